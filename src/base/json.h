@@ -1,0 +1,17 @@
+// JSON documents (nlohmann, keys in file order). Large or hostile streams of lines go through simdjson instead (data/).
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace ravine {
+
+using Json = nlohmann::ordered_json;
+
+// Parses `text`; a syntax error is a UserError naming `where`. Nesting deeper than 64 is refused.
+Json parse_json(std::string_view text, const std::string& where);
+
+// Reads and parses a file of at most `limit` bytes; errors name the path.
+Json read_json(const std::string& path, int64_t limit = int64_t{64} << 20);
+
+}  // namespace ravine

@@ -1,0 +1,84 @@
+#include "base/log.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace ravine {
+
+Log::Log() : terminal_(isatty(2) == 1) {}
+
+Log::~Log() {
+  end_progress();
+  if (file_) std::fclose(file_);
+}
+
+void Log::open(const std::string& path) {
+  std::FILE* f = std::fopen(path.c_str(), "ae");
+  if (!f) throw UserError("cannot write the log", path, "the folder must be writable", "choose another train.output");
+  std::lock_guard lock(mutex_);
+  if (file_) std::fclose(file_);
+  file_ = f;
+}
+
+void Log::write(const std::string& line) {
+  std::lock_guard lock(mutex_);
+  if (!quiet_) {
+    if (bar_) std::fputs("\r\033[K", stderr);
+    bar_ = false;
+    std::fputs((line + "\n").c_str(), stderr);
+  }
+  if (file_) {
+    std::fputs((line + "\n").c_str(), file_);
+    std::fflush(file_);
+  }
+}
+
+void Log::progress(double fraction, const std::string& text) {
+  if (!terminal_ || quiet_) return;
+  winsize w{};
+  int columns = ioctl(2, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 80;
+  int width = std::max(10, std::min(30, columns - static_cast<int>(text.size()) - 10));
+  int full = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * width);
+  std::string bar = "\r[" + std::string(full, '#') + std::string(width - full, '.') + "] " + text;
+  bar.resize(std::min<size_t>(bar.size(), static_cast<size_t>(columns)));
+  std::lock_guard lock(mutex_);
+  std::fputs((bar + "\033[K").c_str(), stderr);
+  bar_ = true;
+}
+
+void Log::end_progress() {
+  std::lock_guard lock(mutex_);
+  if (bar_) std::fputs("\r\033[K", stderr);
+  bar_ = false;
+}
+
+std::string human_time(double s) {
+  if (!std::isfinite(s) || s < 0) return "?";
+  if (s < 10) return fmt::format("{:.1f} s", s);
+  int64_t t = std::llround(s);
+  if (t < 60) return fmt::format("{} s", t);
+  if (t < 3600) return fmt::format("{}m {:02}s", t / 60, t % 60);
+  if (t < 86400) return fmt::format("{}h {:02}m", t / 3600, t / 60 % 60);
+  return fmt::format("{}d {:02}h", t / 86400, t / 3600 % 24);
+}
+
+std::string human_bytes(double b) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int u = 0;
+  while (std::abs(b) >= 1024 && u < 4) b /= 1024, ++u;
+  return u == 0 ? fmt::format("{:.0f} B", b) : fmt::format("{:.1f} {}", b, units[u]);
+}
+
+std::string human_count(double n) {
+  const char* units[] = {"", " k", " M", " G", " T"};
+  int u = 0;
+  while (std::abs(n) >= 1000 && u < 4) n /= 1000, ++u;
+  return u == 0 ? fmt::format("{:.0f}", n) : fmt::format("{:.1f}{}", n, units[u]);
+}
+
+}  // namespace ravine

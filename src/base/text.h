@@ -1,0 +1,16 @@
+// Small helpers on strings and paths.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ravine {
+
+std::vector<std::string> split(std::string_view text, char by);
+bool glob_match(std::string_view pattern, std::string_view name);  // '*' any run of characters (also '.'), '?' one
+// The candidate nearest in edit distance (transpositions count one) if near enough to be a slip, else "".
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+// Offset of the first byte that is not valid UTF-8, or npos.
+size_t find_invalid_utf8(std::string_view text);
+
+}  // namespace ravine
