@@ -26,11 +26,15 @@ function(ravine_include_folder room out)
   set(${out} ${folder} PARENT_SCOPE)
 endfunction()
 
-# ravine_room(name SOURCES ... LIBRARIES ...): declares the library ravine_<name>. It links every lower room that exists
-# (rooms are declared in order of level); libraries from outside stay private to it.
+# ravine_room(name EXCLUDE ... LIBRARIES ...): declares the library ravine_<name> of all .cpp files of the folder and the folders in
+# it, but those in EXCLUDE. It links every lower room that exists; libraries from outside stay private to it.
 function(ravine_room name)
-  cmake_parse_arguments(R "" "" "SOURCES;LIBRARIES" ${ARGN})
-  add_library(ravine_${name} STATIC ${R_SOURCES})
+  cmake_parse_arguments(R "" "" "SOURCES;EXCLUDE;LIBRARIES" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(file IN LISTS R_EXCLUDE)
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  endforeach()
+  add_library(ravine_${name} STATIC ${sources})
   ravine_include_folder(${name} folder)
   target_include_directories(ravine_${name} PRIVATE ${folder})
   ravine_level(${name} mine)

@@ -20,6 +20,11 @@ struct UserError : Error {
       : Error(fmt::format("{} ({}): {}; {}", what, where, rule, fix)) {}
 };
 
+// The run ended early because it was asked to, after saving (exit status 130). Printed as it is.
+struct Stopped : Error {
+  using Error::Error;
+};
+
 template <class... A>
 [[noreturn]] void fail(fmt::format_string<A...> text, A&&... args) {
   throw Error(fmt::format(text, std::forward<A>(args)...));

@@ -1,0 +1,138 @@
+// Bandwidth of the row kernels beside that of a copy, in GB/s of the bytes the contract makes them read and write (best of 15).
+// Usage: bench_rows [tokens] [channels] [vocabulary]; threads by OMP_NUM_THREADS.
+#include "kernels/cpu/rows.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+
+using namespace ravine;
+
+namespace {
+
+double best_seconds(const std::function<void()>& f) {
+  double best = 1e30;
+  for (int i = 0; i < 15; ++i) {
+    auto from = std::chrono::steady_clock::now();
+    f();
+    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count());
+  }
+  return best;
+}
+
+struct Bench {
+  double copy = 0;
+  std::vector<std::unique_ptr<Storage>> kept;
+
+  TensorView make(DType t, int64_t rows, int64_t cols) {
+    kept.push_back(std::make_unique<Storage>(DeviceKind::cpu, rows * cols * size_of(t)));
+    kept.back()->touch();
+    TensorView v = view_of(kept.back()->data(), t, {rows, cols});
+    if (t == DType::i32 || t == DType::i64 || t == DType::f64) return v;
+    parallel_for(rows, [&](int64_t r) {
+      std::vector<float> row(cols);
+      for (int64_t c = 0; c < cols; ++c) row[c] = static_cast<float>((r * 31 + c * 17) % 1000 - 500) * 0.004f;
+      convert_run(DType::f32, row.data(), t, static_cast<char*>(v.data) + r * cols * size_of(t), cols);
+    });
+    return v;
+  }
+
+  template <class Args>
+  void show(const std::string& what, const Kernel<Args>& kernel, const Args& args, double bytes) {
+    Storage workspace(DeviceKind::cpu, kernel.workspace(args, thread_count()) + 64);
+    double s = best_seconds([&] { kernel.run(args, workspace.data()); });
+    fmt::print("{:<44} {:8.2f} ms {:8.1f} GB/s {:6.2f} of copy\n", what, s * 1e3, bytes / s * 1e-9, bytes / s / copy);
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int64_t n = argc > 1 ? std::atoll(argv[1]) : 16384, c = argc > 2 ? std::atoll(argv[2]) : 1024;
+  const int64_t vocabulary = argc > 3 ? std::atoll(argv[3]) : 32000;
+  Bench b;
+  {
+    const int64_t bytes = int64_t{256} << 20;
+    Storage from(DeviceKind::cpu, bytes), to(DeviceKind::cpu, bytes);
+    from.touch(), to.touch();
+    for (int64_t piece :
+         {int64_t{1} << 16, int64_t{1} << 20, int64_t{64} << 20}) {  // libc streams past the caches from some size on
+      double s = best_seconds([&] {
+        parallel_for(bytes / piece, [&](int64_t i) { std::memcpy(to.data() + i * piece, from.data() + i * piece, piece); });
+      });
+      b.copy = std::max(b.copy, 2.0 * bytes / s);
+    }
+    fmt::print("{} threads; {} tokens of {} channels, vocabulary {}\ncopy {:.1f} GB/s\n", thread_count(), n, c, vocabulary,
+               b.copy * 1e-9);
+  }
+  const double e = static_cast<double>(n) * c;
+  TensorView none;
+  auto flat = [](TensorView v) { return view_of(v.data, v.dtype, {v.count()}); };
+  TensorView ids = flat(b.make(DType::i32, 1, n)), sequences = flat(b.make(DType::i64, 1, n));
+  for (int64_t i = 0; i < n; ++i)
+    ids.as<int32_t>()[i] = static_cast<int32_t>((i * i * 7919 + i) % vocabulary % (1 + i % vocabulary));
+  TensorView positions = flat(b.make(DType::i32, 1, n));
+  for (int64_t i = 0; i < n; ++i) positions.as<int32_t>()[i] = static_cast<int32_t>(i % 1024);
+  TensorView weight = flat(b.make(DType::f32, 1, c)), dweight = flat(b.make(DType::f32, 1, c)),
+             rstd = flat(b.make(DType::f32, 1, n));
+  TensorView table = b.make(DType::f32, 1024, 64);
+  for (int64_t i = 0; i < table.count(); ++i) table.as<float>()[i] = i % 64 < 32 ? 0.8f : 0.6f;
+  TensorView x = b.make(DType::f32, n, c), sum = b.make(DType::f32, n, c), dx = b.make(DType::f32, n, c);
+  for (DType t : {DType::f32, DType::bf16, DType::f16}) {
+    const double w = static_cast<double>(size_of(t));
+    const size_t kept = b.kept.size();
+    auto label = [&](const char* what) { return fmt::format("{} {}", what, name(t)); };
+    TensorView branch = b.make(t, n, c), out = b.make(t, n, c), third = b.make(t, n, c);
+    TensorView fourth = b.make(t, n, c), fifth = b.make(t, n, c);
+    b.show(label("rms_norm, residual add, x f32, out"), rms_norm_entry(), RmsNormForward{x, branch, weight, sum, out, rstd},
+           e * (8 + 2 * w));
+    b.show(label("rms_norm alone, x and out"), rms_norm_entry(), RmsNormForward{branch, none, weight, none, out, rstd},
+           e * 2 * w);
+    b.show(label("rms_norm_backward, dsum, dbranch, dout"), rms_norm_backward_entry(),
+           RmsNormBackward{out, x, weight, rstd, sum, dx, third, dweight}, e * (12 + 2 * w));
+    b.show(label("sum_rows"), sum_rows_entry(), SumRows{out, dweight}, e * w);
+    b.show(label("rope"), rope_entry(), Rope{out, positions, table, c / 64}, e * 2 * w);
+    b.show(label("swiglu"), swiglu_entry(), SwigluForward{branch, out, third}, e * 3 * w);
+    b.show(label("swiglu_backward"), swiglu_backward_entry(), SwigluBackward{branch, out, third, fourth, fifth}, e * 5 * w);
+    b.show(label("dropout"), dropout_entry(), Dropout{out, positions, sequences, third, 0.1, 7, 1}, e * 2 * w);
+    b.show(label("add"), add_entry(), Add{branch, out, third}, e * 3 * w);
+    b.show(label("cast from f32 to"), cast_entry(), Cast{x, out}, e * (4 + w));
+    b.show(label("cast to f32 from"), cast_entry(), Cast{out, x}, e * (4 + w));
+    b.show(label("fill 1"), fill_entry(), Fill{out, 1}, e * w);
+    TensorView embedding = b.make(t, vocabulary, c);
+    b.show(label("embedding"), embedding_entry(), EmbeddingForward{ids, embedding, out}, e * 2 * w);
+    TensorView dembedding = b.make(DType::f32, vocabulary, c);
+    b.show(label("embedding_backward, dweight f32, dout"), embedding_backward_entry(), EmbeddingBackward{ids, out, dembedding},
+           e * w + 4.0 * vocabulary * c);
+    TensorView grad = flat(dembedding);
+    ExactSum squares;
+    b.show(label("sum_squares"), sum_squares_entry(), SumSquares{flat(out), &squares}, e * w);
+    const int64_t few = 512;
+    TensorView logits = b.make(DType::f32, few, vocabulary), dlogits = b.make(t, few, vocabulary);
+    TensorView labels = view_of(positions.data, DType::i32, {few}), losses = flat(b.make(DType::f64, 1, few));
+    b.show(label("cross_entropy, logits f32, dlogits"), cross_entropy_entry(), CrossEntropy{logits, labels, losses, dlogits},
+           few * vocabulary * (4.0 + w));
+    const int64_t p = grad.count();
+    TensorView param = flat(b.make(DType::f32, 1, p)), m = flat(b.make(DType::f32, 1, p)), v = flat(b.make(DType::f32, 1, p));
+    Fill zero{v, 0.01};
+    fill_entry().run(zero, nullptr);
+    double values[kStepScalars] = {1e-4, 0.1, 0.05, 1};
+    UpdateSpan span{0, p, 1, 0.1};
+    TensorView copy = t == DType::f32 ? none : flat(b.make(t, 1, p));
+    AdamW adamw{param, grad, m, v, copy, view_of(values, DType::f64, {kStepScalars}), {&span, 1}};
+    b.show(label("adamw, copy"), adamw_entry(), adamw, p * (28.0 + (t == DType::f32 ? 0 : w)));
+    Sgd sgd{param, grad, m, copy, view_of(values, DType::f64, {kStepScalars}), {&span, 1}, 0.9};
+    b.show(label("sgd, momentum, copy"), sgd_entry(), sgd, p * (20.0 + (t == DType::f32 ? 0 : w)));
+    TensorView scores = b.make(t, 2048, 2048), probs = b.make(t, 2048, 2048), dscores = b.make(t, 2048, 2048);
+    b.show(label("softmax, not causal"), softmax_entry(), SoftmaxForward{scores, probs, 0.1, false}, scores.count() * 2 * w);
+    b.show(label("softmax_backward"), softmax_backward_entry(), SoftmaxBackward{probs, scores, dscores},
+           scores.count() * 3 * w);
+    b.kept.resize(kept);
+  }
+}

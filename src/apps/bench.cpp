@@ -1,0 +1,129 @@
+#include <chrono>
+
+#include "apps/commands.h"
+#include "base/philox.h"
+#include "files/atomic.h"
+#include "train/machine.h"
+#include "train/profile.h"
+#include "train/step.h"
+
+namespace ravine {
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+struct MachineFlags {
+  bool json = false;
+  int64_t threads = 0;
+  template <class V>
+  void each(V&& v) {
+    v("json", json, "one JSON object");
+    v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
+  }
+};
+
+int run_machine(MachineFlags& flags, Config&) {
+  MachinePeaks p = machine_peaks(true);
+  if (flags.json) {
+    Json j{{"cpu", cpu_name()}, {"instruction_set", cpu_instruction_set()}, {"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops},
+           {"read_bytes_per_second", p.read_bytes}, {"copy_bytes_per_second", p.copy_bytes}};
+    fmt::print("{}\n", j.dump());
+  } else {
+    fmt::print("cpu          {} ({})\nf32 product  {:.0f} GFLOP/s\nbf16 product {:.0f} GFLOP/s\nmemory read  {:.1f} GB/s\nmemory copy  {:.1f} GB/s (read + written)\n",
+               cpu_name(), cpu_instruction_set(), p.f32_flops * 1e-9, p.bf16_flops * 1e-9, p.read_bytes * 1e-9, p.copy_bytes * 1e-9);
+  }
+  return 0;
+}
+
+struct BenchFlags {
+  CommonFlags common;
+  std::string model, timeline;
+  int64_t length = 1024, micro_batch = 1, steps = 5;
+  bool profile = false, json = false;
+  template <class V>
+  void each(V&& v) {
+    v("model", model, "config.json, or a folder that holds one", required() & metavar("CONFIG.json|DIR"));
+    v("sequence-length", length, "tokens of a sequence", at_least(2));
+    v("micro-batch", micro_batch, "sequences of a step", at_least(1));
+    v("steps", steps, "steps to time, after one to warm up", at_least(1));
+    v("profile", profile, "a table of ops of the last step: calls, time, FLOPs, bytes, fraction of the roofline");
+    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", metavar("FILE.json"));
+    v("json", json, "one JSON object");
+    common.each(v);
+  }
+};
+
+MicroBatch random_batch(int64_t rows, int64_t columns, int64_t vocabulary) {
+  MicroBatch m;
+  m.rows = rows;
+  m.columns = columns;
+  for (int64_t r = 0; r < rows; ++r) {
+    m.sequence_index.push_back(r);
+    m.segments.push_back({static_cast<int32_t>(r * columns), static_cast<int32_t>(columns)});
+    for (int64_t t = 0; t < columns; ++t) {
+      auto w = philox(1, {static_cast<uint32_t>(t), static_cast<uint32_t>(r), 0, 0});
+      m.ids.push_back(static_cast<int32_t>(w[0] % static_cast<uint64_t>(vocabulary)));
+      m.labels.push_back(static_cast<int32_t>(w[1] % static_cast<uint64_t>(vocabulary)));
+      m.positions.push_back(static_cast<int32_t>(t));
+    }
+  }
+  m.valid_tokens = rows * columns;
+  return m;
+}
+
+int run_bench_train(BenchFlags& flags, Config& config) {
+  std::unique_ptr<Model> model = open_model(flags.model);
+  DType compute = compute_type(config.precision, flags.common.backend);
+  StepEngine engine(*model, config, Types::of(compute), flags.common.backend == "ref" ? ref_kernels() : cpu_kernels(),
+                    {flags.micro_batch, flags.length, 1, false});
+  MachinePeaks peaks = machine_peaks();
+  double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
+  double planned = static_cast<double>(engine.memory().total()) / (1 << 20);
+  engine.allocate();
+  initialise(model->params(), engine.store(), 42);
+  engine.store().refresh_copies(engine.ctx());
+  std::vector<MicroBatch> micros{random_batch(flags.micro_batch, flags.length, model->facts().vocabulary)};
+  engine.run(micros, 1, 1e-4);
+  double best = 1e30;
+  for (int64_t s = 0; s < flags.steps; ++s) {
+    double began = now();
+    engine.run(micros, s + 2, 1e-4);
+    best = std::min(best, now() - began);
+  }
+  if (flags.profile) {
+    Profile profile(!flags.timeline.empty());
+    engine.ctx().add_observer(&profile);
+    profile.begin_step();
+    engine.run(micros, flags.steps + 2, 1e-4);
+    std::fputs(profile.table(peak, peaks.copy_bytes).c_str(), stderr);
+    if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json());
+  }
+  double speed = static_cast<double>(flags.micro_batch * flags.length) / best;
+  double sol = speed * model->training_flops_per_token(flags.length) / peak;
+  double measured = static_cast<double>(peak_resident_memory()) / (1 << 20);
+  if (flags.json) {
+    Json j{{"tokens_per_second", speed}, {"sol", sol}, {"step_time", best}, {"peak_memory_mb", measured}, {"planned_memory_mb", planned},
+           {"compute", std::string(name(compute))}, {"peak_flops", peak}, {"parameters", model->params().count()}};
+    fmt::print("{}\n", j.dump());
+  } else {
+    fmt::print("{:.1f} tokens/s, sol {:.3f} of {:.0f} GFLOP/s, {:.1f} ms per step (fastest of {}), memory {:.0f} MiB measured, {:.0f} planned\n", speed,
+               sol, peak * 1e-9, best * 1000, flags.steps, measured, planned);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command bench_command() {
+  return command_of({.name = "bench", .summary = "peaks of the machine; speed of training", .example = "ravine bench train --model config.json --sequence-length 1024"},
+                    "Machine",
+                    {command<MachineFlags>({.name = "bench machine", .summary = "measures peaks of products and memory, and keeps them", .example = "ravine bench machine --json"},
+                                           "", run_machine),
+                     command<BenchFlags>({.name = "bench train",
+                                          .summary = "training steps (AdamW, clipping) on random tokens",
+                                          .example = "ravine bench train --model config.json --sequence-length 1024 --micro-batch 1 --steps 5 --profile",
+                                          .sections = {"train", "optimizer", "precision"}},
+                                         "", run_bench_train)});
+}
+
+}  // namespace ravine

@@ -1,0 +1,113 @@
+#include "apps/command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace ravine {
+namespace {
+
+constexpr const char* kVersion = "ravine 0.1.0\n";
+
+void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+std::string last_word(const std::string& name) { return name.substr(name.rfind(' ') + 1); }
+
+const Command& find(const std::vector<Command>& commands, const std::string& word, const std::string& parent) {
+  std::vector<std::string> names;
+  for (const Command& c : commands) {
+    names.push_back(last_word(c.spec.name));
+    if (names.back() == word) return c;
+  }
+  std::string program = parent.empty() ? "ravine" : "ravine " + parent;
+  throw UserError(fmt::format("unknown {} '{}'", parent.empty() ? "command" : "action", word.substr(0, 80)), "command line",
+                  program + " has no such " + (parent.empty() ? "command" : "action"),
+                  did_you_mean(word, names, fmt::format("see `{} --help`", program)));
+}
+
+std::string help(const Command& c) {
+  if (c.actions.empty()) {
+    auto call = c.call();
+    return command_help(c.spec, call->flags());
+  }
+  std::string text = fmt::format("Example:\n  {}\n\n{}: {}\n\nUsage: ravine {} ACTION [flags]\n\nActions:\n", c.spec.example,
+                                 c.spec.name, c.spec.summary, c.spec.name);
+  for (const Command& a : c.actions) text += fmt::format("  {:<12} {}\n", last_word(a.spec.name), a.spec.summary);
+  return text + fmt::format("\n`ravine {} ACTION --help` tells more.\n", c.spec.name);
+}
+
+// Follows `args` from args[at] down to the command they name; `at` then stands behind its name.
+const Command& descend(const std::vector<Command>& commands, const std::vector<std::string>& args, size_t& at) {
+  const Command* c = &find(commands, args[at++], "");
+  while (!c->actions.empty() && at < args.size() && args[at][0] != '-') c = &find(c->actions, args[at++], c->spec.name);
+  return *c;
+}
+
+int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args) {
+  if (args.empty() || args[0] == "--help" || args[0] == "-h") return print(overview(commands)), 0;
+  if (args[0] == "--version") return print(kVersion), 0;
+  size_t at = args[0] == "help" ? 1 : 0;
+  if (at == args.size()) return print(overview(commands)), 0;
+  bool wants_help = at == 1;
+  const Command& c = descend(commands, args, at);
+  std::vector<std::string> rest(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
+  if (wants_help || asks_for_help(rest)) return print(help(c)), 0;
+  if (!c.actions.empty()) {
+    if (!rest.empty()) find(c.actions, rest[0], c.spec.name);
+    throw UserError(fmt::format("{} needs an action", c.spec.name), "command line",
+                    fmt::format("one of those in `ravine {} --help`", c.spec.name), "for example: " + c.spec.example);
+  }
+  auto call = c.call();
+  Config config = read_command_line(c.spec, call->flags(), rest);
+  if (config.train.threads > 0) set_thread_count(static_cast<int>(config.train.threads));
+  return call->run(config);
+}
+
+int report(const char* text, int status) {
+  std::fflush(stdout);
+  fmt::print(stderr, "error: {}\n", text);
+  return status;
+}
+
+}  // namespace
+
+std::string overview(const std::vector<Command>& commands) {
+  std::string text =
+      "Example:\n  ravine train model.path=DIR data.train=corpus.txt train.output=runs/first\n\nravine trains, runs and "
+      "examines large language models.\n"
+      "\nUsage: ravine COMMAND [--config run.yaml] [section.key=value ..] [flags]\n";
+  std::vector<std::string> groups;
+  for (const Command& c : commands)
+    if (std::find(groups.begin(), groups.end(), c.group) == groups.end()) groups.push_back(c.group);
+  for (const std::string& g : groups) {
+    text += "\n" + g + "\n";
+    for (const Command& c : commands)
+      if (c.group == g) text += fmt::format("  {:<12} {}\n", c.spec.name, c.spec.summary);
+  }
+  return text + "\n`ravine COMMAND --help` tells more; `ravine config --list` shows every option; `ravine --version`.\n";
+}
+
+int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args) {
+  try {
+    int status = dispatch(commands, args);
+    require(std::fflush(stdout) == 0 && !std::ferror(stdout), "output: writing to stdout failed, is the disk full?");
+    return status;
+  } catch (const UserError& e) {
+    return report(e.what(), 2);
+  } catch (const Stopped& e) {
+    std::fflush(stdout);
+    fmt::print(stderr, "{}\n", e.what());
+    return 130;
+  } catch (const std::bad_alloc&) {
+    return report("memory: the machine has no more; use smaller batches or see `ravine plan`", 1);
+  } catch (const std::exception& e) {
+    return report(e.what(), 1);
+  }
+}
+
+}  // namespace ravine

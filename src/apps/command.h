@@ -1,0 +1,75 @@
+// The frame of a command. One file apps/<name>.cpp holds one command:
+//
+//   struct StopFlags {
+//     std::string output;
+//     template <class V> void each(V&& v) { v("output-dir", output, "folder of the run", positional() & required()); }
+//   };
+//   int run_stop(StopFlags& flags, Config& config);   // returns the exit status; throws UserError, Error or Stopped
+//   Command stop_command() {
+//     return command<StopFlags>({.name = "stop", .summary = "ask a run to save and stop", .example = "ravine stop runs/demo"},
+//                               "Machine", run_stop);
+//   }
+//
+// Parsing, validation, help and completion come from that declaration (config/command_line.h).
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/command_line.h"
+
+namespace ravine {
+
+// One call of a command: its flags with default values, then filled, then run.
+struct Call {
+  virtual ~Call() = default;
+  virtual std::vector<Option> flags() = 0;  // valid as long as the call
+  virtual int run(Config& config) = 0;
+};
+
+struct Command {
+  CommandSpec spec;
+  std::string group;                            // heading in the overview
+  std::function<std::unique_ptr<Call>()> call;  // empty when the command only holds actions
+  std::vector<Command> actions;                 // `ravine tokenizer encode`: each a command of its own
+};
+
+template <class Flags>
+struct CallOf : Call {
+  explicit CallOf(int (*run)(Flags&, Config&)) : run_(run) {}
+  std::vector<Option> flags() override { return options_of(flags_); }
+  int run(Config& config) override { return run_(flags_, config); }
+  Flags flags_;
+  int (*run_)(Flags&, Config&);
+};
+
+template <class Flags>
+Command command(CommandSpec spec, std::string group, int (*run)(Flags&, Config&)) {
+  return {std::move(spec), std::move(group), [run] { return std::make_unique<CallOf<Flags>>(run); }, {}};
+}
+
+// A command made of actions; their names are written in full ("tokenizer encode"), their groups do not matter.
+inline Command command_of(CommandSpec spec, std::string group, std::vector<Command> actions) {
+  return {std::move(spec), std::move(group), nullptr, std::move(actions)};
+}
+
+// Flags of every command that computes: `CommonFlags common;` in the flags and `common.each(v);` in their `each`. The frame
+// itself applies --threads.
+struct CommonFlags {
+  std::string backend = "cpu";
+  int64_t threads = 0;
+  template <class V>
+  void each(V&& v) {
+    v("backend", backend, "who computes: cpu, or ref (plain loops in f64, slow, the judge)", one_of({"cpu", "ref", "cuda"}));
+    v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
+  }
+};
+
+// Finds the command in args (without the program's name), runs it, turns exceptions into a line on stderr and an exit status:
+// UserError 2, Stopped 130, others 1.
+int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args);
+
+std::string overview(const std::vector<Command>& commands);  // what `ravine` alone prints
+
+}  // namespace ravine

@@ -1,0 +1,20 @@
+// Every command, each defined in its own file; main.cpp holds the table.
+#pragma once
+#include "apps/command.h"
+
+namespace ravine {
+
+Command train_command();
+Command trace_command();
+Command generate_command();
+Command tokenizer_command();
+Command data_command();
+Command diff_command();
+Command plan_command();
+Command bench_command();
+Command config_command();
+Command info_command();
+Command stop_command();
+Command completion_command(const std::vector<Command>& others);  // completes those and itself
+
+}  // namespace ravine

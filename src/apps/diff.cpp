@@ -1,0 +1,135 @@
+#include <set>
+
+#include "apps/command.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "files/compare.h"
+#include "files/tensor_set.h"
+
+namespace ravine {
+namespace {
+
+struct DiffFlags {
+  std::string a, b, only;
+  bool all = false, json = false;
+  template <class V>
+  void each(V&& v) {
+    v("a", a, "file or folder of safetensors: model, checkpoint, trace", positional() & required() & metavar("A"));
+    v("b", b, "what to compare it with", positional() & required() & metavar("B"));
+    v("only", only, "compare only tensors whose name matches; several patterns of * and ? are joined by commas",
+      metavar("GLOB"));
+    v("all", all, "list equal tensors too");
+    v("json", json, "one JSON object");
+  }
+};
+
+struct Row {
+  std::string name, status;  // equal, different, dtype, shape, only in A, only in B
+  std::string a, b;          // "f32 [2, 3]"
+  Difference d;
+  bool measured = false;
+};
+
+std::string kind(const TensorInfo& t) { return fmt::format("{} {}", name(t.dtype), t.shape.text()); }
+
+Row compare_pair(const std::string& name, const PlacedTensor* a, const PlacedTensor* b) {
+  Row row{.name = name, .a = a ? kind(*a->info) : "", .b = b ? kind(*b->info) : ""};
+  if (!a || !b) {
+    row.status = a ? "only in A" : "only in B";
+  } else if (!(a->info->shape == b->info->shape)) {
+    row.status = "shape";
+  } else {
+    row.d = compare(a->info->dtype, a->bytes(), b->info->dtype, b->bytes());
+    row.measured = true;
+    row.status = a->info->dtype != b->info->dtype ? "dtype" : row.d.differing > 0 ? "different" : "equal";
+  }
+  return row;
+}
+
+Json to_json(const Row& row) {
+  Json j{{"name", row.name}, {"status", row.status}};
+  if (!row.a.empty()) j["a"] = row.a;
+  if (!row.b.empty()) j["b"] = row.b;
+  if (row.measured) {
+    j["elements"] = row.d.count;
+    j["differing"] = row.d.differing;
+    j["max_abs"] = row.d.max_abs;  // null where infinite
+    j["max_rel"] = row.d.max_rel;
+    j["max_ulp"] = row.d.max_ulp;
+    j["cosine"] = row.d.cosine;
+    j["nan_on_one_side"] = row.d.nan_on_one;
+    if (row.d.at >= 0) j["at"] = row.d.at;
+  }
+  return j;
+}
+
+void print_row(const Row& row, int width) {
+  fmt::print("{:<{}}  {:<10}", printable(row.name), width, row.status);
+  if (row.status == "equal" || !row.measured) {
+    fmt::print("  {}\n", row.a.empty() ? row.b : row.b.empty() || row.a == row.b ? row.a : row.a + " / " + row.b);
+    return;
+  }
+  fmt::print("  max abs {:<10.4g} max rel {:<10.4g} ulp {:<10} cosine {:<12.9f} {} of {} differ", row.d.max_abs, row.d.max_rel,
+             row.d.max_ulp, row.d.cosine, row.d.differing, row.d.count);
+  if (row.d.nan_on_one > 0) fmt::print(", {} NaN on one side", row.d.nan_on_one);
+  if (row.status == "dtype") fmt::print("; {} / {}", row.a, row.b);
+  fmt::print("\n");
+}
+
+int run_diff(DiffFlags& flags, Config&) {
+  const TensorSet a(flags.a), b(flags.b);
+  std::set<std::string> names;
+  auto wanted = [&](const std::string& name) {
+    for (const std::string& pattern : split(flags.only, ','))
+      if (glob_match(pattern, name)) return true;
+    return flags.only.empty();
+  };
+  for (const TensorSet* side : {&a, &b})
+    for (const auto& entry : side->tensors())
+      if (wanted(entry.first)) names.insert(entry.first);
+  if (names.empty() && !flags.only.empty())
+    throw UserError("no tensor matches", "--only", fmt::format("none of the names in '{}' or '{}' does", flags.a, flags.b),
+                    "list them with `ravine info`");
+
+  int width = 0;
+  for (const std::string& name : names) width = std::max(width, static_cast<int>(printable(name).size()));
+  Row worst;
+  int64_t equal = 0;
+  Json listed = Json::array();
+  for (const std::string& name : names) {
+    auto in_a = a.tensors().find(name), in_b = b.tensors().find(name);
+    const Row row = compare_pair(name, in_a == a.tensors().end() ? nullptr : &in_a->second,
+                                 in_b == b.tensors().end() ? nullptr : &in_b->second);
+    const bool same = row.status == "equal";
+    equal += same;
+    if (row.measured && row.d.differing > 0 && (worst.name.empty() || row.d.max_abs > worst.d.max_abs)) worst = row;
+    if (same && !flags.all && !flags.json) continue;
+    if (flags.json)
+      listed.push_back(to_json(row));
+    else
+      print_row(row, width);
+  }
+  const auto total = static_cast<int64_t>(names.size());
+  if (flags.json) {
+    Json j{{"equal", equal == total}, {"tensors_equal", equal}, {"tensors_compared", total}, {"tensors", std::move(listed)}};
+    fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+  } else if (equal == total) {
+    fmt::print("all {} tensors are bitwise equal\n", total);
+  } else {
+    fmt::print("{} of {} tensors are bitwise equal, {} are not", equal, total, total - equal);
+    if (!worst.name.empty()) fmt::print("; largest distance {:.4g} in {}", worst.d.max_abs, printable(worst.name));
+    fmt::print("\n");
+  }
+  return equal == total ? 0 : 1;
+}
+
+}  // namespace
+
+Command diff_command() {
+  return command<DiffFlags>({.name = "diff",
+                             .summary = "compare two checkpoints, model folders or trace files, tensor by tensor",
+                             .example = "ravine diff runs/a/model runs/b/model --only 'model.layers.0.*'"},
+                            "Precision", run_diff);
+}
+
+}  // namespace ravine

@@ -1,0 +1,202 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "apps/command.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "data/tokenizer.h"
+#include "files/compressed.h"
+#include "files/tensor_set.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+struct InfoFlags {
+  std::string path;
+  bool tensors = false, json = false;
+  template <class V>
+  void each(V&& v) {
+    v("path", path, "safetensors file, model, checkpoint, run, tokenizer or config.json",
+      positional() & required() & metavar("PATH"));
+    v("tensors", tensors, "list every tensor of a folder too");
+    v("json", json, "one JSON object");
+  }
+};
+
+// Each of these adds what it finds to `j`; text and --json show the same.
+void add_tensors(Json& j, const std::string& path, bool list) {
+  const TensorSet set(path);
+  int64_t elements = 0, bytes = 0;
+  std::map<std::string, int64_t> types;
+  Json rows = Json::array(), metadata = Json::object();
+  for (const auto& [tensor, place] : set.tensors()) {
+    const TensorInfo& t = *place.info;
+    elements += t.shape.count();
+    bytes += t.end - t.begin;
+    types[std::string(name(t.dtype))] += t.shape.count();
+    if (list)
+      rows.push_back(
+          {{"name", tensor}, {"dtype", name(t.dtype)}, {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())}});
+  }
+  for (const auto& file : set.files())
+    for (const auto& [key, value] : file->metadata()) metadata[key] = value;
+  j["files"] = set.files().size();
+  j["tensors"] = set.tensors().size();
+  j["parameters"] = elements;
+  j["bytes"] = bytes;
+  j["elements_by_dtype"] = types;
+  if (!metadata.empty()) j["metadata"] = metadata;
+  if (list) j["tensor_list"] = std::move(rows);
+}
+
+void add_tokenizer(Json& j, const std::string& path) {
+  const auto tokenizer = open_tokenizer(path);
+  j["tokenizer"] = tokenizer->kind();
+  j["vocabulary"] = tokenizer->size();
+  const SpecialTokens& s = tokenizer->special();
+  Json special = Json::object();
+  for (const auto& [key, id] : {std::pair{"bos", s.bos}, {"eos", s.eos}, {"pad", s.pad}, {"unk", s.unk}})
+    if (id) special[key] = *id;
+  j["special_tokens"] = special;
+}
+
+bool has_tensors(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.path().extension() == ".safetensors") return true;
+  return false;
+}
+
+bool has_tokenizer(const std::string& folder) {
+  for (const char* file : {"tokenizer.model", "tokenizer.json", "tokenizer.model.xz", "tokenizer.json.xz"})
+    if (fs::exists(folder + "/" + file)) return true;
+  return false;
+}
+
+Json run_folder(const std::string& path) {
+  Json j{{"kind", "run"}, {"path", path}};
+  std::vector<std::string> checkpoints;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path + "/checkpoints", error))
+    if (entry.is_directory() && entry.path().extension() != ".tmp") checkpoints.push_back(entry.path().filename().string());
+  std::ranges::sort(checkpoints);
+  if (fs::exists(path + "/metrics.jsonl")) {
+    LineReader lines(path + "/metrics.jsonl", 1 << 20);
+    std::string last;
+    while (auto line = lines.next())
+      if (!line->empty() && line->back() == '}') last = *line;  // a run that is writing may show half a line
+    if (!last.empty()) j["last_step"] = parse_json(last, path + "/metrics.jsonl");
+  }
+  j["checkpoints"] = checkpoints;
+  if (fs::exists(path + "/checkpoints/latest")) {
+    std::string latest = read_whole(path + "/checkpoints/latest", 4096);
+    j["latest"] = latest.substr(0, latest.find_last_not_of(" \n") + 1);
+  }
+  j["final_model"] = fs::exists(path + "/model/config.json");
+  return j;
+}
+
+Json checkpoint_folder(const std::string& path, bool list) {
+  Json j{{"kind", "checkpoint"}, {"path", path}};
+  const Json manifest = read_json(path + "/manifest.json");
+  Json scalars = Json::object();
+  if (manifest.is_object())
+    for (const auto& [key, value] : manifest.items())
+      if (value.is_primitive()) scalars[key] = value;
+  j["manifest"] = scalars;
+  add_tensors(j, path, list);
+  return j;
+}
+
+Json model_folder(const std::string& path, bool list) {
+  Json j{{"kind", "model"}, {"path", path}};
+  if (fs::exists(path + "/config.json")) j["config"] = read_json(path + "/config.json");
+  if (has_tensors(path)) add_tensors(j, path, list);
+  if (has_tokenizer(path)) {
+    try {
+      add_tokenizer(j, path);
+    } catch (const UserError& e) {
+      j["tokenizer_error"] = e.what();
+    }
+  }
+  return j;
+}
+
+Json describe(const std::string& path, bool list) {
+  const std::string file = fs::path(path).filename().string();
+  if (!fs::exists(path)) throw UserError("no such file or folder", path, "it must exist", "check the path");
+  if (fs::is_directory(path)) {
+    if (fs::exists(path + "/manifest.json")) return checkpoint_folder(path, list);
+    if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return run_folder(path);
+    if (fs::exists(path + "/config.json") || has_tensors(path)) return model_folder(path, list);
+    if (has_tokenizer(path)) {
+      Json j{{"kind", "tokenizer"}, {"path", path}};
+      add_tokenizer(j, path);
+      return j;
+    }
+    throw UserError("unknown kind of folder", path, "a run, checkpoint, model or tokenizer is described", "check the path");
+  }
+  if (file.ends_with(".safetensors")) {
+    Json j{{"kind", "safetensors"}, {"path", path}};
+    add_tensors(j, path, true);
+    return j;
+  }
+  if (file.starts_with("tokenizer") || file.find(".model") != std::string::npos) {
+    Json j{{"kind", "tokenizer"}, {"path", path}};
+    add_tokenizer(j, path);
+    return j;
+  }
+  if (file.ends_with(".json")) {
+    Json j{{"kind", "config"}, {"path", path}};
+    j["config"] = read_json(path);
+    return j;
+  }
+  throw UserError("unknown kind of file", path, "*.safetensors, a tokenizer or config.json is described", "check the name");
+}
+
+std::string shown(const std::string& key, const Json& value) {
+  if (key == "bytes") return fmt::format("{} ({})", value.dump(), human_bytes(value.get<double>()));
+  if (key == "parameters") return fmt::format("{} ({})", value.dump(), human_count(value.get<double>()));
+  if (value.is_string()) return printable(value.get<std::string>());
+  return value.dump();
+}
+
+void print_text(const Json& j) {
+  for (const auto& [key, value] : j.items()) {
+    if (key == "tensor_list") {
+      fmt::print("\n");
+      for (const Json& t : value) {
+        const std::string dtype = t["dtype"], name = t["name"];
+        fmt::print("{:<5} {:<24} {}\n", dtype, t["shape"].dump(), printable(name));
+      }
+    } else if (value.is_object()) {
+      fmt::print("{}:\n", key);
+      for (const auto& [inner, v] : value.items()) fmt::print("  {:<26} {}\n", printable(inner), shown(inner, v));
+    } else {
+      fmt::print("{:<18} {}\n", key, shown(key, value));
+    }
+  }
+}
+
+int run_info(InfoFlags& flags, Config&) {
+  while (flags.path.size() > 1 && flags.path.back() == '/') flags.path.pop_back();
+  const Json j = describe(flags.path, flags.tensors);
+  if (flags.json)
+    fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+  else
+    print_text(j);
+  return 0;
+}
+
+}  // namespace
+
+Command info_command() {
+  return command<InfoFlags>({.name = "info",
+                             .summary = "describe a model, checkpoint, run, tokenizer or safetensors file",
+                             .example = "ravine info runs/demo/model --tensors"},
+                            "Machine", run_info);
+}
+
+}  // namespace ravine

@@ -1,0 +1,217 @@
+#include "data/tokenizer.h"
+
+#include <cstdio>
+
+#include "apps/commands.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "data/source.h"
+#include "data/tokenizer_trainer.h"
+#include "files/compressed.h"
+#include "files/npy.h"
+
+namespace ravine {
+namespace {
+
+class Stdin final : public ByteSource {
+ public:
+  size_t read(std::span<std::byte> into) override { return std::fread(into.data(), 1, into.size(), stdin); }
+};
+
+void print(const std::string& line) {
+  if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fputc('\n', stdout) == EOF)
+    fail("tokenizer: stdout cannot be written");
+}
+
+std::string list_text(const std::vector<int32_t>& ids) { return fmt::format("[{}]", fmt::join(ids, ",")); }
+
+// Calls f(line, "stdin:N") for each line of stdin.
+void each_line(const std::function<void(std::string_view, const std::string&)>& f) {
+  LineReader lines(std::make_unique<Stdin>(), "stdin");
+  while (auto line = lines.next()) f(*line, fmt::format("stdin:{}", lines.line_number()));
+  if (std::fflush(stdout) != 0) fail("tokenizer: stdout cannot be written");
+}
+
+struct EncodeFlags {
+  std::string tokenizer, npy;
+  bool no_special = false, jsonl = false;
+  template <class V>
+  void each(V&& v) {
+    v("tokenizer", tokenizer, "folder, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
+    v("no-special", no_special, "nothing around the text (no bos, no eos)");
+    v("jsonl", jsonl, "lines are {\"text\": \"..\"} in, {\"ids\": [..]} out");
+    v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file", metavar("FILE"));
+  }
+};
+
+int run_encode(EncodeFlags& flags, Config&) {
+  auto tokenizer = open_tokenizer(flags.tokenizer);
+  if (!flags.npy.empty()) {
+    if (flags.jsonl) throw UserError("--npy and --jsonl", "command line", "only one of them at a time", "remove one");
+    std::string text;
+    Stdin in;
+    for (size_t had = 0, n = 1; n > 0; text.resize(had += n)) {
+      text.resize(had + (1 << 20));
+      n = in.read(std::as_writable_bytes(std::span(text).subspan(had)));
+    }
+    auto ids = tokenizer->encode(text, !flags.no_special);
+    write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)));
+    return 0;
+  }
+  JsonlParser parser("text");
+  each_line([&](std::string_view line, const std::string& where) {
+    if (!flags.jsonl) return print(list_text(tokenizer->encode(line, !flags.no_special)));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    print("{\"ids\":" + list_text(tokenizer->encode(parser.parse(line, where), !flags.no_special)) + "}");
+  });
+  return 0;
+}
+
+struct DecodeFlags {
+  std::string tokenizer;
+  bool skip_special = false, jsonl = false;
+  template <class V>
+  void each(V&& v) {
+    v("tokenizer", tokenizer, "folder, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
+    v("skip-special", skip_special, "leave special tokens out");
+    v("jsonl", jsonl, "lines are {\"ids\": [..]} in, {\"text\": \"..\"} out");
+  }
+};
+
+int run_decode(DecodeFlags& flags, Config&) {
+  auto tokenizer = open_tokenizer(flags.tokenizer);
+  each_line([&](std::string_view line, const std::string& where) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    Json list = parse_json(line, where);
+    if (flags.jsonl) list = list.is_object() && list.contains("ids") ? Json(list["ids"]) : Json();
+    std::vector<int32_t> ids;
+    bool good = list.is_array();
+    for (size_t i = 0; good && i < list.size(); ++i) {
+      good = list[i].is_number_integer() && list[i] >= INT32_MIN && list[i] <= INT32_MAX;
+      if (good) ids.push_back(list[i].get<int32_t>());
+    }
+    if (!good)
+      throw UserError("no token ids", where,
+                      flags.jsonl ? "each line must be {\"ids\": [1, 2, ..]}" : "each line must be a list [1, 2, ..]",
+                      "correct the input");
+    std::string text = tokenizer->decode(ids, flags.skip_special);
+    print(flags.jsonl ? Json{{"text", text}}.dump(-1, ' ', true)
+                      : text);  // ASCII: U+2028 in text must not end a line for anyone
+  });
+  return 0;
+}
+
+struct InfoFlags {
+  std::string tokenizer;
+  bool json = false;
+  template <class V>
+  void each(V&& v) {
+    v("tokenizer", tokenizer, "folder, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
+    v("json", json, "one JSON line");
+  }
+};
+
+int run_info(InfoFlags& flags, Config&) {
+  auto tokenizer = open_tokenizer(flags.tokenizer);
+  const SpecialTokens& s = tokenizer->special();
+  Json info{{"kind", tokenizer->kind()}, {"size", tokenizer->size()}};
+  for (auto [name, id] : {std::pair("bos", s.bos), std::pair("eos", s.eos), std::pair("pad", s.pad), std::pair("unk", s.unk)})
+    info[name] = id ? Json{{"id", *id}, {"piece", tokenizer->id_to_piece(*id)}} : Json();
+  if (flags.json) {
+    print(info.dump());
+    return 0;
+  }
+  print(fmt::format("kind  {}\nsize  {}", tokenizer->kind(), tokenizer->size()));
+  for (const char* name : {"bos", "eos", "pad", "unk"})
+    print(info[name].is_null()
+              ? fmt::format("{}   none", name)
+              : fmt::format("{}   {} {}", name, info[name]["id"].dump(), info[name]["piece"].get<std::string>()));
+  return 0;
+}
+
+struct TrainFlags {
+  TokenizerTraining training;
+  int64_t threads = 0;
+  template <class V>
+  void each(V&& v) {
+    TokenizerTraining& t = training;
+    v("input", t.input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders", required() & metavar("PATH"));
+    v("output", t.output, "folder to write; Transformers' LlamaTokenizer reads it too", required() & metavar("DIR"));
+    v("vocab-size", t.vocabulary, "pieces in all; a small text may give fewer", at_least(1));
+    v("type", t.type, "how pieces are chosen", one_of({"bpe", "unigram"}));
+    v("normalization", t.normalization, "what happens to the text first: nothing, or Unicode NFKC and tidied spaces",
+      one_of({"identity", "nmt_nfkc"}));
+    v("character-coverage", t.character_coverage, "share of the text's characters that get a piece", above(0) & at_most(1));
+    v("byte-fallback", t.byte_fallback, "other characters become bytes; --byte-fallback=false: unk");
+    v("split-digits", t.split_digits, "every digit is a piece; or --split-digits=false");
+    v("add-dummy-prefix", t.add_dummy_prefix,
+      "a space before the text, so that its first word is like the others; or --add-dummy-prefix=false");
+    v("symbols", t.symbols, "strings that are always one piece", metavar("TEXT"));
+    v("text-key", t.text_key, "field of a JSON line that holds the text", filled());
+    v("max-bytes", t.max_bytes, "of text to learn from, the first so many", at_least(1));
+    v("threads", threads, "0: all cores", between(0, 4096));
+  }
+};
+
+int run_train_tokenizer(TrainFlags& flags, Config&) {
+  flags.training.threads = static_cast<int>(flags.threads);
+  TrainedTokenizer made = train_tokenizer(flags.training);
+  Log log;
+  if (made.cut_off)
+    log.line("learned from the first {} of the text (--max-bytes)", human_bytes(static_cast<double>(made.bytes)));
+  if (made.vocabulary < flags.training.vocabulary)
+    log.warn("the text gives {} pieces, fewer than the {} asked for", made.vocabulary, flags.training.vocabulary);
+  log.line("tokenizer of {} pieces from {} of text in {}", made.vocabulary, human_bytes(static_cast<double>(made.bytes)),
+           flags.training.output);
+  return 0;
+}
+
+struct RenderFlags {
+  std::string tokenizer, file, bos, eos;
+  bool jsonl = false;
+  template <class V>
+  void each(V&& v) {
+    v("tokenizer", tokenizer, "folder whose chat template is used", metavar("DIR-or-FILE"));
+    v("template", file, "a chat template", metavar("FILE"));
+    v("bos-token", bos, "text of bos");
+    v("eos-token", eos, "text of eos");
+    v("jsonl", jsonl, "lines are {\"messages\": [..], \"add_generation_prompt\": bool} in, {\"text\": \"..\"} out");
+  }
+};
+
+int run_render(RenderFlags&, Config&) {
+  throw UserError("tokenizer render", "command line", "chat templates come with a later release", "write the prompt as text");
+}
+
+}  // namespace
+
+Command tokenizer_command() {
+  const std::string group = "Data";
+  return command_of({.name = "tokenizer",
+                     .summary = "text to token ids and back; make a tokenizer",
+                     .example = "ravine tokenizer train --input book.txt --output tok"},
+                    group,
+                    {command<EncodeFlags>({.name = "tokenizer encode",
+                                           .summary = "lines of stdin to lists of ids",
+                                           .example = "echo Hello | ravine tokenizer encode --tokenizer my-llama"},
+                                          group, run_encode),
+                     command<DecodeFlags>({.name = "tokenizer decode",
+                                           .summary = "lists of ids to text",
+                                           .example = "echo '[1, 15043]' | ravine tokenizer decode --tokenizer my-llama"},
+                                          group, run_decode),
+                     command<InfoFlags>({.name = "tokenizer info",
+                                         .summary = "kind, size and special tokens",
+                                         .example = "ravine tokenizer info --tokenizer my-llama"},
+                                        group, run_info),
+                     command<TrainFlags>({.name = "tokenizer train",
+                                          .summary = "makes a tokenizer from text",
+                                          .example = "ravine tokenizer train --input book.txt --output tok --vocab-size 4096"},
+                                         group, run_train_tokenizer),
+                     command<RenderFlags>({.name = "tokenizer render",
+                                           .summary = "conversations to text by a chat template (a later release)",
+                                           .example = "ravine tokenizer render --tokenizer my-chat --jsonl"},
+                                          group, run_render)});
+}
+
+}  // namespace ravine

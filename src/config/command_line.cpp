@@ -1,0 +1,263 @@
+#include "config/command_line.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace ravine {
+namespace {
+
+constexpr const char* kPlace = "command line";
+
+bool is_flag(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
+}
+
+// Looks like name=value or section.key=value.
+bool is_setting(const std::string& word) {
+  size_t equals = word.find('=');
+  if (equals == std::string::npos || equals == 0) return false;
+  return std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
+                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; });
+}
+
+class Words {
+ public:
+  Words(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args)
+      : spec_(spec), flags_(flags), args_(args) {}
+
+  Config read() {
+    bool only_names = false;
+    while (at_ < args_.size()) {
+      const std::string& word = args_[at_];
+      if (!only_names && word == "--") {
+        only_names = true;
+        ++at_;
+      } else if (!only_names && is_flag(word)) {
+        flag(word);
+      } else if (!only_names && !spec_.sections.empty() && is_setting(word)) {
+        ++at_;
+        setting(parse_setting(word));
+      } else {
+        ++at_;
+        names_.push_back(word);
+      }
+    }
+    place_names();
+    Config config = load_config(file_, settings_);
+    share(config);
+    check_required();
+    return config;
+  }
+
+ private:
+  [[noreturn]] void wrong(const std::string& what, const std::string& rule, const std::string& fix) const {
+    throw UserError(what, kPlace, rule, fix);
+  }
+
+  void flag(const std::string& word) {
+    size_t equals = word.find('=');
+    std::string name = word.substr(0, equals);
+    ++at_;
+    if (name == "--config" && !spec_.sections.empty()) {
+      file_ = value(name, word, equals);
+      return;
+    }
+    auto found =
+        std::find_if(flags_.begin(), flags_.end(), [&](const Option& f) { return !f.rule.positional && "--" + f.key == name; });
+    if (found == flags_.end()) unknown(name);
+    Option option = *found;
+    option.key = name;  // as errors shall call it
+    if (option.is_bool()) {
+      option.assign_text(equals == std::string::npos ? "true" : word.substr(equals + 1), kPlace);
+    } else if (option.is_list()) {
+      list(option, word, equals);
+    } else {
+      option.assign_text(value(name, word, equals), kPlace);
+    }
+    given(*found);
+  }
+
+  // The flag has its value; a shorthand passes it on.
+  void given(const Option& f) {
+    given_.insert(f.key);
+    if (f.rule.same_as.empty()) return;
+    bool literal = f.is_text();
+    settings_.push_back({f.rule.same_as, literal ? *std::get<std::string*>(f.target) : f.yaml(), kPlace, literal});
+  }
+
+  std::string value(const std::string& name, const std::string& word, size_t equals) {
+    if (equals != std::string::npos) return word.substr(equals + 1);
+    if (at_ == args_.size() || args_[at_].starts_with("--"))
+      wrong(name + " has no value", "it needs one", fmt::format("write {}=VALUE", name));
+    return args_[at_++];
+  }
+
+  // --input A B C, up to the next flag or option; given again, more elements.
+  void list(const Option& option, const std::string& word, size_t equals) {
+    std::vector<std::string>& all = lists_[option.key];
+    size_t before = all.size();
+    if (equals != std::string::npos) {
+      all.push_back(word.substr(equals + 1));
+    } else {
+      while (at_ < args_.size() && !is_flag(args_[at_]) && !(!spec_.sections.empty() && is_setting(args_[at_])))
+        all.push_back(args_[at_++]);
+    }
+    if (all.size() == before)
+      wrong(option.key + " has no value", "it needs one or more", fmt::format("write {} A B", option.key));
+    assign_list(option, all);
+  }
+
+  void assign_list(const Option& option, const std::vector<std::string>& words) const {
+    YamlNode list;
+    list.kind = YamlNode::Kind::list;
+    bool texts = std::holds_alternative<std::vector<std::string>*>(option.target);
+    for (const std::string& w : words) {
+      auto item = std::make_shared<YamlNode>(resolve_scalar(w));
+      if (texts) item->kind = YamlNode::Kind::text;
+      list.items.push_back(std::move(item));
+    }
+    option.assign(list, kPlace);
+  }
+
+  [[noreturn]] void unknown(const std::string& name) const {
+    std::vector<std::string> names = {"--help"};
+    if (!spec_.sections.empty()) names.push_back("--config");
+    for (const Option& f : flags_)
+      if (!f.rule.positional) names.push_back("--" + f.key);
+    std::string key = name.substr(name.find_first_not_of('-') == std::string::npos ? name.size() : name.find_first_not_of('-'));
+    std::string fix = did_you_mean(name, names, fmt::format("see `ravine {} --help`", spec_.name));
+    if (is_setting(key + "=") && key.find('.') != std::string::npos)
+      fix = fmt::format("options have no dashes: write {}=VALUE", key);
+    wrong(fmt::format("unknown flag '{}'", name.substr(0, 80)), fmt::format("{} has no such flag", spec_.name), fix);
+  }
+
+  void setting(Setting s) {
+    std::string section = s.key.substr(0, s.key.find('.'));
+    Config all;
+    bool exists = false;
+    for (const Section& one : sections_of(all)) exists |= one.name == section;
+    if (exists && std::find(spec_.sections.begin(), spec_.sections.end(), section) == spec_.sections.end())
+      wrong(fmt::format("option '{}'", s.key.substr(0, 80)),
+            fmt::format("{} takes the sections {}", spec_.name, fmt::join(spec_.sections, ", ")), "remove it");
+    settings_.push_back(std::move(s));
+  }
+
+  void place_names() {
+    size_t next = 0;
+    for (const Option& f : flags_) {
+      if (!f.rule.positional || next == names_.size()) continue;
+      Option option = f;
+      if (f.is_list()) {
+        assign_list(option, {names_.begin() + static_cast<std::ptrdiff_t>(next), names_.end()});
+        next = names_.size();
+      } else {
+        option.assign_text(names_[next++], kPlace);
+      }
+      given(f);
+    }
+    if (next == names_.size()) return;
+    std::string fix = fmt::format("see `ravine {} --help`", spec_.name);
+    for (const Option& f : flags_)
+      if (f.key == names_[next]) fix = fmt::format("did you mean '--{}'?", f.key);
+    wrong(fmt::format("'{}'", names_[next].substr(0, 80)), fmt::format("{} takes no further names", spec_.name), fix);
+  }
+
+  // A shorthand that was not given shows the config's value.
+  void share(Config& config) const {
+    for (const Section& s : sections_of(config))
+      for (const Option& o : s.options)
+        for (const Option& f : flags_)
+          if (f.rule.same_as == o.name()) {
+            Option target = f;
+            target.rule = {};
+            target.assign(*load_yaml(o.yaml(), kPlace, false), kPlace);
+          }
+  }
+
+  void check_required() const {
+    for (const Option& f : flags_) {
+      if (!f.rule.required || given_.contains(f.key)) continue;
+      if (!f.rule.same_as.empty() && f.yaml() != "\"\"" && f.yaml() != "[]") continue;  // given in the config
+      std::string name = f.rule.positional ? f.key : "--" + f.key;
+      wrong(fmt::format("{} is missing", name), fmt::format("{} needs it: {}", spec_.name, f.help),
+            "for example: " + spec_.example);
+    }
+  }
+
+  const CommandSpec& spec_;
+  const std::vector<Option>& flags_;
+  const std::vector<std::string>& args_;
+  size_t at_ = 0;
+  std::string file_;
+  std::vector<Setting> settings_;
+  std::vector<std::string> names_;
+  std::set<std::string> given_;
+  std::map<std::string, std::vector<std::string>> lists_;
+};
+
+std::string flag_word(const Option& f) {
+  std::string word = f.rule.metavar;
+  if (word.empty())
+    word = !f.rule.choices.empty() ? fmt::format("{}", fmt::join(f.rule.choices, "|"))
+           : f.is_text()           ? "TEXT"
+           : f.is_list()           ? "A B .."
+                                   : "N";
+  if (f.rule.positional) return f.rule.metavar.empty() ? f.key : f.rule.metavar;
+  return f.is_bool() ? "--" + f.key : fmt::format("--{} {}", f.key, word);
+}
+
+std::string two_columns(const std::string& left, const std::string& right) {
+  return left.size() <= 30 ? fmt::format("  {:<30} {}\n", left, right) : fmt::format("  {}\n  {:<30} {}\n", left, "", right);
+}
+
+}  // namespace
+
+Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args) {
+  return Words(spec, flags, args).read();
+}
+
+bool asks_for_help(const std::vector<std::string>& args) {
+  for (const std::string& a : args) {
+    if (a == "--") return false;
+    if (a == "--help" || a == "-h") return true;
+  }
+  return false;
+}
+
+std::string command_help(const CommandSpec& spec, const std::vector<Option>& flags) {
+  std::string usage = "ravine " + spec.name;
+  for (const Option& f : flags)
+    if (f.rule.positional) usage += f.rule.required ? " " + flag_word(f) : " [" + flag_word(f) + "]";
+  if (!spec.sections.empty()) usage += " [--config run.yaml] [section.key=value ..]";
+  std::string text =
+      fmt::format("Example:\n  {}\n\n{}: {}\n\nUsage: {} [flags]\n", spec.example, spec.name, spec.summary, usage);
+  text += "\nFlags:\n";
+  for (const Option& f : flags) {
+    std::string note = f.rule.same_as.empty() ? "" : fmt::format(" (same as {})", f.rule.same_as);
+    std::string value = f.yaml();
+    if (f.rule.required)
+      note += " (required)";
+    else if (!f.is_bool() && value != "\"\"" && value != "[]" && f.rule.same_as.empty())
+      note += fmt::format(" (default {})", value);
+    text += two_columns(flag_word(f), f.help + note);
+  }
+  if (!spec.sections.empty()) text += two_columns("--config FILE", "YAML file with the options below");
+  text += two_columns("--help", "this page");
+  if (spec.sections.empty()) return text;
+  text += "\nOptions, in the file or as section.key=value (the command line wins; values are YAML):\n";
+  Config defaults;
+  for (const Section& s : sections_of(defaults))
+    if (std::find(spec.sections.begin(), spec.sections.end(), s.name) != spec.sections.end())
+      for (const Option& o : s.options)
+        text += two_columns(fmt::format("{}={}", o.name(), o.yaml()),
+                            o.help + (o.rule.choices.empty() ? "" : " (" + o.type() + ")"));
+  return text + "\n`ravine config --explain section.key` tells more about one.\n";
+}
+
+}  // namespace ravine

@@ -1,0 +1,34 @@
+// The words after `ravine COMMAND`: flags of the command, options of the config, names without a flag. A command declares its
+// flags as a struct with `each`, like a section of the config:
+//   v("max-new-tokens", max_new_tokens, "tokens to write at most", at_least(1));   // --max-new-tokens N or --max-new-tokens=N
+//   v("json", json, "one JSON line per prompt");                                   // bool: --json
+//   v("input", inputs, "files to read", required());                               // list: --input A B C
+//   v("model", model, "Hugging Face folder", same_as("model.path") & required());  // shorthand of a config option
+//   v("output-dir", dir, "folder of the run", positional() & required());          // ravine stop runs/a
+// Text flags take their word literally; the others are read as YAML scalars.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace ravine {
+
+// What the frame knows of a command besides its flags.
+struct CommandSpec {
+  std::string name;                   // "trace", "tokenizer encode"
+  std::string summary;                // one line
+  std::string example;                // a complete line to copy
+  std::vector<std::string> sections;  // of the config that it takes; empty: neither --config nor section.key=value
+};
+
+// Reads `args` into the fields behind `flags` and returns the config they lead to. Words are read in order, the later wins. A
+// flag with same_as sets that config option; if not given, its field takes the config's value. Mistakes are UserErrors.
+Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args);
+
+// The help page: the example, the summary, flags, then the config options of the command's sections.
+std::string command_help(const CommandSpec& spec, const std::vector<Option>& flags);
+
+bool asks_for_help(const std::vector<std::string>& args);  // --help or -h before any "--"
+
+}  // namespace ravine

@@ -1,0 +1,272 @@
+// Every option of a run. One line here is the whole declaration of an option (see option.h and docs/howto/add-an-option.md).
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/option.h"
+
+namespace ravine {
+
+struct ModelOptions {
+  std::string path, config, tokenizer;
+  template <class V>
+  void each(V&& v) {
+    v("path", path, "Hugging Face folder: config, weights, tokenizer");
+    v("config", config, "config.json of a model whose weights are initialised from train.seed (instead of model.path)");
+    v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path");
+  }
+};
+
+struct DataSource {
+  std::string path;
+  double weight = 1;
+  template <class V>
+  void each(V&& v) {
+    v("path", path, "file or .bin/.idx prefix", bare() & filled());
+    v("weight", weight, "share of this source among all, relative", above(0));
+  }
+};
+
+struct DataOptions {
+  std::vector<DataSource> train, valid;
+  double valid_fraction = 0;
+  int64_t sequence_length = 1024;
+  std::string text_key = "text";
+  bool pack = true, document_attention = false, append_eos = true, shuffle = true;
+  std::vector<int64_t> skip_steps;
+  int64_t prefetch = 4;
+  template <class V>
+  void each(V&& v) {
+    v("train", train, "training sources: paths, or {path: PATH, weight: W}");
+    v("valid", valid, "validation sources, written like data.train");
+    v("valid_fraction", valid_fraction, "part of the training documents held out for validation when data.valid is empty",
+      at_least(0) & below(1));
+    v("sequence_length", sequence_length, "tokens of a sequence; for fixed batch files the columns of input_ids", at_least(2));
+    v("text_key", text_key, "field of a JSON line that holds the text", filled());
+    v("pack", pack, "join documents until a sequence is full; false: one document per sequence, padded or cut");
+    v("document_attention", document_attention, "keep attention inside documents of a packed sequence");
+    v("append_eos", append_eos, "end each document with the end-of-sequence token");
+    v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs");
+    v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was", at_least(1));
+    v("prefetch", prefetch, "micro batches prepared ahead of the one in use", at_least(0));
+  }
+};
+
+struct TrainOptions {
+  int64_t steps = 1000, global_batch = 8, micro_batch = 1, seed = 42;
+  std::string output = "runs/default";
+  std::string recompute = "cheap";
+  double dropout = 0;
+  int64_t valid_every = 0, valid_batches = 0;
+  bool find_nan = false;
+  int64_t threads = 0;
+  std::vector<std::string> freeze;
+  template <class V>
+  void each(V&& v) {
+    v("steps", steps, "optimizer steps of the whole run", at_least(1));
+    v("global_batch", global_batch, "sequences per optimizer step, over all ranks and micro batches", at_least(1));
+    v("micro_batch", micro_batch, "sequences per forward and backward pass of a rank", at_least(1));
+    v("seed", seed, "seed of initialisation, data order and dropout", at_least(0));
+    v("output", output, "folder that the run writes", filled() & metavar("DIR"));
+    v("recompute", recompute,
+      "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations",
+      one_of({"none", "cheap", "full"}));
+    v("dropout", dropout, "probability of dropping an activation while training", at_least(0) & below(1));
+    v("valid_every", valid_every, "steps between validations; 0: never", at_least(0));
+    v("valid_batches", valid_batches, "micro batches per validation; 0: all", at_least(0));
+    v("find_nan", find_nan, "when the loss becomes NaN, name the first op that produced one");
+    v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096));
+    v("freeze", freeze, "glob patterns of parameters that are not trained", filled());
+  }
+};
+
+struct ParamGroup {
+  std::string match;
+  double lr_mult = 1, wd_mult = 1;
+  template <class V>
+  void each(V&& v) {
+    v("match", match, "glob pattern of parameter names", filled());
+    v("lr_mult", lr_mult, "factor on the learning rate", at_least(0));
+    v("wd_mult", wd_mult, "factor on the weight decay", at_least(0));
+  }
+};
+
+struct OptimizerOptions {
+  std::string type = "adamw";
+  double lr = 3e-4;
+  std::vector<double> betas = {0.9, 0.95};
+  double eps = 1e-8, weight_decay = 0.1, clip_norm = 1, momentum = 0.9;
+  bool nesterov = false;
+  double dampening = 0;
+  std::vector<ParamGroup> groups;
+  template <class V>
+  void each(V&& v) {
+    v("type", type, "update rule", one_of({"adamw", "adam", "sgd"}));
+    v("lr", lr, "peak learning rate", at_least(0));
+    v("betas", betas, "decay rates of the first and second moment (adamw, adam)", at_least(0) & below(1) & length(2));
+    v("eps", eps, "added to the denominator (adamw, adam)", above(0));
+    v("weight_decay", weight_decay, "weight decay; norms and biases are exempt", at_least(0));
+    v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping", at_least(0));
+    v("momentum", momentum, "momentum (sgd)", at_least(0) & below(1));
+    v("nesterov", nesterov, "look ahead along the momentum (sgd)");
+    v("dampening", dampening, "dampening of the momentum (sgd)", between(0, 1));
+    v("groups", groups,
+      "factors for the parameters that match a pattern: {match: GLOB, lr_mult: 1, wd_mult: 1}; the first match counts");
+  }
+};
+
+struct ScheduleOptions {
+  std::string type = "cosine";
+  int64_t warmup_steps = 100;
+  double min_lr_ratio = 0.1, cycles = 0, power = 1, end_lr = 1e-7;
+  int64_t timescale = 0, stable_steps = -1, decay_steps = 0;
+  std::string warmup_type = "linear", decay_type = "cosine";
+  int64_t steps = 0;
+  template <class V>
+  void each(V&& v) {
+    v("type", type, "shape of the learning rate over the steps",
+      one_of({"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay"}));
+    v("warmup_steps", warmup_steps, "steps in which the rate rises; the first step has 0", at_least(0));
+    v("min_lr_ratio", min_lr_ratio, "lowest rate as a share of optimizer.lr (cosine, warmup_stable_decay)", between(0, 1));
+    v("cycles", cycles, "waves (cosine) or restarts (cosine_with_restarts); 0: 0.5 for cosine, 1 for restarts", at_least(0));
+    v("power", power, "exponent (polynomial)", above(0));
+    v("end_lr", end_lr, "last rate (polynomial)", at_least(0));
+    v("timescale", timescale, "time scale (inverse_sqrt); 0: warmup_steps, or 10000 without warm-up", at_least(0));
+    v("stable_steps", stable_steps, "steps at the full rate (warmup_stable_decay); -1: what warm-up and decay leave",
+      at_least(-1));
+    v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay)", at_least(0));
+    v("warmup_type", warmup_type, "shape of the warm-up (warmup_stable_decay)", one_of({"linear", "cosine", "1-sqrt"}));
+    v("decay_type", decay_type, "shape of the decay (warmup_stable_decay)", one_of({"cosine", "linear", "1-sqrt"}));
+    v("steps", steps, "length of the schedule; 0: train.steps", at_least(0));
+  }
+};
+
+struct RecipeOption {
+  std::string path = "*", op = "*", compute, round;
+  template <class V>
+  void each(V&& v) {
+    v("path", path, "glob pattern of the dotted path of a call, like layers.0.attention.*", filled());
+    v("op", op, "glob pattern of the op's name, like rms_norm", filled());
+    v("compute", compute, "arithmetic of these calls; empty: as elsewhere", one_of({"", "f32", "bf16", "f16", "f64"}));
+    v("round", round, "results are rounded to this type; empty: no rounding", one_of({"", "f32", "bf16", "f16"}));
+  }
+};
+
+struct PrecisionOptions {
+  std::string compute = "f32";
+  std::vector<RecipeOption> recipes;
+  std::vector<std::string> unfused;
+  template <class V>
+  void each(V&& v) {
+    v("compute", compute,
+      "arithmetic; master weights are f32; f64 needs --backend ref; auto: bf16 where this machine is faster with it",
+      one_of({"f32", "bf16", "f16", "f64", "auto"}));
+    v("recipes", recipes,
+      "exceptions by path and op: {path: GLOB, op: GLOB, compute: TYPE, round: TYPE}; the last match counts");
+    v("unfused", unfused, "ops that run as their unfused definition, like [attention, add_rms_norm, loss_head]", filled());
+  }
+};
+
+// What this release cannot do yet is refused here, in words, rather than ignored.
+inline Rule one_rank_only(double max) { return {.max = max, .reason = "one rank only so far"}; }
+
+struct ParallelOptions {
+  int64_t data = 0, tensor = 1, pipeline = 1;
+  bool sequence = false;
+  int64_t zero = 0, sum_leaves = 0;
+  template <class V>
+  void each(V&& v) {
+    v("data", data, "data-parallel ranks; 0: the remaining ranks", at_least(0) & one_rank_only(1));
+    v("tensor", tensor, "tensor-parallel ranks", at_least(1) & one_rank_only(1));
+    v("pipeline", pipeline, "pipeline stages", at_least(1) & one_rank_only(1));
+    v("sequence", sequence, "cut activations between tensor-parallel parts along the sequence", one_rank_only(0));
+    v("zero", zero, "ZeRO stage: what data ranks keep only their part of", at_least(0) & one_rank_only(1));
+    v("sum_leaves", sum_leaves,
+      "leaves of the tree that sums gradients; layouts with equal leaves agree bitwise; 0: the data ranks",
+      at_least(0) & one_rank_only(1));
+  }
+};
+
+struct CheckpointOptions {
+  int64_t every = 200, keep = 3;
+  std::string resume = "auto";
+  int64_t shard_mb = 5000;
+  bool verify = true;
+  template <class V>
+  void each(V&& v) {
+    v("every", every, "steps between checkpoints; 0: only on stop", at_least(0));
+    v("keep", keep, "newest checkpoints that are kept; 0: all", at_least(0));
+    v("resume", resume,
+      "auto: continue from the newest one in train.output if there is any; none: start anew; or a checkpoint folder",
+      filled() & metavar("auto|none|DIR"));
+    v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", at_least(1));
+    v("verify", verify, "check checksums on load");
+  }
+};
+
+struct LogOptions {
+  int64_t every = 1;
+  bool tensorboard = true;
+  template <class V>
+  void each(V&& v) {
+    v("every", every, "steps between log lines", at_least(1));
+    v("tensorboard", tensorboard, "write TensorBoard event files");
+  }
+};
+
+struct Config {
+  ModelOptions model;
+  DataOptions data;
+  TrainOptions train;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  PrecisionOptions precision;
+  ParallelOptions parallel;
+  CheckpointOptions checkpoint;
+  LogOptions log;
+
+  // Where a value that is not the default came from: "train.steps" -> "run.yaml:4" or "command line".
+  std::map<std::string, std::string> sources;
+
+  template <class V>
+  void each_section(V&& v) {
+    v("model", model, "what is trained or run");
+    v("data", data, "what it reads");
+    v("train", train, "the run");
+    v("optimizer", optimizer, "how parameters change");
+    v("schedule", schedule, "the learning rate over the steps");
+    v("precision", precision, "number formats");
+    v("parallel", parallel, "how work is spread over ranks");
+    v("checkpoint", checkpoint, "saving and resuming");
+    v("log", log, "what one sees");
+  }
+};
+
+struct Section {
+  std::string name, help;
+  std::vector<Option> options;
+};
+std::vector<Section> sections_of(Config& config);  // valid as long as `config`
+
+// One value given on the command line. `literal`: a text option takes the value as it stands, not as YAML.
+struct Setting {
+  std::string key, value;
+  std::string source = "command line";
+  bool literal = false;
+};
+Setting parse_setting(const std::string& text);  // "section.key=value"
+
+// Default < file (if not "") < settings, the later one wins; then validate(). Every mistake is a UserError that names file and
+// line (or the command line), the rule, and for an unknown name the nearest one.
+Config load_config(const std::string& file, const std::vector<Setting>& settings = {});
+Config parse_config(const std::string& yaml, const std::string& name, const std::vector<Setting>& settings = {});
+
+void validate(const Config& config);        // rules between options
+std::string to_yaml(const Config& config);  // complete; load_config of it gives the same values, bit for bit
+std::string defaults_text();                // all keys with defaults and help, as commented YAML
+std::string explain(const Config& config, const std::string& key);  // "section.key", or "section"
+std::string options_markdown();                                     // docs/options.md
+
+}  // namespace ravine

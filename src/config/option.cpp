@@ -1,0 +1,252 @@
+#include "config/option.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace ravine {
+namespace {
+
+using Kind = YamlNode::Kind;
+
+std::string shown(const YamlNode& value) {
+  if (value.kind == Kind::list) return "a list";
+  if (value.kind == Kind::map) return "a map";
+  if (value.kind == Kind::null && value.text.empty()) return "nothing";
+  std::string text = value.text.substr(0, 80);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  return "'" + text + (value.text.size() > 80 ? "...'" : "'");
+}
+
+std::string number_text(double x) {
+  return x == std::floor(x) && std::abs(x) < 1e15 ? fmt::format("{:.0f}", x) : fmt::format("{}", x);
+}
+
+std::string words(std::vector<std::string> list, const char* between) {
+  for (std::string& w : list)
+    if (w.empty()) w = "''";
+  return fmt::format("{}", fmt::join(list, between));
+}
+
+std::string bounds(const Rule& rule) {
+  std::string low = rule.min ? (rule.above ? "above " : "at least ") + number_text(*rule.min) : "";
+  std::string high = rule.max ? (rule.below ? "below " : "at most ") + number_text(*rule.max) : "";
+  return low + (low.empty() || high.empty() ? "" : " and ") + high;
+}
+
+// Reads one option from one value; knows the place for its errors.
+class Assignment {
+ public:
+  Assignment(const Option& option, const std::string& source) : option_(option), source_(source) {}
+
+  void operator()(bool* out, const YamlNode& v) const {
+    if (v.kind != Kind::boolean) wrong(v, "must be true or false", "write true or false");
+    check_bounds(v, v.boolean ? 1 : 0);
+    *out = v.boolean;
+  }
+  void operator()(int64_t* out, const YamlNode& v) const {
+    bool whole = v.kind == Kind::real && v.real == std::floor(v.real) && std::abs(v.real) <= 0x1p53;  // 1e6 is a whole number
+    if (v.kind != Kind::integer && !whole) wrong(v, "must be a whole number" + of_64_bits(v), quoted_number(v));
+    int64_t value = whole ? static_cast<int64_t>(v.real) : v.integer;
+    check_bounds(v, static_cast<double>(value));
+    *out = value;
+  }
+  void operator()(double* out, const YamlNode& v) const {
+    if (v.kind != Kind::integer && v.kind != Kind::real) wrong(v, "must be a number", quoted_number(v));
+    if (!std::isfinite(v.real)) wrong(v, "must be a finite number", "write a number");
+    check_bounds(v, v.real);
+    *out = v.real;
+  }
+  void operator()(std::string* out, const YamlNode& v) const {
+    if (!v.scalar()) wrong(v, "must be a text", "put it in quotes if it holds : [ { or #");
+    std::string text = v.kind == Kind::null ? "" : v.text;
+    const Rule& rule = option_.rule;
+    if (!rule.choices.empty() && std::find(rule.choices.begin(), rule.choices.end(), text) == rule.choices.end())
+      wrong(v, "must be one of " + words(rule.choices, ", "), did_you_mean(text, rule.choices, "write one of them"));
+    if (rule.filled && text.empty()) wrong(v, "must not be empty", "write a value or remove the line");
+    if (!option_.section.empty() && find_invalid_utf8(text) != std::string::npos)
+      wrong(v, "must be UTF-8, config.yaml could not hold it", "rename it");
+    if (text.find('\0') != std::string::npos) wrong(v, "must not hold a zero byte", "remove it");
+    *out = std::move(text);
+  }
+  template <class T>
+  void operator()(std::vector<T>* out, const YamlNode& v) const {
+    std::vector<T> list;
+    each_item(v, [&](const YamlNode& item) {
+      T value;
+      (*this)(&value, item);
+      list.push_back(std::move(value));
+    });
+    int64_t count = option_.rule.count;
+    if (count >= 0 && static_cast<int64_t>(list.size()) != count)
+      wrong(v, fmt::format("must have {} elements, has {}", count, list.size()), "write as many");
+    *out = std::move(list);
+  }
+  void operator()(const std::shared_ptr<Records>& records, const YamlNode& v) const {
+    records->clear();
+    each_item(v, [&](const YamlNode& item) {
+      records->append();
+      record(records->fields(records->size() - 1), item, records->size());
+    });
+  }
+
+ private:
+  // A list, nothing (an empty list), or a single element without brackets.
+  template <class F>
+  void each_item(const YamlNode& v, F&& f) const {
+    if (v.kind == Kind::null) return;
+    if (v.kind != Kind::list) return f(v);
+    for (const YamlNode::Ptr& item : v.items) f(*item);
+  }
+
+  void record(const std::vector<Option>& fields, const YamlNode& item, size_t number) const {
+    auto element = [&](const Option& field) {
+      Option named = field;
+      named.key = fmt::format("{}[{}].{}", option_.name(), number - 1, field.key);
+      return named;
+    };
+    if (item.scalar() && item.kind != Kind::null) {
+      for (const Option& field : fields)
+        if (field.rule.bare) return element(field).assign(item, source_);
+    }
+    if (item.kind != Kind::map) wrong(item, "each element must be a map like " + pattern(fields), "write it so");
+    std::vector<std::string> keys;
+    for (const Option& field : fields) keys.push_back(field.key);
+    for (const auto& [key, value] : item.fields) {
+      auto found = std::find_if(fields.begin(), fields.end(), [&key = key](const Option& f) { return f.key == key; });
+      if (found == fields.end())
+        throw UserError(fmt::format("unknown field '{}' in {}", key.substr(0, 80), option_.name()), place(*value),
+                        "an element is " + pattern(fields), did_you_mean(key, keys, "remove it"));
+      element(*found).assign(*value, source_);
+    }
+    for (const Option& field : fields)  // a required field that was not given still has its empty default
+      if (field.rule.filled && field.is_text() && std::get<std::string*>(field.target)->empty())
+        wrong(item, fmt::format("an element needs '{}'", field.key), "write it like " + pattern(fields));
+  }
+
+  static std::string pattern(const std::vector<Option>& fields) {
+    std::string text;
+    for (const Option& f : fields) text += (text.empty() ? "{" : ", ") + f.key + ": ..";
+    return text + "}";
+  }
+
+  void check_bounds(const YamlNode& v, double x) const {
+    const Rule& r = option_.rule;
+    bool low = r.min && (r.above ? !(x > *r.min) : !(x >= *r.min)), high = r.max && (r.below ? !(x < *r.max) : !(x <= *r.max));
+    if (high && !r.reason.empty())
+      wrong(v, r.reason, fmt::format("write {} or remove it", option_.is_bool() ? "false" : number_text(*r.max)));
+    if (low || high) wrong(v, "must be " + bounds(r), low ? "give a larger value" : "give a smaller value");
+  }
+
+  static std::string of_64_bits(const YamlNode& v) {
+    return v.kind == Kind::real && std::isfinite(v.real) && std::abs(v.real) > 0x1p53 ? " of at most 64 bits" : "";
+  }
+  static std::string quoted_number(const YamlNode& v) {
+    Kind plain = v.kind == Kind::text ? resolve_scalar(v.text).kind : Kind::null;
+    return plain == Kind::integer || plain == Kind::real ? "remove the quotes" : "write a number";
+  }
+  std::string place(const YamlNode& v) const { return v.line > 0 ? fmt::format("{}:{}", source_, v.line) : source_; }
+  [[noreturn]] void wrong(const YamlNode& v, const std::string& rule, const std::string& fix) const {
+    throw UserError(fmt::format("{} is {}", option_.name(), shown(v)), place(v), rule, fix);
+  }
+
+  const Option& option_;
+  const std::string& source_;
+};
+
+template <class T>
+std::string list_text(const std::vector<T>& list, std::string (*one)(const T&)) {
+  std::vector<std::string> parts;
+  for (const T& x : list) parts.push_back(one(x));
+  return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+std::string record_text(const std::vector<Option>& fields) {
+  std::string text;
+  for (const Option& f : fields) text += fmt::format("{}{}: {}", text.empty() ? "{" : ", ", f.key, f.yaml());
+  return text + "}";
+}
+
+}  // namespace
+
+Rule operator&(Rule a, const Rule& b) {
+  if (b.min) a.min = b.min, a.above = b.above;
+  if (b.max) a.max = b.max, a.below = b.below;
+  if (!b.choices.empty()) a.choices = b.choices;
+  if (b.count >= 0) a.count = b.count;
+  a.filled |= b.filled;
+  a.bare |= b.bare;
+  a.required |= b.required;
+  a.positional |= b.positional;
+  if (!b.reason.empty()) a.reason = b.reason;
+  if (!b.same_as.empty()) a.same_as = b.same_as;
+  if (!b.metavar.empty()) a.metavar = b.metavar;
+  return a;
+}
+
+void Option::assign(const YamlNode& value, const std::string& source) const {
+  std::visit([&](const auto& out) { Assignment(*this, source)(out, value); }, target);
+}
+
+void Option::assign_text(const std::string& text, const std::string& source) const {
+  if (!is_text() && !std::holds_alternative<std::vector<std::string>*>(target)) {
+    assign(*load_yaml(text, source, false), source);
+    return;
+  }
+  YamlNode literal;
+  literal.kind = Kind::text;
+  literal.text = text;
+  assign(literal, source);
+}
+
+std::string Option::yaml() const {
+  struct Writer {
+    std::string operator()(bool* v) const { return *v ? "true" : "false"; }
+    std::string operator()(int64_t* v) const { return std::to_string(*v); }
+    std::string operator()(double* v) const { return yaml_real(*v); }
+    std::string operator()(std::string* v) const { return yaml_text(*v); }
+    std::string operator()(std::vector<int64_t>* v) const {
+      return list_text<int64_t>(*v, [](const int64_t& x) { return std::to_string(x); });
+    }
+    std::string operator()(std::vector<double>* v) const {
+      return list_text<double>(*v, [](const double& x) { return yaml_real(x); });
+    }
+    std::string operator()(std::vector<std::string>* v) const {
+      return list_text<std::string>(*v, [](const std::string& x) { return yaml_text(x); });
+    }
+    std::string operator()(const std::shared_ptr<Records>& v) const {
+      std::vector<std::string> parts;
+      for (size_t i = 0; i < v->size(); ++i) parts.push_back(record_text(v->fields(i)));
+      return fmt::format("[{}]", fmt::join(parts, ", "));
+    }
+  };
+  return std::visit(Writer{}, target);
+}
+
+std::string Option::type() const {
+  static constexpr const char* names[] = {"true or false",         "whole number",    "number",        "text",
+                                          "list of whole numbers", "list of numbers", "list of texts", "list"};
+  std::string text = names[target.index()];
+  if (!rule.choices.empty()) {
+    text = words(rule.choices, " | ");
+  } else if (!rule.metavar.empty() && is_text()) {
+    text = rule.metavar;
+  }
+  if (rule.count >= 0) text = fmt::format("{} {}", rule.count, text.substr(text.find(' ') + 4));  // "2 numbers"
+  if (!rule.reason.empty()) return text + "; " + rule.reason;
+  if (rule.min || rule.max) text += (is_list() ? ", each " : ", ") + bounds(rule);
+  return text;
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates, const std::string& otherwise) {
+  std::string best = word.empty() || word.size() > 64 ? "" : nearest(word, candidates);
+  return best.empty() ? otherwise : "did you mean '" + best + "'?";
+}
+
+}  // namespace ravine

@@ -1,0 +1,126 @@
+// One declaration per option. A struct of options has a member
+//   template <class V> void each(V&& v) { v("steps", steps, "optimizer steps of the whole run", at_least(1)); ... }
+// From that one line come reading, writing, validation, help, docs and completion. Field types: bool, int64_t, double,
+// std::string (with one_of: a choice), std::vector of int64_t, double or std::string, and std::vector of structs with `each`.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "config/yaml.h"
+
+namespace ravine {
+
+// What a value must satisfy; joined by &. Bounds and choices hold for each element of a list.
+struct Rule {
+  std::optional<double> min, max;
+  bool above = false, below = false;  // min / max themselves are excluded
+  std::vector<std::string> choices;
+  int64_t count = -1;       // exact length of a list
+  bool filled = false;      // no empty text or list
+  std::string reason;       // said instead of the bound
+  bool bare = false;        // in a struct of a list: the field that a bare text sets
+  bool required = false;    // flags: must be given
+  bool positional = false;  // flags: given without its name; a list takes all that is left
+  std::string same_as;      // flags: shorthand of this config key
+  std::string metavar;      // word for the value in help
+};
+
+Rule operator&(Rule a, const Rule& b);
+inline Rule at_least(double x) { return {.min = x}; }
+inline Rule above(double x) { return {.min = x, .above = true}; }
+inline Rule at_most(double x) { return {.max = x}; }
+inline Rule below(double x) { return {.max = x, .below = true}; }
+inline Rule between(double a, double b) { return {.min = a, .max = b}; }
+inline Rule one_of(std::vector<std::string> words) { return {.choices = std::move(words)}; }
+inline Rule length(int64_t n) { return {.count = n}; }
+inline Rule filled() { return {.filled = true}; }
+inline Rule bare() { return {.bare = true}; }
+inline Rule required() { return {.required = true}; }
+inline Rule positional() { return {.positional = true}; }
+inline Rule same_as(std::string key) { return {.same_as = std::move(key)}; }
+inline Rule metavar(std::string word) { return {.metavar = std::move(word)}; }
+
+struct Option;
+
+// A std::vector of structs, seen without its type.
+struct Records {
+  virtual ~Records() = default;
+  virtual size_t size() const = 0;
+  virtual void clear() = 0;
+  virtual void append() = 0;  // one with default values
+  virtual std::vector<Option> fields(size_t i) = 0;
+};
+
+// A declared option: key, help, rule, and where its value lives. Valid as long as the struct it was taken from.
+struct Option {
+  std::string section, key;  // section "" for flags and fields of list elements
+  std::string help;
+  Rule rule;
+  std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*,
+               std::shared_ptr<Records>>
+      target;
+
+  std::string name() const { return section.empty() ? key : section + "." + key; }
+  bool is_bool() const { return std::holds_alternative<bool*>(target); }
+  bool is_text() const { return std::holds_alternative<std::string*>(target); }
+  bool is_list() const { return target.index() >= 4; }
+
+  // Reads a value; a UserError says option, place, rule and fix. `source` is the file, or what stands for it (command line).
+  void assign(const YamlNode& value, const std::string& source) const;
+  // Reads text as it stands on the command line: taken literally by text options, as YAML by others.
+  void assign_text(const std::string& text, const std::string& source) const;
+  std::string yaml() const;  // the value on one line; reads back exactly
+  std::string type() const;  // for people: "whole number, at least 1", "adamw | adam | sgd"
+};
+
+template <class S>
+std::vector<Option> options_of(S& options, const std::string& section = "");
+
+// ---- below: how a struct becomes a list of Option ----
+
+template <class T>
+class RecordsOf : public Records {
+ public:
+  explicit RecordsOf(std::vector<T>* list) : list_(list) {}
+  size_t size() const override { return list_->size(); }
+  void clear() override { list_->clear(); }
+  void append() override { list_->emplace_back(); }
+  std::vector<Option> fields(size_t i) override { return options_of((*list_)[i]); }
+
+ private:
+  std::vector<T>* list_;
+};
+
+class OptionCollector {
+ public:
+  OptionCollector(std::vector<Option>& out, const std::string& section) : out_(out), section_(section) {}
+  template <class T>
+  void operator()(const char* key, T& field, const char* help, Rule rule = {}) {
+    Option option{section_, key, help, std::move(rule), {}};
+    if constexpr (requires { option.target = &field; })
+      option.target = &field;
+    else
+      option.target = std::make_shared<RecordsOf<typename T::value_type>>(&field);
+    out_.push_back(std::move(option));
+  }
+
+ private:
+  std::vector<Option>& out_;
+  const std::string& section_;
+};
+
+template <class S>
+std::vector<Option> options_of(S& options, const std::string& section) {
+  std::vector<Option> out;
+  options.each(OptionCollector(out, section));
+  return out;
+}
+
+// The candidate that `word` probably means, as " did you mean 'x'?" advice, else `otherwise`.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates, const std::string& otherwise);
+
+}  // namespace ravine

@@ -1,0 +1,56 @@
+// The samples of a run, in training order: a pure function of the options, the seed and the index.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/sample.h"
+#include "data/token_store.h"
+#include "data/tokenizer.h"
+
+namespace ravine {
+
+struct DatasetOptions {
+  std::vector<DataSource> train, valid;
+  double valid_fraction = 0;  // of the training documents, held out when `valid` is empty
+  int64_t sequence_length = 1024;
+  std::string text_key = "text";
+  bool pack = true, document_attention = false, append_eos = true, shuffle = true;
+  uint64_t seed = 42;
+  int64_t vocabulary = 0;                                 // of the model; ids must be below it. 0: the tokenizer's
+  int threads = 0;                                        // for tokenizing; 0: the cores of this machine
+  std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread while text is tokenized
+};
+
+DatasetOptions dataset_options(const Config& config, int64_t vocabulary);
+bool needs_tokenizer(const DatasetOptions& options);  // whether a list holds text
+
+// Const members may be called by several threads.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t sample_count() const = 0;  // of one pass over the data
+  virtual int64_t columns() const = 0;       // of every sample
+  virtual int64_t token_count() const = 0;   // of one pass
+  // Any index from 0 on; behind sample_count() the data comes again, shuffled anew (a fixed file: in the same order).
+  virtual Sample sample(int64_t index) const = 0;
+  virtual std::string origin(int64_t index) const = 0;  // where it comes from, for people
+};
+
+struct Datasets {
+  std::unique_ptr<Dataset> train, valid;  // valid is null if there is none; it is never shuffled
+};
+
+// Opens and tokenizes everything; blocks until done.
+// Text: when every weight is 1, all sources are one stream of documents, cut and shuffled together; with other weights each
+// source is a stream of its own, and weights are shares of the samples (data/blend.h). Shuffling permutes the samples
+// of each pass by the seed. Fixed batch files: rows in order, file after file, over again at the end; no shuffling, no weights;
+// sequence_length must be their number of columns. The two kinds do not mix within a list.
+// `tokenizer` may be null when no list holds text. Empty data, data too short for one prediction and all errors of
+// source.h, token_store.h and fixed_batches.h are UserErrors.
+Datasets open_datasets(const DatasetOptions& options, const Tokenizer* tokenizer);
+
+}  // namespace ravine

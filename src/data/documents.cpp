@@ -1,0 +1,148 @@
+#include <simdjson.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/source.h"
+#include "files/compressed.h"
+
+namespace ravine {
+
+namespace {
+
+[[noreturn]] void not_utf8(const std::string& where) {
+  throw UserError("text is not UTF-8", where, "data must be UTF-8", "convert the file, for example with iconv -t UTF-8");
+}
+
+class TextReader final : public DocumentReader {
+ public:
+  explicit TextReader(const std::string& path) : path_(path), source_(open_bytes(path)) {}
+
+  bool next(std::string& text) override {
+    fill();
+    if (first_ && buffer_.starts_with("\xEF\xBB\xBF")) {
+      buffer_.erase(0, 3);
+      offset_ += 3;
+    }
+    first_ = false;
+    if (buffer_.empty()) return false;
+    document_line_ = line_;
+    text.assign(buffer_, 0, cut());
+    buffer_.erase(0, text.size());
+    if (size_t bad = find_invalid_utf8(text); bad != std::string::npos) {
+      auto line = line_ + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(bad), '\n');
+      not_utf8(fmt::format("{}:{}, byte {} of the text", path_, line, offset_ + static_cast<int64_t>(bad)));
+    }
+    line_ += std::count(text.begin(), text.end(), '\n');
+    offset_ += static_cast<int64_t>(text.size());
+    return true;
+  }
+
+  std::string where() const override { return fmt::format("{}:{}", path_, document_line_); }
+
+ private:
+  static constexpr size_t kWanted = 64 << 10, kMost = 1 << 20;
+
+  void fill() {
+    while (!at_end_ && buffer_.size() < kMost + 4) {
+      size_t had = buffer_.size();
+      buffer_.resize(2 * kMost);
+      size_t n = source_->read(std::as_writable_bytes(std::span(buffer_).subspan(had)));
+      at_end_ = n < buffer_.size() - had;
+      buffer_.resize(had + n);
+    }
+  }
+
+  size_t cut() const {
+    for (size_t at = kWanted; at < kMost && (at = buffer_.find('\n', at)) < kMost;) {
+      size_t after = at + 1;
+      while (after < buffer_.size() && (buffer_[after] == '\n' || buffer_[after] == '\r')) ++after;
+      if (std::count(buffer_.begin() + static_cast<ptrdiff_t>(at), buffer_.begin() + static_cast<ptrdiff_t>(after), '\n') > 1)
+        return after;
+      at = after;
+    }
+    if (buffer_.size() <= kMost) return buffer_.size();
+    if (size_t at = buffer_.rfind('\n', kMost - 1); at != std::string::npos) return at + 1;
+    size_t at = kMost;
+    while (at > kMost - 4 && (static_cast<unsigned char>(buffer_[at]) & 0xc0) == 0x80) --at;
+    return at;
+  }
+
+  std::string path_, buffer_;
+  std::unique_ptr<ByteSource> source_;
+  bool at_end_ = false, first_ = true;
+  int64_t offset_ = 0, line_ = 1, document_line_ = 1;  // of what has not been handed out yet
+};
+
+class JsonlReader final : public DocumentReader {
+ public:
+  JsonlReader(const std::string& path, const std::string& text_key) : path_(path), lines_(path), parser_(text_key) {}
+
+  bool next(std::string& text) override {
+    while (auto line = lines_.next()) {
+      if (lines_.line_number() == 1 && line->starts_with("\xEF\xBB\xBF")) line->remove_prefix(3);
+      if (line->find_first_not_of(" \t\r") == std::string_view::npos) continue;
+      text = parser_.parse(*line, where());
+      if (!text.empty()) return true;
+    }
+    return false;
+  }
+
+  std::string where() const override { return fmt::format("{}:{}", path_, lines_.line_number()); }
+
+ private:
+  std::string path_;
+  LineReader lines_;
+  JsonlParser parser_;
+};
+
+}  // namespace
+
+std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key) {
+  switch (source_kind(path)) {
+    case SourceKind::text:
+      return std::make_unique<TextReader>(path);
+    case SourceKind::jsonl:
+      return std::make_unique<JsonlReader>(path, text_key);
+    case SourceKind::fixed:
+      break;
+  }
+  throw UserError("not a text file", path, "a fixed batch file holds token ids", "give .txt or .jsonl files here");
+}
+
+struct JsonlParser::Impl {
+  std::string key;
+  simdjson::dom::parser parser;
+};
+
+JsonlParser::JsonlParser(std::string text_key) : impl_(std::make_unique<Impl>()) { impl_->key = std::move(text_key); }
+JsonlParser::~JsonlParser() = default;
+
+std::string_view JsonlParser::parse(std::string_view line, const std::string& where) {
+  simdjson::dom::element root;
+  if (auto error = impl_->parser.parse(line.data(), line.size()).get(root)) {
+    if (size_t bad = find_invalid_utf8(line); bad != std::string_view::npos)
+      not_utf8(fmt::format("{}, byte {} of the line", where, bad));
+    throw UserError("not valid JSON", where, simdjson::error_message(error), "each line must hold one JSON object");
+  }
+  simdjson::dom::object object;
+  if (root.get(object)) throw UserError("not a JSON object", where, "each line must hold one JSON object", "correct the file");
+  simdjson::dom::element value;
+  if (object.at_key(impl_->key).get(value)) {
+    std::vector<std::string> keys;
+    for (auto field : object) keys.emplace_back(field.key);
+    std::string near = nearest(impl_->key, keys);
+    throw UserError(
+        fmt::format("no key '{}'", impl_->key), where,
+        near.empty() ? std::string("each line must hold the text under this key") : fmt::format("did you mean '{}'?", near),
+        "set data.text_key to the key that holds the text");
+  }
+  std::string_view text;
+  if (value.get(text))
+    throw UserError(fmt::format("'{}' is not a string", impl_->key), where, "the text must be a JSON string",
+                    "correct the file or set data.text_key");
+  return text;
+}
+
+}  // namespace ravine

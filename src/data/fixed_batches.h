@@ -1,0 +1,36 @@
+// A fixed batch file: ids and labels that someone else made, taken row by row.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/sample.h"
+#include "files/safetensors.h"
+
+namespace ravine {
+
+// Tensors, all integers [N,T]: `input_ids`; one of `labels` (same places as input_ids, shifted by one inside, so T columns
+// give T-1 predictions) and `next_labels` (shifted already), or neither (the ids are their labels); optionally `attention_mask`
+// (0 or 1, the ones of a row side by side: padding left or right) and `position_ids`. Padding columns belong to no segment and
+// predict nothing; without labels they are not predicted either. Positions are 0..T-1 unless given, whatever the padding, as in
+// Transformers' forward. Opening checks every number: what does not fit is a UserError naming file, tensor, row and column.
+// Const members may be called by several threads.
+class FixedBatches {
+ public:
+  FixedBatches(const std::string& path, int64_t vocabulary);  // ids are in [0, vocabulary)
+  int64_t rows() const { return rows_; }
+  int64_t columns() const { return columns_; }
+  Sample sample(int64_t row) const;
+  const std::string& path() const { return file_->path(); }
+
+ private:
+  std::vector<int64_t> row(const TensorInfo* tensor, int64_t row) const;
+  void check(const TensorInfo* tensor, int64_t low, int64_t high, bool may_ignore) const;
+  void check_mask() const;
+  std::unique_ptr<SafetensorsReader> file_;
+  const TensorInfo *ids_ = nullptr, *labels_ = nullptr, *next_labels_ = nullptr, *mask_ = nullptr, *positions_ = nullptr;
+  int64_t rows_ = 0, columns_ = 0;
+};
+
+}  // namespace ravine

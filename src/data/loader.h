@@ -1,0 +1,69 @@
+// Prepares the micro batches of coming steps on a thread of its own, so that training does not wait for data.
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace ravine {
+
+// rows sequences of `columns` tokens, row after row. Begins of segments count from the start of the first row; columns outside
+// every segment are padding.
+struct MicroBatch {
+  int64_t rows = 0, columns = 0;
+  std::vector<int32_t> ids, labels, positions;  // rows * columns
+  std::vector<TokenSpan> segments;
+  std::vector<int64_t> sequence_index;  // rows; global number of each sequence, step * global_batch + place in the batch
+  int64_t valid_tokens = 0;             // labels that count
+};
+
+// Samples first .. first+rows-1 of a dataset.
+MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows);
+
+struct StepBatches {
+  int64_t step = 0;      // from 0
+  bool skipped = false;  // left out by skip_steps: no batches, nothing to learn
+  std::vector<MicroBatch> micro;
+  int64_t valid_tokens = 0;
+};
+
+struct LoaderOptions {
+  int64_t global_batch = 1, micro_batch = 1;  // sequences; the second divides the first
+  int64_t first_step = 0;                     // where to begin or resume, from 0: the only state there is
+  int64_t prefetch = 4;                       // micro batches to hold ready; at least one step is
+  std::vector<int64_t> skip_steps;            // as metrics.jsonl counts them, from 1; every other step keeps its batch
+};
+
+// What step s sees: samples s*global_batch .. (s+1)*global_batch - 1, in order, micro_batch at a time.
+StepBatches make_step(const Dataset& data, const LoaderOptions& options, int64_t step);
+
+class Loader {
+ public:
+  // The dataset must outlive the loader.
+  Loader(const Dataset& data, LoaderOptions options);
+  ~Loader();  // stops the thread and waits for it
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+  // The batches of the next step; blocks until they are ready. What went wrong on the thread is thrown here, at the step it
+  // belongs to and at every call after.
+  StepBatches next();
+
+ private:
+  void run();
+  const Dataset& data_;
+  LoaderOptions options_;
+  size_t ready_limit_ = 1;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<StepBatches> ready_;
+  std::exception_ptr error_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ravine

@@ -1,0 +1,20 @@
+// A shuffle that is computed, not stored.
+#pragma once
+#include <cstdint>
+
+namespace ravine {
+
+// A bijection of [0, n) fixed by `key`: a balanced Feistel network of six rounds of Philox on the next power of four, walked
+// until the value is inside (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). Constant memory, n up to 2^62.
+class Permutation {
+ public:
+  Permutation(int64_t n, uint64_t key);
+  int64_t operator()(int64_t i) const;  // i in [0, n)
+
+ private:
+  int64_t n_;
+  uint64_t key_;
+  int half_ = 0;  // bits of one half
+};
+
+}  // namespace ravine

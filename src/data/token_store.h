@@ -1,0 +1,68 @@
+// Documents as token ids in memory.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer.h"
+
+namespace ravine {
+
+// All documents of some files, one behind the other. Two bytes per token where the vocabulary fits, four otherwise. Once filled
+// it is only read, by any number of threads.
+class TokenStore {
+ public:
+  explicit TokenStore(int64_t vocabulary) : narrow_(vocabulary <= 65536) {}
+  void begin_file(const std::string& path) { files_.push_back({path, documents()}); }
+  void append(std::span<const int32_t> document);  // not empty
+
+  int64_t tokens() const { return ends_.empty() ? 0 : ends_.back(); }
+  int64_t documents() const { return static_cast<int64_t>(ends_.size()); }
+  int64_t begin_of(int64_t document) const { return document == 0 ? 0 : ends_[static_cast<size_t>(document) - 1]; }
+  int64_t end_of(int64_t document) const { return ends_[static_cast<size_t>(document)]; }
+  int64_t document_at(int64_t token) const;  // the document that holds this token
+  void copy(int64_t begin, std::span<int32_t> into) const;
+  std::string origin(int64_t begin, int64_t end) const;  // for people: "a.txt document 3 to b.jsonl document 1"
+
+ private:
+  struct File {
+    std::string path;
+    int64_t first = 0;  // document
+  };
+  std::string name_of(int64_t document) const;
+  bool narrow_;
+  std::vector<uint16_t> narrow_ids_;
+  std::vector<int32_t> ids_;
+  std::vector<int64_t> ends_;
+  std::vector<File> files_;
+};
+
+struct TokenizeProgress {
+  int64_t files_done = 0, files = 0;
+  int64_t text_bytes = 0, tokens = 0;  // so far
+};
+
+struct TokenizeOptions {
+  std::string text_key = "text";
+  bool append_eos = true;
+  int64_t vocabulary = 0;                                 // ids must be below it; 0: the tokenizer's size
+  double held_out = 0;                                    // share of the documents that go to the second store, 0 <= share < 1
+  int threads = 0;                                        // 0: the cores of this machine
+  std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread now and then; may be empty
+};
+
+struct TokenizedFiles {
+  TokenStore train, held_out;
+};
+
+// Reads and tokenizes files with threads of its own; blocks until done. A document gets what the tokenizer puts around a text
+// (bos), and eos behind it when asked. Which documents are held out follows from a hash of their text alone, so it does not
+// depend on the seed or on other files, and equal documents never part; at least one is held out and one is not (else
+// UserError). An id at or above `vocabulary` is a UserError naming file and line.
+TokenizedFiles tokenize_files(const std::vector<std::string>& files, const Tokenizer& tokenizer,
+                              const TokenizeOptions& options);
+
+}  // namespace ravine

@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+
+#include "base/error.h"
+#include "data/source.h"
+#include "data/token_store.h"
+#include "files/checksum.h"
+
+namespace ravine {
+
+namespace {
+
+struct Document {
+  std::string text, where;
+  std::vector<int32_t> ids;
+  uint64_t hash = 0;
+};
+
+constexpr size_t kRoundBytes = 8 << 20;  // text that is tokenized between two looks at the progress
+
+class Pass {
+ public:
+  Pass(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenizedFiles& out)
+      : tokenizer_(tokenizer),
+        options_(options),
+        out_(out),
+        vocabulary_(options.vocabulary ? options.vocabulary : tokenizer.size()) {}
+
+  // Documents whose hash is below `threshold` are held out.
+  void run(const std::vector<std::string>& files, uint64_t threshold) {
+    threshold_ = threshold;
+    progress_.files = static_cast<int64_t>(files.size());
+    for (const auto& file : files) {
+      out_.train.begin_file(file);
+      out_.held_out.begin_file(file);
+      auto reader = open_documents(file, options_.text_key);
+      size_t bytes = 0;
+      Document d;
+      while (reader->next(d.text)) {
+        d.where = reader->where();
+        bytes += d.text.size();
+        round_.push_back(std::move(d));
+        d = {};
+        if (bytes >= kRoundBytes) finish_round(), bytes = 0;
+      }
+      ++progress_.files_done;
+      finish_round();
+    }
+  }
+
+  uint64_t least = UINT64_MAX, greatest = 0;  // hash over all documents
+  bool any = false;
+
+ private:
+  void finish_round() {
+    unsigned cores =
+        options_.threads > 0 ? static_cast<unsigned>(options_.threads) : std::max(1u, std::thread::hardware_concurrency());
+    size_t workers = std::min<size_t>(cores, round_.size());
+    std::atomic<size_t> next{0};
+    std::mutex mutex;
+    std::exception_ptr error;
+    size_t error_at = SIZE_MAX;  // the first document in order decides which error is told
+    auto work = [&] {
+      for (size_t i; (i = next.fetch_add(1)) < round_.size();) {
+        try {
+          tokenize(round_[i]);
+        } catch (...) {
+          std::lock_guard lock(mutex);
+          if (i < error_at) error_at = i, error = std::current_exception();
+        }
+      }
+    };
+    std::vector<std::jthread> threads;
+    for (size_t t = 1; t < workers; ++t) threads.emplace_back(work);
+    work();
+    threads.clear();
+    if (error) std::rethrow_exception(error);
+    for (const auto& d : round_) {
+      any = true;
+      least = std::min(least, d.hash);
+      greatest = std::max(greatest, d.hash);
+      (d.hash < threshold_ ? out_.held_out : out_.train).append(d.ids);
+      progress_.text_bytes += static_cast<int64_t>(d.text.size());
+      progress_.tokens += static_cast<int64_t>(d.ids.size());
+    }
+    round_.clear();
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  void tokenize(Document& d) const {
+    d.ids = tokenizer_.encode(d.text, true);
+    auto eos = tokenizer_.special().eos;
+    if (options_.append_eos && (d.ids.empty() || d.ids.back() != *eos)) d.ids.push_back(*eos);
+    for (int32_t id : d.ids)
+      if (id >= vocabulary_)
+        throw UserError(fmt::format("token {} is beyond the vocabulary", id), d.where,
+                        fmt::format("the model has ids 0 to {}, the tokenizer 0 to {}", vocabulary_ - 1, tokenizer_.size() - 1),
+                        "use the tokenizer that belongs to the model");
+    if (d.ids.empty()) d.ids.push_back(tokenizer_.special().unk.value_or(0));
+    if (options_.held_out > 0) d.hash = checksum_of(std::as_bytes(std::span(d.text)));
+  }
+
+  const Tokenizer& tokenizer_;
+  const TokenizeOptions& options_;
+  TokenizedFiles& out_;
+  int64_t vocabulary_;
+  uint64_t threshold_ = 0;
+  std::vector<Document> round_;
+  TokenizeProgress progress_;
+};
+
+}  // namespace
+
+TokenizedFiles tokenize_files(const std::vector<std::string>& files, const Tokenizer& tokenizer,
+                              const TokenizeOptions& options) {
+  require(options.held_out >= 0 && options.held_out < 1, "tokenize: the held out share is 0 <= share < 1, got {}",
+          options.held_out);
+  if (options.append_eos && !tokenizer.special().eos)
+    throw UserError("the tokenizer has no end token", "data.append_eos", "eos is put behind each document",
+                    "set data.append_eos=false");
+  uint64_t threshold = static_cast<uint64_t>(std::ldexp(options.held_out, 64));
+  for (bool again = false;; again = true) {
+    TokenizedFiles out{TokenStore(tokenizer.size()), TokenStore(tokenizer.size())};
+    Pass pass(tokenizer, options, out);
+    pass.run(files, threshold);
+    if (!pass.any)
+      throw UserError("no text in the data", files.empty() ? "data.train" : files[0],
+                      "at least one document with text is needed", "check the files");
+    if (options.held_out == 0 || (out.train.documents() && out.held_out.documents())) return out;
+    // Few documents: hold out the one of the lowest hash, or all but that of the highest.
+    if (again || pass.least == pass.greatest)
+      throw UserError("too few documents to hold some out", files[0], "data.valid_fraction needs at least two different ones",
+                      "name validation files in data.valid");
+    threshold = out.held_out.documents() ? pass.greatest : pass.least + 1;
+  }
+}
+
+}  // namespace ravine

@@ -1,0 +1,188 @@
+#include "data/tokenizer_trainer.h"
+
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "data/sentencepiece_model.h"
+#include "data/source.h"
+#include "files/atomic.h"
+
+namespace ravine {
+
+namespace {
+
+// The lines of all documents. Long ones are cut at spaces: the library passes over lines beyond its limit.
+class Lines final : public sentencepiece::SentenceIterator {
+ public:
+  static constexpr size_t kLongest = 4000;
+
+  explicit Lines(const TokenizerTraining& o) : options_(o) {
+    for (const auto& path : o.input)
+      for (auto& f : source_files(path)) files_.push_back(std::move(f));
+    for (const auto& f : files_)
+      if (source_kind(f) == SourceKind::fixed)
+        throw UserError("not a text file", f, "a tokenizer learns from text", "give .txt or .jsonl files");
+    advance();
+  }
+  bool done() const override { return done_; }
+  void Next() override {
+    try {
+      advance();
+    } catch (...) {  // the library does not expect exceptions here
+      error = std::current_exception();
+      done_ = true;
+    }
+  }
+  const std::string& value() const override { return line_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+  std::exception_ptr error;
+  TrainedTokenizer count;
+
+ private:
+  void advance() {
+    for (;;) {
+      if (at_ >= text_.size() && !next_document()) {
+        done_ = true;
+        return;
+      }
+      if (count.bytes >= options_.max_bytes) {
+        count.cut_off = done_ = true;
+        return;
+      }
+      size_t end = std::min(text_.find('\n', at_), text_.size());
+      size_t stop = end;
+      if (stop - at_ > kLongest) {
+        stop = text_.rfind(' ', at_ + kLongest);
+        if (stop == std::string::npos || stop <= at_) stop = at_ + kLongest;
+        while (stop > at_ + 1 && (static_cast<unsigned char>(text_[stop]) & 0xc0) == 0x80) --stop;
+      }
+      line_.assign(text_, at_, stop - at_);
+      at_ = stop == end ? end + 1 : stop;
+      std::erase(line_, '\0');  // means nothing to a vocabulary, and ends strings in the library
+      if (line_.empty()) continue;
+      ++count.lines;
+      count.bytes += static_cast<int64_t>(line_.size());
+      return;
+    }
+  }
+
+  bool next_document() {
+    at_ = 0;
+    while (true) {
+      if (reader_ && reader_->next(text_)) return true;
+      if (file_ == files_.size()) return false;
+      reader_ = open_documents(files_[file_++], options_.text_key);
+    }
+  }
+
+  const TokenizerTraining& options_;
+  std::vector<std::string> files_;
+  size_t file_ = 0, at_ = 0;
+  std::unique_ptr<DocumentReader> reader_;
+  std::string text_, line_;
+  bool done_ = false;
+};
+
+void check(const TokenizerTraining& o) {
+  auto wrong = [](const std::string& key, const std::string& rule) {
+    throw UserError("wrong option", key, rule, "correct it");
+  };
+  if (o.input.empty()) wrong("input", "name at least one text file");
+  if (o.output.empty()) wrong("output", "name the folder to write");
+  if (o.type != "bpe" && o.type != "unigram") wrong("type", fmt::format("bpe or unigram, got '{}'", o.type));
+  if (o.normalization != "identity" && o.normalization != "nmt_nfkc")
+    wrong("normalization", fmt::format("identity or nmt_nfkc, got '{}'", o.normalization));
+  if (!(o.character_coverage > 0 && o.character_coverage <= 1))
+    wrong("character-coverage", fmt::format("0 < share <= 1, got {}", o.character_coverage));
+  int64_t least = 4 + (o.byte_fallback ? 256 : 0) + static_cast<int64_t>(o.symbols.size());
+  if (o.vocabulary < least || o.vocabulary > 1 << 22)
+    wrong("vocabulary", fmt::format("{} to {}, got {}", least, 1 << 22, o.vocabulary));
+  for (const auto& s : o.symbols)
+    if (s.empty() || s.find_first_of(std::string("\"\n\0", 3)) != std::string::npos ||
+        find_invalid_utf8(s) != std::string::npos)
+      wrong("symbols", "a symbol is UTF-8, not empty, without quotes and line ends");
+}
+
+void write_folder(const TokenizerTraining& o, const std::string& model) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  fs::create_directories(o.output, ec);
+  if (ec) throw UserError("cannot make folder", o.output, ec.message(), "choose another output");
+  auto token = [](const char* content) {
+    return Json{{"content", content}, {"lstrip", false}, {"normalized", false}, {"rstrip", false}, {"single_word", false}};
+  };
+  Json map{{"bos_token", token("<s>")}, {"eos_token", token("</s>")}, {"unk_token", token("<unk>")}};
+  Json added = Json::object();
+  const char* names[] = {"<unk>", "<s>", "</s>"};
+  for (int id = 0; id < 3; ++id) {
+    added[std::to_string(id)] = token(names[id]);
+    added[std::to_string(id)]["special"] = true;
+  }
+  Json config{{"add_bos_token", true},
+              {"add_eos_token", false},
+              {"add_prefix_space", o.add_dummy_prefix},
+              {"added_tokens_decoder", added},
+              {"bos_token", "<s>"},
+              {"clean_up_tokenization_spaces", false},
+              {"eos_token", "</s>"},
+              {"legacy", false},
+              {"model_max_length", 1000000000},
+              {"sp_model_kwargs", Json::object()},
+              {"tokenizer_class", "LlamaTokenizer"},
+              {"unk_token", "<unk>"}};
+  fs::path folder = o.output;
+  write_file_atomic((folder / "tokenizer.model").string(), model);
+  write_file_atomic((folder / "tokenizer_config.json").string(), config.dump(2) + "\n");
+  write_file_atomic((folder / "special_tokens_map.json").string(), map.dump(2) + "\n");
+}
+
+}  // namespace
+
+TrainedTokenizer train_tokenizer(const TokenizerTraining& o) {
+  check(o);
+  Lines lines(o);
+  if (lines.done()) throw UserError("no text in the data", o.input[0], "a tokenizer learns from text", "check the files");
+  auto flag = [](bool on) { return std::string(on ? "true" : "false"); };
+  std::unordered_map<std::string, std::string> args{
+      {"model_type", o.type},
+      {"vocab_size", std::to_string(o.vocabulary)},
+      {"hard_vocab_limit", "false"},
+      {"character_coverage", fmt::format("{}", o.character_coverage)},
+      {"normalization_rule_name", o.normalization},
+      {"remove_extra_whitespaces", "false"},
+      {"allow_whitespace_only_pieces", "true"},
+      {"byte_fallback", flag(o.byte_fallback)},
+      {"split_digits", flag(o.split_digits)},
+      {"add_dummy_prefix", flag(o.add_dummy_prefix)},
+      {"unk_id", "0"},
+      {"bos_id", "1"},
+      {"eos_id", "2"},
+      {"pad_id", "-1"},
+      {"num_threads", std::to_string(o.threads > 0 ? o.threads : std::max(1u, std::thread::hardware_concurrency()))},
+      {"max_sentence_length", "8192"},
+      {"minloglevel", "2"}};
+  if (!o.symbols.empty()) {
+    std::string list;
+    for (const auto& s : o.symbols) list += (list.empty() ? "\"" : ",\"") + s + "\"";
+    args["user_defined_symbols"] = list;
+  }
+  std::string model;
+  auto status = sentencepiece::SentencePieceTrainer::Train(args, &lines, &model);
+  if (lines.error) std::rethrow_exception(lines.error);
+  if (!status.ok())
+    throw UserError("the tokenizer cannot be trained", o.input[0], status.message(), "change the vocabulary or give more text");
+  TrainedTokenizer result = lines.count;
+  result.vocabulary = static_cast<int64_t>(parse_sentencepiece(model, o.output).pieces.size());
+  write_folder(o, model);
+  return result;
+}
+
+}  // namespace ravine

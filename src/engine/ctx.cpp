@@ -1,0 +1,136 @@
+#include "engine/ctx.h"
+
+#include "base/text.h"
+
+namespace ravine {
+
+std::string_view name(Phase p) {
+  constexpr std::string_view names[] = {"forward", "recompute", "backward", "update"};
+  return names[static_cast<int>(p)];
+}
+
+Types Types::of(DType compute) {
+  if (compute == DType::f64) return {DType::f64, DType::f64, DType::f64, DType::f64};
+  return {compute, DType::f32, DType::f32, DType::f32};
+}
+
+const RecipeRule* Recipe::find(const std::string& path, const std::string& op) const {
+  auto [it, fresh] = resolved_.try_emplace({path, op}, nullptr);
+  if (fresh)
+    for (const RecipeRule& r : rules_)
+      if (glob_match(r.path, path) && glob_match(r.op, op)) it->second = &r;
+  return it->second;
+}
+
+Ctx::Ctx(Setup setup) : setup_(std::move(setup)), grads_(*setup_.arena) {}
+Ctx::~Ctx() = default;
+
+void Ctx::begin(const Batch& batch, bool training) {
+  require(!training || setup_.stash, "ctx: training needs a stash");
+  tape_.blocks.clear();
+  grads_.clear();
+  outputs_.clear();
+  batch_ = &batch;
+  training_ = training;
+  recording_ = false;
+  phase_ = Phase::forward;
+}
+
+void Ctx::record(const char* op, std::vector<TensorRef> outputs, BackwardFn dx, BackwardFn dw) {
+  if (!recording_) return;
+  require(current_ != nullptr, "{}: recorded outside a block", op);
+  current_->ops.push_back({path_, op, std::move(outputs), std::move(dx), std::move(dw)});
+}
+
+void Ctx::give_grad(const TensorRef& ref, Tensor t) {
+  if (!grads_.has(ref)) return grads_.put(ref, std::move(t));
+  Tensor old = grads_.take(ref);
+  Tensor sum = old.unique() ? old : empty(ref.shape, ref.dtype);
+  call(Add{old.view(), t.view(), sum.view()});
+  grads_.put(ref, std::move(sum));
+}
+
+const Group& Ctx::group(Axis axis) const {
+  static const SelfGroup self;
+  return axis == Axis::tensor && setup_.tensor_group ? *setup_.tensor_group : self;
+}
+
+Flow Ctx::block(const std::string& path, const Unit& unit, Flow in, const BlockFn& f) {
+  Lease lease(store(), unit);
+  Scope scope(*this, path);
+  if (!training_) {
+    Flow out = f(*this, std::move(in));
+    for (Observer* o : setup_.observers) o->flow(*this, path_, out);
+    return out;
+  }
+  BlockNode node{path, &unit, {}, {}, {}, {}, {}, {}};
+  bool again = setup_.stash->recompute_block(path);
+  if (again) {
+    node.again = f;
+    if (in.x) node.x = save(in.x);
+    if (in.branch) node.branch = save(in.branch);
+  }
+  current_ = &node;
+  recording_ = !again;
+  Flow out = f(*this, std::move(in));
+  recording_ = false;
+  current_ = nullptr;
+  if (out.x) node.out_x = out.x.ref();
+  if (out.branch) node.out_branch = out.branch.ref();
+  for (Observer* o : setup_.observers) o->flow(*this, path_, out);
+  tape_.blocks.push_back(std::move(node));
+  return out;
+}
+
+void Ctx::backward() {
+  phase_ = Phase::backward;
+  while (!tape_.blocks.empty()) {
+    BlockNode node = std::move(tape_.blocks.back());
+    tape_.blocks.pop_back();
+    if (!tape_.blocks.empty()) store().prefetch(*tape_.blocks.back().unit);
+    run_block_backward(std::move(node));
+  }
+  require(grads_.empty(), "backward: gradients of activations are left over");
+}
+
+void Ctx::run_block_backward(BlockNode node) {
+  Lease lease(store(), *node.unit);
+  Scope scope(*this, node.path);
+  if (node.again) {
+    phase_ = Phase::recompute;
+    recording_ = true;
+    current_ = &node;
+    Flow out;
+    {
+      Flow in{node.x.get(*this), node.branch.get(*this)};
+      node.x = node.branch = {};
+      out = node.again(*this, std::move(in));
+    }
+    recording_ = false;
+    current_ = nullptr;
+    phase_ = Phase::backward;
+    if (out.x) grads_.rename(node.out_x, out.x.ref());
+    if (out.branch) grads_.rename(node.out_branch, out.branch.ref());
+  }
+  store().open_grads(*this, *node.unit);
+  while (!node.ops.empty()) {
+    OpNode op = std::move(node.ops.back());
+    node.ops.pop_back();
+    bool wanted = op.outputs.empty();
+    for (auto& r : op.outputs) wanted = wanted || grads_.has(r);
+    if (!wanted) continue;
+    std::string before = std::exchange(path_, op.path);
+    if (op.dx) op.dx(*this);
+    if (op.dw) op.dw(*this);
+    path_ = before;
+    for (auto& r : op.outputs) grads_.drop(r);
+  }
+  store().close_grads(*this, *node.unit);
+}
+
+void Ctx::notify(bool after, const char* op, const NamedView* tensors, size_t count, double flops) {
+  CallInfo info{path_, op, phase_, {tensors, count}, flops};
+  for (Observer* o : setup_.observers) after ? o->after(info) : o->before(info);
+}
+
+}  // namespace ravine

@@ -1,0 +1,193 @@
+// Ctx: everything a layer needs to run, and nothing about ranks, dump, offload or recompute.
+//
+//   call    the one door to arithmetic: workspace, precision rules, observers, then the kernel
+//   save    keep a tensor for backward, as the stash decides
+//   record  an op's backward, in two parts where it has them: dx (gradient of inputs), dw (gradient of parameters)
+//   block   the outer tape node: unit of recompute, parameter gather, gradient reduction
+//   side    scalars that leave a block sideways (loss sums, auxiliary losses, counts), exact and order-free
+#pragma once
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/exact_sum.h"
+#include "base/parallel.h"
+#include "engine/batch.h"
+#include "engine/grads.h"
+#include "engine/observer.h"
+#include "engine/param_store.h"
+#include "engine/recipe.h"
+#include "engine/saved.h"
+#include "engine/tape.h"
+
+namespace ravine {
+
+// Types of a run, from precision.compute.
+struct Types {
+  DType compute = DType::f32;   // activations inside blocks, matrices as kernels read them
+  DType residual = DType::f32;  // the residual stream and its gradient
+  DType master = DType::f32;    // weights, weight gradients, moments
+  DType stat = DType::f32;      // rstd, lse, tables
+  static Types of(DType compute);
+};
+
+class Ctx {
+ public:
+  struct Setup {
+    const Kernels* kernels = nullptr;
+    Arena* arena = nullptr;
+    ParamStore* store = nullptr;
+    Stash* stash = nullptr;          // null: nothing is ever recorded
+    const Recipe* recipe = nullptr;  // null: none
+    Types types;
+    uint64_t seed = 0;
+    double dropout = 0;
+    const Group* tensor_group = nullptr;  // null: one rank
+    std::vector<Observer*> observers;
+  };
+  explicit Ctx(Setup setup);
+  ~Ctx();
+
+  // --- for layers and ops
+  Tensor empty(const Shape& shape, DType dtype, MemoryKind kind = MemoryKind::activations) {
+    return Tensor::make(arena(), shape, dtype, kind);
+  }
+  template <class Args>
+  void call(const Args& args);
+  bool has(auto entry) const { return (setup_.kernels->*entry).run != nullptr; }  // has(&Kernels::loss_head)
+  bool fused(const char* op) const { return !setup_.recipe || setup_.recipe->fused(op); }
+
+  bool recording() const { return recording_; }
+  Saved save(const Tensor& t) { return setup_.stash->keep(t); }
+  void record(const char* op, std::vector<TensorRef> outputs, BackwardFn dx, BackwardFn dw = {});
+  Grads& grads() { return grads_; }
+  // Hands a finished gradient over; adds it if the tensor has one already.
+  void give_grad(const TensorRef& ref, Tensor t);
+
+  Flow block(const std::string& path, const Unit& unit, Flow in, const BlockFn& f);
+  void backward();  // all blocks of the tape, last first; empties it
+  void side(const std::string& name, const ExactSum& sum) { sides_[name].add(sum); }
+  // Tensors that leave sideways: logits, the normed last hidden state. Kept until the next begin().
+  void output(const std::string& name, const Tensor& t) { outputs_[name] = t; }
+
+  const Batch& batch() const { return *batch_; }
+  ParamStore& store() { return *setup_.store; }
+  const Group& group(Axis axis) const;
+  Arena& arena() { return *setup_.arena; }
+  const Types& types() const { return setup_.types; }
+  const Recipe* recipe() const { return setup_.recipe; }
+  uint64_t seed() const { return setup_.seed; }
+  double dropout() const { return training_ ? setup_.dropout : 0; }
+  const std::string& path() const { return path_; }
+  Phase phase() const { return phase_; }
+
+  // --- for whoever drives the step
+  // Sets the micro batch; the caller keeps it alive. training: ops record their backward.
+  void begin(const Batch& batch, bool training);
+  std::map<std::string, ExactSum>& sides() { return sides_; }
+  std::map<std::string, Tensor>& outputs() { return outputs_; }
+  void set_phase(Phase p) { phase_ = p; }
+  void add_observer(Observer* o) { setup_.observers.push_back(o); }
+
+  // Appends to the dotted path for the length of a scope.
+  class Scope {
+   public:
+    Scope(Ctx& c, const std::string& part) : c_(c), length_(c.path_.size()) { c.path_ += (c.path_.empty() ? "" : ".") + part; }
+    ~Scope() { c_.path_.resize(length_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Ctx& c_;
+    size_t length_;
+  };
+
+ private:
+  template <class Args>
+  void run(const Args& args);
+  template <class Args>
+  void run_by_rule(Args args, const RecipeRule& rule);
+  void notify(bool after, const char* op, const NamedView* tensors, size_t count, double flops);
+  void run_block_backward(BlockNode node);
+
+  Setup setup_;
+  const Batch* batch_ = nullptr;
+  bool recording_ = false, training_ = false;
+  Phase phase_ = Phase::forward;
+  std::string path_;
+  Tape tape_;
+  BlockNode* current_ = nullptr;
+  Grads grads_;
+  std::map<std::string, ExactSum> sides_;
+  std::map<std::string, Tensor> outputs_;
+};
+
+template <class Args>
+void Ctx::call(const Args& args) {
+  const RecipeRule* rule = setup_.recipe && !setup_.recipe->empty() ? setup_.recipe->find(path_, Args::name) : nullptr;
+  if (rule)
+    run_by_rule(args, *rule);
+  else
+    run(args);
+}
+
+template <class Args>
+void Ctx::run(const Args& args) {
+  const Kernel<Args>& kernel = kernel_for<Args>(*setup_.kernels);
+  require(kernel.run != nullptr, "{}: backend {} has no such kernel", Args::name, setup_.kernels->backend);
+  Tensor scratch;
+  if (int64_t bytes = kernel.workspace ? kernel.workspace(args, thread_count()) : 0; bytes > 0)
+    scratch = empty({bytes}, DType::u8, MemoryKind::workspace);
+  if (setup_.observers.empty()) {
+    kernel.run(args, scratch.view().data);
+    return;
+  }
+  std::array<NamedView, 12> tensors;
+  size_t n = 0;
+  args.each([&](const char* name, const TensorView& v, Access access) {
+    if (!v.absent()) tensors[n++] = {name, v, access};
+  });
+  notify(false, Args::name, tensors.data(), n, args.flops());
+  kernel.run(args, scratch.view().data);
+  notify(true, Args::name, tensors.data(), n, args.flops());
+}
+
+template <class Args>
+void Ctx::run_by_rule(Args args, const RecipeRule& rule) {
+  std::vector<Tensor> temporaries;
+  std::vector<std::pair<TensorView, TensorView>> back;  // (temporary, original)
+  std::vector<TensorView> results;
+  if (rule.arithmetic) {
+    DType to = *rule.arithmetic;
+    args.each([&](const char*, const TensorView& v, Access access) {
+      if (v.absent() || !is_float(v.dtype) || v.dtype == DType::f64) return;
+      TensorView original = v;
+      bool wider = size_of(to) > size_of(v.dtype);
+      if (!wider && (to == v.dtype || access != Access::read)) return;
+      Tensor t = empty({v.rows(), v.cols()}, wider ? to : v.dtype, MemoryKind::workspace);
+      if (access != Access::write) run(Cast{original, t.view(), wider ? DType::f64 : to});
+      TensorView replaced = t.view();
+      replaced.shape = v.shape;
+      const_cast<TensorView&>(v) = replaced;  // args is this function's own copy
+      if (access != Access::read) back.emplace_back(t.view(), original);
+      temporaries.push_back(std::move(t));
+    });
+  }
+  run(args);
+  for (auto& [from, to] : back) run(Cast{from, to});
+  if (rule.rounding) {
+    args.each([&](const char*, const TensorView& v, Access access) {
+      if (!v.absent() && is_float(v.dtype) && access != Access::read) results.push_back(v);
+    });
+    for (auto& [from, to] : back)
+      for (auto& r : results)
+        if (r.data == from.data) r = to;
+    for (auto& r : results) run(Cast{r, r, *rule.rounding});
+  }
+}
+
+}  // namespace ravine

@@ -1,0 +1,96 @@
+#include "engine/ops/attention.h"
+
+namespace ravine {
+namespace {
+
+// The unfused definition. One segment and head at a time; probabilities are made again in backward.
+struct Unfused {
+  Ctx& c;
+  const AttentionShape& at;
+
+  template <class F>
+  void each(F&& f) const {
+    for (const Segment& s : at.segments)
+      for (int64_t h = 0; h < at.heads; ++h) f(s, h * at.head_size, h / (at.heads / at.kv_heads) * at.head_size);
+  }
+  TensorView queries(const TensorView& t, const Segment& s, int64_t column) const {
+    return t.row_range(s.q_begin, s.q_count).columns(column, at.head_size);
+  }
+  TensorView keys(const TensorView& t, const Segment& s, int64_t column) const {
+    return t.row_range(s.k_begin, s.k_count).columns(column, at.head_size);
+  }
+  Tensor probabilities(const TensorView& q, const TensorView& k) const {
+    Tensor scores = c.empty({q.rows(), k.rows()}, c.types().stat), probs = c.empty({q.rows(), k.rows()}, q.dtype);
+    c.call(Matmul{q, k, {}, scores.view(), false, true});
+    c.call(SoftmaxForward{scores.view(), probs.view(), at.scale, at.causal, at.window});
+    return probs;
+  }
+  void forward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out) const {
+    c.call(Fill{out, 0});
+    each([&](const Segment& s, int64_t qc, int64_t kc) {
+      Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc));
+      c.call(Matmul{p.view(), keys(v, s, kc), {}, queries(out, s, qc)});
+    });
+  }
+  void backward(const TensorView& dout, const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& dq,
+                const TensorView& dk, const TensorView& dv) const {
+    Tensor wide_k = c.empty({k.rows(), k.cols()}, c.types().stat), wide_v = c.empty({v.rows(), v.cols()}, c.types().stat);
+    for (const TensorView& t : {dq, wide_k.view(), wide_v.view()}) c.call(Fill{t, 0});
+    each([&](const Segment& s, int64_t qc, int64_t kc) {
+      Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc));
+      Tensor dp = c.empty({p.rows(), p.cols()}, c.types().stat), ds = c.empty({p.rows(), p.cols()}, q.dtype);
+      c.call(Matmul{p.view(), queries(dout, s, qc), {}, keys(wide_v.view(), s, kc), true, false, true});
+      c.call(Matmul{queries(dout, s, qc), keys(v, s, kc), {}, dp.view(), false, true});
+      c.call(SoftmaxBackward{p.view(), dp.view(), ds.view(), at.scale});
+      c.call(Matmul{ds.view(), keys(k, s, kc), {}, queries(dq, s, qc)});
+      c.call(Matmul{ds.view(), queries(q, s, qc), {}, keys(wide_k.view(), s, kc), true, false, true});
+    });
+    c.call(Cast{wide_k.view(), dk});
+    c.call(Cast{wide_v.view(), dv});
+  }
+};
+
+}  // namespace
+
+Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, AttentionShape at) {
+  at.segments = c.batch().segments;
+  bool fused = c.has(&Kernels::attention) && c.has(&Kernels::attention_backward) && c.fused("attention");
+  Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute), lse;
+  if (fused) {
+    if (c.recording()) lse = c.empty({at.heads, q.rows()}, c.types().stat);
+    c.call(AttentionForward{q.view(), k.view(), v.view(), out.view(), lse.view(), at});
+  } else {
+    Unfused{c, at}.forward(q.view(), k.view(), v.view(), out.view());
+  }
+  if (!c.recording()) return out;
+
+  Saved sq = c.save(q), sk = c.save(k), sv = c.save(v), sout, slse;
+  if (fused) sout = c.save(out), slse = c.save(lse);
+  c.record("attention", {out.ref()}, [=, qr = q.ref(), kr = k.ref(), vr = v.ref(), outr = out.ref()](Ctx& c) {
+    AttentionShape shape = at;
+    shape.segments = c.batch().segments;
+    bool a = false, b = false, d = false;
+    Tensor dout = c.grads().get(outr);
+    Tensor dq = c.grads().add_to(qr, a), dk = c.grads().add_to(kr, b), dv = c.grads().add_to(vr, d);
+    require(!a && !b && !d, "attention: q, k and v must be used by attention only");
+    Tensor q = sq.get(c), k = sk.get(c), v = sv.get(c);
+    if (fused)
+      c.call(AttentionBackward{dout.view(), q.view(), k.view(), v.view(), sout.get(c).view(), slse.get(c).view(), dq.view(), dk.view(),
+                               dv.view(), shape});
+    else
+      Unfused{c, shape}.backward(dout.view(), q.view(), k.view(), v.view(), dq.view(), dk.view(), dv.view());
+  });
+  return out;
+}
+
+Tensor attention_cached(Ctx& c, const Tensor& q, const TensorView& k, const TensorView& v, AttentionShape at) {
+  at.segments = c.batch().segments;
+  Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute);
+  if (c.has(&Kernels::attention) && c.fused("attention"))
+    c.call(AttentionForward{q.view(), k, v, out.view(), {}, at});
+  else
+    Unfused{c, at}.forward(q.view(), k, v, out.view());
+  return out;
+}
+
+}  // namespace ravine

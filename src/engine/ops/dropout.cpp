@@ -1,0 +1,25 @@
+#include "base/philox.h"
+#include "engine/ops/dropout.h"
+
+namespace ravine {
+
+Tensor dropout(Ctx& c, Tensor x) {
+  double p = c.dropout();
+  if (p == 0) return x;
+  uint64_t key = philox_key(c.seed(), c.path() + ".dropout");
+  auto apply = [p, key](Ctx& c, const TensorView& from, const TensorView& to) {
+    c.call(Dropout{from, c.batch().positions, c.batch().sequences, to, p, key, c.batch().step});
+  };
+  TensorRef xr = x.ref();
+  Tensor y = x.renamed();
+  apply(c, x.view(), y.view());
+  c.record("dropout", {y.ref()}, [apply, xr, yr = y.ref()](Ctx& c) {
+    Tensor dy = c.grads().take(yr);
+    Tensor dx = dy.unique() ? dy : c.empty(xr.shape, xr.dtype);
+    apply(c, dy.view(), dx.view());
+    c.give_grad(xr, dx);
+  });
+  return y;
+}
+
+}  // namespace ravine

@@ -1,0 +1,9 @@
+#pragma once
+#include "engine/ctx.h"
+
+namespace ravine {
+
+// x[n] = table[ids[n]], in the residual type. [N,C]. Rows of `padding_id` (if >= 0) get no gradient.
+Tensor embedding(Ctx& c, const Param& table, int64_t padding_id = -1);
+
+}  // namespace ravine

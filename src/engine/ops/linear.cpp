@@ -1,0 +1,67 @@
+#include "engine/ops/linear.h"
+
+namespace ravine {
+
+TensorView joined(TensorView first, std::span<Param* const> params) {
+  if (first.absent()) return first;
+  int64_t rows = 0;
+  for (const Param* p : params) rows += p->shape[0];
+  first.shape[0] = rows;
+  return first;
+}
+
+namespace {
+// The joined gradient; every param is marked as written.
+TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate) {
+  TensorView first;
+  for (size_t i = 0; i < params.size(); ++i) {
+    bool a = false;
+    TensorView g = c.store().add_to_grad(*params[i], a);
+    if (i == 0) first = g, accumulate = a;
+    require(a == accumulate, "linear: joined gradients of '{}' were not written together", params[i]->name);
+  }
+  if (params.size() == 1 || first.absent()) return first;
+  return joined(first, params);
+}
+}  // namespace
+
+Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases) {
+  TensorView w = joined(c.store().value(*weights[0]), weights);
+  TensorView b = biases.empty() ? TensorView{} : joined(c.store().master(*biases[0]), biases);
+  require(x.cols() == w.cols(), "linear: x has {} columns, weight '{}' has {}", x.cols(), weights[0]->name, w.cols());
+  Tensor y = c.empty({x.rows(), w.rows()}, c.types().compute);
+  c.call(Matmul{x.view(), w, b, y.view(), false, true});
+  if (!c.recording()) return y;
+
+  bool trains = false, trains_bias = false;
+  for (const Param* p : weights) trains = trains || p->trainable;
+  for (const Param* p : biases) trains_bias = trains_bias || p->trainable;
+  Saved saved = trains ? c.save(x) : Saved();
+  BackwardFn dx = [weights, xr = x.ref(), yr = y.ref()](Ctx& c) {
+    bool accumulate = false;
+    Tensor dy = c.grads().get(yr), dx = c.grads().add_to(xr, accumulate);
+    c.call(Matmul{dy.view(), joined(c.store().value(*weights[0]), weights), {}, dx.view(), false, false, accumulate});
+  };
+  BackwardFn dw = [weights, biases, saved, trains, trains_bias, yr = y.ref()](Ctx& c) {
+    Tensor dy = c.grads().get(yr);
+    bool accumulate = false;
+    if (trains) {
+      TensorView g = joined_grad(c, weights, accumulate);
+      c.call(Matmul{dy.view(), saved.get(c).view(), {}, g, true, false, accumulate, true});
+    }
+    if (trains_bias) {
+      TensorView g = joined_grad(c, biases, accumulate);
+      c.call(SumRows{dy.view(), g, accumulate});
+    }
+  };
+  c.record("linear", {y.ref()}, std::move(dx), trains || trains_bias ? std::move(dw) : BackwardFn());
+  return y;
+}
+
+Tensor logits(Ctx& c, const Tensor& x, const Param& weight) {
+  Tensor y = c.empty({x.rows(), weight.shape[0]}, c.types().stat);
+  c.call(Matmul{x.view(), c.store().value(weight), {}, y.view(), false, true});
+  return y;
+}
+
+}  // namespace ravine

@@ -1,0 +1,50 @@
+#include "engine/ops/linear.h"
+#include "engine/ops/loss_head.h"
+
+namespace ravine {
+namespace {
+
+// Fused: one kernel. Unfused: logits in full, cross-entropy, two products.
+void run(Ctx& c, const TensorView& x, const Param& weight, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+  const Batch& b = c.batch();
+  Tensor losses = c.empty({b.tokens}, DType::f64);
+  TensorView w = c.store().value(weight);
+  if (c.has(&Kernels::loss_head) && c.fused("loss_head")) {
+    c.call(LossHead{x, w, b.labels, losses.view(), dx, dweight, b.grad_scale, accumulate});
+  } else {
+    Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
+    c.call(Matmul{x, w, {}, y.view(), false, true});
+    bool backward = !dx.absent() || !dweight.absent();
+    c.call(CrossEntropy{y.view(), b.labels, losses.view(), backward ? y.view() : TensorView{}, b.grad_scale});
+    if (backward && x.dtype != y.dtype()) {
+      Tensor narrow = c.empty({x.rows(), w.rows()}, x.dtype);
+      c.call(Cast{y.view(), narrow.view()});
+      y = narrow;
+    }
+    if (!dx.absent()) c.call(Matmul{y.view(), w, {}, dx});
+    if (!dweight.absent()) c.call(Matmul{y.view(), x, {}, dweight, true, false, accumulate, true});
+  }
+  ExactSum sum;
+  if (const double* l = losses.view().as<double>())
+    for (int64_t i = 0; i < b.tokens; ++i) sum.add(l[i]);
+  c.side("loss", sum);
+}
+
+}  // namespace
+
+void loss_head(Ctx& c, const Tensor& x, const Param& weight) {
+  require(!c.batch().labels.absent(), "loss_head: the batch has no labels");
+  if (!c.recording()) {
+    run(c, x.view(), weight, {}, {}, false);
+    return;
+  }
+  c.record("loss_head", {}, [saved = c.save(x), &weight, xr = x.ref()](Ctx& c) {
+    bool accumulate = false, more = false;
+    TensorView dweight = c.store().add_to_grad(weight, accumulate);
+    Tensor dx = c.grads().add_to(xr, more);
+    require(!more, "loss_head: its input must be used by it only");
+    run(c, saved.get(c).view(), weight, dx.view(), dweight, accumulate);
+  });
+}
+
+}  // namespace ravine

@@ -1,0 +1,14 @@
+#pragma once
+#include "engine/ctx.h"
+
+namespace ravine {
+
+struct Normed {
+  Tensor sum;  // the residual stream from here on: x + branch
+  Tensor out;  // its norm, in the compute type
+};
+
+// Adds the pending branch of `in` (if any) to the residual stream and normalises the sum. Consumes `in`.
+Normed rms_norm(Ctx& c, Flow in, const Param& weight, double eps);
+
+}  // namespace ravine

@@ -1,0 +1,49 @@
+#include "engine/param.h"
+
+#include "base/error.h"
+
+namespace ravine {
+
+Unit& ParamSet::unit(const std::string& name) {
+  units_.push_back({name, {}, units_.size()});
+  return units_.back();
+}
+
+Param* ParamSet::add(Unit& unit, Param p) { return add_joined(unit, {std::move(p)})[0]; }
+
+std::vector<Param*> ParamSet::add_joined(Unit& unit, std::vector<Param> params) {
+  std::vector<Param*> out;
+  for (Param& p : params) {
+    require(find(p.name) == nullptr || p.tied, "param: '{}' is declared twice", p.name);
+    p.unit = &unit;
+    p.join = next_join_;
+    p.index = params_.size();
+    params_.push_back(std::move(p));
+    unit.params.push_back(&params_.back());
+    out.push_back(&params_.back());
+  }
+  ++next_join_;
+  return out;
+}
+
+Param* ParamSet::find(const std::string& name) {
+  for (Param& p : params_)
+    if (p.name == name && !p.tied) return &p;
+  return nullptr;
+}
+
+int64_t ParamSet::count() const {
+  int64_t n = 0;
+  for (const Param& p : params_)
+    if (!p.tied) n += p.shape.count();
+  return n;
+}
+
+int64_t ParamSet::matrix_count() const {
+  int64_t n = 0;
+  for (const Param& p : params_)
+    if (p.use == Use::matrix) n += p.shape.count();
+  return n;
+}
+
+}  // namespace ravine

@@ -1,0 +1,76 @@
+// A parameter is declared once: name, global shape, cuts, init, decay, unit. Init, import, sharding, optimizer, checkpoint, log and
+// dump all read that declaration. Names are those of Hugging Face's Llama and never change.
+#pragma once
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/shape.h"
+#include "comm/group.h"
+
+namespace ravine {
+
+// Dim `dim` of the parameter is divided evenly over the ranks of a mesh axis.
+struct Cut {
+  int dim = 0;
+  Axis axis = Axis::tensor;
+};
+
+struct Init {
+  enum Kind : uint8_t { normal, zeros, ones } kind = normal;
+  double std = 0.02;
+};
+
+// In which type kernels read it: matrices in the compute type, vectors (norms, biases) and lookup tables in that of the master.
+enum class Use : uint8_t { matrix, vector, table };
+
+struct Unit;
+
+struct Param {
+  std::string name;
+  Shape shape;
+  std::vector<Cut> cuts;
+  Init init;
+  bool decay = true;
+  Use use = Use::matrix;
+  Unit* unit = nullptr;
+  int join = 0;              // params of a unit with one number lie side by side, in order
+  Param* tied = nullptr;     // the value is that one's; the gradient has its own place and is added to that one's at the end of the step
+  bool trainable = true;
+  double lr_mult = 1, wd_mult = 1;
+  size_t index = 0;          // among all parameters of the model
+};
+
+// A unit (embedding, layer, head) is what is gathered, released, recomputed and checkpointed together.
+struct Unit {
+  std::string name;
+  std::vector<Param*> params;
+  size_t index = 0;
+};
+
+// Owns the declarations of a model, in order.
+class ParamSet {
+ public:
+  Unit& unit(const std::string& name);
+  // A parameter of its own.
+  Param* add(Unit& unit, Param p);
+  // Several side by side in memory, outermost dim joined, so that one product sees them all.
+  std::vector<Param*> add_joined(Unit& unit, std::vector<Param> params);
+
+  const std::deque<Unit>& units() const { return units_; }
+  std::deque<Unit>& units() { return units_; }
+  const std::deque<Param>& params() const { return params_; }
+  std::deque<Param>& params() { return params_; }
+  Param* find(const std::string& name);
+  int64_t count() const;           // elements of all parameters, tied ones once
+  int64_t matrix_count() const;    // elements that take part in matrix products per token (a tied table counts: it is the head)
+
+ private:
+  std::deque<Unit> units_;
+  std::deque<Param> params_;
+  int next_join_ = 1;
+};
+
+}  // namespace ravine

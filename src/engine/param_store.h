@@ -1,0 +1,70 @@
+// Seam S2: where parameters live and when they are gathered. Implementations are in parallel/.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "engine/param.h"
+#include "kernels/kernels.h"
+
+namespace ravine {
+
+class Ctx;
+
+// One bucket = (unit, trainable): flat buffers that gather, scatter, optimizer and checkpoint handle in one call each.
+struct Bucket {
+  Unit* unit = nullptr;
+  bool trainable = true;
+  int64_t count = 0;                // elements, padded
+  struct Span {
+    Param* param;
+    int64_t begin;                  // element offset in the flat buffers
+  };
+  std::vector<Span> spans;          // by offset
+};
+
+class ParamStore {
+ public:
+  virtual ~ParamStore() = default;
+  // Starts bringing a unit here; acquire waits for it. Units are acquired around each block, forward and backward.
+  virtual void prefetch(const Unit&) {}
+  virtual void acquire(const Unit&) = 0;
+  virtual void release(const Unit&) = 0;
+
+  // The value as kernels read it (compute type for matrices, else the master's); its unit must be acquired.
+  virtual TensorView value(const Param& p) const = 0;
+  // The value as a lookup table or vector reads it: the master itself.
+  virtual TensorView master(const Param& p) const = 0;
+
+  // Makes room for the gradients of a unit in the arena (kept until end_step). Called before its backward.
+  virtual void open_grads(Ctx& c, const Unit&) = 0;
+  virtual void close_grads(Ctx& c, const Unit&) = 0;
+  // Where to put the gradient. First writer of a step: accumulate = false, overwrite; later ones add. Absent view if frozen.
+  virtual TensorView add_to_grad(const Param& p, bool& accumulate) = 0;
+  virtual bool has_grad(const Param& p) const = 0;  // somebody wrote it this step
+
+  // After the last micro batch: clears gradients that nobody wrote, adds those of tied places.
+  virtual void finish_grads(Ctx& c) = 0;
+  // Gives the gradient memory back.
+  virtual void end_step() = 0;
+
+  // Flat views for the optimizer: all buckets that are trainable, in order of the units.
+  virtual const std::vector<Bucket>& buckets() const = 0;
+  virtual TensorView flat_master(size_t bucket) const = 0;
+  virtual TensorView flat_copy(size_t bucket) const = 0;  // 16-bit copy; absent if none
+  virtual TensorView flat_grad(size_t bucket) const = 0;  // absent outside a step
+};
+
+// Holds a unit for the length of a scope.
+class Lease {
+ public:
+  Lease(ParamStore& store, const Unit& unit) : store_(store), unit_(unit) { store_.acquire(unit_); }
+  ~Lease() { store_.release(unit_); }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+ private:
+  ParamStore& store_;
+  const Unit& unit_;
+};
+
+}  // namespace ravine

@@ -1,0 +1,34 @@
+// Precision by rule: (path glob, op glob) -> arithmetic and rounding of that kernel call. Resolved once per path.
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace ravine {
+
+struct RecipeRule {
+  std::string path = "*", op = "*";
+  std::optional<DType> arithmetic;  // wider than the tensors: they are widened for the call; narrower: operands are rounded first
+  std::optional<DType> rounding;    // results are rounded to this type, in place
+};
+
+class Recipe {
+ public:
+  void add(RecipeRule rule) { rules_.push_back(std::move(rule)); }
+  void unfuse(const std::string& op) { unfused_.insert(op); }
+  bool empty() const { return rules_.empty(); }
+  bool fused(const std::string& op) const { return !unfused_.count(op); }
+  // The last rule that matches, or null.
+  const RecipeRule* find(const std::string& path, const std::string& op) const;
+
+ private:
+  std::vector<RecipeRule> rules_;
+  std::set<std::string> unfused_;
+  mutable std::map<std::pair<std::string, std::string>, const RecipeRule*> resolved_;
+};
+
+}  // namespace ravine

@@ -1,0 +1,132 @@
+#include "files/fd.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+namespace ravine {
+
+DiskFull::DiskFull(const std::string& op, const std::string& path, const std::string& why)
+    : Error(fmt::format("{}: no room left for '{}', got: {}", op, path, why)), path(path) {}
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+void Fd::close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+int Fd::release() { return std::exchange(fd_, -1); }
+
+void throw_system(const std::string& op, const std::string& path, int code) {
+  const std::string why = std::generic_category().message(code);
+  switch (code) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      throw DiskFull(op, path, why);
+    case ENOENT:
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case EEXIST:
+    case ENOTEMPTY:
+    case ENAMETOOLONG:
+      throw UserError("cannot " + op, path, why, "check the path and its permissions");
+    default:
+      fail("{}: '{}' failed, got: {}", op, path, why);
+  }
+}
+
+Fd open_to_read(const std::string& path, int64_t* size) {
+  // Without O_NONBLOCK the open of a pipe would wait for a writer.
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) throw_system("open file", path, errno);
+  struct stat s;
+  if (::fstat(*fd, &s) != 0) throw_system("open file", path, errno);
+  if (!S_ISREG(s.st_mode)) throw UserError("cannot open file", path, "it must be a regular file", "check the path");
+  *size = s.st_size;
+  return fd;
+}
+
+Fd create_file(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd) throw_system("create file", path, errno);
+  return fd;
+}
+
+namespace {
+constexpr size_t kPiece = size_t{1} << 30;  // Linux moves at most 2 GiB in one call
+}
+
+void write_all(int fd, std::span<const std::byte> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    ssize_t n = ::write(fd, bytes.data(), std::min(bytes.size(), kPiece));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw_system("write file", path, n < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+void write_all_at(int fd, int64_t offset, std::span<const std::byte> bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    ssize_t n = ::pwrite(fd, bytes.data(), std::min(bytes.size(), kPiece), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw_system("write file", path, n < 0 ? errno : ENOSPC);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += n;
+  }
+}
+
+size_t read_some(int fd, std::span<std::byte> into, const std::string& path) {
+  for (;;) {
+    ssize_t n = ::read(fd, into.data(), std::min(into.size(), kPiece));
+    if (n >= 0) return static_cast<size_t>(n);
+    if (errno != EINTR) throw_system("read file", path, errno);
+  }
+}
+
+void read_all_at(int fd, int64_t offset, std::span<std::byte> into, const std::string& path) {
+  while (!into.empty()) {
+    ssize_t n = ::pread(fd, into.data(), std::min(into.size(), kPiece), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_system("read file", path, errno);
+    require(n != 0, "read file: '{}' must hold {} more bytes at offset {}, got its end", path, into.size(), offset);
+    into = into.subspan(static_cast<size_t>(n));
+    offset += n;
+  }
+}
+
+void sync_fd(int fd, const std::string& path) {
+  while (::fsync(fd) != 0)
+    if (errno != EINTR) throw_system("sync file", path, errno);
+}
+
+void sync_folder(const std::string& folder) {
+  Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) throw_system("open folder", folder, errno);
+  // Some network file systems refuse fsync of a folder; there the rename is as durable as it gets.
+  if (::fsync(*fd) != 0 && errno != EINVAL && errno != EROFS) throw_system("sync folder", folder, errno);
+}
+
+std::string folder_of(const std::string& path) {
+  size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace ravine

@@ -1,0 +1,24 @@
+// An output folder belongs to one run at a time.
+#pragma once
+#include <string>
+
+#include "files/fd.h"
+
+namespace ravine {
+
+// Holds an advisory lock (flock) on `folder`/.lock, which contains "<pid> <host>". The kernel drops the lock when its process
+// ends however it ends, so a file left by a dead process is simply taken over. On file systems without flock the pid decides.
+// Never blocks: a folder in use by another run is a UserError that names its pid and host.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::string& folder);
+  ~FolderLock();  // removes the file
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  std::string path_;
+  Fd fd_;
+};
+
+}  // namespace ravine

@@ -1,0 +1,196 @@
+#include "files/npy.h"
+
+#include <array>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "files/atomic.h"
+#include "files/safetensors.h"
+
+namespace ravine {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+
+struct Code {
+  DType dtype;
+  std::string_view text;
+};
+constexpr std::array<Code, 9> kCodes{{{DType::f64, "<f8"},
+                                      {DType::f32, "<f4"},
+                                      {DType::f16, "<f2"},
+                                      {DType::i64, "<i8"},
+                                      {DType::i32, "<i4"},
+                                      {DType::i16, "<i2"},
+                                      {DType::i8, "|i1"},
+                                      {DType::u8, "|u1"},
+                                      {DType::boolean, "|b1"}}};
+
+[[noreturn]] void refuse(const std::string& where, const std::string& rule) {
+  throw UserError("cannot read .npy file", where, rule, "save it again with numpy.save");
+}
+
+// Reads the header, a literal of Python: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+class Literal {
+ public:
+  Literal(std::string_view text, const std::string& where) : text_(text), where_(where) {}
+
+  void parse(NpyArray& array) {
+    bool has_type = false, has_order = false, has_shape = false;
+    expect('{');
+    while (!take('}')) {
+      const std::string_view key = quoted();
+      expect(':');
+      if (key == "descr" && !has_type) {
+        has_type = true;
+        array.dtype = dtype();
+      } else if (key == "fortran_order" && !has_order) {
+        has_order = true;
+        if (word("True")) refuse(where_, "Fortran order is not supported");
+        if (!word("False")) refuse(where_, "fortran_order must be True or False");
+      } else if (key == "shape" && !has_shape) {
+        has_shape = true;
+        shape(array.shape);
+      } else {
+        refuse(where_, fmt::format("unknown or repeated header field '{}'", printable(key)));
+      }
+      if (!take(',')) {
+        expect('}');
+        break;
+      }
+    }
+    if (!has_type || !has_order || !has_shape) refuse(where_, "the header must hold descr, fortran_order and shape");
+    space();
+    if (at_ != text_.size()) refuse(where_, "the header must end after its '}'");
+  }
+
+ private:
+  void space() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r')) ++at_;
+  }
+  bool take(char c) {
+    space();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!take(c)) refuse(where_, fmt::format("the header needs '{}' at byte {}", c, at_));
+  }
+  bool word(std::string_view w) {
+    space();
+    if (text_.substr(at_, w.size()) != w) return false;
+    at_ += w.size();
+    return true;
+  }
+  std::string_view quoted() {
+    space();
+    const char quote = at_ < text_.size() ? text_[at_] : '\0';
+    if (quote != '\'' && quote != '"') refuse(where_, fmt::format("the header needs a plain string at byte {}", at_));
+    const size_t end = text_.find(quote, at_ + 1);
+    if (end == std::string_view::npos) refuse(where_, "a string in the header does not end");
+    std::string_view inside = text_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    return inside;
+  }
+  DType dtype() {
+    std::string_view code = quoted();
+    for (const Code& c : kCodes)
+      // One byte has no order: NumPy writes '|', some others '<' or '='.
+      if (code == c.text || (c.text[0] == '|' && code.size() == 3 && code.substr(1) == c.text.substr(1))) return c.dtype;
+    refuse(where_, fmt::format("type '{}' is not supported (f8 f4 f2 i8 i4 i2 i1 u1 b1, little-endian)", printable(code)));
+  }
+  void shape(Shape& s) {
+    expect('(');
+    while (!take(')')) {
+      space();
+      int64_t value = 0;
+      const size_t from = at_;
+      for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_)
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, text_[at_] - '0', &value))
+          refuse(where_, "a size in the shape is too large");
+      if (at_ == from) refuse(where_, fmt::format("the shape needs a number at byte {}", at_));
+      if (s.rank() == 5) refuse(where_, "at most 5 dims are supported");
+      s.push_back(value);
+      if (!take(',')) {
+        expect(')');
+        break;
+      }
+    }
+  }
+
+  std::string_view text_;
+  const std::string& where_;
+  size_t at_ = 0;
+};
+
+// Parses what precedes the data; returns its size. `file` holds the header, or all of a shorter file.
+size_t parse_header(std::span<const std::byte> file, const std::string& where, NpyArray& array) {
+  const char* text = reinterpret_cast<const char*>(file.data());
+  if (file.size() < 10 || std::memcmp(text, kMagic.data(), kMagic.size()) != 0)
+    refuse(where, "it must begin with the magic of NumPy");
+  const int version = std::to_integer<int>(file[6]);
+  if (version < 1 || version > 3) refuse(where, fmt::format("versions 1 to 3 are supported, got {}", version));
+  const size_t before = version == 1 ? 10 : 12;
+  if (file.size() < before) refuse(where, "it is truncated");
+  size_t length = 0;
+  for (size_t i = before; i-- > 8;) length = (length << 8) | std::to_integer<size_t>(file[i]);
+  if (length > file.size() - before)
+    refuse(where, fmt::format("it is truncated or its header of {} bytes is too long", length));
+  Literal({text + before, length}, where).parse(array);
+  return before + length;
+}
+
+int64_t data_size(const NpyArray& array, int64_t have, const std::string& where) {
+  int64_t bytes = size_of(array.dtype);
+  for (int64_t s : array.shape)
+    if (__builtin_mul_overflow(bytes, s, &bytes)) refuse(where, fmt::format("shape {} is too large", array.shape.text()));
+  if (bytes != have)
+    refuse(where,
+           fmt::format("shape {} of {} takes {} bytes, the file holds {}", array.shape.text(), name(array.dtype), bytes, have));
+  return bytes;
+}
+
+}  // namespace
+
+void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes) {
+  std::optional<std::string_view> code;
+  for (const Code& c : kCodes)
+    if (c.dtype == dtype) code = c.text;
+  require(code.has_value(), "write_npy: NumPy must know the type, got {}", name(dtype));
+  require(static_cast<int64_t>(bytes.size()) == mul_checked(shape.count(), size_of(dtype)),
+          "write_npy: {} of {} has other than the {} bytes given", shape.text(), name(dtype), bytes.size());
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", *code,
+                                   fmt::join(shape.begin(), shape.end(), ", "), shape.rank() == 1 ? "," : "");
+  header.resize(static_cast<size_t>(round_up(10 + static_cast<int64_t>(header.size()) + 1, 64) - 11), ' ');
+  header += '\n';
+  AtomicFile file(path);
+  file.write(kMagic);
+  file.write(std::string{1, 0, static_cast<char>(header.size()), static_cast<char>(header.size() >> 8)});
+  file.write(header);
+  file.write(bytes);
+  file.commit();
+}
+
+NpyArray parse_npy(std::span<const std::byte> file, const std::string& where) {
+  NpyArray array;
+  const size_t begin = parse_header(file, where, array);
+  data_size(array, static_cast<int64_t>(file.size() - begin), where);
+  array.bytes.assign(file.begin() + static_cast<ptrdiff_t>(begin), file.end());
+  return array;
+}
+
+NpyArray read_npy(const std::string& path) {
+  int64_t size;
+  Fd fd = open_to_read(path, &size);
+  NpyArray array;
+  std::vector<std::byte> head(static_cast<size_t>(std::min<int64_t>(size, 1 << 20)));
+  read_all_at(*fd, 0, head, path);
+  const size_t begin = parse_header(head, path, array);
+  array.bytes.resize(static_cast<size_t>(data_size(array, size - static_cast<int64_t>(begin), path)));
+  read_all_at(*fd, static_cast<int64_t>(begin), array.bytes, path);
+  return array;
+}
+
+}  // namespace ravine

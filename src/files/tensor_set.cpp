@@ -1,0 +1,69 @@
+#include "files/tensor_set.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "base/json.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+// Tensor to file, as an index says; a file name is one in the same folder.
+std::map<std::string, std::string> read_index(const std::string& path) {
+  const Json index = read_json(path);
+  const std::string fix = "export the model again";
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
+    throw UserError("bad index", path, "it holds an object 'weight_map'", fix);
+  std::map<std::string, std::string> places;
+  for (const auto& [tensor, file] : index["weight_map"].items()) {
+    if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos ||
+        !file.get<std::string>().ends_with(".safetensors"))
+      throw UserError("bad index", fmt::format("{}: tensor '{}'", path, printable(tensor)),
+                      "it names a *.safetensors file of this folder", fix);
+    places[tensor] = file.get<std::string>();
+  }
+  return places;
+}
+
+}  // namespace
+
+TensorSet::TensorSet(const std::string& path) {
+  std::set<std::string> names;
+  std::map<std::string, std::string> index;
+  const std::string index_path = path + "/model.safetensors.index.json";
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    names.insert(path);
+  } else if (fs::exists(path + "/model.safetensors", error)) {
+    names.insert(path + "/model.safetensors");
+  } else if (fs::exists(index_path, error)) {
+    index = read_index(index_path);
+    for (const auto& [tensor, file] : index) names.insert(path + "/" + file);
+  } else {
+    for (const auto& entry : fs::directory_iterator(path, error))
+      if (entry.path().extension() == ".safetensors") names.insert(path + "/" + entry.path().filename().string());
+    if (error) throw_system("read folder", path, error.value());
+    if (names.empty()) throw UserError("no tensors", path, "the folder must hold *.safetensors files", "check the path");
+  }
+  for (const std::string& name : names) {
+    files_.push_back(std::make_unique<SafetensorsReader>(name));
+    for (const TensorInfo& t : files_.back()->tensors()) {
+      auto [it, added] = tensors_.emplace(t.name, PlacedTensor{files_.back().get(), &t});
+      if (!added)
+        throw UserError("tensor in two files", fmt::format("{}: tensor '{}'", name, printable(t.name)),
+                        fmt::format("it is also in '{}'", it->second.file->path()),
+                        "remove the file that does not belong there");
+    }
+  }
+  for (const auto& [tensor, file] : index) {
+    auto it = tensors_.find(tensor);
+    if (it == tensors_.end() || it->second.file->path() != path + "/" + file)
+      throw UserError("missing tensor", fmt::format("{}: tensor '{}'", index_path, printable(tensor)),
+                      fmt::format("'{}' must hold it", file), "download or export the model again");
+  }
+}
+
+}  // namespace ravine

@@ -1,0 +1,35 @@
+// TensorBoard event files: TFRecord frames (length, masked CRC-32C, payload, masked CRC-32C) of Event messages.
+// Sources: tensorflow/core/lib/io/record_writer.h; tensorflow/core/util/event.proto; tensorboard/plugins/text/metadata.py.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "files/fd.h"
+
+namespace ravine {
+
+class EventWriter {
+ public:
+  // A new file events.out.tfevents.<seconds>.<host>.<pid>.<n> in `folder`, which must exist; TensorBoard joins all files of a
+  // folder. With first_step > 0 it opens with a restart mark: events of that step and later from earlier files are dropped.
+  explicit EventWriter(const std::string& folder, int64_t first_step = 0);
+  ~EventWriter();  // flushes if it can; errors are lost here
+  EventWriter(const EventWriter&) = delete;
+  EventWriter& operator=(const EventWriter&) = delete;
+
+  // wall_time in seconds since 1970; below 0: now. Names and text must be UTF-8. Errors: DiskFull, Error.
+  void scalar(std::string_view tag, int64_t step, double value, double wall_time = -1);  // shown as f32
+  void text(std::string_view tag, int64_t step, std::string_view markdown, double wall_time = -1);
+  void flush();  // hands what is gathered to the system; done by itself every 64 KiB
+  const std::string& path() const { return path_; }
+
+ private:
+  void event(int64_t step, double wall_time, std::string_view fields);
+  std::string path_, buffer_;
+  Fd fd_;
+};
+
+uint32_t crc32c(std::string_view bytes);  // Castagnoli, as in RFC 3720
+
+}  // namespace ravine

@@ -1,0 +1,107 @@
+#include "infer/generation_config.h"
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/json.h"
+
+namespace ravine {
+namespace {
+
+class Fields {
+ public:
+  Fields(Json json, std::string file) : json_(std::move(json)), file_(std::move(file)) {}
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& rule) const {
+    throw UserError(fmt::format("field '{}' is {}", key, json_.at(key).dump().substr(0, 80)), file_, rule, "correct the field");
+  }
+  bool has(const std::string& key) const { return json_.contains(key) && !json_.at(key).is_null(); }
+  std::optional<double> number(const std::string& key, double low, double high, const std::string& rule) const {
+    if (!has(key)) return {};
+    const Json& v = json_.at(key);
+    if (!v.is_number() || !(v.get<double>() >= low && v.get<double>() <= high)) refuse(key, rule);
+    return v.get<double>();
+  }
+  std::optional<int64_t> integer(const std::string& key, int64_t low) const {
+    if (!has(key)) return {};
+    const Json& v = json_.at(key);
+    std::string rule = fmt::format("it must be a whole number, at least {}", low);
+    if (!v.is_number_integer() || v.get<double>() > 1e15 || v.get<int64_t>() < low) refuse(key, rule);
+    return v.get<int64_t>();
+  }
+  std::vector<int32_t> ids(const std::string& key, int64_t vocabulary) const {
+    std::vector<int32_t> out;
+    if (!has(key)) return out;
+    const Json& v = json_.at(key);
+    for (const Json& id : v.is_array() ? v : Json::array({v})) {
+      if (!id.is_number_integer() || !(id.get<double>() >= 0 && id.get<double>() < static_cast<double>(vocabulary)))
+        refuse(key, fmt::format("it must be an id, or a list of ids, below vocab_size = {}", vocabulary));
+      out.push_back(id.get<int32_t>());
+    }
+    return out;
+  }
+  // Set to something that has an effect.
+  bool acts(const std::string& key, const Json& neutral) const {
+    if (!has(key) || json_.at(key) == neutral || json_.at(key) == Json(false)) return false;
+    return !(json_.at(key).is_array() && json_.at(key).empty());
+  }
+
+ private:
+  Json json_;
+  std::string file_;
+};
+
+}  // namespace
+
+GenerationDefaults read_generation_config(const std::string& folder, const ModelFacts& facts) {
+  namespace fs = std::filesystem;
+  std::string file = (fs::path(folder) / "generation_config.json").string();
+  Json json = fs::exists(file) ? read_json(file) : Json::object();
+  if (!json.is_object())
+    throw UserError("not a generation config", file, "it must be a JSON object", "correct or remove the file");
+  Fields f(std::move(json), file);
+
+  GenerationDefaults d;
+  Processing& p = d.processing;
+  p.repetition_penalty = f.number("repetition_penalty", 1e-6, 1e6, "it must be a number above 0").value_or(1);
+  p.no_repeat_ngram = f.integer("no_repeat_ngram_size", 0).value_or(0);
+  p.temperature = f.number("temperature", 0, 1e6, "it must be a number, at least 0").value_or(1);
+  if (p.temperature == 0) p.temperature = 1;  // written by models that are meant for greedy decoding
+  p.top_k = f.integer("top_k", 0).value_or(50);
+  p.top_p = f.number("top_p", 0, 1, "it must be a number from 0 to 1").value_or(1);
+  d.max_new_tokens = f.integer("max_new_tokens", 1);
+  d.max_length = f.integer("max_length", 1);
+  d.end_ids = f.ids("eos_token_id", facts.vocabulary);
+  if (!f.has("eos_token_id"))
+    for (int64_t id : facts.eos)
+      if (id >= 0 && id < facts.vocabulary) d.end_ids.push_back(static_cast<int32_t>(id));
+
+  const std::pair<const char*, Json> others[] = {{"min_length", 0},
+                                                 {"min_new_tokens", 0},
+                                                 {"min_p", 0},
+                                                 {"typical_p", 1},
+                                                 {"top_h", nullptr},
+                                                 {"epsilon_cutoff", 0},
+                                                 {"eta_cutoff", 0},
+                                                 {"encoder_repetition_penalty", 1},
+                                                 {"encoder_no_repeat_ngram_size", 0},
+                                                 {"bad_words_ids", nullptr},
+                                                 {"force_words_ids", nullptr},
+                                                 {"suppress_tokens", nullptr},
+                                                 {"begin_suppress_tokens", nullptr},
+                                                 {"forced_bos_token_id", nullptr},
+                                                 {"forced_eos_token_id", nullptr},
+                                                 {"sequence_bias", nullptr},
+                                                 {"guidance_scale", 1},
+                                                 {"exponential_decay_length_penalty", nullptr},
+                                                 {"stop_strings", nullptr},
+                                                 {"watermarking_config", nullptr},
+                                                 {"renormalize_logits", false},
+                                                 {"max_time", nullptr},
+                                                 {"penalty_alpha", 0}};
+  for (const auto& [key, neutral] : others)
+    if (f.acts(key, neutral)) d.not_offered.push_back(key);
+  return d;
+}
+
+}  // namespace ravine

@@ -1,0 +1,230 @@
+#include "infer/generator.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/parallel.h"
+#include "infer/kv_cache.h"
+#include "infer/sampler.h"
+
+namespace ravine {
+
+std::string_view name(Finish f) {
+  constexpr std::string_view names[] = {"eos", "length", "stop"};
+  return names[static_cast<int>(f)];
+}
+
+namespace {
+
+using Prompts = std::vector<std::vector<int32_t>>;
+
+int64_t limit_of(const std::vector<int32_t>& prompt, const GenerateOptions& o) {
+  int64_t length = static_cast<int64_t>(prompt.size()), limit = length + o.max_new_tokens;
+  return o.max_length > 0 ? std::min(limit, o.max_length) : limit;
+}
+
+void check(const Prompts& prompts, const ModelFacts& facts, const GenerateOptions& o, const std::string& where) {
+  require(o.max_new_tokens >= 1 && o.batch >= 1 && o.step_tokens >= 1,
+          "generate: max_new_tokens, batch and step_tokens must be above 0, got {}, {}, {}", o.max_new_tokens, o.batch,
+          o.step_tokens);
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    auto place = [&] { return fmt::format("{}, prompt {}", where, i + 1); };
+    int64_t length = static_cast<int64_t>(prompts[i].size()), limit = limit_of(prompts[i], o);
+    if (length == 0)
+      throw UserError("a prompt without tokens", place(), "the model needs at least one token to go on from",
+                      "write something there");
+    for (int32_t id : prompts[i])
+      if (id < 0 || id >= facts.vocabulary)
+        throw UserError(fmt::format("token {}", id), place(),
+                        fmt::format("ids must be below vocab_size = {}", facts.vocabulary), "use the model's tokenizer");
+    if (facts.max_positions > 0 && std::max(limit, length + 1) > facts.max_positions)
+      throw UserError(fmt::format("{} tokens and {} new ones", length, std::max<int64_t>(limit - length, 1)), place(),
+                      fmt::format("the model has max_position_embeddings = {}", facts.max_positions),
+                      length < facts.max_positions
+                          ? fmt::format("use --max-new-tokens {} or less", facts.max_positions - length)
+                          : "shorten the prompt");
+    if (limit <= length)
+      throw UserError(fmt::format("a prompt of {} tokens", length), place(),
+                      fmt::format("max_length = {} leaves no room for a new one", o.max_length),
+                      "use --max-new-tokens, which counts new tokens only");
+  }
+}
+
+// A sequence at work.
+struct Active {
+  size_t prompt = 0;
+  int64_t slot = 0, fed = 0, limit = 0, take = 0;  // take: tokens of it in this step
+  int64_t row = -1;                                // of its logits in this step; -1: none
+  std::vector<int32_t> context;
+  int64_t pending() const { return static_cast<int64_t>(context.size()) - fed; }
+};
+
+struct Choice {
+  int32_t id = 0;
+  double logprob = 0;
+};
+
+class Run {
+ public:
+  Run(const Session& session, const Prompts& prompts, const GenerateOptions& o, const GenerateEvents& events)
+      : session_(session),
+        prompts_(prompts),
+        o_(o),
+        events_(events),
+        results_(prompts.size()),
+        ctx_(setup()),
+        cache_(facts().layers, facts().kv_heads * facts().head_size, session.types.compute,
+               std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size()))) {
+    for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
+    for (const auto& p : prompts) longest_ = std::max(longest_, limit_of(p, o));
+  }
+
+  std::vector<Generated> all() {
+    while (admit()) {
+      if (events_.stop && events_.stop()) {
+        for (Active& a : active_) finish(a, Finish::stop);
+        break;
+      }
+      forward();
+      std::vector<Choice> choices = choose();
+      for (Active& a : active_) {
+        a.fed += a.take;
+        if (a.row >= 0) take(a, choices[static_cast<size_t>(a.row)]);
+      }
+      std::erase_if(active_, [](const Active& a) { return a.slot < 0; });
+    }
+    return std::move(results_);
+  }
+
+ private:
+  const ModelFacts& facts() const { return session_.model->facts(); }
+  Ctx::Setup setup() {
+    Ctx::Setup s = session_.setup(arena_);
+    s.recipe = o_.recipe;
+    return s;
+  }
+
+  bool admit() {
+    for (; !free_.empty() && next_ < prompts_.size(); ++next_) {
+      Active a;
+      a.prompt = next_;
+      a.slot = free_.back();
+      a.limit = limit_of(prompts_[next_], o_);
+      a.context = prompts_[next_];
+      free_.pop_back();
+      results_[next_].begun = true;
+      active_.push_back(std::move(a));
+    }
+    return !active_.empty();
+  }
+
+  // One pass of the model over what is pending; sets take and row.
+  void forward() {
+    int64_t budget = o_.step_tokens, room = 0, rows = 0;
+    for (Active& a : active_) {
+      a.take = a.fed > 0 && a.pending() == 1 ? 1 : std::min(a.pending(), budget);
+      if (a.take > 1 || a.fed == 0) budget -= a.take;
+      a.row = a.take == a.pending() ? rows++ : -1;
+      room = std::max(room, a.fed + a.take);
+    }
+    cache_.begin_step(room, longest_);
+    ids_.clear(), positions_.clear(), logit_rows_.clear();
+    Batch& b = batch_;
+    b = {};
+    for (const Active& a : active_) {
+      if (a.take == 0) continue;
+      cache_.extend(a.slot, static_cast<int64_t>(ids_.size()), a.take);
+      for (int64_t p = a.fed; p < a.fed + a.take; ++p) {
+        ids_.push_back(a.context[static_cast<size_t>(p)]);
+        positions_.push_back(static_cast<int32_t>(p));
+      }
+      b.max_position = std::max(b.max_position, a.fed + a.take);
+      if (a.row >= 0) logit_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);
+    }
+    if (logit_rows_.empty())
+      logit_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);  // an absent view would mean all rows
+    b.tokens = static_cast<int64_t>(ids_.size());
+    b.ids = view(ids_);
+    b.positions = view(positions_);
+    b.logit_rows = view(logit_rows_);
+    b.segments = cache_.segments();
+    b.cache = &cache_;
+    ctx_.begin(b, false);
+    session_.model->forward(ctx_);
+  }
+  static TensorView view(std::vector<int32_t>& v) { return view_of(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
+
+  // The next token of every row with logits.
+  std::vector<Choice> choose() {
+    TensorView logits = ctx_.outputs().at("logits").view();
+    std::vector<const Active*> of;
+    for (const Active& a : active_)
+      if (a.row >= 0) of.push_back(&a);
+    std::vector<Choice> choices(of.size());
+    parallel_for(static_cast<int64_t>(of.size()), [&](int64_t r) {
+      const Active& a = *of[static_cast<size_t>(r)];
+      std::vector<float> scores(static_cast<size_t>(logits.cols()));
+      visit_float(logits.dtype, [&](auto zero) {
+        const auto* row = logits.row<decltype(zero)>(r);
+        for (size_t i = 0; i < scores.size(); ++i) {
+          scores[i] = static_cast<float>(row[i]);
+          require(std::isfinite(scores[i]), "generate: the model gives {} for token {} at position {} of prompt {}", scores[i],
+                  i, a.context.size(), a.prompt + 1);
+        }
+      });
+      std::vector<float> processed = scores;
+      process(processed, a.context, o_.processing, o_.sample);
+      Choice& c = choices[static_cast<size_t>(r)];
+      c.id = o_.sample ? choose_at_random(processed, o_.seed, a.prompt, a.context.size()) : choose_best(processed);
+      c.logprob = log_probability(scores, c.id);
+    });
+    return choices;
+  }
+
+  void take(Active& a, const Choice& c) {
+    Generated& g = results_[a.prompt];
+    a.context.push_back(c.id);
+    g.ids.push_back(c.id);
+    g.logprob += c.logprob;
+    bool go_on = !events_.token || events_.token(a.prompt, c.id);
+    if (std::find(o_.end_ids.begin(), o_.end_ids.end(), c.id) != o_.end_ids.end())
+      finish(a, Finish::eos);
+    else if (!go_on)
+      finish(a, Finish::stop);
+    else if (static_cast<int64_t>(a.context.size()) >= a.limit)
+      finish(a, Finish::length);
+  }
+
+  void finish(Active& a, Finish how) {
+    results_[a.prompt].finish = how;
+    cache_.clear(a.slot);
+    free_.push_back(std::exchange(a.slot, -1));
+    if (events_.finished) events_.finished(a.prompt, results_[a.prompt]);
+  }
+
+  const Session& session_;
+  const Prompts& prompts_;
+  const GenerateOptions& o_;
+  const GenerateEvents& events_;
+  std::vector<Generated> results_;
+  HeapArena arena_;
+  Ctx ctx_;
+  SlotCache cache_;
+  std::vector<int64_t> free_;
+  std::vector<Active> active_;
+  size_t next_ = 0;
+  int64_t longest_ = 0;
+  Batch batch_;
+  std::vector<int32_t> ids_, positions_, logit_rows_;
+};
+
+}  // namespace
+
+std::vector<Generated> generate(const Session& session, const Prompts& prompts, const GenerateOptions& options,
+                                const GenerateEvents& events, const std::string& where) {
+  check(prompts, session.model->facts(), options, where);
+  if (prompts.empty()) return {};
+  return Run(session, prompts, options, events).all();
+}
+
+}  // namespace ravine

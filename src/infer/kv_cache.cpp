@@ -1,0 +1,68 @@
+#include "infer/kv_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "base/parallel.h"
+
+namespace ravine {
+
+SlotCache::SlotCache(int64_t layers, int64_t width, DType dtype, int64_t slots)
+    : width_(width), dtype_(dtype), layers_(static_cast<size_t>(layers)), lengths_(static_cast<size_t>(slots)) {
+  require(width > 0 && slots > 0, "kv_cache: width and slots must be above 0, got {} and {}", width, slots);
+}
+
+int64_t SlotCache::bytes() const { return 2 * static_cast<int64_t>(layers_.size()) * slots() * capacity_ * row_bytes(); }
+
+void SlotCache::begin_step(int64_t tokens, int64_t most) {
+  segments_.clear();
+  require(tokens <= most, "kv_cache: {} tokens in a slot of at most {}", tokens, most);
+  if (tokens > capacity_) grow(std::min(most, std::max(tokens, 2 * capacity_)));
+}
+
+void SlotCache::grow(int64_t capacity) {
+  int64_t layers = static_cast<int64_t>(layers_.size());
+  int64_t needed = mul_checked(mul_checked(2 * layers * slots(), capacity - capacity_), row_bytes()), free = available_memory();
+  if (needed > free)
+    throw UserError(fmt::format("keys and values of {} sequences of {} tokens need {} more", slots(), capacity,
+                                human_bytes(static_cast<double>(needed))),
+                    "--max-new-tokens, --batch",
+                    fmt::format("this machine has {} free", human_bytes(static_cast<double>(free))),
+                    "generate fewer tokens, or fewer prompts at a time");
+  for (Layer& layer : layers_)
+    for (Storage* old : {&layer.k, &layer.v}) {
+      Storage larger(DeviceKind::cpu, slots() * capacity * row_bytes());
+      for (int64_t s = 0; s < slots(); ++s)
+        if (length(s) > 0)
+          std::memcpy(larger.data() + s * capacity * row_bytes(), old->data() + s * capacity_ * row_bytes(),
+                      static_cast<size_t>(length(s) * row_bytes()));
+      *old = std::move(larger);
+    }
+  capacity_ = capacity;
+}
+
+void SlotCache::extend(int64_t slot, int64_t q_begin, int64_t count) {
+  int64_t& length = lengths_[static_cast<size_t>(slot)];
+  require(length + count <= capacity_, "kv_cache: slot {} holds {} tokens, room is for {}", slot, length + count, capacity_);
+  length += count;
+  segments_.push_back({q_begin, count, slot * capacity_, length});
+}
+
+std::pair<TensorView, TensorView> SlotCache::append(int layer, const TensorView& k, const TensorView& v) {
+  require(k.cols() == width_ && v.cols() == width_ && k.dtype == dtype_ && v.dtype == dtype_,
+          "kv_cache: layer {} has rows of {} {}, got {} {}", layer, width_, name(dtype_), k.cols(), name(k.dtype));
+  Layer& at = layers_[static_cast<size_t>(layer)];
+  TensorView keys = view_of(at.k.data(), dtype_, {slots() * capacity_, width_}),
+             values = view_of(at.v.data(), dtype_, {slots() * capacity_, width_});
+  parallel_for(static_cast<int64_t>(segments_.size()), [&](int64_t i) {
+    const Segment& s = segments_[static_cast<size_t>(i)];
+    int64_t to = s.k_begin + s.k_count - s.q_count;
+    for (auto& [from, into] : {std::pair{&k, &keys}, std::pair{&v, &values}})
+      for (int64_t r = 0; r < s.q_count; ++r)
+        std::memcpy(into->row_range(to + r, 1).data, from->row_range(s.q_begin + r, 1).data, static_cast<size_t>(row_bytes()));
+  });
+  return {keys, values};
+}
+
+}  // namespace ravine

@@ -1,0 +1,46 @@
+// Keys and values of the tokens that a model has seen, per layer and sequence. Lies outside the arena.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "engine/batch.h"
+
+namespace ravine {
+
+// A fixed number of slots, one sequence in each, all of one capacity. Per layer, K and V are [slots * capacity, G*D]; the
+// tokens of slot s are rows from s * capacity on. One step: begin_step, extend each slot that gets tokens, run the model over a
+// batch with segments().
+class SlotCache : public KvCache {
+ public:
+  // width: G*D. Nothing is allocated yet.
+  SlotCache(int64_t layers, int64_t width, DType dtype, int64_t slots);
+
+  int64_t slots() const { return static_cast<int64_t>(lengths_.size()); }
+  int64_t length(int64_t slot) const { return lengths_[static_cast<size_t>(slot)]; }  // tokens in it
+  int64_t bytes() const;                                                              // reserved; resident only where written
+  void clear(int64_t slot) { lengths_[static_cast<size_t>(slot)] = 0; }
+
+  // Forgets the segments of the step before and makes room for `tokens` per slot: grows to twice the size, but not beyond
+  // `most`, keeping what is there. UserError if the machine has not the memory.
+  void begin_step(int64_t tokens, int64_t most);
+  // Rows [q_begin, q_begin + count) of the coming batch are the next tokens of this slot, one extend per slot and step.
+  void extend(int64_t slot, int64_t q_begin, int64_t count);
+  const std::vector<Segment>& segments() const { return segments_; }
+
+  // k, v [N, G*D] of the compute type; copies the rows of the segments.
+  std::pair<TensorView, TensorView> append(int layer, const TensorView& k, const TensorView& v) override;
+
+ private:
+  void grow(int64_t capacity);
+  int64_t row_bytes() const { return width_ * size_of(dtype_); }
+  struct Layer {
+    Storage k, v;
+  };
+  int64_t width_, capacity_ = 0;
+  DType dtype_;
+  std::vector<Layer> layers_;
+  std::vector<int64_t> lengths_;
+  std::vector<Segment> segments_;
+};
+
+}  // namespace ravine

@@ -1,0 +1,56 @@
+#include "infer/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "base/philox.h"
+
+namespace ravine {
+
+void softmax(std::span<float> scores) {
+  if (scores.empty()) return;
+  float top = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (float& s : scores) {
+    s = static_cast<float>(std::exp(static_cast<double>(s - top)));
+    sum += s;
+  }
+  for (float& s : scores) s = static_cast<float>(s / sum);
+}
+
+int32_t choose_best(std::span<const float> scores) {
+  size_t best = 0;
+  for (size_t i = 1; i < scores.size(); ++i)
+    if (scores[i] > scores[best]) best = i;
+  require(!scores.empty() && scores[best] > -INFINITY, "generate: no token is left to choose, all {} are removed",
+          scores.size());
+  return static_cast<int32_t>(best);
+}
+
+int32_t choose_at_random(std::span<const float> scores, uint64_t seed, uint64_t sequence, uint64_t position) {
+  int32_t chosen = choose_best(scores);
+  std::vector<float> p(scores.begin(), scores.end());
+  softmax(p);
+  auto words = philox(philox_key(seed, "generate"), {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
+                                                     static_cast<uint32_t>(sequence), static_cast<uint32_t>(sequence >> 32)});
+  double uniform = static_cast<double>(uint64_t{words[0]} << 21 | words[1] >> 11) * 0x1p-53;
+  double sum = 0, total = 0;
+  for (float x : p) total += x;
+  for (size_t i = 0; i < p.size(); ++i) {
+    if (p[i] == 0) continue;
+    chosen = static_cast<int32_t>(i);
+    sum += p[i];
+    if (uniform * total < sum) break;
+  }
+  return chosen;
+}
+
+double log_probability(std::span<const float> logits, int32_t id) {
+  double top = *std::max_element(logits.begin(), logits.end()), sum = 0;
+  for (float x : logits) sum += std::exp(x - top);
+  return logits[static_cast<size_t>(id)] - top - std::log(sum);
+}
+
+}  // namespace ravine

@@ -1,0 +1,103 @@
+// The full state of a training run on disk, written by a background thread from the live buffers.
+//
+//   checkpoints/latest                              text: name of the newest complete one, "step_000200"
+//   checkpoints/step_000200/manifest.json           what is there: see io/manifest.h
+//   checkpoints/step_000200/state-00000.safetensors one per rank, tensors in buffer order, for O_DIRECT
+//
+// A checkpoint is built in step_000200.tmp, synced, renamed; so every folder step_N is complete. Whatever is wrong with one is a
+// UserError naming file and tensor.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "kernels/view.h"
+
+namespace ravine {
+
+// This rank's part of one tensor of the state: the box of view.shape at `begin` in a tensor of shape `global` (a scalar has rank 0).
+// A name may occur several times with boxes that do not overlap. All ranks together must cover every tensor exactly once.
+struct StateTensor {
+  std::string name;            // "weight.model.norm.weight"
+  TensorView view;             // contiguous, on cpu
+  Shape global;
+  std::vector<int64_t> begin;  // per dim; empty means all zeros
+  size_t unit = 0;             // what wait_unit waits for
+};
+
+struct TrainState {
+  std::vector<StateTensor> tensors;  // in the order the optimizer updates their units; neighbours in memory side by side
+  Json scalars = Json::object();     // everything else: schedule, data position, sum_leaves, ...
+  std::string program = "ravine";    // version of the program, and the instruction set it computes with: recorded
+  std::string instructions;
+};
+
+// One background thread; nothing is copied: the buffers stay as they are until wait_unit or wait has returned. Not for use by two
+// threads at once. With several ranks each has a writer, all save to the same shared folder, and rank 0 makes it complete.
+class CheckpointWriter {
+ public:
+  explicit CheckpointWriter(int rank = 0, int ranks = 1);
+  ~CheckpointWriter();  // waits
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  // Starts to write checkpoints_dir/step_<step> (replacing one of that name) and returns; first waits for the save before. The
+  // `keep` newest up to this step stay (0: all), older ones go once this one is complete. Wrong slices are an Error at once.
+  void save(const std::string& checkpoints_dir, int64_t step, const TrainState& state, int keep);
+
+  // Blocks until every tensor of the unit is written, or the save has failed: then its buffers may change.
+  void wait_unit(size_t unit);
+  // Blocks until the checkpoint is complete under its name and `latest` says so (rank 0; other ranks: their part is on disk).
+  void wait();
+  // Why the last save failed (disk full, ...), once. What it wrote is removed, earlier checkpoints are untouched.
+  std::optional<std::string> take_warning();
+  bool busy() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+class CheckpointReader {
+ public:
+  // Opens checkpoints_dir/step_N and checks the manifest against the files' sizes and headers; with `verify` also every byte
+  // against the checksums (reads all files, in parallel_for).
+  CheckpointReader(const std::string& dir, bool verify);
+  ~CheckpointReader();
+  CheckpointReader(const CheckpointReader&) = delete;
+  CheckpointReader& operator=(const CheckpointReader&) = delete;
+
+  int64_t step() const;
+  const Json& scalars() const;
+  const std::string& program() const;
+  const std::string& instructions() const;
+
+  // Fills the contiguous `into` with the box at `begin` (empty: zeros) of tensor `name`, from whatever slices hold it. A name that
+  // is not there, another dtype or another global shape is a UserError: nothing is converted. Runs in parallel_for.
+  void read(const std::string& name, TensorView into, const Shape& global, const std::vector<int64_t>& begin) const;
+
+  bool has(const std::string& name) const;
+  std::vector<std::string> names() const;  // in file order
+  DType dtype(const std::string& name) const;
+  const Shape& shape(const std::string& name) const;  // global
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The folder to resume from: the one that `latest` names, else the newest. Verified whole; one that is damaged is reported through
+// `warn` and the next older one is tried (after them, newer ones that `latest` does not know). Nothing if there is none at all; a
+// UserError if there are some and all are damaged. A missing folder is no checkpoint.
+std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir, const std::function<void(const std::string&)>& warn);
+
+// Removes what killed runs left half written. To be called before the first save of a run, by one rank.
+void clean_leftovers(const std::string& checkpoints_dir);
+
+std::string checkpoint_name(int64_t step);                          // "step_000200"
+std::optional<int64_t> checkpoint_step(const std::string& folder);  // of a folder name; nothing if it is not one
+
+}  // namespace ravine

@@ -1,0 +1,71 @@
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+
+#include "files/atomic.h"
+#include "io/checkpoint.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+// What the file `latest` says: a name of a checkpoint, or nothing.
+std::optional<int64_t> latest_step(const std::string& dir) {
+  std::ifstream in(dir + "/latest");
+  std::string name;
+  in >> name;
+  return checkpoint_step(name);
+}
+
+// The order to try: what `latest` names, older ones from new to old, then newer ones from new to old.
+std::vector<int64_t> steps_to_try(const std::string& dir, std::optional<int64_t> latest) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(dir, error))
+    if (auto step = checkpoint_step(entry.path().filename().string()); step && entry.is_directory(error)) steps.push_back(*step);
+  std::sort(steps.rbegin(), steps.rend());
+  if (latest) std::stable_partition(steps.begin(), steps.end(), [&](int64_t s) { return s <= *latest; });
+  return steps;
+}
+
+}  // namespace
+
+std::string checkpoint_name(int64_t step) {
+  require(step >= 0, "checkpoint_name: a step is not negative, got {}", step);
+  return fmt::format("step_{:06}", step);
+}
+
+std::optional<int64_t> checkpoint_step(const std::string& folder) {
+  constexpr std::string_view prefix = "step_";
+  if (!folder.starts_with(prefix)) return {};
+  int64_t step = -1;
+  const char* end = folder.data() + folder.size();
+  auto [stop, code] = std::from_chars(folder.data() + prefix.size(), end, step);
+  if (code != std::errc{} || stop != end || step < 0 || checkpoint_name(step) != folder) return {};
+  return step;
+}
+
+std::optional<std::string> newest_checkpoint(const std::string& dir, const std::function<void(const std::string&)>& warn) {
+  const auto latest = latest_step(dir);
+  const std::vector<int64_t> steps = steps_to_try(dir, latest);
+  if (latest && std::find(steps.begin(), steps.end(), *latest) == steps.end())
+    warn(fmt::format("{}/latest names {}, which is not there", dir, checkpoint_name(*latest)));
+  for (int64_t step : steps) {
+    const std::string path = dir + "/" + checkpoint_name(step);
+    try {
+      CheckpointReader reader(path, true);
+      return path;
+    } catch (const Error& e) {
+      warn(e.what());
+    }
+  }
+  if (steps.empty()) return {};
+  throw UserError("no checkpoint can be used", dir, fmt::format("all {} are damaged", steps.size()),
+                  "remove them, or start anew with checkpoint.resume=none");
+}
+
+void clean_leftovers(const std::string& dir) { remove_leftovers(dir); }
+
+}  // namespace ravine

@@ -1,0 +1,203 @@
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <unordered_map>
+
+#include "base/parallel.h"
+#include "base/text.h"
+#include "files/compressed.h"
+#include "files/safetensors.h"
+#include "io/checkpoint.h"
+#include "io/manifest.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+constexpr int64_t kPiece = int64_t{4} << 20;          // bytes of one read
+constexpr int64_t kShort = int64_t{16} << 10;         // runs below are copied from the mapped file: a system call each is too slow
+constexpr int64_t kMaxManifest = int64_t{1} << 30;    // bytes
+
+[[noreturn]] void damaged(const std::string& where, const std::string& rule) {
+  throw UserError("checkpoint is damaged", where, rule, "use another checkpoint");
+}
+
+std::string at(const std::string& path, std::string_view tensor) { return fmt::format("{}: tensor '{}'", path, printable(tensor)); }
+
+}  // namespace
+
+struct CheckpointReader::Impl {
+  std::string dir;
+  Manifest manifest;
+  std::vector<std::unique_ptr<SafetensorsReader>> files;
+  std::unordered_map<std::string_view, const Manifest::Tensor*> by_name;
+
+  explicit Impl(std::string folder) : dir(std::move(folder)) {
+    const std::string path = dir + "/manifest.json";
+    std::error_code error;
+    if (!fs::is_directory(dir, error)) throw UserError("cannot open checkpoint", dir, "it must be a folder step_N", "check the path");
+    if (!fs::exists(path, error)) damaged(path, "the file is missing");
+    manifest = parse_manifest(read_whole(path, kMaxManifest), path);
+    fs::path named = fs::path(dir).lexically_normal();
+    if (named.filename().empty()) named = named.parent_path();
+    if (auto step = checkpoint_step(named.filename().string()); step && *step != manifest.step)
+      damaged(path, fmt::format("the folder is of step {}, key 'step' says {}", *step, manifest.step));
+    for (const auto& f : manifest.files) open_file(f);
+    for (const auto& t : manifest.tensors) by_name.emplace(t.name, &t);
+    check_tensors();
+  }
+
+  void open_file(const Manifest::File& f) {
+    const std::string path = dir + "/" + f.name;
+    std::error_code error;
+    if (!fs::exists(path, error)) damaged(path, "the file is missing");
+    int64_t size = 0;
+    Fd fd = open_to_read(path, &size);
+    if (size != f.bytes) damaged(path, fmt::format("the file has {} bytes, the manifest says {}", size, f.bytes));
+    const SafetensorsReader& reader = *files.emplace_back(std::make_unique<SafetensorsReader>(path));
+    std::vector<std::byte> header(static_cast<size_t>(reader.data_begin()));
+    read_all_at(*fd, 0, header, path);
+    if (checksum_of(header) != f.header) damaged(path, fmt::format("the checksum of its header is {}, the manifest says {}",
+                                                                   checksum_text(checksum_of(header)), checksum_text(f.header)));
+  }
+
+  // Every slice is stored as the manifest says, and nothing else is stored.
+  void check_tensors() const {
+    std::vector<int64_t> used(files.size());
+    for (const auto& t : manifest.tensors) {
+      for (const auto& s : t.slices) {
+        const SafetensorsReader& file = *files[s.file];
+        const TensorInfo* info = file.find(s.stored);
+        if (!info) damaged(at(file.path(), s.stored), "the manifest says that this file holds it");
+        if (info->dtype != t.dtype || !(info->shape == s.box.shape))
+          damaged(at(file.path(), s.stored), fmt::format("it is {} {}, the manifest says {} {}", name(info->dtype), info->shape.text(), name(t.dtype),
+                                                         s.box.shape.text()));
+        ++used[s.file];
+      }
+    }
+    for (size_t i = 0; i < files.size(); ++i) {
+      for (const TensorInfo& info : files[i]->tensors())
+        if (info.name.starts_with(kPadding)) ++used[i];
+      if (used[i] != static_cast<int64_t>(files[i]->tensors().size()))
+        damaged(files[i]->path(), fmt::format("it holds {} tensors, the manifest knows {}", files[i]->tensors().size(), used[i]));
+    }
+  }
+
+  void verify() const {
+    struct Part {
+      const SafetensorsReader* file;
+      const TensorInfo* info;
+      const Manifest::Slice* slice;  // null: padding
+    };
+    std::vector<Part> parts;
+    for (const auto& t : manifest.tensors)
+      for (const auto& s : t.slices) parts.push_back({files[s.file].get(), files[s.file]->find(s.stored), &s});
+    for (const auto& file : files)
+      for (const TensorInfo& info : file->tensors())
+        if (info.name.starts_with(kPadding)) parts.push_back({file.get(), &info, nullptr});
+    std::vector<std::vector<std::byte>> scratch(static_cast<size_t>(thread_count()));
+    parallel_for_threads(static_cast<int64_t>(parts.size()), [&](int64_t i, int thread) {
+      const Part& p = parts[static_cast<size_t>(i)];
+      auto& buffer = scratch[static_cast<size_t>(thread)];
+      const int64_t bytes = p.info->end - p.info->begin;
+      Checksum sum;
+      for (int64_t done = 0; done < bytes; done += kPiece) {
+        buffer.resize(static_cast<size_t>(std::min(kPiece, bytes - done)));
+        p.file->read(*p.info, done, buffer);
+        sum.update(buffer);
+        if (!p.slice && std::any_of(buffer.begin(), buffer.end(), [](std::byte b) { return b != std::byte{0}; }))
+          damaged(at(p.file->path(), p.info->name), "padding must be zero");
+      }
+      if (p.slice && sum.value() != p.slice->checksum)
+        damaged(at(p.file->path(), p.info->name),
+                fmt::format("its checksum is {}, the manifest says {}", checksum_text(sum.value()), checksum_text(p.slice->checksum)));
+    });
+  }
+
+  const Manifest::Tensor& find(const std::string& name) const {
+    auto it = by_name.find(name);
+    if (it != by_name.end()) return *it->second;
+    const std::string near = nearest(name, [&] {
+      std::vector<std::string> all;
+      for (const auto& t : manifest.tensors) all.push_back(t.name);
+      return all;
+    }());
+    throw UserError("missing tensor", at(dir, name), "the checkpoint does not hold it",
+                    near.empty() ? "resume with the model and optimizer it was made with" : fmt::format("the nearest it holds is '{}'", printable(near)));
+  }
+};
+
+CheckpointReader::CheckpointReader(const std::string& dir, bool verify) : impl_(std::make_unique<Impl>(dir)) {
+  if (verify) impl_->verify();
+}
+CheckpointReader::~CheckpointReader() = default;
+
+int64_t CheckpointReader::step() const { return impl_->manifest.step; }
+const Json& CheckpointReader::scalars() const { return impl_->manifest.scalars; }
+const std::string& CheckpointReader::program() const { return impl_->manifest.program; }
+const std::string& CheckpointReader::instructions() const { return impl_->manifest.instructions; }
+bool CheckpointReader::has(const std::string& name) const { return impl_->by_name.count(name) > 0; }
+DType CheckpointReader::dtype(const std::string& name) const { return impl_->find(name).dtype; }
+const Shape& CheckpointReader::shape(const std::string& name) const { return impl_->find(name).shape; }
+
+std::vector<std::string> CheckpointReader::names() const {
+  std::vector<std::string> out;
+  for (const auto& t : impl_->manifest.tensors) out.push_back(t.name);
+  return out;
+}
+
+void CheckpointReader::read(const std::string& name, TensorView into, const Shape& global, const std::vector<int64_t>& begin) const {
+  const Manifest::Tensor& t = impl_->find(name);
+  const std::string where = at(impl_->dir, name);
+  if (t.dtype != into.dtype)
+    throw UserError("checkpoint holds another type", where, fmt::format("it is {}, this run needs {}", ravine::name(t.dtype), ravine::name(into.dtype)),
+                    "resume with the precision it was made with");
+  if (!(t.shape == global))
+    throw UserError("checkpoint holds another shape", where, fmt::format("it is {}, this run needs {}", t.shape.text(), global.text()),
+                    "resume with the model it was made with");
+  Box box{begin, into.shape};
+  if (begin.empty()) box.begin.resize(static_cast<size_t>(global.rank()));
+  bool inside = into.shape.rank() == global.rank() && static_cast<int>(box.begin.size()) == global.rank() && into.contiguous();
+  for (int d = 0; inside && d < global.rank(); ++d) {
+    const int64_t from = box.begin[static_cast<size_t>(d)];
+    inside = from >= 0 && from <= global[d] && into.shape[d] <= global[d] - from;
+  }
+  require(inside, "CheckpointReader::read: the contiguous target of '{}' lies inside {}, got {}", name, global.text(), into.shape.text());
+
+  struct Copy {
+    const SafetensorsReader* file;
+    const TensorInfo* info;
+    int64_t from, to, bytes;
+  };
+  std::vector<std::vector<Copy>> chunks;  // of about kPiece bytes
+  int64_t filled = 0;
+  auto add = [&](const Copy& c) {
+    if (chunks.empty() || filled + c.bytes > kPiece) {
+      chunks.emplace_back();
+      filled = 0;
+    }
+    chunks.back().push_back(c);
+    filled += c.bytes;
+  };
+  const int64_t size = size_of(t.dtype);
+  for (const auto& s : t.slices) {
+    const SafetensorsReader* file = impl_->files[s.file].get();
+    const TensorInfo* info = file->find(s.stored);
+    each_shared_run(s.box, box, [&](const Run& r) {
+      for (int64_t done = 0; done < r.count * size; done += kPiece)
+        add({file, info, r.from * size + done, r.to * size + done, std::min(kPiece, r.count * size - done)});
+    });
+  }
+  parallel_for(static_cast<int64_t>(chunks.size()), [&](int64_t i) {
+    for (const Copy& c : chunks[static_cast<size_t>(i)]) {
+      std::byte* target = static_cast<std::byte*>(into.data) + c.to;
+      if (c.bytes < kShort && chunks[static_cast<size_t>(i)].size() > 1)
+        std::memcpy(target, c.file->bytes(*c.info).data() + c.from, static_cast<size_t>(c.bytes));
+      else
+        c.file->read(*c.info, c.from, {target, static_cast<size_t>(c.bytes)});
+    }
+  });
+}
+
+}  // namespace ravine

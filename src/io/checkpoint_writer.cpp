@@ -1,0 +1,327 @@
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+
+#include "base/checked.h"
+#include "files/atomic.h"
+#include "files/compressed.h"
+#include "files/safetensors.h"
+#include "io/checkpoint.h"
+#include "io/direct_file.h"
+#include "io/manifest.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+constexpr int64_t kLongRun = int64_t{1} << 20;    // bytes side by side in memory that are worth padding, to go straight to disk
+constexpr int64_t kMaxPart = int64_t{1} << 30;    // bytes of another rank's manifest
+constexpr auto kPoll = std::chrono::milliseconds(5);
+
+struct Job {
+  std::string dir;
+  int64_t step = 0;
+  TrainState state;
+  int keep = 0;
+  std::string target() const { return dir + "/" + checkpoint_name(step); }
+  std::string parts() const { return target() + ".parts.tmp"; }  // where ranks other than 0 write
+};
+
+// One entry of the file: a tensor of the state, or zeros that bring the next one to an address of the right remainder.
+struct Entry {
+  const StateTensor* tensor = nullptr;
+  std::string stored;
+  int64_t bytes = 0;
+};
+
+Box box_of(const StateTensor& t) {
+  std::vector<int64_t> begin = t.begin;
+  if (begin.empty()) begin.resize(static_cast<size_t>(t.global.rank()));
+  return {begin, t.view.shape};
+}
+
+std::vector<Entry> lay_out(const std::vector<StateTensor>& tensors) {
+  std::vector<Entry> out;
+  std::unordered_map<std::string, int> seen;
+  int64_t at = 0, pads = 0;
+  const std::byte* end = nullptr;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto* data = static_cast<const std::byte*>(tensors[i].view.data);
+    if (data != end) {
+      int64_t run = 0;
+      for (size_t j = i; j < tensors.size() && tensors[j].view.data == data + run; ++j) run += tensors[j].view.bytes();
+      const int64_t shift = static_cast<int64_t>((reinterpret_cast<uintptr_t>(data) - static_cast<uintptr_t>(at)) % DirectFile::kBlock);
+      if (run >= kLongRun && shift != 0) {
+        out.push_back({nullptr, fmt::format("{}{}", kPadding, pads++), shift});
+        at += shift;
+      }
+    }
+    const int copy = seen[tensors[i].name]++;
+    out.push_back({&tensors[i], copy == 0 ? tensors[i].name : fmt::format("{}~{}", tensors[i].name, copy), tensors[i].view.bytes()});
+    at += out.back().bytes;
+    end = data + out.back().bytes;
+  }
+  return out;
+}
+
+std::string header_of(const std::vector<Entry>& entries) {
+  std::string text = "{\"__metadata__\":{\"format\":\"ravine-checkpoint\"}";
+  int64_t at = 0;
+  for (const Entry& e : entries) {
+    const Shape shape = e.tensor ? e.tensor->view.shape : Shape{e.bytes};
+    text += fmt::format(",{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", Json(e.stored).dump(),
+                        file_name(e.tensor ? e.tensor->view.dtype : DType::u8), fmt::join(shape.begin(), shape.end(), ","), at, at + e.bytes);
+    at += e.bytes;
+  }
+  text += "}";
+  text.resize(static_cast<size_t>(round_up(8 + static_cast<int64_t>(text.size()), DirectFile::kBlock) - 8), ' ');
+  std::string length(8, '\0');
+  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
+  return length + text;
+}
+
+void remove_quietly(const std::string& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+// The manifest of this rank alone, without checksums.
+Manifest describe(const TrainState& state, int64_t step, const std::vector<Entry>& entries, const std::string& file) {
+  Manifest m;
+  m.step = step;
+  m.program = state.program;
+  m.instructions = state.instructions;
+  m.scalars = state.scalars;
+  m.files.push_back({file, 0, 0});
+  std::unordered_map<std::string, size_t> by_name;
+  std::set<std::string_view> stored;
+  for (const Entry& e : entries) {
+    if (!e.tensor) continue;
+    const StateTensor& t = *e.tensor;
+    require(stored.insert(e.stored).second, "checkpoint: names with '~' and a number are taken for further slices, got '{}' twice", e.stored);
+    auto [it, fresh] = by_name.emplace(t.name, m.tensors.size());
+    if (fresh) m.tensors.push_back({t.name, t.view.dtype, t.global, {}});
+    Manifest::Tensor& to = m.tensors[it->second];
+    require(to.dtype == t.view.dtype && to.shape == t.global, "checkpoint: slices of '{}' agree on type and global shape, got {} {} and {} {}", t.name,
+            name(to.dtype), to.shape.text(), name(t.view.dtype), t.global.text());
+    to.slices.push_back({0, e.stored, box_of(t), 0});
+  }
+  return m;
+}
+
+void check_state(const TrainState& state, int ranks) {
+  require(state.scalars.is_object(), "checkpoint: scalars are a JSON object, got {}", state.scalars.type_name());
+  for (const StateTensor& t : state.tensors) {
+    require(t.view.device == DeviceKind::cpu && t.view.contiguous() && (t.view.data || t.view.count() == 0),
+            "checkpoint: '{}' lies contiguous in memory, got {} with stride {}", t.name, t.view.shape.text(), t.view.stride);
+    require(!t.name.starts_with(kPadding) && t.name != "__metadata__", "checkpoint: the name '{}' is reserved", t.name);
+    const Box box = box_of(t);
+    bool inside = box.shape.rank() == t.global.rank() && static_cast<int>(box.begin.size()) == t.global.rank();
+    for (int d = 0; inside && d < t.global.rank(); ++d) {
+      const int64_t from = box.begin[static_cast<size_t>(d)];
+      inside = from >= 0 && from <= t.global[d] && box.shape[d] <= t.global[d] - from;
+    }
+    require(inside, "checkpoint: a slice lies inside its tensor, got '{}' {} in {}", t.name, box.shape.text(), t.global.text());
+  }
+  if (ranks > 1) return;
+  const std::string fault = manifest_fault(describe(state, 0, lay_out(state.tensors), ""));
+  require(fault.empty(), "checkpoint: every tensor is covered once, got {}", fault);
+}
+
+// Reads what rank `r` wrote; waits for it.
+Manifest wait_for_part(const Job& job, int r) {
+  const std::string path = fmt::format("{}/part-{:05}.json", job.parts(), r);
+  const std::string failed = fmt::format("{}/failed-{:05}", job.parts(), r);
+  std::error_code error;
+  while (!fs::exists(path, error)) {
+    require(!fs::exists(failed, error), "checkpoint: every rank writes its part, rank {} failed", r);
+    std::this_thread::sleep_for(kPoll);
+  }
+  return parse_part(read_whole(path, kMaxPart), path);
+}
+
+// Older ones go by way of a name that is no checkpoint's: a kill in between leaves nothing half there.
+void remove_older(const Job& job) {
+  if (job.keep < 1) return;
+  std::vector<int64_t> steps;
+  for (const auto& entry : fs::directory_iterator(job.dir))
+    if (auto step = checkpoint_step(entry.path().filename().string()); step && *step <= job.step) steps.push_back(*step);
+  std::sort(steps.rbegin(), steps.rend());
+  for (size_t i = static_cast<size_t>(job.keep); i < steps.size(); ++i) {
+    const std::string path = job.dir + "/" + checkpoint_name(steps[i]), doomed = path + ".old.tmp";
+    fs::rename(path, doomed);
+    fs::remove_all(doomed);
+  }
+}
+
+}  // namespace
+
+struct CheckpointWriter::Impl {
+  Impl(int rank, int ranks) : rank(rank), ranks(ranks) {
+    require(ranks > 0 && rank >= 0 && rank < ranks, "CheckpointWriter: rank is in [0, {}), got {}", ranks, rank);
+    // Signals are for the main thread; SIGXFSZ, blocked, makes a write past the size limit an error.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread = std::thread([this] { serve(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  ~Impl() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+
+  void serve() {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      changed.wait(lock, [&] { return stop || job; });
+      if (!job) return;
+      lock.unlock();
+      std::string problem;
+      try {
+        problem = run(*job);
+      } catch (const std::exception& e) {
+        problem = fmt::format("checkpoint {} was not saved, earlier ones are untouched: {}", checkpoint_name(job->step), e.what());
+      }
+      lock.lock();
+      if (!problem.empty()) warning = problem;
+      pending.clear();
+      job.reset();
+      changed.notify_all();
+    }
+  }
+
+  // Returns a warning if the checkpoint is complete but something else went wrong.
+  std::string run(const Job& j) {
+    if (rank != 0) {
+      run_part(j);
+      return "";
+    }
+    struct Parts {  // gone however this ends
+      std::string path;
+      ~Parts() { remove_quietly(path); }
+    } parts{j.parts()};
+    AtomicFolder folder(j.target());
+    Manifest m = write_state(j, folder.folder());
+    for (int r = 1; r < ranks; ++r) {
+      const Manifest part = wait_for_part(j, r);
+      for (const auto& f : part.files) fs::rename(parts.path + "/" + f.name, folder.folder() + "/" + f.name);
+      merge_part(m, part);
+    }
+    if (const std::string fault = manifest_fault(m); !fault.empty()) fail("checkpoint: ranks cover every tensor once, got {}", fault);
+    write_file_atomic(folder.folder() + "/manifest.json", write_manifest(m));
+    folder.commit(true);
+    write_file_atomic(j.dir + "/latest", checkpoint_name(j.step) + "\n");
+    try {
+      remove_older(j);
+    } catch (const fs::filesystem_error& e) {
+      return fmt::format("an old checkpoint could not be removed: {}", e.what());
+    }
+    return "";
+  }
+
+  void run_part(const Job& j) {
+    std::error_code ignored;
+    fs::create_directory(j.parts(), ignored);
+    try {
+      const Manifest m = write_state(j, j.parts());
+      write_file_atomic(fmt::format("{}/part-{:05}.json", j.parts(), rank), write_manifest(m));
+    } catch (...) {
+      remove_quietly(j.parts() + "/" + file());  // makes room for the mark that tells rank 0
+      std::ofstream(fmt::format("{}/failed-{:05}", j.parts(), rank)) << "failed\n";
+      throw;
+    }
+  }
+
+  std::string file() const { return fmt::format("state-{:05}.safetensors", rank); }
+
+  Manifest write_state(const Job& j, const std::string& folder) {
+    const std::vector<Entry> entries = lay_out(j.state.tensors);
+    Manifest m = describe(j.state, j.step, entries, file());
+    std::unordered_map<std::string_view, Manifest::Slice*> slices;
+    for (auto& t : m.tensors)
+      for (auto& s : t.slices) slices.emplace(s.stored, &s);
+    const std::string header = header_of(entries);
+    int64_t bytes = static_cast<int64_t>(header.size());
+    for (const Entry& e : entries) bytes += e.bytes;
+    m.files[0].bytes = bytes;
+    DirectFile out(folder + "/" + file(), bytes);
+    Checksum sum;
+    out.append(std::as_bytes(std::span(header)), sum);
+    m.files[0].header = sum.value();
+    const std::vector<std::byte> zeros(DirectFile::kBlock);
+    for (const Entry& e : entries) {
+      sum.reset();
+      const std::byte* data = e.tensor ? static_cast<const std::byte*>(e.tensor->view.data) : zeros.data();
+      out.append({data, static_cast<size_t>(e.bytes)}, sum);
+      if (!e.tensor) continue;
+      slices.at(e.stored)->checksum = sum.value();
+      std::lock_guard lock(mutex);
+      if (--pending[e.tensor->unit] == 0) changed.notify_all();
+    }
+    out.finish();
+    return m;
+  }
+
+  const int rank, ranks;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<Job> job;                       // under way
+  std::unordered_map<size_t, int64_t> pending;  // tensors not yet written, per unit
+  std::optional<std::string> warning;
+  bool stop = false;
+  std::thread thread;
+};
+
+CheckpointWriter::CheckpointWriter(int rank, int ranks) : impl_(std::make_unique<Impl>(rank, ranks)) {}
+CheckpointWriter::~CheckpointWriter() = default;
+
+void CheckpointWriter::save(const std::string& dir, int64_t step, const TrainState& state, int keep) {
+  check_state(state, impl_->ranks);
+  checkpoint_name(step);
+  std::error_code error;
+  fs::create_directories(dir, error);
+  wait();
+  std::lock_guard lock(impl_->mutex);
+  for (const StateTensor& t : state.tensors) ++impl_->pending[t.unit];
+  impl_->job = Job{dir, step, state, keep};
+  impl_->changed.notify_all();
+}
+
+void CheckpointWriter::wait_unit(size_t unit) {
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [&] {
+    auto it = impl_->pending.find(unit);
+    return it == impl_->pending.end() || it->second == 0;
+  });
+}
+
+void CheckpointWriter::wait() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [&] { return !impl_->job; });
+}
+
+std::optional<std::string> CheckpointWriter::take_warning() {
+  std::lock_guard lock(impl_->mutex);
+  return std::exchange(impl_->warning, std::nullopt);
+}
+
+bool CheckpointWriter::busy() const {
+  std::lock_guard lock(impl_->mutex);
+  return impl_->job.has_value();
+}
+
+}  // namespace ravine

@@ -1,0 +1,60 @@
+// manifest.json of a checkpoint: what each file holds, with checksums of everything. Untrusted input: whatever is wrong with it is a
+// UserError naming the file and the tensor or key.
+//
+//   {"checksum":"<16 digits>",          XXH3-64 of the file with these digits as zeros; always at this place
+//    "format":"ravine-checkpoint","version":1,"step":200,"program":"ravine 0.1.0","instructions":"avx512",
+//    "files":[{"name":"state-00000.safetensors","bytes":N,"header":"<XXH3-64 of all before the data part>"}],
+//    "tensors":[{"name":"weight.a","dtype":"F32","shape":[4,8],"slices":[
+//        {"file":0,"stored":"weight.a","begin":[0,0],"shape":[4,8],"checksum":"<of the slice's bytes>"}]}],
+//    "scalars":{...}}
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/json.h"
+#include "io/slices.h"
+
+namespace ravine {
+
+struct Manifest {
+  struct File {
+    std::string name;
+    int64_t bytes = 0;
+    uint64_t header = 0;
+  };
+  struct Slice {
+    size_t file = 0;
+    std::string stored;  // name of the tensor in the file
+    Box box;
+    uint64_t checksum = 0;
+  };
+  struct Tensor {
+    std::string name;
+    DType dtype = DType::f32;
+    Shape shape;  // global
+    std::vector<Slice> slices;
+  };
+  int64_t step = 0;
+  std::string program, instructions;
+  std::vector<File> files;
+  std::vector<Tensor> tensors;
+  Json scalars = Json::object();
+};
+
+inline constexpr int kManifestVersion = 1;
+inline constexpr const char* kPadding = "~pad.";  // names of stored tensors that only fill space, with zeros
+
+std::string write_manifest(const Manifest& manifest);  // the text, sealed
+Manifest parse_manifest(const std::string& text, const std::string& where);
+std::string seal_manifest(std::string text);  // puts the right checksum in its place; the place must be there
+
+// Which tensors are not covered exactly once: the first fault as "tensor 'x': why", "" if none.
+std::string manifest_fault(const Manifest& manifest);
+
+// What one rank hands to rank 0: a manifest of its file alone, not checked for coverage.
+Manifest parse_part(const std::string& text, const std::string& where);
+// Appends the files, tensors and slices of `part`. Tensors that differ in dtype or shape are an Error.
+void merge_part(Manifest& manifest, const Manifest& part);
+
+}  // namespace ravine

@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/parallel.h"
+#include "files/atomic.h"
+#include "files/compressed.h"
+#include "files/convert.h"
+#include "files/safetensors.h"
+#include "io/huggingface.h"
+#include "io/names.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+constexpr int64_t kPiece = int64_t{4} << 20;  // elements converted at a time
+constexpr int64_t kChunk = int64_t{64} << 10;
+constexpr int64_t kMaxTokenizer = int64_t{1} << 30;  // bytes
+
+std::string torch_name(DType t) {
+  switch (t) {
+    case DType::f64: return "float64";
+    case DType::f32: return "float32";
+    case DType::bf16: return "bfloat16";
+    case DType::f16: return "float16";
+    default: fail("save_model_folder: weights are f32, bf16, f16 or f64, got {}", name(t));
+  }
+}
+
+Json model_config(const Model& model, DType dtype) {
+  Json config = model.config();
+  config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] = torch_name(dtype);
+  if (config.contains("dtype")) config["dtype"] = torch_name(dtype);
+  if (!config.contains("architectures") || !config["architectures"].is_array() || config["architectures"].empty())
+    config["architectures"] = {names_of(model.facts().family).architecture};
+  return config;
+}
+
+Json generation_config(const Json& given, const ModelFacts& f) {
+  Json g = given;
+  if (f.bos >= 0 && !g.contains("bos_token_id")) g["bos_token_id"] = f.bos;
+  if (!f.eos.empty() && !g.contains("eos_token_id")) g["eos_token_id"] = f.eos.size() == 1 ? Json(f.eos[0]) : Json(f.eos);
+  if (f.pad >= 0 && !g.contains("pad_token_id")) g["pad_token_id"] = f.pad;
+  return g;
+}
+
+void copy_file(const fs::path& from, const std::string& to) {
+  std::error_code error;
+  fs::copy_file(from, to, error);
+  if (error) throw_system("copy " + from.string() + " to", to, error.value());
+}
+
+// By the names that Transformers looks for.
+void copy_tokenizer(const std::string& source, const std::string& into) {
+  std::error_code error;
+  if (fs::is_directory(source, error)) {
+    for (const char* file : {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+                             "merges.txt", "vocab.txt", "chat_template.jinja", "chat_template.json"})
+      if (fs::is_regular_file(fs::path(source) / file, error)) copy_file(fs::path(source) / file, into + "/" + file);
+    if (const fs::path more = fs::path(source) / "additional_chat_templates"; fs::is_directory(more, error)) {
+      fs::create_directory(into + "/additional_chat_templates");
+      for (const auto& entry : fs::directory_iterator(more, error))
+        if (entry.is_regular_file(error)) copy_file(entry.path(), into + "/additional_chat_templates/" + entry.path().filename().string());
+    }
+    return;
+  }
+  if (!fs::is_regular_file(source, error))
+    throw UserError("cannot copy tokenizer", source, "it must be a folder or a file", "check the path");
+  std::string plain = source;
+  for (const char* packed : {".xz", ".gz", ".zst"})
+    if (plain.ends_with(packed)) plain.resize(plain.size() - std::string_view(packed).size());
+  const std::string name = plain.ends_with(".json") ? "tokenizer.json" : "tokenizer.model";
+  if (plain == source)
+    copy_file(source, into + "/" + name);
+  else
+    write_file_atomic(into + "/" + name, read_whole(source, kMaxTokenizer));
+}
+
+struct Entry {
+  const Param* param;
+  std::string name;
+  int64_t bytes;
+};
+
+// As huggingface_hub splits a state dict: in order, a new shard when the next tensor does not fit. Inside a file by name, as safetensors
+// sorts tensors of one type.
+std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, int64_t limit) {
+  const NameTable& table = names_of(model.facts().family);
+  std::vector<std::vector<Entry>> shards(1);
+  int64_t size = 0;
+  for (const Param& p : model.params().params()) {
+    if (p.tied) continue;
+    const int64_t bytes = p.shape.count() * size_of(dtype);
+    if (limit > 0 && !shards.back().empty() && size + bytes > limit) {
+      shards.emplace_back();
+      size = 0;
+    }
+    shards.back().push_back({&p, table.file(p.name), bytes});
+    size += bytes;
+  }
+  for (auto& s : shards) std::sort(s.begin(), s.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  return shards;
+}
+
+void write_tensor(SafetensorsWriter& writer, const Entry& e, DType dtype, ParamStore& store, std::vector<std::byte>& scratch) {
+  Lease lease(store, *e.param->unit);
+  const TensorView v = store.master(*e.param);
+  require(v.shape == e.param->shape && v.contiguous() && v.data, "save_model_folder: the master of '{}' is whole, contiguous and not on meta, got {}",
+          e.name, v.shape.text());
+  const std::byte* data = static_cast<const std::byte*>(v.data);
+  if (v.dtype == dtype) {
+    writer.write(e.name, {data, static_cast<size_t>(e.bytes)});
+    return;
+  }
+  for (int64_t begin = 0; begin < v.count(); begin += kPiece) {
+    const int64_t count = std::min(kPiece, v.count() - begin);
+    scratch.resize(static_cast<size_t>(count * size_of(dtype)));
+    parallel_for(ceil_div(count, kChunk), [&](int64_t i) {
+      const int64_t from = i * kChunk;
+      convert(v.dtype, data + (begin + from) * size_of(v.dtype), dtype, scratch.data() + from * size_of(dtype), std::min(kChunk, count - from));
+    });
+    writer.write(e.name, scratch);
+  }
+}
+
+void write_weights(const std::string& folder, const SaveFolder& options, const Model& model, ParamStore& store) {
+  const auto shards = split_shards(model, options.dtype, options.shard_bytes);
+  std::vector<std::byte> scratch;
+  int64_t total = 0;
+  std::map<std::string, std::string> places;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string file = shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    SafetensorsWriter writer(folder + "/" + file, {{{"format", "pt"}}});
+    for (const Entry& e : shards[i]) writer.declare(e.name, options.dtype, e.param->shape);
+    for (const Entry& e : shards[i]) {
+      write_tensor(writer, e, options.dtype, store, scratch);
+      places[e.name] = file;
+      total += e.bytes;
+    }
+    writer.commit();
+  }
+  if (shards.size() == 1) return;
+  Json index;
+  index["metadata"] = {{"total_parameters", total / size_of(options.dtype)}, {"total_size", total}};
+  std::string text = index.dump(2);
+  text.resize(text.size() - 2);  // "\n}": the map is written by hand, a document of many names in order takes quadratic time
+  text += ",\n  \"weight_map\": {";
+  const char* comma = "\n";
+  for (const auto& [name, file] : places) {
+    text += fmt::format("{}    {}: \"{}\"", comma, Json(name).dump(), file);
+    comma = ",\n";
+  }
+  write_file_atomic(folder + "/model.safetensors.index.json", text + "\n  }\n}\n");
+}
+
+}  // namespace
+
+void save_model_folder(const SaveFolder& options, const Model& model, ParamStore& store) {
+  torch_name(options.dtype);
+  require(options.generation.is_object(), "save_model_folder: generation is a JSON object, got {}", options.generation.type_name());
+  std::error_code error;
+  fs::path target = fs::path(options.dir).lexically_normal();
+  if (target.filename().empty()) target = target.parent_path();
+  if (fs::exists(target, error) && !fs::is_directory(target, error))
+    throw UserError("cannot write model folder", options.dir, "a file has this name", "choose another folder");
+  if (fs::is_directory(target, error) && !fs::is_empty(target, error) && !fs::exists(target / "config.json", error))
+    throw UserError("cannot write model folder", options.dir, "it exists and holds no model, and would be replaced", "choose another folder or remove it");
+  if (target.has_parent_path()) {
+    fs::create_directories(target.parent_path(), error);
+    if (error) throw_system("create folder", target.parent_path().string(), error.value());
+  }
+  AtomicFolder folder(target.string());
+  write_file_atomic(folder.folder() + "/config.json", model_config(model, options.dtype).dump(2) + "\n");
+  write_file_atomic(folder.folder() + "/generation_config.json", generation_config(options.generation, model.facts()).dump(2) + "\n");
+  if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.folder());
+  write_weights(folder.folder(), options, model, store);
+  folder.commit(true);
+}
+
+}  // namespace ravine

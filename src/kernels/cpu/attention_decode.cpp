@@ -1,0 +1,189 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_decode.cpp"
+#include "kernels/cpu/targets.h"
+// (targets.h comes first.)
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/attention_decode.h"
+#include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/exp2-inl.h"
+#include "kernels/cpu/pack.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ravine {
+namespace HWY_NAMESPACE {
+
+// One query against keys [0, n) in rows of k and v: out[size] = sum 2^(score - top) v, with top and the sum of the powers.
+// q is scaled to base 2; scores has room for n.
+template <class T>
+void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float* scores, float* out,
+               float* top_and_sum) {
+  float top = -std::numeric_limits<float>::infinity();
+  for (int64_t j = 0; j < n; ++j) {
+    const Row<T> key(const_cast<T*>(k) + j * ldk);
+    const Row<float> query(const_cast<float*>(q));
+    scores[j] = sum_of(size, [&](Lanes s, int64_t i, auto part) RAVINE_LANES {
+      return hn::MulAdd(query.load(i, part), key.load(i, part), s);
+    });
+    top = scores[j] > top ? scores[j] : top;
+  }
+  const Row<float> p(scores);
+  const Lanes base = all(top);
+  const float sum = sum_of(n, [&](Lanes s, int64_t i, auto part) RAVINE_LANES {
+    Lanes e = exp2_negative(hn::Sub(p.load(i, part), base));
+    if constexpr (!std::is_same_v<decltype(part), Full>) e = hn::IfThenElseZero(hn::FirstN(f32s, part.n), e);
+    if constexpr (std::is_same_v<T, float>) {
+      p.store(e, i, part);
+    } else {
+      HWY_ALIGN T t[kLanes];
+      store_lanes(e, t);
+      p.store(load_lanes(t), i, part);
+    }
+    return hn::Add(s, e);
+  });
+  top_and_sum[0] = top, top_and_sum[1] = sum;
+  int64_t i = 0;
+  auto columns = [&](auto count) RAVINE_LANES {
+    constexpr int kCount = decltype(count)::value;
+    Lanes acc[kCount];
+    for (Lanes& x : acc) x = zero();
+    for (int64_t j = 0; j < n; ++j) {
+      const Lanes w = all(scores[j]);
+      for (int c = 0; c < kCount; ++c) acc[c] = hn::MulAdd(w, load_lanes(v + j * ldv + i + c * kLanes), acc[c]);
+    }
+    for (int c = 0; c < kCount; ++c) store_lanes(acc[c], out + i + c * kLanes);
+    i += kCount * kLanes;
+  };
+  while (i + 4 * kLanes <= size) columns(std::integral_constant<int, 4>());
+  while (i + kLanes <= size) columns(std::integral_constant<int, 1>());
+  if (i < size) {
+    const Part part{size - i};
+    Lanes acc = zero();
+    for (int64_t j = 0; j < n; ++j) acc = hn::MulAdd(all(scores[j]), Row<T>(const_cast<T*>(v) + j * ldv).load(i, part), acc);
+    Row<float>(out).store(acc, i, part);
+  }
+}
+
+void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, float* scores, float* out, float* top_and_sum) {
+  auto typed = [&](auto zero) {
+    using T = decltype(zero);
+    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, scores, out, top_and_sum);
+  };
+  if (k.dtype == DType::f32) return typed(float{});
+  if (k.dtype == DType::bf16) return typed(bf16{});
+  typed(f16{});
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ravine
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "base/parallel.h"
+
+namespace ravine {
+HWY_EXPORT(decode);
+
+namespace {
+
+constexpr int64_t kChunk = 512;   // keys per task, more when a segment would need more than kSlots of them
+constexpr int64_t kSlots = 64;    // chunks of any segments in one round
+
+struct Slot {
+  const Segment* segment;
+  int64_t begin, end;  // keys
+};
+
+// A partial result of one query and head: its output, then top and sum.
+int64_t partial_size(const AttentionForward& a) { return a.at.head_size + 2; }
+
+struct Memory {
+  float *partials, *threads;
+  int64_t per_thread, bytes;
+};
+
+Memory lay_out(const AttentionForward& a, void* workspace, int threads) {
+  Scratch s(workspace);
+  Memory m;
+  m.partials = s.floats(kSlots * kDecodeQueries * a.at.heads * partial_size(a));
+  const int64_t chunk = round_up(std::max(kChunk, ceil_div(a.k.rows(), kSlots)), 16);
+  m.per_thread = chunk + round_up(a.at.head_size, 16);
+  m.threads = s.floats(threads * m.per_thread);
+  m.bytes = s.bytes();
+  return m;
+}
+
+void join(const AttentionForward& a, const Segment& s, int64_t i, int64_t head, const float* partials, int64_t count, int64_t pitch,
+          float* out) {
+  const int64_t size = a.at.head_size;
+  float top = -std::numeric_limits<float>::infinity();
+  for (int64_t c = 0; c < count; ++c) top = std::max(top, partials[c * pitch + size]);
+  std::fill(out, out + size, 0.0f);
+  double sum = 0;
+  for (int64_t c = 0; c < count; ++c) {
+    const float* p = partials + c * pitch;
+    if (p[size + 1] == 0) continue;
+    const float factor = std::exp2(p[size] - top);
+    sum += static_cast<double>(factor) * p[size + 1];
+    for (int64_t j = 0; j < size; ++j) out[j] += factor * p[j];
+  }
+  if (!a.lse.absent()) a.lse.row<float>(head)[s.q_begin + i] = static_cast<float>((top + std::log2(sum)) * kLn2);
+  for (int64_t j = 0; j < size; ++j) out[j] = sum == 0 ? 0.0f : static_cast<float>(out[j] / sum);
+  unpack(out, size, 1, size, nullptr, false, Corner(a.out, s.q_begin + i, head * size));
+}
+
+void run_slots(const AttentionForward& a, const std::vector<Slot>& slots, const Memory& mem) {
+  const AttentionShape& at = a.at;
+  const int64_t size = at.head_size, group = at.heads / at.kv_heads, one = partial_size(a), pitch = kDecodeQueries * at.heads * one;
+  const int64_t count = static_cast<int64_t>(slots.size());
+  parallel_for_threads(count * at.kv_heads, [&](int64_t t, int thread) {
+    const Slot& slot = slots[t / at.kv_heads];
+    const Segment& s = *slot.segment;
+    const int64_t kv = t % at.kv_heads;
+    float* q = mem.threads + thread * mem.per_thread;
+    float* scores = q + round_up(size, 16);
+    for (int64_t i = 0; i < s.q_count; ++i) {
+      const QueryBlock b{s.k_count - s.q_count + i, 1};
+      const int64_t begin = std::max(slot.begin, b.keys_begin(at)), end = std::min(slot.end, b.keys_end(at, s));
+      for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+        float* partial = mem.partials + (t / at.kv_heads) * pitch + (i * at.heads + h) * one;
+        if (begin >= end) {
+          partial[size] = -std::numeric_limits<float>::infinity(), partial[size + 1] = 0;
+          continue;
+        }
+        pack_transposed(Corner(a.q, s.q_begin + i, h * size), 1, size, q, 1, static_cast<float>(at.scale * kLog2e));
+        HWY_DYNAMIC_DISPATCH(decode)
+        (q, Corner(a.k, s.k_begin + begin, kv * size), Corner(a.v, s.k_begin + begin, kv * size), end - begin, size, scores, partial,
+         partial + size);
+      }
+    }
+  });
+  for (int64_t c = 0; c < count;) {
+    int64_t e = c;
+    while (e < count && slots[e].segment == slots[c].segment) ++e;
+    const Segment& s = *slots[c].segment;
+    for (int64_t i = 0; i < s.q_count; ++i)
+      for (int64_t h = 0; h < at.heads; ++h)
+        join(a, s, i, h, mem.partials + c * pitch + (i * at.heads + h) * one, e - c, pitch, mem.threads);
+    c = e;
+  }
+}
+
+}  // namespace
+
+int64_t attend_few_workspace(const AttentionForward& a, int threads) { return lay_out(a, nullptr, threads).bytes; }
+
+void attend_few(const AttentionForward& a, const std::vector<const Segment*>& segments, void* workspace) {
+  const Memory mem = lay_out(a, workspace, thread_count());
+  std::vector<Slot> slots;
+  for (const Segment* s : segments) {
+    const QueryBlock b{s->k_count - s->q_count, s->q_count};
+    const int64_t begin = b.keys_begin(a.at), end = std::max(begin, b.keys_end(a.at, *s));
+    const int64_t chunk = std::max(kChunk, ceil_div(end - begin, kSlots)), count = std::max<int64_t>(1, ceil_div(end - begin, chunk));
+    if (static_cast<int64_t>(slots.size()) + count > kSlots) run_slots(a, slots, mem), slots.clear();
+    for (int64_t c = 0; c < count; ++c) slots.push_back({s, begin + c * chunk, std::min(end, begin + (c + 1) * chunk)});
+  }
+  run_slots(a, slots, mem);
+}
+
+}  // namespace ravine
+#endif

@@ -1,0 +1,150 @@
+// Attention in tiles with an online softmax (Dao et al.: FlashAttention, 2022). A thread takes 128 queries of up to four heads that
+// share keys, and walks over the tiles of keys that the mask lets through; segments of few queries go to attention_decode.cpp.
+#include <cmath>
+#include <limits>
+
+#include "base/parallel.h"
+#include "kernels/cpu/attention_decode.h"
+#include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/pack.h"
+#include "kernels/cpu/tile.h"
+
+namespace ravine {
+namespace {
+
+constexpr int64_t kBlocks = 2;      // query blocks per task
+constexpr int64_t kHeads = 4;       // heads per task, of one group that shares keys
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+// What a thread needs for a task.
+struct Work {
+  float *scores, *keys, *values;
+  struct Rows {  // one block of queries of one head
+    float *q, *out, *top, *sum, *factor;
+  } rows[kBlocks * kHeads];
+};
+
+Work lay_out(Scratch& s, int64_t size) {
+  Work w;
+  w.scores = s.floats(kKeys * kQueries);
+  w.keys = s.floats(kKeys * size);
+  w.values = s.floats(kKeys * size);
+  for (auto& r : w.rows)
+    r = {s.floats(kQueries * size), s.floats(kQueries * size), s.floats(kQueries), s.floats(kQueries), s.floats(kQueries)};
+  return w;
+}
+
+struct Task {
+  const Segment* segment;
+  int64_t first_block, head, heads;
+};
+
+void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, const Work& w, const Work::Rows& r, int64_t key,
+                 int64_t keys) {
+  const int64_t size = a.at.head_size, lanes = round_up(b.count, 16);
+  const int64_t begin = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
+  if (begin >= end) return;
+  const float *k = w.keys + (begin - key) * size, *v = w.values + (begin - key) * size;
+  keys = end - begin;
+  tile_product({keys, lanes, size, size, kQueries, kQueries}, k, r.q, w.scores);
+  if (!b.sees_all(a.at, begin, keys)) mask_scores(a.at, b, begin, keys, lanes, w.scores);
+  if (softmax_step(keys, lanes, w.scores, r.top, r.sum, r.factor, a.q.dtype)) scale_rows(r.out, b.count, size, r.factor, false);
+  tile_product({b.count, size, keys, kQueries, size, size, true, true}, w.scores, v, r.out);
+}
+
+void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t head, const QueryBlock& b, const Work::Rows& r) {
+  const int64_t size = a.at.head_size, row = s.q_begin + block * kQueries;
+  for (int64_t i = 0; i < b.count; ++i) {
+    if (!a.lse.absent())
+      a.lse.row<float>(head)[row + i] = static_cast<float>((r.top[i] + std::log2(static_cast<double>(r.sum[i]))) * kLn2);
+    if (r.sum[i] == 0) r.sum[i] = 1;  // nothing was let through: out is zero
+  }
+  scale_rows(r.out, b.count, size, r.sum, true);
+  unpack(r.out, size, b.count, size, nullptr, false, Corner(a.out, row, head * size));
+}
+
+void attend(const AttentionForward& a, const Task& t, const Work& w) {
+  const AttentionShape& at = a.at;
+  const Segment& s = *t.segment;
+  const int64_t size = at.head_size, group = at.heads / at.kv_heads, column = t.head / group * size;
+  const int64_t blocks = std::min(kBlocks, ceil_div(s.q_count, kQueries) - t.first_block);
+  int64_t begin = s.k_count, end = 0;
+  for (int64_t n = 0; n < blocks; ++n) {
+    const QueryBlock b = query_block(s, t.first_block + n);
+    begin = std::min(begin, b.keys_begin(at)), end = std::max(end, b.keys_end(at, s));
+    for (int64_t h = 0; h < t.heads; ++h) {
+      const Work::Rows& r = w.rows[n * kHeads + h];
+      const Corner q(a.q, s.q_begin + (t.first_block + n) * kQueries, (t.head + h) * size);
+      if (b.count % 16) std::fill(r.q, r.q + kQueries * size, 0.0f);
+      pack_transposed(q, b.count, size, r.q, kQueries, static_cast<float>(at.scale * kLog2e));
+      std::fill(r.out, r.out + kQueries * size, 0.0f);
+      std::fill(r.top, r.top + kQueries, kNothing);
+      std::fill(r.sum, r.sum + kQueries, 0.0f);
+    }
+  }
+  begin = begin / kKeys * kKeys;
+  for (int64_t key = begin; key < end; key += kKeys) {
+    const int64_t keys = std::min(kKeys, end - key);
+    // Rows of the inputs may lie a page apart: tiles are copied before many products read them.
+    pack_copy(Corner(a.k, s.k_begin + key, column), keys, size, w.keys, size);
+    pack_copy(Corner(a.v, s.k_begin + key, column), keys, size, w.values, size);
+    for (int64_t n = 0; n < blocks; ++n)
+      for (int64_t h = 0; h < t.heads; ++h)
+        attend_tile(a, s, query_block(s, t.first_block + n), w, w.rows[n * kHeads + h], key, keys);
+  }
+  for (int64_t n = 0; n < blocks; ++n)
+    for (int64_t h = 0; h < t.heads; ++h)
+      finish(a, s, t.first_block + n, t.head + h, query_block(s, t.first_block + n), w.rows[n * kHeads + h]);
+}
+
+void check(const AttentionForward& a) {
+  check_attention("attention", a.at, a.q, a.k, a.v);
+  require(a.out.rows() == a.q.rows() && a.out.cols() == a.q.cols() && a.out.dtype == a.q.dtype, "attention: out is like q, got {} and {}",
+          a.out.shape.text(), a.q.shape.text());
+  require(a.lse.absent() || (a.lse.rows() == a.at.heads && a.lse.cols() == a.q.rows() && a.lse.dtype == DType::f32),
+          "attention: lse is f32 [heads, tokens], got {}", a.lse.shape.text());
+}
+
+int64_t bytes_per_thread(const AttentionForward& a) {
+  Scratch s(nullptr);
+  lay_out(s, a.at.head_size);
+  return s.bytes();
+}
+
+void run(const AttentionForward& a, void* workspace) {
+  check(a);
+  each_gap(a.at, a.q.rows(), [&](int64_t from, int64_t to) {
+    clear_rows(a.out, from, to);
+    if (!a.lse.absent())
+      for (int64_t h = 0; h < a.at.heads; ++h) std::fill(a.lse.row<float>(h) + from, a.lse.row<float>(h) + to, kNothing);
+  });
+  const int64_t group = a.at.heads / a.at.kv_heads, each = bytes_per_thread(a);
+  std::vector<const Segment*> few;
+  std::vector<Task> tasks;
+  for (const Segment& s : a.at.segments) {
+    if (s.q_count == 0) continue;
+    if (s.q_count <= kDecodeQueries) {
+      few.push_back(&s);
+      continue;
+    }
+    // The last queries have the most keys: they go first, so that threads end together.
+    const int64_t blocks = ceil_div(s.q_count, kQueries);
+    for (int64_t i = ceil_div(blocks, kBlocks) - 1; i >= 0; --i)
+      for (int64_t g = 0; g < a.at.kv_heads; ++g)
+        for (int64_t h = 0; h < group; h += kHeads) tasks.push_back({&s, i * kBlocks, g * group + h, std::min(kHeads, group - h)});
+  }
+  parallel_for_threads(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
+    Scratch s(static_cast<char*>(workspace) + thread * each);
+    attend(a, tasks[i], lay_out(s, a.at.head_size));
+  });
+  if (!few.empty()) attend_few(a, few, workspace);
+}
+
+}  // namespace
+
+Kernel<AttentionForward> attention_entry() {
+  return {run, [](const AttentionForward& a, int threads) { return std::max(bytes_per_thread(a) * threads, attend_few_workspace(a, threads)); }};
+}
+
+}  // namespace ravine

@@ -1,0 +1,182 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/attention_tile.cpp"
+#include "kernels/cpu/targets.h"
+// (targets.h comes first.)
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/exp2-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ravine {
+namespace HWY_NAMESPACE {
+
+inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+// Lanes come in groups of 16: so many vectors.
+inline constexpr int64_t kGroupOf16 = kLanes >= 16 ? 1 : 16 / kLanes;
+
+void do_mask(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores) {
+  for (int64_t j = 0; j < keys; ++j) {
+    const int64_t ahead = key + j - q.position;  // the query that sits at this key's position
+    const int64_t from = at.causal ? std::clamp<int64_t>(ahead, 0, lanes) : 0;
+    const int64_t to = at.window > 0 ? std::clamp<int64_t>(ahead + at.window, 0, lanes) : lanes;
+    float* row = scores + j * kQueries;
+    std::fill(row, row + from, kMinusInfinity);
+    if (to < lanes) std::fill(row + to, row + lanes, kMinusInfinity);
+  }
+}
+
+template <class T>
+HWY_INLINE Lanes rounded(Lanes v) {
+  if constexpr (std::is_same_v<T, bf16>) return hn::BitCast(f32s, hn::ShiftLeft<16>(bf16_bits(v)));
+  if constexpr (std::is_same_v<T, f16>) {
+    HWY_ALIGN f16 t[kLanes];
+    store_lanes(v, t);
+    return load_lanes(t);
+  }
+  return v;
+}
+
+template <class T>
+bool softmax_lanes(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor) {
+  bool changed = false;
+  for (int64_t c = 0; c < lanes; c += 2 * kLanes) {
+    // Two vectors of queries at a time (the second may lie beyond `lanes` yet inside the tile), two chains each.
+    const int64_t d = c + kLanes;
+    const bool two = d < lanes;
+    auto column_max = [&](int64_t at) RAVINE_LANES {
+      Lanes m0 = hn::Load(f32s, top + at), m1 = m0, m2 = m0, m3 = m0;
+      int64_t j = 0;
+      for (; j + 4 <= keys; j += 4) {
+        const float* row = scores + j * kQueries + at;
+        m0 = hn::Max(m0, hn::LoadU(f32s, row)), m1 = hn::Max(m1, hn::LoadU(f32s, row + kQueries));
+        m2 = hn::Max(m2, hn::LoadU(f32s, row + 2 * kQueries)), m3 = hn::Max(m3, hn::LoadU(f32s, row + 3 * kQueries));
+      }
+      for (; j < keys; ++j) m0 = hn::Max(m0, hn::LoadU(f32s, scores + j * kQueries + at));
+      return hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
+    };
+    auto finish = [&](int64_t at, Lanes now, Lanes base) RAVINE_LANES {
+      const Lanes before = hn::Load(f32s, top + at);
+      const Lanes f = exp2_negative(hn::Sub(before, base));
+      hn::Store(f, f32s, factor + at);
+      hn::Store(now, f32s, top + at);
+      changed |= !hn::AllTrue(f32s, hn::Eq(f, all(1.0f)));
+      return hn::Mul(f, hn::Load(f32s, sum + at));
+    };
+    // Where nothing was let through so far, 2^(-inf - 0) = 0.
+    auto base_of = [&](Lanes m) RAVINE_LANES { return hn::IfThenElse(hn::Eq(m, all(kMinusInfinity)), zero(), m); };
+    const Lanes now = column_max(c), base = base_of(now);
+    const Lanes old = finish(c, now, base);
+    Lanes s0 = zero(), s1 = zero();
+    auto turn = [&](float* p, Lanes from, Lanes& s) RAVINE_LANES {
+      const Lanes e = exp2_negative(hn::Sub(hn::LoadU(f32s, p), from));
+      s = hn::Add(s, e);
+      hn::StoreU(rounded<T>(e), f32s, p);
+    };
+    if (two) {
+      const Lanes now2 = column_max(d), base2 = base_of(now2);
+      const Lanes old2 = finish(d, now2, base2);
+      Lanes t0 = zero(), t1 = zero();
+      int64_t j = 0;
+      for (; j + 2 <= keys; j += 2) {
+        float* row = scores + j * kQueries;
+        turn(row + c, base, s0), turn(row + d, base2, t0);
+        turn(row + kQueries + c, base, s1), turn(row + kQueries + d, base2, t1);
+      }
+      if (j < keys) turn(scores + j * kQueries + c, base, s0), turn(scores + j * kQueries + d, base2, t0);
+      hn::Store(hn::Add(old2, hn::Add(t0, t1)), f32s, sum + d);
+    } else {
+      for (int64_t j = 0; j < keys; ++j) turn(scores + j * kQueries + c, base, s0);
+    }
+    hn::Store(hn::Add(old, hn::Add(s0, s1)), f32s, sum + c);
+  }
+  return changed;
+}
+
+bool do_softmax(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type) {
+  if (type == DType::bf16) return softmax_lanes<bf16>(keys, lanes, scores, top, sum, factor);
+  if (type == DType::f16) return softmax_lanes<f16>(keys, lanes, scores, top, sum, factor);
+  return softmax_lanes<float>(keys, lanes, scores, top, sum, factor);
+}
+
+void do_scale(float* rows, int64_t count, int64_t n, const float* factor, bool divide) {
+  for (int64_t i = 0; i < count; ++i) {
+    const Lanes f = all(factor[i]);
+    const Row<float> row(rows + i * n);
+    each_vector(n, [&](int64_t j, auto part) RAVINE_LANES {
+      const Lanes x = row.load(j, part);
+      row.store(divide ? hn::Div(x, f) : hn::Mul(x, f), j, part);
+    });
+  }
+}
+
+template <class T>
+void gradient_lanes(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta) {
+  for (int64_t c = 0; c < lanes; c += kLanes) {
+    const Lanes base = hn::LoadU(f32s, lse2 + c), shift = hn::LoadU(f32s, delta + c);
+    for (int64_t j = 0; j < keys; ++j) {
+      float *s = scores + j * kQueries + c, *g = dp + j * kQueries + c;
+      const Lanes p = exp2_negative(hn::Sub(hn::LoadU(f32s, s), base));
+      hn::StoreU(rounded<T>(p), f32s, s);
+      hn::StoreU(rounded<T>(hn::Mul(p, hn::Sub(hn::LoadU(f32s, g), shift))), f32s, g);
+    }
+  }
+}
+
+void do_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta, DType type) {
+  if (type == DType::bf16) return gradient_lanes<bf16>(keys, lanes, scores, dp, lse2, delta);
+  if (type == DType::f16) return gradient_lanes<f16>(keys, lanes, scores, dp, lse2, delta);
+  gradient_lanes<float>(keys, lanes, scores, dp, lse2, delta);
+}
+
+void do_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
+  for (int64_t i = 0; i < count; ++i) {
+    const Row<float> x(const_cast<float*>(a) + i * lda), y(const_cast<float*>(b) + i * ldb);
+    to[i] = sum_of(n, [&](Lanes s, int64_t j, auto part) RAVINE_LANES { return hn::MulAdd(x.load(j, part), y.load(j, part), s); });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ravine
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ravine {
+HWY_EXPORT(do_mask);
+HWY_EXPORT(do_softmax);
+HWY_EXPORT(do_scale);
+HWY_EXPORT(do_gradient);
+HWY_EXPORT(do_dots);
+
+void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores) {
+  HWY_DYNAMIC_DISPATCH(do_mask)(at, q, key, keys, lanes, scores);
+}
+bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type) {
+  return HWY_DYNAMIC_DISPATCH(do_softmax)(keys, lanes, scores, top, sum, factor, type);
+}
+void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide) {
+  HWY_DYNAMIC_DISPATCH(do_scale)(rows, count, n, factor, divide);
+}
+void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta, DType type) {
+  HWY_DYNAMIC_DISPATCH(do_gradient)(keys, lanes, scores, dp, lse2, delta, type);
+}
+void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
+  HWY_DYNAMIC_DISPATCH(do_dots)(a, lda, b, ldb, count, n, to);
+}
+
+void check_attention(const char* op, const AttentionShape& at, const TensorView& q, const TensorView& k, const TensorView& v) {
+  require(at.head_size > 0 && at.kv_heads > 0 && at.heads > 0 && at.heads % at.kv_heads == 0,
+          "{}: heads must be a multiple of kv_heads, got {} and {} of size {}", op, at.heads, at.kv_heads, at.head_size);
+  require(q.cols() == at.heads * at.head_size && k.cols() == at.kv_heads * at.head_size && v.cols() == k.cols() && k.rows() == v.rows(),
+          "{}: q has heads * size columns, k and v kv_heads * size, got {}, {} and {}", op, q.shape.text(), k.shape.text(),
+          v.shape.text());
+  require(q.dtype == k.dtype && q.dtype == v.dtype && (q.dtype == DType::f32 || q.dtype == DType::bf16 || q.dtype == DType::f16),
+          "{}: q, k and v have one type of f32, bf16, f16, got {}, {} and {}", op, name(q.dtype), name(k.dtype), name(v.dtype));
+  for (const Segment& s : at.segments)
+    require(s.q_begin >= 0 && s.q_count >= 0 && s.q_begin + s.q_count <= q.rows() && s.k_begin >= 0 && s.k_count >= 0 &&
+                s.k_begin + s.k_count <= k.rows(),
+            "{}: a segment must lie inside q and k, got queries {}+{} of {}, keys {}+{} of {}", op, s.q_begin, s.q_count, q.rows(),
+            s.k_begin, s.k_count, k.rows());
+}
+
+}  // namespace ravine
+#endif

@@ -1,0 +1,84 @@
+// How attention is cut into tiles, shared by its directions. Scores of a tile are kept transposed, keys by queries, so that the
+// softmax of a query runs down a vector lane and never across one.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "base/checked.h"
+#include "kernels/kernels.h"
+
+namespace ravine {
+
+inline constexpr int64_t kQueries = 64;  // queries per tile, and the distance between rows of its scores
+inline constexpr int64_t kKeys = 128;    // keys per tile
+
+inline constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
+
+// Queries [first, first + count) of a segment, by position among its keys; count <= kQueries.
+struct QueryBlock {
+  int64_t position, count;
+
+  // Keys that the mask lets through to at least one query.
+  int64_t keys_begin(const AttentionShape& at) const {
+    return at.window > 0 ? std::max<int64_t>(0, position - at.window + 1) : 0;
+  }
+  int64_t keys_end(const AttentionShape& at, const Segment& s) const {
+    return at.causal ? std::clamp<int64_t>(position + count, 0, s.k_count) : s.k_count;
+  }
+  // Whether every query sees every key of [key, key + keys).
+  bool sees_all(const AttentionShape& at, int64_t key, int64_t keys) const {
+    return (!at.causal || key + keys - 1 <= position) && (at.window <= 0 || position + count - 1 - key < at.window);
+  }
+};
+
+inline QueryBlock query_block(const Segment& s, int64_t index) {
+  const int64_t first = index * kQueries;
+  return {s.k_count - s.q_count + first, std::min(kQueries, s.q_count - first)};
+}
+
+// Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` counts queries,
+// rounded up to a multiple of 16 that the tile has room for.
+
+// Puts -inf where the mask lets nothing through: score [keys][kQueries] of keys from `key` on.
+void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores);
+
+// Online softmax (Milakov, Gimelshein 2018) in base 2: scores become 2^(score - top), top and sum are brought up to date, and factor
+// is what earlier results have to be multiplied with; returns whether it differs from 1 anywhere. Rounds probabilities to `type`.
+bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type);
+
+// rows[i][0, n) *= factor[i], or /= factor[i].
+void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide);
+
+// scores become p = 2^(score - lse2), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and the
+// gradient of the scores, both [keys][kQueries].
+void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta, DType type);
+
+// to[i] = a[i] . b[i] over n, for `count` rows.
+void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to);
+
+// Shapes and types as the contract says; throws otherwise.
+void check_attention(const char* op, const AttentionShape& at, const TensorView& q, const TensorView& k, const TensorView& v);
+
+// f(from, to) for each run of rows of [0, rows) that no segment's queries cover.
+template <class F>
+void each_gap(const AttentionShape& at, int64_t rows, F&& f) {
+  std::vector<std::pair<int64_t, int64_t>> covered;
+  for (const Segment& s : at.segments)
+    if (s.q_count > 0) covered.emplace_back(s.q_begin, s.q_begin + s.q_count);
+  std::sort(covered.begin(), covered.end());
+  int64_t from = 0;
+  for (auto [begin, end] : covered) {
+    if (begin > from) f(from, begin);
+    from = std::max(from, end);
+  }
+  if (from < rows) f(from, rows);
+}
+
+inline void clear_rows(const TensorView& v, int64_t from, int64_t to) {
+  for (int64_t i = from; i < to; ++i) {
+    char* row = static_cast<char*>(v.data) + i * v.stride * size_of(v.dtype);
+    std::fill(row, row + v.cols() * size_of(v.dtype), 0);
+  }
+}
+
+}  // namespace ravine

@@ -1,0 +1,113 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/embedding.cpp"
+#include "kernels/cpu/targets.h"
+// (targets.h comes first.)
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ravine {
+namespace HWY_NAMESPACE {
+
+// Zeros past the caches: most rows of a vocabulary get nothing in a step.
+HWY_INLINE void clear(const Row<float>& row, int64_t n) {
+  int64_t i = 0;
+  for (; i < n && reinterpret_cast<uintptr_t>(row.p + i) % (kLanes * 4) != 0; ++i) row.p[i] = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::Stream(zero(), f32s, row.p + i);
+  for (; i < n; ++i) row.p[i] = 0;
+}
+HWY_INLINE void clear(const Row<Any>& row, int64_t n) { std::memset(row.p, 0, n * size_of(row.type)); }
+
+// Rows [begin, end) of dweight, columns [col, col + n): tokens of row v are order[first[v]] .. order[first[v+1]-1], ascending.
+template <class G>
+void gather_rows(const EmbeddingBackward& a, const int32_t* first, const int32_t* order, int64_t begin, int64_t end,
+                 int64_t col, int64_t n) {
+  for (int64_t v = begin; v < end; ++v) {
+    int64_t from = first[v], to = v == a.padding_id ? from : first[v + 1];
+    if (from == to && a.accumulate) continue;
+    const Row<G> row(a.dweight, v, col);
+    if (from == to) {
+      clear(row, n);
+      continue;
+    }
+    auto grads = [&](int64_t t) RAVINE_LANES { return Row<Any>(a.dout, order[t], col); };
+    each_vector(n, [&](int64_t i, auto part) RAVINE_LANES {
+      Lanes s = a.accumulate ? row.load(i, part) : zero();
+      for (int64_t t = from; t < to; ++t) s = hn::Add(s, grads(t).load(i, part));
+      row.store(s, i, part);
+    });
+  }
+  hwy::FlushStream();
+}
+
+void gather(const EmbeddingBackward& a, const int32_t* first, const int32_t* order, int64_t begin, int64_t end, int64_t col,
+            int64_t n) {
+  if (a.dweight.dtype == DType::f32) return gather_rows<float>(a, first, order, begin, end, col, n);
+  gather_rows<Any>(a, first, order, begin, end, col, n);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ravine
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ravine {
+HWY_EXPORT(gather);
+
+namespace {
+
+void check_ids(const char* op, const TensorView& ids, int64_t rows, int64_t vocabulary) {
+  check_vector(op, "ids", ids, DType::i32, rows);
+  for (int64_t n = 0; n < rows; ++n) {
+    int32_t id = ids.as<int32_t>()[n];
+    require(id >= 0 && id < vocabulary, "{}: ids[{}] is {}, the vocabulary has {}", op, n, id, vocabulary);
+  }
+}
+
+void forward(const EmbeddingForward& a, void*) {
+  const int64_t rows = a.out.rows(), cols = a.out.cols();
+  check_rows("embedding", rows, cols, {{"out", &a.out}});
+  check_rows("embedding", a.weight.rows(), cols, {{"weight", &a.weight}});
+  check_ids("embedding", a.ids, rows, a.weight.rows());
+  auto row = [](const TensorView& v, int64_t r) { return static_cast<char*>(v.data) + r * v.stride * size_of(v.dtype); };
+  for_rows(rows, cols, [&](int64_t r) {
+    convert_run(a.weight.dtype, row(a.weight, a.ids.as<int32_t>()[r]), a.out.dtype, row(a.out, r), cols);
+  });
+}
+
+// Tokens sorted by id (a counting sort keeps their order), then each row of dweight sums its own. Cut over rows and columns, so
+// that one frequent id does not hold up the rest.
+void backward(const EmbeddingBackward& a, void* workspace) {
+  const int64_t rows = a.dout.rows(), cols = a.dout.cols(), vocabulary = a.dweight.rows();
+  check_rows("embedding_backward", rows, cols, {{"dout", &a.dout}});
+  check_rows("embedding_backward", vocabulary, cols, {{"dweight", &a.dweight}});
+  check_ids("embedding_backward", a.ids, rows, vocabulary);
+  auto* first = static_cast<int32_t*>(workspace);
+  int32_t* order = first + vocabulary + 1;
+  const int32_t* ids = a.ids.as<int32_t>();
+  std::fill_n(first, vocabulary + 1, 0);
+  for (int64_t n = 0; n < rows; ++n) ++first[ids[n]];
+  for (int64_t v = 0, sum = 0; v <= vocabulary; ++v) sum += std::exchange(first[v], static_cast<int32_t>(sum));
+  // After this loop first[v] is where v + 1 begins: shifted back below.
+  for (int64_t n = 0; n < rows; ++n) order[first[ids[n]]++] = static_cast<int32_t>(n);
+  std::copy_backward(first, first + vocabulary, first + vocabulary + 1);
+  first[0] = 0;
+  const int64_t wide = std::min<int64_t>(cols, 512), across = ceil_div(cols, wide);
+  const int64_t high = std::max<int64_t>(1, 4 * kTile / std::max<int64_t>(1, wide));
+  parallel_for(ceil_div(vocabulary, high) * across, [&](int64_t i) {
+    int64_t begin = i / across * high, col = i % across * wide;
+    HWY_DYNAMIC_DISPATCH(gather)(a, first, order, begin, std::min(vocabulary, begin + high), col, std::min(wide, cols - col));
+  });
+}
+
+}  // namespace
+
+Kernel<EmbeddingForward> embedding_entry() { return {forward, no_workspace<EmbeddingForward>}; }
+
+Kernel<EmbeddingBackward> embedding_backward_entry() {
+  return {backward, [](const EmbeddingBackward& a, int) { return 4 * (a.dweight.rows() + 1 + a.dout.rows()); }};
+}
+
+}  // namespace ravine
+#endif

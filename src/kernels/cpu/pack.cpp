@@ -1,0 +1,169 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/pack.cpp"
+#include "kernels/cpu/targets.h"
+// (targets.h comes first.)
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/lanes-inl.h"
+#include "kernels/cpu/pack.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ravine {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void copy_rows(const T* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const Row<T> x(const_cast<T*>(from) + i * stride);
+    const Row<float> y(to + i * ld);
+    each_vector(cols, [&](int64_t j, auto part) RAVINE_LANES { y.store(x.load(j, part), j, part); });
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Columns j..j+3 of kLanes rows, as four vectors. Four elements of one row make one 128-bit block; rows r, r+4, r+8, ... share a
+// register, so that a 4 x 4 transpose inside the blocks leaves the rows in order.
+template <class D>
+HWY_INLINE hn::Vec<D> gather_blocks(D d, const float* p, int64_t stride) {
+  constexpr int64_t lanes = hn::MaxLanes(D());
+  if constexpr (lanes <= 4) {
+    return hn::LoadU(d, p);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, gather_blocks(half, p + lanes / 2 * stride, stride), gather_blocks(half, p, stride));
+  }
+}
+
+HWY_INLINE void transpose_block(const float* from, int64_t stride, float* to, int64_t ld, Lanes factor) {
+  const hn::RepartitionToWide<F32> d64;
+  const Lanes r0 = gather_blocks(f32s, from, stride), r1 = gather_blocks(f32s, from + stride, stride);
+  const Lanes r2 = gather_blocks(f32s, from + 2 * stride, stride), r3 = gather_blocks(f32s, from + 3 * stride, stride);
+  const auto a = hn::BitCast(d64, hn::InterleaveLower(f32s, r0, r1)), b = hn::BitCast(d64, hn::InterleaveLower(f32s, r2, r3));
+  const auto c = hn::BitCast(d64, hn::InterleaveUpper(f32s, r0, r1)), e = hn::BitCast(d64, hn::InterleaveUpper(f32s, r2, r3));
+  hn::StoreU(hn::Mul(factor, hn::BitCast(f32s, hn::InterleaveLower(d64, a, b))), f32s, to);
+  hn::StoreU(hn::Mul(factor, hn::BitCast(f32s, hn::InterleaveUpper(d64, a, b))), f32s, to + ld);
+  hn::StoreU(hn::Mul(factor, hn::BitCast(f32s, hn::InterleaveLower(d64, c, e))), f32s, to + 2 * ld);
+  hn::StoreU(hn::Mul(factor, hn::BitCast(f32s, hn::InterleaveUpper(d64, c, e))), f32s, to + 3 * ld);
+}
+#endif
+
+void transpose_f32(const float* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld, float factor) {
+  int64_t whole_rows = 0, whole_cols = 0;
+#if HWY_TARGET != HWY_SCALAR
+  whole_rows = rows / kLanes * kLanes, whole_cols = cols / 4 * 4;
+  const Lanes f = all(factor);
+  // A cache line of every row at a time.
+  for (int64_t j0 = 0; j0 < whole_cols; j0 += 16)
+    for (int64_t i = 0; i < whole_rows; i += kLanes)
+      for (int64_t j = j0; j < std::min(j0 + 16, whole_cols); j += 4)
+        transpose_block(from + i * stride + j, stride, to + j * ld + i, ld, f);
+#endif
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = i < whole_rows ? whole_cols : 0; j < cols; ++j) to[j * ld + i] = factor * from[i * stride + j];
+}
+
+template <class T>
+void transpose_rows(const T* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld, float factor) {
+  if constexpr (std::is_same_v<T, float>) {
+    transpose_f32(from, stride, rows, cols, to, ld, factor);
+  } else {
+    constexpr int64_t kRows = 64, kCols = 64;
+    HWY_ALIGN float wide[kRows * kCols];
+    for (int64_t i = 0; i < rows; i += kRows) {
+      for (int64_t j = 0; j < cols; j += kCols) {
+        const int64_t r = std::min(kRows, rows - i), c = std::min(kCols, cols - j);
+        copy_rows(from + i * stride + j, stride, r, c, wide, kCols);
+        transpose_f32(wide, kCols, r, c, to + j * ld + i, ld, factor);
+      }
+    }
+  }
+}
+
+template <class T>
+void store_rows(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, T* to, int64_t stride) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const Row<float> x(const_cast<float*>(from) + i * ld), b(const_cast<float*>(bias));
+    const Row<T> y(to + i * stride);
+    auto run = [&](auto with_bias, auto add) RAVINE_LANES {
+      each_vector(cols, [&](int64_t j, auto part) RAVINE_LANES {
+        Lanes v = x.load(j, part);
+        if constexpr (with_bias.value) v = hn::Add(v, b.load(j, part));
+        if constexpr (add.value) v = hn::Add(y.load(j, part), v);
+        y.store(v, j, part);
+      });
+    };
+    constexpr std::true_type yes{};
+    constexpr std::false_type no{};
+    if (bias && accumulate) run(yes, yes);
+    else if (bias) run(yes, no);
+    else if (accumulate) run(no, yes);
+    else run(no, no);
+  }
+}
+
+template <class T>
+void round_all(float* x, int64_t n) {
+  const Row<float> y(x);
+  HWY_ALIGN T t[kLanes];
+  each_vector(n, [&](int64_t j, auto part) RAVINE_LANES {
+    store_lanes(y.load(j, part), t);
+    y.store(load_lanes(t), j, part);
+  });
+}
+
+template <class F>
+void by_type(DType type, F&& f) {
+  if (type == DType::f32) return f(float{});
+  if (type == DType::bf16) return f(bf16{});
+  f(f16{});
+}
+
+void do_copy(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld) {
+  by_type(from.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    copy_rows(static_cast<const T*>(from.data), from.stride, rows, cols, to, ld);
+  });
+}
+
+void do_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld, float factor) {
+  by_type(from.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    transpose_rows(static_cast<const T*>(from.data), from.stride, rows, cols, to, ld, factor);
+  });
+}
+
+void do_unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, const Corner& to) {
+  by_type(to.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    store_rows(from, ld, rows, cols, bias, accumulate, const_cast<T*>(static_cast<const T*>(to.data)), to.stride);
+  });
+}
+
+void do_round(float* x, int64_t n, DType type) {
+  if (type == DType::bf16) round_all<bf16>(x, n);
+  if (type == DType::f16) round_all<f16>(x, n);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ravine
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ravine {
+HWY_EXPORT(do_copy);
+HWY_EXPORT(do_transposed);
+HWY_EXPORT(do_unpack);
+HWY_EXPORT(do_round);
+
+void pack_copy(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld) {
+  HWY_DYNAMIC_DISPATCH(do_copy)(from, rows, cols, to, ld);
+}
+void pack_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld, float factor) {
+  HWY_DYNAMIC_DISPATCH(do_transposed)(from, rows, cols, to, ld, factor);
+}
+void unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, const Corner& to) {
+  HWY_DYNAMIC_DISPATCH(do_unpack)(from, ld, rows, cols, bias, accumulate, to);
+}
+void round_run(float* x, int64_t n, DType type) { HWY_DYNAMIC_DISPATCH(do_round)(x, n, type); }
+
+}  // namespace ravine
+#endif

@@ -1,0 +1,49 @@
+// Moves operands into tiles and results out of them, widening 16-bit types on the way. On the calling thread, at vector speed.
+#pragma once
+#include <cstdint>
+
+#include "kernels/view.h"
+
+namespace ravine {
+
+// A place inside a matrix: element (i, j) lies at data + i * stride + j, in elements of `dtype`.
+struct Corner {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  int64_t stride = 0;
+  Corner() = default;
+  Corner(const TensorView& v, int64_t row = 0, int64_t col = 0)
+      : data(static_cast<const char*>(v.data) + (row * v.stride + col) * size_of(v.dtype)), dtype(v.dtype), stride(v.stride) {}
+  const float* f32() const { return static_cast<const float*>(data); }
+};
+
+// to[i * ld + j] = from(i, j), for i < rows, j < cols.
+void pack_copy(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
+
+// to[j * ld + i] = factor * from(i, j), for i < rows, j < cols.
+void pack_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld, float factor = 1);
+
+// to(i, j) = from[i * ld + j] (+ bias[j] if given) (+ to(i, j) if accumulate), rounded once to the type of `to`.
+void unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, const Corner& to);
+
+// x[i] = the nearest value of `type`, for i < n: a value that becomes an operand in that type.
+void round_run(float* x, int64_t n, DType type);
+
+// 64-byte aligned pieces of a workspace, and their size in bytes.
+class Scratch {
+ public:
+  explicit Scratch(void* memory) : begin_(reinterpret_cast<uintptr_t>(memory)), at_((begin_ + 63) / 64 * 64) {}
+  float* floats(int64_t n) {
+    float* p = reinterpret_cast<float*>(at_);
+    at_ += static_cast<uintptr_t>(n * 4 + 63) / 64 * 64;
+    return p;
+  }
+  double* doubles(int64_t n) { return reinterpret_cast<double*>(floats(2 * n)); }
+  // Bytes taken so far, and those that aligning may cost. Of a null memory: what to ask for.
+  int64_t bytes() const { return static_cast<int64_t>(at_ - begin_) + 64; }
+
+ private:
+  uintptr_t begin_, at_;
+};
+
+}  // namespace ravine

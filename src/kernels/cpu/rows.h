@@ -1,0 +1,80 @@
+// The entries of the cpu backend that go row by row, and what their files share. They are bound by memory: one pass, in vectors
+// of the widest instruction set the machine has (Highway's run-time dispatch), in parallel over tiles that depend on shapes
+// only.
+//
+// Mixes of types that a training step has are compiled for themselves; every other mix of f32, bf16 and f16 goes through the
+// same code with a branch per vector (Any in lanes-inl.h). Contracts: kernels/kernels.h.
+#pragma once
+#include <algorithm>
+#include <initializer_list>
+
+#include "base/parallel.h"
+#include "kernels/kernels.h"
+
+namespace ravine {
+
+Kernel<EmbeddingForward> embedding_entry();            // embedding.cpp
+Kernel<EmbeddingBackward> embedding_backward_entry();  //
+Kernel<RmsNormForward> rms_norm_entry();               // rms_norm.cpp
+Kernel<RmsNormBackward> rms_norm_backward_entry();     //
+Kernel<SumRows> sum_rows_entry();                      // sum_rows.cpp
+Kernel<Rope> rope_entry();                             // rope.cpp
+Kernel<SoftmaxForward> softmax_entry();                // softmax.cpp
+Kernel<SoftmaxBackward> softmax_backward_entry();      //
+Kernel<SwigluForward> swiglu_entry();                  // swiglu.cpp
+Kernel<SwigluBackward> swiglu_backward_entry();        //
+Kernel<Dropout> dropout_entry();                       // dropout.cpp
+Kernel<CrossEntropy> cross_entropy_entry();            // cross_entropy.cpp
+Kernel<Add> add_entry();                               // add.cpp
+Kernel<Cast> cast_entry();                             // cast.cpp
+Kernel<Fill> fill_entry();                             // fill.cpp
+Kernel<SumSquares> sum_squares_entry();                // sum_squares.cpp
+Kernel<AdamW> adamw_entry();                           // adamw.cpp
+Kernel<Sgd> sgd_entry();                               // sgd.cpp
+
+// n elements from one of f32, bf16, f16 to another (or the same), rounded to nearest even; on the calling thread (cast.cpp).
+void convert_run(DType from, const void* in, DType to, void* out, int64_t n);
+
+// Elements of a tile: small enough for the first two caches, large enough to hide the cost of handing it out.
+inline constexpr int64_t kTile = 16384;
+
+template <class Args>
+int64_t no_workspace(const Args&, int) {
+  return 0;
+}
+
+// All views have this type (absent ones do not count).
+inline bool all_are(DType t, std::initializer_list<const TensorView*> views) {
+  return std::all_of(views.begin(), views.end(), [&](const TensorView* v) { return v->absent() || v->dtype == t; });
+}
+
+// Each view that is there has rows x cols elements of a type that lanes know.
+void check_rows(const char* op, int64_t rows, int64_t cols,
+                std::initializer_list<std::pair<const char*, const TensorView*>> views);
+// A vector of n elements.
+void check_vector(const char* op, const char* what, const TensorView& v, DType t, int64_t n);
+
+// f(row) for each row, in blocks of rows.
+template <class F>
+void for_rows(int64_t rows, int64_t cols, F&& f) {
+  int64_t block = std::max<int64_t>(1, kTile / std::max<int64_t>(1, cols));
+  parallel_for(ceil_div(rows, block), [&](int64_t b) {
+    for (int64_t r = b * block, end = std::min(rows, r + block); r < end; ++r) f(r);
+  });
+}
+
+// f(row, col, n) over pieces of rows that together cover the views once. Views without gaps are taken as one long row.
+template <class F>
+void for_pieces(const TensorView& shape, std::initializer_list<const TensorView*> views, F&& f) {
+  int64_t rows = shape.rows(), cols = shape.cols();
+  bool flat = std::all_of(views.begin(), views.end(), [](const TensorView* v) { return v->absent() || v->contiguous(); });
+  if (flat) cols *= rows, rows = std::min<int64_t>(rows, 1);
+  if (rows == 0 || cols == 0) return;
+  int64_t wide = std::min(cols, kTile), across = ceil_div(cols, wide), high = std::max<int64_t>(1, kTile / wide);
+  parallel_for(ceil_div(rows, high) * across, [&](int64_t i) {
+    int64_t col = (i % across) * wide, n = std::min(wide, cols - col);
+    for (int64_t r = i / across * high, end = std::min(rows, r + high); r < end; ++r) f(r, col, n);
+  });
+}
+
+}  // namespace ravine

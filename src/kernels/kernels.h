@@ -1,0 +1,384 @@
+// The one door to arithmetic (seam S1): a table of kernels over small argument structs. Backends (ref, cpu, meta) fill it.
+//
+// Letters: N tokens of a micro batch (ragged, all sequences after another), C channels, H heads, G key/value heads, D head size,
+// V vocabulary, I width of the MLP. Activations are [N, C].
+//
+// Every argument struct names itself, lists its own tensors with each(f(name, view, access)) and counts its flops(); that makes
+// meta, shadow, dump, statistics, fault injection and profiles generic. An absent tensor (rank 0) is optional where said so.
+//
+// Types: ref takes any mix of f64, f32, bf16, f16. cpu takes f32, bf16, f16 where nothing else is said; statistics (rstd, lse),
+// weight gradients and optimizer state are f32 there. Arithmetic is f32 or wider (ref: f64), rounded once on storing.
+//
+// Determinism: same bits for any number of threads. Sums over tokens go in chunks of at most 1024 tokens, in order.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "base/exact_sum.h"
+#include "kernels/view.h"
+
+namespace ravine {
+
+// out[n] = weight[ids[n]]. ids i32 [N]; weight [V,C]; out [N,C].
+struct EmbeddingForward {
+  static constexpr const char* name = "embedding";
+  TensorView ids, weight, out;
+  template <class F> void each(F&& f) const {
+    f("ids", ids, Access::read), f("weight", weight, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 0; }
+};
+
+// dweight[ids[n]] += dout[n], tokens in order; without `accumulate`, dweight is cleared first. Rows of dweight equal to
+// `padding_id` (if >= 0) get nothing (PyTorch's padding_idx). dweight is wider than or as wide as dout.
+struct EmbeddingBackward {
+  static constexpr const char* name = "embedding_backward";
+  TensorView ids, dout, dweight;
+  int64_t padding_id = -1;
+  bool accumulate = false;
+  template <class F> void each(F&& f) const {
+    f("ids", ids, Access::read), f("dout", dout, Access::read), f("dweight", dweight, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return static_cast<double>(dout.count()); }
+};
+
+// RMSNorm (Zhang, Sennrich 2019), with the residual add in front if `branch` is there:
+//   sum = x + branch (stored if `sum` is there);  rstd = 1/sqrt(mean(sum^2) + eps);  out = (sum * rstd) * weight.
+// x, branch, sum, out [N,C]; weight [C]; rstd [N]. `sum` may be the memory of x. Without branch, sum is absent.
+struct RmsNormForward {
+  static constexpr const char* name = "rms_norm";
+  TensorView x, branch, weight, sum, out, rstd;
+  double eps = 1e-6;
+  template <class F> void each(F&& f) const {
+    f("x", x, Access::read), f("branch", branch, Access::read), f("weight", weight, Access::read), f("sum", sum, Access::write);
+    f("out", out, Access::write), f("rstd", rstd, Access::write);
+  }
+  double flops() const { return 4.0 * x.count(); }
+};
+
+// Given dout and the gradient `dsum` that reaches the normalised sum by other ways (optional):
+//   h = dout * weight;  dx = dsum + rstd * (h - xhat * mean(h * xhat)),  xhat = x * rstd;  dweight (+)= sum_n dout * xhat.
+// x is the sum that was normalised. dx may be the memory of dsum. `dbranch` (optional) receives dx again, rounded to its own type.
+// dweight [C] is optional (frozen); with `accumulate` it is added to.
+struct RmsNormBackward {
+  static constexpr const char* name = "rms_norm_backward";
+  TensorView dout, x, weight, rstd, dsum, dx, dbranch, dweight;
+  bool accumulate = false;
+  template <class F> void each(F&& f) const {
+    f("dout", dout, Access::read), f("x", x, Access::read), f("weight", weight, Access::read), f("rstd", rstd, Access::read);
+    f("dsum", dsum, Access::read), f("dx", dx, Access::write), f("dbranch", dbranch, Access::write);
+    f("dweight", dweight, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 10.0 * x.count(); }
+};
+
+// out (+)= op(a) op(b) + bias. op(a) [M,K], op(b) [K,N], out [M,N], bias [N] (optional; any floating type).
+// a and b have one type; out has it too, or f32. f32 accumulation for 16-bit operands. `accumulate` adds to out.
+// The reduction runs in chunks of at most 1024 of K, in order, when `tokens_reduced` (weight gradients: K counts tokens).
+struct Matmul {
+  static constexpr const char* name = "matmul";
+  TensorView a, b, bias, out;
+  bool trans_a = false, trans_b = false, accumulate = false, tokens_reduced = false;
+  int64_t m() const { return out.rows(); }
+  int64_t n() const { return out.cols(); }
+  int64_t k() const { return trans_a ? a.rows() : a.cols(); }
+  template <class F> void each(F&& f) const {
+    f("a", a, Access::read), f("b", b, Access::read), f("bias", bias, Access::read);
+    f("out", out, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 2.0 * m() * n() * k(); }
+};
+
+// out[c] (+)= sum_n x[n,c]: the gradient of a bias. out [C], at least f32.
+struct SumRows {
+  static constexpr const char* name = "sum_rows";
+  TensorView x, out;
+  bool accumulate = false;
+  template <class F> void each(F&& f) const { f("x", x, Access::read), f("out", out, accumulate ? Access::update : Access::write); }
+  double flops() const { return static_cast<double>(x.count()); }
+};
+
+// Rotary position embedding (Su et al. 2021), half-rotation layout, in place on x [N, heads*D] (a column slice is fine):
+//   for j < R/2: (x[j], x[j+R/2]) <- (x[j] cos - x[j+R/2] sin, x[j+R/2] cos + x[j] sin), table row = positions[n].
+// table [P,R] f32 (f64 on ref): R/2 cosines, then R/2 sines; R <= D, dims from R on stay. inverse: rotates back (the gradient).
+struct Rope {
+  static constexpr const char* name = "rope";
+  TensorView x, positions /* i32 [N] */, table;
+  int64_t heads = 0;
+  bool inverse = false;
+  template <class F> void each(F&& f) const {
+    f("x", x, Access::update), f("positions", positions, Access::read), f("table", table, Access::read);
+  }
+  double flops() const { return 3.0 * x.count(); }
+};
+
+// One sequence of a ragged batch: queries are rows [q_begin, q_begin+q_count) of q, keys rows [k_begin, k_begin+k_count) of k and v.
+// Query i of it has position k_count - q_count + i among its keys.
+struct Segment {
+  int64_t q_begin = 0, q_count = 0, k_begin = 0, k_count = 0;
+  friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+// How attention sees a batch. Segments do not overlap in q.
+struct AttentionShape {
+  std::span<const Segment> segments;
+  int64_t heads = 0, kv_heads = 0, head_size = 0;  // heads is a multiple of kv_heads; q head h reads kv head h / (heads/kv_heads)
+  double scale = 1;                                // of the scores, before the softmax
+  bool causal = true;                              // key position <= query position
+  int64_t window = 0;                              // 0, or: query position - key position < window
+};
+
+// out = softmax(scale * q k^T) v per segment and head, in O(N) memory, work only where the mask lets something through.
+// q, out [N, H*D]; k, v [M, G*D]; lse [H, N]: log of the sum of exponentials (natural log, scale included), kept for backward (optional
+// when not training). Rows outside every segment, and rows whose mask lets no key through, get out = 0, lse = -inf.
+// ref and bf16: probabilities are rounded to the type of q before the product with v.
+struct AttentionForward {
+  static constexpr const char* name = "attention";
+  TensorView q, k, v, out, lse;
+  AttentionShape at;
+  template <class F> void each(F&& f) const {
+    f("q", q, Access::read), f("k", k, Access::read), f("v", v, Access::read), f("out", out, Access::write), f("lse", lse, Access::write);
+  }
+  double flops() const;
+};
+
+// Gradients of the above: dq, dk, dv of the shapes and types of q, k, v. Every row is written (zeros outside segments).
+struct AttentionBackward {
+  static constexpr const char* name = "attention_backward";
+  TensorView dout, q, k, v, out, lse, dq, dk, dv;
+  AttentionShape at;
+  template <class F> void each(F&& f) const {
+    f("dout", dout, Access::read), f("q", q, Access::read), f("k", k, Access::read), f("v", v, Access::read);
+    f("out", out, Access::read), f("lse", lse, Access::read), f("dq", dq, Access::write), f("dk", dk, Access::write), f("dv", dv, Access::write);
+  }
+  double flops() const;
+};
+
+// The inner op of unfused attention, for one segment and head: probs = softmax(scale * scores) under the mask.
+// scores, probs [q_count, k_count]; masked entries and empty rows become 0. In place allowed.
+struct SoftmaxForward {
+  static constexpr const char* name = "softmax";
+  TensorView scores, probs;
+  double scale = 1;
+  bool causal = true;
+  int64_t window = 0;
+  template <class F> void each(F&& f) const { f("scores", scores, Access::read), f("probs", probs, Access::write); }
+  double flops() const { return 5.0 * scores.count(); }
+};
+
+// dscores = scale * probs * (dprobs - sum_k probs * dprobs). In place on dprobs allowed.
+struct SoftmaxBackward {
+  static constexpr const char* name = "softmax_backward";
+  TensorView probs, dprobs, dscores;
+  double scale = 1;
+  template <class F> void each(F&& f) const {
+    f("probs", probs, Access::read), f("dprobs", dprobs, Access::read), f("dscores", dscores, Access::write);
+  }
+  double flops() const { return 5.0 * probs.count(); }
+};
+
+// out = silu(gate) * up (Shazeer 2020), silu(g) = g / (1 + exp(-g)). gate, up, out [N,I].
+struct SwigluForward {
+  static constexpr const char* name = "swiglu";
+  TensorView gate, up, out;
+  template <class F> void each(F&& f) const { f("gate", gate, Access::read), f("up", up, Access::read), f("out", out, Access::write); }
+  double flops() const { return 5.0 * out.count(); }
+};
+
+// dgate = dout * up * s(1 + g(1-s)), dup = dout * g s, s = sigmoid(gate). dgate, dup may be the memory of gate, up.
+struct SwigluBackward {
+  static constexpr const char* name = "swiglu_backward";
+  TensorView gate, up, dout, dgate, dup;
+  template <class F> void each(F&& f) const {
+    f("gate", gate, Access::read), f("up", up, Access::read), f("dout", dout, Access::read);
+    f("dgate", dgate, Access::write), f("dup", dup, Access::write);
+  }
+  double flops() const { return 10.0 * dout.count(); }
+};
+
+// out = x * keep / (1-p) with keep = (uniform >= p); the mask is never stored, backward calls this again on the gradient.
+// Word c%4 of philox(key, {c/4, position, low half of sequence, step}) decides channel c, uniform24. positions i32 [N], sequences i64 [N]:
+// global position and global sequence index of each row. In place allowed.
+struct Dropout {
+  static constexpr const char* name = "dropout";
+  TensorView x, positions, sequences, out;
+  double p = 0;
+  uint64_t key = 0;
+  uint32_t step = 0;
+  template <class F> void each(F&& f) const {
+    f("x", x, Access::read), f("positions", positions, Access::read), f("sequences", sequences, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 2.0 * x.count(); }
+};
+
+// Output product, softmax and cross-entropy in one, in chunks of tokens: logits never exist in full.
+//   losses[n] = logsumexp(x[n] W^T) - (x[n] W^T)[labels[n]], 0 where labels[n] < 0;
+//   dlogits = grad_scale * (softmax - onehot), 0 where labels[n] < 0;  dx = dlogits W;  dweight (+)= dlogits^T x.
+// x [N,C]; weight [V,C]; labels i32 [N]; losses f64 [N]; dx [N,C] and dweight [V,C] optional (evaluation, frozen head).
+// 16-bit: logits are kept in f32, dlogits are rounded to the type of x before the two products.
+struct LossHead {
+  static constexpr const char* name = "loss_head";
+  TensorView x, weight, labels, losses, dx, dweight;
+  double grad_scale = 1;
+  bool accumulate = false;
+  template <class F> void each(F&& f) const {
+    f("x", x, Access::read), f("weight", weight, Access::read), f("labels", labels, Access::read), f("losses", losses, Access::write);
+    f("dx", dx, Access::write), f("dweight", dweight, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 2.0 * x.count() * weight.rows() * (1 + !dx.absent() + !dweight.absent()); }
+};
+
+// The two halves of an unfused loss head: losses from logits [N,V], and dlogits (in place allowed).
+struct CrossEntropy {
+  static constexpr const char* name = "cross_entropy";
+  TensorView logits, labels, losses, dlogits /* optional */;
+  double grad_scale = 1;
+  template <class F> void each(F&& f) const {
+    f("logits", logits, Access::read), f("labels", labels, Access::read), f("losses", losses, Access::write), f("dlogits", dlogits, Access::write);
+  }
+  double flops() const { return 5.0 * logits.count(); }
+};
+
+// out = a + b; out may be the memory of a. Types may differ.
+struct Add {
+  static constexpr const char* name = "add";
+  TensorView a, b, out;
+  template <class F> void each(F&& f) const { f("a", a, Access::read), f("b", b, Access::read), f("out", out, Access::write); }
+  double flops() const { return static_cast<double>(out.count()); }
+};
+
+// out = x in another type (round to nearest even). With `round_to`, values are rounded to that type on the way (simulated precision).
+struct Cast {
+  static constexpr const char* name = "cast";
+  TensorView x, out;
+  DType round_to = DType::f64;
+  template <class F> void each(F&& f) const { f("x", x, Access::read), f("out", out, Access::write); }
+  double flops() const { return 0; }
+};
+
+struct Fill {
+  static constexpr const char* name = "fill";
+  TensorView out;
+  double value = 0;
+  template <class F> void each(F&& f) const { f("out", out, Access::write); }
+  double flops() const { return 0; }
+};
+
+// result += sum of x^2, exact up to the rounding of partial sums over runs of 1024 elements in double.
+struct SumSquares {
+  static constexpr const char* name = "sum_squares";
+  TensorView x;  // any shape, contiguous
+  ExactSum* result = nullptr;
+  template <class F> void each(F&& f) const { f("x", x, Access::read); }
+  double flops() const { return 2.0 * x.count(); }
+};
+
+// A run of a flat buffer that shares its settings.
+struct UpdateSpan {
+  int64_t begin = 0, count = 0;
+  double lr_mult = 1, weight_decay = 0;
+};
+
+// Scalars of a step live in one f64 tensor so that a captured graph can replay: [lr, 1-b1^t, 1-b2^t, gradient scale (clipping)].
+enum StepScalar { kLr, kBias1, kBias2, kGradScale, kStepScalars };
+
+// AdamW (Loshchilov, Hutter 2019) as torch.optim: g' = g * gradient scale;
+//   p -= lr wd p (decoupled), or g' += wd p (`l2`: Adam);  m = b1 m + (1-b1) g';  v = b2 v + (1-b2) g'^2;
+//   p -= lr (m / bias1) / (sqrt(v / bias2) + eps).   lr = lr scalar * lr_mult.
+// All flat and contiguous, of one length; `copy` (optional) receives p in 16 bits.
+struct AdamW {
+  static constexpr const char* name = "adamw";
+  TensorView param, grad, m, v, copy, scalars;
+  std::span<const UpdateSpan> spans;
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  bool l2 = false;
+  template <class F> void each(F&& f) const {
+    f("param", param, Access::update), f("grad", grad, Access::read), f("m", m, Access::update), f("v", v, Access::update);
+    f("copy", copy, Access::write), f("scalars", scalars, Access::read);
+  }
+  double flops() const { return 12.0 * param.count(); }
+};
+
+// torch.optim.SGD: g' = g * gradient scale + wd p;  buffer = momentum * buffer + (1-dampening) g' (the first step: buffer = g');
+//   p -= lr * (nesterov ? g' + momentum * buffer : buffer). Without momentum, buffer is absent and p -= lr g'.
+struct Sgd {
+  static constexpr const char* name = "sgd";
+  TensorView param, grad, buffer, copy, scalars;
+  std::span<const UpdateSpan> spans;
+  double momentum = 0, dampening = 0;
+  bool nesterov = false, first = false;
+  template <class F> void each(F&& f) const {
+    f("param", param, Access::update), f("grad", grad, Access::read), f("buffer", buffer, Access::update);
+    f("copy", copy, Access::write), f("scalars", scalars, Access::read);
+  }
+  double flops() const { return 5.0 * param.count(); }
+};
+
+// An entry: run does the work; workspace says how many bytes of scratch it needs for arguments of this size with so many threads
+// (monotone in the number of tokens; independent of where segments begin). Null run: the backend lacks it and the op runs its
+// unfused definition.
+template <class Args>
+struct Kernel {
+  void (*run)(const Args& args, void* workspace) = nullptr;
+  int64_t (*workspace)(const Args& args, int threads) = nullptr;
+};
+
+struct Kernels {
+  const char* backend = "";
+  Kernel<EmbeddingForward> embedding;
+  Kernel<EmbeddingBackward> embedding_backward;
+  Kernel<RmsNormForward> rms_norm;
+  Kernel<RmsNormBackward> rms_norm_backward;
+  Kernel<Matmul> matmul;
+  Kernel<SumRows> sum_rows;
+  Kernel<Rope> rope;
+  Kernel<AttentionForward> attention;
+  Kernel<AttentionBackward> attention_backward;
+  Kernel<SoftmaxForward> softmax;
+  Kernel<SoftmaxBackward> softmax_backward;
+  Kernel<SwigluForward> swiglu;
+  Kernel<SwigluBackward> swiglu_backward;
+  Kernel<Dropout> dropout;
+  Kernel<LossHead> loss_head;
+  Kernel<CrossEntropy> cross_entropy;
+  Kernel<Add> add;
+  Kernel<Cast> cast;
+  Kernel<Fill> fill;
+  Kernel<SumSquares> sum_squares;
+  Kernel<AdamW> adamw;
+  Kernel<Sgd> sgd;
+
+  // f(entry) for each entry.
+  template <class F> void each(F&& f) {
+    f(embedding), f(embedding_backward), f(rms_norm), f(rms_norm_backward), f(matmul), f(sum_rows), f(rope), f(attention);
+    f(attention_backward), f(softmax), f(softmax_backward), f(swiglu), f(swiglu_backward), f(dropout), f(loss_head), f(cross_entropy);
+    f(add), f(cast), f(fill), f(sum_squares), f(adamw), f(sgd);
+  }
+};
+
+// The entry that takes these arguments: kernel_for<Matmul>(table).
+template <class Args>
+const Kernel<Args>& kernel_for(const Kernels& table) {
+  const Kernel<Args>* found = nullptr;
+  const_cast<Kernels&>(table).each([&](auto& entry) {
+    if constexpr (std::is_same_v<std::remove_reference_t<decltype(entry)>, Kernel<Args>>) found = &entry;
+  });
+  return *found;
+}
+
+Kernels ref_kernels();                      // plain loops, f64 accumulation: the judge
+Kernels cpu_kernels();                      // oneDNN, libxsmm, Highway; picks the instruction set of this machine
+Kernels meta_kernels(const Kernels& like);  // same entries and workspaces, does nothing
+
+// Pairs (query, key) that the mask lets through, summed over segments: the work of attention is 4 D H times this.
+double attention_pairs(const AttentionShape& at);
+
+// Peaks of this machine in FLOP/s for all threads: the larger of an FMA loop and the best GEMM, both measured now (about 0.3 s each).
+struct MachinePeaks {
+  double f32_flops = 0, bf16_flops = 0, read_bytes = 0, copy_bytes = 0;  // per second
+};
+MachinePeaks measure_peaks();
+// "avx512_bf16", "avx512", "avx2": recorded in checkpoints, since bits depend on it.
+const char* cpu_instruction_set();
+
+}  // namespace ravine

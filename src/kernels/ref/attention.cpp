@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/ref/ref.h"
+
+namespace ravine::ref {
+namespace {
+
+constexpr double kNoKeys = -std::numeric_limits<double>::infinity();
+
+double dot(const double* a, const double* b, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+void add_scaled(double* to, double factor, const double* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] += factor * from[i];
+}
+
+void check_shape(const char* op, const AttentionShape& at, const TensorView& q, const TensorView& k, const TensorView& v) {
+  require(at.heads > 0 && at.kv_heads > 0 && at.heads % at.kv_heads == 0,
+          "{}: heads must be a multiple of kv_heads, got {} and {}", op, at.heads, at.kv_heads);
+  check(op, "q", q, q.rows(), at.heads * at.head_size);
+  check(op, "k", k, k.rows(), at.kv_heads * at.head_size);
+  check(op, "v", v, k.rows(), at.kv_heads * at.head_size);
+  for (const Segment& s : at.segments)
+    require(s.q_begin >= 0 && s.q_count >= 0 && s.q_begin <= q.rows() - s.q_count && s.k_begin >= 0 && s.k_count >= 0 &&
+                s.k_begin <= k.rows() - s.k_count,
+            "{}: segments must lie inside q ({} rows) and k ({} rows), got q {}+{}, k {}+{}", op, q.rows(), k.rows(), s.q_begin,
+            s.q_count, s.k_begin, s.k_count);
+}
+
+// The segment of each row of q; null outside.
+std::vector<const Segment*> segments_of_rows(const char* op, const AttentionShape& at, int64_t n) {
+  std::vector<const Segment*> rows(n, nullptr);
+  for (const Segment& s : at.segments)
+    for (int64_t i = s.q_begin; i < s.q_begin + s.q_count; ++i) {
+      require(!rows[i], "{}: segments must not overlap in q, got two at row {}", op, i);
+      rows[i] = &s;
+    }
+  return rows;
+}
+
+// Per query row and head: s = scale q k^T over the keys the mask lets through, lse = logsumexp(s), p = exp(s - lse), out = p v.
+void forward(const AttentionForward& a, void*) {
+  const AttentionShape& at = a.at;
+  int64_t n = a.q.rows(), d = at.head_size, group = at.heads / std::max<int64_t>(1, at.kv_heads);
+  check_shape(a.name, at, a.q, a.k, a.v);
+  check(a.name, "out", a.out, n, at.heads * d);
+  check_optional(a.name, "lse", a.lse, at.heads, n);
+  std::vector<const Segment*> segment_of = segments_of_rows(a.name, at, n);
+  Doubles q(a.q), k(a.k), v(a.v);
+  parallel_for(n, [&](int64_t row) {
+    std::vector<double> out(at.heads * d), p;
+    for (int64_t h = 0; h < at.heads; ++h) {
+      double lse = kNoKeys;
+      if (const Segment* s = segment_of[row]) {
+        Mask mask{s->q_count, s->k_count, at.causal, at.window};
+        int64_t i = row - s->q_begin, first = mask.first(i), last = std::max(first, mask.last(i)), col = h / group * d;
+        p.resize(last - first);
+        for (int64_t j = first; j < last; ++j) p[j - first] = at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + col, d);
+        lse = log_sum_exp(p.data(), last - first);
+        for (int64_t j = first; j < last; ++j)
+          add_scaled(&out[h * d], round_factor(a.q.dtype, std::exp(p[j - first] - lse)), v.row(s->k_begin + j) + col, d);
+      }
+      if (!a.lse.absent()) store(&lse, a.lse, h, row, 1);
+    }
+    store_row(out, a.out, row);
+  });
+}
+
+bool overlap_in_keys(std::span<const Segment> segments) {
+  std::vector<Segment> s(segments.begin(), segments.end());
+  std::sort(s.begin(), s.end(), [](const Segment& x, const Segment& y) { return x.k_begin < y.k_begin; });
+  for (size_t i = 1; i < s.size(); ++i)
+    if (s[i - 1].k_begin + s[i - 1].k_count > s[i].k_begin) return true;
+  return false;
+}
+
+// With p = exp(s - lse), dp = dout v^T, delta = dout . out:  ds = p (dp - delta);  dq = scale ds k;  dk = scale ds^T q;  dv = p^T dout.
+// (Dao et al. 2022, FlashAttention, algorithm 4.)
+void backward(const AttentionBackward& a, void*) {
+  const AttentionShape& at = a.at;
+  int64_t n = a.q.rows(), m = a.k.rows(), d = at.head_size, group = at.heads / std::max<int64_t>(1, at.kv_heads);
+  int64_t wide = at.heads * d, narrow = at.kv_heads * d;
+  check_shape(a.name, at, a.q, a.k, a.v);
+  check(a.name, "dout", a.dout, n, wide);
+  check(a.name, "out", a.out, n, wide);
+  check(a.name, "lse", a.lse, at.heads, n);
+  check(a.name, "dq", a.dq, n, wide);
+  check(a.name, "dk", a.dk, m, narrow);
+  check(a.name, "dv", a.dv, m, narrow);
+  segments_of_rows(a.name, at, n);
+  DType t = a.q.dtype;
+  Doubles q(a.q), k(a.k), v(a.v), dout(a.dout), out(a.out), lse(a.lse);
+  std::vector<double> dq(n * wide), dk(m * narrow), dv(m * narrow);
+  auto segment = [&](const Segment& s, int64_t g) {
+    Mask mask{s.q_count, s.k_count, at.causal, at.window};
+    for (int64_t h = g * group; h < (g + 1) * group; ++h)
+      for (int64_t i = 0; i < s.q_count; ++i) {
+        int64_t row = s.q_begin + i, col = h * d;
+        double delta = dot(dout.row(row) + col, out.row(row) + col, d);
+        for (int64_t j = mask.first(i); j < mask.last(i); ++j) {
+          int64_t key = s.k_begin + j;
+          double p = std::exp(at.scale * dot(q.row(row) + col, k.row(key) + g * d, d) - lse.row(h)[row]);
+          double ds = round_factor(t, p * (dot(dout.row(row) + col, v.row(key) + g * d, d) - delta));
+          add_scaled(&dq[row * wide + col], at.scale * ds, k.row(key) + g * d, d);
+          add_scaled(&dk[key * narrow + g * d], at.scale * ds, q.row(row) + col, d);
+          add_scaled(&dv[key * narrow + g * d], round_factor(t, p), dout.row(row) + col, d);
+        }
+      }
+  };
+  if (overlap_in_keys(at.segments))  // keys shared between segments: their sums go in order
+    parallel_for(at.kv_heads, [&](int64_t g) {
+      for (const Segment& s : at.segments) segment(s, g);
+    });
+  else
+    parallel_for(at.kv_heads * static_cast<int64_t>(at.segments.size()),
+                 [&](int64_t i) { segment(at.segments[i / at.kv_heads], i % at.kv_heads); });
+  each_row(n, wide, [&](int64_t i) { store(&dq[i * wide], a.dq, i, 0, wide); });
+  each_row(m, narrow, [&](int64_t i) {
+    store(&dk[i * narrow], a.dk, i, 0, narrow);
+    store(&dv[i * narrow], a.dv, i, 0, narrow);
+  });
+}
+
+}  // namespace
+
+Kernel<AttentionForward> attention_entry() { return entry<AttentionForward>(forward); }
+Kernel<AttentionBackward> attention_backward_entry() { return entry<AttentionBackward>(backward); }
+
+}  // namespace ravine::ref

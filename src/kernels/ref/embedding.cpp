@@ -1,0 +1,56 @@
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/ref/ref.h"
+
+namespace ravine::ref {
+namespace {
+
+void check_ids(const char* op, const TensorView& ids, int64_t vocabulary) {
+  for (int64_t n = 0; n < ids.count(); ++n) {
+    int32_t id = ids.as<int32_t>()[n];
+    require(id >= 0 && id < vocabulary, "{}: ids must be in [0, {}), got {} at {}", op, vocabulary, id, n);
+  }
+}
+
+// out[n] = weight[ids[n]]
+void forward(const EmbeddingForward& a, void*) {
+  int64_t n = a.out.rows(), c = a.out.cols();
+  check_integers(a.name, "ids", a.ids, DType::i32, n);
+  check(a.name, "weight", a.weight, a.weight.rows(), c);
+  check(a.name, "out", a.out, n, c);
+  check_ids(a.name, a.ids, a.weight.rows());
+  each_row(n, c, [&](int64_t i) { store_row(load_row(a.weight, a.ids.as<int32_t>()[i]), a.out, i); });
+}
+
+// dweight[id] (+)= sum of dout[n] over the n with ids[n] = id
+void backward(const EmbeddingBackward& a, void*) {
+  int64_t n = a.dout.rows(), c = a.dout.cols(), vocabulary = a.dweight.rows();
+  check_integers(a.name, "ids", a.ids, DType::i32, n);
+  check(a.name, "dout", a.dout, n, c);
+  check(a.name, "dweight", a.dweight, vocabulary, c);
+  check_ids(a.name, a.ids, vocabulary);
+  const int32_t* ids = a.ids.as<int32_t>();
+  std::vector<int64_t> order(n);  // tokens of one id after another, in their order
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { return ids[x] < ids[y]; });
+  each_row(vocabulary, c, [&](int64_t id) {
+    auto begin = std::lower_bound(order.begin(), order.end(), id, [&](int64_t x, int64_t v) { return ids[x] < v; });
+    if (a.accumulate && (begin == order.end() || ids[*begin] != id)) return;
+    std::vector<double> sum(c), old(c);
+    if (a.accumulate) old = load_row(a.dweight, id);
+    for (auto it = begin; it != order.end() && ids[*it] == id && id != a.padding_id; ++it) {
+      std::vector<double> d = load_row(a.dout, *it);
+      for (int64_t j = 0; j < c; ++j) sum[j] += d[j];
+    }
+    for (int64_t j = 0; j < c; ++j) sum[j] += old[j];
+    store_row(sum, a.dweight, id);
+  });
+}
+
+}  // namespace
+
+Kernel<EmbeddingForward> embedding_entry() { return entry<EmbeddingForward>(forward); }
+Kernel<EmbeddingBackward> embedding_backward_entry() { return entry<EmbeddingBackward>(backward); }
+
+}  // namespace ravine::ref

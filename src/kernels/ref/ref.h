@@ -1,0 +1,101 @@
+// The judge: every entry as plain loops in double, for any mix of f64, f32, bf16, f16. What a row holds is read into doubles, what
+// is computed is rounded once on storing. Sums run in the order of their index, so threads change nothing. Scratch is local.
+#pragma once
+#include <vector>
+
+#include "base/parallel.h"
+#include "kernels/kernels.h"
+
+namespace ravine::ref {
+
+Kernel<EmbeddingForward> embedding_entry();            // embedding.cpp
+Kernel<EmbeddingBackward> embedding_backward_entry();  //
+Kernel<RmsNormForward> rms_norm_entry();               // rms_norm.cpp
+Kernel<RmsNormBackward> rms_norm_backward_entry();     //
+Kernel<Matmul> matmul_entry();                         // matmul.cpp
+Kernel<SumRows> sum_rows_entry();                      // sum_rows.cpp
+Kernel<Rope> rope_entry();                             // rope.cpp
+Kernel<AttentionForward> attention_entry();            // attention.cpp
+Kernel<AttentionBackward> attention_backward_entry();  //
+Kernel<SoftmaxForward> softmax_entry();                // softmax.cpp
+Kernel<SoftmaxBackward> softmax_backward_entry();      //
+Kernel<SwigluForward> swiglu_entry();                  // swiglu.cpp
+Kernel<SwigluBackward> swiglu_backward_entry();        //
+Kernel<Dropout> dropout_entry();                       // dropout.cpp
+Kernel<LossHead> loss_head_entry();                    // loss_head.cpp
+Kernel<CrossEntropy> cross_entropy_entry();            // cross_entropy.cpp
+Kernel<Add> add_entry();                               // elementwise.cpp
+Kernel<Cast> cast_entry();                             //
+Kernel<Fill> fill_entry();                             //
+Kernel<SumSquares> sum_squares_entry();                // sum_squares.cpp
+Kernel<AdamW> adamw_entry();                           // adamw.cpp
+Kernel<Sgd> sgd_entry();                               // sgd.cpp
+
+template <class Args>
+Kernel<Args> entry(void (*run)(const Args&, void*)) {
+  return {run, [](const Args&, int) -> int64_t { return 0; }};
+}
+
+// x rounded once, to nearest even, to type t (a floating type).
+double round_to(DType t, double x);
+inline bool is_16_bit(DType t) { return t == DType::bf16 || t == DType::f16; }
+// Rounding of factors of a product: 16-bit arithmetic rounds them to its type; f32 and f64 keep the double.
+inline double round_factor(DType t, double x) { return is_16_bit(t) ? round_to(t, x) : x; }
+
+// out[0 .. n) = elements (row, col ..) of a floating view.
+void load(const TensorView& v, int64_t row, int64_t col, int64_t n, double* out);
+void store(const double* in, const TensorView& v, int64_t row, int64_t col, int64_t n);
+std::vector<double> load_row(const TensorView& v, int64_t row = 0);
+void store_row(const std::vector<double>& in, const TensorView& v, int64_t row = 0);
+
+// A view as doubles: in place if it is f64, else converted. Lives no longer than the view.
+class Doubles {
+ public:
+  explicit Doubles(const TensorView& v);
+  const double* row(int64_t i) const { return data_ + i * stride_; }
+  int64_t stride() const { return stride_; }
+
+ private:
+  std::vector<double> owned_;
+  const double* data_;
+  int64_t stride_;
+};
+
+// f(i) for i in [0, n), in blocks of about 16384 elements when one i takes `cost` of them.
+template <class F>
+void each_row(int64_t n, int64_t cost, F&& f) {
+  int64_t block = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cost));
+  parallel_for(ceil_div(n, block), [&](int64_t b) {
+    for (int64_t i = b * block, end = std::min(n, i + block); i < end; ++i) f(i);
+  });
+}
+
+// A matrix of doubles at any pair of strides.
+struct Operand {
+  const double* data;
+  int64_t row_stride, col_stride;
+  Operand transposed() const { return {data, col_stride, row_stride}; }
+};
+// out [m,n] (rows `stride` apart) += a [m,k] b [k,n]; k in order, starting from out (multiply.cpp).
+void multiply(int64_t m, int64_t n, int64_t k, Operand a, Operand b, double* out, int64_t stride);
+
+// log(sum(exp(row))), with the largest taken out first; -inf of an empty row.
+double log_sum_exp(const double* row, int64_t n);
+
+// Contracts.
+void check(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);            // floating, that shape
+void check_optional(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);  // or absent
+void check_vector(const char* op, const char* what, const TensorView& v, int64_t n);                     // floating, packed
+void check_integers(const char* op, const char* what, const TensorView& v, DType t, int64_t n);
+
+// What a mask lets through: keys [first(i), last(i)) of query row i.
+struct Mask {
+  int64_t q_count, k_count;
+  bool causal;
+  int64_t window;
+  int64_t position(int64_t i) const { return k_count - q_count + i; }
+  int64_t first(int64_t i) const { return window > 0 ? std::max<int64_t>(0, position(i) - window + 1) : 0; }
+  int64_t last(int64_t i) const { return causal ? std::min(k_count, position(i) + 1) : k_count; }
+};
+
+}  // namespace ravine::ref

@@ -1,0 +1,30 @@
+// Seam S6: a linear layer over one or several joined weights. Adapters sit here.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/ops/linear.h"
+
+namespace ravine {
+
+// How a weight [out, in] is cut over the tensor axis: its outputs (followed by a row layer) or its inputs.
+enum class Split : uint8_t { columns, rows };
+
+struct LinearSpec {
+  std::string name;  // "model.layers.0.self_attn.q_proj"
+  int64_t out = 0;
+};
+
+class Linear {
+ public:
+  Linear() = default;
+  // Declares <name>.weight (and .bias) for each spec, side by side: one product computes them all.
+  Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split, double init_std);
+  Tensor operator()(Ctx& c, const Tensor& x) const;  // [N, sum of outs]
+
+ private:
+  std::vector<Param*> weights_, biases_;
+  std::string scope_;
+};
+
+}  // namespace ravine

@@ -1,0 +1,125 @@
+#include "model/layers/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace ravine {
+
+RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions) {
+  RopeSettings s;
+  s.max_positions = static_cast<double>(max_positions);
+  const Json* scaling = r.object("rope_scaling");
+  const Json* parameters = r.object("rope_parameters");
+  s.theta = r.number("rope_theta", 1e-3, 1e12, 10000);
+  s.dims = head_size;
+  const Json* o = parameters ? parameters : scaling;
+  std::string key = parameters ? "rope_parameters" : "rope_scaling";
+  if (!o) return s;
+
+  ConfigReader in(*o, r.where() + ", " + key);
+  s.theta = in.number("rope_theta", 1e-3, 1e12, s.theta);
+  double partial = in.number("partial_rotary_factor", 0, 1, 1);
+  if (partial != 1) in.refuse("partial_rotary_factor", "Llama rotates whole heads", "use a model without it");
+  std::string type = in.text("rope_type", in.text("type", "default"));
+  in.ignore({"type"});
+  if (type == "default") {
+    in.ignore({"factor"});
+    in.finish();
+    return s;
+  }
+  if (type != "linear" && type != "dynamic" && type != "yarn" && type != "llama3")
+    in.refuse(in.has("rope_type") ? "rope_type" : "type", "it must be default, linear, dynamic, yarn or llama3", "use a model with one of these");
+  if (!in.has("factor") && type != "yarn") in.refuse("factor", "it is required for rope_type " + type, "complete the field");
+  s.factor = in.number("factor", 1e-3, 1e6, 0);
+  s.original_positions = in.number("original_max_position_embeddings", 1, 1e9, 0);
+  if (type == "linear") {
+    s.type = RopeSettings::linear;
+  } else if (type == "dynamic") {
+    s.type = RopeSettings::dynamic;
+  } else if (type == "llama3") {
+    s.type = RopeSettings::llama3;
+    for (const char* k : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"})
+      if (!in.has(k)) in.refuse(k, "it is required for rope_type llama3", "complete the field");
+    s.low_freq_factor = in.number("low_freq_factor", 1e-3, 1e6, 1);
+    s.high_freq_factor = in.number("high_freq_factor", 1e-3, 1e6, 4);
+    if (!(s.high_freq_factor > s.low_freq_factor)) in.refuse("high_freq_factor", "it must be above low_freq_factor", "correct the field");
+  } else {
+    s.type = RopeSettings::yarn;
+    if (s.original_positions == 0) s.original_positions = s.max_positions;
+    if (s.factor == 0) s.factor = s.max_positions / s.original_positions;
+    s.beta_fast = in.number("beta_fast", 1e-3, 1e6, 32);
+    s.beta_slow = in.number("beta_slow", 1e-3, 1e6, 1);
+    s.truncate = in.boolean("truncate", true);
+    double mscale = in.number("mscale", 0, 1e3, 0), all = in.number("mscale_all_dim", 0, 1e3, 0);
+    auto m = [&](double x) { return s.factor <= 1 ? 1.0 : 0.1 * x * std::log(s.factor) + 1.0; };
+    s.attention_factor = in.number("attention_factor", 0, 1e3, mscale != 0 && all != 0 ? m(mscale) / m(all) : m(1));
+  }
+  in.finish();
+  return s;
+}
+
+std::vector<double> inverse_frequencies(const RopeSettings& s, int64_t length) {
+  double d = static_cast<double>(s.dims), theta = s.theta;
+  if (s.type == RopeSettings::dynamic) {
+    double n = std::max(static_cast<double>(length), s.max_positions);
+    theta *= std::pow(s.factor * n / s.max_positions - (s.factor - 1), d / (d - 2));
+  }
+  std::vector<double> f(static_cast<size_t>(s.dims / 2));
+  for (size_t i = 0; i < f.size(); ++i) f[i] = std::pow(theta, -2.0 * static_cast<double>(i) / d);
+  if (s.type == RopeSettings::linear) {
+    for (double& x : f) x /= s.factor;
+  } else if (s.type == RopeSettings::llama3) {
+    double low = s.original_positions / s.low_freq_factor, high = s.original_positions / s.high_freq_factor;
+    for (double& x : f) {
+      double wave = 2 * std::numbers::pi / x;
+      double smooth = (s.original_positions / wave - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+      if (wave > low)
+        x /= s.factor;
+      else if (wave >= high)
+        x = (1 - smooth) * x / s.factor + smooth * x;
+    }
+  } else if (s.type == RopeSettings::yarn) {
+    auto correction = [&](double rotations) {
+      return d * std::log(s.original_positions / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
+    };
+    double low = correction(s.beta_fast), high = correction(s.beta_slow);
+    if (s.truncate) low = std::floor(low), high = std::ceil(high);
+    low = std::max(low, 0.0);
+    high = std::min(high, d - 1);
+    if (low == high) high += 0.001;
+    for (size_t i = 0; i < f.size(); ++i) {
+      double extrapolate = 1 - std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+      f[i] = f[i] / s.factor * (1 - extrapolate) + f[i] * extrapolate;
+    }
+  }
+  return f;
+}
+
+void RopeTable::prepare(int64_t positions, DType dtype, DeviceKind device) {
+  bool dynamic = settings_.type == RopeSettings::dynamic;
+  int64_t length = dynamic ? std::max<int64_t>(positions, static_cast<int64_t>(settings_.max_positions)) : 0;
+  bool fits = (view_.absent() ? 0 : view_.rows()) >= positions && view_.dtype == dtype && view_.device == device && (!dynamic || made_for_ == length);
+  if (fits) return;
+  int64_t rows = std::max(positions, std::min<int64_t>(2 * positions, std::max<int64_t>(positions, static_cast<int64_t>(settings_.max_positions))));
+  memory_ = Storage(device, rows * settings_.dims * size_of(dtype));
+  view_ = view_of(memory_.data(), dtype, {rows, settings_.dims}, device);
+  made_for_ = length;
+  if (!memory_.data()) return;
+  std::vector<double> f = inverse_frequencies(settings_, length);
+  int64_t half = settings_.dims / 2;
+  visit_float(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t p = 0; p < rows; ++p)
+      for (int64_t j = 0; j < half; ++j) {
+        double angle = static_cast<double>(p) * f[static_cast<size_t>(j)];
+        T* row = view_.row<T>(p);
+        if constexpr (sizeof(T) >= 4) {
+          row[j] = static_cast<T>(std::cos(angle) * settings_.attention_factor);
+          row[j + half] = static_cast<T>(std::sin(angle) * settings_.attention_factor);
+        }
+      }
+  });
+}
+
+}  // namespace ravine

@@ -1,0 +1,69 @@
+#include "model/model.h"
+
+#include <filesystem>
+#include <set>
+
+#include "base/text.h"
+#include "model/families/families.h"
+
+namespace ravine {
+
+void Model::forward(Ctx& c) {
+  prepare(c.batch().max_position, c.types(), c.arena().device());
+  Flow flow;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (i + 1 < blocks_.size()) c.store().prefetch(*blocks_[i + 1].unit);
+    flow = c.block(blocks_[i].path, *blocks_[i].unit, std::move(flow), blocks_[i].run);
+  }
+}
+
+double Model::training_flops_per_token(int64_t T) const {
+  double attention = 6.0 * static_cast<double>(facts_.layers) * static_cast<double>(T) * static_cast<double>(facts_.heads * facts_.head_size);
+  return 6.0 * static_cast<double>(params_.matrix_count()) + attention;
+}
+
+std::unique_ptr<Model> open_model(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::string file = fs::is_directory(path) ? (fs::path(path) / "config.json").string() : path;
+  return make_model(read_json(file), file);
+}
+
+std::unique_ptr<Model> make_model(const Json& config, const std::string& where) {
+  if (!config.is_object()) throw UserError("not a model config", where, "it must be a JSON object", "give the config.json of a model");
+  std::string type = config.contains("model_type") && config["model_type"].is_string() ? config["model_type"].get<std::string>() : "";
+  std::vector<std::string> known;
+  for (const Family& f : families()) {
+    known.push_back(f.model_type);
+    if (type == f.model_type) return f.make(config, where);
+  }
+  std::string list;
+  for (auto& k : known) list += (list.empty() ? "" : ", ") + k;
+  throw UserError(type.empty() ? "config names no model_type" : fmt::format("model_type '{}' is not known", type), where,
+                  "model_type must be one of: " + list, "use a model of one of these families");
+}
+
+void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules) {
+  std::set<const Param*> grouped;
+  for (const ParamRule& r : rules) {
+    bool any = false;
+    std::vector<std::string> names;
+    for (Param& p : params.params()) {
+      names.push_back(p.name);
+      if (!glob_match(r.match, p.name)) continue;
+      any = true;
+      if (r.freeze) {
+        p.trainable = false;
+      } else if (grouped.insert(&p).second) {
+        p.lr_mult = r.lr_mult;
+        p.wd_mult = r.wd_mult;
+      }
+    }
+    if (!any) {
+      std::string near = nearest(r.match, names);
+      throw UserError("pattern matches no parameter", r.match, "it must match at least one parameter name",
+                      near.empty() ? "for example 'model.layers.0.*'" : "did you mean '" + near + "'?");
+    }
+  }
+}
+
+}  // namespace ravine

@@ -1,0 +1,68 @@
+// A model is a list of blocks over declared parameters. Families (one file each under families/) build it from a config.json.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/ctx.h"
+
+namespace ravine {
+
+struct Block {
+  std::string path;  // "model.layers.3"
+  Unit* unit;
+  BlockFn run;
+};
+
+// Figures that plans, logs and caches need; the same for every family.
+struct ModelFacts {
+  std::string family;
+  int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_size = 0, vocabulary = 0, max_positions = 0, window = 0;
+  std::vector<int64_t> eos;
+  int64_t bos = -1, pad = -1;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  // All blocks in order over the batch that c has begun. With labels: side "loss"; without: outputs "logits" (of batch.logit_rows) and
+  // "hidden" (after the final norm). Observers see each block's flow.
+  void forward(Ctx& c);
+  // Tables that depend on the longest position (rotary embedding); called by forward, and ahead of a run to have them ready.
+  virtual void prepare(int64_t /*positions*/, const Types&, DeviceKind) {}
+
+  const ModelFacts& facts() const { return facts_; }
+  const Json& config() const { return config_; }  // as read, for export
+  ParamSet& params() { return params_; }
+  const ParamSet& params() const { return params_; }
+  const std::vector<Block>& blocks() const { return blocks_; }
+
+  // 6 * (parameters in products) + attention 6 L T C per token (causal half; forward and twice for backward).
+  double training_flops_per_token(int64_t sequence_length) const;
+
+ protected:
+  Model() = default;
+  ParamSet params_;
+  std::vector<Block> blocks_;
+  ModelFacts facts_;
+  Json config_;
+};
+
+// Reads FOLDER/config.json (or a FILE.json) and builds the family it names. Every field is honoured or refused by name (UserError).
+std::unique_ptr<Model> open_model(const std::string& config_path);
+std::unique_ptr<Model> make_model(const Json& config, const std::string& where);
+
+// Applies train.freeze and optimizer.groups by name pattern; of several groups that match, the first counts. A pattern that matches nothing is a UserError with the nearest name.
+struct ParamRule {
+  std::string match;
+  double lr_mult = 1, wd_mult = 1;
+  bool freeze = false;
+};
+void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules);
+
+}  // namespace ravine

@@ -1,0 +1,84 @@
+#include "optim/optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace ravine {
+
+Optimizer::Optimizer(const OptimizerOptions& options, ParamStore& store, const Types& types, DeviceKind device)
+    : options_(options), store_(store), type_(types.master) {
+  bool two = options.type != "sgd", one = two || options.momentum > 0;
+  for (const Bucket& b : store.buckets()) {
+    std::vector<UpdateSpan> spans;
+    for (const Bucket::Span& s : b.spans) {
+      if (!s.param->trainable) continue;
+      UpdateSpan u{s.begin, s.param->shape.count(), s.param->lr_mult, s.param->decay ? options.weight_decay * s.param->wd_mult : 0.0};
+      bool joins = !spans.empty() && spans.back().begin + spans.back().count == u.begin && spans.back().lr_mult == u.lr_mult &&
+                   spans.back().weight_decay == u.weight_decay;
+      if (joins)
+        spans.back().count += u.count;
+      else
+        spans.push_back(u);
+    }
+    spans_.push_back(std::move(spans));
+    int64_t bytes = b.trainable ? b.count * size_of(type_) : 0;
+    first_.emplace_back(device, one ? bytes : 0);
+    second_.emplace_back(device, two ? bytes : 0);
+  }
+}
+
+double Optimizer::grad_norm(Ctx& c) const {
+  ExactSum sum;
+  for (size_t b = 0; b < store_.buckets().size(); ++b)
+    if (TensorView g = store_.flat_grad(b); !g.absent()) c.call(SumSquares{g, &sum});
+  return std::sqrt(sum.value());
+}
+
+namespace {
+TensorView flat(const Storage& s, DType t) {
+  return s.bytes() ? view_of(s.data(), t, {s.bytes() / size_of(t)}, s.device()) : TensorView{};
+}
+}  // namespace
+
+void Optimizer::update(Ctx& c, double lr, double norm, const std::function<void(const Unit&)>& before_unit) {
+  double t = static_cast<double>(++steps_);
+  double b1 = options_.betas[0], b2 = options_.betas[1];
+  double scale = options_.clip_norm > 0 ? std::min(1.0, options_.clip_norm / (norm + 1e-6)) : 1.0;
+  std::array<double, kStepScalars> scalars{lr, 1 - std::pow(b1, t), 1 - std::pow(b2, t), scale};
+  TensorView sv = view_of(scalars.data(), DType::f64, {kStepScalars});
+  for (size_t b = 0; b < store_.buckets().size(); ++b) {
+    TensorView g = store_.flat_grad(b);
+    if (g.absent()) continue;
+    const Unit& unit = *store_.buckets()[b].unit;
+    if (before_unit) before_unit(unit);
+    Ctx::Scope scope(c, unit.name);
+    TensorView p = store_.flat_master(b), copy = store_.flat_copy(b), m = flat(first_[b], type_), v = flat(second_[b], type_);
+    if (options_.type == "sgd")
+      c.call(Sgd{p, g, m, copy, sv, spans_[b], options_.momentum, options_.dampening, options_.nesterov, steps_ == 1});
+    else
+      c.call(AdamW{p, g, m, v, copy, sv, spans_[b], b1, b2, options_.eps, options_.type == "adam"});
+  }
+}
+
+int64_t Optimizer::bytes() const {
+  int64_t n = 0;
+  for (auto& s : first_) n += s.bytes();
+  for (auto& s : second_) n += s.bytes();
+  return n;
+}
+
+std::vector<Optimizer::Moment> Optimizer::moments() const {
+  bool two = options_.type != "sgd";
+  std::vector<Moment> out;
+  Moment first{two ? "m" : "momentum", {}}, second{"v", {}};
+  for (size_t b = 0; b < first_.size(); ++b) {
+    first.buckets.push_back(flat(first_[b], type_));
+    second.buckets.push_back(flat(second_[b], type_));
+  }
+  if (two || options_.momentum > 0) out.push_back(std::move(first));
+  if (two) out.push_back(std::move(second));
+  return out;
+}
+
+}  // namespace ravine

@@ -1,0 +1,80 @@
+#include "optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace ravine {
+namespace {
+
+double cosine_wave(double cycles, double progress) {
+  return 0.5 * (1.0 + std::cos(std::numbers::pi * cycles * 2.0 * progress));
+}
+
+// 1 to 0 while progress goes from 0 to 1; a warm-up runs it backwards.
+double fall(const std::string& shape, double cycles, double progress) {
+  if (shape == "linear") return 1.0 - progress;
+  if (shape == "cosine") return cosine_wave(cycles, progress);
+  require(shape == "1-sqrt", "learning_rate: unknown shape {}", shape);
+  return 1.0 - std::sqrt(progress);
+}
+
+double rise(const std::string& shape, double progress) {
+  if (shape == "linear") return progress;
+  if (shape == "cosine") return 0.5 * (1.0 - std::cos(std::numbers::pi * progress));
+  require(shape == "1-sqrt", "learning_rate: unknown shape {}", shape);
+  return 1.0 - std::sqrt(1.0 - progress);
+}
+
+double polynomial(const ScheduleOptions& s, double base_lr, double steps, double step) {
+  if (!(base_lr > s.end_lr))
+    throw UserError(fmt::format("end_lr {} is not below lr {}", s.end_lr, base_lr), "schedule.end_lr",
+                    "a polynomial schedule falls from optimizer.lr to schedule.end_lr", "lower schedule.end_lr");
+  const double length = steps - static_cast<double>(s.warmup_steps);
+  if (step > steps || length <= 0) return s.end_lr / base_lr;
+  const double left = 1 - (step - static_cast<double>(s.warmup_steps)) / length;
+  return ((base_lr - s.end_lr) * std::pow(left, s.power) + s.end_lr) / base_lr;
+}
+
+double stable_decay(const ScheduleOptions& s, double steps, double step) {
+  const double warmup = static_cast<double>(s.warmup_steps), decay = static_cast<double>(s.decay_steps);
+  const double stable = s.stable_steps >= 0 ? static_cast<double>(s.stable_steps) : steps - warmup - decay;
+  auto raised = [&](double factor) { return std::max(0.0, factor * (1.0 - s.min_lr_ratio) + s.min_lr_ratio); };
+  if (step < warmup) return raised(rise(s.warmup_type, step / std::max(1.0, warmup)));
+  if (step < warmup + stable) return 1.0;
+  if (step >= warmup + stable + decay) return s.min_lr_ratio;
+  return raised(fall(s.decay_type, 0.5, (step - warmup - stable) / std::max(1.0, decay)));
+}
+
+double factor_of(const ScheduleOptions& s, double base_lr, double steps, double step) {
+  const double warmup = static_cast<double>(s.warmup_steps);
+  if (s.type == "warmup_stable_decay") return stable_decay(s, steps, step);
+  if (step < warmup) return step / std::max(1.0, warmup);
+  const double progress = (step - warmup) / std::max(1.0, steps - warmup);
+  if (s.type == "constant") return 1.0;
+  if (s.type == "linear") return std::max(0.0, (steps - step) / std::max(1.0, steps - warmup));
+  if (s.type == "cosine") {
+    const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, progress);
+    return std::max(0.0, wave * (1 - s.min_lr_ratio) + s.min_lr_ratio);
+  }
+  if (s.type == "cosine_with_restarts") {
+    if (progress >= 1.0) return 0.0;
+    const double phase = std::fmod((s.cycles > 0 ? s.cycles : 1.0) * progress, 1.0);
+    return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * phase)));
+  }
+  if (s.type == "polynomial") return polynomial(s, base_lr, steps, step);
+  require(s.type == "inverse_sqrt", "learning_rate: unknown schedule {}", s.type);
+  const double timescale = s.timescale > 0 ? static_cast<double>(s.timescale) : s.warmup_steps > 0 ? warmup : 10000.0;
+  return 1.0 / std::sqrt((step + (timescale - warmup)) / timescale);
+}
+
+}  // namespace
+
+double learning_rate(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index) {
+  const int64_t steps = schedule.steps > 0 ? schedule.steps : total_steps;
+  return base_lr * factor_of(schedule, base_lr, static_cast<double>(steps), static_cast<double>(step_index));
+}
+
+}  // namespace ravine

@@ -1,0 +1,159 @@
+#include "train/hooks.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "files/atomic.h"
+#include "files/tensorboard.h"
+#include "train/trainer.h"
+
+namespace ravine {
+namespace {
+
+class Validation : public Hook {
+ public:
+  explicit Validation(int64_t every) : every_(every) {}
+  void after_step(Trainer& t, StepReport& r) override {
+    bool due = every_ > 0 && (r.step % every_ == 0 || r.step == t.config().train.steps);
+    if (!due) return;
+    if (auto loss = t.validate()) r.more.emplace_back("valid_loss", *loss);
+  }
+
+ private:
+  int64_t every_;
+};
+
+Json as_json(const StepReport& r) {
+  Json j;
+  j["step"] = r.step;
+  if (r.skipped) {
+    j["skipped"] = true;
+    j["tokens"] = r.tokens;
+    return j;
+  }
+  j["loss"] = r.loss;
+  j["lr"] = r.lr;
+  j["grad_norm"] = r.grad_norm;
+  j["tokens"] = r.tokens;
+  j["tokens_per_second"] = r.tokens_per_second;
+  j["sol"] = r.sol;
+  j["step_time"] = r.step_time;
+  j["memory_mb"] = r.memory_mb;
+  j["data_wait"] = r.wait;
+  for (auto& [name, value] : r.more) j[name] = value;
+  return j;
+}
+
+class Metrics : public Hook {
+ public:
+  explicit Metrics(int64_t every) : every_(every) {}
+
+  void start(Trainer& t, int64_t done) override {
+    std::string path = t.path("metrics.jsonl"), kept;
+    if (std::ifstream in(path); in) {
+      for (std::string line; std::getline(in, line);) {
+        Json j = Json::parse(line, nullptr, false);  // the last line of a killed run may be half a line
+        if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer() || j["step"].get<int64_t>() > done) break;
+        kept += line + "\n";
+      }
+    }
+    write_file_atomic(path, kept);
+    out_.open(path, std::ios::app);
+    if (!out_) throw UserError("cannot write", path, "the folder must be writable", "choose another train.output");
+  }
+
+  void after_step(Trainer& t, StepReport& r) override {
+    if (r.step % every_ == 0 || r.step == t.config().train.steps || !r.more.empty()) out_ << as_json(r).dump() << "\n" << std::flush;
+    if (!out_) {
+      t.log().warn("cannot append to {}: is the disk full? The run goes on.", t.path("metrics.jsonl"));
+      out_.clear();
+    }
+  }
+
+ private:
+  int64_t every_;
+  std::ofstream out_;
+};
+
+class TensorBoard : public Hook {
+ public:
+  explicit TensorBoard(int64_t every) : every_(every) {}
+  void start(Trainer& t, int64_t done) override {
+    std::filesystem::create_directories(t.path("tensorboard"));
+    writer_ = std::make_unique<EventWriter>(t.path("tensorboard"), done > 0 ? done + 1 : 0);
+  }
+  void after_step(Trainer& t, StepReport& r) override {
+    if (r.skipped || (r.step % every_ != 0 && r.step != t.config().train.steps && r.more.empty())) return;
+    try {
+      writer_->scalar("train/loss", r.step, r.loss);
+      writer_->scalar("train/lr", r.step, r.lr);
+      writer_->scalar("train/grad_norm", r.step, r.grad_norm);
+      writer_->scalar("speed/tokens_per_second", r.step, r.tokens_per_second);
+      writer_->scalar("speed/sol", r.step, r.sol);
+      writer_->scalar("memory/resident_mb", r.step, r.memory_mb);
+      for (auto& [name, value] : r.more) writer_->scalar("train/" + name, r.step, value);
+      writer_->flush();
+    } catch (const Error& e) {
+      t.log().warn("TensorBoard file: {}; the run goes on", e.what());
+    }
+  }
+
+ private:
+  int64_t every_;
+  std::unique_ptr<EventWriter> writer_;
+};
+
+class Console : public Hook {
+ public:
+  explicit Console(int64_t every) : every_(every) {}
+  void start(Trainer&, int64_t) override { average_ = 0; }
+  void after_step(Trainer& t, StepReport& r) override {
+    if (r.skipped) return t.log().line("step {}/{}  skipped (data.skip_steps)", r.step, t.config().train.steps);
+    average_ = average_ == 0 ? r.step_time : 0.9 * average_ + 0.1 * r.step_time;
+    int64_t steps = t.config().train.steps;
+    std::string left = human_time(average_ * static_cast<double>(steps - r.step));
+    std::string width = std::to_string(steps);
+    if (r.step % every_ == 0 || r.step == steps || !r.more.empty()) {
+      std::string more;
+      for (auto& [name, value] : r.more) more += fmt::format("  {} {:.4f}", name, value);
+      t.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step, width.size(), steps,
+                   r.loss, r.lr, r.grad_norm, std::llround(r.tokens_per_second), r.sol, 1000 * r.step_time, left, more);
+    }
+    t.log().progress(static_cast<double>(r.step) / static_cast<double>(steps), fmt::format("{}/{}  loss {:.3f}  left {}", r.step, steps, r.loss, left));
+  }
+  void finish(Trainer& t, bool) override { t.log().end_progress(); }
+
+ private:
+  int64_t every_;
+  double average_ = 0;
+};
+
+class Checkpoints : public Hook {
+ public:
+  explicit Checkpoints(int64_t every) : every_(every) {}
+  void start(Trainer&, int64_t done) override { last_ = done; }
+  void after_step(Trainer& t, StepReport& r) override {
+    if (every_ > 0 && (r.step % every_ == 0 || r.step == t.config().train.steps)) save(t, r.step);
+  }
+  void finish(Trainer& t, bool stopped) override {
+    if (stopped && t.last_report() && t.last_report()->step != last_) save(t, t.last_report()->step);
+  }
+
+ private:
+  void save(Trainer& t, int64_t step) {
+    t.save_checkpoint(step);
+    last_ = step;
+  }
+  int64_t every_, last_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> validation_hook(int64_t every) { return std::make_unique<Validation>(every); }
+std::unique_ptr<Hook> metrics_hook(int64_t every) { return std::make_unique<Metrics>(every); }
+std::unique_ptr<Hook> tensorboard_hook(int64_t every) { return std::make_unique<TensorBoard>(every); }
+std::unique_ptr<Hook> console_hook(int64_t every) { return std::make_unique<Console>(every); }
+std::unique_ptr<Hook> checkpoint_hook(int64_t every) { return std::make_unique<Checkpoints>(every); }
+
+}  // namespace ravine

@@ -1,0 +1,36 @@
+// Where the time of a step goes: calls, seconds, FLOPs and bytes per op and phase, against the roofline of the machine.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/observer.h"
+
+namespace ravine {
+
+class Profile : public Observer {
+ public:
+  explicit Profile(bool timeline = false) : timeline_(timeline) {}
+  void before(const CallInfo& call) override;
+  void after(const CallInfo& call) override;
+  void begin_step();                          // forgets what came before and starts the clock
+  // A table by op, longest first. `flops` and `bytes_per_second` are the peaks that the last column refers to.
+  std::string table(double flops, double bytes_per_second) const;
+  std::string timeline_json() const;          // Chrome trace events, which Perfetto opens
+
+ private:
+  struct Row {
+    int64_t calls = 0;
+    double seconds = 0, flops = 0, bytes = 0;
+  };
+  struct Event {
+    std::string name, path;
+    double start, seconds;
+  };
+  std::map<std::string, Row> rows_;
+  std::vector<Event> events_;
+  bool timeline_;
+  double step_start_ = 0, call_start_ = 0;
+};
+
+}  // namespace ravine

@@ -1,0 +1,92 @@
+// One optimizer step of one rank: micro batches forward and backward, gradients finished, clipped, applied. And its memory, known
+// before a byte is allocated: the same code runs once on the meta device.
+#pragma once
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "config/config.h"
+#include "data/loader.h"
+#include "model/model.h"
+#include "optim/optimizer.h"
+#include "parallel/resident.h"
+
+namespace ravine {
+
+// A micro batch of the loader as the model reads it. Views point into `micro`, which must stay.
+class ModelBatch {
+ public:
+  ModelBatch(const MicroBatch& micro, double grad_scale, int64_t step);
+  const Batch& batch() const { return batch_; }
+
+ private:
+  Batch batch_;
+  std::vector<int64_t> sequences_;
+};
+
+// What a run keeps in memory, by kind, in bytes.
+struct RunMemory {
+  int64_t weights = 0, optimizer = 0;   // outside the arena
+  MemoryPlan arena;                     // gradients, activations, workspace
+  int64_t base = 0;                     // the program itself and what it holds at the time of planning (tokens, tables)
+  int64_t total() const { return base + weights + optimizer + arena.total; }
+};
+
+struct StepShape {
+  int64_t rows = 1, columns = 1, micro_batches = 1;  // of one micro batch; of one step
+  bool validation = false;
+};
+
+struct StepResult {
+  double loss = 0, grad_norm = 0;       // mean loss over valid tokens; norm before clipping
+  int64_t tokens = 0, valid = 0;        // columns fed; labels counted
+};
+
+// Everything that computes. Not movable: parts refer to each other.
+class StepEngine {
+ public:
+  // Plans memory on meta; allocates nothing yet.
+  StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape);
+  ~StepEngine();
+
+  const RunMemory& memory() const { return memory_; }
+  // Allocates weights, moments and the arena.
+  void allocate();
+
+  // Runs the step; loss and gradients of every micro batch, then the update at learning rate `lr`. `before_unit`: see Optimizer.
+  // With apply = false nothing is updated (used to look for the origin of a NaN).
+  StepResult run(const std::vector<MicroBatch>& micros, int64_t step, double lr, const std::function<void(const Unit&)>& before_unit = {},
+                 bool apply = true);
+  // Sum of losses and number of labels of a batch, forward only.
+  std::pair<ExactSum, int64_t> evaluate(const MicroBatch& micro);
+
+  ResidentStore& store() { return *store_; }
+  Optimizer& optimizer() { return *optimizer_; }
+  Ctx& ctx() { return *ctx_; }
+  Model& model() { return model_; }
+
+ private:
+  StepResult run_with(Ctx& c, ParamStore& store, Optimizer& optimizer, const std::vector<MicroBatch>& micros, int64_t step, double lr,
+                      const std::function<void(const Unit&)>& before_unit, bool apply);
+  Ctx::Setup setup(Arena& arena, ParamStore& store, const Kernels& kernels);
+
+  Model& model_;
+  const Config& config_;
+  Types types_;
+  Kernels kernels_;
+  Recipe recipe_;
+  StepShape shape_;
+  RunMemory memory_;
+  std::unique_ptr<Arena> arena_;  // outlives whoever holds tensors
+  std::unique_ptr<Stash> stash_;
+  std::unique_ptr<ResidentStore> store_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Ctx> ctx_;
+};
+
+// Reads precision.recipes and precision.unfused. An unknown op name is a UserError.
+Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels);
+// precision.compute; auto: bf16 where the measured peak of bf16 products is above that of f32.
+DType compute_type(const PrecisionOptions& options, const std::string& backend);
+
+}  // namespace ravine

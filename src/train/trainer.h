@@ -1,0 +1,69 @@
+// A training run: opens what the config names, plans memory, resumes or begins, runs the steps, writes the run folder.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "data/dataset.h"
+#include "data/loader.h"
+#include "data/tokenizer.h"
+#include "io/checkpoint.h"
+#include "files/folder_lock.h"
+#include "optim/schedule.h"
+#include "train/hooks.h"
+#include "train/step.h"
+
+namespace ravine {
+
+class Trainer {
+ public:
+  // Opens model, tokenizer and data and plans memory; every mistake of the user is found here, before anything is written.
+  Trainer(Config config, const std::string& backend, Log& log);
+  ~Trainer();
+
+  // Runs to train.steps and writes train.output/model. Throws Stopped after saving when asked to stop; Error naming step (and op, with
+  // train.find_nan) when the loss is no longer finite.
+  void run();
+
+  // --- for hooks
+  const Config& config() const { return config_; }
+  Log& log() { return log_; }
+  Model& model() { return *model_; }
+  StepEngine& engine() { return *engine_; }
+  std::string path(const std::string& name) const;   // inside train.output
+  int64_t tokens_seen() const { return tokens_; }
+  // Mean loss over the validation set, or nothing if there is none.
+  std::optional<double> validate();
+  void save_checkpoint(int64_t step);                 // starts it; the background thread goes on
+  const StepReport* last_report() const { return last_ ? &*last_ : nullptr; }
+
+ private:
+  void open();
+  void announce() const;
+  void check_memory() const;
+  void begin_or_resume();
+  TrainState state() const;
+  void step(int64_t step);
+  void explain_nan(const std::vector<MicroBatch>& micros, int64_t step, const StepResult& result);
+  void export_model();
+
+  Config config_;
+  std::string backend_;
+  Log& log_;
+  Types types_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Dataset> train_data_, valid_data_;
+  std::unique_ptr<StepEngine> engine_;
+  std::unique_ptr<FolderLock> lock_;
+  std::unique_ptr<CheckpointWriter> writer_;
+  std::unique_ptr<Loader> loader_;
+  std::vector<std::unique_ptr<Hook>> hooks_;
+  std::optional<StepReport> last_;
+  double peak_flops_ = 0;
+  int64_t done_ = 0, tokens_ = 0;
+};
+
+}  // namespace ravine

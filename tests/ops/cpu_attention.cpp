@@ -1,0 +1,133 @@
+// Attention of cpu against ref, forward and backward, with the errors of every step carried through (derivations at the functions).
+#include "tests/ops/attention_errors.h"
+
+namespace ravine {
+namespace {
+
+struct Heads {
+  int64_t heads, kv_heads, size;
+};
+struct Batch {
+  const char* what;
+  std::vector<Segment> segments;
+  int64_t q_rows, k_rows;
+};
+struct Masking {
+  bool causal;
+  int64_t window;
+};
+
+// Documents of these lengths with `gap` rows of padding before each and at the end.
+Batch documents(const char* what, std::vector<int64_t> lengths, int64_t gap) {
+  Batch b{what, {}, gap, 0};
+  for (int64_t n : lengths) b.segments.push_back({b.q_rows, n, b.q_rows, n}), b.q_rows += n + gap;
+  b.k_rows = b.q_rows;
+  return b;
+}
+
+const std::vector<Batch> kBatches = {
+    documents("one token", {1}, 0),
+    documents("short", {7}, 0),
+    documents("one document", {129}, 0),
+    documents("documents with padding", {5, 64, 1, 33}, 3),
+    documents("long", {300}, 2),
+    {"cache", {{0, 1, 0, 40}, {1, 1, 70, 300}, {2, 5, 380, 130}}, 8, 520},
+    {"fewer keys than queries", {{2, 20, 1, 9}}, 25, 12},
+};
+const Heads kHeads[] = {{2, 2, 8}, {4, 2, 10}, {3, 1, 16}, {4, 2, 64}, {2, 1, 128}};
+const Masking kMasks[] = {{true, 0}, {false, 0}, {true, 17}, {false, 33}, {true, 1}};
+
+class CpuAttention : public testing::TestWithParam<DType> {};
+
+// q, k, v as column slices of one product's output where they have the same rows.
+AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const Masking& mask) {
+  AttentionForward a;
+  int64_t wide = h.heads * h.size, narrow = h.kv_heads * h.size;
+  if (b.q_rows == b.k_rows) {
+    TensorView qkv = c.input(1, t, {b.q_rows, wide + 2 * narrow}, 2, 2);
+    a.q = qkv.columns(0, wide), a.k = qkv.columns(wide, narrow), a.v = qkv.columns(wide + narrow, narrow);
+  } else {
+    a.q = c.input(1, t, {b.q_rows, wide}, 3, 2), a.k = c.input(2, t, {b.k_rows, narrow}, 1, 2);
+    a.v = c.input(3, t, {b.k_rows, narrow}, 5, 2);
+  }
+  a.at = {b.segments, h.heads, h.kv_heads, h.size, 1 / std::sqrt(static_cast<double>(h.size)), mask.causal, mask.window};
+  return a;
+}
+
+template <class F>
+void each_case(DType t, F&& f) {
+  for (const Batch& b : kBatches)
+    for (const Heads& h : kHeads)
+      for (const Masking& m : kMasks) {
+        if (b.q_rows >= 300 && h.size > 10 && (m.window > 1 || h.size != 64)) continue;  // the long ones with some sizes only
+        f(b, h, m, fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {}", name(t), b.what, h.heads, h.kv_heads, h.size, m.causal, m.window));
+      }
+}
+
+TEST_P(CpuAttention, Forward) {
+  SKIP_WITHOUT(AttentionForward);
+  each_case(GetParam(), [&](const Batch& b, const Heads& h, const Masking& m, const std::string& what) {
+    Case c;
+    AttentionForward a = inputs(c, GetParam(), b, h, m);
+    a.out = c.output(GetParam(), {b.q_rows, h.heads * h.size}, 3);
+    a.lse = c.output(DType::f32, {h.heads, b.q_rows});
+    ForwardErrors errors = forward_errors(a);
+    auto o = run_both(a);
+    expect_close(o["out"], [&](int64_t i) { return errors.out[i]; }, "out, " + what);
+    expect_close(o["lse"], [&](int64_t i) { return std::isinf(o["lse"].want[i]) ? 0 : errors.lse[i]; }, "lse, " + what);
+    a.lse = {};
+    run_kernel(cpu_kernels(), a);
+    EXPECT_EQ(values(a.out), o["out"].got) << "without lse, " << what;
+    c.expect_intact();
+  });
+}
+
+TEST_P(CpuAttention, Backward) {
+  SKIP_WITHOUT(AttentionBackward);
+  each_case(GetParam(), [&](const Batch& b, const Heads& h, const Masking& m, const std::string& what) {
+    Case c;
+    DType t = GetParam();
+    AttentionForward f = inputs(c, t, b, h, m);
+    f.out = c.output(t, {b.q_rows, h.heads * h.size}, 1), f.lse = c.output(DType::f32, {h.heads, b.q_rows});
+    ref_kernels().attention.run(f, nullptr);
+    AttentionBackward a;
+    a.q = f.q, a.k = f.k, a.v = f.v, a.out = f.out, a.lse = f.lse, a.at = f.at;
+    a.dout = c.input(4, t, {b.q_rows, h.heads * h.size}, 2);
+    int64_t wide = h.heads * h.size, narrow = h.kv_heads * h.size;
+    if (b.q_rows == b.k_rows) {
+      TensorView all = c.output(t, {b.q_rows, wide + 2 * narrow}, 4);
+      a.dq = all.columns(0, wide), a.dk = all.columns(wide, narrow), a.dv = all.columns(wide + narrow, narrow);
+    } else {
+      a.dq = c.output(t, {b.q_rows, wide}, 2), a.dk = c.output(t, {b.k_rows, narrow}, 1), a.dv = c.output(t, {b.k_rows, narrow}, 3);
+    }
+    BackwardErrors errors = backward_errors(a);
+    auto o = run_both(a);
+    expect_close(o["dq"], [&](int64_t i) { return errors.dq[i]; }, "dq, " + what);
+    expect_close(o["dk"], [&](int64_t i) { return errors.dk[i]; }, "dk, " + what);
+    expect_close(o["dv"], [&](int64_t i) { return errors.dv[i]; }, "dv, " + what);
+    c.expect_intact();
+  });
+}
+
+// What a document gets does not depend on where in the batch it lies or on its neighbours.
+TEST_P(CpuAttention, SameBitsAnywhere) {
+  SKIP_WITHOUT(AttentionForward);
+  Case c;
+  DType t = GetParam();
+  Batch alone = documents("alone", {61}, 0), packed = documents("packed", {13, 61, 90}, 2);
+  Heads h{4, 2, 16};
+  AttentionForward a = inputs(c, t, packed, h, {true, 0});
+  a.out = c.output(t, {packed.q_rows, 64});
+  run_kernel(cpu_kernels(), a);
+  AttentionForward b = a;
+  int64_t from = packed.segments[1].q_begin;
+  b.q = a.q.row_range(from, 61), b.k = a.k.row_range(from, 61), b.v = a.v.row_range(from, 61);
+  b.out = c.output(t, {61, 64}), b.at.segments = alone.segments;
+  run_kernel(cpu_kernels(), b);
+  EXPECT_EQ(values(a.out.row_range(from, 61)), values(b.out));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, CpuAttention, testing::ValuesIn(kFloats), [](const auto& t) { return text_of(t.param); });
+
+}  // namespace
+}  // namespace ravine

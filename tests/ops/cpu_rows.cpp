@@ -1,0 +1,328 @@
+// The row kernels of cpu against ref: embedding, RMSNorm, RoPE, SwiGLU, dropout, add, cast, fill, sum_rows, softmax.
+#include "tests/ops/harness.h"
+
+namespace ravine {
+namespace {
+
+struct Size {
+  int64_t rows, cols;
+};
+const Size kSizes[] = {{1, 10}, {7, 40}, {3, 257}, {5, 768}, {1030, 33}, {2100, 16}, {1, 1}};
+
+std::string at(DType t, Size s) { return fmt::format("{} [{}, {}]", name(t), s.rows, s.cols); }
+
+std::vector<int64_t> some_ids(int64_t n, int64_t below) {
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < n; ++i) ids.push_back(philox(11, {static_cast<uint32_t>(i), 0, 0, 0})[0] % below);
+  return ids;
+}
+
+// Copies and conversions: nothing is computed, so the bits are those of one rounding.
+TEST(CpuRows, Embedding) {
+  SKIP_WITHOUT(EmbeddingForward);
+  for (DType t : kFloats)
+    for (DType out : kFloats)
+      for (Size s : kSizes) {
+        Case c;
+        EmbeddingForward a{c.integers(DType::i32, some_ids(s.rows, 13)), c.input(1, t, {13, s.cols}), c.output(out, {s.rows, s.cols}, 3)};
+        expect_equal(run_both(a)["out"], at(t, s));
+        c.expect_intact();
+      }
+}
+
+// A row of dweight sums at most N rows of dout and its old value: gamma(N + 1) times their magnitudes.
+TEST(CpuRows, EmbeddingBackward) {
+  SKIP_WITHOUT(EmbeddingBackward);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (bool accumulate : {false, true})
+        for (int64_t padding : {-1, 3}) {
+          Case c;
+          Buffer& dweight = accumulate ? c.input(2, DType::f32, {13, s.cols}) : c.output(DType::f32, {13, s.cols});
+          EmbeddingBackward a{c.integers(DType::i32, some_ids(s.rows, 7)), c.input(1, t, {s.rows, s.cols}, 5), dweight, padding, accumulate};
+          auto magnitude = run_ref(a, true)["dweight"];
+          expect_close(run_both(a)["dweight"], [&](int64_t i) { return gamma32(s.rows + 1) * magnitude[i]; }, at(t, s));
+          c.expect_intact();
+        }
+}
+
+// The mean of C squares is a sum of positive terms: relative gamma(C + 2), halved by the root; then 1/sqrt and two products.
+// A stored 16-bit sum is normalised as stored; one that ends on the other side of a tie is off by epsilon, in rstd and in the row.
+TEST(CpuRows, RmsNorm) {
+  SKIP_WITHOUT(RmsNormForward);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (bool branch : {false, true})
+        for (bool in_place : {false, true}) {
+          if (in_place && !branch) continue;
+          Case c;
+          RmsNormForward a;
+          a.x = c.input(1, t, {s.rows, s.cols}, 3);
+          a.weight = c.input(2, t, {s.cols});
+          if (branch) a.branch = c.input(3, t, {s.rows, s.cols}, 1), a.sum = in_place ? a.x : c.output(t, {s.rows, s.cols}, 2).view();
+          a.out = c.output(t, {s.rows, s.cols}, 4);
+          a.rstd = c.output(DType::f32, {s.rows});
+          a.eps = 1e-5;
+          auto o = run_both(a);
+          double sum_error = branch ? 2 * unit(t) : 0;
+          double rstd_error = gamma32((s.cols + 2) / 2.0 + 2 * kFunction) + sum_error;
+          auto relative = [&](const Output& out, double r) { return [&out, r](int64_t i) { return r * std::fabs(out.want[i]); }; };
+          if (branch) expect_close(o["sum"], relative(o["sum"], kU32), "sum " + at(t, s));
+          expect_close(o["rstd"], relative(o["rstd"], rstd_error), "rstd " + at(t, s));
+          expect_close(o["out"], relative(o["out"], rstd_error + sum_error + gamma32(2)), "out " + at(t, s));
+          c.expect_intact();
+        }
+}
+
+// dx = dsum + rstd (h - xhat m): the terms and their roundings, with m off by gamma(C + 4) mean |h xhat|.
+// dweight: a sum over N tokens of products of three: gamma(N + 4) times their magnitudes.
+TEST(CpuRows, RmsNormBackward) {
+  SKIP_WITHOUT(RmsNormBackward);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (int variant = 0; variant < 4; ++variant) {  // 0 bare, 1 dsum, 2 dx in place of dsum and a branch, 3 accumulate
+        Case c;
+        RmsNormBackward a;
+        a.dout = c.input(1, t, {s.rows, s.cols}, 3);
+        a.x = c.input(2, t, {s.rows, s.cols}, 1);
+        a.weight = c.input(3, t, {s.cols});
+        a.rstd = c.input(4, DType::f32, {s.rows}).random(4, 0.5, 1);
+        if (variant > 0) a.dsum = c.input(5, t, {s.rows, s.cols}, 2);
+        a.dx = variant == 2 ? a.dsum : c.output(t, {s.rows, s.cols}, 2).view();
+        if (variant == 2) a.dbranch = c.output(t == DType::f32 ? DType::bf16 : t, {s.rows, s.cols}, 6);
+        if (variant > 0) a.dweight = variant == 3 ? c.input(6, DType::f32, {s.cols}) : c.output(DType::f32, {s.cols});
+        a.accumulate = variant == 3;
+        std::vector<double> dx_error(s.rows * s.cols), dw(s.cols);
+        for (int64_t i = 0; i < s.rows; ++i) {
+          double rstd = get(a.rstd, 0, i), mean = 0;
+          for (int64_t j = 0; j < s.cols; ++j)
+            mean += std::fabs(get(a.dout, i, j) * get(a.weight, 0, j) * get(a.x, i, j) * rstd) / static_cast<double>(s.cols);
+          for (int64_t j = 0; j < s.cols; ++j) {
+            double h = std::fabs(get(a.dout, i, j) * get(a.weight, 0, j)), xhat = std::fabs(get(a.x, i, j) * rstd);
+            double side = a.dsum.absent() ? 0 : std::fabs(get(a.dsum, i, j));
+            dx_error[i * s.cols + j] = kU32 * side + rstd * (gamma32(5) * h + gamma32(s.cols + 10) * xhat * mean);
+            dw[j] += std::fabs(get(a.dout, i, j)) * xhat;
+          }
+        }
+        for (int64_t j = 0; a.accumulate && j < s.cols; ++j) dw[j] += std::fabs(get(a.dweight, 0, j));
+        auto o = run_both(a);
+        auto error = [&](int64_t i) { return dx_error[i]; };
+        expect_close(o["dx"], error, "dx " + at(t, s));
+        if (variant == 2) expect_close(o["dbranch"], error, "dbranch " + at(t, s));
+        if (variant > 0) expect_close(o["dweight"], [&](int64_t j) { return gamma32(s.rows + 4) * dw[j]; }, "dweight " + at(t, s));
+        c.expect_intact();
+      }
+}
+
+// The residual stream may be wider than what the layers compute in.
+TEST(CpuRows, RmsNormMixedTypes) {
+  SKIP_WITHOUT(RmsNormForward);
+  for (Size s : kSizes) {
+    Case c;
+    RmsNormForward a;
+    a.x = c.input(1, DType::f32, {s.rows, s.cols}), a.branch = c.input(2, DType::bf16, {s.rows, s.cols});
+    a.weight = c.input(3, DType::f32, {s.cols}), a.sum = a.x;
+    a.out = c.output(DType::bf16, {s.rows, s.cols}), a.rstd = c.output(DType::f32, {s.rows});
+    auto o = run_both(a);
+    double r = gamma32((s.cols + 2) / 2.0 + 2 * kFunction + 6);
+    for (const char* what : {"sum", "out", "rstd"})
+      expect_close(o[what], [&](int64_t i) { return r * std::fabs(o[what].want[i]); }, what + at(DType::bf16, s));
+  }
+}
+
+// Sums of N: gamma(N) times the magnitudes.
+TEST(CpuRows, SumRows) {
+  SKIP_WITHOUT(SumRows);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (bool accumulate : {false, true}) {
+        Case c;
+        Buffer& out = accumulate ? c.input(2, DType::f32, {s.cols}) : c.output(DType::f32, {s.cols});
+        SumRows a{c.input(1, t, {s.rows, s.cols}, 7), out, accumulate};
+        auto magnitude = run_ref(a, true)["out"];
+        expect_close(run_both(a)["out"], [&](int64_t i) { return gamma32(s.rows + 1) * magnitude[i]; }, at(t, s));
+        c.expect_intact();
+      }
+}
+
+// Two products and a sum of table entries at most 1: 3 roundings of |x lo| + |x hi|, which is at most the pair's magnitude.
+TEST(CpuRows, Rope) {
+  SKIP_WITHOUT(Rope);
+  for (DType t : kFloats)
+    for (int64_t d : {8, 10, 16, 64, 128})
+      for (int64_t rotated : {d, d / 4 * 2})
+        for (bool inverse : {false, true})
+          for (int64_t n : {1, 7, 1030}) {
+            if (n == 1030 && d > 10) continue;
+            Case c;
+            int64_t heads = 3;
+            Buffer& whole = c.input(1, t, {n, 2 + heads * d}, 5);
+            Rope a{whole.view().columns(2, heads * d), c.integers(DType::i32, some_ids(n, 40)), c.input(2, DType::f32, {40, rotated}),
+                   heads, inverse};
+            auto x = values(a.x);
+            auto o = run_both(a);
+            auto error = [&](int64_t i) {
+              int64_t j = i % d, half = rotated / 2;
+              if (j >= rotated) return 0.0;
+              int64_t other = j < half ? i + half : i - half;
+              return gamma32(3) * (std::fabs(x[i]) + std::fabs(x[other]));
+            };
+            expect_close(o["x"], error, fmt::format("{} heads of {}, {} rotated, {} rows", name(t), d, rotated, n));
+            for (size_t i = 0; i < x.size(); ++i)
+              ASSERT_TRUE(static_cast<int64_t>(i) % d < rotated || o["x"].got[i] == x[i]) << "dims from R on stay";
+            c.expect_intact();
+          }
+}
+
+// A chain of products, a quotient and an exponential, whose own error reaches the sigmoid with a factor of at most 1.
+TEST(CpuRows, Swiglu) {
+  SKIP_WITHOUT(SwigluForward);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (double scale : {1.0, 30.0}) {
+        Case c;
+        SwigluForward a{c.input(1, t, {s.rows, s.cols}, 3, scale), c.input(2, t, {s.rows, s.cols}, 1), c.output(t, {s.rows, s.cols}, 2)};
+        auto o = run_both(a)["out"];
+        expect_close(o, [&](int64_t i) { return gamma32(2 * kFunction + 3) * std::fabs(o.want[i]); }, at(t, s));
+        c.expect_intact();
+      }
+}
+
+TEST(CpuRows, SwigluBackward) {
+  SKIP_WITHOUT(SwigluBackward);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (bool in_place : {false, true})
+        for (double scale : {1.0, 30.0}) {
+          Case c;
+          SwigluBackward a;
+          a.gate = c.input(1, t, {s.rows, s.cols}, 3, scale), a.up = c.input(2, t, {s.rows, s.cols}, 1);
+          a.dout = c.input(3, t, {s.rows, s.cols}, 2);
+          a.dgate = in_place ? a.gate : c.output(t, {s.rows, s.cols}, 3).view();
+          a.dup = in_place ? a.up : c.output(t, {s.rows, s.cols}, 1).view();
+          auto gate = values(a.gate), up = values(a.up), dout = values(a.dout);
+          auto want = run_ref(a);
+          auto o = run_both(a);
+          auto error = [&](int64_t i) {  // 1 + g (1 - s): the terms, not their sum, since they may cancel
+            double s1 = 1 / (1 + std::exp(-gate[i]));
+            return gamma32(4 * kFunction) * std::fabs(dout[i] * up[i]) * s1 * (1 + std::fabs(gate[i]));
+          };
+          expect_close(o["dgate"], error, "dgate " + at(t, s));
+          expect_close(o["dup"], [&](int64_t i) { return gamma32(2 * kFunction + 3) * std::fabs(want["dup"][i]); }, "dup " + at(t, s));
+          c.expect_intact();
+        }
+}
+
+// Which elements are dropped is exact; the others are scaled by 1/(1-p): 3 roundings.
+TEST(CpuRows, Dropout) {
+  SKIP_WITHOUT(Dropout);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (bool in_place : {false, true})
+        for (double p : {0.0, 0.1, 0.7}) {
+          Case c;
+          Dropout a;
+          a.x = c.input(1, t, {s.rows, s.cols}, 3);
+          a.out = in_place ? a.x : c.output(t, {s.rows, s.cols}, 1).view();
+          std::vector<int64_t> sequences = some_ids(s.rows, 5);
+          for (int64_t& q : sequences) q += int64_t{1} << 33;
+          a.positions = c.integers(DType::i32, some_ids(s.rows, 4000)), a.sequences = c.integers(DType::i64, sequences);
+          a.p = p, a.key = 0x123456789abcdefull, a.step = 42;
+          auto o = run_both(a)["out"];
+          for (size_t i = 0; i < o.got.size(); ++i)
+            ASSERT_EQ(o.got[i] == 0, std::fabs(o.want[i]) <= smallest(t)) << at(t, s) << " element " << i;
+          expect_close(o, [&](int64_t i) { return gamma32(3) * std::fabs(o.want[i]); }, at(t, s));
+          c.expect_intact();
+        }
+}
+
+TEST(CpuRows, Add) {
+  SKIP_WITHOUT(Add);
+  for (DType ta : kFloats)
+    for (DType tb : kFloats)
+      for (Size s : kSizes)
+        for (bool in_place : {false, true}) {
+          Case c;
+          Add a{c.input(1, ta, {s.rows, s.cols}, 3), c.input(2, tb, {s.rows, s.cols}, 1), {}};
+          a.out = in_place ? a.a : c.output(tb, {s.rows, s.cols}, 2).view();
+          auto o = run_both(a)["out"];
+          expect_close(o, [&](int64_t i) { return kU32 * std::fabs(o.want[i]); }, at(ta, s));
+          c.expect_intact();
+        }
+}
+
+TEST(CpuRows, Cast) {
+  SKIP_WITHOUT(Cast);
+  for (DType from : kFloats)
+    for (DType to : kFloats)
+      for (DType through : {DType::f64, DType::bf16, DType::f16})
+        for (Size s : kSizes)
+          for (double scale : {1.0, 1e-6, 1e6}) {  // subnormal numbers and overflow of f16
+            Case c;
+            Cast a{c.input(1, from, {s.rows, s.cols}, 3, scale), c.output(to, {s.rows, s.cols}, 1), through};
+            expect_equal(run_both(a)["out"], at(from, s));
+            c.expect_intact();
+          }
+}
+
+TEST(CpuRows, Fill) {
+  SKIP_WITHOUT(Fill);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (double value : {0.0, 0.3}) {
+        Case c;
+        Fill a{c.output(t, {s.rows, s.cols}, 3), value};
+        expect_equal(run_both(a)["out"], at(t, s));
+        c.expect_intact();
+      }
+}
+
+struct Square {
+  int64_t q, k;
+  bool causal;
+  int64_t window;
+};
+const Square kSquares[] = {{1, 1, true, 0},  {7, 7, true, 0},     {40, 40, false, 0}, {5, 257, true, 0},    {257, 257, true, 10},
+                           {9, 3, true, 0},  {33, 70, false, 20}, {1, 300, true, 0},  {300, 300, true, 1},  {4, 4, false, 2}};
+
+// exp(scale s - top): its argument is off by u (3 |scale s| + |top|), which becomes relative; then a positive sum and a quotient.
+TEST(CpuRows, Softmax) {
+  SKIP_WITHOUT(SoftmaxForward);
+  for (DType t : kFloats)
+    for (const Square& s : kSquares)
+      for (bool in_place : {false, true}) {
+        Case c;
+        SoftmaxForward a;
+        a.scores = c.input(1, t, {s.q, s.k}, 3, 8), a.probs = in_place ? a.scores : c.output(t, {s.q, s.k}, 1).view();
+        a.scale = 0.35, a.causal = s.causal, a.window = s.window;
+        auto o = run_both(a)["probs"];
+        double argument = 2 * kU32 * 4 * 8 * a.scale;
+        double r = std::expm1(argument) + gamma32(s.k + 3 * kFunction);
+        expect_close(o, [&](int64_t i) { return r * o.want[i]; }, at(t, {s.q, s.k}));
+        c.expect_intact();
+      }
+}
+
+TEST(CpuRows, SoftmaxBackward) {
+  SKIP_WITHOUT(SoftmaxBackward);
+  for (DType t : kFloats)
+    for (const Square& s : kSquares)
+      for (bool in_place : {false, true}) {
+        Case c;
+        SoftmaxBackward a;
+        a.probs = c.input(1, t, {s.q, s.k}, 3).random(1, 0.5 / s.k, 0.5 / s.k), a.dprobs = c.input(2, t, {s.q, s.k}, 2);
+        a.dscores = in_place ? a.dprobs : c.output(t, {s.q, s.k}, 1).view();
+        a.scale = 0.35;
+        auto p = values(a.probs), d = values(a.dprobs);
+        auto error = [&](int64_t i) {
+          double dot = 0;
+          for (int64_t j = i / s.k * s.k, end = j + s.k; j < end; ++j) dot += std::fabs(p[j] * d[j]);
+          return a.scale * p[i] * (gamma32(s.k + 5) * dot + gamma32(4) * std::fabs(d[i]));
+        };
+        expect_close(run_both(a)["dscores"], error, at(t, {s.q, s.k}));
+        c.expect_intact();
+      }
+}
+
+}  // namespace
+}  // namespace ravine

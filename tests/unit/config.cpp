@@ -1,0 +1,256 @@
+#include "config/config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "base/error.h"
+
+using namespace ravine;
+
+namespace {
+
+std::vector<Setting> settings(const std::vector<std::string>& words) {
+  std::vector<Setting> list;
+  for (const std::string& w : words) list.push_back(parse_setting(w));
+  return list;
+}
+
+Config from(const std::string& yaml, const std::vector<std::string>& words = {}) {
+  return parse_config(yaml, "run.yaml", settings(words));
+}
+
+std::string error_of(const std::string& yaml, const std::vector<std::string>& words = {}) {
+  try {
+    from(yaml, words);
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST(Config, DefaultsAreThoseOfTheManual) {
+  Config c = from("");
+  EXPECT_EQ(c.train.steps, 1000);
+  EXPECT_EQ(c.train.global_batch, 8);
+  EXPECT_EQ(c.train.micro_batch, 1);
+  EXPECT_EQ(c.train.seed, 42);
+  EXPECT_EQ(c.data.sequence_length, 1024);
+  EXPECT_EQ(c.optimizer.lr, 3e-4);
+  EXPECT_EQ(c.optimizer.betas, (std::vector<double>{0.9, 0.95}));
+  EXPECT_EQ(c.optimizer.eps, 1e-8);
+  EXPECT_EQ(c.schedule.type, "cosine");
+  EXPECT_EQ(c.schedule.warmup_steps, 100);
+  EXPECT_EQ(c.precision.compute, "f32");
+  EXPECT_EQ(c.checkpoint.every, 200);
+  EXPECT_EQ(c.checkpoint.resume, "auto");
+  EXPECT_TRUE(c.log.tensorboard);
+  EXPECT_TRUE(c.sources.empty());
+}
+
+TEST(Config, CommandLineOverFileOverDefault) {
+  Config c = from("train:\n  steps: 5\n  seed: 7\n  seed: 8\nlog:\n", {"train.steps=6", "train.steps=9"});
+  EXPECT_EQ(c.train.steps, 9);
+  EXPECT_EQ(c.train.seed, 8);
+  EXPECT_EQ(c.train.global_batch, 8);
+  EXPECT_EQ(c.sources.at("train.steps"), "command line");
+  EXPECT_EQ(c.sources.at("train.seed"), "run.yaml:4");
+  EXPECT_FALSE(c.sources.contains("train.global_batch"));
+  EXPECT_NE(explain(c, "train.seed").find("value:   8 (run.yaml:4)"), std::string::npos) << explain(c, "train.seed");
+  EXPECT_NE(explain(c, "train.seed").find("default: 42"), std::string::npos);
+  EXPECT_NE(explain(c, "train.steps").find("(command line)"), std::string::npos);
+  EXPECT_NE(explain(c, "log.every").find("(default)"), std::string::npos);
+}
+
+TEST(Config, EveryKindOfValue) {
+  Config c = from(
+      "data: {train: [a.txt, {path: b, weight: 0.3}], skip_steps: [3, 0x10], shuffle: off}\n"
+      "optimizer: {lr: 1e-5, betas: [0.8, .9], groups: [{match: '*norm*', wd_mult: 0}]}\n"
+      "train: {output: 2024, steps: 1e4, freeze: ['*embed*', x]}\n"
+      "precision: {recipes: [{op: softmax, compute: f64}]}\n");
+  ASSERT_EQ(c.data.train.size(), 2u);
+  EXPECT_EQ(c.data.train[0].path, "a.txt");
+  EXPECT_EQ(c.data.train[0].weight, 1);
+  EXPECT_EQ(c.data.train[1].weight, 0.3);
+  EXPECT_EQ(c.data.skip_steps, (std::vector<int64_t>{3, 16}));
+  EXPECT_FALSE(c.data.shuffle);
+  EXPECT_EQ(c.optimizer.lr, 1e-5);
+  EXPECT_EQ(c.optimizer.betas[1], 0.9);
+  EXPECT_EQ(c.optimizer.groups.at(0).match, "*norm*");
+  EXPECT_EQ(c.optimizer.groups[0].lr_mult, 1);
+  EXPECT_EQ(c.optimizer.groups[0].wd_mult, 0);
+  EXPECT_EQ(c.train.output, "2024");
+  EXPECT_EQ(c.train.steps, 10000);
+  EXPECT_EQ(c.train.freeze.size(), 2u);
+  EXPECT_EQ(c.precision.recipes.at(0).path, "*");
+  EXPECT_EQ(c.precision.recipes[0].compute, "f64");
+
+  Config line = from("data: {train: [x, y]}",
+                     {"data.train=[{path: z, weight: 2}]", "data.valid=one.txt", "model.path=a=b", "precision.recipes="});
+  ASSERT_EQ(line.data.train.size(), 1u);
+  EXPECT_EQ(line.data.train[0].path, "z");
+  EXPECT_EQ(line.data.valid.at(0).path, "one.txt");
+  EXPECT_EQ(line.model.path, "a=b");
+}
+
+TEST(Config, LiteralTextIsNotYaml) {
+  Config c = parse_config("", "", {{.key = "model.path", .value = "*a: {b #c", .literal = true}});
+  EXPECT_EQ(c.model.path, "*a: {b #c");
+  EXPECT_THROW(parse_config("", "", {{.key = "model.path", .value = "\xff", .literal = true}}), UserError);
+}
+
+TEST(Config, WritesWhatItReads) {
+  std::mt19937_64 draw(3);
+  for (int i = 0; i < 200; ++i) {
+    Config c;
+    c.optimizer.lr = std::ldexp(static_cast<double>(draw()), -70 - static_cast<int>(draw() % 900));
+    c.optimizer.betas = {static_cast<double>(draw() >> 11) * 0x1p-53, 0};
+    c.data.train = {{"a b: #c", 0.1 * static_cast<double>(1 + draw() % 100)}, {"yes", 1e-300}};
+    c.train.freeze = {"*x*", "[0]", "\n", "é\u2028"};
+    c.train.seed = static_cast<int64_t>(draw() >> 1);
+    c.data.skip_steps = {1, static_cast<int64_t>(draw() >> 2) + 1};
+    c.precision.recipes = {{"layers.*", "softmax", "", "bf16"}};
+    c.train.output = "null";
+    std::string text = to_yaml(c);
+    Config back = from(text);
+    EXPECT_EQ(to_yaml(back), text);
+    EXPECT_EQ(back.optimizer.lr, c.optimizer.lr);
+    EXPECT_EQ(back.optimizer.betas, c.optimizer.betas);
+    EXPECT_EQ(back.data.train[0].weight, c.data.train[0].weight);
+    EXPECT_EQ(back.data.train[0].path, "a b: #c");
+    EXPECT_EQ(back.data.train[1].path, "yes");
+    EXPECT_EQ(back.train.freeze, c.train.freeze);
+    EXPECT_EQ(back.train.seed, c.train.seed);
+    EXPECT_EQ(back.train.output, "null");
+    EXPECT_EQ(back.precision.recipes[0].round, "bf16");
+  }
+  EXPECT_EQ(to_yaml(from(defaults_text())), to_yaml(Config())) << "the list of defaults is itself a config";
+}
+
+// A default that breaks its own rule could not be written and read back; each option has words.
+TEST(Config, EveryOptionIsDeclaredWhole) {
+  Config config;
+  for (const Section& s : sections_of(config))
+    for (const Option& o : s.options) {
+      EXPECT_FALSE(o.help.empty()) << o.name();
+      EXPECT_NO_THROW(o.assign(*load_yaml(o.yaml(), "default"), "default")) << o.name();
+      EXPECT_NO_THROW(explain(config, o.name())) << o.name();
+    }
+}
+
+TEST(Config, ErrorsNamePlaceRuleAndFix) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"trian: {steps: 1}",
+       "unknown section 'trian' (run.yaml:1): sections are model, data, train, optimizer, schedule, precision, "
+       "parallel, checkpoint, log; did you mean 'train'?"},
+      {"train:\n  stpes: 1",
+       "unknown key 'train.stpes' (run.yaml:2): section train has no such key; did you mean 'train.steps'?"},
+      {"train: {lr: 1}", "unknown key 'train.lr' (run.yaml:1): section train has no such key; did you mean 'optimizer.lr'?"},
+      {"log: {qqqqqq: 1}",
+       "unknown key 'log.qqqqqq' (run.yaml:1): section log has no such key; its keys are every, tensorboard"},
+      {"steps: 1", "unknown section 'steps' (run.yaml:1): options stand in sections; did you mean 'train.steps'?"},
+      {"[1]", "not a config (run.yaml:1): a config is a map of sections; write sections like train: {steps: 1000}"},
+      {"train: 3", "section 'train' holds no keys (run.yaml:1): a section is a map of options; write train: {steps: ..}"},
+      {"train: {steps: many}", "train.steps is 'many' (run.yaml:1): must be a whole number; write a number"},
+      {"train: {steps: '5'}", "train.steps is '5' (run.yaml:1): must be a whole number; remove the quotes"},
+      {"train: {steps: 1.5}", "train.steps is '1.5' (run.yaml:1): must be a whole number; write a number"},
+      {"train:\n  steps:\n", "train.steps is nothing (run.yaml:2): must be a whole number; write a number"},
+      {"train: {steps: [1]}", "train.steps is a list (run.yaml:1): must be a whole number; write a number"},
+      {"train: {seed: 9223372036854775808}",
+       "train.seed is '9223372036854775808' (run.yaml:1): must be a whole number of at most 64 bits; write a number"},
+      {"train: {steps: 0}", "train.steps is '0' (run.yaml:1): must be at least 1; give a larger value"},
+      {"train: {dropout: 1}", "train.dropout is '1' (run.yaml:1): must be at least 0 and below 1; give a smaller value"},
+      {"optimizer: {lr: .nan}", "optimizer.lr is '.nan' (run.yaml:1): must be a finite number; write a number"},
+      {"optimizer: {lr: high}", "optimizer.lr is 'high' (run.yaml:1): must be a number; write a number"},
+      {"optimizer: {eps: 0}", "optimizer.eps is '0' (run.yaml:1): must be above 0; give a larger value"},
+      {"optimizer: {betas: [0.9]}", "optimizer.betas is a list (run.yaml:1): must have 2 elements, has 1; write as many"},
+      {"optimizer:\n  betas: [0.9,\n   1]",
+       "optimizer.betas is '1' (run.yaml:3): must be at least 0 and below 1; give a smaller value"},
+      {"optimizer: {type: adamm}",
+       "optimizer.type is 'adamm' (run.yaml:1): must be one of adamw, adam, sgd; did you mean 'adamw'?"},
+      {"log: {tensorboard: 1}", "log.tensorboard is '1' (run.yaml:1): must be true or false; write true or false"},
+      {"model: {path: [a]}", "model.path is a list (run.yaml:1): must be a text; put it in quotes if it holds : [ { or #"},
+      {"train: {output: ''}", "train.output is '' (run.yaml:1): must not be empty; write a value or remove the line"},
+      {"train: {output: \"a\\0b\"}", "train.output is 'a b' (run.yaml:1): must not hold a zero byte; remove it"},
+      {"data: {train: [{paht: x}]}",
+       "unknown field 'paht' in data.train (run.yaml:1): an element is {path: .., weight: ..}; did you mean 'path'?"},
+      {"data: {train: [{weight: 2}]}",
+       "data.train is a map (run.yaml:1): an element needs 'path'; write it like {path: .., weight: ..}"},
+      {"data: {train: [a, {path: x, weight: 0}]}",
+       "data.train[1].weight is '0' (run.yaml:1): must be above 0; give a larger value"},
+      {"data: {train: [[a]]}",
+       "data.train is a list (run.yaml:1): each element must be a map like {path: .., weight: ..}; write it so"},
+      {"precision: {recipes: [softmax]}",
+       "precision.recipes is 'softmax' (run.yaml:1): each element must be a map like {path: .., op: .., compute: .., round: "
+       "..}; write it so"},
+      {"parallel: {zero: 2}", "parallel.zero is '2' (run.yaml:1): one rank only so far; write 1 or remove it"},
+      {"parallel: {tensor: 2}", "parallel.tensor is '2' (run.yaml:1): one rank only so far; write 1 or remove it"},
+      {"parallel: {sequence: true}",
+       "parallel.sequence is 'true' (run.yaml:1): one rank only so far; write false or remove it"},
+      {"train: {global_batch: 6, micro_batch: 4}",
+       "train.global_batch is 6 (run.yaml:1): must be a multiple of train.micro_batch, 4; use 8 or another multiple"},
+      {"model: {path: a, config: b}",
+       "model.path and model.config are both given (run.yaml:1): a model comes from one of them; remove one"},
+      {"data: {valid: a, valid_fraction: 0.1}",
+       "data.valid and data.valid_fraction are both given (run.yaml:1): validation data come from one of them; remove one"},
+      {"optimizer: {nesterov: true, momentum: 0}",
+       "optimizer.nesterov is true (run.yaml:1): needs a momentum above 0 and a dampening of 0; set optimizer.momentum=0.9 "
+       "optimizer.dampening=0, or remove nesterov"},
+  };
+  for (auto [yaml, text] : cases) EXPECT_EQ(error_of(yaml), text) << yaml;
+}
+
+TEST(Config, ErrorsOfTheCommandLine) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"train.stpes=1", "unknown key 'train.stpes' (command line): section train has no such key; did you mean 'train.steps'?"},
+      {"train=1", "'train' is a section (command line): values are given to section.key; write train.steps=.."},
+      {"train.steps=0", "train.steps is '0' (command line): must be at least 1; give a larger value"},
+      {"train.steps", "'train.steps' (command line): options are written section.key=value; write for example train.steps=100"},
+      {"=1", "'=1' (command line): options are written section.key=value; write for example train.steps=100"},
+      {"train.freeze=[*a]",
+       "alias *a (command line, train.freeze): no such anchor before it; define &a first, or put values that start with * in "
+       "quotes"},
+  };
+  for (auto [word, text] : cases) EXPECT_EQ(error_of("", {word}), text) << word;
+  try {
+    explain(Config(), "steps");
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(), "unknown key 'steps' (command line): no option has this name; did you mean 'train.steps'?");
+  }
+  try {
+    load_config("/does/not/exist.yaml");
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_STREQ(e.what(), "cannot read the config (/does/not/exist.yaml): it must be a readable file; check the path");
+  }
+}
+
+TEST(Config, RandomConfigsNeverCrash) {
+  std::mt19937_64 draw(5);
+  const std::vector<std::string> parts = {"train:",     "data:", " steps", "\n  ",  ": ",         "{",     "}",    "[",
+                                          "]",          "path",  "a",      "1",     "-1",         "1e400", ", ",   "'",
+                                          "optimizer:", "betas", "groups", "match", "recipes",    "~",     ".nan", "- ",
+                                          "&a ",        "*a",    "<<",     "valid", "precision:", "true",  "\n"};
+  for (int i = 0; i < 5000; ++i) {
+    std::string text;
+    for (uint64_t n = draw() % 16; n > 0; --n) text += parts[draw() % parts.size()];
+    try {
+      Config c = from(text);
+      EXPECT_EQ(to_yaml(from(to_yaml(c))), to_yaml(c));
+    } catch (const UserError&) {
+    }
+  }
+}
+
+TEST(Config, DocsPageIsCurrent) {
+  std::ifstream file(RAVINE_SOURCE_DIR "/docs/options.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), options_markdown()) << "run: ravine config --markdown > docs/options.md";
+}

@@ -1,0 +1,127 @@
+#include "data/source.h"
+
+#include <zlib.h>
+
+#include <random>
+
+#include "tests/unit/data_help.h"
+
+namespace ravine {
+namespace {
+
+using test::Folder;
+
+std::vector<std::string> documents(const std::string& path, const std::string& key = "text") {
+  auto reader = open_documents(path, key);
+  std::vector<std::string> all;
+  for (std::string text; reader->next(text);) all.push_back(text);
+  return all;
+}
+
+TEST(Source, kinds_by_suffix) {
+  EXPECT_EQ(source_kind("a.txt"), SourceKind::text);
+  EXPECT_EQ(source_kind("a.jsonl.zst"), SourceKind::jsonl);
+  EXPECT_EQ(source_kind("a.safetensors"), SourceKind::fixed);
+  for (const char* later : {"a.json", "a.csv", "a.parquet", "a.bin", "a.csv.gz"})
+    EXPECT_USER_ERROR(source_kind(later), "comes with a later release");
+  EXPECT_USER_ERROR(source_kind("a.doc"), "unknown kind of data (a.doc)");
+}
+
+TEST(Source, files_globs_and_folders) {
+  Folder f;
+  auto a = f.write("b/one.txt", "1"), b = f.write("b/sub/two.jsonl", "{}"), c = f.write("b/three.txt.gz", "");
+  f.write("b/README.md", "no");
+  EXPECT_EQ(source_files(f / "b"), (std::vector<std::string>{a, b, c}));
+  EXPECT_EQ(source_files(f / "b/*.txt*"), (std::vector<std::string>{a, c}));
+  EXPECT_EQ(source_files(a), (std::vector<std::string>{a}));
+  EXPECT_USER_ERROR(source_files(f / "none.txt"), "no such data");
+  EXPECT_USER_ERROR(source_files(f / "*.none"), "no file has a name of this pattern");
+  std::filesystem::create_directories(f / "empty");
+  EXPECT_USER_ERROR(source_files(f / "empty"), "no data in folder");
+}
+
+TEST(Source, small_text_is_one_document) {
+  Folder f;
+  std::string text = "first\n\nsecond\r\n\r\nthird";
+  EXPECT_EQ(documents(f.write("a.txt", text)), std::vector<std::string>{text});
+  EXPECT_EQ(documents(f.write("bom.txt", "\xEF\xBB\xBFhi")), std::vector<std::string>{"hi"});
+  EXPECT_TRUE(documents(f.write("empty.txt", "")).empty());
+}
+
+TEST(Source, large_text_is_cut_at_blank_lines_and_nothing_is_lost) {
+  Folder f;
+  std::mt19937 random(1);
+  std::string text;
+  while (text.size() < 700000) {
+    for (unsigned n = random() % 400; n > 0; --n) text += static_cast<char>('a' + random() % 26);
+    text += random() % 3 ? "\n" : "\n\n";
+  }
+  std::string all;
+  auto docs = documents(f.write("a.txt", text));
+  for (const auto& d : docs) all += d;
+  EXPECT_EQ(all, text);
+  EXPECT_GT(docs.size(), 8u);
+  for (size_t i = 0; i + 1 < docs.size(); ++i) {
+    EXPECT_GE(docs[i].size(), 65536u);
+    EXPECT_LT(docs[i].size(), 70000u);
+    EXPECT_TRUE(docs[i].ends_with("\n\n"));
+  }
+  // No blank line, then no line end at all: cut before 1 MiB, never inside a character.
+  std::string lines, one;
+  while (lines.size() < 3000000) lines += "0123456789\n";
+  while (one.size() < 3000000) one += "\xE5\xB1\xB1";
+  for (const auto& t : {lines, one}) {
+    std::string joined;
+    for (const auto& d : documents(f.write("b.txt", t))) {
+      EXPECT_LE(d.size(), 1u << 20);
+      EXPECT_GT(d.size(), 800000u);
+      joined += d;
+    }
+    EXPECT_EQ(joined, t);
+  }
+}
+
+TEST(Source, text_that_is_not_utf8_names_line_and_byte) {
+  Folder f;
+  auto path = f.write("bad.txt", "good\nbad \xFF here\n");
+  EXPECT_USER_ERROR(documents(path), "text is not UTF-8 (" + path + ":2, byte 9 of the text)");
+  std::string far(300000, 'x');
+  for (size_t i = 99; i < far.size(); i += 100) far[i] = far[i - 1] = '\n';
+  far[250050] = '\x80';
+  EXPECT_USER_ERROR(documents(f.write("far.txt", far)), fmt::format("far.txt:{}, byte 250050", 1 + 2 * 2500));
+}
+
+TEST(Source, jsonl) {
+  Folder f;
+  EXPECT_EQ(documents(f.write(
+                "a.jsonl",
+                "{\"text\": \"one\\u00e9\"}\n\n  \r\n{\"x\": [1, {\"text\": 2}], \"text\": \"two\\n\"}\r\n{\"text\": \"\"}")),
+            (std::vector<std::string>{"one\xC3\xA9", "two\n"}));
+  EXPECT_EQ(documents(f.write("k.jsonl", R"({"body": "b"})"), "body"), std::vector<std::string>{"b"});
+  const std::pair<const char*, const char*> wrong[] = {
+      {"{\"text\": \"a\"}\n{\"text\": \"b\"", "w.jsonl:2"},
+      {"{\"text\": \"a\"} x", "not valid JSON"},
+      {"[1]", "not a JSON object"},
+      {"{\"txet\": \"a\"}", "no key 'text' ("},
+      {"{\"txet\": \"a\"}", "did you mean 'txet'?"},
+      {"{\"text\": 5}", "'text' is not a string ("},
+      {"{\"text\": \"\xFF\"}", "text is not UTF-8 ("},
+      {"{\"text\": \"\\ud800\"}", "not valid JSON ("},
+  };
+  for (const auto& [text, part] : wrong) EXPECT_USER_ERROR(documents(f.write("w.jsonl", text)), part);
+  std::string deep = "{\"text\": " + std::string(100000, '[');
+  EXPECT_USER_ERROR(documents(f.write("deep.jsonl", deep)), "not valid JSON");
+}
+
+TEST(Source, compressed) {
+  Folder f;
+  gzFile z = gzopen((f / "a.jsonl.gz").c_str(), "wb");
+  gzputs(z, "{\"text\": \"packed\"}\n");
+  gzclose(z);
+  EXPECT_EQ(documents(f / "a.jsonl.gz"), std::vector<std::string>{"packed"});
+  std::filesystem::resize_file(f / "a.jsonl.gz", 20);
+  EXPECT_USER_ERROR(documents(f / "a.jsonl.gz"), "a.jsonl.gz");
+}
+
+}  // namespace
+}  // namespace ravine

@@ -1,0 +1,156 @@
+// Processors of logits against Transformers' own, recorded by tools/golden/make_gen.py.
+#include "infer/processors.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <span>
+
+#include "files/safetensors.h"
+#include "infer/sampler.h"
+
+namespace ravine {
+namespace {
+
+template <class T>
+std::vector<T> read(const SafetensorsReader& file, const std::string& name) {
+  auto bytes = file.bytes(file.tensor(name));
+  std::vector<T> out(bytes.size() / sizeof(T));
+  std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+// "top_p_0.9" as settings. Alone, each acts as the whole chain with the others off.
+Processing settings_of(const std::string& name) {
+  Processing s;
+  if (name == "all") return {1.3, 2, 0.7, 20, 0.9};
+  if (name == "none") return s;
+  size_t cut = name.rfind('_');
+  double value = std::stod(name.substr(cut + 1));
+  std::string kind = name.substr(0, cut);
+  if (kind == "temperature")
+    s.temperature = value;
+  else if (kind == "top_k")
+    s.top_k = static_cast<int64_t>(value);
+  else if (kind == "top_p")
+    s.top_p = value;
+  else if (kind == "repetition_penalty")
+    s.repetition_penalty = value;
+  else if (kind == "no_repeat_ngram")
+    s.no_repeat_ngram = static_cast<int64_t>(value);
+  else
+    ADD_FAILURE() << "unknown processor " << name;
+  return s;
+}
+
+class Recorded : public testing::TestWithParam<std::string> {};
+
+TEST_P(Recorded, Distributions) {
+  SafetensorsReader file(RAVINE_SOURCE_DIR "/tests/golden/gen_" + GetParam() + ".safetensors");
+  size_t rows = static_cast<size_t>(file.tensor("logits").shape[0]),
+         vocabulary = static_cast<size_t>(file.tensor("logits").shape[1]);
+  auto logits = read<float>(file, "logits");
+  auto prompts = read<int64_t>(file, "prompts");
+  size_t length = prompts.size() / rows;
+  int compared = 0;
+  for (const TensorInfo& t : file.tensors()) {
+    if (!t.name.starts_with("probs.")) continue;
+    ++compared;
+    std::string name = t.name.substr(6);
+    auto expected = read<float>(file, t.name);
+    for (size_t r = 0; r < rows; ++r) {
+      std::vector<int32_t> context(prompts.begin() + static_cast<ptrdiff_t>(r * length),
+                                   prompts.begin() + static_cast<ptrdiff_t>((r + 1) * length));
+      std::vector<float> scores(logits.begin() + static_cast<ptrdiff_t>(r * vocabulary),
+                                logits.begin() + static_cast<ptrdiff_t>((r + 1) * vocabulary));
+      process(scores, context, settings_of(name), true);
+      if (std::all_of(scores.begin(), scores.end(), [](float s) { return std::isinf(s); })) continue;
+      softmax(scores);
+      auto want = std::span(expected).subspan(r * vocabulary, vocabulary);
+      if (GetParam() == "ties" && (name.starts_with("top_p") || name == "all")) {  // which of equals goes first, torch.sort leaves open
+        std::sort(scores.begin(), scores.end());
+        std::sort(want.begin(), want.end());
+      }
+      for (size_t i = 0; i < vocabulary; ++i) {
+        float p = scores[i], q = want[i];
+        ASSERT_EQ(p == 0, q == 0) << name << ", row " << r << ", token " << i << ": " << p << " and " << q;
+        // Two sums of V terms in any order, two exponentials and divisions of a few epsilons.
+        double bound = (static_cast<double>(vocabulary) + 8) * std::numeric_limits<float>::epsilon() * q +
+                       std::numeric_limits<float>::min();
+        ASSERT_NEAR(p, q, bound) << name << ", row " << r << ", token " << i;
+      }
+    }
+  }
+  EXPECT_GE(compared, 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Recorded, testing::Values("ties", "llama-mha", "llama-gqa-tied", "llama31", "llama-linear-hd"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(Processors, WarpersActOnlyWhereTokensAreDrawn) {
+  std::vector<float> scores = {1, 2, 3, 4}, same = scores;
+  process(scores, {}, {1, 0, 0.5, 1, 0.1}, false);
+  EXPECT_EQ(scores, same);
+  process(scores, {}, {1, 0, 0.5, 1, 0.1}, true);
+  EXPECT_EQ(scores[3], 8);
+  EXPECT_EQ(scores[2], -INFINITY);
+}
+
+TEST(Processors, RepetitionCountsOncePerToken) {
+  std::vector<float> scores = {2, -2, 0, 5};
+  std::vector<int32_t> context = {0, 0, 0, 1, 2, 1};
+  penalize_repetition(scores, context, 2);
+  EXPECT_EQ(scores, (std::vector<float>{1, -4, 0, 5}));
+}
+
+TEST(Processors, TopPKeepsTheHigherIdsAmongEquals) {
+  std::vector<float> scores(4, 1.0f);
+  keep_top_p(scores, 0.5);
+  EXPECT_EQ(scores, (std::vector<float>{-INFINITY, -INFINITY, 1, 1}));
+}
+
+TEST(Sampler, GreedyTakesTheFirstMaximum) {
+  EXPECT_EQ(choose_best(std::vector<float>{1, 3, 3, 2}), 1);
+  EXPECT_EQ(choose_best(std::vector<float>{-INFINITY, -5, -INFINITY}), 1);
+  EXPECT_THROW(choose_best(std::vector<float>{-INFINITY, -INFINITY}), Error);
+}
+
+TEST(Sampler, DrawsFollowTheDistribution) {
+  std::vector<float> scores = {0, std::log(2.0f), -INFINITY, std::log(5.0f)};
+  const double p[] = {0.125, 0.25, 0, 0.625};
+  constexpr int kDraws = 40000;
+  std::array<int, 4> count{};
+  for (int i = 0; i < kDraws; ++i)
+    ++count[static_cast<size_t>(choose_at_random(scores, 7, static_cast<uint64_t>(i / 200), static_cast<uint64_t>(i % 200)))];
+  EXPECT_EQ(count[2], 0);
+  double chi = 0;
+  for (size_t i : {0u, 1u, 3u}) chi += std::pow(count[i] - kDraws * p[i], 2) / (kDraws * p[i]);
+  EXPECT_LT(chi, 18.4);  // two degrees of freedom, one in ten thousand; the draws are always the same
+}
+
+TEST(Sampler, DrawDependsOnSeedSequenceAndPosition) {
+  std::vector<float> flat(1000, 0.0f);
+  int32_t base = choose_at_random(flat, 1, 2, 3);
+  EXPECT_EQ(choose_at_random(flat, 1, 2, 3), base);
+  EXPECT_NE(choose_at_random(flat, 2, 2, 3), base);
+  EXPECT_NE(choose_at_random(flat, 1, 3, 3), base);
+  EXPECT_NE(choose_at_random(flat, 1, 2, 4), base);
+}
+
+TEST(Sampler, LogProbability) {
+  std::vector<float> logits = {1000, 1000, -1000};
+  EXPECT_DOUBLE_EQ(log_probability(logits, 0), std::log(0.5));
+  EXPECT_DOUBLE_EQ(log_probability(logits, 2), -2000 + std::log(0.5));
+}
+
+}  // namespace
+}  // namespace ravine

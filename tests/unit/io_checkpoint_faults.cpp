@@ -1,0 +1,278 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <fstream>
+
+#include "files_temporary.h"
+#include "io/checkpoint.h"
+#include "io/manifest.h"
+#include "io_checkpoint_state.h"
+
+using namespace ravine;
+namespace fs = std::filesystem;
+
+namespace {
+
+void save(const std::string& dir, int64_t step, int64_t rows = 3) {
+  TestState live(rows);
+  live.fill(step);
+  CheckpointWriter writer;
+  writer.save(dir, step, live.state(), 0);
+  writer.wait();
+  ASSERT_EQ(writer.take_warning(), std::nullopt);
+}
+
+void flip(const std::string& path, size_t offset, int bit) {
+  std::string bytes = slurp(path);
+  bytes.at(offset) = static_cast<char>(bytes.at(offset) ^ (1 << bit));
+  spill(path, bytes);
+}
+
+std::string refusal(const std::string& dir) {
+  return message_of<UserError>([&] { CheckpointReader reader(dir, true); });
+}
+
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST(CheckpointFaults, EveryFlippedBitIsFound) {
+  TemporaryFolder folder;
+  save(folder.path(), 7);
+  const std::string dir = folder / "step_000007", manifest = dir + "/manifest.json", state = dir + "/state-00000.safetensors";
+  for (const std::string& path : {manifest, state}) {
+    const std::string good = slurp(path);
+    for (size_t i = 0; i < good.size(); i += (i < 4200 ? 13 : 29)) {
+      flip(path, i, static_cast<int>(i % 8));
+      const std::string text = refusal(dir);
+      EXPECT_SAYS(text, path);
+      if (::testing::Test::HasFailure()) FAIL() << path << " byte " << i;
+      spill(path, good);
+    }
+  }
+  // A flipped bit of a tensor is named by the tensor.
+  const std::string good = slurp(state);
+  flip(state, good.size() - 1, 0);
+  EXPECT_SAYS(refusal(dir), state + ": tensor 'scalar'): its checksum is ");
+  EXPECT_NO_THROW(CheckpointReader(dir, false));  // bytes are looked at only when verifying
+}
+
+TEST(CheckpointFaults, PaddingIsCheckedToo) {
+  TemporaryFolder folder;
+  std::vector<std::byte> small(40);
+  Storage large(DeviceKind::cpu, 2 << 20);
+  TrainState s;
+  s.tensors.push_back({"small", view_of(small.data(), DType::u8, {40}), {40}, {}, 0});
+  s.tensors.push_back({"large", view_of(large.data(), DType::u8, {2 << 20}), {2 << 20}, {}, 0});
+  CheckpointWriter writer;
+  writer.save(folder.path(), 1, s, 0);
+  writer.wait();
+  const std::string file = folder / "step_000001/state-00000.safetensors";
+  CheckpointReader(folder / "step_000001", true);
+  flip(file, 4096 + 50, 3);
+  EXPECT_SAYS(refusal(folder / "step_000001"), file + ": tensor '~pad.0'): padding must be zero");
+}
+
+TEST(CheckpointFaults, FilesMissingOrOfAnotherSize) {
+  TemporaryFolder folder;
+  save(folder.path(), 7);
+  const std::string dir = folder / "step_000007", manifest = dir + "/manifest.json", state = dir + "/state-00000.safetensors";
+  const std::string good = slurp(state);
+  for (size_t size : {size_t{0}, size_t{5}, size_t{4000}, good.size() - 1}) {
+    spill(state, good.substr(0, size));
+    EXPECT_SAYS(refusal(dir), fmt::format("checkpoint is damaged ({}): the file has {} bytes, the manifest says {}", state, size, good.size()));
+  }
+  spill(state, good + "x");
+  EXPECT_SAYS(refusal(dir), "the file has");
+  fs::remove(state);
+  EXPECT_SAYS(refusal(dir), state + "): the file is missing");
+  fs::create_directory(state);
+  EXPECT_SAYS(refusal(dir), state + "): it must be a regular file");
+  fs::remove(manifest);
+  EXPECT_SAYS(refusal(dir), manifest + "): the file is missing");
+  for (const std::string& text : {std::string(), std::string("{}"), std::string("{\"checksum\":\"0000000000000000\""), std::string(5000, 'x')}) {
+    spill(manifest, text);
+    EXPECT_SAYS(refusal(dir), "checkpoint is damaged (" + manifest);
+  }
+  EXPECT_SAYS(refusal(folder / "nothing"), "cannot open checkpoint (" + (folder / "nothing"));
+}
+
+// What a manifest may say, with a right checksum, and still lie about.
+TEST(CheckpointFaults, LyingManifests) {
+  struct Lie {
+    const char* says;
+    std::function<void(Json&)> tell;
+  };
+  const std::vector<Lie> lies = {
+      {"another format (", [](Json& j) { j["version"] = 2; }},
+      {"'version' must be a whole number", [](Json& j) { j["version"] = "1"; }},
+      {"'format' must be", [](Json& j) { j["format"] = "other"; }},
+      {"key 'format' is missing", [](Json& j) { j.erase("format"); }},
+      {"key 'step' says 8", [](Json& j) { j["step"] = 8; }},
+      {"'step' must be a whole number", [](Json& j) { j["step"] = -1; }},
+      {"'step' must be a whole number", [](Json& j) { j["step"] = 1e300; }},
+      {"'step' must be a whole number", [](Json& j) { j["step"] = uint64_t{18446744073709551615u}; }},
+      {"'scalars' must be an object", [](Json& j) { j["scalars"] = 3; }},
+      {"'files' must be an array", [](Json& j) { j["files"] = Json::object(); }},
+      {"it must be an object", [](Json& j) { j["files"][0] = 1; }},
+      {"must be plain and occur once", [](Json& j) { j["files"][0]["name"] = "../state-00000.safetensors"; }},
+      {"must be plain and occur once", [](Json& j) { j["files"].push_back(j["files"][0]); }},
+      {"file is missing", [](Json& j) { j["files"][0]["name"] = "state-00001.safetensors"; }},
+      {"the manifest says 1", [](Json& j) { j["files"][0]["bytes"] = 1; }},
+      {"checksum of its header", [](Json& j) { j["files"][0]["header"] = "0123456789abcdef"; }},
+      {"checksum of 16 digits", [](Json& j) { j["files"][0]["header"] = "0123"; }},
+      {"tensor 'w.layer0'): it is described twice", [](Json& j) { j["tensors"].push_back(j["tensors"][0]); }},
+      {"tensor 'w.layer0'): its type 'F33'", [](Json& j) { j["tensors"][0]["dtype"] = "F33"; }},
+      {"tensor 'w.layer0'): it is f32 [3, 48], the manifest says i32", [](Json& j) { j["tensors"][0]["dtype"] = "I32"; }},
+      {"at most 5 numbers", [](Json& j) { j["tensors"][0]["shape"] = {1, 1, 1, 1, 1, 144}; }},
+      {"is too large", [](Json& j) { j["tensors"][0]["shape"] = {int64_t{1} << 40, int64_t{1} << 40}; }},
+      {"tensor 'w.layer0': slices hold 144 of the 192", [](Json& j) { j["tensors"][0]["shape"] = {4, 48}; }},
+      {"tensor 'w.layer0': slice [0:3, 0:48] lies outside", [](Json& j) { j["tensors"][0]["shape"] = {3, 47}; }},
+      {"tensor 'w.layer0': slice [1:4, 0:48] lies outside", [](Json& j) { j["tensors"][0]["slices"][0]["begin"] = {1, 0}; }},
+      {"tensor 'w.layer0': slice [3, 48] has another number of dims", [](Json& j) { j["tensors"][0]["slices"][0]["begin"] = {0}; }},
+      {"tensor 'w.layer0': slices [0:3, 0:48] and [0:3, 0:48] overlap",
+       [](Json& j) {
+         j["tensors"][0]["slices"].push_back(j["tensors"][0]["slices"][0]);
+         j["tensors"][0]["slices"][1]["stored"] = "other";
+       }},
+      {"tensor 'w.layer0'): stored tensor 'w.layer0' is used twice", [](Json& j) { j["tensors"][0]["slices"].push_back(j["tensors"][0]["slices"][0]); }},
+      {"tensor 'w.layer0'): it names file 1 of 1", [](Json& j) { j["tensors"][0]["slices"][0]["file"] = 1; }},
+      {"tensor 'other'): the manifest says that this file holds it", [](Json& j) { j["tensors"][0]["slices"][0]["stored"] = "other"; }},
+      {"it is f32 [3, 48], the manifest says f32 [48, 3]",
+       [](Json& j) { j["tensors"][0]["shape"] = j["tensors"][0]["slices"][0]["shape"] = {48, 3}; }},
+      {"tensor 'w.layer0'): its checksum is", [](Json& j) { j["tensors"][0]["slices"][0]["checksum"] = "0123456789abcdef"; }},
+      {"it holds 13 tensors, the manifest knows 12", [](Json& j) { j["tensors"].erase(0); }},
+  };
+  TemporaryFolder folder;
+  save(folder.path(), 7);
+  const std::string dir = folder / "step_000007", manifest = dir + "/manifest.json", good = slurp(manifest);
+  for (const Lie& lie : lies) {
+    Json j = Json::parse(good);
+    lie.tell(j);
+    spill(manifest, seal_manifest(j.dump()));
+    const std::string text = refusal(dir);
+    EXPECT_SAYS(text, lie.says);
+    EXPECT_SAYS(text, dir);
+  }
+  Json j = Json::parse(good);
+  spill(manifest, seal_manifest(j.dump()));
+  EXPECT_NO_THROW(CheckpointReader(dir, true));  // the frame of these lies is sound
+  // A scalar that was changed by hand is found by the checksum.
+  j["scalars"]["lr"] = 1;
+  spill(manifest, j.dump());
+  EXPECT_SAYS(refusal(dir), "its checksum is");
+}
+
+TEST(CheckpointFaults, ReadsThatDoNotFit) {
+  TemporaryFolder folder;
+  save(folder.path(), 7);
+  const CheckpointReader reader(folder / "step_000007", false);
+  std::vector<double> room(3 * 48);
+  const Shape global{3, 48};
+  auto read = [&](const std::string& name, DType t, Shape shape, Shape whole, std::vector<int64_t> begin) {
+    reader.read(name, view_of(room.data(), t, shape), whole, begin);
+  };
+  EXPECT_SAYS(message_of<UserError>([&] { read("w.layer9", DType::f32, global, global, {}); }),
+              "missing tensor (" + (folder / "step_000007") + ": tensor 'w.layer9')");
+  EXPECT_SAYS(message_of<UserError>([&] { read("w.layer0", DType::f64, global, global, {}); }), "it is f32, this run needs f64");
+  EXPECT_SAYS(message_of<UserError>([&] { read("w.layer0", DType::f32, {3, 40}, {3, 40}, {}); }), "it is [3, 48], this run needs [3, 40]");
+  EXPECT_SAYS(message_of<Error>([&] { read("w.layer0", DType::f32, global, global, {1, 0}); }), "lies inside [3, 48]");
+}
+
+TEST(CheckpointFaults, ADamagedNewestIsNamedAndTheOneBeforeUsed) {
+  TemporaryFolder folder;
+  for (int64_t step : {10, 20, 30}) save(folder.path(), step);
+  std::vector<std::string> warnings;
+  auto warn = [&](const std::string& w) { warnings.push_back(w); };
+  EXPECT_EQ(newest_checkpoint(folder.path(), warn), folder / "step_000030");
+  EXPECT_TRUE(warnings.empty());
+  flip(folder / "step_000030/state-00000.safetensors", 5000, 0);
+  EXPECT_EQ(newest_checkpoint(folder.path(), warn), folder / "step_000020");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_SAYS(warnings[0], folder / "step_000030/state-00000.safetensors");
+  warnings.clear();
+  fs::remove_all(folder / "step_000030");
+  EXPECT_EQ(newest_checkpoint(folder.path(), warn), folder / "step_000020");
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_SAYS(warnings[0], "latest names step_000030, which is not there");
+  warnings.clear();
+  spill(folder / "latest", "../../etc");
+  EXPECT_EQ(newest_checkpoint(folder.path(), warn), folder / "step_000020");
+  fs::create_directory(folder / "step_000050.tmp");  // not a checkpoint's name
+  fs::create_directory(folder / "step_50");
+  EXPECT_EQ(newest_checkpoint(folder.path(), warn), folder / "step_000020");
+  EXPECT_TRUE(warnings.empty());
+  for (int64_t step : {10, 20}) fs::remove(folder.path() + "/" + checkpoint_name(step) + "/manifest.json");
+  EXPECT_SAYS(message_of<UserError>([&] { newest_checkpoint(folder.path(), warn); }), "no checkpoint can be used (" + folder.path() + "): all 2 are damaged");
+}
+
+TEST(CheckpointFaults, DiskFullLosesNothing) {
+  TemporaryFolder folder;
+  const int64_t rows = 3000;
+  TestState live(rows), back(rows);
+  live.fill(1);
+  CheckpointWriter writer;
+  writer.save(folder.path(), 1, live.state(), 1);
+  writer.wait();
+  rlimit before{}, tight{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  tight = before;
+  tight.rlim_cur = 1 << 20;
+  setrlimit(RLIMIT_FSIZE, &tight);
+  writer.save(folder.path(), 2, live.state(), 1);
+  for (size_t unit = 0; unit < 3; ++unit) writer.wait_unit(unit);  // comes back, or training would stand still
+  writer.wait();
+  setrlimit(RLIMIT_FSIZE, &before);
+  const std::string text = writer.take_warning().value_or("");
+  EXPECT_SAYS(text, "checkpoint step_000002 was not saved, earlier ones are untouched");
+  EXPECT_SAYS(text, "no room left for '" + (folder / "step_000002"));
+  EXPECT_EQ(writer.take_warning(), std::nullopt);
+  EXPECT_EQ(folder.count(), 2);  // latest and step_000001
+  back.load(CheckpointReader(*newest_checkpoint(folder.path(), [](auto& w) { ADD_FAILURE() << w; }), true));
+  EXPECT_EQ(back.difference(1), "");
+  live.fill(3);
+  writer.save(folder.path(), 3, live.state(), 1);  // room again
+  writer.wait();
+  EXPECT_EQ(writer.take_warning(), std::nullopt);
+  EXPECT_TRUE(folder.has("step_000003") && !folder.has("step_000001"));
+}
+
+TEST(CheckpointFaults, AFolderThatCannotBeWrittenIsAWarning) {
+  TemporaryFolder folder;
+  spill(folder / "c", "a file");
+  TestState live(2);
+  CheckpointWriter writer;
+  writer.save(folder / "c", 1, live.state(), 1);
+  writer.wait();
+  EXPECT_SAYS(writer.take_warning().value_or(""), folder / "c/step_000001");
+}
+
+TEST(CheckpointFaults, WrongStateIsRefusedAtOnce) {
+  TemporaryFolder folder;
+  CheckpointWriter writer;
+  std::vector<float> x(6);
+  auto text = [&](std::vector<StateTensor> tensors) {
+    TrainState s;
+    s.tensors = std::move(tensors);
+    return message_of<Error>([&] { writer.save(folder.path(), 1, s, 1); });
+  };
+  const TensorView v = view_of(x.data(), DType::f32, {3, 2});
+  EXPECT_SAYS(text({{"x", v, {4, 2}, {}, 0}}), "'x': slices hold 6 of the 8");
+  EXPECT_SAYS(text({{"x", v, {3, 2}, {}, 0}, {"x", v, {3, 2}, {}, 0}}), "'x': slices [0:3, 0:2] and [0:3, 0:2] overlap");
+  EXPECT_SAYS(text({{"x", v, {3, 2}, {1, 0}, 0}}), "got 'x' [3, 2] in [3, 2]");
+  EXPECT_SAYS(text({{"x", v, {6}, {}, 0}}), "got 'x' [3, 2] in [6]");
+  EXPECT_SAYS(text({{"x", v.columns(0, 1), {3, 1}, {}, 0}}), "contiguous");
+  EXPECT_SAYS(text({{"~pad.0", v, {3, 2}, {}, 0}}), "reserved");
+  EXPECT_EQ(folder.count(), 0);
+}
+
+TEST(CheckpointFaults, LeftoversAreRemoved) {
+  TemporaryFolder folder;
+  save(folder.path(), 10);
+  fs::create_directories(folder / "step_000020.tmp/x");
+  fs::create_directory(folder / "step_000020.parts.tmp");
+  fs::create_directory(folder / "step_000010.old.tmp");
+  clean_leftovers(folder.path());
+  EXPECT_EQ(folder.count(), 2);
+  clean_leftovers(folder / "nothing");
+}
+
+}  // namespace

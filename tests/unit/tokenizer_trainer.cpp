@@ -1,0 +1,101 @@
+#include "data/tokenizer_trainer.h"
+
+#include "base/json.h"
+#include "files/compressed.h"
+#include "tests/unit/data_help.h"
+
+namespace ravine {
+namespace {
+
+using test::Folder;
+
+std::string corpus() {
+  std::string text;
+  for (int i = 0; i < 300; ++i)
+    text += fmt::format("The river {} runs through the ravine; it sang of 20{} stones.\n\n", i * 7919 % 1000, i % 90);
+  return text + "na\xC3\xAFve caf\xC3\xA9 " + std::string(20000, 'z') + "\n";
+}
+
+TokenizerTraining training(const Folder& f) {
+  TokenizerTraining t;
+  t.input = {f.write("corpus.txt", corpus())};
+  t.output = f / "out";
+  t.vocabulary = 400;
+  return t;
+}
+
+TEST(TokenizerTrainer, makes_a_llama_folder) {
+  Folder f;
+  auto t = training(f);
+  t.symbols = {"<|call|>", "a,b"};
+  auto result = train_tokenizer(t);
+  EXPECT_LE(result.vocabulary, 400);  // a small text has fewer pieces in it
+  EXPECT_GT(result.vocabulary, 340);
+  EXPECT_GT(result.lines, 300);
+  EXPECT_FALSE(result.cut_off);
+  auto tokenizer = open_tokenizer(t.output);
+  EXPECT_EQ(tokenizer->size(), result.vocabulary);
+  EXPECT_EQ(tokenizer->special().unk, 0);
+  EXPECT_EQ(tokenizer->special().bos, 1);
+  EXPECT_EQ(tokenizer->special().eos, 2);
+  for (const std::string text : {"The river", "  two  spaces", "new\nlines\t\n", "\xF0\x9F\x98\x80 12345", "<|call|>x a,b"}) {
+    auto ids = tokenizer->encode(text, true);
+    EXPECT_EQ(ids[0], 1);
+    EXPECT_EQ(tokenizer->decode(ids, true), text);
+  }
+  EXPECT_EQ(tokenizer->encode("<|call|>", false).back(), 3);  // a symbol is one piece
+  auto digits = tokenizer->encode("2024", false);
+  EXPECT_EQ(digits.size(), 5u);                                                          // the space mark and four digits
+  EXPECT_LT(tokenizer->encode("The river runs through the ravine", false).size(), 15u);  // it did learn
+}
+
+TEST(TokenizerTrainer, repeats_and_does_not_depend_on_threads) {
+  Folder f;
+  auto t = training(f);
+  std::string first;
+  for (int threads : {1, 3, 1}) {
+    t.threads = threads;
+    train_tokenizer(t);
+    std::string model = read_whole(f / "out/tokenizer.model", 1 << 24);
+    // The model records the number of threads it was made with; the pieces come before that.
+    model = model.substr(0, model.size() * 9 / 10 < 4000 ? model.size() / 2 : 4000);
+    if (first.empty()) first = model;
+    EXPECT_EQ(model, first);
+  }
+}
+
+TEST(TokenizerTrainer, unigram_nfkc_and_limits) {
+  Folder f;
+  auto t = training(f);
+  t.type = "unigram";
+  t.normalization = "nmt_nfkc";
+  t.max_bytes = 5000;
+  auto result = train_tokenizer(t);
+  EXPECT_TRUE(result.cut_off);
+  EXPECT_LE(result.bytes, 5100);
+  auto tokenizer = open_tokenizer(f / "out/tokenizer.model");
+  EXPECT_EQ(tokenizer->encode("\xEF\xBC\xB4he", false), tokenizer->encode("The", false));  // full-width T
+}
+
+TEST(TokenizerTrainer, errors_write_nothing) {
+  Folder f;
+  auto wrong = [&](auto change, const char* part) {
+    auto t = training(f);
+    change(t);
+    EXPECT_USER_ERROR(train_tokenizer(t), part);
+    EXPECT_FALSE(std::filesystem::exists(f / "out"));
+  };
+  wrong([](auto& t) { t.vocabulary = 100; }, "wrong option (vocabulary): 260 to");
+  wrong([](auto& t) { t.vocabulary = 261; }, "the tokenizer cannot be trained");
+  wrong([](auto& t) { t.type = "magic"; }, "bpe or unigram");
+  wrong([](auto& t) { t.normalization = "nfd"; }, "identity or nmt_nfkc");
+  wrong([](auto& t) { t.character_coverage = 0; }, "0 < share <= 1");
+  wrong([](auto& t) { t.symbols = {""}; }, "symbols");
+  wrong([](auto& t) { t.input = {}; }, "name at least one text file");
+  wrong([&](auto& t) { t.input = {f.write("empty.txt", "\n\n")}; }, "no text in the data");
+  wrong([&](auto& t) { t.input = {f.write("bad.txt", corpus() + "\xFF")}; }, "text is not UTF-8");
+  wrong([&](auto& t) { t.input = {f / "none.txt"}; }, "no such data");
+}
+
+}  // namespace
+}  // namespace ravine
