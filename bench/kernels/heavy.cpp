@@ -62,15 +62,20 @@ void attention(const Kernels& k, DType t, int64_t tokens) {
   const std::vector<Segment> one{{0, tokens, 0, tokens}};
   const AttentionShape at{one, kHeads, kHeads, kSize, 1 / std::sqrt(double{kSize}), true, 0};
   auto part = [](const Array& a, int i) { return a.view.columns(i * kWidth, kWidth); };
-  report("attention." + std::to_string(tokens), k.attention, {part(qkv, 0), part(qkv, 1), part(qkv, 2), out.view, lse.view, at}, 5);
+  report("attention." + std::to_string(tokens), k.attention, {part(qkv, 0), part(qkv, 1), part(qkv, 2), out.view, lse.view, at},
+         5);
   report("attention_backward." + std::to_string(tokens), k.attention_backward,
-         {dout.view, part(qkv, 0), part(qkv, 1), part(qkv, 2), out.view, lse.view, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), at}, 5);
+         {dout.view, part(qkv, 0), part(qkv, 1), part(qkv, 2), out.view, lse.view, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2),
+          at},
+         5);
 }
 
 void loss_head(const Kernels& k, DType t, int64_t tokens) {
-  Array x(t, {tokens, 768}), w(t, {32000, 768}), dx(t, {tokens, 768}), dw(DType::f32, {32000, 768}), losses(DType::f64, {tokens});
+  Array x(t, {tokens, 768}), w(t, {32000, 768}), dx(t, {tokens, 768}), dw(DType::f32, {32000, 768}),
+      losses(DType::f64, {tokens});
   Array labels(DType::i32, {tokens});
-  report("loss_head." + std::to_string(tokens), k.loss_head, {x.view, w.view, labels.view, losses.view, dx.view, dw.view, 1e-3, true}, 3);
+  report("loss_head." + std::to_string(tokens), k.loss_head,
+         {x.view, w.view, labels.view, losses.view, dx.view, dw.view, 1e-3, true}, 3);
 }
 
 void run(DType t) {

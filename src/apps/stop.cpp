@@ -1,6 +1,7 @@
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "base/error.h"
 #include "train/stop.h"
 
 namespace ravine {

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "files/folder_lock.h"
+#include "files/atomic.h"
 #include "io/huggingface.h"
 #include "train/machine.h"
 #include "train/nan_watch.h"

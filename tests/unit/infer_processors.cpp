@@ -72,7 +72,8 @@ TEST_P(Recorded, Distributions) {
       if (std::all_of(scores.begin(), scores.end(), [](float s) { return std::isinf(s); })) continue;
       softmax(scores);
       auto want = std::span(expected).subspan(r * vocabulary, vocabulary);
-      if (GetParam() == "ties" && (name.starts_with("top_p") || name == "all")) {  // which of equals goes first, torch.sort leaves open
+      if (GetParam() == "ties" &&
+          (name.starts_with("top_p") || name == "all")) {  // which of equals goes first, torch.sort leaves open
         std::sort(scores.begin(), scores.end());
         std::sort(want.begin(), want.end());
       }

@@ -62,7 +62,7 @@ TEST(Slices, SharedRunsAreTheIntersection) {
       for (int d = global.rank() - 1; d >= 0 && ++at[static_cast<size_t>(d)] == global[d]; --d) at[static_cast<size_t>(d)] = 0;
     }
     int64_t runs = 0;
-    each_shared_run(a, b, [&](const Run& r) {
+    each_shared_run(a, b, [&](const ravine::Run& r) {
       ++runs;
       for (int64_t i = 0; i < r.count; ++i) got.emplace_back(r.from + i, r.to + i);
     });

@@ -1,6 +1,7 @@
-// Gradient of attention: probabilities are computed again from lse, tile by tile (Dao et al. 2022). A task owns the keys and values
-// of one head of one segment, walks over its queries in order and adds to dk and dv; dq of a block of queries is complete at once.
-// Few heads: a task takes only every P-th block of queries, into its own copy of dk and dv; copies are added in order.
+// Gradient of attention: probabilities are computed again from lse, tile by tile (Dao et al. 2022). A task owns the keys and
+// values of one head of one segment, walks over its queries in order and adds to dk and dv; dq of a block of queries is
+// complete at once. Few heads: a task takes only every P-th block of queries, into its own copy of dk and dv; copies are added
+// in order.
 #include <cmath>
 #include <limits>
 
@@ -114,8 +115,8 @@ void check(const AttentionBackward& a) {
   };
   alike(a.dout, a.q, "dout and q"), alike(a.out, a.q, "out and q"), alike(a.dq, a.q, "dq and q");
   alike(a.dk, a.k, "dk and k"), alike(a.dv, a.v, "dv and v");
-  require(a.lse.rows() == a.at.heads && a.lse.cols() == a.q.rows() && a.lse.dtype == DType::f32, "{}: lse is f32 [heads, tokens], got {}",
-          op, a.lse.shape.text());
+  require(a.lse.rows() == a.at.heads && a.lse.cols() == a.q.rows() && a.lse.dtype == DType::f32,
+          "{}: lse is f32 [heads, tokens], got {}", op, a.lse.shape.text());
 }
 
 // Segments that share keys must not run side by side.
@@ -160,7 +161,8 @@ void run_whole(const AttentionBackward& a, const Memory& mem) {
     std::fill(sums.dv + from * size, sums.dv + (from + rows) * size, 0.0f);
     for (int64_t i = first; i < last; ++i)
       for (int64_t h = kv * group; h < (kv + 1) * group; ++h)
-        for (int64_t b = 0; b < ceil_div(at.segments[i].q_count, kQueries); ++b) block_gradient(a, at.segments[i], b, h, sums, w);
+        for (int64_t b = 0; b < ceil_div(at.segments[i].q_count, kQueries); ++b)
+          block_gradient(a, at.segments[i], b, h, sums, w);
     store_sums(a, sums, kv, from, rows);
   });
 }

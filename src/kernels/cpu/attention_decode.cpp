@@ -15,15 +15,14 @@ namespace HWY_NAMESPACE {
 // One query against keys [0, n) in rows of k and v: out[size] = sum 2^(score - top) v, with top and the sum of the powers.
 // q is scaled to base 2; scores has room for n.
 template <class T>
-void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float* scores, float* out,
-               float* top_and_sum) {
+void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float* scores,
+               float* out, float* top_and_sum) {
   float top = -std::numeric_limits<float>::infinity();
   for (int64_t j = 0; j < n; ++j) {
     const Row<T> key(const_cast<T*>(k) + j * ldk);
     const Row<float> query(const_cast<float*>(q));
-    scores[j] = sum_of(size, [&](Lanes s, int64_t i, auto part) RAVINE_LANES {
-      return hn::MulAdd(query.load(i, part), key.load(i, part), s);
-    });
+    scores[j] = sum_of(size, [&](Lanes s, int64_t i, auto part)
+                                 RAVINE_LANES { return hn::MulAdd(query.load(i, part), key.load(i, part), s); });
     top = scores[j] > top ? scores[j] : top;
   }
   const Row<float> p(scores);
@@ -63,10 +62,12 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
   }
 }
 
-void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, float* scores, float* out, float* top_and_sum) {
+void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, float* scores, float* out,
+            float* top_and_sum) {
   auto typed = [&](auto zero) {
     using T = decltype(zero);
-    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, scores, out, top_and_sum);
+    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, scores, out,
+              top_and_sum);
   };
   if (k.dtype == DType::f32) return typed(float{});
   if (k.dtype == DType::bf16) return typed(bf16{});
@@ -85,8 +86,8 @@ HWY_EXPORT(decode);
 
 namespace {
 
-constexpr int64_t kChunk = 512;   // keys per task, more when a segment would need more than kSlots of them
-constexpr int64_t kSlots = 64;    // chunks of any segments in one round
+constexpr int64_t kChunk = 512;  // keys per task, more when a segment would need more than kSlots of them
+constexpr int64_t kSlots = 64;   // chunks of any segments in one round
 
 struct Slot {
   const Segment* segment;
@@ -112,8 +113,8 @@ Memory lay_out(const AttentionForward& a, void* workspace, int threads) {
   return m;
 }
 
-void join(const AttentionForward& a, const Segment& s, int64_t i, int64_t head, const float* partials, int64_t count, int64_t pitch,
-          float* out) {
+void join(const AttentionForward& a, const Segment& s, int64_t i, int64_t head, const float* partials, int64_t count,
+          int64_t pitch, float* out) {
   const int64_t size = a.at.head_size;
   float top = -std::numeric_limits<float>::infinity();
   for (int64_t c = 0; c < count; ++c) top = std::max(top, partials[c * pitch + size]);
@@ -133,7 +134,8 @@ void join(const AttentionForward& a, const Segment& s, int64_t i, int64_t head, 
 
 void run_slots(const AttentionForward& a, const std::vector<Slot>& slots, const Memory& mem) {
   const AttentionShape& at = a.at;
-  const int64_t size = at.head_size, group = at.heads / at.kv_heads, one = partial_size(a), pitch = kDecodeQueries * at.heads * one;
+  const int64_t size = at.head_size, group = at.heads / at.kv_heads, one = partial_size(a),
+                pitch = kDecodeQueries * at.heads * one;
   const int64_t count = static_cast<int64_t>(slots.size());
   parallel_for_threads(count * at.kv_heads, [&](int64_t t, int thread) {
     const Slot& slot = slots[t / at.kv_heads];
@@ -152,8 +154,8 @@ void run_slots(const AttentionForward& a, const std::vector<Slot>& slots, const 
         }
         pack_transposed(Corner(a.q, s.q_begin + i, h * size), 1, size, q, 1, static_cast<float>(at.scale * kLog2e));
         HWY_DYNAMIC_DISPATCH(decode)
-        (q, Corner(a.k, s.k_begin + begin, kv * size), Corner(a.v, s.k_begin + begin, kv * size), end - begin, size, scores, partial,
-         partial + size);
+        (q, Corner(a.k, s.k_begin + begin, kv * size), Corner(a.v, s.k_begin + begin, kv * size), end - begin, size, scores,
+         partial, partial + size);
       }
     }
   });
@@ -178,7 +180,8 @@ void attend_few(const AttentionForward& a, const std::vector<const Segment*>& se
   for (const Segment* s : segments) {
     const QueryBlock b{s->k_count - s->q_count, s->q_count};
     const int64_t begin = b.keys_begin(a.at), end = std::max(begin, b.keys_end(a.at, *s));
-    const int64_t chunk = std::max(kChunk, ceil_div(end - begin, kSlots)), count = std::max<int64_t>(1, ceil_div(end - begin, chunk));
+    const int64_t chunk = std::max(kChunk, ceil_div(end - begin, kSlots)),
+                  count = std::max<int64_t>(1, ceil_div(end - begin, chunk));
     if (static_cast<int64_t>(slots.size()) + count > kSlots) run_slots(a, slots, mem), slots.clear();
     for (int64_t c = 0; c < count; ++c) slots.push_back({s, begin + c * chunk, std::min(end, begin + (c + 1) * chunk)});
   }

@@ -1,5 +1,6 @@
-// Attention in tiles with an online softmax (Dao et al.: FlashAttention, 2022). A thread takes 128 queries of up to four heads that
-// share keys, and walks over the tiles of keys that the mask lets through; segments of few queries go to attention_decode.cpp.
+// Attention in tiles with an online softmax (Dao et al.: FlashAttention, 2022). A thread takes 128 queries of up to four heads
+// that share keys, and walks over the tiles of keys that the mask lets through; segments of few queries go to
+// attention_decode.cpp.
 #include <cmath>
 #include <limits>
 
@@ -13,8 +14,8 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kBlocks = 2;      // query blocks per task
-constexpr int64_t kHeads = 4;       // heads per task, of one group that shares keys
+constexpr int64_t kBlocks = 2;  // query blocks per task
+constexpr int64_t kHeads = 4;   // heads per task, of one group that shares keys
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // What a thread needs for a task.
@@ -40,8 +41,8 @@ struct Task {
   int64_t first_block, head, heads;
 };
 
-void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, const Work& w, const Work::Rows& r, int64_t key,
-                 int64_t keys) {
+void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, const Work& w, const Work::Rows& r,
+                 int64_t key, int64_t keys) {
   const int64_t size = a.at.head_size, lanes = round_up(b.count, 16);
   const int64_t begin = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
   if (begin >= end) return;
@@ -53,7 +54,8 @@ void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& 
   tile_product({b.count, size, keys, kQueries, size, size, true, true}, w.scores, v, r.out);
 }
 
-void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t head, const QueryBlock& b, const Work::Rows& r) {
+void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t head, const QueryBlock& b,
+            const Work::Rows& r) {
   const int64_t size = a.at.head_size, row = s.q_begin + block * kQueries;
   for (int64_t i = 0; i < b.count; ++i) {
     if (!a.lse.absent())
@@ -100,8 +102,8 @@ void attend(const AttentionForward& a, const Task& t, const Work& w) {
 
 void check(const AttentionForward& a) {
   check_attention("attention", a.at, a.q, a.k, a.v);
-  require(a.out.rows() == a.q.rows() && a.out.cols() == a.q.cols() && a.out.dtype == a.q.dtype, "attention: out is like q, got {} and {}",
-          a.out.shape.text(), a.q.shape.text());
+  require(a.out.rows() == a.q.rows() && a.out.cols() == a.q.cols() && a.out.dtype == a.q.dtype,
+          "attention: out is like q, got {} and {}", a.out.shape.text(), a.q.shape.text());
   require(a.lse.absent() || (a.lse.rows() == a.at.heads && a.lse.cols() == a.q.rows() && a.lse.dtype == DType::f32),
           "attention: lse is f32 [heads, tokens], got {}", a.lse.shape.text());
 }
@@ -132,7 +134,8 @@ void run(const AttentionForward& a, void* workspace) {
     const int64_t blocks = ceil_div(s.q_count, kQueries);
     for (int64_t i = ceil_div(blocks, kBlocks) - 1; i >= 0; --i)
       for (int64_t g = 0; g < a.at.kv_heads; ++g)
-        for (int64_t h = 0; h < group; h += kHeads) tasks.push_back({&s, i * kBlocks, g * group + h, std::min(kHeads, group - h)});
+        for (int64_t h = 0; h < group; h += kHeads)
+          tasks.push_back({&s, i * kBlocks, g * group + h, std::min(kHeads, group - h)});
   }
   parallel_for_threads(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     Scratch s(static_cast<char*>(workspace) + thread * each);
@@ -144,7 +147,9 @@ void run(const AttentionForward& a, void* workspace) {
 }  // namespace
 
 Kernel<AttentionForward> attention_entry() {
-  return {run, [](const AttentionForward& a, int threads) { return std::max(bytes_per_thread(a) * threads, attend_few_workspace(a, threads)); }};
+  return {run, [](const AttentionForward& a, int threads) {
+            return std::max(bytes_per_thread(a) * threads, attend_few_workspace(a, threads));
+          }};
 }
 
 }  // namespace ravine

@@ -131,7 +131,8 @@ void do_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const fl
 void do_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
   for (int64_t i = 0; i < count; ++i) {
     const Row<float> x(const_cast<float*>(a) + i * lda), y(const_cast<float*>(b) + i * ldb);
-    to[i] = sum_of(n, [&](Lanes s, int64_t j, auto part) RAVINE_LANES { return hn::MulAdd(x.load(j, part), y.load(j, part), s); });
+    to[i] =
+        sum_of(n, [&](Lanes s, int64_t j, auto part) RAVINE_LANES { return hn::MulAdd(x.load(j, part), y.load(j, part), s); });
   }
 }
 
@@ -156,7 +157,8 @@ bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float*
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide) {
   HWY_DYNAMIC_DISPATCH(do_scale)(rows, count, n, factor, divide);
 }
-void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta, DType type) {
+void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta,
+                      DType type) {
   HWY_DYNAMIC_DISPATCH(do_gradient)(keys, lanes, scores, dp, lse2, delta, type);
 }
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
@@ -166,16 +168,18 @@ void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t 
 void check_attention(const char* op, const AttentionShape& at, const TensorView& q, const TensorView& k, const TensorView& v) {
   require(at.head_size > 0 && at.kv_heads > 0 && at.heads > 0 && at.heads % at.kv_heads == 0,
           "{}: heads must be a multiple of kv_heads, got {} and {} of size {}", op, at.heads, at.kv_heads, at.head_size);
-  require(q.cols() == at.heads * at.head_size && k.cols() == at.kv_heads * at.head_size && v.cols() == k.cols() && k.rows() == v.rows(),
+  require(q.cols() == at.heads * at.head_size && k.cols() == at.kv_heads * at.head_size && v.cols() == k.cols() &&
+              k.rows() == v.rows(),
           "{}: q has heads * size columns, k and v kv_heads * size, got {}, {} and {}", op, q.shape.text(), k.shape.text(),
           v.shape.text());
-  require(q.dtype == k.dtype && q.dtype == v.dtype && (q.dtype == DType::f32 || q.dtype == DType::bf16 || q.dtype == DType::f16),
-          "{}: q, k and v have one type of f32, bf16, f16, got {}, {} and {}", op, name(q.dtype), name(k.dtype), name(v.dtype));
+  require(
+      q.dtype == k.dtype && q.dtype == v.dtype && (q.dtype == DType::f32 || q.dtype == DType::bf16 || q.dtype == DType::f16),
+      "{}: q, k and v have one type of f32, bf16, f16, got {}, {} and {}", op, name(q.dtype), name(k.dtype), name(v.dtype));
   for (const Segment& s : at.segments)
     require(s.q_begin >= 0 && s.q_count >= 0 && s.q_begin + s.q_count <= q.rows() && s.k_begin >= 0 && s.k_count >= 0 &&
                 s.k_begin + s.k_count <= k.rows(),
-            "{}: a segment must lie inside q and k, got queries {}+{} of {}, keys {}+{} of {}", op, s.q_begin, s.q_count, q.rows(),
-            s.k_begin, s.k_count, k.rows());
+            "{}: a segment must lie inside q and k, got queries {}+{} of {}, keys {}+{} of {}", op, s.q_begin, s.q_count,
+            q.rows(), s.k_begin, s.k_count, k.rows());
 }
 
 }  // namespace ravine

@@ -36,21 +36,22 @@ inline QueryBlock query_block(const Segment& s, int64_t index) {
   return {s.k_count - s.q_count + first, std::min(kQueries, s.q_count - first)};
 }
 
-// Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` counts queries,
-// rounded up to a multiple of 16 that the tile has room for.
+// Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` counts
+// queries, rounded up to a multiple of 16 that the tile has room for.
 
 // Puts -inf where the mask lets nothing through: score [keys][kQueries] of keys from `key` on.
 void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores);
 
-// Online softmax (Milakov, Gimelshein 2018) in base 2: scores become 2^(score - top), top and sum are brought up to date, and factor
-// is what earlier results have to be multiplied with; returns whether it differs from 1 anywhere. Rounds probabilities to `type`.
+// Online softmax (Milakov, Gimelshein 2018) in base 2: scores become 2^(score - top), top and sum are brought up to date, and
+// factor is what earlier results have to be multiplied with; returns whether it differs from 1 anywhere. Rounds probabilities
+// to `type`.
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type);
 
 // rows[i][0, n) *= factor[i], or /= factor[i].
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide);
 
-// scores become p = 2^(score - lse2), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and the
-// gradient of the scores, both [keys][kQueries].
+// scores become p = 2^(score - lse2), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and
+// the gradient of the scores, both [keys][kQueries].
 void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta, DType type);
 
 // to[i] = a[i] . b[i] over n, for `count` rows.

@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// Within 0.7 * 2^-23 relative; below 2^-126: zero; NaN stays. x = n + r with |r| <= 1/2; 2^r by a minimax polynomial of degree 6
-// (least worst relative error, 2e-9); n is added to the exponent.
+// Within 0.7 * 2^-23 relative; below 2^-126: zero; NaN stays. x = n + r with |r| <= 1/2; 2^r by a minimax polynomial of degree
+// 6 (least worst relative error, 2e-9); n is added to the exponent.
 HWY_INLINE Lanes exp2_negative(Lanes x) {
   const Lanes magic = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer and leaves it in the low bits
   const Lanes t = hn::Add(x, magic);

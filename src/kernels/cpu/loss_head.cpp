@@ -1,7 +1,7 @@
-// Output product and cross-entropy in chunks of tokens. Logits are kept transposed, [V, tokens]: the softmax of a token runs down a
-// vector lane, and all three products read the weight and the logits as they lie. First pass: logits and their sums, by blocks of
-// the vocabulary. Second pass: each task takes a run of blocks, turns logits into gradients while they are in cache, adds to its
-// rows of dweight, and gathers its own share of dx; shares are added in order.
+// Output product and cross-entropy in chunks of tokens. Logits are kept transposed, [V, tokens]: the softmax of a token runs
+// down a vector lane, and all three products read the weight and the logits as they lie. First pass: logits and their sums, by
+// blocks of the vocabulary. Second pass: each task takes a run of blocks, turns logits into gradients while they are in cache,
+// adds to its rows of dweight, and gathers its own share of dx; shares are added in order.
 #include <algorithm>
 #include <cmath>
 
@@ -14,10 +14,10 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kVocabulary = 256;     // rows of the weight per block
-constexpr int64_t kMostTokens = 512;     // per chunk
+constexpr int64_t kVocabulary = 256;      // rows of the weight per block
+constexpr int64_t kMostTokens = 512;      // per chunk
 constexpr int64_t kMostLogits = 1 << 24;  // that a chunk aims at: 64 MiB
-constexpr int64_t kShares = 16;          // of dx
+constexpr int64_t kShares = 16;           // of dx
 constexpr int64_t kPanel = 64, kRun = 384;
 constexpr double kLn2 = 0.6931471805599453;
 
@@ -86,8 +86,9 @@ void logits_of_block(const LossHead& a, const Plan& p, const Memory& m, const Ch
   }
   for (int64_t k = 0; k < p.channels; k += kRun)
     for (int64_t t = 0; t < c.lanes; t += kPanel)
-      tile_product({rows, std::min(kPanel, c.lanes - t), std::min(kRun, p.channels - k), w.stride, kPanel, p.pitch, false, k > 0},
-                   w.f32() + k, m.x_t + t * p.channels + k * kPanel, logits + t);
+      tile_product(
+          {rows, std::min(kPanel, c.lanes - t), std::min(kRun, p.channels - k), w.stride, kPanel, p.pitch, false, k > 0},
+          w.f32() + k, m.x_t + t * p.channels + k * kPanel, logits + t);
   logit_sums(logits, p.pitch, rows, c.lanes, m.tops + block * p.chunk, m.sums + block * p.chunk);
 }
 
@@ -107,8 +108,8 @@ void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chun
   }
 }
 
-void gradients_of_block(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, bool first, float* share,
-                        float* scratch) {
+void gradients_of_block(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, bool first,
+                        float* share, float* scratch) {
   const int64_t v = block * kVocabulary, rows = std::min(kVocabulary, p.vocabulary - v);
   float *d = m.logits + v * p.pitch, *tile = scratch + kVocabulary * (round_up(p.channels, kPanel) + 16);
   logit_gradient(d, p.pitch, rows, c.lanes, m.top, m.factor);
@@ -137,15 +138,16 @@ void check(const LossHead& a) {
   auto cpu_type = [](DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; };
   require(a.x.cols() == a.weight.cols(), "loss_head: x and weight must have as many columns, got {} and {}", a.x.shape.text(),
           a.weight.shape.text());
-  require(cpu_type(a.x.dtype) && a.weight.dtype == a.x.dtype, "loss_head: x and weight have one type of f32, bf16, f16, got {} and {}",
-          name(a.x.dtype), name(a.weight.dtype));
+  require(cpu_type(a.x.dtype) && a.weight.dtype == a.x.dtype,
+          "loss_head: x and weight have one type of f32, bf16, f16, got {} and {}", name(a.x.dtype), name(a.weight.dtype));
   require(a.labels.dtype == DType::i32 && a.labels.count() == a.x.rows() && a.losses.dtype == DType::f64 &&
               a.losses.count() == a.x.rows(),
           "loss_head: one i32 label and one f64 loss per token, got {} {} and {} {} for {} tokens", a.labels.count(),
           name(a.labels.dtype), a.losses.count(), name(a.losses.dtype), a.x.rows());
   require(a.dx.absent() || (a.dx.rows() == a.x.rows() && a.dx.cols() == a.x.cols() && cpu_type(a.dx.dtype)),
           "loss_head: dx is like x, got {} {}", name(a.dx.dtype), a.dx.shape.text());
-  require(a.dweight.absent() || (a.dweight.rows() == a.weight.rows() && a.dweight.cols() == a.weight.cols() && cpu_type(a.dweight.dtype)),
+  require(a.dweight.absent() ||
+              (a.dweight.rows() == a.weight.rows() && a.dweight.cols() == a.weight.cols() && cpu_type(a.dweight.dtype)),
           "loss_head: dweight is like weight, got {} {}", name(a.dweight.dtype), a.dweight.shape.text());
   for (int64_t t = 0; t < a.x.rows(); ++t)
     require(a.labels.as<int32_t>()[t] < a.weight.rows(), "loss_head: labels lie below the vocabulary of {}, got {} at token {}",
@@ -154,7 +156,8 @@ void check(const LossHead& a) {
 
 void run_chunk(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c) {
   pack_tokens(a, p, m, c);
-  parallel_for_threads(p.blocks, [&](int64_t b, int thread) { logits_of_block(a, p, m, c, b, m.threads + thread * m.per_thread); });
+  parallel_for_threads(p.blocks,
+                       [&](int64_t b, int thread) { logits_of_block(a, p, m, c, b, m.threads + thread * m.per_thread); });
   finish_losses(a, p, m, c);
   if (a.dx.absent() && a.dweight.absent()) return;
   const int64_t size = p.chunk * p.channels;

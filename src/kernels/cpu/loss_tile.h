@@ -1,5 +1,5 @@
-// Vector steps of the loss head over a block of logits kept transposed, vocabulary by tokens (loss_tile.cpp). `lanes` counts tokens,
-// rounded up to a multiple of 16 that the block has room for.
+// Vector steps of the loss head over a block of logits kept transposed, vocabulary by tokens (loss_tile.cpp). `lanes` counts
+// tokens, rounded up to a multiple of 16 that the block has room for.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// Matrix products in blocks (Goto, van de Geijn: Anatomy of high-performance matrix multiplication, 2008): operands are packed once
-// per block, in parallel, into panels that stream well (and widened if 16-bit); then tiles of the output are computed in
+// Matrix products in blocks (Goto, van de Geijn: Anatomy of high-performance matrix multiplication, 2008): operands are packed
+// once per block, in parallel, into panels that stream well (and widened if 16-bit); then tiles of the output are computed in
 // parallel, each by one thread from start to end. Blocks, tiles and the order of sums depend on the shape only.
 #include <algorithm>
 
@@ -12,12 +12,12 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kGroup = 1024;                   // of K: summed in one chain, then added to the output; tokens per chunk
-constexpr int64_t kRun = 384;                      // of K: what one kernel call takes, so that its panel of b stays in cache
-constexpr int64_t kPanel = 64;                     // columns of b beside each other in a packed panel
-constexpr int64_t kRows = 96;                      // rows of a per kernel call
+constexpr int64_t kGroup = 1024;                     // of K: summed in one chain, then added to the output; tokens per chunk
+constexpr int64_t kRun = 384;                        // of K: what one kernel call takes, so that its panel of b stays in cache
+constexpr int64_t kPanel = 64;                       // columns of b beside each other in a packed panel
+constexpr int64_t kRows = 96;                        // rows of a per kernel call
 constexpr int64_t kTileRows = 192, kTileCols = 256;  // of the output, in f32 in the second-level cache
-constexpr int64_t kBlock = 2048;                   // rows and columns of the output per round of packing
+constexpr int64_t kBlock = 2048;                     // rows and columns of the output per round of packing
 
 struct Plan {
   int64_t m, n, k;
@@ -151,8 +151,8 @@ bool cpu_type(DType t) { return t == DType::f32 || t == DType::bf16 || t == DTyp
 void check(const Matmul& x) {
   const int64_t k = x.k(), kb = x.trans_b ? x.b.cols() : x.b.rows(), m = x.trans_a ? x.a.cols() : x.a.rows();
   const int64_t n = x.trans_b ? x.b.rows() : x.b.cols();
-  require(m == x.m() && n == x.n() && k == kb, "matmul: op(a) op(b) must fit out, got [{}, {}] [{}, {}] and [{}, {}]", m, k, kb, n,
-          x.m(), x.n());
+  require(m == x.m() && n == x.n() && k == kb, "matmul: op(a) op(b) must fit out, got [{}, {}] [{}, {}] and [{}, {}]", m, k, kb,
+          n, x.m(), x.n());
   require(cpu_type(x.a.dtype) && x.a.dtype == x.b.dtype && (x.out.dtype == x.a.dtype || x.out.dtype == DType::f32),
           "matmul: a and b have one type of f32, bf16, f16, and out has it or f32, got {}, {} and {}", name(x.a.dtype),
           name(x.b.dtype), name(x.out.dtype));
@@ -169,7 +169,8 @@ void run(const Matmul& x, void* workspace) {
   if (p.k == 0) {
     std::fill(mem.tiles, mem.tiles + kTileCols, 0.0f);
     for (int64_t n = 0; n < p.n; n += kTileCols)
-      unpack(mem.tiles, 0, p.m, std::min(kTileCols, p.n - n), mem.bias ? mem.bias + n : nullptr, x.accumulate, Corner(x.out, 0, n));
+      unpack(mem.tiles, 0, p.m, std::min(kTileCols, p.n - n), mem.bias ? mem.bias + n : nullptr, x.accumulate,
+             Corner(x.out, 0, n));
     return;
   }
   if (p.skinny) return skinny_product(x, mem.bias, mem.wide_a);

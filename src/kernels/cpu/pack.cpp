@@ -20,8 +20,8 @@ void copy_rows(const T* from, int64_t stride, int64_t rows, int64_t cols, float*
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// Columns j..j+3 of kLanes rows, as four vectors. Four elements of one row make one 128-bit block; rows r, r+4, r+8, ... share a
-// register, so that a 4 x 4 transpose inside the blocks leaves the rows in order.
+// Columns j..j+3 of kLanes rows, as four vectors. Four elements of one row make one 128-bit block; rows r, r+4, r+8, ... share
+// a register, so that a 4 x 4 transpose inside the blocks leaves the rows in order.
 template <class D>
 HWY_INLINE hn::Vec<D> gather_blocks(D d, const float* p, int64_t stride) {
   constexpr int64_t lanes = hn::MaxLanes(D());
@@ -79,7 +79,8 @@ void transpose_rows(const T* from, int64_t stride, int64_t rows, int64_t cols, f
 }
 
 template <class T>
-void store_rows(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, T* to, int64_t stride) {
+void store_rows(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, T* to,
+                int64_t stride) {
   for (int64_t i = 0; i < rows; ++i) {
     const Row<float> x(const_cast<float*>(from) + i * ld), b(const_cast<float*>(bias));
     const Row<T> y(to + i * stride);
@@ -93,10 +94,14 @@ void store_rows(const float* from, int64_t ld, int64_t rows, int64_t cols, const
     };
     constexpr std::true_type yes{};
     constexpr std::false_type no{};
-    if (bias && accumulate) run(yes, yes);
-    else if (bias) run(yes, no);
-    else if (accumulate) run(no, yes);
-    else run(no, no);
+    if (bias && accumulate)
+      run(yes, yes);
+    else if (bias)
+      run(yes, no);
+    else if (accumulate)
+      run(no, yes);
+    else
+      run(no, no);
   }
 }
 
@@ -131,7 +136,8 @@ void do_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, in
   });
 }
 
-void do_unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, const Corner& to) {
+void do_unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate,
+               const Corner& to) {
   by_type(to.dtype, [&](auto zero) {
     using T = decltype(zero);
     store_rows(from, ld, rows, cols, bias, accumulate, const_cast<T*>(static_cast<const T*>(to.data)), to.stride);

@@ -2,8 +2,8 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/peaks.cpp"
 #include "kernels/cpu/targets.h"
 // (targets.h comes first.)
-#include "hwy/foreach_target.h"
 #include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"
 #include "kernels/cpu/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -111,7 +111,8 @@ double matmul_peak(DType type) {
   double best = 0;
   for (auto [m, n, k] : kSizes) {
     std::vector<float> a(m * k, 0.5f), b(n * k, 0.25f), out(m * n);
-    const Matmul x{view_of(a.data(), type, {m, k}), view_of(b.data(), type, {n, k}), {}, view_of(out.data(), type, {m, n}), false, true};
+    const Matmul x{
+        view_of(a.data(), type, {m, k}), view_of(b.data(), type, {n, k}), {}, view_of(out.data(), type, {m, n}), false, true};
     const Kernel<Matmul> entry = matmul_entry();
     std::vector<char> workspace(entry.workspace(x, thread_count()));
     best = std::max(best, x.flops() / best_time(0.06, [&] { entry.run(x, workspace.data()); }));
@@ -137,12 +138,15 @@ MachinePeaks measure_peaks() {
     std::fill(from.get() + i * kRun, from.get() + (i + 1) * kRun, 1.0f);
     std::fill(to.get() + i * kRun, to.get() + (i + 1) * kRun, 0.0f);
   });
-  p.read_bytes = 4.0 * kCount / best_time(0.25, [&] {
-    parallel_for(kCount / kRun, [&](int64_t i) { sink[i] = HWY_DYNAMIC_DISPATCH(read_run)(from.get() + i * kRun, kRun); });
-  });
+  p.read_bytes =
+      4.0 * kCount / best_time(0.25, [&] {
+        parallel_for(kCount / kRun, [&](int64_t i) { sink[i] = HWY_DYNAMIC_DISPATCH(read_run)(from.get() + i * kRun, kRun); });
+      });
   p.copy_bytes = 8.0 * kCount / best_time(0.25, [&] {
-    parallel_for(kCount / kRun, [&](int64_t i) { HWY_DYNAMIC_DISPATCH(copy_run)(from.get() + i * kRun, to.get() + i * kRun, kRun); });
-  });
+                   parallel_for(kCount / kRun, [&](int64_t i) {
+                     HWY_DYNAMIC_DISPATCH(copy_run)(from.get() + i * kRun, to.get() + i * kRun, kRun);
+                   });
+                 });
   return p;
 }
 

@@ -1,13 +1,14 @@
 // Products of small f32 tiles that lie in cache, single-threaded: what matmul, attention and the loss head are built from.
-// Machine code is made for each shape on first use (libxsmm, known only to tile.cpp) for AVX-512 or AVX2, and kept for the process.
+// Machine code is made for each shape on first use (libxsmm, known only to tile.cpp) for AVX-512 or AVX2, and kept for the
+// process.
 #pragma once
 #include <cstdint>
 
 namespace ravine {
 
-// c[m,n] (+)= op(a)[m,k] b[k,n], row-major with the given distance between rows. op(a) is a[m,k], or with trans_a the transpose of
-// a[k,m]. b is never transposed: the vectors run along n. Each element is one chain of fused multiply-adds in the order of k,
-// starting from c or from zero.
+// c[m,n] (+)= op(a)[m,k] b[k,n], row-major with the given distance between rows. op(a) is a[m,k], or with trans_a the transpose
+// of a[k,m]. b is never transposed: the vectors run along n. Each element is one chain of fused multiply-adds in the order of
+// k, starting from c or from zero.
 struct Tile {
   int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
   bool trans_a = false, accumulate = false;
