@@ -44,7 +44,7 @@ def attention(tokens, result):
 
 def loss_head(tokens, result):
     x = torch.randn(tokens, 768, dtype=dtype, requires_grad=True)
-    w = torch.randn(32000, 768, dtype=dtype, requires_grad=True)
+    w = (torch.randn(32000, 768) * 0.03).to(dtype).requires_grad_()
     labels = torch.randint(0, 32000, (tokens,))
 
     def step():

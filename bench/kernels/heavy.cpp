@@ -18,9 +18,10 @@ namespace {
 struct Array {
   std::vector<char> bytes;
   TensorView view;
-  Array(DType t, const Shape& shape) : bytes(shape.count() * size_of(t)), view(view_of(bytes.data(), t, shape)) {
+  Array(DType t, const Shape& shape, float scale = 1)
+      : bytes(shape.count() * size_of(t)), view(view_of(bytes.data(), t, shape)) {
     for (int64_t i = 0; i < shape.count(); ++i) {
-      const float x = static_cast<float>((i * 2654435761u >> 8) % 2001) * 1e-3f - 1;
+      const float x = static_cast<float>((i * 2654435761u >> 8) % 2001) * 1e-3f * scale - scale;
       if (t == DType::f32) view.as<float>()[i] = x;
       if (t == DType::bf16) view.as<bf16>()[i] = bf16(x);
     }
@@ -71,7 +72,7 @@ void attention(const Kernels& k, DType t, int64_t tokens) {
 }
 
 void loss_head(const Kernels& k, DType t, int64_t tokens) {
-  Array x(t, {tokens, 768}), w(t, {32000, 768}), dx(t, {tokens, 768}), dw(DType::f32, {32000, 768}),
+  Array x(t, {tokens, 768}), w(t, {32000, 768}, 0.05f), dx(t, {tokens, 768}), dw(DType::f32, {32000, 768}),
       losses(DType::f64, {tokens});
   Array labels(DType::i32, {tokens});
   report("loss_head." + std::to_string(tokens), k.loss_head,

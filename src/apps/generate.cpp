@@ -1,16 +1,13 @@
 // `ravine generate`: text (or ids) that goes on from prompts.
-#include <cstdio>
+#include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <utility>
 
 #include "apps/commands.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "data/tokenizer.h"
 #include "infer/generation_config.h"
-#include "infer/generator.h"
+#include "infer/output.h"
+#include "infer/prompts.h"
 #include "train/step.h"
 #include "train/stop.h"
 
@@ -53,79 +50,7 @@ struct GenerateFlags {
   }
 };
 
-struct Prompts {
-  std::vector<std::vector<int32_t>> ids;
-  std::string where;  // for errors
-};
-
-std::vector<std::string> read_lines(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw UserError("no such file", path, "it must exist and be readable", "correct the path");
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) {
-    if (line.ends_with('\r')) line.pop_back();
-    if (find_invalid_utf8(line) != std::string::npos)
-      throw UserError("text is not UTF-8", fmt::format("{}:{}", path, lines.size() + 1), "prompts must be UTF-8",
-                      "convert the file, for example with iconv -t UTF-8");
-    lines.push_back(line);
-  }
-  return lines;
-}
-
-std::vector<std::string> read_texts(const std::string& path, const std::string& text_key) {
-  std::vector<std::string> lines = read_lines(path);
-  if (path.ends_with(".txt")) return lines;
-  if (!path.ends_with(".jsonl"))
-    throw UserError("file of another kind", path, "prompts come from .txt or .jsonl", "rename or convert it");
-  std::vector<std::string> texts;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].find_first_not_of(" \t") == std::string::npos) continue;
-    std::string where = fmt::format("{}:{}", path, i + 1);
-    Json line = parse_json(lines[i], where);
-    for (const std::string& key : {std::string("prompt"), text_key})
-      if (line.is_object() && line.contains(key) && line.at(key).is_string()) {
-        texts.push_back(line.at(key).get<std::string>());
-        break;
-      } else if (key == text_key) {
-        throw UserError("no prompt", where,
-                        fmt::format("a line must be an object with a text under \"prompt\" or \"{}\"", text_key),
-                        "correct the line, or set data.text_key");
-      }
-  }
-  return texts;
-}
-
-Prompts read_prompts(const GenerateFlags& flags, const Config& config, const Tokenizer* tokenizer) {
-  Prompts p;
-  if (!flags.prompt_ids.empty()) {
-    p.where = flags.prompt_ids;
-    Json all = read_json(p.where);
-    const char* rule = "it must be a JSON list of lists of ids";
-    if (!all.is_array()) throw UserError("not a list", p.where, rule, "for example [[1, 15, 7], [1, 20]]");
-    for (const Json& one : all) {
-      std::string where = fmt::format("{}, prompt {}", p.where, p.ids.size() + 1);
-      if (!one.is_array()) throw UserError("not a list", where, rule, "for example [[1, 15, 7], [1, 20]]");
-      std::vector<int32_t>& ids = p.ids.emplace_back();
-      for (const Json& id : one) {
-        if (!id.is_number_integer() || std::abs(id.get<double>()) > 2e9)
-          throw UserError("'" + id.dump().substr(0, 40) + "' is no id", where, rule, "correct the file");
-        ids.push_back(id.get<int32_t>());
-      }
-    }
-  } else {
-    p.where = flags.prompts.empty() ? "--prompt" : flags.prompts;
-    if (!tokenizer)
-      throw UserError("no tokenizer", config.model.path, "text needs the tokenizer.model of the model",
-                      "put it there, set model.tokenizer, or give ids with --prompt-ids");
-    if (find_invalid_utf8(flags.prompt) != std::string::npos)
-      throw UserError("text is not UTF-8", p.where, "prompts must be UTF-8", "convert it");
-    std::vector<std::string> texts =
-        flags.prompts.empty() ? std::vector{flags.prompt} : read_texts(flags.prompts, config.data.text_key);
-    for (const std::string& t : texts) p.ids.push_back(tokenizer->encode(t, true));
-  }
-  if (p.ids.empty()) throw UserError("no prompts", p.where, "at least one is needed", "add one");
-  return p;
-}
+using Prompts = std::vector<std::vector<int32_t>>;
 
 // The tokenizer that the options name or that lies with the model; none if there is none.
 std::unique_ptr<Tokenizer> find_tokenizer(const ModelOptions& model) {
@@ -134,10 +59,17 @@ std::unique_ptr<Tokenizer> find_tokenizer(const ModelOptions& model) {
   return open_tokenizer(model.path);
 }
 
-int64_t longest(const Prompts& prompts) {
-  size_t n = 0;
-  for (const auto& ids : prompts.ids) n = std::max(n, ids.size());
-  return static_cast<int64_t>(n);
+Prompts encode(const std::vector<std::string>& texts, const Tokenizer* tokenizer, const std::string& folder) {
+  if (!tokenizer)
+    throw UserError("no tokenizer", folder, "text needs the tokenizer.model of the model",
+                    "put it there, set model.tokenizer, or give ids with --prompt-ids");
+  Prompts prompts;
+  for (const std::string& t : texts) {
+    if (find_invalid_utf8(t) != std::string::npos)
+      throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", "convert it");
+    prompts.push_back(tokenizer->encode(t, true));
+  }
+  return prompts;
 }
 
 GenerateOptions read_options(const GenerateFlags& flags, const ModelFacts& facts, const GenerationDefaults& defaults,
@@ -160,83 +92,18 @@ GenerateOptions read_options(const GenerateFlags& flags, const ModelFacts& facts
     o.max_new_tokens = flags.max_new_tokens[0];
     return o;
   }
+  int64_t longest = 0;
+  for (const auto& p : prompts) longest = std::max(longest, static_cast<int64_t>(p.size()));
   // Without a word from the user, the end of the positions is an end like any other.
   if (facts.max_positions > 0) o.max_length = facts.max_positions;
   if (defaults.max_new_tokens) {
     o.max_new_tokens = *defaults.max_new_tokens;
-  } else if (defaults.max_length && *defaults.max_length > longest(prompts)) {
+  } else if (defaults.max_length && *defaults.max_length > longest) {
     o.max_new_tokens = *defaults.max_length;
     o.max_length = std::min(*defaults.max_length, o.max_length > 0 ? o.max_length : *defaults.max_length);
   }
   return o;
 }
-
-// What goes to stdout: texts or JSON lines, in the order of the prompts, each as soon as it may.
-class Output {
- public:
-  Output(const Prompts& prompts, const Tokenizer* tokenizer, bool json)
-      : prompts_(prompts), tokenizer_(tokenizer), json_(json), of_(prompts.ids.size()) {}
-
-  void token(size_t prompt, int32_t id) {
-    One& one = of_[prompt];
-    if (tokenizer_)
-      feed(one, prompt, id);
-    else if (!json_)
-      one.text += fmt::format("{} ", id);
-    if (!json_ && prompt == front_) write(one);
-  }
-
-  void finished(size_t prompt, const Generated& result) {
-    One& one = of_[prompt];
-    if (one.decoder) one.text += one.decoder->finish();
-    if (json_)
-      one.text = Json{{"prompt_ids", prompts_.ids[prompt]},
-                      {"ids", result.ids},
-                      {"text", one.text},
-                      {"finish", name(result.finish)},
-                      {"logprob", result.logprob}}
-                     .dump();
-    one.text += "\n";
-    one.decoder.reset();
-    one.done = true;
-    for (; front_ < of_.size() && of_[front_].done; ++front_) write(of_[front_]);
-    if (!json_ && front_ < of_.size()) write(of_[front_]);
-  }
-
-  // After a stop: what was done behind prompts that never began.
-  void rest() {
-    for (; front_ < of_.size(); ++front_) write(of_[front_]);
-  }
-
- private:
-  struct One {
-    std::unique_ptr<StreamDecoder> decoder;
-    std::string text;  // not yet written
-    bool begun = false, done = false;
-  };
-  // The text is what follows the prompt's, so the decoder hears the prompt first. Ids that only the model has make no text.
-  void feed(One& one, size_t prompt, int32_t id) {
-    if (!one.decoder) {
-      one.decoder = std::make_unique<StreamDecoder>(*tokenizer_, true);
-      for (int32_t before : prompts_.ids[prompt])
-        if (before < tokenizer_->size()) one.decoder->next(before);
-    }
-    if (id < tokenizer_->size()) one.text += one.decoder->next(id);
-  }
-  void write(One& one) {
-    if (one.text.empty()) return;
-    if (!json_ && !std::exchange(one.begun, true) && std::exchange(any_, true)) std::fputs("\n", stdout);
-    std::fwrite(one.text.data(), 1, one.text.size(), stdout);
-    std::fflush(stdout);
-    one.text.clear();
-  }
-
-  const Prompts& prompts_;
-  const Tokenizer* tokenizer_;
-  bool json_, any_ = false;
-  std::vector<One> of_;
-  size_t front_ = 0;  // the first prompt whose result is not out yet
-};
 
 int run_generate(GenerateFlags& flags, Config& config) {
   if (!flags.beams.empty() || !flags.length_penalty.empty() || flags.early_stopping || !flags.num_return.empty())
@@ -245,24 +112,32 @@ int run_generate(GenerateFlags& flags, Config& config) {
   if (!flags.prompt.empty() + !flags.prompts.empty() + !flags.prompt_ids.empty() != 1)
     throw UserError("no prompt, or several kinds", "command line", "exactly one of --prompt, --prompts and --prompt-ids",
                     "for example --prompt \"Once upon a time\"");
+  check_model_folder(config.model.path);
   Log log;
   std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(config.model);
-  Prompts prompts = read_prompts(flags, config, tokenizer.get());
+  std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;  // one of them is given
+  Prompts prompts = !flags.prompt_ids.empty() ? read_prompt_ids(where)
+                    : !flags.prompts.empty()
+                        ? encode(read_prompt_texts(where, config.data.text_key), tokenizer.get(), config.model.path)
+                        : encode({flags.prompt}, tokenizer.get(), config.model.path);
+  if (prompts.empty()) throw UserError("no prompts", where, "at least one is needed", "add one");
   Session session = open_session(config.model.path, compute_type(config.precision, flags.common.backend), flags.common.backend);
   GenerationDefaults defaults = read_generation_config(config.model.path, session.model->facts());
   for (const std::string& field : defaults.not_offered)
     log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   GenerateOptions options = read_options(flags, session.model->facts(), defaults, prompts);
+  if (!flags.sample && (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()))
+    log.warn("--temperature, --top-k and --top-p have no effect without --sample");
   Recipe recipe = make_recipe(config.precision, session.kernels);
   options.recipe = &recipe;
 
   StopSignals signals;
-  Output output(prompts, tokenizer.get(), flags.json);
+  GenerateOutput output(prompts, tokenizer.get(), flags.json, stdout);
   bool stopped = false;
   GenerateEvents events{[&](size_t prompt, int32_t id) { return output.token(prompt, id), true; },
                         [&](size_t prompt, const Generated& result) { output.finished(prompt, result); },
                         [&] { return stopped = StopSignals::requested(); }};
-  generate(session, prompts.ids, options, events, prompts.where);
+  generate(session, prompts, options, events, where);
   if (!stopped) return 0;
   output.rest();
   throw Stopped("stopped on request");

@@ -30,7 +30,7 @@ int32_t choose_best(std::span<const float> scores) {
 }
 
 int32_t choose_at_random(std::span<const float> scores, uint64_t seed, uint64_t sequence, uint64_t position) {
-  int32_t chosen = choose_best(scores);
+  int32_t best = choose_best(scores);
   std::vector<float> p(scores.begin(), scores.end());
   softmax(p);
   auto words = philox(philox_key(seed, "generate"), {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
@@ -38,13 +38,9 @@ int32_t choose_at_random(std::span<const float> scores, uint64_t seed, uint64_t 
   double uniform = static_cast<double>(uint64_t{words[0]} << 21 | words[1] >> 11) * 0x1p-53;
   double sum = 0, total = 0;
   for (float x : p) total += x;
-  for (size_t i = 0; i < p.size(); ++i) {
-    if (p[i] == 0) continue;
-    chosen = static_cast<int32_t>(i);
-    sum += p[i];
-    if (uniform * total < sum) break;
-  }
-  return chosen;
+  for (size_t i = 0; i < p.size(); ++i)
+    if (uniform * total < (sum += p[i])) return static_cast<int32_t>(i);
+  return best;  // only when uniform * total is rounded up to total
 }
 
 double log_probability(std::span<const float> logits, int32_t id) {

@@ -19,12 +19,16 @@ Ctx::Setup Session::setup(Arena& arena) const {
 Kernels backend_kernels(const std::string& backend) {
   if (backend == "cpu") return cpu_kernels();
   if (backend == "ref") return ref_kernels();
-  throw UserError("backend '" + backend + "'", "--backend", "this build has cpu and ref", "choose one of them");
+  throw UserError(fmt::format("backend '{}'", backend), "--backend", "this build has cpu and ref", "choose one of them");
+}
+
+void check_model_folder(const std::string& folder) {
+  if (!std::filesystem::is_directory(folder))
+    throw UserError("no model folder", folder, "it must be a folder with config.json and weights", "correct the path");
 }
 
 Session open_session(const std::string& folder, DType compute, const std::string& backend) {
-  if (!std::filesystem::is_directory(folder))
-    throw UserError("no model folder", folder, "it must be a folder with config.json and weights", "correct the path");
+  check_model_folder(folder);
   if (compute == DType::f64 && backend != "ref")
     throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only",
                     "add --backend ref");

@@ -22,6 +22,9 @@ struct Session {
 // "cpu" or "ref"; another backend is a UserError.
 Kernels backend_kernels(const std::string& backend);
 
+// UserError unless it is a folder; for commands that look into it before they open it.
+void check_model_folder(const std::string& folder);
+
 // Reads FOLDER/config.json and the weights beside it; blocks until they are in memory. f64 is computed by "ref" only.
 // UserErrors name what is wrong with a file, a tensor, or say how much memory the weights would need.
 Session open_session(const std::string& folder, DType compute, const std::string& backend);

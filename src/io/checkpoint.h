@@ -4,8 +4,8 @@
 //   checkpoints/step_000200/manifest.json           what is there: see io/manifest.h
 //   checkpoints/step_000200/state-00000.safetensors one per rank, tensors in buffer order, for O_DIRECT
 //
-// A checkpoint is built in step_000200.tmp, synced, renamed; so every folder step_N is complete. Whatever is wrong with one is a
-// UserError naming file and tensor.
+// A checkpoint is built in step_000200.tmp, synced, renamed; so every folder step_N is complete. Whatever is wrong with one is
+// a UserError naming file and tensor.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,11 +18,12 @@
 
 namespace ravine {
 
-// This rank's part of one tensor of the state: the box of view.shape at `begin` in a tensor of shape `global` (a scalar has rank 0).
-// A name may occur several times with boxes that do not overlap. All ranks together must cover every tensor exactly once.
+// This rank's part of one tensor of the state: the box of view.shape at `begin` in a tensor of shape `global` (a scalar has
+// rank 0). A name may occur several times with boxes that do not overlap. All ranks together must cover every tensor exactly
+// once.
 struct StateTensor {
-  std::string name;            // "weight.model.norm.weight"
-  TensorView view;             // contiguous, on cpu
+  std::string name;  // "weight.model.norm.weight"
+  TensorView view;   // contiguous, on cpu
   Shape global;
   std::vector<int64_t> begin;  // per dim; empty means all zeros
   size_t unit = 0;             // what wait_unit waits for
@@ -35,8 +36,8 @@ struct TrainState {
   std::string instructions;
 };
 
-// One background thread; nothing is copied: the buffers stay as they are until wait_unit or wait has returned. Not for use by two
-// threads at once. With several ranks each has a writer, all save to the same shared folder, and rank 0 makes it complete.
+// One background thread; nothing is copied: the buffers stay as they are until wait_unit or wait has returned. Not for use by
+// two threads at once. With several ranks each has a writer, all save to the same shared folder, and rank 0 makes it complete.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(int rank = 0, int ranks = 1);
@@ -75,8 +76,8 @@ class CheckpointReader {
   const std::string& program() const;
   const std::string& instructions() const;
 
-  // Fills the contiguous `into` with the box at `begin` (empty: zeros) of tensor `name`, from whatever slices hold it. A name that
-  // is not there, another dtype or another global shape is a UserError: nothing is converted. Runs in parallel_for.
+  // Fills the contiguous `into` with the box at `begin` (empty: zeros) of tensor `name`, from whatever slices hold it. A name
+  // that is not there, another dtype or another global shape is a UserError: nothing is converted. Runs in parallel_for.
   void read(const std::string& name, TensorView into, const Shape& global, const std::vector<int64_t>& begin) const;
 
   bool has(const std::string& name) const;
@@ -89,10 +90,11 @@ class CheckpointReader {
   std::unique_ptr<Impl> impl_;
 };
 
-// The folder to resume from: the one that `latest` names, else the newest. Verified whole; one that is damaged is reported through
-// `warn` and the next older one is tried (after them, newer ones that `latest` does not know). Nothing if there is none at all; a
-// UserError if there are some and all are damaged. A missing folder is no checkpoint.
-std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir, const std::function<void(const std::string&)>& warn);
+// The folder to resume from: the one that `latest` names, else the newest. Verified whole; one that is damaged is reported
+// through `warn` and the next older one is tried (after them, newer ones that `latest` does not know). Nothing if there is none
+// at all; a UserError if there are some and all are damaged. A missing folder is no checkpoint.
+std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir,
+                                             const std::function<void(const std::string&)>& warn);
 
 // Removes what killed runs left half written. To be called before the first save of a run, by one rank.
 void clean_leftovers(const std::string& checkpoints_dir);

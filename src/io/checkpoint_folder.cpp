@@ -24,7 +24,8 @@ std::vector<int64_t> steps_to_try(const std::string& dir, std::optional<int64_t>
   std::vector<int64_t> steps;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(dir, error))
-    if (auto step = checkpoint_step(entry.path().filename().string()); step && entry.is_directory(error)) steps.push_back(*step);
+    if (auto step = checkpoint_step(entry.path().filename().string()); step && entry.is_directory(error))
+      steps.push_back(*step);
   std::sort(steps.rbegin(), steps.rend());
   if (latest) std::stable_partition(steps.begin(), steps.end(), [&](int64_t s) { return s <= *latest; });
   return steps;

@@ -15,15 +15,17 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr int64_t kPiece = int64_t{4} << 20;          // bytes of one read
-constexpr int64_t kShort = int64_t{16} << 10;         // runs below are copied from the mapped file: a system call each is too slow
-constexpr int64_t kMaxManifest = int64_t{1} << 30;    // bytes
+constexpr int64_t kPiece = int64_t{4} << 20;   // bytes of one read
+constexpr int64_t kShort = int64_t{16} << 10;  // runs below are copied from the mapped file: a system call each is too slow
+constexpr int64_t kMaxManifest = int64_t{1} << 30;  // bytes
 
 [[noreturn]] void damaged(const std::string& where, const std::string& rule) {
   throw UserError("checkpoint is damaged", where, rule, "use another checkpoint");
 }
 
-std::string at(const std::string& path, std::string_view tensor) { return fmt::format("{}: tensor '{}'", path, printable(tensor)); }
+std::string at(const std::string& path, std::string_view tensor) {
+  return fmt::format("{}: tensor '{}'", path, printable(tensor));
+}
 
 }  // namespace
 
@@ -36,7 +38,8 @@ struct CheckpointReader::Impl {
   explicit Impl(std::string folder) : dir(std::move(folder)) {
     const std::string path = dir + "/manifest.json";
     std::error_code error;
-    if (!fs::is_directory(dir, error)) throw UserError("cannot open checkpoint", dir, "it must be a folder step_N", "check the path");
+    if (!fs::is_directory(dir, error))
+      throw UserError("cannot open checkpoint", dir, "it must be a folder step_N", "check the path");
     if (!fs::exists(path, error)) damaged(path, "the file is missing");
     manifest = parse_manifest(read_whole(path, kMaxManifest), path);
     fs::path named = fs::path(dir).lexically_normal();
@@ -58,8 +61,9 @@ struct CheckpointReader::Impl {
     const SafetensorsReader& reader = *files.emplace_back(std::make_unique<SafetensorsReader>(path));
     std::vector<std::byte> header(static_cast<size_t>(reader.data_begin()));
     read_all_at(*fd, 0, header, path);
-    if (checksum_of(header) != f.header) damaged(path, fmt::format("the checksum of its header is {}, the manifest says {}",
-                                                                   checksum_text(checksum_of(header)), checksum_text(f.header)));
+    if (checksum_of(header) != f.header)
+      damaged(path, fmt::format("the checksum of its header is {}, the manifest says {}", checksum_text(checksum_of(header)),
+                                checksum_text(f.header)));
   }
 
   // Every slice is stored as the manifest says, and nothing else is stored.
@@ -71,8 +75,8 @@ struct CheckpointReader::Impl {
         const TensorInfo* info = file.find(s.stored);
         if (!info) damaged(at(file.path(), s.stored), "the manifest says that this file holds it");
         if (info->dtype != t.dtype || !(info->shape == s.box.shape))
-          damaged(at(file.path(), s.stored), fmt::format("it is {} {}, the manifest says {} {}", name(info->dtype), info->shape.text(), name(t.dtype),
-                                                         s.box.shape.text()));
+          damaged(at(file.path(), s.stored), fmt::format("it is {} {}, the manifest says {} {}", name(info->dtype),
+                                                         info->shape.text(), name(t.dtype), s.box.shape.text()));
         ++used[s.file];
       }
     }
@@ -80,7 +84,8 @@ struct CheckpointReader::Impl {
       for (const TensorInfo& info : files[i]->tensors())
         if (info.name.starts_with(kPadding)) ++used[i];
       if (used[i] != static_cast<int64_t>(files[i]->tensors().size()))
-        damaged(files[i]->path(), fmt::format("it holds {} tensors, the manifest knows {}", files[i]->tensors().size(), used[i]));
+        damaged(files[i]->path(),
+                fmt::format("it holds {} tensors, the manifest knows {}", files[i]->tensors().size(), used[i]));
     }
   }
 
@@ -110,8 +115,8 @@ struct CheckpointReader::Impl {
           damaged(at(p.file->path(), p.info->name), "padding must be zero");
       }
       if (p.slice && sum.value() != p.slice->checksum)
-        damaged(at(p.file->path(), p.info->name),
-                fmt::format("its checksum is {}, the manifest says {}", checksum_text(sum.value()), checksum_text(p.slice->checksum)));
+        damaged(at(p.file->path(), p.info->name), fmt::format("its checksum is {}, the manifest says {}",
+                                                              checksum_text(sum.value()), checksum_text(p.slice->checksum)));
     });
   }
 
@@ -124,7 +129,8 @@ struct CheckpointReader::Impl {
       return all;
     }());
     throw UserError("missing tensor", at(dir, name), "the checkpoint does not hold it",
-                    near.empty() ? "resume with the model and optimizer it was made with" : fmt::format("the nearest it holds is '{}'", printable(near)));
+                    near.empty() ? "resume with the model and optimizer it was made with"
+                                 : fmt::format("the nearest it holds is '{}'", printable(near)));
   }
 };
 
@@ -147,14 +153,17 @@ std::vector<std::string> CheckpointReader::names() const {
   return out;
 }
 
-void CheckpointReader::read(const std::string& name, TensorView into, const Shape& global, const std::vector<int64_t>& begin) const {
+void CheckpointReader::read(const std::string& name, TensorView into, const Shape& global,
+                            const std::vector<int64_t>& begin) const {
   const Manifest::Tensor& t = impl_->find(name);
   const std::string where = at(impl_->dir, name);
   if (t.dtype != into.dtype)
-    throw UserError("checkpoint holds another type", where, fmt::format("it is {}, this run needs {}", ravine::name(t.dtype), ravine::name(into.dtype)),
+    throw UserError("checkpoint holds another type", where,
+                    fmt::format("it is {}, this run needs {}", ravine::name(t.dtype), ravine::name(into.dtype)),
                     "resume with the precision it was made with");
   if (!(t.shape == global))
-    throw UserError("checkpoint holds another shape", where, fmt::format("it is {}, this run needs {}", t.shape.text(), global.text()),
+    throw UserError("checkpoint holds another shape", where,
+                    fmt::format("it is {}, this run needs {}", t.shape.text(), global.text()),
                     "resume with the model it was made with");
   Box box{begin, into.shape};
   if (begin.empty()) box.begin.resize(static_cast<size_t>(global.rank()));
@@ -163,7 +172,8 @@ void CheckpointReader::read(const std::string& name, TensorView into, const Shap
     const int64_t from = box.begin[static_cast<size_t>(d)];
     inside = from >= 0 && from <= global[d] && into.shape[d] <= global[d] - from;
   }
-  require(inside, "CheckpointReader::read: the contiguous target of '{}' lies inside {}, got {}", name, global.text(), into.shape.text());
+  require(inside, "CheckpointReader::read: the contiguous target of '{}' lies inside {}, got {}", name, global.text(),
+          into.shape.text());
 
   struct Copy {
     const SafetensorsReader* file;

@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr int64_t kLongRun = int64_t{1} << 20;    // bytes side by side in memory that are worth padding, to go straight to disk
-constexpr int64_t kMaxPart = int64_t{1} << 30;    // bytes of another rank's manifest
+constexpr int64_t kLongRun = int64_t{1} << 20;  // bytes side by side in memory that are worth padding, to go straight to disk
+constexpr int64_t kMaxPart = int64_t{1} << 30;  // bytes of another rank's manifest
 constexpr auto kPoll = std::chrono::milliseconds(5);
 
 struct Job {
@@ -59,14 +59,16 @@ std::vector<Entry> lay_out(const std::vector<StateTensor>& tensors) {
     if (data != end) {
       int64_t run = 0;
       for (size_t j = i; j < tensors.size() && tensors[j].view.data == data + run; ++j) run += tensors[j].view.bytes();
-      const int64_t shift = static_cast<int64_t>((reinterpret_cast<uintptr_t>(data) - static_cast<uintptr_t>(at)) % DirectFile::kBlock);
+      const int64_t shift =
+          static_cast<int64_t>((reinterpret_cast<uintptr_t>(data) - static_cast<uintptr_t>(at)) % DirectFile::kBlock);
       if (run >= kLongRun && shift != 0) {
         out.push_back({nullptr, fmt::format("{}{}", kPadding, pads++), shift});
         at += shift;
       }
     }
     const int copy = seen[tensors[i].name]++;
-    out.push_back({&tensors[i], copy == 0 ? tensors[i].name : fmt::format("{}~{}", tensors[i].name, copy), tensors[i].view.bytes()});
+    out.push_back(
+        {&tensors[i], copy == 0 ? tensors[i].name : fmt::format("{}~{}", tensors[i].name, copy), tensors[i].view.bytes()});
     at += out.back().bytes;
     end = data + out.back().bytes;
   }
@@ -79,7 +81,8 @@ std::string header_of(const std::vector<Entry>& entries) {
   for (const Entry& e : entries) {
     const Shape shape = e.tensor ? e.tensor->view.shape : Shape{e.bytes};
     text += fmt::format(",{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", Json(e.stored).dump(),
-                        file_name(e.tensor ? e.tensor->view.dtype : DType::u8), fmt::join(shape.begin(), shape.end(), ","), at, at + e.bytes);
+                        file_name(e.tensor ? e.tensor->view.dtype : DType::u8), fmt::join(shape.begin(), shape.end(), ","), at,
+                        at + e.bytes);
     at += e.bytes;
   }
   text += "}";
@@ -107,12 +110,14 @@ Manifest describe(const TrainState& state, int64_t step, const std::vector<Entry
   for (const Entry& e : entries) {
     if (!e.tensor) continue;
     const StateTensor& t = *e.tensor;
-    require(stored.insert(e.stored).second, "checkpoint: names with '~' and a number are taken for further slices, got '{}' twice", e.stored);
+    require(stored.insert(e.stored).second,
+            "checkpoint: names with '~' and a number are taken for further slices, got '{}' twice", e.stored);
     auto [it, fresh] = by_name.emplace(t.name, m.tensors.size());
     if (fresh) m.tensors.push_back({t.name, t.view.dtype, t.global, {}});
     Manifest::Tensor& to = m.tensors[it->second];
-    require(to.dtype == t.view.dtype && to.shape == t.global, "checkpoint: slices of '{}' agree on type and global shape, got {} {} and {} {}", t.name,
-            name(to.dtype), to.shape.text(), name(t.view.dtype), t.global.text());
+    require(to.dtype == t.view.dtype && to.shape == t.global,
+            "checkpoint: slices of '{}' agree on type and global shape, got {} {} and {} {}", t.name, name(to.dtype),
+            to.shape.text(), name(t.view.dtype), t.global.text());
     to.slices.push_back({0, e.stored, box_of(t), 0});
   }
   return m;
@@ -194,7 +199,8 @@ struct CheckpointWriter::Impl {
       try {
         problem = run(*job);
       } catch (const std::exception& e) {
-        problem = fmt::format("checkpoint {} was not saved, earlier ones are untouched: {}", checkpoint_name(job->step), e.what());
+        problem =
+            fmt::format("checkpoint {} was not saved, earlier ones are untouched: {}", checkpoint_name(job->step), e.what());
       }
       lock.lock();
       if (!problem.empty()) warning = problem;
@@ -221,7 +227,8 @@ struct CheckpointWriter::Impl {
       for (const auto& f : part.files) fs::rename(parts.path + "/" + f.name, folder.folder() + "/" + f.name);
       merge_part(m, part);
     }
-    if (const std::string fault = manifest_fault(m); !fault.empty()) fail("checkpoint: ranks cover every tensor once, got {}", fault);
+    if (const std::string fault = manifest_fault(m); !fault.empty())
+      fail("checkpoint: ranks cover every tensor once, got {}", fault);
     write_file_atomic(folder.folder() + "/manifest.json", write_manifest(m));
     folder.commit(true);
     write_file_atomic(j.dir + "/latest", checkpoint_name(j.step) + "\n");

@@ -54,7 +54,8 @@ struct DirectFile::Ring {
     require(n == 1, "io_uring_submit: it takes one write, got {}", n);
     ++under_way;
   }
-  // Waits for one write and returns its slot; what it left over, or could not do, is done again by plain writes, which name the error.
+  // Waits for one write and returns its slot; what it left over, or could not do, is done again by plain writes, which name the
+  // error.
   unsigned wait(int fd, const std::string& path) {
     io_uring_cqe* done = nullptr;
     int code;
@@ -78,7 +79,8 @@ struct DirectFile::Ring {
   bool open = false;
 };
 
-DirectFile::DirectFile(std::string path, int64_t bytes) : path_(std::move(path)), bytes_(bytes), buffer_(DeviceKind::cpu, kBuffer) {
+DirectFile::DirectFile(std::string path, int64_t bytes)
+    : path_(std::move(path)), bytes_(bytes), buffer_(DeviceKind::cpu, kBuffer) {
   const int flags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
   fd_ = Fd(::open(path_.c_str(), flags | O_DIRECT, 0666));
   direct_ = static_cast<bool>(fd_);
@@ -99,8 +101,8 @@ bool DirectFile::straight(std::span<const std::byte> bytes) const {
 }
 
 void DirectFile::append(std::span<const std::byte> bytes, Checksum& sum) {
-  require(static_cast<int64_t>(bytes.size()) <= bytes_ - position(), "DirectFile::append: '{}' has {} bytes left to write, got {}", path_,
-          bytes_ - position(), bytes.size());
+  require(static_cast<int64_t>(bytes.size()) <= bytes_ - position(),
+          "DirectFile::append: '{}' has {} bytes left to write, got {}", path_, bytes_ - position(), bytes.size());
   while (!bytes.empty()) {
     if (straight(bytes)) {
       flush();
@@ -110,7 +112,8 @@ void DirectFile::append(std::span<const std::byte> bytes, Checksum& sum) {
       continue;
     }
     auto n = static_cast<size_t>(std::min<int64_t>(kBuffer - staged_, static_cast<int64_t>(bytes.size())));
-    const auto rest = static_cast<size_t>(round_up(staged_, kBlock) - staged_);  // up to the next block, from where it may go straight
+    const auto rest =
+        static_cast<size_t>(round_up(staged_, kBlock) - staged_);  // up to the next block, from where it may go straight
     if (direct_ && rest > 0 && rest < n && reinterpret_cast<uintptr_t>(bytes.data() + rest) % kBlock == 0) n = rest;
     std::memcpy(buffer_.data() + staged_, bytes.data(), n);
     sum.update(bytes.first(n));

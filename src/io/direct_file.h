@@ -21,8 +21,8 @@ class DirectFile {
   DirectFile(const DirectFile&) = delete;
   DirectFile& operator=(const DirectFile&) = delete;
 
-  // The next bytes, added to `sum` too. After return their memory may change. Memory whose address equals position() modulo kBlock
-  // goes to disk as it is; other memory through a small buffer.
+  // The next bytes, added to `sum` too. After return their memory may change. Memory whose address equals position() modulo
+  // kBlock goes to disk as it is; other memory through a small buffer.
   void append(std::span<const std::byte> bytes, Checksum& sum);
   void finish();  // all bytes must be there; blocks until they are on the disk
 
@@ -41,7 +41,7 @@ class DirectFile {
   int64_t at_ = 0, staged_ = 0;  // written; waiting in the buffer
   int64_t flushed_ = 0;          // handed to the disk, without O_DIRECT
   Storage buffer_;
-  std::unique_ptr<Ring> ring_;   // null: io_uring is not to be had
+  std::unique_ptr<Ring> ring_;  // null: io_uring is not to be had
 };
 
 }  // namespace ravine

@@ -1,6 +1,6 @@
 // Model folders as Hugging Face Transformers reads and writes them: config.json, generation_config.json, weights in safetensors
-// (one file, or shards with an index), tokenizer files. Layout: huggingface.co/docs/safetensors and PreTrainedModel.save_pretrained.
-// What a user can get wrong is a UserError naming the file and the tensor or key.
+// (one file, or shards with an index), tokenizer files. Layout: huggingface.co/docs/safetensors and
+// PreTrainedModel.save_pretrained. What a user can get wrong is a UserError naming the file and the tensor or key.
 #pragma once
 #include <string>
 
@@ -9,23 +9,25 @@
 
 namespace ravine {
 
-// Reads every parameter of `model` into store.master(); on meta only the files' headers are checked. Stored f64, f32, bf16 and f16
-// are converted on the way, rounded once. Blocks until all is read; runs in parallel_for.
-// Sources, as Transformers looks for them: model.safetensors; model.safetensors.index.json and its shards; else all *.safetensors.
-// Each parameter must be there once, in its shape and a floating type, with or without the family's base prefix ("model."). Tied
-// parameters are not read, constant buffers (rotary inv_freq) are passed over; any other tensor is refused, before weights change.
+// Reads every parameter of `model` into store.master(); on meta only the files' headers are checked. Stored f64, f32, bf16 and
+// f16 are converted on the way, rounded once. Blocks until all is read; runs in parallel_for. Sources, as Transformers looks
+// for them: model.safetensors; model.safetensors.index.json and its shards; else all *.safetensors. Each parameter must be
+// there once, in its shape and a floating type, with or without the family's base prefix ("model."). Tied parameters are not
+// read, constant buffers (rotary inv_freq) are passed over; any other tensor is refused, before weights change.
 void load_weights(const std::string& folder, Model& model, ParamStore& store);
 
 struct SaveFolder {
-  std::string dir;                       // appears whole or not at all; a model folder of that name is replaced at the end
-  DType dtype = DType::f32;              // of the stored weights: f32, bf16, f16 (or f64)
-  int64_t shard_bytes = 5'000'000'000;   // weights in one file up to this many bytes, else in shards of at most that; 0: one file
-  std::string tokenizer;                 // folder or single file (tokenizer.model, tokenizer.json, also .xz) to copy; "": none
-  Json generation = Json::object();      // fields of generation_config.json to keep; ids missing in it are added from the model
+  std::string dir;           // appears whole or not at all; a model folder of that name is replaced at the end
+  DType dtype = DType::f32;  // of the stored weights: f32, bf16, f16 (or f64)
+  int64_t shard_bytes =
+      5'000'000'000;                 // weights in one file up to this many bytes, else in shards of at most that; 0: one file
+  std::string tokenizer;             // folder or single file (tokenizer.model, tokenizer.json, also .xz) to copy; "": none
+  Json generation = Json::object();  // fields of generation_config.json to keep; ids missing in it are added from the model
 };
 
-// Writes the model with its present masters. Tied parameters are not stored; config.json has the fields as read with dtype updated.
-// Blocks until the folder is on disk. DiskFull, or UserError for a path that cannot be used, leaves the old folder as it was.
+// Writes the model with its present masters. Tied parameters are not stored; config.json has the fields as read with dtype
+// updated. Blocks until the folder is on disk. DiskFull, or UserError for a path that cannot be used, leaves the old folder as
+// it was.
 void save_model_folder(const SaveFolder& options, const Model& model, ParamStore& store);
 
 }  // namespace ravine

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 20;        // elements of one chunk
-constexpr int64_t kMaxIndex = int64_t{256} << 20;   // bytes
+constexpr int64_t kPiece = int64_t{1} << 20;       // elements of one chunk
+constexpr int64_t kMaxIndex = int64_t{256} << 20;  // bytes
 
 using Files = std::vector<std::unique_ptr<SafetensorsReader>>;
 
@@ -28,7 +28,9 @@ struct Stored {
   const TensorInfo* info = nullptr;
 };
 
-std::string at(const std::string& path, std::string_view tensor) { return fmt::format("{}: tensor '{}'", path, printable(tensor)); }
+std::string at(const std::string& path, std::string_view tensor) {
+  return fmt::format("{}: tensor '{}'", path, printable(tensor));
+}
 
 std::vector<std::pair<std::string, std::string>> read_index(const std::string& path) {
   const std::string text = read_whole(path, kMaxIndex);
@@ -40,13 +42,14 @@ std::vector<std::pair<std::string, std::string>> read_index(const std::string& p
   }
   auto map = index.is_object() ? index.find("weight_map") : index.end();
   if (!index.is_object() || map == index.end() || !map->is_object())
-    throw UserError("not an index of weights", fmt::format("{}: key 'weight_map'", path), "it must be an object of tensor names and files",
-                    "repair or replace the file");
+    throw UserError("not an index of weights", fmt::format("{}: key 'weight_map'", path),
+                    "it must be an object of tensor names and files", "repair or replace the file");
   std::vector<std::pair<std::string, std::string>> out;
   for (const auto& [name, file] : map->items()) {
     const std::string shard = file.is_string() ? file.get<std::string>() : "";
     if (shard.empty() || shard.find_first_of(std::string("/\0", 2)) != std::string::npos || shard == "..")
-      throw UserError("index names no file", at(path, name), "it must be the name of a file in the same folder", "repair the index");
+      throw UserError("index names no file", at(path, name), "it must be the name of a file in the same folder",
+                      "repair the index");
     out.emplace_back(name, shard);
   }
   return out;
@@ -65,8 +68,8 @@ Files open_shards(const std::string& folder, const std::string& index_path) {
       it->second = files.emplace_back(std::make_unique<SafetensorsReader>(path)).get();
     }
     if (!it->second->find(name))
-      throw UserError("missing tensor", at(it->second->path(), name), fmt::format("{} says that this file holds it", index_path),
-                      "repair the index or replace the file");
+      throw UserError("missing tensor", at(it->second->path(), name),
+                      fmt::format("{} says that this file holds it", index_path), "repair the index or replace the file");
   }
   return files;
 }
@@ -116,22 +119,25 @@ std::vector<Stored> match(const Files& files, const std::string& folder, const M
         for (const Param& p : params)
           if (!p.tied) names.push_back(p.name);
         const std::string near = nearest(table.parameter(info.name), names);
-        throw UserError("surplus tensor", at(file->path(), info.name), fmt::format("the model ({}) has no parameter of this name", model.facts().family),
+        throw UserError("surplus tensor", at(file->path(), info.name),
+                        fmt::format("the model ({}) has no parameter of this name", model.facts().family),
                         near.empty() ? "use weights that belong to config.json" : fmt::format("did you mean '{}'?", near));
       }
       const Param& p = *it->second;
       if (p.tied) continue;
       Stored& place = out[p.index];
       if (place.info)
-        throw UserError("tensor is stored twice", at(file->path(), info.name), fmt::format("'{}' in {} is the same parameter",
-                        printable(place.info->name), place.file->path()), "remove one of them");
+        throw UserError("tensor is stored twice", at(file->path(), info.name),
+                        fmt::format("'{}' in {} is the same parameter", printable(place.info->name), place.file->path()),
+                        "remove one of them");
       if (!(info.shape == p.shape))
         throw UserError("misshapen tensor", at(file->path(), info.name),
                         fmt::format("its shape is {}, the model needs {}", info.shape.text(), p.shape.text()),
                         "use weights that belong to config.json");
       if (!is_float(info.dtype))
         throw UserError("tensor is not floating", at(file->path(), info.name),
-                        fmt::format("weights must be f32, bf16, f16 or f64, it is {}", name(info.dtype)), "convert the weights");
+                        fmt::format("weights must be f32, bf16, f16 or f64, it is {}", name(info.dtype)),
+                        "convert the weights");
       place = {file.get(), &info};
     }
   }
@@ -147,7 +153,8 @@ std::vector<Stored> match(const Files& files, const std::string& folder, const M
   if (first) {
     const std::string where = files.size() == 1 ? files[0]->path() : folder;
     throw UserError("missing tensor", at(where, table.file(first->name)),
-                    fmt::format("the model needs it ({} of {} parameters are missing)", missing, all), "use weights that belong to config.json");
+                    fmt::format("the model needs it ({} of {} parameters are missing)", missing, all),
+                    "use weights that belong to config.json");
   }
   return out;
 }
@@ -184,7 +191,8 @@ void load_weights(const std::string& folder, Model& model, ParamStore& store) {
     for (const Param* p : unit.params) {
       if (p->tied) continue;
       const TensorView to = store.master(*p);
-      require(to.shape == p->shape && to.contiguous(), "load_weights: the master of '{}' is whole and contiguous, got {}", p->name, to.shape.text());
+      require(to.shape == p->shape && to.contiguous(), "load_weights: the master of '{}' is whole and contiguous, got {}",
+              p->name, to.shape.text());
       if (to.device == DeviceKind::meta) continue;
       for (int64_t begin = 0; begin < to.count(); begin += kPiece)
         pieces.push_back({stored[p->index], to, begin, std::min(kPiece, to.count() - begin)});

@@ -62,15 +62,16 @@ class Fields {
     int64_t count = 1;
     for (int64_t n : integers(key, 5)) {
       s.push_back(n);
-      if (__builtin_mul_overflow(count, n, &count) || count > int64_t{1} << 48) refuse(where_, fmt::format("key '{}' is too large", key));
+      if (__builtin_mul_overflow(count, n, &count) || count > int64_t{1} << 48)
+        refuse(where_, fmt::format("key '{}' is too large", key));
     }
     return s;
   }
 
  private:
   int64_t whole(const Json& v, const char* key, int64_t high) const {
-    if (!v.is_number_integer() || (v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(high)) || v.get<int64_t>() < 0 ||
-        v.get<int64_t>() > high)
+    if (!v.is_number_integer() || (v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(high)) ||
+        v.get<int64_t>() < 0 || v.get<int64_t>() > high)
       refuse(where_, fmt::format("key '{}' must be a whole number from 0 to {}", key, high));
     return v.get<int64_t>();
   }
@@ -99,7 +100,8 @@ Manifest parse(const std::string& text, const std::string& where) {
   const Fields f(json, where);
   if (f.text("format") != "ravine-checkpoint") refuse(where, "key 'format' must be 'ravine-checkpoint'");
   if (const int64_t version = f.integer("version", int64_t{1} << 32); version != kManifestVersion)
-    throw UserError("checkpoint is of another format", where, fmt::format("this program reads version {}, it has version {}", kManifestVersion, version),
+    throw UserError("checkpoint is of another format", where,
+                    fmt::format("this program reads version {}, it has version {}", kManifestVersion, version),
                     "use the program that wrote it");
   Manifest m;
   m.step = f.integer("step", int64_t{1} << 48);
@@ -112,8 +114,8 @@ Manifest parse(const std::string& text, const std::string& where) {
     const Fields g(file, where + ": files");
     m.files.push_back({g.text("name"), g.integer("bytes", int64_t{1} << 60), g.checksum("header")});
     const std::string& name = m.files.back().name;
-    if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos || name == "." || name == ".." ||
-        !names.insert(name).second)
+    if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos || name == "." ||
+        name == ".." || !names.insert(name).second)
       refuse(where, fmt::format("file name '{}' must be plain and occur once", printable(name)));
   }
   std::set<std::string> tensors;
@@ -124,7 +126,8 @@ Manifest parse(const std::string& text, const std::string& where) {
     const Fields g(tensor, at);
     if (!tensors.insert(name).second) refuse(at, "it is described twice");
     const auto dtype = parse_dtype(g.text("dtype"));
-    if (!dtype || file_name(*dtype) != g.text("dtype")) refuse(at, fmt::format("its type '{}' is not known", printable(g.text("dtype"))));
+    if (!dtype || file_name(*dtype) != g.text("dtype"))
+      refuse(at, fmt::format("its type '{}' is not known", printable(g.text("dtype"))));
     Manifest::Tensor t{name, *dtype, g.shape("shape"), {}};
     for (const Json& slice : g.array("slices")) {
       t.slices.push_back(read_slice(slice, at, m));
@@ -145,22 +148,25 @@ std::string seal_manifest(std::string text) {
 
 std::string write_manifest(const Manifest& m) {
   std::string text = std::string(kOpening) + std::string(kDigits, '0');
-  text += fmt::format("\",\n\"format\":\"ravine-checkpoint\",\"version\":{},\"step\":{},\n\"program\":{},\"instructions\":{},\n\"files\":[", kManifestVersion,
-                      m.step, Json(m.program).dump(), Json(m.instructions).dump());
+  text += fmt::format(
+      "\",\n\"format\":\"ravine-checkpoint\",\"version\":{},\"step\":{},\n\"program\":{},\"instructions\":{},\n\"files\":[",
+      kManifestVersion, m.step, Json(m.program).dump(), Json(m.instructions).dump());
   const char* comma = "";
   for (const Manifest::File& f : m.files) {
-    text += fmt::format("{}\n{{\"name\":{},\"bytes\":{},\"header\":\"{}\"}}", comma, Json(f.name).dump(), f.bytes, checksum_text(f.header));
+    text += fmt::format("{}\n{{\"name\":{},\"bytes\":{},\"header\":\"{}\"}}", comma, Json(f.name).dump(), f.bytes,
+                        checksum_text(f.header));
     comma = ",";
   }
   text += "],\n\"tensors\":[";
   comma = "";
   for (const Manifest::Tensor& t : m.tensors) {
-    text += fmt::format("{}\n{{\"name\":{},\"dtype\":\"{}\",\"shape\":[{}],\"slices\":[", comma, Json(t.name).dump(), file_name(t.dtype),
-                        fmt::join(t.shape.begin(), t.shape.end(), ","));
+    text += fmt::format("{}\n{{\"name\":{},\"dtype\":\"{}\",\"shape\":[{}],\"slices\":[", comma, Json(t.name).dump(),
+                        file_name(t.dtype), fmt::join(t.shape.begin(), t.shape.end(), ","));
     comma = "";
     for (const Manifest::Slice& s : t.slices) {
-      text += fmt::format("{}{{\"file\":{},\"stored\":{},\"begin\":[{}],\"shape\":[{}],\"checksum\":\"{}\"}}", comma, s.file, Json(s.stored).dump(),
-                          fmt::join(s.box.begin, ","), fmt::join(s.box.shape.begin(), s.box.shape.end(), ","), checksum_text(s.checksum));
+      text += fmt::format("{}{{\"file\":{},\"stored\":{},\"begin\":[{}],\"shape\":[{}],\"checksum\":\"{}\"}}", comma, s.file,
+                          Json(s.stored).dump(), fmt::join(s.box.begin, ","),
+                          fmt::join(s.box.shape.begin(), s.box.shape.end(), ","), checksum_text(s.checksum));
       comma = ",";
     }
     text += "]}";
@@ -173,7 +179,8 @@ std::string manifest_fault(const Manifest& m) {
   for (const Manifest::Tensor& t : m.tensors) {
     std::vector<Box> boxes;
     for (const Manifest::Slice& s : t.slices) boxes.push_back(s.box);
-    if (const std::string why = cover_fault(t.shape, boxes); !why.empty()) return fmt::format("tensor '{}': {}", printable(t.name), why);
+    if (const std::string why = cover_fault(t.shape, boxes); !why.empty())
+      return fmt::format("tensor '{}': {}", printable(t.name), why);
   }
   return "";
 }
@@ -194,9 +201,10 @@ void merge_part(Manifest& m, const Manifest& part) {
   std::vector<Manifest::Tensor> fresh;
   for (const Manifest::Tensor& t : part.tensors) {
     auto it = by_name.find(t.name);
-    Manifest::Tensor* to = it == by_name.end() ? &fresh.emplace_back(Manifest::Tensor{t.name, t.dtype, t.shape, {}}) : &m.tensors[it->second];
-    require(to->dtype == t.dtype && to->shape == t.shape, "merge_part: ranks agree on '{}', {} {}, got {} {}", t.name, name(to->dtype), to->shape.text(),
-            name(t.dtype), t.shape.text());
+    Manifest::Tensor* to =
+        it == by_name.end() ? &fresh.emplace_back(Manifest::Tensor{t.name, t.dtype, t.shape, {}}) : &m.tensors[it->second];
+    require(to->dtype == t.dtype && to->shape == t.shape, "merge_part: ranks agree on '{}', {} {}, got {} {}", t.name,
+            name(to->dtype), to->shape.text(), name(t.dtype), t.shape.text());
     for (Manifest::Slice s : t.slices) {
       s.file += files;
       to->slices.push_back(std::move(s));

@@ -1,5 +1,5 @@
-// manifest.json of a checkpoint: what each file holds, with checksums of everything. Untrusted input: whatever is wrong with it is a
-// UserError naming the file and the tensor or key.
+// manifest.json of a checkpoint: what each file holds, with checksums of everything. Untrusted input: whatever is wrong with it
+// is a UserError naming the file and the tensor or key.
 //
 //   {"checksum":"<16 digits>",          XXH3-64 of the file with these digits as zeros; always at this place
 //    "format":"ravine-checkpoint","version":1,"step":200,"program":"ravine 0.1.0","instructions":"avx512",

@@ -1,4 +1,5 @@
-// How weight files of a family spell the names of parameters. A family whose files differ from the declared names adds a table here.
+// How weight files of a family spell the names of parameters. A family whose files differ from the declared names adds a table
+// here.
 #pragma once
 #include <string>
 #include <string_view>

@@ -21,11 +21,16 @@ constexpr int64_t kMaxTokenizer = int64_t{1} << 30;  // bytes
 
 std::string torch_name(DType t) {
   switch (t) {
-    case DType::f64: return "float64";
-    case DType::f32: return "float32";
-    case DType::bf16: return "bfloat16";
-    case DType::f16: return "float16";
-    default: fail("save_model_folder: weights are f32, bf16, f16 or f64, got {}", name(t));
+    case DType::f64:
+      return "float64";
+    case DType::f32:
+      return "float32";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f16:
+      return "float16";
+    default:
+      fail("save_model_folder: weights are f32, bf16, f16 or f64, got {}", name(t));
   }
 }
 
@@ -56,13 +61,15 @@ void copy_file(const fs::path& from, const std::string& to) {
 void copy_tokenizer(const std::string& source, const std::string& into) {
   std::error_code error;
   if (fs::is_directory(source, error)) {
-    for (const char* file : {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-                             "merges.txt", "vocab.txt", "chat_template.jinja", "chat_template.json"})
+    for (const char* file :
+         {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+          "vocab.json", "merges.txt", "vocab.txt", "chat_template.jinja", "chat_template.json"})
       if (fs::is_regular_file(fs::path(source) / file, error)) copy_file(fs::path(source) / file, into + "/" + file);
     if (const fs::path more = fs::path(source) / "additional_chat_templates"; fs::is_directory(more, error)) {
       fs::create_directory(into + "/additional_chat_templates");
       for (const auto& entry : fs::directory_iterator(more, error))
-        if (entry.is_regular_file(error)) copy_file(entry.path(), into + "/additional_chat_templates/" + entry.path().filename().string());
+        if (entry.is_regular_file(error))
+          copy_file(entry.path(), into + "/additional_chat_templates/" + entry.path().filename().string());
     }
     return;
   }
@@ -84,8 +91,8 @@ struct Entry {
   int64_t bytes;
 };
 
-// As huggingface_hub splits a state dict: in order, a new shard when the next tensor does not fit. Inside a file by name, as safetensors
-// sorts tensors of one type.
+// As huggingface_hub splits a state dict: in order, a new shard when the next tensor does not fit. Inside a file by name, as
+// safetensors sorts tensors of one type.
 std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, int64_t limit) {
   const NameTable& table = names_of(model.facts().family);
   std::vector<std::vector<Entry>> shards(1);
@@ -107,8 +114,8 @@ std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, in
 void write_tensor(SafetensorsWriter& writer, const Entry& e, DType dtype, ParamStore& store, std::vector<std::byte>& scratch) {
   Lease lease(store, *e.param->unit);
   const TensorView v = store.master(*e.param);
-  require(v.shape == e.param->shape && v.contiguous() && v.data, "save_model_folder: the master of '{}' is whole, contiguous and not on meta, got {}",
-          e.name, v.shape.text());
+  require(v.shape == e.param->shape && v.contiguous() && v.data,
+          "save_model_folder: the master of '{}' is whole, contiguous and not on meta, got {}", e.name, v.shape.text());
   const std::byte* data = static_cast<const std::byte*>(v.data);
   if (v.dtype == dtype) {
     writer.write(e.name, {data, static_cast<size_t>(e.bytes)});
@@ -119,7 +126,8 @@ void write_tensor(SafetensorsWriter& writer, const Entry& e, DType dtype, ParamS
     scratch.resize(static_cast<size_t>(count * size_of(dtype)));
     parallel_for(ceil_div(count, kChunk), [&](int64_t i) {
       const int64_t from = i * kChunk;
-      convert(v.dtype, data + (begin + from) * size_of(v.dtype), dtype, scratch.data() + from * size_of(dtype), std::min(kChunk, count - from));
+      convert(v.dtype, data + (begin + from) * size_of(v.dtype), dtype, scratch.data() + from * size_of(dtype),
+              std::min(kChunk, count - from));
     });
     writer.write(e.name, scratch);
   }
@@ -131,7 +139,8 @@ void write_weights(const std::string& folder, const SaveFolder& options, const M
   int64_t total = 0;
   std::map<std::string, std::string> places;
   for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string file = shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    const std::string file =
+        shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
     SafetensorsWriter writer(folder + "/" + file, {{{"format", "pt"}}});
     for (const Entry& e : shards[i]) writer.declare(e.name, options.dtype, e.param->shape);
     for (const Entry& e : shards[i]) {
@@ -159,21 +168,24 @@ void write_weights(const std::string& folder, const SaveFolder& options, const M
 
 void save_model_folder(const SaveFolder& options, const Model& model, ParamStore& store) {
   torch_name(options.dtype);
-  require(options.generation.is_object(), "save_model_folder: generation is a JSON object, got {}", options.generation.type_name());
+  require(options.generation.is_object(), "save_model_folder: generation is a JSON object, got {}",
+          options.generation.type_name());
   std::error_code error;
   fs::path target = fs::path(options.dir).lexically_normal();
   if (target.filename().empty()) target = target.parent_path();
   if (fs::exists(target, error) && !fs::is_directory(target, error))
     throw UserError("cannot write model folder", options.dir, "a file has this name", "choose another folder");
   if (fs::is_directory(target, error) && !fs::is_empty(target, error) && !fs::exists(target / "config.json", error))
-    throw UserError("cannot write model folder", options.dir, "it exists and holds no model, and would be replaced", "choose another folder or remove it");
+    throw UserError("cannot write model folder", options.dir, "it exists and holds no model, and would be replaced",
+                    "choose another folder or remove it");
   if (target.has_parent_path()) {
     fs::create_directories(target.parent_path(), error);
     if (error) throw_system("create folder", target.parent_path().string(), error.value());
   }
   AtomicFolder folder(target.string());
   write_file_atomic(folder.folder() + "/config.json", model_config(model, options.dtype).dump(2) + "\n");
-  write_file_atomic(folder.folder() + "/generation_config.json", generation_config(options.generation, model.facts()).dump(2) + "\n");
+  write_file_atomic(folder.folder() + "/generation_config.json",
+                    generation_config(options.generation, model.facts()).dump(2) + "\n");
   if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.folder());
   write_weights(folder.folder(), options, model, store);
   folder.commit(true);

@@ -36,7 +36,8 @@ std::string cover_fault(const Shape& global, const std::vector<Box>& boxes) {
       return fmt::format("slice {} has another number of dims than {}", b.shape.text(), global.text());
     for (int d = 0; d < global.rank(); ++d) {
       const int64_t from = b.begin[static_cast<size_t>(d)];
-      if (from < 0 || from > global[d] || b.shape[d] > global[d] - from) return fmt::format("slice {} lies outside {}", b.text(), global.text());
+      if (from < 0 || from > global[d] || b.shape[d] > global[d] - from)
+        return fmt::format("slice {} lies outside {}", b.text(), global.text());
     }
     if (b.shape.count() > 0) filled.push_back(&b);
   }

@@ -12,7 +12,7 @@ namespace ravine {
 struct Box {
   std::vector<int64_t> begin;  // per dim
   Shape shape;
-  std::string text() const;    // "[0:2, 3:5]"
+  std::string text() const;  // "[0:2, 3:5]"
 };
 
 // Why the boxes do not cover a tensor of shape `global` exactly once; "" if they do.

@@ -1,4 +1,5 @@
-// Checkpoint manifests: any text is either a manifest or a UserError; one that is accepted is covered and reads back as it is written.
+// Checkpoint manifests: any text is either a manifest or a UserError; one that is accepted is covered and reads back as it is
+// written.
 #include <cstdlib>
 #include <string>
 

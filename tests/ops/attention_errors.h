@@ -11,7 +11,8 @@ struct VisibleRow {
   double top = 0;  // largest |s|
 };
 
-inline VisibleRow visible(const std::vector<double>& q, const std::vector<double>& k, const AttentionShape& at, const Segment& seg, int64_t i, int64_t h) {
+inline VisibleRow visible(const std::vector<double>& q, const std::vector<double>& k, const AttentionShape& at,
+                          const Segment& seg, int64_t i, int64_t h) {
   VisibleRow r;
   int64_t d = at.head_size, g = h / (at.heads / at.kv_heads), position = seg.k_count - seg.q_count + i;
   double sum = 0, largest = -INFINITY;
@@ -31,9 +32,9 @@ inline VisibleRow visible(const std::vector<double>& q, const std::vector<double
   return r;
 }
 
-// Forward. A score is off by gamma(D + 2) times its magnitude; a probability's exponent by twice the largest of that and by a few
-// roundings of |s|; an online softmax rescales at most once for every 8 keys, each time with one exp and one product. Numerator
-// and sum are both off by that. 16-bit: each probability is rounded to the type of q, in ref and in cpu.
+// Forward. A score is off by gamma(D + 2) times its magnitude; a probability's exponent by twice the largest of that and by a
+// few roundings of |s|; an online softmax rescales at most once for every 8 keys, each time with one exp and one product.
+// Numerator and sum are both off by that. 16-bit: each probability is rounded to the type of q, in ref and in cpu.
 struct ForwardErrors {
   std::vector<double> out, lse;
 };
@@ -67,9 +68,9 @@ inline ForwardErrors forward_errors(const AttentionForward& a, double u = kU32) 
   return errors;
 }
 
-// Backward. p = exp(s - lse) is off by the error of s and the rounding of s and lse; dp = dout v^T and delta = dout . out by gamma(D);
-// ds = p (dp - delta) by all of these; then sums over keys (dq) or over queries and heads (dk, dv).
-// 16-bit: p and ds are rounded to the type of q, in ref and in cpu; p perhaps before ds is made of it.
+// Backward. p = exp(s - lse) is off by the error of s and the rounding of s and lse; dp = dout v^T and delta = dout . out by
+// gamma(D); ds = p (dp - delta) by all of these; then sums over keys (dq) or over queries and heads (dk, dv). 16-bit: p and ds
+// are rounded to the type of q, in ref and in cpu; p perhaps before ds is made of it.
 struct BackwardErrors {
   std::vector<double> dq, dk, dv;
 };

@@ -1,4 +1,5 @@
-// Attention of cpu against ref, forward and backward, with the errors of every step carried through (derivations at the functions).
+// Attention of cpu against ref, forward and backward, with the errors of every step carried through (derivations at the
+// functions).
 #include "tests/ops/attention_errors.h"
 
 namespace ravine {
@@ -60,7 +61,9 @@ void each_case(DType t, F&& f) {
     for (const Heads& h : kHeads)
       for (const Masking& m : kMasks) {
         if (b.q_rows >= 300 && h.size > 10 && (m.window > 1 || h.size != 64)) continue;  // the long ones with some sizes only
-        f(b, h, m, fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {}", name(t), b.what, h.heads, h.kv_heads, h.size, m.causal, m.window));
+        f(b, h, m,
+          fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {}", name(t), b.what, h.heads, h.kv_heads, h.size,
+                      m.causal, m.window));
       }
 }
 
@@ -73,8 +76,10 @@ TEST_P(CpuAttention, Forward) {
     a.lse = c.output(DType::f32, {h.heads, b.q_rows});
     ForwardErrors errors = forward_errors(a);
     auto o = run_both(a);
-    expect_close(o["out"], [&](int64_t i) { return errors.out[i]; }, "out, " + what);
-    expect_close(o["lse"], [&](int64_t i) { return std::isinf(o["lse"].want[i]) ? 0 : errors.lse[i]; }, "lse, " + what);
+    expect_close(
+        o["out"], [&](int64_t i) { return errors.out[i]; }, "out, " + what);
+    expect_close(
+        o["lse"], [&](int64_t i) { return std::isinf(o["lse"].want[i]) ? 0 : errors.lse[i]; }, "lse, " + what);
     a.lse = {};
     run_kernel(cpu_kernels(), a);
     EXPECT_EQ(values(a.out), o["out"].got) << "without lse, " << what;
@@ -98,13 +103,17 @@ TEST_P(CpuAttention, Backward) {
       TensorView all = c.output(t, {b.q_rows, wide + 2 * narrow}, 4);
       a.dq = all.columns(0, wide), a.dk = all.columns(wide, narrow), a.dv = all.columns(wide + narrow, narrow);
     } else {
-      a.dq = c.output(t, {b.q_rows, wide}, 2), a.dk = c.output(t, {b.k_rows, narrow}, 1), a.dv = c.output(t, {b.k_rows, narrow}, 3);
+      a.dq = c.output(t, {b.q_rows, wide}, 2), a.dk = c.output(t, {b.k_rows, narrow}, 1),
+      a.dv = c.output(t, {b.k_rows, narrow}, 3);
     }
     BackwardErrors errors = backward_errors(a);
     auto o = run_both(a);
-    expect_close(o["dq"], [&](int64_t i) { return errors.dq[i]; }, "dq, " + what);
-    expect_close(o["dk"], [&](int64_t i) { return errors.dk[i]; }, "dk, " + what);
-    expect_close(o["dv"], [&](int64_t i) { return errors.dv[i]; }, "dv, " + what);
+    expect_close(
+        o["dq"], [&](int64_t i) { return errors.dq[i]; }, "dq, " + what);
+    expect_close(
+        o["dk"], [&](int64_t i) { return errors.dk[i]; }, "dk, " + what);
+    expect_close(
+        o["dv"], [&](int64_t i) { return errors.dv[i]; }, "dv, " + what);
     c.expect_intact();
   });
 }

@@ -18,8 +18,9 @@ std::vector<int64_t> some_labels(int64_t n, int64_t v) {
   return labels;
 }
 
-// One token: logits (and by how much each is off) in, errors of the loss and of dlogits out. The log of the sum is off by as much
-// as the worst logit, and by gamma(V) for the sum; a probability's exponent by its logit, the log of the sum and their rounding.
+// One token: logits (and by how much each is off) in, errors of the loss and of dlogits out. The log of the sum is off by as
+// much as the worst logit, and by gamma(V) for the sum; a probability's exponent by its logit, the log of the sum and their
+// rounding.
 struct TokenErrors {
   double loss = 0;
   std::vector<double> dlogits, dlogits_error;
@@ -66,14 +67,17 @@ TEST_P(CpuLoss, CrossEntropy) {
       }
       auto o = run_both(a);
       std::string what = fmt::format("{} {} tokens, {} words", name(GetParam()), s.tokens, s.vocabulary);
-      expect_close(o["losses"], [&](int64_t i) { return loss_error[i]; }, "losses " + what);
-      if (variant) expect_close(o["dlogits"], [&](int64_t i) { return dlogits_error[i]; }, "dlogits " + what);
+      expect_close(
+          o["losses"], [&](int64_t i) { return loss_error[i]; }, "losses " + what);
+      if (variant)
+        expect_close(
+            o["dlogits"], [&](int64_t i) { return dlogits_error[i]; }, "dlogits " + what);
       c.expect_intact();
     }
 }
 
-// The logits are off by gamma(C + 1) of their magnitude. 16-bit: dlogits are rounded to the type of x in ref and in cpu. The two
-// products then carry the errors of dlogits, and gamma of their length.
+// The logits are off by gamma(C + 1) of their magnitude. 16-bit: dlogits are rounded to the type of x in ref and in cpu. The
+// two products then carry the errors of dlogits, and gamma of their length.
 TEST_P(CpuLoss, LossHead) {
   SKIP_WITHOUT(LossHead);
   DType type = GetParam();
@@ -104,7 +108,8 @@ TEST_P(CpuLoss, LossHead) {
         for (int64_t v = 0; v < s.vocabulary; ++v) {
           double error = t.dlogits_error[v] + 2 * u16 * t.dlogits[v] + lost;
           for (int64_t j = 0; j < s.channels; ++j) {
-            dx_error[i * s.channels + j] += (error + gamma32(s.vocabulary + 2) * t.dlogits[v]) * std::fabs(w[v * s.channels + j]);
+            dx_error[i * s.channels + j] +=
+                (error + gamma32(s.vocabulary + 2) * t.dlogits[v]) * std::fabs(w[v * s.channels + j]);
             dw_error[v * s.channels + j] += (error + gamma32(s.tokens + 2) * t.dlogits[v]) * std::fabs(x[i * s.channels + j]);
           }
         }
@@ -115,9 +120,14 @@ TEST_P(CpuLoss, LossHead) {
       }
       auto o = run_both(a);
       std::string what = fmt::format("{} [{}, {}], {} words", name(type), s.tokens, s.channels, s.vocabulary);
-      expect_close(o["losses"], [&](int64_t i) { return loss_error[i]; }, "losses " + what);
-      if (!a.dx.absent()) expect_close(o["dx"], [&](int64_t i) { return dx_error[i]; }, "dx " + what);
-      if (!a.dweight.absent()) expect_close(o["dweight"], [&](int64_t i) { return dw_error[i]; }, "dweight " + what);
+      expect_close(
+          o["losses"], [&](int64_t i) { return loss_error[i]; }, "losses " + what);
+      if (!a.dx.absent())
+        expect_close(
+            o["dx"], [&](int64_t i) { return dx_error[i]; }, "dx " + what);
+      if (!a.dweight.absent())
+        expect_close(
+            o["dweight"], [&](int64_t i) { return dw_error[i]; }, "dweight " + what);
       c.expect_intact();
     }
 }

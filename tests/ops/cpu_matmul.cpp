@@ -8,7 +8,7 @@ namespace {
 struct Product {
   int64_t m, n, k;
 };
-const Product kProducts[] = {{1, 1, 1},    {1, 40, 257}, {7, 10, 40},  {33, 257, 10},    {5, 768, 40},
+const Product kProducts[] = {{1, 1, 1},     {1, 40, 257},  {7, 10, 40},    {33, 257, 10}, {5, 768, 40},
                              {64, 96, 768}, {3, 17, 1030}, {40, 24, 2100}, {1030, 10, 7}, {130, 130, 130}};
 
 // `out_type`: that of the operands, or f32.
@@ -21,9 +21,10 @@ void check_product(DType t, DType out_type, Product p, bool trans_a, bool trans_
   a.out = accumulate ? c.input(4, out_type, {p.m, p.n}, 2) : c.output(out_type, {p.m, p.n}, 2);
   a.trans_a = trans_a, a.trans_b = trans_b, a.accumulate = accumulate, a.tokens_reduced = tokens;
   auto magnitude = run_ref(a, true)["out"];
-  expect_close(run_both(a)["out"], [&](int64_t i) { return gamma32(p.k + 3) * magnitude[i]; },
-               fmt::format("{}{} x {}{}, m {} n {} k {}, accumulate {} bias {} tokens {}", name(t), trans_a ? "^T" : "", name(t),
-                           trans_b ? "^T" : "", p.m, p.n, p.k, accumulate, bias, tokens));
+  expect_close(
+      run_both(a)["out"], [&](int64_t i) { return gamma32(p.k + 3) * magnitude[i]; },
+      fmt::format("{}{} x {}{}, m {} n {} k {}, accumulate {} bias {} tokens {}", name(t), trans_a ? "^T" : "", name(t),
+                  trans_b ? "^T" : "", p.m, p.n, p.k, accumulate, bias, tokens));
   c.expect_intact();
 }
 
@@ -68,7 +69,8 @@ TEST(CpuMatmulChunks, TokensInOrder) {
   Matmul part = a;
   part.out = c.output(DType::f32, {m, n});
   for (int64_t from = 0; from < k; from += 1024) {
-    part.a = a.a.row_range(from, std::min<int64_t>(1024, k - from)), part.b = a.b.row_range(from, std::min<int64_t>(1024, k - from));
+    part.a = a.a.row_range(from, std::min<int64_t>(1024, k - from)),
+    part.b = a.b.row_range(from, std::min<int64_t>(1024, k - from));
     part.accumulate = from > 0;
     run_kernel(cpu_kernels(), part);
   }

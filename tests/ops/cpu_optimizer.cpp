@@ -8,12 +8,15 @@ const int64_t kCounts[] = {1, 7, 257, 1030, 20011};
 
 std::vector<UpdateSpan> some_spans(int64_t n) {
   if (n < 10) return {{0, n, 1, 0.1}};
-  return {{0, n / 3, 1, 0.1}, {n / 3, n / 3 + 1, 0.5, 0}, {2 * (n / 3) + 4, n - 2 * (n / 3) - 4, 2, 0.01}};  // 3 in the middle are nobody's
+  return {{0, n / 3, 1, 0.1},
+          {n / 3, n / 3 + 1, 0.5, 0},
+          {2 * (n / 3) + 4, n - 2 * (n / 3) - 4, 2, 0.01}};  // 3 in the middle are nobody's
 }
 
 // Inside the spans `copy` is the stored parameter in 16 bits; outside nothing changes.
-void expect_copy(const TensorView& param, const TensorView& copy, const std::vector<UpdateSpan>& spans, const std::vector<double>& before,
-                 const std::vector<double>& copy_before, const std::vector<double>& after, const std::vector<double>& copy_after) {
+void expect_copy(const TensorView& param, const TensorView& copy, const std::vector<UpdateSpan>& spans,
+                 const std::vector<double>& before, const std::vector<double>& copy_before, const std::vector<double>& after,
+                 const std::vector<double>& copy_after) {
   Buffer rounded(copy.dtype, {param.count()});
   rounded.set(after);
   auto want = values(rounded);
@@ -25,8 +28,9 @@ void expect_copy(const TensorView& param, const TensorView& copy, const std::vec
   }
 }
 
-// Each scalar of the step is rounded to f32 once. g' = g scale (+ wd p): 2 roundings of each term; m, v: 3 of each of their terms, and
-// what g' brings; the update: the errors of m and (halved by the root) of v, and those of its quotients; p: of its terms.
+// Each scalar of the step is rounded to f32 once. g' = g scale (+ wd p): 2 roundings of each term; m, v: 3 of each of their
+// terms, and what g' brings; the update: the errors of m and (halved by the root) of v, and those of its quotients; p: of its
+// terms.
 TEST(CpuOptimizer, AdamW) {
   SKIP_WITHOUT(AdamW);
   for (int64_t n : kCounts)
@@ -35,7 +39,8 @@ TEST(CpuOptimizer, AdamW) {
         for (DType copy_type : {DType::f32 /* none */, DType::bf16, DType::f16}) {
           Case c;
           AdamW a;
-          a.param = c.input(1, DType::f32, {n}), a.grad = c.input(2, grad_type, {n}, 0, 0.1), a.m = c.input(3, DType::f32, {n}, 0, 0.05);
+          a.param = c.input(1, DType::f32, {n}), a.grad = c.input(2, grad_type, {n}, 0, 0.1),
+          a.m = c.input(3, DType::f32, {n}, 0, 0.05);
           a.v = c.input(4, DType::f32, {n}).random(4, 0.0005, 0.0006);
           if (copy_type != DType::f32) a.copy = c.input(5, copy_type, {n});
           a.scalars = c.doubles({3e-3, 1 - std::pow(0.9, 3), 1 - std::pow(0.999, 3), 0.7});
@@ -45,7 +50,8 @@ TEST(CpuOptimizer, AdamW) {
           if (!a.copy.absent()) copy_before = values(a.copy);
           for (const UpdateSpan& s : spans)
             for (int64_t i = s.begin; i < s.begin + s.count; ++i) {
-              double p = get(a.param, 0, i), g = get(a.grad, 0, i) * 0.7, m = get(a.m, 0, i), v = get(a.v, 0, i), lr = 3e-3 * s.lr_mult;
+              double p = get(a.param, 0, i), g = get(a.grad, 0, i) * 0.7, m = get(a.m, 0, i), v = get(a.v, 0, i),
+                     lr = 3e-3 * s.lr_mult;
               double g_error = gamma32(3) * (std::fabs(g) + (l2 ? std::fabs(s.weight_decay * p) : 0));
               if (l2) g += s.weight_decay * p;
               m_error[i] = gamma32(4) * (0.9 * std::fabs(m) + 0.1 * std::fabs(g)) + 0.1 * g_error;
@@ -58,9 +64,12 @@ TEST(CpuOptimizer, AdamW) {
             }
           auto o = run_both(a);
           std::string what = fmt::format("{} elements, gradient {}, l2 {}", n, name(grad_type), l2);
-          expect_close(o["param"], [&](int64_t i) { return p_error[i]; }, "param " + what);
-          expect_close(o["m"], [&](int64_t i) { return m_error[i]; }, "m " + what);
-          expect_close(o["v"], [&](int64_t i) { return v_error[i]; }, "v " + what);
+          expect_close(
+              o["param"], [&](int64_t i) { return p_error[i]; }, "param " + what);
+          expect_close(
+              o["m"], [&](int64_t i) { return m_error[i]; }, "m " + what);
+          expect_close(
+              o["v"], [&](int64_t i) { return v_error[i]; }, "v " + what);
           if (!a.copy.absent()) expect_copy(a.param, a.copy, spans, before, copy_before, o["param"].got, o["copy"].got);
           c.expect_intact();
         }
@@ -92,8 +101,11 @@ TEST(CpuOptimizer, Sgd) {
           }
         auto o = run_both(a);
         std::string what = fmt::format("{} elements, gradient {}, variant {}", n, name(grad_type), variant);
-        expect_close(o["param"], [&](int64_t i) { return p_error[i]; }, "param " + what);
-        if (variant) expect_close(o["buffer"], [&](int64_t i) { return b_error[i]; }, "buffer " + what);
+        expect_close(
+            o["param"], [&](int64_t i) { return p_error[i]; }, "param " + what);
+        if (variant)
+          expect_close(
+              o["buffer"], [&](int64_t i) { return b_error[i]; }, "buffer " + what);
         if (!a.copy.absent()) expect_copy(a.param, a.copy, spans, before, copy_before, o["param"].got, o["copy"].got);
         c.expect_intact();
       }

@@ -24,7 +24,8 @@ TEST(CpuRows, Embedding) {
     for (DType out : kFloats)
       for (Size s : kSizes) {
         Case c;
-        EmbeddingForward a{c.integers(DType::i32, some_ids(s.rows, 13)), c.input(1, t, {13, s.cols}), c.output(out, {s.rows, s.cols}, 3)};
+        EmbeddingForward a{c.integers(DType::i32, some_ids(s.rows, 13)), c.input(1, t, {13, s.cols}),
+                           c.output(out, {s.rows, s.cols}, 3)};
         expect_equal(run_both(a)["out"], at(t, s));
         c.expect_intact();
       }
@@ -39,15 +40,18 @@ TEST(CpuRows, EmbeddingBackward) {
         for (int64_t padding : {-1, 3}) {
           Case c;
           Buffer& dweight = accumulate ? c.input(2, DType::f32, {13, s.cols}) : c.output(DType::f32, {13, s.cols});
-          EmbeddingBackward a{c.integers(DType::i32, some_ids(s.rows, 7)), c.input(1, t, {s.rows, s.cols}, 5), dweight, padding, accumulate};
+          EmbeddingBackward a{c.integers(DType::i32, some_ids(s.rows, 7)), c.input(1, t, {s.rows, s.cols}, 5), dweight, padding,
+                              accumulate};
           auto magnitude = run_ref(a, true)["dweight"];
-          expect_close(run_both(a)["dweight"], [&](int64_t i) { return gamma32(s.rows + 1) * magnitude[i]; }, at(t, s));
+          expect_close(
+              run_both(a)["dweight"], [&](int64_t i) { return gamma32(s.rows + 1) * magnitude[i]; }, at(t, s));
           c.expect_intact();
         }
 }
 
 // The mean of C squares is a sum of positive terms: relative gamma(C + 2), halved by the root; then 1/sqrt and two products.
-// A stored 16-bit sum is normalised as stored; one that ends on the other side of a tie is off by epsilon, in rstd and in the row.
+// A stored 16-bit sum is normalised as stored; one that ends on the other side of a tie is off by epsilon, in rstd and in the
+// row.
 TEST(CpuRows, RmsNorm) {
   SKIP_WITHOUT(RmsNormForward);
   for (DType t : kFloats)
@@ -59,14 +63,17 @@ TEST(CpuRows, RmsNorm) {
           RmsNormForward a;
           a.x = c.input(1, t, {s.rows, s.cols}, 3);
           a.weight = c.input(2, t, {s.cols});
-          if (branch) a.branch = c.input(3, t, {s.rows, s.cols}, 1), a.sum = in_place ? a.x : c.output(t, {s.rows, s.cols}, 2).view();
+          if (branch)
+            a.branch = c.input(3, t, {s.rows, s.cols}, 1), a.sum = in_place ? a.x : c.output(t, {s.rows, s.cols}, 2).view();
           a.out = c.output(t, {s.rows, s.cols}, 4);
           a.rstd = c.output(DType::f32, {s.rows});
           a.eps = 1e-5;
           auto o = run_both(a);
           double sum_error = branch ? 2 * unit(t) : 0;
           double rstd_error = gamma32((s.cols + 2) / 2.0 + 2 * kFunction) + sum_error;
-          auto relative = [&](const Output& out, double r) { return [&out, r](int64_t i) { return r * std::fabs(out.want[i]); }; };
+          auto relative = [&](const Output& out, double r) {
+            return [&out, r](int64_t i) { return r * std::fabs(out.want[i]); };
+          };
           if (branch) expect_close(o["sum"], relative(o["sum"], kU32), "sum " + at(t, s));
           expect_close(o["rstd"], relative(o["rstd"], rstd_error), "rstd " + at(t, s));
           expect_close(o["out"], relative(o["out"], rstd_error + sum_error + gamma32(2)), "out " + at(t, s));
@@ -109,7 +116,9 @@ TEST(CpuRows, RmsNormBackward) {
         auto error = [&](int64_t i) { return dx_error[i]; };
         expect_close(o["dx"], error, "dx " + at(t, s));
         if (variant == 2) expect_close(o["dbranch"], error, "dbranch " + at(t, s));
-        if (variant > 0) expect_close(o["dweight"], [&](int64_t j) { return gamma32(s.rows + 4) * dw[j]; }, "dweight " + at(t, s));
+        if (variant > 0)
+          expect_close(
+              o["dweight"], [&](int64_t j) { return gamma32(s.rows + 4) * dw[j]; }, "dweight " + at(t, s));
         c.expect_intact();
       }
 }
@@ -126,7 +135,8 @@ TEST(CpuRows, RmsNormMixedTypes) {
     auto o = run_both(a);
     double r = gamma32((s.cols + 2) / 2.0 + 2 * kFunction + 6);
     for (const char* what : {"sum", "out", "rstd"})
-      expect_close(o[what], [&](int64_t i) { return r * std::fabs(o[what].want[i]); }, what + at(DType::bf16, s));
+      expect_close(
+          o[what], [&](int64_t i) { return r * std::fabs(o[what].want[i]); }, what + at(DType::bf16, s));
   }
 }
 
@@ -140,7 +150,8 @@ TEST(CpuRows, SumRows) {
         Buffer& out = accumulate ? c.input(2, DType::f32, {s.cols}) : c.output(DType::f32, {s.cols});
         SumRows a{c.input(1, t, {s.rows, s.cols}, 7), out, accumulate};
         auto magnitude = run_ref(a, true)["out"];
-        expect_close(run_both(a)["out"], [&](int64_t i) { return gamma32(s.rows + 1) * magnitude[i]; }, at(t, s));
+        expect_close(
+            run_both(a)["out"], [&](int64_t i) { return gamma32(s.rows + 1) * magnitude[i]; }, at(t, s));
         c.expect_intact();
       }
 }
@@ -157,8 +168,8 @@ TEST(CpuRows, Rope) {
             Case c;
             int64_t heads = 3;
             Buffer& whole = c.input(1, t, {n, 2 + heads * d}, 5);
-            Rope a{whole.view().columns(2, heads * d), c.integers(DType::i32, some_ids(n, 40)), c.input(2, DType::f32, {40, rotated}),
-                   heads, inverse};
+            Rope a{whole.view().columns(2, heads * d), c.integers(DType::i32, some_ids(n, 40)),
+                   c.input(2, DType::f32, {40, rotated}), heads, inverse};
             auto x = values(a.x);
             auto o = run_both(a);
             auto error = [&](int64_t i) {
@@ -181,9 +192,11 @@ TEST(CpuRows, Swiglu) {
     for (Size s : kSizes)
       for (double scale : {1.0, 30.0}) {
         Case c;
-        SwigluForward a{c.input(1, t, {s.rows, s.cols}, 3, scale), c.input(2, t, {s.rows, s.cols}, 1), c.output(t, {s.rows, s.cols}, 2)};
+        SwigluForward a{c.input(1, t, {s.rows, s.cols}, 3, scale), c.input(2, t, {s.rows, s.cols}, 1),
+                        c.output(t, {s.rows, s.cols}, 2)};
         auto o = run_both(a)["out"];
-        expect_close(o, [&](int64_t i) { return gamma32(2 * kFunction + 3) * std::fabs(o.want[i]); }, at(t, s));
+        expect_close(
+            o, [&](int64_t i) { return gamma32(2 * kFunction + 3) * std::fabs(o.want[i]); }, at(t, s));
         c.expect_intact();
       }
 }
@@ -208,7 +221,8 @@ TEST(CpuRows, SwigluBackward) {
             return gamma32(4 * kFunction) * std::fabs(dout[i] * up[i]) * s1 * (1 + std::fabs(gate[i]));
           };
           expect_close(o["dgate"], error, "dgate " + at(t, s));
-          expect_close(o["dup"], [&](int64_t i) { return gamma32(2 * kFunction + 3) * std::fabs(want["dup"][i]); }, "dup " + at(t, s));
+          expect_close(
+              o["dup"], [&](int64_t i) { return gamma32(2 * kFunction + 3) * std::fabs(want["dup"][i]); }, "dup " + at(t, s));
           c.expect_intact();
         }
 }
@@ -231,7 +245,8 @@ TEST(CpuRows, Dropout) {
           auto o = run_both(a)["out"];
           for (size_t i = 0; i < o.got.size(); ++i)
             ASSERT_EQ(o.got[i] == 0, std::fabs(o.want[i]) <= smallest(t)) << at(t, s) << " element " << i;
-          expect_close(o, [&](int64_t i) { return gamma32(3) * std::fabs(o.want[i]); }, at(t, s));
+          expect_close(
+              o, [&](int64_t i) { return gamma32(3) * std::fabs(o.want[i]); }, at(t, s));
           c.expect_intact();
         }
 }
@@ -246,7 +261,8 @@ TEST(CpuRows, Add) {
           Add a{c.input(1, ta, {s.rows, s.cols}, 3), c.input(2, tb, {s.rows, s.cols}, 1), {}};
           a.out = in_place ? a.a : c.output(tb, {s.rows, s.cols}, 2).view();
           auto o = run_both(a)["out"];
-          expect_close(o, [&](int64_t i) { return kU32 * std::fabs(o.want[i]); }, at(ta, s));
+          expect_close(
+              o, [&](int64_t i) { return kU32 * std::fabs(o.want[i]); }, at(ta, s));
           c.expect_intact();
         }
 }
@@ -282,10 +298,11 @@ struct Square {
   bool causal;
   int64_t window;
 };
-const Square kSquares[] = {{1, 1, true, 0},  {7, 7, true, 0},     {40, 40, false, 0}, {5, 257, true, 0},    {257, 257, true, 10},
-                           {9, 3, true, 0},  {33, 70, false, 20}, {1, 300, true, 0},  {300, 300, true, 1},  {4, 4, false, 2}};
+const Square kSquares[] = {{1, 1, true, 0}, {7, 7, true, 0},     {40, 40, false, 0}, {5, 257, true, 0},   {257, 257, true, 10},
+                           {9, 3, true, 0}, {33, 70, false, 20}, {1, 300, true, 0},  {300, 300, true, 1}, {4, 4, false, 2}};
 
-// exp(scale s - top): its argument is off by u (3 |scale s| + |top|), which becomes relative; then a positive sum and a quotient.
+// exp(scale s - top): its argument is off by u (3 |scale s| + |top|), which becomes relative; then a positive sum and a
+// quotient.
 TEST(CpuRows, Softmax) {
   SKIP_WITHOUT(SoftmaxForward);
   for (DType t : kFloats)
@@ -298,7 +315,8 @@ TEST(CpuRows, Softmax) {
         auto o = run_both(a)["probs"];
         double argument = 2 * kU32 * 4 * 8 * a.scale;
         double r = std::expm1(argument) + gamma32(s.k + 3 * kFunction);
-        expect_close(o, [&](int64_t i) { return r * o.want[i]; }, at(t, {s.q, s.k}));
+        expect_close(
+            o, [&](int64_t i) { return r * o.want[i]; }, at(t, {s.q, s.k}));
         c.expect_intact();
       }
 }

@@ -15,11 +15,13 @@ struct Value {
   double sum = 0, magnitude = 0;
   void add(const TensorView& y, const TensorView& w) {
     for (int64_t i = 0; i < y.rows(); ++i)
-      for (int64_t j = 0; j < y.cols(); ++j) sum += get(w, i, j) * get(y, i, j), magnitude += std::fabs(get(w, i, j) * get(y, i, j));
+      for (int64_t j = 0; j < y.cols(); ++j)
+        sum += get(w, i, j) * get(y, i, j), magnitude += std::fabs(get(w, i, j) * get(y, i, j));
   }
 };
 
-// `roundings`: the longest chain of them from an input to L. The bound must be small beside the gradient, or the test says nothing.
+// `roundings`: the longest chain of them from an input to L. The bound must be small beside the gradient, or the test says
+// nothing.
 void expect_gradient(const std::function<Value()>& loss, int64_t roundings, const TensorView& x, const TensorView& gradient,
                      const std::string& what) {
   auto g = values(gradient);
@@ -39,14 +41,18 @@ void expect_gradient(const std::function<Value()>& loss, int64_t roundings, cons
       };
       double d1 = difference(kStep), d2 = difference(kStep / 2), d4 = difference(kStep / 4);
       double coarse = (4 * d2 - d1) / 3, fine = (4 * d4 - d2) / 3;
-      double bound = std::fabs(coarse - fine) + 2 * 4 / 3.0 * static_cast<double>(roundings) * 0x1p-53 * magnitude / (kStep / 4);
+      double bound =
+          std::fabs(coarse - fine) + 2 * 4 / 3.0 * static_cast<double>(roundings) * 0x1p-53 * magnitude / (kStep / 4);
       double got = g[i * x.cols() + j];
-      ASSERT_LE(std::fabs(got - fine), bound) << what << " at [" << i << ", " << j << "]: " << got << ", differences say " << fine;
+      ASSERT_LE(std::fabs(got - fine), bound)
+          << what << " at [" << i << ", " << j << "]: " << got << ", differences say " << fine;
       ASSERT_LE(bound, 1e-6 * largest) << what << ": a difference this coarse says nothing";
     }
 }
 
-TensorView f64(Case& c, uint64_t key, Shape s, double scale = 1) { return c.input(key, DType::f64, s, s.rank() > 1 ? 2 : 0, scale); }
+TensorView f64(Case& c, uint64_t key, Shape s, double scale = 1) {
+  return c.input(key, DType::f64, s, s.rank() > 1 ? 2 : 0, scale);
+}
 
 TEST(Gradients, Embedding) {
   Case c;
@@ -89,7 +95,8 @@ TEST(Gradients, MatmulAndBias) {  // out = x W^T + bias
   Case c;
   int64_t m = 5, n = 7, k = 6;
   Matmul f;
-  f.a = f64(c, 1, {m, k}), f.b = f64(c, 2, {n, k}), f.bias = f64(c, 3, {n}), f.out = c.output(DType::f64, {m, n}), f.trans_b = true;
+  f.a = f64(c, 1, {m, k}), f.b = f64(c, 2, {n, k}), f.bias = f64(c, 3, {n}), f.out = c.output(DType::f64, {m, n}),
+  f.trans_b = true;
   TensorView dout = f64(c, 4, {m, n}), dx = c.output(DType::f64, {m, k}), dw = c.output(DType::f64, {n, k});
   TensorView db = c.output(DType::f64, {n});
   Matmul to_x, to_w;
@@ -111,7 +118,8 @@ TEST(Gradients, Rope) {
   Case c;
   int64_t n = 4, heads = 2, d = 10, r = 8;
   TensorView x = f64(c, 1, {n, heads * d}), dout = f64(c, 2, {n, heads * d}), y = c.output(DType::f64, {n, heads * d});
-  TensorView positions = c.integers(DType::i32, {5, 0, 3, 3}), table = f64(c, 3, {6, r}), dx = c.output(DType::f64, {n, heads * d});
+  TensorView positions = c.integers(DType::i32, {5, 0, 3, 3}), table = f64(c, 3, {6, r}),
+             dx = c.output(DType::f64, {n, heads * d});
   kRef.cast.run({dout, dx}, nullptr);
   kRef.rope.run({dx, positions, table, heads, true}, nullptr);
   auto loss = [&] {
@@ -132,7 +140,8 @@ void check_attention(AttentionShape at, int64_t q_rows, int64_t k_rows, const st
   f.out = c.output(DType::f64, {q_rows, wide}), f.lse = c.output(DType::f64, {at.heads, q_rows}), f.at = at;
   AttentionBackward b;
   b.dout = f64(c, 4, {q_rows, wide}), b.q = f.q, b.k = f.k, b.v = f.v, b.out = f.out, b.lse = f.lse, b.at = at;
-  b.dq = c.output(DType::f64, {q_rows, wide}), b.dk = c.output(DType::f64, {k_rows, narrow}), b.dv = c.output(DType::f64, {k_rows, narrow});
+  b.dq = c.output(DType::f64, {q_rows, wide}), b.dk = c.output(DType::f64, {k_rows, narrow}),
+  b.dv = c.output(DType::f64, {k_rows, narrow});
   auto loss = [&] {
     kRef.attention.run(f, nullptr);
     Value v;
@@ -196,7 +205,8 @@ TEST(Gradients, Swiglu) {
 TEST(Gradients, Dropout) {
   Case c;
   int64_t n = 5, w = 10;
-  TensorView x = f64(c, 1, {n, w}), out = c.output(DType::f64, {n, w}), dout = f64(c, 2, {n, w}), dx = c.output(DType::f64, {n, w});
+  TensorView x = f64(c, 1, {n, w}), out = c.output(DType::f64, {n, w}), dout = f64(c, 2, {n, w}),
+             dx = c.output(DType::f64, {n, w});
   Dropout f{x, c.integers(DType::i32, {0, 1, 2, 0, 1}), c.integers(DType::i64, {4, 4, 4, 5, 5}), out, 0.4, 99, 7};
   Dropout b = f;
   b.x = dout, b.out = dx;

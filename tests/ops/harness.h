@@ -1,8 +1,9 @@
 // Tests of kernels: random tensors, a run of cpu against ref, and bounds that follow from the inputs.
 //
-// A bound is the a-priori error of the computation in f32, whatever its order (Higham, Accuracy and Stability of Numerical Algorithms,
-// chapter 3): a value after K roundings is off by at most gamma(K) = K u / (1 - K u) times the sum of the magnitudes that enter it,
-// u = 2^-24. ref gets the same inputs and stores f64, so to that comes one rounding to the type of the output.
+// A bound is the a-priori error of the computation in f32, whatever its order (Higham, Accuracy and Stability of Numerical
+// Algorithms, chapter 3): a value after K roundings is off by at most gamma(K) = K u / (1 - K u) times the sum of the
+// magnitudes that enter it, u = 2^-24. ref gets the same inputs and stores f64, so to that comes one rounding to the type of
+// the output.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -39,25 +40,45 @@ inline double random_value(uint64_t key, int64_t i, double scale = 1) {
 
 inline double get(const TensorView& v, int64_t row, int64_t col) {
   switch (v.dtype) {
-    case DType::i32: return v.row<int32_t>(row)[col];
-    case DType::i64: return static_cast<double>(v.row<int64_t>(row)[col]);
-    case DType::f64: return v.row<double>(row)[col];
-    case DType::f32: return v.row<float>(row)[col];
-    case DType::bf16: return static_cast<float>(v.row<bf16>(row)[col]);
-    case DType::f16: return static_cast<float>(v.row<f16>(row)[col]);
-    default: fail("get: no values of {}", name(v.dtype));
+    case DType::i32:
+      return v.row<int32_t>(row)[col];
+    case DType::i64:
+      return static_cast<double>(v.row<int64_t>(row)[col]);
+    case DType::f64:
+      return v.row<double>(row)[col];
+    case DType::f32:
+      return v.row<float>(row)[col];
+    case DType::bf16:
+      return static_cast<float>(v.row<bf16>(row)[col]);
+    case DType::f16:
+      return static_cast<float>(v.row<f16>(row)[col]);
+    default:
+      fail("get: no values of {}", name(v.dtype));
   }
 }
 
 inline void put(const TensorView& v, int64_t row, int64_t col, double x) {
   switch (v.dtype) {
-    case DType::i32: v.row<int32_t>(row)[col] = static_cast<int32_t>(x); break;
-    case DType::i64: v.row<int64_t>(row)[col] = static_cast<int64_t>(x); break;
-    case DType::f64: v.row<double>(row)[col] = x; break;
-    case DType::f32: v.row<float>(row)[col] = static_cast<float>(x); break;
-    case DType::bf16: v.row<bf16>(row)[col] = bf16(static_cast<float>(x)); break;
-    case DType::f16: v.row<f16>(row)[col] = f16(static_cast<float>(x)); break;
-    default: fail("put: no values of {}", name(v.dtype));
+    case DType::i32:
+      v.row<int32_t>(row)[col] = static_cast<int32_t>(x);
+      break;
+    case DType::i64:
+      v.row<int64_t>(row)[col] = static_cast<int64_t>(x);
+      break;
+    case DType::f64:
+      v.row<double>(row)[col] = x;
+      break;
+    case DType::f32:
+      v.row<float>(row)[col] = static_cast<float>(x);
+      break;
+    case DType::bf16:
+      v.row<bf16>(row)[col] = bf16(static_cast<float>(x));
+      break;
+    case DType::f16:
+      v.row<f16>(row)[col] = f16(static_cast<float>(x));
+      break;
+    default:
+      fail("put: no values of {}", name(v.dtype));
   }
 }
 
@@ -138,7 +159,8 @@ void run_kernel(const Kernels& table, const Args& args) {
   int64_t bytes = kernel.workspace ? kernel.workspace(args, thread_count()) : 0;
   std::vector<unsigned char> memory(bytes + 2 * kAlignment + 64, 0xff);
   auto address = reinterpret_cast<uintptr_t>(memory.data());
-  unsigned char* workspace = memory.data() + (round_up(static_cast<int64_t>(address), kAlignment) - static_cast<int64_t>(address));
+  unsigned char* workspace =
+      memory.data() + (round_up(static_cast<int64_t>(address), kAlignment) - static_cast<int64_t>(address));
   kernel.run(args, workspace);
   for (unsigned char* p = workspace + bytes; p < memory.data() + memory.size(); ++p)
     ASSERT_EQ(*p, 0xff) << Args::name << ": written " << p - workspace - bytes << " bytes past the workspace of " << bytes;
@@ -243,10 +265,10 @@ inline void expect_close(const Output& o, const std::function<double(int64_t)>& 
     double ratio = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference / bound;
     if (worst < 0 || ratio > worst_ratio) worst_ratio = ratio, worst = static_cast<int64_t>(i);
   }
-  EXPECT_EQ(wrong, 0) << what << " (" << name(o.dtype) << "): " << wrong << " of " << o.got.size() << " beyond the bound, worst at ["
-                      << (worst < 0 ? 0 : worst / o.cols) << ", " << (worst < 0 ? 0 : worst % o.cols) << "]: cpu "
-                      << (worst < 0 ? 0 : o.got[worst]) << ", ref " << (worst < 0 ? 0 : o.want[worst]) << ", " << worst_ratio
-                      << " times the bound";
+  EXPECT_EQ(wrong, 0) << what << " (" << name(o.dtype) << "): " << wrong << " of " << o.got.size()
+                      << " beyond the bound, worst at [" << (worst < 0 ? 0 : worst / o.cols) << ", "
+                      << (worst < 0 ? 0 : worst % o.cols) << "]: cpu " << (worst < 0 ? 0 : o.got[worst]) << ", ref "
+                      << (worst < 0 ? 0 : o.want[worst]) << ", " << worst_ratio << " times the bound";
 }
 
 inline void expect_equal(const Output& o, const std::string& what) {  // ref rounded to the type of the output, bit for bit

@@ -1,7 +1,8 @@
 // ref in f64 against what PyTorch computed in f64 (tests/golden/ops.safetensors, made by tools/golden/make_ops.py).
 //
-// Both sides are off by gamma(K) = K 2^-53 times the magnitudes that enter, K the longest chain of roundings. The magnitudes are
-// bounded by norms: `largest` of a tensor, times the length of each sum. So a bound is 2 gamma(K) * scale, given at each test.
+// Both sides are off by gamma(K) = K 2^-53 times the magnitudes that enter, K the longest chain of roundings. The magnitudes
+// are bounded by norms: `largest` of a tensor, times the length of each sum. So a bound is 2 gamma(K) * scale, given at each
+// test.
 #include "files/safetensors.h"
 #include "tests/ops/attention_errors.h"
 
@@ -107,7 +108,8 @@ TEST_F(TorchGolden, Attention) {
 }
 
 TEST_F(TorchGolden, Swiglu) {
-  TensorView gate = in("swiglu.gate"), up = in("swiglu.up"), dout = in("swiglu.dout"), out = like(gate), dgate = like(gate), dup = like(up);
+  TensorView gate = in("swiglu.gate"), up = in("swiglu.up"), dout = in("swiglu.dout"), out = like(gate), dgate = like(gate),
+             dup = like(up);
   kRef.swiglu.run({gate, up, out}, nullptr);
   kRef.swiglu_backward.run({gate, up, dout, dgate, dup}, nullptr);
   double g = largest(gate);
@@ -143,9 +145,9 @@ TEST_F(TorchGolden, Rope) {
   expect(dx, "rope.dx", 3 + kCall, back);
 }
 
-// Five steps; the errors of one go into the next. A step is lr m / sqrt(v), off by that of m, which cancels: its magnitude is that of
-// its terms. 1 - beta^t, of betas that are no binary fractions, is off by the rounding of its terms over the smallest, 1 - beta; that
-// of v is halved by the root.
+// Five steps; the errors of one go into the next. A step is lr m / sqrt(v), off by that of m, which cancels: its magnitude is
+// that of its terms. 1 - beta^t, of betas that are no binary fractions, is off by the rounding of its terms over the smallest,
+// 1 - beta; that of v is halved by the root.
 TEST_F(TorchGolden, Adam) {
   for (bool l2 : {false, true}) {
     std::string at = l2 ? "optim.adam." : "optim.adamw.";
@@ -175,7 +177,8 @@ TEST_F(TorchGolden, Sgd) {
     double momentum, dampening, decay;
     bool nesterov;
   };
-  for (const Variant& s : {Variant{"sgd", 0, 0, 0.01, false}, Variant{"momentum", 0.9, 0.1, 0.01, false}, Variant{"nesterov", 0.9, 0, 0, true}}) {
+  for (const Variant& s :
+       {Variant{"sgd", 0, 0, 0.01, false}, Variant{"momentum", 0.9, 0.1, 0.01, false}, Variant{"nesterov", 0.9, 0, 0, true}}) {
     std::string at = std::string("optim.") + s.name + ".";
     TensorView param = in(at + "param"), grads = in(at + "grads"), buffer = s.momentum ? like(param) : TensorView{};
     int64_t n = param.count();
@@ -183,7 +186,8 @@ TEST_F(TorchGolden, Sgd) {
     UpdateSpan span{0, n, 1, s.decay};
     TensorView trail = fresh({grads.rows(), n}), rates = scalars({0.05, 1, 1, 1});
     for (int64_t t = 0; t < grads.rows(); ++t) {
-      kRef.sgd.run({param, grads.row_range(t, 1), buffer, {}, rates, {&span, 1}, s.momentum, s.dampening, s.nesterov, t == 0}, nullptr);
+      kRef.sgd.run({param, grads.row_range(t, 1), buffer, {}, rates, {&span, 1}, s.momentum, s.dampening, s.nesterov, t == 0},
+                   nullptr);
       kRef.cast.run({param, trail.row_range(t, 1)}, nullptr);
     }
     expect(trail, at + "params", 5 * 10, scale);

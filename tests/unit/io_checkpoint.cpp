@@ -121,7 +121,8 @@ TEST(Checkpoint, AnyLayoutReadsAnyOther) {
     auto& rows = parts.emplace_back(whole.begin() + r * 24, whole.begin() + (r + 1) * 24);
     states[r].tensors.push_back({"rows", view_of(rows.data(), DType::f32, {2, 12}), global, {2 * r, 0}, 0});
     std::vector<float> cut;
-    for (int64_t i = 0; i < 8; ++i) cut.insert(cut.end(), columns.begin() + i * 12 + 3 * r, columns.begin() + i * 12 + 3 * r + 3);
+    for (int64_t i = 0; i < 8; ++i)
+      cut.insert(cut.end(), columns.begin() + i * 12 + 3 * r, columns.begin() + i * 12 + 3 * r + 3);
     parts.push_back(cut);
     states[r].tensors.push_back({"columns", view_of(parts.back().data(), DType::f32, {8, 3}), global, {0, 3 * r}, 1});
     if (r == 2) states[r].tensors.push_back({"alone", view_of(parts.back().data(), DType::f32, {24}), {24}, {}, 1});
@@ -146,7 +147,8 @@ TEST(Checkpoint, AnyLayoutReadsAnyOther) {
       reader.read(name, view_of(two.data(), DType::f32, {4, 12}), global, {4 * half, 0});
       EXPECT_TRUE(std::equal(two.begin(), two.end(), truth.begin() + half * 48)) << name;
       reader.read(name, view_of(side.data(), DType::f32, {8, 6}), global, {0, 6 * half});
-      for (int64_t i = 0; i < 8; ++i) expected.insert(expected.end(), truth.begin() + i * 12 + 6 * half, truth.begin() + i * 12 + 6 * half + 6);
+      for (int64_t i = 0; i < 8; ++i)
+        expected.insert(expected.end(), truth.begin() + i * 12 + 6 * half, truth.begin() + i * 12 + 6 * half + 6);
       EXPECT_EQ(side, expected) << name;
     }
     std::vector<float> middle(6);
@@ -173,19 +175,25 @@ TEST(Checkpoint, RanksThatDoNotFitAreNotMadeComplete) {
   EXPECT_EQ(folder.count(), 0);
 }
 
-// Runs `body` in a child process that is killed after `moment`.
+// Runs `body(tell)` in a child process and kills it `moment` after it has called tell().
 template <class F>
 void kill_after(std::chrono::microseconds moment, F&& body) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     try {
-      body();
+      body([&] { return ::write(pipe[1], "x", 1); });
     } catch (...) {
     }
     ::_exit(3);
   }
+  ::close(pipe[1]);
+  char told = 0;
+  EXPECT_EQ(::read(pipe[0], &told, 1), 1) << "the child ended before it told";
   std::this_thread::sleep_for(moment);
+  ::close(pipe[0]);
   ::kill(child, SIGKILL);
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -198,14 +206,17 @@ TEST(Checkpoint, AKillAtAnyMomentLeavesAValidLatest) {
   std::mt19937 random(11);
   int64_t last = 0, found = 0;
   for (int kill = 0; kill < 20; ++kill) {
-    kill_after(std::chrono::microseconds(2000 + random() % 120000), [&] {
+    kill_after(std::chrono::microseconds(random() % 120000), [&](auto tell) {
+      ::signal(SIGPIPE, SIG_IGN);
       clean_leftovers(folder.path());
       TestState live(rows);
       CheckpointWriter writer;
       for (int64_t step = last + 1;; ++step) {
         live.fill(step);
         writer.save(folder.path(), step, live.state(), 2);
+        if (kill > 0) tell();  // the first child completes one at least
         writer.wait();
+        tell();
       }
     });
     clean_leftovers(folder.path());

@@ -78,7 +78,8 @@ TEST(CheckpointFaults, FilesMissingOrOfAnotherSize) {
   const std::string good = slurp(state);
   for (size_t size : {size_t{0}, size_t{5}, size_t{4000}, good.size() - 1}) {
     spill(state, good.substr(0, size));
-    EXPECT_SAYS(refusal(dir), fmt::format("checkpoint is damaged ({}): the file has {} bytes, the manifest says {}", state, size, good.size()));
+    EXPECT_SAYS(refusal(dir), fmt::format("checkpoint is damaged ({}): the file has {} bytes, the manifest says {}", state,
+                                          size, good.size()));
   }
   spill(state, good + "x");
   EXPECT_SAYS(refusal(dir), "the file has");
@@ -88,7 +89,8 @@ TEST(CheckpointFaults, FilesMissingOrOfAnotherSize) {
   EXPECT_SAYS(refusal(dir), state + "): it must be a regular file");
   fs::remove(manifest);
   EXPECT_SAYS(refusal(dir), manifest + "): the file is missing");
-  for (const std::string& text : {std::string(), std::string("{}"), std::string("{\"checksum\":\"0000000000000000\""), std::string(5000, 'x')}) {
+  for (const std::string& text :
+       {std::string(), std::string("{}"), std::string("{\"checksum\":\"0000000000000000\""), std::string(5000, 'x')}) {
     spill(manifest, text);
     EXPECT_SAYS(refusal(dir), "checkpoint is damaged (" + manifest);
   }
@@ -123,21 +125,38 @@ TEST(CheckpointFaults, LyingManifests) {
       {"tensor 'w.layer0'): its type 'F33'", [](Json& j) { j["tensors"][0]["dtype"] = "F33"; }},
       {"tensor 'w.layer0'): it is f32 [3, 48], the manifest says i32", [](Json& j) { j["tensors"][0]["dtype"] = "I32"; }},
       {"at most 5 numbers", [](Json& j) { j["tensors"][0]["shape"] = {1, 1, 1, 1, 1, 144}; }},
-      {"is too large", [](Json& j) { j["tensors"][0]["shape"] = {int64_t{1} << 40, int64_t{1} << 40}; }},
-      {"tensor 'w.layer0': slices hold 144 of the 192", [](Json& j) { j["tensors"][0]["shape"] = {4, 48}; }},
-      {"tensor 'w.layer0': slice [0:3, 0:48] lies outside", [](Json& j) { j["tensors"][0]["shape"] = {3, 47}; }},
-      {"tensor 'w.layer0': slice [1:4, 0:48] lies outside", [](Json& j) { j["tensors"][0]["slices"][0]["begin"] = {1, 0}; }},
-      {"tensor 'w.layer0': slice [3, 48] has another number of dims", [](Json& j) { j["tensors"][0]["slices"][0]["begin"] = {0}; }},
+      {"is too large",
+       [](Json& j) {
+         j["tensors"][0]["shape"] = {int64_t{1} << 40, int64_t{1} << 40};
+       }},
+      {"tensor 'w.layer0': slices hold 144 of the 192",
+       [](Json& j) {
+         j["tensors"][0]["shape"] = {4, 48};
+       }},
+      {"tensor 'w.layer0': slice [0:3, 0:48] lies outside",
+       [](Json& j) {
+         j["tensors"][0]["shape"] = {3, 47};
+       }},
+      {"tensor 'w.layer0': slice [1:4, 0:48] lies outside",
+       [](Json& j) {
+         j["tensors"][0]["slices"][0]["begin"] = {1, 0};
+       }},
+      {"tensor 'w.layer0': slice [3, 48] has another number of dims",
+       [](Json& j) { j["tensors"][0]["slices"][0]["begin"] = {0}; }},
       {"tensor 'w.layer0': slices [0:3, 0:48] and [0:3, 0:48] overlap",
        [](Json& j) {
          j["tensors"][0]["slices"].push_back(j["tensors"][0]["slices"][0]);
          j["tensors"][0]["slices"][1]["stored"] = "other";
        }},
-      {"tensor 'w.layer0'): stored tensor 'w.layer0' is used twice", [](Json& j) { j["tensors"][0]["slices"].push_back(j["tensors"][0]["slices"][0]); }},
+      {"tensor 'w.layer0'): stored tensor 'w.layer0' is used twice",
+       [](Json& j) { j["tensors"][0]["slices"].push_back(j["tensors"][0]["slices"][0]); }},
       {"tensor 'w.layer0'): it names file 1 of 1", [](Json& j) { j["tensors"][0]["slices"][0]["file"] = 1; }},
-      {"tensor 'other'): the manifest says that this file holds it", [](Json& j) { j["tensors"][0]["slices"][0]["stored"] = "other"; }},
+      {"tensor 'other'): the manifest says that this file holds it",
+       [](Json& j) { j["tensors"][0]["slices"][0]["stored"] = "other"; }},
       {"it is f32 [3, 48], the manifest says f32 [48, 3]",
-       [](Json& j) { j["tensors"][0]["shape"] = j["tensors"][0]["slices"][0]["shape"] = {48, 3}; }},
+       [](Json& j) {
+         j["tensors"][0]["shape"] = j["tensors"][0]["slices"][0]["shape"] = {48, 3};
+       }},
       {"tensor 'w.layer0'): its checksum is", [](Json& j) { j["tensors"][0]["slices"][0]["checksum"] = "0123456789abcdef"; }},
       {"it holds 13 tensors, the manifest knows 12", [](Json& j) { j["tensors"].erase(0); }},
   };
@@ -172,8 +191,12 @@ TEST(CheckpointFaults, ReadsThatDoNotFit) {
   };
   EXPECT_SAYS(message_of<UserError>([&] { read("w.layer9", DType::f32, global, global, {}); }),
               "missing tensor (" + (folder / "step_000007") + ": tensor 'w.layer9')");
-  EXPECT_SAYS(message_of<UserError>([&] { read("w.layer0", DType::f64, global, global, {}); }), "it is f32, this run needs f64");
-  EXPECT_SAYS(message_of<UserError>([&] { read("w.layer0", DType::f32, {3, 40}, {3, 40}, {}); }), "it is [3, 48], this run needs [3, 40]");
+  EXPECT_SAYS(message_of<UserError>([&] { read("w.layer0", DType::f64, global, global, {}); }),
+              "it is f32, this run needs f64");
+  EXPECT_SAYS(message_of<UserError>([&] {
+                read("w.layer0", DType::f32, {3, 40}, {3, 40}, {});
+              }),
+              "it is [3, 48], this run needs [3, 40]");
   EXPECT_SAYS(message_of<Error>([&] { read("w.layer0", DType::f32, global, global, {1, 0}); }), "lies inside [3, 48]");
 }
 
@@ -201,7 +224,8 @@ TEST(CheckpointFaults, ADamagedNewestIsNamedAndTheOneBeforeUsed) {
   EXPECT_EQ(newest_checkpoint(folder.path(), warn), folder / "step_000020");
   EXPECT_TRUE(warnings.empty());
   for (int64_t step : {10, 20}) fs::remove(folder.path() + "/" + checkpoint_name(step) + "/manifest.json");
-  EXPECT_SAYS(message_of<UserError>([&] { newest_checkpoint(folder.path(), warn); }), "no checkpoint can be used (" + folder.path() + "): all 2 are damaged");
+  EXPECT_SAYS(message_of<UserError>([&] { newest_checkpoint(folder.path(), warn); }),
+              "no checkpoint can be used (" + folder.path() + "): all 2 are damaged");
 }
 
 TEST(CheckpointFaults, DiskFullLosesNothing) {

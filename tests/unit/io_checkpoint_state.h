@@ -35,7 +35,10 @@ class TestState {
     for (size_t u = 0; u < 3; ++u)
       for (int64_t k = 0; k < 3; ++k)
         s.tensors.push_back({fmt::format("{}.layer{}", std::string("wmv")[static_cast<size_t>(k)], u),
-                             view_of(unit_data(u) + k * rows_ * 48, DType::f32, {rows_, 48}), {rows_, 48}, {}, u});
+                             view_of(unit_data(u) + k * rows_ * 48, DType::f32, {rows_, 48}),
+                             {rows_, 48},
+                             {},
+                             u});
     s.tensors.push_back({"odd", view_of(odd_.data() + 1, DType::bf16, {63}), {63}, {}, 2});
     s.tensors.push_back({"odd", view_of(odd_.data(), DType::bf16, {0}), {63}, {63}, 2});
     s.tensors.push_back({"count", view_of(&count_, DType::i64, {1}), {1}, {}, 2});
@@ -53,9 +56,12 @@ class TestState {
 
  private:
   int64_t unit_count() const { return 3 * rows_ * 48; }
-  uint32_t* unit_data(size_t u) const { return reinterpret_cast<uint32_t*>(memory_.data()) + static_cast<int64_t>(u) * unit_count(); }
+  uint32_t* unit_data(size_t u) const {
+    return reinterpret_cast<uint32_t*>(memory_.data()) + static_cast<int64_t>(u) * unit_count();
+  }
   static uint32_t word(size_t unit, int64_t step, int64_t i) {
-    return static_cast<uint32_t>((static_cast<uint64_t>(i) * 2654435761u + static_cast<uint64_t>(step) * 40503u + unit * 977u) >> 3);
+    return static_cast<uint32_t>(
+        (static_cast<uint64_t>(i) * 2654435761u + static_cast<uint64_t>(step) * 40503u + unit * 977u) >> 3);
   }
   int64_t rows_;
   ravine::Storage memory_;

@@ -17,9 +17,21 @@ namespace fs = std::filesystem;
 namespace {
 
 Json config(bool tied = false) {
-  return {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"}, {"hidden_size", 12}, {"intermediate_size", 20}, {"num_hidden_layers", 2},
-          {"num_attention_heads", 3}, {"num_key_value_heads", 1}, {"head_dim", 4}, {"vocab_size", 37}, {"max_position_embeddings", 64},
-          {"rms_norm_eps", 1e-5}, {"rope_theta", 10000.0}, {"tie_word_embeddings", tied}, {"torch_dtype", "float32"}, {"bos_token_id", 1},
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", 12},
+          {"intermediate_size", 20},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 3},
+          {"num_key_value_heads", 1},
+          {"head_dim", 4},
+          {"vocab_size", 37},
+          {"max_position_embeddings", 64},
+          {"rms_norm_eps", 1e-5},
+          {"rope_theta", 10000.0},
+          {"tie_word_embeddings", tied},
+          {"torch_dtype", "float32"},
+          {"bos_token_id", 1},
           {"eos_token_id", {2, 5}}};
 }
 
@@ -42,7 +54,8 @@ struct World {
     return out;
   }
   void clear() {
-    for (const Param& p : model->params().params()) std::memset(store.master(p).data, 0xff, static_cast<size_t>(store.master(p).bytes()));
+    for (const Param& p : model->params().params())
+      std::memset(store.master(p).data, 0xff, static_cast<size_t>(store.master(p).bytes()));
   }
 };
 
@@ -69,7 +82,10 @@ TEST(HuggingFace, RoundTripInEveryType) {
         for (auto& [name, w] : expected)
           for (double& x : w) x = rounded(x, t);
         EXPECT_TRUE(b.weights() == expected) << name(t) << " tied " << tied << " shard " << shard;
-        EXPECT_EQ(open_model(folder / "m")->config()["torch_dtype"], t == DType::f32 ? "float32" : t == DType::bf16 ? "bfloat16" : t == DType::f16 ? "float16" : "float64");
+        EXPECT_EQ(open_model(folder / "m")->config()["torch_dtype"], t == DType::f32    ? "float32"
+                                                                     : t == DType::bf16 ? "bfloat16"
+                                                                     : t == DType::f16  ? "float16"
+                                                                                        : "float64");
       }
     }
   }
@@ -103,8 +119,10 @@ TEST(HuggingFace, ShardsAndConfigAsTransformersWritesThem) {
   EXPECT_FALSE(saved.contains("torch_dtype"));
   EXPECT_EQ(saved["architectures"], Json({"LlamaForCausalLM"}));
   EXPECT_EQ(saved["rms_norm_eps"], 1e-5);
-  EXPECT_EQ(read_json(folder / "m/generation_config.json"), Json({{"temperature", 0.5}, {"eos_token_id", 7}, {"bos_token_id", 1}}));
-  EXPECT_EQ(slurp(folder / "m/tokenizer.model") + slurp(folder / "m/tokenizer.json") + slurp(folder / "m/chat_template.jinja"), "pieces{}{{ x }}");
+  EXPECT_EQ(read_json(folder / "m/generation_config.json"),
+            Json({{"temperature", 0.5}, {"eos_token_id", 7}, {"bos_token_id", 1}}));
+  EXPECT_EQ(slurp(folder / "m/tokenizer.model") + slurp(folder / "m/tokenizer.json") + slurp(folder / "m/chat_template.jinja"),
+            "pieces{}{{ x }}");
   EXPECT_FALSE(folder.has("m/pytorch_model.bin"));
   const Json index = read_json(folder / "m/model.safetensors.index.json");
   int64_t total = 0, names = 0;
@@ -129,7 +147,8 @@ TEST(HuggingFace, ShardsAndConfigAsTransformersWritesThem) {
   options.shard_bytes = 0;
   options.tokenizer = folder / "tokenizer.model";
   save_model_folder(options, *w.model, w.store);
-  EXPECT_TRUE(folder.has("m/model.safetensors") && !folder.has("m/model.safetensors.index.json") && folder.has("m/tokenizer.model"));
+  EXPECT_TRUE(folder.has("m/model.safetensors") && !folder.has("m/model.safetensors.index.json") &&
+              folder.has("m/tokenizer.model"));
   EXPECT_FALSE(folder.has("m.tmp") || folder.has("m/tokenizer.json"));
 }
 
@@ -187,7 +206,8 @@ TEST_F(Loading, RefusalsNameFileAndTensor) {
   tensors.erase(tensors.begin() + 3);
   const std::string gone = all[3].name;
   write();
-  EXPECT_SAYS(refusal(), fmt::format("missing tensor ({}: tensor '{}'): the model needs it (1 of 21 parameters are missing)", path(), gone));
+  EXPECT_SAYS(refusal(), fmt::format("missing tensor ({}: tensor '{}'): the model needs it (1 of 21 parameters are missing)",
+                                     path(), gone));
   tensors = all;
   add("model.layers.2.mlp.up_proj.weight", DType::f32, {20, 12});
   write();
@@ -196,7 +216,8 @@ TEST_F(Loading, RefusalsNameFileAndTensor) {
   tensors = all;
   tensors[0].shape = {12, 37};
   write();
-  EXPECT_SAYS(refusal(), "misshapen tensor (" + path() + ": tensor 'model.embed_tokens.weight'): its shape is [12, 37], the model needs [37, 12]");
+  EXPECT_SAYS(refusal(), "misshapen tensor (" + path() +
+                             ": tensor 'model.embed_tokens.weight'): its shape is [12, 37], the model needs [37, 12]");
   tensors = all;
   tensors[0].dtype = DType::i32;
   write();
@@ -230,9 +251,11 @@ TEST_F(Loading, ShardsAndIndex) {
   with([](Json&) {});
   EXPECT_NO_THROW(load());
   with([&](Json& j) { j["weight_map"][first[0].name] = "b.safetensors"; });
-  EXPECT_SAYS(refusal(), fmt::format("missing tensor ({}: tensor '{}'): {} says that this file holds it", folder / "b.safetensors", first[0].name, path));
+  EXPECT_SAYS(refusal(), fmt::format("missing tensor ({}: tensor '{}'): {} says that this file holds it",
+                                     folder / "b.safetensors", first[0].name, path));
   with([&](Json& j) { j["weight_map"][first[0].name] = "c.safetensors"; });
-  EXPECT_SAYS(refusal(), fmt::format("missing weight file ({}): {} names it for tensor '{}'", folder / "c.safetensors", path, first[0].name));
+  EXPECT_SAYS(refusal(), fmt::format("missing weight file ({}): {} names it for tensor '{}'", folder / "c.safetensors", path,
+                                     first[0].name));
   for (const char* evil : {"../a.safetensors", "/etc/passwd", "..", ""}) {
     with([&](Json& j) { j["weight_map"][first[0].name] = evil; });
     EXPECT_SAYS(refusal(), fmt::format("index names no file ({}: tensor '{}')", path, first[0].name));
@@ -259,7 +282,9 @@ TEST_F(Loading, SavingReplacesModelFoldersOnly) {
   EXPECT_SAYS(message_of<UserError>([&] { save(folder / "mine"); }), "cannot write model folder (" + (folder / "mine"));
   EXPECT_EQ(slurp(folder / "mine/notes.txt"), "dear");
   EXPECT_SAYS(message_of<UserError>([&] { save(folder / "mine/notes.txt"); }), "a file has this name");
-  EXPECT_SAYS(message_of<UserError>([&] { save_model_folder({folder / "t", DType::f32, 0, folder / "nothing"}, *world.model, world.store); }),
+  EXPECT_SAYS(message_of<UserError>([&] {
+                save_model_folder({folder / "t", DType::f32, 0, folder / "nothing"}, *world.model, world.store);
+              }),
               "cannot copy tokenizer (" + (folder / "nothing"));
   EXPECT_FALSE(folder.has("t") || folder.has("t.tmp"));
   fs::create_directory(folder / "empty");

@@ -14,28 +14,28 @@ namespace HWY_NAMESPACE {
 template <class G, class C>
 void update_spans(const AdamW& a) {
   const double* scalars = a.scalars.as<double>();
-  const Lanes b1 = all(static_cast<float>(a.beta1)), c1 = all(static_cast<float>(1 - a.beta1));
+  const Lanes c1 = all(static_cast<float>(1 - a.beta1));
   const Lanes b2 = all(static_cast<float>(a.beta2)), c2 = all(static_cast<float>(1 - a.beta2));
   const Lanes eps = all(static_cast<float>(a.eps)), root = all(static_cast<float>(std::sqrt(scalars[kBias2])));
   const Lanes clip = all(static_cast<float>(scalars[kGradScale]));
   for_spans(a.spans, [&](const UpdateSpan& span, int64_t begin, int64_t n) HWY_ATTR {
     const double lr = scalars[kLr] * span.lr_mult;
-    const Lanes step = all(static_cast<float>(lr / scalars[kBias1]));
+    const Lanes step = all(static_cast<float>(-lr / scalars[kBias1]));
     const Lanes l2 = all(static_cast<float>(a.l2 ? span.weight_decay : 0));
-    const Lanes decay = all(static_cast<float>(a.l2 ? 0 : lr * span.weight_decay));
+    const Lanes keep = all(static_cast<float>(a.l2 ? 1 : 1 - lr * span.weight_decay));
     const Row<float> param(a.param, 0, begin), m(a.m, 0, begin), v(a.v, 0, begin);
     const Row<G> grad(a.grad, 0, begin);
     each_vector(n, [&](int64_t i, auto part) RAVINE_LANES {
       const Lanes p = param.load(i, part);
       Lanes g = hn::Mul(grad.load(i, part), clip);
       if (a.l2) g = hn::MulAdd(l2, p, g);
-      const Lanes mean = hn::MulAdd(b1, m.load(i, part), hn::Mul(c1, g));
+      const Lanes old = m.load(i, part), mean = hn::MulAdd(c1, hn::Sub(g, old), old);
       const Lanes square = hn::MulAdd(b2, v.load(i, part), hn::Mul(hn::Mul(c2, g), g));
       m.store(mean, i, part);
       v.store(square, i, part);
       const Lanes scale = hn::Add(hn::Div(hn::Sqrt(square), root), eps);
-      // Decay and step are added first, so that p is rounded once.
-      const Lanes next = hn::Sub(p, hn::MulAdd(decay, p, hn::Mul(step, hn::Div(mean, scale))));
+      // Rounded where torch.optim.AdamW rounds (mul_, then addcdiv_): a migrated run then drifts least from its old curve.
+      const Lanes next = hn::Add(hn::Mul(p, keep), hn::Div(hn::Mul(step, mean), scale));
       param.store(next, i, part);
       if constexpr (!std::is_void_v<C>) Row<C>(a.copy, 0, begin).store(next, i, part);
     });

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kGroup = 1024;                     // of K: summed in one chain, then added to the output; tokens per chunk
 constexpr int64_t kRun = 384;                        // of K: what one kernel call takes, so that its panel of b stays in cache
-constexpr int64_t kPanel = 64;                       // columns of b beside each other in a packed panel
+constexpr int64_t kPanel = 32;                       // columns of b beside each other in a packed panel
 constexpr int64_t kRows = 96;                        // rows of a per kernel call
 constexpr int64_t kTileRows = 192, kTileCols = 256;  // of the output, in f32 in the second-level cache
 constexpr int64_t kBlock = 2048;                     // rows and columns of the output per round of packing

@@ -20,8 +20,10 @@ void run(const AdamW& a, void*) {
                         v = load_piece(v_all, from, n);
     for (int64_t i = 0; i < n; ++i) {
       g[i] *= scalars[kGradScale];
-      if (a.l2) g[i] += decay * p[i];
-      else p[i] -= lr * decay * p[i];
+      if (a.l2)
+        g[i] += decay * p[i];
+      else
+        p[i] -= lr * decay * p[i];
       m[i] = a.beta1 * m[i] + (1 - a.beta1) * g[i];
       v[i] = a.beta2 * v[i] + (1 - a.beta2) * g[i] * g[i];
       p[i] -= lr * (m[i] / scalars[kBias1]) / (std::sqrt(v[i] / scalars[kBias2]) + a.eps);

@@ -60,7 +60,8 @@ void forward(const AttentionForward& a, void*) {
         Mask mask{s->q_count, s->k_count, at.causal, at.window};
         int64_t i = row - s->q_begin, first = mask.first(i), last = std::max(first, mask.last(i)), col = h / group * d;
         p.resize(last - first);
-        for (int64_t j = first; j < last; ++j) p[j - first] = at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + col, d);
+        for (int64_t j = first; j < last; ++j)
+          p[j - first] = at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + col, d);
         lse = log_sum_exp(p.data(), last - first);
         for (int64_t j = first; j < last; ++j)
           add_scaled(&out[h * d], round_factor(a.q.dtype, std::exp(p[j - first] - lse)), v.row(s->k_begin + j) + col, d);
@@ -79,8 +80,8 @@ bool overlap_in_keys(std::span<const Segment> segments) {
   return false;
 }
 
-// With p = exp(s - lse), dp = dout v^T, delta = dout . out:  ds = p (dp - delta);  dq = scale ds k;  dk = scale ds^T q;  dv = p^T dout.
-// (Dao et al. 2022, FlashAttention, algorithm 4.)
+// With p = exp(s - lse), dp = dout v^T, delta = dout . out:  ds = p (dp - delta);  dq = scale ds k;  dk = scale ds^T q;  dv =
+// p^T dout. (Dao et al. 2022, FlashAttention, algorithm 4.)
 void backward(const AttentionBackward& a, void*) {
   const AttentionShape& at = a.at;
   int64_t n = a.q.rows(), m = a.k.rows(), d = at.head_size, group = at.heads / std::max<int64_t>(1, at.kv_heads);

@@ -5,7 +5,8 @@
 namespace ravine::ref {
 namespace {
 
-// losses[n] = logsumexp(logits[n]) - logits[n, label];  dlogits = grad_scale (softmax - onehot); both 0 where the label is negative.
+// losses[n] = logsumexp(logits[n]) - logits[n, label];  dlogits = grad_scale (softmax - onehot); both 0 where the label is
+// negative.
 void run(const CrossEntropy& a, void*) {
   int64_t n = a.logits.rows(), v = a.logits.cols();
   check(a.name, "logits", a.logits, n, v);

@@ -16,11 +16,10 @@ template <class F>
 void each_piece(const char* op, std::span<const UpdateSpan> spans, int64_t count, F&& f) {
   constexpr int64_t kPiece = 4096;
   for (const UpdateSpan& s : spans) {
-    require(s.begin >= 0 && s.count >= 0 && s.begin <= count - s.count, "{}: spans must lie in [0, {}), got {} elements from {}", op,
-            count, s.count, s.begin);
-    parallel_for(ceil_div(s.count, kPiece), [&](int64_t i) {
-      f(s, s.begin + i * kPiece, std::min(kPiece, s.count - i * kPiece));
-    });
+    require(s.begin >= 0 && s.count >= 0 && s.begin <= count - s.count,
+            "{}: spans must lie in [0, {}), got {} elements from {}", op, count, s.count, s.begin);
+    parallel_for(ceil_div(s.count, kPiece),
+                 [&](int64_t i) { f(s, s.begin + i * kPiece, std::min(kPiece, s.count - i * kPiece)); });
   }
 }
 

@@ -18,14 +18,18 @@ float to_odd(double x) {
 
 template <class T>
 double widen(T x) {
-  if constexpr (sizeof(T) == 2) return static_cast<float>(x);
-  else return x;
+  if constexpr (sizeof(T) == 2)
+    return static_cast<float>(x);
+  else
+    return x;
 }
 
 template <class T>
 T rounded(double x) {
-  if constexpr (sizeof(T) == 2) return T(to_odd(x));
-  else return static_cast<T>(x);
+  if constexpr (sizeof(T) == 2)
+    return T(to_odd(x));
+  else
+    return static_cast<T>(x);
 }
 
 }  // namespace
@@ -74,8 +78,8 @@ double log_sum_exp(const double* row, int64_t n) {
 }
 
 void check(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols) {
-  require(!v.absent() && v.rows() == rows && v.cols() == cols, "{}: {} is {}, expected {} rows of {}", op, what, v.shape.text(), rows,
-          cols);
+  require(!v.absent() && v.rows() == rows && v.cols() == cols, "{}: {} is {}, expected {} rows of {}", op, what, v.shape.text(),
+          rows, cols);
   require(is_float(v.dtype), "{}: {} is {}, expected a floating type", op, what, name(v.dtype));
 }
 
@@ -84,12 +88,14 @@ void check_optional(const char* op, const char* what, const TensorView& v, int64
 }
 
 void check_vector(const char* op, const char* what, const TensorView& v, int64_t n) {
-  require(!v.absent() && v.count() == n && v.contiguous(), "{}: {} is {}, expected {} packed elements", op, what, v.shape.text(), n);
+  require(!v.absent() && v.count() == n && v.contiguous(), "{}: {} is {}, expected {} packed elements", op, what,
+          v.shape.text(), n);
   require(is_float(v.dtype), "{}: {} is {}, expected a floating type", op, what, name(v.dtype));
 }
 
 void check_integers(const char* op, const char* what, const TensorView& v, DType t, int64_t n) {
-  require(!v.absent() && v.count() == n && v.contiguous(), "{}: {} is {}, expected {} packed elements", op, what, v.shape.text(), n);
+  require(!v.absent() && v.count() == n && v.contiguous(), "{}: {} is {}, expected {} packed elements", op, what,
+          v.shape.text(), n);
   require(v.dtype == t, "{}: {} is {}, expected {}", op, what, name(v.dtype), name(t));
 }
 

@@ -1,5 +1,6 @@
-// The judge: every entry as plain loops in double, for any mix of f64, f32, bf16, f16. What a row holds is read into doubles, what
-// is computed is rounded once on storing. Sums run in the order of their index, so threads change nothing. Scratch is local.
+// The judge: every entry as plain loops in double, for any mix of f64, f32, bf16, f16. What a row holds is read into doubles,
+// what is computed is rounded once on storing. Sums run in the order of their index, so threads change nothing. Scratch is
+// local.
 #pragma once
 #include <vector>
 
@@ -83,7 +84,7 @@ void multiply(int64_t m, int64_t n, int64_t k, Operand a, Operand b, double* out
 double log_sum_exp(const double* row, int64_t n);
 
 // Contracts.
-void check(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);            // floating, that shape
+void check(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);           // floating, that shape
 void check_optional(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);  // or absent
 void check_vector(const char* op, const char* what, const TensorView& v, int64_t n);                     // floating, packed
 void check_integers(const char* op, const char* what, const TensorView& v, DType t, int64_t n);

@@ -1,0 +1,61 @@
+#include "infer/output.h"
+
+#include <utility>
+
+#include "base/json.h"
+
+namespace ravine {
+
+GenerateOutput::GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json,
+                               std::FILE* to)
+    : prompts_(prompts), tokenizer_(tokenizer), json_(json), to_(to), of_(prompts.size()) {}
+
+void GenerateOutput::token(size_t prompt, int32_t id) {
+  One& one = of_[prompt];
+  if (tokenizer_)
+    decode(one, prompt, id);
+  else if (!json_)
+    one.text += fmt::format("{} ", id);
+  if (!json_ && prompt == front_) write(one);
+}
+
+void GenerateOutput::finished(size_t prompt, const Generated& result) {
+  One& one = of_[prompt];
+  if (one.decoder) one.text += one.decoder->finish();
+  one.decoder.reset();
+  if (json_)
+    one.text = Json{{"prompt_ids", prompts_[prompt]},
+                    {"ids", result.ids},
+                    {"text", one.text},
+                    {"finish", name(result.finish)},
+                    {"logprob", result.logprob}}
+                   .dump();
+  one.text += "\n";
+  one.done = true;
+  for (; front_ < of_.size() && of_[front_].done; ++front_) write(of_[front_]);
+  if (!json_ && front_ < of_.size()) write(of_[front_]);
+}
+
+void GenerateOutput::rest() {
+  for (; front_ < of_.size(); ++front_) write(of_[front_]);
+}
+
+// The text is what follows the prompt's, so the decoder hears the prompt first. Ids that only the model has make no text.
+void GenerateOutput::decode(One& one, size_t prompt, int32_t id) {
+  if (!one.decoder) {
+    one.decoder = std::make_unique<StreamDecoder>(*tokenizer_, true);
+    for (int32_t before : prompts_[prompt])
+      if (before < tokenizer_->size()) one.decoder->next(before);
+  }
+  if (id < tokenizer_->size()) one.text += one.decoder->next(id);
+}
+
+void GenerateOutput::write(One& one) {
+  if (one.text.empty()) return;
+  if (!json_ && !std::exchange(one.begun, true) && std::exchange(any_, true)) std::fputs("\n", to_);
+  std::fwrite(one.text.data(), 1, one.text.size(), to_);
+  std::fflush(to_);
+  one.text.clear();
+}
+
+}  // namespace ravine

@@ -1,0 +1,41 @@
+// What `generate` writes: texts, or JSON lines, in the order of the prompts, each as soon as it may.
+#pragma once
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer.h"
+#include "infer/generator.h"
+
+namespace ravine {
+
+// Plain: the text that follows the prompt's, streamed, never half a character; a blank line between prompts; ids where there is
+// no tokenizer. JSON: {"prompt_ids", "ids", "text", "finish", "logprob"} per prompt. Refers to its arguments; to be fed by
+// GenerateEvents.
+class GenerateOutput {
+ public:
+  GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json, std::FILE* to);
+
+  void token(size_t prompt, int32_t id);
+  void finished(size_t prompt, const Generated& result);
+  void rest();  // after a stop: results that wait behind prompts that never began
+
+ private:
+  struct One {
+    std::unique_ptr<StreamDecoder> decoder;
+    std::string text;  // not yet written
+    bool begun = false, done = false;
+  };
+  void decode(One& one, size_t prompt, int32_t id);
+  void write(One& one);
+
+  const std::vector<std::vector<int32_t>>& prompts_;
+  const Tokenizer* tokenizer_;
+  bool json_, any_ = false;
+  std::FILE* to_;
+  std::vector<One> of_;
+  size_t front_ = 0;  // the first prompt whose result is not out yet
+};
+
+}  // namespace ravine

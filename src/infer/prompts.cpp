@@ -1,0 +1,69 @@
+#include "infer/prompts.h"
+
+#include <cmath>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace ravine {
+namespace {
+
+std::vector<std::string> read_lines(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw UserError("no such file", path, "it must exist and be readable", "correct the path");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (find_invalid_utf8(line) != std::string::npos)
+      throw UserError("text is not UTF-8", fmt::format("{}:{}", path, lines.size() + 1), "prompts must be UTF-8",
+                      "convert the file, for example with iconv -t UTF-8");
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::string text_of(const Json& line, const std::string& text_key, const std::string& where) {
+  for (const std::string& key : {std::string("prompt"), text_key})
+    if (line.is_object() && line.contains(key) && line.at(key).is_string()) return line.at(key).get<std::string>();
+  throw UserError("no prompt", where, fmt::format("a line must be an object with a text under \"prompt\" or \"{}\"", text_key),
+                  "correct the line, or set data.text_key");
+}
+
+}  // namespace
+
+std::vector<std::string> read_prompt_texts(const std::string& path, const std::string& text_key) {
+  bool json = path.ends_with(".jsonl");
+  if (!json && !path.ends_with(".txt"))
+    throw UserError("file of another kind", path, "prompts come from .txt or .jsonl", "rename or convert it");
+  std::vector<std::string> lines = read_lines(path);
+  if (!json) return lines;
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].find_first_not_of(" \t") == std::string::npos) continue;
+    std::string where = fmt::format("{}:{}", path, i + 1);
+    texts.push_back(text_of(parse_json(lines[i], where), text_key, where));
+  }
+  return texts;
+}
+
+std::vector<std::vector<int32_t>> read_prompt_ids(const std::string& path) {
+  const char *rule = "it must be a JSON list of lists of ids", *fix = "for example [[1, 15, 7], [1, 20]]";
+  Json all = read_json(path);
+  if (!all.is_array()) throw UserError("not a list", path, rule, fix);
+  std::vector<std::vector<int32_t>> prompts;
+  for (const Json& one : all) {
+    std::string where = fmt::format("{}, prompt {}", path, prompts.size() + 1);
+    if (!one.is_array()) throw UserError("not a list", where, rule, fix);
+    std::vector<int32_t>& ids = prompts.emplace_back();
+    for (const Json& id : one) {
+      if (!id.is_number_integer() || std::abs(id.get<double>()) > 2e9)
+        throw UserError(fmt::format("'{}' is no id", id.dump().substr(0, 40)), where, rule, fix);
+      ids.push_back(id.get<int32_t>());
+    }
+  }
+  return prompts;
+}
+
+}  // namespace ravine

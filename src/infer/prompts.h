@@ -1,0 +1,16 @@
+// Prompts from the files that users bring. Whatever is wrong with a file is a UserError naming it and the line or prompt.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ravine {
+
+// FILE.txt: one per line, empty lines too. FILE.jsonl: objects with a text under "prompt", else under `text_key`; blank lines
+// are passed over.
+std::vector<std::string> read_prompt_texts(const std::string& path, const std::string& text_key);
+
+// A JSON list of lists of ids. Whether a model has them is not asked here.
+std::vector<std::vector<int32_t>> read_prompt_ids(const std::string& path);
+
+}  // namespace ravine

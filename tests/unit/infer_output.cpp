@@ -1,0 +1,157 @@
+// Prompts in, texts and JSON lines out.
+#include "infer/output.h"
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "infer/prompts.h"
+#include "tests/unit/files_temporary.h"
+
+namespace ravine {
+namespace {
+
+using Prompts = std::vector<std::vector<int32_t>>;
+
+TEST(Prompts, LinesAndObjects) {
+  TemporaryFolder f;
+  spill(f / "a.txt", "one\r\n\ntwo three");
+  EXPECT_EQ(read_prompt_texts(f / "a.txt", "text"), (std::vector<std::string>{"one", "", "two three"}));
+  spill(f / "b.jsonl", "{\"prompt\": \"p\", \"text\": \"t\"}\n\n{\"body\": \"b\"}\n");
+  EXPECT_EQ(read_prompt_texts(f / "b.jsonl", "body"), (std::vector<std::string>{"p", "b"}));
+  spill(f / "c.json", "[[1, 2], [], [3]]");
+  EXPECT_EQ(read_prompt_ids(f / "c.json"), (Prompts{{1, 2}, {}, {3}}));
+}
+
+TEST(Prompts, MistakesNameFileAndPlace) {
+  TemporaryFolder f;
+  auto texts = [&](const std::string& name) { return message_of<UserError>([&] { read_prompt_texts(f / name, "text"); }); };
+  auto ids = [&](const std::string& text) {
+    spill(f / "ids.json", text);
+    return message_of<UserError>([&] { read_prompt_ids(f / "ids.json"); });
+  };
+  EXPECT_NE(texts("none.txt").find("none.txt"), std::string::npos);
+  EXPECT_NE(texts("none.csv").find(".txt or .jsonl"), std::string::npos);
+  spill(f / "bad.txt", "fine\n\xff\n");
+  EXPECT_NE(texts("bad.txt").find("bad.txt:2"), std::string::npos);
+  for (const char* line : {"{\"x\": 1}", "{\"text\": 1}", "[1]", "{\"text\": ", "7"}) {
+    spill(f / "bad.jsonl", std::string("{\"text\": \"a\"}\n") + line);
+    EXPECT_NE(texts("bad.jsonl").find("bad.jsonl:2"), std::string::npos) << line;
+  }
+  for (const char* text :
+       {"{}", "[1, 2]", "[[1], [\"a\"]]", "[[1], [1.5]]", "[[1], [99999999999]]", "[[1], [18446744073709551615]]", "[[1]"})
+    EXPECT_NE(ids(text).find("ids.json"), std::string::npos) << text;
+  EXPECT_NE(ids("[[1], [true]]").find("prompt 2"), std::string::npos);
+}
+
+struct Written {
+  Written() : file(std::tmpfile()) {}
+  ~Written() { std::fclose(file); }
+  std::string text() const {
+    std::string s(static_cast<size_t>(std::ftell(file)), 0);
+    std::rewind(file);
+    EXPECT_EQ(std::fread(s.data(), 1, s.size(), file), s.size());
+    std::fseek(file, 0, SEEK_END);
+    return s;
+  }
+  std::FILE* file;
+};
+
+class Output : public testing::Test {
+ protected:
+  Output() : tokenizer(open_tokenizer(RAVINE_SOURCE_DIR "/tests/golden/tokenizer/llama")) {
+    std::vector<int32_t> all = tokenizer->encode("the ship h\xC3\xA9 \xE6\x97\xA5 sank", true);
+    prompts = {{all.begin(), all.begin() + 3}, {all.begin(), all.begin() + 2}};
+    results[0].ids = {all.begin() + 3, all.end()};
+    results[1].ids = {all.begin() + 2, all.end()};
+    results[0].finish = Finish::length;
+    results[1].finish = Finish::eos;
+    results[1].logprob = -0.1;
+    whole = tokenizer->decode(all, true);
+  }
+  std::string after(size_t prompt) const { return whole.substr(tokenizer->decode(prompts[prompt], true).size()); }
+  // Prompt 1 goes ahead of prompt 0, as it may where they are worked on together.
+  void feed(GenerateOutput& out, const Written& w) {
+    for (int32_t id : results[1].ids) out.token(1, id);
+    out.finished(1, results[1]);
+    EXPECT_EQ(w.text(), "") << "results come in order";
+    for (int32_t id : results[0].ids) {
+      out.token(0, id);
+      EXPECT_EQ(find_invalid_utf8(w.text()), std::string::npos);
+    }
+    out.finished(0, results[0]);
+    out.rest();
+  }
+  std::unique_ptr<Tokenizer> tokenizer;
+  Prompts prompts;
+  Generated results[2];
+  std::string whole;
+};
+
+TEST_F(Output, PlainTextFollowsThePrompt) {
+  Written w;
+  GenerateOutput out(prompts, tokenizer.get(), false, w.file);
+  feed(out, w);
+  EXPECT_EQ(w.text(), after(0) + "\n\n" + after(1) + "\n");
+}
+
+TEST_F(Output, StreamsTheFirstPromptAtOnce) {
+  Written w;
+  GenerateOutput out(prompts, tokenizer.get(), false, w.file);
+  for (size_t i = 0; i + 1 < results[0].ids.size(); ++i) out.token(0, results[0].ids[i]);
+  EXPECT_GT(w.text().size(), after(0).size() / 2);
+}
+
+TEST_F(Output, HalfACharacterAtTheEndBecomesAReplacement) {
+  Written w;
+  GenerateOutput out(prompts, tokenizer.get(), false, w.file);
+  std::vector<int32_t> bytes = tokenizer->encode("\xE6\x97\xA5", false);  // byte by byte, at the end
+  out.token(0, bytes[bytes.size() - 3]);
+  out.token(0, bytes[bytes.size() - 2]);
+  EXPECT_EQ(w.text(), "");
+  out.finished(0, results[0]);
+  EXPECT_TRUE(w.text().starts_with("\xEF\xBF\xBD"));
+}
+
+TEST_F(Output, JsonLines) {
+  Written w;
+  GenerateOutput out(prompts, tokenizer.get(), true, w.file);
+  feed(out, w);
+  std::vector<std::string> lines = split(w.text(), '\n');
+  ASSERT_EQ(lines.size(), 3u);
+  Json first = parse_json(lines[0], "line 1"), second = parse_json(lines[1], "line 2");
+  EXPECT_EQ(
+      first,
+      (Json{{"prompt_ids", prompts[0]}, {"ids", results[0].ids}, {"text", after(0)}, {"finish", "length"}, {"logprob", 0.0}}));
+  EXPECT_EQ(second.at("finish"), "eos");
+  EXPECT_EQ(second.at("logprob").get<double>(), -0.1);
+}
+
+TEST_F(Output, WithoutTokenizerTextIsEmptyAndIdsArePlain) {
+  Written w, j;
+  GenerateOutput plain(prompts, nullptr, false, w.file), json(prompts, nullptr, true, j.file);
+  for (int32_t id : {5, 7}) plain.token(0, id), json.token(0, id);
+  plain.finished(0, results[0]), json.finished(0, results[0]);
+  EXPECT_EQ(w.text(), "5 7 \n");
+  EXPECT_EQ(parse_json(split(j.text(), '\n')[0], "line").at("text"), "");
+}
+
+TEST_F(Output, AfterAStopWhatIsDoneComesOut) {
+  Written w;
+  GenerateOutput out(prompts, tokenizer.get(), true, w.file);
+  for (int32_t id : results[1].ids) out.token(1, id);
+  out.finished(1, results[1]);
+  EXPECT_EQ(w.text(), "");
+  out.rest();
+  EXPECT_EQ(split(w.text(), '\n').size(), 2u);
+}
+
+TEST_F(Output, IdsThatOnlyTheModelHasMakeNoText) {
+  Written w;
+  GenerateOutput out(prompts, tokenizer.get(), false, w.file);
+  out.token(0, static_cast<int32_t>(tokenizer->size()) + 5);
+  EXPECT_EQ(w.text(), "");
+}
+
+}  // namespace
+}  // namespace ravine
