@@ -30,7 +30,7 @@ void update_spans(const AdamW& a) {
       Lanes g = hn::Mul(grad.load(i, part), clip);
       if (a.l2) g = hn::MulAdd(l2, p, g);
       const Lanes old = m.load(i, part), mean = hn::MulAdd(c1, hn::Sub(g, old), old);
-      const Lanes square = hn::MulAdd(b2, v.load(i, part), hn::Mul(hn::Mul(c2, g), g));
+      const Lanes square = hn::MulAdd(hn::Mul(c2, g), g, hn::Mul(b2, v.load(i, part)));
       m.store(mean, i, part);
       v.store(square, i, part);
       const Lanes scale = hn::Add(hn::Div(hn::Sqrt(square), root), eps);

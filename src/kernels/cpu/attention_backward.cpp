@@ -66,7 +66,7 @@ void load_block(const AttentionBackward& a, int64_t row, int64_t head, const Que
   if (b.count % 16)
     for (float* p : {w.qt, w.dout_t}) std::fill(p, p + kQueries * size, 0.0f);
   const Corner q(a.q, row, column), dout(a.dout, row, column);
-  pack_transposed(q, b.count, size, w.qt, kQueries, static_cast<float>(a.at.scale * kLog2e));
+  pack_transposed(q, b.count, size, w.qt, kQueries, static_cast<float>(a.at.scale));
   pack_transposed(dout, b.count, size, w.dout_t, kQueries, static_cast<float>(a.at.scale));
   pack_copy(q, b.count, size, w.q, size), pack_copy(dout, b.count, size, w.dout, size);
   pack_copy(Corner(a.out, row, column), b.count, size, w.out, size);
@@ -74,7 +74,7 @@ void load_block(const AttentionBackward& a, int64_t row, int64_t head, const Que
   const float* lse = a.lse.row<float>(head) + row;
   for (int64_t i = 0; i < kQueries; ++i) {
     const bool some = i < b.count && lse[i] != -std::numeric_limits<float>::infinity();
-    w.lse[i] = some ? static_cast<float>(lse[i] * kLog2e) : std::numeric_limits<float>::infinity();
+    w.lse[i] = some ? lse[i] : std::numeric_limits<float>::infinity();
     w.delta[i] = some ? static_cast<float>(w.delta[i] * a.at.scale) : 0.0f;
   }
 }

@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// One query against keys [0, n) in rows of k and v: out[size] = sum 2^(score - top) v, with top and the sum of the powers.
-// q is scaled to base 2; scores has room for n.
+// One query against keys [0, n) in rows of k and v: out[size] = sum e^(score - top) v, with top and the sum of the powers.
+// q is scaled; scores has room for n.
 template <class T>
 void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float* scores,
                float* out, float* top_and_sum) {
@@ -28,7 +28,7 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
   const Row<float> p(scores);
   const Lanes base = all(top);
   const float sum = sum_of(n, [&](Lanes s, int64_t i, auto part) RAVINE_LANES {
-    Lanes e = exp2_negative(hn::Sub(p.load(i, part), base));
+    Lanes e = exp_or_zero(hn::Sub(p.load(i, part), base));
     if constexpr (!std::is_same_v<decltype(part), Full>) e = hn::IfThenElseZero(hn::FirstN(f32s, part.n), e);
     if constexpr (std::is_same_v<T, float>) {
       p.store(e, i, part);
@@ -44,11 +44,14 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
   auto columns = [&](auto count) RAVINE_LANES {
     constexpr int kCount = decltype(count)::value;
     Lanes acc[kCount];
+#pragma GCC unroll 4
     for (Lanes& x : acc) x = zero();
     for (int64_t j = 0; j < n; ++j) {
       const Lanes w = all(scores[j]);
+#pragma GCC unroll 4
       for (int c = 0; c < kCount; ++c) acc[c] = hn::MulAdd(w, load_lanes(v + j * ldv + i + c * kLanes), acc[c]);
     }
+#pragma GCC unroll 4
     for (int c = 0; c < kCount; ++c) store_lanes(acc[c], out + i + c * kLanes);
     i += kCount * kLanes;
   };
@@ -123,11 +126,11 @@ void join(const AttentionForward& a, const Segment& s, int64_t i, int64_t head, 
   for (int64_t c = 0; c < count; ++c) {
     const float* p = partials + c * pitch;
     if (p[size + 1] == 0) continue;
-    const float factor = std::exp2(p[size] - top);
+    const float factor = std::exp(p[size] - top);
     sum += static_cast<double>(factor) * p[size + 1];
     for (int64_t j = 0; j < size; ++j) out[j] += factor * p[j];
   }
-  if (!a.lse.absent()) a.lse.row<float>(head)[s.q_begin + i] = static_cast<float>((top + std::log2(sum)) * kLn2);
+  if (!a.lse.absent()) a.lse.row<float>(head)[s.q_begin + i] = static_cast<float>(top + std::log(sum));
   for (int64_t j = 0; j < size; ++j) out[j] = sum == 0 ? 0.0f : static_cast<float>(out[j] / sum);
   unpack(out, size, 1, size, nullptr, false, Corner(a.out, s.q_begin + i, head * size));
 }
@@ -152,7 +155,7 @@ void run_slots(const AttentionForward& a, const std::vector<Slot>& slots, const 
           partial[size] = -std::numeric_limits<float>::infinity(), partial[size + 1] = 0;
           continue;
         }
-        pack_transposed(Corner(a.q, s.q_begin + i, h * size), 1, size, q, 1, static_cast<float>(at.scale * kLog2e));
+        pack_transposed(Corner(a.q, s.q_begin + i, h * size), 1, size, q, 1, static_cast<float>(at.scale));
         HWY_DYNAMIC_DISPATCH(decode)
         (q, Corner(a.k, s.k_begin + begin, kv * size), Corner(a.v, s.k_begin + begin, kv * size), end - begin, size, scores,
          partial, partial + size);

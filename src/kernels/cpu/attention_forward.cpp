@@ -59,7 +59,7 @@ void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t 
   const int64_t size = a.at.head_size, row = s.q_begin + block * kQueries;
   for (int64_t i = 0; i < b.count; ++i) {
     if (!a.lse.absent())
-      a.lse.row<float>(head)[row + i] = static_cast<float>((r.top[i] + std::log2(static_cast<double>(r.sum[i]))) * kLn2);
+      a.lse.row<float>(head)[row + i] = static_cast<float>(r.top[i] + std::log(static_cast<double>(r.sum[i])));
     if (r.sum[i] == 0) r.sum[i] = 1;  // nothing was let through: out is zero
   }
   scale_rows(r.out, b.count, size, r.sum, true);
@@ -79,7 +79,7 @@ void attend(const AttentionForward& a, const Task& t, const Work& w) {
       const Work::Rows& r = w.rows[n * kHeads + h];
       const Corner q(a.q, s.q_begin + (t.first_block + n) * kQueries, (t.head + h) * size);
       if (b.count % 16) std::fill(r.q, r.q + kQueries * size, 0.0f);
-      pack_transposed(q, b.count, size, r.q, kQueries, static_cast<float>(at.scale * kLog2e));
+      pack_transposed(q, b.count, size, r.q, kQueries, static_cast<float>(at.scale));
       std::fill(r.out, r.out + kQueries * size, 0.0f);
       std::fill(r.top, r.top + kQueries, kNothing);
       std::fill(r.sum, r.sum + kQueries, 0.0f);

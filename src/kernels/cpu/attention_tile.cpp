@@ -56,19 +56,19 @@ bool softmax_lanes(int64_t keys, int64_t lanes, float* scores, float* top, float
     };
     auto finish = [&](int64_t at, Lanes now, Lanes base) RAVINE_LANES {
       const Lanes before = hn::Load(f32s, top + at);
-      const Lanes f = exp2_negative(hn::Sub(before, base));
+      const Lanes f = exp_or_zero(hn::Sub(before, base));
       hn::Store(f, f32s, factor + at);
       hn::Store(now, f32s, top + at);
       changed |= !hn::AllTrue(f32s, hn::Eq(f, all(1.0f)));
       return hn::Mul(f, hn::Load(f32s, sum + at));
     };
-    // Where nothing was let through so far, 2^(-inf - 0) = 0.
+    // Where nothing was let through so far, e^(-inf - 0) = 0.
     auto base_of = [&](Lanes m) RAVINE_LANES { return hn::IfThenElse(hn::Eq(m, all(kMinusInfinity)), zero(), m); };
     const Lanes now = column_max(c), base = base_of(now);
     const Lanes old = finish(c, now, base);
     Lanes s0 = zero(), s1 = zero();
     auto turn = [&](float* p, Lanes from, Lanes& s) RAVINE_LANES {
-      const Lanes e = exp2_negative(hn::Sub(hn::LoadU(f32s, p), from));
+      const Lanes e = exp_or_zero(hn::Sub(hn::LoadU(f32s, p), from));
       s = hn::Add(s, e);
       hn::StoreU(rounded<T>(e), f32s, p);
     };
@@ -110,22 +110,22 @@ void do_scale(float* rows, int64_t count, int64_t n, const float* factor, bool d
 }
 
 template <class T>
-void gradient_lanes(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta) {
+void gradient_lanes(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse, const float* delta) {
   for (int64_t c = 0; c < lanes; c += kLanes) {
-    const Lanes base = hn::LoadU(f32s, lse2 + c), shift = hn::LoadU(f32s, delta + c);
+    const Lanes base = hn::LoadU(f32s, lse + c), shift = hn::LoadU(f32s, delta + c);
     for (int64_t j = 0; j < keys; ++j) {
       float *s = scores + j * kQueries + c, *g = dp + j * kQueries + c;
-      const Lanes p = exp2_negative(hn::Sub(hn::LoadU(f32s, s), base));
+      const Lanes p = exp_or_zero(hn::Sub(hn::LoadU(f32s, s), base));
       hn::StoreU(rounded<T>(p), f32s, s);
       hn::StoreU(rounded<T>(hn::Mul(p, hn::Sub(hn::LoadU(f32s, g), shift))), f32s, g);
     }
   }
 }
 
-void do_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta, DType type) {
-  if (type == DType::bf16) return gradient_lanes<bf16>(keys, lanes, scores, dp, lse2, delta);
-  if (type == DType::f16) return gradient_lanes<f16>(keys, lanes, scores, dp, lse2, delta);
-  gradient_lanes<float>(keys, lanes, scores, dp, lse2, delta);
+void do_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse, const float* delta, DType type) {
+  if (type == DType::bf16) return gradient_lanes<bf16>(keys, lanes, scores, dp, lse, delta);
+  if (type == DType::f16) return gradient_lanes<f16>(keys, lanes, scores, dp, lse, delta);
+  gradient_lanes<float>(keys, lanes, scores, dp, lse, delta);
 }
 
 void do_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
@@ -157,9 +157,9 @@ bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float*
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide) {
   HWY_DYNAMIC_DISPATCH(do_scale)(rows, count, n, factor, divide);
 }
-void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta,
+void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse, const float* delta,
                       DType type) {
-  HWY_DYNAMIC_DISPATCH(do_gradient)(keys, lanes, scores, dp, lse2, delta, type);
+  HWY_DYNAMIC_DISPATCH(do_gradient)(keys, lanes, scores, dp, lse, delta, type);
 }
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(do_dots)(a, lda, b, ldb, count, n, to);

@@ -12,7 +12,6 @@ namespace ravine {
 inline constexpr int64_t kQueries = 64;  // queries per tile, and the distance between rows of its scores
 inline constexpr int64_t kKeys = 128;    // keys per tile
 
-inline constexpr double kLog2e = 1.4426950408889634, kLn2 = 0.6931471805599453;
 
 // Queries [first, first + count) of a segment, by position among its keys; count <= kQueries.
 struct QueryBlock {
@@ -42,7 +41,7 @@ inline QueryBlock query_block(const Segment& s, int64_t index) {
 // Puts -inf where the mask lets nothing through: score [keys][kQueries] of keys from `key` on.
 void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores);
 
-// Online softmax (Milakov, Gimelshein 2018) in base 2: scores become 2^(score - top), top and sum are brought up to date, and
+// Online softmax (Milakov, Gimelshein 2018): scores become e^(score - top), top and sum are brought up to date, and
 // factor is what earlier results have to be multiplied with; returns whether it differs from 1 anywhere. Rounds probabilities
 // to `type`.
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type);
@@ -50,9 +49,9 @@ bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float*
 // rows[i][0, n) *= factor[i], or /= factor[i].
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide);
 
-// scores become p = 2^(score - lse2), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and
+// scores become p = e^(score - lse), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and
 // the gradient of the scores, both [keys][kQueries].
-void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse2, const float* delta, DType type);
+void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse, const float* delta, DType type);
 
 // to[i] = a[i] . b[i] over n, for `count` rows.
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to);

@@ -1,4 +1,4 @@
-// 2^x for x <= 0 in vectors. Compiled once per instruction set, like lanes-inl.h.
+// 2^x and e^x for x <= 0 in vectors. Compiled once per instruction set, like lanes-inl.h.
 #if defined(RAVINE_KERNELS_CPU_EXP2_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef RAVINE_KERNELS_CPU_EXP2_INL_H
 #undef RAVINE_KERNELS_CPU_EXP2_INL_H
@@ -12,13 +12,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// Within 0.7 * 2^-23 relative; below 2^-80: zero, which no f32 sum beside a term of 1 can see and which keeps products with it
-// out of the subnormal range, where the machine is a hundred times slower; NaN stays. x = n + r with |r| <= 1/2; 2^r by a
-// minimax polynomial of degree 6 (least worst relative error, 2e-9); n is added to the exponent.
-HWY_INLINE Lanes exp2_negative(Lanes x) {
-  const Lanes magic = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer and leaves it in the low bits
-  const Lanes t = hn::Add(x, magic);
-  const Lanes r = hn::Sub(x, hn::Sub(t, magic));
+// 2^(n + r) for |r| <= 1/2 and t = n + magic: 2^r by a minimax polynomial of degree 6 (least worst relative error, 2e-9), n added to
+// the exponent.
+HWY_INLINE Lanes exp2_of_parts(Lanes t, Lanes r) {
   Lanes p = all(0.00015345810970757157f);
   p = hn::MulAdd(p, r, all(0.0013399930903688073f));
   p = hn::MulAdd(p, r, all(0.009618489071726799f));
@@ -26,8 +22,22 @@ HWY_INLINE Lanes exp2_negative(Lanes x) {
   p = hn::MulAdd(p, r, all(0.24022646248340607f));
   p = hn::MulAdd(p, r, all(0.6931471824645996f));
   p = hn::MulAdd(p, r, all(1.0f));
-  const auto shifted = hn::Add(hn::BitCast(bits32, p), hn::ShiftLeft<23>(hn::BitCast(bits32, t)));
-  return hn::IfThenZeroElse(hn::Lt(x, all(-80.0f)), hn::BitCast(f32s, shifted));
+  return hn::BitCast(f32s, hn::Add(hn::BitCast(bits32, p), hn::ShiftLeft<23>(hn::BitCast(bits32, t))));
+}
+inline constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer and leaves it in the low bits
+
+// 2^x for x <= 0, within 0.7 * 2^-23 relative; below 2^-80: zero, which no f32 sum beside a term of 1 can see and which keeps
+// products with it out of the subnormal range, where the machine is a hundred times slower; NaN stays.
+HWY_INLINE Lanes exp2_negative(Lanes x) {
+  const Lanes magic = all(kMagic), t = hn::Add(x, magic);
+  return hn::IfThenZeroElse(hn::Lt(x, all(-80.0f)), exp2_of_parts(t, hn::Sub(x, hn::Sub(t, magic))));
+}
+
+// e^x for x <= 0, likewise; log2(e) is carried in two parts, so that a large x loses nothing to the change of base.
+HWY_INLINE Lanes exp_or_zero(Lanes x) {
+  const Lanes magic = all(kMagic), high = all(0x1.715476p+0f), low = all(0x1.4ae0bep-26f), t = hn::MulAdd(x, high, magic);
+  const Lanes r = hn::MulAdd(x, low, hn::MulSub(x, high, hn::Sub(t, magic)));
+  return hn::IfThenZeroElse(hn::Lt(x, all(-55.0f)), exp2_of_parts(t, r));
 }
 
 }  // namespace HWY_NAMESPACE

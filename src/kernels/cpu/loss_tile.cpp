@@ -17,15 +17,18 @@ void do_sums(const float* logits, int64_t pitch, int64_t rows, int64_t lanes, fl
   for (int64_t c = 0; c < lanes; c += kLanes) {
     const float* column = logits + c;
     Lanes m[4], s[4];
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) m[i] = hn::LoadU(f32s, column), s[i] = zero();
     int64_t j = 0;
     for (; j + 4 <= rows; j += 4)
+#pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) m[i] = hn::Max(m[i], hn::LoadU(f32s, column + (j + i) * pitch));
     for (; j < rows; ++j) m[0] = hn::Max(m[0], hn::LoadU(f32s, column + j * pitch));
     const Lanes base = hn::Mul(log2e, hn::Max(hn::Max(m[0], m[1]), hn::Max(m[2], m[3])));
     auto power = [&](int64_t row)
                      RAVINE_LANES { return exp2_negative(hn::MulSub(log2e, hn::LoadU(f32s, column + row * pitch), base)); };
     for (j = 0; j + 4 <= rows; j += 4)
+#pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) s[i] = hn::Add(s[i], power(j + i));
     for (; j < rows; ++j) s[0] = hn::Add(s[0], power(j));
     hn::StoreU(base, f32s, top + c);

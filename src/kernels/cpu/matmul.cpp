@@ -2,6 +2,7 @@
 // once per block, in parallel, into panels that stream well (and widened if 16-bit); then tiles of the output are computed in
 // parallel, each by one thread from start to end. Blocks, tiles and the order of sums depend on the shape only.
 #include <algorithm>
+#include <optional>
 
 #include "base/parallel.h"
 #include "kernels/cpu/cpu.h"
@@ -12,12 +13,12 @@
 namespace ravine {
 namespace {
 
-constexpr int64_t kGroup = 1024;                     // of K: summed in one chain, then added to the output; tokens per chunk
-constexpr int64_t kRun = 384;                        // of K: what one kernel call takes, so that its panel of b stays in cache
-constexpr int64_t kPanel = 32;                       // columns of b beside each other in a packed panel
-constexpr int64_t kRows = 96;                        // rows of a per kernel call
-constexpr int64_t kTileRows = 192, kTileCols = 256;  // of the output, in f32 in the second-level cache
-constexpr int64_t kBlock = 2048;                     // rows and columns of the output per round of packing
+constexpr int64_t kGroup = 1024;                    // of K: summed in one chain, then added to the output; tokens per chunk
+constexpr int64_t kRun = 384;                       // of K: what one kernel call takes, so that its panel of b stays in cache
+constexpr int64_t kPanel = 64;                      // columns of b beside each other in a packed panel
+constexpr int64_t kRows = 96;                       // rows of a per kernel call
+constexpr int64_t kTileRows = 96, kTileCols = 256;  // of the output, in f32 in the second-level cache
+constexpr int64_t kBlock = 2048;                    // rows and columns of the output per round of packing
 
 struct Plan {
   int64_t m, n, k;
@@ -63,55 +64,91 @@ struct Round {
   int64_t depth() const { return k1 - k0; }
 };
 
+constexpr int64_t kPackedRows = 32;  // read one after another, so that memory is read in order
+
 // Panels [depth][at most kPanel] of op(b), one after another.
 void pack_b(const Matmul& x, const Round& r, float* to) {
-  parallel_for(ceil_div(r.cols(), kPanel), [&](int64_t i) {
-    const int64_t n = r.n0 + i * kPanel, width = std::min(kPanel, r.n1 - n);
-    float* panel = to + i * kPanel * r.depth();
+  const int64_t panels = ceil_div(r.cols(), kPanel);
+  auto pack = [&](int64_t panel, int64_t k, int64_t depth) {
+    const int64_t n = r.n0 + panel * kPanel, width = std::min(kPanel, r.n1 - n);
+    float* at = to + panel * kPanel * r.depth() + k * width;
     if (x.trans_b)
-      pack_transposed(Corner(x.b, n, r.k0), width, r.depth(), panel, width);
+      pack_transposed(Corner(x.b, n, r.k0 + k), width, depth, at, width);
     else
-      pack_copy(Corner(x.b, r.k0, n), r.depth(), width, panel, width);
+      pack_copy(Corner(x.b, r.k0 + k, n), depth, width, at, width);
+  };
+  if (x.trans_b) return parallel_for(panels, [&](int64_t i) { pack(i, 0, r.depth()); });
+  parallel_for(ceil_div(r.depth(), kPackedRows), [&](int64_t i) {
+    const int64_t k = i * kPackedRows;
+    for (int64_t panel = 0; panel < panels; ++panel) pack(panel, k, std::min(kPackedRows, r.depth() - k));
   });
 }
 
 // Blocks of at most kRows rows of op(a): [depth][rows] where a is transposed, else [rows][a_pitch].
 void pack_a(const Matmul& x, const Round& r, float* to) {
-  parallel_for(ceil_div(r.rows(), kRows), [&](int64_t i) {
-    const int64_t m = r.m0 + i * kRows, height = std::min(kRows, r.m1 - m);
-    float* block = to + i * kRows * a_pitch(r.depth());
-    if (x.trans_a)
-      pack_copy(Corner(x.a, r.k0, m), r.depth(), height, block, height);
-    else
-      pack_copy(Corner(x.a, m, r.k0), height, r.depth(), block, a_pitch(r.depth()));
+  const int64_t blocks = ceil_div(r.rows(), kRows), pitch = a_pitch(r.depth());
+  auto height = [&](int64_t block) { return std::min(kRows, r.rows() - block * kRows); };
+  if (!x.trans_a)
+    return parallel_for(blocks, [&](int64_t i) {
+      pack_copy(Corner(x.a, r.m0 + i * kRows, r.k0), height(i), r.depth(), to + i * kRows * pitch, pitch);
+    });
+  parallel_for(ceil_div(r.depth(), kPackedRows), [&](int64_t j) {
+    const int64_t k = j * kPackedRows, depth = std::min(kPackedRows, r.depth() - k);
+    for (int64_t i = 0; i < blocks; ++i)
+      pack_copy(Corner(x.a, r.k0 + k, r.m0 + i * kRows), depth, height(i), to + i * kRows * pitch + k * height(i), height(i));
   });
 }
 
-// The tile of the output at rows [m, m + height), columns [n, n + width) into `tile`, rows kTileCols apart.
-void compute_tile(const Matmul& x, const Plan& p, const Round& r, const Memory& mem, int64_t m, int64_t height, int64_t n,
-                  int64_t width, float* tile) {
+// A tile of the output: rows [m, m + height), columns [n, n + width).
+struct Place {
+  int64_t m, height, n, width;
+};
+
+// What round r gives for the tile, into rows `pitch` apart.
+void compute_tile(const Matmul& x, const Plan& p, const Round& r, const Memory& mem, const Place& at, float* to,
+                  int64_t pitch) {
   const int64_t runs = ceil_div(r.depth(), kRun), run = round_up(ceil_div(r.depth(), runs), 8);
+  std::optional<TileKernel> kernel;
   for (int64_t k = 0; k < r.depth(); k += run) {
     const int64_t depth = std::min(run, r.depth() - k);
-    for (int64_t j = 0; j < width; j += kPanel) {
-      const int64_t columns = std::min(kPanel, width - j);
-      const float* b = p.pack_b ? mem.b + (n - r.n0 + j) * r.depth() + k * columns : Corner(x.b, r.k0 + k, n + j).f32();
-      for (int64_t i = 0; i < height; i += kRows) {
-        const int64_t rows = std::min(kRows, height - i);
-        Tile t{rows, columns, depth, 0, p.pack_b ? columns : x.b.stride, kTileCols, x.trans_a, k > 0};
-        const float* a;
-        if (p.pack_a) {
-          a = mem.a + (m - r.m0 + i) * a_pitch(r.depth());
-          t.lda = x.trans_a ? rows : a_pitch(r.depth());
-          a += x.trans_a ? k * rows : k;
-        } else {
-          a = Corner(x.a, m + i, r.k0 + k).f32();
-          t.lda = x.a.stride;
-        }
-        tile_product(t, a, b, tile + i * kTileCols + j);
+    for (int64_t i = 0; i < at.height; i += kRows) {
+      const int64_t rows = std::min(kRows, at.height - i);
+      const float* a = Corner(x.a, at.m + i, r.k0 + k).f32();
+      int64_t lda = x.a.stride;
+      if (p.pack_a) {
+        lda = x.trans_a ? rows : a_pitch(r.depth());
+        a = mem.a + (at.m - r.m0 + i) * a_pitch(r.depth()) + (x.trans_a ? k * rows : k);
+      }
+      for (int64_t j = 0; j < at.width; j += kPanel) {
+        const int64_t columns = std::min(kPanel, at.width - j);
+        const Tile t{rows, columns, depth, lda, p.pack_b ? columns : x.b.stride, pitch, x.trans_a, k > 0};
+        if (!kernel || kernel->shape() != t) kernel.emplace(t);
+        const float* b = p.pack_b ? mem.b + (at.n - r.n0 + j) * r.depth() + k * columns : Corner(x.b, r.k0 + k, at.n + j).f32();
+        (*kernel)(a, b, to + i * pitch + j);
       }
     }
   }
+}
+
+// Computes the tile and puts it where it belongs: the product of a round is complete before anything is added to it.
+void finish_tile(const Matmul& x, const Plan& p, const Round& r, const Memory& mem, const Place& at, float* tile) {
+  const bool first = r.k0 == 0, last = r.k1 == p.k;
+  const Corner out(x.out, at.m, at.n);
+  const float* bias = mem.bias ? mem.bias + at.n : nullptr;
+  if (x.out.dtype == DType::f32 && first && !x.accumulate) {
+    float* direct = x.out.row<float>(at.m) + at.n;
+    compute_tile(x, p, r, mem, at, direct, x.out.stride);
+    if (bias) unpack(direct, x.out.stride, at.height, at.width, bias, false, out);
+    return;
+  }
+  compute_tile(x, p, r, mem, at, tile, kTileCols);
+  if (!p.wide_out) return unpack(tile, kTileCols, at.height, at.width, first ? bias : nullptr, x.accumulate || !first, out);
+  const int64_t pitch = r.cols();
+  float* sum = mem.out + (at.m - r.m0) * pitch + at.n - r.n0;
+  Corner wide;
+  wide.data = sum, wide.stride = pitch;
+  unpack(tile, kTileCols, at.height, at.width, nullptr, !first, wide);
+  if (last) unpack(sum, pitch, at.height, at.width, bias, x.accumulate, out);
 }
 
 void product(const Matmul& x, const Plan& p, const Memory& mem) {
@@ -119,27 +156,13 @@ void product(const Matmul& x, const Plan& p, const Memory& mem) {
     for (int64_t m0 = 0; m0 < p.m; m0 += kBlock) {
       for (int64_t k0 = 0; k0 < p.k; k0 += kGroup) {
         const Round r{m0, std::min(p.m, m0 + kBlock), n0, std::min(p.n, n0 + kBlock), k0, std::min(p.k, k0 + kGroup)};
-        const bool first = k0 == 0, last = r.k1 == p.k;
         if (p.pack_b && (m0 == 0 || p.k > kGroup)) pack_b(x, r, mem.b);
         if (p.pack_a) pack_a(x, r, mem.a);
         const int64_t tile_rows = ceil_div(r.rows(), kTileRows), tile_cols = ceil_div(r.cols(), kTileCols);
         parallel_for_threads(tile_rows * tile_cols, [&](int64_t t, int thread) {
           const int64_t i = t % tile_rows * kTileRows, j = t / tile_rows * kTileCols;
-          const int64_t height = std::min(kTileRows, r.rows() - i), width = std::min(kTileCols, r.cols() - j);
-          float* tile = mem.tiles + thread * kTileRows * kTileCols;
-          compute_tile(x, p, r, mem, r.m0 + i, height, r.n0 + j, width, tile);
-          Corner out(x.out, r.m0 + i, r.n0 + j);
-          const float* bias = mem.bias ? mem.bias + r.n0 + j : nullptr;
-          if (!p.wide_out) {
-            unpack(tile, kTileCols, height, width, first ? bias : nullptr, x.accumulate || !first, out);
-            return;
-          }
-          const int64_t pitch = r.cols();
-          float* sum = mem.out + i * pitch + j;
-          Corner wide;
-          wide.data = sum, wide.stride = pitch;
-          unpack(tile, kTileCols, height, width, nullptr, !first, wide);
-          if (last) unpack(sum, pitch, height, width, bias, x.accumulate, out);
+          finish_tile(x, p, r, mem, {r.m0 + i, std::min(kTileRows, r.rows() - i), r.n0 + j, std::min(kTileCols, r.cols() - j)},
+                      mem.tiles + thread * kTileRows * kTileCols);
         });
       }
     }

@@ -12,28 +12,26 @@ namespace HWY_NAMESPACE {
 
 // 12 chains hide the latency of two fused multiply-adds per cycle and fit into 16 registers. Returns the FLOPs of a round.
 int64_t fma_loop(int64_t rounds, float* result) {
-  Lanes sum[12];
-  for (auto& s : sum) s = all(1.0f);
   Lanes a = all(0.999f), b = all(0.001f);
+  Lanes s0 = a, s1 = a, s2 = a, s3 = a, s4 = a, s5 = a, s6 = a, s7 = a, s8 = a, s9 = a, s10 = a, s11 = a;
   for (int64_t r = 0; r < rounds; ++r) {
     asm volatile("" : "+x"(a), "+x"(b));
-    sum[0] = hn::MulAdd(sum[0], a, b), sum[1] = hn::MulAdd(sum[1], a, b), sum[2] = hn::MulAdd(sum[2], a, b);
-    sum[3] = hn::MulAdd(sum[3], a, b), sum[4] = hn::MulAdd(sum[4], a, b), sum[5] = hn::MulAdd(sum[5], a, b);
-    sum[6] = hn::MulAdd(sum[6], a, b), sum[7] = hn::MulAdd(sum[7], a, b), sum[8] = hn::MulAdd(sum[8], a, b);
-    sum[9] = hn::MulAdd(sum[9], a, b), sum[10] = hn::MulAdd(sum[10], a, b), sum[11] = hn::MulAdd(sum[11], a, b);
+    s0 = hn::MulAdd(s0, a, b), s1 = hn::MulAdd(s1, a, b), s2 = hn::MulAdd(s2, a, b), s3 = hn::MulAdd(s3, a, b);
+    s4 = hn::MulAdd(s4, a, b), s5 = hn::MulAdd(s5, a, b), s6 = hn::MulAdd(s6, a, b), s7 = hn::MulAdd(s7, a, b);
+    s8 = hn::MulAdd(s8, a, b), s9 = hn::MulAdd(s9, a, b), s10 = hn::MulAdd(s10, a, b), s11 = hn::MulAdd(s11, a, b);
   }
-  for (int i = 1; i < 12; ++i) sum[0] = hn::Add(sum[0], sum[i]);
-  *result = hn::GetLane(hn::SumOfLanes(f32s, sum[0]));
+  const Lanes x = hn::Add(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)), hn::Add(hn::Add(s4, s5), hn::Add(s6, s7)));
+  *result = hn::GetLane(hn::SumOfLanes(f32s, hn::Add(x, hn::Add(hn::Add(s8, s9), hn::Add(s10, s11)))));
   return 24 * kLanes;
 }
 
 float read_run(const float* x, int64_t n) {
-  Lanes s[8];
-  for (auto& v : s) v = zero();
-  for (int64_t i = 0; i + 8 * kLanes <= n; i += 8 * kLanes)
-    for (int j = 0; j < 8; ++j) s[j] = hn::Add(s[j], hn::LoadU(f32s, x + i + j * kLanes));
-  for (int j = 1; j < 8; ++j) s[0] = hn::Add(s[0], s[j]);
-  return hn::GetLane(hn::SumOfLanes(f32s, s[0]));
+  Lanes a = zero(), b = zero(), c = zero(), d = zero();
+  for (int64_t i = 0; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    a = hn::Add(a, hn::LoadU(f32s, x + i)), b = hn::Add(b, hn::LoadU(f32s, x + i + kLanes));
+    c = hn::Add(c, hn::LoadU(f32s, x + i + 2 * kLanes)), d = hn::Add(d, hn::LoadU(f32s, x + i + 3 * kLanes));
+  }
+  return hn::GetLane(hn::SumOfLanes(f32s, hn::Add(hn::Add(a, b), hn::Add(c, d))));
 }
 
 // Past the caches; both sides aligned to 64 bytes.
@@ -84,7 +82,7 @@ double best_time(double total, F&& f) {
 }
 
 double fma_peak() {
-  constexpr int64_t kRounds = 200000;
+  constexpr int64_t kRounds = 500000;
   const int threads = thread_count();
   std::vector<float> sink(threads * 16);
   int64_t flops = 0;
@@ -99,7 +97,7 @@ double fma_peak() {
 
 double dot_peak() {
   if (!has_bf16_dot()) return 0;
-  constexpr int64_t kRounds = 200000;
+  constexpr int64_t kRounds = 500000;
   const int threads = thread_count();
   std::vector<float> sink(threads * 16);
   const double t = best_time(0.08, [&] { parallel_for(threads, [&](int64_t i) { sink[i * 16] = bf16_dot_loop(kRounds); }); });

@@ -15,20 +15,27 @@ namespace HWY_NAMESPACE {
 template <int kA, int kB, class T>
 HWY_INLINE void dots(const float* x, const T* w, int64_t stride, int64_t k, float* out, int64_t ld) {
   Lanes sum[kA][kB];
+#pragma GCC unroll 8
   for (auto& row : sum)
+#pragma GCC unroll 8
     for (auto& s : row) s = zero();
   auto step = [&](int64_t p, auto part) RAVINE_LANES {
     Lanes b[kB];
+#pragma GCC unroll 8
     for (int j = 0; j < kB; ++j) b[j] = Row<T>(const_cast<T*>(w) + j * stride).load(p, part);
+#pragma GCC unroll 8
     for (int i = 0; i < kA; ++i) {
       const Lanes a = Row<float>(const_cast<float*>(x) + i * k).load(p, part);
+#pragma GCC unroll 8
       for (int j = 0; j < kB; ++j) sum[i][j] = hn::MulAdd(a, b[j], sum[i][j]);
     }
   };
   int64_t p = 0;
   for (; p + kLanes <= k; p += kLanes) step(p, Full{});
   if (p < k) step(p, Part{k - p});
+#pragma GCC unroll 8
   for (int i = 0; i < kA; ++i)
+#pragma GCC unroll 8
     for (int j = 0; j < kB; ++j) out[i * ld + j] = hn::GetLane(hn::SumOfLanes(f32s, sum[i][j]));
 }
 

@@ -15,7 +15,7 @@ void forward_rows(const SwigluForward& a) {
     const Row<T> gate(a.gate, row, col), up(a.up, row, col), out(a.out, row, col);
     each_vector(n, [&](int64_t i, auto part) RAVINE_LANES {
       const Lanes g = gate.load(i, part);
-      out.store(hn::Mul(hn::Mul(g, sigmoid(g)), up.load(i, part)), i, part);
+      out.store(hn::Mul(silu(g), up.load(i, part)), i, part);
     });
   });
 }
@@ -29,7 +29,7 @@ void backward_rows(const SwigluBackward& a) {
       const Lanes g = gate.load(i, part), d = dout.load(i, part), s = sigmoid(g);
       const Lanes slope = hn::Mul(s, hn::MulAdd(g, hn::Sub(all(1.0f), s), all(1.0f)));
       const Lanes dg = hn::Mul(hn::Mul(d, up.load(i, part)), slope);
-      dup.store(hn::Mul(d, hn::Mul(g, s)), i, part);
+      dup.store(hn::Mul(d, silu(g)), i, part);
       dgate.store(dg, i, part);
     });
   });

@@ -12,11 +12,13 @@ namespace ravine {
 struct Tile {
   int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
   bool trans_a = false, accumulate = false;
+  friend bool operator==(const Tile&, const Tile&) = default;
 };
 
 class TileKernel {
  public:
   explicit TileKernel(const Tile& shape);  // cheap when the shape was seen before
+  const Tile& shape() const { return shape_; }
   void operator()(const float* a, const float* b, float* c) const;
 
  private:
