@@ -15,7 +15,10 @@ float bf16_dot_loop(int64_t rounds) {
   for (int64_t r = 0; r < rounds; ++r) {
     asm volatile("" : "+v"(a), "+v"(b));
 #pragma GCC unroll 16
-    for (int i = 0; i < 16; ++i) sum[i] = _mm512_dpbf16_ps(sum[i], a, b);
+    for (int i = 0; i < 16; ++i) {
+      asm volatile("" : "+v"(sum[i]));  // the compiler must not see that the chains are equal
+      sum[i] = _mm512_dpbf16_ps(sum[i], a, b);
+    }
   }
 #pragma GCC unroll 16
   for (int i = 1; i < 16; ++i) sum[0] = _mm512_add_ps(sum[0], sum[i]);

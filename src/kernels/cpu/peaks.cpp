@@ -15,7 +15,9 @@ int64_t fma_loop(int64_t rounds, float* result) {
   Lanes a = all(0.999f), b = all(0.001f);
   Lanes s0 = a, s1 = a, s2 = a, s3 = a, s4 = a, s5 = a, s6 = a, s7 = a, s8 = a, s9 = a, s10 = a, s11 = a;
   for (int64_t r = 0; r < rounds; ++r) {
-    asm volatile("" : "+x"(a), "+x"(b));
+    // The compiler must not see that the chains are equal.
+    asm volatile("" : "+x"(s0), "+x"(s1), "+x"(s2), "+x"(s3), "+x"(s4), "+x"(s5), "+x"(s6));
+    asm volatile("" : "+x"(s7), "+x"(s8), "+x"(s9), "+x"(s10), "+x"(s11), "+x"(a), "+x"(b));
     s0 = hn::MulAdd(s0, a, b), s1 = hn::MulAdd(s1, a, b), s2 = hn::MulAdd(s2, a, b), s3 = hn::MulAdd(s3, a, b);
     s4 = hn::MulAdd(s4, a, b), s5 = hn::MulAdd(s5, a, b), s6 = hn::MulAdd(s6, a, b), s7 = hn::MulAdd(s7, a, b);
     s8 = hn::MulAdd(s8, a, b), s9 = hn::MulAdd(s9, a, b), s10 = hn::MulAdd(s10, a, b), s11 = hn::MulAdd(s11, a, b);

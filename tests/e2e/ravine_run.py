@@ -1,0 +1,153 @@
+"""Shared by the end-to-end tests: runs the built program, makes tiny models and data, reads what a run wrote.
+
+A test program is `python3 NAME.py PATH_OF_RAVINE [FUNCTION ..]`; each of its functions `test_*` gets a folder of its own.
+"""
+import array
+import json
+import math
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+PROGRAM = ""
+COMPARED = ("loss", "lr", "grad_norm", "tokens", "valid_loss")
+TYPES = {"F32": "f", "I64": "q", "I32": "i"}
+
+TINY = {
+    "model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "vocab_size": 256, "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
+}
+
+
+def check(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def command(*arguments):
+    return [PROGRAM, *map(str, arguments)]
+
+
+def start(*arguments, **options):
+    return subprocess.Popen(command(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True, **options)
+
+
+def run(*arguments, status=0, **options):
+    """Runs to the end; the exit status must be `status`. Returns the finished process with .stdout and .stderr as text."""
+    done = subprocess.run(command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, **options)
+    check(done.returncode == status,
+          f"exit status {done.returncode} instead of {status}: {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def settings(values):
+    """{"train.steps": 3} as arguments of the command line."""
+    def text(v):
+        return json.dumps(v) if isinstance(v, (bool, list)) else str(v)
+    return [f"{key}={text(value)}" for key, value in values.items()]
+
+
+def save_config(path, **fields):
+    """TINY with other fields; a field that is None is left out."""
+    config = {**TINY, **fields}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(json.dumps({k: v for k, v in config.items() if v is not None}))
+    return str(path)
+
+
+def save_tensors(path, tensors):
+    """{name: (type, shape, numbers)} as a safetensors file."""
+    header, body = {}, b""
+    for name, (kind, shape, numbers) in tensors.items():
+        data = array.array(TYPES[kind], numbers).tobytes()
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    save_raw(path, header, body)
+    return str(path)
+
+
+def save_raw(path, header, body):
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    Path(path).write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+def load_raw(path):
+    data = Path(path).read_bytes()
+    size = struct.unpack_from("<Q", data)[0]
+    return json.loads(data[8:8 + size]), data[8 + size:]
+
+
+def save_ids(path, rows, columns, vocabulary=256, seed=1):
+    draw = random.Random(seed)
+    return save_tensors(path, {"input_ids": ("I32", (rows, columns), [draw.randrange(3, vocabulary) for _ in range(rows * columns)])})
+
+
+def save_text(path, words, seed):
+    """Words of a small made-up language, in short paragraphs."""
+    draw = random.Random(seed)
+    language = random.Random(0)
+    lexicon = ["".join(language.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(language.randint(2, 8))) for _ in range(200)]
+    text = " ".join(draw.choice(lexicon) + ("\n\n" if i % 50 == 49 else "") for i in range(words))
+    Path(path).write_text(text)
+    return str(path)
+
+
+def metrics(output):
+    """Step -> the numbers that must repeat; each step is there once, in order."""
+    rows = [json.loads(line) for line in (Path(output) / "metrics.jsonl").read_text().splitlines()]
+    steps = [row["step"] for row in rows]
+    check(steps == sorted(set(steps)), f"{output}/metrics.jsonl: steps are not each there once and in order: {steps}")
+    return {row["step"]: {key: row[key] for key in COMPARED if key in row} for row in rows}
+
+
+def weights(output):
+    return (Path(output) / "model" / "model.safetensors").read_bytes()
+
+
+def same_run(a, b):
+    """What differs between two finished runs, in words; "" if nothing does."""
+    left, right = metrics(a), metrics(b)
+    if left.keys() != right.keys():
+        return f"steps {sorted(left)} and {sorted(right)}"
+    for step in left:
+        if left[step] != right[step]:
+            return f"step {step}: {left[step]} and {right[step]}"
+    return "" if weights(a) == weights(b) else "the final weights"
+
+
+def checkpoints(output):
+    folder = Path(output) / "checkpoints"
+    return sorted(p.name for p in folder.glob("step_*") if not p.name.endswith(".tmp")) if folder.exists() else []
+
+
+def main(functions):
+    """Runs the functions named test_* (or those named on the command line); exit status 1 if one fails."""
+    global PROGRAM
+    PROGRAM = os.path.abspath(sys.argv[1])
+    names = sys.argv[2:] or [n for n in functions if n.startswith("test_")]
+    root = Path(tempfile.mkdtemp(prefix="ravine-e2e-"))
+    os.environ["XDG_CACHE_HOME"] = str(root / "cache")  # the program keeps the peaks of the machine there
+    failed = 0
+    try:
+        for name in names:
+            began = time.monotonic()
+            folder = root / name
+            folder.mkdir()
+            try:
+                functions[name](folder)
+                print(f"passed  {name}  {time.monotonic() - began:.1f} s", flush=True)
+            except Exception:
+                failed += 1
+                print(f"FAILED  {name}\n{traceback.format_exc()}", flush=True)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    sys.exit(1 if failed or not names else 0)

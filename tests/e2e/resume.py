@@ -1,0 +1,114 @@
+"""A run that is killed or stopped anywhere and started again ends as one that was left alone, bit for bit."""
+import os
+import random
+import signal
+import subprocess
+import time
+
+import ravine_run as r
+
+STEPS = 24
+KILLS = 20
+
+
+def prepare(folder):
+    """Arguments of a run over shuffled text with dropout, so that the place in the data and in the random numbers count."""
+    text = r.save_text(folder / "train.txt", 6000, 1)
+    valid = r.save_text(folder / "valid.txt", 400, 2)
+    r.run("tokenizer", "train", "--input", text, "--output", folder / "tokenizer", "--vocab-size", 300)
+    options = {
+        "model.config": r.save_config(folder / "config.json", vocab_size=300), "model.tokenizer": folder / "tokenizer",
+        "data.train": [text], "data.valid": [valid], "data.sequence_length": 32, "train.steps": STEPS, "train.global_batch": 8,
+        "train.micro_batch": 2, "train.dropout": 0.1, "train.valid_every": 4, "train.valid_batches": 2, "checkpoint.every": 3,
+        "schedule.warmup_steps": 4, "optimizer.lr": 1e-2, "train.threads": 1,
+    }
+    arguments = ["train", *r.settings(options)]
+    r.run(*arguments, f"train.output={folder / 'alone'}")  # measures the peaks of the machine too, so its time says nothing
+    began = time.monotonic()
+    r.run(*arguments, f"train.output={folder / 'again'}")
+    seconds = time.monotonic() - began
+    r.check(r.same_run(folder / "alone", folder / "again") == "", "two runs left alone differ")
+    numbers = r.metrics(folder / "alone")
+    r.check(sorted(numbers) == list(range(1, STEPS + 1)) and "valid_loss" in numbers[STEPS], f"metrics of {sorted(numbers)}")
+    r.check(numbers[STEPS]["loss"] < numbers[1]["loss"] - 0.3, "the run learns nothing, so equality says little")
+    return arguments, seconds
+
+
+def saving(output):
+    try:
+        return any(name.endswith(".tmp") for name in os.listdir(output / "checkpoints"))
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(process, condition, limit=60):
+    """False if the process ended first."""
+    began = time.monotonic()
+    while not condition():
+        if process.poll() is not None:
+            return False
+        r.check(time.monotonic() - began < limit, "waited too long")
+    return True
+
+
+def test_kill(folder):
+    arguments, seconds = prepare(folder)
+    draw = random.Random(7)
+    kills = while_saving = rounds = 0
+    while kills < KILLS:
+        output = folder / f"round{rounds}"
+        rounds += 1
+        while True:
+            process = r.start(*arguments, f"train.output={output}")
+            if kills >= KILLS:  # from here on it may finish
+                log = process.communicate(timeout=120)[0]
+                r.check(process.returncode == 0, f"the last start of round {rounds} failed:\n{log}")
+                break
+            if kills % 2 == 0:
+                wait_until(process, lambda: saving(output))
+                time.sleep(draw.uniform(0, 0.002))
+            else:
+                try:
+                    process.wait(draw.uniform(0, 0.7 * seconds))
+                except subprocess.TimeoutExpired:
+                    pass
+            process.kill()
+            log = process.communicate(timeout=120)[0]
+            if process.returncode == 0:
+                break
+            r.check(process.returncode == -signal.SIGKILL, f"a start after {kills} kills failed:\n{log}")
+            kills += 1
+            while_saving += saving(output)
+        difference = r.same_run(folder / "alone", output)
+        r.check(difference == "", f"round {rounds} after {kills} kills differs: {difference}")
+        r.check(not saving(output), "a finished run leaves temporary folders behind")
+    print(f"        {kills} kills, {while_saving} of them inside a save, {rounds} runs brought to their end")
+
+
+def test_stop(folder):
+    arguments, _ = prepare(folder)
+    ways = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT, "SIGUSR1": signal.SIGUSR1, "stop": None}
+    for at, (name, number) in enumerate(ways.items()):
+        output = folder / name
+        process = r.start(*arguments, f"train.output={output}")
+        lines = lambda: (output / "metrics.jsonl").exists() and (output / "metrics.jsonl").read_text().count("\n") >= 4 + at
+        r.check(wait_until(process, lines), f"{name}: the run ended before step {4 + at}")
+        if number is None:
+            r.run("stop", output)
+        else:
+            process.send_signal(number)
+        log = process.communicate(timeout=120)[0]
+        r.check(process.returncode == 130, f"{name}: exit status {process.returncode} instead of 130:\n{log}")
+        done = max(r.metrics(output))
+        r.check(done < STEPS, f"{name}: the run was not stopped")
+        r.check(r.checkpoints(output)[-1] == f"step_{done:06}", f"{name}: step {done} is not saved: {r.checkpoints(output)}")
+        r.check((output / "checkpoints" / "latest").read_text().strip() == f"step_{done:06}", f"{name}: latest is another")
+        r.check(not (output / "stop").exists() and not (output / "model").exists(), f"{name}: left too much behind")
+        log = r.run(*arguments, f"train.output={output}").stderr
+        r.check(f"after step {done}" in log, f"{name}: did not go on from step {done}:\n{log}")
+        difference = r.same_run(folder / "alone", output)
+        r.check(difference == "", f"{name}: differs after step {done}: {difference}")
+
+
+if __name__ == "__main__":
+    r.main(globals())
