@@ -15,6 +15,8 @@ namespace ravine {
 // there once, in its shape and a floating type, with or without the family's base prefix ("model."). Tied parameters are not
 // read, constant buffers (rotary inv_freq) are passed over; any other tensor is refused, before weights change.
 void load_weights(const std::string& folder, Model& model, ParamStore& store);
+// Reads only headers; throws what load_weights would.
+void check_weights(const std::string& folder, const Model& model);
 
 struct SaveFolder {
   std::string dir;           // appears whole or not at all; a model folder of that name is replaced at the end

@@ -181,6 +181,8 @@ void copy_piece(const Piece& p, std::vector<std::byte>& scratch) {
 
 }  // namespace
 
+void check_weights(const std::string& folder, const Model& model) { match(open_weights(folder), folder, model); }
+
 void load_weights(const std::string& folder, Model& model, ParamStore& store) {
   const Files files = open_weights(folder);
   const std::vector<Stored> stored = match(files, folder, model);

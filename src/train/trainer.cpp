@@ -50,6 +50,11 @@ void Trainer::open() {
   apply_rules(model_->params(), rules_of(c));
   types_ = Types::of(compute_type(c.precision, backend_));
 
+  // Before anything is written. Whoever resumes does not need the weights that the run began with.
+  const std::string& resume = c.checkpoint.resume;
+  if (!c.model.path.empty() && (resume == "none" || (resume == "auto" && !fs::exists(path("checkpoints"))))) check_weights(c.model.path, *model_);
+  if (resume != "none" && resume != "auto") CheckpointReader(resume, false);
+
   DatasetOptions data;
   data.train = c.data.train;
   data.valid = c.data.valid;

@@ -1,0 +1,213 @@
+"""Wrong input ends with one clear line that names file and place, says the fix, exit status 2, and nothing written."""
+import re
+import resource
+import time
+
+import ravine_run as r
+
+
+def options(folder, **more):
+    """A good run on a fixed batch file; `more` replaces its settings (__ stands for the dot; None leaves one out)."""
+    base = {
+        "model.config": r.save_config(folder / "good.json"), "data.train": [r.save_ids(folder / "good.safetensors", 8, 32)],
+        "data.sequence_length": 32, "train.steps": 1, "train.global_batch": 2, "train.output": folder / "out", "log.tensorboard": False,
+    }
+    base.update({key.replace("__", "."): value for key, value in more.items()})
+    return r.settings({key: value for key, value in base.items() if value is not None})
+
+
+def refused(folder, words, arguments):
+    """The run is refused in one line that holds all `words`, and train.output does not exist."""
+    done = r.run("train", *arguments, status=2)
+    lines = done.stderr.splitlines()
+    r.check(len(lines) == 1, f"one line was expected:\n{done.stderr}")
+    r.check(re.fullmatch(r"error: .+ \(.+\): .+; .+", lines[0]), f"not `error: what (where): rule; fix`: {lines[0]}")
+    for word in words:
+        r.check(str(word) in lines[0], f"'{word}' is not in: {lines[0]}")
+    r.check(not (folder / "out").exists(), f"something was written: {lines[0]}")
+    r.check(done.stdout == "", f"stdout is not empty: {done.stdout}")
+
+
+def make_model(folder):
+    """A model folder made by one step of training; returns its path and the header and body of its weights."""
+    r.run("train", *options(folder, train__output=folder / "made", checkpoint__every=0))
+    model = folder / "made" / "model"
+    return model, *r.load_raw(model / "model.safetensors")
+
+
+def test_good_run_is_accepted(folder):
+    r.run("train", *options(folder))
+    r.check((folder / "out" / "model" / "model.safetensors").exists(), "no model was written")
+
+
+def test_weights(folder):
+    model, header, body = make_model(folder)
+    file = model / "model.safetensors"
+    second = "model.layers.0.mlp.up_proj.weight"
+    whole = file.read_bytes()
+
+    def with_entry(name, **fields):
+        return {**header, name: {**header[name], **fields}}
+
+    begin, end = header[second]["data_offsets"]
+    rows, columns = header[second]["shape"]
+    extra = {"dtype": "F32", "shape": [2], "data_offsets": [len(body), len(body) + 8]}
+    final = max((n for n in header if n != "__metadata__"), key=lambda n: header[n]["data_offsets"])
+    last = header[final]["data_offsets"]
+    without = {n: e for n, e in header.items() if n != final}
+    faults = {
+        "cut in the data": (whole[:-100], [file]),
+        "cut in the header": (whole[:100], [file]),
+        "empty": (b"", [file]),
+        "overlapping": (with_entry(second, data_offsets=[begin - 4, end - 4]), [file]),
+        "a shape that is not its bytes": (with_entry(second, shape=[rows + 1, columns]), [file, second]),
+        "offsets beyond the file": (with_entry(final, data_offsets=[last[0], last[1] + 4096]), [file]),
+        "a huge shape": (with_entry(second, shape=[1 << 62, 1 << 62]), [file, second]),
+        "a negative shape": (with_entry(second, shape=[-1, columns]), [file, second]),
+        "an unknown type": (with_entry(second, dtype="F3"), [file, second]),
+        "misshapen": (with_entry(second, shape=[columns, rows]), [file, second, "shape"]),
+        "integers": (with_entry(second, dtype="I32"), [file, second]),
+        "surplus": (({**header, "model.layers.0.mlp.up_proj.bias": extra}, body + bytes(8)), [file, "model.layers.0.mlp.up_proj.bias"]),
+        "missing": ((without, body[:last[0]]), [file, final, "missing"]),
+        "header length that lies": ((1 << 60).to_bytes(8, "little") + whole[8:], [file]),
+    }
+    wrong = []
+    for name, (fault, words) in faults.items():
+        if isinstance(fault, bytes):
+            file.write_bytes(fault)
+        else:
+            r.save_raw(file, *(fault if isinstance(fault, tuple) else (fault, body)))
+        try:
+            refused(folder, words, options(folder, model__config=None, model__path=model))
+        except AssertionError as e:
+            wrong.append(f"{name}: {e}")
+    r.check(not wrong, "\n" + "\n".join(wrong))
+    file.write_bytes(whole)
+    r.run("train", *options(folder, model__config=None, model__path=model))
+
+
+def test_config(folder):
+    file = folder / "config.json"
+    faults = {
+        "hidden_size missing": ({"hidden_size": None}, ["'hidden_size' is missing"]),
+        "vocab_size missing": ({"vocab_size": None}, ["'vocab_size' is missing"]),
+        "unknown": ({"rms_norm_epsi": 1e-5}, ["rms_norm_epsi", "did you mean 'rms_norm_eps'"]),
+        "not a number": ({"num_hidden_layers": "two"}, ["num_hidden_layers", '"two"']),
+        "negative": ({"num_hidden_layers": -2}, ["num_hidden_layers", "-2"]),
+        "heads": ({"num_attention_heads": 5, "num_key_value_heads": 5}, ["hidden_size", "num_attention_heads = 5"]),
+        "key heads": ({"num_key_value_heads": 3}, ["num_key_value_heads", "num_attention_heads = 4"]),
+        "activation": ({"hidden_act": "gelu"}, ["hidden_act", "gelu"]),
+        "family": ({"model_type": "lama"}, ["lama"]),
+        "rope": ({"rope_scaling": {"rope_type": "spiral", "factor": 2.0}}, ["spiral"]),
+    }
+    wrong = []
+    for name, (fields, words) in faults.items():
+        r.save_config(file, **fields)
+        try:
+            refused(folder, [file, *words], options(folder, model__config=file))
+        except AssertionError as e:
+            wrong.append(f"{name}: {e}")
+    for name, text in {"not JSON": '{"hidden_size": 32,', "no object": "[1]", "empty": ""}.items():
+        file.write_text(text)
+        try:
+            refused(folder, [file], options(folder, model__config=file))
+        except AssertionError as e:
+            wrong.append(f"{name}: {e}")
+    r.check(not wrong, "\n" + "\n".join(wrong))
+
+
+def test_data(folder):
+    text = folder / "latin.txt"
+    text.write_bytes(b"plain line\nna\xefve text that is Latin-1\n")
+    empty, good = folder / "empty.txt", r.save_text(folder / "good.txt", 3000, 1)
+    empty.write_text("")
+    lines = folder / "lines.jsonl"
+    lines.write_text('{"text": "one"}\n{"txet": "two"}\n')
+    r.run("tokenizer", "train", "--input", good, "--output", folder / "tokenizer", "--vocab-size", 300)
+    ids = r.save_tensors(folder / "ids.safetensors", {"input_ids": ("I32", (2, 32), [5] * 40 + [256] + [5] * 23)})
+    none = r.save_tensors(folder / "none.safetensors", {"input_ids": ("I32", (0, 32), [])})
+    floats = r.save_tensors(folder / "floats.safetensors", {"input_ids": ("F32", (2, 32), [1.0] * 64)})
+    labels = r.save_tensors(folder / "labels.safetensors", {"input_ids": ("I32", (2, 32), [5] * 64), "labels": ("I32", (2, 16), [5] * 32)})
+    wide = r.save_ids(folder / "wide.safetensors", 4, 65)
+    short = r.save_config(folder / "short.json", max_position_embeddings=16)
+    words = {"model__config": r.save_config(folder / "text.json", vocab_size=300), "model__tokenizer": folder / "tokenizer"}
+    r.run("train", *options(folder, data__train=[good], train__output=folder / "text", **words))
+    cases = [
+        ({"data__train": [str(ids)]}, [ids, "input_ids", "row 1", "column 8", "256"]),
+        ({"data__train": [str(none)]}, [none, "input_ids", "empty"]),
+        ({"data__train": [str(floats)]}, [floats, "input_ids"]),
+        ({"data__train": [str(labels)]}, [labels, "labels"]),
+        ({"data__train": [str(folder / "absent.safetensors")]}, [folder / "absent.safetensors"]),
+        ({"data__train": [str(text)], **words}, [f"{text}:2", "UTF-8"]),
+        ({"data__train": [str(empty)], **words}, [empty, "empty"]),
+        ({"data__train": [str(lines)], **words}, [f"{lines}:2", "text"]),
+        ({"data__train": [str(good)]}, ["model.tokenizer"]),
+        ({"data__train": [good], "model__tokenizer": folder / "tokenizer"}, [folder / "tokenizer", "300", "256"]),
+        ({"data__train": []}, ["data.train"]),
+        ({"data__train": [str(wide)], "data__sequence_length": 65}, ["data.sequence_length", "max_position_embeddings = 64"]),
+        ({"model__config": short}, ["data.sequence_length", "max_position_embeddings = 16"]),
+        ({"data__train": [str(wide)]}, [wide, "65"]),
+    ]
+    wrong = []
+    for more, expected in cases:
+        try:
+            refused(folder, expected, options(folder, **more))
+        except AssertionError as e:
+            wrong.append(f"{more}: {e}")
+    r.check(not wrong, "\n" + "\n".join(wrong))
+
+
+def test_options(folder):
+    good = options(folder)
+    refused(folder, ["train.stpes", "did you mean 'train.steps'", "command line"], [*good, "train.stpes=3"])
+    refused(folder, ["cosin", "schedule.type", "did you mean 'cosine'"], [*good, "schedule.type=cosin"])
+    refused(folder, ["train.steps", "-3"], [*good, "train.steps=-3"])
+    refused(folder, ["--bakend", "did you mean '--backend'"], [*good, "--bakend=cpu"])
+    file = folder / "run.yaml"
+    file.write_text("train:\n  steps: 3\n  sede: 4\n")
+    refused(folder, [f"{file}:3", "sede", "did you mean 'train.seed'"], ["--config", file, *good])
+    both = [*good, f"model.path={folder}"]
+    refused(folder, ["model.path", "model.config", "remove one"], both)
+    refused(folder, ["train.global_batch", "train.micro_batch"], [*good, "train.micro_batch=2", "train.global_batch=3"])
+
+
+def test_checkpoint(folder):
+    absent = folder / "step_000001"
+    refused(folder, [absent, "checkpoint"], options(folder, checkpoint__resume=absent))
+    absent.mkdir()
+    refused(folder, [absent / "manifest.json", "missing"], options(folder, checkpoint__resume=absent))
+
+
+def test_folder_in_use(folder):
+    def quiet_files():  # all but those that the first run goes on writing
+        return {p: p.read_bytes() for p in (folder / "used").rglob("*") if p.is_file() and p.name not in ("metrics.jsonl", "log.txt")}
+
+    long = options(folder, train__output=folder / "used", train__steps=100000, checkpoint__every=0)
+    first = r.start("train", *long)
+    try:
+        file = folder / "used" / "metrics.jsonl"
+        for _ in range(6000):
+            if file.exists() and file.read_text().count("\n") > 2:
+                break
+            time.sleep(0.01)
+        before = quiet_files()
+        refused(folder, [folder / "used", str(first.pid), "in use"], long)
+        after = quiet_files()
+        r.check(first.poll() is None, "the run that held the folder has ended")
+        r.check(before == after, "the refused run wrote into the folder of the other")
+    finally:
+        first.kill()
+        first.communicate()
+    r.check(before, "the first run wrote nothing")
+
+
+def test_memory(folder):
+    """Refused by the plan, before memory is taken."""
+    huge = r.save_config(folder / "huge.json", hidden_size=16384, intermediate_size=65536, num_hidden_layers=200)
+    refused(folder, ["memory", "TiB", "train.micro_batch"], options(folder, model__config=huge))
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
+    r.check(most < 1 << 30, f"the refused run itself took {most} bytes")
+
+
+if __name__ == "__main__":
+    r.main(globals())
