@@ -9,7 +9,8 @@ RECOMPUTE = ("none", "cheap", "full")
 
 def train(folder, name, **more):
     options = {
-        "model.config": r.save_config(folder / "config.json", **FIELDS), "data.train": [r.save_ids(folder / "ids.safetensors", 36, 33)],
+        "model.config": r.save_config(folder / "config.json", **FIELDS),
+        "data.train": [r.save_ids(folder / "ids.safetensors", 36, 33)],
         "data.sequence_length": 33, "train.steps": 4, "train.global_batch": 18, "train.micro_batch": 9, "train.dropout": 0.1,
         "optimizer.lr": 1e-2, "schedule.warmup_steps": 1, "checkpoint.every": 0, "log.tensorboard": False,
         "train.output": folder / name,

@@ -10,7 +10,8 @@ def options(folder, **more):
     """A good run on a fixed batch file; `more` replaces its settings (__ stands for the dot; None leaves one out)."""
     base = {
         "model.config": r.save_config(folder / "good.json"), "data.train": [r.save_ids(folder / "good.safetensors", 8, 32)],
-        "data.sequence_length": 32, "train.steps": 1, "train.global_batch": 2, "train.output": folder / "out", "log.tensorboard": False,
+        "data.sequence_length": 32, "train.steps": 1, "train.global_batch": 2, "train.output": folder / "out",
+        "log.tensorboard": False,
     }
     base.update({key.replace("__", "."): value for key, value in more.items()})
     return r.settings({key: value for key, value in base.items() if value is not None})
@@ -67,7 +68,8 @@ def test_weights(folder):
         "an unknown type": (with_entry(second, dtype="F3"), [file, second]),
         "misshapen": (with_entry(second, shape=[columns, rows]), [file, second, "shape"]),
         "integers": (with_entry(second, dtype="I32"), [file, second]),
-        "surplus": (({**header, "model.layers.0.mlp.up_proj.bias": extra}, body + bytes(8)), [file, "model.layers.0.mlp.up_proj.bias"]),
+        "surplus": (({**header, "model.layers.0.mlp.up_proj.bias": extra}, body + bytes(8)),
+                    [file, "model.layers.0.mlp.up_proj.bias"]),
         "missing": ((without, body[:last[0]]), [file, final, "missing"]),
         "header length that lies": ((1 << 60).to_bytes(8, "little") + whole[8:], [file]),
     }
@@ -127,7 +129,8 @@ def test_data(folder):
     ids = r.save_tensors(folder / "ids.safetensors", {"input_ids": ("I32", (2, 32), [5] * 40 + [256] + [5] * 23)})
     none = r.save_tensors(folder / "none.safetensors", {"input_ids": ("I32", (0, 32), [])})
     floats = r.save_tensors(folder / "floats.safetensors", {"input_ids": ("F32", (2, 32), [1.0] * 64)})
-    labels = r.save_tensors(folder / "labels.safetensors", {"input_ids": ("I32", (2, 32), [5] * 64), "labels": ("I32", (2, 16), [5] * 32)})
+    labels = r.save_tensors(folder / "labels.safetensors", {"input_ids": ("I32", (2, 32), [5] * 64),
+                                                            "labels": ("I32", (2, 16), [5] * 32)})
     wide = r.save_ids(folder / "wide.safetensors", 4, 65)
     short = r.save_config(folder / "short.json", max_position_embeddings=16)
     words = {"model__config": r.save_config(folder / "text.json", vocab_size=300), "model__tokenizer": folder / "tokenizer"}
@@ -180,7 +183,8 @@ def test_checkpoint(folder):
 
 def test_folder_in_use(folder):
     def quiet_files():  # all but those that the first run goes on writing
-        return {p: p.read_bytes() for p in (folder / "used").rglob("*") if p.is_file() and p.name not in ("metrics.jsonl", "log.txt")}
+        growing = ("metrics.jsonl", "log.txt")
+        return {p: p.read_bytes() for p in (folder / "used").rglob("*") if p.is_file() and p.name not in growing}
 
     long = options(folder, train__output=folder / "used", train__steps=100000, checkpoint__every=0)
     first = r.start("train", *long)

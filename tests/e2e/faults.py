@@ -81,14 +81,16 @@ def test_nan(folder):
     r.check("train.find_nan=true" in plain[-1], f"does not say how to find it: {plain[-1]}")
     r.check(not (folder / "plain" / "model").exists() and not r.checkpoints(folder / "plain"), "it saved NaN")
 
-    found = r.run("train", *options(folder, train__output=folder / "found", train__find_nan=True, **more), status=1).stderr.splitlines()
+    arguments = options(folder, train__output=folder / "found", train__find_nan=True, **more)
+    found = r.run("train", *arguments, status=1).stderr.splitlines()
     r.check("layers.1.mlp" in found[-1] and "first:" in found[-1], f"the first op is not named: {found[-1]}")
 
 
 def test_nan_later(folder):
     """An absurd learning rate: the checkpoints before the NaN stay, and none is written after it."""
-    done = r.run("train", *options(folder, optimizer__type="sgd", optimizer__lr=1e30, optimizer__clip_norm=0, optimizer__weight_decay=0,
-                                   checkpoint__every=1, train__find_nan=True), status=1)
+    absurd = options(folder, optimizer__type="sgd", optimizer__lr=1e30, optimizer__clip_norm=0, optimizer__weight_decay=0,
+                     checkpoint__every=1, train__find_nan=True)
+    done = r.run("train", *absurd, status=1)
     last = done.stderr.splitlines()[-1]
     steps = sorted(r.metrics(folder / "alone"))
     r.check(last.startswith(f"error: step {steps[-1] + 1}:") and "first:" in last, done.stderr)
@@ -135,7 +137,8 @@ def test_no_room_for_the_model(folder):
     done = r.run("train", *options(folder), status=1, preexec_fn=no_room)
     last = done.stderr.splitlines()[-1]
     r.check(last.startswith("error: ") and "no room left" in last and str(folder / "alone" / "model") in last, done.stderr)
-    r.check(sorted(r.metrics(folder / "alone")) == list(range(1, 13)) and not (folder / "alone" / "model").exists(), "half a model")
+    r.check(sorted(r.metrics(folder / "alone")) == list(range(1, 13)), "steps are missing in the metrics")
+    r.check(not (folder / "alone" / "model").exists(), "half a model is left")
 
 
 if __name__ == "__main__":

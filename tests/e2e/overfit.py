@@ -1,5 +1,7 @@
 """A tiny model learns one batch by heart and recites it; diff, plan, info and config say what they should."""
+import array
 import json
+import math
 
 import ravine_run as r
 
@@ -8,8 +10,10 @@ ROWS, COLUMNS = 4, 32
 
 def train(folder, name, **more):
     options = {
-        "model.config": r.save_config(folder / "config.json"), "data.train": [r.save_ids(folder / "ids.safetensors", ROWS, COLUMNS)],
-        "data.sequence_length": COLUMNS, "train.steps": 60, "train.global_batch": ROWS, "train.micro_batch": 2, "optimizer.lr": 2e-2,
+        "model.config": r.save_config(folder / "config.json"),
+        "data.train": [r.save_ids(folder / "ids.safetensors", ROWS, COLUMNS)],
+        "data.sequence_length": COLUMNS, "train.steps": 60, "train.global_batch": ROWS, "train.micro_batch": 2,
+        "optimizer.lr": 2e-2,
         "optimizer.weight_decay": 0, "schedule.type": "constant", "schedule.warmup_steps": 4, "checkpoint.every": 0,
         "train.output": folder / name,
     }
@@ -20,7 +24,7 @@ def train(folder, name, **more):
 def batch(folder):
     header, body = r.load_raw(folder / "ids.safetensors")
     r.check(header["input_ids"]["dtype"] == "I32", "the batch file is another than thought")
-    ids = list(r.array.array("i", body))
+    ids = list(array.array("i", body))
     return [ids[i:i + COLUMNS] for i in range(0, len(ids), COLUMNS)]
 
 
@@ -40,10 +44,11 @@ def test_overfit(folder):
     output = train(folder, "run")
     numbers = r.metrics(output)
     first, last = numbers[1]["loss"], numbers[60]["loss"]
-    r.check(abs(first - r.math.log(256)) < 0.3, f"the first loss is {first}, of a model that knows nothing {r.math.log(256)}")
+    r.check(abs(first - math.log(256)) < 0.3, f"the first loss is {first}, of a model that knows nothing {math.log(256)}")
     r.check(last < 0.1 * first, f"the loss goes from {first} to {last}")
     total = ROWS * (COLUMNS - 2)
-    r.check(recite(folder, output / "model", 2) == total, f"{recite(folder, output / 'model', 2)} of {total} tokens are recited")
+    right = recite(folder, output / "model", 2)
+    r.check(right == total, f"{right} of {total} tokens are recited")
     fresh = train(folder, "fresh", train__steps=1)
     r.check(recite(folder, fresh / "model", 2) < total // 4, "a model that learned nothing recites too")
 

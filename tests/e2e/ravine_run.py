@@ -4,7 +4,6 @@ A test program is `python3 NAME.py PATH_OF_RAVINE [FUNCTION ..]`; each of its fu
 """
 import array
 import json
-import math
 import os
 import random
 import shutil
@@ -88,14 +87,16 @@ def load_raw(path):
 
 def save_ids(path, rows, columns, vocabulary=256, seed=1):
     draw = random.Random(seed)
-    return save_tensors(path, {"input_ids": ("I32", (rows, columns), [draw.randrange(3, vocabulary) for _ in range(rows * columns)])})
+    ids = [draw.randrange(3, vocabulary) for _ in range(rows * columns)]
+    return save_tensors(path, {"input_ids": ("I32", (rows, columns), ids)})
 
 
 def save_text(path, words, seed):
     """Words of a small made-up language, in short paragraphs."""
     draw = random.Random(seed)
     language = random.Random(0)
-    lexicon = ["".join(language.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(language.randint(2, 8))) for _ in range(200)]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    lexicon = ["".join(language.choices(letters, k=language.randint(2, 8))) for _ in range(200)]
     text = " ".join(draw.choice(lexicon) + ("\n\n" if i % 50 == 49 else "") for i in range(words))
     Path(path).write_text(text)
     return str(path)
