@@ -34,7 +34,7 @@ std::string cache_file() {
 MachinePeaks machine_peaks(bool measure_again) {
   namespace fs = std::filesystem;
   std::string path = cache_file();
-  std::string key = fmt::format("{}, {}, {} threads", cpu_name(), cpu_instruction_set(), thread_count());
+  std::string key = fmt::format("0.1.0, {}, {}, {} threads", cpu_name(), cpu_instruction_set(), thread_count());
   Json all = Json::object();
   try {
     if (!path.empty() && fs::exists(path)) all = read_json(path, 1 << 20);

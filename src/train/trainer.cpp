@@ -269,6 +269,8 @@ void Trainer::run() {
   fs::create_directories(config_.train.output);
   lock_ = std::make_unique<FolderLock>(config_.train.output);
   log_.open(path("log.txt"));
+  StopSignals signals;
+  clear_stop_request(config_.train.output);
   MachinePeaks peaks = machine_peaks();
   peak_flops_ = types_.compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   announce();
@@ -277,8 +279,6 @@ void Trainer::run() {
   begin_or_resume();
   write_file_atomic(path("config.yaml"), to_yaml(config_));
 
-  StopSignals signals;
-  clear_stop_request(config_.train.output);
   hooks_.push_back(validation_hook(config_.train.valid_every));
   hooks_.push_back(metrics_hook(config_.log.every));
   if (config_.log.tensorboard) hooks_.push_back(tensorboard_hook(config_.log.every));
@@ -287,7 +287,7 @@ void Trainer::run() {
   for (auto& h : hooks_) h->start(*this, done_);
   loader_ = std::make_unique<Loader>(*train_data_, LoaderOptions{config_.train.global_batch, config_.train.micro_batch, done_, config_.data.prefetch,
                                                                  config_.data.skip_steps});
-  bool stopped = false;
+  bool stopped = StopSignals::requested();
   while (done_ < config_.train.steps && !stopped) {
     step(done_ + 1);
     stopped = StopSignals::requested() || stop_requested(config_.train.output);
