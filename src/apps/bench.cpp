@@ -3,6 +3,7 @@
 #include "apps/commands.h"
 #include "base/philox.h"
 #include "files/atomic.h"
+#include "kernels/backend.h"
 #include "train/machine.h"
 #include "train/profile.h"
 #include "train/step.h"
@@ -74,7 +75,7 @@ MicroBatch random_batch(int64_t rows, int64_t columns, int64_t vocabulary) {
 int run_bench_train(BenchFlags& flags, Config& config) {
   std::unique_ptr<Model> model = open_model(flags.model);
   DType compute = compute_type(config.precision, flags.common.backend);
-  StepEngine engine(*model, config, Types::of(compute), flags.common.backend == "ref" ? ref_kernels() : cpu_kernels(),
+  StepEngine engine(*model, config, Types::of(compute), backend_kernels(flags.common.backend),
                     {flags.micro_batch, flags.length, 1, false});
   MachinePeaks peaks = machine_peaks();
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;

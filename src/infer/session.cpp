@@ -16,12 +16,6 @@ Ctx::Setup Session::setup(Arena& arena) const {
   return s;
 }
 
-Kernels backend_kernels(const std::string& backend) {
-  if (backend == "cpu") return cpu_kernels();
-  if (backend == "ref") return ref_kernels();
-  throw UserError(fmt::format("backend '{}'", backend), "--backend", "this build has cpu and ref", "choose one of them");
-}
-
 void check_model_folder(const std::string& folder) {
   if (!std::filesystem::is_directory(folder))
     throw UserError("no model folder", folder, "it must be a folder with config.json and weights", "correct the path");

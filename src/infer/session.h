@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "kernels/backend.h"
 #include "model/model.h"
 #include "parallel/resident.h"
 
@@ -18,9 +19,6 @@ struct Session {
   // For a Ctx that runs the model forward: no stash, no observers. The Ctx refers to this session, which must stay where it is.
   Ctx::Setup setup(Arena& arena) const;
 };
-
-// "cpu" or "ref"; another backend is a UserError.
-Kernels backend_kernels(const std::string& backend);
 
 // UserError unless it is a folder; for commands that look into it before they open it.
 void check_model_folder(const std::string& folder);

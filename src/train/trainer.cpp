@@ -9,6 +9,7 @@
 #include "files/folder_lock.h"
 #include "files/atomic.h"
 #include "io/huggingface.h"
+#include "kernels/backend.h"
 #include "train/machine.h"
 #include "train/nan_watch.h"
 #include "train/stop.h"
@@ -85,7 +86,7 @@ void Trainer::open() {
   valid_data_ = std::move(sets.valid);
 
   StepShape shape{c.train.micro_batch, train_data_->columns(), div_exact(c.train.global_batch, c.train.micro_batch), valid_data_ != nullptr};
-  Kernels kernels = backend_ == "ref" ? ref_kernels() : cpu_kernels();
+  Kernels kernels = backend_kernels(backend_);
   engine_ = std::make_unique<StepEngine>(*model_, config_, types_, kernels, shape);
   check_memory();
 }
