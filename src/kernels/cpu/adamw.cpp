@@ -34,7 +34,7 @@ void update_spans(const AdamW& a) {
       m.store(mean, i, part);
       v.store(square, i, part);
       const Lanes scale = hn::Add(hn::Div(hn::Sqrt(square), root), eps);
-      // Rounded where torch.optim.AdamW rounds (mul_, then addcdiv_): a migrated run then drifts least from its old curve.
+      // Rounded where torch.optim.AdamW rounds: mul_, then addcdiv_.
       const Lanes next = hn::Add(hn::Mul(p, keep), hn::Div(hn::Mul(step, mean), scale));
       param.store(next, i, part);
       if constexpr (!std::is_void_v<C>) Row<C>(a.copy, 0, begin).store(next, i, part);
