@@ -1,4 +1,4 @@
-// parallel_for over OpenMP: the pool that oneDNN shares.
+// parallel_for over OpenMP.
 #include <omp.h>
 
 #include <atomic>

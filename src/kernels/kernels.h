@@ -367,7 +367,7 @@ const Kernel<Args>& kernel_for(const Kernels& table) {
 }
 
 Kernels ref_kernels();                      // plain loops, f64 accumulation: the judge
-Kernels cpu_kernels();                      // oneDNN, libxsmm, Highway; picks the instruction set of this machine
+Kernels cpu_kernels();                      // libxsmm, Highway; picks the instruction set of this machine
 Kernels meta_kernels(const Kernels& like);  // same entries and workspaces, does nothing
 
 // Pairs (query, key) that the mask lets through, summed over segments: the work of attention is 4 D H times this.
@@ -378,7 +378,7 @@ struct MachinePeaks {
   double f32_flops = 0, bf16_flops = 0, read_bytes = 0, copy_bytes = 0;  // per second
 };
 MachinePeaks measure_peaks();
-// "avx512_bf16", "avx512", "avx2": recorded in checkpoints, since bits depend on it.
+// "avx512", "avx2" or "scalar": recorded in checkpoints, since bits depend on it.
 const char* cpu_instruction_set();
 
 }  // namespace ravine
