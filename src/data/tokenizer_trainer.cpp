@@ -104,7 +104,7 @@ void check(const TokenizerTraining& o) {
     wrong("character-coverage", fmt::format("0 < share <= 1, got {}", o.character_coverage));
   int64_t least = 4 + (o.byte_fallback ? 256 : 0) + static_cast<int64_t>(o.symbols.size());
   if (o.vocabulary < least || o.vocabulary > 1 << 22)
-    wrong("vocabulary", fmt::format("{} to {}, got {}", least, 1 << 22, o.vocabulary));
+    wrong("vocab-size", fmt::format("{} to {}, got {}", least, 1 << 22, o.vocabulary));
   for (const auto& s : o.symbols)
     if (s.empty() || s.find_first_of(std::string("\"\n\0", 3)) != std::string::npos ||
         find_invalid_utf8(s) != std::string::npos)
@@ -177,6 +177,10 @@ TrainedTokenizer train_tokenizer(const TokenizerTraining& o) {
   std::string model;
   auto status = sentencepiece::SentencePieceTrainer::Train(args, &lines, &model);
   if (lines.error) std::rethrow_exception(lines.error);
+  if (status.ToString().find("required_chars") != std::string::npos)
+    throw UserError("vocabulary too small", fmt::format("vocab-size, {}", o.vocabulary),
+                    fmt::format("every character of {} needs a piece, beside bytes and special ones", o.input[0]),
+                    "raise --vocab-size, or lower --character-coverage so that rare characters become bytes");
   if (!status.ok())
     throw UserError("the tokenizer cannot be trained", o.input[0], status.message(), "change the vocabulary or give more text");
   TrainedTokenizer result = lines.count;

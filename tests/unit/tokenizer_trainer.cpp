@@ -85,8 +85,8 @@ TEST(TokenizerTrainer, errors_write_nothing) {
     EXPECT_USER_ERROR(train_tokenizer(t), part);
     EXPECT_FALSE(std::filesystem::exists(f / "out"));
   };
-  wrong([](auto& t) { t.vocabulary = 100; }, "wrong option (vocabulary): 260 to");
-  wrong([](auto& t) { t.vocabulary = 261; }, "the tokenizer cannot be trained");
+  wrong([](auto& t) { t.vocabulary = 100; }, "wrong option (vocab-size): 260 to");
+  wrong([](auto& t) { t.vocabulary = 261; }, "vocabulary too small (vocab-size, 261)");
   wrong([](auto& t) { t.type = "magic"; }, "bpe or unigram");
   wrong([](auto& t) { t.normalization = "nfd"; }, "identity or nmt_nfkc");
   wrong([](auto& t) { t.character_coverage = 0; }, "0 < share <= 1");

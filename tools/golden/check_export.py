@@ -1,0 +1,46 @@
+"""The model folder that a run exports, loaded in Transformers, gives the logits of ravine: in one file and in shards, tied and not.
+
+python tools/golden/check_export.py build/release/ravine         (needs numpy, torch, transformers, safetensors)
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file, save_file
+from transformers import LlamaForCausalLM
+
+ravine = pathlib.Path(sys.argv[1]).resolve()
+BASE = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "vocab_size": 1024, "max_position_embeddings": 128, "rms_norm_eps": 1e-5}
+CASES = [{"tie_word_embeddings": False}, {"tie_word_embeddings": True, "attention_bias": True},
+         {"tie_word_embeddings": False, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}}]
+
+failed = 0
+for number, fields in enumerate(CASES):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "config.json").write_text(json.dumps({**BASE, **fields}))
+        ids = np.random.default_rng(number).integers(0, BASE["vocab_size"], (8, 96))
+        save_file({"input_ids": ids}, folder / "data.safetensors")
+        subprocess.run([ravine, "train", f"model.config={folder}/config.json", f"data.train=[{folder}/data.safetensors]", "data.sequence_length=96",
+                        "train.steps=4", "train.global_batch=2", "optimizer.lr=1e-3", f"train.output={folder}/run", "checkpoint.shard_mb=2"],
+                       check=True, stderr=subprocess.DEVNULL)
+        model = folder / "run" / "model"
+        assert (model / "model.safetensors.index.json").exists(), "expected shards"
+        subprocess.run([ravine, "trace", "--model", model, "--input", folder / "data.safetensors", "--out", folder / "out.safetensors"],
+                       check=True, stderr=subprocess.DEVNULL)
+        ours = load_file(folder / "out.safetensors")["logits"]
+        loaded, report = LlamaForCausalLM.from_pretrained(model, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
+        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+            assert not report[kind], (kind, report[kind])
+        with torch.no_grad():
+            theirs = loaded(torch.from_numpy(ids)).logits.numpy()
+            exact = loaded.double()(torch.from_numpy(ids)).logits.numpy()  # norms and softmax stay in f32 inside
+        error, bound = np.linalg.norm(ours - exact), 4 * np.linalg.norm(theirs - exact)
+        failed += not error <= bound
+        print(f"{'ok  ' if error <= bound else 'FAIL'} {fields}: error {error:.2e}, bound {bound:.2e}")
+sys.exit(failed > 0)
