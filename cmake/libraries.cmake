@@ -12,6 +12,7 @@ pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(MPI IMPORTED_TARGET ompi-c)  # without it everything works but several ranks
 find_package(simdjson REQUIRED)
 find_library(HWY_LIBRARY hwy REQUIRED)
 find_library(XSMM_LIBRARY xsmm REQUIRED)

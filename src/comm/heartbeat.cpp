@@ -1,0 +1,264 @@
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/world.h"
+
+namespace ravine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kBeat = std::chrono::milliseconds(1000), kLook = std::chrono::milliseconds(200);
+
+double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+
+// One message, always of this size. Text fields end with a zero.
+struct Message {
+  enum Kind : int32_t { hello, alive, failed, over, bye };
+  uint64_t token = 0;
+  int32_t kind = alive, rank = 0, status = 1;
+  char host[64] = "", call[32] = "", group[32] = "", why[400] = "";
+};
+
+template <size_t N>
+void put(char (&to)[N], std::string_view text) {
+  size_t n = std::min(text.size(), N - 1);
+  std::memcpy(to, text.data(), n);
+  to[n] = 0;
+}
+
+// The first address of this host that others may reach.
+std::string address_of_host() {
+  std::string found = "127.0.0.1";
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list)) return found;
+  for (ifaddrs* i = list; i; i = i->ifa_next) {
+    if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof text);
+    if (std::string(text).rfind("127.", 0) == 0) continue;
+    found = text;
+    break;
+  }
+  freeifaddrs(list);
+  return found;
+}
+
+}  // namespace
+
+// Rank 0 holds a socket to every rank, every other rank one to rank 0.
+struct Heartbeat::Impl {
+  struct Peer {
+    int fd = -1, rank = 0;
+    std::string host, inbox;
+    std::string waits;           // "all_gather over data", or empty
+    Clock::time_point heard = Clock::now();
+    bool said_bye = false;
+  };
+
+  Impl(World& w, double p) : world(w), patience(p) {
+    connect_all();
+    thread = std::thread([this] { watch(); });
+  }
+
+  ~Impl() {
+    stop = true;
+    thread.join();
+    Message m = message(Message::bye);
+    for (Peer& peer : peers) send_to(peer, m);
+    for (Peer& peer : peers) close(peer.fd);
+  }
+
+  Message message(Message::Kind kind) const {
+    Message m;
+    m.token = token;
+    m.kind = kind;
+    m.rank = world.rank();
+    put(m.host, world.host());
+    if (const char* call = world.waits().call) {
+      put(m.call, call);
+      if (const char* group = world.waits().group) put(m.group, group);
+    }
+    return m;
+  }
+
+  // Never blocks for long: the message is smaller than any socket's buffer.
+  void send_to(Peer& peer, const Message& m) {
+    std::lock_guard lock(sending);
+    if (send(peer.fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;  // gone: seen by the next read
+  }
+
+  void connect_all() {
+    const Group& all = world.all();
+    int listener = -1;
+    std::string where;
+    if (world.rank() == 0) {
+      listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      sockaddr_in any{};
+      any.sin_family = AF_INET;
+      bool here = world.local_size() == world.size();
+      any.sin_addr.s_addr = htonl(here ? INADDR_LOOPBACK : INADDR_ANY);
+      socklen_t size = sizeof any;
+      require(listener >= 0 && bind(listener, reinterpret_cast<sockaddr*>(&any), size) == 0 && listen(listener, world.size()) == 0 &&
+                  getsockname(listener, reinterpret_cast<sockaddr*>(&any), &size) == 0,
+              "heartbeat: cannot listen: {}", std::strerror(errno));
+      require(getrandom(&token, sizeof token, 0) == sizeof token, "heartbeat: no random numbers");
+      where = fmt::format("{} {} {}", here ? "127.0.0.1" : address_of_host(), ntohs(any.sin_port), token);
+    }
+    where = gather_texts(all, where)[0];
+    char host[64];
+    unsigned port = 0;
+    unsigned long long number = 0;
+    require(std::sscanf(where.c_str(), "%63s %u %llu", host, &port, &number) == 3, "heartbeat: rank 0 gave no address");
+    token = number;
+    if (world.rank() == 0) {
+      while (static_cast<int>(peers.size()) < world.size() - 1) {
+        int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+        require(fd >= 0, "heartbeat: cannot accept: {}", std::strerror(errno));
+        timeval limit{5, 0};
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        Message m;
+        if (recv(fd, &m, sizeof m, MSG_WAITALL) != static_cast<ssize_t>(sizeof m) || m.token != token || m.kind != Message::hello || m.rank < 1 ||
+            m.rank >= world.size()) {
+          close(fd);  // not one of ours
+          continue;
+        }
+        m.host[sizeof m.host - 1] = 0;
+        peers.push_back({fd, m.rank, m.host, {}, {}, Clock::now(), false});
+      }
+      close(listener);
+    } else {
+      int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+      sockaddr_in to{};
+      to.sin_family = AF_INET;
+      to.sin_port = htons(static_cast<uint16_t>(port));
+      inet_pton(AF_INET, host, &to.sin_addr);
+      require(fd >= 0 && connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0, "heartbeat: rank {} cannot reach rank 0 at {}:{}: {}", world.rank(),
+              host, port, std::strerror(errno));
+      peers.push_back({fd, 0, "", {}, {}, Clock::now(), false});
+      send_to(peers[0], message(Message::hello));
+    }
+    for (Peer& peer : peers) {
+      int on = 1;
+      setsockopt(peer.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    }
+    std::vector<std::string> hosts = gather_texts(all, world.host());
+    for (Peer& peer : peers) peer.host = hosts[static_cast<size_t>(peer.rank)];
+  }
+
+  void watch() {
+    auto beat = Clock::now() - kBeat, looked = Clock::now();
+    while (!stop) {
+      // This process, or the machine, stood still: what the others said meanwhile is not read yet.
+      if (since(looked) > patience / 2)
+        for (Peer& peer : peers) peer.heard = Clock::now();
+      looked = Clock::now();
+      if (Clock::now() - beat >= kBeat) {
+        beat = Clock::now();
+        for (Peer& peer : peers) send_to(peer, message(Message::alive));
+      }
+      std::vector<pollfd> ready;
+      for (Peer& peer : peers) ready.push_back({peer.said_bye ? -1 : peer.fd, POLLIN, 0});
+      poll(ready.data(), ready.size(), static_cast<int>(kLook.count()));
+      for (size_t i = 0; i < peers.size(); ++i) {
+        Peer& peer = peers[i];
+        if (ready[i].revents & (POLLIN | POLLHUP | POLLERR)) read_from(peer);
+        if (!peer.said_bye && since(peer.heard) > patience)
+          end(fmt::format("rank {} ({}) has not answered for {:.0f} s{}", peer.rank, peer.host, since(peer.heard), what_waits()), 1);
+      }
+    }
+  }
+
+  void read_from(Peer& peer) {
+    char buffer[4 * sizeof(Message)];
+    ssize_t n = recv(peer.fd, buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) {
+      if (stop) return;
+      end(fmt::format("rank {} ({}) is gone{}", peer.rank, peer.host, what_waits()), 1);
+    }
+    peer.inbox.append(buffer, static_cast<size_t>(n));
+    while (peer.inbox.size() >= sizeof(Message)) {
+      Message m;
+      std::memcpy(&m, peer.inbox.data(), sizeof m);
+      peer.inbox.erase(0, sizeof m);
+      m.call[sizeof m.call - 1] = m.group[sizeof m.group - 1] = m.why[sizeof m.why - 1] = 0;
+      if (m.token != token) continue;
+      peer.heard = Clock::now();
+      peer.waits = m.call[0] ? fmt::format("{} over {}", m.call, m.group) : "";
+      if (m.kind == Message::bye) peer.said_bye = true;
+      if (m.kind == Message::failed) end(fmt::format("rank {} ({}): {}", peer.rank, peer.host, m.why), m.status);
+      if (m.kind == Message::over) {
+        std::fflush(nullptr);
+        _exit(m.status);
+      }
+    }
+  }
+
+  // What the ranks that still speak wait for.
+  std::string what_waits() const {
+    std::map<std::string, std::vector<int>> ranks;
+    Message mine = message(Message::alive);
+    if (mine.call[0]) ranks[fmt::format("{} over {}", mine.call, mine.group)].push_back(world.rank());
+    for (const Peer& peer : peers)
+      if (!peer.waits.empty() && since(peer.heard) < 3) ranks[peer.waits].push_back(peer.rank);
+    std::string text;
+    for (auto& [what, who] : ranks) {
+      std::sort(who.begin(), who.end());
+      text += fmt::format("{} {} waited in {}", text.empty() ? ";" : ",",
+                          who.size() > 8 ? fmt::format("{} ranks", who.size()) : fmt::format("rank{} {}", who.size() > 1 ? "s" : "", fmt::join(who, " ")), what);
+    }
+    return text;
+  }
+
+  [[noreturn]] void end(const std::string& why, int status) {
+    // Rank 0 speaks for all; without it the others do, rank 1 first.
+    if (world.rank() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::fprintf(stderr, "error: %s; the job ends, the last checkpoint is intact\n", why.c_str());
+    std::fflush(nullptr);
+    Message m = message(Message::over);
+    m.status = status;
+    for (Peer& peer : peers) send_to(peer, m);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // let it arrive before the launcher ends everybody
+    _exit(status);
+  }
+
+  World& world;
+  double patience;
+  uint64_t token = 0;
+  std::vector<Peer> peers;
+  std::mutex sending;
+  std::atomic<bool> stop{false};
+  std::thread thread;
+};
+
+Heartbeat::Heartbeat(World& world, double patience) {
+  if (world.size() > 1) impl_ = std::make_unique<Impl>(world, patience);
+}
+Heartbeat::~Heartbeat() = default;
+
+void Heartbeat::failed(const std::string& why, int status) {
+  if (!impl_) return;
+  Message m = impl_->message(Message::failed);
+  m.status = status;
+  put(m.why, why);
+  for (Impl::Peer& peer : impl_->peers) impl_->send_to(peer, m);
+}
+
+}  // namespace ravine

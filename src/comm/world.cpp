@@ -1,0 +1,43 @@
+#include "comm/world.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace ravine {
+
+std::unique_ptr<World> open_mpi_world();  // mpi/world.cpp, or alone/no_mpi.cpp
+
+namespace {
+
+class LonelyWorld final : public World {
+ public:
+  LonelyWorld() {
+    char name[256] = "";
+    gethostname(name, sizeof name - 1);
+    host_ = name;
+  }
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  const Group& all() const override { return self_; }
+  std::unique_ptr<Group> group(const std::vector<int>&, std::string_view) override { return std::make_unique<SelfGroup>(); }
+
+ private:
+  SelfGroup self_;
+};
+
+}  // namespace
+
+bool launched_as_rank() {
+  // Open MPI's mpirun; PMIx and PMI launchers (srun --mpi, MPICH).
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
+    if (std::getenv(variable)) return true;
+  return false;
+}
+
+std::unique_ptr<World> open_world() {
+  if (launched_as_rank()) return open_mpi_world();
+  return std::make_unique<LonelyWorld>();
+}
+
+}  // namespace ravine

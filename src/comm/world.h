@@ -1,0 +1,61 @@
+// The ranks of this job: started by mpirun or srun, or one alone. MPI is known to comm/mpi/ only.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/group.h"
+
+namespace ravine {
+
+// What this rank waits for right now, told to the others by the heartbeat. Pointers to text that stays; null: nothing.
+struct WaitState {
+  std::atomic<const char*> call{nullptr}, group{nullptr};
+};
+
+class World {
+ public:
+  virtual ~World() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual const Group& all() const = 0;
+  // The group of these ranks of the world, this rank among them. Every rank of the world calls, at the same time, with its own group.
+  // `name` is for messages: the axis.
+  virtual std::unique_ptr<Group> group(const std::vector<int>& ranks, std::string_view name) = 0;
+
+  int local_rank() const { return local_rank_; }  // among the ranks of this host
+  int local_size() const { return local_size_; }
+  const std::string& host() const { return host_; }
+  const WaitState& waits() const { return waits_; }
+
+ protected:
+  int local_rank_ = 0, local_size_ = 1;
+  std::string host_;
+  WaitState waits_;
+};
+
+// MPI is initialised only where a launcher started this process as one of several (or one) ranks; otherwise the world is this process.
+// A build without MPI refuses to be one of several ranks.
+std::unique_ptr<World> open_world();
+bool launched_as_rank();  // by mpirun or srun
+
+// Watches over the ranks from a thread of its own, over sockets beside MPI: every rank says every second that it is alive and what it
+// waits for. A rank that is gone or silent for `patience` seconds ends the job on every rank: a line on stderr names rank, host and
+// what the others waited for, and the process exits. A rank that computes for long is not silent: the thread speaks for it.
+class Heartbeat {
+ public:
+  // Blocks until every rank of the world is connected. One rank: nothing to watch.
+  Heartbeat(World& world, double patience);
+  ~Heartbeat();  // when all ranks have agreed that the job is over
+  Heartbeat(const Heartbeat&) = delete;
+  // Tells the others that this rank failed: they exit with `status` within a second. Does not end this process.
+  void failed(const std::string& why, int status);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ravine

@@ -1,0 +1,103 @@
+// Groups over MPI against what each collective promises. Run by mpirun with 4 ranks (6 works too).
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "comm/world.h"
+
+namespace ravine {
+namespace {
+
+World* world = nullptr;
+
+std::vector<int32_t> numbers(int rank, int64_t count) {
+  std::vector<int32_t> out(static_cast<size_t>(count));
+  std::iota(out.begin(), out.end(), rank * 1000000);
+  return out;
+}
+
+TEST(Groups, AllGatherKeepsRankOrder) {
+  const Group& all = world->all();
+  for (int64_t count : {1, 3, 1000, 300001}) {
+    std::vector<int32_t> mine = numbers(all.rank(), count), got(mine.size() * static_cast<size_t>(all.size()));
+    int64_t before = all.traffic().bytes;
+    all.all_gather(mine.data(), got.data(), count * 4).wait();
+    EXPECT_EQ(all.traffic().bytes - before, (all.size() - 1) * count * 4);
+    for (int r = 0; r < all.size(); ++r)
+      EXPECT_EQ(std::memcmp(got.data() + r * count, numbers(r, count).data(), static_cast<size_t>(count) * 4), 0) << "rank " << r;
+    // In place.
+    std::fill(got.begin(), got.end(), -1);
+    std::copy(mine.begin(), mine.end(), got.begin() + all.rank() * count);
+    all.all_gather(got.data() + all.rank() * count, got.data(), count * 4).wait();
+    for (int r = 0; r < all.size(); ++r) EXPECT_EQ(got[static_cast<size_t>(r * count + count - 1)], numbers(r, count).back());
+  }
+}
+
+TEST(Groups, AllToAllExchangesPieces) {
+  const Group& all = world->all();
+  for (int64_t count : {1, 7, 4096}) {
+    size_t n = static_cast<size_t>(count);
+    std::vector<int32_t> send, got(n * static_cast<size_t>(all.size()));
+    for (int r = 0; r < all.size(); ++r) send.insert(send.end(), n, all.rank() * 100 + r);
+    all.all_to_all(send.data(), got.data(), count * 4).wait();
+    for (int r = 0; r < all.size(); ++r) EXPECT_EQ(got[static_cast<size_t>(r) * n], r * 100 + all.rank());
+  }
+}
+
+TEST(Groups, MessagesArriveInOrderAndSeveralMayBePending) {
+  const Group& all = world->all();
+  int next = (all.rank() + 1) % all.size(), last = (all.rank() + all.size() - 1) % all.size();
+  if (all.size() == 1) GTEST_SKIP() << "one rank";
+  std::vector<int32_t> a = numbers(all.rank(), 50000), b = numbers(all.rank() + 50, 10), got_a(a.size()), got_b(b.size());
+  std::vector<Pending> pending;
+  pending.push_back(all.send(a.data(), 200000, next));
+  pending.push_back(all.send(b.data(), 40, next));
+  pending.push_back(all.receive(got_a.data(), 200000, last));
+  pending.push_back(all.receive(got_b.data(), 40, last));
+  all.progress();
+  pending.clear();
+  EXPECT_EQ(got_a, numbers(last, 50000));
+  EXPECT_EQ(got_b, numbers(last + 50, 10));
+}
+
+TEST(Groups, OfAMesh) {
+  if (world->size() % 2) GTEST_SKIP() << "an odd number of ranks";
+  Mesh mesh{1, world->size() / 2, 2};
+  for (Axis axis : {Axis::tensor, Axis::data, Axis::pipeline}) {
+    std::vector<int> ranks = ranks_along(mesh, axis, world->rank());
+    auto group = world->group(ranks, name(axis));
+    EXPECT_EQ(group->size(), mesh.size(axis));
+    EXPECT_EQ(group->rank(), coordinates_of(mesh, world->rank()).along(axis));
+    std::vector<int64_t> members = gather_integers(*group, world->rank());
+    EXPECT_EQ(members, std::vector<int64_t>(ranks.begin(), ranks.end()));
+  }
+}
+
+TEST(Groups, SmallValues) {
+  const Group& all = world->all();
+  std::vector<std::string> texts = gather_texts(all, std::string(static_cast<size_t>(all.rank()) * 3, 'x'));
+  for (int r = 0; r < all.size(); ++r) EXPECT_EQ(texts[static_cast<size_t>(r)].size(), static_cast<size_t>(r) * 3);
+  EXPECT_EQ(largest(all, all.rank() * 7), (all.size() - 1) * 7);
+  EXPECT_TRUE(any(all, all.rank() == all.size() - 1));
+  EXPECT_FALSE(any(all, false));
+  ExactSum mine, want;
+  for (int r = 0; r < all.size(); ++r) want.add(r % 2 ? -1e300 : 1e300 + r * 1e284), want.add(1e-300 * r);
+  mine.add(all.rank() % 2 ? -1e300 : 1e300 + all.rank() * 1e284);
+  mine.add(1e-300 * all.rank());
+  EXPECT_EQ(sum(all, mine).value(), want.value());
+}
+
+}  // namespace
+}  // namespace ravine
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  auto world = ravine::open_world();
+  ravine::world = world.get();
+  ravine::Heartbeat heartbeat(*world, 20);
+  if (world->rank()) delete testing::UnitTest::GetInstance()->listeners().Release(testing::UnitTest::GetInstance()->listeners().default_result_printer());
+  bool failed = ravine::any(world->all(), RUN_ALL_TESTS() != 0);
+  if (failed && world->rank() == 0) std::puts("a rank failed");
+  return failed;
+}

@@ -1,0 +1,33 @@
+// One rank of a job in which rank 2 comes to harm: mpirun -n 4 dist_faulty kill|stop|throw|slow. The others wait in a collective.
+// Patience is 3 s. What each must do is checked by tests/dist/faults.py.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+
+#include "comm/world.h"
+
+int main(int argc, char** argv) {
+  std::string harm = argc > 1 ? argv[1] : "";
+  auto world = ravine::open_world();
+  ravine::Heartbeat heartbeat(*world, 3);
+  auto group = world->group({0, 1, 2, 3}, "data");
+  group->barrier();
+  try {
+    if (world->rank() == 2) {
+      if (harm == "kill") kill(getpid(), SIGKILL);
+      if (harm == "stop") kill(getpid(), SIGSTOP);
+      if (harm == "throw") throw std::runtime_error("the disk is on fire");
+      if (harm == "slow") sleep(8);  // computes for long
+    }
+    ravine::gather_integers(*group, 1);
+  } catch (const std::exception& e) {
+    heartbeat.failed(e.what(), 7);
+    sleep(5);
+    return 7;
+  }
+  if (world->rank() == 0) std::puts("done");
+  return 0;
+}
