@@ -8,14 +8,16 @@
 #include <vector>
 
 #include "base/shape.h"
-#include "comm/group.h"
+#include "comm/mesh.h"
 
 namespace ravine {
 
-// Dim `dim` of the parameter is divided evenly over the ranks of a mesh axis.
+// Dim `dim` of the parameter is divided evenly over the ranks of a mesh axis. With fewer parts than ranks (key/value heads) neighbours
+// hold the same part.
 struct Cut {
   int dim = 0;
   Axis axis = Axis::tensor;
+  int most_parts = 0;  // 0: as many as ranks
 };
 
 struct Init {

@@ -10,14 +10,18 @@ namespace ravine {
 
 class Ctx;
 
-// One bucket = (unit, trainable): flat buffers that gather, scatter, optimizer and checkpoint handle in one call each.
+// One bucket = parameters of a unit that are treated alike: flat buffers that gather, scatter, optimizer and checkpoint handle in one
+// call each.
 struct Bucket {
   Unit* unit = nullptr;
   bool trainable = true;
+  bool matrix = true;               // products read it (in the compute type); else kernels read the master
+  bool cut = true;                  // over the tensor axis; else every tensor rank holds the same
   int64_t count = 0;                // elements, padded
   struct Span {
     Param* param;
     int64_t begin;                  // element offset in the flat buffers
+    Shape shape;                    // of what this rank holds
   };
   std::vector<Span> spans;          // by offset
 };

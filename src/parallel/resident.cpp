@@ -19,7 +19,9 @@ ResidentStore::ResidentStore(ParamSet& params, const Types& types, DeviceKind de
     : params_(params), types_(types), device_(device), places_(params.params().size()) {
   for (Unit& unit : params.units()) {
     for (bool trainable : {true, false}) {
-      Bucket bucket{&unit, trainable, 0, {}};
+      Bucket bucket;
+      bucket.unit = &unit;
+      bucket.trainable = trainable;
       bool copy = false;
       for (size_t i = 0; i < unit.params.size();) {
         size_t end = i;
@@ -31,7 +33,7 @@ ResidentStore::ResidentStore(ParamSet& params, const Types& types, DeviceKind de
             Param& p = *unit.params[j];
             if (p.tied) continue;
             places_[p.index] = {buckets_.size(), bucket.count, false};
-            bucket.spans.push_back({&p, bucket.count});
+            bucket.spans.push_back({&p, bucket.count, p.shape});
             bucket.count += p.shape.count();
             copy = copy || read_as_matrix(params, p);
           }

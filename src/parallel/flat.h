@@ -1,0 +1,36 @@
+// How parameters lie in flat buffers, and which part of them a rank holds. Pure functions of the declarations and the rank's place.
+#pragma once
+#include <vector>
+
+#include "engine/param_store.h"
+
+namespace ravine {
+
+// Where a rank stands among those that divide the parameters.
+struct FlatPlace {
+  int tensor_rank = 0, tensor_size = 1;
+  int data_rank = 0, data_size = 1;
+};
+
+// The shape of what a tensor rank holds of p: cut dims divided, rounded up (a vocabulary that does not divide is padded), or fewer and
+// larger parts where the cut says so.
+Shape local_shape(const Param& p, int tensor_size);
+// Where it begins in the parameter, per dim.
+std::vector<int64_t> local_begin(const Param& p, int tensor_rank, int tensor_size);
+
+// Buckets of the units, in their order: within a unit by (trainable, read as a matrix, cut over the tensor axis). Counts are padded so that
+// every data rank's part is equal and aligned.
+std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const FlatPlace& place);
+
+// A box of a parameter that lies in one run of a bucket: elements [from, from + shape.count()) of the flat buffer are the box of `shape`
+// at `begin` of the whole parameter. Padding belongs to no piece.
+struct Piece {
+  const Param* param = nullptr;
+  int64_t from = 0;
+  Shape shape;
+  std::vector<int64_t> begin;
+};
+// What elements [from, from + count) of the bucket hold, in order.
+std::vector<Piece> pieces_of(const Bucket& bucket, int64_t from, int64_t count, const FlatPlace& place);
+
+}  // namespace ravine
