@@ -14,6 +14,7 @@ Command plan_command();
 Command bench_command();
 Command config_command();
 Command info_command();
+Command check_command();
 Command stop_command();
 Command completion_command(const std::vector<Command>& others);  // completes those and itself
 

@@ -12,6 +12,7 @@
 #include "kernels/backend.h"
 #include "train/machine.h"
 #include "train/nan_watch.h"
+#include "train/open.h"
 #include "train/stop.h"
 
 namespace ravine {
@@ -19,20 +20,6 @@ namespace fs = std::filesystem;
 namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-std::vector<ParamRule> rules_of(const Config& c) {
-  std::vector<ParamRule> rules;
-  for (const std::string& f : c.train.freeze) rules.push_back({f, 1, 1, true});
-  for (const ParamGroup& g : c.optimizer.groups) rules.push_back({g.match, g.lr_mult, g.wd_mult, false});
-  return rules;
-}
-
-bool reads_text(const DataOptions& data) {
-  for (auto* list : {&data.train, &data.valid})
-    for (const DataSource& s : *list)
-      if (!s.path.ends_with(".safetensors")) return true;
-  return false;
-}
 
 }  // namespace
 
@@ -43,12 +30,7 @@ std::string Trainer::path(const std::string& name) const { return (fs::path(conf
 
 void Trainer::open() {
   const Config& c = config_;
-  if (c.model.path.empty() == c.model.config.empty())
-    throw UserError("no model, or two", "model.path, model.config", "exactly one of them must be given",
-                    "set model.path=FOLDER to go on from weights, or model.config=FILE.json to start from random ones");
-  model_ = open_model(c.model.path.empty() ? c.model.config : c.model.path);
-  const ModelFacts& facts = model_->facts();
-  apply_rules(model_->params(), rules_of(c));
+  model_ = open_run_model(c);
   types_ = Types::of(compute_type(c.precision, backend_));
 
   // Before anything is written. Whoever resumes does not need the weights that the run began with.
@@ -56,34 +38,10 @@ void Trainer::open() {
   if (!c.model.path.empty() && (resume == "none" || (resume == "auto" && !fs::exists(path("checkpoints"))))) check_weights(c.model.path, *model_);
   if (resume != "none" && resume != "auto") CheckpointReader(resume, false);
 
-  DatasetOptions data;
-  data.train = c.data.train;
-  data.valid = c.data.valid;
-  data.valid_fraction = c.data.valid_fraction;
-  data.sequence_length = c.data.sequence_length;
-  data.text_key = c.data.text_key;
-  data.pack = c.data.pack;
-  data.document_attention = c.data.document_attention;
-  data.append_eos = c.data.append_eos;
-  data.shuffle = c.data.shuffle;
-  data.seed = static_cast<uint64_t>(c.train.seed);
-  data.vocabulary = facts.vocabulary;
-  data.threads = static_cast<int>(c.train.threads);
-  std::string where = c.model.tokenizer.empty() ? c.model.path : c.model.tokenizer;
-  if (reads_text(c.data)) {
-    if (where.empty())
-      throw UserError("no tokenizer", "model.tokenizer", "text data needs one", "set model.tokenizer to a tokenizer.model or its folder");
-    tokenizer_ = open_tokenizer(where);
-    if (tokenizer_->size() > facts.vocabulary)
-      throw UserError(fmt::format("the tokenizer has {} ids, the model a vocabulary of {}", tokenizer_->size(), facts.vocabulary), where,
-                      "every id must have a row in the embedding", "use the tokenizer of this model, or a config with a larger vocab_size");
-  }
-  if (c.data.sequence_length > facts.max_positions)
-    throw UserError(fmt::format("data.sequence_length is {}", c.data.sequence_length), "data.sequence_length",
-                    fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten the sequences or change the model's config");
-  Datasets sets = open_datasets(data, tokenizer_.get());
-  train_data_ = std::move(sets.train);
-  valid_data_ = std::move(sets.valid);
+  Sources sources = open_sources(c, model_->facts());
+  tokenizer_ = std::move(sources.tokenizer);
+  train_data_ = std::move(sources.data.train);
+  valid_data_ = std::move(sources.data.valid);
 
   StepShape shape{c.train.micro_batch, train_data_->columns(), div_exact(c.train.global_batch, c.train.micro_batch), valid_data_ != nullptr};
   Kernels kernels = backend_kernels(backend_);
@@ -111,9 +69,9 @@ void Trainer::announce() const {
             human_count(static_cast<double>(model_->params().count())), f.layers, f.hidden, f.heads, f.kv_heads, f.vocabulary);
   log_.line("compute  {} on {} ({}, {} threads), peak {:.0f} GFLOP/s", name(types_.compute), backend_, cpu_instruction_set(), thread_count(),
             peak_flops_ * 1e-9);
-  log_.line("memory   weights {}, optimizer {}, and at the peak of a step gradients {}, activations {}, workspace {} (arena {}): {} in all",
+  log_.line("memory   weights {}, optimizer {}, and at the peak of a step gradients {}, activations {}, workspace {} (arena {}): {:.1f} MiB in all",
             mib(m.weights), mib(m.optimizer), kind(MemoryKind::gradients), kind(MemoryKind::activations), kind(MemoryKind::workspace),
-            mib(m.arena.total), mib(m.total()));
+            mib(m.arena.total), static_cast<double>(m.total()) / (1 << 20));
   log_.line("data     {} sequences of {} tokens{}", train_data_->sample_count(), train_data_->columns(),
             valid_data_ ? fmt::format(", {} held out for validation", valid_data_->sample_count()) : "");
   log_.line("run      {} steps of {} sequences ({} tokens each), {} tokens in all, about {} at sol 0.7", config_.train.steps, config_.train.global_batch,
@@ -122,25 +80,9 @@ void Trainer::announce() const {
 }
 
 TrainState Trainer::state() const {
-  TrainState s;
-  ResidentStore& store = engine_->store();
-  std::vector<Optimizer::Moment> moments = engine_->optimizer().moments();
-  for (size_t b = 0; b < store.buckets().size(); ++b) {
-    const Bucket& bucket = store.buckets()[b];
-    auto add = [&](const std::string& kind, const TensorView& flat) {
-      if (flat.absent()) return;
-      for (const Bucket::Span& span : bucket.spans) {
-        const Param& p = *span.param;
-        TensorView v = view_of(flat.as<char>() + span.begin * size_of(flat.dtype), flat.dtype, p.shape);
-        s.tensors.push_back({kind + "/" + p.name, v, p.shape, std::vector<int64_t>(static_cast<size_t>(p.shape.rank()), 0), bucket.unit->index});
-      }
-    };
-    add("weights", store.flat_master(b));
-    for (const Optimizer::Moment& m : moments) add(m.name, m.buckets[b]);
-  }
+  TrainState s = state_of(*engine_);
   s.scalars["step"] = done_;
   s.scalars["tokens"] = tokens_;
-  s.scalars["optimizer_steps"] = engine_->optimizer().steps();
   s.scalars["optimizer"] = config_.optimizer.type;
   s.scalars["seed"] = config_.train.seed;
   s.scalars["global_batch"] = config_.train.global_batch;
@@ -167,28 +109,20 @@ void Trainer::begin_or_resume() {
     from = resume;
   }
   if (from) {
-    CheckpointReader reader(*from, config_.checkpoint.verify);
+    CheckpointReader reader(*from, config_.checkpoint.verify && resume != "auto");  // newest_checkpoint has verified its find
     const Json& s = reader.scalars();
-    auto scalar = [&](const char* key) {
-      if (!s.contains(key) || !s[key].is_number_integer()) throw UserError("checkpoint lacks '" + std::string(key) + "'", *from, "it must be a training checkpoint", "choose another one");
-      return s[key].get<int64_t>();
-    };
-    done_ = scalar("step");
-    tokens_ = scalar("tokens");
-    for (const StateTensor& t : state().tensors) reader.read(t.name, t.view, t.global, t.begin);
-    engine_->optimizer().set_steps(scalar("optimizer_steps"));
+    done_ = checkpoint_scalar(reader, "step");
+    tokens_ = checkpoint_scalar(reader, "tokens");
+    restore(*engine_, reader);
     if (reader.instructions() != cpu_instruction_set())
       log_.warn("the checkpoint was written with {} instructions, this machine uses {}: numbers will agree closely, not bit for bit",
                 reader.instructions(), cpu_instruction_set());
     if (s.value("seed", config_.train.seed) != config_.train.seed || s.value("global_batch", config_.train.global_batch) != config_.train.global_batch)
       log_.warn("train.seed or train.global_batch differ from those of the checkpoint: the order of the data changes from here on");
     log_.line("resume   from {} after step {}", *from, done_);
-  } else if (!config_.model.path.empty()) {
-    load_weights(config_.model.path, *model_, engine_->store());
   } else {
-    initialise(model_->params(), engine_->store(), static_cast<uint64_t>(config_.train.seed));
+    begin_weights(*engine_, config_);
   }
-  engine_->store().refresh_copies(engine_->ctx());
 }
 
 std::optional<double> Trainer::validate() {

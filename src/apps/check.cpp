@@ -1,0 +1,85 @@
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "apps/commands.h"
+#include "base/json.h"
+#include "base/parallel.h"
+#include "probe/determinism.h"
+
+namespace ravine {
+namespace {
+
+struct DeterminismFlags {
+  CommonFlags common;
+  int64_t steps = 4;
+  std::string inject;
+  bool json = false;
+  template <class V>
+  void each(V&& v) {
+    v("steps", steps, "steps of each run", at_least(1));
+    v("inject", inject, "one more case, in which a sum of the product at this path runs in another order: it must be found",
+      metavar("PATH"));
+    v("json", json, "one JSON object");
+    common.each(v);
+  }
+};
+
+std::string first_difference(const DeterminismCase& c) {
+  std::string where = c.op.step > 0 ? fmt::format("{} at {} ({}), tensor '{}', micro batch {}", c.op.op, c.op.path.empty() ? "-" : c.op.path,
+                                                  c.op.phase, c.op.tensor, c.op.micro)
+                                    : "no kernel call that both runs make" + (c.tensor.empty() ? "" : "; " + c.tensor);
+  return fmt::format("step {}: {}", c.step, where);
+}
+
+int run_determinism(DeterminismFlags& flags, Config& config) {
+  namespace fs = std::filesystem;
+  // A folder for this process alone, gone however this ends.
+  struct Folder {
+    std::string path = (fs::temp_directory_path() / fmt::format("ravine-check-{}", getpid())).string();
+    Folder() { fs::create_directories(path); }
+    ~Folder() {
+      std::error_code ignored;
+      fs::remove_all(path, ignored);
+    }
+  } folder;
+  auto word = [](bool equal) { return equal ? "equal" : "DIFFER"; };
+  if (!flags.json)
+    fmt::print("{} steps of {} sequences, {}, recompute {}, {} threads, against:\n{:<22} {:>7} {:>7} {:>8} {:>9}  {}\n", flags.steps,
+               config.train.global_batch, config.precision.compute, config.train.recompute, thread_count(), "case", "losses", "norms", "weights",
+               "outputs", "first difference");
+  DeterminismOptions options{flags.steps, flags.inject, folder.path};
+  std::vector<DeterminismCase> cases = check_determinism(config, flags.common.backend, options, [&](const DeterminismCase& c) {
+    if (flags.json) return;
+    fmt::print("{:<22} {:>7} {:>7} {:>8} {:>9}  {}\n", c.name, word(c.losses), word(c.norms), word(c.state), c.compared,
+               c.equal() ? "" : first_difference(c));
+    std::fflush(stdout);
+  });
+  bool equal = true;
+  Json list = Json::array();
+  for (const DeterminismCase& c : cases) {
+    equal = equal && c.equal();
+    Json j{{"case", c.name}, {"equal", c.equal()}, {"losses", c.losses}, {"grad_norms", c.norms}, {"weights", c.state}, {"compared", c.compared}};
+    if (!c.equal()) j["step"] = c.step, j["first_difference"] = first_difference(c);
+    if (c.op.step > 0) j["op"] = c.op.op, j["path"] = c.op.path, j["phase"] = c.op.phase, j["tensor"] = c.op.tensor;
+    list.push_back(std::move(j));
+  }
+  if (flags.json)
+    fmt::print("{}\n", Json{{"equal", equal}, {"cases", list}}.dump());
+  else
+    fmt::print("{}\n", equal ? "all equal, bit for bit" : "NOT all equal");
+  return equal ? 0 : 1;
+}
+
+}  // namespace
+
+Command check_command() {
+  return command_of({.name = "check", .summary = "claims about numbers, shown on your own config", .example = "ravine check determinism --config run.yaml"}, "Machine",
+                    {command<DeterminismFlags>({.name = "check determinism",
+                                                .summary = "a short training again, with other threads, recomputation, resumed: the same bits?",
+                                                .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
+                                                .sections = {"model", "data", "train", "optimizer", "schedule", "precision"}},
+                                               "", run_determinism)});
+}
+
+}  // namespace ravine

@@ -1,0 +1,218 @@
+#include "probe/determinism.h"
+
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/parallel.h"
+#include "base/philox.h"
+#include "kernels/backend.h"
+#include "optim/schedule.h"
+#include "probe/reorder.h"
+#include "train/open.h"
+
+namespace ravine {
+namespace fs = std::filesystem;
+
+const std::vector<std::string>& bitwise_fusions() {
+  static const std::vector<std::string> all{"add_rms_norm"};
+  return all;
+}
+
+namespace {
+
+bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+// What is compared of a run.
+struct Trace {
+  std::vector<double> losses, norms;                       // per step
+  std::vector<std::pair<std::string, uint64_t>> state;     // checksums of weights and moments at the end
+};
+
+// How a case differs from the first one.
+struct Way {
+  std::string name;
+  int threads;
+  std::string recompute;
+  std::vector<std::string> unfused;
+  int64_t resume_after = 0;  // 0: in one go
+  bool observed = true;
+  std::string inject;
+};
+
+class ThreadCount {
+ public:
+  explicit ThreadCount(int n) : before_(thread_count()) { set_thread_count(n); }
+  ~ThreadCount() { set_thread_count(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
+
+class Check {
+ public:
+  Check(const Config& config, const std::string& backend, const DeterminismOptions& options)
+      : config_(config), backend_(backend), options_(options), types_(Types::of(compute_type(config.precision, backend))) {
+    std::unique_ptr<Model> model = open_run_model(config);
+    micros_ = div_exact(config.train.global_batch, config.train.micro_batch);
+    if (config.data.train.empty()) {
+      columns_ = config.data.sequence_length;
+      for (int64_t s = 0; s < options.steps; ++s) batches_.push_back(random_step(s, model->facts().vocabulary));
+    } else {
+      Sources sources = open_sources(config, model->facts());
+      columns_ = sources.data.train->columns();
+      LoaderOptions loader{config.train.global_batch, config.train.micro_batch, 0, 0, {}};
+      for (int64_t s = 0; s < options.steps; ++s) batches_.push_back(make_step(*sources.data.train, loader, s).micro);
+    }
+  }
+
+  Trace run(const Way& way, OpHashes& hashes) const {
+    ThreadCount threads(way.threads);
+    Trace trace;
+    std::optional<CheckpointFolder> saved;
+    if (way.resume_after > 0) {
+      saved.emplace(options_.folder);
+      part(way, hashes, trace, 0, way.resume_after, &*saved);
+    }
+    part(way, hashes, trace, way.resume_after, options_.steps, saved ? &*saved : nullptr);
+    return trace;
+  }
+
+ private:
+  struct CheckpointFolder {
+    explicit CheckpointFolder(const std::string& parent) : path((fs::path(parent) / "check-determinism").string()) { fs::remove_all(path); }
+    ~CheckpointFolder() {
+      std::error_code ignored;
+      fs::remove_all(path, ignored);
+    }
+    std::string path;
+  };
+
+  std::vector<MicroBatch> random_step(int64_t step, int64_t vocabulary) const {
+    std::vector<MicroBatch> micros;
+    for (int64_t i = 0; i < micros_; ++i) {
+      MicroBatch m;
+      m.rows = config_.train.micro_batch;
+      m.columns = columns_;
+      for (int64_t r = 0; r < m.rows; ++r) {
+        int64_t sequence = step * config_.train.global_batch + i * m.rows + r;
+        m.sequence_index.push_back(sequence);
+        m.segments.push_back({static_cast<int32_t>(r * columns_), static_cast<int32_t>(columns_)});
+        for (int64_t t = 0; t < columns_; ++t) {
+          auto w = philox(static_cast<uint64_t>(config_.train.seed), {static_cast<uint32_t>(t), static_cast<uint32_t>(sequence), 0, 0});
+          m.ids.push_back(static_cast<int32_t>(w[0] % static_cast<uint64_t>(vocabulary)));
+          m.labels.push_back(static_cast<int32_t>(w[1] % static_cast<uint64_t>(vocabulary)));
+          m.positions.push_back(static_cast<int32_t>(t));
+        }
+      }
+      m.valid_tokens = m.rows * m.columns;
+      micros.push_back(std::move(m));
+    }
+    return micros;
+  }
+
+  // Steps [from, to) in an engine of its own: from a checkpoint if from > 0, into one if `to` is not the end.
+  void part(const Way& way, OpHashes& hashes, Trace& trace, int64_t from, int64_t to, CheckpointFolder* saved) const {
+    Config config = config_;
+    config.train.recompute = way.recompute;
+    for (const std::string& op : way.unfused) config.precision.unfused.push_back(op);
+    std::unique_ptr<Model> model = open_run_model(config);
+    StepEngine engine(*model, config, types_, backend_kernels(backend_), {config.train.micro_batch, columns_, micros_, false});
+    engine.allocate();
+    if (from > 0)
+      restore(engine, CheckpointReader((fs::path(saved->path) / checkpoint_name(from)).string(), true));
+    else
+      begin_weights(engine, config);
+    ReorderSum reorder(way.inject);
+    if (!way.inject.empty()) engine.ctx().add_observer(&reorder);
+    if (way.observed) engine.ctx().add_observer(&hashes);
+    for (int64_t s = from; s < to; ++s) {
+      hashes.begin_step(s + 1);
+      double lr = learning_rate(config.schedule, config.optimizer.lr, config.train.steps, s);
+      StepResult r = engine.run(batches_[static_cast<size_t>(s)], s + 1, lr);
+      trace.losses.push_back(r.loss);
+      trace.norms.push_back(r.grad_norm);
+    }
+    if (!way.inject.empty() && !reorder.done())
+      throw UserError(reorder.met() ? "no sum at '" + way.inject + "' changes with its order" : "no product at '" + way.inject + "'", "--inject",
+                      "it must be the path of a product without bias, like model.layers.0.mlp.down_proj", "name another one");
+    TrainState state = state_of(engine);
+    if (to < options_.steps) {
+      CheckpointWriter writer;
+      writer.save(saved->path, to, state, 1);
+      writer.wait();
+      if (auto warning = writer.take_warning()) fail("{}", *warning);
+      return;
+    }
+    for (const StateTensor& t : state.tensors) trace.state.emplace_back(t.name, checksum_of_view(t.view));
+  }
+
+  const Config& config_;
+  const std::string& backend_;
+  const DeterminismOptions& options_;
+  Types types_;
+  int64_t micros_ = 1, columns_ = 0;
+  std::vector<std::vector<MicroBatch>> batches_;  // per step
+};
+
+DeterminismCase compare(const std::string& name, const Trace& a, const Trace& b, const OpHashes& hashes) {
+  DeterminismCase c;
+  c.name = name;
+  c.compared = hashes.compared();
+  c.op = hashes.difference();
+  for (size_t s = a.losses.size(); s-- > 0;) {
+    bool loss = same_bits(a.losses[s], b.losses[s]), norm = same_bits(a.norms[s], b.norms[s]);
+    c.losses = c.losses && loss;
+    c.norms = c.norms && norm;
+    if (!loss || !norm) c.step = static_cast<int64_t>(s) + 1;
+  }
+  require(a.state.size() == b.state.size(), "check: {} tensors of state, and {}", a.state.size(), b.state.size());
+  for (size_t i = a.state.size(); i-- > 0;)
+    if (a.state[i] != b.state[i]) c.state = false, c.tensor = b.state[i].first;
+  if (c.op.step > 0 && (c.step == 0 || c.op.step < c.step)) c.step = c.op.step;
+  if (c.step == 0 && !c.state) c.step = static_cast<int64_t>(a.losses.size());
+  return c;
+}
+
+}  // namespace
+
+std::vector<DeterminismCase> check_determinism(const Config& config, const std::string& backend, const DeterminismOptions& options,
+                                               const std::function<void(const DeterminismCase&)>& done) {
+  Check check(config, backend, options);
+  const Way first{"as configured", thread_count(), config.train.recompute, {}, 0, true, ""};
+  std::vector<Way> ways{first, first};
+  ways[0].name = "again";
+  ways[1].name = "again, unobserved";
+  ways[1].observed = false;
+  auto add = [&](const std::string& name) -> Way& {
+    ways.push_back(first);
+    ways.back().name = name;
+    return ways.back();
+  };
+  for (int n : {1, 2, 3, 4})
+    if (n != first.threads) add(fmt::format("{} thread{}", n, n > 1 ? "s" : "")).threads = n;
+  for (const char* r : {"none", "cheap", "full"})
+    if (r != first.recompute) add(fmt::format("recompute {}", r)).recompute = r;
+  for (const std::string& op : bitwise_fusions())
+    if (std::find(config.precision.unfused.begin(), config.precision.unfused.end(), op) == config.precision.unfused.end())
+      add("unfused " + op).unfused = {op};
+  if (options.steps > 1) add("resume").resume_after = options.steps / 2;
+  if (!options.inject.empty()) add("sum reordered").inject = options.inject;
+
+  OpHashes reference;
+  const Trace expected = check.run(first, reference);
+  std::vector<DeterminismCase> cases;
+  for (const Way& way : ways) {
+    OpHashes hashes(&reference);
+    Trace trace = check.run(way, hashes);
+    cases.push_back(compare(way.name, expected, trace, hashes));
+    require(!way.observed || cases.back().compared > 0, "check: no kernel call of '{}' was compared", way.name);
+    if (done) done(cases.back());
+  }
+  return cases;
+}
+
+}  // namespace ravine

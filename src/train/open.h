@@ -1,0 +1,34 @@
+// Opens what a config names, and says what is wrong with it before anything is written.
+#pragma once
+#include <memory>
+
+#include "config/config.h"
+#include "data/dataset.h"
+#include "data/tokenizer.h"
+#include "io/checkpoint.h"
+#include "train/step.h"
+
+namespace ravine {
+
+// The model of model.path or model.config with train.freeze and optimizer.groups applied. Neither or both: a UserError.
+std::unique_ptr<Model> open_run_model(const Config& config);
+
+// The data of a run. The tokenizer is null where ids suffice.
+struct Sources {
+  std::unique_ptr<Tokenizer> tokenizer;
+  Datasets data;
+};
+Sources open_sources(const Config& config, const ModelFacts& facts);
+
+// The tensors of a run's state, in the order of the optimizer's updates, as checkpoints hold them: "weights/NAME", "m/NAME", "v/NAME"
+// or "momentum/NAME". Views into the engine's live buffers. The scalars hold "optimizer_steps" only.
+TrainState state_of(StepEngine& engine);
+// Fills the engine from a checkpoint, 16-bit copies included.
+void restore(StepEngine& engine, const CheckpointReader& reader);
+// Weights as a run begins with them: those of model.path, or drawn from train.seed.
+void begin_weights(StepEngine& engine, const Config& config);
+
+// A whole number among the scalars of a checkpoint; one that lacks it is a UserError.
+int64_t checkpoint_scalar(const CheckpointReader& reader, const std::string& key);
+
+}  // namespace ravine
