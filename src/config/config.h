@@ -216,6 +216,32 @@ struct LogOptions {
   }
 };
 
+struct InjectOption {
+  int64_t step = 1;
+  std::string path = "*", op = "*", phase = "forward", tensor = "*", value = "nan";
+  int64_t element = 0;
+  template <class V>
+  void each(V&& v) {
+    v("step", step, "step in which it happens", at_least(1));
+    v("path", path, "glob pattern of the dotted path of a call", filled());
+    v("op", op, "glob pattern of the op's name", filled());
+    v("phase", phase, "when the call is made", one_of({"forward", "recompute", "backward", "update"}));
+    v("tensor", tensor, "glob pattern of the name of a tensor that the call writes", filled());
+    v("value", value, "what is put there", one_of({"nan", "inf", "-inf"}));
+    v("element", element, "which element, counted through rows and columns", at_least(0));
+  }
+};
+
+struct ProbeOptions {
+  std::vector<InjectOption> inject;
+  template <class V>
+  void each(V&& v) {
+    v("inject", inject,
+      "faults to try out: {step: 3, path: 'model.layers.1.*', op: attention, value: nan} spoils one number that the first call "
+      "of the step that fits has written");
+  }
+};
+
 struct Config {
   ModelOptions model;
   DataOptions data;
@@ -226,6 +252,7 @@ struct Config {
   ParallelOptions parallel;
   CheckpointOptions checkpoint;
   LogOptions log;
+  ProbeOptions probe;
 
   // Where a value that is not the default came from: "train.steps" -> "run.yaml:4" or "command line".
   std::map<std::string, std::string> sources;
@@ -241,6 +268,7 @@ struct Config {
     v("parallel", parallel, "how work is spread over ranks");
     v("checkpoint", checkpoint, "saving and resuming");
     v("log", log, "what one sees");
+    v("probe", probe, "looking inside a run, and disturbing it");
   }
 };
 

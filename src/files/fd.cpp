@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -50,6 +51,12 @@ void throw_system(const std::string& op, const std::string& path, int code) {
     default:
       fail("{}: '{}' failed, got: {}", op, path, why);
   }
+}
+
+void create_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw_system("create folder", path, error.value());
 }
 
 Fd open_to_read(const std::string& path, int64_t* size) {

@@ -34,6 +34,8 @@ class Fd {
 // Throws what errno `code` means for `op` on `path`: DiskFull; UserError for a path that does not exist, may not be used or is
 // of the wrong kind; Error for everything else.
 [[noreturn]] void throw_system(const std::string& op, const std::string& path, int code);
+// With its parents; one that is there already is fine.
+void create_folders(const std::string& path);
 
 Fd open_to_read(const std::string& path, int64_t* size);  // a regular file and its size; anything else is a UserError
 Fd create_file(const std::string& path);                  // new or emptied, for reading and writing

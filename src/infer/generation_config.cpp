@@ -56,10 +56,13 @@ class Fields {
 GenerationDefaults read_generation_config(const std::string& folder, const ModelFacts& facts) {
   namespace fs = std::filesystem;
   std::string file = (fs::path(folder) / "generation_config.json").string();
-  Json json = fs::exists(file) ? read_json(file) : Json::object();
+  return parse_generation_config(fs::exists(file) ? read_json(file) : Json::object(), file, facts);
+}
+
+GenerationDefaults parse_generation_config(Json json, const std::string& file, const ModelFacts& facts) {
   if (!json.is_object())
     throw UserError("not a generation config", file, "it must be a JSON object", "correct or remove the file");
-  Fields f(std::move(json), file);
+  const Fields f(std::move(json), file);
 
   GenerationDefaults d;
   Processing& p = d.processing;

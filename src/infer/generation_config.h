@@ -19,5 +19,6 @@ struct GenerationDefaults {
 // Without the file, what config.json says. do_sample and num_beams are not obeyed: the command line chooses the mode. A field
 // of a wrong type or out of range is a UserError naming file and field.
 GenerationDefaults read_generation_config(const std::string& folder, const ModelFacts& facts);
+GenerationDefaults parse_generation_config(Json json, const std::string& file, const ModelFacts& facts);  // the same, already read
 
 }  // namespace ravine

@@ -80,7 +80,7 @@ class TensorBoard : public Hook {
  public:
   explicit TensorBoard(int64_t every) : every_(every) {}
   void start(Trainer& t, int64_t done) override {
-    std::filesystem::create_directories(t.path("tensorboard"));
+    create_folders(t.path("tensorboard"));
     writer_ = std::make_unique<EventWriter>(t.path("tensorboard"), done > 0 ? done + 1 : 0);
   }
   void after_step(Trainer& t, StepReport& r) override {

@@ -47,6 +47,7 @@ void Trainer::open() {
   Kernels kernels = backend_kernels(backend_);
   engine_ = std::make_unique<StepEngine>(*model_, config_, types_, kernels, shape);
   check_memory();
+  if (!c.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(c.probe.inject);
 }
 
 void Trainer::check_memory() const {
@@ -141,7 +142,6 @@ std::optional<double> Trainer::validate() {
 }
 
 void Trainer::save_checkpoint(int64_t step) {
-  fs::create_directories(path("checkpoints"));
   writer_->save(path("checkpoints"), step, state(), static_cast<int>(config_.checkpoint.keep));
 }
 
@@ -160,7 +160,9 @@ void Trainer::step(int64_t step) {
     return;
   }
   double lr = learning_rate(config_.schedule, config_.optimizer.lr, config_.train.steps, step - 1);
+  if (injection_) injection_->begin_step(step);
   StepResult r = engine_->run(batches.micro, step, lr, [&](const Unit& u) { writer_->wait_unit(u.index); });
+  if (injection_ && !injection_->missed().empty()) log_.warn("step {}: probe.inject found no call of {}", step, injection_->missed());
   if (!std::isfinite(r.loss) || !std::isfinite(r.grad_norm)) explain_nan(batches.micro, step, r);
   done_ = step;
   tokens_ += r.tokens;
@@ -178,20 +180,38 @@ void Trainer::step(int64_t step) {
   if (auto warning = writer_->take_warning()) log_.warn("{}", *warning);
 }
 
+// "weight 'NAME' holds nan at element 5" of the first weight that is not finite; "" if all are.
+std::string Trainer::bad_weight() const {
+  for (const Param& p : model_->params().params()) {
+    if (p.tied) continue;
+    const TensorView v = engine_->store().master(p);
+    for (int64_t i = 0; i < v.count(); ++i) {
+      const double x = v.dtype == DType::f64 ? v.as<double>()[i] : v.as<float>()[i];
+      if (!std::isfinite(x)) return fmt::format("weight '{}' holds {} at element {}", p.name, x, i);
+    }
+  }
+  return "";
+}
+
 void Trainer::explain_nan(const std::vector<MicroBatch>& micros, int64_t step, const StepResult& r) {
   std::string what = std::isfinite(r.loss) ? fmt::format("the gradient norm became {}", r.grad_norm) : fmt::format("the loss became {}", r.loss);
   std::string origin = "; set train.find_nan=true to have the first op named";
   if (config_.train.find_nan) {
     NanWatch watch;
     engine_->ctx().add_observer(&watch);
+    if (injection_) injection_->begin_step(step);
     engine_->run(micros, step, 0, {}, false);
     origin = watch.found().empty() ? "; no op produced it when the step was run again" : "; " + watch.found();
   }
   writer_->wait();
+  const std::string bad = bad_weight();
+  if (!bad.empty())
+    fail("step {}: {}; {} since step {} or before, so go on from an earlier checkpoint{}", step, what, bad, step - 1, origin);
   fail("step {}: {}{}; the weights are those of step {}, the last checkpoint is untouched", step, what, origin, step - 1);
 }
 
 void Trainer::export_model() {
+  if (const std::string bad = bad_weight(); !bad.empty()) log_.warn("{}; no loss has shown it, and the model is saved as it is", bad);
   SaveFolder folder;
   folder.dir = path("model");
   folder.shard_bytes = config_.checkpoint.shard_mb * 1000000;
@@ -201,7 +221,7 @@ void Trainer::export_model() {
 }
 
 void Trainer::run() {
-  fs::create_directories(config_.train.output);
+  create_folders(config_.train.output);
   lock_ = std::make_unique<FolderLock>(config_.train.output);
   log_.open(path("log.txt"));
   StopSignals signals;
@@ -210,6 +230,7 @@ void Trainer::run() {
   peak_flops_ = types_.compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   announce();
   engine_->allocate();
+  if (injection_) engine_->ctx().add_observer(injection_.get());
   writer_ = std::make_unique<CheckpointWriter>();
   begin_or_resume();
   write_file_atomic(path("config.yaml"), to_yaml(config_));

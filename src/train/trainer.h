@@ -12,6 +12,7 @@
 #include "io/checkpoint.h"
 #include "files/folder_lock.h"
 #include "optim/schedule.h"
+#include "train/fault_injection.h"
 #include "train/hooks.h"
 #include "train/step.h"
 
@@ -46,6 +47,7 @@ class Trainer {
   void begin_or_resume();
   TrainState state() const;
   void step(int64_t step);
+  std::string bad_weight() const;
   void explain_nan(const std::vector<MicroBatch>& micros, int64_t step, const StepResult& result);
   void export_model();
 
@@ -61,6 +63,7 @@ class Trainer {
   std::unique_ptr<CheckpointWriter> writer_;
   std::unique_ptr<Loader> loader_;
   std::vector<std::unique_ptr<Hook>> hooks_;
+  std::unique_ptr<FaultInjection> injection_;  // null: none
   std::optional<StepReport> last_;
   double peak_flops_ = 0;
   int64_t done_ = 0, tokens_ = 0;

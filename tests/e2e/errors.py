@@ -1,4 +1,5 @@
 """Wrong input ends with one clear line that names file and place, says the fix, exit status 2, and nothing written."""
+import json
 import re
 import resource
 import time
@@ -88,6 +89,60 @@ def test_weights(folder):
     r.run("train", *options(folder, model__config=None, model__path=model))
 
 
+def test_sharded_weights(folder):
+    """A model folder of several files: what the index says and what is there must agree."""
+    big = r.save_config(folder / "big.json", hidden_size=128, intermediate_size=640, num_hidden_layers=2)
+    made = options(folder, model__config=big, train__output=folder / "made", checkpoint__every=0, checkpoint__shard_mb=1)
+    r.run("train", *made)
+    model = folder / "made" / "model"
+    index = model / "model.safetensors.index.json"
+    content = json.loads(index.read_text())
+    shards = sorted(set(content["weight_map"].values()))
+    r.check(len(shards) >= 2, f"the model is not sharded: {shards}")
+    shard = model / shards[1]
+    name = next(n for n, file in content["weight_map"].items() if file == shards[1])
+    other = next(n for n, file in content["weight_map"].items() if file == shards[0])
+
+    def with_map(**changes):
+        places = {**content["weight_map"], **changes}
+        return json.dumps({**content, "weight_map": {k: v for k, v in places.items() if v is not None}})
+
+    header, body = r.load_raw(shard)
+    first = header[name]
+    faults = {
+        "a shard is missing": (shard, None, [shard, "missing", index]),
+        "a shard is cut": (shard, shard.read_bytes()[:-1], [shard]),
+        "a shard is empty": (shard, b"", [shard]),
+        "a shard is another one": (shard, (model / shards[0]).read_bytes(), [shard, name, "missing"]),
+        "the index names a tensor that no file holds": (index, with_map(**{"model.layers.7.mlp.up_proj.weight": shards[0]}),
+                                                        [model / shards[0], "model.layers.7.mlp.up_proj.weight", index]),
+        "the index names another shard": (index, with_map(**{name: shards[0]}), [model / shards[0], name, index]),
+        "the index names a shard that is not there": (index, with_map(**{name: "model-9.safetensors"}), [model / "model-9.safetensors"]),
+        "the index leads out of the folder": (index, with_map(**{name: "../good.safetensors"}), [index, name]),
+        "the index names no file": (index, with_map(**{name: 3}), [index, name]),
+        "the index has no map": (index, '{"metadata": {}}', [index, "weight_map"]),
+        "the index is not JSON": (index, index.read_text()[:-9], [index, "JSON"]),
+        "a tensor of a shard is misshapen": (shard, (header | {name: {**first, "shape": [*first["shape"], 1]}}, body), [shard, name, "shape"]),
+    }
+    wrong = []
+    for fault, (path, put, words) in faults.items():
+        kept = path.read_bytes()
+        if put is None:
+            path.unlink()
+        elif isinstance(put, tuple):
+            r.save_raw(path, *put)
+        else:
+            path.write_bytes(put if isinstance(put, bytes) else put.encode())
+        try:
+            refused(folder, words, options(folder, model__config=None, model__path=model))
+        except AssertionError as e:
+            wrong.append(f"{fault}: {e}")
+        path.write_bytes(kept)
+    r.check(not wrong, "\n" + "\n".join(wrong))
+    r.check(other != name, "one shard holds all")
+    r.run("train", *options(folder, model__config=None, model__path=model))
+
+
 def test_config(folder):
     file = folder / "config.json"
     faults = {
@@ -125,6 +180,8 @@ def test_data(folder):
     empty.write_text("")
     lines = folder / "lines.jsonl"
     lines.write_text('{"text": "one"}\n{"txet": "two"}\n')
+    nan = folder / "nan.jsonl"
+    nan.write_text('{"text": "one"}\n{"text": NaN}\n')
     r.run("tokenizer", "train", "--input", good, "--output", folder / "tokenizer", "--vocab-size", 300)
     ids = r.save_tensors(folder / "ids.safetensors", {"input_ids": ("I32", (2, 32), [5] * 40 + [256] + [5] * 23)})
     none = r.save_tensors(folder / "none.safetensors", {"input_ids": ("I32", (0, 32), [])})
@@ -144,6 +201,7 @@ def test_data(folder):
         ({"data__train": [str(text)], **words}, [f"{text}:2", "UTF-8"]),
         ({"data__train": [str(empty)], **words}, [empty, "empty"]),
         ({"data__train": [str(lines)], **words}, [f"{lines}:2", "text"]),
+        ({"data__train": [str(nan)], **words}, [f"{nan}:2", "JSON"]),
         ({"data__train": [str(good)]}, ["model.tokenizer"]),
         ({"data__train": [good], "model__tokenizer": folder / "tokenizer"}, [folder / "tokenizer", "300", "256"]),
         ({"data__train": []}, ["data.train"]),

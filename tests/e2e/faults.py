@@ -1,8 +1,12 @@
 """Faults while running: a damaged checkpoint, NaN, a full disk. Each is named, and nothing that was saved is lost."""
 import array
+import json
+import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 
 import ravine_run as r
 
@@ -139,6 +143,197 @@ def test_no_room_for_the_model(folder):
     r.check(last.startswith("error: ") and "no room left" in last and str(folder / "alone" / "model") in last, done.stderr)
     r.check(sorted(r.metrics(folder / "alone")) == list(range(1, 13)), "steps are missing in the metrics")
     r.check(not (folder / "alone" / "model").exists(), "half a model is left")
+
+
+def last_line(done):
+    return done.stderr.splitlines()[-1]
+
+
+def injected(folder, name, faults, status=1, **more):
+    """A run with probe.inject; returns it."""
+    arguments = options(folder, train__output=folder / name, **more)
+    return r.run("train", *arguments, "probe.inject=" + json.dumps(faults), status=status)
+
+
+def test_injected(folder):
+    """A number that a kernel spoils: the stop names step, op, path and tensor; what was saved before is intact and goes on as if nothing was."""
+    r.run("train", *options(folder))
+    whole = "model.layers.1"
+    cases = {
+        "attention": ({"path": whole + ".self_attn*", "op": "attention", "value": "nan"}, "none", "the loss became",
+                      ["first: attention at model.layers.1.self_attn", "(forward)", "tensor 'out'", "row 3, column 5"]),
+        "product": ({"path": whole + ".mlp*", "op": "matmul", "value": "inf"}, "cheap", "the loss became",
+                    ["first: matmul at model.layers.1.mlp", "(forward)", "tensor 'out'"]),
+        "norm": ({"path": "model.layers.0.input_layernorm", "op": "*rms_norm", "value": "-inf"}, "cheap", "the loss became",
+                 ["first: rms_norm at model.layers.0.input_layernorm", "-inf"]),
+        "backward": ({"path": whole + ".self_attn*", "op": "attention_backward", "phase": "backward"}, "cheap", "the gradient norm became",
+                     ["first: attention_backward at model.layers.1.self_attn", "(backward)", "tensor 'd"]),
+        "recompute": ({"path": whole + ".mlp*", "op": "matmul", "phase": "recompute"}, "full", "the gradient norm became",
+                      ["first: matmul at model.layers.1.mlp", "(recompute)", "tensor 'out'"]),
+    }
+    for name, (fault, recompute, what, words) in cases.items():
+        done = injected(folder, name, [{"step": 8, "element": 3 * 32 + 5, **fault}], train__recompute=recompute, train__find_nan=True)
+        line = last_line(done)
+        for word in ["error: step 8:", what, "the weights are those of step 7", *words]:
+            r.check(word in line, f"{name}: '{word}' is not in: {line}")
+        r.check(sorted(r.metrics(folder / name)) == list(range(1, 8)), f"{name}: metrics of {sorted(r.metrics(folder / name))}")
+        saved = r.checkpoints(folder / name)
+        r.check(saved == ["step_000003", "step_000006"], f"{name}: checkpoints {saved}")
+        for step in saved:
+            same = r.run("diff", folder / "alone" / "checkpoints" / step, folder / name / "checkpoints" / step).stdout
+            r.check("bitwise equal" in same, f"{name}: {step}: {same}")
+        log = r.run("train", *options(folder, train__output=folder / name)).stderr
+        r.check("after step 6" in log, f"{name}: {log}")
+        difference = r.same_run(folder / "alone", folder / name)
+        r.check(difference == "", f"{name}: {difference}")
+
+
+def test_injected_update(folder):
+    """An update that spoils a weight: the loss shows it one step later; the weight is named, and an earlier checkpoint is good."""
+    done = injected(folder, "run", [{"step": 8, "path": "model.layers.1", "op": "adamw", "phase": "update", "tensor": "param"}], checkpoint__every=2,
+                    train__find_nan=True)
+    line = last_line(done)
+    for word in ("error: step 9:", "weight 'model.layers.1.", "holds nan at element 0", "since step 8 or before",
+                 "an earlier checkpoint", "its input has it already"):
+        r.check(word in line, f"'{word}' is not in: {line}")
+    good = folder / "run" / "checkpoints" / "step_000006"
+    r.run("train", *options(folder))
+    r.run("train", *options(folder, train__output=folder / "again", checkpoint__resume=good))
+    r.check(r.weights(folder / "alone") == r.weights(folder / "again"), "the earlier checkpoint does not lead to the same weights")
+
+
+def test_unused_weight(folder):
+    """A spoilt row of the embedding that no token asks for: no loss can show it, so the export says it."""
+    done = injected(folder, "run", [{"step": 8, "path": "model.embed_tokens", "op": "adamw", "phase": "update", "tensor": "param"}], status=0)
+    r.check("warning: weight 'model.embed_tokens.weight' holds nan at element 0" in done.stderr, done.stderr)
+
+
+def test_injection_rules(folder):
+    done = injected(folder, "run", [{"step": 2, "op": "swiglu", "path": "model.layers.7.*"}], status=0)
+    r.check("warning: step 2: probe.inject found no call of swiglu at model.layers.7.*" in done.stderr, done.stderr)
+    r.run("train", *options(folder))
+    r.check(r.same_run(folder / "alone", folder / "run") == "", "an injection that finds no call changes the run")
+    line = last_line(injected(folder, "typo", [{"op": "swigluu"}], status=2))
+    r.check("swigluu" in line and "did you mean 'swiglu'" in line and not (folder / "typo").exists(), line)
+    line = last_line(injected(folder, "value", [{"value": "nun"}], status=2))
+    r.check("value" in line and "nun" in line and not (folder / "value").exists(), line)
+
+
+def test_weights_not_finite(folder):
+    """Infinity in a weight file: named as the weight that holds it, in f32 and when rounded to bf16."""
+    r.run("train", *options(folder, train__steps=1, checkpoint__every=0, train__output=folder / "made"))
+    model = folder / "made" / "model"
+    name = "model.layers.0.self_attn.o_proj.weight"
+    header, body = r.load_raw(model / "model.safetensors")
+    begin, end = header[name]["data_offsets"]
+    values = array.array("f", body[begin:end])
+    values[9] = float("-inf")
+    r.save_raw(model / "model.safetensors", header, body[:begin] + values.tobytes() + body[end:])
+    for compute in ("f32", "bf16"):
+        arguments = options(folder, train__output=folder / compute, precision__compute=compute, train__find_nan=True, model__config=None,
+                            model__path=model)
+        line = last_line(r.run("train", *arguments, status=1))
+        for word in ("error: step 1:", f"weight '{name}' holds -inf at element 9", "first: matmul at model.layers.0.self_attn", "its input has it already"):
+            r.check(word in line, f"{compute}: '{word}' is not in: {line}")
+        r.check(not r.checkpoints(folder / compute) and not (folder / compute / "model").exists(), "it saved infinity")
+
+
+def test_stale_lock(folder):
+    """What a killed run leaves of its lock holds nobody back, whatever stands in the file."""
+    r.run("train", *options(folder))
+    dead = r.start("info", folder / "alone")
+    dead.communicate()
+    host = os.uname().nodename
+    locks = {"dead": f"{dead.pid} {host}\n", "alive": f"{os.getpid()} {host}\n", "elsewhere": "17 another-host\n", "garbage": "\x00\xff{", "empty": ""}
+    for name, text in locks.items():
+        output = folder / name
+        output.mkdir()
+        (output / ".lock").write_text(text, encoding="latin-1")
+        r.run("train", *options(folder, train__output=output))
+        r.check(r.same_run(folder / "alone", output) == "", f"{name}: another run")
+        r.check(not (output / ".lock").exists(), f"{name}: the lock stays after the run")
+
+
+def namespaced(name):
+    """Runs a function of this file as root of a mount namespace of its own, so that nothing it mounts leaks; says so if it cannot."""
+    own = ["unshare", "--mount", "--propagation", "private"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    probe = [*own, "sh", "-c", "mount -t tmpfs -o size=64k none /mnt"]
+    try:
+        able = subprocess.run(probe, capture_output=True).returncode == 0
+    except FileNotFoundError:
+        able = False
+    if not able:
+        return print("        skipped: this user may not mount")
+    done = subprocess.run([*own, sys.executable, "-B", os.path.abspath(__file__), r.PROGRAM, name], capture_output=True, text=True)
+    r.check(done.returncode == 0, done.stdout + done.stderr)
+
+
+def test_tmpfs(folder):
+    namespaced("on_full_tmpfs")
+
+
+def test_read_only(folder):
+    namespaced("on_read_only_folder")
+
+
+def on_full_tmpfs(folder):
+    """A disk with room for two checkpoints: the third is warned about, the first two stay, the run ends as one with room."""
+    r.run("train", *options(folder))
+    def size(path):
+        return sum(-(-p.stat().st_size // 4096) * 4096 for p in path.rglob("*") if p.is_file())
+    checkpoint, model = size(folder / "alone" / "checkpoints" / "step_000012"), size(folder / "alone" / "model")
+    disk = folder / "disk"
+    disk.mkdir()
+    room = 2 * checkpoint + model + (checkpoint - model) // 2
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "none", disk], check=True)
+    output = disk / "run"
+    log = r.run("train", *options(folder, train__output=output)).stderr
+    warnings = [line for line in log.splitlines() if line.startswith("warning:")]
+    for step in ("step_000009", "step_000012"):
+        r.check(any(step in w and "not saved" in w for w in warnings), f"no warning for {step}:\n{log}")
+    r.check(r.checkpoints(output) == ["step_000003", "step_000006"], f"checkpoints {r.checkpoints(output)}")
+    r.check((output / "checkpoints" / "latest").read_text().strip() == "step_000006", "latest is another")
+    for step in r.checkpoints(output):
+        r.run("diff", folder / "alone" / "checkpoints" / step, output / "checkpoints" / step)
+    r.check(not list((output / "checkpoints").glob("*.tmp*")), "leftovers take what room there is")
+    difference = r.same_run(folder / "alone", output)
+    r.check(difference == "", f"training did not go on as before: {difference}")
+    # Not even the metrics fit any more: the run still ends, warned.
+    shutil.rmtree(output)
+    with open(disk / "filler", "wb") as filler:
+        filler.write(bytes(room - 32768))
+    done = subprocess.run(r.command("train", *options(folder, train__output=output)), capture_output=True, text=True)
+    r.check(done.returncode == 1 and "no room left" in done.stderr.splitlines()[-1] and str(output) in done.stderr.splitlines()[-1],
+            f"{done.returncode}: {done.stderr}")
+    (disk / "filler").unlink()
+    r.run("train", *options(folder, train__output=output))
+    r.check(r.same_run(folder / "alone", output) == "", "no recovery once there is room")
+
+
+def on_read_only_folder(folder):
+    def read_only(path, flag="ro"):
+        subprocess.run(["mount", "--bind", path, path], check=True)
+        subprocess.run(["mount", "-o", f"remount,{flag},bind", path], check=True)
+
+    r.run("train", *options(folder))
+    inside = folder / "locked"
+    inside.mkdir()
+    read_only(inside)
+    made = folder / "made"
+    r.run("train", *options(folder, train__output=made, train__steps=6, schedule__steps=12))
+    read_only(made)
+    for output in (inside / "new", inside, made):
+        done = r.run("train", *options(folder, train__output=output), status=2)
+        line = last_line(done)
+        r.check(line.startswith("error: ") and str(output) in line and "ead-only" in line, f"{output}: {done.stderr}")
+    r.check(sorted(p.name for p in inside.iterdir()) == [], "something was written")
+    # The checkpoints alone cannot be written: a warning each, and the run goes on.
+    partly = folder / "partly"
+    r.run("train", *options(folder, train__output=partly, train__steps=6, schedule__steps=12))
+    read_only(partly / "checkpoints")
+    log = r.run("train", *options(folder, train__output=partly)).stderr
+    r.check(sum("not saved" in line and line.startswith("warning:") for line in log.splitlines()) == 2, log)
+    r.check("after step 6" in log and r.same_run(folder / "alone", partly) == "", log)
 
 
 if __name__ == "__main__":
