@@ -1,7 +1,7 @@
 // Gradient of attention: probabilities are computed again from lse, tile by tile (Dao et al. 2022). A task owns the keys and
-// values of one head of one segment, walks over its queries in order and adds to dk and dv; dq of a block of queries is
-// complete at once. Few heads: a task takes only every P-th block of queries, into its own copy of dk and dv; copies are added
-// in order.
+// values of one head of one segment. It copies a stretch of them, walks over the queries that see it in order, and adds to dk,
+// dv and dq, all of which stay in the second-level cache for the stretch. Few heads: a task takes only every P-th block of
+// queries, into its own copy of dk and dv; copies are added in order.
 #include <cmath>
 #include <limits>
 
@@ -15,25 +15,31 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kTasksWanted = 12, kMostParts = 4;
+constexpr int64_t kStretch = 32768;  // elements of the keys of a stretch
 
 int64_t parts_of(const AttentionBackward& a) { return std::min(kMostParts, ceil_div(kTasksWanted, a.at.kv_heads)); }
 
+int64_t stretch_of(const AttentionShape& at) { return std::max(kKeys, kStretch / at.head_size / kKeys * kKeys); }
+
 struct Work {
-  float *scores, *dp, *keys, *values, *q, *qt, *dout, *dout_t, *out, *dq, *lse, *delta;
+  float *scores, *dp, *keys, *values, *q, *qt, *dout, *dout_t, *out, *lse, *delta, *dq;
 };
 
-Work lay_out_thread(Scratch& s, int64_t size) {
+// dq: of all queries of all heads that share keys.
+Work lay_out_thread(Scratch& s, const AttentionBackward& a) {
+  const int64_t size = a.at.head_size, keys = std::min(stretch_of(a.at), round_up(a.k.rows(), kKeys)) * size;
   Work w;
   w.scores = s.floats(kKeys * kQueries), w.dp = s.floats(kKeys * kQueries);
-  w.keys = s.floats(kKeys * size), w.values = s.floats(kKeys * size);
-  for (float** p : {&w.q, &w.qt, &w.dout, &w.dout_t, &w.out, &w.dq}) *p = s.floats(kQueries * size);
+  w.keys = s.floats(keys), w.values = s.floats(keys);
+  for (float** p : {&w.q, &w.qt, &w.dout, &w.dout_t, &w.out}) *p = s.floats(kQueries * size);
   w.lse = s.floats(kQueries), w.delta = s.floats(kQueries);
+  w.dq = s.floats(a.at.heads / a.at.kv_heads * a.q.rows() * size);
   return w;
 }
 
 int64_t bytes_per_thread(const AttentionBackward& a) {
   Scratch s(nullptr);
-  lay_out_thread(s, a.at.head_size);
+  lay_out_thread(s, a);
   return s.bytes();
 }
 
@@ -79,31 +85,55 @@ void load_block(const AttentionBackward& a, int64_t row, int64_t head, const Que
   }
 }
 
-void block_gradient(const AttentionBackward& a, const Segment& s, int64_t block, int64_t head, const Sums& sums,
-                    const Work& w) {
+// What the keys [from, to) of a segment, which w.keys and w.values hold, and a block of queries give.
+void block_gradient(const AttentionBackward& a, const Segment& s, int64_t block, int64_t head, int64_t from, int64_t to,
+                    const Sums& sums, float* dq, const Work& w) {
   const AttentionShape& at = a.at;
   const QueryBlock b = query_block(s, block);
-  const int64_t size = at.head_size, row = s.q_begin + block * kQueries, lanes = round_up(b.count, 16);
-  const int64_t column = head / (at.heads / at.kv_heads) * size;
-  load_block(a, row, head, b, w);
-  std::fill(w.dq, w.dq + kQueries * size, 0.0f);
-  const int64_t end = b.keys_end(at, s);
-  for (int64_t key = b.keys_begin(at); key < end;) {
-    const int64_t keys = std::min(kKeys - key % kKeys, end - key);
-    // Rows of the inputs may lie a page apart: tiles are copied before many products read them.
-    pack_copy(Corner(a.k, s.k_begin + key, column), keys, size, w.keys, size);
-    pack_copy(Corner(a.v, s.k_begin + key, column), keys, size, w.values, size);
-    tile_product({keys, lanes, size, size, kQueries, kQueries}, w.keys, w.qt, w.scores);
-    tile_product({keys, lanes, size, size, kQueries, kQueries}, w.values, w.dout_t, w.dp);
+  const int64_t size = at.head_size, lanes = round_up(b.count, 16), end = std::min(to, b.keys_end(at, s));
+  int64_t key = std::max(from, b.keys_begin(at));
+  if (key >= end) return;
+  load_block(a, s.q_begin + block * kQueries, head, b, w);
+  while (key < end) {
+    const int64_t keys = std::min(kKeys - key % kKeys, end - key), at_sum = (s.k_begin + key) * size;
+    const float *k = w.keys + (key - from) * size, *v = w.values + (key - from) * size;
+    each_lane_group(at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+      const Tile t{seen, round_up(n, 16), size, size, kQueries, kQueries};
+      tile_product(t, k, w.qt + i, w.scores + i), tile_product(t, v, w.dout_t + i, w.dp + i);
+    });
     if (!b.sees_all(at, key, keys)) mask_scores(at, b, key, keys, lanes, w.scores);
     softmax_gradient(keys, lanes, w.scores, w.dp, w.lse, w.delta, a.q.dtype);
-    const int64_t to = (s.k_begin + key) * size;
-    tile_product({keys, size, b.count, kQueries, size, size, false, true}, w.scores, w.dout, sums.dv + to);
-    tile_product({keys, size, b.count, kQueries, size, size, false, true}, w.dp, w.q, sums.dk + to);
-    tile_product({b.count, size, keys, kQueries, size, size, true, true}, w.dp, w.keys, w.dq);
+    each_lane_group(at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+      const Tile t{seen, size, n, kQueries, size, size, false, true};
+      tile_product(t, w.scores + i, w.dout + i * size, sums.dv + at_sum);
+      tile_product(t, w.dp + i, w.q + i * size, sums.dk + at_sum);
+      tile_product({n, size, seen, kQueries, size, size, true, true}, w.dp + i, k, dq + i * size);
+    });
     key += keys;
   }
-  unpack(w.dq, size, b.count, size, nullptr, false, Corner(a.dq, row, head * size));
+}
+
+// Every `parts`-th block of queries of a segment, from `part` on, and all heads that share the keys of head kv.
+void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t part, int64_t parts, const Sums& sums,
+                      const Work& w) {
+  const AttentionShape& at = a.at;
+  const int64_t size = at.head_size, group = at.heads / at.kv_heads, blocks = ceil_div(s.q_count, kQueries);
+  auto each_block = [&](auto&& f) {
+    for (int64_t h = 0; h < group; ++h)
+      for (int64_t i = part; i < blocks; i += parts) f(i, kv * group + h, w.dq + (h * s.q_count + i * kQueries) * size);
+  };
+  each_block([&](int64_t i, int64_t, float* dq) { std::fill(dq, dq + query_block(s, i).count * size, 0.0f); });
+  // Rows of the inputs may lie a page apart: they are copied before many products read them.
+  const int64_t stretch = stretch_of(at);
+  for (int64_t from = 0; from < s.k_count; from += stretch) {
+    const int64_t to = std::min(s.k_count, from + stretch);
+    pack_copy(Corner(a.k, s.k_begin + from, kv * size), to - from, size, w.keys, size);
+    pack_copy(Corner(a.v, s.k_begin + from, kv * size), to - from, size, w.values, size);
+    each_block([&](int64_t i, int64_t head, float* dq) { block_gradient(a, s, i, head, from, to, sums, dq, w); });
+  }
+  each_block([&](int64_t i, int64_t head, float* dq) {
+    unpack(dq, size, query_block(s, i).count, size, nullptr, false, Corner(a.dq, s.q_begin + i * kQueries, head * size));
+  });
 }
 
 void check(const AttentionBackward& a) {
@@ -141,7 +171,7 @@ void store_sums(const AttentionBackward& a, const Sums& sums, int64_t kv, int64_
 // Each task has the sums of its head to itself.
 void run_whole(const AttentionBackward& a, const Memory& mem) {
   const AttentionShape& at = a.at;
-  const int64_t segments = static_cast<int64_t>(at.segments.size()), group = at.heads / at.kv_heads, size = at.head_size;
+  const int64_t segments = static_cast<int64_t>(at.segments.size()), size = at.head_size;
   const bool together = keys_overlap(at);
   if (!together) {
     std::vector<Segment> keys;
@@ -155,14 +185,11 @@ void run_whole(const AttentionBackward& a, const Memory& mem) {
     const int64_t from = together ? 0 : at.segments[first].k_begin, rows = together ? a.k.rows() : at.segments[first].k_count;
     if (!together && at.segments[first].q_count == 0) return;
     Scratch s(mem.threads + thread * mem.per_thread);
-    const Work w = lay_out_thread(s, size);
+    const Work w = lay_out_thread(s, a);
     const Sums sums = mem.at(thread);
     std::fill(sums.dk + from * size, sums.dk + (from + rows) * size, 0.0f);
     std::fill(sums.dv + from * size, sums.dv + (from + rows) * size, 0.0f);
-    for (int64_t i = first; i < last; ++i)
-      for (int64_t h = kv * group; h < (kv + 1) * group; ++h)
-        for (int64_t b = 0; b < ceil_div(at.segments[i].q_count, kQueries); ++b)
-          block_gradient(a, at.segments[i], b, h, sums, w);
+    for (int64_t i = first; i < last; ++i) segment_gradient(a, at.segments[i], kv, 0, 1, sums, w);
     store_sums(a, sums, kv, from, rows);
   });
 }
@@ -170,17 +197,14 @@ void run_whole(const AttentionBackward& a, const Memory& mem) {
 // A head is shared by several tasks, each with its own sums, which are then added in order.
 void run_parts(const AttentionBackward& a, const Memory& mem, int64_t parts) {
   const AttentionShape& at = a.at;
-  const int64_t segments = static_cast<int64_t>(at.segments.size()), group = at.heads / at.kv_heads, rows = a.k.rows();
+  const int64_t segments = static_cast<int64_t>(at.segments.size()), rows = a.k.rows();
   parallel_for_threads(parts * at.kv_heads, [&](int64_t t, int thread) {
     const int64_t part = t / at.kv_heads, kv = t % at.kv_heads;
     Scratch s(mem.threads + thread * mem.per_thread);
-    const Work w = lay_out_thread(s, at.head_size);
+    const Work w = lay_out_thread(s, a);
     const Sums sums = mem.at(t);
     std::fill(sums.dk, sums.dk + 2 * mem.sum_size, 0.0f);
-    for (int64_t i = 0; i < segments; ++i)
-      for (int64_t h = kv * group; h < (kv + 1) * group; ++h)
-        for (int64_t b = part; b < ceil_div(at.segments[i].q_count, kQueries); b += parts)
-          block_gradient(a, at.segments[i], b, h, sums, w);
+    for (int64_t i = 0; i < segments; ++i) segment_gradient(a, at.segments[i], kv, part, parts, sums, w);
   });
   const int64_t runs = ceil_div(rows, kRowsMoved), size = at.head_size;
   parallel_for(runs * at.kv_heads, [&](int64_t i) {

@@ -11,7 +11,7 @@ namespace ravine {
 
 inline constexpr int64_t kQueries = 64;  // queries per tile, and the distance between rows of its scores
 inline constexpr int64_t kKeys = 128;    // keys per tile
-
+inline constexpr int64_t kLaneGroup = 32;  // queries that share a border of keys where the mask cuts through a tile
 
 // Queries [first, first + count) of a segment, by position among its keys; count <= kQueries.
 struct QueryBlock {
@@ -35,6 +35,18 @@ inline QueryBlock query_block(const Segment& s, int64_t index) {
   return {s.k_count - s.q_count + first, std::min(kQueries, s.q_count - first)};
 }
 
+// f(query, queries, keys) over groups of the queries of a block that see the first `keys` keys of a tile of keys [key, key + tile)
+// and none behind them: one group away from the causal border, groups of kLaneGroup on it, so that little is computed in vain.
+template <class F>
+void each_lane_group(const AttentionShape& at, const QueryBlock& b, int64_t key, int64_t tile, F&& f) {
+  if (!at.causal || key + tile - 1 <= b.position) return f(int64_t{0}, b.count, tile);
+  for (int64_t lane = 0; lane < b.count; lane += kLaneGroup) {
+    const int64_t count = std::min(kLaneGroup, b.count - lane);
+    const int64_t seen = std::min(tile, b.position + lane + count - key);
+    if (seen > 0) f(lane, count, seen);
+  }
+}
+
 // Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` counts
 // queries, rounded up to a multiple of 16 that the tile has room for.
 
@@ -45,6 +57,9 @@ void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int
 // factor is what earlier results have to be multiplied with; returns whether it differs from 1 anywhere. Rounds probabilities
 // to `type`.
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type);
+
+// lse[i] = top[i] + log(sum[i]) for i < count; -inf where sum is 0.
+void log_sums(const float* top, const float* sum, int64_t count, float* lse);
 
 // rows[i][0, n) *= factor[i], or /= factor[i].
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide);
