@@ -8,8 +8,6 @@
 #include "base/parallel.h"
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pack.h"
-#include "kernels/cpu/tile.h"
 
 namespace ravine {
 namespace {
@@ -23,12 +21,13 @@ int64_t stretch_of(const AttentionShape& at) { return std::max(kKeys, kStretch /
 
 struct Work {
   float *scores, *dp, *keys, *values, *q, *qt, *dout, *dout_t, *out, *lse, *delta, *dq;
+  TileRun score_product, key_product, query_product;
 };
 
 // dq: of all queries of all heads that share keys.
 Work lay_out_thread(Scratch& s, const AttentionBackward& a) {
   const int64_t size = a.at.head_size, keys = std::min(stretch_of(a.at), round_up(a.k.rows(), kKeys)) * size;
-  Work w;
+  Work w{};
   w.scores = s.floats(kKeys * kQueries), w.dp = s.floats(kKeys * kQueries);
   w.keys = s.floats(keys), w.values = s.floats(keys);
   for (float** p : {&w.q, &w.qt, &w.dout, &w.dout_t, &w.out}) *p = s.floats(kQueries * size);
@@ -87,7 +86,7 @@ void load_block(const AttentionBackward& a, int64_t row, int64_t head, const Que
 
 // What the keys [from, to) of a segment, which w.keys and w.values hold, and a block of queries give.
 void block_gradient(const AttentionBackward& a, const Segment& s, int64_t block, int64_t head, int64_t from, int64_t to,
-                    const Sums& sums, float* dq, const Work& w) {
+                    const Sums& sums, float* dq, Work& w) {
   const AttentionShape& at = a.at;
   const QueryBlock b = query_block(s, block);
   const int64_t size = at.head_size, lanes = round_up(b.count, 16), end = std::min(to, b.keys_end(at, s));
@@ -99,15 +98,15 @@ void block_gradient(const AttentionBackward& a, const Segment& s, int64_t block,
     const float *k = w.keys + (key - from) * size, *v = w.values + (key - from) * size;
     each_lane_group(at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
       const Tile t{seen, round_up(n, 16), size, size, kQueries, kQueries};
-      tile_product(t, k, w.qt + i, w.scores + i), tile_product(t, v, w.dout_t + i, w.dp + i);
+      w.score_product(t, k, w.qt + i, w.scores + i), w.score_product(t, v, w.dout_t + i, w.dp + i);
     });
     if (!b.sees_all(at, key, keys)) mask_scores(at, b, key, keys, lanes, w.scores);
     softmax_gradient(keys, lanes, w.scores, w.dp, w.lse, w.delta, a.q.dtype);
     each_lane_group(at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
       const Tile t{seen, size, n, kQueries, size, size, false, true};
-      tile_product(t, w.scores + i, w.dout + i * size, sums.dv + at_sum);
-      tile_product(t, w.dp + i, w.q + i * size, sums.dk + at_sum);
-      tile_product({n, size, seen, kQueries, size, size, true, true}, w.dp + i, k, dq + i * size);
+      w.key_product(t, w.scores + i, w.dout + i * size, sums.dv + at_sum);
+      w.key_product(t, w.dp + i, w.q + i * size, sums.dk + at_sum);
+      w.query_product({n, size, seen, kQueries, size, size, true, true}, w.dp + i, k, dq + i * size);
     });
     key += keys;
   }
@@ -115,7 +114,7 @@ void block_gradient(const AttentionBackward& a, const Segment& s, int64_t block,
 
 // Every `parts`-th block of queries of a segment, from `part` on, and all heads that share the keys of head kv.
 void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t part, int64_t parts, const Sums& sums,
-                      const Work& w) {
+                      Work& w) {
   const AttentionShape& at = a.at;
   const int64_t size = at.head_size, group = at.heads / at.kv_heads, blocks = ceil_div(s.q_count, kQueries);
   auto each_block = [&](auto&& f) {
@@ -129,7 +128,13 @@ void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, 
     const int64_t to = std::min(s.k_count, from + stretch);
     pack_copy(Corner(a.k, s.k_begin + from, kv * size), to - from, size, w.keys, size);
     pack_copy(Corner(a.v, s.k_begin + from, kv * size), to - from, size, w.values, size);
-    each_block([&](int64_t i, int64_t head, float* dq) { block_gradient(a, s, i, head, from, to, sums, dq, w); });
+    each_block([&](int64_t i, int64_t head, float* dq) {
+      if (i + parts < blocks) {
+        const int64_t row = s.q_begin + (i + parts) * kQueries, rows = query_block(s, i + parts).count;
+        for (const TensorView* v : {&a.q, &a.dout, &a.out}) prefetch(Corner(*v, row, head * size), rows, size);
+      }
+      block_gradient(a, s, i, head, from, to, sums, dq, w);
+    });
   }
   each_block([&](int64_t i, int64_t head, float* dq) {
     unpack(dq, size, query_block(s, i).count, size, nullptr, false, Corner(a.dq, s.q_begin + i * kQueries, head * size));
@@ -185,7 +190,7 @@ void run_whole(const AttentionBackward& a, const Memory& mem) {
     const int64_t from = together ? 0 : at.segments[first].k_begin, rows = together ? a.k.rows() : at.segments[first].k_count;
     if (!together && at.segments[first].q_count == 0) return;
     Scratch s(mem.threads + thread * mem.per_thread);
-    const Work w = lay_out_thread(s, a);
+    Work w = lay_out_thread(s, a);
     const Sums sums = mem.at(thread);
     std::fill(sums.dk + from * size, sums.dk + (from + rows) * size, 0.0f);
     std::fill(sums.dv + from * size, sums.dv + (from + rows) * size, 0.0f);
@@ -201,7 +206,7 @@ void run_parts(const AttentionBackward& a, const Memory& mem, int64_t parts) {
   parallel_for_threads(parts * at.kv_heads, [&](int64_t t, int thread) {
     const int64_t part = t / at.kv_heads, kv = t % at.kv_heads;
     Scratch s(mem.threads + thread * mem.per_thread);
-    const Work w = lay_out_thread(s, a);
+    Work w = lay_out_thread(s, a);
     const Sums sums = mem.at(t);
     std::fill(sums.dk, sums.dk + 2 * mem.sum_size, 0.0f);
     for (int64_t i = 0; i < segments; ++i) segment_gradient(a, at.segments[i], kv, part, parts, sums, w);

@@ -8,8 +8,6 @@
 #include "kernels/cpu/attention_decode.h"
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pack.h"
-#include "kernels/cpu/tile.h"
 
 namespace ravine {
 namespace {
@@ -25,10 +23,11 @@ struct Work {
   struct Rows {  // one block of queries of one head
     float *q, *out, *top, *sum, *factor;
   } rows[kBlocks];
+  TileRun score_product, out_product;
 };
 
 Work lay_out(Scratch& s, int64_t size) {
-  Work w;
+  Work w{};
   w.scores = s.floats(kKeys * kQueries);
   w.keys = s.floats(kKeys * size);
   w.values = s.floats(kKeys * size);
@@ -42,7 +41,7 @@ struct Task {
   int64_t first_block, blocks, head, heads;
 };
 
-void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, const Work& w, const Work::Rows& r,
+void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, Work& w, const Work::Rows& r,
                  int64_t key, int64_t keys) {
   const int64_t size = a.at.head_size, lanes = round_up(b.count, 16);
   const int64_t begin = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
@@ -50,12 +49,12 @@ void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& 
   const float *k = w.keys + (begin - key) * size, *v = w.values + (begin - key) * size;
   keys = end - begin;
   each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) {
-    tile_product({seen, round_up(n, 16), size, size, kQueries, kQueries}, k, r.q + i, w.scores + i);
+    w.score_product({seen, round_up(n, 16), size, size, kQueries, kQueries}, k, r.q + i, w.scores + i);
   });
   if (!b.sees_all(a.at, begin, keys)) mask_scores(a.at, b, begin, keys, lanes, w.scores);
   if (softmax_step(keys, lanes, w.scores, r.top, r.sum, r.factor, a.q.dtype)) scale_rows(r.out, b.count, size, r.factor, false);
   each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) {
-    tile_product({n, size, seen, kQueries, size, size, true, true}, w.scores + i, v, r.out + i * size);
+    w.out_product({n, size, seen, kQueries, size, size, true, true}, w.scores + i, v, r.out + i * size);
   });
 }
 
@@ -69,7 +68,7 @@ void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t 
   unpack(r.out, size, b.count, size, nullptr, false, Corner(a.out, row, head * size));
 }
 
-void attend(const AttentionForward& a, const Task& t, const Work& w) {
+void attend(const AttentionForward& a, const Task& t, Work& w) {
   const AttentionShape& at = a.at;
   const Segment& s = *t.segment;
   const int64_t size = at.head_size, group = at.heads / at.kv_heads, column = t.head / group * size;
@@ -93,6 +92,10 @@ void attend(const AttentionForward& a, const Task& t, const Work& w) {
     // Rows of the inputs may lie a page apart: tiles are copied before many products read them.
     pack_copy(Corner(a.k, s.k_begin + key, column), keys, size, w.keys, size);
     pack_copy(Corner(a.v, s.k_begin + key, column), keys, size, w.values, size);
+    if (key + keys < end) {
+      const int64_t next = s.k_begin + key + keys, count = std::min(kKeys, end - key - keys);
+      prefetch(Corner(a.k, next, column), count, size), prefetch(Corner(a.v, next, column), count, size);
+    }
     for (int64_t n = 0; n < t.blocks; ++n)
       for (int64_t h = 0; h < t.heads; ++h)
         attend_tile(a, s, query_block(s, t.first_block + n), w, w.rows[n * t.heads + h], key, keys);
@@ -143,7 +146,8 @@ void run(const AttentionForward& a, void* workspace) {
   }
   parallel_for_threads(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     Scratch s(static_cast<char*>(workspace) + thread * each);
-    attend(a, tasks[i], lay_out(s, a.at.head_size));
+    Work w = lay_out(s, a.at.head_size);
+    attend(a, tasks[i], w);
   });
   if (!few.empty()) attend_few(a, few, workspace);
 }

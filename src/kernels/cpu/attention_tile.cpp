@@ -15,13 +15,19 @@ inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 inline constexpr int64_t kGroupOf16 = kLanes >= 16 ? 1 : 16 / kLanes;
 
 void do_mask(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores) {
+  const hn::RebindToSigned<F32> whole;
   for (int64_t j = 0; j < keys; ++j) {
     const int64_t ahead = key + j - q.position;  // the query that sits at this key's position
     const int64_t from = at.causal ? std::clamp<int64_t>(ahead, 0, lanes) : 0;
     const int64_t to = at.window > 0 ? std::clamp<int64_t>(ahead + at.window, 0, lanes) : lanes;
-    float* row = scores + j * kQueries;
-    std::fill(row, row + from, kMinusInfinity);
-    if (to < lanes) std::fill(row + to, row + lanes, kMinusInfinity);
+    if (from == 0 && to == lanes) continue;
+    const auto first = hn::Set(whole, static_cast<int32_t>(from)), last = hn::Set(whole, static_cast<int32_t>(to));
+    for (int64_t c = 0; c < lanes; c += kLanes) {
+      const auto lane = hn::Iota(whole, static_cast<int32_t>(c));
+      float* p = scores + j * kQueries + c;
+      const auto hidden = hn::RebindMask(f32s, hn::Or(hn::Lt(lane, first), hn::Not(hn::Lt(lane, last))));
+      hn::StoreU(hn::IfThenElse(hidden, all(kMinusInfinity), hn::LoadU(f32s, p)), f32s, p);
+    }
   }
 }
 

@@ -2,9 +2,12 @@
 // softmax of a query runs down a vector lane and never across one.
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "base/checked.h"
+#include "kernels/cpu/pack.h"
+#include "kernels/cpu/tile.h"
 #include "kernels/kernels.h"
 
 namespace ravine {
@@ -45,6 +48,27 @@ void each_lane_group(const AttentionShape& at, const QueryBlock& b, int64_t key,
     const int64_t seen = std::min(tile, b.position + lane + count - key);
     if (seen > 0) f(lane, count, seen);
   }
+}
+
+// Products that come in runs of one shape: the kernel of the last one is kept.
+class TileRun {
+ public:
+  void operator()(const Tile& shape, const float* a, const float* b, float* c) {
+    if (!kernel_ || kernel_->shape() != shape) kernel_.emplace(shape);
+    (*kernel_)(a, b, c);
+  }
+
+ private:
+  std::optional<TileKernel> kernel_;
+};
+
+// Asks for rows x cols elements to be brought into the second-level cache, while something else is computed: rows that lie a page
+// apart are beyond the machine's own prefetchers.
+inline void prefetch(const Corner& from, int64_t rows, int64_t cols) {
+  const char* p = static_cast<const char*>(from.data);
+  const int64_t size = size_of(from.dtype), bytes = cols * size;
+  for (int64_t i = 0; i < rows; ++i, p += from.stride * size)
+    for (int64_t j = 0; j < bytes; j += 64) __builtin_prefetch(p + j, 0, 2);
 }
 
 // Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` counts
