@@ -1,6 +1,6 @@
 // Gradient of attention: probabilities are computed again from lse, tile by tile (Dao et al. 2022). A task owns the keys and
-// values of one head of one segment. It copies a stretch of them, walks over the queries that see it in order, and adds to dk,
-// dv and dq, all of which stay in the second-level cache for the stretch. Few heads: a task takes only every P-th block of
+// values of one head of one segment. Queries and their gradients are copied once; then, for each tile of keys in turn, all
+// queries that see it add to its dk and dv, which stay in cache, and to dq. Few heads: a task takes only every P-th block of
 // queries, into its own copy of dk and dv; copies are added in order.
 #include <cmath>
 #include <limits>
@@ -13,26 +13,23 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kTasksWanted = 12, kMostParts = 4;
-constexpr int64_t kStretch = 32768;  // elements of the keys of a stretch
 
 int64_t parts_of(const AttentionBackward& a) { return std::min(kMostParts, ceil_div(kTasksWanted, a.at.kv_heads)); }
 
-int64_t stretch_of(const AttentionShape& at) { return std::max(kKeys, kStretch / at.head_size / kKeys * kKeys); }
-
+// What a thread needs for a task. q, dout, dq, lse and delta: of all queries of all heads that share keys.
 struct Work {
-  float *scores, *dp, *keys, *values, *q, *qt, *dout, *dout_t, *out, *lse, *delta, *dq;
+  float *scores, *dp, *keys, *keys_t, *values_t, *wide_out, *q, *dout, *dq, *lse, *delta;
   TileRun score_product, key_product, query_product;
 };
 
-// dq: of all queries of all heads that share keys.
 Work lay_out_thread(Scratch& s, const AttentionBackward& a) {
-  const int64_t size = a.at.head_size, keys = std::min(stretch_of(a.at), round_up(a.k.rows(), kKeys)) * size;
+  const int64_t size = a.at.head_size, queries = a.at.heads / a.at.kv_heads * a.q.rows();
   Work w{};
   w.scores = s.floats(kKeys * kQueries), w.dp = s.floats(kKeys * kQueries);
-  w.keys = s.floats(keys), w.values = s.floats(keys);
-  for (float** p : {&w.q, &w.qt, &w.dout, &w.dout_t, &w.out}) *p = s.floats(kQueries * size);
-  w.lse = s.floats(kQueries), w.delta = s.floats(kQueries);
-  w.dq = s.floats(a.at.heads / a.at.kv_heads * a.q.rows() * size);
+  for (float** p : {&w.keys, &w.keys_t, &w.values_t}) *p = s.floats(kKeys * size);
+  w.wide_out = s.floats(kQueries * size);
+  for (float** p : {&w.q, &w.dout, &w.dq}) *p = s.floats(queries * size);
+  w.lse = s.floats(queries), w.delta = s.floats(queries);
   return w;
 }
 
@@ -65,51 +62,58 @@ Memory lay_out(const AttentionBackward& a, void* workspace, int threads) {
   return m;
 }
 
-// A block of queries of one head: everything about it that all tiles of keys need.
-void load_block(const AttentionBackward& a, int64_t row, int64_t head, const QueryBlock& b, const Work& w) {
+// A block of queries of one head: `first` is its first row among the queries that w holds, `row` among all.
+void load_block(const AttentionBackward& a, int64_t row, int64_t head, int64_t count, int64_t first, const Work& w) {
   const int64_t size = a.at.head_size, column = head * size;
-  if (b.count % 16)
-    for (float* p : {w.qt, w.dout_t}) std::fill(p, p + kQueries * size, 0.0f);
-  const Corner q(a.q, row, column), dout(a.dout, row, column);
-  pack_transposed(q, b.count, size, w.qt, kQueries, static_cast<float>(a.at.scale));
-  pack_transposed(dout, b.count, size, w.dout_t, kQueries, static_cast<float>(a.at.scale));
-  pack_copy(q, b.count, size, w.q, size), pack_copy(dout, b.count, size, w.dout, size);
-  pack_copy(Corner(a.out, row, column), b.count, size, w.out, size);
-  row_dots(w.dout, size, w.out, size, b.count, size, w.delta);
-  const float* lse = a.lse.row<float>(head) + row;
-  for (int64_t i = 0; i < kQueries; ++i) {
-    const bool some = i < b.count && lse[i] != -std::numeric_limits<float>::infinity();
-    w.lse[i] = some ? lse[i] : std::numeric_limits<float>::infinity();
-    w.delta[i] = some ? static_cast<float>(w.delta[i] * a.at.scale) : 0.0f;
+  float *dout = w.dout + first * size, *dq = w.dq + first * size, *lse = w.lse + first, *delta = w.delta + first;
+  pack_copy(Corner(a.q, row, column), count, size, w.q + first * size, size);
+  pack_copy(Corner(a.dout, row, column), count, size, dout, size);
+  std::fill(dq, dq + count * size, 0.0f);
+  const Corner out(a.out, row, column);
+  if (out.dtype == DType::f32) {
+    row_dots(dout, size, out.f32(), out.stride, count, size, delta);
+  } else {
+    pack_copy(out, count, size, w.wide_out, size);
+    row_dots(dout, size, w.wide_out, size, count, size, delta);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    lse[i] = a.lse.row<float>(head)[row + i];
+    const bool some = lse[i] != -std::numeric_limits<float>::infinity();
+    if (!some) lse[i] = std::numeric_limits<float>::infinity();
+    delta[i] = some ? static_cast<float>(delta[i] * a.at.scale) : 0.0f;
   }
 }
 
-// What the keys [from, to) of a segment, which w.keys and w.values hold, and a block of queries give.
-void block_gradient(const AttentionBackward& a, const Segment& s, int64_t block, int64_t head, int64_t from, int64_t to,
-                    const Sums& sums, float* dq, Work& w) {
-  const AttentionShape& at = a.at;
-  const QueryBlock b = query_block(s, block);
-  const int64_t size = at.head_size, lanes = round_up(b.count, 16), end = std::min(to, b.keys_end(at, s));
-  int64_t key = std::max(from, b.keys_begin(at));
-  if (key >= end) return;
-  load_block(a, s.q_begin + block * kQueries, head, b, w);
-  while (key < end) {
-    const int64_t keys = std::min(kKeys - key % kKeys, end - key), at_sum = (s.k_begin + key) * size;
-    const float *k = w.keys + (key - from) * size, *v = w.values + (key - from) * size;
-    each_lane_group(at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
-      const Tile t{seen, round_up(n, 16), size, size, kQueries, kQueries};
-      w.score_product(t, k, w.qt + i, w.scores + i), w.score_product(t, v, w.dout_t + i, w.dp + i);
-    });
-    if (!b.sees_all(at, key, keys)) mask_scores(at, b, key, keys, lanes, w.scores);
-    softmax_gradient(keys, lanes, w.scores, w.dp, w.lse, w.delta, a.q.dtype);
-    each_lane_group(at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
-      const Tile t{seen, size, n, kQueries, size, size, false, true};
-      w.key_product(t, w.scores + i, w.dout + i * size, sums.dv + at_sum);
-      w.key_product(t, w.dp + i, w.q + i * size, sums.dk + at_sum);
-      w.query_product({n, size, seen, kQueries, size, size, true, true}, w.dp + i, k, dq + i * size);
-    });
-    key += keys;
-  }
+// Keys and values [key, key + keys) as all blocks of queries need them. The scale goes with them, into scores and gradients.
+void load_keys(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t key, int64_t keys, const Work& w) {
+  const int64_t size = a.at.head_size;
+  const Corner k(a.k, s.k_begin + key, kv * size), v(a.v, s.k_begin + key, kv * size);
+  pack_copy(k, keys, size, w.keys, size);
+  if (keys % 16)
+    for (float* p : {w.keys_t, w.values_t}) std::fill(p, p + kKeys * size, 0.0f);
+  pack_transposed(k, keys, size, w.keys_t, kKeys, static_cast<float>(a.at.scale));
+  pack_transposed(v, keys, size, w.values_t, kKeys, static_cast<float>(a.at.scale));
+}
+
+// What the keys [key, key + keys), of the tile that w holds from `tile` on, and a block of queries give.
+void tile_gradient(const AttentionBackward& a, const QueryBlock& b, int64_t first, int64_t tile, int64_t key, int64_t keys,
+                   float* dk, float* dv, Work& w) {
+  const int64_t size = a.at.head_size, skipped = key - tile;
+  const float *q = w.q + first * size, *dout = w.dout + first * size, *k = w.keys + skipped * size;
+  float* dq = w.dq + first * size;
+  each_lane_group(a.at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+    const Tile t{n, round_up(seen, 16), size, size, kKeys, kKeys};
+    w.score_product(t, q + i * size, w.keys_t + skipped, w.scores + i * kKeys);
+    w.score_product(t, dout + i * size, w.values_t + skipped, w.dp + i * kKeys);
+  });
+  if (!b.sees_all(a.at, key, keys)) mask_rows(a.at, b, key, keys, w.scores);
+  softmax_gradient(b.count, keys, w.scores, w.dp, w.lse + first, w.delta + first, a.q.dtype);
+  each_lane_group(a.at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+    const Tile t{seen, size, n, kKeys, size, size, true, true};
+    w.key_product(t, w.scores + i * kKeys, dout + i * size, dv + skipped * size);
+    w.key_product(t, w.dp + i * kKeys, q + i * size, dk + skipped * size);
+    w.query_product({n, size, seen, kKeys, size, size, false, true}, w.dp + i * kKeys, k, dq + i * size);
+  });
 }
 
 // Every `parts`-th block of queries of a segment, from `part` on, and all heads that share the keys of head kv.
@@ -117,27 +121,27 @@ void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, 
                       Work& w) {
   const AttentionShape& at = a.at;
   const int64_t size = at.head_size, group = at.heads / at.kv_heads, blocks = ceil_div(s.q_count, kQueries);
+  // f(block, its first row in the segment, its first row in w, head)
   auto each_block = [&](auto&& f) {
     for (int64_t h = 0; h < group; ++h)
-      for (int64_t i = part; i < blocks; i += parts) f(i, kv * group + h, w.dq + (h * s.q_count + i * kQueries) * size);
+      for (int64_t i = part; i < blocks; i += parts)
+        f(query_block(s, i), i * kQueries, h * s.q_count + i * kQueries, kv * group + h);
   };
-  each_block([&](int64_t i, int64_t, float* dq) { std::fill(dq, dq + query_block(s, i).count * size, 0.0f); });
-  // Rows of the inputs may lie a page apart: they are copied before many products read them.
-  const int64_t stretch = stretch_of(at);
-  for (int64_t from = 0; from < s.k_count; from += stretch) {
-    const int64_t to = std::min(s.k_count, from + stretch);
-    pack_copy(Corner(a.k, s.k_begin + from, kv * size), to - from, size, w.keys, size);
-    pack_copy(Corner(a.v, s.k_begin + from, kv * size), to - from, size, w.values, size);
-    each_block([&](int64_t i, int64_t head, float* dq) {
-      if (i + parts < blocks) {
-        const int64_t row = s.q_begin + (i + parts) * kQueries, rows = query_block(s, i + parts).count;
-        for (const TensorView* v : {&a.q, &a.dout, &a.out}) prefetch(Corner(*v, row, head * size), rows, size);
-      }
-      block_gradient(a, s, i, head, from, to, sums, dq, w);
+  each_block([&](const QueryBlock& b, int64_t row, int64_t first, int64_t head) {
+    load_block(a, s.q_begin + row, head, b.count, first, w);
+  });
+  for (int64_t tile = 0; tile < s.k_count; tile += kKeys) {
+    const int64_t keys = std::min(kKeys, s.k_count - tile), at_sum = (s.k_begin + tile) * size;
+    bool loaded = false;
+    each_block([&](const QueryBlock& b, int64_t, int64_t first, int64_t) {
+      const int64_t key = std::max(tile, b.keys_begin(at) / 16 * 16), end = std::min(tile + keys, b.keys_end(at, s));
+      if (key >= end) return;
+      if (!loaded) load_keys(a, s, kv, tile, keys, w), loaded = true;
+      tile_gradient(a, b, first, tile, key, end - key, sums.dk + at_sum, sums.dv + at_sum, w);
     });
   }
-  each_block([&](int64_t i, int64_t head, float* dq) {
-    unpack(dq, size, query_block(s, i).count, size, nullptr, false, Corner(a.dq, s.q_begin + i * kQueries, head * size));
+  each_block([&](const QueryBlock& b, int64_t row, int64_t first, int64_t head) {
+    unpack(w.dq + first * size, size, b.count, size, nullptr, false, Corner(a.dq, s.q_begin + row, head * size));
   });
 }
 

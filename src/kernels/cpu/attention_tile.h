@@ -1,5 +1,5 @@
-// How attention is cut into tiles, shared by its directions. Scores of a tile are kept transposed, keys by queries, so that the
-// softmax of a query runs down a vector lane and never across one.
+// How attention is cut into tiles, shared by its directions. Forward keeps the scores of a tile transposed, keys by queries, so
+// that the softmax of a query runs down a vector lane and never across one; backward, which has no sums over keys, queries by keys.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -88,9 +88,12 @@ void log_sums(const float* top, const float* sum, int64_t count, float* lse);
 // rows[i][0, n) *= factor[i], or /= factor[i].
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide);
 
+// Puts -inf into scores [q.count][kKeys] of keys from `key` on where the mask lets nothing through; keys <= kKeys.
+void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores);
+
 // scores become p = e^(score - lse), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and
-// the gradient of the scores, both [keys][kQueries].
-void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse, const float* delta, DType type);
+// the gradient of the scores, both [queries][kKeys]. `keys` is rounded up to a multiple of 16.
+void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type);
 
 // to[i] = a[i] . b[i] over n, for `count` rows.
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to);
