@@ -1,15 +1,13 @@
 // Gradient of attention: probabilities are computed again from lse, tile by tile (Dao et al. 2022). A task owns the keys and
-// values of one head of one segment, walks over its queries in order and adds to dk and dv; dq of a block of queries is
-// complete at once. Few heads: a task takes only every P-th block of queries, into its own copy of dk and dv; copies are added
-// in order.
+// values of one head of one segment. Queries and their gradients are copied once; then, for each tile of keys in turn, all
+// queries that see it add to its dk and dv, which stay in cache, and to dq. Few heads: a task takes only every P-th block of
+// queries, into its own copy of dk and dv; copies are added in order.
 #include <cmath>
 #include <limits>
 
 #include "base/parallel.h"
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pack.h"
-#include "kernels/cpu/tile.h"
 
 namespace ravine {
 namespace {
@@ -18,22 +16,26 @@ constexpr int64_t kTasksWanted = 12, kMostParts = 4;
 
 int64_t parts_of(const AttentionBackward& a) { return std::min(kMostParts, ceil_div(kTasksWanted, a.at.kv_heads)); }
 
+// What a thread needs for a task. q, dout, dq, lse and delta: of all queries of all heads that share keys.
 struct Work {
-  float *scores, *dp, *keys, *values, *q, *qt, *dout, *dout_t, *out, *dq, *lse, *delta;
+  float *scores, *dp, *keys, *keys_t, *values_t, *wide_out, *q, *dout, *dq, *lse, *delta;
+  TileRun score_product, key_product, query_product;
 };
 
-Work lay_out_thread(Scratch& s, int64_t size) {
-  Work w;
+Work lay_out_thread(Scratch& s, const AttentionBackward& a) {
+  const int64_t size = a.at.head_size, queries = a.at.heads / a.at.kv_heads * a.q.rows();
+  Work w{};
   w.scores = s.floats(kKeys * kQueries), w.dp = s.floats(kKeys * kQueries);
-  w.keys = s.floats(kKeys * size), w.values = s.floats(kKeys * size);
-  for (float** p : {&w.q, &w.qt, &w.dout, &w.dout_t, &w.out, &w.dq}) *p = s.floats(kQueries * size);
-  w.lse = s.floats(kQueries), w.delta = s.floats(kQueries);
+  for (float** p : {&w.keys, &w.keys_t, &w.values_t}) *p = s.floats(kKeys * size);
+  w.wide_out = s.floats(kQueries * size);
+  for (float** p : {&w.q, &w.dout, &w.dq}) *p = s.floats(queries * size);
+  w.lse = s.floats(queries), w.delta = s.floats(queries);
   return w;
 }
 
 int64_t bytes_per_thread(const AttentionBackward& a) {
   Scratch s(nullptr);
-  lay_out_thread(s, a.at.head_size);
+  lay_out_thread(s, a);
   return s.bytes();
 }
 
@@ -60,50 +62,87 @@ Memory lay_out(const AttentionBackward& a, void* workspace, int threads) {
   return m;
 }
 
-// A block of queries of one head: everything about it that all tiles of keys need.
-void load_block(const AttentionBackward& a, int64_t row, int64_t head, const QueryBlock& b, const Work& w) {
+// A block of queries of one head: `first` is its first row among the queries that w holds, `row` among all.
+void load_block(const AttentionBackward& a, int64_t row, int64_t head, int64_t count, int64_t first, const Work& w) {
   const int64_t size = a.at.head_size, column = head * size;
-  if (b.count % 16)
-    for (float* p : {w.qt, w.dout_t}) std::fill(p, p + kQueries * size, 0.0f);
-  const Corner q(a.q, row, column), dout(a.dout, row, column);
-  pack_transposed(q, b.count, size, w.qt, kQueries, static_cast<float>(a.at.scale));
-  pack_transposed(dout, b.count, size, w.dout_t, kQueries, static_cast<float>(a.at.scale));
-  pack_copy(q, b.count, size, w.q, size), pack_copy(dout, b.count, size, w.dout, size);
-  pack_copy(Corner(a.out, row, column), b.count, size, w.out, size);
-  row_dots(w.dout, size, w.out, size, b.count, size, w.delta);
-  const float* lse = a.lse.row<float>(head) + row;
-  for (int64_t i = 0; i < kQueries; ++i) {
-    const bool some = i < b.count && lse[i] != -std::numeric_limits<float>::infinity();
-    w.lse[i] = some ? lse[i] : std::numeric_limits<float>::infinity();
-    w.delta[i] = some ? static_cast<float>(w.delta[i] * a.at.scale) : 0.0f;
+  float *dout = w.dout + first * size, *dq = w.dq + first * size, *lse = w.lse + first, *delta = w.delta + first;
+  pack_copy(Corner(a.q, row, column), count, size, w.q + first * size, size);
+  pack_copy(Corner(a.dout, row, column), count, size, dout, size);
+  std::fill(dq, dq + count * size, 0.0f);
+  const Corner out(a.out, row, column);
+  if (out.dtype == DType::f32) {
+    row_dots(dout, size, out.f32(), out.stride, count, size, delta);
+  } else {
+    pack_copy(out, count, size, w.wide_out, size);
+    row_dots(dout, size, w.wide_out, size, count, size, delta);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    lse[i] = a.lse.row<float>(head)[row + i];
+    const bool some = lse[i] != -std::numeric_limits<float>::infinity();
+    if (!some) lse[i] = std::numeric_limits<float>::infinity();
+    delta[i] = some ? static_cast<float>(delta[i] * a.at.scale) : 0.0f;
   }
 }
 
-void block_gradient(const AttentionBackward& a, const Segment& s, int64_t block, int64_t head, const Sums& sums,
-                    const Work& w) {
+// Keys and values [key, key + keys) as all blocks of queries need them. The scale goes with them, into scores and gradients.
+void load_keys(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t key, int64_t keys, const Work& w) {
+  const int64_t size = a.at.head_size;
+  const Corner k(a.k, s.k_begin + key, kv * size), v(a.v, s.k_begin + key, kv * size);
+  pack_copy(k, keys, size, w.keys, size);
+  if (keys % 16)
+    for (float* p : {w.keys_t, w.values_t}) std::fill(p, p + kKeys * size, 0.0f);
+  pack_transposed(k, keys, size, w.keys_t, kKeys, static_cast<float>(a.at.scale));
+  pack_transposed(v, keys, size, w.values_t, kKeys, static_cast<float>(a.at.scale));
+}
+
+// What the keys [key, key + keys), of the tile that w holds from `tile` on, and a block of queries give.
+void tile_gradient(const AttentionBackward& a, const QueryBlock& b, int64_t first, int64_t tile, int64_t key, int64_t keys,
+                   float* dk, float* dv, Work& w) {
+  const int64_t size = a.at.head_size, skipped = key - tile;
+  const float *q = w.q + first * size, *dout = w.dout + first * size, *k = w.keys + skipped * size;
+  float* dq = w.dq + first * size;
+  each_lane_group(a.at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+    const Tile t{n, round_up(seen, 16), size, size, kKeys, kKeys};
+    w.score_product(t, q + i * size, w.keys_t + skipped, w.scores + i * kKeys);
+    w.score_product(t, dout + i * size, w.values_t + skipped, w.dp + i * kKeys);
+  });
+  if (!b.sees_all(a.at, key, keys)) mask_rows(a.at, b, key, keys, w.scores);
+  softmax_gradient(b.count, keys, w.scores, w.dp, w.lse + first, w.delta + first, a.q.dtype);
+  each_lane_group(a.at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+    const Tile t{seen, size, n, kKeys, size, size, true, true};
+    w.key_product(t, w.scores + i * kKeys, dout + i * size, dv + skipped * size);
+    w.key_product(t, w.dp + i * kKeys, q + i * size, dk + skipped * size);
+    w.query_product({n, size, seen, kKeys, size, size, false, true}, w.dp + i * kKeys, k, dq + i * size);
+  });
+}
+
+// Every `parts`-th block of queries of a segment, from `part` on, and all heads that share the keys of head kv.
+void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t part, int64_t parts, const Sums& sums,
+                      Work& w) {
   const AttentionShape& at = a.at;
-  const QueryBlock b = query_block(s, block);
-  const int64_t size = at.head_size, row = s.q_begin + block * kQueries, lanes = round_up(b.count, 16);
-  const int64_t column = head / (at.heads / at.kv_heads) * size;
-  load_block(a, row, head, b, w);
-  std::fill(w.dq, w.dq + kQueries * size, 0.0f);
-  const int64_t end = b.keys_end(at, s);
-  for (int64_t key = b.keys_begin(at); key < end;) {
-    const int64_t keys = std::min(kKeys - key % kKeys, end - key);
-    // Rows of the inputs may lie a page apart: tiles are copied before many products read them.
-    pack_copy(Corner(a.k, s.k_begin + key, column), keys, size, w.keys, size);
-    pack_copy(Corner(a.v, s.k_begin + key, column), keys, size, w.values, size);
-    tile_product({keys, lanes, size, size, kQueries, kQueries}, w.keys, w.qt, w.scores);
-    tile_product({keys, lanes, size, size, kQueries, kQueries}, w.values, w.dout_t, w.dp);
-    if (!b.sees_all(at, key, keys)) mask_scores(at, b, key, keys, lanes, w.scores);
-    softmax_gradient(keys, lanes, w.scores, w.dp, w.lse, w.delta, a.q.dtype);
-    const int64_t to = (s.k_begin + key) * size;
-    tile_product({keys, size, b.count, kQueries, size, size, false, true}, w.scores, w.dout, sums.dv + to);
-    tile_product({keys, size, b.count, kQueries, size, size, false, true}, w.dp, w.q, sums.dk + to);
-    tile_product({b.count, size, keys, kQueries, size, size, true, true}, w.dp, w.keys, w.dq);
-    key += keys;
+  const int64_t size = at.head_size, group = at.heads / at.kv_heads, blocks = ceil_div(s.q_count, kQueries);
+  // f(block, its first row in the segment, its first row in w, head)
+  auto each_block = [&](auto&& f) {
+    for (int64_t h = 0; h < group; ++h)
+      for (int64_t i = part; i < blocks; i += parts)
+        f(query_block(s, i), i * kQueries, h * s.q_count + i * kQueries, kv * group + h);
+  };
+  each_block([&](const QueryBlock& b, int64_t row, int64_t first, int64_t head) {
+    load_block(a, s.q_begin + row, head, b.count, first, w);
+  });
+  for (int64_t tile = 0; tile < s.k_count; tile += kKeys) {
+    const int64_t keys = std::min(kKeys, s.k_count - tile), at_sum = (s.k_begin + tile) * size;
+    bool loaded = false;
+    each_block([&](const QueryBlock& b, int64_t, int64_t first, int64_t) {
+      const int64_t key = std::max(tile, b.keys_begin(at) / 16 * 16), end = std::min(tile + keys, b.keys_end(at, s));
+      if (key >= end) return;
+      if (!loaded) load_keys(a, s, kv, tile, keys, w), loaded = true;
+      tile_gradient(a, b, first, tile, key, end - key, sums.dk + at_sum, sums.dv + at_sum, w);
+    });
   }
-  unpack(w.dq, size, b.count, size, nullptr, false, Corner(a.dq, row, head * size));
+  each_block([&](const QueryBlock& b, int64_t row, int64_t first, int64_t head) {
+    unpack(w.dq + first * size, size, b.count, size, nullptr, false, Corner(a.dq, s.q_begin + row, head * size));
+  });
 }
 
 void check(const AttentionBackward& a) {
@@ -141,7 +180,7 @@ void store_sums(const AttentionBackward& a, const Sums& sums, int64_t kv, int64_
 // Each task has the sums of its head to itself.
 void run_whole(const AttentionBackward& a, const Memory& mem) {
   const AttentionShape& at = a.at;
-  const int64_t segments = static_cast<int64_t>(at.segments.size()), group = at.heads / at.kv_heads, size = at.head_size;
+  const int64_t segments = static_cast<int64_t>(at.segments.size()), size = at.head_size;
   const bool together = keys_overlap(at);
   if (!together) {
     std::vector<Segment> keys;
@@ -155,14 +194,11 @@ void run_whole(const AttentionBackward& a, const Memory& mem) {
     const int64_t from = together ? 0 : at.segments[first].k_begin, rows = together ? a.k.rows() : at.segments[first].k_count;
     if (!together && at.segments[first].q_count == 0) return;
     Scratch s(mem.threads + thread * mem.per_thread);
-    const Work w = lay_out_thread(s, size);
+    Work w = lay_out_thread(s, a);
     const Sums sums = mem.at(thread);
     std::fill(sums.dk + from * size, sums.dk + (from + rows) * size, 0.0f);
     std::fill(sums.dv + from * size, sums.dv + (from + rows) * size, 0.0f);
-    for (int64_t i = first; i < last; ++i)
-      for (int64_t h = kv * group; h < (kv + 1) * group; ++h)
-        for (int64_t b = 0; b < ceil_div(at.segments[i].q_count, kQueries); ++b)
-          block_gradient(a, at.segments[i], b, h, sums, w);
+    for (int64_t i = first; i < last; ++i) segment_gradient(a, at.segments[i], kv, 0, 1, sums, w);
     store_sums(a, sums, kv, from, rows);
   });
 }
@@ -170,17 +206,14 @@ void run_whole(const AttentionBackward& a, const Memory& mem) {
 // A head is shared by several tasks, each with its own sums, which are then added in order.
 void run_parts(const AttentionBackward& a, const Memory& mem, int64_t parts) {
   const AttentionShape& at = a.at;
-  const int64_t segments = static_cast<int64_t>(at.segments.size()), group = at.heads / at.kv_heads, rows = a.k.rows();
+  const int64_t segments = static_cast<int64_t>(at.segments.size()), rows = a.k.rows();
   parallel_for_threads(parts * at.kv_heads, [&](int64_t t, int thread) {
     const int64_t part = t / at.kv_heads, kv = t % at.kv_heads;
     Scratch s(mem.threads + thread * mem.per_thread);
-    const Work w = lay_out_thread(s, at.head_size);
+    Work w = lay_out_thread(s, a);
     const Sums sums = mem.at(t);
     std::fill(sums.dk, sums.dk + 2 * mem.sum_size, 0.0f);
-    for (int64_t i = 0; i < segments; ++i)
-      for (int64_t h = kv * group; h < (kv + 1) * group; ++h)
-        for (int64_t b = part; b < ceil_div(at.segments[i].q_count, kQueries); b += parts)
-          block_gradient(a, at.segments[i], b, h, sums, w);
+    for (int64_t i = 0; i < segments; ++i) segment_gradient(a, at.segments[i], kv, part, parts, sums, w);
   });
   const int64_t runs = ceil_div(rows, kRowsMoved), size = at.head_size;
   parallel_for(runs * at.kv_heads, [&](int64_t i) {

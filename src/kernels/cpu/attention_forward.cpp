@@ -1,6 +1,6 @@
-// Attention in tiles with an online softmax (Dao et al.: FlashAttention, 2022). A thread takes 128 queries of up to four heads
-// that share keys, and walks over the tiles of keys that the mask lets through; segments of few queries go to
-// attention_decode.cpp.
+// Attention in tiles with an online softmax (Dao et al.: FlashAttention, 2022). A thread takes up to eight blocks of queries, of
+// up to four heads that share keys, and walks over the tiles of keys that the mask lets through; segments of few queries go to
+// attention_decode.cpp. What a query gets does not depend on which blocks share a task.
 #include <cmath>
 #include <limits>
 
@@ -8,14 +8,13 @@
 #include "kernels/cpu/attention_decode.h"
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/pack.h"
-#include "kernels/cpu/tile.h"
 
 namespace ravine {
 namespace {
 
-constexpr int64_t kBlocks = 2;  // query blocks per task
-constexpr int64_t kHeads = 4;   // heads per task, of one group that shares keys
+constexpr int64_t kBlocks = 8;        // of queries per task, all its heads together: each tile of keys is copied once for all
+constexpr int64_t kHeads = 4;         // heads per task at most, of one group that shares keys
+constexpr int64_t kTasksWanted = 24;  // tasks become smaller rather than fewer
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // What a thread needs for a task.
@@ -23,11 +22,12 @@ struct Work {
   float *scores, *keys, *values;
   struct Rows {  // one block of queries of one head
     float *q, *out, *top, *sum, *factor;
-  } rows[kBlocks * kHeads];
+  } rows[kBlocks];
+  TileRun score_product, out_product;
 };
 
 Work lay_out(Scratch& s, int64_t size) {
-  Work w;
+  Work w{};
   w.scores = s.floats(kKeys * kQueries);
   w.keys = s.floats(kKeys * size);
   w.values = s.floats(kKeys * size);
@@ -38,45 +38,46 @@ Work lay_out(Scratch& s, int64_t size) {
 
 struct Task {
   const Segment* segment;
-  int64_t first_block, head, heads;
+  int64_t first_block, blocks, head, heads;
 };
 
-void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, const Work& w, const Work::Rows& r,
+void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, Work& w, const Work::Rows& r,
                  int64_t key, int64_t keys) {
   const int64_t size = a.at.head_size, lanes = round_up(b.count, 16);
   const int64_t begin = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
   if (begin >= end) return;
   const float *k = w.keys + (begin - key) * size, *v = w.values + (begin - key) * size;
   keys = end - begin;
-  tile_product({keys, lanes, size, size, kQueries, kQueries}, k, r.q, w.scores);
+  each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) {
+    w.score_product({seen, round_up(n, 16), size, size, kQueries, kQueries}, k, r.q + i, w.scores + i);
+  });
   if (!b.sees_all(a.at, begin, keys)) mask_scores(a.at, b, begin, keys, lanes, w.scores);
   if (softmax_step(keys, lanes, w.scores, r.top, r.sum, r.factor, a.q.dtype)) scale_rows(r.out, b.count, size, r.factor, false);
-  tile_product({b.count, size, keys, kQueries, size, size, true, true}, w.scores, v, r.out);
+  each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) {
+    w.out_product({n, size, seen, kQueries, size, size, true, true}, w.scores + i, v, r.out + i * size);
+  });
 }
 
 void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t head, const QueryBlock& b,
             const Work::Rows& r) {
   const int64_t size = a.at.head_size, row = s.q_begin + block * kQueries;
-  for (int64_t i = 0; i < b.count; ++i) {
-    if (!a.lse.absent())
-      a.lse.row<float>(head)[row + i] = static_cast<float>(r.top[i] + std::log(static_cast<double>(r.sum[i])));
+  if (!a.lse.absent()) log_sums(r.top, r.sum, b.count, a.lse.row<float>(head) + row);
+  for (int64_t i = 0; i < b.count; ++i)
     if (r.sum[i] == 0) r.sum[i] = 1;  // nothing was let through: out is zero
-  }
   scale_rows(r.out, b.count, size, r.sum, true);
   unpack(r.out, size, b.count, size, nullptr, false, Corner(a.out, row, head * size));
 }
 
-void attend(const AttentionForward& a, const Task& t, const Work& w) {
+void attend(const AttentionForward& a, const Task& t, Work& w) {
   const AttentionShape& at = a.at;
   const Segment& s = *t.segment;
   const int64_t size = at.head_size, group = at.heads / at.kv_heads, column = t.head / group * size;
-  const int64_t blocks = std::min(kBlocks, ceil_div(s.q_count, kQueries) - t.first_block);
   int64_t begin = s.k_count, end = 0;
-  for (int64_t n = 0; n < blocks; ++n) {
+  for (int64_t n = 0; n < t.blocks; ++n) {
     const QueryBlock b = query_block(s, t.first_block + n);
     begin = std::min(begin, b.keys_begin(at)), end = std::max(end, b.keys_end(at, s));
     for (int64_t h = 0; h < t.heads; ++h) {
-      const Work::Rows& r = w.rows[n * kHeads + h];
+      const Work::Rows& r = w.rows[n * t.heads + h];
       const Corner q(a.q, s.q_begin + (t.first_block + n) * kQueries, (t.head + h) * size);
       if (b.count % 16) std::fill(r.q, r.q + kQueries * size, 0.0f);
       pack_transposed(q, b.count, size, r.q, kQueries, static_cast<float>(at.scale));
@@ -91,13 +92,17 @@ void attend(const AttentionForward& a, const Task& t, const Work& w) {
     // Rows of the inputs may lie a page apart: tiles are copied before many products read them.
     pack_copy(Corner(a.k, s.k_begin + key, column), keys, size, w.keys, size);
     pack_copy(Corner(a.v, s.k_begin + key, column), keys, size, w.values, size);
-    for (int64_t n = 0; n < blocks; ++n)
+    if (key + keys < end) {
+      const int64_t next = s.k_begin + key + keys, count = std::min(kKeys, end - key - keys);
+      prefetch(Corner(a.k, next, column), count, size), prefetch(Corner(a.v, next, column), count, size);
+    }
+    for (int64_t n = 0; n < t.blocks; ++n)
       for (int64_t h = 0; h < t.heads; ++h)
-        attend_tile(a, s, query_block(s, t.first_block + n), w, w.rows[n * kHeads + h], key, keys);
+        attend_tile(a, s, query_block(s, t.first_block + n), w, w.rows[n * t.heads + h], key, keys);
   }
-  for (int64_t n = 0; n < blocks; ++n)
+  for (int64_t n = 0; n < t.blocks; ++n)
     for (int64_t h = 0; h < t.heads; ++h)
-      finish(a, s, t.first_block + n, t.head + h, query_block(s, t.first_block + n), w.rows[n * kHeads + h]);
+      finish(a, s, t.first_block + n, t.head + h, query_block(s, t.first_block + n), w.rows[n * t.heads + h]);
 }
 
 void check(const AttentionForward& a) {
@@ -130,16 +135,19 @@ void run(const AttentionForward& a, void* workspace) {
       few.push_back(&s);
       continue;
     }
+    const int64_t blocks = ceil_div(s.q_count, kQueries), heads = std::min(kHeads, group), runs = ceil_div(group, heads);
+    const int64_t each_task =
+        std::clamp<int64_t>(blocks * a.at.kv_heads * runs / kTasksWanted, 1, std::min(blocks, kBlocks / heads));
     // The last queries have the most keys: they go first, so that threads end together.
-    const int64_t blocks = ceil_div(s.q_count, kQueries);
-    for (int64_t i = ceil_div(blocks, kBlocks) - 1; i >= 0; --i)
+    for (int64_t i = ceil_div(blocks, each_task) - 1; i >= 0; --i)
       for (int64_t g = 0; g < a.at.kv_heads; ++g)
-        for (int64_t h = 0; h < group; h += kHeads)
-          tasks.push_back({&s, i * kBlocks, g * group + h, std::min(kHeads, group - h)});
+        for (int64_t h = 0; h < group; h += heads)
+          tasks.push_back({&s, i * each_task, std::min(each_task, blocks - i * each_task), g * group + h, std::min(heads, group - h)});
   }
   parallel_for_threads(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     Scratch s(static_cast<char*>(workspace) + thread * each);
-    attend(a, tasks[i], lay_out(s, a.at.head_size));
+    Work w = lay_out(s, a.at.head_size);
+    attend(a, tasks[i], w);
   });
   if (!few.empty()) attend_few(a, few, workspace);
 }

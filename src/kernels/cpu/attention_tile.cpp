@@ -14,14 +14,32 @@ inline constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 // Lanes come in groups of 16: so many vectors.
 inline constexpr int64_t kGroupOf16 = kLanes >= 16 ? 1 : 16 / kLanes;
 
+// row[c] = -inf for c < from and to <= c < n; n is rounded up to whole vectors.
+HWY_INLINE void hide(float* row, int64_t from, int64_t to, int64_t n) {
+  const hn::RebindToSigned<F32> whole;
+  const auto first = hn::Set(whole, static_cast<int32_t>(from)), last = hn::Set(whole, static_cast<int32_t>(to));
+  for (int64_t c = 0; c < n; c += kLanes) {
+    const auto lane = hn::Iota(whole, static_cast<int32_t>(c));
+    const auto hidden = hn::RebindMask(f32s, hn::Or(hn::Lt(lane, first), hn::Not(hn::Lt(lane, last))));
+    hn::StoreU(hn::IfThenElse(hidden, all(kMinusInfinity), hn::LoadU(f32s, row + c)), f32s, row + c);
+  }
+}
+
 void do_mask(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores) {
   for (int64_t j = 0; j < keys; ++j) {
     const int64_t ahead = key + j - q.position;  // the query that sits at this key's position
     const int64_t from = at.causal ? std::clamp<int64_t>(ahead, 0, lanes) : 0;
     const int64_t to = at.window > 0 ? std::clamp<int64_t>(ahead + at.window, 0, lanes) : lanes;
-    float* row = scores + j * kQueries;
-    std::fill(row, row + from, kMinusInfinity);
-    if (to < lanes) std::fill(row + to, row + lanes, kMinusInfinity);
+    if (from > 0 || to < lanes) hide(scores + j * kQueries, from, to, lanes);
+  }
+}
+
+void do_mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores) {
+  for (int64_t i = 0; i < q.count; ++i) {
+    const int64_t self = q.position + i - key;  // the key that sits at this query's position
+    const int64_t from = at.window > 0 ? std::clamp<int64_t>(self - at.window + 1, 0, keys) : 0;
+    const int64_t to = at.causal ? std::clamp<int64_t>(self + 1, 0, keys) : keys;
+    if (from > 0 || to < keys) hide(scores + i * kKeys, from, to, keys);
   }
 }
 
@@ -98,6 +116,14 @@ bool do_softmax(int64_t keys, int64_t lanes, float* scores, float* top, float* s
   return softmax_lanes<float>(keys, lanes, scores, top, sum, factor);
 }
 
+void do_log_sums(const float* top, const float* sum, int64_t count, float* lse) {
+  const Row<float> m(const_cast<float*>(top)), s(const_cast<float*>(sum)), to(lse);
+  each_vector(count, [&](int64_t i, auto part) RAVINE_LANES {
+    const Lanes x = s.load(i, part, 1.0f), log = hn::Add(m.load(i, part), hn::Log(f32s, x));
+    to.store(hn::IfThenElse(hn::Eq(x, zero()), all(kMinusInfinity), log), i, part);
+  });
+}
+
 void do_scale(float* rows, int64_t count, int64_t n, const float* factor, bool divide) {
   for (int64_t i = 0; i < count; ++i) {
     const Lanes f = all(factor[i]);
@@ -110,22 +136,25 @@ void do_scale(float* rows, int64_t count, int64_t n, const float* factor, bool d
 }
 
 template <class T>
-void gradient_lanes(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse, const float* delta) {
-  for (int64_t c = 0; c < lanes; c += kLanes) {
-    const Lanes base = hn::LoadU(f32s, lse + c), shift = hn::LoadU(f32s, delta + c);
-    for (int64_t j = 0; j < keys; ++j) {
-      float *s = scores + j * kQueries + c, *g = dp + j * kQueries + c;
-      const Lanes p = exp_or_zero(hn::Sub(hn::LoadU(f32s, s), base));
-      hn::StoreU(rounded<T>(p), f32s, s);
-      hn::StoreU(rounded<T>(hn::Mul(p, hn::Sub(hn::LoadU(f32s, g), shift))), f32s, g);
-    }
+void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta) {
+  for (int64_t i = 0; i < queries; ++i) {
+    const Lanes base = all(lse[i]), shift = all(delta[i]);
+    float *s = scores + i * kKeys, *g = dp + i * kKeys;
+    auto turn = [&](int64_t c) RAVINE_LANES {
+      const Lanes p = exp_or_zero(hn::Sub(hn::LoadU(f32s, s + c), base));
+      hn::StoreU(rounded<T>(p), f32s, s + c);
+      hn::StoreU(rounded<T>(hn::Mul(p, hn::Sub(hn::LoadU(f32s, g + c), shift))), f32s, g + c);
+    };
+    for (int64_t c = 0; c < keys; c += 16)
+#pragma GCC unroll 4
+      for (int64_t d = 0; d < kGroupOf16; ++d) turn(c + d * kLanes);
   }
 }
 
-void do_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse, const float* delta, DType type) {
-  if (type == DType::bf16) return gradient_lanes<bf16>(keys, lanes, scores, dp, lse, delta);
-  if (type == DType::f16) return gradient_lanes<f16>(keys, lanes, scores, dp, lse, delta);
-  gradient_lanes<float>(keys, lanes, scores, dp, lse, delta);
+void do_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type) {
+  if (type == DType::bf16) return gradient_rows<bf16>(queries, keys, scores, dp, lse, delta);
+  if (type == DType::f16) return gradient_rows<f16>(queries, keys, scores, dp, lse, delta);
+  gradient_rows<float>(queries, keys, scores, dp, lse, delta);
 }
 
 void do_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
@@ -143,7 +172,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ravine {
 HWY_EXPORT(do_mask);
+HWY_EXPORT(do_mask_rows);
 HWY_EXPORT(do_softmax);
+HWY_EXPORT(do_log_sums);
 HWY_EXPORT(do_scale);
 HWY_EXPORT(do_gradient);
 HWY_EXPORT(do_dots);
@@ -151,15 +182,21 @@ HWY_EXPORT(do_dots);
 void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores) {
   HWY_DYNAMIC_DISPATCH(do_mask)(at, q, key, keys, lanes, scores);
 }
+void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores) {
+  HWY_DYNAMIC_DISPATCH(do_mask_rows)(at, q, key, keys, scores);
+}
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type) {
   return HWY_DYNAMIC_DISPATCH(do_softmax)(keys, lanes, scores, top, sum, factor, type);
+}
+void log_sums(const float* top, const float* sum, int64_t count, float* lse) {
+  HWY_DYNAMIC_DISPATCH(do_log_sums)(top, sum, count, lse);
 }
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide) {
   HWY_DYNAMIC_DISPATCH(do_scale)(rows, count, n, factor, divide);
 }
-void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse, const float* delta,
+void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta,
                       DType type) {
-  HWY_DYNAMIC_DISPATCH(do_gradient)(keys, lanes, scores, dp, lse, delta, type);
+  HWY_DYNAMIC_DISPATCH(do_gradient)(queries, keys, scores, dp, lse, delta, type);
 }
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(do_dots)(a, lda, b, ldb, count, n, to);

@@ -1,17 +1,20 @@
-// How attention is cut into tiles, shared by its directions. Scores of a tile are kept transposed, keys by queries, so that the
-// softmax of a query runs down a vector lane and never across one.
+// How attention is cut into tiles, shared by its directions. Forward keeps the scores of a tile transposed, keys by queries, so
+// that the softmax of a query runs down a vector lane and never across one; backward, which has no sums over keys, queries by keys.
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "base/checked.h"
+#include "kernels/cpu/pack.h"
+#include "kernels/cpu/tile.h"
 #include "kernels/kernels.h"
 
 namespace ravine {
 
 inline constexpr int64_t kQueries = 64;  // queries per tile, and the distance between rows of its scores
 inline constexpr int64_t kKeys = 128;    // keys per tile
-
+inline constexpr int64_t kLaneGroup = 32;  // queries that share a border of keys where the mask cuts through a tile
 
 // Queries [first, first + count) of a segment, by position among its keys; count <= kQueries.
 struct QueryBlock {
@@ -35,6 +38,39 @@ inline QueryBlock query_block(const Segment& s, int64_t index) {
   return {s.k_count - s.q_count + first, std::min(kQueries, s.q_count - first)};
 }
 
+// f(query, queries, keys) over groups of the queries of a block that see the first `keys` keys of a tile of keys [key, key + tile)
+// and none behind them: one group away from the causal border, groups of kLaneGroup on it, so that little is computed in vain.
+template <class F>
+void each_lane_group(const AttentionShape& at, const QueryBlock& b, int64_t key, int64_t tile, F&& f) {
+  if (!at.causal || key + tile - 1 <= b.position) return f(int64_t{0}, b.count, tile);
+  for (int64_t lane = 0; lane < b.count; lane += kLaneGroup) {
+    const int64_t count = std::min(kLaneGroup, b.count - lane);
+    const int64_t seen = std::min(tile, b.position + lane + count - key);
+    if (seen > 0) f(lane, count, seen);
+  }
+}
+
+// Products that come in runs of one shape: the kernel of the last one is kept.
+class TileRun {
+ public:
+  void operator()(const Tile& shape, const float* a, const float* b, float* c) {
+    if (!kernel_ || kernel_->shape() != shape) kernel_.emplace(shape);
+    (*kernel_)(a, b, c);
+  }
+
+ private:
+  std::optional<TileKernel> kernel_;
+};
+
+// Asks for rows x cols elements to be brought into the second-level cache, while something else is computed: rows that lie a page
+// apart are beyond the machine's own prefetchers.
+inline void prefetch(const Corner& from, int64_t rows, int64_t cols) {
+  const char* p = static_cast<const char*>(from.data);
+  const int64_t size = size_of(from.dtype), bytes = cols * size;
+  for (int64_t i = 0; i < rows; ++i, p += from.stride * size)
+    for (int64_t j = 0; j < bytes; j += 64) __builtin_prefetch(p + j, 0, 2);
+}
+
 // Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` counts
 // queries, rounded up to a multiple of 16 that the tile has room for.
 
@@ -46,12 +82,18 @@ void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int
 // to `type`.
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type);
 
+// lse[i] = top[i] + log(sum[i]) for i < count; -inf where sum is 0.
+void log_sums(const float* top, const float* sum, int64_t count, float* lse);
+
 // rows[i][0, n) *= factor[i], or /= factor[i].
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide);
 
+// Puts -inf into scores [q.count][kKeys] of keys from `key` on where the mask lets nothing through; keys <= kKeys.
+void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores);
+
 // scores become p = e^(score - lse), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and
-// the gradient of the scores, both [keys][kQueries].
-void softmax_gradient(int64_t keys, int64_t lanes, float* scores, float* dp, const float* lse, const float* delta, DType type);
+// the gradient of the scores, both [queries][kKeys]. `keys` is rounded up to a multiple of 16.
+void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type);
 
 // to[i] = a[i] . b[i] over n, for `count` rows.
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to);

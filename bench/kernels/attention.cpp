@@ -1,0 +1,73 @@
+// Speed of attention alone, for a script that alternates it with a peer (bench/attention_vs_torch.py). Prints
+//   forward GFLOP/s, backward GFLOP/s, both together: best of the runs.
+// Usage: bench_kernels_attention TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads]; threads by OMP_NUM_THREADS.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "base/parallel.h"
+#include "device/device.h"
+#include "kernels/kernels.h"
+
+namespace ravine {
+namespace {
+
+struct Array {
+  Storage memory;
+  TensorView view;
+  Array(DType t, int64_t rows, int64_t cols, uint32_t seed) : memory(DeviceKind::cpu, rows * cols * size_of(t)) {
+    memory.touch();
+    view = view_of(memory.data(), t, {rows, cols});
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      uint32_t x = static_cast<uint32_t>(i) * 2654435761u + seed * 40503u;
+      x ^= x >> 15, x *= 2246822519u, x ^= x >> 13;
+      const float value = static_cast<float>(static_cast<int32_t>(x)) * 0x1p-30f;
+      if (t == DType::f32) view.as<float>()[i] = value;
+      if (t == DType::bf16) view.as<bf16>()[i] = bf16(value);
+    }
+  }
+};
+
+double seconds(const auto& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void run(int64_t tokens, int64_t heads, int64_t size, DType t, int runs, int64_t kv) {
+  const int64_t wide = heads * size, narrow = kv * size, all = wide + 2 * narrow;
+  Array qkv(t, tokens, all, 1), out(t, tokens, wide, 2), dout(t, tokens, wide, 3), dqkv(t, tokens, all, 4);
+  Array lse(DType::f32, heads, tokens, 5);
+  const std::vector<Segment> one{{0, tokens, 0, tokens}};
+  const AttentionShape at{one, heads, kv, size, 1 / std::sqrt(static_cast<double>(size)), true, 0};
+  auto q = [&](const Array& a) { return a.view.columns(0, wide); };
+  auto k = [&](const Array& a) { return a.view.columns(wide, narrow); };
+  auto v = [&](const Array& a) { return a.view.columns(wide + narrow, narrow); };
+  const AttentionForward f{q(qkv), k(qkv), v(qkv), out.view, lse.view, at};
+  const AttentionBackward b{dout.view, q(qkv), k(qkv), v(qkv), out.view, lse.view, q(dqkv), k(dqkv), v(dqkv), at};
+  const Kernels table = cpu_kernels();
+  Storage workspace(DeviceKind::cpu, std::max(table.attention.workspace(f, thread_count()),
+                                              table.attention_backward.workspace(b, thread_count())));
+  workspace.touch();
+  double forward = 1e30, backward = 1e30, both = 1e30;
+  for (int i = 0; i <= runs; ++i) {
+    const double x = seconds([&] { table.attention.run(f, workspace.data()); });
+    const double y = seconds([&] { table.attention_backward.run(b, workspace.data()); });
+    if (i > 0) forward = std::min(forward, x), backward = std::min(backward, y), both = std::min(both, x + y);
+  }
+  std::printf("%.1f %.1f %.1f\n", f.flops() / forward * 1e-9, b.flops() / backward * 1e-9, (f.flops() + b.flops()) / both * 1e-9);
+}
+
+}  // namespace
+}  // namespace ravine
+
+int main(int argc, char** argv) {
+  if (argc < 4) return std::fputs("usage: TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads]\n", stderr), 2;
+  const bool narrow = argc > 4 && !std::strcmp(argv[4], "bf16");
+  ravine::run(std::atoll(argv[1]), std::atoll(argv[2]), std::atoll(argv[3]), narrow ? ravine::DType::bf16 : ravine::DType::f32,
+              argc > 5 ? std::atoi(argv[5]) : 10, argc > 6 ? std::atoll(argv[6]) : std::atoll(argv[2]));
+}
