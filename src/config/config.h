@@ -37,6 +37,7 @@ struct DataOptions {
   bool pack = true, document_attention = false, append_eos = true, shuffle = true;
   std::vector<int64_t> skip_steps;
   int64_t prefetch = 4;
+  bool cache = true;
   template <class V>
   void each(V&& v) {
     v("train", train, "training sources: paths, or {path: PATH, weight: W}");
@@ -51,6 +52,7 @@ struct DataOptions {
     v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs");
     v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was", at_least(1));
     v("prefetch", prefetch, "micro batches prepared ahead of the one in use", at_least(0));
+    v("cache", cache, "keep the tokens of text in train.output/tokens for the next start");
   }
 };
 

@@ -148,15 +148,26 @@ Datasets open_text(const std::vector<Files>& sources, const char* key, const Dat
   }
   std::vector<PackedSamples> streams, held;
   std::vector<double> weights;
+  Datasets d;
   double sum = 0, least = groups[0].source.weight;
   for (const auto& g : groups) {
     TokenizeOptions t{o.text_key, o.append_eos, o.vocabulary, held_out, o.threads, o.progress};
-    TokenizedFiles files = tokenize_files(g.paths, tokenizer, t);
-    streams.emplace_back(std::make_shared<const TokenStore>(std::move(files.train)), pack);
+    TokensInUse tokens;
+    std::optional<TokenizedFiles> files;
+    if (!o.cache.empty()) {
+      tokens.key = token_key(g.paths, tokenizer, t);
+      files = load_tokens(o.cache, tokens.key, g.paths, tokenizer);
+      tokens.fresh = !files;
+    }
+    if (!files) files.emplace(tokenize_files(g.paths, tokenizer, t));
+    tokens.train = std::make_shared<const TokenStore>(std::move(files->train));
+    tokens.held_out = std::make_shared<const TokenStore>(std::move(files->held_out));
+    if (!o.cache.empty()) d.tokens.push_back(tokens);
+    streams.emplace_back(tokens.train, pack);
     if (streams.back().count() == 0)
       throw UserError("too little data", fmt::format("{}: {}", key, g.source.path),
                       "at least two tokens are needed for a prediction", "give more text");
-    if (held_out > 0) held.emplace_back(std::make_shared<const TokenStore>(std::move(files.held_out)), pack);
+    if (held_out > 0) held.emplace_back(tokens.held_out, pack);
     weights.push_back(g.source.weight);
     sum += weights.back();
     least = std::min(least, weights.back());
@@ -164,7 +175,6 @@ Datasets open_text(const std::vector<Files>& sources, const char* key, const Dat
   if (least / sum < 1.0 / 32768)
     throw UserError("weight too small", key, fmt::format("{} is less than 1/32768 of all", least),
                     "leave the source out or raise its weight");
-  Datasets d;
   auto seed = train && o.shuffle ? std::optional(o.seed) : std::nullopt;
   d.train = std::make_unique<TextDataset>(std::move(streams), weights, seed, o.sequence_length);
   if (held_out > 0) {
@@ -191,7 +201,8 @@ DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
           .shuffle = d.shuffle,
           .seed = static_cast<uint64_t>(config.train.seed),
           .vocabulary = vocabulary,
-          .threads = static_cast<int>(config.train.threads)};
+          .threads = static_cast<int>(config.train.threads),
+          .cache = d.cache ? config.train.output + "/tokens" : ""};
 }
 
 bool needs_tokenizer(const DatasetOptions& o) {
@@ -223,11 +234,15 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (fixed && held_out > 0)
     throw UserError("nothing to hold out", "data.valid_fraction", "fixed batch files are taken whole",
                     "name validation files in data.valid");
-  d = fixed ? Datasets{open_fixed(train, "data.train", o, vocabulary), nullptr}
+  d = fixed ? Datasets{open_fixed(train, "data.train", o, vocabulary), nullptr, {}}
             : open_text(train, "data.train", o, *tokenizer, held_out, true);
-  if (!valid.empty())
-    d.valid = valid_fixed ? open_fixed(valid, "data.valid", o, vocabulary)
-                          : open_text(valid, "data.valid", o, *tokenizer, 0, false).train;
+  if (!valid.empty() && valid_fixed) {
+    d.valid = open_fixed(valid, "data.valid", o, vocabulary);
+  } else if (!valid.empty()) {
+    Datasets v = open_text(valid, "data.valid", o, *tokenizer, 0, false);
+    d.valid = std::move(v.train);
+    d.tokens.insert(d.tokens.end(), v.tokens.begin(), v.tokens.end());
+  }
   return d;
 }
 

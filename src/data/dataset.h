@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "data/sample.h"
+#include "data/token_cache.h"
 #include "data/token_store.h"
 #include "data/tokenizer.h"
 
@@ -22,6 +23,7 @@ struct DatasetOptions {
   uint64_t seed = 42;
   int64_t vocabulary = 0;                                 // of the model; ids must be below it. 0: the tokenizer's
   int threads = 0;                                        // for tokenizing; 0: the cores of this machine
+  std::string cache;                                      // folder to find tokens in (data/token_cache.h); empty: none
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread while text is tokenized
 };
 
@@ -42,6 +44,7 @@ class Dataset {
 
 struct Datasets {
   std::unique_ptr<Dataset> train, valid;  // valid is null if there is none; it is never shuffled
+  std::vector<TokensInUse> tokens;  // with options.cache: what save_tokens may write there
 };
 
 // Opens and tokenizes everything; blocks until done.

@@ -1,6 +1,8 @@
 #include "data/token_store.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "base/error.h"
 
@@ -13,6 +15,41 @@ void TokenStore::append(std::span<const int32_t> document) {
   else
     ids_.insert(ids_.end(), document.begin(), document.end());
   ends_.push_back(tokens() + static_cast<int64_t>(document.size()));
+}
+
+std::span<const std::byte> TokenStore::id_bytes() const {
+  return narrow_ ? std::as_bytes(std::span(narrow_ids_)) : std::as_bytes(std::span(ids_));
+}
+
+std::vector<int64_t> TokenStore::file_starts() const {
+  std::vector<int64_t> starts;
+  for (const File& f : files_) starts.push_back(f.first);
+  return starts;
+}
+
+bool TokenStore::restore(std::span<const std::byte> ids, std::span<const std::byte> ends, std::span<const std::byte> starts,
+                         const std::vector<std::string>& paths) {
+  require(ends_.empty() && files_.empty(), "token store: only an empty one can be restored");
+  size_t width = narrow_ ? sizeof(uint16_t) : sizeof(int32_t);
+  if (ids.size() % width != 0 || ends.size() % 8 != 0 || starts.size() != 8 * paths.size()) return false;
+  auto fill = [](auto& into, std::span<const std::byte> from) {
+    into.resize(from.size() / sizeof(into[0]));
+    if (!from.empty()) std::memcpy(into.data(), from.data(), from.size());
+  };
+  narrow_ ? fill(narrow_ids_, ids) : fill(ids_, ids);
+  fill(ends_, ends);
+  std::vector<int64_t> first;
+  fill(first, starts);
+  int64_t last = 0;
+  for (int64_t e : ends_)
+    if (std::exchange(last, e) >= e) return false;
+  if (last != static_cast<int64_t>(ids.size() / width)) return false;
+  last = 0;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (std::exchange(last, first[i]) > first[i] || first[i] < 0 || first[i] > documents()) return false;
+    files_.push_back({paths[i], first[i]});
+  }
+  return true;
 }
 
 int64_t TokenStore::document_at(int64_t token) const {

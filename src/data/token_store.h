@@ -25,6 +25,12 @@ class TokenStore {
   int64_t end_of(int64_t document) const { return ends_[static_cast<size_t>(document)]; }
   int64_t document_at(int64_t token) const;  // the document that holds this token
   void copy(int64_t begin, std::span<int32_t> into) const;
+  // All of it as bytes, and back into an empty store of the same vocabulary. False if the parts do not fit together.
+  std::span<const std::byte> id_bytes() const;
+  const std::vector<int64_t>& ends() const { return ends_; }
+  std::vector<int64_t> file_starts() const;  // first document of each file
+  bool restore(std::span<const std::byte> ids, std::span<const std::byte> ends, std::span<const std::byte> file_starts,
+               const std::vector<std::string>& paths);
   std::string origin(int64_t begin, int64_t end) const;  // for people: "a.txt document 3 to b.jsonl document 1"
 
  private:

@@ -1,12 +1,8 @@
 #include "device/device.h"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
-#include <string>
 #include <utility>
 
 #include "base/checked.h"
@@ -52,48 +48,6 @@ void Storage::touch() {
     for (int64_t at = i * kHugePage; at < std::min(bytes_, (i + 1) * kHugePage); at += 4096)
       reinterpret_cast<volatile std::byte*>(data_)[at] = std::byte{0};
   });
-}
-
-namespace {
-int64_t meminfo(const std::string& key) {
-  std::ifstream in("/proc/meminfo");
-  for (std::string name, unit; in >> name;) {
-    int64_t kib = 0;
-    in >> kib;
-    std::getline(in, unit);
-    if (name == key + ":") return kib * 1024;
-  }
-  return 0;
-}
-
-int64_t number_in(const char* path) {
-  std::ifstream in(path);
-  int64_t n = 0;
-  return in >> n ? n : 0;
-}
-}  // namespace
-
-int64_t system_memory() {
-  int64_t total = meminfo("MemTotal"), limit = number_in("/sys/fs/cgroup/memory.max");
-  return limit > 0 ? std::min(total, limit) : total;
-}
-
-int64_t available_memory() {
-  int64_t free = meminfo("MemAvailable"), limit = number_in("/sys/fs/cgroup/memory.max");
-  return limit > 0 ? std::min(free, limit - number_in("/sys/fs/cgroup/memory.current")) : free;
-}
-
-int64_t resident_memory() {
-  std::ifstream in("/proc/self/statm");
-  int64_t total = 0, resident = 0;
-  in >> total >> resident;
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
-int64_t peak_resident_memory() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss * 1024;
 }
 
 }  // namespace ravine

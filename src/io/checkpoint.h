@@ -55,6 +55,12 @@ class CheckpointWriter {
   void wait();
   // Why the last save failed (disk full, ...), once. What it wrote is removed, earlier checkpoints are untouched.
   std::optional<std::string> take_warning();
+  // The last save that became complete since the call before: its step, the bytes of this rank, seconds from save() to complete.
+  struct Saved {
+    int64_t step = 0, bytes = 0;
+    double seconds = 0;
+  };
+  std::optional<Saved> take_saved();
   bool busy() const;
 
  private:

@@ -196,14 +196,20 @@ struct CheckpointWriter::Impl {
       if (!job) return;
       lock.unlock();
       std::string problem;
+      const auto began = std::chrono::steady_clock::now();
+      written = 0;
+      bool complete = false;
       try {
         problem = run(*job);
+        complete = true;
       } catch (const std::exception& e) {
         problem =
             fmt::format("checkpoint {} was not saved, earlier ones are untouched: {}", checkpoint_name(job->step), e.what());
       }
       lock.lock();
       if (!problem.empty()) warning = problem;
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+      if (complete) saved = CheckpointWriter::Saved{job->step, written, seconds};
       pending.clear();
       job.reset();
       changed.notify_all();
@@ -280,6 +286,7 @@ struct CheckpointWriter::Impl {
       if (--pending[e.tensor->unit] == 0) changed.notify_all();
     }
     out.finish();
+    written = bytes;
     return m;
   }
 
@@ -289,6 +296,8 @@ struct CheckpointWriter::Impl {
   std::optional<Job> job;                       // under way
   std::unordered_map<size_t, int64_t> pending;  // tensors not yet written, per unit
   std::optional<std::string> warning;
+  std::optional<CheckpointWriter::Saved> saved;
+  int64_t written = 0;  // bytes of the job under way; of the thread alone
   bool stop = false;
   std::thread thread;
 };
@@ -324,6 +333,11 @@ void CheckpointWriter::wait() {
 std::optional<std::string> CheckpointWriter::take_warning() {
   std::lock_guard lock(impl_->mutex);
   return std::exchange(impl_->warning, std::nullopt);
+}
+
+std::optional<CheckpointWriter::Saved> CheckpointWriter::take_saved() {
+  std::lock_guard lock(impl_->mutex);
+  return std::exchange(impl_->saved, std::nullopt);
 }
 
 bool CheckpointWriter::busy() const {

@@ -29,24 +29,36 @@ std::string cache_file() {
   if (!cache && !home) return "";
   return (cache && *cache ? fs::path(cache) : fs::path(home ? home : "") / ".cache") / "ravine" / "machine.json";
 }
+
+std::string cache_key() { return fmt::format("0.1.0, {}, {}, {} threads", cpu_name(), cpu_instruction_set(), thread_count()); }
+
+// A damaged cache is as good as none.
+Json read_cache(const std::string& path) {
+  try {
+    if (Json all = path.empty() || !std::filesystem::exists(path) ? Json::object() : read_json(path, 1 << 20); all.is_object()) return all;
+  } catch (const std::exception&) {
+  }
+  return Json::object();
+}
 }  // namespace
+
+std::optional<MachinePeaks> known_machine_peaks() {
+  Json all = read_cache(cache_file());
+  try {
+    if (auto it = all.find(cache_key()); it != all.end())
+      return MachinePeaks{it->at("f32_flops"), it->at("bf16_flops"), it->at("read_bytes"), it->at("copy_bytes")};
+  } catch (const std::exception&) {
+  }
+  return std::nullopt;
+}
 
 MachinePeaks machine_peaks(bool measure_again) {
   namespace fs = std::filesystem;
-  std::string path = cache_file();
-  std::string key = fmt::format("0.1.0, {}, {}, {} threads", cpu_name(), cpu_instruction_set(), thread_count());
-  Json all = Json::object();
-  try {
-    if (!path.empty() && fs::exists(path)) all = read_json(path, 1 << 20);
-    if (!measure_again && all.is_object() && all.contains(key)) {
-      const Json& m = all.at(key);
-      return {m.at("f32_flops"), m.at("bf16_flops"), m.at("read_bytes"), m.at("copy_bytes")};
-    }
-  } catch (const std::exception&) {
-    all = Json::object();  // a damaged cache is measured anew
-  }
+  if (!measure_again)
+    if (auto known = known_machine_peaks()) return *known;
+  std::string path = cache_file(), key = cache_key();
+  Json all = read_cache(path);
   MachinePeaks p = measure_peaks();
-  if (!all.is_object()) all = Json::object();
   all[key] = {{"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops}, {"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}};
   try {
     if (!path.empty()) {

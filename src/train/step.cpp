@@ -74,7 +74,7 @@ Ctx::Setup StepEngine::setup(Arena& arena, ParamStore& store, const Kernels& ker
   return s;
 }
 
-StepEngine::StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape)
+StepEngine::StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape, Observer* watch)
     : model_(model), config_(config), types_(types), kernels_(kernels), recipe_(make_recipe(config.precision, kernels)), shape_(shape),
       stash_(make_stash(config.train.recompute)) {
   Kernels meta = meta_kernels(kernels_);
@@ -94,6 +94,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   }
   {
     Ctx c(setup(arena, store, meta));
+    if (watch) c.add_observer(watch);
     run_with(c, store, optimizer, std::vector<MicroBatch>(static_cast<size_t>(std::min<int64_t>(2, shape.micro_batches)), micro), 0, 0, {}, true);
     if (shape.validation) {
       ModelBatch b(micro, 0, 0);

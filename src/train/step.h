@@ -45,11 +45,12 @@ struct StepResult {
 // Everything that computes. Not movable: parts refer to each other.
 class StepEngine {
  public:
-  // Plans memory on meta; allocates nothing yet.
-  StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape);
+  // Plans memory on meta; allocates nothing yet. `watch` (optional) sees the kernel calls of the plan.
+  StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape, Observer* watch = nullptr);
   ~StepEngine();
 
   const RunMemory& memory() const { return memory_; }
+  const StepShape& shape() const { return shape_; }
   // Allocates weights, moments and the arena.
   void allocate();
 

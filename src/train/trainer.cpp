@@ -14,6 +14,7 @@
 #include "train/nan_watch.h"
 #include "train/open.h"
 #include "train/stop.h"
+#include "train/variants.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -42,6 +43,7 @@ void Trainer::open() {
   tokenizer_ = std::move(sources.tokenizer);
   train_data_ = std::move(sources.data.train);
   valid_data_ = std::move(sources.data.valid);
+  tokens_in_use_ = std::move(sources.data.tokens);
 
   StepShape shape{c.train.micro_batch, train_data_->columns(), div_exact(c.train.global_batch, c.train.micro_batch), valid_data_ != nullptr};
   Kernels kernels = backend_kernels(backend_);
@@ -50,13 +52,28 @@ void Trainer::open() {
   if (!c.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(c.probe.inject);
 }
 
-void Trainer::check_memory() const {
+void Trainer::report_saves() {
+  if (auto s = writer_->take_saved())
+    log_.line("saved    {}: {} in {:.2f} s, {:.2f} GB/s", checkpoint_name(s->step), human_bytes(static_cast<double>(s->bytes)), s->seconds,
+              1e-9 * static_cast<double>(s->bytes) / s->seconds);
+  if (auto warning = writer_->take_warning()) log_.warn("{}", *warning);
+}
+
+void Trainer::check_memory() {
   const RunMemory& m = engine_->memory();
-  int64_t have = available_memory() + resident_memory();
+  int64_t have = memory_for_run();
   if (m.total() <= have) return;
-  throw UserError(fmt::format("the run needs {} of memory", human_bytes(static_cast<double>(m.total()))), "memory plan",
-                  fmt::format("this machine has {} free", human_bytes(static_cast<double>(have))),
-                  "lower train.micro_batch or data.sequence_length, set train.recompute=full, or use a smaller model");
+  auto text = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
+  bool fixed = !tokenizer_;  // the length of fixed batches is not ours to choose
+  Variants variants(config_, backend_, types_, *engine_, !fixed);
+  std::string fix;
+  for (const Variant& v : variants.that_fit(have, 3)) fix += (fix.empty() ? "what fits, cheapest first: " : "; or ") + v.text();
+  if (fix.empty()) {
+    Variant least = variants.smallest();
+    fix = fmt::format("no train.micro_batch, train.recompute{} or precision.compute makes it fit, the least is {}; use a smaller model or a larger machine",
+                      fixed ? "" : ", data.sequence_length", least.changes.empty() ? text(least.bytes) : least.text());
+  }
+  throw UserError("the run needs " + text(m.total()) + " of memory", "memory plan", "this process has " + text(have) + " at most", fix);
 }
 
 void Trainer::announce() const {
@@ -114,15 +131,19 @@ void Trainer::begin_or_resume() {
     const Json& s = reader.scalars();
     done_ = checkpoint_scalar(reader, "step");
     tokens_ = checkpoint_scalar(reader, "tokens");
+    double began = now();
     restore(*engine_, reader);
+    double seconds = now() - began;
     if (reader.instructions() != cpu_instruction_set())
       log_.warn("the checkpoint was written with {} instructions, this machine uses {}: numbers will agree closely, not bit for bit",
                 reader.instructions(), cpu_instruction_set());
     if (s.value("seed", config_.train.seed) != config_.train.seed || s.value("global_batch", config_.train.global_batch) != config_.train.global_batch)
       log_.warn("train.seed or train.global_batch differ from those of the checkpoint: the order of the data changes from here on");
-    log_.line("resume   from {} after step {}", *from, done_);
+    log_.line("resume   from {} after step {}, read in {:.2f} s", *from, done_, seconds);
   } else {
+    double began = now();
     begin_weights(*engine_, config_);
+    if (!config_.model.path.empty()) log_.line("weights  from {}, read in {:.2f} s", config_.model.path, now() - began);
   }
 }
 
@@ -177,7 +198,7 @@ void Trainer::step(int64_t step) {
   report.wait = waited;
   for (auto& h : hooks_) h->after_step(*this, report);
   last_ = report;
-  if (auto warning = writer_->take_warning()) log_.warn("{}", *warning);
+  report_saves();
 }
 
 // "weight 'NAME' holds nan at element 5" of the first weight that is not finite; "" if all are.
@@ -226,6 +247,13 @@ void Trainer::run() {
   log_.open(path("log.txt"));
   StopSignals signals;
   clear_stop_request(config_.train.output);
+  if (!tokens_in_use_.empty()) {
+    try {
+      save_tokens(path("tokens"), tokens_in_use_);
+    } catch (const DiskFull& e) {
+      log_.warn("tokens are not kept for the next start: {}", e.what());
+    }
+  }
   MachinePeaks peaks = machine_peaks();
   peak_flops_ = types_.compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   announce();
@@ -251,7 +279,7 @@ void Trainer::run() {
   stopped = stopped && done_ < config_.train.steps;
   for (auto& h : hooks_) h->finish(*this, stopped);
   writer_->wait();
-  if (auto warning = writer_->take_warning()) log_.warn("{}", *warning);
+  report_saves();
   clear_stop_request(config_.train.output);
   if (stopped) throw Stopped(fmt::format("stopped after step {}, saved; the same command goes on from there", done_));
   export_model();

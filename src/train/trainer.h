@@ -43,7 +43,8 @@ class Trainer {
  private:
   void open();
   void announce() const;
-  void check_memory() const;
+  void check_memory();
+  void report_saves();
   void begin_or_resume();
   TrainState state() const;
   void step(int64_t step);
@@ -58,6 +59,7 @@ class Trainer {
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Dataset> train_data_, valid_data_;
+  std::vector<TokensInUse> tokens_in_use_;
   std::unique_ptr<StepEngine> engine_;
   std::unique_ptr<FolderLock> lock_;
   std::unique_ptr<CheckpointWriter> writer_;
