@@ -1,6 +1,7 @@
 """A run that is killed or stopped anywhere and started again ends as one that was left alone, bit for bit."""
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -52,20 +53,24 @@ def wait_until(process, condition, limit=60):
     return True
 
 
-def test_kill(folder):
+def kill_and_resume(folder, kills_wanted, seed, report):
+    """Kills runs with SIGKILL, every other time aimed into a save, and starts them again until enough are killed and the last has
+    ended; every run that ends must equal one left alone. `report` gets a line for each start. Returns (kills, of them inside a
+    save, runs brought to their end)."""
     arguments, seconds = prepare(folder)
-    draw = random.Random(7)
+    draw = random.Random(seed)
     kills = while_saving = rounds = 0
-    while kills < KILLS:
+    while kills < kills_wanted:
         output = folder / f"round{rounds}"
         rounds += 1
         while True:
             process = r.start(*arguments, f"train.output={output}")
-            if kills >= KILLS:  # from here on it may finish
-                log = process.communicate(timeout=120)[0]
+            if kills >= kills_wanted:  # from here on it may finish
+                log = process.communicate(timeout=600)[0]
                 r.check(process.returncode == 0, f"the last start of round {rounds} failed:\n{log}")
                 break
-            if kills % 2 == 0:
+            aimed = kills % 2 == 0
+            if aimed:
                 wait_until(process, lambda: saving(output))
                 time.sleep(draw.uniform(0, 0.002))
             else:
@@ -74,16 +79,52 @@ def test_kill(folder):
                 except subprocess.TimeoutExpired:
                     pass
             process.kill()
-            log = process.communicate(timeout=120)[0]
+            log = process.communicate(timeout=600)[0]
             if process.returncode == 0:
                 break
             r.check(process.returncode == -signal.SIGKILL, f"a start after {kills} kills failed:\n{log}")
             kills += 1
-            while_saving += saving(output)
+            inside = saving(output)
+            while_saving += inside
+            newest = r.checkpoints(output)[-1:] or ["no checkpoint"]
+            report(f"kill {kills}: round {rounds}, {'aimed into a save' if aimed else 'at random'}, {'inside a save' if inside else 'outside'}, "
+                   f"{newest[0]} complete")
         difference = r.same_run(folder / "alone", output)
         r.check(difference == "", f"round {rounds} after {kills} kills differs: {difference}")
         r.check(not saving(output), "a finished run leaves temporary folders behind")
-    print(f"        {kills} kills, {while_saving} of them inside a save, {rounds} runs brought to their end")
+        report(f"round {rounds}: ended after {kills} kills in all, losses, norms and weights bitwise those of the run left alone")
+        shutil.rmtree(output)
+    return kills, while_saving, rounds
+
+
+def test_kill(folder):
+    kills, inside, rounds = kill_and_resume(folder, KILLS, 7, lambda line: None)
+    print(f"        {kills} kills, {inside} of them inside a save, {rounds} runs brought to their end")
+    r.check(inside >= KILLS // 4, "too few kills hit a save to say anything about one")
+
+
+def test_stop_twice(folder):
+    """A second Ctrl-C ends the run at once: nothing more is saved, what was saved is whole, and the run goes on from there."""
+    arguments, _ = prepare(folder)
+    slow = [a.replace("train.global_batch=8", "train.global_batch=256") for a in arguments] + ["checkpoint.every=1", "train.valid_every=0"]
+    output = folder / "slow"
+    process = r.start(*slow, f"train.output={output}")
+    latest = output / "checkpoints" / "latest"
+    r.check(wait_until(process, lambda: latest.exists() and latest.read_text().strip() == "step_000002"), "no second checkpoint")
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    print(f"        ended {time.monotonic() - began:.3f} s after the first signal")
+    r.check(process.returncode == 130, f"exit status {process.returncode}")
+    r.check(r.checkpoints(output) == ["step_000001", "step_000002"], f"it saved on: {r.checkpoints(output)}")
+    r.check(latest.read_text().strip() == "step_000002" and not (output / "model").exists(), "it wrote on")
+    log = r.start(*slow, f"train.output={output}", "train.steps=3", f"schedule.steps={STEPS}").communicate(timeout=120)[0]
+    r.check("after step 2" in log and "warning" not in log, log)
+    r.start(*slow, f"train.output={folder / 'whole'}", "train.steps=3", f"schedule.steps={STEPS}").communicate(timeout=120)
+    difference = r.same_run(folder / "whole", output)
+    r.check(difference == "", f"differs: {difference}")
 
 
 def test_stop(folder):
