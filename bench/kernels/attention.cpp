@@ -1,15 +1,14 @@
 // Speed of attention alone, for a script that alternates it with a peer (bench/attention_vs_torch.py). Prints
-//   forward GFLOP/s, backward GFLOP/s, both together: best of the runs.
+//   GFLOP/s forward, backward, both together; fraction of the probes beside each run (probe.h), likewise. Medians.
+// FLOPs are those of the model: 4 D per pair forward, 8 D backward (the second computation of the scores does not count).
 // Usage: bench_kernels_attention TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads]; threads by OMP_NUM_THREADS.
-#include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
-#include "base/parallel.h"
+#include "bench/kernels/probe.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
 
@@ -32,12 +31,6 @@ struct Array {
   }
 };
 
-double seconds(const auto& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 void run(int64_t tokens, int64_t heads, int64_t size, DType t, int runs, int64_t kv) {
   const int64_t wide = heads * size, narrow = kv * size, all = wide + 2 * narrow;
   Array qkv(t, tokens, all, 1), out(t, tokens, wide, 2), dout(t, tokens, wide, 3), dqkv(t, tokens, all, 4);
@@ -53,13 +46,13 @@ void run(int64_t tokens, int64_t heads, int64_t size, DType t, int runs, int64_t
   Storage workspace(DeviceKind::cpu, std::max(table.attention.workspace(f, thread_count()),
                                               table.attention_backward.workspace(b, thread_count())));
   workspace.touch();
-  double forward = 1e30, backward = 1e30, both = 1e30;
-  for (int i = 0; i <= runs; ++i) {
-    const double x = seconds([&] { table.attention.run(f, workspace.data()); });
-    const double y = seconds([&] { table.attention_backward.run(b, workspace.data()); });
-    if (i > 0) forward = std::min(forward, x), backward = std::min(backward, y), both = std::min(both, x + y);
-  }
-  std::printf("%.1f %.1f %.1f\n", f.flops() / forward * 1e-9, b.flops() / backward * 1e-9, (f.flops() + b.flops()) / both * 1e-9);
+  const Speed x = speed_of(f.flops(), runs, [&] { table.attention.run(f, workspace.data()); });
+  const Speed y = speed_of(b.flops(), runs, [&] { table.attention_backward.run(b, workspace.data()); });
+  const Speed z = speed_of(f.flops() + b.flops(), runs, [&] {
+    table.attention.run(f, workspace.data());
+    table.attention_backward.run(b, workspace.data());
+  });
+  std::printf("%.1f %.1f %.1f %.3f %.3f %.3f\n", x.flops * 1e-9, y.flops * 1e-9, z.flops * 1e-9, x.fraction, y.fraction, z.fraction);
 }
 
 }  // namespace

@@ -61,9 +61,11 @@ void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& 
 void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t head, const QueryBlock& b,
             const Work::Rows& r) {
   const int64_t size = a.at.head_size, row = s.q_begin + block * kQueries;
-  if (!a.lse.absent()) log_sums(r.top, r.sum, b.count, a.lse.row<float>(head) + row);
-  for (int64_t i = 0; i < b.count; ++i)
+  for (int64_t i = 0; i < b.count; ++i) {
+    if (!a.lse.absent())
+      a.lse.row<float>(head)[row + i] = static_cast<float>(r.top[i] + std::log(static_cast<double>(r.sum[i])));
     if (r.sum[i] == 0) r.sum[i] = 1;  // nothing was let through: out is zero
+  }
   scale_rows(r.out, b.count, size, r.sum, true);
   unpack(r.out, size, b.count, size, nullptr, false, Corner(a.out, row, head * size));
 }

@@ -116,14 +116,6 @@ bool do_softmax(int64_t keys, int64_t lanes, float* scores, float* top, float* s
   return softmax_lanes<float>(keys, lanes, scores, top, sum, factor);
 }
 
-void do_log_sums(const float* top, const float* sum, int64_t count, float* lse) {
-  const Row<float> m(const_cast<float*>(top)), s(const_cast<float*>(sum)), to(lse);
-  each_vector(count, [&](int64_t i, auto part) RAVINE_LANES {
-    const Lanes x = s.load(i, part, 1.0f), log = hn::Add(m.load(i, part), hn::Log(f32s, x));
-    to.store(hn::IfThenElse(hn::Eq(x, zero()), all(kMinusInfinity), log), i, part);
-  });
-}
-
 void do_scale(float* rows, int64_t count, int64_t n, const float* factor, bool divide) {
   for (int64_t i = 0; i < count; ++i) {
     const Lanes f = all(factor[i]);
@@ -174,7 +166,6 @@ namespace ravine {
 HWY_EXPORT(do_mask);
 HWY_EXPORT(do_mask_rows);
 HWY_EXPORT(do_softmax);
-HWY_EXPORT(do_log_sums);
 HWY_EXPORT(do_scale);
 HWY_EXPORT(do_gradient);
 HWY_EXPORT(do_dots);
@@ -187,9 +178,6 @@ void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64
 }
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type) {
   return HWY_DYNAMIC_DISPATCH(do_softmax)(keys, lanes, scores, top, sum, factor, type);
-}
-void log_sums(const float* top, const float* sum, int64_t count, float* lse) {
-  HWY_DYNAMIC_DISPATCH(do_log_sums)(top, sum, count, lse);
 }
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide) {
   HWY_DYNAMIC_DISPATCH(do_scale)(rows, count, n, factor, divide);

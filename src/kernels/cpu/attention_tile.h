@@ -2,12 +2,12 @@
 // that the softmax of a query runs down a vector lane and never across one; backward, which has no sums over keys, queries by keys.
 #pragma once
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "base/checked.h"
 #include "kernels/cpu/pack.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/prefetch.h"
+#include "kernels/cpu/tile_run.h"
 #include "kernels/kernels.h"
 
 namespace ravine {
@@ -50,27 +50,6 @@ void each_lane_group(const AttentionShape& at, const QueryBlock& b, int64_t key,
   }
 }
 
-// Products that come in runs of one shape: the kernel of the last one is kept.
-class TileRun {
- public:
-  void operator()(const Tile& shape, const float* a, const float* b, float* c) {
-    if (!kernel_ || kernel_->shape() != shape) kernel_.emplace(shape);
-    (*kernel_)(a, b, c);
-  }
-
- private:
-  std::optional<TileKernel> kernel_;
-};
-
-// Asks for rows x cols elements to be brought into the second-level cache, while something else is computed: rows that lie a page
-// apart are beyond the machine's own prefetchers.
-inline void prefetch(const Corner& from, int64_t rows, int64_t cols) {
-  const char* p = static_cast<const char*>(from.data);
-  const int64_t size = size_of(from.dtype), bytes = cols * size;
-  for (int64_t i = 0; i < rows; ++i, p += from.stride * size)
-    for (int64_t j = 0; j < bytes; j += 64) __builtin_prefetch(p + j, 0, 2);
-}
-
 // Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` counts
 // queries, rounded up to a multiple of 16 that the tile has room for.
 
@@ -81,9 +60,6 @@ void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int
 // factor is what earlier results have to be multiplied with; returns whether it differs from 1 anywhere. Rounds probabilities
 // to `type`.
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type);
-
-// lse[i] = top[i] + log(sum[i]) for i < count; -inf where sum is 0.
-void log_sums(const float* top, const float* sum, int64_t count, float* lse);
 
 // rows[i][0, n) *= factor[i], or /= factor[i].
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide);

@@ -1,7 +1,8 @@
 // Output product and cross-entropy in chunks of tokens. Logits are kept transposed, [V, tokens]: the softmax of a token runs
-// down a vector lane, and all three products read the weight and the logits as they lie. First pass: logits and their sums, by
-// blocks of the vocabulary. Second pass: each task takes a run of blocks, turns logits into gradients while they are in cache,
-// adds to its rows of dweight, and gathers its own share of dx; shares are added in order.
+// down a vector lane, and all three products read the weight and the logits as they lie. Three passes over the vocabulary, each
+// with one operand that stays in the second-level cache while the others stream by: logits and their sums (x stays); gradients
+// of the logits, and dweight (x stays); dx (each task gathers the share of a run of blocks, which stays; shares are added in
+// order).
 #include <algorithm>
 #include <cmath>
 
@@ -9,7 +10,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/loss_tile.h"
 #include "kernels/cpu/pack.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/prefetch.h"
+#include "kernels/cpu/tile_run.h"
 
 namespace ravine {
 namespace {
@@ -18,6 +20,8 @@ constexpr int64_t kVocabulary = 256;      // rows of the weight per block
 constexpr int64_t kMostTokens = 512;      // per chunk
 constexpr int64_t kMostLogits = 1 << 24;  // that a chunk aims at: 64 MiB
 constexpr int64_t kShares = 16;           // of dx
+constexpr int64_t kRows = 64;             // of the weight per product, so that little else is in the cache beside what stays
+constexpr int64_t kSharedRows = 128;      // likewise for dx, whose sums are read and written each time
 constexpr int64_t kPanel = 64, kRun = 384;
 constexpr double kLn2 = 0.6931471805599453;
 
@@ -50,7 +54,7 @@ Memory lay_out(const LossHead& a, const Plan& p, void* workspace, int threads) {
   m.top = s.floats(p.chunk), m.factor = s.floats(p.chunk);
   if (!a.dweight.absent()) m.x = s.floats(p.chunk * columns);
   if (!a.dx.absent()) m.shares = s.floats(p.shares * p.chunk * p.channels);
-  m.per_thread = kVocabulary * (columns + 16) + kVocabulary * kPanel;
+  m.per_thread = std::max(kRows * (columns + 16), kSharedRows * kPanel);
   m.threads = s.floats(threads * m.per_thread);
   m.bytes = s.bytes();
   return m;
@@ -75,21 +79,31 @@ void pack_tokens(const LossHead& a, const Plan& p, const Memory& m, const Chunk&
   });
 }
 
+// f(first row, rows) over the rows of a block.
+template <class F>
+void each_rows(const Plan& p, int64_t block, int64_t rows, F&& f) {
+  const int64_t begin = block * kVocabulary, end = std::min(p.vocabulary, begin + kVocabulary);
+  for (int64_t v = begin; v < end; v += rows) f(v, std::min(rows, end - v));
+}
+
 void logits_of_block(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, float* scratch) {
-  const int64_t v = block * kVocabulary, rows = std::min(kVocabulary, p.vocabulary - v);
-  float* logits = m.logits + v * p.pitch;
-  Corner w(a.weight, v);
-  if (w.dtype != DType::f32) {
-    const int64_t pitch = p.channels + 16;
-    pack_copy(w, rows, p.channels, scratch, pitch);
-    w.data = scratch, w.stride = pitch;
-  }
-  for (int64_t k = 0; k < p.channels; k += kRun)
-    for (int64_t t = 0; t < c.lanes; t += kPanel)
-      tile_product(
-          {rows, std::min(kPanel, c.lanes - t), std::min(kRun, p.channels - k), w.stride, kPanel, p.pitch, false, k > 0},
-          w.f32() + k, m.x_t + t * p.channels + k * kPanel, logits + t);
-  logit_sums(logits, p.pitch, rows, c.lanes, m.tops + block * p.chunk, m.sums + block * p.chunk);
+  TileRun product;
+  each_rows(p, block, kRows, [&](int64_t v, int64_t rows) {
+    float* logits = m.logits + v * p.pitch;
+    Corner w(a.weight, v);
+    if (w.dtype != DType::f32) {
+      const int64_t pitch = p.channels + 16;
+      pack_copy(w, rows, p.channels, scratch, pitch);
+      w.dtype = DType::f32, w.data = scratch, w.stride = pitch;
+    }
+    for (int64_t k = 0; k < p.channels; k += kRun)
+      for (int64_t t = 0; t < c.lanes; t += kPanel)
+        product({rows, std::min(kPanel, c.lanes - t), std::min(kRun, p.channels - k), w.stride, kPanel, p.pitch, false, k > 0},
+                w.f32() + k, m.x_t + t * p.channels + k * kPanel, logits + t);
+  });
+  const int64_t v = block * kVocabulary;
+  logit_sums(m.logits + v * p.pitch, p.pitch, std::min(kVocabulary, p.vocabulary - v), c.lanes, m.tops + block * p.chunk,
+             m.sums + block * p.chunk);
 }
 
 // Losses, and per token what turns logits into gradients. The sum is over blocks in order, in double.
@@ -108,30 +122,47 @@ void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chun
   }
 }
 
-void gradients_of_block(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, bool first,
-                        float* share, float* scratch) {
-  const int64_t v = block * kVocabulary, rows = std::min(kVocabulary, p.vocabulary - v);
-  float *d = m.logits + v * p.pitch, *tile = scratch + kVocabulary * (round_up(p.channels, kPanel) + 16);
+// Logits become their gradients.
+void gradients_of_rows(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t v, int64_t rows) {
+  float* d = m.logits + v * p.pitch;
   logit_gradient(d, p.pitch, rows, c.lanes, m.top, m.factor);
   for (int64_t t = 0; t < c.count; ++t)
     if (const int64_t label = a.labels.as<int32_t>()[c.first + t]; label >= v && label < v + rows)
       d[(label - v) * p.pitch + t] -= static_cast<float>(a.grad_scale);
   if (a.x.dtype != DType::f32)
     for (int64_t i = 0; i < rows; ++i) round_run(d + i * p.pitch, c.lanes, a.x.dtype);
-  for (int64_t j = 0; j < p.channels; j += kPanel) {
-    const int64_t width = std::min(kPanel, p.channels - j);
-    if (!a.dweight.absent()) {
+}
+
+void dweight_of_block(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, float* tile) {
+  TileRun product;
+  each_rows(p, block, kRows, [&](int64_t v, int64_t rows) {
+    gradients_of_rows(a, p, m, c, v, rows);
+    for (int64_t j = 0; j < p.channels; j += kPanel) {
+      const int64_t width = std::min(kPanel, p.channels - j);
+      const Corner to(a.dweight, v, j);
+      prefetch(to, rows, width);
       for (int64_t t = 0; t < c.count; t += kRun)
-        tile_product({rows, width, std::min(kRun, c.count - t), p.pitch, width, kPanel, false, t > 0}, d + t,
-                     m.x + j * c.count + t * width, tile);
-      unpack(tile, kPanel, rows, width, nullptr, a.accumulate || c.first > 0, Corner(a.dweight, v, j));
+        product({rows, width, std::min(kRun, c.count - t), p.pitch, width, kPanel, false, t > 0}, m.logits + v * p.pitch + t,
+                m.x + j * c.count + t * width, tile);
+      unpack(tile, kPanel, rows, width, nullptr, a.accumulate || c.first > 0, to);
     }
-    if (!a.dx.absent()) {
-      float* w = scratch;  // the panel of the weight that dx needs
-      pack_copy(Corner(a.weight, v, j), rows, width, w, width);
-      tile_product({c.count, width, rows, p.pitch, width, p.channels, true, !first}, d, w, share + j);
-    }
-  }
+  });
+}
+
+// The share of dx of blocks [from, to): panels of 64 channels, [tokens][64] each.
+void share_of_blocks(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t from, int64_t to, float* share,
+                     float* scratch) {
+  TileRun product;
+  for (int64_t block = from; block < to; ++block)
+    each_rows(p, block, kSharedRows, [&](int64_t v, int64_t rows) {
+      if (a.dweight.absent()) gradients_of_rows(a, p, m, c, v, rows);
+      for (int64_t j = 0; j < p.channels; j += kPanel) {
+        const int64_t width = std::min(kPanel, p.channels - j);
+        pack_copy(Corner(a.weight, v, j), rows, width, scratch, width);
+        product({c.count, width, rows, p.pitch, width, width, true, v > from * kVocabulary}, m.logits + v * p.pitch, scratch,
+                share + j * c.count);
+      }
+    });
 }
 
 void check(const LossHead& a) {
@@ -160,21 +191,25 @@ void run_chunk(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c
                        [&](int64_t b, int thread) { logits_of_block(a, p, m, c, b, m.threads + thread * m.per_thread); });
   finish_losses(a, p, m, c);
   if (a.dx.absent() && a.dweight.absent()) return;
+  if (!a.dweight.absent())
+    parallel_for_threads(p.blocks,
+                         [&](int64_t b, int thread) { dweight_of_block(a, p, m, c, b, m.threads + thread * m.per_thread); });
+  if (a.dx.absent()) return;
   const int64_t size = p.chunk * p.channels;
   parallel_for_threads(p.shares, [&](int64_t i, int thread) {
-    const int64_t from = p.blocks * i / p.shares, to = p.blocks * (i + 1) / p.shares;
-    for (int64_t b = from; b < to; ++b)
-      gradients_of_block(a, p, m, c, b, b == from, m.shares + i * size, m.threads + thread * m.per_thread);
+    share_of_blocks(a, p, m, c, p.blocks * i / p.shares, p.blocks * (i + 1) / p.shares, m.shares + i * size,
+                    m.threads + thread * m.per_thread);
   });
-  if (a.dx.absent()) return;
-  constexpr int64_t kRows = 16;
-  parallel_for(ceil_div(c.count, kRows), [&](int64_t i) {
-    const int64_t from = i * kRows, n = std::min(kRows, c.count - from) * p.channels;
+  constexpr int64_t kTokens = 64;
+  const int64_t runs = ceil_div(c.count, kTokens);
+  parallel_for(ceil_div(p.channels, kPanel) * runs, [&](int64_t i) {
+    const int64_t j = i / runs * kPanel, from = i % runs * kTokens, count = std::min(kTokens, c.count - from);
+    const int64_t width = std::min(kPanel, p.channels - j), at = j * c.count + from * width;
     Corner sum;
-    sum.data = m.shares + from * p.channels;
+    sum.data = m.shares + at;
     for (int64_t share = 1; share < p.shares; ++share)
-      unpack(m.shares + share * size + from * p.channels, n, 1, n, nullptr, true, sum);
-    unpack(sum.f32(), p.channels, n / p.channels, p.channels, nullptr, false, Corner(a.dx, c.first + from));
+      unpack(m.shares + share * size + at, count * width, 1, count * width, nullptr, true, sum);
+    unpack(sum.f32(), width, count, width, nullptr, false, Corner(a.dx, c.first + from, j));
   });
 }
 

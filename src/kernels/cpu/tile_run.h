@@ -1,0 +1,21 @@
+// Small products that come in runs of one shape.
+#pragma once
+#include <optional>
+
+#include "kernels/cpu/tile.h"
+
+namespace ravine {
+
+// tile_product that keeps the kernel of the last shape. One per thread.
+class TileRun {
+ public:
+  void operator()(const Tile& shape, const float* a, const float* b, float* c) {
+    if (!kernel_ || kernel_->shape() != shape) kernel_.emplace(shape);
+    (*kernel_)(a, b, c);
+  }
+
+ private:
+  std::optional<TileKernel> kernel_;
+};
+
+}  // namespace ravine
