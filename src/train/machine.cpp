@@ -40,14 +40,15 @@ MachinePeaks machine_peaks(bool measure_again) {
     if (!path.empty() && fs::exists(path)) all = read_json(path, 1 << 20);
     if (!measure_again && all.is_object() && all.contains(key)) {
       const Json& m = all.at(key);
-      return {m.at("f32_flops"), m.at("bf16_flops"), m.at("read_bytes"), m.at("copy_bytes")};
+      return {m.at("f32_flops"), m.at("bf16_flops"), m.at("f32_product"), m.at("bf16_product"), m.at("bf16_dot"), m.at("read_bytes"), m.at("copy_bytes")};
     }
   } catch (const std::exception&) {
     all = Json::object();  // a damaged cache is measured anew
   }
   MachinePeaks p = measure_peaks();
   if (!all.is_object()) all = Json::object();
-  all[key] = {{"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops}, {"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}};
+  all[key] = {{"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops}, {"f32_product", p.f32_product}, {"bf16_product", p.bf16_product}, {"bf16_dot", p.bf16_dot},
+              {"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}};
   try {
     if (!path.empty()) {
       fs::create_directories(fs::path(path).parent_path());

@@ -63,6 +63,7 @@ class Trainer {
   std::vector<std::unique_ptr<Hook>> hooks_;
   std::optional<StepReport> last_;
   double peak_flops_ = 0;
+  std::string instructions_;  // of the kernels: recorded in checkpoints
   int64_t done_ = 0, tokens_ = 0;
 };
 
