@@ -27,11 +27,15 @@ int run_machine(MachineFlags& flags, Config&) {
   MachinePeaks p = machine_peaks(true);
   if (flags.json) {
     Json j{{"cpu", cpu_name()}, {"instruction_set", cpu_instruction_set()}, {"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops},
+           {"f32_product_flops", p.f32_product}, {"bf16_product_flops", p.bf16_product}, {"bf16_dot_flops", p.bf16_dot},
+           {"bf16_products", p.bf16_products() == Bf16Products::dot ? "dot" : "widen"},
            {"read_bytes_per_second", p.read_bytes}, {"copy_bytes_per_second", p.copy_bytes}};
     fmt::print("{}\n", j.dump());
   } else {
-    fmt::print("cpu          {} ({})\nf32 product  {:.0f} GFLOP/s\nbf16 product {:.0f} GFLOP/s\nmemory read  {:.1f} GB/s\nmemory copy  {:.1f} GB/s (read + written)\n",
-               cpu_name(), cpu_instruction_set(), p.f32_flops * 1e-9, p.bf16_flops * 1e-9, p.read_bytes * 1e-9, p.copy_bytes * 1e-9);
+    std::string how = p.bf16_products() == Bf16Products::dot ? "dot product instruction" : "widened to f32";
+    if (p.bf16_dot > 0) how += fmt::format("; a loop of that instruction: {:.0f}", p.bf16_dot * 1e-9);
+    fmt::print("cpu          {} ({})\nf32          {:.0f} GFLOP/s at most, {:.0f} in the best product\nbf16         {:.0f} GFLOP/s at most, {:.0f} in the best product ({})\nmemory read  {:.1f} GB/s\nmemory copy  {:.1f} GB/s (read + written)\n",
+               cpu_name(), cpu_instruction_set(), p.f32_flops * 1e-9, p.f32_product * 1e-9, p.bf16_flops * 1e-9, p.bf16_product * 1e-9, how, p.read_bytes * 1e-9, p.copy_bytes * 1e-9);
   }
   return 0;
 }
@@ -75,7 +79,7 @@ MicroBatch random_batch(int64_t rows, int64_t columns, int64_t vocabulary) {
 int run_bench_train(BenchFlags& flags, Config& config) {
   std::unique_ptr<Model> model = open_model(flags.model);
   DType compute = compute_type(config.precision, flags.common.backend);
-  StepEngine engine(*model, config, Types::of(compute), backend_kernels(flags.common.backend),
+  StepEngine engine(*model, config, Types::of(compute), backend_kernels(flags.common.backend, bf16_products(config.precision, compute, flags.common.backend)),
                     {flags.micro_batch, flags.length, 1, false});
   MachinePeaks peaks = machine_peaks();
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;

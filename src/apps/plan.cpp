@@ -25,7 +25,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   MachinePeaks peaks = machine_peaks();
   DType compute = compute_type(config.precision, flags.common.backend);
   StepShape shape{config.train.micro_batch, config.data.sequence_length, div_exact(config.train.global_batch, config.train.micro_batch), false};
-  StepEngine engine(*model, config, Types::of(compute), backend_kernels(flags.common.backend), shape);
+  StepEngine engine(*model, config, Types::of(compute), backend_kernels(flags.common.backend, bf16_products(config.precision, compute, flags.common.backend)), shape);
   const RunMemory& m = engine.memory();
   double flops = model->training_flops_per_token(shape.columns) * static_cast<double>(config.train.global_batch * shape.columns);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;

@@ -157,7 +157,7 @@ struct RecipeOption {
 };
 
 struct PrecisionOptions {
-  std::string compute = "f32";
+  std::string compute = "f32", bf16_products = "auto";
   std::vector<RecipeOption> recipes;
   std::vector<std::string> unfused;
   template <class V>
@@ -165,6 +165,9 @@ struct PrecisionOptions {
     v("compute", compute,
       "arithmetic; master weights are f32; f64 needs --backend ref; auto: bf16 where this machine is faster with it",
       one_of({"f32", "bf16", "f16", "f64", "auto"}));
+    v("bf16_products", bf16_products,
+      "how bf16 is multiplied: dot product instruction, or widened to f32; auto: what is faster here (see bench machine)",
+      one_of({"auto", "dot", "widen"}));
     v("recipes", recipes,
       "exceptions by path and op: {path: GLOB, op: GLOB, compute: TYPE, round: TYPE}; the last match counts");
     v("unfused", unfused, "ops that run as their unfused definition, like [attention, add_rms_norm, loss_head]", filled());

@@ -21,14 +21,14 @@ void check_model_folder(const std::string& folder) {
     throw UserError("no model folder", folder, "it must be a folder with config.json and weights", "correct the path");
 }
 
-Session open_session(const std::string& folder, DType compute, const std::string& backend) {
+Session open_session(const std::string& folder, DType compute, const std::string& backend, Bf16Products products) {
   check_model_folder(folder);
   if (compute == DType::f64 && backend != "ref")
     throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only",
                     "add --backend ref");
   Session s;
   s.folder = folder;
-  s.kernels = backend_kernels(backend);
+  s.kernels = backend_kernels(backend, products);
   s.types = Types::of(compute);
   s.model = open_model(folder);
 

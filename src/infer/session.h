@@ -25,6 +25,7 @@ void check_model_folder(const std::string& folder);
 
 // Reads FOLDER/config.json and the weights beside it; blocks until they are in memory. f64 is computed by "ref" only.
 // UserErrors name what is wrong with a file, a tensor, or say how much memory the weights would need.
-Session open_session(const std::string& folder, DType compute, const std::string& backend);
+Session open_session(const std::string& folder, DType compute, const std::string& backend,
+                     Bf16Products products = Bf16Products::widen);
 
 }  // namespace ravine

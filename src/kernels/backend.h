@@ -5,7 +5,7 @@
 
 namespace ravine {
 
-// The table that --backend names: "cpu" or "ref"; another backend is a UserError.
-Kernels backend_kernels(const std::string& backend);
+// The table that --backend names: "cpu" or "ref"; another backend is a UserError. `products` is for cpu.
+Kernels backend_kernels(const std::string& backend, Bf16Products products = Bf16Products::widen);
 
 }  // namespace ravine

@@ -325,6 +325,7 @@ struct Kernel {
 
 struct Kernels {
   const char* backend = "";
+  const char* instructions = "";  // recorded in checkpoints, since bits depend on them
   Kernel<EmbeddingForward> embedding;
   Kernel<EmbeddingBackward> embedding_backward;
   Kernel<RmsNormForward> rms_norm;
@@ -366,19 +367,30 @@ const Kernel<Args>& kernel_for(const Kernels& table) {
   return *found;
 }
 
-Kernels ref_kernels();                      // plain loops, f64 accumulation: the judge
-Kernels cpu_kernels();                      // libxsmm, Highway; picks the instruction set of this machine
-Kernels meta_kernels(const Kernels& like);  // same entries and workspaces, does nothing
+// How cpu multiplies bf16: widened to f32, or by the dot product instruction (which cpu_has_bf16_dot() must allow). Either way
+// operands are bf16 and sums are f32; kernels/cpu/bf16_dot.h says where bits differ. Skinny products and those inside attention
+// and the loss head widen.
+enum class Bf16Products : uint8_t { widen, dot };
+bool cpu_has_bf16_dot();
+
+Kernels ref_kernels();  // plain loops, f64 accumulation: the judge
+Kernels cpu_kernels(Bf16Products products = Bf16Products::widen);  // picks the instruction set of this machine
+Kernels meta_kernels(const Kernels& like);                         // same entries and workspaces, does nothing
 
 // Pairs (query, key) that the mask lets through, summed over segments: the work of attention is 4 D H times this.
 double attention_pairs(const AttentionShape& at);
 
-// Peaks of this machine in FLOP/s for all threads: the larger of an FMA loop and the best GEMM, both measured now (about 0.3 s each).
+// Peaks of this machine for all threads, per second, measured now (about 1 s in all).
 struct MachinePeaks {
-  double f32_flops = 0, bf16_flops = 0, read_bytes = 0, copy_bytes = 0;  // per second
+  double f32_flops = 0, bf16_flops = 0;      // the larger of a loop of the instruction and the best product
+  double f32_product = 0, bf16_product = 0;  // FLOP/s that the best product reaches, operands as they lie in training
+  double bf16_dot = 0;                       // FLOP/s of a loop of bf16 dot products; 0: the machine has none
+  double read_bytes = 0, copy_bytes = 0;
+  // The better way to multiply bf16. The instruction runs at about twice or half the rate of f32: the margin keeps noise out.
+  Bf16Products bf16_products() const { return bf16_dot > 1.25 * f32_flops ? Bf16Products::dot : Bf16Products::widen; }
 };
 MachinePeaks measure_peaks();
-// "avx512", "avx2" or "scalar": recorded in checkpoints, since bits depend on it.
+// "avx512", "avx2" or "scalar".
 const char* cpu_instruction_set();
 
 }  // namespace ravine

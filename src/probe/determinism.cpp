@@ -120,7 +120,7 @@ class Check {
     config.train.recompute = way.recompute;
     for (const std::string& op : way.unfused) config.precision.unfused.push_back(op);
     std::unique_ptr<Model> model = open_run_model(config);
-    StepEngine engine(*model, config, types_, backend_kernels(backend_), {config.train.micro_batch, columns_, micros_, false});
+    StepEngine engine(*model, config, types_, backend_kernels(backend_, bf16_products(config.precision, types_.compute, backend_)), {config.train.micro_batch, columns_, micros_, false});
     engine.allocate();
     if (from > 0)
       restore(engine, CheckpointReader((fs::path(saved->path) / checkpoint_name(from)).string(), true));

@@ -46,7 +46,7 @@ std::optional<MachinePeaks> known_machine_peaks() {
   Json all = read_cache(cache_file());
   try {
     if (auto it = all.find(cache_key()); it != all.end())
-      return MachinePeaks{it->at("f32_flops"), it->at("bf16_flops"), it->at("read_bytes"), it->at("copy_bytes")};
+      return MachinePeaks{it->at("f32_flops"), it->at("bf16_flops"), it->at("f32_product"), it->at("bf16_product"), it->at("bf16_dot"), it->at("read_bytes"), it->at("copy_bytes")};
   } catch (const std::exception&) {
   }
   return std::nullopt;
@@ -59,7 +59,8 @@ MachinePeaks machine_peaks(bool measure_again) {
   std::string path = cache_file(), key = cache_key();
   Json all = read_cache(path);
   MachinePeaks p = measure_peaks();
-  all[key] = {{"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops}, {"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}};
+  all[key] = {{"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops}, {"f32_product", p.f32_product}, {"bf16_product", p.bf16_product}, {"bf16_dot", p.bf16_dot},
+              {"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}};
   try {
     if (!path.empty()) {
       fs::create_directories(fs::path(path).parent_path());

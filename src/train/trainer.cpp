@@ -46,7 +46,8 @@ void Trainer::open() {
   tokens_in_use_ = std::move(sources.data.tokens);
 
   StepShape shape{c.train.micro_batch, train_data_->columns(), div_exact(c.train.global_batch, c.train.micro_batch), valid_data_ != nullptr};
-  Kernels kernels = backend_kernels(backend_);
+  Kernels kernels = backend_kernels(backend_, bf16_products(c.precision, types_.compute, backend_));
+  instructions_ = kernels.instructions;
   engine_ = std::make_unique<StepEngine>(*model_, config_, types_, kernels, shape);
   check_memory();
   if (!c.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(c.probe.inject);
@@ -85,7 +86,7 @@ void Trainer::announce() const {
   int64_t step_tokens = config_.train.global_batch * train_data_->columns();
   log_.line("model    {}: {} parameters, {} layers, hidden {}, {} heads ({} key/value), vocabulary {}", f.family,
             human_count(static_cast<double>(model_->params().count())), f.layers, f.hidden, f.heads, f.kv_heads, f.vocabulary);
-  log_.line("compute  {} on {} ({}, {} threads), peak {:.0f} GFLOP/s", name(types_.compute), backend_, cpu_instruction_set(), thread_count(),
+  log_.line("compute  {} on {} ({}, {} threads), peak {:.0f} GFLOP/s", name(types_.compute), backend_, instructions_, thread_count(),
             peak_flops_ * 1e-9);
   log_.line("memory   weights {}, optimizer {}, and at the peak of a step gradients {}, activations {}, workspace {} (arena {}): {:.1f} MiB in all",
             mib(m.weights), mib(m.optimizer), kind(MemoryKind::gradients), kind(MemoryKind::activations), kind(MemoryKind::workspace),
@@ -107,7 +108,7 @@ TrainState Trainer::state() const {
   s.scalars["compute"] = std::string(name(types_.compute));
   s.scalars["sum_leaves"] = 1;
   s.program = "ravine 0.1.0";
-  s.instructions = cpu_instruction_set();
+  s.instructions = instructions_;
   return s;
 }
 
@@ -134,9 +135,9 @@ void Trainer::begin_or_resume() {
     double began = now();
     restore(*engine_, reader);
     double seconds = now() - began;
-    if (reader.instructions() != cpu_instruction_set())
-      log_.warn("the checkpoint was written with {} instructions, this machine uses {}: numbers will agree closely, not bit for bit",
-                reader.instructions(), cpu_instruction_set());
+    if (reader.instructions() != instructions_)
+      log_.warn("the checkpoint was written with {} instructions, this run uses {}: numbers will agree closely, not bit for bit",
+                reader.instructions(), instructions_);
     if (s.value("seed", config_.train.seed) != config_.train.seed || s.value("global_batch", config_.train.global_batch) != config_.train.global_batch)
       log_.warn("train.seed or train.global_batch differ from those of the checkpoint: the order of the data changes from here on");
     log_.line("resume   from {} after step {}, read in {:.2f} s", *from, done_, seconds);

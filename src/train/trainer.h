@@ -68,6 +68,7 @@ class Trainer {
   std::unique_ptr<FaultInjection> injection_;  // null: none
   std::optional<StepReport> last_;
   double peak_flops_ = 0;
+  std::string instructions_;  // of the kernels: recorded in checkpoints
   int64_t done_ = 0, tokens_ = 0;
 };
 

@@ -61,7 +61,7 @@ Variant Variants::plan(const std::string& recompute, const std::string& compute,
   config.precision.compute = compute;
   StepShape shape{micro, length, div_exact(shape_.rows * shape_.micro_batches, micro), shape_.validation};
   WorkCount work;
-  StepEngine engine(model_, config, Types::of(*parse_dtype(compute)), backend_kernels(backend_), shape, &work);
+  StepEngine engine(model_, config, Types::of(*parse_dtype(compute)), backend_kernels(backend_, bf16_products(config.precision, *parse_dtype(compute), backend_)), shape, &work);
   v.bytes = engine.memory().total() - engine.memory().base + base_;
   double tokens = static_cast<double>(micro * shape.micro_batches * length);
   double seconds = work.seconds(compute == "bf16" ? flops_bf16_ : flops_f32_, bytes_, shape.micro_batches) / tokens;

@@ -228,8 +228,7 @@ bool cpu_has() {
 
 // Runs cpu with 1, 2 and 3 threads from the same start, expects the same bits each time, and returns the outputs beside ref's.
 template <class Args>
-Outputs run_both(const Args& args) {
-  Kernels cpu = cpu_kernels();
+Outputs run_both(const Args& args, const Kernels& cpu = cpu_kernels()) {
   auto want = run_ref(args);
   std::vector<std::pair<TensorView, std::vector<unsigned char>>> start;
   args.each([&](const char*, const TensorView& v, Access access) {

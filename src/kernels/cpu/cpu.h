@@ -4,7 +4,7 @@
 
 namespace ravine {
 
-Kernel<Matmul> matmul_entry();                         // matmul.cpp
+Kernel<Matmul> matmul_entry(Bf16Products products);    // matmul.cpp
 Kernel<AttentionForward> attention_entry();            // attention_forward.cpp
 Kernel<AttentionBackward> attention_backward_entry();  // attention_backward.cpp
 Kernel<LossHead> loss_head_entry();                    // loss_head.cpp

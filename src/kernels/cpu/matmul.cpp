@@ -1,57 +1,74 @@
-// Matrix products in blocks (Goto, van de Geijn: Anatomy of high-performance matrix multiplication, 2008): operands are packed
-// once per block, in parallel, into panels that stream well (and widened if 16-bit); then tiles of the output are computed in
-// parallel, each by one thread from start to end. Blocks, tiles and the order of sums depend on the shape only.
+// Matrix products in blocks (Goto, van de Geijn: Anatomy of high-performance matrix multiplication, 2008). Tiles of the output are
+// computed in parallel, each by one thread from start to end. Operands that do not lie as a strip needs them are packed (and
+// widened or paired if 16-bit), piece by piece, by the thread that first needs the piece, so that it is in a cache when it is
+// used; while a strip is computed, what the next ones need is fetched. Blocks, tiles and the order of sums follow from the shape.
 #include <algorithm>
-#include <optional>
 
 #include "base/parallel.h"
+#include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/first_use.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/skinny.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/strip.h"
 
 namespace ravine {
 namespace {
 
-constexpr int64_t kGroup = 1024;                    // of K: summed in one chain, then added to the output; tokens per chunk
-constexpr int64_t kRun = 384;                       // of K: what one kernel call takes, so that its panel of b stays in cache
-constexpr int64_t kPanel = 64;                      // columns of b beside each other in a packed panel
-constexpr int64_t kRows = 96;                       // rows of a per kernel call
-constexpr int64_t kTileRows = 96, kTileCols = 256;  // of the output, in f32 in the second-level cache
-constexpr int64_t kBlock = 2048;                    // rows and columns of the output per round of packing
+constexpr int64_t kGroup = 1024;                 // of K: summed in one chain, then added to the output; tokens per chunk
+constexpr int64_t kDeep = 8 * kGroup;            // of K per round, where the output can take part of the sum
+constexpr int64_t kWideTile = 256, kTile = 128;  // columns of a tile; it has kStripRows rows
+constexpr int64_t kManyTiles = 64;               // from here on, tiles are wide
+constexpr int64_t kPacked = int64_t{4} << 20;    // elements of an operand that a round aims at
 
 struct Plan {
   int64_t m, n, k;
-  bool skinny, pack_a, pack_b, wide_out;
+  bool skinny, pairs, pack_a;
+  int64_t depth, rows, cols, tile_cols;  // of a round and of its tiles
+  int64_t groups() const { return ceil_div(depth, kGroup); }
+  int64_t steps(int64_t elements) const { return pairs ? ceil_div(elements, 2) : elements; }
 };
 
-Plan plan_of(const Matmul& x) {
-  Plan p{x.m(), x.n(), x.k(), false, false, false, false};
+Plan plan_of(const Matmul& x, Bf16Products products) {
+  Plan p{x.m(), x.n(), x.k(), false, false, false, 0, 0, 0, 0};
   p.skinny = p.m <= kSkinnyRows && x.trans_b && !x.trans_a && !(x.tokens_reduced && p.k > kGroup);
-  p.pack_a = x.trans_a || x.a.dtype != DType::f32;
-  p.pack_b = x.trans_b || x.b.dtype != DType::f32 || p.m > kTileRows;
-  p.wide_out = x.out.dtype != DType::f32 && p.k > kGroup;
+  p.pairs = products == Bf16Products::dot && x.a.dtype == DType::bf16;
+  p.pack_a = x.trans_a || (p.pairs ? p.k % 2 || x.a.stride % 2 : x.a.dtype != DType::f32);
+  p.depth = x.out.dtype == DType::f32 ? std::min(p.k, kDeep) : p.k;
+  p.tile_cols = ceil_div(p.m, kStripRows) * ceil_div(p.n, kWideTile) < kManyTiles ? kTile : kWideTile;
+  auto fit = [&](int64_t size, int64_t unit) {
+    const int64_t most = kPacked / std::max<int64_t>(p.depth, 1) / unit * unit;
+    return std::min(round_up(size, unit), std::max(most, unit));
+  };
+  p.rows = p.pack_a ? fit(p.m, kStripRows) : round_up(p.m, kStripRows), p.cols = fit(p.n, p.tile_cols);
   return p;
 }
 
-int64_t a_pitch(int64_t group) { return round_up(group, 16) + 16; }  // never a multiple of the distance that aliases in cache
+// Of a packed block of a: never a multiple of the distance that aliases in cache.
+int64_t a_pitch(const Plan& p) { return round_up(p.steps(std::min(p.k, kGroup)), 16) + 16; }
+int64_t a_piece(const Plan& p) { return kStripRows * a_pitch(p); }
+int64_t b_piece(const Plan& p) { return kStripCols * p.steps(std::min(p.k, kGroup)); }
 
 struct Memory {
-  float *bias = nullptr, *wide_a = nullptr, *a = nullptr, *b = nullptr, *out = nullptr, *tiles = nullptr;
-  int64_t bytes = 0;
+  float *bias = nullptr, *wide_a = nullptr, *a = nullptr, *b = nullptr, *threads = nullptr;
+  void* states = nullptr;
+  int64_t pieces_a = 0, pieces_b = 0, bytes = 0;
 };
+
+constexpr int64_t kStrip = kStripRows * kStripCols, kPerThread = kStrip + kStripRows * kWideTile;  // floats
 
 Memory lay_out(const Matmul& x, const Plan& p, void* workspace, int threads) {
   Memory m;
   Scratch s(workspace);
-  const int64_t rows = std::min(p.m, kBlock), cols = std::min(p.n, kBlock), group = std::min(p.k, kGroup);
   if (!x.bias.absent()) m.bias = s.floats(p.n);
   // Taken for any shape, so that more tokens never need less.
   m.wide_a = s.floats(std::min(p.m, kSkinnyRows) * p.k);
-  if (p.pack_a) m.a = s.floats(rows * a_pitch(group));
-  m.b = s.floats(cols * group);
-  if (p.wide_out) m.out = s.floats(rows * cols);
-  m.tiles = s.floats(threads * kTileRows * kTileCols);
+  m.pieces_a = p.pack_a ? p.rows / kStripRows * p.groups() : 0;
+  m.pieces_b = p.cols / kStripCols * p.groups();
+  m.a = s.floats(m.pieces_a * a_piece(p));
+  m.b = s.floats(m.pieces_b * b_piece(p));
+  m.states = s.floats(ceil_div(FirstUse::bytes(m.pieces_a + m.pieces_b), 4));
+  m.threads = s.floats(threads * kPerThread);
   m.bytes = s.bytes();
   return m;
 }
@@ -61,108 +78,136 @@ struct Round {
   int64_t m0, m1, n0, n1, k0, k1;
   int64_t rows() const { return m1 - m0; }
   int64_t cols() const { return n1 - n0; }
-  int64_t depth() const { return k1 - k0; }
 };
 
-constexpr int64_t kPackedRows = 32;  // read one after another, so that memory is read in order
+// A round at work: tiles of the output, and the pieces of operands that they share.
+class Tiles {
+ public:
+  Tiles(const Matmul& x, const Plan& p, const Round& r, const Memory& mem, const FirstUse& a, const FirstUse& b)
+      : x_(x), p_(p), r_(r), mem_(mem), a_(a), b_(b), groups_(ceil_div(r.k1 - r.k0, kGroup)) {}
 
-// Panels [depth][at most kPanel] of op(b), one after another.
-void pack_b(const Matmul& x, const Round& r, float* to) {
-  const int64_t panels = ceil_div(r.cols(), kPanel);
-  auto pack = [&](int64_t panel, int64_t k, int64_t depth) {
-    const int64_t n = r.n0 + panel * kPanel, width = std::min(kPanel, r.n1 - n);
-    float* at = to + panel * kPanel * r.depth() + k * width;
-    if (x.trans_b)
-      pack_transposed(Corner(x.b, n, r.k0 + k), width, depth, at, width);
-    else
-      pack_copy(Corner(x.b, r.k0 + k, n), depth, width, at, width);
-  };
-  if (x.trans_b) return parallel_for(panels, [&](int64_t i) { pack(i, 0, r.depth()); });
-  parallel_for(ceil_div(r.depth(), kPackedRows), [&](int64_t i) {
-    const int64_t k = i * kPackedRows;
-    for (int64_t panel = 0; panel < panels; ++panel) pack(panel, k, std::min(kPackedRows, r.depth() - k));
-  });
-}
-
-// Blocks of at most kRows rows of op(a): [depth][rows] where a is transposed, else [rows][a_pitch].
-void pack_a(const Matmul& x, const Round& r, float* to) {
-  const int64_t blocks = ceil_div(r.rows(), kRows), pitch = a_pitch(r.depth());
-  auto height = [&](int64_t block) { return std::min(kRows, r.rows() - block * kRows); };
-  if (!x.trans_a)
-    return parallel_for(blocks, [&](int64_t i) {
-      pack_copy(Corner(x.a, r.m0 + i * kRows, r.k0), height(i), r.depth(), to + i * kRows * pitch, pitch);
-    });
-  parallel_for(ceil_div(r.depth(), kPackedRows), [&](int64_t j) {
-    const int64_t k = j * kPackedRows, depth = std::min(kPackedRows, r.depth() - k);
-    for (int64_t i = 0; i < blocks; ++i)
-      pack_copy(Corner(x.a, r.k0 + k, r.m0 + i * kRows), depth, height(i), to + i * kRows * pitch + k * height(i), height(i));
-  });
-}
-
-// A tile of the output: rows [m, m + height), columns [n, n + width).
-struct Place {
-  int64_t m, height, n, width;
-};
-
-// What round r gives for the tile, into rows `pitch` apart.
-void compute_tile(const Matmul& x, const Plan& p, const Round& r, const Memory& mem, const Place& at, float* to,
-                  int64_t pitch) {
-  const int64_t runs = ceil_div(r.depth(), kRun), run = round_up(ceil_div(r.depth(), runs), 8);
-  std::optional<TileKernel> kernel;
-  for (int64_t k = 0; k < r.depth(); k += run) {
-    const int64_t depth = std::min(run, r.depth() - k);
-    for (int64_t i = 0; i < at.height; i += kRows) {
-      const int64_t rows = std::min(kRows, at.height - i);
-      const float* a = Corner(x.a, at.m + i, r.k0 + k).f32();
-      int64_t lda = x.a.stride;
-      if (p.pack_a) {
-        lda = x.trans_a ? rows : a_pitch(r.depth());
-        a = mem.a + (at.m - r.m0 + i) * a_pitch(r.depth()) + (x.trans_a ? k * rows : k);
-      }
-      for (int64_t j = 0; j < at.width; j += kPanel) {
-        const int64_t columns = std::min(kPanel, at.width - j);
-        const Tile t{rows, columns, depth, lda, p.pack_b ? columns : x.b.stride, pitch, x.trans_a, k > 0};
-        if (!kernel || kernel->shape() != t) kernel.emplace(t);
-        const float* b = p.pack_b ? mem.b + (at.n - r.n0 + j) * r.depth() + k * columns : Corner(x.b, r.k0 + k, at.n + j).f32();
-        (*kernel)(a, b, to + i * pitch + j);
+  // Rows [m, m + height), columns [n, n + width) of the round. The sum of a group is complete before anything is added to it.
+  void compute(int64_t m, int64_t height, int64_t n, int64_t width, float* memory) const {
+    const Corner out(x_.out, r_.m0 + m, r_.n0 + n);
+    const bool f32 = out.dtype == DType::f32, first = r_.k0 == 0;
+    const float* bias = first && mem_.bias ? mem_.bias + r_.n0 + n : nullptr;
+    Corner sums = out;  // where groups are added up
+    if (!f32) sums.data = memory + kStrip, sums.stride = kWideTile, sums.dtype = DType::f32;
+    const int64_t panels = ceil_div(width, kStripCols);
+    for (int64_t g = 0; g < groups_; ++g) {
+      const bool add = g > 0 || (f32 && (x_.accumulate || !first));
+      for (int64_t q = 0; q < panels; ++q) {
+        // Neighbours begin at different panels: what one thread packs, the others find packed.
+        const int64_t turn = m / kStripRows + q, j = turn % panels * kStripCols, next = (turn + 1) % panels * kStripCols;
+        const int64_t cols = std::min(kStripCols, width - j);
+        const bool direct = !add && cols % 16 == 0;
+        const Corner to = sums.at(0, j);
+        Strip s = strip(m, height, n + j, cols, g);
+        s.c = direct ? const_cast<float*>(to.f32()) : memory, s.ldc = direct ? to.stride : kStripCols;
+        Fetch* fetch = s.fetch;
+        if (f32) *fetch++ = rows_of(sums.at(0, next), height, std::min(kStripCols, width - next));
+        fetch = fetch_a(m + thread_count() * kStripRows, q, panels, g, fetch);
+        fetch_b(n + next, std::min(kStripCols, width - next), std::min(groups_ - 1, q + 1 < panels ? g : g + 1), fetch);
+        p_.pairs ? strip_bf16(s) : strip_f32(s);
+        const float* now = f32 && g == 0 && bias ? bias + j : nullptr;
+        if (!direct || now) unpack(s.c, s.ldc, height, cols, now, add, to);
       }
     }
+    if (!f32) unpack(sums.f32(), kWideTile, height, width, bias, x_.accumulate, out);
   }
-}
 
-// Computes the tile and puts it where it belongs: the product of a round is complete before anything is added to it.
-void finish_tile(const Matmul& x, const Plan& p, const Round& r, const Memory& mem, const Place& at, float* tile) {
-  const bool first = r.k0 == 0, last = r.k1 == p.k;
-  const Corner out(x.out, at.m, at.n);
-  const float* bias = mem.bias ? mem.bias + at.n : nullptr;
-  if (x.out.dtype == DType::f32 && first && !x.accumulate) {
-    float* direct = x.out.row<float>(at.m) + at.n;
-    compute_tile(x, p, r, mem, at, direct, x.out.stride);
-    if (bias) unpack(direct, x.out.stride, at.height, at.width, bias, false, out);
-    return;
+ private:
+  int64_t depth(int64_t g) const { return std::min(kGroup, r_.k1 - r_.k0 - g * kGroup); }
+  int64_t a_number(int64_t m, int64_t g) const { return m / kStripRows * groups_ + g; }
+  int64_t b_number(int64_t n, int64_t g) const { return n / kStripCols * groups_ + g; }
+  float* a_at(int64_t m, int64_t g) const { return mem_.a + a_number(m, g) * a_piece(p_); }
+  float* b_at(int64_t n, int64_t g) const { return mem_.b + b_number(n, g) * b_piece(p_); }
+  // The operands as they lie: what becomes the block from row m on, the panel from column n on.
+  Corner a_from(int64_t m, int64_t g) const {
+    const int64_t k = r_.k0 + g * kGroup;
+    return x_.trans_a ? Corner(x_.a, k, r_.m0 + m) : Corner(x_.a, r_.m0 + m, k);
   }
-  compute_tile(x, p, r, mem, at, tile, kTileCols);
-  if (!p.wide_out) return unpack(tile, kTileCols, at.height, at.width, first ? bias : nullptr, x.accumulate || !first, out);
-  const int64_t pitch = r.cols();
-  float* sum = mem.out + (at.m - r.m0) * pitch + at.n - r.n0;
-  Corner wide;
-  wide.data = sum, wide.stride = pitch;
-  unpack(tile, kTileCols, at.height, at.width, nullptr, !first, wide);
-  if (last) unpack(sum, pitch, at.height, at.width, bias, x.accumulate, out);
-}
+  Corner b_from(int64_t n, int64_t g) const {
+    const int64_t k = r_.k0 + g * kGroup;
+    return x_.trans_b ? Corner(x_.b, r_.n0 + n, k) : Corner(x_.b, k, r_.n0 + n);
+  }
+
+  void pack_a(int64_t m, int64_t height, int64_t g) const {
+    const Corner from = a_from(m, g);
+    const int64_t pitch = a_pitch(p_);
+    if (x_.trans_a)
+      return (p_.pairs ? pairs_of_rows_in_sixes : pack_sixes)(from, depth(g), height, a_at(m, g), kStripStep * pitch);
+    (p_.pairs ? pairs_along_rows : pack_copy)(from, height, depth(g), a_at(m, g), pitch);
+  }
+  void pack_b(int64_t n, int64_t cols, int64_t g) const {
+    const Corner from = b_from(n, g);
+    if (!x_.trans_b) return (p_.pairs ? pairs_of_rows : pack_copy)(from, depth(g), cols, b_at(n, g), kStripCols);
+    if (p_.pairs) return pairs_transposed(from, cols, depth(g), b_at(n, g), kStripCols);
+    pack_transposed(from, cols, depth(g), b_at(n, g), kStripCols);
+  }
+
+  // The strip of rows from m on, panel from n on, group g, with its operands packed.
+  Strip strip(int64_t m, int64_t height, int64_t n, int64_t cols, int64_t g) const {
+    Strip s;
+    s.rows = height, s.cols = cols, s.depth = p_.steps(depth(g));
+    b_(b_number(n, g), [&] { pack_b(n, cols, g); });
+    s.b = b_at(n, g);
+    if (p_.pack_a) {
+      a_(a_number(m, g), [&] { pack_a(m, height, g); });
+      s.a = a_at(m, g), s.a_row = a_pitch(p_), s.a_sixes = x_.trans_a;
+    } else {
+      s.a = a_from(m, g).f32(), s.a_row = p_.pairs ? x_.a.stride / 2 : x_.a.stride;
+    }
+    return s;
+  }
+
+  static Fetch rows_of(const Corner& from, int64_t rows, int64_t cols) {
+    const int64_t size = size_of(from.dtype);
+    return {from.data, rows, cols * size, from.stride * size};
+  }
+  // Part q of `parts` of a run of floats, in whole lines.
+  static Fetch part_of(const float* from, int64_t count, int64_t q, int64_t parts) {
+    const int64_t begin = count * q / parts / 16 * 16;
+    return {from + begin, 1, (count * (q + 1) / parts - begin) * 4, 0};
+  }
+  // Part q of `parts` of what a later tile, from row m on, will read of a; and where it will be packed.
+  Fetch* fetch_a(int64_t m, int64_t q, int64_t parts, int64_t g, Fetch* to) const {
+    if (m >= r_.rows()) return to;
+    if (p_.pack_a) *to++ = part_of(a_at(m, g), a_piece(p_), q, parts);
+    if (p_.pack_a && a_.done(a_number(m, g))) return to;
+    const int64_t height = std::min(kStripRows, r_.rows() - m), rows = x_.trans_a ? depth(g) : height;
+    const int64_t begin = rows * q / parts, count = rows * (q + 1) / parts - begin;
+    *to++ = rows_of(a_from(m, g).at(begin, 0), count, x_.trans_a ? height : depth(g));
+    return to;
+  }
+  // What the next strip will read of b, packed or not.
+  void fetch_b(int64_t n, int64_t cols, int64_t g, Fetch* to) const {
+    const bool packed = b_.done(b_number(n, g));
+    if (!packed) *to++ = x_.trans_b ? rows_of(b_from(n, g), cols, depth(g)) : rows_of(b_from(n, g), depth(g), cols);
+    *to = part_of(b_at(n, g), p_.steps(depth(g)) * kStripCols, 0, 1);
+  }
+
+  const Matmul& x_;
+  const Plan& p_;
+  const Round& r_;
+  const Memory& mem_;
+  const FirstUse &a_, &b_;
+  int64_t groups_;
+};
 
 void product(const Matmul& x, const Plan& p, const Memory& mem) {
-  for (int64_t n0 = 0; n0 < p.n; n0 += kBlock) {
-    for (int64_t m0 = 0; m0 < p.m; m0 += kBlock) {
-      for (int64_t k0 = 0; k0 < p.k; k0 += kGroup) {
-        const Round r{m0, std::min(p.m, m0 + kBlock), n0, std::min(p.n, n0 + kBlock), k0, std::min(p.k, k0 + kGroup)};
-        if (p.pack_b && (m0 == 0 || p.k > kGroup)) pack_b(x, r, mem.b);
-        if (p.pack_a) pack_a(x, r, mem.a);
-        const int64_t tile_rows = ceil_div(r.rows(), kTileRows), tile_cols = ceil_div(r.cols(), kTileCols);
+  for (int64_t k0 = 0; k0 < p.k; k0 += p.depth) {
+    for (int64_t n0 = 0; n0 < p.n; n0 += p.cols) {
+      const FirstUse b(mem.states, mem.pieces_b);
+      for (int64_t m0 = 0; m0 < p.m; m0 += p.rows) {
+        const FirstUse a(static_cast<char*>(mem.states) + FirstUse::bytes(mem.pieces_b), mem.pieces_a);
+        const Round r{m0, std::min(p.m, m0 + p.rows), n0, std::min(p.n, n0 + p.cols), k0, std::min(p.k, k0 + p.depth)};
+        const Tiles tiles(x, p, r, mem, a, b);
+        const int64_t tile_rows = ceil_div(r.rows(), kStripRows), tile_cols = ceil_div(r.cols(), p.tile_cols);
         parallel_for_threads(tile_rows * tile_cols, [&](int64_t t, int thread) {
-          const int64_t i = t % tile_rows * kTileRows, j = t / tile_rows * kTileCols;
-          finish_tile(x, p, r, mem, {r.m0 + i, std::min(kTileRows, r.rows() - i), r.n0 + j, std::min(kTileCols, r.cols() - j)},
-                      mem.tiles + thread * kTileRows * kTileCols);
+          const int64_t m = t % tile_rows * kStripRows, n = t / tile_rows * p.tile_cols;
+          tiles.compute(m, std::min(kStripRows, r.rows() - m), n, std::min(p.tile_cols, r.cols() - n),
+                        mem.threads + thread * kPerThread);
         });
       }
     }
@@ -183,16 +228,17 @@ void check(const Matmul& x) {
           "matmul: bias has one f32, bf16 or f16 per column of out, got {} {} for {}", x.bias.count(), name(x.bias.dtype), n);
 }
 
+template <Bf16Products kProducts>
 void run(const Matmul& x, void* workspace) {
   check(x);
-  const Plan p = plan_of(x);
+  const Plan p = plan_of(x, kProducts);
   if (p.m == 0 || p.n == 0) return;
   const Memory mem = lay_out(x, p, workspace, thread_count());
   if (mem.bias) pack_copy(x.bias, 1, p.n, mem.bias, p.n);
   if (p.k == 0) {
-    std::fill(mem.tiles, mem.tiles + kTileCols, 0.0f);
-    for (int64_t n = 0; n < p.n; n += kTileCols)
-      unpack(mem.tiles, 0, p.m, std::min(kTileCols, p.n - n), mem.bias ? mem.bias + n : nullptr, x.accumulate,
+    std::fill(mem.threads, mem.threads + kWideTile, 0.0f);
+    for (int64_t n = 0; n < p.n; n += kWideTile)
+      unpack(mem.threads, 0, p.m, std::min(kWideTile, p.n - n), mem.bias ? mem.bias + n : nullptr, x.accumulate,
              Corner(x.out, 0, n));
     return;
   }
@@ -200,10 +246,17 @@ void run(const Matmul& x, void* workspace) {
   product(x, p, mem);
 }
 
+template <Bf16Products kProducts>
+int64_t workspace(const Matmul& x, int threads) {
+  return lay_out(x, plan_of(x, kProducts), nullptr, threads).bytes;
+}
+
 }  // namespace
 
-Kernel<Matmul> matmul_entry() {
-  return {run, [](const Matmul& x, int threads) { return lay_out(x, plan_of(x), nullptr, threads).bytes; }};
+Kernel<Matmul> matmul_entry(Bf16Products products) {
+  if (products == Bf16Products::widen) return {run<Bf16Products::widen>, workspace<Bf16Products::widen>};
+  require(has_bf16_dot(), "matmul: this machine has no bf16 dot product");
+  return {run<Bf16Products::dot>, workspace<Bf16Products::dot>};
 }
 
 }  // namespace ravine

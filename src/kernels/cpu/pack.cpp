@@ -33,20 +33,27 @@ HWY_INLINE hn::Vec<D> gather_blocks(D d, const float* p, int64_t stride) {
   }
 }
 
+template <bool kScaled>
 HWY_INLINE void transpose_block(const float* from, int64_t stride, float* to, int64_t ld, Lanes factor) {
   const hn::RepartitionToWide<F32> d64;
   const Lanes r0 = gather_blocks(f32s, from, stride), r1 = gather_blocks(f32s, from + stride, stride);
   const Lanes r2 = gather_blocks(f32s, from + 2 * stride, stride), r3 = gather_blocks(f32s, from + 3 * stride, stride);
   const auto a = hn::BitCast(d64, hn::InterleaveLower(f32s, r0, r1)), b = hn::BitCast(d64, hn::InterleaveLower(f32s, r2, r3));
   const auto c = hn::BitCast(d64, hn::InterleaveUpper(f32s, r0, r1)), e = hn::BitCast(d64, hn::InterleaveUpper(f32s, r2, r3));
-  hn::StoreU(hn::Mul(factor, hn::BitCast(f32s, hn::InterleaveLower(d64, a, b))), f32s, to);
-  hn::StoreU(hn::Mul(factor, hn::BitCast(f32s, hn::InterleaveUpper(d64, a, b))), f32s, to + ld);
-  hn::StoreU(hn::Mul(factor, hn::BitCast(f32s, hn::InterleaveLower(d64, c, e))), f32s, to + 2 * ld);
-  hn::StoreU(hn::Mul(factor, hn::BitCast(f32s, hn::InterleaveUpper(d64, c, e))), f32s, to + 3 * ld);
+  auto store = [&](Lanes v, float* at) RAVINE_LANES {
+    if constexpr (kScaled) v = hn::Mul(factor, v);
+    hn::StoreU(v, f32s, at);
+  };
+  store(hn::BitCast(f32s, hn::InterleaveLower(d64, a, b)), to);
+  store(hn::BitCast(f32s, hn::InterleaveUpper(d64, a, b)), to + ld);
+  store(hn::BitCast(f32s, hn::InterleaveLower(d64, c, e)), to + 2 * ld);
+  store(hn::BitCast(f32s, hn::InterleaveUpper(d64, c, e)), to + 3 * ld);
 }
 #endif
 
-void transpose_f32(const float* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld, float factor) {
+// Unless scaled, bits are moved as they are.
+template <bool kScaled>
+void transpose_words(const float* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld, float factor) {
   int64_t whole_rows = 0, whole_cols = 0;
 #if HWY_TARGET != HWY_SCALAR
   whole_rows = rows / kLanes * kLanes, whole_cols = cols / 4 * 4;
@@ -55,10 +62,19 @@ void transpose_f32(const float* from, int64_t stride, int64_t rows, int64_t cols
   for (int64_t j0 = 0; j0 < whole_cols; j0 += 16)
     for (int64_t i = 0; i < whole_rows; i += kLanes)
       for (int64_t j = j0; j < std::min(j0 + 16, whole_cols); j += 4)
-        transpose_block(from + i * stride + j, stride, to + j * ld + i, ld, f);
+        transpose_block<kScaled>(from + i * stride + j, stride, to + j * ld + i, ld, f);
 #endif
   for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = i < whole_rows ? whole_cols : 0; j < cols; ++j) to[j * ld + i] = factor * from[i * stride + j];
+    for (int64_t j = i < whole_rows ? whole_cols : 0; j < cols; ++j)
+      if constexpr (kScaled)
+        to[j * ld + i] = factor * from[i * stride + j];
+      else
+        std::memcpy(to + j * ld + i, from + i * stride + j, 4);
+}
+
+void transpose_f32(const float* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld, float factor) {
+  if (factor == 1) return transpose_words<false>(from, stride, rows, cols, to, ld, 1);
+  transpose_words<true>(from, stride, rows, cols, to, ld, factor);
 }
 
 template <class T>
@@ -74,6 +90,40 @@ void transpose_rows(const T* from, int64_t stride, int64_t rows, int64_t cols, f
         copy_rows(from + i * stride + j, stride, r, c, wide, kCols);
         transpose_f32(wide, kCols, r, c, to + j * ld + i, ld, factor);
       }
+    }
+  }
+}
+
+#if HWY_TARGET != HWY_SCALAR
+using Eight = hn::CappedTag<float, 8>;  // the shortest vector that holds six
+HWY_INLINE hn::Vec<Eight> load_eight(const float* p) { return hn::LoadU(Eight(), p); }
+HWY_INLINE hn::Vec<Eight> load_eight(const bf16* p) {
+  const hn::RebindToUnsigned<Eight> bits;
+  const auto u = hn::LoadU(hn::Rebind<uint16_t, Eight>(), reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(Eight(), hn::ShiftLeft<16>(hn::PromoteTo(bits, u)));
+}
+HWY_INLINE hn::Vec<Eight> load_eight(const f16* p) {
+  const hn::Rebind<hwy::float16_t, Eight> d16;
+  return hn::PromoteTo(Eight(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
+}
+#endif
+
+// Eight elements are moved where there are as many: the surplus of a row is written over by the next.
+template <class T>
+void copy_sixes(const T* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld) {
+  constexpr int64_t kChunk = 8;  // rows that stay in the first-level cache at any stride while their sixes are taken out
+  for (int64_t i0 = 0; i0 < rows; i0 += kChunk) {
+    const int64_t end = std::min(rows, i0 + kChunk);
+    for (int64_t j = 0; j < cols; j += 6) {
+      float* six = to + j / 6 * ld;
+#if HWY_TARGET != HWY_SCALAR
+      if (j + 8 <= cols) {
+        for (int64_t i = i0; i < end; ++i) hn::StoreU(load_eight(from + i * stride + j), Eight(), six + i * 6);
+        continue;
+      }
+#endif
+      for (int64_t i = i0; i < end; ++i)
+        for (int64_t r = 0; r < std::min<int64_t>(6, cols - j); ++r) six[i * 6 + r] = static_cast<float>(from[i * stride + j + r]);
     }
   }
 }
@@ -136,6 +186,13 @@ void do_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, in
   });
 }
 
+void do_sixes(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld) {
+  by_type(from.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    copy_sixes(static_cast<const T*>(from.data), from.stride, rows, cols, to, ld);
+  });
+}
+
 void do_unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate,
                const Corner& to) {
   by_type(to.dtype, [&](auto zero) {
@@ -157,6 +214,7 @@ HWY_AFTER_NAMESPACE();
 namespace ravine {
 HWY_EXPORT(do_copy);
 HWY_EXPORT(do_transposed);
+HWY_EXPORT(do_sixes);
 HWY_EXPORT(do_unpack);
 HWY_EXPORT(do_round);
 
@@ -165,6 +223,9 @@ void pack_copy(const Corner& from, int64_t rows, int64_t cols, float* to, int64_
 }
 void pack_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld, float factor) {
   HWY_DYNAMIC_DISPATCH(do_transposed)(from, rows, cols, to, ld, factor);
+}
+void pack_sixes(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld) {
+  HWY_DYNAMIC_DISPATCH(do_sixes)(from, rows, cols, to, ld);
 }
 void unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, const Corner& to) {
   HWY_DYNAMIC_DISPATCH(do_unpack)(from, ld, rows, cols, bias, accumulate, to);

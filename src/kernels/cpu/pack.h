@@ -14,6 +14,11 @@ struct Corner {
   Corner() = default;
   Corner(const TensorView& v, int64_t row = 0, int64_t col = 0)
       : data(static_cast<const char*>(v.data) + (row * v.stride + col) * size_of(v.dtype)), dtype(v.dtype), stride(v.stride) {}
+  Corner at(int64_t row, int64_t col) const {
+    Corner c = *this;
+    c.data = static_cast<const char*>(data) + (row * stride + col) * size_of(dtype);
+    return c;
+  }
   const float* f32() const { return static_cast<const float*>(data); }
 };
 
@@ -22,6 +27,10 @@ void pack_copy(const Corner& from, int64_t rows, int64_t cols, float* to, int64_
 
 // to[j * ld + i] = factor * from(i, j), for i < rows, j < cols.
 void pack_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld, float factor = 1);
+
+// to[j / 6 * ld + i * 6 + j % 6] = from(i, j), for i < rows, j < cols: columns in sixes. ld >= 6 * rows + 16, which is room that
+// may be written.
+void pack_sixes(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
 
 // to(i, j) = from[i * ld + j] (+ bias[j] if given) (+ to(i, j) if accumulate), rounded once to the type of `to`.
 void unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, const Corner& to);

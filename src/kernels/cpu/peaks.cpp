@@ -106,14 +106,14 @@ double dot_peak() {
   return 1024.0 * kRounds * threads / t;
 }
 
-double matmul_peak(DType type) {
+double matmul_peak(DType type, Bf16Products products) {
   constexpr int64_t kSizes[][3] = {{1024, 1024, 768}, {1024, 768, 2048}, {2048, 2048, 1024}};
   double best = 0;
   for (auto [m, n, k] : kSizes) {
     std::vector<float> a(m * k, 0.5f), b(n * k, 0.25f), out(m * n);
     const Matmul x{
         view_of(a.data(), type, {m, k}), view_of(b.data(), type, {n, k}), {}, view_of(out.data(), type, {m, n}), false, true};
-    const Kernel<Matmul> entry = matmul_entry();
+    const Kernel<Matmul> entry = matmul_entry(products);
     std::vector<char> workspace(entry.workspace(x, thread_count()));
     best = std::max(best, x.flops() / best_time(0.06, [&] { entry.run(x, workspace.data()); }));
   }
@@ -125,9 +125,11 @@ double matmul_peak(DType type) {
 MachinePeaks measure_peaks() {
   MachinePeaks p;
   const double fma = fma_peak();
-  p.f32_flops = std::max(fma, matmul_peak(DType::f32));
-  // Operands of 16 bits may also be widened and multiplied in f32.
-  p.bf16_flops = std::max({fma, dot_peak(), matmul_peak(DType::bf16)});
+  p.f32_product = matmul_peak(DType::f32, Bf16Products::widen);
+  p.f32_flops = std::max(fma, p.f32_product);
+  p.bf16_dot = dot_peak();
+  p.bf16_product = matmul_peak(DType::bf16, p.bf16_products());
+  p.bf16_flops = std::max({fma, p.bf16_dot, p.bf16_product});  // operands may also be widened
   constexpr int64_t kCount = int64_t{64} << 20, kRun = 1 << 16;
   const std::align_val_t line{64};
   auto release = [line](float* x) { ::operator delete(x, line); };
@@ -150,6 +152,7 @@ MachinePeaks measure_peaks() {
   return p;
 }
 
+bool cpu_has_bf16_dot() { return has_bf16_dot(); }
 const char* cpu_instruction_set() { return HWY_DYNAMIC_DISPATCH(instruction_set)(); }
 
 }  // namespace ravine

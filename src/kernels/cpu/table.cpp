@@ -4,14 +4,15 @@
 
 namespace ravine {
 
-Kernels cpu_kernels() {
+Kernels cpu_kernels(Bf16Products products) {
   Kernels k;
   k.backend = "cpu";
+  k.instructions = products == Bf16Products::dot ? "avx512 with bf16 dot products" : cpu_instruction_set();
   k.embedding = embedding_entry();
   k.embedding_backward = embedding_backward_entry();
   k.rms_norm = rms_norm_entry();
   k.rms_norm_backward = rms_norm_backward_entry();
-  k.matmul = matmul_entry();
+  k.matmul = matmul_entry(products);
   k.sum_rows = sum_rows_entry();
   k.rope = rope_entry();
   k.attention = attention_entry();

@@ -5,6 +5,7 @@ namespace ravine {
 Kernels ref_kernels() {
   Kernels k;
   k.backend = "ref";
+  k.instructions = cpu_instruction_set();
   k.embedding = ref::embedding_entry();
   k.embedding_backward = ref::embedding_backward_entry();
   k.rms_norm = ref::rms_norm_entry();
