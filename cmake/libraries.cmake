@@ -14,6 +14,8 @@ pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(MPI IMPORTED_TARGET ompi-c)  # without it everything works but several ranks
 find_package(simdjson REQUIRED)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(ICU REQUIRED IMPORTED_TARGET icu-uc)
 find_library(HWY_LIBRARY hwy REQUIRED)
 find_library(XSMM_LIBRARY xsmm REQUIRED)
 if(RAVINE_TESTS)

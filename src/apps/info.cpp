@@ -69,11 +69,6 @@ bool has_tensors(const std::string& folder) {
   return false;
 }
 
-bool has_tokenizer(const std::string& folder) {
-  for (const char* file : {"tokenizer.model", "tokenizer.json", "tokenizer.model.xz", "tokenizer.json.xz"})
-    if (fs::exists(folder + "/" + file)) return true;
-  return false;
-}
 
 Json run_folder(const std::string& path) {
   Json j{{"kind", "run"}, {"path", path}};

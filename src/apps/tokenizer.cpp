@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "data/source.h"
-#include "data/tokenizer_trainer.h"
+#include "data/tokenizers/trainer.h"
 #include "files/compressed.h"
 #include "files/npy.h"
 

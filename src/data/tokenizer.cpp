@@ -3,9 +3,11 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "data/llama_tokenizer.h"
-#include "data/sentencepiece_model.h"
-#include "data/sentencepiece_tokenizer.h"
+#include "data/tokenizers/json_tokenizer.h"
+#include "data/tokenizers/llama_settings.h"
+#include "data/tokenizers/llama_tokenizer.h"
+#include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "data/tokenizers/tokenizer_folder.h"
 
 namespace ravine {
 
@@ -31,25 +33,27 @@ std::string StreamDecoder::finish() {
   return out;
 }
 
-namespace {
-
-[[noreturn]] void refuse_json(const std::string& path) {
-  throw UserError("this kind of tokenizer is not read yet", path, "tokenizer.json comes with a later release",
-                  "give a SentencePiece tokenizer.model, or a folder that holds one");
+bool has_tokenizer(const std::string& dir) {
+  auto has = [&](const char* name) { return !find_in_folder(dir, name).empty(); };
+  return has("tokenizer.model") || has("tokenizer.json") || (has("vocab.json") && has("merges.txt")) || has("vocab.txt");
 }
-
-}  // namespace
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   std::error_code ec;
   if (fs::is_directory(path, ec)) {
-    if (fs::exists(fs::path(path) / "tokenizer.model", ec)) return open_llama_tokenizer(path);
-    if (fs::exists(fs::path(path) / "tokenizer.json", ec)) refuse_json((fs::path(path) / "tokenizer.json").string());
-    throw UserError("no tokenizer in folder", path, "it must hold tokenizer.model", "name the file or folder of the tokenizer");
+    if (!has_tokenizer(path))
+      throw UserError("no tokenizer in folder", path, "it must hold tokenizer.model, tokenizer.json, vocab.json with merges.txt, or vocab.txt",
+                      "name the file or folder of the tokenizer");
+    bool model = !find_in_folder(path, "tokenizer.model").empty(), json = !find_in_folder(path, "tokenizer.json").empty();
+    if (model && (!json || is_llama_folder(path))) return open_llama_tokenizer(path);
+    return open_tokenizer_folder(path);
   }
   if (!fs::exists(path, ec))
-    throw UserError("no such tokenizer", path, "it must be a tokenizer.model or a folder that holds one", "check the path");
-  if (path.ends_with(".json") || path.ends_with(".json.xz")) refuse_json(path);
+    throw UserError("no such tokenizer", path, "it must be a tokenizer.model, a tokenizer.json or a folder that holds one", "check the path");
+  std::string name = path;
+  for (const char* suffix : {".xz", ".gz", ".zst"})
+    if (name.ends_with(suffix)) name.resize(name.size() - std::string_view(suffix).size());
+  if (name.ends_with(".json")) return open_tokenizer_json(path);
   return open_sentencepiece_tokenizer(path);
 }
 

@@ -27,7 +27,7 @@ class Decoding {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  virtual std::string kind() const = 0;      // "sentencepiece", "llama (sentencepiece)"
+  virtual std::string kind() const = 0;      // "sentencepiece (bpe)", "tokenizer.json (BPE)"
   virtual int64_t size() const = 0;          // ids are in [0, size())
   virtual uint64_t fingerprint() const = 0;  // differs when the same text may give other ids
   // Text that is not UTF-8 is taken with U+FFFD in place of its bad bytes. `add_special` puts the tokens around it that
@@ -42,10 +42,17 @@ class Tokenizer {
   SpecialTokens special_;
 };
 
-// Opens a tokenizer. A FILE (tokenizer.model, or that compressed as .xz, .gz, .zst) is raw SentencePiece: no special strings
-// in text, nothing added around it, control pieces decode to nothing. A DIR with tokenizer.model follows the rules of
-// Transformers' LlamaTokenizer, legacy or not as its tokenizer_config.json says. A damaged file is a UserError.
+// Opens a tokenizer; any file may be compressed as .xz, a FILE also as .gz or .zst. A damaged file, or one with a part that is not
+// known here, is a UserError.
+//   FILE tokenizer.json   as Hugging Face's tokenizers library reads it
+//   FILE tokenizer.model  raw SentencePiece: no special strings in text, nothing added around it, control pieces decode to nothing
+//   DIR                   tokenizer.model by the rules of Transformers' LlamaTokenizer, legacy or not as its tokenizer_config.json
+//                         says; if that names another class, or there is no tokenizer.model: tokenizer.json, vocab.json with
+//                         merges.txt, or vocab.txt, with the settings beside it
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
+
+// Whether a folder holds the files of a tokenizer.
+bool has_tokenizer(const std::string& dir);
 
 // Decodes ids as they arrive. The pieces put together equal Tokenizer::decode of all ids; the one exception is Llama's legacy
 // rule with skip_special false, which puts a space in front of text that stands before a special token: here it is left out.

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "data/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_model.h"
 #include "files/compressed.h"
 
 namespace ravine {

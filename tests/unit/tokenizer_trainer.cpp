@@ -1,4 +1,4 @@
-#include "data/tokenizer_trainer.h"
+#include "data/tokenizers/trainer.h"
 
 #include "base/json.h"
 #include "files/compressed.h"

@@ -1,11 +1,13 @@
-#include "data/llama_settings.h"
+#include "data/tokenizers/llama_settings.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "data/tokenizers/tokenizer_folder.h"
 
 namespace ravine {
 
@@ -15,15 +17,6 @@ constexpr int64_t kMaxId = 1 << 24;
 
 [[noreturn]] void wrong(const std::string& file, const std::string& key, const std::string& rule) {
   throw UserError("wrong tokenizer setting", file + ": " + key, rule, "correct the file");
-}
-
-Json read_object(const std::string& dir, const char* name, std::string& path) {
-  path = (std::filesystem::path(dir) / name).string();
-  std::error_code ec;
-  if (!std::filesystem::exists(path, ec)) return Json::object();
-  Json j = read_json(path);
-  if (!j.is_object()) throw UserError("wrong tokenizer settings", path, "it must be a JSON object", "correct the file");
-  return j;
 }
 
 void read_bool(const Json& j, const std::string& file, const char* key, bool& into) {
@@ -56,27 +49,35 @@ int32_t checked_id(int64_t id, const std::string& file, const std::string& key) 
   return static_cast<int32_t>(id);
 }
 
+const std::vector<std::string> kClasses = {"LlamaTokenizer", "LlamaTokenizerFast", "InternLMTokenizer", "BaichuanTokenizer"};
+
 void check_class(const Json& config, const std::string& file) {
   auto it = config.find("tokenizer_class");
   if (it == config.end() || it->is_null()) return;
   if (!it->is_string()) wrong(file, "tokenizer_class", "it must be a string");
-  static const std::vector<std::string> known = {"LlamaTokenizer", "LlamaTokenizerFast", "InternLMTokenizer",
-                                                 "BaichuanTokenizer"};
   std::string name = *it;
-  if (std::find(known.begin(), known.end(), name) == known.end())
-    throw UserError("this kind of tokenizer is not read yet", file + ": tokenizer_class",
-                    fmt::format("'{}' is not one of {}", name, fmt::join(known, ", ")),
-                    "name the tokenizer.model file itself to use it as raw SentencePiece");
+  if (std::find(kClasses.begin(), kClasses.end(), name) == kClasses.end())
+    throw UserError("this kind of tokenizer is not read from tokenizer.model", file + ": tokenizer_class",
+                    fmt::format("'{}' is not one of {}", name, fmt::join(kClasses, ", ")),
+                    "put its tokenizer.json into the folder, or name the tokenizer.model file itself to use it as raw SentencePiece");
 }
 
 }  // namespace
+
+bool is_llama_folder(const std::string& dir) {
+  std::string path;
+  Json config = read_settings(dir, "tokenizer_config.json", path);
+  auto it = config.find("tokenizer_class");
+  if (it == config.end() || !it->is_string()) return true;
+  return std::find(kClasses.begin(), kClasses.end(), it->get<std::string>()) != kClasses.end();
+}
 
 LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
                                   const std::function<int32_t(const std::string&)>& piece_id) {
   LlamaSettings s;
   std::string config_path, map_path, added_path;
-  Json config = read_object(dir, "tokenizer_config.json", config_path);
-  Json map = read_object(dir, "special_tokens_map.json", map_path);
+  Json config = read_settings(dir, "tokenizer_config.json", config_path);
+  Json map = read_settings(dir, "special_tokens_map.json", map_path);
   check_class(config, config_path);
   read_bool(config, config_path, "legacy", s.legacy);
   read_bool(config, config_path, "add_bos_token", s.add_bos);
@@ -96,7 +97,7 @@ LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
       s.added.add(t);
     }
   } else {
-    Json added = read_object(dir, "added_tokens.json", added_path);
+    Json added = read_settings(dir, "added_tokens.json", added_path);
     for (const auto& [key, value] : added.items()) {
       if (key.empty() || !value.is_number_integer()) wrong(added_path, key, "it must map a string to a token id");
       AddedToken t;

@@ -1,7 +1,7 @@
-#include "data/sentencepiece_tokenizer.h"
+#include "data/tokenizers/sentencepiece_tokenizer.h"
 
 #include "base/error.h"
-#include "data/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_model.h"
 
 namespace ravine {
 

@@ -1,4 +1,4 @@
-#include "data/tokenizer_trainer.h"
+#include "data/tokenizers/trainer.h"
 
 #include <sentencepiece_trainer.h>
 
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "data/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_model.h"
 #include "data/source.h"
 #include "files/atomic.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "data/added_tokens.h"
+#include "data/tokenizers/added_tokens.h"
 
 namespace ravine {
 
@@ -18,5 +18,8 @@ struct LlamaSettings {
 // get the ids after the last one, in the order Transformers gives them. Wrong values are a UserError naming file and key.
 LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
                                   const std::function<int32_t(const std::string&)>& piece_id);
+
+// Whether tokenizer_config.json names a class of Llama's kind, or none.
+bool is_llama_folder(const std::string& dir);
 
 }  // namespace ravine

@@ -1,8 +1,8 @@
-#include "data/added_tokens.h"
+#include "data/tokenizers/added_tokens.h"
 
 #include <array>
 
-#include "data/utf8.h"
+#include "data/tokenizers/utf8.h"
 
 namespace ravine {
 

@@ -1,4 +1,4 @@
-#include "data/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_model.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,7 +9,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "data/utf8.h"
+#include "data/tokenizers/precompiled.h"
+#include "data/tokenizers/utf8.h"
 #include "files/checksum.h"
 #include "files/compressed.h"
 
@@ -133,32 +134,6 @@ SentencePiece read_piece(std::string_view data, const std::string& where) {
   return p;
 }
 
-// The table of normalisation rules is a double-array trie (darts-clone) that the library walks without looking at its size:
-// size of the trie, trie, then the replacements, each ended by a zero byte.
-void check_rules(std::string_view blob, const std::string& where) {
-  if (blob.empty()) return;
-  uint32_t bytes = 0;
-  if (blob.size() <= 4) damaged(where, "the normalisation rules are cut short");
-  std::memcpy(&bytes, blob.data(), 4);
-  if (bytes == 0 || bytes % 4 != 0 || bytes >= blob.size() - 4) damaged(where, "the normalisation rules have a wrong size");
-  std::string_view replacements = blob.substr(4 + size_t{bytes});
-  if (replacements.back() != '\0') damaged(where, "the normalisation rules do not end");
-  size_t n = bytes / 4;
-  auto unit = [&](size_t i) {
-    uint32_t u;
-    std::memcpy(&u, blob.data() + 4 + 4 * i, 4);
-    return u;
-  };
-  for (size_t i = 0; i < n; ++i) {
-    uint32_t u = unit(i);
-    if (u >> 31) continue;  // a value: never taken for a node, since its label has the top bit
-    size_t child = i ^ (size_t{u >> 10} << ((u & (1u << 9)) >> 6));
-    if ((child | 0xff) >= n) damaged(where, "the normalisation rules point outside their table");
-    if ((u >> 8 & 1) && (unit(child) & 0x7fffffffu) >= replacements.size())
-      damaged(where, "the normalisation rules point outside their replacements");
-  }
-}
-
 void read_trainer(std::string_view data, SentencePieceModel& m, const std::string& where) {
   Fields fields(data, where);
   while (auto f = fields.next()) {
@@ -183,7 +158,7 @@ void read_normalizer(std::string_view data, SentencePieceModel& m, const std::st
   while (auto f = fields.next()) {
     if (f->number == 2) {
       want(*f, 2, where);
-      check_rules(f->bytes, where);
+      if (!f->bytes.empty()) check_precompiled(f->bytes, where);
     } else if (f->number == 3) {
       want(*f, 0, where);
       m.add_dummy_prefix = f->value != 0;

@@ -1,12 +1,12 @@
-#include "data/llama_tokenizer.h"
+#include "data/tokenizers/llama_tokenizer.h"
 
-#include <filesystem>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "data/llama_settings.h"
-#include "data/sentencepiece_model.h"
+#include "data/tokenizers/llama_settings.h"
+#include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/tokenizer_folder.h"
 
 namespace ravine {
 
@@ -142,7 +142,7 @@ class LlamaDecoding final : public Decoding {
 class LlamaTokenizer final : public Tokenizer {
  public:
   explicit LlamaTokenizer(const std::string& dir) {
-    std::string file = (std::filesystem::path(dir) / "tokenizer.model").string();
+    std::string file = find_in_folder(dir, "tokenizer.model");
     l_.path = dir;
     l_.model = load_sentencepiece(file);
     l_.settings = load_llama_settings(dir, static_cast<int64_t>(l_.model.pieces.size()), [&](const std::string& text) {

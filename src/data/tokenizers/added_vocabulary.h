@@ -1,0 +1,99 @@
+// The `added_tokens` of a tokenizer.json: strings that are found in text before the model sees it.
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "data/tokenizers/added_tokens.h"
+#include "data/tokenizers/normalizer.h"
+#include "data/tokenizers/unicode.h"
+#include "data/tokenizers/vocabulary.h"
+
+namespace ravine {
+
+struct AddedEntry {
+  AddedToken token;
+  bool normalized = false;  // matched against normalised text, in its own normalised form
+  std::string form;         // what is looked for
+};
+
+// Where a text is an added token, or not (id -1).
+struct AddedPart {
+  size_t begin, end;
+  int32_t id;
+};
+
+// Finds the leftmost string of a set, of those the longest.
+class StringFinder {
+ public:
+  void add(std::string_view text, int32_t value);
+  bool empty() const { return nodes_.size() == 1; }
+  // The first match at or after `from`; false if there is none.
+  bool find(std::string_view text, size_t from, size_t& begin, size_t& end, int32_t& value) const;
+
+ private:
+  struct Node {
+    std::vector<std::pair<unsigned char, int32_t>> children;
+    int32_t value = -1;
+  };
+  std::vector<Node> nodes_ = std::vector<Node>(1);
+  std::vector<uint64_t> starts_ = std::vector<uint64_t>(1024);  // pairs of bytes that a string may begin with, one bit each
+  bool single_[256] = {};                                       // bytes that are strings
+  bool first_[256] = {};
+};
+
+// Rules of tokenizers/src/tokenizer/added_vocabulary.rs.
+class AddedVocabulary {
+ public:
+  // Gives the token the id it has in the model, or the next free one. Added again, it takes the new flags.
+  void add(AddedEntry entry, const Vocabulary& model, const Normalizer* normalizer);
+  void finish();  // after the last add
+
+  // Calls f(part) for all parts of the text in order: raw text against the strings that are not normalised, or normalised text
+  // against the others. `all_text`: special tokens are ordinary text.
+  template <class F>
+  void split(std::string_view text, bool normalized, bool all_text, F&& f) const {
+    const StringFinder& finder = normalized ? normalized_ : raw_;
+    if (finder.empty()) {
+      if (!text.empty()) f(AddedPart{0, text.size(), -1});
+      return;
+    }
+    size_t done = 0, from = 0, begin = 0, end = 0;
+    int32_t id = 0;
+    while (finder.find(text, from, begin, end, id)) {
+      from = end;
+      if (!settle(text, id, all_text, done, begin, end)) continue;
+      if (done < begin) f(AddedPart{done, begin, -1});
+      f(AddedPart{begin, end, id});
+      done = end;
+      from = std::max(from, done);
+    }
+    if (done < text.size()) f(AddedPart{done, text.size(), -1});
+  }
+
+  const AddedEntry* by_id(int32_t id) const {
+    auto it = by_id_.find(id);
+    return it == by_id_.end() ? nullptr : &it->second;
+  }
+  int32_t find(std::string_view content) const {  // -1 if there is none
+    auto it = by_content_.find(std::string(content));
+    return it == by_content_.end() ? -1 : it->second;
+  }
+  bool is_special(std::string_view content) const;
+  int64_t end() const { return end_; }  // the highest id and one
+  const std::unordered_map<int32_t, AddedEntry>& list() const { return by_id_; }
+
+ private:
+  // Flags of a match: strips widen it, a part of a word is none. False if it does not count.
+  bool settle(std::string_view text, int32_t id, bool all_text, size_t done, size_t& begin, size_t& end) const;
+  std::unordered_map<int32_t, AddedEntry> by_id_;
+  std::unordered_map<std::string, int32_t> by_content_;
+  std::unordered_map<std::string, bool> special_;
+  StringFinder raw_, normalized_;
+  std::shared_ptr<const CharTable> table_ = char_table();
+  int64_t end_ = 0;
+};
+
+}  // namespace ravine

@@ -1,0 +1,54 @@
+// A value of a parsed JSON file with its path, so that errors name file and key. Objects say which of their fields are known;
+// any other is refused.
+#pragma once
+#include <simdjson.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ravine {
+
+class JsonView {
+ public:
+  JsonView(simdjson::dom::element value, const std::string& file, std::string path = "") : value_(value), file_(&file), path_(std::move(path)) {}
+
+  bool is_null() const { return value_.is_null(); }
+  bool is_object() const { return value_.is_object(); }
+  bool is_array() const { return value_.is_array(); }
+  bool is_string() const { return value_.is_string(); }
+  std::string where() const { return path_.empty() ? *file_ : *file_ + ": " + path_; }
+  [[noreturn]] void wrong(const std::string& rule) const;
+
+  std::string_view string() const;
+  bool boolean() const;
+  int64_t integer(int64_t low, int64_t high) const;
+  double number() const;
+  simdjson::dom::object object() const;
+  simdjson::dom::array array() const;
+
+  // Fields of an object; absent and null are the same.
+  std::optional<JsonView> find(std::string_view key) const;
+  JsonView at(std::string_view key) const;  // must be there
+  bool flag(std::string_view key, bool fallback) const;
+  std::string text(std::string_view key, std::string_view fallback) const;
+  void only(std::initializer_list<std::string_view> keys) const;  // any other key is refused by name
+
+  template <class F>
+  void each(F&& f) const {  // elements of an array
+    size_t i = 0;
+    for (auto e : array()) f(JsonView(e, *file_, path_ + "[" + std::to_string(i++) + "]"));
+  }
+  JsonView child(simdjson::dom::element e, std::string_view key) const {
+    return JsonView(e, *file_, path_.empty() ? std::string(key) : path_ + "." + std::string(key));
+  }
+
+ private:
+  simdjson::dom::element value_;
+  const std::string* file_;
+  std::string path_;
+};
+
+}  // namespace ravine

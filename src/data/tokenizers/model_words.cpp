@@ -1,0 +1,88 @@
+// WordPiece and WordLevel.
+#include "base/error.h"
+#include "data/tokenizers/model.h"
+#include "data/tokenizers/unicode.h"
+
+namespace ravine {
+
+namespace {
+
+class WordPiece final : public TokenModel {
+ public:
+  WordPiece(Vocabulary v, std::string unk, std::string prefix, int64_t longest, std::string where)
+      : unk_(std::move(unk)), prefix_(std::move(prefix)), longest_(longest), where_(std::move(where)) {
+    vocabulary_ = std::move(v);
+    vocabulary_.each([&](std::string_view s, int32_t) { widest_ = std::max(widest_, s.size()); });
+  }
+  std::string kind() const override { return "WordPiece"; }
+
+  // The longest piece first, from left to right; a word with a rest that is none is unknown as a whole.
+  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch&) const override {
+    int64_t chars = 0;
+    for (size_t at = 0; at < word.size(); ++chars) next_char(word, at);
+    size_t before = ids.size();
+    bool bad = chars > longest_;
+    std::string part;
+    for (size_t start = 0; !bad && start < word.size();) {
+      size_t end = std::min(word.size(), start + widest_);
+      while (end < word.size() && (static_cast<unsigned char>(word[end]) & 0xc0) == 0x80) --end;
+      int32_t id = -1;
+      while (end > start) {
+        part = start > 0 ? prefix_ : "";
+        part += word.substr(start, end - start);
+        if ((id = vocabulary_.find(part)) >= 0) break;
+        do --end;
+        while (end > start && (static_cast<unsigned char>(word[end]) & 0xc0) == 0x80);
+      }
+      if (id < 0) {
+        bad = true;
+      } else {
+        ids.push_back(id);
+        start = end;
+      }
+    }
+    if (!bad) return;
+    ids.resize(before);
+    int32_t id = vocabulary_.find(unk_);
+    if (id < 0)
+      throw UserError("text that the tokenizer cannot take", where_, fmt::format("the unknown token '{}' is not in the vocabulary", unk_),
+                      "use a tokenizer with an unknown token");
+    ids.push_back(id);
+  }
+
+ private:
+  std::string unk_, prefix_;
+  int64_t longest_;
+  std::string where_;
+  size_t widest_ = 0;
+};
+
+class WordLevel final : public TokenModel {
+ public:
+  WordLevel(Vocabulary v, std::string unk, std::string where) : unk_(std::move(unk)), where_(std::move(where)) { vocabulary_ = std::move(v); }
+  std::string kind() const override { return "WordLevel"; }
+  void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch&) const override {
+    int32_t id = vocabulary_.find(word);
+    if (id < 0) id = vocabulary_.find(unk_);
+    if (id < 0)
+      throw UserError("text that the tokenizer cannot take", where_, fmt::format("the unknown token '{}' is not in the vocabulary", unk_),
+                      "use a tokenizer with an unknown token");
+    ids.push_back(id);
+  }
+
+ private:
+  std::string unk_, where_;
+};
+
+}  // namespace
+
+std::unique_ptr<TokenModel> make_word_piece(Vocabulary vocabulary, std::string unk_token, std::string prefix, int64_t longest,
+                                            const std::string& where) {
+  return std::make_unique<WordPiece>(std::move(vocabulary), std::move(unk_token), std::move(prefix), longest, where);
+}
+
+std::unique_ptr<TokenModel> make_word_level(Vocabulary vocabulary, std::string unk_token, const std::string& where) {
+  return std::make_unique<WordLevel>(std::move(vocabulary), std::move(unk_token), where);
+}
+
+}  // namespace ravine

@@ -1,0 +1,71 @@
+#include "data/tokenizers/post_processor.h"
+
+#include "base/error.h"
+#include "data/tokenizers/vocabulary.h"
+
+namespace ravine {
+
+namespace {
+
+constexpr int kDeepest = 16;
+
+int32_t second_as_id(const JsonView& pair) {  // ["</s>", 2]
+  int32_t id = -1;
+  size_t i = 0;
+  pair.each([&](const JsonView& j) {
+    if (i++ == 1) id = static_cast<int32_t>(j.integer(0, kMaxTokenId - 1));
+  });
+  if (i != 2) pair.wrong("it must be a text and an id");
+  return id;
+}
+
+PostProcessor read_template(const JsonView& json) {
+  json.only({"type", "single", "pair", "special_tokens"});
+  PostProcessor p;
+  bool text = false;
+  auto tokens = json.find("special_tokens");
+  json.at("single").each([&](const JsonView& piece) {
+    if (auto sequence = piece.find("Sequence")) {
+      if (sequence->at("id").string() != "A" || text) sequence->wrong("a text stands once in the template, as A");
+      text = true;
+      return;
+    }
+    JsonView name = piece.at("SpecialToken").at("id");
+    auto entry = tokens ? tokens->find(name.string()) : std::nullopt;
+    if (!entry) name.wrong(fmt::format("'{}' is not among special_tokens", name.string()));
+    entry->at("ids").each([&](const JsonView& id) { (text ? p.after : p.before).push_back(static_cast<int32_t>(id.integer(0, kMaxTokenId - 1))); });
+  });
+  if (!text) json.at("single").wrong("the text itself is not in the template");
+  return p;
+}
+
+PostProcessor read(const JsonView& json, int depth) {
+  std::string type = json.text("type", "");
+  if (type == "TemplateProcessing") return read_template(json);
+  if (type == "ByteLevel") {  // offsets only
+    json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
+    return {};
+  }
+  if (type == "BertProcessing" || type == "RobertaProcessing") {
+    json.only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
+    return {{second_as_id(json.at("cls"))}, {second_as_id(json.at("sep"))}};
+  }
+  if (type == "Sequence") {
+    json.only({"type", "processors"});
+    if (depth >= kDeepest) json.wrong("sequences are nested too deeply");
+    PostProcessor all;
+    json.at("processors").each([&](const JsonView& j) {
+      PostProcessor p = read(j, depth + 1);
+      all.before.insert(all.before.begin(), p.before.begin(), p.before.end());
+      all.after.insert(all.after.end(), p.after.begin(), p.after.end());
+    });
+    return all;
+  }
+  json.wrong(fmt::format("the post-processor '{}' is not known", type));
+}
+
+}  // namespace
+
+PostProcessor read_post_processor(const JsonView& json) { return read(json, 0); }
+
+}  // namespace ravine

@@ -1,0 +1,71 @@
+// The strings of a vocabulary and their ids, both ways.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ravine {
+
+inline constexpr int64_t kMaxTokenId = 1 << 24;
+
+// A fast hash of a few bytes; the same on every machine.
+inline uint64_t hash_bytes(const char* p, size_t n) {
+  uint64_t h = n * 0x9E3779B97F4A7C15ull;
+  auto mix = [&](uint64_t v) {
+    h = (h ^ v) * 0xD6E8FEB86659FD93ull;
+    h ^= h >> 32;
+  };
+  for (; n >= 8; p += 8, n -= 8) {
+    uint64_t v;
+    __builtin_memcpy(&v, p, 8);
+    mix(v);
+  }
+  if (n > 0) {
+    uint64_t v = 0;
+    __builtin_memcpy(&v, p, n);
+    mix(v);
+  }
+  return h;
+}
+
+class Vocabulary {
+ public:
+  void add(std::string_view text, int32_t id);  // a text given again takes the new id
+  void freeze();                                // after the last add, before the first look
+  int32_t find(std::string_view text) const {   // -1 if there is none
+    size_t mask = slots_.size() - 1;
+    for (size_t i = hash_bytes(text.data(), text.size()) & mask;; i = (i + 1) & mask) {
+      if (slots_[i] < 0) return -1;
+      const Entry& e = entries_[static_cast<size_t>(slots_[i])];
+      if (view(e) == text) return e.id;
+    }
+  }
+  // The text of an id; nothing where the vocabulary has a hole.
+  std::optional<std::string_view> text(int32_t id) const {
+    if (id < 0 || static_cast<size_t>(id) >= by_id_.size() || by_id_[static_cast<size_t>(id)] < 0) return std::nullopt;
+    return view(entries_[static_cast<size_t>(by_id_[static_cast<size_t>(id)])]);
+  }
+  int64_t count() const { return static_cast<int64_t>(entries_.size()); }   // of texts
+  int64_t end() const { return static_cast<int64_t>(by_id_.size()); }       // the highest id and one
+  template <class F>
+  void each(F&& f) const {
+    for (const auto& e : entries_) f(view(e), e.id);
+  }
+
+ private:
+  struct Entry {
+    size_t at;
+    uint32_t length;
+    int32_t id;
+  };
+  std::string_view view(const Entry& e) const { return {bytes_.data() + e.at, e.length}; }
+  void grow();
+  std::string bytes_;
+  std::vector<Entry> entries_;
+  std::vector<int32_t> slots_ = std::vector<int32_t>(16, -1);  // index of an entry, or -1
+  std::vector<int32_t> by_id_;                                 // index of an entry, or -1
+};
+
+}  // namespace ravine
