@@ -197,7 +197,7 @@ struct CheckpointWriter::Impl {
       lock.unlock();
       std::string problem;
       const auto began = std::chrono::steady_clock::now();
-      written = 0;
+      completed = began;
       bool complete = false;
       try {
         problem = run(*job);
@@ -208,8 +208,8 @@ struct CheckpointWriter::Impl {
       }
       lock.lock();
       if (!problem.empty()) warning = problem;
-      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-      if (complete) saved = CheckpointWriter::Saved{job->step, written, seconds};
+      const double seconds = std::chrono::duration<double>(completed - began).count();
+      if (complete && completed > began) saved = CheckpointWriter::Saved{job->step, written, seconds};
       pending.clear();
       job.reset();
       changed.notify_all();
@@ -238,6 +238,7 @@ struct CheckpointWriter::Impl {
     write_file_atomic(folder.folder() + "/manifest.json", write_manifest(m));
     folder.commit(true);
     write_file_atomic(j.dir + "/latest", checkpoint_name(j.step) + "\n");
+    completed = std::chrono::steady_clock::now();
     try {
       remove_older(j);
     } catch (const fs::filesystem_error& e) {
@@ -276,15 +277,24 @@ struct CheckpointWriter::Impl {
     out.append(std::as_bytes(std::span(header)), sum);
     m.files[0].header = sum.value();
     const std::vector<std::byte> zeros(DirectFile::kBlock);
+    std::vector<size_t> appended;  // units of tensors that may still be read
+    auto settle = [&] {
+      out.drain();
+      std::lock_guard lock(mutex);
+      for (size_t unit : appended) --pending[unit];
+      appended.clear();
+      changed.notify_all();
+    };
     for (const Entry& e : entries) {
+      if (e.tensor && !appended.empty() && e.tensor->unit != appended.back()) settle();
       sum.reset();
       const std::byte* data = e.tensor ? static_cast<const std::byte*>(e.tensor->view.data) : zeros.data();
       out.append({data, static_cast<size_t>(e.bytes)}, sum);
       if (!e.tensor) continue;
       slices.at(e.stored)->checksum = sum.value();
-      std::lock_guard lock(mutex);
-      if (--pending[e.tensor->unit] == 0) changed.notify_all();
+      appended.push_back(e.tensor->unit);
     }
+    settle();
     out.finish();
     written = bytes;
     return m;
@@ -297,7 +307,8 @@ struct CheckpointWriter::Impl {
   std::unordered_map<size_t, int64_t> pending;  // tensors not yet written, per unit
   std::optional<std::string> warning;
   std::optional<CheckpointWriter::Saved> saved;
-  int64_t written = 0;  // bytes of the job under way; of the thread alone
+  int64_t written = 0;  // of the thread alone: bytes of its last file, and when its checkpoint was complete
+  std::chrono::steady_clock::time_point completed;
   bool stop = false;
   std::thread thread;
 };

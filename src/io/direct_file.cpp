@@ -15,7 +15,7 @@ namespace ravine {
 namespace {
 constexpr int64_t kBuffer = int64_t{1} << 20;
 constexpr int64_t kPiece = int64_t{4} << 20;  // of one write
-constexpr unsigned kDepth = 2;                // writes under way: the checksum of one piece runs beside the write of another
+constexpr unsigned kDepth = 4;                // writes under way: the checksum of one piece runs beside the writes of others
 constexpr int64_t kDirty = int64_t{32} << 20;
 }  // namespace
 
@@ -144,6 +144,9 @@ void DirectFile::write_straight(std::span<const std::byte> bytes, Checksum& sum)
       flushed_ = at_;
     }
   }
+}
+
+void DirectFile::drain() {
   while (ring_ && ring_->under_way > 0) ring_->wait(*fd_, path_);
 }
 
@@ -162,6 +165,7 @@ void DirectFile::finish() {
     staged_ = full;
   }
   flush();
+  drain();
   if (::ftruncate(*fd_, bytes_) != 0) throw_system("cut file", path_, errno);
   at_ = bytes_;
   sync_fd(*fd_, path_);

@@ -21,9 +21,10 @@ class DirectFile {
   DirectFile(const DirectFile&) = delete;
   DirectFile& operator=(const DirectFile&) = delete;
 
-  // The next bytes, added to `sum` too. After return their memory may change. Memory whose address equals position() modulo
-  // kBlock goes to disk as it is; other memory through a small buffer.
+  // The next bytes, added to `sum` too. Memory whose address equals position() modulo kBlock goes to disk as it is, other memory through a
+  // small buffer; it must stay as it is until drain() has returned, since writes go on beside the next append.
   void append(std::span<const std::byte> bytes, Checksum& sum);
+  void drain();  // blocks until nothing that was appended is read any more
   void finish();  // all bytes must be there; blocks until they are on the disk
 
   int64_t position() const { return at_ + staged_; }

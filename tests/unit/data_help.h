@@ -28,7 +28,7 @@ struct Folder {
 };
 
 // Token = byte + 3; bos 1 in front, eos 2, unk 0.
-class Bytes final : public Tokenizer {
+class Bytes : public Tokenizer {
  public:
   explicit Bytes(bool bos = false, bool eos = true) : bos_(bos) {
     special_.bos = 1;

@@ -1,6 +1,8 @@
 // Tokens kept between starts: the same samples as without, never stale, and nothing but a miss when the file is damaged.
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "data/dataset.h"
 #include "tests/unit/data_help.h"
 
