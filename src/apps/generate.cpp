@@ -122,7 +122,8 @@ int run_generate(GenerateFlags& flags, Config& config) {
                         : encode({flags.prompt}, tokenizer.get(), config.model.path);
   if (prompts.empty()) throw UserError("no prompts", where, "at least one is needed", "add one");
   DType compute = compute_type(config.precision, flags.common.backend);
-  Session session = open_session(config.model.path, compute, flags.common.backend, bf16_products(config.precision, compute, flags.common.backend));
+  Session session = open_session(config.model.path, compute, flags.common.backend, OpenFor::running,
+                                 bf16_products(config.precision, compute, flags.common.backend));
   GenerationDefaults defaults = read_generation_config(config.model.path, session.model->facts());
   for (const std::string& field : defaults.not_offered)
     log.warn("'{}' of generation_config.json is not offered and has no effect", field);

@@ -24,7 +24,8 @@ struct TraceFlags {
 int run_trace(TraceFlags& flags, Config& config) {
   if (!flags.adapter.empty()) throw UserError("--adapter", "command line", "LoRA comes in a later release", "leave it out");
   DType compute = compute_type(config.precision, flags.common.backend);
-  Session session = open_session(flags.model, compute, flags.common.backend, bf16_products(config.precision, compute, flags.common.backend));
+  Session session = open_session(flags.model, compute, flags.common.backend, OpenFor::gradients,
+                                 bf16_products(config.precision, compute, flags.common.backend));
   TraceInput input = read_trace_input(flags.input, session.model->facts());
   if (flags.backward && input.labels.empty())
     throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");

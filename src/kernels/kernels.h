@@ -390,6 +390,7 @@ struct MachinePeaks {
   Bf16Products bf16_products() const { return bf16_dot > 1.25 * f32_flops ? Bf16Products::dot : Bf16Products::widen; }
 };
 MachinePeaks measure_peaks();
+double measure_read_bandwidth();  // bytes per second, all threads, measured now (about 0.4 s)
 // "avx512", "avx2" or "scalar".
 const char* cpu_instruction_set();
 
