@@ -1,9 +1,6 @@
 # Libraries from outside, found once. scripts/build installs the Debian packages that hold them.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-if(RAVINE_THREADS STREQUAL "openmp")
-  find_package(OpenMP REQUIRED COMPONENTS CXX)
-endif()
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)

@@ -3,6 +3,7 @@
 #include "apps/commands.h"
 #include "base/philox.h"
 #include "files/atomic.h"
+#include "infer/speed.h"
 #include "kernels/backend.h"
 #include "train/machine.h"
 #include "train/profile.h"
@@ -113,10 +114,68 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   return 0;
 }
 
+struct InferenceFlags {
+  CommonFlags common;
+  std::string model, timeline;
+  int64_t length = 0, micro_batch = 1, batch = 0, steps = 0;
+  bool profile = false, json = false;
+  template <class V>
+  void each(V&& v) {
+    v("model", model, "config.json, or a folder that holds one; weights are drawn at random", required() & metavar("CONFIG.json|DIR"));
+    v("sequence-length", length, "tokens of each prompt; decode: tokens in the cache (0: 1024, decode 128)", at_least(0));
+    v("batch", batch, "sequences at a time (0: as --micro-batch)", at_least(0));
+    v("micro-batch", micro_batch, "the same", at_least(1));
+    v("steps", steps, "prompts to time, after one to warm up, or steps of decode (0: 3, decode 32)", at_least(0));
+    v("profile", profile, "a table of ops of the last prefill, or of all steps of decode");
+    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", metavar("FILE.json"));
+    v("json", json, "one JSON object");
+    common.each(v);
+  }
+};
+
+int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
+  DType compute = compute_type(config.precision, flags.common.backend);
+  MachinePeaks peaks = machine_peaks();
+  double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
+  Session session = open_random_session(flags.model, compute, flags.common.backend);
+  Profile profile(!flags.timeline.empty());
+  SpeedOptions o;
+  o.batch = flags.batch > 0 ? flags.batch : flags.micro_batch;
+  o.length = flags.length > 0 ? flags.length : decode ? 128 : 1024;
+  o.steps = flags.steps > 0 ? flags.steps : decode ? 32 : 3;
+  if (flags.profile) o.observer = &profile, o.begin = [&] { profile.begin_step(); };
+  Speed s = decode ? measure_decode(session, o) : measure_prefill(session, o);
+  if (flags.profile) {
+    std::fputs(profile.table(peak, peaks.read_bytes).c_str(), stderr);
+    if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json());
+  }
+  double memory = static_cast<double>(peak_resident_memory()) / (1 << 20);
+  double bandwidth = decode ? measure_read_bandwidth() : 0, weights = static_cast<double>(s.weight_bytes);
+  double fraction = decode ? weights / bandwidth / s.seconds : s.flops / s.seconds / peak;
+  if (flags.json) {
+    Json j{{"tokens_per_second", s.tokens_per_second}, {decode ? "bandwidth_fraction" : "sol", fraction}, {"step_time", s.seconds},
+           {"batch", o.batch}, {"length", o.length}, {"weight_bytes", s.weight_bytes}, {"flops", s.flops}, {"peak_memory_mb", memory},
+           {"compute", std::string(name(compute))}, {"parameters", session.model->params().count()}};
+    if (decode) j["cache_bytes"] = s.cache_bytes, j["read_bytes_per_second"] = bandwidth;
+    else j["peak_flops"] = peak;
+    fmt::print("{}\n", j.dump());
+  } else if (decode) {
+    fmt::print("{:.1f} tokens/s, {:.3f} of {:.1f} GB/s: {:.1f} MB of weights (and {:.1f} MB of cache) in {:.2f} ms per step (median of {}), memory {:.0f} MiB\n",
+               s.tokens_per_second, fraction, bandwidth * 1e-9, weights * 1e-6, static_cast<double>(s.cache_bytes) * 1e-6, s.seconds * 1000, o.steps,
+               memory);
+  } else {
+    fmt::print("{:.1f} tokens/s, sol {:.3f} of {:.0f} GFLOP/s, {:.1f} ms (fastest of {}), memory {:.0f} MiB\n", s.tokens_per_second, fraction,
+               peak * 1e-9, s.seconds * 1000, o.steps, memory);
+  }
+  return 0;
+}
+int run_bench_prefill(InferenceFlags& flags, Config& config) { return run_bench_inference(flags, config, false); }
+int run_bench_decode(InferenceFlags& flags, Config& config) { return run_bench_inference(flags, config, true); }
+
 }  // namespace
 
 Command bench_command() {
-  return command_of({.name = "bench", .summary = "peaks of the machine; speed of training", .example = "ravine bench train --model config.json --sequence-length 1024"},
+  return command_of({.name = "bench", .summary = "peaks of the machine; speed of training and inference", .example = "ravine bench train --model config.json --sequence-length 1024"},
                     "Machine",
                     {command<MachineFlags>({.name = "bench machine", .summary = "measures peaks of products and memory, and keeps them", .example = "ravine bench machine --json"},
                                            "", run_machine),
@@ -124,7 +183,17 @@ Command bench_command() {
                                           .summary = "training steps (AdamW, clipping) on random tokens",
                                           .example = "ravine bench train --model config.json --sequence-length 1024 --micro-batch 1 --steps 5 --profile",
                                           .sections = {"train", "optimizer", "precision"}},
-                                         "", run_bench_train)});
+                                         "", run_bench_train),
+                     command<InferenceFlags>({.name = "bench prefill",
+                                              .summary = "reading prompts of random tokens, until the first new token is chosen",
+                                              .example = "ravine bench prefill --model config.json --sequence-length 1024 --batch 1",
+                                              .sections = {"precision"}},
+                                             "", run_bench_prefill),
+                     command<InferenceFlags>({.name = "bench decode",
+                                              .summary = "writing tokens, as a fraction of the memory's read bandwidth",
+                                              .example = "ravine bench decode --model config.json --batch 1 precision.compute=bf16",
+                                              .sections = {"precision"}},
+                                             "", run_bench_decode)});
 }
 
 }  // namespace ravine

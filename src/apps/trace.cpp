@@ -23,7 +23,8 @@ struct TraceFlags {
 
 int run_trace(TraceFlags& flags, Config& config) {
   if (!flags.adapter.empty()) throw UserError("--adapter", "command line", "LoRA comes in a later release", "leave it out");
-  Session session = open_session(flags.model, compute_type(config.precision, flags.common.backend), flags.common.backend);
+  Session session = open_session(flags.model, compute_type(config.precision, flags.common.backend), flags.common.backend,
+                                 OpenFor::gradients);
   TraceInput input = read_trace_input(flags.input, session.model->facts());
   if (flags.backward && input.labels.empty())
     throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");

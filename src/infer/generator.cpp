@@ -101,6 +101,7 @@ class Run {
   Ctx::Setup setup() {
     Ctx::Setup s = session_.setup(arena_);
     s.recipe = o_.recipe;
+    if (o_.observer) s.observers.push_back(o_.observer);
     return s;
   }
 
@@ -141,12 +142,10 @@ class Run {
       b.max_position = std::max(b.max_position, a.fed + a.take);
       if (a.row >= 0) logit_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);
     }
-    if (logit_rows_.empty())
-      logit_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);  // an absent view would mean all rows
     b.tokens = static_cast<int64_t>(ids_.size());
     b.ids = view(ids_);
     b.positions = view(positions_);
-    b.logit_rows = view(logit_rows_);
+    b.logit_rows = view(logit_rows_);  // none while all prompts are still being read
     b.segments = cache_.segments();
     b.cache = &cache_;
     ctx_.begin(b, false);
@@ -156,29 +155,51 @@ class Run {
 
   // The next token of every row with logits.
   std::vector<Choice> choose() {
-    TensorView logits = ctx_.outputs().at("logits").view();
+    const TensorView logits = ctx_.outputs().at("logits").view();
     std::vector<const Active*> of;
     for (const Active& a : active_)
       if (a.row >= 0) of.push_back(&a);
     std::vector<Choice> choices(of.size());
+    if (of.empty()) return choices;
+    std::vector<int32_t> ids(of.size());
+    std::vector<double> losses(of.size());
     parallel_for(static_cast<int64_t>(of.size()), [&](int64_t r) {
-      const Active& a = *of[static_cast<size_t>(r)];
-      std::vector<float> scores(static_cast<size_t>(logits.cols()));
-      visit_float(logits.dtype, [&](auto zero) {
-        const auto* row = logits.row<decltype(zero)>(r);
-        for (size_t i = 0; i < scores.size(); ++i) {
-          scores[i] = static_cast<float>(row[i]);
-          require(std::isfinite(scores[i]), "generate: the model gives {} for token {} at position {} of prompt {}", scores[i],
-                  i, a.context.size(), a.prompt + 1);
-        }
-      });
-      std::vector<float> processed = scores;
-      process(processed, a.context, o_.processing, o_.sample);
-      Choice& c = choices[static_cast<size_t>(r)];
-      c.id = o_.sample ? choose_at_random(processed, o_.seed, a.prompt, a.context.size()) : choose_best(processed);
-      c.logprob = log_probability(scores, c.id);
+      ids[static_cast<size_t>(r)] = choose_one(*of[static_cast<size_t>(r)], logits, r);
     });
+    const Shape rows{static_cast<int64_t>(of.size())};
+    ctx_.call(CrossEntropy{logits, view(ids), view_of(losses.data(), DType::f64, rows)});
+    for (size_t r = 0; r < of.size(); ++r) {
+      if (!std::isfinite(losses[r])) refuse(*of[r], scores_of(logits, static_cast<int64_t>(r)));
+      choices[r] = {ids[r], -losses[r]};
+    }
     return choices;
+  }
+
+  static std::vector<float> scores_of(const TensorView& logits, int64_t row) {
+    std::vector<float> scores(static_cast<size_t>(logits.cols()));
+    visit_float(logits.dtype, [&](auto zero) {
+      const auto* from = logits.row<decltype(zero)>(row);
+      for (size_t i = 0; i < scores.size(); ++i) scores[i] = static_cast<float>(from[i]);
+    });
+    return scores;
+  }
+
+  // Names the first score that is not a finite number.
+  static void refuse(const Active& a, std::span<const float> scores) {
+    for (size_t i = 0; i < scores.size(); ++i)
+      require(std::isfinite(scores[i]), "generate: the model gives {} for token {} at position {} of prompt {}", scores[i], i,
+              a.context.size(), a.prompt + 1);
+  }
+
+  // Where a score is not finite, what comes out has no meaning, and neither has its probability.
+  int32_t choose_one(const Active& a, const TensorView& logits, int64_t row) const {
+    if (!o_.sample && o_.processing.repetition_penalty == 1 && o_.processing.no_repeat_ngram == 0 && logits.dtype == DType::f32) {
+      return index_of_largest({logits.row<float>(row), static_cast<size_t>(logits.cols())});
+    }
+    std::vector<float> scores = scores_of(logits, row);
+    refuse(a, scores);
+    process(scores, a.context, o_.processing, o_.sample);
+    return o_.sample ? choose_at_random(scores, o_.seed, a.prompt, a.context.size()) : choose_best(scores);
   }
 
   void take(Active& a, const Choice& c) {

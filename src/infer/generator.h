@@ -18,9 +18,10 @@ struct GenerateOptions {
   Processing processing;
   bool sample = false;  // false: greedy
   uint64_t seed = 0;
-  int64_t batch = 16;         // sequences at a time
-  int64_t step_tokens = 512;  // prompt tokens per step: bounds the memory of activations
+  int64_t batch = 16;          // sequences at a time
+  int64_t step_tokens = 1024;  // prompt tokens per step: bounds the memory of activations
   const Recipe* recipe = nullptr;
+  Observer* observer = nullptr;  // of every kernel call
 };
 
 // eos: an end id; length: max_new_tokens or max_length; stop: asked to, from outside.

@@ -55,13 +55,27 @@ std::pair<TensorView, TensorView> SlotCache::append(int layer, const TensorView&
   Layer& at = layers_[static_cast<size_t>(layer)];
   TensorView keys = view_of(at.k.data(), dtype_, {slots() * capacity_, width_}),
              values = view_of(at.v.data(), dtype_, {slots() * capacity_, width_});
-  parallel_for(static_cast<int64_t>(segments_.size()), [&](int64_t i) {
-    const Segment& s = segments_[static_cast<size_t>(i)];
-    int64_t to = s.k_begin + s.k_count - s.q_count;
+  constexpr int64_t kRows = 64;  // of a task
+  struct Piece {
+    int64_t from, to, rows;
+  };
+  std::vector<Piece> pieces;
+  int64_t rows = 0;
+  for (const Segment& s : segments_) {
+    rows += s.q_count;
+    for (int64_t r = 0; r < s.q_count; r += kRows)
+      pieces.push_back({s.q_begin + r, s.k_begin + s.k_count - s.q_count + r, std::min(kRows, s.q_count - r)});
+  }
+  auto copy = [&](const Piece& p) {
     for (auto& [from, into] : {std::pair{&k, &keys}, std::pair{&v, &values}})
-      for (int64_t r = 0; r < s.q_count; ++r)
-        std::memcpy(into->row_range(to + r, 1).data, from->row_range(s.q_begin + r, 1).data, static_cast<size_t>(row_bytes()));
-  });
+      for (int64_t r = 0; r < p.rows; ++r)
+        std::memcpy(into->row_range(p.to + r, 1).data, from->row_range(p.from + r, 1).data, static_cast<size_t>(row_bytes()));
+  };
+  // A step of decode has a few rows in all: no work for several threads.
+  if (rows <= kRows)
+    for (const Piece& p : pieces) copy(p);
+  else
+    parallel_for(static_cast<int64_t>(pieces.size()), [&](int64_t i) { copy(pieces[static_cast<size_t>(i)]); });
   return {keys, values};
 }
 

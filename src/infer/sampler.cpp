@@ -20,11 +20,22 @@ void softmax(std::span<float> scores) {
   for (float& s : scores) s = static_cast<float>(s / sum);
 }
 
+int32_t index_of_largest(std::span<const float> scores) {
+  constexpr size_t kChains = 8;  // of comparisons that need not wait for each other
+  float top[kChains];
+  std::fill(top, top + kChains, -INFINITY);
+  size_t i = 0;
+  for (; i + kChains <= scores.size(); i += kChains)
+    for (size_t c = 0; c < kChains; ++c) top[c] = scores[i + c] > top[c] ? scores[i + c] : top[c];
+  for (; i < scores.size(); ++i) top[0] = scores[i] > top[0] ? scores[i] : top[0];
+  const auto best = std::find(scores.begin(), scores.end(), *std::max_element(top, top + kChains));
+  return best == scores.end() ? 0 : static_cast<int32_t>(best - scores.begin());
+}
+
 int32_t choose_best(std::span<const float> scores) {
-  size_t best = 0;
-  for (size_t i = 1; i < scores.size(); ++i)
-    if (scores[i] > scores[best]) best = i;
-  require(!scores.empty() && scores[best] > -INFINITY, "generate: no token is left to choose, all {} are removed",
+  require(!scores.empty(), "generate: no token is left to choose, there are none");
+  const auto best = static_cast<size_t>(index_of_largest(scores));
+  require(scores[best] > -INFINITY, "generate: no token is left to choose, all {} are removed",
           scores.size());
   return static_cast<int32_t>(best);
 }

@@ -8,6 +8,9 @@ namespace ravine {
 // In place: exp(x - max) / sum, stored in float as PyTorch does; -infinity becomes exactly 0. At least one score is finite.
 void softmax(std::span<float> scores);
 
+// The lowest index of the largest score; 0 if none is a number.
+int32_t index_of_largest(std::span<const float> scores);
+
 // The best score, the lowest id among equals (torch.argmax). Nothing left to choose is an Error.
 int32_t choose_best(std::span<const float> scores);
 

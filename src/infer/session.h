@@ -5,6 +5,7 @@
 
 #include "kernels/backend.h"
 #include "model/model.h"
+#include "parallel/inference_store.h"
 #include "parallel/resident.h"
 
 namespace ravine {
@@ -14,7 +15,8 @@ struct Session {
   std::unique_ptr<Model> model;
   Kernels kernels;
   Types types;
-  std::unique_ptr<ResidentStore> store;
+  std::unique_ptr<ParamStore> store;
+  ResidentStore* trainable = nullptr;  // the store, where it can hold gradients (OpenFor::gradients)
 
   // For a Ctx that runs the model forward: no stash, no observers. The Ctx refers to this session, which must stay where it is.
   Ctx::Setup setup(Arena& arena) const;
@@ -23,8 +25,15 @@ struct Session {
 // UserError unless it is a folder; for commands that look into it before they open it.
 void check_model_folder(const std::string& folder);
 
+// running: every weight is held once, in the type that kernels read, rounded from whatever the file has.
+// gradients: as a training run holds them, f32 masters and 16-bit copies.
+enum class OpenFor : uint8_t { running, gradients };
+
 // Reads FOLDER/config.json and the weights beside it; blocks until they are in memory. f64 is computed by "ref" only.
 // UserErrors name what is wrong with a file, a tensor, or say how much memory the weights would need.
-Session open_session(const std::string& folder, DType compute, const std::string& backend);
+Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use = OpenFor::running);
+
+// As above for speed only: CONFIG.json or a folder that holds one; weights are drawn at random, for running.
+Session open_random_session(const std::string& config, DType compute, const std::string& backend);
 
 }  // namespace ravine

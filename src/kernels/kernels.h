@@ -378,6 +378,7 @@ struct MachinePeaks {
   double f32_flops = 0, bf16_flops = 0, read_bytes = 0, copy_bytes = 0;  // per second
 };
 MachinePeaks measure_peaks();
+double measure_read_bandwidth();  // bytes per second, all threads, measured now (about 0.4 s)
 // "avx512", "avx2" or "scalar": recorded in checkpoints, since bits depend on it.
 const char* cpu_instruction_set();
 

@@ -137,7 +137,6 @@ def main(functions):
     names = sys.argv[2:] or [n for n in functions if n.startswith("test_")]
     root = Path(tempfile.mkdtemp(prefix="ravine-e2e-"))
     os.environ["XDG_CACHE_HOME"] = str(root / "cache")  # the program keeps the peaks of the machine there
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin would starve tests that run side by side
     failed = 0
     try:
         for name in names:

@@ -12,6 +12,13 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
+// A head's part of a row is short and rows are far apart, which the processor does not foresee: asks for the part `rows` rows on.
+template <class T>
+HWY_INLINE void prefetch_row(const T* row, int64_t stride, int64_t size, int64_t rows = 12) {
+  const char* at = reinterpret_cast<const char*>(row + rows * stride);
+  for (int64_t i = 0; i < size * static_cast<int64_t>(sizeof(T)); i += 64) __builtin_prefetch(at + i);
+}
+
 // One query against keys [0, n) in rows of k and v: out[size] = sum e^(score - top) v, with top and the sum of the powers.
 // q is scaled; scores has room for n.
 template <class T>
@@ -19,6 +26,7 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
                float* out, float* top_and_sum) {
   float top = -std::numeric_limits<float>::infinity();
   for (int64_t j = 0; j < n; ++j) {
+    prefetch_row(k + j * ldk, ldk, size);
     const Row<T> key(const_cast<T*>(k) + j * ldk);
     const Row<float> query(const_cast<float*>(q));
     scores[j] = sum_of(size, [&](Lanes s, int64_t i, auto part)
@@ -47,6 +55,7 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
 #pragma GCC unroll 4
     for (Lanes& x : acc) x = zero();
     for (int64_t j = 0; j < n; ++j) {
+      if (kCount > 1) prefetch_row(v + j * ldv + i, ldv, kCount * kLanes);
       const Lanes w = all(scores[j]);
 #pragma GCC unroll 4
       for (int c = 0; c < kCount; ++c) acc[c] = hn::MulAdd(w, load_lanes(v + j * ldv + i + c * kLanes), acc[c]);

@@ -122,31 +122,47 @@ double matmul_peak(DType type) {
 
 }  // namespace
 
+namespace {
+
+constexpr int64_t kFloats = int64_t{64} << 20, kFloatsOfRun = 1 << 16;
+
+// Memory of kFloats floats, resident, aligned to cache lines.
+class Buffer {
+ public:
+  explicit Buffer(float value) : data_(static_cast<float*>(::operator new(kFloats * 4, std::align_val_t{64}))) {
+    parallel_for(kFloats / kFloatsOfRun, [&](int64_t i) { std::fill(run(i), run(i + 1), value); });
+  }
+  ~Buffer() { ::operator delete(data_, std::align_val_t{64}); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  float* run(int64_t i) const { return data_ + i * kFloatsOfRun; }
+
+ private:
+  float* data_;
+};
+
+double read_peak(const Buffer& from) {
+  std::vector<float> sink(kFloats / kFloatsOfRun);
+  return 4.0 * kFloats / best_time(0.25, [&] {
+    parallel_for(kFloats / kFloatsOfRun, [&](int64_t i) { sink[i] = HWY_DYNAMIC_DISPATCH(read_run)(from.run(i), kFloatsOfRun); });
+  });
+}
+
+}  // namespace
+
+double measure_read_bandwidth() { return read_peak(Buffer(1.0f)); }
+
 MachinePeaks measure_peaks() {
   MachinePeaks p;
   const double fma = fma_peak();
   p.f32_flops = std::max(fma, matmul_peak(DType::f32));
   // Operands of 16 bits may also be widened and multiplied in f32.
   p.bf16_flops = std::max({fma, dot_peak(), matmul_peak(DType::bf16)});
-  constexpr int64_t kCount = int64_t{64} << 20, kRun = 1 << 16;
-  const std::align_val_t line{64};
-  auto release = [line](float* x) { ::operator delete(x, line); };
-  std::unique_ptr<float, decltype(release)> from(static_cast<float*>(::operator new(kCount * 4, line)), release);
-  std::unique_ptr<float, decltype(release)> to(static_cast<float*>(::operator new(kCount * 4, line)), release);
-  std::vector<float> sink(kCount / kRun);
-  parallel_for(kCount / kRun, [&](int64_t i) {
-    std::fill(from.get() + i * kRun, from.get() + (i + 1) * kRun, 1.0f);
-    std::fill(to.get() + i * kRun, to.get() + (i + 1) * kRun, 0.0f);
+  const Buffer from(1.0f), to(0.0f);
+  p.read_bytes = read_peak(from);
+  p.copy_bytes = 8.0 * kFloats / best_time(0.25, [&] {
+    parallel_for(kFloats / kFloatsOfRun, [&](int64_t i) { HWY_DYNAMIC_DISPATCH(copy_run)(from.run(i), to.run(i), kFloatsOfRun); });
   });
-  p.read_bytes =
-      4.0 * kCount / best_time(0.25, [&] {
-        parallel_for(kCount / kRun, [&](int64_t i) { sink[i] = HWY_DYNAMIC_DISPATCH(read_run)(from.get() + i * kRun, kRun); });
-      });
-  p.copy_bytes = 8.0 * kCount / best_time(0.25, [&] {
-                   parallel_for(kCount / kRun, [&](int64_t i) {
-                     HWY_DYNAMIC_DISPATCH(copy_run)(from.get() + i * kRun, to.get() + i * kRun, kRun);
-                   });
-                 });
   return p;
 }
 

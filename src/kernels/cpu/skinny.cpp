@@ -11,7 +11,16 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// out[i * ld + j] = x[i] . w[j] for kA rows of x and kB rows of w: kA * kB chains of additions hide each other's latency.
+constexpr int64_t kTaskBytes = 1 << 17;  // of the weight, about what a task reads
+
+// Columns that go together with so many rows: their sums fit into the registers, and there are enough of them to hide latency.
+constexpr int columns_beside(int rows) {
+  if (kLanes >= 16) return rows <= 4 ? 4 : 3;
+  return rows <= 2 ? 4 : rows <= 4 ? 3 : 1;
+}
+
+// out[i * ld + j] = x[i] . w[j] for kA rows of x and kB rows of w, which are read once. Meanwhile the next kB rows are asked for: with
+// many rows of x the processor is busy for too long to look that far ahead by itself.
 template <int kA, int kB, class T>
 HWY_INLINE void dots(const float* x, const T* w, int64_t stride, int64_t k, float* out, int64_t ld) {
   Lanes sum[kA][kB];
@@ -30,7 +39,14 @@ HWY_INLINE void dots(const float* x, const T* w, int64_t stride, int64_t k, floa
       for (int j = 0; j < kB; ++j) sum[i][j] = hn::MulAdd(a, b[j], sum[i][j]);
     }
   };
+  constexpr int64_t kLine = 64 / sizeof(T);  // elements
   int64_t p = 0;
+  for (; p + kLine <= k; p += kLine) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kB; ++j) __builtin_prefetch(w + (kB + j) * stride + p);
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < kLine; i += kLanes) step(p + i, Full{});
+  }
   for (; p + kLanes <= k; p += kLanes) step(p, Full{});
   if (p < k) step(p, Part{k - p});
 #pragma GCC unroll 8
@@ -39,25 +55,26 @@ HWY_INLINE void dots(const float* x, const T* w, int64_t stride, int64_t k, floa
     for (int j = 0; j < kB; ++j) out[i * ld + j] = hn::GetLane(hn::SumOfLanes(f32s, sum[i][j]));
 }
 
-template <int kB, class T>
-void dots_of_rows(const float* x, int64_t m, const T* w, int64_t stride, int64_t k, float* out, int64_t ld) {
-  int64_t i = 0;
-  for (; i + 4 <= m; i += 4) dots<4, kB>(x + i * k, w, stride, k, out + i * ld, ld);
-  if (i + 2 <= m) dots<2, kB>(x + i * k, w, stride, k, out + i * ld, ld), i += 2;
-  if (i < m) dots<1, kB>(x + i * k, w, stride, k, out + i * ld, ld);
+template <int kA, class T>
+void rows_of(const float* x, const T* w, int64_t stride, int64_t count, int64_t k, float* out, int64_t ld) {
+  constexpr int kB = columns_beside(kA);
+  int64_t j = 0;
+  for (; j + kB <= count; j += kB) dots<kA, kB>(x, w + j * stride, stride, k, out + j, ld);
+  for (; j < count; ++j) dots<kA, 1>(x, w + j * stride, stride, k, out + j, ld);
 }
 
 template <class T>
 void product(const Matmul& a, const float* bias, const float* x) {
+  constexpr decltype(&rows_of<1, T>) kByRows[] = {rows_of<1, T>, rows_of<2, T>, rows_of<3, T>, rows_of<4, T>,
+                                                  rows_of<5, T>, rows_of<6, T>, rows_of<7, T>, rows_of<8, T>};
+  static_assert(std::size(kByRows) == kSkinnyRows);
   const int64_t m = a.m(), n = a.n(), k = a.k();
-  constexpr int64_t kCols = 64;
-  const int64_t cols = std::clamp<int64_t>(65536 / std::max<int64_t>(k, 1) / 4 * 4, 4, kCols);
+  constexpr int64_t kCols = 48;  // of a task, at most: a multiple of any number of columns beside each other
+  const int64_t cols = std::clamp<int64_t>(kTaskBytes / sizeof(T) / std::max<int64_t>(k, 1) / 12 * 12, 12, kCols);
   parallel_for(ceil_div(n, cols), [&](int64_t task) HWY_ATTR {
     const int64_t from = task * cols, count = std::min(cols, n - from);
     float sums[kSkinnyRows * kCols];
-    int64_t j = 0;
-    for (; j + 4 <= count; j += 4) dots_of_rows<4>(x, m, a.b.row<T>(from + j), a.b.stride, k, sums + j, kCols);
-    for (; j < count; ++j) dots_of_rows<1>(x, m, a.b.row<T>(from + j), a.b.stride, k, sums + j, kCols);
+    kByRows[m - 1](x, a.b.row<T>(from), a.b.stride, count, k, sums, kCols);
     unpack(sums, kCols, m, count, bias ? bias + from : nullptr, a.accumulate, Corner(a.out, 0, from));
   });
 }

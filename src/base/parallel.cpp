@@ -1,0 +1,160 @@
+// A pool of threads that stay. One loop runs at a time. It is published in `state_`: a thread enters by adding itself to the
+// number inside, as long as the loop is open, and takes indices from `next_`. The caller works too; when no index is left it
+// closes the loop and waits only for threads that are inside, so a thread that sleeps, or has no core just now, holds up nothing.
+// Threads spin for a moment between loops, then sleep: loops that follow each other closely start at once, and runs that share
+// cores do not take them from each other by waiting.
+#include "base/parallel.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace ravine {
+namespace {
+
+constexpr auto kSpin = std::chrono::microseconds(50);
+
+using Word = std::atomic<uint32_t>;  // a futex
+
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Blocks while word == seen; may return early.
+void sleep_while(Word& word, uint32_t seen) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+}
+void wake_all(Word& word) { syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0); }
+
+// Waits until done(word), spinning first; `sleepers` tells the other side that a wake is needed.
+template <class F>
+uint32_t wait_until(Word& word, Word& sleepers, F&& done) {
+  uint32_t seen = word.load(std::memory_order_acquire);
+  if (done(seen)) return seen;
+  const auto end = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      pause();
+      if (done(seen = word.load(std::memory_order_acquire))) return seen;
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  sleepers.fetch_add(1);  // sequentially consistent, before the word is read: either side sees the other's change
+  while (!done(seen = word.load())) sleep_while(word, seen);
+  sleepers.fetch_sub(1);
+  return seen;
+}
+
+thread_local int inside = -1;  // number of this thread inside a loop, else -1
+
+class Pool {
+ public:
+  // Never destroyed: its threads sleep when the process ends.
+  static Pool& one() {
+    static Pool& pool = *new Pool;
+    return pool;
+  }
+
+  void run(int64_t n, int threads, const std::function<void(int64_t, int)>& f) {
+    std::unique_lock lock(busy_, std::try_to_lock);
+    if (!lock) {  // another thread of the program is in a loop
+      for (int64_t i = 0; i < n; ++i) f(i, 0);
+      return;
+    }
+    for (; started_ < threads; ++started_) std::thread([this, me = started_] { serve(me); }).detach();
+    f_ = &f, n_ = n, limit_ = threads;
+    next_.store(0, std::memory_order_relaxed);
+    failed_.store(false, std::memory_order_relaxed);
+    const uint32_t open = ((state_.load(std::memory_order_relaxed) | (kRound - 1)) + 1) | kOpen;
+    state_.store(open);
+    if (sleepers_.load() != 0) wake_all(state_);
+    work(0);
+    state_.fetch_and(~kOpen, std::memory_order_acq_rel);
+    wait_until(state_, callers_, [](uint32_t s) { return (s & (kRound - 1)) == 0; });
+    if (failed_.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+
+ private:
+  // state_: bit 0 the loop is open, bits 1-14 threads inside, the rest number of the loop.
+  static constexpr uint32_t kOpen = 1, kInside = 2, kRound = 1 << 15;
+
+  void serve(int me) {
+    uint32_t last = 0;  // loop that this thread is done with
+    for (;;) {
+      uint32_t s = wait_until(state_, sleepers_, [&](uint32_t s) { return (s & kOpen) && s / kRound != last; });
+      if (!state_.compare_exchange_strong(s, s + kInside, std::memory_order_acq_rel)) continue;
+      last = s / kRound;
+      if (me < limit_) work(me);
+      if (const uint32_t left = state_.fetch_sub(kInside) - kInside; (left & (kRound - 1)) == 0 && callers_.load() != 0)
+        wake_all(state_);
+    }
+  }
+
+  void work(int me) {
+    inside = me;
+    for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < n_;) {
+      try {
+        (*f_)(i, me);
+      } catch (...) {
+        if (!failed_.exchange(true)) error_ = std::current_exception();
+        next_.store(n_, std::memory_order_relaxed);
+      }
+    }
+    inside = -1;
+  }
+
+  alignas(64) Word state_{0};
+  alignas(64) std::atomic<int64_t> next_{0};
+  alignas(64) Word sleepers_{0};  // threads that sleep until a loop opens
+  Word callers_{0};               // 1 while the caller sleeps until all have left
+  std::atomic<bool> failed_{false};
+  // Of the loop; written before it opens.
+  const std::function<void(int64_t, int)>* f_ = nullptr;
+  int64_t n_ = 0;
+  int limit_ = 0;
+  std::exception_ptr error_;
+  std::mutex busy_;
+  int started_ = 1;  // threads there are, with the caller
+};
+
+int initial_threads() {
+  if (const char* s = std::getenv("OMP_NUM_THREADS"))
+    if (int n = std::atoi(s); n > 0) return n;
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof cores, &cores) == 0) return std::max(1, CPU_COUNT(&cores));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+std::atomic<int>& threads() {
+  static std::atomic<int> n{initial_threads()};
+  return n;
+}
+
+}  // namespace
+
+void parallel_for_threads(int64_t n, const std::function<void(int64_t, int)>& f) {
+  if (n <= 0) return;
+  const int count = static_cast<int>(std::min<int64_t>(thread_count(), n));
+  if (inside < 0 && count > 1) return Pool::one().run(n, count, f);
+  for (int64_t i = 0; i < n; ++i) f(i, std::max(inside, 0));
+}
+
+void parallel_for(int64_t n, const std::function<void(int64_t)>& f) {
+  parallel_for_threads(n, [&](int64_t i, int) { f(i); });
+}
+
+int thread_count() { return threads().load(std::memory_order_relaxed); }
+void set_thread_count(int n) { threads() = std::clamp(n, 1, kMaxThreads); }
+
+}  // namespace ravine

@@ -1,0 +1,113 @@
+#include "infer/speed.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/philox.h"
+#include "infer/generator.h"
+
+namespace ravine {
+namespace {
+
+using Prompts = std::vector<std::vector<int32_t>>;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+Prompts random_prompts(const SpeedOptions& o, int64_t vocabulary) {
+  Prompts prompts(static_cast<size_t>(o.batch));
+  for (size_t r = 0; r < prompts.size(); ++r)
+    for (int64_t t = 0; t < o.length; ++t) {
+      const uint32_t word = philox(1, {static_cast<uint32_t>(t), static_cast<uint32_t>(r), 0, 0})[0];
+      prompts[r].push_back(static_cast<int32_t>(word % static_cast<uint64_t>(vocabulary)));
+    }
+  return prompts;
+}
+
+GenerateOptions generate_options(const SpeedOptions& o, int64_t new_tokens) {
+  GenerateOptions g;
+  g.max_new_tokens = new_tokens;
+  g.batch = o.batch;
+  return g;
+}
+
+// Of one pass over `tokens` tokens that see `pairs` keys in all, with logits of `rows` of them.
+double flops_of(const Model& model, double tokens, double pairs, double rows) {
+  const ModelFacts& f = model.facts();
+  const double head = static_cast<double>(f.vocabulary) * static_cast<double>(f.hidden);
+  return 2 * (static_cast<double>(model.params().matrix_count()) - head) * tokens + 2 * head * rows +
+         4 * static_cast<double>(f.layers * f.heads * f.head_size) * pairs;
+}
+
+int64_t weight_bytes(const Session& s, int64_t tokens) {
+  int64_t bytes = 0;
+  for (const Param& p : s.model->params().params()) {
+    const TensorView v = s.store->value(p);
+    bytes += p.use == Use::table ? tokens * v.cols() * size_of(v.dtype) : v.bytes();  // a tied head counts under its own name
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Speed measure_prefill(const Session& session, const SpeedOptions& o) {
+  const ModelFacts& f = session.model->facts();
+  const Prompts prompts = random_prompts(o, f.vocabulary);
+  GenerateOptions g = generate_options(o, 1);
+  Speed s;
+  s.seconds = 1e30;
+  for (int64_t i = 0; i <= o.steps; ++i) {
+    if (i == o.steps) {
+      g.observer = o.observer;
+      if (o.begin) o.begin();
+    }
+    const double began = now();
+    generate(session, prompts, g, {}, "--sequence-length");
+    if (i > 0) s.seconds = std::min(s.seconds, now() - began);
+  }
+  const double batch = static_cast<double>(o.batch), length = static_cast<double>(o.length);
+  s.tokens_per_second = batch * length / s.seconds;
+  s.flops = flops_of(*session.model, batch * length, batch * length * (length + 1) / 2, batch);
+  s.weight_bytes = weight_bytes(session, o.batch * o.length);
+  return s;
+}
+
+Speed measure_decode(const Session& session, const SpeedOptions& o) {
+  const ModelFacts& f = session.model->facts();
+  constexpr int64_t kWarm = 2;
+  GenerateOptions g = generate_options(o, 1 + kWarm + o.steps);
+  g.observer = o.observer;
+  // A step counts when every sequence had a token before it.
+  std::vector<double> times;
+  int64_t writing = 0, warm = 0;
+  double began = 0;
+  std::vector<bool> has(static_cast<size_t>(o.batch), false);
+  GenerateEvents events;
+  events.token = [&](size_t prompt, int32_t) {
+    if (!has[prompt]) ++writing;
+    has[prompt] = true;
+    return true;
+  };
+  events.stop = [&] {
+    const double t = now();
+    if (warm > kWarm) times.push_back(t - began);
+    if (writing == o.batch && warm++ == kWarm && o.begin) o.begin();
+    began = now();
+    return static_cast<int64_t>(times.size()) == o.steps;
+  };
+  const Prompts prompts = random_prompts(o, f.vocabulary);
+  g.max_new_tokens += ceil_div(o.batch * o.length, g.step_tokens);  // the first sequences write while the last are read
+  generate(session, prompts, g, events, "--sequence-length");
+  require(static_cast<int64_t>(times.size()) == o.steps, "bench: {} steps of {}", times.size(), o.steps);
+  std::nth_element(times.begin(), times.begin() + o.steps / 2, times.end());
+  Speed s;
+  s.seconds = times[static_cast<size_t>(o.steps / 2)];
+  const double batch = static_cast<double>(o.batch);
+  const int64_t keys = o.length + 1 + kWarm + o.steps;
+  s.tokens_per_second = batch / s.seconds;
+  s.flops = flops_of(*session.model, batch, batch * static_cast<double>(keys), batch);
+  s.weight_bytes = weight_bytes(session, o.batch);
+  s.cache_bytes = 2 * f.layers * f.kv_heads * f.head_size * size_of(session.types.compute) * keys * o.batch;
+  return s;
+}
+
+}  // namespace ravine
