@@ -52,7 +52,8 @@ void run(int64_t tokens, int64_t heads, int64_t size, DType t, int runs, int64_t
     table.attention.run(f, workspace.data());
     table.attention_backward.run(b, workspace.data());
   });
-  std::printf("%.1f %.1f %.1f %.3f %.3f %.3f\n", x.flops * 1e-9, y.flops * 1e-9, z.flops * 1e-9, x.fraction, y.fraction, z.fraction);
+  std::printf("%.1f %.1f %.1f %.3f %.3f %.3f\n", x.flops * 1e-9, y.flops * 1e-9, z.flops * 1e-9, x.fraction, y.fraction,
+              z.fraction);
 }
 
 }  // namespace

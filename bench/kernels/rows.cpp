@@ -1,6 +1,6 @@
-// Bandwidth of the row kernels beside that of a copy, in GB/s of the bytes the contract makes them read and write. Kernel and copy
-// of 512 MiB (read and written) take turns, best of 9 each: what the kernel reads comes from memory, and both see the same machine.
-// Usage: bench_kernels_rows [tokens] [channels] [vocabulary] [part of a name]; threads by OMP_NUM_THREADS.
+// Bandwidth of the row kernels beside that of a copy, in GB/s of the bytes the contract makes them read and write. Kernel and
+// copy of 512 MiB (read and written) take turns, best of 9 each: what the kernel reads comes from memory, and both see the same
+// machine. Usage: bench_kernels_rows [tokens] [channels] [vocabulary] [part of a name]; threads by OMP_NUM_THREADS.
 #include "kernels/cpu/rows.h"
 
 #include <emmintrin.h>

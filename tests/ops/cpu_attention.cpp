@@ -62,7 +62,7 @@ void each_case(DType t, F&& f) {
   for (const Batch& b : kBatches)
     for (const Heads& h : kHeads)
       for (const Masking& m : kMasks) {
-        if (b.q_rows >= 500 && (h.kv_heads != 12 || m.window > 17)) continue;  // only as many heads fill a task
+        if (b.q_rows >= 500 && (h.kv_heads != 12 || m.window > 17)) continue;            // only as many heads fill a task
         if (b.q_rows >= 300 && h.size > 10 && (m.window > 1 || h.size != 64)) continue;  // the long ones with some sizes only
         f(b, h, m,
           fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {}", name(t), b.what, h.heads, h.kv_heads, h.size,

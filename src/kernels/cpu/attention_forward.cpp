@@ -1,6 +1,6 @@
-// Attention in tiles with an online softmax (Dao et al.: FlashAttention, 2022). A thread takes up to eight blocks of queries, of
-// up to four heads that share keys, and walks over the tiles of keys that the mask lets through; segments of few queries go to
-// attention_decode.cpp. What a query gets does not depend on which blocks share a task.
+// Attention in tiles with an online softmax (Dao et al.: FlashAttention, 2022). A thread takes up to eight blocks of queries,
+// of up to four heads that share keys, and walks over the tiles of keys that the mask lets through; segments of few queries go
+// to attention_decode.cpp. What a query gets does not depend on which blocks share a task.
 #include <cmath>
 #include <limits>
 
@@ -41,8 +41,8 @@ struct Task {
   int64_t first_block, blocks, head, heads;
 };
 
-void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, Work& w, const Work::Rows& r,
-                 int64_t key, int64_t keys) {
+void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, Work& w, const Work::Rows& r, int64_t key,
+                 int64_t keys) {
   const int64_t size = a.at.head_size, lanes = round_up(b.count, 16);
   const int64_t begin = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
   if (begin >= end) return;
@@ -144,7 +144,8 @@ void run(const AttentionForward& a, void* workspace) {
     for (int64_t i = ceil_div(blocks, each_task) - 1; i >= 0; --i)
       for (int64_t g = 0; g < a.at.kv_heads; ++g)
         for (int64_t h = 0; h < group; h += heads)
-          tasks.push_back({&s, i * each_task, std::min(each_task, blocks - i * each_task), g * group + h, std::min(heads, group - h)});
+          tasks.push_back(
+              {&s, i * each_task, std::min(each_task, blocks - i * each_task), g * group + h, std::min(heads, group - h)});
   }
   parallel_for_threads(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     Scratch s(static_cast<char*>(workspace) + thread * each);

@@ -1,5 +1,6 @@
 // How attention is cut into tiles, shared by its directions. Forward keeps the scores of a tile transposed, keys by queries, so
-// that the softmax of a query runs down a vector lane and never across one; backward, which has no sums over keys, queries by keys.
+// that the softmax of a query runs down a vector lane and never across one; backward, which has no sums over keys, queries by
+// keys.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -12,8 +13,8 @@
 
 namespace ravine {
 
-inline constexpr int64_t kQueries = 64;  // queries per tile, and the distance between rows of its scores
-inline constexpr int64_t kKeys = 128;    // keys per tile
+inline constexpr int64_t kQueries = 64;    // queries per tile, and the distance between rows of its scores
+inline constexpr int64_t kKeys = 128;      // keys per tile
 inline constexpr int64_t kLaneGroup = 32;  // queries that share a border of keys where the mask cuts through a tile
 
 // Queries [first, first + count) of a segment, by position among its keys; count <= kQueries.
@@ -38,8 +39,9 @@ inline QueryBlock query_block(const Segment& s, int64_t index) {
   return {s.k_count - s.q_count + first, std::min(kQueries, s.q_count - first)};
 }
 
-// f(query, queries, keys) over groups of the queries of a block that see the first `keys` keys of a tile of keys [key, key + tile)
-// and none behind them: one group away from the causal border, groups of kLaneGroup on it, so that little is computed in vain.
+// f(query, queries, keys) over groups of the queries of a block that see the first `keys` keys of a tile of keys [key, key +
+// tile) and none behind them: one group away from the causal border, groups of kLaneGroup on it, so that little is computed in
+// vain.
 template <class F>
 void each_lane_group(const AttentionShape& at, const QueryBlock& b, int64_t key, int64_t tile, F&& f) {
   if (!at.causal || key + tile - 1 <= b.position) return f(int64_t{0}, b.count, tile);
@@ -69,7 +71,8 @@ void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64
 
 // scores become p = e^(score - lse), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and
 // the gradient of the scores, both [queries][kKeys]. `keys` is rounded up to a multiple of 16.
-void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type);
+void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta,
+                      DType type);
 
 // to[i] = a[i] . b[i] over n, for `count` rows.
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to);

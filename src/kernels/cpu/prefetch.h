@@ -4,8 +4,8 @@
 
 namespace ravine {
 
-// Asks for rows x cols elements to be brought into the second-level cache, while something else is computed: rows that lie a page
-// apart are beyond the machine's own prefetchers.
+// Asks for rows x cols elements to be brought into the second-level cache, while something else is computed: rows that lie a
+// page apart are beyond the machine's own prefetchers.
 inline void prefetch(const Corner& from, int64_t rows, int64_t cols) {
   const char* p = static_cast<const char*>(from.data);
   const int64_t size = size_of(from.dtype), bytes = cols * size;
