@@ -16,6 +16,7 @@
 
 #include "base/exact_sum.h"
 #include "base/parallel.h"
+#include "comm/group.h"
 #include "engine/batch.h"
 #include "engine/grads.h"
 #include "engine/observer.h"
