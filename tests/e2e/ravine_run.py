@@ -16,6 +16,7 @@ import traceback
 from pathlib import Path
 
 PROGRAM = ""
+LIMIT = 600  # seconds for one command; builds with sanitizers on a busy machine are slow
 COMPARED = ("loss", "lr", "grad_norm", "tokens", "valid_loss")
 TYPES = {"F32": "f", "I64": "q", "I32": "i"}
 
@@ -41,7 +42,7 @@ def start(*arguments, **options):
 
 def run(*arguments, status=0, **options):
     """Runs to the end; the exit status must be `status`. Returns the finished process with .stdout and .stderr as text."""
-    done = subprocess.run(command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, **options)
+    done = subprocess.run(command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT, **options)
     check(done.returncode == status,
           f"exit status {done.returncode} instead of {status}: {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}")
     return done

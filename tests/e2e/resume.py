@@ -66,7 +66,7 @@ def kill_and_resume(folder, kills_wanted, seed, report):
         while True:
             process = r.start(*arguments, f"train.output={output}")
             if kills >= kills_wanted:  # from here on it may finish
-                log = process.communicate(timeout=600)[0]
+                log = process.communicate(timeout=r.LIMIT)[0]
                 r.check(process.returncode == 0, f"the last start of round {rounds} failed:\n{log}")
                 break
             aimed = kills % 2 == 0
@@ -79,7 +79,7 @@ def kill_and_resume(folder, kills_wanted, seed, report):
                 except subprocess.TimeoutExpired:
                     pass
             process.kill()
-            log = process.communicate(timeout=600)[0]
+            log = process.communicate(timeout=r.LIMIT)[0]
             if process.returncode == 0:
                 break
             r.check(process.returncode == -signal.SIGKILL, f"a start after {kills} kills failed:\n{log}")
@@ -115,14 +115,14 @@ def test_stop_twice(folder):
     process.send_signal(signal.SIGINT)
     time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=120)
+    process.communicate(timeout=r.LIMIT)
     print(f"        ended {time.monotonic() - began:.3f} s after the first signal")
     r.check(process.returncode == 130, f"exit status {process.returncode}")
     r.check(r.checkpoints(output) == ["step_000001", "step_000002"], f"it saved on: {r.checkpoints(output)}")
     r.check(latest.read_text().strip() == "step_000002" and not (output / "model").exists(), "it wrote on")
-    log = r.start(*slow, f"train.output={output}", "train.steps=3", f"schedule.steps={STEPS}").communicate(timeout=120)[0]
+    log = r.start(*slow, f"train.output={output}", "train.steps=3", f"schedule.steps={STEPS}").communicate(timeout=r.LIMIT)[0]
     r.check("after step 2" in log and "warning" not in log, log)
-    r.start(*slow, f"train.output={folder / 'whole'}", "train.steps=3", f"schedule.steps={STEPS}").communicate(timeout=120)
+    r.start(*slow, f"train.output={folder / 'whole'}", "train.steps=3", f"schedule.steps={STEPS}").communicate(timeout=r.LIMIT)
     difference = r.same_run(folder / "whole", output)
     r.check(difference == "", f"differs: {difference}")
 
@@ -139,7 +139,7 @@ def test_stop(folder):
             r.run("stop", output)
         else:
             process.send_signal(number)
-        log = process.communicate(timeout=120)[0]
+        log = process.communicate(timeout=r.LIMIT)[0]
         r.check(process.returncode == 130, f"{name}: exit status {process.returncode} instead of 130:\n{log}")
         done = max(r.metrics(output))
         r.check(done < STEPS, f"{name}: the run was not stopped")
