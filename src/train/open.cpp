@@ -16,9 +16,10 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
   return model;
 }
 
-Sources open_sources(const Config& c, const ModelFacts& facts) {
+Sources open_sources(const Config& c, const ModelFacts& facts, std::function<void(const TokenizeProgress&)> progress) {
   Sources s;
   DatasetOptions data = dataset_options(c, facts.vocabulary);
+  data.progress = std::move(progress);
   std::string where = c.model.tokenizer.empty() ? c.model.path : c.model.tokenizer;
   if (needs_tokenizer(data)) {
     if (where.empty())

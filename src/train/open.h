@@ -1,5 +1,6 @@
 // Opens what a config names, and says what is wrong with it before anything is written.
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "config/config.h"
@@ -18,7 +19,8 @@ struct Sources {
   std::unique_ptr<Tokenizer> tokenizer;
   Datasets data;
 };
-Sources open_sources(const Config& config, const ModelFacts& facts);
+// `progress` is called now and then while text is tokenized.
+Sources open_sources(const Config& config, const ModelFacts& facts, std::function<void(const TokenizeProgress&)> progress = {});
 
 // The tensors of a run's state, in the order of the optimizer's updates, as checkpoints hold them: "weights/NAME", "m/NAME", "v/NAME"
 // or "momentum/NAME". Views into the engine's live buffers. The scalars hold "optimizer_steps" only.

@@ -39,7 +39,13 @@ void Trainer::open() {
   if (!c.model.path.empty() && (resume == "none" || (resume == "auto" && !fs::exists(path("checkpoints"))))) check_weights(c.model.path, *model_);
   if (resume != "none" && resume != "auto") CheckpointReader(resume, false);
 
-  Sources sources = open_sources(c, model_->facts());
+  double last = now();
+  Sources sources = open_sources(c, model_->facts(), [&](const TokenizeProgress& p) {
+    if (now() - last < 5) return;
+    last = now();
+    log_.line("tokens   {} of {} files read, {} of text, {} tokens", p.files_done, p.files, human_bytes(static_cast<double>(p.text_bytes)),
+              human_count(static_cast<double>(p.tokens)));
+  });
   tokenizer_ = std::move(sources.tokenizer);
   train_data_ = std::move(sources.data.train);
   valid_data_ = std::move(sources.data.valid);
