@@ -36,7 +36,7 @@ DatasetOptions options(const Folder& f, const std::string& file) {
 
 std::string lines(int n) {
   std::string text;
-  for (int i = 0; i < n; ++i) text += "{\"text\": \"document number " + std::to_string(i) + " of them\", \"other\": \"x\"}\n";
+  for (int i = 0; i < n; ++i) text += "{\"text\": \"document number " + std::to_string(i) + " of them\", \"other\": \"x" + std::to_string(i) + "\"}\n";
   return text;
 }
 
@@ -93,7 +93,7 @@ TEST(TokenCache, WhateverChangesTheIdsMisses) {
     change(o);
     misses(o, t, what);
   }
-  f.write("a.jsonl", lines(39) + "{\"text\": \"document number 39 of tham\", \"other\": \"x\"}\n");  // same size
+  f.write("a.jsonl", lines(39) + "{\"text\": \"document number 39 of tham\", \"other\": \"x39\"}\n");  // same size
   misses(options(f, file), t, "a changed file of the same size");
 }
 

@@ -99,9 +99,9 @@ TEST(Variants, TimeCountsTheForwardPassThatIsRunAgain) {
     if (v.changes == std::vector<std::string>{"train.recompute=full"}) full = v.time;
     if (v.changes == std::vector<std::string>{"train.micro_batch=4"}) micro = v.time;
   }
-  // One forward pass of the layers more: at most four thirds of the work, and something, since the layers are most of this model.
+  // One forward pass of the layers more, which are most of this model; no op's backward is cheaper than its forward, so half at most.
   EXPECT_GT(full, 1.1);
-  EXPECT_LE(full, 4.0 / 3 + 0.02);
+  EXPECT_LE(full, 1.5);
   EXPECT_GE(micro, 1);
   EXPECT_LT(micro, full);
 }
