@@ -139,8 +139,6 @@ struct InferenceFlags {
 
 int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   DType compute = compute_type(config.precision, flags.common.backend);
-  MachinePeaks peaks = machine_peaks();
-  double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   Session session = open_random_session(flags.model, compute, flags.common.backend, bf16_products(config.precision, compute, flags.common.backend));
   Profile profile(!flags.timeline.empty());
   SpeedOptions o;
@@ -149,11 +147,13 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   o.steps = flags.steps > 0 ? flags.steps : decode ? 32 : 3;
   if (flags.profile) o.observer = &profile, o.begin = [&] { profile.begin_step(); };
   Speed s = decode ? measure_decode(session, o) : measure_prefill(session, o);
+  double memory = static_cast<double>(peak_resident_memory()) / (1 << 20);  // before peaks are measured, which takes memory too
+  MachinePeaks peaks = machine_peaks();
+  double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   if (flags.profile) {
     std::fputs(profile.table(peak, peaks.read_bytes).c_str(), stderr);
     if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json());
   }
-  double memory = static_cast<double>(peak_resident_memory()) / (1 << 20);
   double bandwidth = decode ? measure_read_bandwidth() : 0, weights = static_cast<double>(s.weight_bytes);
   double fraction = decode ? weights / bandwidth / s.seconds : s.flops / s.seconds / peak;
   if (flags.json) {
