@@ -55,13 +55,13 @@ using Prompts = std::vector<std::vector<int32_t>>;
 // The tokenizer that the options name or that lies with the model; none if there is none.
 std::unique_ptr<Tokenizer> find_tokenizer(const ModelOptions& model) {
   if (!model.tokenizer.empty()) return open_tokenizer(model.tokenizer);
-  if (!std::filesystem::exists(std::filesystem::path(model.path) / "tokenizer.model")) return nullptr;
+  if (!has_tokenizer(model.path)) return nullptr;
   return open_tokenizer(model.path);
 }
 
 Prompts encode(const std::vector<std::string>& texts, const Tokenizer* tokenizer, const std::string& folder) {
   if (!tokenizer)
-    throw UserError("no tokenizer", folder, "text needs the tokenizer.model of the model",
+    throw UserError("no tokenizer", folder, "text needs the tokenizer of the model",
                     "put it there, set model.tokenizer, or give ids with --prompt-ids");
   Prompts prompts;
   for (const std::string& t : texts) {

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "data/source.h"
+#include "data/tokenizers/chat_template.h"
 #include "data/tokenizers/trainer.h"
 #include "files/compressed.h"
 #include "files/npy.h"
@@ -38,7 +39,7 @@ struct EncodeFlags {
   bool no_special = false, jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
     v("no-special", no_special, "nothing around the text (no bos, no eos)");
     v("jsonl", jsonl, "lines are {\"text\": \"..\"} in, {\"ids\": [..]} out");
     v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file", metavar("FILE"));
@@ -73,7 +74,7 @@ struct DecodeFlags {
   bool skip_special = false, jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
     v("skip-special", skip_special, "leave special tokens out");
     v("jsonl", jsonl, "lines are {\"ids\": [..]} in, {\"text\": \"..\"} out");
   }
@@ -107,7 +108,7 @@ struct InfoFlags {
   bool json = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
     v("json", json, "one JSON line");
   }
 };
@@ -137,9 +138,11 @@ struct TrainFlags {
   void each(V&& v) {
     TokenizerTraining& t = training;
     v("input", t.input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders", required() & metavar("PATH"));
-    v("output", t.output, "folder to write; Transformers' LlamaTokenizer reads it too", required() & metavar("DIR"));
+    v("output", t.output, "folder to write; Transformers reads it too", required() & metavar("DIR"));
     v("vocab-size", t.vocabulary, "pieces in all; a small text may give fewer", at_least(1));
-    v("type", t.type, "how pieces are chosen", one_of({"bpe", "unigram"}));
+    v("type", t.type, "bpe and unigram: a SentencePiece tokenizer.model; byte-bpe: a byte-level tokenizer.json", one_of({"bpe", "unigram", "byte-bpe"}));
+    v("pattern", t.pattern, "byte-bpe: how text is cut into words", one_of({"gpt2", "llama3", "qwen2"}));
+    v("min-frequency", t.min_frequency, "byte-bpe: of a pair that becomes a piece", at_least(1));
     v("normalization", t.normalization, "what happens to the text first: nothing, or Unicode NFKC and tidied spaces",
       one_of({"identity", "nmt_nfkc"}));
     v("character-coverage", t.character_coverage, "share of the text's characters that get a piece", above(0) & at_most(1));
@@ -172,16 +175,45 @@ struct RenderFlags {
   bool jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder whose chat template is used", metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder whose chat template is used", metavar("DIR"));
     v("template", file, "a chat template", metavar("FILE"));
     v("bos-token", bos, "text of bos");
     v("eos-token", eos, "text of eos");
-    v("jsonl", jsonl, "lines are {\"messages\": [..], \"add_generation_prompt\": bool} in, {\"text\": \"..\"} out");
+    v("jsonl", jsonl, "lines are {\"messages\": [..], \"add_generation_prompt\": bool} in, {\"text\": \"..\"} or {\"error\": \"..\"} out");
   }
 };
 
-int run_render(RenderFlags&, Config&) {
-  throw UserError("tokenizer render", "command line", "chat templates come with a later release", "write the prompt as text");
+std::unique_ptr<ChatTemplate> template_of(const RenderFlags& flags) {
+  if (flags.tokenizer.empty() == flags.file.empty())
+    throw UserError("no chat template", "command line", "exactly one of --tokenizer and --template says which", "add one of them");
+  if (!flags.tokenizer.empty()) {
+    auto found = load_chat_template(flags.tokenizer);
+    if (!found)
+      throw UserError("no chat template", flags.tokenizer, "tokenizer_config.json has no chat_template, and there is no chat_template.jinja",
+                      "name a folder that has one, or a file with --template");
+    return found;
+  }
+  return std::make_unique<ChatTemplate>(read_whole(flags.file, 4 << 20), flags.file, Json{{"bos_token", flags.bos}, {"eos_token", flags.eos}});
+}
+
+int run_render(RenderFlags& flags, Config&) {
+  if (!flags.jsonl)
+    throw UserError("the input of render", "command line", "it is lines of JSON", "add --jsonl");
+  auto chat = template_of(flags);
+  each_line([&](std::string_view line, const std::string& where) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    Json conversation = parse_json(line, where);
+    if (!conversation.is_object() || !conversation.contains("messages") || !conversation["messages"].is_array())
+      throw UserError("no conversation", where, "each line must be {\"messages\": [..]}", "correct the input");
+    Json result;
+    try {
+      result["text"] = chat->render(conversation);
+    } catch (const jinja::TemplateError& e) {
+      result["error"] = e.what();
+    }
+    print(result.dump(-1, ' ', true));
+  });
+  return 0;
 }
 
 }  // namespace
@@ -209,7 +241,7 @@ Command tokenizer_command() {
                                           .example = "ravine tokenizer train --input book.txt --output tok --vocab-size 4096"},
                                          group, run_train_tokenizer),
                      command<RenderFlags>({.name = "tokenizer render",
-                                           .summary = "conversations to text by a chat template (a later release)",
+                                           .summary = "conversations to text by a chat template",
                                            .example = "ravine tokenizer render --tokenizer my-chat --jsonl"},
                                           group, run_render)});
 }

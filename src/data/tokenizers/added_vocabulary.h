@@ -67,8 +67,7 @@ class AddedVocabulary {
       if (!settle(text, id, all_text, done, begin, end)) continue;
       if (done < begin) f(AddedPart{done, begin, -1});
       f(AddedPart{begin, end, id});
-      done = end;
-      from = std::max(from, done);
+      done = end;  // the search goes on behind the match itself, not behind the white space it took
     }
     if (done < text.size()) f(AddedPart{done, text.size(), -1});
   }

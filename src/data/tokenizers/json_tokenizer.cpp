@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "base/text.h"
 #include "files/checksum.h"
 #include "files/compressed.h"
 
@@ -54,7 +53,7 @@ class JsonTokenizer final : public Tokenizer {
 
   std::vector<int32_t> encode(std::string_view text, bool add_special) const override {
     std::string clean;
-    if (find_invalid_utf8(text) != std::string_view::npos) text = clean = lossy_utf8(text);
+    if (!simdjson::validate_utf8(text.data(), text.size())) text = clean = lossy_utf8(text);
     std::vector<int32_t> ids;
     ids.reserve(text.size() / 4 + 8);
     if (add_special) ids = p_.post_processor.before;

@@ -97,12 +97,16 @@ void check(const TokenizerTraining& o) {
   };
   if (o.input.empty()) wrong("input", "name at least one text file");
   if (o.output.empty()) wrong("output", "name the folder to write");
-  if (o.type != "bpe" && o.type != "unigram") wrong("type", fmt::format("bpe or unigram, got '{}'", o.type));
+  bool bytes = o.type == "byte-bpe";
+  if (o.type != "bpe" && o.type != "unigram" && !bytes) wrong("type", fmt::format("bpe, unigram or byte-bpe, got '{}'", o.type));
+  if (bytes && o.pattern != "gpt2" && o.pattern != "llama3" && o.pattern != "qwen2")
+    wrong("pattern", fmt::format("gpt2, llama3 or qwen2, got '{}'", o.pattern));
+  if (bytes && o.min_frequency < 1) wrong("min-frequency", fmt::format("at least 1, got {}", o.min_frequency));
   if (o.normalization != "identity" && o.normalization != "nmt_nfkc")
     wrong("normalization", fmt::format("identity or nmt_nfkc, got '{}'", o.normalization));
   if (!(o.character_coverage > 0 && o.character_coverage <= 1))
     wrong("character-coverage", fmt::format("0 < share <= 1, got {}", o.character_coverage));
-  int64_t least = 4 + (o.byte_fallback ? 256 : 0) + static_cast<int64_t>(o.symbols.size());
+  int64_t least = (bytes ? 1 : 4) + (o.byte_fallback || bytes ? 256 : 0) + static_cast<int64_t>(o.symbols.size());
   if (o.vocabulary < least || o.vocabulary > 1 << 22)
     wrong("vocab-size", fmt::format("{} to {}, got {}", least, 1 << 22, o.vocabulary));
   for (const auto& s : o.symbols)
@@ -148,6 +152,7 @@ void write_folder(const TokenizerTraining& o, const std::string& model) {
 
 TrainedTokenizer train_tokenizer(const TokenizerTraining& o) {
   check(o);
+  if (o.type == "byte-bpe") return train_byte_bpe(o);
   Lines lines(o);
   if (lines.done()) throw UserError("no text in the data", o.input[0], "a tokenizer learns from text", "check the files");
   auto flag = [](bool on) { return std::string(on ? "true" : "false"); };

@@ -1,37 +1,56 @@
-// Makes a SentencePiece tokenizer from text.
+// Makes a tokenizer from text.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace ravine {
 
-// The defaults are Llama's: BPE with byte fallback, single digits, text as it is, unk 0, bos 1, eos 2.
+// The defaults are Llama's: SentencePiece BPE with byte fallback, single digits, text as it is, unk 0, bos 1, eos 2.
 struct TokenizerTraining {
   std::vector<std::string> input;          // files, globs, folders as in data/source.h
   std::string text_key = "text";           // of .jsonl
   std::string output;                      // folder; made if need be
   int64_t vocabulary = 8192;               // pieces in all; small texts may give fewer
-  std::string type = "bpe";                // bpe | unigram
+  std::string type = "bpe";                // bpe | unigram (tokenizer.model) | byte-bpe (tokenizer.json)
+  std::vector<std::string> symbols;        // always one piece each
+  int64_t max_bytes = int64_t{256} << 20;  // of text to learn from, the first so many; takes some 20 times as much memory
+  int threads = 0;                         // 0: the cores of this machine (byte-bpe: those that parallel_for has)
+  // of bpe and unigram
   std::string normalization = "identity";  // identity | nmt_nfkc
   double character_coverage = 0.9995;      // share of the text's characters that get a piece of their own
   bool byte_fallback = true;               // other characters become byte pieces instead of unk
   bool split_digits = true;
   bool add_dummy_prefix = true;            // a space before the text
-  std::vector<std::string> symbols;        // always one piece each
-  int64_t max_bytes = int64_t{256} << 20;  // of text to learn from, the first so many; takes some 20 times as much memory
-  int threads = 0;                         // 0: the cores of this machine
+  // of byte-bpe
+  std::string pattern = "gpt2";            // gpt2 | llama3 | qwen2: how text is cut into words
+  int64_t min_frequency = 2;               // of a pair that becomes a piece
 };
 
 struct TrainedTokenizer {
   int64_t vocabulary = 0;        // pieces it has
-  int64_t lines = 0, bytes = 0;  // of text that it learned from
+  int64_t lines = 0, bytes = 0;  // of text that it learned from (byte-bpe: documents)
   bool cut_off = false;          // max_bytes ended the text
 };
 
-// Writes tokenizer.model, tokenizer_config.json and special_tokens_map.json into `output`; Transformers' LlamaTokenizer loads
-// that folder. The same text and options give the same model. Wrong options and texts too small are UserErrors, with nothing
+// Writes tokenizer.model, tokenizer_config.json and special_tokens_map.json into `output`, where Transformers' LlamaTokenizer loads
+// them; for byte-bpe tokenizer.json and tokenizer_config.json, which Transformers' PreTrainedTokenizerFast loads. The same text and
+// options give the same tokenizer, with any number of threads. Wrong options and texts too small are UserErrors, with nothing
 // written. Blocks until done.
 TrainedTokenizer train_tokenizer(const TokenizerTraining& options);
+
+// The part of train_tokenizer for type byte-bpe; options are checked already.
+TrainedTokenizer train_byte_bpe(const TokenizerTraining& options);
+
+// The merges that the trainer of Hugging Face's tokenizers finds (tokenizers/src/models/bpe/trainer.rs): the most frequent pair
+// first, of those the one with the lowest ids. Words are bytes; ids 0 to 255 stand for bytes in the order of their characters, and
+// each merge makes the next id, or that of a token made before of the same bytes.
+struct BpeMerge {
+  int32_t left, right, becomes;
+};
+std::vector<BpeMerge> learn_merges(const std::vector<std::pair<std::string, int64_t>>& words, const std::vector<int32_t>& id_of_byte,
+                                   int64_t tokens, int64_t min_frequency);
 
 }  // namespace ravine

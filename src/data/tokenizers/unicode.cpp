@@ -5,6 +5,7 @@
 #include <unicode/uchar.h>
 #include <unicode/uniset.h>
 #include <unicode/uscript.h>
+#include <unicode/ustring.h>
 #include <unicode/utext.h>
 
 #include <algorithm>
@@ -78,17 +79,14 @@ CharTable::CharTable() {
   }
   for (auto [first, last] : {std::pair<char32_t, char32_t>{0x11de0, 0x11de9}, {0x16ff4, 0x16ff6}})  // numbers of Unicode 17
     for (char32_t c = first; c <= last; ++c) all[c] |= kNumeric;
-  page_of_.resize(0x1100);
-  std::map<std::string, uint16_t> known;
-  for (size_t p = 0; p < page_of_.size(); ++p) {
+  std::map<std::string, uint32_t> known;
+  for (size_t p = 0; p < std::size(page_of_); ++p) {
     std::string page(reinterpret_cast<const char*>(all.data()) + p * 256, 256);
-    auto [it, fresh] = known.emplace(page, static_cast<uint16_t>(pages_.size()));
-    if (fresh) {
-      pages_.emplace_back();
-      std::memcpy(pages_.back().at, page.data(), 256);
-    }
+    auto [it, fresh] = known.emplace(page, static_cast<uint32_t>(pages_.size()));
+    if (fresh) pages_.insert(pages_.end(), page.begin(), page.end());
     page_of_[p] = it->second;
   }
+  std::memcpy(ascii_, all.data(), sizeof ascii_);
 }
 
 std::shared_ptr<const CharTable> char_table() {
@@ -154,6 +152,24 @@ void append_lower(std::string& out, char32_t c) {
   else
     c = static_cast<char32_t>(u_tolower(static_cast<UChar32>(c)));
   append_utf8(out, c);
+}
+
+void append_upper(std::string& out, char32_t c) {
+  if (c < 0x80) {
+    out += static_cast<char>(c >= 'a' && c <= 'z' ? c - 32 : c);
+    return;
+  }
+  UErrorCode error = U_ZERO_ERROR;
+  UChar from[2], to[8];
+  int32_t n = 0;
+  U16_APPEND_UNSAFE(from, n, static_cast<UChar32>(c));
+  n = u_strToUpper(to, 8, from, n, "", &error);
+  require(U_SUCCESS(error), "unicode: {}", u_errorName(error));
+  for (int32_t i = 0; i < n;) {
+    UChar32 u;
+    U16_NEXT(to, i, n, u);
+    append_utf8(out, static_cast<char32_t>(u));
+  }
 }
 
 bool is_mark(char32_t c) {

@@ -25,16 +25,13 @@ enum CharClass : uint8_t {
 class CharTable {
  public:
   CharTable();
-  uint8_t of(char32_t c) const { return c < 0x110000 ? pages_[page_of_[c >> 8]][c & 0xff] : 0; }
-  uint8_t ascii(unsigned char c) const { return pages_[page_of_[0]][c]; }
+  uint8_t of(char32_t c) const { return c < 0x110000 ? pages_[page_of_[c >> 8] + (c & 0xff)] : 0; }
+  uint8_t ascii(unsigned char c) const { return ascii_[c]; }  // c < 0x80
 
  private:
-  struct Page {
-    uint8_t at[256];
-    uint8_t operator[](size_t i) const { return at[i]; }
-  };
-  std::vector<uint16_t> page_of_;
-  std::vector<Page> pages_;
+  uint8_t ascii_[128];
+  uint32_t page_of_[0x1100];  // where the page of 256 code points begins
+  std::vector<uint8_t> pages_;
 };
 
 std::shared_ptr<const CharTable> char_table();  // shared by those who hold it
@@ -60,6 +57,8 @@ size_t take_utf8(std::string_view bytes, bool at_end, std::string& out);
 
 // Lower case of one character on its own, as Rust's char::to_lowercase.
 void append_lower(std::string& out, char32_t c);
+
+void append_upper(std::string& out, char32_t c);  // upper case, as Python's str.upper
 
 bool is_mark(char32_t c);             // \p{M} of Unicode 13
 bool is_nonspacing_mark(char32_t c);  // \p{Mn}, as crate unicode_categories 0.1.1 has it

@@ -24,7 +24,7 @@ class WordCache {
     const char* p = w.data();
     if (n >= 8) {
       size_t full = n / 8, rest = n % 8;
-      std::memcpy(k.word, p, full * 8 <= 8 ? 8 : full * 8);
+      for (size_t i = 0; i < full; ++i) k.word[i] = load8(p + 8 * i);
       if (rest) k.word[full] = load8(p + n - 8) >> (8 * (8 - rest));
     } else if (n >= 4) {
       k.word[0] = load4(p) | load4(p + n - 4) << (8 * (n - 4));
@@ -45,9 +45,7 @@ class WordCache {
     for (size_t i : {at, at ^ 1}) {
       const Line& l = lines_[i];
       if (l.length == length && std::memcmp(l.word, key.word, sizeof l.word) == 0) {
-        size_t had = ids.size();
-        ids.resize(had + l.count);
-        for (size_t k = 0; k < l.count; ++k) ids[had + k] = l.ids[k];
+        for (size_t k = 0; k < l.count; ++k) ids.push_back(l.ids[k]);
         return true;
       }
     }

@@ -1,0 +1,20 @@
+// The words of a template (jinja2/lexer.py), with trim_blocks and lstrip_blocks on, as Transformers has them.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ravine::jinja {
+
+enum class TokenKind { text, block_begin, block_end, variable_begin, variable_end, name, string, integer, number, op, end };
+
+struct Token {
+  TokenKind kind;
+  std::string text;  // of a string: its value
+  int line;
+};
+
+// Wrong syntax is a TemplateError with the line.
+std::vector<Token> lex(std::string_view source);
+
+}  // namespace ravine::jinja

@@ -1,0 +1,66 @@
+#include "data/tokenizers/chat_template.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/tokenizers/tokenizer_folder.h"
+#include "files/compressed.h"
+
+namespace ravine {
+
+namespace {
+
+constexpr int64_t kLimit = 4 << 20;
+
+jinja::Template parse_template(const std::string& source, const std::string& where) {
+  if (find_invalid_utf8(source) != std::string::npos) throw UserError("wrong chat template", where, "it must be UTF-8", "correct the file");
+  try {
+    return jinja::Template(source);
+  } catch (const jinja::TemplateError& e) {
+    throw UserError("wrong chat template", where, e.what(), "correct the template");
+  }
+}
+
+std::optional<std::string> template_text(const Json& value, const std::string& where) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_null()) return std::nullopt;
+  if (value.is_array())
+    for (const auto& one : value)
+      if (one.is_object() && one.value("name", Json()) == "default" && one.contains("template") && one["template"].is_string())
+        return one["template"].get<std::string>();
+  throw UserError("wrong tokenizer setting", where, "a chat template is a string, or a list with an entry named 'default'", "correct the file");
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(const std::string& source, const std::string& where, Json tokens)
+    : template_(parse_template(source, where)), tokens_(std::move(tokens)) {}
+
+std::string ChatTemplate::render(const Json& conversation) const {
+  Json variables = tokens_;
+  variables["add_generation_prompt"] = false;
+  for (const char* key : {"tools", "documents"}) variables[key] = nullptr;
+  for (const auto& [key, value] : conversation.items()) variables[key] = value;
+  return template_.render(variables);
+}
+
+std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir) {
+  std::string config_path, map_path;
+  Json config = read_settings(dir, "tokenizer_config.json", config_path), map = read_settings(dir, "special_tokens_map.json", map_path);
+  Json tokens = Json::object();
+  for (const Json* from : {&map, &config})  // the config wins
+    for (const auto& [key, value] : from->items()) {
+      if (!key.ends_with("_token")) continue;
+      if (value.is_string()) tokens[key] = value;
+      if (value.is_object() && value.contains("content") && value["content"].is_string()) tokens[key] = value["content"];
+    }
+  if (std::string file = find_in_folder(dir, "chat_template.jinja"); !file.empty())
+    return std::make_unique<ChatTemplate>(read_whole(file, kLimit), file, std::move(tokens));
+  if (!config.contains("chat_template")) return nullptr;
+  auto text = template_text(config["chat_template"], config_path + ": chat_template");
+  if (!text) return nullptr;
+  return std::make_unique<ChatTemplate>(*text, config_path + ": chat_template", std::move(tokens));
+}
+
+}  // namespace ravine

@@ -1,0 +1,227 @@
+// tokenizer.json against what PyPI's tokenizers recorded for small tokenizers of every component (tools/golden/make_tokenizers.py).
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "data/tokenizer.h"
+#include "data/tokenizers/json_tokenizer.h"
+#include "data/tokenizers/regex.h"
+#include "data/tokenizers/split_patterns.h"
+#include "tests/unit/data_help.h"
+
+namespace ravine {
+namespace {
+
+using test::Folder;
+const std::string kGolden = std::string(RAVINE_SOURCE_DIR) + "/tests/golden/";
+
+std::unique_ptr<Tokenizer> tokenizer_of(const Json& json) { return make_tokenizer(read_tokenizer_json(json.dump(), "golden.json")); }
+
+std::vector<int32_t> ids_of(const Json& j) { return j.get<std::vector<int32_t>>(); }
+
+std::string streamed(const Tokenizer& t, const std::vector<int32_t>& ids, bool skip) {
+  StreamDecoder decoder(t, skip);
+  std::string all;
+  for (int32_t id : ids) {
+    std::string piece = decoder.next(id);
+    EXPECT_EQ(find_invalid_utf8(piece), std::string::npos);
+    all += piece;
+  }
+  return all + decoder.finish();
+}
+
+TEST(TokenizerJson, every_component_as_recorded) {
+  Json want = read_json(kGolden + "tokenizers.json");
+  size_t rows = 0;
+  for (const auto& row : want["rows"]) {
+    SCOPED_TRACE(row["name"].get<std::string>());
+    auto t = tokenizer_of(row["tokenizer"]);
+    for (size_t i = 0; i < want["texts"].size(); ++i) {
+      std::string text = want["texts"][i];
+      EXPECT_EQ(t->encode(text, false), ids_of(row["encode"][i][0])) << want["texts"][i].dump();
+      EXPECT_EQ(t->encode(text, true), ids_of(row["encode"][i][1])) << want["texts"][i].dump();
+    }
+    for (const auto& d : row["decode"]) {
+      auto ids = ids_of(d[0]);
+      EXPECT_EQ(t->decode(ids, false), d[1].get<std::string>()) << d[0].dump();
+      EXPECT_EQ(t->decode(ids, true), d[2].get<std::string>()) << d[0].dump();
+      EXPECT_EQ(streamed(*t, ids, false), d[1].get<std::string>()) << d[0].dump();
+    }
+    ++rows;
+  }
+  EXPECT_GE(rows, 30u);
+}
+
+// The scanners do what their regular expressions do, on every code point and on random text.
+TEST(TokenizerJson, scanners_equal_pcre2) {
+  auto table = char_table();
+  RegexScratch scratch;
+  std::mt19937 random(3);
+  const char32_t odd[] = {U'\'', U's', U'S', U't', U'r', U'E', U'e', U'v', U'l', U'L', U'm', U'd', 0x17f, U' ', U' ', U'\n', U'\r', U'\t', U'a', U'1',
+                          U'9', U'.', U'-', 0xa0, 0x3000, 0x4e2d, 0xe9, 0x301, 0x660, 0xbd, 0x1f600, 0x200b, 0x2028, 0x180e, 0x85, 0x1c};
+  for (auto pattern : {SplitPattern::gpt2, SplitPattern::llama3, SplitPattern::qwen2}) {
+    Regex regex(pattern_text(pattern), "pattern");
+    auto compare = [&](const std::string& text) {
+      std::vector<std::pair<size_t, size_t>> want, got;
+      each_match(regex, text, scratch, [&](size_t b, size_t e) { want.emplace_back(b, e); });
+      scan_words(pattern, *table, text, [&](std::string_view w) { got.emplace_back(w.data() - text.data(), w.data() - text.data() + w.size()); });
+      ASSERT_EQ(got, want) << pattern_text(pattern) << " " << Json(text).dump();
+    };
+    std::string text;
+    for (char32_t c = 1; c < 0x110000; ++c) {
+      if (c >= 0xd800 && c <= 0xdfff) continue;
+      append_utf8(text, c);
+      if (c % 4096 == 0) compare(std::exchange(text, ""));
+    }
+    for (int i = 0; i < 4000; ++i) {
+      text.clear();
+      for (unsigned k = 0; k <= random() % 40; ++k) append_utf8(text, odd[random() % std::size(odd)]);
+      compare(text);
+    }
+  }
+}
+
+Json base_json() {
+  return Json::parse(R"({"version":"1.0","added_tokens":[],"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"aba":3,"aa":4,"aaaa":5},
+      "merges":[["a","b"],["a","a"],["aa","aa"],["ab","a"]]}})");
+}
+
+TEST(TokenizerJson, long_words_as_short_ones) {
+  auto t = tokenizer_of(base_json());
+  for (size_t n : {63, 64, 65, 66, 1000, 200000}) {
+    std::string word(n, 'a');
+    auto ids = t->encode(word, false);
+    std::string back;
+    for (int32_t id : ids) back += t->id_to_piece(id);
+    EXPECT_EQ(back, word);
+    EXPECT_EQ(ids.size(), n / 4 + (n % 4 >= 2) + n % 2) << n;  // fours, a two, a one: the leftmost pairs join first
+  }
+  // Random words around the border between the two ways: the long way is the judge of the short one on the same symbols, by a
+  // word that is split in two by a symbol nothing joins with.
+  std::mt19937 random(7);
+  Json j = base_json();
+  j["model"]["vocab"]["z"] = 6;
+  auto with_z = tokenizer_of(j);
+  for (int i = 0; i < 300; ++i) {
+    std::string word;
+    for (unsigned k = 0; k < 2 + random() % 60; ++k) word += random() % 3 ? 'a' : 'b';
+    auto shortly = with_z->encode(word, false);
+    auto twice = with_z->encode(word + std::string(80, 'z') + word, false);
+    ASSERT_EQ(twice.size(), 2 * shortly.size() + 80);
+    EXPECT_TRUE(std::equal(shortly.begin(), shortly.end(), twice.begin()));
+    EXPECT_TRUE(std::equal(shortly.begin(), shortly.end(), twice.end() - static_cast<ptrdiff_t>(shortly.size())));
+  }
+}
+
+TEST(TokenizerJson, bad_text_becomes_the_replacement_character) {
+  Json want = read_json(kGolden + "tokenizers.json");
+  auto t = tokenizer_of(want["rows"][0]["tokenizer"]);
+  const std::pair<const char*, const char*> cases[] = {  // as bytes.decode("utf-8", "replace") has it
+      {"\xff", "\xEF\xBF\xBD"},
+      {"a\xc3", "a\xEF\xBF\xBD"},
+      {"\xc3(", "\xEF\xBF\xBD("},
+      {"\xe4\xbd", "\xEF\xBF\xBD"},
+      {"\xf0\x9f\x98", "\xEF\xBF\xBD"},
+      {"\xf0\x9f\x98\xf0\x9f\x98\x80", "\xEF\xBF\xBD\xF0\x9F\x98\x80"},
+      {"\xed\xa0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+      {"\xc0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD"},
+      {"\xf4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}};
+  for (const auto& [bad, good] : cases) EXPECT_EQ(t->encode(bad, false), t->encode(good, false)) << good;
+}
+
+TEST(TokenizerJson, what_is_not_known_is_refused_by_name) {
+  auto message = [](const std::function<void(Json&)>& change) {
+    Json j = base_json();
+    change(j);
+    try {
+      tokenizer_of(j);
+    } catch (const UserError& e) {
+      return std::string(e.what());
+    }
+    return std::string("no UserError");
+  };
+  auto has = [&](const std::function<void(Json&)>& change, const char* part) {
+    EXPECT_NE(message(change).find(part), std::string::npos) << message(change) << " lacks " << part;
+  };
+  EXPECT_EQ(message([](Json&) {}), "no UserError");
+  has([](Json& j) { j["normalizer"] = {{"type", "Magic"}}; }, "golden.json: normalizer): the normalizer 'Magic' is not known");
+  has([](Json& j) { j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Nope"}}}}}; },
+      "pre_tokenizer.pretokenizers[0]): the pre-tokenizer 'Nope' is not known");
+  has([](Json& j) { j["decoder"] = {{"type", "Odd"}}; }, "the decoder 'Odd' is not known");
+  has([](Json& j) { j["post_processor"] = {{"type", "Odd"}}; }, "the post-processor 'Odd' is not known");
+  has([](Json& j) { j["model"]["type"] = "Neural"; }, "the model 'Neural' is not known");
+  has([](Json& j) { j["model"]["dropout"] = 0.1; }, "dropout makes other ids each time");
+  has([](Json& j) { j["model"]["novel"] = 1; }, "model.novel): this field is not known");
+  has([](Json& j) { j["extra"] = 1; }, "this field is not known");
+  has([](Json& j) { j["version"] = "2.0"; }, "only version 1.0");
+  has([](Json& j) { j["model"]["merges"].push_back({"a", "q"}); }, "merge 4 needs 'q'");
+  has([](Json& j) { j["model"]["vocab"]["c"] = -1; }, "it must be an integer from 0");
+  has([](Json& j) { j["model"].erase("vocab"); }, "it must have the field 'vocab'");
+  has([](Json& j) { j["added_tokens"] = {{{"id", 9}}}; }, "it must have the field 'content'");
+  auto split = [](Json& j, const char* regex) {
+    j["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
+  };
+  has([&](Json& j) { split(j, "("); }, "wrong regular expression (golden.json: pre_tokenizer.pattern.Regex)");
+  has([&](Json& j) { split(j, "[a&&b]"); }, "&& in a class");
+  has([&](Json& j) { split(j, "\\p{Klingon}"); }, "the property 'Klingon'");
+  has([](Json& j) { j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}; }, "damaged table of normalisation rules");
+}
+
+TEST(TokenizerJson, syntax_of_oniguruma) {
+  RegexScratch scratch;
+  auto parts = [&](const char* pattern, const std::string& text) {
+    std::vector<std::string> all;
+    Regex regex(pattern, "pattern");
+    each_match(regex, text, scratch, [&](size_t b, size_t e) { all.push_back(text.substr(b, e - b)); });
+    return all;
+  };
+  using Parts = std::vector<std::string>;  // as tokenizers' Split finds them
+  EXPECT_EQ(parts("^a", "a\nab"), (Parts{"a", "a"}));
+  EXPECT_EQ(parts("a$", "a\nba"), (Parts{"a", "a"}));
+  EXPECT_EQ(parts("(?m)a.b", "xa\nb"), (Parts{"a\nb"}));
+  EXPECT_EQ(parts("\\h+", "ab 1g"), (Parts{"ab", "1"}));
+  EXPECT_EQ(parts("\\p{N}{1,3}+", "12345678"), (Parts{"12345678"}));
+  EXPECT_EQ(parts("\\p{N}{1,3}", "12345678"), (Parts{"123", "456", "78"}));
+  EXPECT_EQ(parts("\\u0061", "ba"), (Parts{"a"}));
+  EXPECT_EQ(parts("x*", "abxxc"), (Parts{"", "", "xx", ""}));
+  EXPECT_EQ(parts("\\p{^L}+", "ab12"), (Parts{"12"}));
+  EXPECT_EQ(parts("[^\\s\\p{L}]+", "a\xE1\xA0\x8E b"), (Parts{"\xE1\xA0\x8E"}));  // U+180E is no white space
+  EXPECT_EQ(parts("\\p{L}+", "\xF0\xB2\x8E\xAF-"), (Parts{"\xF0\xB2\x8E\xAF"}));  // U+323AF, a letter since Unicode 15
+}
+
+TEST(TokenizerJson, folders) {
+  Folder f;
+  Json want = read_json(kGolden + "tokenizers.json");
+  f.write("a/tokenizer.json", want["rows"][0]["tokenizer"].dump());
+  f.write("a/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "pad_token": "<new>", "add_bos_token": true})");
+  auto t = open_tokenizer(f / "a");
+  auto plain = open_tokenizer(f / "a/tokenizer.json");
+  EXPECT_EQ(t->id_to_piece(*t->special().bos), "<s>");
+  EXPECT_EQ(t->id_to_piece(*t->special().eos), "</s>");
+  EXPECT_EQ(*t->special().pad, plain->size());  // a new token takes the next id
+  EXPECT_EQ(t->size(), plain->size() + 1);
+  auto ids = t->encode("the<new>", true);
+  EXPECT_EQ(ids.front(), *t->special().bos);
+  EXPECT_EQ(ids.back(), *t->special().pad);
+  EXPECT_NE(t->fingerprint(), plain->fingerprint());
+  EXPECT_EQ(plain->special().bos, std::nullopt);
+  // The older files of the same tokenizer.
+  const Json& model = want["rows"][0]["tokenizer"]["model"];
+  std::string merges = "#version: 0.2\n";
+  for (const auto& m : model["merges"]) merges += m[0].get<std::string>() + " " + m[1].get<std::string>() + "\n";
+  f.write("b/vocab.json", model["vocab"].dump());
+  f.write("b/merges.txt", merges);
+  auto old = open_tokenizer(f / "b");
+  for (const std::string text : {"the river", "  don't 123\n", "\xE5\xB1\xB1"}) EXPECT_EQ(old->encode(text, false), plain->encode(text, false));
+  f.write("c/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nri\n##ver\n.\n");
+  auto bert = open_tokenizer(f / "c");
+  EXPECT_EQ(bert->encode("The river.", true), (std::vector<int32_t>{2, 4, 5, 6, 7, 3}));
+  EXPECT_EQ(bert->decode(bert->encode("The river.", true), true), "the river.");
+  f.write("d/vocab.json", "{}");
+  EXPECT_USER_ERROR(open_tokenizer(f / "d"), "no tokenizer in folder");
+}
+
+}  // namespace
+}  // namespace ravine
