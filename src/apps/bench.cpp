@@ -25,7 +25,7 @@ struct MachineFlags {
 };
 
 int run_machine(MachineFlags& flags, Config&) {
-  MachinePeaks p = machine_peaks(true);
+  MachinePeaks p = machine_peaks(Peaks::all, true);
   if (flags.json) {
     Json j{{"cpu", cpu_name()}, {"instruction_set", cpu_instruction_set()}, {"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops},
            {"f32_product_flops", p.f32_product}, {"bf16_product_flops", p.bf16_product}, {"bf16_dot_flops", p.bf16_dot},
@@ -82,7 +82,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   DType compute = compute_type(config.precision, flags.common.backend);
   StepEngine engine(*model, config, Types::of(compute), backend_kernels(flags.common.backend, bf16_products(config.precision, compute, flags.common.backend)),
                     {flags.micro_batch, flags.length, 1, false});
-  MachinePeaks peaks = machine_peaks();
+  MachinePeaks peaks = machine_peaks(flags.profile ? Peaks::all : Peaks::arithmetic);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   double planned = static_cast<double>(engine.memory().total()) / (1 << 20);
   engine.allocate();
@@ -148,7 +148,7 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   if (flags.profile) o.observer = &profile, o.begin = [&] { profile.begin_step(); };
   Speed s = decode ? measure_decode(session, o) : measure_prefill(session, o);
   double memory = static_cast<double>(peak_resident_memory()) / (1 << 20);  // before peaks are measured, which takes memory too
-  MachinePeaks peaks = machine_peaks();
+  MachinePeaks peaks = machine_peaks(flags.profile ? Peaks::all : Peaks::arithmetic);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   if (flags.profile) {
     std::fputs(profile.table(peak, peaks.read_bytes).c_str(), stderr);

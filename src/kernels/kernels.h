@@ -389,7 +389,7 @@ struct MachinePeaks {
   // The better way to multiply bf16. The instruction runs at about twice or half the rate of f32: the margin keeps noise out.
   Bf16Products bf16_products() const { return bf16_dot > 1.25 * f32_flops ? Bf16Products::dot : Bf16Products::widen; }
 };
-MachinePeaks measure_peaks();
+MachinePeaks measure_peaks(bool memory = true);  // false: no rates of memory, and none of the 512 MB that they take
 double measure_read_bandwidth();  // bytes per second, all threads, measured now (about 0.4 s)
 // "avx512", "avx2" or "scalar".
 const char* cpu_instruction_set();

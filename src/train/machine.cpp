@@ -42,25 +42,27 @@ Json read_cache(const std::string& path) {
 }
 }  // namespace
 
-std::optional<MachinePeaks> known_machine_peaks() {
+std::optional<MachinePeaks> known_machine_peaks(Peaks what) {
   Json all = read_cache(cache_file());
   try {
-    if (auto it = all.find(cache_key()); it != all.end())
-      return MachinePeaks{it->at("f32_flops"), it->at("bf16_flops"), it->at("f32_product"), it->at("bf16_product"), it->at("bf16_dot"), it->at("read_bytes"), it->at("copy_bytes")};
+    auto it = all.find(cache_key());
+    if (it == all.end() || (what == Peaks::all && !it->contains("read_bytes"))) return std::nullopt;
+    return MachinePeaks{it->at("f32_flops"), it->at("bf16_flops"), it->at("f32_product"), it->at("bf16_product"), it->at("bf16_dot"),
+                        it->value("read_bytes", 0.0), it->value("copy_bytes", 0.0)};
   } catch (const std::exception&) {
   }
   return std::nullopt;
 }
 
-MachinePeaks machine_peaks(bool measure_again) {
+MachinePeaks machine_peaks(Peaks what, bool measure_again) {
   namespace fs = std::filesystem;
   if (!measure_again)
-    if (auto known = known_machine_peaks()) return *known;
+    if (auto known = known_machine_peaks(what)) return *known;
   std::string path = cache_file(), key = cache_key();
   Json all = read_cache(path);
-  MachinePeaks p = measure_peaks();
-  all[key] = {{"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops}, {"f32_product", p.f32_product}, {"bf16_product", p.bf16_product}, {"bf16_dot", p.bf16_dot},
-              {"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}};
+  MachinePeaks p = measure_peaks(what == Peaks::all);
+  all[key] = {{"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops}, {"f32_product", p.f32_product}, {"bf16_product", p.bf16_product}, {"bf16_dot", p.bf16_dot}};
+  if (what == Peaks::all) all[key].update({{"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}});
   try {
     if (!path.empty()) {
       fs::create_directories(fs::path(path).parent_path());

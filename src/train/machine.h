@@ -7,9 +7,12 @@
 
 namespace ravine {
 
+// Rates of memory take half a gigabyte to measure, so a run that wants FLOP/s only does not ask for them: they are 0 then if not known.
+enum class Peaks : uint8_t { arithmetic, all };
+
 // Peaks for the present number of threads; measured if the cache has none for this CPU, program version and thread count.
-MachinePeaks machine_peaks(bool measure_again = false);
-std::optional<MachinePeaks> known_machine_peaks();  // those of the cache, never measured; nothing if there are none
+MachinePeaks machine_peaks(Peaks what = Peaks::all, bool measure_again = false);
+std::optional<MachinePeaks> known_machine_peaks(Peaks what = Peaks::all);  // those of the cache, never measured; nothing if there are none
 std::string cpu_name();
 
 }  // namespace ravine

@@ -53,7 +53,7 @@ Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
 DType compute_type(const PrecisionOptions& options, const std::string& backend) {
   if (options.compute == "auto") {
     if (backend != "cpu" || options.bf16_products == "widen") return DType::f32;
-    MachinePeaks p = machine_peaks();
+    MachinePeaks p = machine_peaks(Peaks::arithmetic);
     return p.bf16_product > 1.1 * p.f32_product ? DType::bf16 : DType::f32;
   }
   DType t = *parse_dtype(options.compute);
@@ -64,7 +64,7 @@ DType compute_type(const PrecisionOptions& options, const std::string& backend) 
 
 Bf16Products bf16_products(const PrecisionOptions& options, DType compute, const std::string& backend) {
   if (options.bf16_products == "widen" || backend != "cpu") return Bf16Products::widen;
-  if (options.bf16_products == "auto") return compute == DType::bf16 ? machine_peaks().bf16_products() : Bf16Products::widen;
+  if (options.bf16_products == "auto") return compute == DType::bf16 ? machine_peaks(Peaks::arithmetic).bf16_products() : Bf16Products::widen;
   if (!cpu_has_bf16_dot())
     throw UserError("precision.bf16_products=dot", "precision.bf16_products", "this machine has no bf16 dot product (AVX512_BF16)", "choose auto or widen");
   return Bf16Products::dot;

@@ -261,7 +261,7 @@ void Trainer::run() {
       log_.warn("tokens are not kept for the next start: {}", e.what());
     }
   }
-  MachinePeaks peaks = machine_peaks();
+  MachinePeaks peaks = machine_peaks(Peaks::arithmetic);
   peak_flops_ = types_.compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   announce();
   engine_->allocate();

@@ -152,7 +152,7 @@ double read_peak(const Buffer& from) {
 
 double measure_read_bandwidth() { return read_peak(Buffer(1.0f)); }
 
-MachinePeaks measure_peaks() {
+MachinePeaks measure_peaks(bool memory) {
   MachinePeaks p;
   const double fma = fma_peak();
   p.f32_product = matmul_peak(DType::f32, Bf16Products::widen);
@@ -160,6 +160,7 @@ MachinePeaks measure_peaks() {
   p.bf16_dot = dot_peak();
   p.bf16_product = matmul_peak(DType::bf16, p.bf16_products());
   p.bf16_flops = std::max({fma, p.bf16_dot, p.bf16_product});  // operands may also be widened
+  if (!memory) return p;
   const Buffer from(1.0f), to(0.0f);
   p.read_bytes = read_peak(from);
   p.copy_bytes = 8.0 * kFloats / best_time(0.25, [&] {
