@@ -1,5 +1,5 @@
-// The bf16 dot product of AVX-512 (vdpbf16ps), which Highway 1.0.3 lacks: whether this machine has it, its rate, and how operands
-// become pairs for strip_bf16 (strip.h). The rest of this file needs has_bf16_dot().
+// The bf16 dot product of AVX-512 (vdpbf16ps), which Highway 1.0.3 lacks: whether this machine has it, its rate, and how
+// operands become pairs for strip_bf16 (strip.h). The rest of this file needs has_bf16_dot().
 //
 // Against widening to f32: the same products, exact in f32, enter the same chain, but the second of each pair before the first,
 // and operands, products and sums below 2^-126 count as zero. Each product costs one rounding, as a fused multiply-add does.

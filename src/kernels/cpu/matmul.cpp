@@ -1,7 +1,8 @@
-// Matrix products in blocks (Goto, van de Geijn: Anatomy of high-performance matrix multiplication, 2008). Tiles of the output are
-// computed in parallel, each by one thread from start to end. Operands that do not lie as a strip needs them are packed (and
-// widened or paired if 16-bit), piece by piece, by the thread that first needs the piece, so that it is in a cache when it is
-// used; while a strip is computed, what the next ones need is fetched. Blocks, tiles and the order of sums follow from the shape.
+// Matrix products in blocks (Goto, van de Geijn: Anatomy of high-performance matrix multiplication, 2008). Tiles of the output
+// are computed in parallel, each by one thread from start to end. Operands that do not lie as a strip needs them are packed
+// (and widened or paired if 16-bit), piece by piece, by the thread that first needs the piece, so that it is in a cache when it
+// is used; while a strip is computed, what the next ones need is fetched. Blocks, tiles and the order of sums follow from the
+// shape.
 #include <algorithm>
 
 #include "base/parallel.h"

@@ -123,7 +123,8 @@ void copy_sixes(const T* from, int64_t stride, int64_t rows, int64_t cols, float
       }
 #endif
       for (int64_t i = i0; i < end; ++i)
-        for (int64_t r = 0; r < std::min<int64_t>(6, cols - j); ++r) six[i * 6 + r] = static_cast<float>(from[i * stride + j + r]);
+        for (int64_t r = 0; r < std::min<int64_t>(6, cols - j); ++r)
+          six[i * 6 + r] = static_cast<float>(from[i * stride + j + r]);
     }
   }
 }

@@ -28,8 +28,8 @@ void pack_copy(const Corner& from, int64_t rows, int64_t cols, float* to, int64_
 // to[j * ld + i] = factor * from(i, j), for i < rows, j < cols.
 void pack_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld, float factor = 1);
 
-// to[j / 6 * ld + i * 6 + j % 6] = from(i, j), for i < rows, j < cols: columns in sixes. ld >= 6 * rows + 16, which is room that
-// may be written.
+// to[j / 6 * ld + i * 6 + j % 6] = from(i, j), for i < rows, j < cols: columns in sixes. ld >= 6 * rows + 16, which is room
+// that may be written.
 void pack_sixes(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
 
 // to(i, j) = from[i * ld + j] (+ bias[j] if given) (+ to(i, j) if accumulate), rounded once to the type of `to`.
