@@ -1,6 +1,6 @@
 """Encoding speed against PyPI's tokenizers on one core: the two sides in turn over the same documents, megabytes (10^6) of text per second of CPU time.
 
-  python bench/tokenizers.py --ravine build/release/bench/tokenizer_speed [--mb 3] [--rounds 3] --text NAME=FILE.. TOKENIZER..
+  python bench/tokenizer_speed.py --ravine build/release/bench/tokenizer_speed [--mb 3] [--rounds 3] --text NAME=FILE.. TOKENIZER..
 
 Both sides get the documents in memory and give lists of ids; reading the tokenizer does not count. Documents: pieces of at most 2000 characters, cut at line ends.
 """
