@@ -147,7 +147,7 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
   const std::pair<const char*, const char*> cases[] = {
       {"trian: {steps: 1}",
        "unknown section 'trian' (run.yaml:1): sections are model, data, train, optimizer, schedule, precision, "
-       "parallel, checkpoint, log; did you mean 'train'?"},
+       "parallel, checkpoint, log, probe; did you mean 'train'?"},
       {"train:\n  stpes: 1",
        "unknown key 'train.stpes' (run.yaml:2): section train has no such key; did you mean 'train.steps'?"},
       {"train: {lr: 1}", "unknown key 'train.lr' (run.yaml:1): section train has no such key; did you mean 'optimizer.lr'?"},
