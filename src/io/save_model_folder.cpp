@@ -63,8 +63,13 @@ void copy_tokenizer(const std::string& source, const std::string& into) {
   if (fs::is_directory(source, error)) {
     for (const char* file :
          {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-          "vocab.json", "merges.txt", "vocab.txt", "chat_template.jinja", "chat_template.json"})
-      if (fs::is_regular_file(fs::path(source) / file, error)) copy_file(fs::path(source) / file, into + "/" + file);
+          "vocab.json", "merges.txt", "vocab.txt", "chat_template.jinja", "chat_template.json"}) {
+      const std::string from = (fs::path(source) / file).string();
+      if (fs::is_regular_file(from, error))
+        copy_file(from, into + "/" + file);
+      else if (fs::is_regular_file(from + ".xz", error))
+        write_file_atomic(into + "/" + file, read_whole(from + ".xz", kMaxTokenizer));
+    }
     if (const fs::path more = fs::path(source) / "additional_chat_templates"; fs::is_directory(more, error)) {
       fs::create_directory(into + "/additional_chat_templates");
       for (const auto& entry : fs::directory_iterator(more, error))

@@ -135,13 +135,12 @@ TEST(Tokenizer, ids_outside_are_refused) {
   }
 }
 
-TEST(Tokenizer, json_and_nothing_are_refused_by_name) {
+TEST(Tokenizer, folders_without_a_tokenizer_are_refused_by_name) {
   Folder dir("refused");
   EXPECT_NE(message([&] { open_tokenizer(dir.path.string()); }).find("it must hold tokenizer.model"), std::string::npos);
   dir.write("tokenizer.json", "{}");
-  EXPECT_NE(message([&] { open_tokenizer(dir.path.string()); }).find("tokenizer.json comes with a later release"),
-            std::string::npos);
-  EXPECT_NE(message([&] { open_tokenizer((dir.path / "tokenizer.json").string()); }).find("later release"), std::string::npos);
+  EXPECT_NE(message([&] { open_tokenizer(dir.path.string()); }).find("tokenizer.json): it must have the field 'model'"), std::string::npos);
+  EXPECT_NE(message([&] { open_tokenizer((dir.path / "tokenizer.json").string()); }).find("'model'"), std::string::npos);
   EXPECT_NE(message([&] { open_tokenizer((dir.path / "none.model").string()); }).find("no such tokenizer"), std::string::npos);
 }
 

@@ -1,6 +1,11 @@
 #include "data/tokenizers/trainer.h"
 
+#include <map>
+
 #include "base/json.h"
+#include "base/parallel.h"
+#include "data/tokenizers/normalizer.h"
+#include "data/tokenizers/split_patterns.h"
 #include "files/compressed.h"
 #include "tests/unit/data_help.h"
 
@@ -77,6 +82,57 @@ TEST(TokenizerTrainer, unigram_nfkc_and_limits) {
   EXPECT_EQ(tokenizer->encode("\xEF\xBC\xB4he", false), tokenizer->encode("The", false));  // full-width T
 }
 
+// The merges of tokenizers' own trainer on the same words (tools/golden/make_tokenizers.py).
+TEST(TokenizerTrainer, byte_bpe_merges_as_hugging_face) {
+  Json want = read_json(std::string(RAVINE_SOURCE_DIR) + "/tests/golden/bpe_training.json");
+  ByteAlphabet alphabet;
+  std::vector<int32_t> order(256), id_of_byte(256);
+  for (int b = 0; b < 256; ++b) order[static_cast<size_t>(b)] = b;
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return alphabet.of_byte[a] < alphabet.of_byte[b]; });
+  for (int i = 0; i < 256; ++i) id_of_byte[static_cast<size_t>(order[static_cast<size_t>(i)])] = i;
+  for (const auto& c : want["cases"]) {
+    auto pattern = c["pattern"] == "gpt2" ? SplitPattern::gpt2 : SplitPattern::llama3;
+    std::map<std::string, int64_t> counts;
+    for (const auto& text : want["corpus"]) scan_words(pattern, *char_table(), text.get<std::string>(), [&](std::string_view w) { ++counts[std::string(w)]; });
+    auto merges = learn_merges({counts.begin(), counts.end()}, id_of_byte, c["size"].get<int64_t>() - 1, c["min_frequency"]);
+    std::vector<std::string> texts(256);
+    for (int b = 0; b < 256; ++b) texts[static_cast<size_t>(id_of_byte[static_cast<size_t>(b)])] = std::string(1, static_cast<char>(b));
+    ASSERT_EQ(merges.size(), c["model"].size());
+    for (size_t i = 0; i < merges.size(); ++i) {
+      std::string a = texts[static_cast<size_t>(merges[i].left)], b = texts[static_cast<size_t>(merges[i].right)];
+      ASSERT_EQ(alphabet.map(a), c["model"][i][0].get<std::string>()) << i;
+      ASSERT_EQ(alphabet.map(b), c["model"][i][1].get<std::string>()) << i;
+      if (merges[i].becomes == static_cast<int32_t>(texts.size())) texts.push_back(a + b);
+    }
+  }
+}
+
+TEST(TokenizerTrainer, byte_bpe_folder_with_any_number_of_threads) {
+  Folder f;
+  auto t = training(f);
+  t.type = "byte-bpe";
+  t.vocabulary = 500;
+  t.symbols = {"<|call|>"};
+  std::string first;
+  int before = thread_count();
+  for (int threads : {1, 3}) {
+    set_thread_count(threads);
+    auto result = train_tokenizer(t);
+    EXPECT_LE(result.vocabulary, 500);
+    EXPECT_GT(result.vocabulary, 300);
+    std::string json = read_whole(f / "out/tokenizer.json", 1 << 24);
+    if (first.empty()) first = json;
+    EXPECT_EQ(json, first);
+  }
+  set_thread_count(before);
+  auto tokenizer = open_tokenizer(t.output);
+  EXPECT_EQ(tokenizer->special().eos, 0);
+  EXPECT_EQ(tokenizer->id_to_piece(1), "<|call|>");
+  for (const std::string text : {"The river", "  two  spaces", "new\nlines\t\n", "\xF0\x9F\x98\x80 12345", "<|call|>x a,b"})
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text, true), false), text);
+  EXPECT_LT(tokenizer->encode("The river runs through the ravine", false).size(), 12u);
+}
+
 TEST(TokenizerTrainer, errors_write_nothing) {
   Folder f;
   auto wrong = [&](auto change, const char* part) {
@@ -87,7 +143,9 @@ TEST(TokenizerTrainer, errors_write_nothing) {
   };
   wrong([](auto& t) { t.vocabulary = 100; }, "wrong option (vocab-size): 260 to");
   wrong([](auto& t) { t.vocabulary = 261; }, "vocabulary too small (vocab-size, 261)");
-  wrong([](auto& t) { t.type = "magic"; }, "bpe or unigram");
+  wrong([](auto& t) { t.type = "magic"; }, "bpe, unigram or byte-bpe");
+  wrong([](auto& t) { t.type = "byte-bpe", t.pattern = "gpt9"; }, "gpt2, llama3 or qwen2");
+  wrong([](auto& t) { t.type = "byte-bpe", t.vocabulary = 256; }, "257 to");
   wrong([](auto& t) { t.normalization = "nfd"; }, "identity or nmt_nfkc");
   wrong([](auto& t) { t.character_coverage = 0; }, "0 < share <= 1");
   wrong([](auto& t) { t.symbols = {""}; }, "symbols");

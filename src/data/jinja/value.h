@@ -102,7 +102,7 @@ class Budget {
     if ((steps_ -= n) < 0) raise("the template takes too many steps");
   }
   void bytes(size_t n) {
-    if (n > bytes_) raise("the template makes too much text");
+    if (n > bytes_) raise("the template takes too much memory");
     bytes_ -= n;
   }
 

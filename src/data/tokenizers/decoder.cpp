@@ -11,6 +11,7 @@ namespace ravine {
 namespace {
 
 constexpr int kDeepest = 16;
+constexpr size_t kLongestPart = size_t{1} << 28;  // of text between two steps
 
 std::string replace_all(std::string_view s, std::string_view from, std::string_view to) {
   std::string out;
@@ -342,6 +343,8 @@ DecoderRun Decoder::start() const {
 }
 
 void DecoderRun::feed(size_t step, std::string_view text, std::string& out) {
+  if (text.size() > kLongestPart)
+    throw UserError("the decoder makes too much text", "tokenizer.json", fmt::format("a part may have {} bytes", kLongestPart), "use another tokenizer");
   if (step == steps_.size()) {
     out += text;
     return;

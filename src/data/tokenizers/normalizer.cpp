@@ -223,7 +223,12 @@ class Several final : public Normalizer {
     return true;
   }
   std::string apply(std::string text, bool& at_start, RegexScratch& scratch) const override {
-    for (const auto& n : list_) text = n->apply(std::move(text), at_start, scratch);
+    size_t most = (text.size() + 4096) * 64;
+    for (const auto& n : list_) {
+      text = n->apply(std::move(text), at_start, scratch);
+      if (text.size() > most)
+        throw UserError("the normalizer makes too much text", "tokenizer.json", "it may grow to 64 times its size", "use another tokenizer");
+    }
     return text;
   }
 

@@ -304,6 +304,7 @@ struct Reading {
   std::vector<std::unique_ptr<PreTokenizerStep>> steps;
   std::optional<size_t> bytes;              // index of the last MapBytes
   std::vector<SplitPattern> patterns;       // of the scanners among the steps
+  int maps = 0;                             // of bytes to characters
   bool prefix = false;                      // a space goes in front of the text, before anything is cut
   bool changed_after = false;               // something but cutting comes after the bytes
 
@@ -367,6 +368,7 @@ void Reading::read(const JsonView& json, int depth) {
       add(std::make_unique<ScanSplit>(SplitPattern::gpt2));
     }
     changed_after = false;
+    if (++maps > 4) json.wrong("bytes become characters too often");  // each time the text may double
     bytes = steps.size();
     add(std::make_unique<MapBytes>());
   } else if (type == "Split") {
