@@ -64,7 +64,11 @@ DType compute_type(const PrecisionOptions& options, const std::string& backend) 
 
 Bf16Products bf16_products(const PrecisionOptions& options, DType compute, const std::string& backend) {
   if (options.bf16_products == "widen" || backend != "cpu") return Bf16Products::widen;
-  if (options.bf16_products == "auto") return compute == DType::bf16 ? machine_peaks(Peaks::arithmetic).bf16_products() : Bf16Products::widen;
+  if (options.bf16_products == "auto") {
+    if (compute != DType::bf16) return Bf16Products::widen;
+    std::optional<MachinePeaks> known = known_machine_peaks(Peaks::arithmetic);
+    return known ? known->bf16_products() : measure_bf16_products();
+  }
   if (!cpu_has_bf16_dot())
     throw UserError("precision.bf16_products=dot", "precision.bf16_products", "this machine has no bf16 dot product (AVX512_BF16)", "choose auto or widen");
   return Bf16Products::dot;

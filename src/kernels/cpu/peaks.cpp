@@ -169,6 +169,8 @@ MachinePeaks measure_peaks(bool memory) {
   return p;
 }
 
+Bf16Products measure_bf16_products() { return has_bf16_dot() ? better_bf16_products(dot_peak(), fma_peak()) : Bf16Products::widen; }
+
 bool cpu_has_bf16_dot() { return has_bf16_dot(); }
 const char* cpu_instruction_set() { return HWY_DYNAMIC_DISPATCH(instruction_set)(); }
 
