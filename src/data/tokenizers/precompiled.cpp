@@ -63,6 +63,7 @@ void check_precompiled(std::string_view blob, const std::string& where) {
     std::memcpy(&u, blob.data() + 4 + 4 * i, 4);
     return u;
   };
+  if (unit(0) >> 31) damaged(where, "the normalisation rules have no root");  // walks begin there whatever it says
   for (size_t i = 0; i < n; ++i) {
     uint32_t u = unit(i);
     if (u >> 31) continue;  // a value: never taken for a node, since its label has the top bit
@@ -82,8 +83,6 @@ PrecompiledRules::PrecompiledRules(std::string_view base64, const std::string& w
   std::memcpy(trie_.data(), blob.data() + 4, bytes);
   replacements_ = blob.substr(4 + size_t{bytes});
   if (find_invalid_utf8(replacements_) != std::string_view::npos) damaged(where, "a replacement is not UTF-8");
-  // The walk below starts at unit 0 and trusts the root: it must not be a value.
-  if (trie_[0] >> 31) damaged(where, "the normalisation rules have no root");
 }
 
 // The shortest rule that the text begins with, as the crate takes it.
