@@ -69,17 +69,23 @@ class Value {
   bool is_namespace() const { return is<Namespace*>(); }
   bool is_function() const { return is<std::shared_ptr<const Function>>(); }
 
-  bool boolean() const { return std::get<bool>(v_); }
-  int64_t integer() const { return is_bool() ? boolean() : std::get<int64_t>(v_); }  // of a bool or an int
-  double number() const { return is_float() ? std::get<double>(v_) : static_cast<double>(integer()); }
-  const std::string& string() const { return *std::get<std::shared_ptr<const std::string>>(v_); }
-  const List& list() const { return *std::get<std::shared_ptr<const List>>(v_); }
-  const Dict& dict() const { return *std::get<std::shared_ptr<const Dict>>(v_); }
-  Namespace* space() const { return std::get<Namespace*>(v_); }
-  const Function& function() const { return *std::get<std::shared_ptr<const Function>>(v_); }
-  const std::string& undefined_name() const { return std::get<Undefined>(v_).name; }
+  bool boolean() const { return held<bool>(); }
+  int64_t integer() const { return is_bool() ? boolean() : held<int64_t>(); }  // of a bool or an int
+  double number() const { return is_float() ? held<double>() : static_cast<double>(integer()); }
+  const std::string& string() const { return *held<std::shared_ptr<const std::string>>(); }
+  const List& list() const { return *held<std::shared_ptr<const List>>(); }
+  const Dict& dict() const { return *held<std::shared_ptr<const Dict>>(); }
+  Namespace* space() const { return held<Namespace*>(); }
+  const Function& function() const { return *held<std::shared_ptr<const Function>>(); }
+  const std::string& undefined_name() const { return held<Undefined>().name; }
 
  private:
+  // A template that uses a value as what it is not ends with an error of its own.
+  template <class T>
+  const T& held() const {
+    if (const T* v = std::get_if<T>(&v_)) return *v;
+    raise("a value is used as what it is not");
+  }
   std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>, std::shared_ptr<const List>,
                std::shared_ptr<const Dict>, Namespace*, std::shared_ptr<const Function>>
       v_;

@@ -218,7 +218,7 @@ SentencePieceModel parse_sentencepiece(std::string bytes, const std::string& whe
 std::vector<int32_t> SentencePieceModel::encode(std::string_view text) const {
   std::vector<int> ids;
   auto status = processor->Encode(absl::string_view(text.data(), text.size()), &ids);
-  require(status.ok(), "sentencepiece encode: {}", status.message());
+  if (!status.ok()) throw UserError("the tokenizer cannot encode this text", "tokenizer.model", status.ToString(), "the model's rules contradict each other: replace the file");
   return ids;
 }
 
