@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 
+template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace ravine {
 
 Json parse_json(std::string_view text, const std::string& where) {

@@ -25,14 +25,30 @@ template <class T>
 void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float* scores,
                float* out, float* top_and_sum) {
   float top = -std::numeric_limits<float>::infinity();
-  for (int64_t j = 0; j < n; ++j) {
-    prefetch_row(k + j * ldk, ldk, size);
-    const Row<T> key(const_cast<T*>(k) + j * ldk);
-    const Row<float> query(const_cast<float*>(q));
-    scores[j] = sum_of(size, [&](Lanes s, int64_t i, auto part)
-                                 RAVINE_LANES { return hn::MulAdd(query.load(i, part), key.load(i, part), s); });
-    top = scores[j] > top ? scores[j] : top;
-  }
+  // Several keys at once, so that their sums over lanes overlap; a score is summed in the same order in any company.
+  auto keys = [&](int64_t j, auto count) RAVINE_LANES {
+    constexpr int kCount = decltype(count)::value;
+    Lanes sum[kCount];
+#pragma GCC unroll 4
+    for (int c = 0; c < kCount; ++c) {
+      sum[c] = zero();
+      prefetch_row(k + (j + c) * ldk, ldk, size);
+    }
+    auto step = [&](int64_t i, auto part) RAVINE_LANES {
+      const Lanes query = Row<float>(const_cast<float*>(q)).load(i, part);
+#pragma GCC unroll 4
+      for (int c = 0; c < kCount; ++c) sum[c] = hn::MulAdd(query, Row<T>(const_cast<T*>(k) + (j + c) * ldk).load(i, part), sum[c]);
+    };
+    each_vector(size, step);
+#pragma GCC unroll 4
+    for (int c = 0; c < kCount; ++c) {
+      scores[j + c] = hn::GetLane(hn::SumOfLanes(f32s, sum[c]));
+      top = scores[j + c] > top ? scores[j + c] : top;
+    }
+  };
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4) keys(j, std::integral_constant<int, 4>());
+  for (; j < n; ++j) keys(j, std::integral_constant<int, 1>());
   const Row<float> p(scores);
   const Lanes base = all(top);
   const float sum = sum_of(n, [&](Lanes s, int64_t i, auto part) RAVINE_LANES {

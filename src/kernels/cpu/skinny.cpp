@@ -12,6 +12,7 @@ namespace ravine {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kTaskBytes = 1 << 17;  // of the weight, about what a task reads
+constexpr int64_t kRowBytes = 1 << 15;   // of x, at most, that all columns of a task meet in turn: stays in the first-level cache
 
 // Columns that go together with so many rows: their sums fit into the registers, and there are enough of them to hide latency.
 constexpr int columns_beside(int rows) {
@@ -19,10 +20,10 @@ constexpr int columns_beside(int rows) {
   return rows <= 2 ? 4 : rows <= 4 ? 3 : 1;
 }
 
-// out[i * ld + j] = x[i] . w[j] for kA rows of x and kB rows of w, which are read once. Meanwhile the next kB rows are asked for: with
+// out[i * ld + j] (+)= x[i] . w[j] for kA rows of x and kB rows of w, which are read once. Meanwhile the next kB rows are asked for: with
 // many rows of x the processor is busy for too long to look that far ahead by itself.
 template <int kA, int kB, class T>
-HWY_INLINE void dots(const float* x, const T* w, int64_t stride, int64_t k, float* out, int64_t ld) {
+HWY_INLINE void dots(const float* x, int64_t ldx, const T* w, int64_t stride, int64_t k, bool add, float* out, int64_t ld) {
   Lanes sum[kA][kB];
 #pragma GCC unroll 8
   for (auto& row : sum)
@@ -34,7 +35,7 @@ HWY_INLINE void dots(const float* x, const T* w, int64_t stride, int64_t k, floa
     for (int j = 0; j < kB; ++j) b[j] = Row<T>(const_cast<T*>(w) + j * stride).load(p, part);
 #pragma GCC unroll 8
     for (int i = 0; i < kA; ++i) {
-      const Lanes a = Row<float>(const_cast<float*>(x) + i * k).load(p, part);
+      const Lanes a = Row<float>(const_cast<float*>(x) + i * ldx).load(p, part);
 #pragma GCC unroll 8
       for (int j = 0; j < kB; ++j) sum[i][j] = hn::MulAdd(a, b[j], sum[i][j]);
     }
@@ -52,15 +53,15 @@ HWY_INLINE void dots(const float* x, const T* w, int64_t stride, int64_t k, floa
 #pragma GCC unroll 8
   for (int i = 0; i < kA; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < kB; ++j) out[i * ld + j] = hn::GetLane(hn::SumOfLanes(f32s, sum[i][j]));
+    for (int j = 0; j < kB; ++j) out[i * ld + j] = (add ? out[i * ld + j] : 0.0f) + hn::GetLane(hn::SumOfLanes(f32s, sum[i][j]));
 }
 
 template <int kA, class T>
-void rows_of(const float* x, const T* w, int64_t stride, int64_t count, int64_t k, float* out, int64_t ld) {
+void rows_of(const float* x, int64_t ldx, const T* w, int64_t stride, int64_t count, int64_t k, bool add, float* out, int64_t ld) {
   constexpr int kB = columns_beside(kA);
   int64_t j = 0;
-  for (; j + kB <= count; j += kB) dots<kA, kB>(x, w + j * stride, stride, k, out + j, ld);
-  for (; j < count; ++j) dots<kA, 1>(x, w + j * stride, stride, k, out + j, ld);
+  for (; j + kB <= count; j += kB) dots<kA, kB>(x, ldx, w + j * stride, stride, k, add, out + j, ld);
+  for (; j < count; ++j) dots<kA, 1>(x, ldx, w + j * stride, stride, k, add, out + j, ld);
 }
 
 template <class T>
@@ -71,10 +72,12 @@ void product(const Matmul& a, const float* bias, const float* x) {
   const int64_t m = a.m(), n = a.n(), k = a.k();
   constexpr int64_t kCols = 48;  // of a task, at most: a multiple of any number of columns beside each other
   const int64_t cols = std::clamp<int64_t>(kTaskBytes / sizeof(T) / std::max<int64_t>(k, 1) / 12 * 12, 12, kCols);
+  const int64_t depth = std::max<int64_t>(kRowBytes / static_cast<int64_t>(sizeof(float)) / m / 64 * 64, 64);
   parallel_for(ceil_div(n, cols), [&](int64_t task) HWY_ATTR {
     const int64_t from = task * cols, count = std::min(cols, n - from);
-    float sums[kSkinnyRows * kCols];
-    kByRows[m - 1](x, a.b.row<T>(from), a.b.stride, count, k, sums, kCols);
+    float sums[kSkinnyRows * kCols] = {};
+    for (int64_t p = 0; p < k; p += depth)
+      kByRows[m - 1](x + p, k, a.b.row<T>(from) + p, a.b.stride, count, std::min(depth, k - p), p > 0, sums, kCols);
     unpack(sums, kCols, m, count, bias ? bias + from : nullptr, a.accumulate, Corner(a.out, 0, from));
   });
 }

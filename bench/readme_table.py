@@ -1,0 +1,53 @@
+"""Writes the performance tables of README.md and README.zh-CN.md from the logs in this folder, between the lines <!-- performance --> and
+<!-- /performance -->.    python3 bench/readme_table.py"""
+import json
+import pathlib
+import re
+
+here = pathlib.Path(__file__).resolve().parent
+
+
+def log(name):
+    return (here / f"{name}.log").read_text()
+
+
+rows = []  # (English, Chinese, Ravine, ratio, log)
+for name, en, zh in [("train_f32_b1", "training, f32, batch 1", "训练，f32，批大小 1"), ("train_f32_b4", "training, f32, batch 4", "训练，f32，批大小 4"),
+                     ("train_bf16_b1", "training, bf16, batch 1", "训练，bf16，批大小 1"), ("train_bf16_b4", "training, bf16, batch 4", "训练，bf16，批大小 4")]:
+    if not (here / f"{name}.log").exists():
+        continue
+    text = log(name)
+    speed, memory = re.findall(r"ravine / torch = ([\d.]+) in speed, ([\d.]+) in memory", text)[-1]
+    best = max(float(x) for x in re.findall(r"ravine +([\d.]+) tokens/s", text))
+    sol = max(float(x) for x in re.findall(r"sol ([\d.]+)", text))
+    rows.append((f"{en}: tokens/s", f"{zh}：tokens/s", f"{best:.0f} (sol {sol:.2f})", f"{speed} x", name))
+    rows.append((f"{en}: peak memory", f"{zh}：峰值内存", re.findall(r"ravine .*peak +(\d+) MiB", text)[-1] + " MiB", f"{memory} x", name))
+attention = [json.loads(line) for line in log("attention").splitlines() if line.startswith("{")]
+for type_ in ("f32", "bf16"):
+    of = [x for x in attention if x["type"] == type_ and x["head_size"] == 64]
+    rows.append((f"causal attention, {type_}, T 1024 and 4096", f"因果注意力，{type_}，T 1024 与 4096", " / ".join(f"{x['of_peak']:.2f}" for x in of) + " of peak",
+                 " / ".join(f"{x['ratio']:.1f}" for x in of) + " x", "attention"))
+inference = log("inference")
+for model in ("llama-134m", "llama-1.2b"):
+    for type_ in ("f32", "bf16"):
+        for what, zh in (("prefill", "预填充"), ("decode batch 1", "解码，批大小 1"), ("decode batch 8", "解码，批大小 8")):
+            found = re.search(rf"{model} {type_} {what}: (.*); ravine / torch = ([\d.]+)", inference)
+            if found:
+                rows.append((f"{what}, {model}, {type_}", f"{zh}，{model}，{type_}", found[1], f"{found[2]} x", "inference"))
+saved = re.search(r"median: save ([\d.]+) of fio, step beside a save ([\d.]+) times", log("checkpoint"))
+rows.append(("saving a checkpoint, of what fio writes", "保存检查点，与 fio 直写速度之比", saved[1], "", "checkpoint"))
+rows.append(("a step beside a save, of one without", "保存期间的一步，与平时之比", saved[2], "", "checkpoint"))
+
+
+def table(head, column):
+    lines = [f"| {' | '.join(head)} |", "|---|---|---|---|"]
+    return "\n".join(lines + [f"| {r[column]} | {r[2]} | {r[3]} | [log](bench/{r[4]}.log) |" for r in rows])
+
+
+for file, head, column in (("README.md", ("what", "Ravine", "against PyTorch 2.15", "log"), 0),
+                           ("README.zh-CN.md", ("项目", "Ravine", "与 PyTorch 2.15 相比", "日志"), 1)):
+    path = here.parent / file
+    text = path.read_text()
+    start, end = "<!-- performance -->\n", "<!-- /performance -->"
+    before, rest = text.split(start)
+    path.write_text(before + start + table(head, column) + "\n" + end + rest.split(end)[1])
