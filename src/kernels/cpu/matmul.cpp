@@ -63,7 +63,7 @@ Memory lay_out(const Matmul& x, const Plan& p, void* workspace, int threads) {
   Scratch s(workspace);
   if (!x.bias.absent()) m.bias = s.floats(p.n);
   // Taken for any shape, so that more tokens never need less.
-  m.wide_a = s.floats(std::min(p.m, kSkinnyRows) * p.k);
+  m.wide_a = s.floats(std::min(p.m, kSkinnyRows) * skinny_pitch(p.k));
   m.pieces_a = p.pack_a ? p.rows / kStripRows * p.groups() : 0;
   m.pieces_b = p.cols / kStripCols * p.groups();
   m.a = s.floats(m.pieces_a * a_piece(p));

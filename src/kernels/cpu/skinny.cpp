@@ -12,7 +12,7 @@ namespace ravine {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kTaskBytes = 1 << 17;  // of the weight, about what a task reads
-constexpr int64_t kRowBytes = 1 << 15;   // of x, at most, that all columns of a task meet in turn: stays in the first-level cache
+constexpr int64_t kDepth = 1024;         // elements of rows of x that all columns of a task meet in turn: they stay in the first-level cache
 
 // Columns that go together with so many rows: their sums fit into the registers, and there are enough of them to hide latency.
 constexpr int columns_beside(int rows) {
@@ -72,12 +72,12 @@ void product(const Matmul& a, const float* bias, const float* x) {
   const int64_t m = a.m(), n = a.n(), k = a.k();
   constexpr int64_t kCols = 48;  // of a task, at most: a multiple of any number of columns beside each other
   const int64_t cols = std::clamp<int64_t>(kTaskBytes / sizeof(T) / std::max<int64_t>(k, 1) / 12 * 12, 12, kCols);
-  const int64_t depth = std::max<int64_t>(kRowBytes / static_cast<int64_t>(sizeof(float)) / m / 64 * 64, 64);
+  const int64_t pitch = skinny_pitch(k);
   parallel_for(ceil_div(n, cols), [&](int64_t task) HWY_ATTR {
     const int64_t from = task * cols, count = std::min(cols, n - from);
     float sums[kSkinnyRows * kCols] = {};
-    for (int64_t p = 0; p < k; p += depth)
-      kByRows[m - 1](x + p, k, a.b.row<T>(from) + p, a.b.stride, count, std::min(depth, k - p), p > 0, sums, kCols);
+    for (int64_t p = 0; p < k; p += kDepth)
+      kByRows[m - 1](x + p, pitch, a.b.row<T>(from) + p, a.b.stride, count, std::min(kDepth, k - p), p > 0, sums, kCols);
     unpack(sums, kCols, m, count, bias ? bias + from : nullptr, a.accumulate, Corner(a.out, 0, from));
   });
 }
@@ -97,7 +97,7 @@ namespace ravine {
 HWY_EXPORT(skinny);
 
 void skinny_product(const Matmul& a, const float* bias, float* wide_a) {
-  pack_copy(a.a, a.m(), a.k(), wide_a, a.k());
+  pack_copy(a.a, a.m(), a.k(), wide_a, skinny_pitch(a.k()));
   HWY_DYNAMIC_DISPATCH(skinny)(a, bias, wide_a);
 }
 
