@@ -126,6 +126,29 @@ TEST_F(CpuMatmulDot, IsAnotherArithmetic) {  // the instruction is used: it adds
   EXPECT_NE(dot, values(a.out));
 }
 
+// Decoding: what a row gives does not depend on how many rows are beside it.
+TEST(CpuMatmulFewRows, EachByItself) {
+  SKIP_WITHOUT(Matmul);
+  for (DType t : {DType::f32, DType::bf16})
+    for (int64_t k : {40, 700, 2100, 5000}) {
+      Case c;
+      Matmul a;
+      a.a = c.input(1, t, {8, k}), a.b = c.input(2, t, {50, k}), a.out = c.output(DType::f32, {8, 50});
+      a.trans_b = true;
+      run_kernel(cpu_kernels(), a);
+      Matmul few = a;
+      few.out = c.output(DType::f32, {8, 50});
+      for (int64_t rows = 1, from = 0; from < 8; from += rows, ++rows) {
+        rows = std::min(rows, 8 - from);
+        few.a = a.a.row_range(from, rows);
+        Matmul part = few;
+        part.out = few.out.row_range(from, rows);
+        run_kernel(cpu_kernels(), part);
+      }
+      EXPECT_EQ(values(a.out), values(few.out)) << name(t) << " K " << k;
+    }
+}
+
 // The sum over tokens in chunks of at most 1024: the product of 2100 tokens equals the products of its chunks, added in order.
 TEST(CpuMatmulChunks, TokensInOrder) {
   SKIP_WITHOUT(Matmul);
