@@ -91,6 +91,8 @@ int main(int argc, char** argv) {
   for (int64_t i = 0; i < n; ++i) positions.as<int32_t>()[i] = static_cast<int32_t>(i % 1024);
   TensorView weight = flat(b.make(DType::f32, 1, c)), dweight = flat(b.make(DType::f32, 1, c)),
              rstd = flat(b.make(DType::f32, 1, n));
+  TensorView bias = flat(b.make(DType::f32, 1, c)), dbias = flat(b.make(DType::f32, 1, c)), mean = flat(b.make(DType::f32, 1, n));
+  TensorView head_weight = flat(b.make(DType::f32, 1, 64)), head_rstd = b.make(DType::f32, n, c / 64);
   TensorView table = b.make(DType::f32, 1024, 64);
   for (int64_t i = 0; i < table.count(); ++i) table.as<float>()[i] = i % 64 < 32 ? 0.8f : 0.6f;
   TensorView x = b.make(DType::f32, n, c), sum = b.make(DType::f32, n, c), dx = b.make(DType::f32, n, c);
@@ -106,6 +108,18 @@ int main(int argc, char** argv) {
            e * 2 * w);
     b.show(label("rms_norm_backward, dsum, dbranch, dout"), rms_norm_backward_entry(),
            RmsNormBackward{out, x, weight, rstd, sum, dx, third, dweight}, e * (12 + 2 * w));
+    b.show(label("layer_norm, residual add, x f32, out"), layer_norm_entry(),
+           LayerNormForward{x, branch, weight, bias, sum, out, mean, rstd}, e * (8 + 2 * w));
+    b.show(label("layer_norm_backward, dsum, dbranch, dout"), layer_norm_backward_entry(),
+           LayerNormBackward{out, x, weight, mean, rstd, sum, dx, third, dweight, dbias}, e * (12 + 2 * w));
+    b.show(label("head_norm of 64"), head_norm_entry(), HeadNormForward{branch, head_weight, out, head_rstd}, e * 2 * w);
+    b.show(label("head_norm_backward of 64"), head_norm_backward_entry(),
+           HeadNormBackward{out, branch, head_weight, head_rstd, third, flat(dweight).columns(0, 64)}, e * 3 * w);
+    b.show(label("gelu"), gelu_entry(), GeluForward{branch, out, GeluForm::exact}, e * 2 * w);
+    b.show(label("gelu_backward"), gelu_backward_entry(), GeluBackward{branch, out, third, GeluForm::exact}, e * 3 * w);
+    b.show(label("gelu tanh"), gelu_entry(), GeluForward{branch, out, GeluForm::tanh}, e * 2 * w);
+    b.show(label("gelu_backward tanh"), gelu_backward_entry(), GeluBackward{branch, out, third, GeluForm::tanh}, e * 3 * w);
+    b.show(label("unit_rows, x f32, out"), unit_rows_entry(), UnitRowsForward{x, out}, e * (4 + w));
     b.show(label("sum_rows"), sum_rows_entry(), SumRows{out, dweight}, e * w);
     b.show(label("rope"), rope_entry(), Rope{out, positions, table, c / 64}, e * 2 * w);
     b.show(label("swiglu"), swiglu_entry(), SwigluForward{branch, out, third}, e * 3 * w);

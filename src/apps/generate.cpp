@@ -5,6 +5,7 @@
 #include "apps/commands.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "infer/beams.h"
 #include "infer/generation_config.h"
 #include "infer/output.h"
 #include "infer/prompts.h"
@@ -16,7 +17,7 @@ namespace {
 
 struct GenerateFlags {
   CommonFlags common;
-  std::string model, prompt, prompts, prompt_ids;
+  std::string model, prompt, prompts, prompt_ids, beam_rules = "transformers";
   // Empty: not given.
   std::vector<int64_t> max_new_tokens, top_k, no_repeat_ngram_size, beams, num_return;
   std::vector<double> temperature, top_p, repetition_penalty, length_penalty;
@@ -42,10 +43,13 @@ struct GenerateFlags {
     v("seed", seed, "of the draws: the same seed gives the same text", at_least(0));
     v("json", json, "one JSON line per prompt");
     v("batch", batch, "prompts worked on at a time", at_least(1));
-    v("beams", beams, "beam search (a later release)", at_least(1) & length(1) & metavar("N"));
-    v("length-penalty", length_penalty, "of beams (a later release)", length(1) & metavar("X"));
-    v("early-stopping", early_stopping, "of beams (a later release)");
-    v("num-return", num_return, "of beams (a later release)", at_least(1) & length(1) & metavar("K"));
+    v("beams", beams, "beam search: so many continuations side by side; with --sample they are drawn",
+      between(1, 4096) & length(1) & metavar("N"));
+    v("length-penalty", length_penalty, "of beams: scores are divided by length^X; above 1 favours long ones",
+      between(-100, 100) & length(1) & metavar("X"));
+    v("early-stopping", early_stopping, "of beams: stop as soon as N are finished");
+    v("num-return", num_return, "of beams: the K best, under \"beams\" of the JSON line", at_least(1) & length(1) & metavar("K"));
+    v("beam-rules", beam_rules, "whose rules of beam search count", one_of({"transformers", "modellink"}));
     common.each(v);
   }
 };
@@ -106,9 +110,15 @@ GenerateOptions read_options(const GenerateFlags& flags, const ModelFacts& facts
 }
 
 int run_generate(GenerateFlags& flags, Config& config) {
-  if (!flags.beams.empty() || !flags.length_penalty.empty() || flags.early_stopping || !flags.num_return.empty())
-    throw UserError("--beams, --length-penalty, --early-stopping, --num-return", "command line",
-                    "beam search comes in a later release", "leave them out");
+  BeamOptions beams;
+  if (!flags.beams.empty()) beams.beams = flags.beams[0];
+  const int64_t num_return = flags.num_return.empty() ? 1 : flags.num_return[0];
+  if (flags.beams.empty() && (!flags.length_penalty.empty() || flags.early_stopping || !flags.num_return.empty()))
+    throw UserError("--length-penalty, --early-stopping or --num-return without --beams", "command line", "they are of beam search",
+                    "add --beams N, or leave them out");
+  if (num_return > beams.beams)
+    throw UserError(fmt::format("--num-return {}", num_return), "command line", fmt::format("there are {} beams", beams.beams),
+                    "ask for fewer, or use more beams");
   if (!flags.prompt.empty() + !flags.prompts.empty() + !flags.prompt_ids.empty() != 1)
     throw UserError("no prompt, or several kinds", "command line", "exactly one of --prompt, --prompts and --prompt-ids",
                     "for example --prompt \"Once upon a time\"");
@@ -128,18 +138,26 @@ int run_generate(GenerateFlags& flags, Config& config) {
   for (const std::string& field : defaults.not_offered)
     log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   GenerateOptions options = read_options(flags, session.model->facts(), defaults, prompts);
-  if (!flags.sample && (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()))
+  if (!flags.sample && flags.beam_rules == "transformers" && (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()))
     log.warn("--temperature, --top-k and --top-p have no effect without --sample");
+  beams.rules = flags.beam_rules == "modellink" ? BeamRules::modellink : BeamRules::transformers;
+  beams.length_penalty = flags.length_penalty.empty() ? defaults.length_penalty : flags.length_penalty[0];
+  beams.early_stopping = flags.early_stopping ? EarlyStop::yes : defaults.early_stopping;
+  if (beams.rules == BeamRules::modellink && beams.early_stopping != EarlyStop::no)
+    log.warn("ModelLink's rules know no early stopping: it has no effect");
   Recipe recipe = make_recipe(config.precision, session.kernels);
   options.recipe = &recipe;
 
   StopSignals signals;
-  GenerateOutput output(prompts, tokenizer.get(), flags.json, stdout);
+  GenerateOutput output(prompts, tokenizer.get(), flags.json, stdout, !flags.num_return.empty());
   bool stopped = false;
   GenerateEvents events{[&](size_t prompt, int32_t id) { return output.token(prompt, id), true; },
                         [&](size_t prompt, const Generated& result) { output.finished(prompt, result); },
                         [&] { return stopped = StopSignals::requested(); }};
-  generate(session, prompts, options, events, where);
+  if (flags.beams.empty())
+    generate(session, prompts, options, events, where);
+  else
+    generate_beams(session, prompts, options, beams, num_return, events, where);
   if (!stopped) return 0;
   output.rest();
   throw Stopped("stopped on request");

@@ -22,6 +22,12 @@ class Fields {
     if (!v.is_number() || !(v.get<double>() >= low && v.get<double>() <= high)) refuse(key, rule);
     return v.get<double>();
   }
+  EarlyStop early_stopping(const std::string& key) const {
+    if (!has(key) || json_.at(key) == Json(false)) return EarlyStop::no;
+    if (json_.at(key) == Json(true)) return EarlyStop::yes;
+    if (json_.at(key) != Json("never")) refuse(key, "it must be true, false or \"never\"");
+    return EarlyStop::never;
+  }
   std::optional<int64_t> integer(const std::string& key, int64_t low) const {
     if (!has(key)) return {};
     const Json& v = json_.at(key);
@@ -72,6 +78,8 @@ GenerationDefaults parse_generation_config(Json json, const std::string& file, c
   if (p.temperature == 0) p.temperature = 1;  // written by models that are meant for greedy decoding
   p.top_k = f.integer("top_k", 0).value_or(50);
   p.top_p = f.number("top_p", 0, 1, "it must be a number from 0 to 1").value_or(1);
+  d.length_penalty = f.number("length_penalty", -100, 100, "it must be a number from -100 to 100").value_or(1);
+  d.early_stopping = f.early_stopping("early_stopping");
   d.max_new_tokens = f.integer("max_new_tokens", 1);
   d.max_length = f.integer("max_length", 1);
   d.end_ids = f.ids("eos_token_id", facts.vocabulary);

@@ -14,22 +14,18 @@ std::string_view name(Finish f) {
   return names[static_cast<int>(f)];
 }
 
-namespace {
-
-using Prompts = std::vector<std::vector<int32_t>>;
-
-int64_t limit_of(const std::vector<int32_t>& prompt, const GenerateOptions& o) {
+int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& o) {
   int64_t length = static_cast<int64_t>(prompt.size()), limit = length + o.max_new_tokens;
   return o.max_length > 0 ? std::min(limit, o.max_length) : limit;
 }
 
-void check(const Prompts& prompts, const ModelFacts& facts, const GenerateOptions& o, const std::string& where) {
+void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& o, const std::string& where) {
   require(o.max_new_tokens >= 1 && o.batch >= 1 && o.step_tokens >= 1,
           "generate: max_new_tokens, batch and step_tokens must be above 0, got {}, {}, {}", o.max_new_tokens, o.batch,
           o.step_tokens);
   for (size_t i = 0; i < prompts.size(); ++i) {
     auto place = [&] { return fmt::format("{}, prompt {}", where, i + 1); };
-    int64_t length = static_cast<int64_t>(prompts[i].size()), limit = limit_of(prompts[i], o);
+    int64_t length = static_cast<int64_t>(prompts[i].size()), limit = length_limit(prompts[i], o);
     if (length == 0)
       throw UserError("a prompt without tokens", place(), "the model needs at least one token to go on from",
                       "write something there");
@@ -49,6 +45,10 @@ void check(const Prompts& prompts, const ModelFacts& facts, const GenerateOption
                       "use --max-new-tokens, which counts new tokens only");
   }
 }
+
+namespace {
+
+using Prompts = std::vector<std::vector<int32_t>>;
 
 // A sequence at work.
 struct Active {
@@ -76,7 +76,7 @@ class Run {
         cache_(facts().layers, facts().kv_heads * facts().head_size, session.types.compute,
                std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size()))) {
     for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
-    for (const auto& p : prompts) longest_ = std::max(longest_, limit_of(p, o));
+    for (const auto& p : prompts) longest_ = std::max(longest_, length_limit(p, o));
   }
 
   std::vector<Generated> all() {
@@ -110,7 +110,7 @@ class Run {
       Active a;
       a.prompt = next_;
       a.slot = free_.back();
-      a.limit = limit_of(prompts_[next_], o_);
+      a.limit = length_limit(prompts_[next_], o_);
       a.context = prompts_[next_];
       free_.pop_back();
       results_[next_].begun = true;
@@ -243,7 +243,7 @@ class Run {
 
 std::vector<Generated> generate(const Session& session, const Prompts& prompts, const GenerateOptions& options,
                                 const GenerateEvents& events, const std::string& where) {
-  check(prompts, session.model->facts(), options, where);
+  check_prompts(prompts, session.model->facts(), options, where);
   if (prompts.empty()) return {};
   return Run(session, prompts, options, events).all();
 }

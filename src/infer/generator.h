@@ -28,11 +28,18 @@ struct GenerateOptions {
 enum class Finish : uint8_t { eos, length, stop };
 std::string_view name(Finish f);
 
+struct Beam {
+  std::vector<int32_t> ids;  // new tokens only, up to and including the end id
+  double score = 0;          // sum of log-probabilities / length^length_penalty, as the search sees them: after penalties and warpers
+  double logprob = 0;        // sum of the model's own, as in Generated
+};
+
 struct Generated {
   std::vector<int32_t> ids;  // new tokens only, up to and including the end id
   Finish finish = Finish::stop;
   // Sum over `ids` of the natural log-probability that the model itself gives them: before penalties and warpers.
   double logprob = 0;
+  std::vector<Beam> beams;  // of a beam search, best first; `ids` are those of the best
   bool begun = false;  // false: stopped before this prompt's turn
 };
 
@@ -42,6 +49,12 @@ struct GenerateEvents {
   std::function<void(size_t prompt, const Generated& result)> finished;
   std::function<bool()> stop;  // asked before each step; true ends all
 };
+
+// Tokens that the prompt and what follows it may have together.
+int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& options);
+// The UserErrors of generate().
+void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& options,
+                   const std::string& where);
 
 // One result per prompt, in order. An empty prompt, an id outside the vocabulary, or more tokens than the model has positions
 // is a UserError naming `where` and the number of the prompt, before anything runs. A model that gives NaN is an Error.

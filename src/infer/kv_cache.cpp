@@ -49,6 +49,15 @@ void SlotCache::extend(int64_t slot, int64_t q_begin, int64_t count) {
   segments_.push_back({q_begin, count, slot * capacity_, length});
 }
 
+void SlotCache::copy(int64_t from, int64_t to) {
+  const int64_t bytes = length(from) * row_bytes(), pitch = capacity_ * row_bytes();
+  parallel_for(static_cast<int64_t>(layers_.size()), [&](int64_t i) {
+    Layer& layer = layers_[static_cast<size_t>(i)];
+    for (Storage* s : {&layer.k, &layer.v}) std::memcpy(s->data() + to * pitch, s->data() + from * pitch, static_cast<size_t>(bytes));
+  });
+  lengths_[static_cast<size_t>(to)] = length(from);
+}
+
 std::pair<TensorView, TensorView> SlotCache::append(int layer, const TensorView& k, const TensorView& v) {
   require(k.cols() == width_ && v.cols() == width_ && k.dtype == dtype_ && v.dtype == dtype_,
           "kv_cache: layer {} has rows of {} {}, got {} {}", layer, width_, name(dtype_), k.cols(), name(k.dtype));

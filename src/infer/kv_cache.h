@@ -25,6 +25,8 @@ class SlotCache : public KvCache {
   void begin_step(int64_t tokens, int64_t most);
   // Rows [q_begin, q_begin + count) of the coming batch are the next tokens of this slot, one extend per slot and step.
   void extend(int64_t slot, int64_t q_begin, int64_t count);
+  // Makes slot `to` hold what slot `from` holds.
+  void copy(int64_t from, int64_t to);
   const std::vector<Segment>& segments() const { return segments_; }
 
   // k, v [N, G*D] of the compute type; copies the rows of the segments.

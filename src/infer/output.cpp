@@ -7,8 +7,8 @@
 namespace ravine {
 
 GenerateOutput::GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json,
-                               std::FILE* to)
-    : prompts_(prompts), tokenizer_(tokenizer), json_(json), to_(to), of_(prompts.size()) {}
+                               std::FILE* to, bool beams)
+    : prompts_(prompts), tokenizer_(tokenizer), json_(json), beams_(beams), to_(to), of_(prompts.size()) {}
 
 void GenerateOutput::token(size_t prompt, int32_t id) {
   One& one = of_[prompt];
@@ -23,13 +23,18 @@ void GenerateOutput::finished(size_t prompt, const Generated& result) {
   One& one = of_[prompt];
   if (one.decoder) one.text += one.decoder->finish();
   one.decoder.reset();
-  if (json_)
-    one.text = Json{{"prompt_ids", prompts_[prompt]},
-                    {"ids", result.ids},
-                    {"text", one.text},
-                    {"finish", name(result.finish)},
-                    {"logprob", result.logprob}}
-                   .dump();
+  if (json_) {
+    Json line{{"prompt_ids", prompts_[prompt]},
+              {"ids", result.ids},
+              {"text", one.text},
+              {"finish", name(result.finish)},
+              {"logprob", result.logprob}};
+    if (beams_) {
+      line["beams"] = Json::array();
+      for (const Beam& b : result.beams) line["beams"].push_back({{"ids", b.ids}, {"score", b.score}});
+    }
+    one.text = line.dump();
+  }
   one.text += "\n";
   one.done = true;
   for (; front_ < of_.size() && of_[front_].done; ++front_) write(of_[front_]);

@@ -15,7 +15,9 @@ namespace ravine {
 // GenerateEvents.
 class GenerateOutput {
  public:
-  GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json, std::FILE* to);
+  // beams: JSON lines also have "beams", the best of each prompt with their scores.
+  GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json, std::FILE* to,
+                 bool beams = false);
 
   void token(size_t prompt, int32_t id);
   void finished(size_t prompt, const Generated& result);
@@ -32,7 +34,7 @@ class GenerateOutput {
 
   const std::vector<std::vector<int32_t>>& prompts_;
   const Tokenizer* tokenizer_;
-  bool json_, any_ = false;
+  bool json_, beams_, any_ = false;
   std::FILE* to_;
   std::vector<One> of_;
   size_t front_ = 0;  // the first prompt whose result is not out yet

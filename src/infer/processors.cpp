@@ -37,7 +37,8 @@ void apply_temperature(std::span<float> scores, double temperature) {
   for (float& s : scores) s /= by;
 }
 
-void keep_top_k(std::span<float> scores, int64_t k) {
+void keep_top_k(std::span<float> scores, int64_t k, int64_t least_kept) {
+  k = std::max(k, least_kept);
   if (k >= static_cast<int64_t>(scores.size())) return;
   require(k >= 1, "top_k: it must be at least 1, got {}", k);
   std::vector<float> best(scores.begin(), scores.end());
@@ -47,7 +48,7 @@ void keep_top_k(std::span<float> scores, int64_t k) {
     if (s < least) s = kRemoved;
 }
 
-void keep_top_p(std::span<float> scores, double p) {
+void keep_top_p(std::span<float> scores, double p, int64_t least_kept) {
   std::vector<int32_t> order;  // removed tokens have probability 0 and change nothing
   for (size_t i = 0; i < scores.size(); ++i)
     if (scores[i] > kRemoved) order.push_back(static_cast<int32_t>(i));
@@ -58,7 +59,7 @@ void keep_top_p(std::span<float> scores, double p) {
   softmax(sorted);
   double sum = 0;  // PyTorch adds up in double and stores float
   float limit = static_cast<float>(1 - p);
-  for (size_t i = 0; i + 1 < order.size(); ++i) {
+  for (size_t i = 0; i + static_cast<size_t>(least_kept) < order.size(); ++i) {
     sum += sorted[i];
     if (static_cast<float>(sum) > limit) break;
     scores[static_cast<size_t>(order[i])] = kRemoved;
@@ -70,8 +71,8 @@ void process(std::span<float> scores, std::span<const int32_t> context, const Pr
   if (s.no_repeat_ngram > 0) forbid_repeated_ngrams(scores, context, s.no_repeat_ngram);
   if (!sample) return;
   if (s.temperature != 1) apply_temperature(scores, s.temperature);
-  if (s.top_k > 0) keep_top_k(scores, s.top_k);
-  if (s.top_p < 1) keep_top_p(scores, s.top_p);
+  if (s.top_k > 0) keep_top_k(scores, s.top_k, s.least_kept);
+  if (s.top_p < 1) keep_top_p(scores, s.top_p, s.least_kept);
 }
 
 }  // namespace ravine

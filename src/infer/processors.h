@@ -16,12 +16,12 @@ void forbid_repeated_ngrams(std::span<float> scores, std::span<const int32_t> co
 
 void apply_temperature(std::span<float> scores, double temperature);
 
-// Keeps the k best and whatever ties with the last of them.
-void keep_top_k(std::span<float> scores, int64_t k);
+// Keeps the k best (at least `least`) and whatever ties with the last of them.
+void keep_top_k(std::span<float> scores, int64_t k, int64_t least = 1);
 
 // Removes the least likely tokens whose probabilities together are at most 1 - p: the token that crosses p stays, and so does
-// the best. Among equals the lower id goes first.
-void keep_top_p(std::span<float> scores, double p);
+// the `least` best. Among equals the lower id goes first.
+void keep_top_p(std::span<float> scores, double p, int64_t least = 1);
 
 // The five settings; each has a value that means off.
 struct Processing {
@@ -31,6 +31,7 @@ struct Processing {
   double temperature = 1;
   int64_t top_k = 0;
   double top_p = 1;
+  int64_t least_kept = 1;  // that top-k and top-p leave: with beams Transformers wants one more than there are end ids, at least 2
 };
 
 // All that is on, in Transformers' order: repetition, n-grams; then, where `sample`, temperature, top-k, top-p.

@@ -51,17 +51,24 @@ Store& hold(Session& s) {
   return held;
 }
 
+void settle(Session& s) {
+  HeapArena arena;
+  Ctx c(s.setup(arena));
+  s.model->settle(c);
+}
+
 }  // namespace
 
 Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use, Bf16Products products) {
   check_model_folder(folder);
   Session s = declare(folder, compute, backend, products);
   if (use == OpenFor::running) {
-    load_weights(folder, *s.model, hold<InferenceStore>(s));
+    s.stored_names = load_weights(folder, *s.model, hold<InferenceStore>(s));
+    settle(s);
     return s;
   }
   s.trainable = &hold<ResidentStore>(s);
-  load_weights(folder, *s.model, *s.trainable);
+  s.stored_names = load_weights(folder, *s.model, *s.trainable);
   HeapArena arena;
   Ctx c(s.setup(arena));
   s.trainable->refresh_copies(c);
@@ -88,6 +95,7 @@ Session open_random_session(const std::string& config, DType compute, const std:
       });
     });
   }
+  settle(s);
   return s;
 }
 

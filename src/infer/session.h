@@ -16,6 +16,7 @@ struct Session {
   Kernels kernels;
   Types types;
   std::unique_ptr<ParamStore> store;
+  std::vector<std::string> stored_names;  // of model->files().tensors, as the folder spells them; empty for random weights
   ResidentStore* trainable = nullptr;  // the store, where it can hold gradients (OpenFor::gradients)
 
   // For a Ctx that runs the model forward: no stash, no observers. The Ctx refers to this session, which must stay where it is.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "files/safetensors.h"
+#include "io/file_rows.h"
 #include "parallel/stash.h"
 
 namespace ravine {
@@ -86,7 +87,7 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
     for (size_t i = 0; i < p.size(); ++i) in.positions[i] = static_cast<int32_t>(p[i]);
   }
   for (int32_t p : in.positions)
-    if (p < 0 || p >= facts.max_positions)
+    if (p < 0 || (facts.max_positions > 0 && p >= facts.max_positions))
       throw UserError(fmt::format("position {}", p), path, fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten the rows");
   std::vector<int64_t> mask(in.ids.size(), 1);
   if (const TensorInfo* t = file.find("attention_mask")) shape_of(*t), mask = read_ids(file, *t);
@@ -169,8 +170,16 @@ std::vector<NamedTensor> trace(Session& session, const TraceInput& in, bool back
   out.push_back(copy_out("loss", view_of(&loss, DType::f64, {1}), {}, to));
   if (backward) {
     store.finish_grads(c);
-    for (const Param& p : model.params().params())
-      if (!p.tied) out.push_back(copy_out("grad." + p.name, store.grad(p), p.shape, to));
+    // Named and laid out as in the files that were read.
+    const std::vector<FileTensor>& tensors = model.files().tensors;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const FileTensor& t = tensors[i];
+      std::vector<TensorView> of;
+      for (const Param* p : t.params) of.push_back(store.grad(*p));
+      NamedTensor g{"grad." + session.stored_names[i], to, t.shape, std::vector<std::byte>(static_cast<size_t>(t.shape.count() * size_of(to)))};
+      gather(t, {0, t.shape.count()}, to, g.data.data(), of);
+      out.push_back(std::move(g));
+    }
   }
   return out;
 }

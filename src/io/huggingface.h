@@ -3,6 +3,7 @@
 // PreTrainedModel.save_pretrained. What a user can get wrong is a UserError naming the file and the tensor or key.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "model/model.h"
@@ -12,9 +13,10 @@ namespace ravine {
 // Reads every parameter of `model` into store.master(); on meta only the files' headers are checked. Stored f64, f32, bf16 and
 // f16 are converted on the way, rounded once. Blocks until all is read; runs in parallel_for. Sources, as Transformers looks
 // for them: model.safetensors; model.safetensors.index.json and its shards; else all *.safetensors. Each parameter must be
-// there once, in its shape and a floating type, with or without the family's base prefix ("model."). Tied parameters are not
-// read, constant buffers (rotary inv_freq) are passed over; any other tensor is refused, before weights change.
-void load_weights(const std::string& folder, Model& model, ParamStore& store);
+// there once, in its shape and a floating type, with or without the family's base prefix ("model."); what files of the family
+// join or store transposed is cut and turned. Tied parameters are not read, constant buffers (rotary inv_freq) are passed over; any
+// other tensor is refused, before weights change. Returns the names as the folder spells them, by index of model.files().tensors.
+std::vector<std::string> load_weights(const std::string& folder, Model& model, ParamStore& store);
 // Reads only headers; throws what load_weights would.
 void check_weights(const std::string& folder, const Model& model);
 
@@ -27,7 +29,7 @@ struct SaveFolder {
   Json generation = Json::object();  // fields of generation_config.json to keep; ids missing in it are added from the model
 };
 
-// Writes the model with its present masters. Tied parameters are not stored; config.json has the fields as read with dtype
+// Writes the model with its present masters, named and laid out as files of its family are. Tied parameters are not stored; config.json has the fields as read with dtype
 // updated. Blocks until the folder is on disk. DiskFull, or UserError for a path that cannot be used, leaves the old folder as
 // it was.
 void save_model_folder(const SaveFolder& options, const Model& model, ParamStore& store);

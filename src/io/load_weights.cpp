@@ -10,8 +10,8 @@
 #include "files/compressed.h"
 #include "files/convert.h"
 #include "files/safetensors.h"
+#include "io/file_rows.h"
 #include "io/huggingface.h"
-#include "io/names.h"
 
 namespace fs = std::filesystem;
 
@@ -102,37 +102,40 @@ Files open_weights(const std::string& folder) {
   return files;
 }
 
-// Which stored tensor gives which parameter, by Param::index. Everything is checked here, before any weight changes.
+// Which stored tensor is which of the family's, by index. Everything is checked here, before any weight changes.
 std::vector<Stored> match(const Files& files, const std::string& folder, const Model& model) {
-  const NameTable& table = names_of(model.facts().family);
-  const auto& params = model.params().params();
-  std::unordered_map<std::string, const Param*> by_name;
-  for (const Param& p : params)
-    if (auto [it, fresh] = by_name.emplace(p.name, &p); !fresh && !p.tied) it->second = &p;
-  std::vector<Stored> out(params.size());
+  const WeightFiles& all = model.files();
+  // By name, with and without the prefix of the base model; -1: a copy of another parameter, which is not read.
+  std::unordered_map<std::string, int64_t> by_name;
+  auto know = [&](const std::string& name, int64_t index) {
+    by_name.emplace(name, index);
+    if (name.starts_with(all.base)) by_name.emplace(name.substr(all.base.size()), index);
+  };
+  for (size_t i = 0; i < all.tensors.size(); ++i) know(all.tensors[i].name, static_cast<int64_t>(i));
+  for (const std::string& name : all.copies) know(name, -1);
+  std::vector<Stored> out(all.tensors.size());
   for (const auto& file : files) {
     for (const TensorInfo& info : file->tensors()) {
-      auto it = by_name.find(table.parameter(info.name));
+      auto it = by_name.find(std::string(info.name));
       if (it == by_name.end()) {
-        if (table.constant(info.name)) continue;
+        if (all.constant(info.name)) continue;
         std::vector<std::string> names;
-        for (const Param& p : params)
-          if (!p.tied) names.push_back(p.name);
-        const std::string near = nearest(table.parameter(info.name), names);
+        for (const FileTensor& t : all.tensors) names.push_back(t.name);
+        const std::string near = nearest(info.name, names);
         throw UserError("surplus tensor", at(file->path(), info.name),
                         fmt::format("the model ({}) has no parameter of this name", model.facts().family),
                         near.empty() ? "use weights that belong to config.json" : fmt::format("did you mean '{}'?", near));
       }
-      const Param& p = *it->second;
-      if (p.tied) continue;
-      Stored& place = out[p.index];
+      if (it->second < 0) continue;
+      Stored& place = out[static_cast<size_t>(it->second)];
+      const FileTensor& t = all.tensors[static_cast<size_t>(it->second)];
       if (place.info)
         throw UserError("tensor is stored twice", at(file->path(), info.name),
                         fmt::format("'{}' in {} is the same parameter", printable(place.info->name), place.file->path()),
                         "remove one of them");
-      if (!(info.shape == p.shape))
+      if (!(info.shape == t.shape))
         throw UserError("misshapen tensor", at(file->path(), info.name),
-                        fmt::format("its shape is {}, the model needs {}", info.shape.text(), p.shape.text()),
+                        fmt::format("its shape is {}, the model needs {}", info.shape.text(), t.shape.text()),
                         "use weights that belong to config.json");
       if (!is_float(info.dtype))
         throw UserError("tensor is not floating", at(file->path(), info.name),
@@ -141,19 +144,17 @@ std::vector<Stored> match(const Files& files, const std::string& folder, const M
       place = {file.get(), &info};
     }
   }
-  const Param* first = nullptr;
-  int64_t missing = 0, all = 0;
-  for (const Param& p : params) {
-    if (p.tied) continue;
-    ++all;
-    if (out[p.index].info) continue;
-    if (!first) first = &p;
+  const FileTensor* first = nullptr;
+  int64_t missing = 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (out[i].info) continue;
+    if (!first) first = &all.tensors[i];
     ++missing;
   }
   if (first) {
     const std::string where = files.size() == 1 ? files[0]->path() : folder;
-    throw UserError("missing tensor", at(where, table.file(first->name)),
-                    fmt::format("the model needs it ({} of {} parameters are missing)", missing, all),
+    throw UserError("missing tensor", at(where, first->name),
+                    fmt::format("the model needs it ({} of {} parameters are missing)", missing, out.size()),
                     "use weights that belong to config.json");
   }
   return out;
@@ -161,48 +162,55 @@ std::vector<Stored> match(const Files& files, const std::string& folder, const M
 
 struct Piece {
   Stored from;
-  TensorView to;
-  int64_t begin, count;  // elements
+  const FileTensor* tensor;
+  std::vector<TensorView> to;
+  FileRange range;
 };
 
 void copy_piece(const Piece& p, std::vector<std::byte>& scratch) {
   const DType from = p.from.info->dtype;
-  std::byte* target = static_cast<std::byte*>(p.to.data) + p.begin * size_of(p.to.dtype);
-  const int64_t offset = p.begin * size_of(from);
-  const auto bytes = static_cast<size_t>(p.count * size_of(from));
-  if (from == p.to.dtype) {
-    p.from.file->read(*p.from.info, offset, {target, bytes});
+  const int64_t offset = p.range.begin * size_of(from);
+  const auto bytes = static_cast<size_t>(p.range.count * size_of(from));
+  if (p.to.size() == 1 && from == p.to[0].dtype && !p.tensor->transposed) {
+    p.from.file->read(*p.from.info, offset, {static_cast<std::byte*>(p.to[0].data) + offset, bytes});
     return;
   }
   scratch.resize(bytes);
   p.from.file->read(*p.from.info, offset, scratch);
-  convert(from, scratch.data(), p.to.dtype, target, p.count);
+  scatter(*p.tensor, p.range, from, scratch.data(), p.to);
 }
 
 }  // namespace
 
 void check_weights(const std::string& folder, const Model& model) { match(open_weights(folder), folder, model); }
 
-void load_weights(const std::string& folder, Model& model, ParamStore& store) {
+std::vector<std::string> load_weights(const std::string& folder, Model& model, ParamStore& store) {
   const Files files = open_weights(folder);
   const std::vector<Stored> stored = match(files, folder, model);
+  const std::vector<FileTensor>& tensors = model.files().tensors;
   std::vector<std::vector<std::byte>> scratch(static_cast<size_t>(thread_count()));
+  std::vector<std::string> names;
+  for (size_t i = 0; i < tensors.size(); ++i) names.emplace_back(stored[i].info->name);
   for (const Unit& unit : model.params().units()) {
     Lease lease(store, unit);
     std::vector<Piece> pieces;
-    for (const Param* p : unit.params) {
-      if (p->tied) continue;
-      const TensorView to = store.master(*p);
-      require(to.shape == p->shape && to.contiguous(), "load_weights: the master of '{}' is whole and contiguous, got {}",
-              p->name, to.shape.text());
-      if (to.device == DeviceKind::meta) continue;
-      for (int64_t begin = 0; begin < to.count(); begin += kPiece)
-        pieces.push_back({stored[p->index], to, begin, std::min(kPiece, to.count() - begin)});
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const FileTensor& t = tensors[i];
+      if (t.params[0]->unit != &unit) continue;
+      std::vector<TensorView> to;
+      for (const Param* p : t.params) {
+        to.push_back(store.master(*p));
+        require(to.back().shape == p->shape && to.back().contiguous(),
+                "load_weights: the master of '{}' is whole and contiguous, got {}", p->name, to.back().shape.text());
+      }
+      if (to[0].device == DeviceKind::meta) continue;
+      for (const FileRange& range : file_ranges(t, kPiece)) pieces.push_back({stored[i], &t, to, range});
     }
     parallel_for_threads(static_cast<int64_t>(pieces.size()), [&](int64_t i, int thread) {
       copy_piece(pieces[static_cast<size_t>(i)], scratch[static_cast<size_t>(thread)]);
     });
   }
+  return names;
 }
 
 }  // namespace ravine

@@ -7,8 +7,8 @@
 #include "files/compressed.h"
 #include "files/convert.h"
 #include "files/safetensors.h"
+#include "io/file_rows.h"
 #include "io/huggingface.h"
-#include "io/names.h"
 
 namespace fs = std::filesystem;
 
@@ -39,7 +39,7 @@ Json model_config(const Model& model, DType dtype) {
   config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] = torch_name(dtype);
   if (config.contains("dtype")) config["dtype"] = torch_name(dtype);
   if (!config.contains("architectures") || !config["architectures"].is_array() || config["architectures"].empty())
-    config["architectures"] = {names_of(model.facts().family).architecture};
+    config["architectures"] = {model.files().architecture};
   return config;
 }
 
@@ -91,50 +91,52 @@ void copy_tokenizer(const std::string& source, const std::string& into) {
 }
 
 struct Entry {
-  const Param* param;
-  std::string name;
+  const FileTensor* tensor;
   int64_t bytes;
+  const std::string& name() const { return tensor->name; }
 };
 
 // As huggingface_hub splits a state dict: in order, a new shard when the next tensor does not fit. Inside a file by name, as
 // safetensors sorts tensors of one type.
 std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, int64_t limit) {
-  const NameTable& table = names_of(model.facts().family);
   std::vector<std::vector<Entry>> shards(1);
   int64_t size = 0;
-  for (const Param& p : model.params().params()) {
-    if (p.tied) continue;
-    const int64_t bytes = p.shape.count() * size_of(dtype);
+  for (const FileTensor& t : model.files().tensors) {
+    const int64_t bytes = t.shape.count() * size_of(dtype);
     if (limit > 0 && !shards.back().empty() && size + bytes > limit) {
       shards.emplace_back();
       size = 0;
     }
-    shards.back().push_back({&p, table.file(p.name), bytes});
+    shards.back().push_back({&t, bytes});
     size += bytes;
   }
-  for (auto& s : shards) std::sort(s.begin(), s.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  for (auto& s : shards) std::sort(s.begin(), s.end(), [](const Entry& a, const Entry& b) { return a.name() < b.name(); });
   return shards;
 }
 
 void write_tensor(SafetensorsWriter& writer, const Entry& e, DType dtype, ParamStore& store, std::vector<std::byte>& scratch) {
-  Lease lease(store, *e.param->unit);
-  const TensorView v = store.master(*e.param);
-  require(v.shape == e.param->shape && v.contiguous() && v.data,
-          "save_model_folder: the master of '{}' is whole, contiguous and not on meta, got {}", e.name, v.shape.text());
-  const std::byte* data = static_cast<const std::byte*>(v.data);
-  if (v.dtype == dtype) {
-    writer.write(e.name, {data, static_cast<size_t>(e.bytes)});
+  const FileTensor& t = *e.tensor;
+  Lease lease(store, *t.params[0]->unit);
+  std::vector<TensorView> of;
+  for (const Param* p : t.params) {
+    of.push_back(store.master(*p));
+    require(of.back().shape == p->shape && of.back().contiguous() && of.back().data,
+            "save_model_folder: the master of '{}' is whole, contiguous and not on meta, got {}", p->name, of.back().shape.text());
+  }
+  if (of.size() == 1 && of[0].dtype == dtype && !t.transposed) {
+    writer.write(e.name(), {static_cast<const std::byte*>(of[0].data), static_cast<size_t>(e.bytes)});
     return;
   }
-  for (int64_t begin = 0; begin < v.count(); begin += kPiece) {
-    const int64_t count = std::min(kPiece, v.count() - begin);
-    scratch.resize(static_cast<size_t>(count * size_of(dtype)));
-    parallel_for(ceil_div(count, kChunk), [&](int64_t i) {
-      const int64_t from = i * kChunk;
-      convert(v.dtype, data + (begin + from) * size_of(v.dtype), dtype, scratch.data() + from * size_of(dtype),
-              std::min(kChunk, count - from));
+  for (const FileRange& large : file_ranges(t, kPiece)) {
+    scratch.resize(static_cast<size_t>(large.count * size_of(dtype)));
+    FileTensor part;  // only its shape is asked for the cuts
+    part.shape = t.shape.rank() < 2 ? Shape{large.count} : Shape{large.count / t.shape[-1], t.shape[-1]};
+    const std::vector<FileRange> small = file_ranges(part, kChunk);
+    parallel_for(static_cast<int64_t>(small.size()), [&](int64_t i) {
+      const FileRange& r = small[static_cast<size_t>(i)];
+      gather(t, {large.begin + r.begin, r.count}, dtype, scratch.data() + r.begin * size_of(dtype), of);
     });
-    writer.write(e.name, scratch);
+    writer.write(e.name(), scratch);
   }
 }
 
@@ -147,10 +149,10 @@ void write_weights(const std::string& folder, const SaveFolder& options, const M
     const std::string file =
         shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
     SafetensorsWriter writer(folder + "/" + file, {{{"format", "pt"}}});
-    for (const Entry& e : shards[i]) writer.declare(e.name, options.dtype, e.param->shape);
+    for (const Entry& e : shards[i]) writer.declare(e.name(), options.dtype, e.tensor->shape);
     for (const Entry& e : shards[i]) {
       write_tensor(writer, e, options.dtype, store, scratch);
-      places[e.name] = file;
+      places[e.name()] = file;
       total += e.bytes;
     }
     writer.commit();

@@ -72,6 +72,81 @@ struct RmsNormBackward {
   double flops() const { return 10.0 * x.count(); }
 };
 
+// LayerNorm (Ba, Kiros, Hinton 2016), with the residual add in front if `branch` is there:
+//   sum = x + branch (stored if `sum` is there);  mean, rstd = 1/sqrt(mean((sum - mean)^2) + eps) of a row;
+//   out = (sum - mean) * rstd * weight + bias.
+// x, branch, sum, out [N,C]; weight, bias [C]; mean, rstd [N] (optional). `sum` may be the memory of x. Without branch, sum is absent.
+struct LayerNormForward {
+  static constexpr const char* name = "layer_norm";
+  TensorView x, branch, weight, bias, sum, out, mean, rstd;
+  double eps = 1e-5;
+  template <class F> void each(F&& f) const {
+    f("x", x, Access::read), f("branch", branch, Access::read), f("weight", weight, Access::read), f("bias", bias, Access::read);
+    f("sum", sum, Access::write), f("out", out, Access::write), f("mean", mean, Access::write), f("rstd", rstd, Access::write);
+  }
+  double flops() const { return 8.0 * x.count(); }
+};
+
+// With xhat = (x - mean) * rstd, h = dout * weight:
+//   dx = dsum + rstd * (h - mean(h) - xhat * mean(h * xhat));  dweight (+)= sum_n dout * xhat;  dbias (+)= sum_n dout.
+// x is the sum that was normalised; dsum, dbranch, dx as in RmsNormBackward. dweight, dbias [C]: both, or neither (frozen).
+struct LayerNormBackward {
+  static constexpr const char* name = "layer_norm_backward";
+  TensorView dout, x, weight, mean, rstd, dsum, dx, dbranch, dweight, dbias;
+  bool accumulate = false;
+  template <class F> void each(F&& f) const {
+    f("dout", dout, Access::read), f("x", x, Access::read), f("weight", weight, Access::read), f("mean", mean, Access::read);
+    f("rstd", rstd, Access::read), f("dsum", dsum, Access::read), f("dx", dx, Access::write), f("dbranch", dbranch, Access::write);
+    f("dweight", dweight, accumulate ? Access::update : Access::write), f("dbias", dbias, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 14.0 * x.count(); }
+};
+
+// RMSNorm of each head by itself, one weight for all (Dehghani et al. 2023, as Qwen3 has it): for head h of row n
+//   rstd = 1/sqrt(mean(x^2) + eps),  out = (x * rstd) * weight.
+// x, out [N, H*D]; weight [D]; rstd [N,H] (optional).
+struct HeadNormForward {
+  static constexpr const char* name = "head_norm";
+  TensorView x, weight, out, rstd;
+  double eps = 1e-6;
+  template <class F> void each(F&& f) const {
+    f("x", x, Access::read), f("weight", weight, Access::read), f("out", out, Access::write), f("rstd", rstd, Access::write);
+  }
+  double flops() const { return 4.0 * x.count(); }
+};
+
+// Per head as RmsNormBackward; dweight [D] (optional) sums over rows and heads.
+struct HeadNormBackward {
+  static constexpr const char* name = "head_norm_backward";
+  TensorView dout, x, weight, rstd, dx, dweight;
+  bool accumulate = false;
+  template <class F> void each(F&& f) const {
+    f("dout", dout, Access::read), f("x", x, Access::read), f("weight", weight, Access::read), f("rstd", rstd, Access::read);
+    f("dx", dx, Access::write), f("dweight", dweight, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 10.0 * x.count(); }
+};
+
+// Rows at length 1, as torch.nn.functional.normalize: out[v] = x[v] / max(|x[v]|, 1e-12). x, out [V,C]; in place allowed.
+struct UnitRowsForward {
+  static constexpr const char* name = "unit_rows";
+  TensorView x, out;
+  template <class F> void each(F&& f) const { f("x", x, Access::read), f("out", out, Access::write); }
+  double flops() const { return 3.0 * x.count(); }
+};
+
+// With r = 1 / max(|x|, 1e-12), y = x r: dx (+)= r (dout - y (y . dout)), or r dout where |x| is below.
+struct UnitRowsBackward {
+  static constexpr const char* name = "unit_rows_backward";
+  TensorView dout, x, dx;
+  bool accumulate = false;
+  template <class F> void each(F&& f) const {
+    f("dout", dout, Access::read), f("x", x, Access::read), f("dx", dx, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 6.0 * x.count(); }
+};
+inline constexpr double kLeastNorm = 1e-12;
+
 // out (+)= op(a) op(b) + bias. op(a) [M,K], op(b) [K,N], out [M,N], bias [N] (optional; any floating type).
 // a and b have one type; out has it too, or f32. f32 accumulation for 16-bit operands. `accumulate` adds to out.
 // The reduction runs in chunks of at most 1024 of K, in order, when `tokens_reduced` (weight gradients: K counts tokens).
@@ -126,6 +201,9 @@ struct AttentionShape {
   double scale = 1;                                // of the scores, before the softmax
   bool causal = true;                              // key position <= query position
   int64_t window = 0;                              // 0, or: query position - key position < window
+  // ALiBi (Press et al. 2022), one per head, or empty: slope * (key position - query position) is added to the scaled scores. That form
+  // differs from slope * key position by what the softmax does not see, and loses no digits in long rows. Memory of the caller.
+  std::span<const double> slopes;
 };
 
 // out = softmax(scale * q k^T) v per segment and head, in O(N) memory, work only where the mask lets something through.
@@ -154,7 +232,8 @@ struct AttentionBackward {
   double flops() const;
 };
 
-// The inner op of unfused attention, for one segment and head: probs = softmax(scale * scores) under the mask.
+// The inner op of unfused attention, for one segment and head: probs = softmax(scale * scores + slope * (key - query position)) under
+// the mask.
 // scores, probs [q_count, k_count]; masked entries and empty rows become 0. In place allowed.
 struct SoftmaxForward {
   static constexpr const char* name = "softmax";
@@ -162,6 +241,7 @@ struct SoftmaxForward {
   double scale = 1;
   bool causal = true;
   int64_t window = 0;
+  double slope = 0;  // of ALiBi
   template <class F> void each(F&& f) const { f("scores", scores, Access::read), f("probs", probs, Access::write); }
   double flops() const { return 5.0 * scores.count(); }
 };
@@ -194,6 +274,25 @@ struct SwigluBackward {
     f("dgate", dgate, Access::write), f("dup", dup, Access::write);
   }
   double flops() const { return 10.0 * dout.count(); }
+};
+
+// GELU (Hendrycks, Gimpel 2016): x Phi(x), Phi the normal distribution; or its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+enum class GeluForm : uint8_t { exact, tanh };
+struct GeluForward {
+  static constexpr const char* name = "gelu";
+  TensorView x, out;  // [N,I]
+  GeluForm form = GeluForm::exact;
+  template <class F> void each(F&& f) const { f("x", x, Access::read), f("out", out, Access::write); }
+  double flops() const { return 10.0 * out.count(); }
+};
+
+// dx = dout * the slope at x. dx may be the memory of x or dout.
+struct GeluBackward {
+  static constexpr const char* name = "gelu_backward";
+  TensorView x, dout, dx;
+  GeluForm form = GeluForm::exact;
+  template <class F> void each(F&& f) const { f("x", x, Access::read), f("dout", dout, Access::read), f("dx", dx, Access::write); }
+  double flops() const { return 15.0 * dx.count(); }
 };
 
 // out = x * keep / (1-p) with keep = (uniform >= p); the mask is never stored, backward calls this again on the gradient.
@@ -330,6 +429,12 @@ struct Kernels {
   Kernel<EmbeddingBackward> embedding_backward;
   Kernel<RmsNormForward> rms_norm;
   Kernel<RmsNormBackward> rms_norm_backward;
+  Kernel<LayerNormForward> layer_norm;
+  Kernel<LayerNormBackward> layer_norm_backward;
+  Kernel<HeadNormForward> head_norm;
+  Kernel<HeadNormBackward> head_norm_backward;
+  Kernel<UnitRowsForward> unit_rows;
+  Kernel<UnitRowsBackward> unit_rows_backward;
   Kernel<Matmul> matmul;
   Kernel<SumRows> sum_rows;
   Kernel<Rope> rope;
@@ -339,6 +444,8 @@ struct Kernels {
   Kernel<SoftmaxBackward> softmax_backward;
   Kernel<SwigluForward> swiglu;
   Kernel<SwigluBackward> swiglu_backward;
+  Kernel<GeluForward> gelu;
+  Kernel<GeluBackward> gelu_backward;
   Kernel<Dropout> dropout;
   Kernel<LossHead> loss_head;
   Kernel<CrossEntropy> cross_entropy;
@@ -351,6 +458,7 @@ struct Kernels {
 
   // f(entry) for each entry.
   template <class F> void each(F&& f) {
+    f(layer_norm), f(layer_norm_backward), f(head_norm), f(head_norm_backward), f(unit_rows), f(unit_rows_backward), f(gelu), f(gelu_backward);
     f(embedding), f(embedding_backward), f(rms_norm), f(rms_norm_backward), f(matmul), f(sum_rows), f(rope), f(attention);
     f(attention_backward), f(softmax), f(softmax_backward), f(swiglu), f(swiglu_backward), f(dropout), f(loss_head), f(cross_entropy);
     f(add), f(cast), f(fill), f(sum_squares), f(adamw), f(sgd);

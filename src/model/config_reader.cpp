@@ -28,6 +28,26 @@ int64_t ConfigReader::integer(const std::string& key, int64_t low, int64_t high,
   return static_cast<int64_t>(value);
 }
 
+int64_t ConfigReader::any_integer(const std::vector<std::string>& keys, int64_t low, int64_t high) {
+  for (const std::string& key : keys)
+    if (has(key)) return any_integer(keys, low, high, low);
+  refuse(keys[0], "it is required", "use a complete config.json");
+}
+
+int64_t ConfigReader::any_integer(const std::vector<std::string>& keys, int64_t low, int64_t high, int64_t fallback) {
+  std::string first;
+  int64_t value = fallback;
+  for (const std::string& key : keys) {
+    seen_.insert(key);
+    if (!has(key)) continue;
+    int64_t v = integer(key, low, high, fallback);
+    if (!first.empty() && v != value) refuse(key, fmt::format("it must equal '{}', which is {}", first, value), "correct the field");
+    first = key;
+    value = v;
+  }
+  return value;
+}
+
 double ConfigReader::number(const std::string& key, double low, double high, double fallback) {
   seen_.insert(key);
   if (!has(key)) return fallback;
@@ -59,6 +79,18 @@ std::vector<int64_t> ConfigReader::ids(const std::string& key) {
   for (const Json& x : v.is_array() ? v : Json::array({v})) {
     if (!x.is_number_integer()) refuse(key, "it must be a token id or a list of token ids", "correct the field");
     out.push_back(x.get<int64_t>());
+  }
+  return out;
+}
+
+std::vector<std::string> ConfigReader::texts(const std::string& key) {
+  seen_.insert(key);
+  std::vector<std::string> out;
+  if (!has(key)) return out;
+  if (!config_.at(key).is_array()) refuse(key, "it must be a list of strings", "correct the field");
+  for (const Json& x : config_.at(key)) {
+    if (!x.is_string()) refuse(key, "it must be a list of strings", "correct the field");
+    out.push_back(x.get<std::string>());
   }
   return out;
 }

@@ -16,10 +16,14 @@ class ConfigReader {
   // Required integer or number in [low, high].
   int64_t integer(const std::string& key, int64_t low, int64_t high);
   int64_t integer(const std::string& key, int64_t low, int64_t high, int64_t fallback);
+  // One value under any of these names (synonyms); several that differ are refused.
+  int64_t any_integer(const std::vector<std::string>& keys, int64_t low, int64_t high);
+  int64_t any_integer(const std::vector<std::string>& keys, int64_t low, int64_t high, int64_t fallback);
   double number(const std::string& key, double low, double high, double fallback);
   bool boolean(const std::string& key, bool fallback);
   std::string text(const std::string& key, const std::string& fallback);
   std::vector<int64_t> ids(const std::string& key);  // one id or a list of ids; empty if absent or null
+  std::vector<std::string> texts(const std::string& key);  // a list of strings; empty if absent or null
   const Json* object(const std::string& key);        // null if absent or null
 
   // The field may hold this value only.

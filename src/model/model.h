@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "engine/ctx.h"
+#include "model/weight_files.h"
 
 namespace ravine {
 
@@ -35,9 +36,12 @@ class Model {
   void forward(Ctx& c);
   // Tables that depend on the longest position (rotary embedding); called by forward, and ahead of a run to have them ready.
   virtual void prepare(int64_t /*positions*/, const Types&, DeviceKind) {}
+  // Once, after the weights of a store that is for running only were read: what depends on weights alone may be worked out in them.
+  virtual void settle(Ctx&) {}
 
   const ModelFacts& facts() const { return facts_; }
   const Json& config() const { return config_; }  // as read, for export
+  const WeightFiles& files() const { return files_; }  // how weight files spell and lay out the parameters
   ParamSet& params() { return params_; }
   const ParamSet& params() const { return params_; }
   const std::vector<Block>& blocks() const { return blocks_; }
@@ -50,6 +54,7 @@ class Model {
   ParamSet params_;
   std::vector<Block> blocks_;
   ModelFacts facts_;
+  WeightFiles files_;
   Json config_;
 };
 

@@ -29,7 +29,7 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
       throw UserError(fmt::format("the tokenizer has {} ids, the model a vocabulary of {}", s.tokenizer->size(), facts.vocabulary), where,
                       "every id must have a row in the embedding", "use the tokenizer of this model, or a config with a larger vocab_size");
   }
-  if (c.data.sequence_length > facts.max_positions)
+  if (facts.max_positions > 0 && c.data.sequence_length > facts.max_positions)
     throw UserError(fmt::format("data.sequence_length is {}", c.data.sequence_length), "data.sequence_length",
                     fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten the sequences or change the model's config");
   s.data = open_datasets(data, s.tokenizer.get());

@@ -4,7 +4,7 @@
 
 namespace ravine {
 
-// Visible pairs of one query row and head, in double: s = scale q.k, its magnitude, p = softmax(s).
+// Visible pairs of one query row and head, in double: s = scale q.k (+ ALiBi), its magnitude, p = softmax(s).
 struct VisibleRow {
   std::vector<int64_t> keys;
   std::vector<double> s, magnitude, p;
@@ -24,7 +24,8 @@ inline VisibleRow visible(const std::vector<double>& q, const std::vector<double
       double product = from[e] * k[(seg.k_begin + j) * at.kv_heads * d + g * d + e];
       s += product, m += std::fabs(product);
     }
-    r.keys.push_back(seg.k_begin + j), r.s.push_back(at.scale * s), r.magnitude.push_back(at.scale * m);
+    double bias = at.slopes.empty() ? 0 : at.slopes[static_cast<size_t>(h)] * static_cast<double>(j - position);
+    r.keys.push_back(seg.k_begin + j), r.s.push_back(at.scale * s + bias), r.magnitude.push_back(at.scale * m + std::fabs(bias));
     largest = std::max(largest, r.s.back()), r.top = std::max(r.top, std::fabs(r.s.back()));
   }
   for (double s : r.s) r.p.push_back(std::exp(s - largest)), sum += r.p.back();

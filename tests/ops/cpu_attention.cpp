@@ -16,7 +16,9 @@ struct Batch {
 struct Masking {
   bool causal;
   int64_t window;
+  bool alibi = false;
 };
+const std::vector<double> kSlopes = {0.5, 0.25, 0.0625, 0.7, 0.01, 0.125, 0.3, 0.002, 0.9, 0.03125, 0.4, 0.2};
 
 // Documents of these lengths with `gap` rows of padding before each and at the end.
 Batch documents(const char* what, std::vector<int64_t> lengths, int64_t gap) {
@@ -38,7 +40,8 @@ const std::vector<Batch> kBatches = {
     documents("several blocks of queries per task", {520}, 0),
 };
 const Heads kHeads[] = {{2, 2, 8}, {4, 2, 10}, {3, 1, 16}, {4, 2, 64}, {2, 1, 128}, {6, 1, 8}, {12, 12, 8}};
-const Masking kMasks[] = {{true, 0}, {false, 0}, {true, 17}, {false, 33}, {true, 1}};
+const Masking kMasks[] = {{true, 0}, {false, 0}, {true, 17}, {false, 33}, {true, 1},
+                         {true, 0, true}, {false, 0, true}, {true, 17, true}};
 
 class CpuAttention : public testing::TestWithParam<DType> {};
 
@@ -53,7 +56,8 @@ AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const 
     a.q = c.input(1, t, {b.q_rows, wide}, 3, 2), a.k = c.input(2, t, {b.k_rows, narrow}, 1, 2);
     a.v = c.input(3, t, {b.k_rows, narrow}, 5, 2);
   }
-  a.at = {b.segments, h.heads, h.kv_heads, h.size, 1 / std::sqrt(static_cast<double>(h.size)), mask.causal, mask.window};
+  a.at = {b.segments, h.heads, h.kv_heads, h.size, 1 / std::sqrt(static_cast<double>(h.size)), mask.causal, mask.window, {}};
+  if (mask.alibi) a.at.slopes = std::span(kSlopes).first(static_cast<size_t>(h.heads));
   return a;
 }
 
@@ -65,8 +69,8 @@ void each_case(DType t, F&& f) {
         if (b.q_rows >= 500 && (h.kv_heads != 12 || m.window > 17)) continue;            // only as many heads fill a task
         if (b.q_rows >= 300 && h.size > 10 && (m.window > 1 || h.size != 64)) continue;  // the long ones with some sizes only
         f(b, h, m,
-          fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {}", name(t), b.what, h.heads, h.kv_heads, h.size,
-                      m.causal, m.window));
+          fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {} alibi {}", name(t), b.what, h.heads, h.kv_heads,
+                      h.size, m.causal, m.window, m.alibi));
       }
 }
 
@@ -137,6 +141,20 @@ TEST_P(CpuAttention, SameBitsAnywhere) {
   b.out = c.output(t, {61, 64}), b.at.segments = alone.segments;
   run_kernel(cpu_kernels(), b);
   EXPECT_EQ(values(a.out.row_range(from, 61)), values(b.out));
+}
+
+// ALiBi far from the beginning of a row, where slope * key position would have lost its last digits.
+TEST_P(CpuAttention, AlibiFarOut) {
+  SKIP_WITHOUT(AttentionForward);
+  Case c;
+  DType t = GetParam();
+  const Batch far{"far", {{0, 1, 0, 30000}, {1, 6, 0, 30000}}, 7, 30000};
+  AttentionForward a = inputs(c, t, far, {2, 2, 8}, {true, 0, true});
+  a.out = c.output(t, {7, 16}), a.lse = c.output(DType::f32, {2, 7});
+  ForwardErrors errors = forward_errors(a);
+  auto o = run_both(a);
+  expect_close(
+      o["lse"], [&](int64_t i) { return errors.lse[i]; }, "lse far out");
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CpuAttention, testing::ValuesIn(kFloats), [](const auto& t) { return text_of(t.param); });

@@ -91,6 +91,83 @@ TEST(Gradients, RmsNormWithResidual) {
   expect_gradient(loss, roundings, f.weight, b.dweight, "dweight");
 }
 
+TEST(Gradients, LayerNormWithResidual) {
+  Case c;
+  int64_t n = 3, w = 10;
+  LayerNormForward f;
+  f.x = f64(c, 1, {n, w}, 2), f.branch = f64(c, 2, {n, w}), f.weight = f64(c, 3, {w}), f.bias = f64(c, 6, {w});
+  f.sum = c.output(DType::f64, {n, w}), f.out = c.output(DType::f64, {n, w}), f.mean = c.output(DType::f64, {n});
+  f.rstd = c.output(DType::f64, {n}), f.eps = 1e-3;
+  LayerNormBackward b;
+  b.dout = f64(c, 4, {n, w}), b.dsum = f64(c, 5, {n, w}), b.x = f.sum, b.weight = f.weight, b.mean = f.mean, b.rstd = f.rstd;
+  b.dx = c.output(DType::f64, {n, w}), b.dbranch = c.output(DType::f64, {n, w});
+  b.dweight = c.output(DType::f64, {w}), b.dbias = c.output(DType::f64, {w});
+  auto loss = [&] {
+    kRef.layer_norm.run(f, nullptr);
+    Value v;
+    v.add(f.out, b.dout), v.add(f.sum, b.dsum);
+    return v;
+  };
+  loss();
+  kRef.layer_norm_backward.run(b, nullptr);
+  int64_t roundings = 2 * w + 12 + 2 * n * w;
+  expect_gradient(loss, roundings, f.x, b.dx, "dx");
+  expect_gradient(loss, roundings, f.branch, b.dbranch, "dbranch");
+  expect_gradient(loss, roundings, f.weight, b.dweight, "dweight");
+  expect_gradient(loss, roundings, f.bias, b.dbias, "dbias");
+}
+
+TEST(Gradients, HeadNorm) {
+  Case c;
+  int64_t n = 3, heads = 2, d = 6;
+  HeadNormForward f;
+  f.x = f64(c, 1, {n, heads * d}, 2), f.weight = f64(c, 2, {d}), f.out = c.output(DType::f64, {n, heads * d});
+  f.rstd = c.output(DType::f64, {n, heads}), f.eps = 1e-3;
+  HeadNormBackward b;
+  b.dout = f64(c, 3, {n, heads * d}), b.x = f.x, b.weight = f.weight, b.rstd = f.rstd, b.dx = c.output(DType::f64, {n, heads * d});
+  b.dweight = c.output(DType::f64, {d});
+  auto loss = [&] {
+    kRef.head_norm.run(f, nullptr);
+    Value v;
+    v.add(f.out, b.dout);
+    return v;
+  };
+  loss();
+  kRef.head_norm_backward.run(b, nullptr);
+  expect_gradient(loss, d + 10 + n * heads * d, f.x, b.dx, "dx");
+  expect_gradient(loss, d + 10 + n * heads * d, f.weight, b.dweight, "dweight");
+}
+
+TEST(Gradients, UnitRows) {
+  Case c;
+  int64_t n = 4, w = 7;
+  TensorView x = f64(c, 1, {n, w}), out = c.output(DType::f64, {n, w}), dout = f64(c, 2, {n, w}), dx = c.output(DType::f64, {n, w});
+  kRef.unit_rows_backward.run({dout, x, dx}, nullptr);
+  auto loss = [&] {
+    kRef.unit_rows.run({x, out}, nullptr);
+    Value v;
+    v.add(out, dout);
+    return v;
+  };
+  expect_gradient(loss, w + 6 + n * w, x, dx, "dx");
+}
+
+TEST(Gradients, Gelu) {
+  for (GeluForm form : {GeluForm::exact, GeluForm::tanh}) {
+    Case c;
+    int64_t n = 3, w = 17;
+    TensorView x = f64(c, 1, {n, w}, 4), out = c.output(DType::f64, {n, w}), dout = f64(c, 2, {n, w}), dx = c.output(DType::f64, {n, w});
+    kRef.gelu_backward.run({x, dout, dx, form}, nullptr);
+    auto loss = [&] {
+      kRef.gelu.run({x, out, form}, nullptr);
+      Value v;
+      v.add(out, dout);
+      return v;
+    };
+    expect_gradient(loss, 20 + n * w, x, dx, "dx");
+  }
+}
+
 TEST(Gradients, MatmulAndBias) {  // out = x W^T + bias
   Case c;
   int64_t m = 5, n = 7, k = 6;
@@ -165,17 +242,21 @@ TEST(Gradients, Attention) {
   check_attention({packed, 2, 1, 3, 0.6, true, 2}, 10, 10, "packed, window");
   check_attention({cache, 3, 1, 4, 0.5, true, 0}, 5, 12, "cache");
   check_attention({shared, 2, 1, 4, 0.5, false, 3}, 6, 6, "shared keys");
+  const double slopes[] = {0.5, 0.0625};
+  check_attention({packed, 2, 1, 3, 0.6, true, 0, slopes}, 10, 10, "packed, ALiBi");
+  check_attention({cache, 2, 2, 4, 0.5, false, 3, slopes}, 5, 12, "cache, window and ALiBi");
 }
 
 TEST(Gradients, Softmax) {
-  for (bool causal : {false, true})
+  for (double slope : {0.0, 0.3})
+   for (bool causal : {false, true})
     for (int64_t window : {0, 2}) {
       Case c;
       int64_t q = 4, k = 6;
       TensorView scores = f64(c, 1, {q, k}, 2), probs = c.output(DType::f64, {q, k}), dprobs = f64(c, 2, {q, k});
       TensorView dscores = c.output(DType::f64, {q, k});
       auto loss = [&] {
-        kRef.softmax.run({scores, probs, 0.7, causal, window}, nullptr);
+        kRef.softmax.run({scores, probs, 0.7, causal, window, slope}, nullptr);
         Value v;
         v.add(probs, dprobs);
         return v;

@@ -11,7 +11,8 @@ struct Unfused {
   template <class F>
   void each(F&& f) const {
     for (const Segment& s : at.segments)
-      for (int64_t h = 0; h < at.heads; ++h) f(s, h * at.head_size, h / (at.heads / at.kv_heads) * at.head_size);
+      for (int64_t h = 0; h < at.heads; ++h)
+        f(s, h * at.head_size, h / (at.heads / at.kv_heads) * at.head_size, at.slopes.empty() ? 0.0 : at.slopes[static_cast<size_t>(h)]);
   }
   TensorView queries(const TensorView& t, const Segment& s, int64_t column) const {
     return t.row_range(s.q_begin, s.q_count).columns(column, at.head_size);
@@ -19,16 +20,16 @@ struct Unfused {
   TensorView keys(const TensorView& t, const Segment& s, int64_t column) const {
     return t.row_range(s.k_begin, s.k_count).columns(column, at.head_size);
   }
-  Tensor probabilities(const TensorView& q, const TensorView& k) const {
+  Tensor probabilities(const TensorView& q, const TensorView& k, double slope) const {
     Tensor scores = c.empty({q.rows(), k.rows()}, c.types().stat), probs = c.empty({q.rows(), k.rows()}, q.dtype);
     c.call(Matmul{q, k, {}, scores.view(), false, true});
-    c.call(SoftmaxForward{scores.view(), probs.view(), at.scale, at.causal, at.window});
+    c.call(SoftmaxForward{scores.view(), probs.view(), at.scale, at.causal, at.window, slope});
     return probs;
   }
   void forward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out) const {
     c.call(Fill{out, 0});
-    each([&](const Segment& s, int64_t qc, int64_t kc) {
-      Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc));
+    each([&](const Segment& s, int64_t qc, int64_t kc, double slope) {
+      Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc), slope);
       c.call(Matmul{p.view(), keys(v, s, kc), {}, queries(out, s, qc)});
     });
   }
@@ -36,8 +37,8 @@ struct Unfused {
                 const TensorView& dk, const TensorView& dv) const {
     Tensor wide_k = c.empty({k.rows(), k.cols()}, c.types().stat), wide_v = c.empty({v.rows(), v.cols()}, c.types().stat);
     for (const TensorView& t : {dq, wide_k.view(), wide_v.view()}) c.call(Fill{t, 0});
-    each([&](const Segment& s, int64_t qc, int64_t kc) {
-      Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc));
+    each([&](const Segment& s, int64_t qc, int64_t kc, double slope) {
+      Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc), slope);
       Tensor dp = c.empty({p.rows(), p.cols()}, c.types().stat), ds = c.empty({p.rows(), p.cols()}, q.dtype);
       c.call(Matmul{p.view(), queries(dout, s, qc), {}, keys(wide_v.view(), s, kc), true, false, true});
       c.call(Matmul{queries(dout, s, qc), keys(v, s, kc), {}, dp.view(), false, true});

@@ -4,7 +4,7 @@
 namespace ravine {
 
 // softmax(scale q k^T) v over the batch's segments. q [N,H*D]; k, v [N,G*D]; out [N,H*D] in the compute type. at.segments is filled
-// in from the batch. Unfused (precision.unfused: [attention]): per segment and head two products and a softmax.
+// in from the batch; at.slopes must outlive the backward pass. Unfused (precision.unfused: [attention]): per segment and head two products and a softmax.
 Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, AttentionShape at);
 
 // The same over keys and values of a cache; nothing is recorded.

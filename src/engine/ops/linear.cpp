@@ -25,9 +25,9 @@ TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate)
 }
 }  // namespace
 
-Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases) {
+Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases, bool add_bias) {
   TensorView w = joined(c.store().value(*weights[0]), weights);
-  TensorView b = biases.empty() ? TensorView{} : joined(c.store().master(*biases[0]), biases);
+  TensorView b = biases.empty() || !add_bias ? TensorView{} : joined(c.store().master(*biases[0]), biases);
   require(x.cols() == w.cols(), "linear: x has {} columns, weight '{}' has {}", x.cols(), weights[0]->name, w.cols());
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().compute);
   c.call(Matmul{x.view(), w, b, y.view(), false, true});
@@ -58,9 +58,18 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
   return y;
 }
 
-Tensor logits(Ctx& c, const Tensor& x, const Param& weight) {
-  Tensor y = c.empty({x.rows(), weight.shape[0]}, c.types().stat);
-  c.call(Matmul{x.view(), c.store().value(weight), {}, y.view(), false, true});
+Tensor unit_rows(Ctx& c, const Param& weight) {
+  TensorView from = c.store().master(weight);
+  Tensor w = c.empty({from.rows(), from.cols()}, c.types().compute);
+  c.call(UnitRowsForward{from, w.view()});
+  return w;
+}
+
+Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit) {
+  Tensor unit_weight = unit ? unit_rows(c, weight) : Tensor();
+  TensorView w = unit ? unit_weight.view() : c.store().value(weight);
+  Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
+  c.call(Matmul{x.view(), w, {}, y.view(), false, true});
   return y;
 }
 

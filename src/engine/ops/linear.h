@@ -7,12 +7,17 @@ namespace ravine {
 
 // y = x W^T + b, where W is the rows of `weights` one under the other (they are joined in memory) and b likewise (may be empty).
 // x [N, in]; y [N, sum of outs] in the compute type. A frozen W does not keep x.
-Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases);
+// add_bias false: b is left out of y, yet gets its gradient (ranks whose partial results are summed: one of them adds it).
+Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases, bool add_bias = true);
 
 // The joined view of params that lie side by side, from the view of the first.
 TensorView joined(TensorView first, std::span<Param* const> params);
 
 // logits [N,V] of all rows, in f32 (f64 where the run is f64): for trace and generation only, training never makes them.
-Tensor logits(Ctx& c, const Tensor& x, const Param& weight);
+// unit_rows: as in loss_head.
+Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows = false);
+
+// The weight's rows at length 1, from the masters, in the compute type. Nothing is recorded.
+Tensor unit_rows(Ctx& c, const Param& weight);
 
 }  // namespace ravine

@@ -5,10 +5,9 @@ namespace ravine {
 namespace {
 
 // Fused: one kernel. Unfused: logits in full, cross-entropy, two products.
-void run(Ctx& c, const TensorView& x, const Param& weight, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx, const TensorView& dweight, bool accumulate) {
   const Batch& b = c.batch();
   Tensor losses = c.empty({b.tokens}, DType::f64);
-  TensorView w = c.store().value(weight);
   if (c.has(&Kernels::loss_head) && c.fused("loss_head")) {
     c.call(LossHead{x, w, b.labels, losses.view(), dx, dweight, b.grad_scale, accumulate});
   } else {
@@ -30,20 +29,32 @@ void run(Ctx& c, const TensorView& x, const Param& weight, const TensorView& dx,
   c.side("loss", sum);
 }
 
+// The same over rows of length 1: the head sees them, and its gradient is taken back through them.
+void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+  Tensor w = unit_rows(c, weight), dw;
+  if (!dweight.absent()) dw = c.empty({w.rows(), w.cols()}, dweight.dtype);
+  run(c, x, w.view(), dx, dw.view(), false);
+  w = Tensor();
+  if (dw) c.call(UnitRowsBackward{dw.view(), c.store().master(weight), dweight, accumulate});
+}
+
 }  // namespace
 
-void loss_head(Ctx& c, const Tensor& x, const Param& weight) {
+void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows) {
   require(!c.batch().labels.absent(), "loss_head: the batch has no labels");
-  if (!c.recording()) {
-    run(c, x.view(), weight, {}, {}, false);
-    return;
-  }
-  c.record("loss_head", {}, [saved = c.save(x), &weight, xr = x.ref()](Ctx& c) {
+  auto run = [&weight, unit_rows](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+    if (unit_rows)
+      run_unit(c, x, weight, dx, dweight, accumulate);
+    else
+      ravine::run(c, x, c.store().value(weight), dx, dweight, accumulate);
+  };
+  if (!c.recording()) return run(c, x.view(), {}, {}, false);
+  c.record("loss_head", {}, [saved = c.save(x), &weight, run, xr = x.ref()](Ctx& c) {
     bool accumulate = false, more = false;
     TensorView dweight = c.store().add_to_grad(weight, accumulate);
     Tensor dx = c.grads().add_to(xr, more);
     require(!more, "loss_head: its input must be used by it only");
-    run(c, saved.get(c).view(), weight, dx.view(), dweight, accumulate);
+    run(c, saved.get(c).view(), dx.view(), dweight, accumulate);
   });
 }
 

@@ -20,10 +20,10 @@ HWY_INLINE void prefetch_row(const T* row, int64_t stride, int64_t size, int64_t
 }
 
 // One query against keys [0, n) in rows of k and v: out[size] = sum e^(score - top) v, with top and the sum of the powers.
-// q is scaled; scores has room for n.
+// q is scaled; scores has room for n. ALiBi adds slope * (distance + j) to the score of key j.
 template <class T>
-void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float* scores,
-               float* out, float* top_and_sum) {
+void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float slope,
+               int64_t distance, float* scores, float* out, float* top_and_sum) {
   float top = -std::numeric_limits<float>::infinity();
   // Several keys at once, so that their sums over lanes overlap; a score is summed in the same order in any company.
   auto keys = [&](int64_t j, auto count) RAVINE_LANES {
@@ -43,6 +43,7 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
 #pragma GCC unroll 4
     for (int c = 0; c < kCount; ++c) {
       scores[j + c] = hn::GetLane(hn::SumOfLanes(f32s, sum[c]));
+      if (slope != 0) scores[j + c] += slope * static_cast<float>(distance + j + c);
       top = scores[j + c] > top ? scores[j + c] : top;
     }
   };
@@ -90,12 +91,12 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
   }
 }
 
-void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, float* scores, float* out,
-            float* top_and_sum) {
+void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, float slope, int64_t distance,
+            float* scores, float* out, float* top_and_sum) {
   auto typed = [&](auto zero) {
     using T = decltype(zero);
-    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, scores, out,
-              top_and_sum);
+    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, slope, distance,
+              scores, out, top_and_sum);
   };
   if (k.dtype == DType::f32) return typed(float{});
   if (k.dtype == DType::bf16) return typed(bf16{});
@@ -182,8 +183,8 @@ void run_slots(const AttentionForward& a, const std::vector<Slot>& slots, const 
         }
         pack_transposed(Corner(a.q, s.q_begin + i, h * size), 1, size, q, 1, static_cast<float>(at.scale));
         HWY_DYNAMIC_DISPATCH(decode)
-        (q, Corner(a.k, s.k_begin + begin, kv * size), Corner(a.v, s.k_begin + begin, kv * size), end - begin, size, scores,
-         partial, partial + size);
+        (q, Corner(a.k, s.k_begin + begin, kv * size), Corner(a.v, s.k_begin + begin, kv * size), end - begin, size,
+         at.slopes.empty() ? 0.0f : static_cast<float>(at.slopes[h]), begin - b.position, scores, partial, partial + size);
       }
     }
   });

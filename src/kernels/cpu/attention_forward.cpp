@@ -41,8 +41,8 @@ struct Task {
   int64_t first_block, blocks, head, heads;
 };
 
-void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, Work& w, const Work::Rows& r, int64_t key,
-                 int64_t keys) {
+void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, int64_t head, Work& w, const Work::Rows& r,
+                 int64_t key, int64_t keys) {
   const int64_t size = a.at.head_size, lanes = round_up(b.count, 16);
   const int64_t begin = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
   if (begin >= end) return;
@@ -51,6 +51,7 @@ void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& 
   each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) {
     w.score_product({seen, round_up(n, 16), size, size, kQueries, kQueries}, k, r.q + i, w.scores + i);
   });
+  if (!a.at.slopes.empty()) add_alibi(static_cast<float>(a.at.slopes[head]), b, begin, keys, lanes, w.scores);
   if (!b.sees_all(a.at, begin, keys)) mask_scores(a.at, b, begin, keys, lanes, w.scores);
   if (softmax_step(keys, lanes, w.scores, r.top, r.sum, r.factor, a.q.dtype)) scale_rows(r.out, b.count, size, r.factor, false);
   each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) {
@@ -100,7 +101,7 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
     }
     for (int64_t n = 0; n < t.blocks; ++n)
       for (int64_t h = 0; h < t.heads; ++h)
-        attend_tile(a, s, query_block(s, t.first_block + n), w, w.rows[n * t.heads + h], key, keys);
+        attend_tile(a, s, query_block(s, t.first_block + n), t.head + h, w, w.rows[n * t.heads + h], key, keys);
   }
   for (int64_t n = 0; n < t.blocks; ++n)
     for (int64_t h = 0; h < t.heads; ++h)

@@ -43,6 +43,32 @@ void do_mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, in
   }
 }
 
+// Distances are whole numbers and exact in f32; one rounding comes from each product and sum.
+void do_alibi(float slope, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores) {
+  const hn::RebindToSigned<F32> whole;
+  const Lanes by = all(slope);
+  for (int64_t j = 0; j < keys; ++j) {
+    const auto ahead = hn::Set(whole, static_cast<int32_t>(key + j - q.position));
+    float* row = scores + j * kQueries;
+    for (int64_t c = 0; c < lanes; c += kLanes) {
+      const Lanes distance = hn::ConvertTo(f32s, hn::Sub(ahead, hn::Iota(whole, static_cast<int32_t>(c))));
+      hn::StoreU(hn::MulAdd(by, distance, hn::LoadU(f32s, row + c)), f32s, row + c);
+    }
+  }
+}
+
+void do_alibi_rows(float slope, const QueryBlock& q, int64_t key, int64_t keys, float* scores) {
+  const hn::RebindToSigned<F32> whole;
+  const Lanes by = all(slope);
+  for (int64_t i = 0; i < q.count; ++i) {
+    float* row = scores + i * kKeys;
+    for (int64_t c = 0; c < round_up(keys, 16); c += kLanes) {
+      const Lanes distance = hn::ConvertTo(f32s, hn::Iota(whole, static_cast<int32_t>(key + c - q.position - i)));
+      hn::StoreU(hn::MulAdd(by, distance, hn::LoadU(f32s, row + c)), f32s, row + c);
+    }
+  }
+}
+
 template <class T>
 HWY_INLINE Lanes rounded(Lanes v) {
   if constexpr (std::is_same_v<T, bf16>) return hn::BitCast(f32s, hn::ShiftLeft<16>(bf16_bits(v)));
@@ -165,6 +191,8 @@ HWY_AFTER_NAMESPACE();
 namespace ravine {
 HWY_EXPORT(do_mask);
 HWY_EXPORT(do_mask_rows);
+HWY_EXPORT(do_alibi);
+HWY_EXPORT(do_alibi_rows);
 HWY_EXPORT(do_softmax);
 HWY_EXPORT(do_scale);
 HWY_EXPORT(do_gradient);
@@ -175,6 +203,12 @@ void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int
 }
 void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores) {
   HWY_DYNAMIC_DISPATCH(do_mask_rows)(at, q, key, keys, scores);
+}
+void add_alibi(float slope, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores) {
+  HWY_DYNAMIC_DISPATCH(do_alibi)(slope, q, key, keys, lanes, scores);
+}
+void add_alibi_rows(float slope, const QueryBlock& q, int64_t key, int64_t keys, float* scores) {
+  HWY_DYNAMIC_DISPATCH(do_alibi_rows)(slope, q, key, keys, scores);
 }
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type) {
   return HWY_DYNAMIC_DISPATCH(do_softmax)(keys, lanes, scores, top, sum, factor, type);
@@ -200,6 +234,8 @@ void check_attention(const char* op, const AttentionShape& at, const TensorView&
   require(
       q.dtype == k.dtype && q.dtype == v.dtype && (q.dtype == DType::f32 || q.dtype == DType::bf16 || q.dtype == DType::f16),
       "{}: q, k and v have one type of f32, bf16, f16, got {}, {} and {}", op, name(q.dtype), name(k.dtype), name(v.dtype));
+  require(at.slopes.empty() || static_cast<int64_t>(at.slopes.size()) == at.heads, "{}: slopes are one per head, got {} for {}", op,
+          at.slopes.size(), at.heads);
   for (const Segment& s : at.segments)
     require(s.q_begin >= 0 && s.q_count >= 0 && s.q_begin + s.q_count <= q.rows() && s.k_begin >= 0 && s.k_count >= 0 &&
                 s.k_begin + s.k_count <= k.rows(),

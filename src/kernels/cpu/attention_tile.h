@@ -58,6 +58,11 @@ void each_lane_group(const AttentionShape& at, const QueryBlock& b, int64_t key,
 // Puts -inf where the mask lets nothing through: score [keys][kQueries] of keys from `key` on.
 void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores);
 
+// ALiBi: adds slope * (key position - query position) to score [keys][kQueries] of keys from `key` on.
+void add_alibi(float slope, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores);
+// The same for scores [q.count][kKeys]; `keys` is rounded up to a multiple of 16.
+void add_alibi_rows(float slope, const QueryBlock& q, int64_t key, int64_t keys, float* scores);
+
 // Online softmax (Milakov, Gimelshein 2018): scores become e^(score - top), top and sum are brought up to date, and
 // factor is what earlier results have to be multiplied with; returns whether it differs from 1 anywhere. Rounds probabilities
 // to `type`.

@@ -27,7 +27,13 @@ void forward_rows(const SoftmaxForward& a) {
       const Row<P> probs(a.probs, r, begin);
       const Lanes scale = all(static_cast<float>(a.scale));
       // The tail is filled with zeros before scaling, so it is masked after: exp(-inf) = 0.
-      auto scaled = [&](int64_t i, auto part) RAVINE_LANES { return hn::Mul(scale, scores.load(i, part)); };
+      const Lanes slope = all(static_cast<float>(a.slope));
+      const hn::RebindToSigned<F32> whole;
+      auto scaled = [&](int64_t i, auto part) RAVINE_LANES {
+        const Lanes s = hn::Mul(scale, scores.load(i, part));
+        if (a.slope == 0) return s;
+        return hn::MulAdd(slope, hn::ConvertTo(f32s, hn::Iota(whole, static_cast<int32_t>(begin + i - position))), s);
+      };
       auto at = [&](int64_t i, auto part) RAVINE_LANES {
         if constexpr (std::is_same_v<decltype(part), Full>)
           return scaled(i, part);

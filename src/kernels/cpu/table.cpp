@@ -12,6 +12,12 @@ Kernels cpu_kernels(Bf16Products products) {
   k.embedding_backward = embedding_backward_entry();
   k.rms_norm = rms_norm_entry();
   k.rms_norm_backward = rms_norm_backward_entry();
+  k.layer_norm = layer_norm_entry();
+  k.layer_norm_backward = layer_norm_backward_entry();
+  k.head_norm = head_norm_entry();
+  k.head_norm_backward = head_norm_backward_entry();
+  k.unit_rows = unit_rows_entry();
+  k.unit_rows_backward = unit_rows_backward_entry();
   k.matmul = matmul_entry(products);
   k.sum_rows = sum_rows_entry();
   k.rope = rope_entry();
@@ -21,6 +27,8 @@ Kernels cpu_kernels(Bf16Products products) {
   k.softmax_backward = softmax_backward_entry();
   k.swiglu = swiglu_entry();
   k.swiglu_backward = swiglu_backward_entry();
+  k.gelu = gelu_entry();
+  k.gelu_backward = gelu_backward_entry();
   k.dropout = dropout_entry();
   k.loss_head = loss_head_entry();
   k.cross_entropy = cross_entropy_entry();

@@ -25,6 +25,8 @@ void check_shape(const char* op, const AttentionShape& at, const TensorView& q, 
   check(op, "q", q, q.rows(), at.heads * at.head_size);
   check(op, "k", k, k.rows(), at.kv_heads * at.head_size);
   check(op, "v", v, k.rows(), at.kv_heads * at.head_size);
+  require(at.slopes.empty() || static_cast<int64_t>(at.slopes.size()) == at.heads, "{}: slopes are one per head, got {} for {}", op,
+          at.slopes.size(), at.heads);
   for (const Segment& s : at.segments)
     require(s.q_begin >= 0 && s.q_count >= 0 && s.q_begin <= q.rows() - s.q_count && s.k_begin >= 0 && s.k_count >= 0 &&
                 s.k_begin <= k.rows() - s.k_count,
@@ -43,7 +45,12 @@ std::vector<const Segment*> segments_of_rows(const char* op, const AttentionShap
   return rows;
 }
 
-// Per query row and head: s = scale q k^T over the keys the mask lets through, lse = logsumexp(s), p = exp(s - lse), out = p v.
+// What ALiBi adds to the score of query i and key j of a segment.
+double alibi(const AttentionShape& at, int64_t head, const Segment& s, int64_t i, int64_t j) {
+  return at.slopes.empty() ? 0 : at.slopes[static_cast<size_t>(head)] * static_cast<double>(j - (s.k_count - s.q_count + i));
+}
+
+// Per query row and head: s = scale q k^T (+ alibi) over the keys the mask lets through, lse = logsumexp(s), p = exp(s - lse), out = p v.
 void forward(const AttentionForward& a, void*) {
   const AttentionShape& at = a.at;
   int64_t n = a.q.rows(), d = at.head_size, group = at.heads / std::max<int64_t>(1, at.kv_heads);
@@ -61,7 +68,7 @@ void forward(const AttentionForward& a, void*) {
         int64_t i = row - s->q_begin, first = mask.first(i), last = std::max(first, mask.last(i)), col = h / group * d;
         p.resize(last - first);
         for (int64_t j = first; j < last; ++j)
-          p[j - first] = at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + col, d);
+          p[j - first] = at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + col, d) + alibi(at, h, *s, i, j);
         lse = log_sum_exp(p.data(), last - first);
         for (int64_t j = first; j < last; ++j)
           add_scaled(&out[h * d], round_factor(a.q.dtype, std::exp(p[j - first] - lse)), v.row(s->k_begin + j) + col, d);
@@ -105,7 +112,7 @@ void backward(const AttentionBackward& a, void*) {
         double delta = dot(dout.row(row) + col, out.row(row) + col, d);
         for (int64_t j = mask.first(i); j < mask.last(i); ++j) {
           int64_t key = s.k_begin + j;
-          double p = std::exp(at.scale * dot(q.row(row) + col, k.row(key) + g * d, d) - lse.row(h)[row]);
+          double p = std::exp(at.scale * dot(q.row(row) + col, k.row(key) + g * d, d) + alibi(at, h, s, i, j) - lse.row(h)[row]);
           double ds = round_factor(t, p * (dot(dout.row(row) + col, v.row(key) + g * d, d) - delta));
           add_scaled(&dq[row * wide + col], at.scale * ds, k.row(key) + g * d, d);
           add_scaled(&dk[key * narrow + g * d], at.scale * ds, q.row(row) + col, d);

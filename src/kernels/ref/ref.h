@@ -13,6 +13,12 @@ Kernel<EmbeddingForward> embedding_entry();            // embedding.cpp
 Kernel<EmbeddingBackward> embedding_backward_entry();  //
 Kernel<RmsNormForward> rms_norm_entry();               // rms_norm.cpp
 Kernel<RmsNormBackward> rms_norm_backward_entry();     //
+Kernel<LayerNormForward> layer_norm_entry();           // layer_norm.cpp
+Kernel<LayerNormBackward> layer_norm_backward_entry(); //
+Kernel<HeadNormForward> head_norm_entry();             // head_norm.cpp
+Kernel<HeadNormBackward> head_norm_backward_entry();   //
+Kernel<UnitRowsForward> unit_rows_entry();             // unit_rows.cpp
+Kernel<UnitRowsBackward> unit_rows_backward_entry();   //
 Kernel<Matmul> matmul_entry();                         // matmul.cpp
 Kernel<SumRows> sum_rows_entry();                      // sum_rows.cpp
 Kernel<Rope> rope_entry();                             // rope.cpp
@@ -22,6 +28,8 @@ Kernel<SoftmaxForward> softmax_entry();                // softmax.cpp
 Kernel<SoftmaxBackward> softmax_backward_entry();      //
 Kernel<SwigluForward> swiglu_entry();                  // swiglu.cpp
 Kernel<SwigluBackward> swiglu_backward_entry();        //
+Kernel<GeluForward> gelu_entry();                      // gelu.cpp
+Kernel<GeluBackward> gelu_backward_entry();            //
 Kernel<Dropout> dropout_entry();                       // dropout.cpp
 Kernel<LossHead> loss_head_entry();                    // loss_head.cpp
 Kernel<CrossEntropy> cross_entropy_entry();            // cross_entropy.cpp

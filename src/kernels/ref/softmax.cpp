@@ -5,7 +5,7 @@
 namespace ravine::ref {
 namespace {
 
-// probs = softmax(scale scores) under the mask
+// probs = softmax(scale scores + slope (key - query)) under the mask
 void forward(const SoftmaxForward& a, void*) {
   int64_t q = a.scores.rows(), k = a.scores.cols();
   check(a.name, "scores", a.scores, q, k);
@@ -15,7 +15,7 @@ void forward(const SoftmaxForward& a, void*) {
     std::vector<double> row = load_row(a.scores, i), probs(k);
     int64_t first = mask.first(i), last = mask.last(i);
     if (first < last) {
-      for (int64_t j = first; j < last; ++j) row[j] *= a.scale;
+      for (int64_t j = first; j < last; ++j) row[j] = a.scale * row[j] + a.slope * static_cast<double>(j - mask.position(i));
       double lse = log_sum_exp(row.data() + first, last - first);
       for (int64_t j = first; j < last; ++j) probs[j] = std::exp(row[j] - lse);
     }

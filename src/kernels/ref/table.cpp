@@ -10,6 +10,12 @@ Kernels ref_kernels() {
   k.embedding_backward = ref::embedding_backward_entry();
   k.rms_norm = ref::rms_norm_entry();
   k.rms_norm_backward = ref::rms_norm_backward_entry();
+  k.layer_norm = ref::layer_norm_entry();
+  k.layer_norm_backward = ref::layer_norm_backward_entry();
+  k.head_norm = ref::head_norm_entry();
+  k.head_norm_backward = ref::head_norm_backward_entry();
+  k.unit_rows = ref::unit_rows_entry();
+  k.unit_rows_backward = ref::unit_rows_backward_entry();
   k.matmul = ref::matmul_entry();
   k.sum_rows = ref::sum_rows_entry();
   k.rope = ref::rope_entry();
@@ -19,6 +25,8 @@ Kernels ref_kernels() {
   k.softmax_backward = ref::softmax_backward_entry();
   k.swiglu = ref::swiglu_entry();
   k.swiglu_backward = ref::swiglu_backward_entry();
+  k.gelu = ref::gelu_entry();
+  k.gelu_backward = ref::gelu_backward_entry();
   k.dropout = ref::dropout_entry();
   k.loss_head = ref::loss_head_entry();
   k.cross_entropy = ref::cross_entropy_entry();

@@ -15,5 +15,14 @@ struct Family {
 const std::vector<Family>& families();
 
 std::unique_ptr<Model> make_llama(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_mistral(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_qwen2(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_qwen3(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_baichuan(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_bloom(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_internlm(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_aquila(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_gpt2(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_gpt_neox(const Json& config, const std::string& where);
 
 }  // namespace ravine

@@ -1,33 +1,52 @@
 #include "model/layers/attention.h"
 
+#include <bit>
 #include <cmath>
 
 #include "engine/ops/attention.h"
+#include "engine/ops/head_norm.h"
 #include "engine/ops/rope.h"
 #include "engine/ops/tensor_parallel.h"
 
 namespace ravine {
 
-Attention::Attention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& s, const RopeTable& table)
+std::vector<double> alibi_slopes(int64_t heads) {
+  auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
+  std::vector<double> slopes;
+  for (int64_t k = 1; k <= power; ++k) slopes.push_back(std::exp2(-8.0 * static_cast<double>(k) / static_cast<double>(power)));
+  for (int64_t k = 1; static_cast<int64_t>(slopes.size()) < heads; k += 2)
+    slopes.push_back(std::exp2(-8.0 * static_cast<double>(k) / static_cast<double>(2 * power)));
+  return slopes;
+}
+
+Attention::Attention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& s, const RopeTable* table)
     : spec_(s),
       layer_(layer),
       table_(table),
+      slopes_(s.alibi ? alibi_slopes(s.heads) : std::vector<double>()),
       qkv_(set, unit,
            {{name + ".q_proj", s.heads * s.head_size}, {name + ".k_proj", s.kv_heads * s.head_size}, {name + ".v_proj", s.kv_heads * s.head_size}},
            s.hidden, s.qkv_bias, Split::columns, s.init_std),
-      out_(set, unit, {{name + ".o_proj", s.hidden}}, s.heads * s.head_size, s.out_bias, Split::rows, s.out_init_std) {}
+      out_(set, unit, {{name + ".o_proj", s.hidden}}, s.heads * s.head_size, s.out_bias, Split::rows, s.out_init_std) {
+  if (!s.head_norm) return;
+  q_norm_ = set.add(unit, {name + ".q_norm.weight", {s.head_size}, {}, {Init::ones}, false, Use::vector});
+  k_norm_ = set.add(unit, {name + ".k_norm.weight", {s.head_size}, {}, {Init::ones}, false, Use::vector});
+}
 
 Tensor Attention::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, "self_attn");
-  int ranks = c.group(Axis::tensor).size();
-  int64_t heads = div_exact(spec_.heads, ranks), kv_heads = div_exact(spec_.kv_heads, ranks);
+  const Group& ranks = c.group(Axis::tensor);
+  int64_t heads = div_exact(spec_.heads, ranks.size()), kv_heads = div_exact(spec_.kv_heads, ranks.size());
   int64_t width = heads * spec_.head_size, kv_width = kv_heads * spec_.head_size;
-  AttentionShape at{{}, heads, kv_heads, spec_.head_size, 1 / std::sqrt(static_cast<double>(spec_.head_size)), true, spec_.window};
+  double scale = spec_.scale != 0 ? spec_.scale : 1 / std::sqrt(static_cast<double>(spec_.head_size));
+  AttentionShape at{{}, heads, kv_heads, spec_.head_size, scale, true, spec_.window, {}};
+  if (spec_.alibi) at.slopes = std::span(slopes_).subspan(static_cast<size_t>(ranks.rank() * heads), static_cast<size_t>(heads));
 
   Tensor qkv = qkv_(c, tp_enter(c, x));  // [N, (H + 2G) D]
   Tensor q = qkv.columns(0, width), k = qkv.columns(width, kv_width), v = qkv.columns(width + kv_width, kv_width);
-  rope(c, q, table_.view(), heads);
-  rope(c, k, table_.view(), kv_heads);
+  qkv = Tensor();
+  if (q_norm_) q = head_norm(c, q, *q_norm_, spec_.norm_eps), k = head_norm(c, k, *k_norm_, spec_.norm_eps);
+  if (table_) rope(c, q, table_->view(), heads), rope(c, k, table_->view(), kv_heads);
   Tensor mixed;
   if (c.batch().cache) {
     auto [keys, values] = c.batch().cache->append(layer_, k.view(), v.view());

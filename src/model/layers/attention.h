@@ -1,4 +1,4 @@
-// Multi-head attention with grouped keys and values and rotary positions.
+// Multi-head attention with grouped keys and values; positions by rotation (rope), by ALiBi, or not here.
 #pragma once
 #include "model/layers/linear.h"
 #include "model/layers/rope.h"
@@ -8,19 +8,30 @@ namespace ravine {
 struct AttentionSpec {
   int64_t hidden = 0, heads = 0, kv_heads = 0, head_size = 0, window = 0;
   bool qkv_bias = false, out_bias = false;
+  bool alibi = false;
+  bool head_norm = false;   // RMSNorm on each head of q and k, before the rotation
+  double norm_eps = 1e-6;
+  double scale = 0;         // of the scores; 0: 1/sqrt(head_size)
   double init_std = 0.02, out_init_std = 0.02;
 };
 
+// Slopes of ALiBi (Press et al. 2022): powers of 2^(-8/n); of n heads that are no power of two, those of the power below, then every
+// other one of the power above.
+std::vector<double> alibi_slopes(int64_t heads);
+
 class Attention {
  public:
-  Attention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& spec, const RopeTable& table);
+  // `table`: null without rotation.
+  Attention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& spec, const RopeTable* table);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // [N,C] -> [N,C]
 
  private:
   AttentionSpec spec_;
   int layer_;
-  const RopeTable& table_;
+  const RopeTable* table_;
+  std::vector<double> slopes_;  // of all heads
   Linear qkv_, out_;
+  Param *q_norm_ = nullptr, *k_norm_ = nullptr;
 };
 
 }  // namespace ravine

@@ -2,19 +2,14 @@
 
 #include "engine/ops/linear.h"
 #include "engine/ops/loss_head.h"
-#include "engine/ops/rms_norm.h"
 
 namespace ravine {
 
-Flow output_head(Ctx& c, Flow in, const Param& norm, double eps, const Param& weight) {
-  Tensor x;
-  {
-    Ctx::Scope scope(c, "model.norm");
-    x = rms_norm(c, std::move(in), norm, eps).out;
-  }
+Flow output_head(Ctx& c, Flow in, const Norm& norm, const Param& weight, bool unit_rows) {
+  Tensor x = norm(c, std::move(in)).out;
   Ctx::Scope scope(c, "lm_head");
   if (!c.batch().labels.absent()) {
-    loss_head(c, x, weight);
+    loss_head(c, x, weight, unit_rows);
     return {};
   }
   c.output("hidden", x);
@@ -24,7 +19,7 @@ Flow output_head(Ctx& c, Flow in, const Param& norm, double eps, const Param& we
     c.call(EmbeddingForward{rows, x.view(), some.view()});
     x = some;
   }
-  c.output("logits", logits(c, x, weight));
+  c.output("logits", logits(c, x, weight, unit_rows));
   return {};
 }
 

@@ -4,14 +4,34 @@
 #include "engine/ops/tensor_parallel.h"
 
 namespace ravine {
+namespace {
 
-Mlp::Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, int64_t width, bool bias, double init_std, double out_init_std)
-    : gate_up_(set, unit, {{name + ".gate_proj", width}, {name + ".up_proj", width}}, hidden, bias, Split::columns, init_std),
-      down_(set, unit, {{name + ".down_proj", hidden}}, width, bias, Split::rows, out_init_std) {}
+std::vector<LinearSpec> inputs(const std::string& name, const MlpSpec& s) {
+  if (s.act == Act::swiglu) return {{name + ".gate_proj", s.width}, {name + ".up_proj", s.width}};
+  return {{name + ".up_proj", s.width}};
+}
+
+}  // namespace
+
+Act read_gelu(ConfigReader& r, const std::string& key, const std::string& fallback) {
+  std::string act = r.text(key, fallback);
+  if (act == "gelu") return Act::gelu;
+  if (act != "gelu_new" && act != "gelu_fast" && act != "gelu_pytorch_tanh")
+    r.refuse(key, "it must be gelu, gelu_new, gelu_fast or gelu_pytorch_tanh", "use a model with one of these");
+  return Act::gelu_tanh;
+}
+
+Mlp::Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const MlpSpec& s)
+    : act_(s.act),
+      up_(set, unit, inputs(name, s), hidden, s.bias, Split::columns, s.init_std),
+      down_(set, unit, {{name + ".down_proj", hidden}}, s.width, s.bias, Split::rows, s.out_init_std) {}
 
 Tensor Mlp::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, "mlp");
-  return tp_exit(c, down_(c, swiglu(c, gate_up_(c, tp_enter(c, x)))));
+  Tensor up = up_(c, tp_enter(c, x));
+  Tensor inner = act_ == Act::swiglu ? swiglu(c, up) : gelu(c, up, act_ == Act::gelu ? GeluForm::exact : GeluForm::tanh);
+  up = Tensor();
+  return tp_exit(c, down_(c, inner));
 }
 
 }  // namespace ravine

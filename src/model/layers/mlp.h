@@ -1,16 +1,32 @@
-// The gated MLP of Llama: down(silu(gate x) * (up x)).
+// The MLP of a layer: gated by silu, down(silu(gate x) * (up x)), as in Llama; or down(gelu(up x)).
 #pragma once
+#include "engine/ops/gelu.h"
+#include "model/config_reader.h"
 #include "model/layers/linear.h"
 
 namespace ravine {
 
+enum class Act : uint8_t { swiglu, gelu, gelu_tanh };
+
+struct MlpSpec {
+  int64_t width = 0;
+  Act act = Act::swiglu;
+  bool bias = false;
+  double init_std = 0.02, out_init_std = 0.02;
+};
+
+// A field that names an activation without gate: "gelu" is exact; "gelu_new", "gelu_fast", "gelu_pytorch_tanh" are one formula.
+Act read_gelu(ConfigReader& r, const std::string& key, const std::string& fallback);
+
 class Mlp {
  public:
-  Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, int64_t width, bool bias, double init_std, double out_init_std);
+  // Declares <name>.gate_proj (gated only), <name>.up_proj, <name>.down_proj.
+  Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const MlpSpec& spec);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // [N,C] -> [N,C]
 
  private:
-  Linear gate_up_, down_;
+  Act act_;
+  Linear up_, down_;
 };
 
 }  // namespace ravine

@@ -6,21 +6,23 @@
 
 namespace ravine {
 
-RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions) {
+RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions, double partial, const std::string& theta) {
   RopeSettings s;
   s.max_positions = static_cast<double>(max_positions);
   const Json* scaling = r.object("rope_scaling");
   const Json* parameters = r.object("rope_parameters");
-  s.theta = r.number("rope_theta", 1e-3, 1e12, 10000);
-  s.dims = head_size;
+  s.theta = r.number(theta, 1e-3, 1e12, 10000);
+  auto rotated = [&](double share) { return static_cast<int64_t>(static_cast<double>(head_size) * share); };
+  s.dims = partial > 0 ? rotated(partial) : head_size;
   const Json* o = parameters ? parameters : scaling;
   std::string key = parameters ? "rope_parameters" : "rope_scaling";
   if (!o) return s;
 
   ConfigReader in(*o, r.where() + ", " + key);
   s.theta = in.number("rope_theta", 1e-3, 1e12, s.theta);
-  double partial = in.number("partial_rotary_factor", 0, 1, 1);
-  if (partial != 1) in.refuse("partial_rotary_factor", "Llama rotates whole heads", "use a model without it");
+  double share = in.number("partial_rotary_factor", 0, 1, partial > 0 ? partial : 1);
+  if (partial == 0 && share != 1) in.refuse("partial_rotary_factor", "this family rotates whole heads", "use a model without it");
+  if (partial > 0) s.dims = rotated(share);
   std::string type = in.text("rope_type", in.text("type", "default"));
   in.ignore({"type"});
   if (type == "default") {

@@ -1,4 +1,4 @@
-// Tables for rotary embeddings, in every scaling that published Llama checkpoints use.
+// Tables for rotary embeddings, in every scaling that published checkpoints of Llama and its relatives use.
 #pragma once
 #include <vector>
 
@@ -18,7 +18,8 @@ struct RopeSettings {
   double original_positions = 0, max_positions = 0;
   int64_t dims = 0;                                                   // rotated dims of a head
 };
-RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions);
+// partial: the share of a head's dims that is rotated where the config does not say (under partial_rotary_factor); 0: whole heads only.
+RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions, double partial = 0, const std::string& theta = "rope_theta");
 
 // Inverse frequencies (dims/2 of them) for sequences of `length` (matters for dynamic only), in double.
 std::vector<double> inverse_frequencies(const RopeSettings& s, int64_t length);

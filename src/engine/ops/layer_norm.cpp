@@ -1,0 +1,64 @@
+#include "engine/ops/layer_norm.h"
+
+namespace ravine {
+
+Normed layer_norm(Ctx& c, Flow in, const Param& weight, const Param& bias, double eps, std::optional<DType> type) {
+  Normed r;
+  TensorRef xr = in.x.ref(), br = in.branch ? in.branch.ref() : TensorRef{};
+  int64_t rows = in.x.rows(), cols = in.x.cols();
+  Tensor mean = c.empty({rows}, c.types().stat), rstd = c.empty({rows}, c.types().stat);
+  r.out = c.empty({rows, cols}, type.value_or(c.types().compute));
+  TensorView w = c.store().master(weight), b = c.store().master(bias);
+  if (in.branch && !c.fused("add_layer_norm")) {
+    r.sum = c.empty({rows, cols}, c.types().residual);
+    c.call(Add{in.x.view(), in.branch.view(), r.sum.view()});
+    c.call(LayerNormForward{r.sum.view(), {}, w, b, {}, r.out.view(), mean.view(), rstd.view(), eps});
+  } else {
+    // As in rms_norm: without a branch the sum is x itself; with one, x is written over if nobody else holds it.
+    r.sum = !in.branch || in.x.unique() ? in.x.renamed() : c.empty({rows, cols}, c.types().residual);
+    TensorView sum = in.branch ? r.sum.view() : TensorView{};
+    c.call(LayerNormForward{in.x.view(), in.branch.view(), w, b, sum, r.out.view(), mean.view(), rstd.view(), eps});
+  }
+  if (!c.recording()) return r;
+
+  Saved sum = c.save(r.sum), shift = c.save(mean), scale = c.save(rstd);
+  // The residual stream itself is not made again: blocks know it by its identity.
+  if (!type) {
+    r.out.set_rebuild([sum, &weight, &bias, eps](Ctx& c) {
+      Tensor x = sum.get(c), out = c.empty({x.rows(), x.cols()}, c.types().compute);
+      c.call(LayerNormForward{x.view(), {}, c.store().master(weight), c.store().master(bias), {}, out.view(), {}, {}, eps});
+      return out;
+    });
+  }
+  c.record("layer_norm", {r.out.ref(), r.sum.ref()}, [=, &weight, &bias, sr = r.sum.ref(), outr = r.out.ref()](Ctx& c) {
+    Grads& g = c.grads();
+    Tensor dsum = g.has(sr) ? g.take(sr) : Tensor();
+    Tensor dx = dsum, dbranch;
+    if (g.has(outr)) {
+      Tensor x = sum.get(c), dout = g.take(outr);
+      if (!dx || !dsum.unique()) dx = c.empty({x.rows(), x.cols()}, c.types().residual);
+      if (br.id && br.dtype != dx.dtype()) dbranch = c.empty(br.shape, br.dtype);
+      bool accumulate = false, more = false;
+      TensorView dweight = c.store().add_to_grad(weight, accumulate), dbias = c.store().add_to_grad(bias, more);
+      Tensor spare;  // one of the two is frozen: the kernel makes both or none
+      if (dweight.absent() != dbias.absent()) {
+        spare = c.empty({x.cols()}, c.types().master);
+        if (accumulate || more) c.call(Fill{spare.view(), 0});
+        (dweight.absent() ? dweight : dbias) = spare.view();
+        accumulate = more = accumulate || more;
+      }
+      require(accumulate == more, "layer_norm: gradients of '{}' and its bias were not written together", weight.name);
+      c.call(LayerNormBackward{dout.view(), x.view(), c.store().master(weight), shift.get(c).view(), scale.get(c).view(), dsum.view(),
+                               dx.view(), dbranch.view(), dweight, dbias, accumulate});
+    } else if (br.id && br.dtype != dx.dtype()) {
+      dbranch = c.empty(br.shape, br.dtype);
+      c.call(Cast{dx.view(), dbranch.view()});
+    }
+    dsum = Tensor();
+    if (br.id) c.give_grad(br, dbranch ? dbranch : dx);
+    c.give_grad(xr, dx);
+  });
+  return r;
+}
+
+}  // namespace ravine

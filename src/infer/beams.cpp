@@ -1,0 +1,194 @@
+#include "infer/beams.h"
+
+#include <algorithm>
+#include <list>
+
+#include "infer/kv_cache.h"
+
+namespace ravine {
+namespace {
+
+using Prompts = std::vector<std::vector<int32_t>>;
+
+// A prompt at work.
+struct Active {
+  size_t prompt;
+  BeamSearch search;
+  std::vector<int64_t> slots;  // of live beams; while the prompt is being read only the first is in use
+  std::vector<int64_t> spare;
+  int64_t fed = 0, take = 0, row = -1;  // tokens of the prompt in the cache; of it in this step; first row of logits
+  bool reading() const { return search.first(); }
+};
+
+class Run {
+ public:
+  Run(const Session& session, const Prompts& prompts, const GenerateOptions& o, const BeamOptions& beams, int64_t num_return,
+      const GenerateEvents& events)
+      : session_(session),
+        prompts_(prompts),
+        o_(o),
+        beams_(beams),
+        num_return_(num_return),
+        events_(events),
+        results_(prompts.size()),
+        ctx_(setup()),
+        cache_(facts().layers, facts().kv_heads * facts().head_size, session.types.compute,
+               std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size())) * beams.beams) {
+    for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
+    for (const auto& p : prompts) longest_ = std::max(longest_, length_limit(p, o));
+  }
+
+  std::vector<Generated> all() {
+    while (admit()) {
+      if (events_.stop && events_.stop()) {
+        for (Active& a : active_) finish(a, true);
+        break;
+      }
+      forward();
+      for (Active& a : active_) {
+        a.fed += a.take;
+        if (a.row >= 0) advance(a);
+      }
+      std::erase_if(active_, [](const Active& a) { return a.slots.empty(); });
+    }
+    return std::move(results_);
+  }
+
+ private:
+  const ModelFacts& facts() const { return session_.model->facts(); }
+  Ctx::Setup setup() {
+    Ctx::Setup s = session_.setup(arena_);
+    s.recipe = o_.recipe;
+    if (o_.observer) s.observers.push_back(o_.observer);
+    return s;
+  }
+
+  bool admit() {
+    for (; static_cast<int64_t>(free_.size()) >= beams_.beams && next_ < prompts_.size(); ++next_) {
+      const std::vector<int32_t>& prompt = prompts_[next_];
+      Active a{next_, BeamSearch(beams_, o_, prompt, length_limit(prompt, o_), next_, facts().vocabulary), {}, {}};
+      a.slots.push_back(free_.back()), free_.pop_back();
+      for (int64_t i = 1; i < beams_.beams; ++i) a.spare.push_back(free_.back()), free_.pop_back();
+      results_[next_].begun = true;
+      active_.push_back(std::move(a));
+    }
+    return !active_.empty();
+  }
+
+  // One pass of the model: the next piece of prompts that are being read, one token of every live beam of the others.
+  void forward() {
+    int64_t budget = o_.step_tokens, room = 0, rows = 0;
+    for (Active& a : active_) {
+      const auto length = static_cast<int64_t>(a.search.tokens(0).size());
+      a.take = a.reading() ? std::min(length - a.fed, budget) : 1;
+      if (a.reading()) budget -= a.take;
+      const bool logits = a.fed + a.take == length && a.take > 0;
+      a.row = logits ? rows : -1;
+      if (logits) rows += static_cast<int64_t>(a.slots.size());
+      room = std::max(room, a.fed + a.take);
+    }
+    cache_.begin_step(room, longest_);
+    ids_.clear(), positions_.clear(), logit_rows_.clear();
+    Batch& b = batch_;
+    b = {};
+    for (const Active& a : active_) {
+      if (a.take == 0) continue;
+      for (size_t beam = 0; beam < a.slots.size(); ++beam) {
+        cache_.extend(a.slots[beam], static_cast<int64_t>(ids_.size()), a.take);
+        for (int64_t p = a.fed; p < a.fed + a.take; ++p) {
+          ids_.push_back(a.search.tokens(static_cast<int64_t>(beam))[static_cast<size_t>(p)]);
+          positions_.push_back(static_cast<int32_t>(p));
+        }
+        if (a.row >= 0) logit_rows_.push_back(static_cast<int32_t>(ids_.size()) - 1);
+      }
+      b.max_position = std::max(b.max_position, a.fed + a.take);
+    }
+    b.tokens = static_cast<int64_t>(ids_.size());
+    b.ids = view(ids_);
+    b.positions = view(positions_);
+    b.logit_rows = view(logit_rows_);
+    b.segments = cache_.segments();
+    b.cache = &cache_;
+    ctx_.begin(b, false);
+    session_.model->forward(ctx_);
+  }
+  static TensorView view(std::vector<int32_t>& v) { return view_of(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
+
+  void advance(Active& a) {
+    const TensorView logits = ctx_.outputs().at("logits").view();
+    std::vector<std::vector<float>> rows(a.slots.size(), std::vector<float>(static_cast<size_t>(logits.cols())));
+    for (size_t i = 0; i < rows.size(); ++i)
+      visit_float(logits.dtype, [&](auto zero) {
+        const auto* from = logits.row<decltype(zero)>(a.row + static_cast<int64_t>(i));
+        for (size_t v = 0; v < rows[i].size(); ++v) rows[i][v] = static_cast<float>(from[v]);
+      });
+    const bool first = a.search.first();
+    a.search.advance(std::move(rows));
+    if (a.search.done()) return finish(a, false);
+    std::vector<int64_t> parents = a.search.parents();
+    if (first) std::fill(parents.begin(), parents.end(), 0);  // copies of the prompt
+    move_slots(a, parents);
+  }
+
+  // The first child of a beam takes its slot, others get copies in slots that nobody continues.
+  void move_slots(Active& a, const std::vector<int64_t>& parents) {
+    std::vector<bool> taken(a.slots.size(), false);
+    std::vector<int64_t> next(parents.size(), -1), spare = a.spare;
+    for (size_t i = 0; i < parents.size(); ++i) {
+      const auto p = static_cast<size_t>(parents[i]);
+      if (!taken[p]) next[i] = a.slots[p], taken[p] = true;
+    }
+    for (size_t p = 0; p < a.slots.size(); ++p)
+      if (!taken[p]) spare.push_back(a.slots[p]);
+    for (size_t i = 0; i < parents.size(); ++i) {
+      if (next[i] >= 0) continue;
+      next[i] = spare.back(), spare.pop_back();
+      cache_.copy(a.slots[static_cast<size_t>(parents[i])], next[i]);
+    }
+    a.slots = std::move(next), a.spare = std::move(spare);
+  }
+
+  void finish(Active& a, bool stopped) {
+    Generated& g = results_[a.prompt];
+    g.beams = a.search.best(num_return_);
+    if (!g.beams.empty()) g.ids = g.beams[0].ids, g.logprob = g.beams[0].logprob;
+    const bool ended = !g.ids.empty() && std::find(o_.end_ids.begin(), o_.end_ids.end(), g.ids.back()) != o_.end_ids.end();
+    g.finish = ended ? Finish::eos : stopped ? Finish::stop : Finish::length;
+    for (int32_t id : g.ids)
+      if (events_.token && !events_.token(a.prompt, id)) break;
+    for (auto* slots : {&a.slots, &a.spare}) {
+      for (int64_t s : *slots) cache_.clear(s), free_.push_back(s);
+      slots->clear();
+    }
+    if (events_.finished) events_.finished(a.prompt, g);
+  }
+
+  const Session& session_;
+  const Prompts& prompts_;
+  const GenerateOptions& o_;
+  const BeamOptions& beams_;
+  int64_t num_return_;
+  const GenerateEvents& events_;
+  std::vector<Generated> results_;
+  HeapArena arena_;
+  Ctx ctx_;
+  SlotCache cache_;
+  std::vector<int64_t> free_;
+  std::list<Active> active_;
+  size_t next_ = 0;
+  int64_t longest_ = 0;
+  Batch batch_;
+  std::vector<int32_t> ids_, positions_, logit_rows_;
+};
+
+}  // namespace
+
+std::vector<Generated> generate_beams(const Session& session, const Prompts& prompts, const GenerateOptions& options, const BeamOptions& beams,
+                                      int64_t num_return, const GenerateEvents& events, const std::string& where) {
+  require(num_return >= 1 && num_return <= beams.beams, "generate: {} results of {} beams", num_return, beams.beams);
+  check_prompts(prompts, session.model->facts(), options, where);
+  if (prompts.empty()) return {};
+  return Run(session, prompts, options, beams, num_return, events).all();
+}
+
+}  // namespace ravine

@@ -1,0 +1,33 @@
+// Baichuan 7B, 13B and Baichuan2 7B, 13B (Baichuan 2023): Llama with q, k, v in one matrix; the 13B ones have ALiBi instead of rotary
+// positions; in version 2 the rows of the head have length 1 (NormHead).
+#include "model/decoder.h"
+#include "model/families/families.h"
+
+namespace ravine {
+
+std::unique_ptr<Model> make_baichuan(const Json& config, const std::string& where) {
+  ConfigReader r(config, where);
+  ModelFacts f;
+  DecoderSpec s;
+  // All four have one model_type: rotary positions have a table of max_position_embeddings, ALiBi only names model_max_length;
+  // version 2 is known by its vocabulary, or by the weight of its z-loss.
+  s.attention.alibi = !r.has("max_position_embeddings");
+  s.unit_head = r.has("z_loss_weight") || r.integer("vocab_size", 1, 1 << 30) == 125696;
+  read_llama_shape(r, f, s);
+  if (s.attention.alibi) {
+    if (!r.has("model_max_length")) r.refuse("max_position_embeddings", "it or model_max_length is required", "use a complete config.json");
+    f.max_positions = 0;
+  } else {
+    s.rope = read_rope(r, s.attention.head_size, f.max_positions);
+  }
+  r.ignore({"model_max_length"});
+  r.only("num_key_value_heads", s.attention.heads, "every head has its own keys and values");
+  r.only("z_loss_weight", 0, "the loss on the largest logit is not offered");
+  read_common(r, f);
+  s.names.architecture = "BaichuanForCausalLM";
+  s.names.modules = {{"self_attn.q_proj", "self_attn.W_pack"}, {"self_attn.k_proj", "self_attn.W_pack"}, {"self_attn.v_proj", "self_attn.W_pack"}};
+  s.names.constants = {"rotary_emb.inv_freq", "self_attn.future_mask", "model.future_mask"};
+  return make_decoder(config, f, std::move(s));
+}
+
+}  // namespace ravine

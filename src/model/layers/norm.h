@@ -1,0 +1,27 @@
+// RMSNorm or LayerNorm over the residual stream, adding the pending branch on the way.
+#pragma once
+#include <string>
+
+#include "engine/ops/layer_norm.h"
+
+namespace ravine {
+
+struct NormSpec {
+  enum Kind : uint8_t { rms, layer } kind = rms;  // layer has a bias too
+  double eps = 1e-6;
+};
+
+class Norm {
+ public:
+  // Declares <name>.weight (and .bias), [hidden].
+  Norm(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, const NormSpec& spec);
+  // As rms_norm and layer_norm; `out` is offered by LayerNorm only.
+  Normed operator()(Ctx& c, Flow in, std::optional<DType> out = {}) const;
+
+ private:
+  NormSpec spec_;
+  std::string scope_;
+  Param *weight_, *bias_ = nullptr;
+};
+
+}  // namespace ravine

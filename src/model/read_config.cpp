@@ -1,0 +1,73 @@
+#include "model/decoder.h"
+
+namespace ravine {
+
+void read_common(ConfigReader& r, ModelFacts& f) {
+  f.family = r.text("model_type", "");
+  f.eos = r.ids("eos_token_id");
+  if (auto id = r.ids("bos_token_id"); !id.empty()) f.bos = id[0];
+  if (auto id = r.ids("pad_token_id"); !id.empty() && id[0] >= 0) f.pad = id[0];
+  if (f.pad >= f.vocabulary) r.refuse("pad_token_id", fmt::format("it must be below vocab_size = {}", f.vocabulary), "correct the field");
+  r.only("quantization_config", nullptr, "weights must be f32, bf16 or f16");
+  r.only("is_encoder_decoder", false, "this family is a decoder");
+  r.only("add_cross_attention", false, "this family is a decoder");
+  r.ignore({"architectures", "torch_dtype", "dtype", "transformers_version", "use_cache", "pretraining_tp", "_name_or_path", "auto_map", "id2label",
+            "label2id", "max_sequence_length", "output_attentions", "output_hidden_states", "return_dict", "problem_type", "task_specific_params",
+            "tokenizer_class", "name_or_path", "is_decoder", "chunk_size_feed_forward", "cross_attention_hidden_size", "tie_encoder_decoder",
+            "finetuning_task", "prefix", "decoder_start_token_id", "sep_token_id", "torchscript", "use_bfloat16", "pruned_heads", "tf_legacy_loss",
+            "unk_token_id", "classifier_dropout", "gradient_checkpointing", "_from_model_config"});
+  r.finish();
+}
+
+void read_vocabulary(ConfigReader& r, ModelFacts& f, DecoderSpec& s) {
+  f.vocabulary = r.integer("vocab_size", 1, 1 << 30);
+  double std = r.number("initializer_range", 0, 10, 0.02);
+  s.attention.init_std = s.attention.out_init_std = s.mlp.init_std = s.mlp.out_init_std = std;
+}
+
+void read_llama_shape(ConfigReader& r, ModelFacts& f, DecoderSpec& s) {
+  AttentionSpec& a = s.attention;
+  read_vocabulary(r, f, s);
+  a.hidden = r.integer("hidden_size", 1, 1 << 20);
+  f.layers = r.integer("num_hidden_layers", 1, 100000);
+  a.heads = r.integer("num_attention_heads", 1, 1 << 20);
+  a.kv_heads = r.integer("num_key_value_heads", 1, 1 << 20, a.heads);
+  if (a.heads % a.kv_heads) r.refuse("num_key_value_heads", fmt::format("it must divide num_attention_heads = {}", a.heads), "correct the field");
+  if (!r.has("head_dim") && a.hidden % a.heads)
+    r.refuse("hidden_size", fmt::format("it must be a multiple of num_attention_heads = {}, or head_dim must be given", a.heads), "correct the field");
+  a.head_size = r.integer("head_dim", 2, 1 << 16, std::max<int64_t>(2, a.hidden / a.heads));
+  if (a.head_size % 2) r.refuse("head_dim", "it must be even for rotary positions", "correct the field");
+  f.max_positions = r.integer("max_position_embeddings", 1, 1 << 30, 2048);
+  s.mlp.width = r.integer("intermediate_size", 1, 1 << 24);
+  s.norm = {NormSpec::rms, r.number("rms_norm_eps", 0, 1, 1e-6)};
+  a.norm_eps = s.norm.eps;
+  s.tied = r.boolean("tie_word_embeddings", false);
+  r.only("hidden_act", "silu", "the MLP of this family is gated by silu");
+  r.only("attention_dropout", 0.0, "dropout of attention weights is not offered; train.dropout acts on the branches");
+}
+
+void set_heads(ConfigReader& r, const std::string& key, int64_t heads, DecoderSpec& s) {
+  AttentionSpec& a = s.attention;
+  if (a.hidden % heads) r.refuse(key, fmt::format("it must divide the hidden size of {}", a.hidden), "correct the field");
+  a.heads = a.kv_heads = heads;
+  a.head_size = a.hidden / heads;
+}
+
+void read_layer_windows(ConfigReader& r, const ModelFacts& f, DecoderSpec& s) {
+  bool on = r.boolean("use_sliding_window", false);
+  int64_t window = r.integer("sliding_window", 1, 1 << 30, 4096), from = r.integer("max_window_layers", 0, 1 << 20, 28);
+  for (int64_t i = 0; i < f.layers; ++i) s.windows.push_back(on && r.has("sliding_window") && i >= from ? window : 0);
+  const std::vector<std::string> types = r.texts("layer_types");
+  if (types.empty()) return;
+  if (static_cast<int64_t>(types.size()) != f.layers)
+    r.refuse("layer_types", fmt::format("it must have one entry for each of {} layers", f.layers), "correct the field");
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "full_attention" && types[i] != "sliding_attention")
+      r.refuse("layer_types", "entries must be full_attention or sliding_attention", "use a model with these");
+    if (types[i] == "sliding_attention" && !(on && r.has("sliding_window")))
+      r.refuse("layer_types", "sliding_attention needs use_sliding_window and sliding_window", "complete the config");
+    s.windows[i] = types[i] == "sliding_attention" ? window : 0;
+  }
+}
+
+}  // namespace ravine

@@ -1,0 +1,69 @@
+#include "model/weight_files.h"
+
+#include <map>
+
+#include "base/error.h"
+
+namespace ravine {
+namespace {
+
+constexpr std::string_view kLayers = "model.layers.";
+
+// "model.layers.3.mlp.up_proj.weight" as a family spells it.
+std::string file_name(const std::string& parameter, const CheckpointNames& names) {
+  size_t dot = parameter.rfind('.'), begin = 0;
+  std::string module = parameter.substr(0, dot), before;
+  if (module.starts_with(kLayers)) {
+    begin = module.find('.', kLayers.size()) + 1;
+    before = names.layers + module.substr(kLayers.size(), begin - kLayers.size());
+    module = module.substr(begin);
+  }
+  for (auto& [ours, theirs] : names.modules)
+    if (module == ours) module = theirs;
+  return before + module + parameter.substr(dot);
+}
+
+void lay_out(FileTensor& t, const CheckpointNames& names, int64_t head_size) {
+  int64_t rows = 0;
+  for (const Param* p : t.params) rows += p->shape[0];
+  t.shape = t.params[0]->shape;
+  t.shape[0] = rows;
+  t.transposed = names.transposed && t.shape.rank() == 2 && t.params[0]->name.starts_with(kLayers);
+  if (t.transposed) std::swap(t.shape[0], t.shape[1]);
+  if (t.params.size() > 1 && names.joined == CheckpointNames::per_head) {
+    int64_t heads = div_exact(t.params[0]->shape[0], head_size), row = 0;
+    for (int64_t h = 0; h < heads; ++h)
+      for (size_t i = 0; i < t.params.size(); ++i, row += head_size) t.runs.push_back({i, h * head_size, row, head_size});
+    require(row == rows, "weight_files: '{}' is joined per head, its parts differ in heads", t.name);
+    return;
+  }
+  int64_t row = 0;
+  for (size_t i = 0; i < t.params.size(); row += t.params[i++]->shape[0]) t.runs.push_back({i, 0, row, t.params[i]->shape[0]});
+}
+
+}  // namespace
+
+bool WeightFiles::constant(const std::string& name) const {
+  for (const std::string& end : constants)
+    if (name.ends_with(end)) return true;
+  return false;
+}
+
+WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, int64_t head_size) {
+  WeightFiles f{names.architecture, names.base, {}, {}, {names.constants.begin(), names.constants.end()}};
+  std::map<std::string, size_t> places;
+  for (const Param& p : params.params()) {
+    if (p.tied) {
+      f.copies.push_back(file_name(p.name, names));
+      continue;
+    }
+    std::string name = file_name(p.name, names);
+    auto [it, fresh] = places.try_emplace(name, f.tensors.size());
+    if (fresh) f.tensors.push_back({name, {}, {}, false, {}});
+    f.tensors[it->second].params.push_back(&p);
+  }
+  for (FileTensor& t : f.tensors) lay_out(t, names, head_size);
+  return f;
+}
+
+}  // namespace ravine

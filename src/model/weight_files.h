@@ -1,0 +1,48 @@
+// How the weight files of a family spell and lay out the declared parameters: names, joined matrices, transposed ones.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/param.h"
+
+namespace ravine {
+
+// A family's table. Names are of modules, without ".weight" and ".bias".
+struct CheckpointNames {
+  const char* architecture = "";          // Transformers' class, for "architectures" of config.json
+  const char* base = "model.";            // prefix that files of the bare model lack
+  const char* layers = "model.layers.";   // before the number of a layer
+  // Declared name -> name in files; of layers, what follows "model.layers.N.". Several that have one name in files are one tensor there.
+  std::vector<std::pair<const char*, const char*>> modules;
+  // How q, k and v lie in a tensor that joins them: one under the other, or per head (q, k, v of head 0, then of head 1, ...).
+  enum Joined : uint8_t { stacked, per_head } joined = stacked;
+  bool transposed = false;                // matrices of layers are stored [in, out]
+  std::vector<const char*> constants;     // ends of names of buffers that some versions store and nobody reads
+};
+
+// One tensor of the files. Rows are of its outermost dim, or of the innermost where it is stored transposed: an output each.
+struct FileTensor {
+  struct Run {  // rows [row, row + count) of the file's are rows [param_row, ..) of params[param]
+    size_t param;
+    int64_t param_row, row, count;
+  };
+  std::string name;
+  std::vector<const Param*> params;
+  Shape shape;  // in the file
+  bool transposed = false;
+  std::vector<Run> runs;  // in order of `row`, without gaps
+};
+
+struct WeightFiles {
+  std::string architecture, base;
+  std::vector<FileTensor> tensors;   // in order of the parameters
+  std::vector<std::string> copies;   // names of tied parameters: files may hold them, nobody reads them
+  std::vector<std::string> constants;
+  bool constant(const std::string& name) const;
+};
+
+// head_size: rows of a head in a tensor that is joined per head.
+WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, int64_t head_size);
+
+}  // namespace ravine

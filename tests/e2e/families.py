@@ -1,0 +1,108 @@
+"""Every family through the program: the same bits with other threads, recomputation and after a resume; training, export, trace and beam search
+of what was exported; refusals of the command line."""
+import json
+
+import ravine_run as r
+
+LLAMA = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 3, "vocab_size": 96, "hidden_act": "silu",
+         "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
+BAICHUAN = {**LLAMA, "model_type": "baichuan"}
+ALIBI = {**{k: v for k, v in BAICHUAN.items() if k != "max_position_embeddings"}, "model_max_length": 64}
+FAMILIES = {
+    "aquila": {**LLAMA, "model_type": "aquila"},
+    "baichuan_7b": BAICHUAN,
+    "baichuan_13b": ALIBI,
+    "baichuan2_7b": {**BAICHUAN, "z_loss_weight": 0},
+    "baichuan2_13b": {**ALIBI, "z_loss_weight": 0},
+    "bloom": {"model_type": "bloom", "n_embed": 24, "n_layer": 2, "num_attention_heads": 3, "vocab_size": 96},
+    "gpt2": {"model_type": "gpt2", "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64, "vocab_size": 96},
+    "internlm": {**LLAMA, "model_type": "internlm"},
+    "mistral": {**LLAMA, "model_type": "mistral", "num_key_value_heads": 1, "sliding_window": 5},
+    "pythia": {"model_type": "gpt_neox", "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2,
+               "vocab_size": 96, "max_position_embeddings": 64, "rotary_pct": 0.5},
+    "qwen2": {**LLAMA, "model_type": "qwen2", "num_key_value_heads": 1, "tie_word_embeddings": True},
+    "qwen3": {**LLAMA, "model_type": "qwen3", "num_key_value_heads": 1, "head_dim": 10},
+}
+
+
+def options(folder, name):
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(FAMILIES[name]))
+    return {"model.config": path, "data.train": [r.save_ids(folder / "ids.safetensors", 24, 33, 96)], "data.sequence_length": 33, "train.micro_batch": 3,
+            "train.global_batch": 6, "optimizer.lr": 1e-2, "schedule.warmup_steps": 1, "train.steps": 4, "train.dropout": 0.1}
+
+
+def determinism(folder, name, *compute):
+    values = options(folder, name)
+    for key in ("data.train", "train.steps"):
+        values.pop(key)
+    for kind in compute:
+        result = json.loads(r.run("check", "determinism", "--json", *r.settings(values), f"precision.compute={kind}").stdout)
+        r.check(result["equal"], f"{name} in {kind}: {[c for c in result['cases'] if not c['equal']]}")
+
+
+def test_bits_bloom(folder):
+    determinism(folder, "bloom", "f32", "bf16")
+
+
+def test_bits_gpt2(folder):
+    determinism(folder, "gpt2", "f32", "f16")
+
+
+def test_bits_pythia(folder):
+    determinism(folder, "pythia", "bf16")
+
+
+def test_bits_qwen3(folder):
+    determinism(folder, "qwen3", "bf16")
+
+
+def test_bits_baichuan2_13b(folder):
+    determinism(folder, "baichuan2_13b", "f32", "bf16")
+
+
+def test_train_export_and_run(folder):
+    """The loss falls; what is exported goes on from the same numbers in trace, generate and training."""
+    for name in FAMILIES:
+        out = folder / name
+        values = options(folder, name)
+        r.run("train", *r.settings({**values, "train.output": out, "train.dropout": 0.0, "train.steps": 12, "checkpoint.every": 0}))
+        losses = [row["loss"] for row in r.metrics(out).values()]
+        r.check(min(losses[-4:]) < losses[0] - 0.1, f"{name} does not learn: {losses}")
+        again = folder / f"{name}-again"
+        more = {k: v for k, v in values.items() if k != "model.config"}
+        r.run("train", *r.settings({**more, "model.path": out / "model", "train.output": again, "train.dropout": 0.0, "train.steps": 1,
+                                    "optimizer.lr": 0, "checkpoint.every": 0}))
+        r.check(r.weights(out) == r.weights(again), f"{name}: a run that changes nothing exports other weights")
+        (folder / "prompts.json").write_text("[[5, 6, 7], [8]]")
+        ask = ("generate", "--model", out / "model", "--prompt-ids", folder / "prompts.json", "--json", "--max-new-tokens", "6")
+        plain = [json.loads(line) for line in r.run(*ask).stdout.splitlines()]
+        one = [json.loads(line) for line in r.run(*ask, "--beams", "1").stdout.splitlines()]
+        r.check([x["ids"] for x in plain] == [x["ids"] for x in one], f"{name}: one beam is not greedy: {plain} {one}")
+        many = [json.loads(line) for line in r.run(*ask, "--beams", "3", "--num-return", "2").stdout.splitlines()]
+        for line in many:
+            r.check(len(line["beams"]) == 2 and line["beams"][0]["ids"] == line["ids"] and line["beams"][0]["score"] >= line["beams"][1]["score"],
+                    f"{name}: {line}")
+        r.save_tensors(folder / "in.safetensors", {"input_ids": ("I64", (1, 6), [5, 6, 7, 8, 9, 10]), "labels": ("I64", (1, 6), [5, 6, 7, 8, 9, 10])})
+        r.run("trace", "--model", out / "model", "--input", folder / "in.safetensors", "--out", folder / "out.safetensors", "--backward")
+        header, _ = r.load_raw(folder / "out.safetensors")
+        stored, _ = r.load_raw(out / "model" / "model.safetensors")
+        stored.pop("__metadata__", None)
+        gradients = {k[5:]: v["shape"] for k, v in header.items() if k.startswith("grad.")}
+        r.check(gradients == {k: v["shape"] for k, v in stored.items()}, f"{name}: gradients are not named and shaped as the weights: {gradients}")
+
+
+def test_refusals(folder):
+    values = options(folder, "qwen3")
+    r.run("train", *r.settings({**values, "train.output": folder / "q", "train.steps": 1}))
+    (folder / "prompts.json").write_text("[[5, 6, 7]]")
+    ask = ("generate", "--model", folder / "q" / "model", "--prompt-ids", folder / "prompts.json", "--json")
+    for more, word in ((["--num-return", "2"], "--beams"), (["--beams", "2", "--num-return", "3"], "there are 2 beams"),
+                       (["--length-penalty", "2"], "--beams"), (["--early-stopping"], "--beams"), (["--beams", "0"], "beams"),
+                       (["--beams", "2", "--beam-rules", "mine"], "modellink")):
+        error = r.run(*ask, *more, status=2).stderr
+        r.check(word in error, f"{more}: {error}")
+
+
+if __name__ == "__main__":
+    r.main(globals())

@@ -1,0 +1,157 @@
+// Families against what Transformers computed in double (tests/golden/families, made by tools/golden/make_families.py): reading both
+// spellings of the config and the family's own names, logits, loss, every gradient under the name of the file, and beam searches. Export
+// gives the file that was read.
+#include <filesystem>
+
+#include "files/safetensors.h"
+#include "infer/beams.h"
+#include "infer/trace.h"
+#include "io/huggingface.h"
+#include "tests/unit/families.h"
+#include "tests/unit/files_temporary.h"
+
+namespace ravine {
+namespace {
+
+namespace fs = std::filesystem;
+const std::string kGolden = RAVINE_SOURCE_DIR "/tests/golden/families/";
+
+std::vector<double> doubles(const SafetensorsReader& file, const std::string& name) {
+  const TensorInfo& t = file.tensor(name);
+  auto bytes = file.bytes(t);
+  std::vector<double> out(static_cast<size_t>(t.shape.count()));
+  require(t.dtype == DType::f64, "{} is not f64", name);
+  std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+
+std::vector<double> doubles(const NamedTensor& t) {
+  std::vector<double> out(static_cast<size_t>(t.shape.count()));
+  if (t.dtype == DType::f64) {
+    std::memcpy(out.data(), t.data.data(), t.data.size());
+  } else {
+    std::vector<float> f(out.size());
+    std::memcpy(f.data(), t.data.data(), t.data.size());
+    out.assign(f.begin(), f.end());
+  }
+  return out;
+}
+
+double largest(const std::vector<double>& v) {
+  double m = 0;
+  for (double x : v) m = std::max(m, std::abs(x));
+  return m;
+}
+
+class Golden : public testing::TestWithParam<std::string> {
+ protected:
+  std::string folder() const { return kGolden + GetParam(); }
+};
+
+// f64 on both sides: two correct programs differ by roundings of 2^-53 only. cpu in f32: by those of f32, through two layers.
+TEST_P(Golden, LogitsLossAndGradients) {
+  const SafetensorsReader io(folder() + "/io.safetensors");
+  for (DType t : {DType::f64, DType::f32}) {
+    Session s = open_session(folder(), t, t == DType::f64 ? "ref" : "cpu", OpenFor::gradients);
+    TraceInput in = read_trace_input(folder() + "/io.safetensors", s.model->facts());
+    // Transformers' Bloom has sqrt(2/pi) to eight digits in its GELU.
+    const double bound = t == DType::f64 ? (GetParam() == "bloom" ? 1e-8 : 1e-9) : 64 * epsilon(DType::f32);
+    double top = 0;
+    for (const TensorInfo& i : io.tensors())
+      if (i.name.starts_with("grad.")) top = std::max(top, largest(doubles(io, std::string(i.name))));
+    std::set<std::string> given;
+    for (const NamedTensor& out : trace(s, in, true, {})) {
+      if (out.name.starts_with("hidden.")) continue;
+      given.insert(out.name);
+      ASSERT_NE(io.find(out.name), nullptr) << out.name;
+      EXPECT_TRUE(io.tensor(out.name).shape == out.shape) << out.name << " " << out.shape.text();
+      auto want = doubles(io, out.name), got = doubles(out);
+      const double scale = std::max(largest(want), out.name.starts_with("grad.") ? 1e-3 * top : 0.0);
+      for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], bound * scale) << out.name << " " << name(t) << " [" << i << "]";
+    }
+    for (const TensorInfo& i : io.tensors())
+      EXPECT_TRUE(given.count(std::string(i.name)) || i.name == "input_ids" || i.name == "labels") << i.name << " is not written";
+  }
+}
+
+TEST_P(Golden, BothSpellingsOfTheConfigAreOneModel) {
+  auto four = open_model(folder() + "/config.json"), five = open_model(folder() + "/config.v5.json");
+  ASSERT_EQ(four->files().tensors.size(), five->files().tensors.size());
+  for (size_t i = 0; i < four->files().tensors.size(); ++i) {
+    EXPECT_EQ(four->files().tensors[i].name, five->files().tensors[i].name);
+    EXPECT_TRUE(four->files().tensors[i].shape == five->files().tensors[i].shape);
+  }
+  TemporaryFolder copy;
+  fs::copy_file(folder() + "/model.safetensors", copy / "model.safetensors");
+  fs::copy_file(folder() + "/config.v5.json", copy / "config.json");
+  Session a = open_session(folder(), DType::f32, "cpu", OpenFor::gradients), b = open_session(copy / "", DType::f32, "cpu", OpenFor::gradients);
+  TraceInput in = read_trace_input(folder() + "/io.safetensors", a.model->facts());
+  EXPECT_TRUE(trace(a, in, false, {})[0].data == trace(b, in, false, {})[0].data);
+}
+
+TEST_P(Golden, ExportIsTheFileThatWasRead) {
+  TemporaryFolder out;
+  Session s = open_session(folder(), DType::f32, "cpu", OpenFor::gradients);
+  save_model_folder({out / "m"}, *s.model, *s.trainable);
+  const SafetensorsReader was(folder() + "/model.safetensors"), is(out / "m/model.safetensors");
+  ASSERT_EQ(was.tensors().size(), is.tensors().size());
+  for (const TensorInfo& t : was.tensors()) {
+    const TensorInfo* same = is.find(t.name);
+    ASSERT_NE(same, nullptr) << t.name;
+    EXPECT_TRUE(same->shape == t.shape) << t.name;
+    auto a = was.bytes(t), b = is.bytes(*same);
+    EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << t.name;
+  }
+}
+
+// Token for token, in f64 and in f32, all prompts of a setting in one batch, two of them at a time.
+TEST_P(Golden, Beams) {
+  const Json golden = read_json(folder() + "/beams.json");
+  ASSERT_GE(golden.at("cases").size(), 12);
+  for (DType t : {DType::f64, DType::f32}) {
+    Session s = open_session(folder(), t, t == DType::f64 ? "ref" : "cpu");
+    std::map<std::string, std::vector<Json>> by_setting;
+    for (const Json& c : golden.at("cases")) {
+      Json key = c;
+      for (const char* k : {"prompt", "sequences", "scores"}) key.erase(k);
+      by_setting[key.dump()].push_back(c);
+    }
+    for (auto& [setting, cases] : by_setting) {
+      const Json& c = cases[0];
+      GenerateOptions o;
+      o.max_new_tokens = golden.at("max_new_tokens");
+      o.end_ids = c.at("eos").get<std::vector<int32_t>>();
+      o.batch = 2;
+      o.processing.repetition_penalty = c.value("repetition_penalty", 1.0);
+      o.processing.no_repeat_ngram = c.value("no_repeat_ngram_size", 0);
+      BeamOptions b;
+      b.beams = c.at("num_beams");
+      b.length_penalty = c.at("length_penalty");
+      const Json& early = c.at("early_stopping");
+      b.early_stopping = early == Json("never") ? EarlyStop::never : early.get<bool>() ? EarlyStop::yes : EarlyStop::no;
+      std::vector<std::vector<int32_t>> prompts;
+      for (const Json& one : cases) prompts.push_back(one.at("prompt").get<std::vector<int32_t>>());
+      auto got = generate_beams(s, prompts, o, b, b.beams);
+      for (size_t i = 0; i < cases.size(); ++i) {
+        ASSERT_EQ(got[i].beams.size(), cases[i].at("sequences").size()) << setting;
+        for (size_t k = 0; k < got[i].beams.size(); ++k) {
+          EXPECT_EQ(got[i].beams[k].ids, cases[i].at("sequences").at(k).get<std::vector<int32_t>>()) << setting << " prompt " << i << " beam " << k;
+          // Single precision sums up to 14 log-probabilities of a few units each.
+          EXPECT_NEAR(got[i].beams[k].score, cases[i].at("scores").at(k).get<double>(), 1e-4) << setting;
+        }
+        EXPECT_EQ(got[i].ids, got[i].beams[0].ids);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Golden, testing::ValuesIn([] {
+                           std::vector<std::string> names;
+                           for (const auto& e : fs::directory_iterator(kGolden)) names.push_back(e.path().filename().string());
+                           std::sort(names.begin(), names.end());
+                           return names;
+                         }()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace ravine

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/families/NAME/: tiny models of the families that Transformers has, and what it computes from them.
+
+Usage: make_families.py OUT_DIR        (needs torch, transformers, safetensors)
+
+config.json (4.x spelling where they differ), config.v5.json, model.safetensors in f32, io.safetensors: input_ids, labels, logits, loss and
+grad.NAME wholly in double, beams.json: beam searches that single and double precision agree on.
+"""
+import copy
+import json
+import os
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch.overrides import TorchFunctionMode
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+
+torch.set_num_threads(1)
+V, C, POSITIONS = 29, 12, 40
+COMMON = {"initializer_range": 0.02, "vocab_size": V, "use_cache": True}
+LLAMA = {**COMMON, "hidden_size": C, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
+         "head_dim": 4, "hidden_act": "silu", "max_position_embeddings": POSITIONS, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+         "tie_word_embeddings": False}
+MODELS = {
+    "llama": {"model_type": "llama", **LLAMA, "attention_bias": True, "mlp_bias": True},
+    "mistral": {"model_type": "mistral", **LLAMA, "sliding_window": 5},
+    "qwen2": {"model_type": "qwen2", **{k: v for k, v in LLAMA.items() if k != "head_dim"}, "use_sliding_window": True, "sliding_window": 4,
+              "max_window_layers": 1, "tie_word_embeddings": True},
+    "qwen3": {"model_type": "qwen3", **LLAMA, "head_dim": 8, "attention_bias": False},
+    "bloom": {"model_type": "bloom", **COMMON, "n_embed": C, "n_layer": 2, "num_attention_heads": 3, "layer_norm_epsilon": 1e-5,
+              "hidden_dropout": 0.0, "attention_dropout": 0.0},
+    "gpt2": {"model_type": "gpt2", **COMMON, "n_embd": C, "n_layer": 2, "n_head": 3, "n_positions": POSITIONS, "n_inner": 20,
+             "activation_function": "gelu_new", "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0,
+             "scale_attn_by_inverse_layer_idx": True},
+    "gpt_neox": {"model_type": "gpt_neox", **COMMON, "hidden_size": C, "intermediate_size": 20, "num_hidden_layers": 2,
+                 "num_attention_heads": 2, "hidden_act": "gelu", "max_position_embeddings": POSITIONS, "rotary_pct": 0.7,
+                 "rotary_emb_base": 10000, "layer_norm_eps": 1e-5, "use_parallel_residual": True, "tie_word_embeddings": False},
+    "gpt_neox_serial": {"model_type": "gpt_neox", **COMMON, "hidden_size": C, "intermediate_size": 20, "num_hidden_layers": 2,
+                        "num_attention_heads": 3, "hidden_act": "gelu_fast", "max_position_embeddings": POSITIONS, "rotary_pct": 1.0,
+                        "rotary_emb_base": 500, "layer_norm_eps": 1e-5, "use_parallel_residual": False, "tie_word_embeddings": True},
+}
+PROMPTS = [[3, 7, 11], [5, 5, 9, 2, 17, 20], [25]]
+SEARCHES = [dict(num_beams=b, length_penalty=p, early_stopping=e, **more)
+            for b, p, e, more in [(4, 1.0, False, {}), (4, 1.0, True, {}), (3, 0.4, False, {}), (3, 2.0, "never", {}), (5, -0.5, False, {}),
+                                  (4, 1.0, "never", {"repetition_penalty": 1.3}), (4, 1.2, False, {"no_repeat_ngram_size": 2})]]
+NEW = 14
+
+
+class AllDouble(TorchFunctionMode):
+    """Model code casts to float32 inside norms, softmax and RoPE: here these casts give double."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.float:
+            return args[0].double()
+        swap = lambda v: torch.float64 if v is torch.float32 else v
+        return func(*[swap(a) for a in args], **{k: swap(v) for k, v in (kwargs or {}).items()})
+
+
+def fill(model, seed):
+    g = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for n, p in sorted(model.named_parameters()):
+            r = torch.randn(p.shape, generator=g)
+            norm = "norm" in n or ".ln_" in n
+            p.copy_((1 + 0.25 * r) if norm and not n.endswith("bias") else 0.2 * r if norm or n.endswith("bias") else 0.3 * r)
+
+
+def in_double(config, weights):
+    torch.set_default_dtype(torch.float64)
+    with AllDouble():
+        model = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation="eager", dtype=torch.float64).double()
+        with torch.no_grad():
+            for (n, p), (m, w) in zip(sorted(model.named_parameters()), weights):
+                assert n == m
+                p.copy_(w.double())
+    torch.set_default_dtype(torch.float32)
+    return model.eval()
+
+
+def double(f):
+    torch.set_default_dtype(torch.float64)
+    try:
+        with AllDouble():
+            return f()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def search(model, prompt, eos, settings):
+    ids = torch.tensor([prompt])
+    with torch.no_grad():
+        r = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=GenerationConfig(
+            max_new_tokens=NEW, do_sample=False, eos_token_id=eos, pad_token_id=0, bos_token_id=1, num_return_sequences=settings["num_beams"],
+            return_dict_in_generate=True, output_scores=True, **settings))
+    beams = []
+    for s in r.sequences.tolist():
+        new = s[len(prompt):]
+        beams.append(new[:next((i + 1 for i, t in enumerate(new) if t in eos), len(new))])
+    return beams, r.sequences_scores.tolist()
+
+
+def published(model, folder):
+    model.save_pretrained(folder)
+    for name in os.listdir(folder):
+        if name not in ("config.json", "model.safetensors"):
+            os.remove(os.path.join(folder, name))
+    return load_file(os.path.join(folder, "model.safetensors"))
+
+
+def make(name, raw, out, seed):
+    folder = os.path.join(out, name)
+    os.makedirs(folder, exist_ok=True)
+    settings = {**raw, "bos_token_id": 1, "eos_token_id": 2}
+    json.dump(settings, open(os.path.join(folder, "config.json"), "w"))
+    config = AutoConfig.from_pretrained(folder)
+    model = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation="eager", dtype=torch.float32).eval()
+    fill(model, seed)
+    weights = sorted((n, p.detach().clone()) for n, p in model.named_parameters())
+    published(model, folder)
+    os.rename(os.path.join(folder, "config.json"), os.path.join(folder, "config.v5.json"))
+    json.dump(settings, open(os.path.join(folder, "config.json"), "w"), indent=1)
+
+    g = torch.Generator().manual_seed(seed + 1)
+    ids = torch.randint(3, V, (2, 11), generator=g)
+    labels = ids.clone()
+    labels[0, :4] = -100
+    big = in_double(config, weights)
+    result = double(lambda: big(input_ids=ids, labels=labels, use_cache=False))
+    double(lambda: result.loss.backward())
+    grads = copy.deepcopy(big)
+    with torch.no_grad():
+        for p, q in zip(grads.parameters(), big.parameters()):
+            p.copy_(q.grad)
+    scratch = os.path.join(folder, "scratch")
+    named = published(grads, scratch)
+    for f in os.listdir(scratch):
+        os.remove(os.path.join(scratch, f))
+    os.rmdir(scratch)
+    save_file({"input_ids": ids, "labels": labels, "logits": result.logits.detach().clone(), "loss": result.loss.detach().clone(),
+               **{f"grad.{n}": t.double().contiguous() for n, t in named.items()}}, os.path.join(folder, "io.safetensors"))
+
+    # Ends that occur: tokens of greedy continuations.
+    seen = [t for p in PROMPTS for t in search(model, p, [V - 1], dict(num_beams=2, length_penalty=1.0, early_stopping=False))[0][0][2:6]]
+    for eos in [[seen[0]]] + [[a, b] for a in seen for b in seen if a < b]:
+        cases = []
+        for s in SEARCHES:
+            for prompt in PROMPTS:
+                single, scores = search(model, prompt, eos, s)
+                both, again = double(lambda: search(big, prompt, eos, s))
+                near = min([abs(a - b) for i, a in enumerate(again) for b in again[:i]], default=1)
+                if single == both and near > 1e-4:
+                    cases.append({"prompt": prompt, "eos": eos, **s, "sequences": both, "scores": again})
+        if len(cases) >= 18:
+            break
+    json.dump({"max_new_tokens": NEW, "cases": cases}, open(os.path.join(folder, "beams.json"), "w"))
+    print(name, sum(w.numel() for _, w in weights), "parameters,", len(cases), "searches, eos", eos, "loss", float(result.loss))
+
+
+for i, (name, raw) in enumerate(MODELS.items()):
+    make(name, raw, sys.argv[1], 100 + i)
