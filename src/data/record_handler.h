@@ -22,11 +22,12 @@ struct TokenDocument {
   }
 };
 
+inline constexpr const char* kEmptyText = "empty text";  // reason to drop; --strict makes it an error
+
 struct HandledRecord {
   std::vector<TokenDocument> lists;  // one for each of lists(), in its order; one without a sequence is not written
-  // Sequences that were left out and why ("longer than --seq-length"), counted by reason and reported at the end.
-  std::vector<std::pair<std::string, int64_t>> dropped;
-  int64_t repaired = 0;  // texts in which bad UTF-8 was replaced
+  // Why something was left out ("longer than --seq-length"), once for each sequence: counted by reason and reported at the end.
+  std::vector<std::string> dropped;
 };
 
 // Does not change after it was made: handle() is called by several threads at once.
@@ -38,17 +39,18 @@ class RecordHandler {
   };
   virtual ~RecordHandler() = default;
   virtual std::vector<List> lists() const = 0;
-  // Fills `out` (given with lists().size() empty documents). A record that does not fit is a UserError naming record.where().
+  virtual std::vector<std::string> fields() const { return {}; }  // what it looks at in a table; empty: everything
+  // Fills `out` (given with lists().size() empty documents). The record is valid UTF-8. One that does not fit is a UserError
+  // naming record.where().
   virtual void handle(const Record& record, HandledRecord& out) const = 0;
 };
 
 struct HandlerOptions {
-  const Tokenizer* tokenizer = nullptr;          // outlives the handler
-  std::vector<std::string> keys = {"text"};      // fields to take
-  bool append_eod = false;                       // the tokenizer's eos behind each document
-  bool strict = false;                           // bad UTF-8 is a UserError instead of U+FFFD
-  int64_t sequence_length = 0;                   // longer sequences are dropped; 0: none are
-  std::string chat_template;                     // name or file; empty: the tokenizer's own
+  const Tokenizer* tokenizer = nullptr;      // outlives the handler
+  std::vector<std::string> keys = {"text"};  // fields to take
+  bool append_eod = false;                   // the tokenizer's eos behind each document
+  int64_t sequence_length = 0;               // longer sequences are dropped; 0: none are
+  std::string chat_template;                 // name or file; empty: the tokenizer's own
 };
 
 // By name; "" and "text" take the texts under `keys` (a list per key). An unknown name is a UserError that lists the known.
