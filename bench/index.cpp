@@ -1,6 +1,7 @@
 // Speed of Megatron's indices: building a sample index as megatron/core/datasets/helpers.cpp does and as this program does, and
 // opening a large .idx file. Built on request: cmake --build --preset release --target bench_index
-//   bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH     raw int32 files; prints seconds and the md5 of the index
+//   bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH     raw int32 files; prints seconds and a checksum of the index
+//   bench_index checksum FILE                                        of an index that someone else built
 //   bench_index open PREFIX                                          prints seconds and resident megabytes
 #include <chrono>
 #include <cstdio>
@@ -37,6 +38,8 @@ int main(int argc, char** argv) {
     const std::vector<int32_t> samples = build_sample_index(sizes, index, std::stoll(argv[4]), std::stoll(argv[5]), 1);
     const double seconds = seconds_since(begin);
     std::printf("{\"seconds\": %.4f, \"checksum\": \"%s\"}\n", seconds, checksum_text(checksum_of(std::as_bytes(std::span(samples)))).c_str());
+  } else if (what == "checksum" && argc == 3) {
+    std::printf("{\"checksum\": \"%s\"}\n", checksum_text(checksum_of_file(argv[2])).c_str());
   } else if (what == "open" && argc == 3) {
     const double before = resident_mb();
     const auto begin = std::chrono::steady_clock::now();
@@ -44,7 +47,7 @@ int main(int argc, char** argv) {
     const double seconds = seconds_since(begin);
     std::printf("{\"seconds\": %.6f, \"documents\": %lld, \"resident_mb\": %.2f}\n", seconds, static_cast<long long>(file.documents()), resident_mb() - before);
   } else {
-    std::fprintf(stderr, "bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH | open PREFIX\n");
+    std::fprintf(stderr, "bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH | checksum FILE | open PREFIX\n");
     return 2;
   }
 }

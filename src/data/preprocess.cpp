@@ -27,9 +27,11 @@ using Clock = std::chrono::steady_clock;
 
 // A run of records: read by the main thread, encoded by a worker, written by the main thread in the order of reading.
 struct Batch {
-  std::vector<Record> records;
-  std::vector<HandledRecord> handled;
-  std::vector<bool> repaired;
+  std::vector<Record> records;  // the first `count`; the others are kept for their memory
+  size_t count = 0;
+  std::vector<StoredDocuments> lists;
+  std::vector<std::pair<std::string, size_t>> left_out;  // reason and record
+  std::vector<size_t> repaired;
   int64_t file = 0, record = 0;  // where reading goes on behind it
   double bytes = 0;              // of all files, read up to there
   std::exception_ptr error;
@@ -109,9 +111,11 @@ class Reading {
   // False at the end of everything.
   bool fill(Batch& b) {
     constexpr size_t kBytes = 256 << 10, kRecords = 4096;
-    b.records.clear();
+    b.count = 0;
     size_t bytes = 0;
-    for (Record r; reader_ && bytes < kBytes && b.records.size() < kRecords;) {
+    while (reader_ && bytes < kBytes && b.count < kRecords) {
+      if (b.count == b.records.size()) b.records.emplace_back();
+      Record& r = b.records[b.count];
       if (!reader_->next(r)) {
         before_ += static_cast<double>(files_[static_cast<size_t>(file_)].size);
         ++file_, record_ = 0;
@@ -120,12 +124,12 @@ class Reading {
       }
       ++record_;
       bytes += r.body.size();
-      b.records.push_back(std::move(r));
+      ++b.count;
     }
     b.file = file_;
     b.record = record_;
     b.bytes = before_ + (reader_ ? reader_->done() * static_cast<double>(files_[static_cast<size_t>(file_)].size) : 0);
-    return !b.records.empty();
+    return b.count > 0;
   }
 
  private:
@@ -242,32 +246,37 @@ class Job {
     try {
       return reading.fill(b);
     } catch (...) {
-      b.records.clear();
       b.error = std::current_exception();
       return false;
     }
   }
 
   void encode(Batch& b) const {
-    b.handled.clear();
-    b.handled.resize(b.records.size());
-    b.repaired.assign(b.records.size(), false);
-    for (size_t i = 0; i < b.records.size(); ++i) {
+    b.lists.resize(lists_.size());
+    for (StoredDocuments& list : b.lists) list.clear();
+    b.left_out.clear();
+    b.repaired.clear();
+    HandledRecord h;
+    for (size_t i = 0; i < b.count; ++i) {
       Record& r = b.records[i];
       if (!simdjson::validate_utf8(r.body.data(), r.body.size())) {
         if (o_.strict)
           throw UserError("text is not UTF-8", fmt::format("{}, byte {} of the record", r.where(), find_invalid_utf8(r.body)), "with --strict nothing is repaired",
                           "convert the file, for example with iconv -t UTF-8");
         r.body = lossy_utf8(r.body);
-        b.repaired[i] = true;
+        b.repaired.push_back(i);
       }
-      HandledRecord& h = b.handled[i];
       h.lists.resize(lists_.size());
+      for (TokenDocument& d : h.lists) d.ids.clear(), d.lengths.clear();
+      h.dropped.clear();
       handler_.handle(r, h);
       require(h.lists.size() == lists_.size(), "handler: it must fill {} lists, got {}", lists_.size(), h.lists.size());
-      if (o_.strict)
-        for (const std::string& why : h.dropped)
-          if (why == kEmptyText) throw UserError("empty document", r.where(), "with --strict every record must hold text", "remove the record");
+      for (std::string& why : h.dropped) {
+        if (o_.strict && why == kEmptyText) throw UserError("empty document", r.where(), "with --strict every record must hold text", "remove the record");
+        b.left_out.emplace_back(std::move(why), i);
+      }
+      for (size_t k = 0; k < lists_.size(); ++k)
+        if (!h.lists[k].lengths.empty()) b.lists[k].add(types_[k], h.lists[k].ids, h.lists[k].lengths, r.where());
     }
   }
 
@@ -280,15 +289,12 @@ class Job {
       std::rethrow_exception(b->error);
     }
     PreprocessReport& r = state_.report;
-    for (size_t i = 0; i < b->records.size(); ++i) {
-      const HandledRecord& h = b->handled[i];
-      for (size_t k = 0; k < lists_.size(); ++k)
-        if (!h.lists[k].lengths.empty()) writers_[k]->add_document(h.lists[k].ids, h.lists[k].lengths, b->records[i].where());
-      for (const std::string& why : h.dropped)
-        if (++r.left_out[why] == 1) r.first[why] = b->records[i].where();
-      if (b->repaired[i] && ++r.repaired == 1) r.first_repaired = b->records[i].where();
-    }
-    r.records += static_cast<int64_t>(b->records.size());
+    for (size_t k = 0; k < lists_.size(); ++k) writers_[k]->add_documents(b->lists[k]);
+    for (const auto& [why, i] : b->left_out)
+      if (++r.left_out[why] == 1) r.first[why] = b->records[i].where();
+    if (!b->repaired.empty() && r.repaired == 0) r.first_repaired = b->records[b->repaired[0]].where();
+    r.repaired += static_cast<int64_t>(b->repaired.size());
+    r.records += static_cast<int64_t>(b->count);
     state_.file = b->file;
     state_.record = b->record;
     const auto now = Clock::now();

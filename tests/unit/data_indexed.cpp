@@ -153,18 +153,20 @@ TEST(IndexedWriter, ids_are_stored_in_any_whole_type) {
     std::filesystem::create_directories(f / "work");
     IndexedWriter w(f / "work", name(t), t, false);
     const std::vector<int32_t> ids{1, 2, 3, 100}, lengths{3, 1};
-    w.add_document(ids, lengths, "here:1");
+    StoredDocuments d, no;
+    d.add(t, ids, lengths, "here:1");
     const bool negative = t != TokenType::u8 && t != TokenType::u16;
     const std::vector<int32_t> low{-100}, one{1};
     if (negative) {
-      EXPECT_NO_THROW(w.add_document(low, one, "here:2"));
+      EXPECT_NO_THROW(d.add(t, low, one, "here:2"));
     } else {
-      EXPECT_USER_ERROR(w.add_document(low, one, "here:2"), "token -100 does not fit (here:2)");
+      EXPECT_USER_ERROR(no.add(t, low, one, "here:2"), "token -100 does not fit (here:2)");
     }
     const std::vector<int32_t> high{70000};
     if (size_of(t) < 4) {
-      EXPECT_USER_ERROR(w.add_document(high, one, "here:3"), "token 70000 does not fit (here:3)");
+      EXPECT_USER_ERROR(no.add(t, high, one, "here:3"), "token 70000 does not fit (here:3)");
     }
+    w.add_documents(d);
     w.finish();
     IndexedWriter::publish(f / "work", name(t), f / name(t));
     const IndexedFile file(f / name(t));
@@ -215,8 +217,10 @@ TEST(IndexedTokens, documents_of_several_files_in_one_row) {
   std::filesystem::create_directories(f / "work");
   IndexedWriter w(f / "work", "many", TokenType::i32, false);
   const std::vector<int32_t> good(1000, 1), bad{7}, lengths{1000}, one{1};
-  for (int i = 0; i < 100; ++i) w.add_document(good, lengths, "");
-  w.add_document(bad, one, "");
+  StoredDocuments d;
+  for (int i = 0; i < 100; ++i) d.add(TokenType::i32, good, lengths, "");
+  d.add(TokenType::i32, bad, one, "");
+  w.add_documents(d);
   w.finish();
   IndexedWriter::publish(f / "work", "many", f / "many");
   const IndexedTokens many({f / "many"}, 5);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -25,27 +26,30 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-// The numbers of one file that can be stored as T go to `out`; the first that cannot is returned by its place.
+// Appends the numbers as T; gives the place of the first that T cannot hold.
 template <class T>
-size_t convert(std::span<const int32_t> ids, std::vector<std::byte>& out) {
-  out.resize(ids.size() * sizeof(T));
-  auto* to = out.data();
+size_t append(std::span<const int32_t> ids, std::vector<std::byte>& out) {
+  const size_t had = out.size();
+  out.resize(had + ids.size() * sizeof(T));
+  std::byte* to = out.data() + had;
+  bool good = true;
   for (size_t i = 0; i < ids.size(); ++i, to += sizeof(T)) {
     const T value = static_cast<T>(ids[i]);
-    if (static_cast<int32_t>(value) != ids[i] || (value < T{}) != (ids[i] < 0)) return i;
+    good = good && static_cast<int64_t>(value) == static_cast<int64_t>(ids[i]);
     std::memcpy(to, &value, sizeof(T));
   }
-  return ids.size();
+  if (good) return ids.size();
+  return static_cast<size_t>(std::find_if(ids.begin(), ids.end(), [](int32_t id) { return static_cast<int64_t>(static_cast<T>(id)) != static_cast<int64_t>(id); }) - ids.begin());
 }
 
-size_t convert(TokenType type, std::span<const int32_t> ids, std::vector<std::byte>& out) {
+size_t append(TokenType type, std::span<const int32_t> ids, std::vector<std::byte>& out) {
   switch (type) {
-    case TokenType::u8: return convert<uint8_t>(ids, out);
-    case TokenType::i8: return convert<int8_t>(ids, out);
-    case TokenType::i16: return convert<int16_t>(ids, out);
-    case TokenType::u16: return convert<uint16_t>(ids, out);
-    case TokenType::i32: return convert<int32_t>(ids, out);
-    case TokenType::i64: return convert<int64_t>(ids, out);
+    case TokenType::u8: return append<uint8_t>(ids, out);
+    case TokenType::i8: return append<int8_t>(ids, out);
+    case TokenType::i16: return append<int16_t>(ids, out);
+    case TokenType::u16: return append<uint16_t>(ids, out);
+    case TokenType::i32: return append<int32_t>(ids, out);
+    case TokenType::i64: return append<int64_t>(ids, out);
     case TokenType::f32:
     case TokenType::f64: break;
   }
@@ -109,17 +113,23 @@ void IndexedWriter::end_document() {
   position_.documents += 8;
 }
 
-void IndexedWriter::add_document(std::span<const int32_t> ids, std::span<const int32_t> lengths, const std::string& where) {
-  require(std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) == static_cast<int64_t>(ids.size()), "index: lengths do not sum up to {} ids", ids.size());
-  if (type_ == TokenType::i32) {
-    add_stored(std::as_bytes(ids), lengths);
-  } else {
-    thread_local std::vector<std::byte> stored;
-    if (size_t bad = convert(type_, ids, stored); bad < ids.size())
-      throw UserError(fmt::format("token {} does not fit", ids[bad]), where, fmt::format("the file holds {}", name(type_)), "choose a wider type, for example --dtype int32");
-    add_stored(stored, lengths);
+void StoredDocuments::add(TokenType type, std::span<const int32_t> ids, std::span<const int32_t> of_sequences, const std::string& where) {
+  require(std::accumulate(of_sequences.begin(), of_sequences.end(), int64_t{0}) == static_cast<int64_t>(ids.size()), "index: lengths do not sum up to {} ids", ids.size());
+  if (size_t bad = append(type, ids, tokens); bad < ids.size())
+    throw UserError(fmt::format("token {} does not fit", ids[bad]), where, fmt::format("the file holds {}", name(type)), "choose a wider type, for example --dtype int32");
+  lengths.insert(lengths.end(), of_sequences.begin(), of_sequences.end());
+  sequences.push_back(static_cast<int32_t>(of_sequences.size()));
+}
+
+void IndexedWriter::add_documents(const StoredDocuments& d) {
+  require(!has_modes_, "index: documents of a multimodal file need modes");
+  int64_t at = position_.sequences();
+  add_stored(d.tokens, d.lengths);
+  for (int32_t n : d.sequences) {
+    at += n;
+    documents_.append(bytes_of(at));
+    position_.documents += 8;
   }
-  end_document();
 }
 
 void IndexedWriter::add_file(const IndexedFile& file) {

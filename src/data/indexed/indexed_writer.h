@@ -10,6 +10,16 @@
 
 namespace ravine {
 
+// Whole documents in the form of the files, made by any thread and written at once.
+struct StoredDocuments {
+  std::vector<std::byte> tokens;
+  std::vector<int32_t> lengths;    // of sequences, in tokens
+  std::vector<int32_t> sequences;  // of each document
+  void clear() { tokens.clear(), lengths.clear(), sequences.clear(); }
+  // A document of sequences with these lengths (their sum is ids.size()). An id that the type cannot hold is a UserError naming `where`.
+  void add(TokenType type, std::span<const int32_t> ids, std::span<const int32_t> lengths, const std::string& where);
+};
+
 // Tokens and lengths go to files of a work folder as they come, so memory does not grow with the data, and what was flushed
 // can be gone on with after a kill. The files appear under their own names at publish(), .idx last. One thread at a time.
 class IndexedWriter {
@@ -24,8 +34,7 @@ class IndexedWriter {
   // UserError), else begun anew.
   IndexedWriter(const std::string& folder, const std::string& name, TokenType type, bool modes, const Position* from = nullptr);
 
-  // A document of sequences with these lengths (their sum is ids.size()). An id that the type cannot hold is a UserError naming `where`.
-  void add_document(std::span<const int32_t> ids, std::span<const int32_t> lengths, const std::string& where);
+  void add_documents(const StoredDocuments& documents);  // of this type
   // As stored: the number of bytes fits the type and the lengths. `modes` has one entry per sequence, if there are modes.
   void add_stored(std::span<const std::byte> tokens, std::span<const int32_t> lengths, std::span<const int8_t> modes = {});
   void end_document();
