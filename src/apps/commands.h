@@ -9,6 +9,9 @@ Command trace_command();
 Command generate_command();
 Command tokenizer_command();
 Command data_command();
+Command data_index_command();  // actions of `data`
+Command data_merge_command();
+Command preprocess_command();
 Command diff_command();
 Command plan_command();
 Command bench_command();

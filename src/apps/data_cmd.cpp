@@ -88,7 +88,8 @@ Command data_command() {
                                          .summary = "the samples of a step, decoded",
                                          .example = "ravine data show --config run.yaml --step 3",
                                          .sections = {"model", "data", "train"}},
-                                        "Data", run_show)});
+                                        "Data", run_show),
+                     data_index_command(), data_merge_command()});
 }
 
 }  // namespace ravine

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "apps/command.h"
+#include "apps/info_data.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "data/tokenizer.h"
@@ -15,11 +16,14 @@ namespace {
 
 struct InfoFlags {
   std::string path;
+  DataInfoOptions data;
   bool tensors = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("path", path, "safetensors file, model, checkpoint, run, tokenizer or config.json",
+    v("path", path, "safetensors file, model, checkpoint, run, tokenizer, config.json, .bin/.idx prefix, file or folder of texts",
       positional() & required() & metavar("PATH"));
+    v("tokenizer", data.tokenizer, "decodes samples of token files", metavar("DIR-or-FILE"));
+    v("samples", data.samples, "samples of data to show", at_least(0));
     v("tensors", tensors, "list every tensor of a folder too");
     v("json", json, "one JSON object");
   }
@@ -119,8 +123,10 @@ Json model_folder(const std::string& path, bool list) {
   return j;
 }
 
-Json describe(const std::string& path, bool list) {
+Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   const std::string file = fs::path(path).filename().string();
+  if (!fs::is_directory(path))
+    if (auto j = describe_data(path, data)) return *j;
   if (!fs::exists(path)) throw UserError("no such file or folder", path, "it must exist", "check the path");
   if (fs::is_directory(path)) {
     if (fs::exists(path + "/manifest.json")) return checkpoint_folder(path, list);
@@ -131,7 +137,8 @@ Json describe(const std::string& path, bool list) {
       add_tokenizer(j, path);
       return j;
     }
-    throw UserError("unknown kind of folder", path, "a run, checkpoint, model or tokenizer is described", "check the path");
+    if (auto j = describe_data(path, data)) return *j;
+    throw UserError("unknown kind of folder", path, "a run, checkpoint, model, tokenizer or folder of texts is described", "check the path");
   }
   if (file.ends_with(".safetensors")) {
     Json j{{"kind", "safetensors"}, {"path", path}};
@@ -148,7 +155,7 @@ Json describe(const std::string& path, bool list) {
     j["config"] = read_json(path);
     return j;
   }
-  throw UserError("unknown kind of file", path, "*.safetensors, a tokenizer or config.json is described", "check the name");
+  throw UserError("unknown kind of file", path, "*.safetensors, a tokenizer, config.json or data is described", "check the name");
 }
 
 std::string shown(const std::string& key, const Json& value) {
@@ -166,6 +173,10 @@ void print_text(const Json& j) {
         const std::string dtype = t["dtype"], name = t["name"];
         fmt::print("{:<5} {:<24} {}\n", dtype, t["shape"].dump(), printable(name));
       }
+    } else if (key == "lengths") {
+      print_lengths(value);
+    } else if (key == "samples") {
+      print_samples(value);
     } else if (value.is_object()) {
       fmt::print("{}:\n", key);
       for (const auto& [inner, v] : value.items()) fmt::print("  {:<26} {}\n", printable(inner), shown(inner, v));
@@ -177,7 +188,7 @@ void print_text(const Json& j) {
 
 int run_info(InfoFlags& flags, Config&) {
   while (flags.path.size() > 1 && flags.path.back() == '/') flags.path.pop_back();
-  const Json j = describe(flags.path, flags.tensors);
+  const Json j = describe(flags.path, flags.tensors, flags.data);
   if (flags.json)
     fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
   else
@@ -189,7 +200,7 @@ int run_info(InfoFlags& flags, Config&) {
 
 Command info_command() {
   return command<InfoFlags>({.name = "info",
-                             .summary = "describe a model, checkpoint, run, tokenizer or safetensors file",
+                             .summary = "describe a model, checkpoint, run, tokenizer, data or safetensors file",
                              .example = "ravine info runs/demo/model --tensors"},
                             "Machine", run_info);
 }

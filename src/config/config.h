@@ -24,7 +24,7 @@ struct DataSource {
   double weight = 1;
   template <class V>
   void each(V&& v) {
-    v("path", path, "file or .bin/.idx prefix", bare() & filled());
+    v("path", path, "file, folder, pattern or .bin/.idx prefix", bare() & filled());
     v("weight", weight, "share of this source among all, relative", above(0));
   }
 };
@@ -38,6 +38,9 @@ struct DataOptions {
   std::vector<int64_t> skip_steps;
   int64_t prefetch = 4;
   bool cache = true;
+  std::string order = "philox", split = "969,30,1", index_cache;
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  int64_t eod = -1;
   template <class V>
   void each(V&& v) {
     v("train", train, "training sources: paths, or {path: PATH, weight: W}");
@@ -53,6 +56,15 @@ struct DataOptions {
     v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was", at_least(1));
     v("prefetch", prefetch, "micro batches prepared ahead of the one in use", at_least(0));
     v("cache", cache, "keep the tokens of text in train.output/tokens for the next start");
+    v("order", order,
+      "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes",
+      one_of({"philox", "megatron", "megatron-2023"}));
+    v("split", split, "shares of train, valid and test under a Megatron order, when data.valid is empty");
+    v("index_cache", index_cache, "folder of index files as Megatron names them, read and written; empty: indices stay in memory");
+    v("reset_position_ids", reset_position_ids, "under a Megatron order: positions begin again behind each end of a document");
+    v("reset_attention_mask", reset_attention_mask, "under a Megatron order: attention stays inside documents");
+    v("eod_mask_loss", eod_mask_loss, "under a Megatron order: ends of documents predict nothing");
+    v("eod", eod, "id that ends a document for the three above; -1: the end token of the tokenizer", at_least(-1));
   }
 };
 

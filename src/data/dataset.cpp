@@ -8,6 +8,8 @@
 #include "base/philox.h"
 #include "data/blend.h"
 #include "data/fixed_batches.h"
+#include "data/indexed/indexed_tokens.h"
+#include "data/megatron/megatron_dataset.h"
 #include "data/packing.h"
 #include "data/permutation.h"
 #include "data/source.h"
@@ -135,39 +137,66 @@ std::unique_ptr<Dataset> open_fixed(const std::vector<Files>& sources, const cha
   return std::make_unique<FixedDataset>(std::move(files));
 }
 
-// The dataset of a list of text sources; with `held_out` above 0 `valid` has the documents held out of it.
-Datasets open_text(const std::vector<Files>& sources, const char* key, const DatasetOptions& o, const Tokenizer& tokenizer,
-                   double held_out, bool train) {
-  auto special = tokenizer.special();
+bool is_indexed(const std::string& file) { return source_kind(file) == SourceKind::indexed; }
+
+// Sources that are cut and shuffled as one stream: all text of a list without weights is one, all token files are another; with
+// weights each source is one.
+std::vector<Files> streams_of(const std::vector<Files>& sources, const char* key, bool weighted) {
+  if (weighted) {
+    for (const Files& s : sources)
+      if (std::any_of(s.paths.begin(), s.paths.end(), is_indexed) && !std::all_of(s.paths.begin(), s.paths.end(), is_indexed))
+        throw UserError("kinds of data do not mix", fmt::format("{}: {}", key, s.source.path), "a source with a weight holds text, or token files", "name them apart");
+    return sources;
+  }
+  Files text{sources[0].source, {}}, indexed = text;
+  for (const Files& s : sources)
+    for (const std::string& path : s.paths) {
+      Files& to = is_indexed(path) ? indexed : text;
+      if (to.paths.empty()) to.source = s.source;
+      to.paths.push_back(path);
+    }
+  std::vector<Files> streams;
+  for (Files* f : {&text, &indexed})
+    if (!f->paths.empty()) streams.push_back(std::move(*f));
+  return streams;
+}
+
+// The dataset of a list of text sources and token files; with `held_out` above 0 `valid` has the documents held out of it.
+Datasets open_text(const std::vector<Files>& sources, const char* key, const DatasetOptions& o, const Tokenizer* tokenizer, int64_t vocabulary, double held_out,
+                   bool train) {
+  const SpecialTokens special = tokenizer ? tokenizer->special() : SpecialTokens{};
   PackOptions pack{o.sequence_length, o.pack, o.document_attention, special.pad.value_or(special.eos.value_or(0))};
   if (o.vocabulary > 0 && pack.padding >= o.vocabulary) pack.padding = 0;
-  std::vector<Files> groups = sources;
-  if (!train || all_one(sources)) {
-    groups = {{sources[0].source, {}}};
-    for (const auto& s : sources) groups[0].paths.insert(groups[0].paths.end(), s.paths.begin(), s.paths.end());
-  }
+  const bool weighted = train && !all_one(sources);
+  const std::vector<Files> groups = streams_of(sources, key, weighted);
   std::vector<PackedSamples> streams, held;
   std::vector<double> weights;
   Datasets d;
   double sum = 0, least = groups[0].source.weight;
   for (const auto& g : groups) {
-    TokenizeOptions t{o.text_key, o.append_eos, o.vocabulary, held_out, o.threads, o.progress};
-    TokensInUse tokens;
-    std::optional<TokenizedFiles> files;
-    if (!o.cache.empty()) {
-      tokens.key = token_key(g.paths, tokenizer, t);
-      files = load_tokens(o.cache, tokens.key, g.paths, tokenizer);
-      tokens.fresh = !files;
+    if (is_indexed(g.paths[0])) {
+      if (held_out > 0)
+        throw UserError("nothing to hold out", "data.valid_fraction", "token files are taken whole", "name a validation prefix in data.valid, or use data.order=megatron with data.split");
+      streams.emplace_back(std::make_shared<const IndexedTokens>(g.paths, vocabulary), pack);
+    } else {
+      TokenizeOptions t{o.text_key, o.append_eos, o.vocabulary, held_out, o.threads, o.progress};
+      TokensInUse tokens;
+      std::optional<TokenizedFiles> files;
+      if (!o.cache.empty()) {
+        tokens.key = token_key(g.paths, *tokenizer, t);
+        files = load_tokens(o.cache, tokens.key, g.paths, *tokenizer);
+        tokens.fresh = !files;
+      }
+      if (!files) files.emplace(tokenize_files(g.paths, *tokenizer, t));
+      tokens.train = std::make_shared<const TokenStore>(std::move(files->train));
+      tokens.held_out = std::make_shared<const TokenStore>(std::move(files->held_out));
+      if (!o.cache.empty()) d.tokens.push_back(tokens);
+      streams.emplace_back(tokens.train, pack);
+      if (held_out > 0) held.emplace_back(tokens.held_out, pack);
     }
-    if (!files) files.emplace(tokenize_files(g.paths, tokenizer, t));
-    tokens.train = std::make_shared<const TokenStore>(std::move(files->train));
-    tokens.held_out = std::make_shared<const TokenStore>(std::move(files->held_out));
-    if (!o.cache.empty()) d.tokens.push_back(tokens);
-    streams.emplace_back(tokens.train, pack);
     if (streams.back().count() == 0)
       throw UserError("too little data", fmt::format("{}: {}", key, g.source.path),
                       "at least two tokens are needed for a prediction", "give more text");
-    if (held_out > 0) held.emplace_back(tokens.held_out, pack);
     weights.push_back(g.source.weight);
     sum += weights.back();
     least = std::min(least, weights.back());
@@ -175,6 +204,7 @@ Datasets open_text(const std::vector<Files>& sources, const char* key, const Dat
   if (least / sum < 1.0 / 32768)
     throw UserError("weight too small", key, fmt::format("{} is less than 1/32768 of all", least),
                     "leave the source out or raise its weight");
+  if (!weighted) weights.clear();
   auto seed = train && o.shuffle ? std::optional(o.seed) : std::nullopt;
   d.train = std::make_unique<TextDataset>(std::move(streams), weights, seed, o.sequence_length);
   if (held_out > 0) {
@@ -184,6 +214,12 @@ Datasets open_text(const std::vector<Files>& sources, const char* key, const Dat
                       "raise it or name files in data.valid");
   }
   return d;
+}
+
+// As many as Megatron asks for when a validation takes train.valid_batches micro batches; one epoch if it takes all.
+int64_t valid_samples(const TrainOptions& t) {
+  if (t.valid_every == 0) return 0;
+  return t.valid_batches == 0 ? -1 : (t.steps / t.valid_every + 1) * t.valid_batches * t.micro_batch;
 }
 
 }  // namespace
@@ -202,14 +238,24 @@ DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
           .seed = static_cast<uint64_t>(config.train.seed),
           .vocabulary = vocabulary,
           .threads = static_cast<int>(config.train.threads),
-          .cache = d.cache ? config.train.output + "/tokens" : ""};
+          .cache = d.cache ? config.train.output + "/tokens" : "",
+          .order = d.order,
+          .split = d.split,
+          .index_cache = d.index_cache,
+          .reset_position_ids = d.reset_position_ids,
+          .reset_attention_mask = d.reset_attention_mask,
+          .eod_mask_loss = d.eod_mask_loss,
+          .eod = d.eod,
+          .train_samples = config.train.steps * config.train.global_batch,
+          .valid_samples = valid_samples(config.train)};
 }
 
 bool needs_tokenizer(const DatasetOptions& o) {
+  if (o.order != "philox") return (o.reset_position_ids || o.reset_attention_mask || o.eod_mask_loss) && o.eod < 0;
   for (const auto* list : {&o.train, &o.valid})
     for (const auto& s : *list)
       for (const auto& file : source_files(s.path))
-        if (source_kind(file) != SourceKind::fixed) return true;
+        if (SourceKind kind = source_kind(file); kind != SourceKind::fixed && kind != SourceKind::indexed) return true;
   return false;
 }
 
@@ -222,11 +268,19 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (!(o.valid_fraction >= 0 && o.valid_fraction < 1))
     throw UserError("wrong share", "data.valid_fraction", fmt::format("0 <= share < 1, got {}", o.valid_fraction),
                     "choose another share");
+  if (o.order != "philox") return open_megatron_datasets(o, tokenizer);
+  refuse_megatron_options(o);
   Datasets d;
   bool fixed = false, valid_fixed = false;
   auto train = expand(o.train, "data.train", &fixed);
   auto valid = expand(o.valid, "data.valid", &valid_fixed);
-  if ((!fixed || (!valid.empty() && !valid_fixed)) && !tokenizer)
+  auto has_text = [](const std::vector<Files>& list) {
+    for (const Files& f : list)
+      for (const std::string& path : f.paths)
+        if (SourceKind kind = source_kind(path); kind != SourceKind::fixed && kind != SourceKind::indexed) return true;
+    return false;
+  };
+  if ((has_text(train) || has_text(valid)) && !tokenizer)
     throw UserError("no tokenizer", "model", "text data needs one",
                     "give a model folder with tokenizer.model, or model.tokenizer");
   int64_t vocabulary = o.vocabulary > 0 ? o.vocabulary : tokenizer ? tokenizer->size() : 0;
@@ -235,11 +289,11 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
     throw UserError("nothing to hold out", "data.valid_fraction", "fixed batch files are taken whole",
                     "name validation files in data.valid");
   d = fixed ? Datasets{open_fixed(train, "data.train", o, vocabulary), nullptr, {}}
-            : open_text(train, "data.train", o, *tokenizer, held_out, true);
+            : open_text(train, "data.train", o, tokenizer, vocabulary, held_out, true);
   if (!valid.empty() && valid_fixed) {
     d.valid = open_fixed(valid, "data.valid", o, vocabulary);
   } else if (!valid.empty()) {
-    Datasets v = open_text(valid, "data.valid", o, *tokenizer, 0, false);
+    Datasets v = open_text(valid, "data.valid", o, tokenizer, vocabulary, 0, false);
     d.valid = std::move(v.train);
     d.tokens.insert(d.tokens.end(), v.tokens.begin(), v.tokens.end());
   }

@@ -25,10 +25,15 @@ struct DatasetOptions {
   int threads = 0;                                        // for tokenizing; 0: the cores of this machine
   std::string cache;                                      // folder to find tokens in (data/token_cache.h); empty: none
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread while text is tokenized
+  // Megatron's orders (data/megatron/megatron_dataset.h).
+  std::string order = "philox", split = "969,30,1", index_cache;
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  int64_t eod = -1;                               // -1: the tokenizer's
+  int64_t train_samples = 1, valid_samples = -1;  // samples that the run wants; -1: one epoch
 };
 
 DatasetOptions dataset_options(const Config& config, int64_t vocabulary);
-bool needs_tokenizer(const DatasetOptions& options);  // whether a list holds text
+bool needs_tokenizer(const DatasetOptions& options);  // whether a list holds text, or an end token must be known
 
 // Const members may be called by several threads.
 class Dataset {
@@ -52,6 +57,8 @@ struct Datasets {
 // source is a stream of its own, and weights are shares of the samples (data/blend.h). Shuffling permutes the samples
 // of each pass by the seed. Fixed batch files: rows in order, file after file, over again at the end; no shuffling, no weights;
 // sequence_length must be their number of columns. The two kinds do not mix within a list.
+// .bin/.idx prefixes are taken as text that is tokenized already; each source with a weight is either prefixes or text. With a
+// Megatron order all sources are prefixes.
 // `tokenizer` may be null when no list holds text. Empty data, data too short for one prediction and all errors of
 // source.h, token_store.h and fixed_batches.h are UserErrors.
 Datasets open_datasets(const DatasetOptions& options, const Tokenizer* tokenizer);

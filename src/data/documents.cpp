@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/record_reader.h"
 #include "data/source.h"
 #include "files/compressed.h"
 
@@ -75,25 +76,23 @@ class TextReader final : public DocumentReader {
   int64_t offset_ = 0, line_ = 1, document_line_ = 1;  // of what has not been handed out yet
 };
 
-class JsonlReader final : public DocumentReader {
+class RecordDocuments final : public DocumentReader {
  public:
-  JsonlReader(const std::string& path, const std::string& text_key) : path_(path), lines_(path), parser_(text_key) {}
+  RecordDocuments(const std::string& path, const std::string& text_key) : records_(open_records(path, {.fields = {text_key}})), parser_(text_key) {}
 
   bool next(std::string& text) override {
-    while (auto line = lines_.next()) {
-      if (lines_.line_number() == 1 && line->starts_with("\xEF\xBB\xBF")) line->remove_prefix(3);
-      if (line->find_first_not_of(" \t\r") == std::string_view::npos) continue;
-      text = parser_.parse(*line, where());
+    while (records_->next(record_)) {
+      text = parser_.parse(record_.body, where());
       if (!text.empty()) return true;
     }
     return false;
   }
 
-  std::string where() const override { return fmt::format("{}:{}", path_, lines_.line_number()); }
+  std::string where() const override { return record_.where(); }
 
  private:
-  std::string path_;
-  LineReader lines_;
+  std::unique_ptr<RecordReader> records_;
+  Record record_;
   JsonlParser parser_;
 };
 
@@ -103,12 +102,13 @@ std::unique_ptr<DocumentReader> open_documents(const std::string& path, const st
   switch (source_kind(path)) {
     case SourceKind::text:
       return std::make_unique<TextReader>(path);
-    case SourceKind::jsonl:
-      return std::make_unique<JsonlReader>(path, text_key);
     case SourceKind::fixed:
+    case SourceKind::indexed:
       break;
+    default:
+      return std::make_unique<RecordDocuments>(path, text_key);
   }
-  throw UserError("not a text file", path, "a fixed batch file holds token ids", "give .txt or .jsonl files here");
+  throw UserError("not a file of texts", path, "it holds token ids already", "give .txt, .jsonl, .json, .csv or .parquet files here");
 }
 
 struct JsonlParser::Impl {
@@ -139,6 +139,7 @@ std::string_view JsonlParser::parse(std::string_view line, const std::string& wh
         "set data.text_key to the key that holds the text");
   }
   std::string_view text;
+  if (value.is_null()) return {};
   if (value.get(text))
     throw UserError(fmt::format("'{}' is not a string", impl_->key), where, "the text must be a JSON string",
                     "correct the file or set data.text_key");

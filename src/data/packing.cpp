@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-PackedSamples::PackedSamples(std::shared_ptr<const TokenStore> tokens, const PackOptions& options)
+PackedSamples::PackedSamples(std::shared_ptr<const TokenDocuments> tokens, const PackOptions& options)
     : tokens_(std::move(tokens)), options_(options) {
   require(options.columns >= 1, "packing: a sample has at least one column, got {}", options.columns);
   if (options_.pack) {
@@ -15,7 +15,7 @@ PackedSamples::PackedSamples(std::shared_ptr<const TokenStore> tokens, const Pac
     return;
   }
   for (int64_t d = 0; d < tokens_->documents(); ++d) {
-    count_ += ceil_div(tokens_->end_of(d) - tokens_->begin_of(d) - 1, options_.columns);
+    count_ += ceil_div(std::max<int64_t>(tokens_->end_of(d) - tokens_->begin_of(d) - 1, 0), options_.columns);
     sample_ends_.push_back(count_);
   }
 }
@@ -52,6 +52,7 @@ Sample PackedSamples::sample(int64_t i) const {
   int64_t document = tokens_->document_at(w.begin);
   for (int64_t at = 0; at < w.columns; ++document) {
     int64_t end = std::min(tokens_->end_of(document) - w.begin, w.columns);
+    if (end <= at) continue;  // a document without tokens
     s.segments.push_back({static_cast<int32_t>(at), static_cast<int32_t>(end - at)});
     std::iota(s.positions.begin() + at, s.positions.begin() + end, 0);
     if (tokens_->end_of(document) - w.begin <= w.columns) s.labels[static_cast<size_t>(end) - 1] = kIgnored;

@@ -23,18 +23,18 @@ struct PackOptions {
 // is cut by itself in the same way. Const members may be called by several threads.
 class PackedSamples {
  public:
-  PackedSamples(std::shared_ptr<const TokenStore> tokens, const PackOptions& options);
+  PackedSamples(std::shared_ptr<const TokenDocuments> tokens, const PackOptions& options);
   int64_t count() const { return count_; }
   Sample sample(int64_t i) const;
   std::string origin(int64_t i) const;
-  const TokenStore& tokens() const { return *tokens_; }
+  const TokenDocuments& tokens() const { return *tokens_; }
 
  private:
   struct Window {
     int64_t begin = 0, columns = 0;  // columns predict the tokens begin+1 .. begin+columns
   };
   Window window(int64_t i) const;
-  std::shared_ptr<const TokenStore> tokens_;
+  std::shared_ptr<const TokenDocuments> tokens_;
   PackOptions options_;
   int64_t count_ = 0;
   std::vector<int64_t> sample_ends_;  // not packed: samples up to and with each document

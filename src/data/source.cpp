@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/indexed/indexed_file.h"
 
 namespace ravine {
 
@@ -19,23 +20,29 @@ std::string without_compression(std::string path) {
   return path;
 }
 
-bool is_text(const std::string& path) {
-  std::string plain = without_compression(path);
-  return plain.ends_with(".txt") || plain.ends_with(".jsonl");
+struct Suffix {
+  const char* text;
+  SourceKind kind;
+};
+constexpr Suffix kSuffixes[] = {{".txt", SourceKind::text}, {".jsonl", SourceKind::jsonl}, {".json", SourceKind::json}, {".csv", SourceKind::csv}, {".parquet", SourceKind::parquet}};
+
+bool is_record_file(const fs::path& path) {
+  const std::string plain = without_compression(path.filename().string());
+  if (plain.starts_with('.')) return false;
+  for (const char* description : {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
+    if (plain == description) return false;
+  return std::any_of(std::begin(kSuffixes), std::end(kSuffixes), [&](const Suffix& s) { return plain.ends_with(s.text); });
 }
 
 }  // namespace
 
 SourceKind source_kind(const std::string& path) {
-  std::string plain = without_compression(path);
-  if (plain.ends_with(".txt")) return SourceKind::text;
-  if (plain.ends_with(".jsonl")) return SourceKind::jsonl;
+  const std::string plain = without_compression(path);
+  for (const Suffix& s : kSuffixes)
+    if (plain.ends_with(s.text)) return s.kind;
   if (path.ends_with(".safetensors")) return SourceKind::fixed;
-  for (const char* later : {".json", ".csv", ".parquet", ".bin", ".idx"})
-    if (plain.ends_with(later))
-      throw UserError("this kind of data is not read yet", path, fmt::format("{} comes with a later release", later),
-                      "give .txt, .jsonl (also .gz, .zst, .xz) or a fixed batch file .safetensors");
-  throw UserError("unknown kind of data", path, "the suffix must be .txt, .jsonl (also .gz, .zst, .xz) or .safetensors",
+  if (is_indexed_prefix(path)) return SourceKind::indexed;
+  throw UserError("unknown kind of data", path, "the suffix must be .txt, .jsonl, .json, .csv, .parquet (also .gz, .zst, .xz) or .safetensors, or it names .bin and .idx files",
                   "rename the file");
 }
 
@@ -45,14 +52,15 @@ std::vector<std::string> source_files(const std::string& path) {
   if (fs::is_directory(path, ec)) {
     for (auto it = fs::recursive_directory_iterator(path, ec); !ec && it != fs::recursive_directory_iterator();
          it.increment(ec))
-      if (it->is_regular_file(ec) && is_text(it->path().string())) files.push_back(it->path().string());
+      if (it->is_regular_file(ec) && is_record_file(it->path())) files.push_back(it->path().string());
     if (ec) throw UserError("cannot read folder", path, ec.message(), "check its permissions");
     if (files.empty())
-      throw UserError("no data in folder", path, "it must hold .txt or .jsonl files (also .gz, .zst, .xz)",
+      throw UserError("no data in folder", path, "it must hold .txt, .jsonl, .json, .csv or .parquet files (also .gz, .zst, .xz)",
                       "name another folder or the files themselves");
     std::sort(files.begin(), files.end());
     return files;
   }
+  if (std::string prefix; is_indexed_prefix(path, &prefix)) return {prefix};
   if (fs::exists(path, ec)) return {path};
   if (path.find_first_of("*?[") != std::string::npos) {
     glob_t found{};
@@ -60,6 +68,10 @@ std::vector<std::string> source_files(const std::string& path) {
       for (size_t i = 0; i < found.gl_pathc; ++i)
         if (!fs::is_directory(found.gl_pathv[i], ec)) files.emplace_back(found.gl_pathv[i]);
     globfree(&found);
+    // Both files of a prefix fit most patterns; it counts once.
+    for (std::string& file : files)
+      if (std::string prefix; (file.ends_with(".bin") || file.ends_with(".idx")) && is_indexed_prefix(file, &prefix)) file = prefix;
+    files.erase(std::unique(files.begin(), files.end()), files.end());
     if (!files.empty()) return files;
     throw UserError("no data", path, "no file has a name of this pattern", "check the path");
   }

@@ -8,16 +8,18 @@
 
 namespace ravine {
 
-enum class SourceKind { text, jsonl, fixed };  // .txt; .jsonl; a fixed batch file .safetensors
+// .txt; .jsonl; .json; .csv; .parquet; a .bin/.idx prefix; a fixed batch file .safetensors
+enum class SourceKind { text, jsonl, json, csv, parquet, indexed, fixed };
 
-// By the suffix: .txt and .jsonl, also with .gz, .zst or .xz behind; .safetensors. Any other is a UserError.
+// By the suffix, the first five also with .gz, .zst or .xz behind; a prefix is known by its two files. Any other is a UserError.
 SourceKind source_kind(const std::string& path);
 
-// The files that a path names, in order: itself; a glob (* ? [..]), sorted; a folder: every text and jsonl file below it,
-// sorted by path, others not looked at. Naming nothing is a UserError.
+// The files that a path names, in order: itself; a prefix (also written with .bin or .idx, given back without); a glob (* ? [..]),
+// sorted; a folder: every file of text or records below it, sorted by path. There hidden files, descriptions that Hugging Face
+// puts beside data (dataset_info.json, ..) and everything else are not looked at. Naming nothing is a UserError.
 std::vector<std::string> source_files(const std::string& path);
 
-// The documents of one text or jsonl file, in order. Text that is not UTF-8 is a UserError naming file and line. One thread at
+// The documents of one file of text or records, in order. Text that is not UTF-8 is a UserError naming file and line. One thread at
 // a time.
 class DocumentReader {
  public:
@@ -28,15 +30,15 @@ class DocumentReader {
 
 // A .txt file is cut into documents at the first blank line after each 64 KiB (so a smaller file is one document); where
 // there is none before 1 MiB, at the last line end before that. The documents put together are the file, except for a byte
-// order mark. A .jsonl file has one document per line, the string under `text_key`; blank lines are passed over.
+// order mark. Other files have a document per record (data/record_reader.h), the string under `text_key`.
 std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key);
 
-// One line of a jsonl file.
+// One record.
 class JsonlParser {
  public:
   explicit JsonlParser(std::string text_key);
   ~JsonlParser();
-  // The text of a line, valid until the next call. What is not an object with that string is a UserError naming `where`.
+  // The text of a line, valid until the next call; none where it is null. What is not an object with that string is a UserError naming `where`.
   std::string_view parse(std::string_view line, const std::string& where);
 
  private:

@@ -11,27 +11,40 @@
 
 namespace ravine {
 
-// All documents of some files, one behind the other. Two bytes per token where the vocabulary fits, four otherwise. Once filled
+// Documents one behind the other, wherever they lie. Const members may be called by any number of threads.
+class TokenDocuments {
+ public:
+  virtual ~TokenDocuments() = default;
+  virtual int64_t tokens() const = 0;
+  virtual int64_t documents() const = 0;
+  virtual int64_t begin_of(int64_t document) const = 0;  // its first token, counted from the start of all
+  virtual int64_t end_of(int64_t document) const = 0;
+  virtual int64_t document_at(int64_t token) const = 0;  // the document that holds this token
+  virtual void copy(int64_t begin, std::span<int32_t> into) const = 0;
+  virtual std::string origin(int64_t begin, int64_t end) const = 0;  // for people: "a.txt document 3 to b.jsonl document 1"
+};
+
+// All documents of some files in memory. Two bytes per token where the vocabulary fits, four otherwise. Once filled
 // it is only read, by any number of threads.
-class TokenStore {
+class TokenStore final : public TokenDocuments {
  public:
   explicit TokenStore(int64_t vocabulary) : narrow_(vocabulary <= 65536) {}
   void begin_file(const std::string& path) { files_.push_back({path, documents()}); }
   void append(std::span<const int32_t> document);  // not empty
 
-  int64_t tokens() const { return ends_.empty() ? 0 : ends_.back(); }
-  int64_t documents() const { return static_cast<int64_t>(ends_.size()); }
-  int64_t begin_of(int64_t document) const { return document == 0 ? 0 : ends_[static_cast<size_t>(document) - 1]; }
-  int64_t end_of(int64_t document) const { return ends_[static_cast<size_t>(document)]; }
-  int64_t document_at(int64_t token) const;  // the document that holds this token
-  void copy(int64_t begin, std::span<int32_t> into) const;
+  int64_t tokens() const override { return ends_.empty() ? 0 : ends_.back(); }
+  int64_t documents() const override { return static_cast<int64_t>(ends_.size()); }
+  int64_t begin_of(int64_t document) const override { return document == 0 ? 0 : ends_[static_cast<size_t>(document) - 1]; }
+  int64_t end_of(int64_t document) const override { return ends_[static_cast<size_t>(document)]; }
+  int64_t document_at(int64_t token) const override;
+  void copy(int64_t begin, std::span<int32_t> into) const override;
   // All of it as bytes, and back into an empty store of the same vocabulary. False if the parts do not fit together.
   std::span<const std::byte> id_bytes() const;
   const std::vector<int64_t>& ends() const { return ends_; }
   std::vector<int64_t> file_starts() const;  // first document of each file
   bool restore(std::span<const std::byte> ids, std::span<const std::byte> ends, std::span<const std::byte> file_starts,
                const std::vector<std::string>& paths);
-  std::string origin(int64_t begin, int64_t end) const;  // for people: "a.txt document 3 to b.jsonl document 1"
+  std::string origin(int64_t begin, int64_t end) const override;
 
  private:
   struct File {

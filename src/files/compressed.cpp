@@ -31,12 +31,15 @@ class PlainSource : public ByteSource {
       if (n == 0) break;
       done += n;
     }
+    consumed_ += static_cast<int64_t>(done);
     return done;
   }
+  int64_t consumed() const override { return consumed_; }
 
  private:
   std::string path_;
   Fd fd_;
+  int64_t consumed_ = 0;
 };
 
 // The compressed bytes of a file, a buffer at a time.
@@ -51,11 +54,13 @@ class Input {
     const size_t n = read_some(*fd_, buffer_, path);
     data = std::span(buffer_).first(n);
     any = any || n > 0;
+    consumed += static_cast<int64_t>(n);
     return n > 0;
   }
   const std::string path;
   std::span<const std::byte> data;  // not yet used
   bool any = false;                 // the file is not empty
+  int64_t consumed = 0;
 
  private:
   Fd fd_;
@@ -92,6 +97,7 @@ class GzipSource : public ByteSource {
     }
     return done;
   }
+  int64_t consumed() const override { return in_.consumed; }
 
  private:
   // Between members: zeros are padding, as gzip has it; anything else must be the next member.
@@ -135,6 +141,7 @@ class ZstdSource : public ByteSource {
     }
     return out.pos;
   }
+  int64_t consumed() const override { return in_.consumed; }
 
  private:
   struct Free {
@@ -172,6 +179,7 @@ class XzSource : public ByteSource {
     }
     return into.size() - z_.avail_out;
   }
+  int64_t consumed() const override { return in_.consumed; }
 
  private:
   static std::string reason(lzma_ret result) {

@@ -17,6 +17,7 @@ class ByteSource {
   // Fills as much of `into` as there is; less than asked for only at the end, 0 after it. Damaged or truncated compressed data
   // is a UserError naming the file. Blocks on the disk; one thread at a time.
   virtual size_t read(std::span<std::byte> into) = 0;
+  virtual int64_t consumed() const { return 0; }  // bytes of the file itself that were read so far
 };
 
 // By the end of the name: .gz (also several members in a row), .zst (frames in a row, windows up to 128 MiB), .xz (streams in a
@@ -34,6 +35,7 @@ class LineReader {
   // The next line, valid until the next call; nothing at the end. A line of more than max_line bytes is a UserError.
   std::optional<std::string_view> next();
   int64_t line_number() const { return line_; }  // of the last line returned, from 1
+  const ByteSource& source() const { return *source_; }
 
  private:
   std::unique_ptr<ByteSource> source_;

@@ -159,16 +159,22 @@ void write_npy(const std::string& path, DType dtype, const Shape& shape, std::sp
   for (const Code& c : kCodes)
     if (c.dtype == dtype) code = c.text;
   require(code.has_value(), "write_npy: NumPy must know the type, got {}", name(dtype));
-  require(static_cast<int64_t>(bytes.size()) == mul_checked(shape.count(), size_of(dtype)),
-          "write_npy: {} of {} has other than the {} bytes given", shape.text(), name(dtype), bytes.size());
-  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", *code,
-                                   fmt::join(shape.begin(), shape.end(), ", "), shape.rank() == 1 ? "," : "");
-  header.resize(static_cast<size_t>(round_up(10 + static_cast<int64_t>(header.size()) + 1, 64) - 11), ' ');
-  header += '\n';
+  write_npy(path, *code, size_of(dtype), shape, bytes);
+}
+
+std::string npy_header(std::string_view code, const Shape& shape) {
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", code, fmt::join(shape.begin(), shape.end(), ", "),
+                                 shape.rank() == 1 ? "," : "");
+  text.resize(static_cast<size_t>(round_up(10 + static_cast<int64_t>(text.size()) + 1, 64) - 11), ' ');
+  text += '\n';
+  return std::string(kMagic) + std::string{1, 0, static_cast<char>(text.size()), static_cast<char>(text.size() >> 8)} + text;
+}
+
+void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape, std::span<const std::byte> bytes) {
+  require(static_cast<int64_t>(bytes.size()) == mul_checked(shape.count(), width), "write_npy: {} of '{}' has other than the {} bytes given", shape.text(), code,
+          bytes.size());
   AtomicFile file(path);
-  file.write(kMagic);
-  file.write(std::string{1, 0, static_cast<char>(header.size()), static_cast<char>(header.size() >> 8)});
-  file.write(header);
+  file.write(npy_header(code, shape));
   file.write(bytes);
   file.commit();
 }

@@ -11,6 +11,10 @@ namespace ravine {
 
 // Version 1.0, little-endian, C order; the file appears whole or not at all. NumPy has no bf16: an Error, convert it first.
 void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes);
+// The same for a type that only NumPy has: `code` is "<u4", `width` its bytes.
+void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape, std::span<const std::byte> bytes);
+// What precedes the data in such a file.
+std::string npy_header(std::string_view code, const Shape& shape);
 
 struct NpyArray {
   DType dtype = DType::f32;

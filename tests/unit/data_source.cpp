@@ -22,8 +22,10 @@ TEST(Source, kinds_by_suffix) {
   EXPECT_EQ(source_kind("a.txt"), SourceKind::text);
   EXPECT_EQ(source_kind("a.jsonl.zst"), SourceKind::jsonl);
   EXPECT_EQ(source_kind("a.safetensors"), SourceKind::fixed);
-  for (const char* later : {"a.json", "a.csv", "a.parquet", "a.bin", "a.csv.gz"})
-    EXPECT_USER_ERROR(source_kind(later), "comes with a later release");
+  EXPECT_EQ(source_kind("a.json.xz"), SourceKind::json);
+  EXPECT_EQ(source_kind("a.csv"), SourceKind::csv);
+  EXPECT_EQ(source_kind("a.parquet"), SourceKind::parquet);
+  EXPECT_USER_ERROR(source_kind("a.bin"), "unknown kind of data (a.bin)");  // without its .idx
   EXPECT_USER_ERROR(source_kind("a.doc"), "unknown kind of data (a.doc)");
 }
 
@@ -31,11 +33,17 @@ TEST(Source, files_globs_and_folders) {
   Folder f;
   auto a = f.write("b/one.txt", "1"), b = f.write("b/sub/two.jsonl", "{}"), c = f.write("b/three.txt.gz", "");
   f.write("b/README.md", "no");
+  f.write("b/dataset_info.json", "{}");
+  f.write("b/.hidden.txt", "no");
   EXPECT_EQ(source_files(f / "b"), (std::vector<std::string>{a, b, c}));
   EXPECT_EQ(source_files(f / "b/*.txt*"), (std::vector<std::string>{a, c}));
   EXPECT_EQ(source_files(a), (std::vector<std::string>{a}));
   EXPECT_USER_ERROR(source_files(f / "none.txt"), "no such data");
   EXPECT_USER_ERROR(source_files(f / "*.none"), "no file has a name of this pattern");
+  f.write("i/p.bin", "");
+  f.write("i/p.idx", "");
+  for (const char* name : {"i/p", "i/p.bin", "i/p.idx", "i/*", "i/p.*"}) EXPECT_EQ(source_files(f / name), (std::vector<std::string>{f / "i/p"})) << name;
+  EXPECT_EQ(source_kind(f / "i/p"), SourceKind::indexed);
   std::filesystem::create_directories(f / "empty");
   EXPECT_USER_ERROR(source_files(f / "empty"), "no data in folder");
 }

@@ -1,0 +1,141 @@
+#include <cmath>
+#include <filesystem>
+
+#include "apps/commands.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "data/megatron/gpt_dataset.h"
+#include "data/tokenizer.h"
+#include "files/fd.h"
+#include "files/npy.h"
+#include "files/safetensors.h"
+
+namespace ravine {
+namespace {
+
+struct IndexFlags {
+  std::vector<std::string> prefix;
+  std::vector<double> weights;
+  std::string split = "969,30,1", samples, order = "megatron", tokenizer, cache, out;
+  int64_t sequence_length = 1024, seed = 1234, first = 20, eod = -1;
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false, partial_valid = false, no_extra_token = false;
+  template <class V>
+  void each(V&& v) {
+    v("prefix", prefix, "token files, without .bin and .idx", required() & filled());
+    v("weights", weights, "share of each prefix; none: one prefix, or each by its size", above(0));
+    v("split", split, "shares of train, valid and test");
+    v("sequence-length", sequence_length, "predictions of a sample", between(1, 1 << 24));
+    v("seed", seed, "seed of the shuffles", between(0, 4294967295.0));
+    v("samples", samples, "samples of train, valid and test; one left empty means one epoch", required() & metavar("TRAIN,VALID,TEST"));
+    v("order", order, "whose order: Megatron-core's, or that of Megatron-LM in 2023", one_of({"megatron", "megatron-2023"}));
+    v("first", first, "samples to write per split", at_least(0));
+    v("reset-position-ids", reset_position_ids, "positions begin again behind each end of a document");
+    v("reset-attention-mask", reset_attention_mask, "attention stays inside documents");
+    v("eod-mask-loss", eod_mask_loss, "ends of documents predict nothing");
+    v("eod", eod, "id that ends a document", between(0, 2147483647.0));
+    v("partial-validation", partial_valid, "keep the last, padded validation sample");
+    v("no-extra-token", no_extra_token, "samples do not overlap by a token; the last column predicts nothing");
+    v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE"));
+    v("cache", cache, "folder of index files as Megatron names them: read from there, or written there", metavar("DIR"));
+    v("out", out, "folder for the arrays and samples", required() & metavar("DIR"));
+  }
+};
+
+std::array<int64_t, 3> parse_sizes(const std::string& text) {
+  std::array<int64_t, 3> sizes{0, 0, 0};
+  const std::vector<std::string> words = split(text, ',');
+  bool good = words.size() <= 3;
+  for (size_t i = 0; good && i < words.size(); ++i) {
+    const std::string& w = words[i];
+    if (w.find_first_not_of("0123456789") != std::string::npos || w.size() > 15)
+      good = false;
+    else
+      sizes[i] = w.empty() ? -1 : std::stoll(w);
+  }
+  if (!good) throw UserError("wrong number of samples", "--samples " + text, "three whole numbers with commas between, each may be empty", "write for example 1000,20,");
+  return sizes;
+}
+
+template <class T>
+void save(const std::string& path, std::span<const T> values, bool pairs) {
+  const auto n = static_cast<int64_t>(values.size());
+  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values));
+}
+
+void save_indices(const std::string& start, const GptDataset& d) {
+  save(start + "-document_index.npy", d.document_index(), false);
+  save(start + "-sample_index.npy", d.sample_index(), true);
+  save(start + "-shuffle_index.npy", d.shuffle_index(), false);
+}
+
+void save_samples(const std::string& path, const GptBlend& data, int64_t count, bool mask) {
+  const int64_t n = std::min(count, data.size());
+  if (n == 0) return;
+  std::vector<int32_t> tokens, labels, positions, part;
+  std::vector<uint8_t> loss, attention;
+  int64_t S = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const GptSample s = data.sample(i);
+    S = static_cast<int64_t>(s.tokens.size());
+    tokens.insert(tokens.end(), s.tokens.begin(), s.tokens.end());
+    labels.insert(labels.end(), s.labels.begin(), s.labels.end());
+    positions.insert(positions.end(), s.positions.begin(), s.positions.end());
+    loss.insert(loss.end(), s.loss_mask.begin(), s.loss_mask.end());
+    if (mask) {
+      const std::vector<uint8_t> hidden = hidden_bits(s);
+      attention.insert(attention.end(), hidden.begin(), hidden.end());
+    }
+    part.push_back(static_cast<int32_t>(data.part_of(i)));
+  }
+  std::vector<TensorBytes> tensors{{"tokens", DType::i32, {n, S}, std::as_bytes(std::span(tokens))},
+                                   {"labels", DType::i32, {n, S}, std::as_bytes(std::span(labels))},
+                                   {"loss_mask", DType::u8, {n, S}, std::as_bytes(std::span(loss))},
+                                   {"position_ids", DType::i32, {n, S}, std::as_bytes(std::span(positions))}};
+  if (mask) tensors.push_back({"attention_mask", DType::u8, {n, S, (S + 7) / 8}, std::as_bytes(std::span(attention))});
+  if (data.blended()) tensors.push_back({"dataset_id", DType::i32, {n}, std::as_bytes(std::span(part))});
+  save_safetensors(path, tensors);
+}
+
+int run_index(IndexFlags& f, Config&) {
+  GptOptions o;
+  o.order = f.order == "megatron" ? MegatronOrder::core : MegatronOrder::of_2023;
+  o.sequence_length = f.sequence_length;
+  o.seed = f.seed;
+  o.split = f.split;
+  o.reset_position_ids = f.reset_position_ids;
+  o.reset_attention_mask = f.reset_attention_mask;
+  o.eod_mask_loss = f.eod_mask_loss;
+  o.eod = f.eod;
+  o.partial_valid = f.partial_valid;
+  o.extra_token = !f.no_extra_token;
+  o.cache = f.cache;
+  if (o.eod < 0 && !f.tokenizer.empty()) o.eod = open_tokenizer(f.tokenizer)->special().eos.value_or(-1);
+  const GptSplits splits = build_gpt_splits(f.prefix, f.weights, parse_sizes(f.samples), o);
+  create_folders(f.out);
+  for (MegatronSplit s : kMegatronSplits) {
+    const GptBlend* data = splits[static_cast<size_t>(s)].get();
+    if (!data) continue;
+    const std::string start = f.out + "/" + name(s);
+    if (data->blended()) {
+      save(start + "-dataset_index.npy", data->dataset_index(), false);
+      save(start + "-dataset_sample_index.npy", data->dataset_sample_index(), false);
+      for (size_t k = 0; k < data->parts().size(); ++k) save_indices(fmt::format("{}-dataset{}", start, k), *data->parts()[k]);
+    } else {
+      save_indices(start, *data->parts()[0]);
+    }
+    save_samples(start + "-samples.safetensors", *data, f.first, f.reset_attention_mask);
+    fmt::print("{:<6} {} samples of {} tokens; one epoch has {} tokens\n", name(s), data->size(), f.sequence_length, data->tokens());
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command data_index_command() {
+  return command<IndexFlags>({.name = "data index",
+                              .summary = "the indices and first samples of a data order of Megatron, as files",
+                              .example = "ravine data index --prefix corpus_text_document --split 969,30,1 --sequence-length 2048 --seed 1234 --samples 10000,100, --out look"},
+                             "Data", run_index);
+}
+
+}  // namespace ravine

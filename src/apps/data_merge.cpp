@@ -1,0 +1,36 @@
+#include "apps/commands.h"
+#include "base/error.h"
+#include "data/indexed/indexed_writer.h"
+
+namespace ravine {
+namespace {
+
+struct MergeFlags {
+  std::vector<std::string> input;
+  std::string output_prefix;
+  bool overwrite = false;
+  template <class V>
+  void each(V&& v) {
+    v("input", input, "token files in the order to join them, without .bin and .idx", required() & filled());
+    v("output-prefix", output_prefix, "where to write PREFIX.bin and PREFIX.idx", required() & metavar("PREFIX"));
+    v("overwrite", overwrite, "replace files of this name");
+  }
+};
+
+int run_merge(MergeFlags& flags, Config&) {
+  merge_indexed(flags.input, flags.output_prefix, flags.overwrite);
+  const IndexedFile out(flags.output_prefix);
+  fmt::print("{}: {} documents, {} sequences, {} tokens ({})\n", flags.output_prefix, out.documents(), out.sequences(), out.tokens(), name(out.type()));
+  return 0;
+}
+
+}  // namespace
+
+Command data_merge_command() {
+  return command<MergeFlags>({.name = "data merge",
+                              .summary = "join .bin/.idx token files into one",
+                              .example = "ravine data merge --input part0_text_document part1_text_document --output-prefix all_text_document"},
+                             "Data", run_merge);
+}
+
+}  // namespace ravine

@@ -1,0 +1,218 @@
+#include "apps/info_data.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "data/indexed/indexed_file.h"
+#include "data/record_reader.h"
+#include "data/source.h"
+#include "data/tokenizer.h"
+#include "data/tokenizers/unicode.h"
+#include "files/safetensors.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+constexpr size_t kShown = 400;  // characters of a sample
+
+// Counts by powers of two.
+class Lengths {
+ public:
+  void add(int64_t n) {
+    ++count_, sum_ += n;
+    least_ = std::min(least_, n);
+    most_ = std::max(most_, n);
+    ++bins_[n == 0 ? 0 : std::bit_width(static_cast<uint64_t>(n))];
+  }
+  Json json(const char* unit) const {
+    Json rows = Json::array();
+    for (const auto& [bits, n] : bins_) {
+      const int64_t low = bits == 0 ? 0 : int64_t{1} << (bits - 1);
+      rows.push_back({{"from", low}, {"to", bits == 0 ? 0 : 2 * low - 1}, {"count", n}});
+    }
+    return {{"unit", unit}, {"least", count_ ? least_ : 0}, {"mean", count_ ? static_cast<double>(sum_) / static_cast<double>(count_) : 0.0}, {"most", most_}, {"histogram", rows}};
+  }
+
+ private:
+  int64_t count_ = 0, sum_ = 0, least_ = INT64_MAX, most_ = 0;
+  std::map<int, int64_t> bins_;
+};
+
+std::string cut(const std::string& text) {
+  if (text.size() <= kShown) return text;
+  size_t end = kShown;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + " ..";
+}
+
+int64_t document_length(const IndexedFile& file, int64_t document) {
+  int64_t n = 0;
+  for (int64_t s = file.document_begin(document); s < file.document_begin(document + 1); ++s) n += file.length(s);
+  return n;
+}
+
+std::vector<int32_t> first_ids(const IndexedFile& file, int64_t sequence) {
+  std::vector<int32_t> ids(static_cast<size_t>(std::min<int64_t>(file.length(sequence), 256)));
+  file.copy(sequence, 0, ids);
+  return ids;
+}
+
+// Runs of ids that are trained on, or not, each as text.
+Json marked(const std::vector<int32_t>& ids, const std::vector<int32_t>& labels, const Tokenizer& tokenizer) {
+  Json parts = Json::array();
+  for (size_t at = 0; at < ids.size();) {
+    const bool trained = at < labels.size() && labels[at] >= 0;
+    size_t end = at;
+    while (end < ids.size() && (end < labels.size() && labels[end] >= 0) == trained) ++end;
+    parts.push_back({{"text", tokenizer.decode(std::span(ids).subspan(at, end - at), false)}, {"trained", trained}});
+    at = end;
+  }
+  return parts;
+}
+
+Json describe_indexed(const std::string& prefix, const DataInfoOptions& o) {
+  const IndexedFile file(prefix);
+  file.check();
+  Json j{{"kind", "token files"}, {"path", prefix}, {"type", name(file.type())}, {"documents", file.documents()}, {"sequences", file.sequences()}, {"tokens", file.tokens()}};
+  j["bytes"] = file.all_bytes().size();
+  if (file.has_modes()) j["multimodal"] = "each sequence has a mode";
+  Lengths lengths;
+  int64_t empty = 0;
+  for (int64_t d = 0; d < file.documents(); ++d) {
+    const int64_t n = document_length(file, d);
+    lengths.add(n);
+    empty += n == 0;
+  }
+  if (empty > 0) j["empty_documents"] = empty;
+  j["lengths"] = lengths.json("tokens of a document");
+  if (file.type() == TokenType::f32 || file.type() == TokenType::f64) return j;
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!o.tokenizer.empty()) tokenizer = open_tokenizer(o.tokenizer);
+  // Instruction data: labels lie in files beside.
+  std::unique_ptr<IndexedFile> labels;
+  const std::string ids_name = "_packed_input_ids_document";
+  if (prefix.ends_with(ids_name))
+    if (const std::string beside = prefix.substr(0, prefix.size() - ids_name.size()) + "_packed_labels_document"; is_indexed_prefix(beside)) {
+      labels = std::make_unique<IndexedFile>(beside);
+      if (labels->sequences() != file.sequences())
+        throw UserError("files do not belong together", beside + ".idx", fmt::format("it has {} sequences, the tokens {}", labels->sequences(), file.sequences()), "make all of them again");
+    }
+  Json samples = Json::array();
+  for (int64_t s = 0; s < file.sequences() && static_cast<int64_t>(samples.size()) < o.samples; ++s) {
+    const std::vector<int32_t> ids = first_ids(file, s);
+    Json sample{{"sequence", s}, {"tokens", file.length(s)}};
+    const bool decodes = tokenizer && std::all_of(ids.begin(), ids.end(), [&](int32_t id) { return id >= 0 && id < tokenizer->size(); });
+    if (tokenizer && !decodes) sample["note"] = "ids beyond this tokenizer";
+    if (decodes && labels)
+      sample["parts"] = marked(ids, first_ids(*labels, s), *tokenizer);
+    else if (decodes)
+      sample["text"] = cut(tokenizer->decode(ids, false));
+    else
+      sample["ids"] = std::vector<int32_t>(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(std::min<size_t>(ids.size(), 32)));
+    samples.push_back(sample);
+  }
+  j["samples"] = samples;
+  return j;
+}
+
+Json describe_records(const std::string& path, const std::vector<std::string>& files, const DataInfoOptions& o) {
+  Json j{{"kind", "texts"}, {"path", path}, {"files", files.size()}};
+  int64_t bytes = 0, records = 0, repaired = 0;
+  Lengths lengths;
+  std::map<std::string, int64_t> fields;
+  Json samples = Json::array();
+  constexpr int64_t kLookedInto = 1000;  // records whose fields are counted
+  for (const std::string& file : files) {
+    bytes += static_cast<int64_t>(fs::file_size(file));
+    auto reader = open_records(file, {});
+    for (Record r; reader->next(r);) {
+      lengths.add(static_cast<int64_t>(r.body.size()));
+      if (records++ >= kLookedInto) continue;
+      const std::string body = lossy_utf8(r.body);
+      repaired += body != r.body;
+      r.body = body;
+      const Json object = r.json();
+      for (const auto& [key, value] : object.items()) ++fields[key];
+      if (static_cast<int64_t>(samples.size()) < o.samples) samples.push_back({{"where", r.where()}, {"text", cut(r.plain ? body : object.dump(-1, ' ', false, Json::error_handler_t::replace))}});
+    }
+  }
+  j["bytes"] = bytes;
+  j["records"] = records;
+  j["fields_of_the_first"] = fields;
+  if (repaired > 0) j["bad_utf8"] = repaired;
+  j["lengths"] = lengths.json("bytes of a record");
+  j["samples"] = samples;
+  return j;
+}
+
+bool is_records(const std::string& file) {
+  try {
+    const SourceKind kind = source_kind(file);
+    if (kind != SourceKind::json) return kind != SourceKind::fixed && kind != SourceKind::indexed;
+    // A single object that describes a model or a tokenizer is none.
+    auto reader = open_records(file, {});
+    Record r;
+    if (!reader->next(r)) return false;
+    const Json first = r.json();
+    return !first.contains("model_type") && !first.contains("architectures") && !first.contains("tokenizer_class") && !first.contains("quantization_config") && reader->next(r);
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::optional<Json> describe_data(const std::string& path, const DataInfoOptions& o) {
+  std::error_code ec;
+  if (std::string prefix; is_indexed_prefix(path, &prefix) || is_indexed_prefix(path + "_packed_input_ids_document", &prefix)) return describe_indexed(prefix, o);
+  if (fs::is_directory(path, ec)) {
+    std::vector<std::string> files;
+    try {
+      files = source_files(path);
+    } catch (const UserError&) {
+      return std::nullopt;
+    }
+    return describe_records(path, files, o);
+  }
+  // Data by its suffix, but a .json file only if it holds several records.
+  if (fs::is_regular_file(path, ec) && is_records(path)) return describe_records(path, {path}, o);
+  return std::nullopt;
+}
+
+void print_lengths(const Json& lengths) {
+  fmt::print("lengths ({}): {} to {}, mean {:.1f}\n", lengths["unit"].get<std::string>(), lengths["least"].get<int64_t>(), lengths["most"].get<int64_t>(), lengths["mean"].get<double>());
+  int64_t most = 1;
+  for (const Json& row : lengths["histogram"]) most = std::max(most, row["count"].get<int64_t>());
+  for (const Json& row : lengths["histogram"]) {
+    const auto count = row["count"].get<int64_t>();
+    const auto width = static_cast<size_t>((40 * count + most - 1) / most);
+    fmt::print("  {:>9} - {:<9} {:>10}  {}\n", row["from"].get<int64_t>(), row["to"].get<int64_t>(), count, std::string(width, '#'));
+  }
+}
+
+void print_samples(const Json& samples) {
+  const bool colour = ::isatty(1);
+  for (const Json& s : samples) {
+    std::string head;
+    for (const auto& [key, value] : s.items())
+      if (key != "text" && key != "parts" && key != "ids") head += (head.empty() ? "" : ", ") + (key == "where" ? "" : key + " ") + (value.is_string() ? value.get<std::string>() : value.dump());
+    fmt::print("--- {}\n", printable(head));
+    if (s.contains("ids")) fmt::print("{}\n", s["ids"].dump());
+    if (s.contains("text")) fmt::print("{}\n", s["text"].get<std::string>());
+    if (!s.contains("parts")) continue;
+    for (const Json& part : s["parts"]) {
+      const bool trained = part["trained"];
+      fmt::print("{}{}{}", trained ? (colour ? "\033[32m" : "[[") : "", part["text"].get<std::string>(), trained ? (colour ? "\033[0m" : "]]") : "");
+    }
+    fmt::print("\n");
+  }
+}
+
+}  // namespace ravine

@@ -1,0 +1,120 @@
+#include "data/preprocess.h"
+
+#include <chrono>
+
+#include "apps/commands.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/parallel.h"
+#include "data/record_handler.h"
+#include "data/tokenizer.h"
+#include "train/stop.h"
+
+namespace ravine {
+namespace {
+
+struct PreprocessFlags {
+  std::vector<std::string> input, json_keys = {"text"};
+  std::string tokenizer, output_prefix, handler = "text", chat_template, dtype;
+  bool append_eod = false, split_by_document = false, strict = false, overwrite = false, restart = false;
+  int64_t workers = 0, seq_length = 0;
+  double save_every = 10;
+  template <class V>
+  void each(V&& v) {
+    v("input", input, "files, folders or patterns: .txt .json .jsonl .csv .parquet, each also .gz .zst .xz", required() & filled());
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
+    v("output-prefix", output_prefix, "where to write PREFIX_<key>_document.bin and .idx", required() & metavar("PREFIX"));
+    v("json-keys", json_keys, "fields that hold text; each gives files of its own", filled());
+    v("append-eod", append_eod, "put the end token behind each document");
+    v("handler", handler, "how a record becomes tokens; text takes --json-keys", one_of(record_handler_names()));
+    v("seq-length", seq_length, "conversations of more tokens are left out; 0: none", at_least(0));
+    v("template", chat_template, "chat template of conversations: a name or a file", metavar("NAME-or-FILE"));
+    v("workers", workers, "threads that encode; 0: all cores", between(0, 4096));
+    v("split-by-document", split_by_document, "a .txt file is one document; else each line is one");
+    v("dtype", dtype, "type of the tokens on disk: int32, uint16, ..; empty: as Megatron chooses, uint16 below 65500 tokens");
+    v("strict", strict, "refuse bad UTF-8 and empty texts instead of repairing or leaving them out");
+    v("save-every", save_every, "seconds between two points that a killed run goes on from", at_least(0));
+    v("restart", restart, "begin anew where an earlier run was killed");
+    v("overwrite", overwrite, "replace files of this name");
+  }
+};
+
+// One bar on a terminal, a line now and then elsewhere.
+class Bar {
+ public:
+  void show(const PreprocessProgress& p) {
+    const double seconds = elapsed();
+    if (first_bytes_ >= 0 && seconds - told_ < (log_.terminal() ? 0.1 : 15)) return;
+    told_ = seconds;
+    if (first_bytes_ < 0) first_bytes_ = p.bytes;
+    const double fraction = p.total_bytes > 0 ? p.bytes / p.total_bytes : 1, rate = (p.bytes - first_bytes_) / std::max(seconds, 1e-3);
+    const std::string left = rate > 0 ? human_time((p.total_bytes - p.bytes) / rate) : "?";
+    const std::string text = fmt::format("{} of {}, {}/s, {} records, {} tokens, {} left", human_bytes(p.bytes), human_bytes(p.total_bytes), human_bytes(rate), p.records,
+                                         human_count(static_cast<double>(p.tokens)), left);
+    if (log_.terminal()) return log_.progress(fraction, text);
+    if (rate > 0) log_.line("{}", text);
+  }
+  void end() { log_.end_progress(); }
+  Log& log() { return log_; }
+  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+
+ private:
+  Log log_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double told_ = 0, first_bytes_ = -1;
+};
+
+int run_preprocess(PreprocessFlags& f, Config&) {
+  const auto tokenizer = open_tokenizer(f.tokenizer);
+  HandlerOptions h;
+  h.tokenizer = tokenizer.get();
+  h.keys = f.json_keys;
+  h.append_eod = f.append_eod;
+  h.sequence_length = f.seq_length;
+  h.chat_template = f.chat_template;
+  const auto handler = make_record_handler(f.handler, h);
+  PreprocessOptions o;
+  o.inputs = f.input;
+  o.output_prefix = f.output_prefix;
+  o.workers = f.workers > 0 ? static_cast<int>(f.workers) : thread_count();
+  o.whole_text = f.split_by_document;
+  o.strict = f.strict;
+  o.overwrite = f.overwrite;
+  o.restart = f.restart;
+  o.type = f.dtype;
+  o.save_seconds = f.save_every;
+  o.settings = fmt::format("{} {} {} {}", f.handler, f.append_eod, f.seq_length, f.chat_template);
+  Bar bar;
+  o.progress = [&](const PreprocessProgress& p) { bar.show(p); };
+  const StopSignals signals;
+  o.stop = [] { return StopSignals::requested(); };
+  PreprocessReport r;
+  try {
+    r = preprocess(o, *tokenizer, *handler);
+  } catch (...) {
+    bar.end();
+    throw;
+  }
+  bar.end();
+  Log& log = bar.log();
+  if (r.resumed_at > 0) log.line("went on behind {} records that an earlier run had done", r.resumed_at);
+  if (r.repaired > 0) log.warn("{} records had bad UTF-8, replaced by U+FFFD (first: {})", r.repaired, r.first_repaired);
+  for (const auto& [why, count] : r.left_out) log.warn("left out: {} times {} (first: {})", count, why, r.first[why]);
+  log.line("{} records of {} files in {}", r.records, r.files, human_time(bar.elapsed()));
+  for (const std::string& prefix : r.prefixes) {
+    const IndexedFile file(prefix);
+    fmt::print("{}: {} documents, {} sequences, {} tokens ({})\n", prefix, file.documents(), file.sequences(), file.tokens(), name(file.type()));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command preprocess_command() {
+  return command<PreprocessFlags>({.name = "preprocess",
+                                   .summary = "corpora to .bin/.idx token files",
+                                   .example = "ravine preprocess --input corpus/*.parquet --tokenizer models/llama --output-prefix data/corpus --append-eod"},
+                                  "Data", run_preprocess);
+}
+
+}  // namespace ravine

@@ -1,0 +1,140 @@
+#include "data/megatron/index_cache.h"
+
+#include <cctype>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "files/atomic.h"
+#include "files/compressed.h"
+#include "files/md5.h"
+#include "files/npy.h"
+
+namespace ravine {
+
+namespace {
+
+// As Python prints them: shortest digits that read back, whole numbers with ".0".
+std::string number(double x) {
+  std::string text = fmt::format("{}", x);
+  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+}
+
+std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace); }
+
+std::string indented(const std::string& text, int by) {
+  std::string out;
+  for (char c : text) {
+    out += c;
+    if (c == '\n') out.append(static_cast<size_t>(by), ' ');
+  }
+  return out;
+}
+
+std::string list(const std::vector<std::string>& items) {
+  if (items.empty()) return "[]";
+  std::string out = "[";
+  for (size_t i = 0; i < items.size(); ++i) out.append(i ? ",\n    " : "\n    ").append(indented(items[i], 4));
+  return out + "\n]";
+}
+
+std::string object(const std::vector<std::pair<std::string, std::string>>& fields) {
+  std::string out = "{";
+  for (size_t i = 0; i < fields.size(); ++i) out.append(i ? ",\n    " : "\n    ").append(quoted(fields[i].first)).append(": ").append(indented(fields[i].second, 4));
+  return out + "\n}";
+}
+
+std::string whole(int64_t n) { return n < 0 ? "null" : fmt::format("{}", n); }
+
+}  // namespace
+
+std::string describe(const GptDescription& d) {
+  std::vector<std::pair<std::string, std::string>> f{{"class", quoted("GPTDataset")}};
+  const bool core = d.order == MegatronOrder::core;
+  f.push_back({core ? "dataset_path" : "path_prefix", quoted(d.prefix)});
+  f.push_back({"num_samples", whole(d.samples)});
+  f.push_back({"index_split", quoted(name(d.split))});
+  if (!core) f.push_back({"split", quoted(d.split_string->text())});
+  f.push_back({"random_seed", fmt::format("{}", d.seed)});
+  f.push_back({"sequence_length", fmt::format("{}", d.sequence_length)});
+  if (core) {
+    f.push_back({"split", quoted(d.split_string->text())});
+    std::vector<std::string> rows;
+    bool first = true;  // the first border is a whole number in Python
+    for (MegatronSplit s : kMegatronSplits) {
+      const auto share = d.split_string->shares(s);
+      rows.push_back(share ? list({first ? "0" : number((*share)[0]), number((*share)[1])}) : "null");
+      first = false;
+    }
+    f.push_back({"split_matrix", list(rows)});
+    f.push_back({"tokenizer", parse_json(d.tokenizer.empty() ? "null" : d.tokenizer, "tokenizer identifiers").dump(4, ' ', true, Json::error_handler_t::replace)});
+  }
+  return object(f);
+}
+
+std::string describe_blend(const std::vector<std::string>& datasets, MegatronOrder order, MegatronSplit split, const std::vector<double>& weights, bool counts,
+                           int64_t size) {
+  std::vector<std::pair<std::string, std::string>> f{{"class", quoted("BlendedDataset")}, {"datasets", list(datasets)}};
+  if (order == MegatronOrder::core) f.push_back({"split", quoted(name(split))});
+  std::vector<std::string> numbers;
+  for (double w : weights) numbers.push_back(counts ? fmt::format("{}", static_cast<int64_t>(w)) : number(w));
+  f.push_back({"weights", list(numbers)});
+  f.push_back({"size", whole(size)});
+  return object(f);
+}
+
+IndexCache::IndexCache(std::string folder, const std::string& kind, MegatronOrder order, MegatronSplit split, std::string description)
+    : folder_(std::move(folder)), description_(std::move(description)) {
+  start_ = md5_hex(description_) + "-" + kind + "-" + (order == MegatronOrder::core ? std::string(name(split)) + "-" : "");
+}
+
+std::string IndexCache::path(const std::string& name) const { return folder_ + "/" + start_ + name; }
+
+bool IndexCache::complete() const {
+  std::error_code ec;
+  const std::string file = path("description.txt");
+  return !folder_.empty() && std::filesystem::is_regular_file(file, ec) && read_whole(file, int64_t{16} << 20) == description_;
+}
+
+void IndexCache::save_description() const {
+  if (!folder_.empty()) write_file_atomic(path("description.txt"), description_);
+}
+
+template <class T>
+std::optional<IndexArray<T>> IndexCache::load(const std::string& name, int rank) const {
+  std::error_code ec;
+  const std::string file = path(name + ".npy");
+  if (folder_.empty() || !std::filesystem::is_regular_file(file, ec)) return std::nullopt;
+  MappedFile map(file);
+  const std::span<const std::byte> bytes = map.bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  // The header as numpy.save writes it for this shape, and no other.
+  const size_t brace = text.substr(0, 256).find("'shape': (");
+  if (brace == std::string_view::npos) return std::nullopt;
+  int64_t n = 0;
+  for (size_t at = brace + 10; at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) && n < (int64_t{1} << 58) / 10; ++at) n = 10 * n + (text[at] - '0');
+  const std::string header = npy_header(npy_code<T>(), rank == 1 ? Shape{n} : Shape{n, 2});
+  const auto count = static_cast<size_t>(n * rank);
+  if (!text.starts_with(header) || (bytes.size() - header.size()) / sizeof(T) != count || (bytes.size() - header.size()) % sizeof(T) != 0) return std::nullopt;
+  const std::span view(reinterpret_cast<const T*>(bytes.data() + header.size()), count);  // 64 bytes behind a page: aligned
+  return IndexArray<T>(std::move(map), view);
+}
+
+template <class T>
+void IndexCache::save(const std::string& name, std::span<const T> values, int rank) const {
+  if (folder_.empty()) return;
+  create_folders(folder_);
+  const auto n = static_cast<int64_t>(values.size()) / rank;
+  write_npy(path(name + ".npy"), npy_code<T>(), sizeof(T), rank == 1 ? Shape{n} : Shape{n, 2}, std::as_bytes(values));
+}
+
+template std::optional<IndexArray<int16_t>> IndexCache::load(const std::string&, int) const;
+template std::optional<IndexArray<int32_t>> IndexCache::load(const std::string&, int) const;
+template std::optional<IndexArray<int64_t>> IndexCache::load(const std::string&, int) const;
+template std::optional<IndexArray<uint32_t>> IndexCache::load(const std::string&, int) const;
+template void IndexCache::save(const std::string&, std::span<const int16_t>, int) const;
+template void IndexCache::save(const std::string&, std::span<const int32_t>, int) const;
+template void IndexCache::save(const std::string&, std::span<const int64_t>, int) const;
+template void IndexCache::save(const std::string&, std::span<const uint32_t>, int) const;
+
+}  // namespace ravine

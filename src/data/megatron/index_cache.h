@@ -1,0 +1,73 @@
+// Index files in Megatron's format: FOLDER/<md5>-GPTDataset-<split>-document_index.npy and its siblings, named by the md5 of a
+// JSON text that describes the dataset; the 2023 kind leaves the split out of the name.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/shape.h"
+#include "data/megatron/split.h"
+#include "files/mapped_file.h"
+
+namespace ravine {
+
+// Numbers of an index: in memory, or in a mapped .npy file.
+template <class T>
+class IndexArray {
+ public:
+  IndexArray() = default;
+  explicit IndexArray(std::vector<T> values) : own_(std::move(values)), view_(own_) {}
+  IndexArray(MappedFile map, std::span<const T> view) : map_(std::move(map)), view_(view) {}
+  IndexArray(IndexArray&&) noexcept = default;  // a moved vector or mapping stays where it is
+  IndexArray& operator=(IndexArray&&) noexcept = default;
+  std::span<const T> view() const { return view_; }
+
+ private:
+  std::vector<T> own_;
+  MappedFile map_;
+  std::span<const T> view_;
+};
+
+// What names a dataset's files. `samples` below 0: one epoch (null).
+struct GptDescription {
+  MegatronOrder order = MegatronOrder::core;
+  std::string prefix;
+  int64_t samples = -1, seed = 0, sequence_length = 0;
+  MegatronSplit split = MegatronSplit::train;
+  const SplitString* split_string = nullptr;
+  std::string tokenizer;  // core only: JSON of the tokenizer's unique_identifiers, one line; "null" if unknown
+};
+
+// The JSON text as Python's json.dumps(indent=4) writes it.
+std::string describe(const GptDescription& d);
+// Of a blend of datasets. Weights are doubles, or with `counts` whole numbers; size below 0: null.
+std::string describe_blend(const std::vector<std::string>& datasets, MegatronOrder order, MegatronSplit split, const std::vector<double>& weights, bool counts,
+                           int64_t size);
+
+// The files of one dataset or blend in a folder.
+class IndexCache {
+ public:
+  // No folder: nothing is found and nothing is kept. kind: "GPTDataset" or "BlendedDataset".
+  IndexCache(std::string folder, const std::string& kind, MegatronOrder order, MegatronSplit split, std::string description);
+  // The array in <name>.npy, mapped; nothing if the file is not there, or of another type or number of dims.
+  template <class T>
+  std::optional<IndexArray<T>> load(const std::string& name, int rank) const;
+  template <class T>
+  void save(const std::string& name, std::span<const T> values, int rank) const;  // rank 2: pairs
+  void save_description() const;                                                  // last: what is complete has one
+  bool complete() const;  // whether there is a description, and it is this one
+
+ private:
+  std::string path(const std::string& name) const;
+  std::string folder_, start_, description_;
+};
+
+template <class T>
+constexpr const char* npy_code();
+template <> constexpr const char* npy_code<int16_t>() { return "<i2"; }
+template <> constexpr const char* npy_code<int32_t>() { return "<i4"; }
+template <> constexpr const char* npy_code<int64_t>() { return "<i8"; }
+template <> constexpr const char* npy_code<uint32_t>() { return "<u4"; }
+
+}  // namespace ravine

@@ -1,0 +1,116 @@
+#include "data/megatron/megatron_dataset.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/indexed/indexed_tokens.h"
+#include "data/megatron/gpt_dataset.h"
+#include "data/source.h"
+
+namespace ravine {
+
+namespace {
+
+class MegatronDataset final : public Dataset {
+ public:
+  MegatronDataset(std::unique_ptr<GptBlend> data, int64_t columns, int64_t vocabulary) : data_(std::move(data)), columns_(columns), vocabulary_(vocabulary) {}
+  int64_t sample_count() const override { return data_->size(); }
+  int64_t columns() const override { return columns_; }
+  int64_t token_count() const override { return data_->tokens(); }
+  Sample sample(int64_t index) const override {
+    GptSample g = data_->sample(index % data_->size());
+    check_ids(g.tokens, vocabulary_, origin(index));
+    check_ids(g.labels, vocabulary_, origin(index));
+    Sample s;
+    for (size_t c = 0; c < g.labels.size(); ++c)
+      if (!g.loss_mask[c]) g.labels[c] = kIgnored;
+    s.ids = std::move(g.tokens);
+    s.labels = std::move(g.labels);
+    s.positions = std::move(g.positions);
+    s.segments = std::move(g.segments);
+    return s;
+  }
+  std::string origin(int64_t index) const override { return data_->origin(index % data_->size()); }
+
+ private:
+  std::unique_ptr<GptBlend> data_;
+  int64_t columns_, vocabulary_;
+};
+
+struct List {
+  std::vector<std::string> prefixes;
+  std::vector<double> weights;  // none: by size
+};
+
+List list_of(const std::vector<DataSource>& sources, const char* key, MegatronOrder order) {
+  List list;
+  bool weighted = false;
+  for (const DataSource& s : sources) {
+    weighted = weighted || s.weight != 1;
+    for (const std::string& path : source_files(s.path)) {
+      if (source_kind(path) != SourceKind::indexed)
+        throw UserError("not token files", fmt::format("{}: {}", key, path), "a Megatron order takes .bin/.idx prefixes", "make them with ravine preprocess, or set data.order=philox");
+      list.prefixes.push_back(path);
+      list.weights.push_back(s.weight);
+    }
+  }
+  if (!weighted && (order == MegatronOrder::core || list.prefixes.size() == 1)) list.weights.clear();
+  return list;
+}
+
+}  // namespace
+
+Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
+  auto refuse = [](const char* key, const std::string& rule, const std::string& fix) { throw UserError("option does not go with a Megatron order", key, rule, fix); };
+  if (o.valid_fraction > 0) refuse("data.valid_fraction", "data.split says what is held out", "set data.split instead");
+  if (o.document_attention) refuse("data.document_attention", "documents end at the end-of-document id there", "set data.reset_attention_mask=true and data.reset_position_ids=true instead");
+  if (!o.pack) refuse("data.pack=false", "documents are always joined there", "leave it out");
+  if (!o.shuffle) refuse("data.shuffle=false", "the order is shuffled by the seed", "leave it out");
+  const int64_t vocabulary = o.vocabulary > 0 ? o.vocabulary : tokenizer ? tokenizer->size() : 0;
+  require(vocabulary > 0, "dataset: token files need the size of the vocabulary, got {}", vocabulary);
+
+  GptOptions g;
+  g.order = o.order == "megatron" ? MegatronOrder::core : MegatronOrder::of_2023;
+  g.sequence_length = o.sequence_length;
+  g.seed = static_cast<int64_t>(o.seed);
+  g.split = o.split;
+  g.reset_position_ids = o.reset_position_ids;
+  g.reset_attention_mask = o.reset_attention_mask;
+  g.eod_mask_loss = o.eod_mask_loss;
+  g.eod = o.eod >= 0 ? o.eod : tokenizer ? tokenizer->special().eos.value_or(-1) : -1;
+  g.cache = o.index_cache;
+  g.vocabulary = vocabulary;
+  const List train = list_of(o.train, "data.train", g.order);
+  // A blend by weights needs a number of samples, also for the one epoch that validation takes otherwise.
+  if (o.valid_samples < 0 && o.valid.empty() && !train.weights.empty() && SplitString(o.split).shares(MegatronSplit::valid))
+    throw UserError("no number of validation samples", "train.valid_batches", "a blend by weights needs one", "set train.valid_batches, or data.split=100 for no validation");
+  Datasets d;
+  auto wrap = [&](std::unique_ptr<GptBlend>& data) -> std::unique_ptr<Dataset> {
+    if (!data || data->size() == 0) return nullptr;
+    return std::make_unique<MegatronDataset>(std::move(data), o.sequence_length, vocabulary);
+  };
+  if (o.valid.empty()) {
+    GptSplits splits = build_gpt_splits(train.prefixes, train.weights, {o.train_samples, o.valid_samples, 0}, g);
+    d.train = wrap(splits[0]);
+    d.valid = wrap(splits[1]);
+  } else {
+    const List valid = list_of(o.valid, "data.valid", g.order);
+    g.split = "100";
+    d.train = wrap(build_gpt_splits(train.prefixes, train.weights, {o.train_samples, 0, 0}, g)[0]);
+    g.split = "0,100";
+    d.valid = wrap(build_gpt_splits(valid.prefixes, valid.weights, {0, o.valid_samples, 0}, g)[1]);
+  }
+  if (!d.train) throw UserError("too little data", "data.train", fmt::format("the split '{}' leaves no sample of {} tokens for training", o.split, o.sequence_length), "give more data or shorter sequences");
+  return d;
+}
+
+void refuse_megatron_options(const DatasetOptions& o) {
+  auto refuse = [](const char* key, const std::string& instead) {
+    throw UserError("option has no effect", key, "it belongs to data.order megatron and megatron-2023", instead);
+  };
+  if (o.reset_position_ids || o.reset_attention_mask) refuse("data.reset_position_ids, data.reset_attention_mask", "set data.document_attention=true, or a Megatron order");
+  if (o.eod_mask_loss) refuse("data.eod_mask_loss", "leave it out, or set a Megatron order");
+  if (!o.index_cache.empty()) refuse("data.index_cache", "leave it out, or set a Megatron order");
+}
+
+}  // namespace ravine

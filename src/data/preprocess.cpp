@@ -1,0 +1,337 @@
+#include "data/preprocess.h"
+
+#include <simdjson.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/indexed/indexed_writer.h"
+#include "data/preprocess_state.h"
+#include "data/record_reader.h"
+#include "data/tokenizers/unicode.h"
+#include "files/folder_lock.h"
+
+namespace ravine {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A run of records: read by the main thread, encoded by a worker, written by the main thread in the order of reading.
+struct Batch {
+  std::vector<Record> records;  // the first `count`; the others are kept for their memory
+  size_t count = 0;
+  std::vector<StoredDocuments> lists;
+  std::vector<std::pair<std::string, size_t>> left_out;  // reason and record
+  std::vector<size_t> repaired;
+  int64_t file = 0, record = 0;  // where reading goes on behind it
+  double bytes = 0;              // of all files, read up to there
+  std::exception_ptr error;
+  bool done = false;
+};
+
+class Workers {
+ public:
+  Workers(int count, std::function<void(Batch&)> work) : work_(std::move(work)) {
+    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+  }
+  ~Workers() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    todo_changed_.notify_all();
+    for (auto& t : threads_) t.join();
+  }
+  void add(Batch& batch) {
+    {
+      std::lock_guard lock(mutex_);
+      todo_.push_back(&batch);
+    }
+    todo_changed_.notify_one();
+  }
+  bool is_done(const Batch& batch) {
+    std::lock_guard lock(mutex_);
+    return batch.done;
+  }
+  void wait(const Batch& batch) {
+    std::unique_lock lock(mutex_);
+    done_changed_.wait(lock, [&] { return batch.done; });
+  }
+
+ private:
+  void run() {
+    for (;;) {
+      Batch* batch = nullptr;
+      {
+        std::unique_lock lock(mutex_);
+        todo_changed_.wait(lock, [&] { return stop_ || !todo_.empty(); });
+        if (stop_) return;
+        batch = todo_.front();
+        todo_.pop_front();
+      }
+      try {
+        work_(*batch);
+      } catch (...) {
+        batch->error = std::current_exception();
+      }
+      {
+        std::lock_guard lock(mutex_);
+        batch->done = true;
+      }
+      done_changed_.notify_one();
+    }
+  }
+  std::function<void(Batch&)> work_;
+  std::mutex mutex_;
+  std::condition_variable todo_changed_, done_changed_;
+  std::deque<Batch*> todo_;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+// The files of all inputs as one stream of batches.
+class Reading {
+ public:
+  Reading(const PreprocessOptions& o, const PreprocessState& state, const std::vector<std::string>& fields)
+      : files_(state.files), options_{.fields = fields, .whole_text = o.whole_text}, file_(state.file) {
+    for (int64_t i = 0; i < file_; ++i) before_ += static_cast<double>(files_[static_cast<size_t>(i)].size);
+    if (open())
+      for (Record skipped; record_ < state.record; ++record_)
+        if (!reader_->next(skipped)) fail("preprocess: '{}' has {} records, {} were done", files_[static_cast<size_t>(file_)].path, record_, state.record);
+  }
+  // False at the end of everything.
+  bool fill(Batch& b) {
+    constexpr size_t kBytes = 256 << 10, kRecords = 4096;
+    b.count = 0;
+    size_t bytes = 0;
+    while (reader_ && bytes < kBytes && b.count < kRecords) {
+      if (b.count == b.records.size()) b.records.emplace_back();
+      Record& r = b.records[b.count];
+      if (!reader_->next(r)) {
+        before_ += static_cast<double>(files_[static_cast<size_t>(file_)].size);
+        ++file_, record_ = 0;
+        open();
+        continue;
+      }
+      ++record_;
+      bytes += r.body.size();
+      ++b.count;
+    }
+    b.file = file_;
+    b.record = record_;
+    b.bytes = before_ + (reader_ ? reader_->done() * static_cast<double>(files_[static_cast<size_t>(file_)].size) : 0);
+    return b.count > 0;
+  }
+
+ private:
+  bool open() {
+    reader_ = file_ < static_cast<int64_t>(files_.size()) ? open_records(files_[static_cast<size_t>(file_)].path, options_) : nullptr;
+    return reader_ != nullptr;
+  }
+  const std::vector<InputFile>& files_;
+  RecordOptions options_;
+  std::unique_ptr<RecordReader> reader_;
+  int64_t file_, record_ = 0;
+  double before_ = 0;  // bytes of the files that are done
+};
+
+TokenType chosen_type(const std::string& text, int64_t vocabulary, bool negative) {
+  if (text.empty()) return negative ? TokenType::i32 : smallest_type(vocabulary);
+  for (TokenType t : {TokenType::u8, TokenType::i8, TokenType::i16, TokenType::u16, TokenType::i32, TokenType::i64})
+    if (text == name(t)) return t;
+  throw UserError(fmt::format("unknown type '{}'", text), "--dtype", "one of uint8, int8, int16, uint16, int32, int64", "choose another or leave it out");
+}
+
+class Job {
+ public:
+  Job(const PreprocessOptions& options, const Tokenizer& tokenizer, const RecordHandler& handler)
+      : o_(options), handler_(handler), lists_(handler.lists()), folder_(options.output_prefix + ".preprocess") {
+    std::vector<std::string> types;
+    for (const auto& l : lists_) types_.push_back(chosen_type(o_.type, tokenizer.size(), l.negative));
+    state_.settings = fmt::format("{} {} {} {} {}", tokenizer.fingerprint(), tokenizer.size(), o_.whole_text, o_.strict, o_.settings);
+    for (size_t i = 0; i < lists_.size(); ++i) state_.settings += fmt::format(" {}:{}", lists_[i].name, name(types_[i]));
+  }
+
+  PreprocessReport run() {
+    const std::vector<InputFile> files = list_inputs(o_.inputs);
+    create_folders(folder_of(o_.output_prefix));
+    std::error_code ec;
+    if (o_.restart) fs::remove_all(folder_, ec);
+    create_folders(folder_);
+    {
+      FolderLock lock(folder_);
+      if (!PreprocessState::load(folder_, state_.settings, files, lists_.size(), &state_)) {
+        if (!o_.overwrite) check_free();
+        state_.files = files;
+      }
+      state_.report.resumed_at = state_.report.records;
+      if (!state_.written) write_all();
+      for (const auto& l : lists_) IndexedWriter::publish(folder_, l.name, prefix_of(l));
+    }
+    fs::remove_all(folder_, ec);
+    PreprocessReport& r = state_.report;
+    r.files = static_cast<int64_t>(files.size());
+    for (const auto& l : lists_) {
+      r.prefixes.push_back(prefix_of(l));
+      const IndexedFile file(prefix_of(l));
+      r.documents += file.documents();
+      r.tokens += file.tokens();
+    }
+    return r;
+  }
+
+ private:
+  std::string prefix_of(const RecordHandler::List& l) const { return o_.output_prefix + "_" + l.name + "_document"; }
+
+  void check_free() {
+    try {
+      for (const auto& l : lists_) refuse_existing(prefix_of(l));
+    } catch (...) {
+      std::error_code ec;
+      fs::remove_all(folder_, ec);
+      throw;
+    }
+  }
+
+  void write_all() {
+    for (size_t i = 0; i < lists_.size(); ++i)
+      writers_.push_back(std::make_unique<IndexedWriter>(folder_, lists_[i].name, types_[i], false, state_.lists.empty() ? nullptr : &state_.lists[i]));
+    for (const InputFile& f : state_.files) total_bytes_ += static_cast<double>(f.size);
+    const int count = std::max(1, o_.workers);
+    std::deque<std::unique_ptr<Batch>> ready, free;  // in order of reading; to be used again
+    Reading reading(o_, state_, handler_.fields());
+    {
+      Workers workers(count, [this](Batch& b) { encode(b); });
+      const size_t most = 2 * static_cast<size_t>(count) + 2;
+      for (bool more = true; more || !ready.empty();) {
+        while (!ready.empty() && workers.is_done(*ready.front())) take(ready, free);
+        if (more && ready.size() < most) {
+          std::unique_ptr<Batch> batch;
+          if (free.empty()) {
+            batch = std::make_unique<Batch>();
+          } else {
+            batch = std::move(free.front());
+            free.pop_front();
+          }
+          more = fill(reading, *batch);
+          batch->done = batch->error != nullptr;  // told when everything before is written
+          if (!more && !batch->error) continue;
+          ready.push_back(std::move(batch));
+          if (more) workers.add(*ready.back());
+        } else if (!ready.empty()) {
+          workers.wait(*ready.front());
+        }
+      }
+    }
+    state_.file = static_cast<int64_t>(state_.files.size());
+    state_.record = 0;
+    for (auto& w : writers_) w->finish();
+    state_.written = true;
+    save();
+    writers_.clear();
+  }
+
+  // What reading throws belongs behind the records read before it.
+  static bool fill(Reading& reading, Batch& b) {
+    b.error = nullptr;
+    try {
+      return reading.fill(b);
+    } catch (...) {
+      b.error = std::current_exception();
+      return false;
+    }
+  }
+
+  void encode(Batch& b) const {
+    b.lists.resize(lists_.size());
+    for (StoredDocuments& list : b.lists) list.clear();
+    b.left_out.clear();
+    b.repaired.clear();
+    HandledRecord h;
+    for (size_t i = 0; i < b.count; ++i) {
+      Record& r = b.records[i];
+      if (!simdjson::validate_utf8(r.body.data(), r.body.size())) {
+        if (o_.strict)
+          throw UserError("text is not UTF-8", fmt::format("{}, byte {} of the record", r.where(), find_invalid_utf8(r.body)), "with --strict nothing is repaired",
+                          "convert the file, for example with iconv -t UTF-8");
+        r.body = lossy_utf8(r.body);
+        b.repaired.push_back(i);
+      }
+      h.lists.resize(lists_.size());
+      for (TokenDocument& d : h.lists) d.ids.clear(), d.lengths.clear();
+      h.dropped.clear();
+      handler_.handle(r, h);
+      require(h.lists.size() == lists_.size(), "handler: it must fill {} lists, got {}", lists_.size(), h.lists.size());
+      for (std::string& why : h.dropped) {
+        if (o_.strict && why == kEmptyText) throw UserError("empty document", r.where(), "with --strict every record must hold text", "remove the record");
+        b.left_out.emplace_back(std::move(why), i);
+      }
+      for (size_t k = 0; k < lists_.size(); ++k)
+        if (!h.lists[k].lengths.empty()) b.lists[k].add(types_[k], h.lists[k].ids, h.lists[k].lengths, r.where());
+    }
+  }
+
+  // Writes the first batch.
+  void take(std::deque<std::unique_ptr<Batch>>& ready, std::deque<std::unique_ptr<Batch>>& free) {
+    std::unique_ptr<Batch> b = std::move(ready.front());
+    ready.pop_front();
+    if (b->error) {
+      save();  // so that what came before need not be done again
+      std::rethrow_exception(b->error);
+    }
+    PreprocessReport& r = state_.report;
+    for (size_t k = 0; k < lists_.size(); ++k) writers_[k]->add_documents(b->lists[k]);
+    for (const auto& [why, i] : b->left_out)
+      if (++r.left_out[why] == 1) r.first[why] = b->records[i].where();
+    if (!b->repaired.empty() && r.repaired == 0) r.first_repaired = b->records[b->repaired[0]].where();
+    r.repaired += static_cast<int64_t>(b->repaired.size());
+    r.records += static_cast<int64_t>(b->count);
+    state_.file = b->file;
+    state_.record = b->record;
+    const auto now = Clock::now();
+    const bool stop = o_.stop && o_.stop();
+    if (stop || std::chrono::duration<double>(now - saved_).count() >= o_.save_seconds) save();
+    if (stop) throw Stopped(fmt::format("stopped after {} records; the same command goes on from there", r.records));
+    if (o_.progress) {
+      int64_t tokens = 0;
+      for (const auto& w : writers_) tokens += w->tokens();
+      o_.progress({b->bytes, total_bytes_, r.records, tokens});
+    }
+    free.push_back(std::move(b));
+  }
+
+  void save() {
+    state_.lists.clear();
+    for (auto& w : writers_) state_.lists.push_back(w->flush(true));
+    state_.save(folder_);
+    saved_ = Clock::now();
+  }
+
+  const PreprocessOptions& o_;
+  const RecordHandler& handler_;
+  std::vector<RecordHandler::List> lists_;
+  std::vector<TokenType> types_;
+  std::string folder_;
+  PreprocessState state_;
+  std::vector<std::unique_ptr<IndexedWriter>> writers_;
+  double total_bytes_ = 0;
+  Clock::time_point saved_ = Clock::now();
+};
+
+}  // namespace
+
+PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, const RecordHandler& handler) {
+  require(options.workers >= 1, "preprocess: at least one worker, got {}", options.workers);
+  return Job(options, tokenizer, handler).run();
+}
+
+}  // namespace ravine

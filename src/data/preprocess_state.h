@@ -1,0 +1,31 @@
+// What a preprocess run leaves in its work folder to go on from: state.json.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/indexed/indexed_writer.h"
+#include "data/preprocess.h"
+
+namespace ravine {
+
+struct InputFile {
+  std::string path;
+  int64_t size = 0, modified = 0;  // bytes; nanoseconds
+};
+std::vector<InputFile> list_inputs(const std::vector<std::string>& inputs);  // files of all, in order; UserError if one cannot be read
+
+struct PreprocessState {
+  std::string settings;
+  std::vector<InputFile> files;
+  int64_t file = 0, record = 0;  // where reading goes on: records of that file which are done
+  std::vector<IndexedWriter::Position> lists;
+  PreprocessReport report;  // counters so far
+  bool written = false;     // nothing is left but to give the files their names
+
+  void save(const std::string& folder) const;
+  // False if there is none. What does not fit `settings` or the files as they are now is a UserError.
+  static bool load(const std::string& folder, const std::string& settings, const std::vector<InputFile>& files, size_t lists, PreprocessState* state);
+};
+
+}  // namespace ravine

@@ -1,0 +1,113 @@
+// .csv by RFC 4180, lines ended by LF or CRLF.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/records/readers.h"
+#include "files/safetensors.h"
+
+namespace ravine {
+
+namespace {
+
+class CsvRecords final : public RecordReader {
+ public:
+  CsvRecords(const std::string& path, const RecordOptions& o) : file_(std::make_shared<const std::string>(path)), text_(path, o.max_record) {
+    if (!row()) refuse("no header", "the first line must name the columns");
+    for (const std::string& name : fields_) {
+      if (std::count(fields_.begin(), fields_.end(), name) > 1) refuse(fmt::format("column '{}' twice", printable(name)), "columns have different names");
+      keep_.push_back(o.fields.empty() || std::find(o.fields.begin(), o.fields.end(), name) != o.fields.end());
+      names_.emplace_back();
+      append_json_string(names_.back(), name);
+    }
+    for (const std::string& wanted : o.fields)
+      if (std::find(fields_.begin(), fields_.end(), wanted) == fields_.end()) {
+        const std::string near = nearest(wanted, fields_);
+        refuse(fmt::format("no column '{}'", wanted), near.empty() ? fmt::format("the header names {}", printable(fmt::format("{}", fmt::join(fields_, ", ")))) : fmt::format("did you mean '{}'?", near));
+      }
+  }
+
+  bool next(Record& record) override {
+    if (!row()) return false;
+    if (fields_.size() != names_.size())
+      refuse(fmt::format("{} fields", fields_.size()), fmt::format("the header names {} columns", names_.size()));
+    record.body = "{";
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (!keep_[i]) continue;
+      if (record.body.size() > 1) record.body += ',';
+      record.body += names_[i];
+      record.body += ':';
+      append_json_string(record.body, fields_[i]);
+    }
+    record.body += '}';
+    record.plain = false;
+    record.file = file_;
+    record.number = line_;
+    return true;
+  }
+  double done() const override { return text_.done(); }
+
+ private:
+  // The fields of the next line that is not blank; false at the end.
+  bool row() {
+    while (text_.peek() == '\n' || (text_.peek() == '\r' && text_.peek(1) == '\n')) text_.skip(text_.peek() == '\n' ? 1 : 2);
+    if (text_.peek() < 0) return false;
+    line_ = text_.line();
+    fields_.clear();
+    for (;;) {
+      fields_.emplace_back();
+      field(fields_.back());
+      const int c = text_.peek();
+      if (c == ',') {
+        text_.skip(1);
+        continue;
+      }
+      if (c >= 0) text_.skip(c == '\r' ? 2 : 1);
+      return true;
+    }
+  }
+
+  // Ends before a comma, a line end or the end of the file.
+  void field(std::string& out) {
+    if (text_.peek() == '"') {
+      text_.skip(1);
+      for (;;) {
+        size_t n = 0;
+        while (text_.peek(n) >= 0) {
+          const size_t quote = text_.rest().find('"', n);
+          n = quote == std::string_view::npos ? text_.rest().size() : quote;
+          if (quote != std::string_view::npos) break;
+        }
+        if (text_.peek(n) < 0) refuse("a quoted field does not end", "a field that begins with a quote ends with one");
+        out.append(text_.view(n));
+        text_.skip(n + 1);
+        if (text_.peek() != '"') break;
+        out += '"';
+        text_.skip(1);
+      }
+      if (const int c = text_.peek(); c >= 0 && c != ',' && c != '\n' && !(c == '\r' && text_.peek(1) == '\n'))
+        refuse("text behind a closing quote", "a quote inside a quoted field is written twice");
+      return;
+    }
+    size_t n = 0;
+    for (int c; (c = text_.peek(n)) >= 0 && c != ',' && c != '\n' && !(c == '\r' && text_.peek(n + 1) == '\n');) ++n;
+    out.assign(text_.view(n));
+    text_.skip(n);
+  }
+
+  [[noreturn]] void refuse(const std::string& what, const std::string& rule) const {
+    throw UserError("not valid CSV: " + what, fmt::format("{}:{}", text_.path(), std::max<int64_t>(line_, 1)), rule, "write the file again with a CSV library");
+  }
+
+  std::shared_ptr<const std::string> file_;
+  TextWindow text_;
+  std::vector<std::string> fields_, names_;  // of the row; of the columns, as JSON strings
+  std::vector<bool> keep_;
+  int64_t line_ = 0;  // where the row begins
+};
+
+}  // namespace
+
+std::unique_ptr<RecordReader> open_csv_records(const std::string& path, const RecordOptions& options) { return std::make_unique<CsvRecords>(path, options); }
+
+}  // namespace ravine

@@ -1,0 +1,97 @@
+// .json: an array of objects, or objects one behind the other. Only brackets and quotes are looked at here, so a record is cut
+// out without being parsed.
+#include "base/error.h"
+#include "data/records/readers.h"
+
+namespace ravine {
+
+namespace {
+
+class JsonRecords final : public RecordReader {
+ public:
+  JsonRecords(const std::string& path, const RecordOptions& o) : file_(std::make_shared<const std::string>(path)), text_(path, o.max_record) {}
+
+  bool next(Record& record) override {
+    if (!begun_) {
+      begun_ = true;
+      space();
+      if (text_.peek() == '[') text_.skip(1), array_ = true;
+    } else if (array_ && !ended_) {
+      space();
+      if (text_.peek() == ',') {
+        text_.skip(1);
+        space();
+        if (text_.peek() == ']') refuse("a comma must be followed by an object");
+      } else if (text_.peek() != ']') {
+        refuse(text_.peek() < 0 ? "the array does not end" : "objects of an array have commas between them");
+      }
+    }
+    space();
+    if (array_ && !ended_ && text_.peek() == ']') text_.skip(1), ended_ = true, space();
+    if (ended_ && text_.peek() >= 0) refuse("nothing may follow the array");
+    if (ended_ || (!array_ && text_.peek() < 0)) return false;
+    if (text_.peek() < 0) refuse("the array does not end");
+    if (text_.peek() != '{') refuse("a record must be a JSON object");
+    const size_t n = object();
+    record.body.assign(text_.view(n));
+    record.plain = false;
+    record.file = file_;
+    record.number = text_.line();
+    text_.skip(n);
+    return true;
+  }
+  double done() const override { return text_.done(); }
+
+ private:
+  void space() {
+    for (;;) {
+      size_t n = 0;
+      for (int c; n < 4096 && ((c = text_.peek(n)) == ' ' || c == '\n' || c == '\r' || c == '\t');) ++n;
+      if (n == 0) return;
+      text_.skip(n);
+    }
+  }
+
+  // Bytes of the object at the place.
+  size_t object() {
+    std::vector<char> open;
+    bool quoted = false;
+    for (size_t n = 0;; ++n) {
+      int c = text_.peek(n);
+      if (c < 0) refuse(quoted ? "a string does not end" : "an object does not end");
+      if (quoted) {
+        const std::string_view rest = text_.rest();
+        while (n < rest.size() && rest[n] != '"' && rest[n] != '\\') ++n;
+        if (n == rest.size())
+          --n;  // the string goes on in what is not read yet
+        else if (rest[n] == '\\')
+          ++n;
+        else
+          quoted = false;
+      } else if (c == '"') {
+        quoted = true;
+      } else if (c == '{' || c == '[') {
+        open.push_back(c == '{' ? '}' : ']');
+        if (open.size() > 1024) refuse("it is nested more than 1024 levels deep");
+      } else if (c == '}' || c == ']') {
+        if (open.back() != c) refuse(fmt::format("'{}' is expected, got '{}'", open.back(), static_cast<char>(c)));
+        open.pop_back();
+        if (open.empty()) return n + 1;
+      }
+    }
+  }
+
+  [[noreturn]] void refuse(const std::string& rule) const {
+    throw UserError("not valid JSON", fmt::format("{}:{}", text_.path(), text_.line()), rule, "correct the file; one object per line belongs into a .jsonl file");
+  }
+
+  std::shared_ptr<const std::string> file_;
+  TextWindow text_;
+  bool begun_ = false, array_ = false, ended_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordReader> open_json_records(const std::string& path, const RecordOptions& options) { return std::make_unique<JsonRecords>(path, options); }
+
+}  // namespace ravine

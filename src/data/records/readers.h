@@ -1,0 +1,44 @@
+// The kinds of record files, one function each; see data/record_reader.h.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "data/record_reader.h"
+#include "files/compressed.h"
+
+namespace ravine {
+
+std::unique_ptr<RecordReader> open_text_records(const std::string& path, const RecordOptions& options);
+std::unique_ptr<RecordReader> open_jsonl_records(const std::string& path, const RecordOptions& options);
+std::unique_ptr<RecordReader> open_json_records(const std::string& path, const RecordOptions& options);
+std::unique_ptr<RecordReader> open_csv_records(const std::string& path, const RecordOptions& options);
+std::unique_ptr<RecordReader> open_parquet_records(const std::string& path, const RecordOptions& options);
+
+// A file seen as one long text, of which a part is in memory.
+class TextWindow {
+ public:
+  TextWindow(const std::string& path, int64_t max_record);
+  // The character `ahead` of the place; -1 behind the end. Reads on as needed; keeps everything from the place on.
+  int peek(size_t ahead = 0) {
+    if (at_ + ahead >= buffer_.size() && !more(ahead)) return -1;
+    return static_cast<unsigned char>(buffer_[at_ + ahead]);
+  }
+  std::string_view view(size_t n) const { return std::string_view(buffer_).substr(at_, n); }  // what peek has seen
+  std::string_view rest() const { return std::string_view(buffer_).substr(at_); }             // what is in memory
+  void skip(size_t n);                                                                        // counts lines
+  int64_t line() const { return line_; }                                                      // of the place, from 1
+  double done() const;
+  const std::string& path() const { return path_; }
+
+ private:
+  bool more(size_t ahead);
+  std::string path_, buffer_;
+  std::unique_ptr<ByteSource> source_;
+  size_t at_ = 0;
+  int64_t max_record_, size_ = 0, line_ = 1;
+  bool at_end_ = false;
+};
+
+int64_t size_of_file(const std::string& path);
+
+}  // namespace ravine
