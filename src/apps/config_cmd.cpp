@@ -1,7 +1,8 @@
-// `ravine config`: the resolved config, or what an option means.
+// `ravine config`: the resolved config with warnings of likely mistakes, or what an option means.
 #include <fmt/format.h>
 
 #include "apps/commands.h"
+#include "apps/config_advice.h"
 #include "base/error.h"
 
 namespace ravine {
@@ -26,6 +27,9 @@ int run_config(ConfigFlags& flags, Config& config) {
                      : !flags.explain.empty() ? explain(config, flags.explain)
                                               : to_yaml(config);
   std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+  if (!flags.list && !flags.markdown && flags.explain.empty())
+    for (const std::string& line : likely_mistakes(config)) fmt::print(stderr, "warning: {}\n", line);
   return 0;
 }
 

@@ -1,23 +1,30 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "apps/show_sample.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "data/dataset.h"
 #include "data/loader.h"
+#include "io/checkpoint.h"
 
 namespace ravine {
 namespace {
 
 struct ShowFlags {
-  int64_t step = 1, rank = 0;
+  int64_t step = 1, rank = 0, ranks = 0;
   bool json = false;
+  std::string color = "auto";
   template <class V>
   void each(V&& v) {
     v("step", step, "step of the run, as metrics.jsonl counts it", at_least(1));
-    v("rank", rank, "rank whose samples are shown", at_least(0));
+    v("rank", rank, "data-parallel rank whose samples are shown, when there are several", at_least(0));
+    v("ranks", ranks, "of so many; 0: parallel.data", at_least(0));
+    v("color", color, "what is learned in green; auto: on a terminal, elsewhere between ⟦ and ⟧", one_of({"auto", "always", "never"}));
     v("json", json, "one JSON line per sample: ids, labels, positions, segments, text");
   }
 };
@@ -39,9 +46,30 @@ Json segments_of(const Sample& s) {
   return list;
 }
 
+// What the run of this config has taken so far; nothing before its first checkpoint.
+DataHistory history_of(const Config& config, const Dataset& data) {
+  namespace fs = std::filesystem;
+  DataHistory history;
+  int64_t done = 0;
+  fs::path folder = fs::path(config.train.output) / "checkpoints";
+  std::error_code ignored;
+  int64_t newest = -1;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    newest = std::max(newest, checkpoint_step(entry.path().filename().string()).value_or(-1));
+  if (newest >= 0) {
+    CheckpointReader reader((folder / checkpoint_name(newest)).string(), false);
+    done = reader.step();
+    if (reader.scalars().contains("data")) history = DataHistory::from_json(reader.scalars()["data"], checkpoint_name(newest));
+  }
+  if (history.empty()) done = 0;
+  data.note_sources(history, done, config.train.global_batch);
+  return history;
+}
+
 int run_show(ShowFlags& flags, Config& config) {
-  if (flags.rank != 0)
-    throw UserError(fmt::format("rank {}", flags.rank), "--rank", "this release runs on one rank", "leave it out");
+  int64_t ranks = flags.ranks > 0 ? flags.ranks : std::max<int64_t>(1, config.parallel.data), micro = config.train.micro_batch;
+  if (flags.rank >= ranks)
+    throw UserError(fmt::format("rank {}", flags.rank), "--rank", fmt::format("there are {} data-parallel ranks, from 0", ranks), "name one of them, or set --ranks");
   DatasetOptions options = dataset_options(config, vocabulary(config.model));
   std::string where = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer;
   std::unique_ptr<Tokenizer> tokenizer;
@@ -55,23 +83,28 @@ int run_show(ShowFlags& flags, Config& config) {
     std::fprintf(stderr, "step %lld is left out (data.skip_steps)\n", static_cast<long long>(flags.step));
     return 0;
   }
-  int64_t first = (flags.step - 1) * config.train.global_batch;
-  for (int64_t i = first; i < first + config.train.global_batch; ++i) {
+  DataHistory history = history_of(config, *data);
+  data->follow(history);
+  int64_t start = history.first_sample(flags.step - 1), batch = history.global_batch(flags.step - 1);
+  if (batch % (micro * ranks) != 0)
+    throw UserError(fmt::format("a step of {} sequences", batch), "train.micro_batch", fmt::format("it is not shared evenly by {} ranks in micro batches of {}", ranks, micro),
+                    "choose --ranks and train.micro_batch so that it is");
+  int64_t first = start + flags.rank * (batch / ranks);
+  Marks marks = flags.color == "always" || (flags.color == "auto" && isatty(STDOUT_FILENO)) ? Marks::colours : flags.color == "auto" ? Marks::brackets : Marks::none;
+  for (int64_t i = first; i < first + batch / ranks; ++i) {
     Sample s = data->sample(i);
     auto valid = static_cast<int64_t>(s.labels.size()) - std::count(s.labels.begin(), s.labels.end(), kIgnored);
-    std::string text = tokenizer ? tokenizer->decode(s.ids, false) : "";
     std::string line;
     if (flags.json) {
       line = Json{{"step", flags.step},         {"sequence", i},
                   {"origin", data->origin(i)},  {"ids", s.ids},
                   {"labels", s.labels},         {"positions", s.positions},
-                  {"segments", segments_of(s)}, {"text", text}}
+                  {"segments", segments_of(s)}, {"text", tokenizer ? tokenizer->decode(s.ids, false) : ""}}
                  .dump(-1, ' ', true);
     } else {
       line = fmt::format("--- step {}, sequence {} (micro batch {}, row {}): {}\n    {} tokens, {} labels, segments {}\n{}",
-                         flags.step, i, (i - first) / config.train.micro_batch, (i - first) % config.train.micro_batch,
-                         data->origin(i), s.ids.size(), valid, segments_of(s).dump(),
-                         tokenizer ? text : fmt::format("[{}]", fmt::join(s.ids, ", ")));
+                         flags.step, i, (i - start) / micro, (i - start) % micro, data->origin(i), s.ids.size(), valid, segments_of(s).dump(),
+                         sample_text(s, tokenizer.get(), marks));
     }
     std::fwrite(line.data(), 1, line.size(), stdout);
     std::fputc('\n', stdout);
@@ -85,9 +118,9 @@ Command data_command() {
   return command_of({.name = "data", .summary = "what a run sees", .example = "ravine data show --config run.yaml --step 3"},
                     "Data",
                     {command<ShowFlags>({.name = "data show",
-                                         .summary = "the samples of a step, decoded",
+                                         .summary = "the samples of a step, decoded, with what is learned marked",
                                          .example = "ravine data show --config run.yaml --step 3",
-                                         .sections = {"model", "data", "train"}},
+                                         .sections = {"model", "data", "train", "parallel"}},
                                         "Data", run_show),
                      data_index_command(), data_merge_command()});
 }

@@ -22,10 +22,12 @@ struct ModelOptions {
 struct DataSource {
   std::string path;
   double weight = 1;
+  std::string format;
   template <class V>
   void each(V&& v) {
     v("path", path, "file, folder, pattern or .bin/.idx prefix", bare() & filled());
     v("weight", weight, "share of this source among all, relative", above(0));
+    v("format", format, "as data.format, for this source; empty: data.format", one_of({"", "auto", "text", "alpaca", "sharegpt", "messages"}));
   }
 };
 
@@ -33,7 +35,7 @@ struct DataOptions {
   std::vector<DataSource> train, valid;
   double valid_fraction = 0;
   int64_t sequence_length = 1024;
-  std::string text_key = "text";
+  std::string text_key = "text", format = "auto", chat_template, loss_on = "answers", too_long = "cut";
   bool pack = true, document_attention = false, append_eos = true, shuffle = true;
   std::vector<int64_t> skip_steps;
   int64_t prefetch = 4;
@@ -43,14 +45,24 @@ struct DataOptions {
   int64_t eod = -1;
   template <class V>
   void each(V&& v) {
-    v("train", train, "training sources: paths, or {path: PATH, weight: W}");
+    v("train", train, "training sources: paths, or {path: PATH, weight: W, format: F}");
     v("valid", valid, "validation sources, written like data.train");
     v("valid_fraction", valid_fraction, "part of the training documents held out for validation when data.valid is empty",
       at_least(0) & below(1));
     v("sequence_length", sequence_length, "tokens of a sequence; for fixed batch files the columns of input_ids", at_least(2));
     v("text_key", text_key, "field of a JSON line that holds the text", filled());
-    v("pack", pack, "join documents until a sequence is full; false: one document per sequence, padded or cut");
-    v("document_attention", document_attention, "keep attention inside documents of a packed sequence");
+    v("format", format,
+      "what JSON records are: text under data.text_key; conversations of the form alpaca, sharegpt or messages; auto: the first record tells",
+      one_of({"auto", "text", "alpaca", "sharegpt", "messages"}));
+    v("chat_template", chat_template,
+      "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer");
+    v("loss_on", loss_on, "tokens of a conversation that are learned: those of all answers, of the last one, or all tokens",
+      one_of({"answers", "last", "all"}));
+    v("too_long", too_long, "conversations that do not fit into a sequence: cut off behind it, or left out; either is counted and reported",
+      one_of({"cut", "drop"}));
+    v("pack", pack,
+      "join documents or conversations until a sequence is full; false: one per sequence, padded to the longest of the micro batch");
+    v("document_attention", document_attention, "keep attention inside documents of a packed sequence; conversations are always kept apart");
     v("append_eos", append_eos, "end each document with the end-of-sequence token");
     v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs");
     v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was", at_least(1));

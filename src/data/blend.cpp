@@ -50,4 +50,9 @@ Blend::Place Blend::operator()(int64_t sample) const {
   return {k, period * per_period_[static_cast<size_t>(k)] + rank_[static_cast<size_t>(place)]};
 }
 
+int64_t Blend::taken(int64_t source, int64_t samples) const {
+  int64_t place = samples % kPeriod, k = std::count(source_.begin(), source_.begin() + place, static_cast<uint16_t>(source));
+  return samples / kPeriod * per_period_[static_cast<size_t>(source)] + k;
+}
+
 }  // namespace ravine

@@ -16,6 +16,7 @@ class Blend {
     int64_t source = 0, index = 0;  // the index-th sample (from 0) that this source gives in all
   };
   Place operator()(int64_t sample) const;
+  int64_t taken(int64_t source, int64_t samples) const;  // of this source among the first so many
 
  private:
   static constexpr int64_t kPeriod = 65536;

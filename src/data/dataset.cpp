@@ -2,16 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
-#include "base/philox.h"
-#include "data/blend.h"
 #include "data/fixed_batches.h"
 #include "data/indexed/indexed_tokens.h"
+#include "data/instruct/chat_set.h"
+#include "data/instruct/prompt_templates.h"
 #include "data/megatron/megatron_dataset.h"
+#include "data/mixed_dataset.h"
 #include "data/packing.h"
-#include "data/permutation.h"
 #include "data/source.h"
 
 namespace ravine {
@@ -47,70 +48,57 @@ class FixedDataset final : public Dataset {
   int64_t count_ = 0;
 };
 
-class TextDataset final : public Dataset {
- public:
-  // Streams are blended by weights; without weights they stand one behind the other. Shuffled if there is a seed.
-  TextDataset(std::vector<PackedSamples> streams, const std::vector<double>& weights, std::optional<uint64_t> seed,
-              int64_t columns)
-      : streams_(std::move(streams)), seed_(seed), columns_(columns) {
-    for (const auto& s : streams_) {
-      count_ += s.count();
-      tokens_ += s.tokens().tokens();
-    }
-    if (weights.size() > 1) blend_.emplace(weights);
-  }
-  int64_t sample_count() const override { return count_; }
-  int64_t columns() const override { return columns_; }
-  int64_t token_count() const override { return tokens_; }
-  Sample sample(int64_t index) const override {
-    auto [stream, number] = place(index);
-    return streams_[stream].sample(number);
-  }
-  std::string origin(int64_t index) const override {
-    auto [stream, number] = place(index);
-    return streams_[stream].origin(number);
-  }
-
- private:
-  std::pair<size_t, int64_t> place(int64_t index) const {
-    require(index >= 0, "dataset: sample index is 0 or more, got {}", index);
-    if (blend_) {
-      auto at = (*blend_)(index);
-      auto stream = static_cast<size_t>(at.source);
-      return {stream, shuffled(at.index, streams_[stream].count(), at.source)};
-    }
-    int64_t number = shuffled(index, count_, 0);
-    size_t stream = 0;
-    while (number >= streams_[stream].count()) number -= streams_[stream++].count();
-    return {stream, number};
-  }
-  int64_t shuffled(int64_t index, int64_t n, int64_t source) const {
-    int64_t pass = index / n, number = index % n;
-    return seed_ ? Permutation(n, philox_key(*seed_, fmt::format("data/shuffle/{}/{}", source, pass)))(number) : number;
-  }
-  std::vector<PackedSamples> streams_;
-  std::optional<Blend> blend_;
-  std::optional<uint64_t> seed_;
-  int64_t columns_, count_ = 0, tokens_ = 0;
-};
-
 struct Files {
+  enum Kind : uint8_t { text, chats, indexed, fixed };
   DataSource source;
   std::vector<std::string> paths;
+  Kind kind = text;
 };
 
-std::vector<Files> expand(const std::vector<DataSource>& sources, const char* key, bool* fixed) {
+bool holds_ids(const std::string& path) {
+  SourceKind kind = source_kind(path);
+  return kind == SourceKind::fixed || kind == SourceKind::indexed;
+}
+
+// .json and .jsonl, which may hold conversations.
+bool is_json(std::string path) {
+  for (const char* suffix : {".gz", ".zst", ".xz"})
+    if (path.ends_with(suffix)) path.resize(path.size() - std::string_view(suffix).size());
+  return path.ends_with(".json") || path.ends_with(".jsonl");
+}
+
+bool holds_chats(const std::string& path, const std::string& format, const std::string& text_key) {
+  if (format == "text") return false;
+  return chat_format(format) || (is_json(path) && detect_chat_file(path, text_key));
+}
+
+// The format of a source: its own, else that of all.
+std::string format_of(const DataSource& s, const DatasetOptions& o) { return s.format.empty() ? o.format : s.format; }
+
+Files::Kind kind_of(const std::string& path, const std::string& format, const std::string& text_key) {
+  if (holds_chats(path, format, text_key)) return Files::chats;
+  SourceKind kind = source_kind(path);
+  return kind == SourceKind::fixed ? Files::fixed : kind == SourceKind::indexed ? Files::indexed : Files::text;
+}
+
+std::vector<Files> expand(const std::vector<DataSource>& sources, const char* key, const DatasetOptions& o, bool* fixed) {
   std::vector<Files> all;
-  bool any_fixed = false, any_text = false;
+  bool any_fixed = false, any_other = false;
   for (const auto& s : sources) {
     if (!std::isfinite(s.weight) || s.weight <= 0)
       throw UserError("wrong weight", fmt::format("{}: {}", key, s.path), fmt::format("it must be above 0, got {}", s.weight),
                       "leave the source out instead");
     all.push_back({s, source_files(s.path)});
-    for (const auto& f : all.back().paths) (source_kind(f) == SourceKind::fixed ? any_fixed : any_text) = true;
+    Files& f = all.back();
+    f.kind = kind_of(f.paths[0], format_of(s, o), o.text_key);
+    for (const auto& path : f.paths)
+      if (kind_of(path, format_of(s, o), o.text_key) != f.kind)
+        throw UserError("kinds of data do not mix", fmt::format("{}: {}", key, s.path), "its files are of several kinds: text, conversations, token files, fixed batches",
+                        "name them as sources of their own, or set their format");
+    (f.kind == Files::fixed ? any_fixed : any_other) = true;
   }
-  if (any_fixed && any_text)
-    throw UserError("kinds of data do not mix", key, "fixed batch files stand alone", "give either text or .safetensors files");
+  if (any_fixed && any_other)
+    throw UserError("kinds of data do not mix", key, "fixed batch files stand alone", "give either text, conversations and token files, or .safetensors files");
   *fixed = any_fixed;
   return all;
 }
@@ -137,83 +125,120 @@ std::unique_ptr<Dataset> open_fixed(const std::vector<Files>& sources, const cha
   return std::make_unique<FixedDataset>(std::move(files));
 }
 
-bool is_indexed(const std::string& file) { return source_kind(file) == SourceKind::indexed; }
+struct Streams {
+  std::vector<MixedStream> train, held;
+};
 
-// Sources that are cut and shuffled as one stream: all text of a list without weights is one, all token files are another; with
-// weights each source is one.
-std::vector<Files> streams_of(const std::vector<Files>& sources, const char* key, bool weighted) {
-  if (weighted) {
-    for (const Files& s : sources)
-      if (std::any_of(s.paths.begin(), s.paths.end(), is_indexed) && !std::all_of(s.paths.begin(), s.paths.end(), is_indexed))
-        throw UserError("kinds of data do not mix", fmt::format("{}: {}", key, s.source.path), "a source with a weight holds text, or token files", "name them apart");
-    return sources;
+// Opens text, conversations and token files of one list, one source after another.
+class Opening {
+ public:
+  // `tokenizer` may be null when only token files come.
+  Opening(const char* key, const DatasetOptions& o, const Tokenizer* tokenizer, int64_t vocabulary, double held_out, Datasets& out)
+      : key_(key), o_(o), tokenizer_(tokenizer), vocabulary_(vocabulary), held_out_(held_out), out_(out) {
+    SpecialTokens special = tokenizer ? tokenizer->special() : SpecialTokens{};
+    padding_ = special.pad.value_or(special.eos.value_or(0));
+    if (o.vocabulary > 0 && padding_ >= o.vocabulary) padding_ = 0;
   }
-  Files text{sources[0].source, {}}, indexed = text;
-  for (const Files& s : sources)
-    for (const std::string& path : s.paths) {
-      Files& to = is_indexed(path) ? indexed : text;
-      if (to.paths.empty()) to.source = s.source;
-      to.paths.push_back(path);
+
+  void text(const Files& g) {
+    PackOptions pack{o_.sequence_length, o_.pack, o_.document_attention, padding_};
+    TokenizeOptions t{o_.text_key, o_.append_eos, o_.vocabulary, held_out_, o_.threads, o_.progress};
+    TokensInUse tokens;
+    std::optional<TokenizedFiles> files;
+    if (!o_.cache.empty()) {
+      tokens.key = token_key(g.paths, *tokenizer_, t);
+      files = load_tokens(o_.cache, tokens.key, g.paths, *tokenizer_);
+      tokens.fresh = !files;
     }
-  std::vector<Files> streams;
-  for (Files* f : {&text, &indexed})
-    if (!f->paths.empty()) streams.push_back(std::move(*f));
-  return streams;
+    if (!files) files.emplace(tokenize_files(g.paths, *tokenizer_, t));
+    tokens.train = std::make_shared<const TokenStore>(std::move(files->train));
+    tokens.held_out = std::make_shared<const TokenStore>(std::move(files->held_out));
+    if (!o_.cache.empty()) out_.tokens.push_back(tokens);
+    add(g, std::make_unique<PackedSamples>(tokens.train, pack), held_out_ > 0 ? std::make_unique<PackedSamples>(tokens.held_out, pack) : nullptr);
+  }
+
+  void chats(const Files& g) {
+    if (!encoder_) {
+      ChosenTemplate chosen = choose_template(o_.chat_template, o_.tokenizer_path, *tokenizer_);
+      out_.chat_template = chosen.source;
+      encoder_ = std::make_unique<ChatEncoder>(*tokenizer_, std::move(chosen.chat), loss_on(o_.loss_on));
+      out_.end_token = encoder_->end_token();
+      out_.notes.push_back(fmt::format("answers end with {} (id {}){}", tokenizer_->id_to_piece(encoder_->end_token()), encoder_->end_token(),
+                                       encoder_->end_is_appended() ? ", the tokenizer's eos: the chat template has no end token" : ""));
+    }
+    ChatSetOptions c{format_of(g.source, o_), o_.sequence_length + 1, o_.too_long == "drop", o_.vocabulary, held_out_, o_.progress};
+    ChatSet set = read_chats(g.paths, *tokenizer_, *encoder_, c);
+    ChatLayout layout{o_.sequence_length, o_.pack, padding_};
+    auto samples = [&](ChatStore& store) { return std::make_unique<ChatSamples>(std::make_shared<const ChatStore>(std::move(store)), layout); };
+    add(g, samples(set.train), held_out_ > 0 ? samples(set.held_out) : nullptr);
+    out_.notes.push_back(fmt::format("{} ({}): {}, in {} sequences", g.source.path, name(set.format), set.counts.text(), streams.train.back().samples->count()));
+  }
+
+  void indexed(const Files& g) {
+    if (held_out_ > 0)
+      throw UserError("nothing to hold out", "data.valid_fraction", "token files are taken whole", "name a validation prefix in data.valid, or use data.order=megatron with data.split");
+    PackOptions pack{o_.sequence_length, o_.pack, o_.document_attention, padding_};
+    add(g, std::make_unique<PackedSamples>(std::make_shared<const IndexedTokens>(g.paths, vocabulary_), pack), nullptr);
+  }
+
+  Streams streams;
+
+ private:
+  void add(const Files& g, std::unique_ptr<SampleStream> train, std::unique_ptr<SampleStream> held) {
+    if (train->count() == 0)
+      throw UserError("too little data", fmt::format("{}: {}", key_, g.source.path), "at least two tokens are needed for a prediction",
+                      "give more text");
+    streams.train.push_back({g.source.path, g.source.weight, std::move(train)});
+    if (held && held->count() > 0) streams.held.push_back({g.source.path, 1, std::move(held)});
+  }
+
+  const char* key_;
+  const DatasetOptions& o_;
+  const Tokenizer* tokenizer_;
+  int64_t vocabulary_;
+  double held_out_;
+  int32_t padding_ = 0;
+  std::unique_ptr<ChatEncoder> encoder_;
+  Datasets& out_;
+};
+
+// All text of a list whose weights are 1 (and of every list that is not trained on) is one source, and so are all token files.
+std::vector<Files> joined(const std::vector<Files>& sources) {
+  std::vector<Files> out;
+  std::map<Files::Kind, size_t> first;
+  for (const Files& f : sources) {
+    auto [it, fresh] = first.emplace(f.kind, out.size());
+    if (f.kind == Files::chats || fresh) {
+      out.push_back(f);
+      continue;
+    }
+    Files& t = out[it->second];
+    t.source.path += ", " + f.source.path;
+    t.paths.insert(t.paths.end(), f.paths.begin(), f.paths.end());
+  }
+  return out;
 }
 
-// The dataset of a list of text sources and token files; with `held_out` above 0 `valid` has the documents held out of it.
-Datasets open_text(const std::vector<Files>& sources, const char* key, const DatasetOptions& o, const Tokenizer* tokenizer, int64_t vocabulary, double held_out,
-                   bool train) {
-  const SpecialTokens special = tokenizer ? tokenizer->special() : SpecialTokens{};
-  PackOptions pack{o.sequence_length, o.pack, o.document_attention, special.pad.value_or(special.eos.value_or(0))};
-  if (o.vocabulary > 0 && pack.padding >= o.vocabulary) pack.padding = 0;
-  const bool weighted = train && !all_one(sources);
-  const std::vector<Files> groups = streams_of(sources, key, weighted);
-  std::vector<PackedSamples> streams, held;
-  std::vector<double> weights;
-  Datasets d;
-  double sum = 0, least = groups[0].source.weight;
-  for (const auto& g : groups) {
-    if (is_indexed(g.paths[0])) {
-      if (held_out > 0)
-        throw UserError("nothing to hold out", "data.valid_fraction", "token files are taken whole", "name a validation prefix in data.valid, or use data.order=megatron with data.split");
-      streams.emplace_back(std::make_shared<const IndexedTokens>(g.paths, vocabulary), pack);
-    } else {
-      TokenizeOptions t{o.text_key, o.append_eos, o.vocabulary, held_out, o.threads, o.progress};
-      TokensInUse tokens;
-      std::optional<TokenizedFiles> files;
-      if (!o.cache.empty()) {
-        tokens.key = token_key(g.paths, *tokenizer, t);
-        files = load_tokens(o.cache, tokens.key, g.paths, *tokenizer);
-        tokens.fresh = !files;
-      }
-      if (!files) files.emplace(tokenize_files(g.paths, *tokenizer, t));
-      tokens.train = std::make_shared<const TokenStore>(std::move(files->train));
-      tokens.held_out = std::make_shared<const TokenStore>(std::move(files->held_out));
-      if (!o.cache.empty()) d.tokens.push_back(tokens);
-      streams.emplace_back(tokens.train, pack);
-      if (held_out > 0) held.emplace_back(tokens.held_out, pack);
-    }
-    if (streams.back().count() == 0)
-      throw UserError("too little data", fmt::format("{}: {}", key, g.source.path),
-                      "at least two tokens are needed for a prediction", "give more text");
-    weights.push_back(g.source.weight);
-    sum += weights.back();
-    least = std::min(least, weights.back());
+// The dataset of a list of text and conversations goes into out.train; with `held_out` above 0 out.valid has what is held out of it.
+void open_read(const std::vector<Files>& sources, const char* key, const DatasetOptions& o, const Tokenizer* tokenizer, int64_t vocabulary,
+               double held_out, bool train, Datasets& out) {
+  bool blend = train && !all_one(sources);
+  Opening opening(key, o, tokenizer, vocabulary, held_out, out);
+  double sum = 0, least = sources[0].source.weight;
+  for (const Files& g : blend ? sources : joined(sources)) {
+    g.kind == Files::chats ? opening.chats(g) : g.kind == Files::indexed ? opening.indexed(g) : opening.text(g);
+    sum += g.source.weight;
+    least = std::min(least, g.source.weight);
   }
-  if (least / sum < 1.0 / 32768)
+  if (blend && least / sum < 1.0 / 32768)
     throw UserError("weight too small", key, fmt::format("{} is less than 1/32768 of all", least),
                     "leave the source out or raise its weight");
-  if (!weighted) weights.clear();
   auto seed = train && o.shuffle ? std::optional(o.seed) : std::nullopt;
-  d.train = std::make_unique<TextDataset>(std::move(streams), weights, seed, o.sequence_length);
-  if (held_out > 0) {
-    d.valid = std::make_unique<TextDataset>(std::move(held), std::vector<double>{}, std::nullopt, o.sequence_length);
-    if (d.valid->sample_count() == 0)
-      throw UserError("too little data", "data.valid_fraction", "the held out documents give no prediction",
-                      "raise it or name files in data.valid");
-  }
-  return d;
+  out.train = std::make_unique<MixedDataset>(std::move(opening.streams.train), blend, seed, o.sequence_length);
+  if (held_out == 0) return;
+  if (opening.streams.held.empty())
+    throw UserError("too little data", "data.valid_fraction", "what is held out gives no prediction", "raise it or name files in data.valid");
+  out.valid = std::make_unique<MixedDataset>(std::move(opening.streams.held), false, std::nullopt, o.sequence_length);
 }
 
 // As many as Megatron asks for when a validation takes train.valid_batches micro batches; one epoch if it takes all.
@@ -235,6 +260,11 @@ DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
           .document_attention = d.document_attention,
           .append_eos = d.append_eos,
           .shuffle = d.shuffle,
+          .format = d.format,
+          .chat_template = d.chat_template,
+          .loss_on = d.loss_on,
+          .too_long = d.too_long,
+          .tokenizer_path = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer,
           .seed = static_cast<uint64_t>(config.train.seed),
           .vocabulary = vocabulary,
           .threads = static_cast<int>(config.train.threads),
@@ -255,7 +285,7 @@ bool needs_tokenizer(const DatasetOptions& o) {
   for (const auto* list : {&o.train, &o.valid})
     for (const auto& s : *list)
       for (const auto& file : source_files(s.path))
-        if (SourceKind kind = source_kind(file); kind != SourceKind::fixed && kind != SourceKind::indexed) return true;
+        if (is_json(file) || chat_format(format_of(s, o)) || !holds_ids(file)) return true;
   return false;
 }
 
@@ -272,15 +302,10 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   refuse_megatron_options(o);
   Datasets d;
   bool fixed = false, valid_fixed = false;
-  auto train = expand(o.train, "data.train", &fixed);
-  auto valid = expand(o.valid, "data.valid", &valid_fixed);
-  auto has_text = [](const std::vector<Files>& list) {
-    for (const Files& f : list)
-      for (const std::string& path : f.paths)
-        if (SourceKind kind = source_kind(path); kind != SourceKind::fixed && kind != SourceKind::indexed) return true;
-    return false;
-  };
-  if ((has_text(train) || has_text(valid)) && !tokenizer)
+  auto train = expand(o.train, "data.train", o, &fixed);
+  auto valid = expand(o.valid, "data.valid", o, &valid_fixed);
+  auto is_read = [](const Files& f) { return f.kind == Files::text || f.kind == Files::chats; };
+  if (!tokenizer && (std::any_of(train.begin(), train.end(), is_read) || std::any_of(valid.begin(), valid.end(), is_read)))
     throw UserError("no tokenizer", "model", "text data needs one",
                     "give a model folder with tokenizer.model, or model.tokenizer");
   int64_t vocabulary = o.vocabulary > 0 ? o.vocabulary : tokenizer ? tokenizer->size() : 0;
@@ -288,14 +313,19 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (fixed && held_out > 0)
     throw UserError("nothing to hold out", "data.valid_fraction", "fixed batch files are taken whole",
                     "name validation files in data.valid");
-  d = fixed ? Datasets{open_fixed(train, "data.train", o, vocabulary), nullptr, {}}
-            : open_text(train, "data.train", o, tokenizer, vocabulary, held_out, true);
+  if (fixed)
+    d.train = open_fixed(train, "data.train", o, vocabulary);
+  else
+    open_read(train, "data.train", o, tokenizer, vocabulary, held_out, true, d);
   if (!valid.empty() && valid_fixed) {
     d.valid = open_fixed(valid, "data.valid", o, vocabulary);
   } else if (!valid.empty()) {
-    Datasets v = open_text(valid, "data.valid", o, tokenizer, vocabulary, 0, false);
+    Datasets v;
+    open_read(valid, "data.valid", o, tokenizer, vocabulary, 0, false, v);
     d.valid = std::move(v.train);
     d.tokens.insert(d.tokens.end(), v.tokens.begin(), v.tokens.end());
+    d.notes.insert(d.notes.end(), v.notes.begin() + (d.end_token && v.end_token ? 1 : 0), v.notes.end());
+    if (!d.end_token) d.end_token = v.end_token, d.chat_template = v.chat_template;
   }
   return d;
 }

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "data/history.h"
 #include "data/sample.h"
 #include "data/token_cache.h"
 #include "data/token_store.h"
@@ -20,6 +22,8 @@ struct DatasetOptions {
   int64_t sequence_length = 1024;
   std::string text_key = "text";
   bool pack = true, document_attention = false, append_eos = true, shuffle = true;
+  std::string format = "auto", chat_template, loss_on = "answers", too_long = "cut";  // of conversations: data/instruct
+  std::string tokenizer_path;                             // folder whose chat template is used when none is named
   uint64_t seed = 42;
   int64_t vocabulary = 0;                                 // of the model; ids must be below it. 0: the tokenizer's
   int threads = 0;                                        // for tokenizing; 0: the cores of this machine
@@ -45,20 +49,29 @@ class Dataset {
   // Any index from 0 on; behind sample_count() the data comes again, shuffled anew (a fixed file: in the same order).
   virtual Sample sample(int64_t index) const = 0;
   virtual std::string origin(int64_t index) const = 0;  // where it comes from, for people
+  // Samples end in padding of different length, as the rule: micro batches are as wide as their longest row needs.
+  virtual bool ragged() const { return false; }
+  // Tells a run's history that from `step` on it takes samples of this dataset.
+  virtual void note_sources(DataHistory& history, int64_t step, int64_t global_batch) const { history.change(step, global_batch, {}, {}); }
+  // Which samples come from which source, from now on. Before any sample is taken; without it, as a run from its beginning.
+  virtual void follow(const DataHistory&) {}
 };
 
 struct Datasets {
   std::unique_ptr<Dataset> train, valid;  // valid is null if there is none; it is never shuffled
   std::vector<TokensInUse> tokens;  // with options.cache: what save_tokens may write there
+  std::vector<std::string> notes;   // what was read, cut and left out, a line each, for people
+  std::optional<int32_t> end_token; // that answers of conversations end with; none without conversations
+  std::string chat_template;        // that they were rendered with, when it was not the tokenizer's own; else empty
 };
 
 // Opens and tokenizes everything; blocks until done.
 // Text: when every weight is 1, all sources are one stream of documents, cut and shuffled together; with other weights each
 // source is a stream of its own, and weights are shares of the samples (data/blend.h). Shuffling permutes the samples
-// of each pass by the seed. Fixed batch files: rows in order, file after file, over again at the end; no shuffling, no weights;
-// sequence_length must be their number of columns. The two kinds do not mix within a list.
-// .bin/.idx prefixes are taken as text that is tokenized already; each source with a weight is either prefixes or text. With a
-// Megatron order all sources are prefixes.
+// of each pass by the seed. Conversations (data/instruct): each source is a stream of its own, and may stand beside text.
+// .bin/.idx prefixes are taken as text that is tokenized already. With a Megatron order all sources are prefixes.
+// Fixed batch files: rows in order, file after file, over again at the end; no shuffling, no weights; sequence_length must be their
+// number of columns. They do not mix with others within a list. A source is of one kind.
 // `tokenizer` may be null when no list holds text. Empty data, data too short for one prediction and all errors of
 // source.h, token_store.h and fixed_batches.h are UserErrors.
 Datasets open_datasets(const DatasetOptions& options, const Tokenizer* tokenizer);

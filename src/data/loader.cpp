@@ -6,21 +6,38 @@
 
 namespace ravine {
 
+namespace {
+
+constexpr int64_t kRaggedMultiple = 32;
+
+// Columns of the micro batch that these rows make.
+int64_t width(const Dataset& data, const std::vector<Sample>& rows) {
+  if (!data.ragged()) return data.columns();
+  int64_t used = 1;
+  for (const Sample& s : rows)
+    for (TokenSpan seg : s.segments) used = std::max<int64_t>(used, seg.begin + seg.length);
+  return std::min(data.columns(), round_up(used, kRaggedMultiple));
+}
+
+}  // namespace
+
 MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows) {
+  std::vector<Sample> samples;
+  for (int64_t r = 0; r < rows; ++r) samples.push_back(data.sample(first + r));
   MicroBatch b;
   b.rows = rows;
-  b.columns = data.columns();
+  b.columns = width(data, samples);
   auto n = static_cast<size_t>(mul_checked(rows, b.columns));
   require(n <= INT32_MAX, "micro batch: {} rows of {} columns are too many tokens", rows, b.columns);
   b.ids.reserve(n);
   b.labels.reserve(n);
   b.positions.reserve(n);
   for (int64_t r = 0; r < rows; ++r) {
-    Sample s = data.sample(first + r);
+    const Sample& s = samples[static_cast<size_t>(r)];
     for (TokenSpan seg : s.segments) b.segments.push_back({seg.begin + static_cast<int32_t>(r * b.columns), seg.length});
-    b.ids.insert(b.ids.end(), s.ids.begin(), s.ids.end());
-    b.labels.insert(b.labels.end(), s.labels.begin(), s.labels.end());
-    b.positions.insert(b.positions.end(), s.positions.begin(), s.positions.end());
+    b.ids.insert(b.ids.end(), s.ids.begin(), s.ids.begin() + b.columns);
+    b.labels.insert(b.labels.end(), s.labels.begin(), s.labels.begin() + b.columns);
+    b.positions.insert(b.positions.end(), s.positions.begin(), s.positions.begin() + b.columns);
     b.sequence_index.push_back(first + r);
     b.valid_tokens += static_cast<int64_t>(s.labels.size()) - std::count(s.labels.begin(), s.labels.end(), kIgnored);
   }
@@ -32,8 +49,11 @@ StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step)
   s.step = step;
   s.skipped = std::find(o.skip_steps.begin(), o.skip_steps.end(), step + 1) != o.skip_steps.end();
   if (s.skipped) return s;
-  for (int64_t at = 0; at < o.global_batch; at += o.micro_batch) {
-    s.micro.push_back(make_micro_batch(data, add_checked(mul_checked(step, o.global_batch), at), o.micro_batch));
+  bool plain = o.history.empty();
+  int64_t batch = plain ? o.global_batch : o.history.global_batch(step), first = plain ? mul_checked(step, batch) : o.history.first_sample(step);
+  int64_t mine = div_exact(div_exact(batch, o.micro_batch), o.ranks) * o.micro_batch;
+  for (int64_t at = o.rank * mine; at < (o.rank + 1) * mine; at += o.micro_batch) {
+    s.micro.push_back(make_micro_batch(data, add_checked(first, at), o.micro_batch));
     s.valid_tokens += s.micro.back().valid_tokens;
   }
   return s;
@@ -41,7 +61,8 @@ StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step)
 
 Loader::Loader(const Dataset& data, LoaderOptions options) : data_(data), options_(std::move(options)) {
   require(options_.micro_batch >= 1 && options_.global_batch >= 1, "loader: batches have at least one sequence");
-  int64_t micro_per_step = div_exact(options_.global_batch, options_.micro_batch);
+  require(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "loader: rank {} of {}", options_.rank, options_.ranks);
+  int64_t micro_per_step = div_exact(div_exact(options_.global_batch, options_.micro_batch), options_.ranks);
   require(options_.first_step >= 0, "loader: the first step is 0 or more, got {}", options_.first_step);
   ready_limit_ = static_cast<size_t>(std::max<int64_t>(1, ceil_div(options_.prefetch, micro_per_step)));
   thread_ = std::thread([this] { run(); });

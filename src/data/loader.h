@@ -22,24 +22,28 @@ struct MicroBatch {
   int64_t valid_tokens = 0;             // labels that count
 };
 
-// Samples first .. first+rows-1 of a dataset.
+// Samples first .. first+rows-1 of a dataset. Of a ragged one (dataset.h) columns that are padding in every row are left out at the end:
+// as wide as the longest row, rounded up to a multiple of 32 and never wider than the dataset. That changes no loss and no gradient.
 MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows);
 
 struct StepBatches {
   int64_t step = 0;      // from 0
   bool skipped = false;  // left out by skip_steps: no batches, nothing to learn
-  std::vector<MicroBatch> micro;
-  int64_t valid_tokens = 0;
+  std::vector<MicroBatch> micro;  // of this rank
+  int64_t valid_tokens = 0;       // of this rank
 };
 
 struct LoaderOptions {
   int64_t global_batch = 1, micro_batch = 1;  // sequences; the second divides the first
-  int64_t first_step = 0;                     // where to begin or resume, from 0: the only state there is
+  int64_t first_step = 0;                     // where to begin or resume, from 0
   int64_t prefetch = 4;                       // micro batches to hold ready; at least one step is
   std::vector<int64_t> skip_steps;            // as metrics.jsonl counts them, from 1; every other step keeps its batch
+  int64_t rank = 0, ranks = 1;                // data-parallel; the second divides the micro batches of a step
+  DataHistory history;                        // which samples a step takes; empty: step * global_batch and those after it
 };
 
-// What step s sees: samples s*global_batch .. (s+1)*global_batch - 1, in order, micro_batch at a time.
+// What step s sees: its global_batch samples in order, micro_batch at a time, of which rank r takes the r-th of `ranks` equal runs. So all
+// ranks together see the same micro batches in the same order whatever their number.
 StepBatches make_step(const Dataset& data, const LoaderOptions& options, int64_t step);
 
 class Loader {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/sample.h"
+#include "data/stream.h"
 #include "data/token_store.h"
 
 namespace ravine {
@@ -21,13 +21,14 @@ struct PackOptions {
 // first, so every token but the first is predicted exactly once; the last sample is padded behind. With document_attention a
 // document's tokens are a segment, positions begin at 0 in each, and its last token predicts nothing. Not packed: each document
 // is cut by itself in the same way. Const members may be called by several threads.
-class PackedSamples {
+class PackedSamples final : public SampleStream {
  public:
   PackedSamples(std::shared_ptr<const TokenDocuments> tokens, const PackOptions& options);
-  int64_t count() const { return count_; }
-  Sample sample(int64_t i) const;
-  std::string origin(int64_t i) const;
-  const TokenDocuments& tokens() const { return *tokens_; }
+  int64_t count() const override { return count_; }
+  Sample sample(int64_t i) const override;
+  std::string origin(int64_t i) const override;
+  int64_t token_count() const override { return tokens_->tokens(); }
+  bool ragged() const override { return !options_.pack; }
 
  private:
   struct Window {

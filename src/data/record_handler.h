@@ -40,7 +40,7 @@ class RecordHandler {
   virtual ~RecordHandler() = default;
   virtual std::vector<List> lists() const = 0;
   virtual std::vector<std::string> fields() const { return {}; }  // what it looks at in a table; empty: everything
-  // Fills `out` (given empty, with lists().size() documents). The record is valid UTF-8. One that does not fit is a UserError
+  // Fills `out` (given with lists().size() empty documents). The record is valid UTF-8. One that does not fit is a UserError
   // naming record.where().
   virtual void handle(const Record& record, HandledRecord& out) const = 0;
 };

@@ -27,6 +27,7 @@ struct SaveFolder {
       5'000'000'000;                 // weights in one file up to this many bytes, else in shards of at most that; 0: one file
   std::string tokenizer;             // folder or single file (tokenizer.model, tokenizer.json, also .xz) to copy; "": none
   Json generation = Json::object();  // fields of generation_config.json to keep; ids missing in it are added from the model
+  std::string chat_template;         // Jinja, written as chat_template.jinja; empty: what came with the tokenizer
 };
 
 // Writes the model with its present masters, named and laid out as files of its family are. Tied parameters are not stored; config.json has the fields as read with dtype

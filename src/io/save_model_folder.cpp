@@ -194,6 +194,7 @@ void save_model_folder(const SaveFolder& options, const Model& model, ParamStore
   write_file_atomic(folder.folder() + "/generation_config.json",
                     generation_config(options.generation, model.facts()).dump(2) + "\n");
   if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.folder());
+  if (!options.chat_template.empty()) write_file_atomic(folder.folder() + "/chat_template.jinja", options.chat_template);
   write_weights(folder.folder(), options, model, store);
   folder.commit(true);
 }

@@ -50,6 +50,9 @@ void Trainer::open() {
   train_data_ = std::move(sources.data.train);
   valid_data_ = std::move(sources.data.valid);
   tokens_in_use_ = std::move(sources.data.tokens);
+  data_notes_ = std::move(sources.data.notes);
+  end_token_ = sources.data.end_token;
+  chat_template_ = std::move(sources.data.chat_template);
 
   StepShape shape{c.train.micro_batch, train_data_->columns(), div_exact(c.train.global_batch, c.train.micro_batch), valid_data_ != nullptr};
   Kernels kernels = backend_kernels(backend_, bf16_products(c.precision, types_.compute, backend_));
@@ -99,6 +102,7 @@ void Trainer::announce() const {
             mib(m.arena.total), static_cast<double>(m.total()) / (1 << 20));
   log_.line("data     {} sequences of {} tokens{}", train_data_->sample_count(), train_data_->columns(),
             valid_data_ ? fmt::format(", {} held out for validation", valid_data_->sample_count()) : "");
+  for (const std::string& note : data_notes_) log_.line("         {}", note);
   log_.line("run      {} steps of {} sequences ({} tokens each), {} tokens in all, about {} at sol 0.7", config_.train.steps, config_.train.global_batch,
             step_tokens, human_count(static_cast<double>(step_tokens * config_.train.steps)),
             human_time(static_cast<double>(step_tokens) * static_cast<double>(config_.train.steps - done_) * per_token / (0.7 * peak_flops_)));
@@ -113,6 +117,7 @@ TrainState Trainer::state() const {
   s.scalars["global_batch"] = config_.train.global_batch;
   s.scalars["compute"] = std::string(name(types_.compute));
   s.scalars["sum_leaves"] = 1;
+  s.scalars["data"] = history_.json();
   s.program = "ravine 0.1.0";
   s.instructions = instructions_;
   return s;
@@ -144,14 +149,32 @@ void Trainer::begin_or_resume() {
     if (reader.instructions() != instructions_)
       log_.warn("the checkpoint was written with {} instructions, this run uses {}: numbers will agree closely, not bit for bit",
                 reader.instructions(), instructions_);
-    if (s.value("seed", config_.train.seed) != config_.train.seed || s.value("global_batch", config_.train.global_batch) != config_.train.global_batch)
-      log_.warn("train.seed or train.global_batch differ from those of the checkpoint: the order of the data changes from here on");
+    if (s.value("seed", config_.train.seed) != config_.train.seed)
+      log_.warn("train.seed differs from that of the checkpoint: the order of the data changes from here on");
+    place_data(&reader);
     log_.line("resume   from {} after step {}, read in {:.2f} s", *from, done_, seconds);
   } else {
+    place_data(nullptr);
     double began = now();
     begin_weights(*engine_, config_);
     if (!config_.model.path.empty()) log_.line("weights  from {}, read in {:.2f} s", config_.model.path, now() - began);
   }
+}
+
+// Goes on where the checkpoint's run was among the samples, though batch size, sources or weights may be others now.
+void Trainer::place_data(const CheckpointReader* from) {
+  if (from) {
+    const Json& s = from->scalars();
+    if (s.contains("data"))
+      history_ = DataHistory::from_json(s["data"], fmt::format("checkpoint of step {}", from->step()));
+    else
+      train_data_->note_sources(history_, 0, s.value("global_batch", config_.train.global_batch));
+  }
+  size_t before = history_.segments().size();
+  train_data_->note_sources(history_, done_, config_.train.global_batch);
+  if (from && history_.segments().size() > before)
+    log_.line("data     another batch, other sources or weights from step {} on, sample {}", done_ + 1, history_.first_sample(done_));
+  train_data_->follow(history_);
 }
 
 std::optional<double> Trainer::validate() {
@@ -240,10 +263,21 @@ void Trainer::explain_nan(const std::vector<MicroBatch>& micros, int64_t step, c
 
 void Trainer::export_model() {
   if (const std::string bad = bad_weight(); !bad.empty()) log_.warn("{}; no loss has shown it, and the model is saved as it is", bad);
+  const Config& c = config_;
   SaveFolder folder;
   folder.dir = path("model");
   folder.shard_bytes = config_.checkpoint.shard_mb * 1000000;
   folder.tokenizer = config_.model.tokenizer.empty() ? config_.model.path : config_.model.tokenizer;
+  if (std::string given = (fs::path(c.model.path) / "generation_config.json").string(); !c.model.path.empty() && fs::exists(given))
+    folder.generation = read_json(given);
+  if (end_token_) {
+    Json ids = Json::array({*end_token_});
+    Json had = folder.generation.contains("eos_token_id") ? Json(folder.generation["eos_token_id"]) : Json(model_->facts().eos);
+    for (const Json& id : had.is_array() ? had : Json::array({had}))
+      if (id.is_number_integer() && id != *end_token_) ids.push_back(id);
+    folder.generation["eos_token_id"] = ids.size() == 1 ? Json(*end_token_) : ids;
+  }
+  folder.chat_template = chat_template_;
   save_model_folder(folder, *model_, engine_->store());
   log_.line("saved    {}", folder.dir);
 }
@@ -276,8 +310,12 @@ void Trainer::run() {
   hooks_.push_back(console_hook(config_.log.every));
   hooks_.push_back(checkpoint_hook(config_.checkpoint.every));
   for (auto& h : hooks_) h->start(*this, done_);
-  loader_ = std::make_unique<Loader>(*train_data_, LoaderOptions{config_.train.global_batch, config_.train.micro_batch, done_, config_.data.prefetch,
-                                                                 config_.data.skip_steps});
+  loader_ = std::make_unique<Loader>(*train_data_, LoaderOptions{.global_batch = config_.train.global_batch,
+                                                                 .micro_batch = config_.train.micro_batch,
+                                                                 .first_step = done_,
+                                                                 .prefetch = config_.data.prefetch,
+                                                                 .skip_steps = config_.data.skip_steps,
+                                                                 .history = history_});
   bool stopped = StopSignals::requested();
   while (done_ < config_.train.steps && !stopped) {
     step(done_ + 1);

@@ -46,6 +46,7 @@ class Trainer {
   void check_memory();
   void report_saves();
   void begin_or_resume();
+  void place_data(const CheckpointReader* from);
   TrainState state() const;
   void step(int64_t step);
   std::string bad_weight() const;
@@ -60,6 +61,10 @@ class Trainer {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Dataset> train_data_, valid_data_;
   std::vector<TokensInUse> tokens_in_use_;
+  std::vector<std::string> data_notes_;
+  std::optional<int32_t> end_token_;  // of answers, when conversations are trained on
+  std::string chat_template_;         // that they were rendered with, if not the tokenizer's own
+  DataHistory history_;               // which samples the steps take
   std::unique_ptr<StepEngine> engine_;
   std::unique_ptr<FolderLock> lock_;
   std::unique_ptr<CheckpointWriter> writer_;

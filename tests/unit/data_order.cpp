@@ -89,6 +89,17 @@ TEST(Blend, random_access) {
   EXPECT_EQ(n, 250);
 }
 
+TEST(Blend, counts_what_was_taken) {
+  Blend blend(std::vector<double>{1, 0.3, 2.5});
+  std::vector<int64_t> count(3);
+  for (int64_t i = 0; i < 200000; ++i) {
+    for (int64_t k = 0; k < 3 && i % 9973 == 0; ++k) {
+      ASSERT_EQ(blend.taken(k, i), count[static_cast<size_t>(k)]) << i << " " << k;
+    }
+    ++count[static_cast<size_t>(blend(i).source)];
+  }
+}
+
 TEST(Blend, refuses_what_is_no_weight) {
   EXPECT_THROW(Blend(std::vector<double>{}), Error);
   EXPECT_THROW(Blend(std::vector<double>{1, 0}), Error);

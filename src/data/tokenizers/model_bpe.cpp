@@ -16,22 +16,28 @@ namespace {
 constexpr uint64_t kNone = UINT64_MAX;  // a pair that does not join; else rank << 32 | id of what it becomes
 constexpr size_t kShort = 64;           // symbols that are searched in a row; beyond that by a heap
 
-// Pairs of ids to what they become, in one flat table.
+// Pairs of ids to what they become, in one flat table. Most pairs that are asked for are not in it, and it is larger than a cache: a bit
+// field of a few hundred kilobytes answers for most of those.
 class MergeTable {
  public:
   void reserve(size_t count) {
     size_t n = 1024;
     while (n < count * 2) n *= 2;
     slots_.assign(n, {0, kNone});
+    may_hold_.assign(n / 16, 0);  // four bits or more for each slot that is filled
   }
   void put(int32_t a, int32_t b, uint64_t becomes) {
     uint64_t key = key_of(a, b);
     size_t i = place(key);
     while (slots_[i].key != 0 && slots_[i].key != key) i = (i + 1) & (slots_.size() - 1);
     slots_[i] = {key, becomes};
+    size_t bit = bit_of(key);
+    may_hold_[bit / 64] |= uint64_t{1} << bit % 64;
   }
   uint64_t find(int32_t a, int32_t b) const {
     uint64_t key = key_of(a, b);
+    size_t bit = bit_of(key);
+    if (!(may_hold_[bit / 64] >> bit % 64 & 1)) return kNone;
     for (size_t i = place(key);; i = (i + 1) & (slots_.size() - 1)) {
       if (slots_[i].key == key) return slots_[i].becomes;
       if (slots_[i].key == 0) return kNone;
@@ -48,7 +54,9 @@ class MergeTable {
     uint64_t h = key * 0x9E3779B97F4A7C15ull;
     return (h ^ h >> 32) & (slots_.size() - 1);
   }
+  size_t bit_of(uint64_t key) const { return (key * 0xD6E8FEB86659FD93ull >> 20) & (may_hold_.size() * 64 - 1); }
   std::vector<Slot> slots_;
+  std::vector<uint64_t> may_hold_;
 };
 
 struct BpeScratch final : ModelScratch {

@@ -1,0 +1,139 @@
+#include "apps/config_advice.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "data/instruct/chat_records.h"
+#include "data/instruct/chat_set.h"
+#include "data/instruct/prompt_templates.h"
+#include "data/source.h"
+#include "data/tokenizer.h"
+
+namespace ravine {
+
+namespace {
+
+constexpr int64_t kRecords = 200;  // looked at of a source
+constexpr size_t kBytes = 1 << 20;
+
+class Advice {
+ public:
+  explicit Advice(const Config& c) : c_(c) {}
+
+  std::vector<std::string> all() {
+    numbers();
+    attempt([&] { model(); });
+    attempt([&] { tokenizer(); });
+    if (!tokenizer_) return lines_;
+    for (const DataSource& s : c_.data.train) attempt([&] { source(s); });
+    return lines_;
+  }
+
+ private:
+  template <class... A>
+  void say(fmt::format_string<A...> text, A&&... args) {
+    lines_.push_back(fmt::format(text, std::forward<A>(args)...));
+  }
+
+  template <class F>
+  void attempt(const F& f) {
+    try {
+      f();
+    } catch (const UserError& e) {
+      say("{}", e.what());
+    }
+  }
+
+  void numbers() {
+    const TrainOptions& t = c_.train;
+    bool valid = !c_.data.valid.empty() || c_.data.valid_fraction > 0;
+    if (c_.schedule.warmup_steps >= t.steps)
+      say("schedule.warmup_steps={} is not below train.steps={}: the rate never reaches optimizer.lr", c_.schedule.warmup_steps, t.steps);
+    if (t.valid_every > 0 && !valid) say("train.valid_every={}, but there is nothing to validate on: set data.valid or data.valid_fraction", t.valid_every);
+    if (t.valid_every == 0 && valid) say("validation data are given, but train.valid_every=0 never looks at them");
+    for (int64_t s : c_.data.skip_steps)
+      if (s > t.steps) say("data.skip_steps names step {}, the run ends after {}", s, t.steps);
+  }
+
+  void model() {
+    if (c_.model.path.empty() && c_.model.config.empty()) return;
+    std::string file = c_.model.config.empty() ? (std::filesystem::path(c_.model.path) / "config.json").string() : c_.model.config;
+    Json j = read_json(file);
+    auto whole = [&](const char* key) { return j.contains(key) && j[key].is_number_integer() ? j[key].get<int64_t>() : 0; };
+    vocabulary_ = whole("vocab_size");
+    if (int64_t most = whole("max_position_embeddings"); most > 0 && c_.data.sequence_length > most)
+      say("data.sequence_length={} is above the model's max_position_embeddings={}", c_.data.sequence_length, most);
+  }
+
+  void tokenizer() {
+    where_ = c_.model.tokenizer.empty() ? c_.model.path : c_.model.tokenizer;
+    std::error_code ignored;
+    if (where_.empty() || (std::filesystem::is_directory(where_, ignored) && !has_tokenizer(where_))) return;
+    tokenizer_ = open_tokenizer(where_);
+    if (vocabulary_ > 0 && tokenizer_->size() > vocabulary_)
+      say("the tokenizer has {} ids, the model a vocabulary of {}: ids beyond it have no row in the embedding", tokenizer_->size(), vocabulary_);
+    if (c_.data.append_eos && !tokenizer_->special().eos) say("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");
+  }
+
+  void source(const DataSource& s) {
+    std::string file = source_files(s.path).at(0), format = s.format.empty() ? c_.data.format : s.format;
+    bool json = file.find(".json") != std::string::npos;
+    if (chat_format(format) || (format == "auto" && json && detect_chat_file(file, c_.data.text_key)))
+      chats(s.path, file, format);
+    else if (json || source_kind(file) != SourceKind::fixed)
+      documents(s.path, file);
+  }
+
+  void chats(const std::string& path, const std::string& file, const std::string& format) {
+    ChatEncoder encoder(*tokenizer_, choose_template(c_.data.chat_template, where_, *tokenizer_).chat, loss_on(c_.data.loss_on));
+    if (encoder.end_is_appended())
+      say("{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only", path);
+    ChatRecords records(file);
+    int64_t n = 0, longer = 0, empty = 0;
+    std::optional<ChatFormat> known = chat_format(format);
+    for (Record r; n < kRecords && records.next(r); ++n) {
+      std::string where = fmt::format("{} record {}", file, r.number);
+      Json j = parse_json(r.body, where);
+      if (!known) known = detect_chat_format(j);
+      EncodedChat e = encoder.encode(read_conversation(j, known.value_or(ChatFormat::alpaca), where), where);
+      longer += static_cast<int64_t>(e.ids.size()) > c_.data.sequence_length + 1;
+      empty += std::find(e.learned.begin(), e.learned.end(), 1) == e.learned.end();
+    }
+    share(path, "conversations", longer, n, c_.data.too_long == "drop" ? "left out" : "cut");
+    if (10 * empty >= n && empty > 0) say("{}: {} of the first {} conversations have no answer to learn", path, empty, n);
+  }
+
+  void documents(const std::string& path, const std::string& file) {
+    auto reader = open_documents(file, c_.data.text_key);
+    int64_t n = 0, longer = 0, tokens = 0;
+    size_t bytes = 0;
+    for (std::string text; n < kRecords && bytes < kBytes && reader->next(text); ++n) {
+      auto ids = tokenizer_->encode(text, true);
+      bytes += text.size();
+      longer += static_cast<int64_t>(ids.size()) > c_.data.sequence_length;
+      tokens += std::min<int64_t>(static_cast<int64_t>(ids.size()), c_.data.sequence_length);
+    }
+    if (c_.data.pack || n == 0) return;
+    if (10 * tokens < n * c_.data.sequence_length && c_.train.micro_batch > 1)
+      say("{}: documents fill {} % of a sequence of {}: data.pack=true would join them", path, 100 * tokens / (n * c_.data.sequence_length), c_.data.sequence_length);
+  }
+
+  void share(const std::string& path, const char* what, int64_t longer, int64_t n, const char* fate) {
+    if (n > 0 && 10 * longer >= n)
+      say("{}: {} % of the first {} {} are longer than data.sequence_length={} and are {}", path, 100 * longer / n, n, what, c_.data.sequence_length, fate);
+  }
+
+  const Config& c_;
+  std::vector<std::string> lines_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::string where_;
+  int64_t vocabulary_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::string> likely_mistakes(const Config& config) { return Advice(config).all(); }
+
+}  // namespace ravine

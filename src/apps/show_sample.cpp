@@ -1,0 +1,43 @@
+#include "apps/show_sample.h"
+
+#include <fmt/format.h>
+
+namespace ravine {
+
+std::string sample_text(const Sample& s, const Tokenizer* tokenizer, Marks marks) {
+  auto learned = [&](const TokenSpan& seg, int32_t t) { return t > seg.begin && s.labels[static_cast<size_t>(t) - 1] == s.ids[static_cast<size_t>(t)]; };
+  bool all = true;
+  for (const TokenSpan& seg : s.segments)
+    for (int32_t t = seg.begin + 1; t < seg.begin + seg.length; ++t) all = all && learned(seg, t);
+  if (all && marks == Marks::brackets) marks = Marks::none;
+  const char* begin = marks == Marks::colours ? "\033[32m" : marks == Marks::brackets ? "⟦" : "";
+  const char* end = marks == Marks::colours ? "\033[0m" : marks == Marks::brackets ? "⟧" : "";
+  std::string out;
+  for (size_t k = 0; k < s.segments.size(); ++k) {
+    const TokenSpan& seg = s.segments[k];
+    if (s.segments.size() > 1) out += fmt::format("{}-- segment {}, columns {} to {}\n", out.empty() || out.back() == '\n' ? "" : "\n", k + 1, seg.begin, seg.begin + seg.length - 1);
+    std::optional<StreamDecoder> decoder;
+    if (tokenizer) decoder.emplace(*tokenizer, false);
+    bool on = false;
+    for (int32_t t = seg.begin; t < seg.begin + seg.length; ++t) {
+      if (learned(seg, t) != on) {
+        out += on ? end : begin;
+        on = !on;
+      }
+      int32_t id = s.ids[static_cast<size_t>(t)];
+      out += decoder ? decoder->next(id) : fmt::format("{}{}", t > seg.begin ? " " : "", id);
+    }
+    if (decoder) out += decoder->finish();
+    // The last column's prediction has no column of its own here: it is shown behind.
+    size_t last = static_cast<size_t>(seg.begin + seg.length) - 1;
+    if (seg.length > 0 && s.labels[last] != kIgnored) {
+      if (!on) out += begin, on = true;
+      std::span<const int32_t> one(&s.labels[last], 1);
+      out += tokenizer ? tokenizer->decode(one, false) : fmt::format(" {}", s.labels[last]);
+    }
+    if (on) out += end;
+  }
+  return out;
+}
+
+}  // namespace ravine

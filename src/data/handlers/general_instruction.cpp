@@ -1,0 +1,23 @@
+// Records {"instruction", "input", "output"}. The input stands on the line below the instruction, also when it is empty.
+#include "data/handlers/handlers.h"
+#include "data/handlers/packed.h"
+
+namespace ravine {
+
+namespace {
+
+class GeneralInstruction final : public PromptHandler {
+ public:
+  using PromptHandler::PromptHandler;
+
+ private:
+  std::vector<Message> messages(const Fields& r) const override {
+    return {{true, r.text("instruction") + "\n" + r.text("input")}, {false, r.text("output")}};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<RecordHandler> make_general_instruction(const HandlerOptions& options) { return std::make_unique<GeneralInstruction>(options); }
+
+}  // namespace ravine

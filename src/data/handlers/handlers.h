@@ -1,0 +1,29 @@
+// The record handlers of instruction sets, one file each: their lines for the table of record_handler.cpp.
+#pragma once
+#include <memory>
+#include <span>
+
+#include "data/record_handler.h"
+
+namespace ravine {
+
+struct HandlerEntry {
+  const char *name, *summary;
+  std::unique_ptr<RecordHandler> (*make)(const HandlerOptions& options);
+};
+
+std::span<const HandlerEntry> instruct_handlers();
+
+// Each in the file of its name; what a record must hold stands there.
+std::unique_ptr<RecordHandler> make_general_instruction(const HandlerOptions& options);
+std::unique_ptr<RecordHandler> make_belle_multi_turn(const HandlerOptions& options);
+std::unique_ptr<RecordHandler> make_moss(const HandlerOptions& options);
+std::unique_ptr<RecordHandler> make_moss_multi_turn(const HandlerOptions& options);
+std::unique_ptr<RecordHandler> make_leetcode_python(const HandlerOptions& options);
+std::unique_ptr<RecordHandler> make_alpaca_pretrain(const HandlerOptions& options);
+std::unique_ptr<RecordHandler> make_stack_overflow_pretrain(const HandlerOptions& options);
+std::unique_ptr<RecordHandler> make_alpaca_chat(const HandlerOptions& options);
+std::unique_ptr<RecordHandler> make_sharegpt_chat(const HandlerOptions& options);
+std::unique_ptr<RecordHandler> make_messages_chat(const HandlerOptions& options);
+
+}  // namespace ravine

@@ -1,0 +1,54 @@
+// Conversations to token ids, and which of them are learned.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/instruct/conversation.h"
+#include "data/tokenizer.h"
+#include "data/tokenizers/chat_template.h"
+
+namespace ravine {
+
+struct EncodedChat {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> learned;  // of each id: 1 if it is to be predicted
+};
+
+enum class LossOn { answers, last, all };
+LossOn loss_on(const std::string& name);  // of "answers", "last", "all"
+
+// The ids are those of the whole rendered text, as Transformers' apply_chat_template gives them. An answer is what a template puts between
+// the prompt it makes for generation and the end token behind the answer, which is learned with it. Where a token holds the end of a prompt
+// and the beginning of the answer, it is learned; what stands behind the last learned token is left out. A template without an end token
+// gets the tokenizer's eos behind the conversation. Const members may be called by several threads.
+class ChatEncoder {
+ public:
+  // A template that cannot render a question and its answer, or no end token at all, is a UserError.
+  ChatEncoder(const Tokenizer& tokenizer, std::unique_ptr<ChatTemplate> chat, LossOn loss);
+
+  // A conversation that the template refuses, or whose answers cannot be found in the text, is a UserError naming `where`. Without an
+  // answer to learn, no id is learned.
+  EncodedChat encode(const Conversation& conversation, const std::string& where) const;
+
+  int32_t end_token() const { return end_; }  // what a model trained so says when an answer is done
+  bool end_is_appended() const { return end_text_.empty(); }
+
+ private:
+  std::string render(const Json& messages, const Json& tools, bool ask, const std::string& where) const;
+  struct Span {
+    size_t begin = 0, end = 0;  // in bytes of the text
+  };
+  Span answer(const std::string& text, const Conversation& conversation, size_t i, const std::string& where) const;
+  size_t tokens_within(const std::string& text, size_t bytes, const std::vector<int32_t>& ids) const;
+
+  const Tokenizer& tokenizer_;
+  std::unique_ptr<ChatTemplate> chat_;
+  LossOn loss_;
+  std::string end_text_;  // of the template's end token; empty: it has none
+  int32_t end_ = -1;
+  bool asks_ = true;  // add_generation_prompt changes the text
+};
+
+}  // namespace ravine

@@ -1,0 +1,184 @@
+#include "data/instruct/chat_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "data/instruct/chat_records.h"
+#include "files/checksum.h"
+
+namespace ravine {
+
+namespace {
+
+constexpr size_t kRoundBytes = 8 << 20;  // of records that are encoded between two looks at the progress
+
+enum class Fate { kept, cut, too_long, without_answer, answer_behind };
+
+struct Row {
+  Record record;
+  EncodedChat chat;
+  uint64_t hash = 0;
+  Fate fate = Fate::kept;
+  std::exception_ptr error;
+};
+
+std::string where_of(const Record& r) { return fmt::format("{} record {}", *r.file, r.number); }
+
+bool learns(const EncodedChat& e) { return e.learned.size() > 1 && std::find(e.learned.begin() + 1, e.learned.end(), 1) != e.learned.end(); }
+
+class Reading {
+ public:
+  Reading(const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options)
+      : all(tokenizer.size()),
+        tokenizer_(tokenizer),
+        encoder_(encoder),
+        options_(options),
+        vocabulary_(options.vocabulary ? options.vocabulary : tokenizer.size()) {}
+
+  void run(const std::vector<std::string>& files) {
+    progress_.files = static_cast<int64_t>(files.size());
+    for (const std::string& path : files) {
+      file(path);
+      finish_round();
+      ++progress_.files_done;
+    }
+  }
+
+  ChatStore all;
+  std::vector<uint64_t> hashes;  // of the records in `all`
+  ChatCounts counts;
+  ChatFormat format = ChatFormat::alpaca;
+
+ private:
+  void file(const std::string& path) {
+    all.begin_file(path);
+    ChatRecords records(path);
+    std::optional<ChatFormat> known = chat_format(options_.format);
+    size_t bytes = 0;
+    for (Record r; records.next(r); r = {}) {
+      if (!known && !(known = detect_chat_format(parse_json(r.body, where_of(r)))))
+        throw UserError("no conversation", where_of(r), "it has neither messages, conversations, nor instruction and output",
+                        "set data.format to what the file holds");
+      format = *known;
+      bytes += r.body.size();
+      round_.push_back({std::move(r), {}, 0, Fate::kept, nullptr});
+      if (bytes >= kRoundBytes) finish_round(), bytes = 0;
+    }
+  }
+
+  void finish_round() {
+    parallel_for(static_cast<int64_t>(round_.size()), [&](int64_t i) {
+      Row& row = round_[static_cast<size_t>(i)];
+      try {
+        encode(row);
+      } catch (...) {
+        row.error = std::current_exception();
+      }
+    });
+    for (const Row& r : round_) {
+      if (r.error) std::rethrow_exception(r.error);  // of the first record in order
+      ++counts.records;
+      progress_.text_bytes += static_cast<int64_t>(r.record.body.size());
+      counts.cut += r.fate == Fate::cut;
+      counts.too_long += r.fate == Fate::too_long;
+      counts.without_answer += r.fate == Fate::without_answer;
+      counts.answer_behind += r.fate == Fate::answer_behind;
+      if (r.fate > Fate::cut) continue;
+      all.append(r.chat, r.record.number);
+      hashes.push_back(r.hash);
+      counts.tokens += static_cast<int64_t>(r.chat.ids.size());
+      counts.learned += std::count(r.chat.learned.begin(), r.chat.learned.end(), 1);
+    }
+    progress_.tokens = counts.tokens;
+    round_.clear();
+    if (options_.progress) options_.progress(progress_);
+  }
+
+  void encode(Row& row) const {
+    std::string where = where_of(row.record);
+    row.hash = checksum_of(std::as_bytes(std::span(row.record.body)));
+    row.chat = encoder_.encode(read_conversation(parse_json(row.record.body, where), format, where), where);
+    EncodedChat& c = row.chat;
+    for (int32_t id : c.ids)
+      if (id >= vocabulary_)
+        throw UserError(fmt::format("token {} is beyond the vocabulary", id), where,
+                        fmt::format("the model has ids 0 to {}, the tokenizer 0 to {}", vocabulary_ - 1, tokenizer_.size() - 1),
+                        "use the tokenizer that belongs to the model");
+    auto longest = static_cast<size_t>(options_.longest);
+    if (!learns(c)) {
+      row.fate = Fate::without_answer;
+    } else if (c.ids.size() > longest && options_.drop_longer) {
+      row.fate = Fate::too_long;
+    } else if (c.ids.size() > longest) {
+      c.ids.resize(longest);
+      c.learned.resize(longest);
+      row.fate = learns(c) ? Fate::cut : Fate::answer_behind;
+    }
+  }
+
+  const Tokenizer& tokenizer_;
+  const ChatEncoder& encoder_;
+  const ChatSetOptions& options_;
+  int64_t vocabulary_;
+  std::vector<Row> round_;
+  TokenizeProgress progress_;
+};
+
+// Hashes below the result are held out: the share asked for, but at least one conversation on either side.
+uint64_t threshold_of(const std::vector<uint64_t>& hashes, double share, const std::string& where) {
+  auto [least, greatest] = std::minmax_element(hashes.begin(), hashes.end());
+  if (*least == *greatest)
+    throw UserError("too few conversations to hold some out", where, "data.valid_fraction needs at least two different ones",
+                    "name validation files in data.valid");
+  return std::clamp(static_cast<uint64_t>(std::ldexp(share, 64)), *least + 1, *greatest);
+}
+
+}  // namespace
+
+std::string ChatCounts::text() const {
+  auto percent = [](int64_t part, int64_t of) { return of > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(of) : 0.0; };
+  std::string s = fmt::format("{} conversations, {} tokens ({:.1f} % learned)", records, tokens, percent(learned, tokens));
+  if (cut) s += fmt::format(", {} cut at data.sequence_length", cut);
+  int64_t out = too_long + without_answer + answer_behind;
+  if (out == 0) return s;
+  s += fmt::format(", {} left out:", out);
+  const char* comma = " ";
+  for (auto [n, why] : {std::pair(too_long, "too long"), std::pair(without_answer, "without an answer to learn"),
+                        std::pair(answer_behind, "with the answer behind data.sequence_length")}) {
+    if (n) s += fmt::format("{}{} {}", comma, n, why);
+    if (n) comma = ", ";
+  }
+  return s;
+}
+
+ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options) {
+  require(options.held_out >= 0 && options.held_out < 1, "chats: the held out share is 0 <= share < 1, got {}", options.held_out);
+  require(options.longest >= 2, "chats: a conversation may have two tokens at least, got {}", options.longest);
+  Reading r(tokenizer, encoder, options);
+  r.run(files);
+  std::string where = files.empty() ? "data.train" : files[0];
+  if (r.all.count() == 0)
+    throw UserError("no conversation is left", where, r.counts.records == 0 ? "the file holds no record" : r.counts.text(),
+                    r.counts.records == 0 ? "check the file" : "raise data.sequence_length, or set data.loss_on=all");
+  ChatSet set{ChatStore(tokenizer.size()), ChatStore(tokenizer.size()), r.counts, r.format};
+  if (options.held_out == 0) {
+    set.train = std::move(r.all);
+    return set;
+  }
+  r.all.split(r.hashes, threshold_of(r.hashes, options.held_out, where), set.held_out, set.train);
+  return set;
+}
+
+std::optional<ChatFormat> detect_chat_file(const std::string& path, const std::string& text_key) {
+  ChatRecords records(path);
+  Record r;
+  if (!records.next(r)) return std::nullopt;
+  Json first = parse_json(r.body, where_of(r));
+  if (first.is_object() && first.contains(text_key) && first[text_key].is_string()) return std::nullopt;
+  return detect_chat_format(first);
+}
+
+}  // namespace ravine

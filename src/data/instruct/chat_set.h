@@ -1,0 +1,42 @@
+// Reads a set of conversations: records, encoded by all cores, cut or left out where they do not fit; nothing is lost silently.
+#pragma once
+#include <functional>
+#include <string>
+
+#include "data/instruct/chat_store.h"
+
+namespace ravine {
+
+struct ChatSetOptions {
+  std::string format = "auto";  // auto: the first record of each file tells
+  int64_t longest = 1025;       // tokens of a conversation at most
+  bool drop_longer = false;     // false: cut off behind that
+  int64_t vocabulary = 0;       // ids must be below it; 0: the tokenizer's size
+  double held_out = 0;          // share of the conversations that go to the second store, by a hash of their record alone
+  std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread now and then; may be empty
+};
+
+struct ChatCounts {
+  int64_t records = 0;          // read
+  int64_t cut = 0;              // kept, without their end
+  int64_t too_long = 0;         // left out (drop_longer)
+  int64_t without_answer = 0;   // left out: nothing to learn in them
+  int64_t answer_behind = 0;    // left out: all that is to be learned lies behind the cut
+  int64_t tokens = 0, learned = 0;  // of what is kept
+  std::string text() const;     // "1000 conversations, 212345 tokens (71 % learned), 12 cut, 3 left out: ..."
+};
+
+struct ChatSet {
+  ChatStore train, held_out;
+  ChatCounts counts;
+  ChatFormat format = ChatFormat::alpaca;  // of the last file
+};
+
+// Blocks until done; runs in parallel_for. What a record has wrong is a UserError naming file and record, as is a set of which nothing is
+// left, and an id at or above the vocabulary. With held_out above 0 at least one conversation is held out and one is not.
+ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options);
+
+// The form of a file's first record; nothing if it is no conversation, or if the file holds no JSON records.
+std::optional<ChatFormat> detect_chat_file(const std::string& path, const std::string& text_key);
+
+}  // namespace ravine

@@ -1,0 +1,60 @@
+// Encoded conversations in memory, and the samples made of them.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/instruct/chat_encoder.h"
+#include "data/stream.h"
+#include "data/token_store.h"
+
+namespace ravine {
+
+// Once filled it is only read, by any number of threads.
+class ChatStore {
+ public:
+  explicit ChatStore(int64_t vocabulary) : tokens_(vocabulary) {}
+  void begin_file(const std::string& path) { files_.emplace_back(path, count()); }
+  void append(const EncodedChat& chat, int64_t record);  // of at least two ids; `record`: its number in the file, for people
+
+  int64_t count() const { return tokens_.documents(); }
+  int64_t length(int64_t i) const { return tokens_.end_of(i) - tokens_.begin_of(i); }
+  int64_t tokens() const { return tokens_.tokens(); }
+  EncodedChat chat(int64_t i) const;
+  std::string origin(int64_t i) const;  // "FILE record 3"
+  // Copies each conversation into `below` if its hash is less than the threshold, else into `others`; both are empty.
+  void split(const std::vector<uint64_t>& hashes, uint64_t threshold, ChatStore& below, ChatStore& others) const;
+
+ private:
+  TokenStore tokens_;
+  std::vector<uint8_t> learned_;  // of each token
+  std::vector<int64_t> records_;
+  std::vector<std::pair<std::string, int64_t>> files_;  // with its first conversation
+};
+
+struct ChatLayout {
+  int64_t columns = 1024;  // S of a sample: a conversation of n tokens takes n - 1 of them
+  bool pack = true;        // several conversations side by side where they fit
+  int32_t padding = 0;     // id of padding columns
+};
+
+// A sample holds whole conversations, each a segment of its own with positions from 0: attention never crosses from one to the other, so
+// the loss is that of each alone. Packing puts each conversation, the longest first, into the fullest sample that still has room (best fit
+// decreasing); it depends on the lengths alone. No conversation may be longer than columns + 1.
+class ChatSamples final : public SampleStream {
+ public:
+  ChatSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout);
+  int64_t count() const override { return static_cast<int64_t>(begins_.size()) - 1; }
+  Sample sample(int64_t i) const override;
+  std::string origin(int64_t i) const override;
+  int64_t token_count() const override { return store_->tokens(); }
+  bool ragged() const override { return !layout_.pack; }
+
+ private:
+  std::shared_ptr<const ChatStore> store_;
+  ChatLayout layout_;
+  std::vector<int64_t> chats_;   // sample after sample
+  std::vector<int64_t> begins_;  // where each sample's begin in chats_, and the end
+};
+
+}  // namespace ravine

@@ -1,0 +1,145 @@
+#include "data/instruct/conversation.h"
+
+#include <map>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace ravine {
+
+namespace {
+
+[[noreturn]] void wrong(const std::string& what, const std::string& where, const std::string& rule) {
+  throw UserError(what, where, rule, "correct the record, or set data.format to what the file holds");
+}
+
+// The text under a key; "" if it is not there or null and may be.
+std::string text_of(const Json& record, const char* key, const std::string& where, bool needed) {
+  auto it = record.find(key);
+  if (it == record.end() || it->is_null()) {
+    if (!needed) return "";
+    std::vector<std::string> keys;
+    for (const auto& [k, v] : record.items()) keys.push_back(k);
+    std::string near = nearest(key, keys);
+    wrong(fmt::format("no key '{}'", key), where, near.empty() ? "the record must have it" : fmt::format("did you mean '{}'?", near));
+  }
+  if (!it->is_string()) wrong(fmt::format("'{}' is no text", key), where, fmt::format("it must be a string, not {}", it->type_name()));
+  return it->get<std::string>();
+}
+
+void say(Conversation& c, const char* role, std::string text) {
+  c.messages.push_back({{"role", role}, {"content", std::move(text)}});
+  c.learned.push_back(std::string_view(role) == "assistant");
+}
+
+// Tools are a list, or such a list as text.
+Json tools_of(const Json& record, const std::string& where) {
+  auto it = record.find("tools");
+  if (it == record.end() || it->is_null() || (it->is_string() && it->get<std::string>().empty())) return nullptr;
+  Json tools = it->is_string() ? parse_json(it->get<std::string>(), where + ": tools") : *it;
+  if (!tools.is_array()) wrong("'tools' is no list", where, "it must be a list of tools");
+  return tools.empty() ? Json() : tools;
+}
+
+Conversation alpaca(const Json& r, const std::string& where) {
+  Conversation c;
+  if (std::string system = text_of(r, "system", where, false); !system.empty()) say(c, "system", system);
+  if (auto h = r.find("history"); h != r.end() && !h->is_null()) {
+    if (!h->is_array()) wrong("'history' is no list", where, "it must be a list of [question, answer]");
+    for (const Json& turn : *h) {
+      if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
+        wrong("wrong entry of 'history'", where, "each must be [question, answer]");
+      say(c, "user", turn[0].get<std::string>());
+      say(c, "assistant", turn[1].get<std::string>());
+    }
+  }
+  std::string question = text_of(r, "instruction", where, true), input = text_of(r, "input", where, false);
+  if (!input.empty() && !question.empty()) question += '\n';
+  question += input;
+  say(c, "user", question);
+  say(c, "assistant", text_of(r, "output", where, true));
+  return c;
+}
+
+Conversation sharegpt(const Json& r, const std::string& where) {
+  static const std::map<std::string, const char*> roles{{"human", "user"},          {"user", "user"},        {"gpt", "assistant"},
+                                                        {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
+                                                        {"bard", "assistant"},      {"model", "assistant"},  {"function_call", "assistant"},
+                                                        {"system", "system"},       {"observation", "tool"}, {"tool", "tool"}};
+  Conversation c;
+  c.tools = tools_of(r, where);
+  if (std::string system = text_of(r, "system", where, false); !system.empty()) say(c, "system", system);
+  auto list = r.find("conversations");
+  if (list == r.end() || !list->is_array()) wrong("no list 'conversations'", where, "it must be a list of {\"from\", \"value\"}");
+  for (const Json& m : *list) {
+    if (!m.is_object()) wrong("wrong entry of 'conversations'", where, "each must be {\"from\", \"value\"}");
+    std::string from = text_of(m, "from", where + ": conversations", true);
+    auto role = roles.find(from);
+    if (role == roles.end()) wrong(fmt::format("unknown speaker '{}'", from), where, "from is human, gpt, system, function_call or observation");
+    say(c, role->second, text_of(m, "value", where + ": conversations", true));
+  }
+  return c;
+}
+
+Conversation messages(const Json& r, const std::string& where) {
+  Conversation c;
+  c.tools = tools_of(r, where);
+  auto list = r.find("messages");
+  if (list == r.end() || !list->is_array()) wrong("no list 'messages'", where, "it must be a list of {\"role\", \"content\"}");
+  for (const Json& given : *list) {
+    if (!given.is_object()) wrong("wrong entry of 'messages'", where, "each must be {\"role\", \"content\"}");
+    Json m = given;
+    std::string role = text_of(m, "role", where + ": messages", true), text;
+    Json content = m.contains("content") ? Json(m["content"]) : Json();
+    if (content.is_array()) {
+      for (const Json& part : content) {
+        if (!part.is_object() || part.value("type", Json()) != "text" || !part.contains("text") || !part["text"].is_string())
+          wrong("wrong part of 'content'", where, "only parts {\"type\": \"text\", \"text\"} are read");
+        text += part["text"].get<std::string>();
+      }
+    } else if (content.is_string()) {
+      text = content.get<std::string>();
+    } else if (!content.is_null() || role != "assistant") {
+      wrong("'content' is no text", where, "it must be a string");
+    }
+    m["content"] = text;
+    Json weight = m.contains("weight") ? Json(m["weight"]) : Json(1);
+    if (weight != 0 && weight != 1) wrong("wrong 'weight'", where, "it must be 0 or 1");
+    m.erase("weight");
+    c.messages.push_back(m);
+    c.learned.push_back(role == "assistant" && weight != 0);
+  }
+  return c;
+}
+
+}  // namespace
+
+std::optional<ChatFormat> chat_format(const std::string& text) {
+  for (ChatFormat f : {ChatFormat::alpaca, ChatFormat::sharegpt, ChatFormat::messages})
+    if (text == name(f)) return f;
+  return std::nullopt;
+}
+
+const char* name(ChatFormat format) {
+  constexpr const char* names[] = {"alpaca", "sharegpt", "messages"};
+  return names[static_cast<int>(format)];
+}
+
+std::optional<ChatFormat> detect_chat_format(const Json& r) {
+  if (!r.is_object()) return std::nullopt;
+  if (r.contains("messages") && r["messages"].is_array()) return ChatFormat::messages;
+  if (r.contains("conversations") && r["conversations"].is_array()) return ChatFormat::sharegpt;
+  if (r.contains("instruction") && r.contains("output")) return ChatFormat::alpaca;
+  return std::nullopt;
+}
+
+Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where) {
+  if (!record.is_object()) wrong("not a JSON object", where, "a record is an object");
+  Conversation c = format == ChatFormat::alpaca     ? alpaca(record, where)
+                   : format == ChatFormat::sharegpt ? sharegpt(record, where)
+                                                    : messages(record, where);
+  if (c.messages.empty()) wrong("an empty conversation", where, "it must have messages");
+  return c;
+}
+
+}  // namespace ravine

@@ -1,0 +1,33 @@
+// Conversations out of records, in the forms that instruction sets are published in.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "data/record.h"
+
+namespace ravine {
+
+// alpaca    {"instruction", "input", "output"}, perhaps "system" and "history": [[question, answer], ..]; an input that is not empty
+//           stands behind the instruction on a line of its own
+// sharegpt  {"conversations": [{"from", "value"}, ..]}, perhaps "system", "tools"; from: human or user, gpt or assistant, system,
+//           function_call, observation or tool
+// messages  {"messages": [{"role", "content", ..}, ..]}, perhaps "tools", as OpenAI's API has them; content is text or a list of
+//           {"type": "text", "text"}; an assistant's message of "weight": 0 is not learned
+enum class ChatFormat { alpaca, sharegpt, messages };
+
+std::optional<ChatFormat> chat_format(const std::string& name);  // of "alpaca", "sharegpt", "messages"
+const char* name(ChatFormat format);
+// What a record looks like; nothing if it is no conversation.
+std::optional<ChatFormat> detect_chat_format(const Json& record);
+
+struct Conversation {
+  Json messages = Json::array();  // {"role", "content", ..} each, as chat templates take them
+  Json tools;                     // null: none
+  std::vector<bool> learned;      // of each message: it is an answer to learn
+};
+
+// A missing field or a wrong value is a UserError naming `where` and the field.
+Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where);
+
+}  // namespace ravine

@@ -1,0 +1,27 @@
+// Prompt templates by name, for models whose tokenizer brings no chat template: the usual ones of LLaMA-Factory and ModelLink (its
+// --prompt-type), written in Jinja.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer.h"
+#include "data/tokenizers/chat_template.h"
+
+namespace ravine {
+
+std::vector<std::string> prompt_template_names();
+// The template of that name; "" if there is none.
+std::string prompt_template(const std::string& name);
+
+struct ChosenTemplate {
+  std::unique_ptr<ChatTemplate> chat;
+  std::string source;  // of a named template or a file, to be kept with the model; empty: the tokenizer's own
+};
+
+// The template that `wanted` names: a name, a file (of text in Jinja), a tokenizer's folder, or, when empty, the one in the folder
+// `tokenizer_path`. bos_token is
+// the tokenizer's only if it puts bos in front of text by itself. None, or an unknown name, is a UserError.
+ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& tokenizer);
+
+}  // namespace ravine

@@ -1,0 +1,138 @@
+"""Instruction data end to end: an Alpaca JSON to a trained model folder, what `data show` and `config` say, and resumes that change the blend."""
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from ravine_run import check, main, metrics, run, same_run, save_config, settings
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "chat"
+
+
+def tokenizer(folder):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(GOLDEN / name, folder / name)
+    return folder
+
+
+def alpaca(path, count, what="What is"):
+    rows = [{"instruction": f"{what} {i}?", "input": "" if i % 3 else "山谷", "output": f"It is {i} and a river " + "of stones " * (i % 5)} for i in range(count)]
+    Path(path).write_text(json.dumps(rows, ensure_ascii=False))
+    return str(path)
+
+
+def options(folder, name, **more):
+    values = {"model.config": save_config(folder / "config.json", vocab_size=520, max_position_embeddings=128), "model.tokenizer": str(tokenizer(folder)),
+              "data.sequence_length": 64, "train.steps": 6, "train.global_batch": 4, "train.micro_batch": 2, "train.output": str(folder / name),
+              "checkpoint.every": 2, "schedule.warmup_steps": 0, "log.tensorboard": False}
+    values.update({k.replace("__", "."): v for k, v in more.items()})
+    return settings(values)
+
+
+def seen(words):
+    """Of the words of a run, those that `data show` takes."""
+    return [w for w in words if w.split(".")[0] in ("model", "data", "train", "parallel")]
+
+
+def test_alpaca_to_model_folder(folder):
+    data = alpaca(folder / "a.json", 40)
+    for pack in (True, False):
+        name = f"pack-{pack}"
+        done = run("train", *options(folder, name, data__train=[data], data__pack=pack))
+        check("a.json (alpaca): 40 conversations" in done.stderr, done.stderr)
+        check("answers end with <|im_end|>" in done.stderr, done.stderr)
+        losses = [m["loss"] for m in metrics(folder / name).values()]
+        check(len(losses) == 6 and losses[-1] < losses[0], f"losses {losses}")
+        model = folder / name / "model"
+        end = json.loads((GOLDEN / "tokenizer.json").read_text())["model"]["vocab"]["<|im_end|>"]
+        check(json.loads((model / "generation_config.json").read_text())["eos_token_id"] == end, "the end token is in generation_config.json")
+        check(not (model / "chat_template.jinja").exists() and (model / "tokenizer_config.json").exists(), "the tokenizer's own template stays")
+    steps = [json.loads(line) for line in (folder / "pack-False" / "metrics.jsonl").read_text().splitlines()]
+    tokens = [b["tokens"] - a["tokens"] for a, b in zip([{"tokens": 0}] + steps, steps)]
+    check(all(t % 64 == 0 and t <= 4 * 64 for t in tokens), f"micro batches of two rows, each a multiple of 32 wide: {tokens}")
+    run("train", *options(folder, "named", data__train=[data], data__chat_template="alpaca"))
+    template = (folder / "named" / "model" / "chat_template.jinja").read_text()
+    check("### Instruction:" in template, template)
+
+
+def test_show_marks_what_is_learned(folder):
+    data = alpaca(folder / "a.json", 8)
+    words = seen(options(folder, "x", data__train=[data], data__shuffle=False, data__pack=False))
+    plain = run("data", "show", "--step", "1", *words).stdout
+    check("<|im_start|>assistant\n⟦It is 0 and a river <|im_end|>⟧" in plain, plain)
+    colour = run("data", "show", "--step", "1", "--color", "always", *words).stdout
+    check("\033[32mIt is 0 and a river <|im_end|>\033[0m" in colour, repr(colour))
+    whole = [json.loads(line) for line in run("data", "show", "--step", "2", "--json", *words).stdout.splitlines()]
+    parts = [json.loads(line) for r in (0, 1) for line in run("data", "show", "--step", "2", "--json", "--rank", r, "--ranks", "2", *words).stdout.splitlines()]
+    check(len(whole) == 4 and whole == parts, "the ranks together show the step")
+    bad = run("data", "show", "--step", "2", "--rank", "3", "--ranks", "2", *words, status=2)
+    check("rank 3 (--rank)" in bad.stderr, bad.stderr)
+
+
+def test_weights_change_on_resume(folder):
+    a, b = alpaca(folder / "a.json", 50), alpaca(folder / "b.json", 50, "Why is")
+    common = dict(data__pack=False, data__sequence_length=96)
+    mix = lambda x, y: [{"path": a, "weight": x}, {"path": b, "weight": y}]
+    run("train", *options(folder, "one", train__steps=8, data__train=mix(3, 1), **common))
+    run("train", *options(folder, "two", train__steps=4, schedule__steps=8, data__train=mix(3, 1), **common))
+    again = options(folder, "two", train__steps=8, schedule__steps=8, data__train=mix(3, 1), **common)
+    run("train", *again)
+    difference = same_run(folder / "one", folder / "two")
+    check(difference == "", f"stopped and resumed in a blend: {difference}")
+    run("train", *options(folder, "three", train__steps=4, schedule__steps=8, data__train=mix(3, 1), **common))
+    changed = options(folder, "three", train__steps=8, schedule__steps=8, data__train=mix(1, 3), **common)
+    done = run("train", *changed)
+    check("another batch, other sources or weights from step 5 on, sample 16" in done.stderr, done.stderr)
+    taken = []
+    for step in range(1, 9):
+        for line in run("data", "show", "--json", "--step", step, *seen(changed)).stdout.splitlines():
+            taken.append(json.loads(line)["origin"])
+    check(len(taken) == 32 and len(set(taken)) == 32, f"no sample twice: {sorted(taken)}")
+    early, late = (sum("a.json" in s for s in part) for part in (taken[:16], taken[16:]))
+    check((early, late) == (12, 4), f"shares of a before and after: {early} and {late} of 16")
+
+
+def test_skipped_steps(folder):
+    data = alpaca(folder / "a.json", 40)
+    run("train", *options(folder, "x", data__train=[data], data__skip_steps=[3]))
+    rows = [json.loads(line) for line in (folder / "x" / "metrics.jsonl").read_text().splitlines()]
+    check([r["step"] for r in rows if r.get("skipped")] == [3], rows)
+
+
+def test_config_warns(folder):
+    Path(folder / "long.json").write_text(json.dumps([{"instruction": "x" * 400, "output": "y"}] * 20))
+    words = options(folder, "x", data__train=[str(folder / "long.json")], schedule__warmup_steps=6, train__valid_every=5, data__sequence_length=256, data__skip_steps=[9])
+    save_config(folder / "config.json", vocab_size=400, max_position_embeddings=128)
+    said = run("config", *words).stderr
+    for text in ("100 % of the first 20 conversations are longer than data.sequence_length=256 and are cut", "the tokenizer has 440 ids, the model a vocabulary of 400",
+                 "above the model's max_position_embeddings=128", "never reaches optimizer.lr", "nothing to validate on", "skip_steps names step 9"):
+        check(text in said, f"'{text}' is missing in:\n{said}")
+    no_eos = json.loads((folder / "tokenizer_config.json").read_text())
+    no_eos.pop("eos_token")
+    (folder / "tokenizer_config.json").write_text(json.dumps(no_eos))
+    said = run("config", *words).stderr
+    check("no end token (eos)" in said, said)
+    good = options(folder, "x", data__train=[alpaca(folder / "a.json", 20)])
+    save_config(folder / "config.json", vocab_size=520, max_position_embeddings=128)
+    check(run("config", *good).stderr == "", "a config without mistakes has no warnings")
+
+
+def test_mistakes(folder):
+    def fails(text, **more):
+        more.setdefault("data__train", [str(folder / "x.json")])
+        done = run("train", *options(folder, "x", **more), status=2)
+        check(text in done.stderr, f"'{text}' is missing in:\n{done.stderr}")
+        check(not (folder / "x").exists(), "nothing is written")
+    Path(folder / "x.json").write_text('[{"instruction": "a", "output": "b"}, {"instruction": "a", "outptu": "b"}]')
+    fails("x.json record 2): did you mean 'outptu'?")
+    Path(folder / "x.json").write_text('[{"instruction": "a", "output": "b"}')
+    fails("the list is not closed")
+    Path(folder / "x.json").write_text('[{"instruction": "a", "output": "b"}]')
+    fails("did you mean 'chatml'?", data__chat_template="chatlm")
+    Path(folder / "t.jinja").write_text("{{ raise_exception('never') }}")
+    fails("never", data__chat_template=str(folder / "t.jinja"))
+    fails("no conversation is left", data__sequence_length=4)
+
+
+if __name__ == "__main__":
+    main(globals())

@@ -1,0 +1,344 @@
+// Conversations: encoding against Transformers' assistant masks, forms of records, packing, and what is cut or left out.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <numeric>
+#include <set>
+
+#include "base/parallel.h"
+#include "data/dataset.h"
+#include "data/instruct/chat_records.h"
+#include "data/instruct/chat_set.h"
+#include "data/instruct/prompt_templates.h"
+#include "data/loader.h"
+#include "tests/unit/data_help.h"
+
+namespace ravine {
+namespace {
+
+using test::Bytes;
+using test::Folder;
+using Ids = std::vector<int32_t>;
+const std::string kGolden = std::string(RAVINE_SOURCE_DIR) + "/tests/golden/chat/";
+
+Conversation talk(const std::vector<std::string>& said, const char* first = "user") {
+  Json messages = Json::array();
+  bool user = std::string_view(first) == "user";
+  for (const auto& text : said) {
+    messages.push_back({{"role", user ? "user" : "assistant"}, {"content", text}});
+    user = !user;
+  }
+  return read_conversation({{"messages", messages}}, ChatFormat::messages, "here");
+}
+
+std::unique_ptr<ChatTemplate> jinja_template(const std::string& text) {
+  return std::make_unique<ChatTemplate>(text, "template", Json{{"bos_token", "<s>"}, {"eos_token", "</s>"}});
+}
+
+std::string learned_text(const Tokenizer& t, const EncodedChat& e) {
+  std::string out;
+  Ids run;
+  for (size_t i = 0; i <= e.ids.size(); ++i) {
+    if (i < e.ids.size() && e.learned[i]) {
+      run.push_back(e.ids[i]);
+    } else if (!run.empty()) {
+      out += (out.empty() ? "" : "|") + t.decode(run, false);
+      run.clear();
+    }
+  }
+  return out;
+}
+
+TEST(ChatEncoder, agrees_with_the_assistant_masks_of_transformers) {
+  auto tokenizer = open_tokenizer(kGolden);
+  Json want = read_json(kGolden + "expected.json");
+  for (const auto& [name, source] : want["templates"].items()) {
+    ChatEncoder encoder(*tokenizer, jinja_template(source), LossOn::answers);
+    EXPECT_FALSE(encoder.end_is_appended());
+    EXPECT_EQ(tokenizer->id_to_piece(encoder.end_token()), name == "inst" ? "</s>" : "<|im_end|>");
+    for (const Json& row : want["chats"]) {
+      if (row["template"] != name) continue;
+      SCOPED_TRACE(row["text"].dump());
+      EncodedChat e = encoder.encode(read_conversation(row, ChatFormat::messages, "row"), "row");
+      Ids ids = row["ids"].get<Ids>();
+      auto mask = row["mask"].get<std::vector<uint8_t>>();
+      while (!mask.empty() && mask.back() == 0) mask.pop_back(), ids.pop_back();
+      EXPECT_EQ(e.ids, ids);
+      EXPECT_EQ(e.learned, mask);
+    }
+  }
+}
+
+TEST(ChatEncoder, loss_on_last_and_all) {
+  auto tokenizer = open_tokenizer(kGolden);
+  std::string chatml = prompt_template("chatml");
+  Conversation c = talk({"Why?", "It is.", "And?", "The sea."});
+  auto encode = [&](LossOn loss) { return ChatEncoder(*tokenizer, jinja_template(chatml), loss).encode(c, "here"); };
+  EXPECT_EQ(learned_text(*tokenizer, encode(LossOn::answers)), "It is.<|im_end|>|The sea.<|im_end|>");
+  EXPECT_EQ(learned_text(*tokenizer, encode(LossOn::last)), "The sea.<|im_end|>");
+  EncodedChat all = encode(LossOn::all);
+  EXPECT_EQ(std::count(all.learned.begin(), all.learned.end(), 1), static_cast<std::ptrdiff_t>(all.ids.size()));
+  EXPECT_TRUE(tokenizer->decode(all.ids, false).ends_with("The sea.<|im_end|>\n"));
+  c.learned = {false, false, false, true};  // "weight": 0 on the first answer
+  EXPECT_EQ(learned_text(*tokenizer, encode(LossOn::answers)), "The sea.<|im_end|>");
+}
+
+// The pad token of this tokenizer is the end token <|im_end|>: it is learned all the same.
+TEST(ChatEncoder, pad_token_that_ends_answers_is_learned) {
+  auto tokenizer = open_tokenizer(kGolden);
+  ASSERT_TRUE(tokenizer->special().pad);
+  ChatEncoder encoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::answers);
+  ASSERT_EQ(encoder.end_token(), *tokenizer->special().pad);
+  auto store = std::make_shared<ChatStore>(tokenizer->size());
+  store->append(encoder.encode(talk({"a", "b"}), "here"), 1);
+  Sample s = ChatSamples(store, {.columns = 64, .padding = *tokenizer->special().pad}).sample(0);
+  EXPECT_EQ(std::count(s.labels.begin(), s.labels.end(), encoder.end_token()), 1);
+}
+
+TEST(ChatEncoder, templates_by_name) {
+  auto tokenizer = open_tokenizer(kGolden);
+  for (const std::string& name : prompt_template_names()) {
+    SCOPED_TRACE(name);
+    ChosenTemplate chosen = choose_template(name, "", *tokenizer);
+    ChatEncoder encoder(*tokenizer, std::move(chosen.chat), LossOn::answers);
+    EncodedChat e = encoder.encode(talk({"Why?", "It is.", "And?", "The sea."}), "here");
+    std::string learned = learned_text(*tokenizer, e);
+    size_t first = learned.find("It is."), second = learned.find("The sea.");
+    ASSERT_NE(second, std::string::npos) << learned;
+    EXPECT_LE(first, 1u) << learned;
+    EXPECT_EQ(learned.find("And"), std::string::npos) << learned;
+    EXPECT_EQ(learned.find("Why"), std::string::npos) << learned;
+    EXPECT_EQ(e.ids.back(), encoder.end_token());
+    EXPECT_EQ(e.learned.back(), 1);
+    bool bos = e.ids[0] == *tokenizer->special().bos;
+    EXPECT_EQ(bos, name != "qwen" && name != "glm4");
+  }
+  EXPECT_USER_ERROR(choose_template("chatlm", "", *tokenizer), "did you mean 'chatml'?");
+  EXPECT_USER_ERROR(choose_template("", "", *tokenizer), "the tokenizer has no chat template (data.chat_template)");
+  EXPECT_EQ(choose_template("", kGolden, *tokenizer).source, "");
+  Bytes bytes(false);  // puts no bos in front: the named template must not either, wherever it is rendered
+  EXPECT_TRUE(choose_template("chatml", "", bytes).source.starts_with("{% set bos_token = '' %}"));
+}
+
+TEST(ChatEncoder, template_without_an_end_token_gets_eos) {
+  auto tokenizer = open_tokenizer(kGolden);
+  ChatEncoder encoder(*tokenizer, jinja_template("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"), LossOn::answers);
+  EXPECT_TRUE(encoder.end_is_appended());
+  EXPECT_EQ(encoder.end_token(), *tokenizer->special().eos);
+  EXPECT_EQ(learned_text(*tokenizer, encoder.encode(talk({"a", "the river"}), "here")), " the river\n</s>");  // its first token holds the space of the heading
+  EXPECT_EQ(learned_text(*tokenizer, encoder.encode(talk({"a", "the river", "b"}), "here")), " the river\n");
+  Bytes none(false, false);
+  EXPECT_USER_ERROR(ChatEncoder(none, jinja_template("{{ messages[-1].content }}"), LossOn::answers), "no end token");
+  EXPECT_USER_ERROR(ChatEncoder(*tokenizer, jinja_template("{{ messages[0].content }}"), LossOn::answers), "drops the answer");
+}
+
+TEST(ChatEncoder, templates_that_rewrite_the_past) {
+  auto tokenizer = open_tokenizer(kGolden);
+  // Earlier answers lose their text.
+  const char* forgets = "{% for m in messages %}{% if m.role == 'user' %}{{ 'Q' + m.content }}{% elif loop.last %}{{ 'A' + m.content + '</s>' }}{% else %}{{ 'A...</s>' }}{% endif %}{% endfor %}";
+  Conversation c = talk({"Why?", "It is.", "And?", "The sea."});
+  ChatEncoder answers(*tokenizer, jinja_template(forgets), LossOn::answers), last(*tokenizer, jinja_template(forgets), LossOn::last);
+  EncodedChat e = last.encode(c, "f record 2");
+  EXPECT_TRUE(learned_text(*tokenizer, e).ends_with("The sea.</s>"));
+  EXPECT_USER_ERROR(ChatEncoder(*tokenizer, jinja_template("{% for m in messages %}{{ raise_exception('only one turn') if messages|length > 2 }}{{ m.content }}{% endfor %}</s>"), LossOn::answers).encode(c, "f record 2"),
+                    "the chat template refuses this conversation (f record 2): only one turn");
+}
+
+TEST(Conversations, forms) {
+  Json alpaca{{"system", "S"}, {"instruction", "I"}, {"input", "X"}, {"output", "O"}, {"history", Json::array({Json::array({"q", "a"})})}};
+  Conversation c = read_conversation(alpaca, ChatFormat::alpaca, "r");
+  EXPECT_EQ(c.messages.dump(), R"([{"role":"system","content":"S"},{"role":"user","content":"q"},{"role":"assistant","content":"a"},{"role":"user","content":"I\nX"},{"role":"assistant","content":"O"}])");
+  EXPECT_EQ(c.learned, (std::vector<bool>{false, false, true, false, true}));
+  Json share{{"conversations", {{{"from", "human"}, {"value", "q"}}, {{"from", "function_call"}, {"value", "f()"}}, {{"from", "observation"}, {"value", "1"}}, {{"from", "gpt"}, {"value", "a"}}}}, {"tools", "[{\"name\": \"f\"}]"}};
+  c = read_conversation(share, ChatFormat::sharegpt, "r");
+  EXPECT_EQ(c.messages[1]["role"], "assistant");
+  EXPECT_EQ(c.messages[2]["role"], "tool");
+  EXPECT_EQ(c.tools[0]["name"], "f");
+  Json openai = parse_json(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, {"role": "assistant", "content": null, "tool_calls": []}, {"role": "assistant", "content": "c", "weight": 0}]})", "r");
+  c = read_conversation(openai, ChatFormat::messages, "r");
+  EXPECT_EQ(c.messages[0]["content"], "ab");
+  EXPECT_EQ(c.messages[1]["content"], "");
+  EXPECT_FALSE(c.messages[2].contains("weight"));
+  EXPECT_EQ(c.learned, (std::vector<bool>{false, true, false}));
+  EXPECT_EQ(detect_chat_format(alpaca), ChatFormat::alpaca);
+  EXPECT_EQ(detect_chat_format(share), ChatFormat::sharegpt);
+  EXPECT_EQ(detect_chat_format(openai), ChatFormat::messages);
+  EXPECT_EQ(detect_chat_format({{"text", "x"}}), std::nullopt);
+  EXPECT_USER_ERROR(read_conversation({{"instruction", "I"}, {"ouput", "O"}}, ChatFormat::alpaca, "f record 3"), "no key 'output' (f record 3): did you mean 'ouput'?");
+  EXPECT_USER_ERROR(read_conversation({{"conversations", {{{"from", "bot"}, {"value", "q"}}}}}, ChatFormat::sharegpt, "f record 3"), "unknown speaker 'bot' (f record 3)");
+  EXPECT_USER_ERROR(read_conversation({{"messages", Json::array()}}, ChatFormat::messages, "f record 3"), "an empty conversation (f record 3)");
+  EXPECT_USER_ERROR(read_conversation(parse_json(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", ""), ChatFormat::messages, "f record 3"), "wrong part of 'content' (f record 3)");
+}
+
+std::shared_ptr<ChatStore> store_of(const std::vector<int>& lengths) {
+  auto s = std::make_shared<ChatStore>(100000);
+  int32_t id = 10;
+  for (int n : lengths) {
+    EncodedChat e;
+    for (int i = 0; i < n; ++i) e.ids.push_back(id++), e.learned.push_back(i % 2);
+    s->append(e, s->count() + 1);
+  }
+  return s;
+}
+
+TEST(ChatSamples, pack_every_conversation_once_and_apart) {
+  std::vector<int> lengths;
+  for (int i = 0; i < 200; ++i) lengths.push_back(2 + i * 37 % 16);
+  auto store = store_of(lengths);
+  ChatSamples p(store, {.columns = 16, .pack = true, .padding = 3});
+  std::multiset<Ids> seen, want;
+  for (int64_t i = 0; i < store->count(); ++i) {
+    Ids ids = store->chat(i).ids;
+    ids.pop_back();
+    want.insert(ids);
+  }
+  int64_t used = 0;
+  for (int64_t i = 0; i < p.count(); ++i) {
+    Sample s = p.sample(i);
+    ASSERT_EQ(s.ids.size(), 16u);
+    int32_t at = 0;
+    for (TokenSpan seg : s.segments) {
+      EXPECT_EQ(seg.begin, at);
+      at += seg.length;
+      Ids ids(s.ids.begin() + seg.begin, s.ids.begin() + at);
+      seen.insert(ids);
+      for (int32_t t = 0; t < seg.length; ++t) {
+        auto k = static_cast<size_t>(seg.begin + t);
+        EXPECT_EQ(s.positions[k], t);
+        EXPECT_EQ(s.labels[k], (t + 1) % 2 ? s.ids[k] + 1 : kIgnored);
+      }
+    }
+    used += at;
+    for (size_t k = static_cast<size_t>(at); k < 16; ++k) {
+      EXPECT_EQ(s.ids[k], 3);
+      EXPECT_EQ(s.labels[k], kIgnored);
+    }
+  }
+  EXPECT_EQ(seen, want);
+  EXPECT_LE(p.count(), used / 16 * 11 / 9 + 1);  // best fit decreasing: at most 11/9 of the optimum, and that is at least used / 16
+  ChatSamples alone(store, {.columns = 16, .pack = false});
+  EXPECT_EQ(alone.count(), 200);
+  EXPECT_TRUE(alone.ragged());
+  EXPECT_EQ(alone.origin(7), "record 8");
+  EXPECT_THROW(ChatSamples(store_of({18}), {.columns = 16}), Error);
+}
+
+DatasetOptions options(const std::string& path, int64_t columns) {
+  DatasetOptions o;
+  o.train = {{path}};
+  o.sequence_length = columns;
+  o.chat_template = "chatml";
+  return o;
+}
+
+std::string set_of(const Folder& f, const std::string& name, int n) {
+  Json list = Json::array();
+  for (int i = 0; i < n; ++i) list.push_back({{"instruction", fmt::format("What is {}?", i)}, {"input", ""}, {"output", fmt::format("It is {} {}", i, std::string(static_cast<size_t>(i % 9), 'x'))}});
+  return f.write(name, list.dump(1));
+}
+
+TEST(ChatSets, become_datasets) {
+  Folder f;
+  auto tokenizer = open_tokenizer(kGolden);
+  auto o = options(set_of(f, "a.json", 60), 96);
+  for (int threads : {1, 3}) {
+    int before = thread_count();
+    set_thread_count(threads);
+    Datasets d = open_datasets(o, tokenizer.get());
+    set_thread_count(before);
+    EXPECT_EQ(tokenizer->id_to_piece(*d.end_token), "<|im_end|>");
+    ASSERT_EQ(d.notes.size(), 2u);
+    EXPECT_NE(d.notes[1].find("a.json (alpaca): 60 conversations"), std::string::npos) << d.notes[1];
+    EXPECT_FALSE(d.train->ragged());
+    int64_t segments = 0;
+    for (int64_t i = 0; i < d.train->sample_count(); ++i) segments += static_cast<int64_t>(d.train->sample(i).segments.size());
+    EXPECT_EQ(segments, 60);
+  }
+  o.pack = false;
+  o.valid_fraction = 0.2;
+  Datasets d = open_datasets(o, tokenizer.get());
+  EXPECT_EQ(d.train->sample_count() + d.valid->sample_count(), 60);
+  EXPECT_GE(d.valid->sample_count(), 1);
+  EXPECT_TRUE(d.train->ragged());
+  // Micro batches are as wide as they must be, and lose nothing.
+  MicroBatch m = make_micro_batch(*d.train, 0, 4);
+  int64_t longest = 0, valid = 0;
+  for (int64_t i = 0; i < 4; ++i) {
+    Sample s = d.train->sample(i);
+    longest = std::max<int64_t>(longest, s.segments[0].length);
+    valid += static_cast<int64_t>(s.labels.size()) - std::count(s.labels.begin(), s.labels.end(), kIgnored);
+    auto begin = m.ids.begin() + i * m.columns;
+    EXPECT_TRUE(std::equal(begin, begin + s.segments[0].length, s.ids.begin()));
+    EXPECT_EQ(m.segments[static_cast<size_t>(i)], (TokenSpan{static_cast<int32_t>(i * m.columns), s.segments[0].length}));
+  }
+  EXPECT_EQ(m.columns, std::min<int64_t>(96, (longest + 31) / 32 * 32));
+  EXPECT_EQ(m.valid_tokens, valid);
+}
+
+TEST(ChatSets, text_and_conversations_side_by_side) {
+  Folder f;
+  auto tokenizer = open_tokenizer(kGolden);
+  auto o = options("", 32);
+  std::string lines;
+  for (int i = 0; i < 20; ++i) lines += Json{{"instruction", "Why?"}, {"output", "It is"}}.dump() + "\n";
+  o.train = {{f.write("a.jsonl", lines)}, {f.write("b.jsonl", "{\"text\": \"the river and the sea\"}\n")}};
+  Datasets d = open_datasets(o, tokenizer.get());
+  bool text = false, chat = false;
+  for (int64_t i = 0; i < d.train->sample_count(); ++i) (d.train->origin(i).find("b.jsonl") != std::string::npos ? text : chat) = true;
+  EXPECT_TRUE(text && chat);
+  o.train[0].weight = 3;
+  EXPECT_NO_THROW(open_datasets(o, tokenizer.get()));
+  o.train = {{f.write("c.jsonl", "{\"text\": \"the river\", \"instruction\": \"a\", \"output\": \"b\"}\n")}};
+  o.chat_template = "";  // has the text key: it is text, which needs no template
+  EXPECT_NO_THROW(open_datasets(o, tokenizer.get()));
+  o.format = "alpaca";
+  EXPECT_USER_ERROR(open_datasets(o, tokenizer.get()), "the tokenizer has no chat template");
+}
+
+TEST(ChatSets, what_does_not_fit_is_counted) {
+  Folder f;
+  auto tokenizer = open_tokenizer(kGolden);
+  auto chat = [](const std::string& q, const std::string& a) { return Json{{"messages", {{{"role", "user"}, {"content", q}}, {{"role", "assistant"}, {"content", a}}}}}.dump() + "\n"; };
+  std::string lines = chat("a", "b") + chat("a", std::string(300, 'x')) + chat(std::string(300, 'x'), "b") + R"({"messages": [{"role": "user", "content": "no answer"}]})" + "\n";
+  auto path = f.write("m.jsonl", lines);
+  ChatEncoder encoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::answers);
+  ChatSet cut = read_chats({path}, *tokenizer, encoder, {.longest = 40});
+  EXPECT_EQ(cut.counts.records, 4);
+  EXPECT_EQ(cut.counts.cut, 1);
+  EXPECT_EQ(cut.counts.answer_behind, 1);
+  EXPECT_EQ(cut.counts.without_answer, 1);
+  EXPECT_EQ(cut.train.count(), 2);
+  EXPECT_EQ(cut.train.length(1), 40);
+  EXPECT_NE(cut.counts.text().find("1 cut at data.sequence_length, 2 left out: 1 without an answer to learn, 1 with the answer behind"), std::string::npos) << cut.counts.text();
+  ChatSet dropped = read_chats({path}, *tokenizer, encoder, {.longest = 40, .drop_longer = true});
+  EXPECT_EQ(dropped.counts.too_long, 2);
+  EXPECT_EQ(dropped.train.count(), 1);
+  EXPECT_USER_ERROR(read_chats({path}, *tokenizer, encoder, {.longest = 4}), "no conversation is left");
+  EXPECT_USER_ERROR(read_chats({path}, *tokenizer, encoder, {.vocabulary = 50}), "is beyond the vocabulary (" + path + " record 1)");
+  EXPECT_USER_ERROR(read_chats({f.write("e.jsonl", "")}, *tokenizer, encoder, {}), "the file holds no record");
+  EXPECT_USER_ERROR(read_chats({f.write("w.jsonl", "{\"a\": 1}\n")}, *tokenizer, encoder, {}), "no conversation (" + (f / "w.jsonl") + " record 1)");
+  EXPECT_USER_ERROR(read_chats({f.write("x.jsonl", chat("a", "b") + "\n{\"messages\": 3}\n")}, *tokenizer, encoder, {}), "(" + (f / "x.jsonl") + " record 3)");
+}
+
+TEST(ChatRecords, lists_and_objects) {
+  Folder f;
+  auto bodies = [&](const std::string& text, const char* name = "a.json") {
+    ChatRecords r(f.write(name, text));
+    std::vector<std::string> out;
+    for (Record x; r.next(x);) out.push_back(fmt::format("{}:{}", x.number, x.body));
+    return out;
+  };
+  using List = std::vector<std::string>;
+  EXPECT_EQ(bodies(" [ {\"a\": \"}{\\\"\"} ,\n{\"b\":[{}]} ]\n"), (List{"1:{\"a\": \"}{\\\"\"}", "2:{\"b\":[{}]}"}));
+  EXPECT_EQ(bodies("{\"a\":1}\n{\"b\":2}{}"), (List{"1:{\"a\":1}", "2:{\"b\":2}", "3:{}"}));
+  EXPECT_EQ(bodies("\xEF\xBB\xBF[]"), List{});
+  EXPECT_EQ(bodies(""), List{});
+  EXPECT_EQ(bodies("{\"a\":1}\n\n{}\n", "a.jsonl"), (List{"1:{\"a\":1}", "3:{}"}));
+  std::string large = "[";
+  for (int i = 0; i < 3000; ++i) large += fmt::format("{}{{\"t\":\"{}\"}}", i ? "," : "", std::string(1000, 'x'));
+  EXPECT_EQ(bodies(large + "]").size(), 3000u);  // over several reads
+  for (const char* bad : {"[{}", "[{},]", "[{} {}]", "[{}] x", "{\"a\":", "[1]", "x", "{},{}", "[{\"a\":\"]"}) EXPECT_USER_ERROR(bodies(bad), "not valid JSON");
+}
+
+}  // namespace
+}  // namespace ravine
