@@ -32,8 +32,10 @@ StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step)
   s.step = step;
   s.skipped = std::find(o.skip_steps.begin(), o.skip_steps.end(), step + 1) != o.skip_steps.end();
   if (s.skipped) return s;
-  for (int64_t at = 0; at < o.global_batch; at += o.micro_batch) {
-    s.micro.push_back(make_micro_batch(data, add_checked(mul_checked(step, o.global_batch), at), o.micro_batch));
+  int64_t mine = div_exact(div_exact(o.global_batch, o.micro_batch), o.ranks);
+  for (int64_t i = 0; i < mine; ++i) {
+    int64_t micro = o.round_robin ? i * o.ranks + o.rank : o.rank * mine + i;
+    s.micro.push_back(make_micro_batch(data, add_checked(mul_checked(step, o.global_batch), micro * o.micro_batch), o.micro_batch));
     s.valid_tokens += s.micro.back().valid_tokens;
   }
   return s;
@@ -41,7 +43,8 @@ StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step)
 
 Loader::Loader(const Dataset& data, LoaderOptions options) : data_(data), options_(std::move(options)) {
   require(options_.micro_batch >= 1 && options_.global_batch >= 1, "loader: batches have at least one sequence");
-  int64_t micro_per_step = div_exact(options_.global_batch, options_.micro_batch);
+  require(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "loader: rank {} of {}", options_.rank, options_.ranks);
+  int64_t micro_per_step = div_exact(div_exact(options_.global_batch, options_.micro_batch), options_.ranks);
   require(options_.first_step >= 0, "loader: the first step is 0 or more, got {}", options_.first_step);
   ready_limit_ = static_cast<size_t>(std::max<int64_t>(1, ceil_div(options_.prefetch, micro_per_step)));
   thread_ = std::thread([this] { run(); });

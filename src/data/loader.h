@@ -37,9 +37,12 @@ struct LoaderOptions {
   int64_t first_step = 0;                     // where to begin or resume, from 0: the only state there is
   int64_t prefetch = 4;                       // micro batches to hold ready; at least one step is
   std::vector<int64_t> skip_steps;            // as metrics.jsonl counts them, from 1; every other step keeps its batch
+  // Of several data ranks each takes as many micro batches of a step: a run of neighbours, or every ranks-th.
+  int64_t rank = 0, ranks = 1;
+  bool round_robin = false;
 };
 
-// What step s sees: samples s*global_batch .. (s+1)*global_batch - 1, in order, micro_batch at a time.
+// What step s sees: samples s*global_batch .. (s+1)*global_batch - 1, in order, micro_batch at a time; of these the rank's own.
 StepBatches make_step(const Dataset& data, const LoaderOptions& options, int64_t step);
 
 class Loader {

@@ -60,7 +60,7 @@ Session open_session(const std::string& folder, DType compute, const std::string
     load_weights(folder, *s.model, hold<InferenceStore>(s));
     return s;
   }
-  s.trainable = &hold<ResidentStore>(s);
+  s.trainable = &hold<FlatStore>(s);
   load_weights(folder, *s.model, *s.trainable);
   HeapArena arena;
   Ctx c(s.setup(arena));

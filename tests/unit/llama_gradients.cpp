@@ -7,7 +7,7 @@
 #include "base/philox.h"
 #include "device/arena.h"
 #include "model/model.h"
-#include "parallel/resident.h"
+#include "parallel/flat_store.h"
 #include "parallel/stash.h"
 
 namespace ravine {
@@ -73,7 +73,7 @@ struct Tiny {
   std::unique_ptr<Model> model;
   Kernels kernels;
   Types types;
-  ResidentStore store;
+  FlatStore store;
   std::unique_ptr<Stash> stash;
   Recipe recipe;
   std::unique_ptr<Ctx> ctx;
@@ -169,7 +169,7 @@ TEST(Accumulation, SecondMicroBatchAdds) {
 TEST(Frozen, ParametersGetNoGradient) {
   Tiny run(DType::f64, false, "cheap", 0);
   apply_rules(run.model->params(), {{"model.layers.0.*", 1, 1, true}, {"model.layers.1.self_attn.q_proj.weight", 1, 1, true}});
-  ResidentStore store(run.model->params(), run.types, DeviceKind::cpu);
+  FlatStore store(run.model->params(), run.types, DeviceKind::cpu);
   initialise(run.model->params(), store, 7);
   Ctx::Setup s;
   s.kernels = &run.kernels;

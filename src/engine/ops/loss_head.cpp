@@ -1,5 +1,6 @@
 #include "engine/ops/linear.h"
 #include "engine/ops/loss_head.h"
+#include "engine/ops/vocabulary_parallel.h"
 
 namespace ravine {
 namespace {
@@ -34,6 +35,7 @@ void run(Ctx& c, const TensorView& x, const Param& weight, const TensorView& dx,
 
 void loss_head(Ctx& c, const Tensor& x, const Param& weight) {
   require(!c.batch().labels.absent(), "loss_head: the batch has no labels");
+  if (c.group(Axis::tensor).size() > 1) return loss_head_parallel(c, x, weight);
   if (!c.recording()) {
     run(c, x.view(), weight, {}, {}, false);
     return;

@@ -24,6 +24,7 @@ class Linear {
 
  private:
   std::vector<Param*> weights_, biases_;
+  Split split_ = Split::columns;
   std::string scope_;
 };
 
