@@ -8,6 +8,7 @@ std::vector<BlockRange> split_model(const Model& model, int parts, const std::ve
   int64_t layers = static_cast<int64_t>(model.blocks().size()) - 2;
   require(layers >= 0, "stage: a model has an embedding and a head");
   std::vector<int64_t> counts = list;
+  if (counts.empty() && parts == 1) counts = {layers};
   if (counts.empty()) {
     if (parts > layers && parts > 1)
       throw UserError(fmt::format("{} parts of a pipeline", parts), "parallel.pipeline, parallel.virtual",

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <sstream>
 
+#include "parallel/flat.h"
+#include "parallel/stage.h"
+
 namespace ravine {
 namespace {
 
@@ -33,6 +36,8 @@ std::string written(const Mesh& m) {
                      m.pipeline > 1 ? fmt::format(" parallel.pipeline={}", m.pipeline) : "");
 }
 
+}  // namespace
+
 std::vector<Mesh> meshes_of(const Config& c, int ranks, const Model& model) {
   std::vector<Mesh> good;
   for (int p = 1; p <= ranks; ++p)
@@ -41,6 +46,8 @@ std::vector<Mesh> meshes_of(const Config& c, int ranks, const Model& model) {
         if (Mesh m{p, ranks / p / t, t}; fits(c, m, model)) good.push_back(m);
   return good;
 }
+
+namespace {
 
 // The nearest layouts of so many ranks, else the nearest numbers of ranks.
 std::string nearest_layouts(const Config& c, int ranks, const Mesh& asked, const Model& model) {
@@ -110,6 +117,55 @@ RunLayout run_layout(const Config& c, int ranks, const Model& model, std::option
                     fmt::format("use one of {}", fmt::join(good, ", ")));
   }
   out.leaves = out.sum_leaves / asked.data;
+  return out;
+}
+
+Communication communication_of(const Config& c, const RunLayout& layout, Model& model, DType compute, int64_t columns, int stage) {
+  const Mesh& m = layout.mesh;
+  int chunks = m.pipeline > 1 ? static_cast<int>(c.parallel.virtual_stages) : 1;
+  std::vector<BlockRange> parts = split_model(model, m.pipeline * chunks, c.parallel.stage_layers);
+  std::vector<int> stages = stages_of_units(model, parts, m.pipeline);
+  auto others = [](double n) { return (n - 1) / n; };
+  double micros = static_cast<double>(layout.micro_batches), r = m.data, t = m.tensor;
+  double wide = compute == DType::f64 ? 8 : 4, narrow = static_cast<double>(size_of(compute));
+  Communication out;
+  // Gradients, and values after the update or around blocks.
+  FlatPlace place{0, m.tensor, 0, m.data, c.parallel.zero > 0, c.parallel.zero_threshold};
+  auto buckets_at = [&](int at) {
+    std::vector<Unit*> units;
+    for (Unit& u : model.params().units())
+      if (stages[u.index] == at) units.push_back(&u);
+    return flat_buckets(model.params(), units, place);
+  };
+  for (const Bucket& b : buckets_at(stage)) {
+    if (m.data == 1) break;
+    bool divided = b.part < b.count && c.parallel.zero > 0, copy = b.matrix && narrow < wide;
+    double n = static_cast<double>(b.count) * others(r);
+    bool table = std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });
+    double value = (copy ? n * narrow : 0) + (!copy || table ? n * wide : 0), grads = b.trainable ? n * wide : 0;
+    for (const Param& p : model.params().params())
+      if (p.tied && std::any_of(b.spans.begin(), b.spans.end(), [&](const Bucket::Span& s) { return s.param == p.tied; }) && stages[p.unit->index] == stage)
+        grads *= 2;  // a place of use of its own
+    double times = c.parallel.zero >= 2 ? micros : 1;
+    out.data += grads * times * (divided ? 1 : 2);
+    if (divided && c.parallel.zero < 3 && b.trainable) out.data += value;
+    if (divided && c.parallel.zero == 3) out.data += value * 2 * micros;
+  }
+  double tokens = static_cast<double>(c.train.micro_batch * columns), hidden = static_cast<double>(model.facts().hidden);
+  // Stages: the stream ahead, its gradient back, of every part but the ends of the model.
+  for (int p = stage; p < static_cast<int>(parts.size()); p += m.pipeline) {
+    bool first = p == 0, last = p + 1 == static_cast<int>(parts.size());
+    out.pipeline += micros * (!first + !last) * tokens * hidden * wide / (c.parallel.sequence ? t : 1);
+    if (m.tensor == 1) continue;
+    double layers = static_cast<double>(parts[static_cast<size_t>(p)].end - parts[static_cast<size_t>(p)].begin) - first - last;
+    // Attention and MLP: two sums ahead, two back (and two ahead again where the layer is run again), each in two halves; with the sequence
+    // cut a sum is one half and a gathering the other.
+    double runs = c.train.recompute == "full" ? 6 : 4;
+    out.tensor += micros * layers * runs * 2 * others(t) * tokens * hidden * narrow;
+    if (c.parallel.sequence && c.train.recompute == "cheap") out.tensor += micros * layers * 2 * others(t) * tokens * hidden * narrow;  // gathered again for dw
+    if (first) out.tensor += micros * 2 * others(t) * tokens * hidden * wide;
+    if (last) out.tensor += micros * (2 * others(t) * tokens * hidden * narrow + (t - 1) * tokens * 8);
+  }
   return out;
 }
 

@@ -23,6 +23,17 @@ struct RunLayout {
 // parallel.sum_leaves is 0 and they fit.
 RunLayout run_layout(const Config& config, int ranks, const Model& model, std::optional<int64_t> leaves = {});
 
+// All meshes of so many ranks that fit heads, layers and batch.
+std::vector<Mesh> meshes_of(const Config& config, int ranks, const Model& model);
+
+// Bytes that a rank of pipeline stage `stage` sends in a step, by axis, as Group counts them: what sums, gathers and messages of the layout come
+// to. Agreements on small numbers are left out.
+struct Communication {
+  double data = 0, tensor = 0, pipeline = 0;
+  double all() const { return data + tensor + pipeline; }
+};
+Communication communication_of(const Config& config, const RunLayout& layout, Model& model, DType compute, int64_t columns, int stage);
+
 // Ranks that were started differently are refused: `mine` must be the same everywhere, line by line. All ranks call it.
 void check_same(const Group& all, const std::string& what, const std::string& mine);
 

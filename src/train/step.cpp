@@ -141,7 +141,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   MicroBatch micro = blank_micro(shape.rows, shape.columns);
   // All leaves, and of each as many micro batches as it takes for everything to come that can come: a later one, and in a pipeline a whole
   // round of those under way, ending like the real one.
-  int64_t leaf = div_exact(shape.micro_batches, shape.leaves), enough = 2;
+  int64_t leaf = div_exact(shape.micro_batches, shape.leaves), enough = shape.leaves > 1 ? 3 : 2;
   if (stages > 1) {
     int64_t held = 1;
     std::vector<PipelineTask> tasks = pipeline_schedule(stages, chunks, static_cast<int>(shape.micro_batches), ranks_->at().pipeline);
@@ -207,10 +207,10 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, dou
       u.micro = p.stage.forward(c, t.chunk, true);
       continue;
     }
-    bool opens = t.micro % leaf == 0;
+    bool opens = t.micro % leaf == 0, ends = shape_.leaves > 1 && t.micro % leaf == leaf - 1;
     uint64_t waiting = static_cast<uint64_t>(t.micro / leaf);
-    c.arena().section(fmt::format("backward {} {} {}", t.chunk, slot, opens ? fmt::format("leaf {}", std::popcount(waiting)) : "more"));
-    if (shape_.leaves > 1) p.store.end_leaf(t.micro % leaf == leaf - 1);
+    c.arena().section(fmt::format("backward {} {} {}{}", t.chunk, slot, opens ? fmt::format("leaf {}", std::popcount(waiting)) : "more", ends ? " end" : ""));
+    p.store.end_leaf(ends);
     auto found = under_way.find({t.chunk, t.micro});
     p.stage.backward(c, t.chunk, std::move(found->second.micro));
     under_way.erase(found);

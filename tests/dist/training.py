@@ -2,6 +2,7 @@
 
 python3 training.py PATH_OF_ravine [FUNCTION ..]
 """
+import json
 import os
 import re
 import subprocess
@@ -109,6 +110,63 @@ def test_model_folders_in_any_layout(folder):
     one = train(base, folder / "one")
     for name, ranks, settings in [("zero 3", 2, {"zero": 3}), ("pipe", 4, {"pipeline": 2, "zero": 1})]:
         same(one, train(base, folder / name, ranks, **{f"parallel__{k}": v for k, v in settings.items()}), name)
+
+
+def with_even_rows(folder, base):
+    data = r.save_ids(folder / "even.safetensors", 40, 16, vocabulary=257)
+    return {**base, "data.train": [data], "data.valid": [data], "data.sequence_length": 16}
+
+
+def test_tensor_ranks(folder):
+    """Heads, width and a vocabulary that does not divide (257): within what sums in another order come to; and the same bits however the rest
+    of the layout is."""
+    base = with_even_rows(folder, prepare(folder))
+    one = r.metrics(train(base, folder / "one"))
+    bound = 4 * 2.0 ** -23 * (32 * 4) ** 0.5  # f32, hidden size, layers
+    alike = {}
+    for name, ranks, settings in [("tensor 2", 2, {"tensor": 2}), ("data 2", 4, {"tensor": 2, "zero": 1}), ("pipe 2", 4, {"tensor": 2, "pipeline": 2}),
+                                  ("sequence", 2, {"tensor": 2, "sequence": True}), ("all", 8, {"tensor": 2, "pipeline": 2, "zero": 3, "sequence": True})]:
+        out = train(base, folder / name, ranks, **{f"parallel__{k}": v for k, v in settings.items()})
+        m = r.metrics(out)
+        for key in ("loss", "grad_norm"):
+            check(abs(m[1][key] / one[1][key] - 1) < bound, f"{name}: {key} {m[1][key]} and {one[1][key]}")
+        other = alike.setdefault(settings.get("sequence", False), out)
+        same(other, out, name)
+
+
+def test_from_tensor_ranks_to_data_ranks(folder):
+    """Trained on 8 ranks, killed; goes on with 3 ranks and another batch, and the result loads."""
+    base = {**with_even_rows(folder, prepare(folder)), "checkpoint.every": 2, "parallel.sum_leaves": 0}
+    out = folder / "run"
+    train({**base, "train.steps": 2, "schedule.steps": STEPS}, out, 8, parallel__tensor=2, parallel__pipeline=2, parallel__zero=1)
+    info = r.run("info", out / "checkpoints" / "step_000002").stdout
+    check("data 2 x tensor 2 x pipeline 2, ZeRO 1" in info, info)
+    train({**base, "train.global_batch": 12}, out, 3)
+    check(sorted(r.metrics(out)) == [1, 2, 3, 4], "steps are missing")
+
+
+def test_what_is_sent_is_what_was_planned(folder):
+    base = with_even_rows(folder, {**prepare(folder), "parallel.sum_leaves": 0})
+    for ranks, settings in [(2, {}), (2, {"zero": 1}), (2, {"zero": 2}), (4, {"zero": 3}), (2, {"pipeline": 2}), (2, {"tensor": 2}),
+                            (2, {"tensor": 2, "sequence": True}), (8, {"tensor": 2, "pipeline": 2, "zero": 1})]:
+        values = {f"parallel.{k}": v for k, v in settings.items()}
+        out = folder / f"{ranks} {settings}"
+        launch(ranks, ["train", *r.settings({**base, **values, "train.output": str(out)})])
+        planned = json.loads(launch(1, ["plan", "--json", "--ranks", ranks, *r.settings({k: v for k, v in {**base, **values}.items() if k.split(".")[0] not in ("checkpoint", "log", "schedule")})]).stdout)
+        sent = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][2]["comm_mb"] * 1e6
+        want = sum(planned["ranks"][0][f"sent_{axis}"] for axis in ("data", "tensor", "pipeline"))
+        agreements = 8 * 700 * ranks  # sums of losses and norms, counts: a few numbers each
+        check(abs(sent - want) < 0.02 * want + agreements, f"{ranks} ranks, {settings}: sent {sent:.0f} bytes, planned {want:.0f}")
+
+
+def test_check_layouts(folder):
+    model = r.save_config(folder / "config.json", num_hidden_layers=4, vocab_size=257)
+    arguments = ["check", "layouts", *r.settings({"model.config": model, "data.sequence_length": 16, "optimizer.lr": 0.01})]
+    done = launch(4, arguments)
+    check("all as promised" in done.stdout and "pipeline 2, interleaved" in done.stdout and "data 2 x pipeline 2, ZeRO 3" in done.stdout and
+          "tensor 2, sequence" in done.stdout, done.stdout)
+    done = launch(2, [*arguments, "--inject", "model.layers.1.mlp.down_proj"], status=1)
+    check("NOT all as promised" in done.stdout, done.stdout)
 
 
 def test_refusals(folder):
