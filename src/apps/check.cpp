@@ -3,9 +3,11 @@
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "apps/rank_job.h"
 #include "base/json.h"
 #include "base/parallel.h"
 #include "probe/determinism.h"
+#include "probe/layouts.h"
 
 namespace ravine {
 namespace {
@@ -71,6 +73,51 @@ int run_determinism(DeterminismFlags& flags, Config& config) {
   return equal ? 0 : 1;
 }
 
+struct LayoutsFlags {
+  CommonFlags common;
+  int64_t steps = 3;
+  std::string inject;
+  bool json = false;
+  template <class V>
+  void each(V&& v) {
+    v("steps", steps, "steps of each run", at_least(1));
+    v("inject", inject, "one more case, in which a sum of the product at this path runs in another order: it must be found", metavar("PATH"));
+    v("json", json, "one JSON object");
+    common.each(v);
+  }
+};
+
+int run_layouts(LayoutsFlags& flags, Config& config) {
+  RankJob job(config.parallel.patience, config.train.threads);
+  bool kept = true;
+  int status = job.run([&](World* world) {
+    bool speaks = !world || world->rank() == 0;
+    auto word = [](bool equal) { return equal ? "equal" : "differ"; };
+    if (!flags.json && speaks)
+      fmt::print("{} steps of 8 micro batches in 8 leaves, {} rank{} at hand, against one rank:\n{:<34} {:>7} {:>7} {:>8}  {}\n", flags.steps,
+                 world ? world->size() : 1, world && world->size() > 1 ? "s" : "", "layout", "losses", "norms", "weights", "promised");
+    std::vector<LayoutResult> results = check_layouts(config, flags.common.backend, world, {flags.steps, flags.inject}, [&](const LayoutResult& r) {
+      if (flags.json) return;
+      std::string promise = r.bitwise ? "same bits" : fmt::format("within {:.1e} of reordered sums, is {:.1e}", r.bound, r.difference);
+      fmt::print("{:<34} {:>7} {:>7} {:>8}  {}{}\n", r.name, word(r.losses), word(r.norms), word(r.weights), promise,
+                 r.kept() ? "" : fmt::format(": NOT KEPT, first: {}", r.first));
+      std::fflush(stdout);
+    });
+    Json list = Json::array();
+    for (const LayoutResult& r : results) {
+      kept = kept && r.kept();
+      list.push_back({{"layout", r.name}, {"kept", r.kept()}, {"bitwise", r.bitwise}, {"losses", r.losses}, {"grad_norms", r.norms}, {"weights", r.weights},
+                      {"difference", r.difference}, {"bound", r.bound}, {"first_difference", r.first}});
+    }
+    if (!speaks) return;
+    if (flags.json)
+      fmt::print("{}\n", Json{{"kept", kept}, {"layouts", list}}.dump());
+    else
+      fmt::print("{}\n", kept ? "all as promised" : "NOT all as promised");
+  });
+  return status != 0 ? status : kept ? 0 : 1;
+}
+
 }  // namespace
 
 Command check_command() {
@@ -79,7 +126,12 @@ Command check_command() {
                                                 .summary = "a short training again, with other threads, recomputation, resumed: the same bits?",
                                                 .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
                                                 .sections = {"model", "data", "train", "optimizer", "schedule", "precision"}},
-                                               "", run_determinism)});
+                                               "", run_determinism),
+                     command<LayoutsFlags>({.name = "check layouts",
+                                            .summary = "a short training on many layouts of ranks: the same bits?",
+                                            .example = "mpirun -n 4 ravine check layouts --config run.yaml",
+                                            .sections = {"model", "data", "train", "optimizer", "schedule", "precision", "parallel"}},
+                                           "", run_layouts)});
 }
 
 }  // namespace ravine

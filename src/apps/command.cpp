@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <new>
+#include <thread>
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "comm/world.h"
 
 namespace ravine {
 namespace {
@@ -70,6 +73,8 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
 
 int report(const char* text, int status) {
   std::fflush(stdout);
+  // Ranks that are started alike make the same mistake: the first says it, and the launcher ends the others meanwhile.
+  if (launched_rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(4));
   fmt::print(stderr, "error: {}\n", text);
   return status;
 }

@@ -104,6 +104,16 @@ Json checkpoint_folder(const std::string& path, bool list) {
   if (manifest.is_object())
     for (const auto& [key, value] : manifest.items())
       if (value.is_primitive()) scalars[key] = value;
+  if (const auto saved = manifest.find("scalars"); manifest.is_object() && saved != manifest.end() && saved->is_object()) {
+    if (saved->contains("sum_leaves")) scalars["sum_leaves"] = (*saved)["sum_leaves"];
+    if (const auto layout = saved->find("layout"); layout != saved->end() && layout->is_object()) {
+      std::string text;
+      for (const char* axis : {"data", "tensor", "pipeline"})
+        if (const Json n = layout->value(axis, Json(1)); n.is_number_integer() && n != 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis, n.dump());
+      if (const Json zero = layout->value("zero", Json(0)); zero.is_number_integer() && zero != 0) text += fmt::format(", ZeRO {}", zero.dump());
+      scalars["layout"] = text.empty() ? "one rank" : text;
+    }
+  }
   j["manifest"] = scalars;
   add_tensors(j, path, list);
   return j;

@@ -1,4 +1,5 @@
 #include "apps/commands.h"
+#include "apps/rank_job.h"
 #include "train/trainer.h"
 
 namespace ravine {
@@ -13,10 +14,14 @@ struct TrainFlags {
 };
 
 int run_train(TrainFlags& flags, Config& config) {
+  RankJob job(config.parallel.patience, config.train.threads);
   Log log;
-  Trainer trainer(config, flags.common.backend, log);
-  trainer.run();
-  return 0;
+  std::unique_ptr<Trainer> trainer;
+  return job.run([&](World* world) {
+    trainer = std::make_unique<Trainer>(config, flags.common.backend, log, world);
+    trainer->run();
+    trainer.reset();
+  });
 }
 
 }  // namespace

@@ -261,4 +261,12 @@ void Heartbeat::failed(const std::string& why, int status) {
   for (Impl::Peer& peer : impl_->peers) impl_->send_to(peer, m);
 }
 
+void Heartbeat::over(int status) {
+  if (!impl_) return;
+  impl_->stop = true;  // they will be gone: no news
+  Message m = impl_->message(Message::over);
+  m.status = status;
+  for (Impl::Peer& peer : impl_->peers) impl_->send_to(peer, m);
+}
+
 }  // namespace ravine

@@ -35,6 +35,12 @@ bool launched_as_rank() {
   return false;
 }
 
+int launched_rank() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (const char* text = std::getenv(variable)) return std::atoi(text);
+  return 0;
+}
+
 std::unique_ptr<World> open_world() {
   if (launched_as_rank()) return open_mpi_world();
   return std::make_unique<LonelyWorld>();

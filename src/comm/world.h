@@ -40,6 +40,7 @@ class World {
 // A build without MPI refuses to be one of several ranks.
 std::unique_ptr<World> open_world();
 bool launched_as_rank();  // by mpirun or srun
+int launched_rank();      // as which rank, before MPI is initialised; 0 where no launcher said one
 
 // Watches over the ranks from a thread of its own, over sockets beside MPI: every rank says every second that it is alive and what it
 // waits for. A rank that is gone or silent for `patience` seconds ends the job on every rank: a line on stderr names rank, host and
@@ -52,6 +53,8 @@ class Heartbeat {
   Heartbeat(const Heartbeat&) = delete;
   // Tells the others that this rank failed: they exit with `status` within a second. Does not end this process.
   void failed(const std::string& why, int status);
+  // Ends the others with `status`, without a word: this rank, which must be rank 0, has said why.
+  void over(int status);
 
  private:
   struct Impl;

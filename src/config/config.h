@@ -198,23 +198,28 @@ struct PrecisionOptions {
   }
 };
 
-// What this release cannot do yet is refused here, in words, rather than ignored.
-inline Rule one_rank_only(double max) { return {.max = max, .reason = "one rank only so far"}; }
-
 struct ParallelOptions {
   int64_t data = 0, tensor = 1, pipeline = 1;
   bool sequence = false;
-  int64_t zero = 0, sum_leaves = 0;
+  int64_t zero = 0, sum_leaves = 0, virtual_stages = 1;
+  std::vector<int64_t> stage_layers;
+  int64_t zero_threshold = 10000;
+  double patience = 20;
   template <class V>
   void each(V&& v) {
-    v("data", data, "data-parallel ranks; 0: the remaining ranks", at_least(0) & one_rank_only(1));
-    v("tensor", tensor, "tensor-parallel ranks", at_least(1) & one_rank_only(1));
-    v("pipeline", pipeline, "pipeline stages", at_least(1) & one_rank_only(1));
-    v("sequence", sequence, "cut activations between tensor-parallel parts along the sequence", one_rank_only(0));
-    v("zero", zero, "ZeRO stage: what data ranks keep only their part of", at_least(0) & one_rank_only(1));
+    v("data", data, "data-parallel ranks; 0: the remaining ranks", between(0, 1 << 20));
+    v("tensor", tensor, "tensor-parallel ranks", between(1, 1 << 20));
+    v("pipeline", pipeline, "pipeline stages", between(1, 1 << 20));
+    v("sequence", sequence, "cut activations between tensor-parallel parts along the sequence");
+    v("zero", zero,
+      "ZeRO stage: what data ranks keep only their part of: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights", between(0, 3));
     v("sum_leaves", sum_leaves,
-      "leaves of the tree that sums gradients; layouts with equal leaves agree bitwise; 0: the data ranks",
-      at_least(0) & one_rank_only(1));
+      "leaves of the tree that sums gradients; layouts with equal leaves agree bitwise; 0: the data ranks, or what a checkpoint was made with",
+      between(0, 1 << 20));
+    v("virtual", virtual_stages, "parts of the model per pipeline stage; more than 1: the interleaved schedule", between(1, 1 << 20));
+    v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as even as can be", at_least(0));
+    v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks", at_least(0));
+    v("patience", patience, "seconds of silence after which a rank counts as lost and the job ends", between(2, 3600));
   }
 };
 

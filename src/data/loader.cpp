@@ -51,9 +51,10 @@ StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step)
   if (s.skipped) return s;
   bool plain = o.history.empty();
   int64_t batch = plain ? o.global_batch : o.history.global_batch(step), first = plain ? mul_checked(step, batch) : o.history.first_sample(step);
-  int64_t mine = div_exact(div_exact(batch, o.micro_batch), o.ranks) * o.micro_batch;
-  for (int64_t at = o.rank * mine; at < (o.rank + 1) * mine; at += o.micro_batch) {
-    s.micro.push_back(make_micro_batch(data, add_checked(first, at), o.micro_batch));
+  int64_t mine = div_exact(div_exact(batch, o.micro_batch), o.ranks);
+  for (int64_t i = 0; i < mine; ++i) {
+    int64_t micro = o.round_robin ? i * o.ranks + o.rank : o.rank * mine + i;
+    s.micro.push_back(make_micro_batch(data, add_checked(first, micro * o.micro_batch), o.micro_batch));
     s.valid_tokens += s.micro.back().valid_tokens;
   }
   return s;

@@ -38,12 +38,14 @@ struct LoaderOptions {
   int64_t first_step = 0;                     // where to begin or resume, from 0
   int64_t prefetch = 4;                       // micro batches to hold ready; at least one step is
   std::vector<int64_t> skip_steps;            // as metrics.jsonl counts them, from 1; every other step keeps its batch
-  int64_t rank = 0, ranks = 1;                // data-parallel; the second divides the micro batches of a step
-  DataHistory history;                        // which samples a step takes; empty: step * global_batch and those after it
+  // Of several data ranks each takes as many micro batches of a step: a run of neighbours, or every ranks-th. So all ranks together see the
+  // same micro batches in the same order whatever their number.
+  int64_t rank = 0, ranks = 1;
+  bool round_robin = false;
+  DataHistory history;  // which samples a step takes; empty: step * global_batch and those after it
 };
 
-// What step s sees: its global_batch samples in order, micro_batch at a time, of which rank r takes the r-th of `ranks` equal runs. So all
-// ranks together see the same micro batches in the same order whatever their number.
+// What step s sees: its global_batch samples in order, micro_batch at a time; of these the rank's own.
 StepBatches make_step(const Dataset& data, const LoaderOptions& options, int64_t step);
 
 class Loader {

@@ -9,54 +9,79 @@ namespace ravine {
 
 ArenaBlock RecordingArena::allocate(int64_t bytes, MemoryKind kind) {
   bytes = round_up(std::max<int64_t>(bytes, 1), kAlignment);
-  lives_.push_back({bytes, clock_++, -1, kind, section_});
+  std::vector<size_t>& section = sections_[section_];
+  if (next_ == section.size()) {
+    section.push_back(blocks_.size());
+    blocks_.push_back({bytes, kind, {}});
+  }
+  size_t id = section[next_++];
+  Block& block = blocks_[id];
+  require(block.lives.empty() || block.lives.back().second >= 0, "arena: allocation {} of section '{}' is still alive when the section comes again",
+          next_ - 1, section_);
+  block.bytes = std::max(block.bytes, bytes);
+  block.lives.emplace_back(clock_++, -1);
   ++live_;
-  return {nullptr, bytes, static_cast<int64_t>(lives_.size()) - 1};
+  return {nullptr, bytes, static_cast<int64_t>(id)};
 }
 
 void RecordingArena::release(const ArenaBlock& block) {
-  lives_[static_cast<size_t>(block.id)].end = clock_++;
+  blocks_[static_cast<size_t>(block.id)].lives.back().second = clock_++;
   --live_;
 }
 
 void RecordingArena::section(const std::string& name) {
   section_ = name;
+  next_ = 0;
   ++clock_;
+}
+
+bool RecordingArena::meet(const Block& a, const Block& b) {
+  for (size_t i = 0, j = 0; i < a.lives.size() && j < b.lives.size();) {
+    if (a.lives[i].second <= b.lives[j].first)
+      ++i;
+    else if (b.lives[j].second <= a.lives[i].first)
+      ++j;
+    else
+      return true;
+  }
+  return false;
 }
 
 MemoryPlan RecordingArena::pack() const {
   MemoryPlan plan;
-  std::vector<Life> lives = lives_;
-  for (auto& l : lives)
-    if (l.end < 0) l.end = clock_;
-  std::vector<size_t> order(lives.size());
+  std::vector<Block> blocks = blocks_;
+  for (Block& b : blocks)
+    if (b.lives.back().second < 0) b.lives.back().second = clock_;
+  std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return lives[a].bytes > lives[b].bytes; });
-  std::vector<int64_t> offsets(lives.size());
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
+  std::vector<int64_t> offsets(blocks.size());
   std::vector<size_t> placed;  // by offset
   for (size_t i : order) {
     int64_t at = 0;
     for (size_t j : placed) {
-      if (lives[j].end <= lives[i].begin || lives[j].begin >= lives[i].end) continue;
-      if (offsets[j] >= at + lives[i].bytes) break;
-      at = std::max(at, offsets[j] + lives[j].bytes);
+      if (!meet(blocks[i], blocks[j])) continue;
+      if (offsets[j] >= at + blocks[i].bytes) break;
+      at = std::max(at, offsets[j] + blocks[j].bytes);
     }
     offsets[i] = at;
     placed.insert(std::upper_bound(placed.begin(), placed.end(), i, [&](size_t a, size_t b) { return offsets[a] < offsets[b]; }), i);
-    plan.total = std::max(plan.total, at + lives[i].bytes);
+    plan.total = std::max(plan.total, at + blocks[i].bytes);
   }
-  for (size_t i = 0; i < lives.size(); ++i) plan.sections[lives[i].section].push_back({offsets[i], lives[i].bytes, lives[i].kind});
+  for (const auto& [name, ids] : sections_)
+    for (size_t i : ids) plan.sections[name].push_back({offsets[i], blocks[i].bytes, blocks[i].kind});
 
-  std::vector<std::pair<int64_t, size_t>> events;  // (time, 2 * life + is_begin): ends before begins at equal times
-  for (size_t i = 0; i < lives.size(); ++i) {
-    events.emplace_back(lives[i].begin, 2 * i + 1);
-    events.emplace_back(lives[i].end, 2 * i);
-  }
+  std::vector<std::pair<int64_t, size_t>> events;  // (time, 2 * block + is_begin): ends before begins at equal times
+  for (size_t i = 0; i < blocks.size(); ++i)
+    for (auto [begin, end] : blocks[i].lives) {
+      events.emplace_back(begin, 2 * i + 1);
+      events.emplace_back(end, 2 * i);
+    }
   std::sort(events.begin(), events.end());
   std::array<int64_t, kMemoryKinds> now{};
   int64_t sum = 0;
   for (auto [time, e] : events) {
-    const Life& l = lives[e / 2];
+    const Block& l = blocks[e / 2];
     int64_t change = (e % 2) ? l.bytes : -l.bytes;
     now[static_cast<size_t>(l.kind)] += change;
     sum += change;

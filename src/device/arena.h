@@ -24,7 +24,7 @@ class Arena {
   virtual ~Arena() = default;
   virtual ArenaBlock allocate(int64_t bytes, MemoryKind kind) = 0;
   virtual void release(const ArenaBlock& block) = 0;
-  // Begins a named part of the step ("first", "later", "update", "valid"). A part may be replayed many times.
+  // Begins a named part of the step ("forward 0", "update", "valid"). A part may come many times; it makes the same allocations each time.
   virtual void section(const std::string& /*name*/) {}
   virtual DeviceKind device() const = 0;
   int64_t live() const { return live_; }  // blocks handed out and not released: 0 after a step, else something leaks
@@ -45,6 +45,7 @@ struct MemoryPlan {
   std::array<int64_t, kMemoryKinds> peak_kind{};  // bytes alive by kind at that moment
 };
 
+// A part of the step that is recorded several times keeps its offsets: they suit all the times it was alive.
 class RecordingArena : public Arena {
  public:
   ArenaBlock allocate(int64_t bytes, MemoryKind kind) override;
@@ -54,14 +55,17 @@ class RecordingArena : public Arena {
   MemoryPlan pack() const;  // first fit by decreasing size over the lifetimes
 
  private:
-  struct Life {
-    int64_t bytes, begin, end;
+  struct Block {
+    int64_t bytes;
     MemoryKind kind;
-    std::string section;
+    std::vector<std::pair<int64_t, int64_t>> lives;  // [begin, end), in order; the last may be open: end < 0
   };
-  std::vector<Life> lives_;
+  static bool meet(const Block& a, const Block& b);  // alive at the same time
+  std::vector<Block> blocks_;
+  std::map<std::string, std::vector<size_t>> sections_;  // blocks in order of allocation
   int64_t clock_ = 0;
   std::string section_ = "first";
+  size_t next_ = 0;  // allocation of the section
 };
 
 class PlannedArena : public Arena {

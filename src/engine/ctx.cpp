@@ -52,7 +52,8 @@ void Ctx::give_grad(const TensorRef& ref, Tensor t) {
 
 const Group& Ctx::group(Axis axis) const {
   static const SelfGroup self;
-  return axis == Axis::tensor && setup_.tensor_group ? *setup_.tensor_group : self;
+  const Group* group = setup_.groups[static_cast<size_t>(axis)];
+  return group ? *group : self;
 }
 
 Flow Ctx::block(const std::string& path, const Unit& unit, Flow in, const BlockFn& f) {
@@ -82,7 +83,18 @@ Flow Ctx::block(const std::string& path, const Unit& unit, Flow in, const BlockF
   return out;
 }
 
-void Ctx::backward() {
+Ctx::UnderWay Ctx::suspend() {
+  require(grads_.empty(), "ctx: a micro batch is put aside before its backward");
+  return {batch_, std::exchange(tape_, {})};
+}
+
+void Ctx::resume(UnderWay state) {
+  require(tape_.blocks.empty() && grads_.empty(), "ctx: another micro batch is under way");
+  batch_ = state.batch;
+  tape_ = std::move(state.tape);
+}
+
+void Ctx::backward(const std::vector<TensorRef>& inputs) {
   phase_ = Phase::backward;
   while (!tape_.blocks.empty()) {
     BlockNode node = std::move(tape_.blocks.back());
@@ -90,7 +102,7 @@ void Ctx::backward() {
     if (!tape_.blocks.empty()) store().prefetch(*tape_.blocks.back().unit);
     run_block_backward(std::move(node));
   }
-  require(grads_.empty(), "backward: gradients of activations are left over");
+  require(grads_.only(inputs), "backward: gradients of activations are left over");
 }
 
 void Ctx::run_block_backward(BlockNode node) {

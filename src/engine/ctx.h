@@ -47,7 +47,8 @@ class Ctx {
     Types types;
     uint64_t seed = 0;
     double dropout = 0;
-    const Group* tensor_group = nullptr;  // null: one rank
+    std::array<const Group*, 3> groups{};  // by Axis; null: one rank
+    bool sequence = false;                 // tensor ranks share the tokens of the residual stream
     std::vector<Observer*> observers;
   };
   explicit Ctx(Setup setup);
@@ -70,7 +71,8 @@ class Ctx {
   void give_grad(const TensorRef& ref, Tensor t);
 
   Flow block(const std::string& path, const Unit& unit, Flow in, const BlockFn& f);
-  void backward();  // all blocks of the tape, last first; empties it
+  // All blocks of the tape, last first; empties it. `inputs`: tensors that came from outside, whose gradients are left for the caller.
+  void backward(const std::vector<TensorRef>& inputs = {});
   void side(const std::string& name, const ExactSum& sum) { sides_[name].add(sum); }
   // Tensors that leave sideways: logits, the normed last hidden state. Kept until the next begin().
   void output(const std::string& name, const Tensor& t) { outputs_[name] = t; }
@@ -78,6 +80,10 @@ class Ctx {
   const Batch& batch() const { return *batch_; }
   ParamStore& store() { return *setup_.store; }
   const Group& group(Axis axis) const;
+  bool sequence_parallel() const { return setup_.sequence && group(Axis::tensor).size() > 1; }
+  // Rows of the residual stream that are here: all tokens of the micro batch, or this rank's part, and where it begins.
+  int64_t stream_rows() const { return sequence_parallel() ? div_exact(batch_->tokens, group(Axis::tensor).size()) : batch_->tokens; }
+  int64_t stream_begin() const { return sequence_parallel() ? stream_rows() * group(Axis::tensor).rank() : 0; }
   Arena& arena() { return *setup_.arena; }
   const Types& types() const { return setup_.types; }
   const Recipe* recipe() const { return setup_.recipe; }
@@ -87,8 +93,15 @@ class Ctx {
   Phase phase() const { return phase_; }
 
   // --- for whoever drives the step
-  // Sets the micro batch; the caller keeps it alive. training: ops record their backward.
+  // Sets the micro batch; the caller keeps it alive. training: ops record their backward. What was under way is dropped.
   void begin(const Batch& batch, bool training);
+  // A micro batch between its forward and its backward, put aside while others run (pipelines). Takes it out; puts it back.
+  struct UnderWay {
+    const Batch* batch = nullptr;
+    Tape tape;
+  };
+  UnderWay suspend();
+  void resume(UnderWay state);
   std::map<std::string, ExactSum>& sides() { return sides_; }
   std::map<std::string, Tensor>& outputs() { return outputs_; }
   void set_phase(Phase p) { phase_ = p; }

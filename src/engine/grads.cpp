@@ -39,6 +39,12 @@ void Grads::put(const TensorRef& ref, Tensor t) {
   entries_.emplace(ref.id, Entry{std::move(t), {{0, ref.columns}}});
 }
 
+bool Grads::only(const std::vector<TensorRef>& refs) const {
+  return std::all_of(entries_.begin(), entries_.end(), [&](const auto& entry) {
+    return std::any_of(refs.begin(), refs.end(), [&](const TensorRef& r) { return r.id == entry.first; });
+  });
+}
+
 void Grads::rename(const TensorRef& from, const TensorRef& to) {
   auto it = entries_.find(from.id);
   if (it == entries_.end() || from.id == to.id) return;

@@ -23,6 +23,7 @@ class Grads {
   void rename(const TensorRef& from, const TensorRef& to);
   void drop(const TensorRef& ref) { entries_.erase(ref.id); }
   bool empty() const { return entries_.empty(); }
+  bool only(const std::vector<TensorRef>& refs) const;  // nothing else has a gradient
   void clear() { entries_.clear(); }
 
  private:

@@ -10,6 +10,12 @@ namespace ravine {
 
 class Ctx;
 
+// Elements [begin, begin + count) of a flat buffer.
+struct Range {
+  int64_t begin = 0, count = 0;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
 // One bucket = parameters of a unit that are treated alike: flat buffers that gather, scatter, optimizer and checkpoint handle in one
 // call each.
 struct Bucket {
@@ -18,6 +24,9 @@ struct Bucket {
   bool matrix = true;               // products read it (in the compute type); else kernels read the master
   bool cut = true;                  // over the tensor axis; else every tensor rank holds the same
   int64_t count = 0;                // elements, padded
+  int64_t part = 0;                 // elements of one data rank's part; count where the bucket is too small to be divided
+  Range mine;                       // what this rank updates: everything, or its part
+  Range spoken;                     // what this rank alone answers for, in norms and checkpoints
   struct Span {
     Param* param;
     int64_t begin;                  // element offset in the flat buffers
@@ -36,6 +45,8 @@ class ParamStore {
 
   // The value as kernels read it (compute type for matrices, else the master's); its unit must be acquired.
   virtual TensorView value(const Param& p) const = 0;
+  // Of the part of it that this rank holds.
+  virtual Shape shape(const Param& p) const { return p.shape; }
   // The value as a lookup table or vector reads it: the master itself.
   virtual TensorView master(const Param& p) const = 0;
 
@@ -51,11 +62,13 @@ class ParamStore {
   // Gives the gradient memory back.
   virtual void end_step() = 0;
 
-  // Flat views for the optimizer: all buckets that are trainable, in order of the units.
+  // Flat views for the optimizer, of what this rank updates (Bucket::mine), in order of the units.
   virtual const std::vector<Bucket>& buckets() const = 0;
   virtual TensorView flat_master(size_t bucket) const = 0;
   virtual TensorView flat_copy(size_t bucket) const = 0;  // 16-bit copy; absent if none
-  virtual TensorView flat_grad(size_t bucket) const = 0;  // absent outside a step
+  virtual TensorView flat_grad(size_t bucket) const = 0;  // absent outside a step, and of frozen buckets
+  // The optimizer has changed what is mine of a bucket: brings the values to whoever reads them.
+  virtual void publish(Ctx&, size_t /*bucket*/) {}
 };
 
 // Holds a unit for the length of a scope.

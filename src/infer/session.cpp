@@ -67,7 +67,7 @@ Session open_session(const std::string& folder, DType compute, const std::string
     settle(s);
     return s;
   }
-  s.trainable = &hold<ResidentStore>(s);
+  s.trainable = &hold<FlatStore>(s);
   s.stored_names = load_weights(folder, *s.model, *s.trainable);
   HeapArena arena;
   Ctx c(s.setup(arena));

@@ -6,7 +6,7 @@
 #include "kernels/backend.h"
 #include "model/model.h"
 #include "parallel/inference_store.h"
-#include "parallel/resident.h"
+#include "parallel/flat_store.h"
 
 namespace ravine {
 
@@ -17,7 +17,7 @@ struct Session {
   Types types;
   std::unique_ptr<ParamStore> store;
   std::vector<std::string> stored_names;  // of model->files().tensors, as the folder spells them; empty for random weights
-  ResidentStore* trainable = nullptr;  // the store, where it can hold gradients (OpenFor::gradients)
+  FlatStore* trainable = nullptr;  // the store, where it can hold gradients (OpenFor::gradients)
 
   // For a Ctx that runs the model forward: no stash, no observers. The Ctx refers to this session, which must stay where it is.
   Ctx::Setup setup(Arena& arena) const;

@@ -119,7 +119,7 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
 std::vector<NamedTensor> trace(Session& session, const TraceInput& in, bool backward, const Recipe& recipe) {
   Model& model = *session.model;
   require(session.trainable != nullptr, "trace: the session is not open for gradients");
-  ResidentStore& store = *session.trainable;
+  FlatStore& store = *session.trainable;
   const ModelFacts& f = model.facts();
   DType to = session.types.compute == DType::f64 ? DType::f64 : DType::f32;
   HeapArena arena;

@@ -8,13 +8,15 @@
 
 namespace ravine {
 
-void Model::forward(Ctx& c) {
+void Model::forward(Ctx& c) { forward(c, 0, blocks_.size(), {}); }
+
+Flow Model::forward(Ctx& c, size_t begin, size_t end, Flow flow) {
   prepare(c.batch().max_position, c.types(), c.arena().device());
-  Flow flow;
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    if (i + 1 < blocks_.size()) c.store().prefetch(*blocks_[i + 1].unit);
+  for (size_t i = begin; i < end; ++i) {
+    if (i + 1 < end) c.store().prefetch(*blocks_[i + 1].unit);
     flow = c.block(blocks_[i].path, *blocks_[i].unit, std::move(flow), blocks_[i].run);
   }
+  return flow;
 }
 
 double Model::training_flops_per_token(int64_t T) const {

@@ -34,6 +34,8 @@ class Model {
   // All blocks in order over the batch that c has begun. With labels: side "loss"; without: outputs "logits" (of batch.logit_rows) and
   // "hidden" (after the final norm). Observers see each block's flow.
   void forward(Ctx& c);
+  // Blocks [begin, end) of them, from what the block before handed on.
+  Flow forward(Ctx& c, size_t begin, size_t end, Flow in);
   // Tables that depend on the longest position (rotary embedding); called by forward, and ahead of a run to have them ready.
   virtual void prepare(int64_t /*positions*/, const Types&, DeviceKind) {}
   // Once, after the weights of a store that is for running only were read: what depends on weights alone may be worked out in them.

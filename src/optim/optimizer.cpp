@@ -13,7 +13,9 @@ Optimizer::Optimizer(const OptimizerOptions& options, ParamStore& store, const T
     std::vector<UpdateSpan> spans;
     for (const Bucket::Span& s : b.spans) {
       if (!s.param->trainable) continue;
-      UpdateSpan u{s.begin, s.param->shape.count(), s.param->lr_mult, s.param->decay ? options.weight_decay * s.param->wd_mult : 0.0};
+      int64_t begin = std::max(s.begin, b.mine.begin), end = std::min(s.begin + s.shape.count(), b.mine.begin + b.mine.count);
+      if (begin >= end) continue;
+      UpdateSpan u{begin - b.mine.begin, end - begin, s.param->lr_mult, s.param->decay ? options.weight_decay * s.param->wd_mult : 0.0};
       bool joins = !spans.empty() && spans.back().begin + spans.back().count == u.begin && spans.back().lr_mult == u.lr_mult &&
                    spans.back().weight_decay == u.weight_decay;
       if (joins)
@@ -22,17 +24,23 @@ Optimizer::Optimizer(const OptimizerOptions& options, ParamStore& store, const T
         spans.push_back(u);
     }
     spans_.push_back(std::move(spans));
-    int64_t bytes = b.trainable ? b.count * size_of(type_) : 0;
+    int64_t bytes = b.trainable ? b.mine.count * size_of(type_) : 0;
     first_.emplace_back(device, one ? bytes : 0);
     second_.emplace_back(device, two ? bytes : 0);
   }
 }
 
-double Optimizer::grad_norm(Ctx& c) const {
-  ExactSum sum;
-  for (size_t b = 0; b < store_.buckets().size(); ++b)
-    if (TensorView g = store_.flat_grad(b); !g.absent()) c.call(SumSquares{g, &sum});
-  return std::sqrt(sum.value());
+double Optimizer::grad_norm(Ctx& c, const Group& all) const {
+  ExactSum squares;
+  for (size_t b = 0; b < store_.buckets().size(); ++b) {
+    const Bucket& bucket = store_.buckets()[b];
+    TensorView g = store_.flat_grad(b);
+    if (g.absent() || bucket.spoken.count == 0) continue;
+    if (g.data) g.data = static_cast<std::byte*>(g.data) + (bucket.spoken.begin - bucket.mine.begin) * size_of(g.dtype);
+    g.shape = {bucket.spoken.count};
+    c.call(SumSquares{g, &squares});
+  }
+  return std::sqrt(sum(all, squares).value());
 }
 
 namespace {
@@ -58,6 +66,7 @@ void Optimizer::update(Ctx& c, double lr, double norm, const std::function<void(
       c.call(Sgd{p, g, m, copy, sv, spans_[b], options_.momentum, options_.dampening, options_.nesterov, steps_ == 1});
     else
       c.call(AdamW{p, g, m, v, copy, sv, spans_[b], b1, b2, options_.eps, options_.type == "adam"});
+    store_.publish(c, b);
   }
 }
 

@@ -9,12 +9,58 @@ constexpr int64_t kAlignElements = 16;
 
 int parts_of(const Cut& cut, int size) { return cut.most_parts > 0 ? std::min(cut.most_parts, size) : size; }
 
+// Where each data rank's part lies, and what of the bucket is this rank's.
+void divide(Bucket& b, const FlatPlace& place) {
+  bool divides = place.data_size > 1 && b.count >= place.whole_below;
+  if (divides) {
+    b.part = round_up(ceil_div(b.count, place.data_size), kPartElements);
+    b.count = b.part * place.data_size;
+  } else {
+    b.count = b.part = round_up(b.count, kAlignElements);
+  }
+  Range part{b.part * place.data_rank, b.part}, all{0, b.count};
+  b.mine = divides && place.divided ? part : all;
+  b.spoken = divides ? part : place.data_rank == 0 ? all : Range{};
+  if (!b.cut && place.tensor_rank > 0) b.spoken = {};
+}
+
+// Appends the boxes that rows [begin, end) in order of memory of a box of `shape` are made of: a row is `shape` from dim `dim` on.
+void add_run(const Param& p, const Shape& shape, const std::vector<int64_t>& origin, int64_t from, int64_t begin, int64_t end, std::vector<Piece>& out) {
+  // Of the widest dims first: whole slabs of dim d if the run begins at one.
+  while (begin < end) {
+    int64_t slab = 1;  // elements of one index of dim d
+    int d = shape.rank() - 1;
+    while (d > 0 && begin % (slab * shape[d]) == 0 && begin + slab * shape[d] <= end) slab *= shape[d--];
+    int64_t index = begin / slab % (shape.rank() ? shape[d] : 1);
+    int64_t n = shape.rank() ? std::min(shape[d] - index, (end - begin) / slab) : 1;
+    Piece piece{&p, from + begin, {}, origin};
+    int64_t rest = begin;
+    for (int i = shape.rank() - 1; i >= 0; --i) {
+      piece.begin[static_cast<size_t>(i)] += rest % shape[i];
+      rest /= shape[i];
+    }
+    for (int i = 0; i < shape.rank(); ++i) piece.shape.push_back(i < d ? 1 : i == d ? n : shape[i]);
+    out.push_back(std::move(piece));
+    begin += n * slab;
+  }
+}
+
+}  // namespace
+
 bool read_as_matrix(const ParamSet& set, const Param& p) {
   if (p.use == Use::matrix) return true;
   return std::any_of(set.params().begin(), set.params().end(), [&](const Param& q) { return q.tied == &p && q.use == Use::matrix; });
 }
 
-}  // namespace
+bool speaks_for(const Param& p, int rank, int size) {
+  if (size == 1) return true;
+  for (const Cut& cut : p.cuts)
+    if (cut.axis == Axis::tensor) {
+      int parts = parts_of(cut, size);
+      return rank == 0 || rank * parts / size != (rank - 1) * parts / size;
+    }
+  return rank == 0;
+}
 
 Shape local_shape(const Param& p, int size) {
   Shape s = p.shape;
@@ -62,7 +108,7 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
         i = end;
       }
       if (bucket.spans.empty()) continue;
-      bucket.count = round_up(bucket.count, kAlignElements * place.data_size);
+      divide(bucket, place);
       buckets.push_back(std::move(bucket));
     }
   }
@@ -74,41 +120,15 @@ std::vector<Piece> pieces_of(const Bucket& bucket, int64_t from, int64_t count, 
   for (const Bucket::Span& s : bucket.spans) {
     const Param& p = *s.param;
     std::vector<int64_t> origin = local_begin(p, place.tensor_rank, place.tensor_size);
-    int dims = p.shape.rank();
-    // Rows: all dims but the last; a padded last dim would break runs, and only the first dim is ever padded.
-    int64_t cols = dims ? s.shape[dims - 1] : 1;
-    // What is real of the part: the rest is padding.
-    int64_t real_rows = 1;
-    for (int d = 0; d + 1 < dims; ++d)
-      real_rows *= d == 0 ? std::clamp<int64_t>(p.shape[0] - origin[0], 0, s.shape[0]) : s.shape[d];
-    int64_t real_cols = dims == 1 ? std::clamp<int64_t>(p.shape[0] - origin[0], 0, cols) : cols;
-    int64_t begin = std::max(from, s.begin), end = std::min(from + count, s.begin + real_rows * cols - (dims == 1 ? cols - real_cols : 0));
-    auto add = [&](int64_t row, int64_t rows, int64_t col, int64_t width) {
-      Piece piece{&p, s.begin + row * cols + col, {}, origin};
-      if (dims == 1) {
-        piece.shape = {width};
-        piece.begin[0] += col;
-      } else {
-        require(dims == 2, "flat: '{}' has {} dims", p.name, dims);
-        piece.shape = {rows, width};
-        piece.begin[0] += row;
-        piece.begin[1] += col;
-      }
-      pieces.push_back(std::move(piece));
-    };
-    // At most a part of a row, whole rows, a part of a row.
-    while (begin < end) {
-      int64_t at = begin - s.begin, row = at / cols, col = at % cols;
-      int64_t whole = (end - begin) / cols;
-      if (col == 0 && whole > 0) {
-        add(row, whole, 0, cols);
-        begin += whole * cols;
-      } else {
-        int64_t width = std::min(cols - col, end - begin);
-        add(row, 1, col, width);
-        begin += width;
-      }
+    // What is real of the part: rows behind the end of the first dim are padding. A padded inner dim would break runs.
+    int64_t real = s.shape.count();
+    for (int d = 0; d < s.shape.rank(); ++d) {
+      int64_t there = std::clamp<int64_t>(p.shape[d] - origin[static_cast<size_t>(d)], 0, s.shape[d]);
+      require(d == 0 || there == s.shape[d], "flat: dim {} of '{}' does not divide over {} tensor ranks", d, p.name, place.tensor_size);
+      if (d == 0 && s.shape[0] > 0) real = real / s.shape[0] * there;
     }
+    int64_t begin = std::max(from, s.begin), end = std::min(from + count, s.begin + real);
+    if (begin < end) add_run(p, s.shape, origin, s.begin, begin - s.begin, end - s.begin, pieces);
   }
   return pieces;
 }

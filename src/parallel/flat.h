@@ -10,7 +10,14 @@ namespace ravine {
 struct FlatPlace {
   int tensor_rank = 0, tensor_size = 1;
   int data_rank = 0, data_size = 1;
+  bool divided = false;     // data ranks update a part each (ZeRO), else everything
+  int64_t whole_below = 0;  // buckets of fewer elements are not divided
 };
+
+inline constexpr int64_t kPartElements = 1024;
+
+// Whether products read it, itself or tied.
+bool read_as_matrix(const ParamSet& params, const Param& p);
 
 // The shape of what a tensor rank holds of p: cut dims divided, rounded up (a vocabulary that does not divide is padded), or fewer and
 // larger parts where the cut says so.
@@ -19,7 +26,8 @@ Shape local_shape(const Param& p, int tensor_size);
 std::vector<int64_t> local_begin(const Param& p, int tensor_rank, int tensor_size);
 
 // Buckets of the units, in their order: within a unit by (trainable, read as a matrix, cut over the tensor axis). Counts are padded so that
-// every data rank's part is equal and aligned.
+// every data rank's part is equal and begins at a multiple of kPartElements: partial sums over runs of that length, as norms take them, are
+// then the same however many ranks there are. Where a parameter lies in a bucket does not depend on the data ranks.
 std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const FlatPlace& place);
 
 // A box of a parameter that lies in one run of a bucket: elements [from, from + shape.count()) of the flat buffer are the box of `shape`
@@ -32,5 +40,10 @@ struct Piece {
 };
 // What elements [from, from + count) of the bucket hold, in order.
 std::vector<Piece> pieces_of(const Bucket& bucket, int64_t from, int64_t count, const FlatPlace& place);
+inline std::vector<Piece> pieces_of(const Bucket& bucket, Range range, const FlatPlace& place) {
+  return pieces_of(bucket, range.begin, range.count, place);
+}
+// Whether of all tensor ranks that hold the same part of p this one answers for it.
+bool speaks_for(const Param& p, int tensor_rank, int tensor_size);
 
 }  // namespace ravine

@@ -64,7 +64,7 @@ class Check {
     } else {
       Sources sources = open_sources(config, model->facts());
       columns_ = sources.data.train->columns();
-      LoaderOptions loader{config.train.global_batch, config.train.micro_batch, 0, 0, {}};
+      LoaderOptions loader{config.train.global_batch, config.train.micro_batch, 0, 0, {}, 0, 1, false};
       for (int64_t s = 0; s < options.steps; ++s) batches_.push_back(make_step(*sources.data.train, loader, s).micro);
     }
   }

@@ -41,6 +41,7 @@ Json as_json(const StepReport& r) {
   j["step_time"] = r.step_time;
   j["memory_mb"] = r.memory_mb;
   j["data_wait"] = r.wait;
+  if (r.ranks > 1) j["comm_mb"] = r.comm_mb, j["comm_wait"] = r.comm_wait;
   for (auto& [name, value] : r.more) j[name] = value;
   return j;
 }
@@ -116,6 +117,7 @@ class Console : public Hook {
     std::string width = std::to_string(steps);
     if (r.step % every_ == 0 || r.step == steps || !r.more.empty()) {
       std::string more;
+      if (r.ranks > 1) more += fmt::format("  wait {:.0f} %", 100 * r.comm_wait);
       for (auto& [name, value] : r.more) more += fmt::format("  {} {:.4f}", name, value);
       t.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step, width.size(), steps,
                    r.loss, r.lr, r.grad_norm, std::llround(r.tokens_per_second), r.sol, 1000 * r.step_time, left, more);

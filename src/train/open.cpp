@@ -1,6 +1,7 @@
 #include "train/open.h"
 
 #include "io/huggingface.h"
+#include "train/whole_units.h"
 
 namespace ravine {
 
@@ -36,22 +37,25 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
   return s;
 }
 
-TrainState state_of(StepEngine& engine) {
+TrainState state_of(StepEngine& engine, StateFor use) {
   TrainState s;
-  ResidentStore& store = engine.store();
+  FlatStore& store = engine.store();
+  int tensor = store.place().tensor_rank, tensors = store.place().tensor_size;
   std::vector<Optimizer::Moment> moments = engine.optimizer().moments();
   for (size_t b = 0; b < store.buckets().size(); ++b) {
     const Bucket& bucket = store.buckets()[b];
-    auto add = [&](const std::string& kind, const TensorView& flat) {
+    // `flat` holds elements `there` of the bucket; of these the elements `wanted`.
+    auto add = [&](const std::string& kind, const TensorView& flat, Range there, Range wanted) {
       if (flat.absent()) return;
-      for (const Bucket::Span& span : bucket.spans) {
-        const Param& p = *span.param;
-        TensorView v = view_of(flat.as<char>() + span.begin * size_of(flat.dtype), flat.dtype, p.shape);
-        s.tensors.push_back({kind + "/" + p.name, v, p.shape, std::vector<int64_t>(static_cast<size_t>(p.shape.rank()), 0), bucket.unit->index});
+      for (const Piece& piece : pieces_of(bucket, wanted, store.place())) {
+        if (use == StateFor::writing && bucket.cut && !speaks_for(*piece.param, tensor, tensors)) continue;
+        TensorView v = view_of(flat.as<char>() + (piece.from - there.begin) * size_of(flat.dtype), flat.dtype, piece.shape);
+        s.tensors.push_back({kind + "/" + piece.param->name, v, piece.param->shape, piece.begin, bucket.unit->index});
       }
     };
-    add("weights", store.flat_master(b));
-    for (const Optimizer::Moment& m : moments) add(m.name, m.buckets[b]);
+    bool writing = use == StateFor::writing;
+    add("weights", store.held_master(b), store.held(b), writing ? bucket.spoken : store.held(b));
+    for (const Optimizer::Moment& m : moments) add(m.name, m.buckets[b], bucket.mine, writing ? bucket.spoken : bucket.mine);
   }
   s.scalars["optimizer_steps"] = engine.optimizer().steps();
   return s;
@@ -65,17 +69,22 @@ int64_t checkpoint_scalar(const CheckpointReader& reader, const std::string& key
 }
 
 void restore(StepEngine& engine, const CheckpointReader& reader) {
-  for (const StateTensor& t : state_of(engine).tensors) reader.read(t.name, t.view, t.global, t.begin);
+  for (const StateTensor& t : state_of(engine, StateFor::reading).tensors) reader.read(t.name, t.view, t.global, t.begin);
   engine.optimizer().set_steps(checkpoint_scalar(reader, "optimizer_steps"));
   engine.store().refresh_copies(engine.ctx());
 }
 
 void begin_weights(StepEngine& engine, const Config& c) {
-  if (!c.model.path.empty())
-    load_weights(c.model.path, engine.model(), engine.store());
-  else
-    initialise(engine.model().params(), engine.store(), static_cast<uint64_t>(c.train.seed));
-  engine.store().refresh_copies(engine.ctx());
+  FlatStore& store = engine.store();
+  if (c.model.path.empty()) {
+    initialise(store, static_cast<uint64_t>(c.train.seed));
+  } else if (store.all_here()) {
+    load_weights(c.model.path, engine.model(), store);
+  } else {
+    UnitImport whole(engine.model(), store);
+    load_weights(c.model.path, engine.model(), whole);
+  }
+  store.refresh_copies(engine.ctx());
 }
 
 }  // namespace ravine

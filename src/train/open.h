@@ -23,11 +23,13 @@ struct Sources {
 Sources open_sources(const Config& config, const ModelFacts& facts, std::function<void(const TokenizeProgress&)> progress = {});
 
 // The tensors of a run's state, in the order of the optimizer's updates, as checkpoints hold them: "weights/NAME", "m/NAME", "v/NAME"
-// or "momentum/NAME". Views into the engine's live buffers. The scalars hold "optimizer_steps" only.
-TrainState state_of(StepEngine& engine);
-// Fills the engine from a checkpoint, 16-bit copies included.
+// or "momentum/NAME". Views into the engine's live buffers. Of several ranks each writes what it alone answers for; and reads what it
+// holds. The scalars hold "optimizer_steps" only.
+enum class StateFor : uint8_t { writing, reading };
+TrainState state_of(StepEngine& engine, StateFor use = StateFor::writing);
+// Fills the engine from a checkpoint of any layout, 16-bit copies included. All ranks call it.
 void restore(StepEngine& engine, const CheckpointReader& reader);
-// Weights as a run begins with them: those of model.path, or drawn from train.seed.
+// Weights as a run begins with them: those of model.path, or drawn from train.seed. All ranks call it.
 void begin_weights(StepEngine& engine, const Config& config);
 
 // A whole number among the scalars of a checkpoint; one that lacks it is a UserError.

@@ -1,7 +1,10 @@
 #include "train/step.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <map>
+#include <numeric>
 
 #include "base/text.h"
 #include "parallel/stash.h"
@@ -74,7 +77,7 @@ Bf16Products bf16_products(const PrecisionOptions& options, DType compute, const
   return Bf16Products::dot;
 }
 
-Ctx::Setup StepEngine::setup(Arena& arena, ParamStore& store, const Kernels& kernels) {
+Ctx::Setup StepEngine::setup(Arena& arena, ParamStore& store, const Kernels& kernels, const Ranks& ranks) {
   Ctx::Setup s;
   s.kernels = &kernels;
   s.arena = &arena;
@@ -84,36 +87,79 @@ Ctx::Setup StepEngine::setup(Arena& arena, ParamStore& store, const Kernels& ker
   s.types = types_;
   s.seed = static_cast<uint64_t>(config_.train.seed);
   s.dropout = config_.train.dropout;
+  s.sequence = config_.parallel.sequence;
+  for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) s.groups[static_cast<size_t>(axis)] = &ranks.along(axis);
   return s;
 }
 
-StepEngine::StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape, Observer* watch)
-    : model_(model), config_(config), types_(types), kernels_(kernels), recipe_(make_recipe(config.precision, kernels)), shape_(shape),
-      stash_(make_stash(config.train.recompute)) {
-  Kernels meta = meta_kernels(kernels_);
-  RecordingArena arena;
-  ResidentStore store(model.params(), types, DeviceKind::meta);
-  Optimizer optimizer(config.optimizer, store, types, DeviceKind::meta);
+FlatLayout StepEngine::layout(const Ranks& ranks) const {
+  return {stages_of_units(model_, parts_, ranks.mesh().pipeline), static_cast<int>(config_.parallel.zero), config_.parallel.zero_threshold, config_.parallel.sequence, &ranks};
+}
+
+namespace {
+
+// Rows of zeros, for the plan.
+MicroBatch blank_micro(int64_t rows, int64_t columns) {
   MicroBatch micro;
-  micro.rows = shape.rows;
-  micro.columns = shape.columns;
-  size_t n = static_cast<size_t>(shape.rows * shape.columns);
+  micro.rows = rows;
+  micro.columns = columns;
+  size_t n = static_cast<size_t>(rows * columns);
   micro.ids.assign(n, 0);
   micro.labels.assign(n, 0);
-  for (int64_t r = 0; r < shape.rows; ++r) {
+  for (int64_t r = 0; r < rows; ++r) {
     micro.sequence_index.push_back(r);
-    micro.segments.push_back({static_cast<int32_t>(r * shape.columns), static_cast<int32_t>(shape.columns)});
-    for (int64_t t = 0; t < shape.columns; ++t) micro.positions.push_back(static_cast<int32_t>(t));
+    micro.segments.push_back({static_cast<int32_t>(r * columns), static_cast<int32_t>(columns)});
+    for (int64_t t = 0; t < columns; ++t) micro.positions.push_back(static_cast<int32_t>(t));
+  }
+  return micro;
+}
+
+// How many micro batches of a chunk are under way at most. In a pipeline two at least: a message may still be under way when the next is made.
+std::vector<int64_t> most_under_way(const std::vector<PipelineTask>& tasks, int stages, int chunks) {
+  std::vector<int64_t> now(static_cast<size_t>(chunks), 0), most(static_cast<size_t>(chunks), stages > 1 ? 2 : 1);
+  for (const PipelineTask& t : tasks) {
+    int64_t& n = now[static_cast<size_t>(t.chunk)];
+    n += t.backward ? -1 : 1;
+    most[static_cast<size_t>(t.chunk)] = std::max(most[static_cast<size_t>(t.chunk)], n);
+  }
+  return most;
+}
+
+}  // namespace
+
+StepEngine::StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape, Observer* watch, const Ranks* ranks)
+    : model_(model), config_(config), types_(types), kernels_(kernels), recipe_(make_recipe(config.precision, kernels)), shape_(shape),
+      stash_(make_stash(config.train.recompute)), ranks_(ranks ? ranks : &alone_) {
+  int stages = ranks_->mesh().pipeline, chunks = stages > 1 ? static_cast<int>(config.parallel.virtual_stages) : 1;
+  parts_ = split_model(model, stages * chunks, config.parallel.stage_layers);
+  Kernels meta = meta_kernels(kernels_);
+  RecordingArena arena;
+  Ranks fake = Ranks::fake(ranks_->mesh(), ranks_->rank());
+  FlatStore store(model.params(), types, DeviceKind::meta, layout(fake));
+  Optimizer optimizer(config.optimizer, store, types, DeviceKind::meta);
+  Stage stage(model, fake, parts_);
+  MicroBatch micro = blank_micro(shape.rows, shape.columns);
+  // All leaves, and of each as many micro batches as it takes for everything to come that can come: a later one, and in a pipeline a whole
+  // round of those under way, ending like the real one.
+  int64_t leaf = div_exact(shape.micro_batches, shape.leaves), enough = shape.leaves > 1 ? 3 : 2;
+  if (stages > 1) {
+    int64_t held = 1;
+    std::vector<PipelineTask> tasks = pipeline_schedule(stages, chunks, static_cast<int>(shape.micro_batches), ranks_->at().pipeline);
+    for (int64_t n : most_under_way(tasks, stages, chunks)) held = std::max(held, n);
+    held = std::lcm(held, static_cast<int64_t>(stages));
+    enough = 3 * held + leaf % held;
   }
   {
-    Ctx c(setup(arena, store, meta));
+    Ctx c(setup(arena, store, meta, fake));
+    store.attach(c);
     if (watch) c.add_observer(watch);
-    run_with(c, store, optimizer, std::vector<MicroBatch>(static_cast<size_t>(std::min<int64_t>(2, shape.micro_batches)), micro), 0, 0, {}, true);
+    run_with({c, store, optimizer, stage, fake}, std::vector<MicroBatch>(static_cast<size_t>(shape.leaves * std::min(leaf, enough)), micro), 0, 0, {}, true);
     if (shape.validation) {
       ModelBatch b(micro, 0, 0);
       arena.section("valid");
       c.begin(b.batch(), false);
-      model.forward(c);
+      for (int chunk = 0; chunk < stage.chunks(); ++chunk) stage.forward(c, chunk, false);
+      stage.drain();
     }
   }
   memory_.arena = arena.pack();
@@ -125,40 +171,81 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
 StepEngine::~StepEngine() = default;
 
 void StepEngine::allocate() {
-  store_ = std::make_unique<ResidentStore>(model_.params(), types_, DeviceKind::cpu);
+  store_ = std::make_unique<FlatStore>(model_.params(), types_, DeviceKind::cpu, layout(*ranks_));
   optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *store_, types_, DeviceKind::cpu);
   arena_ = std::make_unique<PlannedArena>(DeviceKind::cpu, memory_.arena);
-  ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_));
+  ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_, *ranks_));
+  store_->attach(*ctx_);
+  stage_ = std::make_unique<Stage>(model_, *ranks_, parts_);
 }
 
 StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, double lr, const std::function<void(const Unit&)>& before_unit, bool apply) {
-  return run_with(*ctx_, *store_, *optimizer_, micros, step, lr, before_unit, apply);
+  require(static_cast<int64_t>(micros.size()) == shape_.micro_batches, "step: {} micro batches, planned were {}", micros.size(), shape_.micro_batches);
+  return run_with({*ctx_, *store_, *optimizer_, *stage_, *ranks_}, micros, step, lr, before_unit, apply);
 }
 
-StepResult StepEngine::run_with(Ctx& c, ParamStore& store, Optimizer& optimizer, const std::vector<MicroBatch>& micros, int64_t step, double lr,
+// Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch among those
+// under way, and for gradients how many sums of leaves are waiting.
+void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, double scale, int64_t step) {
+  Ctx& c = p.c;
+  int stages = p.ranks.mesh().pipeline, chunks = p.stage.chunks();
+  std::vector<PipelineTask> tasks = pipeline_schedule(stages, chunks, static_cast<int>(micros.size()), p.ranks.at().pipeline);
+  std::vector<int64_t> most = most_under_way(tasks, stages, chunks);
+  int64_t leaf = div_exact(static_cast<int64_t>(micros.size()), shape_.leaves);
+  struct UnderWay {
+    std::unique_ptr<ModelBatch> batch;
+    Stage::Micro micro;
+  };
+  std::map<std::pair<int, int>, UnderWay> under_way;
+  for (const PipelineTask& t : tasks) {
+    int64_t slot = t.micro % most[static_cast<size_t>(t.chunk)];
+    if (!t.backward) {
+      UnderWay& u = under_way[{t.chunk, t.micro}];
+      u.batch = std::make_unique<ModelBatch>(micros[static_cast<size_t>(t.micro)], scale, step);
+      c.arena().section(fmt::format("forward {} {}", t.chunk, slot));
+      c.begin(u.batch->batch(), true);
+      u.micro = p.stage.forward(c, t.chunk, true);
+      continue;
+    }
+    bool opens = t.micro % leaf == 0, ends = shape_.leaves > 1 && t.micro % leaf == leaf - 1;
+    uint64_t waiting = static_cast<uint64_t>(t.micro / leaf);
+    c.arena().section(fmt::format("backward {} {} {}{}", t.chunk, slot, opens ? fmt::format("leaf {}", std::popcount(waiting)) : "more", ends ? " end" : ""));
+    p.store.end_leaf(ends);
+    auto found = under_way.find({t.chunk, t.micro});
+    p.stage.backward(c, t.chunk, std::move(found->second.micro));
+    under_way.erase(found);
+  }
+  p.stage.drain();
+}
+
+StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, int64_t step, double lr,
                                 const std::function<void(const Unit&)>& before_unit, bool apply) {
+  Ctx& c = p.c;
   StepResult result;
   for (const MicroBatch& m : micros) {
     result.tokens += m.rows * m.columns;
     result.valid += m.valid_tokens;
   }
+  const Group& data = p.ranks.along(Axis::data);
+  if (data.size() > 1) {
+    auto total = [&](int64_t mine) {
+      std::vector<int64_t> all = gather_integers(data, mine);
+      return std::accumulate(all.begin(), all.end(), int64_t{0});
+    };
+    result.tokens = total(result.tokens);
+    result.valid = total(result.valid);
+  }
   double scale = result.valid > 0 ? 1.0 / static_cast<double>(result.valid) : 0.0;
   c.sides().clear();
-  for (size_t i = 0; i < micros.size(); ++i) {
-    ModelBatch b(micros[i], scale, step);
-    c.arena().section(i == 0 ? "first" : "later");
-    c.begin(b.batch(), true);
-    model_.forward(c);
-    c.backward();
-  }
+  run_micros(p, micros, scale, step);
   c.set_phase(Phase::update);
   c.arena().section("update");
-  store.finish_grads(c);
-  result.loss = c.sides()["loss"].value() * scale;
-  result.grad_norm = optimizer.grad_norm(c);
-  bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
-  if (apply && finite) optimizer.update(c, lr, result.grad_norm, before_unit);
-  store.end_step();
+  p.store.finish_grads(c);
+  result.loss = sum(p.ranks.all(), c.sides()["loss"]).value() * scale;
+  result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all());
+  bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);  // of sums over all ranks: all agree
+  if (apply && finite) p.optimizer.update(c, lr, result.grad_norm, before_unit);
+  p.store.end_step();
   require(c.arena().live() == 0, "step: {} blocks of the arena are still held after the step", c.arena().live());
   return result;
 }
@@ -168,8 +255,11 @@ std::pair<ExactSum, int64_t> StepEngine::evaluate(const MicroBatch& micro) {
   ModelBatch b(micro, 0, 0);
   c.sides().clear();
   c.arena().section("valid");
-  c.begin(b.batch(), false);
-  model_.forward(c);
+  for (int chunk = 0; chunk < stage_->chunks(); ++chunk) {
+    c.begin(b.batch(), false);
+    stage_->forward(c, chunk, false);
+  }
+  stage_->drain();
   return {c.sides()["loss"], micro.valid_tokens};
 }
 

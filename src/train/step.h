@@ -1,5 +1,5 @@
-// One optimizer step of one rank: micro batches forward and backward, gradients finished, clipped, applied. And its memory, known
-// before a byte is allocated: the same code runs once on the meta device.
+// One optimizer step of one rank: micro batches forward and backward as the schedule of its stage says, gradients finished, clipped, applied.
+// And its memory, known before a byte is allocated: the same code runs once on the meta device.
 #pragma once
 #include <functional>
 #include <memory>
@@ -9,7 +9,8 @@
 #include "data/loader.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
-#include "parallel/resident.h"
+#include "parallel/flat_store.h"
+#include "parallel/stage.h"
 
 namespace ravine {
 
@@ -33,20 +34,23 @@ struct RunMemory {
 };
 
 struct StepShape {
-  int64_t rows = 1, columns = 1, micro_batches = 1;  // of one micro batch; of one step
+  int64_t rows = 1, columns = 1, micro_batches = 1;  // of one micro batch; of one step of this rank
   bool validation = false;
+  int64_t leaves = 1;  // of this rank; divides micro_batches
 };
 
 struct StepResult {
   double loss = 0, grad_norm = 0;       // mean loss over valid tokens; norm before clipping
   int64_t tokens = 0, valid = 0;        // columns fed; labels counted
-};
+};                                      // of all ranks: every rank gets the same
 
 // Everything that computes. Not movable: parts refer to each other.
 class StepEngine {
  public:
-  // Plans memory on meta; allocates nothing yet. `watch` (optional) sees the kernel calls of the plan.
-  StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape, Observer* watch = nullptr);
+  // Plans memory on meta; allocates nothing yet. `watch` (optional) sees the kernel calls of the plan. ranks (must outlive this): null is one
+  // alone; fake ones give the plan of a layout that is not there.
+  StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape, Observer* watch = nullptr,
+             const Ranks* ranks = nullptr);
   ~StepEngine();
 
   const RunMemory& memory() const { return memory_; }
@@ -58,18 +62,31 @@ class StepEngine {
   // With apply = false nothing is updated (used to look for the origin of a NaN).
   StepResult run(const std::vector<MicroBatch>& micros, int64_t step, double lr, const std::function<void(const Unit&)>& before_unit = {},
                  bool apply = true);
-  // Sum of losses and number of labels of a batch, forward only.
+  // Sum of losses and number of labels of a batch, forward only. All ranks of a model call it together; the sum over them is that of
+  // the batch.
   std::pair<ExactSum, int64_t> evaluate(const MicroBatch& micro);
 
-  ResidentStore& store() { return *store_; }
+  FlatStore& store() { return *store_; }
+  const Ranks& ranks() const { return *ranks_; }
+  std::vector<int> stages() const { return stages_of_units(model_, parts_, ranks_->mesh().pipeline); }  // by Unit::index
   Optimizer& optimizer() { return *optimizer_; }
   Ctx& ctx() { return *ctx_; }
   Model& model() { return model_; }
 
  private:
-  StepResult run_with(Ctx& c, ParamStore& store, Optimizer& optimizer, const std::vector<MicroBatch>& micros, int64_t step, double lr,
+  // The parts that a run on meta and a real one have of their own.
+  struct Parts {
+    Ctx& c;
+    FlatStore& store;
+    Optimizer& optimizer;
+    Stage& stage;
+    const Ranks& ranks;
+  };
+  StepResult run_with(Parts parts, const std::vector<MicroBatch>& micros, int64_t step, double lr,
                       const std::function<void(const Unit&)>& before_unit, bool apply);
-  Ctx::Setup setup(Arena& arena, ParamStore& store, const Kernels& kernels);
+  void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, double scale, int64_t step);
+  FlatLayout layout(const Ranks& ranks) const;
+  Ctx::Setup setup(Arena& arena, ParamStore& store, const Kernels& kernels, const Ranks& ranks);
 
   Model& model_;
   const Config& config_;
@@ -80,9 +97,13 @@ class StepEngine {
   RunMemory memory_;
   std::unique_ptr<Arena> arena_;  // outlives whoever holds tensors
   std::unique_ptr<Stash> stash_;
-  std::unique_ptr<ResidentStore> store_;
+  Ranks alone_;
+  const Ranks* ranks_;
+  std::vector<BlockRange> parts_;
+  std::unique_ptr<FlatStore> store_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Ctx> ctx_;
+  std::unique_ptr<Stage> stage_;
 };
 
 // Reads precision.recipes and precision.unfused. An unknown op name is a UserError.

@@ -3,6 +3,9 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <thread>
 
 #include "base/parallel.h"
 #include "base/text.h"
@@ -15,6 +18,7 @@
 #include "train/open.h"
 #include "train/stop.h"
 #include "train/variants.h"
+#include "train/whole_units.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -24,21 +28,75 @@ double now() { return std::chrono::duration<double>(std::chrono::steady_clock::n
 
 }  // namespace
 
-Trainer::Trainer(Config config, const std::string& backend, Log& log) : config_(std::move(config)), backend_(backend), log_(log) { open(); }
+Trainer::Trainer(Config config, const std::string& backend, Log& log, World* world)
+    : config_(std::move(config)), backend_(backend), log_(log), world_(world) {
+  open();
+}
 Trainer::~Trainer() = default;
 
 std::string Trainer::path(const std::string& name) const { return (fs::path(config_.train.output) / name).string(); }
 
+namespace {
+
+// The number of leaves that the newest checkpoint of the folder was made with, if that can be seen at a glance. What is wrong with it is said
+// when it is read.
+std::optional<int64_t> leaves_of_checkpoint(const std::string& folder, const std::string& resume) {
+  try {
+    std::string from = resume;
+    if (resume == "none") return {};
+    if (resume == "auto") {
+      std::ifstream in(folder + "/latest");
+      std::string name;
+      if (!(in >> name)) return {};
+      from = folder + "/" + name;
+    }
+    Json manifest = read_json(from + "/manifest.json");
+    const Json& leaves = manifest.at("scalars").at("sum_leaves");
+    if (leaves.is_number_integer()) return leaves.get<int64_t>();
+  } catch (const std::exception&) {
+  }
+  return {};
+}
+
+}  // namespace
+
 void Trainer::open() {
   const Config& c = config_;
+  int ranks = world_ ? world_->size() : 1;
+  if (world_) check_same(world_->all(), "program", "ravine 0.1.0");
+  if (world_) check_same(world_->all(), "config", to_yaml(c));
   model_ = open_run_model(c);
-  types_ = Types::of(compute_type(c.precision, backend_));
+  if (world_) check_same(world_->all(), "model", model_->config().dump(1));
+  layout_ = run_layout(c, ranks, *model_, leaves_of_checkpoint(path("checkpoints"), c.checkpoint.resume));
+  if (world_ && ranks > 1) ranks_ = Ranks(*world_, layout_.mesh);
+  if (!ranks_.first()) log_.quiet(true);
+  // What a machine is measured for, rank 0 decides for all.
+  auto agreed = [&](auto decide) { return static_cast<int>(gather_integers(ranks_.all(), ranks_.first() ? static_cast<int64_t>(decide()) : 0)[0]); };
+  types_ = Types::of(static_cast<DType>(agreed([&] { return compute_type(c.precision, backend_); })));
 
   // Before anything is written. Whoever resumes does not need the weights that the run began with.
   const std::string& resume = c.checkpoint.resume;
   if (!c.model.path.empty() && (resume == "none" || (resume == "auto" && !fs::exists(path("checkpoints"))))) check_weights(c.model.path, *model_);
   if (resume != "none" && resume != "auto") CheckpointReader(resume, false);
 
+  open_data();
+  check_same(ranks_.all(), "data", fmt::format("{} sequences of {} tokens, {} tokens in all", train_data_->sample_count(), train_data_->columns(), train_data_->token_count()));
+  if (int64_t tokens = c.train.micro_batch * train_data_->columns(); c.parallel.sequence && tokens % layout_.mesh.tensor != 0)
+    throw UserError(fmt::format("micro batches of {} tokens over {} tensor ranks", tokens, layout_.mesh.tensor), "parallel.sequence",
+                    "with it the tokens of a micro batch must be a multiple of the tensor ranks", "change data.sequence_length, or set parallel.sequence=false");
+  StepShape shape{c.train.micro_batch, train_data_->columns(), layout_.micro_batches, valid_data_ != nullptr, layout_.leaves};
+  Kernels kernels =
+      backend_kernels(backend_, static_cast<Bf16Products>(agreed([&] { return bf16_products(c.precision, types_.compute, backend_); })));
+  instructions_ = kernels.instructions;
+  engine_ = std::make_unique<StepEngine>(*model_, config_, types_, kernels, shape, nullptr, &ranks_);
+  check_memory();
+  if (!c.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(c.probe.inject);
+}
+
+// Of several ranks the first makes tokens of text; the others find them where it keeps them for the next start.
+void Trainer::open_data() {
+  const Config& c = config_;
+  if (ranks_.size() > 1 && !ranks_.first()) ranks_.all().barrier();
   double last = now();
   Sources sources = open_sources(c, model_->facts(), [&](const TokenizeProgress& p) {
     if (now() - last < 5) return;
@@ -53,13 +111,21 @@ void Trainer::open() {
   data_notes_ = std::move(sources.data.notes);
   end_token_ = sources.data.end_token;
   chat_template_ = std::move(sources.data.chat_template);
+  if (ranks_.size() == 1 || !ranks_.first()) return;
+  if (!tokens_in_use_.empty()) {
+    create_folders(c.train.output);
+    keep_tokens();
+  }
+  ranks_.all().barrier();
+}
 
-  StepShape shape{c.train.micro_batch, train_data_->columns(), div_exact(c.train.global_batch, c.train.micro_batch), valid_data_ != nullptr};
-  Kernels kernels = backend_kernels(backend_, bf16_products(c.precision, types_.compute, backend_));
-  instructions_ = kernels.instructions;
-  engine_ = std::make_unique<StepEngine>(*model_, config_, types_, kernels, shape);
-  check_memory();
-  if (!c.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(c.probe.inject);
+void Trainer::keep_tokens() {
+  if (tokens_in_use_.empty()) return;
+  try {
+    save_tokens(path("tokens"), tokens_in_use_);
+  } catch (const DiskFull& e) {
+    log_.warn("tokens are not kept for the next start: {}", e.what());
+  }
 }
 
 void Trainer::report_saves() {
@@ -69,27 +135,35 @@ void Trainer::report_saves() {
   if (auto warning = writer_->take_warning()) log_.warn("{}", *warning);
 }
 
+// Said by all ranks as the first finds it that has too little.
 void Trainer::check_memory() {
   const RunMemory& m = engine_->memory();
-  int64_t have = memory_for_run();
-  if (m.total() <= have) return;
+  int64_t have = memory_for_run() / std::max(1, world_ ? world_->local_size() : 1);
   auto text = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
-  bool fixed = !tokenizer_;  // the length of fixed batches is not ours to choose
-  Variants variants(config_, backend_, types_, *engine_, !fixed);
-  std::string fix;
-  for (const Variant& v : variants.that_fit(have, 3)) fix += (fix.empty() ? "what fits, cheapest first: " : "; or ") + v.text();
-  if (fix.empty()) {
-    Variant least = variants.smallest();
-    fix = fmt::format("no train.micro_batch, train.recompute{} or precision.compute makes it fit, the least is {}; use a smaller model or a larger machine",
-                      fixed ? "" : ", data.sequence_length", least.changes.empty() ? text(least.bytes) : least.text());
+  std::string what, fix;
+  if (m.total() > have) {
+    what = fmt::format("the run needs {} of memory{}", text(m.total()), ranks_.size() > 1 ? fmt::format(" on rank {}", ranks_.rank()) : "");
+    bool fixed = !tokenizer_;  // the length of fixed batches is not ours to choose
+    Variants variants(config_, backend_, types_, *engine_, !fixed);
+    for (const Variant& v : variants.that_fit(have, 3)) fix += (fix.empty() ? "what fits, cheapest first: " : "; or ") + v.text();
+    if (fix.empty()) {
+      Variant least = variants.smallest();
+      fix = fmt::format("no train.micro_batch, train.recompute{} or precision.compute makes it fit, the least is {}; use a smaller model or a larger machine",
+                        fixed ? "" : ", data.sequence_length", least.changes.empty() ? text(least.bytes) : least.text());
+    }
   }
-  throw UserError("the run needs " + text(m.total()) + " of memory", "memory plan", "this process has " + text(have) + " at most", fix);
+  std::vector<std::string> whats = gather_texts(ranks_.all(), what), fixes = gather_texts(ranks_.all(), fix),
+                           limits = gather_texts(ranks_.all(), "this process has " + text(have) + " at most");
+  for (size_t r = 0; r < whats.size(); ++r)
+    if (!whats[r].empty()) throw UserError(whats[r], "memory plan", limits[r], fixes[r]);
 }
 
 void Trainer::announce() const {
   const ModelFacts& f = model_->facts();
   const RunMemory& m = engine_->memory();
   auto mib = [](int64_t b) { return human_bytes(static_cast<double>(b)); };
+  std::vector<std::string> others =
+      gather_texts(ranks_.all(), fmt::format("weights {}, optimizer {}, arena {}", mib(m.weights), mib(m.optimizer), mib(m.arena.total)));
   auto kind = [&](MemoryKind k) { return mib(m.arena.peak_kind[static_cast<size_t>(k)]); };
   double per_token = model_->training_flops_per_token(train_data_->columns());
   int64_t step_tokens = config_.train.global_batch * train_data_->columns();
@@ -97,9 +171,14 @@ void Trainer::announce() const {
             human_count(static_cast<double>(model_->params().count())), f.layers, f.hidden, f.heads, f.kv_heads, f.vocabulary);
   log_.line("compute  {} on {} ({}, {} threads), peak {:.0f} GFLOP/s", name(types_.compute), backend_, instructions_, thread_count(),
             peak_flops_ * 1e-9);
+  if (ranks_.size() > 1)
+    log_.line("ranks    {}: {}{}, {} micro batches each, {} leaves; {} threads each", ranks_.size(), layout_.text(),
+              config_.parallel.zero > 0 ? fmt::format(", ZeRO {}", config_.parallel.zero) : "", layout_.micro_batches, layout_.sum_leaves, thread_count());
   log_.line("memory   weights {}, optimizer {}, and at the peak of a step gradients {}, activations {}, workspace {} (arena {}): {:.1f} MiB in all",
             mib(m.weights), mib(m.optimizer), kind(MemoryKind::gradients), kind(MemoryKind::activations), kind(MemoryKind::workspace),
             mib(m.arena.total), static_cast<double>(m.total()) / (1 << 20));
+  for (size_t r = 1; r < others.size(); ++r)
+    if (others[r] != others[r - 1]) log_.line("memory   rank {}: {}", r, others[r]);
   log_.line("data     {} sequences of {} tokens{}", train_data_->sample_count(), train_data_->columns(),
             valid_data_ ? fmt::format(", {} held out for validation", valid_data_->sample_count()) : "");
   for (const std::string& note : data_notes_) log_.line("         {}", note);
@@ -116,7 +195,8 @@ TrainState Trainer::state() const {
   s.scalars["seed"] = config_.train.seed;
   s.scalars["global_batch"] = config_.train.global_batch;
   s.scalars["compute"] = std::string(name(types_.compute));
-  s.scalars["sum_leaves"] = 1;
+  s.scalars["sum_leaves"] = layout_.sum_leaves;
+  s.scalars["layout"] = {{"data", layout_.mesh.data}, {"tensor", layout_.mesh.tensor}, {"pipeline", layout_.mesh.pipeline}, {"zero", config_.parallel.zero}};
   s.scalars["data"] = history_.json();
   s.program = "ravine 0.1.0";
   s.instructions = instructions_;
@@ -127,10 +207,11 @@ void Trainer::begin_or_resume() {
   const std::string& resume = config_.checkpoint.resume;
   std::string folder = path("checkpoints");
   std::optional<std::string> from;
-  clean_leftovers(folder);
+  if (ranks_.first()) clean_leftovers(folder);
   auto warn = [&](const std::string& text) { log_.warn("{}", text); };
   if (resume == "auto") {
-    from = newest_checkpoint(folder, warn);
+    if (ranks_.first()) from = newest_checkpoint(folder, warn);
+    if (std::string found = gather_texts(ranks_.all(), from.value_or(""))[0]; !found.empty()) from = found;
   } else if (resume == "none") {
     if (fs::exists(folder) && !fs::is_empty(folder))
       throw UserError("train.output already holds checkpoints", config_.train.output, "with checkpoint.resume=none a run begins anew and would mix with them",
@@ -139,7 +220,7 @@ void Trainer::begin_or_resume() {
     from = resume;
   }
   if (from) {
-    CheckpointReader reader(*from, config_.checkpoint.verify && resume != "auto");  // newest_checkpoint has verified its find
+    CheckpointReader reader(*from, config_.checkpoint.verify && resume != "auto" && ranks_.first());  // newest_checkpoint has verified its find
     const Json& s = reader.scalars();
     done_ = checkpoint_scalar(reader, "step");
     tokens_ = checkpoint_scalar(reader, "tokens");
@@ -151,6 +232,9 @@ void Trainer::begin_or_resume() {
                 reader.instructions(), instructions_);
     if (s.value("seed", config_.train.seed) != config_.train.seed)
       log_.warn("train.seed differs from that of the checkpoint: the order of the data changes from here on");
+    if (int64_t was = s.value("sum_leaves", int64_t{1}); was != layout_.sum_leaves)
+      log_.warn("the checkpoint was made with parallel.sum_leaves={}, this run sums {} leaves: numbers will agree closely, not bit for bit", was,
+                layout_.sum_leaves);
     place_data(&reader);
     log_.line("resume   from {} after step {}, read in {:.2f} s", *from, done_, seconds);
   } else {
@@ -179,17 +263,24 @@ void Trainer::place_data(const CheckpointReader* from) {
 
 std::optional<double> Trainer::validate() {
   if (!valid_data_) return std::nullopt;
-  ExactSum sum;
+  ExactSum loss;
   int64_t count = 0, rows = config_.train.micro_batch, total = ceil_div(valid_data_->sample_count(), rows);
   if (config_.train.valid_batches > 0) total = std::min(total, config_.train.valid_batches);
-  for (int64_t b = 0; b < total; ++b) {
-    int64_t n = std::min(rows, valid_data_->sample_count() - b * rows);
-    MicroBatch m = make_micro_batch(*valid_data_, b * rows, n);
-    auto [loss, valid] = engine_->evaluate(m);
-    sum.add(loss);
+  // Data ranks take turns, and all of them make as many: blocks may be gathered from all.
+  const Group& data = ranks_.along(Axis::data);
+  for (int64_t round = 0; round < ceil_div(total, data.size()); ++round) {
+    int64_t b = round * data.size() + data.rank(), real = std::min(b, total - 1);
+    int64_t n = std::min(rows, valid_data_->sample_count() - real * rows);
+    MicroBatch m = make_micro_batch(*valid_data_, real * rows, n);
+    auto [mine, valid] = engine_->evaluate(m);
+    if (b >= total) continue;
+    loss.add(mine);
     count += valid;
   }
-  return count > 0 ? std::optional<double>(sum.value() / static_cast<double>(count)) : std::nullopt;
+  std::vector<int64_t> counts = gather_integers(data, count);
+  count = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  double all = sum(ranks_.all(), loss).value();
+  return count > 0 ? std::optional<double>(all / static_cast<double>(count)) : std::nullopt;
 }
 
 void Trainer::save_checkpoint(int64_t step) {
@@ -226,21 +317,51 @@ void Trainer::step(int64_t step) {
   report.sol = report.tokens_per_second * model_->training_flops_per_token(train_data_->columns()) / peak_flops_;
   report.memory_mb = static_cast<double>(resident_memory()) / (1 << 20);
   report.wait = waited;
+  measure_traffic(report);
   for (auto& h : hooks_) h->after_step(*this, report);
   last_ = report;
   report_saves();
 }
 
-// "weight 'NAME' holds nan at element 5" of the first weight that is not finite; "" if all are.
+// What all groups of this rank have moved since the last step.
+void Trainer::measure_traffic(StepReport& report) {
+  report.ranks = ranks_.size();
+  if (ranks_.size() == 1) return;
+  Traffic now;
+  for (const Group* g : {&ranks_.all(), &ranks_.along(Axis::pipeline), &ranks_.along(Axis::data), &ranks_.along(Axis::tensor), &ranks_.back()}) {
+    now.bytes += g->traffic().bytes;
+    now.wait_seconds += g->traffic().wait_seconds;
+  }
+  report.comm_mb = 1e-6 * static_cast<double>(now.bytes - traffic_.bytes);
+  int64_t waited = static_cast<int64_t>(1e9 * (now.wait_seconds - traffic_.wait_seconds));
+  traffic_ = now;
+  report.comm_wait = 1e-9 * static_cast<double>(largest(ranks_.all(), waited)) / report.step_time;
+}
+
+// "weight 'NAME' holds nan at element 5" of the first weight on any rank that is not finite; "" if all are. All ranks call it.
 std::string Trainer::bad_weight() const {
-  for (const Param& p : model_->params().params()) {
-    if (p.tied) continue;
-    const TensorView v = engine_->store().master(p);
-    for (int64_t i = 0; i < v.count(); ++i) {
-      const double x = v.dtype == DType::f64 ? v.as<double>()[i] : v.as<float>()[i];
-      if (!std::isfinite(x)) return fmt::format("weight '{}' holds {} at element {}", p.name, x, i);
+  const FlatStore& store = engine_->store();
+  std::string mine;
+  for (size_t b = 0; b < store.buckets().size() && mine.empty(); ++b) {
+    const TensorView v = store.held_master(b);
+    const Range held = store.held(b);
+    for (const Piece& piece : pieces_of(store.buckets()[b], held, store.place())) {
+      for (int64_t i = 0; i < piece.shape.count() && mine.empty(); ++i) {
+        const int64_t at = piece.from - held.begin + i;
+        const double x = v.dtype == DType::f64 ? v.as<double>()[at] : v.as<float>()[at];
+        if (std::isfinite(x)) continue;
+        int64_t rest = i, index = 0, scale = 1;
+        for (int d = piece.shape.rank() - 1; d >= 0; --d) {
+          index += (piece.begin[static_cast<size_t>(d)] + rest % piece.shape[d]) * scale;
+          rest /= piece.shape[d];
+          scale *= piece.param->shape[d];
+        }
+        mine = fmt::format("weight '{}' holds {} at element {}", piece.param->name, x, index);
+      }
     }
   }
+  for (const std::string& text : gather_texts(ranks_.all(), mine))
+    if (!text.empty()) return text;
   return "";
 }
 
@@ -252,7 +373,10 @@ void Trainer::explain_nan(const std::vector<MicroBatch>& micros, int64_t step, c
     engine_->ctx().add_observer(&watch);
     if (injection_) injection_->begin_step(step);
     engine_->run(micros, step, 0, {}, false);
-    origin = watch.found().empty() ? "; no op produced it when the step was run again" : "; " + watch.found();
+    std::string found;  // by the first rank that has one
+    for (const std::string& text : gather_texts(ranks_.all(), watch.found()))
+      if (found.empty()) found = text;
+    origin = found.empty() ? "; no op produced it when the step was run again" : "; " + found;
   }
   writer_->wait();
   const std::string bad = bad_weight();
@@ -278,54 +402,79 @@ void Trainer::export_model() {
     folder.generation["eos_token_id"] = ids.size() == 1 ? Json(*end_token_) : ids;
   }
   folder.chat_template = chat_template_;
-  save_model_folder(folder, *model_, engine_->store());
+  // Every rank is asked, so that all go the same way.
+  if (!any(ranks_.all(), !engine_->store().all_here())) {
+    if (ranks_.first()) save_model_folder(folder, *model_, engine_->store());
+  } else {
+    UnitExport whole(*model_, engine_->store(), ranks_, engine_->stages());
+    if (ranks_.first()) {
+      save_model_folder(folder, *model_, whole);
+      whole.end();
+    } else {
+      whole.serve();
+    }
+  }
   log_.line("saved    {}", folder.dir);
 }
 
+bool Trainer::stop_wanted() const {
+  return any(ranks_.all(), StopSignals::requested() || (ranks_.first() && stop_requested(config_.train.output)));
+}
+
 void Trainer::run() {
-  create_folders(config_.train.output);
-  lock_ = std::make_unique<FolderLock>(config_.train.output);
-  log_.open(path("log.txt"));
-  StopSignals signals;
-  clear_stop_request(config_.train.output);
-  if (!tokens_in_use_.empty()) {
-    try {
-      save_tokens(path("tokens"), tokens_in_use_);
-    } catch (const DiskFull& e) {
-      log_.warn("tokens are not kept for the next start: {}", e.what());
-    }
+  if (ranks_.first()) {
+    create_folders(config_.train.output);
+    lock_ = std::make_unique<FolderLock>(config_.train.output);
+    log_.open(path("log.txt"));
+    clear_stop_request(config_.train.output);
+    if (ranks_.size() == 1) keep_tokens();
   }
-  MachinePeaks peaks = machine_peaks(Peaks::arithmetic);
-  peak_flops_ = types_.compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
+  StopSignals signals;
+  ranks_.all().barrier();
+  double peak = 0;
+  if (ranks_.first()) {
+    MachinePeaks peaks = machine_peaks(Peaks::arithmetic);
+    peak = types_.compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
+  }
+  // Of all ranks; those that share cores have them once.
+  int local = world_ ? world_->local_size() : 1, cores = static_cast<int>(std::thread::hardware_concurrency());
+  double share = std::min(1.0, static_cast<double>(cores) / (local * thread_count()));
+  peak_flops_ = static_cast<double>(largest(ranks_.all(), std::llround(peak * ranks_.size() * (ranks_.size() > 1 ? share : 1.0))));
   announce();
   engine_->allocate();
   if (injection_) engine_->ctx().add_observer(injection_.get());
-  writer_ = std::make_unique<CheckpointWriter>();
+  writer_ = std::make_unique<CheckpointWriter>(ranks_.rank(), ranks_.size());
   begin_or_resume();
-  write_file_atomic(path("config.yaml"), to_yaml(config_));
+  if (ranks_.first()) write_file_atomic(path("config.yaml"), to_yaml(config_));
 
   hooks_.push_back(validation_hook(config_.train.valid_every));
-  hooks_.push_back(metrics_hook(config_.log.every));
-  if (config_.log.tensorboard) hooks_.push_back(tensorboard_hook(config_.log.every));
-  hooks_.push_back(console_hook(config_.log.every));
+  if (ranks_.first()) {
+    hooks_.push_back(metrics_hook(config_.log.every));
+    if (config_.log.tensorboard) hooks_.push_back(tensorboard_hook(config_.log.every));
+    hooks_.push_back(console_hook(config_.log.every));
+  }
   hooks_.push_back(checkpoint_hook(config_.checkpoint.every));
   for (auto& h : hooks_) h->start(*this, done_);
-  loader_ = std::make_unique<Loader>(*train_data_, LoaderOptions{.global_batch = config_.train.global_batch,
-                                                                 .micro_batch = config_.train.micro_batch,
-                                                                 .first_step = done_,
-                                                                 .prefetch = config_.data.prefetch,
-                                                                 .skip_steps = config_.data.skip_steps,
-                                                                 .history = history_});
-  bool stopped = StopSignals::requested();
+  LoaderOptions loading{.global_batch = config_.train.global_batch,
+                        .micro_batch = config_.train.micro_batch,
+                        .first_step = done_,
+                        .prefetch = config_.data.prefetch,
+                        .skip_steps = config_.data.skip_steps,
+                        .rank = ranks_.at().data,
+                        .ranks = ranks_.mesh().data,
+                        .round_robin = layout_.round_robin,
+                        .history = history_};
+  loader_ = std::make_unique<Loader>(*train_data_, loading);
+  bool stopped = any(ranks_.all(), StopSignals::requested());
   while (done_ < config_.train.steps && !stopped) {
     step(done_ + 1);
-    stopped = StopSignals::requested() || stop_requested(config_.train.output);
+    stopped = stop_wanted();
   }
   stopped = stopped && done_ < config_.train.steps;
   for (auto& h : hooks_) h->finish(*this, stopped);
   writer_->wait();
   report_saves();
-  clear_stop_request(config_.train.output);
+  if (ranks_.first()) clear_stop_request(config_.train.output);
   if (stopped) throw Stopped(fmt::format("stopped after step {}, saved; the same command goes on from there", done_));
   export_model();
 }

@@ -1,4 +1,5 @@
-// A training run: opens what the config names, plans memory, resumes or begins, runs the steps, writes the run folder.
+// A training run: opens what the config names, plans memory, resumes or begins, runs the steps, writes the run folder. Of several ranks all
+// do the same; rank 0 speaks and writes, checkpoints apart, of which each writes its part.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "optim/schedule.h"
 #include "train/fault_injection.h"
 #include "train/hooks.h"
+#include "train/layout.h"
 #include "train/step.h"
 
 namespace ravine {
@@ -21,7 +23,8 @@ namespace ravine {
 class Trainer {
  public:
   // Opens model, tokenizer and data and plans memory; every mistake of the user is found here, before anything is written.
-  Trainer(Config config, const std::string& backend, Log& log);
+  // world: the ranks of this job, which must outlive it; null: alone.
+  Trainer(Config config, const std::string& backend, Log& log, World* world = nullptr);
   ~Trainer();
 
   // Runs to train.steps and writes train.output/model. Throws Stopped after saving when asked to stop; Error naming step (and op, with
@@ -33,6 +36,7 @@ class Trainer {
   Log& log() { return log_; }
   Model& model() { return *model_; }
   StepEngine& engine() { return *engine_; }
+  const Ranks& ranks() const { return ranks_; }
   std::string path(const std::string& name) const;   // inside train.output
   int64_t tokens_seen() const { return tokens_; }
   // Mean loss over the validation set, or nothing if there is none.
@@ -42,6 +46,10 @@ class Trainer {
 
  private:
   void open();
+  void open_data();
+  void keep_tokens();
+  bool stop_wanted() const;
+  void measure_traffic(StepReport& report);
   void announce() const;
   void check_memory();
   void report_saves();
@@ -56,6 +64,10 @@ class Trainer {
   Config config_;
   std::string backend_;
   Log& log_;
+  World* world_;
+  Ranks ranks_;
+  RunLayout layout_;
+  Traffic traffic_;  // of all groups, up to the last step
   Types types_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Model> model_;

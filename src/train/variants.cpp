@@ -1,6 +1,7 @@
 #include "train/variants.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/log.h"
 #include "base/parallel.h"
@@ -24,7 +25,7 @@ std::string Variant::text() const {
 }
 
 Variants::Variants(const Config& config, const std::string& backend, const Types& types, StepEngine& engine, bool shorten)
-    : config_(config), backend_(backend), compute_(name(types.compute)), model_(engine.model()), shape_(engine.shape()), base_(engine.memory().base) {
+    : config_(config), backend_(backend), compute_(name(types.compute)), model_(engine.model()), shape_(engine.shape()), ranks_(engine.ranks()), base_(engine.memory().base) {
   // Without figures of this machine a usual balance of products to memory serves.
   MachinePeaks peaks = known_machine_peaks().value_or(MachinePeaks{2e11, 2e11, 3e10, 4e10});
   flops_f32_ = peaks.f32_flops;
@@ -34,9 +35,8 @@ Variants::Variants(const Config& config, const std::string& backend, const Types
     if (r == config.train.recompute || !recomputes_.empty()) recomputes_.push_back(r);
   computes_ = {compute_};
   if (compute_ == "f32" && backend == "cpu") computes_.push_back("bf16");
-  int64_t global = shape_.rows * shape_.micro_batches;
   for (int64_t rows = shape_.rows; rows > 0; rows = micros_.back() / 2) {
-    while (global % rows != 0) --rows;
+    while (shape_.rows % rows != 0) --rows;  // more micro batches by a whole factor: pipelines and leaves go on to divide them
     micros_.push_back(rows);
   }
   lengths_ = {shape_.columns};
@@ -59,9 +59,10 @@ Variant Variants::plan(const std::string& recompute, const std::string& compute,
   Config config = config_;
   config.train.recompute = recompute;
   config.precision.compute = compute;
-  StepShape shape{micro, length, div_exact(shape_.rows * shape_.micro_batches, micro), shape_.validation};
+  StepShape shape{micro, length, div_exact(shape_.rows * shape_.micro_batches, micro), shape_.validation, 1};
+  shape.leaves = std::gcd(shape_.leaves, shape.micro_batches);
   WorkCount work;
-  StepEngine engine(model_, config, Types::of(*parse_dtype(compute)), backend_kernels(backend_, bf16_products(config.precision, *parse_dtype(compute), backend_)), shape, &work);
+  StepEngine engine(model_, config, Types::of(*parse_dtype(compute)), backend_kernels(backend_, bf16_products(config.precision, *parse_dtype(compute), backend_)), shape, &work, &ranks_);
   v.bytes = engine.memory().total() - engine.memory().base + base_;
   double tokens = static_cast<double>(micro * shape.micro_batches * length);
   double seconds = work.seconds(compute == "bf16" ? flops_bf16_ : flops_f32_, bytes_, shape.micro_batches) / tokens;
@@ -113,7 +114,7 @@ std::vector<Variant> Variants::neighbours() {
     if (r != config_.train.recompute) out.push_back(plan(r, compute_, shape_.rows, shape_.columns));
   int64_t global = shape_.rows * shape_.micro_batches;
   if (micros_.size() > 1) out.push_back(plan(config_.train.recompute, compute_, micros_[1], shape_.columns));
-  if (global % (2 * shape_.rows) == 0) out.push_back(plan(config_.train.recompute, compute_, 2 * shape_.rows, shape_.columns));
+  if (global % (2 * shape_.rows) == 0 && ranks_.mesh().pipeline == 1) out.push_back(plan(config_.train.recompute, compute_, 2 * shape_.rows, shape_.columns));
   if (backend_ == "cpu" && (compute_ == "f32" || compute_ == "bf16"))
     out.push_back(plan(config_.train.recompute, compute_ == "f32" ? "bf16" : "f32", shape_.rows, shape_.columns));
   return out;

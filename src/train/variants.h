@@ -41,6 +41,7 @@ class Variants {
   std::string backend_, compute_;
   Model& model_;
   StepShape shape_;
+  Ranks ranks_;
   int64_t base_;
   double flops_f32_, flops_bf16_, bytes_;  // per second
   double seconds_ = 0;                     // per token, as configured

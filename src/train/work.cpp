@@ -8,7 +8,7 @@ namespace ravine {
 void WorkCount::after(const CallInfo& call) {
   if (call.phase == Phase::forward && last_ != Phase::forward) ++micros_;
   last_ = call.phase;
-  if (micros_ > 2) return;
+  if (micros_ > 2 && call.phase != Phase::update) return;
   double bytes = 0;
   for (const NamedView& t : call.tensors) {
     if (std::string_view(call.op) == "embedding" && std::string_view(t.name) == "weight") continue;  // a few rows of it

@@ -188,10 +188,8 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
       {"precision: {recipes: [softmax]}",
        "precision.recipes is 'softmax' (run.yaml:1): each element must be a map like {path: .., op: .., compute: .., round: "
        "..}; write it so"},
-      {"parallel: {zero: 2}", "parallel.zero is '2' (run.yaml:1): one rank only so far; write 1 or remove it"},
-      {"parallel: {tensor: 2}", "parallel.tensor is '2' (run.yaml:1): one rank only so far; write 1 or remove it"},
-      {"parallel: {sequence: true}",
-       "parallel.sequence is 'true' (run.yaml:1): one rank only so far; write false or remove it"},
+      {"parallel: {zero: 4}", "parallel.zero is '4' (run.yaml:1): must be at least 0 and at most 3; give a smaller value"},
+      {"parallel: {tensor: 0}", "parallel.tensor is '0' (run.yaml:1): must be at least 1 and at most 1048576; give a larger value"},
       {"train: {global_batch: 6, micro_batch: 4}",
        "train.global_batch is 6 (run.yaml:1): must be a multiple of train.micro_batch, 4; use 8 or another multiple"},
       {"model: {path: a, config: b}",

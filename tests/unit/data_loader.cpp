@@ -59,6 +59,24 @@ TEST(Loader, steps_take_consecutive_samples) {
   }
 }
 
+TEST(Loader, ranks_share_the_micro_batches_of_a_step) {
+  Counting data;
+  std::vector<int64_t> run[2], turns[2];
+  for (int64_t rank : {0, 1})
+    for (bool round_robin : {false, true}) {
+      LoaderOptions options{.global_batch = 8, .micro_batch = 2};
+      options.rank = rank;
+      options.ranks = 2;
+      options.round_robin = round_robin;
+      for (const auto& m : make_step(data, options, 1).micro)
+        for (int64_t i : m.sequence_index) (round_robin ? turns : run)[rank].push_back(i);
+    }
+  EXPECT_EQ(run[0], (std::vector<int64_t>{8, 9, 10, 11}));
+  EXPECT_EQ(run[1], (std::vector<int64_t>{12, 13, 14, 15}));
+  EXPECT_EQ(turns[0], (std::vector<int64_t>{8, 9, 12, 13}));
+  EXPECT_EQ(turns[1], (std::vector<int64_t>{10, 11, 14, 15}));
+}
+
 TEST(Loader, resume_gives_the_same_batches) {
   Counting data;
   LoaderOptions options{.global_batch = 4, .micro_batch = 2, .skip_steps = {6, 9}};

@@ -8,7 +8,7 @@
 #include "base/philox.h"
 #include "device/arena.h"
 #include "model/model.h"
-#include "parallel/resident.h"
+#include "parallel/flat_store.h"
 #include "parallel/stash.h"
 
 namespace ravine {
@@ -152,7 +152,7 @@ struct TinyRun {
   std::unique_ptr<Model> model;
   Kernels kernels;
   Types types;
-  ResidentStore store;
+  FlatStore store;
   std::unique_ptr<Stash> stash;
   Recipe recipe;
   std::unique_ptr<Ctx> ctx;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "io/slices.h"
 
 namespace ravine {
@@ -46,6 +48,46 @@ TEST(Flat, PiecesCoverEveryParameterOnce) {
           }
         }
       for (const Param& p : m.set.params()) EXPECT_EQ(cover_fault(p.shape, boxes[p.name]), "") << p.name << " tensor " << tensor << " data " << data;
+    }
+}
+
+TEST(Flat, PartsBeginWhereNormsSumAnew) {
+  for (int data : {2, 3, 8}) {
+    Small m;
+    for (const Bucket& b : flat_buckets(m.set, m.units, {0, 1, data - 1, data, true, 500})) {
+      bool divided = b.part < b.count;
+      EXPECT_EQ(divided, b.unit->name == "embed" || b.spans.size() > 2) << b.unit->name;
+      if (!divided) {
+        EXPECT_EQ(b.mine, (Range{0, b.count}));
+        EXPECT_EQ(b.spoken.count, 0) << "the first data rank speaks for it";
+        continue;
+      }
+      EXPECT_EQ(b.part % kPartElements, 0);
+      EXPECT_EQ(b.mine, (Range{b.part * (data - 1), b.part}));
+      EXPECT_EQ(b.mine, b.spoken);
+    }
+  }
+}
+
+// Experts and the like: parts may begin and end anywhere inside.
+TEST(Flat, PiecesOfManyDims) {
+  ParamSet set;
+  Unit& u = set.unit("experts");
+  set.add(u, {"w", {3, 5, 7}, {}});
+  std::vector<Unit*> units{&u};
+  Bucket bucket = flat_buckets(set, units, {})[0];
+  for (int64_t begin = 0; begin < 105; begin += 4)
+    for (int64_t count = 1; begin + count <= 105; count += 3) {
+      std::vector<Box> boxes;
+      int64_t next = begin;
+      for (const Piece& p : pieces_of(bucket, begin, count, {})) {
+        EXPECT_EQ(p.from, next) << "in order";
+        EXPECT_EQ(p.from, (p.begin[0] * 5 + p.begin[1]) * 7 + p.begin[2]);
+        next += p.shape.count();
+        // The box is one run of the parameter: its last element is where the run ends.
+        EXPECT_EQ(((p.begin[0] + p.shape[0] - 1) * 5 + p.begin[1] + p.shape[1] - 1) * 7 + p.begin[2] + p.shape[2], next);
+      }
+      EXPECT_EQ(next, begin + count);
     }
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/philox.h"
 #include "infer/sampler.h"
-#include "parallel/resident.h"
+#include "parallel/flat_store.h"
 
 namespace ravine {
 namespace {
@@ -183,7 +183,7 @@ Session small_session(const std::string& type) {
   s.model = make_model(config, "test");
   s.kernels = ref_kernels();
   s.types = Types::of(DType::f64);
-  s.store = std::make_unique<ResidentStore>(s.model->params(), s.types, DeviceKind::cpu);
+  s.store = std::make_unique<FlatStore>(s.model->params(), s.types, DeviceKind::cpu);
   initialise(s.model->params(), *s.store, 3);
   return s;
 }

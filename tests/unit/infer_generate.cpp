@@ -27,7 +27,7 @@ Session small_session() {
   s.model = make_model(config, "test");
   s.kernels = ref_kernels();
   s.types = Types::of(DType::f64);
-  s.store = std::make_unique<ResidentStore>(s.model->params(), s.types, DeviceKind::cpu);
+  s.store = std::make_unique<FlatStore>(s.model->params(), s.types, DeviceKind::cpu);
   initialise(s.model->params(), *s.store, 3);
   return s;
 }

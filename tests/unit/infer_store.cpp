@@ -30,7 +30,7 @@ struct Folder {
   }
   TemporaryFolder dir;
   std::unique_ptr<Model> model;
-  ResidentStore store;
+  FlatStore store;
 };
 
 TEST(InferenceStore, HoldsEachWeightOnceRoundedToItsType) {

@@ -9,7 +9,7 @@
 #include "files/convert.h"
 #include "files/safetensors.h"
 #include "files_temporary.h"
-#include "parallel/resident.h"
+#include "parallel/flat_store.h"
 
 using namespace ravine;
 namespace fs = std::filesystem;
@@ -37,7 +37,7 @@ Json config(bool tied = false) {
 
 struct World {
   std::unique_ptr<Model> model;
-  ResidentStore store;
+  FlatStore store;
   explicit World(const Json& c, DType compute = DType::f32)
       : model(make_model(c, "config.json")), store(model->params(), Types::of(compute), DeviceKind::cpu) {
     initialise(model->params(), store, 3);

@@ -33,7 +33,7 @@ TEST(ModelConfigs, ParametersToTheUnit) {
     for (const FileTensor& t : model->files().tensors) stored += t.shape.count();
     EXPECT_EQ(stored, known->second) << e.path();
     // A store on meta takes its bytes from the shapes.
-    ResidentStore store(model->params(), Types::of(DType::bf16), DeviceKind::meta);
+    FlatStore store(model->params(), Types::of(DType::bf16), DeviceKind::meta);
     EXPECT_GE(store.weight_bytes(), 4 * known->second) << e.path();
   }
   EXPECT_EQ(found, kParameters.size());

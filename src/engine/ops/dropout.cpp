@@ -8,7 +8,12 @@ Tensor dropout(Ctx& c, Tensor x) {
   if (p == 0) return x;
   uint64_t key = philox_key(c.seed(), c.path() + ".dropout");
   auto apply = [p, key](Ctx& c, const TensorView& from, const TensorView& to) {
-    c.call(Dropout{from, c.batch().positions, c.batch().sequences, to, p, key, c.batch().step});
+    TensorView positions = c.batch().positions, sequences = c.batch().sequences;
+    for (TensorView* v : {&positions, &sequences}) {
+      if (v->data) v->data = static_cast<std::byte*>(v->data) + c.stream_begin() * size_of(v->dtype);
+      v->shape = {from.rows()};
+    }
+    c.call(Dropout{from, positions, sequences, to, p, key, c.batch().step});
   };
   TensorRef xr = x.ref();
   Tensor y = x.renamed();

@@ -1,23 +1,40 @@
 #include "engine/ops/embedding.h"
 
+#include "engine/ops/vocabulary_parallel.h"
+
 namespace ravine {
 
 namespace {
 
+// Of the tokens that are here: under sequence parallelism each tensor rank has a run of them.
+TensorView rows_here(Ctx& c, TensorView Batch::*rows) {
+  TensorView v = c.batch().*rows;
+  if (!c.sequence_parallel()) return v;
+  const Group& group = c.group(Axis::tensor);
+  int64_t count = div_exact(c.batch().tokens, group.size());
+  v.shape = {count};
+  if (v.data) v.data = static_cast<std::byte*>(v.data) + group.rank() * count * size_of(v.dtype);
+  return v;
+}
+
 Tensor look_up(Ctx& c, const Param& table, TensorView Batch::*rows, int64_t padding_id) {
-  Tensor x = c.empty({c.batch().tokens, table.shape[1]}, c.types().residual);
-  c.call(EmbeddingForward{c.batch().*rows, c.store().master(table), x.view()});
+  TensorView ids = rows_here(c, rows);
+  Tensor x = c.empty({ids.count(), table.shape[1]}, c.types().residual);
+  c.call(EmbeddingForward{ids, c.store().master(table), x.view()});
   c.record("embedding", {x.ref()}, {}, [&table, rows, padding_id, xr = x.ref()](Ctx& c) {
     bool accumulate = false;
     TensorView dweight = c.store().add_to_grad(table, accumulate);
-    if (!dweight.absent()) c.call(EmbeddingBackward{c.batch().*rows, c.grads().get(xr).view(), dweight, padding_id, accumulate});
+    if (!dweight.absent()) c.call(EmbeddingBackward{rows_here(c, rows), c.grads().get(xr).view(), dweight, padding_id, accumulate});
   });
   return x;
 }
 
 }  // namespace
 
-Tensor embedding(Ctx& c, const Param& table, int64_t padding_id) { return look_up(c, table, &Batch::ids, padding_id); }
+Tensor embedding(Ctx& c, const Param& table, int64_t padding_id) {
+  if (c.group(Axis::tensor).size() > 1) return embedding_parallel(c, table, padding_id);
+  return look_up(c, table, &Batch::ids, padding_id);
+}
 
 Tensor position_embedding(Ctx& c, const Param& table) {
   require(c.batch().max_position <= table.shape[0], "position_embedding: position {} is beyond the table of {}", c.batch().max_position - 1,

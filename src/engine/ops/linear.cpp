@@ -1,11 +1,13 @@
 #include "engine/ops/linear.h"
 
+#include "engine/ops/vocabulary_parallel.h"
+
 namespace ravine {
 
-TensorView joined(TensorView first, std::span<Param* const> params) {
+TensorView joined(Ctx& c, TensorView first, std::span<Param* const> params) {
   if (first.absent()) return first;
   int64_t rows = 0;
-  for (const Param* p : params) rows += p->shape[0];
+  for (const Param* p : params) rows += c.store().shape(*p)[0];  // of what this rank holds
   first.shape[0] = rows;
   return first;
 }
@@ -21,13 +23,13 @@ TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate)
     require(a == accumulate, "linear: joined gradients of '{}' were not written together", params[i]->name);
   }
   if (params.size() == 1 || first.absent()) return first;
-  return joined(first, params);
+  return joined(c, first, params);
 }
 }  // namespace
 
-Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases, bool add_bias) {
-  TensorView w = joined(c.store().value(*weights[0]), weights);
-  TensorView b = biases.empty() || !add_bias ? TensorView{} : joined(c.store().master(*biases[0]), biases);
+Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases, bool partial) {
+  TensorView w = joined(c, c.store().value(*weights[0]), weights);
+  TensorView b = biases.empty() || (partial && c.group(Axis::tensor).rank() > 0) ? TensorView{} : joined(c, c.store().master(*biases[0]), biases);
   require(x.cols() == w.cols(), "linear: x has {} columns, weight '{}' has {}", x.cols(), weights[0]->name, w.cols());
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().compute);
   c.call(Matmul{x.view(), w, b, y.view(), false, true});
@@ -40,7 +42,7 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
   BackwardFn dx = [weights, xr = x.ref(), yr = y.ref()](Ctx& c) {
     bool accumulate = false;
     Tensor dy = c.grads().get(yr), dx = c.grads().add_to(xr, accumulate);
-    c.call(Matmul{dy.view(), joined(c.store().value(*weights[0]), weights), {}, dx.view(), false, false, accumulate});
+    c.call(Matmul{dy.view(), joined(c, c.store().value(*weights[0]), weights), {}, dx.view(), false, false, accumulate});
   };
   BackwardFn dw = [weights, biases, saved, trains, trains_bias, yr = y.ref()](Ctx& c) {
     Tensor dy = c.grads().get(yr);
@@ -66,6 +68,7 @@ Tensor unit_rows(Ctx& c, const Param& weight) {
 }
 
 Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit) {
+  if (c.group(Axis::tensor).size() > 1) return logits_parallel(c, x, weight, unit);
   Tensor unit_weight = unit ? unit_rows(c, weight) : Tensor();
   TensorView w = unit ? unit_weight.view() : c.store().value(weight);
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);

@@ -7,11 +7,11 @@ namespace ravine {
 
 // y = x W^T + b, where W is the rows of `weights` one under the other (they are joined in memory) and b likewise (may be empty).
 // x [N, in]; y [N, sum of outs] in the compute type. A frozen W does not keep x.
-// add_bias false: b is left out of y, yet gets its gradient (ranks whose partial results are summed: one of them adds it).
-Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases, bool add_bias = true);
+// partial: the result is summed over tensor ranks afterwards, so the first of them adds the bias.
+Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases, bool partial = false);
 
 // The joined view of params that lie side by side, from the view of the first.
-TensorView joined(TensorView first, std::span<Param* const> params);
+TensorView joined(Ctx& c, TensorView first, std::span<Param* const> params);
 
 // logits [N,V] of all rows, in f32 (f64 where the run is f64): for trace and generation only, training never makes them.
 // unit_rows: as in loss_head.

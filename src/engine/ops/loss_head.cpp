@@ -1,5 +1,6 @@
 #include "engine/ops/linear.h"
 #include "engine/ops/loss_head.h"
+#include "engine/ops/vocabulary_parallel.h"
 
 namespace ravine {
 namespace {
@@ -42,6 +43,7 @@ void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView
 
 void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows) {
   require(!c.batch().labels.absent(), "loss_head: the batch has no labels");
+  if (c.group(Axis::tensor).size() > 1) return loss_head_parallel(c, x, weight, unit_rows);
   auto run = [&weight, unit_rows](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
     if (unit_rows)
       run_unit(c, x, weight, dx, dweight, accumulate);

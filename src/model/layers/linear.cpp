@@ -2,8 +2,7 @@
 
 namespace ravine {
 
-Linear::Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split, double init_std)
-    : split_(split) {
+Linear::Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split, double init_std) : split_(split) {
   std::vector<Param> weights, biases;
   for (const LinearSpec& s : specs) {
     Param w{s.name + ".weight", {s.out, in}, {{split == Split::columns ? 0 : 1, Axis::tensor}}, {Init::normal, init_std}};
@@ -19,7 +18,7 @@ Linear::Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, 
 
 Tensor Linear::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, scope_);
-  return linear(c, x, weights_, biases_, split_ == Split::columns || c.group(Axis::tensor).rank() == 0);
+  return linear(c, x, weights_, biases_, split_ == Split::rows);
 }
 
 }  // namespace ravine

@@ -1,0 +1,40 @@
+// How a run is spread over ranks: what parallel.* means for so many ranks, this model and this batch.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/ranks.h"
+#include "config/config.h"
+#include "model/model.h"
+
+namespace ravine {
+
+struct RunLayout {
+  Mesh mesh;
+  int64_t micro_batches = 1;  // of a rank and step
+  int64_t leaves = 1;         // of a rank; times the data ranks: sum_leaves
+  int64_t sum_leaves = 1;
+  bool round_robin = false;   // how data ranks share the micro batches of a step: neighbours, or every R-th (ZeRO 2 and 3)
+  std::string text() const;   // "data 4 x pipeline 2, ZeRO 1, 8 leaves"
+};
+
+// A layout that does not fit the ranks, the layers or the batch is a UserError with the nearest that do. `leaves` of a checkpoint hold if
+// parallel.sum_leaves is 0 and they fit.
+RunLayout run_layout(const Config& config, int ranks, const Model& model, std::optional<int64_t> leaves = {});
+
+// All meshes of so many ranks that fit heads, layers and batch.
+std::vector<Mesh> meshes_of(const Config& config, int ranks, const Model& model);
+
+// Bytes that a rank of pipeline stage `stage` sends in a step, by axis, as Group counts them: what sums, gathers and messages of the layout come
+// to. Agreements on small numbers are left out.
+struct Communication {
+  double data = 0, tensor = 0, pipeline = 0;
+  double all() const { return data + tensor + pipeline; }
+};
+Communication communication_of(const Config& config, const RunLayout& layout, Model& model, DType compute, int64_t columns, int stage);
+
+// Ranks that were started differently are refused: `mine` must be the same everywhere, line by line. All ranks call it.
+void check_same(const Group& all, const std::string& what, const std::string& mine);
+
+}  // namespace ravine

@@ -1,0 +1,237 @@
+"""Training on several ranks: bits that must not depend on the layout, checkpoints that go from any layout to any other, refusals.
+
+python3 training.py PATH_OF_ravine [FUNCTION ..]
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+import ravine_run as r
+from ravine_run import check
+
+LAUNCH = ["mpirun", "--oversubscribe"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+STEPS = 4
+
+
+def launch(ranks, arguments, status=0, expect=None):
+    command = r.command(*arguments) if ranks == 1 else [*LAUNCH, "-n", str(ranks), *r.command(*arguments)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT)
+    good = done.returncode == status if status == 0 or ranks == 1 else done.returncode != 0
+    check(good, f"exit status {done.returncode}: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    if expect:
+        check(expect in done.stderr, f"no '{expect}' in\n{done.stderr}")
+    return done
+
+
+def prepare(folder, **fields):
+    model = r.save_config(folder / "config.json", **{"num_hidden_layers": 4, "vocab_size": 257, **fields})
+    data = r.save_ids(folder / "ids.safetensors", 40, 17, vocabulary=257)
+    return {"model.config": model, "data.train": [data], "data.valid": [data], "data.sequence_length": 17, "train.steps": STEPS, "train.global_batch": 8,
+            "train.micro_batch": 1, "train.valid_every": 2, "train.valid_batches": 3, "optimizer.lr": 0.01, "schedule.warmup_steps": 1,
+            "checkpoint.every": 0, "log.tensorboard": False, "parallel.sum_leaves": 8, "parallel.zero_threshold": 100}
+
+
+def train(base, output, ranks=1, **settings):
+    settings = {key.replace("__", "."): value for key, value in settings.items()}
+    launch(ranks, ["train", *r.settings({**base, "train.output": str(output), **settings})])
+    return output
+
+
+def same(a, b, what):
+    check(not (difference := r.same_run(a, b)), f"{what}: {difference}")
+
+
+def layouts(folder, cases, **fields):
+    """Runs the first case and compares every other with it."""
+    base = prepare(folder, **fields.pop("model", {}))
+    base.update({key.replace("__", "."): value for key, value in fields.items()})
+    first = None
+    for name, ranks, settings in cases:
+        out = train(base, folder / name, ranks, **{f"parallel__{k}": v for k, v in settings.items()})
+        first = first or out
+        same(first, out, name)
+
+
+def test_data_ranks_and_zero(folder):
+    layouts(folder, [
+        ("1x8", 1, {}), ("2x4", 2, {}), ("4x2", 4, {}), ("8x1", 8, {}),
+        ("zero1", 2, {"zero": 1}), ("zero2", 2, {"zero": 2}), ("zero3", 2, {"zero": 3}), ("zero3 on 4", 4, {"zero": 3}), ("zero1 on 8", 8, {"zero": 1})])
+
+
+def test_zero_in_bf16_with_recompute_and_dropout(folder):
+    layouts(folder, [("one", 1, {}), ("zero1", 2, {"zero": 1}), ("zero2", 4, {"zero": 2}), ("zero3", 2, {"zero": 3})],
+            precision__compute="bf16", precision__bf16_products="widen", train__recompute="full", train__dropout=0.1)
+
+
+def test_tied_embeddings(folder):
+    layouts(folder, [("one", 1, {}), ("data 2", 2, {}), ("zero1", 2, {"zero": 1}), ("zero3", 4, {"zero": 3}), ("pipe 2", 2, {"pipeline": 2}),
+                     ("pipe 2 data 2 zero 2", 4, {"pipeline": 2, "zero": 2})], model={"tie_word_embeddings": True})
+
+
+def test_pipelines(folder):
+    layouts(folder, [("one", 1, {}), ("pipe 2", 2, {"pipeline": 2}), ("pipe 4", 4, {"pipeline": 4}), ("interleaved", 2, {"pipeline": 2, "virtual": 2}),
+                     ("uneven", 2, {"pipeline": 2, "stage_layers": [3, 1]}), ("pipe 2 data 2", 4, {"pipeline": 2}),
+                     ("pipe 2 data 2 zero 1", 4, {"pipeline": 2, "zero": 1}), ("pipe 2 data 4 zero 3", 8, {"pipeline": 2, "zero": 3})])
+
+
+def test_pipelines_in_bf16_with_recompute_and_dropout(folder):
+    layouts(folder, [("one", 1, {}), ("pipe 2", 2, {"pipeline": 2}), ("interleaved", 2, {"pipeline": 2, "virtual": 2}), ("with zero", 4, {"pipeline": 2, "zero": 3})],
+            precision__compute="bf16", precision__bf16_products="widen", train__recompute="full", train__dropout=0.1)
+
+
+def test_long_leaves(folder):
+    """Several micro batches in a leaf, and a number of leaves that is no power of two."""
+    layouts(folder, [("one", 1, {}), ("two", 2, {}), ("pipe", 2, {"pipeline": 2})], parallel__sum_leaves=2)
+    layouts(folder, [("three", 3, {}), ("three zero 1", 3, {"zero": 1}), ("three pipe", 6, {"pipeline": 2})], parallel__sum_leaves=6, train__global_batch=12)
+
+
+def test_any_checkpoint_in_any_layout(folder):
+    base = {**prepare(folder), "checkpoint.every": 2, "checkpoint.keep": 0}
+    whole = train(base, folder / "whole")
+    kinds = {"one": (1, {}), "data 2": (2, {}), "zero 1 on 4": (4, {"zero": 1}), "zero 3 on 2": (2, {"zero": 3}), "pipe 2 data 2 zero 2": (4, {"pipeline": 2, "zero": 2})}
+    names = list(kinds)
+    for i, name in enumerate(names):
+        for other in (names[(i + 1) % len(names)], names[(i + 2) % len(names)]):
+            out = folder / f"{name} to {other}"
+            for steps, (ranks, settings) in ((2, kinds[name]), (STEPS, kinds[other])):
+                train({**base, "schedule.steps": STEPS, "train.steps": steps}, out, ranks, **{f"parallel__{k}": v for k, v in settings.items()})
+            same(whole, out, out.name)
+
+
+def test_model_folders_in_any_layout(folder):
+    base = prepare(folder)
+    train({**base, "train.steps": 1, "schedule.steps": STEPS}, folder / "start")
+    del base["model.config"]
+    base["model.path"] = str(folder / "start" / "model")
+    one = train(base, folder / "one")
+    for name, ranks, settings in [("zero 3", 2, {"zero": 3}), ("pipe", 4, {"pipeline": 2, "zero": 1})]:
+        same(one, train(base, folder / name, ranks, **{f"parallel__{k}": v for k, v in settings.items()}), name)
+
+
+def with_even_rows(folder, base):
+    data = r.save_ids(folder / "even.safetensors", 40, 16, vocabulary=257)
+    return {**base, "data.train": [data], "data.valid": [data], "data.sequence_length": 16}
+
+
+def test_tensor_ranks(folder):
+    """Heads, width and a vocabulary that does not divide (257): within what sums in another order come to; and the same bits however the rest
+    of the layout is."""
+    base = with_even_rows(folder, prepare(folder))
+    one = r.metrics(train(base, folder / "one"))
+    bound = 4 * 2.0 ** -23 * (32 * 4) ** 0.5  # f32, hidden size, layers
+    alike = {}
+    for name, ranks, settings in [("tensor 2", 2, {"tensor": 2}), ("data 2", 4, {"tensor": 2, "zero": 1}), ("pipe 2", 4, {"tensor": 2, "pipeline": 2}),
+                                  ("sequence", 2, {"tensor": 2, "sequence": True}), ("all", 8, {"tensor": 2, "pipeline": 2, "zero": 3, "sequence": True})]:
+        out = train(base, folder / name, ranks, **{f"parallel__{k}": v for k, v in settings.items()})
+        m = r.metrics(out)
+        for key in ("loss", "grad_norm"):
+            check(abs(m[1][key] / one[1][key] - 1) < bound, f"{name}: {key} {m[1][key]} and {one[1][key]}")
+        other = alike.setdefault(settings.get("sequence", False), out)
+        same(other, out, name)
+
+
+def test_from_tensor_ranks_to_data_ranks(folder):
+    """Trained on 8 ranks, killed; goes on with 3 ranks and another batch, and the result loads."""
+    base = {**with_even_rows(folder, prepare(folder)), "checkpoint.every": 2, "parallel.sum_leaves": 0}
+    out = folder / "run"
+    train({**base, "train.steps": 2, "schedule.steps": STEPS}, out, 8, parallel__tensor=2, parallel__pipeline=2, parallel__zero=1)
+    info = r.run("info", out / "checkpoints" / "step_000002").stdout
+    check("data 2 x tensor 2 x pipeline 2, ZeRO 1" in info, info)
+    train({**base, "train.global_batch": 12}, out, 3)
+    check(sorted(r.metrics(out)) == [1, 2, 3, 4], "steps are missing")
+
+
+def test_what_is_sent_is_what_was_planned(folder):
+    base = with_even_rows(folder, {**prepare(folder), "parallel.sum_leaves": 0})
+    for ranks, settings in [(2, {}), (2, {"zero": 1}), (2, {"zero": 2}), (4, {"zero": 3}), (2, {"pipeline": 2}), (2, {"tensor": 2}),
+                            (2, {"tensor": 2, "sequence": True}), (8, {"tensor": 2, "pipeline": 2, "zero": 1})]:
+        values = {f"parallel.{k}": v for k, v in settings.items()}
+        out = folder / f"{ranks} {settings}"
+        launch(ranks, ["train", *r.settings({**base, **values, "train.output": str(out)})])
+        planned = json.loads(launch(1, ["plan", "--json", "--ranks", ranks, *r.settings({k: v for k, v in {**base, **values}.items() if k.split(".")[0] not in ("checkpoint", "log", "schedule")})]).stdout)
+        sent = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][2]["comm_mb"] * 1e6
+        want = sum(planned["ranks"][0][f"sent_{axis}"] for axis in ("data", "tensor", "pipeline"))
+        agreements = 8 * 700 * ranks  # sums of losses and norms, counts: a few numbers each
+        check(abs(sent - want) < 0.02 * want + agreements, f"{ranks} ranks, {settings}: sent {sent:.0f} bytes, planned {want:.0f}")
+
+
+def test_check_layouts(folder):
+    model = r.save_config(folder / "config.json", num_hidden_layers=4, vocab_size=257)
+    arguments = ["check", "layouts", *r.settings({"model.config": model, "data.sequence_length": 16, "optimizer.lr": 0.01})]
+    done = launch(4, arguments)
+    check("all as promised" in done.stdout and "pipeline 2, interleaved" in done.stdout and "data 2 x pipeline 2, ZeRO 3" in done.stdout and
+          "tensor 2, sequence" in done.stdout, done.stdout)
+    done = launch(2, [*arguments, "--inject", "model.layers.1.mlp.down_proj"], status=1)
+    check("NOT all as promised" in done.stdout, done.stdout)
+
+
+def test_refusals(folder):
+    base = prepare(folder)
+    def refused(ranks, text, **settings):
+        done = launch(ranks, ["train", *r.settings({**base, "train.output": str(folder / "never"), **{k.replace("__", "."): v for k, v in settings.items()}})],
+                      status=2, expect=text)
+        check(done.stderr.count("error: ") == 1, f"said more than once:\n{done.stderr}")
+        check(not (folder / "never" / "checkpoints").exists(), "something was written")
+    refused(2, "use parallel.data=2", parallel__data=3)
+    refused(4, "needs one of the model's 2 layers; use parallel.data=2 parallel.pipeline=2", parallel__pipeline=4,
+            model__config=r.save_config(folder / "small.json", vocab_size=257))
+    refused(3, "use parallel.data=1 parallel.pipeline=3", parallel__sum_leaves=0)
+    refused(5, "start 4 ranks: parallel.data=4", parallel__sum_leaves=0)
+    refused(1, "use one of 1, 2, 4, 8", parallel__sum_leaves=3)
+    refused(2, "did you mean 'parallel.zero'", parallel__zerro=1)
+    one = r.settings({**base, "train.output": str(folder / "never")})
+    done = subprocess.run([*LAUNCH, "-n", "1", *r.command("train", *one), ":", "-n", "1", *r.command("train", *one, "train.seed=7")],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT)
+    check(done.returncode != 0 and "ranks differ in their config (rank 1)" in done.stderr and "'  seed: 7', rank 0 has '  seed: 42'" in done.stderr, done.stderr)
+
+
+def test_a_lost_rank_ends_the_job(folder):
+    """A rank that is killed, and one that stands still, in the middle of a run: named, and the last checkpoint is good."""
+    base = {**prepare(folder), "checkpoint.every": 1, "train.steps": 100000, "schedule.steps": STEPS, "train.valid_every": 0, "parallel.patience": 3}
+    import signal
+    import time
+    for harm, words in ((signal.SIGKILL, "is gone"), (signal.SIGSTOP, "has not answered for")):
+        out = folder / harm.name
+        job = subprocess.Popen([*LAUNCH, "-n", "4", *r.command("train", *r.settings({**base, "train.output": str(out)}))],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        began = time.monotonic()
+        while len(r.checkpoints(out)) < 2 and time.monotonic() - began < 60:
+            time.sleep(0.05)
+        ranks = []  # children of the launcher, in order of their start
+        for p in Path("/proc").glob("[0-9]*"):
+            try:
+                if int(re.search(r"^PPid:\s*(\d+)", (p / "status").read_text(), re.M)[1]) == job.pid:
+                    ranks.append(int(p.name))
+            except OSError:
+                pass
+        os.kill(sorted(ranks)[2], harm)
+        killed = time.monotonic()
+        text = job.communicate(timeout=60)[0]
+        seconds = time.monotonic() - killed
+        check(job.returncode != 0 and re.search(rf"rank 2 \(.*\) {words}", text) and "the last checkpoint is intact" in text, f"{harm.name}: {text[-2000:]}")
+        check(seconds < 30, f"{harm.name}: took {seconds:.0f} s")
+        last = int(r.checkpoints(out)[-1].split("_")[1])
+        train({**base, "train.steps": last + 2}, out, 2)
+
+
+def test_stop(folder):
+    import signal
+    import time
+    base = {**prepare(folder), "train.steps": 100000, "schedule.steps": STEPS, "train.valid_every": 0}
+    out = folder / "run"
+    job = subprocess.Popen([*LAUNCH, "-n", "2", *r.command("train", *r.settings({**base, "train.output": str(out)}))],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while not (out / "metrics.jsonl").exists() or (out / "metrics.jsonl").stat().st_size < 300:
+        time.sleep(0.05)
+    job.send_signal(signal.SIGUSR1)
+    text = job.communicate(timeout=60)[0]
+    check(job.returncode == 130 and text.count("stopped after step") == 1, f"{job.returncode}: {text[-1500:]}")
+    check(len(r.checkpoints(out)) == 1, "nothing was saved")
+
+
+if __name__ == "__main__":
+    r.main(globals())
