@@ -1,4 +1,4 @@
-"""The model folder that a run exports, loaded in Transformers, gives the logits of ravine: in one file and in shards, tied and not.
+"""The model folder that a run exports, loaded in Transformers, gives the logits of ravine: every family that it has, in shards, tied and not.
 
 python tools/golden/check_export.py build/release/ravine         (needs numpy, torch, transformers, safetensors)
 """
@@ -11,19 +11,27 @@ import tempfile
 import numpy as np
 import torch
 from safetensors.numpy import load_file, save_file
-from transformers import LlamaForCausalLM
+from transformers import AutoModelForCausalLM
 
 ravine = pathlib.Path(sys.argv[1]).resolve()
 BASE = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 8,
         "num_key_value_heads": 4, "vocab_size": 1024, "max_position_embeddings": 128, "rms_norm_eps": 1e-5}
 CASES = [{"tie_word_embeddings": False}, {"tie_word_embeddings": True, "attention_bias": True},
-         {"tie_word_embeddings": False, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}}]
+         {"tie_word_embeddings": False, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}},
+         {"model_type": "mistral", "sliding_window": 9},
+         {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
+         {"model_type": "qwen3", "head_dim": 40, "tie_word_embeddings": True}]
+GPT = {"vocab_size": 1024}
+CASES += [{"": {**GPT, "model_type": "bloom", "hidden_size": 256, "n_layer": 3, "n_head": 8, "layer_norm_epsilon": 1e-5}},
+          {"": {**GPT, "model_type": "gpt2", "n_embd": 256, "n_layer": 3, "n_head": 8, "n_positions": 128, "bos_token_id": 1, "eos_token_id": 2}},
+          {"": {**GPT, "model_type": "gpt_neox", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 8,
+                "rotary_pct": 0.25, "max_position_embeddings": 128}}]
 
 failed = 0
 for number, fields in enumerate(CASES):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        (folder / "config.json").write_text(json.dumps({**BASE, **fields}))
+        (folder / "config.json").write_text(json.dumps(fields.get("") or {**BASE, **fields}))
         ids = np.random.default_rng(number).integers(0, BASE["vocab_size"], (8, 96))
         save_file({"input_ids": ids}, folder / "data.safetensors")
         subprocess.run([ravine, "train", f"model.config={folder}/config.json", f"data.train=[{folder}/data.safetensors]", "data.sequence_length=96",
@@ -34,7 +42,7 @@ for number, fields in enumerate(CASES):
         subprocess.run([ravine, "trace", "--model", model, "--input", folder / "data.safetensors", "--out", folder / "out.safetensors"],
                        check=True, stderr=subprocess.DEVNULL)
         ours = load_file(folder / "out.safetensors")["logits"]
-        loaded, report = LlamaForCausalLM.from_pretrained(model, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
+        loaded, report = AutoModelForCausalLM.from_pretrained(model, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
             assert not report[kind], (kind, report[kind])
         with torch.no_grad():
