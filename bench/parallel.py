@@ -71,6 +71,7 @@ if __name__ == "__main__":
                     continue
                 print(f"{name:<22} {statistics.median(values):8.0f} tokens/s  {statistics.median(values) / one:5.2f} of one rank", flush=True)
         if "bytes" in a.only:
+            base.update({"data.train": f"[{batches(os.path.join(folder, 'short.safetensors'), 64, 16, 4000)}]", "data.sequence_length": 16})  # bytes do not depend on it
             counter = os.path.join(folder, "count.so")
             subprocess.run(["mpicc", "-shared", "-fPIC", "-O1", "-o", counter, os.path.join(os.path.dirname(os.path.abspath(__file__)), "pmpi_count.c")], check=True)
             elements = json.loads(subprocess.run([a.ravine, "plan", "--json", *(f"{k}={v}" for k, v in base.items() if k != "data.train")], capture_output=True, text=True, check=True).stdout)["parameters"]
@@ -84,6 +85,7 @@ if __name__ == "__main__":
                 want = formula * elements * 4 * (ranks - 1) / ranks
                 print(f"{name:<22} {per_step * 1e-6:8.1f} MB per rank and step, formula {formula} x parameters x {ranks - 1}/{ranks}: {want * 1e-6:8.1f}, ratio {per_step / want:.3f}", flush=True)
         if "memory" in a.only:
+            base.update({"data.train": f"[{os.path.join(folder, 'ids.safetensors')}]", "data.sequence_length": 256})
             for zero in (0, 1, 2, 3):
                 rows, text = train(a.ravine, folder, 2, 1, {**base, "parallel.zero": zero, "train.steps": 3})
                 planned = re.search(r"memory   (weights .*)", text).group(1)
