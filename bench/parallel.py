@@ -1,6 +1,6 @@
 """What ranks cost: speed of layouts against one rank in alternating runs, bytes that go through MPI counted from outside the program, and memory.
 
-python3 bench/parallel.py PATH_OF_ravine [--only speed|bytes|memory] [--steps 6] [--rounds 2]
+python3 bench/parallel.py PATH_OF_ravine [--only speed|bytes|memory] [--ways 'data 2;tensor 2'] [--steps 6] [--rounds 2]
 
 speed: the median step of each layout, same global batch, threads times ranks = cores; ratios of tokens per second to one rank with all cores.
 bytes: two runs that differ in their number of steps only; the difference per step against the formula, in elements of the model.
@@ -44,15 +44,16 @@ if __name__ == "__main__":
     p = argparse.ArgumentParser()
     p.add_argument("ravine")
     p.add_argument("--only", default="speed,bytes,memory")
+    p.add_argument("--ways", default="", help="of speed: only these layouts, separated by ; and one rank")
     p.add_argument("--steps", type=int, default=6)
     p.add_argument("--rounds", type=int, default=2)
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        shape = {"model_type": "llama", "hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 6, "num_attention_heads": 6,
-                 "num_key_value_heads": 6, "vocab_size": 8000, "max_position_embeddings": 1024}
+        shape = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4, "num_attention_heads": 4,
+                 "num_key_value_heads": 4, "vocab_size": 4000, "max_position_embeddings": 1024}
         config = os.path.join(folder, "config.json")
         open(config, "w").write(json.dumps(shape))
-        base = {"model.config": config, "data.train": f"[{batches(os.path.join(folder, 'ids.safetensors'), 64, 256, 8000)}]",
+        base = {"model.config": config, "data.train": f"[{batches(os.path.join(folder, 'ids.safetensors'), 64, 256, 4000)}]",
                 "data.sequence_length": 256, "train.global_batch": 8, "train.micro_batch": 1, "train.steps": a.steps}
         if "speed" in a.only:
             ways = {"one rank, 2 threads": (1, 2, {}), "data 2": (2, 1, {}), "data 2, ZeRO 1": (2, 1, {"parallel.zero": 1}), "data 2, ZeRO 2": (2, 1, {"parallel.zero": 2}),
@@ -60,12 +61,17 @@ if __name__ == "__main__":
             speeds = {name: [] for name in ways}
             for _ in range(a.rounds):
                 for name, (ranks, threads, settings) in ways.items():
+                    if a.ways and name not in a.ways.split(";") and name != "one rank, 2 threads":
+                        continue
                     rows, _ = train(a.ravine, folder, ranks, threads, {**base, **settings})
                     speeds[name] += [row["tokens_per_second"] for row in rows[2:]]
             one = statistics.median(speeds["one rank, 2 threads"])
             for name, values in speeds.items():
+                if not values:
+                    continue
                 print(f"{name:<22} {statistics.median(values):8.0f} tokens/s  {statistics.median(values) / one:5.2f} of one rank", flush=True)
         if "bytes" in a.only:
+            base.update({"data.train": f"[{batches(os.path.join(folder, 'short.safetensors'), 64, 16, 4000)}]", "data.sequence_length": 16})  # bytes do not depend on it
             counter = os.path.join(folder, "count.so")
             subprocess.run(["mpicc", "-shared", "-fPIC", "-O1", "-o", counter, os.path.join(os.path.dirname(os.path.abspath(__file__)), "pmpi_count.c")], check=True)
             elements = json.loads(subprocess.run([a.ravine, "plan", "--json", *(f"{k}={v}" for k, v in base.items() if k != "data.train")], capture_output=True, text=True, check=True).stdout)["parameters"]
@@ -79,6 +85,7 @@ if __name__ == "__main__":
                 want = formula * elements * 4 * (ranks - 1) / ranks
                 print(f"{name:<22} {per_step * 1e-6:8.1f} MB per rank and step, formula {formula} x parameters x {ranks - 1}/{ranks}: {want * 1e-6:8.1f}, ratio {per_step / want:.3f}", flush=True)
         if "memory" in a.only:
+            base.update({"data.train": f"[{os.path.join(folder, 'ids.safetensors')}]", "data.sequence_length": 256})
             for zero in (0, 1, 2, 3):
                 rows, text = train(a.ravine, folder, 2, 1, {**base, "parallel.zero": zero, "train.steps": 3})
                 planned = re.search(r"memory   (weights .*)", text).group(1)

@@ -81,7 +81,8 @@ struct LayoutsFlags {
   template <class V>
   void each(V&& v) {
     v("steps", steps, "steps of each run", at_least(1));
-    v("inject", inject, "one more case, in which a sum of the product at this path runs in another order: it must be found", metavar("PATH"));
+    v("inject", inject, "one more case, with a fault that must be found: the order of one sum, one cut or one mask is altered",
+      one_of({"", "sum", "cut", "mask"}));
     v("json", json, "one JSON object");
     common.each(v);
   }

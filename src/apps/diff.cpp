@@ -1,10 +1,10 @@
 #include <set>
 
 #include "apps/command.h"
+#include "apps/stored_tensors.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "files/compare.h"
-#include "files/tensor_set.h"
 
 namespace ravine {
 namespace {
@@ -30,18 +30,18 @@ struct Row {
   bool measured = false;
 };
 
-std::string kind(const TensorInfo& t) { return fmt::format("{} {}", name(t.dtype), t.shape.text()); }
-
-Row compare_pair(const std::string& name, const PlacedTensor* a, const PlacedTensor* b) {
-  Row row{.name = name, .a = a ? kind(*a->info) : "", .b = b ? kind(*b->info) : ""};
-  if (!a || !b) {
-    row.status = a ? "only in A" : "only in B";
-  } else if (!(a->info->shape == b->info->shape)) {
+Row compare_pair(const std::string& name, const StoredTensors& a, const StoredTensors& b) {
+  auto kind = [&](const StoredTensors& t) { return t.has(name) ? fmt::format("{} {}", ravine::name(t.dtype(name)), t.shape(name).text()) : ""; };
+  Row row{.name = name, .a = kind(a), .b = kind(b)};
+  if (!a.has(name) || !b.has(name)) {
+    row.status = a.has(name) ? "only in A" : "only in B";
+  } else if (!(a.shape(name) == b.shape(name))) {
     row.status = "shape";
   } else {
-    row.d = compare(a->info->dtype, a->bytes(), b->info->dtype, b->bytes());
+    std::vector<std::byte> left, right;
+    row.d = compare(a.dtype(name), a.bytes(name, left), b.dtype(name), b.bytes(name, right));
     row.measured = true;
-    row.status = a->info->dtype != b->info->dtype ? "dtype" : row.d.differing > 0 ? "different" : "equal";
+    row.status = a.dtype(name) != b.dtype(name) ? "dtype" : row.d.differing > 0 ? "different" : "equal";
   }
   return row;
 }
@@ -77,16 +77,16 @@ void print_row(const Row& row, int width) {
 }
 
 int run_diff(DiffFlags& flags, Config&) {
-  const TensorSet a(flags.a), b(flags.b);
+  const StoredTensors a(flags.a), b(flags.b);
   std::set<std::string> names;
   auto wanted = [&](const std::string& name) {
     for (const std::string& pattern : split(flags.only, ','))
       if (glob_match(pattern, name)) return true;
     return flags.only.empty();
   };
-  for (const TensorSet* side : {&a, &b})
-    for (const auto& entry : side->tensors())
-      if (wanted(entry.first)) names.insert(entry.first);
+  for (const StoredTensors* side : {&a, &b})
+    for (const std::string& name : side->names())
+      if (wanted(name)) names.insert(name);
   if (names.empty() && !flags.only.empty())
     throw UserError("no tensor matches", "--only", fmt::format("none of the names in '{}' or '{}' does", flags.a, flags.b),
                     "list them with `ravine info`");
@@ -97,9 +97,7 @@ int run_diff(DiffFlags& flags, Config&) {
   int64_t equal = 0;
   Json listed = Json::array();
   for (const std::string& name : names) {
-    auto in_a = a.tensors().find(name), in_b = b.tensors().find(name);
-    const Row row = compare_pair(name, in_a == a.tensors().end() ? nullptr : &in_a->second,
-                                 in_b == b.tensors().end() ? nullptr : &in_b->second);
+    const Row row = compare_pair(name, a, b);
     const bool same = row.status == "equal";
     equal += same;
     if (row.measured && row.d.differing > 0 && (worst.name.empty() || row.d.max_abs > worst.d.max_abs)) worst = row;

@@ -3,11 +3,11 @@
 
 #include "apps/command.h"
 #include "apps/info_data.h"
+#include "apps/stored_tensors.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "data/tokenizer.h"
 #include "files/compressed.h"
-#include "files/tensor_set.h"
 
 namespace fs = std::filesystem;
 
@@ -31,23 +31,24 @@ struct InfoFlags {
 
 // Each of these adds what it finds to `j`; text and --json show the same.
 void add_tensors(Json& j, const std::string& path, bool list) {
-  const TensorSet set(path);
+  const StoredTensors stored(path);
   int64_t elements = 0, bytes = 0;
   std::map<std::string, int64_t> types;
   Json rows = Json::array(), metadata = Json::object();
-  for (const auto& [tensor, place] : set.tensors()) {
-    const TensorInfo& t = *place.info;
-    elements += t.shape.count();
-    bytes += t.end - t.begin;
-    types[std::string(name(t.dtype))] += t.shape.count();
-    if (list)
-      rows.push_back(
-          {{"name", tensor}, {"dtype", name(t.dtype)}, {"shape", std::vector<int64_t>(t.shape.begin(), t.shape.end())}});
+  for (const std::string& tensor : stored.names()) {
+    const DType dtype = stored.dtype(tensor);
+    const Shape& shape = stored.shape(tensor);
+    elements += shape.count();
+    bytes += shape.count() * size_of(dtype);
+    types[std::string(name(dtype))] += shape.count();
+    if (list) rows.push_back({{"name", tensor}, {"dtype", name(dtype)}, {"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
   }
-  for (const auto& file : set.files())
-    for (const auto& [key, value] : file->metadata()) metadata[key] = value;
-  j["files"] = set.files().size();
-  j["tensors"] = set.tensors().size();
+  if (stored.set()) {
+    for (const auto& file : stored.set()->files())
+      for (const auto& [key, value] : file->metadata()) metadata[key] = value;
+    j["files"] = stored.set()->files().size();
+  }
+  j["tensors"] = stored.names().size();
   j["parameters"] = elements;
   j["bytes"] = bytes;
   j["elements_by_dtype"] = types;

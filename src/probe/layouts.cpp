@@ -4,13 +4,12 @@
 #include <cstring>
 #include <map>
 #include <numeric>
-#include <optional>
+#include <utility>
 
 #include "base/philox.h"
 #include "kernels/backend.h"
 #include "optim/schedule.h"
 #include "probe/op_hashes.h"
-#include "probe/reorder.h"
 #include "train/layout.h"
 #include "train/open.h"
 #include "train/whole_units.h"
@@ -66,7 +65,8 @@ class FirstRanks final : public World {
 struct Case {
   Mesh mesh;
   int64_t zero = 0, virtual_stages = 1;
-  bool sequence = false, inject = false;
+  bool sequence = false;
+  std::string inject;
   std::string name() const {
     std::string out;
     for (Axis axis : {Axis::data, Axis::tensor, Axis::pipeline})
@@ -75,7 +75,7 @@ struct Case {
     if (virtual_stages > 1) out += ", interleaved";
     if (sequence) out += ", sequence";
     if (zero > 0) out += fmt::format(", ZeRO {}", zero);
-    return inject ? out + ", a sum reordered" : out;
+    return inject.empty() ? out : fmt::format("{}, with another {}", out, inject);
   }
 };
 
@@ -132,8 +132,14 @@ class Check {
     StepEngine engine(*model, config, types_, backend_kernels(backend_, bf16_products(config.precision, types_.compute, backend_)), shape, nullptr, &ranks);
     engine.allocate();
     begin_weights(engine, config);
-    ReorderSum reorder(options_.inject);
-    if (way.inject) engine.ctx().add_observer(&reorder);
+    if (way.inject == "cut") {
+      TensorView weight = engine.store().held_master(0);
+      if (weight.dtype == DType::f64)
+        std::swap(weight.as<double>()[0], weight.as<double>()[1]);
+      else
+        std::swap(weight.as<float>()[0], weight.as<float>()[1]);
+      engine.store().refresh_copies(engine.ctx());
+    }
     LoaderOptions loading;
     loading.global_batch = config.train.global_batch;
     loading.micro_batch = config.train.micro_batch;
@@ -143,7 +149,10 @@ class Check {
     Trace trace;
     for (int64_t s = 0; s < options_.steps; ++s) {
       double lr = learning_rate(config.schedule, config.optimizer.lr, config.train.steps, s + config.schedule.warmup_steps);
-      StepResult r = engine.run(make_step(*data_, loading, s).micro, s + 1, lr);
+      std::vector<MicroBatch> micros = make_step(*data_, loading, s).micro;
+      if (way.inject == "sum") std::swap(micros.front(), micros.back());
+      if (way.inject == "mask" && std::exchange(micros[0].labels[0], kIgnored) != kIgnored) --micros[0].valid_tokens;
+      StepResult r = engine.run(micros, s + 1, lr);
       trace.losses.push_back(r.loss);
       trace.norms.push_back(r.grad_norm);
     }
@@ -180,7 +189,7 @@ class Check {
 std::vector<Case> cases_for(int ranks) {
   std::vector<Case> out;
   auto add = [&](Mesh mesh, int64_t zero = 0, int64_t parts = 1, bool sequence = false) {
-    if (mesh.ranks() <= ranks) out.push_back({mesh, zero, parts, sequence, false});
+    if (mesh.ranks() <= ranks) out.push_back({mesh, zero, parts, sequence, ""});
   };
   for (int d : {2, 4, 8}) add({1, d, 1});
   for (int64_t zero : {1, 2, 3})
@@ -226,7 +235,7 @@ std::vector<LayoutResult> check_layouts(const Config& config, const std::string&
   std::vector<Case> cases = cases_for(ranks);
   if (!options.inject.empty()) {
     cases.push_back({});
-    cases.back().inject = true;
+    cases.back().inject = options.inject;
   }
   std::vector<LayoutResult> results;
   for (const Case& way : cases) {

@@ -12,7 +12,9 @@ namespace ravine {
 
 struct LayoutsOptions {
   int64_t steps = 3;
-  std::string inject;  // not empty: one more case, with a sum of the product at this path in another order (probe/reorder.h); it must differ
+  // Not empty: one more case with a planted fault, which must differ: "sum" (two micro batches trade places in the tree of leaves), "cut" (two
+  // weights trade places), "mask" (one label is left out).
+  std::string inject;
 };
 
 struct LayoutResult {
