@@ -87,10 +87,6 @@ RunLayout run_layout(const Config& c, int ranks, const Model& model, std::option
     refuse(fmt::format("{} of {} rank{}", c.parallel.data > 0 ? written(asked) : fmt::format("parallel.tensor={} parallel.pipeline={}", c.parallel.tensor, c.parallel.pipeline), ranks, ranks > 1 ? "s" : ""), "parallel",
            fmt::format("data x tensor x pipeline must be the number of ranks (mpirun -n {})", ranks));
   if (std::string fault = tensor_fault(model, asked.tensor); !fault.empty()) refuse(fmt::format("parallel.tensor={}", asked.tensor), "parallel.tensor", fault);
-  if (c.parallel.sequence && asked.tensor > 1 && std::any_of(model.params().params().begin(), model.params().params().end(), [](const Param& p) {
-        return p.cuts.empty() && p.shape.rank() == 1 && p.name.ends_with(".bias") && p.name.find("proj") != std::string::npos;
-      }))
-    throw UserError("parallel.sequence=true", "parallel.sequence", "this model has biases on products that are summed over tensor ranks", "set parallel.sequence=false");
   if (asked.pipeline > 1 && asked.pipeline * c.parallel.virtual_stages > layers)
     refuse(fmt::format("{} stages of {} part{}", asked.pipeline, c.parallel.virtual_stages, c.parallel.virtual_stages > 1 ? "s" : ""), "parallel.pipeline",
            fmt::format("every part needs one of the model's {} layers", layers));

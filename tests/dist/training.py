@@ -134,6 +134,38 @@ def test_tensor_ranks(folder):
         same(other, out, name)
 
 
+LIKE_LLAMA = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_act": "silu", "rms_norm_eps": 1e-6,
+              "max_position_embeddings": 64, "tie_word_embeddings": False}
+FAMILIES = {
+    "qwen3": {**LIKE_LLAMA, "num_key_value_heads": 2, "head_dim": 8, "rope_theta": 10000.0, "attention_bias": False},
+    "internlm": {**LIKE_LLAMA, "bias": True},
+    "baichuan": {**LIKE_LLAMA, "z_loss_weight": 0},
+    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0},
+    "bloom": {"n_embed": 32, "n_layer": 2, "num_attention_heads": 4, "seq_length": 64, "hidden_dropout": 0.0, "attention_dropout": 0.0},
+    "gpt_neox": {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "rotary_pct": 0.5, "hidden_act": "gelu", "layer_norm_eps": 1e-5,
+                 "max_position_embeddings": 64, "use_parallel_residual": True}}
+
+
+def test_families_on_tensor_ranks(folder):
+    """What other families add to Llama (norms of heads, biases of summed products, learned positions, ALiBi, rows of the head at length 1, a
+    parallel residual): within what sums in another order come to, with sequence parallelism too; pipelines and ZeRO give the same bits."""
+    for family, fields in FAMILIES.items():
+        (folder / family).mkdir()
+        base = with_even_rows(folder / family, prepare(folder / family))
+        (folder / family / "config.json").write_text(json.dumps({"model_type": family, "vocab_size": 257, "bos_token_id": 1, "eos_token_id": 2, **fields}))
+        base["train.global_batch"], base["parallel.sum_leaves"], base["train.steps"] = 4, 2, 2
+        one = train(base, folder / family / "one")
+        bound = 4 * 2.0 ** -23 * (32 * 2) ** 0.5  # f32, hidden size, layers
+        for name, ranks, settings in [("tensor", 2, {"tensor": 2}), ("sequence", 2, {"tensor": 2, "sequence": True}), ("pipe", 2, {"pipeline": 2}), ("zero", 2, {"zero": 3})]:
+            out = train(base, folder / family / name, ranks, **{f"parallel__{k}": v for k, v in settings.items()})
+            if "tensor" not in settings:
+                same(one, out, f"{family}: {name}")
+                continue
+            for a, b in zip(r.metrics(out).values(), r.metrics(one).values()):
+                for key in ("loss", "grad_norm"):
+                    check(abs(a[key] / b[key] - 1) < bound, f"{family}: {name}: {key} {a[key]} and {b[key]}")
+
+
 def test_from_tensor_ranks_to_data_ranks(folder):
     """Trained on 8 ranks, killed; goes on with 3 ranks and another batch, and the result loads."""
     base = {**with_even_rows(folder, prepare(folder)), "checkpoint.every": 2, "parallel.sum_leaves": 0}

@@ -9,7 +9,8 @@ void weight_gradient(Ctx& c, const HeadNormBackward& args, const Param& weight) 
   HeadNormBackward a = args;
   const Group& ranks = c.group(Axis::tensor);
   a.dweight = c.store().add_to_grad(weight, a.accumulate);
-  if (ranks.size() == 1 || a.dweight.absent()) return c.call(a);
+  // Each tensor rank has its own heads: a part of the sum. Under sequence parallelism the store adds the parts of everything that is not cut.
+  if (ranks.size() == 1 || c.sequence_parallel() || a.dweight.absent()) return c.call(a);
   Tensor part = c.empty({weight.shape[0]}, c.types().master);
   TensorView whole = std::exchange(a.dweight, part.view());
   bool accumulate = std::exchange(a.accumulate, false);

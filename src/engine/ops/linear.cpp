@@ -44,7 +44,7 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
     Tensor dy = c.grads().get(yr), dx = c.grads().add_to(xr, accumulate);
     c.call(Matmul{dy.view(), joined(c, c.store().value(*weights[0]), weights), {}, dx.view(), false, false, accumulate});
   };
-  BackwardFn dw = [weights, biases, saved, trains, trains_bias, yr = y.ref()](Ctx& c) {
+  BackwardFn dw = [weights, biases, saved, trains, trains_bias, partial, yr = y.ref()](Ctx& c) {
     Tensor dy = c.grads().get(yr);
     bool accumulate = false;
     if (trains) {
@@ -53,7 +53,12 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
     }
     if (trains_bias) {
       TensorView g = joined_grad(c, biases, accumulate);
-      c.call(SumRows{dy.view(), g, accumulate});
+      // Under sequence parallelism the store sums gradients of what is not cut over tensor ranks, and every one of them has all of dy here.
+      if (partial && c.sequence_parallel() && c.group(Axis::tensor).rank() > 0) {
+        if (!accumulate) c.call(Fill{g, 0});
+      } else {
+        c.call(SumRows{dy.view(), g, accumulate});
+      }
     }
   };
   c.record("linear", {y.ref()}, std::move(dx), trains || trains_bias ? std::move(dw) : BackwardFn());
