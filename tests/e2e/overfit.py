@@ -154,7 +154,8 @@ def test_tools(folder):
     r.check(ids["tensors"] == 1 and ids["tensor_list"][0]["shape"] == [ROWS, COLUMNS], ids)
     r.check(said[folder / "tokenizer"]["vocabulary"] == 300, said[folder / "tokenizer"])
     (folder / "empty").mkdir()
-    for path in (folder / "nothing", folder / "empty", folder / "train.txt"):
+    (folder / "program.exe").write_bytes(b"MZ")
+    for path in (folder / "nothing", folder / "empty", folder / "program.exe"):
         line = r.run("info", path, status=2).stderr
         r.check(line.startswith("error: ") and str(path) in line and line.count("\n") == 1, line)
     explained = r.run("config", "--explain", "train.steps").stdout
