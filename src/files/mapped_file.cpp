@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <utility>
 
 namespace ravine {
@@ -20,6 +21,13 @@ MappedFile::MappedFile(std::string path, Use use) : path_(std::move(path)) {
 
 MappedFile::~MappedFile() {
   if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::will_read(std::span<const std::byte> part) const {
+  constexpr uintptr_t kPage = 4096;
+  const auto begin = reinterpret_cast<uintptr_t>(part.data()) / kPage * kPage;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(part.data()) + part.size();
+  if (!part.empty()) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);  // a hint: failing changes nothing
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

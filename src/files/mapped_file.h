@@ -18,6 +18,7 @@ class MappedFile {
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  void will_read(std::span<const std::byte> part) const;  // a part of bytes() is about to be read in order: fetched ahead
   const std::string& path() const { return path_; }
 
  private:

@@ -140,7 +140,9 @@ std::span<const std::byte> IndexedFile::bytes(int64_t sequence) const {
 
 std::span<const std::byte> IndexedFile::lengths(int64_t first, int64_t last) const {
   require(first >= 0 && first <= last && last <= sequences_, "index: sequences {} to {} of {}", first, last, sequences_);
-  return {lengths_ + 4 * first, static_cast<size_t>(4 * (last - first))};
+  const std::span part(lengths_ + 4 * first, static_cast<size_t>(4 * (last - first)));
+  idx_.will_read(part);
+  return part;
 }
 
 void IndexedFile::copy(int64_t sequence, int64_t offset, std::span<int32_t> into) const {
@@ -180,6 +182,7 @@ void IndexedFile::copy_range(int64_t begin, std::span<int32_t> into) const {
 }
 
 void IndexedFile::check() const {
+  idx_.will_read(idx_.bytes());
   int64_t at = 0;
   for (int64_t i = 0; i < sequences_; ++i) {
     if (load<int64_t>(offsets_, i) != at) refuse("wrong index", fmt::format("sequence {} must begin at byte {}, got {}", i, at, load<int64_t>(offsets_, i)));

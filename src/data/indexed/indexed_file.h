@@ -49,7 +49,7 @@ class IndexedFile {
   void copy_range(int64_t begin, std::span<int32_t> into) const;
   std::span<const std::byte> bytes(int64_t sequence) const;  // as stored
   std::span<const std::byte> all_bytes() const { return bin_.bytes(); }
-  // Lengths [first, last) of sequences as they lie in the file (int32, not aligned).
+  // Lengths [first, last) of sequences as they lie in the file (int32, not aligned); fetched from disk ahead.
   std::span<const std::byte> lengths(int64_t first, int64_t last) const;
   // Reads every entry: lengths at least 0, offsets their running sum, documents in order. A UserError names the first that lies.
   void check() const;
