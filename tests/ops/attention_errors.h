@@ -72,6 +72,7 @@ inline ForwardErrors forward_errors(const AttentionForward& a, double u = kU32) 
 // Backward. p = exp(s - lse) is off by the error of s and the rounding of s and lse; dp = dout v^T and delta = dout . out by
 // gamma(D); ds = p (dp - delta) by all of these; then sums over keys (dq) or over queries and heads (dk, dv). 16-bit: p and ds
 // are rounded to the type of q, in ref and in cpu; p perhaps before ds is made of it. A p below e^-55 < 2^-79 may become 0.
+// cpu has the scale in ds when it rounds it, so what underflow loses there counts 1 / scale times.
 struct BackwardErrors {
   std::vector<double> dq, dk, dv;
 };
@@ -96,7 +97,7 @@ inline BackwardErrors backward_errors(const AttentionBackward& a, double u = kU3
           for (int64_t e = 0; e < d; ++e) dp += std::fabs(dout[row * wide + h * d + e] * v[key * narrow + g * d + e]);
           double p_error = std::expm1(gamma(d + 2) * r.magnitude[j] + 4 * u * (std::fabs(r.s[j]) + lse)) + gamma(kFunction);
           constexpr double kFlushed = 0x1p-79;
-          double ds = p * (dp + delta), ds_error = ds * (p_error + gamma(d + 4) + 3 * u16 + terms) + lost + kFlushed * (dp + delta);
+          double ds = p * (dp + delta), ds_error = ds * (p_error + gamma(d + 4) + 3 * u16 + terms) + lost / std::min(1.0, at.scale) + kFlushed * (dp + delta);
           for (int64_t e = 0; e < d; ++e) {
             errors.dq[row * wide + h * d + e] += at.scale * ds_error * std::fabs(k[key * narrow + g * d + e]);
             errors.dk[key * narrow + g * d + e] += at.scale * ds_error * std::fabs(q[row * wide + h * d + e]);

@@ -90,6 +90,79 @@ TEST_P(Families, PackedAndPaddedRowsAreThemselves) {
   }
 }
 
+// Families that Transformers has no class for are Llama by another name: the same declared names draw the same weights.
+Json as_llama(const std::string& family, const Json& more = Json::object()) {
+  Json c = tiny_families().at(family);
+  for (const char* key : {"bias", "z_loss_weight", "model_max_length"}) c.erase(key);
+  c["model_type"] = "llama";
+  c["max_position_embeddings"] = 32;
+  c.update(more);
+  return c;
+}
+
+TEST(Relatives, AreLlamaBitForBit) {
+  for (auto& [name, llama] : std::map<std::string, Json>{{"aquila", as_llama("aquila")},
+                                                         {"internlm", as_llama("internlm", {{"attention_bias", true}})},
+                                                         {"baichuan-7b", as_llama("baichuan-7b")}}) {
+    for (const Kernels& table : {ref_kernels(), cpu_kernels()}) {
+      TinyBatch batch;
+      batch.add(tiny_tokens(1, 8)), batch.add(tiny_tokens(2, 5), 0, 1);
+      TinyRun a(tiny_families().at(name), DType::f32, "cheap", 0, {}, table), b(llama, DType::f32, "cheap", 0, {}, table);
+      EXPECT_TRUE(a.logits(batch) == b.logits(batch)) << name;
+      double one, two;
+      EXPECT_TRUE(a.gradients(batch, &one) == b.gradients(batch, &two)) << name;
+      EXPECT_EQ(one, two) << name;
+    }
+  }
+}
+
+// Baichuan2 is Baichuan with the rows of the head brought to length 1 by hand; in a store for running, settle() does that once.
+TEST(Relatives, NormHead) {
+  for (const char* size : {"7b", "13b"}) {
+    TinyBatch batch;
+    batch.add(tiny_tokens(1, 8));
+    TinyRun two(tiny_families().at(std::string("baichuan2-") + size), DType::f64, "cheap"), one(tiny_families().at(std::string("baichuan-") + size), DType::f64, "cheap");
+    const Param& head = *one.model->params().find("lm_head.weight");
+    for (int64_t i = 0; i < head.shape[0]; ++i) {
+      double* row = one.store.master(head).row<double>(i);
+      double squares = 0;
+      for (int64_t j = 0; j < head.shape[1]; ++j) squares += row[j] * row[j];
+      for (int64_t j = 0; j < head.shape[1]; ++j) row[j] /= std::sqrt(squares);
+    }
+    auto want = one.logits(batch), got = two.logits(batch);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-14 * 12);
+    EXPECT_NEAR(two.only_loss(batch), one.only_loss(batch), 1e-12);
+    two.model->settle(*two.ctx);
+    auto settled = two.logits(batch);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(settled[i], want[i], 1e-14 * 12);
+    auto& now = *two.model->params().find("lm_head.weight");
+    double squares = 0;
+    for (int64_t j = 0; j < head.shape[1]; ++j) squares += std::pow(two.store.master(now).row<double>(0)[j], 2);
+    EXPECT_NEAR(squares, 1, 1e-14);
+  }
+}
+
+// How files join and turn: which element of the file is which of the parameters.
+TEST(Relatives, FilesAreLaidOutAsPublished) {
+  auto tensor = [](const std::string& family, const std::string& name) {
+    auto model = make_model(tiny_families().at(family), "test");
+    for (const FileTensor& t : model->files().tensors)
+      if (t.name == name) return std::tuple(t.shape, t.transposed, t.runs, t.params[0]->name);
+    ADD_FAILURE() << family << " has no " << name;
+    return std::tuple(Shape{}, false, std::vector<FileTensor::Run>(), std::string());
+  };
+  auto [pack, plain, stacked, q] = tensor("baichuan-7b", "model.layers.1.self_attn.W_pack.weight");
+  EXPECT_TRUE((pack == Shape{36, 12}) && !plain && stacked.size() == 3 && q == "model.layers.1.self_attn.q_proj.weight");
+  EXPECT_TRUE(stacked[1].param == 1 && stacked[1].row == 12 && stacked[1].count == 12);
+  auto [heads, no, per_head, first] = tensor("bloom", "transformer.h.0.self_attention.query_key_value.bias");
+  EXPECT_TRUE((heads == Shape{36}) && !no && per_head.size() == 9);
+  EXPECT_TRUE(per_head[4].param == 1 && per_head[4].param_row == 4 && per_head[4].row == 16 && per_head[4].count == 4);  // k of head 1
+  auto [conv, turned, runs, name] = tensor("gpt2", "transformer.h.1.attn.c_attn.weight");
+  EXPECT_TRUE((conv == Shape{12, 36}) && turned && runs.size() == 3);
+  EXPECT_TRUE(std::get<0>(tensor("gpt2", "transformer.h.1.mlp.c_fc.weight")) == (Shape{12, 48}));
+  EXPECT_TRUE(std::get<0>(tensor("pythia", "embed_out.weight")) == (Shape{19, 12}));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn([] {
                            std::vector<std::string> names;
                            for (auto& [name, config] : tiny_families()) names.push_back(name);
