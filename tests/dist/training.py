@@ -102,6 +102,25 @@ def test_any_checkpoint_in_any_layout(folder):
             same(whole, out, out.name)
 
 
+def test_leaves_of_a_checkpoint_are_kept(folder):
+    base = {**prepare(folder), "checkpoint.every": 2, "schedule.steps": STEPS}
+    whole = train(base, folder / "whole")
+    out = train({**base, "train.steps": 2}, folder / "run", 2)
+    done = launch(4, ["train", *r.settings({**base, "train.output": str(out), "parallel.sum_leaves": 0})])
+    same(whole, out, "8 leaves, 2 ranks, then 4")
+    out = train({**base, "train.steps": 2}, folder / "other", 2)
+    done = launch(2, ["train", *r.settings({**base, "train.output": str(out), "parallel.sum_leaves": 2})])
+    check("made with parallel.sum_leaves=8, this run sums 2 leaves" in done.stderr, done.stderr)
+
+
+def test_a_nan_is_said_once(folder):
+    base = {**prepare(folder), "train.find_nan": True}
+    done = launch(2, ["train", *r.settings({**base, "train.output": str(folder / "run")}),
+                      "probe.inject=[{step: 3, path: 'model.layers.1.*', op: attention, value: nan}]"], status=1,
+                  expect="step 3: the loss became nan; first: attention at model.layers.1.self_attn (forward)")
+    check(done.stderr.count("error: ") == 1, done.stderr)
+
+
 def test_model_folders_in_any_layout(folder):
     base = prepare(folder)
     train({**base, "train.steps": 1, "schedule.steps": STEPS}, folder / "start")
