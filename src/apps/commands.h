@@ -9,6 +9,7 @@ Command trace_command();
 Command generate_command();
 Command tokenizer_command();
 Command data_command();
+Command convert_command();
 Command diff_command();
 Command plan_command();
 Command bench_command();
