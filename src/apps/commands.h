@@ -12,6 +12,7 @@ Command data_command();
 Command data_index_command();  // actions of `data`
 Command data_merge_command();
 Command preprocess_command();
+Command convert_command();
 Command diff_command();
 Command plan_command();
 Command bench_command();

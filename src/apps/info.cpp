@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "data/tokenizer.h"
 #include "files/compressed.h"
+#include "files/tensor_set.h"
+#include "io/convert/convert.h"
 
 namespace fs = std::filesystem;
 
@@ -70,10 +72,28 @@ void add_tokenizer(Json& j, const std::string& path) {
 bool has_tensors(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.path().extension() == ".safetensors") return true;
+    if (const std::string name = entry.path().filename().string();
+        name.ends_with(".safetensors") || (name.starts_with("pytorch_model") && name.ends_with(".bin")))
+      return true;
   return false;
 }
 
+// A checkpoint of another program: what it is, what is in it, and the command that makes a model of it.
+Json foreign_checkpoint(const std::string& path, const Recognised& r, bool list) {
+  Json j{{"kind", r.what}, {"path", path}};
+  j["to_use_it"] = fmt::format("ravine convert --input {} --output DIR --to hf", path);
+  try {
+    const ConvertReport report = convert_weights({.input = path, .from = std::string(name(r.layout)), .dry_run = true}, [](int64_t, int64_t) {});
+    j["tensors"] = report.rows.size();
+    j["bytes"] = report.bytes;
+    for (const std::string& note : report.notes) j["notes"].push_back(note);
+    for (const ConvertRow& t : report.rows)
+      if (list) j["tensor_list"].push_back({{"name", t.name}, {"dtype", t.dtype}, {"shape", parse_json(t.shape, path)}});
+  } catch (const UserError& e) {
+    j["problem"] = e.what();
+  }
+  return j;
+}
 
 Json run_folder(const std::string& path) {
   Json j{{"kind", "run"}, {"path", path}};
@@ -122,6 +142,10 @@ Json checkpoint_folder(const std::string& path, bool list) {
 
 Json model_folder(const std::string& path, bool list) {
   Json j{{"kind", "model"}, {"path", path}};
+  if (const auto r = recognise(path); r && r->layout == WeightLayout::hf) {
+    j["weights"] = r->what;
+    j["to_use_it"] = fmt::format("model.path={} in train, --model in generate and trace, or ravine convert", path);
+  }
   if (fs::exists(path + "/config.json")) j["config"] = read_json(path + "/config.json");
   if (has_tensors(path)) add_tensors(j, path, list);
   if (has_tokenizer(path)) {
@@ -139,6 +163,8 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   if (!fs::is_directory(path))
     if (auto j = describe_data(path, data)) return *j;
   if (!fs::exists(path)) throw UserError("no such file or folder", path, "it must exist", "check the path");
+  if (fs::is_directory(path) || file.ends_with(".ckpt"))
+    if (const auto r = recognise(path); r && r->layout != WeightLayout::hf && r->layout != WeightLayout::ravine) return foreign_checkpoint(path, *r, list);
   if (fs::is_directory(path)) {
     if (fs::exists(path + "/manifest.json")) return checkpoint_folder(path, list);
     if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return run_folder(path);
@@ -149,10 +175,10 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
       return j;
     }
     if (auto j = describe_data(path, data)) return *j;
-    throw UserError("unknown kind of folder", path, "a run, checkpoint, model, tokenizer or folder of texts is described", "check the path");
+    throw UserError("unknown kind of folder", path, "a run, checkpoint (also of Megatron, DeepSpeed, MindFormers), model, tokenizer or folder of texts is described", "check the path");
   }
-  if (file.ends_with(".safetensors")) {
-    Json j{{"kind", "safetensors"}, {"path", path}};
+  if (file.ends_with(".safetensors") || file.ends_with(".bin") || file.ends_with(".pt") || file.ends_with(".pth")) {
+    Json j{{"kind", file.ends_with(".safetensors") ? "safetensors" : "torch file"}, {"path", path}};
     add_tensors(j, path, true);
     return j;
   }
@@ -166,7 +192,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     j["config"] = read_json(path);
     return j;
   }
-  throw UserError("unknown kind of file", path, "*.safetensors, a tokenizer, config.json or data is described", "check the name");
+  throw UserError("unknown kind of file", path, "*.safetensors, *.bin, *.pt, *.ckpt, a tokenizer, config.json or data is described", "check the name");
 }
 
 std::string shown(const std::string& key, const Json& value) {

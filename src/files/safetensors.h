@@ -10,21 +10,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/dtype.h"
-#include "base/shape.h"
 #include "files/atomic.h"
 #include "files/checksum.h"
+#include "files/tensor_file.h"
 
 namespace ravine {
-
-struct TensorInfo {
-  std::string name;
-  DType dtype = DType::f32;
-  Shape shape;
-  int64_t begin = 0, end = 0;  // bytes in the data part
-};
-
-using Metadata = std::map<std::string, std::string>;
 
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  // by place in the data part, ties as in the header
@@ -40,25 +30,25 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int6
 
 // Maps the file; a tensor's bytes are read from disk when they are first touched. Const members may be called by many threads.
 // The file must not shrink while it is mapped.
-class SafetensorsReader {
+class SafetensorsReader : public TensorFile {
  public:
   explicit SafetensorsReader(std::string path);
-  ~SafetensorsReader();
+  ~SafetensorsReader() override;
   SafetensorsReader(const SafetensorsReader&) = delete;
   SafetensorsReader& operator=(const SafetensorsReader&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const override { return path_; }
   int64_t file_size() const { return file_size_; }
   int64_t data_begin() const { return header_.data_begin; }
-  const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
-  const Metadata& metadata() const { return header_.metadata; }
-  const TensorInfo* find(std::string_view name) const;    // null if there is none
+  const std::vector<TensorInfo>& tensors() const override { return header_.tensors; }
+  const Metadata& metadata() const override { return header_.metadata; }
+  const TensorInfo* find(std::string_view name) const override;  // null if there is none
   const TensorInfo& tensor(std::string_view name) const;  // a missing one is a UserError
 
   // The bytes in place, as long as the reader lives. Not necessarily aligned to the element size.
-  std::span<const std::byte> bytes(const TensorInfo& tensor) const;
+  std::span<const std::byte> bytes(const TensorInfo& tensor) const override;
   // Copies into.size() bytes from byte `offset` of the tensor on, by pread: nothing stays mapped in memory.
-  void read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> into) const;
+  void read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> into) const override;
 
  private:
   std::string path_;
@@ -116,8 +106,5 @@ struct TensorBytes {
 };
 
 void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options = {});
-
-// A name from a file as it may be shown: control characters and all beyond 120 bytes replaced.
-std::string printable(std::string_view name);
 
 }  // namespace ravine

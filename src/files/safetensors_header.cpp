@@ -201,18 +201,6 @@ void check_cover(const SafetensorsHeader& header, int64_t data_size, const std::
 
 }  // namespace
 
-std::string printable(std::string_view name) {
-  std::string shown;
-  for (char c : name.substr(0, 120)) shown += static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;
-  // Not to end inside a UTF-8 sequence.
-  if (name.size() > 120) {
-    while (!shown.empty() && (shown.back() & 0xc0) == 0x80) shown.pop_back();
-    if (!shown.empty() && (shown.back() & 0x80)) shown.pop_back();
-    shown += "...";
-  }
-  return shown;
-}
-
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int64_t file_size, const std::string& where) {
   if (file.size() < 8)
     refuse("truncated safetensors file", where,

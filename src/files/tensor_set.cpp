@@ -5,6 +5,9 @@
 #include <set>
 
 #include "base/json.h"
+#include "files/safetensors.h"
+#include "files/mindspore_ckpt.h"
+#include "files/torch_file.h"
 
 namespace fs = std::filesystem;
 
@@ -30,6 +33,13 @@ std::map<std::string, std::string> read_index(const std::string& path) {
 
 }  // namespace
 
+std::unique_ptr<TensorFile> open_tensor_file(const std::string& path) {
+  for (const char* end : {".bin", ".pt", ".pth"})
+    if (path.ends_with(end)) return std::make_unique<TorchStateFile>(path);
+  if (path.ends_with(".ckpt")) return std::make_unique<CkptFile>(path);
+  return std::make_unique<SafetensorsReader>(path);
+}
+
 TensorSet::TensorSet(const std::string& path) {
   std::set<std::string> names;
   std::map<std::string, std::string> index;
@@ -46,10 +56,15 @@ TensorSet::TensorSet(const std::string& path) {
     for (const auto& entry : fs::directory_iterator(path, error))
       if (entry.path().extension() == ".safetensors") names.insert(path + "/" + entry.path().filename().string());
     if (error) throw_system("read folder", path, error.value());
-    if (names.empty()) throw UserError("no tensors", path, "the folder must hold *.safetensors files", "check the path");
+    if (names.empty())
+      for (const auto& entry : fs::directory_iterator(path, error))
+        if (const std::string file = entry.path().filename().string(); file.starts_with("pytorch_model") && file.ends_with(".bin"))
+          names.insert(path + "/" + file);
+    if (names.empty())
+      throw UserError("no tensors", path, "the folder must hold *.safetensors or pytorch_model*.bin files", "check the path");
   }
   for (const std::string& name : names) {
-    files_.push_back(std::make_unique<SafetensorsReader>(name));
+    files_.push_back(open_tensor_file(name));
     for (const TensorInfo& t : files_.back()->tensors()) {
       auto [it, added] = tensors_.emplace(t.name, PlacedTensor{files_.back().get(), &t});
       if (!added)

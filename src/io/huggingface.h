@@ -12,7 +12,7 @@ namespace ravine {
 
 // Reads every parameter of `model` into store.master(); on meta only the files' headers are checked. Stored f64, f32, bf16 and
 // f16 are converted on the way, rounded once. Blocks until all is read; runs in parallel_for. Sources, as Transformers looks
-// for them: model.safetensors; model.safetensors.index.json and its shards; else all *.safetensors. Each parameter must be
+// for them (io/open_weights.h): safetensors, else pytorch_model*.bin. Each parameter must be
 // there once, in its shape and a floating type, with or without the family's base prefix ("model."); what files of the family
 // join or store transposed is cut and turned. Tied parameters are not read, constant buffers (rotary inv_freq) are passed over; any
 // other tensor is refused, before weights change. Returns the names as the folder spells them, by index of model.files().tensors.
@@ -34,5 +34,9 @@ struct SaveFolder {
 // updated. Blocks until the folder is on disk. DiskFull, or UserError for a path that cannot be used, leaves the old folder as
 // it was.
 void save_model_folder(const SaveFolder& options, const Model& model, ParamStore& store);
+
+// Copies the files of a tokenizer into the folder, by the names that Transformers looks for; .xz and the like unpacked. `source` is a folder
+// (one without a tokenizer is fine) or a single file.
+void copy_tokenizer(const std::string& source, const std::string& into);
 
 }  // namespace ravine

@@ -1,105 +1,28 @@
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "base/parallel.h"
 #include "base/text.h"
-#include "files/compressed.h"
 #include "files/convert.h"
-#include "files/safetensors.h"
 #include "io/file_rows.h"
 #include "io/huggingface.h"
-
-namespace fs = std::filesystem;
+#include "io/open_weights.h"
 
 namespace ravine {
 namespace {
 
-constexpr int64_t kPiece = int64_t{1} << 20;       // elements of one chunk
-constexpr int64_t kMaxIndex = int64_t{256} << 20;  // bytes
+constexpr int64_t kPiece = int64_t{1} << 20;  // elements of one chunk
 
-using Files = std::vector<std::unique_ptr<SafetensorsReader>>;
+using Files = std::vector<std::unique_ptr<TensorFile>>;
 
 struct Stored {
-  const SafetensorsReader* file = nullptr;
+  const TensorFile* file = nullptr;
   const TensorInfo* info = nullptr;
 };
 
 std::string at(const std::string& path, std::string_view tensor) {
   return fmt::format("{}: tensor '{}'", path, printable(tensor));
-}
-
-std::vector<std::pair<std::string, std::string>> read_index(const std::string& path) {
-  const std::string text = read_whole(path, kMaxIndex);
-  nlohmann::json index;  // sorted keys: an ordered document takes quadratic time for the many names of a large model
-  try {
-    index = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& e) {
-    throw UserError("not valid JSON", path, e.what(), "repair or replace the file");
-  }
-  auto map = index.is_object() ? index.find("weight_map") : index.end();
-  if (!index.is_object() || map == index.end() || !map->is_object())
-    throw UserError("not an index of weights", fmt::format("{}: key 'weight_map'", path),
-                    "it must be an object of tensor names and files", "repair or replace the file");
-  std::vector<std::pair<std::string, std::string>> out;
-  for (const auto& [name, file] : map->items()) {
-    const std::string shard = file.is_string() ? file.get<std::string>() : "";
-    if (shard.empty() || shard.find_first_of(std::string("/\0", 2)) != std::string::npos || shard == "..")
-      throw UserError("index names no file", at(path, name), "it must be the name of a file in the same folder",
-                      "repair the index");
-    out.emplace_back(name, shard);
-  }
-  return out;
-}
-
-Files open_shards(const std::string& folder, const std::string& index_path) {
-  Files files;
-  std::unordered_map<std::string, const SafetensorsReader*> opened;
-  for (const auto& [name, shard] : read_index(index_path)) {
-    auto [it, fresh] = opened.emplace(shard, nullptr);
-    if (fresh) {
-      const std::string path = folder + "/" + shard;
-      if (!fs::exists(path))
-        throw UserError("missing weight file", path, fmt::format("{} names it for tensor '{}'", index_path, printable(name)),
-                        "put the file there or repair the index");
-      it->second = files.emplace_back(std::make_unique<SafetensorsReader>(path)).get();
-    }
-    if (!it->second->find(name))
-      throw UserError("missing tensor", at(it->second->path(), name),
-                      fmt::format("{} says that this file holds it", index_path), "repair the index or replace the file");
-  }
-  return files;
-}
-
-Files open_weights(const std::string& folder) {
-  std::error_code error;
-  if (!fs::is_directory(folder, error))
-    throw UserError("cannot read weights", folder, "it must be a folder with model.safetensors", "check the path");
-  Files files;
-  if (const std::string single = folder + "/model.safetensors"; fs::exists(single)) {
-    files.push_back(std::make_unique<SafetensorsReader>(single));
-    return files;
-  }
-  if (const std::string index = folder + "/model.safetensors.index.json"; fs::exists(index)) return open_shards(folder, index);
-  std::vector<std::string> paths;
-  bool pickled = false;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.ends_with(".safetensors")) paths.push_back(entry.path().string());
-    pickled = pickled || (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos);
-  }
-  if (paths.empty() && pickled)
-    throw UserError("cannot read weights", folder + "/pytorch_model.bin", "reading pickled weights comes in a later release",
-                    "convert to safetensors: model.save_pretrained(DIR) in Transformers");
-  if (paths.empty())
-    throw UserError("no weights", folder, "it must hold model.safetensors, or shards with model.safetensors.index.json",
-                    "give a complete model folder, or model.config to start from random weights");
-  std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths) files.push_back(std::make_unique<SafetensorsReader>(path));
-  return files;
 }
 
 // Which stored tensor is which of the family's, by index. Everything is checked here, before any weight changes.

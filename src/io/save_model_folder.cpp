@@ -57,7 +57,8 @@ void copy_file(const fs::path& from, const std::string& to) {
   if (error) throw_system("copy " + from.string() + " to", to, error.value());
 }
 
-// By the names that Transformers looks for.
+}  // namespace
+
 void copy_tokenizer(const std::string& source, const std::string& into) {
   std::error_code error;
   if (fs::is_directory(source, error)) {
@@ -89,6 +90,8 @@ void copy_tokenizer(const std::string& source, const std::string& into) {
   else
     write_file_atomic(into + "/" + name, read_whole(source, kMaxTokenizer));
 }
+
+namespace {
 
 struct Entry {
   const FileTensor* tensor;

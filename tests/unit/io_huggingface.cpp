@@ -271,7 +271,7 @@ TEST_F(Loading, ShardsAndIndex) {
 TEST_F(Loading, OtherFolders) {
   EXPECT_SAYS(refusal(), "no weights (" + folder.path());
   spill(folder / "pytorch_model.bin", "pickle");
-  EXPECT_SAYS(refusal(), "comes in a later release; convert to safetensors");
+  EXPECT_SAYS(refusal(), fmt::format("bad torch file ({})", folder / "pytorch_model.bin"));
   EXPECT_SAYS(message_of<UserError>([&] { load_weights(folder / "none", *world.model, world.store); }), folder / "none");
 }
 

@@ -1,0 +1,47 @@
+// Checkpoint files of MindSpore (*.ckpt): a protobuf message of named tensors. Source: mindspore/ccsrc/utils/checkpoint.proto.
+// A file is untrusted input: whatever is wrong with it is a UserError naming the file and the tensor.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "files/fd.h"
+#include "files/tensor_file.h"
+
+namespace ravine {
+
+// Large tensors are stored in several pieces under one name.
+struct CkptTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  std::vector<std::pair<int64_t, int64_t>> pieces;  // begin and size in the file
+};
+// Entries of types that are no numbers (Str) are passed over; others that DType lacks are refused by name.
+std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::string& where);
+
+class CkptFile : public TensorFile {
+ public:
+  explicit CkptFile(std::string path);
+  ~CkptFile() override;
+  CkptFile(const CkptFile&) = delete;
+  CkptFile& operator=(const CkptFile&) = delete;
+  const std::string& path() const override { return path_; }
+  const std::vector<TensorInfo>& tensors() const override { return infos_; }
+  const TensorInfo* find(std::string_view name) const override;
+  std::span<const std::byte> bytes(const TensorInfo& tensor) const override;
+  void read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> into) const override;
+
+ private:
+  size_t index(const TensorInfo& t) const { return static_cast<size_t>(&t - infos_.data()); }
+  std::string path_;
+  Fd fd_;
+  int64_t file_size_ = 0;
+  const std::byte* map_ = nullptr;
+  std::vector<CkptTensor> tensors_;
+  std::vector<TensorInfo> infos_;
+  std::unordered_map<std::string, size_t> by_name_;
+  mutable std::unordered_map<size_t, std::vector<std::byte>> copies_;  // of tensors in several pieces, once asked for
+};
+
+}  // namespace ravine

@@ -1,0 +1,83 @@
+// Files of torch.save: a zip archive of one pickle and one raw member per storage (torch 1.6 and later), or the stream of pickles of
+// earlier versions. Only tensors and plain values are read; nothing is executed. Source: torch/serialization.py, torch/_utils.py.
+// A file is untrusted input: whatever is wrong with it is a UserError naming the file and the tensor.
+#pragma once
+#include <memory>
+#include <unordered_map>
+
+#include "files/fd.h"
+#include "files/pickle.h"
+#include "files/tensor_file.h"
+
+namespace ravine {
+
+// Elements of a storage: offset and strides count elements. Checked to lie inside the storage, whose bytes lie inside the file.
+struct TorchTensor {
+  DType dtype = DType::f32;
+  Shape shape;
+  std::vector<int64_t> strides;
+  int64_t offset = 0;
+  int64_t storage_begin = 0;  // bytes in the file
+  bool contiguous() const;
+  int64_t bytes() const { return shape.count() * size_of(dtype); }
+};
+
+class TorchFile {
+ public:
+  explicit TorchFile(std::string path);
+  ~TorchFile();
+  TorchFile(const TorchFile&) = delete;
+  TorchFile& operator=(const TorchFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  const Pickle& pickle() const { return *pickle_; }
+
+  bool is_tensor(Pickle::Ref v) const;  // says that it is one; a Parameter too
+  // Anything else than a dense tensor of a known type is refused, by the name of what it is; `name` is for the message.
+  TorchTensor tensor(Pickle::Ref v, const std::string& name) const;
+  // Copies row-major elements from element `begin` on.
+  void read(const TorchTensor& t, int64_t begin, std::span<std::byte> into) const;
+  std::span<const std::byte> in_place(const TorchTensor& t) const;  // of a contiguous one
+
+ private:
+  struct Storage {
+    int64_t begin = 0, size = 0;  // bytes in the file
+  };
+  void open_zip();
+  void open_stream();
+  Pickle::Ref unwrap(Pickle::Ref v) const;
+
+  std::string path_;
+  Fd fd_;
+  int64_t file_size_ = 0;
+  const std::byte* map_ = nullptr;
+  std::unique_ptr<Pickle> pickle_;
+  std::unordered_map<std::string, Storage> storages_;
+};
+
+// A dict of tensors in a torch file, nested dicts joined with '.', as a file of named tensors. None, bytes and "_extra_state" are passed over;
+// any other value that is no tensor is refused by name.
+class TorchStateFile : public TensorFile {
+ public:
+  // The state dict is the root, or its entry "state_dict", "module" or "model" if that is a dict.
+  explicit TorchStateFile(const std::string& path);
+  TorchStateFile(std::shared_ptr<const TorchFile> file, Pickle::Ref dict, const std::string& prefix);
+
+  const std::string& path() const override { return file_->path(); }
+  const std::vector<TensorInfo>& tensors() const override { return infos_; }
+  const TensorInfo* find(std::string_view name) const override;
+  std::span<const std::byte> bytes(const TensorInfo& tensor) const override;
+  void read(const TensorInfo& tensor, int64_t offset, std::span<std::byte> into) const override;
+  const TorchFile& file() const { return *file_; }
+
+ private:
+  void collect(Pickle::Ref dict, const std::string& prefix);
+  const TorchTensor& of(const TensorInfo& tensor) const;
+  std::shared_ptr<const TorchFile> file_;
+  std::vector<TensorInfo> infos_;
+  std::vector<TorchTensor> tensors_;
+  std::unordered_map<std::string, size_t> by_name_;
+  mutable std::unordered_map<size_t, std::vector<std::byte>> copies_;  // of tensors that are not contiguous, once asked for
+};
+
+}  // namespace ravine

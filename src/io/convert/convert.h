@@ -1,0 +1,48 @@
+// Weights from one layout into another: recognise, read headers, plan every tensor of the target, then stream.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/dtype.h"
+
+namespace ravine {
+
+enum class WeightLayout { hf, megatron, deepspeed, mindformers, ravine };
+std::string_view name(WeightLayout layout);
+
+struct Recognised {
+  WeightLayout layout;
+  std::string what;  // "Megatron checkpoint (one file per tensor and pipeline rank)"
+};
+// By the names of files, and of tensors where those do not tell. Nothing if it is none of them; a damaged file is a UserError.
+std::optional<Recognised> recognise(const std::string& path);
+
+struct ConvertOptions {
+  std::string input, output;
+  std::string to = "hf";        // hf, megatron-legacy, megatron-mcore, mindformers
+  std::string from = "auto";    // or the name of a layout
+  std::string model_config;     // a config.json; "": what the source has
+  std::optional<DType> dtype;   // of floating tensors; none: as stored
+  int64_t tensor = 1, pipeline = 1, virtual_stages = 1;
+  int64_t resize_vocabulary = 0;  // 0: as it is
+  bool dry_run = false, allow_unknown = false;
+};
+
+struct ConvertRow {
+  std::string file, name, dtype, shape, rule;
+};
+struct ConvertReport {
+  std::string source;             // what the input is
+  std::vector<ConvertRow> rows;   // one per tensor that is written
+  std::vector<std::string> notes;
+  int64_t bytes = 0;
+};
+
+// Writes the folder `output`, which appears whole or not at all; an existing one that is not empty is a UserError. With dry_run nothing is
+// written. `progress` gets bytes written and in all.
+ConvertReport convert_weights(const ConvertOptions& options, const std::function<void(int64_t, int64_t)>& progress);
+
+}  // namespace ravine

@@ -1,0 +1,92 @@
+#include "io/convert/hf_folder.h"
+
+#include <filesystem>
+
+#include "files/safetensors.h"
+#include "io/convert/stream.h"
+#include "io/huggingface.h"
+#include "io/open_weights.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+
+Weights read_hf(const std::string& path, const Json& config, const std::string& config_where) {
+  Weights w;
+  w.config = config;
+  w.config_where = config_where;
+  w.folder = path;
+  if (w.config.is_null() && fs::exists(path + "/config.json")) w.config = read_json(w.config_where = path + "/config.json");
+  for (auto& file : open_weights(path)) {
+    const std::shared_ptr<const TensorFile> shared = std::move(file);
+    for (const TensorInfo& t : shared->tensors()) w.add(t.name, stored(shared, t));
+  }
+  return w;
+}
+
+std::map<std::string, std::string> write_shards(const std::string& folder, const std::vector<NamedElements>& tensors, const std::string& single,
+                                                const std::string& stem, const Metadata& metadata, const std::function<void(int64_t)>& progress,
+                                                int64_t shard_bytes) {
+  std::vector<std::vector<const NamedElements*>> shards(1);
+  int64_t size = 0;
+  for (const NamedElements& t : tensors) {
+    const int64_t bytes = t.elements->count() * size_of(t.dtype);
+    if (!shards.back().empty() && size + bytes > shard_bytes) shards.emplace_back(), size = 0;
+    shards.back().push_back(&t);
+    size += bytes;
+  }
+  std::map<std::string, std::string> places;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string file = shards.size() == 1 && !single.empty() ? single : fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
+    SafetensorsWriter writer(folder + "/" + file, {metadata});
+    for (const NamedElements* t : shards[i]) writer.declare(t->name, t->dtype, t->elements->shape());
+    for (const NamedElements* t : shards[i]) {
+      places[t->name] = file;
+      stream(*t->elements, t->dtype, [&](std::span<const std::byte> bytes) {
+        writer.write(t->name, bytes);
+        progress(static_cast<int64_t>(bytes.size()));
+      });
+    }
+    writer.commit();
+  }
+  return places;
+}
+
+void write_config(const std::string& folder, const Weights& w, const std::vector<NamedElements>& tensors) {
+  if (w.config.is_null()) return;
+  Json config = w.config;
+  bool one = !tensors.empty();
+  for (const NamedElements& t : tensors) one = one && t.dtype == tensors[0].dtype;
+  if (one && is_float(tensors[0].dtype)) {
+    const DType d = tensors[0].dtype;
+    const char* text = d == DType::f64 ? "float64" : d == DType::f32 ? "float32" : d == DType::bf16 ? "bfloat16" : "float16";
+    if (config.contains("dtype")) config["dtype"] = text;
+    if (config.contains("torch_dtype") || !config.contains("dtype")) config["torch_dtype"] = text;
+  }
+  write_file_atomic(folder + "/config.json", config.dump(2) + "\n");
+}
+
+void write_hf(const std::string& folder, const Weights& w, const std::vector<NamedElements>& tensors, const std::function<void(int64_t)>& progress) {
+  write_config(folder, w, tensors);
+  if (!w.folder.empty()) {
+    copy_tokenizer(w.folder, folder);
+    std::error_code error;
+    if (const std::string file = w.folder + "/generation_config.json"; fs::is_regular_file(file, error)) {
+      fs::copy_file(file, folder + "/generation_config.json", error);
+      if (error) throw_system("copy " + file, folder + "/generation_config.json", error.value());
+    }
+  }
+  const auto places = write_shards(folder, tensors, "model.safetensors", "model", {{"format", "pt"}}, progress);
+  if (places.empty() || places.begin()->second == "model.safetensors") return;
+  int64_t bytes = 0;
+  for (const NamedElements& t : tensors) bytes += t.elements->count() * size_of(t.dtype);
+  std::string text = fmt::format("{{\n  \"metadata\": {{\n    \"total_size\": {}\n  }},\n  \"weight_map\": {{", bytes);
+  const char* comma = "\n";
+  for (const auto& [name, file] : places) {
+    text += fmt::format("{}    {}: \"{}\"", comma, Json(name).dump(), file);
+    comma = ",\n";
+  }
+  write_file_atomic(folder + "/model.safetensors.index.json", text + "\n  }\n}\n");
+}
+
+}  // namespace ravine

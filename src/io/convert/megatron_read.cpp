@@ -1,0 +1,425 @@
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <regex>
+
+#include "files/compressed.h"
+#include "files/torch_file.h"
+#include "io/convert/megatron.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+constexpr const char* kComplete = "use a complete checkpoint";
+
+struct RankFile {
+  std::shared_ptr<const TorchFile> file;
+  std::vector<std::shared_ptr<const TorchStateFile>> chunks;  // one per virtual stage
+};
+
+struct Folder {
+  std::string path;
+  int64_t tensor = 0, pipeline = 0;
+  std::vector<RankFile> ranks;  // [pipeline * tensor + t]
+  const RankFile& at(int64_t t, int64_t p) const { return ranks[static_cast<size_t>(p * tensor + t)]; }
+};
+
+std::string first_word(const std::string& path) {
+  const std::string text = read_whole(path, 4096);
+  const size_t from = text.find_first_not_of(" \t\r\n");
+  return from == std::string::npos ? "" : text.substr(from, text.find_first_of(" \t\r\n", from) - from);
+}
+
+// The folder of ranks that the tracker file names, or the path itself if it holds them.
+std::string ranks_folder(const std::string& path) {
+  for (const char* tracker : {"/latest_checkpointed_iteration.txt", "/latest"}) {
+    if (!fs::exists(path + tracker)) continue;
+    const std::string word = first_word(path + tracker);
+    std::string folder = word;
+    if (tracker[7] == '_' && word != "release") {
+      int64_t step = -1;
+      auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), step);
+      if (code != std::errc{} || end != word.data() + word.size() || step < 0)
+        throw UserError("bad tracker file", path + tracker, fmt::format("it holds 'release' or a number, got '{}'", printable(word)), "correct it");
+      folder = fmt::format("iter_{:07}", step);
+    }
+    if (folder.empty() || folder.find('/') != std::string::npos || folder.starts_with('.'))
+      throw UserError("bad tracker file", path + tracker, fmt::format("it names a folder beside it, got '{}'", printable(word)), "correct it");
+    if (!fs::is_directory(path + "/" + folder))
+      throw UserError("missing folder", path + "/" + folder, fmt::format("{} names it", path + tracker), kComplete);
+    return path + "/" + folder;
+  }
+  return path;
+}
+
+// Files by rank: (tensor, pipeline) -> path.
+std::map<std::pair<int64_t, int64_t>, std::string> rank_files(const std::string& folder) {
+  static const std::regex megatron("mp_rank_(\\d{2,4})(?:_(\\d{3}))?"), deepspeed("mp_rank_(\\d{2})_model_states\\.pt");
+  std::map<std::pair<int64_t, int64_t>, std::string> out;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    std::smatch m;
+    if (std::regex_match(name, m, megatron) && entry.is_directory(error)) {
+      const std::string file = entry.path().string() + "/model_optim_rng.pt", older = entry.path().string() + "/model_rng.pt";
+      if (!fs::exists(file) && !fs::exists(older)) throw UserError("missing file", file, "each rank's folder holds it", kComplete);
+      out[{std::stoll(m[1]), m[2].matched ? std::stoll(m[2]) : 0}] = fs::exists(file) ? file : older;
+    } else if (std::regex_match(name, m, deepspeed)) {
+      out[{std::stoll(m[1]), 0}] = entry.path().string();
+    }
+  }
+  return out;
+}
+
+std::optional<int64_t> argument(const TorchFile& f, const char* key) {
+  const Pickle& p = f.pickle();
+  const auto args = p.find(p.root(), "args");
+  const auto value = args ? p.find(*args, key) : std::nullopt;
+  return value ? p.integer(*value) : std::nullopt;
+}
+std::optional<double> real_argument(const TorchFile& f, const char* key) {
+  const Pickle& p = f.pickle();
+  const auto args = p.find(p.root(), "args");
+  const auto value = args ? p.find(*args, key) : std::nullopt;
+  return value ? p.real(*value) : std::nullopt;
+}
+
+Folder open_folder(const std::string& path) {
+  Folder f;
+  f.path = ranks_folder(path);
+  const auto files = rank_files(f.path);
+  if (files.empty()) throw UserError("no ranks", f.path, "it must hold folders mp_rank_TT or mp_rank_TT_PPP", "check the path");
+  for (const auto& [rank, file] : files) {
+    f.tensor = std::max(f.tensor, rank.first + 1);
+    f.pipeline = std::max(f.pipeline, rank.second + 1);
+  }
+  for (int64_t p = 0; p < f.pipeline; ++p)
+    for (int64_t t = 0; t < f.tensor; ++t) {
+      auto it = files.find({t, p});
+      if (it == files.end())
+        throw UserError("missing rank", f.path, fmt::format("{} tensor x {} pipeline ranks need mp_rank_{:02}{}", f.tensor, f.pipeline, t,
+                                                            f.pipeline > 1 ? fmt::format("_{:03}", p) : ""), kComplete);
+      RankFile r{std::make_shared<TorchFile>(it->second), {}};
+      const Pickle& pickle = r.file->pickle();
+      for (const char* key : {"model", "module"})
+        if (auto model = pickle.find(pickle.root(), key)) {
+          r.chunks.push_back(std::make_shared<TorchStateFile>(r.file, *model, ""));
+          break;
+        }
+      for (int64_t c = 0; r.chunks.size() == static_cast<size_t>(c); ++c)
+        if (auto model = pickle.find(pickle.root(), fmt::format("model{}", c)))
+          r.chunks.push_back(std::make_shared<TorchStateFile>(r.file, *model, ""));
+      if (r.chunks.empty()) throw UserError("no weights", it->second, "it must hold 'model', or 'model0' and so on", kComplete);
+      f.ranks.push_back(std::move(r));
+    }
+  const RankFile& first = f.ranks[0];
+  auto field = [](const RankFile& r, const char* key) { return r.file->pickle().find(r.file->pickle().root(), key); };
+  for (const RankFile& r : f.ranks) {
+    auto whole = [&](const RankFile& x, const char* key) {
+      auto v = field(x, key);
+      return v ? x.file->pickle().integer(*v) : std::nullopt;
+    };
+    if (whole(r, "iteration") != whole(first, "iteration"))
+      throw UserError("ranks of different steps", r.file->path(),
+                      fmt::format("its iteration is {}, that of {} is {}", whole(r, "iteration").value_or(-1), first.file->path(), whole(first, "iteration").value_or(-1)),
+                      "use files of one checkpoint");
+    if (r.chunks.size() != first.chunks.size())
+      throw UserError("ranks of different layouts", r.file->path(), fmt::format("it has {} virtual stages, {} has {}", r.chunks.size(), first.file->path(), first.chunks.size()),
+                      "use files of one checkpoint");
+    const auto version = field(r, "checkpoint_version");
+    const auto number = version ? r.file->pickle().real(*version) : std::nullopt;
+    if (number != 3.0)
+      throw UserError("old checkpoint", r.file->path() + ": checkpoint_version",
+                      fmt::format("version 3.0 is read, since older ones order the rows of q, k and v otherwise; it is {}",
+                                  number ? fmt::format("{}", *number) : "missing"),
+                      "load and save it once with a Megatron of 2021 or later");
+    for (const auto& [key, want] : {std::pair{"tensor_model_parallel_size", f.tensor}, {"pipeline_model_parallel_size", f.pipeline}})
+      if (const auto is = argument(*r.file, key); is && *is != want)
+        throw UserError("missing rank", r.file->path(), fmt::format("its arguments say {} = {}, the folder holds {}", key, *is, want), kComplete);
+  }
+  return f;
+}
+
+void replace_prefix(std::string& s, std::string_view from, std::string_view to) {
+  if (s.starts_with(from)) s.replace(0, from.size(), to);
+}
+
+// Every spelling to that of megatron-core; "" for what holds no weight. `apart`: the layer stores gate and up apart.
+std::string core_name(std::string name, bool apart) {
+  if (name.ends_with("_extra_state") || name.ends_with("inv_freq") || name.starts_with("word_embeddings_for_head.")) return "";
+  replace_prefix(name, "module.", "");
+  replace_prefix(name, "language_model.", "");
+  if (name.starts_with("word_embeddings_for_head.")) return "";
+  replace_prefix(name, "transformer.", "decoder.");
+  replace_prefix(name, "encoder.", "decoder.");
+  replace_prefix(name, "decoder.final_norm.", "decoder.final_layernorm.");
+  if (!name.starts_with("decoder.layers.")) return name;
+  const size_t dot = name.find('.', 15);
+  if (dot == std::string::npos) return name;
+  std::string suffix = name.substr(dot + 1);
+  static const std::pair<const char*, const char*> table[] = {
+      {"input_norm.", "input_layernorm."},
+      {"post_attention_norm.", "pre_mlp_layernorm."},
+      {"post_attention_layernorm.", "pre_mlp_layernorm."},
+      {"self_attention.query_key_value.", "self_attention.linear_qkv."},
+      {"self_attention.dense.", "self_attention.linear_proj."},
+      {"self_attention.linear_qkv.layer_norm_", "input_layernorm."},
+      {"mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."},
+      {"mlp.gate_proj.", "mlp.gate."},
+      {"mlp.dense_h_to_4h.", apart ? "mlp.up." : "mlp.linear_fc1."},
+      {"mlp.proj.", "mlp.linear_fc1."},
+      {"mlp.dense_4h_to_h.", "mlp.linear_fc2."},
+  };
+  for (const auto& [from, to] : table)
+    if (suffix.starts_with(from)) {
+      suffix.replace(0, std::string_view(from).size(), to);
+      break;
+    }
+  return name.substr(0, dot + 1) + suffix;
+}
+
+// "decoder.layers.3.x" -> 3 and "x"; -1 for other names.
+int64_t split_layer(const std::string& name, std::string* suffix) {
+  if (!name.starts_with("decoder.layers.")) return -1;
+  int64_t layer = -1;
+  auto [end, code] = std::from_chars(name.data() + 15, name.data() + name.size(), layer);
+  if (code != std::errc{} || end == name.data() + name.size() || *end != '.' || layer < 0 || layer > 100'000) return -1;
+  *suffix = std::string(end + 1, name.data() + name.size());
+  return layer;
+}
+
+using Shards = std::vector<ElementsPtr>;  // of one tensor, by tensor rank
+
+// Tensors of megatron-core's names with global layer numbers.
+std::map<std::string, Shards> gather(const Folder& f, int64_t* layers) {
+  std::map<std::string, Shards> out;
+  *layers = 0;
+  const size_t chunks = f.ranks[0].chunks.size();
+  for (size_t c = 0; c < chunks; ++c)
+    for (int64_t p = 0; p < f.pipeline; ++p) {
+      int64_t here = 0;
+      for (int64_t t = 0; t < f.tensor; ++t) {
+        const auto& file = f.at(t, p).chunks[c];
+        bool apart = false;
+        for (const TensorInfo& info : file->tensors()) apart = apart || info.name.find(".mlp.gate_proj.") != std::string::npos;
+        for (const TensorInfo& info : file->tensors()) {
+          std::string name = core_name(info.name, apart), suffix;
+          if (name.empty()) continue;
+          if (const int64_t layer = split_layer(name, &suffix); layer >= 0) {
+            here = std::max(here, layer + 1);
+            name = fmt::format("decoder.layers.{}.{}", *layers + layer, suffix);
+          }
+          Shards& shards = out[name];
+          if (static_cast<int64_t>(shards.size()) != t)
+            throw UserError("ranks do not match", fmt::format("{}: tensor '{}'", file->path(), printable(info.name)),
+                            t < static_cast<int64_t>(shards.size()) ? "another rank or stage holds it too" : "tensor rank 0 does not hold it", kComplete);
+          shards.push_back(stored(file, info));
+        }
+      }
+      *layers += here;
+    }
+  for (const auto& [name, shards] : out)
+    if (static_cast<int64_t>(shards.size()) != f.tensor)
+      throw UserError("missing tensor", f.path, fmt::format("{} of {} tensor ranks hold '{}'", shards.size(), f.tensor, printable(name)), kComplete);
+  return out;
+}
+
+// How the stored arguments describe the model, as a config.json of Llama, Qwen2 (bias on q, k, v only) or Qwen3 (norms of q and k).
+Json config_of(const Folder& f, const std::map<std::string, Shards>& tensors, int64_t layers) {
+  const TorchFile& file = *f.ranks[0].file;
+  const Pickle& p = file.pickle();
+  if (!p.find(p.root(), "args"))
+    throw UserError("no arguments", file.path(), "these files carry no shape of the model", "give --model-config CONFIG.json");
+  auto need = [&](const char* key) {
+    const auto v = argument(file, key);
+    if (!v || *v < 1) throw UserError("missing argument", fmt::format("{}: args.{}", file.path(), key), "the layout of weights needs it", "give --model-config CONFIG.json");
+    return *v;
+  };
+  auto has = [&](const char* suffix) { return tensors.contains(fmt::format("decoder.layers.0.{}", suffix)); };
+  const int64_t heads = need("num_attention_heads"), hidden = need("hidden_size");
+  const bool grouped = argument(file, "group_query_attention").value_or(0) != 0;
+  const bool qkv_bias = has("self_attention.linear_qkv.bias"), o_bias = has("self_attention.linear_proj.bias");
+  const bool qk_norm = has("self_attention.q_layernorm.weight");
+  Json c;
+  c["model_type"] = qk_norm ? "qwen3" : qkv_bias && !o_bias ? "qwen2" : "llama";
+  c["architectures"] = {qk_norm ? "Qwen3ForCausalLM" : qkv_bias && !o_bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM"};
+  c["hidden_size"] = hidden;
+  c["intermediate_size"] = need("ffn_hidden_size");
+  c["num_hidden_layers"] = layers;
+  if (const int64_t said = need("num_layers"); said != layers)
+    throw UserError("missing layers", f.path, fmt::format("the arguments say {} layers, the files hold {}", said, layers), kComplete);
+  c["num_attention_heads"] = heads;
+  c["num_key_value_heads"] = grouped ? need("num_query_groups") : heads;
+  c["head_dim"] = argument(file, "kv_channels").value_or(hidden / heads);
+  c["max_position_embeddings"] = argument(file, "max_position_embeddings").value_or(argument(file, "seq_length").value_or(2048));
+  c["rms_norm_eps"] = real_argument(file, "norm_epsilon").value_or(real_argument(file, "layernorm_epsilon").value_or(1e-5));
+  c["rope_theta"] = real_argument(file, "rotary_base").value_or(10000.0);
+  c["hidden_act"] = "silu";
+  c["tie_word_embeddings"] = !tensors.contains("output_layer.weight") || argument(file, "untie_embeddings_and_output_weights") == 0;
+  if (c["model_type"] == "llama") {
+    c["attention_bias"] = qkv_bias;
+    c["mlp_bias"] = has("mlp.linear_fc1.bias");
+  } else if (qk_norm) {
+    c["attention_bias"] = qkv_bias;
+  }
+  return c;
+}
+
+// Rows without those at the end that repeat the row before them, of which there are fewer than `most`.
+int64_t unpadded_rows(const Elements& table, int64_t most) {
+  const int64_t wide = table.shape()[1], size = size_of(table.dtype());
+  std::vector<std::byte> last(static_cast<size_t>(wide * size)), row(last.size());
+  int64_t rows = table.shape()[0];
+  table.read((rows - 1) * wide, last);
+  const int64_t least = std::max<int64_t>(rows - most, 0) + 1;
+  while (rows > least) {
+    table.read((rows - 2) * wide, row);
+    if (row != last) break;
+    --rows;
+  }
+  return rows;
+}
+
+[[noreturn]] void misshapen(const Elements& e, const Shape& want) {
+  throw UserError("misshapen tensor", e.where(), fmt::format("its shape is {}, the model makes it {}", e.shape().text(), want.text()),
+                  "use weights that belong to the config");
+}
+
+void expect(const Shards& shards, const Shape& want) {
+  for (const ElementsPtr& e : shards)
+    if (!(e->shape() == want)) misshapen(*e, want);
+}
+
+ElementsPtr stack(const Shards& shards, const std::string& rule) {
+  if (shards.size() == 1) return shards[0];
+  std::vector<Rows> rows;
+  for (const ElementsPtr& e : shards) rows.push_back(all_rows(e));
+  return stack_rows(rows, rule);
+}
+
+struct Joiner {
+  const Geometry& g;
+  Weights& w;
+  const int64_t tensor;
+
+  int64_t part(int64_t n, const char* what) const {
+    if (n % tensor != 0)
+      throw UserError("sizes do not fit", w.config_where, fmt::format("{} {} are divided over {} tensor ranks", n, what, tensor), "use the config of this model");
+    return n / tensor;
+  }
+  std::string ranks(const char* what) const { return tensor == 1 ? "as it is" : fmt::format("{} of {} tensor ranks", what, tensor); }
+
+  void qkv(int64_t layer, const Shards& shards, bool bias) {
+    const int64_t groups = part(g.kv_heads, "key/value heads"), d = g.head_size, per = (g.group() + 2) * d;
+    expect(shards, bias ? Shape{groups * per} : Shape{groups * per, g.hidden});
+    const struct { const char* name; int64_t first, count; } parts[] = {
+        {"q", 0, g.group() * d}, {"k", g.group() * d, d}, {"v", (g.group() + 1) * d, d}};
+    for (const auto& p : parts) {
+      std::vector<Rows> rows;
+      for (const ElementsPtr& e : shards)
+        for (int64_t i = 0; i < groups; ++i) rows.push_back({e, i * per + p.first, p.count});
+      w.add(layer_name(layer, fmt::format("self_attn.{}_proj.{}", p.name, bias ? "bias" : "weight")),
+            stack_rows(rows, fmt::format("{} of each of {} groups", p.name, g.kv_heads)));
+    }
+  }
+  void gate_up(int64_t layer, const Shards& shards, bool bias) {
+    const int64_t f = part(g.ffn, "MLP rows");
+    expect(shards, bias ? Shape{2 * f} : Shape{2 * f, g.hidden});
+    for (int i = 0; i < 2; ++i) {
+      std::vector<Rows> rows;
+      for (const ElementsPtr& e : shards) rows.push_back({e, i * f, f});
+      w.add(layer_name(layer, fmt::format("mlp.{}_proj.{}", i == 0 ? "gate" : "up", bias ? "bias" : "weight")),
+            stack_rows(rows, i == 0 ? "first half: gate" : "second half: up"));
+    }
+  }
+  void rows(const std::string& to, const Shards& shards, int64_t all, bool bias) {
+    const int64_t n = part(all, "rows");
+    expect(shards, bias ? Shape{n} : Shape{n, g.hidden});
+    w.add(to, stack(shards, ranks("rows")));
+  }
+  void cols(const std::string& to, const Shards& shards, int64_t all) {
+    expect(shards, {g.hidden, part(all, "columns")});
+    w.add(to, shards.size() == 1 ? shards[0] : join_cols(shards, ranks("columns")));
+  }
+  void copy(const std::string& to, const Shards& shards, int64_t n) {
+    expect(shards, {n});
+    w.add(to, shards[0]);
+  }
+};
+
+}  // namespace
+
+Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown) {
+  const Folder f = open_folder(path);
+  int64_t layers = 0;
+  std::map<std::string, Shards> tensors = gather(f, &layers);
+  auto embedding = tensors.find("embedding.word_embeddings.weight");
+  if (embedding == tensors.end()) throw UserError("missing tensor", f.path, "the first stage holds word_embeddings.weight", kComplete);
+  Weights w;
+  w.config = config.is_null() ? config_of(f, tensors, layers) : config;
+  w.config_where = config.is_null() ? f.ranks[0].file->path() + ": args" : config_where;
+  auto head = tensors.find("output_layer.weight");
+  if (head != tensors.end() && w.config.value("tie_word_embeddings", false)) {
+    tensors.erase(head);  // the copy that the last stage keeps
+    head = tensors.end();
+  }
+  const auto table = [&](const Shards& shards) {
+    for (const ElementsPtr& e : shards)
+      if (e->shape().rank() != 2 || !(e->shape() == shards[0]->shape())) misshapen(*e, shards[0]->shape());
+    return stack(shards, fmt::format("rows of {} tensor ranks", f.tensor));
+  };
+  const ElementsPtr words = table(embedding->second), out = head == tensors.end() ? nullptr : table(head->second);
+  if (config.is_null()) {
+    const auto said = argument(*f.ranks[0].file, "true_vocab_size");
+    int64_t rows = words->shape()[0];
+    if (said && *said > 0 && *said <= rows) {
+      rows = *said;
+    } else if (const int64_t multiple = argument(*f.ranks[0].file, "make_vocab_size_divisible_by").value_or(128) * f.tensor; rows > 0) {
+      rows = unpadded_rows(*words, multiple);
+      if (out && out->shape()[0] == words->shape()[0]) rows = std::max(rows, unpadded_rows(*out, multiple));
+      if (rows < words->shape()[0])
+        w.notes.push_back(fmt::format("vocabulary {}: the last {} of {} rows repeat the row before and are taken for padding (--model-config says otherwise)", rows,
+                                      words->shape()[0] - rows, words->shape()[0]));
+    }
+    w.config["vocab_size"] = rows;
+  }
+  const Geometry g = geometry_of(w.config, w.config_where);
+  if (g.layers != layers)
+    throw UserError("missing layers", f.path, fmt::format("{} says {} layers, the files hold {}", w.config_where, g.layers, layers), "use the config of this model");
+  for (const auto& [name, t] : {std::pair{"model.embed_tokens.weight", words}, {"lm_head.weight", out}}) {
+    if (!t) continue;
+    if (t->shape()[0] < g.vocabulary || t->shape()[1] != g.hidden) misshapen(*t, {g.vocabulary, g.hidden});
+    w.add(name, padded_rows(t, g.vocabulary));
+  }
+  Joiner j{g, w, f.tensor};
+  for (const auto& [name, shards] : tensors) {
+    if (name == "embedding.word_embeddings.weight" || name == "output_layer.weight") continue;
+    std::string s;
+    const int64_t i = split_layer(name, &s);
+    const bool bias = name.ends_with(".bias");
+    auto to = [&](const char* module) { return layer_name(i, fmt::format("{}.{}", module, bias ? "bias" : "weight")); };
+    const size_t dot = s.rfind('.');
+    const std::string module = i >= 0 && dot != std::string::npos && (bias || name.ends_with(".weight")) ? s.substr(0, dot) : "";
+    if (name == "decoder.final_layernorm.weight" || name == "decoder.final_layernorm.bias") j.copy(bias ? "model.norm.bias" : "model.norm.weight", shards, g.hidden);
+    else if (module == "input_layernorm") j.copy(to("input_layernorm"), shards, g.hidden);
+    else if (module == "pre_mlp_layernorm") j.copy(to("post_attention_layernorm"), shards, g.hidden);
+    else if (module == "self_attention.linear_qkv") j.qkv(i, shards, bias);
+    else if (module == "self_attention.q_layernorm") j.copy(to("self_attn.q_norm"), shards, g.head_size);
+    else if (module == "self_attention.k_layernorm") j.copy(to("self_attn.k_norm"), shards, g.head_size);
+    else if (module == "self_attention.linear_proj" && bias) j.copy(to("self_attn.o_proj"), shards, g.hidden);
+    else if (module == "self_attention.linear_proj") j.cols(to("self_attn.o_proj"), shards, g.heads * g.head_size);
+    else if (module == "mlp.linear_fc1") j.gate_up(i, shards, bias);
+    else if (module == "mlp.gate") j.rows(to("mlp.gate_proj"), shards, g.ffn, bias);
+    else if (module == "mlp.up") j.rows(to("mlp.up_proj"), shards, g.ffn, bias);
+    else if (module == "mlp.linear_fc2" && bias) j.copy(to("mlp.down_proj"), shards, g.hidden);
+    else if (module == "mlp.linear_fc2") j.cols(to("mlp.down_proj"), shards, g.ffn);
+    else if (allow_unknown) w.notes.push_back(fmt::format("left out: '{}'", printable(name)));
+    else throw UserError("unknown tensor", shards[0]->where(), "no model of the Llama family has it", "use --allow-unknown to leave it out");
+  }
+  return w;
+}
+
+}  // namespace ravine

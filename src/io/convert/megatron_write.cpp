@@ -1,0 +1,257 @@
+#include <cmath>
+
+#include "base/checked.h"
+#include "files/torch_save.h"
+#include "io/convert/megatron.h"
+#include "io/convert/stream.h"
+
+namespace ravine {
+namespace {
+
+constexpr int64_t kMultiple = 128;  // --make-vocab-size-divisible-by
+
+int64_t divide(int64_t n, int64_t by, const char* what, const char* over) {
+  if (n % by == 0) return n / by;
+  throw UserError("layout does not fit", fmt::format("{} {}", by, over), fmt::format("they must divide the {} {}", n, what), "choose another number");
+}
+
+// Builds the tensors of one tensor rank.
+class Cutter {
+ public:
+  Cutter(const Weights& w, const Geometry& g, const MegatronLayout& l, int64_t rank) : w_(w), g_(g), l_(l), rank_(rank) {}
+
+  ElementsPtr get(const std::string& name) const {
+    auto it = w_.tensors.find(name);
+    return it == w_.tensors.end() ? nullptr : it->second;
+  }
+  ElementsPtr rows(const ElementsPtr& e) const {
+    const int64_t n = e->shape()[0] / l_.tensor;
+    return l_.tensor == 1 ? e : stack_rows({{e, rank_ * n, n}}, fmt::format("rows of tensor rank {} of {}", rank_, l_.tensor));
+  }
+  ElementsPtr cols(const ElementsPtr& e) const {
+    const int64_t n = e->shape()[1] / l_.tensor;
+    return l_.tensor == 1 ? e : take_cols(e, rank_ * n, n, fmt::format("columns of tensor rank {} of {}", rank_, l_.tensor));
+  }
+  ElementsPtr vocabulary(const std::string& name) const {
+    const ElementsPtr e = get(name);
+    return rows(padded_rows(e, padded_vocabulary(e->shape()[0], l_.tensor)));
+  }
+  ElementsPtr qkv(const ElementsPtr& q, const ElementsPtr& k, const ElementsPtr& v) const {
+    const int64_t groups = g_.kv_heads / l_.tensor, d = g_.head_size, per = g_.group() * d;
+    std::vector<Rows> parts;
+    for (int64_t i = rank_ * groups; i < (rank_ + 1) * groups; ++i) {
+      parts.push_back({q, i * per, per});
+      parts.push_back({k, i * d, d});
+      parts.push_back({v, i * d, d});
+    }
+    return stack_rows(parts, fmt::format("q, k, v of {} groups in turn", groups));
+  }
+  ElementsPtr gate_up(const ElementsPtr& gate, const ElementsPtr& up) const {
+    const int64_t n = g_.ffn / l_.tensor;
+    return stack_rows({{gate, rank_ * n, n}, {up, rank_ * n, n}}, "gate over up");
+  }
+  // A bias that only some of a joined tensor's parts have is zero in the others.
+  ElementsPtr or_zeros(const std::string& name, int64_t n, DType dtype) const {
+    if (const ElementsPtr e = get(name)) return e;
+    return in_memory(dtype, {n}, std::vector<std::byte>(static_cast<size_t>(n * size_of(dtype))));
+  }
+
+ private:
+  const Weights& w_;
+  const Geometry& g_;
+  const MegatronLayout& l_;
+  int64_t rank_;
+};
+
+void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Geometry& g, bool core, int64_t chunk, int64_t layer, int64_t local) {
+  const std::string prefix = fmt::format("{}.layers.{}.", core ? "decoder" : "language_model.encoder", local);
+  auto put = [&](const char* core_name, const char* legacy, ElementsPtr e) {
+    if (e) out.push_back({prefix + (core ? core_name : legacy), chunk, std::move(e)});
+  };
+  auto get = [&](const char* suffix) { return c.get(layer_name(layer, suffix)); };
+  auto cut = [&](const char* suffix, auto method) {
+    const ElementsPtr e = get(suffix);
+    return e ? (c.*method)(e) : nullptr;
+  };
+  put("input_layernorm.weight", "input_norm.weight", get("input_layernorm.weight"));
+  put("input_layernorm.bias", "input_norm.bias", get("input_layernorm.bias"));
+  put("self_attention.linear_proj.weight", "self_attention.dense.weight", cut("self_attn.o_proj.weight", &Cutter::cols));
+  put("self_attention.linear_proj.bias", "self_attention.dense.bias", get("self_attn.o_proj.bias"));
+  put("self_attention.linear_qkv.weight", "self_attention.query_key_value.weight",
+      c.qkv(get("self_attn.q_proj.weight"), get("self_attn.k_proj.weight"), get("self_attn.v_proj.weight")));
+  ElementsPtr some;
+  for (const char* s : {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"})
+    if (get(s)) some = get(s);
+  if (some) {
+    auto bias = [&](const char* s, int64_t heads) { return c.or_zeros(layer_name(layer, s), heads * g.head_size, some->dtype()); };
+    put("self_attention.linear_qkv.bias", "self_attention.query_key_value.bias",
+        c.qkv(bias("self_attn.q_proj.bias", g.heads), bias("self_attn.k_proj.bias", g.kv_heads), bias("self_attn.v_proj.bias", g.kv_heads)));
+  }
+  put("self_attention.q_layernorm.weight", "", get("self_attn.q_norm.weight"));
+  put("self_attention.k_layernorm.weight", "", get("self_attn.k_norm.weight"));
+  put("pre_mlp_layernorm.weight", "post_attention_norm.weight", get("post_attention_layernorm.weight"));
+  put("pre_mlp_layernorm.bias", "post_attention_norm.bias", get("post_attention_layernorm.bias"));
+  put("mlp.linear_fc1.weight", "mlp.dense_h_to_4h.weight", c.gate_up(get("mlp.gate_proj.weight"), get("mlp.up_proj.weight")));
+  if (const ElementsPtr gate = get("mlp.gate_proj.bias"), up = get("mlp.up_proj.bias"); gate && up)
+    put("mlp.linear_fc1.bias", "mlp.dense_h_to_4h.bias", c.gate_up(gate, up));
+  put("mlp.linear_fc2.weight", "mlp.dense_4h_to_h.weight", cut("mlp.down_proj.weight", &Cutter::cols));
+  put("mlp.linear_fc2.bias", "mlp.dense_4h_to_h.bias", get("mlp.down_proj.bias"));
+}
+
+double number(const Json& config, const char* key, double fallback) {
+  auto it = config.find(key);
+  return it != config.end() && it->is_number() ? it->get<double>() : fallback;
+}
+
+double rope_base(const Json& config) {
+  if (auto it = config.find("rope_parameters"); it != config.end() && it->is_object()) return number(*it, "rope_theta", 10000);
+  return number(config, "rope_theta", 10000);
+}
+
+// What Megatron's --use-checkpoint-args takes over, and what this program needs to read the folder again.
+void write_arguments(TorchSave& out, const Weights& w, const Geometry& g, const MegatronLayout& l, DType dtype) {
+  const bool core = l.names == MegatronNames::mcore;
+  const double base = rope_base(w.config), eps = number(w.config, "rms_norm_eps", 1e-6);
+  const int64_t positions = static_cast<int64_t>(number(w.config, "max_position_embeddings", 2048));
+  const bool qkv_bias = w.tensors.contains(layer_name(0, "self_attn.q_proj.bias"));
+  out.begin_namespace();
+  auto integer = [&](const char* key, int64_t v) { out.text(key), out.integer(v); };
+  auto real = [&](const char* key, double v) { out.text(key), out.real(v); };
+  auto boolean = [&](const char* key, bool v) { out.text(key), out.boolean(v); };
+  auto text = [&](const char* key, const char* v) { out.text(key), out.text(v); };
+  integer("num_layers", g.layers), integer("hidden_size", g.hidden), integer("ffn_hidden_size", g.ffn);
+  integer("num_attention_heads", g.heads), integer("kv_channels", g.head_size);
+  boolean("group_query_attention", g.kv_heads != g.heads), integer("num_query_groups", g.kv_heads);
+  integer("max_position_embeddings", positions), integer("seq_length", positions);
+  text("position_embedding_type", "rope"), boolean("add_position_embedding", false), boolean("use_rotary_position_embeddings", true);
+  real("rotary_percent", 1.0);
+  out.text("rotary_base");
+  if (base == std::floor(base)) out.integer(static_cast<int64_t>(base));
+  else out.real(base);
+  text("normalization", "RMSNorm"), real("norm_epsilon", eps), real("layernorm_epsilon", eps), boolean("apply_layernorm_1p", false);
+  boolean("add_bias_linear", w.tensors.contains(layer_name(0, "mlp.down_proj.bias"))), boolean("add_qkv_bias", qkv_bias);
+  boolean("qk_layernorm", w.tensors.contains(layer_name(0, "self_attn.q_norm.weight")));
+  boolean("swiglu", true), boolean("untie_embeddings_and_output_weights", !g.tied);
+  out.text("params_dtype"), out.type(dtype);
+  boolean("fp16", dtype == DType::f16), boolean("bf16", dtype == DType::bf16);
+  integer("make_vocab_size_divisible_by", kMultiple), integer("padded_vocab_size", padded_vocabulary(g.vocabulary, l.tensor));
+  integer("true_vocab_size", g.vocabulary);
+  integer("tensor_model_parallel_size", l.tensor), integer("pipeline_model_parallel_size", l.pipeline);
+  out.text("virtual_pipeline_model_parallel_size");
+  if (l.virtual_stages > 1) out.integer(l.virtual_stages);
+  else out.none();
+  out.text("num_layers_per_virtual_pipeline_stage");
+  if (l.virtual_stages > 1) out.integer(g.layers / (l.pipeline * l.virtual_stages));
+  else out.none();
+  boolean("use_mcore_models", core), boolean("bert_binary_head", true);
+  integer("iteration", 0), integer("consumed_train_samples", 0), integer("consumed_valid_samples", 0);
+  out.end();
+}
+
+// The nested dicts of the older format, from dotted names: what is left of the last part of `path` is a flat key.
+void write_model(TorchSave& out, const std::vector<const MegatronFile::Tensor*>& tensors, bool core, DType dtype, std::vector<ElementsPtr>& order) {
+  auto put = [&](std::string_view key, const MegatronFile::Tensor& t) {
+    out.text(key);
+    out.tensor(dtype, t.elements->shape());
+    order.push_back(t.elements);
+  };
+  if (core) {
+    out.begin_ordered_dict();
+    for (const auto* t : tensors) put(t->name, *t);
+    out.end();
+    return;
+  }
+  auto group = [&](const std::string& prefix, const std::vector<const char*>& dicts) {
+    bool open = false;
+    for (const auto* t : tensors) {
+      if (!t->name.starts_with(prefix)) continue;
+      if (!open)
+        for (const char* d : dicts) out.text(d), out.begin_ordered_dict();
+      open = true;
+      put(std::string_view(t->name).substr(prefix.size()), *t);
+    }
+    if (open)
+      for (size_t i = 0; i < dicts.size(); ++i) out.end();
+  };
+  out.begin_dict();
+  out.text("language_model");
+  out.begin_dict();
+  group("language_model.embedding.word_embeddings.", {"embedding", "word_embeddings"});
+  group("language_model.encoder.", {"encoder"});
+  group("language_model.output_layer.", {"output_layer"});
+  out.end();
+  group("word_embeddings_for_head.", {"word_embeddings_for_head"});
+  out.end();
+}
+
+}  // namespace
+
+int64_t padded_vocabulary(int64_t vocabulary, int64_t tensor) { return round_up(vocabulary, kMultiple * tensor); }
+
+std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, const MegatronLayout& l) {
+  const bool core = l.names == MegatronNames::mcore;
+  divide(g.kv_heads, l.tensor, "key/value heads", "tensor ranks");
+  divide(g.ffn, l.tensor, "rows of the MLP", "tensor ranks");
+  const int64_t stages = l.pipeline * l.virtual_stages, per = divide(g.layers, stages, "layers", "stages (pipeline x virtual)");
+  if (l.virtual_stages > 1 && l.pipeline == 1)
+    throw UserError("layout does not fit", "--virtual", "virtual stages need several pipeline ranks", "leave it out, or raise --pipeline");
+  if (!core && w.tensors.contains(layer_name(0, "self_attn.q_norm.weight")))
+    throw UserError("layout cannot hold the model", "megatron-legacy", "it has no norms of q and k", "use --to megatron-mcore");
+  if (l.pipeline > 1000 || l.tensor > 1000) throw UserError("layout does not fit", "--tensor, --pipeline", "at most 1000 ranks each", "choose another number");
+  std::vector<MegatronFile> files;
+  for (int64_t p = 0; p < l.pipeline; ++p)
+    for (int64_t t = 0; t < l.tensor; ++t) {
+      const Cutter c(w, g, l, t);
+      MegatronFile f;
+      f.path = fmt::format("release/mp_rank_{:02}{}/model_optim_rng.pt", t, l.pipeline > 1 ? fmt::format("_{:03}", p) : "");
+      for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {
+        const int64_t stage = chunk * l.pipeline + p;
+        const bool first = stage == 0, last = stage == stages - 1;
+        if (first) f.tensors.push_back({core ? "embedding.word_embeddings.weight" : "language_model.embedding.word_embeddings.weight", chunk, c.vocabulary("model.embed_tokens.weight")});
+        for (int64_t i = 0; i < per; ++i) add_layer(f.tensors, c, g, core, chunk, stage * per + i, i);
+        if (!last) continue;
+        for (const char* kind : {"weight", "bias"})
+          if (const ElementsPtr e = c.get(fmt::format("model.norm.{}", kind)))
+            f.tensors.push_back({fmt::format("{}.{}", core ? "decoder.final_layernorm" : "language_model.encoder.final_norm", kind), chunk, e});
+        if (!g.tied)
+          f.tensors.push_back({core ? "output_layer.weight" : "language_model.output_layer.weight", chunk, c.vocabulary("lm_head.weight")});
+        else if (!first)  // the last stage keeps a copy of the tied table
+          f.tensors.push_back({core ? "output_layer.weight" : "word_embeddings_for_head.weight", chunk, c.vocabulary("model.embed_tokens.weight")});
+      }
+      files.push_back(std::move(f));
+    }
+  return files;
+}
+
+void write_megatron(const std::string& folder, const std::vector<MegatronFile>& files, const Weights& w, const Geometry& g, const MegatronLayout& l,
+                    DType dtype, const std::function<void(int64_t)>& progress) {
+  const bool core = l.names == MegatronNames::mcore;
+  for (const MegatronFile& f : files) {
+    const std::string path = folder + "/" + f.path;
+    create_folders(folder_of(path));
+    TorchSave out(path);
+    std::vector<ElementsPtr> order;
+    out.begin_dict();
+    out.text("args");
+    write_arguments(out, w, g, l, dtype);
+    out.text("checkpoint_version"), out.real(3.0);
+    out.text("iteration"), out.integer(0);
+    for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {
+      std::vector<const MegatronFile::Tensor*> tensors;
+      for (const auto& t : f.tensors)
+        if (t.chunk == chunk) tensors.push_back(&t);
+      out.text(l.virtual_stages > 1 ? fmt::format("model{}", chunk) : "model");
+      write_model(out, tensors, core, dtype, order);
+    }
+    out.end();
+    for (const ElementsPtr& e : order)
+      stream(*e, dtype, [&](std::span<const std::byte> bytes) {
+        out.write(bytes);
+        progress(static_cast<int64_t>(bytes.size()));
+      });
+    out.commit();
+  }
+  write_file_atomic(folder + "/latest_checkpointed_iteration.txt", "release");
+}
+
+}  // namespace ravine

@@ -1,0 +1,86 @@
+#include <filesystem>
+
+#include "files/tensor_set.h"
+#include "files/torch_file.h"
+#include "io/convert/convert.h"
+#include "io/convert/mindformers.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+bool has_dir(const std::string& path, std::string_view prefix) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (entry.is_directory(error) && entry.path().filename().string().starts_with(prefix)) return true;
+  return false;
+}
+
+// The first file of the folder whose name ends so; "" if there is none.
+std::string first_file(const std::string& path, std::string_view end) {
+  std::error_code error;
+  std::string first;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (const std::string name = entry.path().string(); name.ends_with(end) && (first.empty() || name < first)) first = name;
+  return first;
+}
+
+bool mindformers_names(const std::string& file) {
+  const auto f = open_tensor_file(file);
+  if (auto it = f->metadata().find("format"); it != f->metadata().end() && it->second == "ms") return true;
+  for (const TensorInfo& t : f->tensors())
+    if (is_mindformers_name(t.name)) return true;
+  return false;
+}
+
+// Files *_model_states.pt: of ZeRO if there are optimizer shards, else of Megatron where they say its version.
+Recognised states(const std::string& folder) {
+  const Recognised zero{WeightLayout::deepspeed, "DeepSpeed ZeRO checkpoint"};
+  if (!first_file(folder, "_optim_states.pt").empty()) return zero;
+  const TorchFile f(first_file(folder, "_model_states.pt"));
+  if (f.pickle().find(f.pickle().root(), "checkpoint_version")) return {WeightLayout::megatron, "Megatron weights in DeepSpeed's files"};
+  return zero;
+}
+
+}  // namespace
+
+std::string_view name(WeightLayout layout) {
+  switch (layout) {
+    case WeightLayout::hf: return "hf";
+    case WeightLayout::megatron: return "megatron";
+    case WeightLayout::deepspeed: return "deepspeed";
+    case WeightLayout::mindformers: return "mindformers";
+    case WeightLayout::ravine: return "ravine";
+  }
+  return "";
+}
+
+std::optional<Recognised> recognise(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    if (path.ends_with(".ckpt")) return Recognised{WeightLayout::mindformers, "MindSpore checkpoint file"};
+    if (path.ends_with(".safetensors") && fs::exists(path, error) && mindformers_names(path)) return Recognised{WeightLayout::mindformers, "MindFormers weight file"};
+    return {};
+  }
+  if (fs::exists(path + "/manifest.json")) return Recognised{WeightLayout::ravine, "Ravine checkpoint"};
+  if (has_dir(path, "step_")) return Recognised{WeightLayout::ravine, "folder of Ravine checkpoints"};
+  if (has_dir(path + "/checkpoints", "step_")) return Recognised{WeightLayout::ravine, "Ravine run"};
+  if (fs::exists(path + "/latest_checkpointed_iteration.txt") || has_dir(path, "mp_rank_"))
+    return Recognised{WeightLayout::megatron, "Megatron checkpoint (one file per tensor and pipeline rank)"};
+  if (!first_file(path, "_model_states.pt").empty()) return states(path);
+  if (fs::exists(path + "/latest"))
+    for (const auto& entry : fs::directory_iterator(path, error))
+      if (entry.is_directory(error) && !first_file(entry.path().string(), "_model_states.pt").empty()) return states(entry.path().string());
+  if (has_dir(path, "rank_")) return Recognised{WeightLayout::mindformers, "MindFormers checkpoint (one file per rank)"};
+  if (fs::exists(path + "/param_name_map.json") || !first_file(path, ".ckpt").empty()) return Recognised{WeightLayout::mindformers, "MindFormers weights"};
+  if (const std::string file = first_file(path, ".safetensors"); !file.empty()) {
+    if (mindformers_names(file)) return Recognised{WeightLayout::mindformers, "MindFormers weights"};
+    return Recognised{WeightLayout::hf, "Hugging Face model (safetensors)"};
+  }
+  if (fs::exists(path + "/pytorch_model.bin") || fs::exists(path + "/pytorch_model.bin.index.json") || !first_file(path, ".bin").empty())
+    return Recognised{WeightLayout::hf, "Hugging Face model (pytorch_model.bin)"};
+  return {};
+}
+
+}  // namespace ravine

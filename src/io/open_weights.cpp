@@ -1,0 +1,96 @@
+#include "io/open_weights.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "files/compressed.h"
+#include "files/tensor_set.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+constexpr int64_t kMaxIndex = int64_t{256} << 20;  // bytes
+
+using Files = std::vector<std::unique_ptr<TensorFile>>;
+
+std::string at(const std::string& path, std::string_view tensor) {
+  return fmt::format("{}: tensor '{}'", path, printable(tensor));
+}
+
+Files open_shards(const std::string& folder, const std::string& index_path) {
+  Files files;
+  std::unordered_map<std::string, const TensorFile*> opened;
+  for (const auto& [name, shard] : parse_weight_index(read_whole(index_path, kMaxIndex), index_path)) {
+    auto [it, fresh] = opened.emplace(shard, nullptr);
+    if (fresh) {
+      const std::string path = folder + "/" + shard;
+      if (!fs::exists(path))
+        throw UserError("missing weight file", path, fmt::format("{} names it for tensor '{}'", index_path, printable(name)),
+                        "put the file there or repair the index");
+      it->second = files.emplace_back(open_tensor_file(path)).get();
+    }
+    if (!it->second->find(name))
+      throw UserError("missing tensor", at(it->second->path(), name),
+                      fmt::format("{} says that this file holds it", index_path), "repair the index or replace the file");
+  }
+  return files;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::string& text, const std::string& path) {
+  nlohmann::json index;  // sorted keys: an ordered document takes quadratic time for the many names of a large model
+  try {
+    index = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception& e) {
+    throw UserError("not valid JSON", path, e.what(), "repair or replace the file");
+  }
+  auto map = index.is_object() ? index.find("weight_map") : index.end();
+  if (!index.is_object() || map == index.end() || !map->is_object())
+    throw UserError("not an index of weights", fmt::format("{}: key 'weight_map'", path),
+                    "it must be an object of tensor names and files", "repair or replace the file");
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const auto& [name, file] : map->items()) {
+    const std::string shard = file.is_string() ? file.get<std::string>() : "";
+    if (shard.empty() || shard.find_first_of(std::string("/\0", 2)) != std::string::npos || shard == "..")
+      throw UserError("index names no file", at(path, name), "it must be the name of a file in the same folder",
+                      "repair the index");
+    out.emplace_back(name, shard);
+  }
+  return out;
+}
+
+Files open_weights(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    throw UserError("cannot read weights", folder, "it must be a folder with model.safetensors", "check the path");
+  Files files;
+  for (const char* name : {"/model.safetensors", "/pytorch_model.bin"}) {
+    const std::string index = folder + name + ".index.json";
+    if (fs::exists(folder + name)) {
+      files.push_back(open_tensor_file(folder + name));
+      return files;
+    }
+    if (fs::exists(index)) return open_shards(folder, index);
+  }
+  // No usual name: every file of a kind.
+  for (const bool pickled : {false, true}) {
+    std::vector<std::string> paths;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      const std::string file = entry.path().filename().string();
+      if (pickled ? file.starts_with("pytorch_model") && file.ends_with(".bin") : file.ends_with(".safetensors"))
+        paths.push_back(entry.path().string());
+    }
+    std::sort(paths.begin(), paths.end());
+    for (const std::string& path : paths) files.push_back(open_tensor_file(path));
+    if (!files.empty()) return files;
+  }
+  throw UserError("no weights", folder, "it must hold model.safetensors, shards with model.safetensors.index.json, or pytorch_model*.bin",
+                  "give a complete model folder, or model.config to start from random weights");
+}
+
+}  // namespace ravine

@@ -1,0 +1,216 @@
+"""`ravine convert`: every layout gives the same weights bit for bit, there and back; what does not fit is refused and leaves nothing behind.
+
+Small checkpoints in tests/golden/convert were written by torch (tools/golden/make_convert.py); with RAVINE_SHARED the recorded ones of real
+programs are read too.
+"""
+import array
+import json
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import ravine_run as r
+from ravine_run import check, run
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "convert"
+CONFIG = GOLDEN / "hf" / "config.json"
+
+
+def numbers(kind, raw):
+    """Values as f32 bits."""
+    if kind == "F32":
+        return raw
+    if kind == "BF16":
+        return b"".join(b"\0\0" + raw[i:i + 2] for i in range(0, len(raw), 2))
+    return array.array("f", struct.unpack(f"<{len(raw) // 2}e", raw)).tobytes()
+
+
+def weights(folder):
+    out = {}
+    for file in sorted(Path(folder).glob("*.safetensors")):
+        header, body = r.load_raw(file)
+        for name, t in header.items():
+            if name != "__metadata__":
+                a, b = t["data_offsets"]
+                check(name not in out, f"{name} is stored twice")
+                out[name] = (t["shape"], numbers(t["dtype"], body[a:b]))
+    return out
+
+
+def same(folder, want=None, what=""):
+    got, want = weights(folder), want or weights(GOLDEN / "hf")
+    bad = [n for n in sorted(set(got) | set(want)) if got.get(n) != want.get(n)]
+    check(not bad, f"{what or folder}: {bad[:5]} differ")
+
+
+def convert(source, target, to, *extra, status=0):
+    return run("convert", "--input", source, "--output", target, "--to", to, *extra, status=status)
+
+
+def refused(source, says, folder, to="hf", *extra):
+    target = folder / "refused"
+    done = convert(source, target, to, *extra, status=2)
+    check(says in done.stderr, f"'{says}' is not in: {done.stderr}")
+    check(not target.exists() and not Path(str(target) + ".tmp").exists(), "something was left behind")
+
+
+def test_every_layout_to_hf(folder):
+    for source in ("hf", "hf_bin", "legacy", "mcore", "te", "zero1", "zero2", "zero3"):
+        convert(GOLDEN / source, folder / source, "hf", "--dtype", "f32")
+        same(folder / source)
+    for source in ("classic", "merged", "mf", "mf_ranks", "mf_fused.ckpt"):
+        convert(GOLDEN / source, folder / source, "hf", "--dtype", "f32", "--model-config", CONFIG)
+        same(folder / source)
+
+
+def test_there_and_back(folder):
+    """Each layout to each other: what is written is read by the next."""
+    start = GOLDEN / "hf"
+    for i, (to, *layout) in enumerate((
+            ("megatron-legacy", 2, 2, 1), ("mindformers", 1, 1, 1), ("megatron-mcore", 1, 2, 2), ("megatron-legacy", 1, 1, 1),
+            ("megatron-mcore", 2, 4, 1), ("hf", 1, 1, 1), ("mindformers", 1, 1, 1), ("megatron-legacy", 2, 2, 2), ("hf", 1, 1, 1))):
+        ranks = [] if to in ("hf", "mindformers") else ["--tensor", layout[0], "--pipeline", layout[1], "--virtual", layout[2]]
+        convert(start, folder / f"{i}", to, *ranks)
+        convert(folder / f"{i}", folder / f"{i}-hf", "hf")
+        same(folder / f"{i}-hf", what=f"step {i}: {to} {layout}")
+        start = folder / f"{i}"
+
+
+def test_a_model_trains_and_goes_on_from_converted_weights(folder):
+    """.bin folders are read in place, and a Ravine checkpoint converts to the weights of its final model."""
+    ids = r.save_ids(folder / "ids.safetensors", 4, 8, vocabulary=50)
+    for source in ("hf", "hf_bin"):
+        run("trace", "--model", GOLDEN / source, "--input", ids, "--out", folder / f"{source}.safetensors")
+    check(r.load_raw(folder / "hf.safetensors") == r.load_raw(folder / "hf_bin.safetensors"), "traces of safetensors and .bin differ")
+    run("train", *r.settings({
+        "model.path": GOLDEN / "hf_bin", "data.train": [ids], "data.sequence_length": 8, "train.steps": 2, "train.global_batch": 2,
+        "train.output": folder / "run", "checkpoint.every": 2, "log.tensorboard": False}))
+    convert(folder / "run", folder / "out", "hf")
+    same(folder / "out", weights(folder / "run" / "model"))
+    convert(folder / "run" / "checkpoints", folder / "mg", "megatron-mcore", "--tensor", 2)
+    convert(folder / "mg", folder / "back", "hf")
+    same(folder / "back", weights(folder / "run" / "model"))
+
+
+def test_vocabulary(folder):
+    old = weights(GOLDEN / "hf")
+    for rows in (60, 40):
+        convert(GOLDEN / "hf", folder / f"{rows}", "hf", "--resize-vocab", rows)
+        new = weights(folder / f"{rows}")
+        check(json.loads((folder / f"{rows}/config.json").read_text())["vocab_size"] == rows, "vocab_size")
+        for name, (shape, raw) in new.items():
+            if shape[0] != rows:
+                check(old[name] == (shape, raw), name)
+                continue
+            keep = 4 * 16 * min(rows, 50)
+            check(raw[:keep] == old[name][1][:keep], f"old rows of {name}")
+            if rows > 50:
+                table = array.array("f", old[name][1])
+                mean = array.array("f", [sum(table[c::16]) / 50 for c in range(16)])  # sums of multiples of 1/64 are exact
+                check(raw[keep:] == mean.tobytes() * (rows - 50), f"new rows of {name}")
+    # The vocabulary of a Megatron folder: padding goes, or what the config says stays.
+    config = json.loads(CONFIG.read_text()) | {"vocab_size": 128}
+    (folder / "config.json").write_text(json.dumps(config))
+    convert(GOLDEN / "mcore", folder / "padded", "hf", "--model-config", folder / "config.json")
+    check(weights(folder / "padded")["lm_head.weight"][0] == [128, 16], "rows that the config asks for")
+
+
+def test_dry_run(folder):
+    done = run("convert", "--input", GOLDEN / "legacy", "--to", "megatron-mcore", "--tensor", 2, "--dry-run")
+    check(len(done.stdout.splitlines()) == 2 * (3 + 4 * 6) and "q, k, v of 1 groups" in done.stdout, done.stdout)
+    check(not list(folder.iterdir()), "nothing is written")
+
+
+def copy(folder, name):
+    shutil.rmtree(folder / name, ignore_errors=True)
+    shutil.copytree(GOLDEN / name, folder / name)
+    return folder / name
+
+
+def test_refusals(folder):
+    bad = copy(folder, "legacy")
+    shutil.rmtree(bad / "release" / "mp_rank_01_001")
+    refused(bad, "missing rank", folder)
+    bad = copy(folder, "legacy")
+    shutil.copy(GOLDEN / "te/iter_0000001/mp_rank_01/model_optim_rng.pt", bad / "release/mp_rank_01_001/model_optim_rng.pt")
+    refused(bad, "missing rank", folder)  # its arguments say another layout
+    bad = copy(folder, "te")
+    file = bad / "iter_0000001/mp_rank_01/model_optim_rng.pt"
+    data = file.read_bytes()
+    file.write_bytes(data.replace(b"iterationq", b"iteratioNq", 1) if b"iterationq" in data else data)
+    refused(bad, "ranks of different steps", folder)
+    file.write_bytes(data[:-100])
+    refused(bad, "bad zip archive", folder)
+    (bad / "latest_checkpointed_iteration.txt").write_text("../x")
+    refused(bad, "bad tracker file", folder)
+    (bad / "latest_checkpointed_iteration.txt").write_text("17")
+    refused(bad, "iter_0000017", folder)
+    refused(GOLDEN / "classic", "give --model-config", folder)
+    config = json.loads(CONFIG.read_text())
+    other = folder / "other.json"
+    for key, value, says in (("num_key_value_heads", 4, "misshapen tensor"), ("num_hidden_layers", 5, "missing layers"), ("vocab_size", 1000, "misshapen tensor"),
+                             ("intermediate_size", 32, "misshapen tensor"), ("model_type", "bloom", "family without this layout")):
+        other.write_text(json.dumps(config | {key: value}))
+        refused(GOLDEN / "te", says, folder, "hf", "--model-config", other)
+    other.write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    refused(GOLDEN / "hf", "unknown tensor", folder, "hf", "--model-config", other)
+    refused(GOLDEN / "hf", "they must divide the 2 key/value heads", folder, "megatron-mcore", "--tensor", 4)
+    refused(GOLDEN / "hf", "they must divide the 4 layers", folder, "megatron-mcore", "--pipeline", 3)
+    refused(GOLDEN / "hf", "--tensor, --pipeline", folder, "hf", "--tensor", 2)
+    bad = copy(folder, "zero3")
+    (bad / "global_step3/zero_pp_rank_1_mp_rank_00_optim_states.pt").unlink()
+    refused(bad, "missing rank", folder)
+    bad = copy(folder, "mf_ranks")
+    shutil.rmtree(bad / "rank_0")
+    refused(bad, "missing rank", folder, "hf", "--model-config", CONFIG)
+    bad = copy(folder, "mf")
+    (bad / "model-00002-of-00002.safetensors").unlink()
+    refused(bad, "missing tensor", folder, "hf", "--model-config", CONFIG)
+    # A tensor that belongs to nothing: refused, or left out when asked.
+    bad = copy(folder, "hf")
+    header, body = r.load_raw(bad / "model.safetensors")
+    header["model.layers.0.surprise"] = {"dtype": "F32", "shape": [1], "data_offsets": [len(body), len(body) + 4]}
+    r.save_raw(bad / "model.safetensors", header, body + b"\0" * 4)
+    refused(bad, "unknown tensor", folder)
+    convert(bad, folder / "without", "hf", "--allow-unknown")
+    same(folder / "without")
+    # Pickles that call something are named, not run.
+    bad = copy(folder, "hf_bin")
+    (bad / "pytorch_model-00001-of-00002.bin").write_bytes(b"cos\nsystem\n(S'touch " + str(folder / "owned").encode() + b"'\ntR.")
+    refused(bad, "this is neither", folder)
+    check(not (folder / "owned").exists(), "a pickle was executed")
+    (folder / "full").mkdir()
+    (folder / "full" / "notes").write_text("dear")
+    done = convert(GOLDEN / "hf", folder / "full", "hf", status=2)
+    check("output exists" in done.stderr and (folder / "full" / "notes").read_text() == "dear", done.stderr)
+
+
+def test_info_knows_what_a_folder_is(folder):
+    for source, says in (("legacy", "Megatron checkpoint"), ("zero2", "DeepSpeed ZeRO checkpoint"), ("mf_ranks", "MindFormers checkpoint"), ("mf", "MindFormers weights"),
+                         ("mf_fused.ckpt", "MindSpore checkpoint file"), ("hf_bin", "pytorch_model.bin")):
+        done = run("info", GOLDEN / source)
+        check(says in done.stdout and "convert" in done.stdout, done.stdout)
+    done = run("diff", GOLDEN / "hf_bin", GOLDEN / "hf_bin")
+    check("all 39 tensors are bitwise equal" in done.stdout, done.stdout)
+
+
+def test_recorded_checkpoints(folder):
+    shared = os.environ.get("RAVINE_SHARED")
+    if not shared:
+        print("skipped: RAVINE_SHARED is not set", flush=True)
+        return
+    base = Path(shared) / "golden" / "deepspeed"
+    for name in ("z1_bf16", "z2_f32", "z3_bf16"):
+        convert(base / "checkpoints" / name, folder / name, "hf", "--model-config", base / "checkpoint-model-init" / "config.json")
+        same(folder / name, weights(base / "checkpoints" / f"{name}-fp32"))
+    base = Path(shared) / "golden" / "megatron" / "checkpoint"
+    for style in ("legacy", "mcore", "mcore_te", "classic", "classic_merged_mlp"):
+        for layout in sorted((base / style).iterdir()):
+            extra = ["--model-config", base / "hf" / "config.json"] if style.startswith("classic") else []
+            convert(layout, folder / f"{style}-{layout.name}", "hf", *extra)
+            same(folder / f"{style}-{layout.name}", weights(base / "hf"))
+
+
+if __name__ == "__main__":
+    r.main(globals())
