@@ -91,7 +91,7 @@ Files open_weights(const std::string& folder) {
     if (name.ends_with(".safetensors")) paths.push_back(entry.path().string());
     pickled = pickled || (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos);
   }
-  if (paths.empty() && pickled)
+  if (pickled)  // what Transformers would read here, whatever else lies beside it
     throw UserError("cannot read weights", folder + "/pytorch_model.bin", "reading pickled weights comes in a later release",
                     "convert to safetensors: model.save_pretrained(DIR) in Transformers");
   if (paths.empty())
