@@ -79,10 +79,11 @@ class Advice {
 
   void source(const DataSource& s) {
     std::string file = source_files(s.path).at(0), format = s.format.empty() ? c_.data.format : s.format;
-    bool json = file.find(".json") != std::string::npos;
-    if (chat_format(format) || (format == "auto" && json && detect_chat_file(file, c_.data.text_key)))
+    SourceKind kind = source_kind(file);
+    if (kind == SourceKind::fixed || kind == SourceKind::indexed) return;
+    if (chat_format(format) || (format == "auto" && kind != SourceKind::text && detect_chat_file(file, c_.data.text_key)))
       chats(s.path, file, format);
-    else if (json || source_kind(file) != SourceKind::fixed)
+    else
       documents(s.path, file);
   }
 

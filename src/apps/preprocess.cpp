@@ -1,6 +1,7 @@
 #include "data/preprocess.h"
 
 #include <chrono>
+#include <filesystem>
 
 #include "apps/commands.h"
 #include "base/error.h"
@@ -71,7 +72,9 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   h.keys = f.json_keys;
   h.append_eod = f.append_eod;
   h.sequence_length = f.seq_length;
+  const bool conversations = f.handler == "alpaca" || f.handler == "sharegpt" || f.handler == "messages";
   h.chat_template = f.chat_template;
+  if (conversations && f.chat_template.empty() && std::filesystem::is_directory(f.tokenizer)) h.chat_template = f.tokenizer;  // its own
   const auto handler = make_record_handler(f.handler, h);
   PreprocessOptions o;
   o.inputs = f.input;

@@ -60,16 +60,9 @@ bool holds_ids(const std::string& path) {
   return kind == SourceKind::fixed || kind == SourceKind::indexed;
 }
 
-// .json and .jsonl, which may hold conversations.
-bool is_json(std::string path) {
-  for (const char* suffix : {".gz", ".zst", ".xz"})
-    if (path.ends_with(suffix)) path.resize(path.size() - std::string_view(suffix).size());
-  return path.ends_with(".json") || path.ends_with(".jsonl");
-}
-
 bool holds_chats(const std::string& path, const std::string& format, const std::string& text_key) {
-  if (format == "text") return false;
-  return chat_format(format) || (is_json(path) && detect_chat_file(path, text_key));
+  if (format == "text" || holds_ids(path)) return false;
+  return chat_format(format) || (source_kind(path) != SourceKind::text && detect_chat_file(path, text_key));
 }
 
 // The format of a source: its own, else that of all.
@@ -285,7 +278,7 @@ bool needs_tokenizer(const DatasetOptions& o) {
   for (const auto* list : {&o.train, &o.valid})
     for (const auto& s : *list)
       for (const auto& file : source_files(s.path))
-        if (is_json(file) || chat_format(format_of(s, o)) || !holds_ids(file)) return true;
+        if (!holds_ids(file)) return true;
   return false;
 }
 

@@ -1,7 +1,8 @@
 """Instruction data end to end: an Alpaca JSON to a trained model folder, what `data show` and `config` say, and resumes that change the blend."""
+import array
 import json
 import shutil
-import sys
+import struct
 from pathlib import Path
 
 from ravine_run import check, main, metrics, run, same_run, save_config, settings
@@ -92,6 +93,45 @@ def test_weights_change_on_resume(folder):
     check((early, late) == (12, 4), f"shares of a before and after: {early} and {late} of 16")
 
 
+def token_files(prefix, name):
+    """Sequences of PREFIX_name_document.bin/.idx, which hold int32."""
+    idx, data = (Path(f"{prefix}_{name}_document.{s}").read_bytes() for s in ("idx", "bin"))
+    check(idx[:9] == b"MMIDIDX\0\0" and idx[17] == 4, "an index of int32")
+    n = struct.unpack_from("<Q", idx, 18)[0]
+    ids, out, at = array.array("i", data).tolist(), [], 0
+    for length in struct.unpack_from(f"<{n}i", idx, 34):
+        out.append(ids[at:at + length])
+        at += length
+    return out
+
+
+def test_handlers_write_token_files(folder):
+    rows = [r for r in json.loads((GOLDEN / "expected.json").read_text())["handlers"] if r["append_eod"]]
+    for handler in sorted({r["handler"] for r in rows}):
+        mine = [r for r in rows if r["handler"] == handler]
+        (folder / "set.jsonl").write_text("".join(json.dumps(r["record"]) + "\n" for r in mine))
+        prefix = folder / handler
+        run("preprocess", "--input", folder / "set.jsonl", "--tokenizer", tokenizer(folder), "--handler", handler, "--append-eod", "--output-prefix", prefix)
+        if "Pretrain" in handler:
+            check(Path(f"{prefix}_text_document.bin").exists(), handler)
+            continue
+        for name in ("ids", "labels"):
+            want = [s for r in mine for s in r[name]]
+            got = token_files(prefix, "packed_input_ids" if name == "ids" else "packed_labels")
+            check(got == want, f"{handler}: {name}")
+        check(token_files(prefix, "packed_attention_mask") == [[1] * len(s) for r in mine for s in r["ids"]], f"{handler}: mask")
+    (folder / "set.jsonl").write_text(json.dumps({"instruction": "Why?", "output": "The sea"}) + "\n")
+    run("preprocess", "--input", folder / "set.jsonl", "--tokenizer", tokenizer(folder), "--handler", "alpaca", "--output-prefix", folder / "chat")
+    learned = [t for t in token_files(folder / "chat", "packed_labels")[0] if t != -100]
+    check(len(learned) >= 2 and token_files(folder / "chat", "packed_input_ids")[0][-len(learned):] == learned, "the answer is learned")
+
+
+def test_tables_of_conversations(folder):
+    (folder / "a.csv").write_text("instruction,input,output\n" + "".join(f'What is {i}?,,"It is {i}, and a river"\n' for i in range(20)))
+    done = run("train", *options(folder, "x", data__train=[str(folder / "a.csv")], train__steps=2))
+    check("a.csv (alpaca): 20 conversations" in done.stderr, done.stderr)
+
+
 def test_skipped_steps(folder):
     data = alpaca(folder / "a.json", 40)
     run("train", *options(folder, "x", data__train=[data], data__skip_steps=[3]))
@@ -126,7 +166,7 @@ def test_mistakes(folder):
     Path(folder / "x.json").write_text('[{"instruction": "a", "output": "b"}, {"instruction": "a", "outptu": "b"}]')
     fails("x.json record 2): did you mean 'outptu'?")
     Path(folder / "x.json").write_text('[{"instruction": "a", "output": "b"}')
-    fails("the list is not closed")
+    fails("the array does not end")
     Path(folder / "x.json").write_text('[{"instruction": "a", "output": "b"}]')
     fails("did you mean 'chatml'?", data__chat_template="chatlm")
     Path(folder / "t.jinja").write_text("{{ raise_exception('never') }}")

@@ -1,5 +1,5 @@
-// Conversations (data/instruct/conversation.h) by the chat template that --chat-template names, or the tokenizer's own; all answers are learned,
-// each with the end token behind it.
+// Conversations (data/instruct/conversation.h) by the chat template that --template names, or the tokenizer's own; all answers are learned,
+// each with the end token behind it. --append-eod puts eos behind a conversation that does not end with it.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 #include "data/instruct/chat_encoder.h"
@@ -21,6 +21,10 @@ class Chat final : public PackedHandler {
     if (c.ids.empty()) {
       out.dropped.emplace_back("without an answer to learn");
       return;
+    }
+    if (int32_t eos = options().append_eod ? *options().tokenizer->special().eos : c.ids.back(); eos != c.ids.back()) {
+      c.ids.push_back(eos);
+      c.learned.push_back(1);
     }
     std::vector<int32_t> labels;
     for (size_t i = 0; i < c.ids.size(); ++i) labels.push_back(c.learned[i] ? c.ids[i] : kIgnored);
