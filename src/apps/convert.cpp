@@ -15,16 +15,20 @@ struct ConvertFlags {
   bool dry_run = false, allow_unknown = false;
   template <class V>
   void each(V&& v) {
-    v("input", input, "Hugging Face folder, or checkpoint of Megatron, DeepSpeed, MindFormers (also a .ckpt) or Ravine", required() & metavar("PATH"));
+    v("input", input, "Hugging Face folder, or checkpoint of Megatron, DeepSpeed, MindFormers (also a .ckpt) or Ravine",
+      required() & metavar("PATH"));
     v("output", output, "folder to write: it appears whole or not at all (not needed with --dry-run)", metavar("DIR"));
     v("to", to, "layout to write", required() & one_of({"hf", "megatron-legacy", "megatron-mcore", "mindformers", "ravine"}));
-    v("from", from, "layout of the input; auto: recognised", one_of({"auto", "hf", "megatron", "deepspeed", "mindformers", "ravine"}));
+    v("from", from, "layout of the input; auto: recognised",
+      one_of({"auto", "hf", "megatron", "deepspeed", "mindformers", "ravine"}));
     v("tensor", tensor, "tensor ranks of the Megatron folder to write", between(1, 1000));
     v("pipeline", pipeline, "pipeline ranks of it", between(1, 1000));
     v("virtual", virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
     v("dtype", dtype, "type of the weights written; none: as stored", one_of({"", "f32", "bf16", "f16"}));
-    v("model-config", model_config, "config.json of the model, where the input has none or another vocabulary", metavar("FILE"));
-    v("resize-vocab", resize_vocab, "rows of embedding and head; new ones are the mean of the old. 0: as they are", between(0, 1 << 30));
+    v("model-config", model_config, "config.json of the model, where the input has none or another vocabulary",
+      metavar("FILE"));
+    v("resize-vocab", resize_vocab, "rows of embedding and head; new ones are the mean of the old. 0: as they are",
+      between(0, 1 << 30));
     v("dry-run", dry_run, "only list the tensors that would be written");
     v("allow-unknown", allow_unknown, "leave out tensors that the layout does not know");
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
@@ -33,43 +37,51 @@ struct ConvertFlags {
 
 void print_rows(const ConvertReport& report) {
   size_t file = 4, tensor = 4;
-  for (const ConvertRow& r : report.rows) file = std::max(file, r.file.size()), tensor = std::max(tensor, printable(r.name).size());
+  for (const ConvertRow& r : report.rows)
+    file = std::max(file, r.file.size()), tensor = std::max(tensor, printable(r.name).size());
   for (const ConvertRow& r : report.rows)
     fmt::print("{:<{}}  {:<{}}  {:<5} {:<16} {}\n", r.file, file, printable(r.name), tensor, r.dtype, r.shape, r.rule);
 }
 
 int run_convert(ConvertFlags& flags, Config&) {
   if (flags.to == "ravine")
-    throw UserError("--to ravine", "command line", "a training checkpoint also holds optimizer state, which weights do not have", "use --to hf and train with model.path=DIR");
-  if (flags.output.empty() && !flags.dry_run) throw UserError("--output is missing", "command line", "a folder is written", "give --output DIR, or --dry-run");
+    throw UserError("--to ravine", "command line",
+                    "a training checkpoint also holds optimizer state, which weights do not have",
+                    "use --to hf and train with model.path=DIR");
+  if (flags.output.empty() && !flags.dry_run)
+    throw UserError("--output is missing", "command line", "a folder is written", "give --output DIR, or --dry-run");
   if (!flags.to.starts_with("megatron-") && (flags.tensor > 1 || flags.pipeline > 1 || flags.virtual_stages > 1))
-    throw UserError("--tensor, --pipeline and --virtual", "command line", "only Megatron folders are written for several ranks", "leave them out");
+    throw UserError("--tensor, --pipeline and --virtual", "command line", "only Megatron folders are written for several ranks",
+                    "leave them out");
   while (flags.input.size() > 1 && flags.input.back() == '/') flags.input.pop_back();
-  ConvertOptions o{.input = flags.input, .output = flags.output, .to = flags.to, .from = flags.from, .model_config = flags.model_config};
+  ConvertOptions o{
+      .input = flags.input, .output = flags.output, .to = flags.to, .from = flags.from, .model_config = flags.model_config};
   if (!flags.dtype.empty()) o.dtype = parse_dtype(flags.dtype);
   o.tensor = flags.tensor, o.pipeline = flags.pipeline, o.virtual_stages = flags.virtual_stages;
   o.resize_vocabulary = flags.resize_vocab;
   o.dry_run = flags.dry_run, o.allow_unknown = flags.allow_unknown;
   Log log;
   const ConvertReport report = convert_weights(o, [&](int64_t done, int64_t all) {
-    log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)), fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
+    log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
+                 fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
   });
   log.end_progress();
   log.line("input: {}", report.source);
   for (const std::string& note : report.notes) log.warn("{}", note);
   if (flags.dry_run) print_rows(report);
-  log.line("{}{} tensors, {}{}", flags.dry_run ? "would write " : "", report.rows.size(), human_bytes(static_cast<double>(report.bytes)),
-           flags.dry_run ? "" : fmt::format(" in {}", flags.output));
+  log.line("{}{} tensors, {}{}", flags.dry_run ? "would write " : "", report.rows.size(),
+           human_bytes(static_cast<double>(report.bytes)), flags.dry_run ? "" : fmt::format(" in {}", flags.output));
   return 0;
 }
 
 }  // namespace
 
 Command convert_command() {
-  return command<ConvertFlags>({.name = "convert",
-                                .summary = "weights from one layout into another: Hugging Face, Megatron, DeepSpeed, MindFormers, Ravine",
-                                .example = "ravine convert --input megatron-run --output my-llama --to hf"},
-                               "Data", run_convert);
+  return command<ConvertFlags>(
+      {.name = "convert",
+       .summary = "weights from one layout into another: Hugging Face, Megatron, DeepSpeed, MindFormers, Ravine",
+       .example = "ravine convert --input megatron-run --output my-llama --to hf"},
+      "Data", run_convert);
 }
 
 }  // namespace ravine

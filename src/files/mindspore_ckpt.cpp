@@ -19,8 +19,8 @@ class Message {
   Message(std::span<const std::byte> file, uint64_t begin, uint64_t end, const std::string& where)
       : file_(file), at_(begin), end_(end), where_(where) {}
   struct Field {
-    uint64_t number = 0, value = 0;     // of a varint
-    uint64_t begin = 0, size = 0;       // of bytes
+    uint64_t number = 0, value = 0;  // of a varint
+    uint64_t begin = 0, size = 0;    // of bytes
     bool is_bytes = false;
   };
   bool done() const { return at_ >= end_; }
@@ -40,13 +40,24 @@ class Message {
     const uint64_t key = varint();
     f.number = key >> 3;
     switch (key & 7) {
-      case 0: f.value = varint(); return f;
-      case 1: f.size = 8; break;
-      case 2: f.size = varint(); f.is_bytes = true; break;
-      case 5: f.size = 4; break;
-      default: refuse(where_, fmt::format("byte {} begins no field of a protobuf message", at_));
+      case 0:
+        f.value = varint();
+        return f;
+      case 1:
+        f.size = 8;
+        break;
+      case 2:
+        f.size = varint();
+        f.is_bytes = true;
+        break;
+      case 5:
+        f.size = 4;
+        break;
+      default:
+        refuse(where_, fmt::format("byte {} begins no field of a protobuf message", at_));
     }
-    if (f.size > end_ - at_) refuse(where_, fmt::format("a field of {} bytes at byte {} leaves its message, which ends at {}", f.size, at_, end_));
+    if (f.size > end_ - at_)
+      refuse(where_, fmt::format("a field of {} bytes at byte {} leaves its message, which ends at {}", f.size, at_, end_));
     f.begin = at_;
     at_ += f.size;
     return f;
@@ -64,8 +75,9 @@ std::string_view text(std::span<const std::byte> file, const Message::Field& f) 
 
 std::optional<DType> type_of(std::string_view name) {
   static constexpr std::pair<std::string_view, DType> table[] = {
-      {"Float32", DType::f32}, {"Float16", DType::f16}, {"BFloat16", DType::bf16}, {"Float64", DType::f64}, {"Int64", DType::i64},
-      {"Int32", DType::i32},   {"Int16", DType::i16},   {"Int8", DType::i8},       {"UInt8", DType::u8},    {"Bool", DType::boolean}};
+      {"Float32", DType::f32}, {"Float16", DType::f16}, {"BFloat16", DType::bf16}, {"Float64", DType::f64},
+      {"Int64", DType::i64},   {"Int32", DType::i32},   {"Int16", DType::i16},     {"Int8", DType::i8},
+      {"UInt8", DType::u8},    {"Bool", DType::boolean}};
   for (const auto& [key, type] : table)
     if (name == key) return type;
   return {};
@@ -79,9 +91,12 @@ std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::s
   Message all(file, 0, file.size(), where);
   while (!all.done()) {
     // A checksum may follow the message.
-    if (const std::string_view rest(reinterpret_cast<const char*>(file.data()) + all.at(), file.size() - all.at()); rest.size() <= 32 && rest.starts_with("crc_num")) break;
+    if (const std::string_view rest(reinterpret_cast<const char*>(file.data()) + all.at(), file.size() - all.at());
+        rest.size() <= 32 && rest.starts_with("crc_num"))
+      break;
     const Message::Field entry = all.next();
-    if (entry.number != 1 || !entry.is_bytes) refuse(where, fmt::format("it holds entries of field 1, got field {}", entry.number));
+    if (entry.number != 1 || !entry.is_bytes)
+      refuse(where, fmt::format("it holds entries of field 1, got field {}", entry.number));
     Message value(file, entry.begin, entry.begin + entry.size, where);
     std::string name;
     std::optional<Message::Field> tensor;
@@ -124,10 +139,12 @@ std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::s
   for (const CkptTensor& t : out) {
     int64_t bytes = size_of(t.dtype), held = 0;
     for (int64_t s : t.shape)
-      if (__builtin_mul_overflow(bytes, s, &bytes)) refuse(fmt::format("{}: tensor '{}'", where, printable(t.name)), fmt::format("shape {} is too large", t.shape.text()));
+      if (__builtin_mul_overflow(bytes, s, &bytes))
+        refuse(fmt::format("{}: tensor '{}'", where, printable(t.name)), fmt::format("shape {} is too large", t.shape.text()));
     for (const auto& p : t.pieces) held += p.second;
     if (held != bytes)
-      refuse(fmt::format("{}: tensor '{}'", where, printable(t.name)), fmt::format("shape {} of {} takes {} bytes, the file holds {}", t.shape.text(), name(t.dtype), bytes, held));
+      refuse(fmt::format("{}: tensor '{}'", where, printable(t.name)),
+             fmt::format("shape {} of {} takes {} bytes, the file holds {}", t.shape.text(), name(t.dtype), bytes, held));
   }
   return out;
 }

@@ -1,6 +1,6 @@
-// Python's pickle format (protocols 0 to 5) read as a tree of plain values. Nothing is imported, called or executed: what a pickle
-// asks to call stays a value of kind `object` that names the callable. Source: Lib/pickletools.py of CPython 3.12.
-// A file is untrusted input: whatever is wrong with it is a UserError naming the file and the byte.
+// Python's pickle format (protocols 0 to 5) read as a tree of plain values. Nothing is imported, called or executed: what a
+// pickle asks to call stays a value of kind `object` that names the callable. Source: Lib/pickletools.py of CPython 3.12. A
+// file is untrusted input: whatever is wrong with it is a UserError naming the file and the byte.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,13 +19,20 @@ class Pickle {
  public:
   using Ref = uint32_t;
   enum class Kind : uint8_t {
-    none, boolean, integer, big, real,  // big: an integer beyond 64 bits, value not kept
-    text, bytes,
-    list, tuple, set,                   // items
-    dict,                               // items: key, value, key, value, ...; also OrderedDict and defaultdict
-    global,                             // text "module.name"
-    object,                             // items: callable, arguments, state (none without); then what was put into it
-    persistent,                         // items: the id
+    none,
+    boolean,
+    integer,
+    big,
+    real,  // big: an integer beyond 64 bits, value not kept
+    text,
+    bytes,
+    list,
+    tuple,
+    set,         // items
+    dict,        // items: key, value, key, value, ...; also OrderedDict and defaultdict
+    global,      // text "module.name"
+    object,      // items: callable, arguments, state (none without); then what was put into it
+    persistent,  // items: the id
   };
 
   // Parses the pickle that `data` begins with; `data` must outlive this. At most kMaxValues values.
@@ -34,18 +41,18 @@ class Pickle {
   static constexpr size_t kMaxValues = 4'000'000;  // also of memo entries
 
   Ref root() const { return root_; }
-  size_t size() const { return size_; }  // bytes that it took
+  size_t size() const { return size_; }                           // bytes that it took
   Ref values() const { return static_cast<Ref>(nodes_.size()); }  // every index below names a value
   const std::string& where() const { return where_; }
 
   Kind kind(Ref v) const { return nodes_[v].kind; }
   bool is_none(Ref v) const { return kind(v) == Kind::none; }
   const std::vector<Ref>& items(Ref v) const { return nodes_[v].items; }
-  std::optional<int64_t> integer(Ref v) const;       // also of a boolean
-  std::optional<double> real(Ref v) const;           // also of an integer
+  std::optional<int64_t> integer(Ref v) const;  // also of a boolean
+  std::optional<double> real(Ref v) const;      // also of an integer
   std::optional<bool> boolean(Ref v) const;
   std::optional<std::string_view> text(Ref v) const;
-  std::string global(Ref v) const;                   // "module.name" of a global; "" for other kinds
+  std::string global(Ref v) const;  // "module.name" of a global; "" for other kinds
   // What a value is, for messages: "a dict", "os.system(...)".
   std::string describe(Ref v) const;
 

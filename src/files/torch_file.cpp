@@ -15,7 +15,9 @@ namespace {
 constexpr int64_t kMaxPickle = int64_t{256} << 20;
 constexpr const char* kFix = "save the file again with torch.save, or convert it to safetensors";
 
-[[noreturn]] void refuse(const std::string& where, const std::string& rule) { throw UserError("bad torch file", where, rule, kFix); }
+[[noreturn]] void refuse(const std::string& where, const std::string& rule) {
+  throw UserError("bad torch file", where, rule, kFix);
+}
 
 // "torch.HalfStorage" -> f16; also of torch.cuda.
 std::optional<DType> storage_type(std::string_view name) {
@@ -23,8 +25,9 @@ std::optional<DType> storage_type(std::string_view name) {
   name.remove_suffix(7);
   name.remove_prefix(name.rfind('.') + 1);
   static constexpr std::pair<std::string_view, DType> table[] = {
-      {"Float", DType::f32}, {"Half", DType::f16},  {"BFloat16", DType::bf16}, {"Double", DType::f64}, {"Long", DType::i64},
-      {"Int", DType::i32},   {"Short", DType::i16}, {"Char", DType::i8},       {"Byte", DType::u8},    {"Bool", DType::boolean}};
+      {"Float", DType::f32}, {"Half", DType::f16},    {"BFloat16", DType::bf16}, {"Double", DType::f64},
+      {"Long", DType::i64},  {"Int", DType::i32},     {"Short", DType::i16},     {"Char", DType::i8},
+      {"Byte", DType::u8},   {"Bool", DType::boolean}};
   for (const auto& [key, type] : table)
     if (name == key) return type;
   return {};
@@ -35,9 +38,9 @@ std::optional<DType> torch_type(std::string_view name) {
   if (!name.starts_with("torch.")) return {};
   name.remove_prefix(6);
   static constexpr std::pair<std::string_view, DType> table[] = {
-      {"float32", DType::f32}, {"float", DType::f32},   {"float16", DType::f16}, {"half", DType::f16}, {"bfloat16", DType::bf16},
-      {"float64", DType::f64}, {"int64", DType::i64},   {"int32", DType::i32},   {"int16", DType::i16}, {"int8", DType::i8},
-      {"uint8", DType::u8},    {"bool", DType::boolean}};
+      {"float32", DType::f32},   {"float", DType::f32},   {"float16", DType::f16}, {"half", DType::f16},
+      {"bfloat16", DType::bf16}, {"float64", DType::f64}, {"int64", DType::i64},   {"int32", DType::i32},
+      {"int16", DType::i16},     {"int8", DType::i8},     {"uint8", DType::u8},    {"bool", DType::boolean}};
   for (const auto& [key, type] : table)
     if (name == key) return type;
   return {};
@@ -101,7 +104,8 @@ void TorchFile::open_zip() {
     const std::string_view order(reinterpret_cast<const char*>(bytes(m).data()), bytes(m).size());
     if (order != "little") refuse(path_, fmt::format("bytes are in little order, the file says '{}'", printable(order)));
   }
-  if (pickle->size > kMaxPickle) refuse(path_, fmt::format("its pickle has at most {} bytes, it has {}", kMaxPickle, pickle->size));
+  if (pickle->size > kMaxPickle)
+    refuse(path_, fmt::format("its pickle has at most {} bytes, it has {}", kMaxPickle, pickle->size));
   pickle_ = std::make_unique<Pickle>(bytes(*pickle), path_);
 }
 
@@ -114,7 +118,8 @@ void TorchFile::open_stream() {
     at += p->size();
     return p;
   };
-  static constexpr unsigned char kMagic[] = {0x80, 2, 0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
+  static constexpr unsigned char kMagic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46,
+                                             0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
   if (all.size() < sizeof kMagic || std::memcmp(all.data(), kMagic, sizeof kMagic) != 0)
     refuse(path_, "it must be an archive or a stream of torch.save; this is neither");
   at = sizeof kMagic;
@@ -145,45 +150,50 @@ void TorchFile::open_stream() {
     std::memcpy(&count, all.data() + at, 8);
     at += 8;
     const int64_t left = static_cast<int64_t>(all.size() - at), size = sizes[std::string(*key)];
-    if (count < 0 || count > left / size) refuse(where, fmt::format("it says {} elements of {} bytes, the file holds {} more bytes", count, size, left));
-    if (!storages_.emplace(std::string(*key), Storage{static_cast<int64_t>(at), count * size}).second) refuse(where, "it occurs twice");
+    if (count < 0 || count > left / size)
+      refuse(where, fmt::format("it says {} elements of {} bytes, the file holds {} more bytes", count, size, left));
+    if (!storages_.emplace(std::string(*key), Storage{static_cast<int64_t>(at), count * size}).second)
+      refuse(where, "it occurs twice");
     at += static_cast<size_t>(count * size);
   }
 }
 
-// A Parameter is its data.
-Pickle::Ref TorchFile::unwrap(Pickle::Ref v) const {
+// The call that makes a tensor, under what wraps it: a Parameter is its data, and a tensor with attributes of its own is made
+// by a call whose first arguments are the real one. Nothing if the value is no tensor.
+std::optional<TorchFile::Call> TorchFile::tensor_call(Pickle::Ref v) const {
   const Pickle& p = *pickle_;
-  for (int depth = 0; depth < 4 && p.kind(v) == Pickle::Kind::object; ++depth) {
-    const std::string name = p.global(p.items(v)[0]);
-    if (name != "torch._utils._rebuild_parameter" && name != "torch._utils._rebuild_parameter_with_state") break;
-    const Pickle::Ref arguments = p.items(v)[1];
-    if (p.kind(arguments) != Pickle::Kind::tuple || p.items(arguments).empty()) break;
-    v = p.items(arguments)[0];
+  if (p.kind(v) != Pickle::Kind::object) return {};
+  Call c{p.global(p.items(v)[0]), p.items(v)[1]};
+  for (int depth = 0; depth < 4 && p.kind(c.arguments) == Pickle::Kind::tuple; ++depth) {
+    const std::vector<Pickle::Ref>& a = p.items(c.arguments);
+    if (c.name == "torch._tensor._rebuild_from_type_v2" && a.size() >= 3) {
+      c = {p.global(a[0]), a[2]};
+    } else if (c.name.starts_with("torch._utils._rebuild_parameter") && !a.empty() && p.kind(a[0]) == Pickle::Kind::object) {
+      c = {p.global(p.items(a[0])[0]), p.items(a[0])[1]};
+    } else {
+      const bool tensor = c.name == "torch._utils._rebuild_tensor_v2" || c.name == "torch._utils._rebuild_tensor" ||
+                          c.name == "torch._utils._rebuild_tensor_v3";
+      return tensor ? std::optional(c) : std::nullopt;
+    }
   }
-  return v;
+  return {};
 }
 
-bool TorchFile::is_tensor(Pickle::Ref v) const {
-  const Pickle& p = *pickle_;
-  v = unwrap(v);
-  if (p.kind(v) != Pickle::Kind::object) return false;
-  const std::string name = p.global(p.items(v)[0]);
-  return name == "torch._utils._rebuild_tensor_v2" || name == "torch._utils._rebuild_tensor" || name == "torch._utils._rebuild_tensor_v3";
-}
+bool TorchFile::is_tensor(Pickle::Ref v) const { return tensor_call(v).has_value(); }
 
 TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
   const Pickle& p = *pickle_;
   const std::string where = fmt::format("{}: tensor '{}'", path_, printable(name));
-  v = unwrap(v);
-  if (!is_tensor(v))
-    throw UserError("not a tensor", where, fmt::format("it is {}, which is not executed", p.describe(v)), kFix);
-  const std::string call = p.global(p.items(v)[0]);
-  const Pickle::Ref tuple = p.items(v)[1];
+  const auto found = tensor_call(v);
+  if (!found) throw UserError("not a tensor", where, fmt::format("it is {}, which is not executed", p.describe(v)), kFix);
+  const std::string& call = found->name;
+  const Pickle::Ref tuple = found->arguments;
   const bool typed = call != "torch._utils._rebuild_tensor_v3";
-  if (p.kind(tuple) != Pickle::Kind::tuple || p.items(tuple).size() < (typed ? 4u : 7u)) refuse(where, "it is described by a storage, an offset, sizes and strides");
+  if (p.kind(tuple) != Pickle::Kind::tuple || p.items(tuple).size() < (typed ? 4u : 7u))
+    refuse(where, "it is described by a storage, an offset, sizes and strides");
   const std::vector<Pickle::Ref>& a = p.items(tuple);
-  if (p.kind(a[0]) != Pickle::Kind::persistent || p.kind(p.items(a[0])[0]) != Pickle::Kind::tuple) refuse(where, "it must lie in a storage of the file");
+  if (p.kind(a[0]) != Pickle::Kind::persistent || p.kind(p.items(a[0])[0]) != Pickle::Kind::tuple)
+    refuse(where, "it must lie in a storage of the file");
   const std::vector<Pickle::Ref>& id = p.items(p.items(a[0])[0]);
   if (id.size() < 5 || p.text(id[0]) != "storage" || !p.text(id[2]) || !p.integer(id[4]))
     refuse(where, "its storage is described by type, name, place and size");
@@ -212,7 +222,8 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
     refuse(where, fmt::format("its storage says {} elements of {} bytes, the file holds {} bytes of it", count, element, have));
 
   auto numbers = [&](Pickle::Ref r) {
-    if ((p.kind(r) != Pickle::Kind::tuple && p.kind(r) != Pickle::Kind::list) || p.items(r).size() > 5) refuse(where, "its sizes and strides are at most 5 numbers each");
+    if ((p.kind(r) != Pickle::Kind::tuple && p.kind(r) != Pickle::Kind::list) || p.items(r).size() > 5)
+      refuse(where, "its sizes and strides are at most 5 numbers each");
     std::vector<int64_t> n;
     for (Pickle::Ref i : p.items(r)) {
       const auto x = p.integer(i);
@@ -224,7 +235,8 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
   const std::vector<int64_t> sizes = numbers(a[2]);
   t.strides = numbers(a[3]);
   const auto offset = p.integer(a[1]);
-  if (!offset || *offset < 0 || sizes.size() != t.strides.size()) refuse(where, "its offset is a whole number, and it has as many strides as sizes");
+  if (!offset || *offset < 0 || sizes.size() != t.strides.size())
+    refuse(where, "its offset is a whole number, and it has as many strides as sizes");
   t.offset = *offset;
   int64_t elements = 1, last = t.offset;
   bool empty = false;
@@ -233,12 +245,12 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
     if (sizes[d] == 0) empty = true;
     int64_t step = 0;
     if (__builtin_mul_overflow(elements, std::max<int64_t>(sizes[d], 1), &elements) || elements > int64_t{1} << 48 ||
-        (sizes[d] > 0 && (__builtin_mul_overflow(sizes[d] - 1, t.strides[d], &step) || __builtin_add_overflow(last, step, &last))))
+        (sizes[d] > 0 &&
+         (__builtin_mul_overflow(sizes[d] - 1, t.strides[d], &step) || __builtin_add_overflow(last, step, &last))))
       refuse(where, fmt::format("its shape {} is too large", t.shape.text()));
   }
   const int64_t room = typed || element != 1 ? count : count / size_of(t.dtype);
-  if (!empty && last >= room)
-    refuse(where, fmt::format("its last element is number {} of a storage of {}", last, room));
+  if (!empty && last >= room) refuse(where, fmt::format("its last element is number {} of a storage of {}", last, room));
   if (!empty && t.offset > room) refuse(where, fmt::format("it begins at element {} of a storage of {}", t.offset, room));
   // A tensor of stride 0 may be much larger than its storage; what weights need is bounded by the file.
   if (!empty && elements > 64 * std::max<int64_t>(room, 1) + 4096)
@@ -248,7 +260,8 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
 
 void TorchFile::read(const TorchTensor& t, int64_t begin, std::span<std::byte> into) const {
   const int64_t size = size_of(t.dtype), count = static_cast<int64_t>(into.size()) / size;
-  require(begin >= 0 && static_cast<int64_t>(into.size()) % size == 0 && begin <= t.shape.count() && count <= t.shape.count() - begin,
+  require(begin >= 0 && static_cast<int64_t>(into.size()) % size == 0 && begin <= t.shape.count() &&
+              count <= t.shape.count() - begin,
           "TorchFile::read: elements {} + {} lie in a tensor of shape {}", begin, count, t.shape.text());
   if (count == 0) return;
   if (t.contiguous()) return read_all_at(*fd_, t.storage_begin + (t.offset + begin) * size, into, path_);
@@ -285,7 +298,8 @@ TorchStateFile::TorchStateFile(const std::string& path) : file_(std::make_shared
   collect(dict, "");
 }
 
-TorchStateFile::TorchStateFile(std::shared_ptr<const TorchFile> file, Pickle::Ref dict, const std::string& prefix) : file_(std::move(file)) {
+TorchStateFile::TorchStateFile(std::shared_ptr<const TorchFile> file, Pickle::Ref dict, const std::string& prefix)
+    : file_(std::move(file)) {
   collect(dict, prefix);
 }
 
@@ -300,7 +314,8 @@ void TorchStateFile::collect(Pickle::Ref root, const std::string& root_prefix) {
   };
   const std::vector<Pickle::Ref>* top = p.fields(root);
   if (!top)
-    throw UserError("no weights", path(), fmt::format("the file must hold a dict of tensors, it holds {}", p.describe(root)), kFix);
+    throw UserError("no weights", path(), fmt::format("the file must hold a dict of tensors, it holds {}", p.describe(root)),
+                    kFix);
   std::vector<Level> levels{{top, 0, root_prefix}};
   size_t seen = 0;
   while (!levels.empty()) {
@@ -312,12 +327,15 @@ void TorchStateFile::collect(Pickle::Ref root, const std::string& root_prefix) {
     const Pickle::Ref key = (*l.items)[l.next], value = (*l.items)[l.next + 1];
     l.next += 2;
     const auto text = p.text(key);
-    if (!text) refuse(path(), fmt::format("tensors are named by strings, one under '{}' by {}", printable(l.prefix), p.describe(key)));
+    if (!text)
+      refuse(path(), fmt::format("tensors are named by strings, one under '{}' by {}", printable(l.prefix), p.describe(key)));
     const std::string name = l.prefix + std::string(text->substr(0, kMaxName + 1));
-    if (name.size() > kMaxName || ++seen > kMaxNames) refuse(fmt::format("{}: tensor '{}'", path(), printable(name)), "its dicts are nested too deeply");
+    if (name.size() > kMaxName || ++seen > kMaxNames)
+      refuse(fmt::format("{}: tensor '{}'", path(), printable(name)), "its dicts are nested too deeply");
     if (file_->is_tensor(value)) {
       TorchTensor t = file_->tensor(value, name);
-      if (!by_name_.emplace(name, infos_.size()).second) refuse(fmt::format("{}: tensor '{}'", path(), printable(name)), "the name occurs twice");
+      if (!by_name_.emplace(name, infos_.size()).second)
+        refuse(fmt::format("{}: tensor '{}'", path(), printable(name)), "the name occurs twice");
       infos_.push_back({name, t.dtype, t.shape, 0, t.bytes()});
       tensors_.push_back(std::move(t));
     } else if (p.fields(value)) {

@@ -1,8 +1,9 @@
-// Files of torch.save: a zip archive of one pickle and one raw member per storage (torch 1.6 and later), or the stream of pickles of
-// earlier versions. Only tensors and plain values are read; nothing is executed. Source: torch/serialization.py, torch/_utils.py.
-// A file is untrusted input: whatever is wrong with it is a UserError naming the file and the tensor.
+// Files of torch.save: a zip archive of one pickle and one raw member per storage (torch 1.6 and later), or the stream of
+// pickles of earlier versions. Only tensors and plain values are read; nothing is executed. Source: torch/serialization.py,
+// torch/_utils.py. A file is untrusted input: whatever is wrong with it is a UserError naming the file and the tensor.
 #pragma once
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "files/fd.h"
@@ -45,7 +46,11 @@ class TorchFile {
   };
   void open_zip();
   void open_stream();
-  Pickle::Ref unwrap(Pickle::Ref v) const;
+  struct Call {
+    std::string name;  // of the function
+    Pickle::Ref arguments;
+  };
+  std::optional<Call> tensor_call(Pickle::Ref v) const;
 
   std::string path_;
   Fd fd_;
@@ -55,8 +60,8 @@ class TorchFile {
   std::unordered_map<std::string, Storage> storages_;
 };
 
-// A dict of tensors in a torch file, nested dicts joined with '.', as a file of named tensors. None, bytes and "_extra_state" are passed over;
-// any other value that is no tensor is refused by name.
+// A dict of tensors in a torch file, nested dicts joined with '.', as a file of named tensors. None, bytes and "_extra_state"
+// are passed over; any other value that is no tensor is refused by name.
 class TorchStateFile : public TensorFile {
  public:
   // The state dict is the root, or its entry "state_dict", "module" or "model" if that is a dict.

@@ -8,41 +8,59 @@ namespace {
 
 std::string_view torch_type(DType t) {
   switch (t) {
-    case DType::f64: return "float64";
-    case DType::f32: return "float32";
-    case DType::bf16: return "bfloat16";
-    case DType::f16: return "float16";
-    case DType::i64: return "int64";
-    case DType::i32: return "int32";
-    case DType::i16: return "int16";
-    case DType::i8: return "int8";
-    case DType::u8: return "uint8";
-    case DType::boolean: return "bool";
+    case DType::f64:
+      return "float64";
+    case DType::f32:
+      return "float32";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f16:
+      return "float16";
+    case DType::i64:
+      return "int64";
+    case DType::i32:
+      return "int32";
+    case DType::i16:
+      return "int16";
+    case DType::i8:
+      return "int8";
+    case DType::u8:
+      return "uint8";
+    case DType::boolean:
+      return "bool";
   }
   return "";
 }
 
 std::string_view storage_class(DType t) {
   switch (t) {
-    case DType::f64: return "DoubleStorage";
-    case DType::f32: return "FloatStorage";
-    case DType::bf16: return "BFloat16Storage";
-    case DType::f16: return "HalfStorage";
-    case DType::i64: return "LongStorage";
-    case DType::i32: return "IntStorage";
-    case DType::i16: return "ShortStorage";
-    case DType::i8: return "CharStorage";
-    case DType::u8: return "ByteStorage";
-    case DType::boolean: return "BoolStorage";
+    case DType::f64:
+      return "DoubleStorage";
+    case DType::f32:
+      return "FloatStorage";
+    case DType::bf16:
+      return "BFloat16Storage";
+    case DType::f16:
+      return "HalfStorage";
+    case DType::i64:
+      return "LongStorage";
+    case DType::i32:
+      return "IntStorage";
+    case DType::i16:
+      return "ShortStorage";
+    case DType::i8:
+      return "CharStorage";
+    case DType::u8:
+      return "ByteStorage";
+    case DType::boolean:
+      return "BoolStorage";
   }
   return "";
 }
 
 }  // namespace
 
-TorchSave::TorchSave(std::string path) : zip_(path), top_(std::filesystem::path(path).stem().string()) {
-  op(0x80), op(2);
-}
+TorchSave::TorchSave(std::string path) : zip_(path), top_(std::filesystem::path(path).stem().string()) { op(0x80), op(2); }
 
 void TorchSave::global(std::string_view module, std::string_view name) {
   op('c');
@@ -135,7 +153,8 @@ void TorchSave::next_member() {
 
 void TorchSave::write(std::span<const std::byte> bytes) {
   start_data();
-  require(static_cast<int64_t>(bytes.size()) <= left_, "TorchSave::write: {} bytes of the tensor are left, got {}", left_, bytes.size());
+  require(static_cast<int64_t>(bytes.size()) <= left_, "TorchSave::write: {} bytes of the tensor are left, got {}", left_,
+          bytes.size());
   zip_.write(bytes);
   left_ -= static_cast<int64_t>(bytes.size());
   next_member();

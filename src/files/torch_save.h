@@ -1,5 +1,5 @@
-// Writes what torch.save writes: plain values and tensors in the zip format that torch 1.6 and later read, also with weights_only
-// (whose list of safe classes does not hold argparse's).
+// Writes what torch.save writes: plain values and tensors in the zip format that torch 1.6 and later read, also with
+// weights_only (whose list of safe classes does not hold argparse's).
 #pragma once
 #include <string>
 #include <string_view>
@@ -27,7 +27,7 @@ class TorchSave {
   void real(double v);
   void boolean(bool v);
   void none();
-  void type(DType t);  // torch.float16
+  void type(DType t);                            // torch.float16
   void tensor(DType dtype, const Shape& shape);  // contiguous, with a storage of its own
 
   // The next bytes of the tensors' data, in pieces of any size that do not cross tensors.
@@ -41,8 +41,8 @@ class TorchSave {
   void next_member();
   ZipWriter zip_;
   std::string top_, pickle_;
-  std::vector<std::string> ends_;   // what closes each open container
-  std::vector<int64_t> sizes_;      // bytes of each tensor
+  std::vector<std::string> ends_;  // what closes each open container
+  std::vector<int64_t> sizes_;     // bytes of each tensor
   size_t current_ = 0;
   int64_t left_ = 0;
   bool data_ = false;

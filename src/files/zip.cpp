@@ -25,7 +25,8 @@ class Bytes {
   Bytes(std::span<const std::byte> data, const std::string& where) : data_(data), where_(where) {}
   uint64_t size() const { return data_.size(); }
   uint64_t get(uint64_t at, int width) const {
-    if (at > size() || static_cast<uint64_t>(width) > size() - at) refuse(where_, fmt::format("it ends inside a field at byte {}", at));
+    if (at > size() || static_cast<uint64_t>(width) > size() - at)
+      refuse(where_, fmt::format("it ends inside a field at byte {}", at));
     uint64_t v = 0;
     for (int i = width - 1; i >= 0; --i) v = (v << 8) | std::to_integer<uint64_t>(data_[at + static_cast<uint64_t>(i)]);
     return v;
@@ -46,7 +47,8 @@ struct Directory {
 };
 
 Directory find_directory(const Bytes& b) {
-  if (b.size() < kEndSize) refuse(b.where(), fmt::format("it ends with a directory of at least {} bytes, the file holds {}", kEndSize, b.size()));
+  if (b.size() < kEndSize)
+    refuse(b.where(), fmt::format("it ends with a directory of at least {} bytes, the file holds {}", kEndSize, b.size()));
   const uint64_t last = b.size() - kEndSize, first = last > kMaxComment ? last - kMaxComment : 0;
   uint64_t at = last;
   while (b.get(at, 4) != kEnd || at + kEndSize + b.get(at + 20, 2) != b.size()) {
@@ -71,7 +73,8 @@ Directory find_directory(const Bytes& b) {
 }
 
 // Replaces fields that say "see zip64" by those of the extra field.
-void read_zip64(const Bytes& b, uint64_t at, uint64_t extra, const std::string& member, uint64_t& size, uint64_t& packed, uint64_t* offset) {
+void read_zip64(const Bytes& b, uint64_t at, uint64_t extra, const std::string& member, uint64_t& size, uint64_t& packed,
+                uint64_t* offset) {
   const bool need = size == 0xffffffff || packed == 0xffffffff || (offset && *offset == 0xffffffff);
   if (!need) return;
   const uint64_t end = at + extra;
@@ -151,8 +154,7 @@ std::vector<ZipMember> parse_zip(std::span<const std::byte> file, const std::str
   if (at != d.offset + d.size) refuse(where, "its directory is longer than its entries");
   std::sort(spans.begin(), spans.end());
   for (size_t i = 1; i < spans.size(); ++i)
-    if (spans[i].first < spans[i - 1].second)
-      refuse(where, fmt::format("members overlap at byte {}", spans[i].first));
+    if (spans[i].first < spans[i - 1].second) refuse(where, fmt::format("members overlap at byte {}", spans[i].first));
   return members;
 }
 
@@ -168,8 +170,8 @@ void ZipWriter::begin(const std::string& name, int64_t size) {
   const uint64_t fill = (kAlign - data % kAlign) % kAlign;
   extra += "FB" + le(fill, 2) + std::string(fill, 'Z');  // torch's own padding field
   const uint64_t shown = wide ? 0xffffffff : e.size;
-  file_.write(le(kLocal, 4) + le(wide ? 45 : 20, 2) + le(0x0808, 2) + le(0, 2) + le(0, 2) + le(0x21, 2) + le(0, 4) + le(shown, 4) +
-              le(shown, 4) + le(name.size(), 2) + le(extra.size(), 2) + name + extra);
+  file_.write(le(kLocal, 4) + le(wide ? 45 : 20, 2) + le(0x0808, 2) + le(0, 2) + le(0, 2) + le(0x21, 2) + le(0, 4) +
+              le(shown, 4) + le(shown, 4) + le(name.size(), 2) + le(extra.size(), 2) + name + extra);
   entries_.push_back(std::move(e));
   left_ = entries_.back().size;
   open_ = true;
@@ -177,7 +179,8 @@ void ZipWriter::begin(const std::string& name, int64_t size) {
 
 void ZipWriter::write(std::span<const std::byte> bytes) {
   require(open_ && bytes.size() <= left_, "ZipWriter::write: {} bytes of the member are left, got {}", left_, bytes.size());
-  entries_.back().crc = static_cast<uint32_t>(crc32_z(entries_.back().crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  entries_.back().crc =
+      static_cast<uint32_t>(crc32_z(entries_.back().crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
   file_.write(bytes);
   left_ -= bytes.size();
 }
@@ -205,18 +208,18 @@ void ZipWriter::commit() {
     if (large(e.offset)) fields += le(e.offset, 8);
     const std::string extra = fields.empty() ? "" : le(1, 2) + le(fields.size(), 2) + fields;
     const uint64_t size = large(e.size) ? 0xffffffff : e.size;
-    file_.write(le(kCentral, 4) + le(45, 2) + le(extra.empty() ? 20 : 45, 2) + le(0x0808, 2) + le(0, 2) + le(0, 2) + le(0x21, 2) +
-                le(e.crc, 4) + le(size, 4) + le(size, 4) + le(e.name.size(), 2) + le(extra.size(), 2) + le(0, 2) + le(0, 2) + le(0, 2) +
-                le(0, 4) + le(large(e.offset) ? 0xffffffff : e.offset, 4) + e.name + extra);
+    file_.write(le(kCentral, 4) + le(45, 2) + le(extra.empty() ? 20 : 45, 2) + le(0x0808, 2) + le(0, 2) + le(0, 2) +
+                le(0x21, 2) + le(e.crc, 4) + le(size, 4) + le(size, 4) + le(e.name.size(), 2) + le(extra.size(), 2) + le(0, 2) +
+                le(0, 2) + le(0, 2) + le(0, 4) + le(large(e.offset) ? 0xffffffff : e.offset, 4) + e.name + extra);
   }
   const auto end = static_cast<uint64_t>(file_.size());
   const uint64_t count = entries_.size();
   const bool wide = large(begin) || large(end - begin) || count >= 0xffff;
   if (wide)
-    file_.write(le(kEnd64, 4) + le(kEnd64Size - 12, 8) + le(45, 2) + le(45, 2) + le(0, 4) + le(0, 4) + le(count, 8) + le(count, 8) +
-                le(end - begin, 8) + le(begin, 8) + le(kLocator, 4) + le(0, 4) + le(end, 8) + le(1, 4));
-  file_.write(le(kEnd, 4) + le(0, 4) + le(wide ? 0xffff : count, 2) + le(wide ? 0xffff : count, 2) + le(wide ? 0xffffffff : end - begin, 4) +
-              le(wide ? 0xffffffff : begin, 4) + le(0, 2));
+    file_.write(le(kEnd64, 4) + le(kEnd64Size - 12, 8) + le(45, 2) + le(45, 2) + le(0, 4) + le(0, 4) + le(count, 8) +
+                le(count, 8) + le(end - begin, 8) + le(begin, 8) + le(kLocator, 4) + le(0, 4) + le(end, 8) + le(1, 4));
+  file_.write(le(kEnd, 4) + le(0, 4) + le(wide ? 0xffff : count, 2) + le(wide ? 0xffff : count, 2) +
+              le(wide ? 0xffffffff : end - begin, 4) + le(wide ? 0xffffffff : begin, 4) + le(0, 2));
   file_.commit();
 }
 

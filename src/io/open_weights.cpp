@@ -89,7 +89,8 @@ Files open_weights(const std::string& folder) {
     for (const std::string& path : paths) files.push_back(open_tensor_file(path));
     if (!files.empty()) return files;
   }
-  throw UserError("no weights", folder, "it must hold model.safetensors, shards with model.safetensors.index.json, or pytorch_model*.bin",
+  throw UserError("no weights", folder,
+                  "it must hold model.safetensors, shards with model.safetensors.index.json, or pytorch_model*.bin",
                   "give a complete model folder, or model.config to start from random weights");
 }
 

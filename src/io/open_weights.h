@@ -10,11 +10,12 @@
 
 namespace ravine {
 
-// Opens them and reads what they say about their tensors. A folder without weights, an index that names no file or a file that lacks a
-// tensor is a UserError.
+// Opens them and reads what they say about their tensors. A folder without weights, an index that names no file or a file that
+// lacks a tensor is a UserError.
 std::vector<std::unique_ptr<TensorFile>> open_weights(const std::string& folder);
 
-// Tensor to file, from the "weight_map" of the text of an index; a file is one of the same folder, or it is a UserError naming `path`.
+// Tensor to file, from the "weight_map" of the text of an index; a file is one of the same folder, or it is a UserError naming
+// `path`.
 std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::string& text, const std::string& path);
 
 }  // namespace ravine

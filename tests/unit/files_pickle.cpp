@@ -23,7 +23,10 @@ std::string refusal(const std::string& text) {
 
 TEST(Pickle, PlainValues) {
   // {'a': [1, -2, 2.5, None, True, 'x', (3,)], 'big': 1 << 70}
-  const std::string text = "\x80\x02}q\x00(X\x01\x00\x00\x00""a]q\x01(K\x01J\xfe\xff\xff\xffG\x40\x04\0\0\0\0\0\0N\x88X\x01\0\0\0xK\x03\x85""eX\x03\0\0\0big\x8a\x09\0\0\0\0\0\0\0\0\x40u."s;
+  const std::string text =
+      "\x80\x02}q\x00(X\x01\x00\x00\x00"
+      "a]q\x01(K\x01J\xfe\xff\xff\xffG\x40\x04\0\0\0\0\0\0N\x88X\x01\0\0\0xK\x03\x85"
+      "eX\x03\0\0\0big\x8a\x09\0\0\0\0\0\0\0\0\x40u."s;
   const Pickle p = parse(text);
   EXPECT_EQ(p.size(), text.size());
   const auto a = p.find(p.root(), "a");
@@ -42,7 +45,9 @@ TEST(Pickle, PlainValues) {
 }
 
 TEST(Pickle, NamespacesAndOrderedDictsAreDicts) {
-  const Pickle p = parse("\x80\x02" "cargparse\nNamespace\n)\x81}X\x01\0\0\0nK\x05sb."s);
+  const Pickle p = parse(
+      "\x80\x02"
+      "cargparse\nNamespace\n)\x81}X\x01\0\0\0nK\x05sb."s);
   EXPECT_EQ(p.integer(*p.find(p.root(), "n")), 5);
   const Pickle q = parse("ccollections\nOrderedDict\n)RX\x01\0\0\0nK\x05s."s);
   EXPECT_EQ(q.integer(*q.find(q.root(), "n")), 5);
@@ -53,15 +58,20 @@ TEST(Pickle, NothingIsExecuted) {
   TemporaryFolder folder;
   const std::string file = folder / "owned";
   const std::string shell = "touch " + file;
-  const struct { std::string text; const char* says; } attacks[] = {
+  const struct {
+    std::string text;
+    const char* says;
+  } attacks[] = {
       {"cos\nsystem\n(S'" + shell + "'\ntR.", "os.system(...)"},
       {"cposix\nsystem\nX" + std::string{static_cast<char>(shell.size()), 0, 0, 0} + shell + "\x85R.", "posix.system(...)"},
       {"c__builtin__\neval\n(S'__import__(\"os\").system(\"" + shell + "\")'\ntR.", "builtins.eval(...)"},
       {"(S'" + shell + "'\nios\nsystem\n.", "os.system(...)"},
       {"(cos\nsystem\nS'" + shell + "'\no.", "os.system(...)"},
       // A call whose callable is the result of a call: getattr(__import__('os'), 'system')(cmd).
-      {"cbuiltins\ngetattr\n(cbuiltins\n__import__\n(S'os'\ntRS'system'\ntR(S'" + shell + "'\ntR.", "builtins.getattr(...)(...)"},
-      {"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c" + std::string(1, static_cast<char>(shell.size())) + shell + "\x85R.", "os.system(...)"},
+      {"cbuiltins\ngetattr\n(cbuiltins\n__import__\n(S'os'\ntRS'system'\ntR(S'" + shell + "'\ntR.",
+       "builtins.getattr(...)(...)"},
+      {"\x80\x04\x8c\x02os\x8c\x06system\x93\x8c" + std::string(1, static_cast<char>(shell.size())) + shell + "\x85R.",
+       "os.system(...)"},
       {"csubprocess\nPopen\n(S'" + shell + "'\nt\x81.", "subprocess.Popen(...)"},
       {"cos\nsystem\n(S'" + shell + "'\nt}\x92.", "os.system(...)"},
       // The state of an object that would be set by a call of its __setstate__.
@@ -77,7 +87,9 @@ TEST(Pickle, NothingIsExecuted) {
 TEST(Pickle, BombsStaySmall) {
   // "Billion laughs": each list holds the one before ten times. The tree has one value per list.
   std::string text = "(l";
-  for (int i = 0; i < 100; ++i) text += "q" + std::string(1, static_cast<char>(i)) + "0(" + ("h" + std::string(1, static_cast<char>(i))) + std::string(9, '2') + "l";
+  for (int i = 0; i < 100; ++i)
+    text += "q" + std::string(1, static_cast<char>(i)) + "0(" + ("h" + std::string(1, static_cast<char>(i))) +
+            std::string(9, '2') + "l";
   EXPECT_LT(parse(text + ".").values(), 200u);
   // A list inside itself.
   const Pickle p = parse("]q\0h\0a."s);
@@ -89,7 +101,10 @@ TEST(Pickle, BombsStaySmall) {
 }
 
 TEST(Pickle, EveryFaultIsNamed) {
-  const struct { std::string text; const char* says; } faults[] = {
+  const struct {
+    std::string text;
+    const char* says;
+  } faults[] = {
       {"", "1 more bytes are needed"},
       {"N", "1 more bytes are needed"},
       {".", "takes a value from an empty stack"},
@@ -98,10 +113,16 @@ TEST(Pickle, EveryFaultIsNamed) {
       {"t.", "down to a mark that is not there"},
       {"h\x05.", "fetches memo 5"},
       {"\x80\x09N."s, "protocols 0 to 5"},
-      {"X\xff\xff\xff\x7f" "a.", "more bytes are needed"},
+      {"X\xff\xff\xff\x7f"
+       "a.",
+       "more bytes are needed"},
       {"\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "more bytes are needed"},
-      {"K\x01K\x02" "a.", "it puts values into an integer"},
-      {"}K\x01" "a.", "it puts values into a dict"},
+      {"K\x01K\x02"
+       "a.",
+       "it puts values into an integer"},
+      {"}K\x01"
+       "a.",
+       "it puts values into a dict"},
       {"}(NuN.", "keys with values"},
       {"Ix\n.", "a number that is none"},
       {"cos", "a line without an end"},

@@ -47,7 +47,8 @@ TEST(TorchFile, TensorsOfEveryKind) {
 }
 
 // A zip of torch.save around a pickle of our own.
-std::string archive(const std::string& folder, const std::string& pickle, int64_t storage_bytes, const std::string& order = "little") {
+std::string archive(const std::string& folder, const std::string& pickle, int64_t storage_bytes,
+                    const std::string& order = "little") {
   const std::string path = folder + "/x.bin";
   ZipWriter zip(path);
   zip.add("x/data.pkl", pickle);
@@ -64,15 +65,19 @@ std::string number(int64_t v) {
 }
 
 // {'w': a tensor of float32}
-std::string tensor_pickle(int64_t numel, int64_t offset, std::vector<int64_t> sizes, std::vector<int64_t> strides, const std::string& storage = "FloatStorage",
-                          const std::string& key = "0", const std::string& function = "torch._utils\n_rebuild_tensor_v2") {
+std::string tensor_pickle(int64_t numel, int64_t offset, std::vector<int64_t> sizes, std::vector<int64_t> strides,
+                          const std::string& storage = "FloatStorage", const std::string& key = "0",
+                          const std::string& function = "torch._utils\n_rebuild_tensor_v2") {
   auto list = [](const std::vector<int64_t>& v) {
     std::string s = "(";
     for (int64_t x : v) s += number(x);
     return s + "t";
   };
-  return "}U\x01wc" + function + "\n((U\x07storagectorch\n" + storage + "\nU" + std::string(1, static_cast<char>(key.size())) + key + "U\x03" "cpu" + number(numel) +
-         "tQ" + number(offset) + list(sizes) + list(strides) + "\x89}tRs.";
+  return "}U\x01wc" + function + "\n((U\x07storagectorch\n" + storage + "\nU" + std::string(1, static_cast<char>(key.size())) +
+         key +
+         "U\x03"
+         "cpu" +
+         number(numel) + "tQ" + number(offset) + list(sizes) + list(strides) + "\x89}tRs.";
 }
 
 TEST(TorchFile, EveryLieIsNamed) {
@@ -101,12 +106,17 @@ TEST(TorchFile, EveryLieIsNamed) {
   EXPECT_SAYS(refusal(tensor_pickle(6, 0, {2, 3}, {3, 1}, "QInt8Storage")), "'torch.QInt8Storage' is not known");
   EXPECT_SAYS(refusal(tensor_pickle(6, 0, {2, 3}, {3, 1}), 24, "big"), "the file says 'big'");
   EXPECT_SAYS(refusal("}U\x01wK\x05s."), "it is an integer, which is not executed");
-  EXPECT_SAYS(refusal(tensor_pickle(6, 0, {2, 3}, {3, 1}, "FloatStorage", "0", "os\nsystem")), "it is os.system(...), which is not executed");
+  EXPECT_SAYS(refusal(tensor_pickle(6, 0, {2, 3}, {3, 1}, "FloatStorage", "0", "os\nsystem")),
+              "it is os.system(...), which is not executed");
   EXPECT_SAYS(refusal("cos\nsystem\n(U\x04trueetR."), "bad pickle");
   EXPECT_SAYS(refusal("cos\nsystem\n(U\x04truetR."), "a dict of tensors, it holds os.system(...)");
-  EXPECT_SAYS(refusal("}K\x01N" "s."), "named by strings");
+  EXPECT_SAYS(refusal("}K\x01N"
+                      "s."),
+              "named by strings");
   // A dict inside itself.
-  EXPECT_SAYS(refusal("}q\x01U\x01" "ah\x01s."), "nested too deeply");
+  EXPECT_SAYS(refusal("}q\x01U\x01"
+                      "ah\x01s."),
+              "nested too deeply");
 }
 
 TEST(TorchFile, TruncatedFilesAreRefused) {
@@ -172,7 +182,8 @@ TEST(Zip, EveryLieIsNamed) {
   EXPECT_SAYS(with(central + 42, "\x01"), "no local header");
   EXPECT_SAYS(with(central + 28, "\xff\xff"), "runs past the directory");
   EXPECT_SAYS(with(central + 20, "\xff\xff\xff\xff\xff\xff\xff\xff"), "it needs a zip64 field");
-  for (size_t size = 0; size < good.size(); ++size) message_of<UserError>([&] { parse_zip(std::as_bytes(std::span(good).first(size)), "a.zip"); });
+  for (size_t size = 0; size < good.size(); ++size)
+    message_of<UserError>([&] { parse_zip(std::as_bytes(std::span(good).first(size)), "a.zip"); });
   // Two names for one member's bytes.
   std::string overlap = good;
   overlap.replace(second + 42, 4, good.substr(central + 42, 4));
@@ -188,7 +199,8 @@ TEST(TorchSave, ReadsBack) {
     TorchSave save(folder / "s.pt");
     save.begin_dict();
     save.text("args"), save.begin_namespace();
-    save.text("n"), save.integer(int64_t{1} << 40), save.text("x"), save.real(0.5), save.text("t"), save.type(DType::bf16), save.text("none"), save.none();
+    save.text("n"), save.integer(int64_t{1} << 40), save.text("x"), save.real(0.5), save.text("t"), save.type(DType::bf16),
+        save.text("none"), save.none();
     save.end();
     save.text("model"), save.begin_ordered_dict();
     save.text("a"), save.tensor(DType::f32, {2, 3});

@@ -212,7 +212,9 @@ def torch_files(out):
         f64=torch.tensor([0.1], dtype=torch.float64), i64=torch.tensor([1 << 40, -1]), i32=torch.tensor([7], dtype=torch.int32),
         u8=torch.tensor([250, 3], dtype=torch.uint8), boolean=torch.tensor([True, False]), scalar=torch.tensor(5.5),
         empty=torch.zeros(0, 3), transposed=base.view(4, 6).t(), offset=base[10:14], shared=base.view(2, 12)[:, 3:7], strided=base[::5],
-        expanded=torch.tensor([[2.0]]).expand(3, 4), parameter=torch.nn.Parameter(torch.tensor([9.0, 8.0])))
+        expanded=torch.tensor([[2.0]]).expand(3, 4), parameter=torch.nn.Parameter(torch.tensor([9.0, 8.0])),
+        attributes=torch.tensor([4.0, 5.0]), parameter_attributes=torch.nn.Parameter(torch.tensor([6.0])))
+    d["attributes"].note = d["parameter_attributes"].note = "kept by torch, passed over by readers of weights"
     torch.save(d, os.path.join(out, "kinds.bin"))
     torch.save(d, os.path.join(out, "kinds_stream.bin"), _use_new_zipfile_serialization=False)
     save_file({k: v.detach().clone().contiguous() for k, v in d.items()}, os.path.join(out, "kinds.safetensors"))

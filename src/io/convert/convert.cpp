@@ -18,25 +18,33 @@ Weights read_source(WeightLayout layout, const ConvertOptions& o) {
   Json config;
   if (!o.model_config.empty()) config = read_json(o.model_config);
   switch (layout) {
-    case WeightLayout::hf: return read_hf(o.input, config, o.model_config);
-    case WeightLayout::megatron: return read_megatron(o.input, config, o.model_config, o.allow_unknown);
-    case WeightLayout::deepspeed: return read_deepspeed(o.input, config, o.model_config);
-    case WeightLayout::mindformers: return read_mindformers(o.input, config, o.model_config, o.allow_unknown);
-    case WeightLayout::ravine: return read_ravine_checkpoint(o.input, config, o.model_config);
+    case WeightLayout::hf:
+      return read_hf(o.input, config, o.model_config);
+    case WeightLayout::megatron:
+      return read_megatron(o.input, config, o.model_config, o.allow_unknown);
+    case WeightLayout::deepspeed:
+      return read_deepspeed(o.input, config, o.model_config);
+    case WeightLayout::mindformers:
+      return read_mindformers(o.input, config, o.model_config, o.allow_unknown);
+    case WeightLayout::ravine:
+      return read_ravine_checkpoint(o.input, config, o.model_config);
   }
   fail("read_source: every layout has a reader");
 }
 
 WeightLayout layout_of(const ConvertOptions& o, std::string* what) {
   if (!fs::exists(o.input)) throw UserError("no such file or folder", o.input, "it must exist", "check --input");
-  for (WeightLayout l : {WeightLayout::hf, WeightLayout::megatron, WeightLayout::deepspeed, WeightLayout::mindformers, WeightLayout::ravine})
+  for (WeightLayout l :
+       {WeightLayout::hf, WeightLayout::megatron, WeightLayout::deepspeed, WeightLayout::mindformers, WeightLayout::ravine})
     if (o.from == name(l)) {
       *what = fmt::format("{} (--from)", o.from);
       return l;
     }
   const auto found = recognise(o.input);
   if (!found)
-    throw UserError("unknown layout", o.input, "it must be a Hugging Face folder, or a checkpoint of Megatron, DeepSpeed, MindFormers or Ravine", "check the path, or give --from");
+    throw UserError("unknown layout", o.input,
+                    "it must be a Hugging Face folder, or a checkpoint of Megatron, DeepSpeed, MindFormers or Ravine",
+                    "check the path, or give --from");
   *what = found->what;
   return found->layout;
 }
@@ -54,7 +62,9 @@ DType common_type(const Weights& w, const ConvertOptions& o) {
   const Elements& first = *w.tensors.begin()->second;
   for (const auto& [name, e] : w.tensors)
     if (written(*e, o) != written(first, o))
-      throw UserError("weights of several types", e->where(), fmt::format("it is {}, {} is {}", ravine::name(e->dtype()), first.where(), ravine::name(first.dtype())), "give --dtype");
+      throw UserError("weights of several types", e->where(),
+                      fmt::format("it is {}, {} is {}", ravine::name(e->dtype()), first.where(), ravine::name(first.dtype())),
+                      "give --dtype");
   return written(first, o);
 }
 
@@ -70,7 +80,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   const bool known = has_geometry(w.config);
   Geometry g;
   if (known || o.to != "hf" || o.resize_vocabulary > 0) {
-    if (w.config.is_null()) throw UserError("no config", o.input, "the layout of weights needs it", "give --model-config CONFIG.json");
+    if (w.config.is_null())
+      throw UserError("no config", o.input, "the layout of weights needs it", "give --model-config CONFIG.json");
     g = geometry_of(w.config, w.config_where);
     for (auto it = w.tensors.begin(); it != w.tensors.end();) {  // files of the bare model lack its prefix
       const std::string& n = it->first;
@@ -95,7 +106,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   std::vector<NamedElements> tensors;
   std::vector<MegatronFile> files;
   DType dtype = DType::f32;
-  const MegatronLayout megatron{o.to == "megatron-legacy" ? MegatronNames::legacy : MegatronNames::mcore, o.tensor, o.pipeline, o.virtual_stages};
+  const MegatronLayout megatron{o.to == "megatron-legacy" ? MegatronNames::legacy : MegatronNames::mcore, o.tensor, o.pipeline,
+                                o.virtual_stages};
   auto row = [&](const std::string& file, const std::string& n, const Elements& e, DType d) {
     report.rows.push_back({file, n, std::string(name(d)), e.shape().text(), e.where()});
     report.bytes += e.count() * size_of(d);
@@ -104,13 +116,17 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     dtype = common_type(w, o);
     files = plan_megatron(w, g, megatron);
     for (const MegatronFile& f : files)
-      for (const auto& t : f.tensors) row(f.path, megatron.virtual_stages > 1 ? fmt::format("model{}: {}", t.chunk, t.name) : t.name, *t.elements, dtype);
-    if (Json theta = w.config.value("rope_theta", Json(10000.0)); megatron.names == MegatronNames::legacy && theta.is_number() && theta.get<double>() != 10000.0)
+      for (const auto& t : f.tensors)
+        row(f.path, megatron.virtual_stages > 1 ? fmt::format("model{}: {}", t.chunk, t.name) : t.name, *t.elements, dtype);
+    if (Json theta = w.config.value("rope_theta", Json(10000.0));
+        megatron.names == MegatronNames::legacy && theta.is_number() && theta.get<double>() != 10000.0)
       report.notes.push_back("Megatron of 2023 computes with a rope base of 10000 whatever args.rotary_base says");
   } else {
     if (o.to == "hf" && known) join_for_family(w, g);
-    for (const auto& [n, e] : w.tensors) tensors.push_back({o.to == "mindformers" ? mindformers_name(n, g) : n, e, written(*e, o)});
-    for (const NamedElements& t : tensors) row(o.to == "hf" ? "model*.safetensors" : "model-*.safetensors", t.name, *t.elements, t.dtype);
+    for (const auto& [n, e] : w.tensors)
+      tensors.push_back({o.to == "mindformers" ? mindformers_name(n, g) : n, e, written(*e, o)});
+    for (const NamedElements& t : tensors)
+      row(o.to == "hf" ? "model*.safetensors" : "model-*.safetensors", t.name, *t.elements, t.dtype);
   }
   report.notes.insert(report.notes.begin(), w.notes.begin(), w.notes.end());
   if (w.config.is_null()) report.notes.push_back("no config.json was found: weights only (--model-config gives one)");

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "base/dtype.h"
+#include "base/json.h"
 
 namespace ravine {
 
@@ -22,10 +22,10 @@ std::optional<Recognised> recognise(const std::string& path);
 
 struct ConvertOptions {
   std::string input, output;
-  std::string to = "hf";        // hf, megatron-legacy, megatron-mcore, mindformers
-  std::string from = "auto";    // or the name of a layout
-  std::string model_config;     // a config.json; "": what the source has
-  std::optional<DType> dtype;   // of floating tensors; none: as stored
+  std::string to = "hf";       // hf, megatron-legacy, megatron-mcore, mindformers
+  std::string from = "auto";   // or the name of a layout
+  std::string model_config;    // a config.json; "": what the source has
+  std::optional<DType> dtype;  // of floating tensors; none: as stored
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;
   int64_t resize_vocabulary = 0;  // 0: as it is
   bool dry_run = false, allow_unknown = false;
@@ -35,14 +35,14 @@ struct ConvertRow {
   std::string file, name, dtype, shape, rule;
 };
 struct ConvertReport {
-  std::string source;             // what the input is
-  std::vector<ConvertRow> rows;   // one per tensor that is written
+  std::string source;            // what the input is
+  std::vector<ConvertRow> rows;  // one per tensor that is written
   std::vector<std::string> notes;
   int64_t bytes = 0;
 };
 
-// Writes the folder `output`, which appears whole or not at all; an existing one that is not empty is a UserError. With dry_run nothing is
-// written. `progress` gets bytes written and in all.
+// Writes the folder `output`, which appears whole or not at all; an existing one that is not empty is a UserError. With dry_run
+// nothing is written. `progress` gets bytes written and in all.
 ConvertReport convert_weights(const ConvertOptions& options, const std::function<void(int64_t, int64_t)>& progress);
 
 }  // namespace ravine

@@ -19,7 +19,8 @@ using File = std::shared_ptr<const TorchFile>;
 // A tensor anywhere in a torch file.
 class Inside : public Elements {
  public:
-  Inside(File file, TorchTensor t, std::string name) : Elements(t.dtype, t.shape), file_(std::move(file)), t_(std::move(t)), name_(std::move(name)) {}
+  Inside(File file, TorchTensor t, std::string name)
+      : Elements(t.dtype, t.shape), file_(std::move(file)), t_(std::move(t)), name_(std::move(name)) {}
   void read(int64_t begin, std::span<std::byte> into) const override { file_->read(t_, begin, into); }
   std::string where() const override { return fmt::format("{}: '{}'", file_->path(), name_); }
 
@@ -29,7 +30,9 @@ class Inside : public Elements {
   std::string name_;
 };
 
-ElementsPtr inside(const File& f, Pickle::Ref v, const std::string& name) { return std::make_shared<Inside>(f, f->tensor(v, name), name); }
+ElementsPtr inside(const File& f, Pickle::Ref v, const std::string& name) {
+  return std::make_shared<Inside>(f, f->tensor(v, name), name);
+}
 
 Pickle::Ref need(const TorchFile& f, Pickle::Ref dict, const char* key) {
   const auto v = f.pickle().find(dict, key);
@@ -44,8 +47,8 @@ std::optional<Pickle::Ref> optional(const TorchFile& f, const char* key) {
 
 // zero_stage is a number, or an enumeration made of one.
 int64_t stage_of(const Pickle& p, Pickle::Ref v) {
-  if (p.kind(v) == Pickle::Kind::object && p.global(p.items(v)[0]).ends_with(".ZeroStageEnum") && p.kind(p.items(v)[1]) == Pickle::Kind::tuple &&
-      p.items(p.items(v)[1]).size() == 1)
+  if (p.kind(v) == Pickle::Kind::object && p.global(p.items(v)[0]).ends_with(".ZeroStageEnum") &&
+      p.kind(p.items(v)[1]) == Pickle::Kind::tuple && p.items(p.items(v)[1]).size() == 1)
     v = p.items(p.items(v)[1])[0];
   return p.integer(v).value_or(-1);
 }
@@ -92,15 +95,18 @@ std::string tag_folder(const std::string& path) {
   std::string tag = read_whole(path + "/latest", 4096);
   tag.erase(tag.find_last_not_of(" \r\n\t") + 1);
   if (tag.empty() || tag.find('/') != std::string::npos || tag.starts_with('.'))
-    throw UserError("bad file 'latest'", path + "/latest", fmt::format("it names a folder beside it, got '{}'", printable(tag)), "correct it");
-  if (!fs::is_directory(path + "/" + tag)) throw UserError("missing folder", path + "/" + tag, fmt::format("{}/latest names it", path), kComplete);
+    throw UserError("bad file 'latest'", path + "/latest", fmt::format("it names a folder beside it, got '{}'", printable(tag)),
+                    "correct it");
+  if (!fs::is_directory(path + "/" + tag))
+    throw UserError("missing folder", path + "/" + tag, fmt::format("{}/latest names it", path), kComplete);
   return path + "/" + tag;
 }
 
 Checkpoint open_checkpoint(const std::string& path) {
   Checkpoint c;
   c.folder = tag_folder(path);
-  static const std::regex shard(".*?zero_pp_rank_(\\d{1,6})_mp_rank_(\\d{1,4})_(optim|model)_states\\.pt"), plain("mp_rank_(\\d{1,4})_model_states\\.pt");
+  static const std::regex shard(".*?zero_pp_rank_(\\d{1,6})_mp_rank_(\\d{1,4})_(optim|model)_states\\.pt"),
+      plain("mp_rank_(\\d{1,4})_model_states\\.pt");
   std::map<int64_t, std::string> optimizer, model;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(c.folder, error)) {
@@ -113,14 +119,17 @@ Checkpoint open_checkpoint(const std::string& path) {
     } else if (std::regex_match(name, m, plain)) {
       tensor = std::stoll(m[1]);
     } else if (name.find("expert") != std::string::npos && name.ends_with("_states.pt")) {
-      throw UserError("layout not supported", entry.path().string(), "checkpoints of experts are not read", "consolidate it with DeepSpeed first");
+      throw UserError("layout not supported", entry.path().string(), "checkpoints of experts are not read",
+                      "consolidate it with DeepSpeed first");
     } else {
       continue;
     }
     if (tensor != 0)
-      throw UserError("layout not supported", entry.path().string(), "ZeRO shards of several model-parallel ranks are not read", "consolidate it with DeepSpeed first");
+      throw UserError("layout not supported", entry.path().string(), "ZeRO shards of several model-parallel ranks are not read",
+                      "consolidate it with DeepSpeed first");
     if (!(states ? model : optimizer).emplace(rank, entry.path().string()).second)
-      throw UserError("two checkpoints in one folder", entry.path().string(), fmt::format("rank {} has another file of that kind", rank), "remove one");
+      throw UserError("two checkpoints in one folder", entry.path().string(),
+                      fmt::format("rank {} has another file of that kind", rank), "remove one");
   }
   if (model.empty()) throw UserError("no model states", c.folder, "it must hold *_model_states.pt", kComplete);
   for (const auto& [rank, file] : model) c.model.push_back(std::make_shared<TorchFile>(file));
@@ -133,25 +142,33 @@ Checkpoint open_checkpoint(const std::string& path) {
     const Pickle::Ref state = need(*f, p.root(), "optimizer_state_dict");
     const int64_t stage = stage_of(p, need(*f, state, "zero_stage"));
     if (stage < 1 || stage > 3) throw UserError("not a ZeRO checkpoint", f->path(), "its zero_stage is 1, 2 or 3", kComplete);
-    if (c.stage != 0 && stage != c.stage) throw UserError("ranks of two runs", f->path(), fmt::format("its zero_stage is {}, others have {}", stage, c.stage), "use files of one checkpoint");
+    if (c.stage != 0 && stage != c.stage)
+      throw UserError("ranks of two runs", f->path(), fmt::format("its zero_stage is {}, others have {}", stage, c.stage),
+                      "use files of one checkpoint");
     c.stage = stage;
     const Pickle::Ref count = need(*f, state, "partition_count");  // a number, or one per group
     int64_t want = p.integer(count).value_or(0);
     if (p.kind(count) == Pickle::Kind::list)
       for (Pickle::Ref v : p.items(count)) want = std::max(want, p.integer(v).value_or(0));
-    if (want != ranks) throw UserError("missing rank", c.folder, fmt::format("{} says {} ranks, the folder holds {} optimizer files", f->path(), want, ranks), kComplete);
+    if (want != ranks)
+      throw UserError("missing rank", c.folder,
+                      fmt::format("{} says {} ranks, the folder holds {} optimizer files", f->path(), want, ranks), kComplete);
   }
   for (int64_t r = 0; r < ranks; ++r)
-    if (!optimizer.contains(r)) throw UserError("missing rank", c.folder, fmt::format("rank {} of {} has no optimizer file", r, ranks), kComplete);
+    if (!optimizer.contains(r))
+      throw UserError("missing rank", c.folder, fmt::format("rank {} of {} has no optimizer file", r, ranks), kComplete);
   if (c.stage == 3 && static_cast<int64_t>(model.size()) != ranks)
-    throw UserError("missing rank", c.folder, fmt::format("{} ranks have optimizer files, {} have model files", ranks, model.size()), kComplete);
+    throw UserError("missing rank", c.folder,
+                    fmt::format("{} ranks have optimizer files, {} have model files", ranks, model.size()), kComplete);
   auto step = [](const File& f) {
     const auto v = f->pickle().find(f->pickle().root(), "global_steps");
     return v ? f->pickle().integer(*v).value_or(-1) : -1;
   };
   for (const File& f : c.model)
     if (step(f) != step(c.model[0]))
-      throw UserError("ranks of different steps", f->path(), fmt::format("its step is {}, that of {} is {}", step(f), c.model[0]->path(), step(c.model[0])), "use files of one checkpoint");
+      throw UserError("ranks of different steps", f->path(),
+                      fmt::format("its step is {}, that of {} is {}", step(f), c.model[0]->path(), step(c.model[0])),
+                      "use files of one checkpoint");
   return c;
 }
 
@@ -161,12 +178,14 @@ std::vector<ElementsPtr> flat_parts(const File& f, const char* key) {
   const Pickle::Ref list = need(*f, need(*f, p.root(), "optimizer_state_dict"), key);
   std::vector<ElementsPtr> out;
   const std::vector<Pickle::Ref> one{list};
-  for (Pickle::Ref v : p.kind(list) == Pickle::Kind::list ? p.items(list) : one) out.push_back(inside(f, v, fmt::format("{}[{}]", key, out.size())));
+  for (Pickle::Ref v : p.kind(list) == Pickle::Kind::list ? p.items(list) : one)
+    out.push_back(inside(f, v, fmt::format("{}[{}]", key, out.size())));
   return out;
 }
 
 // Elements [begin, begin + count) of parts in a row, as copies to element `to`.
-void take(const std::vector<ElementsPtr>& parts, int64_t begin, int64_t count, int64_t to, std::vector<Copy>& copies, const std::string& what) {
+void take(const std::vector<ElementsPtr>& parts, int64_t begin, int64_t count, int64_t to, std::vector<Copy>& copies,
+          const std::string& what) {
   for (const ElementsPtr& p : parts) {
     if (count == 0) return;
     if (begin >= p->count()) {
@@ -177,7 +196,9 @@ void take(const std::vector<ElementsPtr>& parts, int64_t begin, int64_t count, i
     copies.push_back({p, begin, 0, to, 0, 1, n});
     begin = 0, to += n, count -= n;
   }
-  if (count > 0) throw UserError("partitions are too short", parts.empty() ? what : parts.back()->where(), fmt::format("{} needs {} more elements", what, count), kComplete);
+  if (count > 0)
+    throw UserError("partitions are too short", parts.empty() ? what : parts.back()->where(),
+                    fmt::format("{} needs {} more elements", what, count), kComplete);
 }
 
 // Stages 1 and 2: each group of parameters is one flat vector, cut over the ranks.
@@ -185,7 +206,8 @@ void read_groups(const Checkpoint& c, Weights& w) {
   const TorchFile& model = *c.model[0];
   const Pickle& p = model.pickle();
   const Pickle::Ref groups = need(model, p.root(), "param_shapes");
-  if (p.kind(groups) != Pickle::Kind::list) throw UserError("bad shapes", model.path(), "param_shapes is a list of groups", kComplete);
+  if (p.kind(groups) != Pickle::Kind::list)
+    throw UserError("bad shapes", model.path(), "param_shapes is a list of groups", kComplete);
   const int64_t align = 2 * static_cast<int64_t>(c.optimizer.size());
   std::vector<std::vector<ElementsPtr>> of_rank;
   for (const File& f : c.optimizer) of_rank.push_back(flat_parts(f, "single_partition_of_fp32_groups"));
@@ -194,7 +216,9 @@ void read_groups(const Checkpoint& c, Weights& w) {
     int64_t all = 0, at = 0;
     for (size_t r = 0; r < of_rank.size(); ++r) {
       if (of_rank[r].size() != p.items(groups).size())
-        throw UserError("ranks do not match", c.optimizer[r]->path(), fmt::format("{} groups of parameters, it holds {}", p.items(groups).size(), of_rank[r].size()), kComplete);
+        throw UserError("ranks do not match", c.optimizer[r]->path(),
+                        fmt::format("{} groups of parameters, it holds {}", p.items(groups).size(), of_rank[r].size()),
+                        kComplete);
       flat.push_back(of_rank[r][g]);
       all += of_rank[r][g]->count();
     }
@@ -205,7 +229,8 @@ void read_groups(const Checkpoint& c, Weights& w) {
       w.add(n.name, assembled(n.shape, std::move(copies), fmt::format("flat group {} of {} ranks", g, flat.size())));
     }
     if (round_up(at, align) != round_up(all, align))
-      throw UserError("partitions do not fit", c.folder, fmt::format("group {} has {} elements by its shapes and {} in its partitions", g, at, all), kComplete);
+      throw UserError("partitions do not fit", c.folder,
+                      fmt::format("group {} has {} elements by its shapes and {} in its partitions", g, at, all), kComplete);
   }
 }
 
@@ -214,7 +239,8 @@ void read_partitioned(const Checkpoint& c, Weights& w) {
   const TorchFile& model = *c.model[0];
   const Pickle& p = model.pickle();
   const Pickle::Ref groups = need(model, p.root(), "param_shapes");
-  if (p.kind(groups) != Pickle::Kind::list) throw UserError("bad shapes", model.path(), "param_shapes is a list of groups", kComplete);
+  if (p.kind(groups) != Pickle::Kind::list)
+    throw UserError("bad shapes", model.path(), "param_shapes is a list of groups", kComplete);
   const auto ranks = static_cast<int64_t>(c.optimizer.size());
   std::vector<std::vector<ElementsPtr>> of_rank;
   int64_t all = 0, at = 0;
@@ -225,11 +251,14 @@ void read_partitioned(const Checkpoint& c, Weights& w) {
       const int64_t per = ceil_div(n.count(), ranks);
       std::vector<Copy> copies;
       for (int64_t r = 0; r < ranks; ++r)
-        take(of_rank[static_cast<size_t>(r)], at, std::clamp<int64_t>(n.count() - r * per, 0, per), r * per, copies, fmt::format("'{}'", printable(n.name)));
+        take(of_rank[static_cast<size_t>(r)], at, std::clamp<int64_t>(n.count() - r * per, 0, per), r * per, copies,
+             fmt::format("'{}'", printable(n.name)));
       at += per;
       w.add(n.name, assembled(n.shape, std::move(copies), fmt::format("partitions of {} ranks", ranks)));
     }
-  if (at != all) throw UserError("partitions do not fit", c.folder, fmt::format("each rank has {} elements by the shapes and {} in its partition", at, all), kComplete);
+  if (at != all)
+    throw UserError("partitions do not fit", c.folder,
+                    fmt::format("each rank has {} elements by the shapes and {} in its partition", at, all), kComplete);
 }
 
 // Parameters that are not trained lie in the model files, whole or (stage 3) cut over the ranks.
@@ -241,7 +270,9 @@ void read_frozen(const Checkpoint& c, Weights& w) {
     for (const File& f : c.model) {
       const auto fragments = optional(*f, "frozen_param_fragments");
       const auto part = fragments ? f->pickle().find(*fragments, n.name) : std::nullopt;
-      if (!part) throw UserError("missing tensor", f->path(), fmt::format("frozen_param_fragments holds '{}'", printable(n.name)), kComplete);
+      if (!part)
+        throw UserError("missing tensor", f->path(), fmt::format("frozen_param_fragments holds '{}'", printable(n.name)),
+                        kComplete);
       parts.push_back(inside(f, *part, n.name));
       if (c.stage < 3) break;
     }
@@ -291,8 +322,10 @@ Weights read_deepspeed(const std::string& path, const Json& config, const std::s
     for (const TensorInfo& t : state->tensors()) w.add(t.name, stored(state, t));
     return w;
   }
-  if (c.stage == 3) read_partitioned(c, w);
-  else read_groups(c, w);
+  if (c.stage == 3)
+    read_partitioned(c, w);
+  else
+    read_groups(c, w);
   read_frozen(c, w);
   read_rest(c, w);
   return w;

@@ -80,7 +80,9 @@ class Assembled : public Elements {
       }
     }
   }
-  std::string where() const override { return copies_.empty() ? rule_ : fmt::format("{} of {}", rule_, copies_[0].source->where()); }
+  std::string where() const override {
+    return copies_.empty() ? rule_ : fmt::format("{} of {}", rule_, copies_[0].source->where());
+  }
 
  private:
   std::vector<Copy> copies_;
@@ -96,7 +98,8 @@ ElementsPtr stored(std::shared_ptr<const TensorFile> file, const TensorInfo& ten
 }
 
 ElementsPtr in_memory(DType dtype, const Shape& shape, std::vector<std::byte> bytes) {
-  require(static_cast<int64_t>(bytes.size()) == shape.count() * size_of(dtype), "in_memory: bytes of shape {}, got {}", shape.text(), bytes.size());
+  require(static_cast<int64_t>(bytes.size()) == shape.count() * size_of(dtype), "in_memory: bytes of shape {}, got {}",
+          shape.text(), bytes.size());
   return std::make_shared<InMemory>(dtype, shape, std::move(bytes));
 }
 
@@ -114,13 +117,14 @@ ElementsPtr assembled(const Shape& shape, std::vector<Copy> copies, const std::s
   std::erase_if(copies, [](const Copy& c) { return c.rows * c.cols == 0; });
   int64_t sum = 0;
   for (Copy& c : copies) {
-    require(c.from >= 0 && c.from + (c.rows - 1) * c.from_step + c.cols <= c.source->count(), "assembled: {} reads past the {} elements of {}", rule,
-            c.source->count(), c.source->where());
+    require(c.from >= 0 && c.from + (c.rows - 1) * c.from_step + c.cols <= c.source->count(),
+            "assembled: {} reads past the {} elements of {}", rule, c.source->count(), c.source->where());
     sum += c.rows * c.cols;
     if (c.rows > 1 && c.from_step == c.cols && c.to_step == c.cols) c.cols *= c.rows, c.rows = 1;
     if (c.source->dtype() != copies[0].source->dtype())
       throw UserError("parts of two types", c.source->where(),
-                      fmt::format("it is {}, but {} is {}", name(c.source->dtype()), copies[0].source->where(), name(copies[0].source->dtype())),
+                      fmt::format("it is {}, but {} is {}", name(c.source->dtype()), copies[0].source->where(),
+                                  name(copies[0].source->dtype())),
                       "use parts of one checkpoint");
   }
   require(sum == shape.count(), "assembled: {} copies {} of {} elements", rule, sum, shape.count());

@@ -1,5 +1,5 @@
-// Tensors that are made of pieces of other tensors and read a range at a time: how weights go from one layout to another without ever
-// being whole in memory. Const members may be called by many threads.
+// Tensors that are made of pieces of other tensors and read a range at a time: how weights go from one layout to another
+// without ever being whole in memory. Const members may be called by many threads.
 #pragma once
 #include <memory>
 #include <string>

@@ -24,9 +24,9 @@ Weights read_hf(const std::string& path, const Json& config, const std::string& 
   return w;
 }
 
-std::map<std::string, std::string> write_shards(const std::string& folder, const std::vector<NamedElements>& tensors, const std::string& single,
-                                                const std::string& stem, const Metadata& metadata, const std::function<void(int64_t)>& progress,
-                                                int64_t shard_bytes) {
+std::map<std::string, std::string> write_shards(const std::string& folder, const std::vector<NamedElements>& tensors,
+                                                const std::string& single, const std::string& stem, const Metadata& metadata,
+                                                const std::function<void(int64_t)>& progress, int64_t shard_bytes) {
   std::vector<std::vector<const NamedElements*>> shards(1);
   int64_t size = 0;
   for (const NamedElements& t : tensors) {
@@ -37,7 +37,9 @@ std::map<std::string, std::string> write_shards(const std::string& folder, const
   }
   std::map<std::string, std::string> places;
   for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string file = shards.size() == 1 && !single.empty() ? single : fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
+    const std::string file = shards.size() == 1 && !single.empty()
+                                 ? single
+                                 : fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
     SafetensorsWriter writer(folder + "/" + file, {metadata});
     for (const NamedElements* t : shards[i]) writer.declare(t->name, t->dtype, t->elements->shape());
     for (const NamedElements* t : shards[i]) {
@@ -66,7 +68,8 @@ void write_config(const std::string& folder, const Weights& w, const std::vector
   write_file_atomic(folder + "/config.json", config.dump(2) + "\n");
 }
 
-void write_hf(const std::string& folder, const Weights& w, const std::vector<NamedElements>& tensors, const std::function<void(int64_t)>& progress) {
+void write_hf(const std::string& folder, const Weights& w, const std::vector<NamedElements>& tensors,
+              const std::function<void(int64_t)>& progress) {
   write_config(folder, w, tensors);
   if (!w.folder.empty()) {
     copy_tokenizer(w.folder, folder);

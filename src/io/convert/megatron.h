@@ -4,8 +4,9 @@
 //   DIR/release | iter_0000100/mp_rank_TT[_PPP]/model_optim_rng.pt
 //   DIR/latest, DIR/TAG/mp_rank_TT_model_states.pt   the same as DeepSpeed writes it (ModelLink)
 //
-// Names: legacy (Megatron 2023, ModelLink of 2024), mcore (local and Transformer-Engine spelling), classic (ModelLink on AscendSpeed,
-// gate and up apart or joined as mlp.proj). Rows of q, k and v lie per group: its query heads, k, v; gate over up per tensor rank.
+// Names: legacy (Megatron 2023, ModelLink of 2024), mcore (local and Transformer-Engine spelling), classic (ModelLink on
+// AscendSpeed, gate and up apart or joined as mlp.proj). Rows of q, k and v lie per group: its query heads, k, v; gate over up
+// per tensor rank.
 #pragma once
 #include <string>
 
@@ -13,9 +14,9 @@
 
 namespace ravine {
 
-// Reads headers only. `config` (null: none) is what --model-config gave: it decides sizes and vocabulary; without it they come from the
-// stored arguments, and padding of the vocabulary is what repeats the last row. A missing rank, ranks of different steps or types, and
-// names or shapes that do not fit are UserErrors. With `allow_unknown` unknown tensors are left out.
+// Reads headers only. `config` (null: none) is what --model-config gave: it decides sizes and vocabulary; without it they come
+// from the stored arguments, and padding of the vocabulary is what repeats the last row. A missing rank, ranks of different
+// steps or types, and names or shapes that do not fit are UserErrors. With `allow_unknown` unknown tensors are left out.
 Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown);
 
 enum class MegatronNames { legacy, mcore };
@@ -37,8 +38,8 @@ struct MegatronFile {
 // What the layout consists of; sizes that do not divide are a UserError.
 std::vector<MegatronFile> plan_megatron(const Weights& weights, const Geometry& g, const MegatronLayout& layout);
 // Writes file and tracker into the existing `folder`; `progress` is called with the bytes written.
-void write_megatron(const std::string& folder, const std::vector<MegatronFile>& files, const Weights& weights, const Geometry& g,
-                    const MegatronLayout& layout, DType dtype, const std::function<void(int64_t)>& progress);
+void write_megatron(const std::string& folder, const std::vector<MegatronFile>& files, const Weights& weights,
+                    const Geometry& g, const MegatronLayout& layout, DType dtype, const std::function<void(int64_t)>& progress);
 
 int64_t padded_vocabulary(int64_t vocabulary, int64_t tensor);  // to a multiple of 128 * tensor, as Megatron's default
 

@@ -43,11 +43,13 @@ std::string ranks_folder(const std::string& path) {
       int64_t step = -1;
       auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), step);
       if (code != std::errc{} || end != word.data() + word.size() || step < 0)
-        throw UserError("bad tracker file", path + tracker, fmt::format("it holds 'release' or a number, got '{}'", printable(word)), "correct it");
+        throw UserError("bad tracker file", path + tracker,
+                        fmt::format("it holds 'release' or a number, got '{}'", printable(word)), "correct it");
       folder = fmt::format("iter_{:07}", step);
     }
     if (folder.empty() || folder.find('/') != std::string::npos || folder.starts_with('.'))
-      throw UserError("bad tracker file", path + tracker, fmt::format("it names a folder beside it, got '{}'", printable(word)), "correct it");
+      throw UserError("bad tracker file", path + tracker, fmt::format("it names a folder beside it, got '{}'", printable(word)),
+                      "correct it");
     if (!fs::is_directory(path + "/" + folder))
       throw UserError("missing folder", path + "/" + folder, fmt::format("{} names it", path + tracker), kComplete);
     return path + "/" + folder;
@@ -65,7 +67,8 @@ std::map<std::pair<int64_t, int64_t>, std::string> rank_files(const std::string&
     std::smatch m;
     if (std::regex_match(name, m, megatron) && entry.is_directory(error)) {
       const std::string file = entry.path().string() + "/model_optim_rng.pt", older = entry.path().string() + "/model_rng.pt";
-      if (!fs::exists(file) && !fs::exists(older)) throw UserError("missing file", file, "each rank's folder holds it", kComplete);
+      if (!fs::exists(file) && !fs::exists(older))
+        throw UserError("missing file", file, "each rank's folder holds it", kComplete);
       out[{std::stoll(m[1]), m[2].matched ? std::stoll(m[2]) : 0}] = fs::exists(file) ? file : older;
     } else if (std::regex_match(name, m, deepspeed)) {
       out[{std::stoll(m[1]), 0}] = entry.path().string();
@@ -100,8 +103,10 @@ Folder open_folder(const std::string& path) {
     for (int64_t t = 0; t < f.tensor; ++t) {
       auto it = files.find({t, p});
       if (it == files.end())
-        throw UserError("missing rank", f.path, fmt::format("{} tensor x {} pipeline ranks need mp_rank_{:02}{}", f.tensor, f.pipeline, t,
-                                                            f.pipeline > 1 ? fmt::format("_{:03}", p) : ""), kComplete);
+        throw UserError("missing rank", f.path,
+                        fmt::format("{} tensor x {} pipeline ranks need mp_rank_{:02}{}", f.tensor, f.pipeline, t,
+                                    f.pipeline > 1 ? fmt::format("_{:03}", p) : ""),
+                        kComplete);
       RankFile r{std::make_shared<TorchFile>(it->second), {}};
       const Pickle& pickle = r.file->pickle();
       for (const char* key : {"model", "module"})
@@ -124,11 +129,14 @@ Folder open_folder(const std::string& path) {
     };
     if (whole(r, "iteration") != whole(first, "iteration"))
       throw UserError("ranks of different steps", r.file->path(),
-                      fmt::format("its iteration is {}, that of {} is {}", whole(r, "iteration").value_or(-1), first.file->path(), whole(first, "iteration").value_or(-1)),
+                      fmt::format("its iteration is {}, that of {} is {}", whole(r, "iteration").value_or(-1),
+                                  first.file->path(), whole(first, "iteration").value_or(-1)),
                       "use files of one checkpoint");
     if (r.chunks.size() != first.chunks.size())
-      throw UserError("ranks of different layouts", r.file->path(), fmt::format("it has {} virtual stages, {} has {}", r.chunks.size(), first.file->path(), first.chunks.size()),
-                      "use files of one checkpoint");
+      throw UserError(
+          "ranks of different layouts", r.file->path(),
+          fmt::format("it has {} virtual stages, {} has {}", r.chunks.size(), first.file->path(), first.chunks.size()),
+          "use files of one checkpoint");
     const auto version = field(r, "checkpoint_version");
     const auto number = version ? r.file->pickle().real(*version) : std::nullopt;
     if (number != 3.0)
@@ -136,9 +144,11 @@ Folder open_folder(const std::string& path) {
                       fmt::format("version 3.0 is read, since older ones order the rows of q, k and v otherwise; it is {}",
                                   number ? fmt::format("{}", *number) : "missing"),
                       "load and save it once with a Megatron of 2021 or later");
-    for (const auto& [key, want] : {std::pair{"tensor_model_parallel_size", f.tensor}, {"pipeline_model_parallel_size", f.pipeline}})
+    for (const auto& [key, want] :
+         {std::pair{"tensor_model_parallel_size", f.tensor}, {"pipeline_model_parallel_size", f.pipeline}})
       if (const auto is = argument(*r.file, key); is && *is != want)
-        throw UserError("missing rank", r.file->path(), fmt::format("its arguments say {} = {}, the folder holds {}", key, *is, want), kComplete);
+        throw UserError("missing rank", r.file->path(),
+                        fmt::format("its arguments say {} = {}, the folder holds {}", key, *is, want), kComplete);
   }
   return f;
 }
@@ -215,7 +225,9 @@ std::map<std::string, Shards> gather(const Folder& f, int64_t* layers) {
           Shards& shards = out[name];
           if (static_cast<int64_t>(shards.size()) != t)
             throw UserError("ranks do not match", fmt::format("{}: tensor '{}'", file->path(), printable(info.name)),
-                            t < static_cast<int64_t>(shards.size()) ? "another rank or stage holds it too" : "tensor rank 0 does not hold it", kComplete);
+                            t < static_cast<int64_t>(shards.size()) ? "another rank or stage holds it too"
+                                                                    : "tensor rank 0 does not hold it",
+                            kComplete);
           shards.push_back(stored(file, info));
         }
       }
@@ -223,11 +235,13 @@ std::map<std::string, Shards> gather(const Folder& f, int64_t* layers) {
     }
   for (const auto& [name, shards] : out)
     if (static_cast<int64_t>(shards.size()) != f.tensor)
-      throw UserError("missing tensor", f.path, fmt::format("{} of {} tensor ranks hold '{}'", shards.size(), f.tensor, printable(name)), kComplete);
+      throw UserError("missing tensor", f.path,
+                      fmt::format("{} of {} tensor ranks hold '{}'", shards.size(), f.tensor, printable(name)), kComplete);
   return out;
 }
 
-// How the stored arguments describe the model, as a config.json of Llama, Qwen2 (bias on q, k, v only) or Qwen3 (norms of q and k).
+// How the stored arguments describe the model, as a config.json of Llama, Qwen2 (bias on q, k, v only) or Qwen3 (norms of q and
+// k).
 Json config_of(const Folder& f, const std::map<std::string, Shards>& tensors, int64_t layers) {
   const TorchFile& file = *f.ranks[0].file;
   const Pickle& p = file.pickle();
@@ -235,7 +249,9 @@ Json config_of(const Folder& f, const std::map<std::string, Shards>& tensors, in
     throw UserError("no arguments", file.path(), "these files carry no shape of the model", "give --model-config CONFIG.json");
   auto need = [&](const char* key) {
     const auto v = argument(file, key);
-    if (!v || *v < 1) throw UserError("missing argument", fmt::format("{}: args.{}", file.path(), key), "the layout of weights needs it", "give --model-config CONFIG.json");
+    if (!v || *v < 1)
+      throw UserError("missing argument", fmt::format("{}: args.{}", file.path(), key), "the layout of weights needs it",
+                      "give --model-config CONFIG.json");
     return *v;
   };
   auto has = [&](const char* suffix) { return tensors.contains(fmt::format("decoder.layers.0.{}", suffix)); };
@@ -250,15 +266,18 @@ Json config_of(const Folder& f, const std::map<std::string, Shards>& tensors, in
   c["intermediate_size"] = need("ffn_hidden_size");
   c["num_hidden_layers"] = layers;
   if (const int64_t said = need("num_layers"); said != layers)
-    throw UserError("missing layers", f.path, fmt::format("the arguments say {} layers, the files hold {}", said, layers), kComplete);
+    throw UserError("missing layers", f.path, fmt::format("the arguments say {} layers, the files hold {}", said, layers),
+                    kComplete);
   c["num_attention_heads"] = heads;
   c["num_key_value_heads"] = grouped ? need("num_query_groups") : heads;
   c["head_dim"] = argument(file, "kv_channels").value_or(hidden / heads);
-  c["max_position_embeddings"] = argument(file, "max_position_embeddings").value_or(argument(file, "seq_length").value_or(2048));
+  c["max_position_embeddings"] =
+      argument(file, "max_position_embeddings").value_or(argument(file, "seq_length").value_or(2048));
   c["rms_norm_eps"] = real_argument(file, "norm_epsilon").value_or(real_argument(file, "layernorm_epsilon").value_or(1e-5));
   c["rope_theta"] = real_argument(file, "rotary_base").value_or(10000.0);
   c["hidden_act"] = "silu";
-  c["tie_word_embeddings"] = !tensors.contains("output_layer.weight") || argument(file, "untie_embeddings_and_output_weights") == 0;
+  c["tie_word_embeddings"] =
+      !tensors.contains("output_layer.weight") || argument(file, "untie_embeddings_and_output_weights") == 0;
   if (c["model_type"] == "llama") {
     c["attention_bias"] = qkv_bias;
     c["mlp_bias"] = has("mlp.linear_fc1.bias");
@@ -284,7 +303,8 @@ int64_t unpadded_rows(const Elements& table, int64_t most) {
 }
 
 [[noreturn]] void misshapen(const Elements& e, const Shape& want) {
-  throw UserError("misshapen tensor", e.where(), fmt::format("its shape is {}, the model makes it {}", e.shape().text(), want.text()),
+  throw UserError("misshapen tensor", e.where(),
+                  fmt::format("its shape is {}, the model makes it {}", e.shape().text(), want.text()),
                   "use weights that belong to the config");
 }
 
@@ -307,16 +327,21 @@ struct Joiner {
 
   int64_t part(int64_t n, const char* what) const {
     if (n % tensor != 0)
-      throw UserError("sizes do not fit", w.config_where, fmt::format("{} {} are divided over {} tensor ranks", n, what, tensor), "use the config of this model");
+      throw UserError("sizes do not fit", w.config_where,
+                      fmt::format("{} {} are divided over {} tensor ranks", n, what, tensor), "use the config of this model");
     return n / tensor;
   }
-  std::string ranks(const char* what) const { return tensor == 1 ? "as it is" : fmt::format("{} of {} tensor ranks", what, tensor); }
+  std::string ranks(const char* what) const {
+    return tensor == 1 ? "as it is" : fmt::format("{} of {} tensor ranks", what, tensor);
+  }
 
   void qkv(int64_t layer, const Shards& shards, bool bias) {
     const int64_t groups = part(g.kv_heads, "key/value heads"), d = g.head_size, per = (g.group() + 2) * d;
     expect(shards, bias ? Shape{groups * per} : Shape{groups * per, g.hidden});
-    const struct { const char* name; int64_t first, count; } parts[] = {
-        {"q", 0, g.group() * d}, {"k", g.group() * d, d}, {"v", (g.group() + 1) * d, d}};
+    const struct {
+      const char* name;
+      int64_t first, count;
+    } parts[] = {{"q", 0, g.group() * d}, {"k", g.group() * d, d}, {"v", (g.group() + 1) * d, d}};
     for (const auto& p : parts) {
       std::vector<Rows> rows;
       for (const ElementsPtr& e : shards)
@@ -357,7 +382,8 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   int64_t layers = 0;
   std::map<std::string, Shards> tensors = gather(f, &layers);
   auto embedding = tensors.find("embedding.word_embeddings.weight");
-  if (embedding == tensors.end()) throw UserError("missing tensor", f.path, "the first stage holds word_embeddings.weight", kComplete);
+  if (embedding == tensors.end())
+    throw UserError("missing tensor", f.path, "the first stage holds word_embeddings.weight", kComplete);
   Weights w;
   w.config = config.is_null() ? config_of(f, tensors, layers) : config;
   w.config_where = config.is_null() ? f.ranks[0].file->path() + ": args" : config_where;
@@ -377,18 +403,23 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     int64_t rows = words->shape()[0];
     if (said && *said > 0 && *said <= rows) {
       rows = *said;
-    } else if (const int64_t multiple = argument(*f.ranks[0].file, "make_vocab_size_divisible_by").value_or(128) * f.tensor; rows > 0) {
+    } else if (const int64_t multiple = argument(*f.ranks[0].file, "make_vocab_size_divisible_by").value_or(128) * f.tensor;
+               rows > 0) {
       rows = unpadded_rows(*words, multiple);
       if (out && out->shape()[0] == words->shape()[0]) rows = std::max(rows, unpadded_rows(*out, multiple));
       if (rows < words->shape()[0])
-        w.notes.push_back(fmt::format("vocabulary {}: the last {} of {} rows repeat the row before and are taken for padding (--model-config says otherwise)", rows,
-                                      words->shape()[0] - rows, words->shape()[0]));
+        w.notes.push_back(
+            fmt::format("vocabulary {}: the last {} of {} rows repeat the row before and are taken for padding (--model-config "
+                        "says otherwise)",
+                        rows, words->shape()[0] - rows, words->shape()[0]));
     }
     w.config["vocab_size"] = rows;
   }
   const Geometry g = geometry_of(w.config, w.config_where);
   if (g.layers != layers)
-    throw UserError("missing layers", f.path, fmt::format("{} says {} layers, the files hold {}", w.config_where, g.layers, layers), "use the config of this model");
+    throw UserError("missing layers", f.path,
+                    fmt::format("{} says {} layers, the files hold {}", w.config_where, g.layers, layers),
+                    "use the config of this model");
   for (const auto& [name, t] : {std::pair{"model.embed_tokens.weight", words}, {"lm_head.weight", out}}) {
     if (!t) continue;
     if (t->shape()[0] < g.vocabulary || t->shape()[1] != g.hidden) misshapen(*t, {g.vocabulary, g.hidden});
@@ -402,22 +433,39 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     const bool bias = name.ends_with(".bias");
     auto to = [&](const char* module) { return layer_name(i, fmt::format("{}.{}", module, bias ? "bias" : "weight")); };
     const size_t dot = s.rfind('.');
-    const std::string module = i >= 0 && dot != std::string::npos && (bias || name.ends_with(".weight")) ? s.substr(0, dot) : "";
-    if (name == "decoder.final_layernorm.weight" || name == "decoder.final_layernorm.bias") j.copy(bias ? "model.norm.bias" : "model.norm.weight", shards, g.hidden);
-    else if (module == "input_layernorm") j.copy(to("input_layernorm"), shards, g.hidden);
-    else if (module == "pre_mlp_layernorm") j.copy(to("post_attention_layernorm"), shards, g.hidden);
-    else if (module == "self_attention.linear_qkv") j.qkv(i, shards, bias);
-    else if (module == "self_attention.q_layernorm") j.copy(to("self_attn.q_norm"), shards, g.head_size);
-    else if (module == "self_attention.k_layernorm") j.copy(to("self_attn.k_norm"), shards, g.head_size);
-    else if (module == "self_attention.linear_proj" && bias) j.copy(to("self_attn.o_proj"), shards, g.hidden);
-    else if (module == "self_attention.linear_proj") j.cols(to("self_attn.o_proj"), shards, g.heads * g.head_size);
-    else if (module == "mlp.linear_fc1") j.gate_up(i, shards, bias);
-    else if (module == "mlp.gate") j.rows(to("mlp.gate_proj"), shards, g.ffn, bias);
-    else if (module == "mlp.up") j.rows(to("mlp.up_proj"), shards, g.ffn, bias);
-    else if (module == "mlp.linear_fc2" && bias) j.copy(to("mlp.down_proj"), shards, g.hidden);
-    else if (module == "mlp.linear_fc2") j.cols(to("mlp.down_proj"), shards, g.ffn);
-    else if (allow_unknown) w.notes.push_back(fmt::format("left out: '{}'", printable(name)));
-    else throw UserError("unknown tensor", shards[0]->where(), "no model of the Llama family has it", "use --allow-unknown to leave it out");
+    const std::string module =
+        i >= 0 && dot != std::string::npos && (bias || name.ends_with(".weight")) ? s.substr(0, dot) : "";
+    if (name == "decoder.final_layernorm.weight" || name == "decoder.final_layernorm.bias")
+      j.copy(bias ? "model.norm.bias" : "model.norm.weight", shards, g.hidden);
+    else if (module == "input_layernorm")
+      j.copy(to("input_layernorm"), shards, g.hidden);
+    else if (module == "pre_mlp_layernorm")
+      j.copy(to("post_attention_layernorm"), shards, g.hidden);
+    else if (module == "self_attention.linear_qkv")
+      j.qkv(i, shards, bias);
+    else if (module == "self_attention.q_layernorm")
+      j.copy(to("self_attn.q_norm"), shards, g.head_size);
+    else if (module == "self_attention.k_layernorm")
+      j.copy(to("self_attn.k_norm"), shards, g.head_size);
+    else if (module == "self_attention.linear_proj" && bias)
+      j.copy(to("self_attn.o_proj"), shards, g.hidden);
+    else if (module == "self_attention.linear_proj")
+      j.cols(to("self_attn.o_proj"), shards, g.heads * g.head_size);
+    else if (module == "mlp.linear_fc1")
+      j.gate_up(i, shards, bias);
+    else if (module == "mlp.gate")
+      j.rows(to("mlp.gate_proj"), shards, g.ffn, bias);
+    else if (module == "mlp.up")
+      j.rows(to("mlp.up_proj"), shards, g.ffn, bias);
+    else if (module == "mlp.linear_fc2" && bias)
+      j.copy(to("mlp.down_proj"), shards, g.hidden);
+    else if (module == "mlp.linear_fc2")
+      j.cols(to("mlp.down_proj"), shards, g.ffn);
+    else if (allow_unknown)
+      w.notes.push_back(fmt::format("left out: '{}'", printable(name)));
+    else
+      throw UserError("unknown tensor", shards[0]->where(), "no model of the Llama family has it",
+                      "use --allow-unknown to leave it out");
   }
   return w;
 }

@@ -12,7 +12,8 @@ constexpr int64_t kMultiple = 128;  // --make-vocab-size-divisible-by
 
 int64_t divide(int64_t n, int64_t by, const char* what, const char* over) {
   if (n % by == 0) return n / by;
-  throw UserError("layout does not fit", fmt::format("{} {}", by, over), fmt::format("they must divide the {} {}", n, what), "choose another number");
+  throw UserError("layout does not fit", fmt::format("{} {}", by, over), fmt::format("they must divide the {} {}", n, what),
+                  "choose another number");
 }
 
 // Builds the tensors of one tensor rank.
@@ -63,7 +64,8 @@ class Cutter {
   int64_t rank_;
 };
 
-void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Geometry& g, bool core, int64_t chunk, int64_t layer, int64_t local) {
+void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Geometry& g, bool core, int64_t chunk,
+               int64_t layer, int64_t local) {
   const std::string prefix = fmt::format("{}.layers.{}.", core ? "decoder" : "language_model.encoder", local);
   auto put = [&](const char* core_name, const char* legacy, ElementsPtr e) {
     if (e) out.push_back({prefix + (core ? core_name : legacy), chunk, std::move(e)});
@@ -83,9 +85,12 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
   for (const char* s : {"self_attn.q_proj.bias", "self_attn.k_proj.bias", "self_attn.v_proj.bias"})
     if (get(s)) some = get(s);
   if (some) {
-    auto bias = [&](const char* s, int64_t heads) { return c.or_zeros(layer_name(layer, s), heads * g.head_size, some->dtype()); };
+    auto bias = [&](const char* s, int64_t heads) {
+      return c.or_zeros(layer_name(layer, s), heads * g.head_size, some->dtype());
+    };
     put("self_attention.linear_qkv.bias", "self_attention.query_key_value.bias",
-        c.qkv(bias("self_attn.q_proj.bias", g.heads), bias("self_attn.k_proj.bias", g.kv_heads), bias("self_attn.v_proj.bias", g.kv_heads)));
+        c.qkv(bias("self_attn.q_proj.bias", g.heads), bias("self_attn.k_proj.bias", g.kv_heads),
+              bias("self_attn.v_proj.bias", g.kv_heads)));
   }
   put("self_attention.q_layernorm.weight", "", get("self_attn.q_norm.weight"));
   put("self_attention.k_layernorm.weight", "", get("self_attn.k_norm.weight"));
@@ -123,12 +128,16 @@ void write_arguments(TorchSave& out, const Weights& w, const Geometry& g, const 
   integer("num_attention_heads", g.heads), integer("kv_channels", g.head_size);
   boolean("group_query_attention", g.kv_heads != g.heads), integer("num_query_groups", g.kv_heads);
   integer("max_position_embeddings", positions), integer("seq_length", positions);
-  text("position_embedding_type", "rope"), boolean("add_position_embedding", false), boolean("use_rotary_position_embeddings", true);
+  text("position_embedding_type", "rope"), boolean("add_position_embedding", false),
+      boolean("use_rotary_position_embeddings", true);
   real("rotary_percent", 1.0);
   out.text("rotary_base");
-  if (base == std::floor(base)) out.integer(static_cast<int64_t>(base));
-  else out.real(base);
-  text("normalization", "RMSNorm"), real("norm_epsilon", eps), real("layernorm_epsilon", eps), boolean("apply_layernorm_1p", false);
+  if (base == std::floor(base))
+    out.integer(static_cast<int64_t>(base));
+  else
+    out.real(base);
+  text("normalization", "RMSNorm"), real("norm_epsilon", eps), real("layernorm_epsilon", eps),
+      boolean("apply_layernorm_1p", false);
   boolean("add_bias_linear", w.tensors.contains(layer_name(0, "mlp.down_proj.bias"))), boolean("add_qkv_bias", qkv_bias);
   boolean("qk_layernorm", w.tensors.contains(layer_name(0, "self_attn.q_norm.weight")));
   boolean("swiglu", true), boolean("untie_embeddings_and_output_weights", !g.tied);
@@ -138,18 +147,23 @@ void write_arguments(TorchSave& out, const Weights& w, const Geometry& g, const 
   integer("true_vocab_size", g.vocabulary);
   integer("tensor_model_parallel_size", l.tensor), integer("pipeline_model_parallel_size", l.pipeline);
   out.text("virtual_pipeline_model_parallel_size");
-  if (l.virtual_stages > 1) out.integer(l.virtual_stages);
-  else out.none();
+  if (l.virtual_stages > 1)
+    out.integer(l.virtual_stages);
+  else
+    out.none();
   out.text("num_layers_per_virtual_pipeline_stage");
-  if (l.virtual_stages > 1) out.integer(g.layers / (l.pipeline * l.virtual_stages));
-  else out.none();
+  if (l.virtual_stages > 1)
+    out.integer(g.layers / (l.pipeline * l.virtual_stages));
+  else
+    out.none();
   boolean("use_mcore_models", core), boolean("bert_binary_head", true);
   integer("iteration", 0), integer("consumed_train_samples", 0), integer("consumed_valid_samples", 0);
   out.end();
 }
 
 // The nested dicts of the older format, from dotted names: what is left of the last part of `path` is a flat key.
-void write_model(TorchSave& out, const std::vector<const MegatronFile::Tensor*>& tensors, bool core, DType dtype, std::vector<ElementsPtr>& order) {
+void write_model(TorchSave& out, const std::vector<const MegatronFile::Tensor*>& tensors, bool core, DType dtype,
+                 std::vector<ElementsPtr>& order) {
   auto put = [&](std::string_view key, const MegatronFile::Tensor& t) {
     out.text(key);
     out.tensor(dtype, t.elements->shape());
@@ -194,10 +208,12 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
   divide(g.ffn, l.tensor, "rows of the MLP", "tensor ranks");
   const int64_t stages = l.pipeline * l.virtual_stages, per = divide(g.layers, stages, "layers", "stages (pipeline x virtual)");
   if (l.virtual_stages > 1 && l.pipeline == 1)
-    throw UserError("layout does not fit", "--virtual", "virtual stages need several pipeline ranks", "leave it out, or raise --pipeline");
+    throw UserError("layout does not fit", "--virtual", "virtual stages need several pipeline ranks",
+                    "leave it out, or raise --pipeline");
   if (!core && w.tensors.contains(layer_name(0, "self_attn.q_norm.weight")))
     throw UserError("layout cannot hold the model", "megatron-legacy", "it has no norms of q and k", "use --to megatron-mcore");
-  if (l.pipeline > 1000 || l.tensor > 1000) throw UserError("layout does not fit", "--tensor, --pipeline", "at most 1000 ranks each", "choose another number");
+  if (l.pipeline > 1000 || l.tensor > 1000)
+    throw UserError("layout does not fit", "--tensor, --pipeline", "at most 1000 ranks each", "choose another number");
   std::vector<MegatronFile> files;
   for (int64_t p = 0; p < l.pipeline; ++p)
     for (int64_t t = 0; t < l.tensor; ++t) {
@@ -207,24 +223,29 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
       for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {
         const int64_t stage = chunk * l.pipeline + p;
         const bool first = stage == 0, last = stage == stages - 1;
-        if (first) f.tensors.push_back({core ? "embedding.word_embeddings.weight" : "language_model.embedding.word_embeddings.weight", chunk, c.vocabulary("model.embed_tokens.weight")});
+        if (first)
+          f.tensors.push_back({core ? "embedding.word_embeddings.weight" : "language_model.embedding.word_embeddings.weight",
+                               chunk, c.vocabulary("model.embed_tokens.weight")});
         for (int64_t i = 0; i < per; ++i) add_layer(f.tensors, c, g, core, chunk, stage * per + i, i);
         if (!last) continue;
         for (const char* kind : {"weight", "bias"})
           if (const ElementsPtr e = c.get(fmt::format("model.norm.{}", kind)))
-            f.tensors.push_back({fmt::format("{}.{}", core ? "decoder.final_layernorm" : "language_model.encoder.final_norm", kind), chunk, e});
+            f.tensors.push_back(
+                {fmt::format("{}.{}", core ? "decoder.final_layernorm" : "language_model.encoder.final_norm", kind), chunk, e});
         if (!g.tied)
-          f.tensors.push_back({core ? "output_layer.weight" : "language_model.output_layer.weight", chunk, c.vocabulary("lm_head.weight")});
+          f.tensors.push_back(
+              {core ? "output_layer.weight" : "language_model.output_layer.weight", chunk, c.vocabulary("lm_head.weight")});
         else if (!first)  // the last stage keeps a copy of the tied table
-          f.tensors.push_back({core ? "output_layer.weight" : "word_embeddings_for_head.weight", chunk, c.vocabulary("model.embed_tokens.weight")});
+          f.tensors.push_back({core ? "output_layer.weight" : "word_embeddings_for_head.weight", chunk,
+                               c.vocabulary("model.embed_tokens.weight")});
       }
       files.push_back(std::move(f));
     }
   return files;
 }
 
-void write_megatron(const std::string& folder, const std::vector<MegatronFile>& files, const Weights& w, const Geometry& g, const MegatronLayout& l,
-                    DType dtype, const std::function<void(int64_t)>& progress) {
+void write_megatron(const std::string& folder, const std::vector<MegatronFile>& files, const Weights& w, const Geometry& g,
+                    const MegatronLayout& l, DType dtype, const std::function<void(int64_t)>& progress) {
   const bool core = l.names == MegatronNames::mcore;
   for (const MegatronFile& f : files) {
     const std::string path = folder + "/" + f.path;

@@ -18,12 +18,23 @@ constexpr const char* kComplete = "use a complete checkpoint";
 struct Pair {
   const char *ours, *theirs;
 };
-constexpr Pair kLegacyTop[] = {{"model.embed_tokens.weight", "model.tok_embeddings.embedding_weight"}, {"model.norm.", "model.norm_out."}, {"lm_head.weight", "lm_head.weight"}};
-constexpr Pair kCoreTop[] = {{"model.embed_tokens.weight", "embedding.word_embeddings.weight"}, {"model.norm.", "decoder.final_layernorm."}, {"lm_head.weight", "output_layer.weight"}};
-constexpr Pair kLegacyLayer[] = {{"input_layernorm.", "attention_norm."},     {"post_attention_layernorm.", "ffn_norm."}, {"self_attn.q_proj.", "attention.wq."},
-                                 {"self_attn.k_proj.", "attention.wk."},      {"self_attn.v_proj.", "attention.wv."},     {"self_attn.o_proj.", "attention.wo."},
-                                 {"mlp.gate_proj.", "feed_forward.w1."},      {"mlp.down_proj.", "feed_forward.w2."},     {"mlp.up_proj.", "feed_forward.w3."},
-                                 {"fused_qkv.", "attention.w_qkv."},          {"fused_gate_up.", "feed_forward.w_gate_hidden."}};
+constexpr Pair kLegacyTop[] = {{"model.embed_tokens.weight", "model.tok_embeddings.embedding_weight"},
+                               {"model.norm.", "model.norm_out."},
+                               {"lm_head.weight", "lm_head.weight"}};
+constexpr Pair kCoreTop[] = {{"model.embed_tokens.weight", "embedding.word_embeddings.weight"},
+                             {"model.norm.", "decoder.final_layernorm."},
+                             {"lm_head.weight", "output_layer.weight"}};
+constexpr Pair kLegacyLayer[] = {{"input_layernorm.", "attention_norm."},
+                                 {"post_attention_layernorm.", "ffn_norm."},
+                                 {"self_attn.q_proj.", "attention.wq."},
+                                 {"self_attn.k_proj.", "attention.wk."},
+                                 {"self_attn.v_proj.", "attention.wv."},
+                                 {"self_attn.o_proj.", "attention.wo."},
+                                 {"mlp.gate_proj.", "feed_forward.w1."},
+                                 {"mlp.down_proj.", "feed_forward.w2."},
+                                 {"mlp.up_proj.", "feed_forward.w3."},
+                                 {"fused_qkv.", "attention.w_qkv."},
+                                 {"fused_gate_up.", "feed_forward.w_gate_hidden."}};
 constexpr Pair kCoreLayer[] = {{"input_layernorm.", "input_layernorm."},
                                {"post_attention_layernorm.", "pre_mlp_layernorm."},
                                {"self_attn.q_proj.", "self_attention.linear_q."},
@@ -50,7 +61,8 @@ std::string renamed(const std::string& name, const Pair (&table)[N], bool to_our
 size_t layer_end(const std::string& name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::string::npos;
   const size_t dot = name.find('.', prefix.size());
-  if (dot == std::string::npos || dot == prefix.size() || name.find_first_not_of("0123456789", prefix.size()) != dot) return std::string::npos;
+  if (dot == std::string::npos || dot == prefix.size() || name.find_first_not_of("0123456789", prefix.size()) != dot)
+    return std::string::npos;
   return dot + 1;
 }
 
@@ -59,7 +71,8 @@ std::string our_name(const std::string& name) {
   for (const bool core : {false, true}) {
     const std::string_view prefix = core ? "decoder.layers." : "model.layers.";
     if (const size_t end = layer_end(name, prefix); end != std::string::npos) {
-      const std::string suffix = core ? renamed(name.substr(end), kCoreLayer, true) : renamed(name.substr(end), kLegacyLayer, true);
+      const std::string suffix =
+          core ? renamed(name.substr(end), kCoreLayer, true) : renamed(name.substr(end), kLegacyLayer, true);
       if (!suffix.empty()) return "model.layers." + name.substr(prefix.size(), end - prefix.size()) + suffix;
     }
     const std::string top = core ? renamed(name, kCoreTop, true) : renamed(name, kLegacyTop, true);
@@ -102,8 +115,10 @@ std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path)
         std::erase_if(inside, [&](const std::string& f) { return fs::path(f).filename() != last; });
       }
       if (inside.size() != 1)
-        throw UserError("which file?", entry.path().string(), fmt::format("each rank's folder holds one weight file, or meta.json names it; there are {}", inside.size()),
-                        "keep one file of one step per rank");
+        throw UserError(
+            "which file?", entry.path().string(),
+            fmt::format("each rank's folder holds one weight file, or meta.json names it; there are {}", inside.size()),
+            "keep one file of one step per rank");
       out.emplace_back(rank, inside[0]);
     } else if (is_weights(name) && name != "hyper_param.safetensors") {
       out.emplace_back(std::regex_match(name, m, file) ? std::stoll(m[1]) : -1, entry.path().string());
@@ -112,12 +127,18 @@ std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path)
   std::sort(out.begin(), out.end());
   for (size_t i = 1; i < out.size(); ++i)
     if (out[i].first >= 0 && out[i].first == out[i - 1].first)
-      throw UserError("two files of one rank", out[i].second, fmt::format("{} is of rank {} too", out[i - 1].second, out[i].first), "keep one file of one step per rank");
+      throw UserError("two files of one rank", out[i].second,
+                      fmt::format("{} is of rank {} too", out[i - 1].second, out[i].first),
+                      "keep one file of one step per rank");
   if (!out.empty() && out.front().first < 0 && out.back().first >= 0)
-    throw UserError("two layouts in one folder", path, fmt::format("{} is of rank {}, {} of none", out.back().second, out.back().first, out.front().second), "keep one");
+    throw UserError("two layouts in one folder", path,
+                    fmt::format("{} is of rank {}, {} of none", out.back().second, out.back().first, out.front().second),
+                    "keep one");
   for (size_t i = 0; i < out.size(); ++i)
-    if (out[i].first >= 0 && out[i].first != static_cast<int64_t>(i)) throw UserError("missing rank", path, fmt::format("rank {} has no file", i), kComplete);
-  if (out.empty()) throw UserError("no weights", path, "it must hold *.safetensors or *.ckpt, or folders rank_R with them", "check the path");
+    if (out[i].first >= 0 && out[i].first != static_cast<int64_t>(i))
+      throw UserError("missing rank", path, fmt::format("rank {} has no file", i), kComplete);
+  if (out.empty())
+    throw UserError("no weights", path, "it must hold *.safetensors or *.ckpt, or folders rank_R with them", "check the path");
   return out;
 }
 
@@ -134,12 +155,17 @@ ElementsPtr joined(const std::vector<Part>& parts, const Shape& whole, const std
     dim = d, cuts = local > 0 ? whole[d] / local : 0;
   }
   if (!fits || static_cast<int64_t>(parts.size()) % cuts != 0)
-    throw UserError("misshapen tensor", first.where(), fmt::format("'{}' is {} in the model, {} ranks hold {}", name, whole.text(), parts.size(), first.shape().text()),
-                    "use weights that belong to the config");
+    throw UserError(
+        "misshapen tensor", first.where(),
+        fmt::format("'{}' is {} in the model, {} ranks hold {}", name, whole.text(), parts.size(), first.shape().text()),
+        "use weights that belong to the config");
   std::vector<ElementsPtr> shards;
   for (const Part& p : parts) {
     if (!(p.elements->shape() == first.shape()))
-      throw UserError("ranks do not match", p.elements->where(), fmt::format("its shape is {}, {} has {}", p.elements->shape().text(), first.where(), first.shape().text()), kComplete);
+      throw UserError(
+          "ranks do not match", p.elements->where(),
+          fmt::format("its shape is {}, {} has {}", p.elements->shape().text(), first.where(), first.shape().text()),
+          kComplete);
     if (static_cast<int64_t>(shards.size()) < cuts) shards.push_back(p.elements);
   }
   if (cuts == 1) return shards[0];
@@ -152,11 +178,15 @@ ElementsPtr joined(const std::vector<Part>& parts, const Shape& whole, const std
 
 void add_fused_qkv(Weights& w, const Geometry& g, const std::string& prefix, const std::string& kind, const ElementsPtr& e) {
   const int64_t d = g.head_size, per = (g.group() + 2) * d;
-  const struct { const char* name; int64_t first, count; } parts[] = {{"q", 0, g.group() * d}, {"k", g.group() * d, d}, {"v", (g.group() + 1) * d, d}};
+  const struct {
+    const char* name;
+    int64_t first, count;
+  } parts[] = {{"q", 0, g.group() * d}, {"k", g.group() * d, d}, {"v", (g.group() + 1) * d, d}};
   for (const auto& p : parts) {
     std::vector<Rows> rows;
     for (int64_t i = 0; i < g.kv_heads; ++i) rows.push_back({e, i * per + p.first, p.count});
-    w.add(fmt::format("{}self_attn.{}_proj.{}", prefix, p.name, kind), stack_rows(rows, fmt::format("{} of each of {} groups", p.name, g.kv_heads)));
+    w.add(fmt::format("{}self_attn.{}_proj.{}", prefix, p.name, kind),
+          stack_rows(rows, fmt::format("{} of each of {} groups", p.name, g.kv_heads)));
   }
 }
 
@@ -165,19 +195,22 @@ void add_fused_qkv(Weights& w, const Geometry& g, const std::string& prefix, con
 bool is_mindformers_name(const std::string& name) {
   if (name == "model.tok_embeddings.embedding_weight") return true;
   const std::string ours = our_name(name);
-  return !ours.empty() && ours != name && (layer_end(name, "model.layers.") != std::string::npos || layer_end(name, "decoder.layers.") != std::string::npos);
+  return !ours.empty() && ours != name &&
+         (layer_end(name, "model.layers.") != std::string::npos || layer_end(name, "decoder.layers.") != std::string::npos);
 }
 
 std::string mindformers_name(const std::string& name, const Geometry& g) {
   const bool core = g.family == "qwen2" || g.family == "qwen3";
   std::string out;
   if (const size_t end = layer_end(name, "model.layers."); end != std::string::npos) {
-    const std::string suffix = core ? renamed(name.substr(end), kCoreLayer, false) : renamed(name.substr(end), kLegacyLayer, false);
+    const std::string suffix =
+        core ? renamed(name.substr(end), kCoreLayer, false) : renamed(name.substr(end), kLegacyLayer, false);
     if (!suffix.empty()) out = (core ? "decoder.layers." : "model.layers.") + name.substr(13, end - 13) + suffix;
   } else {
     out = core ? renamed(name, kCoreTop, false) : renamed(name, kLegacyTop, false);
   }
-  if (out.empty()) throw UserError("layout cannot hold the model", name, "MindFormers has no such tensor", "use another layout");
+  if (out.empty())
+    throw UserError("layout cannot hold the model", name, "MindFormers has no such tensor", "use another layout");
   return out;
 }
 
@@ -187,7 +220,8 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
   w.config_where = config_where;
   const std::string folder = fs::is_directory(path) ? path : folder_of(path);
   if (w.config.is_null() && fs::exists(folder + "/config.json")) w.config = read_json(w.config_where = folder + "/config.json");
-  if (w.config.is_null()) throw UserError("no config", path, "these files carry no shape of the model", "give --model-config CONFIG.json");
+  if (w.config.is_null())
+    throw UserError("no config", path, "these files carry no shape of the model", "give --model-config CONFIG.json");
   const Geometry g = geometry_of(w.config, w.config_where);
   std::map<std::string, std::vector<Part>> tensors;  // by our names
   for (const auto& [rank, file_path] : find_files(path)) {
@@ -197,14 +231,15 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
       const std::string name = our_name(t.name);
       if (name.empty()) {
         if (!allow_unknown)
-          throw UserError("unknown tensor", fmt::format("{}: tensor '{}'", file->path(), printable(t.name)), "MindFormers has no such name in a Llama, Qwen2 or Qwen3",
-                          "use --allow-unknown to leave it out");
+          throw UserError("unknown tensor", fmt::format("{}: tensor '{}'", file->path(), printable(t.name)),
+                          "MindFormers has no such name in a Llama, Qwen2 or Qwen3", "use --allow-unknown to leave it out");
         w.notes.push_back(fmt::format("left out: '{}'", printable(t.name)));
         continue;
       }
       std::vector<Part>& parts = tensors[name];
       if (!parts.empty() && (rank < 0 || parts.back().rank == rank))
-        throw UserError("tensor is stored twice", fmt::format("{}: tensor '{}'", file->path(), printable(t.name)), fmt::format("{} is the same", parts.back().elements->where()), "remove one of them");
+        throw UserError("tensor is stored twice", fmt::format("{}: tensor '{}'", file->path(), printable(t.name)),
+                        fmt::format("{} is the same", parts.back().elements->where()), "remove one of them");
       parts.push_back({rank, stored(file, t)});
     }
   }
@@ -212,7 +247,8 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
     const Json map = read_json(folder + "/param_name_map.json");
     for (const auto& [name, file] : map.items())
       if (!our_name(name).empty() && !tensors.contains(our_name(name)))
-        throw UserError("missing tensor", fmt::format("{}/param_name_map.json: '{}'", folder, printable(name)), "one of the files must hold it", kComplete);
+        throw UserError("missing tensor", fmt::format("{}/param_name_map.json: '{}'", folder, printable(name)),
+                        "one of the files must hold it", kComplete);
   }
   for (const auto& [name, parts] : tensors) {
     const size_t end = layer_end(name, "model.layers.");
@@ -227,7 +263,9 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
       w.add(fmt::format("{}mlp.up_proj.{}", prefix, kind), stack_rows({{e, 1, g.ffn, 2}}, "odd rows: up"));
     } else {
       const Shape whole = expected_shape(name, g);
-      if (whole.rank() == 0) throw UserError("unknown tensor", parts[0].elements->where(), fmt::format("{} has no '{}'", w.config_where, name), "use weights that belong to the config");
+      if (whole.rank() == 0)
+        throw UserError("unknown tensor", parts[0].elements->where(), fmt::format("{} has no '{}'", w.config_where, name),
+                        "use weights that belong to the config");
       w.add(name, joined(parts, whole, name));
     }
   }

@@ -50,7 +50,9 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
   for (const Manifest::File& f : m.files) {
     files.push_back(std::make_shared<SafetensorsReader>(folder + "/" + f.name));
     if (files.back()->file_size() != f.bytes)
-      throw UserError("checkpoint is damaged", files.back()->path(), fmt::format("the manifest says {} bytes, the file has {}", f.bytes, files.back()->file_size()), "use another checkpoint");
+      throw UserError("checkpoint is damaged", files.back()->path(),
+                      fmt::format("the manifest says {} bytes, the file has {}", f.bytes, files.back()->file_size()),
+                      "use another checkpoint");
   }
   for (const Manifest::Tensor& t : m.tensors) {
     if (!t.name.starts_with(kWeights)) continue;
@@ -58,12 +60,15 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     for (const Manifest::Slice& s : t.slices) {
       const TensorInfo& info = files[s.file]->tensor(s.stored);
       if (info.dtype != t.dtype || info.shape.count() != s.box.shape.count())
-        throw UserError("checkpoint is damaged", fmt::format("{}: tensor '{}'", files[s.file]->path(), printable(s.stored)), "its size or type is not what the manifest says", "use another checkpoint");
+        throw UserError("checkpoint is damaged", fmt::format("{}: tensor '{}'", files[s.file]->path(), printable(s.stored)),
+                        "its size or type is not what the manifest says", "use another checkpoint");
       const ElementsPtr e = stored(files[s.file], info);
-      each_shared_run(s.box, {std::vector<int64_t>(static_cast<size_t>(t.shape.rank()), 0), t.shape},
-                      [&](const Run& r) { copies.push_back({e, r.from, 0, r.to, 0, 1, r.count}); });
+      each_shared_run(s.box, {std::vector<int64_t>(static_cast<size_t>(t.shape.rank()), 0), t.shape}, [&](const Run& r) {
+        copies.push_back({e, r.from, 0, r.to, 0, 1, r.count});
+      });
     }
-    w.add(t.name.substr(kWeights.size()), assembled(t.shape, std::move(copies), t.slices.size() == 1 ? "as it is" : fmt::format("{} slices", t.slices.size())));
+    w.add(t.name.substr(kWeights.size()),
+          assembled(t.shape, std::move(copies), t.slices.size() == 1 ? "as it is" : fmt::format("{} slices", t.slices.size())));
   }
   if (w.tensors.empty()) throw UserError("no weights", folder, "it must be a checkpoint of training", "check the path");
   return w;

@@ -39,7 +39,8 @@ Recognised states(const std::string& folder) {
   const Recognised zero{WeightLayout::deepspeed, "DeepSpeed ZeRO checkpoint"};
   if (!first_file(folder, "_optim_states.pt").empty()) return zero;
   const TorchFile f(first_file(folder, "_model_states.pt"));
-  if (f.pickle().find(f.pickle().root(), "checkpoint_version")) return {WeightLayout::megatron, "Megatron weights in DeepSpeed's files"};
+  if (f.pickle().find(f.pickle().root(), "checkpoint_version"))
+    return {WeightLayout::megatron, "Megatron weights in DeepSpeed's files"};
   return zero;
 }
 
@@ -47,11 +48,16 @@ Recognised states(const std::string& folder) {
 
 std::string_view name(WeightLayout layout) {
   switch (layout) {
-    case WeightLayout::hf: return "hf";
-    case WeightLayout::megatron: return "megatron";
-    case WeightLayout::deepspeed: return "deepspeed";
-    case WeightLayout::mindformers: return "mindformers";
-    case WeightLayout::ravine: return "ravine";
+    case WeightLayout::hf:
+      return "hf";
+    case WeightLayout::megatron:
+      return "megatron";
+    case WeightLayout::deepspeed:
+      return "deepspeed";
+    case WeightLayout::mindformers:
+      return "mindformers";
+    case WeightLayout::ravine:
+      return "ravine";
   }
   return "";
 }
@@ -60,7 +66,8 @@ std::optional<Recognised> recognise(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
     if (path.ends_with(".ckpt")) return Recognised{WeightLayout::mindformers, "MindSpore checkpoint file"};
-    if (path.ends_with(".safetensors") && fs::exists(path, error) && mindformers_names(path)) return Recognised{WeightLayout::mindformers, "MindFormers weight file"};
+    if (path.ends_with(".safetensors") && fs::exists(path, error) && mindformers_names(path))
+      return Recognised{WeightLayout::mindformers, "MindFormers weight file"};
     return {};
   }
   if (fs::exists(path + "/manifest.json")) return Recognised{WeightLayout::ravine, "Ravine checkpoint"};
@@ -71,14 +78,17 @@ std::optional<Recognised> recognise(const std::string& path) {
   if (!first_file(path, "_model_states.pt").empty()) return states(path);
   if (fs::exists(path + "/latest"))
     for (const auto& entry : fs::directory_iterator(path, error))
-      if (entry.is_directory(error) && !first_file(entry.path().string(), "_model_states.pt").empty()) return states(entry.path().string());
+      if (entry.is_directory(error) && !first_file(entry.path().string(), "_model_states.pt").empty())
+        return states(entry.path().string());
   if (has_dir(path, "rank_")) return Recognised{WeightLayout::mindformers, "MindFormers checkpoint (one file per rank)"};
-  if (fs::exists(path + "/param_name_map.json") || !first_file(path, ".ckpt").empty()) return Recognised{WeightLayout::mindformers, "MindFormers weights"};
+  if (fs::exists(path + "/param_name_map.json") || !first_file(path, ".ckpt").empty())
+    return Recognised{WeightLayout::mindformers, "MindFormers weights"};
   if (const std::string file = first_file(path, ".safetensors"); !file.empty()) {
     if (mindformers_names(file)) return Recognised{WeightLayout::mindformers, "MindFormers weights"};
     return Recognised{WeightLayout::hf, "Hugging Face model (safetensors)"};
   }
-  if (fs::exists(path + "/pytorch_model.bin") || fs::exists(path + "/pytorch_model.bin.index.json") || !first_file(path, ".bin").empty())
+  if (fs::exists(path + "/pytorch_model.bin") || fs::exists(path + "/pytorch_model.bin.index.json") ||
+      !first_file(path, ".bin").empty())
     return Recognised{WeightLayout::hf, "Hugging Face model (pytorch_model.bin)"};
   return {};
 }

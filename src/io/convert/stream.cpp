@@ -19,7 +19,8 @@ void stream(const Elements& tensor, DType dtype, const std::function<void(std::s
     parallel_for(ceil_div(count, kChunk), [&](int64_t i) {
       const int64_t at = i * kChunk, n = std::min(kChunk, count - at);
       tensor.read(begin + at, {source.data() + at * from_size, static_cast<size_t>(n * from_size)});
-      if (tensor.dtype() != dtype) convert(tensor.dtype(), source.data() + at * from_size, dtype, target.data() + at * to_size, n);
+      if (tensor.dtype() != dtype)
+        convert(tensor.dtype(), source.data() + at * from_size, dtype, target.data() + at * to_size, n);
     });
     write(tensor.dtype() == dtype ? source : target);
   }

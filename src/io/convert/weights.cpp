@@ -44,20 +44,23 @@ bool is_bias(const std::string& suffix) { return suffix.ends_with(".bias"); }
 void Weights::add(const std::string& name, ElementsPtr tensor) {
   auto [it, fresh] = tensors.emplace(name, tensor);
   if (!fresh)
-    throw UserError("tensor is stored twice", tensor->where(), fmt::format("{} is also '{}'", it->second->where(), printable(name)),
-                    "remove one of them");
+    throw UserError("tensor is stored twice", tensor->where(),
+                    fmt::format("{} is also '{}'", it->second->where(), printable(name)), "remove one of them");
 }
 
 bool has_geometry(const Json& config) {
-  return config.is_object() && config.contains("model_type") && config["model_type"].is_string() && known_family(config["model_type"]);
+  return config.is_object() && config.contains("model_type") && config["model_type"].is_string() &&
+         known_family(config["model_type"]);
 }
 
 Geometry geometry_of(const Json& config, const std::string& where) {
-  if (!config.is_object()) throw UserError("bad config", where, "it must be a JSON object", "give the config.json of the model");
+  if (!config.is_object())
+    throw UserError("bad config", where, "it must be a JSON object", "give the config.json of the model");
   const std::string type = config.value("model_type", Json("")).is_string() ? config.value("model_type", std::string()) : "";
   if (!known_family(type))
     throw UserError("family without this layout", fmt::format("{}: model_type", where),
-                    fmt::format("Megatron and MindFormers layouts are known for llama, mistral, qwen2, qwen3, internlm, aquila and baichuan, it is '{}'",
+                    fmt::format("Megatron and MindFormers layouts are known for llama, mistral, qwen2, qwen3, internlm, aquila "
+                                "and baichuan, it is '{}'",
                                 printable(type)),
                     "use --to hf, or a model of these families");
   Geometry g;
@@ -72,7 +75,8 @@ Geometry geometry_of(const Json& config, const std::string& where) {
   if (auto it = config.find("tie_word_embeddings"); it != config.end() && it->is_boolean()) g.tied = it->get<bool>();
   if (g.layers > 100'000) throw UserError("bad field", where + ": num_hidden_layers", "at most 100000 layers", "correct it");
   if (g.heads % g.kv_heads != 0)
-    throw UserError("bad field", where + ": num_key_value_heads", fmt::format("it must divide the {} heads, it is {}", g.heads, g.kv_heads), "correct it");
+    throw UserError("bad field", where + ": num_key_value_heads",
+                    fmt::format("it must divide the {} heads, it is {}", g.heads, g.kv_heads), "correct it");
   return g;
 }
 
@@ -104,7 +108,8 @@ void check_weights(Weights& w, const Geometry& g, bool allow_unknown) {
     }
     if (want.rank() == 0) {
       if (!allow_unknown)
-        throw UserError("unknown tensor", tensor->where(), fmt::format("no model of the Llama family has '{}'", printable(name)),
+        throw UserError("unknown tensor", tensor->where(),
+                        fmt::format("no model of the Llama family has '{}'", printable(name)),
                         "use --allow-unknown to leave it out");
       w.notes.push_back(fmt::format("left out: '{}'", printable(name)));
       it = w.tensors.erase(it);
@@ -118,7 +123,8 @@ void check_weights(Weights& w, const Geometry& g, bool allow_unknown) {
   }
   auto need = [&](const std::string& name) {
     if (w.tensors.contains(name)) return;
-    throw UserError("missing tensor", w.config_where, fmt::format("the model needs '{}'", name), "use a complete checkpoint of this model");
+    throw UserError("missing tensor", w.config_where, fmt::format("the model needs '{}'", name),
+                    "use a complete checkpoint of this model");
   };
   need("model.embed_tokens.weight"), need("model.norm.weight");
   if (!g.tied) need("lm_head.weight");
@@ -137,7 +143,8 @@ void split_joined(Weights& w, const Geometry& g) {
     w.tensors.erase(it);
     const int64_t q = g.heads * g.head_size, kv = g.kv_heads * g.head_size;
     if (pack->shape().rank() != 2 || pack->shape()[0] != q + 2 * kv)
-      throw UserError("misshapen tensor", pack->where(), fmt::format("it has {} rows of q, k and v, got {}", q + 2 * kv, pack->shape().text()),
+      throw UserError("misshapen tensor", pack->where(),
+                      fmt::format("it has {} rows of q, k and v, got {}", q + 2 * kv, pack->shape().text()),
                       "use weights that belong to the config");
     w.add(layer_name(i, "self_attn.q_proj.weight"), stack_rows({{pack, 0, q}}, "q of W_pack"));
     w.add(layer_name(i, "self_attn.k_proj.weight"), stack_rows({{pack, q, kv}}, "k of W_pack"));
@@ -163,7 +170,8 @@ ElementsPtr padded_rows(ElementsPtr table, int64_t rows) {
   const int64_t have = table->shape()[0];
   if (rows == have) return table;
   if (rows < have) return stack_rows({{table, 0, rows}}, fmt::format("first {} rows", rows));
-  return stack_rows({all_rows(table), {table, have - 1, rows - have, 0}}, fmt::format("{} rows of padding, copies of the last", rows - have));
+  return stack_rows({all_rows(table), {table, have - 1, rows - have, 0}},
+                    fmt::format("{} rows of padding, copies of the last", rows - have));
 }
 
 void resize_vocabulary(Weights& w, int64_t rows) {
@@ -186,7 +194,8 @@ void resize_vocabulary(Weights& w, int64_t rows) {
     for (double& x : sum) x /= static_cast<double>(have);
     convert(DType::f64, sum.data(), table->dtype(), bytes.data(), wide);
     const ElementsPtr mean = in_memory(table->dtype(), {1, wide}, std::move(bytes));
-    it->second = stack_rows({all_rows(table), {mean, 0, rows - have, 0}}, fmt::format("{} new rows, the mean of the old", rows - have));
+    it->second =
+        stack_rows({all_rows(table), {mean, 0, rows - have, 0}}, fmt::format("{} new rows, the mean of the old", rows - have));
   }
   w.config["vocab_size"] = rows;
 }

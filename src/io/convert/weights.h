@@ -1,5 +1,5 @@
-// The weights of a model in one place, whatever they came from: tensors by the names of Hugging Face's Llama family, and config.json.
-// Every source gives one of these and every target is written from one, so each layout goes to each other.
+// The weights of a model in one place, whatever they came from: tensors by the names of Hugging Face's Llama family, and
+// config.json. Every source gives one of these and every target is written from one, so each layout goes to each other.
 #pragma once
 #include <functional>
 #include <map>
@@ -20,7 +20,8 @@ struct Weights {
   void add(const std::string& name, ElementsPtr tensor);  // a name twice is a UserError
 };
 
-// Sizes that the layouts need, from a config.json of the Llama family (llama, mistral, qwen2, qwen3, internlm, aquila, baichuan).
+// Sizes that the layouts need, from a config.json of the Llama family (llama, mistral, qwen2, qwen3, internlm, aquila,
+// baichuan).
 struct Geometry {
   std::string family;
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_size = 0, vocabulary = 0;
@@ -42,11 +43,14 @@ void check_weights(Weights& weights, const Geometry& g, bool allow_unknown);
 void split_joined(Weights& weights, const Geometry& g);
 void join_for_family(Weights& weights, const Geometry& g);
 
-// The vocabulary with `rows` entries: old ones stay as they are; new ones are the mean of the old, in the embedding and in the head alike.
+// The vocabulary with `rows` entries: old ones stay as they are; new ones are the mean of the old, in the embedding and in the
+// head alike.
 void resize_vocabulary(Weights& weights, int64_t rows);
 // Shape [rows, ...]: the first rows, or all and then the last one repeated.
 ElementsPtr padded_rows(ElementsPtr table, int64_t rows);
 
-inline std::string layer_name(int64_t layer, std::string_view suffix) { return fmt::format("model.layers.{}.{}", layer, suffix); }
+inline std::string layer_name(int64_t layer, std::string_view suffix) {
+  return fmt::format("model.layers.{}.{}", layer, suffix);
+}
 
 }  // namespace ravine
