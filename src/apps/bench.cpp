@@ -186,17 +186,17 @@ Command bench_command() {
                      command<BenchFlags>({.name = "bench train",
                                           .summary = "training steps (AdamW, clipping) on random tokens",
                                           .example = "ravine bench train --model config.json --sequence-length 1024 --micro-batch 1 --steps 5 --profile",
-                                          .sections = {"train", "optimizer", "precision"}},
+                                          .sections = {"train", "optimizer", "precision"}, .alone = true},
                                          "", run_bench_train),
                      command<InferenceFlags>({.name = "bench prefill",
                                               .summary = "reading prompts of random tokens, until the first new token is chosen",
                                               .example = "ravine bench prefill --model config.json --sequence-length 1024 --batch 1",
-                                              .sections = {"precision"}},
+                                              .sections = {"precision"}, .alone = true},
                                              "", run_bench_prefill),
                      command<InferenceFlags>({.name = "bench decode",
                                               .summary = "writing tokens, as a fraction of the memory's read bandwidth",
                                               .example = "ravine bench decode --model config.json --batch 1 precision.compute=bf16",
-                                              .sections = {"precision"}},
+                                              .sections = {"precision"}, .alone = true},
                                              "", run_bench_decode)});
 }
 

@@ -126,7 +126,7 @@ Command check_command() {
                     {command<DeterminismFlags>({.name = "check determinism",
                                                 .summary = "a short training again, with other threads, recomputation, resumed: the same bits?",
                                                 .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
-                                                .sections = {"model", "data", "train", "optimizer", "schedule", "precision"}},
+                                                .sections = {"model", "data", "train", "optimizer", "schedule", "precision"}, .alone = true},
                                                "", run_determinism),
                      command<LayoutsFlags>({.name = "check layouts",
                                             .summary = "a short training on many layouts of ranks: the same bits?",

@@ -65,6 +65,8 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
     throw UserError(fmt::format("{} needs an action", c.spec.name), "command line",
                     fmt::format("one of those in `ravine {} --help`", c.spec.name), "for example: " + c.spec.example);
   }
+  if (c.spec.alone && launched_as_several())
+    throw UserError(fmt::format("{} on several ranks", c.spec.name), "mpirun", "it runs on one rank so far, and would do the same on each", "run it without mpirun");
   auto call = c.call();
   Config config = read_command_line(c.spec, call->flags(), rest);
   if (config.train.threads > 0) set_thread_count(static_cast<int>(config.train.threads));

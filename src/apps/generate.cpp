@@ -170,7 +170,7 @@ Command generate_command() {
       {.name = "generate",
        .summary = "go on from prompts: text, or ids",
        .example = "ravine generate --model my-llama --prompt \"Once upon a time\" --sample --temperature 0.8",
-       .sections = {"model", "data", "precision"}},
+       .sections = {"model", "data", "precision"}, .alone = true},
       "Run", run_generate);
 }
 

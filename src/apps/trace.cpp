@@ -44,7 +44,7 @@ Command trace_command() {
   return command<TraceFlags>({.name = "trace",
                               .summary = "one forward (and backward) pass on given ids; writes activations, logits, loss, gradients",
                               .example = "ravine trace --model my-llama --input ids.safetensors --out trace.safetensors --backward",
-                              .sections = {"precision"}},
+                              .sections = {"precision"}, .alone = true},
                              "Precision", run_trace);
 }
 

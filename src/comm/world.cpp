@@ -41,6 +41,12 @@ int launched_rank() {
   return 0;
 }
 
+bool launched_as_several() {
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* text = std::getenv(variable)) return std::atoi(text) > 1;
+  return launched_rank() > 0;
+}
+
 std::unique_ptr<World> open_world() {
   if (launched_as_rank()) return open_mpi_world();
   return std::make_unique<LonelyWorld>();

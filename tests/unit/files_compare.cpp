@@ -1,4 +1,5 @@
 #include "files/compare.h"
+#include "files/safetensors.h"
 
 #include <gtest/gtest.h>
 
