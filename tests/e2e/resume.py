@@ -107,18 +107,23 @@ def test_stop_twice(folder):
     """A second Ctrl-C ends the run at once: nothing more is saved, what was saved is whole, and the run goes on from there."""
     arguments, _ = prepare(folder)
     slow = [a.replace("train.global_batch=8", "train.global_batch=256") for a in arguments] + ["checkpoint.every=1", "train.valid_every=0"]
-    output = folder / "slow"
-    process = r.start(*slow, f"train.output={output}")
-    latest = output / "checkpoints" / "latest"
-    r.check(wait_until(process, lambda: latest.exists() and latest.read_text().strip() == "step_000002"), "no second checkpoint")
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=r.LIMIT)
-    print(f"        ended {time.monotonic() - began:.3f} s after the first signal")
-    r.check(process.returncode == 130, f"exit status {process.returncode}")
-    r.check(r.checkpoints(output) == ["step_000001", "step_000002"], f"it saved on: {r.checkpoints(output)}")
+    # On a busy machine a step may end between the look and the signals; then it is tried again.
+    for attempt in range(4):
+        output = folder / f"slow {attempt}"
+        process = r.start(*slow, f"train.output={output}")
+        latest = output / "checkpoints" / "latest"
+        r.check(wait_until(process, lambda: latest.exists() and latest.read_text().strip() == "step_000002"), "no second checkpoint")
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=r.LIMIT)
+        print(f"        ended {time.monotonic() - began:.3f} s after the first signal")
+        r.check(process.returncode == 130, f"exit status {process.returncode}")
+        if r.checkpoints(output) == ["step_000001", "step_000002"]:
+            break
+    else:
+        r.check(False, f"it saved on: {r.checkpoints(output)}")
     r.check(latest.read_text().strip() == "step_000002" and not (output / "model").exists(), "it wrote on")
     log = r.start(*slow, f"train.output={output}", "train.steps=3", f"schedule.steps={STEPS}").communicate(timeout=r.LIMIT)[0]
     r.check("after step 2" in log and "warning" not in log, log)
