@@ -111,6 +111,7 @@ TEST(Pickle, EveryFaultIsNamed) {
       {"NN.", "values left on its stack"},
       {"(N.", "values left on its stack"},
       {"t.", "down to a mark that is not there"},
+      {"N(\x85.", "takes a value from an empty stack"},  // what lies below a mark is not to be had
       {"h\x05.", "fetches memo 5"},
       {"\x80\x09N."s, "protocols 0 to 5"},
       {"X\xff\xff\xff\x7f"

@@ -79,7 +79,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   // Families of other names can only stay in Hugging Face's spelling.
   const bool known = has_geometry(w.config);
   Geometry g;
-  if (known || o.to != "hf" || o.resize_vocabulary > 0) {
+  // Checkpoints of Ravine name parameters as Llama does whatever the family's files say.
+  if (known || o.to != "hf" || o.resize_vocabulary > 0 || layout == WeightLayout::ravine) {
     if (w.config.is_null())
       throw UserError("no config", o.input, "the layout of weights needs it", "give --model-config CONFIG.json");
     g = geometry_of(w.config, w.config_where);
