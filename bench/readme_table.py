@@ -27,13 +27,18 @@ for type_ in ("f32", "bf16"):
     of = [x for x in attention if x["type"] == type_ and x["head_size"] == 64]
     rows.append((f"causal attention, {type_}, T 1024 and 4096", f"因果注意力，{type_}，T 1024 与 4096", " / ".join(f"{x['of_peak']:.2f}" for x in of) + " of peak",
                  " / ".join(f"{x['ratio']:.1f}" for x in of) + " x", "attention"))
-inference = log("inference")
-for model in ("llama-134m", "llama-1.2b"):
-    for type_ in ("f32", "bf16"):
-        for what, zh in (("prefill", "预填充"), ("decode batch 1", "解码，批大小 1"), ("decode batch 8", "解码，批大小 8")):
-            found = re.search(rf"{model} {type_} {what}: (.*); ravine / torch = ([\d.]+)", inference)
-            if found:
-                rows.append((f"{what}, {model}, {type_}", f"{zh}，{model}，{type_}", found[1], f"{found[2]} x", "inference"))
+WHAT = {"prefill": "预填充", "decode batch 1": "解码，批大小 1", "decode batch 8": "解码，批大小 8"}
+best = {}
+for line in log("inference").splitlines():  # rounds of one model and type, then their ratios
+    if found := re.match(r"round \d+ ravine (prefill|decode batch \d+) +([\d.]+) tokens/s  (.*?)  peak", line):
+        speed = float(found[2])
+        if speed > best.get(found[1], (0, ""))[0]:
+            best[found[1]] = speed, found[3]
+    elif found := re.match(r"(\S+) (\S+) (prefill|decode batch \d+): .*?ravine / torch = ([\d.]+)", line):
+        model, type_, what, ratio = found.groups()
+        rows.append((f"{what}, {model}, {type_}: tokens/s", f"{WHAT[what]}，{model}，{type_}：tokens/s", f"{best[what][0]:.4g} ({best[what][1]})", f"{ratio} x", "inference"))
+    elif "a step of batch" in line:
+        best = {}
 saved = re.search(r"median: save ([\d.]+) of fio, step beside a save ([\d.]+) times", log("checkpoint"))
 rows.append(("saving a checkpoint, of what fio writes", "保存检查点，与 fio 直写速度之比", saved[1], "", "checkpoint"))
 rows.append(("a step beside a save, of one without", "保存期间的一步，与平时之比", saved[2], "", "checkpoint"))
