@@ -4,7 +4,7 @@ python3 bench/parallel.py PATH_OF_ravine [--only speed|bytes|memory] [--ways 'da
 
 speed: the median step of each layout, same global batch, threads times ranks = cores; ratios of tokens per second to one rank with all cores.
 bytes: two runs that differ in their number of steps only; the difference per step against the formula, in elements of the model.
-memory: weights, moments and gradients by ZeRO stage as the program plans them, and the peak of each run as the kernel sees it (ru_maxrss).
+memory: weights, moments and gradients by ZeRO stage as the program plans them, and the peak resident memory that each run reads of itself.
 """
 import argparse
 import json
