@@ -11,7 +11,7 @@ namespace {
 using Prompts = std::vector<std::vector<int32_t>>;
 
 // A prompt at work.
-struct Active {
+struct ActiveSearch {
   size_t prompt;
   BeamSearch search;
   std::vector<int64_t> slots;  // of live beams; while the prompt is being read only the first is in use
@@ -20,9 +20,9 @@ struct Active {
   bool reading() const { return search.first(); }
 };
 
-class Run {
+class BeamRun {
  public:
-  Run(const Session& session, const Prompts& prompts, const GenerateOptions& o, const BeamOptions& beams, int64_t num_return,
+  BeamRun(const Session& session, const Prompts& prompts, const GenerateOptions& o, const BeamOptions& beams, int64_t num_return,
       const GenerateEvents& events)
       : session_(session),
         prompts_(prompts),
@@ -41,15 +41,15 @@ class Run {
   std::vector<Generated> all() {
     while (admit()) {
       if (events_.stop && events_.stop()) {
-        for (Active& a : active_) finish(a, true);
+        for (ActiveSearch& a : active_) finish(a, true);
         break;
       }
       forward();
-      for (Active& a : active_) {
+      for (ActiveSearch& a : active_) {
         a.fed += a.take;
         if (a.row >= 0) advance(a);
       }
-      std::erase_if(active_, [](const Active& a) { return a.slots.empty(); });
+      std::erase_if(active_, [](const ActiveSearch& a) { return a.slots.empty(); });
     }
     return std::move(results_);
   }
@@ -66,7 +66,7 @@ class Run {
   bool admit() {
     for (; static_cast<int64_t>(free_.size()) >= beams_.beams && next_ < prompts_.size(); ++next_) {
       const std::vector<int32_t>& prompt = prompts_[next_];
-      Active a{next_, BeamSearch(beams_, o_, prompt, length_limit(prompt, o_), next_, facts().vocabulary), {}, {}};
+      ActiveSearch a{next_, BeamSearch(beams_, o_, prompt, length_limit(prompt, o_), next_, facts().vocabulary), {}, {}};
       a.slots.push_back(free_.back()), free_.pop_back();
       for (int64_t i = 1; i < beams_.beams; ++i) a.spare.push_back(free_.back()), free_.pop_back();
       results_[next_].begun = true;
@@ -78,7 +78,7 @@ class Run {
   // One pass of the model: the next piece of prompts that are being read, one token of every live beam of the others.
   void forward() {
     int64_t budget = o_.step_tokens, room = 0, rows = 0;
-    for (Active& a : active_) {
+    for (ActiveSearch& a : active_) {
       const auto length = static_cast<int64_t>(a.search.tokens(0).size());
       a.take = a.reading() ? std::min(length - a.fed, budget) : 1;
       if (a.reading()) budget -= a.take;
@@ -91,7 +91,7 @@ class Run {
     ids_.clear(), positions_.clear(), logit_rows_.clear();
     Batch& b = batch_;
     b = {};
-    for (const Active& a : active_) {
+    for (const ActiveSearch& a : active_) {
       if (a.take == 0) continue;
       for (size_t beam = 0; beam < a.slots.size(); ++beam) {
         cache_.extend(a.slots[beam], static_cast<int64_t>(ids_.size()), a.take);
@@ -114,7 +114,7 @@ class Run {
   }
   static TensorView view(std::vector<int32_t>& v) { return view_of(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
 
-  void advance(Active& a) {
+  void advance(ActiveSearch& a) {
     const TensorView logits = ctx_.outputs().at("logits").view();
     std::vector<std::vector<float>> rows(a.slots.size(), std::vector<float>(static_cast<size_t>(logits.cols())));
     for (size_t i = 0; i < rows.size(); ++i)
@@ -131,7 +131,7 @@ class Run {
   }
 
   // The first child of a beam takes its slot, others get copies in slots that nobody continues.
-  void move_slots(Active& a, const std::vector<int64_t>& parents) {
+  void move_slots(ActiveSearch& a, const std::vector<int64_t>& parents) {
     std::vector<bool> taken(a.slots.size(), false);
     std::vector<int64_t> next(parents.size(), -1), spare = a.spare;
     for (size_t i = 0; i < parents.size(); ++i) {
@@ -148,7 +148,7 @@ class Run {
     a.slots = std::move(next), a.spare = std::move(spare);
   }
 
-  void finish(Active& a, bool stopped) {
+  void finish(ActiveSearch& a, bool stopped) {
     Generated& g = results_[a.prompt];
     g.beams = a.search.best(num_return_);
     if (!g.beams.empty()) g.ids = g.beams[0].ids, g.logprob = g.beams[0].logprob;
@@ -174,7 +174,7 @@ class Run {
   Ctx ctx_;
   SlotCache cache_;
   std::vector<int64_t> free_;
-  std::list<Active> active_;
+  std::list<ActiveSearch> active_;
   size_t next_ = 0;
   int64_t longest_ = 0;
   Batch batch_;
@@ -188,7 +188,7 @@ std::vector<Generated> generate_beams(const Session& session, const Prompts& pro
   require(num_return >= 1 && num_return <= beams.beams, "generate: {} results of {} beams", num_return, beams.beams);
   check_prompts(prompts, session.model->facts(), options, where);
   if (prompts.empty()) return {};
-  return Run(session, prompts, options, beams, num_return, events).all();
+  return BeamRun(session, prompts, options, beams, num_return, events).all();
 }
 
 }  // namespace ravine
