@@ -1,11 +1,13 @@
 #include <chrono>
 
 #include "apps/commands.h"
+#include "apps/rank_job.h"
 #include "base/philox.h"
 #include "files/atomic.h"
 #include "infer/speed.h"
 #include "kernels/backend.h"
 #include "train/machine.h"
+#include "train/messages.h"
 #include "train/profile.h"
 #include "train/step.h"
 
@@ -39,6 +41,31 @@ int run_machine(MachineFlags& flags, Config&) {
                cpu_name(), cpu_instruction_set(), p.f32_flops * 1e-9, p.f32_product * 1e-9, p.bf16_flops * 1e-9, p.bf16_product * 1e-9, how, p.read_bytes * 1e-9, p.copy_bytes * 1e-9);
   }
   return 0;
+}
+
+struct MessagesFlags {
+  bool json = false;
+  template <class V>
+  void each(V&& v) {
+    v("json", json, "one JSON object");
+  }
+};
+
+int run_messages(MessagesFlags& flags, Config&) {
+  RankJob job(20, 1);
+  return job.run([&](World* world) {
+    if (!world || world->size() == 1)
+      throw UserError("bench messages on one rank", "mpirun", "messages go between ranks", "start several: mpirun -n 2 ravine bench messages");
+    MessageRates rates = measure_messages(world->all());
+    if (world->rank() != 0) return;
+    if (world->local_size() == world->size()) keep_message_rates(rates);  // of one machine: what plan knows of
+    if (flags.json) return fmt::print("{}\n", rates.json().dump());
+    fmt::print("{} ranks, all at once; time of a call, bytes per second that a rank hands over\n{:>10}  {:>22}  {:>22}  {:>22}\n", world->size(), "bytes", "all_to_all (a piece)", "all_gather (a piece)", "send");
+    for (size_t i = 0; i < rates.send.size(); ++i) {
+      auto cell = [&](const MessageRates::Point& p, double pieces) { return fmt::format("{:9.1f} us {:5.2f} GB/s", p.seconds * 1e6, pieces * p.bytes / p.seconds * 1e-9); };
+      fmt::print("{:>10.0f}  {:>22}  {:>22}  {:>22}\n", rates.send[i].bytes, cell(rates.all_to_all[i], world->size() - 1), cell(rates.all_gather[i], world->size() - 1), cell(rates.send[i], 1));
+    }
+  });
 }
 
 struct BenchFlags {
@@ -183,6 +210,10 @@ Command bench_command() {
                     "Machine",
                     {command<MachineFlags>({.name = "bench machine", .summary = "measures peaks of products and memory, and keeps them", .example = "ravine bench machine --json"},
                                            "", run_machine),
+                     command<MessagesFlags>({.name = "bench messages",
+                                             .summary = "under mpirun: how fast ranks exchange messages, kept for plan",
+                                             .example = "mpirun -n 2 ravine bench messages"},
+                                            "", run_messages),
                      command<BenchFlags>({.name = "bench train",
                                           .summary = "training steps (AdamW, clipping) on random tokens",
                                           .example = "ravine bench train --model config.json --sequence-length 1024 --micro-batch 1 --steps 5 --profile",

@@ -10,12 +10,11 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/version.h"
 #include "comm/world.h"
 
 namespace ravine {
 namespace {
-
-constexpr const char* kVersion = "ravine 0.1.0\n";
 
 void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
@@ -53,7 +52,7 @@ const Command& descend(const std::vector<Command>& commands, const std::vector<s
 
 int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h") return print(overview(commands)), 0;
-  if (args[0] == "--version") return print(kVersion), 0;
+  if (args[0] == "--version") return print(std::string(program_version()) + "\n"), 0;
   size_t at = args[0] == "help" ? 1 : 0;
   if (at == args.size()) return print(overview(commands)), 0;
   bool wants_help = at == 1;

@@ -118,6 +118,35 @@ Json run_folder(const std::string& path) {
   return j;
 }
 
+// "data 2 x tensor 2 x pipeline 2, ZeRO 1, sequence, layers 6 6, 4 micro batches each".
+std::string layout_text(const Json& layout) {
+  auto number = [&](const char* key, int64_t otherwise) {
+    const auto it = layout.find(key);
+    return it != layout.end() && it->is_number_integer() ? it->get<int64_t>() : otherwise;
+  };
+  std::string text;
+  for (const char* axis : {"data", "tensor", "pipeline"})
+    if (const int64_t n = number(axis, 1); n != 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis, n);
+  if (text.empty()) text = "one rank";
+  if (const int64_t n = number("virtual", 1); n > 1 && number("pipeline", 1) > 1) text += fmt::format(" of {} parts each", n);
+  if (const int64_t n = number("zero", 0); n != 0) text += fmt::format(", ZeRO {}", n);
+  if (layout.contains("sequence") && layout["sequence"] == Json(true)) text += ", sequence";
+  if (const auto it = layout.find("stage_layers"); it != layout.end() && it->is_array() && it->size() > 1) text += fmt::format(", layers {}", it->dump());
+  if (const int64_t n = number("micro_batches", 0); n > 0) text += fmt::format(", {} micro batch{} each", n, n > 1 ? "es" : "");
+  return text;
+}
+
+void add_fingerprint(Json& j, const Json& data) {
+  if (const auto tokenizer = data.find("tokenizer"); tokenizer != data.end() && tokenizer->is_string() && *tokenizer != Json("")) j["tokenizer_checksum"] = *tokenizer;
+  const auto sources = data.find("sources");
+  if (sources == data.end() || !sources->is_array()) return;
+  std::string text;
+  for (const Json& s : *sources)
+    if (s.is_object() && s.contains("path") && s["path"].is_string() && s.contains("checksum") && s["checksum"].is_string())
+      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", s["path"].get<std::string>(), s["checksum"].get<std::string>());
+  j["data"] = text;
+}
+
 Json checkpoint_folder(const std::string& path, bool list) {
   Json j{{"kind", "checkpoint"}, {"path", path}};
   const Json manifest = read_json(path + "/manifest.json");
@@ -126,14 +155,10 @@ Json checkpoint_folder(const std::string& path, bool list) {
     for (const auto& [key, value] : manifest.items())
       if (value.is_primitive()) scalars[key] = value;
   if (const auto saved = manifest.find("scalars"); manifest.is_object() && saved != manifest.end() && saved->is_object()) {
-    if (saved->contains("sum_leaves")) scalars["sum_leaves"] = (*saved)["sum_leaves"];
-    if (const auto layout = saved->find("layout"); layout != saved->end() && layout->is_object()) {
-      std::string text;
-      for (const char* axis : {"data", "tensor", "pipeline"})
-        if (const Json n = layout->value(axis, Json(1)); n.is_number_integer() && n != 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis, n.dump());
-      if (const Json zero = layout->value("zero", Json(0)); zero.is_number_integer() && zero != 0) text += fmt::format(", ZeRO {}", zero.dump());
-      scalars["layout"] = text.empty() ? "one rank" : text;
-    }
+    for (const char* key : {"tokens", "global_batch", "compute", "optimizer", "seed", "sum_leaves"})
+      if (saved->contains(key) && (*saved)[key].is_primitive()) scalars[key] = (*saved)[key];
+    if (const auto layout = saved->find("layout"); layout != saved->end() && layout->is_object()) scalars["layout"] = layout_text(*layout);
+    if (const auto data = saved->find("fingerprint"); data != saved->end() && data->is_object()) add_fingerprint(scalars, *data);
   }
   j["manifest"] = scalars;
   add_tensors(j, path, list);

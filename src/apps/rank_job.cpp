@@ -70,16 +70,8 @@ int RankJob::run(const std::function<void(World*)>& f) {
     what = e.what();
   }
   std::fflush(stdout);
-  if (world_->rank() == 0) {
-    fmt::print(stderr, "error: {}\n", what);
-    heartbeat_->over(status);
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // let it arrive before the launcher ends everybody
-    leave(status);
-  }
-  // If all fail alike, rank 0 says it and ends us first.
-  std::this_thread::sleep_for(std::chrono::milliseconds(400));
   heartbeat_->failed(what, status);
-  std::this_thread::sleep_for(std::chrono::seconds(5));
+  std::this_thread::sleep_for(std::chrono::seconds(5));  // the heartbeat of rank 0 speaks, and ends us
   leave(status);
 }
 

@@ -69,7 +69,7 @@ struct Heartbeat::Impl {
     std::string host, inbox;
     std::string waits;           // "all_gather over data", or empty
     Clock::time_point heard = Clock::now();
-    bool said_bye = false;
+    bool said_bye = false, failed = false;
   };
 
   Impl(World& w, double p) : world(w), patience(p) {
@@ -140,7 +140,7 @@ struct Heartbeat::Impl {
           continue;
         }
         m.host[sizeof m.host - 1] = 0;
-        peers.push_back({fd, m.rank, m.host, {}, {}, Clock::now(), false});
+        peers.push_back({fd, m.rank, m.host, {}, {}, Clock::now(), false, false});
       }
       close(listener);
     } else {
@@ -151,7 +151,7 @@ struct Heartbeat::Impl {
       inet_pton(AF_INET, host, &to.sin_addr);
       require(fd >= 0 && connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0, "heartbeat: rank {} cannot reach rank 0 at {}:{}: {}", world.rank(),
               host, port, std::strerror(errno));
-      peers.push_back({fd, 0, "", {}, {}, Clock::now(), false});
+      peers.push_back({fd, 0, "", {}, {}, Clock::now(), false, false});
       send_to(peers[0], message(Message::hello));
     }
     for (Peer& peer : peers) {
@@ -160,6 +160,36 @@ struct Heartbeat::Impl {
     }
     std::vector<std::string> hosts = gather_texts(all, world.host());
     for (Peer& peer : peers) peer.host = hosts[static_cast<size_t>(peer.rank)];
+  }
+
+  // Of rank 0: who failed, in the order in which it came to be known. It speaks for all, so others send it what they have.
+  struct Failure {
+    int rank;
+    std::string who, why;
+    int status;
+    Clock::time_point since;
+  };
+
+  void note_failure(const Failure& f) {
+    std::lock_guard lock(noting);
+    failures.push_back(f);
+  }
+
+  // If all ranks failed alike it is said once and plainly; a mistake of the user that rank 0 made too, as well. Else the first is named, after a
+  // heartbeat has told what the others wait for.
+  void judge_failures() {
+    std::vector<Failure> all;
+    {
+      std::lock_guard lock(noting);
+      all = failures;
+    }
+    if (all.empty()) return;
+    const Failure& first = all[0];
+    bool alike = std::all_of(all.begin(), all.end(), [&](const Failure& f) { return f.why == first.why; });
+    bool mine = std::any_of(all.begin(), all.end(), [](const Failure& f) { return f.rank == 0; });
+    if (alike && mine && (first.status == 2 || static_cast<int>(all.size()) == world.size())) say_and_end(first.why, first.status);
+    if (since(first.since) < 1.4) return;
+    end(fmt::format("{}: {}{}", first.who, first.why, what_waits()), first.status);
   }
 
   void watch() {
@@ -175,6 +205,7 @@ struct Heartbeat::Impl {
       }
       std::vector<pollfd> ready;
       for (Peer& peer : peers) ready.push_back({peer.said_bye ? -1 : peer.fd, POLLIN, 0});
+      if (world.rank() == 0) judge_failures();
       poll(ready.data(), ready.size(), static_cast<int>(kLook.count()));
       for (size_t i = 0; i < peers.size(); ++i) {
         Peer& peer = peers[i];
@@ -191,6 +222,8 @@ struct Heartbeat::Impl {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
       if (stop) return;
+      // The others are about to wait for it; a launcher leaves us a second.
+      for (int i = 0; i < 35 && what_waits().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
       end(fmt::format("rank {} ({}) is gone{}", peer.rank, peer.host, what_waits()), 1);
     }
     peer.inbox.append(buffer, static_cast<size_t>(n));
@@ -203,7 +236,7 @@ struct Heartbeat::Impl {
       peer.heard = Clock::now();
       peer.waits = m.call[0] ? fmt::format("{} over {}", m.call, m.group) : "";
       if (m.kind == Message::bye) peer.said_bye = true;
-      if (m.kind == Message::failed) end(fmt::format("rank {} ({}): {}", peer.rank, peer.host, m.why), m.status);
+      if (m.kind == Message::failed) note_failure({peer.rank, fmt::format("rank {} ({})", peer.rank, peer.host), m.why, m.status, Clock::now()}), peer.failed = true;
       if (m.kind == Message::over) {
         std::fflush(nullptr);
         _exit(m.status);
@@ -217,7 +250,7 @@ struct Heartbeat::Impl {
     Message mine = message(Message::alive);
     if (mine.call[0]) ranks[fmt::format("{} over {}", mine.call, mine.group)].push_back(world.rank());
     for (const Peer& peer : peers)
-      if (!peer.waits.empty() && since(peer.heard) < 3) ranks[peer.waits].push_back(peer.rank);
+      if (!peer.failed && !peer.waits.empty() && since(peer.heard) < 3) ranks[peer.waits].push_back(peer.rank);
     std::string text;
     for (auto& [what, who] : ranks) {
       std::sort(who.begin(), who.end());
@@ -230,7 +263,11 @@ struct Heartbeat::Impl {
   [[noreturn]] void end(const std::string& why, int status) {
     // Rank 0 speaks for all; without it the others do, rank 1 first.
     if (world.rank() > 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    std::fprintf(stderr, "error: %s; the job ends, the last checkpoint is intact\n", why.c_str());
+    say_and_end(why + "; the job ends, the last checkpoint is intact", status);
+  }
+
+  [[noreturn]] void say_and_end(const std::string& why, int status) {
+    std::fprintf(stderr, "error: %s\n", why.c_str());
     std::fflush(nullptr);
     Message m = message(Message::over);
     m.status = status;
@@ -243,7 +280,8 @@ struct Heartbeat::Impl {
   double patience;
   uint64_t token = 0;
   std::vector<Peer> peers;
-  std::mutex sending;
+  std::mutex sending, noting;
+  std::vector<Failure> failures;
   std::atomic<bool> stop{false};
   std::thread thread;
 };
@@ -255,17 +293,10 @@ Heartbeat::~Heartbeat() = default;
 
 void Heartbeat::failed(const std::string& why, int status) {
   if (!impl_) return;
+  if (impl_->world.rank() == 0) return impl_->note_failure({0, fmt::format("rank 0 ({})", impl_->world.host()), why, status, Clock::now()});
   Message m = impl_->message(Message::failed);
   m.status = status;
   put(m.why, why);
-  for (Impl::Peer& peer : impl_->peers) impl_->send_to(peer, m);
-}
-
-void Heartbeat::over(int status) {
-  if (!impl_) return;
-  impl_->stop = true;  // they will be gone: no news
-  Message m = impl_->message(Message::over);
-  m.status = status;
   for (Impl::Peer& peer : impl_->peers) impl_->send_to(peer, m);
 }
 

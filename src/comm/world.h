@@ -52,10 +52,9 @@ class Heartbeat {
   Heartbeat(World& world, double patience);
   ~Heartbeat();  // when all ranks have agreed that the job is over
   Heartbeat(const Heartbeat&) = delete;
-  // Tells the others that this rank failed: they exit with `status` within a second. Does not end this process.
+  // Tells that this rank failed: within two seconds rank 0 says so, with what the others wait for, and every process of the job exits with `status`. If all
+  // ranks fail alike it is said once. Returns at once; the caller must stay alive until it is ended, 5 s at least.
   void failed(const std::string& why, int status);
-  // Ends the others with `status`, without a word: this rank, which must be rank 0, has said why.
-  void over(int status);
 
  private:
   struct Impl;

@@ -147,6 +147,8 @@ void validate(const Config& c) {
   if (c.data.valid_fraction > 0 && !c.data.valid.empty())
     conflict(c, "data.valid and data.valid_fraction are both given", "data.valid_fraction",
              "validation data come from one of them", "remove one");
+  if (c.parallel.split == "cost" && !c.parallel.stage_layers.empty())
+    conflict(c, "parallel.split and parallel.stage_layers are both given", "parallel.stage_layers", "layers are shared by one of them", "remove one");
   if (c.optimizer.nesterov && (c.optimizer.momentum == 0 || c.optimizer.dampening != 0))
     conflict(c, "optimizer.nesterov is true", "optimizer.nesterov", "needs a momentum above 0 and a dampening of 0",
              "set optimizer.momentum=0.9 optimizer.dampening=0, or remove nesterov");

@@ -202,6 +202,7 @@ struct ParallelOptions {
   int64_t data = 0, tensor = 1, pipeline = 1;
   bool sequence = false;
   int64_t zero = 0, sum_leaves = 0, virtual_stages = 1;
+  std::string split = "even";
   std::vector<int64_t> stage_layers;
   int64_t zero_threshold = 10000;
   double patience = 20;
@@ -217,7 +218,9 @@ struct ParallelOptions {
       "leaves of the tree that sums gradients; layouts with equal leaves agree bitwise; 0: the data ranks, or what a checkpoint was made with",
       between(0, 1 << 20));
     v("virtual", virtual_stages, "parts of the model per pipeline stage; more than 1: the interleaved schedule", between(1, 1 << 20));
-    v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as even as can be", at_least(0));
+    v("split", split, "how layers are shared among the parts of a pipeline: even in number, or in cost, at the rates measured on this machine",
+      one_of({"even", "cost"}));
+    v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says", at_least(0));
     v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks", at_least(0));
     v("patience", patience, "seconds of silence after which a rank counts as lost and the job ends", between(2, 3600));
   }
@@ -227,7 +230,7 @@ struct CheckpointOptions {
   int64_t every = 200, keep = 3;
   std::string resume = "auto";
   int64_t shard_mb = 5000;
-  bool verify = true;
+  bool verify = true, other_data = false;
   template <class V>
   void each(V&& v) {
     v("every", every, "steps between checkpoints; 0: only on stop", at_least(0));
@@ -237,6 +240,7 @@ struct CheckpointOptions {
       filled() & metavar("auto|none|DIR"));
     v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", at_least(1));
     v("verify", verify, "check checksums on load");
+    v("other_data", other_data, "resume though data or tokenizer are not those that the checkpoint was made with");
   }
 };
 
@@ -261,7 +265,7 @@ struct InjectOption {
     v("op", op, "glob pattern of the op's name", filled());
     v("phase", phase, "when the call is made", one_of({"forward", "recompute", "backward", "update"}));
     v("tensor", tensor, "glob pattern of the name of a tensor that the call writes", filled());
-    v("value", value, "what is put there", one_of({"nan", "inf", "-inf"}));
+    v("value", value, "what is put there; bad_alloc: nothing, the call ends as if memory had run out", one_of({"nan", "inf", "-inf", "bad_alloc"}));
     v("element", element, "which element, counted through rows and columns", at_least(0));
   }
 };

@@ -37,6 +37,7 @@ void Ctx::begin(const Batch& batch, bool training) {
 }
 
 void Ctx::record(const char* op, std::vector<TensorRef> outputs, BackwardFn dx, BackwardFn dw) {
+  if (setup_.store) setup_.store->progress();
   if (!recording_) return;
   require(current_ != nullptr, "{}: recorded outside a block", op);
   current_->ops.push_back({path_, op, std::move(outputs), std::move(dx), std::move(dw)});
@@ -136,6 +137,7 @@ void Ctx::run_block_backward(BlockNode node) {
     if (op.dw) op.dw(*this);
     path_ = before;
     for (auto& r : op.outputs) grads_.drop(r);
+    store().progress();
   }
   store().close_grads(*this, *node.unit);
 }

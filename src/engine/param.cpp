@@ -42,7 +42,7 @@ int64_t ParamSet::count() const {
 int64_t ParamSet::matrix_count() const {
   int64_t n = 0;
   for (const Param& p : params_)
-    if (p.use == Use::matrix) n += p.shape.count();
+    if (p.use == Use::matrix || p.use == Use::unit_matrix) n += p.shape.count();
   return n;
 }
 

@@ -25,8 +25,9 @@ struct Init {
   double std = 0.02;
 };
 
-// In which type kernels read it: matrices in the compute type, vectors (norms, biases) and lookup tables in that of the master.
-enum class Use : uint8_t { matrix, vector, table };
+// In which type kernels read it: matrices in the compute type, vectors (norms, biases), lookup tables, and matrices whose rows are brought to length 1 first,
+// in that of the master.
+enum class Use : uint8_t { matrix, vector, table, unit_matrix };
 
 struct Unit;
 

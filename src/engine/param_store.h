@@ -69,6 +69,8 @@ class ParamStore {
   virtual TensorView flat_grad(size_t bucket) const = 0;  // absent outside a step, and of frozen buckets
   // The optimizer has changed what is mine of a bucket: brings the values to whoever reads them.
   virtual void publish(Ctx&, size_t /*bucket*/) {}
+  // Called between ops: lets messages that are under way move on.
+  virtual void progress() {}
 };
 
 // Holds a unit for the length of a scope.

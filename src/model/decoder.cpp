@@ -101,6 +101,7 @@ class Decoder : public Model {
     Unit& unit = params_.unit("lm_head");
     norm_.emplace(params_, unit, "model.norm", facts_.hidden, spec_.norm);
     Param weight{"lm_head.weight", {facts_.vocabulary, facts_.hidden}, {{0, Axis::tensor}}, {Init::normal, spec_.attention.init_std}};
+    if (spec_.unit_head) weight.use = Use::unit_matrix;
     if (spec_.tied) weight.tied = embedding_;
     head_ = params_.add(unit, weight);
     unit_rows_ = spec_.unit_head;

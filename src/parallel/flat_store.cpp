@@ -203,33 +203,69 @@ void FlatStore::add_leaf(Ctx& c, Place& g, Tensor t) {
   }
 }
 
+// While a unit is computed the sums of the one behind it are under way.
 void FlatStore::close_grads(Ctx& c, const Unit& unit) {
-  for (Place& g : places_) {
+  size_t before = moving_.size();
+  const Group& data = ranks_->along(Axis::data);
+  for (size_t i = 0; i < places_.size(); ++i) {
+    Place& g = places_[i];
     if (g.unit != &unit || !g.open) continue;
     if (reduces_early()) {
       clear_unwritten(c, g);
-      bool first = !g.part;
-      Tensor sum = std::exchange(g.open, {});
+      Tensor all = std::exchange(g.open, {});
       if (held_[g.bucket].divided) {
-        Tensor all = std::exchange(sum, c.empty({buckets_[g.bucket].part}, types_.master, MemoryKind::gradients));
-        reduce_scatter(c, ranks_->along(Axis::data), all.view(), sum.view());
+        Tensor part = c.empty({buckets_[g.bucket].part}, types_.master, MemoryKind::gradients);
+        Reduction r = Reduction::scatter(c, data, all.view(), part.view());
+        moving_.push_back({i, std::move(all), std::move(part), leaf_ends_, std::move(r)});
       } else {
-        all_reduce(c, ranks_->along(Axis::data), sum.view());
+        Reduction r = Reduction::whole(c, data, all.view());
+        moving_.push_back({i, {}, std::move(all), leaf_ends_, std::move(r)});
       }
-      if (first)
-        g.part = std::move(sum);
-      else
-        c.call(Add{g.part.view(), sum.view(), g.part.view()});
-      if (leaf_ends_) add_leaf(c, g, std::exchange(g.part, {}));
-    } else if (leaf_ends_) {
-      clear_unwritten(c, g);
-      add_leaf(c, g, std::exchange(g.open, {}));
+    } else {
+      if (leaf_ends_) {
+        clear_unwritten(c, g);
+        add_leaf(c, g, std::exchange(g.open, {}));
+      }
+      if (step_ends_) reduce(c, g);
     }
   }
+  advance(c, before);
 }
 
-// The leaves of this rank, then those of all ranks.
-void FlatStore::reduce(Ctx& c, Place& g) {
+// Takes the first `count` sums under way a step further; those that are done leave.
+void FlatStore::advance(Ctx& c, size_t count) {
+  std::deque<Moving> still;
+  for (; count > 0; --count) {
+    Moving m = std::move(moving_.front());
+    moving_.pop_front();
+    if (!m.reduction.step(c)) {
+      still.push_back(std::move(m));
+      continue;
+    }
+    m.from = Tensor();
+    if (reduces_early()) finish_reduction(c, places_[m.place], std::move(m.to), m.leaf_ends);
+  }
+  for (; !still.empty(); still.pop_back()) moving_.push_front(std::move(still.back()));
+}
+
+void FlatStore::settle(Ctx& c) {
+  while (!moving_.empty()) advance(c, moving_.size());
+}
+
+void FlatStore::progress() {
+  if (!moving_.empty() || zero_ >= 3) ranks_->along(Axis::data).progress();
+}
+
+// Stages 2 and 3: the sum over data ranks of one micro batch.
+void FlatStore::finish_reduction(Ctx& c, Place& g, Tensor sum, bool leaf_ends) {
+  if (!g.part)
+    g.part = std::move(sum);
+  else
+    c.call(Add{g.part.view(), sum.view(), g.part.view()});
+  if (leaf_ends) add_leaf(c, g, std::exchange(g.part, {}));
+}
+
+void FlatStore::sum_leaves(Ctx& c, Place& g) {
   if (g.open) {
     clear_unwritten(c, g);
     add_leaf(c, g, std::exchange(g.open, {}));
@@ -240,16 +276,21 @@ void FlatStore::reduce(Ctx& c, Place& g) {
     c.call(Add{sum, later, sum});
     g.finished.pop_back();
   }
+}
+
+// The leaves of this rank, then, begun here and ended by settle(), those of all ranks.
+void FlatStore::reduce(Ctx& c, Place& g) {
+  if (g.reduced) return;
+  sum_leaves(c, g);
   if (g.finished.empty()) return;
+  g.reduced = true;
   g.sum = std::move(g.finished.back());
   g.finished.clear();
   const Group& data = ranks_->along(Axis::data);
   if (sequence_ && !buckets_[g.bucket].cut) all_reduce(c, ranks_->along(Axis::tensor), g.sum.view());
   if (data.size() == 1 || reduces_early()) return;
-  if (held_[g.bucket].divided)
-    reduce_scatter(c, data, g.sum.view(), sum_view(g));
-  else
-    all_reduce(c, data, g.sum.view());
+  Reduction r = held_[g.bucket].divided ? Reduction::scatter(c, data, g.sum.view(), sum_view(g)) : Reduction::whole(c, data, g.sum.view());
+  moving_.push_back({static_cast<size_t>(&g - places_.data()), {}, {}, false, std::move(r)});
 }
 
 TensorView FlatStore::sum_view(const Place& g) const {
@@ -258,7 +299,13 @@ TensorView FlatStore::sum_view(const Place& g) const {
 }
 
 void FlatStore::finish_grads(Ctx& c) {
-  for (Place& g : places_) reduce(c, g);
+  settle(c);
+  for (Place& g : places_) {
+    size_t before = moving_.size();
+    reduce(c, g);
+    advance(c, before);
+  }
+  settle(c);
   add_tied(c);
 }
 
@@ -304,9 +351,10 @@ void FlatStore::end_step() {
     g.open = g.part = g.sum = Tensor();
     g.finished.clear();
     g.leaves = 0;
+    g.reduced = false;
   }
   for (ParamPlace& p : at_) p.written = p.ever = false;
-  leaf_ends_ = false;
+  leaf_ends_ = step_ends_ = false;
 }
 
 // --- flat views

@@ -13,11 +13,13 @@
 // use, summed like the owner's and added to it once at the end. So bits do not depend on how leaves lie on ranks, as long as those of a
 // rank are a power of two.
 #pragma once
+#include <deque>
 #include <memory>
 #include <vector>
 
 #include "comm/ranks.h"
 #include "engine/ctx.h"
+#include "engine/ops/collectives.h"
 #include "parallel/flat.h"
 
 namespace ravine {
@@ -43,12 +45,16 @@ class FlatStore : public ParamStore {
   void prefetch(const Unit& unit) override;
   void acquire(const Unit& unit) override;
   void release(const Unit& unit) override;
+  void progress() override;
   TensorView value(const Param& p) const override;
   Shape shape(const Param& p) const override { return at(p).shape; }
   TensorView master(const Param& p) const override;
 
-  // Says that the backward that comes next is of the last micro batch of its leaf. Without it all of a step is one leaf.
-  void end_leaf(bool last) { leaf_ends_ = last; }
+  // Says that the backward that comes next is of the last micro batch of its leaf, and of the step: then gradients of a unit are on their way to the
+  // other data ranks while the units before it are computed. Without it all of a step is one leaf, reduced at its end.
+  void end_leaf(bool last, bool last_of_step) { leaf_ends_ = last, step_ends_ = last_of_step; }
+  // Waits for the gradients that are on their way. After each backward.
+  void settle(Ctx& c);
   void open_grads(Ctx& c, const Unit& unit) override;
   void close_grads(Ctx& c, const Unit& unit) override;
   TensorView add_to_grad(const Param& p, bool& accumulate) override;
@@ -94,6 +100,7 @@ class FlatStore : public ParamStore {
     Tensor part;                    // of the leaf under way under stages 2 and 3: this rank's part
     std::vector<Tensor> finished;   // of leaves before, as a binary counter
     int64_t leaves = 0;
+    bool reduced = false;           // over data ranks, or on its way
     Tensor sum;                     // after finish_grads: of the bucket, or of the part if reduced early
   };
   struct ParamPlace {
@@ -110,7 +117,10 @@ class FlatStore : public ParamStore {
   void gather(size_t bucket);
   void clear_unwritten(Ctx& c, Place& g);
   void add_leaf(Ctx& c, Place& g, Tensor t);
+  void sum_leaves(Ctx& c, Place& g);
   void reduce(Ctx& c, Place& g);
+  void finish_reduction(Ctx& c, Place& g, Tensor sum, bool leaf_ends);
+  void advance(Ctx& c, size_t count);
   void add_tied(Ctx& c);
   TensorView sum_view(const Place& g) const;  // what is mine of it
 
@@ -123,7 +133,15 @@ class FlatStore : public ParamStore {
   bool sequence_;
   FlatPlace place_;
   Ctx* ctx_ = nullptr;
-  bool leaf_ends_ = false;
+  bool leaf_ends_ = false, step_ends_ = false;
+  // Sums over data ranks that are under way, in the order in which they began.
+  struct Moving {
+    size_t place;
+    Tensor from, to;      // what is handed over, and what comes of it: itself, or this rank's part
+    bool leaf_ends;       // stages 2 and 3
+    Reduction reduction;
+  };
+  std::deque<Moving> moving_;
   std::vector<Bucket> buckets_;
   std::vector<Held> held_;
   std::vector<Place> places_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -55,8 +56,9 @@ void FaultInjection::after(const CallInfo& call) {
     if (f.done || o.step != step_ || o.phase != name(call.phase) || !glob_match(o.path, call.path) || !glob_match(o.op, call.op)) continue;
     for (const NamedView& t : call.tensors) {
       if (t.access == Access::read || !is_float(t.view.dtype) || !t.view.data || t.view.count() == 0 || !glob_match(o.tensor, t.name)) continue;
-      put(t.view, o.element, value_of(o.value));
       f.done = true;
+      if (o.value == "bad_alloc") throw std::bad_alloc();
+      put(t.view, o.element, value_of(o.value));
       break;
     }
   }

@@ -41,7 +41,15 @@ Json as_json(const StepReport& r) {
   j["step_time"] = r.step_time;
   j["memory_mb"] = r.memory_mb;
   j["data_wait"] = r.wait;
-  if (r.ranks > 1) j["comm_mb"] = r.comm_mb, j["comm_wait"] = r.comm_wait;
+  if (r.ranks > 1) {
+    const StepTraffic& t = r.traffic;
+    j["comm_mb"] = t.sent_mb;
+    j["comm_wait"] = t.wait;
+    j["comm_wait_least"] = t.wait_least;
+    j["slowest_rank"] = t.slowest;
+    for (const StepTraffic::Part& p : t.parts) j["comm_" + p.axis + "_mb"] = p.mb, j["comm_" + p.axis + "_seconds"] = p.seconds;
+    if (t.bubble >= 0) j["bubble"] = t.bubble;
+  }
   for (auto& [name, value] : r.more) j[name] = value;
   return j;
 }
@@ -93,6 +101,12 @@ class TensorBoard : public Hook {
       writer_->scalar("speed/tokens_per_second", r.step, r.tokens_per_second);
       writer_->scalar("speed/sol", r.step, r.sol);
       writer_->scalar("memory/resident_mb", r.step, r.memory_mb);
+      if (r.ranks > 1) {
+        writer_->scalar("ranks/wait_most", r.step, r.traffic.wait);
+        writer_->scalar("ranks/wait_least", r.step, r.traffic.wait_least);
+        if (r.traffic.bubble >= 0) writer_->scalar("ranks/bubble", r.step, r.traffic.bubble);
+        for (const StepTraffic::Part& p : r.traffic.parts) writer_->scalar("ranks/" + p.axis + "_seconds", r.step, p.seconds);
+      }
       for (auto& [name, value] : r.more) writer_->scalar("train/" + name, r.step, value);
       writer_->flush();
     } catch (const Error& e) {
@@ -104,6 +118,12 @@ class TensorBoard : public Hook {
   int64_t every_;
   std::unique_ptr<EventWriter> writer_;
 };
+
+// "wait 12 %, 3 % on rank 2, the slowest  bubble 9 %".
+std::string waiting(const StepTraffic& t) {
+  std::string out = fmt::format("  wait {:.0f} %, {:.0f} % on rank {}, the slowest", 100 * t.wait, 100 * t.wait_least, t.slowest);
+  return t.bubble >= 0 ? out + fmt::format("  bubble {:.0f} %", 100 * t.bubble) : out;
+}
 
 class Console : public Hook {
  public:
@@ -117,7 +137,7 @@ class Console : public Hook {
     std::string width = std::to_string(steps);
     if (r.step % every_ == 0 || r.step == steps || !r.more.empty()) {
       std::string more;
-      if (r.ranks > 1) more += fmt::format("  wait {:.0f} %", 100 * r.comm_wait);
+      if (r.ranks > 1) more += waiting(r.traffic);
       for (auto& [name, value] : r.more) more += fmt::format("  {} {:.4f}", name, value);
       t.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step, width.size(), steps,
                    r.loss, r.lr, r.grad_norm, std::llround(r.tokens_per_second), r.sol, 1000 * r.step_time, left, more);

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "train/traffic.h"
 
 namespace ravine {
 
@@ -21,8 +22,7 @@ struct StepReport {
   double tokens_per_second = 0, sol = 0, step_time = 0, memory_mb = 0;
   double wait = 0;                  // seconds spent waiting for data in this step
   int ranks = 1;
-  double comm_mb = 0;               // sent by this rank in this step, MB
-  double comm_wait = 0;             // largest share of the step that a rank stood waiting for others
+  StepTraffic traffic;              // of several ranks
   bool skipped = false;             // left out by data.skip_steps: nothing was learned
   std::vector<std::pair<std::string, double>> more;
 };

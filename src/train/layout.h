@@ -23,6 +23,12 @@ struct RunLayout {
 // parallel.sum_leaves is 0 and they fit.
 RunLayout run_layout(const Config& config, int ranks, const Model& model, std::optional<int64_t> leaves = {});
 
+// How many layers each part of the pipeline runs, in the order of the model.
+std::vector<int64_t> layers_of_parts(const Model& model, const Config& config);
+
+// Lines for people: which ranks run which blocks, and who shares gradients and layers with whom. `hosts`: of each rank; empty: unknown.
+std::vector<std::string> mesh_lines(const Config& config, const RunLayout& layout, const Model& model, const std::vector<std::string>& hosts);
+
 // All meshes of so many ranks that fit heads, layers and batch.
 std::vector<Mesh> meshes_of(const Config& config, int ranks, const Model& model);
 

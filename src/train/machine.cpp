@@ -54,8 +54,33 @@ std::optional<MachinePeaks> known_machine_peaks(Peaks what) {
   return std::nullopt;
 }
 
+namespace {
+std::string messages_key(int ranks) { return fmt::format("0.1.0, {}, messages between {} ranks", cpu_name(), ranks); }
+
+// Without a writable cache folder the next run measures again.
+void write_cache(const std::string& path, const Json& all) {
+  try {
+    if (path.empty()) return;
+    create_folders(std::filesystem::path(path).parent_path().string());
+    write_file_atomic(path, all.dump(2) + "\n");
+  } catch (const std::exception&) {
+  }
+}
+}  // namespace
+
+std::optional<MessageRates> known_message_rates(int ranks) {
+  Json all = read_cache(cache_file());
+  auto it = all.find(messages_key(ranks));
+  return it == all.end() ? std::nullopt : MessageRates::from_json(*it);
+}
+
+void keep_message_rates(const MessageRates& rates) {
+  Json all = read_cache(cache_file());
+  all[messages_key(rates.ranks)] = rates.json();
+  write_cache(cache_file(), all);
+}
+
 MachinePeaks machine_peaks(Peaks what, bool measure_again) {
-  namespace fs = std::filesystem;
   if (!measure_again)
     if (auto known = known_machine_peaks(what)) return *known;
   std::string path = cache_file(), key = cache_key();
@@ -63,14 +88,7 @@ MachinePeaks machine_peaks(Peaks what, bool measure_again) {
   MachinePeaks p = measure_peaks(what == Peaks::all);
   all[key] = {{"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops}, {"f32_product", p.f32_product}, {"bf16_product", p.bf16_product}, {"bf16_dot", p.bf16_dot}};
   if (what == Peaks::all) all[key].update({{"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}});
-  try {
-    if (!path.empty()) {
-      fs::create_directories(fs::path(path).parent_path());
-      write_file_atomic(path, all.dump(2) + "\n");
-    }
-  } catch (const std::exception&) {
-    // Without a writable cache folder the next run measures again.
-  }
+  write_cache(path, all);
   return p;
 }
 

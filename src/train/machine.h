@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/kernels.h"
+#include "train/messages.h"
 
 namespace ravine {
 
@@ -13,6 +14,9 @@ enum class Peaks : uint8_t { arithmetic, all };
 // Peaks for the present number of threads; measured if the cache has none for this CPU, program version and thread count.
 MachinePeaks machine_peaks(Peaks what = Peaks::all, bool measure_again = false);
 std::optional<MachinePeaks> known_machine_peaks(Peaks what = Peaks::all);  // those of the cache, never measured; nothing if there are none
+// Of messages between so many ranks of this machine, as `bench messages` measured them; nothing if it did not.
+std::optional<MessageRates> known_message_rates(int ranks);
+void keep_message_rates(const MessageRates& rates);
 std::string cpu_name();
 
 }  // namespace ravine

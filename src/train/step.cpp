@@ -139,9 +139,9 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   Optimizer optimizer(config.optimizer, store, types, DeviceKind::meta);
   Stage stage(model, fake, parts_);
   MicroBatch micro = blank_micro(shape.rows, shape.columns);
-  // All leaves, and of each as many micro batches as it takes for everything to come that can come: a later one, and in a pipeline a whole
+  // All leaves, and of each as many micro batches as it takes for everything to come that can come: a first, a later and the last one, and in a pipeline a whole
   // round of those under way, ending like the real one.
-  int64_t leaf = div_exact(shape.micro_batches, shape.leaves), enough = shape.leaves > 1 ? 3 : 2;
+  int64_t leaf = div_exact(shape.micro_batches, shape.leaves), enough = 3;
   if (stages > 1) {
     int64_t held = 1;
     std::vector<PipelineTask> tasks = pipeline_schedule(stages, chunks, static_cast<int>(shape.micro_batches), ranks_->at().pipeline);
@@ -208,11 +208,14 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, dou
       continue;
     }
     bool opens = t.micro % leaf == 0, ends = shape_.leaves > 1 && t.micro % leaf == leaf - 1;
+    // Of a whole model the gradients of the last micro batch go to the other data ranks as they come; stages send theirs at the end.
+    bool last = stages == 1 && t.micro + 1 == static_cast<int>(micros.size());
     uint64_t waiting = static_cast<uint64_t>(t.micro / leaf);
-    c.arena().section(fmt::format("backward {} {} {}{}", t.chunk, slot, opens ? fmt::format("leaf {}", std::popcount(waiting)) : "more", ends ? " end" : ""));
-    p.store.end_leaf(ends);
+    c.arena().section(fmt::format("backward {} {} {}{}", t.chunk, slot, opens ? fmt::format("leaf {}", std::popcount(waiting)) : "more", last ? " last" : ends ? " end" : ""));
+    p.store.end_leaf(ends, last);
     auto found = under_way.find({t.chunk, t.micro});
     p.stage.backward(c, t.chunk, std::move(found->second.micro));
+    p.store.settle(c);
     under_way.erase(found);
   }
   p.stage.drain();

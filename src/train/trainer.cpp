@@ -5,14 +5,19 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <sstream>
 #include <thread>
+
+#include <fmt/ranges.h>
 
 #include "base/parallel.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "files/folder_lock.h"
 #include "files/atomic.h"
 #include "io/huggingface.h"
 #include "kernels/backend.h"
+#include "train/estimate.h"
 #include "train/machine.h"
 #include "train/nan_watch.h"
 #include "train/open.h"
@@ -63,8 +68,9 @@ std::optional<int64_t> leaves_of_checkpoint(const std::string& folder, const std
 void Trainer::open() {
   const Config& c = config_;
   int ranks = world_ ? world_->size() : 1;
-  if (world_) check_same(world_->all(), "program", "ravine 0.1.0");
-  if (world_) check_same(world_->all(), "config", to_yaml(c));
+  if (world_) check_same(world_->all(), "program", program_version());
+  config_text_ = to_yaml(c);
+  if (world_) check_same(world_->all(), "config", config_text_);
   model_ = open_run_model(c);
   if (world_) check_same(world_->all(), "model", model_->config().dump(1));
   layout_ = run_layout(c, ranks, *model_, leaves_of_checkpoint(path("checkpoints"), c.checkpoint.resume));
@@ -81,6 +87,8 @@ void Trainer::open() {
 
   open_data();
   check_same(ranks_.all(), "data", fmt::format("{} sequences of {} tokens, {} tokens in all", train_data_->sample_count(), train_data_->columns(), train_data_->token_count()));
+  fingerprint_ = fingerprint_of(c.data, tokenizer_.get());
+  check_same(ranks_.all(), "data", fingerprint_.text());
   if (int64_t tokens = c.train.micro_batch * train_data_->columns(); c.parallel.sequence && tokens % layout_.mesh.tensor != 0)
     throw UserError(fmt::format("micro batches of {} tokens over {} tensor ranks", tokens, layout_.mesh.tensor), "parallel.sequence",
                     "with it the tokens of a micro batch must be a multiple of the tensor ranks", "change data.sequence_length, or set parallel.sequence=false");
@@ -88,6 +96,12 @@ void Trainer::open() {
   Kernels kernels =
       backend_kernels(backend_, static_cast<Bf16Products>(agreed([&] { return bf16_products(c.precision, types_.compute, backend_); })));
   instructions_ = kernels.instructions;
+  if (c.parallel.split == "cost" && layout_.mesh.pipeline > 1) {
+    std::string list;  // by the rates of the machine that rank 0 runs on
+    if (ranks_.first()) list = fmt::format("{}", fmt::join(layers_by_cost(*model_, c, types_, kernels, train_data_->columns(), known_rates(1)), " "));
+    std::istringstream in(gather_texts(ranks_.all(), list)[0]);
+    for (int64_t n; in >> n;) config_.parallel.stage_layers.push_back(n);
+  }
   engine_ = std::make_unique<StepEngine>(*model_, config_, types_, kernels, shape, nullptr, &ranks_);
   check_memory();
   if (!c.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(c.probe.inject);
@@ -158,109 +172,6 @@ void Trainer::check_memory() {
     if (!whats[r].empty()) throw UserError(whats[r], "memory plan", limits[r], fixes[r]);
 }
 
-void Trainer::announce() const {
-  const ModelFacts& f = model_->facts();
-  const RunMemory& m = engine_->memory();
-  auto mib = [](int64_t b) { return human_bytes(static_cast<double>(b)); };
-  std::vector<std::string> others =
-      gather_texts(ranks_.all(), fmt::format("weights {}, optimizer {}, arena {}", mib(m.weights), mib(m.optimizer), mib(m.arena.total)));
-  auto kind = [&](MemoryKind k) { return mib(m.arena.peak_kind[static_cast<size_t>(k)]); };
-  double per_token = model_->training_flops_per_token(train_data_->columns());
-  int64_t step_tokens = config_.train.global_batch * train_data_->columns();
-  log_.line("model    {}: {} parameters, {} layers, hidden {}, {} heads ({} key/value), vocabulary {}", f.family,
-            human_count(static_cast<double>(model_->params().count())), f.layers, f.hidden, f.heads, f.kv_heads, f.vocabulary);
-  log_.line("compute  {} on {} ({}, {} threads), peak {:.0f} GFLOP/s", name(types_.compute), backend_, instructions_, thread_count(),
-            peak_flops_ * 1e-9);
-  if (ranks_.size() > 1)
-    log_.line("ranks    {}: {}{}, {} micro batches each, {} leaves; {} threads each", ranks_.size(), layout_.text(),
-              config_.parallel.zero > 0 ? fmt::format(", ZeRO {}", config_.parallel.zero) : "", layout_.micro_batches, layout_.sum_leaves, thread_count());
-  log_.line("memory   weights {}, optimizer {}, and at the peak of a step gradients {}, activations {}, workspace {} (arena {}): {:.1f} MiB in all",
-            mib(m.weights), mib(m.optimizer), kind(MemoryKind::gradients), kind(MemoryKind::activations), kind(MemoryKind::workspace),
-            mib(m.arena.total), static_cast<double>(m.total()) / (1 << 20));
-  for (size_t r = 1; r < others.size(); ++r)
-    if (others[r] != others[r - 1]) log_.line("memory   rank {}: {}", r, others[r]);
-  log_.line("data     {} sequences of {} tokens{}", train_data_->sample_count(), train_data_->columns(),
-            valid_data_ ? fmt::format(", {} held out for validation", valid_data_->sample_count()) : "");
-  for (const std::string& note : data_notes_) log_.line("         {}", note);
-  log_.line("run      {} steps of {} sequences ({} tokens each), {} tokens in all, about {} at sol 0.7", config_.train.steps, config_.train.global_batch,
-            step_tokens, human_count(static_cast<double>(step_tokens * config_.train.steps)),
-            human_time(static_cast<double>(step_tokens) * static_cast<double>(config_.train.steps - done_) * per_token / (0.7 * peak_flops_)));
-}
-
-TrainState Trainer::state() const {
-  TrainState s = state_of(*engine_);
-  s.scalars["step"] = done_;
-  s.scalars["tokens"] = tokens_;
-  s.scalars["optimizer"] = config_.optimizer.type;
-  s.scalars["seed"] = config_.train.seed;
-  s.scalars["global_batch"] = config_.train.global_batch;
-  s.scalars["compute"] = std::string(name(types_.compute));
-  s.scalars["sum_leaves"] = layout_.sum_leaves;
-  s.scalars["layout"] = {{"data", layout_.mesh.data}, {"tensor", layout_.mesh.tensor}, {"pipeline", layout_.mesh.pipeline}, {"zero", config_.parallel.zero}};
-  s.scalars["data"] = history_.json();
-  s.program = "ravine 0.1.0";
-  s.instructions = instructions_;
-  return s;
-}
-
-void Trainer::begin_or_resume() {
-  const std::string& resume = config_.checkpoint.resume;
-  std::string folder = path("checkpoints");
-  std::optional<std::string> from;
-  if (ranks_.first()) clean_leftovers(folder);
-  auto warn = [&](const std::string& text) { log_.warn("{}", text); };
-  if (resume == "auto") {
-    if (ranks_.first()) from = newest_checkpoint(folder, warn);
-    if (std::string found = gather_texts(ranks_.all(), from.value_or(""))[0]; !found.empty()) from = found;
-  } else if (resume == "none") {
-    if (fs::exists(folder) && !fs::is_empty(folder))
-      throw UserError("train.output already holds checkpoints", config_.train.output, "with checkpoint.resume=none a run begins anew and would mix with them",
-                      "choose another train.output, remove the folder, or use checkpoint.resume=auto");
-  } else {
-    from = resume;
-  }
-  if (from) {
-    CheckpointReader reader(*from, config_.checkpoint.verify && resume != "auto" && ranks_.first());  // newest_checkpoint has verified its find
-    const Json& s = reader.scalars();
-    done_ = checkpoint_scalar(reader, "step");
-    tokens_ = checkpoint_scalar(reader, "tokens");
-    double began = now();
-    restore(*engine_, reader);
-    double seconds = now() - began;
-    if (reader.instructions() != instructions_)
-      log_.warn("the checkpoint was written with {} instructions, this run uses {}: numbers will agree closely, not bit for bit",
-                reader.instructions(), instructions_);
-    if (s.value("seed", config_.train.seed) != config_.train.seed)
-      log_.warn("train.seed differs from that of the checkpoint: the order of the data changes from here on");
-    if (int64_t was = s.value("sum_leaves", int64_t{1}); was != layout_.sum_leaves)
-      log_.warn("the checkpoint was made with parallel.sum_leaves={}, this run sums {} leaves: numbers will agree closely, not bit for bit", was,
-                layout_.sum_leaves);
-    place_data(&reader);
-    log_.line("resume   from {} after step {}, read in {:.2f} s", *from, done_, seconds);
-  } else {
-    place_data(nullptr);
-    double began = now();
-    begin_weights(*engine_, config_);
-    if (!config_.model.path.empty()) log_.line("weights  from {}, read in {:.2f} s", config_.model.path, now() - began);
-  }
-}
-
-// Goes on where the checkpoint's run was among the samples, though batch size, sources or weights may be others now.
-void Trainer::place_data(const CheckpointReader* from) {
-  if (from) {
-    const Json& s = from->scalars();
-    if (s.contains("data"))
-      history_ = DataHistory::from_json(s["data"], fmt::format("checkpoint of step {}", from->step()));
-    else
-      train_data_->note_sources(history_, 0, s.value("global_batch", config_.train.global_batch));
-  }
-  size_t before = history_.segments().size();
-  train_data_->note_sources(history_, done_, config_.train.global_batch);
-  if (from && history_.segments().size() > before)
-    log_.line("data     another batch, other sources or weights from step {} on, sample {}", done_ + 1, history_.first_sample(done_));
-  train_data_->follow(history_);
-}
-
 std::optional<double> Trainer::validate() {
   if (!valid_data_) return std::nullopt;
   ExactSum loss;
@@ -317,25 +228,11 @@ void Trainer::step(int64_t step) {
   report.sol = report.tokens_per_second * model_->training_flops_per_token(train_data_->columns()) / peak_flops_;
   report.memory_mb = static_cast<double>(resident_memory()) / (1 << 20);
   report.wait = waited;
-  measure_traffic(report);
+  report.ranks = ranks_.size();
+  report.traffic = meter_.step(ranks_, report.step_time);
   for (auto& h : hooks_) h->after_step(*this, report);
   last_ = report;
   report_saves();
-}
-
-// What all groups of this rank have moved since the last step.
-void Trainer::measure_traffic(StepReport& report) {
-  report.ranks = ranks_.size();
-  if (ranks_.size() == 1) return;
-  Traffic now;
-  for (const Group* g : {&ranks_.all(), &ranks_.along(Axis::pipeline), &ranks_.along(Axis::data), &ranks_.along(Axis::tensor), &ranks_.back()}) {
-    now.bytes += g->traffic().bytes;
-    now.wait_seconds += g->traffic().wait_seconds;
-  }
-  report.comm_mb = 1e-6 * static_cast<double>(now.bytes - traffic_.bytes);
-  int64_t waited = static_cast<int64_t>(1e9 * (now.wait_seconds - traffic_.wait_seconds));
-  traffic_ = now;
-  report.comm_wait = 1e-9 * static_cast<double>(largest(ranks_.all(), waited)) / report.step_time;
 }
 
 // "weight 'NAME' holds nan at element 5" of the first weight on any rank that is not finite; "" if all are. All ranks call it.
@@ -445,7 +342,7 @@ void Trainer::run() {
   if (injection_) engine_->ctx().add_observer(injection_.get());
   writer_ = std::make_unique<CheckpointWriter>(ranks_.rank(), ranks_.size());
   begin_or_resume();
-  if (ranks_.first()) write_file_atomic(path("config.yaml"), to_yaml(config_));
+  if (ranks_.first()) write_file_atomic(path("config.yaml"), config_text_);
 
   hooks_.push_back(validation_hook(config_.train.valid_every));
   if (ranks_.first()) {

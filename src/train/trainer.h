@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "data/dataset.h"
+#include "data/fingerprint.h"
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
@@ -17,6 +18,7 @@
 #include "train/hooks.h"
 #include "train/layout.h"
 #include "train/step.h"
+#include "train/traffic.h"
 
 namespace ravine {
 
@@ -49,8 +51,8 @@ class Trainer {
   void open_data();
   void keep_tokens();
   bool stop_wanted() const;
-  void measure_traffic(StepReport& report);
   void announce() const;
+  void announce_ranks() const;
   void check_memory();
   void report_saves();
   void begin_or_resume();
@@ -62,12 +64,13 @@ class Trainer {
   void export_model();
 
   Config config_;
+  std::string config_text_;  // as it was given: parallel.split is worked out in config_
   std::string backend_;
   Log& log_;
   World* world_;
   Ranks ranks_;
   RunLayout layout_;
-  Traffic traffic_;  // of all groups, up to the last step
+  TrafficMeter meter_;
   Types types_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<Model> model_;
@@ -76,6 +79,7 @@ class Trainer {
   std::vector<std::string> data_notes_;
   std::optional<int32_t> end_token_;  // of answers, when conversations are trained on
   std::string chat_template_;         // that they were rendered with, if not the tokenizer's own
+  DataFingerprint fingerprint_;       // of the sources
   DataHistory history_;               // which samples the steps take
   std::unique_ptr<StepEngine> engine_;
   std::unique_ptr<FolderLock> lock_;

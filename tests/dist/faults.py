@@ -25,7 +25,7 @@ def check(condition, text):
 host = socket.gethostname()
 for harm, words in {"kill": [f"rank 2 ({host}) is gone", "waited in all_gather over data"],
                     "stop": [f"rank 2 ({host}) has not answered for", "ranks 0 1 3 waited in all_gather over data"],
-                    "throw": [f"rank 2 ({host}): the disk is on fire"]}.items():
+                    "throw": [f"rank 2 ({host}): the disk is on fire", "ranks 0 1 3 waited in all_gather over data"]}.items():
     status, out, err, seconds = run(harm)
     check(status != 0 and "done" not in out, f"{harm}: exit status {status}")
     check(all(w in err for w in words), f"{harm}: {words} not in\n{err}")

@@ -185,6 +185,16 @@ def test_families_on_tensor_ranks(folder):
                     check(abs(a[key] / b[key] - 1) < bound, f"{family}: {name}: {key} {a[key]} and {b[key]}")
 
 
+def test_unit_rows_of_a_head_in_bf16(folder):
+    """Kernels read the f32 rows of such a head, so ZeRO must bring them, though all else is read as bf16."""
+    base = with_even_rows(folder, prepare(folder))
+    (folder / "config.json").write_text(json.dumps({"model_type": "baichuan", "vocab_size": 257, "bos_token_id": 1, "eos_token_id": 2, **FAMILIES["baichuan"]}))
+    base.update({"precision.compute": "bf16", "precision.bf16_products": "widen", "parallel.zero_threshold": 100})
+    one = train(base, folder / "one")
+    for zero in (1, 2, 3):
+        same(one, train(base, folder / f"zero {zero}", 2, parallel__zero=zero), f"zero {zero}")
+
+
 def test_from_tensor_ranks_to_data_ranks(folder):
     """Trained on 8 ranks, killed; goes on with 3 ranks and another batch, and the result loads."""
     base = {**with_even_rows(folder, prepare(folder)), "checkpoint.every": 2, "parallel.sum_leaves": 0}

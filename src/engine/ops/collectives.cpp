@@ -23,39 +23,65 @@ void tree_sum(Ctx& c, const TensorView& received, int ranks, int64_t count) {
 
 }  // namespace
 
-void reduce_scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine) {
-  int ranks = group.size();
-  int64_t count = mine.count();
-  require(all.count() == ranks * count && all.dtype == mine.dtype, "reduce_scatter: {} elements for {} ranks of {}", all.count(), ranks, count);
-  TensorView from = flat_of(all), to = flat_of(mine);
-  if (ranks == 1) {
-    if (from.data != to.data) c.call(Cast{from, to});
-    return;
+Reduction Reduction::scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine) {
+  require(all.count() == group.size() * mine.count() && all.dtype == mine.dtype, "reduce_scatter: {} elements for {} ranks of {}", all.count(), group.size(), mine.count());
+  Reduction r;
+  r.group_ = &group;
+  r.scatter_ = true;
+  r.from_ = flat_of(all);
+  r.to_ = flat_of(mine);
+  r.count_ = mine.count();
+  if (group.size() == 1) {
+    if (r.from_.data != r.to_.data) c.call(Cast{r.from_, r.to_});
+    return r;
   }
-  Tensor received = c.empty({ranks * count}, all.dtype, MemoryKind::workspace);
-  group.all_to_all(from.data, received.view().data, count * size_of(all.dtype)).wait();
-  tree_sum(c, received.view(), ranks, count);
-  c.call(Cast{piece(received.view(), 0, count), to});
+  r.received_ = c.empty({group.size() * r.count_}, all.dtype, MemoryKind::workspace);
+  r.pending_ = group.all_to_all(r.from_.data, r.received_.view().data, r.count_ * size_of(all.dtype));
+  return r;
 }
 
-void all_reduce(Ctx& c, const Group& group, const TensorView& x) {
+Reduction Reduction::whole(Ctx& c, const Group& group, const TensorView& x) {
   int ranks = group.size();
-  if (ranks == 1 || x.count() == 0) return;
-  TensorView whole = flat_of(x);
-  int64_t count = ceil_div(x.count(), ranks), bytes = count * size_of(x.dtype);
-  Tensor padded;
-  TensorView from = whole;
-  if (count * ranks != x.count()) {
-    padded = c.empty({count * ranks}, x.dtype, MemoryKind::workspace);
-    from = padded.view();
-    c.call(Cast{whole, piece(from, 0, x.count())});
-    c.call(Fill{piece(from, x.count(), count * ranks - x.count()), 0});
+  Reduction r;
+  r.group_ = &group;
+  if (ranks == 1 || x.count() == 0) return r;
+  r.to_ = r.from_ = flat_of(x);
+  r.count_ = ceil_div(x.count(), ranks);
+  if (r.count_ * ranks != x.count()) {
+    r.padded_ = c.empty({r.count_ * ranks}, x.dtype, MemoryKind::workspace);
+    r.from_ = r.padded_.view();
+    c.call(Cast{r.to_, piece(r.from_, 0, x.count())});
+    c.call(Fill{piece(r.from_, x.count(), r.count_ * ranks - x.count()), 0});
   }
-  Tensor received = c.empty({ranks * count}, x.dtype, MemoryKind::workspace);
-  group.all_to_all(from.data, received.view().data, bytes).wait();
-  tree_sum(c, received.view(), ranks, count);
-  group.all_gather(received.view().data, from.data, bytes).wait();
-  if (padded) c.call(Cast{piece(from, 0, x.count()), whole});
+  r.received_ = c.empty({ranks * r.count_}, x.dtype, MemoryKind::workspace);
+  r.pending_ = group.all_to_all(r.from_.data, r.received_.view().data, r.count_ * size_of(x.dtype));
+  return r;
+}
+
+bool Reduction::step(Ctx& c) {
+  pending_.wait();
+  if (!received_) return true;
+  if (!summed_) {
+    summed_ = true;
+    tree_sum(c, received_.view(), group_->size(), count_);
+    if (!scatter_) {
+      pending_ = group_->all_gather(received_.view().data, from_.data, count_ * size_of(from_.dtype));
+      return false;
+    }
+    c.call(Cast{piece(received_.view(), 0, count_), to_});
+  } else if (padded_) {
+    c.call(Cast{piece(from_, 0, to_.count()), to_});
+  }
+  received_ = padded_ = Tensor();
+  return true;
+}
+
+void reduce_scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine) { Reduction::scatter(c, group, all, mine).step(c); }
+
+void all_reduce(Ctx& c, const Group& group, const TensorView& x) {
+  Reduction r = Reduction::whole(c, group, x);
+  while (!r.step(c)) {
+  }
 }
 
 }  // namespace ravine

@@ -10,4 +10,22 @@ void reduce_scatter(Ctx& c, const Group& group, const TensorView& all, const Ten
 // x = the sum over ranks of x, on every rank. x lies in one run of memory.
 void all_reduce(Ctx& c, const Group& group, const TensorView& x);
 
+// The same in steps, so that messages travel while the caller computes. step() waits for what is under way and does what comes next; the sum is there
+// when it returns true (reduce_scatter: the first time, all_reduce: the second). All ranks make and step theirs in the same order. `all` or `x`
+// must stay where it is until then.
+class Reduction {
+ public:
+  static Reduction scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine);
+  static Reduction whole(Ctx& c, const Group& group, const TensorView& x);
+  bool step(Ctx& c);
+
+ private:
+  const Group* group_ = nullptr;
+  bool scatter_ = false, summed_ = false;
+  TensorView from_, to_;  // what is handed over, padded; where the result goes
+  int64_t count_ = 0;     // elements of a piece
+  Tensor padded_, received_;
+  Pending pending_;
+};
+
 }  // namespace ravine

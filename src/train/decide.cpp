@@ -1,0 +1,90 @@
+#include "train/decide.h"
+
+#include <algorithm>
+#include <set>
+
+#include "kernels/backend.h"
+
+namespace ravine {
+
+int64_t planned_memory(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels, int64_t columns) {
+  const Mesh& m = layout.mesh;
+  StepShape shape{config.train.micro_batch, columns, layout.micro_batches, false, layout.leaves};
+  int64_t most = 0;
+  for (int stage : std::set<int>{0, std::min(1, m.pipeline - 1), m.pipeline - 1}) {
+    Ranks fake = Ranks::fake(m, rank_of(m, {stage, 0, 0}));
+    most = std::max(most, StepEngine(model, config, types, kernels, shape, nullptr, &fake).memory().total());
+  }
+  return most;
+}
+
+const DecisionStep* Decision::choice() const {
+  for (auto it = steps.rbegin(); it != steps.rend(); ++it)
+    if (it->fits) return &*it;
+  return nullptr;
+}
+
+std::vector<std::string> Decision::settings() const {
+  const DecisionStep* c = choice();
+  if (!c) return {};
+  return {fmt::format("parallel.zero={}", c->config.parallel.zero), fmt::format("train.recompute={}", c->config.train.recompute),
+          fmt::format("train.micro_batch={}", c->config.train.micro_batch), fmt::format("precision.compute={}", c->config.precision.compute)};
+}
+
+namespace {
+
+bool layout_fits(const Config& c, int ranks, const Model& model) {
+  try {
+    run_layout(c, ranks, model);
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Decision decide(Model& model, const Config& asked, const std::string& backend, int ranks, int64_t columns, int64_t have) {
+  Decision out;
+  Config c = asked;
+  c.train.micro_batch = 1;
+  c.train.recompute = "cheap";
+  c.parallel.zero = 0;
+  auto attempt = [&](const std::string& setting, const std::string& why) {
+    RunLayout layout = run_layout(c, ranks, model);
+    DType compute = compute_type(c.precision, backend);
+    Kernels kernels = backend_kernels(backend, bf16_products(c.precision, compute, backend));
+    int64_t bytes = planned_memory(model, c, layout, Types::of(compute), kernels, columns);
+    out.steps.push_back({c, layout, setting, why, bytes, bytes <= have});
+    return out.steps.back().fits;
+  };
+  auto search = [&] {
+    if (attempt("train.micro_batch=1", "any batch comes of accumulation; nothing else is given up")) return true;
+    int64_t data = out.steps.back().layout.mesh.data, micros = out.steps.back().layout.micro_batches;
+    if (data > 1) {
+      c.parallel.zero = 1;
+      if (attempt("parallel.zero=1", fmt::format("the optimizer's state over {} data ranks; sends no more", data))) return true;
+    }
+    c.train.recompute = "full";
+    if (attempt("train.recompute=full", "activations are computed again: a third more arithmetic")) return true;
+    if (data > 1) {
+      c.parallel.zero = 2;
+      if (attempt("parallel.zero=2", fmt::format("gradients too; {} x the parameters are sent per step instead of 2 x", micros + 1))) return true;
+      c.parallel.zero = 3;
+      if (attempt("parallel.zero=3", fmt::format("weights too, gathered around each layer; {} x the parameters are sent", 3 * micros))) return true;
+    }
+    if (c.precision.compute != "f32" || backend != "cpu") return false;
+    c.precision.compute = "bf16";
+    return attempt("precision.compute=bf16", "activations halve; other rounding");
+  };
+  if (!search()) return out;
+  // Larger micro batches are faster: products of more rows, weights read less often.
+  for (;;) {
+    c.train.micro_batch *= 2;
+    if (c.train.global_batch % c.train.micro_batch != 0 || !layout_fits(c, ranks, model)) break;
+    if (!attempt(fmt::format("train.micro_batch={}", c.train.micro_batch), "larger products, weights read less often")) break;
+  }
+  return out;
+}
+
+}  // namespace ravine

@@ -1,0 +1,97 @@
+// Trainer: what a checkpoint says of a run, and how a run goes on from one.
+#include <chrono>
+#include <filesystem>
+
+#include "base/version.h"
+#include "train/open.h"
+#include "train/trainer.h"
+
+namespace ravine {
+namespace fs = std::filesystem;
+namespace {
+
+double time_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+TrainState Trainer::state() const {
+  TrainState s = state_of(*engine_);
+  s.scalars["step"] = done_;
+  s.scalars["tokens"] = tokens_;
+  s.scalars["optimizer"] = config_.optimizer.type;
+  s.scalars["seed"] = config_.train.seed;
+  s.scalars["global_batch"] = config_.train.global_batch;
+  s.scalars["compute"] = std::string(name(types_.compute));
+  s.scalars["sum_leaves"] = layout_.sum_leaves;
+  s.scalars["layout"] = {{"data", layout_.mesh.data}, {"tensor", layout_.mesh.tensor}, {"pipeline", layout_.mesh.pipeline}, {"zero", config_.parallel.zero},
+                         {"sequence", config_.parallel.sequence}, {"virtual", config_.parallel.virtual_stages}, {"stage_layers", layers_of_parts(*model_, config_)},
+                         {"micro_batches", layout_.micro_batches}};
+  s.scalars["data"] = history_.json();
+  s.scalars["fingerprint"] = fingerprint_.json();
+  s.program = program_version();
+  s.instructions = instructions_;
+  return s;
+}
+
+void Trainer::begin_or_resume() {
+  const std::string& resume = config_.checkpoint.resume;
+  std::string folder = path("checkpoints");
+  std::optional<std::string> from;
+  if (ranks_.first()) clean_leftovers(folder);
+  auto warn = [&](const std::string& text) { log_.warn("{}", text); };
+  if (resume == "auto") {
+    if (ranks_.first()) from = newest_checkpoint(folder, warn);
+    if (std::string found = gather_texts(ranks_.all(), from.value_or(""))[0]; !found.empty()) from = found;
+  } else if (resume == "none") {
+    if (fs::exists(folder) && !fs::is_empty(folder))
+      throw UserError("train.output already holds checkpoints", config_.train.output, "with checkpoint.resume=none a run begins anew and would mix with them",
+                      "choose another train.output, remove the folder, or use checkpoint.resume=auto");
+  } else {
+    from = resume;
+  }
+  if (from) {
+    CheckpointReader reader(*from, config_.checkpoint.verify && resume != "auto" && ranks_.first());  // newest_checkpoint has verified its find
+    const Json& s = reader.scalars();
+    if (!config_.checkpoint.other_data) refuse_other_data(s.value("fingerprint", Json()), fingerprint_, checkpoint_name(reader.step()));
+    done_ = checkpoint_scalar(reader, "step");
+    tokens_ = checkpoint_scalar(reader, "tokens");
+    double began = time_now();
+    restore(*engine_, reader);
+    double seconds = time_now() - began;
+    if (reader.instructions() != instructions_)
+      log_.warn("the checkpoint was written with {} instructions, this run uses {}: numbers will agree closely, not bit for bit",
+                reader.instructions(), instructions_);
+    if (s.value("seed", config_.train.seed) != config_.train.seed)
+      log_.warn("train.seed differs from that of the checkpoint: the order of the data changes from here on");
+    if (int64_t was = s.value("sum_leaves", int64_t{1}); was != layout_.sum_leaves)
+      log_.warn("the checkpoint was made with parallel.sum_leaves={}, this run sums {} leaves: numbers will agree closely, not bit for bit", was,
+                layout_.sum_leaves);
+    for (const std::string& key : other_data_options(s.value("fingerprint", Json()), fingerprint_))
+      log_.warn("{}: samples are cut otherwise than before the checkpoint, so some text may come again or be left out", key);
+    place_data(&reader);
+    log_.line("resume   from {} after step {}, read in {:.2f} s", *from, done_, seconds);
+  } else {
+    place_data(nullptr);
+    double began = time_now();
+    begin_weights(*engine_, config_);
+    if (!config_.model.path.empty()) log_.line("weights  from {}, read in {:.2f} s", config_.model.path, time_now() - began);
+  }
+}
+
+// Goes on where the checkpoint's run was among the samples, though batch size, sources or weights may be others now.
+void Trainer::place_data(const CheckpointReader* from) {
+  if (from) {
+    const Json& s = from->scalars();
+    if (s.contains("data"))
+      history_ = DataHistory::from_json(s["data"], fmt::format("checkpoint of step {}", from->step()));
+    else
+      train_data_->note_sources(history_, 0, s.value("global_batch", config_.train.global_batch));
+  }
+  size_t before = history_.segments().size();
+  train_data_->note_sources(history_, done_, config_.train.global_batch);
+  if (from && history_.segments().size() > before)
+    log_.line("data     another batch, other sources or weights from step {} on, sample {}", done_ + 1, history_.first_sample(done_));
+  train_data_->follow(history_);
+}
+
+}  // namespace ravine

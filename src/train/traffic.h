@@ -1,0 +1,35 @@
+// What ranks sent and how long they stood still for each other in a step, by axis of the mesh. Waiting is time inside calls that wait for messages.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "comm/ranks.h"
+
+namespace ravine {
+
+struct StepTraffic {
+  struct Part {
+    std::string axis;    // "data", "tensor", "pipeline"; "all": agreements of all ranks on losses, norms and stops
+    double mb = 0;       // sent by the rank that sent most, MB
+    double seconds = 0;  // waited for it, mean over ranks
+  };
+  std::vector<Part> parts;         // axes of more than one rank
+  double sent_mb = 0;              // by this rank, MB
+  double wait = 0, wait_least = 0; // shares of the step that the rank that waited most, and least, stood still
+  int slowest = 0;                 // the rank that waited least: the others wait for it
+  double bubble = -1;              // share of the step that stages waited for each other, mean over ranks; -1: no pipeline
+};
+
+// All ranks make it and call step() at the same time.
+class TrafficMeter {
+ public:
+  // Since the call before, or since the beginning. `seconds`: the length of the step.
+  StepTraffic step(const Ranks& ranks, double seconds);
+
+ private:
+  static constexpr size_t kKinds = 4;  // data, tensor, pipeline, all
+  std::array<Traffic, kKinds> before_;
+};
+
+}  // namespace ravine

@@ -1,0 +1,113 @@
+// What a checkpoint remembers of its run's data, and what a resume refuses.
+#include "data/fingerprint.h"
+
+#include "tests/unit/data_help.h"
+
+namespace ravine {
+namespace {
+
+using test::Bytes;
+using test::Folder;
+using test::message;
+
+DataOptions sources(std::vector<std::pair<std::string, double>> list) {
+  DataOptions o;
+  for (auto& [path, weight] : list) o.train.push_back({path, weight, ""});
+  return o;
+}
+
+struct OtherBytes : Bytes {
+  uint64_t fingerprint() const override { return 2; }
+};
+
+struct Texts : testing::Test {
+  Folder folder;
+  std::string a = folder.write("a.txt", "one two three"), b = folder.write("b.txt", "four five");
+  Bytes tokenizer;
+  std::string refusal(const DataOptions& was, const DataOptions& now) {
+    Json kept = fingerprint_of(was, &tokenizer).json();
+    std::string text = message([&] { refuse_other_data(Json::parse(kept.dump()), fingerprint_of(now, &tokenizer), "step_000007"); });
+    return text == "no error" ? "" : text;
+  }
+};
+
+TEST_F(Texts, SameDataUnderAnotherPathGoesOn) {
+  std::string moved = folder.write("elsewhere/c.txt", "one two three");
+  EXPECT_EQ(refusal(sources({{a, 1}}), sources({{moved, 1}})), "");
+}
+
+TEST_F(Texts, AnyOtherByteIsRefused) {
+  Json kept = fingerprint_of(sources({{a, 1}, {b, 1}}), &tokenizer).json();
+  folder.write("b.txt", "four Five");
+  std::string what = message([&] { refuse_other_data(kept, fingerprint_of(sources({{a, 1}, {b, 1}}), &tokenizer), "step_000007"); });
+  EXPECT_NE(what.find("other data than the checkpoint's (data.train: " + b + ")"), std::string::npos) << what;
+  EXPECT_NE(what.find("step_000007"), std::string::npos) << what;
+  EXPECT_NE(what.find("checkpoint.other_data=true"), std::string::npos) << what;
+}
+
+TEST_F(Texts, WithoutWeightsOrderAndNumberCount) {
+  EXPECT_NE(refusal(sources({{a, 1}, {b, 1}}), sources({{b, 1}, {a, 1}})).find("data.train: " + b), std::string::npos);
+  EXPECT_NE(refusal(sources({{a, 1}}), sources({{a, 1}, {b, 1}})).find("names 2 sources"), std::string::npos);
+}
+
+TEST_F(Texts, InABlendSourcesComeAndGo) {
+  std::string c = folder.write("c.txt", "six");
+  EXPECT_EQ(refusal(sources({{a, 3}, {b, 1}}), sources({{b, 1}, {a, 2}})), "");
+  EXPECT_EQ(refusal(sources({{a, 3}, {b, 1}}), sources({{b, 1}, {c, 2}})), "");
+  EXPECT_NE(refusal(sources({{a, 3}, {b, 1}}), sources({{c, 1}})).find("none of its sources"), std::string::npos);
+  Json kept = fingerprint_of(sources({{a, 3}, {b, 1}}), &tokenizer).json();
+  folder.write("b.txt", "something else");
+  EXPECT_NE(message([&] { refuse_other_data(kept, fingerprint_of(sources({{a, 3}, {b, 1}}), &tokenizer), "x"); }).find("data.train: " + b), std::string::npos);
+}
+
+TEST_F(Texts, AnotherTokenizerIsRefused) {
+  Json kept = fingerprint_of(sources({{a, 1}}), &tokenizer).json();
+  OtherBytes other;
+  std::string what = message([&] { refuse_other_data(kept, fingerprint_of(sources({{a, 1}}), &other), "step_000007"); });
+  EXPECT_NE(what.find("another tokenizer than the checkpoint's (model.tokenizer)"), std::string::npos) << what;
+}
+
+TEST_F(Texts, OptionsThatCutSamplesAreNamed) {
+  DataOptions was = sources({{a, 1}}), now = was;
+  now.pack = false;
+  now.prefetch = 9;
+  std::vector<std::string> other = other_data_options(fingerprint_of(was, &tokenizer).json(), fingerprint_of(now, &tokenizer));
+  EXPECT_EQ(other, std::vector<std::string>{"data.pack (was true, is false)"});
+}
+
+TEST_F(Texts, WhatIsNoFingerprintSaysNothing) {
+  DataFingerprint now = fingerprint_of(sources({{a, 1}}), &tokenizer);
+  for (const char* text : {"null", "3", "{}", R"({"sources":7})", R"({"sources":[7],"blend":"x","tokenizer":[]})", R"({"options":[1]})"}) {
+    Json was = Json::parse(text);
+    std::string what = message([&] { refuse_other_data(was, now, "x"); });
+    EXPECT_TRUE(what == "no error" || what.find("other data") == 0) << text << ": " << what;
+    EXPECT_TRUE(other_data_options(was, now).empty());
+  }
+}
+
+// Token files are not read at a start: of a large one a part is looked at, its ends among it.
+TEST(Fingerprint, OfLargeTokenFilesSizeAndPartsCount) {
+  Folder folder;
+  std::string prefix = folder.write("big.idx", "index");
+  prefix.resize(prefix.size() - 4);
+  std::string bin = prefix + ".bin";
+  std::ofstream(bin).close();
+  std::filesystem::resize_file(bin, (int64_t{64} << 20) + 12345);  // sparse
+  auto sum = [&] { return fingerprint_of(sources({{prefix, 1}}), nullptr).sources[0].checksum; };
+  std::string zeros = sum();
+  EXPECT_EQ(sum(), zeros);
+  {
+    std::fstream f(bin, std::ios::in | std::ios::out | std::ios::binary);
+    f.seekp(-1, std::ios::end);
+    f.put(1);
+  }
+  std::string end = sum();
+  EXPECT_NE(end, zeros);
+  std::filesystem::resize_file(bin, (int64_t{64} << 20) + 12346);
+  EXPECT_NE(sum(), end);
+  folder.write("big.idx", "indeX");
+  EXPECT_NE(sum(), end);
+}
+
+}  // namespace
+}  // namespace ravine
