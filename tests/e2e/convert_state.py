@@ -54,7 +54,7 @@ def options(folder, **more):
     ids = folder / "ids.safetensors"
     if not ids.exists():
         r.save_ids(ids, 40, 16, 50)
-    values = {"data.train": [ids], "data.sequence_length": 16, "train.global_batch": 4, "optimizer.lr": 1e-2, "log.tensorboard": False}
+    values = {"data.train": [str(ids)], "data.sequence_length": 16, "train.global_batch": 4, "optimizer.lr": 1e-2, "log.tensorboard": False}
     return r.settings(values | {k.replace("__", "."): v for k, v in more.items()})
 
 
@@ -90,21 +90,19 @@ def test_weights_alone_begin_a_run(folder):
 def test_a_run_goes_on_from_its_converted_checkpoint(folder):
     """Ravine to Ravine in the middle of a run changes nothing, whatever ranks go on; a larger vocabulary keeps the old rows."""
     config = GOLDEN / "hf" / "config.json"
-    run("train", *options(folder, model__config=config, train__output=folder / "whole", train__steps=6, checkpoint__every=3))
+    run("train", *options(folder, model__config=config, train__output=folder / "whole", train__steps=6, checkpoint__every=3, parallel__sum_leaves=2))
     half = folder / "whole" / STEP.format(3)
     run("convert", "--input", half, "--output", folder / "moved", "--to", "ravine", "--optimizer", "--model-config", config)
-    rest = options(folder, model__config=config, train__output=folder / "moved", train__steps=6)
-    run("train", *rest)
+    run("train", *options(folder, model__config=config, train__output=folder / "moved", train__steps=6, parallel__sum_leaves=2))
     late = {k: v for k, v in r.metrics(folder / "whole").items() if k > 3}
     check(r.metrics(folder / "moved") == late and r.weights(folder / "moved") == r.weights(folder / "whole"), "the moved run differs")
     if mpirun := shutil.which("mpirun"):
         run("convert", "--input", half, "--output", folder / "ranks", "--to", "ravine", "--optimizer", "--model-config", config)
         done = subprocess.run([mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", r.PROGRAM, "train", *map(str, options(
-            folder, model__config=config, train__output=folder / "ranks", train__steps=6, parallel__zero=2, parallel__sum_leaves=1))],
+            folder, model__config=config, train__output=folder / "ranks", train__steps=6, parallel__zero=1, parallel__sum_leaves=2))],
             capture_output=True, text=True, timeout=r.LIMIT, stdin=subprocess.DEVNULL)
-        check(done.returncode == 0 or "sum_leaves" in done.stderr, done.stderr)
-        if done.returncode == 0:
-            check(sorted(r.metrics(folder / "ranks")) == [4, 5, 6], "two ranks go on")
+        check(done.returncode == 0, done.stderr)
+        check(r.metrics(folder / "ranks") == late and r.weights(folder / "ranks") == r.weights(folder / "whole"), "two ranks with ZeRO 1 give other bits")
     run("convert", "--input", half, "--output", folder / "wide", "--to", "ravine", "--optimizer", "--model-config", config, "--resize-vocab", 64)
     old, new = state(folder / "whole", 3), state(folder / "wide", 3)
     for name in ("model.embed_tokens.weight", "lm_head.weight"):

@@ -238,8 +238,9 @@ void megatron_notes(const Weights& w, const Geometry& g, const MegatronLayout& l
     notes.push_back("Megatron of 2023 computes with a rope base of 10000 whatever args.rotary_base says");
   if (g.family == "gpt_neox" && w.config.value("use_parallel_residual", Json(true)) != false)
     notes.push_back("Megatron computes attention and MLP one after the other, this model side by side: its own GPT model gives other logits");
-  if (w.config.contains("rope_scaling") && !w.config["rope_scaling"].is_null())
-    notes.push_back("the arguments do not carry rope_scaling; config.json beside them does");
+  for (const char* key : {"rope_scaling", "use_sliding_window", "scale_attn_by_inverse_layer_idx"})
+    if (const auto it = w.config.find(key); it != w.config.end() && !it->is_null() && *it != false)
+      notes.push_back(fmt::format("the arguments do not carry {}; config.json beside them does", key));
 }
 
 std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, const MegatronLayout& l) {
