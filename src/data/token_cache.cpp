@@ -17,7 +17,7 @@ constexpr const char* kFormat = "ravine-tokens-1";
 
 std::string file_of(const std::string& folder, uint64_t key) { return (fs::path(folder) / (checksum_text(key) + ".safetensors")).string(); }
 
-std::span<const std::byte> bytes_of(const std::vector<int64_t>& v) { return std::as_bytes(std::span(v)); }
+std::span<const std::byte> cache_bytes(const std::vector<int64_t>& v) { return std::as_bytes(std::span(v)); }
 
 // Tensors of one store; `files` must live as long as they are used.
 void add_tensors(std::vector<TensorBytes>& out, const std::string& name, const TokenStore& store, const std::vector<int64_t>& files) {
@@ -25,8 +25,8 @@ void add_tensors(std::vector<TensorBytes>& out, const std::string& name, const T
     out.push_back({name + "." + part, t, {static_cast<int64_t>(bytes.size()) / size_of(t)}, bytes});
   };
   add("ids", DType::u8, store.id_bytes());
-  add("ends", DType::i64, bytes_of(store.ends()));
-  add("files", DType::i64, bytes_of(files));
+  add("ends", DType::i64, cache_bytes(store.ends()));
+  add("files", DType::i64, cache_bytes(files));
 }
 
 uint64_t checksum_of_all(const std::vector<std::span<const std::byte>>& parts) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kInput = size_t{1} << 18;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& rule) {
+[[noreturn]] void refuse_stream(const std::string& path, const std::string& rule) {
   throw UserError("cannot decompress file", path, rule, "fetch or compress it again");
 }
 
@@ -78,7 +78,7 @@ class GzipSource : public ByteSource {
     size_t done = 0;
     while (done < into.size()) {
       if (in_.data.empty() && !in_.refill()) {
-        if (inside_ || !in_.any) refuse(in_.path, "the gzip data is truncated");
+        if (inside_ || !in_.any) refuse_stream(in_.path, "the gzip data is truncated");
         break;
       }
       if (!inside_ && !next_member()) continue;
@@ -93,7 +93,7 @@ class GzipSource : public ByteSource {
       if (result == Z_STREAM_END)
         inside_ = false;
       else if (result != Z_OK && result != Z_BUF_ERROR)
-        refuse(in_.path, fmt::format("the gzip data is damaged: {}", z_.msg ? z_.msg : "unknown error"));
+        refuse_stream(in_.path, fmt::format("the gzip data is damaged: {}", z_.msg ? z_.msg : "unknown error"));
     }
     return done;
   }
@@ -129,14 +129,14 @@ class ZstdSource : public ByteSource {
     while (out.pos < out.size) {
       // The decoder keeps the last byte of a frame until all output is taken, so no input left means no output left.
       if (in_.data.empty() && !in_.refill()) {
-        if (unfinished_ || !in_.any) refuse(in_.path, "the zstd data is truncated");
+        if (unfinished_ || !in_.any) refuse_stream(in_.path, "the zstd data is truncated");
         break;
       }
       ZSTD_inBuffer in{in_.data.data(), in_.data.size(), 0};
       const size_t result = ZSTD_decompressStream(z_.get(), &out, &in);
       in_.data = in_.data.subspan(in.pos);
       if (ZSTD_isError(result))
-        refuse(in_.path, fmt::format("the zstd data is damaged or needs more memory: {}", ZSTD_getErrorName(result)));
+        refuse_stream(in_.path, fmt::format("the zstd data is damaged or needs more memory: {}", ZSTD_getErrorName(result)));
       unfinished_ = result != 0;
     }
     return out.pos;
@@ -174,8 +174,8 @@ class XzSource : public ByteSource {
         done_ = true;
         break;
       }
-      if (result == LZMA_BUF_ERROR && end) refuse(in_.path, "the xz data is truncated");
-      if (result != LZMA_OK && result != LZMA_BUF_ERROR) refuse(in_.path, reason(result));
+      if (result == LZMA_BUF_ERROR && end) refuse_stream(in_.path, "the xz data is truncated");
+      if (result != LZMA_OK && result != LZMA_BUF_ERROR) refuse_stream(in_.path, reason(result));
     }
     return into.size() - z_.avail_out;
   }

@@ -36,7 +36,7 @@ Holder read_holder(int fd) {
   return holder;
 }
 
-[[noreturn]] void refuse(const std::string& folder, const Holder& holder) {
+[[noreturn]] void refuse_lock(const std::string& folder, const Holder& holder) {
   const std::string who = holder.pid > 0 ? fmt::format("process {} on {}", holder.pid, holder.host) : "another process";
   throw UserError("output folder is in use", folder, fmt::format("{} is writing to it", who),
                   "stop that run or choose another folder");
@@ -54,11 +54,11 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
     if (!fd) throw_system("lock folder", folder, errno);
     if (::flock(*fd, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
-      if (errno == EWOULDBLOCK) refuse(folder, read_holder(*fd));
+      if (errno == EWOULDBLOCK) refuse_lock(folder, read_holder(*fd));
       if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
         throw_system("lock folder", folder, errno);
       Holder holder = read_holder(*fd);
-      if (!is_gone(holder)) refuse(folder, holder);
+      if (!is_gone(holder)) refuse_lock(folder, holder);
     }
     // The one who held it may have removed the file between our open and our lock: then the lock is on nothing.
     struct stat mine, named;

@@ -9,7 +9,7 @@
 namespace ravine {
 namespace {
 
-[[noreturn]] void refuse(const std::string& where, const std::string& rule) {
+[[noreturn]] void refuse_ckpt(const std::string& where, const std::string& rule) {
   throw UserError("bad MindSpore checkpoint", where, rule, "save the file again");
 }
 
@@ -28,12 +28,12 @@ class Message {
   uint64_t varint() {
     uint64_t v = 0;
     for (int shift = 0; shift < 64; shift += 7) {
-      if (at_ >= end_) refuse(where_, fmt::format("it ends inside a number at byte {}", at_));
+      if (at_ >= end_) refuse_ckpt(where_, fmt::format("it ends inside a number at byte {}", at_));
       const auto b = std::to_integer<uint64_t>(file_[at_++]);
       v |= (b & 0x7f) << shift;
       if (!(b & 0x80)) return v;
     }
-    refuse(where_, fmt::format("a number at byte {} is too long", at_));
+    refuse_ckpt(where_, fmt::format("a number at byte {} is too long", at_));
   }
   Field next() {
     Field f;
@@ -54,10 +54,10 @@ class Message {
         f.size = 4;
         break;
       default:
-        refuse(where_, fmt::format("byte {} begins no field of a protobuf message", at_));
+        refuse_ckpt(where_, fmt::format("byte {} begins no field of a protobuf message", at_));
     }
     if (f.size > end_ - at_)
-      refuse(where_, fmt::format("a field of {} bytes at byte {} leaves its message, which ends at {}", f.size, at_, end_));
+      refuse_ckpt(where_, fmt::format("a field of {} bytes at byte {} leaves its message, which ends at {}", f.size, at_, end_));
     f.begin = at_;
     at_ += f.size;
     return f;
@@ -96,7 +96,7 @@ std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::s
       break;
     const Message::Field entry = all.next();
     if (entry.number != 1 || !entry.is_bytes)
-      refuse(where, fmt::format("it holds entries of field 1, got field {}", entry.number));
+      refuse_ckpt(where, fmt::format("it holds entries of field 1, got field {}", entry.number));
     Message value(file, entry.begin, entry.begin + entry.size, where);
     std::string name;
     std::optional<Message::Field> tensor;
@@ -104,18 +104,18 @@ std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::s
       const Message::Field f = value.next();
       if (f.number == 1 && f.is_bytes) name = text(file, f);
       if (f.number == 2 && f.is_bytes) tensor = f;
-      if (f.number == 3) refuse(fmt::format("{}: '{}'", where, printable(name)), "tables of hash maps are not supported");
+      if (f.number == 3) refuse_ckpt(fmt::format("{}: '{}'", where, printable(name)), "tables of hash maps are not supported");
     }
-    if (name.empty() || name.size() > 1000) refuse(where, "each entry has a name of at most 1000 bytes");
+    if (name.empty() || name.size() > 1000) refuse_ckpt(where, "each entry has a name of at most 1000 bytes");
     const std::string here = fmt::format("{}: tensor '{}'", where, printable(name));
-    if (!tensor) refuse(here, "an entry holds a tensor");
+    if (!tensor) refuse_ckpt(here, "an entry holds a tensor");
     Message body(file, tensor->begin, tensor->begin + tensor->size, where);
     CkptTensor t{.name = name};
     std::string type;
     int dims = 0;
     std::optional<Message::Field> content;
     auto dim = [&](uint64_t v) {
-      if (v > uint64_t{1} << 48 || ++dims > 5) refuse(here, "a shape has at most 5 sizes of at most 2^48");
+      if (v > uint64_t{1} << 48 || ++dims > 5) refuse_ckpt(here, "a shape has at most 5 sizes of at most 2^48");
       t.shape.push_back(static_cast<int64_t>(v));
     };
     while (!body.done()) {
@@ -128,22 +128,22 @@ std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::s
     }
     if (type == "Str") continue;
     const auto dtype = type_of(type);
-    if (!dtype) refuse(here, fmt::format("its type '{}' is not known", printable(type)));
+    if (!dtype) refuse_ckpt(here, fmt::format("its type '{}' is not known", printable(type)));
     t.dtype = *dtype;
     auto [it, fresh] = by_name.emplace(name, out.size());
     if (fresh) out.push_back(t);
     CkptTensor& whole = out[it->second];
-    if (whole.dtype != t.dtype || !(whole.shape == t.shape)) refuse(here, "its pieces have two shapes or types");
+    if (whole.dtype != t.dtype || !(whole.shape == t.shape)) refuse_ckpt(here, "its pieces have two shapes or types");
     if (content) whole.pieces.emplace_back(content->begin, content->size);
   }
   for (const CkptTensor& t : out) {
     int64_t bytes = size_of(t.dtype), held = 0;
     for (int64_t s : t.shape)
       if (__builtin_mul_overflow(bytes, s, &bytes))
-        refuse(fmt::format("{}: tensor '{}'", where, printable(t.name)), fmt::format("shape {} is too large", t.shape.text()));
+        refuse_ckpt(fmt::format("{}: tensor '{}'", where, printable(t.name)), fmt::format("shape {} is too large", t.shape.text()));
     for (const auto& p : t.pieces) held += p.second;
     if (held != bytes)
-      refuse(fmt::format("{}: tensor '{}'", where, printable(t.name)),
+      refuse_ckpt(fmt::format("{}: tensor '{}'", where, printable(t.name)),
              fmt::format("shape {} of {} takes {} bytes, the file holds {}", t.shape.text(), name(t.dtype), bytes, held));
   }
   return out;

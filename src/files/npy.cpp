@@ -27,7 +27,7 @@ constexpr std::array<Code, 9> kCodes{{{DType::f64, "<f8"},
                                       {DType::u8, "|u1"},
                                       {DType::boolean, "|b1"}}};
 
-[[noreturn]] void refuse(const std::string& where, const std::string& rule) {
+[[noreturn]] void refuse_npy(const std::string& where, const std::string& rule) {
   throw UserError("cannot read .npy file", where, rule, "save it again with numpy.save");
 }
 
@@ -47,22 +47,22 @@ class Literal {
         array.dtype = dtype();
       } else if (key == "fortran_order" && !has_order) {
         has_order = true;
-        if (word("True")) refuse(where_, "Fortran order is not supported");
-        if (!word("False")) refuse(where_, "fortran_order must be True or False");
+        if (word("True")) refuse_npy(where_, "Fortran order is not supported");
+        if (!word("False")) refuse_npy(where_, "fortran_order must be True or False");
       } else if (key == "shape" && !has_shape) {
         has_shape = true;
         shape(array.shape);
       } else {
-        refuse(where_, fmt::format("unknown or repeated header field '{}'", printable(key)));
+        refuse_npy(where_, fmt::format("unknown or repeated header field '{}'", printable(key)));
       }
       if (!take(',')) {
         expect('}');
         break;
       }
     }
-    if (!has_type || !has_order || !has_shape) refuse(where_, "the header must hold descr, fortran_order and shape");
+    if (!has_type || !has_order || !has_shape) refuse_npy(where_, "the header must hold descr, fortran_order and shape");
     space();
-    if (at_ != text_.size()) refuse(where_, "the header must end after its '}'");
+    if (at_ != text_.size()) refuse_npy(where_, "the header must end after its '}'");
   }
 
  private:
@@ -76,7 +76,7 @@ class Literal {
     return true;
   }
   void expect(char c) {
-    if (!take(c)) refuse(where_, fmt::format("the header needs '{}' at byte {}", c, at_));
+    if (!take(c)) refuse_npy(where_, fmt::format("the header needs '{}' at byte {}", c, at_));
   }
   bool word(std::string_view w) {
     space();
@@ -87,9 +87,9 @@ class Literal {
   std::string_view quoted() {
     space();
     const char quote = at_ < text_.size() ? text_[at_] : '\0';
-    if (quote != '\'' && quote != '"') refuse(where_, fmt::format("the header needs a plain string at byte {}", at_));
+    if (quote != '\'' && quote != '"') refuse_npy(where_, fmt::format("the header needs a plain string at byte {}", at_));
     const size_t end = text_.find(quote, at_ + 1);
-    if (end == std::string_view::npos) refuse(where_, "a string in the header does not end");
+    if (end == std::string_view::npos) refuse_npy(where_, "a string in the header does not end");
     std::string_view inside = text_.substr(at_ + 1, end - at_ - 1);
     at_ = end + 1;
     return inside;
@@ -99,7 +99,7 @@ class Literal {
     for (const Code& c : kCodes)
       // One byte has no order: NumPy writes '|', some others '<' or '='.
       if (code == c.text || (c.text[0] == '|' && code.size() == 3 && code.substr(1) == c.text.substr(1))) return c.dtype;
-    refuse(where_, fmt::format("type '{}' is not supported (f8 f4 f2 i8 i4 i2 i1 u1 b1, little-endian)", printable(code)));
+    refuse_npy(where_, fmt::format("type '{}' is not supported (f8 f4 f2 i8 i4 i2 i1 u1 b1, little-endian)", printable(code)));
   }
   void shape(Shape& s) {
     expect('(');
@@ -109,9 +109,9 @@ class Literal {
       const size_t from = at_;
       for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_)
         if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, text_[at_] - '0', &value))
-          refuse(where_, "a size in the shape is too large");
-      if (at_ == from) refuse(where_, fmt::format("the shape needs a number at byte {}", at_));
-      if (s.rank() == 5) refuse(where_, "at most 5 dims are supported");
+          refuse_npy(where_, "a size in the shape is too large");
+      if (at_ == from) refuse_npy(where_, fmt::format("the shape needs a number at byte {}", at_));
+      if (s.rank() == 5) refuse_npy(where_, "at most 5 dims are supported");
       s.push_back(value);
       if (!take(',')) {
         expect(')');
@@ -129,15 +129,15 @@ class Literal {
 size_t parse_header(std::span<const std::byte> file, const std::string& where, NpyArray& array) {
   const char* text = reinterpret_cast<const char*>(file.data());
   if (file.size() < 10 || std::memcmp(text, kMagic.data(), kMagic.size()) != 0)
-    refuse(where, "it must begin with the magic of NumPy");
+    refuse_npy(where, "it must begin with the magic of NumPy");
   const int version = std::to_integer<int>(file[6]);
-  if (version < 1 || version > 3) refuse(where, fmt::format("versions 1 to 3 are supported, got {}", version));
+  if (version < 1 || version > 3) refuse_npy(where, fmt::format("versions 1 to 3 are supported, got {}", version));
   const size_t before = version == 1 ? 10 : 12;
-  if (file.size() < before) refuse(where, "it is truncated");
+  if (file.size() < before) refuse_npy(where, "it is truncated");
   size_t length = 0;
   for (size_t i = before; i-- > 8;) length = (length << 8) | std::to_integer<size_t>(file[i]);
   if (length > file.size() - before)
-    refuse(where, fmt::format("it is truncated or its header of {} bytes is too long", length));
+    refuse_npy(where, fmt::format("it is truncated or its header of {} bytes is too long", length));
   Literal({text + before, length}, where).parse(array);
   return before + length;
 }
@@ -145,9 +145,9 @@ size_t parse_header(std::span<const std::byte> file, const std::string& where, N
 int64_t data_size(const NpyArray& array, int64_t have, const std::string& where) {
   int64_t bytes = size_of(array.dtype);
   for (int64_t s : array.shape)
-    if (__builtin_mul_overflow(bytes, s, &bytes)) refuse(where, fmt::format("shape {} is too large", array.shape.text()));
+    if (__builtin_mul_overflow(bytes, s, &bytes)) refuse_npy(where, fmt::format("shape {} is too large", array.shape.text()));
   if (bytes != have)
-    refuse(where,
+    refuse_npy(where,
            fmt::format("shape {} of {} takes {} bytes, the file holds {}", array.shape.text(), name(array.dtype), bytes, have));
   return bytes;
 }

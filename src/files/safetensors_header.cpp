@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kReplace = "download or export the file again";
 
-[[noreturn]] void refuse(const std::string& what, const std::string& where, const std::string& rule) {
+[[noreturn]] void refuse_header(const std::string& what, const std::string& where, const std::string& rule) {
   throw UserError(what, where, rule, kReplace);
 }
 
@@ -64,7 +64,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& text) override {
     if (state_ == State::top) {
-      if (!names_.insert(text).second) refuse("bad safetensors header", name_of(text), "the name occurs twice");
+      if (!names_.insert(text).second) refuse_header("bad safetensors header", name_of(text), "the name occurs twice");
     } else if (state_ == State::tensor) {
       if (text != "dtype" && text != "shape" && text != "data_offsets")
         wrong(fmt::format("unknown field '{}'", printable(text)));
@@ -109,7 +109,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception& e) override {
     std::string why = e.what();
     if (size_t cut = why.find("] "); cut != std::string::npos) why = why.substr(cut + 2);
-    refuse("safetensors header is not JSON", where_, fmt::format("at byte {}: {}", at, printable(why)));
+    refuse_header("safetensors header is not JSON", where_, fmt::format("at byte {}: {}", at, printable(why)));
   }
 
  private:
@@ -117,15 +117,15 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
 
   std::string name_of(const std::string& name) const { return fmt::format("{}: tensor '{}'", where_, printable(name)); }
   [[noreturn]] void wrong(const std::string& rule) const {
-    refuse("bad safetensors header", state_ >= State::tensor ? name_of(tensor_.name) : where_, rule);
+    refuse_header("bad safetensors header", state_ >= State::tensor ? name_of(tensor_.name) : where_, rule);
   }
 
   bool unexpected(const std::string& got) {
     switch (state_) {
       case State::start:
-        refuse("bad safetensors header", where_, "it must be a JSON object, got " + got);
+        refuse_header("bad safetensors header", where_, "it must be a JSON object, got " + got);
       case State::top:
-        refuse("bad safetensors header", name_of(key_), "it must be described by an object, got " + got);
+        refuse_header("bad safetensors header", name_of(key_), "it must be described by an object, got " + got);
       case State::metadata:
         wrong(fmt::format("metadata '{}' must be a string, got {}", printable(key_), got));
       case State::shape:
@@ -183,35 +183,35 @@ void check_cover(const SafetensorsHeader& header, int64_t data_size, const std::
   for (const TensorInfo& t : header.tensors) {
     const std::string here = fmt::format("{}: tensor '{}'", where, printable(t.name));
     if (t.begin < at)
-      refuse(
+      refuse_header(
           "overlapping tensors", here,
           fmt::format("it starts at byte {} of the data, inside '{}', which ends at {}", t.begin, printable(before->name), at));
     if (t.begin > at)
-      refuse("gap between tensors", here,
+      refuse_header("gap between tensors", here,
              fmt::format("it starts at byte {} of the data; the one before ends at {}", t.begin, at));
     if (t.end > data_size)
-      refuse("truncated safetensors file", here,
+      refuse_header("truncated safetensors file", here,
              fmt::format("it ends at byte {} of the data, the file holds {}", t.end, data_size));
     at = t.end;
     before = &t;
   }
   if (at != data_size)
-    refuse("bad safetensors file", where, fmt::format("the tensors cover {} bytes of data, the file holds {}", at, data_size));
+    refuse_header("bad safetensors file", where, fmt::format("the tensors cover {} bytes of data, the file holds {}", at, data_size));
 }
 
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int64_t file_size, const std::string& where) {
   if (file.size() < 8)
-    refuse("truncated safetensors file", where,
+    refuse_header("truncated safetensors file", where,
            fmt::format("it begins with 8 bytes of header length, the file holds {}", file.size()));
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = (length << 8) | std::to_integer<uint64_t>(file[i]);
   if (length > static_cast<uint64_t>(kMaxSafetensorsHeader))
-    refuse("not a safetensors file", where,
+    refuse_header("not a safetensors file", where,
            fmt::format("the header has at most {} bytes, its length says {}", kMaxSafetensorsHeader, length));
   if (static_cast<int64_t>(length) > file_size - 8)
-    refuse("truncated safetensors file", where,
+    refuse_header("truncated safetensors file", where,
            fmt::format("the header has {} bytes, the file holds {} after its length", length, file_size - 8));
   require(file.size() - 8 >= length, "parse_safetensors_header: the header of {} bytes must be in memory, got {}", length,
           file.size() - 8);

@@ -7,6 +7,10 @@ const Metadata& TensorFile::metadata() const {
   return none;
 }
 
+std::string tensor_at(const std::string& path, std::string_view tensor) {
+  return fmt::format("{}: tensor '{}'", path, printable(tensor));
+}
+
 std::string printable(std::string_view name) {
   std::string shown;
   for (char c : name.substr(0, 120)) shown += static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;

@@ -36,5 +36,7 @@ class TensorFile {
 
 // A name from a file as it may be shown: control characters and all beyond 120 bytes replaced.
 std::string printable(std::string_view name);
+// "file: tensor 'name'", the place that an error names.
+std::string tensor_at(const std::string& path, std::string_view tensor);
 
 }  // namespace ravine

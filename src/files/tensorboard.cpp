@@ -13,7 +13,7 @@
 namespace ravine {
 namespace {
 
-constexpr size_t kGather = size_t{1} << 16;
+constexpr size_t kEventGather = size_t{1} << 16;
 
 constexpr std::array<uint32_t, 256> make_table() {
   std::array<uint32_t, 256> table{};
@@ -120,7 +120,7 @@ void EventWriter::event(int64_t step, double wall_time, std::string_view fields)
   put_fixed(buffer_, masked_crc(length));
   buffer_ += payload;
   put_fixed(buffer_, masked_crc(payload));
-  if (buffer_.size() >= kGather) flush();
+  if (buffer_.size() >= kEventGather) flush();
 }
 
 void EventWriter::scalar(std::string_view tag, int64_t step, double value, double wall_time) {

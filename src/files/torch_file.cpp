@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMaxPickle = int64_t{256} << 20;
 constexpr const char* kFix = "save the file again with torch.save, or convert it to safetensors";
 
-[[noreturn]] void refuse(const std::string& where, const std::string& rule) {
+[[noreturn]] void refuse_torch(const std::string& where, const std::string& rule) {
   throw UserError("bad torch file", where, rule, kFix);
 }
 
@@ -95,17 +95,17 @@ void TorchFile::open_zip() {
   const ZipMember* pickle = nullptr;
   for (const ZipMember& m : members)
     if (m.name.ends_with("/data.pkl") && m.name.find('/') == m.name.size() - 9) pickle = &m;
-  if (!pickle) refuse(path_, "the archive must hold a member */data.pkl, as torch.save writes it");
+  if (!pickle) refuse_torch(path_, "the archive must hold a member */data.pkl, as torch.save writes it");
   const std::string top = pickle->name.substr(0, pickle->name.size() - 8);
   for (const ZipMember& m : members) {
-    if (m.name == top + "constants.pkl") refuse(path_, "it is a TorchScript program; files of torch.save are read");
+    if (m.name == top + "constants.pkl") refuse_torch(path_, "it is a TorchScript program; files of torch.save are read");
     if (m.name.starts_with(top + "data/")) storages_.emplace(m.name.substr(top.size() + 5), Storage{m.begin, m.size});
     if (m.name != top + "byteorder") continue;
     const std::string_view order(reinterpret_cast<const char*>(bytes(m).data()), bytes(m).size());
-    if (order != "little") refuse(path_, fmt::format("bytes are in little order, the file says '{}'", printable(order)));
+    if (order != "little") refuse_torch(path_, fmt::format("bytes are in little order, the file says '{}'", printable(order)));
   }
   if (pickle->size > kMaxPickle)
-    refuse(path_, fmt::format("its pickle has at most {} bytes, it has {}", kMaxPickle, pickle->size));
+    refuse_torch(path_, fmt::format("its pickle has at most {} bytes, it has {}", kMaxPickle, pickle->size));
   pickle_ = std::make_unique<Pickle>(bytes(*pickle), path_);
 }
 
@@ -121,16 +121,16 @@ void TorchFile::open_stream() {
   static constexpr unsigned char kMagic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c, 0x46,
                                              0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19, '.'};
   if (all.size() < sizeof kMagic || std::memcmp(all.data(), kMagic, sizeof kMagic) != 0)
-    refuse(path_, "it must be an archive or a stream of torch.save; this is neither");
+    refuse_torch(path_, "it must be an archive or a stream of torch.save; this is neither");
   at = sizeof kMagic;
-  if (auto p = next(); p->integer(p->root()) != 1001) refuse(path_, "its protocol must be 1001");
+  if (auto p = next(); p->integer(p->root()) != 1001) refuse_torch(path_, "its protocol must be 1001");
   if (auto p = next(); true) {
     const auto little = p->find(p->root(), "little_endian");
-    if (!little || p->boolean(*little) != true) refuse(path_, "bytes are in little order, the file does not say so");
+    if (!little || p->boolean(*little) != true) refuse_torch(path_, "bytes are in little order, the file does not say so");
   }
   pickle_ = next();
   const auto keys = next();
-  if (keys->kind(keys->root()) != Pickle::Kind::list) refuse(path_, "its storages must be listed");
+  if (keys->kind(keys->root()) != Pickle::Kind::list) refuse_torch(path_, "its storages must be listed");
   std::unordered_map<std::string, int64_t> sizes;  // bytes of an element: only the tensors know it
   for (Pickle::Ref v = 0;; ++v) {
     if (v >= pickle_->values()) break;
@@ -144,16 +144,16 @@ void TorchFile::open_stream() {
   for (Pickle::Ref k : keys->items(keys->root())) {
     const auto key = keys->text(k);
     const std::string where = fmt::format("{}: storage '{}'", path_, key ? printable(*key) : "?");
-    if (!key || !sizes.contains(std::string(*key))) refuse(where, "its type must be one of torch's dense types");
+    if (!key || !sizes.contains(std::string(*key))) refuse_torch(where, "its type must be one of torch's dense types");
     int64_t count = 0;
-    if (all.size() - at < 8) refuse(where, "the file is truncated");
+    if (all.size() - at < 8) refuse_torch(where, "the file is truncated");
     std::memcpy(&count, all.data() + at, 8);
     at += 8;
     const int64_t left = static_cast<int64_t>(all.size() - at), size = sizes[std::string(*key)];
     if (count < 0 || count > left / size)
-      refuse(where, fmt::format("it says {} elements of {} bytes, the file holds {} more bytes", count, size, left));
+      refuse_torch(where, fmt::format("it says {} elements of {} bytes, the file holds {} more bytes", count, size, left));
     if (!storages_.emplace(std::string(*key), Storage{static_cast<int64_t>(at), count * size}).second)
-      refuse(where, "it occurs twice");
+      refuse_torch(where, "it occurs twice");
     at += static_cast<size_t>(count * size);
   }
 }
@@ -190,44 +190,44 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
   const Pickle::Ref tuple = found->arguments;
   const bool typed = call != "torch._utils._rebuild_tensor_v3";
   if (p.kind(tuple) != Pickle::Kind::tuple || p.items(tuple).size() < (typed ? 4u : 7u))
-    refuse(where, "it is described by a storage, an offset, sizes and strides");
+    refuse_torch(where, "it is described by a storage, an offset, sizes and strides");
   const std::vector<Pickle::Ref>& a = p.items(tuple);
   if (p.kind(a[0]) != Pickle::Kind::persistent || p.kind(p.items(a[0])[0]) != Pickle::Kind::tuple)
-    refuse(where, "it must lie in a storage of the file");
+    refuse_torch(where, "it must lie in a storage of the file");
   const std::vector<Pickle::Ref>& id = p.items(p.items(a[0])[0]);
   if (id.size() < 5 || p.text(id[0]) != "storage" || !p.text(id[2]) || !p.integer(id[4]))
-    refuse(where, "its storage is described by type, name, place and size");
-  if (id.size() > 5 && !p.is_none(id[5])) refuse(where, "views of storages, as torch before 0.4 wrote them, are not supported");
+    refuse_torch(where, "its storage is described by type, name, place and size");
+  if (id.size() > 5 && !p.is_none(id[5])) refuse_torch(where, "views of storages, as torch before 0.4 wrote them, are not supported");
 
   TorchTensor t;
   const std::string type_name = p.global(id[1]);
   int64_t element = 1;
   if (type_name == "torch.storage.UntypedStorage" || type_name == "torch.UntypedStorage") {
     const auto type = typed ? std::optional<DType>() : torch_type(p.global(a[6]));
-    if (!type) refuse(where, fmt::format("its element type '{}' is not known", typed ? type_name : printable(p.global(a[6]))));
+    if (!type) refuse_torch(where, fmt::format("its element type '{}' is not known", typed ? type_name : printable(p.global(a[6]))));
     t.dtype = *type;
   } else {
     const auto type = storage_type(type_name);
-    if (!type) refuse(where, fmt::format("its element type '{}' is not known", printable(p.describe(id[1]))));
+    if (!type) refuse_torch(where, fmt::format("its element type '{}' is not known", printable(p.describe(id[1]))));
     t.dtype = *type;
     element = size_of(*type);
   }
   const std::string key(*p.text(id[2]));
   const int64_t count = *p.integer(id[4]);
   auto place = storages_.find(key);
-  if (place == storages_.end()) refuse(where, fmt::format("its storage '{}' is not in the file", printable(key)));
+  if (place == storages_.end()) refuse_torch(where, fmt::format("its storage '{}' is not in the file", printable(key)));
   t.storage_begin = place->second.begin;
   const int64_t have = place->second.size;
   if (count < 0 || count > have / element)
-    refuse(where, fmt::format("its storage says {} elements of {} bytes, the file holds {} bytes of it", count, element, have));
+    refuse_torch(where, fmt::format("its storage says {} elements of {} bytes, the file holds {} bytes of it", count, element, have));
 
   auto numbers = [&](Pickle::Ref r) {
     if ((p.kind(r) != Pickle::Kind::tuple && p.kind(r) != Pickle::Kind::list) || p.items(r).size() > 5)
-      refuse(where, "its sizes and strides are at most 5 numbers each");
+      refuse_torch(where, "its sizes and strides are at most 5 numbers each");
     std::vector<int64_t> n;
     for (Pickle::Ref i : p.items(r)) {
       const auto x = p.integer(i);
-      if (!x || *x < 0 || *x > int64_t{1} << 48) refuse(where, "its sizes and strides are whole numbers from 0 to 2^48");
+      if (!x || *x < 0 || *x > int64_t{1} << 48) refuse_torch(where, "its sizes and strides are whole numbers from 0 to 2^48");
       n.push_back(*x);
     }
     return n;
@@ -236,7 +236,7 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
   t.strides = numbers(a[3]);
   const auto offset = p.integer(a[1]);
   if (!offset || *offset < 0 || sizes.size() != t.strides.size())
-    refuse(where, "its offset is a whole number, and it has as many strides as sizes");
+    refuse_torch(where, "its offset is a whole number, and it has as many strides as sizes");
   t.offset = *offset;
   int64_t elements = 1, last = t.offset;
   bool empty = false;
@@ -247,14 +247,14 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
     if (__builtin_mul_overflow(elements, std::max<int64_t>(sizes[d], 1), &elements) || elements > int64_t{1} << 48 ||
         (sizes[d] > 0 &&
          (__builtin_mul_overflow(sizes[d] - 1, t.strides[d], &step) || __builtin_add_overflow(last, step, &last))))
-      refuse(where, fmt::format("its shape {} is too large", t.shape.text()));
+      refuse_torch(where, fmt::format("its shape {} is too large", t.shape.text()));
   }
   const int64_t room = typed || element != 1 ? count : count / size_of(t.dtype);
-  if (!empty && last >= room) refuse(where, fmt::format("its last element is number {} of a storage of {}", last, room));
-  if (!empty && t.offset > room) refuse(where, fmt::format("it begins at element {} of a storage of {}", t.offset, room));
+  if (!empty && last >= room) refuse_torch(where, fmt::format("its last element is number {} of a storage of {}", last, room));
+  if (!empty && t.offset > room) refuse_torch(where, fmt::format("it begins at element {} of a storage of {}", t.offset, room));
   // A tensor of stride 0 may be much larger than its storage; what weights need is bounded by the file.
   if (!empty && elements > 64 * std::max<int64_t>(room, 1) + 4096)
-    refuse(where, fmt::format("it repeats {} stored elements {} times", room, elements / std::max<int64_t>(room, 1)));
+    refuse_torch(where, fmt::format("it repeats {} stored elements {} times", room, elements / std::max<int64_t>(room, 1)));
   return t;
 }
 
@@ -328,14 +328,14 @@ void TorchStateFile::collect(Pickle::Ref root, const std::string& root_prefix) {
     l.next += 2;
     const auto text = p.text(key);
     if (!text)
-      refuse(path(), fmt::format("tensors are named by strings, one under '{}' by {}", printable(l.prefix), p.describe(key)));
+      refuse_torch(path(), fmt::format("tensors are named by strings, one under '{}' by {}", printable(l.prefix), p.describe(key)));
     const std::string name = l.prefix + std::string(text->substr(0, kMaxName + 1));
     if (name.size() > kMaxName || ++seen > kMaxNames)
-      refuse(fmt::format("{}: tensor '{}'", path(), printable(name)), "its dicts are nested too deeply");
+      refuse_torch(fmt::format("{}: tensor '{}'", path(), printable(name)), "its dicts are nested too deeply");
     if (file_->is_tensor(value)) {
       TorchTensor t = file_->tensor(value, name);
       if (!by_name_.emplace(name, infos_.size()).second)
-        refuse(fmt::format("{}: tensor '{}'", path(), printable(name)), "the name occurs twice");
+        refuse_torch(fmt::format("{}: tensor '{}'", path(), printable(name)), "the name occurs twice");
       infos_.push_back({name, t.dtype, t.shape, 0, t.bytes()});
       tensors_.push_back(std::move(t));
     } else if (p.fields(value)) {

@@ -6,7 +6,7 @@
 namespace ravine {
 namespace {
 
-std::string_view torch_type(DType t) {
+std::string_view torch_name(DType t) {
   switch (t) {
     case DType::f64:
       return "float64";
@@ -107,7 +107,7 @@ void TorchSave::real(double v) {
 }
 void TorchSave::boolean(bool v) { op(v ? 0x88 : 0x89); }
 void TorchSave::none() { op('N'); }
-void TorchSave::type(DType t) { global("torch", torch_type(t)); }
+void TorchSave::type(DType t) { global("torch", torch_name(t)); }
 
 void TorchSave::tensor(DType dtype, const Shape& shape) {
   global("torch._utils", "_rebuild_tensor_v2");

@@ -15,7 +15,7 @@ constexpr uint64_t kEndSize = 22, kEnd64Size = 56, kLocatorSize = 20, kCentralSi
 constexpr uint64_t kMaxComment = 65535, kMaxMembers = 4'000'000;
 constexpr uint64_t kAlign = 64;
 
-[[noreturn]] void refuse(const std::string& where, const std::string& rule) {
+[[noreturn]] void refuse_zip(const std::string& where, const std::string& rule) {
   throw UserError("bad zip archive", where, rule, "download or save the file again");
 }
 
@@ -26,13 +26,13 @@ class Bytes {
   uint64_t size() const { return data_.size(); }
   uint64_t get(uint64_t at, int width) const {
     if (at > size() || static_cast<uint64_t>(width) > size() - at)
-      refuse(where_, fmt::format("it ends inside a field at byte {}", at));
+      refuse_zip(where_, fmt::format("it ends inside a field at byte {}", at));
     uint64_t v = 0;
     for (int i = width - 1; i >= 0; --i) v = (v << 8) | std::to_integer<uint64_t>(data_[at + static_cast<uint64_t>(i)]);
     return v;
   }
   std::string_view text(uint64_t at, uint64_t count) const {
-    if (at > size() || count > size() - at) refuse(where_, fmt::format("it ends inside a name at byte {}", at));
+    if (at > size() || count > size() - at) refuse_zip(where_, fmt::format("it ends inside a name at byte {}", at));
     return {reinterpret_cast<const char*>(data_.data()) + at, count};
   }
   const std::string& where() const { return where_; }
@@ -48,11 +48,11 @@ struct Directory {
 
 Directory find_directory(const Bytes& b) {
   if (b.size() < kEndSize)
-    refuse(b.where(), fmt::format("it ends with a directory of at least {} bytes, the file holds {}", kEndSize, b.size()));
+    refuse_zip(b.where(), fmt::format("it ends with a directory of at least {} bytes, the file holds {}", kEndSize, b.size()));
   const uint64_t last = b.size() - kEndSize, first = last > kMaxComment ? last - kMaxComment : 0;
   uint64_t at = last;
   while (b.get(at, 4) != kEnd || at + kEndSize + b.get(at + 20, 2) != b.size()) {
-    if (at == first) refuse(b.where(), "it must end with a directory; the file is truncated or no archive");
+    if (at == first) refuse_zip(b.where(), "it must end with a directory; the file is truncated or no archive");
     --at;
   }
   Directory d{b.get(at + 10, 2), b.get(at + 12, 4), b.get(at + 16, 4), at};
@@ -60,15 +60,15 @@ Directory find_directory(const Bytes& b) {
   if (at >= kLocatorSize && b.get(at - kLocatorSize, 4) == kLocator) {
     const uint64_t record = b.get(at - kLocatorSize + 8, 8);
     if (at < kLocatorSize + kEnd64Size || record > at - kLocatorSize - kEnd64Size || b.get(record, 4) != kEnd64)
-      refuse(b.where(), "its zip64 locator must point to the zip64 directory record");
+      refuse_zip(b.where(), "its zip64 locator must point to the zip64 directory record");
     disk = b.get(record + 16, 4), directory_disk = b.get(record + 20, 4), here = b.get(record + 24, 8);
     d = {b.get(record + 32, 8), b.get(record + 40, 8), b.get(record + 48, 8), record};
   }
-  if (disk != 0 || directory_disk != 0 || here != d.count) refuse(b.where(), "archives of several disks are not supported");
+  if (disk != 0 || directory_disk != 0 || here != d.count) refuse_zip(b.where(), "archives of several disks are not supported");
   if (d.offset > d.end || d.size > d.end - d.offset)
-    refuse(b.where(), fmt::format("its directory says bytes {} + {}, of {} before its end record", d.offset, d.size, d.end));
+    refuse_zip(b.where(), fmt::format("its directory says bytes {} + {}, of {} before its end record", d.offset, d.size, d.end));
   if (d.count > kMaxMembers || d.count > d.size / kCentralSize)
-    refuse(b.where(), fmt::format("its directory of {} bytes cannot hold {} members", d.size, d.count));
+    refuse_zip(b.where(), fmt::format("its directory of {} bytes cannot hold {} members", d.size, d.count));
   return d;
 }
 
@@ -81,12 +81,12 @@ void read_zip64(const Bytes& b, uint64_t at, uint64_t extra, const std::string& 
   while (end - at >= 4) {
     const uint64_t id = b.get(at, 2), bytes = b.get(at + 2, 2);
     at += 4;
-    if (bytes > end - at) refuse(member, "its extra fields run past their end");
+    if (bytes > end - at) refuse_zip(member, "its extra fields run past their end");
     if (id == 1) {
       uint64_t p = at;
       auto take = [&](uint64_t& field) {
         if (field != 0xffffffff) return;
-        if (p + 8 > at + bytes) refuse(member, "its zip64 field is too short");
+        if (p + 8 > at + bytes) refuse_zip(member, "its zip64 field is too short");
         field = b.get(p, 8);
         p += 8;
       };
@@ -96,7 +96,7 @@ void read_zip64(const Bytes& b, uint64_t at, uint64_t extra, const std::string& 
     }
     at += bytes;
   }
-  refuse(member, "it needs a zip64 field");
+  refuse_zip(member, "it needs a zip64 field");
 }
 
 std::string le(uint64_t value, int width) {
@@ -121,40 +121,40 @@ std::vector<ZipMember> parse_zip(std::span<const std::byte> file, const std::str
   uint64_t at = d.offset;
   for (uint64_t i = 0; i < d.count; ++i) {
     if (d.offset + d.size - at < kCentralSize || b.get(at, 4) != kCentral)
-      refuse(where, fmt::format("entry {} of {} in its directory is damaged", i, d.count));
+      refuse_zip(where, fmt::format("entry {} of {} in its directory is damaged", i, d.count));
     const uint64_t flags = b.get(at + 8, 2), method = b.get(at + 10, 2);
     uint64_t packed = b.get(at + 20, 4), size = b.get(at + 24, 4), offset = b.get(at + 42, 4);
     const uint64_t name_size = b.get(at + 28, 2), extra = b.get(at + 30, 2), comment = b.get(at + 32, 2);
     if (name_size + extra + comment > d.offset + d.size - at - kCentralSize)
-      refuse(where, fmt::format("entry {} of its directory runs past the directory", i));
+      refuse_zip(where, fmt::format("entry {} of its directory runs past the directory", i));
     const std::string_view name = b.text(at + kCentralSize, name_size);
     const std::string member = fmt::format("{}: member '{}'", where, printable(name));
-    if (name.empty() || name.find('\0') != name.npos) refuse(member, "a member has a name without zero bytes");
-    if (!names.insert(name).second) refuse(member, "the name occurs twice");
+    if (name.empty() || name.find('\0') != name.npos) refuse_zip(member, "a member has a name without zero bytes");
+    if (!names.insert(name).second) refuse_zip(member, "the name occurs twice");
     read_zip64(b, at + kCentralSize + name_size, extra, member, size, packed, &offset);
-    if (flags & 1) refuse(member, "encrypted members are not supported");
-    if (method != 0 || size != packed) refuse(member, "members are stored, this one is compressed");
+    if (flags & 1) refuse_zip(member, "encrypted members are not supported");
+    if (method != 0 || size != packed) refuse_zip(member, "members are stored, this one is compressed");
     if (offset > d.offset || kLocalSize > d.offset - offset || b.get(offset, 4) != kLocal)
-      refuse(member, fmt::format("no local header at byte {}", offset));
+      refuse_zip(member, fmt::format("no local header at byte {}", offset));
     const uint64_t local_name = b.get(offset + 26, 2), local_extra = b.get(offset + 28, 2);
-    if (b.get(offset + 8, 2) != 0) refuse(member, "its local header says that it is compressed");
-    if (b.text(offset + kLocalSize, local_name) != name) refuse(member, "its local header has another name");
+    if (b.get(offset + 8, 2) != 0) refuse_zip(member, "its local header says that it is compressed");
+    if (b.text(offset + kLocalSize, local_name) != name) refuse_zip(member, "its local header has another name");
     uint64_t local_packed = b.get(offset + 18, 4), local_size = b.get(offset + 22, 4);
     if (!(b.get(offset + 6, 2) & 8)) {  // else sizes may come after the data
       read_zip64(b, offset + kLocalSize + local_name, local_extra, member, local_size, local_packed, nullptr);
-      if (local_size != size) refuse(member, fmt::format("its local header says {} bytes, the directory {}", local_size, size));
+      if (local_size != size) refuse_zip(member, fmt::format("its local header says {} bytes, the directory {}", local_size, size));
     }
     const uint64_t begin = offset + kLocalSize + local_name + local_extra;
     if (begin > d.offset || size > d.offset - begin)
-      refuse(member, fmt::format("its {} bytes from byte {} leave the data before the directory at {}", size, begin, d.offset));
+      refuse_zip(member, fmt::format("its {} bytes from byte {} leave the data before the directory at {}", size, begin, d.offset));
     members.push_back({std::string(name), static_cast<int64_t>(begin), static_cast<int64_t>(size)});
     spans.emplace_back(offset, begin + size);
     at += kCentralSize + name_size + extra + comment;
   }
-  if (at != d.offset + d.size) refuse(where, "its directory is longer than its entries");
+  if (at != d.offset + d.size) refuse_zip(where, "its directory is longer than its entries");
   std::sort(spans.begin(), spans.end());
   for (size_t i = 1; i < spans.size(); ++i)
-    if (spans[i].first < spans[i - 1].second) refuse(where, fmt::format("members overlap at byte {}", spans[i].first));
+    if (spans[i].first < spans[i - 1].second) refuse_zip(where, fmt::format("members overlap at byte {}", spans[i].first));
   return members;
 }
 

@@ -12,7 +12,7 @@ namespace {
 using Prompts = std::vector<std::vector<int32_t>>;
 
 // A prompt at work.
-struct Active {
+struct ActiveSearch {
   size_t prompt;
   BeamSearch search;
   std::vector<int64_t> slots;  // of live beams; while the prompt is being read only the first is in use
@@ -22,9 +22,9 @@ struct Active {
   bool reading() const { return search.first(); }
 };
 
-class Run {
+class BeamRun {
  public:
-  Run(const Session& session, const Prompts& prompts, const GenerateOptions& o, const BeamOptions& beams, int64_t num_return,
+  BeamRun(const Session& session, const Prompts& prompts, const GenerateOptions& o, const BeamOptions& beams, int64_t num_return,
       const GenerateEvents& events)
       : session_(session),
         prompts_(prompts),
@@ -44,16 +44,16 @@ class Run {
   std::vector<Generated> all() {
     while (admit()) {
       if (team_.any(events_.stop && events_.stop())) {
-        for (Active& a : active_) finish(a, true);
+        for (ActiveSearch& a : active_) finish(a, true);
         break;
       }
       forward();
       weigh();
-      for (Active& a : active_) {
+      for (ActiveSearch& a : active_) {
         a.fed += a.take;
         if (a.row >= 0) advance(a);
       }
-      std::erase_if(active_, [](const Active& a) { return a.slots.empty(); });
+      std::erase_if(active_, [](const ActiveSearch& a) { return a.slots.empty(); });
     }
     return std::move(results_);
   }
@@ -70,7 +70,7 @@ class Run {
   bool admit() {
     for (; static_cast<int64_t>(free_.size()) >= beams_.beams && next_ < prompts_.size(); ++next_) {
       const std::vector<int32_t>& prompt = prompts_[next_];
-      Active a{next_, BeamSearch(beams_, o_, prompt, length_limit(prompt, o_), o_.number(next_), facts().vocabulary), {}, {}};
+      ActiveSearch a{next_, BeamSearch(beams_, o_, prompt, length_limit(prompt, o_), o_.number(next_), facts().vocabulary), {}, {}};
       a.slots.push_back(free_.back()), free_.pop_back();
       for (int64_t i = 1; i < beams_.beams; ++i) a.spare.push_back(free_.back()), free_.pop_back();
       results_[next_].begun = true;
@@ -82,7 +82,7 @@ class Run {
   // One pass of the model: the next piece of prompts that are being read, one token of every live beam of the others.
   void forward() {
     int64_t budget = o_.step_tokens, room = 0, rows = 0;
-    for (Active& a : active_) {
+    for (ActiveSearch& a : active_) {
       const auto length = static_cast<int64_t>(a.search.tokens(0).size());
       a.take = a.reading() ? std::min(length - a.fed, budget) : 1;
       if (a.reading()) budget -= a.take;
@@ -95,7 +95,7 @@ class Run {
     ids_.clear(), positions_.clear(), logit_rows_.clear();
     Batch& b = batch_;
     b = {};
-    for (const Active& a : active_) {
+    for (const ActiveSearch& a : active_) {
       if (a.take == 0) continue;
       for (size_t beam = 0; beam < a.slots.size(); ++beam) {
         cache_.extend(a.slots[beam], static_cast<int64_t>(ids_.size()), a.take);
@@ -120,12 +120,12 @@ class Run {
   // Candidates of every prompt with logits, by the rank that decides; told to all.
   void weigh() {
     int64_t most = 0, prompts = 0;
-    for (const Active& a : active_)
+    for (const ActiveSearch& a : active_)
       if (a.row >= 0) most = std::max(most, a.search.most_candidates()), ++prompts;
     candidates_.assign(static_cast<size_t>(prompts * most), {});
     counts_.assign(static_cast<size_t>(prompts), 0);
     size_t at = 0;
-    for (Active& a : active_) {
+    for (ActiveSearch& a : active_) {
       if (a.row < 0) continue;
       a.place = at++;
       if (!team_.decides()) continue;
@@ -137,7 +137,7 @@ class Run {
     team_.share(candidates_.data(), static_cast<int64_t>(candidates_.size() * sizeof(BeamSearch::Candidate)));
   }
 
-  std::vector<std::vector<float>> logits_of(const Active& a) {
+  std::vector<std::vector<float>> logits_of(const ActiveSearch& a) {
     const TensorView logits = ctx_.outputs().at("logits").view();
     std::vector<std::vector<float>> rows(a.slots.size(), std::vector<float>(static_cast<size_t>(logits.cols())));
     for (size_t i = 0; i < rows.size(); ++i)
@@ -148,7 +148,7 @@ class Run {
     return rows;
   }
 
-  void advance(Active& a) {
+  void advance(ActiveSearch& a) {
     const bool first = a.search.first();
     const auto begin = candidates_.begin() + static_cast<std::ptrdiff_t>(a.place) * a.search.most_candidates();
     a.search.follow({begin, begin + counts_[a.place]});
@@ -159,7 +159,7 @@ class Run {
   }
 
   // The first child of a beam takes its slot, others get copies in slots that nobody continues.
-  void move_slots(Active& a, const std::vector<int64_t>& parents) {
+  void move_slots(ActiveSearch& a, const std::vector<int64_t>& parents) {
     std::vector<bool> taken(a.slots.size(), false);
     std::vector<int64_t> next(parents.size(), -1), spare = a.spare;
     for (size_t i = 0; i < parents.size(); ++i) {
@@ -176,7 +176,7 @@ class Run {
     a.slots = std::move(next), a.spare = std::move(spare);
   }
 
-  void finish(Active& a, bool stopped) {
+  void finish(ActiveSearch& a, bool stopped) {
     Generated& g = results_[a.prompt];
     g.beams = a.search.best(num_return_);
     if (!g.beams.empty()) g.ids = g.beams[0].ids, g.logprob = g.beams[0].logprob;
@@ -203,7 +203,7 @@ class Run {
   Team team_;
   SlotCache cache_;
   std::vector<int64_t> free_;
-  std::list<Active> active_;
+  std::list<ActiveSearch> active_;
   size_t next_ = 0;
   int64_t longest_ = 0;
   Batch batch_;
@@ -219,7 +219,7 @@ std::vector<Generated> generate_beams(const Session& session, const Prompts& pro
   require(num_return >= 1 && num_return <= beams.beams, "generate: {} results of {} beams", num_return, beams.beams);
   check_prompts(prompts, session.model->facts(), options, where);
   if (prompts.empty()) return {};
-  return Run(session, prompts, options, beams, num_return, events).all();
+  return BeamRun(session, prompts, options, beams, num_return, events).all();
 }
 
 }  // namespace ravine

@@ -15,16 +15,12 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr int64_t kPiece = int64_t{4} << 20;   // bytes of one read
+constexpr int64_t kRead = int64_t{4} << 20;   // bytes of one read
 constexpr int64_t kShort = int64_t{16} << 10;  // runs below are copied from the mapped file: a system call each is too slow
 constexpr int64_t kMaxManifest = int64_t{1} << 30;  // bytes
 
 [[noreturn]] void damaged(const std::string& where, const std::string& rule) {
   throw UserError("checkpoint is damaged", where, rule, "use another checkpoint");
-}
-
-std::string at(const std::string& path, std::string_view tensor) {
-  return fmt::format("{}: tensor '{}'", path, printable(tensor));
 }
 
 }  // namespace
@@ -73,9 +69,9 @@ struct CheckpointReader::Impl {
       for (const auto& s : t.slices) {
         const SafetensorsReader& file = *files[s.file];
         const TensorInfo* info = file.find(s.stored);
-        if (!info) damaged(at(file.path(), s.stored), "the manifest says that this file holds it");
+        if (!info) damaged(tensor_at(file.path(), s.stored), "the manifest says that this file holds it");
         if (info->dtype != t.dtype || !(info->shape == s.box.shape))
-          damaged(at(file.path(), s.stored), fmt::format("it is {} {}, the manifest says {} {}", name(info->dtype),
+          damaged(tensor_at(file.path(), s.stored), fmt::format("it is {} {}, the manifest says {} {}", name(info->dtype),
                                                          info->shape.text(), name(t.dtype), s.box.shape.text()));
         ++used[s.file];
       }
@@ -107,15 +103,15 @@ struct CheckpointReader::Impl {
       auto& buffer = scratch[static_cast<size_t>(thread)];
       const int64_t bytes = p.info->end - p.info->begin;
       Checksum sum;
-      for (int64_t done = 0; done < bytes; done += kPiece) {
-        buffer.resize(static_cast<size_t>(std::min(kPiece, bytes - done)));
+      for (int64_t done = 0; done < bytes; done += kRead) {
+        buffer.resize(static_cast<size_t>(std::min(kRead, bytes - done)));
         p.file->read(*p.info, done, buffer);
         sum.update(buffer);
         if (!p.slice && std::any_of(buffer.begin(), buffer.end(), [](std::byte b) { return b != std::byte{0}; }))
-          damaged(at(p.file->path(), p.info->name), "padding must be zero");
+          damaged(tensor_at(p.file->path(), p.info->name), "padding must be zero");
       }
       if (p.slice && sum.value() != p.slice->checksum)
-        damaged(at(p.file->path(), p.info->name), fmt::format("its checksum is {}, the manifest says {}",
+        damaged(tensor_at(p.file->path(), p.info->name), fmt::format("its checksum is {}, the manifest says {}",
                                                               checksum_text(sum.value()), checksum_text(p.slice->checksum)));
     });
   }
@@ -128,7 +124,7 @@ struct CheckpointReader::Impl {
       for (const auto& t : manifest.tensors) all.push_back(t.name);
       return all;
     }());
-    throw UserError("missing tensor", at(dir, name), "the checkpoint does not hold it",
+    throw UserError("missing tensor", tensor_at(dir, name), "the checkpoint does not hold it",
                     near.empty() ? "resume with the model and optimizer it was made with"
                                  : fmt::format("the nearest it holds is '{}'", printable(near)));
   }
@@ -156,7 +152,7 @@ std::vector<std::string> CheckpointReader::names() const {
 void CheckpointReader::read(const std::string& name, TensorView into, const Shape& global,
                             const std::vector<int64_t>& begin) const {
   const Manifest::Tensor& t = impl_->find(name);
-  const std::string where = at(impl_->dir, name);
+  const std::string where = tensor_at(impl_->dir, name);
   if (t.dtype != into.dtype)
     throw UserError("checkpoint holds another type", where,
                     fmt::format("it is {}, this run needs {}", ravine::name(t.dtype), ravine::name(into.dtype)),
@@ -180,10 +176,10 @@ void CheckpointReader::read(const std::string& name, TensorView into, const Shap
     const TensorInfo* info;
     int64_t from, to, bytes;
   };
-  std::vector<std::vector<Copy>> chunks;  // of about kPiece bytes
+  std::vector<std::vector<Copy>> chunks;  // of about kRead bytes
   int64_t filled = 0;
   auto add = [&](const Copy& c) {
-    if (chunks.empty() || filled + c.bytes > kPiece) {
+    if (chunks.empty() || filled + c.bytes > kRead) {
       chunks.emplace_back();
       filled = 0;
     }
@@ -195,8 +191,8 @@ void CheckpointReader::read(const std::string& name, TensorView into, const Shap
     const SafetensorsReader* file = impl_->files[s.file].get();
     const TensorInfo* info = file->find(s.stored);
     each_shared_run(s.box, box, [&](const Run& r) {
-      for (int64_t done = 0; done < r.count * size; done += kPiece)
-        add({file, info, r.from * size + done, r.to * size + done, std::min(kPiece, r.count * size - done)});
+      for (int64_t done = 0; done < r.count * size; done += kRead)
+        add({file, info, r.from * size + done, r.to * size + done, std::min(kRead, r.count * size - done)});
     });
   }
   parallel_for(static_cast<int64_t>(chunks.size()), [&](int64_t i) {

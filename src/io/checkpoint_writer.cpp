@@ -37,7 +37,7 @@ struct Job {
 };
 
 // One entry of the file: a tensor of the state, or zeros that bring the next one to an address of the right remainder.
-struct Entry {
+struct FileEntry {
   const StateTensor* tensor = nullptr;
   std::string stored;
   int64_t bytes = 0;
@@ -49,8 +49,8 @@ Box box_of(const StateTensor& t) {
   return {begin, t.view.shape};
 }
 
-std::vector<Entry> lay_out(const std::vector<StateTensor>& tensors) {
-  std::vector<Entry> out;
+std::vector<FileEntry> lay_out(const std::vector<StateTensor>& tensors) {
+  std::vector<FileEntry> out;
   std::unordered_map<std::string, int> seen;
   int64_t at = 0, pads = 0;
   const std::byte* end = nullptr;
@@ -75,10 +75,10 @@ std::vector<Entry> lay_out(const std::vector<StateTensor>& tensors) {
   return out;
 }
 
-std::string header_of(const std::vector<Entry>& entries) {
+std::string header_of(const std::vector<FileEntry>& entries) {
   std::string text = "{\"__metadata__\":{\"format\":\"ravine-checkpoint\"}";
   int64_t at = 0;
-  for (const Entry& e : entries) {
+  for (const FileEntry& e : entries) {
     const Shape shape = e.tensor ? e.tensor->view.shape : Shape{e.bytes};
     text += fmt::format(",{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", Json(e.stored).dump(),
                         file_name(e.tensor ? e.tensor->view.dtype : DType::u8), fmt::join(shape.begin(), shape.end(), ","), at,
@@ -98,7 +98,7 @@ void remove_quietly(const std::string& path) {
 }
 
 // The manifest of this rank alone, without checksums.
-Manifest describe(const TrainState& state, int64_t step, const std::vector<Entry>& entries, const std::string& file) {
+Manifest describe(const TrainState& state, int64_t step, const std::vector<FileEntry>& entries, const std::string& file) {
   Manifest m;
   m.step = step;
   m.program = state.program;
@@ -107,7 +107,7 @@ Manifest describe(const TrainState& state, int64_t step, const std::vector<Entry
   m.files.push_back({file, 0, 0});
   std::unordered_map<std::string, size_t> by_name;
   std::set<std::string_view> stored;
-  for (const Entry& e : entries) {
+  for (const FileEntry& e : entries) {
     if (!e.tensor) continue;
     const StateTensor& t = *e.tensor;
     require(stored.insert(e.stored).second,
@@ -263,14 +263,14 @@ struct CheckpointWriter::Impl {
   std::string file() const { return fmt::format("state-{:05}.safetensors", rank); }
 
   Manifest write_state(const Job& j, const std::string& folder) {
-    const std::vector<Entry> entries = lay_out(j.state.tensors);
+    const std::vector<FileEntry> entries = lay_out(j.state.tensors);
     Manifest m = describe(j.state, j.step, entries, file());
     std::unordered_map<std::string_view, Manifest::Slice*> slices;
     for (auto& t : m.tensors)
       for (auto& s : t.slices) slices.emplace(s.stored, &s);
     const std::string header = header_of(entries);
     int64_t bytes = static_cast<int64_t>(header.size());
-    for (const Entry& e : entries) bytes += e.bytes;
+    for (const FileEntry& e : entries) bytes += e.bytes;
     m.files[0].bytes = bytes;
     DirectFile out(folder + "/" + file(), bytes);
     Checksum sum;
@@ -285,7 +285,7 @@ struct CheckpointWriter::Impl {
       appended.clear();
       changed.notify_all();
     };
-    for (const Entry& e : entries) {
+    for (const FileEntry& e : entries) {
       if (e.tensor && !appended.empty() && e.tensor->unit != appended.back()) settle();
       sum.reset();
       const std::byte* data = e.tensor ? static_cast<const std::byte*>(e.tensor->view.data) : zeros.data();

@@ -14,7 +14,7 @@
 namespace ravine {
 namespace {
 constexpr int64_t kBuffer = int64_t{1} << 20;
-constexpr int64_t kPiece = int64_t{4} << 20;  // of one write
+constexpr int64_t kWrite = int64_t{4} << 20;  // of one write
 constexpr unsigned kDepth = 4;                // writes under way: the checksum of one piece runs beside the writes of others
 constexpr int64_t kDirty = int64_t{32} << 20;
 }  // namespace
@@ -125,7 +125,7 @@ void DirectFile::append(std::span<const std::byte> bytes, Checksum& sum) {
 
 void DirectFile::write_straight(std::span<const std::byte> bytes, Checksum& sum) {
   for (unsigned slot = 0; !bytes.empty();) {
-    const auto piece = bytes.first(std::min<size_t>(bytes.size(), kPiece));
+    const auto piece = bytes.first(std::min<size_t>(bytes.size(), kWrite));
     if (ring_) {
       if (ring_->under_way == kDepth)
         slot = ring_->wait(*fd_, path_);

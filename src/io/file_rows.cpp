@@ -11,7 +11,7 @@ namespace {
 
 int64_t row_size(const FileTensor& t) { return t.shape.rank() < 2 ? 1 : t.shape.count() / std::max<int64_t>(1, t.shape[0]); }
 
-std::byte* at(const TensorView& v, int64_t element) { return static_cast<std::byte*>(v.data) + element * size_of(v.dtype); }
+std::byte* element_at(const TensorView& v, int64_t element) { return static_cast<std::byte*>(v.data) + element * size_of(v.dtype); }
 
 // f(param, its first element, offset in the range, count) over runs that are contiguous on both sides. Not for transposed tensors.
 template <class F>
@@ -50,7 +50,7 @@ std::vector<FileRange> file_ranges(const FileTensor& t, int64_t most) {
 void scatter(const FileTensor& t, const FileRange& range, DType from, const std::byte* data, const std::vector<TensorView>& of) {
   if (!t.transposed) {
     each_run(t, range, [&](size_t param, int64_t element, int64_t offset, int64_t count) {
-      convert(from, data + offset * size_of(from), of[param].dtype, at(of[param], element), count);
+      convert(from, data + offset * size_of(from), of[param].dtype, element_at(of[param], element), count);
     });
     return;
   }
@@ -63,14 +63,14 @@ void scatter(const FileTensor& t, const FileRange& range, DType from, const std:
   }
   const int64_t size = size_of(to);
   turn(t, range, size, [&](size_t param, int64_t element, int64_t offset) {
-    std::memcpy(at(of[param], element), data + offset, static_cast<size_t>(size));
+    std::memcpy(element_at(of[param], element), data + offset, static_cast<size_t>(size));
   });
 }
 
 void gather(const FileTensor& t, const FileRange& range, DType to, std::byte* data, const std::vector<TensorView>& of) {
   if (!t.transposed) {
     each_run(t, range, [&](size_t param, int64_t element, int64_t offset, int64_t count) {
-      convert(of[param].dtype, at(of[param], element), to, data + offset * size_of(to), count);
+      convert(of[param].dtype, element_at(of[param], element), to, data + offset * size_of(to), count);
     });
     return;
   }
@@ -78,7 +78,7 @@ void gather(const FileTensor& t, const FileRange& range, DType to, std::byte* da
   std::vector<std::byte> turned(static_cast<size_t>(range.count * size_of(from)));
   const int64_t size = size_of(from);
   turn(t, range, size, [&](size_t param, int64_t element, int64_t offset) {
-    std::memcpy(turned.data() + offset, at(of[param], element), static_cast<size_t>(size));
+    std::memcpy(turned.data() + offset, element_at(of[param], element), static_cast<size_t>(size));
   });
   convert(from, turned.data(), to, data, range.count);
 }

@@ -13,17 +13,13 @@ namespace {
 
 using Files = std::vector<std::unique_ptr<TensorFile>>;
 
-struct Stored {
+struct StoredParam {
   const TensorFile* file = nullptr;
   const TensorInfo* info = nullptr;
 };
 
-std::string at(const std::string& path, std::string_view tensor) {
-  return fmt::format("{}: tensor '{}'", path, printable(tensor));
-}
-
 // Which stored tensor is which of the family's, by index. Everything is checked here, before any weight changes.
-std::vector<Stored> match(const Files& files, const std::string& folder, const Model& model) {
+std::vector<StoredParam> match(const Files& files, const std::string& folder, const Model& model) {
   const WeightFiles& all = model.files();
   // By name, with and without the prefix of the base model; -1: a copy of another parameter, which is not read.
   std::unordered_map<std::string, int64_t> by_name;
@@ -33,7 +29,7 @@ std::vector<Stored> match(const Files& files, const std::string& folder, const M
   };
   for (size_t i = 0; i < all.tensors.size(); ++i) know(all.tensors[i].name, static_cast<int64_t>(i));
   for (const std::string& name : all.copies) know(name, -1);
-  std::vector<Stored> out(all.tensors.size());
+  std::vector<StoredParam> out(all.tensors.size());
   for (const auto& file : files) {
     for (const TensorInfo& info : file->tensors()) {
       auto it = by_name.find(std::string(info.name));
@@ -42,23 +38,23 @@ std::vector<Stored> match(const Files& files, const std::string& folder, const M
         std::vector<std::string> names;
         for (const FileTensor& t : all.tensors) names.push_back(t.name);
         const std::string near = nearest(info.name, names);
-        throw UserError("surplus tensor", at(file->path(), info.name),
+        throw UserError("surplus tensor", tensor_at(file->path(), info.name),
                         fmt::format("the model ({}) has no parameter of this name", model.facts().family),
                         near.empty() ? "use weights that belong to config.json" : fmt::format("did you mean '{}'?", near));
       }
       if (it->second < 0) continue;
-      Stored& place = out[static_cast<size_t>(it->second)];
+      StoredParam& place = out[static_cast<size_t>(it->second)];
       const FileTensor& t = all.tensors[static_cast<size_t>(it->second)];
       if (place.info)
-        throw UserError("tensor is stored twice", at(file->path(), info.name),
+        throw UserError("tensor is stored twice", tensor_at(file->path(), info.name),
                         fmt::format("'{}' in {} is the same parameter", printable(place.info->name), place.file->path()),
                         "remove one of them");
       if (!(info.shape == t.shape))
-        throw UserError("misshapen tensor", at(file->path(), info.name),
+        throw UserError("misshapen tensor", tensor_at(file->path(), info.name),
                         fmt::format("its shape is {}, the model needs {}", info.shape.text(), t.shape.text()),
                         "use weights that belong to config.json");
       if (!is_float(info.dtype))
-        throw UserError("tensor is not floating", at(file->path(), info.name),
+        throw UserError("tensor is not floating", tensor_at(file->path(), info.name),
                         fmt::format("weights must be f32, bf16, f16 or f64, it is {}", name(info.dtype)),
                         "convert the weights");
       place = {file.get(), &info};
@@ -73,7 +69,7 @@ std::vector<Stored> match(const Files& files, const std::string& folder, const M
   }
   if (first) {
     const std::string where = files.size() == 1 ? files[0]->path() : folder;
-    throw UserError("missing tensor", at(where, first->name),
+    throw UserError("missing tensor", tensor_at(where, first->name),
                     fmt::format("the model needs it ({} of {} parameters are missing)", missing, out.size()),
                     "use weights that belong to config.json");
   }
@@ -86,7 +82,7 @@ void check_weights(const std::string& folder, const Model& model) { match(open_w
 
 std::vector<std::string> load_weights(const std::string& folder, Model& model, ParamStore& store) {
   const Files files = open_weights(folder);
-  const std::vector<Stored> stored = match(files, folder, model);
+  const std::vector<StoredParam> stored = match(files, folder, model);
   const std::vector<FileTensor>& tensors = model.files().tensors;
   std::vector<std::vector<ParamBox>> boxes(model.params().params().size());  // by Param::index
   for (ParamBox& box : store.boxes()) boxes[box.param->index].push_back(std::move(box));

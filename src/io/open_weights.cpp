@@ -17,10 +17,6 @@ constexpr int64_t kMaxIndex = int64_t{256} << 20;  // bytes
 
 using Files = std::vector<std::unique_ptr<TensorFile>>;
 
-std::string at(const std::string& path, std::string_view tensor) {
-  return fmt::format("{}: tensor '{}'", path, printable(tensor));
-}
-
 Files open_shards(const std::string& folder, const std::string& index_path) {
   Files files;
   std::unordered_map<std::string, const TensorFile*> opened;
@@ -34,7 +30,7 @@ Files open_shards(const std::string& folder, const std::string& index_path) {
       it->second = files.emplace_back(open_tensor_file(path)).get();
     }
     if (!it->second->find(name))
-      throw UserError("missing tensor", at(it->second->path(), name),
+      throw UserError("missing tensor", tensor_at(it->second->path(), name),
                       fmt::format("{} says that this file holds it", index_path), "repair the index or replace the file");
   }
   return files;
@@ -57,7 +53,7 @@ std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::s
   for (const auto& [name, file] : map->items()) {
     const std::string shard = file.is_string() ? file.get<std::string>() : "";
     if (shard.empty() || shard.find_first_of(std::string("/\0", 2)) != std::string::npos || shard == "..")
-      throw UserError("index names no file", at(path, name), "it must be the name of a file in the same folder",
+      throw UserError("index names no file", tensor_at(path, name), "it must be the name of a file in the same folder",
                       "repair the index");
     out.emplace_back(name, shard);
   }

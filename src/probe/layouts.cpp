@@ -79,14 +79,14 @@ struct Case {
   }
 };
 
-struct Trace {
+struct LayoutTrace {
   std::vector<double> losses, norms;
   std::map<std::string, uint64_t> weights;  // on rank 0
 };
 
-class Check {
+class LayoutCheck {
  public:
-  Check(const Config& config, const std::string& backend, const LayoutsOptions& options)
+  LayoutCheck(const Config& config, const std::string& backend, const LayoutsOptions& options)
       : config_(config), backend_(backend), options_(options), types_(Types::of(compute_type(config.precision, backend))) {
     config_.train.global_batch = kMicros * config.train.micro_batch;
     config_.parallel = ParallelOptions();
@@ -124,7 +124,7 @@ class Check {
     }
   }
 
-  Trace run(const Case& way, const Ranks& ranks) const {
+  LayoutTrace run(const Case& way, const Ranks& ranks) const {
     Config config = config_of(way);
     std::unique_ptr<Model> model = open_run_model(config);
     RunLayout layout = run_layout(config, ranks.size(), *model);
@@ -146,7 +146,7 @@ class Check {
     loading.rank = ranks.at().data;
     loading.ranks = ranks.mesh().data;
     loading.round_robin = layout.round_robin;
-    Trace trace;
+    LayoutTrace trace;
     for (int64_t s = 0; s < options_.steps; ++s) {
       double lr = learning_rate(config.schedule, config.optimizer.lr, config.train.steps, s + config.schedule.warmup_steps);
       std::vector<MicroBatch> micros = make_step(*data_, loading, s).micro;
@@ -205,7 +205,7 @@ std::vector<Case> cases_for(int ranks) {
   return out;
 }
 
-LayoutResult compare(const Case& way, const Trace& one, const Trace& other, double bound) {
+LayoutResult compare_layouts(const Case& way, const LayoutTrace& one, const LayoutTrace& other, double bound) {
   LayoutResult r;
   r.name = way.name();
   r.bitwise = way.mesh.tensor == 1;
@@ -228,9 +228,9 @@ LayoutResult compare(const Case& way, const Trace& one, const Trace& other, doub
 
 std::vector<LayoutResult> check_layouts(const Config& config, const std::string& backend, World* world, const LayoutsOptions& options,
                                         const std::function<void(const LayoutResult&)>& done) {
-  Check check(config, backend, options);
+  LayoutCheck check(config, backend, options);
   int ranks = world ? world->size() : 1, me = world ? world->rank() : 0;
-  Trace one;
+  LayoutTrace one;
   if (me == 0) one = check.run({}, Ranks());
   std::vector<Case> cases = cases_for(ranks);
   if (!options.inject.empty()) {
@@ -243,15 +243,15 @@ std::vector<LayoutResult> check_layouts(const Config& config, const std::string&
     int n = way.mesh.ranks();
     if (n == 1) {
       if (me != 0) continue;
-      results.push_back(compare(way, one, check.run(way, Ranks()), check.bound()));
+      results.push_back(compare_layouts(way, one, check.run(way, Ranks()), check.bound()));
       if (done) done(results.back());
       continue;
     }
     if (me < n) {
       FirstRanks few(*world, n);
-      Trace other = check.run(way, Ranks(few, way.mesh));
+      LayoutTrace other = check.run(way, Ranks(few, way.mesh));
       if (me == 0) {
-        results.push_back(compare(way, one, other, check.bound()));
+        results.push_back(compare_layouts(way, one, other, check.bound()));
         if (done) done(results.back());
       }
     } else {  // one group for the few, one per axis, and one more back over the pipeline

@@ -9,19 +9,19 @@
 
 namespace ravine {
 namespace {
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 }  // namespace
 
 void Profile::begin_step() {
   rows_.clear();
   events_.clear();
-  step_start_ = now();
+  step_start_ = seconds_now();
 }
 
-void Profile::before(const CallInfo&) { call_start_ = now(); }
+void Profile::before(const CallInfo&) { call_start_ = seconds_now(); }
 
 void Profile::after(const CallInfo& call) {
-  double seconds = now() - call_start_;
+  double seconds = seconds_now() - call_start_;
   Row& row = rows_[fmt::format("{} ({})", call.op, name(call.phase))];
   row.calls += 1;
   row.seconds += seconds;
@@ -31,7 +31,7 @@ void Profile::after(const CallInfo& call) {
 }
 
 std::string Profile::table(double flops, double bandwidth) const {
-  double total = now() - step_start_, inside = 0;
+  double total = seconds_now() - step_start_, inside = 0;
   std::vector<std::pair<std::string, Row>> rows(rows_.begin(), rows_.end());
   std::sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.seconds > b.second.seconds; });
   std::string out = fmt::format("{:<34} {:>6} {:>10} {:>6} {:>9} {:>9} {:>9}\n", "op", "calls", "ms", "share", "GFLOP/s", "GB/s", "roofline");

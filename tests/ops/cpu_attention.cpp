@@ -46,15 +46,15 @@ const Masking kMasks[] = {{true, 0}, {false, 0}, {true, 17}, {false, 33}, {true,
 class CpuAttention : public testing::TestWithParam<DType> {};
 
 // q, k, v as column slices of one product's output where they have the same rows.
-AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const Masking& mask) {
+AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const Masking& mask, double spread = 2) {
   AttentionForward a;
   int64_t wide = h.heads * h.size, narrow = h.kv_heads * h.size;
   if (b.q_rows == b.k_rows) {
-    TensorView qkv = c.input(1, t, {b.q_rows, wide + 2 * narrow}, 2, 2);
+    TensorView qkv = c.input(1, t, {b.q_rows, wide + 2 * narrow}, 2, spread);
     a.q = qkv.columns(0, wide), a.k = qkv.columns(wide, narrow), a.v = qkv.columns(wide + narrow, narrow);
   } else {
-    a.q = c.input(1, t, {b.q_rows, wide}, 3, 2), a.k = c.input(2, t, {b.k_rows, narrow}, 1, 2);
-    a.v = c.input(3, t, {b.k_rows, narrow}, 5, 2);
+    a.q = c.input(1, t, {b.q_rows, wide}, 3, spread), a.k = c.input(2, t, {b.k_rows, narrow}, 1, spread);
+    a.v = c.input(3, t, {b.k_rows, narrow}, 5, spread);
   }
   a.at = {b.segments, h.heads, h.kv_heads, h.size, 1 / std::sqrt(static_cast<double>(h.size)), mask.causal, mask.window, {}};
   if (mask.alibi) a.at.slopes = std::span(kSlopes).first(static_cast<size_t>(h.heads));
@@ -155,6 +155,23 @@ TEST_P(CpuAttention, AlibiFarOut) {
   auto o = run_both(a);
   expect_close(
       o["lse"], [&](int64_t i) { return errors.lse[i]; }, "lse far out");
+}
+
+// Scores hundreds apart: e to the power of any but the largest, subtracted first, would be infinite.
+TEST_P(CpuAttention, ScoresFarApart) {
+  SKIP_WITHOUT(AttentionForward);
+  for (const Batch& b : kBatches) {
+    if (b.q_rows > 200) continue;
+    Case c;
+    AttentionForward a = inputs(c, GetParam(), b, {4, 2, 16}, {true, 0}, 20);
+    a.out = c.output(GetParam(), {b.q_rows, 64}), a.lse = c.output(DType::f32, {4, b.q_rows});
+    ForwardErrors errors = forward_errors(a);
+    auto o = run_both(a);
+    expect_close(
+        o["out"], [&](int64_t i) { return errors.out[i]; }, fmt::format("out, {}", b.what));
+    expect_close(
+        o["lse"], [&](int64_t i) { return std::isinf(o["lse"].want[i]) ? 0 : errors.lse[i]; }, fmt::format("lse, {}", b.what));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CpuAttention, testing::ValuesIn(kFloats), [](const auto& t) { return text_of(t.param); });

@@ -13,7 +13,7 @@ namespace ravine {
 
 namespace {
 
-constexpr size_t kRoundBytes = 8 << 20;  // of records that are encoded between two looks at the progress
+constexpr size_t kChatRoundBytes = 8 << 20;  // of records that are encoded between two looks at the progress
 
 enum class Fate { kept, cut, too_long, without_answer, answer_behind };
 
@@ -25,13 +25,13 @@ struct Row {
   std::exception_ptr error;
 };
 
-std::string where_of(const Record& r) { return fmt::format("{} record {}", *r.file, r.number); }
+std::string place_of(const Record& r) { return fmt::format("{} record {}", *r.file, r.number); }
 
 bool learns(const EncodedChat& e) { return e.learned.size() > 1 && std::find(e.learned.begin() + 1, e.learned.end(), 1) != e.learned.end(); }
 
-class Reading {
+class ChatReading {
  public:
-  Reading(const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options)
+  ChatReading(const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options)
       : all(tokenizer.size()),
         tokenizer_(tokenizer),
         encoder_(encoder),
@@ -59,13 +59,13 @@ class Reading {
     std::optional<ChatFormat> known = chat_format(options_.format);
     size_t bytes = 0;
     for (Record r; records.next(r); r = {}) {
-      if (!known && !(known = detect_chat_format(parse_json(r.body, where_of(r)))))
-        throw UserError("no conversation", where_of(r), "it has neither messages, conversations, nor instruction and output",
+      if (!known && !(known = detect_chat_format(parse_json(r.body, place_of(r)))))
+        throw UserError("no conversation", place_of(r), "it has neither messages, conversations, nor instruction and output",
                         "set data.format to what the file holds");
       format = *known;
       bytes += r.body.size();
       round_.push_back({std::move(r), {}, 0, Fate::kept, nullptr});
-      if (bytes >= kRoundBytes) finish_round(), bytes = 0;
+      if (bytes >= kChatRoundBytes) finish_round(), bytes = 0;
     }
   }
 
@@ -98,7 +98,7 @@ class Reading {
   }
 
   void encode(Row& row) const {
-    std::string where = where_of(row.record);
+    std::string where = place_of(row.record);
     row.hash = checksum_of(std::as_bytes(std::span(row.record.body)));
     row.chat = encoder_.encode(read_conversation(parse_json(row.record.body, where), format, where), where);
     EncodedChat& c = row.chat;
@@ -157,7 +157,7 @@ std::string ChatCounts::text() const {
 ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options) {
   require(options.held_out >= 0 && options.held_out < 1, "chats: the held out share is 0 <= share < 1, got {}", options.held_out);
   require(options.longest >= 2, "chats: a conversation may have two tokens at least, got {}", options.longest);
-  Reading r(tokenizer, encoder, options);
+  ChatReading r(tokenizer, encoder, options);
   r.run(files);
   std::string where = files.empty() ? "data.train" : files[0];
   if (r.all.count() == 0)
@@ -176,7 +176,7 @@ std::optional<ChatFormat> detect_chat_file(const std::string& path, const std::s
   ChatRecords records(path);
   Record r;
   if (!records.next(r)) return std::nullopt;
-  Json first = parse_json(r.body, where_of(r));
+  Json first = parse_json(r.body, place_of(r));
   if (first.is_object() && first.contains(text_key) && first[text_key].is_string()) return std::nullopt;
   return detect_chat_format(first);
 }

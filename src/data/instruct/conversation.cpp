@@ -9,7 +9,7 @@ namespace ravine {
 
 namespace {
 
-[[noreturn]] void wrong(const std::string& what, const std::string& where, const std::string& rule) {
+[[noreturn]] void wrong_record(const std::string& what, const std::string& where, const std::string& rule) {
   throw UserError(what, where, rule, "correct the record, or set data.format to what the file holds");
 }
 
@@ -21,9 +21,9 @@ std::string text_of(const Json& record, const char* key, const std::string& wher
     std::vector<std::string> keys;
     for (const auto& [k, v] : record.items()) keys.push_back(k);
     std::string near = nearest(key, keys);
-    wrong(fmt::format("no key '{}'", key), where, near.empty() ? "the record must have it" : fmt::format("did you mean '{}'?", near));
+    wrong_record(fmt::format("no key '{}'", key), where, near.empty() ? "the record must have it" : fmt::format("did you mean '{}'?", near));
   }
-  if (!it->is_string()) wrong(fmt::format("'{}' is no text", key), where, fmt::format("it must be a string, not {}", it->type_name()));
+  if (!it->is_string()) wrong_record(fmt::format("'{}' is no text", key), where, fmt::format("it must be a string, not {}", it->type_name()));
   return it->get<std::string>();
 }
 
@@ -37,7 +37,7 @@ Json tools_of(const Json& record, const std::string& where) {
   auto it = record.find("tools");
   if (it == record.end() || it->is_null() || (it->is_string() && it->get<std::string>().empty())) return nullptr;
   Json tools = it->is_string() ? parse_json(it->get<std::string>(), where + ": tools") : *it;
-  if (!tools.is_array()) wrong("'tools' is no list", where, "it must be a list of tools");
+  if (!tools.is_array()) wrong_record("'tools' is no list", where, "it must be a list of tools");
   return tools.empty() ? Json() : tools;
 }
 
@@ -45,10 +45,10 @@ Conversation alpaca(const Json& r, const std::string& where) {
   Conversation c;
   if (std::string system = text_of(r, "system", where, false); !system.empty()) say(c, "system", system);
   if (auto h = r.find("history"); h != r.end() && !h->is_null()) {
-    if (!h->is_array()) wrong("'history' is no list", where, "it must be a list of [question, answer]");
+    if (!h->is_array()) wrong_record("'history' is no list", where, "it must be a list of [question, answer]");
     for (const Json& turn : *h) {
       if (!turn.is_array() || turn.size() != 2 || !turn[0].is_string() || !turn[1].is_string())
-        wrong("wrong entry of 'history'", where, "each must be [question, answer]");
+        wrong_record("wrong entry of 'history'", where, "each must be [question, answer]");
       say(c, "user", turn[0].get<std::string>());
       say(c, "assistant", turn[1].get<std::string>());
     }
@@ -70,12 +70,12 @@ Conversation sharegpt(const Json& r, const std::string& where) {
   c.tools = tools_of(r, where);
   if (std::string system = text_of(r, "system", where, false); !system.empty()) say(c, "system", system);
   auto list = r.find("conversations");
-  if (list == r.end() || !list->is_array()) wrong("no list 'conversations'", where, "it must be a list of {\"from\", \"value\"}");
+  if (list == r.end() || !list->is_array()) wrong_record("no list 'conversations'", where, "it must be a list of {\"from\", \"value\"}");
   for (const Json& m : *list) {
-    if (!m.is_object()) wrong("wrong entry of 'conversations'", where, "each must be {\"from\", \"value\"}");
+    if (!m.is_object()) wrong_record("wrong entry of 'conversations'", where, "each must be {\"from\", \"value\"}");
     std::string from = text_of(m, "from", where + ": conversations", true);
     auto role = roles.find(from);
-    if (role == roles.end()) wrong(fmt::format("unknown speaker '{}'", from), where, "from is human, gpt, system, function_call or observation");
+    if (role == roles.end()) wrong_record(fmt::format("unknown speaker '{}'", from), where, "from is human, gpt, system, function_call or observation");
     say(c, role->second, text_of(m, "value", where + ": conversations", true));
   }
   return c;
@@ -85,26 +85,26 @@ Conversation messages(const Json& r, const std::string& where) {
   Conversation c;
   c.tools = tools_of(r, where);
   auto list = r.find("messages");
-  if (list == r.end() || !list->is_array()) wrong("no list 'messages'", where, "it must be a list of {\"role\", \"content\"}");
+  if (list == r.end() || !list->is_array()) wrong_record("no list 'messages'", where, "it must be a list of {\"role\", \"content\"}");
   for (const Json& given : *list) {
-    if (!given.is_object()) wrong("wrong entry of 'messages'", where, "each must be {\"role\", \"content\"}");
+    if (!given.is_object()) wrong_record("wrong entry of 'messages'", where, "each must be {\"role\", \"content\"}");
     Json m = given;
     std::string role = text_of(m, "role", where + ": messages", true), text;
     Json content = m.contains("content") ? Json(m["content"]) : Json();
     if (content.is_array()) {
       for (const Json& part : content) {
         if (!part.is_object() || part.value("type", Json()) != "text" || !part.contains("text") || !part["text"].is_string())
-          wrong("wrong part of 'content'", where, "only parts {\"type\": \"text\", \"text\"} are read");
+          wrong_record("wrong part of 'content'", where, "only parts {\"type\": \"text\", \"text\"} are read");
         text += part["text"].get<std::string>();
       }
     } else if (content.is_string()) {
       text = content.get<std::string>();
     } else if (!content.is_null() || role != "assistant") {
-      wrong("'content' is no text", where, "it must be a string");
+      wrong_record("'content' is no text", where, "it must be a string");
     }
     m["content"] = text;
     Json weight = m.contains("weight") ? Json(m["weight"]) : Json(1);
-    if (weight != 0 && weight != 1) wrong("wrong 'weight'", where, "it must be 0 or 1");
+    if (weight != 0 && weight != 1) wrong_record("wrong 'weight'", where, "it must be 0 or 1");
     m.erase("weight");
     c.messages.push_back(m);
     c.learned.push_back(role == "assistant" && weight != 0);
@@ -134,11 +134,11 @@ std::optional<ChatFormat> detect_chat_format(const Json& r) {
 }
 
 Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where) {
-  if (!record.is_object()) wrong("not a JSON object", where, "a record is an object");
+  if (!record.is_object()) wrong_record("not a JSON object", where, "a record is an object");
   Conversation c = format == ChatFormat::alpaca     ? alpaca(record, where)
                    : format == ChatFormat::sharegpt ? sharegpt(record, where)
                                                     : messages(record, where);
-  if (c.messages.empty()) wrong("an empty conversation", where, "it must have messages");
+  if (c.messages.empty()) wrong_record("an empty conversation", where, "it must have messages");
   return c;
 }
 

@@ -8,10 +8,10 @@
 namespace ravine::jinja {
 
 namespace {
-constexpr int kDeepest = 64;
+constexpr int kDeepestValue = 64;
 
 void check_depth(int depth) {
-  if (depth > kDeepest) raise("values are nested too deeply");
+  if (depth > kDeepestValue) raise("values are nested too deeply");
 }
 
 std::string float_text(double d) {

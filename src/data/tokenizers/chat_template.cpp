@@ -11,7 +11,7 @@ namespace ravine {
 
 namespace {
 
-constexpr int64_t kLimit = 4 << 20;
+constexpr int64_t kTemplateLimit = 4 << 20;
 
 jinja::Template parse_template(const std::string& source, const std::string& where) {
   if (find_invalid_utf8(source) != std::string::npos) throw UserError("wrong chat template", where, "it must be UTF-8", "correct the file");
@@ -56,7 +56,7 @@ std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir) {
       if (value.is_object() && value.contains("content") && value["content"].is_string()) tokens[key] = value["content"];
     }
   if (std::string file = find_in_folder(dir, "chat_template.jinja"); !file.empty())
-    return std::make_unique<ChatTemplate>(read_whole(file, kLimit), file, std::move(tokens));
+    return std::make_unique<ChatTemplate>(read_whole(file, kTemplateLimit), file, std::move(tokens));
   if (!config.contains("chat_template")) return nullptr;
   auto text = template_text(config["chat_template"], config_path + ": chat_template");
   if (!text) return nullptr;

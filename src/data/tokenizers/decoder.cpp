@@ -10,7 +10,6 @@ namespace ravine {
 
 namespace {
 
-constexpr int kDeepest = 16;
 constexpr size_t kLongestPart = size_t{1} << 28;  // of text between two steps
 
 std::string replace_all(std::string_view s, std::string_view from, std::string_view to) {
@@ -267,7 +266,7 @@ void Decoder::read(const JsonView& json, int depth, bool& whole, std::vector<Mak
   };
   if (type == "Sequence") {
     json.only({"type", "decoders"});
-    if (depth >= kDeepest) json.wrong("sequences are nested too deeply");
+    if (depth >= kDeepestSequence) json.wrong("sequences are nested too deeply");
     json.at("decoders").each([&](const JsonView& j) { read(j, depth + 1, whole, makers); });
   } else if (type == "ByteLevel") {
     json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});

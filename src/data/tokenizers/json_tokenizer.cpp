@@ -11,7 +11,7 @@ namespace ravine {
 
 namespace {
 
-constexpr int64_t kLimit = int64_t{256} << 20;
+constexpr int64_t kJsonLimit = int64_t{256} << 20;
 
 // What one call of encode works with; kept for the next call.
 struct Scratch {
@@ -200,7 +200,7 @@ TokenizerParts read_tokenizer_json(const std::string& bytes, const std::string& 
 std::unique_ptr<Tokenizer> make_tokenizer(TokenizerParts parts) { return std::make_unique<JsonTokenizer>(std::move(parts)); }
 
 std::unique_ptr<Tokenizer> open_tokenizer_json(const std::string& path) {
-  return make_tokenizer(read_tokenizer_json(read_whole(path, kLimit), path));
+  return make_tokenizer(read_tokenizer_json(read_whole(path, kJsonLimit), path));
 }
 
 }  // namespace ravine

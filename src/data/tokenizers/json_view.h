@@ -11,6 +11,8 @@
 
 namespace ravine {
 
+inline constexpr int kDeepestSequence = 16;  // parts of a tokenizer.json that are Sequences of others, within each other
+
 class JsonView {
  public:
   JsonView(simdjson::dom::element value, const std::string& file, std::string path = "") : value_(value), file_(&file), path_(std::move(path)) {}

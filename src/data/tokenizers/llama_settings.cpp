@@ -15,14 +15,14 @@ namespace {
 
 constexpr int64_t kMaxId = 1 << 24;
 
-[[noreturn]] void wrong(const std::string& file, const std::string& key, const std::string& rule) {
+[[noreturn]] void wrong_setting(const std::string& file, const std::string& key, const std::string& rule) {
   throw UserError("wrong tokenizer setting", file + ": " + key, rule, "correct the file");
 }
 
 void read_bool(const Json& j, const std::string& file, const char* key, bool& into) {
   auto it = j.find(key);
   if (it == j.end() || it->is_null()) return;
-  if (!it->is_boolean()) wrong(file, key, "it must be true or false");
+  if (!it->is_boolean()) wrong_setting(file, key, "it must be true or false");
   into = it->get<bool>();
 }
 
@@ -38,14 +38,14 @@ AddedToken read_token(const Json& j, const std::string& file, const std::string&
     read_bool(j, file, "single_word", t.single_word);
     read_bool(j, file, "special", t.special);
   } else {
-    wrong(file, key, "a token is a string or an object with the string 'content'");
+    wrong_setting(file, key, "a token is a string or an object with the string 'content'");
   }
-  if (t.content.empty()) wrong(file, key, "a token must not be empty");
+  if (t.content.empty()) wrong_setting(file, key, "a token must not be empty");
   return t;
 }
 
 int32_t checked_id(int64_t id, const std::string& file, const std::string& key) {
-  if (id < 0 || id >= kMaxId) wrong(file, key, fmt::format("token ids are 0 to {}", kMaxId - 1));
+  if (id < 0 || id >= kMaxId) wrong_setting(file, key, fmt::format("token ids are 0 to {}", kMaxId - 1));
   return static_cast<int32_t>(id);
 }
 
@@ -54,7 +54,7 @@ const std::vector<std::string> kClasses = {"LlamaTokenizer", "LlamaTokenizerFast
 void check_class(const Json& config, const std::string& file) {
   auto it = config.find("tokenizer_class");
   if (it == config.end() || it->is_null()) return;
-  if (!it->is_string()) wrong(file, "tokenizer_class", "it must be a string");
+  if (!it->is_string()) wrong_setting(file, "tokenizer_class", "it must be a string");
   std::string name = *it;
   if (std::find(kClasses.begin(), kClasses.end(), name) == kClasses.end())
     throw UserError("this kind of tokenizer is not read from tokenizer.model", file + ": tokenizer_class",
@@ -86,12 +86,12 @@ LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
   read_bool(config, config_path, "split_special_tokens", s.split_special);
 
   if (auto it = config.find("added_tokens_decoder"); it != config.end() && !it->is_null()) {
-    if (!it->is_object()) wrong(config_path, "added_tokens_decoder", "it must be an object");
+    if (!it->is_object()) wrong_setting(config_path, "added_tokens_decoder", "it must be an object");
     for (const auto& [key, value] : it->items()) {
       std::string where = "added_tokens_decoder." + key;
       int64_t id = -1;
       auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      if (error != std::errc{} || end != key.data() + key.size()) wrong(config_path, where, "the key must be a token id");
+      if (error != std::errc{} || end != key.data() + key.size()) wrong_setting(config_path, where, "the key must be a token id");
       AddedToken t = read_token(value, config_path, where);
       t.id = checked_id(id, config_path, where);
       s.added.add(t);
@@ -99,7 +99,7 @@ LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
   } else {
     Json added = read_settings(dir, "added_tokens.json", added_path);
     for (const auto& [key, value] : added.items()) {
-      if (key.empty() || !value.is_number_integer()) wrong(added_path, key, "it must map a string to a token id");
+      if (key.empty() || !value.is_number_integer()) wrong_setting(added_path, key, "it must map a string to a token id");
       AddedToken t;
       t.content = key;
       t.id = checked_id(value.get<int64_t>(), added_path, key);
@@ -143,7 +143,7 @@ LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
     const Json& from = config.contains(key) ? config : map;
     const std::string& path = config.contains(key) ? config_path : map_path;
     if (!from.contains(key) || from[key].is_null()) continue;
-    if (!from[key].is_structured()) wrong(path, key, "it must be a list of tokens");
+    if (!from[key].is_structured()) wrong_setting(path, key, "it must be a list of tokens");
     for (const auto& value : from[key]) place(read_token(value, path, key));
   }
   return s;

@@ -10,7 +10,6 @@ namespace ravine {
 
 namespace {
 
-constexpr int kDeepest = 16;  // Sequences within Sequences
 
 bool has_non_ascii(std::string_view s) {
   for (char c : s)
@@ -236,7 +235,7 @@ class Several final : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> list_;
 };
 
-std::unique_ptr<Normalizer> read(const JsonView& json, int depth) {
+std::unique_ptr<Normalizer> normalizer_of(const JsonView& json, int depth) {
   std::string type = json.text("type", "");
   auto form = [&](NormalForm f) {
     json.only({"type"});
@@ -282,9 +281,9 @@ std::unique_ptr<Normalizer> read(const JsonView& json, int depth) {
   }
   if (type == "Sequence") {
     json.only({"type", "normalizers"});
-    if (depth >= kDeepest) json.wrong("sequences are nested too deeply");
+    if (depth >= kDeepestSequence) json.wrong("sequences are nested too deeply");
     std::vector<std::unique_ptr<Normalizer>> list;
-    json.at("normalizers").each([&](const JsonView& j) { list.push_back(read(j, depth + 1)); });
+    json.at("normalizers").each([&](const JsonView& j) { list.push_back(normalizer_of(j, depth + 1)); });
     return std::make_unique<Several>(std::move(list));
   }
   json.wrong(fmt::format("the normalizer '{}' is not known", type));
@@ -292,7 +291,7 @@ std::unique_ptr<Normalizer> read(const JsonView& json, int depth) {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> read_normalizer(const JsonView& json) { return read(json, 0); }
+std::unique_ptr<Normalizer> read_normalizer(const JsonView& json) { return normalizer_of(json, 0); }
 
 ByteAlphabet::ByteAlphabet() {
   for (auto& c : of_char) c = -1;

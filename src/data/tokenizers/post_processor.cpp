@@ -7,7 +7,6 @@ namespace ravine {
 
 namespace {
 
-constexpr int kDeepest = 16;
 
 int32_t second_as_id(const JsonView& pair) {  // ["</s>", 2]
   int32_t id = -1;
@@ -39,7 +38,7 @@ PostProcessor read_template(const JsonView& json) {
   return p;
 }
 
-PostProcessor read(const JsonView& json, int depth) {
+PostProcessor post_processor_of(const JsonView& json, int depth) {
   std::string type = json.text("type", "");
   if (type == "TemplateProcessing") return read_template(json);
   if (type == "ByteLevel") {  // offsets only
@@ -52,10 +51,10 @@ PostProcessor read(const JsonView& json, int depth) {
   }
   if (type == "Sequence") {
     json.only({"type", "processors"});
-    if (depth >= kDeepest) json.wrong("sequences are nested too deeply");
+    if (depth >= kDeepestSequence) json.wrong("sequences are nested too deeply");
     PostProcessor all;
     json.at("processors").each([&](const JsonView& j) {
-      PostProcessor p = read(j, depth + 1);
+      PostProcessor p = post_processor_of(j, depth + 1);
       all.before.insert(all.before.begin(), p.before.begin(), p.before.end());
       all.after.insert(all.after.end(), p.after.begin(), p.after.end());
     });
@@ -66,6 +65,6 @@ PostProcessor read(const JsonView& json, int depth) {
 
 }  // namespace
 
-PostProcessor read_post_processor(const JsonView& json) { return read(json, 0); }
+PostProcessor read_post_processor(const JsonView& json) { return post_processor_of(json, 0); }
 
 }  // namespace ravine

@@ -7,7 +7,6 @@ namespace ravine {
 
 namespace {
 
-constexpr int kDeepest = 16;
 
 enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
@@ -355,7 +354,7 @@ void Reading::read(const JsonView& json, int depth) {
   std::string type = json.text("type", "");
   if (type == "Sequence") {
     json.only({"type", "pretokenizers"});
-    if (depth >= kDeepest) json.wrong("sequences are nested too deeply");
+    if (depth >= kDeepestSequence) json.wrong("sequences are nested too deeply");
     json.at("pretokenizers").each([&](const JsonView& j) { read(j, depth + 1); });
   } else if (type == "ByteLevel") {
     json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});

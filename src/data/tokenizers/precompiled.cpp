@@ -10,7 +10,7 @@ namespace ravine {
 
 namespace {
 
-[[noreturn]] void damaged(const std::string& where, const std::string& rule) {
+[[noreturn]] void damaged_map(const std::string& where, const std::string& rule) {
   throw UserError("damaged table of normalisation rules", where, rule, "replace the file");
 }
 
@@ -32,7 +32,7 @@ std::string from_base64(std::string_view text, const std::string& where) {
     else if (c == '/')
       v = 63;
     else
-      damaged(where, "it must be base64");
+      damaged_map(where, "it must be base64");
     bits = bits << 6 | v;
     if (++count == 4) {
       out += {static_cast<char>(bits >> 16), static_cast<char>(bits >> 8), static_cast<char>(bits)};
@@ -40,7 +40,7 @@ std::string from_base64(std::string_view text, const std::string& where) {
       count = 0;
     }
   }
-  if (count == 1) damaged(where, "it must be base64");
+  if (count == 1) damaged_map(where, "it must be base64");
   if (count >= 2) out += static_cast<char>(bits >> (count == 2 ? 4 : 10));
   if (count == 3) out += static_cast<char>(bits >> 2);
   return out;
@@ -52,25 +52,25 @@ size_t offset_of(uint32_t unit) { return size_t{unit >> 10} << ((unit & (1u << 9
 
 void check_precompiled(std::string_view blob, const std::string& where) {
   uint32_t bytes = 0;
-  if (blob.size() <= 4) damaged(where, "the normalisation rules are cut short");
+  if (blob.size() <= 4) damaged_map(where, "the normalisation rules are cut short");
   std::memcpy(&bytes, blob.data(), 4);
-  if (bytes == 0 || bytes % 4 != 0 || bytes >= blob.size() - 4) damaged(where, "the normalisation rules have a wrong size");
+  if (bytes == 0 || bytes % 4 != 0 || bytes >= blob.size() - 4) damaged_map(where, "the normalisation rules have a wrong size");
   std::string_view replacements = blob.substr(4 + size_t{bytes});
-  if (replacements.back() != '\0') damaged(where, "the normalisation rules do not end");
+  if (replacements.back() != '\0') damaged_map(where, "the normalisation rules do not end");
   size_t n = bytes / 4;
   auto unit = [&](size_t i) {
     uint32_t u;
     std::memcpy(&u, blob.data() + 4 + 4 * i, 4);
     return u;
   };
-  if (unit(0) >> 31) damaged(where, "the normalisation rules have no root");  // walks begin there whatever it says
+  if (unit(0) >> 31) damaged_map(where, "the normalisation rules have no root");  // walks begin there whatever it says
   for (size_t i = 0; i < n; ++i) {
     uint32_t u = unit(i);
     if (u >> 31) continue;  // a value: never taken for a node, since its label has the top bit
     size_t child = i ^ offset_of(u);
-    if ((child | 0xff) >= n) damaged(where, "the normalisation rules point outside their table");
+    if ((child | 0xff) >= n) damaged_map(where, "the normalisation rules point outside their table");
     if ((u >> 8 & 1) && (unit(child) & 0x7fffffffu) >= replacements.size())
-      damaged(where, "the normalisation rules point outside their replacements");
+      damaged_map(where, "the normalisation rules point outside their replacements");
   }
 }
 
@@ -82,7 +82,7 @@ PrecompiledRules::PrecompiledRules(std::string_view base64, const std::string& w
   trie_.resize(bytes / 4);
   std::memcpy(trie_.data(), blob.data() + 4, bytes);
   replacements_ = blob.substr(4 + size_t{bytes});
-  if (find_invalid_utf8(replacements_) != std::string_view::npos) damaged(where, "a replacement is not UTF-8");
+  if (find_invalid_utf8(replacements_) != std::string_view::npos) damaged_map(where, "a replacement is not UTF-8");
 }
 
 // The shortest rule that the text begins with, as the crate takes it.

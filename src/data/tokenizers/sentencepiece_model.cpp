@@ -18,7 +18,7 @@ namespace ravine {
 
 namespace {
 
-constexpr int64_t kLimit = int64_t{256} << 20;
+constexpr int64_t kModelLimit = int64_t{256} << 20;
 
 [[noreturn]] void damaged(const std::string& where, const std::string& rule) {
   throw UserError("damaged SentencePiece model", where, rule, "replace the file");
@@ -180,7 +180,7 @@ void check_denormalizer(std::string_view data, const std::string& where) {
 }  // namespace
 
 SentencePieceModel load_sentencepiece(const std::string& path, bool dummy_prefix) {
-  return parse_sentencepiece(read_whole(path, kLimit), path, dummy_prefix);
+  return parse_sentencepiece(read_whole(path, kModelLimit), path, dummy_prefix);
 }
 
 SentencePieceModel parse_sentencepiece(std::string bytes, const std::string& where, bool dummy_prefix) {

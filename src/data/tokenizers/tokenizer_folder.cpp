@@ -15,16 +15,16 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kLimit = int64_t{256} << 20;
+constexpr int64_t kFileLimit = int64_t{256} << 20;
 
-[[noreturn]] void wrong(const std::string& file, const std::string& key, const std::string& rule) {
+[[noreturn]] void wrong_file(const std::string& file, const std::string& key, const std::string& rule) {
   throw UserError("wrong tokenizer setting", file + ": " + key, rule, "correct the file");
 }
 
 bool setting(const Json& j, const std::string& file, const char* key, bool fallback) {
   auto it = j.find(key);
   if (it == j.end() || it->is_null()) return fallback;
-  if (!it->is_boolean()) wrong(file, key, "it must be true or false");
+  if (!it->is_boolean()) wrong_file(file, key, "it must be true or false");
   return it->get<bool>();
 }
 
@@ -41,9 +41,9 @@ AddedEntry read_entry(const Json& j, const std::string& file, const std::string&
     e.token.special = special || setting(j, file, "special", false);
     e.normalized = setting(j, file, "normalized", !e.token.special);
   } else {
-    wrong(file, key, "a token is a string or an object with the string 'content'");
+    wrong_file(file, key, "a token is a string or an object with the string 'content'");
   }
-  if (e.token.content.empty()) wrong(file, key, "a token must not be empty");
+  if (e.token.content.empty()) wrong_file(file, key, "a token must not be empty");
   return e;
 }
 
@@ -83,14 +83,14 @@ class Settings {
   void add_listed(TokenizerParts& p) const {
     auto it = config_.find("added_tokens_decoder");
     if (it == config_.end() || it->is_null()) return;
-    if (!it->is_object()) wrong(config_path_, "added_tokens_decoder", "it must be an object");
+    if (!it->is_object()) wrong_file(config_path_, "added_tokens_decoder", "it must be an object");
     std::vector<std::pair<int64_t, AddedEntry>> list;
     for (const auto& [key, value] : it->items()) {
       std::string where = "added_tokens_decoder." + key;
       int64_t id = -1;
       auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
       if (error != std::errc{} || end != key.data() + key.size() || id < 0 || id >= kMaxTokenId)
-        wrong(config_path_, where, fmt::format("the key must be a token id from 0 to {}", kMaxTokenId - 1));
+        wrong_file(config_path_, where, fmt::format("the key must be a token id from 0 to {}", kMaxTokenId - 1));
       list.emplace_back(id, read_entry(value, config_path_, where, false));
     }
     std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -116,7 +116,7 @@ class Settings {
     const Json& from = in_config ? config_ : map_;
     if (!from.contains(key) || from[key].is_null()) return;
     const std::string& path = in_config ? config_path_ : map_path_;
-    if (!from[key].is_structured()) wrong(path, key, "it must be a list of tokens");
+    if (!from[key].is_structured()) wrong_file(path, key, "it must be a list of tokens");
     for (const auto& value : from[key]) {
       AddedEntry e = read_entry(value, path, key, true);
       if (p.added.find(e.token.content) < 0) add(p, std::move(e));
@@ -130,7 +130,7 @@ class Settings {
 std::string class_name(const Settings& s) {
   auto it = s.config().find("tokenizer_class");
   if (it == s.config().end() || it->is_null()) return "";
-  if (!it->is_string()) wrong(s.config_path(), "tokenizer_class", "it must be a string");
+  if (!it->is_string()) wrong_file(s.config_path(), "tokenizer_class", "it must be a string");
   std::string name = *it;
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   return name;
@@ -156,8 +156,8 @@ TokenizerParts from_vocab_and_merges(const std::string& vocab, const std::string
                     "save it with Transformers, which writes a tokenizer.json");
   }
   std::string list;
-  std::string text = read_whole(merges, kLimit);
-  if (find_invalid_utf8(text) != std::string::npos) wrong(merges, "text", "it must be UTF-8");
+  std::string text = read_whole(merges, kFileLimit);
+  if (find_invalid_utf8(text) != std::string::npos) wrong_file(merges, "text", "it must be UTF-8");
   for (const auto& line : split(text, '\n')) {
     std::string_view l = line;
     if (l.ends_with('\r')) l.remove_suffix(1);
@@ -167,7 +167,7 @@ TokenizerParts from_vocab_and_merges(const std::string& vocab, const std::string
   }
   std::string json = fmt::format(
       R"({{"version":"1.0","normalizer":{},"pre_tokenizer":{},"post_processor":{},"decoder":{},"model":{{"type":"BPE","vocab":{},"merges":[{}]}}}})",
-      normalizer.dump(), pre.dump(), post.dump(), Json{{"type", "ByteLevel"}}.dump(), read_whole(vocab, kLimit), list);
+      normalizer.dump(), pre.dump(), post.dump(), Json{{"type", "ByteLevel"}}.dump(), read_whole(vocab, kFileLimit), list);
   return read_tokenizer_json(json, vocab);
 }
 
@@ -177,8 +177,8 @@ TokenizerParts from_word_pieces(const std::string& path, const Settings& s) {
     throw UserError("this kind of tokenizer is not read from vocab.txt", s.config_path() + ": tokenizer_class",
                     fmt::format("'{}' is not one of BertTokenizer, DistilBertTokenizer, ElectraTokenizer", name),
                     "save it with Transformers, which writes a tokenizer.json");
-  std::string text = read_whole(path, kLimit);
-  if (find_invalid_utf8(text) != std::string::npos) wrong(path, "text", "it must be UTF-8");
+  std::string text = read_whole(path, kFileLimit);
+  if (find_invalid_utf8(text) != std::string::npos) wrong_file(path, "text", "it must be UTF-8");
   Vocabulary v;
   int32_t id = 0;
   auto lines = split(text, '\n');
@@ -192,7 +192,7 @@ TokenizerParts from_word_pieces(const std::string& path, const Settings& s) {
   };
   std::string cls = text_of("cls_token", "[CLS]"), sep = text_of("sep_token", "[SEP]"), unk = text_of("unk_token", "[UNK]");
   for (const auto& t : {cls, sep, unk})
-    if (v.find(t) < 0) wrong(path, t, "this token must be in the vocabulary");
+    if (v.find(t) < 0) wrong_file(path, t, "this token must be in the vocabulary");
   bool lower = setting(s.config(), s.config_path(), "do_lower_case", true);
   Json accents;
   if (s.config().contains("strip_accents")) accents = s.config()["strip_accents"];
@@ -244,7 +244,7 @@ std::unique_ptr<Tokenizer> open_tokenizer_folder(const std::string& dir) {
   TokenizerParts parts;
   std::string json = find_in_folder(dir, "tokenizer.json"), vocab = find_in_folder(dir, "vocab.json"), merges = find_in_folder(dir, "merges.txt");
   if (!json.empty())
-    parts = read_tokenizer_json(read_whole(json, kLimit), json);
+    parts = read_tokenizer_json(read_whole(json, kFileLimit), json);
   else if (!vocab.empty() && !merges.empty())
     parts = from_vocab_and_merges(vocab, merges, settings);
   else

@@ -16,7 +16,7 @@ struct Rows {
   bool has(int32_t id) const { return id >= begin && id < begin + count; }
 };
 
-Rows rows_here(Ctx& c, const Param& p) {
+Rows rows_of_rank(Ctx& c, const Param& p) {
   const Group& group = c.group(Axis::tensor);
   Rows r;
   r.padded = ceil_div(p.shape[0], group.size());
@@ -57,7 +57,7 @@ struct Head {
   Ctx& c;
   const Param& weight;
   TensorView table;  // my rows as the products read them
-  Rows here = rows_here(c, weight);
+  Rows here = rows_of_rank(c, weight);
   ExactSum loss;
 
   // Tokens [begin, begin + n). dx and dweight are absent without backward.
@@ -141,7 +141,7 @@ struct Head {
 }  // namespace
 
 Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id) {
-  Rows here = rows_here(c, table);
+  Rows here = rows_of_rank(c, table);
   Tensor x = c.empty({c.batch().tokens, table.shape[1]}, c.types().residual);
   {
     Tensor local = local_ids(c, here);
@@ -194,7 +194,7 @@ Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool uni
   Tensor x = c.sequence_parallel() ? gather_tokens(c, part.view()) : part;
   Tensor unit_weight = unit ? unit_rows(c, weight) : Tensor();
   const Group& group = c.group(Axis::tensor);
-  Rows here = rows_here(c, weight);
+  Rows here = rows_of_rank(c, weight);
   int64_t n = x.rows(), v = weight.shape[0];
   Tensor out = c.empty({n, v}, c.types().stat);
   Tensor mine = c.empty({n, here.padded}, c.types().stat, MemoryKind::workspace);

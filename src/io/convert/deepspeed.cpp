@@ -12,7 +12,6 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr const char* kComplete = "use a complete checkpoint";
 
 using File = std::shared_ptr<const TorchFile>;
 

@@ -13,7 +13,6 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr const char* kComplete = "use a complete checkpoint";
 
 struct RankFile {
   std::shared_ptr<const TorchFile> file;

@@ -14,10 +14,10 @@ namespace ravine {
 namespace {
 
 constexpr std::string_view kWeights = "weights/";
-constexpr int64_t kMaxManifest = int64_t{1} << 30;
+constexpr int64_t kMaxRunFile = int64_t{1} << 30;
 
 // The config.json of the model that the run trains.
-std::string model_config(const std::string& run) {
+std::string run_model_config(const std::string& run) {
   const std::string yaml = run + "/config.yaml";
   if (!fs::exists(yaml)) return "";
   const Config c = load_config(yaml);
@@ -36,11 +36,11 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     if (!newest) throw UserError("no checkpoint", checkpoints, "it must hold a folder step_N", "check the path");
     folder = *newest;
   }
-  const Manifest m = parse_manifest(read_whole(folder + "/manifest.json", kMaxManifest), folder + "/manifest.json");
+  const Manifest m = parse_manifest(read_whole(folder + "/manifest.json", kMaxRunFile), folder + "/manifest.json");
   w.config = config;
   w.config_where = config_where;
   if (w.config.is_null()) {
-    w.config_where = model_config((fs::absolute(folder).lexically_normal().parent_path().parent_path()).string());
+    w.config_where = run_model_config((fs::absolute(folder).lexically_normal().parent_path().parent_path()).string());
     if (w.config_where.empty() || !fs::exists(w.config_where))
       throw UserError("no config", folder, "the run's config.yaml must name the model", "give --model-config CONFIG.json");
     w.config = read_json(w.config_where);

@@ -49,6 +49,8 @@ void resize_vocabulary(Weights& weights, int64_t rows);
 // Shape [rows, ...]: the first rows, or all and then the last one repeated.
 ElementsPtr padded_rows(ElementsPtr table, int64_t rows);
 
+inline constexpr const char* kComplete = "use a complete checkpoint";  // the fix where a part is missing
+
 inline std::string layer_name(int64_t layer, std::string_view suffix) {
   return fmt::format("model.layers.{}.{}", layer, suffix);
 }
