@@ -46,6 +46,7 @@ class FlatStore : public ParamStore {
   TensorView value(const Param& p) const override;
   Shape shape(const Param& p) const override { return at(p).shape; }
   TensorView master(const Param& p) const override;
+  std::vector<ParamBox> boxes() const override;
 
   // Says that the backward that comes next is of the last micro batch of its leaf. Without it all of a step is one leaf.
   void end_leaf(bool last) { leaf_ends_ = last; }

@@ -13,12 +13,12 @@
 #include "files/atomic.h"
 #include "io/huggingface.h"
 #include "kernels/backend.h"
+#include "parallel/whole_units.h"
 #include "train/machine.h"
 #include "train/nan_watch.h"
 #include "train/open.h"
 #include "train/stop.h"
 #include "train/variants.h"
-#include "train/whole_units.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
