@@ -66,6 +66,14 @@ struct CommonFlags {
   }
 };
 
+// The flags of a call, one `name: value` per line: what the ranks of a job must agree on.
+template <class Flags>
+std::string describe(Flags& flags) {
+  std::string text;
+  for (const Option& o : options_of(flags)) text += o.key + ": " + o.yaml() + "\n";
+  return text;
+}
+
 // Finds the command in args (without the program's name), runs it, turns exceptions into a line on stderr and an exit status:
 // UserError 2, Stopped 130, others 1.
 int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args);

@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "data/instruct/chat_records.h"
+#include "data/indexed/indexed_tokens.h"
 #include "data/instruct/chat_set.h"
+#include "data/instruct/instruction_files.h"
 #include "data/instruct/prompt_templates.h"
 #include "data/source.h"
 #include "data/tokenizer.h"
@@ -26,7 +28,6 @@ class Advice {
     numbers();
     attempt([&] { model(); });
     attempt([&] { tokenizer(); });
-    if (!tokenizer_) return lines_;
     for (const DataSource& s : c_.data.train) attempt([&] { source(s); });
     return lines_;
   }
@@ -80,7 +81,10 @@ class Advice {
   void source(const DataSource& s) {
     std::string file = source_files(s.path).at(0), format = s.format.empty() ? c_.data.format : s.format;
     SourceKind kind = source_kind(file);
-    if (kind == SourceKind::fixed || kind == SourceKind::indexed) return;
+    if (kind == SourceKind::fixed) return;
+    if (kind == SourceKind::indexed) return token_file(s.path, file);
+    if (kind == SourceKind::instructions) return instructions(s.path, file);
+    if (!tokenizer_) return;
     if (chat_format(format) || (format == "auto" && kind != SourceKind::text && detect_chat_file(file, c_.data.text_key)))
       chats(s.path, file, format);
     else
@@ -101,6 +105,36 @@ class Advice {
       EncodedChat e = encoder.encode(read_conversation(j, known.value_or(ChatFormat::alpaca), where), where);
       longer += static_cast<int64_t>(e.ids.size()) > c_.data.sequence_length + 1;
       empty += std::find(e.learned.begin(), e.learned.end(), 1) == e.learned.end();
+    }
+    share(path, "conversations", longer, n, c_.data.too_long == "drop" ? "left out" : "cut");
+    if (10 * empty >= n && empty > 0) say("{}: {} of the first {} conversations have no answer to learn", path, empty, n);
+  }
+
+  // Ids are looked at here and there; ends of the first documents.
+  void token_file(const std::string& path, const std::string& file) {
+    const auto tokens = open_token_file(file, vocabulary_);
+    if (!tokenizer_ || !tokenizer_->special().eos) return;
+    int64_t n = 0, ended = 0;
+    for (; n < std::min<int64_t>(tokens->documents(), kRecords); ++n) {
+      int64_t last = tokens->document_begin(n + 1) - 1;
+      while (last >= tokens->document_begin(n) && tokens->length(last) == 0) --last;
+      int32_t id = -1;
+      if (last >= tokens->document_begin(n)) tokens->copy(last, tokens->length(last) - 1, std::span(&id, 1));
+      ended += id == *tokenizer_->special().eos;
+    }
+    if (n > 0 && ended == 0)
+      say("{}: none of the first {} documents ends with the tokenizer's end token ({}): a model trained on them never learns to stop (preprocess --append-eod)", path, n,
+          tokenizer_->id_to_piece(*tokenizer_->special().eos));
+  }
+
+  void instructions(const std::string& path, const std::string& file) {
+    const InstructionFiles files({file}, vocabulary_ > 0 ? vocabulary_ : INT32_MAX);
+    const int64_t n = std::min(files.count(), kRecords), most = c_.data.sequence_length + 1;
+    int64_t longer = 0, empty = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      longer += files.length(i) > most;
+      const InstructionFiles::Row row = files.row(i, std::max<int64_t>(files.length(i), 2));
+      empty += std::all_of(row.labels.begin(), row.labels.end(), [](int32_t l) { return l == kIgnored; });
     }
     share(path, "conversations", longer, n, c_.data.too_long == "drop" ? "left out" : "cut");
     if (10 * empty >= n && empty > 0) say("{}: {} of the first {} conversations have no answer to learn", path, empty, n);

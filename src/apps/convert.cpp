@@ -12,7 +12,7 @@ namespace {
 struct ConvertFlags {
   std::string input, output, to, from = "auto", dtype, model_config;
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1, resize_vocab = 0, threads = 0;
-  bool dry_run = false, allow_unknown = false;
+  bool optimizer = false, fused = false, dry_run = false, allow_unknown = false;
   template <class V>
   void each(V&& v) {
     v("input", input, "Hugging Face folder, or checkpoint of Megatron, DeepSpeed, MindFormers (also a .ckpt) or Ravine",
@@ -21,9 +21,11 @@ struct ConvertFlags {
     v("to", to, "layout to write", required() & one_of({"hf", "megatron-legacy", "megatron-mcore", "mindformers", "ravine"}));
     v("from", from, "layout of the input; auto: recognised",
       one_of({"auto", "hf", "megatron", "deepspeed", "mindformers", "ravine"}));
-    v("tensor", tensor, "tensor ranks of the Megatron folder to write", between(1, 1000));
-    v("pipeline", pipeline, "pipeline ranks of it", between(1, 1000));
+    v("tensor", tensor, "tensor ranks of the Megatron or MindFormers folder to write", between(1, 1000));
+    v("pipeline", pipeline, "pipeline ranks of the Megatron folder", between(1, 1000));
     v("virtual", virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
+    v("fused", fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
+    v("optimizer", optimizer, "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
     v("dtype", dtype, "type of the weights written; none: as stored", one_of({"", "f32", "bf16", "f16"}));
     v("model-config", model_config, "config.json of the model, where the input has none or another vocabulary",
       metavar("FILE"));
@@ -44,20 +46,23 @@ void print_rows(const ConvertReport& report) {
 }
 
 int run_convert(ConvertFlags& flags, Config&) {
-  if (flags.to == "ravine")
-    throw UserError("--to ravine", "command line",
-                    "a training checkpoint also holds optimizer state, which weights do not have",
-                    "use --to hf and train with model.path=DIR");
   if (flags.output.empty() && !flags.dry_run)
     throw UserError("--output is missing", "command line", "a folder is written", "give --output DIR, or --dry-run");
-  if (!flags.to.starts_with("megatron-") && (flags.tensor > 1 || flags.pipeline > 1 || flags.virtual_stages > 1))
-    throw UserError("--tensor, --pipeline and --virtual", "command line", "only Megatron folders are written for several ranks",
-                    "leave them out");
+  const bool megatron = flags.to.starts_with("megatron-"), mindformers = flags.to == "mindformers", ravine = flags.to == "ravine";
+  auto only = [&](bool used, bool fits, const char* what, const char* rule) {
+    if (used && !fits) throw UserError(what, "command line", rule, "leave it out");
+  };
+  only(flags.tensor > 1, megatron || mindformers, "--tensor", "only Megatron and MindFormers folders are written for several ranks");
+  only(flags.pipeline > 1 || flags.virtual_stages > 1, megatron, "--pipeline and --virtual", "only Megatron folders are written for several stages");
+  only(flags.fused, mindformers, "--fused", "only MindFormers has these names");
+  only(flags.optimizer, ravine, "--optimizer", "only Ravine checkpoints are written with moments");
+  only(!flags.dtype.empty() && flags.dtype != "f32", !ravine, "--dtype", "checkpoints of training hold f32");
   while (flags.input.size() > 1 && flags.input.back() == '/') flags.input.pop_back();
   ConvertOptions o{
       .input = flags.input, .output = flags.output, .to = flags.to, .from = flags.from, .model_config = flags.model_config};
   if (!flags.dtype.empty()) o.dtype = parse_dtype(flags.dtype);
   o.tensor = flags.tensor, o.pipeline = flags.pipeline, o.virtual_stages = flags.virtual_stages;
+  o.fused = flags.fused, o.optimizer = flags.optimizer;
   o.resize_vocabulary = flags.resize_vocab;
   o.dry_run = flags.dry_run, o.allow_unknown = flags.allow_unknown;
   Log log;
@@ -71,6 +76,8 @@ int run_convert(ConvertFlags& flags, Config&) {
   if (flags.dry_run) print_rows(report);
   log.line("{}{} tensors, {}{}", flags.dry_run ? "would write " : "", report.rows.size(),
            human_bytes(static_cast<double>(report.bytes)), flags.dry_run ? "" : fmt::format(" in {}", flags.output));
+  if (ravine && !flags.dry_run)
+    log.line("to go on: ravine train model.config={0}/config.json train.output={0} ...", flags.output);
   return 0;
 }
 

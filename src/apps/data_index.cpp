@@ -16,7 +16,7 @@ namespace {
 struct IndexFlags {
   std::vector<std::string> prefix;
   std::vector<double> weights;
-  std::string split = "969,30,1", samples, order = "megatron", tokenizer, cache, out;
+  std::string split = "969,30,1", samples, order = "megatron", tokenizer, index_tokenizer, cache, out;
   int64_t sequence_length = 1024, seed = 1234, first = 20, eod = -1;
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false, partial_valid = false, no_extra_token = false;
   template <class V>
@@ -37,6 +37,8 @@ struct IndexFlags {
     v("no-extra-token", no_extra_token, "samples do not overlap by a token; the last column predicts nothing");
     v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE"));
     v("cache", cache, "folder of index files as Megatron names them: read from there, or written there", metavar("DIR"));
+    v("index-tokenizer", index_tokenizer, "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
+      metavar("JSON-or-FILE"));
     v("out", out, "folder for the arrays and samples", required() & metavar("DIR"));
   }
 };
@@ -109,6 +111,7 @@ int run_index(IndexFlags& f, Config&) {
   o.partial_valid = f.partial_valid;
   o.extra_token = !f.no_extra_token;
   o.cache = f.cache;
+  o.tokenizer = tokenizer_identity(f.index_tokenizer);
   if (o.eod < 0 && !f.tokenizer.empty()) o.eod = open_tokenizer(f.tokenizer)->special().eos.value_or(-1);
   const GptSplits splits = build_gpt_splits(f.prefix, f.weights, parse_sizes(f.samples), o);
   create_folders(f.out);

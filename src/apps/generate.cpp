@@ -3,12 +3,16 @@
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "apps/model_job.h"
+#include "apps/rank_job.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "files/checksum.h"
 #include "infer/beams.h"
 #include "infer/generation_config.h"
 #include "infer/output.h"
 #include "infer/prompts.h"
+#include "train/layout.h"
 #include "train/step.h"
 #include "train/stop.h"
 
@@ -109,21 +113,55 @@ GenerateOptions read_options(const GenerateFlags& flags, const ModelFacts& facts
   return o;
 }
 
-int run_generate(GenerateFlags& flags, Config& config) {
-  BeamOptions beams;
-  if (!flags.beams.empty()) beams.beams = flags.beams[0];
-  const int64_t num_return = flags.num_return.empty() ? 1 : flags.num_return[0];
+// Mistakes that flags alone show.
+void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return) {
   if (flags.beams.empty() && (!flags.length_penalty.empty() || flags.early_stopping || !flags.num_return.empty()))
     throw UserError("--length-penalty, --early-stopping or --num-return without --beams", "command line", "they are of beam search",
                     "add --beams N, or leave them out");
-  if (num_return > beams.beams)
-    throw UserError(fmt::format("--num-return {}", num_return), "command line", fmt::format("there are {} beams", beams.beams),
+  if (num_return > beams)
+    throw UserError(fmt::format("--num-return {}", num_return), "command line", fmt::format("there are {} beams", beams),
                     "ask for fewer, or use more beams");
   if (!flags.prompt.empty() + !flags.prompts.empty() + !flags.prompt_ids.empty() != 1)
     throw UserError("no prompt, or several kinds", "command line", "exactly one of --prompt, --prompts and --prompt-ids",
                     "for example --prompt \"Once upon a time\"");
+}
+
+// Results that other data ranks have, as text.
+std::string to_text(const std::vector<Generated>& results) {
+  Json all = Json::array();
+  for (const Generated& g : results) {
+    Json one{{"ids", g.ids}, {"finish", static_cast<int>(g.finish)}, {"logprob", g.logprob}, {"begun", g.begun}, {"beams", Json::array()}};
+    for (const Beam& b : g.beams) one["beams"].push_back({{"ids", b.ids}, {"score", b.score}, {"logprob", b.logprob}});
+    all.push_back(std::move(one));
+  }
+  return all.dump();
+}
+
+std::vector<Generated> from_text(const std::string& text) {
+  std::vector<Generated> results;
+  for (const Json& one : Json::parse(text)) {
+    Generated g{one.at("ids").get<std::vector<int32_t>>(), static_cast<Finish>(one.at("finish").get<int>()), one.at("logprob").get<double>(), {}, one.at("begun").get<bool>()};
+    for (const Json& b : one.at("beams")) g.beams.push_back({b.at("ids").get<std::vector<int32_t>>(), b.at("score").get<double>(), b.at("logprob").get<double>()});
+    results.push_back(std::move(g));
+  }
+  return results;
+}
+
+// Which of `count` prompts data rank `rank` works on: neighbours. Where weights are divided over data ranks (ZeRO 3) all work on all.
+std::pair<size_t, size_t> share_of(size_t count, const Session& s) {
+  const auto rank = static_cast<size_t>(s.ranks().at().data), ranks = static_cast<size_t>(s.ranks().mesh().data);
+  if (s.trainable) return {0, count};
+  return {count * rank / ranks, count * (rank + 1) / ranks};
+}
+
+void run_on(World* world, GenerateFlags& flags, const Config& config, Session& session) {
+  BeamOptions beams;
+  if (!flags.beams.empty()) beams.beams = flags.beams[0];
+  const int64_t num_return = flags.num_return.empty() ? 1 : flags.num_return[0];
+  check_flags(flags, beams.beams, num_return);
   check_model_folder(config.model.path);
   Log log;
+  log.quiet(world && world->rank() > 0);
   std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(config.model);
   std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;  // one of them is given
   Prompts prompts = !flags.prompt_ids.empty() ? read_prompt_ids(where)
@@ -131,9 +169,13 @@ int run_generate(GenerateFlags& flags, Config& config) {
                         ? encode(read_prompt_texts(where, config.data.text_key), tokenizer.get(), config.model.path)
                         : encode({flags.prompt}, tokenizer.get(), config.model.path);
   if (prompts.empty()) throw UserError("no prompts", where, "at least one is needed", "add one");
-  DType compute = compute_type(config.precision, flags.common.backend);
-  Session session = open_session(config.model.path, compute, flags.common.backend, OpenFor::running,
-                                 bf16_products(config.precision, compute, flags.common.backend));
+  session = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags));
+  const Ranks& ranks = session.ranks();
+  const std::string words = Json(prompts).dump();
+  check_same(ranks.all(), "prompts", fmt::format("{} prompts of checksum {}", prompts.size(), checksum_text(checksum_of(std::as_bytes(std::span(words))))));
+  if (ranks.size() > 1) log.line("ranks    {}: {}", ranks.size(), describe_ranks(session));
+  if (ranks.size() > 1 && config.parallel.sequence) log.warn("parallel.sequence is about training: it has no effect");
+  if (session.trainable) log.warn("parallel.zero=3 gathers all weights for every token: parallel.tensor or parallel.pipeline divide a model too, and are faster");
   GenerationDefaults defaults = read_generation_config(config.model.path, session.model->facts());
   for (const std::string& field : defaults.not_offered)
     log.warn("'{}' of generation_config.json is not offered and has no effect", field);
@@ -147,20 +189,44 @@ int run_generate(GenerateFlags& flags, Config& config) {
     log.warn("ModelLink's rules know no early stopping: it has no effect");
   Recipe recipe = make_recipe(config.precision, session.kernels);
   options.recipe = &recipe;
+  check_prompts(prompts, session.model->facts(), options, where);
 
   StopSignals signals;
+  const auto [begin, end] = share_of(prompts.size(), session);
+  const Prompts mine(prompts.begin() + static_cast<std::ptrdiff_t>(begin), prompts.begin() + static_cast<std::ptrdiff_t>(end));
+  for (size_t i = begin; i < end; ++i) options.numbers.push_back(i);
   GenerateOutput output(prompts, tokenizer.get(), flags.json, stdout, !flags.num_return.empty());
   bool stopped = false;
-  GenerateEvents events{[&](size_t prompt, int32_t id) { return output.token(prompt, id), true; },
-                        [&](size_t prompt, const Generated& result) { output.finished(prompt, result); },
-                        [&] { return stopped = StopSignals::requested(); }};
-  if (flags.beams.empty())
-    generate(session, prompts, options, events, where);
-  else
-    generate_beams(session, prompts, options, beams, num_return, events, where);
-  if (!stopped) return 0;
-  output.rest();
+  GenerateEvents events;
+  events.stop = [&] { return stopped = stopped || StopSignals::requested(); };
+  if (ranks.first()) {  // whose prompts are the first ones
+    events.token = [&](size_t prompt, int32_t id) { return output.token(prompt, id), true; };
+    events.finished = [&](size_t prompt, const Generated& result) { output.finished(prompt, result); };
+  }
+  const std::vector<Generated> results = flags.beams.empty() ? generate(session, mine, options, events, where)
+                                                             : generate_beams(session, mine, options, beams, num_return, events, where);
+  if (mine.size() < prompts.size()) {  // what other data ranks have found
+    std::vector<std::string> all = gather_texts(ranks.along(Axis::data), to_text(results));
+    size_t prompt = mine.size();
+    for (size_t d = 1; ranks.first() && d < all.size(); ++d)
+      for (const Generated& g : from_text(all[d])) {
+        for (int32_t id : g.ids) output.token(prompt, id);
+        if (g.begun) output.finished(prompt, g);
+        ++prompt;
+      }
+  }
+  if (!any(ranks.all(), stopped)) return;
+  if (ranks.first()) output.rest();
   throw Stopped("stopped on request");
+}
+
+int run_generate(GenerateFlags& flags, Config& config) {
+  RankJob job(config.parallel.patience, config.train.threads);
+  Session session;
+  return job.run([&](World* world) {
+    run_on(world, flags, config, session);
+    session = {};
+  });
 }
 
 }  // namespace
@@ -170,7 +236,7 @@ Command generate_command() {
       {.name = "generate",
        .summary = "go on from prompts: text, or ids",
        .example = "ravine generate --model my-llama --prompt \"Once upon a time\" --sample --temperature 0.8",
-       .sections = {"model", "data", "precision"}, .alone = true},
+       .sections = {"model", "data", "precision", "parallel"}},
       "Run", run_generate);
 }
 

@@ -24,7 +24,8 @@ struct InfoFlags {
   void each(V&& v) {
     v("path", path, "safetensors file, model, checkpoint, run, tokenizer, config.json, .bin/.idx prefix, file or folder of texts",
       positional() & required() & metavar("PATH"));
-    v("tokenizer", data.tokenizer, "decodes samples of token files", metavar("DIR-or-FILE"));
+    v("tokenizer", data.tokenizer, "decodes samples of data, with what is learned marked", metavar("DIR-or-FILE"));
+    v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own", metavar("NAME-or-FILE"));
     v("samples", data.samples, "samples of data to show", at_least(0));
     v("tensors", tensors, "list every tensor of a folder too");
     v("json", json, "one JSON object");
@@ -205,6 +206,8 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   if (file.ends_with(".safetensors") || file.ends_with(".bin") || file.ends_with(".pt") || file.ends_with(".pth")) {
     Json j{{"kind", file.ends_with(".safetensors") ? "safetensors" : "torch file"}, {"path", path}};
     add_tensors(j, path, true);
+    if (file.ends_with(".safetensors"))
+      if (const auto batches = describe_batches(path, data)) j.update(*batches);
     return j;
   }
   if (file.starts_with("tokenizer") || file.find(".model") != std::string::npos) {

@@ -8,7 +8,12 @@
 #include <map>
 
 #include "base/error.h"
+#include "data/fixed_batches.h"
 #include "data/indexed/indexed_file.h"
+#include "data/instruct/chat_encoder.h"
+#include "data/instruct/chat_set.h"
+#include "data/instruct/instruction_files.h"
+#include "data/instruct/prompt_templates.h"
 #include "data/record_reader.h"
 #include "data/source.h"
 #include "data/tokenizer.h"
@@ -77,11 +82,28 @@ Json marked(const std::vector<int32_t>& ids, const std::vector<int32_t>& labels,
   return parts;
 }
 
-Json describe_indexed(const std::string& prefix, const DataInfoOptions& o) {
+// All of the three files X is made of; what is learned of their tokens.
+int64_t check_instructions(const std::string& x) {
+  const InstructionFiles files({x}, INT32_MAX);
+  for (const char* name : {"_packed_attention_mask_document", "_packed_labels_document"}) IndexedFile(x + name).check();
+  int64_t learned = 0;
+  for (int64_t i = 0; i < files.count(); ++i) {
+    const InstructionFiles::Row row = files.row(i, std::max<int64_t>(2, files.length(i)));
+    learned += std::count_if(row.labels.begin(), row.labels.end(), [](int32_t l) { return l != kIgnored; });
+  }
+  return learned;
+}
+
+Json describe_indexed(const std::string& path, const DataInfoOptions& o) {
+  std::string x, prefix = path;
+  const bool instructions = is_instruction_prefix(path, &x);
+  if (instructions) prefix = x + "_packed_input_ids_document";
+  const int64_t learned = instructions ? check_instructions(x) : 0;
   const IndexedFile file(prefix);
   file.check();
-  Json j{{"kind", "token files"}, {"path", prefix}, {"type", name(file.type())}, {"documents", file.documents()}, {"sequences", file.sequences()}, {"tokens", file.tokens()}};
+  Json j{{"kind", instructions ? "instruction files" : "token files"}, {"path", prefix}, {"type", name(file.type())}, {"documents", file.documents()}, {"sequences", file.sequences()}, {"tokens", file.tokens()}};
   j["bytes"] = file.all_bytes().size();
+  if (instructions) j["learned_tokens"] = learned;
   if (file.has_modes()) j["multimodal"] = "each sequence has a mode";
   Lengths lengths;
   int64_t empty = 0;
@@ -95,15 +117,8 @@ Json describe_indexed(const std::string& prefix, const DataInfoOptions& o) {
   if (file.type() == TokenType::f32 || file.type() == TokenType::f64) return j;
   std::unique_ptr<Tokenizer> tokenizer;
   if (!o.tokenizer.empty()) tokenizer = open_tokenizer(o.tokenizer);
-  // Instruction data: labels lie in files beside.
   std::unique_ptr<IndexedFile> labels;
-  const std::string ids_name = "_packed_input_ids_document";
-  if (prefix.ends_with(ids_name))
-    if (const std::string beside = prefix.substr(0, prefix.size() - ids_name.size()) + "_packed_labels_document"; is_indexed_prefix(beside)) {
-      labels = std::make_unique<IndexedFile>(beside);
-      if (labels->sequences() != file.sequences())
-        throw UserError("files do not belong together", beside + ".idx", fmt::format("it has {} sequences, the tokens {}", labels->sequences(), file.sequences()), "make all of them again");
-    }
+  if (instructions) labels = std::make_unique<IndexedFile>(x + "_packed_labels_document");
   Json samples = Json::array();
   for (int64_t s = 0; s < file.sequences() && static_cast<int64_t>(samples.size()) < o.samples; ++s) {
     const std::vector<int32_t> ids = first_ids(file, s);
@@ -122,8 +137,25 @@ Json describe_indexed(const std::string& prefix, const DataInfoOptions& o) {
   return j;
 }
 
+// Shows conversations as a run sees them.
+class ChatView {
+ public:
+  ChatView(const DataInfoOptions& o) : tokenizer_(open_tokenizer(o.tokenizer)), encoder_(*tokenizer_, choose_template(o.chat_template, o.tokenizer, *tokenizer_).chat, LossOn::answers) {}
+  Json parts(const Json& record, ChatFormat format, const std::string& where) const {
+    const EncodedChat c = encoder_.encode(read_conversation(record, format, where), where);
+    std::vector<int32_t> labels;
+    for (size_t i = 0; i < c.ids.size(); ++i) labels.push_back(c.learned[i] ? c.ids[i] : kIgnored);
+    return marked(c.ids, labels, *tokenizer_);
+  }
+
+ private:
+  std::unique_ptr<Tokenizer> tokenizer_;
+  ChatEncoder encoder_;
+};
+
 Json describe_records(const std::string& path, const std::vector<std::string>& files, const DataInfoOptions& o) {
   Json j{{"kind", "texts"}, {"path", path}, {"files", files.size()}};
+  std::optional<ChatView> view;
   int64_t bytes = 0, records = 0, repaired = 0;
   Lengths lengths;
   std::map<std::string, int64_t> fields;
@@ -140,7 +172,16 @@ Json describe_records(const std::string& path, const std::vector<std::string>& f
       r.body = body;
       const Json object = r.json();
       for (const auto& [key, value] : object.items()) ++fields[key];
-      if (static_cast<int64_t>(samples.size()) < o.samples) samples.push_back({{"where", r.where()}, {"text", cut(r.plain ? body : object.dump(-1, ' ', false, Json::error_handler_t::replace))}});
+      const auto format = r.plain || object.contains("text") ? std::nullopt : detect_chat_format(object);
+      if (format && records == 1) j["kind"] = fmt::format("conversations ({})", name(*format));
+      if (static_cast<int64_t>(samples.size()) >= o.samples) continue;
+      samples.push_back({{"where", r.where()}});
+      if (format && !o.tokenizer.empty()) {
+        if (!view) view.emplace(o);
+        samples.back()["parts"] = view->parts(object, *format, r.where());
+      } else {
+        samples.back()["text"] = cut(r.plain ? body : object.dump(-1, ' ', false, Json::error_handler_t::replace));
+      }
     }
   }
   j["bytes"] = bytes;
@@ -171,7 +212,8 @@ bool is_records(const std::string& file) {
 
 std::optional<Json> describe_data(const std::string& path, const DataInfoOptions& o) {
   std::error_code ec;
-  if (std::string prefix; is_indexed_prefix(path, &prefix) || is_indexed_prefix(path + "_packed_input_ids_document", &prefix)) return describe_indexed(prefix, o);
+  if (is_instruction_prefix(path)) return describe_indexed(path, o);
+  if (std::string prefix; is_indexed_prefix(path, &prefix)) return describe_indexed(prefix, o);
   if (fs::is_directory(path, ec)) {
     std::vector<std::string> files;
     try {
@@ -184,6 +226,45 @@ std::optional<Json> describe_data(const std::string& path, const DataInfoOptions
   // Data by its suffix, but a .json file only if it holds several records.
   if (fs::is_regular_file(path, ec) && is_records(path)) return describe_records(path, {path}, o);
   return std::nullopt;
+}
+
+std::optional<Json> describe_batches(const std::string& path, const DataInfoOptions& o) {
+  if (!SafetensorsReader(path).find("input_ids")) return std::nullopt;
+  std::optional<FixedBatches> opened;
+  try {
+    opened.emplace(path, INT32_MAX);
+  } catch (const UserError& e) {
+    return Json{{"no_batch_file", e.what()}};
+  }
+  const FixedBatches& file = *opened;
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!o.tokenizer.empty()) tokenizer = open_tokenizer(o.tokenizer);
+  Json j{{"kind", "fixed batches"}, {"rows", file.rows()}, {"columns", file.columns()}};
+  Lengths lengths;
+  int64_t learned = 0;
+  Json samples = Json::array();
+  for (int64_t i = 0; i < file.rows(); ++i) {
+    const Sample s = file.sample(i);
+    int64_t seen = 0;
+    for (const TokenSpan& seg : s.segments) seen += seg.length;
+    lengths.add(seen);
+    learned += std::count_if(s.labels.begin(), s.labels.end(), [](int32_t l) { return l != kIgnored; });
+    if (i >= o.samples) continue;
+    samples.push_back({{"row", i}});
+    const bool decodes = tokenizer && std::all_of(s.ids.begin(), s.ids.end(), [&](int32_t id) { return id < tokenizer->size(); });
+    if (tokenizer && !decodes) samples.back()["note"] = "ids beyond this tokenizer";
+    if (decodes) {
+      std::vector<int32_t> ids(s.ids.begin(), s.ids.begin() + static_cast<ptrdiff_t>(std::min<size_t>(s.ids.size(), 256))), labels(1, kIgnored);
+      labels.insert(labels.end(), s.labels.begin(), s.labels.end() - 1);
+      samples.back()["parts"] = marked(ids, labels, *tokenizer);
+    } else {
+      samples.back()["ids"] = std::vector<int32_t>(s.ids.begin(), s.ids.begin() + static_cast<ptrdiff_t>(std::min<size_t>(s.ids.size(), 32)));
+    }
+  }
+  j["learned_tokens"] = learned;
+  j["lengths"] = lengths.json("columns of a row that are no padding");
+  j["samples"] = samples;
+  return j;
 }
 
 void print_lengths(const Json& lengths) {

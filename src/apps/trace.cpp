@@ -1,4 +1,6 @@
 #include "apps/commands.h"
+#include "apps/model_job.h"
+#include "apps/rank_job.h"
 #include "files/safetensors.h"
 #include "infer/trace.h"
 #include "train/step.h"
@@ -21,21 +23,37 @@ struct TraceFlags {
   }
 };
 
+class TraceFile : public TraceOutput {
+ public:
+  explicit TraceFile(const std::string& path) : writer_(path) {}
+  void declare(const std::string& name, DType dtype, const Shape& shape) override { writer_.declare(name, dtype, shape); }
+  void write(const NamedTensor& t) override { writer_.write(t.name, t.data); }
+  void commit() { writer_.commit(); }
+
+ private:
+  SafetensorsWriter writer_;
+};
+
 int run_trace(TraceFlags& flags, Config& config) {
   if (!flags.adapter.empty()) throw UserError("--adapter", "command line", "LoRA comes in a later release", "leave it out");
-  DType compute = compute_type(config.precision, flags.common.backend);
-  Session session = open_session(flags.model, compute, flags.common.backend, OpenFor::gradients,
-                                 bf16_products(config.precision, compute, flags.common.backend));
-  TraceInput input = read_trace_input(flags.input, session.model->facts());
-  if (flags.backward && input.labels.empty())
-    throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");
-  Recipe recipe = make_recipe(config.precision, session.kernels);
-  std::vector<NamedTensor> tensors = trace(session, input, flags.backward, recipe);
-  SafetensorsWriter writer(flags.out);
-  for (const NamedTensor& t : tensors) writer.declare(t.name, t.dtype, t.shape);
-  for (const NamedTensor& t : tensors) writer.write(t.name, t.data);
-  writer.commit();
-  return 0;
+  RankJob job(config.parallel.patience, config.train.threads);
+  Session session;
+  return job.run([&](World* world) {
+    session = open_model_job(world, flags.model, config, flags.common.backend, OpenFor::gradients, describe(flags));
+    const TraceInput input = read_trace_input(flags.input, session.model->facts());
+    if (flags.backward && input.labels.empty())
+      throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");
+    const Recipe recipe = make_recipe(config.precision, session.kernels);
+    std::unique_ptr<TraceFile> file;
+    if (session.ranks().first()) file = std::make_unique<TraceFile>(flags.out);
+    struct Nothing : TraceOutput {
+      void declare(const std::string&, DType, const Shape&) override {}
+      void write(const NamedTensor&) override {}
+    } nothing;
+    trace(session, input, flags.backward, recipe, file ? static_cast<TraceOutput&>(*file) : nothing);
+    if (file) file->commit();
+    session = {};
+  });
 }
 
 }  // namespace
@@ -44,7 +62,7 @@ Command trace_command() {
   return command<TraceFlags>({.name = "trace",
                               .summary = "one forward (and backward) pass on given ids; writes activations, logits, loss, gradients",
                               .example = "ravine trace --model my-llama --input ids.safetensors --out trace.safetensors --backward",
-                              .sections = {"precision"}, .alone = true},
+                              .sections = {"precision", "parallel"}},
                              "Precision", run_trace);
 }
 

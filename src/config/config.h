@@ -67,7 +67,7 @@ struct DataOptions {
     v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs");
     v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was", at_least(1));
     v("prefetch", prefetch, "micro batches prepared ahead of the one in use", at_least(0));
-    v("cache", cache, "keep the tokens of text in train.output/tokens for the next start");
+    v("cache", cache, "keep the tokens of text and conversations in train.output/tokens for the next start");
     v("order", order,
       "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes",
       one_of({"philox", "megatron", "megatron-2023"}));

@@ -9,6 +9,7 @@
 #include "data/fixed_batches.h"
 #include "data/indexed/indexed_tokens.h"
 #include "data/instruct/chat_set.h"
+#include "data/instruct/instruction_files.h"
 #include "data/instruct/prompt_templates.h"
 #include "data/megatron/megatron_dataset.h"
 #include "data/mixed_dataset.h"
@@ -49,7 +50,7 @@ class FixedDataset final : public Dataset {
 };
 
 struct Files {
-  enum Kind : uint8_t { text, chats, indexed, fixed };
+  enum Kind : uint8_t { text, chats, indexed, instructions, fixed };
   DataSource source;
   std::vector<std::string> paths;
   Kind kind = text;
@@ -57,7 +58,7 @@ struct Files {
 
 bool holds_ids(const std::string& path) {
   SourceKind kind = source_kind(path);
-  return kind == SourceKind::fixed || kind == SourceKind::indexed;
+  return kind == SourceKind::fixed || kind == SourceKind::indexed || kind == SourceKind::instructions;
 }
 
 bool holds_chats(const std::string& path, const std::string& format, const std::string& text_key) {
@@ -70,8 +71,12 @@ std::string format_of(const DataSource& s, const DatasetOptions& o) { return s.f
 
 Files::Kind kind_of(const std::string& path, const std::string& format, const std::string& text_key) {
   if (holds_chats(path, format, text_key)) return Files::chats;
-  SourceKind kind = source_kind(path);
-  return kind == SourceKind::fixed ? Files::fixed : kind == SourceKind::indexed ? Files::indexed : Files::text;
+  switch (source_kind(path)) {
+    case SourceKind::fixed: return Files::fixed;
+    case SourceKind::indexed: return Files::indexed;
+    case SourceKind::instructions: return Files::instructions;
+    default: return Files::text;
+  }
 }
 
 std::vector<Files> expand(const std::vector<DataSource>& sources, const char* key, const DatasetOptions& o, bool* fixed) {
@@ -86,7 +91,7 @@ std::vector<Files> expand(const std::vector<DataSource>& sources, const char* ke
     f.kind = kind_of(f.paths[0], format_of(s, o), o.text_key);
     for (const auto& path : f.paths)
       if (kind_of(path, format_of(s, o), o.text_key) != f.kind)
-        throw UserError("kinds of data do not mix", fmt::format("{}: {}", key, s.path), "its files are of several kinds: text, conversations, token files, fixed batches",
+        throw UserError("kinds of data do not mix", fmt::format("{}: {}", key, s.path), "its files are of several kinds: text, conversations, token files, instruction files, fixed batches",
                         "name them as sources of their own, or set their format");
     (f.kind == Files::fixed ? any_fixed : any_other) = true;
   }
@@ -160,11 +165,23 @@ class Opening {
                                        encoder_->end_is_appended() ? ", the tokenizer's eos: the chat template has no end token" : ""));
     }
     ChatSetOptions c{format_of(g.source, o_), o_.sequence_length + 1, o_.too_long == "drop", o_.vocabulary, held_out_, o_.progress};
-    ChatSet set = read_chats(g.paths, *tokenizer_, *encoder_, c);
+    TokensInUse tokens;
+    std::optional<ChatSet> set;
+    if (!o_.cache.empty()) {
+      tokens.key = chats_key(g.paths, *tokenizer_, *encoder_, c);
+      set = load_chats(o_.cache, tokens.key, g.paths, *tokenizer_);
+      tokens.fresh = !set;
+    }
+    if (!set) set.emplace(read_chats(g.paths, *tokenizer_, *encoder_, c));
+    tokens.chats = std::make_shared<const ChatStore>(std::move(set->train));
+    tokens.held_out_chats = std::make_shared<const ChatStore>(std::move(set->held_out));
+    tokens.files = g.paths;
+    tokens.counts = set->counts;
+    tokens.format = set->format;
+    if (!o_.cache.empty()) out_.tokens.push_back(tokens);
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
-    auto samples = [&](ChatStore& store) { return std::make_unique<ChatSamples>(std::make_shared<const ChatStore>(std::move(store)), layout); };
-    add(g, samples(set.train), held_out_ > 0 ? samples(set.held_out) : nullptr);
-    out_.notes.push_back(fmt::format("{} ({}): {}, in {} sequences", g.source.path, name(set.format), set.counts.text(), streams.train.back().samples->count()));
+    add(g, std::make_unique<ChatSamples>(tokens.chats, layout), held_out_ > 0 ? std::make_unique<ChatSamples>(tokens.held_out_chats, layout) : nullptr);
+    out_.notes.push_back(fmt::format("{} ({}): {}, in {} sequences", g.source.path, name(tokens.format), tokens.counts.text(), streams.train.back().samples->count()));
   }
 
   void indexed(const Files& g) {
@@ -172,6 +189,22 @@ class Opening {
       throw UserError("nothing to hold out", "data.valid_fraction", "token files are taken whole", "name a validation prefix in data.valid, or use data.order=megatron with data.split");
     PackOptions pack{o_.sequence_length, o_.pack, o_.document_attention, padding_};
     add(g, std::make_unique<PackedSamples>(std::make_shared<const IndexedTokens>(g.paths, vocabulary_), pack), nullptr);
+  }
+
+  // Files of `ravine preprocess --handler`: what is learned was settled there.
+  void instructions(const Files& g) {
+    if (o_.loss_on != "answers")
+      throw UserError("the labels are in the files already", fmt::format("{}: {}", key_, g.source.path), fmt::format("data.loss_on={} cannot change them", o_.loss_on),
+                      "leave data.loss_on out, or train on the records themselves");
+    auto files = std::make_shared<const InstructionFiles>(g.paths, vocabulary_);
+    InstructionChoice c = choose_instructions(*files, {"", o_.sequence_length + 1, o_.too_long == "drop", vocabulary_, held_out_, nullptr});
+    ChatLayout layout{o_.sequence_length, o_.pack, padding_};
+    auto samples = [&](std::vector<int64_t>& chosen) { return std::make_unique<InstructionSamples>(files, std::move(chosen), layout); };
+    add(g, samples(c.train), held_out_ > 0 ? samples(c.held_out) : nullptr);
+    out_.notes.push_back(fmt::format("{} (instruction files): {}, in {} sequences", g.source.path, c.counts.text(), streams.train.back().samples->count()));
+    InstructionEnd end = instruction_end(c, tokenizer_, o_.tokenizer_path);
+    if (!out_.end_token) out_.end_token = end.token;
+    if (!end.note.empty()) out_.notes.push_back(std::move(end.note));
   }
 
   Streams streams;
@@ -201,7 +234,7 @@ std::vector<Files> joined(const std::vector<Files>& sources) {
   std::map<Files::Kind, size_t> first;
   for (const Files& f : sources) {
     auto [it, fresh] = first.emplace(f.kind, out.size());
-    if (f.kind == Files::chats || fresh) {
+    if (f.kind == Files::chats || f.kind == Files::instructions || fresh) {
       out.push_back(f);
       continue;
     }
@@ -219,7 +252,12 @@ void open_read(const std::vector<Files>& sources, const char* key, const Dataset
   Opening opening(key, o, tokenizer, vocabulary, held_out, out);
   double sum = 0, least = sources[0].source.weight;
   for (const Files& g : blend ? sources : joined(sources)) {
-    g.kind == Files::chats ? opening.chats(g) : g.kind == Files::indexed ? opening.indexed(g) : opening.text(g);
+    switch (g.kind) {
+      case Files::chats: opening.chats(g); break;
+      case Files::indexed: opening.indexed(g); break;
+      case Files::instructions: opening.instructions(g); break;
+      default: opening.text(g);
+    }
     sum += g.source.weight;
     least = std::min(least, g.source.weight);
   }
@@ -317,7 +355,8 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
     open_read(valid, "data.valid", o, tokenizer, vocabulary, 0, false, v);
     d.valid = std::move(v.train);
     d.tokens.insert(d.tokens.end(), v.tokens.begin(), v.tokens.end());
-    d.notes.insert(d.notes.end(), v.notes.begin() + (d.end_token && v.end_token ? 1 : 0), v.notes.end());
+    for (std::string& note : v.notes)
+      if (std::find(d.notes.begin(), d.notes.end(), note) == d.notes.end()) d.notes.push_back(std::move(note));
     if (!d.end_token) d.end_token = v.end_token, d.chat_template = v.chat_template;
   }
   return d;

@@ -104,6 +104,7 @@ std::unique_ptr<DocumentReader> open_documents(const std::string& path, const st
       return std::make_unique<TextReader>(path);
     case SourceKind::fixed:
     case SourceKind::indexed:
+    case SourceKind::instructions:
       break;
     default:
       return std::make_unique<RecordDocuments>(path, text_key);

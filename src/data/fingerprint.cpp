@@ -31,7 +31,10 @@ std::string checksum_of_source(const std::string& path) {
   Checksum sum;
   for (const std::string& file : source_files(path)) {
     SourceKind kind = source_kind(file);
-    if (kind == SourceKind::indexed) {
+    if (kind == SourceKind::instructions) {
+      for (const char* list : {"_packed_input_ids_document", "_packed_attention_mask_document", "_packed_labels_document"})
+        for (const char* part : {".idx", ".bin"}) add_file(sum, file + list + part, false);
+    } else if (kind == SourceKind::indexed) {
       add_file(sum, file + ".idx", false);
       add_file(sum, file + ".bin", false);
     } else {

@@ -24,6 +24,7 @@ std::unique_ptr<RecordReader> open_records(const std::string& path, const Record
     case SourceKind::csv: return open_csv_records(path, options);
     case SourceKind::parquet: return open_parquet_records(path, options);
     case SourceKind::indexed:
+    case SourceKind::instructions:
     case SourceKind::fixed: break;
   }
   throw UserError("not a file of texts", path, "it holds token ids already", "give .txt, .jsonl, .json, .csv or .parquet files here");

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "data/indexed/indexed_file.h"
+#include "data/instruct/instruction_files.h"
 
 namespace ravine {
 
@@ -38,6 +40,7 @@ bool is_record_file(const fs::path& path) {
 
 SourceKind source_kind(const std::string& path) {
   const std::string plain = without_compression(path);
+  if (is_instruction_prefix(path)) return SourceKind::instructions;
   for (const Suffix& s : kSuffixes)
     if (plain.ends_with(s.text)) return s.kind;
   if (path.ends_with(".safetensors")) return SourceKind::fixed;
@@ -60,7 +63,7 @@ std::vector<std::string> source_files(const std::string& path) {
     std::sort(files.begin(), files.end());
     return files;
   }
-  if (std::string prefix; is_indexed_prefix(path, &prefix)) return {prefix};
+  if (std::string prefix; is_instruction_prefix(path, &prefix) || is_indexed_prefix(path, &prefix)) return {prefix};
   if (fs::exists(path, ec)) return {path};
   if (path.find_first_of("*?[") != std::string::npos) {
     glob_t found{};
@@ -68,10 +71,14 @@ std::vector<std::string> source_files(const std::string& path) {
       for (size_t i = 0; i < found.gl_pathc; ++i)
         if (!fs::is_directory(found.gl_pathv[i], ec)) files.emplace_back(found.gl_pathv[i]);
     globfree(&found);
-    // Both files of a prefix fit most patterns; it counts once.
-    for (std::string& file : files)
-      if (std::string prefix; (file.ends_with(".bin") || file.ends_with(".idx")) && is_indexed_prefix(file, &prefix)) file = prefix;
-    files.erase(std::unique(files.begin(), files.end()), files.end());
+    // All files of a prefix fit most patterns; it counts once.
+    std::set<std::string> seen;
+    std::vector<std::string> found_files;
+    found_files.swap(files);
+    for (std::string& file : found_files) {
+      if (std::string prefix; (file.ends_with(".bin") || file.ends_with(".idx")) && (is_instruction_prefix(file, &prefix) || is_indexed_prefix(file, &prefix))) file = prefix;
+      if (seen.insert(file).second) files.push_back(std::move(file));
+    }
     if (!files.empty()) return files;
     throw UserError("no data", path, "no file has a name of this pattern", "check the path");
   }

@@ -8,14 +8,15 @@
 
 namespace ravine {
 
-// .txt; .jsonl; .json; .csv; .parquet; a .bin/.idx prefix; a fixed batch file .safetensors
-enum class SourceKind { text, jsonl, json, csv, parquet, indexed, fixed };
+// .txt; .jsonl; .json; .csv; .parquet; a .bin/.idx prefix; three of them that are instruction files (instruct/instruction_files.h); a fixed
+// batch file .safetensors
+enum class SourceKind { text, jsonl, json, csv, parquet, indexed, instructions, fixed };
 
-// By the suffix, the first five also with .gz, .zst or .xz behind; a prefix is known by its two files. Any other is a UserError.
+// By the suffix, the first five also with .gz, .zst or .xz behind; a prefix is known by its files. Any other is a UserError.
 SourceKind source_kind(const std::string& path);
 
-// The files that a path names, in order: itself; a prefix (also written with .bin or .idx, given back without); a glob (* ? [..]),
-// sorted; a folder: every file of text or records below it, sorted by path. There hidden files, descriptions that Hugging Face
+// The files that a path names, in order: itself; a prefix (also written with .bin or .idx, given back without; of instruction files what
+// stands before _packed_); a glob (* ? [..]), sorted; a folder: every file of text or records below it, sorted by path. There hidden files, descriptions that Hugging Face
 // puts beside data (dataset_info.json, ..) and everything else are not looked at. Naming nothing is a UserError.
 std::vector<std::string> source_files(const std::string& path);
 

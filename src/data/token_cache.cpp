@@ -3,8 +3,12 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <list>
+#include <map>
 #include <set>
 
+#include "base/error.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "files/checksum.h"
 #include "files/safetensors.h"
@@ -14,20 +18,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "ravine-tokens-1";
+constexpr const char* kChatFormat = "ravine-chats-1";
 
 std::string file_of(const std::string& folder, uint64_t key) { return (fs::path(folder) / (checksum_text(key) + ".safetensors")).string(); }
-
-std::span<const std::byte> cache_bytes(const std::vector<int64_t>& v) { return std::as_bytes(std::span(v)); }
-
-// Tensors of one store; `files` must live as long as they are used.
-void add_tensors(std::vector<TensorBytes>& out, const std::string& name, const TokenStore& store, const std::vector<int64_t>& files) {
-  auto add = [&](const std::string& part, DType t, std::span<const std::byte> bytes) {
-    out.push_back({name + "." + part, t, {static_cast<int64_t>(bytes.size()) / size_of(t)}, bytes});
-  };
-  add("ids", DType::u8, store.id_bytes());
-  add("ends", DType::i64, cache_bytes(store.ends()));
-  add("files", DType::i64, cache_bytes(files));
-}
 
 uint64_t checksum_of_all(const std::vector<std::span<const std::byte>>& parts) {
   Checksum sum;
@@ -35,11 +28,8 @@ uint64_t checksum_of_all(const std::vector<std::span<const std::byte>>& parts) {
   return sum.value();
 }
 
-}  // namespace
-
-uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TokenizeOptions& o) {
-  std::string text = fmt::format("{} {} {} {} {} {} {:a}", kFormat, tokenizer.fingerprint(), tokenizer.size(), o.append_eos, o.vocabulary,
-                                 o.text_key.size(), o.held_out) + o.text_key;
+// `text` and the bytes and kinds of the files.
+uint64_t cache_key(std::string text, const std::vector<std::string>& files) {
   // The suffix decides how a file is read.
   for (const std::string& f : files) {
     std::string name = fs::path(f).filename().string();
@@ -48,23 +38,97 @@ uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& token
   return checksum_of(std::as_bytes(std::span(text)));
 }
 
-std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files, const Tokenizer& tokenizer) {
-  std::string path = file_of(folder, key);
+// Tensors of an entry, in order, and the text beside them; views, the stores must stay.
+class CacheContents {
+ public:
+  void add(const std::string& name, DType t, std::span<const std::byte> bytes) {
+    tensors.push_back({name, t, {static_cast<int64_t>(bytes.size()) / size_of(t)}, bytes});
+    parts.push_back(bytes);
+  }
+  void add(const std::string& name, const TokenStore& store) {
+    starts_.push_back(store.file_starts());
+    add(name + ".ids", DType::u8, store.id_bytes());
+    add(name + ".ends", DType::i64, std::as_bytes(std::span(store.ends())));
+    add(name + ".files", DType::i64, std::as_bytes(std::span(starts_.back())));
+  }
+  void add(const std::string& name, const ChatStore& store, const std::vector<std::string>& files) {
+    starts_.push_back(store.file_places(files));
+    const ChatStore::Bytes b = store.bytes(starts_.back());
+    add(name + ".ids", DType::u8, b.ids);
+    add(name + ".ends", DType::i64, b.ends);
+    add(name + ".learned", DType::u8, b.learned);
+    add(name + ".records", DType::i64, b.records);
+    add(name + ".files", DType::i64, b.files);
+  }
+  std::vector<TensorBytes> tensors;
+  std::vector<std::span<const std::byte>> parts;
+
+ private:
+  std::list<std::vector<int64_t>> starts_;
+};
+
+// An entry that was found whole; what is not is an exception.
+struct CacheEntry {
+  CacheEntry(const std::string& path, uint64_t key, const char* format, const std::vector<const char*>& names) : in(path) {
+    for (const char* store : {"train.", "held_out."})
+      for (const char* name : names) parts.push_back(in.bytes(in.tensor(std::string(store) + name)));
+    std::string text;
+    if (auto counts = in.metadata().find("counts"); counts != in.metadata().end()) text = counts->second, parts.push_back(std::as_bytes(std::span(text)));
+    const uint64_t sum = checksum_of_all(parts);
+    if (!text.empty()) parts.pop_back();
+    require(in.metadata().at("format") == format && in.metadata().at("key") == checksum_text(key) && in.metadata().at("checksum") == checksum_text(sum), "token cache: another's, or damaged");
+  }
+  SafetensorsReader in;
+  std::vector<std::span<const std::byte>> parts;
+};
+
+// Damaged entries, and files that are not ours: the text is tokenized anew.
+template <class F>
+auto or_nothing(const std::string& path, F read) -> decltype(read()) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return std::nullopt;
   try {
-    SafetensorsReader in(path);
-    if (in.metadata().at("format") != kFormat || in.metadata().at("key") != checksum_text(key)) return std::nullopt;
-    std::vector<std::span<const std::byte>> parts;
-    for (const char* name : {"train.ids", "train.ends", "train.files", "held_out.ids", "held_out.ends", "held_out.files"})
-      parts.push_back(in.bytes(in.tensor(name)));
-    if (in.metadata().at("checksum") != checksum_text(checksum_of_all(parts))) return std::nullopt;
-    TokenizedFiles out{TokenStore(tokenizer.size()), TokenStore(tokenizer.size())};
-    bool good = out.train.restore(parts[0], parts[1], parts[2], files) && out.held_out.restore(parts[3], parts[4], parts[5], files);
-    return good ? std::optional(std::move(out)) : std::nullopt;
-  } catch (const std::exception&) {  // damaged or not ours: the text is tokenized anew
+    return read();
+  } catch (const std::exception&) {
     return std::nullopt;
   }
+}
+
+Json counts_of(const ChatCounts& c, ChatFormat format) {
+  return {{"format", name(format)}, {"records", c.records}, {"cut", c.cut}, {"too_long", c.too_long}, {"without_answer", c.without_answer}, {"answer_behind", c.answer_behind}, {"tokens", c.tokens}, {"learned", c.learned}};
+}
+
+}  // namespace
+
+uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TokenizeOptions& o) {
+  return cache_key(fmt::format("{} {} {} {} {} {} {:a}", kFormat, tokenizer.fingerprint(), tokenizer.size(), o.append_eos, o.vocabulary, o.text_key.size(), o.held_out) + o.text_key, files);
+}
+
+uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& o) {
+  return cache_key(fmt::format("{} {} {} {} {} {} {} {} {:a}", kChatFormat, tokenizer.fingerprint(), tokenizer.size(), encoder.settings(), o.format, o.longest, o.drop_longer, o.vocabulary, o.held_out), files);
+}
+
+std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files, const Tokenizer& tokenizer) {
+  const std::string path = file_of(folder, key);
+  return or_nothing(path, [&]() -> std::optional<TokenizedFiles> {
+    const CacheEntry e(path, key, kFormat, {"ids", "ends", "files"});
+    TokenizedFiles out{TokenStore(tokenizer.size()), TokenStore(tokenizer.size())};
+    if (!out.train.restore(e.parts[0], e.parts[1], e.parts[2], files) || !out.held_out.restore(e.parts[3], e.parts[4], e.parts[5], files)) return std::nullopt;
+    return out;
+  });
+}
+
+std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const std::vector<std::string>& files, const Tokenizer& tokenizer) {
+  const std::string path = file_of(folder, key);
+  return or_nothing(path, [&]() -> std::optional<ChatSet> {
+    const CacheEntry e(path, key, kChatFormat, {"ids", "ends", "learned", "records", "files"});
+    const Json j = parse_json(e.in.metadata().at("counts"), path);
+    ChatCounts c{j.at("records"), j.at("cut"), j.at("too_long"), j.at("without_answer"), j.at("answer_behind"), j.at("tokens"), j.at("learned")};
+    ChatSet out{ChatStore(tokenizer.size()), ChatStore(tokenizer.size()), c, chat_format(j.at("format")).value()};
+    auto bytes = [&](size_t i) { return ChatStore::Bytes{e.parts[i], e.parts[i + 1], e.parts[i + 2], e.parts[i + 3], e.parts[i + 4]}; };
+    if (!out.train.restore(bytes(0), files) || !out.held_out.restore(bytes(5), files)) return std::nullopt;
+    return out;
+  });
 }
 
 void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens) {
@@ -74,13 +138,19 @@ void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens) {
     wanted.insert(path);
     if (!t.fresh) continue;
     fs::create_directories(folder);
-    std::vector<TensorBytes> tensors;
-    std::vector<int64_t> train_files = t.train->file_starts(), held_files = t.held_out->file_starts();
-    add_tensors(tensors, "train", *t.train, train_files);
-    add_tensors(tensors, "held_out", *t.held_out, held_files);
-    std::vector<std::span<const std::byte>> parts;
-    for (const TensorBytes& b : tensors) parts.push_back(b.bytes);
-    save_safetensors(path, tensors, {.metadata = {{"format", kFormat}, {"key", checksum_text(t.key)}, {"checksum", checksum_text(checksum_of_all(parts))}}});
+    CacheContents c;
+    std::map<std::string, std::string> text{{"format", t.chats ? kChatFormat : kFormat}, {"key", checksum_text(t.key)}};
+    if (t.chats) {
+      c.add("train", *t.chats, t.files);
+      c.add("held_out", *t.held_out_chats, t.files);
+      text["counts"] = counts_of(t.counts, t.format).dump();
+      c.parts.push_back(std::as_bytes(std::span(text["counts"])));
+    } else {
+      c.add("train", *t.train);
+      c.add("held_out", *t.held_out);
+    }
+    text["checksum"] = checksum_text(checksum_of_all(c.parts));
+    save_safetensors(path, c.tensors, {.metadata = text});
     t.fresh = false;
   }
   std::error_code ignored;

@@ -31,8 +31,21 @@ struct Bucket {
     Param* param;
     int64_t begin;                  // element offset in the flat buffers
     Shape shape;                    // of what this rank holds
+    bool copy = false;              // a tensor rank before this one holds the same part and answers for it (key/value heads)
   };
   std::vector<Span> spans;          // by offset
+};
+// What of `spoken` counts in norms: all but copies, cut where partial sums begin anew wherever the part of a data rank begins.
+std::vector<Range> counted_ranges(const Bucket& bucket);
+
+inline constexpr int64_t kPartElements = 1024;  // norms take partial sums of so many elements; parts of data ranks begin at multiples
+
+// A box of a parameter that a rank holds, and where its values lie: contiguous, of the shape of the box, which may reach beyond the
+// end of the parameter's first dim (padding).
+struct ParamBox {
+  const Param* param = nullptr;
+  std::vector<int64_t> begin;  // per dim
+  TensorView view;
 };
 
 class ParamStore {
@@ -49,6 +62,8 @@ class ParamStore {
   virtual Shape shape(const Param& p) const { return p.shape; }
   // The value as a lookup table or vector reads it: the master itself.
   virtual TensorView master(const Param& p) const = 0;
+  // Everything of the masters that this rank holds: to be filled, from files.
+  virtual std::vector<ParamBox> boxes() const = 0;
 
   // Makes room for the gradients of a unit in the arena (kept until end_step). Called before its backward.
   virtual void open_grads(Ctx& c, const Unit&) = 0;

@@ -80,9 +80,9 @@ void write_file_atomic(const std::string& path, std::string_view text) {
   file.commit();
 }
 
-AtomicFolder::AtomicFolder(std::string path) : path_(without_slash(std::move(path))), temporary_(path_ + ".tmp") {
+AtomicFolder::AtomicFolder(std::string path, Begin begin) : path_(without_slash(std::move(path))), temporary_(path_ + ".tmp") {
   std::error_code error;
-  fs::remove_all(temporary_, error);
+  if (begin == anew) fs::remove_all(temporary_, error);
   if (error) throw_system("remove", temporary_, error.value());
   fs::create_directory(temporary_, error);
   if (error) throw_system("create folder", temporary_, error.value());
@@ -90,7 +90,7 @@ AtomicFolder::AtomicFolder(std::string path) : path_(without_slash(std::move(pat
 
 AtomicFolder::~AtomicFolder() {
   std::error_code ignored;
-  if (!committed_) fs::remove_all(temporary_, ignored);
+  if (!committed_ && !keep_) fs::remove_all(temporary_, ignored);
 }
 
 void AtomicFolder::commit(bool replace) {

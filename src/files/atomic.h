@@ -36,9 +36,11 @@ void write_file_atomic(const std::string& path, std::string_view text);
 
 class AtomicFolder {
  public:
-  // Creates `path`.tmp, first removing one that a dead run left. The parent must exist, and no other writer may use `path`.
-  explicit AtomicFolder(std::string path);
-  ~AtomicFolder();  // removes what was not committed
+  // Creates `path`.tmp, first removing one that a dead run left, or taking it up as it is. The parent must exist, and no other
+  // writer may use `path`.
+  enum Begin : uint8_t { anew, take_up };
+  explicit AtomicFolder(std::string path, Begin begin = anew);
+  ~AtomicFolder();  // removes what was not committed, unless keep() was called
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
@@ -48,10 +50,11 @@ class AtomicFolder {
   // Syncs every file and folder inside, then renames to `path`; blocks until that is on disk; once. A non-empty folder of that
   // name is a UserError, or with `replace` is exchanged for the new one and removed.
   void commit(bool replace = false);
+  void keep() { keep_ = true; }
 
  private:
   std::string path_, temporary_;
-  bool committed_ = false;
+  bool committed_ = false, keep_ = false;
 };
 
 // Removes folders `name`.tmp and files *.tmp-<pid> of processes that are gone, directly inside `folder`: what a killed run

@@ -137,38 +137,46 @@ std::vector<BeamSearch::Candidate> BeamSearch::draw_candidates(const std::vector
   return drawn;
 }
 
-BeamSearch::Sequence BeamSearch::extend(const Candidate& c, const std::vector<std::vector<float>>& raw) const {
+BeamSearch::Sequence BeamSearch::extend(const Candidate& c) const {
   Sequence s = live_[static_cast<size_t>(c.beam)];
   s.tokens.push_back(c.id);
   s.score = c.score;
-  s.logprob += raw[static_cast<size_t>(c.beam)][static_cast<size_t>(c.id)];
+  s.logprob += c.logprob;
   return s;
 }
 
-void BeamSearch::advance(std::vector<std::vector<float>> logits) {
+int64_t BeamSearch::most_candidates() const {
+  return std::max<int64_t>(2, 1 + static_cast<int64_t>(generate_.end_ids.size())) * options_.beams;
+}
+
+std::vector<BeamSearch::Candidate> BeamSearch::weigh(std::vector<std::vector<float>> logits) const {
   require(!done_ && static_cast<int64_t>(logits.size()) == (first() ? 1 : live()), "beam_search: logits of {} beams, {} are live",
           logits.size(), live());
   for (auto& row : logits) require(static_cast<int64_t>(row.size()) == vocabulary_, "beam_search: {} logits", row.size());
   if (first()) logits.resize(live_.size(), logits[0]);
   std::vector<std::vector<float>> raw;
   score(logits, raw);
-  const int64_t count = std::max<int64_t>(2, 1 + static_cast<int64_t>(generate_.end_ids.size())) * options_.beams;
-  const bool modellink = options_.rules == BeamRules::modellink;
   double total = 0;
   std::vector<Candidate> candidates;
   if (generate_.sample) {
-    candidates = draw_candidates(logits, count, total);
+    candidates = draw_candidates(logits, most_candidates(), total);
     // ModelLink draws only where what e^score adds up to lies between these.
-    if (modellink && !(total > 1e-5 && total < 1)) candidates.clear();
+    if (options_.rules == BeamRules::modellink && !(total > 1e-5 && total < 1)) candidates.clear();
   }
-  if (candidates.empty()) candidates = best_candidates(logits, count);
-  if (modellink)
-    advance_modellink(candidates, raw);
-  else
-    advance_transformers(candidates, raw);
+  if (candidates.empty()) candidates = best_candidates(logits, most_candidates());
+  for (Candidate& c : candidates) c.logprob = raw[static_cast<size_t>(c.beam)][static_cast<size_t>(c.id)];
+  return candidates;
 }
 
-void BeamSearch::advance_transformers(const std::vector<Candidate>& candidates, const std::vector<std::vector<float>>& raw) {
+void BeamSearch::follow(const std::vector<Candidate>& candidates) {
+  require(!done_ && !candidates.empty(), "beam_search: there is nothing to follow");
+  if (options_.rules == BeamRules::modellink)
+    follow_modellink(candidates);
+  else
+    follow_transformers(candidates);
+}
+
+void BeamSearch::follow_transformers(const std::vector<Candidate>& candidates) {
   const auto beams = static_cast<size_t>(options_.beams);
   const bool at_limit = static_cast<int64_t>(prompt_size_) + step_ + 1 >= limit_;
   const bool frozen = !improvable_ || (options_.early_stopping == EarlyStop::yes &&
@@ -182,7 +190,7 @@ void BeamSearch::advance_transformers(const std::vector<Candidate>& candidates, 
     all_hit = all_hit && hit;
     running.push_back(hit ? c.score + kNever : c.score);
     if (!hit || i >= beams || frozen) continue;
-    Sequence s = extend(c, raw);
+    Sequence s = extend(c);
     s.finished = true;
     s.score = c.score / static_cast<float>(worth(static_cast<double>(step_ + 1)));
     merged.push_back(std::move(s));
@@ -191,7 +199,7 @@ void BeamSearch::advance_transformers(const std::vector<Candidate>& candidates, 
   for (size_t i : largest(merged, beams, [](const Sequence& s) { return s.score; })) kept.push_back(merged[i]);
   parents_.clear();
   for (size_t i : largest(running, beams, [](float x) { return x; })) {
-    next.push_back(extend(candidates[i], raw));
+    next.push_back(extend(candidates[i]));
     next.back().score = running[i];
     parents_.push_back(candidates[i].beam);
   }
@@ -219,7 +227,7 @@ void BeamSearch::add_hypothesis(Sequence s, int64_t length) {
   if (static_cast<int64_t>(finished_.size()) > options_.beams) finished_.pop_back();
 }
 
-void BeamSearch::advance_modellink(const std::vector<Candidate>& candidates, const std::vector<std::vector<float>>& raw) {
+void BeamSearch::follow_modellink(const std::vector<Candidate>& candidates) {
   std::vector<Sequence> next;
   parents_.clear();
   ++step_;
@@ -228,10 +236,10 @@ void BeamSearch::advance_modellink(const std::vector<Candidate>& candidates, con
   for (size_t i = 0; i < candidates.size() && static_cast<int64_t>(next.size()) < options_.beams; ++i) {
     const Candidate& c = candidates[i];
     if (!ends(c.id)) {
-      next.push_back(extend(c, raw));
+      next.push_back(extend(c));
       parents_.push_back(c.beam);
     } else if (static_cast<int64_t>(i) < options_.beams) {
-      add_hypothesis(extend(c, raw), step_);
+      add_hypothesis(extend(c), step_);
     }
   }
   live_ = std::move(next);

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "infer/generator.h"
@@ -30,9 +31,21 @@ class BeamSearch {
 
   int64_t live() const { return static_cast<int64_t>(live_.size()); }
   const std::vector<int32_t>& tokens(int64_t beam) const { return live_[static_cast<size_t>(beam)].tokens; }  // prompt and continuation
-  // Logits of every live beam, [live][V]; they are used up. At the first step all live beams are copies of the prompt, whose logits
-  // are given once. A number that is not finite is an Error.
-  void advance(std::vector<std::vector<float>> logits);
+  // A token that may continue a live beam. Plain data: ranks that have no logits are told these.
+  struct Candidate {
+    int64_t beam = 0;
+    int32_t id = 0;
+    float score = 0;    // sum so far, with this token
+    float logprob = 0;  // of this token, by the model itself
+  };
+  // The most that weigh() gives.
+  int64_t most_candidates() const;
+  // The best (or drawn) of all, best first, from the logits of every live beam, [live][V], which are used up. At the first step all live
+  // beams are copies of the prompt, whose logits are given once. A number that is not finite is an Error.
+  std::vector<Candidate> weigh(std::vector<std::vector<float>> logits) const;
+  // One step on, by what weigh() gave.
+  void follow(const std::vector<Candidate>& candidates);
+  void advance(std::vector<std::vector<float>> logits) { follow(weigh(std::move(logits))); }
   bool first() const { return step_ == 0; }
   // Which live beam of before advance() each one of now continues.
   const std::vector<int64_t>& parents() const { return parents_; }
@@ -47,18 +60,13 @@ class BeamSearch {
     double logprob = 0;  // of the model itself
     bool finished = false;
   };
-  struct Candidate {
-    int64_t beam = 0;
-    int32_t id = 0;
-    float score = 0;
-  };
   // Log-probabilities of each live beam after processing and with its score added; raw: the model's own.
   void score(std::vector<std::vector<float>>& rows, std::vector<std::vector<float>>& raw) const;
   std::vector<Candidate> best_candidates(const std::vector<std::vector<float>>& rows, int64_t count) const;
   std::vector<Candidate> draw_candidates(const std::vector<std::vector<float>>& rows, int64_t count, double& total) const;
-  void advance_transformers(const std::vector<Candidate>& candidates, const std::vector<std::vector<float>>& raw);
-  void advance_modellink(const std::vector<Candidate>& candidates, const std::vector<std::vector<float>>& raw);
-  Sequence extend(const Candidate& c, const std::vector<std::vector<float>>& raw) const;
+  void follow_transformers(const std::vector<Candidate>& candidates);
+  void follow_modellink(const std::vector<Candidate>& candidates);
+  Sequence extend(const Candidate& c) const;
   void add_hypothesis(Sequence s, int64_t length);
   bool ends(int32_t id) const;
   double worth(double length) const;  // length^penalty

@@ -4,6 +4,7 @@
 #include <list>
 
 #include "infer/kv_cache.h"
+#include "infer/team.h"
 
 namespace ravine {
 namespace {
@@ -17,6 +18,7 @@ struct ActiveSearch {
   std::vector<int64_t> slots;  // of live beams; while the prompt is being read only the first is in use
   std::vector<int64_t> spare;
   int64_t fed = 0, take = 0, row = -1;  // tokens of the prompt in the cache; of it in this step; first row of logits
+  size_t place = 0;                     // of its candidates in this step
   bool reading() const { return search.first(); }
 };
 
@@ -32,19 +34,21 @@ class BeamRun {
         events_(events),
         results_(prompts.size()),
         ctx_(setup()),
-        cache_(facts().layers, facts().kv_heads * facts().head_size, session.types.compute,
-               std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size())) * beams.beams) {
+        team_(session, ctx_),
+        cache_(team_.layers(), team_.kv_width(), session.types.compute,
+               std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size())) * beams.beams, session.spread.local) {
     for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
     for (const auto& p : prompts) longest_ = std::max(longest_, length_limit(p, o));
   }
 
   std::vector<Generated> all() {
     while (admit()) {
-      if (events_.stop && events_.stop()) {
+      if (team_.any(events_.stop && events_.stop())) {
         for (ActiveSearch& a : active_) finish(a, true);
         break;
       }
       forward();
+      weigh();
       for (ActiveSearch& a : active_) {
         a.fed += a.take;
         if (a.row >= 0) advance(a);
@@ -66,7 +70,7 @@ class BeamRun {
   bool admit() {
     for (; static_cast<int64_t>(free_.size()) >= beams_.beams && next_ < prompts_.size(); ++next_) {
       const std::vector<int32_t>& prompt = prompts_[next_];
-      ActiveSearch a{next_, BeamSearch(beams_, o_, prompt, length_limit(prompt, o_), next_, facts().vocabulary), {}, {}};
+      ActiveSearch a{next_, BeamSearch(beams_, o_, prompt, length_limit(prompt, o_), o_.number(next_), facts().vocabulary), {}, {}};
       a.slots.push_back(free_.back()), free_.pop_back();
       for (int64_t i = 1; i < beams_.beams; ++i) a.spare.push_back(free_.back()), free_.pop_back();
       results_[next_].begun = true;
@@ -109,12 +113,31 @@ class BeamRun {
     b.logit_rows = view(logit_rows_);
     b.segments = cache_.segments();
     b.cache = &cache_;
-    ctx_.begin(b, false);
-    session_.model->forward(ctx_);
+    team_.forward(b);
   }
   static TensorView view(std::vector<int32_t>& v) { return view_of(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
 
-  void advance(ActiveSearch& a) {
+  // Candidates of every prompt with logits, by the rank that decides; told to all.
+  void weigh() {
+    int64_t most = 0, prompts = 0;
+    for (const ActiveSearch& a : active_)
+      if (a.row >= 0) most = std::max(most, a.search.most_candidates()), ++prompts;
+    candidates_.assign(static_cast<size_t>(prompts * most), {});
+    counts_.assign(static_cast<size_t>(prompts), 0);
+    size_t at = 0;
+    for (ActiveSearch& a : active_) {
+      if (a.row < 0) continue;
+      a.place = at++;
+      if (!team_.decides()) continue;
+      const std::vector<BeamSearch::Candidate> found = a.search.weigh(logits_of(a));
+      std::copy(found.begin(), found.end(), candidates_.begin() + static_cast<std::ptrdiff_t>(a.place) * most);
+      counts_[a.place] = static_cast<int64_t>(found.size());
+    }
+    team_.share(counts_.data(), static_cast<int64_t>(counts_.size() * sizeof(int64_t)));
+    team_.share(candidates_.data(), static_cast<int64_t>(candidates_.size() * sizeof(BeamSearch::Candidate)));
+  }
+
+  std::vector<std::vector<float>> logits_of(const ActiveSearch& a) {
     const TensorView logits = ctx_.outputs().at("logits").view();
     std::vector<std::vector<float>> rows(a.slots.size(), std::vector<float>(static_cast<size_t>(logits.cols())));
     for (size_t i = 0; i < rows.size(); ++i)
@@ -122,8 +145,13 @@ class BeamRun {
         const auto* from = logits.row<decltype(zero)>(a.row + static_cast<int64_t>(i));
         for (size_t v = 0; v < rows[i].size(); ++v) rows[i][v] = static_cast<float>(from[v]);
       });
+    return rows;
+  }
+
+  void advance(ActiveSearch& a) {
     const bool first = a.search.first();
-    a.search.advance(std::move(rows));
+    const auto begin = candidates_.begin() + static_cast<std::ptrdiff_t>(a.place) * a.search.most_candidates();
+    a.search.follow({begin, begin + counts_[a.place]});
     if (a.search.done()) return finish(a, false);
     std::vector<int64_t> parents = a.search.parents();
     if (first) std::fill(parents.begin(), parents.end(), 0);  // copies of the prompt
@@ -172,12 +200,15 @@ class BeamRun {
   std::vector<Generated> results_;
   HeapArena arena_;
   Ctx ctx_;
+  Team team_;
   SlotCache cache_;
   std::vector<int64_t> free_;
   std::list<ActiveSearch> active_;
   size_t next_ = 0;
   int64_t longest_ = 0;
   Batch batch_;
+  std::vector<BeamSearch::Candidate> candidates_;  // of this step: as many places for each prompt
+  std::vector<int64_t> counts_;
   std::vector<int32_t> ids_, positions_, logit_rows_;
 };
 

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "infer/kv_cache.h"
 #include "infer/sampler.h"
+#include "infer/team.h"
 
 namespace ravine {
 
@@ -24,7 +25,7 @@ void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const Model
           "generate: max_new_tokens, batch and step_tokens must be above 0, got {}, {}, {}", o.max_new_tokens, o.batch,
           o.step_tokens);
   for (size_t i = 0; i < prompts.size(); ++i) {
-    auto place = [&] { return fmt::format("{}, prompt {}", where, i + 1); };
+    auto place = [&] { return fmt::format("{}, prompt {}", where, o.number(i) + 1); };
     int64_t length = static_cast<int64_t>(prompts[i].size()), limit = length_limit(prompts[i], o);
     if (length == 0)
       throw UserError("a prompt without tokens", place(), "the model needs at least one token to go on from",
@@ -73,15 +74,16 @@ class Run {
         events_(events),
         results_(prompts.size()),
         ctx_(setup()),
-        cache_(facts().layers, facts().kv_heads * facts().head_size, session.types.compute,
-               std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size()))) {
+        team_(session, ctx_),
+        cache_(team_.layers(), team_.kv_width(), session.types.compute, std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size())),
+               session.spread.local) {
     for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
     for (const auto& p : prompts) longest_ = std::max(longest_, length_limit(p, o));
   }
 
   std::vector<Generated> all() {
     while (admit()) {
-      if (events_.stop && events_.stop()) {
+      if (team_.any(events_.stop && events_.stop())) {
         for (Active& a : active_) finish(a, Finish::stop);
         break;
       }
@@ -148,19 +150,23 @@ class Run {
     b.logit_rows = view(logit_rows_);  // none while all prompts are still being read
     b.segments = cache_.segments();
     b.cache = &cache_;
-    ctx_.begin(b, false);
-    session_.model->forward(ctx_);
+    team_.forward(b);
   }
   static TensorView view(std::vector<int32_t>& v) { return view_of(v.data(), DType::i32, {static_cast<int64_t>(v.size())}); }
 
   // The next token of every row with logits.
   std::vector<Choice> choose() {
-    const TensorView logits = ctx_.outputs().at("logits").view();
     std::vector<const Active*> of;
     for (const Active& a : active_)
       if (a.row >= 0) of.push_back(&a);
     std::vector<Choice> choices(of.size());
-    if (of.empty()) return choices;
+    if (team_.decides() && !of.empty()) decide(of, choices);
+    team_.share(choices.data(), static_cast<int64_t>(choices.size() * sizeof(Choice)));
+    return choices;
+  }
+
+  void decide(const std::vector<const Active*>& of, std::vector<Choice>& choices) {
+    const TensorView logits = ctx_.outputs().at("logits").view();
     std::vector<int32_t> ids(of.size());
     std::vector<double> losses(of.size());
     parallel_for(static_cast<int64_t>(of.size()), [&](int64_t r) {
@@ -172,7 +178,6 @@ class Run {
       if (!std::isfinite(losses[r])) refuse(*of[r], scores_of(logits, static_cast<int64_t>(r)));
       choices[r] = {ids[r], -losses[r]};
     }
-    return choices;
   }
 
   static std::vector<float> scores_of(const TensorView& logits, int64_t row) {
@@ -185,10 +190,10 @@ class Run {
   }
 
   // Names the first score that is not a finite number.
-  static void refuse(const Active& a, std::span<const float> scores) {
+  void refuse(const Active& a, std::span<const float> scores) const {
     for (size_t i = 0; i < scores.size(); ++i)
       require(std::isfinite(scores[i]), "generate: the model gives {} for token {} at position {} of prompt {}", scores[i], i,
-              a.context.size(), a.prompt + 1);
+              a.context.size(), o_.number(a.prompt) + 1);
   }
 
   // Where a score is not finite, what comes out has no meaning, and neither has its probability.
@@ -199,7 +204,7 @@ class Run {
     std::vector<float> scores = scores_of(logits, row);
     refuse(a, scores);
     process(scores, a.context, o_.processing, o_.sample);
-    return o_.sample ? choose_at_random(scores, o_.seed, a.prompt, a.context.size()) : choose_best(scores);
+    return o_.sample ? choose_at_random(scores, o_.seed, o_.number(a.prompt), a.context.size()) : choose_best(scores);
   }
 
   void take(Active& a, const Choice& c) {
@@ -230,6 +235,7 @@ class Run {
   std::vector<Generated> results_;
   HeapArena arena_;
   Ctx ctx_;
+  Team team_;
   SlotCache cache_;
   std::vector<int64_t> free_;
   std::vector<Active> active_;

@@ -22,6 +22,8 @@ struct GenerateOptions {
   int64_t step_tokens = 1024;  // prompt tokens per step: bounds the memory of activations
   const Recipe* recipe = nullptr;
   Observer* observer = nullptr;  // of every kernel call
+  std::vector<uint64_t> numbers;  // of the prompts, which draws are keyed by and messages name; empty: 0, 1, ..
+  uint64_t number(size_t prompt) const { return numbers.empty() ? prompt : numbers[prompt]; }
 };
 
 // eos: an end id; length: max_new_tokens or max_length; stop: asked to, from outside.
@@ -56,7 +58,8 @@ int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& 
 void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& options,
                    const std::string& where);
 
-// One result per prompt, in order. An empty prompt, an id outside the vocabulary, or more tokens than the model has positions
+// One result per prompt, in order. Of several ranks that run one model (infer/team.h) all call it alike and get the same; events are told on
+// each, and what they answer must agree, but for `stop`, which any may say. An empty prompt, an id outside the vocabulary, or more tokens than the model has positions
 // is a UserError naming `where` and the number of the prompt, before anything runs. A model that gives NaN is an Error.
 std::vector<Generated> generate(const Session& session, const std::vector<std::vector<int32_t>>& prompts,
                                 const GenerateOptions& options, const GenerateEvents& events = {},

@@ -8,9 +8,13 @@
 
 namespace ravine {
 
-SlotCache::SlotCache(int64_t layers, int64_t width, DType dtype, int64_t slots)
-    : width_(width), dtype_(dtype), layers_(static_cast<size_t>(layers)), lengths_(static_cast<size_t>(slots)) {
+SlotCache::SlotCache(const std::vector<int64_t>& layers, int64_t width, DType dtype, int64_t slots, int64_t ranks)
+    : width_(width), ranks_(ranks), dtype_(dtype), layers_(layers.size()), lengths_(static_cast<size_t>(slots)) {
   require(width > 0 && slots > 0, "kv_cache: width and slots must be above 0, got {} and {}", width, slots);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    places_.resize(std::max(places_.size(), static_cast<size_t>(layers[i]) + 1), -1);
+    places_[static_cast<size_t>(layers[i])] = static_cast<int64_t>(i);
+  }
 }
 
 int64_t SlotCache::bytes() const { return 2 * static_cast<int64_t>(layers_.size()) * slots() * capacity_ * row_bytes(); }
@@ -23,12 +27,12 @@ void SlotCache::begin_step(int64_t tokens, int64_t most) {
 
 void SlotCache::grow(int64_t capacity) {
   int64_t layers = static_cast<int64_t>(layers_.size());
-  int64_t needed = mul_checked(mul_checked(2 * layers * slots(), capacity - capacity_), row_bytes()), free = available_memory();
+  int64_t needed = mul_checked(mul_checked(2 * layers * slots(), capacity - capacity_), row_bytes()), free = available_memory() / ranks_;
   if (needed > free)
     throw UserError(fmt::format("keys and values of {} sequences of {} tokens need {} more", slots(), capacity,
                                 human_bytes(static_cast<double>(needed))),
                     "--max-new-tokens, --batch",
-                    fmt::format("this machine has {} free", human_bytes(static_cast<double>(free))),
+                    fmt::format("this {} has {} free", ranks_ > 1 ? "rank" : "machine", human_bytes(static_cast<double>(free))),
                     "generate fewer tokens, or fewer prompts at a time");
   for (Layer& layer : layers_)
     for (Storage* old : {&layer.k, &layer.v}) {
@@ -61,7 +65,9 @@ void SlotCache::copy(int64_t from, int64_t to) {
 std::pair<TensorView, TensorView> SlotCache::append(int layer, const TensorView& k, const TensorView& v) {
   require(k.cols() == width_ && v.cols() == width_ && k.dtype == dtype_ && v.dtype == dtype_,
           "kv_cache: layer {} has rows of {} {}, got {} {}", layer, width_, name(dtype_), k.cols(), name(k.dtype));
-  Layer& at = layers_[static_cast<size_t>(layer)];
+  const int64_t place = layer < static_cast<int>(places_.size()) ? places_[static_cast<size_t>(layer)] : -1;
+  require(place >= 0, "kv_cache: layer {} is not kept here", layer);
+  Layer& at = layers_[static_cast<size_t>(place)];
   TensorView keys = view_of(at.k.data(), dtype_, {slots() * capacity_, width_}),
              values = view_of(at.v.data(), dtype_, {slots() * capacity_, width_});
   constexpr int64_t kRows = 64;  // of a task

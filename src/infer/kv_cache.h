@@ -12,8 +12,8 @@ namespace ravine {
 // batch with segments().
 class SlotCache : public KvCache {
  public:
-  // width: G*D. Nothing is allocated yet.
-  SlotCache(int64_t layers, int64_t width, DType dtype, int64_t slots);
+  // layers: those that are kept, by number; width: G*D of this rank; ranks: of this host, which share its memory. Nothing is allocated yet.
+  SlotCache(const std::vector<int64_t>& layers, int64_t width, DType dtype, int64_t slots, int64_t ranks = 1);
 
   int64_t slots() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t length(int64_t slot) const { return lengths_[static_cast<size_t>(slot)]; }  // tokens in it
@@ -38,9 +38,10 @@ class SlotCache : public KvCache {
   struct Layer {
     Storage k, v;
   };
-  int64_t width_, capacity_ = 0;
+  int64_t width_, capacity_ = 0, ranks_;
   DType dtype_;
   std::vector<Layer> layers_;
+  std::vector<int64_t> places_;  // in layers_, by number of the layer; -1: not here
   std::vector<int64_t> lengths_;
   std::vector<Segment> segments_;
 };

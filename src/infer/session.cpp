@@ -1,6 +1,7 @@
 #include "infer/session.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "base/log.h"
 #include "base/parallel.h"
@@ -15,6 +16,8 @@ Ctx::Setup Session::setup(Arena& arena) const {
   s.arena = &arena;
   s.store = store.get();
   s.types = types;
+  s.sequence = trainable && spread.options.sequence;
+  for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) s.groups[static_cast<size_t>(axis)] = &ranks().along(axis);
   return s;
 }
 
@@ -25,7 +28,7 @@ void check_model_folder(const std::string& folder) {
 
 namespace {
 
-Session declare(const std::string& path, DType compute, const std::string& backend, Bf16Products products) {
+Session declare(const std::string& path, DType compute, const std::string& backend, Bf16Products products, const Spread& spread) {
   if (compute == DType::f64 && backend != "ref")
     throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only",
                     "add --backend ref");
@@ -34,24 +37,33 @@ Session declare(const std::string& path, DType compute, const std::string& backe
   s.kernels = backend_kernels(backend, products);
   s.types = Types::of(compute);
   s.model = open_model(path);
+  s.spread = spread;
+  const int stages = s.ranks().mesh().pipeline;
+  s.parts = split_model(*s.model, stages > 1 ? stages * static_cast<int>(spread.options.virtual_stages) : 1,
+                        stages > 1 ? spread.options.stage_layers : std::vector<int64_t>());
   return s;
 }
 
-// Makes the store, if the machine has the memory.
-template <class Store>
-Store& hold(Session& s) {
-  int64_t bytes = Store(s.model->params(), s.types, DeviceKind::meta).weight_bytes(), free = available_memory();
+// Keeps the store that make(device) gives, if the machine has the memory.
+template <class Make>
+auto& hold(Session& s, Make&& make) {
+  int64_t bytes = make(DeviceKind::meta)->weight_bytes(), free = available_memory() / s.spread.local;
   if (bytes > free)
     throw UserError(fmt::format("the weights need {}", human_bytes(static_cast<double>(bytes))), s.folder,
-                    fmt::format("this machine has {} free", human_bytes(static_cast<double>(free))),
-                    "use a smaller model or a larger machine");
-  auto store = std::make_unique<Store>(s.model->params(), s.types, DeviceKind::cpu);
-  Store& held = *store;
+                    fmt::format("this {} has {} free", s.ranks().size() > 1 ? "rank" : "machine", human_bytes(static_cast<double>(free))),
+                    s.ranks().size() > 1 ? "use more ranks, or a larger machine" : "use a smaller model or a larger machine");
+  auto store = make(DeviceKind::cpu);
+  auto& held = *store;
   s.store = std::move(store);
   return held;
 }
 
+InferenceStore& hold_for_running(Session& s) {
+  return hold(s, [&](DeviceKind device) { return std::make_unique<InferenceStore>(s.model->params(), s.types, device, s.ranks(), s.stages()); });
+}
+
 void settle(Session& s) {
+  if (!s.last_stage()) return;  // it is about the head
   HeapArena arena;
   Ctx c(s.setup(arena));
   s.model->settle(c);
@@ -59,15 +71,20 @@ void settle(Session& s) {
 
 }  // namespace
 
-Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use, Bf16Products products) {
+Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use, Bf16Products products,
+                     const Spread& spread) {
   check_model_folder(folder);
-  Session s = declare(folder, compute, backend, products);
-  if (use == OpenFor::running) {
-    s.stored_names = load_weights(folder, *s.model, hold<InferenceStore>(s));
+  Session s = declare(folder, compute, backend, products, spread);
+  const ParallelOptions& o = spread.options;
+  const bool divided = o.zero == 3 && s.ranks().mesh().data > 1;
+  if (use == OpenFor::running && !divided) {
+    s.stored_names = load_weights(folder, *s.model, hold_for_running(s));
     settle(s);
     return s;
   }
-  s.trainable = &hold<FlatStore>(s);
+  s.spread.options.sequence = use == OpenFor::gradients && o.sequence;
+  const FlatLayout layout{s.stages(), static_cast<int>(o.zero), o.zero_threshold, s.spread.options.sequence, &s.ranks()};
+  s.trainable = &hold(s, [&](DeviceKind device) { return std::make_unique<FlatStore>(s.model->params(), s.types, device, layout); });
   s.stored_names = load_weights(folder, *s.model, *s.trainable);
   HeapArena arena;
   Ctx c(s.setup(arena));
@@ -76,8 +93,8 @@ Session open_session(const std::string& folder, DType compute, const std::string
 }
 
 Session open_random_session(const std::string& config, DType compute, const std::string& backend, Bf16Products products) {
-  Session s = declare(config, compute, backend, products);
-  InferenceStore& store = hold<InferenceStore>(s);
+  Session s = declare(config, compute, backend, products, {});
+  InferenceStore& store = hold_for_running(s);
   // One run of normal numbers again and again: drawing each would take longer than the measurement.
   constexpr int64_t kRun = 65521;  // a prime: rows are not equal
   for (const Param& p : s.model->params().params()) {

@@ -1,10 +1,12 @@
 #include "infer/trace.h"
 
 #include <algorithm>
+#include <map>
 
 #include "files/safetensors.h"
 #include "io/file_rows.h"
 #include "parallel/stash.h"
+#include "parallel/whole_units.h"
 
 namespace ravine {
 namespace {
@@ -40,10 +42,11 @@ NamedTensor copy_out(const std::string& name, const TensorView& v, const Shape& 
   return out;
 }
 
-// Copies the hidden state (x + branch) that every block hands on.
+// Copies the hidden state (x + branch) that every block hands on, by the number of the block: of the tokens that are here.
 class HiddenStates : public Observer {
  public:
-  explicit HiddenStates(DType to, const Shape& shape) : to_(to), shape_(shape) {}
+  explicit HiddenStates(DType to) : to_(to) {}
+  void begin(size_t block) { next_ = block; }  // the one that comes next
   void flow(Ctx& c, std::string_view, const Flow& f) override {
     if (!f.x) return;
     Tensor sum = c.empty({f.x.rows(), f.x.cols()}, c.types().residual);
@@ -51,13 +54,177 @@ class HiddenStates : public Observer {
       c.call(Add{f.x.view(), f.branch.view(), sum.view()});
     else
       c.call(Cast{f.x.view(), sum.view()});
-    states.push_back(copy_out("hidden." + std::to_string(states.size()), sum.view(), shape_, to_));
+    keep(next_++, sum.view());
   }
-  std::vector<NamedTensor> states;
+  void keep(size_t block, const TensorView& v) { states[block] = copy_out("", v, {v.rows(), v.cols()}, to_); }
+  std::map<size_t, NamedTensor> states;
 
  private:
   DType to_;
-  Shape shape_;
+  size_t next_ = 0;
+};
+
+struct RowRange {
+  int64_t begin = 0, count = 0;
+};
+
+// The rows of data rank `rank`. One that has none runs the last row, for the others wait for it, and is not listened to.
+RowRange rows_of(int64_t rows, int rank, int ranks) {
+  const int64_t begin = rows * rank / ranks;
+  return {begin, rows * (rank + 1) / ranks - begin};
+}
+
+TraceInput part_of(const TraceInput& in, RowRange rows) {
+  TraceInput out;
+  const bool idle = rows.count == 0;
+  if (idle) rows = {in.rows - 1, 1};
+  out.rows = rows.count, out.columns = in.columns;
+  const int64_t begin = rows.begin * in.columns, end = begin + rows.count * in.columns;
+  auto part = [&](const std::vector<int32_t>& v) { return v.empty() ? v : std::vector<int32_t>(v.begin() + begin, v.begin() + end); };
+  out.ids = part(in.ids), out.positions = part(in.positions), out.labels = part(in.labels);
+  if (idle) std::fill(out.labels.begin(), out.labels.end(), -100);
+  for (Segment s : in.segments) {
+    if (s.q_begin < begin || s.q_begin >= end) continue;
+    s.q_begin -= begin, s.k_begin -= begin;
+    out.segments.push_back(s);
+  }
+  return out;
+}
+
+class TraceRun {
+ public:
+  TraceRun(Session& session, const TraceInput& in, const Recipe& recipe, TraceOutput& out)
+      : session_(session), model_(*session.model), store_(*session.trainable), ranks_(session.ranks()), facts_(model_.facts()), out_(out), whole_(in),
+        mine_(part_of(in, rows_of(in.rows, ranks_.at().data, ranks_.mesh().data))), stash_(make_stash("cheap")), hidden_(to()),
+        stage_(model_, ranks_, session.parts) {
+    setup_ = session.setup(arena_);
+    setup_.stash = stash_.get();
+    setup_.recipe = &recipe;
+    batch_.tokens = mine_.rows * mine_.columns;
+    batch_.ids = view(mine_.ids);
+    batch_.positions = view(mine_.positions);
+    sequences_.assign(mine_.ids.size(), 0);
+    batch_.sequences = view_of(sequences_.data(), DType::i64, {batch_.tokens});
+    batch_.segments = mine_.segments;
+    batch_.max_position = *std::max_element(in.positions.begin(), in.positions.end()) + 1;
+    const int64_t valid = std::count_if(in.labels.begin(), in.labels.end(), [](int32_t l) { return l >= 0; });
+    batch_.grad_scale = valid > 0 ? 1.0 / static_cast<double>(valid) : 0.0;
+  }
+  ~TraceRun() { store_.end_step(); }  // also when something throws: the store outlives the arena
+
+  void declare(bool backward) {
+    out_.declare("logits", to(), {whole_.rows, whole_.columns, facts_.vocabulary});
+    for (int64_t i = 0; i <= facts_.layers; ++i) out_.declare(fmt::format("hidden.{}", i), to(), {whole_.rows, whole_.columns, facts_.hidden});
+    if (!whole_.labels.empty()) out_.declare("loss", to(), {});
+    const std::vector<FileTensor>& tensors = model_.files().tensors;
+    for (size_t i = 0; backward && i < tensors.size(); ++i) out_.declare("grad." + session_.stored_names[i], to(), tensors[i].shape);
+  }
+
+  void forward() {
+    NamedTensor logits;
+    {
+      Ctx c(setup_);
+      store_.attach(c);
+      c.add_observer(&hidden_);
+      for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
+        c.begin(batch_, false);
+        hidden_.begin(session_.parts[static_cast<size_t>(chunk * ranks_.mesh().pipeline + ranks_.at().pipeline)].begin);
+        stage_.forward(c, chunk, false);
+      }
+      stage_.drain();
+      if (session_.last_stage()) {
+        const TensorView v = c.outputs().at("logits").view();
+        logits = copy_out("", v, {v.rows(), v.cols()}, to());
+        hidden_.keep(static_cast<size_t>(facts_.layers), c.outputs().at("hidden").view());
+      }
+    }
+    const int last = ranks_.mesh().pipeline - 1;
+    gather_rows("logits", logits, facts_.vocabulary, last, false);
+    for (size_t i = 0; i <= static_cast<size_t>(facts_.layers); ++i) {
+      int stage = last;
+      for (size_t p = 0; i < static_cast<size_t>(facts_.layers) && p < session_.parts.size(); ++p)
+        if (i >= session_.parts[p].begin && i < session_.parts[p].end) stage = static_cast<int>(p) % ranks_.mesh().pipeline;
+      gather_rows(fmt::format("hidden.{}", i), hidden_.states[i], facts_.hidden, stage, true);
+      hidden_.states.erase(i);
+    }
+  }
+
+  void loss(bool backward) {
+    batch_.labels = view(mine_.labels);
+    Ctx c(setup_);
+    store_.attach(c);
+    std::vector<Stage::Micro> micros;
+    for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
+      c.begin(batch_, backward);
+      micros.push_back(stage_.forward(c, chunk, backward));
+    }
+    for (int chunk = stage_.chunks(); backward && chunk-- > 0;) stage_.backward(c, chunk, std::move(micros[static_cast<size_t>(chunk)]));
+    stage_.drain();
+    double loss = sum(ranks_.all(), c.sides()["loss"]).value() * batch_.grad_scale;
+    if (ranks_.first()) out_.write(copy_out("loss", view_of(&loss, DType::f64, {1}), {}, to()));
+    if (!backward) return;
+    store_.finish_grads(c);
+    UnitExport whole(model_, store_, ranks_, session_.stages(), UnitExport::Of::gradients);
+    if (!ranks_.first()) return whole.serve();
+    // Named and laid out as in the files that were read.
+    const std::vector<FileTensor>& tensors = model_.files().tensors;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const FileTensor& t = tensors[i];
+      Lease lease(whole, *t.params[0]->unit);
+      std::vector<TensorView> of;
+      for (const Param* p : t.params) of.push_back(whole.master(*p));
+      NamedTensor g{"grad." + session_.stored_names[i], to(), t.shape, std::vector<std::byte>(static_cast<size_t>(t.shape.count() * size_of(to())))};
+      gather(t, {0, t.shape.count()}, to(), g.data.data(), of);
+      out_.write(g);
+    }
+    whole.end();
+  }
+
+ private:
+  DType to() const { return session_.types.compute == DType::f64 ? DType::f64 : DType::f32; }
+  static TensorView view(const std::vector<int32_t>& v) { return view_of(const_cast<int32_t*>(v.data()), DType::i32, {static_cast<int64_t>(v.size())}); }
+
+  // The rows of all data ranks, one after another, on rank 0, from the ranks of `stage`. tokens: under sequence parallelism each tensor rank
+  // has a part of them; else the first of these has all.
+  void gather_rows(const std::string& name, NamedTensor& mine, int64_t columns, int stage, bool tokens) {
+    const Mesh& mesh = ranks_.mesh();
+    const int parts = tokens && setup_.sequence ? mesh.tensor : 1;
+    const int64_t row = columns * size_of(to());
+    NamedTensor all{name, to(), {whole_.rows, whole_.columns, columns}, {}};
+    if (ranks_.first()) all.data.resize(static_cast<size_t>(whole_.rows * whole_.columns * row));
+    for (int d = 0; d < mesh.data; ++d) {
+      const RowRange rows = rows_of(whole_.rows, d, mesh.data);
+      const int64_t bytes = rows.count * whole_.columns * row / parts;
+      for (int t = 0; t < parts && bytes > 0; ++t) {
+        const int holder = rank_of(mesh, {stage, d, t});
+        std::byte* place = ranks_.first() ? all.data.data() + rows.begin * whole_.columns * row + t * bytes : nullptr;
+        if (holder == ranks_.rank() && ranks_.first())
+          std::memcpy(place, mine.data.data(), static_cast<size_t>(bytes));
+        else if (ranks_.first())
+          ranks_.all().receive(place, bytes, holder).wait();
+        else if (holder == ranks_.rank())
+          ranks_.all().send(mine.data.data(), bytes, 0).wait();
+      }
+    }
+    mine = {};
+    if (ranks_.first()) out_.write(all);
+  }
+
+  Session& session_;
+  Model& model_;
+  FlatStore& store_;
+  const Ranks& ranks_;
+  const ModelFacts& facts_;
+  TraceOutput& out_;
+  const TraceInput& whole_;
+  const TraceInput mine_;
+  std::vector<int64_t> sequences_;
+  HeapArena arena_;
+  std::unique_ptr<Stash> stash_;
+  HiddenStates hidden_;
+  Stage stage_;
+  Ctx::Setup setup_;
+  Batch batch_;
 };
 
 }  // namespace
@@ -116,72 +283,27 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
   return in;
 }
 
-std::vector<NamedTensor> trace(Session& session, const TraceInput& in, bool backward, const Recipe& recipe) {
-  Model& model = *session.model;
+void trace(Session& session, const TraceInput& in, bool backward, const Recipe& recipe, TraceOutput& out) {
   require(session.trainable != nullptr, "trace: the session is not open for gradients");
-  FlatStore& store = *session.trainable;
-  const ModelFacts& f = model.facts();
-  DType to = session.types.compute == DType::f64 ? DType::f64 : DType::f32;
-  HeapArena arena;
-  struct GiveBack {
-    ParamStore& store;
-    ~GiveBack() { store.end_step(); }  // also when something throws: the store outlives the arena
-  } give_back{store};
-  auto stash = make_stash("cheap");
-  HiddenStates hidden(to, {in.rows, in.columns, f.hidden});
-  Ctx::Setup setup;
-  setup.kernels = &session.kernels;
-  setup.arena = &arena;
-  setup.store = &store;
-  setup.stash = stash.get();
-  setup.recipe = &recipe;
-  setup.types = session.types;
+  const Mesh& mesh = session.ranks().mesh();
+  for (int d = 0; session.spread.options.sequence && d < mesh.data; ++d)
+    if (int64_t tokens = std::max<int64_t>(1, rows_of(in.rows, d, mesh.data).count) * in.columns; tokens % mesh.tensor != 0)
+      throw UserError(fmt::format("{} tokens over {} tensor ranks", tokens, mesh.tensor), "parallel.sequence",
+                      "with it the tokens of every data rank must be a multiple of the tensor ranks", "set parallel.sequence=false, or change the input");
+  TraceRun run(session, in, recipe, out);
+  if (session.ranks().first()) run.declare(backward);
+  run.forward();
+  if (!in.labels.empty()) run.loss(backward);
+}
 
-  int64_t valid = std::count_if(in.labels.begin(), in.labels.end(), [](int32_t l) { return l >= 0; });
-  Batch b;
-  b.tokens = in.rows * in.columns;
-  auto view = [&](const std::vector<int32_t>& v) { return view_of(const_cast<int32_t*>(v.data()), DType::i32, {b.tokens}); };
-  b.ids = view(in.ids);
-  b.positions = view(in.positions);
-  std::vector<int64_t> sequences(in.ids.size(), 0);
-  b.sequences = view_of(sequences.data(), DType::i64, {b.tokens});
-  b.segments = in.segments;
-  b.max_position = *std::max_element(in.positions.begin(), in.positions.end()) + 1;
-  b.grad_scale = valid > 0 ? 1.0 / static_cast<double>(valid) : 0.0;
-
-  std::vector<NamedTensor> out;
-  {
-    Ctx c(setup);
-    c.add_observer(&hidden);
-    c.begin(b, false);
-    model.forward(c);
-    out.push_back(copy_out("logits", c.outputs().at("logits").view(), {in.rows, in.columns, f.vocabulary}, to));
-    hidden.states.back() = copy_out("hidden." + std::to_string(f.layers), c.outputs().at("hidden").view(), {in.rows, in.columns, f.hidden}, to);
-  }
-  for (NamedTensor& h : hidden.states) out.push_back(std::move(h));
-  if (in.labels.empty()) return out;
-
-  b.labels = view(in.labels);
-  Ctx c(setup);
-  c.begin(b, backward);
-  model.forward(c);
-  if (backward) c.backward();
-  double loss = c.sides()["loss"].value() * b.grad_scale;
-  out.push_back(copy_out("loss", view_of(&loss, DType::f64, {1}), {}, to));
-  if (backward) {
-    store.finish_grads(c);
-    // Named and laid out as in the files that were read.
-    const std::vector<FileTensor>& tensors = model.files().tensors;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const FileTensor& t = tensors[i];
-      std::vector<TensorView> of;
-      for (const Param* p : t.params) of.push_back(store.grad(*p));
-      NamedTensor g{"grad." + session.stored_names[i], to, t.shape, std::vector<std::byte>(static_cast<size_t>(t.shape.count() * size_of(to)))};
-      gather(t, {0, t.shape.count()}, to, g.data.data(), of);
-      out.push_back(std::move(g));
-    }
-  }
-  return out;
+std::vector<NamedTensor> trace(Session& session, const TraceInput& in, bool backward, const Recipe& recipe) {
+  struct All : TraceOutput {
+    void declare(const std::string&, DType, const Shape&) override {}
+    void write(const NamedTensor& t) override { tensors.push_back(t); }
+    std::vector<NamedTensor> tensors;
+  } all;
+  trace(session, in, backward, recipe, all);
+  return std::move(all.tensors);
 }
 
 }  // namespace ravine

@@ -1,5 +1,5 @@
 // One forward (and backward) pass on given token ids, with everything of interest written down. What comes out is in Hugging Face's
-// terms: logits, hidden states, loss, gradients by weight name.
+// terms: logits, hidden states, loss, gradients by weight name. Of several ranks all run; what they find comes out whole on rank 0.
 #pragma once
 #include <optional>
 #include <string>
@@ -27,8 +27,18 @@ struct NamedTensor {
   std::vector<std::byte> data;
 };
 
+// Where it goes, on rank 0: every tensor is declared, then each is written, in that order.
+class TraceOutput {
+ public:
+  virtual ~TraceOutput() = default;
+  virtual void declare(const std::string& name, DType dtype, const Shape& shape) = 0;
+  virtual void write(const NamedTensor& tensor) = 0;
+};
+
 // logits [B,T,V], hidden.0 .. hidden.L [B,T,C], loss [] if there are labels, grad.<name> with backward. In f32, or f64 when the
-// session computes in f64.
-std::vector<NamedTensor> trace(Session& session, const TraceInput& input, bool backward, const Recipe& recipe);
+// session computes in f64. Rows are divided over data ranks. With parallel.sequence the tokens of each data rank must divide over its
+// tensor ranks (UserError). Rank 0 holds one tensor at a time beside its own part; gradients are gathered by layers.
+void trace(Session& session, const TraceInput& input, bool backward, const Recipe& recipe, TraceOutput& out);
+std::vector<NamedTensor> trace(Session& session, const TraceInput& input, bool backward, const Recipe& recipe);  // all of them, on rank 0
 
 }  // namespace ravine

@@ -4,15 +4,12 @@
 
 #include "base/parallel.h"
 #include "base/text.h"
-#include "files/convert.h"
-#include "io/file_rows.h"
 #include "io/huggingface.h"
+#include "io/load_boxes.h"
 #include "io/open_weights.h"
 
 namespace ravine {
 namespace {
-
-constexpr int64_t kChunk = int64_t{1} << 20;  // elements of one chunk
 
 using Files = std::vector<std::unique_ptr<TensorFile>>;
 
@@ -79,26 +76,6 @@ std::vector<StoredParam> match(const Files& files, const std::string& folder, co
   return out;
 }
 
-struct Piece {
-  StoredParam from;
-  const FileTensor* tensor;
-  std::vector<TensorView> to;
-  FileRange range;
-};
-
-void copy_piece(const Piece& p, std::vector<std::byte>& scratch) {
-  const DType from = p.from.info->dtype;
-  const int64_t offset = p.range.begin * size_of(from);
-  const auto bytes = static_cast<size_t>(p.range.count * size_of(from));
-  if (p.to.size() == 1 && from == p.to[0].dtype && !p.tensor->transposed) {
-    p.from.file->read(*p.from.info, offset, {static_cast<std::byte*>(p.to[0].data) + offset, bytes});
-    return;
-  }
-  scratch.resize(bytes);
-  p.from.file->read(*p.from.info, offset, scratch);
-  scatter(*p.tensor, p.range, from, scratch.data(), p.to);
-}
-
 }  // namespace
 
 void check_weights(const std::string& folder, const Model& model) { match(open_weights(folder), folder, model); }
@@ -107,28 +84,18 @@ std::vector<std::string> load_weights(const std::string& folder, Model& model, P
   const Files files = open_weights(folder);
   const std::vector<StoredParam> stored = match(files, folder, model);
   const std::vector<FileTensor>& tensors = model.files().tensors;
-  std::vector<std::vector<std::byte>> scratch(static_cast<size_t>(thread_count()));
+  std::vector<std::vector<ParamBox>> boxes(model.params().params().size());  // by Param::index
+  for (ParamBox& box : store.boxes()) boxes[box.param->index].push_back(std::move(box));
+  std::vector<BoxRead> reads;
   std::vector<std::string> names;
-  for (size_t i = 0; i < tensors.size(); ++i) names.emplace_back(stored[i].info->name);
-  for (const Unit& unit : model.params().units()) {
-    Lease lease(store, unit);
-    std::vector<Piece> pieces;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const FileTensor& t = tensors[i];
-      if (t.params[0]->unit != &unit) continue;
-      std::vector<TensorView> to;
-      for (const Param* p : t.params) {
-        to.push_back(store.master(*p));
-        require(to.back().shape == p->shape && to.back().contiguous(),
-                "load_weights: the master of '{}' is whole and contiguous, got {}", p->name, to.back().shape.text());
-      }
-      if (to[0].device == DeviceKind::meta) continue;
-      for (const FileRange& range : file_ranges(t, kChunk)) pieces.push_back({stored[i], &t, to, range});
-    }
-    parallel_for_threads(static_cast<int64_t>(pieces.size()), [&](int64_t i, int thread) {
-      copy_piece(pieces[static_cast<size_t>(i)], scratch[static_cast<size_t>(thread)]);
-    });
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    names.emplace_back(stored[i].info->name);
+    plan_reads(*stored[i].file, *stored[i].info, tensors[i], boxes, reads);
   }
+  std::vector<std::vector<std::byte>> scratch(static_cast<size_t>(thread_count()));
+  parallel_for_threads(static_cast<int64_t>(reads.size()), [&](int64_t i, int thread) {
+    run_read(reads[static_cast<size_t>(i)], scratch[static_cast<size_t>(thread)]);
+  });
   return names;
 }
 

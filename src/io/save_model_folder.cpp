@@ -53,7 +53,7 @@ Json generation_config(const Json& given, const ModelFacts& f) {
 
 void copy_file(const fs::path& from, const std::string& to) {
   std::error_code error;
-  fs::copy_file(from, to, error);
+  fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
   if (error) throw_system("copy " + from.string() + " to", to, error.value());
 }
 

@@ -35,10 +35,13 @@ double Optimizer::grad_norm(Ctx& c, const Group& all) const {
   for (size_t b = 0; b < store_.buckets().size(); ++b) {
     const Bucket& bucket = store_.buckets()[b];
     TensorView g = store_.flat_grad(b);
-    if (g.absent() || bucket.spoken.count == 0) continue;
-    if (g.data) g.data = static_cast<std::byte*>(g.data) + (bucket.spoken.begin - bucket.mine.begin) * size_of(g.dtype);
-    g.shape = {bucket.spoken.count};
-    c.call(SumSquares{g, &squares});
+    if (g.absent()) continue;
+    for (const Range& r : counted_ranges(bucket)) {
+      TensorView part = g;
+      if (g.data) part.data = static_cast<std::byte*>(g.data) + (r.begin - bucket.mine.begin) * size_of(g.dtype);
+      part.shape = {r.count};
+      c.call(SumSquares{part, &squares});
+    }
   }
   return std::sqrt(sum(all, squares).value());
 }

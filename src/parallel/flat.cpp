@@ -62,6 +62,12 @@ bool speaks_for(const Param& p, int rank, int size) {
   return rank == 0;
 }
 
+int copies_of(const Param& p, int size) {
+  for (const Cut& cut : p.cuts)
+    if (cut.axis == Axis::tensor && cut.most_parts > 0 && cut.most_parts < size) return static_cast<int>(div_exact(size, cut.most_parts));
+  return 1;
+}
+
 Shape local_shape(const Param& p, int size) {
   Shape s = p.shape;
   for (const Cut& cut : p.cuts)
@@ -101,7 +107,7 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
           for (size_t j = i; j < end; ++j) {
             Param& p = *unit->params[j];
             if (p.tied) continue;
-            bucket.spans.push_back({&p, bucket.count, local_shape(p, place.tensor_size)});
+            bucket.spans.push_back({&p, bucket.count, local_shape(p, place.tensor_size), cut && !speaks_for(p, place.tensor_rank, place.tensor_size)});
             bucket.count += bucket.spans.back().shape.count();
           }
         }

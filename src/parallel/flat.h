@@ -14,8 +14,6 @@ struct FlatPlace {
   int64_t whole_below = 0;  // buckets of fewer elements are not divided
 };
 
-inline constexpr int64_t kPartElements = 1024;
-
 // Whether products read it, itself or tied.
 bool read_as_matrix(const ParamSet& params, const Param& p);
 
@@ -45,5 +43,7 @@ inline std::vector<Piece> pieces_of(const Bucket& bucket, Range range, const Fla
 }
 // Whether of all tensor ranks that hold the same part of p this one answers for it.
 bool speaks_for(const Param& p, int tensor_rank, int tensor_size);
+// How many tensor ranks, neighbours, hold the same part of p where it is cut into fewer parts than ranks; 1 where each has its own.
+int copies_of(const Param& p, int tensor_size);
 
 }  // namespace ravine

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "engine/ops/collectives.h"
+#include "parallel/copies.h"
 
 namespace ravine {
 namespace {
@@ -306,6 +307,7 @@ void FlatStore::finish_grads(Ctx& c) {
     advance(c, before);
   }
   settle(c);
+  for (Place& g : places_) sum_copies(c, ranks_->along(Axis::tensor), buckets_[g.bucket], buckets_[g.bucket].mine, sum_view(g));
   add_tied(c);
 }
 
@@ -392,6 +394,14 @@ void FlatStore::publish(Ctx&, size_t b) {
   };
   if (h.copy.bytes() > 0) share(h.copy, h.coming_copy);
   if (h.master_whole) share(h.master, h.coming_master);
+}
+
+std::vector<ParamBox> FlatStore::boxes() const {
+  std::vector<ParamBox> out;
+  for (size_t b = 0; b < buckets_.size(); ++b)
+    for (const Piece& p : pieces_of(buckets_[b], held(b), place_))
+      out.push_back({p.param, p.begin, slice(held_[b].master, types_.master, p.from - held(b).begin, p.shape)});
+  return out;
 }
 
 void FlatStore::refresh_copies(Ctx& c) {

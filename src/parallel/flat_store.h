@@ -49,6 +49,7 @@ class FlatStore : public ParamStore {
   TensorView value(const Param& p) const override;
   Shape shape(const Param& p) const override { return at(p).shape; }
   TensorView master(const Param& p) const override;
+  std::vector<ParamBox> boxes() const override;
 
   // Says that the backward that comes next is of the last micro batch of its leaf, and of the step: then gradients of a unit are on their way to the
   // other data ranks while the units before it are computed. Without it all of a step is one leaf, reduced at its end.

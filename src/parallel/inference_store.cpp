@@ -1,5 +1,7 @@
 #include "parallel/inference_store.h"
 
+#include "parallel/flat.h"
+
 namespace ravine {
 namespace {
 DType held_in(const Types& types, const Param& p) { return p.use == Use::vector ? types.master : types.compute; }
@@ -7,17 +9,20 @@ DType held_in(const Types& types, const Param& p) { return p.use == Use::vector 
 [[noreturn]] void no_training() { fail("inference store: it holds no gradients and no moments"); }
 }  // namespace
 
-InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind device)
-    : types_(types), places_(params.params().size(), 0) {
+InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks, const std::vector<int>& stages)
+    : params_(params), types_(types), tensor_rank_(ranks.at().tensor), tensor_size_(ranks.mesh().tensor), places_(params.params().size()) {
+  auto stage = [&](const Unit* u) { return stages.empty() ? ranks.at().pipeline : stages[u->index]; };
   for (const Unit& unit : params.units()) {
     int64_t bytes = 0;
     int join = -1;  // of the parameter before
     for (const Param* p : unit.params) {
-      if (p->tied) continue;
+      if (stage(&unit) != ranks.at().pipeline) continue;
+      const Param& held = p->tied ? *p->tied : *p;
+      if (p->tied && stage(held.unit) == stage(&unit)) continue;
       if (p->join != join || join == 0) bytes = round_up(bytes, kAlignment);
       join = p->join;
-      places_[p->index] = bytes;
-      bytes += p->shape.count() * size_of(held_in(types, *p));
+      places_[held.index] = {true, unit.index, bytes, local_shape(held, tensor_size_)};
+      bytes += places_[held.index].shape.count() * size_of(held_in(types, held));
     }
     units_.emplace_back(device, bytes);
   }
@@ -25,8 +30,17 @@ InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind 
 
 TensorView InferenceStore::of(const Param& param) const {
   const Param& p = param.tied ? *param.tied : param;
-  const Storage& s = units_[p.unit->index];
-  return view_of(s.data() ? s.data() + places_[p.index] : nullptr, held_in(types_, p), p.shape, s.device());
+  const Place& at = places_[p.index];
+  require(at.here, "store: '{}' lives on another pipeline stage", p.name);
+  const Storage& s = units_[at.unit];
+  return view_of(s.data() ? s.data() + at.byte : nullptr, held_in(types_, p), at.shape, s.device());
+}
+
+std::vector<ParamBox> InferenceStore::boxes() const {
+  std::vector<ParamBox> out;
+  for (const Param& p : params_.params())
+    if (places_[p.index].here) out.push_back({&p, local_begin(p, tensor_rank_, tensor_size_), of(p)});
+  return out;
 }
 
 int64_t InferenceStore::weight_bytes() const {

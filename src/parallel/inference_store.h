@@ -1,22 +1,27 @@
-// ParamStore of a model that only runs forward: every weight once, in the type that kernels read. No gradients, no moments.
+// ParamStore of a model that only runs forward: every weight once, in the type that kernels read. No gradients, no moments. Of several
+// ranks each holds what its pipeline stage runs, cut over tensor ranks; data ranks hold the same.
 #pragma once
 #include <memory>
 #include <vector>
 
+#include "comm/ranks.h"
 #include "engine/ctx.h"
 
 namespace ravine {
 
 class InferenceStore : public ParamStore {
  public:
-  // Buffers for all parameters, zero. Matrices and lookup tables are held in types.compute, vectors (norms, biases) in
+  // Buffers for the parameters, zero. Matrices and lookup tables are held in types.compute, vectors (norms, biases) in
   // types.master; what is written there is rounded to that. Joined parameters lie side by side. The set is kept by reference.
-  InferenceStore(ParamSet& params, const Types& types, DeviceKind device);
+  // stages: the pipeline stage of each unit, by Unit::index; empty: all are here. A stage that uses a tied parameter of another holds it too.
+  InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks = {}, const std::vector<int>& stages = {});
 
   void acquire(const Unit&) override {}
   void release(const Unit&) override {}
   TensorView value(const Param& p) const override { return of(p); }
   TensorView master(const Param& p) const override { return of(p); }  // the same memory: there is one copy
+  Shape shape(const Param& p) const override { return of(p).shape; }
+  std::vector<ParamBox> boxes() const override;
   const std::vector<Bucket>& buckets() const override { return none_; }
   int64_t weight_bytes() const;
 
@@ -32,10 +37,18 @@ class InferenceStore : public ParamStore {
   TensorView flat_grad(size_t) const override { return {}; }
 
  private:
+  struct Place {
+    bool here = false;
+    size_t unit = 0;   // in whose storage
+    int64_t byte = 0;  // where it begins there
+    Shape shape;       // of what is here
+  };
   TensorView of(const Param& p) const;
+  ParamSet& params_;
   Types types_;
-  std::vector<Storage> units_;   // by Unit::index
-  std::vector<int64_t> places_;  // offset in bytes in the unit's storage, by Param::index
+  int tensor_rank_, tensor_size_;
+  std::vector<Storage> units_;  // by Unit::index
+  std::vector<Place> places_;   // by Param::index
   std::vector<Bucket> none_;
 };
 

@@ -9,10 +9,10 @@
 #include "base/philox.h"
 #include "kernels/backend.h"
 #include "optim/schedule.h"
+#include "parallel/whole_units.h"
 #include "probe/op_hashes.h"
 #include "train/layout.h"
 #include "train/open.h"
-#include "train/whole_units.h"
 
 namespace ravine {
 namespace {

@@ -4,36 +4,18 @@
 #include <cmath>
 #include <sstream>
 
+#include "parallel/fit.h"
 #include "parallel/flat.h"
 #include "parallel/stage.h"
 
 namespace ravine {
 namespace {
 
-// Why the model cannot be cut over so many tensor ranks; "" if it can. A vocabulary that does not divide is padded.
-std::string tensor_fault(const Model& model, int tensor) {
-  const ModelFacts& f = model.facts();
-  if (f.heads % tensor != 0 || f.kv_heads % tensor != 0)
-    return fmt::format("the {} attention heads and {} key/value heads must be multiples of it", f.heads, f.kv_heads);
-  for (const Param& p : model.params().params())
-    for (const Cut& cut : p.cuts)
-      if (p.shape[cut.dim] % tensor != 0 && p.shape[cut.dim] != f.vocabulary)
-        return fmt::format("dim {} of '{}', {}, must be a multiple of it", cut.dim, p.name, p.shape[cut.dim]);
-  return "";
-}
-
-int64_t layers_of(const Model& model) { return static_cast<int64_t>(model.blocks().size()) - 2; }
-
 // Whether heads, micro batches and layers divide so.
 bool fits(const Config& c, const Mesh& m, const Model& model) {
   int64_t micros = c.train.global_batch / c.train.micro_batch, parts = m.pipeline * (m.pipeline > 1 ? c.parallel.virtual_stages : 1);
   if (micros % m.data != 0 || (m.pipeline > 1 && parts > layers_of(model)) || !tensor_fault(model, m.tensor).empty()) return false;
   return m.pipeline == 1 || c.parallel.virtual_stages == 1 || micros / m.data % m.pipeline == 0;
-}
-
-std::string written(const Mesh& m) {
-  return fmt::format("parallel.data={}{}{}", m.data, m.tensor > 1 ? fmt::format(" parallel.tensor={}", m.tensor) : "",
-                     m.pipeline > 1 ? fmt::format(" parallel.pipeline={}", m.pipeline) : "");
 }
 
 }  // namespace
@@ -49,21 +31,9 @@ std::vector<Mesh> meshes_of(const Config& c, int ranks, const Model& model) {
 
 namespace {
 
-// The nearest layouts of so many ranks, else the nearest numbers of ranks.
 std::string nearest_layouts(const Config& c, int ranks, const Mesh& asked, const Model& model) {
-  auto far = [&](const Mesh& m) {
-    double sum = 0;
-    for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) sum += std::abs(std::log2(static_cast<double>(m.size(axis)) / std::max(1, asked.size(axis))));
-    return sum;
-  };
-  std::vector<Mesh> good = meshes_of(c, ranks, model);
-  std::stable_sort(good.begin(), good.end(), [&](const Mesh& a, const Mesh& b) { return far(a) < far(b); });
-  std::string text;
-  for (size_t i = 0; i < std::min<size_t>(3, good.size()); ++i) text += (i ? ", or " : "use ") + written(good[i]);
-  if (!text.empty()) return text;
-  for (int n = ranks; n >= 1; --n)
-    if (std::vector<Mesh> fewer = meshes_of(c, n, model); !fewer.empty()) return fmt::format("start {} rank{}: {}", n, n > 1 ? "s" : "", written(fewer[0]));
-  return "change train.global_batch";
+  std::string text = nearest_meshes(ranks, asked, [&](const Mesh& m) { return fits(c, m, model); });
+  return text.empty() ? "change train.global_batch" : text;
 }
 
 }  // namespace
@@ -84,7 +54,7 @@ RunLayout run_layout(const Config& c, int ranks, const Model& model, std::option
     throw UserError(what, where, rule, nearest_layouts(c, ranks, asked, model));
   };
   if (static_cast<int64_t>(asked.data) * others != ranks)
-    refuse(fmt::format("{} of {} rank{}", c.parallel.data > 0 ? written(asked) : fmt::format("parallel.tensor={} parallel.pipeline={}", c.parallel.tensor, c.parallel.pipeline), ranks, ranks > 1 ? "s" : ""), "parallel",
+    refuse(fmt::format("{} of {} rank{}", c.parallel.data > 0 ? spelled(asked) : fmt::format("parallel.tensor={} parallel.pipeline={}", c.parallel.tensor, c.parallel.pipeline), ranks, ranks > 1 ? "s" : ""), "parallel",
            fmt::format("data x tensor x pipeline must be the number of ranks (mpirun -n {})", ranks));
   if (std::string fault = tensor_fault(model, asked.tensor); !fault.empty()) refuse(fmt::format("parallel.tensor={}", asked.tensor), "parallel.tensor", fault);
   if (asked.pipeline > 1 && asked.pipeline * c.parallel.virtual_stages > layers)
@@ -147,6 +117,11 @@ Communication communication_of(const Config& c, const RunLayout& layout, Model& 
     if (divided && c.parallel.zero < 3 && b.trainable) out.data += value;
     if (divided && c.parallel.zero == 3) out.data += value * 2 * micros;
   }
+  // Gradients of key/value heads that several tensor ranks hold.
+  for (const Bucket& b : buckets_at(stage))
+    for (const Bucket::Span& s : b.spans)
+      if (int copies = copies_of(*s.param, m.tensor); copies > 1 && b.trainable)
+        out.tensor += (copies - 1) * static_cast<double>(s.shape.count()) * wide / (c.parallel.zero > 0 && b.part < b.count ? r : 1);
   double tokens = static_cast<double>(c.train.micro_batch * columns), hidden = static_cast<double>(model.facts().hidden);
   // Stages: the stream ahead, its gradient back, of every part but the ends of the model.
   for (int p = stage; p < static_cast<int>(parts.size()); p += m.pipeline) {

@@ -1,7 +1,6 @@
 #include "train/open.h"
 
 #include "io/huggingface.h"
-#include "train/whole_units.h"
 
 namespace ravine {
 
@@ -78,11 +77,8 @@ void begin_weights(StepEngine& engine, const Config& c) {
   FlatStore& store = engine.store();
   if (c.model.path.empty()) {
     initialise(store, static_cast<uint64_t>(c.train.seed));
-  } else if (store.all_here()) {
-    load_weights(c.model.path, engine.model(), store);
   } else {
-    UnitImport whole(engine.model(), store);
-    load_weights(c.model.path, engine.model(), whole);
+    load_weights(c.model.path, engine.model(), store);
   }
   store.refresh_copies(engine.ctx());
 }

@@ -58,7 +58,7 @@ void Trainer::begin_or_resume() {
     double began = time_now();
     restore(*engine_, reader);
     double seconds = time_now() - began;
-    if (reader.instructions() != instructions_)
+    if (!reader.instructions().empty() && reader.instructions() != instructions_)  // empty: converted
       log_.warn("the checkpoint was written with {} instructions, this run uses {}: numbers will agree closely, not bit for bit",
                 reader.instructions(), instructions_);
     if (s.value("seed", config_.train.seed) != config_.train.seed)

@@ -17,13 +17,13 @@
 #include "files/atomic.h"
 #include "io/huggingface.h"
 #include "kernels/backend.h"
+#include "parallel/whole_units.h"
 #include "train/estimate.h"
 #include "train/machine.h"
 #include "train/nan_watch.h"
 #include "train/open.h"
 #include "train/stop.h"
 #include "train/variants.h"
-#include "train/whole_units.h"
 
 namespace ravine {
 namespace fs = std::filesystem;

@@ -245,7 +245,7 @@ def test_refusals(folder):
     refused(5, "start 4 ranks: parallel.data=4", parallel__sum_leaves=0)
     refused(1, "use one of 1, 2, 4, 8", parallel__sum_leaves=3)
     refused(2, "did you mean 'parallel.zero'", parallel__zerro=1)
-    done = launch(2, ["generate", "--model", "nowhere"], status=2, expect="generate on several ranks")
+    done = launch(2, ["bench", "decode", "--model", "nowhere"], status=2, expect="bench decode on several ranks")
     one = r.settings({**base, "train.output": str(folder / "never")})
     done = subprocess.run([*LAUNCH, "-n", "1", *r.command("train", *one), ":", "-n", "1", *r.command("train", *one, "train.seed=7")],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT)

@@ -3,9 +3,10 @@ import array
 import json
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 
-from ravine_run import check, main, metrics, run, same_run, save_config, settings
+from ravine_run import check, command, main, metrics, run, same_run, save_config, settings
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "chat"
 
@@ -126,10 +127,74 @@ def test_handlers_write_token_files(folder):
     check(len(learned) >= 2 and token_files(folder / "chat", "packed_input_ids")[0][-len(learned):] == learned, "the answer is learned")
 
 
+def test_training_on_instruction_files(folder):
+    data = alpaca(folder / "a.json", 40)
+    words = options(folder, "json", data__train=[data])
+    run("train", *words)
+    run("preprocess", "--input", data, "--tokenizer", folder, "--handler", "alpaca", "--output-prefix", folder / "set", "--workers", "2")
+    for path in (folder / "set", folder / "set_packed_labels_document.idx"):
+        done = run("train", *options(folder, "files", data__train=[str(path)], checkpoint__resume="none"))
+        check("(instruction files): 40 conversations" in done.stderr, done.stderr)
+        difference = same_run(folder / "json", folder / "files")
+        check(difference == "", f"token files and records train alike: {difference}")
+        shutil.rmtree(folder / "files")
+    ends = [json.loads((folder / "json" / "model" / "generation_config.json").read_text())["eos_token_id"]]
+    run("train", *options(folder, "files", data__train=[str(folder / "set")], data__pack=False))
+    ends.append(json.loads((folder / "files" / "model" / "generation_config.json").read_text())["eos_token_id"])
+    check(ends[0] == ends[1], f"end tokens {ends}")
+    for order in ("megatron", "megatron-2023"):
+        more = dict(data__train=[str(folder / "set")], data__order=order, data__split="80,20,0", train__valid_every=3, train__valid_batches=2)
+        done = run("train", *options(folder, order, **more))
+        check("(train, instruction files): 32 of 40 conversations" in done.stderr and "(valid, instruction files): 8 of 40" in done.stderr, done.stderr)
+        shown = [json.loads(x)["origin"] for step in range(1, 7) for x in run("data", "show", "--json", "--step", step, *seen(options(folder, "none", **more))).stdout.splitlines()]
+        check(len(set(shown)) == 24 and all(int(s.split()[-1]) < 32 for s in shown), f"{shown}")
+    info = json.loads(run("info", folder / "set", "--tokenizer", folder, "--json").stdout)
+    check(info["kind"] == "instruction files" and info["documents"] == 40 and 0 < info["learned_tokens"] < info["tokens"], str(info))
+    check("".join(p["text"] for p in info["samples"][0]["parts"] if p["trained"]) == "It is 0 and a river <|im_end|>", str(info["samples"][0]))
+    (folder / "set_packed_labels_document.bin").unlink()
+    done = run("train", *options(folder, "none", data__train=[str(folder / "set")]), status=2)
+    check("instruction files are not complete" in done.stderr and "set_packed_labels_document.bin" in done.stderr, done.stderr)
+
+
+def test_conversations_are_encoded_once(folder):
+    data = alpaca(folder / "a.json", 40)
+    run("train", *options(folder, "x", data__train=[data], train__steps=4, schedule__steps=6))
+    kept = list((folder / "x" / "tokens").glob("*.safetensors"))
+    check(len(kept) == 1, f"{kept}")
+    done = run("train", *options(folder, "x", data__train=[data]))
+    check("a.json (alpaca): 40 conversations" in done.stderr, done.stderr)
+    run("train", *options(folder, "y", data__train=[data], data__cache=False))
+    check(not (folder / "y" / "tokens").exists(), "data.cache=false keeps nothing")
+    check(same_run(folder / "x", folder / "y") == "", "tokens from the cache are those of the records")
+
+
+def test_info_shows_what_is_learned(folder):
+    data = alpaca(folder / "a.json", 4)
+    tokenizer(folder)
+    info = json.loads(run("info", data, "--tokenizer", folder, "--json").stdout)
+    check(info["kind"] == "conversations (alpaca)" and info["records"] == 4, str(info))
+    check("".join(p["text"] for p in info["samples"][1]["parts"] if p["trained"]) == "It is 1 and a river of stones <|im_end|>", str(info["samples"][1]))
+    check("[[It is 0 and a river <|im_end|>]]" in run("info", data, "--tokenizer", folder).stdout, "what is learned is marked")
+    done = run("info", data, "--tokenizer", folder / "tokenizer.json", status=2)
+    check("no chat template" in done.stderr, done.stderr)
+    check("### Response:" in run("info", data, "--tokenizer", folder, "--template", "alpaca").stdout, "--template")
+
+
 def test_tables_of_conversations(folder):
     (folder / "a.csv").write_text("instruction,input,output\n" + "".join(f'What is {i}?,,"It is {i}, and a river"\n' for i in range(20)))
     done = run("train", *options(folder, "x", data__train=[str(folder / "a.csv")], train__steps=2))
     check("a.csv (alpaca): 20 conversations" in done.stderr, done.stderr)
+    files = GOLDEN.parent / "files"
+    for form in ("alpaca", "sharegpt", "messages"):
+        common = dict(model__config=save_config(folder / "long.json", vocab_size=520, max_position_embeddings=512), data__chat_template="chatml", data__sequence_length=256, train__steps=2, checkpoint__every=0)
+        run("train", *options(folder, form, data__train=[str(files / f"chat_{form}.jsonl")], **common))
+        words = options(folder, form + "-table", data__train=[str(files / f"chat_{form}.parquet")], **common)
+        done = subprocess.run(command("train", *words), capture_output=True, text=True)
+        if done.returncode == 2 and "scripts/build --parquet" in done.stderr:
+            print("        built without Apache Arrow: parquet is not tried")
+            return
+        check(done.returncode == 0 and f"chat_{form}.parquet ({form})" in done.stderr, done.stderr)
+        check(same_run(folder / form, folder / f"{form}-table") == "", f"{form}: parquet and jsonl train alike")
 
 
 def test_skipped_steps(folder):

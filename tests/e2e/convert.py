@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import ravine_run as r
@@ -150,14 +151,17 @@ def test_refusals(folder):
     config = json.loads(CONFIG.read_text())
     other = folder / "other.json"
     for key, value, says in (("num_key_value_heads", 4, "misshapen tensor"), ("num_hidden_layers", 5, "missing layers"), ("vocab_size", 1000, "misshapen tensor"),
-                             ("intermediate_size", 32, "misshapen tensor"), ("model_type", "bloom", "family without this layout")):
+                             ("intermediate_size", 32, "misshapen tensor"), ("model_type", "bloom", "intermediate_size"),
+                             ("attention_bias", True, "missing tensor"), ("model_type", "nothing", "is not known")):
         other.write_text(json.dumps(config | {key: value}))
         refused(GOLDEN / "te", says, folder, "hf", "--model-config", other)
     other.write_text(json.dumps(config | {"num_hidden_layers": 3}))
     refused(GOLDEN / "hf", "unknown tensor", folder, "hf", "--model-config", other)
     refused(GOLDEN / "hf", "they must divide the 2 key/value heads", folder, "megatron-mcore", "--tensor", 4)
     refused(GOLDEN / "hf", "they must divide the 4 layers", folder, "megatron-mcore", "--pipeline", 3)
-    refused(GOLDEN / "hf", "--tensor, --pipeline", folder, "hf", "--tensor", 2)
+    refused(GOLDEN / "hf", "--tensor (command line)", folder, "hf", "--tensor", 2)
+    refused(GOLDEN / "hf", "--pipeline and --virtual", folder, "mindformers", "--pipeline", 2)
+    refused(GOLDEN / "hf", "--fused", folder, "hf", "--fused")
     bad = copy(folder, "zero3")
     (bad / "global_step3/zero_pp_rank_1_mp_rank_00_optim_states.pt").unlink()
     refused(bad, "missing rank", folder)
@@ -184,6 +188,119 @@ def test_refusals(folder):
     (folder / "full" / "notes").write_text("dear")
     done = convert(GOLDEN / "hf", folder / "full", "hf", status=2)
     check("output exists" in done.stderr and (folder / "full" / "notes").read_text() == "dear", done.stderr)
+
+
+def test_experts_are_refused_by_name(folder):
+    """Folders of expert-parallel ranks, whatever else they hold."""
+    for number in (0, 1):
+        bad = copy(folder, "legacy")
+        rank = bad / "release" / f"mp_rank_0{number}_000"
+        rank.rename(bad / "release" / f"mp_rank_0{number}_000_003")
+        refused(bad, "mixture of experts", folder)
+    bad = copy(folder, "zero1")
+    (bad / "global_step3" / "layer_0_expert_1_mp_rank_00_model_states.pt").write_bytes(b"")
+    refused(bad, "experts", folder)
+
+
+def test_names_that_collide(folder):
+    bad = copy(folder, "hf")
+    header, body = r.load_raw(bad / "model.safetensors")
+    # The same tensor with and without the prefix of the bare model, and a joined one beside its parts.
+    header["norm.weight"] = {**header["model.norm.weight"], "data_offsets": [len(body), len(body) + 64]}
+    r.save_raw(bad / "model.safetensors", header, body + b"\1" * 64)
+    refused(bad, "norm.weight", folder)
+    bad = copy(folder, "mf")
+    file = bad / "model-00001-of-00002.safetensors"
+    header, body = r.load_raw(file)
+    header["model.layers.0.attention.w_qkv.weight"] = {"dtype": "F32", "shape": [32, 16], "data_offsets": [len(body), len(body) + 2048]}
+    r.save_raw(file, header, body + b"\0" * 2048)
+    refused(bad, "stored twice", folder, "hf", "--model-config", CONFIG)
+    bad = copy(folder, "hf_bin")  # one tensor in two shards
+    shutil.copy(bad / "pytorch_model-00001-of-00002.bin", bad / "pytorch_model-00002-of-00002.bin")
+    refused(bad, "pytorch_model-00002-of-00002.bin", folder)
+    bad = copy(folder, "mf_ranks")  # two files of one rank
+    shutil.copy(bad / "rank_0" / "tiny_rank_0-1_7.safetensors", bad / "rank_0" / "tiny_rank_0-1_8.safetensors")
+    refused(bad, "which file?", folder, "hf", "--model-config", CONFIG)
+
+
+def test_vocabulary_with_ties_and_padding(folder):
+    """A tied table has no head to resize; Megatron pads what was asked for, and gives it back."""
+    tied = folder / "tied"
+    tied.mkdir()
+    for file in ("config.json", "model.safetensors"):
+        shutil.copy(GOLDEN.parent / "families" / "qwen2" / file, tied / file)
+    config = json.loads((tied / "config.json").read_text())
+    check(config["tie_word_embeddings"], "this model is tied")
+    old, rows = weights(tied), config["vocab_size"]
+    for more in (7, 200):
+        convert(tied, folder / "mg", "megatron-mcore", "--resize-vocab", rows + more)
+        convert(folder / "mg", folder / "hf", "hf")
+        new = weights(folder / "hf")
+        check(set(new) == {n for n in old if n != "lm_head.weight"}, sorted(new))
+        shape, raw = new["model.embed_tokens.weight"]
+        was = old["model.embed_tokens.weight"][1]
+        check(shape[0] == rows + more and raw.startswith(was), "old rows keep their bits")
+        first = raw[len(was):len(was) + 4 * shape[1]]
+        check(raw[len(was):] == first * more and any(first), "new rows are one mean")
+        check(json.loads((folder / "hf/config.json").read_text())["vocab_size"] == rows + more, "vocab_size")
+        shutil.rmtree(folder / "mg"), shutil.rmtree(folder / "hf")
+
+
+def exploits(command):
+    """Pickles that run a command in Python, by name of the attack. Each writes nothing here."""
+    import builtins
+    import io
+    import pickle
+
+    class Call:
+        def __init__(self, function, *arguments):
+            self.call = function, arguments
+
+        def __reduce__(self):
+            return self.call
+
+    state = {"model.norm.weight": Call(os.system, command)}
+    yield "os.system", pickle.dumps(state, 2)
+    yield "eval", pickle.dumps({"a": Call(eval, f"__import__('os').system({command!r})")}, 4)
+    yield "nested reduce", pickle.dumps(Call(getattr, Call(__import__, "os"), "system"), 2)[:-1] + b"(X" + struct.pack("<I", len(command)) + command.encode() + b"tR."
+    yield "inside args", pickle.dumps({"args": Call(exec, f"import os; os.system({command!r})"), "checkpoint_version": 3.0, "model": {}}, 2)
+    yield "as a state", pickle.dumps({"a": builtins.object}, 2)[:-1] + b"(X" + struct.pack("<I", len(command)) + command.encode() + b"tb."
+    bomb = io.BytesIO()
+    bomb.write(b"\x80\x02(lq\0")
+    for i in range(1, 60):  # each list holds the one before ten times: 10^60 values if walked
+        bomb.write(b"(" + bytes([104, i - 1]) * 10 + b"l" + bytes([113, i]) + b"0" + bytes([104, i]))
+    yield "memo bomb", bomb.getvalue() + b"."
+    yield "memo flood", b"\x80\x04N" + b"\x94" * 5_000_000 + b"."
+    yield "deep stack", b"\x80\x02" + b"(" * 9_000_000 + b"."
+
+
+def test_exploits(folder):
+    """In every kind of file that Python would execute: refused by name, nothing run, memory bounded."""
+    import resource
+    import zipfile
+    owned = folder / "owned"
+    for name, pickled in exploits(f"touch {owned}"):
+        file = folder / "evil.pt"
+        with zipfile.ZipFile(file, "w") as z:
+            z.writestr("archive/data.pkl", pickled)
+            z.writestr("archive/version", "3\n")
+        hf = copy(folder, "hf_bin")
+        shutil.copy(file, hf / "pytorch_model-00001-of-00002.bin")
+        megatron = copy(folder, "te")
+        shutil.copy(file, megatron / "iter_0000001" / "mp_rank_00" / "model_optim_rng.pt")
+        zero = copy(folder, "zero2")
+        shutil.copy(file, zero / "global_step3" / "mp_rank_00_model_states.pt")
+        other = copy(folder, "zero3")
+        shutil.copy(file, other / "global_step3" / "zero_pp_rank_1_mp_rank_00_optim_states.pt")
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        for source in (hf, megatron, zero, other):
+            done = run("convert", "--input", source, "--output", folder / "out", "--to", "hf", status=2, preexec_fn=limit)
+            check(str(source) in done.stderr and done.stderr.count("error:") == 1, f"{name}: {done.stderr}")
+            check(not (folder / "out").exists() and not owned.exists(), f"{name} in {source.name}")
+        for command in (["info", file], ["diff", file, file], ["info", megatron]):
+            done = subprocess.run(r.command(*command), capture_output=True, text=True, timeout=r.LIMIT, preexec_fn=limit)
+            check(done.returncode in (0, 2) and not owned.exists(), f"{name}: {command}: {done.stderr}")
+        shutil.rmtree(hf), shutil.rmtree(megatron), shutil.rmtree(zero), shutil.rmtree(other)
 
 
 def test_info_knows_what_a_folder_is(folder):

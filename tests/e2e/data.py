@@ -134,6 +134,46 @@ def test_training_on_token_files(folder):
         r.check(tuple(json.loads(line)["ids"]) == tokens[(4 + i) * 32:(5 + i) * 32], f"sample {4 + i}")
 
 
+FILES = TOKENIZER.parents[1] / "files"
+
+
+def reads_parquet(folder):
+    done = r.subprocess.run(r.command("preprocess", "--input", FILES / "records.parquet", "--tokenizer", tokenizer(), "--output-prefix", folder / "try"), capture_output=True, text=True)
+    if done.returncode == 2 and "scripts/build --parquet" in done.stderr and "Apache Arrow" in done.stderr:
+        print("        built without Apache Arrow: parquet is not tried")
+        return False
+    r.check(done.returncode == 0, done.stderr)
+    return True
+
+
+def test_parquet(folder):
+    if not reads_parquet(folder):
+        return
+    rows = json.loads((FILES / "records.json").read_text())
+    (folder / "same.jsonl").write_text("".join(json.dumps(x) + "\n" for x in rows))
+    (folder / "set").mkdir()
+    (folder / "set" / "a.parquet").write_bytes((FILES / "records.parquet").read_bytes())
+    preprocess(folder, [folder / "set"], folder / "p", "--append-eod", "--workers", 2)
+    preprocess(folder, [folder / "same.jsonl"], folder / "q", "--append-eod")
+    for suffix in (".bin", ".idx"):
+        r.check(Path(f"{folder}/p_text_document{suffix}").read_bytes() == Path(f"{folder}/q_text_document{suffix}").read_bytes(), f"parquet and jsonl differ in {suffix}")
+    # Trained on as they are: the same text, the same run.
+    info = json.loads(r.run("tokenizer", "info", "--tokenizer", tokenizer(), "--json").stdout)
+    r.save_config(folder / "config.json", vocab_size=info["size"])
+    common = {"model__tokenizer": tokenizer(), "data__sequence_length": 8, "train__steps": 3, "checkpoint__every": 0}
+    r.run("train", *training(folder, "table", data__train=[str(folder / "set")], **common))
+    r.run("train", *training(folder, "lines", data__train=[str(folder / "same.jsonl")], **common))
+    r.check(r.same_run(folder / "table", folder / "lines") == "", "parquet and jsonl train alike")
+    info = json.loads(r.run("info", folder / "set", "--json").stdout)
+    r.check(info["records"] == len(rows) and info["fields_of_the_first"]["messages"] == len(rows), str(info))
+    bad = folder / "set" / "b.parquet"
+    bad.write_bytes((FILES / "records.parquet").read_bytes()[:700])
+    for done in (preprocess(folder, [folder / "set"], folder / "z", status=2), r.run("train", *training(folder, "none", data__train=[str(folder / "set")], **common), status=2)):
+        r.check("cannot read parquet file" in done.stderr and "b.parquet" in done.stderr and len(done.stderr.strip().splitlines()) == 1, done.stderr)
+    done = preprocess(folder, [folder / "set" / "a.parquet"], folder / "y", "--json-keys", "body", status=2)
+    r.check("it has no column 'body', only text, id" in done.stderr, done.stderr)
+
+
 def test_mistakes(folder):
     save_records(folder / "a.jsonl", 50, 1)
     r.save_config(folder / "config.json", vocab_size=64)

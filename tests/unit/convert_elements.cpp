@@ -11,6 +11,7 @@
 #include "io/convert/mindformers.h"
 #include "io/convert/stream.h"
 #include "io/convert/weights.h"
+#include "tests/unit/families.h"
 
 using namespace ravine;
 
@@ -40,7 +41,11 @@ TEST(Elements, RowsAndColumnsAnyRange) {
             (std::vector<float>{100, 101, 102, 100, 101, 102, 103, 104, 105, 103, 104, 105}));
   const ElementsPtr wide = join_cols({take_cols(a, 2, 1, "test"), a}, "test");
   EXPECT_EQ(values(*wide), (std::vector<float>{2, 0, 1, 2, 5, 3, 4, 5, 8, 6, 7, 8, 11, 9, 10, 11}));
-  for (const ElementsPtr& e : {stacked, wide}) {
+  const ElementsPtr turned = transposed(a);
+  EXPECT_TRUE(turned->shape() == (Shape{3, 4}));
+  EXPECT_EQ(values(*turned), (std::vector<float>{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11}));
+  EXPECT_EQ(values(*transposed(turned)), values(*a));
+  for (const ElementsPtr& e : {stacked, wide, turned}) {
     const std::vector<float> all = values(*e);
     for (int64_t begin = 0; begin <= e->count(); ++begin)
       for (int64_t count = 0; begin + count <= e->count(); ++count)
@@ -48,6 +53,59 @@ TEST(Elements, RowsAndColumnsAnyRange) {
   }
   EXPECT_EQ(values(*padded_rows(b, 4)), (std::vector<float>{100, 101, 102, 103, 104, 105, 103, 104, 105, 103, 104, 105}));
   EXPECT_EQ(values(*padded_rows(b, 1)), (std::vector<float>{100, 101, 102}));
+}
+
+// Bloom's rows of q, k, v per head and GPT-2's transposed matrices, cut and put together again.
+TEST(FamilyFiles, ThereAndBack) {
+  for (const auto& [name, config] : tiny_families()) {
+    const Geometry g = geometry_of(config, "test");
+    Weights w;
+    w.config = config;
+    float at = 0;
+    std::map<std::string, std::vector<float>> want;
+    for (const FileTensor& t : g.model->files().tensors) {
+      w.add(t.name, counting(t.shape, at));
+      want[t.name] = values(*w.tensors[t.name]);
+      at += static_cast<float>(t.shape.count());
+    }
+    from_family_files(w, g);
+    check_weights(w, g, false);
+    for (const FileTensor& t : g.model->files().tensors)
+      for (const FileTensor::Run& r : t.runs) {  // row by row, by the definition of a run
+        const std::vector<float> param = values(*w.tensors.at(t.params[r.param]->name)), &file = want[t.name];
+        const int64_t inner = t.transposed ? t.shape[0] : t.shape.count() / t.shape[0], outputs = t.transposed ? t.shape[1] : t.shape[0];
+        for (int64_t i = 0; i < r.count; ++i)
+          for (int64_t c = 0; c < inner; ++c)
+            ASSERT_EQ(param[static_cast<size_t>((r.param_row + i) * inner + c)],
+                      file[static_cast<size_t>(t.transposed ? c * outputs + r.row + i : (r.row + i) * inner + c)])
+                << name << " " << t.name;
+      }
+    to_family_files(w, g);
+    ASSERT_EQ(w.tensors.size(), want.size()) << name;
+    for (const auto& [file, e] : w.tensors) EXPECT_EQ(values(*e), want.at(file)) << name << " " << file;
+  }
+}
+
+TEST(FamilyFiles, WeightsOfAnotherModelAreRefused) {
+  const auto families = tiny_families();
+  for (const auto& [name, config] : families)
+    for (const auto& [other, other_config] : families) {
+      const Geometry g = geometry_of(config, "test"), h = geometry_of(other_config, "test");
+      const auto same = [](const Geometry& a, const Geometry& b) {
+        const auto& x = a.model->params().params();
+        const auto& y = b.model->params().params();
+        return x.size() == y.size() && std::equal(x.begin(), x.end(), y.begin(), [](const Param& p, const Param& q) {
+          return p.name == q.name && p.shape == q.shape && (!p.tied || q.tied);  // a tied model passes over a head
+        });
+      };
+      Weights w;
+      for (const Param& p : g.model->params().params())
+        if (!p.tied) w.add(p.name, zeros(DType::f32, p.shape));
+      if (same(g, h))
+        check_weights(w, h, false);
+      else
+        EXPECT_THROW(check_weights(w, h, false), UserError) << name << " as " << other;
+    }
 }
 
 TEST(Elements, PartsOfTwoTypesAndWrongSumsAreRefused) {

@@ -295,6 +295,29 @@ TEST(ChatSets, text_and_conversations_side_by_side) {
   EXPECT_USER_ERROR(open_datasets(o, tokenizer.get()), "the tokenizer has no chat template");
 }
 
+// A table has every field in every row, null where there is none: the conversations are those of the lines without them.
+TEST(ChatSets, parquet_equals_lines) {
+  const std::string files = RAVINE_SOURCE_DIR "/tests/golden/files/chat_";
+  auto tokenizer = open_tokenizer(kGolden);
+  const bool parquet = test::reads_parquet();
+  ChatEncoder encoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::answers);
+  for (const char* form : {"alpaca", "sharegpt", "messages"}) {
+    SCOPED_TRACE(form);
+    const ChatSet lines = read_chats({files + form + ".jsonl"}, *tokenizer, encoder, {});
+    EXPECT_STREQ(name(lines.format), form);
+    ASSERT_EQ(lines.train.count() + lines.counts.without_answer, 20);
+    if (!parquet) continue;
+    EXPECT_EQ(detect_chat_file(files + form + ".parquet", "text"), lines.format);
+    const ChatSet table = read_chats({files + form + ".parquet"}, *tokenizer, encoder, {});
+    ASSERT_EQ(table.train.count(), lines.train.count());
+    for (int64_t i = 0; i < lines.train.count(); ++i) {
+      EXPECT_EQ(table.train.chat(i).ids, lines.train.chat(i).ids) << i;
+      EXPECT_EQ(table.train.chat(i).learned, lines.train.chat(i).learned) << i;
+    }
+  }
+  if (!parquet) GTEST_SKIP() << "built without Apache Arrow";
+}
+
 TEST(ChatSets, what_does_not_fit_is_counted) {
   Folder f;
   auto tokenizer = open_tokenizer(kGolden);

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "data/record_reader.h"
 #include "data/tokenizer.h"
 #include "files/safetensors.h"
 
@@ -43,7 +44,18 @@ class Bytes : public Tokenizer {
     for (unsigned char c : text) ids.push_back(c + 3);
     return ids;
   }
-  std::unique_ptr<Decoding> start_decoding(bool) const override { return nullptr; }
+  std::unique_ptr<Decoding> start_decoding(bool skip_special) const override {
+    struct Plain : Decoding {
+      explicit Plain(bool skip) : skip(skip) {}
+      void feed(int32_t id, std::string& out) override {
+        if (id >= 3) out += static_cast<char>(id - 3);
+        else if (!skip) out += "<" + std::to_string(id) + ">";
+      }
+      void finish(std::string&) override {}
+      bool skip;
+    };
+    return std::make_unique<Plain>(skip_special);
+  }
   std::string id_to_piece(int32_t id) const override { return std::to_string(id); }
 
  private:
@@ -66,6 +78,13 @@ inline std::string message(const std::function<void()>& f) {
     std::string text_ = ::ravine::test::message([&] { (void)(expression); });                     \
     EXPECT_NE(text_.find(part), std::string::npos) << "got: " << text_ << "\nwanted: " << (part); \
   } while (0)
+
+// Whether this build reads parquet.
+inline bool reads_parquet() {
+  const std::string text = message([] { open_records(RAVINE_SOURCE_DIR "/tests/golden/files/records.parquet", {}); });
+  EXPECT_TRUE(text == "no error" || text.find("scripts/build --parquet") != std::string::npos) << text;
+  return text == "no error";
+}
 
 struct IntTensor {
   std::string name;

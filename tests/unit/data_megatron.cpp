@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <set>
 
 #include "data/megatron/gpt_dataset.h"
 #include "data/megatron/megatron_dataset.h"
@@ -225,6 +226,48 @@ TEST(MegatronGpt, blends) {
     for (int16_t d : build_exhaustive_blend_index(r["sizes"].get<std::vector<int64_t>>()).dataset) digits += static_cast<char>('0' + d);
     EXPECT_EQ(digits, r["dataset_index"].get<std::string>());
   }
+}
+
+// The names of files follow the tokenizer's identity; files that differ in it alone are taken, whoever made them.
+TEST(MegatronGpt, index_files_of_another_tokenizer_object) {
+  Corpora corpora;
+  const Json& c = gpt()["blends"]["w30_70"];
+  GptOptions o = options_of(c, c["corpora"][0]);
+  const std::vector<std::string> prefixes{Corpora::prefix("a"), Corpora::prefix("b")};
+  auto files = [] {
+    std::set<std::string> names;
+    for (const auto& file : std::filesystem::directory_iterator("cache")) names.insert(file.path().filename().string());
+    return names;
+  };
+  auto open = [&](int64_t seed = 0) {
+    GptOptions with = o;
+    with.seed += seed;
+    return build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, with);
+  };
+  const std::string identity = R"({"class": "_HuggingFaceTokenizer", "tokenizer_path": ["llama"], "use_fast": "True"})";
+  o.cache = "cache";
+  o.tokenizer = tokenizer_identity(identity);
+  const GptSplits theirs = open();
+  const std::string text = theirs[0]->parts()[0]->description();
+  // As json.dumps(indent=4) writes it.
+  EXPECT_NE(text.find("\n    \"tokenizer\": {\n        \"class\": \"_HuggingFaceTokenizer\",\n        \"tokenizer_path\": [\n            \"llama\"\n        ],\n        \"use_fast\": \"True\"\n    }\n}"),
+            std::string::npos)
+      << text;
+  const std::set<std::string> before = files();
+  ASSERT_TRUE(before.count(md5_hex(text) + "-GPTDataset-train-shuffle_index.npy"));
+  for (const char* mine : {"", R"({"class": "Mine"})"}) {
+    o.tokenizer = tokenizer_identity(mine);
+    const GptSplits found = open();
+    EXPECT_EQ(files(), before) << "made again for " << mine;
+    EXPECT_EQ(found[0]->sample(7).tokens, theirs[0]->sample(7).tokens);
+  }
+  open(1);
+  EXPECT_GT(files().size(), before.size()) << "another seed is another index";
+  // From a file, also a description.
+  EXPECT_EQ(tokenizer_identity("cache/" + md5_hex(text) + "-GPTDataset-train-description.txt"), tokenizer_identity(identity));
+  EXPECT_EQ(tokenizer_identity(corpora.folder.write("identity.json", identity)), tokenizer_identity(identity));
+  EXPECT_USER_ERROR(tokenizer_identity("nothing"), "no identity of a tokenizer");
+  EXPECT_USER_ERROR(tokenizer_identity("{"), "--index-tokenizer");
 }
 
 TEST(MegatronGpt, index_files_are_written_found_and_not_trusted) {

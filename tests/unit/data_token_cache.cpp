@@ -24,6 +24,25 @@ class Counting : public Bytes {
   mutable std::atomic<int> calls{0};
 };
 
+// The same of a tokenizer with a chat template.
+class CountingChat : public Tokenizer {
+ public:
+  CountingChat() : real_(open_tokenizer(RAVINE_SOURCE_DIR "/tests/golden/chat")) { special_ = real_->special(); }
+  std::string kind() const override { return real_->kind(); }
+  int64_t size() const override { return real_->size(); }
+  uint64_t fingerprint() const override { return real_->fingerprint(); }
+  std::vector<int32_t> encode(std::string_view text, bool add_special) const override {
+    ++calls;
+    return real_->encode(text, add_special);
+  }
+  std::unique_ptr<Decoding> start_decoding(bool skip) const override { return real_->start_decoding(skip); }
+  std::string id_to_piece(int32_t id) const override { return real_->id_to_piece(id); }
+  mutable std::atomic<int> calls{0};
+
+ private:
+  std::unique_ptr<Tokenizer> real_;
+};
+
 DatasetOptions options(const Folder& f, const std::string& file) {
   DatasetOptions o;
   o.train = {{file, 1}};
@@ -95,6 +114,61 @@ TEST(TokenCache, WhateverChangesTheIdsMisses) {
   }
   f.write("a.jsonl", lines(39) + "{\"text\": \"document number 39 of tham\", \"other\": \"x39\"}\n");  // same size
   misses(options(f, file), t, "a changed file of the same size");
+}
+
+std::string talks(int n) {
+  std::string text;
+  for (int i = 0; i < n; ++i) text += "{\"instruction\": \"what is " + std::to_string(i) + "\", \"output\": \"" + std::string(static_cast<size_t>(i), 'x') + " it is\"}\n";
+  return text;
+}
+
+TEST(TokenCache, ConversationsAreKeptToo) {
+  Folder f;
+  std::string file = f.write("a.jsonl", talks(40));
+  CountingChat t;
+  DatasetOptions o = options(f, file);
+  o.sequence_length = 400;
+  o.chat_template = "chatml";
+  Datasets first = open_datasets(o, &t);
+  int work = t.calls;
+  save_tokens(f / "tokens", first.tokens);
+  auto again = [&](const DatasetOptions& with) {  // whether it was encoded again
+    int before = t.calls;
+    Datasets d = open_datasets(with, &t);
+    DatasetOptions plain = with;
+    plain.cache.clear();
+    int spent = t.calls - before;
+    Datasets p = open_datasets(plain, &t);
+    EXPECT_EQ(all(d), all(p));
+    EXPECT_EQ(d.notes, p.notes);
+    EXPECT_EQ(d.end_token, p.end_token);
+    return spent >= 40;
+  };
+  EXPECT_GE(work, 40);
+  EXPECT_FALSE(again(o));
+  for (auto& [what, change] : std::vector<std::pair<const char*, std::function<void(DatasetOptions&)>>>{
+           {"loss_on", [](DatasetOptions& c) { c.loss_on = "all"; }},
+           {"too_long", [](DatasetOptions& c) { c.too_long = "drop"; }},
+           {"sequence_length", [](DatasetOptions& c) { c.sequence_length = 390; }},
+           {"chat_template", [](DatasetOptions& c) { c.chat_template = "vicuna"; }},
+           {"valid_fraction", [](DatasetOptions& c) { c.valid_fraction = 0.5; }}}) {
+    DatasetOptions c = o;
+    change(c);
+    EXPECT_TRUE(again(c)) << what;
+  }
+  f.write("a.jsonl", talks(39) + "{\"instruction\": \"what is 39\", \"output\": \"" + std::string(39, 'x') + " it was\"}\n");
+  EXPECT_TRUE(again(o)) << "a changed file";
+  // Damage is a miss.
+  f.write("a.jsonl", talks(40));
+  std::string path = std::filesystem::directory_iterator(f / "tokens")->path().string();
+  std::ifstream in(path, std::ios::binary);
+  const std::string good{std::istreambuf_iterator<char>(in), {}};
+  for (size_t i = 0; i < good.size(); i += 29) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0x10);
+    std::ofstream(path, std::ios::binary) << bad;
+    EXPECT_EQ(all(open_datasets(o, &t)), all(first)) << "bit of byte " << i;
+  }
 }
 
 TEST(TokenCache, EveryDamageIsAMiss) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 
 #include "io/slices.h"
 
@@ -65,6 +66,37 @@ TEST(Flat, PartsBeginWhereNormsSumAnew) {
       EXPECT_EQ(b.part % kPartElements, 0);
       EXPECT_EQ(b.mine, (Range{b.part * (data - 1), b.part}));
       EXPECT_EQ(b.mine, b.spoken);
+    }
+  }
+}
+
+// Over all ranks every parameter counts once in norms, and partial sums begin at the same elements however many data ranks there are.
+TEST(Flat, CopiesCountOnce) {
+  for (int tensor : {1, 2, 4, 8}) {
+    std::map<std::string, std::set<std::pair<std::vector<int64_t>, int64_t>>> first;  // by parameter: where runs begin, and their length
+    for (int data : {1, 2, 3}) {
+      std::map<std::string, std::vector<Box>> boxes;
+      std::map<std::string, std::set<std::pair<std::vector<int64_t>, int64_t>>> runs;
+      ParamSet set;
+      Unit& layer = set.unit("layer");
+      set.add_joined(layer, {{"q", {240, 40}, {{0}}}, {"k", {60, 40}, {{0, Axis::tensor, 2}}}, {"v", {60, 40}, {{0, Axis::tensor, 2}}}});
+      set.add(layer, {"out", {40, 240}, {{1}}});
+      const std::vector<Unit*> units{&layer};
+      for (int t = 0; t < tensor; ++t)
+        for (int d = 0; d < data; ++d) {
+          FlatPlace place{t, tensor, d, data, true, 0};
+          for (const Bucket& b : flat_buckets(set, units, place))
+            for (const Range& r : counted_ranges(b)) {
+              EXPECT_GE(r.begin, b.spoken.begin);
+              EXPECT_LE(r.begin + r.count, b.spoken.begin + b.spoken.count);
+              for (const Piece& p : pieces_of(b, r, place)) boxes[p.param->name].push_back({p.begin, p.shape});
+              for (int64_t at = 0; at < r.count; at += kPartElements)
+                for (const Piece& p : pieces_of(b, r.begin + at, std::min(kPartElements, r.count - at), place)) runs[p.param->name].insert({p.begin, p.shape.count()});
+            }
+        }
+      for (const Param& p : set.params()) EXPECT_EQ(cover_fault(p.shape, boxes[p.name]), "") << p.name << " tensor " << tensor << " data " << data;
+      if (first.empty()) first = runs;
+      EXPECT_TRUE(runs == first) << "tensor " << tensor << " data " << data;
     }
   }
 }

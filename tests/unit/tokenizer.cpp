@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/trainer.h"
 #include "files/compressed.h"
 
 namespace ravine {
@@ -97,6 +98,47 @@ TEST(Tokenizer, raw_model_file) {
 }
 
 // The joiner is written here; the library's own Decode is the judge.
+// Text in pieces has the ids of the whole: words, runs of spaces, other scripts, marks, user's symbols, bytes that are no text.
+TEST(Tokenizer, text_cut_in_pieces_has_the_same_ids) {
+  Folder f("words");
+  std::string corpus;
+  for (int i = 0; i < 300; ++i) corpus += fmt::format("the river {} rolls  down to the sea, 山谷里有一条河。 def f(x): return {}\n", i, i * 7);
+  f.write("corpus.txt", corpus);
+  std::vector<std::string> models{kGolden + "llama/tokenizer.model"};
+  for (bool bytes : {true, false}) {
+    TokenizerTraining t;
+    t.input = {(f.path / "corpus.txt").string()};
+    t.output = (f.path / (bytes ? "bytes" : "unknown")).string();
+    t.vocabulary = bytes ? 500 : 120;
+    t.byte_fallback = bytes;
+    t.character_coverage = bytes ? 0.9995 : 0.98;
+    t.symbols = {"river rolls", "<|a b|>", "(x)"};
+    train_tokenizer(t);
+    models.push_back(t.output + "/tokenizer.model");
+  }
+  const std::vector<std::string> bits{"the", " the", "river", " ", "  ", "     ", "山谷", "河", "。", "é", "e\xCC\x81", "\xE2\x96\x81", "\n", "\t", "def f(x)", "12 345", "river rolls", "<|a b|>", "(x)", "<s>", "</s>",
+                                      "<0x41>", "\xFF", "\xE5\xB1", "\xF0\x9F\x98\x80", std::string(1, '\0'), "aaaaaaaa", "zqx", "\xC3", "\xEF\xBF\xBD", "\u3000", "it's"};
+  std::mt19937 draw(1);
+  for (const std::string& path : models) {
+    SCOPED_TRACE(path);
+    const SentencePieceModel model = load_sentencepiece(path), bare = load_sentencepiece(path, false);
+    ASSERT_TRUE(model.words && bare.words);
+    for (int i = 0; i < 3000; ++i) {
+      std::string text;
+      for (size_t n = draw() % (i % 100 == 0 ? 400 : 12); n > 0; --n) text += bits[draw() % bits.size()];
+      for (const SentencePieceModel* m : {&model, &bare}) {
+        std::vector<int32_t> whole;
+        m->encode_whole(text, whole);
+        ASSERT_EQ(m->encode(text), whole) << text;
+      }
+    }
+    std::vector<int32_t> whole;
+    model.encode_whole(corpus, whole);
+    EXPECT_EQ(model.encode(corpus), whole);
+  }
+  EXPECT_FALSE(load_sentencepiece(kGolden + "nfkc/tokenizer.model").words) << "a model that changes characters is left whole";
+}
+
 TEST(Tokenizer, decodes_as_the_library) {
   std::mt19937 random(3);
   for (const char* name : {"llama", "nfkc"}) {

@@ -1,8 +1,9 @@
 """Compares `ravine tokenizer encode` and `decode` with PyPI's tokenizers, token for token, on mixed text, code and random bytes.
 
-  python tools/golden/compare_tokenizers.py --ravine build/release/ravine --mb 100 [--text FILE..] TOKENIZER..
+  python tools/golden/compare_tokenizers.py --ravine build/release/ravine --mb 100 [--parts 0-24] [--text FILE..] TOKENIZER..
 
-TOKENIZER: tokenizer.json or .xz. The text is made from a seed: pieces of the files given and of Python's own library, words of many scripts, code points of
+TOKENIZER: tokenizer.json or .xz. The text comes in parts of 4 MB, each from the seed and its number alone, so a comparison can be done in runs of some parts each
+(--parts FIRST-LAST). It is made of pieces of the files given and of Python's own library, words of many scripts, code points of
 all Unicode, runs of white space and digits, and (as lines of their own) bytes that are not UTF-8.
 """
 import argparse, glob, json, lzma, os, random, subprocess, sys, sysconfig, tempfile
@@ -54,6 +55,7 @@ def main():
     a.add_argument("--mb", type=float, default=100)
     a.add_argument("--seed", type=int, default=1)
     a.add_argument("--text", nargs="*", default=[])
+    a.add_argument("--parts", help="FIRST-LAST, from 0; all that make --mb otherwise")
     a.add_argument("--no-decode", action="store_true")
     a.add_argument("tokenizers", nargs="+")
     args = a.parse_args()
@@ -63,9 +65,11 @@ def main():
     for path in args.tokenizers:
         peer = Tokenizer.from_str((lzma.open(path).read() if path.endswith(".xz") else open(path, "rb").read()).decode())
         peer.no_truncation(), peer.no_padding()
-        r, total, done, left = random.Random(args.seed), 0, 0, args.mb * 1e6
-        while left > 0:
-            part = list(documents(r, files, min(left, 4e6)))
+        total, done, size = 0, 0, 0
+        first, last = map(int, args.parts.split("-")) if args.parts else (0, int(-(-args.mb // 4)) - 1)
+        for number in range(first, last + 1):
+            part = list(documents(random.Random(f"{args.seed}/{number}"), files, 4e6))
+            size += sum(len(d if isinstance(d, bytes) else d.encode()) for d in part)
             for raw in (False, True):
                 docs = [d for d in part if isinstance(d, bytes) == raw]
                 texts = [d.decode("utf-8", "replace") if raw else d for d in docs]
@@ -90,8 +94,7 @@ def main():
                             print("DIFFERS", path, repr(docs[i][:200]), "at", at, w[max(0, at - 2):at + 4], got[i][max(0, at - 2):at + 4], "decoded equal" if not back or back[i] == wanted[i] else (back[i][:80], wanted[i][:80]))
                 done += len(docs)
                 total += sum(len(w) for w in want)
-            left -= 4e6
-        print("%s: %d documents, %d tokens, %d differ so far" % (path, done, total, bad), flush=True)
+        print("%s parts %d-%d: %.1f MB, %d documents, %d tokens, %d differ so far" % ("/".join(path.split("/")[-2:]), first, last, size / 1e6, done, total, bad), flush=True)
     sys.exit(1 if bad else 0)
 
 

@@ -39,47 +39,74 @@ def pad(table, tp):
     return torch.cat([table, table[-1:].expand(rows - V, H)])
 
 
-def megatron(w, out, style, tp, pp, vp, dtype, tracker="1"):
+def moments(w):
+    """Adam's moments, made up: other numbers than the weights', exact in f32."""
+    return OrderedDict((k, v.flip(0) / 2) for k, v in w.items()), OrderedDict((k, v * v) for k, v in w.items())
+
+
+def torch_optimizer(model, parts, masters):
+    """What a 16-bit Megatron run saves: matrices in group 0, vectors in group 1, in the order of the model."""
+    groups = [[k for k, v in model.items() if v.dim() > 1], [k for k, v in model.items() if v.dim() == 1]]
+    number, state, listed = 0, {}, []
+    for g in groups:
+        listed.append({"params": list(range(number, number + len(g))), "lr": 1e-3, "step": 5})
+        for k in g:
+            state[number] = {"exp_avg": parts[0][k].contiguous().clone(), "exp_avg_sq": parts[1][k].contiguous().clone()}
+            number += 1
+    return {"optimizer": {"state": state, "param_groups": listed},
+            "fp32_from_fp16_params": [[masters[k].contiguous().clone() for k in g] for g in groups]}
+
+
+def megatron(w, out, style, tp, pp, vp, dtype, tracker="1", optimizer=False):
     """style: legacy, mcore, te, classic, merged"""
+    first, second = moments(w)
+    masters = OrderedDict((k, x + 2.0**-20) for k, x in w.items())  # more than 16 bits hold
     core = style in ("mcore", "te")
     folder = os.path.join(out, "release" if tracker.strip() == "release" else f"iter_{int(tracker):07d}")
     groups = KV // tp
+
+    def part(w, t, stage, per):
+        """What tensor rank t of the stage holds."""
+        d = OrderedDict()
+        if stage == 0:
+            d["embedding"] = pad(w["model.embed_tokens.weight"], tp).chunk(tp)[t]
+        for l in range(per):
+            s = f"model.layers.{stage * per + l}."
+            q = w[s + "self_attn.q_proj.weight"].view(KV, HEADS // KV * D, H)
+            k, v = (w[s + f"self_attn.{n}_proj.weight"].view(KV, D, H) for n in "kv")
+            qkv = torch.cat([torch.cat([q[g], k[g], v[g]]) for g in range(t * groups, (t + 1) * groups)])
+            gate, up = (w[s + f"mlp.{n}_proj.weight"].chunk(tp)[t] for n in ("gate", "up"))
+            o, down = w[s + "self_attn.o_proj.weight"].chunk(tp, 1)[t], w[s + "mlp.down_proj.weight"].chunk(tp, 1)[t]
+            n1, n2 = w[s + "input_layernorm.weight"], w[s + "post_attention_layernorm.weight"]
+            names = {
+                "mcore": ("input_layernorm.weight", "self_attention.linear_qkv.weight", "self_attention.linear_proj.weight",
+                          "pre_mlp_layernorm.weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.weight"),
+                "te": ("self_attention.linear_qkv.layer_norm_weight", "self_attention.linear_qkv.weight", "self_attention.linear_proj.weight",
+                       "mlp.linear_fc1.layer_norm_weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.weight"),
+                "legacy": ("input_norm.weight", "self_attention.query_key_value.weight", "self_attention.dense.weight",
+                           "post_attention_norm.weight", "mlp.dense_h_to_4h.weight", "mlp.dense_4h_to_h.weight"),
+                "classic": ("input_layernorm.weight", "self_attention.query_key_value.weight", "self_attention.dense.weight",
+                            "post_attention_layernorm.weight", "mlp.dense_h_to_4h.weight", "mlp.dense_4h_to_h.weight"),
+                "merged": ("input_layernorm.weight", "self_attention.query_key_value.weight", "self_attention.dense.weight",
+                           "post_attention_layernorm.weight", "mlp.proj.weight", "mlp.dense_4h_to_h.weight")}[style]
+            for name, value in zip(names, (n1, qkv, o, n2, torch.cat([gate, up]), down)):
+                d[f"layers.{l}.{name}"] = value
+            if style == "classic":
+                d[f"layers.{l}.mlp.gate_proj.weight"], d[f"layers.{l}.mlp.dense_h_to_4h.weight"] = gate, up
+            if style == "te":
+                d[f"layers.{l}.mlp.linear_fc1._extra_state"] = None
+        if stage == pp * vp - 1:
+            d["final"] = w["model.norm.weight"]
+            d["head"] = pad(w["lm_head.weight"], tp).chunk(tp)[t]
+        return d
+
     for p in range(pp):
         for t in range(tp):
             chunks = []
             for c in range(vp):
                 stage, per = c * pp + p, L // (pp * vp)
-                d = OrderedDict()
-                if stage == 0:
-                    d["embedding"] = pad(w["model.embed_tokens.weight"], tp).chunk(tp)[t]
-                for l in range(per):
-                    s = f"model.layers.{stage * per + l}."
-                    q = w[s + "self_attn.q_proj.weight"].view(KV, HEADS // KV * D, H)
-                    k, v = (w[s + f"self_attn.{n}_proj.weight"].view(KV, D, H) for n in "kv")
-                    qkv = torch.cat([torch.cat([q[g], k[g], v[g]]) for g in range(t * groups, (t + 1) * groups)])
-                    gate, up = (w[s + f"mlp.{n}_proj.weight"].chunk(tp)[t] for n in ("gate", "up"))
-                    o, down = w[s + "self_attn.o_proj.weight"].chunk(tp, 1)[t], w[s + "mlp.down_proj.weight"].chunk(tp, 1)[t]
-                    n1, n2 = w[s + "input_layernorm.weight"], w[s + "post_attention_layernorm.weight"]
-                    names = {
-                        "mcore": ("input_layernorm.weight", "self_attention.linear_qkv.weight", "self_attention.linear_proj.weight",
-                                  "pre_mlp_layernorm.weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.weight"),
-                        "te": ("self_attention.linear_qkv.layer_norm_weight", "self_attention.linear_qkv.weight", "self_attention.linear_proj.weight",
-                               "mlp.linear_fc1.layer_norm_weight", "mlp.linear_fc1.weight", "mlp.linear_fc2.weight"),
-                        "legacy": ("input_norm.weight", "self_attention.query_key_value.weight", "self_attention.dense.weight",
-                                   "post_attention_norm.weight", "mlp.dense_h_to_4h.weight", "mlp.dense_4h_to_h.weight"),
-                        "classic": ("input_layernorm.weight", "self_attention.query_key_value.weight", "self_attention.dense.weight",
-                                    "post_attention_layernorm.weight", "mlp.dense_h_to_4h.weight", "mlp.dense_4h_to_h.weight"),
-                        "merged": ("input_layernorm.weight", "self_attention.query_key_value.weight", "self_attention.dense.weight",
-                                   "post_attention_layernorm.weight", "mlp.proj.weight", "mlp.dense_4h_to_h.weight")}[style]
-                    for name, value in zip(names, (n1, qkv, o, n2, torch.cat([gate, up]), down)):
-                        d[f"layers.{l}.{name}"] = value
-                    if style == "classic":
-                        d[f"layers.{l}.mlp.gate_proj.weight"], d[f"layers.{l}.mlp.dense_h_to_4h.weight"] = gate, up
-                    if style == "te":
-                        d[f"layers.{l}.mlp.linear_fc1._extra_state"] = None
-                if stage == pp * vp - 1:
-                    d["final"] = w["model.norm.weight"]
-                    d["head"] = pad(w["lm_head.weight"], tp).chunk(tp)[t]
+                d = part(w, t, stage, per)
+                kept = [part(x, t, stage, per) for x in (first, second, masters)]
                 d = OrderedDict((k, v if v is None else v.to(dtype).contiguous().clone()) for k, v in d.items())
                 if core:
                     rename = {"embedding": "embedding.word_embeddings.weight", "final": "decoder.final_layernorm.weight", "head": "output_layer.weight"}
@@ -100,6 +127,11 @@ def megatron(w, out, style, tp, pp, vp, dtype, tracker="1"):
                     num_query_groups=KV, max_position_embeddings=64, norm_epsilon=1e-5, rotary_base=10000, params_dtype=dtype,
                     untie_embeddings_and_output_weights=True, make_vocab_size_divisible_by=128, tensor_model_parallel_size=tp,
                     pipeline_model_parallel_size=pp)
+            if optimizer:
+                names = OrderedDict((k, x) for k, x in kept[0].items() if x is not None)
+                state["optimizer"] = torch_optimizer(names, kept[:2], kept[2])
+                state["args"].global_batch_size, state["args"].consumed_train_samples, state["args"].seq_length = 4, 28, 16
+                state["iteration"] = 7
             state |= {"model": chunks[0]} if vp == 1 else {f"model{c}": m for c, m in enumerate(chunks)}
             path = os.path.join(folder, f"mp_rank_{t:02d}" + (f"_{p:03d}" if pp > 1 else ""))
             os.makedirs(path)
@@ -112,32 +144,39 @@ def zero(w, out, stage, ranks):
     folder = os.path.join(out, "global_step3")
     os.makedirs(folder)
     names = list(w)
+    first, second = moments(w)
     groups = [names[::2], names[1::2]] if stage < 3 else [names]
     model = {"module": OrderedDict((k, (v if stage < 3 else v[:0]).bfloat16()) for k, v in w.items()), "buffer_names": [], "frozen_param_shapes": None,
-             "frozen_param_fragments": None, "shared_params": {}, "global_steps": 3,
+             "frozen_param_fragments": None, "shared_params": {}, "global_steps": 3, "global_samples": 12, "skipped_steps": 0,
              "param_shapes": [OrderedDict((n, w[n].shape) for n in g) for g in groups]}
     for r in range(ranks if stage == 3 else 1):
         torch.save(model, os.path.join(folder, f"zero_pp_rank_{r}_mp_rank_00_model_states.pt" if stage == 3 else "mp_rank_00_model_states.pt"))
-    flats = []
-    for r in range(ranks):
+
+    def flat(w, r):
+        """Stage 3: of each parameter this rank's part, one after the other; else of each group."""
         if stage == 3:
             parts = []
             for n in names:
                 x = w[n].flatten()
                 per = -(-x.numel() // ranks)
                 parts.append(torch.cat([x, x.new_zeros(per * ranks - x.numel())])[r * per:(r + 1) * per])
-            flats.append(torch.cat(parts))
+            x = torch.cat(parts)
+            return [x[:100].clone(), x[100:].clone()]  # sub-groups
+        partitions = []
+        for g in groups:
+            x = torch.cat([w[n].flatten() for n in g])
+            size = -(-x.numel() // (2 * ranks)) * 2 * ranks // ranks
+            partitions.append(x[r * size:(r + 1) * size].clone())  # the last one without padding
+        return partitions
+
     for r in range(ranks):
         state = {"zero_stage": stage, "partition_count": ranks if stage == 3 else [ranks] * len(groups)}
-        if stage == 3:
-            state["fp32_flat_groups"] = [flats[r][:100].clone(), flats[r][100:].clone()]  # sub-groups
+        state["fp32_flat_groups" if stage == 3 else "single_partition_of_fp32_groups"] = flat(w, r)
+        adam = [{"step": torch.tensor(3.0), "exp_avg": a, "exp_avg_sq": b} for a, b in zip(flat(first, r), flat(second, r))]
+        if stage == 2:
+            state["base_optimizer_state"] = adam  # as elastic checkpoints have it
         else:
-            partitions = []
-            for g in groups:
-                x = torch.cat([w[n].flatten() for n in g])
-                size = -(-x.numel() // (2 * ranks)) * 2 * ranks // ranks
-                partitions.append(x[r * size:(r + 1) * size].clone())  # the last one without padding
-            state["single_partition_of_fp32_groups"] = partitions
+            state["optimizer_state_dict" if stage == 3 else "base_optimizer_state"] = {"state": dict(enumerate(adam)), "param_groups": []}
         torch.save({"optimizer_state_dict": state}, os.path.join(folder, f"zero_pp_rank_{r}_mp_rank_00_optim_states.pt"))
     with open(os.path.join(out, "latest"), "w") as f:
         f.write("global_step3")
@@ -164,7 +203,7 @@ def mindformers(w, fused):
     return out
 
 
-def ranked(m, out, tp):
+def ranked(m, first, second, out, tp):
     """One file per rank: columns of wo and w2, rows of the rest, norms whole; optimizer state and counters beside."""
     for r in range(tp):
         d = {}
@@ -173,7 +212,9 @@ def ranked(m, out, tp):
                 d[k] = v
             else:
                 d[k] = v.chunk(tp, 1 if ".wo." in k or ".w2." in k else 0)[r].contiguous()
-            d["adam_m." + k] = torch.zeros_like(d[k][:1])
+            for key, state in zip(("adam_m.", "adam_v."), (first, second)):
+                x = state[k]
+                d[key + k] = x if x.dim() == 1 else x.chunk(tp, 1 if ".wo." in k or ".w2." in k else 0)[r].contiguous()
         d["global_step"] = torch.tensor(7)
         os.makedirs(os.path.join(out, f"rank_{r}"))
         save_file({k: v.clone() for k, v in d.items()}, os.path.join(out, f"rank_{r}", f"tiny_rank_{r}-1_7.safetensors"), {"format": "ms"})
@@ -244,6 +285,7 @@ def main():
         json.dump({"metadata": {}, "weight_map": index}, f)
     megatron(w, sub("legacy"), "legacy", 2, 2, 1, torch.float16, "release")
     megatron(w, sub("mcore"), "mcore", 1, 2, 2, torch.bfloat16)
+    megatron(w, sub("optim"), "mcore", 2, 2, 1, torch.float16, "7", optimizer=True)
     megatron(w, sub("te"), "te", 2, 1, 1, torch.float16)
     megatron(w, sub("classic"), "classic", 2, 1, 1, torch.float16, "release\n")
     megatron(w, sub("merged"), "merged", 1, 1, 1, torch.float16, "release\n")
@@ -259,7 +301,7 @@ def main():
     with open(sub("mf/param_name_map.json"), "w") as f:
         json.dump({k: f"model-{1 if k in half_names else 2:05d}-of-00002.safetensors" for k in m}, f)
     os.makedirs(sub("mf_ranks"))
-    ranked(mindformers(w, True), sub("mf_ranks"), 2)
+    ranked(mindformers(w, True), *(mindformers(x, True) for x in moments(w)), sub("mf_ranks"), 2)
     ckpt(mindformers(w, True), sub("mf_fused.ckpt"), "lm_head.weight")
     torch_files(out)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes tests/golden/files/records.parquet and .json: rows of every kind of column that training data has, written by pyarrow, and the
-objects they mean."""
+objects they mean. And chat_*.parquet and .jsonl: conversations in the forms that sets are published in. Needs pyarrow."""
 import datetime
 import json
 from pathlib import Path
@@ -23,3 +23,30 @@ folder = Path(__file__).resolve().parents[2] / "tests" / "golden" / "files"
 rows = rows * 3
 pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / "records.parquet", row_group_size=5, compression="zstd", store_schema=False)
 json.dump(rows, open(folder / "records.json", "w"), ensure_ascii=False, indent=1, default=str)
+
+
+# Conversations: the same records as a table, where every field is in every row, and as lines, where null fields are left out.
+def bare(x):
+    if isinstance(x, dict):
+        return {k: bare(v) for k, v in x.items() if v is not None}
+    return [bare(v) for v in x] if isinstance(x, list) else x
+
+
+def chats(name, rows, schema):
+    table = pa.Table.from_pylist(rows, schema=pa.schema(schema))
+    pq.write_table(table, folder / f"chat_{name}.parquet", row_group_size=7, compression="zstd", store_schema=False)
+    with open(folder / f"chat_{name}.jsonl", "w", encoding="utf-8") as out:
+        out.writelines(json.dumps(bare(r), ensure_ascii=False) + "\n" for r in table.to_pylist())
+
+
+words = ["a ravine", "\u5c71\u8c37", "the river", "stones \"and\" sand", "line\nline", "x" * 40]
+say = lambda i, n: " ".join(words[(i + k) % len(words)] for k in range(1 + i % n))
+chats("alpaca", [{"instruction": f"What is {say(i, 3)}?", "input": [None, "", say(i, 2)][i % 3], "output": f"It is {say(i, 5)}.", "system": None if i % 4 else "Be brief.",
+                  "history": [["Hello", "Hello, who is it?"]] if i % 5 == 0 else None} for i in range(20)],
+      [("instruction", pa.string()), ("input", pa.string()), ("output", pa.string()), ("system", pa.large_string()), ("history", pa.list_(pa.list_(pa.string())))])
+turns = lambda i, names: [(names[k % 2], say(i + k, 4)) for k in range(2 + 2 * (i % 3))]
+chats("sharegpt", [{"id": i, "conversations": [{"from": a, "value": b} for a, b in turns(i, ("human", "gpt"))], "system": None} for i in range(20)],
+      [("id", pa.int64()), ("conversations", pa.list_(pa.struct([("from", pa.dictionary(pa.int8(), pa.string())), ("value", pa.string())]))), ("system", pa.string())])
+chats("messages", [{"messages": [{"role": a, "content": b, "name": None, "weight": [None, 0, 1][(i + k) % 3] if a == "assistant" and i % 3 == 2 and k < 3 else None}
+                                 for k, (a, b) in enumerate(turns(i, ("user", "assistant")))]} for i in range(20)],
+      [("messages", pa.large_list(pa.struct([("role", pa.string()), ("content", pa.string()), ("name", pa.string()), ("weight", pa.int32())])))])

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "data/tokenizers/utf8.h"
+#include "files/checksum.h"
 
 namespace ravine {
 
@@ -61,6 +62,8 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::unique_ptr<ChatTemplat
     throw UserError(fmt::format("the tokenizer does not know '{}' when it stands in text", eos), "chat template",
                     "a raw SentencePiece file has no special strings", "name the tokenizer's folder instead of its file");
 }
+
+std::string ChatEncoder::settings() const { return fmt::format("{} {} {}", checksum_text(chat_->fingerprint()), static_cast<int>(loss_), end_); }
 
 std::string ChatEncoder::render(const Json& messages, const Json& tools, bool ask, const std::string& where) const {
   Json c{{"messages", messages}, {"add_generation_prompt", ask}};

@@ -34,6 +34,7 @@ class ChatEncoder {
 
   int32_t end_token() const { return end_; }  // what a model trained so says when an answer is done
   bool end_is_appended() const { return end_text_.empty(); }
+  std::string settings() const;  // all that decides, with the tokenizer, what encode() gives
 
  private:
   std::string render(const Json& messages, const Json& tools, bool ask, const std::string& where) const;

@@ -127,16 +127,15 @@ class ChatReading {
   TokenizeProgress progress_;
 };
 
-// Hashes below the result are held out: the share asked for, but at least one conversation on either side.
-uint64_t threshold_of(const std::vector<uint64_t>& hashes, double share, const std::string& where) {
+}  // namespace
+
+uint64_t held_out_threshold(const std::vector<uint64_t>& hashes, double share, const std::string& where) {
   auto [least, greatest] = std::minmax_element(hashes.begin(), hashes.end());
   if (*least == *greatest)
     throw UserError("too few conversations to hold some out", where, "data.valid_fraction needs at least two different ones",
                     "name validation files in data.valid");
   return std::clamp(static_cast<uint64_t>(std::ldexp(share, 64)), *least + 1, *greatest);
 }
-
-}  // namespace
 
 std::string ChatCounts::text() const {
   auto percent = [](int64_t part, int64_t of) { return of > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(of) : 0.0; };
@@ -168,7 +167,7 @@ ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& token
     set.train = std::move(r.all);
     return set;
   }
-  r.all.split(r.hashes, threshold_of(r.hashes, options.held_out, where), set.held_out, set.train);
+  r.all.split(r.hashes, held_out_threshold(r.hashes, options.held_out, where), set.held_out, set.train);
   return set;
 }
 

@@ -36,6 +36,9 @@ struct ChatSet {
 // left, and an id at or above the vocabulary. With held_out above 0 at least one conversation is held out and one is not.
 ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options);
 
+// Hashes below the result are held out: the share asked for, but at least one conversation on either side (else a UserError naming `where`).
+uint64_t held_out_threshold(const std::vector<uint64_t>& hashes, double share, const std::string& where);
+
 // The form of a file's first record; nothing if it is no conversation, or if the file holds no JSON records.
 std::optional<ChatFormat> detect_chat_file(const std::string& path, const std::string& text_key);
 

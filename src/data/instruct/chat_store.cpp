@@ -1,8 +1,8 @@
 #include "data/instruct/chat_store.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
-#include <set>
 
 #include "base/error.h"
 
@@ -29,6 +29,45 @@ std::string ChatStore::origin(int64_t i) const {
   return file == files_.begin() ? fmt::format("record {}", record) : fmt::format("{} record {}", (file - 1)->first, record);
 }
 
+std::vector<int64_t> ChatStore::file_places(const std::vector<std::string>& paths) const {
+  std::vector<int64_t> out;
+  auto at = paths.begin();
+  for (const auto& [path, first] : files_) {
+    at = std::find(at, paths.end(), path);
+    require(at != paths.end(), "chat store: '{}' is not among the files", path);
+    out.push_back(at++ - paths.begin());
+    out.push_back(first);
+  }
+  return out;
+}
+
+ChatStore::Bytes ChatStore::bytes(const std::vector<int64_t>& places) const {
+  return {tokens_.id_bytes(), std::as_bytes(std::span(tokens_.ends())), std::as_bytes(std::span(learned_)), std::as_bytes(std::span(records_)),
+          std::as_bytes(std::span(places))};
+}
+
+bool ChatStore::restore(const Bytes& b, const std::vector<std::string>& paths) {
+  if (!tokens_.restore(b.ids, b.ends, {}, {}) || b.learned.size() != static_cast<size_t>(tokens_.tokens()) ||
+      b.records.size() != 8 * static_cast<size_t>(count()) || b.files.size() % 16 != 0)
+    return false;
+  auto fill = [](auto& into, std::span<const std::byte> from) {
+    into.resize(from.size() / sizeof(into[0]));
+    if (!from.empty()) std::memcpy(into.data(), from.data(), from.size());
+  };
+  fill(learned_, b.learned);
+  fill(records_, b.records);
+  std::vector<int64_t> places;
+  fill(places, b.files);
+  for (int64_t i = 0; i < count(); ++i)
+    if (length(i) < 2) return false;
+  for (size_t i = 0; i < places.size(); i += 2) {
+    const int64_t path = places[i], first = places[i + 1];
+    if (path < 0 || path >= static_cast<int64_t>(paths.size()) || first < (files_.empty() ? 0 : files_.back().second) || first > count()) return false;
+    files_.emplace_back(paths[static_cast<size_t>(path)], first);
+  }
+  return true;
+}
+
 void ChatStore::split(const std::vector<uint64_t>& hashes, uint64_t threshold, ChatStore& below, ChatStore& others) const {
   size_t file = 0;
   for (int64_t i = 0; i < count(); ++i) {
@@ -40,51 +79,16 @@ void ChatStore::split(const std::vector<uint64_t>& hashes, uint64_t threshold, C
 }
 
 ChatSamples::ChatSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout) : store_(std::move(store)), layout_(layout) {
-  const int64_t n = store_->count(), S = layout_.columns;
-  for (int64_t i = 0; i < n; ++i)
-    require(store_->length(i) - 1 <= S, "chat samples: conversation {} has {} tokens, a sample takes {}", i, store_->length(i), S + 1);
-  std::vector<int64_t> sample_of(static_cast<size_t>(n));
-  int64_t samples = 0;
-  if (layout_.pack) {
-    std::vector<int64_t> order(static_cast<size_t>(n));
-    std::iota(order.begin(), order.end(), int64_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return store_->length(a) > store_->length(b); });
-    std::vector<std::vector<int64_t>> with_room(static_cast<size_t>(S) + 1);  // samples by the columns they have left
-    std::set<int64_t> rooms;                                                  // that occur
-    for (int64_t i : order) {
-      int64_t columns = store_->length(i) - 1, room = S, at = samples;
-      if (auto fits = rooms.lower_bound(columns); fits != rooms.end()) {
-        room = *fits;
-        auto& list = with_room[static_cast<size_t>(room)];
-        at = list.back();
-        list.pop_back();
-        if (list.empty()) rooms.erase(fits);
-      } else {
-        ++samples;
-      }
-      sample_of[static_cast<size_t>(i)] = at;
-      if (int64_t left = room - columns; left > 0) {
-        with_room[static_cast<size_t>(left)].push_back(at);
-        rooms.insert(left);
-      }
-    }
-  } else {
-    std::iota(sample_of.begin(), sample_of.end(), int64_t{0});
-    samples = n;
-  }
-  begins_.assign(static_cast<size_t>(samples) + 1, 0);
-  for (int64_t s : sample_of) ++begins_[static_cast<size_t>(s) + 1];
-  std::partial_sum(begins_.begin(), begins_.end(), begins_.begin());
-  std::vector<int64_t> next = begins_;
-  chats_.resize(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) chats_[static_cast<size_t>(next[static_cast<size_t>(sample_of[static_cast<size_t>(i)])]++)] = i;
+  std::vector<int32_t> columns;
+  for (int64_t i = 0; i < store_->count(); ++i) columns.push_back(static_cast<int32_t>(store_->length(i)) - 1);
+  spread_ = spread_chats(columns, layout_);
 }
 
 Sample ChatSamples::sample(int64_t i) const {
   require(i >= 0 && i < count(), "chat samples: sample is 0 to {}, got {}", count() - 1, i);
   Sample s;
-  for (int64_t k = begins_[static_cast<size_t>(i)]; k < begins_[static_cast<size_t>(i) + 1]; ++k) {
-    EncodedChat c = store_->chat(chats_[static_cast<size_t>(k)]);
+  for (int64_t k : spread_.of(i)) {
+    EncodedChat c = store_->chat(k);
     auto n = static_cast<int32_t>(c.ids.size()) - 1;
     s.segments.push_back({static_cast<int32_t>(s.ids.size()), n});
     for (int32_t t = 0; t < n; ++t) {
@@ -103,9 +107,9 @@ Sample ChatSamples::sample(int64_t i) const {
 }
 
 std::string ChatSamples::origin(int64_t i) const {
-  int64_t begin = begins_[static_cast<size_t>(i)], end = begins_[static_cast<size_t>(i) + 1];
-  std::string text = store_->origin(chats_[static_cast<size_t>(begin)]);
-  return end - begin == 1 ? text : fmt::format("{} and {} more", text, end - begin - 1);
+  auto chats = spread_.of(i);
+  std::string text = store_->origin(chats[0]);
+  return chats.size() == 1 ? text : fmt::format("{} and {} more", text, chats.size() - 1);
 }
 
 }  // namespace ravine

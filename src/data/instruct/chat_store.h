@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/instruct/chat_encoder.h"
+#include "data/instruct/sample_layout.h"
 #include "data/stream.h"
 #include "data/token_store.h"
 
@@ -22,6 +23,14 @@ class ChatStore {
   int64_t tokens() const { return tokens_.tokens(); }
   EncodedChat chat(int64_t i) const;
   std::string origin(int64_t i) const;  // "FILE record 3"
+  // All of it as bytes, and back into an empty store of the same vocabulary. files: for each file that was begun its place among `paths` and
+  // its first conversation. restore is false if the parts do not fit together.
+  struct Bytes {
+    std::span<const std::byte> ids, ends, learned, records, files;
+  };
+  std::vector<int64_t> file_places(const std::vector<std::string>& paths) const;
+  Bytes bytes(const std::vector<int64_t>& file_places) const;  // views; both must stay
+  bool restore(const Bytes& bytes, const std::vector<std::string>& paths);
   // Copies each conversation into `below` if its hash is less than the threshold, else into `others`; both are empty.
   void split(const std::vector<uint64_t>& hashes, uint64_t threshold, ChatStore& below, ChatStore& others) const;
 
@@ -32,19 +41,12 @@ class ChatStore {
   std::vector<std::pair<std::string, int64_t>> files_;  // with its first conversation
 };
 
-struct ChatLayout {
-  int64_t columns = 1024;  // S of a sample: a conversation of n tokens takes n - 1 of them
-  bool pack = true;        // several conversations side by side where they fit
-  int32_t padding = 0;     // id of padding columns
-};
-
 // A sample holds whole conversations, each a segment of its own with positions from 0: attention never crosses from one to the other, so
-// the loss is that of each alone. Packing puts each conversation, the longest first, into the fullest sample that still has room (best fit
-// decreasing); it depends on the lengths alone. No conversation may be longer than columns + 1.
+// the loss is that of each alone. No conversation may be longer than columns + 1.
 class ChatSamples final : public SampleStream {
  public:
   ChatSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout);
-  int64_t count() const override { return static_cast<int64_t>(begins_.size()) - 1; }
+  int64_t count() const override { return spread_.samples(); }
   Sample sample(int64_t i) const override;
   std::string origin(int64_t i) const override;
   int64_t token_count() const override { return store_->tokens(); }
@@ -53,8 +55,7 @@ class ChatSamples final : public SampleStream {
  private:
   std::shared_ptr<const ChatStore> store_;
   ChatLayout layout_;
-  std::vector<int64_t> chats_;   // sample after sample
-  std::vector<int64_t> begins_;  // where each sample's begin in chats_, and the end
+  ChatSpread spread_;
 };
 
 }  // namespace ravine

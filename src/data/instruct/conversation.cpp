@@ -103,6 +103,12 @@ Conversation messages(const Json& r, const std::string& where) {
       wrong_record("'content' is no text", where, "it must be a string");
     }
     m["content"] = text;
+    // A table has every field in every message: null stands for none.
+    for (auto field = m.begin(); field != m.end();)
+      if (field->is_null())
+        field = m.erase(field);
+      else
+        ++field;
     Json weight = m.contains("weight") ? Json(m["weight"]) : Json(1);
     if (weight != 0 && weight != 1) wrong_record("wrong 'weight'", where, "it must be 0 or 1");
     m.erase("weight");

@@ -44,9 +44,39 @@ std::string object(const std::vector<std::pair<std::string, std::string>>& field
   return out + "\n}";
 }
 
+// Without "tokenizer", also inside the datasets of a blend. Null if it is no JSON.
+Json without_tokenizer(const std::string& description) {
+  Json j = Json::parse(description, nullptr, false);
+  if (!j.is_object()) return nullptr;
+  j.erase("tokenizer");
+  if (auto list = j.find("datasets"); list != j.end() && list->is_array())
+    for (Json& d : *list)
+      if (d.is_object()) d.erase("tokenizer");
+  return j;
+}
+
+constexpr int64_t kMostDescription = int64_t{16} << 20;
+
 std::string whole(int64_t n) { return n < 0 ? "null" : fmt::format("{}", n); }
 
 }  // namespace
+
+std::string tokenizer_identity(const std::string& text) {
+  if (text.empty()) return "";
+  std::error_code ec;
+  const bool file = text[0] != '{' && std::filesystem::is_regular_file(text, ec);
+  const std::string where = file ? text : "--index-tokenizer";
+  auto refuse = [&](const std::string& rule) -> Json {
+    throw UserError("no identity of a tokenizer", where, rule, "give the object that Megatron's unique_identifiers are, or a description.txt beside its index files");
+  };
+  if (!file && text[0] != '{') refuse("it is a JSON object, or a file that holds one");
+  Json j = file ? read_json(text, kMostDescription) : parse_json(text, where);
+  if (!j.is_object()) refuse("it must be a JSON object");
+  if (j.contains("class") && j["class"] == "BlendedDataset") refuse("the description of a blend names no tokenizer of its own");
+  if (j.contains("dataset_path")) j = j.contains("tokenizer") ? Json(j["tokenizer"]) : refuse("this description has no tokenizer");
+  if (!j.is_object() && !j.is_null()) refuse("it must be a JSON object");
+  return j.dump();
+}
 
 std::string describe(const GptDescription& d) {
   std::vector<std::pair<std::string, std::string>> f{{"class", quoted("GPTDataset")}};
@@ -85,16 +115,30 @@ std::string describe_blend(const std::vector<std::string>& datasets, MegatronOrd
 
 IndexCache::IndexCache(std::string folder, const std::string& kind, MegatronOrder order, MegatronSplit split, std::string description)
     : folder_(std::move(folder)), description_(std::move(description)) {
-  start_ = md5_hex(description_) + "-" + kind + "-" + (order == MegatronOrder::core ? std::string(name(split)) + "-" : "");
-}
-
-std::string IndexCache::path(const std::string& name) const { return folder_ + "/" + start_ + name; }
-
-bool IndexCache::complete() const {
+  const std::string behind = "-" + kind + "-" + (order == MegatronOrder::core ? std::string(name(split)) + "-" : "");
+  start_ = read_start_ = md5_hex(description_) + behind;
+  if (folder_.empty()) return;
   std::error_code ec;
   const std::string file = path("description.txt");
-  return !folder_.empty() && std::filesystem::is_regular_file(file, ec) && read_whole(file, int64_t{16} << 20) == description_;
+  complete_ = std::filesystem::is_regular_file(file, ec) && read_whole(file, kMostDescription) == description_;
+  if (!complete_ && order == MegatronOrder::core) find_other(behind);
 }
+
+void IndexCache::find_other(const std::string& kind_and_split) {
+  const std::string tail = kind_and_split + "description.txt";
+  const Json mine = without_tokenizer(description_);
+  std::error_code ec;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, ec)) {
+    const std::string file = entry.path().filename().string();
+    const bool better = !complete_ || file < read_start_ + "description.txt";  // of several the first by name
+    if (!better || !file.ends_with(tail) || !entry.is_regular_file(ec) || entry.file_size(ec) > static_cast<uintmax_t>(kMostDescription)) continue;
+    if (without_tokenizer(read_whole(entry.path().string(), kMostDescription)) != mine) continue;
+    read_start_ = file.substr(0, file.size() - std::string_view("description.txt").size());
+    complete_ = true;
+  }
+}
+
+bool IndexCache::complete() const { return complete_; }
 
 void IndexCache::save_description() const {
   if (!folder_.empty()) write_file_atomic(path("description.txt"), description_);
@@ -103,7 +147,7 @@ void IndexCache::save_description() const {
 template <class T>
 std::optional<IndexArray<T>> IndexCache::load(const std::string& name, int rank) const {
   std::error_code ec;
-  const std::string file = path(name + ".npy");
+  const std::string file = folder_ + "/" + read_start_ + name + ".npy";
   if (folder_.empty() || !std::filesystem::is_regular_file(file, ec)) return std::nullopt;
   MappedFile map(file);
   const std::span<const std::byte> bytes = map.bytes();

@@ -1,5 +1,6 @@
 // Index files in Megatron's format: FOLDER/<md5>-GPTDataset-<split>-document_index.npy and its siblings, named by the md5 of a
-// JSON text that describes the dataset; the 2023 kind leaves the split out of the name.
+// JSON text that describes the dataset; the 2023 kind leaves the split out of the name. In core's description stands who Megatron's tokenizer
+// object was. No index depends on it, so files that differ in it alone are found too.
 #pragma once
 #include <memory>
 #include <optional>
@@ -39,6 +40,10 @@ struct GptDescription {
   std::string tokenizer;  // core only: JSON of the tokenizer's unique_identifiers, one line; "null" if unknown
 };
 
+// For GptDescription::tokenizer: `text` is such a JSON object, or a file that holds one or is a description.txt of Megatron (whose tokenizer is
+// meant); empty stays empty. Anything else is a UserError.
+std::string tokenizer_identity(const std::string& text);
+
 // The JSON text as Python's json.dumps(indent=4) writes it.
 std::string describe(const GptDescription& d);
 // Of a blend of datasets. Weights are doubles, or with `counts` whole numbers; size below 0: null.
@@ -56,11 +61,14 @@ class IndexCache {
   template <class T>
   void save(const std::string& name, std::span<const T> values, int rank) const;  // rank 2: pairs
   void save_description() const;                                                  // last: what is complete has one
-  bool complete() const;  // whether there is a description, and it is this one
+  bool complete() const;  // whether there is a description, and it is this one or differs in its tokenizer alone
 
  private:
-  std::string path(const std::string& name) const;
+  void find_other(const std::string& kind_and_split);
+  std::string path(const std::string& name) const { return folder_ + "/" + start_ + name; }
   std::string folder_, start_, description_;
+  std::string read_start_;  // of the files that load() takes
+  bool complete_ = false;
 };
 
 template <class T>

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "data/indexed/indexed_tokens.h"
 #include "data/megatron/gpt_dataset.h"
+#include "data/megatron/instruction_order.h"
 #include "data/source.h"
 
 namespace ravine {
@@ -64,10 +65,12 @@ Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokeni
   auto refuse = [](const char* key, const std::string& rule, const std::string& fix) { throw UserError("option does not go with a Megatron order", key, rule, fix); };
   if (o.valid_fraction > 0) refuse("data.valid_fraction", "data.split says what is held out", "set data.split instead");
   if (o.document_attention) refuse("data.document_attention", "documents end at the end-of-document id there", "set data.reset_attention_mask=true and data.reset_position_ids=true instead");
-  if (!o.pack) refuse("data.pack=false", "documents are always joined there", "leave it out");
   if (!o.shuffle) refuse("data.shuffle=false", "the order is shuffled by the seed", "leave it out");
+  const bool instructions = std::any_of(o.train.begin(), o.train.end(), [](const DataSource& s) { return source_kind(source_files(s.path).at(0)) == SourceKind::instructions; });
+  if (!o.pack && !instructions) refuse("data.pack=false", "documents are always joined there", "leave it out");
   const int64_t vocabulary = o.vocabulary > 0 ? o.vocabulary : tokenizer ? tokenizer->size() : 0;
   require(vocabulary > 0, "dataset: token files need the size of the vocabulary, got {}", vocabulary);
+  if (instructions) return open_instruction_order(o, vocabulary, tokenizer);
 
   GptOptions g;
   g.order = o.order == "megatron" ? MegatronOrder::core : MegatronOrder::of_2023;

@@ -1,4 +1,5 @@
-// Training on .bin/.idx prefixes in the order that Megatron gives them: data.order megatron or megatron-2023.
+// Training on .bin/.idx prefixes in the order that Megatron gives them: data.order megatron or megatron-2023. Instruction files take ModelLink's
+// order (instruction_order.h).
 #pragma once
 #include "data/dataset.h"
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/tokenizers/tokenizer_folder.h"
+#include "files/checksum.h"
 #include "files/compressed.h"
 
 namespace ravine {
@@ -35,7 +36,10 @@ std::optional<std::string> template_text(const Json& value, const std::string& w
 }  // namespace
 
 ChatTemplate::ChatTemplate(const std::string& source, const std::string& where, Json tokens)
-    : template_(parse_template(source, where)), tokens_(std::move(tokens)) {}
+    : template_(parse_template(source, where)), tokens_(std::move(tokens)) {
+  const std::string all = source + '\0' + tokens_.dump(-1, ' ', true, Json::error_handler_t::replace);
+  fingerprint_ = checksum_of(std::as_bytes(std::span(all)));
+}
 
 std::string ChatTemplate::render(const Json& conversation) const {
   Json variables = tokens_;

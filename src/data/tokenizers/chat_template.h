@@ -16,8 +16,10 @@ class ChatTemplate {
   // The text of {"messages": [..], "add_generation_prompt": bool, ..}; further fields are variables of the template. A message that
   // the template refuses is a jinja::TemplateError with the template's words.
   std::string render(const Json& conversation) const;
+  uint64_t fingerprint() const { return fingerprint_; }  // of all that decides what is rendered
 
  private:
+  uint64_t fingerprint_ = 0;
   jinja::Template template_;
   Json tokens_;  // bos_token, eos_token, ..
 };

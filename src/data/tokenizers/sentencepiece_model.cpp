@@ -142,6 +142,9 @@ void read_trainer(std::string_view data, SentencePieceModel& m, const std::strin
       const char* names[] = {"", "unigram", "bpe", "word", "char"};
       if (f->value < 1 || f->value > 4) damaged(where, fmt::format("unknown model type {}", f->value));
       m.algorithm = names[f->value];
+    } else if (f->number == 24) {
+      want(*f, 0, where);
+      m.whitespace_as_suffix = f->value != 0;
     } else if (f->number == 35) {
       want(*f, 0, where);
       m.byte_fallback = f->value != 0;
@@ -159,6 +162,10 @@ void read_normalizer(std::string_view data, SentencePieceModel& m, const std::st
     if (f->number == 2) {
       want(*f, 2, where);
       if (!f->bytes.empty()) check_precompiled(f->bytes, where);
+      m.has_rules = !f->bytes.empty();
+    } else if (f->number == 5) {
+      want(*f, 0, where);
+      m.escape_whitespaces = f->value != 0;
     } else if (f->number == 3) {
       want(*f, 0, where);
       m.add_dummy_prefix = f->value != 0;
@@ -167,6 +174,23 @@ void read_normalizer(std::string_view data, SentencePieceModel& m, const std::st
       m.remove_extra_whitespaces = f->value != 0;
     }
   }
+}
+
+// Repeated messages merge and the last value wins: normalizer_spec {add_dummy_prefix: false}.
+const std::string kNoDummyPrefix("\x1A\x02\x18\x00", 4);
+
+std::unique_ptr<sentencepiece::SentencePieceProcessor> open_processor(const std::string& bytes, size_t pieces, const std::string& where) {
+  auto processor = std::make_unique<sentencepiece::SentencePieceProcessor>();
+  try {
+    auto status = processor->LoadFromSerializedProto(bytes);
+    if (!status.ok()) damaged(where, status.message());
+  } catch (const UserError&) {
+    throw;
+  } catch (const std::exception& e) {
+    damaged(where, e.what());
+  }
+  if (processor->GetPieceSize() != static_cast<int>(pieces)) damaged(where, "the library counts other pieces");
+  return processor;
 }
 
 void check_denormalizer(std::string_view data, const std::string& where) {
@@ -198,28 +222,32 @@ SentencePieceModel parse_sentencepiece(std::string bytes, const std::string& whe
   }
   if (m.pieces.empty()) damaged(where, "it holds no pieces");
   if (!dummy_prefix) {
-    // Repeated messages merge and the last value wins: normalizer_spec {add_dummy_prefix: false}.
-    bytes += std::string("\x1A\x02\x18\x00", 4);
+    bytes += kNoDummyPrefix;
     m.add_dummy_prefix = false;
   }
-  m.processor = std::make_unique<sentencepiece::SentencePieceProcessor>();
-  try {
-    auto status = m.processor->LoadFromSerializedProto(bytes);
-    if (!status.ok()) damaged(where, status.message());
-  } catch (const UserError&) {
-    throw;
-  } catch (const std::exception& e) {
-    damaged(where, e.what());
+  m.processor = open_processor(bytes, m.pieces.size(), where);
+  if (m.algorithm == "bpe" && !m.has_rules && !m.remove_extra_whitespaces && m.escape_whitespaces && !m.whitespace_as_suffix) {
+    std::vector<std::string_view> matched;
+    for (const SentencePiece& p : m.pieces)
+      if (p.type == PieceType::normal || p.type == PieceType::user_defined || p.type == PieceType::unused) matched.push_back(p.text);
+    m.words = std::make_unique<SentencePieceWords>(matched, !m.byte_fallback, open_processor(bytes + kNoDummyPrefix, m.pieces.size(), where));
   }
-  if (m.processor->GetPieceSize() != static_cast<int>(m.pieces.size())) damaged(where, "the library counts other pieces");
   return m;
 }
 
 std::vector<int32_t> SentencePieceModel::encode(std::string_view text) const {
   std::vector<int> ids;
+  if (words) {
+    words->encode(text, ids, [&](std::string_view begin, std::vector<int>& out) { encode_whole(begin, out); });
+    return ids;
+  }
+  encode_whole(text, ids);
+  return ids;
+}
+
+void SentencePieceModel::encode_whole(std::string_view text, std::vector<int32_t>& ids) const {
   auto status = processor->Encode(absl::string_view(text.data(), text.size()), &ids);
   if (!status.ok()) throw UserError("the tokenizer cannot encode this text", "tokenizer.model", status.ToString(), "the model's rules contradict each other: replace the file");
-  return ids;
 }
 
 const SentencePiece& piece_of(const SentencePieceModel& model, int32_t id, const std::string& where) {

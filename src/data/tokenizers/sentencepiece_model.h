@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizers/sentencepiece_words.h"
+
 namespace ravine {
 
 inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, stands for a space in pieces
@@ -25,10 +27,13 @@ struct SentencePieceModel {
   std::string algorithm;              // "bpe", "unigram", "word", "char"
   std::string unk_surface = " \xE2\x81\x87 ";
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, byte_fallback = false;
+  bool has_rules = false, escape_whitespaces = true, whitespace_as_suffix = false;  // rules: normalisation changes characters
   uint64_t checksum = 0;  // of the file's bytes
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor;
+  std::unique_ptr<SentencePieceWords> words;  // null where text cannot be cut: Unigram, and models that change characters
 
   std::vector<int32_t> encode(std::string_view text) const;
+  void encode_whole(std::string_view text, std::vector<int32_t>& ids) const;  // by the library, in one piece; overwrites ids
 };
 
 // Reads a model. `dummy_prefix` false switches the leading space off, whatever the file says. Any damage is a UserError that

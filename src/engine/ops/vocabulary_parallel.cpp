@@ -189,7 +189,9 @@ void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit)
   });
 }
 
-Tensor logits_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit) {
+Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool unit) {
+  require(!c.sequence_parallel() || c.batch().logit_rows.absent(), "logits: of some rows only, while tensor ranks have a part of the tokens each");
+  Tensor x = c.sequence_parallel() ? gather_tokens(c, part.view()) : part;
   Tensor unit_weight = unit ? unit_rows(c, weight) : Tensor();
   const Group& group = c.group(Axis::tensor);
   Rows here = rows_of_rank(c, weight);

@@ -14,7 +14,7 @@ Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id);
 // unit_rows: as in loss_head.
 void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows);
 
-// logits [N, V] of all ranks, on every rank.
+// logits [N, V] of all ranks and all tokens, on every rank. x: the tokens that are here.
 Tensor logits_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows);
 
 }  // namespace ravine

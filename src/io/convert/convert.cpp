@@ -14,20 +14,20 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-Weights read_source(WeightLayout layout, const ConvertOptions& o) {
-  Json config;
-  if (!o.model_config.empty()) config = read_json(o.model_config);
+Weights read_source(WeightLayout layout, const ConvertOptions& o, const Json& config, const std::string& where, StateKind kind) {
   switch (layout) {
     case WeightLayout::hf:
-      return read_hf(o.input, config, o.model_config);
+      if (is_moment(kind))
+        throw UserError("no optimizer state", o.input, "Hugging Face folders hold weights only", "leave out --optimizer");
+      return read_hf(o.input, config, where);
     case WeightLayout::megatron:
-      return read_megatron(o.input, config, o.model_config, o.allow_unknown);
+      return read_megatron(o.input, config, where, o.allow_unknown, kind);
     case WeightLayout::deepspeed:
-      return read_deepspeed(o.input, config, o.model_config);
+      return read_deepspeed(o.input, config, where, kind);
     case WeightLayout::mindformers:
-      return read_mindformers(o.input, config, o.model_config, o.allow_unknown);
+      return read_mindformers(o.input, config, where, o.allow_unknown, kind);
     case WeightLayout::ravine:
-      return read_ravine_checkpoint(o.input, config, o.model_config);
+      return read_ravine_checkpoint(o.input, config, where, kind);
   }
   fail("read_source: every layout has a reader");
 }
@@ -68,44 +68,58 @@ DType common_type(const Weights& w, const ConvertOptions& o) {
   return written(first, o);
 }
 
+// To the names that the model declares, checked, with the vocabulary that is asked for.
+void settle(Weights& w, const Geometry& g, WeightLayout layout, const ConvertOptions& o, bool moments) {
+  if (layout == WeightLayout::hf || layout == WeightLayout::deepspeed) from_family_files(w, g);
+  check_weights(w, g, o.allow_unknown, moments);
+  if (o.resize_vocabulary > 0) resize_vocabulary(w, o.resize_vocabulary, moments);
+}
+
+// What is to be written: one of the lists is used.
+struct Plan {
+  std::vector<NamedElements> tensors;
+  std::vector<MegatronFile> megatron;
+  std::vector<MindFormersFile> mindformers;
+};
+
+// All that decides the bytes of the target.
+std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertReport& report) {
+  std::string out = fmt::format("{} {} {} {} {} {}\n{}\n", o.to, o.tensor, o.pipeline, o.virtual_stages, o.fused, o.optimizer, w.config.dump());
+  out += fmt::format("{} {} {} {}\n", w.position.step, w.position.optimizer_steps, w.position.tokens, w.position.global_batch);
+  for (const ConvertRow& r : report.rows) out += fmt::format("{} {} {} {} {}\n", r.file, r.name, r.dtype, r.shape, r.rule);
+  return out + describe_source(o.input);
+}
+
 }  // namespace
 
 ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(int64_t, int64_t)>& progress) {
   ConvertReport report;
   const WeightLayout layout = layout_of(o, &report.source);
   if (!o.dry_run) check_output(o.output);
-  Weights w = read_source(layout, o);
-  const bool to_megatron = o.to.starts_with("megatron-"), hf_to_hf = layout == WeightLayout::hf && o.to == "hf";
-  // Families of other names can only stay in Hugging Face's spelling.
+  const bool to_megatron = o.to.starts_with("megatron-"), to_mindformers = o.to == "mindformers", to_ravine = o.to == "ravine";
+  const bool hf_to_hf = layout == WeightLayout::hf && o.to == "hf";
+  Weights w = read_source(layout, o, o.model_config.empty() ? Json() : read_json(o.model_config), o.model_config,
+                          to_ravine ? StateKind::masters : StateKind::weights);
+  // A family that does not train here can only stay in Hugging Face's spelling.
   const bool known = has_geometry(w.config);
   Geometry g;
-  // Checkpoints of Ravine name parameters as Llama does whatever the family's files say.
+  Weights first, second;
   if (known || o.to != "hf" || o.resize_vocabulary > 0 || layout == WeightLayout::ravine) {
     if (w.config.is_null())
       throw UserError("no config", o.input, "the layout of weights needs it", "give --model-config CONFIG.json");
     g = geometry_of(w.config, w.config_where);
-    for (auto it = w.tensors.begin(); it != w.tensors.end();) {  // files of the bare model lack its prefix
-      const std::string& n = it->first;
-      if (n.starts_with("layers.") || n.starts_with("embed_tokens.") || n.starts_with("norm.")) {
-        const ElementsPtr e = it->second;
-        const std::string full = "model." + n;
-        it = w.tensors.erase(it);
-        w.add(full, e);
-      } else {
-        ++it;
+    if (o.optimizer)
+      for (const auto& [to, kind] : {std::pair{&first, StateKind::first_moment}, {&second, StateKind::second_moment}}) {
+        *to = read_source(layout, o, w.config, w.config_where, kind);
+        settle(*to, g, layout, o, true);
       }
-    }
-    split_joined(w, g);
-    check_weights(w, g, o.allow_unknown);
-  }
-  if (o.resize_vocabulary > 0) {
-    resize_vocabulary(w, o.resize_vocabulary);
-    g.vocabulary = o.resize_vocabulary;
+    settle(w, g, layout, o, false);
+    if (o.resize_vocabulary > 0) g = geometry_of(w.config, w.config_where);
   }
   if (w.tensors.empty()) throw UserError("no weights", o.input, "it must hold tensors", "check the path");
+  if (!o.optimizer) w.position = {};
 
-  std::vector<NamedElements> tensors;
-  std::vector<MegatronFile> files;
+  Plan plan;
   DType dtype = DType::f32;
   const MegatronLayout megatron{o.to == "megatron-legacy" ? MegatronNames::legacy : MegatronNames::mcore, o.tensor, o.pipeline,
                                 o.virtual_stages};
@@ -115,23 +129,30 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   };
   if (to_megatron) {
     dtype = common_type(w, o);
-    files = plan_megatron(w, g, megatron);
-    for (const MegatronFile& f : files)
+    plan.megatron = plan_megatron(w, g, megatron);
+    for (const MegatronFile& f : plan.megatron)
       for (const auto& t : f.tensors)
         row(f.path, megatron.virtual_stages > 1 ? fmt::format("model{}: {}", t.chunk, t.name) : t.name, *t.elements, dtype);
-    if (Json theta = w.config.value("rope_theta", Json(10000.0));
-        megatron.names == MegatronNames::legacy && theta.is_number() && theta.get<double>() != 10000.0)
-      report.notes.push_back("Megatron of 2023 computes with a rope base of 10000 whatever args.rotary_base says");
+    megatron_notes(w, g, megatron, report.notes);
+  } else if (to_mindformers) {
+    plan.mindformers = plan_mindformers(w, g, {o.fused, o.tensor});
+    for (MindFormersFile& f : plan.mindformers)
+      for (NamedElements& t : f.tensors) {
+        t.dtype = written(*t.elements, o);
+        row(f.path.empty() ? "model-*.safetensors" : f.path, t.name, *t.elements, t.dtype);
+      }
+  } else if (to_ravine) {
+    plan.tensors = plan_ravine(w, first, second, g);
+    for (const NamedElements& t : plan.tensors) row("checkpoints", t.name, *t.elements, t.dtype);
   } else {
-    if (o.to == "hf" && known) join_for_family(w, g);
-    for (const auto& [n, e] : w.tensors)
-      tensors.push_back({o.to == "mindformers" ? mindformers_name(n, g) : n, e, written(*e, o)});
-    for (const NamedElements& t : tensors)
-      row(o.to == "hf" ? "model*.safetensors" : "model-*.safetensors", t.name, *t.elements, t.dtype);
+    if (known) to_family_files(w, g);
+    for (const auto& [n, e] : w.tensors) plan.tensors.push_back({n, e, written(*e, o)});
+    for (const NamedElements& t : plan.tensors) row("model*.safetensors", t.name, *t.elements, t.dtype);
   }
   report.notes.insert(report.notes.begin(), w.notes.begin(), w.notes.end());
   if (w.config.is_null()) report.notes.push_back("no config.json was found: weights only (--model-config gives one)");
   if (!known && !hf_to_hf) report.notes.push_back("the family is not known: names and shapes are not checked");
+  if (to_ravine && !o.optimizer) report.notes.push_back("moments are zero and the run begins at step 0 (--optimizer takes those of the input)");
   if (o.dry_run) return report;
 
   int64_t done = 0;
@@ -139,18 +160,16 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   fs::path target = fs::path(o.output).lexically_normal();
   if (target.filename().empty()) target = target.parent_path();
   if (target.has_parent_path()) create_folders(target.parent_path().string());
-  AtomicFolder folder(target.string());
-  if (to_megatron) {
-    write_megatron(folder.folder(), files, w, g, megatron, dtype, advance);
-  } else if (o.to == "hf") {
-    write_hf(folder.folder(), w, tensors, advance);
-  } else {
-    const auto places = write_shards(folder.folder(), tensors, "", "model", {{"format", "ms"}}, advance);
-    Json map = Json::object();
-    for (const auto& [n, file] : places) map.push_back({n, file});
-    write_file_atomic(folder.folder() + "/param_name_map.json", map.dump(2) + "\n");
-    write_config(folder.folder(), w, tensors);
-  }
+  TargetFolder folder(target.string(), plan_text(o, w, report));
+  if (folder.taken_up()) report.notes.push_back("goes on with the files that an interrupted conversion of the same input has completed");
+  if (to_megatron)
+    write_megatron(folder, plan.megatron, w, g, megatron, dtype, advance);
+  else if (to_mindformers)
+    write_mindformers(folder, plan.mindformers, w, advance);
+  else if (to_ravine)
+    write_ravine(folder, plan.tensors, w, advance);
+  else
+    write_hf(folder, w, plan.tensors, advance);
   folder.commit();
   return report;
 }

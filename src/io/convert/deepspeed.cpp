@@ -6,6 +6,7 @@
 
 #include "files/compressed.h"
 #include "files/torch_file.h"
+#include "io/convert/torch_elements.h"
 
 namespace fs = std::filesystem;
 
@@ -14,24 +15,6 @@ namespace {
 
 
 using File = std::shared_ptr<const TorchFile>;
-
-// A tensor anywhere in a torch file.
-class Inside : public Elements {
- public:
-  Inside(File file, TorchTensor t, std::string name)
-      : Elements(t.dtype, t.shape), file_(std::move(file)), t_(std::move(t)), name_(std::move(name)) {}
-  void read(int64_t begin, std::span<std::byte> into) const override { file_->read(t_, begin, into); }
-  std::string where() const override { return fmt::format("{}: '{}'", file_->path(), name_); }
-
- private:
-  File file_;
-  TorchTensor t_;
-  std::string name_;
-};
-
-ElementsPtr inside(const File& f, Pickle::Ref v, const std::string& name) {
-  return std::make_shared<Inside>(f, f->tensor(v, name), name);
-}
 
 Pickle::Ref need(const TorchFile& f, Pickle::Ref dict, const char* key) {
   const auto v = f.pickle().find(dict, key);
@@ -171,14 +154,43 @@ Checkpoint open_checkpoint(const std::string& path) {
   return c;
 }
 
-// Flat tensors of one rank, in order.
-std::vector<ElementsPtr> flat_parts(const File& f, const char* key) {
+// The states of the torch optimizer inside, by group (stage 3: by sub-group), whether numbered in a dict or, as elastic checkpoints
+// have them, in a list.
+std::vector<Pickle::Ref> optimizer_states(const TorchFile& f, int64_t stage) {
+  const Pickle& p = f.pickle();
+  const Pickle::Ref own = need(f, p.root(), "optimizer_state_dict");
+  const Pickle::Ref base = need(f, own, stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+  if (p.kind(base) == Pickle::Kind::list) return p.items(base);
+  const Pickle::Ref state = need(f, base, "state");
+  std::map<int64_t, Pickle::Ref> numbered;
+  if (const auto* fields = p.fields(state))
+    for (size_t i = 0; i < fields->size(); i += 2)
+      if (const auto key = p.integer((*fields)[i])) numbered[*key] = (*fields)[i + 1];
+  std::vector<Pickle::Ref> out;
+  for (const auto& [key, value] : numbered) out.push_back(value);
+  return out;
+}
+
+// Flat tensors of one rank, in order: masters, or moments, which lie as they do.
+std::vector<ElementsPtr> flat_parts(const File& f, int64_t stage, StateKind kind) {
   const Pickle& p = f->pickle();
-  const Pickle::Ref list = need(*f, need(*f, p.root(), "optimizer_state_dict"), key);
   std::vector<ElementsPtr> out;
+  if (is_moment(kind)) {
+    const char* key = kind == StateKind::first_moment ? "exp_avg" : "exp_avg_sq";
+    for (Pickle::Ref state : optimizer_states(*f, stage)) {
+      const auto v = p.find(state, key);
+      if (!v)
+        throw UserError("no moments", f->path(), fmt::format("its optimizer keeps no '{}'; states of Adam and AdamW are read", key),
+                        "leave out --optimizer");
+      out.push_back(torch_elements(f, *v, fmt::format("{}[{}]", key, out.size())));
+    }
+    return out;
+  }
+  const char* key = stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups";
+  const Pickle::Ref list = need(*f, need(*f, p.root(), "optimizer_state_dict"), key);
   const std::vector<Pickle::Ref> one{list};
   for (Pickle::Ref v : p.kind(list) == Pickle::Kind::list ? p.items(list) : one)
-    out.push_back(inside(f, v, fmt::format("{}[{}]", key, out.size())));
+    out.push_back(torch_elements(f, v, fmt::format("{}[{}]", key, out.size())));
   return out;
 }
 
@@ -201,7 +213,7 @@ void take(const std::vector<ElementsPtr>& parts, int64_t begin, int64_t count, i
 }
 
 // Stages 1 and 2: each group of parameters is one flat vector, cut over the ranks.
-void read_groups(const Checkpoint& c, Weights& w) {
+void read_groups(const Checkpoint& c, Weights& w, StateKind kind) {
   const TorchFile& model = *c.model[0];
   const Pickle& p = model.pickle();
   const Pickle::Ref groups = need(model, p.root(), "param_shapes");
@@ -209,7 +221,7 @@ void read_groups(const Checkpoint& c, Weights& w) {
     throw UserError("bad shapes", model.path(), "param_shapes is a list of groups", kComplete);
   const int64_t align = 2 * static_cast<int64_t>(c.optimizer.size());
   std::vector<std::vector<ElementsPtr>> of_rank;
-  for (const File& f : c.optimizer) of_rank.push_back(flat_parts(f, "single_partition_of_fp32_groups"));
+  for (const File& f : c.optimizer) of_rank.push_back(flat_parts(f, c.stage, kind));
   for (size_t g = 0; g < p.items(groups).size(); ++g) {
     std::vector<ElementsPtr> flat;
     int64_t all = 0, at = 0;
@@ -234,7 +246,7 @@ void read_groups(const Checkpoint& c, Weights& w) {
 }
 
 // Stage 3: each parameter is cut over the ranks, ceil(count / ranks) elements each.
-void read_partitioned(const Checkpoint& c, Weights& w) {
+void read_partitioned(const Checkpoint& c, Weights& w, StateKind kind) {
   const TorchFile& model = *c.model[0];
   const Pickle& p = model.pickle();
   const Pickle::Ref groups = need(model, p.root(), "param_shapes");
@@ -243,7 +255,7 @@ void read_partitioned(const Checkpoint& c, Weights& w) {
   const auto ranks = static_cast<int64_t>(c.optimizer.size());
   std::vector<std::vector<ElementsPtr>> of_rank;
   int64_t all = 0, at = 0;
-  for (const File& f : c.optimizer) of_rank.push_back(flat_parts(f, "fp32_flat_groups"));
+  for (const File& f : c.optimizer) of_rank.push_back(flat_parts(f, c.stage, kind));
   for (const ElementsPtr& e : of_rank[0]) all += e->count();
   for (Pickle::Ref group : p.items(groups))
     for (const Named& n : shapes_of(model, group)) {
@@ -260,6 +272,22 @@ void read_partitioned(const Checkpoint& c, Weights& w) {
                     fmt::format("each rank has {} elements by the shapes and {} in its partition", at, all), kComplete);
 }
 
+void read_position(const Checkpoint& c, RunPosition& at) {
+  const TorchFile& model = *c.model[0];
+  auto number = [&](const char* key) {
+    const auto v = optional(model, key);
+    return v ? std::max<int64_t>(torch_whole_number(model, *v).value_or(0), 0) : 0;
+  };
+  at.step = number("global_steps");
+  if (const int64_t samples = number("global_samples"); at.step > 0 && samples % at.step == 0) at.global_batch = samples / at.step;
+  at.optimizer_steps = std::max<int64_t>(at.step - number("skipped_steps"), 0);
+  if (c.stage == 0) return;
+  const auto states = optimizer_states(*c.optimizer[0], c.stage);
+  if (states.empty()) return;
+  if (const auto v = c.optimizer[0]->pickle().find(states[0], "step"))
+    at.optimizer_steps = torch_whole_number(*c.optimizer[0], *v).value_or(at.optimizer_steps);
+}
+
 // Parameters that are not trained lie in the model files, whole or (stage 3) cut over the ranks.
 void read_frozen(const Checkpoint& c, Weights& w) {
   const auto shapes = optional(*c.model[0], "frozen_param_shapes");
@@ -272,7 +300,7 @@ void read_frozen(const Checkpoint& c, Weights& w) {
       if (!part)
         throw UserError("missing tensor", f->path(), fmt::format("frozen_param_fragments holds '{}'", printable(n.name)),
                         kComplete);
-      parts.push_back(inside(f, *part, n.name));
+      parts.push_back(torch_elements(f, *part, n.name));
       if (c.stage < 3) break;
     }
     std::vector<Copy> copies;
@@ -291,7 +319,7 @@ void read_rest(const Checkpoint& c, Weights& w) {
       const auto name = p.text(v);
       const auto value = name ? p.find(module, *name) : std::nullopt;
       if (!value || !c.model[0]->is_tensor(*value)) continue;
-      const ElementsPtr e = inside(c.model[0], *value, std::string(*name));
+      const ElementsPtr e = torch_elements(c.model[0], *value, std::string(*name));
       w.add(std::string(*name), as_type(e, DType::f32));
     }
   if (const auto shared = optional(model, "shared_params"); shared && p.fields(*shared))
@@ -304,7 +332,7 @@ void read_rest(const Checkpoint& c, Weights& w) {
 
 }  // namespace
 
-Weights read_deepspeed(const std::string& path, const Json& config, const std::string& config_where) {
+Weights read_deepspeed(const std::string& path, const Json& config, const std::string& config_where, StateKind kind) {
   const Checkpoint c = open_checkpoint(path);
   Weights w;
   w.config = config;
@@ -315,16 +343,20 @@ Weights read_deepspeed(const std::string& path, const Json& config, const std::s
       w.config = read_json(w.config_where);
       w.folder = folder;
     }
+  read_position(c, w.position);
   if (c.stage == 0) {
+    if (is_moment(kind))
+      throw UserError("no optimizer state", c.folder, "moments are read from checkpoints of ZeRO 1, 2 and 3", "leave out --optimizer");
     const File& f = c.model[0];
     const auto state = std::make_shared<TorchStateFile>(f, need(*f, f->pickle().root(), "module"), "");
     for (const TensorInfo& t : state->tensors()) w.add(t.name, stored(state, t));
     return w;
   }
   if (c.stage == 3)
-    read_partitioned(c, w);
+    read_partitioned(c, w, kind);
   else
-    read_groups(c, w);
+    read_groups(c, w, kind);
+  if (is_moment(kind)) return w;
   read_frozen(c, w);
   read_rest(c, w);
   return w;

@@ -9,6 +9,8 @@ namespace ravine {
 
 // `path`: the folder with the file `latest`, or the tag's folder. Missing or surplus ranks, two steps, and sizes that do not
 // add up are UserErrors. `config` (null: none) is that of --model-config; else a config.json beside the checkpoint is taken.
-Weights read_deepspeed(const std::string& path, const Json& config, const std::string& config_where);
+// Moments lie as the masters do; frozen parameters have none.
+Weights read_deepspeed(const std::string& path, const Json& config, const std::string& config_where,
+                       StateKind kind = StateKind::weights);
 
 }  // namespace ravine

@@ -57,6 +57,34 @@ class AsType : public Elements {
   ElementsPtr from_;
 };
 
+// Row r is column r of the source.
+class Transposed : public Elements {
+ public:
+  explicit Transposed(ElementsPtr from) : Elements(from->dtype(), {from->shape()[1], from->shape()[0]}), from_(std::move(from)) {}
+  void read(int64_t begin, std::span<std::byte> into) const override {
+    const int64_t size = size_of(dtype()), rows = shape()[0], cols = shape()[1], end = begin + static_cast<int64_t>(into.size()) / size;
+    const int64_t first = begin / cols, last = ceil_div(end, cols);  // our rows: a run in each row of the source
+    std::vector<std::byte> run(static_cast<size_t>((last - first) * size));
+    for (int64_t c = 0; c < cols; ++c) {
+      from_->read(c * rows + first, run);
+      for (int64_t r = first; r < last; ++r)
+        if (const int64_t at = r * cols + c; at >= begin && at < end)
+          std::memcpy(into.data() + (at - begin) * size, run.data() + (r - first) * size, static_cast<size_t>(size));
+    }
+  }
+  std::string where() const override { return "transposed " + from_->where(); }
+
+ private:
+  ElementsPtr from_;
+};
+
+class Zeros : public Elements {
+ public:
+  using Elements::Elements;
+  void read(int64_t, std::span<std::byte> into) const override { std::memset(into.data(), 0, into.size()); }
+  std::string where() const override { return "zeros"; }
+};
+
 class Assembled : public Elements {
  public:
   Assembled(DType dtype, const Shape& shape, std::vector<Copy> copies, std::string rule)
@@ -102,6 +130,13 @@ ElementsPtr in_memory(DType dtype, const Shape& shape, std::vector<std::byte> by
           shape.text(), bytes.size());
   return std::make_shared<InMemory>(dtype, shape, std::move(bytes));
 }
+
+ElementsPtr transposed(ElementsPtr source) {
+  require(source->shape().rank() == 2, "transposed: a matrix, got {}", source->shape().text());
+  return std::make_shared<Transposed>(std::move(source));
+}
+
+ElementsPtr zeros(DType dtype, const Shape& shape) { return std::make_shared<Zeros>(dtype, shape); }
 
 ElementsPtr reshaped(ElementsPtr from, const Shape& shape) {
   require(from->count() == shape.count(), "reshaped: {} elements for {}", from->count(), shape.text());

@@ -57,6 +57,9 @@ ElementsPtr stack_rows(const std::vector<Rows>& rows, const std::string& rule);
 ElementsPtr interleave_rows(const std::vector<ElementsPtr>& sources, const std::string& rule);
 ElementsPtr join_cols(const std::vector<ElementsPtr>& parts, const std::string& rule);
 ElementsPtr take_cols(ElementsPtr source, int64_t first, int64_t count, const std::string& rule);
+// [n, m] -> [m, n].
+ElementsPtr transposed(ElementsPtr source);
+ElementsPtr zeros(DType dtype, const Shape& shape);
 inline Rows all_rows(ElementsPtr e) { return {e, 0, e->shape()[0], 1}; }
 
 }  // namespace ravine

@@ -24,14 +24,32 @@ Weights read_hf(const std::string& path, const Json& config, const std::string& 
   return w;
 }
 
-std::map<std::string, std::string> write_shards(const std::string& folder, const std::vector<NamedElements>& tensors,
+void write_weight_file(TargetFolder& folder, const std::string& file, const std::vector<const NamedElements*>& tensors,
+                       const Metadata& metadata, const std::function<void(int64_t)>& progress) {
+  if (folder.has(file)) {
+    for (const NamedElements* t : tensors) progress(t->elements->count() * size_of(t->dtype));
+    return;
+  }
+  const std::string path = folder.path(file);
+  create_folders(folder_of(path));
+  SafetensorsWriter writer(path, {metadata});
+  for (const NamedElements* t : tensors) writer.declare(t->name, t->dtype, t->elements->shape());
+  for (const NamedElements* t : tensors)
+    stream(*t->elements, t->dtype, [&](std::span<const std::byte> bytes) {
+      writer.write(t->name, bytes);
+      progress(static_cast<int64_t>(bytes.size()));
+    });
+  writer.commit();
+}
+
+std::map<std::string, std::string> write_shards(TargetFolder& folder, const std::vector<NamedElements>& tensors,
                                                 const std::string& single, const std::string& stem, const Metadata& metadata,
-                                                const std::function<void(int64_t)>& progress, int64_t shard_bytes) {
+                                                const std::function<void(int64_t)>& progress) {
   std::vector<std::vector<const NamedElements*>> shards(1);
   int64_t size = 0;
   for (const NamedElements& t : tensors) {
     const int64_t bytes = t.elements->count() * size_of(t.dtype);
-    if (!shards.back().empty() && size + bytes > shard_bytes) shards.emplace_back(), size = 0;
+    if (!shards.back().empty() && size + bytes > kShardBytes) shards.emplace_back(), size = 0;
     shards.back().push_back(&t);
     size += bytes;
   }
@@ -40,21 +58,13 @@ std::map<std::string, std::string> write_shards(const std::string& folder, const
     const std::string file = shards.size() == 1 && !single.empty()
                                  ? single
                                  : fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, shards.size());
-    SafetensorsWriter writer(folder + "/" + file, {metadata});
-    for (const NamedElements* t : shards[i]) writer.declare(t->name, t->dtype, t->elements->shape());
-    for (const NamedElements* t : shards[i]) {
-      places[t->name] = file;
-      stream(*t->elements, t->dtype, [&](std::span<const std::byte> bytes) {
-        writer.write(t->name, bytes);
-        progress(static_cast<int64_t>(bytes.size()));
-      });
-    }
-    writer.commit();
+    for (const NamedElements* t : shards[i]) places[t->name] = file;
+    write_weight_file(folder, file, shards[i], metadata, progress);
   }
   return places;
 }
 
-void write_config(const std::string& folder, const Weights& w, const std::vector<NamedElements>& tensors) {
+void write_config(TargetFolder& folder, const Weights& w, const std::vector<NamedElements>& tensors) {
   if (w.config.is_null()) return;
   Json config = w.config;
   bool one = !tensors.empty();
@@ -65,20 +75,24 @@ void write_config(const std::string& folder, const Weights& w, const std::vector
     if (config.contains("dtype")) config["dtype"] = text;
     if (config.contains("torch_dtype") || !config.contains("dtype")) config["torch_dtype"] = text;
   }
-  write_file_atomic(folder + "/config.json", config.dump(2) + "\n");
+  write_file_atomic(folder.path("config.json"), config.dump(2) + "\n");
 }
 
-void write_hf(const std::string& folder, const Weights& w, const std::vector<NamedElements>& tensors,
+void copy_beside(TargetFolder& folder, const Weights& w) {
+  if (w.folder.empty()) return;
+  copy_tokenizer(w.folder, folder.folder());
+  std::error_code error;
+  if (const std::string file = w.folder + "/generation_config.json"; fs::is_regular_file(file, error)) {
+    const std::string to = folder.path("generation_config.json");
+    fs::copy_file(file, to, fs::copy_options::overwrite_existing, error);
+    if (error) throw_system("copy " + file, to, error.value());
+  }
+}
+
+void write_hf(TargetFolder& folder, const Weights& w, const std::vector<NamedElements>& tensors,
               const std::function<void(int64_t)>& progress) {
   write_config(folder, w, tensors);
-  if (!w.folder.empty()) {
-    copy_tokenizer(w.folder, folder);
-    std::error_code error;
-    if (const std::string file = w.folder + "/generation_config.json"; fs::is_regular_file(file, error)) {
-      fs::copy_file(file, folder + "/generation_config.json", error);
-      if (error) throw_system("copy " + file, folder + "/generation_config.json", error.value());
-    }
-  }
+  copy_beside(folder, w);
   const auto places = write_shards(folder, tensors, "model.safetensors", "model", {{"format", "pt"}}, progress);
   if (places.empty() || places.begin()->second == "model.safetensors") return;
   int64_t bytes = 0;
@@ -89,7 +103,7 @@ void write_hf(const std::string& folder, const Weights& w, const std::vector<Nam
     text += fmt::format("{}    {}: \"{}\"", comma, Json(name).dump(), file);
     comma = ",\n";
   }
-  write_file_atomic(folder + "/model.safetensors.index.json", text + "\n  }\n}\n");
+  write_file_atomic(folder.path("model.safetensors.index.json"), text + "\n  }\n}\n");
 }
 
 }  // namespace ravine

@@ -3,6 +3,8 @@
 #include <functional>
 #include <string>
 
+#include "files/safetensors.h"
+#include "io/convert/target_folder.h"
 #include "io/convert/weights.h"
 
 namespace ravine {
@@ -16,16 +18,22 @@ struct NamedElements {
   DType dtype = DType::f32;  // to be written
 };
 
-// Tensors in files of at most `shard_bytes`: one `single` where they fit (if that is not ""), else
-// `stem`-0000i-of-0000N.safetensors. Returns tensor -> file. `progress` is called with the bytes written.
-std::map<std::string, std::string> write_shards(const std::string& folder, const std::vector<NamedElements>& tensors,
+// Tensors in files of at most `shard_bytes` below `prefix`: one `single` where they fit (if that is not ""), else
+// `stem`-0000i-of-0000N.safetensors. Files that the folder has already are passed over. Returns tensor -> file. `progress` is called
+// with the bytes written.
+inline constexpr int64_t kShardBytes = 5'000'000'000;
+std::map<std::string, std::string> write_shards(TargetFolder& folder, const std::vector<NamedElements>& tensors,
                                                 const std::string& single, const std::string& stem, const Metadata& metadata,
-                                                const std::function<void(int64_t)>& progress,
-                                                int64_t shard_bytes = 5'000'000'000);
+                                                const std::function<void(int64_t)>& progress);
+// One file of them.
+void write_weight_file(TargetFolder& folder, const std::string& file, const std::vector<const NamedElements*>& tensors,
+                       const Metadata& metadata, const std::function<void(int64_t)>& progress);
 
 // Weights, index, config.json, and what `weights.folder` holds of tokenizer and generation_config.json.
-void write_hf(const std::string& folder, const Weights& weights, const std::vector<NamedElements>& tensors,
+void write_hf(TargetFolder& folder, const Weights& weights, const std::vector<NamedElements>& tensors,
               const std::function<void(int64_t)>& progress);
-void write_config(const std::string& folder, const Weights& weights, const std::vector<NamedElements>& tensors);
+// The parts of it.
+void write_config(TargetFolder& folder, const Weights& weights, const std::vector<NamedElements>& tensors);
+void copy_beside(TargetFolder& folder, const Weights& weights);  // tokenizer, generation_config.json
 
 }  // namespace ravine

@@ -1,156 +1,15 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <optional>
-#include <regex>
 
-#include "files/compressed.h"
-#include "files/torch_file.h"
 #include "io/convert/megatron.h"
+#include "io/convert/megatron_folder.h"
 
 namespace fs = std::filesystem;
 
 namespace ravine {
 namespace {
 
-
-struct RankFile {
-  std::shared_ptr<const TorchFile> file;
-  std::vector<std::shared_ptr<const TorchStateFile>> chunks;  // one per virtual stage
-};
-
-struct Folder {
-  std::string path;
-  int64_t tensor = 0, pipeline = 0;
-  std::vector<RankFile> ranks;  // [pipeline * tensor + t]
-  const RankFile& at(int64_t t, int64_t p) const { return ranks[static_cast<size_t>(p * tensor + t)]; }
-};
-
-std::string first_word(const std::string& path) {
-  const std::string text = read_whole(path, 4096);
-  const size_t from = text.find_first_not_of(" \t\r\n");
-  return from == std::string::npos ? "" : text.substr(from, text.find_first_of(" \t\r\n", from) - from);
-}
-
-// The folder of ranks that the tracker file names, or the path itself if it holds them.
-std::string ranks_folder(const std::string& path) {
-  for (const char* tracker : {"/latest_checkpointed_iteration.txt", "/latest"}) {
-    if (!fs::exists(path + tracker)) continue;
-    const std::string word = first_word(path + tracker);
-    std::string folder = word;
-    if (tracker[7] == '_' && word != "release") {
-      int64_t step = -1;
-      auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), step);
-      if (code != std::errc{} || end != word.data() + word.size() || step < 0)
-        throw UserError("bad tracker file", path + tracker,
-                        fmt::format("it holds 'release' or a number, got '{}'", printable(word)), "correct it");
-      folder = fmt::format("iter_{:07}", step);
-    }
-    if (folder.empty() || folder.find('/') != std::string::npos || folder.starts_with('.'))
-      throw UserError("bad tracker file", path + tracker, fmt::format("it names a folder beside it, got '{}'", printable(word)),
-                      "correct it");
-    if (!fs::is_directory(path + "/" + folder))
-      throw UserError("missing folder", path + "/" + folder, fmt::format("{} names it", path + tracker), kComplete);
-    return path + "/" + folder;
-  }
-  return path;
-}
-
-// Files by rank: (tensor, pipeline) -> path.
-std::map<std::pair<int64_t, int64_t>, std::string> rank_files(const std::string& folder) {
-  static const std::regex megatron("mp_rank_(\\d{2,4})(?:_(\\d{3}))?"), deepspeed("mp_rank_(\\d{2})_model_states\\.pt");
-  std::map<std::pair<int64_t, int64_t>, std::string> out;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    std::smatch m;
-    if (std::regex_match(name, m, megatron) && entry.is_directory(error)) {
-      const std::string file = entry.path().string() + "/model_optim_rng.pt", older = entry.path().string() + "/model_rng.pt";
-      if (!fs::exists(file) && !fs::exists(older))
-        throw UserError("missing file", file, "each rank's folder holds it", kComplete);
-      out[{std::stoll(m[1]), m[2].matched ? std::stoll(m[2]) : 0}] = fs::exists(file) ? file : older;
-    } else if (std::regex_match(name, m, deepspeed)) {
-      out[{std::stoll(m[1]), 0}] = entry.path().string();
-    }
-  }
-  return out;
-}
-
-std::optional<int64_t> argument(const TorchFile& f, const char* key) {
-  const Pickle& p = f.pickle();
-  const auto args = p.find(p.root(), "args");
-  const auto value = args ? p.find(*args, key) : std::nullopt;
-  return value ? p.integer(*value) : std::nullopt;
-}
-std::optional<double> real_argument(const TorchFile& f, const char* key) {
-  const Pickle& p = f.pickle();
-  const auto args = p.find(p.root(), "args");
-  const auto value = args ? p.find(*args, key) : std::nullopt;
-  return value ? p.real(*value) : std::nullopt;
-}
-
-Folder open_folder(const std::string& path) {
-  Folder f;
-  f.path = ranks_folder(path);
-  const auto files = rank_files(f.path);
-  if (files.empty()) throw UserError("no ranks", f.path, "it must hold folders mp_rank_TT or mp_rank_TT_PPP", "check the path");
-  for (const auto& [rank, file] : files) {
-    f.tensor = std::max(f.tensor, rank.first + 1);
-    f.pipeline = std::max(f.pipeline, rank.second + 1);
-  }
-  for (int64_t p = 0; p < f.pipeline; ++p)
-    for (int64_t t = 0; t < f.tensor; ++t) {
-      auto it = files.find({t, p});
-      if (it == files.end())
-        throw UserError("missing rank", f.path,
-                        fmt::format("{} tensor x {} pipeline ranks need mp_rank_{:02}{}", f.tensor, f.pipeline, t,
-                                    f.pipeline > 1 ? fmt::format("_{:03}", p) : ""),
-                        kComplete);
-      RankFile r{std::make_shared<TorchFile>(it->second), {}};
-      const Pickle& pickle = r.file->pickle();
-      for (const char* key : {"model", "module"})
-        if (auto model = pickle.find(pickle.root(), key)) {
-          r.chunks.push_back(std::make_shared<TorchStateFile>(r.file, *model, ""));
-          break;
-        }
-      for (int64_t c = 0; r.chunks.size() == static_cast<size_t>(c); ++c)
-        if (auto model = pickle.find(pickle.root(), fmt::format("model{}", c)))
-          r.chunks.push_back(std::make_shared<TorchStateFile>(r.file, *model, ""));
-      if (r.chunks.empty()) throw UserError("no weights", it->second, "it must hold 'model', or 'model0' and so on", kComplete);
-      f.ranks.push_back(std::move(r));
-    }
-  const RankFile& first = f.ranks[0];
-  auto field = [](const RankFile& r, const char* key) { return r.file->pickle().find(r.file->pickle().root(), key); };
-  for (const RankFile& r : f.ranks) {
-    auto whole = [&](const RankFile& x, const char* key) {
-      auto v = field(x, key);
-      return v ? x.file->pickle().integer(*v) : std::nullopt;
-    };
-    if (whole(r, "iteration") != whole(first, "iteration"))
-      throw UserError("ranks of different steps", r.file->path(),
-                      fmt::format("its iteration is {}, that of {} is {}", whole(r, "iteration").value_or(-1),
-                                  first.file->path(), whole(first, "iteration").value_or(-1)),
-                      "use files of one checkpoint");
-    if (r.chunks.size() != first.chunks.size())
-      throw UserError(
-          "ranks of different layouts", r.file->path(),
-          fmt::format("it has {} virtual stages, {} has {}", r.chunks.size(), first.file->path(), first.chunks.size()),
-          "use files of one checkpoint");
-    const auto version = field(r, "checkpoint_version");
-    const auto number = version ? r.file->pickle().real(*version) : std::nullopt;
-    if (number != 3.0)
-      throw UserError("old checkpoint", r.file->path() + ": checkpoint_version",
-                      fmt::format("version 3.0 is read, since older ones order the rows of q, k and v otherwise; it is {}",
-                                  number ? fmt::format("{}", *number) : "missing"),
-                      "load and save it once with a Megatron of 2021 or later");
-    for (const auto& [key, want] :
-         {std::pair{"tensor_model_parallel_size", f.tensor}, {"pipeline_model_parallel_size", f.pipeline}})
-      if (const auto is = argument(*r.file, key); is && *is != want)
-        throw UserError("missing rank", r.file->path(),
-                        fmt::format("its arguments say {} = {}, the folder holds {}", key, *is, want), kComplete);
-  }
-  return f;
-}
 
 void replace_prefix(std::string& s, std::string_view from, std::string_view to) {
   if (s.starts_with(from)) s.replace(0, from.size(), to);
@@ -165,6 +24,7 @@ std::string core_name(std::string name, bool apart) {
   replace_prefix(name, "transformer.", "decoder.");
   replace_prefix(name, "encoder.", "decoder.");
   replace_prefix(name, "decoder.final_norm.", "decoder.final_layernorm.");
+  replace_prefix(name, "embedding.word_embeddings.norm.", "embedding.norm.");  // Bloom's norm after the embedding
   if (!name.starts_with("decoder.layers.")) return name;
   const size_t dot = name.find('.', 15);
   if (dot == std::string::npos) return name;
@@ -203,7 +63,7 @@ int64_t split_layer(const std::string& name, std::string* suffix) {
 using Shards = std::vector<ElementsPtr>;  // of one tensor, by tensor rank
 
 // Tensors of megatron-core's names with global layer numbers.
-std::map<std::string, Shards> gather(const Folder& f, int64_t* layers) {
+std::map<std::string, Shards> gather(const MegatronFolder& f, int64_t* layers) {
   std::map<std::string, Shards> out;
   *layers = 0;
   const size_t chunks = f.ranks[0].chunks.size();
@@ -211,11 +71,11 @@ std::map<std::string, Shards> gather(const Folder& f, int64_t* layers) {
     for (int64_t p = 0; p < f.pipeline; ++p) {
       int64_t here = 0;
       for (int64_t t = 0; t < f.tensor; ++t) {
-        const auto& file = f.at(t, p).chunks[c];
+        const auto& tensors = f.at(t, p).chunks[c];
         bool apart = false;
-        for (const TensorInfo& info : file->tensors()) apart = apart || info.name.find(".mlp.gate_proj.") != std::string::npos;
-        for (const TensorInfo& info : file->tensors()) {
-          std::string name = core_name(info.name, apart), suffix;
+        for (const auto& tensor : tensors) apart = apart || tensor.name.find(".mlp.gate_proj.") != std::string::npos;
+        for (const auto& tensor : tensors) {
+          std::string name = core_name(tensor.name, apart), suffix;
           if (name.empty()) continue;
           if (const int64_t layer = split_layer(name, &suffix); layer >= 0) {
             here = std::max(here, layer + 1);
@@ -223,11 +83,11 @@ std::map<std::string, Shards> gather(const Folder& f, int64_t* layers) {
           }
           Shards& shards = out[name];
           if (static_cast<int64_t>(shards.size()) != t)
-            throw UserError("ranks do not match", fmt::format("{}: tensor '{}'", file->path(), printable(info.name)),
+            throw UserError("ranks do not match", fmt::format("{}: tensor '{}'", f.at(t, p).file->path(), printable(tensor.name)),
                             t < static_cast<int64_t>(shards.size()) ? "another rank or stage holds it too"
                                                                     : "tensor rank 0 does not hold it",
                             kComplete);
-          shards.push_back(stored(file, info));
+          shards.push_back(tensor.elements);
         }
       }
       *layers += here;
@@ -239,12 +99,12 @@ std::map<std::string, Shards> gather(const Folder& f, int64_t* layers) {
   return out;
 }
 
-// How the stored arguments describe the model, as a config.json of Llama, Qwen2 (bias on q, k, v only) or Qwen3 (norms of q and
-// k).
-Json config_of(const Folder& f, const std::map<std::string, Shards>& tensors, int64_t layers) {
+// How the stored arguments and tensors describe the model, as a config.json: of the RMSNorm families Qwen3 (norms of q and k),
+// Qwen2 (bias on q, k, v only), Baichuan (ALiBi), else Llama; with LayerNorm Bloom (ALiBi), GPT-2 (learned positions), else
+// GPT-NeoX without parallel residual.
+Json config_of(const MegatronFolder& f, const std::map<std::string, Shards>& tensors, int64_t layers) {
   const TorchFile& file = *f.ranks[0].file;
-  const Pickle& p = file.pickle();
-  if (!p.find(p.root(), "args"))
+  if (!file.pickle().find(file.pickle().root(), "args"))
     throw UserError("no arguments", file.path(), "these files carry no shape of the model", "give --model-config CONFIG.json");
   auto need = [&](const char* key) {
     const auto v = argument(file, key);
@@ -254,33 +114,61 @@ Json config_of(const Folder& f, const std::map<std::string, Shards>& tensors, in
     return *v;
   };
   auto has = [&](const char* suffix) { return tensors.contains(fmt::format("decoder.layers.0.{}", suffix)); };
-  const int64_t heads = need("num_attention_heads"), hidden = need("hidden_size");
-  const bool grouped = argument(file, "group_query_attention").value_or(0) != 0;
-  const bool qkv_bias = has("self_attention.linear_qkv.bias"), o_bias = has("self_attention.linear_proj.bias");
-  const bool qk_norm = has("self_attention.q_layernorm.weight");
-  Json c;
-  c["model_type"] = qk_norm ? "qwen3" : qkv_bias && !o_bias ? "qwen2" : "llama";
-  c["architectures"] = {qk_norm ? "Qwen3ForCausalLM" : qkv_bias && !o_bias ? "Qwen2ForCausalLM" : "LlamaForCausalLM"};
-  c["hidden_size"] = hidden;
-  c["intermediate_size"] = need("ffn_hidden_size");
-  c["num_hidden_layers"] = layers;
+  const int64_t heads = need("num_attention_heads"), hidden = need("hidden_size"), ffn = need("ffn_hidden_size");
   if (const int64_t said = need("num_layers"); said != layers)
     throw UserError("missing layers", f.path, fmt::format("the arguments say {} layers, the files hold {}", said, layers),
                     kComplete);
+  const bool grouped = argument(file, "group_query_attention").value_or(0) != 0;
+  const bool qkv_bias = has("self_attention.linear_qkv.bias"), o_bias = has("self_attention.linear_proj.bias");
+  const bool tied = !tensors.contains("output_layer.weight") || argument(file, "untie_embeddings_and_output_weights") == 0;
+  const bool alibi = text_argument(file, "position_embedding_type") == "alibi";
+  const int64_t positions = argument(file, "max_position_embeddings").value_or(argument(file, "seq_length").value_or(2048));
+  const double eps = real_argument(file, "norm_epsilon").value_or(real_argument(file, "layernorm_epsilon").value_or(1e-5));
+  const double base = real_argument(file, "rotary_base").value_or(10000.0);
+  Json c;
+  auto kind = [&](const char* type, const char* architecture) { c["model_type"] = type, c["architectures"] = {architecture}; };
+  if (has("input_layernorm.bias")) {
+    if (tensors.contains("embedding.norm.weight")) {
+      kind("bloom", "BloomForCausalLM");
+      c["hidden_size"] = hidden, c["n_layer"] = layers, c["n_head"] = heads, c["layer_norm_epsilon"] = eps;
+    } else if (tensors.contains("embedding.position_embeddings.weight")) {
+      kind("gpt2", "GPT2LMHeadModel");
+      c["n_embd"] = hidden, c["n_layer"] = layers, c["n_head"] = heads, c["n_inner"] = ffn, c["n_positions"] = positions;
+      c["layer_norm_epsilon"] = eps, c["activation_function"] = argument(file, "openai_gelu") == 0 ? "gelu" : "gelu_new";
+    } else {
+      kind("gpt_neox", "GPTNeoXForCausalLM");
+      c["hidden_size"] = hidden, c["num_hidden_layers"] = layers, c["num_attention_heads"] = heads, c["intermediate_size"] = ffn;
+      c["max_position_embeddings"] = positions, c["layer_norm_eps"] = eps, c["use_parallel_residual"] = false;
+      c["hidden_act"] = argument(file, "openai_gelu").value_or(0) != 0 ? "gelu_new" : "gelu";
+      c["rotary_pct"] = real_argument(file, "rotary_percent").value_or(1.0), c["rotary_emb_base"] = base;
+    }
+    c["tie_word_embeddings"] = tied;
+    return c;
+  }
+  if (has("self_attention.q_layernorm.weight"))
+    kind("qwen3", "Qwen3ForCausalLM");
+  else if (qkv_bias && !o_bias)
+    kind("qwen2", "Qwen2ForCausalLM");
+  else if (alibi)
+    kind("baichuan", "BaichuanForCausalLM");
+  else
+    kind("llama", "LlamaForCausalLM");
+  c["hidden_size"] = hidden;
+  c["intermediate_size"] = ffn;
+  c["num_hidden_layers"] = layers;
   c["num_attention_heads"] = heads;
   c["num_key_value_heads"] = grouped ? need("num_query_groups") : heads;
   c["head_dim"] = argument(file, "kv_channels").value_or(hidden / heads);
-  c["max_position_embeddings"] =
-      argument(file, "max_position_embeddings").value_or(argument(file, "seq_length").value_or(2048));
-  c["rms_norm_eps"] = real_argument(file, "norm_epsilon").value_or(real_argument(file, "layernorm_epsilon").value_or(1e-5));
-  c["rope_theta"] = real_argument(file, "rotary_base").value_or(10000.0);
+  c[alibi ? "model_max_length" : "max_position_embeddings"] = positions;
+  if (alibi && argument(file, "lm_norm_weight").value_or(0) != 0) c["z_loss_weight"] = 0;
+  c["rms_norm_eps"] = eps;
+  if (!alibi) c["rope_theta"] = base;
   c["hidden_act"] = "silu";
-  c["tie_word_embeddings"] =
-      !tensors.contains("output_layer.weight") || argument(file, "untie_embeddings_and_output_weights") == 0;
+  c["tie_word_embeddings"] = tied;
   if (c["model_type"] == "llama") {
     c["attention_bias"] = qkv_bias;
     c["mlp_bias"] = has("mlp.linear_fc1.bias");
-  } else if (qk_norm) {
+  } else if (c["model_type"] == "qwen3") {
     c["attention_bias"] = qkv_bias;
   }
   return c;
@@ -350,6 +238,7 @@ struct Joiner {
     }
   }
   void gate_up(int64_t layer, const Shards& shards, bool bias) {
+    if (!g.gated) return rows(layer_name(layer, bias ? "mlp.up_proj.bias" : "mlp.up_proj.weight"), shards, g.ffn, bias);
     const int64_t f = part(g.ffn, "MLP rows");
     expect(shards, bias ? Shape{2 * f} : Shape{2 * f, g.hidden});
     for (int i = 0; i < 2; ++i) {
@@ -368,6 +257,10 @@ struct Joiner {
     expect(shards, {g.hidden, part(all, "columns")});
     w.add(to, shards.size() == 1 ? shards[0] : join_cols(shards, ranks("columns")));
   }
+  void table(const std::string& to, const Shards& shards) {  // that every rank holds whole
+    if (const Shape want = expected_shape(to, g); want.rank() > 0) expect(shards, want);
+    w.add(to, shards[0]);
+  }
   void copy(const std::string& to, const Shards& shards, int64_t n) {
     expect(shards, {n});
     w.add(to, shards[0]);
@@ -376,16 +269,23 @@ struct Joiner {
 
 }  // namespace
 
-Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown) {
-  const Folder f = open_folder(path);
+Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
+                      StateKind kind) {
+  const MegatronFolder f = open_megatron(path, kind);
   int64_t layers = 0;
   std::map<std::string, Shards> tensors = gather(f, &layers);
   auto embedding = tensors.find("embedding.word_embeddings.weight");
   if (embedding == tensors.end())
     throw UserError("missing tensor", f.path, "the first stage holds word_embeddings.weight", kComplete);
   Weights w;
-  w.config = config.is_null() ? config_of(f, tensors, layers) : config;
-  w.config_where = config.is_null() ? f.ranks[0].file->path() + ": args" : config_where;
+  w.config = config;
+  w.config_where = config_where;
+  if (w.config.is_null() && fs::exists(path + "/config.json")) {
+    w.config = read_json(w.config_where = path + "/config.json");
+    w.folder = path;
+  }
+  const bool guess = w.config.is_null();
+  if (guess) w.config = config_of(f, tensors, layers), w.config_where = f.ranks[0].file->path() + ": args";
   auto head = tensors.find("output_layer.weight");
   if (head != tensors.end() && w.config.value("tie_word_embeddings", false)) {
     tensors.erase(head);  // the copy that the last stage keeps
@@ -397,7 +297,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     return stack(shards, fmt::format("rows of {} tensor ranks", f.tensor));
   };
   const ElementsPtr words = table(embedding->second), out = head == tensors.end() ? nullptr : table(head->second);
-  if (config.is_null()) {
+  if (guess) {
     const auto said = argument(*f.ranks[0].file, "true_vocab_size");
     int64_t rows = words->shape()[0];
     if (said && *said > 0 && *said <= rows) {
@@ -434,7 +334,11 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     const size_t dot = s.rfind('.');
     const std::string module =
         i >= 0 && dot != std::string::npos && (bias || name.ends_with(".weight")) ? s.substr(0, dot) : "";
-    if (name == "decoder.final_layernorm.weight" || name == "decoder.final_layernorm.bias")
+    if (name == "embedding.norm.weight" || name == "embedding.norm.bias")
+      j.copy(bias ? "model.embed_norm.bias" : "model.embed_norm.weight", shards, g.hidden);
+    else if (name == "embedding.position_embeddings.weight")
+      j.table("model.embed_positions.weight", shards);
+    else if (name == "decoder.final_layernorm.weight" || name == "decoder.final_layernorm.bias")
       j.copy(bias ? "model.norm.bias" : "model.norm.weight", shards, g.hidden);
     else if (module == "input_layernorm")
       j.copy(to("input_layernorm"), shards, g.hidden);
@@ -463,9 +367,17 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     else if (allow_unknown)
       w.notes.push_back(fmt::format("left out: '{}'", printable(name)));
     else
-      throw UserError("unknown tensor", shards[0]->where(), "no model of the Llama family has it",
-                      "use --allow-unknown to leave it out");
+      throw UserError("unknown tensor", shards[0]->where(), "none of the families has it", "use --allow-unknown to leave it out");
   }
+  const TorchFile& file = *f.ranks[0].file;
+  const auto whole = [&](const char* key) {
+    const auto v = file.pickle().find(file.pickle().root(), key);
+    return v ? file.pickle().integer(*v).value_or(0) : 0;
+  };
+  w.position.step = whole("iteration");
+  w.position.optimizer_steps = optimizer_steps(file);
+  w.position.global_batch = argument(file, "global_batch_size").value_or(0);
+  w.position.tokens = argument(file, "consumed_train_samples").value_or(0) * argument(file, "seq_length").value_or(0);
   return w;
 }
 

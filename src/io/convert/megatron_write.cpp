@@ -1,13 +1,17 @@
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "base/checked.h"
 #include "files/torch_save.h"
+#include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
 #include "io/convert/stream.h"
 
 namespace ravine {
 namespace {
 
+constexpr std::string_view kPositions = "language_model.embedding.position_embeddings.weight";
 constexpr int64_t kMultiple = 128;  // --make-vocab-size-divisible-by
 
 int64_t divide(int64_t n, int64_t by, const char* what, const char* over) {
@@ -67,10 +71,10 @@ class Cutter {
 void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Geometry& g, bool core, int64_t chunk,
                int64_t layer, int64_t local) {
   const std::string prefix = fmt::format("{}.layers.{}.", core ? "decoder" : "language_model.encoder", local);
-  auto put = [&](const char* core_name, const char* legacy, ElementsPtr e) {
+  auto put = [&](const std::string& core_name, const std::string& legacy, ElementsPtr e) {
     if (e) out.push_back({prefix + (core ? core_name : legacy), chunk, std::move(e)});
   };
-  auto get = [&](const char* suffix) { return c.get(layer_name(layer, suffix)); };
+  auto get = [&](const std::string& suffix) { return c.get(layer_name(layer, suffix)); };
   auto cut = [&](const char* suffix, auto method) {
     const ElementsPtr e = get(suffix);
     return e ? (c.*method)(e) : nullptr;
@@ -96,29 +100,45 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
   put("self_attention.k_layernorm.weight", "", get("self_attn.k_norm.weight"));
   put("pre_mlp_layernorm.weight", "post_attention_norm.weight", get("post_attention_layernorm.weight"));
   put("pre_mlp_layernorm.bias", "post_attention_norm.bias", get("post_attention_layernorm.bias"));
-  put("mlp.linear_fc1.weight", "mlp.dense_h_to_4h.weight", c.gate_up(get("mlp.gate_proj.weight"), get("mlp.up_proj.weight")));
-  if (const ElementsPtr gate = get("mlp.gate_proj.bias"), up = get("mlp.up_proj.bias"); gate && up)
-    put("mlp.linear_fc1.bias", "mlp.dense_h_to_4h.bias", c.gate_up(gate, up));
+  for (const char* kind : {"weight", "bias"}) {
+    const ElementsPtr gate = get(fmt::format("mlp.gate_proj.{}", kind)), up = get(fmt::format("mlp.up_proj.{}", kind));
+    if (!up) continue;
+    put(fmt::format("mlp.linear_fc1.{}", kind), fmt::format("mlp.dense_h_to_4h.{}", kind), gate ? c.gate_up(gate, up) : c.rows(up));
+  }
   put("mlp.linear_fc2.weight", "mlp.dense_4h_to_h.weight", cut("mlp.down_proj.weight", &Cutter::cols));
   put("mlp.linear_fc2.bias", "mlp.dense_4h_to_h.bias", get("mlp.down_proj.bias"));
 }
 
-double number(const Json& config, const char* key, double fallback) {
-  auto it = config.find(key);
-  return it != config.end() && it->is_number() ? it->get<double>() : fallback;
+// The first of these fields that the config has, at its top or among the parameters of the rotation.
+double number(const Json& config, std::initializer_list<const char*> keys, double fallback) {
+  const auto inner = config.find("rope_parameters");
+  for (const char* key : keys) {
+    if (inner != config.end() && inner->is_object())
+      if (auto it = inner->find(key); it != inner->end() && it->is_number()) return it->get<double>();
+    if (auto it = config.find(key); it != config.end() && it->is_number()) return it->get<double>();
+  }
+  return fallback;
 }
 
-double rope_base(const Json& config) {
-  if (auto it = config.find("rope_parameters"); it != config.end() && it->is_object()) return number(*it, "rope_theta", 10000);
-  return number(config, "rope_theta", 10000);
+// Whether the MLP without gate has the tanh form of GELU.
+bool tanh_gelu(const Json& config, const Geometry& g) {
+  const char* key = g.family == "gpt2" ? "activation_function" : "hidden_act";
+  const std::string fallback = g.family == "gpt_neox" ? "gelu" : "gelu_new";
+  const auto it = config.find(key);
+  return (it != config.end() && it->is_string() ? it->get<std::string>() : fallback) != "gelu";
 }
 
 // What Megatron's --use-checkpoint-args takes over, and what this program needs to read the folder again.
 void write_arguments(TorchSave& out, const Weights& w, const Geometry& g, const MegatronLayout& l, DType dtype) {
   const bool core = l.names == MegatronNames::mcore;
-  const double base = rope_base(w.config), eps = number(w.config, "rms_norm_eps", 1e-6);
-  const int64_t positions = static_cast<int64_t>(number(w.config, "max_position_embeddings", 2048));
-  const bool qkv_bias = w.tensors.contains(layer_name(0, "self_attn.q_proj.bias"));
+  const bool layer_norm = g.has(layer_name(0, "input_layernorm.bias")), table = g.has("model.embed_positions.weight");
+  const bool alibi = g.family == "bloom" || (g.family == "baichuan" && !w.config.contains("max_position_embeddings"));
+  const bool rope = !alibi && !table;
+  const double base = number(w.config, {"rope_theta", "rotary_emb_base"}, 10000);
+  const double eps = number(w.config, {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}, layer_norm ? 1e-5 : 1e-6);
+  const auto positions = static_cast<int64_t>(
+      number(w.config, {"max_position_embeddings", "n_positions", "model_max_length", "seq_length"}, table ? 1024 : 2048));
+  const bool qkv_bias = g.has(layer_name(0, "self_attn.q_proj.bias"));
   out.begin_namespace();
   auto integer = [&](const char* key, int64_t v) { out.text(key), out.integer(v); };
   auto real = [&](const char* key, double v) { out.text(key), out.real(v); };
@@ -128,19 +148,22 @@ void write_arguments(TorchSave& out, const Weights& w, const Geometry& g, const 
   integer("num_attention_heads", g.heads), integer("kv_channels", g.head_size);
   boolean("group_query_attention", g.kv_heads != g.heads), integer("num_query_groups", g.kv_heads);
   integer("max_position_embeddings", positions), integer("seq_length", positions);
-  text("position_embedding_type", "rope"), boolean("add_position_embedding", false),
-      boolean("use_rotary_position_embeddings", true);
-  real("rotary_percent", 1.0);
+  text("position_embedding_type", alibi ? "alibi" : table ? "learned_absolute" : "rope");
+  boolean("add_position_embedding", table), boolean("use_rotary_position_embeddings", rope);
+  real("rotary_percent", g.family == "gpt_neox" ? number(w.config, {"partial_rotary_factor", "rotary_pct"}, 0.25) : 1.0);
   out.text("rotary_base");
   if (base == std::floor(base))
     out.integer(static_cast<int64_t>(base));
   else
     out.real(base);
-  text("normalization", "RMSNorm"), real("norm_epsilon", eps), real("layernorm_epsilon", eps),
+  text("normalization", layer_norm ? "LayerNorm" : "RMSNorm"), real("norm_epsilon", eps), real("layernorm_epsilon", eps),
       boolean("apply_layernorm_1p", false);
-  boolean("add_bias_linear", w.tensors.contains(layer_name(0, "mlp.down_proj.bias"))), boolean("add_qkv_bias", qkv_bias);
-  boolean("qk_layernorm", w.tensors.contains(layer_name(0, "self_attn.q_norm.weight")));
-  boolean("swiglu", true), boolean("untie_embeddings_and_output_weights", !g.tied);
+  boolean("add_bias_linear", g.has(layer_name(0, "mlp.down_proj.bias"))), boolean("add_qkv_bias", qkv_bias);
+  boolean("add_dense_bias", g.has(layer_name(0, "self_attn.o_proj.bias")));
+  boolean("qk_layernorm", g.has(layer_name(0, "self_attn.q_norm.weight"))), boolean("embed_layernorm", g.has("model.embed_norm.weight"));
+  boolean("lm_norm_weight", g.family == "baichuan" && (g.vocabulary == 125696 || w.config.contains("z_loss_weight")));
+  boolean("swiglu", g.gated), boolean("openai_gelu", !g.gated && tanh_gelu(w.config, g));
+  boolean("untie_embeddings_and_output_weights", !g.tied);
   out.text("params_dtype"), out.type(dtype);
   boolean("fp16", dtype == DType::f16), boolean("bf16", dtype == DType::bf16);
   integer("make_vocab_size_divisible_by", kMultiple), integer("padded_vocab_size", padded_vocabulary(g.vocabulary, l.tensor));
@@ -190,7 +213,15 @@ void write_model(TorchSave& out, const std::vector<const MegatronFile::Tensor*>&
   out.begin_dict();
   out.text("language_model");
   out.begin_dict();
-  group("language_model.embedding.word_embeddings.", {"embedding", "word_embeddings"});
+  const bool positions = std::any_of(tensors.begin(), tensors.end(), [](const auto* t) { return t->name == kPositions; });
+  if (positions) {
+    out.text("embedding"), out.begin_ordered_dict();
+    group("language_model.embedding.word_embeddings.", {"word_embeddings"});
+    group("language_model.embedding.position_embeddings.", {"position_embeddings"});
+    out.end();
+  } else {
+    group("language_model.embedding.word_embeddings.", {"embedding", "word_embeddings"});
+  }
   group("language_model.encoder.", {"encoder"});
   group("language_model.output_layer.", {"output_layer"});
   out.end();
@@ -202,6 +233,16 @@ void write_model(TorchSave& out, const std::vector<const MegatronFile::Tensor*>&
 
 int64_t padded_vocabulary(int64_t vocabulary, int64_t tensor) { return round_up(vocabulary, kMultiple * tensor); }
 
+void megatron_notes(const Weights& w, const Geometry& g, const MegatronLayout& l, std::vector<std::string>& notes) {
+  if (l.names == MegatronNames::legacy && g.gated && number(w.config, {"rope_theta"}, 10000) != 10000)
+    notes.push_back("Megatron of 2023 computes with a rope base of 10000 whatever args.rotary_base says");
+  if (g.family == "gpt_neox" && w.config.value("use_parallel_residual", Json(true)) != false)
+    notes.push_back("Megatron computes attention and MLP one after the other, this model side by side: its own GPT model gives other logits");
+  for (const char* key : {"rope_scaling", "use_sliding_window", "scale_attn_by_inverse_layer_idx"})
+    if (const auto it = w.config.find(key); it != w.config.end() && !it->is_null() && *it != false)
+      notes.push_back(fmt::format("the arguments do not carry {}; config.json beside them does", key));
+}
+
 std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, const MegatronLayout& l) {
   const bool core = l.names == MegatronNames::mcore;
   divide(g.kv_heads, l.tensor, "key/value heads", "tensor ranks");
@@ -210,7 +251,7 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
   if (l.virtual_stages > 1 && l.pipeline == 1)
     throw UserError("layout does not fit", "--virtual", "virtual stages need several pipeline ranks",
                     "leave it out, or raise --pipeline");
-  if (!core && w.tensors.contains(layer_name(0, "self_attn.q_norm.weight")))
+  if (!core && g.has(layer_name(0, "self_attn.q_norm.weight")))
     throw UserError("layout cannot hold the model", "megatron-legacy", "it has no norms of q and k", "use --to megatron-mcore");
   if (l.pipeline > 1000 || l.tensor > 1000)
     throw UserError("layout does not fit", "--tensor, --pipeline", "at most 1000 ranks each", "choose another number");
@@ -223,9 +264,15 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
       for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {
         const int64_t stage = chunk * l.pipeline + p;
         const bool first = stage == 0, last = stage == stages - 1;
-        if (first)
-          f.tensors.push_back({core ? "embedding.word_embeddings.weight" : "language_model.embedding.word_embeddings.weight",
-                               chunk, c.vocabulary("model.embed_tokens.weight")});
+        const std::string top = core ? "" : "language_model.";
+        if (first) {
+          f.tensors.push_back({top + "embedding.word_embeddings.weight", chunk, c.vocabulary("model.embed_tokens.weight")});
+          for (const char* kind : {"weight", "bias"})
+            if (const ElementsPtr e = c.get(fmt::format("model.embed_norm.{}", kind)))
+              f.tensors.push_back({fmt::format("{}embedding.word_embeddings.norm.{}", top, kind), chunk, e});
+          if (const ElementsPtr e = c.get("model.embed_positions.weight"))
+            f.tensors.push_back({top + "embedding.position_embeddings.weight", chunk, e});
+        }
         for (int64_t i = 0; i < per; ++i) add_layer(f.tensors, c, g, core, chunk, stage * per + i, i);
         if (!last) continue;
         for (const char* kind : {"weight", "bias"})
@@ -244,11 +291,17 @@ std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, con
   return files;
 }
 
-void write_megatron(const std::string& folder, const std::vector<MegatronFile>& files, const Weights& w, const Geometry& g,
+void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files, const Weights& w, const Geometry& g,
                     const MegatronLayout& l, DType dtype, const std::function<void(int64_t)>& progress) {
   const bool core = l.names == MegatronNames::mcore;
   for (const MegatronFile& f : files) {
-    const std::string path = folder + "/" + f.path;
+    if (folder.has(f.path)) {
+      int64_t bytes = 0;
+      for (const auto& t : f.tensors) bytes += t.elements->count() * size_of(dtype);
+      progress(bytes);
+      continue;
+    }
+    const std::string path = folder.path(f.path);
     create_folders(folder_of(path));
     TorchSave out(path);
     std::vector<ElementsPtr> order;
@@ -272,7 +325,11 @@ void write_megatron(const std::string& folder, const std::vector<MegatronFile>& 
       });
     out.commit();
   }
-  write_file_atomic(folder + "/latest_checkpointed_iteration.txt", "release");
+  std::vector<NamedElements> types;
+  for (const auto& t : files[0].tensors) types.push_back({t.name, t.elements, dtype});
+  write_config(folder, w, types);
+  copy_beside(folder, w);
+  write_file_atomic(folder.path("latest_checkpointed_iteration.txt"), "release");
 }
 
 }  // namespace ravine

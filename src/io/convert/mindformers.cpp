@@ -5,65 +5,16 @@
 #include <filesystem>
 #include <regex>
 
+#include "files/convert.h"
 #include "files/fd.h"
 #include "files/tensor_set.h"
+#include "io/convert/mindformers_names.h"
 
 namespace fs = std::filesystem;
 
 namespace ravine {
 namespace {
 
-
-struct Pair {
-  const char *ours, *theirs;
-};
-constexpr Pair kLegacyTop[] = {{"model.embed_tokens.weight", "model.tok_embeddings.embedding_weight"},
-                               {"model.norm.", "model.norm_out."},
-                               {"lm_head.weight", "lm_head.weight"}};
-constexpr Pair kCoreTop[] = {{"model.embed_tokens.weight", "embedding.word_embeddings.weight"},
-                             {"model.norm.", "decoder.final_layernorm."},
-                             {"lm_head.weight", "output_layer.weight"}};
-constexpr Pair kLegacyLayer[] = {{"input_layernorm.", "attention_norm."},
-                                 {"post_attention_layernorm.", "ffn_norm."},
-                                 {"self_attn.q_proj.", "attention.wq."},
-                                 {"self_attn.k_proj.", "attention.wk."},
-                                 {"self_attn.v_proj.", "attention.wv."},
-                                 {"self_attn.o_proj.", "attention.wo."},
-                                 {"mlp.gate_proj.", "feed_forward.w1."},
-                                 {"mlp.down_proj.", "feed_forward.w2."},
-                                 {"mlp.up_proj.", "feed_forward.w3."},
-                                 {"fused_qkv.", "attention.w_qkv."},
-                                 {"fused_gate_up.", "feed_forward.w_gate_hidden."}};
-constexpr Pair kCoreLayer[] = {{"input_layernorm.", "input_layernorm."},
-                               {"post_attention_layernorm.", "pre_mlp_layernorm."},
-                               {"self_attn.q_proj.", "self_attention.linear_q."},
-                               {"self_attn.k_proj.", "self_attention.linear_k."},
-                               {"self_attn.v_proj.", "self_attention.linear_v."},
-                               {"self_attn.o_proj.", "self_attention.linear_proj."},
-                               {"self_attn.q_norm.", "self_attention.q_layernorm."},
-                               {"self_attn.k_norm.", "self_attention.k_layernorm."},
-                               {"mlp.gate_proj.", "mlp.gating."},
-                               {"mlp.up_proj.", "mlp.linear_fc1."},
-                               {"mlp.down_proj.", "mlp.linear_fc2."},
-                               {"fused_qkv.", "self_attention.linear_qkv."}};
-
-template <size_t N>
-std::string renamed(const std::string& name, const Pair (&table)[N], bool to_ours) {
-  for (const Pair& p : table) {
-    const std::string_view from = to_ours ? p.theirs : p.ours, to = to_ours ? p.ours : p.theirs;
-    if (from.ends_with('.') ? name.starts_with(from) : name == from) return std::string(to) + name.substr(from.size());
-  }
-  return "";
-}
-
-// A layer's prefix with its number, "model.layers.12." -> 16; npos if there is none.
-size_t layer_end(const std::string& name, std::string_view prefix) {
-  if (!name.starts_with(prefix)) return std::string::npos;
-  const size_t dot = name.find('.', prefix.size());
-  if (dot == std::string::npos || dot == prefix.size() || name.find_first_not_of("0123456789", prefix.size()) != dot)
-    return std::string::npos;
-  return dot + 1;
-}
 
 // "" for a name that MindFormers does not use.
 std::string our_name(const std::string& name) {
@@ -80,11 +31,23 @@ std::string our_name(const std::string& name) {
   return "";
 }
 
+constexpr const char* kFirst = "adam_m.";
+constexpr const char* kSecond = "adam_v.";
+
 // What a training checkpoint holds beside weights.
 bool is_state(const TensorInfo& t) {
-  for (const char* prefix : {"adam_m.", "adam_v.", "adam.", "moments.", "accu_grads.", "exp_avg.", "exp_avg_sq.", "optimizer."})
+  for (const char* prefix : {kFirst, kSecond, "adam.", "moments.", "accu_grads.", "exp_avg.", "exp_avg_sq.", "optimizer."})
     if (t.name.starts_with(prefix)) return true;
   return t.shape.rank() == 0 || (t.shape.count() == 1 && our_name(t.name).empty());
+}
+
+int64_t scalar(const TensorFile& file, const TensorInfo& t) {
+  std::byte bytes[8] = {};
+  double value = 0;
+  if (t.shape.count() != 1) return 0;
+  file.read(t, 0, {bytes, static_cast<size_t>(size_of(t.dtype))});
+  convert(t.dtype, bytes, DType::f64, &value, 1);
+  return value >= 0 && value < 1e15 ? static_cast<int64_t>(value) : 0;
 }
 
 struct Part {
@@ -198,22 +161,8 @@ bool is_mindformers_name(const std::string& name) {
          (layer_end(name, "model.layers.") != std::string::npos || layer_end(name, "decoder.layers.") != std::string::npos);
 }
 
-std::string mindformers_name(const std::string& name, const Geometry& g) {
-  const bool core = g.family == "qwen2" || g.family == "qwen3";
-  std::string out;
-  if (const size_t end = layer_end(name, "model.layers."); end != std::string::npos) {
-    const std::string suffix =
-        core ? renamed(name.substr(end), kCoreLayer, false) : renamed(name.substr(end), kLegacyLayer, false);
-    if (!suffix.empty()) out = (core ? "decoder.layers." : "model.layers.") + name.substr(13, end - 13) + suffix;
-  } else {
-    out = core ? renamed(name, kCoreTop, false) : renamed(name, kLegacyTop, false);
-  }
-  if (out.empty())
-    throw UserError("layout cannot hold the model", name, "MindFormers has no such tensor", "use another layout");
-  return out;
-}
-
-Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown) {
+Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
+                         StateKind state) {
   Weights w;
   w.config = config;
   w.config_where = config_where;
@@ -226,8 +175,16 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
   for (const auto& [rank, file_path] : find_files(path)) {
     const std::shared_ptr<const TensorFile> file = open_tensor_file(file_path);
     for (const TensorInfo& t : file->tensors()) {
-      if (is_state(t)) continue;
-      const std::string name = our_name(t.name);
+      std::string stored_name = t.name;
+      if (is_moment(state)) {
+        const std::string prefix = state == StateKind::first_moment ? kFirst : kSecond;
+        if (!t.name.starts_with(prefix)) continue;
+        stored_name = t.name.substr(prefix.size());
+      } else if (is_state(t)) {
+        if (t.name == "global_step") w.position.step = scalar(*file, t);
+        continue;
+      }
+      const std::string name = our_name(stored_name);
       if (name.empty()) {
         if (!allow_unknown)
           throw UserError("unknown tensor", fmt::format("{}: tensor '{}'", file->path(), printable(t.name)),
@@ -242,7 +199,10 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
       parts.push_back({rank, stored(file, t)});
     }
   }
-  if (fs::exists(folder + "/param_name_map.json")) {
+  w.position.optimizer_steps = w.position.step;
+  if (is_moment(state) && tensors.empty())
+    throw UserError("no optimizer state", path, "it must hold tensors adam_m.* and adam_v.*", "leave out --optimizer");
+  if (!is_moment(state) && fs::exists(folder + "/param_name_map.json")) {
     const Json map = read_json(folder + "/param_name_map.json");
     for (const auto& [name, file] : map.items())
       if (!our_name(name).empty() && !tensors.contains(our_name(name)))

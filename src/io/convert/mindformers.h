@@ -7,17 +7,33 @@
 #pragma once
 #include <string>
 
+#include "io/convert/hf_folder.h"
 #include "io/convert/weights.h"
 
 namespace ravine {
 
-// Optimizer state and counters are passed over. `config` is that of --model-config, or null: then DIR/config.json must be
+// Of a training state the weights are taken, or the moments "adam_m." and "adam_v."; counters are passed over. `config` is that of --model-config, or null: then DIR/config.json must be
 // there. How ranks cut a tensor follows from its shape: neighbouring ranks are tensor ranks. A name or shape that does not fit
 // is a UserError.
-Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown);
+Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
+                         StateKind kind = StateKind::weights);
 
 // The name of a tensor in MindFormers: legacy for llama and its like, mcore for qwen2 and qwen3.
 std::string mindformers_name(const std::string& name, const Geometry& g);
+
+struct MindFormersLayout {
+  bool fused = false;  // q, k, v as one matrix per layer, gate and up too (qkv_concat: True)
+  int64_t ranks = 1;   // tensor ranks; of several each has a folder rank_R. Embedding and head stay whole (vocab_emb_dp: True)
+};
+// Files of the target, with their tensors. A family that has no
+// names in MindFormers, and sizes that do not divide, are UserErrors.
+struct MindFormersFile {
+  std::string path;  // "rank_0/checkpoint_rank_0.safetensors"; "": shards of a complete model
+  std::vector<NamedElements> tensors;
+};
+std::vector<MindFormersFile> plan_mindformers(const Weights& weights, const Geometry& g, const MindFormersLayout& layout);
+void write_mindformers(TargetFolder& folder, const std::vector<MindFormersFile>& files, const Weights& weights,
+                       const std::function<void(int64_t)>& progress);
 
 // Says whether a name is one of MindFormers and of nobody else.
 bool is_mindformers_name(const std::string& name);

@@ -1,5 +1,6 @@
 #include "io/convert/ravine_checkpoint.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "config/config.h"
@@ -13,11 +14,16 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr std::string_view kWeights = "weights/";
+const char* prefix_of(StateKind kind) {
+  return kind == StateKind::first_moment ? "m/" : kind == StateKind::second_moment ? "v/" : "weights/";
+}
+
+constexpr int64_t kStatePiece = int64_t{8} << 20;  // bytes of one read
 constexpr int64_t kMaxRunFile = int64_t{1} << 30;
 
 // The config.json of the model that the run trains.
 std::string run_model_config(const std::string& run) {
+  if (fs::exists(run + "/config.json")) return run + "/config.json";
   const std::string yaml = run + "/config.yaml";
   if (!fs::exists(yaml)) return "";
   const Config c = load_config(yaml);
@@ -27,7 +33,8 @@ std::string run_model_config(const std::string& run) {
 
 }  // namespace
 
-Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where) {
+Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where,
+                               StateKind kind) {
   Weights w;
   std::string folder = path;
   if (!fs::exists(folder + "/manifest.json")) {
@@ -54,8 +61,9 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
                       fmt::format("the manifest says {} bytes, the file has {}", f.bytes, files.back()->file_size()),
                       "use another checkpoint");
   }
+  const std::string prefix = prefix_of(kind);
   for (const Manifest::Tensor& t : m.tensors) {
-    if (!t.name.starts_with(kWeights)) continue;
+    if (!t.name.starts_with(prefix)) continue;
     std::vector<Copy> copies;
     for (const Manifest::Slice& s : t.slices) {
       const TensorInfo& info = files[s.file]->tensor(s.stored);
@@ -67,11 +75,80 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
         copies.push_back({e, r.from, 0, r.to, 0, 1, r.count});
       });
     }
-    w.add(t.name.substr(kWeights.size()),
+    w.add(t.name.substr(prefix.size()),
           assembled(t.shape, std::move(copies), t.slices.size() == 1 ? "as it is" : fmt::format("{} slices", t.slices.size())));
   }
+  if (w.tensors.empty() && is_moment(kind))
+    throw UserError("no optimizer state", folder, "moments of Adam and AdamW are read", "leave out --optimizer");
   if (w.tensors.empty()) throw UserError("no weights", folder, "it must be a checkpoint of training", "check the path");
+  auto scalar = [&](const char* key, int64_t fallback) {
+    const auto it = m.scalars.find(key);
+    return it != m.scalars.end() && it->is_number_integer() ? it->get<int64_t>() : fallback;
+  };
+  w.position = {m.step, scalar("optimizer_steps", m.step), scalar("tokens", 0), scalar("global_batch", 0)};
+  if (const auto it = m.scalars.find("data"); it != m.scalars.end()) w.data_history = *it;
   return w;
+}
+
+std::vector<NamedElements> plan_ravine(const Weights& w, const Weights& first, const Weights& second, const Geometry& g) {
+  std::vector<NamedElements> out;
+  auto add = [&](const char* prefix, const Weights& from, const Param& p) {
+    auto it = from.tensors.find(p.name);
+    out.push_back({prefix + p.name, it == from.tensors.end() ? zeros(DType::f32, p.shape) : it->second, DType::f32});
+  };
+  for (const Param& p : g.model->params().params()) {
+    if (p.tied) continue;
+    add("weights/", w, p), add("m/", first, p), add("v/", second, p);
+  }
+  return out;
+}
+
+void write_ravine(TargetFolder& folder, const std::vector<NamedElements>& tensors, const Weights& w,
+                  const std::function<void(int64_t)>& progress) {
+  write_file_atomic(folder.path("config.json"), w.config.dump(2) + "\n");
+  copy_beside(folder, w);
+  Manifest m;
+  m.step = w.position.step;
+  m.program = "ravine convert";
+  m.scalars = {{"step", m.step}, {"tokens", w.position.tokens}, {"optimizer_steps", w.position.optimizer_steps}, {"optimizer", "adamw"}};
+  if (w.position.global_batch > 0) m.scalars["global_batch"] = w.position.global_batch;
+  if (!w.data_history.is_null()) m.scalars["data"] = w.data_history;
+  const std::string step = fmt::format("checkpoints/{}", checkpoint_name(m.step));
+  for (size_t begin = 0, end = 0; begin < tensors.size(); begin = end) {
+    std::vector<const NamedElements*> shard;
+    int64_t bytes = 0;
+    for (; end < tensors.size(); ++end) {
+      const int64_t more = tensors[end].elements->count() * size_of(DType::f32);
+      if (end > begin && bytes + more > kShardBytes) break;
+      bytes += more;
+      shard.push_back(&tensors[end]);
+    }
+    const std::string file = fmt::format("state-{:05}.safetensors", m.files.size());
+    write_weight_file(folder, step + "/" + file, shard, {{"format", "ravine-checkpoint"}}, progress);
+    // Checksums are of what lies on the disk, also where an earlier conversion wrote it.
+    const SafetensorsReader reader(folder.path(step + "/" + file));
+    std::vector<std::byte> piece(static_cast<size_t>(reader.data_begin()));
+    int64_t size = 0;
+    Fd fd = open_to_read(reader.path(), &size);
+    read_all_at(*fd, 0, piece, reader.path());
+    m.files.push_back({file, size, checksum_of(piece)});
+    for (const NamedElements* t : shard) {
+      const TensorInfo& info = reader.tensor(t->name);
+      Checksum sum;
+      for (int64_t at = 0, n = 0; at < info.end - info.begin; at += n) {
+        n = std::min(kStatePiece, info.end - info.begin - at);
+        piece.resize(static_cast<size_t>(n));
+        reader.read(info, at, piece);
+        sum.update(piece);
+      }
+      const Shape& shape = t->elements->shape();
+      m.tensors.push_back({t->name, DType::f32, shape,
+                           {{m.files.size() - 1, t->name, {std::vector<int64_t>(static_cast<size_t>(shape.rank())), shape}, sum.value()}}});
+    }
+  }
+  if (const std::string fault = manifest_fault(m); !fault.empty()) fail("convert: the checkpoint holds every tensor once, got {}", fault);
+  write_file_atomic(folder.path(step + "/manifest.json"), write_manifest(m));
+  write_file_atomic(folder.path("checkpoints/latest"), checkpoint_name(m.step) + "\n");
 }
 
 }  // namespace ravine

@@ -1,43 +1,20 @@
 #include "io/convert/weights.h"
 
 #include <algorithm>
-#include <charconv>
 
-#include "base/text.h"
 #include "files/convert.h"
+#include "model/families/families.h"
 
 namespace ravine {
 namespace {
 
-int64_t size_field(const Json& config, const std::string& where, const char* key, int64_t fallback = 0) {
-  auto it = config.find(key);
-  if (it == config.end() || it->is_null()) {
-    if (fallback > 0) return fallback;
-    throw UserError("missing field", fmt::format("{}: {}", where, key), "the layout of weights needs it", "add it");
-  }
-  if (!it->is_number_integer() || it->get<int64_t>() < 1 || it->get<int64_t>() > int64_t{1} << 32)
-    throw UserError("bad field", fmt::format("{}: {}", where, key), "it must be a whole number from 1 to 2^32", "correct it");
-  return it->get<int64_t>();
+// Row of the file r is row `row` of one of the parameters: what each parameter takes, or what the file is made of.
+std::vector<Rows> rows_of(const FileTensor& t, size_t param, const ElementsPtr& file) {
+  std::vector<Rows> out;
+  for (const FileTensor::Run& r : t.runs)
+    if (r.param == param) out.push_back({file, r.row, r.count});
+  return out;
 }
-
-bool known_family(const std::string& type) {
-  for (const char* name : {"llama", "mistral", "qwen2", "qwen3", "internlm", "aquila", "baichuan"})
-    if (type == name) return true;
-  return false;
-}
-
-// "model.layers.7.mlp.up_proj.weight" -> "mlp.up_proj.weight"; "" if it is no name of a layer below `layers`.
-std::string layer_suffix(const std::string& name, int64_t layers) {
-  constexpr std::string_view prefix = "model.layers.";
-  if (!name.starts_with(prefix)) return "";
-  int64_t layer = -1;
-  const char* end = name.data() + name.size();
-  auto [stop, code] = std::from_chars(name.data() + prefix.size(), end, layer);
-  if (code != std::errc{} || stop == end || *stop != '.' || layer < 0 || layer >= layers) return "";
-  return {stop + 1, end};
-}
-
-bool is_bias(const std::string& suffix) { return suffix.ends_with(".bias"); }
 
 }  // namespace
 
@@ -49,121 +26,98 @@ void Weights::add(const std::string& name, ElementsPtr tensor) {
 }
 
 bool has_geometry(const Json& config) {
-  return config.is_object() && config.contains("model_type") && config["model_type"].is_string() &&
-         known_family(config["model_type"]);
+  if (!config.is_object() || !config.contains("model_type") || !config["model_type"].is_string()) return false;
+  return std::any_of(families().begin(), families().end(), [&](const Family& f) { return config["model_type"] == f.model_type; });
 }
 
 Geometry geometry_of(const Json& config, const std::string& where) {
-  if (!config.is_object())
-    throw UserError("bad config", where, "it must be a JSON object", "give the config.json of the model");
-  const std::string type = config.value("model_type", Json("")).is_string() ? config.value("model_type", std::string()) : "";
-  if (!known_family(type))
-    throw UserError("family without this layout", fmt::format("{}: model_type", where),
-                    fmt::format("Megatron and MindFormers layouts are known for llama, mistral, qwen2, qwen3, internlm, aquila "
-                                "and baichuan, it is '{}'",
-                                printable(type)),
-                    "use --to hf, or a model of these families");
   Geometry g;
-  g.family = type;
-  g.layers = size_field(config, where, "num_hidden_layers");
-  g.hidden = size_field(config, where, "hidden_size");
-  g.ffn = size_field(config, where, "intermediate_size");
-  g.heads = size_field(config, where, "num_attention_heads");
-  g.kv_heads = size_field(config, where, "num_key_value_heads", g.heads);
-  g.head_size = size_field(config, where, "head_dim", std::max<int64_t>(g.hidden / g.heads, 1));
-  g.vocabulary = size_field(config, where, "vocab_size");
-  if (auto it = config.find("tie_word_embeddings"); it != config.end() && it->is_boolean()) g.tied = it->get<bool>();
-  if (g.layers > 100'000) throw UserError("bad field", where + ": num_hidden_layers", "at most 100000 layers", "correct it");
-  if (g.heads % g.kv_heads != 0)
-    throw UserError("bad field", where + ": num_key_value_heads",
-                    fmt::format("it must divide the {} heads, it is {}", g.heads, g.kv_heads), "correct it");
+  g.model = make_model(config, where);
+  const ModelFacts& f = g.model->facts();
+  g.family = f.family;
+  g.layers = f.layers, g.hidden = f.hidden, g.heads = f.heads, g.kv_heads = f.kv_heads, g.head_size = f.head_size;
+  g.vocabulary = f.vocabulary;
+  g.tied = !g.has("lm_head.weight");
+  g.ffn = g.find(layer_name(0, "mlp.up_proj.weight"))->shape[0];
+  g.gated = g.has(layer_name(0, "mlp.gate_proj.weight"));
   return g;
 }
 
 Shape expected_shape(const std::string& name, const Geometry& g) {
-  if (name == "model.embed_tokens.weight" || name == "lm_head.weight") return {g.vocabulary, g.hidden};
-  if (name == "model.norm.weight" || name == "model.norm.bias") return {g.hidden};
-  const std::string s = layer_suffix(name, g.layers);
-  const size_t dot = s.rfind('.');
-  if (dot == std::string::npos || (!s.ends_with(".weight") && !is_bias(s))) return {};
-  const std::string module = s.substr(0, dot);
-  auto linear = [&](int64_t out, int64_t in) { return is_bias(s) ? Shape{out} : Shape{out, in}; };
-  if (module == "input_layernorm" || module == "post_attention_layernorm") return {g.hidden};
-  if (module == "self_attn.q_proj") return linear(g.heads * g.head_size, g.hidden);
-  if (module == "self_attn.k_proj" || module == "self_attn.v_proj") return linear(g.kv_heads * g.head_size, g.hidden);
-  if (module == "self_attn.o_proj") return linear(g.hidden, g.heads * g.head_size);
-  if (module == "self_attn.q_norm" || module == "self_attn.k_norm") return {g.head_size};
-  if (module == "mlp.gate_proj" || module == "mlp.up_proj") return linear(g.ffn, g.hidden);
-  if (module == "mlp.down_proj") return linear(g.hidden, g.ffn);
-  return {};
+  const Param* p = g.find(name);
+  return p ? p->shape : Shape{};
 }
 
-void check_weights(Weights& w, const Geometry& g, bool allow_unknown) {
+void check_weights(Weights& w, const Geometry& g, bool allow_unknown, bool partial) {
   for (auto it = w.tensors.begin(); it != w.tensors.end();) {
     const auto& [name, tensor] = *it;
-    const Shape want = expected_shape(name, g);
-    if (name.ends_with("rotary_emb.inv_freq") || (g.tied && name == "lm_head.weight")) {
+    const Param* p = g.find(name);
+    if (g.model->files().constant(name) || name.ends_with("rotary_emb.inv_freq") || (g.tied && name == "lm_head.weight")) {
       it = w.tensors.erase(it);  // a constant; a copy of the embedding
       continue;
     }
-    if (want.rank() == 0) {
+    if (!p) {
       if (!allow_unknown)
         throw UserError("unknown tensor", tensor->where(),
-                        fmt::format("no model of the Llama family has '{}'", printable(name)),
-                        "use --allow-unknown to leave it out");
+                        fmt::format("the {} of {} has no '{}'", g.family, w.config_where, printable(name)),
+                        "use weights that belong to the config, or --allow-unknown to leave it out");
       w.notes.push_back(fmt::format("left out: '{}'", printable(name)));
       it = w.tensors.erase(it);
       continue;
     }
-    if (!(tensor->shape() == want))
+    if (!(tensor->shape() == p->shape))
       throw UserError("misshapen tensor", tensor->where(),
-                      fmt::format("'{}' is {}, {} makes it {}", name, tensor->shape().text(), w.config_where, want.text()),
+                      fmt::format("'{}' is {}, {} makes it {}", name, tensor->shape().text(), w.config_where, p->shape.text()),
                       "use weights that belong to the config");
     ++it;
   }
-  auto need = [&](const std::string& name) {
-    if (w.tensors.contains(name)) return;
-    throw UserError("missing tensor", w.config_where, fmt::format("the model needs '{}'", name),
-                    "use a complete checkpoint of this model");
+  if (partial) return;
+  for (const Param& p : g.model->params().params())
+    if (!p.tied && !w.tensors.contains(p.name))
+      throw UserError("missing tensor", w.config_where, fmt::format("the model needs '{}'", p.name),
+                      "use a complete checkpoint of this model");
+}
+
+void from_family_files(Weights& w, const Geometry& g) {
+  const WeightFiles& files = g.model->files();
+  auto take = [&](const std::string& name) {
+    ElementsPtr e;
+    for (const std::string& n : {name, name.starts_with(files.base) ? name.substr(files.base.size()) : name})
+      if (auto it = w.tensors.find(n); !e && it != w.tensors.end()) e = it->second, w.tensors.erase(it);
+    return e;  // files of the bare model lack its prefix
   };
-  need("model.embed_tokens.weight"), need("model.norm.weight");
-  if (!g.tied) need("lm_head.weight");
-  for (int64_t i = 0; i < g.layers; ++i)
-    for (const char* s : {"input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
-                          "post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"})
-      need(layer_name(i, s) + ".weight");
-}
-
-void split_joined(Weights& w, const Geometry& g) {
-  if (g.family != "baichuan") return;
-  for (int64_t i = 0; i < g.layers; ++i) {
-    auto it = w.tensors.find(layer_name(i, "self_attn.W_pack.weight"));
-    if (it == w.tensors.end()) continue;
-    const ElementsPtr pack = it->second;
-    w.tensors.erase(it);
-    const int64_t q = g.heads * g.head_size, kv = g.kv_heads * g.head_size;
-    if (pack->shape().rank() != 2 || pack->shape()[0] != q + 2 * kv)
-      throw UserError("misshapen tensor", pack->where(),
-                      fmt::format("it has {} rows of q, k and v, got {}", q + 2 * kv, pack->shape().text()),
+  std::vector<std::pair<std::string, ElementsPtr>> out;
+  for (const FileTensor& t : files.tensors) {
+    ElementsPtr e = take(t.name);
+    if (!e) continue;
+    if (!(e->shape() == t.shape))
+      throw UserError("misshapen tensor", e->where(),
+                      fmt::format("'{}' is {}, {} makes it {}", printable(t.name), e->shape().text(), w.config_where, t.shape.text()),
                       "use weights that belong to the config");
-    w.add(layer_name(i, "self_attn.q_proj.weight"), stack_rows({{pack, 0, q}}, "q of W_pack"));
-    w.add(layer_name(i, "self_attn.k_proj.weight"), stack_rows({{pack, q, kv}}, "k of W_pack"));
-    w.add(layer_name(i, "self_attn.v_proj.weight"), stack_rows({{pack, q + kv, kv}}, "v of W_pack"));
+    if (t.transposed) e = transposed(e);
+    for (size_t i = 0; i < t.params.size(); ++i)
+      out.emplace_back(t.params[i]->name, t.params.size() == 1 ? e : stack_rows(rows_of(t, i, e), fmt::format("part {} of {}", i + 1, t.params.size())));
   }
+  for (const std::string& name : files.copies) take(name);
+  for (auto& [name, e] : out) w.add(name, e);
 }
 
-void join_for_family(Weights& w, const Geometry& g) {
-  if (g.family != "baichuan") return;
-  for (int64_t i = 0; i < g.layers; ++i) {
-    std::vector<Rows> parts;
-    for (const char* s : {"q", "k", "v"}) {
-      auto it = w.tensors.find(layer_name(i, fmt::format("self_attn.{}_proj.weight", s)));
-      if (it == w.tensors.end()) continue;
-      parts.push_back(all_rows(it->second));
-      w.tensors.erase(it);
+void to_family_files(Weights& w, const Geometry& g) {
+  std::map<std::string, ElementsPtr> out;
+  for (const FileTensor& t : g.model->files().tensors) {
+    std::vector<ElementsPtr> of;
+    for (const Param* p : t.params)
+      if (auto it = w.tensors.find(p->name); it != w.tensors.end()) of.push_back(it->second);
+    if (of.size() != t.params.size()) continue;
+    ElementsPtr e = of[0];
+    if (t.params.size() > 1) {
+      std::vector<Rows> rows;
+      for (const FileTensor::Run& r : t.runs) rows.push_back({of[r.param], r.param_row, r.count});
+      e = stack_rows(rows, fmt::format("{} parts joined", t.params.size()));
     }
-    if (!parts.empty()) w.add(layer_name(i, "self_attn.W_pack.weight"), stack_rows(parts, "q, k, v joined"));
+    out.emplace(t.name, t.transposed ? transposed(e) : e);
   }
+  w.tensors = std::move(out);
 }
 
 ElementsPtr padded_rows(ElementsPtr table, int64_t rows) {
@@ -174,7 +128,7 @@ ElementsPtr padded_rows(ElementsPtr table, int64_t rows) {
                     fmt::format("{} rows of padding, copies of the last", rows - have));
 }
 
-void resize_vocabulary(Weights& w, int64_t rows) {
+void resize_vocabulary(Weights& w, int64_t rows, bool moments) {
   for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
     auto it = w.tensors.find(name);
     if (it == w.tensors.end()) continue;
@@ -182,6 +136,10 @@ void resize_vocabulary(Weights& w, int64_t rows) {
     const int64_t have = table->shape()[0], wide = table->count() / std::max<int64_t>(have, 1), size = size_of(table->dtype());
     if (rows <= have) {
       it->second = padded_rows(table, rows);
+      continue;
+    }
+    if (moments) {
+      it->second = stack_rows({all_rows(table), all_rows(zeros(table->dtype(), {rows - have, wide}))}, "zeros for new rows");
       continue;
     }
     std::vector<double> sum(static_cast<size_t>(wide)), row(sum.size());
@@ -197,6 +155,9 @@ void resize_vocabulary(Weights& w, int64_t rows) {
     it->second =
         stack_rows({all_rows(table), {mean, 0, rows - have, 0}}, fmt::format("{} new rows, the mean of the old", rows - have));
   }
+  // Baichuan2 is known by its vocabulary where the config does not say more.
+  if (w.config.value("model_type", Json("")) == "baichuan" && w.config.value("vocab_size", Json(0)) == 125696 && !w.config.contains("z_loss_weight"))
+    w.config["z_loss_weight"] = 0;
   w.config["vocab_size"] = rows;
 }
 

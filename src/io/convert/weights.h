@@ -1,5 +1,6 @@
-// The weights of a model in one place, whatever they came from: tensors by the names of Hugging Face's Llama family, and
-// config.json. Every source gives one of these and every target is written from one, so each layout goes to each other.
+// The weights of a model in one place, whatever they came from: tensors by the names that models declare (those of Hugging
+// Face's Llama, model/decoder.cpp), and config.json. Every source gives one of these and every target is written from one, so
+// each layout goes to each other.
 #pragma once
 #include <functional>
 #include <map>
@@ -8,44 +9,61 @@
 
 #include "base/json.h"
 #include "io/convert/elements.h"
+#include "model/model.h"
 
 namespace ravine {
+
+// Where a training run stood; 0: the source does not say.
+struct RunPosition {
+  int64_t step = 0;             // steps done
+  int64_t optimizer_steps = 0;  // updates that the moments have seen
+  int64_t tokens = 0, global_batch = 0;
+};
 
 struct Weights {
   std::map<std::string, ElementsPtr> tensors;
   Json config;                     // config.json; null if the source has none
   std::string config_where;        // file that it came from
   std::string folder;              // Hugging Face folder with tokenizer and generation_config.json; "" if there is none
+  RunPosition position;
+  Json data_history;               // of a Ravine run: what it saw of its data (data/history.h); null elsewhere
   std::vector<std::string> notes;  // what the user should know
   void add(const std::string& name, ElementsPtr tensor);  // a name twice is a UserError
 };
 
-// Sizes that the layouts need, from a config.json of the Llama family (llama, mistral, qwen2, qwen3, internlm, aquila,
-// baichuan).
+// What of a training state a reader is asked for. Moments are Adam's, under the names of their weights.
+enum class StateKind : uint8_t { weights, masters, first_moment, second_moment };
+inline bool is_moment(StateKind kind) { return kind == StateKind::first_moment || kind == StateKind::second_moment; }
+
+// Sizes that the layouts need, and the declarations of the model, from a config.json of any family that trains here.
 struct Geometry {
   std::string family;
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_size = 0, vocabulary = 0;
-  bool tied = false;
+  bool tied = false, gated = true;            // the head is the embedding; the MLP has a gate
+  std::shared_ptr<Model> model;
   int64_t group() const { return heads / kv_heads; }  // query heads of a group
+  const Param* find(const std::string& name) const { return model->params().find(name); }  // a tied head has none of its own
+  bool has(const std::string& name) const { return find(name) != nullptr; }
 };
-// A family that is not of Llama's names, or a field that is missing or wrong, is a UserError.
+// What model/families refuse is a UserError.
 Geometry geometry_of(const Json& config, const std::string& where);
-// Says whether geometry_of knows the family.
+// Says whether the family is one that trains here.
 bool has_geometry(const Json& config);
 
-// The shape that a tensor must have, by its name; a rank of 0 for a name that no model of the Llama family has.
+// The shape that a tensor must have, by its name; a rank of 0 for a name that the model does not have.
 Shape expected_shape(const std::string& name, const Geometry& g);
 // Every tensor is known, has its shape, and none that the model needs is missing; anything else is a UserError naming it. With
-// `allow_unknown` unknown ones are taken out and noted.
-void check_weights(Weights& weights, const Geometry& g, bool allow_unknown);
+// `allow_unknown` unknown ones are taken out and noted. Of moments (`partial`) any may be missing.
+void check_weights(Weights& weights, const Geometry& g, bool allow_unknown, bool partial = false);
 
-// Names as a family's files spell them: Baichuan joins q, k and v into W_pack. In: to the names above; out: back.
-void split_joined(Weights& weights, const Geometry& g);
-void join_for_family(Weights& weights, const Geometry& g);
+// Between a family's files and the names above: joined q, k, v are cut, matrices stored [in, out] are turned. Names that are
+// not of the family's files stay as they are.
+void from_family_files(Weights& weights, const Geometry& g);
+void to_family_files(Weights& weights, const Geometry& g);
 
 // The vocabulary with `rows` entries: old ones stay as they are; new ones are the mean of the old, in the embedding and in the
-// head alike.
-void resize_vocabulary(Weights& weights, int64_t rows);
+// head alike; of moments they are zero.
+void resize_vocabulary(Weights& weights, int64_t rows, bool moments = false);
 // Shape [rows, ...]: the first rows, or all and then the last one repeated.
 ElementsPtr padded_rows(ElementsPtr table, int64_t rows);
 

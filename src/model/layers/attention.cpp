@@ -19,13 +19,17 @@ std::vector<double> alibi_slopes(int64_t heads) {
   return slopes;
 }
 
+int64_t local_kv_heads(int64_t kv_heads, int ranks) { return ranks > kv_heads ? 1 : div_exact(kv_heads, ranks); }
+
 Attention::Attention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& s, const RopeTable* table)
     : spec_(s),
       layer_(layer),
       table_(table),
       slopes_(s.alibi ? alibi_slopes(s.heads) : std::vector<double>()),
       qkv_(set, unit,
-           {{name + ".q_proj", s.heads * s.head_size}, {name + ".k_proj", s.kv_heads * s.head_size}, {name + ".v_proj", s.kv_heads * s.head_size}},
+           {{name + ".q_proj", s.heads * s.head_size},
+            {name + ".k_proj", s.kv_heads * s.head_size, static_cast<int>(s.kv_heads)},
+            {name + ".v_proj", s.kv_heads * s.head_size, static_cast<int>(s.kv_heads)}},
            s.hidden, s.qkv_bias, Split::columns, s.init_std),
       out_(set, unit, {{name + ".o_proj", s.hidden}}, s.heads * s.head_size, s.out_bias, Split::rows, s.out_init_std) {
   if (!s.head_norm) return;
@@ -36,7 +40,7 @@ Attention::Attention(ParamSet& set, Unit& unit, const std::string& name, int lay
 Tensor Attention::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, "self_attn");
   const Group& ranks = c.group(Axis::tensor);
-  int64_t heads = div_exact(spec_.heads, ranks.size()), kv_heads = div_exact(spec_.kv_heads, ranks.size());
+  int64_t heads = div_exact(spec_.heads, ranks.size()), kv_heads = local_kv_heads(spec_.kv_heads, ranks.size());
   int64_t width = heads * spec_.head_size, kv_width = kv_heads * spec_.head_size;
   double scale = spec_.scale != 0 ? spec_.scale : 1 / std::sqrt(static_cast<double>(spec_.head_size));
   AttentionShape at{{}, heads, kv_heads, spec_.head_size, scale, true, spec_.window, {}};

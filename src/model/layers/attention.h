@@ -19,6 +19,9 @@ struct AttentionSpec {
 // other one of the power above.
 std::vector<double> alibi_slopes(int64_t heads);
 
+// Key/value heads on each of `ranks` tensor ranks: its share, or the one of its query heads where there are fewer than ranks.
+int64_t local_kv_heads(int64_t kv_heads, int ranks);
+
 class Attention {
  public:
   // `table`: null without rotation.

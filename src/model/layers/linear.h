@@ -13,6 +13,7 @@ enum class Split : uint8_t { columns, rows };
 struct LinearSpec {
   std::string name;  // "model.layers.0.self_attn.q_proj"
   int64_t out = 0;
+  int parts = 0;  // that it can be cut into at most (key/value heads); 0: any number
 };
 
 class Linear {

@@ -1,0 +1,52 @@
+#include "apps/model_job.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/parallel.h"
+#include "parallel/fit.h"
+#include "train/layout.h"
+#include "train/step.h"
+
+namespace ravine {
+
+Session open_model_job(World* world, const std::string& folder, const Config& config, const std::string& backend, OpenFor use, const std::string& flags) {
+  check_model_folder(folder);
+  const bool several = world && world->size() > 1;
+  if (several) {
+    check_same(world->all(), "program", "ravine 0.1.0");
+    check_same(world->all(), "options", flags + to_yaml(config));
+  }
+  const std::unique_ptr<Model> model = open_model(folder);
+  if (several) check_same(world->all(), "model", model->config().dump(1));
+  Spread spread;
+  spread.options = config.parallel;
+  const Mesh mesh = running_mesh(config.parallel, several ? world->size() : 1, *model);
+  if (several) {
+    spread.ranks = std::make_shared<Ranks>(*world, mesh);
+    spread.local = world->local_size();
+  }
+  auto agreed = [&](auto decide) {
+    return static_cast<int>(gather_integers(spread.ranks->all(), spread.ranks->first() ? static_cast<int64_t>(decide()) : 0)[0]);
+  };
+  const auto compute = static_cast<DType>(agreed([&] { return compute_type(config.precision, backend); }));
+  const auto products = static_cast<Bf16Products>(agreed([&] { return bf16_products(config.precision, compute, backend); }));
+  return open_session(folder, compute, backend, use, products, spread);
+}
+
+std::string describe_ranks(const Session& s) {
+  const Mesh& mesh = s.ranks().mesh();
+  std::string text;
+  for (Axis axis : {Axis::data, Axis::tensor, Axis::pipeline})
+    if (mesh.size(axis) > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", name(axis), mesh.size(axis));
+  int64_t bytes = 0;
+  if (const auto* store = dynamic_cast<const InferenceStore*>(s.store.get())) bytes = store->weight_bytes();
+  if (s.trainable) bytes = s.trainable->weight_bytes();
+  const std::vector<int64_t> all = gather_integers(s.ranks().all(), bytes);
+  auto human = [](int64_t n) { return human_bytes(static_cast<double>(n)); };
+  const auto [least, most] = std::minmax_element(all.begin(), all.end());
+  return fmt::format("{}, weights {} on each, {} thread{} each", text, *least == *most ? human(*most) : fmt::format("{} to {}", human(*least), human(*most)),
+                     thread_count(), thread_count() > 1 ? "s" : "");
+}
+
+}  // namespace ravine

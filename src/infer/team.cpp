@@ -1,0 +1,71 @@
+#include "infer/team.h"
+
+#include <cstring>
+
+#include "model/layers/attention.h"
+
+namespace ravine {
+
+Team::Team(const Session& session, Ctx& c) : session_(session), c_(c), stage_(*session.model, session.ranks(), session.parts) {
+  const Ranks& ranks = session.ranks();
+  auto add = [&](Axis axis) {
+    if (ranks.along(axis).size() > 1) groups_.push_back(&ranks.along(axis));
+  };
+  if (session.trainable) {
+    session.trainable->attach(c);
+    if (session.spread.options.zero == 3) add(Axis::data);
+  }
+  add(Axis::tensor);
+  add(Axis::pipeline);
+}
+
+void Team::forward(const Batch& batch) {
+  for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
+    c_.begin(batch, false);
+    stage_.forward(c_, chunk, false);
+  }
+  stage_.drain();
+}
+
+bool Team::decides() const {
+  for (const Group* g : groups_) {
+    const bool pipeline = g == &session_.ranks().along(Axis::pipeline);
+    if (g->rank() != (pipeline ? g->size() - 1 : 0)) return false;
+  }
+  return true;
+}
+
+// First over the ranks of the last stage, then from each of them to the stages before it.
+void Team::share(void* data, int64_t bytes) const {
+  if (bytes == 0) return;
+  std::vector<std::byte> all;
+  for (const Group* g : groups_) {
+    const bool pipeline = g == &session_.ranks().along(Axis::pipeline);
+    all.resize(static_cast<size_t>(g->size() * bytes));
+    g->all_gather(data, all.data(), bytes).wait();
+    std::memcpy(data, all.data() + (pipeline ? g->size() - 1 : 0) * bytes, static_cast<size_t>(bytes));
+  }
+}
+
+bool Team::any(bool mine) const {
+  for (const Group* g : groups_) mine = ravine::any(*g, mine);
+  return mine;
+}
+
+std::vector<int64_t> Team::layers() const {
+  const Mesh& mesh = session_.ranks().mesh();
+  std::vector<int64_t> out;
+  for (size_t p = 0; p < session_.parts.size(); ++p) {
+    if (static_cast<int>(p) % mesh.pipeline != session_.ranks().at().pipeline) continue;
+    for (size_t b = session_.parts[p].begin; b < session_.parts[p].end; ++b)
+      if (b > 0 && b + 1 < session_.model->blocks().size()) out.push_back(static_cast<int64_t>(b) - 1);
+  }
+  return out;
+}
+
+int64_t Team::kv_width() const {
+  const ModelFacts& f = session_.model->facts();
+  return local_kv_heads(f.kv_heads, session_.ranks().mesh().tensor) * f.head_size;
+}
+
+}  // namespace ravine

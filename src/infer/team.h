@@ -1,0 +1,32 @@
+// The ranks that run one model together, as generation sees them: all of them run the same batches, one has the logits and decides.
+#pragma once
+#include "infer/session.h"
+
+namespace ravine {
+
+class Team {
+ public:
+  // Both must outlive it.
+  Team(const Session& session, Ctx& c);
+
+  // Runs this rank's blocks of `batch`. Output "logits" comes out where has_logits().
+  void forward(const Batch& batch);
+  bool has_logits() const { return session_.last_stage(); }
+  // One rank of a model; with ZeRO 3 data ranks run the same batches too, and the first of them decides.
+  bool decides() const;
+
+  // What the deciding rank has in `data`, to all. All ranks call it with as many bytes.
+  void share(void* data, int64_t bytes) const;
+  bool any(bool mine) const;  // on any rank
+  // Of the layers of the model those that this rank runs.
+  std::vector<int64_t> layers() const;
+  int64_t kv_width() const;  // of the keys of a token on this rank
+
+ private:
+  const Session& session_;
+  Ctx& c_;
+  Stage stage_;
+  std::vector<const Group*> groups_;  // in the order in which news travels; none: alone
+};
+
+}  // namespace ravine

@@ -1,0 +1,174 @@
+#include "io/convert/megatron_folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <regex>
+
+#include "files/compressed.h"
+
+namespace fs = std::filesystem;
+
+namespace ravine {
+namespace {
+
+
+std::string first_word(const std::string& path) {
+  const std::string text = read_whole(path, 4096);
+  const size_t from = text.find_first_not_of(" \t\r\n");
+  return from == std::string::npos ? "" : text.substr(from, text.find_first_of(" \t\r\n", from) - from);
+}
+
+// The folder of ranks that the tracker file names, or the path itself if it holds them.
+std::string ranks_folder(const std::string& path) {
+  for (const char* tracker : {"/latest_checkpointed_iteration.txt", "/latest"}) {
+    if (!fs::exists(path + tracker)) continue;
+    const std::string word = first_word(path + tracker);
+    std::string folder = word;
+    if (tracker[7] == '_' && word != "release") {
+      int64_t step = -1;
+      auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), step);
+      if (code != std::errc{} || end != word.data() + word.size() || step < 0)
+        throw UserError("bad tracker file", path + tracker,
+                        fmt::format("it holds 'release' or a number, got '{}'", printable(word)), "correct it");
+      folder = fmt::format("iter_{:07}", step);
+    }
+    if (folder.empty() || folder.find('/') != std::string::npos || folder.starts_with('.'))
+      throw UserError("bad tracker file", path + tracker, fmt::format("it names a folder beside it, got '{}'", printable(word)),
+                      "correct it");
+    if (!fs::is_directory(path + "/" + folder))
+      throw UserError("missing folder", path + "/" + folder, fmt::format("{} names it", path + tracker), kComplete);
+    return path + "/" + folder;
+  }
+  return path;
+}
+
+[[noreturn]] void no_experts(const std::string& where) {
+  throw UserError("mixture of experts", where, "checkpoints of models with experts, divided over expert-parallel ranks or not, are not read",
+                  "use a dense model");
+}
+
+// Files by rank: (tensor, pipeline) -> path.
+std::map<std::pair<int64_t, int64_t>, std::string> rank_files(const std::string& folder) {
+  static const std::regex megatron("mp_rank_(\\d{2,4})(?:_(\\d{3}))?"), experts("mp_rank_\\d{2,4}_\\d{3}_\\d{3}"),
+      deepspeed("mp_rank_(\\d{2})_model_states\\.pt");
+  std::map<std::pair<int64_t, int64_t>, std::string> out;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    std::smatch m;
+    if (std::regex_match(name, m, experts)) no_experts(entry.path().string());
+    if (std::regex_match(name, m, megatron) && entry.is_directory(error)) {
+      const std::string file = entry.path().string() + "/model_optim_rng.pt", older = entry.path().string() + "/model_rng.pt";
+      if (!fs::exists(file) && !fs::exists(older))
+        throw UserError("missing file", file, "each rank's folder holds it", kComplete);
+      out[{std::stoll(m[1]), m[2].matched ? std::stoll(m[2]) : 0}] = fs::exists(file) ? file : older;
+    } else if (std::regex_match(name, m, deepspeed)) {
+      out[{std::stoll(m[1]), 0}] = entry.path().string();
+    }
+  }
+  return out;
+}
+
+std::vector<MegatronRank::Tensor> tensors_of(const std::shared_ptr<const TorchFile>& file, Pickle::Ref model) {
+  const auto state = std::make_shared<TorchStateFile>(file, model, "");
+  std::vector<MegatronRank::Tensor> out;
+  for (const TensorInfo& info : state->tensors()) out.push_back({info.name, stored(state, info)});
+  return out;
+}
+
+}  // namespace
+
+std::optional<int64_t> argument(const TorchFile& f, const char* key) {
+  const Pickle& p = f.pickle();
+  const auto args = p.find(p.root(), "args");
+  const auto value = args ? p.find(*args, key) : std::nullopt;
+  return value ? p.integer(*value) : std::nullopt;
+}
+std::optional<double> real_argument(const TorchFile& f, const char* key) {
+  const Pickle& p = f.pickle();
+  const auto args = p.find(p.root(), "args");
+  const auto value = args ? p.find(*args, key) : std::nullopt;
+  return value ? p.real(*value) : std::nullopt;
+}
+std::optional<std::string> text_argument(const TorchFile& f, const char* key) {
+  const Pickle& p = f.pickle();
+  const auto args = p.find(p.root(), "args");
+  const auto value = args ? p.find(*args, key) : std::nullopt;
+  const auto text = value ? p.text(*value) : std::nullopt;
+  return text ? std::optional<std::string>(*text) : std::nullopt;
+}
+
+MegatronFolder open_megatron(const std::string& path, StateKind kind) {
+  MegatronFolder f;
+  f.path = ranks_folder(path);
+  const auto files = rank_files(f.path);
+  if (files.empty()) throw UserError("no ranks", f.path, "it must hold folders mp_rank_TT or mp_rank_TT_PPP", "check the path");
+  for (const auto& [rank, file] : files) {
+    f.tensor = std::max(f.tensor, rank.first + 1);
+    f.pipeline = std::max(f.pipeline, rank.second + 1);
+  }
+  for (int64_t p = 0; p < f.pipeline; ++p)
+    for (int64_t t = 0; t < f.tensor; ++t) {
+      auto it = files.find({t, p});
+      if (it == files.end())
+        throw UserError("missing rank", f.path,
+                        fmt::format("{} tensor x {} pipeline ranks need mp_rank_{:02}{}", f.tensor, f.pipeline, t,
+                                    f.pipeline > 1 ? fmt::format("_{:03}", p) : ""),
+                        kComplete);
+      MegatronRank r{std::make_shared<TorchFile>(it->second), {}};
+      const Pickle& pickle = r.file->pickle();
+      for (const char* key : {"model", "module"})
+        if (auto model = pickle.find(pickle.root(), key)) {
+          r.chunks.push_back(tensors_of(r.file, *model));
+          break;
+        }
+      for (int64_t c = 0; r.chunks.size() == static_cast<size_t>(c); ++c)
+        if (auto model = pickle.find(pickle.root(), fmt::format("model{}", c)))
+          r.chunks.push_back(tensors_of(r.file, *model));
+      if (argument(*r.file, "num_experts").value_or(0) > 0 || argument(*r.file, "expert_model_parallel_size").value_or(1) > 1)
+        no_experts(it->second + ": args");
+      for (const auto& chunk : r.chunks)
+        for (const auto& tensor : chunk)
+          if (tensor.name.find(".experts.") != std::string::npos || tensor.name.find(".local_experts.") != std::string::npos)
+            no_experts(fmt::format("{}: tensor '{}'", it->second, printable(tensor.name)));
+      if (r.chunks.empty()) throw UserError("no weights", it->second, "it must hold 'model', or 'model0' and so on", kComplete);
+      f.ranks.push_back(std::move(r));
+    }
+  const MegatronRank& first = f.ranks[0];
+  auto field = [](const MegatronRank& r, const char* key) { return r.file->pickle().find(r.file->pickle().root(), key); };
+  for (const MegatronRank& r : f.ranks) {
+    auto whole = [&](const MegatronRank& x, const char* key) {
+      auto v = field(x, key);
+      return v ? x.file->pickle().integer(*v) : std::nullopt;
+    };
+    if (whole(r, "iteration") != whole(first, "iteration"))
+      throw UserError("ranks of different steps", r.file->path(),
+                      fmt::format("its iteration is {}, that of {} is {}", whole(r, "iteration").value_or(-1),
+                                  first.file->path(), whole(first, "iteration").value_or(-1)),
+                      "use files of one checkpoint");
+    if (r.chunks.size() != first.chunks.size())
+      throw UserError(
+          "ranks of different layouts", r.file->path(),
+          fmt::format("it has {} virtual stages, {} has {}", r.chunks.size(), first.file->path(), first.chunks.size()),
+          "use files of one checkpoint");
+    const auto version = field(r, "checkpoint_version");
+    const auto number = version ? r.file->pickle().real(*version) : std::nullopt;
+    if (number != 3.0)
+      throw UserError("old checkpoint", r.file->path() + ": checkpoint_version",
+                      fmt::format("version 3.0 is read, since older ones order the rows of q, k and v otherwise; it is {}",
+                                  number ? fmt::format("{}", *number) : "missing"),
+                      "load and save it once with a Megatron of 2021 or later");
+    for (const auto& [key, want] :
+         {std::pair{"tensor_model_parallel_size", f.tensor}, {"pipeline_model_parallel_size", f.pipeline}})
+      if (const auto is = argument(*r.file, key); is && *is != want)
+        throw UserError("missing rank", r.file->path(),
+                        fmt::format("its arguments say {} = {}, the folder holds {}", key, *is, want), kComplete);
+  }
+  if (kind != StateKind::weights)
+    for (MegatronRank& r : f.ranks) take_from_optimizer(r, kind);
+  return f;
+}
+
+}  // namespace ravine

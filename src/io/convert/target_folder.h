@@ -1,0 +1,39 @@
+// The folder that a conversion writes: it appears whole or not at all, and one that was killed is taken up where it was.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "files/atomic.h"
+#include "files/folder_lock.h"
+
+namespace ravine {
+
+// Files are built in PATH.tmp, each of them atomically. Beside them lies what the conversion is: `plan`, a text that differs
+// whenever anything that is written would. A conversion of the same plan finds the files that are complete; any other plan starts
+// anew. An error removes the folder, a kill leaves it. Two conversions into one folder at a time: a UserError.
+class TargetFolder {
+ public:
+  TargetFolder(const std::string& path, const std::string& plan);
+  ~TargetFolder();
+  TargetFolder(const TargetFolder&) = delete;
+  TargetFolder& operator=(const TargetFolder&) = delete;
+
+  // Where the file of this name is to be built.
+  std::string path(const std::string& file) const { return folder_.folder() + "/" + file; }
+  const std::string& folder() const { return folder_.folder(); }
+  // Whether an earlier conversion of the same plan has completed it.
+  bool has(const std::string& file) const;
+  bool taken_up() const { return taken_up_; }
+  void commit();  // under its name; once
+
+ private:
+  AtomicFolder folder_;
+  std::optional<FolderLock> lock_;
+  bool taken_up_ = false;
+};
+
+// Names, sizes and times of the files below `path`: when these are the same, so is the source.
+std::string describe_source(const std::string& path);
+
+}  // namespace ravine

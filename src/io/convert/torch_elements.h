@@ -1,0 +1,17 @@
+// Tensors anywhere in a torch file, as elements to copy.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "files/torch_file.h"
+#include "io/convert/elements.h"
+
+namespace ravine {
+
+// `v` must be a dense tensor of a known type, or it is a UserError; `name` is for messages.
+ElementsPtr torch_elements(std::shared_ptr<const TorchFile> file, Pickle::Ref v, const std::string& name);
+// A whole number, plain or as a tensor of one element; nothing if it is none.
+std::optional<int64_t> torch_whole_number(const TorchFile& f, Pickle::Ref v);
+
+}  // namespace ravine

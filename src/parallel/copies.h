@@ -1,0 +1,13 @@
+// Parameters that are cut into fewer parts than there are tensor ranks (key/value heads): neighbours hold the same part, and each finds
+// what its own query heads add to the gradient.
+#pragma once
+#include "engine/ctx.h"
+#include "parallel/flat.h"
+
+namespace ravine {
+
+// Makes the gradient of every such part the sum over its ranks, neighbours first, the same on each. `grad` holds elements `there` of the
+// bucket. All tensor ranks call it with the same range.
+void sum_copies(Ctx& c, const Group& tensor, const Bucket& bucket, Range there, const TensorView& grad);
+
+}  // namespace ravine

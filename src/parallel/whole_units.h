@@ -1,0 +1,52 @@
+// Whole parameters, one unit at a time, of a model that is spread over ranks: what model folders and traces are written from. No rank
+// holds more than the unit under way beside its own part.
+#pragma once
+#include <map>
+#include <vector>
+
+#include "model/model.h"
+#include "parallel/flat_store.h"
+
+namespace ravine {
+
+// On rank 0 acquire brings a unit from the ranks that hold it: master(p) is the whole of p until another is acquired, in the type of the
+// masters. The others serve() meanwhile, until rank 0 calls end(). Training calls are Errors.
+class UnitExport : public ParamStore {
+ public:
+  enum class Of : uint8_t { masters, gradients };  // gradients: those of the step, finished
+  UnitExport(Model& model, FlatStore& store, const Ranks& ranks, std::vector<int> stages, Of of = Of::masters)
+      : model_(model), store_(store), ranks_(ranks), stages_(std::move(stages)), of_(of) {}
+  void acquire(const Unit& unit) override;
+  void release(const Unit&) override {}  // kept until another is asked for: its parameters come one after another
+  void end();
+  void serve();
+
+  TensorView value(const Param& p) const override { return master(p); }
+  TensorView master(const Param& p) const override;
+  std::vector<ParamBox> boxes() const override;
+  void open_grads(Ctx&, const Unit&) override;
+  void close_grads(Ctx&, const Unit&) override;
+  TensorView add_to_grad(const Param&, bool&) override;
+  bool has_grad(const Param&) const override { return false; }
+  void finish_grads(Ctx&) override;
+  void end_step() override {}
+  const std::vector<Bucket>& buckets() const override { return none_; }
+  TensorView flat_master(size_t) const override { return {}; }
+  TensorView flat_copy(size_t) const override { return {}; }
+  TensorView flat_grad(size_t) const override { return {}; }
+
+ private:
+  // What is here of bucket b, and which of its elements that are.
+  std::pair<TensorView, Range> here(size_t b) const;
+  void bring(const Unit& unit);
+  Model& model_;
+  FlatStore& store_;
+  const Ranks& ranks_;
+  std::vector<int> stages_;
+  Of of_;
+  const Unit* open_ = nullptr;
+  std::map<const Param*, Storage> whole_;
+  std::vector<Bucket> none_;
+};
+
+}  // namespace ravine

@@ -1,0 +1,234 @@
+"""`ravine convert --to ravine`: checkpoints that train on, with the moments of DeepSpeed, Megatron, MindFormers and Ravine; and conversions
+that were killed."""
+import array
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import ravine_run as r
+from convert import CONFIG, GOLDEN, weights
+from ravine_run import check, run
+
+STEP = "checkpoints/step_{:06}"
+
+
+def state(folder, step):
+    """{"m/NAME": (shape, bytes)}"""
+    out = {}
+    for file in sorted((Path(folder) / STEP.format(step)).glob("*.safetensors")):
+        header, body = r.load_raw(file)
+        for name, t in header.items():
+            if name != "__metadata__":
+                check(t["dtype"] == "F32", f"{name} is {t['dtype']}")
+                out[name] = (t["shape"], body[slice(*t["data_offsets"])])
+    return out
+
+
+def expected(masters=0.0):
+    """Weights and moments as tools/golden/make_convert.py makes them: exact in f32."""
+    out = {}
+    for name, (shape, raw) in weights(GOLDEN / "hf").items():
+        w = array.array("f", raw)
+        wide = len(w) // shape[0]
+        rows = [w[i * wide:(i + 1) * wide] for i in range(shape[0])]
+        out["weights/" + name] = (shape, array.array("f", [x + masters for x in w]).tobytes())
+        out["m/" + name] = (shape, array.array("f", [x / 2 for row in reversed(rows) for x in row]).tobytes())
+        out["v/" + name] = (shape, array.array("f", [x * x for x in w]).tobytes())
+    return out
+
+
+def equal(got, want, what):
+    bad = sorted(k for k in got.keys() | want.keys() if got.get(k) != want.get(k))
+    check(not bad, f"{what}: {bad[:5]} differ")
+
+
+def scalars(folder, step):
+    return json.loads((Path(folder) / STEP.format(step) / "manifest.json").read_text())["scalars"]
+
+
+def options(folder, **more):
+    ids = folder / "ids.safetensors"
+    if not ids.exists():
+        r.save_ids(ids, 40, 16, 50)
+    values = {"data.train": [str(ids)], "data.sequence_length": 16, "train.global_batch": 4, "optimizer.lr": 1e-2, "log.tensorboard": False}
+    return r.settings(values | {k.replace("__", "."): v for k, v in more.items()})
+
+
+def test_moments_of_every_layout(folder):
+    for source, step, masters, extra in (("zero1", 3, 0.0, ()), ("zero2", 3, 0.0, ()), ("zero3", 3, 0.0, ()), ("optim", 7, 2.0**-20, ()),
+                                         ("mf_ranks", 7, 0.0, ("--model-config", CONFIG))):
+        run("convert", "--input", GOLDEN / source, "--output", folder / source, "--to", "ravine", "--optimizer", *extra)
+        equal(state(folder / source, step), expected(masters), source)
+        s = scalars(folder / source, step)
+        check(s["step"] == step and s["optimizer_steps"] == {"optim": 5}.get(source, step), f"{source}: {s}")
+        check(s.get("global_batch") == (None if source == "mf_ranks" else 4), f"{source}: {s}")
+        # Ravine to Ravine, and a run that goes on from it.
+        run("convert", "--input", folder / source, "--output", folder / f"{source}-again", "--to", "ravine", "--optimizer")
+        equal(state(folder / f"{source}-again", step), expected(masters), f"{source} again")
+        at = folder / source
+        log = run("train", *options(folder, model__config=at / "config.json", train__output=at, train__steps=step + 2)).stderr
+        check(f"after step {step}" in log, log)
+        check(sorted(r.metrics(at)) == [step + 1, step + 2], "the run goes on at the next step")
+    runs = [r.weights(folder / s) for s in ("zero1", "zero2", "zero3")]
+    check(runs[0] == runs[1] == runs[2], "runs from the same state differ")
+
+
+def test_weights_alone_begin_a_run(folder):
+    """From a Hugging Face folder: equal to a run with model.path."""
+    run("convert", "--input", GOLDEN / "hf", "--output", folder / "a", "--to", "ravine")
+    for name, (_, raw) in state(folder / "a", 0).items():
+        check(name.startswith("weights/") or raw.strip(b"\0") == b"", f"{name} is zero")
+    run("train", *options(folder, model__config=folder / "a/config.json", train__output=folder / "a", train__steps=3))
+    run("train", *options(folder, model__path=GOLDEN / "hf", train__output=folder / "b", train__steps=3))
+    check(r.same_run(folder / "a", folder / "b") == "", r.same_run(folder / "a", folder / "b"))
+
+
+def test_a_run_goes_on_from_its_converted_checkpoint(folder):
+    """Ravine to Ravine in the middle of a run changes nothing, whatever ranks go on; a larger vocabulary keeps the old rows."""
+    config = GOLDEN / "hf" / "config.json"
+    run("train", *options(folder, model__config=config, train__output=folder / "whole", train__steps=6, checkpoint__every=3, parallel__sum_leaves=2))
+    half = folder / "whole" / STEP.format(3)
+    run("convert", "--input", half, "--output", folder / "moved", "--to", "ravine", "--optimizer", "--model-config", config)
+    run("train", *options(folder, model__config=config, train__output=folder / "moved", train__steps=6, parallel__sum_leaves=2))
+    late = {k: v for k, v in r.metrics(folder / "whole").items() if k > 3}
+    check(r.metrics(folder / "moved") == late and r.weights(folder / "moved") == r.weights(folder / "whole"), "the moved run differs")
+    if mpirun := shutil.which("mpirun"):
+        run("convert", "--input", half, "--output", folder / "ranks", "--to", "ravine", "--optimizer", "--model-config", config)
+        done = subprocess.run([mpirun, "--allow-run-as-root", "--oversubscribe", "-n", "2", r.PROGRAM, "train", *map(str, options(
+            folder, model__config=config, train__output=folder / "ranks", train__steps=6, parallel__zero=1, parallel__sum_leaves=2))],
+            capture_output=True, text=True, timeout=r.LIMIT, stdin=subprocess.DEVNULL)
+        check(done.returncode == 0, done.stderr)
+        check(r.metrics(folder / "ranks") == late and r.weights(folder / "ranks") == r.weights(folder / "whole"), "two ranks with ZeRO 1 give other bits")
+    run("convert", "--input", half, "--output", folder / "wide", "--to", "ravine", "--optimizer", "--model-config", config, "--resize-vocab", 64)
+    old, new = state(folder / "whole", 3), state(folder / "wide", 3)
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        for kind in ("weights/", "m/", "v/"):
+            shape, raw = new[kind + name]
+            check(shape == [64, 16] and raw.startswith(old[kind + name][1]), kind + name)
+            check(kind == "weights/" or raw[50 * 16 * 4:].strip(b"\0") == b"", f"moments of new rows: {kind}{name}")
+
+
+def test_refusals(folder):
+    def refused(says, *arguments):
+        done = run("convert", *arguments, "--output", folder / "x", status=2)
+        check(says in done.stderr and not (folder / "x").exists() and not (folder / "x.tmp").exists(), f"{says}: {done.stderr}")
+    refused("hold weights only", "--input", GOLDEN / "hf", "--to", "ravine", "--optimizer")
+    refused("it must hold 'optimizer'", "--input", GOLDEN / "te", "--to", "ravine", "--optimizer")
+    refused("only Ravine checkpoints", "--input", GOLDEN / "zero1", "--to", "hf", "--optimizer")
+    refused("hold f32", "--input", GOLDEN / "hf", "--to", "ravine", "--dtype", "bf16")
+    refused("adam_m", "--input", GOLDEN / "mf", "--to", "ravine", "--optimizer", "--model-config", CONFIG)
+
+
+def test_recorded_moments(folder):
+    shared = os.environ.get("RAVINE_SHARED")
+    if not shared:
+        print("skipped: RAVINE_SHARED is not set", flush=True)
+        return
+    base = Path(shared) / "golden" / "deepspeed"
+    for name in ("z1_bf16", "z2_f32", "z3_bf16"):
+        run("convert", "--input", base / "checkpoints" / name, "--output", folder / name, "--to", "ravine", "--optimizer", "--model-config",
+            base / "checkpoint-model-init" / "config.json")
+        got, want = state(folder / name, 3), weights(base / "checkpoints" / f"{name}-fp32")
+        for key, value in got.items():
+            kind, _, tensor = key.partition("/")
+            check(kind != "weights" or want[tensor] == value, key)
+            check(kind == "weights" or any(value[1]), f"{key} is all zero")
+        check(len(got) % 3 == 0 and scalars(folder / name, 3)["optimizer_steps"] == 3, str(scalars(folder / name, 3)))
+
+
+def big_model(folder):
+    """A model whose conversion takes a moment: 4 layers of 13 MB."""
+    config = r.save_config(folder / "config.json", hidden_size=512, intermediate_size=1536, num_hidden_layers=8, num_attention_heads=8,
+                           num_key_value_heads=8, vocab_size=512)
+    tensors, names = {}, {"model.embed_tokens.weight": (512, 512), "lm_head.weight": (512, 512), "model.norm.weight": (512,)}
+    for i in range(8):
+        names |= {f"model.layers.{i}.self_attn.{n}_proj.weight": (512, 512) for n in "qkvo"}
+        names |= {f"model.layers.{i}.mlp.gate_proj.weight": (1536, 512), f"model.layers.{i}.mlp.up_proj.weight": (1536, 512),
+                  f"model.layers.{i}.mlp.down_proj.weight": (512, 1536)}
+        names |= {f"model.layers.{i}.{n}_layernorm.weight": (512,) for n in ("input", "post_attention")}
+    body = os.urandom(4 * 512 * 1536)
+    header, parts, at = {}, [], 0
+    for k, (name, shape) in enumerate(names.items()):
+        count = 4 * shape[0] * (shape[1] if len(shape) > 1 else 1)
+        parts.append(bytes([k]) * 4 + body[4:count])
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [at, at + count]}
+        at += count
+    r.save_raw(folder / "model.safetensors", header, b"".join(parts))
+    return Path(config).parent
+
+
+def test_killed_conversions_go_on(folder):
+    (folder / "in").mkdir()
+    source = big_model(folder / "in")
+    arguments = ["convert", "--input", source, "--to", "megatron-mcore", "--tensor", 2, "--pipeline", 8]
+    run(*arguments, "--output", folder / "whole")
+    files = sorted(p.relative_to(folder / "whole") for p in (folder / "whole").rglob("*") if p.is_file())
+    check(len(files) == 18, files)  # 16 ranks, config.json, tracker
+    kills = taken = 0
+    for attempt in range(40):
+        out = folder / f"out{attempt}"
+        at = Path(f"{out}.tmp")
+        for wanted in (2, 7):  # complete files at the kill
+            process = subprocess.Popen(r.command(*arguments, "--output", out), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while process.poll() is None and sum(1 for _ in at.rglob("*.pt")) < wanted:
+                time.sleep(0.0005)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            if out.exists():
+                break
+            kills += 1
+            check(at.exists() and not out.exists(), "a killed conversion leaves its work, and nothing under its name")
+            kept = {p: p.stat().st_ino for p in at.rglob("*.pt")}
+        if out.exists():
+            continue
+        log = run(*arguments, "--output", out).stderr
+        check("goes on" in log, log)
+        for p, inode in kept.items():
+            check((out / p.relative_to(at)).stat().st_ino == inode, f"{p} was written again")
+        taken += len(kept)
+        got = sorted(p.relative_to(out) for p in out.rglob("*") if p.is_file())
+        check(got == files, f"{got}")
+        for p in files:
+            check((out / p).read_bytes() == (folder / "whole" / p).read_bytes(), f"{p} differs")
+        check(not at.exists(), "the work folder is gone")
+        shutil.rmtree(out)
+        if kills >= 6:
+            break
+    check(kills >= 6 and taken >= 6, f"{kills} kills landed in the middle, {taken} files were taken up")
+
+
+def test_another_input_starts_anew(folder):
+    """What was left of a conversion of other weights or other options is not mixed in."""
+    (folder / "in").mkdir()
+    source = big_model(folder / "in")
+    arguments = ["convert", "--input", source, "--output", folder / "out", "--to", "megatron-mcore", "--pipeline", 8]
+    for change in ("weights", "options"):
+        for _ in range(20):
+            process = subprocess.Popen(r.command(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while process.poll() is None and sum(1 for _ in Path(f"{folder}/out.tmp").rglob("*.pt")) < 2:
+                time.sleep(0.0005)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            if not (folder / "out").exists():
+                break
+            shutil.rmtree(folder / "out")
+        check(Path(f"{folder}/out.tmp").exists(), "a kill landed")
+        if change == "weights":
+            header, body = r.load_raw(source / "model.safetensors")
+            r.save_raw(source / "model.safetensors", header, body[::-1])
+        else:
+            arguments += ["--dtype", "bf16"]
+        log = run(*arguments).stderr
+        check("goes on" not in log, log)
+        run("convert", "--input", folder / "out", "--output", folder / "back", "--to", "hf")
+        if change == "weights":
+            check(weights(folder / "back") == weights(source), "weights of two models are mixed")
+        shutil.rmtree(folder / "out"), shutil.rmtree(folder / "back")
+
+
+if __name__ == "__main__":
+    r.main({k: v for k, v in globals().items() if k != "test_refusals"} | {"test_refusals": test_refusals})
