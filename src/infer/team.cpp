@@ -6,7 +6,9 @@
 
 namespace ravine {
 
-Team::Team(const Session& session, Ctx& c) : session_(session), c_(c), stage_(*session.model, session.ranks(), session.parts) {
+Team::Team(const Session& session, Ctx& c)
+    : session_(session), c_(c), parts_(session.parts.empty() ? std::vector<BlockRange>{{0, session.model->blocks().size()}} : session.parts),
+      stage_(*session.model, session.ranks(), parts_) {
   const Ranks& ranks = session.ranks();
   auto add = [&](Axis axis) {
     if (ranks.along(axis).size() > 1) groups_.push_back(&ranks.along(axis));
@@ -55,9 +57,9 @@ bool Team::any(bool mine) const {
 std::vector<int64_t> Team::layers() const {
   const Mesh& mesh = session_.ranks().mesh();
   std::vector<int64_t> out;
-  for (size_t p = 0; p < session_.parts.size(); ++p) {
+  for (size_t p = 0; p < parts_.size(); ++p) {
     if (static_cast<int>(p) % mesh.pipeline != session_.ranks().at().pipeline) continue;
-    for (size_t b = session_.parts[p].begin; b < session_.parts[p].end; ++b)
+    for (size_t b = parts_[p].begin; b < parts_[p].end; ++b)
       if (b > 0 && b + 1 < session_.model->blocks().size()) out.push_back(static_cast<int64_t>(b) - 1);
   }
   return out;

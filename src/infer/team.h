@@ -25,6 +25,7 @@ class Team {
  private:
   const Session& session_;
   Ctx& c_;
+  std::vector<BlockRange> parts_;
   Stage stage_;
   std::vector<const Group*> groups_;  // in the order in which news travels; none: alone
 };

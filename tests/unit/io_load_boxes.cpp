@@ -31,7 +31,7 @@ std::map<std::string, Json> configs() {
 
 template <class T>
 bool equal(double a, T b) {
-  return static_cast<double>(static_cast<T>(static_cast<float>(a))) == static_cast<double>(b);
+  return static_cast<float>(static_cast<T>(static_cast<float>(a))) == static_cast<float>(b);
 }
 
 // Every element of the box is that of the whole; what lies beyond the parameter stays as it was.
@@ -75,12 +75,15 @@ TEST(LoadBoxes, EveryRankHasItsPart) {
               elements += box.view.count();
             }
             EXPECT_GT(elements, 0) << where;
-            if (mesh.ranks() > 1) EXPECT_LT(elements, one.model->params().count()) << where;
+            if (mesh.tensor > 1 || mesh.pipeline > 1 || store == &training) {
+              EXPECT_LT(elements, one.model->params().count()) << where;
+            }
           }
           for (const Unit& unit : model->params().units())
             for (const Param* p : unit.params)
-              if (stages[unit.index] == ranks.at().pipeline)
+              if (stages[unit.index] == ranks.at().pipeline) {
                 EXPECT_EQ(running.value(*p).shape, local_shape(p->tied ? *p->tied : *p, mesh.tensor)) << where << " " << p->name;
+              }
         }
     }
   }
