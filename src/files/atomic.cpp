@@ -9,6 +9,8 @@
 #include <charconv>
 #include <filesystem>
 
+#include "files/straight_writer.h"
+
 namespace fs = std::filesystem;
 
 namespace ravine {
@@ -39,11 +41,12 @@ void rename_path(const std::string& from, const std::string& to) {
 }
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_, ::getpid())) {
+AtomicFile::AtomicFile(std::string path, bool straight) : path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_, ::getpid())) {
   std::error_code ignored;
   if (fs::is_directory(path_, ignored))
     throw UserError("cannot write file", path_, "a folder has this name", "choose another name");
   fd_ = create_file(temporary_);
+  if (straight) straight_ = std::make_unique<StraightWriter>(*fd_, path_);
 }
 
 AtomicFile::~AtomicFile() {
@@ -52,12 +55,13 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   require(static_cast<bool>(fd_), "AtomicFile::write: '{}' is already committed", path_);
+  size_ += static_cast<int64_t>(bytes.size());
+  if (straight_) return straight_->write(bytes);
   if (buffer_.size() + bytes.size() > kGather) flush();
   if (bytes.size() >= kGather)
     write_all(*fd_, bytes, path_);
   else
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-  size_ += static_cast<int64_t>(bytes.size());
 }
 
 void AtomicFile::flush() {
@@ -67,7 +71,10 @@ void AtomicFile::flush() {
 
 void AtomicFile::commit() {
   require(static_cast<bool>(fd_), "AtomicFile::commit: '{}' is already committed", path_);
-  flush();
+  if (straight_)
+    straight_->finish();
+  else
+    flush();
   sync_fd(*fd_, path_);
   rename_path(temporary_, path_);
   fd_.close();

@@ -1,6 +1,7 @@
 // Files and folders that appear whole or not at all: built beside the target, synced, renamed, and the folder synced.
 // Errors: DiskFull (files/fd.h), UserError for a path that cannot be used, Error otherwise. Not for use by two threads at once.
 #pragma once
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,10 +10,13 @@
 
 namespace ravine {
 
+class StraightWriter;
+
 class AtomicFile {
  public:
-  // Creates `path`.tmp-<pid>. The folder must exist. The target is not touched before commit().
-  explicit AtomicFile(std::string path);
+  // Creates `path`.tmp-<pid>. The folder must exist. The target is not touched before commit(). straight: past the page cache, by a
+  // thread (files/straight_writer.h), for large files.
+  explicit AtomicFile(std::string path, bool straight = false);
   ~AtomicFile();  // removes what was not committed
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -28,6 +32,7 @@ class AtomicFile {
   std::string path_, temporary_;
   Fd fd_;
   std::vector<std::byte> buffer_;
+  std::unique_ptr<StraightWriter> straight_;  // after fd_: it ends before that is closed
   int64_t size_ = 0;
 };
 

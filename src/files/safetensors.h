@@ -63,6 +63,7 @@ struct SafetensorsOptions {
   Metadata metadata;  // Transformers expects {"format": "pt"} in model files
   int64_t data_alignment =
       8;  // the data part starts at a multiple of this; 4096 lets O_DIRECT read it. A power of two, 8 .. 65536
+  bool straight = false;  // past the page cache, for large files
 };
 
 // Writes a file in one pass: declare every tensor, then stream the data in that order. The file appears under its name at

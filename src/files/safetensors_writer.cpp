@@ -16,7 +16,7 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 SafetensorsWriter::SafetensorsWriter(std::string path, SafetensorsOptions options)
-    : file_(std::move(path)), options_(std::move(options)) {
+    : file_(std::move(path), options.straight), options_(std::move(options)) {
   const int64_t a = options_.data_alignment;
   require(a >= 8 && a <= 65536 && (a & (a - 1)) == 0,
           "SafetensorsWriter: data_alignment is a power of two in 8 .. 65536, got {}", a);

@@ -3,8 +3,11 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <vector>
 #include <unordered_set>
 
+#include "base/checked.h"
+#include "base/parallel.h"
 #include "files/tensor_file.h"
 
 namespace ravine {
@@ -14,6 +17,7 @@ constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50
 constexpr uint64_t kEndSize = 22, kEnd64Size = 56, kLocatorSize = 20, kCentralSize = 46, kLocalSize = 30;
 constexpr uint64_t kMaxComment = 65535, kMaxMembers = 4'000'000;
 constexpr uint64_t kAlign = 64;
+constexpr int64_t kCrcPart = int64_t{1} << 20;  // bytes of one checksum
 
 [[noreturn]] void refuse_zip(const std::string& where, const std::string& rule) {
   throw UserError("bad zip archive", where, rule, "download or save the file again");
@@ -158,7 +162,7 @@ std::vector<ZipMember> parse_zip(std::span<const std::byte> file, const std::str
   return members;
 }
 
-ZipWriter::ZipWriter(std::string path, uint64_t zip64_from) : file_(std::move(path)), zip64_from_(zip64_from) {}
+ZipWriter::ZipWriter(std::string path, uint64_t zip64_from, bool straight) : file_(std::move(path), straight), zip64_from_(zip64_from) {}
 
 void ZipWriter::begin(const std::string& name, int64_t size) {
   finish();
@@ -179,8 +183,14 @@ void ZipWriter::begin(const std::string& name, int64_t size) {
 
 void ZipWriter::write(std::span<const std::byte> bytes) {
   require(open_ && bytes.size() <= left_, "ZipWriter::write: {} bytes of the member are left, got {}", left_, bytes.size());
-  entries_.back().crc =
-      static_cast<uint32_t>(crc32_z(entries_.back().crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  // Of parts side by side, put together in order: the value is that of the whole.
+  const int64_t parts = ceil_div(static_cast<int64_t>(bytes.size()), kCrcPart);
+  std::vector<uLong> sums(static_cast<size_t>(parts));
+  auto part = [&](int64_t i) { return bytes.subspan(static_cast<size_t>(i * kCrcPart)).first(std::min(bytes.size() - static_cast<size_t>(i * kCrcPart), static_cast<size_t>(kCrcPart))); };
+  parallel_for(parts, [&](int64_t i) { sums[static_cast<size_t>(i)] = crc32_z(0, reinterpret_cast<const Bytef*>(part(i).data()), part(i).size()); });
+  uLong& crc = sums.emplace_back(entries_.back().crc);
+  for (int64_t i = 0; i < parts; ++i) crc = crc32_combine(crc, sums[static_cast<size_t>(i)], static_cast<z_off_t>(part(i).size()));
+  entries_.back().crc = static_cast<uint32_t>(crc);
   file_.write(bytes);
   left_ -= bytes.size();
 }

@@ -26,7 +26,7 @@ bool looks_like_zip(std::span<const std::byte> file);
 class ZipWriter {
  public:
   // Sizes and offsets from `zip64_from` on are written in zip64 fields (a smaller number is for tests).
-  explicit ZipWriter(std::string path, uint64_t zip64_from = 0xffffffff);
+  explicit ZipWriter(std::string path, uint64_t zip64_from = 0xffffffff, bool straight = false);
   void begin(const std::string& name, int64_t size);
   void write(std::span<const std::byte> bytes);  // the next bytes of the member; the next begin() needs them all
   void add(const std::string& name, std::string_view bytes);

@@ -14,6 +14,7 @@ class Stored : public Elements {
       : Elements(info.dtype, info.shape), file_(std::move(file)), info_(info) {}
   void read(int64_t begin, std::span<std::byte> into) const override { file_->read(info_, begin * size_of(dtype()), into); }
   std::string where() const override { return fmt::format("{}: tensor '{}'", file_->path(), printable(info_.name)); }
+  void files(std::set<std::string>& paths) const override { paths.insert(file_->path()); }
 
  private:
   std::shared_ptr<const TensorFile> file_;
@@ -37,6 +38,7 @@ class Reshaped : public Elements {
   Reshaped(ElementsPtr from, const Shape& shape) : Elements(from->dtype(), shape), from_(std::move(from)) {}
   void read(int64_t begin, std::span<std::byte> into) const override { from_->read(begin, into); }
   std::string where() const override { return from_->where(); }
+  void files(std::set<std::string>& paths) const override { from_->files(paths); }
 
  private:
   ElementsPtr from_;
@@ -52,6 +54,7 @@ class AsType : public Elements {
     convert(from_->dtype(), source.data(), dtype(), into.data(), count);
   }
   std::string where() const override { return from_->where(); }
+  void files(std::set<std::string>& paths) const override { from_->files(paths); }
 
  private:
   ElementsPtr from_;
@@ -73,6 +76,7 @@ class Transposed : public Elements {
     }
   }
   std::string where() const override { return "transposed " + from_->where(); }
+  void files(std::set<std::string>& paths) const override { from_->files(paths); }
 
  private:
   ElementsPtr from_;
@@ -107,6 +111,9 @@ class Assembled : public Elements {
                        into.subspan(static_cast<size_t>((low - begin) * size), static_cast<size_t>((high - low) * size)));
       }
     }
+  }
+  void files(std::set<std::string>& paths) const override {
+    for (const Copy& c : copies_) c.source->files(paths);
   }
   std::string where() const override {
     return copies_.empty() ? rule_ : fmt::format("{} of {}", rule_, copies_[0].source->where());

@@ -2,6 +2,7 @@
 // without ever being whole in memory. Const members may be called by many threads.
 #pragma once
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ class Elements {
   // Copies row-major elements from element `begin` on; whole elements.
   virtual void read(int64_t begin, std::span<std::byte> into) const = 0;
   virtual std::string where() const = 0;  // file and name, or the rule by which it is made
+  virtual void files(std::set<std::string>& paths) const { (void)paths; }  // adds those it reads
 
  private:
   DType dtype_;

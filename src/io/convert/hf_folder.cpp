@@ -32,7 +32,7 @@ void write_weight_file(TargetFolder& folder, const std::string& file, const std:
   }
   const std::string path = folder.path(file);
   create_folders(folder_of(path));
-  SafetensorsWriter writer(path, {metadata});
+  SafetensorsWriter writer(path, {.metadata = metadata, .straight = true});
   for (const NamedElements* t : tensors) writer.declare(t->name, t->dtype, t->elements->shape());
   for (const NamedElements* t : tensors)
     stream(*t->elements, t->dtype, [&](std::span<const std::byte> bytes) {

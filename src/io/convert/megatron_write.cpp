@@ -303,7 +303,7 @@ void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files
     }
     const std::string path = folder.path(f.path);
     create_folders(folder_of(path));
-    TorchSave out(path);
+    TorchSave out(path, true);
     std::vector<ElementsPtr> order;
     out.begin_dict();
     out.text("args");

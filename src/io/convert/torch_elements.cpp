@@ -13,6 +13,7 @@ class Inside : public Elements {
       : Elements(t.dtype, t.shape), file_(std::move(file)), t_(std::move(t)), name_(std::move(name)) {}
   void read(int64_t begin, std::span<std::byte> into) const override { file_->read(t_, begin, into); }
   std::string where() const override { return fmt::format("{}: '{}'", file_->path(), name_); }
+  void files(std::set<std::string>& paths) const override { paths.insert(file_->path()); }
 
  private:
   std::shared_ptr<const TorchFile> file_;

@@ -1,0 +1,112 @@
+#include "files/straight_writer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace ravine {
+
+void StraightWriter::Free::operator()(std::byte* p) const { std::free(p); }
+
+StraightWriter::StraightWriter(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+
+StraightWriter::~StraightWriter() {
+  if (!thread_.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void StraightWriter::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    auto& buffer = buffers_[mine_];
+    if (!buffer) {
+      buffer.reset(static_cast<std::byte*>(std::aligned_alloc(kBlock, kBuffer)));
+      if (!buffer) throw std::bad_alloc();
+    }
+    const size_t n = std::min(bytes.size(), kBuffer - filled_);
+    std::memcpy(buffer.get() + filled_, bytes.data(), n);
+    filled_ += n;
+    bytes = bytes.subspan(n);
+    if (filled_ == kBuffer) hand_over();
+  }
+}
+
+void StraightWriter::hand_over() {
+  if (!thread_.joinable()) {
+    const int flags = ::fcntl(fd_, F_GETFL);
+    direct_ = flags >= 0 && ::fcntl(fd_, F_SETFL, flags | O_DIRECT) == 0;
+    sigset_t all, before;  // signals are for the main thread; SIGXFSZ, blocked, makes a write past the size limit an error
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { serve(); });
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  wait_idle();
+  {
+    std::lock_guard lock(mutex_);
+    job_ = buffers_[mine_].get();
+  }
+  changed_.notify_all();
+  mine_ = 1 - mine_, filled_ = 0;
+}
+
+void StraightWriter::wait_idle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return job_ == nullptr; });
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void StraightWriter::finish() {
+  if (thread_.joinable()) wait_idle();
+  if (direct_) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_DIRECT);
+  direct_ = false;
+  if (filled_ > 0) put(buffers_[mine_].get(), filled_);
+  filled_ = 0;
+}
+
+void StraightWriter::serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stop_ || job_; });
+    if (!job_) return;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      put(job_, kBuffer);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    if (error) error_ = error;
+    job_ = nullptr;
+    changed_.notify_all();
+  }
+}
+
+void StraightWriter::put(const std::byte* data, size_t size) {
+  while (size > 0) {
+    const ssize_t n = ::write(fd_, data, size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EINVAL && direct_) {  // larger blocks than ours, or the rest of a short write
+      ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_DIRECT);
+      direct_ = false;
+      continue;
+    }
+    if (n <= 0) throw_system("write file", path_, n < 0 ? errno : ENOSPC);
+    data += n;
+    size -= static_cast<size_t>(n);
+  }
+}
+
+}  // namespace ravine

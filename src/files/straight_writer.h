@@ -1,0 +1,52 @@
+// Bytes to the end of a file past the page cache, by a thread of its own, while the next ones are made: for files of many gigabytes.
+#pragma once
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "files/fd.h"
+
+namespace ravine {
+
+// The file must be empty. Two buffers: one is filled while the other is written. Where the file system has no O_DIRECT, the same through
+// the cache. Errors of the thread come out of the next call.
+class StraightWriter {
+ public:
+  StraightWriter(int fd, std::string path);
+  ~StraightWriter();  // waits for what is under way
+  StraightWriter(const StraightWriter&) = delete;
+  StraightWriter& operator=(const StraightWriter&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void finish();  // all is handed to the file; no further write
+
+ private:
+  static constexpr size_t kBuffer = size_t{16} << 20;
+  static constexpr size_t kBlock = 4096;
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  void serve();
+  void hand_over();
+  void wait_idle();
+  void put(const std::byte* data, size_t size);
+
+  int fd_;
+  std::string path_;
+  bool direct_ = false;
+  std::unique_ptr<std::byte, Free> buffers_[2];
+  size_t mine_ = 0, filled_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::byte* job_ = nullptr;  // a full buffer that the thread writes
+  std::exception_ptr error_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ravine
