@@ -1,4 +1,6 @@
 """Corpora become token files, and training takes them: preprocess, data merge, data index, info, data.order."""
+import array
+import itertools
 import json
 import random
 import signal
@@ -52,6 +54,8 @@ def test_preprocess_merge_info(folder):
     lengths, documents = read_index(folder / "p_text_document")
     r.check(len(documents) == 305 and len(lengths) == 304, f"{len(documents)} documents")
     r.check("304 documents" in done.stdout, done.stdout)
+    tokens = array.array("H", (folder / "p_text_document.bin").read_bytes())
+    r.check(len({tokens[end - 1] for end in itertools.accumulate(lengths)}) == 1, "each document ends with the end token")
     for part, name in (("a", "a.jsonl"), ("b", "b.csv"), ("c", "c.json")):
         preprocess(folder, [folder / "in" / name], folder / part, "--append-eod")
     r.run("data", "merge", "--input", *(folder / f"{p}_text_document" for p in "abc"), "--output-prefix", folder / "joined")

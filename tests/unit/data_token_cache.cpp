@@ -150,7 +150,7 @@ TEST(TokenCache, ConversationsAreKeptToo) {
            {"loss_on", [](DatasetOptions& c) { c.loss_on = "all"; }},
            {"too_long", [](DatasetOptions& c) { c.too_long = "drop"; }},
            {"sequence_length", [](DatasetOptions& c) { c.sequence_length = 390; }},
-           {"chat_template", [](DatasetOptions& c) { c.chat_template = "vicuna"; }},
+           {"chat_template", [](DatasetOptions& c) { c.chat_template = "qwen"; }},
            {"valid_fraction", [](DatasetOptions& c) { c.valid_fraction = 0.5; }}}) {
     DatasetOptions c = o;
     change(c);
