@@ -69,9 +69,9 @@ def test_there_and_back(folder):
     """Each layout to each other: what is written is read by the next."""
     start = GOLDEN / "hf"
     for i, (to, *layout) in enumerate((
-            ("megatron-legacy", 2, 2, 1), ("mindformers", 1, 1, 1), ("megatron-mcore", 1, 2, 2), ("megatron-legacy", 1, 1, 1),
-            ("megatron-mcore", 2, 4, 1), ("hf", 1, 1, 1), ("mindformers", 1, 1, 1), ("megatron-legacy", 2, 2, 2), ("hf", 1, 1, 1))):
-        ranks = [] if to in ("hf", "mindformers") else ["--tensor", layout[0], "--pipeline", layout[1], "--virtual", layout[2]]
+            ("megatron-legacy", 2, 2, 1), ("mindformers", 2, 1, 1), ("megatron-mcore", 1, 2, 2), ("megatron-legacy", 1, 1, 1),
+            ("megatron-mcore", 2, 4, 1), ("hf", 1, 1, 1), ("mindformers", 1, 1, 1), ("mindformers", 2, 1, 0), ("megatron-legacy", 2, 2, 2), ("hf", 1, 1, 1))):
+        ranks = [] if to == "hf" else ["--tensor", layout[0]] + ["--fused"] * (layout[2] == 0) if to == "mindformers" else ["--tensor", layout[0], "--pipeline", layout[1], "--virtual", layout[2]]
         convert(start, folder / f"{i}", to, *ranks)
         convert(folder / f"{i}", folder / f"{i}-hf", "hf")
         same(folder / f"{i}-hf", what=f"step {i}: {to} {layout}")
