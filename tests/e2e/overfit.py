@@ -139,7 +139,7 @@ def test_tools(folder):
         return json.loads(r.run("info", path, "--json").stdout)
 
     kinds = {config: "config", output: "run", output / "model": "model", output / "checkpoints" / "step_000002": "checkpoint",
-             folder / "ids.safetensors": "safetensors", output / "model" / "model.safetensors": "safetensors",
+             folder / "ids.safetensors": "fixed batches", output / "model" / "model.safetensors": "safetensors",
              folder / "tokenizer": "tokenizer", folder / "tokenizer" / "tokenizer.model": "tokenizer"}
     said = {path: info(path) for path in kinds}
     for path, kind in kinds.items():
