@@ -46,6 +46,11 @@ endfunction()
 # Several files of a room are compiled as one, since most of what a compiler does here is instantiate the same templates again: names in
 # an unnamed namespace are unique within a room. The fuzz preset compiles file by file.
 option(RAVINE_UNITY "compile several files of a room together" ON)
+function(ravine_unity target)
+  if(RAVINE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
 
 # ravine_room(name EXCLUDE ... LIBRARIES ...): declares the library ravine_<name> of all .cpp files of the folder and the folders in
 # it, but those in EXCLUDE. It links every lower room that exists; libraries from outside stay private to it.
@@ -67,7 +72,5 @@ function(ravine_room name)
   endforeach()
   target_link_libraries(ravine_${name} PUBLIC fmt::fmt PRIVATE ${R_LIBRARIES})
   ravine_precompile(ravine_${name})
-  if(RAVINE_UNITY)
-    set_target_properties(ravine_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-  endif()
+  ravine_unity(ravine_${name})
 endfunction()

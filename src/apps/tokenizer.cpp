@@ -20,7 +20,7 @@ class Stdin final : public ByteSource {
   size_t read(std::span<std::byte> into) override { return std::fread(into.data(), 1, into.size(), stdin); }
 };
 
-void print(const std::string& line) {
+void print_line(const std::string& line) {
   if (std::fwrite(line.data(), 1, line.size(), stdout) != line.size() || std::fputc('\n', stdout) == EOF)
     fail("tokenizer: stdout cannot be written");
 }
@@ -62,9 +62,9 @@ int run_encode(EncodeFlags& flags, Config&) {
   }
   JsonlParser parser("text");
   each_line([&](std::string_view line, const std::string& where) {
-    if (!flags.jsonl) return print(list_text(tokenizer->encode(line, !flags.no_special)));
+    if (!flags.jsonl) return print_line(list_text(tokenizer->encode(line, !flags.no_special)));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-    print("{\"ids\":" + list_text(tokenizer->encode(parser.parse(line, where), !flags.no_special)) + "}");
+    print_line("{\"ids\":" + list_text(tokenizer->encode(parser.parse(line, where), !flags.no_special)) + "}");
   });
   return 0;
 }
@@ -97,13 +97,13 @@ int run_decode(DecodeFlags& flags, Config&) {
                       flags.jsonl ? "each line must be {\"ids\": [1, 2, ..]}" : "each line must be a list [1, 2, ..]",
                       "correct the input");
     std::string text = tokenizer->decode(ids, flags.skip_special);
-    print(flags.jsonl ? Json{{"text", text}}.dump(-1, ' ', true)
+    print_line(flags.jsonl ? Json{{"text", text}}.dump(-1, ' ', true)
                       : text);  // ASCII: U+2028 in text must not end a line for anyone
   });
   return 0;
 }
 
-struct InfoFlags {
+struct TokenizerInfoFlags {
   std::string tokenizer;
   bool json = false;
   template <class V>
@@ -113,25 +113,25 @@ struct InfoFlags {
   }
 };
 
-int run_info(InfoFlags& flags, Config&) {
+int run_tokenizer_info(TokenizerInfoFlags& flags, Config&) {
   auto tokenizer = open_tokenizer(flags.tokenizer);
   const SpecialTokens& s = tokenizer->special();
   Json info{{"kind", tokenizer->kind()}, {"size", tokenizer->size()}};
   for (auto [name, id] : {std::pair("bos", s.bos), std::pair("eos", s.eos), std::pair("pad", s.pad), std::pair("unk", s.unk)})
     info[name] = id ? Json{{"id", *id}, {"piece", tokenizer->id_to_piece(*id)}} : Json();
   if (flags.json) {
-    print(info.dump());
+    print_line(info.dump());
     return 0;
   }
-  print(fmt::format("kind  {}\nsize  {}", tokenizer->kind(), tokenizer->size()));
+  print_line(fmt::format("kind  {}\nsize  {}", tokenizer->kind(), tokenizer->size()));
   for (const char* name : {"bos", "eos", "pad", "unk"})
-    print(info[name].is_null()
+    print_line(info[name].is_null()
               ? fmt::format("{}   none", name)
               : fmt::format("{}   {} {}", name, info[name]["id"].dump(), info[name]["piece"].get<std::string>()));
   return 0;
 }
 
-struct TrainFlags {
+struct TokenizerTrainFlags {
   TokenizerTraining training;
   int64_t threads = 0;
   template <class V>
@@ -157,7 +157,7 @@ struct TrainFlags {
   }
 };
 
-int run_train_tokenizer(TrainFlags& flags, Config&) {
+int run_train_tokenizer(TokenizerTrainFlags& flags, Config&) {
   flags.training.threads = static_cast<int>(flags.threads);
   TrainedTokenizer made = train_tokenizer(flags.training);
   Log log;
@@ -211,7 +211,7 @@ int run_render(RenderFlags& flags, Config&) {
     } catch (const jinja::TemplateError& e) {
       result["error"] = e.what();
     }
-    print(result.dump(-1, ' ', true));
+    print_line(result.dump(-1, ' ', true));
   });
   return 0;
 }
@@ -232,11 +232,11 @@ Command tokenizer_command() {
                                            .summary = "lists of ids to text",
                                            .example = "echo '[1, 15043]' | ravine tokenizer decode --tokenizer my-llama"},
                                           group, run_decode),
-                     command<InfoFlags>({.name = "tokenizer info",
+                     command<TokenizerInfoFlags>({.name = "tokenizer info",
                                          .summary = "kind, size and special tokens",
                                          .example = "ravine tokenizer info --tokenizer my-llama"},
-                                        group, run_info),
-                     command<TrainFlags>({.name = "tokenizer train",
+                                        group, run_tokenizer_info),
+                     command<TokenizerTrainFlags>({.name = "tokenizer train",
                                           .summary = "makes a tokenizer from text",
                                           .example = "ravine tokenizer train --input book.txt --output tok --vocab-size 4096"},
                                          group, run_train_tokenizer),
