@@ -2,7 +2,7 @@
 
     python3 bench/index.py build/release/bench/bench_index [--megatron FOLDER] [--samples 100000000] [--documents 40000000] [--length 64] [--open 100000000]
 Documents of 1 to 320 tokens in shuffled order. FOLDER is an unpacked megatron-core wheel; its compiled helpers_cpp is called. The two sides in turn, seconds."""
-import argparse, glob, hashlib, importlib.util, json, os, struct, subprocess, sys, tempfile, time
+import argparse, glob, importlib.util, json, os, struct, subprocess, sys, tempfile, time
 from pathlib import Path
 
 import numpy as np

@@ -4,6 +4,17 @@
 
 namespace ravine {
 
+namespace {
+[[noreturn]] void only_read() { fail("weights are only read here: there are no gradients and no moments"); }
+}  // namespace
+
+void WeightsOnly::open_grads(Ctx&, const Unit&) { only_read(); }
+void WeightsOnly::close_grads(Ctx&, const Unit&) { only_read(); }
+TensorView WeightsOnly::add_to_grad(const Param&, bool&) { only_read(); }
+void WeightsOnly::finish_grads(Ctx&) { only_read(); }
+TensorView WeightsOnly::flat_master(size_t) const { only_read(); }
+TensorView WeightsOnly::flat_copy(size_t) const { only_read(); }
+
 std::vector<Range> counted_ranges(const Bucket& bucket) {
   std::vector<Range> out;
   auto add = [&](int64_t begin, int64_t end) {

@@ -88,6 +88,24 @@ class ParamStore {
   virtual void progress() {}
 };
 
+// Parameters that are only read: whatever training asks for is an Error.
+class WeightsOnly : public ParamStore {
+ public:
+  void open_grads(Ctx&, const Unit&) final;
+  void close_grads(Ctx&, const Unit&) final;
+  TensorView add_to_grad(const Param&, bool&) final;
+  bool has_grad(const Param&) const final { return false; }
+  void finish_grads(Ctx&) final;
+  void end_step() final {}
+  const std::vector<Bucket>& buckets() const final { return none_; }
+  TensorView flat_master(size_t) const final;
+  TensorView flat_copy(size_t) const final;
+  TensorView flat_grad(size_t) const final { return {}; }
+
+ private:
+  std::vector<Bucket> none_;
+};
+
 // Holds a unit for the length of a scope.
 class Lease {
  public:

@@ -52,23 +52,23 @@ void StraightWriter::hand_over() {
     thread_ = std::thread([this] { serve(); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  wait_idle();
   {
     std::lock_guard lock(mutex_);
-    job_ = buffers_[mine_].get();
+    ++full_;
+    mine_ = (mine_ + 1) % kBuffers, filled_ = 0;
   }
   changed_.notify_all();
-  mine_ = 1 - mine_, filled_ = 0;
+  wait_until_at_most(kBuffers - 1);
 }
 
-void StraightWriter::wait_idle() {
+void StraightWriter::wait_until_at_most(size_t full) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return job_ == nullptr; });
+  changed_.wait(lock, [&] { return full_ <= full; });
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
 void StraightWriter::finish() {
-  if (thread_.joinable()) wait_idle();
+  if (thread_.joinable()) wait_until_at_most(0);
   if (direct_) ::fcntl(fd_, F_SETFL, ::fcntl(fd_, F_GETFL) & ~O_DIRECT);
   direct_ = false;
   if (filled_ > 0) put(buffers_[mine_].get(), filled_);
@@ -78,18 +78,19 @@ void StraightWriter::finish() {
 void StraightWriter::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [&] { return stop_ || job_; });
-    if (!job_) return;
+    changed_.wait(lock, [&] { return stop_ || full_ > 0; });
+    if (stop_ || error_) return;
+    const std::byte* job = buffers_[(mine_ + kBuffers - full_) % kBuffers].get();
     lock.unlock();
     std::exception_ptr error;
     try {
-      put(job_, kBuffer);
+      put(job, kBuffer);
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
     if (error) error_ = error;
-    job_ = nullptr;
+    full_ = error ? 0 : full_ - 1;  // what follows is not written
     changed_.notify_all();
   }
 }

@@ -13,12 +13,12 @@
 
 namespace ravine {
 
-// The file must be empty. Two buffers: one is filled while the other is written. Where the file system has no O_DIRECT, the same through
-// the cache. Errors of the thread come out of the next call.
+// The file must be empty. A ring of buffers: while one is filled those before it are written, one after the other. Where the file system
+// has no O_DIRECT, the same through the cache. Errors of the thread come out of the next call.
 class StraightWriter {
  public:
   StraightWriter(int fd, std::string path);
-  ~StraightWriter();  // waits for what is under way
+  ~StraightWriter();  // waits for the write under way, drops the rest
   StraightWriter(const StraightWriter&) = delete;
   StraightWriter& operator=(const StraightWriter&) = delete;
 
@@ -27,23 +27,24 @@ class StraightWriter {
 
  private:
   static constexpr size_t kBuffer = size_t{16} << 20;
+  static constexpr size_t kBuffers = 4;  // what makes the bytes comes in bursts; the disk shall not wait for it
   static constexpr size_t kBlock = 4096;
   struct Free {
     void operator()(std::byte* p) const;
   };
   void serve();
   void hand_over();
-  void wait_idle();
+  void wait_until_at_most(size_t full);
   void put(const std::byte* data, size_t size);
 
   int fd_;
   std::string path_;
   bool direct_ = false;
-  std::unique_ptr<std::byte, Free> buffers_[2];
-  size_t mine_ = 0, filled_ = 0;
+  std::unique_ptr<std::byte, Free> buffers_[kBuffers];
+  size_t mine_ = 0, filled_ = 0;  // the one that is being filled, and how far
   std::mutex mutex_;
   std::condition_variable changed_;
-  const std::byte* job_ = nullptr;  // a full buffer that the thread writes
+  size_t full_ = 0;  // buffers before mine_ that are not written yet
   std::exception_ptr error_;
   bool stop_ = false;
   std::thread thread_;

@@ -5,8 +5,6 @@
 namespace ravine {
 namespace {
 DType held_in(const Types& types, const Param& p) { return p.use == Use::vector ? types.master : types.compute; }
-
-[[noreturn]] void no_training() { fail("inference store: it holds no gradients and no moments"); }
 }  // namespace
 
 InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks, const std::vector<int>& stages)
@@ -48,12 +46,5 @@ int64_t InferenceStore::weight_bytes() const {
   for (const Storage& s : units_) n += s.bytes();
   return n;
 }
-
-void InferenceStore::open_grads(Ctx&, const Unit&) { no_training(); }
-void InferenceStore::close_grads(Ctx&, const Unit&) { no_training(); }
-TensorView InferenceStore::add_to_grad(const Param&, bool&) { no_training(); }
-void InferenceStore::finish_grads(Ctx&) { no_training(); }
-TensorView InferenceStore::flat_master(size_t) const { no_training(); }
-TensorView InferenceStore::flat_copy(size_t) const { no_training(); }
 
 }  // namespace ravine

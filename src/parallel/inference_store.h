@@ -9,7 +9,7 @@
 
 namespace ravine {
 
-class InferenceStore : public ParamStore {
+class InferenceStore : public WeightsOnly {
  public:
   // Buffers for the parameters, zero. Matrices and lookup tables are held in types.compute, vectors (norms, biases) in
   // types.master; what is written there is rounded to that. Joined parameters lie side by side. The set is kept by reference.
@@ -22,19 +22,7 @@ class InferenceStore : public ParamStore {
   TensorView master(const Param& p) const override { return of(p); }  // the same memory: there is one copy
   Shape shape(const Param& p) const override { return of(p).shape; }
   std::vector<ParamBox> boxes() const override;
-  const std::vector<Bucket>& buckets() const override { return none_; }
   int64_t weight_bytes() const;
-
-  // Training calls are Errors.
-  void open_grads(Ctx&, const Unit&) override;
-  void close_grads(Ctx&, const Unit&) override;
-  TensorView add_to_grad(const Param&, bool&) override;
-  bool has_grad(const Param&) const override { return false; }
-  void finish_grads(Ctx&) override;
-  void end_step() override {}
-  TensorView flat_master(size_t) const override;
-  TensorView flat_copy(size_t) const override;
-  TensorView flat_grad(size_t) const override { return {}; }
 
  private:
   struct Place {
@@ -49,7 +37,6 @@ class InferenceStore : public ParamStore {
   int tensor_rank_, tensor_size_;
   std::vector<Storage> units_;  // by Unit::index
   std::vector<Place> places_;   // by Param::index
-  std::vector<Bucket> none_;
 };
 
 }  // namespace ravine

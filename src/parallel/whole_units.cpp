@@ -6,8 +6,6 @@
 namespace ravine {
 namespace {
 
-[[noreturn]] void no_gradients() { fail("whole units: they hold no gradients"); }
-
 // From the box of a piece, contiguous at `box`, to its place in the whole parameter.
 void place_box(const Piece& piece, std::byte* whole, const std::byte* box, int64_t size) {
   const Shape& shape = piece.param->shape;
@@ -37,10 +35,6 @@ TensorView UnitExport::master(const Param& p) const {
   return view_of(it->second.data(), store_.held_master(0).dtype, p.shape, it->second.device());
 }
 std::vector<ParamBox> UnitExport::boxes() const { fail("whole units: they hold nothing of their own"); }
-void UnitExport::open_grads(Ctx&, const Unit&) { no_gradients(); }
-void UnitExport::close_grads(Ctx&, const Unit&) { no_gradients(); }
-TensorView UnitExport::add_to_grad(const Param&, bool&) { no_gradients(); }
-void UnitExport::finish_grads(Ctx&) { no_gradients(); }
 
 namespace {
 constexpr int64_t kEnd = -1;

@@ -10,8 +10,8 @@
 namespace ravine {
 
 // On rank 0 acquire brings a unit from the ranks that hold it: master(p) is the whole of p until another is acquired, in the type of the
-// masters. The others serve() meanwhile, until rank 0 calls end(). Training calls are Errors.
-class UnitExport : public ParamStore {
+// masters. The others serve() meanwhile, until rank 0 calls end().
+class UnitExport : public WeightsOnly {
  public:
   enum class Of : uint8_t { masters, gradients };  // gradients: those of the step, finished
   UnitExport(Model& model, FlatStore& store, const Ranks& ranks, std::vector<int> stages, Of of = Of::masters)
@@ -24,16 +24,6 @@ class UnitExport : public ParamStore {
   TensorView value(const Param& p) const override { return master(p); }
   TensorView master(const Param& p) const override;
   std::vector<ParamBox> boxes() const override;
-  void open_grads(Ctx&, const Unit&) override;
-  void close_grads(Ctx&, const Unit&) override;
-  TensorView add_to_grad(const Param&, bool&) override;
-  bool has_grad(const Param&) const override { return false; }
-  void finish_grads(Ctx&) override;
-  void end_step() override {}
-  const std::vector<Bucket>& buckets() const override { return none_; }
-  TensorView flat_master(size_t) const override { return {}; }
-  TensorView flat_copy(size_t) const override { return {}; }
-  TensorView flat_grad(size_t) const override { return {}; }
 
  private:
   // What is here of bucket b, and which of its elements that are.
@@ -46,7 +36,6 @@ class UnitExport : public ParamStore {
   Of of_;
   const Unit* open_ = nullptr;
   std::map<const Param*, Storage> whole_;
-  std::vector<Bucket> none_;
 };
 
 }  // namespace ravine

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from training import LAUNCH, STEPS, launch, prepare, r, train
+from training import LAUNCH, STEPS, launch, prepare, processes, r, train
 from ravine_run import check
 
 HOST = socket.gethostname()
@@ -31,23 +31,6 @@ def settings(base, out, **more):
 def start(ranks, *arguments):
     return subprocess.Popen([*LAUNCH, "-n", str(ranks), *r.command("train", *arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True)
-
-
-def processes(job, ranks):
-    """The ranks of a job, in order: children of the launcher."""
-    began = time.monotonic()
-    while time.monotonic() - began < 60:
-        found = []
-        for p in Path("/proc").glob("[0-9]*"):
-            try:
-                if int(re.search(r"^PPid:\s*(\d+)", (p / "status").read_text(), re.M)[1]) == job.pid:
-                    found.append(int(p.name))
-            except OSError:
-                pass
-        if len(found) == ranks:
-            return sorted(found)
-        time.sleep(0.02)
-    check(False, "the ranks did not start")
 
 
 def wait_for(condition, job, seconds=60):

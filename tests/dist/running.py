@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from training import FAMILIES as OTHERS, LAUNCH, LIKE_LLAMA, STEPS, launch, prepare, same, train, with_even_rows
+from training import FAMILIES as OTHERS, LAUNCH, LIKE_LLAMA, STEPS, launch, prepare, processes, same, train, with_even_rows
 import ravine_run as r
 from ravine_run import check
 
@@ -292,14 +292,7 @@ def test_a_lost_rank_ends_the_job(folder):
     for harm, words in ((signal.SIGKILL, "is gone"), (signal.SIGSTOP, "has not answered for")):
         (folder / harm.name).mkdir()
         job, _ = long_job(folder / harm.name, 4, {"tensor": 2, "pipeline": 2})
-        ranks = []
-        for p in Path("/proc").glob("[0-9]*"):
-            try:
-                if int(re.search(r"^PPid:\s*(\d+)", (p / "status").read_text(), re.M)[1]) == job.pid:
-                    ranks.append(int(p.name))
-            except OSError:
-                pass
-        os.kill(sorted(ranks)[2], harm)
+        os.kill(processes(job, 4)[2], harm)
         killed = time.monotonic()
         _, err = job.communicate(timeout=60)
         check(job.returncode != 0 and re.search(rf"rank 2 \(.*\) {words}", err), f"{harm.name}: {job.returncode}\n{err[-2000:]}")

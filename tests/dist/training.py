@@ -5,8 +5,10 @@ python3 training.py PATH_OF_ravine [FUNCTION ..]
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
@@ -33,6 +35,23 @@ def prepare(folder, **fields):
     return {"model.config": model, "data.train": [data], "data.valid": [data], "data.sequence_length": 17, "train.steps": STEPS, "train.global_batch": 8,
             "train.micro_batch": 1, "train.valid_every": 2, "train.valid_batches": 3, "optimizer.lr": 0.01, "schedule.warmup_steps": 1,
             "checkpoint.every": 0, "log.tensorboard": False, "parallel.sum_leaves": 8, "parallel.zero_threshold": 100}
+
+
+def processes(job, ranks):
+    """The ranks of a job, in order of their start: children of the launcher."""
+    began = time.monotonic()
+    while time.monotonic() - began < 60:
+        found = []
+        for p in Path("/proc").glob("[0-9]*"):
+            try:
+                if int(re.search(r"^PPid:\s*(\d+)", (p / "status").read_text(), re.M)[1]) == job.pid:
+                    found.append(int(p.name))
+            except OSError:
+                pass
+        if len(found) == ranks:
+            return sorted(found)
+        time.sleep(0.02)
+    check(False, "the ranks did not start")
 
 
 def train(base, output, ranks=1, **settings):
@@ -255,8 +274,6 @@ def test_refusals(folder):
 def test_a_lost_rank_ends_the_job(folder):
     """A rank that is killed, and one that stands still, in the middle of a run: named, and the last checkpoint is good."""
     base = {**prepare(folder), "checkpoint.every": 1, "train.steps": 100000, "schedule.steps": STEPS, "train.valid_every": 0, "parallel.patience": 3}
-    import signal
-    import time
     for harm, words in ((signal.SIGKILL, "is gone"), (signal.SIGSTOP, "has not answered for")):
         out = folder / harm.name
         job = subprocess.Popen([*LAUNCH, "-n", "4", *r.command("train", *r.settings({**base, "train.output": str(out)}))],
@@ -264,14 +281,7 @@ def test_a_lost_rank_ends_the_job(folder):
         began = time.monotonic()
         while len(r.checkpoints(out)) < 2 and time.monotonic() - began < 60:
             time.sleep(0.05)
-        ranks = []  # children of the launcher, in order of their start
-        for p in Path("/proc").glob("[0-9]*"):
-            try:
-                if int(re.search(r"^PPid:\s*(\d+)", (p / "status").read_text(), re.M)[1]) == job.pid:
-                    ranks.append(int(p.name))
-            except OSError:
-                pass
-        os.kill(sorted(ranks)[2], harm)
+        os.kill(processes(job, 4)[2], harm)
         killed = time.monotonic()
         text = job.communicate(timeout=60)[0]
         seconds = time.monotonic() - killed
@@ -282,8 +292,6 @@ def test_a_lost_rank_ends_the_job(folder):
 
 
 def test_stop(folder):
-    import signal
-    import time
     base = {**prepare(folder), "train.steps": 100000, "schedule.steps": STEPS, "train.valid_every": 0}
     out = folder / "run"
     job = subprocess.Popen([*LAUNCH, "-n", "2", *r.command("train", *r.settings({**base, "train.output": str(out)}))],

@@ -28,15 +28,7 @@ def numbers(kind, raw):
 
 
 def weights(folder):
-    out = {}
-    for file in sorted(Path(folder).glob("*.safetensors")):
-        header, body = r.load_raw(file)
-        for name, t in header.items():
-            if name != "__metadata__":
-                a, b = t["data_offsets"]
-                check(name not in out, f"{name} is stored twice")
-                out[name] = (t["shape"], numbers(t["dtype"], body[a:b]))
-    return out
+    return {name: (shape, numbers(kind, raw)) for name, (kind, shape, raw) in r.load_tensors(folder).items()}
 
 
 def same(folder, want=None, what=""):
@@ -313,15 +305,13 @@ def test_info_knows_what_a_folder_is(folder):
 
 
 def test_recorded_checkpoints(folder):
-    shared = os.environ.get("RAVINE_SHARED")
-    if not shared:
-        print("skipped: RAVINE_SHARED is not set", flush=True)
+    if not (golden := r.shared("golden")):
         return
-    base = Path(shared) / "golden" / "deepspeed"
+    base = golden / "deepspeed"
     for name in ("z1_bf16", "z2_f32", "z3_bf16"):
         convert(base / "checkpoints" / name, folder / name, "hf", "--model-config", base / "checkpoint-model-init" / "config.json")
         same(folder / name, weights(base / "checkpoints" / f"{name}-fp32"))
-    base = Path(shared) / "golden" / "megatron" / "checkpoint"
+    base = golden / "megatron" / "checkpoint"
     for style in ("legacy", "mcore", "mcore_te", "classic", "classic_merged_mlp"):
         for layout in sorted((base / style).iterdir()):
             extra = ["--model-config", base / "hf" / "config.json"] if style.startswith("classic") else []

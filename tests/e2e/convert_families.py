@@ -13,27 +13,30 @@ WRITTEN = {"bloom": "bloom", "gpt2": "gpt2", "pythia": "gpt_neox", "pythia_seria
 NO_MINDFORMERS = ("bloom", "gpt2", "pythia", "pythia_serial")
 
 
-def weights(folder):
-    out = {}
-    for file in sorted(Path(folder).glob("model*.safetensors")):
-        header, body = r.load_raw(file)
-        for name, t in header.items():
-            if name != "__metadata__":
-                a, b = t["data_offsets"]
-                out[name] = (t["dtype"], t["shape"], body[a:b])
-    return out
+def trained(folder, config):
+    """Weights after a step of training, none of them as they began."""
+    (folder / "config.json").write_text(json.dumps(config))
+    ids = r.save_ids(folder / "ids.safetensors", 4, 9, 96)
+    run("train", *r.settings({"model.config": folder / "config.json", "data.train": [ids], "data.sequence_length": 9, "train.steps": 1, "train.global_batch": 2,
+                              "optimizer.lr": 0.3, "train.output": folder / "run", "checkpoint.every": 0, "log.tensorboard": False}))
+    return folder / "run" / "model"
 
 
 def model(folder, name):
     """A folder as the family's files are."""
-    if name in WRITTEN:
-        return GOLDEN / WRITTEN[name]
-    config = folder / "config.json"
-    config.write_text(json.dumps(FAMILIES[name]))
-    ids = r.save_ids(folder / "ids.safetensors", 4, 9, 96)
-    run("train", *r.settings({"model.config": config, "data.train": [ids], "data.sequence_length": 9, "train.steps": 1, "train.global_batch": 2,
-                              "optimizer.lr": 0.3, "train.output": folder / "run", "checkpoint.every": 0, "log.tensorboard": False}))
-    return folder / "run" / "model"
+    return GOLDEN / WRITTEN[name] if name in WRITTEN else trained(folder, FAMILIES[name])
+
+
+def even(name):
+    """Four heads and two key/value heads, so that every matrix can be cut in two."""
+    config = dict(FAMILIES[name])
+    for wide in ("hidden_size", "n_embed", "n_embd"):
+        if wide in config:
+            config[wide] = 32
+    for heads in ("num_attention_heads", "n_head"):
+        if heads in config:
+            config[heads] = 4
+    return config | ({"num_key_value_heads": 2} if "num_key_value_heads" in config else {})
 
 
 def ranks_of(config):
@@ -43,9 +46,8 @@ def ranks_of(config):
     return 1 + (heads % 2 == 0), 1 + (layers % 2 == 0)
 
 
-def round_trip(folder, name):
-    source = model(folder, name)
-    want = weights(source)
+def round_trip(folder, name, source):
+    want = r.load_tensors(source, "model*.safetensors")
     check(len(want) > 5, f"{source} is a model")
     config = json.loads((source / "config.json").read_text())
     tensor, pipeline = ranks_of(config)
@@ -62,7 +64,7 @@ def round_trip(folder, name):
     for i, (to, *more) in enumerate(steps):
         run("convert", "--input", last, "--output", folder / f"{i}", "--to", to, *more)
         run("convert", "--input", folder / f"{i}", "--output", folder / f"{i}-hf", "--to", "hf")
-        got = weights(folder / f"{i}-hf")
+        got = r.load_tensors(folder / f"{i}-hf", "model*.safetensors")
         kept = {k: v for k, v in want.items() if k in got or not k.endswith(("lm_head.weight", "embed_out.weight"))}  # tied ones are not stored
         bad = sorted(k for k in kept.keys() | got.keys() if kept.get(k) != got.get(k))
         check(not bad, f"{name}, step {i} ({to} {more}): {bad[:4]} differ")
@@ -116,7 +118,9 @@ def test_refusals(folder):
 
 
 for _name in sorted(set(FAMILIES) | set(WRITTEN)):
-    globals()[f"test_{_name}"] = lambda folder, name=_name: round_trip(folder, name)
+    globals()[f"test_{_name}"] = lambda folder, name=_name: round_trip(folder, name, model(folder, name))
+for _name in FAMILIES:
+    globals()[f"test_{_name}_on_two_tensor_ranks"] = lambda folder, name=_name: round_trip(folder, name, trained(folder, even(name)))
 
 if __name__ == "__main__":
     r.main(dict(globals()))

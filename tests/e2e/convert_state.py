@@ -18,14 +18,9 @@ STEP = "checkpoints/step_{:06}"
 
 def state(folder, step):
     """{"m/NAME": (shape, bytes)}"""
-    out = {}
-    for file in sorted((Path(folder) / STEP.format(step)).glob("*.safetensors")):
-        header, body = r.load_raw(file)
-        for name, t in header.items():
-            if name != "__metadata__":
-                check(t["dtype"] == "F32", f"{name} is {t['dtype']}")
-                out[name] = (t["shape"], body[slice(*t["data_offsets"])])
-    return out
+    tensors = r.load_tensors(Path(folder) / STEP.format(step))
+    check(all(kind == "F32" for kind, _, _ in tensors.values()), "a state that is not in f32")
+    return {name: (shape, raw) for name, (_, shape, raw) in tensors.items()}
 
 
 def expected(masters=0.0):
@@ -124,11 +119,9 @@ def test_refusals(folder):
 
 
 def test_recorded_moments(folder):
-    shared = os.environ.get("RAVINE_SHARED")
-    if not shared:
-        print("skipped: RAVINE_SHARED is not set", flush=True)
+    if not (golden := r.shared("golden")):
         return
-    base = Path(shared) / "golden" / "deepspeed"
+    base = golden / "deepspeed"
     for name in ("z1_bf16", "z2_f32", "z3_bf16"):
         run("convert", "--input", base / "checkpoints" / name, "--output", folder / name, "--to", "ravine", "--optimizer", "--model-config",
             base / "checkpoint-model-init" / "config.json")
@@ -144,7 +137,7 @@ def big_model(folder):
     """A model whose conversion takes a moment: 4 layers of 13 MB."""
     config = r.save_config(folder / "config.json", hidden_size=512, intermediate_size=1536, num_hidden_layers=8, num_attention_heads=8,
                            num_key_value_heads=8, vocab_size=512)
-    tensors, names = {}, {"model.embed_tokens.weight": (512, 512), "lm_head.weight": (512, 512), "model.norm.weight": (512,)}
+    names = {"model.embed_tokens.weight": (512, 512), "lm_head.weight": (512, 512), "model.norm.weight": (512,)}
     for i in range(8):
         names |= {f"model.layers.{i}.self_attn.{n}_proj.weight": (512, 512) for n in "qkvo"}
         names |= {f"model.layers.{i}.mlp.gate_proj.weight": (1536, 512), f"model.layers.{i}.mlp.up_proj.weight": (1536, 512),

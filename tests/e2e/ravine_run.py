@@ -86,6 +86,27 @@ def load_raw(path):
     return json.loads(data[8:8 + size]), data[8 + size:]
 
 
+def load_tensors(folder, files="*.safetensors"):
+    """{name: (type, shape, bytes)} of all files of a folder; each name is there once."""
+    out = {}
+    for file in sorted(Path(folder).glob(files)):
+        header, body = load_raw(file)
+        for name, t in header.items():
+            if name != "__metadata__":
+                check(name not in out, f"{folder}: {name} is stored twice")
+                out[name] = (t["dtype"], t["shape"], body[slice(*t["data_offsets"])])
+    return out
+
+
+def shared(*names):
+    """A folder of data recorded outside this repository; None, and a word, where there is none."""
+    root = os.environ.get("RAVINE_SHARED")
+    if not root:
+        print("skipped: RAVINE_SHARED is not set", flush=True)
+        return None
+    return Path(root, *names)
+
+
 def save_ids(path, rows, columns, vocabulary=256, seed=1):
     draw = random.Random(seed)
     ids = [draw.randrange(3, vocabulary) for _ in range(rows * columns)]

@@ -6,7 +6,7 @@ TOKENIZER: tokenizer.json or .xz. The text comes in parts of 4 MB, each from the
 (--parts FIRST-LAST). It is made of pieces of the files given and of Python's own library, words of many scripts, code points of
 all Unicode, runs of white space and digits, and (as lines of their own) bytes that are not UTF-8.
 """
-import argparse, glob, json, lzma, os, random, subprocess, sys, sysconfig, tempfile
+import argparse, glob, json, lzma, os, random, subprocess, sys, sysconfig
 from tokenizers import Tokenizer
 
 SCRIPTS = [(0x20, 0x7E), (0xA0, 0x24F), (0x300, 0x36F), (0x370, 0x52F), (0x590, 0x6FF), (0x900, 0xDFF), (0xE00, 0xEFF), (0x1100, 0x11FF), (0x1E00, 0x206F), (0x2070, 0x2BFF),

@@ -4,7 +4,7 @@ assistant masks), and what the record handlers of ModelLink (modellink/data/data
   python tools/golden/make_chat.py tests/golden/chat         (needs tokenizers, transformers, jinja2)
 """
 import json, os, random, sys
-from tokenizers import AddedToken, Tokenizer, decoders as D, models as M, pre_tokenizers as P, processors as X, trainers as T
+from tokenizers import Tokenizer, decoders as D, models as M, pre_tokenizers as P, processors as X, trainers as T
 from transformers import PreTrainedTokenizerFast
 
 out = sys.argv[1]

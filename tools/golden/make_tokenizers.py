@@ -3,7 +3,7 @@ templates and what Jinja as Transformers sets it up makes of them; and tests/gol
 
   python tools/golden/make_tokenizers.py tests/golden         (needs tokenizers, transformers, jinja2)
 """
-import base64, json, os, random, struct, sys
+import json, os, random, sys
 import tokenizers
 from tokenizers import Regex, Tokenizer, AddedToken, models as M, normalizers as N, pre_tokenizers as P, processors as X, decoders as D, trainers as T
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "base/error.h"
 
@@ -98,18 +97,13 @@ Sample ChatSamples::sample(int64_t i) const {
       s.positions.push_back(t);
     }
   }
-  auto used = s.ids.size(), S = static_cast<size_t>(layout_.columns);
-  s.ids.resize(S, layout_.padding);
-  s.labels.resize(S, kIgnored);
-  s.positions.resize(S);
-  std::iota(s.positions.begin() + static_cast<ptrdiff_t>(used), s.positions.end(), static_cast<int32_t>(used));
+  pad_sample(s, layout_);
   return s;
 }
 
 std::string ChatSamples::origin(int64_t i) const {
   auto chats = spread_.of(i);
-  std::string text = store_->origin(chats[0]);
-  return chats.size() == 1 ? text : fmt::format("{} and {} more", text, chats.size() - 1);
+  return origin_of_sample(store_->origin(chats[0]), chats.size());
 }
 
 }  // namespace ravine

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <span>
 
 #include "base/error.h"
@@ -213,18 +212,13 @@ Sample InstructionSamples::sample(int64_t i) const {
     s.labels.insert(s.labels.end(), r.labels.begin(), r.labels.end());
     for (size_t t = 0; t < r.ids.size(); ++t) s.positions.push_back(static_cast<int32_t>(t));
   }
-  const auto used = s.ids.size(), S = static_cast<size_t>(layout_.columns);
-  s.ids.resize(S, layout_.padding);
-  s.labels.resize(S, kIgnored);
-  s.positions.resize(S);
-  std::iota(s.positions.begin() + static_cast<ptrdiff_t>(used), s.positions.end(), static_cast<int32_t>(used));
+  pad_sample(s, layout_);
   return s;
 }
 
 std::string InstructionSamples::origin(int64_t i) const {
   const auto chats = spread_.of(i);
-  const std::string text = files_->where(chosen_[static_cast<size_t>(chats[0])]);
-  return chats.size() == 1 ? text : fmt::format("{} and {} more", text, chats.size() - 1);
+  return origin_of_sample(files_->where(chosen_[static_cast<size_t>(chats[0])]), chats.size());
 }
 
 }  // namespace ravine

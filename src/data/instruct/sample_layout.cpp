@@ -52,4 +52,16 @@ ChatSpread spread_chats(std::span<const int32_t> lengths, const ChatLayout& layo
   return s;
 }
 
+void pad_sample(Sample& s, const ChatLayout& layout) {
+  const auto used = s.ids.size(), S = static_cast<size_t>(layout.columns);
+  s.ids.resize(S, layout.padding);
+  s.labels.resize(S, kIgnored);
+  s.positions.resize(S);
+  std::iota(s.positions.begin() + static_cast<ptrdiff_t>(used), s.positions.end(), static_cast<int32_t>(used));
+}
+
+std::string origin_of_sample(const std::string& first, size_t conversations) {
+  return conversations == 1 ? first : fmt::format("{} and {} more", first, conversations - 1);
+}
+
 }  // namespace ravine

@@ -2,7 +2,10 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
+
+#include "data/sample.h"
 
 namespace ravine {
 
@@ -26,5 +29,10 @@ struct ChatSpread {
 // lengths: columns that each conversation takes, at most layout.columns. Packing puts each, the longest first, into the fullest sample that
 // still has room (best fit decreasing); it depends on the lengths alone. Without packing each has a sample of its own.
 ChatSpread spread_chats(std::span<const int32_t> lengths, const ChatLayout& layout);
+
+// Fills a sample to layout.columns with padding that is not learned; positions go on.
+void pad_sample(Sample& sample, const ChatLayout& layout);
+// "FIRST and N more" of a sample of so many conversations.
+std::string origin_of_sample(const std::string& first, size_t conversations);
 
 }  // namespace ravine
