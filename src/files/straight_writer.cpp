@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <cstring>
 #include <new>
 #include <utility>
+
+#include "base/parallel.h"
 
 namespace ravine {
 
@@ -31,11 +34,16 @@ void StraightWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     auto& buffer = buffers_[mine_];
     if (!buffer) {
-      buffer.reset(static_cast<std::byte*>(std::aligned_alloc(kBlock, kBuffer)));
+      buffer.reset(static_cast<std::byte*>(std::aligned_alloc(kHugePage, kBuffer)));
       if (!buffer) throw std::bad_alloc();
+      ::madvise(buffer.get(), kBuffer, MADV_HUGEPAGE);  // a request of few long pieces; nothing is lost where it is refused
     }
     const size_t n = std::min(bytes.size(), kBuffer - filled_);
-    std::memcpy(buffer.get() + filled_, bytes.data(), n);
+    constexpr size_t kPart = size_t{1} << 20;  // that one thread copies
+    parallel_for(ceil_div(static_cast<int64_t>(n), static_cast<int64_t>(kPart)), [&](int64_t i) {
+      const size_t at = static_cast<size_t>(i) * kPart;
+      std::memcpy(buffer.get() + filled_ + at, bytes.data() + at, std::min(kPart, n - at));
+    });
     filled_ += n;
     bytes = bytes.subspan(n);
     if (filled_ == kBuffer) hand_over();

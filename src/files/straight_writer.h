@@ -26,9 +26,9 @@ class StraightWriter {
   void finish();  // all is handed to the file; no further write
 
  private:
-  static constexpr size_t kBuffer = size_t{16} << 20;
-  static constexpr size_t kBuffers = 4;  // what makes the bytes comes in bursts; the disk shall not wait for it
-  static constexpr size_t kBlock = 4096;
+  static constexpr size_t kBuffer = size_t{4} << 20;
+  static constexpr size_t kBuffers = 8;  // what makes the bytes comes in bursts; the disk shall not wait for it
+  static constexpr size_t kHugePage = size_t{2} << 20;
   struct Free {
     void operator()(std::byte* p) const;
   };

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <future>
+#include <memory>
 #include <vector>
 
 #include "base/parallel.h"
@@ -37,20 +39,22 @@ void stream(const Elements& tensor, DType dtype, const std::function<void(std::s
   constexpr int64_t kChunk = int64_t{1} << 19;  // elements that one thread takes
   const int64_t from_size = size_of(tensor.dtype()), to_size = size_of(dtype);
   const int64_t piece = kStreamBytes / std::max(from_size, to_size), all = tensor.count();
-  std::vector<std::byte> source, target;
+  const int64_t largest = std::min(piece, all);
+  // Not set to zero first: pages are touched where they are filled, by many threads.
+  auto source = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(largest * from_size));
+  auto target = std::make_unique_for_overwrite<std::byte[]>(tensor.dtype() != dtype ? static_cast<size_t>(largest * to_size) : 0);
   const Passing passing(tensor);
   for (int64_t begin = 0; begin < all; begin += piece) {
     const int64_t count = std::min(piece, all - begin);
-    source.resize(static_cast<size_t>(count * from_size));
-    if (tensor.dtype() != dtype) target.resize(static_cast<size_t>(count * to_size));
     parallel_for(ceil_div(count, kChunk), [&](int64_t i) {
       const int64_t at = i * kChunk, n = std::min(kChunk, count - at);
-      tensor.read(begin + at, {source.data() + at * from_size, static_cast<size_t>(n * from_size)});
+      tensor.read(begin + at, {source.get() + at * from_size, static_cast<size_t>(n * from_size)});
       if (tensor.dtype() != dtype)
-        convert(tensor.dtype(), source.data() + at * from_size, dtype, target.data() + at * to_size, n);
+        convert(tensor.dtype(), source.get() + at * from_size, dtype, target.get() + at * to_size, n);
     });
-    write(tensor.dtype() == dtype ? source : target);
-    if (all * from_size >= kStreamBytes / 4) passing.forget();
+    std::future<void> forgotten;  // takes the kernel as long as a copy would
+    if (all * from_size >= kStreamBytes / 4) forgotten = std::async(std::launch::async, [&] { passing.forget(); });
+    write({(tensor.dtype() == dtype ? source : target).get(), static_cast<size_t>(count * to_size)});
   }
 }
 
