@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "device/limits.h"
 #include "kernels/backend.h"
 
 namespace ravine {
@@ -10,10 +11,12 @@ namespace ravine {
 int64_t planned_memory(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels, int64_t columns) {
   const Mesh& m = layout.mesh;
   StepShape shape{config.train.micro_batch, columns, layout.micro_batches, false, layout.leaves};
+  static const int64_t program = resident_memory();  // what planning leaves behind is no part of a run
   int64_t most = 0;
   for (int stage : std::set<int>{0, std::min(1, m.pipeline - 1), m.pipeline - 1}) {
     Ranks fake = Ranks::fake(m, rank_of(m, {stage, 0, 0}));
-    most = std::max(most, StepEngine(model, config, types, kernels, shape, nullptr, &fake).memory().total());
+    const RunMemory memory = StepEngine(model, config, types, kernels, shape, nullptr, &fake).memory();
+    most = std::max(most, memory.total() - memory.base + program);
   }
   return most;
 }

@@ -28,7 +28,7 @@ struct Decision {
 };
 Decision decide(Model& model, const Config& config, const std::string& backend, int ranks, int64_t columns, int64_t bytes_per_rank);
 
-// Bytes of the rank that needs most, of those of the first, second and last stage.
+// Bytes of the rank that needs most, of those of the first, second and last stage. The program itself counts as it was at the first call.
 int64_t planned_memory(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels, int64_t columns);
 
 }  // namespace ravine

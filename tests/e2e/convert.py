@@ -284,7 +284,7 @@ def test_exploits(folder):
         shutil.copy(file, zero / "global_step3" / "mp_rank_00_model_states.pt")
         other = copy(folder, "zero3")
         shutil.copy(file, other / "global_step3" / "zero_pp_rank_1_mp_rank_00_optim_states.pt")
-        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        limit = None if r.sanitized() else lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
         for source in (hf, megatron, zero, other):
             done = run("convert", "--input", source, "--output", folder / "out", "--to", "hf", status=2, preexec_fn=limit)
             check(str(source) in done.stderr and done.stderr.count("error:") == 1, f"{name}: {done.stderr}")

@@ -4,6 +4,7 @@ A test program is `python3 NAME.py PATH_OF_RAVINE [FUNCTION ..]`; each of its fu
 """
 import array
 import json
+import mmap
 import os
 import random
 import shutil
@@ -96,6 +97,12 @@ def load_tensors(folder, files="*.safetensors"):
                 check(name not in out, f"{folder}: {name} is stored twice")
                 out[name] = (t["dtype"], t["shape"], body[slice(*t["data_offsets"])])
     return out
+
+
+def sanitized():
+    """The program was built with AddressSanitizer, which takes an address space that no limit allows."""
+    with open(PROGRAM, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as program:
+        return program.find(b"__asan_init") >= 0
 
 
 def shared(*names):
