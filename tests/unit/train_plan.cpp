@@ -104,6 +104,9 @@ TEST_F(Small, DecisionsTakeTheCheapestThatFits) {
   std::vector<std::string> order;
   for (const DecisionStep& s : all.steps) order.push_back(s.setting);
   EXPECT_EQ(order, (std::vector<std::string>{"train.micro_batch=1", "parallel.zero=1", "train.recompute=full", "parallel.zero=2", "parallel.zero=3", "precision.compute=bf16"}));
+  std::vector<int64_t> zero;
+  for (const DecisionStep& s : all.steps) zero.push_back(s.config.parallel.zero);
+  EXPECT_EQ(zero, (std::vector<int64_t>{0, 1, 1, 2, 3, 3}));
   for (size_t i = 1; i < 5; ++i) EXPECT_LE(all.steps[i].bytes, all.steps[i - 1].bytes) << all.steps[i].setting;
   // With room for exactly one of them that one is chosen, and nothing after it but a larger micro batch.
   for (size_t i = 0; i < 5; ++i) {
@@ -151,7 +154,9 @@ TEST_F(Small, TimesFollowWhatALayoutDoes) {
   EXPECT_GT(seconds(2, 1, 3).data, seconds(2, 1, 2).data);
   EXPECT_GT(seconds(1, 1, 0, "full").seconds, 1.15 * one);
   EXPECT_GT(seconds(1, 1, 0, "cheap", 16).leaves, 0);
-  EXPECT_GT(seconds(1, 2, 0).bubble, 0.9 / 17);
+  StepEstimate two = seconds(1, 2, 0);
+  EXPECT_GT(two.bubble, 0.9 / 17);
+  EXPECT_GT(two.seconds - two.update, (1 + 0.5 / 16) * two.compute) << "the last stage waits for the first of 16 micro batches";
 }
 
 TEST(Messages, BetweenMeasuredSizesAlongALine) {
