@@ -4,10 +4,8 @@
 
 namespace ravine {
 
-StepTraffic TrafficMeter::step(const Ranks& ranks, double seconds) {
-  StepTraffic out;
-  if (ranks.size() == 1) return out;
-  std::array<Traffic, kKinds> now;
+TrafficMeter::Counts TrafficMeter::counts(const Ranks& ranks) {
+  Counts now;
   auto add = [&](size_t kind, const Group& g) {
     now[kind].bytes += g.traffic().bytes;
     now[kind].wait_seconds += g.traffic().wait_seconds;
@@ -17,15 +15,27 @@ StepTraffic TrafficMeter::step(const Ranks& ranks, double seconds) {
   add(2, ranks.along(Axis::pipeline));
   add(2, ranks.back());
   add(3, ranks.all());
+  return now;
+}
+
+void TrafficMeter::begin(const Ranks& ranks) {
+  if (ranks.size() > 1) before_ = counts(ranks);
+}
+
+StepTraffic TrafficMeter::end(const Ranks& ranks, double seconds) {
+  StepTraffic out;
+  if (ranks.size() == 1) return out;
+  const Counts now = counts(ranks);
   struct Wire {
     std::array<double, kKinds> bytes, seconds;
+    double step;  // its own length of it: ranks do not begin and end as one
   } mine;
+  mine.step = seconds;
   for (size_t k = 0; k < kKinds; ++k) {
     mine.bytes[k] = static_cast<double>(now[k].bytes - before_[k].bytes);
     mine.seconds[k] = now[k].wait_seconds - before_[k].wait_seconds;
     out.sent_mb += 1e-6 * mine.bytes[k];
   }
-  before_ = now;
   std::vector<Wire> all(static_cast<size_t>(ranks.size()));
   ranks.all().all_gather(&mine, all.data(), sizeof mine).wait();
   const char* names[] = {"data", "tensor", "pipeline", "all"};
@@ -40,14 +50,14 @@ StepTraffic TrafficMeter::step(const Ranks& ranks, double seconds) {
     out.parts.push_back(part);
   }
   std::vector<double> waits;
-  for (const Wire& w : all) waits.push_back((w.seconds[0] + w.seconds[1] + w.seconds[2] + w.seconds[3]) / seconds);
+  for (const Wire& w : all) waits.push_back((w.seconds[0] + w.seconds[1] + w.seconds[2] + w.seconds[3]) / w.step);
   auto [least, most] = std::minmax_element(waits.begin(), waits.end());
   out.wait = *most;
   out.wait_least = *least;
   out.slowest = static_cast<int>(least - waits.begin());
   if (ranks.mesh().pipeline > 1) {
     out.bubble = 0;
-    for (const Wire& w : all) out.bubble += w.seconds[2] / seconds / static_cast<double>(all.size());
+    for (const Wire& w : all) out.bubble += w.seconds[2] / w.step / static_cast<double>(all.size());
   }
   return out;
 }

@@ -21,15 +21,17 @@ struct StepTraffic {
   double bubble = -1;              // share of the step that stages waited for each other, mean over ranks; -1: no pipeline
 };
 
-// All ranks make it and call step() at the same time.
 class TrafficMeter {
  public:
-  // Since the call before, or since the beginning. `seconds`: the length of the step.
-  StepTraffic step(const Ranks& ranks, double seconds);
+  void begin(const Ranks& ranks);
+  // Since begin(). `seconds`: the length of the step. All ranks call it at the same time.
+  StepTraffic end(const Ranks& ranks, double seconds);
 
  private:
   static constexpr size_t kKinds = 4;  // data, tensor, pipeline, all
-  std::array<Traffic, kKinds> before_;
+  using Counts = std::array<Traffic, kKinds>;
+  static Counts counts(const Ranks& ranks);
+  Counts before_;
 };
 
 }  // namespace ravine

@@ -199,6 +199,7 @@ void Trainer::save_checkpoint(int64_t step) {
 }
 
 void Trainer::step(int64_t step) {
+  meter_.begin(ranks_);
   double began = now();
   StepBatches batches = loader_->next();
   double waited = now() - began;
@@ -229,7 +230,7 @@ void Trainer::step(int64_t step) {
   report.memory_mb = static_cast<double>(resident_memory()) / (1 << 20);
   report.wait = waited;
   report.ranks = ranks_.size();
-  report.traffic = meter_.step(ranks_, report.step_time);
+  report.traffic = meter_.end(ranks_, report.step_time);
   for (auto& h : hooks_) h->after_step(*this, report);
   last_ = report;
   report_saves();

@@ -98,7 +98,7 @@ def test_trace(folder):
     model = make_model(folder)
     data = save_input(folder / "in")
     compare_traces(folder, model, [*LAYOUTS, (4, {"pipeline": 4}), (2, {"pipeline": 2, "virtual": 2}), (2, {"pipeline": 2, "stage_layers": [3, 1]}), (4, {"tensor": 4}),
-                                   (2, {"zero": 3}), (2, {"zero": 1}), (4, {"zero": 2}), (4, {"tensor": 2, "zero": 3}), (2, {"tensor": 2, "sequence": True}),
+                                   (2, {"zero": 3}), (2, {"zero": 1, "zero_threshold": 100}), (4, {"zero": 2, "zero_threshold": 100}), (4, {"tensor": 2, "zero": 3}), (2, {"tensor": 2, "sequence": True}),
                                    (4, {"tensor": 2, "pipeline": 2, "sequence": True}), (8, {"tensor": 2, "pipeline": 2, "zero": 3, "zero_threshold": 100})], data)
     # Without labels: neither loss nor gradients; f32 on the cpu backend.
     ids = r.save_tensors(folder / "ids", {"input_ids": ("I32", (2, 5), range(3, 13))})

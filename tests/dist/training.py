@@ -233,7 +233,9 @@ def test_what_is_sent_is_what_was_planned(folder):
         out = folder / f"{ranks}-{'-'.join(settings)}"
         launch(ranks, ["train", *r.settings({**base, **values, "train.output": str(out)})])
         planned = json.loads(launch(1, ["plan", "--json", "--ranks", ranks, *r.settings({k: v for k, v in {**base, **values}.items() if k.split(".")[0] not in ("checkpoint", "log", "schedule")})]).stdout)
-        sent = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][2]["comm_mb"] * 1e6
+        steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        check(all(0 <= s["comm_wait_least"] <= s["comm_wait"] <= 1 for s in steps), f"{ranks} ranks, {settings}: a rank waits for longer than a step lasts: {steps}")
+        sent = steps[2]["comm_mb"] * 1e6
         want = sum(planned["ranks"][0][f"sent_{axis}"] for axis in ("data", "tensor", "pipeline"))
         agreements = 8 * 700 * ranks  # sums of losses and norms, counts: a few numbers each
         check(abs(sent - want) < 0.02 * want + agreements, f"{ranks} ranks, {settings}: sent {sent:.0f} bytes, planned {want:.0f}")
