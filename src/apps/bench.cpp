@@ -7,6 +7,7 @@
 #include "infer/speed.h"
 #include "kernels/backend.h"
 #include "train/machine.h"
+#include "train/step_share.h"
 #include "train/messages.h"
 #include "train/profile.h"
 #include "train/step.h"
@@ -28,17 +29,19 @@ struct MachineFlags {
 
 int run_machine(MachineFlags& flags, Config&) {
   MachinePeaks p = machine_peaks(Peaks::all, true);
+  const double share = measure_step_share(p);
+  keep_step_share(share);
   if (flags.json) {
     Json j{{"cpu", cpu_name()}, {"instruction_set", cpu_instruction_set()}, {"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops},
            {"f32_product_flops", p.f32_product}, {"bf16_product_flops", p.bf16_product}, {"bf16_dot_flops", p.bf16_dot},
            {"bf16_products", p.bf16_products() == Bf16Products::dot ? "dot" : "widen"},
-           {"read_bytes_per_second", p.read_bytes}, {"copy_bytes_per_second", p.copy_bytes}};
+           {"read_bytes_per_second", p.read_bytes}, {"copy_bytes_per_second", p.copy_bytes}, {"step_share", share}};
     fmt::print("{}\n", j.dump());
   } else {
     std::string how = p.bf16_products() == Bf16Products::dot ? "dot product instruction" : "widened to f32";
     if (p.bf16_dot > 0) how += fmt::format("; a loop of that instruction: {:.0f}", p.bf16_dot * 1e-9);
-    fmt::print("cpu          {} ({})\nf32          {:.0f} GFLOP/s at most, {:.0f} in the best product\nbf16         {:.0f} GFLOP/s at most, {:.0f} in the best product ({})\nmemory read  {:.1f} GB/s\nmemory copy  {:.1f} GB/s (read + written)\n",
-               cpu_name(), cpu_instruction_set(), p.f32_flops * 1e-9, p.f32_product * 1e-9, p.bf16_flops * 1e-9, p.bf16_product * 1e-9, how, p.read_bytes * 1e-9, p.copy_bytes * 1e-9);
+    fmt::print("cpu          {} ({})\nf32          {:.0f} GFLOP/s at most, {:.0f} in the best product\nbf16         {:.0f} GFLOP/s at most, {:.0f} in the best product ({})\nmemory read  {:.1f} GB/s\nmemory copy  {:.1f} GB/s (read + written)\na step       {:.2f} of what products and copies allow, in a small Llama; plans reckon with it\n",
+               cpu_name(), cpu_instruction_set(), p.f32_flops * 1e-9, p.f32_product * 1e-9, p.bf16_flops * 1e-9, p.bf16_product * 1e-9, how, p.read_bytes * 1e-9, p.copy_bytes * 1e-9, share);
   }
   return 0;
 }

@@ -77,6 +77,8 @@ class PlannedArena : public Arena {
   void section(const std::string& name) override;
   DeviceKind device() const override { return memory_.device(); }
   const MemoryPlan& plan() const { return plan_; }
+  // Between steps, when nothing is allocated: its memory goes back until it is used again.
+  void forget() { memory_.forget(); }
 
  private:
   MemoryPlan plan_;

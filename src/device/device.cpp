@@ -42,6 +42,10 @@ Storage& Storage::operator=(Storage&& o) noexcept {
   return *this;
 }
 
+void Storage::forget() {
+  if (data_) madvise(data_, static_cast<size_t>(bytes_), MADV_DONTNEED);
+}
+
 void Storage::touch() {
   if (!data_) return;
   parallel_for(ceil_div(bytes_, kHugePage), [&](int64_t i) {

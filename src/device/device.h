@@ -27,6 +27,7 @@ class Storage {
   std::byte* data() const { return data_; }  // nullptr on meta
   int64_t bytes() const { return bytes_; }
   DeviceKind device() const { return device_; }
+  void forget();  // gives the pages back; what was there is lost, and pages come again as they are touched
   void touch();  // makes the pages resident now, in parallel (first touch by the compute threads)
 
  private:

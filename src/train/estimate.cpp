@@ -12,13 +12,13 @@
 namespace ravine {
 namespace {
 
-// What starting a kernel costs beside its arithmetic: threads that are woken, operands that are packed.
+// What starting a kernel costs beside its arithmetic, threads that are woken: a guess.
 constexpr double kCall = 4e-6;
 
 // Adds up the time of kernel calls by block of the model. Micro batches come one after the other.
 class BlockWork : public Observer {
  public:
-  BlockWork(const Model& model, const Types& types, const Rates& rates) : model_(model), flops_(types.compute == DType::bf16 ? rates.flops_bf16 : rates.flops_f32), bytes_(rates.bytes) {
+  BlockWork(const Model& model, const Types& types, const Rates& rates) : model_(model), flops_(types.compute == DType::bf16 ? rates.flops_bf16 : rates.flops_f32), bytes_(rates.bytes), share_(rates.step_share) {
     size_t n = model.blocks().size();
     costs.forward.resize(n), costs.first.resize(n), costs.later.resize(n);
   }
@@ -32,7 +32,7 @@ class BlockWork : public Observer {
       if (std::string_view(call.op) == "embedding" && std::string_view(t.name) == "weight") continue;  // a few rows of it
       bytes += static_cast<double>(t.view.bytes()) * (t.access == Access::update ? 2 : 1);
     }
-    double seconds = kCall + std::max(call.flops / flops_, bytes / bytes_);
+    double seconds = kCall + std::max(call.flops / flops_, bytes / bytes_) / share_;
     size_t block = block_of(call.path);
     if (call.phase == Phase::forward)
       costs.forward[block] += seconds / 2;
@@ -54,7 +54,7 @@ class BlockWork : public Observer {
   }
 
   const Model& model_;
-  double flops_, bytes_;
+  double flops_, bytes_, share_;
   int micro_ = 0;
   Phase last_ = Phase::update;
   size_t at_ = 0;
@@ -72,6 +72,7 @@ Rates known_rates(int local) {
   out.bytes = peaks.copy_bytes * share;
   out.local = local;
   out.measured = known.has_value();
+  out.step_share = known_step_share().value_or(out.step_share);
   out.messages = known_message_rates(local).value_or(guessed_messages(peaks.copy_bytes, local));
   return out;
 }

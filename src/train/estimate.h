@@ -1,5 +1,5 @@
 // How long a step of a layout takes, from what was measured on this machine: rates of products and memory, and of messages between ranks. Every
-// kernel call of a micro batch is counted on the meta device, block by block; the schedule, the sums over ranks and the update are added to that.
+// kernel call of a micro batch is counted on the meta device, block by block, and the sum divided by the share of such rates that steps reach here; the schedule, the sums over ranks and the update are added to that.
 #pragma once
 #include <map>
 #include <string>
@@ -15,6 +15,7 @@ namespace ravine {
 // Of one rank.
 struct Rates {
   double flops_f32 = 0, flops_bf16 = 0;  // products
+  double step_share = 0.75;              // of what products and memory allow, that the kernels of a step reach (step_share.h)
   double bytes = 0;                      // memory, read and written
   int local = 1;                         // ranks that share a machine like this one
   bool measured = false;

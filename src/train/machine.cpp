@@ -74,6 +74,25 @@ std::optional<MessageRates> known_message_rates(int ranks) {
   return it == all.end() ? std::nullopt : MessageRates::from_json(*it);
 }
 
+namespace {
+std::string share_key(int threads) { return fmt::format("0.1.0, {}, {}, {} threads, share that a step reaches", cpu_name(), cpu_instruction_set(), threads); }
+}  // namespace
+
+std::optional<double> known_step_share() {
+  const Json all = read_cache(cache_file());
+  for (int threads = thread_count(), tried = 0; tried < 2 * thread_count() + 64; ++tried, threads = tried) {
+    const auto it = all.find(share_key(threads));
+    if (it != all.end() && it->is_number() && it->get<double>() > 0) return it->get<double>();
+  }
+  return std::nullopt;
+}
+
+void keep_step_share(double share) {
+  Json all = read_cache(cache_file());
+  all[share_key(thread_count())] = share;
+  write_cache(cache_file(), all);
+}
+
 void keep_message_rates(const MessageRates& rates) {
   Json all = read_cache(cache_file());
   all[messages_key(rates.ranks)] = rates.json();

@@ -17,6 +17,9 @@ std::optional<MachinePeaks> known_machine_peaks(Peaks what = Peaks::all);  // th
 // Of messages between so many ranks of this machine, as `bench messages` measured them; nothing if it did not.
 std::optional<MessageRates> known_message_rates(int ranks);
 void keep_message_rates(const MessageRates& rates);
+// The share of such peaks that steps reach here (step_share.h), as `bench machine` measured it for the present number of threads or any other.
+std::optional<double> known_step_share();
+void keep_step_share(double share);
 std::string cpu_name();
 
 }  // namespace ravine

@@ -66,6 +66,9 @@ class StepEngine {
   // the batch.
   std::pair<ExactSum, int64_t> evaluate(const MicroBatch& micro);
 
+  // Between steps: the memory that activations and gradients had goes back to the system until it is used again.
+  void rest() { arena_->forget(); }
+
   FlatStore& store() { return *store_; }
   const Ranks& ranks() const { return *ranks_; }
   std::vector<int> stages() const { return stages_of_units(model_, parts_, ranks_->mesh().pipeline); }  // by Unit::index
@@ -95,7 +98,7 @@ class StepEngine {
   Recipe recipe_;
   StepShape shape_;
   RunMemory memory_;
-  std::unique_ptr<Arena> arena_;  // outlives whoever holds tensors
+  std::unique_ptr<PlannedArena> arena_;  // outlives whoever holds tensors
   std::unique_ptr<Stash> stash_;
   Ranks alone_;
   const Ranks* ranks_;

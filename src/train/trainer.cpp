@@ -300,6 +300,7 @@ void Trainer::export_model() {
     folder.generation["eos_token_id"] = ids.size() == 1 ? Json(*end_token_) : ids;
   }
   folder.chat_template = chat_template_;
+  engine_->rest();  // whole units, and what is sent of them, take its place
   // Every rank is asked, so that all go the same way.
   if (!any(ranks_.all(), !engine_->store().all_here())) {
     if (ranks_.first()) save_model_folder(folder, *model_, engine_->store());

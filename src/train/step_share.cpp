@@ -1,0 +1,58 @@
+#include "train/step_share.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "kernels/backend.h"
+#include "train/estimate.h"
+
+namespace ravine {
+namespace {
+
+MicroBatch made_up_batch(int64_t rows, int64_t columns, int64_t vocabulary) {
+  MicroBatch m;
+  m.rows = rows, m.columns = columns;
+  for (int64_t r = 0; r < rows; ++r) {
+    m.sequence_index.push_back(r);
+    m.segments.push_back({static_cast<int32_t>(r * columns), static_cast<int32_t>(columns)});
+    for (int64_t t = 0; t < columns; ++t) {
+      m.ids.push_back(static_cast<int32_t>((31 * t + 7 * r) % vocabulary));
+      m.labels.push_back(static_cast<int32_t>((31 * (t + 1) + 7 * r) % vocabulary));
+      m.positions.push_back(static_cast<int32_t>(t));
+    }
+  }
+  m.valid_tokens = rows * columns;
+  return m;
+}
+
+}  // namespace
+
+double measure_step_share(const MachinePeaks& peaks) {
+  constexpr int64_t kRows = 2, kColumns = 512, kVocabulary = 8192;
+  const Json shape{{"model_type", "llama"}, {"hidden_size", 768}, {"intermediate_size", 2048}, {"num_hidden_layers", 2}, {"num_attention_heads", 12},
+                   {"vocab_size", kVocabulary}, {"max_position_embeddings", kColumns}, {"rms_norm_eps", 1e-5}};
+  std::unique_ptr<Model> model = make_model(shape, "bench machine");
+  Config config;
+  config.train.micro_batch = config.train.global_batch = kRows;
+  const Types types = Types::of(DType::f32);
+  const Kernels kernels = backend_kernels("cpu");
+  Rates rates;
+  rates.flops_f32 = peaks.f32_product, rates.flops_bf16 = peaks.bf16_product, rates.bytes = peaks.copy_bytes, rates.step_share = 1;
+  const double expected =
+      estimate_step(*model, config, run_layout(config, 1, *model), types, kColumns, rates, block_costs(*model, config, types, kernels, kColumns, rates)).seconds;
+
+  StepEngine engine(*model, config, types, kernels, {kRows, kColumns, 1, false});
+  engine.allocate();
+  initialise(model->params(), engine.store(), 1);
+  const std::vector<MicroBatch> micros{made_up_batch(kRows, kColumns, kVocabulary)};
+  std::vector<double> times;
+  for (int step = 0; step < 6; ++step) {
+    const auto began = std::chrono::steady_clock::now();
+    engine.run(micros, step + 1, 1e-4);
+    if (step > 0) times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  }
+  std::nth_element(times.begin(), times.begin() + 2, times.end());
+  return expected / times[2];
+}
+
+}  // namespace ravine
