@@ -24,7 +24,7 @@ Storage::Storage(DeviceKind device, int64_t bytes) : bytes_(bytes), device_(devi
   if (device == DeviceKind::meta || bytes == 0) return;
   void* p = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require(p != MAP_FAILED, "storage: the system gave no memory for {} bytes", bytes);
-  if (bytes >= 4 * kHugePage) madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  if (bytes >= kHugePage) madvise(p, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(p);
 }
 
