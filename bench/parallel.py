@@ -1,6 +1,6 @@
 """What ranks cost: speed of layouts against one rank in alternating runs, bytes that go through MPI counted from outside the program, and memory.
 
-python3 bench/parallel.py PATH_OF_ravine [--only speed|bytes|memory] [--ways 'data 2;tensor 2'] [--steps 6] [--rounds 2]
+python3 bench/parallel.py PATH_OF_ravine [--only speed|bytes|memory] [--ways 'data 2;tensor 2'] [--steps 6] [--rounds 2] [--layers 4] [--hidden 256]
 
 speed: the median step of each layout, same global batch, threads times ranks = cores; ratios of tokens per second to one rank with all cores.
 bytes: two runs that differ in their number of steps only; the difference per step against the formula, in elements of the model.
@@ -47,9 +47,11 @@ if __name__ == "__main__":
     p.add_argument("--ways", default="", help="of speed: only these layouts, separated by ; and one rank")
     p.add_argument("--steps", type=int, default=6)
     p.add_argument("--rounds", type=int, default=2)
+    p.add_argument("--layers", type=int, default=4)
+    p.add_argument("--hidden", type=int, default=256)
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        shape = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 4, "num_attention_heads": 4,
+        shape = {"model_type": "llama", "hidden_size": a.hidden, "intermediate_size": a.hidden * 11 // 4, "num_hidden_layers": a.layers, "num_attention_heads": 4,
                  "num_key_value_heads": 4, "vocab_size": 4000, "max_position_embeddings": 1024}
         config = os.path.join(folder, "config.json")
         open(config, "w").write(json.dumps(shape))
