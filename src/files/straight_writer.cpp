@@ -12,6 +12,7 @@
 #include <new>
 #include <utility>
 
+#include "base/checked.h"
 #include "base/parallel.h"
 
 namespace ravine {
