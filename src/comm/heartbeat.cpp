@@ -210,8 +210,7 @@ struct Heartbeat::Impl {
       for (size_t i = 0; i < peers.size(); ++i) {
         Peer& peer = peers[i];
         if (ready[i].revents & (POLLIN | POLLHUP | POLLERR)) read_from(peer);
-        if (!peer.said_bye && since(peer.heard) > patience)
-          end(fmt::format("rank {} ({}) has not answered for {:.0f} s{}", peer.rank, peer.host, since(peer.heard), what_waits()), 1);
+        if (!peer.said_bye && since(peer.heard) > patience) lose(peer, fmt::format("has not answered for {:.0f} s", since(peer.heard)));
       }
     }
   }
@@ -222,9 +221,7 @@ struct Heartbeat::Impl {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
       if (stop) return;
-      // The others are about to wait for it; a launcher leaves us a second.
-      for (int i = 0; i < 35 && what_waits().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      end(fmt::format("rank {} ({}) is gone{}", peer.rank, peer.host, what_waits()), 1);
+      lose(peer, "is gone");
     }
     peer.inbox.append(buffer, static_cast<size_t>(n));
     while (peer.inbox.size() >= sizeof(Message)) {
@@ -242,6 +239,13 @@ struct Heartbeat::Impl {
         _exit(m.status);
       }
     }
+  }
+
+  [[noreturn]] void lose(Peer& peer, const std::string& how) {
+    peer.waits.clear();  // what it waited for no longer matters
+    // The others are about to wait for it; a launcher leaves us a second.
+    for (int i = 0; i < 35 && what_waits().empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    end(fmt::format("rank {} ({}) {}{}", peer.rank, peer.host, how, what_waits()), 1);
   }
 
   // What the ranks that still speak wait for.

@@ -24,6 +24,7 @@ def check(condition, text):
 
 host = socket.gethostname()
 for harm, words in {"kill": [f"rank 2 ({host}) is gone", "waited in all_gather over data"],
+                    "wait": [f"rank 2 ({host}) is gone; ranks 0 1 waited in all_gather over data;"],
                     "stop": [f"rank 2 ({host}) has not answered for", "ranks 0 1 3 waited in all_gather over data"],
                     "throw": [f"rank 2 ({host}): the disk is on fire", "ranks 0 1 3 waited in all_gather over data"]}.items():
     status, out, err, seconds = run(harm)
@@ -33,4 +34,4 @@ for harm, words in {"kill": [f"rank 2 ({host}) is gone", "waited in all_gather o
     check(seconds < 30, f"{harm}: took {seconds:.0f} s")
 status, out, err, _ = run("slow")
 check(status == 0 and "done" in out, f"slow: exit status {status}\n{err}")
-print("kill, stop, throw and slow: as promised")
+print("kill, wait, stop, throw and slow: as promised")

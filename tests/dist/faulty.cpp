@@ -1,4 +1,4 @@
-// One rank of a job in which rank 2 comes to harm: mpirun -n 4 dist_faulty kill|stop|throw|slow. The others wait in a collective.
+// One rank of a job in which rank 2 comes to harm: mpirun -n 4 dist_faulty kill|wait|stop|throw|slow. The others wait in a collective.
 // Patience is 3 s. What each must do is checked by tests/dist/faults.py.
 #include <signal.h>
 #include <unistd.h>
@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "comm/world.h"
 
@@ -17,11 +18,19 @@ int main(int argc, char** argv) {
   group->barrier();
   try {
     if (world->rank() == 2) {
-      if (harm == "kill") kill(getpid(), SIGKILL);
-      if (harm == "stop") kill(getpid(), SIGSTOP);
+      if (harm == "kill" || harm == "stop") {
+        kill(getpid(), harm == "kill" ? SIGKILL : SIGSTOP);
+        for (;;) pause();  // another thread may be the one that takes the signal
+      }
+      if (harm == "wait")  // killed when all have heard that it waits
+        std::thread([] {
+          sleep(3);
+          kill(getpid(), SIGKILL);
+        }).detach();
       if (harm == "throw") throw std::runtime_error("the disk is on fire");
       if (harm == "slow") sleep(8);  // computes for long
     }
+    if (harm == "wait" && world->rank() == 3) sleep(8);
     ravine::gather_integers(*group, 1);
   } catch (const std::exception& e) {
     heartbeat.failed(e.what(), 7);
