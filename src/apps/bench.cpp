@@ -2,7 +2,6 @@
 
 #include "apps/commands.h"
 #include "apps/rank_job.h"
-#include "base/philox.h"
 #include "files/atomic.h"
 #include "infer/speed.h"
 #include "kernels/backend.h"
@@ -89,24 +88,6 @@ struct BenchFlags {
   }
 };
 
-MicroBatch random_batch(int64_t rows, int64_t columns, int64_t vocabulary) {
-  MicroBatch m;
-  m.rows = rows;
-  m.columns = columns;
-  for (int64_t r = 0; r < rows; ++r) {
-    m.sequence_index.push_back(r);
-    m.segments.push_back({static_cast<int32_t>(r * columns), static_cast<int32_t>(columns)});
-    for (int64_t t = 0; t < columns; ++t) {
-      auto w = philox(1, {static_cast<uint32_t>(t), static_cast<uint32_t>(r), 0, 0});
-      m.ids.push_back(static_cast<int32_t>(w[0] % static_cast<uint64_t>(vocabulary)));
-      m.labels.push_back(static_cast<int32_t>(w[1] % static_cast<uint64_t>(vocabulary)));
-      m.positions.push_back(static_cast<int32_t>(t));
-    }
-  }
-  m.valid_tokens = rows * columns;
-  return m;
-}
-
 int run_bench_train(BenchFlags& flags, Config& config) {
   std::unique_ptr<Model> model = open_model(flags.model);
   DType compute = compute_type(config.precision, flags.common.backend);
@@ -118,7 +99,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   engine.allocate();
   initialise(model->params(), engine.store(), 42);
   engine.store().refresh_copies(engine.ctx());
-  std::vector<MicroBatch> micros{random_batch(flags.micro_batch, flags.length, model->facts().vocabulary)};
+  std::vector<MicroBatch> micros{random_micro_batch(flags.micro_batch, flags.length, model->facts().vocabulary)};
   engine.run(micros, 1, 1e-4);
   double best = 1e30;
   for (int64_t s = 0; s < flags.steps; ++s) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "base/philox.h"
 
 namespace ravine {
 
@@ -40,6 +41,22 @@ MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows) {
     b.positions.insert(b.positions.end(), s.positions.begin(), s.positions.begin() + b.columns);
     b.sequence_index.push_back(first + r);
     b.valid_tokens += static_cast<int64_t>(s.labels.size()) - std::count(s.labels.begin(), s.labels.end(), kIgnored);
+  }
+  return b;
+}
+
+MicroBatch random_micro_batch(int64_t rows, int64_t columns, int64_t vocabulary) {
+  MicroBatch b;
+  b.rows = rows, b.columns = columns, b.valid_tokens = mul_checked(rows, columns);
+  for (int64_t r = 0; r < rows; ++r) {
+    b.sequence_index.push_back(r);
+    b.segments.push_back({static_cast<int32_t>(r * columns), static_cast<int32_t>(columns)});
+    for (int64_t t = 0; t < columns; ++t) {
+      auto words = philox(1, {static_cast<uint32_t>(t), static_cast<uint32_t>(r), 0, 0});
+      b.ids.push_back(static_cast<int32_t>(words[0] % static_cast<uint64_t>(vocabulary)));
+      b.labels.push_back(static_cast<int32_t>(words[1] % static_cast<uint64_t>(vocabulary)));
+      b.positions.push_back(static_cast<int32_t>(t));
+    }
   }
   return b;
 }

@@ -26,6 +26,9 @@ struct MicroBatch {
 // as wide as the longest row, rounded up to a multiple of 32 and never wider than the dataset. That changes no loss and no gradient.
 MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows);
 
+// Whole rows whose tokens and labels are the same uniform draws from the vocabulary every time, to measure or plan with.
+MicroBatch random_micro_batch(int64_t rows, int64_t columns, int64_t vocabulary);
+
 struct StepBatches {
   int64_t step = 0;      // from 0
   bool skipped = false;  // left out by skip_steps: no batches, nothing to learn

@@ -98,22 +98,6 @@ FlatLayout StepEngine::layout(const Ranks& ranks) const {
 
 namespace {
 
-// Rows of zeros, for the plan.
-MicroBatch blank_micro(int64_t rows, int64_t columns) {
-  MicroBatch micro;
-  micro.rows = rows;
-  micro.columns = columns;
-  size_t n = static_cast<size_t>(rows * columns);
-  micro.ids.assign(n, 0);
-  micro.labels.assign(n, 0);
-  for (int64_t r = 0; r < rows; ++r) {
-    micro.sequence_index.push_back(r);
-    micro.segments.push_back({static_cast<int32_t>(r * columns), static_cast<int32_t>(columns)});
-    for (int64_t t = 0; t < columns; ++t) micro.positions.push_back(static_cast<int32_t>(t));
-  }
-  return micro;
-}
-
 // How many micro batches of a chunk are under way at most. In a pipeline two at least: a message may still be under way when the next is made.
 std::vector<int64_t> most_under_way(const std::vector<PipelineTask>& tasks, int stages, int chunks) {
   std::vector<int64_t> now(static_cast<size_t>(chunks), 0), most(static_cast<size_t>(chunks), stages > 1 ? 2 : 1);
@@ -138,7 +122,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   FlatStore store(model.params(), types, DeviceKind::meta, layout(fake));
   Optimizer optimizer(config.optimizer, store, types, DeviceKind::meta);
   Stage stage(model, fake, parts_);
-  MicroBatch micro = blank_micro(shape.rows, shape.columns);
+  MicroBatch micro = random_micro_batch(shape.rows, shape.columns, 1);
   // All leaves, and of each as many micro batches as it takes for everything to come that can come: a first, a later and the last one, and in a pipeline a whole
   // round of those under way, ending like the real one.
   int64_t leaf = div_exact(shape.micro_batches, shape.leaves), enough = 3;

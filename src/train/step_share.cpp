@@ -7,26 +7,6 @@
 #include "train/estimate.h"
 
 namespace ravine {
-namespace {
-
-MicroBatch made_up_batch(int64_t rows, int64_t columns, int64_t vocabulary) {
-  MicroBatch m;
-  m.rows = rows, m.columns = columns;
-  for (int64_t r = 0; r < rows; ++r) {
-    m.sequence_index.push_back(r);
-    m.segments.push_back({static_cast<int32_t>(r * columns), static_cast<int32_t>(columns)});
-    for (int64_t t = 0; t < columns; ++t) {
-      m.ids.push_back(static_cast<int32_t>((31 * t + 7 * r) % vocabulary));
-      m.labels.push_back(static_cast<int32_t>((31 * (t + 1) + 7 * r) % vocabulary));
-      m.positions.push_back(static_cast<int32_t>(t));
-    }
-  }
-  m.valid_tokens = rows * columns;
-  return m;
-}
-
-}  // namespace
-
 double measure_step_share(const MachinePeaks& peaks) {
   constexpr int64_t kRows = 2, kColumns = 512, kVocabulary = 8192;
   const Json shape{{"model_type", "llama"}, {"hidden_size", 768}, {"intermediate_size", 2048}, {"num_hidden_layers", 2}, {"num_attention_heads", 12},
@@ -44,7 +24,7 @@ double measure_step_share(const MachinePeaks& peaks) {
   StepEngine engine(*model, config, types, kernels, {kRows, kColumns, 1, false});
   engine.allocate();
   initialise(model->params(), engine.store(), 1);
-  const std::vector<MicroBatch> micros{made_up_batch(kRows, kColumns, kVocabulary)};
+  const std::vector<MicroBatch> micros{random_micro_batch(kRows, kColumns, kVocabulary)};
   std::vector<double> times;
   for (int step = 0; step < 6; ++step) {
     const auto began = std::chrono::steady_clock::now();
