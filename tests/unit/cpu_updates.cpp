@@ -59,7 +59,7 @@ TEST(CpuUpdates, AdamW) {
               NEAR_ALL(v, 0, i, square, square + size * size * 0.05, 5);
               double unit = lr / scalars[1] / (std::sqrt(square / scalars[2]) + 1e-8);
               double slack = l2 ? std::abs(step) * size * size * 0.05 / (square + 1e-30) : 0;
-              // As in torch, the decay factor and the decayed p are rounded too: two of the six roundings are of the size of p.
+              // The decay factor is rounded, as in torch, and the result: two of the six roundings are of the size of p.
               NEAR_ALL(p, 0, i, x - decay - step, std::abs(x) / 3 + unit * size + std::abs(step) + std::abs(decay) + slack, 6);
               Buffer rounded = vector_of(copy.type, 1);
               rounded.set(0, 0, p.get(0, i));
