@@ -3,8 +3,8 @@
     python3 tools/planted_faults.py [NAME...]      NAME: part of a fault's or a test's name; default: all
 
 Works in a copy of the tree under build/planted, so the tree itself is never touched. Each fault is a replacement in one file (it must match
-exactly once, so a fault that no longer fits the code is reported), the test targets to build, and the command that has to fail. The faults are in
-tools/planted_faults.json. Exit status 1: a fault was not found by its test, or could not be planted."""
+exactly once, so a fault that no longer fits the code is reported), the test targets to build, and the command that has to fail. The faults are in tools/planted_faults/*.json, a file for each
+area. Exit status 1: a fault was not found by its test, or could not be planted."""
 import json
 import os
 import pathlib
@@ -68,7 +68,7 @@ def attempt(fault):
 
 
 fill_copy()
-faults = json.loads((ROOT / "tools/planted_faults.json").read_text())
+faults = [f for file in sorted((ROOT / "tools/planted_faults").glob("*.json")) for f in json.loads(file.read_text())]
 chosen = [f for f in faults if not sys.argv[1:] or any(part in f["name"] + " " + f["test"] for part in sys.argv[1:])]
 missed = 0
 for i, fault in enumerate(chosen):
