@@ -13,9 +13,9 @@ struct ModelOptions {
   std::string path, config, tokenizer;
   template <class V>
   void each(V&& v) {
-    v("path", path, "Hugging Face folder: config, weights, tokenizer");
-    v("config", config, "config.json of a model whose weights are initialised from train.seed (instead of model.path)");
-    v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path");
+    v("path", path, "Hugging Face folder: config, weights, tokenizer", may_change());
+    v("config", config, "config.json of a model whose weights are initialised from train.seed (instead of model.path)", may_change());
+    v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", may_change());
   }
 };
 
@@ -45,38 +45,38 @@ struct DataOptions {
   int64_t eod = -1;
   template <class V>
   void each(V&& v) {
-    v("train", train, "training sources: paths, or {path: PATH, weight: W, format: F}");
-    v("valid", valid, "validation sources, written like data.train");
+    v("train", train, "training sources: paths, or {path: PATH, weight: W, format: F}", may_change());
+    v("valid", valid, "validation sources, written like data.train", may_change());
     v("valid_fraction", valid_fraction, "part of the training documents held out for validation when data.valid is empty",
-      at_least(0) & below(1));
-    v("sequence_length", sequence_length, "tokens of a sequence; for fixed batch files the columns of input_ids", at_least(2));
-    v("text_key", text_key, "field of a JSON line that holds the text", filled());
+      at_least(0) & below(1) & fixed());
+    v("sequence_length", sequence_length, "tokens of a sequence; for fixed batch files the columns of input_ids", at_least(2) & may_change());
+    v("text_key", text_key, "field of a JSON line that holds the text", filled() & fixed());
     v("format", format,
       "what JSON records are: text under data.text_key; conversations of the form alpaca, sharegpt or messages; auto: the first record tells",
-      one_of({"auto", "text", "alpaca", "sharegpt", "messages"}));
+      one_of({"auto", "text", "alpaca", "sharegpt", "messages"}) & fixed());
     v("chat_template", chat_template,
-      "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer");
+      "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer", fixed());
     v("loss_on", loss_on, "tokens of a conversation that are learned: those of all answers, of the last one, or all tokens",
-      one_of({"answers", "last", "all"}));
+      one_of({"answers", "last", "all"}) & fixed());
     v("too_long", too_long, "conversations that do not fit into a sequence: cut off behind it, or left out; either is counted and reported",
-      one_of({"cut", "drop"}));
+      one_of({"cut", "drop"}) & fixed());
     v("pack", pack,
-      "join documents or conversations until a sequence is full; false: one per sequence, padded to the longest of the micro batch");
-    v("document_attention", document_attention, "keep attention inside documents of a packed sequence; conversations are always kept apart");
-    v("append_eos", append_eos, "end each document with the end-of-sequence token");
-    v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs");
-    v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was", at_least(1));
-    v("prefetch", prefetch, "micro batches prepared ahead of the one in use", at_least(0));
-    v("cache", cache, "keep the tokens of text and conversations in train.output/tokens for the next start");
+      "join documents or conversations until a sequence is full; false: one per sequence, padded to the longest of the micro batch", fixed());
+    v("document_attention", document_attention, "keep attention inside documents of a packed sequence; conversations are always kept apart", fixed());
+    v("append_eos", append_eos, "end each document with the end-of-sequence token", fixed());
+    v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs", fixed());
+    v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was", at_least(1) & may_change());
+    v("prefetch", prefetch, "micro batches prepared ahead of the one in use", at_least(0) & may_change());
+    v("cache", cache, "keep the tokens of text and conversations in train.output/tokens for the next start", may_change());
     v("order", order,
       "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes",
-      one_of({"philox", "megatron", "megatron-2023"}));
-    v("split", split, "shares of train, valid and test under a Megatron order, when data.valid is empty");
-    v("index_cache", index_cache, "folder of index files as Megatron names them, read and written; empty: indices stay in memory");
-    v("reset_position_ids", reset_position_ids, "under a Megatron order: positions begin again behind each end of a document");
-    v("reset_attention_mask", reset_attention_mask, "under a Megatron order: attention stays inside documents");
-    v("eod_mask_loss", eod_mask_loss, "under a Megatron order: ends of documents predict nothing");
-    v("eod", eod, "id that ends a document for the three above; -1: the end token of the tokenizer", at_least(-1));
+      one_of({"philox", "megatron", "megatron-2023"}) & fixed());
+    v("split", split, "shares of train, valid and test under a Megatron order, when data.valid is empty", fixed());
+    v("index_cache", index_cache, "folder of index files as Megatron names them, read and written; empty: indices stay in memory", may_change());
+    v("reset_position_ids", reset_position_ids, "under a Megatron order: positions begin again behind each end of a document", fixed());
+    v("reset_attention_mask", reset_attention_mask, "under a Megatron order: attention stays inside documents", fixed());
+    v("eod_mask_loss", eod_mask_loss, "under a Megatron order: ends of documents predict nothing", fixed());
+    v("eod", eod, "id that ends a document for the three above; -1: the end token of the tokenizer", at_least(-1) & fixed());
   }
 };
 
@@ -91,20 +91,20 @@ struct TrainOptions {
   std::vector<std::string> freeze;
   template <class V>
   void each(V&& v) {
-    v("steps", steps, "optimizer steps of the whole run", at_least(1));
-    v("global_batch", global_batch, "sequences per optimizer step, over all ranks and micro batches", at_least(1));
-    v("micro_batch", micro_batch, "sequences per forward and backward pass of a rank", at_least(1));
-    v("seed", seed, "seed of initialisation, data order and dropout", at_least(0));
-    v("output", output, "folder that the run writes", filled() & metavar("DIR"));
+    v("steps", steps, "optimizer steps of the whole run", at_least(1) & may_change());
+    v("global_batch", global_batch, "sequences per optimizer step, over all ranks and micro batches", at_least(1) & may_change());
+    v("micro_batch", micro_batch, "sequences per forward and backward pass of a rank", at_least(1) & other_bits());
+    v("seed", seed, "seed of initialisation, data order and dropout", at_least(0) & fixed());
+    v("output", output, "folder that the run writes", filled() & metavar("DIR") & may_change());
     v("recompute", recompute,
       "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations",
-      one_of({"none", "cheap", "full"}));
-    v("dropout", dropout, "probability of dropping an activation while training", at_least(0) & below(1));
-    v("valid_every", valid_every, "steps between validations; 0: never", at_least(0));
-    v("valid_batches", valid_batches, "micro batches per validation; 0: all", at_least(0));
-    v("find_nan", find_nan, "when the loss becomes NaN, name the first op that produced one");
-    v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096));
-    v("freeze", freeze, "glob patterns of parameters that are not trained", filled());
+      one_of({"none", "cheap", "full"}) & may_change());
+    v("dropout", dropout, "probability of dropping an activation while training", at_least(0) & below(1) & fixed());
+    v("valid_every", valid_every, "steps between validations; 0: never", at_least(0) & may_change());
+    v("valid_batches", valid_batches, "micro batches per validation; 0: all", at_least(0) & may_change());
+    v("find_nan", find_nan, "when the loss becomes NaN, name the first op that produced one", may_change());
+    v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & may_change());
+    v("freeze", freeze, "glob patterns of parameters that are not trained", filled() & fixed());
   }
 };
 
@@ -129,17 +129,17 @@ struct OptimizerOptions {
   std::vector<ParamGroup> groups;
   template <class V>
   void each(V&& v) {
-    v("type", type, "update rule", one_of({"adamw", "adam", "sgd"}));
-    v("lr", lr, "peak learning rate", at_least(0));
-    v("betas", betas, "decay rates of the first and second moment (adamw, adam)", at_least(0) & below(1) & length(2));
-    v("eps", eps, "added to the denominator (adamw, adam)", above(0));
-    v("weight_decay", weight_decay, "weight decay; norms and biases are exempt", at_least(0));
-    v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping", at_least(0));
-    v("momentum", momentum, "momentum (sgd)", at_least(0) & below(1));
-    v("nesterov", nesterov, "look ahead along the momentum (sgd)");
-    v("dampening", dampening, "dampening of the momentum (sgd)", between(0, 1));
+    v("type", type, "update rule", one_of({"adamw", "adam", "sgd"}) & fixed());
+    v("lr", lr, "peak learning rate", at_least(0) & fixed());
+    v("betas", betas, "decay rates of the first and second moment (adamw, adam)", at_least(0) & below(1) & length(2) & fixed());
+    v("eps", eps, "added to the denominator (adamw, adam)", above(0) & fixed());
+    v("weight_decay", weight_decay, "weight decay; norms and biases are exempt", at_least(0) & fixed());
+    v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping", at_least(0) & fixed());
+    v("momentum", momentum, "momentum (sgd)", at_least(0) & below(1) & fixed());
+    v("nesterov", nesterov, "look ahead along the momentum (sgd)", fixed());
+    v("dampening", dampening, "dampening of the momentum (sgd)", between(0, 1) & fixed());
     v("groups", groups,
-      "factors for the parameters that match a pattern: {match: GLOB, lr_mult: 1, wd_mult: 1}; the first match counts");
+      "factors for the parameters that match a pattern: {match: GLOB, lr_mult: 1, wd_mult: 1}; the first match counts", fixed());
   }
 };
 
@@ -153,19 +153,19 @@ struct ScheduleOptions {
   template <class V>
   void each(V&& v) {
     v("type", type, "shape of the learning rate over the steps",
-      one_of({"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay"}));
-    v("warmup_steps", warmup_steps, "steps in which the rate rises; the first step has 0", at_least(0));
-    v("min_lr_ratio", min_lr_ratio, "lowest rate as a share of optimizer.lr (cosine, warmup_stable_decay)", between(0, 1));
-    v("cycles", cycles, "waves (cosine) or restarts (cosine_with_restarts); 0: 0.5 for cosine, 1 for restarts", at_least(0));
-    v("power", power, "exponent (polynomial)", above(0));
-    v("end_lr", end_lr, "last rate (polynomial)", at_least(0));
-    v("timescale", timescale, "time scale (inverse_sqrt); 0: warmup_steps, or 10000 without warm-up", at_least(0));
+      one_of({"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay"}) & fixed());
+    v("warmup_steps", warmup_steps, "steps in which the rate rises; the first step has 0", at_least(0) & fixed());
+    v("min_lr_ratio", min_lr_ratio, "lowest rate as a share of optimizer.lr (cosine, warmup_stable_decay)", between(0, 1) & fixed());
+    v("cycles", cycles, "waves (cosine) or restarts (cosine_with_restarts); 0: 0.5 for cosine, 1 for restarts", at_least(0) & fixed());
+    v("power", power, "exponent (polynomial)", above(0) & fixed());
+    v("end_lr", end_lr, "last rate (polynomial)", at_least(0) & fixed());
+    v("timescale", timescale, "time scale (inverse_sqrt); 0: warmup_steps, or 10000 without warm-up", at_least(0) & fixed());
     v("stable_steps", stable_steps, "steps at the full rate (warmup_stable_decay); -1: what warm-up and decay leave",
-      at_least(-1));
-    v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay)", at_least(0));
-    v("warmup_type", warmup_type, "shape of the warm-up (warmup_stable_decay)", one_of({"linear", "cosine", "1-sqrt"}));
-    v("decay_type", decay_type, "shape of the decay (warmup_stable_decay)", one_of({"cosine", "linear", "1-sqrt"}));
-    v("steps", steps, "length of the schedule; 0: train.steps", at_least(0));
+      at_least(-1) & may_change());
+    v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay)", at_least(0) & may_change());
+    v("warmup_type", warmup_type, "shape of the warm-up (warmup_stable_decay)", one_of({"linear", "cosine", "1-sqrt"}) & fixed());
+    v("decay_type", decay_type, "shape of the decay (warmup_stable_decay)", one_of({"cosine", "linear", "1-sqrt"}) & fixed());
+    v("steps", steps, "length of the schedule; 0: train.steps", at_least(0) & may_change());
   }
 };
 
@@ -187,14 +187,14 @@ struct PrecisionOptions {
   template <class V>
   void each(V&& v) {
     v("compute", compute,
-      "arithmetic; master weights are f32; f64 needs --backend ref; auto: bf16 where this machine is faster with it",
-      one_of({"f32", "bf16", "f16", "f64", "auto"}));
+      "arithmetic; master weights are f32; f64 needs --backend ref; auto: bf16 on CPUs that are known to multiply it faster, else f32",
+      one_of({"f32", "bf16", "f16", "f64", "auto"}) & fixed());
     v("bf16_products", bf16_products,
-      "how bf16 is multiplied: dot product instruction, or widened to f32; auto: what is faster here (see bench machine)",
-      one_of({"auto", "dot", "widen"}));
+      "how bf16 is multiplied: dot product instruction, or widened to f32; auto: what is faster on CPUs of this kind, or what a checkpoint was made with",
+      one_of({"auto", "dot", "widen"}) & other_bits());
     v("recipes", recipes,
-      "exceptions by path and op: {path: GLOB, op: GLOB, compute: TYPE, round: TYPE}; the last match counts");
-    v("unfused", unfused, "ops that run as their unfused definition, like [attention, add_rms_norm, loss_head]", filled());
+      "exceptions by path and op: {path: GLOB, op: GLOB, compute: TYPE, round: TYPE}; the last match counts", fixed());
+    v("unfused", unfused, "ops that run as their unfused definition, like [attention, add_rms_norm, loss_head]", filled() & other_bits());
   }
 };
 
@@ -208,21 +208,21 @@ struct ParallelOptions {
   double patience = 20;
   template <class V>
   void each(V&& v) {
-    v("data", data, "data-parallel ranks; 0: the remaining ranks", between(0, 1 << 20));
-    v("tensor", tensor, "tensor-parallel ranks", between(1, 1 << 20));
-    v("pipeline", pipeline, "pipeline stages", between(1, 1 << 20));
-    v("sequence", sequence, "cut activations between tensor-parallel parts along the sequence");
+    v("data", data, "data-parallel ranks; 0: the remaining ranks", between(0, 1 << 20) & may_change());
+    v("tensor", tensor, "tensor-parallel ranks", between(1, 1 << 20) & other_bits());
+    v("pipeline", pipeline, "pipeline stages", between(1, 1 << 20) & may_change());
+    v("sequence", sequence, "cut activations between tensor-parallel parts along the sequence", other_bits());
     v("zero", zero,
-      "ZeRO stage: what data ranks keep only their part of: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights", between(0, 3));
+      "ZeRO stage: what data ranks keep only their part of: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights", between(0, 3) & may_change());
     v("sum_leaves", sum_leaves,
       "leaves of the tree that sums gradients; layouts with equal leaves agree bitwise; 0: the data ranks, or what a checkpoint was made with",
-      between(0, 1 << 20));
-    v("virtual", virtual_stages, "parts of the model per pipeline stage; more than 1: the interleaved schedule", between(1, 1 << 20));
-    v("split", split, "how layers are shared among the parts of a pipeline: even in number, or in cost, at the rates measured on this machine",
-      one_of({"even", "cost"}));
-    v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says", at_least(0));
-    v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks", at_least(0));
-    v("patience", patience, "seconds of silence after which a rank counts as lost and the job ends", between(2, 3600));
+      between(0, 1 << 20) & other_bits());
+    v("virtual", virtual_stages, "parts of the model per pipeline stage; more than 1: the interleaved schedule", between(1, 1 << 20) & may_change());
+    v("split", split, "how layers are shared among the parts of a pipeline: even in number, or in cost, counted in FLOPs and bytes",
+      one_of({"even", "cost"}) & may_change());
+    v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says", at_least(0) & may_change());
+    v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks", at_least(0) & may_change());
+    v("patience", patience, "seconds of silence after which a rank counts as lost and the job ends", between(2, 3600) & may_change());
   }
 };
 
@@ -233,14 +233,14 @@ struct CheckpointOptions {
   bool verify = true, other_data = false;
   template <class V>
   void each(V&& v) {
-    v("every", every, "steps between checkpoints; 0: only on stop", at_least(0));
-    v("keep", keep, "newest checkpoints that are kept; 0: all", at_least(0));
+    v("every", every, "steps between checkpoints; 0: only on stop", at_least(0) & may_change());
+    v("keep", keep, "newest checkpoints that are kept; 0: all", at_least(0) & may_change());
     v("resume", resume,
       "auto: continue from the newest one in train.output if there is any; none: start anew; or a checkpoint folder",
-      filled() & metavar("auto|none|DIR"));
-    v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", at_least(1));
-    v("verify", verify, "check checksums on load");
-    v("other_data", other_data, "resume though data or tokenizer are not those that the checkpoint was made with");
+      filled() & metavar("auto|none|DIR") & may_change());
+    v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", at_least(1) & may_change());
+    v("verify", verify, "check checksums on load", may_change());
+    v("other_data", other_data, "resume though data, tokenizer or other options of the data section are not those that the checkpoint was made with", may_change());
   }
 };
 
@@ -249,8 +249,8 @@ struct LogOptions {
   bool tensorboard = true;
   template <class V>
   void each(V&& v) {
-    v("every", every, "steps between log lines", at_least(1));
-    v("tensorboard", tensorboard, "write TensorBoard event files");
+    v("every", every, "steps between log lines", at_least(1) & may_change());
+    v("tensorboard", tensorboard, "write TensorBoard event files", may_change());
   }
 };
 
@@ -276,7 +276,7 @@ struct ProbeOptions {
   void each(V&& v) {
     v("inject", inject,
       "faults to try out: {step: 3, path: 'model.layers.1.*', op: attention, value: nan} spoils one number that the first call "
-      "of the step that fits has written");
+      "of the step that fits has written", may_change());
   }
 };
 

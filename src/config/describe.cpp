@@ -15,6 +15,15 @@ std::vector<Option> fields_of(const Option& option) {
   return (*records)->fields((*records)->size() - 1);
 }
 
+const char* word(OnResume rule) {
+  switch (rule) {
+    case OnResume::fixed: return "fixed";
+    case OnResume::may_change: return "may change";
+    case OnResume::other_bits: return "may change, other bits";
+    default: return "";
+  }
+}
+
 std::string cell(const std::string& text) {  // of a Markdown table
   std::string out;
   for (char c : text) {
@@ -53,8 +62,8 @@ std::string explain(const Config& config, const std::string& key) {
       if (o.name() != key) continue;
       auto from = config.sources.find(key);
       std::string text =
-          fmt::format("{}: {}\n  type:    {}\n  default: {}\n  value:   {} ({})\n", key, o.help, o.type(),
-                      plain[i].options[j].yaml(), o.yaml(), from == config.sources.end() ? "default" : from->second);
+          fmt::format("{}: {}\n  type:    {}\n  default: {}\n  value:   {} ({})\n  resume:  {}\n", key, o.help, o.type(),
+                      plain[i].options[j].yaml(), o.yaml(), from == config.sources.end() ? "default" : from->second, word(o.rule.on_resume));
       for (const Option& f : fields_of(plain[i].options[j]))
         text += fmt::format("  field {}: {} ({}; default {})\n", f.key, f.help, f.type(), f.yaml());
       return text;
@@ -72,13 +81,15 @@ std::string options_markdown() {
   std::string text =
       "# Options\n\n"
       "Written by `ravine config --markdown` from the option table (`src/config/config.h`); do not edit.\n"
-      "In a YAML file an option stands in its section; on the command line it is `section.key=value`.\n";
+      "In a YAML file an option stands in its section; on the command line it is `section.key=value`.\n"
+      "The column \"resume\" says what a run that goes on from a checkpoint may do: an option that is fixed has to be what it was, else the resume is refused;\n"
+      "one that may change is named in the log when it does; with other bits, numbers agree closely from there on, not bit for bit.\n";
   for (const Section& s : sections_of(defaults)) {
-    text += fmt::format("\n## {}\n\n{}\n\n| key | type | default | meaning |\n|---|---|---|---|\n", s.name, s.help);
+    text += fmt::format("\n## {}\n\n{}\n\n| key | type | default | resume | meaning |\n|---|---|---|---|---|\n", s.name, s.help);
     for (const Option& o : s.options) {
-      text += fmt::format("| `{}` | {} | `{}` | {} |\n", o.name(), cell(o.type()), cell(o.yaml()), cell(o.help));
+      text += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", o.name(), cell(o.type()), cell(o.yaml()), word(o.rule.on_resume), cell(o.help));
       for (const Option& f : fields_of(o))
-        text += fmt::format("| `{}[].{}` | {} | `{}` | {} |\n", o.name(), f.key, cell(f.type()), cell(f.yaml()), cell(f.help));
+        text += fmt::format("| `{}[].{}` | {} | `{}` | | {} |\n", o.name(), f.key, cell(f.type()), cell(f.yaml()), cell(f.help));
     }
   }
   return text;

@@ -187,6 +187,7 @@ Rule operator&(Rule a, const Rule& b) {
   if (!b.reason.empty()) a.reason = b.reason;
   if (!b.same_as.empty()) a.same_as = b.same_as;
   if (!b.metavar.empty()) a.metavar = b.metavar;
+  if (b.on_resume != OnResume::undecided) a.on_resume = b.on_resume;
   return a;
 }
 

@@ -14,6 +14,10 @@
 
 namespace ravine {
 
+// What a run that goes on from a checkpoint may do with an option: nothing (it has to be as it was), change it, or change it at the price of equal bits.
+// Every option of a Config decides (tests/unit/config.cpp); flags do not.
+enum class OnResume : uint8_t { undecided, fixed, may_change, other_bits };
+
 // What a value must satisfy; joined by &. Bounds and choices hold for each element of a list.
 struct Rule {
   std::optional<double> min, max;
@@ -27,6 +31,7 @@ struct Rule {
   bool positional = false;  // flags: given without its name; a list takes all that is left
   std::string same_as;      // flags: shorthand of this config key
   std::string metavar;      // word for the value in help
+  OnResume on_resume = OnResume::undecided;
 };
 
 Rule operator&(Rule a, const Rule& b);
@@ -43,6 +48,9 @@ inline Rule required() { return {.required = true}; }
 inline Rule positional() { return {.positional = true}; }
 inline Rule same_as(std::string key) { return {.same_as = std::move(key)}; }
 inline Rule metavar(std::string word) { return {.metavar = std::move(word)}; }
+inline Rule fixed() { return {.on_resume = OnResume::fixed}; }
+inline Rule may_change() { return {.on_resume = OnResume::may_change}; }
+inline Rule other_bits() { return {.on_resume = OnResume::other_bits}; }
 
 struct Option;
 

@@ -138,6 +138,7 @@ TEST(Config, EveryOptionIsDeclaredWhole) {
   for (const Section& s : sections_of(config))
     for (const Option& o : s.options) {
       EXPECT_FALSE(o.help.empty()) << o.name();
+      EXPECT_NE(o.rule.on_resume, OnResume::undecided) << o.name() << ": fixed(), may_change() or other_bits()?";
       EXPECT_NO_THROW(o.assign(*load_yaml(o.yaml(), "default"), "default")) << o.name();
       EXPECT_NO_THROW(explain(config, o.name())) << o.name();
     }
