@@ -78,9 +78,9 @@ struct BenchFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "config.json, or a folder that holds one", required() & metavar("CONFIG.json|DIR"));
-    v("sequence-length", length, "tokens of a sequence", at_least(2));
-    v("micro-batch", micro_batch, "sequences of a step", at_least(1));
-    v("steps", steps, "steps to time, after one to warm up", at_least(1));
+    v("sequence-length", length, "tokens of a sequence", between(2, kMostTokens));
+    v("micro-batch", micro_batch, "sequences of a step", between(1, kMostSequences));
+    v("steps", steps, "steps to time, after one to warm up", between(1, 1e6));
     v("profile", profile, "a table of ops of the last step: calls, time, FLOPs, bytes, fraction of the roofline");
     v("timeline", timeline, "with --profile: also a trace that Perfetto opens", metavar("FILE.json"));
     v("json", json, "one JSON object");
@@ -137,10 +137,10 @@ struct InferenceFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "config.json, or a folder that holds one; weights are drawn at random", required() & metavar("CONFIG.json|DIR"));
-    v("sequence-length", length, "tokens of each prompt; decode: tokens in the cache (0: 1024, decode 128)", at_least(0));
-    v("batch", batch, "sequences at a time (0: as --micro-batch)", at_least(0));
-    v("micro-batch", micro_batch, "the same", at_least(1));
-    v("steps", steps, "prompts to time, after one to warm up, or steps of decode (0: 3, decode 32)", at_least(0));
+    v("sequence-length", length, "tokens of each prompt; decode: tokens in the cache (0: 1024, decode 128)", between(0, kMostTokens));
+    v("batch", batch, "sequences at a time (0: as --micro-batch)", between(0, kMostMicroBatches));
+    v("micro-batch", micro_batch, "the same", between(1, kMostMicroBatches));
+    v("steps", steps, "prompts to time, after one to warm up, or steps of decode (0: 3, decode 32)", between(0, 1e6));
     v("profile", profile, "a table of ops of the last prefill, or of all steps of decode");
     v("timeline", timeline, "with --profile: also a trace that Perfetto opens", metavar("FILE.json"));
     v("json", json, "one JSON object");

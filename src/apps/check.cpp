@@ -19,7 +19,7 @@ struct DeterminismFlags {
   bool json = false;
   template <class V>
   void each(V&& v) {
-    v("steps", steps, "steps of each run", at_least(1));
+    v("steps", steps, "steps of each run", between(1, 1e6));
     v("inject", inject, "one more case, in which a sum of the product at this path runs in another order: it must be found",
       metavar("PATH"));
     v("json", json, "one JSON object");
@@ -80,7 +80,7 @@ struct LayoutsFlags {
   bool json = false;
   template <class V>
   void each(V&& v) {
-    v("steps", steps, "steps of each run", at_least(1));
+    v("steps", steps, "steps of each run", between(1, 1e6));
     v("inject", inject, "one more case, with a fault that must be found: the order of one sum, one cut or one mask is altered",
       one_of({"", "sum", "cut", "mask"}));
     v("json", json, "one JSON object");

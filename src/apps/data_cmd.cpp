@@ -21,9 +21,9 @@ struct ShowFlags {
   std::string color = "auto";
   template <class V>
   void each(V&& v) {
-    v("step", step, "step of the run, as metrics.jsonl counts it", at_least(1));
-    v("rank", rank, "data-parallel rank whose samples are shown, when there are several", at_least(0));
-    v("ranks", ranks, "of so many; 0: parallel.data", at_least(0));
+    v("step", step, "step of the run, as metrics.jsonl counts it", between(1, kMostSteps));
+    v("rank", rank, "data-parallel rank whose samples are shown, when there are several", between(0, kMostRanks));
+    v("ranks", ranks, "of so many; 0: parallel.data", between(0, kMostRanks));
     v("color", color, "what is learned in green; auto: on a terminal, elsewhere between ⟦ and ⟧", one_of({"auto", "always", "never"}));
     v("json", json, "one JSON line per sample: ids, labels, positions, segments, text");
   }

@@ -22,13 +22,13 @@ struct IndexFlags {
   template <class V>
   void each(V&& v) {
     v("prefix", prefix, "token files, without .bin and .idx", required() & filled());
-    v("weights", weights, "share of each prefix; none: one prefix, or each by its size", above(0));
+    v("weights", weights, "share of each prefix; none: one prefix, or each by its size", between(1e-9, 1e15));
     v("split", split, "shares of train, valid and test");
     v("sequence-length", sequence_length, "predictions of a sample", between(1, 1 << 24));
     v("seed", seed, "seed of the shuffles", between(0, 4294967295.0));
     v("samples", samples, "samples of train, valid and test; one left empty means one epoch", required() & metavar("TRAIN,VALID,TEST"));
     v("order", order, "whose order: Megatron-core's, or that of Megatron-LM in 2023", one_of({"megatron", "megatron-2023"}));
-    v("first", first, "samples to write per split", at_least(0));
+    v("first", first, "samples to write per split", between(0, 1e9));
     v("reset-position-ids", reset_position_ids, "positions begin again behind each end of a document");
     v("reset-attention-mask", reset_attention_mask, "attention stays inside documents");
     v("eod-mask-loss", eod_mask_loss, "ends of documents predict nothing");

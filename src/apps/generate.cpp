@@ -30,29 +30,29 @@ struct GenerateFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR"));
-    v("prompt", prompt, "text to go on from");
+    v("prompt", prompt, "text to go on from", at_most_bytes(int64_t{1} << 30));
     v("prompts", prompts, "many: FILE.txt with one per line, or FILE.jsonl with a text under \"prompt\" or data.text_key",
       metavar("FILE"));
     v("prompt-ids", prompt_ids, "many, as a JSON list of lists of ids", metavar("FILE.json"));
     v("max-new-tokens", max_new_tokens, "tokens to write at most (else as generation_config.json says, or 128)",
-      at_least(1) & length(1) & metavar("N"));
+      between(1, kMostTokens) & length(1) & metavar("N"));
     v("sample", sample, "draw tokens; without it, always the most likely one");
-    v("temperature", temperature, "divides the logits before drawing", above(0) & length(1) & metavar("X"));
-    v("top-k", top_k, "draw among the K most likely only; 0: all", at_least(0) & length(1) & metavar("K"));
+    v("temperature", temperature, "divides the logits before drawing", between(1e-6, 1e6) & length(1) & metavar("X"));
+    v("top-k", top_k, "draw among the K most likely only; 0: all", between(0, INT32_MAX) & length(1) & metavar("K"));
     v("top-p", top_p, "draw among the most likely that together have probability P", between(0, 1) & length(1) & metavar("P"));
     v("repetition-penalty", repetition_penalty, "above 1: tokens that occurred become less likely",
-      above(0) & length(1) & metavar("X"));
+      between(1e-6, 1e6) & length(1) & metavar("X"));
     v("no-repeat-ngram-size", no_repeat_ngram_size, "no run of N tokens occurs twice; 0: off",
-      at_least(0) & length(1) & metavar("N"));
+      between(0, kMostTokens) & length(1) & metavar("N"));
     v("seed", seed, "of the draws: the same seed gives the same text", at_least(0));
     v("json", json, "one JSON line per prompt");
-    v("batch", batch, "prompts worked on at a time", at_least(1));
+    v("batch", batch, "prompts worked on at a time", between(1, kMostMicroBatches));
     v("beams", beams, "beam search: so many continuations side by side; with --sample they are drawn",
       between(1, 4096) & length(1) & metavar("N"));
     v("length-penalty", length_penalty, "of beams: scores are divided by length^X; above 1 favours long ones",
       between(-100, 100) & length(1) & metavar("X"));
     v("early-stopping", early_stopping, "of beams: stop as soon as N are finished");
-    v("num-return", num_return, "of beams: the K best, under \"beams\" of the JSON line", at_least(1) & length(1) & metavar("K"));
+    v("num-return", num_return, "of beams: the K best, under \"beams\" of the JSON line", between(1, 4096) & length(1) & metavar("K"));
     v("beam-rules", beam_rules, "whose rules of beam search count", one_of({"transformers", "modellink"}));
     common.each(v);
   }

@@ -26,7 +26,7 @@ struct InfoFlags {
       positional() & required() & metavar("PATH"));
     v("tokenizer", data.tokenizer, "decodes samples of data, with what is learned marked", metavar("DIR-or-FILE"));
     v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own", metavar("NAME-or-FILE"));
-    v("samples", data.samples, "samples of data to show", at_least(0));
+    v("samples", data.samples, "samples of data to show", between(0, 1e6));
     v("tensors", tensors, "list every tensor of a folder too");
     v("json", json, "one JSON object");
   }

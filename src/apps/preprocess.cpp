@@ -28,13 +28,13 @@ struct PreprocessFlags {
     v("json-keys", json_keys, "fields that hold text; each gives files of its own", filled());
     v("append-eod", append_eod, "put the end token behind each document");
     v("handler", handler, "how a record becomes tokens; text takes --json-keys", one_of(record_handler_names()));
-    v("seq-length", seq_length, "conversations of more tokens are left out; 0: none", at_least(0));
+    v("seq-length", seq_length, "conversations of more tokens are left out; 0: none", between(0, kMostTokens));
     v("template", chat_template, "chat template of conversations: a name or a file", metavar("NAME-or-FILE"));
     v("workers", workers, "threads that encode; 0: all cores", between(0, 4096));
     v("split-by-document", split_by_document, "a .txt file is one document; else each line is one");
     v("dtype", dtype, "type of the tokens on disk: int32, uint16, ..; empty: as Megatron chooses, uint16 below 65500 tokens");
     v("strict", strict, "refuse bad UTF-8 and empty texts instead of repairing or leaving them out");
-    v("save-every", save_every, "seconds between two points that a killed run goes on from", at_least(0));
+    v("save-every", save_every, "seconds between two points that a killed run goes on from", between(0, 1e6));
     v("restart", restart, "begin anew where an earlier run was killed");
     v("overwrite", overwrite, "replace files of this name");
   }

@@ -139,20 +139,20 @@ struct TokenizerTrainFlags {
     TokenizerTraining& t = training;
     v("input", t.input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders", required() & metavar("PATH"));
     v("output", t.output, "folder to write; Transformers reads it too", required() & metavar("DIR"));
-    v("vocab-size", t.vocabulary, "pieces in all; a small text may give fewer", at_least(1));
+    v("vocab-size", t.vocabulary, "pieces in all; a small text may give fewer", between(1, 1 << 24));
     v("type", t.type, "bpe and unigram: a SentencePiece tokenizer.model; byte-bpe: a byte-level tokenizer.json", one_of({"bpe", "unigram", "byte-bpe"}));
     v("pattern", t.pattern, "byte-bpe: how text is cut into words", one_of({"gpt2", "llama3", "qwen2"}));
-    v("min-frequency", t.min_frequency, "byte-bpe: of a pair that becomes a piece", at_least(1));
+    v("min-frequency", t.min_frequency, "byte-bpe: of a pair that becomes a piece", between(1, INT32_MAX));
     v("normalization", t.normalization, "what happens to the text first: nothing, or Unicode NFKC and tidied spaces",
       one_of({"identity", "nmt_nfkc"}));
-    v("character-coverage", t.character_coverage, "share of the text's characters that get a piece", above(0) & at_most(1));
+    v("character-coverage", t.character_coverage, "share of the text's characters that get a piece", between(1e-6, 1));
     v("byte-fallback", t.byte_fallback, "other characters become bytes; --byte-fallback=false: unk");
     v("split-digits", t.split_digits, "every digit is a piece; or --split-digits=false");
     v("add-dummy-prefix", t.add_dummy_prefix,
       "a space before the text, so that its first word is like the others; or --add-dummy-prefix=false");
     v("symbols", t.symbols, "strings that are always one piece", metavar("TEXT"));
     v("text-key", t.text_key, "field of a JSON line that holds the text", filled());
-    v("max-bytes", t.max_bytes, "of text to learn from, the first so many", at_least(1));
+    v("max-bytes", t.max_bytes, "of text to learn from, the first so many", between(1, 1e15));
     v("threads", threads, "0: all cores", between(0, 4096));
   }
 };

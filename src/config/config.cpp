@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/error.h"
 
@@ -100,6 +101,73 @@ class Loader {
   throw UserError(what, found == config.sources.end() ? "default" : found->second, rule, fix);
 }
 
+// Where the first of these keys was given; the first, if none was.
+std::string given_of(const Config& config, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (config.sources.contains(key)) return key;
+  return *keys.begin();
+}
+
+// What a step keeps in memory and the plan walks through.
+void check_sizes(const Config& c) {
+  const int64_t micros = c.train.global_batch / c.train.micro_batch;
+  if (c.train.global_batch % c.train.micro_batch != 0)
+    conflict(c, fmt::format("train.global_batch is {}", c.train.global_batch), given_of(c, {"train.global_batch", "train.micro_batch"}),
+             fmt::format("must be a multiple of train.micro_batch, {}", c.train.micro_batch), fmt::format("use {} or another multiple", (micros + 1) * c.train.micro_batch));
+  if (static_cast<double>(micros) > kMostMicroBatches)
+    conflict(c, fmt::format("train.global_batch is {}, train.micro_batch {}", c.train.global_batch, c.train.micro_batch),
+             given_of(c, {"train.global_batch", "train.micro_batch"}), fmt::format("a step has at most {} micro batches", kMostMicroBatches),
+             "raise train.micro_batch or lower train.global_batch");
+  if (static_cast<double>(c.train.micro_batch) * static_cast<double>(c.data.sequence_length) > kMostTokens)
+    conflict(c, fmt::format("train.micro_batch is {}, data.sequence_length {}", c.train.micro_batch, c.data.sequence_length),
+             given_of(c, {"train.micro_batch", "data.sequence_length"}), fmt::format("a micro batch has at most {} tokens", kMostTokens),
+             fmt::format("train.micro_batch={} is the most for this length", static_cast<int64_t>(kMostTokens) / c.data.sequence_length));
+  const ParallelOptions& p = c.parallel;
+  if (static_cast<double>(std::max<int64_t>(1, p.data)) * static_cast<double>(p.tensor) * static_cast<double>(p.pipeline) > kMostRanks)
+    conflict(c, fmt::format("parallel.data={} parallel.tensor={} parallel.pipeline={}", p.data, p.tensor, p.pipeline),
+             given_of(c, {"parallel.data", "parallel.tensor", "parallel.pipeline"}), fmt::format("their product is the number of ranks, at most {}", kMostRanks), "lower one of them");
+}
+
+void check_update(const Config& c) {
+  const OptimizerOptions& o = c.optimizer;
+  if (o.nesterov && (o.momentum == 0 || o.dampening != 0))
+    conflict(c, "optimizer.nesterov is true", "optimizer.nesterov", "needs a momentum above 0 and a dampening of 0",
+             "set optimizer.momentum=0.9 optimizer.dampening=0, or remove nesterov");
+  // One element for what no group names.
+  std::vector<ParamGroup> groups = o.groups;
+  groups.push_back({});
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const double rate = o.lr * groups[i].lr_mult, decay = rate * o.weight_decay * groups[i].wd_mult;
+    const std::string of = i < o.groups.size() ? fmt::format(" times the factors of optimizer.groups[{}]", i) : "";
+    const char* group = i < o.groups.size() ? "optimizer.groups" : "optimizer.lr";
+    if (rate > kMostRate)
+      conflict(c, fmt::format("optimizer.lr={}{} is {}", o.lr, of, rate), given_of(c, {group, "optimizer.lr"}), fmt::format("a rate is at most {}", kMostRate), "lower one of them");
+    // adam adds the decay to the gradient, which it scales to one.
+    if (decay > 1 && o.type != "adam")
+      conflict(c, fmt::format("optimizer.lr={} times optimizer.weight_decay={}{} is {}", o.lr, o.weight_decay, of, decay),
+               given_of(c, {"optimizer.weight_decay", group, "optimizer.lr"}), "a step takes away this share of each weight, at most 1", "lower one of them");
+  }
+  if (c.schedule.type == "polynomial" && c.schedule.end_lr >= o.lr)
+    conflict(c, fmt::format("schedule.end_lr is {}, optimizer.lr {}", c.schedule.end_lr, o.lr), given_of(c, {"schedule.end_lr", "optimizer.lr", "schedule.type"}),
+             "a polynomial schedule falls from optimizer.lr to schedule.end_lr", "lower schedule.end_lr");
+}
+
+// "969,30,1" or "98/1/1": at most three numbers, one of them above 0. Megatron reads numbers out of any text; here nothing else stands between them.
+bool is_split(const std::string& text) {
+  int numbers = 0;
+  bool above = false;
+  for (size_t at = 0; (at = text.find_first_not_of(" ,/", at)) != std::string::npos;) {
+    double x = 0;
+    auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), x, std::chars_format::fixed);
+    if (error != std::errc() || !(x >= 0 && x <= 1e15)) return false;
+    at = static_cast<size_t>(end - text.data());
+    if (at < text.size() && std::string_view(" ,/").find(text[at]) == std::string_view::npos) return false;
+    above |= x > 0;
+    ++numbers;
+  }
+  return numbers <= 3 && above;
+}
+
 }  // namespace
 
 std::vector<Section> sections_of(Config& config) {
@@ -139,19 +207,18 @@ Config load_config(const std::string& file, const std::vector<Setting>& settings
 void validate(const Config& c) {
   if (!c.model.path.empty() && !c.model.config.empty())
     conflict(c, "model.path and model.config are both given", "model.config", "a model comes from one of them", "remove one");
-  if (c.train.global_batch % c.train.micro_batch != 0)
-    conflict(c, fmt::format("train.global_batch is {}", c.train.global_batch),
-             c.sources.contains("train.global_batch") ? "train.global_batch" : "train.micro_batch",
-             fmt::format("must be a multiple of train.micro_batch, {}", c.train.micro_batch),
-             fmt::format("use {} or another multiple", (c.train.global_batch / c.train.micro_batch + 1) * c.train.micro_batch));
   if (c.data.valid_fraction > 0 && !c.data.valid.empty())
     conflict(c, "data.valid and data.valid_fraction are both given", "data.valid_fraction",
              "validation data come from one of them", "remove one");
+  if (!is_split(c.data.split))
+    conflict(c, fmt::format("data.split is '{}'", short_name(c.data.split)), "data.split", "must be one to three numbers between commas, one of them above 0", "write for example 969,30,1");
   if (c.parallel.split == "cost" && !c.parallel.stage_layers.empty())
     conflict(c, "parallel.split and parallel.stage_layers are both given", "parallel.stage_layers", "layers are shared by one of them", "remove one");
-  if (c.optimizer.nesterov && (c.optimizer.momentum == 0 || c.optimizer.dampening != 0))
-    conflict(c, "optimizer.nesterov is true", "optimizer.nesterov", "needs a momentum above 0 and a dampening of 0",
-             "set optimizer.momentum=0.9 optimizer.dampening=0, or remove nesterov");
+  for (size_t i = 0; i < c.precision.recipes.size(); ++i)
+    if (c.precision.recipes[i].compute.empty() && c.precision.recipes[i].round.empty())
+      conflict(c, fmt::format("precision.recipes[{}] changes nothing", i), "precision.recipes", "an exception names the arithmetic or a rounding", "set its compute or round, or remove it");
+  check_sizes(c);
+  check_update(c);
 }
 
 std::string to_yaml(const Config& config) {

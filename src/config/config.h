@@ -9,6 +9,12 @@
 
 namespace ravine {
 
+// Bounds that several options share. A billion steps of one second each take thirty years; what a step of a rank holds is planned piece by piece, and counts
+// of tokens in a micro batch have 32 bits.
+constexpr double kMostSteps = 1e9, kMostSequences = 1 << 20, kMostMicroBatches = 1 << 16, kMostTokens = 1 << 24, kMostRanks = 1 << 15, kMostLeaves = 1 << 16;
+// Factors of what the update does to a weight. Decay rates nearer to 1 are 1 in the f32 that moments are kept in.
+constexpr double kMostRate = 10, kMostMomentum = 0.999999;
+
 struct ModelOptions {
   std::string path, config, tokenizer;
   template <class V>
@@ -26,7 +32,7 @@ struct DataSource {
   template <class V>
   void each(V&& v) {
     v("path", path, "file, folder, pattern or .bin/.idx prefix", bare() & filled());
-    v("weight", weight, "share of this source among all, relative", above(0));
+    v("weight", weight, "share of this source among all, relative; such as counts of tokens", between(1e-9, 1e15));
     v("format", format, "as data.format, for this source; empty: data.format", one_of({"", "auto", "text", "alpaca", "sharegpt", "messages"}));
   }
 };
@@ -48,8 +54,8 @@ struct DataOptions {
     v("train", train, "training sources: paths, or {path: PATH, weight: W, format: F}", may_change());
     v("valid", valid, "validation sources, written like data.train", may_change());
     v("valid_fraction", valid_fraction, "part of the training documents held out for validation when data.valid is empty",
-      at_least(0) & below(1) & fixed());
-    v("sequence_length", sequence_length, "tokens of a sequence; for fixed batch files the columns of input_ids", at_least(2) & may_change());
+      at_least(1e-6) & below(1) & or_zero() & fixed());
+    v("sequence_length", sequence_length, "tokens of a sequence; for fixed batch files the columns of input_ids", between(2, kMostTokens) & may_change());
     v("text_key", text_key, "field of a JSON line that holds the text", filled() & fixed());
     v("format", format,
       "what JSON records are: text under data.text_key; conversations of the form alpaca, sharegpt or messages; auto: the first record tells",
@@ -65,8 +71,8 @@ struct DataOptions {
     v("document_attention", document_attention, "keep attention inside documents of a packed sequence; conversations are always kept apart", fixed());
     v("append_eos", append_eos, "end each document with the end-of-sequence token", fixed());
     v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs", fixed());
-    v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was", at_least(1) & may_change());
-    v("prefetch", prefetch, "micro batches prepared ahead of the one in use", at_least(0) & may_change());
+    v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was", between(1, kMostSteps) & may_change());
+    v("prefetch", prefetch, "micro batches prepared ahead of the one in use", between(0, kMostMicroBatches) & may_change());
     v("cache", cache, "keep the tokens of text and conversations in train.output/tokens for the next start", may_change());
     v("order", order,
       "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes",
@@ -76,7 +82,7 @@ struct DataOptions {
     v("reset_position_ids", reset_position_ids, "under a Megatron order: positions begin again behind each end of a document", fixed());
     v("reset_attention_mask", reset_attention_mask, "under a Megatron order: attention stays inside documents", fixed());
     v("eod_mask_loss", eod_mask_loss, "under a Megatron order: ends of documents predict nothing", fixed());
-    v("eod", eod, "id that ends a document for the three above; -1: the end token of the tokenizer", at_least(-1) & fixed());
+    v("eod", eod, "id that ends a document for the three above; -1: the end token of the tokenizer", between(-1, INT32_MAX) & fixed());
   }
 };
 
@@ -91,17 +97,18 @@ struct TrainOptions {
   std::vector<std::string> freeze;
   template <class V>
   void each(V&& v) {
-    v("steps", steps, "optimizer steps of the whole run", at_least(1) & may_change());
-    v("global_batch", global_batch, "sequences per optimizer step, over all ranks and micro batches", at_least(1) & may_change());
-    v("micro_batch", micro_batch, "sequences per forward and backward pass of a rank", at_least(1) & other_bits());
+    v("steps", steps, "optimizer steps of the whole run", between(1, kMostSteps) & may_change());
+    v("global_batch", global_batch, "sequences per optimizer step, over all ranks and micro batches", between(1, kMostSequences) & may_change());
+    v("micro_batch", micro_batch, "sequences per forward and backward pass of a rank", between(1, kMostSequences) & other_bits());
     v("seed", seed, "seed of initialisation, data order and dropout", at_least(0) & fixed());
     v("output", output, "folder that the run writes", filled() & metavar("DIR") & may_change());
     v("recompute", recompute,
       "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations",
       one_of({"none", "cheap", "full"}) & may_change());
-    v("dropout", dropout, "probability of dropping an activation while training", at_least(0) & below(1) & fixed());
-    v("valid_every", valid_every, "steps between validations; 0: never", at_least(0) & may_change());
-    v("valid_batches", valid_batches, "micro batches per validation; 0: all", at_least(0) & may_change());
+    v("dropout", dropout, "probability of dropping an activation while training",
+      between(0, 0.99) & because("what stays is multiplied by 1 / (1 - dropout)") & fixed());
+    v("valid_every", valid_every, "steps between validations; 0: never", between(0, kMostSteps) & may_change());
+    v("valid_batches", valid_batches, "micro batches per validation; 0: all", between(0, kMostSteps) & may_change());
     v("find_nan", find_nan, "when the loss becomes NaN, name the first op that produced one", may_change());
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & may_change());
     v("freeze", freeze, "glob patterns of parameters that are not trained", filled() & fixed());
@@ -114,8 +121,8 @@ struct ParamGroup {
   template <class V>
   void each(V&& v) {
     v("match", match, "glob pattern of parameter names", filled());
-    v("lr_mult", lr_mult, "factor on the learning rate", at_least(0));
-    v("wd_mult", wd_mult, "factor on the weight decay", at_least(0));
+    v("lr_mult", lr_mult, "factor on the learning rate", between(1e-6, 1e6) & or_zero());
+    v("wd_mult", wd_mult, "factor on the weight decay", between(1e-6, 1e6) & or_zero());
   }
 };
 
@@ -130,12 +137,13 @@ struct OptimizerOptions {
   template <class V>
   void each(V&& v) {
     v("type", type, "update rule", one_of({"adamw", "adam", "sgd"}) & fixed());
-    v("lr", lr, "peak learning rate", at_least(0) & fixed());
-    v("betas", betas, "decay rates of the first and second moment (adamw, adam)", at_least(0) & below(1) & length(2) & fixed());
-    v("eps", eps, "added to the denominator (adamw, adam)", above(0) & fixed());
-    v("weight_decay", weight_decay, "weight decay; norms and biases are exempt", at_least(0) & fixed());
-    v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping", at_least(0) & fixed());
-    v("momentum", momentum, "momentum (sgd)", at_least(0) & below(1) & fixed());
+    v("lr", lr, "peak learning rate", between(1e-12, kMostRate) & or_zero() & fixed());
+    v("betas", betas, "decay rates of the first and second moment (adamw, adam)", between(0, kMostMomentum) & length(2) & fixed());
+    v("eps", eps, "added to the denominator (adamw, adam)",
+      between(1e-20, 1) & because("the square of a gradient below 1e-19 is 0 in f32, and eps alone divides it") & fixed());
+    v("weight_decay", weight_decay, "weight decay; norms and biases are exempt", between(1e-12, 1e4) & or_zero() & fixed());
+    v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping", between(1e-8, 1e12) & or_zero() & fixed());
+    v("momentum", momentum, "momentum (sgd)", between(0, kMostMomentum) & fixed());
     v("nesterov", nesterov, "look ahead along the momentum (sgd)", fixed());
     v("dampening", dampening, "dampening of the momentum (sgd)", between(0, 1) & fixed());
     v("groups", groups,
@@ -154,18 +162,18 @@ struct ScheduleOptions {
   void each(V&& v) {
     v("type", type, "shape of the learning rate over the steps",
       one_of({"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay"}) & fixed());
-    v("warmup_steps", warmup_steps, "steps in which the rate rises; the first step has 0", at_least(0) & fixed());
+    v("warmup_steps", warmup_steps, "steps in which the rate rises; the first step has 0", between(0, kMostSteps) & fixed());
     v("min_lr_ratio", min_lr_ratio, "lowest rate as a share of optimizer.lr (cosine, warmup_stable_decay)", between(0, 1) & fixed());
-    v("cycles", cycles, "waves (cosine) or restarts (cosine_with_restarts); 0: 0.5 for cosine, 1 for restarts", at_least(0) & fixed());
-    v("power", power, "exponent (polynomial)", above(0) & fixed());
-    v("end_lr", end_lr, "last rate (polynomial)", at_least(0) & fixed());
-    v("timescale", timescale, "time scale (inverse_sqrt); 0: warmup_steps, or 10000 without warm-up", at_least(0) & fixed());
+    v("cycles", cycles, "waves (cosine) or restarts (cosine_with_restarts); 0: 0.5 for cosine, 1 for restarts", between(1e-3, 1e6) & or_zero() & fixed());
+    v("power", power, "exponent (polynomial)", between(0.01, 100) & fixed());
+    v("end_lr", end_lr, "last rate (polynomial); below optimizer.lr", between(0, kMostRate) & fixed());
+    v("timescale", timescale, "time scale (inverse_sqrt); 0: warmup_steps, or 10000 without warm-up", between(0, kMostSteps) & fixed());
     v("stable_steps", stable_steps, "steps at the full rate (warmup_stable_decay); -1: what warm-up and decay leave",
-      at_least(-1) & may_change());
-    v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay)", at_least(0) & may_change());
+      between(-1, kMostSteps) & may_change());
+    v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay)", between(0, kMostSteps) & may_change());
     v("warmup_type", warmup_type, "shape of the warm-up (warmup_stable_decay)", one_of({"linear", "cosine", "1-sqrt"}) & fixed());
     v("decay_type", decay_type, "shape of the decay (warmup_stable_decay)", one_of({"cosine", "linear", "1-sqrt"}) & fixed());
-    v("steps", steps, "length of the schedule; 0: train.steps", at_least(0) & may_change());
+    v("steps", steps, "length of the schedule; 0: train.steps", between(0, kMostSteps) & may_change());
   }
 };
 
@@ -208,20 +216,20 @@ struct ParallelOptions {
   double patience = 20;
   template <class V>
   void each(V&& v) {
-    v("data", data, "data-parallel ranks; 0: the remaining ranks", between(0, 1 << 20) & may_change());
-    v("tensor", tensor, "tensor-parallel ranks", between(1, 1 << 20) & other_bits());
-    v("pipeline", pipeline, "pipeline stages", between(1, 1 << 20) & may_change());
+    v("data", data, "data-parallel ranks; 0: the remaining ranks", between(0, kMostRanks) & may_change());
+    v("tensor", tensor, "tensor-parallel ranks", between(1, kMostRanks) & other_bits());
+    v("pipeline", pipeline, "pipeline stages", between(1, kMostRanks) & may_change());
     v("sequence", sequence, "cut activations between tensor-parallel parts along the sequence", other_bits());
     v("zero", zero,
       "ZeRO stage: what data ranks keep only their part of: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights", between(0, 3) & may_change());
     v("sum_leaves", sum_leaves,
       "leaves of the tree that sums gradients; layouts with equal leaves agree bitwise; 0: the data ranks, or what a checkpoint was made with",
-      between(0, 1 << 20) & other_bits());
-    v("virtual", virtual_stages, "parts of the model per pipeline stage; more than 1: the interleaved schedule", between(1, 1 << 20) & may_change());
+      between(0, kMostLeaves) & other_bits());
+    v("virtual", virtual_stages, "parts of the model per pipeline stage; more than 1: the interleaved schedule", between(1, 4096) & may_change());
     v("split", split, "how layers are shared among the parts of a pipeline: even in number, or in cost, counted in FLOPs and bytes",
       one_of({"even", "cost"}) & may_change());
-    v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says", at_least(0) & may_change());
-    v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks", at_least(0) & may_change());
+    v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says", between(0, 4096) & may_change());
+    v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks", between(0, 1e12) & may_change());
     v("patience", patience, "seconds of silence after which a rank counts as lost and the job ends", between(2, 3600) & may_change());
   }
 };
@@ -233,12 +241,12 @@ struct CheckpointOptions {
   bool verify = true, other_data = false;
   template <class V>
   void each(V&& v) {
-    v("every", every, "steps between checkpoints; 0: only on stop", at_least(0) & may_change());
-    v("keep", keep, "newest checkpoints that are kept; 0: all", at_least(0) & may_change());
+    v("every", every, "steps between checkpoints; 0: only on stop", between(0, kMostSteps) & may_change());
+    v("keep", keep, "newest checkpoints that are kept; 0: all", between(0, 1e6) & may_change());
     v("resume", resume,
       "auto: continue from the newest one in train.output if there is any; none: start anew; or a checkpoint folder",
       filled() & metavar("auto|none|DIR") & may_change());
-    v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", at_least(1) & may_change());
+    v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", between(1, 1e6) & may_change());
     v("verify", verify, "check checksums on load", may_change());
     v("other_data", other_data, "resume though data, tokenizer or other options of the data section are not those that the checkpoint was made with", may_change());
   }
@@ -249,7 +257,7 @@ struct LogOptions {
   bool tensorboard = true;
   template <class V>
   void each(V&& v) {
-    v("every", every, "steps between log lines", at_least(1) & may_change());
+    v("every", every, "steps between log lines", between(1, kMostSteps) & may_change());
     v("tensorboard", tensorboard, "write TensorBoard event files", may_change());
   }
 };
@@ -260,13 +268,13 @@ struct InjectOption {
   int64_t element = 0;
   template <class V>
   void each(V&& v) {
-    v("step", step, "step in which it happens", at_least(1));
+    v("step", step, "step in which it happens", between(1, kMostSteps));
     v("path", path, "glob pattern of the dotted path of a call", filled());
     v("op", op, "glob pattern of the op's name", filled());
     v("phase", phase, "when the call is made", one_of({"forward", "recompute", "backward", "update"}));
     v("tensor", tensor, "glob pattern of the name of a tensor that the call writes", filled());
     v("value", value, "what is put there; bad_alloc: nothing, the call ends as if memory had run out", one_of({"nan", "inf", "-inf", "bad_alloc"}));
-    v("element", element, "which element, counted through rows and columns", at_least(0));
+    v("element", element, "which element, counted through rows and columns", between(0, 1e15));
   }
 };
 

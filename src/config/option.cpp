@@ -25,7 +25,7 @@ std::string shown(const YamlNode& value) {
 }
 
 std::string number_text(double x) {
-  return x == std::floor(x) && std::abs(x) < 1e15 ? fmt::format("{:.0f}", x) : fmt::format("{}", x);
+  return x == std::floor(x) && std::abs(x) <= 1e15 ? fmt::format("{:.0f}", x) : fmt::format("{}", x);
 }
 
 std::string words(std::vector<std::string> list, const char* between) {
@@ -34,10 +34,11 @@ std::string words(std::vector<std::string> list, const char* between) {
   return fmt::format("{}", fmt::join(list, between));
 }
 
+// "0, or at least 1e-12 and at most 10: why".
 std::string bounds(const Rule& rule) {
   std::string low = rule.min ? (rule.above ? "above " : "at least ") + number_text(*rule.min) : "";
   std::string high = rule.max ? (rule.below ? "below " : "at most ") + number_text(*rule.max) : "";
-  return low + (low.empty() || high.empty() ? "" : " and ") + high;
+  return (rule.zero ? "0, or " : "") + low + (low.empty() || high.empty() ? "" : " and ") + high + (rule.why.empty() ? "" : ": " + rule.why);
 }
 
 // Reads one option from one value; knows the place for its errors.
@@ -65,6 +66,7 @@ class Assignment {
   }
   void operator()(std::string* out, const YamlNode& v) const {
     if (!v.scalar()) wrong(v, "must be a text", "put it in quotes if it holds : [ { or #");
+    if (v.kind == Kind::real && !std::isfinite(v.real)) wrong(v, "must be a text", "write a name, or put it in quotes if this is one");
     std::string text = v.kind == Kind::null ? "" : v.text;
     const Rule& rule = option_.rule;
     if (!rule.choices.empty() && std::find(rule.choices.begin(), rule.choices.end(), text) == rule.choices.end())
@@ -73,6 +75,8 @@ class Assignment {
     if (!option_.section.empty() && find_invalid_utf8(text) != std::string::npos)
       wrong(v, "must be UTF-8, config.yaml could not hold it", "rename it");
     if (text.find('\0') != std::string::npos) wrong(v, "must not hold a zero byte", "remove it");
+    if (static_cast<int64_t>(text.size()) > rule.max_bytes)
+      wrong(v, fmt::format("must have at most {} bytes, has {}", rule.max_bytes, text.size()), "shorten it");
     *out = std::move(text);
   }
   template <class T>
@@ -116,6 +120,7 @@ class Assignment {
         if (field.rule.bare) return element(field).assign(item, source_);
     }
     if (item.kind != Kind::map) wrong(item, "each element must be a map like " + pattern(fields), "write it so");
+    if (item.fields.empty()) wrong(item, "an element says something: " + pattern(fields), "name at least one field or remove the element");
     std::vector<std::string> keys;
     for (const Option& field : fields) keys.push_back(field.key);
     for (const auto& [key, value] : item.fields) {
@@ -138,6 +143,7 @@ class Assignment {
 
   void check_bounds(const YamlNode& v, double x) const {
     const Rule& r = option_.rule;
+    if (r.zero && x == 0) return;
     bool low = r.min && (r.above ? !(x > *r.min) : !(x >= *r.min)), high = r.max && (r.below ? !(x < *r.max) : !(x <= *r.max));
     if (high && !r.reason.empty())
       wrong(v, r.reason, fmt::format("write {} or remove it", option_.is_bool() ? "false" : number_text(*r.max)));
@@ -180,6 +186,9 @@ Rule operator&(Rule a, const Rule& b) {
   if (b.max) a.max = b.max, a.below = b.below;
   if (!b.choices.empty()) a.choices = b.choices;
   if (b.count >= 0) a.count = b.count;
+  a.zero |= b.zero;
+  if (!b.why.empty()) a.why = b.why;
+  if (b.max_bytes != Rule{}.max_bytes) a.max_bytes = b.max_bytes;
   a.filled |= b.filled;
   a.bare |= b.bare;
   a.required |= b.required;

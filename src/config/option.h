@@ -22,9 +22,12 @@ enum class OnResume : uint8_t { undecided, fixed, may_change, other_bits };
 struct Rule {
   std::optional<double> min, max;
   bool above = false, below = false;  // min / max themselves are excluded
+  bool zero = false;                  // 0 is allowed beside the bounds
+  std::string why;                    // said behind the bounds, where they are not obvious
   std::vector<std::string> choices;
   int64_t count = -1;       // exact length of a list
   bool filled = false;      // no empty text or list
+  int64_t max_bytes = 4096;  // of a text: as long as a path may be
   std::string reason;       // said instead of the bound
   bool bare = false;        // in a struct of a list: the field that a bare text sets
   bool required = false;    // flags: must be given
@@ -40,6 +43,9 @@ inline Rule above(double x) { return {.min = x, .above = true}; }
 inline Rule at_most(double x) { return {.max = x}; }
 inline Rule below(double x) { return {.max = x, .below = true}; }
 inline Rule between(double a, double b) { return {.min = a, .max = b}; }
+inline Rule or_zero() { return {.zero = true}; }
+inline Rule because(std::string why) { return {.why = std::move(why)}; }
+inline Rule at_most_bytes(int64_t n) { return {.max_bytes = n}; }
 inline Rule one_of(std::vector<std::string> words) { return {.choices = std::move(words)}; }
 inline Rule length(int64_t n) { return {.count = n}; }
 inline Rule filled() { return {.filled = true}; }

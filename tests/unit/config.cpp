@@ -108,12 +108,12 @@ TEST(Config, WritesWhatItReads) {
   std::mt19937_64 draw(3);
   for (int i = 0; i < 200; ++i) {
     Config c;
-    c.optimizer.lr = std::ldexp(static_cast<double>(draw()), -70 - static_cast<int>(draw() % 900));
-    c.optimizer.betas = {static_cast<double>(draw() >> 11) * 0x1p-53, 0};
-    c.data.train = {{"a b: #c", 0.1 * static_cast<double>(1 + draw() % 100)}, {"yes", 1e-300}};
+    c.optimizer.lr = std::ldexp(static_cast<double>(draw() | uint64_t{1} << 63), -61 - static_cast<int>(draw() % 30));
+    c.optimizer.betas = {static_cast<double>(draw() >> 11) * 0x1p-54, 0};
+    c.data.train = {{"a b: #c", 0.1 * static_cast<double>(1 + draw() % 100)}, {"yes", 1.1e-9}};
     c.train.freeze = {"*x*", "[0]", "\n", "é\u2028"};
     c.train.seed = static_cast<int64_t>(draw() >> 1);
-    c.data.skip_steps = {1, static_cast<int64_t>(draw() >> 2) + 1};
+    c.data.skip_steps = {1, static_cast<int64_t>(draw() % 1000000000) + 1};
     c.precision.recipes = {{"layers.*", "softmax", "", "bf16"}};
     c.train.output = "null";
     std::string text = to_yaml(c);
@@ -164,14 +164,15 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
       {"train: {steps: [1]}", "train.steps is a list (run.yaml:1): must be a whole number; write a number"},
       {"train: {seed: 9223372036854775808}",
        "train.seed is '9223372036854775808' (run.yaml:1): must be a whole number of at most 64 bits; write a number"},
-      {"train: {steps: 0}", "train.steps is '0' (run.yaml:1): must be at least 1; give a larger value"},
-      {"train: {dropout: 1}", "train.dropout is '1' (run.yaml:1): must be at least 0 and below 1; give a smaller value"},
+      {"train: {steps: 0}", "train.steps is '0' (run.yaml:1): must be at least 1 and at most 1000000000; give a larger value"},
+      {"train: {dropout: 1}", "train.dropout is '1' (run.yaml:1): must be at least 0 and at most 0.99: what stays is multiplied by 1 / (1 - dropout); give a smaller value"},
       {"optimizer: {lr: .nan}", "optimizer.lr is '.nan' (run.yaml:1): must be a finite number; write a number"},
       {"optimizer: {lr: high}", "optimizer.lr is 'high' (run.yaml:1): must be a number; write a number"},
-      {"optimizer: {eps: 0}", "optimizer.eps is '0' (run.yaml:1): must be above 0; give a larger value"},
+      {"optimizer: {eps: 0}", "optimizer.eps is '0' (run.yaml:1): must be at least 1e-20 and at most 1: the square of a gradient below 1e-19 is 0 in f32, and eps alone divides it; give a larger value"},
+      {"optimizer: {lr: 1e-300}", "optimizer.lr is '1e-300' (run.yaml:1): must be 0, or at least 1e-12 and at most 10; give a larger value"},
       {"optimizer: {betas: [0.9]}", "optimizer.betas is a list (run.yaml:1): must have 2 elements, has 1; write as many"},
       {"optimizer:\n  betas: [0.9,\n   1]",
-       "optimizer.betas is '1' (run.yaml:3): must be at least 0 and below 1; give a smaller value"},
+       "optimizer.betas is '1' (run.yaml:3): must be at least 0 and at most 0.999999; give a smaller value"},
       {"optimizer: {type: adamm}",
        "optimizer.type is 'adamm' (run.yaml:1): must be one of adamw, adam, sgd; did you mean 'adamw'?"},
       {"log: {tensorboard: 1}", "log.tensorboard is '1' (run.yaml:1): must be true or false; write true or false"},
@@ -183,14 +184,14 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
       {"data: {train: [{weight: 2}]}",
        "data.train is a map (run.yaml:1): an element needs 'path'; write it like {path: .., weight: .., format: ..}"},
       {"data: {train: [a, {path: x, weight: 0}]}",
-       "data.train[1].weight is '0' (run.yaml:1): must be above 0; give a larger value"},
+       "data.train[1].weight is '0' (run.yaml:1): must be at least 1e-09 and at most 1000000000000000; give a larger value"},
       {"data: {train: [[a]]}",
        "data.train is a list (run.yaml:1): each element must be a map like {path: .., weight: .., format: ..}; write it so"},
       {"precision: {recipes: [softmax]}",
        "precision.recipes is 'softmax' (run.yaml:1): each element must be a map like {path: .., op: .., compute: .., round: "
        "..}; write it so"},
       {"parallel: {zero: 4}", "parallel.zero is '4' (run.yaml:1): must be at least 0 and at most 3; give a smaller value"},
-      {"parallel: {tensor: 0}", "parallel.tensor is '0' (run.yaml:1): must be at least 1 and at most 1048576; give a larger value"},
+      {"parallel: {tensor: 0}", "parallel.tensor is '0' (run.yaml:1): must be at least 1 and at most 32768; give a larger value"},
       {"train: {global_batch: 6, micro_batch: 4}",
        "train.global_batch is 6 (run.yaml:1): must be a multiple of train.micro_batch, 4; use 8 or another multiple"},
       {"model: {path: a, config: b}",
@@ -200,6 +201,24 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
       {"optimizer: {nesterov: true, momentum: 0}",
        "optimizer.nesterov is true (run.yaml:1): needs a momentum above 0 and a dampening of 0; set optimizer.momentum=0.9 "
        "optimizer.dampening=0, or remove nesterov"},
+      {"data: {text_key: .nan}", "data.text_key is '.nan' (run.yaml:1): must be a text; write a name, or put it in quotes if this is one"},
+      {"data: {split: x}", "data.split is 'x' (run.yaml:1): must be one to three numbers between commas, one of them above 0; write for example 969,30,1"},
+      {"probe: {inject: {}}",
+       "probe.inject is a map (run.yaml:1): an element says something: {step: .., path: .., op: .., phase: .., tensor: .., value: .., element: ..}; name at least "
+       "one field or remove the element"},
+      {"precision: {recipes: {path: a}}",
+       "precision.recipes[0] changes nothing (run.yaml:1): an exception names the arithmetic or a rounding; set its compute or round, or remove it"},
+      {"schedule: {type: polynomial}\noptimizer: {lr: 1e-7}",
+       "schedule.end_lr is 1e-07, optimizer.lr 1e-07 (run.yaml:2): a polynomial schedule falls from optimizer.lr to schedule.end_lr; lower schedule.end_lr"},
+      {"optimizer: {weight_decay: 1e300}", "optimizer.weight_decay is '1e300' (run.yaml:1): must be 0, or at least 1e-12 and at most 10000; give a smaller value"},
+      {"optimizer: {weight_decay: 5000}",
+       "optimizer.lr=0.0003 times optimizer.weight_decay=5000 is 1.4999999999999998 (run.yaml:1): a step takes away this share of each weight, at most 1; lower one of them"},
+      {"train: {global_batch: 131072}",
+       "train.global_batch is 131072, train.micro_batch 1 (run.yaml:1): a step has at most 65536 micro batches; raise train.micro_batch or lower train.global_batch"},
+      {"data: {sequence_length: 16777216}\ntrain: {micro_batch: 2}",
+       "train.micro_batch is 2, data.sequence_length 16777216 (run.yaml:2): a micro batch has at most 16777216 tokens; train.micro_batch=1 is the most for this length"},
+      {"parallel: {tensor: 32768, pipeline: 2}",
+       "parallel.data=0 parallel.tensor=32768 parallel.pipeline=2 (run.yaml:1): their product is the number of ranks, at most 32768; lower one of them"},
   };
   for (auto [yaml, text] : cases) EXPECT_EQ(error_of(yaml), text) << yaml;
 }
@@ -208,7 +227,7 @@ TEST(Config, ErrorsOfTheCommandLine) {
   const std::pair<const char*, const char*> cases[] = {
       {"train.stpes=1", "unknown key 'train.stpes' (command line): section train has no such key; did you mean 'train.steps'?"},
       {"train=1", "'train' is a section (command line): values are given to section.key; write train.steps=.."},
-      {"train.steps=0", "train.steps is '0' (command line): must be at least 1; give a larger value"},
+      {"train.steps=0", "train.steps is '0' (command line): must be at least 1 and at most 1000000000; give a larger value"},
       {"train.steps", "'train.steps' (command line): options are written section.key=value; write for example train.steps=100"},
       {"=1", "'=1' (command line): options are written section.key=value; write for example train.steps=100"},
       {"train.freeze=[*a]",
