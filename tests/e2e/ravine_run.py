@@ -27,6 +27,10 @@ TINY = {
 }
 
 
+class Skipped(Exception):
+    """This machine or build lacks what a test needs: the text says what."""
+
+
 def check(condition, text):
     if not condition:
         raise AssertionError(text)
@@ -106,11 +110,10 @@ def sanitized():
 
 
 def shared(*names):
-    """A folder of data recorded outside this repository; None, and a word, where there is none."""
+    """A folder of data recorded outside this repository; without one the test is skipped."""
     root = os.environ.get("RAVINE_SHARED")
     if not root:
-        print("skipped: RAVINE_SHARED is not set", flush=True)
-        return None
+        raise Skipped("RAVINE_SHARED names no folder of recorded data")
     return Path(root, *names)
 
 
@@ -160,13 +163,13 @@ def checkpoints(output):
 
 
 def main(functions):
-    """Runs the functions named test_* (or those named on the command line); exit status 1 if one fails."""
+    """Runs the functions named test_* (or those named on the command line); exit status 1 if one fails, 77 if all are skipped."""
     global PROGRAM
     PROGRAM = os.path.abspath(sys.argv[1])
     names = sys.argv[2:] or [n for n in functions if n.startswith("test_")]
     root = Path(tempfile.mkdtemp(prefix="ravine-e2e-"))
     os.environ["XDG_CACHE_HOME"] = str(root / "cache")  # the program keeps the peaks of the machine there
-    failed = 0
+    failed = skipped = 0
     try:
         for name in names:
             began = time.monotonic()
@@ -175,9 +178,12 @@ def main(functions):
             try:
                 functions[name](folder)
                 print(f"passed  {name}  {time.monotonic() - began:.1f} s", flush=True)
+            except Skipped as why:
+                skipped += 1
+                print(f"SKIPPED: {name}: {why}", flush=True)
             except Exception:
                 failed += 1
                 print(f"FAILED  {name}\n{traceback.format_exc()}", flush=True)
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    sys.exit(1 if failed or not names else 0)
+    sys.exit(1 if failed or not names else 77 if skipped == len(names) else 0)

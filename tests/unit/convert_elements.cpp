@@ -134,7 +134,7 @@ TEST(Elements, StreamConvertsInPieces) {
 // The names and orders that MindFormers itself gave.
 TEST(MindFormers, NamesAsRecorded) {
   const char* shared = std::getenv("RAVINE_SHARED");
-  if (!shared) GTEST_SKIP() << "RAVINE_SHARED names no folder of recorded names";
+  if (!shared || !*shared) GTEST_SKIP() << "RAVINE_SHARED names no folder of recorded names";
   const Json j = read_json(std::string(shared) + "/golden/mindformers/weight_names.json");
   for (const auto& [key, family] : {std::pair{"llama_legacy", "llama"}, {"qwen2_mcore", "qwen2"}, {"qwen3_mcore", "qwen3"}}) {
     Geometry g;

@@ -296,7 +296,7 @@ TEST_F(Loading, SavingReplacesModelFoldersOnly) {
 // The published layouts: sharded, tied, half precision, fields of both generations of config.json.
 TEST(HuggingFace, SharedModelsComeBackAsTheyWere) {
   const char* shared = std::getenv("RAVINE_SHARED");
-  if (!shared) GTEST_SKIP() << "RAVINE_SHARED names no folder of golden models";
+  if (!shared || !*shared) GTEST_SKIP() << "RAVINE_SHARED names no folder of golden models";
   int models = 0;
   for (const char* name : {"llama-mha", "llama-gqa-tied", "llama31", "llama-linear-hd"}) {
     const std::string from = std::string(shared) + "/golden/models/" + name;

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes tests/golden/families/NAME/: tiny models of the families that Transformers has, and what it computes from them.
 
-Usage: make_families.py OUT_DIR        (needs torch, transformers, safetensors)
+Usage: make_families.py OUT_DIR [--hidden]       (needs torch, transformers, safetensors)
 
-config.json (4.x spelling where they differ), config.v5.json, model.safetensors in f32, io.safetensors: input_ids, labels, logits, loss and
-grad.NAME wholly in double, beams.json: beam searches that single and double precision agree on.
+config.json (4.x spelling where they differ), config.v5.json, model.safetensors in f32, io.safetensors: input_ids, labels, logits, loss,
+hidden.0 .. hidden.L and grad.NAME wholly in double, beams.json: beam searches that single and double precision agree on. --hidden: only the
+hidden states, added to the files that are there.
 """
 import copy
 import json
@@ -108,6 +109,27 @@ def published(model, folder):
     return load_file(os.path.join(folder, "model.safetensors"))
 
 
+def hidden(big, ids):
+    with torch.no_grad():
+        states = double(lambda: big(input_ids=ids, use_cache=False, output_hidden_states=True).hidden_states)
+    return {f"hidden.{i}": h.detach().clone().contiguous() for i, h in enumerate(states)}
+
+
+def add_hidden(name, out):
+    """To the recorded files, whose logits the same run has to give again."""
+    folder = os.path.join(out, name)
+    io = load_file(os.path.join(folder, "io.safetensors"))
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    big = in_double(AutoConfig.from_pretrained(folder), sorted((n, p.detach().clone()) for n, p in model.named_parameters()))
+    with torch.no_grad():
+        logits = double(lambda: big(input_ids=io["input_ids"], use_cache=False).logits)
+    difference = float((logits - io["logits"]).abs().max() / io["logits"].abs().max())
+    assert difference < 1e-12, (name, difference)
+    states = hidden(big, io["input_ids"])
+    save_file({**io, **states}, os.path.join(folder, "io.safetensors"))
+    print(name, len(states), "hidden states, logits again within", difference)
+
+
 def make(name, raw, out, seed):
     folder = os.path.join(out, name)
     os.makedirs(folder, exist_ok=True)
@@ -138,7 +160,7 @@ def make(name, raw, out, seed):
         os.remove(os.path.join(scratch, f))
     os.rmdir(scratch)
     save_file({"input_ids": ids, "labels": labels, "logits": result.logits.detach().clone(), "loss": result.loss.detach().clone(),
-               **{f"grad.{n}": t.double().contiguous() for n, t in named.items()}}, os.path.join(folder, "io.safetensors"))
+               **hidden(big, ids), **{f"grad.{n}": t.double().contiguous() for n, t in named.items()}}, os.path.join(folder, "io.safetensors"))
 
     # Ends that occur: tokens of greedy continuations.
     seen = [t for p in PROMPTS for t in search(model, p, [V - 1], dict(num_beams=2, length_penalty=1.0, early_stopping=False))[0][0][2:6]]
@@ -158,4 +180,7 @@ def make(name, raw, out, seed):
 
 
 for i, (name, raw) in enumerate(MODELS.items()):
-    make(name, raw, sys.argv[1], 100 + i)
+    if "--hidden" in sys.argv[2:]:
+        add_hidden(name, sys.argv[1])
+    else:
+        make(name, raw, sys.argv[1], 100 + i)
