@@ -32,17 +32,6 @@ const Command& find(const std::vector<Command>& commands, const std::string& wor
                   did_you_mean(word, names, fmt::format("see `{} --help`", program)));
 }
 
-std::string help(const Command& c) {
-  if (c.actions.empty()) {
-    auto call = c.call();
-    return command_help(c.spec, call->flags());
-  }
-  std::string text = fmt::format("Example:\n  {}\n\n{}: {}\n\nUsage: ravine {} ACTION [flags]\n\nActions:\n", c.spec.example,
-                                 c.spec.name, c.spec.summary, c.spec.name);
-  for (const Command& a : c.actions) text += fmt::format("  {:<12} {}\n", last_word(a.spec.name), a.spec.summary);
-  return text + fmt::format("\n`ravine {} ACTION --help` tells more.\n", c.spec.name);
-}
-
 // Follows `args` from args[at] down to the command they name; `at` then stands behind its name.
 const Command& descend(const std::vector<Command>& commands, const std::vector<std::string>& args, size_t& at) {
   const Command* c = &find(commands, args[at++], "");
@@ -58,7 +47,7 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   bool wants_help = at == 1;
   const Command& c = descend(commands, args, at);
   std::vector<std::string> rest(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
-  if (wants_help || asks_for_help(rest)) return print(help(c)), 0;
+  if (wants_help || asks_for_help(rest)) return print(help_page(c)), 0;
   if (!c.actions.empty()) {
     if (!rest.empty()) find(c.actions, rest[0], c.spec.name);
     throw UserError(fmt::format("{} needs an action", c.spec.name), "command line",
@@ -81,6 +70,17 @@ int report(const char* text, int status) {
 }
 
 }  // namespace
+
+std::string help_page(const Command& c) {
+  if (c.actions.empty()) {
+    auto call = c.call();
+    return command_help(c.spec, call->flags());
+  }
+  std::string text = fmt::format("Example:\n  {}\n\n{}: {}\n\nUsage: ravine {} ACTION [flags]\n\nActions:\n", c.spec.example,
+                                 c.spec.name, c.spec.summary, c.spec.name);
+  for (const Command& a : c.actions) text += fmt::format("  {:<12} {}\n", last_word(a.spec.name), a.spec.summary);
+  return text + fmt::format("\n`ravine {} ACTION --help` tells more.\n", c.spec.name);
+}
 
 std::string overview(const std::vector<Command>& commands) {
   std::string text =

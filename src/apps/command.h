@@ -61,7 +61,7 @@ struct CommonFlags {
   int64_t threads = 0;
   template <class V>
   void each(V&& v) {
-    v("backend", backend, "who computes: cpu, or ref (plain loops in f64, slow, the judge)", one_of({"cpu", "ref", "cuda"}));
+    v("backend", backend, "who computes: cpu, or ref (plain loops in f64, slow, the judge)", one_of({"cpu", "ref"}));
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
   }
 };
@@ -79,5 +79,6 @@ std::string describe(Flags& flags) {
 int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args);
 
 std::string overview(const std::vector<Command>& commands);  // what `ravine` alone prints
+std::string help_page(const Command& command);               // what `ravine COMMAND --help` prints
 
 }  // namespace ravine

@@ -19,7 +19,7 @@ const RavineParquet& load_library(const std::string& path) {
     std::error_code ec;
     fs::path folder = fs::read_symlink("/proc/self/exe", ec).parent_path();
     for (int up = 0; up < 4 && !folder.empty(); ++up, folder = folder.parent_path())
-      for (const char* name : {"libravine_parquet.so", "lib/libravine_parquet.so"}) {
+      for (const char* name : {"libravine_parquet.so", "lib/ravine/libravine_parquet.so"}) {
         if (!fs::exists(folder / name, ec)) continue;
         void* handle = dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL);
         auto* entry = handle ? reinterpret_cast<decltype(&ravine_parquet)>(dlsym(handle, "ravine_parquet")) : nullptr;

@@ -1,0 +1,112 @@
+// `ravine man`: manual pages made of the help pages. ravine.1 is the overview, ravine-COMMAND.1 (ravine-COMMAND-ACTION.1) a command.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "apps/commands.h"
+#include "base/error.h"
+#include "base/version.h"
+#include "files/atomic.h"
+
+namespace ravine {
+namespace {
+
+struct ManFlags {
+  std::vector<std::string> command;
+  std::string output;
+  template <class V>
+  void each(V&& v) {
+    v("command", command, "whose page to print; none: the program's", positional() & metavar("COMMAND"));
+    v("output", output, "write the pages of all commands into this folder instead", metavar("DIR"));
+  }
+};
+
+std::string dashed(std::string name) {
+  for (char& c : name)
+    if (c == ' ') c = '-';
+  return name;
+}
+
+// Text as roff shows it: backslashes and dashes escaped, no line taken for a request.
+std::string roff(const std::string& text) {
+  std::string out;
+  bool begins = true;
+  for (char c : text) {
+    if (begins && (c == '.' || c == '\'')) out += "\\&";
+    if (c == '\\')
+      out += "\\e";
+    else if (c == '-')
+      out += "\\-";
+    else
+      out += c;
+    begins = c == '\n';
+  }
+  return out;
+}
+
+// name: "ravine-train"; page: its help, shown as it stands there, since its columns are its form.
+std::string man_page(const std::string& name, const std::string& summary, const std::string& page, const std::string& see) {
+  std::string upper = name;
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return fmt::format(".TH {} 1 \"\" \"{}\" \"Ravine\"\n.SH NAME\n{} \\- {}\n.SH DESCRIPTION\n.nf\n{}.fi\n.SH SEE ALSO\n{}\n", roff(upper), program_version(), roff(name),
+                     roff(summary), roff(page), see);
+}
+
+struct ManPage {
+  std::string name, text;  // name: "ravine-train"
+};
+
+void add_pages(const std::vector<Command>& commands, std::vector<ManPage>& out) {
+  for (const Command& c : commands) {
+    const std::string name = "ravine-" + dashed(c.spec.name);
+    out.push_back({name, man_page(name, c.spec.summary, help_page(c), ".BR ravine (1)")});
+    add_pages(c.actions, out);
+  }
+}
+
+std::vector<ManPage> man_pages(const std::vector<Command>& commands) {
+  std::string see;
+  for (const Command& c : commands) see += fmt::format("{}.BR ravine\\-{} (1)", see.empty() ? "" : ",\n", c.spec.name);
+  std::vector<ManPage> pages = {{"ravine", man_page("ravine", "trains, runs and examines large language models", overview(commands), see)}};
+  add_pages(commands, pages);
+  return pages;
+}
+
+}  // namespace
+
+Command man_command(const std::vector<Command>& others) {
+  struct Man : Call {
+    explicit Man(std::vector<Command> all) : commands(std::move(all)) {}
+    std::vector<Option> flags() override { return options_of(flags_); }
+    int run(Config&) override {
+      const std::vector<ManPage> pages = man_pages(commands);
+      if (!flags_.output.empty()) {
+        std::filesystem::create_directories(flags_.output);
+        for (const ManPage& p : pages) write_file_atomic((std::filesystem::path(flags_.output) / (p.name + ".1")).string(), p.text);
+        return 0;
+      }
+      std::string name = "ravine";
+      for (const std::string& word : flags_.command) name += "-" + word;
+      for (const ManPage& p : pages)
+        if (p.name == name) {
+          std::fwrite(p.text.data(), 1, p.text.size(), stdout);
+          return 0;
+        }
+      throw UserError(fmt::format("no page '{}'", name), "man", "it must be the name of a command", "see `ravine --help`");
+    }
+    ManFlags flags_;
+    std::vector<Command> commands;
+  };
+  Command made{{.name = "man", .summary = "print the manual page of a command", .example = "ravine man train | man -l -"}, "Machine", nullptr, {}};
+  made.call = [others, made]() -> std::unique_ptr<Call> {
+    std::vector<Command> all = others;
+    Command self = made;
+    self.call = [] { return std::make_unique<Man>(std::vector<Command>{}); };
+    all.push_back(self);
+    return std::make_unique<Man>(all);
+  };
+  return made;
+}
+
+}  // namespace ravine
