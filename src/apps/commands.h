@@ -20,6 +20,7 @@ Command config_command();
 Command info_command();
 Command check_command();
 Command stop_command();
+Command plot_command();
 Command man_command(const std::vector<Command>& others);         // pages of those and itself
 Command completion_command(const std::vector<Command>& others);  // completes those and itself
 

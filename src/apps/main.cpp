@@ -3,7 +3,7 @@
 int main(int argc, char** argv) {
   using namespace ravine;
   std::vector<Command> commands = {
-      train_command(), plan_command(),  stop_command(),  generate_command(), tokenizer_command(), preprocess_command(), data_command(),
+      train_command(), plan_command(),  stop_command(), plot_command(), generate_command(), tokenizer_command(), preprocess_command(), data_command(),
       convert_command(), trace_command(), diff_command(), bench_command(), check_command(), config_command(), info_command(),
   };
   commands.push_back(man_command(commands));

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+
+#include "apps/commands.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "files/atomic.h"
+#include "probe/chart.h"
+#include "probe/run_metrics.h"
+
+namespace ravine {
+namespace {
+
+struct PlotFlags {
+  std::vector<std::string> runs, keys = {"loss", "grad_norm", "lr", "tokens_per_second"};
+  std::string output;
+  bool logarithmic = false;
+  template <class V>
+  void each(V&& v) {
+    v("runs", runs, "folders of runs", positional() & required() & metavar("RUN .."));
+    v("keys", keys, "what to draw, of the keys of metrics.jsonl; validation loss stands beside the loss", metavar("KEY .."));
+    v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)", metavar("FILE"));
+    v("log-scale", logarithmic, "logarithmic y axes");
+  }
+};
+
+// The curves of one key; valid_loss goes with loss, drawn between the steps that have one.
+void add_series(const RunMetrics& run, const std::string& key, const std::string& name, Chart& chart) {
+  auto found = run.value.find(key);
+  if (found == run.value.end()) return;
+  Series s{name, {}, {}};
+  for (size_t i = 0; i < run.step.size(); ++i) {
+    if (key == "valid_loss" && !std::isfinite(found->second[i])) continue;
+    s.x.push_back(run.step[i]);
+    s.y.push_back(found->second[i]);
+  }
+  chart.series.push_back(std::move(s));
+}
+
+std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlags& flags) {
+  std::set<std::string> known;
+  for (const RunMetrics& r : runs)
+    for (const auto& [key, column] : r.value) known.insert(key);
+  std::vector<Chart> charts;
+  for (const std::string& key : flags.keys) {
+    if (!known.contains(key))
+      throw UserError(fmt::format("no key '{}'", key), "--keys", fmt::format("the metrics hold {}", fmt::join(known, ", ")), did_you_mean(key, {known.begin(), known.end()}, "name one of them"));
+    Chart chart{.title = key, .x_label = "step", .logarithmic = flags.logarithmic, .series = {}};
+    const bool with_valid = key == "loss" && known.contains("valid_loss");
+    for (const RunMetrics& r : runs) {
+      add_series(r, key, runs.size() > 1 ? r.name : with_valid ? "loss" : r.name, chart);
+      if (with_valid) add_series(r, "valid_loss", runs.size() > 1 ? r.name + " valid" : "valid_loss", chart);
+    }
+    charts.push_back(std::move(chart));
+  }
+  return charts;
+}
+
+void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetrics>& runs, const std::string& path) {
+  const bool html = path.ends_with(".html");
+  if (!html && !path.ends_with(".svg")) throw UserError("picture '" + path + "'", "--output", "its name must end in .svg or .html", "choose one of them");
+  constexpr int kWidth = 720, kHeight = 300;
+  std::string out;
+  if (html) {
+    std::string names;
+    for (const RunMetrics& r : runs) names += (names.empty() ? "" : ", ") + r.name;
+    out = fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>body{{font-family:sans-serif;margin:1em;background:#fff;color:#000}}svg{{max-width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n",
+                      xml_escaped(names));
+    for (const Chart& c : charts) out += svg_chart(c, kWidth, kHeight);
+    out += "</body></html>\n";
+  } else {
+    out = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n", kWidth, kHeight * static_cast<int>(charts.size()));
+    for (size_t i = 0; i < charts.size(); ++i) out += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", kHeight * static_cast<int>(i), svg_chart(charts[i], kWidth, kHeight));
+    out += "</svg>\n";
+  }
+  write_file_atomic(path, out);
+}
+
+int run_plot(PlotFlags& flags, Config&) {
+  std::vector<RunMetrics> runs;
+  for (const std::string& r : flags.runs) runs.push_back(read_run_metrics(r));
+  const std::vector<Chart> charts = charts_of(runs, flags);
+  if (!flags.output.empty()) {
+    write_picture(charts, runs, flags.output);
+    return 0;
+  }
+  const bool terminal = ::isatty(STDOUT_FILENO);
+  winsize size{};
+  const bool known = terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const char* kind = std::getenv("TERM");
+  const bool colour = terminal && !(kind && std::string(kind) == "dumb") && !std::getenv("NO_COLOR");
+  for (const Chart& c : charts) {
+    const std::string text = terminal_chart(c, known ? std::min<int>(size.ws_col, 160) : 80, 12, colour) + "\n";
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command plot_command() {
+  return command<PlotFlags>({.name = "plot", .summary = "curves of runs: in the terminal, as SVG or as a page of HTML", .example = "ravine plot runs/book --output book.html"}, "Train", run_plot);
+}
+
+}  // namespace ravine

@@ -1,0 +1,50 @@
+#include "probe/run_metrics.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace ravine {
+namespace fs = std::filesystem;
+
+RunMetrics read_run_metrics(const std::string& run) {
+  fs::path file = run;
+  if (fs::is_directory(file)) file /= "metrics.jsonl";
+  RunMetrics out;
+  out.name = fs::absolute(file).parent_path().filename().string();
+  std::ifstream in(file);
+  if (!fs::is_regular_file(file) || !in)
+    throw UserError("no metrics", run, "a run's folder holds metrics.jsonl", "name the folder that train.output named, or its metrics.jsonl");
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const bool cut = in.eof();  // no newline: a step that was being written
+    const std::string where = fmt::format("{}, line {}", file.string(), number);
+    Json row;
+    try {
+      row = parse_json(line, where);
+    } catch (const UserError&) {
+      if (cut) break;
+      throw;
+    }
+    if (!row.is_object() || !row.contains("step") || !row["step"].is_number())
+      throw UserError("not a line of metrics", where, "each line is an object with a number `step`", "name a metrics.jsonl that a run has written");
+    out.step.push_back(row["step"].get<double>());
+    for (const auto& [key, v] : row.items()) {
+      if (key == "step" || (!v.is_number() && !v.is_null())) continue;
+      std::vector<double>& column = out.value[key];
+      column.resize(out.step.size(), std::nan(""));
+      column.back() = v.is_number() ? v.get<double>() : std::nan("");
+    }
+  }
+  if (out.step.empty()) throw UserError("no steps", file.string(), "a run writes a line for each logged step", "wait for its first step");
+  for (auto& [key, column] : out.value) column.resize(out.step.size(), std::nan(""));
+  return out;
+}
+
+}  // namespace ravine
