@@ -21,6 +21,7 @@ Command info_command();
 Command check_command();
 Command stop_command();
 Command plot_command();
+Command init_command(const std::vector<Command>& others);        // its demo text is the manual of those
 Command man_command(const std::vector<Command>& others);         // pages of those and itself
 Command completion_command(const std::vector<Command>& others);  // completes those and itself
 

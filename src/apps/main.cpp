@@ -6,6 +6,7 @@ int main(int argc, char** argv) {
       train_command(), plan_command(),  stop_command(), plot_command(), generate_command(), tokenizer_command(), preprocess_command(), data_command(),
       convert_command(), trace_command(), diff_command(), bench_command(), check_command(), config_command(), info_command(),
   };
+  commands.push_back(init_command(commands));
   commands.push_back(man_command(commands));
   commands.push_back(completion_command(commands));
   return run_program(commands, {argv + 1, argv + argc});

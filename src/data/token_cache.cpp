@@ -101,7 +101,7 @@ Json counts_of(const ChatCounts& c, ChatFormat format) {
 }  // namespace
 
 uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TokenizeOptions& o) {
-  return cache_key(fmt::format("{} {} {} {} {} {} {:a}", kFormat, tokenizer.fingerprint(), tokenizer.size(), o.append_eos, o.vocabulary, o.text_key.size(), o.held_out) + o.text_key, files);
+  return cache_key(fmt::format("{} {} {} {} {} {} {:a}", kFormat, tokenizer.fingerprint(), tokenizer.size(), o.append_eos, o.vocabulary, o.text_key.size(), o.held_out) + (o.held_out > 0 ? "by bytes " : "") + o.text_key, files);
 }
 
 uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& o) {

@@ -68,7 +68,7 @@ struct TokenizeOptions {
   std::string text_key = "text";
   bool append_eos = true;
   int64_t vocabulary = 0;                                 // ids must be below it; 0: the tokenizer's size
-  double held_out = 0;                                    // share of the documents that go to the second store, 0 <= share < 1
+  double held_out = 0;                                    // share of the text that goes to the second store (held_out.h), 0 <= share < 1
   int threads = 0;                                        // 0: the cores of this machine
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread now and then; may be empty
 };
@@ -79,8 +79,8 @@ struct TokenizedFiles {
 
 // Reads and tokenizes files with threads of its own; blocks until done. A document gets what the tokenizer puts around a text
 // (bos), and eos behind it when asked. Which documents are held out follows from a hash of their text alone, so it does not
-// depend on the seed or on other files, and equal documents never part; at least one is held out and one is not (else
-// UserError). An id at or above `vocabulary` is a UserError naming file and line.
+// depend on the seed, and equal documents never part; where documents are few one is cut (held_out.h), so that between half and twice the
+// share is held out; text too short for that is a UserError. An id at or above `vocabulary` is a UserError naming file and line.
 TokenizedFiles tokenize_files(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                               const TokenizeOptions& options);
 

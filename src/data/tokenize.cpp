@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <exception>
 #include <mutex>
 #include <span>
 #include <thread>
 
 #include "base/error.h"
+#include "data/held_out.h"
 #include "data/source.h"
 #include "data/token_store.h"
 #include "files/checksum.h"
@@ -19,6 +19,7 @@ struct Document {
   std::string text, where;
   std::vector<int32_t> ids;
   uint64_t hash = 0;
+  bool held_out = false;
 };
 
 constexpr size_t kRoundBytes = 8 << 20;  // text that is tokenized between two looks at the progress
@@ -31,9 +32,8 @@ class Pass {
         out_(out),
         vocabulary_(options.vocabulary ? options.vocabulary : tokenizer.size()) {}
 
-  // Documents whose hash is below `threshold` are held out.
-  void run(const std::vector<std::string>& files, uint64_t threshold) {
-    threshold_ = threshold;
+  void run(const std::vector<std::string>& files, const HeldOut& held_out) {
+    plan_ = held_out;
     progress_.files = static_cast<int64_t>(files.size());
     for (const auto& file : files) {
       out_.train.begin_file(file);
@@ -44,7 +44,7 @@ class Pass {
       while (reader->next(d.text)) {
         d.where = reader->where();
         bytes += d.text.size();
-        round_.push_back(std::move(d));
+        add(std::move(d));
         d = {};
         if (bytes >= kRoundBytes) finish_round(), bytes = 0;
       }
@@ -53,10 +53,29 @@ class Pass {
     }
   }
 
-  uint64_t least = UINT64_MAX, greatest = 0;  // hash over all documents
+  std::vector<DocumentSize> documents;  // with a share to hold out
   bool any = false;
 
  private:
+  // Queues a document, one that is cut as two.
+  void add(Document d) {
+    if (options_.held_out > 0) {
+      d.hash = checksum_of(std::as_bytes(std::span(d.text)));
+      documents.push_back({d.hash, static_cast<int64_t>(d.text.size())});
+      d.held_out = d.hash < plan_.threshold;
+      if (const int64_t begin = plan_.tail > 0 && d.hash == plan_.cut ? held_out_begin(d.text, plan_.tail) : 0; begin > 0) {
+        Document end;
+        end.text = d.text.substr(static_cast<size_t>(begin));
+        end.where = d.where;
+        end.held_out = true;
+        d.text.resize(static_cast<size_t>(begin));
+        round_.push_back(std::move(d));
+        d = std::move(end);
+      }
+    }
+    round_.push_back(std::move(d));
+  }
+
   void finish_round() {
     unsigned cores =
         options_.threads > 0 ? static_cast<unsigned>(options_.threads) : std::max(1u, std::thread::hardware_concurrency());
@@ -82,9 +101,7 @@ class Pass {
     if (error) std::rethrow_exception(error);
     for (const auto& d : round_) {
       any = true;
-      least = std::min(least, d.hash);
-      greatest = std::max(greatest, d.hash);
-      (d.hash < threshold_ ? out_.held_out : out_.train).append(d.ids);
+      (d.held_out ? out_.held_out : out_.train).append(d.ids);
       progress_.text_bytes += static_cast<int64_t>(d.text.size());
       progress_.tokens += static_cast<int64_t>(d.ids.size());
     }
@@ -102,14 +119,13 @@ class Pass {
                         fmt::format("the model has ids 0 to {}, the tokenizer 0 to {}", vocabulary_ - 1, tokenizer_.size() - 1),
                         "use the tokenizer that belongs to the model");
     if (d.ids.empty()) d.ids.push_back(tokenizer_.special().unk.value_or(0));
-    if (options_.held_out > 0) d.hash = checksum_of(std::as_bytes(std::span(d.text)));
   }
 
   const Tokenizer& tokenizer_;
   const TokenizeOptions& options_;
   TokenizedFiles& out_;
   int64_t vocabulary_;
-  uint64_t threshold_ = 0;
+  HeldOut plan_;
   std::vector<Document> round_;
   TokenizeProgress progress_;
 };
@@ -123,20 +139,20 @@ TokenizedFiles tokenize_files(const std::vector<std::string>& files, const Token
   if (options.append_eos && !tokenizer.special().eos)
     throw UserError("the tokenizer has no end token", "data.append_eos", "eos is put behind each document",
                     "set data.append_eos=false");
-  uint64_t threshold = static_cast<uint64_t>(std::ldexp(options.held_out, 64));
+  HeldOut plan = hold_out_documents(options.held_out);
   for (bool again = false;; again = true) {
     TokenizedFiles out{TokenStore(tokenizer.size()), TokenStore(tokenizer.size())};
     Pass pass(tokenizer, options, out);
-    pass.run(files, threshold);
+    pass.run(files, plan);
     if (!pass.any)
       throw UserError("no text in the data", files.empty() ? "data.train" : files[0],
                       "at least one document with text is needed", "check the files");
-    if (options.held_out == 0 || (out.train.documents() && out.held_out.documents())) return out;
-    // Few documents: hold out the one of the lowest hash, or all but that of the highest.
-    if (again || pass.least == pass.greatest)
-      throw UserError("too few documents to hold some out", files[0], "data.valid_fraction needs at least two different ones",
-                      "name validation files in data.valid");
-    threshold = out.held_out.documents() ? pass.greatest : pass.least + 1;
+    if (options.held_out == 0 || (!again && holds_share(pass.documents, plan, options.held_out))) return out;
+    if (again && (out.train.documents() == 0 || out.held_out.documents() == 0))
+      throw UserError("too little text to hold some out", files[0], fmt::format("data.valid_fraction={} of it is less than a character", options.held_out),
+                      "give more text, or name validation files in data.valid");
+    if (again) return out;
+    plan = hold_out_bytes(pass.documents, options.held_out);
   }
 }
 

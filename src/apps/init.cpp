@@ -1,0 +1,186 @@
+// `ravine init`: a folder with a commented run.yaml that trains as it is, on the user's text and model or on ones made here: the manual of
+// this program as text, its options as questions and answers, a small Llama.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "apps/commands.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "data/tokenizers/trainer.h"
+#include "files/atomic.h"
+
+namespace ravine {
+namespace fs = std::filesystem;
+namespace {
+
+struct InitFlags {
+  std::vector<std::string> words;
+  std::string text, model;
+  template <class V>
+  void each(V&& v) {
+    v("words", words, "what to prepare (pretrain or sft; default pretrain), and the folder to make", positional() & required() & metavar("[KIND] DIR"));
+    v("data", text, "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft; default: this program's manual", metavar("FILE"));
+    v("model", model, "Hugging Face folder to go on from; default: a new small Llama", metavar("DIR"));
+  }
+};
+
+// What each kind of run says in its run.yaml, apart from where model and data lie.
+struct InitKind {
+  const char* name;
+  const char* title;
+  const char* data;  // lines of the data section behind data.train
+  const char* rate;
+};
+
+constexpr InitKind kKinds[] = {
+    {"pretrain", "Pretraining on text",
+     "  sequence_length: 128    # tokens of a sequence; the model's max_position_embeddings is the limit\n"
+     "  valid_fraction: 0.05    # part of the text held out, to see how well it goes on with what it has not seen\n",
+     "1.0e-3"},
+    {"sft", "Fine-tuning on instructions",
+     "  sequence_length: 256    # tokens of a sequence; longer conversations are cut (data.too_long)\n"
+     "  chat_template: {}   # how a conversation becomes text; empty: the template of the model's tokenizer\n"
+     "  loss_on: answers        # or last, or all\n",
+     "3.0e-4"},
+};
+
+// The manual as prose: help pages, then every option with its meaning.
+std::string manual_text(const std::vector<Command>& commands) {
+  std::string text = overview(commands);
+  std::vector<const Command*> all;
+  for (const Command& c : commands) {
+    all.push_back(&c);
+    for (const Command& a : c.actions) all.push_back(&a);
+  }
+  for (const Command* c : all) text += "\n" + help_page(*c);
+  return text + "\n" + options_markdown();
+}
+
+Json manual_instructions(const std::vector<Command>& commands) {
+  Json out = Json::array();
+  auto add = [&](const std::string& question, const std::string& answer) { out.push_back({{"instruction", question}, {"input", ""}, {"output", answer}}); };
+  for (const Command& c : commands) {
+    add(fmt::format("What does `ravine {}` do?", c.spec.name), c.spec.summary);
+    add(fmt::format("Show me an example of `ravine {}`.", c.spec.name), c.spec.example);
+  }
+  Config defaults;
+  for (const Section& s : sections_of(defaults))
+    for (const Option& o : s.options) {
+      add(fmt::format("What is {}?", o.name()), o.help);
+      add(fmt::format("Which values does {} take?", o.name()), fmt::format("{}; the default is {}", o.type(), o.yaml()));
+    }
+  return out;
+}
+
+Json small_llama(int64_t vocabulary) {
+  return {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"},     {"hidden_size", 128},       {"intermediate_size", 352}, {"num_hidden_layers", 4},
+          {"num_attention_heads", 4},              {"num_key_value_heads", 2},  {"hidden_act", "silu"},     {"vocab_size", vocabulary}, {"max_position_embeddings", 512},
+          {"rms_norm_eps", 1e-5},                  {"rope_theta", 10000.0},     {"initializer_range", 0.02}, {"tie_word_embeddings", true}, {"bos_token_id", 1},
+          {"eos_token_id", 2},                     {"torch_dtype", "float32"}};
+}
+
+std::string quoted(const std::string& path) { return Json(path).dump(); }  // a JSON string is a YAML one
+
+const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
+  const std::string name = flags.words.size() > 1 ? flags.words[0] : "pretrain";
+  folder = flags.words.back();
+  std::vector<std::string> names;
+  for (const InitKind& k : kKinds) {
+    names.emplace_back(k.name);
+    if (k.name == name && flags.words.size() <= 2) return k;
+  }
+  if (flags.words.size() > 2) throw UserError(fmt::format("{} names", flags.words.size()), "init", "it takes a kind and a folder", "for example: ravine init pretrain first");
+  throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain or sft", did_you_mean(name, names, "choose one of them"));
+}
+
+int run_init(InitFlags& flags, const std::vector<Command>& commands) {
+  std::string folder;
+  const InitKind& kind = kind_of(flags, folder);
+  for (const InitKind& k : kKinds)
+    if (flags.words.size() == 1 && folder == k.name)
+      throw UserError("no folder", "init", "after the kind stands the folder to make", fmt::format("ravine init {} first", k.name));
+  const fs::path dir = folder;
+  if (fs::exists(dir) && (!fs::is_directory(dir) || !fs::is_empty(dir)))
+    throw UserError("the folder is not empty", folder, "init writes into a new or empty folder only", "choose another name");
+  const bool sft = kind.name == std::string("sft");
+  std::string data = flags.text;
+  if (!data.empty() && !fs::exists(data)) throw UserError("no such file", data, "--data names text or instructions", "check the path");
+  if (!flags.model.empty() && !fs::exists(fs::path(flags.model) / "config.json"))
+    throw UserError("no model", flags.model, "--model names a Hugging Face folder, with config.json and weights", "check the path");
+  fs::create_directories(dir);
+  if (data.empty()) {
+    data = (dir / (sft ? "instructions.json" : "manual.txt")).string();
+    write_file_atomic(data, sft ? manual_instructions(commands).dump(1) + "\n" : manual_text(commands));
+  }
+  std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n", quoted(flags.model));
+  if (flags.model.empty()) {
+    TokenizerTraining training;
+    training.input = {data};
+    if (sft) {
+      write_file_atomic((dir / "manual.txt").string(), manual_text(commands));
+      training.input = {(dir / "manual.txt").string()};
+      training.symbols = {"<|im_start|>", "<|im_end|>"};
+    }
+    training.output = (dir / "tokenizer").string();
+    training.vocabulary = 1024;
+    const TrainedTokenizer made = train_tokenizer(training);
+    write_file_atomic((dir / "model.json").string(), small_llama(made.vocabulary).dump(1) + "\n");
+    model = fmt::format(
+        "model:\n"
+        "  config: {}       # the shape of a new model, weights from train.seed; or, to go on from a model:\n"
+        "  tokenizer: {}\n"
+        "  # path: my-llama          # Hugging Face folder with config, weights, tokenizer (instead of both)\n",
+        quoted((dir / "model.json").string()), quoted((dir / "tokenizer").string()));
+  }
+  const std::string yaml = fmt::format(
+      "# {0}. To run it:            ravine train --config {1}\n"
+      "# What it needs and takes:   ravine plan --config {1}\n"
+      "# Ctrl-C saves and stops; the same command goes on. Every option: ravine config --list; about one: ravine config --explain train.steps\n"
+      "{2}"
+      "data:\n"
+      "  train: [{3}]    # more files, or {{path: FILE, weight: 2}}, by comma\n"
+      "{4}"
+      "train:\n"
+      "  output: {5}     # everything the run writes; model/ in it is the result\n"
+      "  steps: 200\n"
+      "  global_batch: 8         # sequences of a step\n"
+      "  micro_batch: 4          # of them at a time: the larger, the faster and the more memory\n"
+      "  {6}valid_every: 50\n"
+      "optimizer:\n"
+      "  lr: {7}             # the highest rate\n"
+      "  weight_decay: 0.1\n"
+      "  clip_norm: 1.0\n"
+      "schedule:\n"
+      "  type: cosine\n"
+      "  warmup_steps: 20\n"
+      "  min_lr_ratio: 0.1\n"
+      "checkpoint:\n"
+      "  every: 100              # steps; 0: only when stopped\n"
+      "  keep: 2\n"
+      "log:\n"
+      "  every: 10\n",
+      kind.title, (dir / "run.yaml").string(), model, quoted(data), fmt::format(fmt::runtime(kind.data), flags.model.empty() ? "chatml" : "\"\""), quoted((dir / "run").string()), sft ? "# " : "", kind.rate);
+  write_file_atomic((dir / "run.yaml").string(), yaml);
+  fmt::print("{0} is ready; look at it, then\n  ravine train --config {0}\n", (dir / "run.yaml").string());
+  return 0;
+}
+
+}  // namespace
+
+Command init_command(const std::vector<Command>& others) {
+  struct Init : Call {
+    explicit Init(std::vector<Command> all) : commands(std::move(all)) {}
+    std::vector<Option> flags() override { return options_of(flags_); }
+    int run(Config&) override { return run_init(flags_, commands); }
+    InitFlags flags_;
+    std::vector<Command> commands;
+  };
+  return {{.name = "init", .summary = "a folder with a commented run.yaml that trains as it is", .example = "ravine init pretrain first && ravine train --config first/run.yaml"},
+          "Train",
+          [others] { return std::make_unique<Init>(others); },
+          {}};
+}
+
+}  // namespace ravine
