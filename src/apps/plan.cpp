@@ -35,7 +35,7 @@ struct PlanFlags {
 int run_plan(PlanFlags& flags, Config& config) {
   std::string where = config.model.path.empty() ? config.model.config : config.model.path;
   if (where.empty()) throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
-  std::unique_ptr<Model> model = open_model(where);
+  std::unique_ptr<Model> model = open_run_model(config);
   MachinePeaks peaks = machine_peaks();
   DType compute = compute_type(config.precision, flags.common.backend);
   Kernels kernels = backend_kernels(flags.common.backend, bf16_products(config.precision, compute, flags.common.backend));

@@ -1,14 +1,33 @@
 #include "train/open.h"
 
+#include <filesystem>
+
 #include "io/huggingface.h"
 
 namespace ravine {
+
+namespace {
+
+int64_t vocabulary_in(const Json& config) {
+  return config.is_object() && config.contains("vocab_size") && config["vocab_size"].is_number_integer() ? config["vocab_size"].get<int64_t>() : 0;
+}
+
+// The config of a model whose weights are new: its vocabulary is the tokenizer's where that has more ids.
+Json new_model_config(const Config& c) {
+  Json config = read_json(c.model.config);
+  if (c.model.tokenizer.empty() || !std::filesystem::exists(c.model.tokenizer)) return config;
+  const int64_t ids = open_tokenizer(c.model.tokenizer)->size();
+  if (vocabulary_in(config) > 0 && ids > vocabulary_in(config)) config["vocab_size"] = ids;
+  return config;
+}
+
+}  // namespace
 
 std::unique_ptr<Model> open_run_model(const Config& c) {
   if (c.model.path.empty() == c.model.config.empty())
     throw UserError("no model, or two", "model.path, model.config", "exactly one of them must be given",
                     "set model.path=FOLDER to go on from weights, or model.config=FILE.json to start from random ones");
-  std::unique_ptr<Model> model = open_model(c.model.path.empty() ? c.model.config : c.model.path);
+  std::unique_ptr<Model> model = c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_model(c.model.path);
   std::vector<ParamRule> rules;
   for (const std::string& f : c.train.freeze) rules.push_back({f, 1, 1, true});
   for (const ParamGroup& g : c.optimizer.groups) rules.push_back({g.match, g.lr_mult, g.wd_mult, false});
@@ -33,6 +52,9 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
     throw UserError(fmt::format("data.sequence_length is {}", c.data.sequence_length), "data.sequence_length",
                     fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten the sequences or change the model's config");
   s.data = open_datasets(data, s.tokenizer.get());
+  if (c.model.path.empty())
+    if (const int64_t had = vocabulary_in(read_json(c.model.config)); had != facts.vocabulary)
+      s.data.notes.push_back(fmt::format("the new model has the {} ids of the tokenizer, not the {} of {}", facts.vocabulary, had, c.model.config));
   return s;
 }
 

@@ -11,7 +11,8 @@
 
 namespace ravine {
 
-// The model of model.path or model.config with train.freeze and optimizer.groups applied. Neither or both: a UserError.
+// The model of model.path or model.config with train.freeze and optimizer.groups applied; a new one has at least as many ids as model.tokenizer, where
+// that exists. Neither or both: a UserError.
 std::unique_ptr<Model> open_run_model(const Config& config);
 
 // The data of a run. The tokenizer is null where ids suffice.

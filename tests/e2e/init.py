@@ -1,0 +1,57 @@
+"""`ravine init`: what it writes trains as it is, and nothing that was there is touched."""
+import json
+
+import ravine_run as r
+
+
+def trained(folder, config):
+    r.run("train", "--config", config, "train.steps=2", "train.valid_every=2" if "valid_fraction" in config.read_text() else "log.every=1", "schedule.warmup_steps=1", cwd=folder)
+    rows = [json.loads(line) for line in (config.parent / "run" / "metrics.jsonl").read_text().splitlines()]
+    r.check(rows and rows[-1]["step"] == 2, f"metrics: {rows}")
+    r.run("generate", "--model", config.parent / "run" / "model", "--prompt", "ravine", "--max-new-tokens", 2, cwd=folder)
+
+
+def test_pretrain_on_the_manual(folder):
+    out = r.run("init", "pretrain", folder / "a").stdout
+    config = folder / "a" / "run.yaml"
+    r.check(f"ravine train --config {config}" in out, out)
+    text = config.read_text()
+    r.check(text.startswith("# Pretraining") and "# sequences of a step" in text, text)
+    r.check("--max-new-tokens" in (folder / "a" / "manual.txt").read_text(), "the manual lacks help pages")
+    r.run("plan", "--config", config)
+    trained(folder, config)
+
+
+def test_pretrain_is_the_default_and_takes_a_text(folder):
+    book = folder / "book of mine.txt"
+    book.write_text("".join(f"Line {i} of a book about ravines and rivers number {i * i}.\n" for i in range(3000)))
+    r.run("init", "first one", "--data", book, cwd=folder)
+    config = folder / "first one" / "run.yaml"
+    r.check("book of mine.txt" in config.read_text() and not (config.parent / "manual.txt").exists(), config.read_text())
+    trained(folder, config)
+
+
+def test_sft(folder):
+    r.run("init", "sft", folder / "s")
+    config = folder / "s" / "run.yaml"
+    rows = json.loads((folder / "s" / "instructions.json").read_text())
+    r.check({"instruction": "What is train.steps?", "input": "", "output": "optimizer steps of the whole run"} in rows, "no such question")
+    trained(folder, config)
+    r.run("init", "sft", folder / "t", "--model", folder / "s" / "run" / "model")
+    config = folder / "t" / "run.yaml"
+    r.check("path:" in config.read_text() and not (folder / "t" / "model.json").exists(), config.read_text())
+    trained(folder, config)
+
+
+def test_mistakes(folder):
+    (folder / "full").mkdir()
+    (folder / "full" / "mine").write_text("x")
+    for arguments, word in ([["full"], "not empty"], [["pretrain"], "the folder to make"], [["pretrian", "x"], "did you mean 'pretrain'?"], [["x", "--data", "none"], "no such file"],
+                            [["x", "--model", "none"], "config.json"]):
+        said = r.run("init", *arguments, cwd=folder, status=2).stderr
+        r.check(word in said, said)
+    r.check([p.name for p in (folder / "full").iterdir()] == ["mine"] and not (folder / "x").exists(), "something was written")
+
+
+if __name__ == "__main__":
+    r.main(globals())
