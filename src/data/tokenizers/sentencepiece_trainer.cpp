@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "data/tokenizers/sentencepiece_json.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/source.h"
 #include "files/atomic.h"
@@ -144,6 +145,10 @@ void write_folder(const TokenizerTraining& o, const std::string& model) {
               {"unk_token", "<unk>"}};
   fs::path folder = o.output;
   write_file_atomic((folder / "tokenizer.model").string(), model);
+  if (auto json = sentencepiece_json(parse_sentencepiece(model, o.output), true)) {
+    write_file_atomic((folder / "tokenizer.json").string(), *json);
+    config["tokenizer_class"] = "PreTrainedTokenizerFast";  // whoever reads it takes tokenizer.json as it is
+  }
   write_file_atomic((folder / "tokenizer_config.json").string(), config.dump(2) + "\n");
   write_file_atomic((folder / "special_tokens_map.json").string(), map.dump(2) + "\n");
 }

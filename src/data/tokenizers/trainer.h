@@ -35,8 +35,8 @@ struct TrainedTokenizer {
   bool cut_off = false;          // max_bytes ended the text
 };
 
-// Writes tokenizer.model, tokenizer_config.json and special_tokens_map.json into `output`, where Transformers' LlamaTokenizer loads
-// them; for byte-bpe tokenizer.json and tokenizer_config.json, which Transformers' PreTrainedTokenizerFast loads. The same text and
+// Writes tokenizer.model, tokenizer_config.json, special_tokens_map.json and, where the model has a counterpart (sentencepiece_json.h),
+// tokenizer.json into `output`, where Transformers loads them; for byte-bpe tokenizer.json and tokenizer_config.json, which Transformers' PreTrainedTokenizerFast loads. The same text and
 // options give the same tokenizer, with any number of threads. Wrong options and texts too small are UserErrors, with nothing
 // written. Blocks until done.
 TrainedTokenizer train_tokenizer(const TokenizerTraining& options);
