@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/other_names.h"
 
 namespace ravine {
 namespace {
@@ -131,7 +132,9 @@ class Words {
     for (const Option& f : flags_)
       if (!f.rule.positional) names.push_back("--" + f.key);
     std::string key = name.substr(name.find_first_not_of('-') == std::string::npos ? name.size() : name.find_first_not_of('-'));
-    std::string fix = did_you_mean(name, names, fmt::format("see `ravine {} --help`", spec_.name));
+    std::string fix = other_name_advice(name);
+    if (std::string near = did_you_mean(name, names, ""); fix.empty() || !near.empty()) fix = near;
+    if (fix.empty()) fix = fmt::format("see `ravine {} --help`", spec_.name);
     if (is_setting(key + "=") && key.find('.') != std::string::npos)
       fix = fmt::format("options have no dashes: write {}=VALUE", key);
     wrong(fmt::format("unknown flag '{}'", name.substr(0, 80)), fmt::format("{} has no such flag", spec_.name), fix);
@@ -163,6 +166,8 @@ class Words {
     }
     if (next == names_.size()) return;
     std::string fix = fmt::format("see `ravine {} --help`", spec_.name);
+    const std::string& word = names_[next];
+    if (!spec_.sections.empty() && (word.ends_with(".yaml") || word.ends_with(".yml"))) fix = "a config is given as --config " + word;
     for (const Option& f : flags_)
       if (f.key == names_[next]) fix = fmt::format("did you mean '--{}'?", f.key);
     wrong(fmt::format("'{}'", names_[next].substr(0, 80)), fmt::format("{} takes no further names", spec_.name), fix);

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "config/other_names.h"
 
 namespace ravine {
 namespace {
@@ -26,6 +27,9 @@ class Loader {
     if (root.kind != YamlNode::Kind::map)
       throw UserError("not a config", place(root, source), "a config is a map of sections",
                       "write sections like train: {steps: 1000}");
+    for (const auto& [name, value] : root.fields)
+      if (name == "model_type" || name == "architectures")
+        throw UserError("a model's config.json", place(*value, source), "--config takes options of a run", fmt::format("write model.config={} for a new model of this shape, or model.path=FOLDER for its weights", source));
     for (const auto& [name, value] : root.fields) {
       const Section& section = find_section(name, place(*value, source));
       if (value->kind == YamlNode::Kind::null) continue;
@@ -63,11 +67,12 @@ class Loader {
       if (s.name == name) return s;
       names.push_back(s.name);
     }
-    if (std::string whole = with_key(name); !whole.empty())
+    std::string advice = other_name_advice(name);
+    if (std::string whole = with_key(name); !whole.empty() && advice.empty())
       throw UserError(fmt::format("unknown section '{}'", name), where, "options stand in sections",
                       fmt::format("did you mean '{}'?", whole));
     throw UserError(fmt::format("unknown section '{}'", short_name(name)), where,
-                    fmt::format("sections are {}", fmt::join(names, ", ")), did_you_mean(name, names, "use one of them"));
+                    fmt::format("sections are {}", fmt::join(names, ", ")), advice.empty() ? did_you_mean(name, names, "use one of them") : advice);
   }
 
   const Option& find_option(const Section& section, const std::string& key, const std::string& where) const {
@@ -80,6 +85,7 @@ class Loader {
     std::string fix = did_you_mean(section.name + "." + key, names, fmt::format("its keys are {}", fmt::join(keys, ", ")));
     std::string elsewhere = with_key(key);
     if (!elsewhere.empty()) fix = fmt::format("did you mean '{}'?", elsewhere);
+    if (std::string advice = other_name_advice(key); !advice.empty() && elsewhere.empty()) fix = advice;
     throw UserError(fmt::format("unknown key '{}.{}'", section.name, short_name(key)), where,
                     fmt::format("section {} has no such key", section.name), fix);
   }

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/other_names.h"
 
 namespace ravine {
 namespace {
@@ -70,7 +71,7 @@ class Assignment {
     std::string text = v.kind == Kind::null ? "" : v.text;
     const Rule& rule = option_.rule;
     if (!rule.choices.empty() && std::find(rule.choices.begin(), rule.choices.end(), text) == rule.choices.end())
-      wrong(v, "must be one of " + words(rule.choices, ", "), did_you_mean(text, rule.choices, "write one of them"));
+      wrong(v, "must be one of " + words(rule.choices, ", "), advice_on(text));
     if (rule.filled && text.empty()) wrong(v, "must not be empty", "write a value or remove the line");
     if (!option_.section.empty() && find_invalid_utf8(text) != std::string::npos)
       wrong(v, "must be UTF-8, config.yaml could not hold it", "rename it");
@@ -105,6 +106,9 @@ class Assignment {
   template <class F>
   void each_item(const YamlNode& v, F&& f) const {
     if (v.kind == Kind::null) return;
+    if (v.kind == Kind::text && option_.is_list() && !std::holds_alternative<std::vector<std::string>*>(option_.target) && !std::holds_alternative<std::shared_ptr<Records>>(option_.target) &&
+        v.text.find(',') != std::string::npos)
+      wrong(v, "must be a list of numbers", fmt::format("write [{}]", v.text));
     if (v.kind != Kind::list) return f(v);
     for (const YamlNode::Ptr& item : v.items) f(*item);
   }
@@ -148,6 +152,14 @@ class Assignment {
     if (high && !r.reason.empty())
       wrong(v, r.reason, fmt::format("write {} or remove it", option_.is_bool() ? "false" : number_text(*r.max)));
     if (low || high) wrong(v, "must be " + bounds(r), low ? "give a larger value" : "give a smaller value");
+  }
+
+  // Which of the choices was probably meant.
+  std::string advice_on(const std::string& text) const {
+    const std::vector<std::string>& choices = option_.rule.choices;
+    const std::string type = other_type_name(text);
+    if (!type.empty() && std::find(choices.begin(), choices.end(), type) != choices.end()) return fmt::format("here it is {}", type);
+    return did_you_mean(text, choices, "write one of them");
   }
 
   static std::string of_64_bits(const YamlNode& v) {

@@ -16,7 +16,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// In lower case, as suffixes are compared.
 std::string without_compression(std::string path) {
+  for (char& c : path) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   for (const char* suffix : {".gz", ".zst", ".xz"})
     if (path.ends_with(suffix)) return path.substr(0, path.size() - std::string_view(suffix).size());
   return path;
@@ -36,6 +38,18 @@ bool is_record_file(const fs::path& path) {
   return std::any_of(std::begin(kSuffixes), std::end(kSuffixes), [&](const Suffix& s) { return plain.ends_with(s.text); });
 }
 
+// How what lies in such a file becomes data.
+std::string other_kind_advice(const std::string& path) {
+  const auto is = [&](std::initializer_list<const char*> suffixes) { return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return path.ends_with(s); }); };
+  if (is({".arrow"})) return "a dataset of Hugging Face is saved as parquet by Dataset.to_parquet, or as JSON lines by Dataset.to_json";
+  if (is({".pdf", ".docx", ".doc", ".epub", ".odt"})) return "make text of it first, for example with pdftotext or pandoc, as a .txt file";
+  if (is({".zip", ".tar", ".tgz", ".7z", ".rar"})) return "unpack it and name the folder";
+  if (is({".tsv", ".xls", ".xlsx"})) return "save the table as .csv";
+  if (is({".pt", ".pth", ".ckpt", ".npy", ".npz", ".mindrecord"})) return "save the texts as .jsonl, or ids as .safetensors with input_ids [N, T]";
+  if (is({".md", ".rst", ".tex", ".html", ".htm", ".xml", ".log", ".py", ".c", ".cpp", ".h", ".js", ".java"})) return "plain text is taken as .txt: copy or link it under such a name";
+  return "if it is plain text, give it the suffix .txt; records of JSON, .jsonl";
+}
+
 }  // namespace
 
 SourceKind source_kind(const std::string& path) {
@@ -46,7 +60,7 @@ SourceKind source_kind(const std::string& path) {
   if (path.ends_with(".safetensors")) return SourceKind::fixed;
   if (is_indexed_prefix(path)) return SourceKind::indexed;
   throw UserError("unknown kind of data", path, "the suffix must be .txt, .jsonl, .json, .csv, .parquet (also .gz, .zst, .xz) or .safetensors, or it names .bin and .idx files",
-                  "rename the file");
+                  other_kind_advice(plain));
 }
 
 std::vector<std::string> source_files(const std::string& path) {

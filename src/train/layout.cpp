@@ -53,6 +53,8 @@ RunLayout run_layout(const Config& c, int ranks, const Model& model, std::option
   auto refuse = [&](const std::string& what, const std::string& where, const std::string& rule) {
     throw UserError(what, where, rule, nearest_layouts(c, ranks, asked, model));
   };
+  if (const int64_t wanted = asked.data * others; ranks == 1 && wanted > 1)
+    throw UserError(fmt::format("{} on one rank", spelled(asked)), "parallel", "the ranks are processes that mpirun or srun starts", fmt::format("run it as `mpirun -n {} ravine ..`, or leave parallel.* out", wanted));
   if (static_cast<int64_t>(asked.data) * others != ranks)
     refuse(fmt::format("{} of {} rank{}", c.parallel.data > 0 ? spelled(asked) : fmt::format("parallel.tensor={} parallel.pipeline={}", c.parallel.tensor, c.parallel.pipeline), ranks, ranks > 1 ? "s" : ""), "parallel",
            fmt::format("data x tensor x pipeline must be the number of ranks (mpirun -n {})", ranks));

@@ -23,7 +23,8 @@ class CsvRecords final : public RecordReader {
     for (const std::string& wanted : o.fields)
       if (std::find(fields_.begin(), fields_.end(), wanted) == fields_.end()) {
         const std::string near = nearest(wanted, fields_);
-        refuse(fmt::format("no column '{}'", wanted), near.empty() ? fmt::format("the header names {}", printable(fmt::format("{}", fmt::join(fields_, ", ")))) : fmt::format("did you mean '{}'?", near));
+        throw UserError(fmt::format("no column '{}'", wanted), text_.path() + ":1", fmt::format("the header names {}", printable(fmt::format("{}", fmt::join(fields_, ", ")))),
+                        fmt::format("set data.text_key={} (preprocess: --json-keys) to the column that holds the text", near.empty() ? "COLUMN" : near));
       }
   }
 
