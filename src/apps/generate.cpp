@@ -12,6 +12,7 @@
 #include "infer/generation_config.h"
 #include "infer/output.h"
 #include "infer/prompts.h"
+#include "io/model_folder.h"
 #include "train/layout.h"
 #include "train/step.h"
 #include "train/stop.h"
@@ -159,7 +160,7 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
   if (!flags.beams.empty()) beams.beams = flags.beams[0];
   const int64_t num_return = flags.num_return.empty() ? 1 : flags.num_return[0];
   check_flags(flags, beams.beams, num_return);
-  check_model_folder(config.model.path);
+  check_model_folder(config.model.path, "--model");
   Log log;
   log.quiet(world && world->rank() > 0);
   std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(config.model);

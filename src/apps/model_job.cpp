@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/parallel.h"
+#include "io/model_folder.h"
 #include "parallel/fit.h"
 #include "train/layout.h"
 #include "train/step.h"
@@ -11,7 +12,7 @@
 namespace ravine {
 
 Session open_model_job(World* world, const std::string& folder, const Config& config, const std::string& backend, OpenFor use, const std::string& flags) {
-  check_model_folder(folder);
+  check_model_folder(folder, "--model");
   const bool several = world && world->size() > 1;
   if (several) {
     check_same(world->all(), "program", "ravine 0.1.0");

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "io/huggingface.h"
+#include "io/model_folder.h"
 
 namespace ravine {
 
@@ -19,11 +20,6 @@ Ctx::Setup Session::setup(Arena& arena) const {
   s.sequence = trainable && spread.options.sequence;
   for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) s.groups[static_cast<size_t>(axis)] = &ranks().along(axis);
   return s;
-}
-
-void check_model_folder(const std::string& folder) {
-  if (!std::filesystem::is_directory(folder))
-    throw UserError("no model folder", folder, "it must be a folder with config.json and weights", "correct the path");
 }
 
 namespace {
@@ -73,7 +69,7 @@ void settle(Session& s) {
 
 Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use, Bf16Products products,
                      const Spread& spread) {
-  check_model_folder(folder);
+  check_model_folder(folder, "--model");
   Session s = declare(folder, compute, backend, products, spread);
   const ParallelOptions& o = spread.options;
   const bool divided = o.zero == 3 && s.ranks().mesh().data > 1;

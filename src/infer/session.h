@@ -39,9 +39,6 @@ struct Session {
   Ctx::Setup setup(Arena& arena) const;
 };
 
-// UserError unless it is a folder; for commands that look into it before they open it.
-void check_model_folder(const std::string& folder);
-
 // running: every weight is held once, in the type that kernels read, rounded from whatever the file has; with ZeRO 3 as for gradients.
 // gradients: as a training run holds them, f32 masters and 16-bit copies, divided over data ranks as spread.options.zero says.
 enum class OpenFor : uint8_t { running, gradients };

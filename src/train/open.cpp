@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "io/huggingface.h"
+#include "io/model_folder.h"
 
 namespace ravine {
 
@@ -27,6 +28,7 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
   if (c.model.path.empty() == c.model.config.empty())
     throw UserError("no model, or two", "model.path, model.config", "exactly one of them must be given",
                     "set model.path=FOLDER to go on from weights, or model.config=FILE.json to start from random ones");
+  if (!c.model.path.empty()) check_model_folder(c.model.path, "model.path");
   std::unique_ptr<Model> model = c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_model(c.model.path);
   std::vector<ParamRule> rules;
   for (const std::string& f : c.train.freeze) rules.push_back({f, 1, 1, true});

@@ -1,0 +1,11 @@
+// Says what a path is that should have been a model folder, and what to do about it.
+#pragma once
+#include <string>
+
+namespace ravine {
+
+// Returns if `folder` is a folder with a config.json. Else a UserError that names `key` (the option or flag that gave it): a name on the Hugging Face
+// hub, a run, a checkpoint of this or another program, an adapter, a file.
+void check_model_folder(const std::string& folder, const std::string& key);
+
+}  // namespace ravine
