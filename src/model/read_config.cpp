@@ -54,9 +54,9 @@ void set_heads(ConfigReader& r, const std::string& key, int64_t heads, DecoderSp
 }
 
 void read_layer_windows(ConfigReader& r, const ModelFacts& f, DecoderSpec& s) {
-  bool on = r.boolean("use_sliding_window", false);
+  bool on = r.boolean("use_sliding_window", false) && !r.is_null("sliding_window");
   int64_t window = r.integer("sliding_window", 1, 1 << 30, 4096), from = r.integer("max_window_layers", 0, 1 << 20, 28);
-  for (int64_t i = 0; i < f.layers; ++i) s.windows.push_back(on && r.has("sliding_window") && i >= from ? window : 0);
+  for (int64_t i = 0; i < f.layers; ++i) s.windows.push_back(on && i >= from ? window : 0);
   const std::vector<std::string> types = r.texts("layer_types");
   if (types.empty()) return;
   if (static_cast<int64_t>(types.size()) != f.layers)
@@ -64,7 +64,7 @@ void read_layer_windows(ConfigReader& r, const ModelFacts& f, DecoderSpec& s) {
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "full_attention" && types[i] != "sliding_attention")
       r.refuse("layer_types", "entries must be full_attention or sliding_attention", "use a model with these");
-    if (types[i] == "sliding_attention" && !(on && r.has("sliding_window")))
+    if (types[i] == "sliding_attention" && !on)
       r.refuse("layer_types", "sliding_attention needs use_sliding_window and sliding_window", "complete the config");
     s.windows[i] = types[i] == "sliding_attention" ? window : 0;
   }

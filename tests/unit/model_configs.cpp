@@ -111,6 +111,75 @@ TEST(ModelConfigs, WhatWouldChangeTheNumbersIsRefused) {
   }
 }
 
+// What Transformers takes where a file says nothing: MistralConfig.sliding_window, Qwen3Config.head_dim, and so on.
+TEST(ModelConfigs, DefaultsAreThoseOfTransformers) {
+  const Json none = Json::object();
+  auto facts = [](const std::string& family, const Json& more, const std::vector<std::string>& without) {
+    Json c = tiny_families().at(family);
+    c.update(more);
+    for (const std::string& key : without) c.erase(key);
+    return make_model(c, "config.json")->facts();
+  };
+  EXPECT_EQ(facts("mistral", none, {"sliding_window"}).window, 4096);
+  EXPECT_EQ(facts("mistral", {{"sliding_window", nullptr}}, {}).window, 0) << "null switches it off";
+  EXPECT_EQ(facts("mistral", none, {}).window, 3);
+  EXPECT_EQ(facts("mistral", none, {"head_dim"}).head_size, 4) << "the hidden size over the heads";
+  EXPECT_EQ(facts("qwen3", none, {"head_dim"}).head_size, 128);
+  EXPECT_EQ(facts("qwen2", none, {"head_dim"}).head_size, 4);
+  EXPECT_EQ(facts("llama", none, {"head_dim"}).head_size, 4);
+  EXPECT_EQ(facts("llama", none, {"num_key_value_heads"}).kv_heads, 3) << "as many as heads";
+  EXPECT_EQ(facts("gpt2", none, {"n_positions"}).max_positions, 1024);
+  // And the model is built so: the width of q is heads * head size.
+  Json qwen3 = tiny_families().at("qwen3");
+  qwen3.erase("head_dim");
+  EXPECT_EQ(make_model(qwen3, "config.json")->params().find("model.layers.0.self_attn.q_proj.weight")->shape[0], 3 * 128);
+}
+
+// The window that each layer asks the attention kernel for.
+std::vector<int64_t> windows_of(const Json& config) {
+  static std::vector<int64_t> windows;
+  static const Kernel<AttentionForward> attention = ref_kernels().attention;
+  windows.clear();
+  Kernels spying = ref_kernels();
+  spying.attention.run = [](const AttentionForward& a, void* workspace) {
+    windows.push_back(a.at.window);
+    attention.run(a, workspace);
+  };
+  TinyBatch tokens;
+  tokens.add(tiny_tokens(1, 5));
+  TinyRun(config, DType::f64, "none", 0, {}, spying).logits(tokens);
+  return windows;
+}
+
+TEST(ModelConfigs, LayersAskForTheirWindow) {
+  using Windows = std::vector<int64_t>;
+  const Json none = Json::object();
+  auto windows = [](const std::string& family, const Json& more, const std::vector<std::string>& without) {
+    Json c = tiny_families().at(family);
+    c.update(more);
+    for (const std::string& key : without) c.erase(key);
+    return windows_of(c);
+  };
+  EXPECT_EQ(windows("mistral", none, {}), (Windows{3, 3}));
+  EXPECT_EQ(windows("mistral", none, {"sliding_window"}), (Windows{4096, 4096}));
+  EXPECT_EQ(windows("mistral", {{"sliding_window", nullptr}}, {}), (Windows{0, 0}));
+  EXPECT_EQ(windows("llama", none, {}), (Windows{0, 0}));
+  for (const char* family : {"qwen2", "qwen3"}) {
+    const Json on{{"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}};
+    auto with = [&](const Json& more) {
+      Json c = on;
+      c.update(more);
+      return c;
+    };
+    EXPECT_EQ(windows(family, on, {}), (Windows{0, 3})) << family;
+    EXPECT_EQ(windows(family, on, {"sliding_window"}), (Windows{0, 4096})) << family << ": what is switched on and not given has Transformers' default";
+    EXPECT_EQ(windows(family, on, {"max_window_layers"}), (Windows{0, 0})) << family << ": from layer 28 on";
+    EXPECT_EQ(windows(family, with({{"sliding_window", nullptr}}), {}), (Windows{0, 0})) << family;
+    EXPECT_EQ(windows(family, on, {"use_sliding_window"}), (Windows{0, 0})) << family;
+    EXPECT_EQ(windows(family, with({{"layer_types", {"sliding_attention", "full_attention"}}}), {}), (Windows{3, 0})) << family;
+  }
+}
+
 TEST(ModelConfigs, Slopes) {
   auto four = alibi_slopes(4), six = alibi_slopes(6);
   EXPECT_EQ(four, (std::vector<double>{0.25, 0.0625, 0.015625, 0.00390625}));
