@@ -1,0 +1,352 @@
+// Ctx: the order of blocks and ops on the tape, what backward is given, recompute and rebuilding, leases, rules of precision, observers.
+#include "engine/ctx.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/backend.h"
+#include "parallel/stash.h"
+#include "tests/unit/engine_help.h"
+#include "train/step.h"
+
+namespace ravine {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+struct Setting {
+  explicit Setting(const std::string& recompute = "none", Recipe rules = {}, Types types = Types::of(DType::f64))
+      : recipe(std::move(rules)), stash(make_stash(recompute)), first(units.unit("model.layers.0")), second(units.unit("model.layers.1")) {
+    Ctx::Setup s;
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = types;
+    c = std::make_unique<Ctx>(s);
+    batch.tokens = 2;
+    c->begin(batch, true);
+  }
+  Tensor tensor(std::vector<double> values, Shape shape) {
+    Tensor t = c->empty(shape, DType::f64);
+    std::copy(values.begin(), values.end(), t.view().as<double>());
+    return t;
+  }
+  Lines& log() { return store.log; }
+
+  HeapArena arena;
+  ParamSet units;
+  Kernels kernels = ref_kernels();
+  Recipe recipe;
+  LoggingStore store;
+  std::unique_ptr<Stash> stash;
+  Unit &first, &second;
+  Batch batch;
+  std::unique_ptr<Ctx> c;
+};
+
+std::vector<double> numbers(const TensorView& v) { return {v.as<double>(), v.as<double>() + v.count()}; }
+
+// y = x + x, whose gradient is twice that of y.
+Tensor twice(Ctx& c, const Tensor& x, Lines* log = nullptr, const char* name = "twice") {
+  Tensor y = c.empty({x.rows(), x.cols()}, DType::f64);
+  c.call(Add{x.view(), x.view(), y.view()});
+  c.record(name, {y.ref()},
+           [xr = x.ref(), yr = y.ref(), log, name](Ctx& c) {
+             if (log) log->push_back(std::string(name) + " dx at " + c.path() + " in " + std::string(ravine::name(c.phase())));
+             Tensor dy = c.grads().get(yr), dx = c.empty(xr.shape, xr.dtype);
+             c.call(Add{dy.view(), dy.view(), dx.view()});
+             c.give_grad(xr, dx);
+           },
+           [log, name](Ctx&) {
+             if (log) log->push_back(std::string(name) + " dw");
+           });
+  return y;
+}
+
+// The loss: gives its input the gradient 1.
+void ones(Ctx& c, const Tensor& x) {
+  c.record("ones", {}, [xr = x.ref()](Ctx& c) {
+    Tensor dx = c.empty(xr.shape, xr.dtype);
+    c.call(Fill{dx.view(), 1});
+    c.give_grad(xr, dx);
+  });
+}
+
+TEST(Tape, BlocksAndOpsGoBackLastFirstInsideLeases) {
+  Setting s;
+  Ctx& c = *s.c;
+  Tensor x = s.tensor({1, 2}, {2, 1});
+  TensorRef xr = x.ref();
+  Flow f = c.block("model.layers.0", s.first, {x, {}}, [&](Ctx& c, Flow in) {
+    s.log().push_back("runs at " + c.path());
+    Ctx::Scope scope(c, "mlp");
+    return Flow{twice(c, twice(c, in.x, &s.log(), "a"), &s.log(), "b"), {}};
+  });
+  c.block("model.layers.1", s.second, f, [&](Ctx& c, Flow in) {
+    Tensor y = twice(c, in.x, &s.log(), "c");
+    ones(c, y);
+    return Flow{};
+  });
+  EXPECT_EQ(c.path(), "");
+  c.backward({xr});
+  EXPECT_EQ(s.log(), (Lines{"acquire model.layers.0", "runs at model.layers.0", "release model.layers.0", "acquire model.layers.1", "release model.layers.1",
+                            "prefetch model.layers.0", "acquire model.layers.1", "open model.layers.1", "c dx at model.layers.1 in backward", "c dw",
+                            "close model.layers.1", "release model.layers.1", "acquire model.layers.0", "open model.layers.0",
+                            "b dx at model.layers.0.mlp in backward", "b dw", "a dx at model.layers.0.mlp in backward", "a dw", "close model.layers.0",
+                            "release model.layers.0"}));
+  EXPECT_EQ(numbers(c.grads().get(xr).view()), (std::vector<double>{8, 8}));
+}
+
+TEST(Tape, GradientsOfOutputsAreGoneOnceUsed) {
+  Setting s;
+  Ctx& c = *s.c;
+  TensorRef xr, middle;
+  c.block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
+    xr = in.x.ref();
+    Tensor y = twice(c, in.x);
+    middle = y.ref();
+    ones(c, y);
+    return Flow{};
+  });
+  c.backward({xr});
+  EXPECT_FALSE(c.grads().has(middle));
+  EXPECT_TRUE(c.grads().has(xr));
+}
+
+TEST(Tape, WhatIsLeftOverIsAnError) {
+  Setting s;
+  s.c->block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
+    ones(c, twice(c, in.x));
+    return Flow{};
+  });
+  EXPECT_THROW(s.c->backward(), Error) << "the gradient of the input was asked for by nobody";
+}
+
+TEST(Tape, AnOpWhoseOutputNobodyUsedIsLeftOut) {
+  Setting s;
+  Lines ran;
+  TensorRef xr;
+  s.c->block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
+    xr = in.x.ref();
+    twice(c, in.x, &ran, "unused");
+    ones(c, twice(c, in.x, &ran, "used"));
+    return Flow{};
+  });
+  s.c->backward({xr});
+  EXPECT_EQ(ran, (Lines{"used dx at model.layers.0 in backward", "used dw"}));
+  EXPECT_EQ(numbers(s.c->grads().get(xr).view())[0], 2);
+}
+
+TEST(Tape, NothingIsRecordedWithoutTrainingNorKeptByBegin) {
+  Setting s;
+  s.c->begin(s.batch, false);
+  s.c->block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
+    EXPECT_FALSE(c.recording());
+    return Flow{twice(c, in.x), {}};
+  });
+  EXPECT_EQ(s.arena.live(), 0);
+  s.c->begin(s.batch, true);
+  s.c->block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
+    EXPECT_TRUE(c.recording());
+    Tensor y = twice(c, in.x);
+    Saved kept = c.save(y);
+    c.record("keeps", {y.ref()}, [kept](Ctx&) {});
+    return Flow{};
+  });
+  EXPECT_EQ(s.arena.live(), 1);
+  s.c->begin(s.batch, true);
+  EXPECT_EQ(s.arena.live(), 0) << "what was under way is dropped";
+}
+
+TEST(Tape, RecordingOutsideABlockIsAnError) {
+  Setting s;
+  s.c->block("model.layers.0", s.first, {}, [](Ctx&, Flow) { return Flow{}; });
+  EXPECT_NO_THROW(s.c->record("op", {}, {})) << "not recording: nothing happens";
+}
+
+TEST(Recompute, ABlockKeepsItsInputsAndRunsAgain) {
+  for (const char* policy : {"none", "full"}) {
+    Setting s(policy);
+    Ctx& c = *s.c;
+    std::vector<std::string> runs;
+    Tensor x = s.tensor({3, 4}, {2, 1}), branch = s.tensor({10, 20}, {2, 1});
+    TensorRef xr = x.ref(), br = branch.ref();
+    std::vector<double> seen;
+    Flow out = c.block("model.layers.0", s.first, {std::move(x), std::move(branch)}, [&](Ctx& c, Flow in) {
+      runs.push_back(std::string(name(c.phase())) + (c.recording() ? ", records" : "") + " at " + c.path());
+      EXPECT_EQ(in.x.ref().id, xr.id);
+      EXPECT_EQ(in.branch.ref().id, br.id);
+      Tensor y = twice(c, in.x), z = twice(c, twice(c, in.branch));
+      Saved kept = c.save(y);
+      c.record("reads", {}, [kept, &seen](Ctx& c) { seen = numbers(kept.get(c).view()); });
+      return Flow{y, z};
+    });
+    EXPECT_EQ(s.arena.live(), std::string(policy) == "full" ? 4 : 2) << "full: two inputs and two outputs; none: the outputs, one of which an op saved";
+    TensorRef ox = out.x.ref(), ob = out.branch.ref();
+    c.block("", s.second, std::move(out), [&](Ctx& c, Flow in) {
+      ones(c, in.x);
+      ones(c, in.branch);
+      return Flow{};
+    });
+    c.backward({xr, br});
+    EXPECT_EQ(runs, std::string(policy) == "full" ? (Lines{"forward at model.layers.0", "recompute, records at model.layers.0"}) : (Lines{"forward, records at model.layers.0"}));
+    EXPECT_EQ(seen, (std::vector<double>{6, 8}));
+    EXPECT_EQ(numbers(c.grads().get(xr).view()), (std::vector<double>{2, 2})) << policy;
+    EXPECT_EQ(numbers(c.grads().get(br).view()), (std::vector<double>{4, 4})) << policy;
+    EXPECT_FALSE(c.grads().has(ox) || c.grads().has(ob));
+    EXPECT_EQ(c.phase(), Phase::backward);
+  }
+}
+
+TEST(Saving, WhatCanBeRebuiltIsNotKept) {
+  for (const char* policy : {"none", "cheap"}) {
+    Setting s(policy);
+    int built = 0;
+    Tensor t = s.tensor({5}, {1, 1});
+    uint64_t id = t.ref().id;
+    t.set_rebuild([&](Ctx& c) {
+      ++built;
+      Tensor again = c.empty({1, 1}, DType::f64);
+      again.view().as<double>()[0] = 5;
+      return again;
+    });
+    Saved saved = s.c->save(t);
+    t = Tensor();
+    const bool cheap = std::string(policy) == "cheap";
+    EXPECT_EQ(s.arena.live(), cheap ? 0 : 1) << policy;
+    EXPECT_EQ(numbers(saved.get(*s.c).view())[0], 5);
+    EXPECT_EQ(built, cheap ? 1 : 0);
+    if (!cheap) EXPECT_EQ(saved.get(*s.c).ref().id, id) << "with the id it had";
+    saved = {};
+    EXPECT_EQ(s.arena.live(), 0);
+  }
+  Setting s;
+  EXPECT_FALSE(static_cast<bool>(Saved().get(*s.c)));
+}
+
+TEST(UnderWay, AMicroBatchIsPutAsideWithItsTape) {
+  Setting s;
+  Ctx& c = *s.c;
+  TensorRef one, two;
+  auto forward = [&](TensorRef& ref) {
+    c.block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
+      ref = in.x.ref();
+      ones(c, twice(c, in.x));
+      return Flow{};
+    });
+  };
+  forward(one);
+  Ctx::UnderWay aside = c.suspend();
+  EXPECT_EQ(aside.batch, &s.batch);
+  Batch other;
+  other.tokens = 1;
+  c.begin(other, true);
+  forward(two);
+  EXPECT_THROW(c.resume({}), Error) << "another one is under way";
+  c.backward({two});
+  EXPECT_TRUE(c.grads().has(two));
+  EXPECT_FALSE(c.grads().has(one));
+  c.grads().clear();
+  c.resume(std::move(aside));
+  EXPECT_EQ(&c.batch(), &s.batch);
+  c.backward({one});
+  EXPECT_TRUE(c.grads().has(one));
+}
+
+TEST(Sides, SumsAreKeptUntilTheDriverClearsThem) {
+  Setting s;
+  ExactSum a;
+  a.add(0.25);
+  s.c->side("loss", a);
+  s.c->begin(s.batch, true);
+  s.c->side("loss", a);
+  EXPECT_EQ(s.c->sides()["loss"].value(), 0.5);
+}
+
+// --- rules of precision
+
+const double kThird = 1.0 / 3;
+
+double added(const Recipe& recipe, const std::string& path, DType type = DType::f64) {
+  Setting s("none", recipe);
+  Tensor a = s.c->empty({1, 1}, type), out = s.c->empty({1, 1}, type);
+  s.c->call(Fill{a.view(), kThird});
+  Ctx::Scope scope(*s.c, path);
+  s.c->call(Add{a.view(), a.view(), out.view()});
+  return type == DType::f64 ? out.view().as<double>()[0] : static_cast<double>(out.view().as<float>()[0]);
+}
+
+TEST(Rules, ResultsAreRoundedWhereTheRuleSays) {
+  Recipe r;
+  r.add({"model.layers.1.*", "add", {}, DType::bf16});
+  EXPECT_EQ(added(r, "model.layers.1.mlp"), static_cast<double>(static_cast<float>(bf16(static_cast<float>(2 * kThird)))));
+  EXPECT_EQ(added(r, "model.layers.0.mlp"), 2 * kThird);
+  r.add({"*", "add", {}, DType::f32});
+  EXPECT_EQ(added(r, "model.layers.1.mlp"), static_cast<double>(static_cast<float>(2 * kThird))) << "the last match counts";
+  Recipe other;
+  other.add({"*", "matmul", {}, DType::bf16});
+  EXPECT_EQ(added(other, "model.layers.1.mlp"), 2 * kThird);
+}
+
+TEST(Rules, ArithmeticNarrowerThanTheTensorsRoundsOperandsFirst) {
+  Recipe r;
+  r.add({"*", "add", DType::bf16, {}});
+  const double third = static_cast<double>(static_cast<float>(bf16(static_cast<float>(kThird))));
+  EXPECT_EQ(added(r, "x", DType::f32), 2 * third);
+}
+
+TEST(Rules, OptionsBecomeRules) {
+  PrecisionOptions o;
+  o.recipes.push_back({"model.layers.*", "rms_norm", "f64", "bf16"});
+  o.recipes.push_back({"lm_head", "loss_head", "", "f16"});
+  o.unfused = {"attention"};
+  Recipe r = make_recipe(o, ref_kernels());
+  const RecipeRule* norm = r.find("model.layers.3", "rms_norm");
+  ASSERT_NE(norm, nullptr);
+  EXPECT_EQ(norm->arithmetic, DType::f64);
+  EXPECT_EQ(norm->rounding, DType::bf16);
+  const RecipeRule* head = r.find("lm_head", "loss_head");
+  ASSERT_NE(head, nullptr);
+  EXPECT_FALSE(head->arithmetic.has_value());
+  EXPECT_EQ(head->rounding, DType::f16);
+  EXPECT_EQ(r.find("model.layers.3", "matmul"), nullptr);
+  EXPECT_FALSE(r.fused("attention"));
+  EXPECT_TRUE(r.fused("loss_head"));
+  o.recipes.push_back({"*", "rms_nrm", "", "bf16"});
+  EXPECT_THROW(make_recipe(o, ref_kernels()), UserError);
+}
+
+// --- observers
+
+struct Watch : Observer {
+  void before(const CallInfo& i) override { log.push_back("before " + text(i)); }
+  void after(const CallInfo& i) override { log.push_back("after " + text(i)); }
+  void flow(Ctx&, std::string_view path, const Flow& f) override {
+    log.push_back("flow " + std::string(path) + (f.x ? " x" : "") + (f.branch ? " branch" : ""));
+  }
+  static std::string text(const CallInfo& i) {
+    std::string out = std::string(i.op) + " at " + std::string(i.path) + " in " + std::string(name(i.phase)) + ":";
+    for (const NamedView& t : i.tensors) out += std::string(" ") + t.name;
+    return out + fmt::format(", {}", i.flops);
+  }
+  Lines log;
+};
+
+TEST(Observers, SeeEveryCallAndWhatBlocksHandOn) {
+  Setting s("full");
+  Watch watch;
+  s.c->add_observer(&watch);
+  TensorRef xr;
+  Flow out = s.c->block("model.layers.0", s.first, {s.tensor({1, 2}, {2, 1}), {}}, [&](Ctx& c, Flow in) {
+    xr = in.x.ref();
+    return Flow{twice(c, in.x), {}};
+  });
+  s.c->block("", s.second, std::move(out), [&](Ctx& c, Flow in) {
+    ones(c, in.x);
+    return Flow{};
+  });
+  s.c->backward({xr});
+  const std::string add = "add at model.layers.0 in ";
+  EXPECT_EQ(watch.log, (Lines{"before " + add + "forward: a b out, 2", "after " + add + "forward: a b out, 2", "flow model.layers.0 x", "flow ",
+                              "before fill at  in backward: out, 0", "after fill at  in backward: out, 0", "before " + add + "recompute: a b out, 2",
+                              "after " + add + "recompute: a b out, 2", "before " + add + "backward: a b out, 2", "after " + add + "backward: a b out, 2"}));
+}
+
+}  // namespace
+}  // namespace ravine

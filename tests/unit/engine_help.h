@@ -1,0 +1,33 @@
+// What tests of the engine share: a store of parameters that only writes down what is asked of it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "engine/param_store.h"
+
+namespace ravine {
+
+class LoggingStore : public ParamStore {
+ public:
+  void prefetch(const Unit& u) override { log.push_back("prefetch " + u.name); }
+  void acquire(const Unit& u) override { log.push_back("acquire " + u.name); }
+  void release(const Unit& u) override { log.push_back("release " + u.name); }
+  TensorView value(const Param&) const override { return {}; }
+  TensorView master(const Param&) const override { return {}; }
+  std::vector<ParamBox> boxes() const override { return {}; }
+  void open_grads(Ctx&, const Unit& u) override { log.push_back("open " + u.name); }
+  void close_grads(Ctx&, const Unit& u) override { log.push_back("close " + u.name); }
+  TensorView add_to_grad(const Param&, bool&) override { return {}; }
+  bool has_grad(const Param&) const override { return false; }
+  void finish_grads(Ctx&) override {}
+  void end_step() override {}
+  const std::vector<Bucket>& buckets() const override { return none; }
+  TensorView flat_master(size_t) const override { return {}; }
+  TensorView flat_copy(size_t) const override { return {}; }
+  TensorView flat_grad(size_t) const override { return {}; }
+
+  std::vector<std::string> log;
+  std::vector<Bucket> none;
+};
+
+}  // namespace ravine
