@@ -37,12 +37,11 @@ class ChatEncoder {
   std::string settings() const;  // all that decides, with the tokenizer, what encode() gives
 
  private:
-  std::string render(const Json& messages, const Json& tools, bool ask, const std::string& where) const;
   struct Span {
     size_t begin = 0, end = 0;  // in bytes of the text
   };
-  Span answer(const std::string& text, const Conversation& conversation, size_t i, const std::string& where) const;
-  size_t tokens_within(const std::string& text, size_t bytes, const std::vector<int32_t>& ids) const;
+  std::string render(const Json& messages, const Json& tools, bool ask, const std::string& where) const;
+  std::vector<Span> answers(const std::string& text, const Conversation& conversation, const std::string& where) const;
 
   const Tokenizer& tokenizer_;
   std::unique_ptr<ChatTemplate> chat_;

@@ -10,7 +10,8 @@ namespace ravine::jinja {
 // Runs a filter or test by name on args[0]; calls back through `again` for those that take the name of another (map, select).
 class Builtins {
  public:
-  explicit Builtins(Budget& budget) : budget_(budget) {}
+  // `before_change` is called before a loop remembers something.
+  Builtins(Budget& budget, std::function<void(Namespace*)> before_change) : budget_(budget), before_change_(std::move(before_change)) {}
   Value filter(const std::string& name, Arguments& a);  // an unknown name is a TemplateError
   bool test(const std::string& name, Arguments& a);
   bool has_test(std::string_view name) const;
@@ -19,7 +20,8 @@ class Builtins {
   Value item(const Value& of, const Value& key);                    // of[key]
   Value slice(const Value& of, const Value* begin, const Value* end, const Value* step);
   Value binary(const std::string& op, const Value& a, const Value& b);
-  Value made(std::string s);  // a string that counts
+  Value made(std::string s);               // a string that counts
+  Value made(List l, bool tuple = false);  // a list that counts
 
  private:
   Value method(const Value& of, std::string_view name);  // undefined if there is none
@@ -29,7 +31,10 @@ class Builtins {
   List picked(Arguments& a, bool by_attribute, bool keep);
   Value by_path(const Value& of, const Value& path);
   List sorted(const Value& v, bool reverse, bool fold, const Value& attribute);
+  Value extreme(const Value& v, bool largest, bool fold, const Value& attribute);
+  Value loop_attribute(Namespace* space, std::string_view name);
   Budget& budget_;
+  std::function<void(Namespace*)> before_change_;
 };
 
 }  // namespace ravine::jinja

@@ -10,10 +10,18 @@ namespace ravine::jinja {
 
 namespace {
 
-std::string cased(std::string_view text, bool title) {
+// Work of changing the case: characters beyond ASCII take a table of ICU.
+void count_cases(std::string_view s, Budget& budget) {
+  budget.chars(s.size() + 32 * static_cast<size_t>(std::count_if(s.begin(), s.end(), [](char c) { return static_cast<signed char>(c) < -64; })));
+  budget.bytes(s.size());
+}
+
+std::string cased(std::string_view text, bool title, Budget& budget) {
+  count_cases(text, budget);
   std::string out;
   bool begin = true;
-  for (char32_t c : chars(text)) {
+  for (size_t at = 0; at < text.size();) {
+    char32_t c = next_char(text, at);
     if (begin)
       append_upper(out, c);
     else
@@ -23,17 +31,24 @@ std::string cased(std::string_view text, bool title) {
   return out;
 }
 
-std::string fold(const std::string& s) {
+std::string fold(std::string_view s, Budget& budget) {
+  count_cases(s, budget);
   std::string out;
-  for (char32_t c : chars(s)) append_lower(out, c);
+  for (size_t at = 0; at < s.size();) append_lower(out, next_char(s, at));
   return out;
 }
 
-Value to_int(const Value& v, const Value& fallback) {
+// Of a number of a reasonable length: longer ones are no numbers.
+std::string_view number_text(const Value& v, Budget& budget) {
+  budget.chars(v.string().size());
+  return strip_right(strip_left(v.string()));
+}
+
+Value to_int(const Value& v, const Value& fallback, Budget& budget) {
   if (v.is_float()) return std::abs(v.number()) < 9e18 ? Value(static_cast<int64_t>(v.number())) : fallback;
   if (v.is_number()) return v.integer();
   if (v.is_string()) {
-    std::string_view s = strip_right(strip_left(v.string()));
+    std::string_view s = number_text(v, budget);
     bool plus = s.starts_with('+');
     if (plus) s.remove_prefix(1);
     int64_t i = 0;
@@ -46,10 +61,10 @@ Value to_int(const Value& v, const Value& fallback) {
   return fallback;
 }
 
-Value to_float(const Value& v, const Value& fallback) {
+Value to_float(const Value& v, const Value& fallback, Budget& budget) {
   if (v.is_number()) return v.number();
   if (v.is_string()) {
-    std::string_view s = strip_right(strip_left(v.string()));
+    std::string_view s = number_text(v, budget);
     double d = 0;
     auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), d);
     if (error == std::errc{} && end == s.data() + s.size()) return d;
@@ -75,10 +90,12 @@ Value Builtins::by_path(const Value& of, const Value& path) {
   if (!path.is_string()) raise("an attribute must be a name");
   Value v = of;
   for (std::string_view rest = path.string(); !rest.empty();) {
+    budget_.step();
     size_t dot = std::min(rest.find('.'), rest.size());
     std::string_view part = rest.substr(0, dot);
     int64_t i = 0;
     bool number = std::from_chars(part.data(), part.data() + part.size(), i).ptr == part.data() + part.size() && !part.empty();
+    budget_.read(part.size());
     v = item(v, number ? Value(i) : Value(part));
     rest.remove_prefix(std::min(dot + 1, rest.size()));
   }
@@ -86,15 +103,21 @@ Value Builtins::by_path(const Value& of, const Value& path) {
 }
 
 List Builtins::sorted(const Value& v, bool reverse, bool fold_case, const Value& attribute) {
-  List l = items(v, budget_);
-  budget_.step(static_cast<int64_t>(l.size()) * 16);
+  const Value all = items(v, budget_);
+  budget_.list(4 * all.list().size());
   std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& x : l) {
+  keyed.reserve(all.list().size());
+  for (const Value& x : all.list()) {
     Value key = attribute.is_none() ? x : by_path(x, attribute);
-    keyed.emplace_back(fold_case && key.is_string() ? Value(fold(key.string())) : key, x);
+    keyed.emplace_back(fold_case && key.is_string() ? made(fold(key.string(), budget_)) : key, x);
   }
-  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) { return reverse ? less(b.first, a.first) : less(a.first, b.first); });
-  for (size_t i = 0; i < l.size(); ++i) l[i] = keyed[i].second;
+  std::stable_sort(keyed.begin(), keyed.end(), [&](const auto& a, const auto& b) {
+    budget_.values(2);
+    return reverse ? less(b.first, a.first, budget_) : less(a.first, b.first, budget_);
+  });
+  List l;
+  l.reserve(keyed.size());
+  for (auto& [key, x] : keyed) l.push_back(std::move(x));
   return l;
 }
 
@@ -103,10 +126,13 @@ List Builtins::picked(Arguments& a, bool by_attribute, bool keep) {
   List out;
   size_t at = by_attribute ? 2 : 1;
   std::string name = a.args.size() > at ? str(a.args[at], budget_) : "";
-  for (const Value& x : items(a.get(0, ""), budget_)) {
+  const Value all = items(a.get(0, ""), budget_);
+  for (const Value& x : all.list()) {
+    budget_.list(1);
     Value subject = by_attribute ? by_path(x, a.get(1, "attribute")) : x;
     bool good = truth(subject);
     if (!name.empty()) {
+      budget_.list(a.args.size() + 2 * a.named.size());
       Arguments t{{subject}, a.named, a.budget};
       for (size_t k = at + 1; k < a.args.size(); ++k) t.args.push_back(a.args[k]);
       good = test(name, t);
@@ -120,29 +146,28 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
   known = true;
   const Value v = a.get(0, "");
   auto text = [&] { return str(v, budget_); };
-  auto no_undefined = [&] {
-    if (v.is_undefined() && name != "string") budget_.step();
-  };
-  no_undefined();
   if (name == "trim") {
-    std::string s = text();
-    Value x{s};
+    const Value x = v.is_string() ? v : made(text());
     Value strip = attribute(x, "strip");
     Arguments none{{}, {}, a.budget};
     if (a.has(1, "chars")) none.args.push_back(a.get(1, "chars"));
     return strip.function()(none);
   }
   if (name == "upper" || name == "lower") {
+    const std::string s = text();
+    count_cases(s, budget_);
     std::string out;
-    for (char32_t c : chars(text())) name == "upper" ? append_upper(out, c) : append_lower(out, c);
+    for (size_t at = 0; at < s.size();) name == "upper" ? append_upper(out, next_char(s, at)) : append_lower(out, next_char(s, at));
     return made(std::move(out));
   }
-  if (name == "title" || name == "capitalize") return made(cased(text(), name == "title"));
-  if (name == "string") return made(text());
+  if (name == "title" || name == "capitalize") return made(cased(text(), name == "title", budget_));
+  if (name == "string") return v.is_string() ? v : made(text());
   if (name == "safe") return v;
   if (name == "escape" || name == "e") {
-    std::string out;
-    for (char c : text()) {
+    std::string out, s = text();
+    budget_.chars(2 * s.size());
+    budget_.bytes(4 * s.size());
+    for (char c : s) {
       if (c == '&')
         out += "&amp;";
       else if (c == '<')
@@ -164,13 +189,15 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
     int64_t most = limit.is_none() ? -1 : limit.is_number() ? limit.integer() : -1;
     if (from.empty()) raise("replace needs a text to look for");
     size_t at = 0;
-    for (size_t found; most != 0 && (found = s.find(from, at)) != std::string::npos; at = found + from.size()) {
-      out.append(s, at, found - at);
-      out += to;
-      if (out.size() > size_t{64} << 20) raise("the template makes too much text");
+    for (size_t found; most != 0 && (found = find_in(s, from, at, budget_)) != std::string::npos; at = found + from.size()) {
+      budget_.step();
+      append(out, std::string_view(s).substr(at, found - at), budget_);
+      append(out, to, budget_);
       if (most > 0) --most;
     }
-    return made(out.append(s, at));
+    append(out, std::string_view(s).substr(at), budget_);
+    budget_.bytes(Budget::kTextBytes);
+    return Value(std::move(out));
   }
   if (name == "indent") {
     Value width = a.get(1, "width", Value(int64_t{4}));
@@ -178,10 +205,10 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
     std::string pad = width.is_string() ? width.string() : std::string(static_cast<size_t>(width.is_number() ? width.integer() : 4), ' ');
     bool first = truth(a.get(2, "first", false)), blank = truth(a.get(3, "blank", false));
     std::string out, s = text();
-    if (s.size() * (pad.size() + 1) > size_t{64} << 20) raise("the template makes too much text");
+    budget_.chars(4 * s.size());
     bool line_start = true, first_line = true;
     for (size_t i = 0; i < s.size(); ++i) {
-      if (line_start && (!first_line || first) && (blank || s[i] != '\n')) out += pad;
+      if (line_start && (!first_line || first) && (blank || s[i] != '\n')) append(out, pad, budget_);
       line_start = s[i] == '\n';
       first_line = first_line && !line_start;
       out += s[i];
@@ -191,8 +218,10 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
   if (name == "wordcount") {
     int64_t n = 0;
     bool in = false;
-    for (char32_t c : chars(text())) {
-      bool word = !is_unicode_space(c);
+    const std::string s = text();
+    budget_.chars(2 * s.size());
+    for (size_t at = 0; at < s.size();) {
+      bool word = !is_unicode_space(next_char(s, at));
       n += word && !in;
       in = word;
     }
@@ -201,7 +230,7 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
   if (name == "center") {
     std::string s = text();
     Value w = a.get(1, "width", Value(int64_t{80}));
-    int64_t width = w.is_number() ? std::min<int64_t>(w.integer(), 100000) : 80, n = length(Value(s));
+    int64_t width = w.is_number() ? std::min<int64_t>(w.integer(), 100000) : 80, n = length(v.is_string() ? v : Value(s), budget_);
     if (width <= n) return made(s);
     int64_t total = width - n, left = total / 2 + (total & width & 1);
     return made(std::string(static_cast<size_t>(left), ' ') + s + std::string(static_cast<size_t>(total - left), ' '));
@@ -225,51 +254,63 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
     std::string by = str(a.get(1, "d", Value("")), budget_), out;
     Value attribute = a.get(2, "attribute", None{});
     bool first = true;
-    for (const Value& x : items(v, budget_)) {
-      if (!first) out += by;
+    const Value all = items(v, budget_);
+    for (const Value& x : all.list()) {
+      budget_.step();
+      if (!first) append(out, by, budget_);
       first = false;
-      out += str(attribute.is_none() ? x : by_path(x, attribute), budget_);
-      if (out.size() > size_t{64} << 20) raise("the template makes too much text");
+      append_str(out, attribute.is_none() ? x : by_path(x, attribute), budget_);
     }
-    return made(std::move(out));
+    budget_.bytes(Budget::kTextBytes);
+    return Value(std::move(out));
   }
-  if (name == "list") return items(v, budget_);
+  if (name == "list") {
+    const Value all = items(v, budget_);
+    return all.is_tuple() ? made(List(all.list())) : all;
+  }
   if (name == "first" || name == "last") {
-    List l = items(v, budget_);
-    if (l.empty()) return Undefined{name + " item"};
-    return name == "first" ? l.front() : l.back();
+    const Value all = items(v, budget_);
+    if (!truth(all)) return Undefined(name + " item");
+    if (all.is_open() && name == "first") return all.open().at(0);
+    return name == "first" ? all.list().front() : all.list().back();
   }
   if (name == "reverse") {
     if (v.is_string()) {
+      budget_.chars(4 * v.string().size());
+      budget_.bytes(4 * v.string().size());
       std::u32string s = chars(v.string());
       std::reverse(s.begin(), s.end());
       return made(utf8(s));
     }
-    List l = items(v, budget_);
-    std::reverse(l.begin(), l.end());
-    return l;
+    const Value all = items(v, budget_);
+    return made(List(all.list().rbegin(), all.list().rend()));
   }
   if (name == "sort")
     return sorted(v, truth(a.get(1, "reverse", false)), !truth(a.get(2, "case_sensitive", false)), a.get(3, "attribute", None{}));
   if (name == "min" || name == "max") {
     List l = sorted(v, false, !truth(a.get(1, "case_sensitive", false)), a.get(2, "attribute", None{}));
-    if (l.empty()) return Undefined{"item"};
+    if (l.empty()) return Undefined("item");
     return name == "min" ? l.front() : l.back();
   }
   if (name == "sum") {
     Value total = a.get(2, "start", Value(int64_t{0})), attribute = a.get(1, "attribute", None{});
-    for (const Value& x : items(v, budget_)) total = binary("+", total, attribute.is_none() ? x : by_path(x, attribute));
+    const Value all = items(v, budget_);
+    for (const Value& x : all.list()) {
+      budget_.step();
+      total = binary("+", total, attribute.is_none() ? x : by_path(x, attribute));
+    }
     return total;
   }
   if (name == "unique") {
     List out, keys;
     bool exact = truth(a.get(1, "case_sensitive", false));
     Value attribute = a.get(2, "attribute", None{});
-    for (const Value& x : items(v, budget_)) {
+    const Value all = items(v, budget_);
+    for (const Value& x : all.list()) {
+      budget_.list(2);
       Value key = attribute.is_none() ? x : by_path(x, attribute);
-      if (!exact && key.is_string()) key = Value(fold(key.string()));
-      budget_.step(static_cast<int64_t>(keys.size()));
-      if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return equal(k, key); })) continue;
+      if (!exact && key.is_string()) key = made(fold(key.string(), budget_));
+      if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return equal(k, key, budget_); })) continue;
       keys.push_back(key);
       out.push_back(x);
     }
@@ -277,11 +318,14 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
   }
   if (name == "map") {
     List out;
-    for (const Value& x : items(v, budget_)) {
+    const Value all = items(v, budget_);
+    for (const Value& x : all.list()) {
+      budget_.list(1);
       if (a.args.size() < 2) {
         Value r = by_path(x, a.get(1, "attribute"));
         out.push_back(r.is_undefined() ? a.get(9, "default", r) : r);
       } else {
+        budget_.list(a.args.size() + 2 * a.named.size());
         Arguments f{{x}, a.named, a.budget};
         for (size_t k = 2; k < a.args.size(); ++k) f.args.push_back(a.args[k]);
         out.push_back(filter(str(a.args[1], budget_), f));
@@ -300,6 +344,7 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
   if (name == "dictsort") {
     if (!v.is_dict()) raise("dictsort needs a mapping");
     List l;
+    budget_.list(5 * v.dict().size());
     for (const auto& [k, x] : v.dict()) l.push_back(Value(List{k, x}, true));
     Value by = a.get(2, "by", Value("key"));
     return sorted(Value(l), truth(a.get(3, "reverse", false)), !truth(a.get(1, "case_sensitive", false)),
@@ -309,7 +354,9 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
     List out, row;
     Value n = a.get(1, "linecount");
     if (!n.is_number() || n.integer() < 1) raise("batch needs a count");
-    for (const Value& x : items(v, budget_)) {
+    const Value all = items(v, budget_);
+    budget_.list(4 * all.list().size());
+    for (const Value& x : all.list()) {
       row.push_back(x);
       if (static_cast<int64_t>(row.size()) == n.integer()) out.emplace_back(std::exchange(row, {}));
     }
@@ -321,20 +368,21 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
 }
 
 Value Builtins::filter(const std::string& name, Arguments& a) {
-  budget_.step();
+  Budget::Level level(budget_);
+  budget_.work(int64_t{16});
   bool known = false;
   Value r = text_filter(name, a, known);
   if (known) return r;
   r = list_filter(name, a, known);
   if (known) return r;
   const Value v = a.get(0, "");
-  if (name == "length" || name == "count") return length(v);
+  if (name == "length" || name == "count") return length(v, budget_);
   if (name == "default" || name == "d") {
     bool use = v.is_undefined() || (truth(a.get(2, "boolean", false)) && !truth(v));
     return use ? a.get(1, "default_value", Value("")) : v;
   }
-  if (name == "int") return to_int(v, a.get(1, "default", Value(int64_t{0})));
-  if (name == "float") return to_float(v, a.get(1, "default", Value(0.0)));
+  if (name == "int") return to_int(v, a.get(1, "default", Value(int64_t{0})), budget_);
+  if (name == "float") return to_float(v, a.get(1, "default", Value(0.0)), budget_);
   if (name == "abs") {
     if (!v.is_number()) raise("abs needs a number");
     if (v.is_float()) return std::abs(v.number());
@@ -342,7 +390,7 @@ Value Builtins::filter(const std::string& name, Arguments& a) {
   }
   if (name == "round") return rounded(v, a.get(1, "precision", Value(int64_t{0})), a.get(2, "method", Value("common")));
   if (name == "attr") return attribute(v, str(a.get(1, "name"), budget_));
-  raise("no filter named '{}'", name);
+  raise("no filter named '{}'", shown(name));
 }
 
 bool Builtins::has_test(std::string_view name) const {
@@ -355,7 +403,7 @@ bool Builtins::has_test(std::string_view name) const {
 
 bool Builtins::test(const std::string& name, Arguments& a) {
   budget_.step();
-  if (!has_test(name)) raise("no test named '{}'", name);
+  if (!has_test(name)) raise("no test named '{}'", shown(name));
   const Value v = a.get(0, ""), w = a.get(1, "other");
   if (name == "defined") return !v.is_undefined();
   if (name == "undefined") return v.is_undefined();
@@ -372,16 +420,16 @@ bool Builtins::test(const std::string& name, Arguments& a) {
   if (name == "callable") return v.is_function();
   if (name == "test") return v.is_string() && has_test(v.string());
   if (name == "filter") raise("the test 'filter' is not supported");
-  if (name == "sameas") return std::string_view(type_name(v)) == type_name(w) && equal(v, w);
-  if (name == "equalto" || name == "eq" || name == "==") return equal(v, w);
-  if (name == "ne" || name == "!=") return !equal(v, w);
-  if (name == "lt" || name == "<" || name == "lessthan") return less(v, w);
-  if (name == "gt" || name == ">" || name == "greaterthan") return less(w, v);
-  if (name == "le" || name == "<=") return !less(w, v);
-  if (name == "ge" || name == ">=") return !less(v, w);
+  if (name == "sameas") return std::string_view(type_name(v)) == type_name(w) && equal(v, w, budget_);
+  if (name == "equalto" || name == "eq" || name == "==") return equal(v, w, budget_);
+  if (name == "ne" || name == "!=") return !equal(v, w, budget_);
+  if (name == "lt" || name == "<" || name == "lessthan") return less(v, w, budget_);
+  if (name == "gt" || name == ">" || name == "greaterthan") return less(w, v, budget_);
+  if (name == "le" || name == "<=") return !less(w, v, budget_);
+  if (name == "ge" || name == ">=") return !less(v, w, budget_);
   if (name == "in") return contains(w, v, budget_);
   if (name == "upper" || name == "lower") {
-    Value method = attribute(v.is_string() ? v : Value(str(v, budget_)), name == "upper" ? "isupper" : "islower");
+    Value method = attribute(v.is_string() ? v : made(str(v, budget_)), name == "upper" ? "isupper" : "islower");
     Arguments none{{}, {}, a.budget};
     return truth(method.function()(none));
   }

@@ -13,31 +13,69 @@ const std::string& text_of(const Value& v, const char* what) {
   return v.string();
 }
 
-std::u32string_view strip(std::u32string_view s, const Value& set, bool left, bool right) {
+bool is_tail(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }  // of a character in UTF-8
+
+// Walks from both ends: what stays is not looked at.
+std::string_view strip(std::string_view s, const Value& set, bool left, bool right, Budget& budget) {
   std::u32string of = set.is_string() ? chars(set.string()) : std::u32string();
-  auto drops = [&](char32_t c) { return set.is_string() ? of.find(c) != of.npos : is_unicode_space(c); };
-  while (left && !s.empty() && drops(s.front())) s.remove_prefix(1);
-  while (right && !s.empty() && drops(s.back())) s.remove_suffix(1);
+  auto drops = [&](std::string_view c) {
+    size_t at = 0;
+    budget.work(2 + of.size() / 2);
+    char32_t x = next_char(c, at);
+    return set.is_string() ? of.find(x) != of.npos : is_unicode_space(x);
+  };
+  while (left && !s.empty()) {
+    size_t n = 1;
+    while (n < s.size() && is_tail(s[n])) ++n;
+    if (!drops(s.substr(0, n))) break;
+    s.remove_prefix(n);
+  }
+  while (right && !s.empty()) {
+    size_t n = s.size() - 1;
+    while (n > 0 && is_tail(s[n])) --n;
+    if (!drops(s.substr(n))) break;
+    s = s.substr(0, n);
+  }
   return s;
 }
 
-List split_spaces(const std::string& text, int64_t most, bool from_right) {
+// Pieces of a text as they are found, counted.
+class Pieces {
+ public:
+  explicit Pieces(Budget& budget) : budget_(budget) {}
+  void add(std::string_view s) {
+    budget_.work(int64_t{8});
+    budget_.read(s.size());
+    budget_.bytes(sizeof(Value) + Budget::kTextBytes + s.size());
+    list.emplace_back(s);
+  }
+  int64_t count() const { return static_cast<int64_t>(list.size()); }
+  List list;
+
+ private:
+  Budget& budget_;
+};
+
+List split_spaces(const std::string& text, int64_t most, bool from_right, Budget& budget) {
+  budget.chars(6 * text.size());
+  budget.bytes(4 * text.size());
   std::u32string s = chars(text);
-  List out;
+  Pieces out(budget);
   auto space = [&](size_t i) { return is_unicode_space(s[i]); };
+  auto piece = [&](size_t begin, size_t end) { out.add(utf8(std::u32string_view(s).substr(begin, end - begin))); };
   if (!from_right) {
     for (size_t i = 0;;) {
       while (i < s.size() && space(i)) ++i;
-      if (i >= s.size()) return out;
+      if (i >= s.size()) return std::move(out.list);
       size_t end = i;
-      if (most >= 0 && static_cast<int64_t>(out.size()) >= most) {
+      if (most >= 0 && out.count() >= most) {
         end = s.size();
         while (end > i && space(end - 1)) --end;
-        out.emplace_back(utf8(std::u32string_view(s).substr(i, end - i)));
-        return out;
+        piece(i, end);
+        return std::move(out.list);
       }
       while (end < s.size() && !space(end)) ++end;
-      out.emplace_back(utf8(std::u32string_view(s).substr(i, end - i)));
+      piece(i, end);
       i = end;
     }
   }
@@ -45,84 +83,101 @@ List split_spaces(const std::string& text, int64_t most, bool from_right) {
     while (end > 0 && space(end - 1)) --end;
     if (end == 0) break;
     size_t i = end;
-    if (most >= 0 && static_cast<int64_t>(out.size()) >= most) {
+    if (most >= 0 && out.count() >= most) {
       i = 0;
       while (i < end && space(i)) ++i;
     } else {
       while (i > 0 && !space(i - 1)) --i;
     }
-    out.emplace_back(utf8(std::u32string_view(s).substr(i, end - i)));
-    if (most >= 0 && static_cast<int64_t>(out.size()) > most) break;
+    piece(i, end);
+    if (most >= 0 && out.count() > most) break;
     end = i;
   }
-  std::reverse(out.begin(), out.end());
-  return out;
+  std::reverse(out.list.begin(), out.list.end());
+  return std::move(out.list);
 }
 
-List split_by(const std::string& s, const std::string& by, int64_t most, bool from_right) {
+List split_by(const std::string& s, const std::string& by, int64_t most, bool from_right, Budget& budget) {
   if (by.empty()) raise("empty separator");
-  List out;
-  if (!from_right) {
-    size_t from = 0;
-    for (size_t at; (most < 0 || static_cast<int64_t>(out.size()) < most) && (at = s.find(by, from)) != std::string::npos; from = at + by.size())
-      out.emplace_back(s.substr(from, at - from));
-    out.emplace_back(s.substr(from));
-    return out;
+  if (from_right) {  // forward through the text backwards
+    budget.chars(2 * (s.size() + by.size()));
+    budget.bytes(s.size() + by.size());
+    List mirrored = split_by({s.rbegin(), s.rend()}, {by.rbegin(), by.rend()}, most, false, budget);
+    Pieces out(budget);
+    for (size_t i = mirrored.size(); i-- > 0;) {
+      const std::string& piece = mirrored[i].string();
+      budget.chars(piece.size());
+      out.add(std::string(piece.rbegin(), piece.rend()));
+    }
+    return std::move(out.list);
   }
-  size_t end = s.size();
-  while ((most < 0 || static_cast<int64_t>(out.size()) < most) && end >= by.size()) {
-    size_t at = s.rfind(by, end - by.size());
-    if (at == std::string::npos) break;
-    out.emplace_back(s.substr(at + by.size(), end - at - by.size()));
-    end = at;
-  }
-  out.emplace_back(s.substr(0, end));
-  std::reverse(out.begin(), out.end());
-  return out;
+  Pieces out(budget);
+  std::string_view text = s;
+  size_t from = 0;
+  for (size_t at; (most < 0 || out.count() < most) && (at = find_in(text, by, from, budget)) != std::string::npos; from = at + by.size())
+    out.add(text.substr(from, at - from));
+  out.add(text.substr(from));
+  return std::move(out.list);
 }
 
-List split_lines(const std::string& s, bool keep) {
-  List out;
+List split_lines(const std::string& s, bool keep, Budget& budget) {
+  budget.chars(s.size());
+  Pieces out(budget);
+  std::string_view text = s;
   for (size_t from = 0; from < s.size();) {
     size_t end = s.find_first_of("\r\n\v\f", from);
     if (end == std::string::npos) {
-      out.emplace_back(s.substr(from));
+      out.add(text.substr(from));
       break;
     }
     size_t next = end + (s.compare(end, 2, "\r\n") == 0 ? 2 : 1);
-    out.emplace_back(s.substr(from, (keep ? next : end) - from));
+    out.add(text.substr(from, (keep ? next : end) - from));
     from = next;
   }
-  return out;
+  return std::move(out.list);
 }
 
-std::string upper(std::u32string_view s) {
+// Work of changing the case: characters beyond ASCII take a table of ICU.
+void count_case(std::string_view s, Budget& budget) {
+  budget.chars(s.size() + 32 * static_cast<size_t>(std::count_if(s.begin(), s.end(), [](char c) { return static_cast<signed char>(c) < -64; })));
+  budget.bytes(s.size());
+}
+std::string upper(std::string_view s, Budget& budget) {
+  count_case(s, budget);
   std::string out;
-  for (char32_t c : s) append_upper(out, c);
+  for (size_t at = 0; at < s.size();) append_upper(out, next_char(s, at));
   return out;
 }
-std::string lower(std::u32string_view s) {
+std::string lower(std::string_view s, Budget& budget) {
+  count_case(s, budget);
   std::string out;
-  for (char32_t c : s) append_lower(out, c);
+  for (size_t at = 0; at < s.size();) append_lower(out, next_char(s, at));
   return out;
 }
 
 template <class F>
-bool all_chars(const std::string& s, F&& f) {
-  std::u32string c = chars(s);
-  return !c.empty() && std::all_of(c.begin(), c.end(), f);
+bool all_chars(std::string_view s, F&& f, Budget& budget) {
+  budget.chars(2 * s.size());
+  for (size_t at = 0; at < s.size();)
+    if (!f(next_char(s, at))) return false;
+  return !s.empty();
 }
 
-int64_t count_of(const std::string& s, const std::string& what) {
+int64_t count_of(const Value& of, const std::string& what, Budget& budget) {
   int64_t n = 0;
-  if (what.empty()) return static_cast<int64_t>(chars(s).size()) + 1;
-  for (size_t at = 0; (at = s.find(what, at)) != std::string::npos; at += what.size()) ++n;
+  if (what.empty()) return length(of, budget) + 1;
+  for (size_t at = 0; (at = find_in(of.string(), what, at, budget)) != std::string::npos; at += what.size()) {
+    budget.step();
+    ++n;
+  }
   return n;
 }
 
-bool any_affix(const std::string& s, const Value& affix, bool front) {
+bool any_affix(const std::string& s, const Value& affix, bool front, Budget& budget) {
   auto one = [&](const Value& v) {
     const std::string& a = text_of(v, "the affix");
+    budget.values(1);
+    budget.read(std::min(a.size(), s.size()));
     return front ? s.starts_with(a) : s.ends_with(a);
   };
   if (affix.is_list()) return std::any_of(affix.list().begin(), affix.list().end(), one);
@@ -132,9 +187,10 @@ bool any_affix(const std::string& s, const Value& affix, bool front) {
 }  // namespace
 
 Value Builtins::text_method(const Value& of, std::string_view name) {
-  auto fn = [](Function f) { return Value(std::move(f)); };
   const Value self = of;
+  auto fn = [&](Function f) { return Value(std::move(f), self); };
   Builtins* b = this;
+  Budget* budget = &budget_;
   auto limit = [](Arguments& a, size_t at) {
     Value v = a.get(at, "maxsplit", Value(int64_t{-1}));
     if (!v.is_number() || v.is_float()) raise("maxsplit must be an integer");
@@ -142,20 +198,19 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   };
   if (name == "strip" || name == "lstrip" || name == "rstrip") {
     bool left = name != "rstrip", right = name != "lstrip";
-    return fn([=](Arguments& a) { return b->made(utf8(strip(chars(self.string()), a.get(0, "chars", None{}), left, right))); });
+    return fn([=](Arguments& a) { return b->made(std::string(strip(self.string(), a.get(0, "chars", None{}), left, right, *budget))); });
   }
   if (name == "split" || name == "rsplit") {
     bool right = name == "rsplit";
     return fn([=](Arguments& a) {
       Value by = a.get(0, "sep", None{});
-      b->made(self.string());
-      return Value(by.is_none() ? split_spaces(self.string(), limit(a, 1), right)
-                                : split_by(self.string(), text_of(by, "the separator"), limit(a, 1), right));
+      return Value(by.is_none() ? split_spaces(self.string(), limit(a, 1), right, *budget)
+                                : split_by(self.string(), text_of(by, "the separator"), limit(a, 1), right, *budget));
     });
   }
-  if (name == "splitlines") return fn([=](Arguments& a) { return b->made(self.string()), Value(split_lines(self.string(), truth(a.get(0, "keepends", false)))); });
-  if (name == "upper") return fn([=](Arguments&) { return b->made(upper(chars(self.string()))); });
-  if (name == "lower") return fn([=](Arguments&) { return b->made(lower(chars(self.string()))); });
+  if (name == "splitlines") return fn([=](Arguments& a) { return Value(split_lines(self.string(), truth(a.get(0, "keepends", false)), *budget)); });
+  if (name == "upper") return fn([=](Arguments&) { return b->made(upper(self.string(), *budget)); });
+  if (name == "lower") return fn([=](Arguments&) { return b->made(lower(self.string(), *budget)); });
   if (name == "title" || name == "capitalize") {
     std::string filter(name);
     return fn([=](Arguments& a) {
@@ -165,13 +220,15 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   }
   if (name == "startswith" || name == "endswith") {
     bool front = name == "startswith";
-    return fn([=](Arguments& a) { return Value(any_affix(self.string(), a.get(0, ""), front)); });
+    return fn([=](Arguments& a) { return Value(any_affix(self.string(), a.get(0, ""), front, *budget)); });
   }
   if (name == "removeprefix" || name == "removesuffix") {
     bool front = name == "removeprefix";
     return fn([=](Arguments& a) {
       std::string_view s = self.string();
-      const std::string& affix = text_of(a.get(0, ""), "the affix");
+      const Value given = a.get(0, "");
+      const std::string& affix = text_of(given, "the affix");
+      budget->read(std::min(affix.size(), s.size()));
       if (front && s.starts_with(affix)) s.remove_prefix(affix.size());
       if (!front && s.ends_with(affix)) s.remove_suffix(affix.size());
       return b->made(std::string(s));
@@ -192,23 +249,27 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
     return fn([=](Arguments& a) {
       a.at_most("find", 1);
       const std::string& s = self.string();
-      size_t at = right ? s.rfind(text_of(a.get(0, ""), "what is looked for")) : s.find(text_of(a.get(0, ""), "what is looked for"));
+      const Value given = a.get(0, "");
+      const std::string& what = text_of(given, "what is looked for");
+      size_t at = right ? find_last(s, what, s.size(), *budget) : find_in(s, what, 0, *budget);
       if (at == std::string::npos && must) raise("substring not found");
-      return Value(at == std::string::npos ? int64_t{-1} : static_cast<int64_t>(chars(std::string_view(s).substr(0, at)).size()));
+      if (at == std::string::npos) return Value(int64_t{-1});
+      budget->chars(at);
+      return Value(std::count_if(s.begin(), s.begin() + static_cast<ptrdiff_t>(at), [](char c) { return !is_tail(c); }));
     });
   }
-  if (name == "count") return fn([=](Arguments& a) { return Value(count_of(self.string(), text_of(a.get(0, ""), "what is counted"))); });
-  auto all = [&](bool (*f)(char32_t)) { return fn([=](Arguments&) { return Value(all_chars(self.string(), f)); }); };
+  if (name == "count") return fn([=](Arguments& a) { return Value(count_of(self, text_of(a.get(0, ""), "what is counted"), *budget)); });
+  auto all = [&](bool (*f)(char32_t)) { return fn([=](Arguments&) { return Value(all_chars(self.string(), f, *budget)); }); };
   if (name == "isdigit") return all([](char32_t c) { return c >= '0' && c <= '9'; });
   if (name == "isspace") return all(is_unicode_space);
   auto classes = [&](uint8_t of) {
-    return fn([=, table = char_table()](Arguments&) { return Value(all_chars(self.string(), [&](char32_t c) { return (table->of(c) & of) != 0; })); });
+    return fn([=, table = char_table()](Arguments&) { return Value(all_chars(self.string(), [&](char32_t c) { return (table->of(c) & of) != 0; }, *budget)); });
   };
   if (name == "isalpha") return classes(kLetter);
   if (name == "isalnum") return classes(kLetter | kNumber);
-  if (name == "isupper") return fn([=](Arguments&) { auto c = chars(self.string()); return Value(upper(c) == self.string() && lower(c) != self.string()); });
-  if (name == "islower") return fn([=](Arguments&) { auto c = chars(self.string()); return Value(lower(c) == self.string() && upper(c) != self.string()); });
-  return Undefined{std::string(name)};
+  if (name == "isupper") return fn([=](Arguments&) { return Value(upper(self.string(), *budget) == self.string() && lower(self.string(), *budget) != self.string()); });
+  if (name == "islower") return fn([=](Arguments&) { return Value(lower(self.string(), *budget) == self.string() && upper(self.string(), *budget) != self.string()); });
+  return Undefined(name);
 }
 
 Value Builtins::method(const Value& of, std::string_view name) {
@@ -218,31 +279,34 @@ Value Builtins::method(const Value& of, std::string_view name) {
   if (of.is_dict()) {
     if (name == "items" || name == "keys" || name == "values") {
       char kind = name[0];
-      return Value(Function([=](Arguments&) {
+      auto list = [=](Arguments&) {
         List l;
-        budget->step(static_cast<int64_t>(self.dict().size()));
-        budget->bytes(self.dict().size() * 2 * sizeof(Value));
+        budget->list(self.dict().size() * (kind == 'i' ? 5 : 1));
+        l.reserve(self.dict().size());
         for (const auto& [k, v] : self.dict()) l.push_back(kind == 'k' ? k : kind == 'v' ? v : Value(List{k, v}, true));
         return Value(std::move(l));
-      }));
+      };
+      return Value(Function(list), self);
     }
-    if (name == "get")
-      return Value(Function([=](Arguments& a) {
-        const Value* v = lookup(self.dict(), a.get(0, "key"));
+    if (name == "get") {
+      auto get = [=](Arguments& a) {
+        const Value* v = lookup(self.dict(), a.get(0, "key"), *budget);
         return v ? *v : a.get(1, "default", None{});
-      }));
-    if (name == "copy") return Value(Function([=](Arguments&) { return self; }));
+      };
+      return Value(Function(get), self);
+    }
+    if (name == "copy") return Value(Function([=](Arguments&) { return self; }), self);
     for (std::string_view n : {"update", "pop", "setdefault", "clear", "popitem"})
-      if (name == n && !lookup(of.dict(), Value(name))) raise("{} would change a dict, which a template may not", name);
+      if (name == n && !lookup(of.dict(), name, budget_)) raise("{} would change a dict, which a template may not", name);
   }
   if (of.is_list()) {
     if (name == "index" || name == "count") {
       bool index = name == "index";
-      return Value(Function([=](Arguments& a) {
+      auto find = [=](Arguments& a) {
         int64_t n = 0, i = 0;
         Value what = a.get(0, "value");
         for (const Value& v : self.list()) {
-          if (equal(v, what)) {
+          if (equal(v, what, *budget)) {
             if (index) return Value(i);
             ++n;
           }
@@ -250,12 +314,13 @@ Value Builtins::method(const Value& of, std::string_view name) {
         }
         if (index) raise("value is not in list");
         return Value(n);
-      }));
+      };
+      return Value(Function(find), self);
     }
     for (std::string_view n : {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"})
       if (name == n) raise("{} would change a list, which a template may not", name);
   }
-  return Undefined{std::string(name)};
+  return Undefined(name);
 }
 
 }  // namespace ravine::jinja

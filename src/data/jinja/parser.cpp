@@ -10,7 +10,7 @@ namespace ravine::jinja {
 namespace {
 
 constexpr int kDeepest = 100;       // of statements and expressions within each other
-constexpr int kDeepestTree = 1000;  // with chains like a + b + c + ..
+constexpr int kDeepestTree = 500;    // with chains like a + b + c + ..
 
 class Parser {
  public:
@@ -25,7 +25,7 @@ class Parser {
  private:
   struct Deeper {
     explicit Deeper(Parser& p) : parser(p) {
-      if (++p.depth_ > kDeepest) p.wrong("nested too deeply");
+      if (++p.depth_ > kDeepest) p.wrong(fmt::format("nested too deeply, more than {} brackets and blocks within each other", kDeepest));
     }
     ~Deeper() { --parser.depth_; }
     Parser& parser;
@@ -47,7 +47,7 @@ class Parser {
     return take().text;
   }
   void end_tag() {
-    if (now().kind != TokenKind::block_end) wrong(fmt::format("unexpected '{}' in a block", now().text));
+    if (now().kind != TokenKind::block_end) wrong(fmt::format("unexpected '{}' in a block", shown(now().text)));
     take();
   }
   NodePtr make(NodeKind kind, std::string text = "") const {
@@ -57,9 +57,12 @@ class Parser {
     n->text = std::move(text);
     return n;
   }
-  void push(Node& n, NodePtr child) const {
+  void deepen(Node& n, const NodePtr& child) const {
     if (child) n.depth = std::max(n.depth, child->depth + 1);
-    if (n.depth > kDeepestTree) wrong("nested too deeply");
+    if (n.depth > kDeepestTree) wrong(fmt::format("nested too deeply, more than {} expressions and blocks within each other", kDeepestTree));
+  }
+  void push(Node& n, NodePtr child) const {
+    deepen(n, child);
     n.children.push_back(std::move(child));
   }
   template <class... N>
@@ -81,7 +84,7 @@ class Parser {
         case TokenKind::variable_begin: {
           take();
           NodePtr out = make_of(NodeKind::output, "", tuple());
-          if (now().kind != TokenKind::variable_end) wrong(fmt::format("unexpected '{}'", now().text));
+          if (now().kind != TokenKind::variable_end) wrong(fmt::format("unexpected '{}'", shown(now().text)));
           take();
           push(*all, std::move(out));
           break;
@@ -129,7 +132,7 @@ class Parser {
       end_tag();
       return n;
     }
-    wrong(fmt::format("unknown block '{}'", name));
+    wrong(fmt::format("unknown block '{}'", shown(name)));
   }
 
   NodePtr if_block() {
@@ -221,6 +224,7 @@ class Parser {
     parameters(*n);
     int outer = std::exchange(loops_, 0);
     n->body = body_to("endmacro");
+    deepen(*n, n->body);
     loops_ = outer;
     return n;
   }
@@ -231,6 +235,7 @@ class Parser {
     push(*n, unary(true));
     if (n->children.back()->kind != NodeKind::call) wrong("a call expected");
     n->body = body_to("endcall");
+    deepen(*n, n->body);
     return n;
   }
 
@@ -391,7 +396,7 @@ class Parser {
       take();
       return n;
     }
-    wrong(fmt::format("unexpected '{}'", t.text.empty() ? "end" : t.text));
+    wrong(fmt::format("unexpected '{}'", t.text.empty() ? "end" : shown(t.text)));
   }
 
   void arguments(Node& n) {
@@ -418,7 +423,10 @@ class Parser {
       if (skip_op(".")) {
         if (now().kind == TokenKind::integer) {
           NodePtr index = make(NodeKind::constant);
-          index->value = Value(static_cast<int64_t>(std::atoll(take().text.c_str())));
+          const std::string text = take().text;
+          int64_t i = 0;
+          if (std::from_chars(text.data(), text.data() + text.size(), i).ec != std::errc{}) wrong("a number is too large");
+          index->value = Value(i);
           n = make_of(NodeKind::item, "", std::move(n), std::move(index));
         } else {
           std::string name = want_name();

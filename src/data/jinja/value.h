@@ -1,8 +1,10 @@
 // Values of the template language, as Python has them.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,15 +16,26 @@
 
 namespace ravine::jinja {
 
-// What a template does wrong while it runs, or says by raise_exception.
+// What a template does wrong while it is read or runs, or says by raise_exception.
 struct TemplateError : Error {
   using Error::Error;
+};
+// A template that takes more work, memory or depth than one may.
+struct TemplateLimit : TemplateError {
+  using TemplateError::TemplateError;
 };
 
 template <class... A>
 [[noreturn]] void raise(fmt::format_string<A...> text, A&&... args) {
   throw TemplateError(fmt::format(text, std::forward<A>(args)...));
 }
+template <class... A>
+[[noreturn]] void beyond(fmt::format_string<A...> text, A&&... args) {
+  throw TemplateLimit(fmt::format(text, std::forward<A>(args)...));
+}
+
+// What a template spells, for an error: its beginning if it is long.
+std::string shown(std::string_view text);
 
 class Value;
 using List = std::vector<Value>;
@@ -32,12 +45,39 @@ struct Arguments;
 using Function = std::function<Value(Arguments&)>;
 
 struct Undefined {
+  explicit Undefined(std::string_view of = {}) : name(shown(of)) {}
   std::string name;
 };
 struct None {};
 
+// What a run has seen of an open list: it goes alike for every length from `least` on. And the length that the list has in this run.
+struct Reach {
+  size_t length = 0, least = 0;
+  void upto(size_t n) { least = std::max(least, n); }
+  void whole() { least = SIZE_MAX; }
+};
+
+// A list that is looked at as the beginning of a longer one: the elements of `all` from `offset` to `reach->length`. Who asks for all of it
+// (Value::list) has seen its end.
+struct OpenList {
+  std::shared_ptr<const List> all;
+  size_t offset = 0;
+  Reach* reach = nullptr;
+  OpenList(std::shared_ptr<const List> of, size_t from, Reach* seen) : all(std::move(of)), offset(from), reach(seen) {}
+  size_t size() const { return reach->length > offset ? reach->length - offset : 0; }
+  const Value& at(size_t i) const;  // has seen it, not the end
+  const List& list() const;
+
+ private:
+  mutable List part_;
+  mutable size_t part_length_ = SIZE_MAX;
+};
+
+// A list, a dict and a bound method lie at most kDeepestValue deep within each other, so that walks (and destructors) may recurse.
 class Value {
  public:
+  static constexpr int kDeepestValue = 64;
+
   Value() : v_(Undefined{}) {}
   Value(Undefined u) : v_(std::move(u)) {}
   Value(None) : v_(None{}) {}
@@ -47,10 +87,12 @@ class Value {
   Value(std::string s) : v_(std::make_shared<const std::string>(std::move(s))) {}
   Value(std::string_view s) : Value(std::string(s)) {}
   Value(const char* s) : Value(std::string(s)) {}
-  Value(List l, bool tuple = false) : v_(std::make_shared<const List>(std::move(l))), tuple_(tuple) {}
-  Value(Dict d) : v_(std::make_shared<const Dict>(std::move(d))) {}
+  Value(List l, bool tuple = false);
+  Value(Dict d);
   Value(Namespace* n) : v_(n) {}
   Value(Function f) : v_(std::make_shared<const Function>(std::move(f))) {}
+  Value(Function f, const Value& of);  // a method, which holds `of`
+  Value(std::shared_ptr<const OpenList> l, int depth) : v_(std::move(l)), depth_(static_cast<uint8_t>(depth)) {}
 
   template <class T>
   bool is() const {
@@ -63,7 +105,8 @@ class Value {
   bool is_float() const { return is<double>(); }
   bool is_number() const { return is_bool() || is_int() || is_float(); }
   bool is_string() const { return is<std::shared_ptr<const std::string>>(); }
-  bool is_list() const { return is<std::shared_ptr<const List>>(); }
+  bool is_list() const { return is<std::shared_ptr<const List>>() || is_open(); }
+  bool is_open() const { return is<std::shared_ptr<const OpenList>>(); }
   bool is_tuple() const { return is_list() && tuple_; }
   bool is_dict() const { return is<std::shared_ptr<const Dict>>(); }
   bool is_namespace() const { return is<Namespace*>(); }
@@ -73,11 +116,14 @@ class Value {
   int64_t integer() const { return is_bool() ? boolean() : held<int64_t>(); }  // of a bool or an int
   double number() const { return is_float() ? held<double>() : static_cast<double>(integer()); }
   const std::string& string() const { return *held<std::shared_ptr<const std::string>>(); }
-  const List& list() const { return *held<std::shared_ptr<const List>>(); }
+  const List& list() const { return is_open() ? open().list() : *held<std::shared_ptr<const List>>(); }
+  const OpenList& open() const { return *held<std::shared_ptr<const OpenList>>(); }
   const Dict& dict() const { return *held<std::shared_ptr<const Dict>>(); }
   Namespace* space() const { return held<Namespace*>(); }
   const Function& function() const { return *held<std::shared_ptr<const Function>>(); }
   const std::string& undefined_name() const { return held<Undefined>().name; }
+  int depth() const { return depth_; }  // of what it holds: 0 for a number
+  bool same_object(const Value& other) const;  // of lists and dicts: one and the same
 
  private:
   // A template that uses a value as what it is not ends with an error of its own.
@@ -86,14 +132,27 @@ class Value {
     if (const T* v = std::get_if<T>(&v_)) return *v;
     raise("a value is used as what it is not");
   }
-  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>, std::shared_ptr<const List>,
-               std::shared_ptr<const Dict>, Namespace*, std::shared_ptr<const Function>>
+  void hold(int depth);
+  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>, std::shared_ptr<const List>, std::shared_ptr<const Dict>,
+               Namespace*, std::shared_ptr<const Function>, std::shared_ptr<const OpenList>>
       v_;
   bool tuple_ = false;
+  uint8_t depth_ = 0;
+};
+
+// What a loop knows of itself.
+struct Loop {
+  Value over;  // a list
+  size_t index = 0;
+  int64_t depth = 1;
+  Value last;  // of loop.changed
+  bool asked = false;
 };
 
 struct Namespace {
   std::vector<std::pair<std::string, Value>> fields;
+  std::optional<Loop> loop;  // then it is one, without fields
+  size_t number = 0;         // in order of making
   Value* find(std::string_view name) {
     for (auto& [k, v] : fields)
       if (k == name) return &v;
@@ -101,20 +160,50 @@ struct Namespace {
   }
 };
 
-// What bounds a render: work and memory.
+// What bounds a render: work, memory and depth. Work is counted by what an operation touches; a unit is about 10 ns of a CPU.
 class Budget {
  public:
-  void step(int64_t n = 1) {
-    if ((steps_ -= n) < 0) raise("the template takes too many steps");
+  static constexpr int64_t kWork = 40'000'000;
+  static constexpr size_t kBytes = size_t{128} << 20;        // of all that is made, whether it still lives or not
+  static constexpr size_t kLongestText = size_t{64} << 20;
+  static constexpr int kLevels = 600;                        // of calls of the tree walker within each other
+  static constexpr size_t kTextBytes = 64;                   // of a string beside its characters
+
+  explicit Budget(int64_t work = kWork, size_t bytes = kBytes) : work_(work), bytes_(bytes), most_(work) {}
+
+  void work(int64_t n) {
+    if ((work_ -= n) < 0) beyond("the template takes too many steps (more than {} units of work)", most_);
   }
+  void work(size_t n) { work(static_cast<int64_t>(std::min<size_t>(n, INT64_MAX / 2))); }
+  void step() { work(int64_t{8}); }                           // a node of the tree, a call
+  void values(size_t n) { work(2 * n); }                      // looked at or copied
+  void read(size_t bytes) { work(bytes / 64); }               // copied, compared, searched
+  void chars(size_t bytes) { work(bytes / 4); }               // looked at one by one
   void bytes(size_t n) {
-    if (n > bytes_) raise("the template takes too much memory");
+    if (n > bytes_) beyond("the template takes too much memory (more than {} MiB)", kBytes >> 20);
     bytes_ -= n;
   }
+  void list(size_t n) { values(n), bytes(n * sizeof(Value)); }  // a list of n values is made
+
+  int64_t worked() const { return most_ - work_; }
+  size_t bytes_left() const { return bytes_; }
+  void bytes_left(size_t n) { bytes_ = n; }  // what has been made since is gone
+
+  struct Level {
+    explicit Level(Budget& b) : budget(b) {
+      if (b.level_ >= kLevels) beyond("expressions, loops and macros of the template run too deeply within each other (more than {})", kLevels);
+      ++b.level_;
+    }
+    ~Level() { --budget.level_; }
+    Level(const Level&) = delete;
+    Budget& budget;
+  };
 
  private:
-  int64_t steps_ = 5'000'000;
-  size_t bytes_ = size_t{128} << 20;
+  int64_t work_;
+  size_t bytes_;
+  int64_t most_;
+  int level_ = 0;
 };
 
 struct Arguments {
@@ -130,17 +219,24 @@ struct Arguments {
 
 const char* type_name(const Value& v);
 bool truth(const Value& v);
-bool equal(const Value& a, const Value& b, int depth = 0);
-bool less(const Value& a, const Value& b, int depth = 0);   // a TemplateError if they cannot be compared
+bool equal(const Value& a, const Value& b, Budget& budget);
+bool less(const Value& a, const Value& b, Budget& budget);  // a TemplateError if they cannot be compared
 bool contains(const Value& inside, const Value& what, Budget& budget);
-std::string str(const Value& v, Budget& budget);   // as Python's str()
-std::string repr(const Value& v, Budget& budget, int depth = 0);
-std::string to_json(const Value& v, int indent, bool ascii, bool sort, Budget& budget, int depth = 0);
-Value from_json(const Json& j, int depth = 0);
-const Value* lookup(const Dict& d, const Value& key);
-int64_t length(const Value& v);                   // in characters for a string
-List items(const Value& v, Budget& budget);       // what a loop over it sees
+std::string str(const Value& v, Budget& budget);  // as Python's str()
+void append(std::string& out, std::string_view text, Budget& budget);  // counted; at most kLongestText together
+void append_str(std::string& out, const Value& v, Budget& budget);
+void append_repr(std::string& out, const Value& v, Budget& budget, bool outermost = true);
+std::string to_json(const Value& v, int indent, bool ascii, bool sort, Budget& budget);
+Value from_json(const Json& j);  // nested deeper than kDeepestValue is a TemplateError
+const Value* lookup(const Dict& d, const Value& key, Budget& budget);
+const Value* lookup(const Dict& d, std::string_view key, Budget& budget);
+int64_t length(const Value& v, Budget& budget);  // in characters for a string
+Value items(const Value& v, Budget& budget);     // the list of what a loop over it sees; of a list itself
 int64_t add_checked(int64_t a, int64_t b);
+
+// Where `what` lies in `text` from `from` on (or the last place that ends by `end`), or npos, in linear time.
+size_t find_in(std::string_view text, std::string_view what, size_t from, Budget& budget);
+size_t find_last(std::string_view text, std::string_view what, size_t end, Budget& budget);
 
 std::u32string chars(std::string_view s);  // code points
 std::string utf8(std::u32string_view s);

@@ -17,7 +17,7 @@ constexpr int64_t kTemplateLimit = 4 << 20;
 jinja::Template parse_template(const std::string& source, const std::string& where) {
   if (find_invalid_utf8(source) != std::string::npos) throw UserError("wrong chat template", where, "it must be UTF-8", "correct the file");
   try {
-    return jinja::Template(source);
+    return jinja::Template(source, where);
   } catch (const jinja::TemplateError& e) {
     throw UserError("wrong chat template", where, e.what(), "correct the template");
   }
@@ -41,12 +41,14 @@ ChatTemplate::ChatTemplate(const std::string& source, const std::string& where, 
   fingerprint_ = checksum_of(std::as_bytes(std::span(all)));
 }
 
-std::string ChatTemplate::render(const Json& conversation) const {
+std::string ChatTemplate::render(const Json& conversation) const { return template_.render(variables(conversation)); }
+
+Json ChatTemplate::variables(const Json& conversation) const {
   Json variables = tokens_;
   variables["add_generation_prompt"] = false;
   for (const char* key : {"tools", "documents"}) variables[key] = nullptr;
   for (const auto& [key, value] : conversation.items()) variables[key] = value;
-  return template_.render(variables);
+  return variables;
 }
 
 std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir) {

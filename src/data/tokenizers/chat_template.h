@@ -14,8 +14,10 @@ class ChatTemplate {
   ChatTemplate(const std::string& source, const std::string& where, Json tokens);
 
   // The text of {"messages": [..], "add_generation_prompt": bool, ..}; further fields are variables of the template. A message that
-  // the template refuses is a jinja::TemplateError with the template's words.
+  // the template refuses is a jinja::TemplateError with the template's words, `where` and the line.
   std::string render(const Json& conversation) const;
+  Json variables(const Json& conversation) const;  // what render() gives to the template
+  const jinja::Template& code() const { return template_; }
   uint64_t fingerprint() const { return fingerprint_; }  // of all that decides what is rendered
 
  private:
