@@ -3,6 +3,7 @@
 
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "base/parallel.h"
@@ -142,6 +143,153 @@ TEST(ChatEncoder, templates_that_rewrite_the_past) {
   EXPECT_TRUE(learned_text(*tokenizer, e).ends_with("The sea.</s>"));
   EXPECT_USER_ERROR(ChatEncoder(*tokenizer, jinja_template("{% for m in messages %}{{ raise_exception('only one turn') if messages|length > 2 }}{{ m.content }}{% endfor %}</s>"), LossOn::answers).encode(c, "f record 2"),
                     "the chat template refuses this conversation (f record 2): only one turn");
+}
+
+// What a chat encodes to by the rule itself: a rendering and an encoding of the beginning for every border.
+EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conversation& c, const std::string& end, bool asks) {
+  auto render = [&](size_t n, bool ask) {
+    Json first = Json::array();
+    for (size_t i = 0; i < n; ++i) first.push_back(c.messages[i]);
+    return chat.render({{"messages", first}, {"add_generation_prompt", ask}});
+  };
+  auto common = [](std::string_view a, std::string_view b) {
+    size_t n = 0;
+    while (n < a.size() && n < b.size() && a[n] == b[n]) ++n;
+    return n;
+  };
+  const std::string text = render(c.messages.size(), false);
+  EncodedChat e;
+  e.ids = t.encode(text, false);
+  e.learned.assign(e.ids.size(), 0);
+  auto within = [&](size_t bytes) {
+    if (bytes >= text.size() || bytes == 0) return bytes == 0 ? size_t{0} : e.ids.size();
+    const Ids part = t.encode(std::string_view(text).substr(0, bytes), false);
+    size_t same = 0;
+    while (same < part.size() && same < e.ids.size() && part[same] == e.ids[same]) ++same;
+    if (same == part.size()) return same;
+    for (; same < e.ids.size(); ++same) {
+      const std::string stands_for = t.decode(std::span(e.ids).first(same + 1), false);
+      if (stands_for.size() > bytes || !text.starts_with(stands_for)) break;
+    }
+    return same;
+  };
+  for (size_t i = c.learned.size(); i-- > 0;) {
+    if (!c.learned[i]) continue;
+    const auto& said = c.messages[i]["content"].get_ref<const std::string&>();
+    const size_t from = said.find_first_not_of(' '), to = said.find_last_not_of(' ');
+    const std::string words = from == std::string::npos ? "" : said.substr(from, to - from + 1), prompt = i ? render(i, true) : "";
+    size_t begin = 0;
+    if (i > 0 && text.starts_with(prompt)) {
+      begin = prompt.size();
+      size_t at = asks || words.empty() ? std::string::npos : text.find(words, begin);
+      if (at != std::string::npos && text.find_first_not_of(" \n", begin) < at) begin = at;
+    } else {
+      begin = words.empty() ? std::string::npos : text.find(words, common(text, i ? render(i, false) : ""));
+      if (begin == std::string::npos) throw UserError("not found", "", "", "");
+    }
+    size_t stop = i + 1 < c.messages.size() ? common(text, render(i + 1, false)) : text.size();
+    if (stop < begin) throw UserError("rewritten", "", "", "");
+    if (!end.empty())
+      if (size_t at = text.substr(0, stop).rfind(end); at != std::string::npos && at >= begin) stop = at + end.size();
+    std::fill(e.learned.begin() + static_cast<ptrdiff_t>(within(begin)), e.learned.begin() + static_cast<ptrdiff_t>(std::max(within(begin), within(stop))), uint8_t{1});
+  }
+  return e;
+}
+
+TEST(ChatEncoder, borders_are_those_of_a_rendering_for_each_turn) {
+  auto json_tokenizer = open_tokenizer(kGolden);
+  Bytes bytes(false);
+  const std::vector<std::string> words = {"the", " river", "of ", "stones", "<|im_end|>", "\n", "it is", "?", "  ", "é", "</s>", "assistant", "0"};
+  size_t compared = 0, refused = 0;
+  for (const Tokenizer* t : {json_tokenizer.get(), static_cast<const Tokenizer*>(&bytes)}) {
+    std::vector<std::pair<std::string, std::string>> templates;
+    for (const std::string& name : prompt_template_names()) templates.emplace_back(name, choose_template(name, "", *t).source);
+    for (const auto& [name, source] : read_json(kGolden + "expected.json")["templates"].items()) templates.emplace_back(name, source);
+    templates.emplace_back("rewrites", "{% for m in messages %}{% if m.role == 'user' %}{{ 'Q' + m.content }}{% elif loop.last %}{{ 'A' + m.content + '</s>' }}{% else %}{{ 'A...</s>' }}{% endif %}{% endfor %}");
+    templates.emplace_back("counts", "{% for m in messages %}{{ m.content }}</s>{% if messages|length > 5 %} {% endif %}{% endfor %}");
+    templates.emplace_back("last", "{% for m in messages %}{{ m.role }} {{ m.content }}{{ '</s>' if not loop.last or m.role == 'assistant' }}\n{% endfor %}{% if add_generation_prompt %}assistant {% endif %}");
+    for (const auto& [name, source] : templates) {
+      SCOPED_TRACE(name);
+      if (source.empty()) continue;
+      std::unique_ptr<ChatEncoder> encoder;
+      try {
+        encoder = std::make_unique<ChatEncoder>(*t, jinja_template(source), LossOn::answers);
+      } catch (const UserError&) {
+        continue;
+      }
+      const auto chat = jinja_template(source);
+      const Json question = {{{"role", "user"}, {"content", "Hello"}}};
+      const bool asks = chat->render({{"messages", question}, {"add_generation_prompt", true}}) != chat->render({{"messages", question}, {"add_generation_prompt", false}});
+      const std::string end = encoder->end_is_appended() ? "" : t->id_to_piece(encoder->end_token());
+      for (uint32_t seed = 0; seed < 30; ++seed) {
+        uint32_t state = seed * 2654435761u + 1;
+        auto draw = [&](uint32_t n) { return (state = state * 1664525u + 1013904223u) / 65536 % n; };
+        std::vector<std::string> said;
+        for (uint32_t i = 0, n = 1 + draw(9); i < n; ++i) {
+          std::string text = draw(4) ? words[draw(4)] : "";
+          for (uint32_t k = draw(4); k-- > 0;) text += words[draw(static_cast<uint32_t>(words.size()))];
+          said.push_back(text);
+        }
+        const Conversation c = talk(said, draw(8) ? "user" : "assistant");
+        std::optional<EncodedChat> want, got;
+        try {
+          want = by_the_rule(*t, *chat, c, end, asks);
+        } catch (const std::exception&) {
+        }
+        try {
+          got = encoder->encode(c, "here");
+        } catch (const UserError&) {
+        }
+        ASSERT_EQ(want.has_value(), got.has_value()) << c.messages.dump();
+        if (!want) {
+          ++refused;
+          continue;
+        }
+        if (encoder->end_is_appended() && !c.learned.empty() && c.learned.back()) want->ids.push_back(encoder->end_token()), want->learned.push_back(1);
+        while (!want->learned.empty() && want->learned.back() == 0) want->learned.pop_back(), want->ids.pop_back();
+        ASSERT_EQ(got->ids, want->ids) << c.messages.dump();
+        ASSERT_EQ(got->learned, want->learned) << c.messages.dump();
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 300u);
+  EXPECT_GT(refused, 5u);
+}
+
+// Counts the bytes it is given.
+class Counted final : public Tokenizer {
+ public:
+  explicit Counted(const Tokenizer& of) : of_(of) { special_ = of.special(); }
+  std::string kind() const override { return of_.kind(); }
+  int64_t size() const override { return of_.size(); }
+  uint64_t fingerprint() const override { return of_.fingerprint(); }
+  std::vector<int32_t> encode(std::string_view text, bool special) const override { return bytes += text.size(), of_.encode(text, special); }
+  std::unique_ptr<Decoding> start_decoding(bool skip) const override { return of_.start_decoding(skip); }
+  std::string id_to_piece(int32_t id) const override { return of_.id_to_piece(id); }
+  mutable size_t bytes = 0;
+
+ private:
+  const Tokenizer& of_;
+};
+
+TEST(ChatEncoder, long_chats_are_encoded_in_proportion) {
+  auto tokenizer = open_tokenizer(kGolden);
+  Counted counted(*tokenizer);
+  ChatEncoder encoder(counted, jinja_template(prompt_template("chatml")), LossOn::answers);
+  std::vector<std::string> said;
+  for (int i = 0; i < 2000; ++i) said.push_back(fmt::format("the river {} of stones", i));
+  counted.bytes = 0;
+  const EncodedChat e = encoder.encode(talk(said), "here");
+  const size_t text = tokenizer->decode(e.ids, false).size();
+  EXPECT_GT(std::count(e.learned.begin(), e.learned.end(), 1), 4000);
+  EXPECT_LT(counted.bytes, 6 * text);
+  // A template that looks at the end of the conversation first is refused when that takes too much.
+  ChatEncoder looks(*tokenizer, jinja_template("{% set n = messages|length %}" + prompt_template("chatml")), LossOn::answers);
+  said.resize(200);
+  EXPECT_NO_THROW(looks.encode(talk(said), "here"));
+  for (int i = 0; i < 9800; ++i) said.push_back("a");
+  EXPECT_USER_ERROR(looks.encode(talk(said), "f record 2"), "the chat template refuses this conversation (f record 2): the template takes too many steps");
 }
 
 TEST(Conversations, forms) {

@@ -8,7 +8,7 @@
 
 namespace ravine::jinja {
 
-namespace {
+namespace walk {
 
 constexpr int64_t kLongestRange = 100000;
 constexpr int kDeepestCalls = 60;
@@ -611,7 +611,9 @@ class Render {
   std::vector<Kept> kept_;
 };
 
-}  // namespace
+}  // namespace walk
+using walk::Names;
+using walk::Render;
 
 Template::Template(std::string_view source, std::string where) : where_(std::move(where)) {
   if (source.size() > kLongest) beyond("a template of {} bytes, at most {} are read", source.size(), kLongest);
@@ -621,8 +623,8 @@ Template::~Template() = default;
 Template::Template(Template&&) noexcept = default;
 Template& Template::operator=(Template&&) noexcept = default;
 
-std::string Template::render(const Json& variables, int64_t* work) const {
-  Render r(*root_, values_of(variables));
+std::string Template::render(const Json& variables, int64_t* work, int64_t most) const {
+  Render r(*root_, walk::values_of(variables), most);
   std::string text = r.named(where_, [&] { return r.run(); });
   if (work) *work = r.work();
   return text;
@@ -630,7 +632,8 @@ std::string Template::render(const Json& variables, int64_t* work) const {
 
 class Beginnings::Impl {
  public:
-  Impl(const Template& all, const Json& variables, const std::string& list) : root_(*all.root_), where_(all.where_), variables_(values_of(variables)) {
+  Impl(const Template& all, const Json& variables, const std::string& list, int64_t most)
+      : root_(*all.root_), where_(all.where_), variables_(walk::values_of(variables)), most_(most) {
     auto it = std::find_if(variables_.begin(), variables_.end(), [&](const auto& e) { return e.first == list; });
     require(it != variables_.end() && it->second.is_list(), "beginnings: a list as variable, got another '{}'", list);
     at_ = static_cast<size_t>(it - variables_.begin());
@@ -638,7 +641,7 @@ class Beginnings::Impl {
     reach_.length = elements_->size();
     Names open = variables_;
     open[at_].second = Value(std::make_shared<const OpenList>(elements_, 0, &reach_), it->second.depth());
-    run_ = std::make_unique<Render>(root_, std::move(open), kWork);
+    run_ = std::make_unique<Render>(root_, std::move(open), most_);
     run_->named(where_, [&] { run_->begin(reach_); });
   }
 
@@ -655,7 +658,7 @@ class Beginnings::Impl {
   Text anew(size_t n) {
     Names cut = variables_;
     cut[at_].second = List(elements_->begin(), elements_->begin() + static_cast<ptrdiff_t>(n));
-    Render r(root_, std::move(cut), std::min(Budget::kWork, kWork - anew_));
+    Render r(root_, std::move(cut), std::min(Budget::kWork, most_ - anew_));
     Text text{0, r.named(where_, [&] { return r.run(); })};
     anew_ += r.work();
     return text;
@@ -668,10 +671,11 @@ class Beginnings::Impl {
   std::shared_ptr<const List> elements_;
   Reach reach_;
   std::unique_ptr<Render> run_;
-  int64_t anew_ = 0;
+  int64_t most_, anew_ = 0;
 };
 
-Beginnings::Beginnings(const Template& all, const Json& variables, const std::string& list) : impl_(std::make_unique<Impl>(all, variables, list)) {}
+Beginnings::Beginnings(const Template& all, const Json& variables, const std::string& list, int64_t most)
+    : impl_(std::make_unique<Impl>(all, variables, list, most)) {}
 Beginnings::~Beginnings() = default;
 Beginnings::Text Beginnings::first(size_t n) { return impl_->first(n); }
 const std::string& Beginnings::lead() const { return impl_->lead(); }

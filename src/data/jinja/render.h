@@ -22,8 +22,8 @@ class Template {
   Template& operator=(Template&&) noexcept;
 
   // The text for these variables (an object). What goes wrong, and what the template raises, is a TemplateError that names the line;
-  // too much work, memory or depth is a TemplateLimit. May be called from several threads. `work`: how many units it took.
-  std::string render(const Json& variables, int64_t* work = nullptr) const;
+  // too much work, memory or depth is a TemplateLimit. May be called from several threads. `work`: how many units it took; `most`: it may take.
+  std::string render(const Json& variables, int64_t* work = nullptr, int64_t most = Budget::kWork) const;
 
  private:
   friend class Beginnings;
@@ -34,12 +34,12 @@ class Template {
 // The texts of the beginnings of a list: what render() gives when one variable is cut to its first n elements, for ascending n. The template's
 // outermost loop over the list is run once and remembered where it stands; a text goes on from the last place up to which the template has
 // seen nothing that the cut would change (OpenList). A template that looks at the end of the list before that loop is rendered anew each
-// time, all together within kWork, else a TemplateLimit.
+// time, all together within `most` units of work, else a TemplateLimit.
 class Beginnings {
  public:
   static constexpr int64_t kWork = 10 * Budget::kWork;
 
-  Beginnings(const Template& all, const Json& variables, const std::string& list);
+  Beginnings(const Template& all, const Json& variables, const std::string& list, int64_t most = kWork);
   ~Beginnings();
 
   // Each text is the first `shared` bytes of lead() and then `rest`. n must not be smaller than the last one.
