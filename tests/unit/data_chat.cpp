@@ -201,7 +201,7 @@ TEST(ChatEncoder, borders_are_those_of_a_rendering_for_each_turn) {
   Bytes bytes(false);
   const std::vector<std::string> words = {"the", " river", "of ", "stones", "<|im_end|>", "\n", "it is", "?", "  ", "é", "</s>", "assistant", "0"};
   size_t compared = 0, refused = 0;
-  for (const Tokenizer* t : {json_tokenizer.get(), static_cast<const Tokenizer*>(&bytes)}) {
+  for (const Tokenizer* t : std::initializer_list<const Tokenizer*>{json_tokenizer.get(), &bytes}) {
     std::vector<std::pair<std::string, std::string>> templates;
     for (const std::string& name : prompt_template_names()) templates.emplace_back(name, choose_template(name, "", *t).source);
     for (const auto& [name, source] : read_json(kGolden + "expected.json")["templates"].items()) templates.emplace_back(name, source);
