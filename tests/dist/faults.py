@@ -3,11 +3,13 @@
 python3 faults.py PATH_OF_dist_faulty
 """
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
 
+PATIENCE = 3  # of dist_faulty
 LAUNCH = ["mpirun", "--oversubscribe", "-n", "4"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
 
 
@@ -32,6 +34,10 @@ for harm, words in {"kill": [f"rank 2 ({host}) is gone", "waited in all_gather o
     check(all(w in err for w in words), f"{harm}: {words} not in\n{err}")
     check(err.count("error: ") == 1, f"{harm}: said more than once\n{err}")
     check(seconds < 30, f"{harm}: took {seconds:.0f} s")
+    # A watch that was itself late by half its patience counts from anew: so never 1.5 times of it, whatever else this machine does.
+    silent = re.search(r"has not answered for (\d+) s", err)
+    check(bool(silent) == (harm == "stop"), f"{harm}: {err}")
+    check(not silent or PATIENCE <= int(silent[1]) <= 1.5 * PATIENCE + 0.7, f"{harm}: patience is {PATIENCE} s, {silent and silent[0]}")
 status, out, err, _ = run("slow")
 check(status == 0 and "done" in out, f"slow: exit status {status}\n{err}")
 print("kill, wait, stop, throw and slow: as promised")

@@ -126,7 +126,8 @@ def test_a_rank_lost_during_a_save(folder):
 
 def test_rank_0_is_lost(folder):
     base = {**prepare(folder), "checkpoint.every": 1, "train.steps": 100000, "schedule.steps": STEPS, "train.valid_every": 0, "parallel.patience": PATIENCE}
-    for harm, words in ((signal.SIGKILL, "is gone"), (signal.SIGSTOP, "has not answered for")):
+    # Patience, or half of it more where this machine stood still.
+    for harm, words in ((signal.SIGKILL, "is gone"), (signal.SIGSTOP, f"has not answered for [{PATIENCE}-{PATIENCE * 3 // 2 + 1}] s")):
         out = folder / harm.name
         job = start(2, *settings(base, out))
         ranks = processes(job, 2)

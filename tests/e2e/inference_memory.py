@@ -92,12 +92,13 @@ def test_bench_decode_says_its_peak(folder):
     arguments = ["bench", "decode", "--model", folder, "--sequence-length", 16, "--steps", 3, "--json", "precision.compute=bf16"]
     done = ravine_run.run(*arguments)
     said = json.loads(done.stdout.splitlines()[-1])
-    for key in ("tokens_per_second", "bandwidth_fraction", "weight_bytes", "peak_memory_mb"):
-        check(said[key] > 0, f"{key} is {said[key]}")
-    check(said["peak_memory_mb"] < 2 * count / 2**20 + SLACK_MB + 40, f"{said['peak_memory_mb']} MB")
-    check(abs(said["weight_bytes"] - 2 * (count - 512 * 8000)) < 1e5, f"{said['weight_bytes']} bytes of {count} parameters")
-    done = ravine_run.run("bench", "prefill", *arguments[2:])
-    check(json.loads(done.stdout.splitlines()[-1])["sol"] > 0, "no sol")
+    # What tests/e2e/figures.py recomputes is not looked at here. All weights are there, and hardly more.
+    check(2 * count / 2**20 < said["peak_memory_mb"] < 2 * count / 2**20 + SLACK_MB + 40, f"{said['peak_memory_mb']} MB")
+    peak = json.loads(ravine_run.run("bench", "prefill", *arguments[2:]).stdout.splitlines()[-1])["peak_memory_mb"]
+    check(2 * count / 2**20 < peak < 2 * count / 2**20 + SLACK_MB + 40, f"prefill: {peak} MB")
+    norms = (2 * WIDE["num_hidden_layers"] + 1) * WIDE["hidden_size"]  # these may be f32; of the table one row is read
+    read = 2 * (count - (WIDE["vocab_size"] - 1) * WIDE["hidden_size"])
+    check(0 <= said["weight_bytes"] - read <= 2 * norms, f"{said['weight_bytes']} bytes of {count} parameters, by their shapes {read}")
 
 
 if __name__ == "__main__":

@@ -82,6 +82,16 @@ TEST(Events, AreThereAfterFlushAndAfterTheEnd) {
   EXPECT_THROW(EventWriter(folder / "missing"), UserError);
 }
 
+// A little-endian number of type T behind `key` in a message: the first place where it stands.
+template <class T>
+T behind(const std::string& message, std::string_view key) {
+  const size_t at = message.find(key);
+  T value{};
+  EXPECT_NE(at, std::string::npos);
+  if (at != std::string::npos) std::memcpy(&value, message.data() + at + key.size(), sizeof value);
+  return value;
+}
+
 // Two runs of one folder, the second resumed at step 6 of 10. tools/golden/check_tensorboard.py sets the folder, then opens
 // what is left there with TensorBoard.
 TEST(Events, Sample) {
@@ -93,10 +103,36 @@ TEST(Events, Sample) {
     for (int i = 1; i <= 10; ++i) writer.scalar("train/loss", i, 100 + i, 1000.0 + i);
     writer.text("config", 0, "*model*: caf\xc3\xa9\n\n    lr: 3e-4\n", 1000.0);
   }
-  EventWriter writer(folder, 6);
-  for (int i = 6; i <= 12; ++i) writer.scalar("train/loss", i, 1.0 / i, 2000.0 + i);
-  writer.scalar("big step", int64_t{1} << 40, -1e30, 3000.5);
-  writer.scalar("nan", 1, std::numeric_limits<double>::quiet_NaN(), 3000.5);
+  std::string path;
+  {
+    EventWriter writer(folder, 6);
+    path = writer.path();
+    for (int i = 6; i <= 12; ++i) writer.scalar("train/loss", i, 1.0 / i, 2000.0 + i);
+    writer.scalar("big step", int64_t{1} << 40, -1e30, 3000.5);
+    writer.scalar("nan", 1, std::numeric_limits<double>::quiet_NaN(), 3000.5);
+  }
+  std::vector<std::string> first;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (!kept && entry.path() != path) first = frames_of(slurp(entry.path().string()));
+  if (!kept) {
+    ASSERT_EQ(first.size(), 12u);
+    for (int i = 1; i <= 10; ++i) {
+      EXPECT_EQ(behind<double>(first[static_cast<size_t>(i)], "\x09"), 1000.0 + i);
+      EXPECT_EQ(behind<float>(first[static_cast<size_t>(i)], "\x0a\x0atrain/loss\x15"), 100.0f + static_cast<float>(i));
+    }
+    for (const char* part : {"config", "text", "*model*: caf\xc3\xa9\n\n    lr: 3e-4\n"}) EXPECT_NE(first[11].find(part), std::string::npos) << part;
+  }
+  const auto frames = frames_of(slurp(path));
+  ASSERT_EQ(frames.size(), 11u);
+  EXPECT_EQ(frames[1].substr(9), std::string("\x10\x06\x3a\x02\x08\x01", 6));  // step 6, SessionLog START: TensorBoard forgets what was beyond
+  for (int i = 6; i <= 12; ++i) {
+    const std::string& f = frames[static_cast<size_t>(i - 4)];
+    EXPECT_EQ(f.substr(9, 2), std::string({'\x10', static_cast<char>(i)}));
+    EXPECT_EQ(behind<float>(f, "\x0a\x0atrain/loss\x15"), static_cast<float>(1.0 / i));
+  }
+  EXPECT_EQ(frames[9].substr(9, 7), std::string("\x10\x80\x80\x80\x80\x80\x20", 7));  // 2^40 in steps of seven bits
+  EXPECT_EQ(behind<float>(frames[9], "big step\x15"), -1e30f);
+  EXPECT_TRUE(std::isnan(behind<float>(frames[10], "nan\x15")));
 }
 
 }  // namespace

@@ -1,0 +1,494 @@
+"""Every figure that a user reads, computed once more from its definition: metrics.jsonl, the log, TensorBoard's events, `bench`, `plan`, `info`,
+`data show` and the profile. The model of the first test is run and differentiated here, in plain Python."""
+import array
+import datetime
+import functools
+import json
+import math
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import ravine_run as r
+from ravine_run import check
+
+F32 = 2.0 ** -23
+SHARED = {"tie_word_embeddings": False, "rms_norm_eps": 1e-5, "rope_theta": 10000.0}
+SMALL = {"model_type": "llama", "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+         "head_dim": 4, "vocab_size": 11, "max_position_embeddings": 16, **SHARED}
+# Heads times head size is not the hidden size: 4 * 48 = 192 and 128.
+MIDDLE = {"model_type": "llama", "hidden_size": 128, "intermediate_size": 320, "num_hidden_layers": 3, "num_attention_heads": 4,
+          "num_key_value_heads": 2, "head_dim": 48, "vocab_size": 1000, "max_position_embeddings": 256, **SHARED}
+
+
+def near(got, want, relative, what):
+    check(abs(got - want) <= relative * max(abs(want), 1e-300), f"{what}: {got!r}, by its definition {want!r}")
+
+
+def shapes(c):
+    """Name -> shape of a Llama of these settings."""
+    h, f, d = c["hidden_size"], c["intermediate_size"], c["head_dim"]
+    q, kv = c["num_attention_heads"] * d, c["num_key_value_heads"] * d
+    out = {"model.embed_tokens.weight": (c["vocab_size"], h)}
+    for i in range(c["num_hidden_layers"]):
+        p = f"model.layers.{i}."
+        out.update({p + "input_layernorm.weight": (h,), p + "self_attn.q_proj.weight": (q, h), p + "self_attn.k_proj.weight": (kv, h),
+                    p + "self_attn.v_proj.weight": (kv, h), p + "self_attn.o_proj.weight": (h, q), p + "post_attention_layernorm.weight": (h,),
+                    p + "mlp.gate_proj.weight": (f, h), p + "mlp.up_proj.weight": (f, h), p + "mlp.down_proj.weight": (h, f)})
+    return {**out, "model.norm.weight": (h,), "lm_head.weight": (c["vocab_size"], h)}
+
+
+def count(c, which=lambda name, shape: True):
+    return sum(math.prod(s) for n, s in shapes(c).items() if which(n, s))
+
+
+def in_products(name, shape):
+    return len(shape) == 2 and name != "model.embed_tokens.weight"
+
+
+def training_flops(c, T):
+    """Per token: 6 for each weight in a product, and attention 6 L T C, C being heads times head size."""
+    return 6 * count(c, in_products) + 6 * c["num_hidden_layers"] * T * c["num_attention_heads"] * c["head_dim"]
+
+
+def last_json(*arguments):
+    return json.loads(r.run(*arguments).stdout.splitlines()[-1])
+
+
+@functools.cache
+def machine():
+    """What `bench machine` says and leaves in the cache of these tests."""
+    return last_json("bench", "machine", "--json")
+
+
+def peak(compute="f32"):
+    """Of products, as `bench machine` left it in the cache of this test."""
+    machine()
+    cache = json.loads((Path(os.environ["XDG_CACHE_HOME"]) / "ravine" / "machine.json").read_text())
+    peaks = [v for v in cache.values() if isinstance(v, dict) and "f32_flops" in v]
+    check(len(peaks) == 1, f"{cache}")
+    return peaks[0][compute + "_flops"]
+
+
+# ---- a Llama in plain Python
+
+def product(w, x):
+    return [sum(a * b for a, b in zip(row, x)) for row in w]
+
+
+def norm(x, w, eps):
+    scale = 1 / math.sqrt(sum(v * v for v in x) / len(x) + eps)
+    return [v * scale * g for v, g in zip(x, w)]
+
+
+def turned(x, position, theta):
+    """RoPE of one head: halves turn together."""
+    half = len(x) // 2
+    angles = [position * theta ** (-2 * i / len(x)) for i in range(half)]
+    return ([x[i] * math.cos(a) - x[i + half] * math.sin(a) for i, a in enumerate(angles)] +
+            [x[i + half] * math.cos(a) + x[i] * math.sin(a) for i, a in enumerate(angles)])
+
+
+def summed_loss(c, w, rows):
+    """Sum of -log p over the tokens that count, and their number. rows: (ids, labels); the label of a column is predicted by the column before it."""
+    d, heads, groups = c["head_dim"], c["num_attention_heads"], c["num_attention_heads"] // c["num_key_value_heads"]
+    total, valid = 0.0, 0
+    for ids, labels in rows:
+        stream = [list(w["model.embed_tokens.weight"][t]) for t in ids]
+        for i in range(c["num_hidden_layers"]):
+            m = {n: w[f"model.layers.{i}.{n}.weight"] for n in ("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+                                                                "post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")}
+            normed = [norm(x, m["input_layernorm"], c["rms_norm_eps"]) for x in stream]
+            cut = lambda v: [v[k:k + d] for k in range(0, len(v), d)]
+            q = [[turned(h, t, c["rope_theta"]) for h in cut(product(m["self_attn.q_proj"], x))] for t, x in enumerate(normed)]
+            k = [[turned(h, t, c["rope_theta"]) for h in cut(product(m["self_attn.k_proj"], x))] for t, x in enumerate(normed)]
+            v = [cut(product(m["self_attn.v_proj"], x)) for x in normed]
+            for t, x in enumerate(stream):
+                seen = []
+                for h in range(heads):
+                    scores = [sum(a * b for a, b in zip(q[t][h], k[s][h // groups])) / math.sqrt(d) for s in range(t + 1)]
+                    top = max(scores)
+                    p = [math.exp(s - top) for s in scores]
+                    seen += [sum(p[s] * v[s][h // groups][j] for s in range(t + 1)) / sum(p) for j in range(d)]
+                stream[t] = [a + b for a, b in zip(x, product(m["self_attn.o_proj"], seen))]
+                inner = norm(stream[t], m["post_attention_layernorm"], c["rms_norm_eps"])
+                gate, up = product(m["mlp.gate_proj"], inner), product(m["mlp.up_proj"], inner)
+                stream[t] = [a + b for a, b in zip(stream[t], product(m["mlp.down_proj"], [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up)]))]
+        for t, x in enumerate(stream[:-1]):
+            if labels[t + 1] < 0:
+                continue
+            logits = product(w["lm_head.weight"], norm(x, w["model.norm.weight"], c["rms_norm_eps"]))
+            top = max(logits)
+            total += top + math.log(sum(math.exp(z - top) for z in logits)) - logits[labels[t + 1]]
+            valid += 1
+    return total, valid
+
+
+def mean_loss(c, w, rows):
+    total, valid = summed_loss(c, w, rows)
+    return total / valid
+
+
+def gradient(c, w, rows):
+    """By central differences: wrong by the square of their step, 1e-10, and by 2^-53 over it."""
+    out = {}
+    for name, value in w.items():
+        lists = value if isinstance(value[0], list) else [value]
+        grads = []
+        for row in lists:
+            for i, x in enumerate(row):
+                step = 1e-5
+                row[i] = x + step
+                above = mean_loss(c, w, rows)
+                row[i] = x - step
+                below = mean_loss(c, w, rows)
+                row[i] = x
+                grads.append((above - below) / (2 * step))
+        out[name] = grads
+    return out
+
+
+def cosine(lr, step, warmup, steps, least):
+    """The rate of step 1, 2, ..: linear from 0, then half a cosine down to `least` of it."""
+    at = step - 1
+    if at < warmup:
+        return lr * at / warmup
+    return lr * (least + (1 - least) * 0.5 * (1 + math.cos(math.pi * (at - warmup) / (steps - warmup))))
+
+
+def adamw(w, state, grads, step, lr, o):
+    """torch.optim.AdamW; matrices decay."""
+    size = math.sqrt(sum(g * g for gs in grads.values() for g in gs))
+    scale = min(1.0, o["clip_norm"] / (size + 1e-6))
+    for name, value in w.items():
+        m, v = state.setdefault(name, ([0.0] * len(grads[name]), [0.0] * len(grads[name])))
+        decay = isinstance(value[0], list)
+        at = 0
+        for row in value if decay else [value]:
+            for i in range(len(row)):
+                g = grads[name][at] * scale
+                m[at] = o["betas"][0] * m[at] + (1 - o["betas"][0]) * g
+                v[at] = o["betas"][1] * v[at] + (1 - o["betas"][1]) * g * g
+                if decay:
+                    row[i] *= 1 - lr * o["weight_decay"]
+                row[i] -= lr * m[at] / (1 - o["betas"][0] ** step) / (math.sqrt(v[at] / (1 - o["betas"][1] ** step)) + o["eps"])
+                at += 1
+    return size
+
+
+def save_model(folder, c, seed=3):
+    """A model folder of drawn weights, and the weights as lists."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(c))
+    draw, flat, w = random.Random(seed), {}, {}
+    for name, shape in shapes(c).items():
+        one = len(shape) == 1
+        flat[name] = ("F32", shape, array.array("f", [(1 if one else 0) + draw.gauss(0, 0.4) for _ in range(math.prod(shape))]))
+        values = list(flat[name][2])
+        w[name] = values if one else [values[i:i + shape[1]] for i in range(0, len(values), shape[1])]
+    r.save_tensors(folder / "model.safetensors", flat)
+    return w
+
+
+def save_rows(path, rows, columns, vocabulary, seed):
+    """Rows of ids, and labels of which some count; as they are in the file."""
+    draw = random.Random(seed)
+    ids = [[draw.randrange(vocabulary) for _ in range(columns)] for _ in range(rows)]
+    labels = [[t if draw.random() < 0.7 else -100 for t in row] for row in ids]
+    r.save_tensors(path, {"input_ids": ("I32", (rows, columns), [t for row in ids for t in row]),
+                          "labels": ("I64", (rows, columns), [t for row in labels for t in row])})
+    return list(zip(ids, labels))
+
+
+def rows_of(output):
+    return [json.loads(line) for line in (Path(output) / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_loss_norm_and_rate(folder):
+    """loss, lr, grad_norm, tokens and valid_loss of whole training steps, and the weights that they lead to."""
+    w = save_model(folder / "model", SMALL)
+    data, valid = save_rows(folder / "data.safetensors", 8, 6, 11, 1), save_rows(folder / "valid.safetensors", 5, 6, 11, 2)
+    o = {"lr": 0.02, "betas": [0.8, 0.9], "eps": 1e-3, "weight_decay": 0.3, "clip_norm": 0.5}
+    steps, warmup, least = 3, 1, 0.25
+    values = {"model.path": folder / "model", "data.train": [str(folder / "data.safetensors")], "data.valid": [str(folder / "valid.safetensors")],
+              "data.sequence_length": 6, "train.steps": steps, "train.global_batch": 4, "train.micro_batch": 2, "train.valid_every": 2,
+              "train.output": folder / "run", "schedule.type": "cosine", "schedule.warmup_steps": warmup, "schedule.min_lr_ratio": least,
+              "checkpoint.every": 0, **{f"optimizer.{k}": v for k, v in o.items()}}
+    r.run("train", *r.settings(values))
+    r.run("train", "--backend", "ref", *r.settings({**values, "train.output": folder / "f64", "precision.compute": "f64"}))
+    single, double = rows_of(folder / "run"), rows_of(folder / "f64")
+    check([m["step"] for m in single] == list(range(1, steps + 1)), single)
+    state, clipped = {}, 0
+    for step in range(1, steps + 1):
+        rows = [data[(4 * (step - 1) + i) % len(data)] for i in range(4)]
+        want = {"loss": mean_loss(SMALL, w, rows), "lr": cosine(o["lr"], step, warmup, steps, least)}
+        want["grad_norm"] = adamw(w, state, gradient(SMALL, w, rows), step, want["lr"], o)
+        clipped += want["grad_norm"] > o["clip_norm"]
+        if step % 2 == 0 or step == steps:
+            want["valid_loss"] = mean_loss(SMALL, w, valid)
+        for metrics, bound in ((double[step - 1], 1e-6), (single[step - 1], 256 * F32)):
+            check(("valid_loss" in metrics) == ("valid_loss" in want), metrics)
+            for key, value in want.items():
+                near(metrics[key], value, 1e-15 if key == "lr" else bound, f"step {step}, {key}")
+            check(metrics["tokens"] == step * 4 * 6, f"step {step}: {metrics['tokens']} tokens")
+    check(clipped > 0, "nothing was clipped")
+    for name, (_, shape, raw) in r.load_tensors(folder / "run" / "model").items():
+        flat = [x for row in w[name] for x in row] if len(shape) == 2 else w[name]
+        for got, value in zip(array.array("f", raw), flat):
+            check(abs(got - value) <= 256 * F32, f"{name}: {got} and {value}")
+
+
+# ---- TensorBoard's events, read without a library
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def masked(data):
+    crc = crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        value |= (data[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if data[at - 1] < 128:
+            return value, at
+
+
+def fields(data):
+    """(number, value) of a protobuf message; the bytes of whatever is not a varint."""
+    at = 0
+    while at < len(data):
+        key, at = varint(data, at)
+        size = {1: 8, 5: 4}.get(key & 7)
+        if key & 7 == 0:
+            value, at = varint(data, at)
+        else:
+            if key & 7 == 2:
+                size, at = varint(data, at)
+            value, at = data[at:at + size], at + size
+        yield key >> 3, value
+
+
+def events(folder):
+    """(tag, step, value, wall time) of every scalar in event files."""
+    out = []
+    for path in sorted(Path(folder).glob("events.out.tfevents.*")):
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            length, crc = struct.unpack_from("<QI", data, at)
+            payload = data[at + 12:at + 12 + length]
+            check(crc == masked(data[at:at + 8]) and struct.unpack_from("<I", data, at + 12 + length)[0] == masked(payload), f"{path}: checksum at {at}")
+            at += 16 + length
+            step, time, summaries = 0, 0.0, []
+            for number, value in fields(payload):
+                if number == 1:
+                    time = struct.unpack("<d", value)[0]
+                elif number == 2:
+                    step = value
+                elif number == 5:
+                    summaries += [dict(fields(v)) for n, v in fields(value) if n == 1]
+            out += [(s[1].decode(), step, struct.unpack("<f", s[2])[0], time) for s in summaries if 2 in s]
+    return out
+
+
+TAGS = {"train/loss": "loss", "train/lr": "lr", "train/grad_norm": "grad_norm", "train/valid_loss": "valid_loss", "speed/tokens_per_second": "tokens_per_second",
+        "speed/sol": "sol", "memory/resident_mb": "memory_mb"}
+
+
+def human_time(s):
+    return f"{s:.1f} s" if s < 10 else f"{round(s)} s"
+
+
+def resident(pid):
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+def test_a_run(folder):
+    """tokens_per_second, sol, memory_mb, the log line and TensorBoard of one run."""
+    machine()
+    (folder / "config.json").write_text(json.dumps(MIDDLE))
+    r.save_ids(folder / "ids.safetensors", 24, 64, vocabulary=1000)
+    steps, batch, T = 24, 8, 64
+    values = {"model.config": folder / "config.json", "data.train": [str(folder / "ids.safetensors")], "data.valid": [str(folder / "ids.safetensors")],
+              "data.sequence_length": T, "train.steps": steps, "train.global_batch": batch, "train.micro_batch": 4, "train.valid_every": 10, "train.valid_batches": 2,
+              "train.output": folder / "run", "checkpoint.every": 0, "optimizer.lr": 3e-4, "schedule.warmup_steps": 3}
+    job, seen = r.start("train", *r.settings(values)), []
+    while job.poll() is None:  # the memory of the process, from outside
+        try:
+            seen.append(resident(job.pid))
+        except (OSError, IndexError):
+            pass
+        time.sleep(0.002)
+    log = job.communicate()[0]
+    check(job.returncode == 0, log)
+    rows = rows_of(folder / "run")
+    check([m["step"] for m in rows] == list(range(1, steps + 1)), rows)
+    per_token, lines = training_flops(MIDDLE, T), {}
+    for line in log.splitlines():
+        if m := re.match(r"step +(\d+)/(\d+)  loss (\S+)  lr (\S+)  norm (\S+) +(\d+) tok/s  sol (\S+)  (\d+) ms  left (.+?)(?:  valid_loss (\S+))?$", line):
+            lines[int(m[1])] = m.groups()[1:]
+    average = 0
+    for m in rows:
+        near(m["tokens_per_second"], batch * T / m["step_time"], 1e-12, "tokens_per_second")
+        near(m["sol"], m["tokens_per_second"] * per_token / peak(), 1e-9, "sol")
+        check(m["tokens"] == m["step"] * batch * T, f"{m}")
+        average = m["step_time"] if not average else 0.9 * average + 0.1 * m["step_time"]
+        want = (str(steps), f"{m['loss']:.4f}", f"{m['lr']:.2e}", f"{m['grad_norm']:.3f}", f"{m['tokens_per_second']:.0f}", f"{m['sol']:.2f}",
+                f"{1000 * m['step_time']:.0f}", human_time(average * (steps - m["step"])), f"{m['valid_loss']:.4f}" if "valid_loss" in m else None)
+        check(lines.get(m["step"]) == want, f"the log says {lines.get(m['step'])}, metrics.jsonl {want}")
+    check(max(m["memory_mb"] for m in rows) <= max(seen) + 1 and all(min(seen) <= m["memory_mb"] for m in rows), f"{rows[-1]['memory_mb']} MiB, seen from outside: {max(seen)}")
+    steady = sorted(seen)[len(seen) // 2]
+    near(rows[steps // 2]["memory_mb"], steady, 0.04, "memory_mb against /proc")  # a MB is 4.9 % less than a MiB
+    announced = re.search(r"peak (\d+) GFLOP/s", log)
+    check(announced[1] == f"{peak() / 1e9:.0f}", announced[0])
+    check(f"{steps} steps of {batch} sequences ({batch * T} tokens each), {steps * batch * T / 1000:.1f} k tokens in all" in log, log)
+    check(f"{count(MIDDLE) / 1000:.1f} k parameters, 3 layers, hidden 128, 4 heads (2 key/value), vocabulary 1000" in log, log)
+    # TensorBoard: every scalar is the number of metrics.jsonl, in single precision.
+    found = events(folder / "run" / "tensorboard")
+    given = {(TAGS.get(tag, tag), step): value for tag, step, value, _ in found}
+    wanted = {(key, m["step"]): struct.unpack("<f", struct.pack("<f", m[key]))[0] for m in rows for key in TAGS.values() if key in m}
+    check(given == wanted, f"TensorBoard differs: {[(k, given.get(k), wanted.get(k)) for k in given.keys() | wanted.keys() if given.get(k) != wanted.get(k)][:4]}")
+    check(len(found) == len(given), "a scalar is there twice")
+    # A step cannot take longer than what lies between two lines, and takes most of it.
+    walls = [time for tag, _, _, time in found if tag == "train/loss"]
+    shares = sorted(m["step_time"] / max(b - a, 1e-9) for m, a, b in zip(rows[1:], walls, walls[1:]))
+    check(shares[-1] < 1.02 and shares[len(shares) // 2] > 0.6, f"step_time is {shares} of the time between two events")
+    now = datetime.datetime.now().timestamp()
+    check(all(now - 600 < t <= now + 1 for t in walls), "wall times of events")
+    # `info` shows the last line.
+    check(json.loads(r.run("info", folder / "run", "--json").stdout)["last_step"] == rows[-1], "info: last step")
+
+
+def test_bench(folder):
+    config = folder / "config.json"
+    config.write_text(json.dumps(MIDDLE))
+    for key in ("f32_flops", "bf16_flops"):
+        check(machine()[key] == peak(key.split("_")[0]), f"{key} is not what the cache has")
+    T, B = 96, 2
+    for compute, size in (("f32", 4), ("bf16", 2)):
+        with open(os.devnull) as nothing:
+            run = subprocess.Popen(r.command("bench", "train", "--model", config, "--sequence-length", T, "--micro-batch", B, "--steps", 2, "--json", f"precision.compute={compute}"),
+                                   stdin=nothing, stdout=subprocess.PIPE, text=True)
+            said = json.loads(run.stdout.read().splitlines()[-1])
+            _, status, usage = os.wait4(run.pid, 0)
+            run.returncode = os.waitstatus_to_exitcode(status)
+        check(status == 0, "bench train")
+        near(said["peak_memory_mb"], usage.ru_maxrss / 1024, 0.02, "bench train: peak_memory_mb")
+        near(said["tokens_per_second"], B * T / said["step_time"], 1e-12, "bench train: tokens_per_second")
+        check(said["peak_flops"] == peak(compute) and said["parameters"] == count(MIDDLE), f"{said}")
+        near(said["sol"], said["tokens_per_second"] * training_flops(MIDDLE, T) / peak(compute), 1e-12, "bench train: sol")
+        # A prompt: two FLOPs for each weight and token, the head for the last token only, attention over the keys of each token (2 C for scores, 2 C for values).
+        matrices, head = count(MIDDLE, in_products), math.prod(shapes(MIDDLE)["lm_head.weight"])
+        width = MIDDLE["num_hidden_layers"] * MIDDLE["num_attention_heads"] * MIDDLE["head_dim"]
+        said = last_json("bench", "prefill", "--model", config, "--sequence-length", T, "--batch", B, "--steps", 2, "--json", f"precision.compute={compute}")
+        flops = B * (2 * (matrices - head) * T + 2 * head + 4 * width * T * (T + 1) / 2)
+        near(said["tokens_per_second"], B * T / said["step_time"], 1e-12, "bench prefill: tokens_per_second")
+        near(said["flops"], flops, 1e-12, "bench prefill: flops")
+        near(said["sol"], flops / said["step_time"] / peak(compute), 1e-12, "bench prefill: sol")
+        # A step of decoding reads every weight once, and of the table the rows of its tokens.
+        said = last_json("bench", "decode", "--model", config, "--sequence-length", 16, "--batch", 3, "--steps", 4, "--json", f"precision.compute={compute}")
+        norms = count(MIDDLE, lambda n, s: len(s) == 1)
+        read = (matrices + norms + 3 * MIDDLE["hidden_size"]) * size
+        near(said["tokens_per_second"], 3 / said["step_time"], 1e-12, "bench decode: tokens_per_second")
+        check(abs(said["weight_bytes"] - read) <= 4 * norms, f"bench decode: {said['weight_bytes']} bytes of weights are read, by their shapes {read}")  # norms may stay f32
+        near(said["bandwidth_fraction"], said["weight_bytes"] / said["step_time"] / said["read_bytes_per_second"], 1e-12, "bench decode: bandwidth_fraction")
+        keys = said["cache_bytes"] / (2 * 3 * MIDDLE["num_hidden_layers"] * MIDDLE["num_key_value_heads"] * MIDDLE["head_dim"] * size)
+        check(keys == int(keys) and 16 + 4 <= keys <= 16 + 4 + 4, f"bench decode: a cache of {keys} tokens")
+        check(machine()["read_bytes_per_second"] / 5 < said["read_bytes_per_second"] < 5 * machine()["read_bytes_per_second"], f"{machine()} and {said}")
+
+
+def test_profile(folder):
+    """FLOPs of the products, of the rows of the table: GFLOP/s times milliseconds."""
+    config, T, B = {**MIDDLE, "hidden_size": 384, "intermediate_size": 1024}, 128, 4
+    (folder / "config.json").write_text(json.dumps(config))
+    table = r.run("bench", "train", "--model", folder / "config.json", "--sequence-length", T, "--micro-batch", B, "--steps", 1, "--profile", "train.recompute=none").stderr
+    ops = {}
+    for line in table.splitlines():
+        if m := re.match(r"(\w+) \((\w+)\) +(\d+) +([\d.]+) +([\d.]+)% +([\d.]+) +([\d.]+) +([\d.]+)$", line):
+            ops[m[1], m[2]] = (int(m[3]), float(m[4]), float(m[6]), float(m[5]))
+    head = math.prod(shapes(config)["lm_head.weight"])
+    inside = (count(config, in_products) - head) * B * T
+    width = config["num_hidden_layers"] * config["num_attention_heads"] * config["head_dim"]
+    # loss_head: logits forward, and two products backward, at once.
+    for key, want in ((("matmul", "forward"), 2 * inside), (("matmul", "backward"), 4 * inside), (("loss_head", "backward"), 6 * head * B * T)):
+        calls, ms, speed, _ = ops[key]
+        slack = 0.005 / ms + 0.05 / speed + 1e-9  # of what is printed
+        near(ms * speed * 1e6, want, slack, f"profile: FLOPs of {key}")
+    calls, ms, speed, _ = ops["attention", "forward"]  # pairs of the causal half, its diagonal too
+    near(ms * speed * 1e6, 4 * width * B * T * (T + 1) / 2, 0.005 / ms + 0.05 / speed + 0.05, "profile: FLOPs of attention")
+    between = re.search(r"between kernels +([\d.]+) +([\d.]+)%", table)
+    total = sum(v[1] for v in ops.values()) + float(between[1])
+    near(sum(v[3] for v in ops.values()) + float(between[2]), 100, 0.02, "profile: shares")
+    for name, (_, ms, _, share) in ops.items():
+        check(abs(share - 100 * ms / total) < 0.2, f"profile: share of {name} is {share}, of {total} ms it takes {ms}")
+
+
+def test_plan(folder):
+    (folder / "config.json").write_text(json.dumps(MIDDLE))
+    n, T, batch = count(MIDDLE), 64, 8
+    machine()
+    arguments = ("plan", f"model.config={folder / 'config.json'}", f"data.sequence_length={T}", f"train.global_batch={batch}", "train.micro_batch=4")
+    for compute in ("f32", "bf16"):
+        said = last_json(*arguments, "--json", f"precision.compute={compute}")
+        copies = 0 if compute == "f32" else 2 * count(MIDDLE, in_products)
+        check(said["parameters"] == n and said["optimizer"] == 2 * 4 * n, f"{said}")
+        check(0 <= said["weights"] - 4 * n - copies <= 2 * count(MIDDLE, lambda name, s: len(s) == 1), f"weights {said['weights']}, f32 masters of {n} and {copies} bytes of copies")
+        check(said["total"] == said["base"] + said["weights"] + said["optimizer"] + said["arena"], f"{said}")
+        check(said["gradients"] + said["activations"] + said["workspace"] <= said["arena"] and said["gradients"] <= 4 * n, f"{said}")
+        flops = training_flops(MIDDLE, T) * batch * T
+        near(said["flops_per_step"], flops, 1e-12, "plan: flops_per_step")
+        near(said["seconds_per_step_at_peak"], flops / peak(compute), 1e-12, "plan: seconds_per_step_at_peak")
+        check(said["variants"][0]["changes"] == [] and said["variants"][0]["time"] == 1, f"{said['variants'][0]}")
+        near(said["variants"][0]["total"], said["total"], 0.02, "plan: the first way is the plan itself")
+    two = last_json(*arguments, "--json", "--ranks", 2)
+    near(two["seconds_per_step_at_peak"], training_flops(MIDDLE, T) * batch * T / peak() / 2, 1e-12, "plan: seconds of two ranks")
+    text = r.run(*arguments).stdout
+    check(f"{training_flops(MIDDLE, T) * batch * T * 1e-12:.2f} TFLOP per step" in text and f"peak of {peak() / 1e9:.0f} GFLOP/s" in text, text)
+    # The largest activations of a layer are at least its input, for every layer: what a plan says cannot be less.
+    none = last_json(*arguments, "--json", "train.recompute=none")
+    check(none["activations"] >= 4 * 4 * T * MIDDLE["hidden_size"] * MIDDLE["num_hidden_layers"], f"{none}")
+
+
+def test_info_and_data_show(folder):
+    w = save_model(folder / "model", SMALL)
+    rows = save_rows(folder / "data.safetensors", 6, 6, 11, 1)
+    n = sum(len(v) * (len(v[0]) if isinstance(v[0], list) else 1) for v in w.values())
+    info = json.loads(r.run("info", folder / "model", "--json", "--tensors").stdout)
+    check((info["parameters"], info["bytes"], info["tensors"], info["elements_by_dtype"]) == (n, 4 * n, len(w), {"f32": n}), f"{info}")
+    check({t["name"]: tuple(t["shape"]) for t in info["tensor_list"]} == shapes(SMALL), "info: shapes")
+    text = r.run("info", folder / "model").stdout
+    check(re.search(rf"^parameters +{n}\b", text, re.M), text)
+    info = json.loads(r.run("info", folder / "data.safetensors", "--json").stdout)
+    learned = sum(label >= 0 for _, labels in rows for label in labels[1:])
+    check((info["rows"], info["columns"], info["learned_tokens"]) == (6, 6, learned), f"{info}, {learned} labels")
+    # What a step sees, as the file has it: sample i of step k is row (k - 1) * batch + i; the label of a column is the next one's.
+    arguments = r.settings({"model.path": folder / "model", "data.train": [str(folder / "data.safetensors")], "data.sequence_length": 6, "train.global_batch": 4, "train.micro_batch": 2})
+    for step in (1, 2):
+        shown = [json.loads(line) for line in r.run("data", "show", "--step", step, "--json", *arguments).stdout.splitlines()]
+        text = r.run("data", "show", "--step", step, "--color", "never", *arguments).stdout
+        heads = re.findall(r"^--- step (\d+), sequence (\d+) \(micro batch (\d+), row (\d+)\): (.*)\n +(\d+) tokens, (\d+) labels", text, re.M)
+        check(len(shown) == len(heads) == 4, text)
+        for i, (sample, head) in enumerate(zip(shown, heads)):
+            number = 4 * (step - 1) + i
+            ids, labels = rows[number % 6]
+            check(sample["step"] == step and sample["sequence"] == number and sample["ids"] == ids and sample["labels"] == labels[1:] + [-100], f"{sample}")
+            check(sample["origin"].endswith(f"row {number % 6}") and sample["positions"] == list(range(6)) and sample["segments"] == [[0, 6]], f"{sample}")
+            check([int(x) for x in head[:4] + head[5:]] == [step, number, i // 2, i % 2, 6, sum(x >= 0 for x in labels[1:])], f"{head}")
+
+
+if __name__ == "__main__":
+    sys.exit(r.main(globals()))
