@@ -27,7 +27,7 @@ std::string Variant::text() const {
 Variants::Variants(const Config& config, const std::string& backend, const Types& types, StepEngine& engine, bool shorten)
     : config_(config), backend_(backend), compute_(name(types.compute)), model_(engine.model()), shape_(engine.shape()), ranks_(engine.ranks()), base_(engine.memory().base) {
   // Without figures of this machine a usual balance of products to memory serves.
-  MachinePeaks peaks = known_machine_peaks().value_or(MachinePeaks{2e11, 2e11, 3e10, 4e10});
+  MachinePeaks peaks = known_machine_peaks().value_or(MachinePeaks{.f32_flops = 2e11, .bf16_flops = 2e11, .copy_bytes = 4e10});
   flops_f32_ = peaks.f32_flops;
   flops_bf16_ = peaks.bf16_flops;
   bytes_ = peaks.copy_bytes;
