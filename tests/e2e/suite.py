@@ -1,0 +1,142 @@
+"""What the tests are run and judged by: a skipped test is said to be one, a planted fault that no test finds is, and so is a test that fails without any."""
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ravine_run import Skipped, check, main
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SCRIPT = """import sys
+sys.path.insert(0, {tests!r})
+import ravine_run as r
+def test_a(folder): pass
+def test_b(folder): r.shared("golden")
+def test_c(folder): r.check(False, "it is broken")
+r.main(dict(test_a=test_a, test_b=test_b, test_c=test_c))
+"""
+
+
+def python(*arguments, **more):
+    return subprocess.run([sys.executable, "-B", *map(str, arguments)], capture_output=True, text=True, **more)
+
+
+def test_functions(folder):
+    """0 passed, 77 all skipped, 1 failed."""
+    (folder / "t.py").write_text(SCRIPT.format(tests=str(ROOT / "tests" / "e2e")))
+    environment = {"PATH": "/usr/bin:/bin"}
+    for names, status, words in (([], 1, ["passed  test_a", "SKIPPED: test_b: RAVINE_SHARED", "FAILED  test_c"]), (["test_a", "test_b"], 0, ["SKIPPED: test_b"]),
+                                 (["test_b"], 77, ["SKIPPED: test_b"]), (["test_c"], 1, ["it is broken"])):
+        done = python(folder / "t.py", "none", *names, env=environment)
+        check(done.returncode == status and all(w in done.stdout for w in words), f"{names}: {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+LOG = """Start testing: now
+----------------------------------------------------------
+1/4 Testing: unit_a
+1/4 Test: unit_a
+Output:
+----------------------------------------------------------
+[ RUN      ] A.Runs
+[       OK ] A.Runs (0 ms)
+[ RUN      ] A.Needs
+/x/a.cpp:137: Skipped
+RAVINE_SHARED names no folder
+
+[  SKIPPED ] A.Needs (0 ms)
+[  SKIPPED ] 1 test, listed below:
+[  SKIPPED ] A.Needs
+<end of output>
+----------------------------------------------------------
+Test Passed.
+2/4 Testing: e2e_b
+2/4 Test: e2e_b
+Output:
+----------------------------------------------------------
+passed  test_x  1.0 s
+SKIPPED: test_parquet: built without Apache Arrow
+<end of output>
+Test Passed.
+4/4 Testing: dist_comm
+Output:
+----------------------------------------------------------
+SKIPPED: no MPI
+<end of output>
+Test Pass Reason:
+Skip regular expression found in output.
+3/4 Testing: unit_c
+Output:
+----------------------------------------------------------
+<end of output>
+Test {last}
+"""
+
+
+def test_skipped_tests_are_named(folder):
+    tool = ROOT / "tools" / "skipped_tests.py"
+    want = ["SKIPPED: unit_a A.Needs: RAVINE_SHARED names no folder", "SKIPPED: e2e_b test_parquet: built without Apache Arrow", "SKIPPED: dist_comm: no MPI"]
+    for last, summary, status in (("Passed.", "100% tests passed, 0 tests failed out of 4", 0), ("Failed.", "75% tests passed, 1 tests failed out of 4", 1)):
+        (folder / "LastTest.log").write_text(LOG.format(last=last))
+        done = python(tool, folder / "LastTest.log")
+        check(done.stdout.splitlines() == [*want, summary] and done.returncode == status, done.stdout + done.stderr)
+        check(python(tool, folder / "LastTest.log", "--summary").stdout.splitlines() == [summary], "--summary")
+
+
+PRESETS = {"version": 6, "configurePresets": [{"name": "release", "generator": "Ninja", "binaryDir": "${sourceDir}/build/release"}], "buildPresets": [{"name": "release", "configurePreset": "release"}]}
+CMAKE = """cmake_minimum_required(VERSION 3.25)
+project(toy CXX)
+add_executable(right src/right.cpp)
+add_executable(blind src/blind.cpp)
+add_executable(broken src/broken.cpp)
+add_executable(absent src/absent.cpp)
+"""
+
+
+def test_planted_faults(folder):
+    """A toy tree: one fault that its test finds, one that it does not, one whose test fails anyway, one whose test is skipped, one that fits no more."""
+    for tool in ("cmake", "ninja", "git"):
+        if not shutil.which(tool):
+            raise Skipped(f"no {tool}")
+    tree = folder / "toy"
+    (tree / "src").mkdir(parents=True)
+    (tree / "tools" / "planted_faults").mkdir(parents=True)
+    shutil.copy(ROOT / "tools" / "planted_faults.py", tree / "tools")
+    (tree / "CMakePresets.json").write_text(json.dumps(PRESETS))
+    (tree / "CMakeLists.txt").write_text(CMAKE)
+    (tree / ".gitignore").write_text("build/\n")
+    for name, status in (("right", "2 + 2 != 4"), ("blind", "0 * 2"), ("broken", "2 + 1"), ("absent", "75 + 2")):
+        (tree / "src" / f"{name}.cpp").write_text(f"int main() {{ return {status}; }}\n")
+    rows = [{"name": "a right one", "file": "src/right.cpp", "old": "2 + 2", "new": "2 + 3", "test": "BUILD/right"},
+            {"name": "a blind one", "file": "src/blind.cpp", "old": "0 * 2", "new": "0 * 3", "test": "BUILD/blind"},
+            {"name": "a broken one", "file": "src/broken.cpp", "old": "2 + 1", "new": "2 + 2", "test": "BUILD/broken"},
+            {"name": "an absent one", "file": "src/absent.cpp", "old": "75 + 2", "new": "1", "test": "BUILD/absent"},
+            {"name": "an old one", "file": "src/right.cpp", "old": "gone", "new": "x", "test": "BUILD/right"}]
+    (tree / "tools" / "planted_faults" / "toy.json").write_text(json.dumps(rows))
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "toy"]):
+        subprocess.run([*git, *command], cwd=tree, check=True, capture_output=True)
+    sources = {p: p.read_text() for p in (tree / "src").iterdir()}
+    for more in ([], ["--here"]):
+        done = python(tree / "tools" / "planted_faults.py", *more)
+        said = {line.split(" ", 1)[1].split(" (")[0].split(":")[0]: line for line in done.stdout.splitlines() if "/5 " in line}
+        want = {"found  a right one": "", "MISSED a blind one": "the test passed", "MISSED a broken one": "fails without a fault", "SKIPPED an absent one": "skipped here",
+                "MISSED an old one": "'gone' is 0 times"}
+        check(said.keys() == want.keys() and all(w in said[k] for k, w in want.items()), f"{more}: {done.stdout}{done.stderr}")
+        check(done.returncode == 1 and done.stdout.splitlines()[-1] == "1 of 4 faults found, 1 skipped", done.stdout)
+        check({p: p.read_text() for p in (tree / "src").iterdir()} == sources, "the tree is not as it was")
+    # In the tree itself: the last build is of the sources as they are; a file that somebody changes is left alone; what a killed run left is put back.
+    check(subprocess.run([tree / "build" / "release" / "right"]).returncode == 0, "the fault is still built in")
+    (tree / "src" / "right.cpp").write_text("int main() { return 2 + 2 != 4; }  // mine\n")
+    done = python(tree / "tools" / "planted_faults.py", "--here", "a right")
+    check("SKIPPED a right one: src/right.cpp has changes that are not committed" in done.stdout and done.returncode == 0, done.stdout)
+    (tree / "build" / "planted.json").write_text(json.dumps({"file": "src/right.cpp", "text": sources[tree / "src" / "right.cpp"]}))
+    (tree / "src" / "right.cpp").write_text("int main() { return 2 + 3 != 4; }\n")
+    done = python(tree / "tools" / "planted_faults.py", "--here", "a right", "--sample", 3, "--seconds", 60)
+    check("found  a right one" in done.stdout and done.returncode == 0, done.stdout)
+    check((tree / "src" / "right.cpp").read_text() == sources[tree / "src" / "right.cpp"], "what a killed run left is still there")
+
+
+if __name__ == "__main__":
+    main(dict(globals()))
