@@ -66,13 +66,17 @@ def machine():
     return last_json("bench", "machine", "--json")
 
 
-def peak(compute="f32"):
-    """Of products, as `bench machine` left it in the cache of this test."""
+def peaks():
+    """As `bench machine` left them in the cache of these tests."""
     machine()
     cache = json.loads((Path(os.environ["XDG_CACHE_HOME"]) / "ravine" / "machine.json").read_text())
-    peaks = [v for v in cache.values() if isinstance(v, dict) and "f32_flops" in v]
-    check(len(peaks) == 1, f"{cache}")
-    return peaks[0][compute + "_flops"]
+    found = [v for v in cache.values() if isinstance(v, dict) and "f32_flops" in v]
+    check(len(found) == 1, f"{cache}")
+    return found[0]
+
+
+def peak(compute="f32"):
+    return peaks()[compute + "_flops"]
 
 
 # ---- a Llama in plain Python
@@ -376,8 +380,11 @@ def test_a_run(folder):
 def test_bench(folder):
     config = folder / "config.json"
     config.write_text(json.dumps(MIDDLE))
-    for key in ("f32_flops", "bf16_flops"):
-        check(machine()[key] == peak(key.split("_")[0]), f"{key} is not what the cache has")
+    kept = peaks()
+    for key, name in (("f32_flops", "f32_flops"), ("bf16_flops", "bf16_flops"), ("f32_product_flops", "f32_product"), ("bf16_product_flops", "bf16_product"),
+                      ("bf16_dot_flops", "bf16_dot"), ("read_bytes_per_second", "read_bytes"), ("copy_bytes_per_second", "copy_bytes")):
+        check(machine()[key] == kept[name], f"{key} is {machine()[key]}, the cache has {kept[name]}")
+    check(machine()["f32_flops"] >= machine()["f32_product_flops"] and machine()["bf16_flops"] >= machine()["bf16_product_flops"], f"{machine()}")
     T, B = 96, 2
     for compute, size in (("f32", 4), ("bf16", 2)):
         with open(os.devnull) as nothing:
@@ -409,6 +416,28 @@ def test_bench(folder):
         keys = said["cache_bytes"] / (2 * 3 * MIDDLE["num_hidden_layers"] * MIDDLE["num_key_value_heads"] * MIDDLE["head_dim"] * size)
         check(keys == int(keys) and 16 + 4 <= keys <= 16 + 4 + 4, f"bench decode: a cache of {keys} tokens")
         check(machine()["read_bytes_per_second"] / 5 < said["read_bytes_per_second"] < 5 * machine()["read_bytes_per_second"], f"{machine()} and {said}")
+
+
+def test_bench_in_words(folder):
+    """What is printed without --json, to the digits that are printed."""
+    config, T, B = folder / "config.json", 96, 2
+    config.write_text(json.dumps(MIDDLE))
+    for what, tokens, number in (("train", B * T, r"sol ([\d.]+) of (\d+) GFLOP/s, ([\d.]+) ms per step \(fastest of 2\), memory \d+ MiB measured, \d+ planned"),
+                                 ("prefill", B * T, r"sol ([\d.]+) of (\d+) GFLOP/s, ([\d.]+) ms \(fastest of 2\), memory \d+ MiB"),
+                                 ("decode", B, r"([\d.]+) of ([\d.]+) GB/s: ([\d.]+) MB of weights \(and ([\d.]+) MB of cache\) in ([\d.]+) ms per step \(median of 2\), memory \d+ MiB")):
+        words = r.run("bench", what, "--model", config, "--sequence-length", T, "--micro-batch", B, "--steps", 2).stdout.splitlines()[-1]
+        m = re.fullmatch(r"([\d.]+) tokens/s, " + number, words)
+        check(m, words)
+        speed, *rest = map(float, m.groups())
+        ms = max(rest[-1], 1e-3)
+        near(speed * ms / 1000, tokens, 0.051 / speed + (0.0051 if what == "decode" else 0.051) / ms, f"bench {what}: tokens/s times ms, {words}")
+        if what == "decode":
+            fraction, bandwidth, weights, _, _ = rest
+            near(fraction, weights * 1e6 / (ms / 1000) / (bandwidth * 1e9), 0.00051 / fraction + 0.051 / bandwidth + 0.051 / weights + 0.0051 / ms, f"bench decode: {words}")
+        else:
+            flops = training_flops(MIDDLE, T) * tokens if what == "train" else None
+            check(rest[1] == round(peak() / 1e9), f"bench {what}: {words}")
+            near(rest[0], flops / (ms / 1000) / peak(), 0.00051 / rest[0] + 0.051 / ms, f"bench train: {words}") if flops else None
 
 
 def test_profile(folder):
