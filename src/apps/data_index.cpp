@@ -38,7 +38,7 @@ struct IndexFlags {
     v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE"));
     v("cache", cache, "folder of index files as Megatron names them: read from there, or written there", metavar("DIR"));
     v("index-tokenizer", index_tokenizer, "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
-      metavar("JSON-or-FILE"));
+      metavar("JSON-or-FILE") & at_most_bytes(1 << 20));
     v("out", out, "folder for the arrays and samples", required() & metavar("DIR"));
   }
 };

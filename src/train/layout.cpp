@@ -11,6 +11,8 @@
 namespace ravine {
 namespace {
 
+constexpr int64_t kMostLeavesOfRank = 256;
+
 // Whether heads, micro batches and layers divide so.
 bool fits(const Config& c, const Mesh& m, const Model& model) {
   int64_t micros = c.train.global_batch / c.train.micro_batch, parts = m.pipeline * (m.pipeline > 1 ? c.parallel.virtual_stages : 1);
@@ -85,6 +87,9 @@ RunLayout run_layout(const Config& c, int ranks, const Model& model, std::option
                     fmt::format("use one of {}", fmt::join(good, ", ")));
   }
   out.leaves = out.sum_leaves / asked.data;
+  if (out.leaves > kMostLeavesOfRank)
+    throw UserError(fmt::format("parallel.sum_leaves is {}, {} for each of {} data rank{}", out.sum_leaves, out.leaves, asked.data, asked.data > 1 ? "s" : ""), "parallel.sum_leaves",
+                    fmt::format("a rank sums at most {} leaves, each of which its plan walks through", kMostLeavesOfRank), "use fewer leaves or more data ranks");
   return out;
 }
 

@@ -91,10 +91,9 @@ def test_nan(folder):
 
 
 def test_nan_later(folder):
-    """An absurd learning rate: the checkpoints before the NaN stay, and none is written after it."""
-    absurd = options(folder, optimizer__type="sgd", optimizer__lr=1e30, optimizer__clip_norm=0, optimizer__weight_decay=0,
-                     checkpoint__every=1, train__find_nan=True)
-    done = r.run("train", *absurd, status=1)
+    """The checkpoints before the NaN stay, and none is written after it."""
+    spoilt = options(folder, optimizer__type="sgd", checkpoint__every=1, train__find_nan=True, probe__inject="{step: 3, op: attention, value: nan}")
+    done = r.run("train", *spoilt, status=1)
     last = done.stderr.splitlines()[-1]
     steps = sorted(r.metrics(folder / "alone"))
     r.check(last.startswith(f"error: step {steps[-1] + 1}:") and "first:" in last, done.stderr)

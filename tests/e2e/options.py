@@ -1,0 +1,433 @@
+"""Every option and every flag is tried with twenty values and at its bounds; what is taken and what is refused is known beforehand, by kind of option.
+
+The tables below are the second statement of every range: an option without a row, or a row without an option, fails the test.
+"""
+import concurrent.futures
+import json
+import math
+import re
+import subprocess
+
+import ravine_run as r
+
+LONG = "x" * 100_000
+VALUES = ["", "0", "-1", "1", "0.5", "1e300", "-1e300", "1e-300", "2147483648", "4294967297", "9223372036854775808", ".nan", ".inf", "true", "word",
+          "[1, 2]", "[]", "{a: 1}", "{}", "~", LONG]
+
+
+# ---- what a value is: the few forms of YAML that VALUES has ----
+
+def parsed(text):
+    """(kind, value): null, bool, int, real, list, map or text."""
+    if text in ("", "~"):
+        return "null", ""
+    if text == "true":
+        return "bool", True
+    if text.startswith("["):
+        return "list", [parsed(x.strip()) for x in text[1:-1].split(",") if x.strip()]
+    if text.startswith("{"):
+        return "map", text
+    if re.fullmatch(r"-?\d+", text):
+        return "int", int(text)
+    if text in (".nan", ".inf"):
+        return "real", float(text[1:])
+    if re.fullmatch(r"-?\d*\.?\d*(e-?\d+)?", text):
+        return "real", float(text)
+    return "text", text
+
+
+# ---- kinds of option: each says whether a parsed value is taken ----
+
+class Kind:
+    bounds = ()   # tried too and taken
+    beyond = ()   # tried too and refused
+    with_ = ()    # other settings that the last bound and what lies beyond need
+
+
+class Bool(Kind):
+    def takes(self, kind, value):
+        return kind == "bool"
+
+
+class Number(Kind):
+    """whole: no fractions. zero: 0 is taken beside the range."""
+    def __init__(self, low, high, *with_, whole=True, zero=False, below=False):
+        self.low, self.high, self.whole, self.zero, self.below, self.with_ = low, high, whole, zero, below, with_
+        step = 1 if whole else 1e-6
+        self.bounds = [self.text(low)] + ([] if below or high == 2**63 - 1 else [self.text(high)])
+        if zero:
+            self.bounds.insert(0, "0")
+        more = [low - 1, high + 1] if whole else [low - abs(low) * step if low else -1e-9, high * (1 + step)]
+        self.beyond = [self.text(x) for x in more + ([high] if below else []) if not (zero and x == 0)]
+
+    def text(self, x):
+        return str(x) if self.whole else repr(float(x))
+
+    def takes(self, kind, value):
+        if kind not in ("int", "real") or not math.isfinite(value) or (kind == "int" and abs(value) > 2**63 - 1 and self.whole):
+            return False
+        if self.whole and kind == "real" and (value != math.floor(value) or abs(value) > 2**53):
+            return False
+        return (self.zero and value == 0) or (self.low <= value and (value < self.high if self.below else value <= self.high))
+
+
+def real(low, high, *with_, **more):
+    return Number(low, high, *with_, whole=False, **more)
+
+
+class Text(Kind):
+    def __init__(self, filled=False, choices=(), most=4096):
+        self.filled, self.choices, self.most = filled, choices, most
+        self.bounds = [c for c in choices if c]
+
+    def takes(self, kind, value):
+        if kind in ("list", "map") or (kind == "real" and not math.isfinite(value)):
+            return False
+        text = "" if kind == "null" else str(value)
+        if self.choices:
+            return text in self.choices
+        return len(text) <= self.most and not (self.filled and not text)
+
+
+class Split(Kind):
+    """Shares of train, valid and test."""
+    bounds = ("969,30,1", "98/1/1", "1", "0,0,1")
+    beyond = ("x", "1,x", "0,0,0", "1,1,1,1", "1,-1", "1;1")
+
+    def takes(self, kind, value):
+        return kind in ("int", "real") and 0 < value <= 1e15 and value != 1e-300
+
+
+class ListOf(Kind):
+    """One value stands for a list of one."""
+    def __init__(self, of, count=None):
+        self.of, self.count = of, count
+        repeat = (lambda x: f"[{x}, {x}]") if count == 2 else str
+        self.bounds, self.beyond, self.with_ = list(map(repeat, of.bounds)), list(map(repeat, of.beyond)), of.with_
+
+    def takes(self, kind, value):
+        if kind == "null":
+            return not self.count
+        items = value if kind == "list" else [(kind, value)]
+        return (self.count is None or len(items) == self.count) and all(self.of.takes(*item) for item in items)
+
+
+class Records(Kind):
+    """Maps; `bare`: a text stands for one of them."""
+    def __init__(self, bare=False):
+        self.bare = bare
+
+    def takes(self, kind, value):
+        if kind == "null":
+            return True
+        if kind == "list":
+            return all(self.bare and k not in ("list", "map", "null") for k, _ in value)
+        return self.bare and kind != "map" and Text(filled=True).takes(kind, value)
+
+
+STEPS, RANKS, TOKENS = 10**9, 2**15, 2**24
+FORMATS = ("auto", "text", "alpaca", "sharegpt", "messages")
+TYPES = ("f32", "bf16", "f16", "f64")
+NAME, FREE = Text(filled=True), Text()
+
+OPTIONS = {
+    "model.path": FREE, "model.config": FREE, "model.tokenizer": FREE,
+    "data.train": Records(bare=True), "data.valid": Records(bare=True),
+    "data.valid_fraction": real(1e-6, 1, zero=True, below=True),
+    "data.sequence_length": Number(2, TOKENS), "data.text_key": NAME, "data.format": Text(choices=FORMATS), "data.chat_template": FREE,
+    "data.loss_on": Text(choices=("answers", "last", "all")), "data.too_long": Text(choices=("cut", "drop")),
+    "data.pack": Bool(), "data.document_attention": Bool(), "data.append_eos": Bool(), "data.shuffle": Bool(), "data.cache": Bool(),
+    "data.skip_steps": ListOf(Number(1, STEPS)), "data.prefetch": Number(0, 2**16),
+    "data.order": Text(choices=("philox", "megatron", "megatron-2023")), "data.split": Split(), "data.index_cache": FREE,
+    "data.reset_position_ids": Bool(), "data.reset_attention_mask": Bool(), "data.eod_mask_loss": Bool(), "data.eod": Number(-1, 2**31 - 1),
+    "train.steps": Number(1, STEPS), "train.global_batch": Number(1, 2**20, "train.micro_batch=16"),
+    "train.micro_batch": Number(1, 2**20, "train.global_batch=1048576", "data.sequence_length=16"), "train.seed": Number(0, 2**63 - 1),
+    "train.output": NAME, "train.recompute": Text(choices=("none", "cheap", "full")), "train.dropout": real(0, 0.99),
+    "train.valid_every": Number(0, STEPS), "train.valid_batches": Number(0, STEPS), "train.find_nan": Bool(), "train.threads": Number(0, 4096),
+    "train.freeze": ListOf(NAME),
+    "optimizer.type": Text(choices=("adamw", "adam", "sgd")), "optimizer.lr": real(1e-12, 10, zero=True),
+    "optimizer.betas": ListOf(real(0, 0.999999), 2), "optimizer.eps": real(1e-20, 1),
+    "optimizer.weight_decay": real(1e-12, 1e4, "optimizer.lr=1e-5", zero=True), "optimizer.clip_norm": real(1e-8, 1e12, zero=True),
+    "optimizer.momentum": real(0, 0.999999), "optimizer.nesterov": Bool(), "optimizer.dampening": real(0, 1), "optimizer.groups": Records(),
+    "schedule.type": Text(choices=("constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay")),
+    "schedule.warmup_steps": Number(0, STEPS), "schedule.min_lr_ratio": real(0, 1), "schedule.cycles": real(1e-3, 1e6, zero=True),
+    "schedule.power": real(0.01, 100), "schedule.end_lr": real(0, 10), "schedule.timescale": Number(0, STEPS), "schedule.stable_steps": Number(-1, STEPS),
+    "schedule.decay_steps": Number(0, STEPS), "schedule.warmup_type": Text(choices=("linear", "cosine", "1-sqrt")),
+    "schedule.decay_type": Text(choices=("cosine", "linear", "1-sqrt")), "schedule.steps": Number(0, STEPS),
+    "precision.compute": Text(choices=(*TYPES, "auto")), "precision.bf16_products": Text(choices=("auto", "dot", "widen")),
+    "precision.recipes": Records(), "precision.unfused": ListOf(NAME),
+    "parallel.data": Number(0, RANKS), "parallel.tensor": Number(1, RANKS), "parallel.pipeline": Number(1, RANKS), "parallel.sequence": Bool(),
+    "parallel.zero": Number(0, 3), "parallel.sum_leaves": Number(0, 2**16), "parallel.virtual": Number(1, 4096),
+    "parallel.split": Text(choices=("even", "cost")), "parallel.stage_layers": ListOf(Number(0, 4096)), "parallel.zero_threshold": Number(0, 10**12),
+    "parallel.patience": real(2, 3600),
+    "checkpoint.every": Number(0, STEPS), "checkpoint.keep": Number(0, 10**6), "checkpoint.resume": NAME, "checkpoint.shard_mb": Number(1, 10**6),
+    "checkpoint.verify": Bool(), "checkpoint.other_data": Bool(),
+    "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "probe.inject": Records(),
+}
+
+# Fields of the elements of a list: the element around VALUE, and its kind.
+SOURCE = {"weight": ("{path: x, weight: VALUE}", real(1e-9, 1e15)), "path": ("{path: VALUE}", NAME),
+          "format": ("{path: x, format: VALUE}", Text(choices=("", *FORMATS)))}
+FIELDS = {
+    "data.train": SOURCE, "data.valid": SOURCE,
+    "optimizer.groups": {"match": ("{match: VALUE}", NAME), "lr_mult": ("{match: x, lr_mult: VALUE}", real(1e-6, 1e6, "optimizer.lr=1e-6", zero=True)),
+                         "wd_mult": ("{match: x, wd_mult: VALUE}", real(1e-6, 1e6, "optimizer.lr=1e-6", zero=True))},
+    "precision.recipes": {"path": ("{round: bf16, path: VALUE}", NAME), "op": ("{round: bf16, op: VALUE}", NAME),
+                          "compute": ("{round: bf16, compute: VALUE}", Text(choices=("", *TYPES))),
+                          "round": ("{compute: f32, round: VALUE}", Text(choices=("", "f32", "bf16", "f16")))},
+    "probe.inject": {"step": ("{step: VALUE}", Number(1, STEPS)), "path": ("{path: VALUE}", NAME), "op": ("{op: VALUE}", NAME),
+                     "phase": ("{phase: VALUE}", Text(choices=("forward", "recompute", "backward", "update"))), "tensor": ("{tensor: VALUE}", NAME),
+                     "value": ("{value: VALUE}", Text(choices=("nan", "inf", "-inf", "bad_alloc"))), "element": ("{element: VALUE}", Number(0, 10**15))},
+}
+
+# Flags: text flags take their word as it stands, lists one word for each element.
+BACKEND = {"backend": Text(choices=("cpu", "ref", "cuda"))}
+THREADS = {"threads": Number(0, 4096)}
+JSON = {"json": Bool()}
+COMPUTE = {**BACKEND, **THREADS}
+BENCH = {"model": FREE, "micro-batch": Number(1, 2**20), "steps": Number(1, 10**6), "sequence-length": Number(2, TOKENS), "profile": Bool(), "timeline": FREE,
+         **JSON, **COMPUTE}
+SPEED = {**BENCH, "sequence-length": Number(0, TOKENS), "micro-batch": Number(1, 2**16), "batch": Number(0, 2**16), "steps": Number(0, 10**6)}
+HANDLERS = ("text", "GeneralInstructionHandler", "BelleMultiTurnInstructionHandler", "MOSSInstructionHandler", "MOSSMultiTurnHandler",
+            "LeetcodePythonInstructionHandler", "AlpacaPretrainHandler", "StackOverflowPythonPretrainHandler", "alpaca", "sharegpt", "messages")
+
+
+def one(kind):
+    return ListOf(kind, 1)
+
+
+FLAGS = {
+    "train": COMPUTE,
+    "plan": {"ranks": Number(0, RANKS), "layouts": Bool(), "decide": Bool(), "memory": real(0.001, 1e9, zero=True), "local": Number(0, 4096),
+             "schedule": FREE, **JSON, **COMPUTE},
+    "stop": {},
+    "generate": {"model": FREE, "prompt": Text(most=2**30), "prompts": FREE, "prompt-ids": FREE, "max-new-tokens": one(Number(1, TOKENS)), "sample": Bool(),
+                 "temperature": one(real(1e-6, 1e6)), "top-k": one(Number(0, 2**31 - 1)), "top-p": one(real(0, 1)),
+                 "repetition-penalty": one(real(1e-6, 1e6)), "no-repeat-ngram-size": one(Number(0, TOKENS)), "seed": Number(0, 2**63 - 1), **JSON,
+                 "batch": Number(1, 2**16), "beams": one(Number(1, 4096)), "length-penalty": one(real(-100, 100)), "early-stopping": Bool(),
+                 "num-return": one(Number(1, 4096)), "beam-rules": Text(choices=("transformers", "modellink")), **COMPUTE},
+    "tokenizer encode": {"tokenizer": FREE, "no-special": Bool(), "jsonl": Bool(), "npy": FREE},
+    "tokenizer decode": {"tokenizer": FREE, "skip-special": Bool(), "jsonl": Bool()},
+    "tokenizer info": {"tokenizer": FREE, **JSON},
+    "tokenizer train": {"input": ListOf(FREE), "output": FREE, "vocab-size": Number(1, 2**24), "type": Text(choices=("bpe", "unigram", "byte-bpe")),
+                        "pattern": Text(choices=("gpt2", "llama3", "qwen2")), "min-frequency": Number(1, 2**31 - 1),
+                        "normalization": Text(choices=("identity", "nmt_nfkc")), "character-coverage": real(1e-6, 1), "byte-fallback": Bool(),
+                        "split-digits": Bool(), "add-dummy-prefix": Bool(), "symbols": ListOf(FREE), "text-key": NAME, "max-bytes": Number(1, 10**15),
+                        **THREADS},
+    "tokenizer render": {"tokenizer": FREE, "template": FREE, "bos-token": FREE, "eos-token": FREE, "jsonl": Bool()},
+    "preprocess": {"input": ListOf(NAME), "tokenizer": FREE, "output-prefix": FREE, "json-keys": ListOf(NAME), "append-eod": Bool(),
+                   "handler": Text(choices=HANDLERS), "seq-length": Number(0, TOKENS), "template": FREE, "workers": Number(0, 4096),
+                   "split-by-document": Bool(), "dtype": FREE, "strict": Bool(), "save-every": real(0, 1e6), "restart": Bool(), "overwrite": Bool()},
+    "data show": {"step": Number(1, STEPS), "rank": Number(0, RANKS), "ranks": Number(0, RANKS), "color": Text(choices=("auto", "always", "never")), **JSON},
+    "data index": {"prefix": ListOf(NAME), "weights": ListOf(real(1e-9, 1e15)), "split": FREE, "sequence-length": Number(1, TOKENS),
+                   "seed": Number(0, 2**32 - 1), "samples": FREE, "order": Text(choices=("megatron", "megatron-2023")), "first": Number(0, 10**9),
+                   "reset-position-ids": Bool(), "reset-attention-mask": Bool(), "eod-mask-loss": Bool(), "eod": Number(0, 2**31 - 1),
+                   "partial-validation": Bool(), "no-extra-token": Bool(), "tokenizer": FREE, "cache": FREE, "index-tokenizer": Text(most=2**20), "out": FREE},
+    "data merge": {"input": ListOf(NAME), "output-prefix": FREE, "overwrite": Bool()},
+    "convert": {"input": FREE, "output": FREE, "to": Text(choices=("hf", "megatron-legacy", "megatron-mcore", "mindformers", "ravine")),
+                "from": Text(choices=("auto", "hf", "megatron", "deepspeed", "mindformers", "ravine")), "tensor": Number(1, 1000), "pipeline": Number(1, 1000),
+                "virtual": Number(1, 1000), "fused": Bool(), "optimizer": Bool(), "dtype": Text(choices=("", "f32", "bf16", "f16")), "model-config": FREE,
+                "resize-vocab": Number(0, 2**30), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
+    "trace": {"model": FREE, "input": FREE, "out": FREE, "backward": Bool(), "adapter": FREE, **COMPUTE},
+    "diff": {"only": FREE, "all": Bool(), **JSON},
+    "bench machine": {**JSON, **THREADS}, "bench messages": {**JSON},
+    "bench train": BENCH, "bench prefill": SPEED, "bench decode": SPEED,
+    "check determinism": {"steps": Number(1, 10**6), "inject": FREE, **JSON, **COMPUTE},
+    "check layouts": {"steps": Number(1, 10**6), "inject": Text(choices=("", "sum", "cut", "mask")), **JSON, **COMPUTE},
+    "config": {"list": Bool(), "explain": FREE, "markdown": Bool()},
+    "info": {"tokenizer": FREE, "template": FREE, "samples": Number(0, 10**6), "tensors": Bool(), **JSON},
+    "completion": {},
+}
+
+
+def literal(flag_kind, value):
+    """What a flag is given: text flags and elements of lists are words, not YAML."""
+    if isinstance(flag_kind, Text):
+        return ("null", "") if value == "" else ("text", value)
+    if isinstance(flag_kind, ListOf):
+        word = ("text", value) if isinstance(flag_kind.of, Text) or value[:1] in ("[", "{") else parsed(value)
+        return "list", [word]
+    return parsed(value)
+
+
+def several(jobs):
+    """Calls each of `jobs`; what they found wrong, in words."""
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        wrong = [text for text in pool.map(lambda job: job(), jobs) if text]
+    r.check(not wrong, f"{len(wrong)} of {len(jobs)}:\n" + "\n".join(wrong[:60]))
+
+
+def call(*arguments, **more):
+    return subprocess.run(r.command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT, **more)
+
+
+def short(text):
+    return text if len(text) <= 60 else f"{text[:40]}.. ({len(text)} characters)"
+
+
+def options_there():
+    return re.findall(r"^\| `([a-z0-9_.\[\]]+)`", r.run("config", "--markdown").stdout, re.M)
+
+
+def commands_there(prefix=()):
+    """Every command, or action of one."""
+    text = r.run(*prefix, "--help").stdout
+    if prefix and "\nActions:\n" not in text:
+        return [" ".join(prefix)]
+    listed = text.split("\nActions:\n" if prefix else "\nUsage:", 1)[1]
+    return [name for word in re.findall(r"^  ([a-z]+) {2,}", listed, re.M) for name in commands_there((*prefix, word))]
+
+
+def flags_there(command):
+    text = r.run(*command.split(), "--help").stdout
+    names = re.findall(r"^  --([a-z-]+)", text.split("\nFlags:\n")[1].split("\n\n")[0], re.M)
+    return set(names) - {"config", "help"}
+
+
+def test_every_option_has_a_verdict(folder):
+    known = list(OPTIONS) + [f"{option}[].{field}" for option, fields in FIELDS.items() for field in fields]
+    there = options_there()
+    r.check(set(known) == set(there), f"without a verdict: {sorted(set(there) - set(known))}; not there: {sorted(set(known) - set(there))}")
+    commands = commands_there()
+    r.check(set(commands) == set(FLAGS), f"commands: {sorted(set(commands) ^ set(FLAGS))}")
+    for command, flags in FLAGS.items():
+        r.check(flags_there(command) == set(flags), f"flags of {command}: {sorted(flags_there(command) ^ set(flags))}")
+
+
+def verdict(done, name, taken, what):
+    """What is wrong with how the program took or refused a value, "" if nothing is."""
+    lines = done.stderr.splitlines()
+    if taken:
+        return "" if done.returncode == 0 else f"{what} should be taken: {done.returncode} {short(done.stderr)}\n  {done.stderr[:300]}"
+    if done.returncode != 2 or len(lines) != 1:
+        return f"{what} should be refused: {done.returncode}\n  {done.stderr[:300]}"
+    if name not in lines[0] or not re.fullmatch(r"error: .+ \(.+\): .+; .+", lines[0]):
+        return f"{what} is refused, but not by `error: what (where): rule; fix` that names {name}:\n  {lines[0][:300]}"
+    return ""
+
+
+def option_cases():
+    for option, kind in OPTIONS.items():
+        yield option, option, "VALUE", kind
+        for field, (around, of) in FIELDS.get(option, {}).items():
+            yield f"{option}[].{field}", option, around, of
+
+
+def test_options(folder):
+    jobs = []
+    for name, option, around, kind in option_cases():
+        tried = [(value, kind.takes(*parsed(value)), ()) for value in VALUES]
+        tried += [(value, True, kind.with_ if value == kind.bounds[-1] else ()) for value in kind.bounds] + [(value, False, kind.with_) for value in kind.beyond]
+        for value, taken, others in dict.fromkeys(tried):
+            word = around.replace("VALUE", value)
+            if around != "VALUE" and value == LONG:
+                taken = False
+            jobs.append(lambda option=option, word=word, taken=taken, others=others: verdict(
+                call("config", *others, f"{option}={word}", cwd=folder), option, taken, short(f"{option}={word}")))
+    several(jobs)
+
+
+def test_rules_between_options(folder):
+    """What is good alone and bad together; the error names what was given."""
+    bad = {
+        "schedule.end_lr": ["schedule.type=polynomial", "schedule.end_lr=3e-4"],
+        "optimizer.lr": ["schedule.type=polynomial", "optimizer.lr=1e-8"],
+        "optimizer.weight_decay": ["optimizer.lr=0.1", "optimizer.weight_decay=100"],
+        "optimizer.groups": ["optimizer.groups={match: x, lr_mult: 1e6}"],
+        "optimizer.nesterov": ["optimizer.nesterov=true", "optimizer.momentum=0"],
+        "train.global_batch": ["train.global_batch=131072"],
+        "train.micro_batch": ["train.micro_batch=1048576", "train.global_batch=1048576"],
+        "parallel.data": ["parallel.data=1024", "parallel.tensor=1024"],
+        "data.valid_fraction": ["data.valid=x", "data.valid_fraction=0.5"],
+        "model.config": ["model.path=x", "model.config=y"],
+        "parallel.stage_layers": ["parallel.split=cost", "parallel.stage_layers=[1, 2]"],
+        "precision.recipes": ["precision.recipes={path: x}"],
+    }
+    several([lambda n=name, a=arguments: verdict(call("config", *a), n, False, " ".join(a)) for name, arguments in bad.items()])
+    # Adam adds the decay to the gradient, which it scales to one.
+    r.run("config", "optimizer.type=adam", "optimizer.lr=0.1", "optimizer.weight_decay=100")
+
+
+def test_flags(folder):
+    """A flag that comes last and that nobody has is refused once all before it were taken; so nothing runs."""
+    def tried(command, flag, value, taken):
+        done = call(*command.split(), f"--{flag}={value}", "--no-such-flag", cwd=folder)
+        line = done.stderr.strip()
+        what = short(f"{command} --{flag}={value}")
+        if done.returncode != 2 or "\n" in line:
+            return f"{what}: {done.returncode} {line[:300]}"
+        passed = "unknown flag '--no-such-flag'" in line
+        if passed != taken:
+            return f"{what} should be {'taken' if taken else 'refused'}:\n  {line[:300]}"
+        return "" if passed or f"--{flag}" in line else f"{what} is refused without its name:\n  {line[:300]}"
+
+    jobs, seen = [], set()
+    for command, flags in FLAGS.items():
+        for flag, kind in flags.items():
+            tries = [(value, kind.takes(*literal(kind, value))) for value in VALUES]
+            tries += [(value, True) for value in kind.bounds if not isinstance(kind, ListOf) or kind.count == 1] + [(value, False) for value in kind.beyond]
+            # The same declaration under several commands is tried whole once, then with three values.
+            whole = (flag, repr(vars(kind).items()) if flag in ("threads", "backend", "json") else command) not in seen
+            seen.add((flag, repr(vars(kind).items()) if flag in ("threads", "backend", "json") else command))
+            jobs += [lambda c=command, f=flag, v=value, t=taken: tried(c, f, v, t) for value, taken in dict.fromkeys(tries if whole else tries[:4])]
+    several(jobs)
+
+
+# Options whose bounds and choices are run: two steps of a tiny model. Left out are those that only a larger run, other data or other ranks give a meaning, and
+# those that ask for more memory or time than a test has. The first few leave the update alone and are tried together.
+TOGETHER = ["data.append_eos", "data.prefetch", "data.shuffle", "data.skip_steps", "train.seed", "train.recompute", "train.dropout", "train.valid_every",
+            "train.valid_batches", "train.find_nan", "parallel.zero", "parallel.zero_threshold", "parallel.patience", "checkpoint.keep", "checkpoint.shard_mb",
+            "checkpoint.verify", "log.every"]
+STABLE = ["schedule.type=warmup_stable_decay"]
+ALONE = {"optimizer.type": [], "optimizer.lr": [], "optimizer.betas": [], "optimizer.eps": [], "optimizer.clip_norm": [], "optimizer.weight_decay": ["optimizer.lr=1e-5"],
+         "optimizer.momentum": ["optimizer.type=sgd"], "optimizer.dampening": ["optimizer.type=sgd"], "schedule.type": [], "schedule.warmup_steps": [],
+         "schedule.min_lr_ratio": [], "schedule.steps": [], "schedule.cycles": ["schedule.type=cosine_with_restarts"],
+         "schedule.power": ["schedule.type=polynomial"], "schedule.timescale": ["schedule.type=inverse_sqrt"],
+         "schedule.end_lr": [], "schedule.stable_steps": STABLE, "schedule.decay_steps": STABLE, "schedule.warmup_type": STABLE, "schedule.decay_type": STABLE}
+
+
+def test_taken_values_train(folder):
+    """What is taken runs, and ends with finite numbers."""
+    base = ["model.config=" + r.save_config(folder / "m.json", num_hidden_layers=1), f"data.train={r.save_ids(folder / 'ids.safetensors', 8, 16)}",
+            "data.sequence_length=16", "train.steps=2", "train.global_batch=2", "schedule.warmup_steps=0", "log.tensorboard=false", "checkpoint.every=0",
+            "train.threads=1"]
+    r.run("train", *base, f"train.output={folder / 'first'}")
+
+    def tried(number, words):
+        output = folder / str(number)
+        done = call("train", *base, *words, f"train.output={output}")
+        if done.returncode != 0:
+            return f"{' '.join(words)}: {done.returncode} {done.stderr[-300:]}"
+        rows = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()] if (output / "metrics.jsonl").exists() else []
+        numbers = [row[key] for row in rows for key in ("loss", "grad_norm", "lr") if key in row]
+        weights = [x for _, _, body in r.load_tensors(output / "model").values() for x in memoryview(body).cast("f")]
+        return "" if all(map(math.isfinite, numbers + weights)) else f"{' '.join(words)} ends in NaN: {numbers}"
+
+    def values(option):
+        return list(OPTIONS[option].bounds) or ["true"]
+
+    runs = [[f"{option}={values(option)[i % len(values(option))]}" for option in TOGETHER] for i in range(3)]
+    runs += [[*others, f"{option}={value}"] for option, others in ALONE.items() for value in values(option)]
+    several([lambda n=n, w=words: tried(n, w) for n, words in enumerate(runs)])
+
+
+def test_plans_end(folder):
+    """The largest batches, lengths and numbers of ranks that are taken are planned, not waited for; what would have to be one rank's is refused."""
+    model = "model.config=" + r.save_config(folder / "m.json", max_position_embeddings=None)
+    largest = [["data.sequence_length=16777216"], ["train.global_batch=65536", "data.sequence_length=16"], ["--ranks=32768", "train.global_batch=65536", "data.sequence_length=16"],
+               ["train.global_batch=1048576", "train.micro_batch=1048576", "data.sequence_length=16"]]
+
+    def tried(arguments):
+        done = call("plan", model, *arguments, "--json")
+        if done.returncode != 0:
+            return f"plan {arguments}: {done.returncode} {done.stderr[:300]}"
+        plan = json.loads(done.stdout)
+        return "" if plan["total"] > 0 and math.isfinite(plan["seconds_per_step_at_peak"]) else f"plan {arguments}: {plan['total']}"
+
+    several([lambda a=arguments: tried(a) for arguments in largest])
+    leaves = r.run("plan", model, "train.global_batch=65536", "data.sequence_length=16", "parallel.sum_leaves=65536", status=2).stderr
+    r.check("parallel.sum_leaves" in leaves and "256" in leaves, leaves)
+
+
+if __name__ == "__main__":
+    r.main(globals())
