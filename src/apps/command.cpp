@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "comm/world.h"
 
@@ -65,7 +66,7 @@ int report(const char* text, int status) {
   std::fflush(stdout);
   // Ranks that are started alike make the same mistake: the first says it, and the launcher ends the others meanwhile.
   if (launched_rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(4));
-  fmt::print(stderr, "error: {}\n", text);
+  fmt::print(stderr, "error: {}\n", escaped(text));
   return status;
 }
 
@@ -107,7 +108,7 @@ int run_program(const std::vector<Command>& commands, const std::vector<std::str
     return report(e.what(), 2);
   } catch (const Stopped& e) {
     std::fflush(stdout);
-    fmt::print(stderr, "{}\n", e.what());
+    fmt::print(stderr, "{}\n", escaped(e.what()));
     return 130;
   } catch (const std::bad_alloc&) {
     return report("memory: the machine has no more; use smaller batches or see `ravine plan`", 1);

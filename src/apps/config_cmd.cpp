@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include "apps/commands.h"
-#include "apps/config_advice.h"
 #include "base/error.h"
+#include "base/text.h"
+#include "train/advice.h"
 
 namespace ravine {
 namespace {
@@ -29,7 +30,7 @@ int run_config(ConfigFlags& flags, Config& config) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
   if (!flags.list && !flags.markdown && flags.explain.empty())
-    for (const std::string& line : likely_mistakes(config)) fmt::print(stderr, "warning: {}\n", line);
+    for (const std::string& line : likely_mistakes(config)) fmt::print(stderr, "warning: {}\n", escaped(line));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 
 #include "apps/commands.h"
 #include "apps/show_sample.h"
+#include "base/text.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "data/dataset.h"
@@ -103,7 +104,7 @@ int run_show(ShowFlags& flags, Config& config) {
                  .dump(-1, ' ', true);
     } else {
       line = fmt::format("--- step {}, sequence {} (micro batch {}, row {}): {}\n    {} tokens, {} labels, segments {}\n{}",
-                         flags.step, i, (i - start) / micro, (i - start) % micro, data->origin(i), s.ids.size(), valid, segments_of(s).dump(),
+                         flags.step, i, (i - start) / micro, (i - start) % micro, escaped(data->origin(i)), s.ids.size(), valid, segments_of(s).dump(),
                          sample_text(s, tokenizer.get(), marks));
     }
     std::fwrite(line.data(), 1, line.size(), stdout);

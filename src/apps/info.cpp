@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -6,6 +8,7 @@
 #include "apps/stored_tensors.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/tokenizer.h"
 #include "files/compressed.h"
 #include "files/tensor_set.h"
@@ -227,7 +230,7 @@ std::string shown(const std::string& key, const Json& value) {
   if (key == "bytes") return fmt::format("{} ({})", value.dump(), human_bytes(value.get<double>()));
   if (key == "parameters") return fmt::format("{} ({})", value.dump(), human_count(value.get<double>()));
   if (value.is_string()) return printable(value.get<std::string>());
-  return value.dump();
+  return escaped(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void print_text(const Json& j) {
@@ -236,7 +239,7 @@ void print_text(const Json& j) {
       fmt::print("\n");
       for (const Json& t : value) {
         const std::string dtype = t["dtype"], name = t["name"];
-        fmt::print("{:<5} {:<24} {}\n", dtype, t["shape"].dump(), printable(name));
+        fmt::print("{:<5} {:<24} {}\n", escaped(dtype), escaped(t["shape"].dump()), printable(name));
       }
     } else if (key == "lengths") {
       print_lengths(value);
@@ -255,7 +258,7 @@ int run_info(InfoFlags& flags, Config&) {
   while (flags.path.size() > 1 && flags.path.back() == '/') flags.path.pop_back();
   const Json j = describe(flags.path, flags.tensors, flags.data);
   if (flags.json)
-    fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", j.dump(-1, ' ', ::isatty(STDOUT_FILENO) == 1, Json::error_handler_t::replace));
   else
     print_text(j);
   return 0;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/text.h"
 #include "base/error.h"
 #include "data/fixed_batches.h"
 #include "data/indexed/indexed_file.h"
@@ -286,11 +287,11 @@ void print_samples(const Json& samples) {
       if (key != "text" && key != "parts" && key != "ids") head += (head.empty() ? "" : ", ") + (key == "where" ? "" : key + " ") + (value.is_string() ? value.get<std::string>() : value.dump());
     fmt::print("--- {}\n", printable(head));
     if (s.contains("ids")) fmt::print("{}\n", s["ids"].dump());
-    if (s.contains("text")) fmt::print("{}\n", s["text"].get<std::string>());
+    if (s.contains("text")) fmt::print("{}\n", escaped(s["text"].get<std::string>(), "\n\t"));
     if (!s.contains("parts")) continue;
     for (const Json& part : s["parts"]) {
       const bool trained = part["trained"];
-      fmt::print("{}{}{}", trained ? (colour ? "\033[32m" : "[[") : "", part["text"].get<std::string>(), trained ? (colour ? "\033[0m" : "]]") : "");
+      fmt::print("{}{}{}", trained ? (colour ? "\033[32m" : "[[") : "", escaped(part["text"].get<std::string>(), "\n\t"), trained ? (colour ? "\033[0m" : "]]") : "");
     }
     fmt::print("\n");
   }

@@ -64,7 +64,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   auto kind = [&](MemoryKind k) { return m.arena.peak_kind[static_cast<size_t>(k)]; };
   if (flags.json) {
     Json j{{"parameters", model->params().count()}, {"weights", m.weights}, {"optimizer", m.optimizer}, {"gradients", kind(MemoryKind::gradients)},
-           {"activations", kind(MemoryKind::activations)}, {"workspace", kind(MemoryKind::workspace)}, {"arena", m.arena.total}, {"base", m.base},
+           {"activations", kind(MemoryKind::activations)}, {"workspace", kind(MemoryKind::workspace)}, {"arena", m.arena.total}, {"base", m.base}, {"batches", m.batches},
            {"total", m.total()}, {"flops_per_step", flops}, {"seconds_per_step_at_peak", flops / peak / ranks}, {"step", estimate_json(estimate)}, {"ranks", Json::array()}, {"variants", Json::array()}};
     for (int stage = 0; stage < layout.mesh.pipeline; ++stage) {
       Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
@@ -86,6 +86,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   line("  gradients", kind(MemoryKind::gradients), "");
   line("  activations", kind(MemoryKind::activations), "");
   line("  workspace", kind(MemoryKind::workspace), "scratch of kernels");
+  line("batches", m.batches, "of the steps that the loader prepares ahead (data.prefetch)");
   line("program", m.base, "code, libraries, this process as it stands");
   line("total", m.total(), "");
   for (int stage = 0; ranks > 1 && stage < layout.mesh.pipeline; ++stage) {

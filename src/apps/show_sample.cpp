@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "base/text.h"
+
 namespace ravine {
 
 std::string sample_text(const Sample& s, const Tokenizer* tokenizer, Marks marks) {
   auto learned = [&](const TokenSpan& seg, int32_t t) { return t > seg.begin && s.labels[static_cast<size_t>(t) - 1] == s.ids[static_cast<size_t>(t)]; };
+  auto shown = [](const std::string& text) { return escaped(text, "\n\t"); };
   bool all = true;
   for (const TokenSpan& seg : s.segments)
     for (int32_t t = seg.begin + 1; t < seg.begin + seg.length; ++t) all = all && learned(seg, t);
@@ -25,15 +28,15 @@ std::string sample_text(const Sample& s, const Tokenizer* tokenizer, Marks marks
         on = !on;
       }
       int32_t id = s.ids[static_cast<size_t>(t)];
-      out += decoder ? decoder->next(id) : fmt::format("{}{}", t > seg.begin ? " " : "", id);
+      out += decoder ? shown(decoder->next(id)) : fmt::format("{}{}", t > seg.begin ? " " : "", id);
     }
-    if (decoder) out += decoder->finish();
+    if (decoder) out += shown(decoder->finish());
     // The last column's prediction has no column of its own here: it is shown behind.
     size_t last = static_cast<size_t>(seg.begin + seg.length) - 1;
     if (seg.length > 0 && s.labels[last] != kIgnored) {
       if (!on) out += begin, on = true;
       std::span<const int32_t> one(&s.labels[last], 1);
-      out += tokenizer ? tokenizer->decode(one, false) : fmt::format(" {}", s.labels[last]);
+      out += tokenizer ? shown(tokenizer->decode(one, false)) : fmt::format(" {}", s.labels[last]);
     }
     if (on) out += end;
   }

@@ -1,9 +1,7 @@
 #include "base/json.h"
 
-#include <fstream>
-#include <sstream>
-
 #include "base/error.h"
+#include "base/read_text.h"
 
 template class nlohmann::basic_json<nlohmann::ordered_map>;
 
@@ -35,17 +33,64 @@ Json parse_json(std::string_view text, const std::string& where) {
 }
 
 Json read_json(const std::string& path, int64_t limit) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw UserError("cannot open file", path, "it must exist and be readable", "check the path");
-  in.seekg(0, std::ios::end);
-  int64_t size = in.tellg();
-  if (size < 0 || size > limit)
-    throw UserError("JSON file is too large", path, fmt::format("{} bytes, at most {}", size, limit), "check that this is the file you meant");
-  std::string text(static_cast<size_t>(size), '\0');
-  in.seekg(0);
-  in.read(text.data(), size);
-  if (!in) throw UserError("cannot read file", path, "it must be a readable regular file", "check the path");
-  return parse_json(text, path);
+  return parse_json(read_text(path, limit, "a JSON file"), path);
 }
+
+namespace {
+
+[[noreturn]] void wrong_field(const std::string& key, const std::string& where, const std::string& rule) {
+  throw UserError(fmt::format("field '{}' of the wrong kind", key), where, rule, "repair or replace the file");
+}
+
+const Json* find_field(const Json& object, const std::string& key, const std::string& where) {
+  if (!object.is_object()) throw UserError("not a JSON object", where, fmt::format("a field '{}' is looked for", key), "repair or replace the file");
+  auto it = object.find(key);
+  return it == object.end() ? nullptr : &*it;
+}
+
+bool read_value(const Json& v, bool& out) { return v.is_boolean() && (out = v.get<bool>(), true); }
+bool read_value(const Json& v, int64_t& out) {
+  return v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) && (out = v.get<int64_t>(), true);
+}
+bool read_value(const Json& v, double& out) { return v.is_number() && (out = v.get<double>(), true); }
+bool read_value(const Json& v, std::string& out) { return v.is_string() && (out = v.get<std::string>(), true); }
+bool read_value(const Json& v, Json& out) { return v.is_object() && (out = v, true); }
+const char* kind_of(const bool*) { return "true or false"; }
+const char* kind_of(const int64_t*) { return "a whole number of 64 bits"; }
+const char* kind_of(const double*) { return "a number"; }
+const char* kind_of(const std::string*) { return "a text"; }
+const char* kind_of(const Json*) { return "an object"; }
+
+}  // namespace
+
+template <class T>
+T field_or(const Json& object, const std::string& key, const std::string& where, T otherwise) {
+  const Json* v = find_field(object, key, where);
+  if (v && !read_value(*v, otherwise)) wrong_field(key, where, fmt::format("it must be {}, got {}", kind_of(&otherwise), v->type_name()));
+  return otherwise;
+}
+
+template <class T>
+T field(const Json& object, const std::string& key, const std::string& where) {
+  if (!find_field(object, key, where)) throw UserError(fmt::format("field '{}' is missing", key), where, fmt::format("it must be {}", kind_of(static_cast<T*>(nullptr))), "repair or replace the file");
+  return field_or<T>(object, key, where, T{});
+}
+
+const Json& array_field(const Json& object, const std::string& key, const std::string& where) {
+  const Json* v = find_field(object, key, where);
+  if (!v || !v->is_array()) wrong_field(key, where, fmt::format("it must be an array, got {}", v ? v->type_name() : "none"));
+  return *v;
+}
+
+template bool field(const Json&, const std::string&, const std::string&);
+template int64_t field(const Json&, const std::string&, const std::string&);
+template double field(const Json&, const std::string&, const std::string&);
+template std::string field(const Json&, const std::string&, const std::string&);
+template Json field(const Json&, const std::string&, const std::string&);
+template bool field_or(const Json&, const std::string&, const std::string&, bool);
+template int64_t field_or(const Json&, const std::string&, const std::string&, int64_t);
+template double field_or(const Json&, const std::string&, const std::string&, double);
+template std::string field_or(const Json&, const std::string&, const std::string&, std::string);
+template Json field_or(const Json&, const std::string&, const std::string&, Json);
 
 }  // namespace ravine

@@ -17,4 +17,12 @@ Json parse_json(std::string_view text, const std::string& where);
 // Reads and parses a file of at most `limit` bytes; errors name the path.
 Json read_json(const std::string& path, int64_t limit = int64_t{64} << 20);
 
+// A field of a foreign object: T is bool, int64_t, double, std::string or Json (an object). One of another type (or, for field(), none, or no object at all)
+// is a UserError that names `where`, the key and what it must be.
+template <class T>
+T field(const Json& object, const std::string& key, const std::string& where);
+template <class T>
+T field_or(const Json& object, const std::string& key, const std::string& where, T otherwise);
+const Json& array_field(const Json& object, const std::string& key, const std::string& where);
+
 }  // namespace ravine

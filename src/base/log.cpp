@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace ravine {
 
@@ -25,7 +26,8 @@ void Log::open(const std::string& path) {
   file_ = f;
 }
 
-void Log::write(const std::string& line) {
+void Log::write(const std::string& text) {
+  const std::string line = escaped(text, "\n\t");
   std::lock_guard lock(mutex_);
   if (!quiet_) {
     if (bar_) std::fputs("\r\033[K", stderr);
@@ -44,7 +46,7 @@ void Log::progress(double fraction, const std::string& text) {
   int columns = ioctl(2, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 80;
   int width = std::max(10, std::min(30, columns - static_cast<int>(text.size()) - 10));
   int full = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * width);
-  std::string bar = "\r[" + std::string(full, '#') + std::string(width - full, '.') + "] " + text;
+  std::string bar = "\r[" + std::string(full, '#') + std::string(width - full, '.') + "] " + escaped(text);
   bar.resize(std::min<size_t>(bar.size(), static_cast<size_t>(columns)));
   std::lock_guard lock(mutex_);
   std::fputs((bar + "\033[K").c_str(), stderr);

@@ -30,7 +30,7 @@ class Log {
   bool terminal() const { return terminal_; }
 
  private:
-  void write(const std::string& line);
+  void write(const std::string& text);
   std::mutex mutex_;
   std::FILE* file_ = nullptr;
   bool terminal_ = false, quiet_ = false, bar_ = false;

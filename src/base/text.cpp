@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ravine {
@@ -68,6 +70,35 @@ size_t find_invalid_utf8(std::string_view t) {
     i += n;
   }
   return std::string_view::npos;
+}
+
+std::string escaped(std::string_view text, std::string_view keep) {
+  std::string out;
+  for (size_t valid = 0, i = 0; i < text.size();) {
+    if (i >= valid) {  // the next run of valid UTF-8
+      const size_t bad = find_invalid_utf8(text.substr(i));
+      valid = bad == std::string_view::npos ? text.size() : i + bad;
+      if (valid == i) {
+        out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i++]));
+        continue;
+      }
+    }
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const size_t n = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    uint32_t c = lead & (n == 1 ? 0x7fu : 0xffu >> (n + 1));
+    for (size_t k = 1; k < n; ++k) c = c << 6 | (static_cast<unsigned char>(text[i + k]) & 0x3fu);
+    const bool control = c < 0x20 || (c >= 0x7f && c < 0xa0), turns = (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+    if (n == 1 && keep.find(text[i]) != std::string_view::npos)
+      out += text[i];
+    else if (c == '\n' || c == '\t' || c == '\r')
+      out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
+    else if (control || turns)
+      out += c < 0x100 ? fmt::format("\\x{:02x}", c) : fmt::format("\\u{:04x}", c);
+    else
+      out += text.substr(i, n);
+    i += n;
+  }
+  return out;
 }
 
 }  // namespace ravine

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 #include <yaml.h>
 
-#include <fstream>
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/read_text.h"
 
 namespace ravine {
 namespace {
@@ -212,14 +212,7 @@ YamlNode::Ptr load_yaml(std::string_view text, const std::string& name, bool lin
 }
 
 YamlNode::Ptr read_yaml(const std::string& path) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  auto bytes = file ? static_cast<int64_t>(file.tellg()) : -1;
-  if (bytes < 0 || bytes == INT64_MAX)
-    throw UserError("cannot read the config", path, "it must be a readable file", "check the path");
-  std::string text(static_cast<size_t>(std::min(bytes, kYamlBytes + 1)), '\0');
-  file.seekg(0).read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file) throw UserError("cannot read the config", path, "reading failed", "check the file");
-  return load_yaml(text, path);
+  return load_yaml(read_text(path, kYamlBytes, "the config"), path);
 }
 
 }  // namespace ravine

@@ -113,7 +113,7 @@ std::unique_ptr<Dataset> open_fixed(const std::vector<Files>& sources, const cha
   std::vector<std::unique_ptr<FixedBatches>> files;
   for (const auto& s : sources)
     for (const auto& path : s.paths) {
-      files.push_back(std::make_unique<FixedBatches>(path, vocabulary));
+      files.push_back(std::make_unique<FixedBatches>(path, vocabulary, options.max_positions));
       if (files.back()->columns() != options.sequence_length)
         throw UserError(
             "wrong sequence length", path + ": input_ids",
@@ -329,6 +329,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (!(o.valid_fraction >= 0 && o.valid_fraction < 1))
     throw UserError("wrong share", "data.valid_fraction", fmt::format("0 <= share < 1, got {}", o.valid_fraction),
                     "choose another share");
+  if (!o.chat_template.empty()) check_template_name(o.chat_template);  // though nothing may ask for it
   if (o.order != "philox") return open_megatron_datasets(o, tokenizer);
   refuse_megatron_options(o);
   Datasets d;

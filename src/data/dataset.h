@@ -26,6 +26,7 @@ struct DatasetOptions {
   std::string tokenizer_path;                             // folder whose chat template is used when none is named
   uint64_t seed = 42;
   int64_t vocabulary = 0;                                 // of the model; ids must be below it. 0: the tokenizer's
+  int64_t max_positions = 0;                              // of the model; 0: no limit
   int threads = 0;                                        // for tokenizing; 0: the cores of this machine
   std::string cache;                                      // folder to find tokens in (data/token_cache.h); empty: none
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread while text is tokenized

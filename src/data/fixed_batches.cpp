@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -25,7 +24,7 @@ bool is_integer(DType t) { return !is_float(t); }
 
 }  // namespace
 
-FixedBatches::FixedBatches(const std::string& path, int64_t vocabulary) : file_(std::make_unique<SafetensorsReader>(path)) {
+FixedBatches::FixedBatches(const std::string& path, int64_t vocabulary, int64_t positions) : file_(std::make_unique<SafetensorsReader>(path)) {
   static const std::vector<std::string> names = {"input_ids", "labels", "next_labels", "attention_mask", "position_ids"};
   for (const auto& t : file_->tensors()) {
     auto where = fmt::format("{}: {}", path, printable(t.name));
@@ -63,9 +62,11 @@ FixedBatches::FixedBatches(const std::string& path, int64_t vocabulary) : file_(
   check(ids_, 0, vocabulary - 1, false);
   check(labels_, 0, vocabulary - 1, true);
   check(next_labels_, 0, vocabulary - 1, true);
-  check(positions_, 0, std::numeric_limits<int32_t>::max(), false);
+  constexpr int64_t kMostPositions = 1 << 24;  // tables of rotary angles have a row for each
+  check(positions_, 0, (positions > 0 ? positions : kMostPositions) - 1, false);
   check(mask_, 0, 1, false);
   check_mask();
+  check_learns();
 }
 
 std::vector<int64_t> FixedBatches::row(const TensorInfo* tensor, int64_t row) const {
@@ -113,6 +114,18 @@ void FixedBatches::check_mask() const {
                       fmt::format("{}: attention_mask, row {}, column {}", file_->path(), r, again - m.begin()),
                       "the ones of a row must stand side by side", "pad on the left or on the right only");
   }
+}
+
+void FixedBatches::check_learns() const {
+  bool token = false;
+  for (int64_t r = 0; r < rows_; ++r) {
+    const Sample s = sample(r);
+    token = token || !s.segments.empty();
+    if (std::any_of(s.labels.begin(), s.labels.end(), [](int32_t l) { return l != kIgnored; })) return;
+  }
+  const TensorInfo* why = !token ? mask_ : labels_ ? labels_ : next_labels_ ? next_labels_ : mask_;
+  throw UserError("nothing to learn", fmt::format("{}: {}", file_->path(), why ? why->name : "input_ids"),
+                  token ? "no row has a label that counts" : "the mask has no one in any row", "correct the file");
 }
 
 Sample FixedBatches::sample(int64_t r) const {

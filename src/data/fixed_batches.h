@@ -18,7 +18,9 @@ namespace ravine {
 // Const members may be called by several threads.
 class FixedBatches {
  public:
-  FixedBatches(const std::string& path, int64_t vocabulary);  // ids are in [0, vocabulary)
+  // ids are in [0, vocabulary), positions in [0, positions); 0: a model without a limit. A file that teaches nothing (every label -100, or a mask without a
+  // one) is a UserError.
+  FixedBatches(const std::string& path, int64_t vocabulary, int64_t positions = 0);
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
   Sample sample(int64_t row) const;
@@ -28,6 +30,7 @@ class FixedBatches {
   std::vector<int64_t> row(const TensorInfo* tensor, int64_t row) const;
   void check(const TensorInfo* tensor, int64_t low, int64_t high, bool may_ignore) const;
   void check_mask() const;
+  void check_learns() const;
   std::unique_ptr<SafetensorsReader> file_;
   const TensorInfo *ids_ = nullptr, *labels_ = nullptr, *next_labels_ = nullptr, *mask_ = nullptr, *positions_ = nullptr;
   int64_t rows_ = 0, columns_ = 0;

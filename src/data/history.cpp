@@ -65,20 +65,24 @@ Json DataHistory::json() const {
 
 DataHistory DataHistory::from_json(const Json& json, const std::string& where) {
   DataHistory h;
-  try {
-    h.sources_ = json.at("sources").get<std::vector<std::string>>();
-    for (const Json& s : json.at("segments")) {
-      DataSegment d{s.at("step").get<int64_t>(), s.at("sample").get<int64_t>(), s.at("global_batch").get<int64_t>(), {}};
-      if (s.contains("weights")) d.weights = s["weights"].get<std::vector<double>>();
-      bool good = d.step >= 0 && d.sample >= 0 && d.global_batch >= 1 && d.weights.size() <= h.sources_.size();
-      if (!h.segments_.empty()) good = good && d.step > h.segments_.back().step && d.sample >= h.segments_.back().sample;
-      for (double w : d.weights) good = good && std::isfinite(w) && w >= 0;
-      if (!d.weights.empty()) good = good && std::any_of(d.weights.begin(), d.weights.end(), [](double w) { return w > 0; });
-      if (!good) throw UserError("wrong data position", where, "its segments do not follow each other", "choose another checkpoint");
-      h.segments_.push_back(std::move(d));
-    }
-  } catch (const nlohmann::json::exception& e) {
-    throw UserError("wrong data position", where, e.what(), "choose another checkpoint");
+  for (const Json& source : array_field(json, "sources", where)) {
+    if (!source.is_string()) throw UserError("field 'sources' of the wrong kind", where, "it must be a list of texts", "choose another checkpoint");
+    h.sources_.push_back(source.get<std::string>());
+  }
+  for (const Json& s : array_field(json, "segments", where)) {
+    const std::string here = where + ": segments";
+    DataSegment d{field<int64_t>(s, "step", here), field<int64_t>(s, "sample", here), field<int64_t>(s, "global_batch", here), {}};
+    if (s.contains("weights"))
+      for (const Json& w : array_field(s, "weights", here)) {
+        if (!w.is_number()) throw UserError("field 'weights' of the wrong kind", here, "it must be a list of numbers", "choose another checkpoint");
+        d.weights.push_back(w.get<double>());
+      }
+    bool good = d.step >= 0 && d.sample >= 0 && d.global_batch >= 1 && d.weights.size() <= h.sources_.size();
+    if (!h.segments_.empty()) good = good && d.step > h.segments_.back().step && d.sample >= h.segments_.back().sample;
+    for (double w : d.weights) good = good && std::isfinite(w) && w >= 0;
+    if (!d.weights.empty()) good = good && std::any_of(d.weights.begin(), d.weights.end(), [](double w) { return w > 0; });
+    if (!good) throw UserError("wrong data position", where, "its segments do not follow each other", "choose another checkpoint");
+    h.segments_.push_back(std::move(d));
   }
   return h;
 }

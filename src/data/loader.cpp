@@ -77,6 +77,11 @@ StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step)
   return s;
 }
 
+int64_t loader_bytes(int64_t prefetch, int64_t micro_batches, int64_t rows, int64_t columns) {
+  const int64_t steps = std::max<int64_t>(1, ceil_div(prefetch, micro_batches)) + 2;
+  return mul_checked(steps * micro_batches, static_cast<int64_t>(sizeof(MicroBatch)) + rows * (8 + 3 * columns * static_cast<int64_t>(sizeof(int32_t))));
+}
+
 Loader::Loader(const Dataset& data, LoaderOptions options) : data_(data), options_(std::move(options)) {
   require(options_.micro_batch >= 1 && options_.global_batch >= 1, "loader: batches have at least one sequence");
   require(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "loader: rank {} of {}", options_.rank, options_.ranks);

@@ -51,6 +51,9 @@ struct LoaderOptions {
 // What step s sees: its global_batch samples in order, micro_batch at a time; of these the rank's own.
 StepBatches make_step(const Dataset& data, const LoaderOptions& options, int64_t step);
 
+// Bytes of the batches of a run at most: whole steps of `micro_batches` that hold `prefetch` ready, the one being made, the one in use.
+int64_t loader_bytes(int64_t prefetch, int64_t micro_batches, int64_t rows, int64_t columns);
+
 class Loader {
  public:
   // The dataset must outlive the loader.

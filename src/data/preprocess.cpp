@@ -285,7 +285,7 @@ class Job {
     std::unique_ptr<Batch> b = std::move(ready.front());
     ready.pop_front();
     if (b->error) {
-      save();  // so that what came before need not be done again
+      if (state_.report.records > 0) save();  // so that what came before need not be done again
       std::rethrow_exception(b->error);
     }
     PreprocessReport& r = state_.report;

@@ -71,6 +71,7 @@ bool PreprocessState::load(const std::string& folder, const std::string& setting
   } catch (const Json::exception&) {
     refuse("its state.json is damaged");
   }
+  if (s.report.records == 0 && !s.written) return false;  // nothing is lost by beginning anew
   if (s.settings != settings) refuse("it had another tokenizer or other options");
   if (s.lists.size() != lists || s.file < 0 || s.record < 0 || s.file > static_cast<int64_t>(s.files.size())) refuse("its state.json is damaged");
   for (const auto& p : s.lists)

@@ -1,5 +1,7 @@
 #include "files/tensor_file.h"
 
+#include "base/text.h"
+
 namespace ravine {
 
 const Metadata& TensorFile::metadata() const {
@@ -12,15 +14,10 @@ std::string tensor_at(const std::string& path, std::string_view tensor) {
 }
 
 std::string printable(std::string_view name) {
-  std::string shown;
-  for (char c : name.substr(0, 120)) shown += static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;
-  // Not to end inside a UTF-8 sequence.
-  if (name.size() > 120) {
-    while (!shown.empty() && (shown.back() & 0xc0) == 0x80) shown.pop_back();
-    if (!shown.empty() && (shown.back() & 0x80)) shown.pop_back();
-    shown += "...";
-  }
-  return shown;
+  if (name.size() <= 120) return escaped(name);
+  size_t end = 120;  // not inside a UTF-8 sequence
+  while (end > 117 && (name[end] & 0xc0) == 0x80) --end;
+  return escaped(name.substr(0, end)) + "...";
 }
 
 }  // namespace ravine

@@ -1,14 +1,17 @@
 #include "infer/output.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "base/json.h"
+#include "base/text.h"
 
 namespace ravine {
 
 GenerateOutput::GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json,
                                std::FILE* to, bool beams)
-    : prompts_(prompts), tokenizer_(tokenizer), json_(json), beams_(beams), to_(to), of_(prompts.size()) {}
+    : prompts_(prompts), tokenizer_(tokenizer), json_(json), beams_(beams), to_(to), terminal_(::isatty(::fileno(to)) == 1), of_(prompts.size()) {}
 
 void GenerateOutput::token(size_t prompt, int32_t id) {
   One& one = of_[prompt];
@@ -58,7 +61,8 @@ void GenerateOutput::decode(One& one, size_t prompt, int32_t id) {
 void GenerateOutput::write(One& one) {
   if (one.text.empty()) return;
   if (!json_ && !std::exchange(one.begun, true) && std::exchange(any_, true)) std::fputs("\n", to_);
-  std::fwrite(one.text.data(), 1, one.text.size(), to_);
+  const std::string shown = terminal_ ? escaped(one.text, "\n\t") : one.text;  // a model may write anything; files and pipes get it as it is
+  std::fwrite(shown.data(), 1, shown.size(), to_);
   std::fflush(to_);
   one.text.clear();
 }

@@ -36,6 +36,7 @@ class GenerateOutput {
   const Tokenizer* tokenizer_;
   bool json_, beams_, any_ = false;
   std::FILE* to_;
+  bool terminal_;
   std::vector<One> of_;
   size_t front_ = 0;  // the first prompt whose result is not out yet
 };

@@ -1,25 +1,28 @@
 #include "infer/prompts.h"
 
+#include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/read_text.h"
 #include "base/text.h"
 
 namespace ravine {
 namespace {
 
 std::vector<std::string> read_lines(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw UserError("no such file", path, "it must exist and be readable", "correct the path");
+  const std::string text = read_text(path, int64_t{1} << 30, "the prompts");
   std::vector<std::string> lines;
-  for (std::string line; std::getline(in, line);) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    at = end + 1;
     if (line.ends_with('\r')) line.pop_back();
     if (find_invalid_utf8(line) != std::string::npos)
       throw UserError("text is not UTF-8", fmt::format("{}:{}", path, lines.size() + 1), "prompts must be UTF-8",
                       "convert the file, for example with iconv -t UTF-8");
-    lines.push_back(line);
+    lines.push_back(std::move(line));
   }
   return lines;
 }

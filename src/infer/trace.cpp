@@ -250,14 +250,26 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
   for (size_t i = 0; i < in.ids.size(); ++i) in.positions[i] = static_cast<int32_t>(static_cast<int64_t>(i) % in.columns);
   if (const TensorInfo* t = file.find("position_ids")) {
     shape_of(*t);
+    constexpr int64_t kMostPositions = 1 << 24;  // tables of rotary angles have a row for each
+    const int64_t most = facts.max_positions > 0 ? facts.max_positions : kMostPositions;
     auto p = read_ids(file, *t);
-    for (size_t i = 0; i < p.size(); ++i) in.positions[i] = static_cast<int32_t>(p[i]);
+    for (size_t i = 0; i < p.size(); ++i) {
+      if (p[i] < 0 || p[i] >= most)
+        throw UserError(fmt::format("position {} in 'position_ids'", p[i]), fmt::format("{}: row {}, column {}", path, static_cast<int64_t>(i) / in.columns, static_cast<int64_t>(i) % in.columns),
+                        fmt::format("positions are 0 to {}", most - 1), "correct the file");
+      in.positions[i] = static_cast<int32_t>(p[i]);
+    }
+  } else if (facts.max_positions > 0 && in.columns > facts.max_positions) {
+    throw UserError(fmt::format("rows of {} tokens", in.columns), path, fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten the rows");
   }
-  for (int32_t p : in.positions)
-    if (p < 0 || (facts.max_positions > 0 && p >= facts.max_positions))
-      throw UserError(fmt::format("position {}", p), path, fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten the rows");
   std::vector<int64_t> mask(in.ids.size(), 1);
   if (const TensorInfo* t = file.find("attention_mask")) shape_of(*t), mask = read_ids(file, *t);
+  for (size_t i = 0; i < mask.size(); ++i)
+    if (mask[i] != 0 && mask[i] != 1)
+      throw UserError(fmt::format("{} in 'attention_mask'", mask[i]), fmt::format("{}: row {}, column {}", path, static_cast<int64_t>(i) / in.columns, static_cast<int64_t>(i) % in.columns),
+                      "a mask holds 0 and 1", "correct the file");
+  if (std::find(mask.begin(), mask.end(), 1) == mask.end())
+    throw UserError("'attention_mask' is all 0", path, "at least one token must be there to be seen", "correct the file");
   for (int64_t r = 0; r < in.rows; ++r) {
     auto row = mask.begin() + r * in.columns, end = row + in.columns;
     auto first = std::find(row, end, 1), last = std::find(first, end, 0);

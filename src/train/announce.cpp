@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/parallel.h"
+#include "train/advice.h"
 #include "train/trainer.h"
 
 namespace ravine {
@@ -52,6 +53,8 @@ void Trainer::announce_ranks() const {
 }
 
 void Trainer::announce() const {
+  if (ranks_.first())
+    for (const std::string& line : likely_mistakes(config_, tokenizer_.get())) log_.warn("{}", line);
   const ModelFacts& f = model_->facts();
   const RunMemory& m = engine_->memory();
   auto mib = [](int64_t b) { return human_bytes(static_cast<double>(b)); };

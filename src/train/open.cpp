@@ -40,6 +40,7 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
 Sources open_sources(const Config& c, const ModelFacts& facts, std::function<void(const TokenizeProgress&)> progress) {
   Sources s;
   DatasetOptions data = dataset_options(c, facts.vocabulary);
+  data.max_positions = facts.max_positions;
   data.progress = std::move(progress);
   std::string where = c.model.tokenizer.empty() ? c.model.path : c.model.tokenizer;
   if (needs_tokenizer(data)) {

@@ -52,7 +52,7 @@ void Trainer::begin_or_resume() {
   if (from) {
     CheckpointReader reader(*from, config_.checkpoint.verify && resume != "auto" && ranks_.first());  // newest_checkpoint has verified its find
     const Json& s = reader.scalars();
-    if (!config_.checkpoint.other_data) refuse_other_data(s.value("fingerprint", Json()), fingerprint_, checkpoint_name(reader.step()));
+    if (!config_.checkpoint.other_data) refuse_other_data(field_or(s, "fingerprint", *from + "/manifest.json: scalars", Json()), fingerprint_, checkpoint_name(reader.step()));
     done_ = checkpoint_scalar(reader, "step");
     tokens_ = checkpoint_scalar(reader, "tokens");
     double began = time_now();
@@ -61,12 +61,13 @@ void Trainer::begin_or_resume() {
     if (!reader.instructions().empty() && reader.instructions() != instructions_)  // empty: converted
       log_.warn("the checkpoint was written with {} instructions, this run uses {}: numbers will agree closely, not bit for bit",
                 reader.instructions(), instructions_);
-    if (s.value("seed", config_.train.seed) != config_.train.seed)
+    const std::string where = *from + "/manifest.json: scalars";
+    if (field_or(s, "seed", where, config_.train.seed) != config_.train.seed)
       log_.warn("train.seed differs from that of the checkpoint: the order of the data changes from here on");
-    if (int64_t was = s.value("sum_leaves", int64_t{1}); was != layout_.sum_leaves)
+    if (int64_t was = field_or(s, "sum_leaves", where, int64_t{1}); was != layout_.sum_leaves)
       log_.warn("the checkpoint was made with parallel.sum_leaves={}, this run sums {} leaves: numbers will agree closely, not bit for bit", was,
                 layout_.sum_leaves);
-    for (const std::string& key : other_data_options(s.value("fingerprint", Json()), fingerprint_))
+    for (const std::string& key : other_data_options(field_or(s, "fingerprint", *from + "/manifest.json: scalars", Json()), fingerprint_))
       log_.warn("{}: samples are cut otherwise than before the checkpoint, so some text may come again or be left out", key);
     place_data(&reader);
     log_.line("resume   from {} after step {}, read in {:.2f} s", *from, done_, seconds);
@@ -85,7 +86,7 @@ void Trainer::place_data(const CheckpointReader* from) {
     if (s.contains("data"))
       history_ = DataHistory::from_json(s["data"], fmt::format("checkpoint of step {}", from->step()));
     else
-      train_data_->note_sources(history_, 0, s.value("global_batch", config_.train.global_batch));
+      train_data_->note_sources(history_, 0, field_or(s, "global_batch", fmt::format("checkpoint of step {}: scalars", from->step()), config_.train.global_batch));
   }
   size_t before = history_.segments().size();
   train_data_->note_sources(history_, done_, config_.train.global_batch);

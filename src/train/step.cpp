@@ -150,6 +150,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   memory_.weights = store.weight_bytes();
   memory_.optimizer = optimizer.bytes();
   memory_.base = resident_memory();
+  memory_.batches = loader_bytes(config.data.prefetch, shape.micro_batches, shape.rows, shape.columns);
 }
 
 StepEngine::~StepEngine() = default;

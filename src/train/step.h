@@ -30,7 +30,8 @@ struct RunMemory {
   int64_t weights = 0, optimizer = 0;   // outside the arena
   MemoryPlan arena;                     // gradients, activations, workspace
   int64_t base = 0;                     // the program itself and what it holds at the time of planning (tokens, tables)
-  int64_t total() const { return base + weights + optimizer + arena.total; }
+  int64_t batches = 0;                  // what the loader holds ready, the one it makes and the one in use (data/loader.h)
+  int64_t total() const { return base + batches + weights + optimizer + arena.total; }
 };
 
 struct StepShape {

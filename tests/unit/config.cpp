@@ -245,7 +245,7 @@ TEST(Config, ErrorsOfTheCommandLine) {
     load_config("/does/not/exist.yaml");
     FAIL();
   } catch (const UserError& e) {
-    EXPECT_STREQ(e.what(), "cannot read the config (/does/not/exist.yaml): it must be a readable file; check the path");
+    EXPECT_STREQ(e.what(), "cannot read the config (/does/not/exist.yaml): No such file or directory; check the path and its permissions");
   }
 }
 

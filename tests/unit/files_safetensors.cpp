@@ -258,7 +258,7 @@ TEST(Safetensors, ReadsTheSharedModels) {
 }
 
 TEST(Printable, HidesControlCharactersAndCutsBetweenCharacters) {
-  EXPECT_EQ(printable("a\x1b[31m"), "a?[31m");
+  EXPECT_EQ(printable("a\x1b[31m"), "a\\x1b[31m");
   std::string long_name(119, 'a');
   EXPECT_EQ(printable(long_name + "\xc3\xa9\xc3\xa9"), long_name + "...");
 }

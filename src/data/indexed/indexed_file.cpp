@@ -1,5 +1,6 @@
 #include "data/indexed/indexed_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -183,13 +184,33 @@ void IndexedFile::copy_range(int64_t begin, std::span<int32_t> into) const {
 
 void IndexedFile::check() const {
   idx_.will_read(idx_.bytes());
-  int64_t at = 0;
-  for (int64_t i = 0; i < sequences_; ++i) {
-    if (load<int64_t>(offsets_, i) != at) refuse("wrong index", fmt::format("sequence {} must begin at byte {}, got {}", i, at, load<int64_t>(offsets_, i)));
-    at += length(i) * width_;  // at most 2^31 * 8 * 2^57 sequences could overflow; a file that size cannot be
-  }
   for (int64_t d = 0; d + 1 < entries_; ++d)
-    if (document_begin(d) > document_begin(d + 1)) refuse("wrong index", fmt::format("document {} must not end before it begins", d));
+    if (document_begin(d) > document_begin(d + 1)) refuse("wrong index", fmt::format("document {} of {} must not end before it begins", d + 1, documents()));
+  // Every sequence begins where the one before it ends: pairs of neighbours, so that the loop has no running sum. The last was checked on opening.
+  constexpr int64_t kBlock = 1 << 14;
+  auto wrong = [&](int64_t i) {
+    const int64_t n = load<int32_t>(lengths_, i), begins = load<int64_t>(offsets_, i), next = i + 1 < sequences_ ? load<int64_t>(offsets_, i + 1) : begins + n * width_;
+    return (i == 0 && begins != 0) || n < 0 || next != static_cast<int64_t>(static_cast<uint64_t>(begins) + static_cast<uint64_t>(n * width_));
+  };
+  for (int64_t from = 0; from < sequences_; from += kBlock) {
+    const int64_t to = std::min(from + kBlock, sequences_);
+    uint64_t bad = 0;
+    for (int64_t i = from; i + 1 < to; ++i) {
+      const int64_t n = load<int32_t>(lengths_, i);
+      bad |= (static_cast<uint64_t>(load<int64_t>(offsets_, i + 1)) - static_cast<uint64_t>(load<int64_t>(offsets_, i))) ^ static_cast<uint64_t>(n * width_);
+      bad |= static_cast<uint64_t>(n) >> 63;
+    }
+    if (bad == 0 && !wrong(from) && !wrong(to - 1)) continue;
+    int64_t i = from;
+    while (!wrong(i)) ++i;
+    int64_t d = 0;
+    while (d + 1 < documents() && document_begin(d + 1) <= i) ++d;
+    refuse("wrong index", fmt::format("sequence {} (document {} of {}) begins at byte {} and has {} tokens of {} bytes, {}", i + 1, d + 1, documents(), load<int64_t>(offsets_, i),
+                                      load<int32_t>(lengths_, i), width_,
+                                      i == 0 && load<int64_t>(offsets_, 0) != 0 ? "and the first begins at byte 0"
+                                      : i + 1 < sequences_                       ? fmt::format("but the next begins at byte {}", load<int64_t>(offsets_, i + 1))
+                                                                                 : "and the file ends elsewhere"));
+  }
 }
 
 }  // namespace ravine

@@ -26,7 +26,7 @@ inline constexpr char kIndexMagic[] = "MMIDIDX\0";  // with its terminator nine 
 bool is_indexed_prefix(const std::string& path, std::string* prefix = nullptr);
 
 // Maps both files. Opening costs the same for any size: it checks the header, the sizes of both files and the ends of each
-// array; every access is checked again. What does not fit is a UserError naming file and rule. Const members may be called by
+// array; every access is checked again. Whoever trains on it calls check() first (open_token_file). What does not fit is a UserError naming file and rule. Const members may be called by
 // many threads; the files must not change meanwhile.
 class IndexedFile {
  public:
@@ -51,7 +51,8 @@ class IndexedFile {
   std::span<const std::byte> all_bytes() const { return bin_.bytes(); }
   // Lengths [first, last) of sequences as they lie in the file (int32, not aligned); fetched from disk ahead.
   std::span<const std::byte> lengths(int64_t first, int64_t last) const;
-  // Reads every entry: lengths at least 0, offsets their running sum, documents in order. A UserError names the first that lies.
+  // Reads every entry, about a second for 10^9 bytes of index: lengths at least 0, offsets their running sum, documents in order. A UserError names the first
+  // that lies, and its document.
   void check() const;
 
  private:

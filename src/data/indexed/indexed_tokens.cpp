@@ -14,6 +14,7 @@ std::unique_ptr<IndexedFile> open_token_file(const std::string& path, int64_t vo
   if (file->has_modes()) throw UserError("multimodal data", prefix + ".idx", "its sequences have modes; text is wanted", "name another file");
   if (file->type() == TokenType::f32 || file->type() == TokenType::f64)
     throw UserError("not token ids", prefix + ".idx", fmt::format("the file holds {}, ids are whole numbers", name(file->type())), "name another file");
+  file->check();
   constexpr int64_t kPieces = 64, kPiece = 512;
   for (int64_t i = 0; vocabulary > 0 && i < kPieces && file->tokens() > 0; ++i) {
     const int64_t begin = file->tokens() / kPieces * i;

@@ -75,6 +75,14 @@ std::string prompt_template(const std::string& name) {
   return "";
 }
 
+void check_template_name(const std::string& wanted) {
+  std::error_code ignored;
+  if (!prompt_template(wanted).empty() || std::filesystem::is_regular_file(wanted, ignored) || std::filesystem::is_directory(wanted, ignored)) return;
+  const std::string near = nearest(wanted, prompt_template_names());
+  throw UserError("no chat template '" + wanted + "'", "data.chat_template", fmt::format("names are {}; or it is a file", fmt::join(prompt_template_names(), ", ")),
+                  near.empty() ? "use one of them" : "did you mean '" + near + "'?");
+}
+
 ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& t) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -91,12 +99,7 @@ ChosenTemplate choose_template(const std::string& wanted, const std::string& tok
   Json tokens{{"bos_token", adds_bos ? piece(t, t.special().bos) : ""}, {"eos_token", piece(t, t.special().eos)}};
   std::string source = prompt_template(wanted), where = "chat template " + wanted;
   if (!named) {
-    if (!fs::is_regular_file(wanted, ignored))
-      throw UserError("no chat template '" + wanted + "'", "data.chat_template", fmt::format("names are {}; or it is a file", fmt::join(prompt_template_names(), ", ")),
-                      [&] {
-                        std::string near = nearest(wanted, prompt_template_names());
-                        return near.empty() ? std::string("use one of them") : "did you mean '" + near + "'?";
-                      }());
+    check_template_name(wanted);
     source = read_whole(wanted, 4 << 20);
     where = wanted;
     tokens["bos_token"] = piece(t, t.special().bos);

@@ -14,6 +14,9 @@ std::vector<std::string> prompt_template_names();
 // The template of that name; "" if there is none.
 std::string prompt_template(const std::string& name);
 
+// A UserError unless `wanted` is such a name, a file or a folder.
+void check_template_name(const std::string& wanted);
+
 struct ChosenTemplate {
   std::unique_ptr<ChatTemplate> chat;
   std::string source;  // of a named template or a file, to be kept with the model; empty: the tokenizer's own

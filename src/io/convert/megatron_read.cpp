@@ -287,7 +287,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   const bool guess = w.config.is_null();
   if (guess) w.config = config_of(f, tensors, layers), w.config_where = f.ranks[0].file->path() + ": args";
   auto head = tensors.find("output_layer.weight");
-  if (head != tensors.end() && w.config.value("tie_word_embeddings", false)) {
+  if (head != tensors.end() && field_or(w.config, "tie_word_embeddings", w.config_where, false)) {
     tensors.erase(head);  // the copy that the last stage keeps
     head = tensors.end();
   }

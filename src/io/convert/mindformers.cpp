@@ -73,7 +73,7 @@ std::vector<std::pair<int64_t, std::string>> find_files(const std::string& path)
         if (is_weights(f.path().filename().string())) inside.push_back(f.path().string());
       if (fs::exists(entry.path() / "meta.json", error) && inside.size() > 1) {  // the newest, as the run recorded it
         const Json meta = read_json((entry.path() / "meta.json").string());
-        const std::string last = meta.is_object() ? meta.value("last_ckpt_file", std::string()) : "";
+        const std::string last = field_or(meta, "last_ckpt_file", (entry.path() / "meta.json").string(), std::string());
         std::erase_if(inside, [&](const std::string& f) { return fs::path(f).filename() != last; });
       }
       if (inside.size() != 1)

@@ -1,4 +1,4 @@
-#include "apps/config_advice.h"
+#include "train/advice.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -14,7 +14,6 @@
 #include "data/tokenizer.h"
 
 namespace ravine {
-
 namespace {
 
 constexpr int64_t kRecords = 200;  // looked at of a source
@@ -22,7 +21,7 @@ constexpr size_t kBytes = 1 << 20;
 
 class Advice {
  public:
-  explicit Advice(const Config& c) : c_(c) {}
+  Advice(const Config& c, const Tokenizer* opened) : c_(c), tokenizer_(opened) {}
 
   std::vector<std::string> all() {
     numbers();
@@ -72,7 +71,10 @@ class Advice {
     where_ = c_.model.tokenizer.empty() ? c_.model.path : c_.model.tokenizer;
     std::error_code ignored;
     if (where_.empty() || (std::filesystem::is_directory(where_, ignored) && !has_tokenizer(where_))) return;
-    tokenizer_ = open_tokenizer(where_);
+    if (!tokenizer_) {
+      own_ = open_tokenizer(where_);
+      tokenizer_ = own_.get();
+    }
     if (vocabulary_ > 0 && tokenizer_->size() > vocabulary_)
       say("the tokenizer has {} ids, the model a vocabulary of {}: ids beyond it have no row in the embedding", tokenizer_->size(), vocabulary_);
     if (c_.data.append_eos && !tokenizer_->special().eos) say("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");
@@ -162,13 +164,14 @@ class Advice {
 
   const Config& c_;
   std::vector<std::string> lines_;
-  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<Tokenizer> own_;
+  const Tokenizer* tokenizer_;  // null: none, or not opened yet
   std::string where_;
   int64_t vocabulary_ = 0;
 };
 
 }  // namespace
 
-std::vector<std::string> likely_mistakes(const Config& config) { return Advice(config).all(); }
+std::vector<std::string> likely_mistakes(const Config& config, const Tokenizer* opened) { return Advice(config, opened).all(); }
 
 }  // namespace ravine
