@@ -288,7 +288,7 @@ TEST(ChatEncoder, long_chats_are_encoded_in_proportion) {
   ChatEncoder looks(*tokenizer, jinja_template("{% set n = messages|length %}" + prompt_template("chatml")), LossOn::answers);
   said.resize(200);
   EXPECT_NO_THROW(looks.encode(talk(said), "here"));
-  for (int i = 0; i < 9800; ++i) said.push_back("a");
+  for (int i = 0; i < 1800; ++i) said.push_back("a");
   EXPECT_USER_ERROR(looks.encode(talk(said), "f record 2"), "the chat template refuses this conversation (f record 2): the template takes too many steps");
 }
 

@@ -79,8 +79,10 @@ TEST(Jinja, shared_lists_are_counted_as_often_as_they_are_walked_through) {
   const std::string shared = "{% set n = namespace(x=1, y=1) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% set n.y = [n.y, n.y] %}{% endfor %}";
   for (const char* use : {"n.x == n.y", "n.x != n.y", "n.x < n.y", "n.x >= n.y", "n.x in [n.y]", "[n.x, n.y]|sort", "[n.x, n.y]|max", "[n.x, n.y]|unique", "[n.x].index(n.y)",
                           "[n.x].count(n.y)", "n.x is eq(n.y)", "n.x is lt(n.y)", "[n.x]|select('eq', n.y)|list", "{'a': n.x} == {'a': n.y}", "n.x|string", "n.x ~ ''", "n.x|tojson",
-                          "[n.x]|join", "n.x is in([n.y])", "[n.x] is sameas [n.y]"})
-    EXPECT_NE(error_of(shared + "{{ " + use + " }}").find("too many steps"), std::string::npos) << use << error_of(shared + "{{ " + use + " }}");
+                          "[n.x]|join", "n.x is in([n.y])", "[n.x] is sameas [n.y]"}) {
+    const std::string said = error_of(shared + "{{ " + use + " }}");
+    EXPECT_NE(said.find("too many steps"), std::string::npos) << use << ": " << said;
+  }
   EXPECT_EQ(error_of(shared + "{{ n.x == n.x }}"), "rendered: True");  // elements that are the same object are equal, as in Python
 }
 
@@ -96,7 +98,7 @@ TEST(Jinja, depth_of_a_run_is_bounded) {
   EXPECT_NE(error_of("{% macro f(n) %}{{ " + deep + " if n else 0 }}{% endmacro %}{{ f(59) }}").find("too deeply"), std::string::npos);
   EXPECT_NE(error_of("{% macro f(n) %}{{ f(n - 1)|int + " + chain + " if n else 0 }}{% endmacro %}{{ f(59) }}").find("too deeply"), std::string::npos);
   std::string maps = "'map'";
-  for (int i = 0; i < 5000; ++i) maps += ", 'map'";
+  for (int i = 0; i < 800; ++i) maps += ", 'map'";
   EXPECT_NE(error_of("{{ 'a'|map(" + maps + ")|list }}").find("too deeply"), std::string::npos);
   EXPECT_EQ(error_of("{% macro f(n) %}{{ n ~ f(n - 1) if n else '' }}{% endmacro %}{{ f(30) }}").substr(0, 18), "rendered: 30292827");
 }
@@ -144,7 +146,7 @@ TEST(Jinja, every_operation_counts_what_it_touches) {
   const Json small = variables(50), large = variables(450);
   for (const char* use : {
            // text: operators
-           "s + t", "s ~ 1", "s == t", "s != t", "s < t", "s <= t", "'#' in s", "'#' not in s", "'ab' * n", "s[n * 60]", "s[:n * 60]", "s[::-1]", "s[::2]", "s[-60 * n]", "[s] == [t]", "-(s ~ t)|length",
+           "s + t", "s ~ 1", "s == t", "s != t", "s < t", "s <= t", "'#' in s", "'#' not in s", "'ab' * n", "s[n * 60]", "s[:n * 60]", "s[::-1]", "s[::2]", "s[-60 * n]", "[s] == [t]",
            // text: methods
            "s.strip('abcdé, \n')", "(s ~ ' ' * n * 4).strip()", "s.lstrip()", "s.rstrip()", "s.split()", "s.split('b')", "s.rsplit('b')", "s.rsplit()", "s.splitlines()", "s.upper()", "s.lower()", "s.title()",
            "s.capitalize()", "s.startswith(t)", "s.endswith(t)", "s.removeprefix('a')", "s.removesuffix('b')", "s.replace('a', 'b')", "(s ~ 'z').find('z')", "s.rfind('#')", "(s ~ 'z').index('z')",
@@ -258,16 +260,16 @@ TEST(Beginnings, equal_renderings_of_the_first_elements) {
 }
 
 TEST(Beginnings, take_work_in_proportion_to_the_list) {
-  auto all = [](const char* source, size_t n) {
+  auto all = [](const char* source, size_t n, int64_t most = jinja::Beginnings::kWork) {
     const Template t(source);
-    jinja::Beginnings texts(t, asked(chat_of(n), false), "messages");
+    jinja::Beginnings texts(t, asked(chat_of(n), false), "messages", most);
     for (size_t i = 1; i <= n; ++i) texts.first(i);
     return texts.work();
   };
   for (size_t i : {0, 1, 2, 3, 4, 5}) EXPECT_LT(all(kLoops[i], 800), 5 * all(kLoops[i], 200)) << kLoops[i];
-  EXPECT_GT(all(kLoops[7], 400), 3 * all(kLoops[7], 200));  // looks at the end first: each is rendered anew
+  EXPECT_GT(all(kLoops[7], 200), 3 * all(kLoops[7], 100));  // looks at the end first: each is rendered anew
   try {
-    all(kLoops[7], 20000);
+    all(kLoops[7], 400, 5'000'000);
     FAIL();
   } catch (const jinja::TemplateLimit& e) {
     EXPECT_NE(std::string(e.what()).find("too many steps"), std::string::npos) << e.what();

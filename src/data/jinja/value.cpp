@@ -363,7 +363,7 @@ const Value* lookup(const Dict& d, const Value& key, Budget& budget) {
 }
 
 const Value* lookup(const Dict& d, std::string_view key, Budget& budget) {
-  budget.work(d.size() / 2);
+  budget.work(d.size());
   for (const auto& [k, v] : d) {
     if (!k.is_string() || k.string().size() != key.size()) continue;
     budget.read(key.size());
