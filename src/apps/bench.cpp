@@ -77,12 +77,12 @@ struct BenchFlags {
   bool profile = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("model", model, "config.json, or a folder that holds one", required() & metavar("CONFIG.json|DIR"));
+    v("model", model, "config.json, or a folder that holds one", required() & metavar("CONFIG.json|DIR") & reads_folder());
     v("sequence-length", length, "tokens of a sequence", between(2, kMostTokens));
     v("micro-batch", micro_batch, "sequences of a step", between(1, kMostSequences));
     v("steps", steps, "steps to time, after one to warm up", between(1, 1e6));
     v("profile", profile, "a table of ops of the last step: calls, time, FLOPs, bytes, fraction of the roofline");
-    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", metavar("FILE.json"));
+    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", writes() & metavar("FILE.json"));
     v("json", json, "one JSON object");
     common.each(v);
   }
@@ -136,13 +136,13 @@ struct InferenceFlags {
   bool profile = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("model", model, "config.json, or a folder that holds one; weights are drawn at random", required() & metavar("CONFIG.json|DIR"));
+    v("model", model, "config.json, or a folder that holds one; weights are drawn at random", required() & metavar("CONFIG.json|DIR") & reads_folder());
     v("sequence-length", length, "tokens of each prompt; decode: tokens in the cache (0: 1024, decode 128)", between(0, kMostTokens));
     v("batch", batch, "sequences at a time (0: as --micro-batch)", between(0, kMostMicroBatches));
     v("micro-batch", micro_batch, "the same", between(1, kMostMicroBatches));
     v("steps", steps, "prompts to time, after one to warm up, or steps of decode (0: 3, decode 32)", between(0, 1e6));
     v("profile", profile, "a table of ops of the last prefill, or of all steps of decode");
-    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", metavar("FILE.json"));
+    v("timeline", timeline, "with --profile: also a trace that Perfetto opens", writes() & metavar("FILE.json"));
     v("json", json, "one JSON object");
     common.each(v);
   }

@@ -1,11 +1,13 @@
-#include <unistd.h>
+#include <stdlib.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "apps/commands.h"
 #include "apps/rank_job.h"
 #include "base/json.h"
 #include "base/parallel.h"
+#include "files/fd.h"
 #include "probe/determinism.h"
 #include "probe/layouts.h"
 
@@ -38,8 +40,10 @@ int run_determinism(DeterminismFlags& flags, Config& config) {
   namespace fs = std::filesystem;
   // A folder for this process alone, gone however this ends.
   struct Folder {
-    std::string path = (fs::temp_directory_path() / fmt::format("ravine-check-{}", getpid())).string();
-    Folder() { fs::create_directories(path); }
+    std::string path = (fs::temp_directory_path() / "ravine-check-XXXXXX").string();
+    Folder() {
+      if (!::mkdtemp(path.data())) throw_system("create folder", path, errno);
+    }
     ~Folder() {
       std::error_code ignored;
       fs::remove_all(path, ignored);

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "comm/world.h"
+#include "files/same_path.h"
 
 namespace ravine {
 namespace {
@@ -58,8 +59,33 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
     throw UserError(fmt::format("{} on several ranks", c.spec.name), "mpirun", "it runs on one rank so far, and would do the same on each", "run it without mpirun");
   auto call = c.call();
   Config config = read_command_line(c.spec, call->flags(), rest);
+  keep_inputs(call->flags());
   if (config.train.threads > 0) set_thread_count(static_cast<int>(config.train.threads));
   return call->run(config);
+}
+
+// The values of options that name paths, as (flag, path).
+std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Option>& flags, Rule::Path kind) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const Option& f : flags) {
+    if (f.rule.path != kind) continue;
+    const std::string name = f.rule.positional ? f.key : "--" + f.key;
+    if (const auto* text = std::get_if<std::string*>(&f.target)) out.emplace_back(name, **text);
+    if (const auto* list = std::get_if<std::vector<std::string>*>(&f.target))
+      for (const std::string& text : **list) out.emplace_back(name, text);
+  }
+  std::erase_if(out, [](const auto& p) { return p.second.empty() || p.second == "-"; });
+  return out;
+}
+
+// An output is never an input, nor inside a folder that is one.
+void keep_inputs(const std::vector<Option>& flags) {
+  for (const auto& [to, out] : paths_of(flags, Rule::Path::writes))
+    for (const auto kind : {Rule::Path::reads, Rule::Path::reads_folder})
+      for (const auto& [from, in] : paths_of(flags, kind))
+        if (same_path(out, in) || (kind == Rule::Path::reads_folder && lies_within(out, in)))
+          throw UserError(fmt::format("{} is {}{}", to, same_path(out, in) ? "" : "inside ", from), out, fmt::format("what is read from, here '{}', is not written to", in),
+                          "choose another " + to);
 }
 
 int report(const char* text, int status) {

@@ -16,8 +16,8 @@ struct ConvertFlags {
   template <class V>
   void each(V&& v) {
     v("input", input, "Hugging Face folder, or checkpoint of Megatron, DeepSpeed, MindFormers (also a .ckpt) or Ravine",
-      required() & metavar("PATH"));
-    v("output", output, "folder to write: it appears whole or not at all (not needed with --dry-run)", metavar("DIR"));
+      required() & metavar("PATH") & reads_folder());
+    v("output", output, "folder to write: it appears whole or not at all (not needed with --dry-run)", metavar("DIR") & writes());
     v("to", to, "layout to write", required() & one_of({"hf", "megatron-legacy", "megatron-mcore", "mindformers", "ravine"}));
     v("from", from, "layout of the input; auto: recognised",
       one_of({"auto", "hf", "megatron", "deepspeed", "mindformers", "ravine"}));
@@ -28,7 +28,7 @@ struct ConvertFlags {
     v("optimizer", optimizer, "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
     v("dtype", dtype, "type of the weights written; none: as stored", one_of({"", "f32", "bf16", "f16"}));
     v("model-config", model_config, "config.json of the model, where the input has none or another vocabulary",
-      metavar("FILE"));
+      metavar("FILE") & reads());
     v("resize-vocab", resize_vocab, "rows of embedding and head; new ones are the mean of the old. 0: as they are",
       between(0, 1 << 30));
     v("dry-run", dry_run, "only list the tensors that would be written");

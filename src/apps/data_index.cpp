@@ -21,7 +21,7 @@ struct IndexFlags {
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false, partial_valid = false, no_extra_token = false;
   template <class V>
   void each(V&& v) {
-    v("prefix", prefix, "token files, without .bin and .idx", required() & filled());
+    v("prefix", prefix, "token files, without .bin and .idx", required() & filled() & reads());
     v("weights", weights, "share of each prefix; none: one prefix, or each by its size", between(1e-9, 1e15));
     v("split", split, "shares of train, valid and test");
     v("sequence-length", sequence_length, "predictions of a sample", between(1, 1 << 24));
@@ -35,11 +35,11 @@ struct IndexFlags {
     v("eod", eod, "id that ends a document", between(0, 2147483647.0));
     v("partial-validation", partial_valid, "keep the last, padded validation sample");
     v("no-extra-token", no_extra_token, "samples do not overlap by a token; the last column predicts nothing");
-    v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE"));
-    v("cache", cache, "folder of index files as Megatron names them: read from there, or written there", metavar("DIR"));
+    v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE") & reads());
+    v("cache", cache, "folder of index files as Megatron names them: read from there, or written there", metavar("DIR") & reads());
     v("index-tokenizer", index_tokenizer, "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
-      metavar("JSON-or-FILE") & at_most_bytes(1 << 20));
-    v("out", out, "folder for the arrays and samples", required() & metavar("DIR"));
+      metavar("JSON-or-FILE") & at_most_bytes(1 << 20) & reads());
+    v("out", out, "folder for the arrays and samples", required() & metavar("DIR") & writes());
   }
 };
 

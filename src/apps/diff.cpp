@@ -14,8 +14,8 @@ struct DiffFlags {
   bool all = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("a", a, "file or folder of safetensors: model, checkpoint, trace", positional() & required() & metavar("A"));
-    v("b", b, "what to compare it with", positional() & required() & metavar("B"));
+    v("a", a, "file or folder of safetensors: model, checkpoint, trace", positional() & required() & reads() & metavar("A"));
+    v("b", b, "what to compare it with", positional() & required() & reads() & metavar("B"));
     v("only", only, "compare only tensors whose name matches; several patterns of * and ? are joined by commas",
       metavar("GLOB"));
     v("all", all, "list equal tensors too");

@@ -30,11 +30,11 @@ struct GenerateFlags {
   bool sample = false, early_stopping = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR"));
+    v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
     v("prompt", prompt, "text to go on from", at_most_bytes(int64_t{1} << 30));
     v("prompts", prompts, "many: FILE.txt with one per line, or FILE.jsonl with a text under \"prompt\" or data.text_key",
-      metavar("FILE"));
-    v("prompt-ids", prompt_ids, "many, as a JSON list of lists of ids", metavar("FILE.json"));
+      reads() & metavar("FILE"));
+    v("prompt-ids", prompt_ids, "many, as a JSON list of lists of ids", reads() & metavar("FILE.json"));
     v("max-new-tokens", max_new_tokens, "tokens to write at most (else as generation_config.json says, or 128)",
       between(1, kMostTokens) & length(1) & metavar("N"));
     v("sample", sample, "draw tokens; without it, always the most likely one");

@@ -12,6 +12,7 @@
 #include "data/tokenizer.h"
 #include "files/compressed.h"
 #include "files/tensor_set.h"
+#include "io/checkpoint.h"
 #include "io/convert/convert.h"
 
 namespace fs = std::filesystem;
@@ -26,9 +27,9 @@ struct InfoFlags {
   template <class V>
   void each(V&& v) {
     v("path", path, "safetensors file, model, checkpoint, run, tokenizer, config.json, .bin/.idx prefix, file or folder of texts",
-      positional() & required() & metavar("PATH"));
-    v("tokenizer", data.tokenizer, "decodes samples of data, with what is learned marked", metavar("DIR-or-FILE"));
-    v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own", metavar("NAME-or-FILE"));
+      positional() & required() & metavar("PATH") & reads());
+    v("tokenizer", data.tokenizer, "decodes samples of data, with what is learned marked", metavar("DIR-or-FILE") & reads());
+    v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own", metavar("NAME-or-FILE") & reads());
     v("samples", data.samples, "samples of data to show", between(0, 1e6));
     v("tensors", tensors, "list every tensor of a folder too");
     v("json", json, "one JSON object");
@@ -104,7 +105,7 @@ Json run_folder(const std::string& path) {
   std::vector<std::string> checkpoints;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path + "/checkpoints", error))
-    if (entry.is_directory() && entry.path().extension() != ".tmp") checkpoints.push_back(entry.path().filename().string());
+    if (entry.is_directory() && checkpoint_step(entry.path().filename().string())) checkpoints.push_back(entry.path().filename().string());
   std::ranges::sort(checkpoints);
   if (fs::exists(path + "/metrics.jsonl")) {
     LineReader lines(path + "/metrics.jsonl", 1 << 20);

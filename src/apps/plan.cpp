@@ -26,7 +26,7 @@ struct PlanFlags {
     v("decide", decide, "ZeRO stage, recomputation and micro batch for the mesh of parallel.*: what it takes to fit, step by step, and why");
     v("memory", memory, "GiB of memory of each rank; 0: what this machine has, divided among the ranks that share it", between(0.001, 1e9) & or_zero());
     v("local", local, "ranks that share one machine like this one; 0: all, at most one for each core", between(0, 4096));
-    v("schedule", schedule, "the chart of the pipeline: to the terminal, or as SVG to a file", metavar("-|FILE.svg"));
+    v("schedule", schedule, "the chart of the pipeline: to the terminal, or as SVG to a file", metavar("-|FILE.svg") & writes());
     v("json", json, "one JSON object");
     common.each(v);
   }

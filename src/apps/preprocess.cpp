@@ -22,14 +22,14 @@ struct PreprocessFlags {
   double save_every = 10;
   template <class V>
   void each(V&& v) {
-    v("input", input, "files, folders or patterns: .txt .json .jsonl .csv .parquet, each also .gz .zst .xz", required() & filled());
-    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
-    v("output-prefix", output_prefix, "where to write PREFIX_<key>_document.bin and .idx", required() & metavar("PREFIX"));
+    v("input", input, "files, folders or patterns: .txt .json .jsonl .csv .parquet, each also .gz .zst .xz", required() & filled() & reads_folder());
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE") & reads());
+    v("output-prefix", output_prefix, "where to write PREFIX_<key>_document.bin and .idx", required() & metavar("PREFIX") & writes());
     v("json-keys", json_keys, "fields that hold text; each gives files of its own", filled());
     v("append-eod", append_eod, "put the end token behind each document");
     v("handler", handler, "how a record becomes tokens; text takes --json-keys", one_of(record_handler_names()));
     v("seq-length", seq_length, "conversations of more tokens are left out; 0: none", between(0, kMostTokens));
-    v("template", chat_template, "chat template of conversations: a name or a file", metavar("NAME-or-FILE"));
+    v("template", chat_template, "chat template of conversations: a name or a file", metavar("NAME-or-FILE") & reads());
     v("workers", workers, "threads that encode; 0: all cores", between(0, 4096));
     v("split-by-document", split_by_document, "a .txt file is one document; else each line is one");
     v("dtype", dtype, "type of the tokens on disk: int32, uint16, ..; empty: as Megatron chooses, uint16 below 65500 tokens");

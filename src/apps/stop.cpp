@@ -11,7 +11,7 @@ struct StopFlags {
   std::string output;
   template <class V>
   void each(V&& v) {
-    v("output-dir", output, "folder of the run (train.output)", positional() & required() & metavar("DIR"));
+    v("output-dir", output, "folder of the run (train.output)", positional() & required() & metavar("DIR") & reads());
   }
 };
 

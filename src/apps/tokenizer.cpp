@@ -39,10 +39,10 @@ struct EncodeFlags {
   bool no_special = false, jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & reads() & metavar("DIR-or-FILE"));
     v("no-special", no_special, "nothing around the text (no bos, no eos)");
     v("jsonl", jsonl, "lines are {\"text\": \"..\"} in, {\"ids\": [..]} out");
-    v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file", metavar("FILE"));
+    v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file", metavar("FILE") & writes());
   }
 };
 
@@ -74,7 +74,7 @@ struct DecodeFlags {
   bool skip_special = false, jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & reads() & metavar("DIR-or-FILE"));
     v("skip-special", skip_special, "leave special tokens out");
     v("jsonl", jsonl, "lines are {\"ids\": [..]} in, {\"text\": \"..\"} out");
   }
@@ -108,7 +108,7 @@ struct TokenizerInfoFlags {
   bool json = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & reads() & metavar("DIR-or-FILE"));
     v("json", json, "one JSON line");
   }
 };
@@ -137,8 +137,8 @@ struct TokenizerTrainFlags {
   template <class V>
   void each(V&& v) {
     TokenizerTraining& t = training;
-    v("input", t.input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders", required() & metavar("PATH"));
-    v("output", t.output, "folder to write; Transformers reads it too", required() & metavar("DIR"));
+    v("input", t.input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders", required() & metavar("PATH") & reads_folder());
+    v("output", t.output, "folder to write; Transformers reads it too", required() & writes() & metavar("DIR"));
     v("vocab-size", t.vocabulary, "pieces in all; a small text may give fewer", between(1, 1 << 24));
     v("type", t.type, "bpe and unigram: a SentencePiece tokenizer.model; byte-bpe: a byte-level tokenizer.json", one_of({"bpe", "unigram", "byte-bpe"}));
     v("pattern", t.pattern, "byte-bpe: how text is cut into words", one_of({"gpt2", "llama3", "qwen2"}));
@@ -153,6 +153,7 @@ struct TokenizerTrainFlags {
     v("symbols", t.symbols, "strings that are always one piece", metavar("TEXT"));
     v("text-key", t.text_key, "field of a JSON line that holds the text", filled());
     v("max-bytes", t.max_bytes, "of text to learn from, the first so many", between(1, 1e15));
+    v("overwrite", t.overwrite, "replace a tokenizer that is there");
     v("threads", threads, "0: all cores", between(0, 4096));
   }
 };
@@ -175,8 +176,8 @@ struct RenderFlags {
   bool jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder whose chat template is used", metavar("DIR"));
-    v("template", file, "a chat template", metavar("FILE"));
+    v("tokenizer", tokenizer, "folder whose chat template is used", metavar("DIR") & reads());
+    v("template", file, "a chat template", metavar("FILE") & reads());
     v("bos-token", bos, "text of bos");
     v("eos-token", eos, "text of eos");
     v("jsonl", jsonl, "lines are {\"messages\": [..], \"add_generation_prompt\": bool} in, {\"text\": \"..\"} or {\"error\": \"..\"} out");

@@ -14,11 +14,11 @@ struct TraceFlags {
   bool backward = false;
   template <class V>
   void each(V&& v) {
-    v("model", model, "Hugging Face folder", required() & metavar("DIR"));
-    v("input", input, "safetensors file with input_ids, optional labels, attention_mask, position_ids", required() & metavar("FILE"));
-    v("out", out, "safetensors file to write", required() & metavar("FILE"));
+    v("model", model, "Hugging Face folder", required() & metavar("DIR") & reads_folder());
+    v("input", input, "safetensors file with input_ids, optional labels, attention_mask, position_ids", required() & metavar("FILE") & reads());
+    v("out", out, "safetensors file to write", required() & metavar("FILE") & writes());
     v("backward", backward, "also the gradients of all weights");
-    v("adapter", adapter, "LoRA folder (a later release)", metavar("DIR"));
+    v("adapter", adapter, "LoRA folder (a later release)", metavar("DIR") & reads());
     common.each(v);
   }
 };

@@ -1,9 +1,12 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 
 #include "base/error.h"
@@ -19,7 +22,13 @@ Log::~Log() {
 }
 
 void Log::open(const std::string& path) {
-  std::FILE* f = std::fopen(path.c_str(), "ae");
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+  struct stat s;
+  if ((fd < 0 && errno == ELOOP) || (fd >= 0 && (::fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_nlink > 1))) {
+    if (fd >= 0) ::close(fd);
+    throw UserError("cannot write the log", path, "it must be a plain file: no link and nothing else is written to", "remove it, or choose another train.output");
+  }
+  std::FILE* f = fd < 0 ? nullptr : ::fdopen(fd, "a");
   if (!f) throw UserError("cannot write the log", path, "the folder must be writable", "choose another train.output");
   std::lock_guard lock(mutex_);
   if (file_) std::fclose(file_);

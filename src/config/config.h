@@ -19,9 +19,9 @@ struct ModelOptions {
   std::string path, config, tokenizer;
   template <class V>
   void each(V&& v) {
-    v("path", path, "Hugging Face folder: config, weights, tokenizer", may_change());
-    v("config", config, "config.json of a model whose weights are initialised from train.seed (instead of model.path)", may_change());
-    v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", may_change());
+    v("path", path, "Hugging Face folder: config, weights, tokenizer", reads_folder() & may_change());
+    v("config", config, "config.json of a model whose weights are initialised from train.seed (instead of model.path)", reads() & may_change());
+    v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", reads() & may_change());
   }
 };
 
@@ -31,7 +31,7 @@ struct DataSource {
   std::string format;
   template <class V>
   void each(V&& v) {
-    v("path", path, "file, folder, pattern or .bin/.idx prefix", bare() & filled());
+    v("path", path, "file, folder, pattern or .bin/.idx prefix", bare() & filled() & reads_folder());
     v("weight", weight, "share of this source among all, relative; such as counts of tokens", between(1e-9, 1e15));
     v("format", format, "as data.format, for this source; empty: data.format", one_of({"", "auto", "text", "alpaca", "sharegpt", "messages"}));
   }
@@ -61,7 +61,7 @@ struct DataOptions {
       "what JSON records are: text under data.text_key; conversations of the form alpaca, sharegpt or messages; auto: the first record tells",
       one_of({"auto", "text", "alpaca", "sharegpt", "messages"}) & fixed());
     v("chat_template", chat_template,
-      "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer", fixed());
+      "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer", reads() & fixed());
     v("loss_on", loss_on, "tokens of a conversation that are learned: those of all answers, of the last one, or all tokens",
       one_of({"answers", "last", "all"}) & fixed());
     v("too_long", too_long, "conversations that do not fit into a sequence: cut off behind it, or left out; either is counted and reported",
@@ -78,7 +78,7 @@ struct DataOptions {
       "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes",
       one_of({"philox", "megatron", "megatron-2023"}) & fixed());
     v("split", split, "shares of train, valid and test under a Megatron order, when data.valid is empty", fixed());
-    v("index_cache", index_cache, "folder of index files as Megatron names them, read and written; empty: indices stay in memory", may_change());
+    v("index_cache", index_cache, "folder of index files as Megatron names them, read and written; empty: indices stay in memory", writes() & may_change());
     v("reset_position_ids", reset_position_ids, "under a Megatron order: positions begin again behind each end of a document", fixed());
     v("reset_attention_mask", reset_attention_mask, "under a Megatron order: attention stays inside documents", fixed());
     v("eod_mask_loss", eod_mask_loss, "under a Megatron order: ends of documents predict nothing", fixed());
@@ -101,7 +101,7 @@ struct TrainOptions {
     v("global_batch", global_batch, "sequences per optimizer step, over all ranks and micro batches", between(1, kMostSequences) & may_change());
     v("micro_batch", micro_batch, "sequences per forward and backward pass of a rank", between(1, kMostSequences) & other_bits());
     v("seed", seed, "seed of initialisation, data order and dropout", at_least(0) & fixed());
-    v("output", output, "folder that the run writes", filled() & metavar("DIR") & may_change());
+    v("output", output, "folder that the run writes", filled() & writes() & metavar("DIR") & may_change());
     v("recompute", recompute,
       "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations",
       one_of({"none", "cheap", "full"}) & may_change());
@@ -245,7 +245,7 @@ struct CheckpointOptions {
     v("keep", keep, "newest checkpoints that are kept; 0: all", between(0, 1e6) & may_change());
     v("resume", resume,
       "auto: continue from the newest one in train.output if there is any; none: start anew; or a checkpoint folder",
-      filled() & metavar("auto|none|DIR") & may_change());
+      filled() & reads() & metavar("auto|none|DIR") & may_change());
     v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", between(1, 1e6) & may_change());
     v("verify", verify, "check checksums on load", may_change());
     v("other_data", other_data, "resume though data, tokenizer or other options of the data section are not those that the checkpoint was made with", may_change());

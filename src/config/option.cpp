@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -78,6 +82,7 @@ class Assignment {
     if (text.find('\0') != std::string::npos) wrong(v, "must not hold a zero byte", "remove it");
     if (static_cast<int64_t>(text.size()) > rule.max_bytes)
       wrong(v, fmt::format("must have at most {} bytes, has {}", rule.max_bytes, text.size()), "shorten it");
+    if (rule.path != Rule::Path::none && text.starts_with('~')) text = at_home(text, v);
     *out = std::move(text);
   }
   template <class T>
@@ -102,6 +107,18 @@ class Assignment {
   }
 
  private:
+  std::string at_home(const std::string& text, const YamlNode& v) const {
+    const size_t end = std::min(text.find('/'), text.size());
+    const char* home = end == 1 ? std::getenv("HOME") : nullptr;
+    std::string folder = home ? home : "";
+    if (folder.empty()) {
+      const passwd* user = end == 1 ? ::getpwuid(::getuid()) : ::getpwnam(text.substr(1, end - 1).c_str());
+      if (user) folder = user->pw_dir;
+    }
+    if (folder.empty()) wrong(v, fmt::format("{} stands for a home folder, which is not known", text.substr(0, end)), "write the whole path, or ./~.. for a file of this name");
+    return folder + text.substr(end);
+  }
+
   // A list, nothing (an empty list), or a single element without brackets.
   template <class F>
   void each_item(const YamlNode& v, F&& f) const {
@@ -209,6 +226,7 @@ Rule operator&(Rule a, const Rule& b) {
   if (!b.same_as.empty()) a.same_as = b.same_as;
   if (!b.metavar.empty()) a.metavar = b.metavar;
   if (b.on_resume != OnResume::undecided) a.on_resume = b.on_resume;
+  if (b.path != Rule::Path::none) a.path = b.path;
   return a;
 }
 

@@ -35,6 +35,7 @@ struct Rule {
   std::string same_as;      // flags: shorthand of this config key
   std::string metavar;      // word for the value in help
   OnResume on_resume = OnResume::undecided;
+  enum class Path : uint8_t { none, reads, reads_folder, writes } path = Path::none;  // the text is a path (or several words of which one is)
 };
 
 Rule operator&(Rule a, const Rule& b);
@@ -53,6 +54,11 @@ inline Rule bare() { return {.bare = true}; }
 inline Rule required() { return {.required = true}; }
 inline Rule positional() { return {.positional = true}; }
 inline Rule same_as(std::string key) { return {.same_as = std::move(key)}; }
+// The text names a file or folder that is read (reads_folder: and in which nothing may be written), or written. ~, ~/.. and ~user/.. at its
+// beginning become a home folder, as in a shell.
+inline Rule reads() { return {.path = Rule::Path::reads}; }
+inline Rule reads_folder() { return {.path = Rule::Path::reads_folder}; }
+inline Rule writes() { return {.path = Rule::Path::writes}; }
 inline Rule metavar(std::string word) { return {.metavar = std::move(word)}; }
 inline Rule fixed() { return {.on_resume = OnResume::fixed}; }
 inline Rule may_change() { return {.on_resume = OnResume::may_change}; }

@@ -173,6 +173,9 @@ class Reader {
       next(v);
       YamlNode::Ptr value = node(v.raw, depth + 1);
       add_size(v.raw, made, value->size);
+      if (!merge && lines_ && place.contains(key->text))
+        refuse(k.raw.start_mark, fmt::format("'{}' a second time", key->text.substr(0, 80)),
+               fmt::format("a key stands once, the first is in line {}", made.fields[place.at(key->text)].second->line), "write what both hold under one, or remove one");
       if (!merge) {
         put(key->text, value, true);
       } else if (value->kind == YamlNode::Kind::map) {

@@ -16,6 +16,8 @@
 #include "data/record_reader.h"
 #include "data/tokenizers/unicode.h"
 #include "files/folder_lock.h"
+#include "files/folder_mark.h"
+#include "files/temporary.h"
 
 namespace ravine {
 
@@ -165,19 +167,22 @@ class Job {
     const std::vector<InputFile> files = list_inputs(o_.inputs);
     create_folders(folder_of(o_.output_prefix));
     std::error_code ec;
-    if (o_.restart) fs::remove_all(folder_, ec);
-    create_folders(folder_);
+    if (fs::create_directory(folder_, ec)) write_mark(folder_, {random_digits() + random_digits(), {}});
+    if (ec) throw_system("create folder", folder_, ec.value());
     {
       FolderLock lock(folder_);
+      refuse_foreign();
+      if (o_.restart) clear();
       if (!PreprocessState::load(folder_, state_.settings, files, lists_.size(), &state_)) {
         if (!o_.overwrite) check_free();
         state_.files = files;
       }
       state_.report.resumed_at = state_.report.records;
       if (!state_.written) write_all();
-      for (const auto& l : lists_) IndexedWriter::publish(folder_, l.name, prefix_of(l));
+      for (const auto& l : lists_) IndexedWriter::publish(folder_, l.name, prefix_of(l), o_.overwrite);
+      clear();
     }
-    fs::remove_all(folder_, ec);
+    fs::remove(folder_, ec);
     PreprocessReport& r = state_.report;
     r.files = static_cast<int64_t>(files.size());
     for (const auto& l : lists_) {
@@ -197,9 +202,35 @@ class Job {
       for (const auto& l : lists_) refuse_existing(prefix_of(l));
     } catch (...) {
       std::error_code ec;
-      fs::remove_all(folder_, ec);
+      clear();
+      fs::remove(folder_, ec);
       throw;
     }
+  }
+
+  static bool is_work_file(const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string(), end = entry.path().extension().string();
+    std::error_code ec;
+    if (entry.symlink_status(ec).type() != fs::file_type::regular) return false;
+    return name == "state.json" || name == ".lock" || name == kFolderMark || end == ".bin" || end == ".idx" || end == ".lengths" || end == ".documents" || end == ".modes" ||
+           parse_temporary(name);
+  }
+
+  // The folder is ours by its mark, or by the state that a version without marks left; and so is all in it.
+  void refuse_foreign() const {
+    std::error_code ec;
+    const bool ours = read_mark(folder_) || fs::exists(folder_ + "/state.json", ec);
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (entry.path().filename() != ".lock" && (!ours || !is_work_file(entry)))
+        throw UserError("the work folder holds files of others", entry.path().string(), "preprocess works here, and removes what it wrote at the end",
+                        "move them away, or choose another --output-prefix");
+  }
+
+  // All but the lock; whoever calls this holds it.
+  void clear() const {
+    std::error_code ec;
+    for (const auto& entry : fs::directory_iterator(folder_, ec))
+      if (entry.path().filename() != ".lock" && is_work_file(entry)) fs::remove(entry.path(), ec);
   }
 
   void write_all() {

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "files/checksum.h"
 #include "files/safetensors.h"
+#include "files/temporary.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -94,6 +95,21 @@ auto or_nothing(const std::string& path, F read) -> decltype(read()) {
   }
 }
 
+// Written here: by its name and by the key inside.
+bool is_cache_entry(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  uint64_t key;
+  const fs::path& path = entry.path();
+  if (entry.symlink_status(ignored).type() != fs::file_type::regular || path.extension() != ".safetensors" || !parse_checksum(path.stem().string(), &key)) return false;
+  try {
+    const SafetensorsReader in(path.string());
+    const auto format = in.metadata().find("format"), said = in.metadata().find("key");
+    return format != in.metadata().end() && (format->second == kFormat || format->second == kChatFormat) && said != in.metadata().end() && said->second == checksum_text(key);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 Json counts_of(const ChatCounts& c, ChatFormat format) {
   return {{"format", name(format)}, {"records", c.records}, {"cut", c.cut}, {"too_long", c.too_long}, {"without_answer", c.without_answer}, {"answer_behind", c.answer_behind}, {"tokens", c.tokens}, {"learned", c.learned}};
 }
@@ -137,7 +153,7 @@ void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens) {
     std::string path = file_of(folder, t.key);
     wanted.insert(path);
     if (!t.fresh) continue;
-    fs::create_directories(folder);
+    create_folders(folder);
     CacheContents c;
     std::map<std::string, std::string> text{{"format", t.chats ? kChatFormat : kFormat}, {"key", checksum_text(t.key)}};
     if (t.chats) {
@@ -153,9 +169,12 @@ void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens) {
     save_safetensors(path, c.tensors, {.metadata = text});
     t.fresh = false;
   }
+  // A folder that is linked here may be in use by others.
   std::error_code ignored;
+  if (fs::is_symlink(folder, ignored)) return;
+  remove_leftovers(folder);
   for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ".safetensors" && !wanted.count(entry.path().string())) fs::remove(entry.path(), ignored);
+    if (!wanted.count(entry.path().string()) && is_cache_entry(entry)) fs::remove(entry.path(), ignored);
 }
 
 }  // namespace ravine

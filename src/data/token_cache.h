@@ -31,7 +31,7 @@ struct TokensInUse {
   ChatFormat format = ChatFormat::alpaca;
 };
 
-// Creates the folder, writes what is fresh and removes what is not of these keys. A full disk is a DiskFull; the run can go on without.
+// Creates the folder, writes what is fresh and removes entries of other keys, and nothing that was not written here. A full disk is a DiskFull; the run can go on without.
 void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens);
 
 }  // namespace ravine

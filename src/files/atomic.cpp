@@ -1,15 +1,15 @@
 #include "files/atomic.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 
 #include "files/straight_writer.h"
+#include "files/temporary.h"
 
 namespace fs = std::filesystem;
 
@@ -41,11 +41,11 @@ void rename_path(const std::string& from, const std::string& to) {
 }
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path, bool straight) : path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_, ::getpid())) {
+AtomicFile::AtomicFile(std::string path, bool straight) : path_(std::move(path)) {
   std::error_code ignored;
   if (fs::is_directory(path_, ignored))
     throw UserError("cannot write file", path_, "a folder has this name", "choose another name");
-  fd_ = create_file(temporary_);
+  fd_ = create_temporary_file(path_, &temporary_);
   if (straight) straight_ = std::make_unique<StraightWriter>(*fd_, path_);
 }
 
@@ -87,12 +87,12 @@ void write_file_atomic(const std::string& path, std::string_view text) {
   file.commit();
 }
 
-AtomicFolder::AtomicFolder(std::string path, Begin begin) : path_(without_slash(std::move(path))), temporary_(path_ + ".tmp") {
-  std::error_code error;
-  if (begin == anew) fs::remove_all(temporary_, error);
-  if (error) throw_system("remove", temporary_, error.value());
-  fs::create_directory(temporary_, error);
-  if (error) throw_system("create folder", temporary_, error.value());
+AtomicFolder::AtomicFolder(std::string path) : path_(without_slash(std::move(path))) { held_ = create_temporary_folder(path_, &temporary_); }
+
+AtomicFolder::AtomicFolder(std::string path, std::string leftover) : path_(without_slash(std::move(path))), temporary_(std::move(leftover)) {
+  held_ = Fd(::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!held_) throw_system("open folder", temporary_, errno);
+  static_cast<void>(::flock(*held_, LOCK_EX | LOCK_NB));
 }
 
 AtomicFolder::~AtomicFolder() {
@@ -100,7 +100,7 @@ AtomicFolder::~AtomicFolder() {
   if (!committed_ && !keep_) fs::remove_all(temporary_, ignored);
 }
 
-void AtomicFolder::commit(bool replace) {
+void AtomicFolder::commit(const MayReplace& check) {
   require(!committed_, "AtomicFolder::commit: '{}' is already committed", path_);
   try {
     sync_tree(temporary_);
@@ -108,46 +108,39 @@ void AtomicFolder::commit(bool replace) {
     throw_system("read folder", temporary_, e.code().value());
   }
   std::error_code error;
-  if (fs::exists(path_, error) && !fs::is_empty(path_, error)) {
-    if (!replace) throw UserError("cannot write folder", path_, "it exists and is not empty", "choose another or remove it");
-    if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
-      sync_folder(folder_of(path_));
-      committed_ = true;
-      fs::remove_all(temporary_, error);  // now the replaced one; if this fails, the next writer removes it
-      return;
-    }
-    if (errno != EINVAL && errno != ENOSYS) throw_system("rename to", path_, errno);
-    const std::string old = path_ + ".old";
-    fs::remove_all(old, error);
-    rename_path(path_, old);
-    rename_path(temporary_, path_);
-    committed_ = true;
-    sync_folder(folder_of(path_));
-    fs::remove_all(old, error);
-    return;
-  }
+  if (fs::exists(path_, error) && !fs::is_empty(path_, error)) return replace(check);
   rename_path(temporary_, path_);
   committed_ = true;
   sync_folder(folder_of(path_));
 }
 
-void remove_leftovers(const std::string& folder) {
-  std::error_code error;
-  std::vector<fs::path> dead;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (entry.is_directory(error) && !entry.is_symlink(error)) {
-      if (name.ends_with(".tmp")) dead.push_back(entry.path());
-      continue;
+void AtomicFolder::replace(const MayReplace& check) {
+  if (!check) throw UserError("cannot write folder", path_, "it exists and is not empty", "choose another or remove it");
+  check(path_);
+  std::error_code ignored;
+  auto exchange = [&] { return ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0; };
+  std::string old = temporary_;  // where the replaced one is afterwards
+  if (exchange()) {
+    try {
+      check(old);  // once more, now that nobody puts anything there by its name
+    } catch (...) {
+      exchange();
+      throw;
     }
-    size_t at = name.rfind(".tmp-");
-    if (at == std::string::npos) continue;
-    pid_t pid = 0;
-    const char* end = name.data() + name.size();
-    auto [stop, code] = std::from_chars(name.data() + at + 5, end, pid);
-    if (code == std::errc{} && stop == end && pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH) dead.push_back(entry.path());
+  } else {
+    if (errno != EINVAL && errno != ENOSYS) throw_system("rename to", path_, errno);
+    // In two steps; a kill between them is put right by remove_leftovers.
+    old = temporary_path(path_, random_digits(), true);
+    rename_path(path_, old);
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+      const int code = errno;
+      rename_path(old, path_);
+      throw_system("rename to", path_, code);
+    }
   }
-  for (const auto& path : dead) fs::remove_all(path, error);
+  committed_ = true;
+  sync_folder(folder_of(path_));
+  fs::remove_all(old, ignored);  // if this fails, remove_leftovers does it
 }
 
 }  // namespace ravine

@@ -1,6 +1,7 @@
 // Files and folders that appear whole or not at all: built beside the target, synced, renamed, and the folder synced.
 // Errors: DiskFull (files/fd.h), UserError for a path that cannot be used, Error otherwise. Not for use by two threads at once.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,7 +15,7 @@ class StraightWriter;
 
 class AtomicFile {
  public:
-  // Creates `path`.tmp-<pid>. The folder must exist. The target is not touched before commit(). straight: past the page cache, by a
+  // Creates a temporary beside `path` (files/temporary.h). The folder must exist. The target is not touched before commit(). straight: past the page cache, by a
   // thread (files/straight_writer.h), for large files.
   explicit AtomicFile(std::string path, bool straight = false);
   ~AtomicFile();  // removes what was not committed
@@ -41,10 +42,9 @@ void write_file_atomic(const std::string& path, std::string_view text);
 
 class AtomicFolder {
  public:
-  // Creates `path`.tmp, first removing one that a dead run left, or taking it up as it is. The parent must exist, and no other
-  // writer may use `path`.
-  enum Begin : uint8_t { anew, take_up };
-  explicit AtomicFolder(std::string path, Begin begin = anew);
+  // Creates a temporary folder beside `path` (files/temporary.h). The parent must exist.
+  explicit AtomicFolder(std::string path);
+  AtomicFolder(std::string path, std::string leftover);  // takes up one that a killed writer left
   ~AtomicFolder();  // removes what was not committed, unless keep() was called
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
@@ -52,18 +52,19 @@ class AtomicFolder {
   const std::string& folder() const { return temporary_; }  // build in here
   const std::string& path() const { return path_; }
 
-  // Syncs every file and folder inside, then renames to `path`; blocks until that is on disk; once. A non-empty folder of that
-  // name is a UserError, or with `replace` is exchanged for the new one and removed.
-  void commit(bool replace = false);
+  // Throws if the folder holds anything that must not be lost.
+  using MayReplace = std::function<void(const std::string& folder)>;
+  // Syncs every file and folder inside, then renames to `path`; blocks until that is on disk; once. A folder of that name that is not empty
+  // is a UserError, or, if `check` lets it go, exchanged for the new one and removed: at every moment one of the two is there, under
+  // its name or where remove_leftovers gives it its name again.
+  void commit(const MayReplace& check = {});
   void keep() { keep_ = true; }
 
  private:
+  void replace(const MayReplace& check);
   std::string path_, temporary_;
+  Fd held_;
   bool committed_ = false, keep_ = false;
 };
-
-// Removes folders `name`.tmp and files *.tmp-<pid> of processes that are gone, directly inside `folder`: what a killed run
-// left.
-void remove_leftovers(const std::string& folder);
 
 }  // namespace ravine

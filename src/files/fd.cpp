@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace ravine {
 
@@ -55,8 +56,14 @@ void throw_system(const std::string& op, const std::string& path, int code) {
 
 void create_folders(const std::string& path) {
   std::error_code error;
+  std::vector<std::string> missing;  // from the innermost
+  for (std::filesystem::path p = path; !p.empty() && !std::filesystem::exists(p, error); p = p.parent_path()) {
+    if (p.has_filename()) missing.push_back(p.string());
+    if (p == p.parent_path()) break;
+  }
   std::filesystem::create_directories(path, error);
   if (error) throw_system("create folder", path, error.value());
+  for (const std::string& made : missing) sync_folder(folder_of(made));
 }
 
 Fd open_to_read(const std::string& path, int64_t* size) {
@@ -71,7 +78,7 @@ Fd open_to_read(const std::string& path, int64_t* size) {
 }
 
 Fd create_file(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!fd) throw_system("create file", path, errno);
   return fd;
 }

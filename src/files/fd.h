@@ -34,11 +34,11 @@ class Fd {
 // Throws what errno `code` means for `op` on `path`: DiskFull; UserError for a path that does not exist, may not be used or is
 // of the wrong kind; Error for everything else.
 [[noreturn]] void throw_system(const std::string& op, const std::string& path, int code);
-// With its parents; one that is there already is fine.
+// With its parents, each of them on the disk when this returns; one that is there already is fine.
 void create_folders(const std::string& path);
 
 Fd open_to_read(const std::string& path, int64_t* size);  // a regular file and its size; anything else is a UserError
-Fd create_file(const std::string& path);                  // new or emptied, for reading and writing
+Fd create_file(const std::string& path);                  // new or emptied, for reading and writing; never through a link
 
 // All of `bytes`, or an exception. The first writes at the file's position, the second at `offset`.
 void write_all(int fd, std::span<const std::byte> bytes, const std::string& path);

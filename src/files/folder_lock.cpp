@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -42,6 +43,17 @@ Holder read_holder(int fd) {
                   "stop that run or choose another folder");
 }
 
+// A file of this name that is not a lock is the user's: it is neither written nor removed.
+void refuse_other_file(int fd, const struct stat& s, const std::string& path) {
+  std::array<char, 300> text{};
+  const ssize_t n = ::pread(fd, text.data(), text.size() - 1, 0);
+  const std::string_view said(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
+  const size_t digits = std::min(said.find_first_not_of("0123456789"), said.size());  // a kill may have left the beginning only
+  const bool lock = said.empty() || (digits > 0 && (digits == said.size() || said[digits] == ' ') && said.find('\n') >= said.size() - 1);
+  if (!S_ISREG(s.st_mode) || s.st_nlink > 1 || !lock)
+    throw UserError("a file has the name of the lock", path, "only a lock of ours may have it: a plain file that says who holds the folder", "move it, or choose another folder");
+}
+
 bool is_gone(const Holder& holder) {
   return holder.pid <= 0 || (holder.host == host_name() && ::kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH);
 }
@@ -50,7 +62,8 @@ bool is_gone(const Holder& holder) {
 
 FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
   for (;;) {
-    Fd fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    Fd fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
+    if (!fd && errno == ELOOP) throw UserError("a link has the name of the lock", path_, "locks are not followed out of their folder", "remove it, or choose another folder");
     if (!fd) throw_system("lock folder", folder, errno);
     if (::flock(*fd, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
@@ -63,7 +76,8 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
     // The one who held it may have removed the file between our open and our lock: then the lock is on nothing.
     struct stat mine, named;
     if (::fstat(*fd, &mine) != 0) throw_system("lock folder", folder, errno);
-    if (::stat(path_.c_str(), &named) != 0 || mine.st_ino != named.st_ino || mine.st_dev != named.st_dev) continue;
+    if (::lstat(path_.c_str(), &named) != 0 || mine.st_ino != named.st_ino || mine.st_dev != named.st_dev) continue;
+    refuse_other_file(*fd, mine, path_);
     if (::ftruncate(*fd, 0) != 0) throw_system("lock folder", folder, errno);
     const std::string text = fmt::format("{} {}\n", ::getpid(), host_name());
     write_all_at(*fd, 0, std::as_bytes(std::span(text)), path_);

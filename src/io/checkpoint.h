@@ -4,7 +4,7 @@
 //   checkpoints/step_000200/manifest.json           what is there: see io/manifest.h
 //   checkpoints/step_000200/state-00000.safetensors one per rank, tensors in buffer order, for O_DIRECT
 //
-// A checkpoint is built in step_000200.tmp, synced, renamed; so every folder step_N is complete. Whatever is wrong with one is
+// A checkpoint is built in a temporary folder (files/temporary.h), synced, renamed; so every folder step_N is complete. Whatever is wrong with one is
 // a UserError naming file and tensor.
 #pragma once
 #include <functional>
@@ -37,17 +37,20 @@ struct TrainState {
 };
 
 // One background thread; nothing is copied: the buffers stay as they are until wait_unit or wait has returned. Not for use by
-// two threads at once. With several ranks each has a writer, all save to the same shared folder, and rank 0 makes it complete.
+// two threads at once. With several ranks each has a writer, all save to the same shared folder, in the same order, and rank 0 makes it complete. `run` is a number that they share and that no other
+// run has: by it and the count of saves they know which parts belong together, so what a late rank of a save that failed still
+// writes is never taken for a part of the next.
 class CheckpointWriter {
  public:
-  explicit CheckpointWriter(int rank = 0, int ranks = 1);
+  explicit CheckpointWriter(int rank = 0, int ranks = 1, uint64_t run = 0);
   ~CheckpointWriter();  // waits
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   // Starts to write checkpoints_dir/step_<step> (replacing one of that name) and returns; first waits for the save before. The
-  // `keep` newest up to this step stay (0: all), older ones go once this one is complete. Wrong slices are an Error at once.
-  void save(const std::string& checkpoints_dir, int64_t step, const TrainState& state, int keep);
+  // `keep` newest up to this step stay (0: all), older ones go once this one is complete, unless they hold a file that no
+  // checkpoint has: that is a warning; replacing such a one is refused. Wrong slices are an Error at once.
+  void save(const std::string& checkpoints_dir, int64_t step, const TrainState& state, int64_t keep);
 
   // Blocks until every tensor of the unit is written, or the save has failed: then its buffers may change.
   void wait_unit(size_t unit);
@@ -102,8 +105,12 @@ class CheckpointReader {
 std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir,
                                              const std::function<void(const std::string&)>& warn);
 
-// Removes what killed runs left half written. To be called before the first save of a run, by one rank.
+// Removes what killed runs left half written, and gives a checkpoint its name again that was being replaced. To be called by one rank, before
+// the newest one is looked for.
 void clean_leftovers(const std::string& checkpoints_dir);
+
+// The first entry that no checkpoint has, "" if there is none.
+std::string foreign_in_checkpoint(const std::string& folder);
 
 std::string checkpoint_name(int64_t step);                          // "step_000200"
 std::optional<int64_t> checkpoint_step(const std::string& folder);  // of a folder name; nothing if it is not one

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "files/atomic.h"
+#include "files/temporary.h"
 #include "io/checkpoint.h"
 
 namespace fs = std::filesystem;
@@ -65,6 +65,19 @@ std::optional<std::string> newest_checkpoint(const std::string& dir, const std::
   if (steps.empty()) return {};
   throw UserError("no checkpoint can be used", dir, fmt::format("all {} are damaged", steps.size()),
                   "remove them, or start anew with checkpoint.resume=none");
+}
+
+std::string foreign_in_checkpoint(const std::string& folder) {
+  std::string first;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    constexpr std::string_view begin = "state-", end = ".safetensors";
+    const bool state = name.starts_with(begin) && name.ends_with(end) && name.size() >= begin.size() + 5 + end.size() &&
+                       name.find_first_not_of("0123456789", begin.size()) == name.size() - end.size();
+    const bool ours = (state || name == "manifest.json") && entry.symlink_status().type() == fs::file_type::regular;
+    if (!ours && (first.empty() || name < first)) first = name;
+  }
+  return first;
 }
 
 void clean_leftovers(const std::string& dir) { remove_leftovers(dir); }

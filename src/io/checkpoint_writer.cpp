@@ -1,10 +1,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
-#include <fstream>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -14,6 +14,7 @@
 #include "files/atomic.h"
 #include "files/compressed.h"
 #include "files/safetensors.h"
+#include "files/temporary.h"
 #include "io/checkpoint.h"
 #include "io/direct_file.h"
 #include "io/manifest.h"
@@ -31,9 +32,10 @@ struct Job {
   std::string dir;
   int64_t step = 0;
   TrainState state;
-  int keep = 0;
+  int64_t keep = 0;
+  std::string digits;  // the same on all ranks, others for each save
   std::string target() const { return dir + "/" + checkpoint_name(step); }
-  std::string parts() const { return target() + ".parts.tmp"; }  // where ranks other than 0 write
+  std::string parts() const { return temporary_path(target() + ".parts", digits); }  // where ranks other than 0 write
 };
 
 // One entry of the file: a tensor of the state, or zeros that bring the next one to an address of the right remainder.
@@ -154,24 +156,33 @@ Manifest wait_for_part(const Job& job, int r) {
   return parse_part(read_whole(path, kMaxPart), path);
 }
 
-// Older ones go by way of a name that is no checkpoint's: a kill in between leaves nothing half there.
-void remove_older(const Job& job) {
-  if (job.keep < 1) return;
+// Older ones go by way of a name that is no checkpoint's: a kill in between leaves nothing half there. What holds files of others stays, and is
+// told.
+std::string remove_older(const Job& job) {
+  if (job.keep < 1) return "";
   std::vector<int64_t> steps;
   for (const auto& entry : fs::directory_iterator(job.dir))
     if (auto step = checkpoint_step(entry.path().filename().string()); step && *step <= job.step) steps.push_back(*step);
   std::sort(steps.rbegin(), steps.rend());
-  for (size_t i = static_cast<size_t>(job.keep); i < steps.size(); ++i) {
-    const std::string path = job.dir + "/" + checkpoint_name(steps[i]), doomed = path + ".old.tmp";
+  std::string stay;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (static_cast<int64_t>(i) < job.keep) continue;
+    const std::string path = job.dir + "/" + checkpoint_name(steps[i]);
+    if (const std::string foreign = foreign_in_checkpoint(path); !foreign.empty()) {
+      stay += fmt::format("{}checkpoint {} stays, it holds '{}', which no checkpoint has", stay.empty() ? "" : "; ", checkpoint_name(steps[i]), foreign);
+      continue;
+    }
+    const std::string doomed = temporary_path(path, random_digits());
     fs::rename(path, doomed);
     fs::remove_all(doomed);
   }
+  return stay;
 }
 
 }  // namespace
 
 struct CheckpointWriter::Impl {
-  Impl(int rank, int ranks) : rank(rank), ranks(ranks) {
+  Impl(int rank, int ranks, uint64_t run) : rank(rank), ranks(ranks), run_number(run) {
     require(ranks > 0 && rank >= 0 && rank < ranks, "CheckpointWriter: rank is in [0, {}), got {}", ranks, rank);
     // Signals are for the main thread; SIGXFSZ, blocked, makes a write past the size limit an error.
     sigset_t all, before;
@@ -236,15 +247,17 @@ struct CheckpointWriter::Impl {
     if (const std::string fault = manifest_fault(m); !fault.empty())
       fail("checkpoint: ranks cover every tensor once, got {}", fault);
     write_file_atomic(folder.folder() + "/manifest.json", write_manifest(m));
-    folder.commit(true);
+    folder.commit([](const std::string& replaced) {
+      if (const std::string foreign = foreign_in_checkpoint(replaced); !foreign.empty())
+        throw UserError("cannot replace checkpoint", replaced + "/" + foreign, "no checkpoint has such a file", "move it away");
+    });
     write_file_atomic(j.dir + "/latest", checkpoint_name(j.step) + "\n");
     completed = std::chrono::steady_clock::now();
     try {
-      remove_older(j);
+      return remove_older(j);
     } catch (const fs::filesystem_error& e) {
       return fmt::format("an old checkpoint could not be removed: {}", e.what());
     }
-    return "";
   }
 
   void run_part(const Job& j) {
@@ -255,7 +268,10 @@ struct CheckpointWriter::Impl {
       write_file_atomic(fmt::format("{}/part-{:05}.json", j.parts(), rank), write_manifest(m));
     } catch (...) {
       remove_quietly(j.parts() + "/" + file());  // makes room for the mark that tells rank 0
-      std::ofstream(fmt::format("{}/failed-{:05}", j.parts(), rank)) << "failed\n";
+      try {
+        create_file(fmt::format("{}/failed-{:05}", j.parts(), rank));
+      } catch (const std::exception&) {  // rank 0 has given up already
+      }
       throw;
     }
   }
@@ -301,6 +317,8 @@ struct CheckpointWriter::Impl {
   }
 
   const int rank, ranks;
+  const uint64_t run_number;
+  uint64_t saves = 0;
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::optional<Job> job;                       // under way
@@ -313,18 +331,21 @@ struct CheckpointWriter::Impl {
   std::thread thread;
 };
 
-CheckpointWriter::CheckpointWriter(int rank, int ranks) : impl_(std::make_unique<Impl>(rank, ranks)) {}
+CheckpointWriter::CheckpointWriter(int rank, int ranks, uint64_t run) : impl_(std::make_unique<Impl>(rank, ranks, run)) {}
 CheckpointWriter::~CheckpointWriter() = default;
 
-void CheckpointWriter::save(const std::string& dir, int64_t step, const TrainState& state, int keep) {
+void CheckpointWriter::save(const std::string& dir, int64_t step, const TrainState& state, int64_t keep) {
   check_state(state, impl_->ranks);
   checkpoint_name(step);
-  std::error_code error;
-  fs::create_directories(dir, error);
+  try {
+    create_folders(dir);
+  } catch (const Error&) {  // said by the thread, which meets it again
+  }
   wait();
   std::lock_guard lock(impl_->mutex);
   for (const StateTensor& t : state.tensors) ++impl_->pending[t.unit];
-  impl_->job = Job{dir, step, state, keep};
+  const std::array<uint64_t, 2> which{impl_->run_number, ++impl_->saves};
+  impl_->job = Job{dir, step, state, keep, checksum_text(checksum_of(std::as_bytes(std::span(which))))};
   impl_->changed.notify_all();
 }
 

@@ -81,7 +81,7 @@ struct DirectFile::Ring {
 
 DirectFile::DirectFile(std::string path, int64_t bytes)
     : path_(std::move(path)), bytes_(bytes), buffer_(DeviceKind::cpu, kBuffer) {
-  const int flags = O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
+  const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   fd_ = Fd(::open(path_.c_str(), flags | O_DIRECT, 0666));
   direct_ = static_cast<bool>(fd_);
   if (!direct_ && errno == EINVAL) fd_ = Fd(::open(path_.c_str(), flags, 0666));

@@ -15,7 +15,7 @@ class DirectFile {
  public:
   static constexpr int64_t kBlock = 4096;
 
-  // Creates `path` and reserves its `bytes` on the disk: DiskFull comes here, before anything is written.
+  // Creates `path`, which must not exist, and reserves its `bytes` on the disk: DiskFull comes here, before anything is written.
   DirectFile(std::string path, int64_t bytes);
   ~DirectFile();
   DirectFile(const DirectFile&) = delete;

@@ -21,18 +21,23 @@ std::vector<std::string> load_weights(const std::string& folder, Model& model, P
 void check_weights(const std::string& folder, const Model& model);
 
 struct SaveFolder {
-  std::string dir;           // appears whole or not at all; a model folder of that name is replaced at the end
+  std::string dir;           // appears whole or not at all; a model folder of that name that the same run has made is replaced at the end
   DType dtype = DType::f32;  // of the stored weights: f32, bf16, f16 (or f64)
   int64_t shard_bytes =
       5'000'000'000;                 // weights in one file up to this many bytes, else in shards of at most that; 0: one file
   std::string tokenizer;             // folder or single file (tokenizer.model, tokenizer.json, also .xz) to copy; "": none
   Json generation = Json::object();  // fields of generation_config.json to keep; ids missing in it are added from the model
   std::string chat_template;         // Jinja, written as chat_template.jinja; empty: what came with the tokenizer
+  std::string run;                   // who makes it: recorded in its mark (files/folder_mark.h)
 };
+
+// What would be lost if `folder` were replaced by a model of this run: a folder that it has not made, a file that was put there or changed
+// since. A UserError that names it.
+void refuse_foreign_model(const std::string& folder, const std::string& run);
 
 // Writes the model with its present masters, named and laid out as files of its family are. Tied parameters are not stored; config.json has the fields as read with dtype
 // updated. Blocks until the folder is on disk. DiskFull, or UserError for a path that cannot be used, leaves the old folder as
-// it was.
+// it was; so does what refuse_foreign_model finds only at the end, and the new folder stays under a temporary name, which is told.
 void save_model_folder(const SaveFolder& options, const Model& model, ParamStore& store);
 
 // Copies the files of a tokenizer into the folder, by the names that Transformers looks for; .xz and the like unpacked. `source` is a folder

@@ -6,6 +6,7 @@
 #include "files/atomic.h"
 #include "files/compressed.h"
 #include "files/convert.h"
+#include "files/folder_mark.h"
 #include "files/safetensors.h"
 #include "io/file_rows.h"
 #include "io/huggingface.h"
@@ -176,6 +177,17 @@ void write_weights(const std::string& folder, const SaveFolder& options, const M
 
 }  // namespace
 
+void refuse_foreign_model(const std::string& folder, const std::string& run) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error) || fs::is_empty(folder, error)) return;
+  const auto mark = read_mark(folder);
+  if (!mark || mark->run != run)
+    throw UserError("cannot write model folder", folder, "it exists, this run has not made it, and it would be replaced", "choose another folder, or move it away");
+  if (const std::string foreign = foreign_in_folder(folder, *mark); !foreign.empty())
+    throw UserError("cannot write model folder", folder + "/" + foreign, "this file was put there or changed by somebody else, and would be lost",
+                    "move it away, or choose another folder");
+}
+
 void save_model_folder(const SaveFolder& options, const Model& model, ParamStore& store) {
   torch_name(options.dtype);
   require(options.generation.is_object(), "save_model_folder: generation is a JSON object, got {}",
@@ -185,13 +197,8 @@ void save_model_folder(const SaveFolder& options, const Model& model, ParamStore
   if (target.filename().empty()) target = target.parent_path();
   if (fs::exists(target, error) && !fs::is_directory(target, error))
     throw UserError("cannot write model folder", options.dir, "a file has this name", "choose another folder");
-  if (fs::is_directory(target, error) && !fs::is_empty(target, error) && !fs::exists(target / "config.json", error))
-    throw UserError("cannot write model folder", options.dir, "it exists and holds no model, and would be replaced",
-                    "choose another folder or remove it");
-  if (target.has_parent_path()) {
-    fs::create_directories(target.parent_path(), error);
-    if (error) throw_system("create folder", target.parent_path().string(), error.value());
-  }
+  refuse_foreign_model(target.string(), options.run);
+  if (target.has_parent_path()) create_folders(target.parent_path().string());
   AtomicFolder folder(target.string());
   write_file_atomic(folder.folder() + "/config.json", model_config(model, options.dtype).dump(2) + "\n");
   write_file_atomic(folder.folder() + "/generation_config.json",
@@ -199,7 +206,13 @@ void save_model_folder(const SaveFolder& options, const Model& model, ParamStore
   if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.folder());
   if (!options.chat_template.empty()) write_file_atomic(folder.folder() + "/chat_template.jinja", options.chat_template);
   write_weights(folder.folder(), options, model, store);
-  folder.commit(true);
+  write_mark(folder.folder(), mark_of(folder.folder(), options.run));
+  try {
+    folder.commit([&](const std::string& replaced) { refuse_foreign_model(replaced, options.run); });
+  } catch (const UserError& e) {
+    folder.keep();
+    throw UserError("the model has another name than it should", folder.folder(), e.what(), "it is complete: rename it");
+  }
 }
 
 }  // namespace ravine

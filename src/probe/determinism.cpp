@@ -7,6 +7,7 @@
 
 #include "base/parallel.h"
 #include "base/philox.h"
+#include "files/atomic.h"
 #include "kernels/backend.h"
 #include "optim/schedule.h"
 #include "probe/reorder.h"
@@ -83,11 +84,8 @@ class Check {
 
  private:
   struct CheckpointFolder {
-    explicit CheckpointFolder(const std::string& parent) : path((fs::path(parent) / "check-determinism").string()) { fs::remove_all(path); }
-    ~CheckpointFolder() {
-      std::error_code ignored;
-      fs::remove_all(path, ignored);
-    }
+    explicit CheckpointFolder(const std::string& parent) : building((fs::path(parent) / "check-determinism").string()), path(building.folder()) {}
+    AtomicFolder building;  // never gets its name: gone at the end
     std::string path;
   };
 

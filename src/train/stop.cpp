@@ -36,7 +36,9 @@ StopSignals::~StopSignals() {
 
 bool StopSignals::requested() { return signals.load() > 0; }
 
-void request_stop(const std::string& output) { write_file_atomic(stop_file(output), "stop\n"); }
+void request_stop(const std::string& output) {
+  if (!stop_requested(output)) write_file_atomic(stop_file(output), "stop\n");
+}
 
 bool stop_requested(const std::string& output) {
   std::error_code ignored;

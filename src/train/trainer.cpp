@@ -13,8 +13,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "files/folder_lock.h"
-#include "files/atomic.h"
+#include "files/temporary.h"
 #include "io/huggingface.h"
 #include "kernels/backend.h"
 #include "parallel/whole_units.h"
@@ -71,6 +70,8 @@ void Trainer::open() {
   if (world_) check_same(world_->all(), "program", program_version());
   config_text_ = to_yaml(c);
   if (world_) check_same(world_->all(), "config", config_text_);
+  folder_ = std::make_unique<RunFolder>(c);
+  if (world_) world_->all().barrier();  // all have looked before one of them writes
   model_ = open_run_model(c);
   if (world_) check_same(world_->all(), "model", model_->config().dump(1));
   layout_ = run_layout(c, ranks, *model_, leaves_of_checkpoint(path("checkpoints"), c.checkpoint.resume));
@@ -127,7 +128,7 @@ void Trainer::open_data() {
   chat_template_ = std::move(sources.data.chat_template);
   if (ranks_.size() == 1 || !ranks_.first()) return;
   if (!tokens_in_use_.empty()) {
-    create_folders(c.train.output);
+    folder_->hold();
     keep_tokens();
   }
   ranks_.all().barrier();
@@ -195,7 +196,7 @@ std::optional<double> Trainer::validate() {
 }
 
 void Trainer::save_checkpoint(int64_t step) {
-  writer_->save(path("checkpoints"), step, state(), static_cast<int>(config_.checkpoint.keep));
+  writer_->save(path("checkpoints"), step, state(), config_.checkpoint.keep);
 }
 
 void Trainer::step(int64_t step) {
@@ -300,6 +301,7 @@ void Trainer::export_model() {
     folder.generation["eos_token_id"] = ids.size() == 1 ? Json(*end_token_) : ids;
   }
   folder.chat_template = chat_template_;
+  folder.run = folder_->run();
   engine_->rest();  // whole units, and what is sent of them, take its place
   // Every rank is asked, so that all go the same way.
   if (!any(ranks_.all(), !engine_->store().all_here())) {
@@ -322,8 +324,7 @@ bool Trainer::stop_wanted() const {
 
 void Trainer::run() {
   if (ranks_.first()) {
-    create_folders(config_.train.output);
-    lock_ = std::make_unique<FolderLock>(config_.train.output);
+    folder_->hold();
     log_.open(path("log.txt"));
     clear_stop_request(config_.train.output);
     if (ranks_.size() == 1) keep_tokens();
@@ -342,9 +343,10 @@ void Trainer::run() {
   announce();
   engine_->allocate();
   if (injection_) engine_->ctx().add_observer(injection_.get());
-  writer_ = std::make_unique<CheckpointWriter>(ranks_.rank(), ranks_.size());
+  const uint64_t number = ranks_.first() ? std::stoull(random_digits(), nullptr, 16) : 0;
+  writer_ = std::make_unique<CheckpointWriter>(ranks_.rank(), ranks_.size(), static_cast<uint64_t>(gather_integers(ranks_.all(), static_cast<int64_t>(number))[0]));
   begin_or_resume();
-  if (ranks_.first()) write_file_atomic(path("config.yaml"), config_text_);
+  if (ranks_.first()) folder_->write_config(config_text_);
 
   hooks_.push_back(validation_hook(config_.train.valid_every));
   if (ranks_.first()) {

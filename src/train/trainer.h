@@ -12,11 +12,11 @@
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
-#include "files/folder_lock.h"
 #include "optim/schedule.h"
 #include "train/fault_injection.h"
 #include "train/hooks.h"
 #include "train/layout.h"
+#include "train/run_folder.h"
 #include "train/step.h"
 #include "train/traffic.h"
 
@@ -82,7 +82,7 @@ class Trainer {
   DataFingerprint fingerprint_;       // of the sources
   DataHistory history_;               // which samples the steps take
   std::unique_ptr<StepEngine> engine_;
-  std::unique_ptr<FolderLock> lock_;
+  std::unique_ptr<RunFolder> folder_;
   std::unique_ptr<CheckpointWriter> writer_;
   std::unique_ptr<Loader> loader_;
   std::vector<std::unique_ptr<Hook>> hooks_;

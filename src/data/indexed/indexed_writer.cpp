@@ -1,5 +1,6 @@
 #include "data/indexed/indexed_writer.h"
 
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <fcntl.h>
@@ -12,6 +13,8 @@
 
 #include "base/error.h"
 #include "files/atomic.h"
+#include "files/same_path.h"
+#include "files/temporary.h"
 
 namespace ravine {
 
@@ -56,7 +59,10 @@ size_t append(TokenType type, std::span<const int32_t> ids, std::vector<std::byt
   fail("index: ids are not stored as {}", name(type));
 }
 
-void rename_file(const std::string& from, const std::string& to) {
+void rename_file(const std::string& from, const std::string& to, bool overwrite) {
+  if (!overwrite && ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (!overwrite && errno != EINVAL && errno != ENOSYS)
+    throw UserError("output exists", to, "it came while this was being written, and nothing is overwritten unasked", "move it away, then the same command puts the new one there");
   if (::rename(from.c_str(), to.c_str()) != 0) throw_system("rename file", to, errno);
 }
 
@@ -68,7 +74,7 @@ void IndexedWriter::Part::open(const std::string& file, const int64_t* size) {
     fd = create_file(path);
     return;
   }
-  fd = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  fd = Fd(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) throw_system("open file", path, errno);
   struct stat s;
   if (::fstat(*fd, &s) != 0) throw_system("open file", path, errno);
@@ -192,13 +198,13 @@ void IndexedWriter::finish() {
   out.commit();
 }
 
-void IndexedWriter::publish(const std::string& folder, const std::string& name, const std::string& prefix) {
+void IndexedWriter::publish(const std::string& folder, const std::string& name, const std::string& prefix, bool overwrite) {
   for (const char* suffix : {".bin", ".idx"}) {
     const std::string from = folder + "/" + name + suffix;
     std::error_code ec;
     if (!fs::exists(from, ec)) continue;
-    if (suffix == std::string_view(".bin")) fs::remove(prefix + ".idx", ec);  // an old index must not be seen with new tokens
-    rename_file(from, prefix + suffix);
+    if (overwrite && suffix == std::string_view(".bin")) fs::remove(prefix + ".idx", ec);  // an old index must not be seen with new tokens
+    rename_file(from, prefix + suffix, overwrite);
   }
   sync_folder(folder_of(prefix));
 }
@@ -219,20 +225,17 @@ void merge_indexed(const std::vector<std::string>& prefixes, const std::string& 
   }
   if (!overwrite) refuse_existing(output_prefix);
   create_folders(folder_of(output_prefix));
-  const std::string work = output_prefix + ".merge.tmp";
-  fs::remove_all(work);
-  create_folders(work);
-  struct Cleanup {
-    std::string folder;
-    ~Cleanup() {
-      std::error_code ignored;
-      fs::remove_all(folder, ignored);
-    }
-  } cleanup{work};
+  for (const IndexedFile& f : files)
+    if (same_path(f.prefix() + ".bin", output_prefix + ".bin") || same_path(f.prefix() + ".idx", output_prefix + ".idx"))
+      throw UserError("the output is an input", output_prefix, "what is read from is not written to", "choose another --output-prefix");
+  for (const std::string& left : leftovers_of(output_prefix))
+    if (!is_in_use(left)) fs::remove_all(left);
+  const AtomicFolder building(output_prefix);  // never gets that name: gone at the end
+  const std::string& work = building.folder();
   IndexedWriter writer(work, "merged", files[0].type(), files[0].has_modes());
   for (const IndexedFile& f : files) writer.add_file(f);
   writer.finish();
-  IndexedWriter::publish(work, "merged", output_prefix);
+  IndexedWriter::publish(work, "merged", output_prefix, overwrite);
 }
 
 }  // namespace ravine

@@ -47,7 +47,7 @@ class IndexedWriter {
 
   void finish();  // writes the index in the work folder; once, before publish
   // Renames FOLDER/NAME.bin and .idx to PREFIX.bin and .idx. Again after a kill in between it does what is left.
-  static void publish(const std::string& folder, const std::string& name, const std::string& prefix);
+  static void publish(const std::string& folder, const std::string& name, const std::string& prefix, bool overwrite);
 
  private:
   struct Part {

@@ -287,9 +287,7 @@ TrainedTokenizer train_byte_bpe(const TokenizerTraining& o) {
               {"eos_token", kEndOfText},
               {"model_max_length", 1000000000},
               {"tokenizer_class", "PreTrainedTokenizerFast"}};
-  std::error_code ec;
-  std::filesystem::create_directories(o.output, ec);
-  if (ec) throw UserError("cannot make folder", o.output, ec.message(), "choose another output");
+  create_folders(o.output);
   write_file_atomic((std::filesystem::path(o.output) / "tokenizer.json").string(), json);
   write_file_atomic((std::filesystem::path(o.output) / "tokenizer_config.json").string(), config.dump(2) + "\n");
   return result;

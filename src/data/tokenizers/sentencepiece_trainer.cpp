@@ -116,11 +116,17 @@ void check(const TokenizerTraining& o) {
       wrong("symbols", "a symbol is UTF-8, not empty, without quotes and line ends");
 }
 
+// A tokenizer goes with the models trained on it: another in its place makes them useless.
+void refuse_tokenizer(const TokenizerTraining& o) {
+  std::error_code ec;
+  for (const char* name : {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt"})
+    if (const auto path = std::filesystem::path(o.output) / name; !o.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path, ec)))
+      throw UserError("output exists", path.string(), "a tokenizer is there already, and nothing is overwritten unasked", "choose another --output, or add --overwrite");
+}
+
 void write_folder(const TokenizerTraining& o, const std::string& model) {
   namespace fs = std::filesystem;
-  std::error_code ec;
-  fs::create_directories(o.output, ec);
-  if (ec) throw UserError("cannot make folder", o.output, ec.message(), "choose another output");
+  create_folders(o.output);
   auto token = [](const char* content) {
     return Json{{"content", content}, {"lstrip", false}, {"normalized", false}, {"rstrip", false}, {"single_word", false}};
   };
@@ -157,6 +163,7 @@ void write_folder(const TokenizerTraining& o, const std::string& model) {
 
 TrainedTokenizer train_tokenizer(const TokenizerTraining& o) {
   check(o);
+  refuse_tokenizer(o);
   if (o.type == "byte-bpe") return train_byte_bpe(o);
   Lines lines(o);
   if (lines.done()) throw UserError("no text in the data", o.input[0], "a tokenizer learns from text", "check the files");

@@ -13,6 +13,7 @@ struct TokenizerTraining {
   std::vector<std::string> input;          // files, globs, folders as in data/source.h
   std::string text_key = "text";           // of .jsonl
   std::string output;                      // folder; made if need be
+  bool overwrite = false;                  // replaces a tokenizer in `output`; else one there, or a model's, is a UserError
   int64_t vocabulary = 8192;               // pieces in all; small texts may give fewer
   std::string type = "bpe";                // bpe | unigram (tokenizer.model) | byte-bpe (tokenizer.json)
   std::vector<std::string> symbols;        // always one piece each

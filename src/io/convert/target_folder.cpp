@@ -6,6 +6,7 @@
 
 #include "files/checksum.h"
 #include "files/compressed.h"
+#include "files/temporary.h"
 
 namespace fs = std::filesystem;
 
@@ -24,27 +25,34 @@ std::string text_of(const std::string& path) {
 
 }  // namespace
 
-TargetFolder::TargetFolder(const std::string& path, const std::string& plan) : folder_(path, AtomicFolder::take_up) {
-  try {
-    lock_.emplace(folder_.folder());
-  } catch (...) {
-    folder_.keep();  // it is another's
-    throw;
+AtomicFolder TargetFolder::begin(const std::string& path, const std::string& text, bool* taken_up) {
+  std::error_code error;
+  if (fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error)))
+    throw UserError("cannot write folder", path, "it exists and is not empty", "choose another or remove it");
+  std::string found;
+  for (const std::string& left : leftovers_of(path)) {
+    FolderLock lock(left);  // of one that is being written: an error
+    if (is_in_use(left)) throw UserError("output folder is in use", path, "another process is writing to it", "stop that run or choose another folder");
+    if (found.empty() && text_of(left + "/" + kPlan) == text) {
+      found = left;
+      continue;
+    }
+    fs::remove_all(left, error);
+    if (error) throw_system("remove", left, error.value());
   }
-  const std::string text = sealed(plan);
-  taken_up_ = text_of(this->path(kPlan)) == text;
-  std::vector<fs::path> doomed;
-  if (taken_up_) {  // files that were being written go
-    for (const auto& entry : fs::recursive_directory_iterator(folder_.folder()))
-      if (entry.path().filename().string().find(".tmp-") != std::string::npos) doomed.push_back(entry.path());
-  } else {
-    for (const auto& entry : fs::directory_iterator(folder_.folder()))
-      if (entry.path().filename() != kLock) doomed.push_back(entry.path());
-  }
+  *taken_up = !found.empty();
+  return found.empty() ? AtomicFolder(path) : AtomicFolder(path, found);
+}
+
+TargetFolder::TargetFolder(const std::string& path, const std::string& plan) : text_(sealed(plan)), folder_(begin(path, text_, &taken_up_)) {
+  lock_.emplace(folder_.folder());
+  if (!taken_up_) return write_file_atomic(this->path(kPlan), text_);
+  std::vector<fs::path> doomed;  // files that were being written
+  for (const auto& entry : fs::recursive_directory_iterator(folder_.folder()))
+    if (parse_temporary(entry.path().filename().string())) doomed.push_back(entry.path());
   std::error_code error;
   for (const fs::path& p : doomed) fs::remove_all(p, error);
   if (error) throw_system("remove", folder_.folder(), error.value());
-  if (!taken_up_) write_file_atomic(this->path(kPlan), text);
 }
 
 TargetFolder::~TargetFolder() = default;

@@ -9,9 +9,9 @@
 
 namespace ravine {
 
-// Files are built in PATH.tmp, each of them atomically. Beside them lies what the conversion is: `plan`, a text that differs
+// Files are built in a temporary folder beside PATH (files/temporary.h), each of them atomically. Beside them lies what the conversion is: `plan`, a text that differs
 // whenever anything that is written would. A conversion of the same plan finds the files that are complete; any other plan starts
-// anew. An error removes the folder, a kill leaves it. Two conversions into one folder at a time: a UserError.
+// anew, and what a killed one left goes. An error removes the folder, a kill leaves it. Two conversions into one folder at a time: a UserError.
 class TargetFolder {
  public:
   TargetFolder(const std::string& path, const std::string& plan);
@@ -28,9 +28,11 @@ class TargetFolder {
   void commit();  // under its name; once
 
  private:
+  static AtomicFolder begin(const std::string& path, const std::string& text, bool* taken_up);
+  bool taken_up_ = false;
+  std::string text_;  // of the plan
   AtomicFolder folder_;
   std::optional<FolderLock> lock_;
-  bool taken_up_ = false;
 };
 
 // Names, sizes and times of the files below `path`: when these are the same, so is the source.

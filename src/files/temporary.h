@@ -1,0 +1,35 @@
+// What is being built beside its target has a name that nobody can guess and that says whose it is:
+//   NAME.ravine-<16 random digits><8 check digits>.tmp   being written
+//   NAME.ravine-<16 random digits><8 check digits>.old   a folder NAME that a new one is about to replace
+// The check digits follow from all else in the name, so nothing that a user has named is ever taken for ours.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "files/fd.h"
+
+namespace ravine {
+
+struct TemporaryName {
+  std::string target;  // NAME; of a file with a very long name only its beginning
+  bool replaced = false;  // .old
+};
+
+std::string random_digits();  // 16 hexadecimal ones, from the kernel
+// The path of a temporary for `target`, in its folder. `digits` are 16 hexadecimal ones.
+std::string temporary_path(const std::string& target, const std::string& digits, bool replaced = false);
+std::optional<TemporaryName> parse_temporary(const std::string& name);  // of a name without folder
+
+// A new file or folder beside `target`, locked as long as the descriptor is open (where the file system has locks).
+Fd create_temporary_file(const std::string& target, std::string* path);
+Fd create_temporary_folder(const std::string& target, std::string* path);
+bool is_in_use(const std::string& temporary);  // its maker lives and holds it; false where the file system has no locks
+
+// Folders for `target` that killed writers have left beside it.
+std::vector<std::string> leftovers_of(const std::string& target);
+// Puts right what killed writers left directly inside `folder`: what was being written is removed, a folder whose replacement did not
+// get its name has it again. By name alone, and nothing that is in use. Nobody else may begin to write there meanwhile.
+void remove_leftovers(const std::string& folder);
+
+}  // namespace ravine
