@@ -41,29 +41,6 @@ const Command& descend(const std::vector<Command>& commands, const std::vector<s
   return *c;
 }
 
-int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args) {
-  if (args.empty() || args[0] == "--help" || args[0] == "-h") return print(overview(commands)), 0;
-  if (args[0] == "--version") return print(std::string(program_version()) + "\n"), 0;
-  size_t at = args[0] == "help" ? 1 : 0;
-  if (at == args.size()) return print(overview(commands)), 0;
-  bool wants_help = at == 1;
-  const Command& c = descend(commands, args, at);
-  std::vector<std::string> rest(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
-  if (wants_help || asks_for_help(rest)) return print(help_page(c)), 0;
-  if (!c.actions.empty()) {
-    if (!rest.empty()) find(c.actions, rest[0], c.spec.name);
-    throw UserError(fmt::format("{} needs an action", c.spec.name), "command line",
-                    fmt::format("one of those in `ravine {} --help`", c.spec.name), "for example: " + c.spec.example);
-  }
-  if (c.spec.alone && launched_as_several())
-    throw UserError(fmt::format("{} on several ranks", c.spec.name), "mpirun", "it runs on one rank so far, and would do the same on each", "run it without mpirun");
-  auto call = c.call();
-  Config config = read_command_line(c.spec, call->flags(), rest);
-  keep_inputs(call->flags());
-  if (config.train.threads > 0) set_thread_count(static_cast<int>(config.train.threads));
-  return call->run(config);
-}
-
 // The values of options that name paths, as (flag, path).
 std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Option>& flags, Rule::Path kind) {
   std::vector<std::pair<std::string, std::string>> out;
@@ -86,6 +63,29 @@ void keep_inputs(const std::vector<Option>& flags) {
         if (same_path(out, in) || (kind == Rule::Path::reads_folder && lies_within(out, in)))
           throw UserError(fmt::format("{} is {}{}", to, same_path(out, in) ? "" : "inside ", from), out, fmt::format("what is read from, here '{}', is not written to", in),
                           "choose another " + to);
+}
+
+int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args) {
+  if (args.empty() || args[0] == "--help" || args[0] == "-h") return print(overview(commands)), 0;
+  if (args[0] == "--version") return print(std::string(program_version()) + "\n"), 0;
+  size_t at = args[0] == "help" ? 1 : 0;
+  if (at == args.size()) return print(overview(commands)), 0;
+  bool wants_help = at == 1;
+  const Command& c = descend(commands, args, at);
+  std::vector<std::string> rest(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
+  if (wants_help || asks_for_help(rest)) return print(help_page(c)), 0;
+  if (!c.actions.empty()) {
+    if (!rest.empty()) find(c.actions, rest[0], c.spec.name);
+    throw UserError(fmt::format("{} needs an action", c.spec.name), "command line",
+                    fmt::format("one of those in `ravine {} --help`", c.spec.name), "for example: " + c.spec.example);
+  }
+  if (c.spec.alone && launched_as_several())
+    throw UserError(fmt::format("{} on several ranks", c.spec.name), "mpirun", "it runs on one rank so far, and would do the same on each", "run it without mpirun");
+  auto call = c.call();
+  Config config = read_command_line(c.spec, call->flags(), rest);
+  keep_inputs(call->flags());
+  if (config.train.threads > 0) set_thread_count(static_cast<int>(config.train.threads));
+  return call->run(config);
 }
 
 int report(const char* text, int status) {

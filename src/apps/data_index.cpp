@@ -36,7 +36,7 @@ struct IndexFlags {
     v("partial-validation", partial_valid, "keep the last, padded validation sample");
     v("no-extra-token", no_extra_token, "samples do not overlap by a token; the last column predicts nothing");
     v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE") & reads());
-    v("cache", cache, "folder of index files as Megatron names them: read from there, or written there", metavar("DIR") & reads());
+    v("cache", cache, "folder of index files as Megatron names them: read from there, or written there", metavar("DIR") & writes());
     v("index-tokenizer", index_tokenizer, "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
       metavar("JSON-or-FILE") & at_most_bytes(1 << 20) & reads());
     v("out", out, "folder for the arrays and samples", required() & metavar("DIR") & writes());

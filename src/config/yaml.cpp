@@ -154,6 +154,7 @@ class Reader {
   void map(YamlNode& made, int depth) {
     made.kind = YamlNode::Kind::map;
     std::unordered_map<std::string, size_t> place;
+    std::unordered_map<std::string, int> key_line;
     auto put = [&](const std::string& key, YamlNode::Ptr value, bool replace) {
       auto [at, fresh] = place.emplace(key, made.fields.size());
       if (fresh)
@@ -175,8 +176,9 @@ class Reader {
       add_size(v.raw, made, value->size);
       if (!merge && lines_ && place.contains(key->text))
         refuse(k.raw.start_mark, fmt::format("'{}' a second time", key->text.substr(0, 80)),
-               fmt::format("a key stands once, the first is in line {}", made.fields[place.at(key->text)].second->line), "write what both hold under one, or remove one");
+               fmt::format("a key stands once, the first is in line {}", key_line.at(key->text)), "write what both hold under one, or remove one");
       if (!merge) {
+        key_line.emplace(key->text, key->line);
         put(key->text, value, true);
       } else if (value->kind == YamlNode::Kind::map) {
         merged.insert(merged.begin(), value);

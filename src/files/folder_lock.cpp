@@ -43,14 +43,16 @@ Holder read_holder(int fd) {
                   "stop that run or choose another folder");
 }
 
-// A file of this name that is not a lock is the user's: it is neither written nor removed.
+// A file of this name that is not a lock is the user's: it is neither written nor removed. A kill or a power loss may have left a lock of ours
+// short, or full of zeros.
 void refuse_other_file(int fd, const struct stat& s, const std::string& path) {
   std::array<char, 300> text{};
-  const ssize_t n = ::pread(fd, text.data(), text.size() - 1, 0);
+  const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
   const std::string_view said(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
-  const size_t digits = std::min(said.find_first_not_of("0123456789"), said.size());  // a kill may have left the beginning only
+  const size_t digits = std::min(said.find_first_not_of("0123456789"), said.size());
   const bool lock = said.empty() || (digits > 0 && (digits == said.size() || said[digits] == ' ') && said.find('\n') >= said.size() - 1);
-  if (!S_ISREG(s.st_mode) || s.st_nlink > 1 || !lock)
+  const bool damaged = said.size() < text.size() && std::any_of(said.begin(), said.end(), [](char c) { return c == 0 || c == '\x7f' || static_cast<unsigned char>(c) >= 0xfe; });
+  if (!S_ISREG(s.st_mode) || s.st_nlink > 1 || (!lock && !damaged))
     throw UserError("a file has the name of the lock", path, "only a lock of ours may have it: a plain file that says who holds the folder", "move it, or choose another folder");
 }
 

@@ -82,9 +82,18 @@ TEST(YamlScalars, FloatsBeyondPyYaml) {
   }
 }
 
+TEST(Yaml, AKeyTwiceIsRefusedInFilesWithBothLines) {
+  const std::string text = "train:\n  steps: 1\nlog:\n  every: 2\ntrain:\n  seed: 3\n";
+  EXPECT_EQ(error_of(text).find("'train' a second time (f.yaml:5): a key stands once, the first is in line 1"), 0u) << error_of(text);
+  EXPECT_THROW(load_yaml("a: {b: 1, b: 2}", "f.yaml"), UserError);
+  EXPECT_THROW(load_yaml("- a: 1\n  a: 1\n", "f.yaml"), UserError);
+  EXPECT_EQ(at(load_yaml("{a: 1, a: 2}", "command line", false), "a")->integer, 2) << "on the command line the last wins";
+  EXPECT_EQ(at(load_yaml("x: &x {a: 1}\ny: {<<: *x, a: 2}\n", "f.yaml"), "y")->find("a")->integer, 2) << "a merged key is not a second one";
+}
+
 TEST(Yaml, ReadsADocument) {
-  auto root = load_yaml("# c\na: 1\nb: [x, 'on', on, {k: ~}]\nc:\n  - \"1\"\n  -\na: 2\n", "f.yaml");
-  EXPECT_EQ(at(root, "a")->integer, 2) << "the last of equal keys wins";
+  auto root = load_yaml("# c\na: 2\nb: [x, 'on', on, {k: ~}]\nc:\n  - \"1\"\n  -\n", "f.yaml");
+  EXPECT_EQ(at(root, "a")->integer, 2);
   EXPECT_EQ(root->fields.size(), 3u);
   const YamlNode* b = at(root, "b");
   ASSERT_EQ(b->items.size(), 4u);

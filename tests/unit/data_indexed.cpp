@@ -7,6 +7,7 @@
 #include "data/indexed/indexed_file.h"
 #include "data/indexed/indexed_tokens.h"
 #include "data/indexed/indexed_writer.h"
+#include "files/temporary.h"
 #include "tests/unit/megatron_golden.h"
 
 namespace ravine {
@@ -191,7 +192,7 @@ TEST(IndexedWriter, merges_as_megatron_does) {
   const std::string other = write_pair(f, "uint16", files()["uint16"]), modes = write_pair(f, "multimodal", files()["multimodal"]);
   EXPECT_USER_ERROR(merge_indexed({parts[0], other}, f / "no", false), "types of tokens differ");
   EXPECT_USER_ERROR(merge_indexed({parts[0], modes}, f / "no", false), "multimodal and plain data do not mix");
-  EXPECT_FALSE(std::filesystem::exists(f / "no.merge.tmp"));
+  EXPECT_TRUE(leftovers_of(f / "no").empty());
 }
 
 TEST(IndexedTokens, documents_of_several_files_in_one_row) {

@@ -1,8 +1,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <chrono>
 #include <fstream>
+#include <thread>
 
+#include "files/temporary.h"
 #include "files_temporary.h"
 #include "io/checkpoint.h"
 #include "io/manifest.h"
@@ -288,14 +292,78 @@ TEST(CheckpointFaults, WrongStateIsRefusedAtOnce) {
   EXPECT_EQ(folder.count(), 0);
 }
 
+TEST(CheckpointFaults, FilesOfOthersInACheckpointStay) {
+  TemporaryFolder folder;
+  TestState live(2);
+  CheckpointWriter writer;
+  auto warning_of = [&](int64_t step, int64_t keep) {
+    writer.save(folder.path(), step, live.state(), keep);
+    writer.wait();
+    return writer.take_warning().value_or("");
+  };
+  EXPECT_EQ(warning_of(1, 1), "");
+  spill(folder / "step_000001/notes.txt", "dear");
+  EXPECT_SAYS(warning_of(2, 1), "checkpoint step_000001 stays, it holds 'notes.txt'");
+  EXPECT_EQ(slurp(folder / "step_000001/notes.txt"), "dear");
+  CheckpointReader(folder / "step_000001", true);
+  spill(folder / "step_000002/notes.txt", "dear");
+  const std::string before = slurp(folder / "step_000002/manifest.json");
+  EXPECT_SAYS(warning_of(2, 0), "was not saved");
+  EXPECT_EQ(slurp(folder / "step_000002/notes.txt"), "dear");
+  EXPECT_EQ(slurp(folder / "step_000002/manifest.json"), before);
+  EXPECT_EQ(warning_of(3, int64_t{4294967297}), "");  // more than an int holds
+  EXPECT_TRUE(folder.has("step_000001") && folder.has("step_000002") && folder.has("step_000003"));
+  EXPECT_EQ(folder.count(), 4);
+}
+
+// Rank 0 fails and gives up; rank 1 comes late with its part; the step is saved again.
+TEST(CheckpointFaults, ALateRanksPartIsNotTakenForOneOfTheNextSave) {
+  TemporaryFolder folder;
+  std::vector<float> values[2];
+  auto state_of_rank = [&](int rank, float value) {
+    values[rank].assign(1 << 19, value);
+    TrainState s;
+    s.tensors.push_back({"x", view_of(values[rank].data(), DType::f32, {1 << 19}), {1 << 20}, {rank * (int64_t{1} << 19)}, 0});
+    return s;
+  };
+  CheckpointWriter first(0, 2, 7), late(1, 2, 7);
+  rlimit before{}, tight{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  tight = before;
+  tight.rlim_cur = 1 << 20;
+  setrlimit(RLIMIT_FSIZE, &tight);
+  first.save(folder.path(), 5, state_of_rank(0, 1), 0);
+  first.wait();
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_SAYS(first.take_warning().value_or(""), "was not saved");
+  late.save(folder.path(), 5, state_of_rank(1, 1), 0);
+  late.wait();
+  first.save(folder.path(), 5, state_of_rank(0, 2), 0);
+  for (int i = 0; i < 40 && first.busy(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(25));
+  EXPECT_TRUE(first.busy()) << "it did not wait for the part of this save";
+  late.save(folder.path(), 5, state_of_rank(1, 2), 0);
+  late.wait();
+  first.wait();
+  EXPECT_EQ(first.take_warning(), std::nullopt);
+  std::vector<float> got(1 << 20);
+  CheckpointReader(folder / "step_000005", true).read("x", view_of(got.data(), DType::f32, {1 << 20}), {1 << 20}, {});
+  EXPECT_TRUE(std::all_of(got.begin(), got.end(), [](float x) { return x == 2; }));
+  clean_leftovers(folder.path());
+  EXPECT_EQ(folder.count(), 2);
+}
+
 TEST(CheckpointFaults, LeftoversAreRemoved) {
   TemporaryFolder folder;
   save(folder.path(), 10);
-  fs::create_directories(folder / "step_000020.tmp/x");
-  fs::create_directory(folder / "step_000020.parts.tmp");
-  fs::create_directory(folder / "step_000010.old.tmp");
+  for (const char* name : {"step_000020", "step_000020.parts", "step_000005"}) fs::create_directories(temporary_path(folder / name, random_digits()) + "/x");
+  fs::create_directories(temporary_path(folder / "step_000010", random_digits(), true) + "/x");  // it has its name, so this is the old one
+  fs::create_directory(folder / "step_000020.tmp");                                              // somebody's
   clean_leftovers(folder.path());
-  EXPECT_EQ(folder.count(), 2);
+  EXPECT_EQ(folder.count(), 3);
+  EXPECT_TRUE(folder.has("step_000020.tmp"));
+  fs::rename(folder / "step_000010", temporary_path(folder / "step_000010", random_digits(), true));
+  clean_leftovers(folder.path());
+  EXPECT_NO_THROW(CheckpointReader(folder / "step_000010", true));
   clean_leftovers(folder / "nothing");
 }
 

@@ -8,6 +8,7 @@
 
 #include "files/convert.h"
 #include "files/safetensors.h"
+#include "files/temporary.h"
 #include "files_temporary.h"
 #include "parallel/flat_store.h"
 
@@ -149,7 +150,7 @@ TEST(HuggingFace, ShardsAndConfigAsTransformersWritesThem) {
   save_model_folder(options, *w.model, w.store);
   EXPECT_TRUE(folder.has("m/model.safetensors") && !folder.has("m/model.safetensors.index.json") &&
               folder.has("m/tokenizer.model"));
-  EXPECT_FALSE(folder.has("m.tmp") || folder.has("m/tokenizer.json"));
+  EXPECT_TRUE(leftovers_of(folder / "m").empty() && !folder.has("m/tokenizer.json"));
 }
 
 struct Loading : ::testing::Test {
@@ -286,10 +287,28 @@ TEST_F(Loading, SavingReplacesModelFoldersOnly) {
                 save_model_folder({folder / "t", DType::f32, 0, folder / "nothing"}, *world.model, world.store);
               }),
               "cannot copy tokenizer (" + (folder / "nothing"));
-  EXPECT_FALSE(folder.has("t") || folder.has("t.tmp"));
+  EXPECT_FALSE(folder.has("t") || !leftovers_of(folder / "t").empty());
   fs::create_directory(folder / "empty");
   save(folder / "empty/");
   save(folder / "new/deep");
+  // A model is replaced by the run that made it, as long as nobody has put or changed anything there.
+  auto save_as = [&](const std::string& run) {
+    SaveFolder o{folder / "made"};
+    o.run = run;
+    save_model_folder(o, *world.model, world.store);
+  };
+  save_as("run 1");
+  save_as("run 1");
+  EXPECT_SAYS(message_of<UserError>([&] { save_as("run 2"); }), "this run has not made it");
+  spill(folder / "made/README.md", "dear");
+  EXPECT_SAYS(message_of<UserError>([&] { save_as("run 1"); }), folder / "made/README.md");
+  EXPECT_EQ(slurp(folder / "made/README.md"), "dear");
+  fs::remove(folder / "made/README.md");
+  spill(folder / "made/generation_config.json", "{\"temperature\": 0.5}");
+  EXPECT_SAYS(message_of<UserError>([&] { save_as("run 1"); }), folder / "made/generation_config.json");
+  fs::copy(folder / "empty", folder / "copied", fs::copy_options::recursive);
+  fs::remove(folder / "copied/.ravine");
+  EXPECT_SAYS(message_of<UserError>([&] { save(folder / "copied"); }), "this run has not made it");
   EXPECT_TRUE(folder.has("empty/config.json") && folder.has("new/deep/model.safetensors"));
 }
 

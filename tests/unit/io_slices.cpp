@@ -95,7 +95,7 @@ TEST(DirectFile, AnyPieces) {
     }
     std::string expected;
     Checksum sum, whole;
-    const std::string path = folder / "f";
+    const std::string path = folder / fmt::format("f{}", trial);
     {
       DirectFile file(path, static_cast<int64_t>(total));
       for (auto p : pieces) {

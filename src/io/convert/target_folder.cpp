@@ -46,7 +46,10 @@ AtomicFolder TargetFolder::begin(const std::string& path, const std::string& tex
 
 TargetFolder::TargetFolder(const std::string& path, const std::string& plan) : text_(sealed(plan)), folder_(begin(path, text_, &taken_up_)) {
   lock_.emplace(folder_.folder());
-  if (!taken_up_) return write_file_atomic(this->path(kPlan), text_);
+  if (!taken_up_) {
+    write_file_atomic(this->path(kPlan), text_);
+    return;
+  }
   std::vector<fs::path> doomed;  // files that were being written
   for (const auto& entry : fs::recursive_directory_iterator(folder_.folder()))
     if (parse_temporary(entry.path().filename().string())) doomed.push_back(entry.path());

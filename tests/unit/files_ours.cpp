@@ -1,0 +1,173 @@
+// Names, marks, links: what is ours and what is not.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "files/atomic.h"
+#include "files/folder_lock.h"
+#include "files/folder_mark.h"
+#include "files/same_path.h"
+#include "files/temporary.h"
+#include "files_temporary.h"
+
+using namespace ravine;
+namespace fs = std::filesystem;
+
+namespace {
+
+TEST(Temporary, NamesAreOursByTheirCheckDigitsAlone) {
+  const std::string digits = random_digits();
+  EXPECT_NE(digits, random_digits());
+  const std::string path = temporary_path("/some/where/model", digits), name = fs::path(path).filename();
+  EXPECT_TRUE(path.starts_with("/some/where/model.ravine-" + digits));
+  ASSERT_TRUE(parse_temporary(name));
+  EXPECT_EQ(parse_temporary(name)->target, "model");
+  EXPECT_FALSE(parse_temporary(name)->replaced);
+  EXPECT_TRUE(parse_temporary(fs::path(temporary_path("model", digits, true)).filename())->replaced);
+  for (size_t i = 0; i < name.size(); ++i) {  // any other name is somebody else's
+    std::string other = name;
+    other[i] = other[i] == 'f' ? 'e' : 'f';
+    EXPECT_FALSE(parse_temporary(other)) << other;
+  }
+  for (const char* foreign : {"", "model.tmp", "model.old", ".tmp", "model.tmp-17", "model.ravine-.tmp", "step_000020.parts.tmp"}) EXPECT_FALSE(parse_temporary(foreign)) << foreign;
+}
+
+TEST(Temporary, LongNamesHaveOneToo) {
+  TemporaryFolder folder;
+  std::string name;
+  while (name.size() < 240) name += "数据";
+  write_file_atomic(folder / name, "x");
+  EXPECT_EQ(slurp(folder / name), "x");
+  EXPECT_EQ(folder.count(), 1);
+}
+
+TEST(Temporary, AFileOfAnyNameBesideTheTargetStays) {
+  TemporaryFolder folder;
+  for (const std::string& name : {fmt::format("f.tmp-{}", ::getpid()), std::string("f.tmp")}) {
+    spill(folder / "theirs", "dear");
+    fs::create_symlink(folder / "theirs", folder / name);
+  }
+  fs::create_directory(folder / "m.tmp");
+  spill(folder / "m.tmp/dear", "dear");
+  write_file_atomic(folder / "f", "x");
+  AtomicFolder(folder / "m").commit();
+  EXPECT_EQ(slurp(folder / "theirs"), "dear");
+  EXPECT_EQ(slurp(folder / "m.tmp/dear"), "dear");
+  EXPECT_TRUE(fs::is_symlink(folder / "f.tmp"));
+}
+
+TEST(Temporary, NothingIsWrittenThroughALink) {
+  TemporaryFolder folder;
+  spill(folder / "theirs", "dear");
+  fs::create_symlink(folder / "theirs", folder / "f");
+  EXPECT_THROW(create_file(folder / "f"), UserError);
+  write_file_atomic(folder / "f", "x");  // takes the place of the link
+  EXPECT_EQ(slurp(folder / "theirs"), "dear");
+  EXPECT_FALSE(fs::is_symlink(folder / "f"));
+  fs::create_symlink(folder / "theirs", folder / "log.txt");
+  Log log;
+  EXPECT_NE(message_of<UserError>([&] { log.open(folder / "log.txt"); }).find(folder / "log.txt"), std::string::npos);
+  fs::remove(folder / "log.txt");
+  fs::create_hard_link(folder / "theirs", folder / "log.txt");
+  EXPECT_THROW(log.open(folder / "log.txt"), UserError);
+  EXPECT_EQ(slurp(folder / "theirs"), "dear");
+}
+
+TEST(Temporary, ALockIsNoLinkAndNoFileOfOthers) {
+  TemporaryFolder folder;
+  const std::string lock = folder / ".lock";
+  auto refused = [&](const std::string& what) {
+    EXPECT_NE(message_of<UserError>([&] { FolderLock take(folder.path()); }).find(lock), std::string::npos) << what;
+    EXPECT_TRUE(fs::exists(fs::symlink_status(lock))) << what;
+  };
+  spill(folder / "theirs", "17 host\n");
+  fs::create_symlink(folder / "theirs", lock);
+  refused("a link");
+  fs::remove(lock);
+  fs::create_hard_link(folder / "theirs", lock);
+  refused("a second name");
+  EXPECT_EQ(slurp(folder / "theirs"), "17 host\n");
+  fs::remove(lock);
+  for (const std::string& text : {std::string("keep this\n"), std::string("12 monkeys\nand more\n"), std::string(1000, '7')}) {
+    spill(lock, text);
+    refused(text);
+    EXPECT_EQ(slurp(lock), text);
+  }
+  for (const std::string& text : {std::string(), std::string("17"), std::string("17 hos"), std::string(9, '\0')}) {
+    spill(lock, text);
+    EXPECT_NO_THROW(FolderLock(folder.path())) << text;
+  }
+}
+
+TEST(FolderMark, NamesWhatIsNotOurs) {
+  TemporaryFolder folder;
+  fs::create_directory(folder / "sub");
+  spill(folder / "config.json", "{}");
+  spill(folder / "sub/weights", std::string(2'000'000, 'w'));
+  EXPECT_FALSE(read_mark(folder.path()));
+  write_mark(folder.path(), mark_of(folder.path(), "run 1"));
+  const auto mark = read_mark(folder.path());
+  ASSERT_TRUE(mark);
+  EXPECT_EQ(mark->run, "run 1");
+  EXPECT_EQ(mark->files.size(), 2u);
+  EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "");
+  auto with = [&](const std::string& path, const std::string& text) {
+    const bool had = fs::exists(folder / path);
+    const std::string before = had ? slurp(folder / path) : "";
+    spill(folder / path, text);
+    EXPECT_EQ(foreign_in_folder(folder.path(), *mark), path);
+    if (had) spill(folder / path, before);
+    else fs::remove(folder / path);
+    EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "");
+  };
+  with("notes.txt", "dear");
+  with("sub/notes.txt", "dear");
+  with("config.json", "[]");  // edited
+  with("sub/weights", "others'");
+  fs::create_directory(folder / "empty");
+  EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "empty");
+  fs::remove(folder / "empty");
+  fs::create_symlink("config.json", folder / "link");
+  EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "link");
+  for (const char* text : {"", "{", "[]", "{\"format\":\"ravine-folder\",\"version\":2,\"run\":\"a\",\"files\":{}}", "{\"format\":\"ravine-folder\",\"version\":1,\"run\":7,\"files\":{}}"}) {
+    spill(folder / kFolderMark, text);
+    EXPECT_FALSE(read_mark(folder.path())) << text;
+  }
+}
+
+TEST(SamePath, HoweverItIsSpelled) {
+  TemporaryFolder folder;
+  fs::create_directories(folder / "a/b");
+  fs::create_symlink(folder / "a", folder / "link");
+  fs::create_symlink("a/b", folder / "inner");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder.path());
+  EXPECT_TRUE(same_path(folder / "a/", "a"));
+  EXPECT_TRUE(same_path("link/b/../b/.", "inner"));
+  EXPECT_TRUE(same_path("link/new/file", "a/./new//file"));
+  EXPECT_FALSE(same_path("a", "a/b"));
+  EXPECT_TRUE(lies_within("inner/x/y", "a") && lies_within("link", "a") && lies_within("a/b", "."));
+  EXPECT_FALSE(lies_within("ab", "a") || lies_within("a", "a/b") || lies_within("link/../ab", "a"));
+  fs::current_path(before);
+}
+
+TEST(AtomicFolder, WhatIsForeignInTheReplacedOneIsFoundAtTheEndToo) {
+  TemporaryFolder folder;
+  fs::create_directory(folder / "m");
+  spill(folder / "m/old", "1");
+  int asked = 0;
+  {
+    AtomicFolder building(folder / "m");
+    spill(building.folder() + "/new", "2");
+    EXPECT_THROW(building.commit([&](const std::string&) {
+      if (++asked == 2) throw UserError("foreign", "m", "came late", "move it");
+    }),
+                 UserError);
+  }
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(slurp(folder / "m/old"), "1");
+  EXPECT_EQ(folder.count(), 1);
+}
+
+}  // namespace
