@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -84,7 +85,7 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   auto call = c.call();
   Config config = read_command_line(c.spec, call->flags(), rest);
   keep_inputs(call->flags());
-  if (config.train.threads > 0) set_thread_count(static_cast<int>(config.train.threads));
+  if (config.train.threads > 0) set_thread_count(narrow_option<int>(config.train.threads, "train.threads"));
   return call->run(config);
 }
 

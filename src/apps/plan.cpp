@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "files/atomic.h"
 #include "kernels/backend.h"
@@ -39,8 +40,8 @@ int run_plan(PlanFlags& flags, Config& config) {
   MachinePeaks peaks = machine_peaks();
   DType compute = compute_type(config.precision, flags.common.backend);
   Kernels kernels = backend_kernels(flags.common.backend, bf16_products(config.precision, compute, flags.common.backend));
-  int ranks = static_cast<int>(flags.ranks > 0 ? flags.ranks : std::max<int64_t>(1, config.parallel.data) * config.parallel.tensor * config.parallel.pipeline);
-  int local = static_cast<int>(flags.local > 0 ? flags.local : std::clamp(ranks, 1, std::max(1, thread_count())));
+  int ranks = narrow_option<int>(flags.ranks > 0 ? flags.ranks : std::max<int64_t>(1, config.parallel.data) * config.parallel.tensor * config.parallel.pipeline, "parallel.data");
+  int local = narrow_option<int>(flags.local > 0 ? flags.local : std::clamp(ranks, 1, std::max(1, thread_count())), "--local");
   int64_t have = flags.memory > 0 ? static_cast<int64_t>(flags.memory * (1 << 30)) : memory_for_run() / local;
   PlanFor plan{*model, config, flags.common.backend, Types::of(compute), kernels, ranks, config.data.sequence_length, have, known_rates(local), flags.json};
   if (flags.layouts) return print_layouts(plan);

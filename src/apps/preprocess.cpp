@@ -6,6 +6,7 @@
 #include "apps/commands.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "data/record_handler.h"
 #include "data/tokenizer.h"
@@ -79,7 +80,7 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   PreprocessOptions o;
   o.inputs = f.input;
   o.output_prefix = f.output_prefix;
-  o.workers = f.workers > 0 ? static_cast<int>(f.workers) : thread_count();
+  o.workers = f.workers > 0 ? narrow_option<int>(f.workers, "--workers") : thread_count();
   o.whole_text = f.split_by_document;
   o.strict = f.strict;
   o.overwrite = f.overwrite;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/narrow_option.h"
 #include "data/source.h"
 #include "data/tokenizers/chat_template.h"
 #include "data/tokenizers/trainer.h"
@@ -159,7 +160,7 @@ struct TokenizerTrainFlags {
 };
 
 int run_train_tokenizer(TokenizerTrainFlags& flags, Config&) {
-  flags.training.threads = static_cast<int>(flags.threads);
+  flags.training.threads = narrow_option<int>(flags.threads, "--threads");
   TrainedTokenizer made = train_tokenizer(flags.training);
   Log log;
   if (made.cut_off)

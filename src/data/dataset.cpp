@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/narrow_option.h"
 #include "data/fixed_batches.h"
 #include "data/indexed/indexed_tokens.h"
 #include "data/instruct/chat_set.h"
@@ -298,7 +299,7 @@ DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
           .tokenizer_path = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer,
           .seed = static_cast<uint64_t>(config.train.seed),
           .vocabulary = vocabulary,
-          .threads = static_cast<int>(config.train.threads),
+          .threads = narrow_option<int>(config.train.threads, "train.threads"),
           .cache = d.cache ? config.train.output + "/tokens" : "",
           .order = d.order,
           .split = d.split,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "base/philox.h"
 #include "io/huggingface.h"
@@ -35,7 +36,7 @@ Session declare(const std::string& path, DType compute, const std::string& backe
   s.model = open_model(path);
   s.spread = spread;
   const int stages = s.ranks().mesh().pipeline;
-  s.parts = split_model(*s.model, stages > 1 ? stages * static_cast<int>(spread.options.virtual_stages) : 1,
+  s.parts = split_model(*s.model, stages > 1 ? narrow_option<int>(stages * spread.options.virtual_stages, "parallel.virtual") : 1,
                         stages > 1 ? spread.options.stage_layers : std::vector<int64_t>());
   return s;
 }
@@ -79,7 +80,7 @@ Session open_session(const std::string& folder, DType compute, const std::string
     return s;
   }
   s.spread.options.sequence = use == OpenFor::gradients && o.sequence;
-  const FlatLayout layout{s.stages(), static_cast<int>(o.zero), o.zero_threshold, s.spread.options.sequence, &s.ranks()};
+  const FlatLayout layout{s.stages(), narrow_option<int>(o.zero, "parallel.zero"), o.zero_threshold, s.spread.options.sequence, &s.ranks()};
   s.trainable = &hold(s, [&](DeviceKind device) { return std::make_unique<FlatStore>(s.model->params(), s.types, device, layout); });
   s.stored_names = load_weights(folder, *s.model, *s.trainable);
   HeapArena arena;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/narrow_option.h"
 
 namespace ravine {
 
@@ -54,7 +55,7 @@ std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<boo
 Mesh running_mesh(const ParallelOptions& o, int ranks, const Model& model) {
   const int64_t others = o.pipeline * o.tensor, layers = layers_of(model);
   auto parts = [&](const Mesh& m) { return m.pipeline > 1 ? m.pipeline * o.virtual_stages : 1; };
-  const Mesh asked{static_cast<int>(o.pipeline), static_cast<int>(o.data > 0 ? o.data : std::max<int64_t>(1, ranks / others)), static_cast<int>(o.tensor)};
+  const Mesh asked{narrow_option<int>(o.pipeline, "parallel.pipeline"), narrow_option<int>(o.data > 0 ? o.data : std::max<int64_t>(1, ranks / others), "parallel.data"), narrow_option<int>(o.tensor, "parallel.tensor")};
   auto fits = [&](const Mesh& m) { return (m.pipeline == 1 || parts(m) <= layers) && tensor_fault(model, m.tensor).empty(); };
   auto refuse = [&](const std::string& what, const std::string& where, const std::string& rule) {
     throw UserError(what, where, rule, nearest_meshes(ranks, asked, fits));

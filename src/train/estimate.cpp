@@ -4,6 +4,7 @@
 #include <bit>
 #include <string_view>
 
+#include "base/narrow_option.h"
 #include "engine/observer.h"
 #include "parallel/flat.h"
 #include "parallel/stage.h"
@@ -83,7 +84,7 @@ BlockCosts block_costs(Model& model, const Config& config, const Types& types, c
   c.parallel.zero = 0;
   c.parallel.stage_layers.clear();
   BlockWork work(model, types, rates);
-  Ranks fake = Ranks::fake(Mesh{1, 1, static_cast<int>(config.parallel.tensor)}, 0);
+  Ranks fake = Ranks::fake(Mesh{1, 1, narrow_option<int>(config.parallel.tensor, "parallel.tensor")}, 0);
   StepEngine(model, c, types, kernels, {config.train.micro_batch, columns, 2, false, 1}, &work, &fake);
   return work.costs;
 }
@@ -93,7 +94,7 @@ std::vector<int64_t> layers_by_cost(Model& model, const Config& config, const Ty
   auto of = [&](size_t block) { return costs.forward[block] + costs.later[block]; };
   std::vector<double> layers;
   for (size_t b = 1; b + 1 < costs.forward.size(); ++b) layers.push_back(of(b));
-  int parts = static_cast<int>(config.parallel.pipeline * config.parallel.virtual_stages);
+  int parts = narrow_option<int>(config.parallel.pipeline * config.parallel.virtual_stages, "parallel.virtual");
   if (static_cast<int>(layers.size()) < parts) return {};  // refused elsewhere, with what would do
   layers.front() += of(0);
   layers.back() += of(costs.forward.size() - 1);
@@ -137,7 +138,7 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
 StepEstimate estimate_step(Model& model, const Config& c, const RunLayout& layout, const Types& types, int64_t columns, const Rates& rates, const BlockCosts& costs) {
   const Mesh& m = layout.mesh;
   StepEstimate e;
-  int stages = m.pipeline, chunks = stages > 1 ? static_cast<int>(c.parallel.virtual_stages) : 1, micros = static_cast<int>(layout.micro_batches);
+  int stages = m.pipeline, chunks = stages > 1 ? narrow_option<int>(c.parallel.virtual_stages, "parallel.virtual") : 1, micros = narrow_option<int>(layout.micro_batches, "train.global_batch");
   double wide = static_cast<double>(size_of(types.residual)), narrow = static_cast<double>(size_of(types.compute));
   double tokens = static_cast<double>(c.train.micro_batch * columns), stream = tokens * static_cast<double>(model.facts().hidden);
   // A sum over tensor ranks: a piece to each, added, and back. With the sequence cut a sum is one half and a gathering the other.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "base/narrow_option.h"
 #include "parallel/fit.h"
 #include "parallel/flat.h"
 #include "parallel/stage.h"
@@ -50,8 +51,8 @@ std::string RunLayout::text() const {
 RunLayout run_layout(const Config& c, int ranks, const Model& model, std::optional<int64_t> checkpoint_leaves) {
   int64_t layers = layers_of(model), micros = div_exact(c.train.global_batch, c.train.micro_batch);
   int64_t others = c.parallel.pipeline * c.parallel.tensor;
-  Mesh asked{static_cast<int>(c.parallel.pipeline), static_cast<int>(c.parallel.data > 0 ? c.parallel.data : std::max<int64_t>(1, ranks / others)),
-             static_cast<int>(c.parallel.tensor)};
+  Mesh asked{narrow_option<int>(c.parallel.pipeline, "parallel.pipeline"), narrow_option<int>(c.parallel.data > 0 ? c.parallel.data : std::max<int64_t>(1, ranks / others), "parallel.data"),
+             narrow_option<int>(c.parallel.tensor, "parallel.tensor")};
   auto refuse = [&](const std::string& what, const std::string& where, const std::string& rule) {
     throw UserError(what, where, rule, nearest_layouts(c, ranks, asked, model));
   };
@@ -95,7 +96,7 @@ RunLayout run_layout(const Config& c, int ranks, const Model& model, std::option
 
 Communication communication_of(const Config& c, const RunLayout& layout, Model& model, DType compute, int64_t columns, int stage) {
   const Mesh& m = layout.mesh;
-  int chunks = m.pipeline > 1 ? static_cast<int>(c.parallel.virtual_stages) : 1;
+  int chunks = m.pipeline > 1 ? narrow_option<int>(c.parallel.virtual_stages, "parallel.virtual") : 1;
   std::vector<BlockRange> parts = split_model(model, m.pipeline * chunks, c.parallel.stage_layers);
   std::vector<int> stages = stages_of_units(model, parts, m.pipeline);
   auto others = [](double n) { return (n - 1) / n; };

@@ -4,13 +4,14 @@
 
 #include <fmt/ranges.h>
 
+#include "base/narrow_option.h"
 #include "parallel/stage.h"
 #include "train/layout.h"
 
 namespace ravine {
 namespace {
 
-int chunks_of(const Config& c) { return c.parallel.pipeline > 1 ? static_cast<int>(c.parallel.virtual_stages) : 1; }
+int chunks_of(const Config& c) { return c.parallel.pipeline > 1 ? narrow_option<int>(c.parallel.virtual_stages, "parallel.virtual") : 1; }
 
 // "0 2 4 6", or "0 2 .. 126" of many.
 std::string listed(const std::vector<int>& ranks) {
@@ -30,7 +31,7 @@ std::string blocks_text(const BlockRange& r, size_t blocks) {
 
 std::vector<int64_t> layers_of_parts(const Model& model, const Config& c) {
   std::vector<int64_t> out;
-  std::vector<BlockRange> parts = split_model(model, static_cast<int>(c.parallel.pipeline) * chunks_of(c), c.parallel.stage_layers);
+  std::vector<BlockRange> parts = split_model(model, narrow_option<int>(c.parallel.pipeline * chunks_of(c), "parallel.virtual"), c.parallel.stage_layers);
   for (size_t p = 0; p < parts.size(); ++p) out.push_back(static_cast<int64_t>(parts[p].end - parts[p].begin) - (p == 0) - (p + 1 == parts.size()));
   return out;
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/narrow_option.h"
 #include "base/text.h"
 #include "parallel/stash.h"
 #include "train/machine.h"
@@ -93,7 +94,7 @@ Ctx::Setup StepEngine::setup(Arena& arena, ParamStore& store, const Kernels& ker
 }
 
 FlatLayout StepEngine::layout(const Ranks& ranks) const {
-  return {stages_of_units(model_, parts_, ranks.mesh().pipeline), static_cast<int>(config_.parallel.zero), config_.parallel.zero_threshold, config_.parallel.sequence, &ranks};
+  return {stages_of_units(model_, parts_, ranks.mesh().pipeline), narrow_option<int>(config_.parallel.zero, "parallel.zero"), config_.parallel.zero_threshold, config_.parallel.sequence, &ranks};
 }
 
 namespace {
@@ -114,7 +115,7 @@ std::vector<int64_t> most_under_way(const std::vector<PipelineTask>& tasks, int 
 StepEngine::StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape, Observer* watch, const Ranks* ranks)
     : model_(model), config_(config), types_(types), kernels_(kernels), recipe_(make_recipe(config.precision, kernels)), shape_(shape),
       stash_(make_stash(config.train.recompute)), ranks_(ranks ? ranks : &alone_) {
-  int stages = ranks_->mesh().pipeline, chunks = stages > 1 ? static_cast<int>(config.parallel.virtual_stages) : 1;
+  int stages = ranks_->mesh().pipeline, chunks = stages > 1 ? narrow_option<int>(config.parallel.virtual_stages, "parallel.virtual") : 1;
   parts_ = split_model(model, stages * chunks, config.parallel.stage_layers);
   Kernels meta = meta_kernels(kernels_);
   RecordingArena arena;

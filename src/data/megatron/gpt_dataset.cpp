@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/narrow_option.h"
 
 namespace ravine {
 
@@ -50,7 +51,7 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedFile> file, MegatronSplit sp
     }
   }
   const EpochPlan plan = tokens_ > 0 ? plan_epochs(tokens_, samples, options.sequence_length, extra) : EpochPlan{};
-  NumpyRandomState random(static_cast<uint32_t>(options.seed));
+  NumpyRandomState random(narrow_option<uint32_t>(options.seed, "train.seed"));
   documents_ = IndexArray<int32_t>(build_document_index(range.begin, range.end, plan, random));
   const int64_t n = sample_count(tokens_, plan, options.sequence_length, extra, partial);
   samples_ = IndexArray<int32_t>(build_sample_index(file_->lengths(0, file_->sequences()), documents_.view(), n, options.sequence_length, extra));

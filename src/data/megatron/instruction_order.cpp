@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/narrow_option.h"
 #include "data/instruct/instruction_files.h"
 #include "data/megatron/numpy_random.h"
 #include "data/source.h"
@@ -81,7 +82,7 @@ Datasets open_instruction_order(const DatasetOptions& o, int64_t vocabulary, con
       d.end_token = end.token;
       if (!end.note.empty()) d.notes.push_back(end.note);
     }
-    return std::make_unique<InstructionOrder>(files, *range, build_instruction_order(*range, samples, static_cast<uint32_t>(o.seed)), layout);
+    return std::make_unique<InstructionOrder>(files, *range, build_instruction_order(*range, samples, narrow_option<uint32_t>(o.seed, "train.seed")), layout);
   };
   const std::string train = one_prefix(o.train, "data.train");
   if (o.valid.empty()) {
