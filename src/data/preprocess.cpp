@@ -167,12 +167,12 @@ class Job {
     const std::vector<InputFile> files = list_inputs(o_.inputs);
     create_folders(folder_of(o_.output_prefix));
     std::error_code ec;
-    if (fs::create_directory(folder_, ec)) write_mark(folder_, {random_digits() + random_digits(), {}});
-    if (ec) throw_system("create folder", folder_, ec.value());
+    create_folders(folder_);
     {
       FolderLock lock(folder_);
       refuse_foreign();
       if (o_.restart) clear();
+      if (!read_mark(folder_)) write_mark(folder_, {random_digits() + random_digits(), {}});
       if (!PreprocessState::load(folder_, state_.settings, files, lists_.size(), &state_)) {
         if (!o_.overwrite) check_free();
         state_.files = files;

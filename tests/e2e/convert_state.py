@@ -110,7 +110,7 @@ def test_a_run_goes_on_from_its_converted_checkpoint(folder):
 def test_refusals(folder):
     def refused(says, *arguments):
         done = run("convert", *arguments, "--output", folder / "x", status=2)
-        check(says in done.stderr and not (folder / "x").exists() and not (folder / "x.tmp").exists(), f"{says}: {done.stderr}")
+        check(says in done.stderr and not (folder / "x").exists() and not work(folder / "x"), f"{says}: {done.stderr}")
     refused("hold weights only", "--input", GOLDEN / "hf", "--to", "ravine", "--optimizer")
     refused("it must hold 'optimizer'", "--input", GOLDEN / "te", "--to", "ravine", "--optimizer")
     refused("only Ravine checkpoints", "--input", GOLDEN / "zero1", "--to", "hf", "--optimizer")
@@ -153,6 +153,11 @@ def big_model(folder):
     return Path(config).parent
 
 
+def work(out):
+    """The folders in which conversions to `out` are built."""
+    return list(out.parent.glob(f"{out.name}.ravine-*.tmp"))
+
+
 def test_killed_conversions_go_on(folder):
     (folder / "in").mkdir()
     source = big_model(folder / "in")
@@ -163,17 +168,17 @@ def test_killed_conversions_go_on(folder):
     kills = taken = 0
     for attempt in range(40):
         out = folder / f"out{attempt}"
-        at = Path(f"{out}.tmp")
         for wanted in (2, 7):  # complete files at the kill
             process = subprocess.Popen(r.command(*arguments, "--output", out), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            while process.poll() is None and sum(1 for _ in at.rglob("*.pt")) < wanted:
+            while process.poll() is None and sum(1 for at in work(out) for _ in at.rglob("*.pt")) < wanted:
                 time.sleep(0.0005)
             process.send_signal(signal.SIGKILL)
             process.wait()
             if out.exists():
                 break
             kills += 1
-            check(at.exists() and not out.exists(), "a killed conversion leaves its work, and nothing under its name")
+            check(len(work(out)) == 1 and not out.exists(), "a killed conversion leaves its work, and nothing under its name")
+            at = work(out)[0]
             kept = {p: p.stat().st_ino for p in at.rglob("*.pt")}
         if out.exists():
             continue
@@ -186,7 +191,7 @@ def test_killed_conversions_go_on(folder):
         check(got == files, f"{got}")
         for p in files:
             check((out / p).read_bytes() == (folder / "whole" / p).read_bytes(), f"{p} differs")
-        check(not at.exists(), "the work folder is gone")
+        check(not work(out), "the work folder is gone")
         shutil.rmtree(out)
         if kills >= 6:
             break
@@ -201,14 +206,14 @@ def test_another_input_starts_anew(folder):
     for change in ("weights", "options"):
         for _ in range(20):
             process = subprocess.Popen(r.command(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            while process.poll() is None and sum(1 for _ in Path(f"{folder}/out.tmp").rglob("*.pt")) < 2:
+            while process.poll() is None and sum(1 for at in work(folder / "out") for _ in at.rglob("*.pt")) < 2:
                 time.sleep(0.0005)
             process.send_signal(signal.SIGKILL)
             process.wait()
             if not (folder / "out").exists():
                 break
             shutil.rmtree(folder / "out")
-        check(Path(f"{folder}/out.tmp").exists(), "a kill landed")
+        check(len(work(folder / "out")) == 1, "a kill landed")
         if change == "weights":
             header, body = r.load_raw(source / "model.safetensors")
             r.save_raw(source / "model.safetensors", header, body[::-1])
