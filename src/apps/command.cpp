@@ -47,7 +47,7 @@ std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Opti
   std::vector<std::pair<std::string, std::string>> out;
   for (const Option& f : flags) {
     if (f.rule.path != kind) continue;
-    const std::string name = f.rule.positional ? f.key : "--" + f.key;
+    const std::string name = f.rule.positional || !f.section.empty() ? f.name() : "--" + f.key;
     if (const auto* text = std::get_if<std::string*>(&f.target)) out.emplace_back(name, **text);
     if (const auto* list = std::get_if<std::vector<std::string>*>(&f.target))
       for (const std::string& text : **list) out.emplace_back(name, text);
@@ -56,11 +56,19 @@ std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Opti
   return out;
 }
 
-// An output is never an input, nor inside a folder that is one.
-void keep_inputs(const std::vector<Option>& flags) {
+// An output is never an input, nor inside a folder that is one. Of the config only what is read counts: its one folder to write is train's, which
+// looks closer.
+void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Config& config) {
+  std::vector<Option> read = flags;
+  for (Section& s : sections_of(config))
+    if (std::find(spec.sections.begin(), spec.sections.end(), s.name) != spec.sections.end())
+      for (Option& o : s.options) read.push_back(std::move(o));
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const auto& [key, place] : config.sources)
+    if (const size_t colon = place.rfind(':'); colon != std::string::npos) files.emplace_back("--config", place.substr(0, colon));
   for (const auto& [to, out] : paths_of(flags, Rule::Path::writes))
-    for (const auto kind : {Rule::Path::reads, Rule::Path::reads_folder})
-      for (const auto& [from, in] : paths_of(flags, kind))
+    for (const auto kind : {Rule::Path::none, Rule::Path::reads, Rule::Path::reads_folder})
+      for (const auto& [from, in] : kind == Rule::Path::none ? files : paths_of(read, kind))
         if (same_path(out, in) || (kind == Rule::Path::reads_folder && lies_within(out, in)))
           throw UserError(fmt::format("{} is {}{}", to, same_path(out, in) ? "" : "inside ", from), out, fmt::format("what is read from, here '{}', is not written to", in),
                           "choose another " + to);
@@ -84,7 +92,7 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
     throw UserError(fmt::format("{} on several ranks", c.spec.name), "mpirun", "it runs on one rank so far, and would do the same on each", "run it without mpirun");
   auto call = c.call();
   Config config = read_command_line(c.spec, call->flags(), rest);
-  keep_inputs(call->flags());
+  keep_inputs(call->flags(), c.spec, config);
   if (config.train.threads > 0) set_thread_count(narrow_option<int>(config.train.threads, "train.threads"));
   return call->run(config);
 }

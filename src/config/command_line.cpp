@@ -66,7 +66,10 @@ class Words {
     std::string name = word.substr(0, equals);
     ++at_;
     if (name == "--config" && !spec_.sections.empty()) {
-      file_ = value(name, word, equals);
+      const std::string given = value(name, word, equals);
+      const auto path = with_home(given);
+      if (!path) wrong(fmt::format("--config is '{}'", given), kNoHome, kNoHomeFix);
+      file_ = *path;
       return;
     }
     auto found =

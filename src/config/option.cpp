@@ -82,7 +82,11 @@ class Assignment {
     if (text.find('\0') != std::string::npos) wrong(v, "must not hold a zero byte", "remove it");
     if (static_cast<int64_t>(text.size()) > rule.max_bytes)
       wrong(v, fmt::format("must have at most {} bytes, has {}", rule.max_bytes, text.size()), "shorten it");
-    if (rule.path != Rule::Path::none && text.starts_with('~')) text = at_home(text, v);
+    if (rule.path != Rule::Path::none) {
+      const auto path = with_home(text);
+      if (!path) wrong(v, kNoHome, kNoHomeFix);
+      text = *path;
+    }
     *out = std::move(text);
   }
   template <class T>
@@ -107,18 +111,6 @@ class Assignment {
   }
 
  private:
-  std::string at_home(const std::string& text, const YamlNode& v) const {
-    const size_t end = std::min(text.find('/'), text.size());
-    const char* home = end == 1 ? std::getenv("HOME") : nullptr;
-    std::string folder = home ? home : "";
-    if (folder.empty()) {
-      const passwd* user = end == 1 ? ::getpwuid(::getuid()) : ::getpwnam(text.substr(1, end - 1).c_str());
-      if (user) folder = user->pw_dir;
-    }
-    if (folder.empty()) wrong(v, fmt::format("{} stands for a home folder, which is not known", text.substr(0, end)), "write the whole path, or ./~.. for a file of this name");
-    return folder + text.substr(end);
-  }
-
   // A list, nothing (an empty list), or a single element without brackets.
   template <class F>
   void each_item(const YamlNode& v, F&& f) const {
@@ -209,6 +201,19 @@ std::string record_text(const std::vector<Option>& fields) {
 }
 
 }  // namespace
+
+std::optional<std::string> with_home(const std::string& path) {
+  if (!path.starts_with('~')) return path;
+  const size_t end = std::min(path.find('/'), path.size());
+  const char* home = end == 1 ? std::getenv("HOME") : nullptr;
+  std::string folder = home ? home : "";
+  if (folder.empty()) {
+    const passwd* user = end == 1 ? ::getpwuid(::getuid()) : ::getpwnam(path.substr(1, end - 1).c_str());
+    if (user) folder = user->pw_dir;
+  }
+  if (folder.empty()) return std::nullopt;
+  return folder + path.substr(end);
+}
 
 Rule operator&(Rule a, const Rule& b) {
   if (b.min) a.min = b.min, a.above = b.above;

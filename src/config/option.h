@@ -64,6 +64,11 @@ inline Rule fixed() { return {.on_resume = OnResume::fixed}; }
 inline Rule may_change() { return {.on_resume = OnResume::may_change}; }
 inline Rule other_bits() { return {.on_resume = OnResume::other_bits}; }
 
+// The path with ~, ~/.. or ~user/.. replaced by the home folder; nothing where that is not known. Others as they are.
+std::optional<std::string> with_home(const std::string& path);
+inline constexpr const char* kNoHome = "~ at the beginning stands for a home folder, and this one is not known";
+inline constexpr const char* kNoHomeFix = "write the whole path, or ./~.. for a file of this name";
+
 struct Option;
 
 // A std::vector of structs, seen without its type.

@@ -285,6 +285,10 @@ def test_outputs_are_not_inputs(folder):
     for same in (prefix, folder / "d" / ".." / "d" / "p_text_document", folder / "e" / "p_text_document"):
         refused(["input"], "data", "merge", "--input", prefix, prefix, "--output-prefix", same, "--overwrite", kept=[folder / "d"])
     refused(["inside --input"], "tokenizer", "train", "--input", folder / "d", "--output", folder / "d" / "tok", kept=[folder / "d"])
+    (folder / "run.yaml").write_text(f"model:\n  path: {base}\n")
+    plan = ("plan", "--config", folder / "run.yaml", "--schedule")
+    refused(["--schedule is --config"], *plan, folder / "run.yaml")
+    refused(["--schedule is inside model.path"], *plan, base / "config.json", kept=[base])
     timeline = base / "config.json"
     refused(["--timeline is"], "bench", "step", "--model", timeline, "--profile", "--timeline", timeline, kept=[base])
 
@@ -295,9 +299,9 @@ def test_home(folder):
     at = {"cwd": folder, "env": {**os.environ, "HOME": str(home)}}
     run("train", *options(folder, "~/runs/x", train__steps=1), **at)
     check((home / "runs" / "x" / "model" / "config.json").exists() and not (folder / "~").exists(), "~ is the home folder")
-    (folder / "run.yaml").write_text("train:\n  output: ~/runs/y\n  steps: 1\n")
     arguments = [a for a in options(folder, "x") if not re.match(r"train\.(output|steps)=", a)]
-    run("train", "--config", "run.yaml", *arguments, **at)
+    (home / "run.yaml").write_text("train:\n  output: ~/runs/y\n  steps: 1\n")
+    run("train", "--config=~/run.yaml", *arguments, **at)
     check(f"output: {home}/runs/y" in (home / "runs" / "y" / "config.yaml").read_text(), "config.yaml says where it is")
     run("convert", "--input", "~/runs/x/model", "--output=~/hf", "--to", "hf", **at)
     run("info", "~/hf", **at)
