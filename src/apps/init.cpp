@@ -20,9 +20,9 @@ struct InitFlags {
   std::string text, model;
   template <class V>
   void each(V&& v) {
-    v("words", words, "what to prepare (pretrain or sft; default pretrain), and the folder to make", positional() & required() & metavar("[KIND] DIR"));
-    v("data", text, "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft; default: this program's manual", metavar("FILE"));
-    v("model", model, "Hugging Face folder to go on from; default: a new small Llama", metavar("DIR"));
+    v("words", words, "what to prepare (pretrain or sft; default pretrain), and the folder to make", positional() & required() & writes() & metavar("[KIND] DIR"));
+    v("data", text, "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft; default: this program's manual", reads() & metavar("FILE"));
+    v("model", model, "Hugging Face folder to go on from; default: a new small Llama", reads_folder() & metavar("DIR"));
   }
 };
 

@@ -18,7 +18,7 @@ struct ManFlags {
   template <class V>
   void each(V&& v) {
     v("command", command, "whose page to print; none: the program's", positional() & metavar("COMMAND"));
-    v("output", output, "write the pages of all commands into this folder instead", metavar("DIR"));
+    v("output", output, "write the pages of all commands into this folder instead", writes() & metavar("DIR"));
   }
 };
 

@@ -25,9 +25,9 @@ struct PlotFlags {
   bool logarithmic = false;
   template <class V>
   void each(V&& v) {
-    v("runs", runs, "folders of runs", positional() & required() & metavar("RUN .."));
+    v("runs", runs, "folders of runs", positional() & required() & reads() & metavar("RUN .."));
     v("keys", keys, "what to draw, of the keys of metrics.jsonl; validation loss stands beside the loss", metavar("KEY .."));
-    v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)", metavar("FILE"));
+    v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)", writes() & metavar("FILE"));
     v("log-scale", logarithmic, "logarithmic y axes");
   }
 };

@@ -141,7 +141,7 @@ TEST(IndexedWriter, writes_what_megatron_writes) {
       w.end_document();
     }
     w.finish();
-    IndexedWriter::publish(f / "work", name, f / ("copy_" + name));
+    IndexedWriter::publish(f / "work", name, f / ("copy_" + name), true);
     EXPECT_EQ(whole(f / ("copy_" + name + ".idx")), whole(prefix + ".idx"));
     EXPECT_EQ(whole(f / ("copy_" + name + ".bin")), whole(prefix + ".bin"));
   }
@@ -169,7 +169,7 @@ TEST(IndexedWriter, ids_are_stored_in_any_whole_type) {
     }
     w.add_documents(d);
     w.finish();
-    IndexedWriter::publish(f / "work", name(t), f / name(t));
+    IndexedWriter::publish(f / "work", name(t), f / name(t), true);
     const IndexedFile file(f / name(t));
     EXPECT_EQ(file.documents(), negative ? 2 : 1);
     std::vector<int32_t> back(3);
@@ -223,7 +223,7 @@ TEST(IndexedTokens, documents_of_several_files_in_one_row) {
   d.add(TokenType::i32, bad, one, "");
   w.add_documents(d);
   w.finish();
-  IndexedWriter::publish(f / "work", "many", f / "many");
+  IndexedWriter::publish(f / "work", "many", f / "many", true);
   const IndexedTokens many({f / "many"}, 5);
   std::vector<int32_t> ids(2);
   many.copy(0, ids);
