@@ -81,7 +81,7 @@ Json small_llama(int64_t vocabulary) {
           {"eos_token_id", 2},                     {"torch_dtype", "float32"}};
 }
 
-std::string quoted(const std::string& path) { return Json(path).dump(); }  // a JSON string is a YAML one
+std::string yaml_quoted(const std::string& path) { return Json(path).dump(); }  // a JSON string is a YAML one
 
 const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
   const std::string name = flags.words.size() > 1 ? flags.words[0] : "pretrain";
@@ -114,7 +114,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     data = (dir / (sft ? "instructions.json" : "manual.txt")).string();
     write_file_atomic(data, sft ? manual_instructions(commands).dump(1) + "\n" : manual_text(commands));
   }
-  std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n", quoted(flags.model));
+  std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n", yaml_quoted(flags.model));
   if (flags.model.empty()) {
     TokenizerTraining training;
     training.input = {data};
@@ -132,7 +132,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
         "  config: {}       # the shape of a new model, weights from train.seed; or, to go on from a model:\n"
         "  tokenizer: {}\n"
         "  # path: my-llama          # Hugging Face folder with config, weights, tokenizer (instead of both)\n",
-        quoted((dir / "model.json").string()), quoted((dir / "tokenizer").string()));
+        yaml_quoted((dir / "model.json").string()), yaml_quoted((dir / "tokenizer").string()));
   }
   const std::string yaml = fmt::format(
       "# {0}. To run it:            ravine train --config {1}\n"
@@ -161,7 +161,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  keep: 2\n"
       "log:\n"
       "  every: 10\n",
-      kind.title, (dir / "run.yaml").string(), model, quoted(data), fmt::format(fmt::runtime(kind.data), flags.model.empty() ? "chatml" : "\"\""), quoted((dir / "run").string()), sft ? "# " : "", kind.rate);
+      kind.title, (dir / "run.yaml").string(), model, yaml_quoted(data), fmt::format(fmt::runtime(kind.data), flags.model.empty() ? "chatml" : "\"\""), yaml_quoted((dir / "run").string()), sft ? "# " : "", kind.rate);
   write_file_atomic((dir / "run.yaml").string(), yaml);
   fmt::print("{0} is ready; look at it, then\n  ravine train --config {0}\n", (dir / "run.yaml").string());
   return 0;
