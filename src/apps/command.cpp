@@ -6,9 +6,12 @@
 #include <chrono>
 #include <cstdio>
 #include <new>
+#include <system_error>
 #include <thread>
 
+#include "apps/streams.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "base/text.h"
@@ -90,6 +93,7 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   }
   if (c.spec.alone && launched_as_several())
     throw UserError(fmt::format("{} on several ranks", c.spec.name), "mpirun", "it runs on one rank so far, and would do the same on each", "run it without mpirun");
+  if (c.spec.lasting) outlive_streams();
   auto call = c.call();
   Config config = read_command_line(c.spec, call->flags(), rest);
   keep_inputs(call->flags(), c.spec, config);
@@ -101,8 +105,17 @@ int report(const char* text, int status) {
   std::fflush(stdout);
   // Ranks that are started alike make the same mistake: the first says it, and the launcher ends the others meanwhile.
   if (launched_rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(4));
-  fmt::print(stderr, "error: {}\n", escaped(text));
+  say(fmt::format("error: {}", escaped(text)));
   return status;
+}
+
+int report_lost_output(const std::system_error& e) {
+  try {
+    finish_output();
+  } catch (const std::exception& lost) {
+    return report(lost.what(), 1);
+  }
+  return report(e.what(), 1);
 }
 
 }  // namespace
@@ -137,13 +150,15 @@ std::string overview(const std::vector<Command>& commands) {
 int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args) {
   try {
     int status = dispatch(commands, args);
-    require(std::fflush(stdout) == 0 && !std::ferror(stdout), "output: writing to stdout failed, is the disk full?");
+    finish_output();
     return status;
+  } catch (const std::system_error& e) {  // of printing: said as such, or not at all where nobody reads
+    return report_lost_output(e);
   } catch (const UserError& e) {
     return report(e.what(), 2);
   } catch (const Stopped& e) {
     std::fflush(stdout);
-    fmt::print(stderr, "{}\n", escaped(e.what()));
+    say(escaped(e.what()));
     return 130;
   } catch (const std::bad_alloc&) {
     return report("memory: the machine has no more; use smaller batches or see `ravine plan`", 1);

@@ -3,6 +3,7 @@
 
 #include "apps/commands.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "train/advice.h"
 
@@ -30,7 +31,7 @@ int run_config(ConfigFlags& flags, Config& config) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
   if (!flags.list && !flags.markdown && flags.explain.empty())
-    for (const std::string& line : likely_mistakes(config)) fmt::print(stderr, "warning: {}\n", escaped(line));
+    for (const std::string& line : likely_mistakes(config)) say("warning: " + escaped(line));
   return 0;
 }
 

@@ -87,7 +87,8 @@ Command convert_command() {
   return command<ConvertFlags>(
       {.name = "convert",
        .summary = "weights from one layout into another: Hugging Face, Megatron, DeepSpeed, MindFormers, Ravine",
-       .example = "ravine convert --input megatron-run --output my-llama --to hf"},
+       .example = "ravine convert --input megatron-run --output my-llama --to hf",
+       .lasting = true},
       "Data", run_convert);
 }
 

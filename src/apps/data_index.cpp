@@ -137,7 +137,8 @@ int run_index(IndexFlags& f, Config&) {
 Command data_index_command() {
   return command<IndexFlags>({.name = "data index",
                               .summary = "the indices and first samples of a data order of Megatron, as files",
-                              .example = "ravine data index --prefix corpus_text_document --split 969,30,1 --sequence-length 2048 --seed 1234 --samples 10000,100, --out look"},
+                              .example = "ravine data index --prefix corpus_text_document --split 969,30,1 --sequence-length 2048 --seed 1234 --samples 10000,100, --out look",
+                              .lasting = true},
                              "Data", run_index);
 }
 

@@ -29,7 +29,8 @@ int run_merge(MergeFlags& flags, Config&) {
 Command data_merge_command() {
   return command<MergeFlags>({.name = "data merge",
                               .summary = "join .bin/.idx token files into one",
-                              .example = "ravine data merge --input part0_text_document part1_text_document --output-prefix all_text_document"},
+                              .example = "ravine data merge --input part0_text_document part1_text_document --output-prefix all_text_document",
+                              .lasting = true},
                              "Data", run_merge);
 }
 

@@ -1,7 +1,9 @@
 #include "apps/commands.h"
+#include "apps/streams.h"
 
 int main(int argc, char** argv) {
   using namespace ravine;
+  prepare_streams();
   std::vector<Command> commands = {
       train_command(), plan_command(),  stop_command(), plot_command(), generate_command(), tokenizer_command(), preprocess_command(), data_command(),
       convert_command(), trace_command(), diff_command(), bench_command(), check_command(), config_command(), info_command(),

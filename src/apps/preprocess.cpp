@@ -117,7 +117,8 @@ int run_preprocess(PreprocessFlags& f, Config&) {
 Command preprocess_command() {
   return command<PreprocessFlags>({.name = "preprocess",
                                    .summary = "corpora to .bin/.idx token files",
-                                   .example = "ravine preprocess --input corpus/*.parquet --tokenizer models/llama --output-prefix data/corpus --append-eod"},
+                                   .example = "ravine preprocess --input corpus/*.parquet --tokenizer models/llama --output-prefix data/corpus --append-eod",
+                                   .lasting = true},
                                   "Data", run_preprocess);
 }
 

@@ -2,6 +2,8 @@
 
 #include "apps/commands.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "files/folder_lock.h"
 #include "train/stop.h"
 
 namespace ravine {
@@ -18,8 +20,12 @@ struct StopFlags {
 int run_stop(StopFlags& flags, Config&) {
   if (!std::filesystem::exists(std::filesystem::path(flags.output) / "config.yaml"))
     throw UserError("no run in this folder", flags.output, "it must be the train.output of a run", "check the path");
+  const auto holder = folder_holder(flags.output);
+  if (!holder)
+    throw UserError("no run is alive in this folder", flags.output, "its run has ended, or is not at its first step yet",
+                    "nothing needs to be stopped; the command that started it goes on from its newest checkpoint if it was killed");
   request_stop(flags.output);
-  std::fprintf(stderr, "asked the run in %s to finish its step, save and stop\n", flags.output.c_str());
+  say(fmt::format("asked the run in {} ({}) to finish its step, save and stop", flags.output, *holder));
   return 0;
 }
 

@@ -14,6 +14,15 @@
 
 namespace ravine {
 
+void say(std::string_view line) noexcept {
+  try {
+    const std::string text = std::string(line) + "\n";
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  } catch (...) {  // no memory for a copy
+    std::fwrite(line.data(), 1, line.size(), stderr);
+  }
+}
+
 Log::Log() : terminal_(isatty(2) == 1) {}
 
 Log::~Log() {
@@ -29,6 +38,7 @@ void Log::open(const std::string& path) {
     throw UserError("cannot write the log", path, "it must be a plain file: no link and nothing else is written to", "remove it, or choose another train.output");
   }
   std::FILE* f = fd < 0 ? nullptr : ::fdopen(fd, "a");
+  if (!f && (errno == ENOSPC || errno == EDQUOT)) fail("cannot write the log '{}': no room left on the disk", path);
   if (!f) throw UserError("cannot write the log", path, "the folder must be writable", "choose another train.output");
   std::lock_guard lock(mutex_);
   if (file_) std::fclose(file_);
@@ -45,7 +55,10 @@ void Log::write(const std::string& text) {
   }
   if (file_) {
     std::fputs((line + "\n").c_str(), file_);
-    std::fflush(file_);
+    if (std::fflush(file_) == 0 && !std::ferror(file_)) return;
+    std::clearerr(file_);
+    if (!file_broken_ && !quiet_) std::fputs("warning: log.txt cannot be written, it will lack lines: is the disk full?\n", stderr);
+    file_broken_ = true;
   }
 }
 

@@ -5,8 +5,12 @@
 #include <cstdio>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 namespace ravine {
+
+// A line for a person on stderr, as it is. Never throws: a stderr that is closed, full or read by nobody ends nothing.
+void say(std::string_view line) noexcept;
 
 class Log {
  public:
@@ -14,7 +18,8 @@ class Log {
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
-  void open(const std::string& path);     // appends every line to this file too
+  // Appends every line to this file too. If it cannot be written later on (full disk), that is said once, and the lines it lacks are lost.
+  void open(const std::string& path);
   void quiet(bool on) { quiet_ = on; }    // ranks other than 0
   template <class... A>
   void line(fmt::format_string<A...> text, A&&... args) {
@@ -33,7 +38,7 @@ class Log {
   void write(const std::string& text);
   std::mutex mutex_;
   std::FILE* file_ = nullptr;
-  bool terminal_ = false, quiet_ = false, bar_ = false;
+  bool terminal_ = false, quiet_ = false, bar_ = false, file_broken_ = false;
 };
 
 std::string human_time(double seconds);   // "1h 02m", "3m 20s", "4.2 s"

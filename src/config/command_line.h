@@ -21,6 +21,7 @@ struct CommandSpec {
   std::string example;                // a complete line to copy
   std::vector<std::string> sections;  // of the config that it takes; empty: neither --config nor section.key=value
   bool alone = false;                 // would do the same on every rank of a job: refused there
+  bool lasting = false;               // its work is what it writes to disk: it goes on when nobody reads its output any more
 };
 
 // Reads `args` into the fields behind `flags` and returns the config they lead to. Words are read in order, the later wins. A

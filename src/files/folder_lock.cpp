@@ -37,9 +37,12 @@ Holder read_holder(int fd) {
   return holder;
 }
 
+std::string to_text(const Holder& holder) {
+  return holder.pid > 0 ? fmt::format("process {} on {}", holder.pid, holder.host) : "another process";
+}
+
 [[noreturn]] void refuse_lock(const std::string& folder, const Holder& holder) {
-  const std::string who = holder.pid > 0 ? fmt::format("process {} on {}", holder.pid, holder.host) : "another process";
-  throw UserError("output folder is in use", folder, fmt::format("{} is writing to it", who),
+  throw UserError("output folder is in use", folder, fmt::format("{} is writing to it", to_text(holder)),
                   "stop that run or choose another folder");
 }
 
@@ -86,6 +89,20 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
     fd_ = std::move(fd);
     return;
   }
+}
+
+std::optional<std::string> folder_holder(const std::string& folder) {
+  const std::string path = folder + "/.lock";
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd && errno == ENOENT) return {};
+  if (!fd) throw_system("look at the lock of", folder, errno);
+  const Holder holder = read_holder(*fd);
+  int code;
+  do code = ::flock(*fd, LOCK_SH | LOCK_NB) != 0 ? errno : 0;
+  while (code == EINTR);
+  if (code == 0) return {};
+  if (code != EWOULDBLOCK && is_gone(holder)) return {};
+  return to_text(holder);
 }
 
 FolderLock::~FolderLock() { ::unlink(path_.c_str()); }

@@ -1,5 +1,6 @@
 // An output folder belongs to one run at a time.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "files/fd.h"
@@ -21,5 +22,8 @@ class FolderLock {
   std::string path_;
   Fd fd_;
 };
+
+// Who holds the lock on `folder` right now, as "process 123 on node7"; nothing if nobody does. The lock is only looked at.
+std::optional<std::string> folder_holder(const std::string& folder);
 
 }  // namespace ravine

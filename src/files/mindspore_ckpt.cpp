@@ -1,7 +1,5 @@
 #include "files/mindspore_ckpt.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <optional>
@@ -151,26 +149,16 @@ std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::s
 
 CkptFile::CkptFile(std::string path) : path_(std::move(path)) {
   fd_ = open_to_read(path_, &file_size_);
-  if (file_size_ > 0) {
-    void* map = ::mmap(nullptr, static_cast<size_t>(file_size_), PROT_READ, MAP_SHARED, *fd_, 0);
-    if (map == MAP_FAILED) throw_system("map file", path_, errno);
-    map_ = static_cast<const std::byte*>(map);
-  }
-  try {
-    tensors_ = parse_ckpt({map_, static_cast<size_t>(file_size_)}, path_);
-  } catch (...) {
-    if (map_) ::munmap(const_cast<std::byte*>(map_), static_cast<size_t>(file_size_));
-    throw;
-  }
+  mapped_ = MappedFile(path_, fd_, file_size_, MappedFile::Use::any);
+  map_ = mapped_.bytes().data();
+  tensors_ = parse_ckpt({map_, static_cast<size_t>(file_size_)}, path_);
   for (const CkptTensor& t : tensors_) {
     by_name_.emplace(t.name, infos_.size());
     infos_.push_back({t.name, t.dtype, t.shape, 0, t.shape.count() * size_of(t.dtype)});
   }
 }
 
-CkptFile::~CkptFile() {
-  if (map_) ::munmap(const_cast<std::byte*>(map_), static_cast<size_t>(file_size_));
-}
+CkptFile::~CkptFile() = default;
 
 const TensorInfo* CkptFile::find(std::string_view name) const {
   auto it = by_name_.find(std::string(name));

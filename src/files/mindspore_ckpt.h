@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "files/fd.h"
+#include "files/mapped_file.h"
 #include "files/tensor_file.h"
 
 namespace ravine {
@@ -37,7 +38,8 @@ class CkptFile : public TensorFile {
   std::string path_;
   Fd fd_;
   int64_t file_size_ = 0;
-  const std::byte* map_ = nullptr;
+  MappedFile mapped_;
+  const std::byte* map_ = nullptr;  // its bytes
   std::vector<CkptTensor> tensors_;
   std::vector<TensorInfo> infos_;
   std::unordered_map<std::string, size_t> by_name_;

@@ -12,6 +12,7 @@
 
 #include "files/atomic.h"
 #include "files/checksum.h"
+#include "files/mapped_file.h"
 #include "files/tensor_file.h"
 
 namespace ravine {
@@ -54,7 +55,8 @@ class SafetensorsReader : public TensorFile {
   std::string path_;
   Fd fd_;
   int64_t file_size_ = 0;
-  const std::byte* map_ = nullptr;
+  MappedFile mapped_;
+  const std::byte* map_ = nullptr;  // its bytes
   SafetensorsHeader header_;
   std::unordered_map<std::string_view, size_t> by_name_;
 };

@@ -1,5 +1,3 @@
-#include <sys/mman.h>
-
 #include <cerrno>
 
 #include "base/text.h"
@@ -9,24 +7,14 @@ namespace ravine {
 
 SafetensorsReader::SafetensorsReader(std::string path) : path_(std::move(path)) {
   fd_ = open_to_read(path_, &file_size_);
-  if (file_size_ > 0) {
-    void* map = ::mmap(nullptr, static_cast<size_t>(file_size_), PROT_READ, MAP_SHARED, *fd_, 0);
-    if (map == MAP_FAILED) throw_system("map file", path_, errno);
-    map_ = static_cast<const std::byte*>(map);
-  }
-  try {
-    header_ = parse_safetensors_header({map_, static_cast<size_t>(file_size_)}, file_size_, path_);
-    by_name_.reserve(header_.tensors.size());
-    for (size_t i = 0; i < header_.tensors.size(); ++i) by_name_.emplace(header_.tensors[i].name, i);
-  } catch (...) {
-    if (map_) ::munmap(const_cast<std::byte*>(map_), static_cast<size_t>(file_size_));
-    throw;
-  }
+  mapped_ = MappedFile(path_, fd_, file_size_, MappedFile::Use::any);
+  map_ = mapped_.bytes().data();
+  header_ = parse_safetensors_header({map_, static_cast<size_t>(file_size_)}, file_size_, path_);
+  by_name_.reserve(header_.tensors.size());
+  for (size_t i = 0; i < header_.tensors.size(); ++i) by_name_.emplace(header_.tensors[i].name, i);
 }
 
-SafetensorsReader::~SafetensorsReader() {
-  if (map_) ::munmap(const_cast<std::byte*>(map_), static_cast<size_t>(file_size_));
-}
+SafetensorsReader::~SafetensorsReader() = default;
 
 const TensorInfo* SafetensorsReader::find(std::string_view name) const {
   auto it = by_name_.find(name);

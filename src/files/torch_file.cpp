@@ -1,7 +1,5 @@
 #include "files/torch_file.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -68,25 +66,15 @@ bool TorchTensor::contiguous() const {
 
 TorchFile::TorchFile(std::string path) : path_(std::move(path)) {
   fd_ = open_to_read(path_, &file_size_);
-  if (file_size_ > 0) {
-    void* map = ::mmap(nullptr, static_cast<size_t>(file_size_), PROT_READ, MAP_SHARED, *fd_, 0);
-    if (map == MAP_FAILED) throw_system("map file", path_, errno);
-    map_ = static_cast<const std::byte*>(map);
-  }
-  try {
-    if (looks_like_zip({map_, static_cast<size_t>(file_size_)}))
-      open_zip();
-    else
-      open_stream();
-  } catch (...) {
-    if (map_) ::munmap(const_cast<std::byte*>(map_), static_cast<size_t>(file_size_));
-    throw;
-  }
+  mapped_ = MappedFile(path_, fd_, file_size_, MappedFile::Use::any);
+  map_ = mapped_.bytes().data();
+  if (looks_like_zip({map_, static_cast<size_t>(file_size_)}))
+    open_zip();
+  else
+    open_stream();
 }
 
-TorchFile::~TorchFile() {
-  if (map_) ::munmap(const_cast<std::byte*>(map_), static_cast<size_t>(file_size_));
-}
+TorchFile::~TorchFile() = default;
 
 void TorchFile::open_zip() {
   const std::span<const std::byte> all(map_, static_cast<size_t>(file_size_));

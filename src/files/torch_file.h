@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "files/fd.h"
+#include "files/mapped_file.h"
 #include "files/pickle.h"
 #include "files/tensor_file.h"
 
@@ -55,7 +56,8 @@ class TorchFile {
   std::string path_;
   Fd fd_;
   int64_t file_size_ = 0;
-  const std::byte* map_ = nullptr;
+  MappedFile mapped_;
+  const std::byte* map_ = nullptr;  // its bytes
   std::unique_ptr<Pickle> pickle_;
   std::unordered_map<std::string, Storage> storages_;
 };

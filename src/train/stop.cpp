@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <iterator>
 
 #include "files/atomic.h"
 
@@ -17,7 +18,8 @@ void handle(int number) {
   if (signals.fetch_add(1) > 0 && number == SIGINT) _exit(130);
 }
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+struct sigaction before_us[std::size(kSignals)];
 std::string stop_file(const std::string& output) { return (std::filesystem::path(output) / "stop").string(); }
 }  // namespace
 
@@ -27,11 +29,14 @@ StopSignals::StopSignals() {
   action.sa_handler = handle;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  for (int s : kSignals) sigaction(s, &action, nullptr);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    sigaction(kSignals[i], &action, &before_us[i]);
+    if (kSignals[i] == SIGHUP && before_us[i].sa_handler == SIG_IGN) sigaction(SIGHUP, &before_us[i], nullptr);  // nohup
+  }
 }
 
 StopSignals::~StopSignals() {
-  for (int s : kSignals) signal(s, SIG_DFL);
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_us[i], nullptr);
 }
 
 bool StopSignals::requested() { return signals.load() > 0; }

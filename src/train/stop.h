@@ -1,4 +1,4 @@
-// How a run is asked to stop: SIGINT, SIGTERM, SIGUSR1, or a file `stop` in the output folder (`ravine stop DIR`).
+// How a run is asked to stop: SIGINT, SIGTERM, SIGUSR1, SIGHUP (a terminal that is closed; not under nohup), or a file `stop` in the output folder (`ravine stop DIR`).
 #pragma once
 #include <string>
 
