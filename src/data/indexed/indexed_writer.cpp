@@ -96,6 +96,16 @@ void IndexedWriter::Part::flush() {
   buffer.clear();
 }
 
+// What was written, and not what has its name meanwhile.
+MappedFile IndexedWriter::Part::mapped(int64_t size) const {
+  struct stat s {}, named {};
+  if (::fstat(*fd, &s) != 0) throw_system("read file", path, errno);
+  const bool same = ::stat(path.c_str(), &named) == 0 && named.st_ino == s.st_ino && named.st_dev == s.st_dev;
+  require(same && s.st_size == size, "index: '{}' holds the {} bytes that were written to it, got {}", path, size,
+          same ? fmt::format("{}", s.st_size) : "another file of this name, or none: something else wrote to this folder");
+  return MappedFile(path, fd, size, MappedFile::Use::sequential);
+}
+
 IndexedWriter::IndexedWriter(const std::string& folder, const std::string& name, TokenType type, bool modes, const Position* from)
     : base_(folder + "/" + name), type_(type), width_(size_of(type)), has_modes_(modes) {
   bin_.open(base_ + ".bin", from ? &from->bin : nullptr);
@@ -180,7 +190,7 @@ void IndexedWriter::finish() {
   out.write(bytes_of(n));
   out.write(bytes_of(d));
   {
-    MappedFile lengths(lengths_.path, MappedFile::Use::sequential);
+    const MappedFile lengths = lengths_.mapped(position_.lengths);
     out.write(lengths.bytes());
     int64_t at = 0;
     for (uint64_t i = 0; i < n; ++i) {
@@ -193,8 +203,8 @@ void IndexedWriter::finish() {
   }
   const int64_t zero = 0;
   out.write(bytes_of(zero));
-  out.write(MappedFile(documents_.path, MappedFile::Use::sequential).bytes());
-  if (has_modes_) out.write(MappedFile(modes_.path, MappedFile::Use::sequential).bytes());
+  out.write(documents_.mapped(position_.documents).bytes());
+  if (has_modes_) out.write(modes_.mapped(position_.modes).bytes());
   out.commit();
 }
 

@@ -7,6 +7,7 @@
 
 #include "data/indexed/indexed_file.h"
 #include "files/fd.h"
+#include "files/mapped_file.h"
 
 namespace ravine {
 
@@ -57,6 +58,7 @@ class IndexedWriter {
     void open(const std::string& path, const int64_t* size);
     void append(std::span<const std::byte> bytes);
     void flush();
+    MappedFile mapped(int64_t size) const;
   };
   std::string base_;
   TokenType type_;
