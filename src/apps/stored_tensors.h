@@ -11,7 +11,8 @@ namespace ravine {
 
 class StoredTensors {
  public:
-  // As TensorSet; a folder that several ranks wrote is read through its manifest.
+  // As TensorSet; a checkpoint that several ranks wrote is read through its manifest. What belongs to a checkpoint is
+  // compared with its checksums first.
   explicit StoredTensors(const std::string& path);
   const std::vector<std::string>& names() const { return names_; }  // sorted
   bool has(const std::string& name) const;

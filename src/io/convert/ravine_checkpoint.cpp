@@ -45,6 +45,8 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     if (!newest) throw UserError("no checkpoint", checkpoints, "it must hold a folder step_N", "check the path");
     folder = *newest;
   }
+  // newest_checkpoint has verified what it found; moments lie in the files whose weights were read before.
+  if (folder == path && !is_moment(kind)) CheckpointReader(folder, true);
   const Manifest m = parse_manifest(read_whole(folder + "/manifest.json", kMaxRunFile), folder + "/manifest.json");
   w.config = config;
   w.config_where = config_where;
