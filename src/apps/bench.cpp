@@ -54,7 +54,7 @@ struct MessagesFlags {
 };
 
 int run_messages(MessagesFlags& flags, Config&) {
-  RankJob job(20, 1);
+  RankJob job({}, 1);
   return job.run([&](World* world) {
     if (!world || world->size() == 1)
       throw UserError("bench messages on one rank", "mpirun", "messages go between ranks", "start several: mpirun -n 2 ravine bench messages");

@@ -93,7 +93,7 @@ struct LayoutsFlags {
 };
 
 int run_layouts(LayoutsFlags& flags, Config& config) {
-  RankJob job(config.parallel.patience, config.train.threads);
+  RankJob job(config.parallel, config.train.threads);
   bool kept = true;
   int status = job.run([&](World* world) {
     bool speaks = !world || world->rank() == 0;

@@ -222,7 +222,7 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
 }
 
 int run_generate(GenerateFlags& flags, Config& config) {
-  RankJob job(config.parallel.patience, config.train.threads);
+  RankJob job(config.parallel, config.train.threads);
   Session session;
   return job.run([&](World* world) {
     run_on(world, flags, config, session);

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/parallel.h"
 
 namespace ravine {
@@ -34,13 +35,13 @@ int sharers(const World& world) {
 
 }  // namespace
 
-RankJob::RankJob(double patience, int64_t threads) {
+RankJob::RankJob(const ParallelOptions& options, int64_t threads) {
   if (!launched_as_rank()) return;
   world_ = open_world();
   if (world_->size() == 1) return;
   int share = sharers(*world_);
   if (threads == 0 && !std::getenv("OMP_NUM_THREADS")) set_thread_count(std::max(1, thread_count() / share));
-  heartbeat_ = std::make_unique<Heartbeat>(*world_, patience);
+  heartbeat_ = std::make_unique<Heartbeat>(*world_, options.patience, options.interface);
 }
 
 RankJob::~RankJob() = default;
@@ -58,7 +59,7 @@ int RankJob::run(const std::function<void(World*)>& f) {
     return 0;
   } catch (const Stopped& e) {  // agreed by all
     std::fflush(stdout);
-    if (world_->rank() == 0) fmt::print(stderr, "{}\n", e.what());
+    if (world_->rank() == 0) say(e.what());
     world_->all().barrier();
     return 130;
   } catch (const UserError& e) {

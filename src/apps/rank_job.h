@@ -5,13 +5,14 @@
 #include <memory>
 
 #include "comm/world.h"
+#include "config/config.h"
 
 namespace ravine {
 
 class RankJob {
  public:
-  // patience: see Heartbeat. threads: what the user asked for, 0 if nothing: ranks that may use the same cores then divide them.
-  RankJob(double patience, int64_t threads);
+  // options: patience and interface, see Heartbeat. threads: what the user asked for, 0 if nothing: ranks that may use the same cores then divide them.
+  RankJob(const ParallelOptions& options, int64_t threads);
   ~RankJob();
 
   // Runs f with the world, or null if this process is alone; then exceptions are the caller's. Of several ranks a failure is said once, by

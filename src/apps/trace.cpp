@@ -36,7 +36,7 @@ class TraceFile : public TraceOutput {
 
 int run_trace(TraceFlags& flags, Config& config) {
   if (!flags.adapter.empty()) throw UserError("--adapter", "command line", "LoRA comes in a later release", "leave it out");
-  RankJob job(config.parallel.patience, config.train.threads);
+  RankJob job(config.parallel, config.train.threads);
   Session session;
   return job.run([&](World* world) {
     session = open_model_job(world, flags.model, config, flags.common.backend, OpenFor::gradients, describe(flags));

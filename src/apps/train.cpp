@@ -14,7 +14,7 @@ struct TrainFlags {
 };
 
 int run_train(TrainFlags& flags, Config& config) {
-  RankJob job(config.parallel.patience, config.train.threads);
+  RankJob job(config.parallel, config.train.threads);
   Log log;
   std::unique_ptr<Trainer> trainer;
   return job.run([&](World* world) {
@@ -31,7 +31,8 @@ Command train_command() {
       {.name = "train",
        .summary = "pretraining, continued pretraining and fine-tuning",
        .example = "ravine train model.config=configs/llama-demo.json model.tokenizer=tok/tokenizer.model data.train=[book.txt] train.output=runs/book",
-       .sections = {"model", "data", "train", "optimizer", "schedule", "precision", "parallel", "checkpoint", "log", "probe"}},
+       .sections = {"model", "data", "train", "optimizer", "schedule", "precision", "parallel", "checkpoint", "log", "probe"},
+       .lasting = true},
       "Train", run_train);
 }
 

@@ -1,5 +1,3 @@
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -15,9 +13,13 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "comm/interfaces.h"
+#include "comm/meeting.h"
 #include "comm/world.h"
 
 namespace ravine {
@@ -43,23 +45,6 @@ void put(char (&to)[N], std::string_view text) {
   to[n] = 0;
 }
 
-// The first address of this host that others may reach.
-std::string address_of_host() {
-  std::string found = "127.0.0.1";
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list)) return found;
-  for (ifaddrs* i = list; i; i = i->ifa_next) {
-    if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET) continue;
-    char text[INET_ADDRSTRLEN] = "";
-    inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(i->ifa_addr)->sin_addr, text, sizeof text);
-    if (std::string(text).rfind("127.", 0) == 0) continue;
-    found = text;
-    break;
-  }
-  freeifaddrs(list);
-  return found;
-}
-
 }  // namespace
 
 // Rank 0 holds a socket to every rank, every other rank one to rank 0.
@@ -72,8 +57,8 @@ struct Heartbeat::Impl {
     bool said_bye = false, failed = false;
   };
 
-  Impl(World& w, double p) : world(w), patience(p) {
-    connect_all();
+  Impl(World& w, double p, const std::string& interface) : world(w), patience(p) {
+    connect_all(interface);
     thread = std::thread([this] { watch(); });
   }
 
@@ -104,62 +89,50 @@ struct Heartbeat::Impl {
     if (send(peer.fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;  // gone: seen by the next read
   }
 
-  void connect_all() {
+  void connect_all(const std::string& interface) {
     const Group& all = world.all();
-    int listener = -1;
-    std::string where;
+    // What rank 0 was told and sees decides, and every rank comes to the same address, or to the same mistake.
+    const std::string told = gather_texts(all, interface + "\n" + interfaces_of_mpi() + "\n" + interfaces_not_of_mpi())[0];
+    const size_t one = told.find('\n'), two = told.find('\n', one + 1);
+    std::vector<HostInterfaces> hosts;
+    for (const std::string& text : gather_texts(all, to_text(interfaces_of_host()))) hosts.push_back(interfaces_from_text(text));
+    const std::string address = meeting_address(hosts, told.substr(0, one), told.substr(one + 1, two - one - 1), told.substr(two + 1));
+    int listener = -1, port = 0;
+    std::string problem;  // of rank 0, told to all: they wait for its port
+    if (world.rank() == 0) try {
+        require(getrandom(&token, sizeof token, 0) == sizeof token, "heartbeat: no random numbers");
+        listener = listen_on(address, &port);
+      } catch (const Error& e) {
+        problem = e.what();
+      }
+    problem = gather_texts(all, problem)[0];
+    if (!problem.empty()) fail("{}", problem);
+    port = static_cast<int>(gather_integers(all, port)[0]);
+    token = static_cast<uint64_t>(gather_integers(all, static_cast<int64_t>(token))[0]);
+    constexpr double kComing = 30;  // seconds
     if (world.rank() == 0) {
-      listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-      sockaddr_in any{};
-      any.sin_family = AF_INET;
-      bool here = world.local_size() == world.size();
-      any.sin_addr.s_addr = htonl(here ? INADDR_LOOPBACK : INADDR_ANY);
-      socklen_t size = sizeof any;
-      require(listener >= 0 && bind(listener, reinterpret_cast<sockaddr*>(&any), size) == 0 && listen(listener, world.size()) == 0 &&
-                  getsockname(listener, reinterpret_cast<sockaddr*>(&any), &size) == 0,
-              "heartbeat: cannot listen: {}", std::strerror(errno));
-      require(getrandom(&token, sizeof token, 0) == sizeof token, "heartbeat: no random numbers");
-      where = fmt::format("{} {} {}", here ? "127.0.0.1" : address_of_host(), ntohs(any.sin_port), token);
-    }
-    where = gather_texts(all, where)[0];
-    char host[64];
-    unsigned port = 0;
-    unsigned long long number = 0;
-    require(std::sscanf(where.c_str(), "%63s %u %llu", host, &port, &number) == 3, "heartbeat: rank 0 gave no address");
-    token = number;
-    if (world.rank() == 0) {
-      while (static_cast<int>(peers.size()) < world.size() - 1) {
-        int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
-        require(fd >= 0, "heartbeat: cannot accept: {}", std::strerror(errno));
-        timeval limit{5, 0};
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+      std::set<int> came;
+      auto ours = [&](const std::string& hello) {
         Message m;
-        if (recv(fd, &m, sizeof m, MSG_WAITALL) != static_cast<ssize_t>(sizeof m) || m.token != token || m.kind != Message::hello || m.rank < 1 ||
-            m.rank >= world.size()) {
-          close(fd);  // not one of ours
-          continue;
-        }
-        m.host[sizeof m.host - 1] = 0;
-        peers.push_back({fd, m.rank, m.host, {}, {}, Clock::now(), false, false});
+        std::memcpy(&m, hello.data(), sizeof m);
+        return m.token == token && m.kind == Message::hello && m.rank > 0 && m.rank < world.size() && came.insert(m.rank).second;
+      };
+      for (const Visitor& v : meet(listener, world.size() - 1, sizeof(Message), ours, kComing)) {
+        Message m;
+        std::memcpy(&m, v.hello.data(), sizeof m);
+        peers.push_back({v.fd, m.rank, "", {}, {}, Clock::now(), false, false});
       }
       close(listener);
     } else {
-      int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-      sockaddr_in to{};
-      to.sin_family = AF_INET;
-      to.sin_port = htons(static_cast<uint16_t>(port));
-      inet_pton(AF_INET, host, &to.sin_addr);
-      require(fd >= 0 && connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0, "heartbeat: rank {} cannot reach rank 0 at {}:{}: {}", world.rank(),
-              host, port, std::strerror(errno));
-      peers.push_back({fd, 0, "", {}, {}, Clock::now(), false, false});
+      peers.push_back({reach(address, port, kComing), 0, "", {}, {}, Clock::now(), false, false});
       send_to(peers[0], message(Message::hello));
     }
     for (Peer& peer : peers) {
       int on = 1;
       setsockopt(peer.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
-    std::vector<std::string> hosts = gather_texts(all, world.host());
-    for (Peer& peer : peers) peer.host = hosts[static_cast<size_t>(peer.rank)];
+    const std::vector<std::string> names = gather_texts(all, world.host());
+    for (Peer& peer : peers) peer.host = names[static_cast<size_t>(peer.rank)];
   }
 
   // Of rank 0: who failed, in the order in which it came to be known. It speaks for all, so others send it what they have.
@@ -271,7 +244,7 @@ struct Heartbeat::Impl {
   }
 
   [[noreturn]] void say_and_end(const std::string& why, int status) {
-    std::fprintf(stderr, "error: %s\n", why.c_str());
+    say("error: " + why);
     std::fflush(nullptr);
     Message m = message(Message::over);
     m.status = status;
@@ -290,8 +263,8 @@ struct Heartbeat::Impl {
   std::thread thread;
 };
 
-Heartbeat::Heartbeat(World& world, double patience) {
-  if (world.size() > 1) impl_ = std::make_unique<Impl>(world, patience);
+Heartbeat::Heartbeat(World& world, double patience, const std::string& interface) {
+  if (world.size() > 1) impl_ = std::make_unique<Impl>(world, patience, interface);
 }
 Heartbeat::~Heartbeat() = default;
 

@@ -48,8 +48,9 @@ bool launched_as_several();  // as one of more than one, as far as the launcher 
 // what the others waited for, and the process exits. A rank that computes for long is not silent: the thread speaks for it.
 class Heartbeat {
  public:
-  // Blocks until every rank of the world is connected. One rank: nothing to watch.
-  Heartbeat(World& world, double patience);
+  // Blocks until every rank of the world is connected. One rank: nothing to watch. Rank 0 listens on one address, which `interface` names
+  // (comm/interfaces.h; empty: chosen there); whoever else connects is dropped. A name that fits no interface is a UserError on all ranks.
+  Heartbeat(World& world, double patience, const std::string& interface = "");
   ~Heartbeat();  // when all ranks have agreed that the job is over
   Heartbeat(const Heartbeat&) = delete;
   // Tells that this rank failed: within two seconds rank 0 says so, with what the others wait for, and every process of the job exits with `status`. If all

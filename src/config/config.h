@@ -214,6 +214,7 @@ struct ParallelOptions {
   std::vector<int64_t> stage_layers;
   int64_t zero_threshold = 10000;
   double patience = 20;
+  std::string interface;
   template <class V>
   void each(V&& v) {
     v("data", data, "data-parallel ranks; 0: the remaining ranks", between(0, kMostRanks) & may_change());
@@ -231,6 +232,10 @@ struct ParallelOptions {
     v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says", between(0, 4096) & may_change());
     v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks", between(0, 1e12) & may_change());
     v("patience", patience, "seconds of silence after which a rank counts as lost and the job ends", between(2, 3600) & may_change());
+    v("interface", interface,
+      "what the heartbeat listens on: a network interface, an address, or a network such as 10.0.0.0/16; empty: the one that MPI was told to use, "
+      "else a network that all hosts share",
+      metavar("NAME|ADDRESS|NETWORK") & may_change());
   }
 };
 
