@@ -11,10 +11,22 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
+#include "files/disk_space.h"
+#include "files/mapped_file.h"
+
 namespace ravine {
+namespace {
+
+std::string room_text(const std::string& path) {
+  const auto room = free_space(path);
+  return room ? fmt::format(" ({} free)", human_bytes(static_cast<double>(*room))) : "";
+}
+
+}  // namespace
 
 DiskFull::DiskFull(const std::string& op, const std::string& path, const std::string& why)
-    : Error(fmt::format("{}: no room left for '{}', got: {}", op, path, why)), path(path) {}
+    : Error(fmt::format("{}: no room left for '{}'{}, got: {}", op, path, room_text(path), why)), path(path) {}
 
 Fd& Fd::operator=(Fd&& other) noexcept {
   if (this != &other) {
@@ -49,6 +61,9 @@ void throw_system(const std::string& op, const std::string& path, int code) {
     case ENOTEMPTY:
     case ENAMETOOLONG:
       throw UserError("cannot " + op, path, why, "check the path and its permissions");
+    case EFAULT:  // the bytes came from a mapped file: it is the one to name
+      check_mapped_files();
+      [[fallthrough]];
     default:
       fail("{}: '{}' failed, got: {}", op, path, why);
   }

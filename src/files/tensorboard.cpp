@@ -92,12 +92,14 @@ EventWriter::EventWriter(const std::string& folder, int64_t first_step) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = 'x';
   const double time = now();
-  for (int n = 0; !fd_; ++n) {
+  Fd fd;
+  for (int n = 0; !fd; ++n) {
     path_ =
         fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder, static_cast<int64_t>(time), host.data(), ::getpid(), n);
-    fd_ = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
-    if (!fd_ && errno != EEXIST) throw_system("create file", path_, errno);
+    fd = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!fd && errno != EEXIST) throw_system("create file", path_, errno);
   }
+  file_ = AppendedFile(std::move(fd), path_);
   event(0, time, field(tag_of::file_version, "brain.Event:2"));
   if (first_step > 0) event(first_step, time, field(tag_of::session_log, field(tag_of::status, kStart)));
   flush();
@@ -138,10 +140,10 @@ void EventWriter::text(std::string_view tag, int64_t step, std::string_view mark
 }
 
 void EventWriter::flush() {
-  // Taken out first: after a write that failed halfway the same bytes must not go out twice.
+  // Taken out first: what found no room is lost, and what comes later follows whole events.
   std::string bytes;
   bytes.swap(buffer_);
-  write_all(*fd_, std::as_bytes(std::span(bytes)), path_);
+  file_.append(bytes);
 }
 
 }  // namespace ravine

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "files/fd.h"
+#include "files/appended_file.h"
 
 namespace ravine {
 
@@ -27,7 +27,7 @@ class EventWriter {
  private:
   void event(int64_t step, double wall_time, std::string_view fields);
   std::string path_, buffer_;
-  Fd fd_;
+  AppendedFile file_;
 };
 
 uint32_t crc32c(std::string_view bytes);  // Castagnoli, as in RFC 3720

@@ -1,9 +1,13 @@
 #include "train/hooks.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 
+#include "files/appended_file.h"
 #include "files/atomic.h"
 #include "files/tensorboard.h"
 #include "train/trainer.h"
@@ -68,21 +72,23 @@ class Metrics : public Hook {
       }
     }
     write_file_atomic(path, kept);
-    out_.open(path, std::ios::app);
-    if (!out_) throw UserError("cannot write", path, "the folder must be writable", "choose another train.output");
+    Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (!fd) throw_system("open file", path, errno);
+    out_ = AppendedFile(std::move(fd), path);
   }
 
   void after_step(Trainer& t, StepReport& r) override {
-    if (r.step % every_ == 0 || r.step == t.config().train.steps || !r.more.empty()) out_ << as_json(r).dump() << "\n" << std::flush;
-    if (!out_) {
-      t.log().warn("cannot append to {}: is the disk full? The run goes on.", t.path("metrics.jsonl"));
-      out_.clear();
+    if (r.step % every_ != 0 && r.step != t.config().train.steps && r.more.empty()) return;
+    try {
+      out_.append(as_json(r).dump() + "\n");
+    } catch (const Error& e) {
+      t.log().warn("metrics of step {} are lost, the run goes on: {}", r.step, e.what());
     }
   }
 
  private:
   int64_t every_;
-  std::ofstream out_;
+  AppendedFile out_;
 };
 
 class TensorBoard : public Hook {

@@ -13,6 +13,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "files/mapped_file.h"
 #include "files/temporary.h"
 #include "io/huggingface.h"
 #include "kernels/backend.h"
@@ -144,10 +145,12 @@ void Trainer::keep_tokens() {
 }
 
 void Trainer::report_saves() {
-  if (auto s = writer_->take_saved())
+  if (auto s = writer_->take_saved()) {
+    saved_ = s->step;
     log_.line("saved    {}: {} in {:.2f} s, {:.2f} GB/s", checkpoint_name(s->step), human_bytes(static_cast<double>(s->bytes)), s->seconds,
               1e-9 * static_cast<double>(s->bytes) / s->seconds);
-  if (auto warning = writer_->take_warning()) log_.warn("{}", *warning);
+  }
+  if (auto warning = writer_->take_warning()) log_.warn("{}", not_saved_ = *warning);
 }
 
 // Said by all ranks as the first finds it that has too little.
@@ -196,6 +199,7 @@ std::optional<double> Trainer::validate() {
 }
 
 void Trainer::save_checkpoint(int64_t step) {
+  check_mapped_files();  // what was learned from zeros is not saved
   writer_->save(path("checkpoints"), step, state(), config_.checkpoint.keep);
 }
 
@@ -302,14 +306,21 @@ void Trainer::export_model() {
   }
   folder.chat_template = chat_template_;
   folder.run = folder_->run();
+  auto save = [&](ParamStore& store) {
+    try {
+      save_model_folder(folder, *model_, store);
+    } catch (const DiskFull& e) {
+      fail("the model was not saved, it needs {}: {}; {}", human_bytes(static_cast<double>(model_bytes_)), e.what(), what_is_kept());
+    }
+  };
   engine_->rest();  // whole units, and what is sent of them, take its place
   // Every rank is asked, so that all go the same way.
   if (!any(ranks_.all(), !engine_->store().all_here())) {
-    if (ranks_.first()) save_model_folder(folder, *model_, engine_->store());
+    if (ranks_.first()) save(engine_->store());
   } else {
     UnitExport whole(*model_, engine_->store(), ranks_, engine_->stages());
     if (ranks_.first()) {
-      save_model_folder(folder, *model_, whole);
+      save(whole);
       whole.end();
     } else {
       whole.serve();
@@ -346,6 +357,8 @@ void Trainer::run() {
   const uint64_t number = ranks_.first() ? std::stoull(random_digits(), nullptr, 16) : 0;
   writer_ = std::make_unique<CheckpointWriter>(ranks_.rank(), ranks_.size(), static_cast<uint64_t>(gather_integers(ranks_.all(), static_cast<int64_t>(number))[0]));
   begin_or_resume();
+  if (done_ > 0) saved_ = done_;
+  check_disk();
   if (ranks_.first()) folder_->write_config(config_text_);
 
   hooks_.push_back(validation_hook(config_.train.valid_every));
@@ -376,7 +389,7 @@ void Trainer::run() {
   writer_->wait();
   report_saves();
   if (ranks_.first()) clear_stop_request(config_.train.output);
-  if (stopped) throw Stopped(fmt::format("stopped after step {}, saved; the same command goes on from there", done_));
+  if (stopped) end_stopped();
   export_model();
 }
 

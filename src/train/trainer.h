@@ -55,6 +55,9 @@ class Trainer {
   void announce_ranks() const;
   void check_memory();
   void report_saves();
+  void check_disk();
+  std::string what_is_kept() const;
+  [[noreturn]] void end_stopped();
   void begin_or_resume();
   void place_data(const CheckpointReader* from);
   TrainState state() const;
@@ -91,6 +94,9 @@ class Trainer {
   double peak_flops_ = 0;
   std::string instructions_;  // of the kernels: recorded in checkpoints
   int64_t done_ = 0, tokens_ = 0;
+  int64_t checkpoint_bytes_ = 0, model_bytes_ = 0;  // of all ranks
+  std::optional<int64_t> saved_;                    // the newest step with a complete checkpoint, as this rank knows
+  std::string not_saved_;                           // why the save after it failed
 };
 
 }  // namespace ravine

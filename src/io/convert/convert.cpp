@@ -2,7 +2,9 @@
 
 #include <filesystem>
 
+#include "base/log.h"
 #include "files/atomic.h"
+#include "files/disk_space.h"
 #include "io/convert/deepspeed.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
@@ -81,6 +83,18 @@ struct Plan {
   std::vector<MegatronFile> megatron;
   std::vector<MindFormersFile> mindformers;
 };
+
+// What an interrupted conversion left in the folder counts as written.
+void check_room(const std::string& output, const TargetFolder& folder, int64_t bytes) {
+  std::error_code error;
+  int64_t there = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.folder(), error))
+    if (entry.is_regular_file(error)) there += static_cast<int64_t>(entry.file_size(error));
+  const auto room = free_space(folder.folder());
+  if (room && *room + there < bytes)
+    fail("no room for the conversion ({}): {} are free, it needs {}; free some, or choose another --output", output, human_bytes(static_cast<double>(*room)),
+         human_bytes(static_cast<double>(bytes - there)));
+}
 
 // All that decides the bytes of the target.
 std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertReport& report) {
@@ -161,6 +175,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   if (target.filename().empty()) target = target.parent_path();
   if (target.has_parent_path()) create_folders(target.parent_path().string());
   TargetFolder folder(target.string(), plan_text(o, w, report));
+  check_room(o.output, folder, report.bytes);
   if (folder.taken_up()) report.notes.push_back("goes on with the files that an interrupted conversion of the same input has completed");
   if (to_megatron)
     write_megatron(folder, plan.megatron, w, g, megatron, dtype, advance);

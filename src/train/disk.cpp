@@ -1,0 +1,76 @@
+// Trainer: what a run writes, whether the disk has room for it, and what is left when it has not.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "files/disk_space.h"
+#include "io/huggingface.h"
+#include "train/disk_needs.h"
+#include "train/open.h"
+#include "train/trainer.h"
+
+namespace ravine {
+namespace fs = std::filesystem;
+namespace {
+
+std::string human(int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+
+int64_t checkpoints_in(const std::string& folder) {
+  int64_t n = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (checkpoint_step(entry.path().filename().string())) ++n;
+  return n;
+}
+
+}  // namespace
+
+void Trainer::check_disk() {
+  int64_t mine = 0;
+  for (const StateTensor& t : state_of(*engine_, StateFor::writing).tensors) mine += t.view.bytes();
+  const std::vector<int64_t> parts = gather_integers(ranks_.all(), mine);
+  checkpoint_bytes_ = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  for (const FileTensor& t : model_->files().tensors) model_bytes_ += t.shape.count() * size_of(SaveFolder().dtype);
+  std::string refusal;
+  if (ranks_.first()) {
+    const CheckpointOptions& c = config_.checkpoint;
+    const int64_t left = std::max(int64_t{0}, config_.train.steps - done_);
+    const int64_t saves = c.every > 0 ? left / c.every + (left % c.every != 0) : 0;
+    const DiskNeeds needs = disk_needs(checkpoint_bytes_, model_bytes_, saves, c.keep, checkpoints_in(path("checkpoints")));
+    const auto room = free_space(config_.train.output);
+    if (room && *room < needs.least)
+      refusal = fmt::format("no room for the run ({}): {} are free, it needs at least {}: {}the model of {}; free some, or choose another train.output{}",
+                            config_.train.output, human(*room), human(needs.least), saves > 0 ? fmt::format("a checkpoint of {} and ", human(checkpoint_bytes_)) : "",
+                            human(model_bytes_), saves > 0 ? ", or go without checkpoints by checkpoint.every=0" : "");
+    else if (room && *room < needs.most)
+      log_.warn("{} has {} free, the run may need {}: checkpoints of {} ({}, and one while it is written) and the model of {}; a checkpoint that finds no room is left "
+                "out and said, earlier ones stay",
+                config_.train.output, human(*room), human(needs.most), human(checkpoint_bytes_), c.keep == 0 ? "all are kept" : fmt::format("checkpoint.keep={}", c.keep),
+                human(model_bytes_));
+    else if (room && saves == 0 && *room < checkpoint_bytes_)
+      log_.warn("{} has {} free, and a checkpoint needs {}: stopping this run will not save it", config_.train.output, human(*room), human(checkpoint_bytes_));
+  }
+  refusal = gather_texts(ranks_.all(), refusal)[0];
+  if (!refusal.empty()) fail("{}", refusal);
+}
+
+// What a run that could not write goes on from; read from the disk, not remembered.
+std::string Trainer::what_is_kept() const {
+  std::ifstream in(path("checkpoints/latest"));
+  std::string newest;
+  if (in >> newest) return fmt::format("what is kept is {}: with room on the disk the same command goes on from there", path("checkpoints/" + newest));
+  return fmt::format("no checkpoint was saved before: with room on the disk the same command begins anew; a checkpoint needs {}", human(checkpoint_bytes_));
+}
+
+void Trainer::end_stopped() {
+  std::string lost;
+  if (ranks_.first() && saved_ != done_ && done_ > 0)
+    lost = fmt::format("stopped after step {}, which was not saved{}; {}", done_, not_saved_.empty() ? "" : ": " + not_saved_, what_is_kept());
+  lost = gather_texts(ranks_.all(), lost)[0];  // of ranks, the first knows whether the whole is there
+  if (!lost.empty()) fail("{}", lost);
+  throw Stopped(done_ > 0 ? fmt::format("stopped after step {}, saved; the same command goes on from there", done_)
+                          : std::string("stopped before the first step; the same command begins there"));
+}
+
+}  // namespace ravine
