@@ -181,7 +181,7 @@ FIELDS = {
 }
 
 # Flags: text flags take their word as it stands, lists one word for each element.
-BACKEND = {"backend": Text(choices=("cpu", "ref", "cuda"))}
+BACKEND = {"backend": Text(choices=("cpu", "ref"))}
 THREADS = {"threads": Number(0, 4096)}
 JSON = {"json": Bool()}
 COMPUTE = {**BACKEND, **THREADS}
@@ -200,7 +200,7 @@ FLAGS = {
     "train": COMPUTE,
     "plan": {"ranks": Number(0, RANKS), "layouts": Bool(), "decide": Bool(), "memory": real(0.001, 1e9, zero=True), "local": Number(0, 4096),
              "schedule": FREE, **JSON, **COMPUTE},
-    "stop": {},
+    "stop": {}, "init": {"data": FREE, "model": FREE}, "plot": {"keys": ListOf(FREE), "output": FREE, "log-scale": Bool()}, "man": {"output": FREE},
     "generate": {"model": FREE, "prompt": Text(most=2**30), "prompts": FREE, "prompt-ids": FREE, "max-new-tokens": one(Number(1, TOKENS)), "sample": Bool(),
                  "temperature": one(real(1e-6, 1e6)), "top-k": one(Number(0, 2**31 - 1)), "top-p": one(real(0, 1)),
                  "repetition-penalty": one(real(1e-6, 1e6)), "no-repeat-ngram-size": one(Number(0, TOKENS)), "seed": Number(0, 2**63 - 1), **JSON,
@@ -212,7 +212,7 @@ FLAGS = {
     "tokenizer train": {"input": ListOf(FREE), "output": FREE, "vocab-size": Number(1, 2**24), "type": Text(choices=("bpe", "unigram", "byte-bpe")),
                         "pattern": Text(choices=("gpt2", "llama3", "qwen2")), "min-frequency": Number(1, 2**31 - 1),
                         "normalization": Text(choices=("identity", "nmt_nfkc")), "character-coverage": real(1e-6, 1), "byte-fallback": Bool(),
-                        "split-digits": Bool(), "add-dummy-prefix": Bool(), "symbols": ListOf(FREE), "text-key": NAME, "max-bytes": Number(1, 10**15),
+                        "split-digits": Bool(), "add-dummy-prefix": Bool(), "symbols": ListOf(FREE), "text-key": NAME, "max-bytes": Number(1, 10**15), "overwrite": Bool(),
                         **THREADS},
     "tokenizer render": {"tokenizer": FREE, "template": FREE, "bos-token": FREE, "eos-token": FREE, "jsonl": Bool()},
     "preprocess": {"input": ListOf(NAME), "tokenizer": FREE, "output-prefix": FREE, "json-keys": ListOf(NAME), "append-eod": Bool(),
