@@ -519,5 +519,78 @@ def test_info_and_data_show(folder):
             check([int(x) for x in head[:4] + head[5:]] == [step, number, i // 2, i % 2, 6, sum(x >= 0 for x in labels[1:])], f"{head}")
 
 
+def negative_log(w, ids, labels):
+    return summed_loss(SMALL, w, [(ids, labels)])[0]
+
+
+def test_generate(folder):
+    """Greedy tokens are the likeliest ones, and `logprob` is the sum of the logarithms of their probabilities; drawn ones are among
+    the likeliest, and summed alike."""
+    w = save_model(folder / "model", SMALL)
+    prompts, new = [[3, 1, 4], [5], [9, 2, 6, 5, 3]], 5
+    (folder / "prompts.json").write_text(json.dumps(prompts))
+    for flags in ([], ["--sample", "--seed", "5", "--temperature", "0.7", "--top-k", "4"]):
+        said = r.run("generate", "--model", folder / "model", "--prompt-ids", folder / "prompts.json", "--max-new-tokens", new, "--json", *flags).stdout
+        rows = [json.loads(line) for line in said.splitlines()]
+        check([x["prompt_ids"] for x in rows] == prompts, said)
+        for row in rows:
+            ids = list(row["prompt_ids"])
+            check(len(row["ids"]) == new and row["finish"] == "length", f"{row}")
+            for id in row["ids"]:
+                likely = sorted(range(11), key=lambda t: negative_log(w, ids + [t], [-100] * len(ids) + [t]))
+                check(id == likely[0] if not flags else id in likely[:4], f"{row}: {id} behind {ids}, the likeliest are {likely[:4]}")
+                ids.append(id)
+            want = -negative_log(w, ids, [-100] * len(row["prompt_ids"]) + row["ids"])  # the model's own, before temperature and cuts
+            near(row["logprob"], want, 64 * F32, f"logprob of {row}")
+
+
+def test_diff(folder):
+    """max abs, max rel, ULP, cosine and counts of two files."""
+    draw = random.Random(4)
+    single = lambda v: array.array("f", v)
+    a = single(draw.gauss(0, 1) for _ in range(1000))
+    b = single(x * (1 + (draw.gauss(0, 1e-4) if i % 7 == 0 else 0)) for i, x in enumerate(a))
+    a[5], b[5], a[6], b[6] = 0.001, 0.002, 0.002, 0.001  # a half of the larger one, whichever side it is on
+    a[3], b[3] = 0.0, -0.0  # other bits, the same value
+    for name, values in (("a", a), ("b", b)):
+        r.save_tensors(folder / f"{name}.safetensors", {"x": ("F32", (10, 100), values), "same": ("F32", (2,), [1.0, 2.0])})
+    done = r.run("diff", folder / "a.safetensors", folder / "b.safetensors", "--json", status=1)
+    said = json.loads(done.stdout)
+    check((said["equal"], said["tensors_equal"], said["tensors_compared"]) == (False, 1, 2), f"{said}")
+    row = next(t for t in said["tensors"] if t["name"] == "x")
+    bits = lambda x: struct.unpack("<i", struct.pack("<f", x))[0]
+    place = lambda x: bits(x) if bits(x) >= 0 else -(bits(x) & 0x7FFFFFFF)
+    apart = [abs(x - y) for x, y in zip(a, b)]
+    want = {"status": "different", "elements": 1000, "differing": sum(bits(x) != bits(y) for x, y in zip(a, b)), "max_abs": max(apart), "nan_on_one_side": 0,
+            "max_rel": max(d / max(abs(x), abs(y)) if d else 0 for d, x, y in zip(apart, a, b)), "max_ulp": max(abs(place(x) - place(y)) for x, y in zip(a, b)),
+            "at": apart.index(max(apart))}
+    check({k: row[k] for k in want} == want, f"{row}, by definition {want}")
+    near(row["cosine"], sum(x * y for x, y in zip(a, b)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b)), 1e-12, "cosine")
+    text = r.run("diff", folder / "a.safetensors", folder / "b.safetensors", status=1).stdout
+    check(f"max abs {want['max_abs']:<10.4g} max rel {want['max_rel']:<10.4g} ulp {want['max_ulp']:<10}" in text and f"{want['differing']} of 1000 differ" in text, text)
+
+
+def test_preprocess(folder):
+    """Documents and tokens that `preprocess` and `info` report, counted in the files."""
+    words = folder / "tok"
+    r.run("tokenizer", "train", "--input", r.save_text(folder / "words.txt", 3000, 1), "--output", words, "--type", "byte-bpe", "--vocab-size", 300)
+    texts = [Path(r.save_text(folder / "x.txt", n, n)).read_text() for n in (5, 40, 1, 200, 17)]
+    (folder / "d.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    said = r.run("preprocess", "--input", folder / "d.jsonl", "--tokenizer", words, "--output-prefix", folder / "p", "--append-eod").stdout
+    data = Path(f"{folder}/p_text_document.idx").read_bytes()
+    sequences, documents = struct.unpack_from("<QQ", data, 18)
+    lengths = struct.unpack_from(f"<{sequences}i", data, 34)
+    ids = [len(json.loads(line)["ids"]) + 1 for line in subprocess.run(r.command("tokenizer", "encode", "--tokenizer", words, "--no-special", "--jsonl"), capture_output=True, text=True,
+                                                                         input=(folder / "d.jsonl").read_text()).stdout.splitlines()]
+    check(list(lengths) == ids and documents == len(texts) + 1, f"{lengths}, {ids}")
+    check(f"{len(texts)} documents" in said and re.search(rf"\b{sum(ids)} tokens", said), said)
+    info = json.loads(r.run("info", folder / "p_text_document", "--json").stdout)
+    check((info["documents"], info["sequences"], info["tokens"]) == (5, 5, sum(ids)), f"{info}")
+    check((info["lengths"]["least"], info["lengths"]["most"]) == (min(ids), max(ids)), f"{info['lengths']}")
+    near(info["lengths"]["mean"], sum(ids) / 5, 1e-12, "info: mean length")
+    for bin in info["lengths"]["histogram"]:
+        check(bin["count"] == sum(bin["from"] <= n <= bin["to"] for n in ids), f"{bin} of {ids}")
+
+
 if __name__ == "__main__":
     sys.exit(r.main(globals()))
