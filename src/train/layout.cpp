@@ -104,7 +104,7 @@ Communication communication_of(const Config& c, const RunLayout& layout, Model& 
   double wide = compute == DType::f64 ? 8 : 4, narrow = static_cast<double>(size_of(compute));
   Communication out;
   // Gradients, and values after the update or around blocks.
-  FlatPlace place{0, m.tensor, 0, m.data, c.parallel.zero > 0, c.parallel.zero_threshold};
+  const FlatPlace place{.tensor_rank = 0, .tensor_size = m.tensor, .data_rank = 0, .data_size = m.data, .divided = c.parallel.zero > 0, .whole_below = c.parallel.zero_threshold};
   auto buckets_at = [&](int at) {
     std::vector<Unit*> units;
     for (Unit& u : model.params().units())

@@ -47,11 +47,15 @@ std::optional<MachinePeaks> known_machine_peaks(Peaks what) {
   try {
     auto it = all.find(cache_key());
     if (it == all.end() || (what == Peaks::all && !it->contains("read_bytes"))) return std::nullopt;
-    return MachinePeaks{it->at("f32_flops"), it->at("bf16_flops"), it->at("f32_product"), it->at("bf16_product"), it->at("bf16_dot"),
-                        it->value("read_bytes", 0.0), it->value("copy_bytes", 0.0)};
+    return MachinePeaks{.f32_flops = it->at("f32_flops"), .bf16_flops = it->at("bf16_flops"), .f32_product = it->at("f32_product"), .bf16_product = it->at("bf16_product"),
+                        .bf16_dot = it->at("bf16_dot"), .read_bytes = it->value("read_bytes", 0.0), .copy_bytes = it->value("copy_bytes", 0.0)};
   } catch (const std::exception&) {
   }
   return std::nullopt;
+}
+
+MachinePeaks usual_machine() {
+  return {.f32_flops = 2e11, .bf16_flops = 2e11, .f32_product = 1.8e11, .bf16_product = 1.8e11, .bf16_dot = 0, .read_bytes = 3e10, .copy_bytes = 4e10};
 }
 
 namespace {

@@ -1,4 +1,5 @@
-// What this machine can do at most, measured once and kept in the user's cache folder.
+// What this machine can do at most, measured once and kept in the user's cache folder. For figures and plans that people read; nothing that changes bits may
+// follow from it (kernels/cpu_id.h).
 #pragma once
 #include <optional>
 #include <string>
@@ -14,6 +15,8 @@ enum class Peaks : uint8_t { arithmetic, all };
 // Peaks for the present number of threads; measured if the cache has none for this CPU, program version and thread count.
 MachinePeaks machine_peaks(Peaks what = Peaks::all, bool measure_again = false);
 std::optional<MachinePeaks> known_machine_peaks(Peaks what = Peaks::all);  // those of the cache, never measured; nothing if there are none
+// What is reckoned with where nothing was measured: a usual balance of products to memory.
+MachinePeaks usual_machine();
 // Of messages between so many ranks of this machine, as `bench messages` measured them; nothing if it did not.
 std::optional<MessageRates> known_message_rates(int ranks);
 void keep_message_rates(const MessageRates& rates);

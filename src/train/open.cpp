@@ -31,8 +31,8 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
   if (!c.model.path.empty()) check_model_folder(c.model.path, "model.path");
   std::unique_ptr<Model> model = c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_model(c.model.path);
   std::vector<ParamRule> rules;
-  for (const std::string& f : c.train.freeze) rules.push_back({f, 1, 1, true});
-  for (const ParamGroup& g : c.optimizer.groups) rules.push_back({g.match, g.lr_mult, g.wd_mult, false});
+  for (const std::string& f : c.train.freeze) rules.push_back({.match = f, .freeze = true});
+  for (const ParamGroup& g : c.optimizer.groups) rules.push_back({.match = g.match, .lr_mult = g.lr_mult, .wd_mult = g.wd_mult});
   apply_rules(model->params(), rules);
   return model;
 }
@@ -74,7 +74,7 @@ TrainState state_of(StepEngine& engine, StateFor use) {
       for (const Piece& piece : pieces_of(bucket, wanted, store.place())) {
         if (use == StateFor::writing && bucket.cut && !speaks_for(*piece.param, tensor, tensors)) continue;
         TensorView v = view_of(flat.as<char>() + (piece.from - there.begin) * size_of(flat.dtype), flat.dtype, piece.shape);
-        s.tensors.push_back({kind + "/" + piece.param->name, v, piece.param->shape, piece.begin, bucket.unit->index});
+        s.tensors.push_back({.name = kind + "/" + piece.param->name, .view = v, .global = piece.param->shape, .begin = piece.begin, .unit = bucket.unit->index});
       }
     };
     bool writing = use == StateFor::writing;

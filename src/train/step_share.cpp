@@ -21,7 +21,7 @@ double measure_step_share(const MachinePeaks& peaks) {
   const double expected =
       estimate_step(*model, config, run_layout(config, 1, *model), types, kColumns, rates, block_costs(*model, config, types, kernels, kColumns, rates)).seconds;
 
-  StepEngine engine(*model, config, types, kernels, {kRows, kColumns, 1, false});
+  StepEngine engine(*model, config, types, kernels, {.rows = kRows, .columns = kColumns});
   engine.allocate();
   initialise(model->params(), engine.store(), 1);
   const std::vector<MicroBatch> micros{random_micro_batch(kRows, kColumns, kVocabulary)};

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "device/limits.h"
 #include "kernels/backend.h"
+#include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/work.h"
 
@@ -26,8 +27,7 @@ std::string Variant::text() const {
 
 Variants::Variants(const Config& config, const std::string& backend, const Types& types, StepEngine& engine, bool shorten)
     : config_(config), backend_(backend), compute_(name(types.compute)), model_(engine.model()), shape_(engine.shape()), ranks_(engine.ranks()), base_(engine.memory().base) {
-  // Without figures of this machine a usual balance of products to memory serves.
-  MachinePeaks peaks = known_machine_peaks().value_or(MachinePeaks{.f32_flops = 2e11, .bf16_flops = 2e11, .copy_bytes = 4e10});
+  const MachinePeaks peaks = known_machine_peaks().value_or(usual_machine());
   flops_f32_ = peaks.f32_flops;
   flops_bf16_ = peaks.bf16_flops;
   bytes_ = peaks.copy_bytes;
@@ -59,10 +59,11 @@ Variant Variants::plan(const std::string& recompute, const std::string& compute,
   Config config = config_;
   config.train.recompute = recompute;
   config.precision.compute = compute;
-  StepShape shape{micro, length, div_exact(shape_.rows * shape_.micro_batches, micro), shape_.validation, 1};
-  shape.leaves = std::gcd(shape_.leaves, shape.micro_batches);
+  const int64_t micros = div_exact(shape_.rows * shape_.micro_batches, micro);
+  const StepShape shape{.rows = micro, .columns = length, .micro_batches = micros, .validation = shape_.validation, .leaves = std::gcd(shape_.leaves, micros)};
   WorkCount work;
-  StepEngine engine(model_, config, Types::of(*parse_dtype(compute)), backend_kernels(backend_, bf16_products(config.precision, *parse_dtype(compute), backend_)), shape, &work, &ranks_);
+  const Arithmetic arithmetic = choose_arithmetic(config.precision, backend_);
+  StepEngine engine(model_, config, Types::of(arithmetic.compute), backend_kernels(backend_, arithmetic.products), shape, &work, &ranks_);
   v.bytes = engine.memory().total() - engine.memory().base + base_;
   double tokens = static_cast<double>(micro * shape.micro_batches * length);
   double seconds = work.seconds(compute == "bf16" ? flops_bf16_ : flops_f32_, bytes_, shape.micro_batches) / tokens;
@@ -75,7 +76,7 @@ std::vector<Variants::Way> Variants::all() const {
   for (size_t l = 0; l < lengths_.size(); ++l)
     for (size_t r = 0; r < recomputes_.size(); ++r)
       for (size_t c = 0; c < computes_.size(); ++c)
-        for (size_t m = 0; m < micros_.size(); ++m) ways.push_back({r, c, m, l});
+        for (size_t m = 0; m < micros_.size(); ++m) ways.push_back({.recompute = r, .compute = c, .micro = m, .length = l});
   auto strength = [](const Way& w) { return w.recompute + w.compute + w.micro + w.length; };
   std::stable_sort(ways.begin(), ways.end(), [&](const Way& a, const Way& b) { return strength(a) < strength(b); });
   return ways;

@@ -32,11 +32,6 @@ def train(values, limit=None):
     return run.returncode, text, usage.ru_maxrss / 1024
 
 
-def warm_up(folder):
-    # The first run on a machine measures its peaks, with buffers of their own.
-    r.run("bench", "machine", "--threads", 2)
-
-
 HUGE_PAGE = 2          # MiB
 WRITER_BUFFERS = 8 * 4  # MiB: kBuffers, kBuffer of files/straight_writer.h; how many are in use depends on the disk
 
@@ -52,8 +47,8 @@ def unplanned(folder, name, **more):
 def test_plan(folder):
     """A run takes what was planned, and beyond it what the same run of a tiny model takes: the program's own. Weights, copies, moments and the arena are buffers that may end in
     a huge page each. Checkpoints add the buffers of their writer."""
-    warm_up(folder)
     tiny = {"model.config": r.save_config(folder / "tiny" / "config.json"), "data.train": [r.save_ids(folder / "tiny" / "ids.safetensors", 8, 16)], "data.sequence_length": 16}
+    unplanned(folder, "first", **tiny)  # measures the peaks of the machine, with buffers that a tiny run does not hide
     for name, more in {"f32": {}, "bf16": {"precision.compute": "bf16"}, "full": {"train.recompute": "full"}, "saved": {"train.micro_batch": 2, "checkpoint.every": 1}}.items():
         more = {"checkpoint.every": 0, **more}
         own, taken = unplanned(folder, f"{name}-tiny", **more, **tiny), unplanned(folder, name, **more)
@@ -64,7 +59,6 @@ def test_plan(folder):
 def test_refused_with_ways_to_fit(folder):
     """Under a limit of address space a plan that is too large is refused before anything is written, and what the message offers runs under
     the same limit."""
-    warm_up(folder)
     values = options(folder)
     status, text, most = train(values)
     r.check(status == 0, text)
@@ -78,7 +72,7 @@ def test_refused_with_ways_to_fit(folder):
     error = text.splitlines()[-1]
     r.check(not (folder / "limited").exists(), "the refused run wrote something")
     ways = re.findall(r"((?:[a-z]+\.[a-z_]+=\S+ )+)\(([\d.]+) (MiB|GiB), ([\d.]+) x the time\)", error)
-    r.check("memory plan" in error and 1 <= len(ways) <= 3, error)
+    r.check("memory plan" in error and 1 <= len(ways) <= 3 and "nan" not in error, error)
     r.check([float(w[3]) for w in ways] == sorted(float(w[3]) for w in ways), f"not the cheapest first: {error}")
     for changes, *_ in ways:
         changed = {**values, **dict(change.split("=") for change in changes.split())}

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cmath>
+#include <cstdlib>
+
 #include "kernels/backend.h"
 #include "train/variants.h"
 
@@ -68,6 +71,15 @@ TEST(Variants, FitAsTheRunItselfWouldAndCheapestFirst) {
       EXPECT_LE(ways[i].same_work, ways[i - 1].same_work) << "shorter sequences come last";
     }
   }
+}
+
+// Nothing was measured on this machine: times are those of a usual one, numbers all the same, and in order.
+TEST(Variants, HaveTimesWithoutMeasuredPeaks) {
+  Planned p;
+  Variants variants = p.variants(true);
+  ASSERT_FALSE(variants.neighbours().empty());
+  for (const Variant& v : variants.neighbours()) EXPECT_TRUE(std::isfinite(v.time) && v.time > 0) << v.text();
+  for (const Variant& v : variants.that_fit(variants.smallest().bytes, 100)) EXPECT_TRUE(std::isfinite(v.time) && v.time > 0) << v.text();
 }
 
 TEST(Variants, NoneIsNeedless) {
