@@ -5,6 +5,7 @@
 #include "files/atomic.h"
 #include "infer/speed.h"
 #include "kernels/backend.h"
+#include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/step_share.h"
 #include "train/messages.h"
@@ -29,18 +30,20 @@ struct MachineFlags {
 int run_machine(MachineFlags& flags, Config&) {
   MachinePeaks p = machine_peaks(Peaks::all, true);
   const double share = measure_step_share(p);
+  const CpuArithmetic known = cpu_arithmetic(cpu_id());
   keep_step_share(share);
   if (flags.json) {
     Json j{{"cpu", cpu_name()}, {"instruction_set", cpu_instruction_set()}, {"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops},
            {"f32_product_flops", p.f32_product}, {"bf16_product_flops", p.bf16_product}, {"bf16_dot_flops", p.bf16_dot},
-           {"bf16_products", p.bf16_products() == Bf16Products::dot ? "dot" : "widen"},
+           {"bf16_products", std::string(name(known.products))}, {"bf16_products_why", known.why},
            {"read_bytes_per_second", p.read_bytes}, {"copy_bytes_per_second", p.copy_bytes}, {"step_share", share}};
     fmt::print("{}\n", j.dump());
   } else {
-    std::string how = p.bf16_products() == Bf16Products::dot ? "dot product instruction" : "widened to f32";
+    std::string how = known.products == Bf16Products::dot ? "dot product instruction" : "widened to f32";
     if (p.bf16_dot > 0) how += fmt::format("; a loop of that instruction: {:.0f}", p.bf16_dot * 1e-9);
-    fmt::print("cpu          {} ({})\nf32          {:.0f} GFLOP/s at most, {:.0f} in the best product\nbf16         {:.0f} GFLOP/s at most, {:.0f} in the best product ({})\nmemory read  {:.1f} GB/s\nmemory copy  {:.1f} GB/s (read + written)\na step       {:.2f} of what products and copies allow, in a small Llama; plans reckon with it\n",
-               cpu_name(), cpu_instruction_set(), p.f32_flops * 1e-9, p.f32_product * 1e-9, p.bf16_flops * 1e-9, p.bf16_product * 1e-9, how, p.read_bytes * 1e-9, p.copy_bytes * 1e-9, share);
+    fmt::print("cpu          {} ({})\nf32          {:.0f} GFLOP/s at most, {:.0f} in the best product\nbf16         {:.0f} GFLOP/s at most, {:.0f} in the best product ({})\nmemory read  {:.1f} GB/s\nmemory copy  {:.1f} GB/s (read + written)\na step       {:.2f} of what products and copies allow, in a small Llama; plans reckon with it\nauto         {} (precision.compute, precision.bf16_products): {}\n",
+               cpu_name(), cpu_instruction_set(), p.f32_flops * 1e-9, p.f32_product * 1e-9, p.bf16_flops * 1e-9, p.bf16_product * 1e-9, how, p.read_bytes * 1e-9, p.copy_bytes * 1e-9, share,
+               known.bf16_faster ? "bf16, by the dot product instruction" : "f32; bf16 is widened", known.why);
   }
   return 0;
 }
@@ -90,9 +93,10 @@ struct BenchFlags {
 
 int run_bench_train(BenchFlags& flags, Config& config) {
   std::unique_ptr<Model> model = open_model(flags.model);
-  DType compute = compute_type(config.precision, flags.common.backend);
-  StepEngine engine(*model, config, Types::of(compute), backend_kernels(flags.common.backend, bf16_products(config.precision, compute, flags.common.backend)),
-                    {flags.micro_batch, flags.length, 1, false});
+  const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend);
+  const DType compute = arithmetic.compute;
+  const Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
+  StepEngine engine(*model, config, Types::of(compute), kernels, {.rows = flags.micro_batch, .columns = flags.length});
   MachinePeaks peaks = machine_peaks(flags.profile ? Peaks::all : Peaks::arithmetic);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   double planned = static_cast<double>(engine.memory().total()) / (1 << 20);
@@ -120,7 +124,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   double measured = static_cast<double>(peak_resident_memory()) / (1 << 20);
   if (flags.json) {
     Json j{{"tokens_per_second", speed}, {"sol", sol}, {"step_time", best}, {"peak_memory_mb", measured}, {"planned_memory_mb", planned},
-           {"compute", std::string(name(compute))}, {"peak_flops", peak}, {"parameters", model->params().count()}};
+           {"compute", std::string(name(compute))}, {"instructions", kernels.instructions}, {"peak_flops", peak}, {"parameters", model->params().count()}};
     fmt::print("{}\n", j.dump());
   } else {
     fmt::print("{:.1f} tokens/s, sol {:.3f} of {:.0f} GFLOP/s, {:.1f} ms per step (fastest of {}), memory {:.0f} MiB measured, {:.0f} planned\n", speed,
@@ -149,8 +153,9 @@ struct InferenceFlags {
 };
 
 int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
-  DType compute = compute_type(config.precision, flags.common.backend);
-  Session session = open_random_session(flags.model, compute, flags.common.backend, bf16_products(config.precision, compute, flags.common.backend));
+  const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend);
+  const DType compute = arithmetic.compute;
+  Session session = open_random_session(flags.model, compute, flags.common.backend, arithmetic.products);
   Profile profile(!flags.timeline.empty());
   SpeedOptions o;
   o.batch = flags.batch > 0 ? flags.batch : flags.micro_batch;

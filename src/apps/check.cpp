@@ -10,6 +10,7 @@
 #include "files/fd.h"
 #include "probe/determinism.h"
 #include "probe/layouts.h"
+#include "train/arithmetic.h"
 
 namespace ravine {
 namespace {
@@ -52,7 +53,7 @@ int run_determinism(DeterminismFlags& flags, Config& config) {
   auto word = [](bool equal) { return equal ? "equal" : "DIFFER"; };
   if (!flags.json)
     fmt::print("{} steps of {} sequences, {}, recompute {}, {} threads, against:\n{:<22} {:>7} {:>7} {:>8} {:>9}  {}\n", flags.steps,
-               config.train.global_batch, config.precision.compute, config.train.recompute, thread_count(), "case", "losses", "norms", "weights",
+               config.train.global_batch, name(choose_arithmetic(config.precision, flags.common.backend).compute), config.train.recompute, thread_count(), "case", "losses", "norms", "weights",
                "outputs", "first difference");
   DeterminismOptions options{flags.steps, flags.inject, folder.path};
   std::vector<DeterminismCase> cases = check_determinism(config, flags.common.backend, options, [&](const DeterminismCase& c) {

@@ -6,8 +6,8 @@
 #include "base/parallel.h"
 #include "io/model_folder.h"
 #include "parallel/fit.h"
+#include "train/arithmetic.h"
 #include "train/layout.h"
-#include "train/step.h"
 
 namespace ravine {
 
@@ -27,12 +27,8 @@ Session open_model_job(World* world, const std::string& folder, const Config& co
     spread.ranks = std::make_shared<Ranks>(*world, mesh);
     spread.local = world->local_size();
   }
-  auto agreed = [&](auto decide) {
-    return static_cast<int>(gather_integers(spread.ranks->all(), spread.ranks->first() ? static_cast<int64_t>(decide()) : 0)[0]);
-  };
-  const auto compute = static_cast<DType>(agreed([&] { return compute_type(config.precision, backend); }));
-  const auto products = static_cast<Bf16Products>(agreed([&] { return bf16_products(config.precision, compute, backend); }));
-  return open_session(folder, compute, backend, use, products, spread);
+  const Arithmetic arithmetic = choose_arithmetic(config.precision, backend, common_arithmetic(spread.ranks->all()));
+  return open_session(folder, arithmetic.compute, backend, use, arithmetic.products, spread);
 }
 
 std::string describe_ranks(const Session& s) {

@@ -7,6 +7,7 @@
 #include "files/atomic.h"
 #include "kernels/backend.h"
 #include "apps/plan_layouts.h"
+#include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/open.h"
 #include "train/variants.h"
@@ -38,8 +39,9 @@ int run_plan(PlanFlags& flags, Config& config) {
   if (where.empty()) throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
   std::unique_ptr<Model> model = open_run_model(config);
   MachinePeaks peaks = machine_peaks();
-  DType compute = compute_type(config.precision, flags.common.backend);
-  Kernels kernels = backend_kernels(flags.common.backend, bf16_products(config.precision, compute, flags.common.backend));
+  const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend);
+  const DType compute = arithmetic.compute;
+  Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
   int ranks = narrow_option<int>(flags.ranks > 0 ? flags.ranks : std::max<int64_t>(1, config.parallel.data) * config.parallel.tensor * config.parallel.pipeline, "parallel.data");
   int local = narrow_option<int>(flags.local > 0 ? flags.local : std::clamp(ranks, 1, std::max(1, thread_count())), "--local");
   int64_t have = flags.memory > 0 ? static_cast<int64_t>(flags.memory * (1 << 30)) : memory_for_run() / local;

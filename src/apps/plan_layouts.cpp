@@ -58,7 +58,7 @@ std::string reason(const std::vector<PlannedLayout>& all, int64_t have) {
 StepEstimate estimate_of(const PlanFor& plan, Config& c, const RunLayout& layout) {
   c.parallel.data = layout.mesh.data, c.parallel.tensor = layout.mesh.tensor, c.parallel.pipeline = layout.mesh.pipeline;
   if (c.parallel.split == "cost" && layout.mesh.pipeline > 1 && c.parallel.stage_layers.empty())
-    c.parallel.stage_layers = layers_by_cost(plan.model, c, plan.types, plan.kernels, plan.columns, plan.rates);
+    c.parallel.stage_layers = layers_by_cost(plan.model, c, plan.types, plan.kernels, plan.columns);
   return estimate_step(plan.model, c, layout, plan.types, plan.columns, plan.rates, block_costs(plan.model, c, plan.types, plan.kernels, plan.columns, plan.rates));
 }
 

@@ -488,19 +488,15 @@ Kernels meta_kernels(const Kernels& like);                         // same entri
 // Pairs (query, key) that the mask lets through, summed over segments: the work of attention is 4 D H times this.
 double attention_pairs(const AttentionShape& at);
 
-inline Bf16Products better_bf16_products(double dot, double fma) { return dot > 1.25 * fma ? Bf16Products::dot : Bf16Products::widen; }
-
-// Peaks of this machine for all threads, per second, measured now (about 1 s in all).
+// Peaks of this machine for all threads, per second, measured now (about 1 s in all). For figures that people read: no choice that changes bits hangs on them
+// (kernels/cpu_id.h).
 struct MachinePeaks {
   double f32_flops = 0, bf16_flops = 0;      // the larger of a loop of the instruction and the best product
   double f32_product = 0, bf16_product = 0;  // FLOP/s that the best product reaches, operands as they lie in training
   double bf16_dot = 0;                       // FLOP/s of a loop of bf16 dot products; 0: the machine has none
   double read_bytes = 0, copy_bytes = 0;
-  // The better way to multiply bf16. The instruction runs at about twice or half the rate of f32: the margin keeps noise out.
-  Bf16Products bf16_products() const { return better_bf16_products(bf16_dot, f32_flops); }
 };
 MachinePeaks measure_peaks(bool memory = true);  // false: no rates of memory, and none of the 512 MB that they take
-Bf16Products measure_bf16_products();  // the same decision from the two loops alone (0.2 s, no memory)
 double measure_read_bandwidth();  // bytes per second, all threads, measured now (about 0.4 s)
 // "avx512", "avx2" or "scalar".
 const char* cpu_instruction_set();

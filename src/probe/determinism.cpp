@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "optim/schedule.h"
 #include "probe/reorder.h"
+#include "train/arithmetic.h"
 #include "train/open.h"
 
 namespace ravine {
@@ -56,7 +57,7 @@ class ThreadCount {
 class Check {
  public:
   Check(const Config& config, const std::string& backend, const DeterminismOptions& options)
-      : config_(config), backend_(backend), options_(options), types_(Types::of(compute_type(config.precision, backend))) {
+      : config_(config), backend_(backend), options_(options), arithmetic_(choose_arithmetic(config.precision, backend)), types_(Types::of(arithmetic_.compute)) {
     std::unique_ptr<Model> model = open_run_model(config);
     micros_ = div_exact(config.train.global_batch, config.train.micro_batch);
     if (config.data.train.empty()) {
@@ -118,7 +119,7 @@ class Check {
     config.train.recompute = way.recompute;
     for (const std::string& op : way.unfused) config.precision.unfused.push_back(op);
     std::unique_ptr<Model> model = open_run_model(config);
-    StepEngine engine(*model, config, types_, backend_kernels(backend_, bf16_products(config.precision, types_.compute, backend_)), {config.train.micro_batch, columns_, micros_, false});
+    StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products), {config.train.micro_batch, columns_, micros_, false});
     engine.allocate();
     if (from > 0)
       restore(engine, CheckpointReader((fs::path(saved->path) / checkpoint_name(from)).string(), true));
@@ -151,6 +152,7 @@ class Check {
   const Config& config_;
   const std::string& backend_;
   const DeterminismOptions& options_;
+  Arithmetic arithmetic_;
   Types types_;
   int64_t micros_ = 1, columns_ = 0;
   std::vector<std::vector<MicroBatch>> batches_;  // per step

@@ -11,6 +11,7 @@
 #include "optim/schedule.h"
 #include "parallel/whole_units.h"
 #include "probe/op_hashes.h"
+#include "train/arithmetic.h"
 #include "train/layout.h"
 #include "train/open.h"
 
@@ -86,8 +87,8 @@ struct LayoutTrace {
 
 class LayoutCheck {
  public:
-  LayoutCheck(const Config& config, const std::string& backend, const LayoutsOptions& options)
-      : config_(config), backend_(backend), options_(options), types_(Types::of(compute_type(config.precision, backend))) {
+  LayoutCheck(const Config& config, const std::string& backend, World* world, const LayoutsOptions& options)
+      : config_(config), backend_(backend), options_(options), arithmetic_(choose_arithmetic(config.precision, backend, world ? common_arithmetic(world->all()) : cpu_arithmetic(cpu_id()))), types_(Types::of(arithmetic_.compute)) {
     config_.train.global_batch = kMicros * config.train.micro_batch;
     config_.parallel = ParallelOptions();
     config_.parallel.sum_leaves = kMicros;
@@ -129,7 +130,7 @@ class LayoutCheck {
     std::unique_ptr<Model> model = open_run_model(config);
     RunLayout layout = run_layout(config, ranks.size(), *model);
     StepShape shape{config.train.micro_batch, data_->columns(), layout.micro_batches, false, layout.leaves};
-    StepEngine engine(*model, config, types_, backend_kernels(backend_, bf16_products(config.precision, types_.compute, backend_)), shape, nullptr, &ranks);
+    StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products), shape, nullptr, &ranks);
     engine.allocate();
     begin_weights(engine, config);
     if (way.inject == "cut") {
@@ -180,6 +181,7 @@ class LayoutCheck {
   Config config_;
   const std::string& backend_;
   const LayoutsOptions& options_;
+  Arithmetic arithmetic_;
   Types types_;
   Sources sources_;
   std::unique_ptr<Dataset> data_;
@@ -228,7 +230,7 @@ LayoutResult compare_layouts(const Case& way, const LayoutTrace& one, const Layo
 
 std::vector<LayoutResult> check_layouts(const Config& config, const std::string& backend, World* world, const LayoutsOptions& options,
                                         const std::function<void(const LayoutResult&)>& done) {
-  LayoutCheck check(config, backend, options);
+  LayoutCheck check(config, backend, world, options);
   int ranks = world ? world->size() : 1, me = world ? world->rank() : 0;
   LayoutTrace one;
   if (me == 0) one = check.run({}, Ranks());

@@ -5,12 +5,13 @@
 
 #include "device/limits.h"
 #include "kernels/backend.h"
+#include "train/arithmetic.h"
 
 namespace ravine {
 
 int64_t planned_memory(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels, int64_t columns) {
   const Mesh& m = layout.mesh;
-  StepShape shape{config.train.micro_batch, columns, layout.micro_batches, false, layout.leaves};
+  const StepShape shape{.rows = config.train.micro_batch, .columns = columns, .micro_batches = layout.micro_batches, .leaves = layout.leaves};
   static const int64_t program = resident_memory();  // what planning leaves behind is no part of a run
   int64_t most = 0;
   for (int stage : std::set<int>{0, std::min(1, m.pipeline - 1), m.pipeline - 1}) {
@@ -55,10 +56,10 @@ Decision decide(Model& model, const Config& asked, const std::string& backend, i
   c.parallel.zero = 0;
   auto attempt = [&](const std::string& setting, const std::string& why) {
     RunLayout layout = run_layout(c, ranks, model);
-    DType compute = compute_type(c.precision, backend);
-    Kernels kernels = backend_kernels(backend, bf16_products(c.precision, compute, backend));
-    int64_t bytes = planned_memory(model, c, layout, Types::of(compute), kernels, columns);
-    out.steps.push_back({c, layout, setting, why, bytes, bytes <= have});
+    const Arithmetic arithmetic = choose_arithmetic(c.precision, backend);
+    Kernels kernels = backend_kernels(backend, arithmetic.products);
+    int64_t bytes = planned_memory(model, c, layout, Types::of(arithmetic.compute), kernels, columns);
+    out.steps.push_back({.config = c, .layout = layout, .setting = setting, .why = why, .bytes = bytes, .fits = bytes <= have});
     return out.steps.back().fits;
   };
   auto search = [&] {

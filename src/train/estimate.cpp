@@ -66,7 +66,7 @@ class BlockWork : public Observer {
 Rates known_rates(int local) {
   Rates out;
   std::optional<MachinePeaks> known = known_machine_peaks();
-  MachinePeaks peaks = known.value_or(MachinePeaks{2e11, 2e11, 1.8e11, 1.8e11, 0, 3e10, 4e10});
+  const MachinePeaks peaks = known.value_or(usual_machine());
   double share = 1.0 / std::max(1, local);
   out.flops_f32 = peaks.f32_product * share;
   out.flops_bf16 = peaks.bf16_product * share;
@@ -85,12 +85,15 @@ BlockCosts block_costs(Model& model, const Config& config, const Types& types, c
   c.parallel.stage_layers.clear();
   BlockWork work(model, types, rates);
   Ranks fake = Ranks::fake(Mesh{1, 1, narrow_option<int>(config.parallel.tensor, "parallel.tensor")}, 0);
-  StepEngine(model, c, types, kernels, {config.train.micro_batch, columns, 2, false, 1}, &work, &fake);
+  StepEngine(model, c, types, kernels, {.rows = config.train.micro_batch, .columns = columns, .micro_batches = 2}, &work, &fake);
   return work.costs;
 }
 
-std::vector<int64_t> layers_by_cost(Model& model, const Config& config, const Types& types, const Kernels& kernels, int64_t columns, const Rates& rates) {
-  BlockCosts costs = block_costs(model, config, types, kernels, columns, rates);
+std::vector<int64_t> layers_by_cost(Model& model, const Config& config, const Types& types, const Kernels& kernels, int64_t columns) {
+  const MachinePeaks peaks = usual_machine();
+  Rates rates;
+  rates.flops_f32 = peaks.f32_product, rates.flops_bf16 = peaks.bf16_product, rates.bytes = peaks.copy_bytes;
+  const BlockCosts costs = block_costs(model, config, types, kernels, columns, rates);
   auto of = [&](size_t block) { return costs.forward[block] + costs.later[block]; };
   std::vector<double> layers;
   for (size_t b = 1; b + 1 < costs.forward.size(); ++b) layers.push_back(of(b));
@@ -110,7 +113,7 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
   const Mesh& m = layout.mesh;
   int r = m.data;
   double wide = static_cast<double>(size_of(types.master)), narrow = static_cast<double>(size_of(types.compute)), micros = static_cast<double>(layout.micro_batches);
-  FlatPlace place{0, m.tensor, 0, m.data, c.parallel.zero > 0, c.parallel.zero_threshold};
+  const FlatPlace place{.tensor_rank = 0, .tensor_size = m.tensor, .data_rank = 0, .data_size = m.data, .divided = c.parallel.zero > 0, .whole_below = c.parallel.zero_threshold};
   for (const Bucket& b : flat_buckets(model.params(), units, place)) {
     bool divided = b.part < b.count && c.parallel.zero > 0, copy = b.matrix && narrow < wide;
     bool table = std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });

@@ -32,8 +32,9 @@ struct BlockCosts {
 };
 BlockCosts block_costs(Model& model, const Config& config, const Types& types, const Kernels& kernels, int64_t columns, const Rates& rates);
 
-// Layers of each part of the pipeline so that the slowest part is as fast as can be, embedding and head counted.
-std::vector<int64_t> layers_by_cost(Model& model, const Config& config, const Types& types, const Kernels& kernels, int64_t columns, const Rates& rates);
+// Layers of each part of the pipeline so that the slowest part is as fast as can be, embedding and head counted: by FLOPs and bytes of the model, at the rates
+// of a usual machine, so that a run, its plan and its resume on any machine agree.
+std::vector<int64_t> layers_by_cost(Model& model, const Config& config, const Types& types, const Kernels& kernels, int64_t columns);
 
 struct StepEstimate {
   double seconds = 0;

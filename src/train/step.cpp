@@ -9,7 +9,6 @@
 #include "base/narrow_option.h"
 #include "base/text.h"
 #include "parallel/stash.h"
-#include "train/machine.h"
 
 namespace ravine {
 
@@ -24,7 +23,7 @@ ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step) {
   sequences_.resize(m.ids.size());
   for (size_t i = 0; i < sequences_.size(); ++i) sequences_[i] = m.sequence_index[i / static_cast<size_t>(m.columns)];
   batch_.sequences = view_of(sequences_.data(), DType::i64, {batch_.tokens});
-  for (const TokenSpan& s : m.segments) batch_.segments.push_back({s.begin, s.length, s.begin, s.length});
+  for (const TokenSpan& s : m.segments) batch_.segments.push_back({.q_begin = s.begin, .q_count = s.length, .k_begin = s.begin, .k_count = s.length});
   for (int32_t p : m.positions) batch_.max_position = std::max<int64_t>(batch_.max_position, p + 1);
   batch_.grad_scale = grad_scale;
   batch_.step = static_cast<uint32_t>(step);
@@ -42,7 +41,7 @@ Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
   };
   for (const RecipeOption& o : options.recipes) {
     check(o.op, ops, "precision.recipes");
-    RecipeRule rule{o.path, o.op, {}, {}};
+    RecipeRule rule{.path = o.path, .op = o.op};
     if (!o.compute.empty()) rule.arithmetic = parse_dtype(o.compute);
     if (!o.round.empty()) rule.rounding = parse_dtype(o.round);
     recipe.add(rule);
@@ -52,30 +51,6 @@ Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
     recipe.unfuse(op);
   }
   return recipe;
-}
-
-DType compute_type(const PrecisionOptions& options, const std::string& backend) {
-  if (options.compute == "auto") {
-    if (backend != "cpu" || options.bf16_products == "widen") return DType::f32;
-    MachinePeaks p = machine_peaks(Peaks::arithmetic);
-    return p.bf16_product > 1.1 * p.f32_product ? DType::bf16 : DType::f32;
-  }
-  DType t = *parse_dtype(options.compute);
-  if (t == DType::f64 && backend != "ref")
-    throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only", "add --backend ref");
-  return t;
-}
-
-Bf16Products bf16_products(const PrecisionOptions& options, DType compute, const std::string& backend) {
-  if (options.bf16_products == "widen" || backend != "cpu") return Bf16Products::widen;
-  if (options.bf16_products == "auto") {
-    if (compute != DType::bf16) return Bf16Products::widen;
-    std::optional<MachinePeaks> known = known_machine_peaks(Peaks::arithmetic);
-    return known ? known->bf16_products() : measure_bf16_products();
-  }
-  if (!cpu_has_bf16_dot())
-    throw UserError("precision.bf16_products=dot", "precision.bf16_products", "this machine has no bf16 dot product (AVX512_BF16)", "choose auto or widen");
-  return Bf16Products::dot;
 }
 
 Ctx::Setup StepEngine::setup(Arena& arena, ParamStore& store, const Kernels& kernels, const Ranks& ranks) {
@@ -94,7 +69,8 @@ Ctx::Setup StepEngine::setup(Arena& arena, ParamStore& store, const Kernels& ker
 }
 
 FlatLayout StepEngine::layout(const Ranks& ranks) const {
-  return {stages_of_units(model_, parts_, ranks.mesh().pipeline), narrow_option<int>(config_.parallel.zero, "parallel.zero"), config_.parallel.zero_threshold, config_.parallel.sequence, &ranks};
+  return {.stages = stages_of_units(model_, parts_, ranks.mesh().pipeline), .zero = narrow_option<int>(config_.parallel.zero, "parallel.zero"),
+          .whole_below = config_.parallel.zero_threshold, .sequence = config_.parallel.sequence, .ranks = &ranks};
 }
 
 namespace {
@@ -138,7 +114,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     Ctx c(setup(arena, store, meta, fake));
     store.attach(c);
     if (watch) c.add_observer(watch);
-    run_with({c, store, optimizer, stage, fake}, std::vector<MicroBatch>(static_cast<size_t>(shape.leaves * std::min(leaf, enough)), micro), 0, 0, {}, true);
+    run_with({.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake}, std::vector<MicroBatch>(static_cast<size_t>(shape.leaves * std::min(leaf, enough)), micro), 0, 0, {}, true);
     if (shape.validation) {
       ModelBatch b(micro, 0, 0);
       arena.section("valid");
@@ -167,7 +143,7 @@ void StepEngine::allocate() {
 
 StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, double lr, const std::function<void(const Unit&)>& before_unit, bool apply) {
   require(static_cast<int64_t>(micros.size()) == shape_.micro_batches, "step: {} micro batches, planned were {}", micros.size(), shape_.micro_batches);
-  return run_with({*ctx_, *store_, *optimizer_, *stage_, *ranks_}, micros, step, lr, before_unit, apply);
+  return run_with({.c = *ctx_, .store = *store_, .optimizer = *optimizer_, .stage = *stage_, .ranks = *ranks_}, micros, step, lr, before_unit, apply);
 }
 
 // Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch among those

@@ -112,9 +112,5 @@ class StepEngine {
 
 // Reads precision.recipes and precision.unfused. An unknown op name is a UserError.
 Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels);
-// precision.compute; auto: bf16 where products of it were measured to run clearly faster than those of f32.
-DType compute_type(const PrecisionOptions& options, const std::string& backend);
-// precision.bf16_products; auto: what the peaks of this machine say. A UserError where the machine lacks the instruction.
-Bf16Products bf16_products(const PrecisionOptions& options, DType compute, const std::string& backend);
 
 }  // namespace ravine

@@ -128,7 +128,7 @@ TEST_F(Small, LayersByCostMakeRoomForTheHead) {
   for (size_t b = 0; b < costs.forward.size(); ++b) EXPECT_GT(costs.forward[b], 0) << b;
   EXPECT_NEAR(costs.forward[1] / costs.forward[2], 1, 0.05) << "layers are alike";
   for (size_t b = 1; b + 1 < costs.forward.size(); ++b) EXPECT_GT(costs.later[b], 1.2 * costs.forward[b]) << "backward is twice the products";
-  std::vector<int64_t> split = layers_by_cost(*model, c, types, cpu(), 128, usual());
+  std::vector<int64_t> split = layers_by_cost(*model, c, types, cpu(), 128);
   EXPECT_EQ(std::accumulate(split.begin(), split.end(), int64_t{0}), model->facts().layers);
   // No other split has a faster slowest part.
   auto slowest = [&](int64_t first) {

@@ -58,6 +58,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu_id.h"
 
 namespace ravine {
 HWY_EXPORT(fma_loop);
@@ -158,7 +159,7 @@ MachinePeaks measure_peaks(bool memory) {
   p.f32_product = matmul_peak(DType::f32, Bf16Products::widen);
   p.f32_flops = std::max(fma, p.f32_product);
   p.bf16_dot = dot_peak();
-  p.bf16_product = matmul_peak(DType::bf16, p.bf16_products());
+  p.bf16_product = matmul_peak(DType::bf16, cpu_arithmetic(cpu_id()).products);
   p.bf16_flops = std::max({fma, p.bf16_dot, p.bf16_product});  // operands may also be widened
   if (!memory) return p;
   const Buffer from(1.0f), to(0.0f);
@@ -168,8 +169,6 @@ MachinePeaks measure_peaks(bool memory) {
   });
   return p;
 }
-
-Bf16Products measure_bf16_products() { return has_bf16_dot() ? better_bf16_products(dot_peak(), fma_peak()) : Bf16Products::widen; }
 
 bool cpu_has_bf16_dot() { return has_bf16_dot(); }
 const char* cpu_instruction_set() { return HWY_DYNAMIC_DISPATCH(instruction_set)(); }
