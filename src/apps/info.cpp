@@ -154,7 +154,7 @@ void add_fingerprint(Json& j, const Json& data) {
 
 Json checkpoint_folder(const std::string& path, bool list) {
   Json j{{"kind", "checkpoint"}, {"path", path}};
-  const Json manifest = read_json(path + "/manifest.json");
+  const Json manifest = read_json(path + "/manifest.json", int64_t{1} << 30);
   Json scalars = Json::object();
   if (manifest.is_object())
     for (const auto& [key, value] : manifest.items())

@@ -1,5 +1,9 @@
 #include "base/json.h"
 
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
 #include "base/error.h"
 #include "base/read_text.h"
 
@@ -7,29 +11,104 @@ template class nlohmann::basic_json<nlohmann::ordered_map>;
 
 namespace ravine {
 
-Json parse_json(std::string_view text, const std::string& where) {
-  int depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    char ch = text[i];
-    if (quoted) {
-      if (ch == '\\') ++i;
-      if (ch == '"') quoted = false;
-    } else if (ch == '"') {
-      quoted = true;
-    } else if (ch == '[' || ch == '{') {
-      if (++depth > 64) throw UserError("JSON is nested too deeply", where, "at most 64 levels", "check that this is the file you meant");
-    } else if (ch == ']' || ch == '}') {
-      --depth;
-    }
+namespace {
+
+// Builds a document event by event. nlohmann's own builder looks for each key among all before it, which is quadratic; here equal keys
+// are found once per object, when it ends.
+class JsonBuilder final : public nlohmann::json_sax<Json> {
+ public:
+  JsonBuilder(Json& root, const std::string& where) : root_(root), where_(where) {}
+
+  bool null() override { return put(nullptr); }
+  bool boolean(bool v) override { return put(v); }
+  bool number_integer(number_integer_t v) override { return put(v); }
+  bool number_unsigned(number_unsigned_t v) override { return put(v); }
+  bool number_float(number_float_t v, const string_t&) override { return put(v); }
+  bool string(string_t& v) override { return put(std::move(v)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool key(string_t& v) override {
+    key_ = std::move(v);
+    return true;
   }
-  try {
-    return Json::parse(text);
-  } catch (const nlohmann::json::exception& e) {
+  bool end_object() override {
+    settle(open_.back()->get_ref<Json::object_t&>());
+    open_.pop_back();
+    return true;
+  }
+  bool end_array() override {
+    open_.pop_back();
+    return true;
+  }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
     std::string why = e.what();
     if (size_t at = why.find("] "); at != std::string::npos) why = why.substr(at + 2);
-    throw UserError("not valid JSON", where, why, "repair or replace the file");
+    constexpr size_t kShown = 300;  // it may quote a string as long as the file
+    if (why.size() > kShown) why = why.substr(0, kShown / 2) + " .. " + why.substr(why.size() - kShown / 2);
+    throw UserError("not valid JSON", where_, why, "repair or replace the file");
   }
+
+ private:
+  Json& place(Json value) {
+    if (open_.empty()) return root_ = std::move(value);
+    Json& in = *open_.back();
+    if (in.is_array()) return in.get_ref<Json::array_t&>().emplace_back(std::move(value));
+    auto& fields = in.get_ref<Json::object_t&>();
+    static_cast<Json::object_t::Container&>(fields).emplace_back(std::move(key_), std::move(value));
+    return fields.back().second;
+  }
+  template <class T>
+  bool put(T&& value) {
+    place(Json(std::forward<T>(value)));
+    return true;
+  }
+  bool open(Json container) {
+    if (open_.size() >= kJsonDepth)
+      throw UserError("JSON is nested too deeply", where_, fmt::format("at most {} levels", kJsonDepth), "check that this is the file you meant");
+    open_.push_back(&place(std::move(container)));
+    return true;
+  }
+  // Equal keys become one, at the place of the first, with the value of the last.
+  static void settle(Json::object_t& object) {
+    Json::object_t::Container& fields = object;
+    std::vector<size_t> order(fields.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const int c = fields[a].first.compare(fields[b].first);
+      return c != 0 ? c < 0 : a < b;
+    });
+    std::vector<bool> gone(fields.size());
+    bool any = false;
+    for (size_t i = 0, first = 0; i + 1 < order.size(); ++i) {
+      if (fields[order[i + 1]].first != fields[order[i]].first) {
+        first = i + 1;
+        continue;
+      }
+      fields[order[first]].second = std::move(fields[order[i + 1]].second);
+      gone[order[i + 1]] = any = true;
+    }
+    if (!any) return;
+    Json::object_t kept;
+    Json::object_t::Container& into = kept;
+    for (size_t i = 0; i < fields.size(); ++i)
+      if (!gone[i]) into.emplace_back(fields[i].first, std::move(fields[i].second));
+    object = std::move(kept);
+  }
+
+  Json& root_;
+  const std::string& where_;
+  std::vector<Json*> open_;  // the containers around the place; only the last grows, so the pointers hold
+  std::string key_;
+};
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& where) {
+  Json root;
+  JsonBuilder builder(root, where);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return root;
 }
 
 Json read_json(const std::string& path, int64_t limit) {

@@ -36,7 +36,10 @@ bool glob_match(std::string_view p, std::string_view s) {
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   std::string best;
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  constexpr size_t kLongest = 200;  // nobody slips in longer words, and the table below takes their square
+  if (word.size() > kLongest) return best;
   for (const auto& c : candidates) {
+    if (std::max(word.size(), c.size()) - std::min(word.size(), c.size()) >= best_distance) continue;
     std::vector<std::vector<size_t>> d(word.size() + 1, std::vector<size_t>(c.size() + 1));
     for (size_t i = 0; i <= word.size(); ++i) d[i][0] = i;
     for (size_t j = 0; j <= c.size(); ++j) d[0][j] = j;

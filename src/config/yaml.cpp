@@ -162,7 +162,7 @@ class Reader {
       else if (replace)
         made.fields[at->second].second = std::move(value);
     };
-    std::vector<YamlNode::Ptr> merged;  // in order of falling precedence
+    std::vector<std::vector<YamlNode::Ptr>> merged;  // the last has precedence, of a list the first
     for (;;) {
       Event k, v;
       next(k);
@@ -181,18 +181,19 @@ class Reader {
         key_line.emplace(key->text, key->line);
         put(key->text, value, true);
       } else if (value->kind == YamlNode::Kind::map) {
-        merged.insert(merged.begin(), value);
+        merged.push_back({value});
       } else {
         bool maps = value->kind == YamlNode::Kind::list;
         for (const YamlNode::Ptr& item : value->items) maps = maps && item->kind == YamlNode::Kind::map;
         if (!maps)
           refuse(v.raw.start_mark, "merge key <<", "its value must be a map or a list of maps",
                  "name an anchor of a map: <<: *name");
-        merged.insert(merged.begin(), value->items.begin(), value->items.end());
+        merged.push_back(value->items);
       }
     }
-    for (const YamlNode::Ptr& m : merged)
-      for (const auto& [key, value] : m->fields) put(key, value, false);
+    for (auto list = merged.rbegin(); list != merged.rend(); ++list)
+      for (const YamlNode::Ptr& m : *list)
+        for (const auto& [key, value] : m->fields) put(key, value, false);
   }
 
   yaml_parser_t parser_{};
@@ -211,8 +212,14 @@ const YamlNode* YamlNode::find(std::string_view key) const {
 
 YamlNode::Ptr load_yaml(std::string_view text, const std::string& name, bool lines) {
   if (static_cast<int64_t>(text.size()) > kYamlBytes)
-    throw UserError("a YAML text of " + std::to_string(text.size()) + " bytes", name, "at most 16 MiB",
+    throw UserError("a YAML text of " + std::to_string(text.size()) + " bytes", name, "at most 4 MiB",
                     "is this the right file?");
+  // libyaml compares each directive with all before it, and each tag with all directives.
+  constexpr int kDirectives = 64;
+  int directives = 0;
+  for (size_t at = 0; at != std::string_view::npos && at < text.size(); at = text.find('\n', at), at += at != std::string_view::npos)
+    if (text[at] == '%' && ++directives > kDirectives)
+      throw UserError("too many directives", name, fmt::format("at most {} lines begin with %", kDirectives), "is this the right file?");
   return Reader(text, name, lines).document();
 }
 

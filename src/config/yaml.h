@@ -33,7 +33,7 @@ struct YamlNode {
 // Limits against hostile documents: beyond them a UserError.
 constexpr int kYamlDepth = 64;
 constexpr int64_t kYamlNodes = 100'000;  // aliases expanded
-constexpr int64_t kYamlBytes = int64_t{16} << 20;
+constexpr int64_t kYamlBytes = int64_t{4} << 20;
 
 // Parses one document; an empty one is null. Syntax errors, a second document, a key twice (with `lines`), unknown tags, undefined or recursive aliases
 // and broken limits are UserErrors at "<name>:<line>", or at "<name>" when `lines` is false.

@@ -5,11 +5,27 @@
 #include <utility>
 
 #include "base/error.h"
+#include "device/device.h"
 
 namespace ravine {
 
+size_t held_capacity(size_t have, size_t more, size_t width, const std::string& where) {
+  constexpr size_t kSmall = size_t{64} << 20;  // bytes that are not asked about
+  const size_t least = have + more, wanted = std::max(2 * have, least);
+  if (wanted * width <= kSmall) return wanted;
+  const auto free = static_cast<size_t>(std::max<int64_t>(available_memory(), 0));
+  if (wanted * width <= free) return wanted;
+  if (const size_t tight = least + least / 8; tight * width <= free) return tight;
+  throw UserError("too much data for the memory", where,
+                  fmt::format("its tokens are held in memory: {:.2f} GiB so far, to grow that takes {:.2f} GiB more, and {:.2f} GiB are free", static_cast<double>(have * width) / (1 << 30),
+                              static_cast<double>(least * width) / (1 << 30), static_cast<double>(free) / (1 << 30)),
+                  "make token files with ravine preprocess, which are read from disk, or give less text");
+}
+
 void TokenStore::append(std::span<const int32_t> document) {
   require(!document.empty(), "token store: a document has at least one token");
+  narrow_ ? grow_held(narrow_ids_, document.size(), last_file()) : grow_held(ids_, document.size(), last_file());
+  grow_held(ends_, 1, last_file());
   if (narrow_)
     narrow_ids_.insert(narrow_ids_.end(), document.begin(), document.end());
   else

@@ -24,6 +24,17 @@ class TokenDocuments {
   virtual std::string origin(int64_t begin, int64_t end) const = 0;  // for people: "a.txt document 3 to b.jsonl document 1"
 };
 
+// How many elements of `width` bytes to make room for, where `have` are held and `more` come.
+size_t held_capacity(size_t have, size_t more, size_t width, const std::string& where);
+
+// Room for `more` further elements: twice as much as before, or barely enough where memory does not allow that. Where not even that is free
+// it is a UserError that says how much is held and how much is free, before the system runs out of memory.
+template <class T>
+void grow_held(std::vector<T>& held, size_t more, const std::string& where) {
+  if (held.size() + more <= held.capacity()) return;
+  held.reserve(held_capacity(held.size(), more, sizeof(T), where));
+}
+
 // All documents of some files in memory. Two bytes per token where the vocabulary fits, four otherwise. Once filled
 // it is only read, by any number of threads.
 class TokenStore final : public TokenDocuments {
@@ -52,6 +63,7 @@ class TokenStore final : public TokenDocuments {
     int64_t first = 0;  // document
   };
   std::string name_of(int64_t document) const;
+  std::string last_file() const { return files_.empty() ? "data" : files_.back().path; }
   bool narrow_;
   std::vector<uint16_t> narrow_ids_;
   std::vector<int32_t> ids_;

@@ -1,11 +1,94 @@
 #include "device/arena.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/checked.h"
 
 namespace ravine {
+
+namespace {
+
+// Ranges of offsets, those that touch or overlap joined.
+class Ranges {
+ public:
+  void add(int64_t begin, int64_t end) {
+    auto it = ends_.upper_bound(begin);
+    if (it != ends_.begin() && std::prev(it)->second >= begin) --it;
+    for (; it != ends_.end() && it->first <= end; it = ends_.erase(it)) {
+      begin = std::min(begin, it->first);
+      end = std::max(end, it->second);
+    }
+    ends_[begin] = end;
+  }
+  // The end of the last range that begins before `end` and ends behind `begin`; `begin` if there is none.
+  int64_t beyond(int64_t begin, int64_t end) const {
+    auto it = ends_.lower_bound(end);
+    return it == ends_.begin() ? begin : std::max(begin, std::prev(it)->second);
+  }
+
+ private:
+  std::map<int64_t, int64_t> ends_;  // by begin
+};
+
+// What is taken in a space of time and offsets: a tree over time. A node knows the offsets taken at some time of its span, and those taken
+// during all of it by blocks that were cut into its span; so a question or an entry looks at few nodes, however many blocks there are.
+class TakenSpace {
+ public:
+  using Lives = std::vector<std::pair<int64_t, int64_t>>;
+  explicit TakenSpace(int64_t times) {
+    while (leaves_ < times) leaves_ *= 2;
+    some_.resize(static_cast<size_t>(2 * leaves_));
+    all_.resize(static_cast<size_t>(2 * leaves_));
+  }
+  void take(const Lives& lives, int64_t begin, int64_t end) {
+    for (auto [from, to] : lives) {
+      visit(from, to, [&](size_t node) {
+        all_[node].add(begin, end);
+        some_[node].add(begin, end);
+      });
+      for (int64_t a = (from + leaves_) / 2, b = (to - 1 + leaves_) / 2; a > 0; a /= 2, b /= 2) {
+        some_[static_cast<size_t>(a)].add(begin, end);
+        if (a != b) some_[static_cast<size_t>(b)].add(begin, end);
+      }
+    }
+  }
+  // The lowest offset from which `bytes` are free in all the lives.
+  int64_t lowest(const Lives& lives, int64_t bytes) const {
+    std::vector<const Ranges*> met;
+    for (auto [from, to] : lives)
+      visit(from, to, [&](size_t node) {
+        met.push_back(&some_[node]);
+        for (node /= 2; node > 0; node /= 2) met.push_back(&all_[node]);
+      });
+    std::sort(met.begin(), met.end());
+    met.erase(std::unique(met.begin(), met.end()), met.end());
+    int64_t at = 0;
+    for (size_t clear = 0, i = 0; clear < met.size(); i = (i + 1) % met.size()) {
+      const int64_t next = met[i]->beyond(at, at + bytes);
+      clear = next == at ? clear + 1 : 1;
+      at = next;
+    }
+    return at;
+  }
+
+ private:
+  // The nodes whose spans make up [from, to).
+  template <class F>
+  void visit(int64_t from, int64_t to, F&& f) const {
+    for (from += leaves_, to += leaves_; from < to; from /= 2, to /= 2) {
+      if (from % 2) f(static_cast<size_t>(from++));
+      if (to % 2) f(static_cast<size_t>(--to));
+    }
+  }
+  int64_t leaves_ = 1;
+  std::vector<Ranges> some_, all_;
+};
+
+}  // namespace
 
 ArenaBlock RecordingArena::allocate(int64_t bytes, MemoryKind kind) {
   bytes = round_up(std::max<int64_t>(bytes, 1), kAlignment);
@@ -35,18 +118,6 @@ void RecordingArena::section(const std::string& name) {
   ++clock_;
 }
 
-bool RecordingArena::meet(const Block& a, const Block& b) {
-  for (size_t i = 0, j = 0; i < a.lives.size() && j < b.lives.size();) {
-    if (a.lives[i].second <= b.lives[j].first)
-      ++i;
-    else if (b.lives[j].second <= a.lives[i].first)
-      ++j;
-    else
-      return true;
-  }
-  return false;
-}
-
 MemoryPlan RecordingArena::pack() const {
   MemoryPlan plan;
   std::vector<Block> blocks = blocks_;
@@ -56,16 +127,10 @@ MemoryPlan RecordingArena::pack() const {
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return blocks[a].bytes > blocks[b].bytes; });
   std::vector<int64_t> offsets(blocks.size());
-  std::vector<size_t> placed;  // by offset
+  TakenSpace space(clock_ + 1);
   for (size_t i : order) {
-    int64_t at = 0;
-    for (size_t j : placed) {
-      if (!meet(blocks[i], blocks[j])) continue;
-      if (offsets[j] >= at + blocks[i].bytes) break;
-      at = std::max(at, offsets[j] + blocks[j].bytes);
-    }
-    offsets[i] = at;
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i, [&](size_t a, size_t b) { return offsets[a] < offsets[b]; }), i);
+    const int64_t at = offsets[i] = space.lowest(blocks[i].lives, blocks[i].bytes);
+    space.take(blocks[i].lives, at, at + blocks[i].bytes);
     plan.total = std::max(plan.total, at + blocks[i].bytes);
   }
   for (const auto& [name, ids] : sections_)

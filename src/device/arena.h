@@ -60,7 +60,6 @@ class RecordingArena : public Arena {
     MemoryKind kind;
     std::vector<std::pair<int64_t, int64_t>> lives;  // [begin, end), in order; the last may be open: end < 0
   };
-  static bool meet(const Block& a, const Block& b);  // alive at the same time
   std::vector<Block> blocks_;
   std::map<std::string, std::vector<size_t>> sections_;  // blocks in order of allocation
   int64_t clock_ = 0;

@@ -13,6 +13,7 @@ namespace ravine {
 namespace {
 
 constexpr size_t kInput = size_t{1} << 18;
+constexpr uint64_t kXzMemory = uint64_t{1} << 28;  // xz -9 needs 65 MiB
 
 [[noreturn]] void refuse_stream(const std::string& path, const std::string& rule) {
   throw UserError("cannot decompress file", path, rule, "fetch or compress it again");
@@ -155,7 +156,7 @@ class ZstdSource : public ByteSource {
 class XzSource : public ByteSource {
  public:
   explicit XzSource(const std::string& path) : in_(path) {
-    require(lzma_stream_decoder(&z_, uint64_t{1} << 30, LZMA_CONCATENATED) == LZMA_OK, "xz: liblzma cannot start on '{}'",
+    require(lzma_stream_decoder(&z_, kXzMemory, LZMA_CONCATENATED) == LZMA_OK, "xz: liblzma cannot start on '{}'",
             path);
   }
   ~XzSource() override { lzma_end(&z_); }
@@ -189,7 +190,7 @@ class XzSource : public ByteSource {
       case LZMA_DATA_ERROR:
         return "the xz data is damaged";
       case LZMA_MEMLIMIT_ERROR:
-        return "it needs more than 1 GiB of memory";
+        return "it needs more than 256 MiB of memory; compress it with xz -9 or less";
       case LZMA_OPTIONS_ERROR:
         return "it uses an unknown option of xz";
       default:

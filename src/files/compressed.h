@@ -21,7 +21,7 @@ class ByteSource {
 };
 
 // By the end of the name: .gz (also several members in a row), .zst (frames in a row, windows up to 128 MiB), .xz (streams in a
-// row, at most 1 GiB of memory); anything else as it is.
+// row, at most 256 MiB of memory); anything else as it is.
 std::unique_ptr<ByteSource> open_bytes(const std::string& path);
 
 // All of it; more than `limit` bytes after decompression is a UserError.

@@ -1,4 +1,7 @@
 #include "files/pickle.h"
+
+#include <algorithm>
+
 #include "files/tensor_file.h"
 
 namespace ravine {
@@ -87,6 +90,19 @@ const std::vector<Pickle::Ref>* Pickle::fields(Ref v) const {
 std::optional<Pickle::Ref> Pickle::find(Ref dict, std::string_view key) const {
   const std::vector<Ref>* items = fields(dict);
   if (!items) return {};
+  constexpr size_t kFew = 64, kLongestKey = 4096;  // comparing keys of any length, one of them many times, would take n^2
+  if (items->size() > kFew) {
+    std::lock_guard lock(sorting_);
+    auto [it, fresh] = sorted_.try_emplace(items);
+    Sorted& keys = it->second;
+    if (fresh) {
+      for (size_t i = items->size(); i >= 2; i -= 2)
+        if (const Node& n = nodes_[(*items)[i - 2]]; n.kind == Kind::text && n.text.size() <= kLongestKey) keys.emplace_back(nodes_[(*items)[i - 2]].text, (*items)[i - 1]);
+      std::stable_sort(keys.begin(), keys.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    }
+    const auto found = std::lower_bound(keys.begin(), keys.end(), key, [](const auto& a, std::string_view b) { return a.first < b; });
+    return found != keys.end() && found->first == key ? std::optional(found->second) : std::nullopt;
+  }
   for (size_t i = items->size(); i >= 2; i -= 2)
     if (nodes_[(*items)[i - 2]].kind == Kind::text && nodes_[(*items)[i - 2]].text == key) return (*items)[i - 1];
   return {};

@@ -3,16 +3,19 @@
 // file is untrusted input: whatever is wrong with it is a UserError naming the file and the byte.
 #pragma once
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
 
 namespace ravine {
 
+// Memory: at most 256 bytes per byte of the pickle, and a GiB in all (kMaxValues). Time: linear, and n log n for looking up every key.
 // Values lie in one array and name each other by index: sharing and cycles need no recursion and no copies, and a memo that is
 // fetched a million times costs a million indices. Who walks the tree must expect cycles and shared values.
 class Pickle {
@@ -58,7 +61,8 @@ class Pickle {
 
   // The fields of a dict, or of an argparse or types namespace; null for anything else. Key, value, key, value, ...
   const std::vector<Ref>* fields(Ref v) const;
-  std::optional<Ref> find(Ref dict, std::string_view key) const;  // the last entry of that name
+  // The last entry of that name; large dicts are sorted once, when first asked.
+  std::optional<Ref> find(Ref dict, std::string_view key) const;
 
  private:
   struct Node {
@@ -75,6 +79,9 @@ class Pickle {
   std::vector<Node> nodes_;
   Ref root_ = 0;
   size_t size_ = 0;
+  using Sorted = std::vector<std::pair<std::string_view, Ref>>;  // by key, of equal keys the last first; without keys beyond 4096 bytes
+  mutable std::mutex sorting_;
+  mutable std::unordered_map<const std::vector<Ref>*, Sorted> sorted_;
 };
 
 }  // namespace ravine

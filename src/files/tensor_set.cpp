@@ -16,7 +16,7 @@ namespace {
 
 // Tensor to file, as an index says; a file name is one in the same folder.
 std::map<std::string, std::string> read_index(const std::string& path) {
-  const Json index = read_json(path);
+  const Json index = read_json(path, int64_t{64} << 20);
   const std::string fix = "export the model again";
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     throw UserError("bad index", path, "it holds an object 'weight_map'", fix);

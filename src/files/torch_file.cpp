@@ -11,6 +11,7 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kMaxPickle = int64_t{256} << 20;
+constexpr size_t kMaxKey = 1000;  // bytes of a storage's name: a longer one would be copied wherever it is used
 constexpr const char* kFix = "save the file again with torch.save, or convert it to safetensors";
 
 [[noreturn]] void refuse_torch(const std::string& where, const std::string& rule) {
@@ -127,12 +128,12 @@ void TorchFile::open_stream() {
     if (pickle_->kind(id) != Pickle::Kind::tuple || pickle_->items(id).size() < 5) continue;
     const auto key = pickle_->text(pickle_->items(id)[2]);
     const auto type = storage_type(pickle_->global(pickle_->items(id)[1]));
-    if (key && type) sizes[std::string(*key)] = size_of(*type);
+    if (key && key->size() <= kMaxKey && type) sizes[std::string(*key)] = size_of(*type);
   }
   for (Pickle::Ref k : keys->items(keys->root())) {
     const auto key = keys->text(k);
-    const std::string where = fmt::format("{}: storage '{}'", path_, key ? printable(*key) : "?");
-    if (!key || !sizes.contains(std::string(*key))) refuse_torch(where, "its type must be one of torch's dense types");
+    const std::string where = fmt::format("{}: storage '{}'", path_, key ? printable(key->substr(0, kMaxKey)) : "?");
+    if (!key || key->size() > kMaxKey || !sizes.contains(std::string(*key))) refuse_torch(where, "its type must be one of torch's dense types");
     int64_t count = 0;
     if (all.size() - at < 8) refuse_torch(where, "the file is truncated");
     std::memcpy(&count, all.data() + at, 8);
@@ -200,7 +201,7 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
     t.dtype = *type;
     element = size_of(*type);
   }
-  const std::string key(*p.text(id[2]));
+  const std::string key(p.text(id[2])->substr(0, kMaxKey + 1));
   const int64_t count = *p.integer(id[4]);
   auto place = storages_.find(key);
   if (place == storages_.end()) refuse_torch(where, fmt::format("its storage '{}' is not in the file", printable(key)));
@@ -291,23 +292,37 @@ TorchStateFile::TorchStateFile(std::shared_ptr<const TorchFile> file, Pickle::Re
   collect(dict, prefix);
 }
 
-// Walks nested dicts without recursion; a dict inside itself, or shared too often, is stopped by the bound on names.
+void TorchStateFile::count(int64_t bytes, const std::string& name) {
+  constexpr int64_t kSlack = int64_t{64} << 10;
+  const auto pickle = static_cast<int64_t>(file_->pickle().size());
+  name_bytes_ += static_cast<int64_t>(name.size());
+  tensor_bytes_ += bytes;
+  const std::string where = fmt::format("{}: tensor '{}'", path(), printable(name));
+  if (name_bytes_ > 16 * pickle + kSlack || static_cast<int64_t>(infos_.size()) > pickle / 8 + kSlack / 64)
+    refuse_torch(where, fmt::format("its dicts say {} names for a pickle of {} bytes: one dict stands in many places", infos_.size(), pickle));
+  if (tensor_bytes_ / 64 > file_->file_size() + kSlack)
+    refuse_torch(where, fmt::format("its tensors come to {} bytes, the file has {}: they repeat what is stored too often", tensor_bytes_, file_->file_size()));
+}
+
+// Walks nested dicts without recursion; a dict inside itself, or shared too often, is stopped by the bounds on names and on visits.
 void TorchStateFile::collect(Pickle::Ref root, const std::string& root_prefix) {
-  constexpr size_t kMaxNames = 4'000'000, kMaxName = 1000;
+  constexpr size_t kMaxName = 1000;
   const Pickle& p = file_->pickle();
   struct Level {
     const std::vector<Pickle::Ref>* items;
     size_t next;
-    std::string prefix;
+    size_t prefix;  // bytes of the name
   };
   const std::vector<Pickle::Ref>* top = p.fields(root);
   if (!top)
     throw UserError("no weights", path(), fmt::format("the file must hold a dict of tensors, it holds {}", p.describe(root)),
                     kFix);
-  std::vector<Level> levels{{top, 0, root_prefix}};
+  std::vector<Level> levels{{top, 0, root_prefix.size()}};
+  std::string name = root_prefix;
   size_t seen = 0;
   while (!levels.empty()) {
     Level& l = levels.back();
+    name.resize(l.prefix);
     if (l.next >= l.items->size()) {
       levels.pop_back();
       continue;
@@ -316,18 +331,20 @@ void TorchStateFile::collect(Pickle::Ref root, const std::string& root_prefix) {
     l.next += 2;
     const auto text = p.text(key);
     if (!text)
-      refuse_torch(path(), fmt::format("tensors are named by strings, one under '{}' by {}", printable(l.prefix), p.describe(key)));
-    const std::string name = l.prefix + std::string(text->substr(0, kMaxName + 1));
-    if (name.size() > kMaxName || ++seen > kMaxNames)
-      refuse_torch(fmt::format("{}: tensor '{}'", path(), printable(name)), "its dicts are nested too deeply");
+      refuse_torch(path(), fmt::format("tensors are named by strings, one under '{}' by {}", printable(name), p.describe(key)));
+    name += text->substr(0, kMaxName + 1);
+    if (name.size() > kMaxName || ++seen > p.size() + 64)
+      refuse_torch(fmt::format("{}: tensor '{}'", path(), printable(name)), "its dicts are nested too deeply, or one stands in many places");
     if (file_->is_tensor(value)) {
       TorchTensor t = file_->tensor(value, name);
       if (!by_name_.emplace(name, infos_.size()).second)
         refuse_torch(fmt::format("{}: tensor '{}'", path(), printable(name)), "the name occurs twice");
       infos_.push_back({name, t.dtype, t.shape, 0, t.bytes()});
       tensors_.push_back(std::move(t));
+      count(infos_.back().end, name);
     } else if (p.fields(value)) {
-      levels.push_back({p.fields(value), 0, name + "."});
+      name += '.';
+      levels.push_back({p.fields(value), 0, name.size()});
     } else if (!p.is_none(value) && p.kind(value) != Pickle::Kind::bytes && !name.ends_with("_extra_state")) {
       throw UserError("not a tensor", fmt::format("{}: tensor '{}'", path(), printable(name)),
                       fmt::format("it is {}, which is not executed", p.describe(value)), kFix);

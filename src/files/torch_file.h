@@ -32,6 +32,7 @@ class TorchFile {
   TorchFile& operator=(const TorchFile&) = delete;
 
   const std::string& path() const { return path_; }
+  int64_t file_size() const { return file_size_; }
   const Pickle& pickle() const { return *pickle_; }
 
   bool is_tensor(Pickle::Ref v) const;  // says that it is one; a Parameter too
@@ -63,7 +64,9 @@ class TorchFile {
 };
 
 // A dict of tensors in a torch file, nested dicts joined with '.', as a file of named tensors. None, bytes and "_extra_state"
-// are passed over; any other value that is no tensor is refused by name.
+// are passed over; any other value that is no tensor is refused by name. A pickle can say one dict, name or storage many times in few bytes;
+// so what its tensors come to is bounded by the file: 16 bytes of names per byte of the pickle, one tensor per 8 bytes of it, 64 bytes of
+// elements per byte of the file (kSlack on top). Beyond that the file is refused.
 class TorchStateFile : public TensorFile {
  public:
   // The state dict is the root, or its entry "state_dict", "module" or "model" if that is a dict.
@@ -79,10 +82,12 @@ class TorchStateFile : public TensorFile {
 
  private:
   void collect(Pickle::Ref dict, const std::string& prefix);
+  void count(int64_t bytes, const std::string& name);  // of a further tensor; refuses what a file of this size cannot mean
   const TorchTensor& of(const TensorInfo& tensor) const;
   std::shared_ptr<const TorchFile> file_;
   std::vector<TensorInfo> infos_;
   std::vector<TorchTensor> tensors_;
+  int64_t name_bytes_ = 0, tensor_bytes_ = 0;
   std::unordered_map<std::string, size_t> by_name_;
   mutable std::unordered_map<size_t, std::vector<std::byte>> copies_;  // of tensors that are not contiguous, once asked for
 };

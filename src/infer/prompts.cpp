@@ -11,8 +11,10 @@
 namespace ravine {
 namespace {
 
+constexpr int64_t kMostPrompts = int64_t{64} << 20;  // bytes of a file
+
 std::vector<std::string> read_lines(const std::string& path) {
-  const std::string text = read_text(path, int64_t{1} << 30, "the prompts");
+  const std::string text = read_text(path, kMostPrompts, "the prompts");
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -53,7 +55,7 @@ std::vector<std::string> read_prompt_texts(const std::string& path, const std::s
 
 std::vector<std::vector<int32_t>> read_prompt_ids(const std::string& path) {
   const char *rule = "it must be a JSON list of lists of ids", *fix = "for example [[1, 15, 7], [1, 20]]";
-  Json all = read_json(path);
+  Json all = read_json(path, int64_t{64} << 20);
   if (!all.is_array()) throw UserError("not a list", path, rule, fix);
   std::vector<std::vector<int32_t>> prompts;
   for (const Json& one : all) {

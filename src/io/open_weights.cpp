@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "base/json.h"
 #include "files/compressed.h"
 #include "files/tensor_set.h"
 
@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr int64_t kMaxIndex = int64_t{256} << 20;  // bytes
+constexpr int64_t kMaxIndex = int64_t{64} << 20;  // bytes
 
 using Files = std::vector<std::unique_ptr<TensorFile>>;
 
@@ -39,12 +39,7 @@ Files open_shards(const std::string& folder, const std::string& index_path) {
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::string& text, const std::string& path) {
-  nlohmann::json index;  // sorted keys: an ordered document takes quadratic time for the many names of a large model
-  try {
-    index = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& e) {
-    throw UserError("not valid JSON", path, e.what(), "repair or replace the file");
-  }
+  const Json index = parse_json(text, path);
   auto map = index.is_object() ? index.find("weight_map") : index.end();
   if (!index.is_object() || map == index.end() || !map->is_object())
     throw UserError("not an index of weights", fmt::format("{}: key 'weight_map'", path),
@@ -57,6 +52,7 @@ std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::s
                       "repair the index");
     out.emplace_back(name, shard);
   }
+  std::sort(out.begin(), out.end());
   return out;
 }
 

@@ -3,11 +3,13 @@
 
 #include "base/error.h"
 #include "data/tokenizers/json_tokenizer.h"
+#include "data/tokenizers/unicode.h"
 
 using namespace ravine;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size > 1 << 16) return 0;
+  static const auto classes = char_table();  // else each tokenizer would make it anew
   try {
     auto t = make_tokenizer(read_tokenizer_json(std::string(reinterpret_cast<const char*>(data), size), "input"));
     for (const char* text : {"the river", " a\n\n  b1 ", "e\xCC\x81\xE5\xB1\xB1\xF0\x9F\x98\x80", "\xFF\xC3", "aaaaaaaaab<s>ab", ""}) {

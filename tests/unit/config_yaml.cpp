@@ -137,7 +137,7 @@ TEST(Yaml, RefusesWithPlaceRuleAndFix) {
   EXPECT_EQ(error_of(std::string(100, '[') + std::string(100, ']')),
             "nested too deep (f.yaml:1): at most 64 levels; flatten the document");
   EXPECT_EQ(error_of(std::string(size_t{kYamlBytes} + 1, ' ')),
-            "a YAML text of 16777217 bytes (f.yaml): at most 16 MiB; is this the right file?");
+            "a YAML text of 4194305 bytes (f.yaml): at most 4 MiB; is this the right file?");
   EXPECT_THROW(read_yaml("/does/not/exist.yaml"), UserError);
   EXPECT_THROW(read_yaml(RAVINE_SOURCE_DIR "/src"), UserError);
 }

@@ -10,6 +10,7 @@ namespace ravine {
 void ChatStore::append(const EncodedChat& chat, int64_t record) {
   require(chat.ids.size() >= 2 && chat.ids.size() == chat.learned.size(), "chat store: {} ids, {} marks", chat.ids.size(), chat.learned.size());
   tokens_.append(chat.ids);
+  grow_held(learned_, chat.learned.size(), files_.empty() ? "data" : files_.back().first);
   learned_.insert(learned_.end(), chat.learned.begin(), chat.learned.end());
   records_.push_back(record);
 }

@@ -46,7 +46,11 @@ std::string object(const std::vector<std::pair<std::string, std::string>>& field
 
 // Without "tokenizer", also inside the datasets of a blend. Null if it is no JSON.
 Json without_tokenizer(const std::string& description) {
-  Json j = Json::parse(description, nullptr, false);
+  Json j;
+  try {
+    j = parse_json(description, "description");
+  } catch (const UserError&) {
+  }
   if (!j.is_object()) return nullptr;
   j.erase("tokenizer");
   if (auto list = j.find("datasets"); list != j.end() && list->is_array())

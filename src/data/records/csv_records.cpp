@@ -1,5 +1,7 @@
 // .csv by RFC 4180, lines ended by LF or CRLF.
 #include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -10,20 +12,23 @@ namespace ravine {
 
 namespace {
 
+constexpr size_t kMostColumns = 65536;
+
 class CsvRecords final : public RecordReader {
  public:
   CsvRecords(const std::string& path, const RecordOptions& o) : file_(std::make_shared<const std::string>(path)), text_(path, o.max_record) {
     if (!row()) refuse("no header", "the first line must name the columns");
+    std::unordered_set<std::string_view> seen, wanted(o.fields.begin(), o.fields.end());
     for (const std::string& name : fields_) {
-      if (std::count(fields_.begin(), fields_.end(), name) > 1) refuse(fmt::format("column '{}' twice", printable(name)), "columns have different names");
-      keep_.push_back(o.fields.empty() || std::find(o.fields.begin(), o.fields.end(), name) != o.fields.end());
+      if (!seen.insert(name).second) refuse(fmt::format("column '{}' twice", printable(name)), "columns have different names");
+      keep_.push_back(wanted.empty() || wanted.contains(name));
       names_.emplace_back();
       append_json_string(names_.back(), name);
     }
-    for (const std::string& wanted : o.fields)
-      if (std::find(fields_.begin(), fields_.end(), wanted) == fields_.end()) {
-        const std::string near = nearest(wanted, fields_);
-        throw UserError(fmt::format("no column '{}'", wanted), text_.path() + ":1", fmt::format("the header names {}", printable(fmt::format("{}", fmt::join(fields_, ", ")))),
+    for (const std::string& name : o.fields)
+      if (!seen.contains(name)) {
+        const std::string near = nearest(name, fields_);
+        throw UserError(fmt::format("no column '{}'", name), text_.path() + ":1", fmt::format("the header names {}", printable(fmt::format("{}", fmt::join(fields_, ", ")))),
                         fmt::format("set data.text_key={} (preprocess: --json-keys) to the column that holds the text", near.empty() ? "COLUMN" : near));
       }
   }
@@ -56,6 +61,8 @@ class CsvRecords final : public RecordReader {
     line_ = text_.line();
     fields_.clear();
     for (;;) {
+      if (names_.empty() && fields_.size() >= kMostColumns) refuse("too many columns", fmt::format("a table has at most {}", kMostColumns));
+      if (!names_.empty() && fields_.size() >= names_.size()) refuse(fmt::format("{} fields or more", fields_.size() + 1), fmt::format("the header names {} columns", names_.size()));
       fields_.emplace_back();
       field(fields_.back());
       const int c = text_.peek();

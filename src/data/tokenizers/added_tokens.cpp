@@ -1,51 +1,39 @@
 #include "data/tokenizers/added_tokens.h"
 
-#include <array>
-
 #include "data/tokenizers/utf8.h"
 
 namespace ravine {
 
 void AddedTokens::add(AddedToken token) {
-  for (auto& t : list_)
-    if (t.content == token.content) {
-      t = std::move(token);
-      return;
-    }
-  list_.push_back(std::move(token));
+  auto [it, fresh] = by_content_.emplace(token.content, list_.size());
+  if (fresh) {
+    finder_.add(token.content, static_cast<int32_t>(list_.size()));
+    list_.emplace_back();
+  } else {
+    by_id_.erase({list_[it->second].id, it->second});
+  }
+  by_id_.emplace(token.id, it->second);
+  list_[it->second] = std::move(token);
 }
 
 const AddedToken* AddedTokens::by_id(int32_t id) const {
-  for (const auto& t : list_)
-    if (t.id == id) return &t;
-  return nullptr;
+  auto it = by_id_.lower_bound({id, 0});
+  return it == by_id_.end() || it->first != id ? nullptr : &list_[it->second];
 }
 
 const AddedToken* AddedTokens::by_content(std::string_view content) const {
-  for (const auto& t : list_)
-    if (t.content == content) return &t;
-  return nullptr;
+  auto it = by_content_.find(std::string(content));
+  return it == by_content_.end() ? nullptr : &list_[it->second];
 }
 
 std::vector<TextPart> AddedTokens::split(std::string_view text) const {
-  std::array<bool, 256> first{};
-  for (const auto& t : list_) first[static_cast<unsigned char>(t.content[0])] = true;
   std::vector<TextPart> parts;
   size_t from = 0;
-  for (size_t i = 0; i < text.size();) {
-    int best = -1;
-    if (first[static_cast<unsigned char>(text[i])])
-      for (size_t k = 0; k < list_.size(); ++k)
-        if (text.substr(i).starts_with(list_[k].content) && (best < 0 || list_[k].content.size() > list_[best].content.size()))
-          best = static_cast<int>(k);
-    if (best < 0) {
-      ++i;
-      continue;
-    }
-    if (i > from) parts.push_back({std::string(text.substr(from, i - from))});
-    parts.push_back({list_[best].content, best});
-    i += list_[best].content.size();
-    from = i;
+  StringFinder::Search search(finder_, text);
+  for (StringFinder::Match m{}; search.next(m);) {
+    if (m.begin > from) parts.push_back({std::string(text.substr(from, m.begin - from))});
+    parts.push_back({list_[static_cast<size_t>(m.value)].content, m.value});
+    from = m.end;
   }
   if (from < text.size()) parts.push_back({std::string(text.substr(from))});
 

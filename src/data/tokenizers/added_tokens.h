@@ -1,9 +1,14 @@
 // Special strings that a tokenizer finds in text before its own rules apply.
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
+
+#include "data/tokenizers/string_finder.h"
 
 namespace ravine {
 
@@ -35,6 +40,9 @@ class AddedTokens {
 
  private:
   std::vector<AddedToken> list_;
+  std::unordered_map<std::string, size_t> by_content_;
+  std::set<std::pair<int32_t, size_t>> by_id_;  // id and index
+  StringFinder finder_;                         // of contents; values are indices
 };
 
 }  // namespace ravine

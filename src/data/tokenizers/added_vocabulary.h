@@ -8,6 +8,7 @@
 
 #include "data/tokenizers/added_tokens.h"
 #include "data/tokenizers/normalizer.h"
+#include "data/tokenizers/string_finder.h"
 #include "data/tokenizers/unicode.h"
 #include "data/tokenizers/vocabulary.h"
 
@@ -23,25 +24,6 @@ struct AddedEntry {
 struct AddedPart {
   size_t begin, end;
   int32_t id;
-};
-
-// Finds the leftmost string of a set, of those the longest.
-class StringFinder {
- public:
-  void add(std::string_view text, int32_t value);
-  bool empty() const { return nodes_.size() == 1; }
-  // The first match at or after `from`; false if there is none.
-  bool find(std::string_view text, size_t from, size_t& begin, size_t& end, int32_t& value) const;
-
- private:
-  struct Node {
-    std::vector<std::pair<unsigned char, int32_t>> children;
-    int32_t value = -1;
-  };
-  std::vector<Node> nodes_ = std::vector<Node>(1);
-  std::vector<uint64_t> starts_ = std::vector<uint64_t>(1024);  // pairs of bytes that a string may begin with, one bit each
-  bool single_[256] = {};                                       // bytes that are strings
-  bool first_[256] = {};
 };
 
 // Rules of tokenizers/src/tokenizer/added_vocabulary.rs.
@@ -60,14 +42,15 @@ class AddedVocabulary {
       if (!text.empty()) f(AddedPart{0, text.size(), -1});
       return;
     }
-    size_t done = 0, from = 0, begin = 0, end = 0;
-    int32_t id = 0;
-    while (finder.find(text, from, begin, end, id)) {
-      from = end;
-      if (!settle(text, id, all_text, done, begin, end)) continue;
+    size_t done = 0;
+    Space space;
+    StringFinder::Search search(finder, text);  // it goes on behind the match itself, not behind the white space it took
+    for (StringFinder::Match m{}; search.next(m);) {
+      size_t begin = m.begin, end = m.end;
+      if (!settle(text, m.value, all_text, done, begin, end, space)) continue;
       if (done < begin) f(AddedPart{done, begin, -1});
-      f(AddedPart{begin, end, id});
-      done = end;  // the search goes on behind the match itself, not behind the white space it took
+      f(AddedPart{begin, end, m.value});
+      done = end;
     }
     if (done < text.size()) f(AddedPart{done, text.size(), -1});
   }
@@ -85,14 +68,18 @@ class AddedVocabulary {
   const std::unordered_map<int32_t, AddedEntry>& list() const { return by_id_; }
 
  private:
+  struct Space {
+    size_t begin = 1, end = 0;  // a run of white space that was walked
+  };
   // Flags of a match: strips widen it, a part of a word is none. False if it does not count.
-  bool settle(std::string_view text, int32_t id, bool all_text, size_t done, size_t& begin, size_t& end) const;
+  bool settle(std::string_view text, int32_t id, bool all_text, size_t done, size_t& begin, size_t& end, Space& space) const;
   std::unordered_map<int32_t, AddedEntry> by_id_;
   std::unordered_map<std::string, int32_t> by_content_;
   std::unordered_map<std::string, bool> special_;
   StringFinder raw_, normalized_;
   std::shared_ptr<const CharTable> table_ = char_table();
   int64_t end_ = 0;
+  size_t said_ = 0, formed_ = 0;  // bytes of contents and of forms so far
 };
 
 }  // namespace ravine

@@ -10,11 +10,15 @@ namespace ravine {
 
 namespace {
 
-constexpr size_t kLongestPart = size_t{1} << 28;  // of text between two steps
+void check_part(size_t size, size_t most) {
+  if (size > most)
+    throw UserError("the decoder makes too much text", "tokenizer.json", fmt::format("at most {} bytes for tokens of this length", most), "use another tokenizer");
+}
 
-std::string replace_all(std::string_view s, std::string_view from, std::string_view to) {
+std::string replace_all(std::string_view s, std::string_view from, std::string_view to, size_t most) {
   std::string out;
   for (size_t at; !from.empty() && (at = s.find(from)) != std::string_view::npos; s.remove_prefix(at + from.size())) {
+    check_part(out.size() + at + to.size(), most);
     out += s.substr(0, at);
     out += to;
   }
@@ -26,7 +30,7 @@ std::string clean_up(std::string s) {
   static constexpr std::pair<std::string_view, std::string_view> kRules[] = {
       {" .", "."},    {" ?", "?"},   {" !", "!"},           {" ,", ","},   {" ' ", "'"},  {" n't", "n't"},
       {" 'm", "'m"},  {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-  for (auto [from, to] : kRules) s = replace_all(s, from, to);
+  for (auto [from, to] : kRules) s = replace_all(s, from, to, SIZE_MAX);  // none makes it longer
   return s;
 }
 
@@ -96,6 +100,7 @@ class ByteFallbackStep final : public DecoderStep {
   std::string bytes_;
 };
 
+// Behind a Fuse the end of the text is not known: as many of the character as may be cut there are held back, as a number.
 class StripStep final : public DecoderStep {
  public:
   StripStep(std::string content, int64_t start, int64_t stop, bool whole) : content_(std::move(content)), start_(start), stop_(stop), whole_(whole) {}
@@ -107,46 +112,68 @@ class StripStep final : public DecoderStep {
     }
     if (whole_ && text.empty()) return;
     if (!text.empty()) cut_ = -1;  // the beginning is over
-    std::string s = std::move(held_);
-    held_.clear();
-    s += text;
-    std::string_view keep = s;
-    for (int64_t i = 0; i < stop_ && keep.ends_with(content_); ++i) keep.remove_suffix(content_.size());
-    if (whole_) held_ = s.substr(keep.size());  // unless more comes, these are cut
-    if (!whole_ || !keep.empty()) emit(keep);
+    int64_t ends = 0;
+    std::string_view keep = text;
+    if (!whole_) {
+      for (; ends < stop_ && keep.ends_with(content_); ++ends) keep.remove_suffix(content_.size());
+      return emit(keep);
+    }
+    for (; keep.ends_with(content_); ++ends) keep.remove_suffix(content_.size());
+    std::string out;
+    if (!keep.empty()) put(held_, out), held_ = 0;
+    out += keep;
+    held_ += ends;
+    if (held_ > stop_) put(held_ - stop_, out), held_ = stop_;
+    if (!out.empty()) emit(out);
   }
 
  private:
-  std::string content_, held_;
-  int64_t start_, stop_, cut_ = 0;
+  void put(int64_t count, std::string& out) const {
+    for (; count > 0; --count) out += content_;
+  }
+  std::string content_;
+  int64_t start_, stop_, cut_ = 0, held_ = 0;
   bool whole_;
 };
 
 class ReplaceStep final : public DecoderStep {
  public:
-  ReplaceStep(std::string from, std::string to, bool whole) : from_(std::move(from)), to_(std::move(to)), whole_(whole) {}
-  void feed(std::string_view text, const Emit& emit) override {
-    if (!whole_) return emit(replace_all(text, from_, to_));
-    held_ += text;
-    std::string out;
-    size_t at = 0;
-    for (size_t found; (found = held_.find(from_, at)) != std::string::npos; at = found + from_.size()) {
-      out.append(held_, at, found - at);
-      out += to_;
+  ReplaceStep(std::string from, std::string to, bool whole) : from_(std::move(from)), to_(std::move(to)), whole_(whole) {
+    // How long a beginning of `from` its first k bytes end with (Knuth, Morris, Pratt).
+    borders_.assign(from_.size(), 0);
+    for (size_t i = 1, k = 0; i < from_.size(); ++i) {
+      while (k > 0 && from_[i] != from_[k]) k = borders_[k - 1];
+      if (from_[i] == from_[k]) ++k;
+      borders_[i] = k;
     }
-    // The end may be the beginning of what is looked for.
-    size_t keep = std::min(from_.size() - 1, held_.size() - at);
-    while (keep > 0 && held_.compare(held_.size() - keep, keep, from_, 0, keep) != 0) --keep;
-    out.append(held_, at, held_.size() - keep - at);
-    held_.erase(0, held_.size() - keep);
+  }
+  void feed(std::string_view text, const Emit& emit) override {
+    if (!whole_) return emit(replace_all(text, from_, to_, most()));
+    std::string out;
+    for (char c : text) {
+      while (held_ > 0 && from_[held_] != c) {  // the first bytes that are held begin no match
+        const size_t shorter = borders_[held_ - 1];
+        out.append(from_, 0, held_ - shorter);
+        held_ = shorter;
+      }
+      if (from_[held_] != c) {
+        out += c;
+      } else if (++held_ == from_.size()) {
+        check_part(out.size() + to_.size(), most());
+        out += to_;
+        held_ = 0;
+      }
+    }
     if (!out.empty()) emit(out);
   }
   void finish(const Emit& emit) override {
-    if (!held_.empty()) emit(held_);
+    if (held_ > 0) emit(std::string_view(from_).substr(0, held_));
   }
 
  private:
-  std::string from_, to_, held_;
+  std::string from_, to_;
+  std::vector<size_t> borders_;
+  size_t held_ = 0;  // bytes at the end of the text that `from` begins with
   bool whole_;
 };
 
@@ -157,6 +184,7 @@ class RegexStep final : public DecoderStep {
     std::string out;
     size_t from = 0;
     each_match(*regex_, text, scratch_, [&](size_t begin, size_t end) {
+      check_part(out.size() + begin - from + to_.size(), most());
       out += text.substr(from, begin - from);
       out += to_;
       from = end;
@@ -177,7 +205,7 @@ class MetaspaceStep final : public DecoderStep {
   void feed(std::string_view text, const Emit& emit) override {
     bool drop = prefix_ && (first_ || whole_);
     first_ = false;
-    emit(replace_all(text, mark_, drop ? "" : " "));
+    emit(replace_all(text, mark_, drop ? "" : " ", most()));
   }
 
  private:
@@ -209,11 +237,11 @@ class BpeStep final : public DecoderStep {
  public:
   explicit BpeStep(std::string suffix) : suffix_(std::move(suffix)) {}
   void feed(std::string_view text, const Emit& emit) override {
-    if (last_) emit(replace_all(*last_, suffix_, " "));
+    if (last_) emit(replace_all(*last_, suffix_, " ", most()));
     last_ = std::string(text);
   }
   void finish(const Emit& emit) override {
-    if (last_) emit(replace_all(*last_, suffix_, ""));
+    if (last_) emit(replace_all(*last_, suffix_, "", most()));
   }
 
  private:
@@ -227,8 +255,8 @@ class CtcStep final : public DecoderStep {
   void feed(std::string_view text, const Emit& emit) override {
     if (before_ == text) return;
     before_ = std::string(text);
-    std::string s = replace_all(text, pad_, "");
-    if (clean_) s = replace_all(clean_up(std::move(s)), delimiter_, " ");
+    std::string s = replace_all(text, pad_, "", most());
+    if (clean_) s = replace_all(clean_up(std::move(s)), delimiter_, " ", most());
     if (!s.empty()) emit(s);
   }
 
@@ -244,6 +272,7 @@ class Waiting final : public DecoderStep {
   explicit Waiting(std::unique_ptr<DecoderStep> step) : step_(std::move(step)) {}
   void feed(std::string_view text, const Emit&) override { all_ += text; }
   void finish(const Emit& emit) override {
+    step_->allow(most());
     step_->feed(all_, emit);
     step_->finish(emit);
   }
@@ -255,8 +284,9 @@ class Waiting final : public DecoderStep {
 
 }  // namespace
 
-void Decoder::read(const JsonView& json, int depth, bool& whole, std::vector<Make>& makers) {
+void Decoder::read(const JsonView& json, int depth, bool& whole, size_t& parts, std::vector<Make>& makers) {
   std::string type = json.text("type", "");
+  if (++parts > kMostParts) json.wrong(fmt::format("a tokenizer has at most {} decoders", kMostParts));
   // A step that knows nothing of parts waits for the whole string.
   auto add = [&](Make make) {
     if (whole)
@@ -267,7 +297,7 @@ void Decoder::read(const JsonView& json, int depth, bool& whole, std::vector<Mak
   if (type == "Sequence") {
     json.only({"type", "decoders"});
     if (depth >= kDeepestSequence) json.wrong("sequences are nested too deeply");
-    json.at("decoders").each([&](const JsonView& j) { read(j, depth + 1, whole, makers); });
+    json.at("decoders").each([&](const JsonView& j) { read(j, depth + 1, whole, parts, makers); });
   } else if (type == "ByteLevel") {
     json.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     add([alphabet = std::make_shared<const ByteAlphabet>()] { return std::make_unique<ByteLevelStep>(alphabet); });
@@ -329,7 +359,8 @@ Decoder read_decoder(const JsonView& json) {
   Decoder d;
   if (json.is_null()) return d;
   bool whole = false;
-  Decoder::read(json, 0, whole, d.makers_);
+  size_t parts = 0;
+  Decoder::read(json, 0, whole, parts, d.makers_);
   d.none_ = false;
   return d;
 }
@@ -342,24 +373,28 @@ DecoderRun Decoder::start() const {
 }
 
 void DecoderRun::feed(size_t step, std::string_view text, std::string& out) {
-  if (text.size() > kLongestPart)
-    throw UserError("the decoder makes too much text", "tokenizer.json", fmt::format("a part may have {} bytes", kLongestPart), "use another tokenizer");
+  check_part(text.size(), most());
   if (step == steps_.size()) {
+    check_part(out_bytes_ += text.size(), most());
     out += text;
     return;
   }
+  steps_[step]->allow(most());
   steps_[step]->feed(text, [&](std::string_view t) { feed(step + 1, t, out); });
 }
 
 void DecoderRun::token(std::string_view text, std::string& out) {
   if (spaces_ && any_) out += ' ';
   any_ = true;
+  given_ += text.size();
   feed(0, text, out);
 }
 
 void DecoderRun::finish(std::string& out) {
-  for (size_t k = 0; k < steps_.size(); ++k)
+  for (size_t k = 0; k < steps_.size(); ++k) {
+    steps_[k]->allow(most());
     steps_[k]->finish([&](std::string_view t) { feed(k + 1, t, out); });
+  }
 }
 
 }  // namespace ravine

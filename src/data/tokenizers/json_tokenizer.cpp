@@ -1,5 +1,6 @@
 #include "data/tokenizers/json_tokenizer.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "base/error.h"
@@ -11,7 +12,7 @@ namespace ravine {
 
 namespace {
 
-constexpr int64_t kJsonLimit = int64_t{256} << 20;
+constexpr int64_t kJsonLimit = int64_t{128} << 20;
 
 // What one call of encode works with; kept for the next call.
 struct Scratch {
@@ -44,8 +45,11 @@ class JsonTokenizer final : public Tokenizer {
   int64_t size() const override { return size_; }
   uint64_t fingerprint() const override {
     std::string words = fmt::format("{} {} {}", p_.split_special, fmt::join(p_.post_processor.before, ","), fmt::join(p_.post_processor.after, ","));
-    for (int32_t id = 0; id < size_; ++id)
-      if (const AddedEntry* e = p_.added.by_id(id))
+    std::vector<int32_t> added;  // in order; not all ids, of which a few bytes can say many millions
+    for (const auto& [id, entry] : p_.added.list()) added.push_back(id);
+    std::sort(added.begin(), added.end());
+    for (int32_t id : added)
+      if (const AddedEntry* e = p_.added.by_id(id); id >= 0 && id < size_)
         words += fmt::format(" {}{}{}{}{}{}{}", id, e->token.lstrip, e->token.rstrip, e->token.single_word, e->token.special, e->normalized,
                              e->token.content);
     return philox_key(p_.checksum, words);

@@ -11,6 +11,7 @@
 
 namespace ravine {
 
+inline constexpr size_t kMostParts = 64;     // normalizers, pre-tokenizers or decoders of a tokenizer: all see all of the text
 inline constexpr int kDeepestSequence = 16;  // parts of a tokenizer.json that are Sequences of others, within each other
 
 class JsonView {

@@ -50,11 +50,9 @@ class MergeTable {
     uint64_t becomes;
   };
   static uint64_t key_of(int32_t a, int32_t b) { return (uint64_t{static_cast<uint32_t>(a)} << 32 | static_cast<uint32_t>(b)) + 1; }
-  size_t place(uint64_t key) const {
-    uint64_t h = key * 0x9E3779B97F4A7C15ull;
-    return (h ^ h >> 32) & (slots_.size() - 1);
-  }
+  size_t place(uint64_t key) const { return hash_mix(key ^ secret_, 0x9E3779B97F4A7C15ull ^ secret_) & (slots_.size() - 1); }
   size_t bit_of(uint64_t key) const { return (key * 0xD6E8FEB86659FD93ull >> 20) & (may_hold_.size() * 64 - 1); }
+  uint64_t secret_ = hash_secret();
   std::vector<Slot> slots_;
   std::vector<uint64_t> may_hold_;
 };

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "data/tokenizers/model.h"
+#include "data/tokenizers/piece_trie.h"
 #include "data/tokenizers/unicode.h"
 
 namespace ravine {
@@ -11,60 +12,6 @@ namespace ravine {
 namespace {
 
 constexpr double kUnknownPenalty = 10;
-
-// All pieces by their bytes; edges in one flat hash table.
-class Trie {
- public:
-  void add(std::string_view text, int32_t value) {
-    uint32_t node = 0;
-    for (char c : text) {
-      uint32_t* child = slot(node, static_cast<unsigned char>(c));
-      if (*child == 0) {
-        *child = static_cast<uint32_t>(values_.size());
-        values_.push_back(-1);
-        node = *child;
-        if (values_.size() * 2 > edges_.size()) grow();
-      } else {
-        node = *child;
-      }
-    }
-    values_[node] = value;
-  }
-  uint32_t step(uint32_t node, unsigned char c) const {  // 0: nothing goes on like this
-    uint64_t key = (uint64_t{node} << 8 | c) + 1;
-    for (size_t i = place(key);; i = (i + 1) & (edges_.size() - 1)) {
-      if (edges_[i].key == key) return edges_[i].child;
-      if (edges_[i].key == 0) return 0;
-    }
-  }
-  int32_t value(uint32_t node) const { return values_[node]; }
-
- private:
-  struct Edge {
-    uint64_t key = 0;
-    uint32_t child = 0;
-  };
-  size_t place(uint64_t key) const { return (key * 0x9E3779B97F4A7C15ull >> 32) & (edges_.size() - 1); }
-  uint32_t* slot(uint32_t node, unsigned char c) {
-    uint64_t key = (uint64_t{node} << 8 | c) + 1;
-    size_t i = place(key);
-    while (edges_[i].key != 0 && edges_[i].key != key) i = (i + 1) & (edges_.size() - 1);
-    edges_[i].key = key;
-    return &edges_[i].child;
-  }
-  void grow() {
-    std::vector<Edge> old(edges_.size() * 2);
-    std::swap(old, edges_);
-    for (const Edge& e : old) {
-      if (e.key == 0) continue;
-      size_t i = place(e.key);
-      while (edges_[i].key != 0) i = (i + 1) & (edges_.size() - 1);
-      edges_[i] = e;
-    }
-  }
-  std::vector<Edge> edges_ = std::vector<Edge>(1024);
-  std::vector<int32_t> values_ = {-1};  // by node
-};
 
 struct UnigramScratch final : ModelScratch {
   struct Best {
@@ -92,6 +39,7 @@ class Unigram final : public TokenModel {
       auto id = static_cast<int32_t>(scores_.size());
       if (id >= kMaxTokenId) list.wrong("it has too many entries");
       vocabulary_.add(text, id);
+      if (text.size() > kLongestPiece) list.wrong(fmt::format("entry {} has {} bytes; a piece has at most {}", scores_.size(), text.size(), kLongestPiece));
       if (!text.empty()) trie_.add(text, id);
       scores_.push_back(score);
       low = std::min(low, score);
@@ -174,7 +122,7 @@ class Unigram final : public TokenModel {
   }
 
   std::string where_;
-  Trie trie_;
+  PieceTrie trie_;
   std::vector<double> scores_;
   double unk_score_ = 0;
   int32_t unk_ = -1;

@@ -1,6 +1,7 @@
 // WordPiece and WordLevel.
 #include "base/error.h"
 #include "data/tokenizers/model.h"
+#include "data/tokenizers/piece_trie.h"
 #include "data/tokenizers/unicode.h"
 
 namespace ravine {
@@ -9,10 +10,15 @@ namespace {
 
 class WordPiece final : public TokenModel {
  public:
-  WordPiece(Vocabulary v, std::string unk, std::string prefix, int64_t longest, std::string where)
-      : unk_(std::move(unk)), prefix_(std::move(prefix)), longest_(longest), where_(std::move(where)) {
+  WordPiece(Vocabulary v, std::string unk, const std::string& prefix, int64_t longest, std::string where)
+      : unk_(std::move(unk)), longest_(longest), where_(std::move(where)) {
     vocabulary_ = std::move(v);
-    vocabulary_.each([&](std::string_view s, int32_t) { widest_ = std::max(widest_, s.size()); });
+    vocabulary_.each([&](std::string_view s, int32_t id) {
+      if (s.size() > prefix.size() + kLongestPiece)
+        throw UserError("wrong tokenizer file", where_, fmt::format("the piece of id {} has {} bytes; at most {} are read", id, s.size(), kLongestPiece), "correct or replace the file");
+      if (!s.empty()) first_.add(s, id);
+      if (s.size() > prefix.size() && s.starts_with(prefix)) inner_.add(s.substr(prefix.size()), id);
+    });
   }
   std::string kind() const override { return "WordPiece"; }
 
@@ -22,17 +28,15 @@ class WordPiece final : public TokenModel {
     for (size_t at = 0; at < word.size(); ++chars) next_char(word, at);
     size_t before = ids.size();
     bool bad = chars > longest_;
-    std::string part;
     for (size_t start = 0; !bad && start < word.size();) {
-      size_t end = std::min(word.size(), start + widest_);
-      while (end < word.size() && (static_cast<unsigned char>(word[end]) & 0xc0) == 0x80) --end;
+      const PieceTrie& trie = start > 0 ? inner_ : first_;
+      size_t end = start;
       int32_t id = -1;
-      while (end > start) {
-        part = start > 0 ? prefix_ : "";
-        part += word.substr(start, end - start);
-        if ((id = vocabulary_.find(part)) >= 0) break;
-        do --end;
-        while (end > start && (static_cast<unsigned char>(word[end]) & 0xc0) == 0x80);
+      uint32_t node = 0;
+      for (size_t at = start; at < word.size();) {
+        node = trie.step(node, static_cast<unsigned char>(word[at++]));
+        if (node == 0) break;
+        if (trie.value(node) >= 0) id = trie.value(node), end = at;  // pieces are UTF-8, so none ends inside a character
       }
       if (id < 0) {
         bad = true;
@@ -51,10 +55,10 @@ class WordPiece final : public TokenModel {
   }
 
  private:
-  std::string unk_, prefix_;
+  std::string unk_;
   int64_t longest_;
   std::string where_;
-  size_t widest_ = 0;
+  PieceTrie first_, inner_;  // of words; of what follows, without the prefix
 };
 
 class WordLevel final : public TokenModel {

@@ -21,7 +21,7 @@ class Form final : public Normalizer {
  public:
   explicit Form(NormalForm form) : form_(form) {}
   bool is_identity(std::string_view text) const override { return form_.is_identity(text); }
-  std::string apply(std::string text, bool&, RegexScratch&) const override {
+  std::string change(std::string text, bool&, RegexScratch&, size_t) const override {
     return form_.is_identity(text) ? std::move(text) : form_.apply(text);
   }
 
@@ -45,7 +45,7 @@ class Lowercase final : public Normalizer {
       if (static_cast<unsigned char>(c) >= 0x80 || (c >= 'A' && c <= 'Z')) return false;
     return true;
   }
-  std::string apply(std::string text, bool&, RegexScratch&) const override {
+  std::string change(std::string text, bool&, RegexScratch&, size_t) const override {
     return each_char(text, [](char32_t c, std::string& out) { append_lower(out, c); });
   }
 };
@@ -53,7 +53,7 @@ class Lowercase final : public Normalizer {
 class Nmt final : public Normalizer {
  public:
   bool is_identity(std::string_view) const override { return false; }
-  std::string apply(std::string text, bool& at_start, RegexScratch&) const override {
+  std::string change(std::string text, bool& at_start, RegexScratch&, size_t) const override {
     bool first = true;
     return each_char(text, [&](char32_t c, std::string& out) {
       bool drop = (c >= 1 && c <= 8) || c == 0xb || (c >= 0xe && c <= 0x1f) || c == 0x7f || c == 0x8f || c == 0x9f;
@@ -72,7 +72,7 @@ class Nmt final : public Normalizer {
 class StripAccents final : public Normalizer {
  public:
   bool is_identity(std::string_view text) const override { return !has_non_ascii(text); }
-  std::string apply(std::string text, bool&, RegexScratch&) const override {
+  std::string change(std::string text, bool&, RegexScratch&, size_t) const override {
     return each_char(text, [](char32_t c, std::string& out) {
       if (!is_mark(c)) append_utf8(out, c);
     });
@@ -83,7 +83,7 @@ class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
   bool is_identity(std::string_view) const override { return false; }
-  std::string apply(std::string text, bool& at_start, RegexScratch&) const override {
+  std::string change(std::string text, bool& at_start, RegexScratch&, size_t) const override {
     std::string_view s = text;
     auto table = char_table();
     if (left_) {
@@ -111,7 +111,7 @@ class Bert final : public Normalizer {
  public:
   Bert(bool clean, bool chinese, bool strip, bool lower) : clean_(clean), chinese_(chinese), strip_(strip), lower_(lower), nfd_(NormalForm::nfd) {}
   bool is_identity(std::string_view) const override { return false; }
-  std::string apply(std::string text, bool& at_start, RegexScratch&) const override {
+  std::string change(std::string text, bool& at_start, RegexScratch&, size_t) const override {
     auto table = char_table();
     if (clean_) {
       bool first = true;
@@ -146,11 +146,20 @@ class Bert final : public Normalizer {
   Normalization nfd_;
 };
 
+void check_growth(size_t size, size_t most) {
+  if (size > most)
+    throw UserError("the normalizer makes too much text", "tokenizer.json", fmt::format("a text may grow to 64 times its size and {} bytes", kNormalizedSlack), "use another tokenizer");
+}
+
 class Prepend final : public Normalizer {
  public:
   explicit Prepend(std::string text) : text_(std::move(text)) {}
   bool is_identity(std::string_view text) const override { return text.empty() || text_.empty(); }
-  std::string apply(std::string text, bool&, RegexScratch&) const override { return text.empty() ? text : text_ + text; }
+  std::string change(std::string text, bool&, RegexScratch&, size_t most) const override {
+    if (text.empty()) return text;
+    check_growth(text_.size() + text.size(), most);
+    return text_ + text;
+  }
 
  private:
   std::string text_;
@@ -160,10 +169,11 @@ class ReplaceText final : public Normalizer {
  public:
   ReplaceText(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {}
   bool is_identity(std::string_view text) const override { return text.find(from_) == std::string_view::npos; }
-  std::string apply(std::string text, bool&, RegexScratch&) const override {
+  std::string change(std::string text, bool&, RegexScratch&, size_t most) const override {
     std::string out;
     std::string_view s = text;
     for (size_t at; (at = s.find(from_)) != std::string_view::npos; s.remove_prefix(at + from_.size())) {
+      check_growth(out.size() + at + to_.size(), most);
       out += s.substr(0, at);
       out += to_;
     }
@@ -178,10 +188,11 @@ class ReplaceRegex final : public Normalizer {
  public:
   ReplaceRegex(Regex regex, std::string to) : regex_(std::move(regex)), to_(std::move(to)) {}
   bool is_identity(std::string_view) const override { return false; }
-  std::string apply(std::string text, bool&, RegexScratch& scratch) const override {
+  std::string change(std::string text, bool&, RegexScratch& scratch, size_t most) const override {
     std::string out;
     size_t from = 0;
     each_match(regex_, text, scratch, [&](size_t begin, size_t end) {
+      check_growth(out.size() + begin - from + to_.size(), most);
       out.append(text, from, begin - from);
       out += to_;
       from = end;
@@ -198,7 +209,7 @@ class Precompiled final : public Normalizer {
  public:
   explicit Precompiled(PrecompiledRules rules) : rules_(std::move(rules)) {}
   bool is_identity(std::string_view) const override { return false; }
-  std::string apply(std::string text, bool&, RegexScratch&) const override { return rules_.apply(text); }
+  std::string change(std::string text, bool&, RegexScratch&, size_t) const override { return rules_.apply(text); }  // kLongestReplacement bounds it
 
  private:
   PrecompiledRules rules_;
@@ -207,7 +218,7 @@ class Precompiled final : public Normalizer {
 class ByteLevelNormalizer final : public Normalizer {
  public:
   bool is_identity(std::string_view) const override { return false; }
-  std::string apply(std::string text, bool&, RegexScratch&) const override { return alphabet_.map(text); }
+  std::string change(std::string text, bool&, RegexScratch&, size_t) const override { return alphabet_.map(text); }
 
  private:
   ByteAlphabet alphabet_;
@@ -221,12 +232,10 @@ class Several final : public Normalizer {
       if (!n->is_identity(text)) return false;
     return true;
   }
-  std::string apply(std::string text, bool& at_start, RegexScratch& scratch) const override {
-    size_t most = (text.size() + 4096) * 64;
+  std::string change(std::string text, bool& at_start, RegexScratch& scratch, size_t most) const override {
     for (const auto& n : list_) {
-      text = n->apply(std::move(text), at_start, scratch);
-      if (text.size() > most)
-        throw UserError("the normalizer makes too much text", "tokenizer.json", "it may grow to 64 times its size", "use another tokenizer");
+      text = n->change(std::move(text), at_start, scratch, most);
+      check_growth(text.size(), most);
     }
     return text;
   }
@@ -235,8 +244,9 @@ class Several final : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> list_;
 };
 
-std::unique_ptr<Normalizer> normalizer_of(const JsonView& json, int depth) {
+std::unique_ptr<Normalizer> normalizer_of(const JsonView& json, int depth, size_t& parts) {
   std::string type = json.text("type", "");
+  if (++parts > kMostParts) json.wrong(fmt::format("a tokenizer has at most {} normalizers", kMostParts));
   auto form = [&](NormalForm f) {
     json.only({"type"});
     return std::make_unique<Form>(f);
@@ -283,7 +293,7 @@ std::unique_ptr<Normalizer> normalizer_of(const JsonView& json, int depth) {
     json.only({"type", "normalizers"});
     if (depth >= kDeepestSequence) json.wrong("sequences are nested too deeply");
     std::vector<std::unique_ptr<Normalizer>> list;
-    json.at("normalizers").each([&](const JsonView& j) { list.push_back(normalizer_of(j, depth + 1)); });
+    json.at("normalizers").each([&](const JsonView& j) { list.push_back(normalizer_of(j, depth + 1, parts)); });
     return std::make_unique<Several>(std::move(list));
   }
   json.wrong(fmt::format("the normalizer '{}' is not known", type));
@@ -291,7 +301,10 @@ std::unique_ptr<Normalizer> normalizer_of(const JsonView& json, int depth) {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> read_normalizer(const JsonView& json) { return normalizer_of(json, 0); }
+std::unique_ptr<Normalizer> read_normalizer(const JsonView& json) {
+  size_t parts = 0;
+  return normalizer_of(json, 0, parts);
+}
 
 ByteAlphabet::ByteAlphabet() {
   for (auto& c : of_char) c = -1;

@@ -303,11 +303,15 @@ struct Reading {
   std::vector<std::unique_ptr<PreTokenizerStep>> steps;
   std::optional<size_t> bytes;              // index of the last MapBytes
   std::vector<SplitPattern> patterns;       // of the scanners among the steps
-  int maps = 0;                             // of bytes to characters
+  int maps = 0;                             // of bytes to characters, and of spaces to marks
+  size_t parts = 0;
   bool prefix = false;                      // a space goes in front of the text, before anything is cut
   bool changed_after = false;               // something but cutting comes after the bytes
 
   void add(std::unique_ptr<PreTokenizerStep> step) { steps.push_back(std::move(step)); }
+  void count_map(const JsonView& json) {
+    if (++maps > 4) json.wrong("characters are exchanged too often");  // each time a copy of the text is held, which may be twice as long, and more
+  }
   void read(const JsonView& json, int depth);
   void read_split(const JsonView& json);
   void read_metaspace(const JsonView& json);
@@ -347,11 +351,13 @@ void Reading::read_metaspace(const JsonView& json) {
     prefix = Prefix::never;
   }
   changed_after = true;
+  count_map(json);
   add(std::make_unique<Metaspace>(one_char(json.at("replacement")), prefix, json.flag("split", true)));
 }
 
 void Reading::read(const JsonView& json, int depth) {
   std::string type = json.text("type", "");
+  if (++parts > kMostParts) json.wrong(fmt::format("a tokenizer has at most {} pre-tokenizers", kMostParts));
   if (type == "Sequence") {
     json.only({"type", "pretokenizers"});
     if (depth >= kDeepestSequence) json.wrong("sequences are nested too deeply");
@@ -367,7 +373,7 @@ void Reading::read(const JsonView& json, int depth) {
       add(std::make_unique<ScanSplit>(SplitPattern::gpt2));
     }
     changed_after = false;
-    if (++maps > 4) json.wrong("bytes become characters too often");  // each time the text may double
+    count_map(json);
     bytes = steps.size();
     add(std::make_unique<MapBytes>());
   } else if (type == "Split") {

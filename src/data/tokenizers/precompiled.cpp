@@ -1,5 +1,6 @@
 #include "data/tokenizers/precompiled.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -9,6 +10,8 @@
 namespace ravine {
 
 namespace {
+
+constexpr size_t kLongestRule = 1024;
 
 [[noreturn]] void damaged_map(const std::string& where, const std::string& rule) {
   throw UserError("damaged table of normalisation rules", where, rule, "replace the file");
@@ -48,6 +51,41 @@ std::string from_base64(std::string_view text, const std::string& where) {
 
 size_t offset_of(uint32_t unit) { return size_t{unit >> 10} << ((unit & (1u << 9)) >> 6); }
 
+// A walk along the units must end whatever the text: no rule is longer than kLongestRule, so none leads back to where it was.
+template <class Unit>
+void check_depth(size_t n, Unit&& unit, const std::string& where) {
+  struct Step {
+    uint32_t at;
+    uint32_t next = 1;  // byte to look for
+  };
+  std::vector<uint16_t> depth(n);  // of what follows, and 1; 0: not known yet
+  std::vector<bool> under_way(n);
+  std::vector<Step> walk{{0}};
+  under_way[0] = true;
+  while (!walk.empty()) {
+    Step& s = walk.back();
+    const size_t from = s.at ^ offset_of(unit(s.at));
+    bool down = false;
+    for (; s.next < 256 && !down; ++s.next) {
+      const size_t to = from ^ s.next;
+      if (to >= n || (unit(to) & ((1u << 31) | 0xff)) != s.next) continue;
+      if (under_way[to] || walk.size() > kLongestRule) damaged_map(where, "the normalisation rules lead in a circle");
+      if (depth[to] == 0) {
+        under_way[to] = true;
+        walk.push_back({static_cast<uint32_t>(to)});  // `s` is gone with it, and its byte is looked at again
+        down = true;
+        break;
+      }
+      depth[s.at] = std::max<uint16_t>(depth[s.at], static_cast<uint16_t>(depth[to] + 1));
+    }
+    if (down) continue;
+    depth[s.at] = std::max<uint16_t>(depth[s.at], 1);
+    if (depth[s.at] > kLongestRule) damaged_map(where, fmt::format("a rule of normalisation is longer than {} bytes", kLongestRule));
+    under_way[s.at] = false;
+    walk.pop_back();
+  }
+}
+
 }  // namespace
 
 void check_precompiled(std::string_view blob, const std::string& where) {
@@ -69,9 +107,13 @@ void check_precompiled(std::string_view blob, const std::string& where) {
     if (u >> 31) continue;  // a value: never taken for a node, since its label has the top bit
     size_t child = i ^ offset_of(u);
     if ((child | 0xff) >= n) damaged_map(where, "the normalisation rules point outside their table");
-    if ((u >> 8 & 1) && (unit(child) & 0x7fffffffu) >= replacements.size())
-      damaged_map(where, "the normalisation rules point outside their replacements");
+    if (!(u >> 8 & 1)) continue;
+    const size_t to = unit(child) & 0x7fffffffu;
+    if (to >= replacements.size()) damaged_map(where, "the normalisation rules point outside their replacements");
+    if (replacements.substr(to, kLongestReplacement + 1).find('\0') == std::string_view::npos)
+      damaged_map(where, fmt::format("a rule of normalisation writes more than {} bytes", kLongestReplacement));
   }
+  check_depth(n, unit, where);
 }
 
 PrecompiledRules::PrecompiledRules(std::string_view base64, const std::string& where) {

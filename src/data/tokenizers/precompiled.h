@@ -19,7 +19,10 @@ class PrecompiledRules {
   std::string replacements_;  // each ended by a zero byte
 };
 
-// Checks that no step in the table leads out of it: size of the trie, trie (darts-clone units), then the replacements.
+// Bytes that a rule may put in the place of a character or cluster; Unicode's own need 33.
+inline constexpr size_t kLongestReplacement = 256;
+
+// Checks that rules and replacements have bounded lengths, and that no step in the table leads out of it: size of the trie, trie (darts-clone units), then the replacements.
 void check_precompiled(std::string_view blob, const std::string& where);
 
 }  // namespace ravine

@@ -24,8 +24,9 @@ class Translator {
  public:
   Translator(std::string_view pattern, const std::string& where) : p_(pattern), where_(where) {}
 
-  std::string run() {
+  std::string run(bool* counted) {
     while (at_ < p_.size()) step();
+    *counted = !extended_ && p_.size() <= 1024;  // in a long one much may stand between repetitions
     return std::move(out_);
   }
 
@@ -40,11 +41,11 @@ class Translator {
     char c = p_[at_];
     switch (c) {
       case '\\':
-        atom_ = out_.size();
+        begin_atom();
         escape(false);
         return;
       case '[':
-        atom_ = out_.size();
+        begin_atom();
         bracket();
         return;
       case '(':
@@ -56,6 +57,7 @@ class Translator {
           atom_ = group_starts_.back();
           group_starts_.pop_back();
         }
+        group_ended_ = true;
         break;
       case '{':
         if (size_t end = interval(); end > 0) {
@@ -71,7 +73,9 @@ class Translator {
             out_.insert(atom_, "(?:");
             out_ += ")+";
             ++at_;
+            return count();
           }
+          if (group_ended_ || text.ends_with(",}") || text.size() > 6) count();  // else few steps, whatever comes
           return;
         }
         out_ += "\\{";
@@ -80,12 +84,28 @@ class Translator {
       case '?':
       case '*':
       case '+':
-        break;
+        out_ += c;
+        ++at_;
+        if (c != '?' || group_ended_) count();
+        return;
       default:
-        if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) atom_ = out_.size();
+        if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) begin_atom();
     }
     out_ += c;
     ++at_;
+  }
+
+  void begin_atom() {
+    atom_ = out_.size();
+    group_ended_ = false;
+  }
+
+  // A repeated atom stands between two callouts, by which regex.cpp counts the work of a search.
+  void count() {
+    if (peek() == '?' || peek() == '+') out_ += p_[at_++];  // lazy or possessive
+    if (extended_) return;
+    out_.insert(atom_, "(?C)");
+    out_ += "(?C)";
   }
 
   // The end of {n}, {n,}, {,m} or {n,m} at the present place, or 0.
@@ -115,15 +135,18 @@ class Translator {
     if (kind == '#') {
       size_t end = p_.find(')', at_);
       if (end == std::string_view::npos) refuse("a comment without end");
-      out_ += p_.substr(at_, end - at_);
-      at_ = end;
+      out_.pop_back();
+      group_starts_.pop_back();
+      at_ = end + 1;
       return;
     }
     std::string flags = "?";
     for (++at_; peek() != ':' && peek() != ')'; ++at_) {
       switch (peek()) {
-        case 'i':
         case 'x':
+          extended_ = true;
+          [[fallthrough]];
+        case 'i':
         case '-':
           flags += peek();
           break;
@@ -262,11 +285,13 @@ class Translator {
   std::string out_;
   size_t at_ = 0;
   size_t atom_ = 0;  // where the last atom begins in out_
+  bool group_ended_ = false;  // the atom is a group
+  bool extended_ = false;     // white space may stand between an atom and its repetition
   std::vector<size_t> group_starts_;
 };
 
 }  // namespace
 
-std::string translate_regex(std::string_view pattern, const std::string& where) { return Translator(pattern, where).run(); }
+std::string translate_regex(std::string_view pattern, const std::string& where, bool* counted) { return Translator(pattern, where).run(counted); }
 
 }  // namespace ravine

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/tokenizers/piece_trie.h"
 #include "data/tokenizers/precompiled.h"
 #include "data/tokenizers/utf8.h"
 #include "files/checksum.h"
@@ -125,6 +126,7 @@ SentencePiece read_piece(std::string_view data, const std::string& where) {
     }
   }
   if (p.text.empty()) damaged(where, "a piece is empty");
+  if (p.text.size() > kLongestPiece) damaged(where, fmt::format("a piece has {} bytes, at most {} are read", p.text.size(), kLongestPiece));
   if (find_invalid_utf8(p.text) != std::string_view::npos) damaged(where, "a piece is not UTF-8");
   if (p.type == PieceType::byte) {
     auto b = byte_of(p.text);
@@ -151,6 +153,7 @@ void read_trainer(std::string_view data, SentencePieceModel& m, const std::strin
     } else if (f->number == 44) {
       want(*f, 2, where);
       if (find_invalid_utf8(f->bytes) != std::string_view::npos) damaged(where, "unk_surface is not UTF-8");
+      if (f->bytes.size() > kLongestPiece) damaged(where, fmt::format("unk_surface has {} bytes, at most {} are read", f->bytes.size(), kLongestPiece));
       m.unk_surface = f->bytes.substr(0, f->bytes.find('\0'));
     }
   }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "data/tokenizers/utf8.h"
+#include "data/tokenizers/vocabulary.h"
 
 namespace ravine {
 
@@ -25,8 +26,7 @@ char32_t first_character(std::string_view s, int* length) {
 
 uint64_t neighbours_key(char32_t a, char32_t b) { return uint64_t{a} << 32 | b; }
 size_t pair_slot(uint64_t key, size_t slots) {
-  const uint64_t h = key * 0x9E3779B97F4A7C15ull;
-  return (h ^ h >> 32) & (slots - 1);
+  return hash_mix(key ^ hash_secret(), 0x9E3779B97F4A7C15ull) & (slots - 1);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kFileLimit = int64_t{256} << 20;
+constexpr int64_t kFileLimit = int64_t{128} << 20;
 
 [[noreturn]] void wrong_file(const std::string& file, const std::string& key, const std::string& rule) {
   throw UserError("wrong tokenizer setting", file + ": " + key, rule, "correct the file");

@@ -1,15 +1,24 @@
 #include "data/tokenizers/vocabulary.h"
 
 #include <algorithm>
+#include <random>
 
 namespace ravine {
+
+uint64_t hash_secret() {
+  static const uint64_t secret = [] {
+    std::random_device device;
+    return (uint64_t{device()} << 32 | device()) | 1;
+  }();
+  return secret;
+}
 
 void Vocabulary::grow() {
   std::vector<int32_t> slots(slots_.size() * 2, -1);
   size_t mask = slots.size() - 1;
   for (size_t k = 0; k < entries_.size(); ++k) {
     std::string_view s = view(entries_[k]);
-    size_t i = hash_bytes(s.data(), s.size()) & mask;
+    size_t i = hash_bytes(s.data(), s.size(), secret_) & mask;
     while (slots[i] >= 0) i = (i + 1) & mask;
     slots[i] = static_cast<int32_t>(k);
   }
@@ -18,7 +27,7 @@ void Vocabulary::grow() {
 
 void Vocabulary::add(std::string_view text, int32_t id) {
   size_t mask = slots_.size() - 1;
-  size_t i = hash_bytes(text.data(), text.size()) & mask;
+  size_t i = hash_bytes(text.data(), text.size(), secret_) & mask;
   for (; slots_[i] >= 0; i = (i + 1) & mask) {
     Entry& e = entries_[static_cast<size_t>(slots_[i])];
     if (view(e) == text) {

@@ -10,13 +10,19 @@ namespace ravine {
 
 inline constexpr int64_t kMaxTokenId = 1 << 24;
 
-// A fast hash of a few bytes; the same on every machine.
-inline uint64_t hash_bytes(const char* p, size_t n) {
-  uint64_t h = n * 0x9E3779B97F4A7C15ull;
-  auto mix = [&](uint64_t v) {
-    h = (h ^ v) * 0xD6E8FEB86659FD93ull;
-    h ^= h >> 32;
-  };
+// A secret of this process: with it no file can choose strings or pairs whose places in a table collide, which would make it a list.
+// Nothing that is seen depends on it.
+uint64_t hash_secret();
+
+inline uint64_t hash_mix(uint64_t a, uint64_t b) {
+  const __uint128_t product = static_cast<__uint128_t>(a) * b;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
+// A fast hash of a few bytes.
+inline uint64_t hash_bytes(const char* p, size_t n, uint64_t secret) {
+  uint64_t h = secret ^ (n * 0x9E3779B97F4A7C15ull);
+  auto mix = [&](uint64_t v) { h = hash_mix(h ^ v, 0xD6E8FEB86659FD93ull ^ secret); };
   for (; n >= 8; p += 8, n -= 8) {
     uint64_t v;
     __builtin_memcpy(&v, p, 8);
@@ -36,7 +42,7 @@ class Vocabulary {
   void freeze();                                // after the last add, before the first look
   int32_t find(std::string_view text) const {   // -1 if there is none
     size_t mask = slots_.size() - 1;
-    for (size_t i = hash_bytes(text.data(), text.size()) & mask;; i = (i + 1) & mask) {
+    for (size_t i = hash_bytes(text.data(), text.size(), secret_) & mask;; i = (i + 1) & mask) {
       if (slots_[i] < 0) return -1;
       const Entry& e = entries_[static_cast<size_t>(slots_[i])];
       if (view(e) == text) return e.id;
@@ -62,6 +68,7 @@ class Vocabulary {
   };
   std::string_view view(const Entry& e) const { return {bytes_.data() + e.at, e.length}; }
   void grow();
+  uint64_t secret_ = hash_secret();
   std::string bytes_;
   std::vector<Entry> entries_;
   std::vector<int32_t> slots_ = std::vector<int32_t>(16, -1);  // index of an entry, or -1

@@ -1,4 +1,4 @@
-// Remembers the ids of short words. Bounded: a new word takes the place of an old one.
+// Remembers the ids of short words. Bounded: a new word takes the place of an old one. Grows to its size with the words it is given.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -54,6 +54,10 @@ class WordCache {
 
   void put(const Key& key, size_t length, const int32_t* ids, size_t count) {
     if (count > kMostIds) return;
+    if (++puts_ > lines_.size() && lines_.size() < kLines) {  // a short text needs little; what was known is soon known again
+      lines_.assign(8 * lines_.size(), {});
+      puts_ = 0;
+    }
     size_t at = place(key);
     lines_[at ^ 1] = lines_[at];
     Line& l = lines_[at];
@@ -81,7 +85,9 @@ class WordCache {
     return v;
   }
   size_t place(const Key& key) const { return key.hash & (lines_.size() - 1); }
-  std::vector<Line> lines_ = std::vector<Line>(size_t{1} << 16);  // 4 MiB
+  static constexpr size_t kLines = size_t{1} << 16;  // 4 MiB
+  std::vector<Line> lines_ = std::vector<Line>(kLines / 512);
+  size_t puts_ = 0;
 };
 
 }  // namespace ravine

@@ -203,7 +203,7 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
   if (is_moment(state) && tensors.empty())
     throw UserError("no optimizer state", path, "it must hold tensors adam_m.* and adam_v.*", "leave out --optimizer");
   if (!is_moment(state) && fs::exists(folder + "/param_name_map.json")) {
-    const Json map = read_json(folder + "/param_name_map.json");
+    const Json map = read_json(folder + "/param_name_map.json", int64_t{64} << 20);
     for (const auto& [name, file] : map.items())
       if (!our_name(name).empty() && !tensors.contains(our_name(name)))
         throw UserError("missing tensor", fmt::format("{}/param_name_map.json: '{}'", folder, printable(name)),
