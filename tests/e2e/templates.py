@@ -35,7 +35,7 @@ WRONG = {
     "brackets": ("\n{{ " + "[" * 400000 + "]" * 400000 + " }}", "line 2: nested too deeply"),
     "a chain of sums": ("{{ 1" + "+1" * 300000 + " }}", "line 1: nested too deeply"),
     "filters": ("{{ 1" + "|abs" * 200000 + " }}", "line 1: nested too deeply"),
-    "blocks": ("{% if 1 %}\n" * 50000, "line 101: nested too deeply"),
+    "blocks": ("{% if 1 %}\n" * 50000, "line 99: nested too deeply"),
     "too long": ("x" * 1100000, "a template of 1100000 bytes, at most 1048576 are read"),
 }
 

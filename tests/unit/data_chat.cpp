@@ -176,7 +176,7 @@ EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conv
   for (size_t i = c.learned.size(); i-- > 0;) {
     if (!c.learned[i]) continue;
     const auto& said = c.messages[i]["content"].get_ref<const std::string&>();
-    const size_t from = said.find_first_not_of(' '), to = said.find_last_not_of(' ');
+    const size_t from = said.find_first_not_of(" \n"), to = said.find_last_not_of(" \n");
     const std::string words = from == std::string::npos ? "" : said.substr(from, to - from + 1), prompt = i ? render(i, true) : "";
     size_t begin = 0;
     if (i > 0 && text.starts_with(prompt)) {
@@ -288,7 +288,7 @@ TEST(ChatEncoder, long_chats_are_encoded_in_proportion) {
   ChatEncoder looks(*tokenizer, jinja_template("{% set n = messages|length %}" + prompt_template("chatml")), LossOn::answers);
   said.resize(200);
   EXPECT_NO_THROW(looks.encode(talk(said), "here"));
-  for (int i = 0; i < 1800; ++i) said.push_back("a");
+  for (int i = 0; i < 4800; ++i) said.push_back("a");
   EXPECT_USER_ERROR(looks.encode(talk(said), "f record 2"), "the chat template refuses this conversation (f record 2): the template takes too many steps");
 }
 
