@@ -69,7 +69,7 @@ class TakenSpace {
     int64_t at = 0;
     for (size_t clear = 0, i = 0; clear < met.size(); i = (i + 1) % met.size()) {
       const int64_t next = met[i]->beyond(at, at + bytes);
-      clear = next == at ? clear + 1 : 1;
+      clear = next == at ? clear + 1 : 0;
       at = next;
     }
     return at;

@@ -368,6 +368,7 @@ double seconds(const Reader& r, const Input& input, std::string* why) {
 class ReaderBounds : public testing::TestWithParam<size_t> {};
 
 TEST_P(ReaderBounds, MemoryAndTime) {
+  mallopt(M_MMAP_MAX, 0), mallopt(M_TRIM_THRESHOLD, 1 << 30);  // memory stays with the process, so that no run pays for new pages but the first
   const Reader& r = readers()[GetParam()];
   double best[2] = {1e9, 1e9};
   std::string why;
@@ -383,7 +384,7 @@ TEST_P(ReaderBounds, MemoryAndTime) {
     }
   }
   // The square would be 16 times the time; n log n is 4 and a little.
-  EXPECT_LT(best[1], 8 * best[0] + 0.03) << r.name << ": " << best[0] << " s, for four times the input " << best[1] << " s; " << why;
+  EXPECT_LT(best[1], 8 * best[0] + 0.05) << r.name << ": " << best[0] << " s, for four times the input " << best[1] << " s; " << why;
   EXPECT_LT(why.size(), 2000u) << "an error is for people to read";
 }
 
