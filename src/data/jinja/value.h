@@ -63,7 +63,7 @@ struct OpenList {
   std::shared_ptr<const List> all;
   size_t offset = 0;
   Reach* reach = nullptr;
-  OpenList(std::shared_ptr<const List> of, size_t from, Reach* seen) : all(std::move(of)), offset(from), reach(seen) {}
+  OpenList(std::shared_ptr<const List> of, size_t from, Reach* seen);
   size_t size() const { return reach->length > offset ? reach->length - offset : 0; }
   const Value& at(size_t i) const;  // has seen it, not the end
   const List& list() const;
@@ -139,6 +139,9 @@ class Value {
   bool tuple_ = false;
   uint8_t depth_ = 0;
 };
+
+// Here, where values are known: clang makes the destructor of the list with it.
+inline OpenList::OpenList(std::shared_ptr<const List> of, size_t from, Reach* seen) : all(std::move(of)), offset(from), reach(seen) {}
 
 // What a loop knows of itself.
 struct Loop {
