@@ -65,6 +65,7 @@ void Trainer::announce() const {
             human_count(static_cast<double>(model_->params().count())), f.layers, f.hidden, f.heads, f.kv_heads, f.vocabulary);
   log_.line("compute  {} on {} ({}, {} threads), peak {:.0f} GFLOP/s", name(types_.compute), backend_, instructions_, thread_count(),
             peak_flops_ * 1e-9);
+  if (!why_.empty()) log_.line("         {}", why_);
   if (ranks_.size() > 1) announce_ranks();
   log_.line("memory   weights {}, optimizer {}, and at the peak of a step gradients {}, activations {}, workspace {} (arena {}): {:.1f} MiB in all",
             mib(m.weights), mib(m.optimizer), kind(MemoryKind::gradients), kind(MemoryKind::activations), kind(MemoryKind::workspace),

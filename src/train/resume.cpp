@@ -1,6 +1,7 @@
 // Trainer: what a checkpoint says of a run, and how a run goes on from one.
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 
 #include "base/version.h"
 #include "train/open.h"
@@ -28,12 +29,14 @@ TrainState Trainer::state() const {
                          {"micro_batches", layout_.micro_batches}};
   s.scalars["data"] = history_.json();
   s.scalars["fingerprint"] = fingerprint_.json();
+  s.scalars["options"] = options_;
+  s.scalars["model"] = model_->config();
   s.program = program_version();
   s.instructions = instructions_;
   return s;
 }
 
-void Trainer::begin_or_resume() {
+std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
   const std::string& resume = config_.checkpoint.resume;
   std::string folder = path("checkpoints");
   std::optional<std::string> from;
@@ -49,28 +52,55 @@ void Trainer::begin_or_resume() {
   } else {
     from = resume;
   }
+  if (!from) return nullptr;
+  auto reader = std::make_unique<CheckpointReader>(*from, config_.checkpoint.verify && resume != "auto" && ranks_.first());  // newest_checkpoint has verified its find
+  from_ = *from;
+  done_ = checkpoint_scalar(*reader, "step");
+  tokens_ = checkpoint_scalar(*reader, "tokens");
+  // Once more: it may be another than the one that was glanced at.
+  const RunRecord was = run_record(checkpoint_name(done_), done_, reader->scalars(), reader->instructions());
+  refuse_other_model(was, *model_, config_);
+  const std::vector<OptionChange> changes = option_changes(was, options_);
+  refuse_other_options(was, changes, config_);
+  if (!config_.checkpoint.other_data) refuse_other_data(field_or(reader->scalars(), "fingerprint", from_ + "/manifest.json: scalars", Json()), fingerprint_, was.checkpoint);
+  for (const OptionChange& c : changes) {
+    if (c.name == "parallel.sum_leaves") continue;  // begin() says what it means
+    std::string meaning = c.rule == OnResume::other_bits ? ": numbers agree closely from here on, not bit for bit" : "";
+    if (c.name == "train.steps" && config_.schedule.steps == 0) meaning = "; the schedule gets longer or shorter with it (schedule.steps would keep its length)";
+    log_.line("changed  {}{}", c.text(), meaning);
+  }
+  return reader;
+}
+
+bool Trainer::is_complete() {
+  if (done_ < config_.train.steps) return false;
+  std::ifstream in(path("exported"));
+  std::string of;
+  const bool exported = in >> of && of == checkpoint_name(done_) && fs::exists(path("model/config.json"));
+  const bool all = any(ranks_.all(), ranks_.first() && exported);
+  const std::string steps = done_ == config_.train.steps ? fmt::format("{} of {} steps", done_, done_) : fmt::format("{} steps, train.steps is {}", done_, config_.train.steps);
+  log_.line("complete: {}, saved in {}{}", steps, from_, all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", path("model")) : "");
+  return all;
+}
+
+void Trainer::begin(const CheckpointReader* from) {
   if (from) {
-    CheckpointReader reader(*from, config_.checkpoint.verify && resume != "auto" && ranks_.first());  // newest_checkpoint has verified its find
+    const CheckpointReader& reader = *from;
     const Json& s = reader.scalars();
-    if (!config_.checkpoint.other_data) refuse_other_data(field_or(s, "fingerprint", *from + "/manifest.json: scalars", Json()), fingerprint_, checkpoint_name(reader.step()));
-    done_ = checkpoint_scalar(reader, "step");
-    tokens_ = checkpoint_scalar(reader, "tokens");
     double began = time_now();
     restore(*engine_, reader);
     double seconds = time_now() - began;
     if (!reader.instructions().empty() && reader.instructions() != instructions_)  // empty: converted
       log_.warn("the checkpoint was written with {} instructions, this run uses {}: numbers will agree closely, not bit for bit",
                 reader.instructions(), instructions_);
-    const std::string where = *from + "/manifest.json: scalars";
-    if (field_or(s, "seed", where, config_.train.seed) != config_.train.seed)
-      log_.warn("train.seed differs from that of the checkpoint: the order of the data changes from here on");
+    const std::string where = from_ + "/manifest.json: scalars";
     if (int64_t was = field_or(s, "sum_leaves", where, int64_t{1}); was != layout_.sum_leaves)
       log_.warn("the checkpoint was made with parallel.sum_leaves={}, this run sums {} leaves: numbers will agree closely, not bit for bit", was,
                 layout_.sum_leaves);
-    for (const std::string& key : other_data_options(field_or(s, "fingerprint", *from + "/manifest.json: scalars", Json()), fingerprint_))
+    for (const std::string& key : other_data_options(field_or(s, "fingerprint", where, Json()), fingerprint_))
       log_.warn("{}: samples are cut otherwise than before the checkpoint, so some text may come again or be left out", key);
     place_data(&reader);
-    log_.line("resume   from {} after step {}, read in {:.2f} s", *from, done_, seconds);
+    log_.line("resume   from {} after step {}, read in {:.2f} s", from_, done_, seconds);
   } else {
     place_data(nullptr);
     double began = time_now();

@@ -18,7 +18,7 @@ namespace ravine {
 namespace {
 
 // What a run writes directly in its folder.
-constexpr const char* kNames[] = {"checkpoints", "config.yaml", "log.txt", "metrics.jsonl", "model", "stop", "tensorboard", "tokens", ".lock", kFolderMark};
+constexpr const char* kNames[] = {"checkpoints", "config.yaml", "exported", "log.txt", "metrics.jsonl", "model", "stop", "tensorboard", "tokens", ".lock", kFolderMark};
 
 // Files and folders that a run reads, by the option that names them.
 std::vector<std::pair<std::string, std::string>> inputs_of(const Config& c) {

@@ -5,10 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
-#include <sstream>
 #include <thread>
-
-#include <fmt/ranges.h>
 
 #include "base/parallel.h"
 #include "base/text.h"
@@ -19,6 +16,7 @@
 #include "kernels/backend.h"
 #include "parallel/whole_units.h"
 #include "train/estimate.h"
+#include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/nan_watch.h"
 #include "train/open.h"
@@ -41,46 +39,22 @@ Trainer::~Trainer() = default;
 
 std::string Trainer::path(const std::string& name) const { return (fs::path(config_.train.output) / name).string(); }
 
-namespace {
-
-// The number of leaves that the newest checkpoint of the folder was made with, if that can be seen at a glance. What is wrong with it is said
-// when it is read.
-std::optional<int64_t> leaves_of_checkpoint(const std::string& folder, const std::string& resume) {
-  try {
-    std::string from = resume;
-    if (resume == "none") return {};
-    if (resume == "auto") {
-      std::ifstream in(folder + "/latest");
-      std::string name;
-      if (!(in >> name)) return {};
-      from = folder + "/" + name;
-    }
-    Json manifest = read_json(from + "/manifest.json", int64_t{1} << 30);
-    const Json& leaves = manifest.at("scalars").at("sum_leaves");
-    if (leaves.is_number_integer()) return leaves.get<int64_t>();
-  } catch (const std::exception&) {
-  }
-  return {};
-}
-
-}  // namespace
-
 void Trainer::open() {
   const Config& c = config_;
   int ranks = world_ ? world_->size() : 1;
   if (world_) check_same(world_->all(), "program", program_version());
-  config_text_ = to_yaml(c);
-  if (world_) check_same(world_->all(), "config", config_text_);
+  if (world_) check_same(world_->all(), "config", to_yaml(c));
   folder_ = std::make_unique<RunFolder>(c);
   if (world_) world_->all().barrier();  // all have looked before one of them writes
+  const std::optional<RunRecord> was = glance_at_checkpoint(path("checkpoints"), c.checkpoint.resume);
+  if (world_) check_same(world_->all(), "checkpoint", was ? was->checkpoint : "none");
   model_ = open_run_model(c);
+  if (was) refuse_other_model(*was, *model_, c);
   if (world_) check_same(world_->all(), "model", model_->config().dump(1));
-  layout_ = run_layout(c, ranks, *model_, leaves_of_checkpoint(path("checkpoints"), c.checkpoint.resume));
+  layout_ = run_layout(c, ranks, *model_, was ? was->sum_leaves : std::nullopt);
   if (world_ && ranks > 1) ranks_ = Ranks(*world_, layout_.mesh);
   if (!ranks_.first()) log_.quiet(true);
-  // What a machine is measured for, rank 0 decides for all.
-  auto agreed = [&](auto decide) { return static_cast<int>(gather_integers(ranks_.all(), ranks_.first() ? static_cast<int64_t>(decide()) : 0)[0]); };
-  types_ = Types::of(static_cast<DType>(agreed([&] { return compute_type(c.precision, backend_); })));
+  const Kernels kernels = choose_kernels(was);
 
   // Before anything is written. Whoever resumes does not need the weights that the run began with.
   const std::string& resume = c.checkpoint.resume;
@@ -94,19 +68,34 @@ void Trainer::open() {
   if (int64_t tokens = c.train.micro_batch * train_data_->columns(); c.parallel.sequence && tokens % layout_.mesh.tensor != 0)
     throw UserError(fmt::format("micro batches of {} tokens over {} tensor ranks", tokens, layout_.mesh.tensor), "parallel.sequence",
                     "with it the tokens of a micro batch must be a multiple of the tensor ranks", "change data.sequence_length, or set parallel.sequence=false");
-  StepShape shape{c.train.micro_batch, train_data_->columns(), layout_.micro_batches, valid_data_ != nullptr, layout_.leaves};
-  Kernels kernels =
-      backend_kernels(backend_, static_cast<Bf16Products>(agreed([&] { return bf16_products(c.precision, types_.compute, backend_); })));
-  instructions_ = kernels.instructions;
-  if (c.parallel.split == "cost" && layout_.mesh.pipeline > 1) {
-    std::string list;  // by the rates of the machine that rank 0 runs on
-    if (ranks_.first()) list = fmt::format("{}", fmt::join(layers_by_cost(*model_, c, types_, kernels, train_data_->columns(), known_rates(1)), " "));
-    std::istringstream in(gather_texts(ranks_.all(), list)[0]);
-    for (int64_t n; in >> n;) config_.parallel.stage_layers.push_back(n);
-  }
+  const StepShape shape{.rows = c.train.micro_batch, .columns = train_data_->columns(), .micro_batches = layout_.micro_batches, .validation = valid_data_ != nullptr,
+                        .leaves = layout_.leaves};
+  if (c.parallel.split == "cost" && layout_.mesh.pipeline > 1) config_.parallel.stage_layers = layers_by_cost(*model_, c, types_, kernels, train_data_->columns());
   engine_ = std::make_unique<StepEngine>(*model_, config_, types_, kernels, shape, nullptr, &ranks_);
   check_memory();
   if (!c.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(c.probe.inject);
+}
+
+// Works out precision.compute and precision.bf16_products: what they say, else as the checkpoint had them, else by the CPUs of all ranks. From here on config_ holds
+// what was chosen.
+Kernels Trainer::choose_kernels(const std::optional<RunRecord>& was) {
+  PrecisionOptions& p = config_.precision;
+  const PrecisionOptions given = p;
+  const CpuArithmetic cpu = common_arithmetic(ranks_.all());
+  if (was) keep_choices(p, *was, backend_, cpu);
+  const bool kept = p.compute != given.compute || p.bf16_products != given.bf16_products;
+  const Arithmetic chosen = choose_arithmetic(p, backend_, cpu);
+  types_ = Types::of(chosen.compute);
+  p.compute = name(chosen.compute);
+  if (chosen.compute == DType::bf16 && backend_ == "cpu") p.bf16_products = name(chosen.products);
+  const bool chose = kept || !chosen.why.empty();
+  why_ = !chose ? "" : fmt::format("{}{}: {}", p.compute, chosen.compute == DType::bf16 ? fmt::format(", products by {}", p.bf16_products) : "", kept ? "as in " + was->checkpoint : chosen.why);
+  config_text_ = to_yaml(config_);
+  options_ = recorded_options(config_, layout_.mesh.data, layout_.sum_leaves);
+  if (was) refuse_other_options(*was, option_changes(*was, options_), config_);
+  Kernels kernels = backend_kernels(backend_, chosen.products);
+  instructions_ = kernels.instructions;
+  return kernels;
 }
 
 // Of several ranks the first makes tokens of text; the others find them where it keeps them for the next start.
@@ -342,6 +331,8 @@ void Trainer::run() {
   }
   StopSignals signals;
   ranks_.all().barrier();
+  const std::unique_ptr<CheckpointReader> from = find_checkpoint();
+  if (from && is_complete()) return;
   double peak = 0;
   if (ranks_.first()) {
     MachinePeaks peaks = machine_peaks(Peaks::arithmetic);
@@ -356,7 +347,7 @@ void Trainer::run() {
   if (injection_) engine_->ctx().add_observer(injection_.get());
   const uint64_t number = ranks_.first() ? std::stoull(random_digits(), nullptr, 16) : 0;
   writer_ = std::make_unique<CheckpointWriter>(ranks_.rank(), ranks_.size(), static_cast<uint64_t>(gather_integers(ranks_.all(), static_cast<int64_t>(number))[0]));
-  begin_or_resume();
+  begin(from.get());
   if (done_ > 0) saved_ = done_;
   check_disk();
   if (ranks_.first()) folder_->write_config(config_text_);
@@ -390,7 +381,13 @@ void Trainer::run() {
   report_saves();
   if (ranks_.first()) clear_stop_request(config_.train.output);
   if (stopped) end_stopped();
+  if (ranks_.first()) fs::remove(path("exported"));
   export_model();
+  try {  // without it the next start exports again
+    if (ranks_.first() && fs::exists(path("checkpoints/" + checkpoint_name(done_)))) write_file_atomic(path("exported"), checkpoint_name(done_) + "\n");
+  } catch (const DiskFull& e) {
+    log_.warn("{}", e.what());
+  }
 }
 
 }  // namespace ravine

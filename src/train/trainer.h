@@ -17,6 +17,7 @@
 #include "train/hooks.h"
 #include "train/layout.h"
 #include "train/run_folder.h"
+#include "train/run_record.h"
 #include "train/step.h"
 #include "train/traffic.h"
 
@@ -58,7 +59,12 @@ class Trainer {
   void check_disk();
   std::string what_is_kept() const;
   [[noreturn]] void end_stopped();
-  void begin_or_resume();
+  Kernels choose_kernels(const std::optional<RunRecord>& was);
+  // The checkpoint that the run goes on from, opened, its options compared with those of this run and the differences said; null: the run begins.
+  std::unique_ptr<CheckpointReader> find_checkpoint();
+  // Whether all steps are done and train.output/model holds what came of them; says so.
+  bool is_complete();
+  void begin(const CheckpointReader* from);
   void place_data(const CheckpointReader* from);
   TrainState state() const;
   void step(int64_t step);
@@ -67,7 +73,9 @@ class Trainer {
   void export_model();
 
   Config config_;
-  std::string config_text_;  // as it was given: parallel.split is worked out in config_
+  std::string config_text_;  // what config.yaml gets: with what auto chose, without the layers of each stage that parallel.split came to
+  Json options_;             // as checkpoints record them
+  std::string why_;          // of what precision.compute=auto and bf16_products=auto chose; empty: nothing
   std::string backend_;
   Log& log_;
   World* world_;
@@ -93,6 +101,7 @@ class Trainer {
   std::optional<StepReport> last_;
   double peak_flops_ = 0;
   std::string instructions_;  // of the kernels: recorded in checkpoints
+  std::string from_;          // the checkpoint that the run goes on from
   int64_t done_ = 0, tokens_ = 0;
   int64_t checkpoint_bytes_ = 0, model_bytes_ = 0;  // of all ranks
   std::optional<int64_t> saved_;                    // the newest step with a complete checkpoint, as this rank knows

@@ -187,7 +187,9 @@ def test_resume_with_other_data_or_tokenizer(folder):
         shutil.move(folder / "kept.txt", folder / "moved.txt")  # the same under another name
         train({**more, "data.train": [str(folder / "moved.txt")]}, out, ranks)
         shutil.copy(folder / "moved.txt", text)
-        done = launch(ranks, ["train", *settings({**base, "train.steps": 6, "data.append_eos": False}, out)])
+        other = ["train", *settings({**base, "train.steps": 6, "data.append_eos": False}, out)]
+        launch(ranks, other, status=2, expect="data.append_eos is false, was true (command line): step_000004")
+        done = launch(ranks, [*other, "checkpoint.other_data=true"])
         check("data.append_eos (was true, is false)" in done.stderr, done.stderr)
 
 

@@ -1,0 +1,148 @@
+#include "train/run_record.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "parallel/fit.h"
+
+namespace ravine {
+namespace {
+
+std::string shortened(const std::string& value) { return value.size() > 200 ? value.substr(0, 200) + ".." : value; }
+
+std::optional<int64_t> whole_number(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_number_integer() ? std::optional(it->get<int64_t>()) : std::nullopt;
+}
+
+std::string text_in(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+const char* kNewRun = "or begin a run of its own: another train.output (weights of a checkpoint: ravine convert --to hf, then model.path)";
+
+}  // namespace
+
+Json recorded_options(const Config& config, int64_t data_ranks, int64_t sum_leaves) {
+  Config copy = config;
+  copy.parallel.data = data_ranks;
+  copy.parallel.sum_leaves = sum_leaves;
+  Json out = Json::object();
+  for (const Section& s : sections_of(copy))
+    for (const Option& o : s.options) out[o.name()] = o.yaml();
+  return out;
+}
+
+RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& scalars, const std::string& instructions) {
+  RunRecord out{.checkpoint = checkpoint, .step = step};
+  if (!scalars.is_object()) return out;
+  out.sum_leaves = whole_number(scalars, "sum_leaves");
+  if (const auto it = scalars.find("layout"); it != scalars.end() && it->is_object() && it->contains("stage_layers") && (*it)["stage_layers"].is_array()) {
+    int64_t layers = 0;
+    for (const Json& n : (*it)["stage_layers"]) layers += n.is_number_integer() ? n.get<int64_t>() : 0;
+    if (layers > 0) out.layers = layers;
+  }
+  if (const auto it = scalars.find("model"); it != scalars.end() && it->is_object()) out.model = *it;
+  // Of programs that recorded no options.
+  if (const std::string type = text_in(scalars, "optimizer"); !type.empty()) out.options["optimizer.type"] = type;
+  if (const auto seed = whole_number(scalars, "seed")) out.options["train.seed"] = std::to_string(*seed);
+  if (const std::string compute = text_in(scalars, "compute"); !compute.empty()) {
+    out.options["precision.compute"] = compute;
+    if (compute == "bf16" && !instructions.empty()) out.options["precision.bf16_products"] = instructions.find("dot products") != std::string::npos ? "dot" : "widen";
+  }
+  if (const auto it = scalars.find("options"); it != scalars.end() && it->is_object())
+    for (const auto& [key, value] : it->items())
+      if (value.is_string()) out.options[key] = value.get<std::string>();
+  return out;
+}
+
+std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume) {
+  namespace fs = std::filesystem;
+  if (resume == "none") return {};
+  try {
+    fs::path from = resume;
+    if (resume == "auto") {
+      std::ifstream in(fs::path(checkpoints_dir) / "latest");
+      std::string name;
+      if (!(in >> name)) return {};
+      from = fs::path(checkpoints_dir) / name;
+    }
+    const Json manifest = read_json((from / "manifest.json").string(), int64_t{1} << 30);
+    const Json& scalars = manifest.at("scalars");
+    return run_record(fs::path(from).lexically_normal().filename().string(), whole_number(manifest, "step").value_or(0), scalars, text_in(manifest, "instructions"));
+  } catch (const std::exception&) {
+  }
+  return {};
+}
+
+void keep_choices(PrecisionOptions& options, const RunRecord& was, const std::string& backend, const CpuArithmetic& cpu) {
+  auto keep = [&](std::string& value, const char* key, const std::set<std::string>& known) {
+    const auto it = was.options.find(key);
+    if (value == "auto" && it != was.options.end() && known.count(it->second)) value = it->second;
+  };
+  keep(options.compute, "precision.compute", {"f32", "bf16", "f16", "f64"});
+  if (options.compute != "bf16" || options.bf16_products != "auto" || backend != "cpu") return;
+  keep(options.bf16_products, "precision.bf16_products", {"dot", "widen"});
+  if (options.bf16_products == "dot" && !cpu.bf16_dot)
+    throw UserError(fmt::format("{} was made with bf16 dot products", was.checkpoint), "precision.bf16_products", "this machine has no such instruction (AVX512_BF16)",
+                    "set precision.bf16_products=widen to go on here: numbers agree closely from there on, not bit for bit");
+}
+
+std::string OptionChange::text() const { return fmt::format("{}: {}, was {}", name, shortened(now), shortened(was)); }
+
+std::vector<OptionChange> option_changes(const RunRecord& was, const Json& now) {
+  std::vector<OptionChange> out;
+  Config table;
+  for (const Section& s : sections_of(table))
+    for (const Option& o : s.options) {
+      const auto before = was.options.find(o.name());
+      if (const std::string value = text_in(now, o.name().c_str()); before != was.options.end() && before->second != value)
+        out.push_back({.name = o.name(), .was = before->second, .now = value, .rule = o.rule.on_resume});
+    }
+  return out;
+}
+
+void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>& changes, const Config& config) {
+  std::vector<std::string> what, back;
+  std::string where;
+  bool data = true;
+  for (const OptionChange& c : changes) {
+    const bool of_data = c.name.starts_with("data.");
+    if (c.rule != OnResume::fixed || (of_data && config.checkpoint.other_data)) continue;
+    const auto source = config.sources.find(c.name);
+    if (where.empty()) where = source == config.sources.end() ? "default" : source->second;
+    what.push_back(fmt::format("{} is {}, was {}", c.name, shortened(c.now), shortened(c.was)));
+    back.push_back(fmt::format("{}={}", c.name, shortened(c.was)));
+    data = data && of_data;
+  }
+  if (what.empty()) return;
+  throw UserError(fmt::format("{}", fmt::join(what, "; ")), where, fmt::format("{} goes on with the options it was made with; docs/options.md says which may change", was.checkpoint),
+                  fmt::format("set {}{}, {}", fmt::join(back, " "), data ? ", or checkpoint.other_data=true" : "", kNewRun));
+}
+
+void refuse_other_model(const RunRecord& was, const Model& model, const Config& config) {
+  const std::string where = config.model.path.empty() ? config.model.config : config.model.path;
+  auto refuse = [&](const std::string& field, const std::string& is, const std::string& had) {
+    throw UserError(fmt::format("{} is {}, was {}", field, is, had), where, fmt::format("{} goes on with the model it was made with", was.checkpoint),
+                    fmt::format("go back to that model, {}", kNewRun));
+  };
+  // What says nothing about weights or arithmetic.
+  static const std::set<std::string> kIdle = {"architectures", "transformers_version", "torch_dtype", "dtype", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id",
+                                              "auto_map", "initializer_range"};
+  if (was.model.is_object()) {
+    const Json& now = model.config();
+    for (const auto& [key, value] : was.model.items()) {
+      if (kIdle.count(key) || key.starts_with("_")) continue;
+      if (const auto it = now.find(key); it != now.end() && *it != value) refuse(key, shortened(it->dump()), shortened(value.dump()));
+    }
+  }
+  if (was.layers && *was.layers != layers_of(model)) refuse("the number of layers", std::to_string(layers_of(model)), std::to_string(*was.layers));
+}
+
+}  // namespace ravine

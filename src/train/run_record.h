@@ -1,0 +1,50 @@
+// What a checkpoint remembers of the run that wrote it: its options with what auto had chosen, its model. By it a resume keeps what was chosen, names what is
+// another option now, and refuses what must not be (OnResume in config/option.h says which).
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "config/config.h"
+#include "kernels/cpu_id.h"
+#include "model/model.h"
+
+namespace ravine {
+
+struct RunRecord {
+  std::string checkpoint;                      // "step_000200"
+  int64_t step = 0;
+  std::map<std::string, std::string> options;  // "train.steps" -> "200", as Option::yaml writes it. A checkpoint of an older program or of `convert` holds few or none
+  Json model;                                  // its config.json; null: not recorded
+  std::optional<int64_t> sum_leaves, layers;
+};
+
+// The options of `config` as checkpoints hold them. What is a matter of the ranks at hand (parallel.data, parallel.sum_leaves) goes in as it came out.
+Json recorded_options(const Config& config, int64_t data_ranks, int64_t sum_leaves);
+
+// `scalars` and `instructions` of a checkpoint. What is missing or malformed there is left out.
+RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& scalars, const std::string& instructions);
+
+// Of the checkpoint that checkpoint.resume means, seen at a glance: nothing if there is none, or none that can be read; what is wrong with it is said when it
+// is read whole.
+std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume);
+
+// precision.compute and precision.bf16_products become what the checkpoint's run had where they say auto. A UserError where `cpu` cannot (the cpu backend only).
+void keep_choices(PrecisionOptions& options, const RunRecord& was, const std::string& backend, const CpuArithmetic& cpu);
+
+struct OptionChange {
+  std::string name, was, now;
+  OnResume rule = OnResume::undecided;
+  std::string text() const;  // "train.steps: 400, was 200"
+};
+// What both know and what differs, in the order of the option table.
+std::vector<OptionChange> option_changes(const RunRecord& was, const Json& now);
+
+// A fixed option that differs is a UserError that names all such; with checkpoint.other_data those of the data section may.
+void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>& changes, const Config& config);
+// Another model is a UserError that names the first field that differs.
+void refuse_other_model(const RunRecord& was, const Model& model, const Config& config);
+
+}  // namespace ravine
