@@ -59,16 +59,18 @@ def test_beside_busy_loops(folder):
             done = r.run("check", "determinism", "--json", *r.settings({**common, "precision.bf16_products": products}), env=empty_cache(folder, products))
             result = json.loads(done.stdout)
             r.check(result["equal"] and len(result["cases"]) >= 8, f"{products}: {result}")
-        for n in range(3):
-            train(folder, f"run{n}", env=empty_cache(folder, f"run{n}"), precision__compute="auto" if n == 2 else "bf16")
-    r.check(r.same_run(folder / "run0", folder / "run1") == "", r.same_run(folder / "run0", folder / "run1"))
-    first = chosen(folder / "run0")
-    r.check(first == chosen(folder / "run1"), "another choice")
-    if chosen(folder / "run2")[0]["compute"] == "bf16":
-        r.check(r.same_run(folder / "run0", folder / "run2") == "", "precision.compute=auto gives other bits")
+        for n in range(5):
+            train(folder, f"run{n}", env=empty_cache(folder, f"run{n}"))
+        train(folder, "auto", env=empty_cache(folder, "auto-run"), precision__compute="auto")
+    first = folder / "run0"
+    for n in range(1, 5):
+        r.check(chosen(folder / f"run{n}") == chosen(first), f"run {n}: {chosen(folder / f'run{n}')} instead of {chosen(first)}")
+        r.check(r.same_run(first, folder / f"run{n}") == "", f"run {n}: {r.same_run(first, folder / f'run{n}')}")
+    if chosen(folder / "auto")[0]["compute"] == "bf16":
+        r.check(chosen(folder / "auto") == chosen(first) and r.same_run(first, folder / "auto") == "", "precision.compute=auto gives other bits")
     # As config.yaml says, elsewhere.
-    r.run("train", "--config", folder / "run2" / "config.yaml", f"train.output={folder / 'again'}")
-    r.check(r.same_run(folder / "run2", folder / "again") == "", "config.yaml of a run gives other bits")
+    r.run("train", "--config", folder / "auto" / "config.yaml", f"train.output={folder / 'again'}")
+    r.check(r.same_run(folder / "auto", folder / "again") == "", "config.yaml of a run gives other bits")
 
 
 def test_a_resume_keeps_the_choice(folder):
