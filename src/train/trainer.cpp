@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "files/atomic.h"
 #include "files/mapped_file.h"
 #include "files/temporary.h"
 #include "io/huggingface.h"
