@@ -107,10 +107,10 @@ def test_only_the_runs_own_model_is_replaced(folder):
 
 
 def test_names_that_are_taken(folder):
-    for name in ("config.yaml", "log.txt", "metrics.jsonl", "checkpoints", "tokens", "tensorboard", "stop"):
+    for name in ("config.yaml", "exported", "log.txt", "metrics.jsonl", "checkpoints", "tokens", "tensorboard", "stop"):
         out = folder / f"has-{name}"
         out.mkdir()
-        if "." in name or name == "stop":
+        if "." in name or name in ("exported", "stop"):
             (out / name).write_text("# dear\n")
         else:
             (out / name).mkdir()
