@@ -58,7 +58,7 @@ std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
   done_ = checkpoint_scalar(*reader, "step");
   tokens_ = checkpoint_scalar(*reader, "tokens");
   // Once more: it may be another than the one that was glanced at.
-  const RunRecord was = run_record(checkpoint_name(done_), done_, reader->scalars(), reader->instructions());
+  const RunRecord was = run_record(checkpoint_name(done_), done_, reader->scalars(), reader->instructions(), from_ + "/manifest.json: scalars");
   refuse_other_model(was, *model_, config_);
   const std::vector<OptionChange> changes = option_changes(was, options_);
   refuse_other_options(was, changes, config_);

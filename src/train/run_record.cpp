@@ -15,11 +15,6 @@ namespace {
 
 std::string shortened(const std::string& value) { return value.size() > 200 ? value.substr(0, 200) + ".." : value; }
 
-std::optional<int64_t> whole_number(const Json& object, const char* key) {
-  const auto it = object.find(key);
-  return it != object.end() && it->is_number_integer() ? std::optional(it->get<int64_t>()) : std::nullopt;
-}
-
 std::string text_in(const Json& object, const char* key) {
   const auto it = object.find(key);
   return it != object.end() && it->is_string() ? it->get<std::string>() : "";
@@ -39,26 +34,29 @@ Json recorded_options(const Config& config, int64_t data_ranks, int64_t sum_leav
   return out;
 }
 
-RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& scalars, const std::string& instructions) {
+RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& scalars, const std::string& instructions, const std::string& where) {
   RunRecord out{.checkpoint = checkpoint, .step = step};
-  if (!scalars.is_object()) return out;
-  out.sum_leaves = whole_number(scalars, "sum_leaves");
-  if (const auto it = scalars.find("layout"); it != scalars.end() && it->is_object() && it->contains("stage_layers") && (*it)["stage_layers"].is_array()) {
+  auto has = [&](const char* key) { return scalars.contains(key); };
+  if (has("sum_leaves")) out.sum_leaves = field<int64_t>(scalars, "sum_leaves", where);
+  if (has("layout") && field<Json>(scalars, "layout", where).contains("stage_layers")) {
     int64_t layers = 0;
-    for (const Json& n : (*it)["stage_layers"]) layers += n.is_number_integer() ? n.get<int64_t>() : 0;
+    for (const Json& n : array_field(scalars.at("layout"), "stage_layers", where + ": layout")) layers += n.is_number_integer() ? n.get<int64_t>() : 0;
     if (layers > 0) out.layers = layers;
   }
-  if (const auto it = scalars.find("model"); it != scalars.end() && it->is_object()) out.model = *it;
+  if (has("model")) out.model = field<Json>(scalars, "model", where);
   // Of programs that recorded no options.
-  if (const std::string type = text_in(scalars, "optimizer"); !type.empty()) out.options["optimizer.type"] = type;
-  if (const auto seed = whole_number(scalars, "seed")) out.options["train.seed"] = std::to_string(*seed);
-  if (const std::string compute = text_in(scalars, "compute"); !compute.empty()) {
+  if (has("optimizer")) out.options["optimizer.type"] = field<std::string>(scalars, "optimizer", where);
+  if (has("seed")) out.options["train.seed"] = std::to_string(field<int64_t>(scalars, "seed", where));
+  if (has("compute")) {
+    const std::string compute = field<std::string>(scalars, "compute", where);
     out.options["precision.compute"] = compute;
     if (compute == "bf16" && !instructions.empty()) out.options["precision.bf16_products"] = instructions.find("dot products") != std::string::npos ? "dot" : "widen";
   }
-  if (const auto it = scalars.find("options"); it != scalars.end() && it->is_object())
-    for (const auto& [key, value] : it->items())
-      if (value.is_string()) out.options[key] = value.get<std::string>();
+  if (has("options"))
+    for (const auto& [key, value] : field<Json>(scalars, "options", where).items()) {
+      if (!value.is_string()) throw UserError(fmt::format("'{}' of the options", shortened(key)), where, "it must be a text", "use another checkpoint");
+      out.options[key] = value.get<std::string>();
+    }
   return out;
 }
 
@@ -75,7 +73,7 @@ std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir
     }
     const Json manifest = read_json((from / "manifest.json").string(), int64_t{1} << 30);
     const Json& scalars = manifest.at("scalars");
-    return run_record(fs::path(from).lexically_normal().filename().string(), whole_number(manifest, "step").value_or(0), scalars, text_in(manifest, "instructions"));
+    return run_record(fs::path(from).lexically_normal().filename().string(), field_or(manifest, "step", "", int64_t{0}), scalars, text_in(manifest, "instructions"), "");
   } catch (const std::exception&) {
   }
   return {};

@@ -24,8 +24,8 @@ struct RunRecord {
 // The options of `config` as checkpoints hold them. What is a matter of the ranks at hand (parallel.data, parallel.sum_leaves) goes in as it came out.
 Json recorded_options(const Config& config, int64_t data_ranks, int64_t sum_leaves);
 
-// `scalars` and `instructions` of a checkpoint. What is missing or malformed there is left out.
-RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& scalars, const std::string& instructions);
+// `scalars` and `instructions` of a checkpoint. What is missing there is left out; a value of another type is a UserError that names `where` and the field.
+RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& scalars, const std::string& instructions, const std::string& where);
 
 // Of the checkpoint that checkpoint.resume means, seen at a glance: nothing if there is none, or none that can be read; what is wrong with it is said when it
 // is read whole.

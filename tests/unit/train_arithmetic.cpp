@@ -79,7 +79,7 @@ TEST(Arithmetic, OptionsDecideAndAutoFollows) {
 RunRecord made_with(const std::string& compute, const std::string& products) {
   Config c;
   c.precision.compute = compute, c.precision.bf16_products = products;
-  return run_record("step_000200", 200, Json{{"options", recorded_options(c, 1, 1)}}, "avx512");
+  return run_record("step_000200", 200, Json{{"options", recorded_options(c, 1, 1)}}, "avx512", "manifest");
 }
 
 TEST(Resume, KeepsWhatAutoHadChosen) {
@@ -97,9 +97,9 @@ TEST(Resume, KeepsWhatAutoHadChosen) {
   EXPECT_EQ(kept(asked("bf16", "widen"), made_with("bf16", "dot"), kZen3), "bf16 widen");
   EXPECT_EQ(kept(asked("bf16"), made_with("bf16", "dot"), kZen3, "ref"), "bf16 auto");
   // Older checkpoints say it by their instructions; some say nothing.
-  EXPECT_EQ(kept(asked("auto"), run_record("s", 1, Json{{"compute", "bf16"}}, "avx512 with bf16 dot products"), kXeon), "bf16 dot");
-  EXPECT_EQ(kept(asked("auto"), run_record("s", 1, Json{{"compute", "bf16"}}, "avx512"), kZen4), "bf16 widen");
-  EXPECT_EQ(kept(asked("auto"), run_record("s", 1, Json::object(), ""), kZen4), "auto auto");
+  EXPECT_EQ(kept(asked("auto"), run_record("s", 1, Json{{"compute", "bf16"}}, "avx512 with bf16 dot products", "manifest"), kXeon), "bf16 dot");
+  EXPECT_EQ(kept(asked("auto"), run_record("s", 1, Json{{"compute", "bf16"}}, "avx512", "manifest"), kZen4), "bf16 widen");
+  EXPECT_EQ(kept(asked("auto"), run_record("s", 1, Json::object(), "", "manifest"), kZen4), "auto auto");
 }
 
 TEST(Resume, NamesEveryChangeByItsRule) {
@@ -109,7 +109,7 @@ TEST(Resume, NamesEveryChangeByItsRule) {
   now.optimizer.lr = 0.5;
   now.data.loss_on = "last";
   now.sources["optimizer.lr"] = "run.yaml:3";
-  const RunRecord record = run_record("step_000200", 200, Json{{"options", recorded_options(was, 2, 4)}}, "");
+  const RunRecord record = run_record("step_000200", 200, Json{{"options", recorded_options(was, 2, 4)}}, "", "manifest");
   EXPECT_TRUE(option_changes(record, recorded_options(was, 2, 4)).empty());
   const std::vector<OptionChange> changes = option_changes(record, recorded_options(now, 2, 4));
   std::vector<std::string> texts;
@@ -129,13 +129,18 @@ TEST(Resume, NamesEveryChangeByItsRule) {
 }
 
 TEST(Resume, ReadsAnyRecord) {
-  for (const char* text : {"[]", "{}", R"({"options":[1],"model":2,"seed":"x","optimizer":3,"compute":[],"layout":7,"sum_leaves":"y"})", R"({"options":{"train.steps":5,"no.such":"1"}})",
-                           R"({"layout":{"stage_layers":["a",null]}})"}) {
-    const RunRecord r = run_record("step_1", 1, Json::parse(text), "avx2");
+  for (const char* text : {"{}", R"({"options":{"no.such":"1"}})", R"({"layout":{"stage_layers":["a",null]}})", R"({"layout":{}})"}) {
+    const RunRecord r = run_record("step_1", 1, Json::parse(text), "avx2", "manifest");
     EXPECT_TRUE(option_changes(r, recorded_options(Config(), 1, 1)).empty()) << text;
     EXPECT_FALSE(r.layers || r.sum_leaves) << text;
   }
-  const RunRecord older = run_record("step_1", 1, Json{{"optimizer", "sgd"}, {"seed", 7}, {"compute", "f32"}, {"layout", {{"stage_layers", {3, 1}}}}}, "");
+  for (auto [text, field] : {std::pair{R"({"options":[1]})", "options"}, {R"({"options":{"train.steps":5}})", "train.steps"}, {R"({"model":2})", "model"}, {R"({"seed":"x"})", "seed"},
+                             {R"({"optimizer":3})", "optimizer"}, {R"({"compute":[]})", "compute"}, {R"({"layout":7})", "layout"}, {R"({"layout":{"stage_layers":7}})", "stage_layers"},
+                             {R"({"sum_leaves":"y"})", "sum_leaves"}}) {
+    const std::string error = error_of([&, text = text] { run_record("step_1", 1, Json::parse(text), "avx2", "manifest"); });
+    EXPECT_TRUE(error.find(field) != std::string::npos && error.find("manifest") != std::string::npos) << text << ": " << error;
+  }
+  const RunRecord older = run_record("step_1", 1, Json{{"optimizer", "sgd"}, {"seed", 7}, {"compute", "f32"}, {"layout", {{"stage_layers", {3, 1}}}}}, "", "manifest");
   EXPECT_EQ(older.layers, 4);
   EXPECT_EQ(option_changes(older, recorded_options(Config(), 1, 1)).size(), 2u) << "optimizer and seed";
 }
