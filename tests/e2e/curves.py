@@ -16,7 +16,7 @@ import ravine_run as r
 GOLDEN = Path(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "curves").resolve()
 RECORD = json.loads((GOLDEN / "curves.json").read_text())
 DRAWS = 8
-TYPES = {"f32": ([], 2.0 ** -24), "f64": (["--backend", "ref"], 2.0 ** -53)}
+TYPES = {"f32": ([], 2.0 ** -24), "f64": (["--backend", "ref"], 2.0 ** -53), "bf16": ([], 2.0 ** -8), "f16": ([], 2.0 ** -11)}  # the flags, and half the distance from 1 to the next number
 
 
 def train(model, output, options, kind, **more):
@@ -107,6 +107,13 @@ def test_families_in_double(folder):
 def test_families_in_single(folder):
     for name in families():
         compare(name, folder, "f32")
+
+
+def test_sixteen_bits(folder):
+    """Products of 16 bits with masters in f32: roundings are 2^16 or 2^13 times those of f32. Enough to see that what is trained is what is read."""
+    for name in ("llama", "qwen2", "gpt2", "groups"):
+        compare(name, folder, "bf16")
+        compare(name, folder, "f16")
 
 
 def test_however_memory_is_kept(folder):

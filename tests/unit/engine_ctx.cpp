@@ -133,6 +133,33 @@ TEST(Tape, AnOpWhoseOutputNobodyUsedIsLeftOut) {
   EXPECT_EQ(numbers(s.c->grads().get(xr).view())[0], 2);
 }
 
+TEST(Tape, GradientsOfSeveralUsesAddUp) {
+  Setting s;
+  TensorRef xr;
+  s.c->block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
+    xr = in.x.ref();
+    ones(c, twice(c, in.x));
+    ones(c, twice(c, twice(c, in.x)));
+    ones(c, in.x);
+    return Flow{};
+  });
+  s.c->backward({xr});
+  EXPECT_EQ(numbers(s.c->grads().get(xr).view())[0], 2 + 4 + 1);
+}
+
+TEST(Tape, AGradientThatTwoTensorsShareIsNotWrittenOver) {
+  Setting s;
+  Tensor a = s.tensor({0}, {1, 1}), b = s.tensor({0}, {1, 1});
+  {
+    Tensor both = s.tensor({5}, {1, 1});
+    s.c->give_grad(a.ref(), both);
+    s.c->give_grad(b.ref(), both);
+  }
+  s.c->give_grad(a.ref(), s.tensor({2}, {1, 1}));
+  EXPECT_EQ(numbers(s.c->grads().get(a.ref()).view())[0], 7);
+  EXPECT_EQ(numbers(s.c->grads().get(b.ref()).view())[0], 5);
+}
+
 TEST(Tape, NothingIsRecordedWithoutTrainingNorKeptByBegin) {
   Setting s;
   s.c->begin(s.batch, false);

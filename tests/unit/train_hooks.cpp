@@ -158,6 +158,46 @@ TEST(Trainer, ValidationLossIsTheMeanOverLabelsThatCount) {
   EXPECT_EQ(run.metrics().back()["valid_loss"].get<double>(), *t.validate());
 }
 
+TEST(Trainer, ASkippedStepTeachesNothingAndTheRateGoesOn) {
+  RunFolder run;
+  run.config.optimizer.lr = 0.05;
+  run.config.schedule.steps = 10;
+  run.config.data.skip_steps = {2};
+  run.config.train.valid_every = 0;
+  Trainer t(run.config, "cpu", run.log);
+  t.run();
+  std::vector<Json> rows = run.metrics();
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[1], (Json{{"step", 2}, {"skipped", true}, {"tokens", 2 * kWidth}}));
+  for (int64_t step : {1, 3, 4}) EXPECT_EQ(rows[static_cast<size_t>(step - 1)]["lr"].get<double>(), learning_rate(run.config.schedule, 0.05, 4, step - 1)) << "of schedule.steps, not train.steps";
+  EXPECT_EQ(t.tokens_seen(), 6 * kWidth);
+  EXPECT_EQ(t.engine().optimizer().steps(), 3) << "moments know the steps that were taken";
+}
+
+TEST(Trainer, ValidationTakesAsManyMicroBatchesAsItIsTold) {
+  RunFolder run;
+  run.config.train.micro_batch = 2;
+  run.config.train.valid_batches = 1;
+  run.config.optimizer.lr = 0.05;
+  Trainer t(run.config, "cpu", run.log);
+  t.run();
+  const double two = *t.validate();
+  RunFolder all;
+  all.save("valid.safetensors", 2, 2);  // the same two rows, and no other
+  all.config.train.micro_batch = 2;
+  all.config.optimizer.lr = 0.05;
+  Trainer u(all.config, "cpu", all.log);
+  u.run();
+  EXPECT_EQ(two, *u.validate());
+}
+
+TEST(Trainer, WithoutValidationDataThereIsNoLoss) {
+  RunFolder run;
+  run.config.data.valid.clear();
+  Trainer t(run.config, "cpu", run.log);
+  EXPECT_FALSE(t.validate().has_value());
+}
+
 // --- memory
 
 class Neighbours : public World {
