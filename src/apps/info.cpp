@@ -228,8 +228,8 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
 }
 
 std::string shown(const std::string& key, const Json& value) {
-  if (key == "bytes") return fmt::format("{} ({})", value.dump(), human_bytes(value.get<double>()));
-  if (key == "parameters") return fmt::format("{} ({})", value.dump(), human_count(value.get<double>()));
+  if (key == "bytes" && value.is_number()) return fmt::format("{} ({})", value.dump(), human_bytes(value.get<double>()));
+  if (key == "parameters" && value.is_number()) return fmt::format("{} ({})", value.dump(), human_count(value.get<double>()));
   if (value.is_string()) return printable(value.get<std::string>());
   return escaped(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }

@@ -125,7 +125,7 @@ def test_sealed_manifest_with_values_of_a_wrong_type(folder):
             scalars[path[-1]] = value
         return change
 
-    faults = {"seed": wrong("seed", value="x"), "sum_leaves": wrong("sum_leaves", value=[1]), "fingerprint": wrong("fingerprint", value=3),
+    faults = {"sum_leaves": wrong("sum_leaves", value=[1]), "fingerprint": wrong("fingerprint", value=3),
               "tokens": wrong("tokens", value={}), "optimizer_steps": wrong("optimizer_steps", value="1"), "data": wrong("data", value="x"),
               "sources": wrong("data", "sources", value={"a": 1}), "segments": wrong("data", "segments", value=7),
               "sample": wrong("data", "segments", 0, "sample", value="0"), "weights": wrong("data", "segments", 0, "weights", value="0.5")}
@@ -185,7 +185,7 @@ def test_nothing_moves_the_cursor(folder):
     show = ["data", "show", "--step", 1, f"model.config={config}", f"model.tokenizer={TOKENIZER}", f"data.train=[{text}]", "data.sequence_length=16", "train.global_batch=2"]
     only_text(r.run(*show).stdout, "data show")
     odd = folder / ("x" + HOSTILE + ".json")
-    odd.write_text(json.dumps({"model_type": HOSTILE}))
+    odd.write_text(json.dumps({"model_type": HOSTILE, "bytes": "x", "parameters": []}))
     only_text(r.run("info", odd).stdout, "info of a config")
     only_text(r.run("train", *options(folder, model__config=str(odd).replace("\x1b", "\x1b"), data__train=["x"]), status=2).stderr, "an error")
     only_text(r.run("config", "--config", odd, status=2).stderr, "an error of a config")

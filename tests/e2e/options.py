@@ -159,7 +159,7 @@ OPTIONS = {
     "parallel.data": Number(0, RANKS), "parallel.tensor": Number(1, RANKS), "parallel.pipeline": Number(1, RANKS), "parallel.sequence": Bool(),
     "parallel.zero": Number(0, 3), "parallel.sum_leaves": Number(0, 2**16), "parallel.virtual": Number(1, 4096),
     "parallel.split": Text(choices=("even", "cost")), "parallel.stage_layers": ListOf(Number(0, 4096)), "parallel.zero_threshold": Number(0, 10**12),
-    "parallel.patience": real(2, 3600),
+    "parallel.patience": real(2, 3600), "parallel.interface": FREE,
     "checkpoint.every": Number(0, STEPS), "checkpoint.keep": Number(0, 10**6), "checkpoint.resume": NAME, "checkpoint.shard_mb": Number(1, 10**6),
     "checkpoint.verify": Bool(), "checkpoint.other_data": Bool(),
     "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "probe.inject": Records(),

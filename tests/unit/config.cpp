@@ -54,7 +54,7 @@ TEST(Config, DefaultsAreThoseOfTheManual) {
 }
 
 TEST(Config, CommandLineOverFileOverDefault) {
-  Config c = from("train:\n  steps: 5\n  seed: 7\n  seed: 8\nlog:\n", {"train.steps=6", "train.steps=9"});
+  Config c = from("train:\n  steps: 5\n  threads: 1\n  seed: 8\nlog:\n", {"train.steps=6", "train.steps=9"});
   EXPECT_EQ(c.train.steps, 9);
   EXPECT_EQ(c.train.seed, 8);
   EXPECT_EQ(c.train.global_batch, 8);
