@@ -476,7 +476,7 @@ def test_plan(folder):
         copies = 0 if compute == "f32" else 2 * count(MIDDLE, in_products)
         check(said["parameters"] == n and said["optimizer"] == 2 * 4 * n, f"{said}")
         check(0 <= said["weights"] - 4 * n - copies <= 2 * count(MIDDLE, lambda name, s: len(s) == 1), f"weights {said['weights']}, f32 masters of {n} and {copies} bytes of copies")
-        check(said["total"] == said["base"] + said["weights"] + said["optimizer"] + said["arena"], f"{said}")
+        check(said["total"] == said["base"] + said["batches"] + said["weights"] + said["optimizer"] + said["arena"], f"{said}")
         check(said["gradients"] + said["activations"] + said["workspace"] <= said["arena"] and said["gradients"] <= 4 * n, f"{said}")
         flops = training_flops(MIDDLE, T) * batch * T
         near(said["flops_per_step"], flops, 1e-12, "plan: flops_per_step")
