@@ -16,7 +16,7 @@ def prepare(folder, batch=8):
     """Arguments of a run over shuffled text with dropout, so that the place in the data and in the random numbers count."""
     text = r.save_text(folder / "train.txt", 6000, 1)
     valid = r.save_text(folder / "valid.txt", 400, 2)
-    r.run("tokenizer", "train", "--input", text, "--output", folder / "tokenizer", "--vocab-size", 300)
+    r.run("tokenizer", "train", "--input", text, "--output", folder / "tokenizer", "--vocab-size", 300, "--overwrite")
     options = {
         "model.config": r.save_config(folder / "config.json", vocab_size=300), "model.tokenizer": folder / "tokenizer",
         "data.train": [text], "data.valid": [valid], "data.sequence_length": 32, "train.steps": STEPS,

@@ -207,10 +207,11 @@ def test_leftovers_of_killed_runs_go(folder):
     out = folder / "P"
     arguments = options(folder, out, train__steps=100000)
     left = 0
+    saving = lambda: r.checkpoints(out) and any(".ravine-" in p.name for p in (out / "checkpoints").iterdir())
     for attempt in range(12):
         process = subprocess.Popen(r.command("train", *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         began = time.monotonic()
-        while process.poll() is None and not any(".ravine-" in p.name for p in out.rglob("*")) and time.monotonic() - began < 20:
+        while process.poll() is None and not saving() and time.monotonic() - began < 20:
             time.sleep(0.0002)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -277,7 +278,7 @@ def test_outputs_are_not_inputs(folder):
         refused(["--output is", "--input"], "convert", "--input", base, "--output", output, "--to", "hf", kept=[base])
     (folder / "taken").mkdir()
     (folder / "taken" / "dear").write_text("dear")
-    refused([folder / "taken", "not empty"], "convert", "--input", base, "--output", folder / "taken", "--to", "hf", kept=[folder / "taken"])
+    refused([folder / "taken", "exists"], "convert", "--input", base, "--output", folder / "taken", "--to", "hf", kept=[folder / "taken"])
     tokenizer, text = make_tokenizer(folder), save_words(folder)
     run("preprocess", "--input", text, "--tokenizer", tokenizer, "--output-prefix", folder / "d" / "p")
     prefix = folder / "d" / "p_text_document"
@@ -290,7 +291,7 @@ def test_outputs_are_not_inputs(folder):
     refused(["--schedule is --config"], *plan, folder / "run.yaml")
     refused(["--schedule is inside model.path"], *plan, base / "config.json", kept=[base])
     timeline = base / "config.json"
-    refused(["--timeline is"], "bench", "step", "--model", timeline, "--profile", "--timeline", timeline, kept=[base])
+    refused(["--timeline is"], "bench", "train", "--model", timeline, "--profile", "--timeline", timeline, kept=[base])
 
 
 def test_home(folder):
