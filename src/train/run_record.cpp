@@ -52,11 +52,11 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
     out.options["precision.compute"] = compute;
     if (compute == "bf16" && !instructions.empty()) out.options["precision.bf16_products"] = instructions.find("dot products") != std::string::npos ? "dot" : "widen";
   }
-  if (has("options"))
-    for (const auto& [key, value] : field<Json>(scalars, "options", where).items()) {
-      if (!value.is_string()) throw UserError(fmt::format("'{}' of the options", shortened(key)), where, "it must be a text", "use another checkpoint");
-      out.options[key] = value.get<std::string>();
-    }
+  const Json options = has("options") ? field<Json>(scalars, "options", where) : Json::object();
+  for (const auto& [key, value] : options.items()) {
+    if (!value.is_string()) throw UserError(fmt::format("'{}' of the options", shortened(key)), where, "it must be a text", "use another checkpoint");
+    out.options[key] = value.get<std::string>();
+  }
   return out;
 }
 
