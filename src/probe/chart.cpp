@@ -49,7 +49,7 @@ std::vector<double> axis_ticks(const ChartAxis& axis, int count) {
   return ticks;
 }
 
-std::string tick_text(double v) { return fmt::format("{:.4g}", std::abs(v) < 1e-12 ? 0.0 : v); }
+std::string tick_text(double v) { return fmt::format("{:.6g}", std::abs(v) < 1e-12 ? 0.0 : v); }
 
 // The points of a series inside the chart, at most two for each of `columns` columns: the lowest and the highest there. A gap is a point that is not finite.
 struct ChartPoint {

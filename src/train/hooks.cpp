@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 
@@ -137,6 +138,8 @@ class Console : public Hook {
   void start(Trainer&, int64_t) override { average_ = 0; }
   void after_step(Trainer& t, StepReport& r) override {
     if (r.skipped) return t.log().line("step {}/{}  skipped (data.skip_steps)", r.step, t.config().train.steps);
+    losses_.push_back(r.loss);
+    if (losses_.size() > kLast) losses_.pop_front();
     average_ = average_ == 0 ? r.step_time : 0.9 * average_ + 0.1 * r.step_time;
     int64_t steps = t.config().train.steps;
     std::string left = human_time(average_ * static_cast<double>(steps - r.step));
@@ -150,11 +153,19 @@ class Console : public Hook {
     }
     t.log().progress(static_cast<double>(r.step) / static_cast<double>(steps), fmt::format("{}/{}  loss {:.3f}  left {}", r.step, steps, r.loss, left));
   }
-  void finish(Trainer& t, bool) override { t.log().end_progress(); }
+  void finish(Trainer& t, bool stopped) override {
+    t.log().end_progress();
+    if (stopped || losses_.empty()) return;
+    double sum = 0;
+    for (double loss : losses_) sum += loss;
+    t.log().line("done     {} steps, loss {:.4f} on average over the last {}", t.config().train.steps, sum / static_cast<double>(losses_.size()), losses_.size());
+  }
 
  private:
+  static constexpr size_t kLast = 20;  // losses of single steps scatter
   int64_t every_;
   double average_ = 0;
+  std::deque<double> losses_;
 };
 
 class Checkpoints : public Hook {

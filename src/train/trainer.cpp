@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/parallel.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "files/atomic.h"
@@ -317,6 +318,7 @@ void Trainer::export_model() {
     }
   }
   log_.line("saved    {}", folder.dir);
+  log_.line("next     {}", tokenizer_ ? fmt::format("ravine generate --model {} --prompt TEXT --sample", shell_word(folder.dir)) : fmt::format("ravine info {}", shell_word(folder.dir)));
 }
 
 bool Trainer::stop_wanted() const {
