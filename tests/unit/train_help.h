@@ -39,8 +39,8 @@ inline MicroBatch made_up(uint64_t key, int64_t rows, int64_t ignored) {
 }
 
 // A folder with config.json, train.safetensors (6 rows) and valid.safetensors (3 rows), and the config of a run in it.
-struct RunFolder {
-  RunFolder() {
+struct TinyRunFolder {
+  TinyRunFolder() {
     static const TemporaryFolder cache;  // of the process: the peaks of the machine are measured once
     setenv("XDG_CACHE_HOME", cache.path().c_str(), 1);
     std::ofstream(folder / "config.json") << tiny_llama().dump();

@@ -20,7 +20,7 @@ StepReport report_of(int64_t step) {
 }
 
 TEST(Hooks, MetricsHoldEachFigureUnderItsName) {
-  RunFolder run;
+  TinyRunFolder run;
   Trainer t(run.config, "cpu", run.log);
   fs::create_directories(run.config.train.output);
   auto hook = metrics_hook(1);
@@ -38,7 +38,7 @@ TEST(Hooks, MetricsHoldEachFigureUnderItsName) {
 }
 
 TEST(Hooks, MetricsOfSeveralRanksSayWhatWasSent) {
-  RunFolder run;
+  TinyRunFolder run;
   Trainer t(run.config, "cpu", run.log);
   fs::create_directories(run.config.train.output);
   auto hook = metrics_hook(1);
@@ -54,7 +54,7 @@ TEST(Hooks, MetricsOfSeveralRanksSayWhatWasSent) {
 }
 
 TEST(Hooks, MetricsAreWrittenWhenDueAtTheEndAndWhenThereIsMore) {
-  RunFolder run;
+  TinyRunFolder run;
   run.config.train.steps = 8;
   Trainer t(run.config, "cpu", run.log);
   fs::create_directories(run.config.train.output);
@@ -75,7 +75,7 @@ TEST(Hooks, MetricsAreWrittenWhenDueAtTheEndAndWhenThereIsMore) {
 }
 
 TEST(Hooks, ValidationAddsItsLossWhenDue) {
-  RunFolder run;
+  TinyRunFolder run;
   run.config.train.steps = 7;
   Trainer t(run.config, "cpu", run.log);
   t.engine().allocate();
@@ -100,7 +100,7 @@ TEST(Hooks, ValidationAddsItsLossWhenDue) {
 
 // Steps whose folders are there after a run, and the rows of its metrics.
 TEST(Hooks, ARunCallsThemInOrder) {
-  RunFolder run;
+  TinyRunFolder run;
   run.config.checkpoint.every = 3;
   run.config.checkpoint.keep = 0;
   run.config.optimizer.lr = 0.01;
@@ -127,7 +127,7 @@ TEST(Hooks, ARunCallsThemInOrder) {
 
 // Validation once more from its definition: each row alone, its losses summed, over the labels that count.
 TEST(Trainer, ValidationLossIsTheMeanOverLabelsThatCount) {
-  RunFolder run;
+  TinyRunFolder run;
   run.config.train.micro_batch = 2;
   run.config.optimizer.lr = 0.05;
   run.config.train.dropout = 0.2;
@@ -159,7 +159,7 @@ TEST(Trainer, ValidationLossIsTheMeanOverLabelsThatCount) {
 }
 
 TEST(Trainer, ASkippedStepTeachesNothingAndTheRateGoesOn) {
-  RunFolder run;
+  TinyRunFolder run;
   run.config.optimizer.lr = 0.05;
   run.config.schedule.steps = 10;
   run.config.data.skip_steps = {2};
@@ -175,14 +175,14 @@ TEST(Trainer, ASkippedStepTeachesNothingAndTheRateGoesOn) {
 }
 
 TEST(Trainer, ValidationTakesAsManyMicroBatchesAsItIsTold) {
-  RunFolder run;
+  TinyRunFolder run;
   run.config.train.micro_batch = 2;
   run.config.train.valid_batches = 1;
   run.config.optimizer.lr = 0.05;
   Trainer t(run.config, "cpu", run.log);
   t.run();
   const double two = *t.validate();
-  RunFolder all;
+  TinyRunFolder all;
   all.save("valid.safetensors", 2, 2);  // the same two rows, and no other
   all.config.train.micro_batch = 2;
   all.config.optimizer.lr = 0.05;
@@ -192,7 +192,7 @@ TEST(Trainer, ValidationTakesAsManyMicroBatchesAsItIsTold) {
 }
 
 TEST(Trainer, WithoutValidationDataThereIsNoLoss) {
-  RunFolder run;
+  TinyRunFolder run;
   run.config.data.valid.clear();
   Trainer t(run.config, "cpu", run.log);
   EXPECT_FALSE(t.validate().has_value());
@@ -213,7 +213,7 @@ class Neighbours : public World {
 };
 
 // "this process has 12.5 GiB at most" of the refusal of a run that fits nowhere.
-double allowed(RunFolder& run, int ranks_of_host) {
+double allowed(TinyRunFolder& run, int ranks_of_host) {
   Neighbours world(ranks_of_host);
   std::string text = message_of<UserError>([&] { Trainer t(run.config, "cpu", run.log, &world); });
   std::smatch m;
@@ -226,7 +226,7 @@ double allowed(RunFolder& run, int ranks_of_host) {
 }
 
 TEST(Trainer, RanksOfOneHostShareItsMemory) {
-  RunFolder run;
+  TinyRunFolder run;
   Json huge = tiny_llama();
   huge.update({{"hidden_size", 65536}, {"intermediate_size", 262144}, {"num_hidden_layers", 4}});
   std::ofstream(run.config.model.config) << huge.dump();

@@ -15,7 +15,7 @@ import sys
 import torch
 from safetensors.torch import load_file, save_file
 from torch.overrides import TorchFunctionMode
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+from transformers import activations, AutoConfig, AutoModelForCausalLM, GenerationConfig
 from transformers.models.bloom import modeling_bloom
 
 torch.set_num_threads(1)
@@ -60,13 +60,14 @@ class AllDouble(TorchFunctionMode):
 
 
 class ExactGelu(torch.nn.Module):
-    """Bloom's, with sqrt(2/pi) in full, where its own code has eight digits."""
+    """Bloom's and gelu_fast, with sqrt(2/pi) in full, where their own code has eight and ten digits."""
 
     def forward(self, x):
         return torch.nn.functional.gelu(x, approximate="tanh")
 
 
 modeling_bloom.BloomGelu = ExactGelu
+activations.FastGELUActivation.forward = ExactGelu.forward
 
 
 def fill(model, seed):
