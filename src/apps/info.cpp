@@ -162,6 +162,8 @@ Json checkpoint_folder(const std::string& path, bool list) {
   if (const auto saved = manifest.find("scalars"); manifest.is_object() && saved != manifest.end() && saved->is_object()) {
     for (const char* key : {"tokens", "global_batch", "compute", "optimizer", "seed", "sum_leaves"})
       if (saved->contains(key) && (*saved)[key].is_primitive()) scalars[key] = (*saved)[key];
+    if (const auto options = saved->find("options"); options != saved->end() && options->is_object())
+      if (const auto products = options->find("precision.bf16_products"); products != options->end() && products->is_string()) scalars["bf16_products"] = *products;
     if (const auto layout = saved->find("layout"); layout != saved->end() && layout->is_object()) scalars["layout"] = layout_text(*layout);
     if (const auto data = saved->find("fingerprint"); data != saved->end() && data->is_object()) add_fingerprint(scalars, *data);
   }

@@ -83,6 +83,8 @@ def test_a_resume_keeps_the_choice(folder):
         return
     train(folder, "alone", precision__bf16_products=other)
     train(folder, "half", precision__bf16_products=other, train__steps=2)
+    info = r.run("info", folder / "half" / "checkpoints" / "step_000002").stdout
+    r.check(f"bf16_products              {other}" in info, info)
     log = train(folder, "half")
     r.check("after step 2" in log and "as in step_000002" in log and "warning" not in log and "changed  precision" not in log, log)
     r.check(chosen(folder / "half")[0]["bf16_products"] == other, "the choice was not kept")
