@@ -1,4 +1,5 @@
 """Nothing of a user's is lost: inputs are never written to, and nothing that the program has not made is replaced or removed."""
+import fcntl
 import hashlib
 import os
 import re
@@ -163,6 +164,31 @@ def test_caches_remove_only_what_they_wrote(folder):
     for name, data in theirs.items():
         check((out / "tokens" / name).read_bytes() == data, name)
     check((out / "tokens" / "kept.tmp").is_dir() and not own[0].exists(), "the entry of the other text is gone, and nothing else")
+
+
+def test_ranks_touch_nothing_before_they_have_the_lock(folder):
+    launcher = shutil.which("mpirun")
+    if not launcher:
+        return print("        skipped: no mpirun")
+    tokenizer, text, other = make_tokenizer(folder), save_words(folder), save_words(folder, "other.txt", 2)
+    out = folder / "P"
+    more = dict(model__config=r.save_config(folder / "wide.json", vocab_size=512), model__tokenizer=tokenizer, train__steps=1, train__global_batch=4, parallel__data=2)
+    launch = [launcher, "--oversubscribe", "-n", "2", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+    def job(data):
+        arguments = r.command("train", *options(folder, out, data__train=[data], **more))
+        return subprocess.run([*launch, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT)
+    done = job(text)
+    if "without MPI" in done.stderr:
+        return print("        skipped: a build without MPI")
+    check(done.returncode == 0, done.stdout + done.stderr)
+    with open(out / ".lock", "w") as lock:  # a run of somebody's is under way
+        lock.write(f"{os.getpid()} {os.uname().nodename}\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = content(out)
+        done = job(other)
+        check(done.returncode != 0 and "in use" in done.stderr, done.stdout + done.stderr)
+        check(content(out) == before, "it changed what another run holds")
 
 
 def test_temporaries_of_others_stay(folder):
