@@ -53,9 +53,9 @@ void refuse_other_file(int fd, const struct stat& s, const std::string& path) {
   const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
   const std::string_view said(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
   const size_t digits = std::min(said.find_first_not_of("0123456789"), said.size());
-  const bool lock = said.empty() || (digits > 0 && (digits == said.size() || said[digits] == ' ') && said.find('\n') >= said.size() - 1);
-  const bool damaged = said.size() < text.size() && std::any_of(said.begin(), said.end(), [](char c) { return c == 0 || c == '\x7f' || static_cast<unsigned char>(c) >= 0xfe; });
-  if (!S_ISREG(s.st_mode) || s.st_nlink > 1 || (!lock && !damaged))
+  const bool short_enough = said.size() < text.size(), lock = said.empty() || (digits > 0 && (digits == said.size() || said[digits] == ' ') && said.find('\n') >= said.size() - 1);
+  const bool damaged = std::any_of(said.begin(), said.end(), [](char c) { return c == 0 || c == '\x7f' || static_cast<unsigned char>(c) >= 0xfe; });
+  if (!S_ISREG(s.st_mode) || s.st_nlink > 1 || !short_enough || (!lock && !damaged))
     throw UserError("a file has the name of the lock", path, "only a lock of ours may have it: a plain file that says who holds the folder", "move it, or choose another folder");
 }
 
