@@ -55,8 +55,8 @@ def chosen(output):
 def test_beside_busy_loops(folder):
     common = {k: v for k, v in options(folder).items() if k.split(".")[0] not in ("checkpoint", "log") and k not in ("data.train", "train.steps")}
     with BusyLoops():
-        for products in ["auto", "widen"] + ["dot"] * DOT:
-            done = r.run("check", "determinism", "--json", *r.settings({**common, "precision.bf16_products": products}), env=empty_cache(folder, products))
+        for products in ["auto"] + ["dot"] * DOT:
+            done = r.run("check", "determinism", "--json", "--steps", 2, *r.settings({**common, "precision.bf16_products": products}), env=empty_cache(folder, products))
             result = json.loads(done.stdout)
             r.check(result["equal"] and len(result["cases"]) >= 8, f"{products}: {result}")
         for n in range(5):
