@@ -221,7 +221,7 @@ def test_preprocess_again_with_the_right_keys(folder):
     r.check("20 documents" in r.run(*command, "--json-keys", "body").stdout, "the right key")
     # Once records are done, they are not thrown away for other options.
     with open(records, "a") as out:
-        out.write("not json\n")
+        out.write("".join(json.dumps({"body": f"more text {i}"}) + "\n" for i in range(9000)) + "not json\n")
     more = ["preprocess", "--input", records, "--tokenizer", TOKENIZER, "--output-prefix", folder / "more", "--json-keys", "body"]
     r.run(*more, status=2)
     error = r.run(*more, "--append-eod", status=2).stderr
