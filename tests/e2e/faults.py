@@ -99,7 +99,7 @@ def test_nan_later(folder):
     r.check(last.startswith(f"error: step {steps[-1] + 1}:") and "first:" in last, done.stderr)
     saved = r.checkpoints(folder / "alone")
     r.check(saved[-1] == f"step_{steps[-1]:06}", f"checkpoints {saved} after steps {steps}")
-    again = r.run("train", *absurd, f"train.steps={steps[-1]}", "schedule.steps=12")
+    again = r.run("train", *spoilt, f"train.steps={steps[-1]}", "schedule.steps=12")
     r.check(f"after step {steps[-1]}" in again.stderr, again.stderr)
 
 
