@@ -203,7 +203,6 @@ def test_data(folder):
         ({"data__train": [str(lines)], **words}, [f"{lines}:2", "text"]),
         ({"data__train": [str(nan)], **words}, [f"{nan}:2", "JSON"]),
         ({"data__train": [str(good)]}, ["model.tokenizer"]),
-        ({"data__train": [good], "model__tokenizer": folder / "tokenizer"}, [folder / "tokenizer", "300", "256"]),
         ({"data__train": []}, ["data.train"]),
         ({"data__train": [str(wide)], "data__sequence_length": 65}, ["data.sequence_length", "max_position_embeddings = 64"]),
         ({"model__config": short}, ["data.sequence_length", "max_position_embeddings = 16"]),
