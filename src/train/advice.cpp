@@ -75,6 +75,7 @@ class Advice {
       own_ = open_tokenizer(where_);
       tokenizer_ = own_.get();
     }
+    if (c_.model.path.empty() && vocabulary_ > 0) vocabulary_ = std::max(vocabulary_, tokenizer_->size());  // new weights: as open_run_model has it
     if (vocabulary_ > 0 && tokenizer_->size() > vocabulary_)
       say("the tokenizer has {} ids, the model a vocabulary of {}: ids beyond it have no row in the embedding", tokenizer_->size(), vocabulary_);
     if (c_.data.append_eos && !tokenizer_->special().eos) say("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");

@@ -201,6 +201,9 @@ def test_config_and_train_warn_alike(folder):
     log = (folder / "out" / "log.txt").read_text()
     for line in told:
         r.check(line in done.stderr.splitlines() and line in log.splitlines(), f"train does not say: {line}\n{done.stderr}")
+    # A new model takes the larger vocabulary of the tokenizer, so that is no mistake.
+    text = r.save_text(folder / "text.txt", 2000, 1)
+    r.check(r.run("config", *options(folder, model__tokenizer=TOKENIZER, data__train=[text])).stderr == "", "config warns of a vocabulary that is taken over")
     quiet = options(folder, data__train=[r.save_ids(folder / "ids.safetensors", 8, 16)], train__output=folder / "quiet")
     r.check("warning" not in r.run("train", *quiet).stderr, "a run without mistakes warns")
 
