@@ -208,9 +208,14 @@ def test_config_warns(folder):
     words = options(folder, "x", data__train=[str(folder / "long.json")], schedule__warmup_steps=6, train__valid_every=5, data__sequence_length=256, data__skip_steps=[9])
     save_config(folder / "config.json", vocab_size=400, max_position_embeddings=128)
     said = run("config", *words).stderr
-    for text in ("100 % of the first 20 conversations are longer than data.sequence_length=256 and are cut", "the tokenizer has 440 ids, the model a vocabulary of 400",
+    for text in ("100 % of the first 20 conversations are longer than data.sequence_length=256 and are cut",
                  "above the model's max_position_embeddings=128", "never reaches optimizer.lr", "nothing to validate on", "skip_steps names step 9"):
         check(text in said, f"'{text}' is missing in:\n{said}")
+    check("ids beyond it" not in said, f"a new model has a row for each id of its tokenizer:\n{said}")
+    # With weights that are there, it has not.
+    weighty = [w for w in words if not w.startswith("model.")] + [f"model.path={folder}"]
+    said = run("config", *weighty).stderr
+    check("the tokenizer has 440 ids, the model a vocabulary of 400" in said, said)
     no_eos = json.loads((folder / "tokenizer_config.json").read_text())
     no_eos.pop("eos_token")
     (folder / "tokenizer_config.json").write_text(json.dumps(no_eos))
