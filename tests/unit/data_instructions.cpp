@@ -49,7 +49,7 @@ void write_list(const Folder& f, const std::string& prefix, const std::string& l
   }
   w.add_documents(d);
   w.finish();
-  IndexedWriter::publish(f.path.string(), "w", f / (prefix + "_" + list + "_document"));
+  IndexedWriter::publish(f.path.string(), "w", f / (prefix + "_" + list + "_document"), true);
 }
 
 std::string write_set(const Folder& f, const std::string& prefix, const std::vector<Chat>& all) {
