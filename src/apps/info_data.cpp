@@ -6,6 +6,7 @@
 #include <bit>
 #include <filesystem>
 #include <map>
+#include <span>
 
 #include "base/text.h"
 #include "base/error.h"
@@ -19,6 +20,7 @@
 #include "data/source.h"
 #include "data/tokenizer.h"
 #include "data/tokenizers/unicode.h"
+#include "files/compressed.h"
 #include "files/safetensors.h"
 
 namespace fs = std::filesystem;
@@ -194,6 +196,15 @@ Json describe_records(const std::string& path, const std::vector<std::string>& f
   return j;
 }
 
+// Whether a file of JSON begins as a list: descriptions of models and tokenizers are objects.
+bool begins_as_list(const std::string& file) {
+  char begin[4096];
+  const size_t n = open_bytes(file)->read(std::as_writable_bytes(std::span(begin)));
+  const std::string_view text(begin, n);
+  const size_t at = text.find_first_not_of("\xEF\xBB\xBF \t\r\n");
+  return at != std::string_view::npos && text[at] == '[';
+}
+
 bool is_records(const std::string& file) {
   try {
     const SourceKind kind = source_kind(file);
@@ -203,7 +214,7 @@ bool is_records(const std::string& file) {
     Record r;
     if (!reader->next(r)) return false;
     const Json first = r.json();
-    return !first.contains("model_type") && !first.contains("architectures") && !first.contains("tokenizer_class") && !first.contains("quantization_config") && reader->next(r);
+    return !first.contains("model_type") && !first.contains("architectures") && !first.contains("tokenizer_class") && !first.contains("quantization_config") && (begins_as_list(file) || reader->next(r));
   } catch (const UserError&) {
     return false;
   }
@@ -224,7 +235,7 @@ std::optional<Json> describe_data(const std::string& path, const DataInfoOptions
     }
     return describe_records(path, files, o);
   }
-  // Data by its suffix, but a .json file only if it holds several records.
+  // Data by its suffix, but a .json file only if it holds a list or several records.
   if (fs::is_regular_file(path, ec) && is_records(path)) return describe_records(path, {path}, o);
   return std::nullopt;
 }

@@ -136,6 +136,9 @@ class Words {
       if (!f.rule.positional) names.push_back("--" + f.key);
     std::string key = name.substr(name.find_first_not_of('-') == std::string::npos ? name.size() : name.find_first_not_of('-'));
     std::string fix = other_name_advice(name);
+    if (const size_t dashes = fix.find("--"); dashes != std::string::npos &&
+        std::none_of(flags_.begin(), flags_.end(), [&](const Option& f) { return !f.rule.positional && fix.compare(dashes + 2, f.key.size(), f.key) == 0; }))
+      fix.clear();  // a flag that this command lacks
     if (std::string near = did_you_mean(name, names, ""); fix.empty() || !near.empty()) fix = near;
     if (fix.empty()) fix = fmt::format("see `ravine {} --help`", spec_.name);
     if (is_setting(key + "=") && key.find('.') != std::string::npos)

@@ -297,12 +297,12 @@ def on_full_tmpfs(folder):
     r.check(not list((output / "checkpoints").glob("*.tmp*")), "leftovers take what room there is")
     difference = r.same_run(folder / "alone", output)
     r.check(difference == "", f"training did not go on as before: {difference}")
-    # Not even the metrics fit any more: the run still ends, warned.
+    # Not even a checkpoint and the model fit: refused before the first step.
     shutil.rmtree(output)
     with open(disk / "filler", "wb") as filler:
         filler.write(bytes(room - 32768))
     done = subprocess.run(r.command("train", *options(folder, train__output=output)), capture_output=True, text=True)
-    r.check(done.returncode == 1 and "no room left" in done.stderr.splitlines()[-1] and str(output) in done.stderr.splitlines()[-1],
+    r.check(done.returncode == 1 and "no room for the run" in done.stderr.splitlines()[-1] and str(output) in done.stderr.splitlines()[-1],
             f"{done.returncode}: {done.stderr}")
     (disk / "filler").unlink()
     r.run("train", *options(folder, train__output=output))

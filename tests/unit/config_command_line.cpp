@@ -109,7 +109,7 @@ TEST(CommandLine, Errors) {
       {{"--modle", "a"}, "unknown flag '--modle' (command line): try has no such flag; did you mean '--model'?"},
       {{"--confg", "a"}, "unknown flag '--confg' (command line): try has no such flag; did you mean '--config'?"},
       {{"--zzzzzz"}, "unknown flag '--zzzzzz' (command line): try has no such flag; see `ravine try --help`"},
-      {{"-m"}, "unknown flag '-m' (command line): try has no such flag; see `ravine try --help`"},
+      {{"-m"}, "unknown flag '-m' (command line): try has no such flag; here it is --model"},
       {{"--train.steps=3"},
        "unknown flag '--train.steps' (command line): try has no such flag; options have no dashes: write train.steps=VALUE"},
       {{"--model"}, "--model has no value (command line): it needs one; write --model=VALUE"},

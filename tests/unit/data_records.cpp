@@ -89,7 +89,7 @@ TEST(Records, csv_by_the_rules) {
                                                      {"a\n\"x\"y", "text behind a closing quote"}};
   for (const auto& [text, rule] : bad) EXPECT_USER_ERROR(records(f.write("bad.csv", text)), rule);
   EXPECT_USER_ERROR(records(f.write("bad.csv", "a,b\n\"1\n2\",3\n4")), "bad.csv:4");
-  EXPECT_USER_ERROR(records(f.write("e.csv", "Text,b\n1,2"), {.fields = {"text"}}), "did you mean 'Text'?");
+  EXPECT_USER_ERROR(records(f.write("e.csv", "Text,b\n1,2"), {.fields = {"text"}}), "data.text_key=Text");
 }
 
 TEST(Records, parquet_of_every_kind) {

@@ -57,6 +57,7 @@ TEST(TokenizerTrainer, makes_a_llama_folder) {
 TEST(TokenizerTrainer, repeats_and_does_not_depend_on_threads) {
   Folder f;
   auto t = training(f);
+  t.overwrite = true;
   std::string first;
   for (int threads : {1, 3, 1}) {
     t.threads = threads;
@@ -113,6 +114,7 @@ TEST(TokenizerTrainer, byte_bpe_folder_with_any_number_of_threads) {
   t.type = "byte-bpe";
   t.vocabulary = 500;
   t.symbols = {"<|call|>"};
+  t.overwrite = true;
   std::string first;
   int before = thread_count();
   for (int threads : {1, 3}) {
