@@ -54,6 +54,23 @@ TEST(TokenizerTrainer, makes_a_llama_folder) {
   EXPECT_LT(tokenizer->encode("The river runs through the ravine", false).size(), 15u);  // it did learn
 }
 
+// Transformers reads tokenizer.json: through it come the ids of tokenizer.model, as tools/golden/compare_trained.py shows with the library itself.
+TEST(TokenizerTrainer, tokenizer_json_gives_the_ids_of_the_model) {
+  for (const char* type : {"bpe", "unigram"})
+    for (bool prefix : {true, false}) {
+      Folder f;
+      auto t = training(f);
+      t.type = type;
+      t.add_dummy_prefix = prefix;
+      if (t.type == "bpe") t.symbols = {"<|call|>", "a,b"};
+      train_tokenizer(t);
+      auto model = open_tokenizer(f / "out/tokenizer.model"), json = open_tokenizer(f / "out/tokenizer.json");
+      for (const std::string text : {"The river", " The river", "  two  spaces ", "new\nlines\t\n", "", " ", "\xF0\x9F\x98\x80 12345", "x <|call|>x a,b a,bc", "ravine\xE2\x96\x81ravine"})
+        EXPECT_EQ(json->encode(text, false), model->encode(text, false)) << type << prefix << " '" << text << "'";
+      EXPECT_EQ(json->encode("x", true).front(), 1) << "bos";
+    }
+}
+
 TEST(TokenizerTrainer, repeats_and_does_not_depend_on_threads) {
   Folder f;
   auto t = training(f);
