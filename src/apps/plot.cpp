@@ -20,13 +20,13 @@ namespace ravine {
 namespace {
 
 struct PlotFlags {
-  std::vector<std::string> runs, keys = {"loss", "grad_norm", "lr", "tokens_per_second"};
+  std::vector<std::string> runs, keys;
   std::string output;
   bool logarithmic = false;
   template <class V>
   void each(V&& v) {
     v("runs", runs, "folders of runs", positional() & required() & reads() & metavar("RUN .."));
-    v("keys", keys, "what to draw, of the keys of metrics.jsonl; validation loss stands beside the loss", metavar("KEY .."));
+    v("keys", keys, "what to draw, of the keys of metrics.jsonl; default: loss (validation loss beside it), grad_norm, lr, tokens_per_second", metavar("KEY .."));
     v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)", writes() & metavar("FILE"));
     v("log-scale", logarithmic, "logarithmic y axes");
   }
@@ -49,8 +49,12 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
   std::set<std::string> known;
   for (const RunMetrics& r : runs)
     for (const auto& [key, column] : r.value) known.insert(key);
+  std::vector<std::string> keys = flags.keys;
+  if (keys.empty())
+    for (const char* key : {"loss", "grad_norm", "lr", "tokens_per_second"})
+      if (known.contains(key)) keys.emplace_back(key);
   std::vector<Chart> charts;
-  for (const std::string& key : flags.keys) {
+  for (const std::string& key : keys) {
     if (!known.contains(key))
       throw UserError(fmt::format("no key '{}'", key), "--keys", fmt::format("the metrics hold {}", fmt::join(known, ", ")), did_you_mean(key, {known.begin(), known.end()}, "name one of them"));
     Chart chart{.title = key, .x_label = "step", .logarithmic = flags.logarithmic, .series = {}};

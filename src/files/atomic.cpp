@@ -45,6 +45,8 @@ AtomicFile::AtomicFile(std::string path, bool straight) : path_(std::move(path))
   std::error_code ignored;
   if (fs::is_directory(path_, ignored))
     throw UserError("cannot write file", path_, "a folder has this name", "choose another name");
+  if (fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored))  // a rename would put a file in the place of a device
+    throw UserError("cannot write file", path_, "it is a device, a pipe or a socket, and files appear whole", "name a file");
   fd_ = create_temporary_file(path_, &temporary_);
   if (straight) straight_ = std::make_unique<StraightWriter>(*fd_, path_);
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "files/compressed.h"
 #include "io/convert/convert.h"
 
 namespace ravine {
@@ -38,6 +39,24 @@ void check_model_folder(const std::string& folder, const std::string& key) {
   if (const auto found = recognise(folder); found && found->layout != WeightLayout::hf)
     throw UserError(fmt::format("a {}, not a model folder", found->what), where, rule, fmt::format("make one of it: `ravine convert --input {} --output DIR --to hf`", folder));
   throw UserError("the folder has no config.json", where, rule, "copy the config.json of the model into it");
+}
+
+void check_checkpoint_folder(const std::string& folder, const std::string& key) {
+  std::error_code error;
+  const fs::path path = folder;
+  if (fs::exists(path / "manifest.json", error)) return;
+  const std::string where = fmt::format("{}={}", key, folder), rule = "it must be the folder of a checkpoint, such as RUN/checkpoints/step_000100";
+  if (!fs::is_directory(path, error)) throw UserError("no such folder", where, rule, "check the path");
+  for (const fs::path& checkpoints : {path / "checkpoints", path})
+    if (const std::string latest = (checkpoints / "latest").string(); fs::is_regular_file(latest, error)) {
+      std::string name = read_whole(latest, 4096);
+      name.resize(name.find_last_not_of(" \r\n") + 1);
+      throw UserError("a run, not a checkpoint", where, rule, fmt::format("its newest is {}", (checkpoints / name).string()));
+    }
+  if (const auto found = recognise(folder); found && found->layout != WeightLayout::ravine)
+    throw UserError(fmt::format("a {}, not a checkpoint of Ravine", found->what), where, rule,
+                    found->layout == WeightLayout::hf ? "a model folder to go on from is model.path" : fmt::format("make one of it: `ravine convert --input {} --output RUN --to ravine --optimizer`", folder));
+  throw UserError("no checkpoint", where, rule + ", with a manifest.json", "check the path");
 }
 
 }  // namespace ravine

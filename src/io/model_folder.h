@@ -1,4 +1,4 @@
-// Says what a path is that should have been a model folder, and what to do about it.
+// Says what a path is that should have been a model folder or a checkpoint, and what to do about it.
 #pragma once
 #include <string>
 
@@ -7,5 +7,8 @@ namespace ravine {
 // Returns if `folder` is a folder with a config.json. Else a UserError that names `key` (the option or flag that gave it): a name on the Hugging Face
 // hub, a run, a checkpoint of this or another program, an adapter, a file.
 void check_model_folder(const std::string& folder, const std::string& key);
+
+// Returns if `folder` holds a manifest.json. Else a UserError: a run is told its newest checkpoint, a checkpoint of another program how to convert it.
+void check_checkpoint_folder(const std::string& folder, const std::string& key);
 
 }  // namespace ravine

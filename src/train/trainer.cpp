@@ -15,6 +15,7 @@
 #include "files/mapped_file.h"
 #include "files/temporary.h"
 #include "io/huggingface.h"
+#include "io/model_folder.h"
 #include "kernels/backend.h"
 #include "parallel/whole_units.h"
 #include "train/estimate.h"
@@ -61,7 +62,7 @@ void Trainer::open() {
   // Before anything is written. Whoever resumes does not need the weights that the run began with.
   const std::string& resume = c.checkpoint.resume;
   if (!c.model.path.empty() && (resume == "none" || (resume == "auto" && !fs::exists(path("checkpoints"))))) check_weights(c.model.path, *model_);
-  if (resume != "none" && resume != "auto") CheckpointReader(resume, false);
+  if (resume != "none" && resume != "auto") check_checkpoint_folder(resume, "checkpoint.resume"), CheckpointReader(resume, false);
 
   open_data();
   check_same(ranks_.all(), "data", fmt::format("{} sequences of {} tokens, {} tokens in all", train_data_->sample_count(), train_data_->columns(), train_data_->token_count()));
@@ -144,6 +145,13 @@ void Trainer::report_saves() {
   if (auto warning = writer_->take_warning()) log_.warn("{}", not_saved_ = *warning);
 }
 
+namespace {
+
+// What is offered leaves this much free: the program's own memory is not the same byte for byte in the next process.
+constexpr int64_t kSpare = int64_t{2} << 20;
+
+}  // namespace
+
 // Said by all ranks as the first finds it that has too little.
 void Trainer::check_memory() {
   const RunMemory& m = engine_->memory();
@@ -154,7 +162,7 @@ void Trainer::check_memory() {
     what = fmt::format("the run needs {} of memory{}", text(m.total()), ranks_.size() > 1 ? fmt::format(" on rank {}", ranks_.rank()) : "");
     bool fixed = !tokenizer_;  // the length of fixed batches is not ours to choose
     Variants variants(config_, backend_, types_, *engine_, !fixed);
-    for (const Variant& v : variants.that_fit(have, 3)) fix += (fix.empty() ? "what fits, cheapest first: " : "; or ") + v.text();
+    for (const Variant& v : variants.that_fit(have - kSpare, 3)) fix += (fix.empty() ? "what fits, cheapest first: " : "; or ") + v.text();
     if (fix.empty()) {
       Variant least = variants.smallest();
       fix = fmt::format("no train.micro_batch, train.recompute{} or precision.compute makes it fit, the least is {}; use a smaller model or a larger machine",

@@ -320,6 +320,22 @@ def test_outputs_are_not_inputs(folder):
     refused(["--timeline is"], "bench", "train", "--model", timeline, "--profile", "--timeline", timeline, kept=[base])
 
 
+def test_devices_and_pipes_are_not_replaced(folder):
+    """What a file is renamed over is gone: of all commands that write files, none takes a device or a pipe for one."""
+    run = folder / "run"
+    run.mkdir()
+    (run / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+    for make in (lambda p: os.mkfifo(p), lambda p: p.symlink_to("/dev/null"), lambda p: os.mknod(p, 0o20666, os.makedev(1, 3)) if os.geteuid() == 0 else os.mkfifo(p)):
+        target = folder / "target.svg"
+        make(target)
+        before = os.lstat(target)
+        said = r.run("plot", run, "--output", target, status=2).stderr
+        r.check("target.svg" in said and "name a file" in said, said)
+        after = os.lstat(target)
+        r.check((before.st_ino, before.st_mode) == (after.st_ino, after.st_mode), "it was replaced")
+        target.unlink()
+
+
 def test_home(folder):
     home = folder / "home"
     home.mkdir()

@@ -1,0 +1,129 @@
+"""Mistakes of a first hour, each with the words that its message must have: what is wrong, where, the rule and the fix. Exit status 2, and nothing lost.
+
+A row is (name, arguments, words). In arguments and words, names in braces are places of the folder that `prepare` fills."""
+import json
+import os
+
+import ravine_run as r
+
+
+def prepare(folder):
+    """A run, a model folder, texts and tables that are nearly right. Returns their places."""
+    text = folder / "book.txt"
+    text.write_text("".join(f"Line {i} of a book about ravines, rivers and the number {i * 7919 % 1000}.\n" for i in range(2000)))
+    r.run("tokenizer", "train", "--input", text, "--output", folder / "tok", "--vocab-size", 320)
+    config = r.save_config(folder / "config.json", vocab_size=400)
+    run = folder / "run"
+    settings = {"model.config": config, "model.tokenizer": folder / "tok", "data.train": [str(text)], "data.sequence_length": 32, "train.steps": 2, "train.threads": 1, "schedule.warmup_steps": 1,
+                "checkpoint.every": 1, "train.output": run}
+    r.run("train", *r.settings(settings))
+    for name in ("table.csv", "data.arrow", "paper.pdf", "archive.zip", "notes.md", "table.xlsx"):
+        (folder / name).write_text("body,title\nsome text,a title\n")
+    (folder / "UPPER.TXT").write_text(text.read_text())
+    (folder / "lines.jsonl").write_text('{"txet": "a line"}\n')
+    adapter = folder / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    megatron = folder / "megatron"
+    (megatron / "iter_0000001" / "mp_rank_00").mkdir(parents=True)
+    (megatron / "latest_checkpointed_iteration.txt").write_text("1")
+    (folder / "run.yaml").write_text(f"model: {{config: {config}, tokenizer: {folder / 'tok'}}}\ndata: {{train: [{text}], sequence_length: 32}}\ntrain: {{steps: 2, output: {folder / 'other'}}}\n")
+    (folder / "twice.yaml").write_text("train: {steps: 2}\nmodel: {path: x}\ntrain: {seed: 1}\n")
+    (folder / "empty").mkdir()
+    return {"dir": folder, "text": text, "config": config, "run": run, "tok": folder / "tok", "table": folder / "table.csv", "adapter": adapter, "megatron": megatron, "yaml": folder / "run.yaml",
+            "checkpoint": run / "checkpoints" / "step_000002", "base": " ".join(r.settings({**settings, "train.output": folder / "new"})).replace(f'data.train=["{text}"]', f"data.train=[{text}]")}
+
+
+TRAIN = "train {base} "
+MISTAKES = [
+    ("tensor ranks without mpirun", TRAIN + "parallel.tensor=2 parallel.data=1", ["parallel.tensor=2", "mpirun -n 2"]),
+    ("pipeline without mpirun", TRAIN + "parallel.pipeline=2", ["mpirun -n 2", "one rank"]),
+    ("a run to go on from", TRAIN + "checkpoint.resume={run}", ["a run, not a checkpoint", "{run}/checkpoints/step_000002"]),
+    ("a model folder to go on from", TRAIN + "checkpoint.resume={run}/model", ["not a checkpoint", "model.path"]),
+    ("a checkpoint that is not there", TRAIN + "checkpoint.resume={run}/checkpoints/step_000009", ["no such folder", "step_000009"]),
+    ("a run as --model", "generate --model {run} --prompt x", ["a run, not a model", "{run}/model"]),
+    ("a run as model.path", TRAIN + 'model.config="" model.path={run}', ["model.path={run}", "a run, not a model", "{run}/model"]),
+    ("a checkpoint as --model", "generate --model {checkpoint} --prompt x", ["Ravine checkpoint", "ravine convert --input {checkpoint}", "--to hf"]),
+    ("a Megatron folder as model.path", TRAIN + 'model.config="" model.path={megatron}', ["Megatron", "ravine convert --input {megatron}"]),
+    ("an adapter as --model", "generate --model {adapter} --prompt x", ["an adapter, not a model", "{adapter}"]),
+    ("a name of the hub", TRAIN + 'model.config="" model.path=meta-llama/Llama-2-7b-hf', ["model.path", "hub", "hf download meta-llama/Llama-2-7b-hf"]),
+    ("a name of the hub as --model", "generate --model gpt/gpt2 --prompt x", ["--model", "hf download"]),
+    ("a weight file as --model", "generate --model {run}/model/model.safetensors --prompt x", ["a file where a folder is needed", "name its folder"]),
+    ("an empty folder as --model", "generate --model {dir}/empty --prompt x", ["no config.json"]),
+    ("no such folder as --model", "generate --model {dir}/nothing/here --prompt x", ["no such folder", "{dir}/nothing/here", "check the path"]),
+    ("a table without text", TRAIN + "data.train=[{table}]", ["no column 'text'", "{table}", "body, title", "data.text_key"]),
+    ("records under another key", TRAIN + "data.train=[{dir}/lines.jsonl]", ["no key 'text'", "lines.jsonl:1", "did you mean 'txet'", "data.text_key"]),
+    ("an arrow file", TRAIN + "data.train=[{dir}/data.arrow]", ["unknown kind of data", "data.arrow", "parquet"]),
+    ("a PDF", TRAIN + "data.train=[{dir}/paper.pdf]", ["paper.pdf", "pdftotext"]),
+    ("an archive", TRAIN + "data.train=[{dir}/archive.zip]", ["archive.zip", "unpack"]),
+    ("a page of Markdown", TRAIN + "data.train=[{dir}/notes.md]", ["notes.md", ".txt"]),
+    ("a spreadsheet", TRAIN + "data.train=[{dir}/table.xlsx]", ["table.xlsx", ".csv"]),
+    ("data that are not there", TRAIN + "data.train=[{dir}/boook.txt]", ["no such data", "{dir}/boook.txt", "check the path"]),
+    ("betas without brackets", TRAIN + "optimizer.betas=0.9,0.95", ["optimizer.betas", "list", "[0.9,0.95]"]),
+    ("a model's config as --config", "train --config {config}", ["a model's config.json", "{config}", "model.config="]),
+    ("a config without --config", "train {yaml}", ["run.yaml", "--config {yaml}"]),
+    ("a section twice", "train --config {dir}/twice.yaml", ["train", "twice.yaml", "3", "1"]),
+    ("Transformers' learning rate", TRAIN + "--learning_rate 3e-4", ["--learning_rate", "optimizer.lr"]),
+    ("Transformers' batch", TRAIN + "--per_device_train_batch_size 4", ["train.micro_batch"]),
+    ("Megatron's tensor ranks", TRAIN + "--tensor-model-parallel-size 2", ["parallel.tensor"]),
+    ("Megatron's steps", TRAIN + "--train-iters 10", ["train.steps"]),
+    ("a rate without its section", TRAIN + "learning_rate=3e-4", ["learning_rate", "optimizer.lr"]),
+    ("llama.cpp's model", "generate -m {run}/model -p x", ["-m", "--model"]),
+    ("llama.cpp's length", "generate --model {run}/model --prompt x -n 4", ["-n", "--max-new-tokens"]),
+    ("fp16", TRAIN + "precision.compute=fp16", ["precision.compute", "fp16", "f16"]),
+    ("bfloat16", TRAIN + "precision.compute=bfloat16", ["precision.compute", "here it is bf16"]),
+    ("float32", TRAIN + "precision.compute=float32", ["here it is f32"]),
+    ("cuda", TRAIN + "--backend cuda", ["backend", "cpu, ref"]),
+    ("a slip in a key", TRAIN + "optimizer.learing_rate=1", ["optimizer.learing_rate"]),
+    ("a slip in a section", TRAIN + "trian.steps=3", ["trian", "did you mean 'train'"]),
+    ("a slip in a command", "trian {base}", ["trian", "did you mean 'train'"]),
+    ("a slip in a flag", "generate --model {run}/model --promt x", ["--promt", "did you mean '--prompt'"]),
+    ("a number that is a word", TRAIN + "train.steps=many", ["train.steps", "many", "whole number"]),
+    ("no model at all", "train data.train=[{text}] train.output={dir}/new", ["model.path", "model.config"]),
+    ("two models", TRAIN + "model.path={run}/model", ["model.path and model.config are both given", "one of them"]),
+    ("no tokenizer", TRAIN + 'model.tokenizer=""', ["model.tokenizer"]),
+    ("a tokenizer that is not there", TRAIN + "model.tokenizer={dir}/tokk", ["{dir}/tokk"]),
+    ("sequences beyond the positions", TRAIN + "data.sequence_length=4096", ["data.sequence_length", "max_position_embeddings = 64"]),
+    ("a batch that does not divide", TRAIN + "train.global_batch=7 train.micro_batch=2", ["train.global_batch", "train.micro_batch", "multiple"]),
+    ("another rate on resume", "train {base} train.output={run} optimizer.lr=0.5 train.steps=4", ["optimizer.lr is 0.5, was 0.0003", "set optimizer.lr=0.0003", "another train.output"]),
+    ("another optimizer on resume", "train {base} train.output={run} optimizer.type=sgd train.steps=4", ["optimizer.type is sgd, was adamw", "set optimizer.type=adamw", "another train.output"]),
+    ("a base model as output", 'train {base} model.config="" model.path={run}/model train.output={run}', ["train.output", "model"]),
+    ("a tokenizer over another", "tokenizer train --input {text} --output {tok} --vocab-size 320", ["{tok}", "--overwrite"]),
+    ("plot of a folder without metrics", "plot {dir}/empty", ["metrics.jsonl"]),
+    ("info of nothing", "info {dir}/nothing", ["no such file or folder", "{dir}/nothing"]),
+    ("stop of a run that has ended", "stop {run}", ["{run}"]),
+    ("init into a full folder", "init pretrain {run}", ["not empty", "{run}"]),
+    ("temperature below zero", "generate --model {run}/model --prompt x --sample --temperature -1", ["temperature", "-1"]),
+    ("convert without a target", "convert --input {run}/model --output {dir}/c --to huggingface", ["--to", "hf"]),
+]
+
+
+def test_every_mistake_is_told_what_to_do(folder):
+    places = {k: str(v) for k, v in prepare(folder).items()}
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    wrong = []
+    for name, line, words in MISTAKES:
+        arguments = [a.format(**places) if a != "{base}" else None for a in line.split(" ") if a]
+        full = []
+        for a in arguments:
+            full += places["base"].split(" ") if a is None else [a]
+        done = r.subprocess.run(r.command(*full), stdin=r.subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=folder)
+        said = done.stderr.splitlines()[-1] if done.stderr else ""
+        missing = [w.format(**places) for w in words if w.format(**places) not in said]
+        if done.returncode != 2 or missing or not said.startswith("error: ") or ";" not in said:
+            wrong.append(f"{name}: exit status {done.returncode}, without {missing}: {said[:400]}")
+    r.check(not wrong, "\n".join(wrong))
+    after = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    changed = [str(p) for p, data in before.items() if after.get(p) != data and p.name not in ("log.txt",)]
+    r.check(not changed, f"lost or changed: {changed}")
+    r.check(not (folder / "new" / "checkpoints").exists(), "a run has begun")
+
+
+def test_suffixes_in_capitals_are_taken(folder):
+    places = prepare(folder)
+    base = [a for a in places["base"].split(" ") if not a.startswith("data.train=")]
+    r.run("train", *base, f"data.train=[{folder / 'UPPER.TXT'}]")
+
+
+if __name__ == "__main__":
+    r.main(globals())
