@@ -56,7 +56,7 @@ void check_checkpoint_folder(const std::string& folder, const std::string& key) 
   if (const auto found = recognise(folder); found && found->layout != WeightLayout::ravine)
     throw UserError(fmt::format("a {}, not a checkpoint of Ravine", found->what), where, rule,
                     found->layout == WeightLayout::hf ? "a model folder to go on from is model.path" : fmt::format("make one of it: `ravine convert --input {} --output RUN --to ravine --optimizer`", folder));
-  throw UserError("no checkpoint", where, rule + ", with a manifest.json", "check the path");
+  throw UserError("the manifest is missing", fmt::format("{}: {}", key, (path / "manifest.json").string()), rule, "use another checkpoint, or checkpoint.resume=auto for the newest of the run");
 }
 
 }  // namespace ravine
