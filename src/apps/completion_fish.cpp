@@ -50,7 +50,8 @@ function __ravine_at
     set -l words (commandline -opc)
     test (count $words) -gt (count $argv); or return 1
     for i in (seq (count $argv))
-        test "$words[(math $i + 1)]" = "$argv[$i]"; or return 1
+        set -l at (math $i + 1)
+        test "$words[$at]" = "$argv[$i]"; or return 1
     end
 end
 # They are those given and no more.

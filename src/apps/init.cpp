@@ -8,6 +8,8 @@
 #include "apps/commands.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/shell_word.h"
+#include "base/text.h"
 #include "data/tokenizers/trainer.h"
 #include "files/atomic.h"
 
@@ -101,6 +103,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   for (const InitKind& k : kKinds)
     if (flags.words.size() == 1 && folder == k.name)
       throw UserError("no folder", "init", "after the kind stands the folder to make", fmt::format("ravine init {} first", k.name));
+  if (escaped(folder) != folder) throw UserError(fmt::format("the name '{}'", escaped(folder)), "init", "a folder's name has no control characters here", "choose another name");
   const fs::path dir = folder;
   if (fs::exists(dir) && (!fs::is_directory(dir) || !fs::is_empty(dir)))
     throw UserError("the folder is not empty", folder, "init writes into a new or empty folder only", "choose another name");
@@ -161,9 +164,9 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  keep: 2\n"
       "log:\n"
       "  every: 10\n",
-      kind.title, (dir / "run.yaml").string(), model, yaml_quoted(data), fmt::format(fmt::runtime(kind.data), flags.model.empty() ? "chatml" : "\"\""), yaml_quoted((dir / "run").string()), sft ? "# " : "", kind.rate);
+      kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data), fmt::format(fmt::runtime(kind.data), flags.model.empty() ? "chatml" : "\"\""), yaml_quoted((dir / "run").string()), sft ? "# " : "", kind.rate);
   write_file_atomic((dir / "run.yaml").string(), yaml);
-  fmt::print("{0} is ready; look at it, then\n  ravine train --config {0}\n", (dir / "run.yaml").string());
+  fmt::print("{0} is ready; look at it, then\n  ravine train --config {1}\n", (dir / "run.yaml").string(), shell_word((dir / "run.yaml").string()));
   return 0;
 }
 

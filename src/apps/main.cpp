@@ -9,7 +9,10 @@ int main(int argc, char** argv) {
       convert_command(), trace_command(), diff_command(), bench_command(), check_command(), config_command(), info_command(),
   };
   commands.push_back(init_command(commands));
+  // Pages and completion are made of the whole table, themselves included.
+  std::vector<Command> with_man = commands;
+  with_man.push_back(man_command(commands));
+  commands.push_back(completion_command(with_man));
   commands.push_back(man_command(commands));
-  commands.push_back(completion_command(commands));
   return run_program(commands, {argv + 1, argv + argc});
 }

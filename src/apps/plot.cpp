@@ -90,7 +90,10 @@ void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetric
 
 int run_plot(PlotFlags& flags, Config&) {
   std::vector<RunMetrics> runs;
-  for (const std::string& r : flags.runs) runs.push_back(read_run_metrics(r));
+  for (const std::string& r : flags.runs) {
+    runs.push_back(read_run_metrics(r));
+    runs.back().name = escaped(runs.back().name);  // it reaches a terminal
+  }
   const std::vector<Chart> charts = charts_of(runs, flags);
   if (!flags.output.empty()) {
     write_picture(charts, runs, flags.output);

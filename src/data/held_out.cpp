@@ -45,6 +45,7 @@ HeldOut hold_out_bytes(std::vector<DocumentSize> documents, double share) {
 
 int64_t held_out_begin(std::string_view text, int64_t tail) {
   const auto size = static_cast<int64_t>(text.size());
+  if (size < 2) return 0;
   const int64_t wanted = std::clamp<int64_t>(size - tail, 1, size - 1);
   const int64_t first = std::max<int64_t>(1, size - 2 * tail), last = std::min(size - 1, size - (tail + 1) / 2);
   auto at = [&](int64_t i) { return text[static_cast<size_t>(i)]; };

@@ -126,7 +126,7 @@ void AtomicFolder::replace(const MayReplace& check) {
     try {
       check(old);  // once more, now that nobody puts anything there by its name
     } catch (...) {
-      exchange();
+      if (!exchange()) keep_ = true;  // what has our temporary name now is the folder that was there
       throw;
     }
   } else {
@@ -134,6 +134,12 @@ void AtomicFolder::replace(const MayReplace& check) {
     // In two steps; a kill between them is put right by remove_leftovers.
     old = temporary_path(path_, random_digits(), true);
     rename_path(path_, old);
+    try {
+      check(old);
+    } catch (...) {
+      rename_path(old, path_);
+      throw;
+    }
     if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
       const int code = errno;
       rename_path(old, path_);

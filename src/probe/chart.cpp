@@ -36,7 +36,7 @@ ChartAxis axis_over(const Chart& chart, bool y) {
     }
   if (low > high) low = high = 1;
   if (y && chart.logarithmic) return {low, high > low ? high : 10 * low, true};
-  if (high > low) return {low, high, false};
+  if (high - low > 1e-9 * std::max(std::abs(low), std::abs(high))) return {low, high, false};  // nearer values differ by rounding only
   const double around = low == 0 ? 1 : std::abs(low) * 0.05;
   return {low - around, high + around, false};
 }
@@ -125,8 +125,9 @@ std::vector<double> round_ticks(double low, double high, int count) {
   if (!(rough > 0) || !std::isfinite(rough)) return {low};
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   const double part = rough / power, step = power * (part <= 1 ? 1 : part <= 2 ? 2 : part <= 5 ? 5 : 10);
+  const double first = std::ceil(low / step - 1e-9);
   std::vector<double> ticks;
-  for (double i = std::ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) ticks.push_back(i * step);
+  for (int i = 0; i <= 2 * count && (first + i) * step <= high + 1e-9 * step; ++i) ticks.push_back((first + i) * step);
   return ticks;
 }
 

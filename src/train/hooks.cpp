@@ -68,7 +68,8 @@ class Metrics : public Hook {
     if (std::ifstream in(path); in) {
       for (std::string line; std::getline(in, line);) {
         Json j = Json::parse(line, nullptr, false);  // the last line of a killed run may be half a line
-        if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer() || j["step"].get<int64_t>() > done) break;
+        if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer()) continue;
+        if (j["step"].get<int64_t>() > done) break;
         kept += line + "\n";
       }
     }

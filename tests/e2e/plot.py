@@ -84,6 +84,17 @@ def test_long_runs_keep_their_spikes(folder):
     assert len(points) < 2000 and abs(max(y for _, y in points) - 999) < 5, len(points)
 
 
+def test_values_that_differ_by_rounding(folder):
+    """An axis has an end, however near its values lie."""
+    rows = [{"step": 1, "lr": 0.001}, {"step": 2, "lr": 0.0010000000000000002}, {"step": 3, "lr": 0.001}]
+    plot(write_run(folder / "a", rows), "--keys", "lr", "--output", folder / "a.svg")
+    chart = ET.parse(folder / "a.svg").getroot().find(SVG + "g").find(SVG + "svg")
+    check_ticks = [t.text for t in chart.findall(SVG + "text")]
+    r.check(4 < len(check_ticks) < 40, check_ticks)
+    said = plot(write_run(folder / "b\x1b[2J", rows)).stdout
+    r.check("\x1b" not in said, "a name reaches the terminal raw")
+
+
 def test_terminal(folder):
     run = write_run(folder / "a", curve(50), tail='{"step": 51, "lo')  # a kill cut the last line off
     out = plot(run).stdout

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/json.h"
 
@@ -62,12 +63,14 @@ std::optional<std::string> sentencepiece_json(const SentencePieceModel& m, bool 
     const SentencePiece& p = m.pieces[i];
     if (p.type == PieceType::control || p.type == PieceType::unknown)
       added.push_back({{"id", i}, {"content", p.text}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", true}});
-    if (bpe)
-      vocabulary[p.text] = i;
+    if (bpe)  // looking each key up would cost the square of their number
+      static_cast<Json::object_t::Container&>(vocabulary.get_ref<Json::object_t&>()).emplace_back(p.text, i);
     else
       vocabulary.push_back({p.text, m.processor->GetScore(static_cast<int>(i))});
   }
-  if (unk < 0 || (bpe && vocabulary.size() != m.pieces.size())) return std::nullopt;  // two ids of one spelling
+  std::unordered_set<std::string_view> spellings;
+  for (const SentencePiece& p : m.pieces) spellings.insert(p.text);
+  if (unk < 0 || spellings.size() != m.pieces.size()) return std::nullopt;  // two ids of one spelling
   Json normalizers = Json::array();
   if (m.remove_extra_whitespaces) {
     normalizers.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});
