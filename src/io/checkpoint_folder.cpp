@@ -64,7 +64,7 @@ std::optional<std::string> newest_checkpoint(const std::string& dir, const std::
   }
   if (steps.empty()) return {};
   throw UserError("no checkpoint can be used", dir, fmt::format("all {} are damaged", steps.size()),
-                  "remove them, or start anew with checkpoint.resume=none");
+                  "remove them, or begin anew in another train.output");
 }
 
 std::string foreign_in_checkpoint(const std::string& folder) {
