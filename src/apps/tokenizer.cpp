@@ -40,7 +40,7 @@ struct EncodeFlags {
   bool no_special = false, jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & reads() & metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & reads_folder() & metavar("DIR-or-FILE"));
     v("no-special", no_special, "nothing around the text (no bos, no eos)");
     v("jsonl", jsonl, "lines are {\"text\": \"..\"} in, {\"ids\": [..]} out");
     v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file", metavar("FILE") & writes());

@@ -320,6 +320,15 @@ def test_outputs_are_not_inputs(folder):
     refused(["--timeline is"], "bench", "train", "--model", timeline, "--profile", "--timeline", timeline, kept=[base])
 
 
+def test_ids_are_not_written_into_the_tokenizer(folder):
+    text = r.save_text(folder / "book.txt", 3000, 1)
+    r.run("tokenizer", "train", "--input", text, "--output", folder / "tok", "--vocab-size", 300)
+    for name in ("tokenizer.json", "tokenizer.model", "ids.npy"):
+        before = {p.name: p.read_bytes() for p in (folder / "tok").iterdir()}
+        said = r.run("tokenizer", "encode", "--tokenizer", folder / "tok", "--npy", folder / "tok" / name, status=2).stderr
+        r.check("--npy" in said and before == {p.name: p.read_bytes() for p in (folder / "tok").iterdir()}, said)
+
+
 def test_devices_and_pipes_are_not_replaced(folder):
     """What a file is renamed over is gone: of all commands that write files, none takes a device or a pipe for one."""
     run = folder / "run"
