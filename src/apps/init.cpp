@@ -140,7 +140,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   const std::string yaml = fmt::format(
       "# {0}. To run it:            ravine train --config {1}\n"
       "# What it needs and takes:   ravine plan --config {1}\n"
-      "# Ctrl-C saves and stops; the same command goes on. Every option: ravine config --list; about one: ravine config --explain train.steps\n"
+      "# Paths are those of the folder where the command is typed. Ctrl-C saves and stops; the same command goes on. Every option: ravine config --list; about one: ravine config --explain train.steps\n"
       "{2}"
       "data:\n"
       "  train: [{3}]    # more files, or {{path: FILE, weight: 2}}, by comma\n"
