@@ -129,10 +129,13 @@ def test_the_cache_of_tests_is_private(folder):
     home.mkdir()
     train(folder, "run", env={**os.environ, "HOME": str(home)}, train__steps=1)
     r.check(not list(home.iterdir()), f"written into the home folder: {list(home.iterdir())}")
-    build = Path(r.PROGRAM).parent
-    if not (build / "CTestTestfile.cmake").exists() or not shutil.which("ctest"):
+    tests = Path(r.PROGRAM).parent / "tests"
+    if not (tests / "CTestTestfile.cmake").exists() or not shutil.which("ctest"):
         return
-    listed = json.loads(subprocess.run(["ctest", "--test-dir", str(build), "--show-only=json-v1"], capture_output=True, text=True, check=True).stdout)
+    listing = folder / "listing"  # even a listing writes a log: in the build folder it would replace that of the ctest that runs this
+    listing.mkdir()
+    (listing / "CTestTestfile.cmake").write_text(f'subdirs("{tests.resolve()}")\n')
+    listed = json.loads(subprocess.run(["ctest", "--test-dir", str(listing), "--show-only=json-v1"], capture_output=True, text=True, check=True).stdout)
     caches = {}
     for test in listed["tests"]:
         environment = next((p["value"] for p in test.get("properties", []) if p["name"] == "ENVIRONMENT"), [])
