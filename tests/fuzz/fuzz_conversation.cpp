@@ -48,16 +48,20 @@ class Bytes final : public Tokenizer {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Bytes bytes;
   static const ChatEncoder chatml(bytes, choose_template("chatml", "", bytes).chat, LossOn::answers), llama2(bytes, choose_template("llama2", "", bytes).chat, LossOn::answers);
-  HandlerOptions options;
-  options.tokenizer = &bytes;
-  options.append_eod = true;
-  options.chat_template = "default";
+  static const auto handlers = [] {  // as preprocess has them: made once, for all records
+    HandlerOptions options;
+    options.tokenizer = &bytes;
+    options.append_eod = true;
+    options.chat_template = "default";
+    std::vector<std::unique_ptr<RecordHandler>> all;
+    for (const HandlerEntry& e : instruct_handlers()) all.push_back(e.make(options));
+    return all;
+  }();
   Record record;
   record.body.assign(reinterpret_cast<const char*>(data), size);
-  for (const HandlerEntry& e : instruct_handlers()) {
+  for (const auto& handler : handlers) {
     HandledRecord out;
     try {
-      auto handler = e.make(options);
       out.lists.resize(handler->lists().size());
       handler->handle(record, out);
       for (const TokenDocument& d : out.lists)

@@ -20,7 +20,7 @@ class Grammar {
   }
 
  private:
-  static constexpr size_t kLongest = 4000;
+  static constexpr size_t kLongest = 400;
   size_t pick(size_t n) {
     if (size_ == 0) return 0;
     --size_;
@@ -76,10 +76,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (source.size() > 1 << 14 || find_invalid_utf8(source) != std::string_view::npos) return 0;
   static const Json variables = Json::parse(R"({"messages": [{"role": "user", "content": " Hi "}, {"role": "assistant", "content": "Yo", "n": [1, 2.5, null]}, {"role": "user", "content": "Why?"}],
       "bos_token": "<s>", "add_generation_prompt": true})");
-  static constexpr int64_t kWork = jinja::Budget::kWork / 128;  // a unit takes some microseconds with sanitizers
-  auto rendered = [](const jinja::Template& t, const Json& of) {
+  const int64_t work = jinja::Budget::kWork / (size % 64 == 63 ? 128 : 4096);  // a unit takes some microseconds with sanitizers; most inputs get little
+  auto rendered = [&](const jinja::Template& t, const Json& of) {
     try {
-      return "text " + t.render(of, nullptr, kWork);
+      return "text " + t.render(of, nullptr, work);
     } catch (const jinja::TemplateLimit&) {
       return std::string("limit");
     } catch (const jinja::TemplateError&) {
@@ -88,8 +88,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   };
   try {
     const jinja::Template t(source);
-    if (!rendered(t, variables).starts_with("text") || source.find("strftime_now") != std::string::npos) return 0;
-    jinja::Beginnings texts(t, variables, "messages", 4 * kWork);
+    if (!rendered(t, variables).starts_with("text") || source.find("strftime_now") != std::string::npos || size % 8 > 0) return 0;
+    jinja::Beginnings texts(t, variables, "messages", 4 * work);
     for (size_t n = 0; n <= 3; ++n) {
       Json first = variables;
       first["messages"] = Json(variables["messages"].begin(), variables["messages"].begin() + static_cast<ptrdiff_t>(n));
