@@ -58,9 +58,14 @@ def test_index_lies_in_the_middle(folder):
         "a negative place": (at + 4 * n + 8 * 9, "<q", -2, "document 9 of 40000"),
         "documents out of order": (at + 12 * n + 8 * 500, "<q", 502, "document 501 of 40000"),
     }
-    for name, (place, form, value, where) in faults.items():
+    faults = {name: ([fault[:3]], fault[3]) for name, fault in faults.items()}
+    k, begins = 20_001, 2 * (6 * 20_000 + 5)  # of 3 tokens, then 7: the next begins before it, and all add up
+    faults["a negative length that the places follow"] = ([(at + 4 * k, "<i", -3), (at + 4 * (k + 1), "<i", 13), (at + 4 * n + 8 * (k + 1), "<q", begins - 6)],
+                                                          "document 20002 of 40000")
+    for name, (changes, where) in faults.items():
         data = bytearray(good)
-        struct.pack_into(form, data, place, value)
+        for place, form, value in changes:
+            struct.pack_into(form, data, place, value)
         Path(f"{prefix}.idx").write_bytes(data)
         for order in ("philox", "megatron"):
             refused([f"{prefix}.idx", where], "train", *options(folder, data__train=[str(prefix)], data__order=order))

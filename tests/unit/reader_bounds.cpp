@@ -395,6 +395,16 @@ INSTANTIATE_TEST_SUITE_P(Each, ReaderBounds, testing::Range<size_t>(0, readers()
   return name;
 });
 
+// Few tensors, whose names are long and all said by one dict in ten places.
+TEST(ReaderBounds, LongNamesSaidByOneDictAreRefused) {
+  std::string p = "}(";
+  for (int i = 0; i < 100; ++i) p += text_op(std::to_string(i)) + tensor_op(8, 8, 1);
+  p += "u" + put(0) + "0}(";
+  for (int i = 0; i < 10; ++i) p += text_op(std::string(900, static_cast<char>('a' + i))) + get(0);
+  const std::string said = message_of<UserError>([&] { read_torch(torch_zip(p + "u.", 8)); });
+  EXPECT_NE(said.find("one dict stands in many places"), std::string::npos) << said;
+}
+
 // A store that outgrows the memory says so before the system does.
 TEST(ReaderBounds, TokensThatDoNotFitAreRefused) {
   const pid_t child = fork();
