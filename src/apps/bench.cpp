@@ -3,6 +3,7 @@
 #include "apps/commands.h"
 #include "apps/rank_job.h"
 #include "files/atomic.h"
+#include "files/output_mark.h"
 #include "infer/speed.h"
 #include "kernels/backend.h"
 #include "train/arithmetic.h"
@@ -77,7 +78,7 @@ struct BenchFlags {
   CommonFlags common;
   std::string model, timeline;
   int64_t length = 1024, micro_batch = 1, steps = 5;
-  bool profile = false, json = false;
+  bool profile = false, json = false, overwrite = false;
   template <class V>
   void each(V&& v) {
     v("model", model, "config.json, or a folder that holds one", required() & metavar("CONFIG.json|DIR") & reads_folder());
@@ -86,12 +87,20 @@ struct BenchFlags {
     v("steps", steps, "steps to time, after one to warm up", between(1, 1e6));
     v("profile", profile, "a table of ops of the last step: calls, time, FLOPs, bytes, fraction of the roofline");
     v("timeline", timeline, "with --profile: also a trace that Perfetto opens", writes() & metavar("FILE.json"));
+    v("overwrite", overwrite, "replace whatever file has the name of the timeline; unasked only a timeline is replaced");
     v("json", json, "one JSON object");
     common.each(v);
   }
 };
 
+// Before the work, and again behind it.
+template <class Flags>
+void keep_timeline(const Flags& flags) {
+  if (flags.profile && !flags.timeline.empty()) refuse_other_output(flags.timeline, kTimelineMark, flags.overwrite);
+}
+
 int run_bench_train(BenchFlags& flags, Config& config) {
+  keep_timeline(flags);
   std::unique_ptr<Model> model = open_model(flags.model);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend);
   const DType compute = arithmetic.compute;
@@ -117,6 +126,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
     profile.begin_step();
     engine.run(micros, flags.steps + 2, 1e-4);
     std::fputs(profile.table(peak, peaks.copy_bytes).c_str(), stderr);
+    keep_timeline(flags);
     if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json());
   }
   double speed = static_cast<double>(flags.micro_batch * flags.length) / best;
@@ -137,7 +147,7 @@ struct InferenceFlags {
   CommonFlags common;
   std::string model, timeline;
   int64_t length = 0, micro_batch = 1, batch = 0, steps = 0;
-  bool profile = false, json = false;
+  bool profile = false, json = false, overwrite = false;
   template <class V>
   void each(V&& v) {
     v("model", model, "config.json, or a folder that holds one; weights are drawn at random", required() & metavar("CONFIG.json|DIR") & reads_folder());
@@ -147,12 +157,14 @@ struct InferenceFlags {
     v("steps", steps, "prompts to time, after one to warm up, or steps of decode (0: 3, decode 32)", between(0, 1e6));
     v("profile", profile, "a table of ops of the last prefill, or of all steps of decode");
     v("timeline", timeline, "with --profile: also a trace that Perfetto opens", writes() & metavar("FILE.json"));
+    v("overwrite", overwrite, "replace whatever file has the name of the timeline; unasked only a timeline is replaced");
     v("json", json, "one JSON object");
     common.each(v);
   }
 };
 
 int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
+  keep_timeline(flags);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend);
   const DType compute = arithmetic.compute;
   Session session = open_random_session(flags.model, compute, flags.common.backend, arithmetic.products);
@@ -168,6 +180,7 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   if (flags.profile) {
     std::fputs(profile.table(peak, peaks.read_bytes).c_str(), stderr);
+    keep_timeline(flags);
     if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json());
   }
   double bandwidth = decode ? measure_read_bandwidth() : 0, weights = static_cast<double>(s.weight_bytes);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -18,6 +19,8 @@
 #include "base/version.h"
 #include "comm/world.h"
 #include "files/same_path.h"
+#include "train/run_folder.h"
+#include "train/stop.h"
 
 namespace ravine {
 namespace {
@@ -59,7 +62,7 @@ std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Opti
   return out;
 }
 
-// An output is never an input, nor inside a folder that is one. Of the config only what is read counts: its one folder to write is train's, which
+// An output is never an input, nor inside a folder that is one, nor a run's own. Of the config only what is read counts: its one folder to write is train's, which
 // looks closer.
 void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Config& config) {
   std::vector<Option> read = flags;
@@ -70,6 +73,9 @@ void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Conf
   for (const auto& [key, place] : config.sources)
     if (const size_t colon = place.rfind(':'); colon != std::string::npos) files.emplace_back("--config", place.substr(0, colon));
   for (const auto& [to, out] : paths_of(flags, Rule::Path::writes))
+    if (const std::string run = run_that_owns(out); !run.empty())
+      throw UserError(fmt::format("{} is what a run writes", to), out, fmt::format("in the folder of a run, here '{}', only that run writes this name", run), "choose another " + to);
+  for (const auto& [to, out] : paths_of(flags, Rule::Path::writes))
     for (const auto kind : {Rule::Path::none, Rule::Path::reads, Rule::Path::reads_folder})
       for (const auto& [from, in] : kind == Rule::Path::none ? files : paths_of(read, kind))
         if (same_path(out, in) || (kind == Rule::Path::reads_folder && lies_within(out, in)))
@@ -77,7 +83,8 @@ void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Conf
                           "choose another " + to);
 }
 
-int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args) {
+// lasting: whether the command that ran is of that kind.
+int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args, bool& lasting) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h") return print(overview(commands)), 0;
   if (args[0] == "--version") return print(std::string(program_version()) + "\n"), 0;
   size_t at = args[0] == "help" ? 1 : 0;
@@ -93,7 +100,11 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   }
   if (c.spec.alone && launched_as_several())
     throw UserError(fmt::format("{} on several ranks", c.spec.name), "mpirun", "it runs on one rank so far, and would do the same on each", "run it without mpirun");
-  if (c.spec.lasting) outlive_streams();
+  lasting = c.spec.lasting;
+  if (lasting) outlive_streams();
+  std::optional<EndBySignal> early;
+  if (c.spec.stoppable) early.emplace();
+  HeldSignals::release();
   auto call = c.call();
   Config config = read_command_line(c.spec, call->flags(), rest);
   keep_inputs(call->flags(), c.spec, config);
@@ -102,6 +113,7 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
 }
 
 int report(const char* text, int status) {
+  HeldSignals::release();
   std::fflush(stdout);
   // Ranks that are started alike make the same mistake: the first says it, and the launcher ends the others meanwhile.
   if (launched_rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(4));
@@ -109,9 +121,9 @@ int report(const char* text, int status) {
   return status;
 }
 
-int report_lost_output(const std::system_error& e) {
+int report_lost_output(const std::system_error& e, bool lasting) {
   try {
-    finish_output();
+    if (!lasting) finish_output(false);  // a lasting one may not have done all
   } catch (const std::exception& lost) {
     return report(lost.what(), 1);
   }
@@ -148,12 +160,13 @@ std::string overview(const std::vector<Command>& commands) {
 }
 
 int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args) {
+  bool lasting = false;
   try {
-    int status = dispatch(commands, args);
-    finish_output();
+    int status = dispatch(commands, args, lasting);
+    finish_output(lasting);
     return status;
   } catch (const std::system_error& e) {  // of printing: said as such, or not at all where nobody reads
-    return report_lost_output(e);
+    return report_lost_output(e, lasting);
   } catch (const UserError& e) {
     return report(e.what(), 2);
   } catch (const Stopped& e) {

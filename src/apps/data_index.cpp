@@ -8,6 +8,7 @@
 #include "data/tokenizer.h"
 #include "files/fd.h"
 #include "files/npy.h"
+#include "files/output_mark.h"
 #include "files/safetensors.h"
 
 namespace ravine {
@@ -18,7 +19,7 @@ struct IndexFlags {
   std::vector<double> weights;
   std::string split = "969,30,1", samples, order = "megatron", tokenizer, index_tokenizer, cache, out;
   int64_t sequence_length = 1024, seed = 1234, first = 20, eod = -1;
-  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false, partial_valid = false, no_extra_token = false;
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false, partial_valid = false, no_extra_token = false, overwrite = false;
   template <class V>
   void each(V&& v) {
     v("prefix", prefix, "token files, without .bin and .idx", required() & filled() & reads());
@@ -39,7 +40,8 @@ struct IndexFlags {
     v("cache", cache, "folder of index files as Megatron names them: read from there, or written there", metavar("DIR") & writes());
     v("index-tokenizer", index_tokenizer, "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
       metavar("JSON-or-FILE") & at_most_bytes(1 << 20) & reads());
-    v("out", out, "folder for the arrays and samples", required() & metavar("DIR") & writes());
+    v("out", out, "folder for the arrays and samples", required() & filled() & metavar("DIR") & writes());
+    v("overwrite", overwrite, "replace whatever files have their names; unasked only those of this command are replaced");
   }
 };
 
@@ -58,19 +60,29 @@ std::array<int64_t, 3> parse_sizes(const std::string& text) {
   return sizes;
 }
 
+// Where all files go, each of them asked for first.
+struct IndexOutput {
+  std::string start;  // DIR/train
+  bool overwrite = false;
+  std::string path(const std::string& end, const OutputMark& mark) const {
+    refuse_other_output(start + end, mark, overwrite);
+    return start + end;
+  }
+};
+
 template <class T>
 void save(const std::string& path, std::span<const T> values, bool pairs) {
   const auto n = static_cast<int64_t>(values.size());
-  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values));
+  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values), true);
 }
 
-void save_indices(const std::string& start, const GptDataset& d) {
-  save(start + "-document_index.npy", d.document_index(), false);
-  save(start + "-sample_index.npy", d.sample_index(), true);
-  save(start + "-shuffle_index.npy", d.shuffle_index(), false);
+void save_indices(const IndexOutput& to, const std::string& part, const GptDataset& d) {
+  save(to.path(part + "-document_index.npy", kNpyMark), d.document_index(), false);
+  save(to.path(part + "-sample_index.npy", kNpyMark), d.sample_index(), true);
+  save(to.path(part + "-shuffle_index.npy", kNpyMark), d.shuffle_index(), false);
 }
 
-void save_samples(const std::string& path, const GptBlend& data, int64_t count, bool mask) {
+void save_samples(const IndexOutput& to, const GptBlend& data, int64_t count, bool mask) {
   const int64_t n = std::min(count, data.size());
   if (n == 0) return;
   std::vector<int32_t> tokens, labels, positions, part;
@@ -95,7 +107,7 @@ void save_samples(const std::string& path, const GptBlend& data, int64_t count, 
                                    {"position_ids", DType::i32, {n, S}, std::as_bytes(std::span(positions))}};
   if (mask) tensors.push_back({"attention_mask", DType::u8, {n, S, (S + 7) / 8}, std::as_bytes(std::span(attention))});
   if (data.blended()) tensors.push_back({"dataset_id", DType::i32, {n}, std::as_bytes(std::span(part))});
-  save_safetensors(path, tensors);
+  save_safetensors(to.path("-samples.safetensors", kSamplesMark), tensors, {.metadata = {{"ravine", "data index"}}});
 }
 
 int run_index(IndexFlags& f, Config&) {
@@ -118,15 +130,15 @@ int run_index(IndexFlags& f, Config&) {
   for (MegatronSplit s : kMegatronSplits) {
     const GptBlend* data = splits[static_cast<size_t>(s)].get();
     if (!data) continue;
-    const std::string start = f.out + "/" + name(s);
+    const IndexOutput to{f.out + "/" + name(s), f.overwrite};
     if (data->blended()) {
-      save(start + "-dataset_index.npy", data->dataset_index(), false);
-      save(start + "-dataset_sample_index.npy", data->dataset_sample_index(), false);
-      for (size_t k = 0; k < data->parts().size(); ++k) save_indices(fmt::format("{}-dataset{}", start, k), *data->parts()[k]);
+      save(to.path("-dataset_index.npy", kNpyMark), data->dataset_index(), false);
+      save(to.path("-dataset_sample_index.npy", kNpyMark), data->dataset_sample_index(), false);
+      for (size_t k = 0; k < data->parts().size(); ++k) save_indices(to, fmt::format("-dataset{}", k), *data->parts()[k]);
     } else {
-      save_indices(start, *data->parts()[0]);
+      save_indices(to, "", *data->parts()[0]);
     }
-    save_samples(start + "-samples.safetensors", *data, f.first, f.reset_attention_mask);
+    save_samples(to, *data, f.first, f.reset_attention_mask);
     fmt::print("{:<6} {} samples of {} tokens; one epoch has {} tokens\n", name(s), data->size(), f.sequence_length, data->tokens());
   }
   return 0;

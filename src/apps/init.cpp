@@ -8,10 +8,12 @@
 #include "apps/commands.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "data/tokenizers/trainer.h"
-#include "files/atomic.h"
+#include "files/file_set.h"
+#include "files/temporary.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -83,7 +85,21 @@ Json small_llama(int64_t vocabulary) {
           {"eos_token_id", 2},                     {"torch_dtype", "float32"}};
 }
 
+// In the folder that is made: where all of it waits for its names.
+constexpr const char* kInitJournal = "init.replacing";
+
 std::string yaml_quoted(const std::string& path) { return Json(path).dump(); }  // a JSON string is a YAML one
+
+// Whether init may write there: a folder that is not there, or holds nothing but what a killed init was building.
+bool is_free(const fs::path& dir) {
+  if (!fs::exists(dir)) return true;
+  if (!fs::is_directory(dir)) return false;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    const auto name = parse_temporary(entry.path().filename().string());
+    if (!name || name->target != kInitJournal || is_in_use(entry.path().string())) return false;
+  }
+  return true;
+}
 
 const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
   const std::string name = flags.words.size() > 1 ? flags.words[0] : "pretrain";
@@ -105,31 +121,57 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       throw UserError("no folder", "init", "after the kind stands the folder to make", fmt::format("ravine init {} first", k.name));
   if (escaped(folder) != folder) throw UserError(fmt::format("the name '{}'", escaped(folder)), "init", "a folder's name has no control characters here", "choose another name");
   const fs::path dir = folder;
-  if (fs::exists(dir) && (!fs::is_directory(dir) || !fs::is_empty(dir)))
+  auto say_ready = [&] { fmt::print("{0} is ready; look at it, then\n  ravine train --config {1}\n", (dir / "run.yaml").string(), shell_word((dir / "run.yaml").string())); };
+  if (finish_file_set((dir / kInitJournal).string())) {
+    say("an earlier init was ended while it wrote this folder; this is what it prepared");
+    say_ready();
+    return 0;
+  }
+  if (!is_free(dir))
     throw UserError("the folder is not empty", folder, "init writes into a new or empty folder only", "choose another name");
   const bool sft = kind.name == std::string("sft");
   std::string data = flags.text;
   if (!data.empty() && !fs::exists(data)) throw UserError("no such file", data, "--data names text or instructions", "check the path");
   if (!flags.model.empty() && !fs::exists(fs::path(flags.model) / "config.json"))
     throw UserError("no model", flags.model, "--model names a Hugging Face folder, with config.json and weights", "check the path");
-  fs::create_directories(dir);
+  struct Folder {  // empty again, and gone if it was made here, where this fails
+    fs::path made;
+    explicit Folder(const fs::path& p) {
+      std::error_code error;
+      if (!fs::exists(p, error)) made = p;
+      create_folders(p.string());
+    }
+    ~Folder() {
+      std::error_code error;
+      if (!made.empty()) fs::remove(made, error);  // only if it is empty
+    }
+  } made(dir);
+  FileSet set((dir / kInitJournal).string());
+  const fs::path building = set.folder();
+  std::vector<std::string> names;
+  auto make = [&](const char* name, const std::string& text) {
+    write_file_atomic((building / name).string(), text);
+    names.emplace_back(name);
+  };
   if (data.empty()) {
-    data = (dir / (sft ? "instructions.json" : "manual.txt")).string();
-    write_file_atomic(data, sft ? manual_instructions(commands).dump(1) + "\n" : manual_text(commands));
+    const char* name = sft ? "instructions.json" : "manual.txt";
+    data = (dir / name).string();
+    make(name, sft ? manual_instructions(commands).dump(1) + "\n" : manual_text(commands));
   }
   std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n", yaml_quoted(flags.model));
   if (flags.model.empty()) {
     TokenizerTraining training;
-    training.input = {data};
+    training.input = {flags.text.empty() ? (building / "manual.txt").string() : data};
     if (sft) {
-      write_file_atomic((dir / "manual.txt").string(), manual_text(commands));
-      training.input = {(dir / "manual.txt").string()};
+      make("manual.txt", manual_text(commands));
+      training.input = {(building / "manual.txt").string()};
       training.symbols = {"<|im_start|>", "<|im_end|>"};
     }
-    training.output = (dir / "tokenizer").string();
+    training.output = (building / "tokenizer").string();
     training.vocabulary = 1024;
-    const TrainedTokenizer made = train_tokenizer(training);
-    write_file_atomic((dir / "model.json").string(), small_llama(made.vocabulary).dump(1) + "\n");
+    const TrainedTokenizer tokenizer = train_tokenizer(training);
+    names.emplace_back("tokenizer");
+    make("model.json", small_llama(tokenizer.vocabulary).dump(1) + "\n");
     model = fmt::format(
         "model:\n"
         "  config: {}       # the shape of a new model, weights from train.seed; or, to go on from a model:\n"
@@ -165,8 +207,9 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "log:\n"
       "  every: 10\n",
       kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data), fmt::format(fmt::runtime(kind.data), flags.model.empty() ? "chatml" : "\"\""), yaml_quoted((dir / "run").string()), sft ? "# " : "", kind.rate);
-  write_file_atomic((dir / "run.yaml").string(), yaml);
-  fmt::print("{0} is ready; look at it, then\n  ravine train --config {1}\n", (dir / "run.yaml").string(), shell_word((dir / "run.yaml").string()));
+  make("run.yaml", yaml);
+  set.commit(names, false);
+  say_ready();
   return 0;
 }
 

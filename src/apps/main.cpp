@@ -1,8 +1,10 @@
 #include "apps/commands.h"
 #include "apps/streams.h"
+#include "train/stop.h"
 
 int main(int argc, char** argv) {
   using namespace ravine;
+  const HeldSignals held;
   prepare_streams();
   std::vector<Command> commands = {
       train_command(), plan_command(),  stop_command(), plot_command(), generate_command(), tokenizer_command(), preprocess_command(), data_command(),

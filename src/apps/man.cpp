@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "files/atomic.h"
+#include "files/output_mark.h"
 
 namespace ravine {
 namespace {
@@ -15,10 +16,12 @@ namespace {
 struct ManFlags {
   std::vector<std::string> command;
   std::string output;
+  bool overwrite = false;
   template <class V>
   void each(V&& v) {
     v("command", command, "whose page to print; none: the program's", positional() & metavar("COMMAND"));
     v("output", output, "write the pages of all commands into this folder instead", writes() & metavar("DIR"));
+    v("overwrite", overwrite, "replace whatever files have their names; unasked only such pages are replaced");
   }
 };
 
@@ -82,8 +85,10 @@ Command man_command(const std::vector<Command>& others) {
     int run(Config&) override {
       const std::vector<ManPage> pages = man_pages(commands);
       if (!flags_.output.empty()) {
-        std::filesystem::create_directories(flags_.output);
-        for (const ManPage& p : pages) write_file_atomic((std::filesystem::path(flags_.output) / (p.name + ".1")).string(), p.text);
+        create_folders(flags_.output);
+        auto path = [&](const ManPage& p) { return (std::filesystem::path(flags_.output) / (p.name + ".1")).string(); };
+        for (const ManPage& p : pages) refuse_other_output(path(p), kManMark, flags_.overwrite);
+        for (const ManPage& p : pages) write_file_atomic(path(p), p.text);
         return 0;
       }
       std::string name = "ravine";

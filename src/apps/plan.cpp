@@ -5,6 +5,7 @@
 #include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "files/atomic.h"
+#include "files/output_mark.h"
 #include "kernels/backend.h"
 #include "apps/plan_layouts.h"
 #include "train/arithmetic.h"
@@ -17,7 +18,7 @@ namespace {
 
 struct PlanFlags {
   CommonFlags common;
-  bool json = false, layouts = false, decide = false;
+  bool json = false, layouts = false, decide = false, overwrite = false;
   int64_t ranks = 0, local = 0;
   double memory = 0;
   std::string schedule;
@@ -29,6 +30,7 @@ struct PlanFlags {
     v("memory", memory, "GiB of memory of each rank; 0: what this machine has, divided among the ranks that share it", between(0.001, 1e9) & or_zero());
     v("local", local, "ranks that share one machine like this one; 0: all, at most one for each core", between(0, 4096));
     v("schedule", schedule, "the chart of the pipeline: to the terminal, or as SVG to a file", metavar("-|FILE.svg") & writes());
+    v("overwrite", overwrite, "replace whatever file that is; unasked only such a chart is replaced");
     v("json", json, "one JSON object");
     common.each(v);
   }
@@ -51,10 +53,11 @@ int run_plan(PlanFlags& flags, Config& config) {
   RunLayout layout = run_layout(config, ranks, *model);
   StepEstimate estimate = estimate_of(plan, config, layout);
   if (!flags.schedule.empty()) {
-    if (flags.schedule == "-")
-      fmt::print("{}", pipeline_chart(estimate.times));
-    else
-      write_file_atomic(flags.schedule, pipeline_svg(estimate.times));
+    if (flags.schedule == "-") return fmt::print("{}", pipeline_chart(estimate.times)), 0;
+    std::string picture = pipeline_svg(estimate.times);
+    picture.insert(picture.find('>') + 1, kScheduleMark.text);
+    refuse_other_output(flags.schedule, kScheduleMark, flags.overwrite);
+    write_file_atomic(flags.schedule, picture);
     return 0;
   }
   StepShape shape{config.train.micro_batch, config.data.sequence_length, layout.micro_batches, false, layout.leaves};

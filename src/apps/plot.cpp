@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "files/atomic.h"
+#include "files/output_mark.h"
 #include "probe/chart.h"
 #include "probe/run_metrics.h"
 
@@ -22,12 +23,13 @@ namespace {
 struct PlotFlags {
   std::vector<std::string> runs, keys;
   std::string output;
-  bool logarithmic = false;
+  bool logarithmic = false, overwrite = false;
   template <class V>
   void each(V&& v) {
     v("runs", runs, "folders of runs", positional() & required() & reads() & metavar("RUN .."));
     v("keys", keys, "what to draw, of the keys of metrics.jsonl; default: loss (validation loss beside it), grad_norm, lr, tokens_per_second", metavar("KEY .."));
     v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)", writes() & metavar("FILE"));
+    v("overwrite", overwrite, "replace whatever file has that name; unasked only a picture of this command is replaced");
     v("log-scale", logarithmic, "logarithmic y axes");
   }
 };
@@ -68,7 +70,7 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
   return charts;
 }
 
-void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetrics>& runs, const std::string& path) {
+void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetrics>& runs, const std::string& path, bool overwrite) {
   const bool html = path.ends_with(".html");
   if (!html && !path.ends_with(".svg")) throw UserError("picture '" + path + "'", "--output", "its name must end in .svg or .html", "choose one of them");
   constexpr int kWidth = 720, kHeight = 300;
@@ -76,15 +78,16 @@ void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetric
   if (html) {
     std::string names;
     for (const RunMetrics& r : runs) names += (names.empty() ? "" : ", ") + r.name;
-    out = fmt::format("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>body{{font-family:sans-serif;margin:1em;background:#fff;color:#000}}svg{{max-width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n",
+    out = fmt::format("<!doctype html>\n<!-- ravine plot -->\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>body{{font-family:sans-serif;margin:1em;background:#fff;color:#000}}svg{{max-width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n",
                       xml_escaped(names));
     for (const Chart& c : charts) out += svg_chart(c, kWidth, kHeight);
     out += "</body></html>\n";
   } else {
-    out = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\">\n", kWidth, kHeight * static_cast<int>(charts.size()));
+    out = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\"><!-- ravine plot -->\n", kWidth, kHeight * static_cast<int>(charts.size()));
     for (size_t i = 0; i < charts.size(); ++i) out += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", kHeight * static_cast<int>(i), svg_chart(charts[i], kWidth, kHeight));
     out += "</svg>\n";
   }
+  refuse_other_output(path, kPlotMark, overwrite);
   write_file_atomic(path, out);
 }
 
@@ -96,7 +99,7 @@ int run_plot(PlotFlags& flags, Config&) {
   }
   const std::vector<Chart> charts = charts_of(runs, flags);
   if (!flags.output.empty()) {
-    write_picture(charts, runs, flags.output);
+    write_picture(charts, runs, flags.output, flags.overwrite);
     return 0;
   }
   const bool terminal = ::isatty(STDOUT_FILENO);

@@ -118,7 +118,8 @@ Command preprocess_command() {
   return command<PreprocessFlags>({.name = "preprocess",
                                    .summary = "corpora to .bin/.idx token files",
                                    .example = "ravine preprocess --input corpus/*.parquet --tokenizer models/llama --output-prefix data/corpus --append-eod",
-                                   .lasting = true},
+                                   .lasting = true,
+                                   .stoppable = true},
                                   "Data", run_preprocess);
 }
 

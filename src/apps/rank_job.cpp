@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "base/text.h"
 
 namespace ravine {
 namespace {
@@ -59,7 +60,7 @@ int RankJob::run(const std::function<void(World*)>& f) {
     return 0;
   } catch (const Stopped& e) {  // agreed by all
     std::fflush(stdout);
-    if (world_->rank() == 0) say(e.what());
+    if (world_->rank() == 0) say(escaped(e.what()));
     world_->all().barrier();
     return 130;
   } catch (const UserError& e) {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "files/mapped_file.h"
 
 namespace ravine {
@@ -58,12 +59,15 @@ void prepare_streams() {
 
 void outlive_streams() { ::signal(SIGPIPE, SIG_IGN); }
 
-void finish_output() {
+void finish_output(bool lasting) {
   errno = 0;
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return;
   const int code = errno;
-  if (reader_of_stdout_is_gone()) end_by_broken_pipe();
-  fail("output: writing to stdout failed{}{}", code != 0 ? ": " : ", is the disk full?", code != 0 ? std::strerror(code) : "");
+  const bool gone = reader_of_stdout_is_gone();
+  if (gone && lasting) return say("the work is done; what was to be printed about it is lost: nobody reads stdout any more");
+  if (gone) end_by_broken_pipe();
+  fail("output: writing to stdout failed{}{}{}", code != 0 ? ": " : ", is the disk full?", code != 0 ? std::strerror(code) : "",
+       lasting ? "; the work itself is done, only what was to be printed about it is lost" : "");
 }
 
 }  // namespace ravine

@@ -14,7 +14,8 @@ void prepare_streams();
 // From now on a broken stdout ends nothing either: for commands whose work is what they write to disk.
 void outlive_streams();
 
-// Flushes stdout. A reader that went away ends the process quietly, by SIGPIPE as coreutils end; anything else that was lost is an Error.
-void finish_output();
+// Flushes stdout. A reader that went away ends the process quietly, by SIGPIPE as coreutils end; anything else that was lost is an Error. Of a lasting command only what it
+// had to say is lost, its work is done: where the reader went away that is said on stderr, and is no failure.
+void finish_output(bool lasting);
 
 }  // namespace ravine

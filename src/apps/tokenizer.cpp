@@ -12,6 +12,7 @@
 #include "data/tokenizers/trainer.h"
 #include "files/compressed.h"
 #include "files/npy.h"
+#include "files/output_mark.h"
 
 namespace ravine {
 namespace {
@@ -37,13 +38,14 @@ void each_line(const std::function<void(std::string_view, const std::string&)>& 
 
 struct EncodeFlags {
   std::string tokenizer, npy;
-  bool no_special = false, jsonl = false;
+  bool no_special = false, jsonl = false, overwrite = false;
   template <class V>
   void each(V&& v) {
     v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & reads_folder() & metavar("DIR-or-FILE"));
     v("no-special", no_special, "nothing around the text (no bos, no eos)");
     v("jsonl", jsonl, "lines are {\"text\": \"..\"} in, {\"ids\": [..]} out");
     v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file", metavar("FILE") & writes());
+    v("overwrite", overwrite, "replace whatever file has that name; unasked only such an array is replaced");
   }
 };
 
@@ -51,6 +53,7 @@ int run_encode(EncodeFlags& flags, Config&) {
   auto tokenizer = open_tokenizer(flags.tokenizer);
   if (!flags.npy.empty()) {
     if (flags.jsonl) throw UserError("--npy and --jsonl", "command line", "only one of them at a time", "remove one");
+    refuse_other_output(flags.npy, kNpyMark, flags.overwrite);
     std::string text;
     Stdin in;
     for (size_t had = 0, n = 1; n > 0; text.resize(had += n)) {
@@ -58,7 +61,8 @@ int run_encode(EncodeFlags& flags, Config&) {
       n = in.read(std::as_writable_bytes(std::span(text).subspan(had)));
     }
     auto ids = tokenizer->encode(text, !flags.no_special);
-    write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)));
+    refuse_other_output(flags.npy, kNpyMark, flags.overwrite);
+    write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)), true);
     return 0;
   }
   JsonlParser parser("text");
@@ -139,7 +143,7 @@ struct TokenizerTrainFlags {
   void each(V&& v) {
     TokenizerTraining& t = training;
     v("input", t.input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders", required() & metavar("PATH") & reads_folder());
-    v("output", t.output, "folder to write; Transformers reads it too", required() & writes() & metavar("DIR"));
+    v("output", t.output, "folder to write; Transformers reads it too", required() & filled() & writes() & metavar("DIR"));
     v("vocab-size", t.vocabulary, "pieces in all; a small text may give fewer", between(1, 1 << 24));
     v("type", t.type, "bpe and unigram: a SentencePiece tokenizer.model; byte-bpe: a byte-level tokenizer.json", one_of({"bpe", "unigram", "byte-bpe"}));
     v("pattern", t.pattern, "byte-bpe: how text is cut into words", one_of({"gpt2", "llama3", "qwen2"}));
@@ -154,7 +158,7 @@ struct TokenizerTrainFlags {
     v("symbols", t.symbols, "strings that are always one piece", metavar("TEXT"));
     v("text-key", t.text_key, "field of a JSON line that holds the text", filled());
     v("max-bytes", t.max_bytes, "of text to learn from, the first so many", between(1, 1e15));
-    v("overwrite", t.overwrite, "replace a tokenizer that is there");
+    v("overwrite", t.overwrite, "replace a tokenizer that is there, of whatever type, with all its files");
     v("threads", threads, "0: all cores", between(0, 4096));
   }
 };

@@ -1,6 +1,7 @@
 #include "apps/commands.h"
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
+#include "files/output_mark.h"
 #include "files/safetensors.h"
 #include "infer/trace.h"
 #include "train/step.h"
@@ -11,12 +12,13 @@ namespace {
 struct TraceFlags {
   CommonFlags common;
   std::string model, input, out, adapter;
-  bool backward = false;
+  bool backward = false, overwrite = false;
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & metavar("DIR") & reads_folder());
     v("input", input, "safetensors file with input_ids, optional labels, attention_mask, position_ids", required() & metavar("FILE") & reads());
-    v("out", out, "safetensors file to write", required() & metavar("FILE") & writes());
+    v("out", out, "safetensors file to write", required() & filled() & metavar("FILE") & writes());
+    v("overwrite", overwrite, "replace whatever file has that name; unasked only a trace is replaced");
     v("backward", backward, "also the gradients of all weights");
     v("adapter", adapter, "LoRA folder (a later release)", metavar("DIR") & reads());
     common.each(v);
@@ -25,7 +27,7 @@ struct TraceFlags {
 
 class TraceFile : public TraceOutput {
  public:
-  explicit TraceFile(const std::string& path) : writer_(path) {}
+  explicit TraceFile(const std::string& path) : writer_(path, {.metadata = {{"ravine", "trace"}}}) {}
   void declare(const std::string& name, DType dtype, const Shape& shape) override { writer_.declare(name, dtype, shape); }
   void write(const NamedTensor& t) override { writer_.write(t.name, t.data); }
   void commit() { writer_.commit(); }
@@ -36,6 +38,7 @@ class TraceFile : public TraceOutput {
 
 int run_trace(TraceFlags& flags, Config& config) {
   if (!flags.adapter.empty()) throw UserError("--adapter", "command line", "LoRA comes in a later release", "leave it out");
+  refuse_other_output(flags.out, kTraceMark, flags.overwrite);
   RankJob job(config.parallel, config.train.threads);
   Session session;
   return job.run([&](World* world) {
@@ -51,7 +54,7 @@ int run_trace(TraceFlags& flags, Config& config) {
       void write(const NamedTensor&) override {}
     } nothing;
     trace(session, input, flags.backward, recipe, file ? static_cast<TraceOutput&>(*file) : nothing);
-    if (file) file->commit();
+    if (file) refuse_other_output(flags.out, kTraceMark, flags.overwrite), file->commit();
     session = {};
   });
 }

@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "comm/interfaces.h"
 #include "comm/meeting.h"
 #include "comm/world.h"
@@ -244,7 +245,7 @@ struct Heartbeat::Impl {
   }
 
   [[noreturn]] void say_and_end(const std::string& why, int status) {
-    say("error: " + why);
+    say("error: " + escaped(why));
     std::fflush(nullptr);
     Message m = message(Message::over);
     m.status = status;

@@ -22,6 +22,7 @@ struct CommandSpec {
   std::vector<std::string> sections;  // of the config that it takes; empty: neither --config nor section.key=value
   bool alone = false;                 // would do the same on every rank of a job: refused there
   bool lasting = false;               // its work is what it writes to disk: it goes on when nobody reads its output any more
+  bool stoppable = false;             // a signal asks it to save and stop; before it has begun, it ends with status 130
 };
 
 // Reads `args` into the fields behind `flags` and returns the config they lead to. Words are read in order, the later wins. A

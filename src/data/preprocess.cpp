@@ -28,6 +28,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kState = "state.json";
+
 // A run of records: read by the main thread, encoded by a worker, written by the main thread in the order of reading.
 struct Batch {
   std::vector<Record> records;  // the first `count`; the others are kept for their memory
@@ -172,7 +174,7 @@ class Job {
     {
       FolderLock lock(folder_);
       refuse_foreign();
-      if (o_.restart) clear();
+      if (o_.restart) fs::remove(folder_ + "/" + kState, ec), clear();
       if (!read_mark(folder_)) write_mark(folder_, {random_digits() + random_digits(), {}});
       if (!PreprocessState::load(folder_, state_.settings, files, lists_.size(), &state_)) {
         if (!o_.overwrite) check_free();
@@ -213,25 +215,28 @@ class Job {
     const std::string name = entry.path().filename().string(), end = entry.path().extension().string();
     std::error_code ec;
     if (entry.symlink_status(ec).type() != fs::file_type::regular) return false;
-    return name == "state.json" || name == ".lock" || name == kFolderMark || end == ".bin" || end == ".idx" || end == ".lengths" || end == ".documents" || end == ".modes" ||
+    return name == kState || name == ".lock" || name == kFolderMark || end == ".bin" || end == ".idx" || end == ".lengths" || end == ".documents" || end == ".modes" ||
            parse_temporary(name);
   }
 
   // The folder is ours by its mark, or by the state that a version without marks left; and so is all in it.
   void refuse_foreign() const {
     std::error_code ec;
-    const bool ours = read_mark(folder_) || fs::exists(folder_ + "/state.json", ec);
+    const bool ours = read_mark(folder_) || fs::exists(folder_ + "/" + kState, ec);
     for (const auto& entry : fs::directory_iterator(folder_))
       if (entry.path().filename() != ".lock" && (!ours || !is_work_file(entry)))
         throw UserError("the work folder holds files of others", entry.path().string(), "preprocess works here, and removes what it wrote at the end",
                         "move them away, or choose another --output-prefix");
   }
 
-  // All but the lock; whoever calls this holds it.
+  // All but the lock; whoever calls this holds it. The state goes when what it describes has gone, and the mark, which says whose all this is, goes last: after a kill in
+  // between the same call goes on.
   void clear() const {
     std::error_code ec;
     for (const auto& entry : fs::directory_iterator(folder_, ec))
-      if (entry.path().filename() != ".lock" && is_work_file(entry)) fs::remove(entry.path(), ec);
+      if (const fs::path name = entry.path().filename(); name != ".lock" && name != kState && name != kFolderMark && is_work_file(entry)) fs::remove(entry.path(), ec);
+    for (const char* last : {kState, kFolderMark})
+      if (fs::symlink_status(folder_ + "/" + last, ec).type() == fs::file_type::regular) fs::remove(folder_ + "/" + last, ec);
   }
 
   void write_all() {

@@ -8,6 +8,8 @@
 #include "data/tokenizers/llama_tokenizer.h"
 #include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "data/tokenizers/tokenizer_folder.h"
+#include "data/tokenizers/trainer.h"
+#include "files/file_set.h"
 
 namespace ravine {
 
@@ -40,6 +42,7 @@ bool has_tokenizer(const std::string& dir) {
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   std::error_code ec;
+  refuse_unfinished(tokenizer_journal(fs::is_directory(path, ec) ? path : folder_of(path)));
   if (fs::is_directory(path, ec)) {
     if (!has_tokenizer(path))
       throw UserError("no tokenizer in folder", path, "it must hold tokenizer.model, tokenizer.json, vocab.json with merges.txt, or vocab.txt",

@@ -1,6 +1,7 @@
 #include "files/fd.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,10 +24,20 @@ std::string room_text(const std::string& path) {
   return room ? fmt::format(" ({} free)", human_bytes(static_cast<double>(*room))) : "";
 }
 
+// A file that has no room for a reason that free space says nothing of.
+constexpr std::string_view kTooLarge = "the limit on file sizes";
+
+std::string too_large() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return fmt::format("{} of its file system is reached", kTooLarge);
+  return fmt::format("{} of this process is {} (ulimit -f); raise it", kTooLarge, human_bytes(static_cast<double>(limit.rlim_cur)));
+}
+
 }  // namespace
 
 DiskFull::DiskFull(const std::string& op, const std::string& path, const std::string& why)
-    : Error(fmt::format("{}: no room left for '{}'{}, got: {}", op, path, room_text(path), why)), path(path) {}
+    : Error(why.starts_with(kTooLarge) ? fmt::format("{}: '{}' cannot grow: {}", op, path, why) : fmt::format("{}: no room left for '{}'{}, got: {}", op, path, room_text(path), why)),
+      path(path) {}
 
 Fd& Fd::operator=(Fd&& other) noexcept {
   if (this != &other) {
@@ -46,9 +57,10 @@ int Fd::release() { return std::exchange(fd_, -1); }
 void throw_system(const std::string& op, const std::string& path, int code) {
   const std::string why = std::generic_category().message(code);
   switch (code) {
+    case EFBIG:
+      throw DiskFull(op, path, too_large());
     case ENOSPC:
     case EDQUOT:
-    case EFBIG:
       throw DiskFull(op, path, why);
     case ENOENT:
     case EACCES:

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 namespace ravine {
 namespace {
@@ -19,6 +21,9 @@ std::string host_name() {
   if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
   return name.data();
 }
+
+constexpr int kTries = 20;
+constexpr auto kPause = std::chrono::milliseconds(10);
 
 struct Holder {
   long pid = 0;
@@ -66,13 +71,18 @@ bool is_gone(const Holder& holder) {
 }  // namespace
 
 FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
-  for (;;) {
+  for (int tries = 0;;) {
     Fd fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
     if (!fd && errno == ELOOP) throw UserError("a link has the name of the lock", path_, "locks are not followed out of their folder", "remove it, or choose another folder");
     if (!fd) throw_system("lock folder", folder, errno);
     if (::flock(*fd, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
-      if (errno == EWOULDBLOCK) refuse_lock(folder, read_holder(*fd));
+      if (errno == EWOULDBLOCK) {
+        // Who only looks (folder_holder) has it for an instant: that is no reason to refuse.
+        if (++tries > kTries) refuse_lock(folder, read_holder(*fd));
+        std::this_thread::sleep_for(kPause);
+        continue;
+      }
       if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
         throw_system("lock folder", folder, errno);
       Holder holder = read_holder(*fd);
@@ -93,9 +103,12 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
 
 std::optional<std::string> folder_holder(const std::string& folder) {
   const std::string path = folder + "/.lock";
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));  // the open of a pipe would wait for a writer
   if (!fd && errno == ENOENT) return {};
   if (!fd) throw_system("look at the lock of", folder, errno);
+  struct stat s;
+  if (::fstat(*fd, &s) != 0) throw_system("look at the lock of", folder, errno);
+  refuse_other_file(*fd, s, path);
   const Holder holder = read_holder(*fd);
   int code;
   do code = ::flock(*fd, LOCK_SH | LOCK_NB) != 0 ? errno : 0;

@@ -56,7 +56,7 @@ class CheckpointWriter {
   void wait_unit(size_t unit);
   // Blocks until the checkpoint is complete under its name and `latest` says so (rank 0; other ranks: their part is on disk).
   void wait();
-  // Why the last save failed (disk full, ...), once. What it wrote is removed, earlier checkpoints are untouched.
+  // What went wrong with the last save (disk full, ...), once. Unless take_saved has it, what it wrote is removed; earlier checkpoints are untouched.
   std::optional<std::string> take_warning();
   // The last save that became complete since the call before: its step, the bytes of this rank, seconds from save() to complete.
   struct Saved {
@@ -104,6 +104,11 @@ class CheckpointReader {
 // at all; a UserError if there are some and all are damaged. A missing folder is no checkpoint.
 std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir,
                                              const std::function<void(const std::string&)>& warn);
+
+// What the file `latest` says: nothing if there is none, or if it names no checkpoint. A UserError where it is no plain file.
+std::optional<int64_t> latest_step(const std::string& checkpoints_dir);
+// The step that newest_checkpoint tries first; nothing is read of it.
+std::optional<int64_t> first_step_to_try(const std::string& checkpoints_dir);
 
 // Removes what killed runs left half written, and gives a checkpoint its name again that was being replaced. To be called by one rank, before
 // the newest one is looked for.

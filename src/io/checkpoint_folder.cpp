@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 
+#include "files/compressed.h"
 #include "files/temporary.h"
 #include "io/checkpoint.h"
 
@@ -10,14 +10,6 @@ namespace fs = std::filesystem;
 
 namespace ravine {
 namespace {
-
-// What the file `latest` says: a name of a checkpoint, or nothing.
-std::optional<int64_t> latest_step(const std::string& dir) {
-  std::ifstream in(dir + "/latest");
-  std::string name;
-  in >> name;
-  return checkpoint_step(name);
-}
 
 // The order to try: what `latest` names, older ones from new to old, then newer ones from new to old.
 std::vector<int64_t> steps_to_try(const std::string& dir, std::optional<int64_t> latest) {
@@ -33,6 +25,15 @@ std::vector<int64_t> steps_to_try(const std::string& dir, std::optional<int64_t>
 
 }  // namespace
 
+std::optional<int64_t> latest_step(const std::string& dir) {
+  const std::string path = dir + "/latest";
+  std::error_code error;
+  if (!fs::exists(path, error)) return {};
+  std::string name = read_whole(path, 4096);
+  name.resize(name.find_last_not_of(" \r\n") + 1);
+  return checkpoint_step(name);
+}
+
 std::string checkpoint_name(int64_t step) {
   require(step >= 0, "checkpoint_name: a step is not negative, got {}", step);
   return fmt::format("step_{:06}", step);
@@ -46,6 +47,11 @@ std::optional<int64_t> checkpoint_step(const std::string& folder) {
   auto [stop, code] = std::from_chars(folder.data() + prefix.size(), end, step);
   if (code != std::errc{} || stop != end || step < 0 || checkpoint_name(step) != folder) return {};
   return step;
+}
+
+std::optional<int64_t> first_step_to_try(const std::string& dir) {
+  const std::vector<int64_t> steps = steps_to_try(dir, latest_step(dir));
+  return steps.empty() ? std::nullopt : std::optional(steps.front());
 }
 
 std::optional<std::string> newest_checkpoint(const std::string& dir, const std::function<void(const std::string&)>& warn) {

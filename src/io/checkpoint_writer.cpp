@@ -179,6 +179,21 @@ std::string remove_older(const Job& job) {
   return stay;
 }
 
+// The checkpoint has its name; says what that is worth where `latest` cannot be told. Without a `latest` the newest counts, and to remove a name takes no room.
+std::string name_latest(const Job& j) {
+  const std::string path = j.dir + "/latest";
+  try {
+    write_file_atomic(path, checkpoint_name(j.step) + "\n");
+    return "";
+  } catch (const std::exception& e) {
+    const std::string saved = fmt::format("checkpoint {} is saved, but the file '{}' could not be written: {}", checkpoint_name(j.step), path, e.what());
+    std::error_code error;
+    fs::remove(path, error);
+    if (!error) return saved + "; it was removed instead, and the next start goes on from the newest checkpoint, which is this one";
+    return fmt::format("{}; it still names an older one, from which the next start goes on unless you say checkpoint.resume={}", saved, j.target());
+  }
+}
+
 }  // namespace
 
 struct CheckpointWriter::Impl {
@@ -251,8 +266,9 @@ struct CheckpointWriter::Impl {
       if (const std::string foreign = foreign_in_checkpoint(replaced); !foreign.empty())
         throw UserError("cannot replace checkpoint", replaced + "/" + foreign, "no checkpoint has such a file", "move it away");
     });
-    write_file_atomic(j.dir + "/latest", checkpoint_name(j.step) + "\n");
+    const std::string problem = name_latest(j);
     completed = std::chrono::steady_clock::now();
+    if (!problem.empty()) return problem;  // older ones stay: one of them may be what `latest` names
     try {
       return remove_older(j);
     } catch (const fs::filesystem_error& e) {

@@ -37,7 +37,7 @@ void refuse_foreign_model(const std::string& folder, const std::string& run);
 
 // Writes the model with its present masters, named and laid out as files of its family are. Tied parameters are not stored; config.json has the fields as read with dtype
 // updated. Blocks until the folder is on disk. DiskFull, or UserError for a path that cannot be used, leaves the old folder as
-// it was; so does what refuse_foreign_model finds only at the end, and the new folder stays under a temporary name, which is told.
+// it was; so does what refuse_foreign_model finds only at the end, and the new folder stays beside it as DIR.new-N, which is told.
 void save_model_folder(const SaveFolder& options, const Model& model, ParamStore& store);
 
 // Copies the files of a tokenizer into the folder, by the names that Transformers looks for; .xz and the like unpacked. `source` is a folder

@@ -1,6 +1,9 @@
+#include <fcntl.h>
+#include <stdio.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
-#include <fstream>
 
 #include "base/parallel.h"
 #include "files/atomic.h"
@@ -210,8 +213,17 @@ void save_model_folder(const SaveFolder& options, const Model& model, ParamStore
   try {
     folder.commit([&](const std::string& replaced) { refuse_foreign_model(replaced, options.run); });
   } catch (const UserError& e) {
-    folder.keep();
-    throw UserError("the model has another name than it should", folder.folder(), e.what(), "it is complete: rename it");
+    // Not under its temporary name: the next start removes what has one.
+    for (int n = 1;; ++n) {
+      const std::string beside = fmt::format("{}.new-{}", target.string(), n);
+      if (::renameat2(AT_FDCWD, folder.folder().c_str(), AT_FDCWD, beside.c_str(), RENAME_NOREPLACE) != 0) {
+        if (errno == EEXIST) continue;
+        folder.keep();
+        throw_system("rename the model folder to", beside, errno);
+      }
+      sync_folder(folder_of(beside));
+      throw UserError("the model has another name than it should", beside, e.what(), "it is complete: move what is in its place away, and rename it");
+    }
   }
 }
 

@@ -17,9 +17,10 @@ RunMetrics read_run_metrics(const std::string& run) {
   if (fs::is_directory(file)) file /= "metrics.jsonl";
   RunMetrics out;
   out.name = fs::absolute(file).parent_path().filename().string();
-  std::ifstream in(file);
-  if (!fs::is_regular_file(file) || !in)
+  if (!fs::is_regular_file(file))  // before it is opened: the open of a pipe waits for a writer
     throw UserError("no metrics", run, "a run's folder holds metrics.jsonl", "name the folder that train.output named, or its metrics.jsonl");
+  std::ifstream in(file);
+  if (!in) throw UserError("cannot read metrics", file.string(), "it must be readable", "check its permissions");
   int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;

@@ -1,10 +1,10 @@
 // Trainer: what a run writes, whether the disk has room for it, and what is left when it has not.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 
 #include "files/disk_space.h"
+#include "io/checkpoint.h"
 #include "io/huggingface.h"
 #include "train/disk_needs.h"
 #include "train/open.h"
@@ -57,9 +57,12 @@ void Trainer::check_disk() {
 
 // What a run that could not write goes on from; read from the disk, not remembered.
 std::string Trainer::what_is_kept() const {
-  std::ifstream in(path("checkpoints/latest"));
-  std::string newest;
-  if (in >> newest) return fmt::format("what is kept is {}: with room on the disk the same command goes on from there", path("checkpoints/" + newest));
+  try {
+    if (const auto newest = first_step_to_try(path("checkpoints")))
+      return fmt::format("what is kept is {}: with room on the disk the same command goes on from there", path("checkpoints/" + checkpoint_name(*newest)));
+  } catch (const Error& e) {
+    return e.what();
+  }
   return fmt::format("no checkpoint was saved before: with room on the disk the same command begins anew; a checkpoint needs {}", human(checkpoint_bytes_));
 }
 

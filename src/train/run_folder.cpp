@@ -1,7 +1,9 @@
 #include "train/run_folder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "base/json.h"
 #include "files/atomic.h"
@@ -50,6 +52,7 @@ bool has_checkpoint(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (!checkpoint_step(entry.path().filename().string())) continue;
+    if (!fs::is_regular_file(entry.path() / "manifest.json", error)) continue;
     std::ifstream in(entry.path() / "manifest.json");
     std::string start(200, '\0');
     in.read(start.data(), static_cast<std::streamsize>(start.size()));
@@ -58,14 +61,22 @@ bool has_checkpoint(const std::string& folder) {
   return false;
 }
 
+// To be asked before a file is opened: the open of a pipe waits for a writer.
+bool is_plain(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
 // A config as runs write it: every section, no comment.
 bool is_written_config(const std::string& path) {
+  if (!is_plain(path)) return false;
   std::ifstream in(path);
   std::string first, second;
   return std::getline(in, first) && std::getline(in, second) && first == "model:" && second.starts_with("  path: ");
 }
 
 bool is_metrics(const std::string& path) {
+  if (!is_plain(path)) return false;
   std::ifstream in(path);
   std::string line;
   if (!std::getline(in, line)) return false;
@@ -80,11 +91,26 @@ bool is_run_without_mark(const std::string& folder) {
 
 }  // namespace
 
+std::string run_that_owns(const std::string& path) {
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
+  for (fs::path name = whole; name.has_relative_path(); name = name.parent_path()) {
+    const std::string run = name.parent_path().string();
+    if (std::find(std::begin(kNames), std::end(kNames), name.filename().string()) == std::end(kNames)) continue;
+    const auto mark = read_mark(run);
+    if ((mark && mark->files.empty()) || is_run_without_mark(run)) return run;
+  }
+  return "";
+}
+
 RunFolder::RunFolder(const Config& config) : folder_(config.train.output) {
   while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
   std::error_code error;
   if (fs::exists(folder_, error) && !fs::is_directory(folder_, error)) throw UserError("train.output is a file", folder_, "a run writes a folder", "choose another train.output");
   refuse_overlap(config);
+  for (const char* name : {"config.yaml", "exported", "log.txt", "metrics.jsonl", "stop", ".lock", "checkpoints/latest"})
+    if (const auto status = fs::status(path(name), error); fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
+      throw UserError("no plain file has the name of one", path(name), "a run reads and writes a plain file there, not a pipe or a device", "remove it, or choose another train.output");
   const auto mark = read_mark(folder_);
   if (mark) run_ = mark->run;
   if (!mark && !is_run_without_mark(folder_))

@@ -11,6 +11,9 @@
 
 namespace ravine {
 
+// The folder of the run of which `path` is, or lies in, one of its own names (checkpoints/.., model, config.yaml, ..), where no other command writes; "" if there is none.
+std::string run_that_owns(const std::string& path);
+
 class RunFolder {
  public:
   // Looks, and writes nothing. UserErrors: an output that is an input (the folder is, or lies in, one that is read; something that is read

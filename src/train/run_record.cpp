@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "io/checkpoint.h"
 #include "parallel/fit.h"
 
 namespace ravine {
@@ -66,10 +66,9 @@ std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir
   try {
     fs::path from = resume;
     if (resume == "auto") {
-      std::ifstream in(fs::path(checkpoints_dir) / "latest");
-      std::string name;
-      if (!(in >> name)) return {};
-      from = fs::path(checkpoints_dir) / name;
+      const auto latest = first_step_to_try(checkpoints_dir);
+      if (!latest) return {};
+      from = fs::path(checkpoints_dir) / checkpoint_name(*latest);
     }
     const Json manifest = read_json((from / "manifest.json").string(), int64_t{1} << 30);
     const Json& scalars = manifest.at("scalars");

@@ -18,13 +18,33 @@ void handle(int number) {
   if (signals.fetch_add(1) > 0 && number == SIGINT) _exit(130);
 }
 
+std::atomic<bool> begun{false};  // a StopSignals was there
+
+void end_early(int) {
+  constexpr char kBefore[] = "stopped before it began; the same command begins there\n", kBehind[] = "stopped at its end; what was to be saved is saved\n";
+  if (begun.load())
+    static_cast<void>(!::write(STDERR_FILENO, kBehind, sizeof kBehind - 1));
+  else
+    static_cast<void>(!::write(STDERR_FILENO, kBefore, sizeof kBefore - 1));
+  _exit(130);
+}
+
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+
+sigset_t stop_set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int number : kSignals) sigaddset(&set, number);
+  return set;
+}
+
 struct sigaction before_us[std::size(kSignals)];
 std::string stop_file(const std::string& output) { return (std::filesystem::path(output) / "stop").string(); }
 }  // namespace
 
 StopSignals::StopSignals() {
   signals = 0;
+  begun = true;
   struct sigaction action {};
   action.sa_handler = handle;
   sigemptyset(&action.sa_mask);
@@ -40,6 +60,27 @@ StopSignals::~StopSignals() {
 }
 
 bool StopSignals::requested() { return signals.load() > 0; }
+
+HeldSignals::HeldSignals() {
+  const sigset_t set = stop_set();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+void HeldSignals::release() {
+  const sigset_t set = stop_set();
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+EndBySignal::EndBySignal() {
+  struct sigaction action {};
+  action.sa_handler = end_early;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  for (int number : kSignals) {
+    struct sigaction now {};
+    if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) ::sigaction(number, &action, nullptr);
+  }
+}
 
 void request_stop(const std::string& output) {
   if (!stop_requested(output)) write_file_atomic(stop_file(output), "stop\n");

@@ -15,6 +15,26 @@ class StopSignals {
   static bool requested();
 };
 
+// Before a command is known, and before it asks StopSignals: main holds the signals back from its first line on, until the command line says whether the command is one that they
+// ask to stop.
+class HeldSignals {
+ public:
+  HeldSignals();
+  ~HeldSignals() { release(); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+  static void release();
+};
+
+// For the length of a command of that kind: outside the scope of a StopSignals a signal ends the process at once with status 130 and a word, where by default it would end it
+// without. Signals that are ignored stay so.
+class EndBySignal {
+ public:
+  EndBySignal();
+  EndBySignal(const EndBySignal&) = delete;
+  EndBySignal& operator=(const EndBySignal&) = delete;
+};
+
 void request_stop(const std::string& output);   // leaves the file
 bool stop_requested(const std::string& output);
 void clear_stop_request(const std::string& output);

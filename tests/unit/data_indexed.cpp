@@ -192,7 +192,16 @@ TEST(IndexedWriter, merges_as_megatron_does) {
   const std::string other = write_pair(f, "uint16", files()["uint16"]), modes = write_pair(f, "multimodal", files()["multimodal"]);
   EXPECT_USER_ERROR(merge_indexed({parts[0], other}, f / "no", false), "types of tokens differ");
   EXPECT_USER_ERROR(merge_indexed({parts[0], modes}, f / "no", false), "multimodal and plain data do not mix");
-  EXPECT_TRUE(leftovers_of(f / "no").empty());
+  EXPECT_TRUE(leftovers_of(indexed_journal(f / "no")).empty() && !std::filesystem::exists(indexed_journal(f / "all")));
+}
+
+TEST(IndexedWriter, names_that_cannot_be_given_are_called_what_they_are) {
+  Folder f;
+  const std::string pair = write_pair(f, "a", files()["merge_part"]);
+  std::filesystem::create_directories(f / "work");
+  std::filesystem::copy(pair + ".bin", f / "work/a.bin");
+  EXPECT_USER_ERROR(IndexedWriter::publish(f / "work", "a", pair, false), "output exists");
+  EXPECT_USER_ERROR(IndexedWriter::publish(f / "work", "a", f / "none/a", false), "No such file or directory");
 }
 
 TEST(IndexedTokens, documents_of_several_files_in_one_row) {

@@ -5,6 +5,7 @@
 #include "data/indexed/indexed_file.h"
 #include "data/record_reader.h"
 #include "tests/unit/data_help.h"
+#include "tests/unit/traced_child.h"
 
 namespace ravine {
 namespace {
@@ -176,6 +177,27 @@ TEST(Preprocess, finishes_what_was_about_to_appear) {
   s.f.write("out/p.preprocess/text.idx", idx);  // the .bin is at its place already
   EXPECT_EQ(s.run().documents, 1);
   EXPECT_EQ(whole(s.f / "out/p_text_document.bin"), bin);
+}
+
+// Killed while it removes its work: what is left is still known as ours, and the same command ends well.
+TEST(Preprocess, a_kill_while_the_work_is_removed) {
+  int moments = 0;
+  for (int n = 1;; ++n) {
+    Job s;
+    s.o.inputs = {s.f.write("a.txt", "one\ntwo\n")};
+    bool removing = false;
+    const TracedChild child = trace_child(n, [&] { s.run(); });
+    if (!child.possible) GTEST_SKIP() << "no tracing here";
+    if (!child.killed) break;
+    for (const std::string& call : child.calls) removing = removing || (call.starts_with("unlink ") && call.find(".lengths") != std::string::npos);
+    if (!removing) continue;
+    ++moments;
+    s.o.overwrite = true;
+    EXPECT_EQ(s.run().documents, 2) << "killed at " << child.calls.back();
+    EXPECT_FALSE(std::filesystem::exists(s.f / "out/p.preprocess")) << child.calls.back();
+    ASSERT_LT(n, 300);
+  }
+  EXPECT_GT(moments, 4);
 }
 
 TEST(Preprocess, bad_input) {

@@ -59,6 +59,28 @@ TEST(CheckpointFaults, EveryFlippedBitIsFound) {
   EXPECT_NO_THROW(CheckpointReader(dir, false));  // bytes are looked at only when verifying
 }
 
+TEST(CheckpointFaults, ALatestThatCannotBeWritten) {
+  TemporaryFolder folder;
+  save(folder.path(), 3);
+  fs::remove(folder / "latest");
+  fs::create_directories(folder / "latest");  // no file can take this name
+  TestState live(3);
+  live.fill(4);
+  CheckpointWriter writer;
+  writer.save(folder.path(), 4, live.state(), 1);
+  writer.wait();
+  const std::string said = writer.take_warning().value_or("");
+  EXPECT_SAYS(said, "checkpoint step_000004 is saved, but");
+  EXPECT_EQ(said.find("not saved"), std::string::npos) << said;
+  const auto saved = writer.take_saved();
+  ASSERT_TRUE(saved.has_value());
+  EXPECT_EQ(saved->step, 4);
+  EXPECT_TRUE(folder.has("step_000003"));
+  EXPECT_EQ(newest_checkpoint(folder.path(), [](const std::string&) {}), folder / "step_000004");
+  save(folder.path(), 5);
+  EXPECT_EQ(latest_step(folder.path()), 5);
+}
+
 TEST(CheckpointFaults, PaddingIsCheckedToo) {
   TemporaryFolder folder;
   std::vector<std::byte> small(40);

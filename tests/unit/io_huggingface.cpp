@@ -153,6 +153,34 @@ TEST(HuggingFace, ShardsAndConfigAsTransformersWritesThem) {
   EXPECT_TRUE(leftovers_of(folder / "m").empty() && !folder.has("m/tokenizer.json"));
 }
 
+// Somebody puts a file of his own into the model while the next one is written.
+struct MeddledStore : FlatStore {
+  using FlatStore::FlatStore;
+  std::string note;
+  void acquire(const Unit& unit) override {
+    spill(note, "dear");
+    FlatStore::acquire(unit);
+  }
+};
+
+TEST(HuggingFace, AModelThatCannotHaveItsNameIsNotATemporary) {
+  TemporaryFolder folder;
+  World a(config());
+  MeddledStore store(a.model->params(), Types::of(DType::f32), DeviceKind::cpu);
+  initialise(a.model->params(), store, 3);
+  SaveFolder options{.dir = folder / "m", .dtype = DType::f32};
+  options.run = "a run";
+  save_model_folder(options, *a.model, a.store);
+  for (const char* beside : {"m.new-1", "m.new-2"}) {
+    store.note = folder / "m/notes.txt";
+    fs::remove(store.note);
+    const std::string said = message_of<UserError>([&] { save_model_folder(options, *a.model, store); });
+    EXPECT_NE(said.find(folder / beside), std::string::npos) << said;
+    remove_leftovers(folder.path());  // as the next start does
+    EXPECT_TRUE(folder.has(std::string(beside) + "/model.safetensors") && slurp(folder / "m/notes.txt") == "dear");
+  }
+}
+
 struct Loading : ::testing::Test {
   TemporaryFolder folder;
   World world{config()};

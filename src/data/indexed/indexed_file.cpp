@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "files/file_set.h"
 
 namespace ravine {
 
@@ -49,10 +50,13 @@ const char* name(TokenType t) {
 
 TokenType smallest_type(int64_t vocabulary) { return vocabulary < 65500 ? TokenType::u16 : TokenType::i32; }
 
+std::string indexed_journal(const std::string& prefix) { return prefix + ".replacing"; }
+
 bool is_indexed_prefix(const std::string& path, std::string* prefix) {
   std::string p = path;
   if (p.ends_with(".bin") || p.ends_with(".idx")) p.resize(p.size() - 4);
   std::error_code ec;
+  if (!p.empty()) refuse_unfinished(indexed_journal(p));
   if (p.empty() || p.back() == '/' || !std::filesystem::is_regular_file(p + ".idx", ec) || !std::filesystem::is_regular_file(p + ".bin", ec))
     return false;
   if (prefix) *prefix = p;
@@ -64,6 +68,7 @@ void IndexedFile::refuse(const std::string& what, const std::string& rule) const
 }
 
 IndexedFile::IndexedFile(std::string prefix) : prefix_(std::move(prefix)) {
+  refuse_unfinished(indexed_journal(prefix_));
   idx_ = MappedFile(prefix_ + ".idx");
   bin_ = MappedFile(prefix_ + ".bin");
   const std::byte* at = idx_.bytes().data();

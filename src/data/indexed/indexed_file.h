@@ -22,7 +22,11 @@ TokenType smallest_type(int64_t vocabulary);   // as Megatron chooses: uint16 be
 inline constexpr int64_t kIndexHeader = 34;  // bytes before the lengths
 inline constexpr char kIndexMagic[] = "MMIDIDX\0";  // with its terminator nine bytes
 
-// Whether `path` is such a prefix: PREFIX, PREFIX.bin or PREFIX.idx with both files there. The prefix without the suffix.
+// Where a new pair waits for its names (files/file_set.h).
+std::string indexed_journal(const std::string& prefix);
+
+// Whether `path` is such a prefix: PREFIX, PREFIX.bin or PREFIX.idx with both files there. The prefix without the suffix. A pair that is just being replaced, or was when its
+// writer was killed, is a UserError.
 bool is_indexed_prefix(const std::string& path, std::string* prefix = nullptr);
 
 // Maps both files. Opening costs the same for any size: it checks the header, the sizes of both files and the ends of each

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "files/atomic.h"
+#include "files/file_set.h"
 #include "files/same_path.h"
-#include "files/temporary.h"
 
 namespace ravine {
 
@@ -61,9 +61,10 @@ size_t append(TokenType type, std::span<const int32_t> ids, std::vector<std::byt
 
 void rename_file(const std::string& from, const std::string& to, bool overwrite) {
   if (!overwrite && ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
-  if (!overwrite && errno != EINVAL && errno != ENOSYS)
+  if (!overwrite && errno == EEXIST)
     throw UserError("output exists", to, "it came while this was being written, and nothing is overwritten unasked", "move it away, then the same command puts the new one there");
-  if (::rename(from.c_str(), to.c_str()) != 0) throw_system("rename file", to, errno);
+  if (!overwrite && errno != EINVAL && errno != ENOSYS) throw_system("rename file to", to, errno);
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_system("rename file to", to, errno);
 }
 
 }  // namespace
@@ -213,7 +214,7 @@ void IndexedWriter::publish(const std::string& folder, const std::string& name, 
     const std::string from = folder + "/" + name + suffix;
     std::error_code ec;
     if (!fs::exists(from, ec)) continue;
-    if (overwrite && suffix == std::string_view(".bin")) fs::remove(prefix + ".idx", ec);  // an old index must not be seen with new tokens
+    if (overwrite && suffix == std::string_view(".bin") && fs::remove(prefix + ".idx", ec)) sync_folder(folder_of(prefix));  // an old index must not be seen with new tokens
     rename_file(from, prefix + suffix, overwrite);
   }
   sync_folder(folder_of(prefix));
@@ -227,6 +228,7 @@ void refuse_existing(const std::string& prefix) {
 
 void merge_indexed(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool overwrite) {
   require(!prefixes.empty(), "merge: at least one file, got none");
+  finish_file_set(indexed_journal(output_prefix));
   std::vector<IndexedFile> files;
   for (const std::string& path : prefixes) {
     std::string prefix;
@@ -238,14 +240,13 @@ void merge_indexed(const std::vector<std::string>& prefixes, const std::string& 
   for (const IndexedFile& f : files)
     if (same_path(f.prefix() + ".bin", output_prefix + ".bin") || same_path(f.prefix() + ".idx", output_prefix + ".idx"))
       throw UserError("the output is an input", output_prefix, "what is read from is not written to", "choose another --output-prefix");
-  for (const std::string& left : leftovers_of(output_prefix))
-    if (!is_in_use(left)) fs::remove_all(left);
-  const AtomicFolder building(output_prefix);  // never gets that name: gone at the end
-  const std::string& work = building.folder();
-  IndexedWriter writer(work, "merged", files[0].type(), files[0].has_modes());
+  FileSet set(indexed_journal(output_prefix));
+  const std::string name = output_prefix.substr(output_prefix.rfind('/') + 1);
+  IndexedWriter writer(set.folder(), name, files[0].type(), files[0].has_modes());
   for (const IndexedFile& f : files) writer.add_file(f);
   writer.finish();
-  IndexedWriter::publish(work, "merged", output_prefix, overwrite);
+  for (const char* part : {".lengths", ".documents", ".modes"}) fs::remove(set.folder() + "/" + name + part);
+  set.commit({name + ".bin", name + ".idx"}, overwrite);
 }
 
 }  // namespace ravine

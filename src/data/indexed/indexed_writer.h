@@ -69,7 +69,7 @@ class IndexedWriter {
 };
 
 // Joins files of one type (and all or none with modes) into PREFIX, as Megatron's builder does with add_index. Existing files of
-// the name are a UserError unless `overwrite`.
+// the name are a UserError unless `overwrite`; after a kill the old pair is there, or the new one, or it waits for its names (files/file_set.h) and readers say so.
 void merge_indexed(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool overwrite);
 
 // A UserError if PREFIX.bin or PREFIX.idx is there.

@@ -11,7 +11,6 @@
 #include "data/tokenizers/split_patterns.h"
 #include "data/tokenizers/trainer.h"
 #include "data/tokenizers/vocabulary.h"
-#include "files/atomic.h"
 
 namespace ravine {
 
@@ -287,9 +286,7 @@ TrainedTokenizer train_byte_bpe(const TokenizerTraining& o) {
               {"eos_token", kEndOfText},
               {"model_max_length", 1000000000},
               {"tokenizer_class", "PreTrainedTokenizerFast"}};
-  create_folders(o.output);
-  write_file_atomic((std::filesystem::path(o.output) / "tokenizer.json").string(), json);
-  write_file_atomic((std::filesystem::path(o.output) / "tokenizer_config.json").string(), config.dump(2) + "\n");
+  write_tokenizer(o, {{"tokenizer_config.json", config.dump(2) + "\n"}, {"tokenizer.json", json}});
   return result;
 }
 

@@ -13,7 +13,7 @@
 #include "data/tokenizers/sentencepiece_json.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/source.h"
-#include "files/atomic.h"
+#include "files/file_set.h"
 
 namespace ravine {
 
@@ -116,17 +116,19 @@ void check(const TokenizerTraining& o) {
       wrong("symbols", "a symbol is UTF-8, not empty, without quotes and line ends");
 }
 
+// All that one tokenizer may consist of, here and elsewhere: a part of another one beside would be read with it.
+constexpr const char* kTokenizerFiles[] = {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt"};
+
 // A tokenizer goes with the models trained on it: another in its place makes them useless.
 void refuse_tokenizer(const TokenizerTraining& o) {
   std::error_code ec;
-  for (const char* name : {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt"})
+  for (const char* name : kTokenizerFiles)
     if (const auto path = std::filesystem::path(o.output) / name; !o.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path, ec)))
       throw UserError("output exists", path.string(), "a tokenizer is there already, and nothing is overwritten unasked", "choose another --output, or add --overwrite");
 }
 
 void write_folder(const TokenizerTraining& o, const std::string& model) {
-  namespace fs = std::filesystem;
-  create_folders(o.output);
+  std::vector<std::pair<std::string, std::string>> files;
   auto token = [](const char* content) {
     return Json{{"content", content}, {"lstrip", false}, {"normalized", false}, {"rstrip", false}, {"single_word", false}};
   };
@@ -149,20 +151,33 @@ void write_folder(const TokenizerTraining& o, const std::string& model) {
               {"sp_model_kwargs", Json::object()},
               {"tokenizer_class", "LlamaTokenizer"},
               {"unk_token", "<unk>"}};
-  fs::path folder = o.output;
-  write_file_atomic((folder / "tokenizer.model").string(), model);
-  if (auto json = sentencepiece_json(parse_sentencepiece(model, o.output), true)) {
-    write_file_atomic((folder / "tokenizer.json").string(), *json);
-    config["tokenizer_class"] = "PreTrainedTokenizerFast";  // whoever reads it takes tokenizer.json as it is
-  }
-  write_file_atomic((folder / "tokenizer_config.json").string(), config.dump(2) + "\n");
-  write_file_atomic((folder / "special_tokens_map.json").string(), map.dump(2) + "\n");
+  const auto json = sentencepiece_json(parse_sentencepiece(model, o.output), true);
+  if (json) config["tokenizer_class"] = "PreTrainedTokenizerFast";  // whoever reads it takes tokenizer.json as it is
+  files.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
+  files.emplace_back("special_tokens_map.json", map.dump(2) + "\n");
+  if (json) files.emplace_back("tokenizer.json", *json);
+  files.emplace_back("tokenizer.model", model);
+  write_tokenizer(o, files);
 }
 
 }  // namespace
 
+std::string tokenizer_journal(const std::string& folder) { return folder + "/tokenizer.replacing"; }
+
+void write_tokenizer(const TokenizerTraining& o, const std::vector<std::pair<std::string, std::string>>& files) {
+  create_folders(o.output);
+  FileSet set(tokenizer_journal(o.output));
+  std::vector<std::string> names;
+  for (const auto& [name, text] : files) {
+    write_file_atomic(set.folder() + "/" + name, text);
+    names.push_back(name);
+  }
+  set.commit(names, o.overwrite, {std::begin(kTokenizerFiles), std::end(kTokenizerFiles)});
+}
+
 TrainedTokenizer train_tokenizer(const TokenizerTraining& o) {
   check(o);
+  finish_file_set(tokenizer_journal(o.output));
   refuse_tokenizer(o);
   if (o.type == "byte-bpe") return train_byte_bpe(o);
   Lines lines(o);

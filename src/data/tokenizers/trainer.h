@@ -42,6 +42,11 @@ struct TrainedTokenizer {
 // written. Blocks until done.
 TrainedTokenizer train_tokenizer(const TokenizerTraining& options);
 
+// Files of a tokenizer, by name, under their names in options.output all together (files/file_set.h); with options.overwrite whatever else of a tokenizer lies there goes.
+void write_tokenizer(const TokenizerTraining& options, const std::vector<std::pair<std::string, std::string>>& files);
+// The folder in `folder` where they wait for their names.
+std::string tokenizer_journal(const std::string& folder);
+
 // The part of train_tokenizer for type byte-bpe; options are checked already.
 TrainedTokenizer train_byte_bpe(const TokenizerTraining& options);
 

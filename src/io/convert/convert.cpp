@@ -53,6 +53,8 @@ WeightLayout layout_of(const ConvertOptions& o, std::string* what) {
 
 void check_output(const std::string& output) {
   std::error_code error;
+  if (fs::is_symlink(fs::path(output), error))
+    throw UserError("output is a link", output, "the folder must be new or empty, and be no link", fs::exists(output, error) ? "name the folder that it leads to" : "it leads nowhere: remove it, or choose another --output");
   if (fs::exists(output, error) && (!fs::is_directory(output, error) || !fs::is_empty(output, error)))
     throw UserError("output exists", output, "the folder must be new or empty", "choose another --output, or remove it");
 }
@@ -85,15 +87,16 @@ struct Plan {
 };
 
 // What an interrupted conversion left in the folder counts as written.
-void check_room(const std::string& output, const TargetFolder& folder, int64_t bytes) {
+void check_room(const std::string& output, TargetFolder& folder, int64_t bytes) {
   std::error_code error;
   int64_t there = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder.folder(), error))
     if (entry.is_regular_file(error)) there += static_cast<int64_t>(entry.file_size(error));
   const auto room = free_space(folder.folder());
-  if (room && *room + there < bytes)
-    fail("no room for the conversion ({}): {} are free, it needs {}; free some, or choose another --output", output, human_bytes(static_cast<double>(*room)),
-         human_bytes(static_cast<double>(bytes - there)));
+  if (!room || *room + there >= bytes) return;
+  if (folder.taken_up()) folder.keep();
+  fail("no room for the conversion ({}): {} are free, it needs {}; free some, or choose another --output{}", output, human_bytes(static_cast<double>(*room)),
+       human_bytes(static_cast<double>(bytes - there)), folder.taken_up() ? fmt::format("; what an interrupted conversion has completed stays in {}, for the same command", folder.folder()) : "");
 }
 
 // All that decides the bytes of the target.

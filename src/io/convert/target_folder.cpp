@@ -25,27 +25,29 @@ std::string text_of(const std::string& path) {
 
 }  // namespace
 
-AtomicFolder TargetFolder::begin(const std::string& path, const std::string& text, bool* taken_up) {
+AtomicFolder TargetFolder::begin(const std::string& path) {
   std::error_code error;
+  if (fs::is_symlink(path, error)) throw UserError("cannot write folder", path, "it is a link, and a folder that appears whole cannot take its place", "name the folder that it leads to, or another");
   if (fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error)))
     throw UserError("cannot write folder", path, "it exists and is not empty", "choose another or remove it");
   std::string found;
   for (const std::string& left : leftovers_of(path)) {
-    FolderLock lock(left);  // of one that is being written: an error
+    auto lock = std::make_unique<FolderLock>(left);  // of one that is being written: an error
     if (is_in_use(left)) throw UserError("output folder is in use", path, "another process is writing to it", "stop that run or choose another folder");
-    if (found.empty() && text_of(left + "/" + kPlan) == text) {
+    if (found.empty() && text_of(left + "/" + kPlan) == text_) {
       found = left;
+      lock_ = std::move(lock);
       continue;
     }
     fs::remove_all(left, error);
     if (error) throw_system("remove", left, error.value());
   }
-  *taken_up = !found.empty();
+  taken_up_ = !found.empty();
   return found.empty() ? AtomicFolder(path) : AtomicFolder(path, found);
 }
 
-TargetFolder::TargetFolder(const std::string& path, const std::string& plan) : text_(sealed(plan)), folder_(begin(path, text_, &taken_up_)) {
-  lock_.emplace(folder_.folder());
+TargetFolder::TargetFolder(const std::string& path, const std::string& plan) : text_(sealed(plan)), folder_(begin(path)) {
+  if (!lock_) lock_ = std::make_unique<FolderLock>(folder_.folder());
   if (!taken_up_) {
     write_file_atomic(this->path(kPlan), text_);
     return;

@@ -25,14 +25,15 @@ class TargetFolder {
   // Whether an earlier conversion of the same plan has completed it.
   bool has(const std::string& file) const;
   bool taken_up() const { return taken_up_; }
+  void keep() { folder_.keep(); }  // an error leaves it too, as a kill does
   void commit();  // under its name; once
 
  private:
-  static AtomicFolder begin(const std::string& path, const std::string& text, bool* taken_up);
+  AtomicFolder begin(const std::string& path);
   bool taken_up_ = false;
   std::string text_;  // of the plan
+  std::unique_ptr<FolderLock> lock_;  // before folder_: of one that is taken up it is held from the first look on
   AtomicFolder folder_;
-  std::optional<FolderLock> lock_;
 };
 
 // Names, sizes and times of the files below `path`: when these are the same, so is the source.

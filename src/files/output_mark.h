@@ -1,0 +1,28 @@
+// A single file that a flag names as output (`trace --out`, `plot --output`, ..). One that is there already is replaced only if the same kind of command has written it, which it
+// says near its beginning, if it is empty, or if the user said --overwrite. Whatever else has the name is the user's.
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace ravine {
+
+struct OutputMark {
+  const char* kind;       // "a trace", for people
+  std::string_view text;  // stands in the first kOutputMarkWithin bytes of each such file, and of no others
+};
+
+inline constexpr int64_t kOutputMarkWithin = 1024;
+
+// Metadata of safetensors files; comments of pictures; of .npy files the length of the header, which is longer than NumPy makes it (files/npy.h).
+inline constexpr OutputMark kTraceMark{"a trace", R"("ravine":"trace")"};
+inline constexpr OutputMark kSamplesMark{"samples of `ravine data index`", R"("ravine":"data index")"};
+inline constexpr OutputMark kNpyMark{"an array that ravine has written", std::string_view("\x93NUMPY\x01\x00\xb6\x00{'descr': ", 21)};
+inline constexpr OutputMark kPlotMark{"a picture of `ravine plot`", "<!-- ravine plot -->"};
+inline constexpr OutputMark kScheduleMark{"a chart of `ravine plan`", "<!-- ravine plan -->"};
+inline constexpr OutputMark kTimelineMark{"a timeline of `ravine bench`", R"({"otherData":{"program":"ravine bench"})"};
+inline constexpr OutputMark kManMark{"a manual page of ravine", "\"Ravine\"\n.SH NAME\nravine"};
+
+// A UserError if `path` is there and must not be replaced; `flag` names the way to say otherwise. Asked before the work begins, and again before the file gets its name.
+void refuse_other_output(const std::string& path, const OutputMark& mark, bool overwrite);
+
+}  // namespace ravine

@@ -1,0 +1,280 @@
+"""What commands write: files that are there are replaced only where a command of ours wrote them or the user said so; sets of files are replaced together; what was cut short is
+gone on with; pipes and devices in the place of files, signals, links and limits are answered by a word."""
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import ravine_run as r
+from ravine_run import check, run
+
+
+def options(folder, output, **more):
+    base = {
+        "model.config": r.save_config(folder / "config.json"), "data.train": [r.save_ids(folder / "ids.safetensors", 16, 16)],
+        "data.sequence_length": 16, "train.steps": 2, "train.global_batch": 2, "train.micro_batch": 2, "schedule.warmup_steps": 0, "schedule.steps": 100,
+        "checkpoint.every": 1, "checkpoint.keep": 0, "train.threads": 1, "log.tensorboard": False, "train.output": output,
+    }
+    base.update({key.replace("__", "."): value for key, value in more.items()})
+    return r.settings({key: value for key, value in base.items() if value is not None})
+
+
+def refused(words, *arguments, **more):
+    done = run(*arguments, status=2, **more)
+    for word in words:
+        check(str(word) in done.stderr, f"'{word}' is not in: {done.stderr}")
+    return done
+
+
+def make_run(folder):
+    run("train", *options(folder, folder / "run"))
+    return folder / "run"
+
+
+def make_tokenizer(folder, *more):
+    text = r.save_text(folder / "words.txt", 3000, 1)
+    run("tokenizer", "train", "--input", text, "--output", folder / "tok", "--vocab-size", 300, "--type", "byte-bpe", *more)
+    return folder / "tok"
+
+
+def kept_unless_ours(path, *arguments, foreign=b"dear\n", **more):
+    """The command writes `path`; again it may; a file of the user's, or a link to one, it may replace only with --overwrite."""
+    run(*arguments, **more)
+    ours = path.read_bytes()
+    run(*arguments, **more)
+    path.write_bytes(b"")
+    run(*arguments, **more)
+    check(path.read_bytes()[:8] == ours[:8], f"{path}: an empty file is replaced")
+    path.write_bytes(foreign)
+    done = run(*arguments, status=2, **more)
+    check(str(path) in done.stderr and "--overwrite" in done.stderr, done.stderr)
+    check(path.read_bytes() == foreign, f"{path}: a file of the user's is as it was")
+    mine = path.with_name("mine")
+    path.rename(mine)
+    path.symlink_to(mine)
+    run(*arguments, status=2, **more)
+    check(path.is_symlink() and mine.read_bytes() == foreign, f"{path}: a link is as it was")
+    path.unlink()
+    mine.rename(path)
+    run(*arguments, "--overwrite", **more)
+    check(path.read_bytes()[:8] == ours[:8], f"{path}: replaced with --overwrite")
+
+
+def test_files_of_others_are_not_replaced(folder):
+    out = make_run(folder)
+    ids = r.save_ids(folder / "few.safetensors", 1, 8)
+    weights = (out / "model" / "model.safetensors").read_bytes()
+    kept_unless_ours(folder / "trace.safetensors", "trace", "--model", out / "model", "--input", ids, "--out", folder / "trace.safetensors", "--threads", 1, foreign=weights)
+    kept_unless_ours(folder / "curves.svg", "plot", out, "--output", folder / "curves.svg", foreign=b"<svg xmlns='http://www.w3.org/2000/svg'></svg>\n")
+    kept_unless_ours(folder / "curves.html", "plot", out, "--output", folder / "curves.html", foreign=b"<!doctype html>\n<html></html>\n")
+    plan = options(folder, folder / "none", parallel__pipeline=2)
+    kept_unless_ours(folder / "schedule.svg", "plan", "--ranks", 2, "--schedule", folder / "schedule.svg", *plan, foreign=b"<svg xmlns='http://www.w3.org/2000/svg'></svg>\n")
+    bench = ["bench", "train", "--model", folder / "config.json", "--sequence-length", 8, "--steps", 1, "--threads", 1, "--profile", "--timeline", folder / "timeline.json"]
+    kept_unless_ours(folder / "timeline.json", *bench, foreign=b'{"traceEvents":[]}')
+    kept_unless_ours(folder / "pages" / "ravine-train.1", "man", "--output", folder / "pages", foreign=b'.TH RAVINE 1\n.SH NAME\nravine \\- a gully\n')
+
+
+def test_arrays_of_others_are_not_replaced(folder):
+    tok = make_tokenizer(folder)
+    # As NumPy writes a list of int32.
+    header = b"{'descr': '<i4', 'fortran_order': False, 'shape': (1,), }"
+    numpy = b"\x93NUMPY\x01\x00\x76\x00" + header + b" " * (117 - len(header)) + b"\n" + b"\x07\0\0\0"
+    kept_unless_ours(folder / "ids.npy", "tokenizer", "encode", "--tokenizer", tok, "--npy", folder / "ids.npy", foreign=numpy)
+    run("preprocess", "--input", folder / "words.txt", "--tokenizer", tok, "--output-prefix", folder / "words", "--append-eod")
+    index = ["data", "index", "--prefix", folder / "words_text_document", "--split", "1,0,0", "--sequence-length", 8, "--samples", "20,,", "--out", folder / "index"]
+    kept_unless_ours(folder / "index" / "train-document_index.npy", *index, foreign=numpy)
+    kept_unless_ours(folder / "index" / "train-samples.safetensors", *index, foreign=Path(r.save_ids(folder / "other.safetensors", 2, 8)).read_bytes())
+
+
+def test_a_tokenizer_of_another_type(folder):
+    """--overwrite replaces the whole set: nothing of the old tokenizer stays beside the new one, and nothing else goes."""
+    text = r.save_text(folder / "words.txt", 3000, 1)
+    tok = folder / "tok"
+    train = ["tokenizer", "train", "--input", text, "--output", tok, "--vocab-size", 400]
+    run(*train)
+    check({"tokenizer.model", "special_tokens_map.json"} <= {p.name for p in tok.iterdir()}, sorted(tok.iterdir()))
+    (tok / "config.json").write_text("dear")
+    (tok / "sub").mkdir()
+    (tok / "sub" / "notes").write_text("dear")
+    run(*train, "--type", "byte-bpe", "--overwrite")
+    check({p.name for p in tok.iterdir()} == {"tokenizer.json", "tokenizer_config.json", "config.json", "sub"}, sorted(tok.iterdir()))
+    check((tok / "config.json").read_text() == "dear" and (tok / "sub" / "notes").read_text() == "dear", "what is not the tokenizer's stays")
+    kind = json.loads(run("tokenizer", "info", "--tokenizer", tok, "--json").stdout)
+    run(*train, "--overwrite")
+    check(kind != json.loads(run("tokenizer", "info", "--tokenizer", tok, "--json").stdout), "another tokenizer")
+
+
+def plant_journal(journal, files, gone=()):
+    """What a writer that was killed before all names were given leaves."""
+    journal.mkdir()
+    for name, content in files.items():
+        (journal / name).write_bytes(content)
+    (journal / ".set.json").write_text(json.dumps({"format": "ravine-file-set", "version": 1, "names": sorted(files), "gone": list(gone), "overwrite": True}))
+
+
+def test_a_set_that_was_cut_short(folder):
+    """Readers do not take half of it; the next writer ends what was begun."""
+    tok = make_tokenizer(folder)
+    new = (tok / "tokenizer.json").read_bytes()
+    (tok / "tokenizer.model").write_bytes(b"old")
+    (tok / "tokenizer.json").unlink()
+    plant_journal(tok / "tokenizer.replacing", {"tokenizer.json": new}, ["tokenizer.model"])
+    refused(["tokenizer.replacing", "run it again"], "tokenizer", "info", "--tokenizer", tok)
+    refused(["a tokenizer is there"], "tokenizer", "train", "--input", folder / "words.txt", "--output", tok, "--vocab-size", 300)
+    check({p.name for p in tok.iterdir()} == {"tokenizer.json", "tokenizer_config.json"}, sorted(tok.iterdir()))
+    run("tokenizer", "info", "--tokenizer", tok)
+
+    run("preprocess", "--input", folder / "words.txt", "--tokenizer", tok, "--output-prefix", folder / "words", "--append-eod")
+    pair = folder / "words_text_document"
+    one = {end: Path(f"{pair}{end}").read_bytes() for end in (".bin", ".idx")}
+    merge = ["data", "merge", "--input", pair, pair, "--output-prefix", folder / "all"]
+    run(*merge)
+    (folder / "all.idx").unlink()
+    plant_journal(folder / "all.replacing", {"all.bin": one[".bin"], "all.idx": one[".idx"]})
+    refused(["all.replacing"], "info", folder / "all")
+    refused(["all.replacing"], "data", "merge", "--input", folder / "all", "--output-prefix", folder / "more")
+    refused(["output exists"], *merge)
+    check((folder / "all.bin").read_bytes() == one[".bin"] and (folder / "all.idx").read_bytes() == one[".idx"] and not (folder / "all.replacing").exists(), "the new pair has its names")
+    run(*merge, "--overwrite")
+    check((folder / "all.bin").read_bytes() == 2 * one[".bin"], "and is replaced once more")
+
+
+def test_init_that_was_cut_short(folder):
+    """Killed at any time, the same command makes the folder; a failure leaves none."""
+    empty = folder / "empty.txt"
+    empty.write_text("")
+    run("init", "pretrain", folder / "failed", "--data", empty, status=2)
+    check(not (folder / "failed").exists(), "nothing is left of an init that failed")
+    first = folder / "first"
+    for n in range(12):
+        job = subprocess.Popen(r.command("init", first), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 0.02 * n
+        while time.monotonic() < until or (n % 2 and not first.exists() and job.poll() is None):
+            time.sleep(0.001)
+        job.kill()
+        job.wait()
+        if (first / "run.yaml").exists():
+            break
+    if not (first / "run.yaml").exists():
+        run("init", first)
+    names = {p.name for p in first.iterdir()}
+    check(names == {"run.yaml", "manual.txt", "model.json", "tokenizer"}, sorted(names))
+    (folder / "own").mkdir()
+    (folder / "own" / "notes").write_text("dear")
+    refused(["not empty"], "init", folder / "own")
+
+
+def test_pipes_in_a_run(folder):
+    """A pipe or a device with the name of a file of a run makes nobody wait."""
+    out = make_run(folder)
+    commands = {"metrics.jsonl": [["plot", out], ["train", *options(folder, out, train__steps=3)]],
+                "checkpoints/latest": [["train", *options(folder, out, train__steps=3)], ["convert", "--input", out, "--output", folder / "hf", "--to", "hf"]],
+                "config.yaml": [["train", *options(folder, out, train__steps=3)]],
+                ".lock": [["stop", out], ["train", *options(folder, out, train__steps=3)]]}
+    for name, all_of in commands.items():
+        path, aside = out / name, folder / "aside"
+        if path.exists():
+            path.rename(aside)
+        os.mkfifo(path)
+        for arguments in all_of:
+            done = subprocess.run(r.command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+            check(done.returncode == 2 and Path(name).name in done.stderr, f"{name}: {arguments[0]}: {done.returncode}: {done.stderr}")
+        path.unlink()
+        if aside.exists():
+            aside.rename(path)
+    run("train", *options(folder, out, train__steps=3))
+
+
+def test_stopped_before_it_began(folder):
+    """The config comes through a pipe, so the command waits when the signal arrives."""
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        job = subprocess.Popen(r.command("train", "--config", pipe), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        writer = os.open(pipe, os.O_WRONLY)  # returns when the command has opened it
+        job.send_signal(number)
+        _, err = job.communicate(timeout=60)
+        os.close(writer)
+        check(job.returncode == 130 and "stopped before it began" in err, f"{number}: {job.returncode}: {err}")
+
+
+def test_what_a_run_owns_is_not_written(folder):
+    out = make_run(folder)
+    before = sorted(str(p) for p in out.rglob("*"))
+    for place in (out / "checkpoints" / "step_000007", out / "checkpoints" / "other", out / "exported", out / "tokens"):
+        refused(["what a run writes", place], "convert", "--input", out / "model", "--output", place, "--to", "hf")
+    refused(["what a run writes"], "plot", out, "--output", out / "model" / "curves.svg")
+    check(before == sorted(str(p) for p in out.rglob("*")), "nothing was written there")
+    run("plot", out, "--output", out / "curves.svg")
+
+
+def test_links_and_empty_names(folder):
+    out = make_run(folder)
+    (folder / "dangling").symlink_to(folder / "nowhere")
+    (folder / "there").mkdir()
+    (folder / "link").symlink_to(folder / "there")
+    for name in ("dangling", "link"):
+        refused(["link", folder / name, "--output"] if name == "dangling" else ["link", folder / name], "convert", "--input", out / "model", "--output", folder / name, "--to", "hf")
+    check(not (folder / "nowhere").exists() and not any((folder / "there").iterdir()), "nothing was written")
+    refused(["--out", "must not be empty"], "trace", "--model", out / "model", "--input", folder / "ids.safetensors", "--out", "")
+
+
+def test_a_limit_is_called_a_limit(folder):
+    limit = 60000  # bytes; the model takes more
+    done = run("train", *options(folder, folder / "out", checkpoint__every=0), status=1, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    last = done.stderr.splitlines()[-1]
+    check("limit on file sizes" in last and "ulimit -f" in last and "no room" not in last, last)
+
+
+def test_lasting_work_and_a_reader_that_left(folder):
+    """The work of a lasting command is on the disk: that nobody read what it printed is said, and is no failure."""
+    tok = make_tokenizer(folder)
+    prefix = folder / "words"
+    reader, gone = os.pipe()
+    os.close(reader)
+    done = subprocess.run(r.command("preprocess", "--input", folder / "words.txt", "--tokenizer", tok, "--output-prefix", prefix), stdout=gone, stderr=subprocess.PIPE, text=True, timeout=r.LIMIT)
+    check(done.returncode == 0 and "the work is done" in done.stderr, f"{done.returncode}: {done.stderr}")
+    check(Path(f"{prefix}_text_document.idx").exists(), "the work is done")
+    full = subprocess.run(r.command("data", "merge", "--input", f"{prefix}_text_document", "--output-prefix", folder / "all"), stdout=os.open("/dev/full", os.O_WRONLY),
+                          stderr=subprocess.PIPE, text=True, timeout=r.LIMIT)
+    check(full.returncode == 1 and "the work itself is done" in full.stderr and (folder / "all.idx").exists(), f"{full.returncode}: {full.stderr}")
+
+
+def test_a_conversion_that_finds_no_room_can_go_on(folder):
+    if os.geteuid() != 0:
+        raise r.Skipped("needs root to mount a small disk")
+    model = make_run(folder) / "model"
+    disk = folder / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk], capture_output=True).returncode != 0:
+        raise r.Skipped("no small disk can be mounted here")
+    try:
+        convert = ["convert", "--input", model, "--output", disk / "m", "--to", "megatron-mcore", "--tensor", 2]
+        for wait in range(400):  # killed with something complete in its folder
+            job = subprocess.Popen(r.command(*convert), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while job.poll() is None and not list(disk.glob("m.ravine-*.tmp/conversion.plan")):
+                pass
+            job.kill()
+            job.wait()
+            if (disk / "m").exists():
+                shutil.rmtree(disk / "m")
+                continue
+            if list(disk.glob("m.ravine-*.tmp/conversion.plan")):
+                break
+        left = list(disk.glob("m.ravine-*.tmp"))
+        check(len(left) == 1, f"one is left: {left}")
+        (disk / "filler").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize - 16384))
+        done = run(*convert, status=1)
+        check("no room for the conversion" in done.stderr and left[0].name in done.stderr and left[0].exists(), done.stderr)
+        (disk / "filler").unlink()
+        check("goes on" in run(*convert).stderr and (disk / "m").exists(), "the same command goes on")
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+if __name__ == "__main__":
+    r.main(globals())
