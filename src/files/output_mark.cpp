@@ -16,8 +16,10 @@ void refuse_other_output(const std::string& path, const OutputMark& mark, bool o
   auto refuse = [&](const std::string& what) {
     throw UserError("output exists", path, fmt::format("{}, and unasked only {} or an empty file is replaced", what, mark.kind), "choose another name, or add --overwrite");
   };
-  if (S_ISLNK(s.st_mode)) refuse("it is a link");
+  const bool link = S_ISLNK(s.st_mode);
+  if (link && ::stat(path.c_str(), &s) != 0) refuse("it is a link that leads nowhere");
   if (!S_ISREG(s.st_mode)) return;  // AtomicFile says what it is
+  if (link) refuse("it is a link");
   if (s.st_size == 0) return;
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd) throw_system("look at the file that is there,", path, errno);
