@@ -103,7 +103,7 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   lasting = c.spec.lasting;
   if (lasting) outlive_streams();
   std::optional<EndBySignal> early;
-  if (c.spec.stoppable) early.emplace();
+  if (c.spec.stoppable && !launched_as_several()) early.emplace();  // a launcher ends ranks by signals, and speaks itself
   HeldSignals::release();
   auto call = c.call();
   Config config = read_command_line(c.spec, call->flags(), rest);

@@ -84,7 +84,7 @@ def test_stopped_and_not_saved(folder):
         text = job.communicate(timeout=r.LIMIT)[0]
         last = text.splitlines()[-1]
         r.check(job.returncode == 1, f"{name}: exit status {job.returncode}\n{text}")
-        r.check(last.startswith("error: stopped after step") and "was not saved" in last and "no room left" in last and kept in last, f"{name}: {text}")
+        r.check(last.startswith("error: stopped after step") and "was not saved" in last and "limit on file sizes" in last and kept in last, f"{name}: {text}")
         r.check(", saved;" not in text, f"{name}: it says that it was saved\n{text}")
 
 

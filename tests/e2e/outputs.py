@@ -244,6 +244,19 @@ def test_lasting_work_and_a_reader_that_left(folder):
     check(full.returncode == 1 and "the work itself is done" in full.stderr and (folder / "all.idx").exists(), f"{full.returncode}: {full.stderr}")
 
 
+def test_ranks_say_names_as_text(folder):
+    """What ends a job of several ranks reaches the terminal as text too."""
+    mpirun = shutil.which("mpirun")
+    if not mpirun:
+        raise r.Skipped("no mpirun")
+    launch = [mpirun, "--oversubscribe", "-n", "2"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+    (folder / "data").mkdir()
+    (folder / "data" / "red \x1b[31m.safetensors").write_text("damaged")
+    done = subprocess.run([*launch, *r.command("train", *options(folder, folder / "out", data__train=[str(folder / "data" / "*.safetensors")], train__global_batch=4))],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT)
+    check(done.returncode != 0 and "\\x1b[31m" in done.stderr and "\x1b[31m" not in done.stderr, f"{done.returncode}: {done.stderr!r}")
+
+
 def test_a_conversion_that_finds_no_room_can_go_on(folder):
     if os.geteuid() != 0:
         raise r.Skipped("needs root to mount a small disk")
