@@ -81,6 +81,13 @@ def test_data_ranks_and_zero(folder):
         ("zero1", 2, {"zero": 1}), ("zero2", 2, {"zero": 2}), ("zero3", 2, {"zero": 3}), ("zero3 on 4", 4, {"zero": 3}), ("zero1 on 8", 8, {"zero": 1})])
 
 
+def test_ranks_that_learn_different_numbers_of_tokens(folder):
+    """The mean is over all tokens that are learned, not over means of ranks."""
+    data = r.save_ids(folder / "ragged.safetensors", 40, 17, vocabulary=257, ragged=True)
+    layouts(folder, [("one", 1, {}), ("data 2", 2, {}), ("data 4 zero 1", 4, {"zero": 1}), ("zero 3", 2, {"zero": 3}), ("pipe 2 data 2", 4, {"pipeline": 2})],
+            data__train=[data], data__valid=[data])
+
+
 def test_zero_in_bf16_with_recompute_and_dropout(folder):
     layouts(folder, [("one", 1, {}), ("zero1", 2, {"zero": 1}), ("zero2", 4, {"zero": 2}), ("zero3", 2, {"zero": 3})],
             precision__compute="bf16", precision__bf16_products="widen", train__recompute="full", train__dropout=0.1)

@@ -117,10 +117,15 @@ def shared(*names):
     return Path(root, *names)
 
 
-def save_ids(path, rows, columns, vocabulary=256, seed=1):
+def save_ids(path, rows, columns, vocabulary=256, seed=1, ragged=False):
+    """ragged: rows that differ widely in how many of their tokens are learned."""
     draw = random.Random(seed)
     ids = [draw.randrange(3, vocabulary) for _ in range(rows * columns)]
-    return save_tensors(path, {"input_ids": ("I32", (rows, columns), ids)})
+    tensors = {"input_ids": ("I32", (rows, columns), ids)}
+    if ragged:
+        ends = [draw.choice((2, 3, columns // 2, columns)) for _ in range(rows)]
+        tensors["labels"] = ("I32", (rows, columns), [ids[i] if i % columns < ends[i // columns] else -100 for i in range(rows * columns)])
+    return save_tensors(path, tensors)
 
 
 def save_text(path, words, seed):

@@ -7,7 +7,7 @@ namespace {
 struct Size {
   int64_t tokens, channels, vocabulary;
 };
-const Size kSizes[] = {{1, 10, 40}, {7, 40, 257}, {33, 16, 1030}, {1030, 8, 40}, {5, 768, 300}, {2100, 8, 17}};
+const Size kSizes[] = {{1, 10, 40}, {7, 40, 257}, {33, 16, 1030}, {1030, 8, 40}, {5, 768, 300}, {2100, 8, 17}, {3, 8, 9001}};
 
 std::vector<int64_t> some_labels(int64_t n, int64_t v) {
   std::vector<int64_t> labels;

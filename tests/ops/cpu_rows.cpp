@@ -281,6 +281,25 @@ TEST(CpuRows, Cast) {
           }
 }
 
+// Values next to the middle of two 16-bit numbers, nearer than an f32 can tell: rounded through f32 they would go the wrong way.
+TEST(CpuRows, CastOfDoublesRoundsOnce) {
+  SKIP_WITHOUT(Cast);
+  for (auto [to, unit] : {std::pair{DType::bf16, 0x1p-7}, std::pair{DType::f16, 0x1p-10}})
+    for (double sign : {1.0, -1.0})
+      for (double off : {0x1p-40, -0x1p-40, 0.0}) {
+        Case c;
+        std::vector<double> x, want;
+        for (int odd = 0; odd < 2; ++odd) {
+          x.push_back(sign * (1 + (odd + 0.5) * unit + off));
+          want.push_back(sign * (1 + (off > 0 ? odd + 1 : off < 0 ? odd : odd + odd % 2) * unit));  // a tie goes to the even one
+        }
+        Cast a{c.input(1, DType::f64, {1, 2}, 3, 1), c.output(to, {1, 2}, 1)};
+        for (size_t i = 0; i < x.size(); ++i) a.x.as<double>()[i] = x[i];
+        EXPECT_EQ(run_both(a)["out"].got, want) << name(to) << " " << off;
+        c.expect_intact();
+      }
+}
+
 TEST(CpuRows, Fill) {
   SKIP_WITHOUT(Fill);
   for (DType t : kFloats)

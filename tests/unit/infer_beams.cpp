@@ -60,6 +60,33 @@ TEST(BeamSearch, FindsTheBestOfAll) {
   }
 }
 
+// Logits follow from the place in the continuation and the token before, so a longer prompt changes neither results nor when it is over.
+TEST(BeamSearch, ThePromptsLengthDecidesNothing) {
+  for (uint64_t key = 0; key < 40; ++key)
+    for (EarlyStop stop : {EarlyStop::no, EarlyStop::yes, EarlyStop::never})
+      for (double penalty : {0.5, 2.0, -1.0})
+        for (BeamRules rules : {BeamRules::transformers, BeamRules::modellink}) {
+          const Table t{7, key};
+          GenerateOptions o;
+          o.max_new_tokens = 12;
+          o.end_ids = {1, 3};
+          const BeamOptions b{.beams = 3, .length_penalty = penalty, .early_stopping = stop, .rules = rules};
+          auto outcome = [&](Tokens prompt) {
+            BeamSearch s(b, o, prompt, static_cast<int64_t>(prompt.size()) + o.max_new_tokens, 0, t.vocabulary);
+            int steps = 0;
+            for (; !s.done(); ++steps) {
+              std::vector<std::vector<float>> rows;
+              for (int64_t i = 0; i < (s.first() ? 1 : s.live()); ++i) rows.push_back(t.logits(s.tokens(i).size() - prompt.size(), s.tokens(i).back()));
+              s.advance(rows);
+            }
+            std::string text = fmt::format("{} steps", steps);
+            for (const Beam& beam : s.best(3)) text += fmt::format("; {} {}", fmt::join(beam.ids, " "), beam.score);
+            return text;
+          };
+          EXPECT_EQ(outcome({2}), outcome({4, 6, 5, 0, 4, 6, 5, 0, 4, 6, 5, 0, 2})) << key << " " << static_cast<int>(stop) << " " << penalty << " " << static_cast<int>(rules);
+        }
+}
+
 TEST(BeamSearch, OneBeamIsGreedy) {
   Table t{31, 4};
   GenerateOptions o;

@@ -119,6 +119,18 @@ TEST(Processors, TopPKeepsTheHigherIdsAmongEquals) {
   EXPECT_EQ(scores, (std::vector<float>{-INFINITY, -INFINITY, 1, 1}));
 }
 
+TEST(Processors, SomeAreKeptWhateverTheirProbability) {
+  std::vector<float> scores = {0, -10, -20, -30};
+  keep_top_p(scores, 0.1, 2);
+  EXPECT_EQ(scores, (std::vector<float>{0, -10, -INFINITY, -INFINITY}));
+  scores = {0, -10, -20, -30};
+  keep_top_k(scores, 1, 3);
+  EXPECT_EQ(scores, (std::vector<float>{0, -10, -20, -INFINITY}));
+  scores = {0, -10, -20, -30};
+  process(scores, {}, {.top_k = 1, .top_p = 0.1, .least_kept = 3}, true);
+  EXPECT_EQ(scores, (std::vector<float>{0, -10, -20, -INFINITY})) << "as the whole chain";
+}
+
 TEST(Sampler, GreedyTakesTheFirstMaximum) {
   EXPECT_EQ(choose_best(std::vector<float>{1, 3, 3, 2}), 1);
   EXPECT_EQ(choose_best(std::vector<float>{-INFINITY, -5, -INFINITY}), 1);

@@ -65,8 +65,11 @@ struct Tiny {
     model->forward(*ctx);
     ctx->backward();
     double l = ctx->sides()["loss"].value() / 12;
-    if (backward) store.finish_grads(*ctx);
-    else store.end_step();
+    if (backward) {
+      store.finish_grads(*ctx);
+    } else {
+      store.end_step();
+    }
     return l;
   }
   HeapArena arena;  // outlives all that holds tensors
@@ -127,6 +130,36 @@ std::vector<std::byte> all_gradients(Tiny& run, double& loss) {
   run.store.end_step();
   EXPECT_EQ(run.arena.live(), 0);
   return out;
+}
+
+// Micro batches of a leaf add up, whichever way an op is made: two give twice the gradients of one.
+TEST(MicroBatches, AddUpFusedOrNot) {
+  for (const char* off : {"", "attention", "add_rms_norm", "loss_head"})
+    for (bool tied : {false, true}) {
+      std::vector<std::string> unfused;
+      if (*off) unfused.push_back(off);
+      Tiny once(DType::f64, tied, "none", 0, unfused), twice(DType::f64, tied, "none", 0, unfused);
+      once.loss(true);
+      for (int i = 0; i < 2; ++i) {
+        twice.ctx->begin(twice.batch, true);
+        twice.model->forward(*twice.ctx);
+        twice.ctx->backward();
+      }
+      twice.store.finish_grads(*twice.ctx);
+      for (const Param& p : once.model->params().params()) {
+        if (p.tied) continue;
+        const TensorView one = once.store.grad(p), two = twice.store.grad(*twice.model->params().find(p.name));
+        double largest = 0, error = 0;
+        for (int64_t i = 0; i < one.count(); ++i) {
+          largest = std::max(largest, std::abs(one.as<double>()[i]));
+          error = std::max(error, std::abs(two.as<double>()[i] - 2 * one.as<double>()[i]));
+        }
+        EXPECT_GT(largest, 0) << p.name;
+        EXPECT_LE(error, 64 * 0x1p-53 * largest) << p.name << " " << off;  // a sum of 14 tokens and a chunk added to it
+      }
+      once.store.end_step();
+      twice.store.end_step();
+    }
 }
 
 TEST(Recompute, GivesTheSameBits) {
