@@ -9,6 +9,7 @@
 #include "files/safetensors.h"
 #include "files/temporary.h"
 #include "io/checkpoint.h"
+#include "io/huggingface.h"
 #include "io/manifest.h"
 
 namespace fs = std::filesystem;
@@ -31,6 +32,26 @@ std::string run_model_config(const std::string& run) {
   const Config c = load_config(yaml);
   const std::string path = c.model.path.empty() ? c.model.config : c.model.path;
   return fs::is_directory(path) ? path + "/config.json" : path;
+}
+
+// The tokenizer of a run, with generation_config.json and chat template: those that lie with its final model, else what its options name.
+void find_tokenizer(const std::string& run, Weights& w) {
+  if (holds_tokenizer(run)) {
+    w.folder = run;
+    return;
+  }
+  if (holds_tokenizer(run + "/model")) {
+    w.folder = run + "/model";
+    return;
+  }
+  if (!fs::exists(run + "/config.yaml")) return;
+  const Config c = load_config(run + "/config.yaml");
+  if (!c.model.path.empty()) w.folder = c.model.path;
+  w.tokenizer = c.model.tokenizer;
+  if (std::error_code error; !w.tokenizer.empty() && !fs::exists(w.tokenizer, error)) {
+    w.notes.push_back(fmt::format("the tokenizer of the run, {}, is gone: it is not copied", w.tokenizer));
+    w.tokenizer.clear();
+  }
 }
 
 }  // namespace
@@ -57,6 +78,7 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     w.config = read_json(w.config_where);
     w.folder = folder_of(w.config_where);
   }
+  find_tokenizer(fs::absolute(folder).lexically_normal().parent_path().parent_path().string(), w);
   std::vector<std::shared_ptr<const SafetensorsReader>> files;
   for (const Manifest::File& f : m.files) {
     files.push_back(std::make_shared<SafetensorsReader>(folder + "/" + f.name));
