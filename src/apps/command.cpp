@@ -66,6 +66,7 @@ std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Opti
 // looks closer.
 void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Config& config) {
   std::vector<Option> read = flags;
+  std::erase_if(read, [](const Option& f) { return !f.rule.same_as.empty(); });  // the option of the config stands for both
   for (Section& s : sections_of(config))
     for (Option& o : s.options)
       if (takes(spec, o)) read.push_back(std::move(o));

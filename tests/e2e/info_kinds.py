@@ -99,7 +99,7 @@ def test_other_kinds(folder):
     r.check(info(adapter(folder / "adapter"))["kind"] == "PEFT adapter (LORA)", "an adapter")
 
 
-TEXTS = ["a ship", " one", "  two spaces", "a  b   c", "tab\there", "\n\nfoo", "", "   ", "日本 語", "12345 678", "<s>", "<s> a", "a </s> b", "</s>a<s>b", "émigré \u2581x", "x  "]
+TEXTS = ["a ship", " one", " <s>a", "  two spaces", "a  b   c", "tab\there", "\n\nfoo", "", "   ", "日本 語", "12345 678", "<s>", "<s> a", "a </s> b", "</s>a<s>b", "émigré \u2581x", "x  "]
 
 
 def encoded(tokenizer):

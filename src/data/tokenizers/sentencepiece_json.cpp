@@ -154,11 +154,12 @@ std::optional<Surroundings> llama_surroundings(const SentencePieceModel& m, cons
         list.push_back({.content = m.pieces[i].text, .id = static_cast<int32_t>(i), .special = true});
   std::sort(list.begin(), list.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   auto next = static_cast<int64_t>(m.pieces.size());
-  std::vector<std::string> texts;
+  std::vector<std::string> texts, special;
   for (const AddedToken& t : list) {
     // Ids behind the vocabulary follow each other there; those in it are found by their spelling.
     if (t.id >= static_cast<int64_t>(m.pieces.size()) ? t.id != next++ : m.pieces[static_cast<size_t>(t.id)].text != t.content) return std::nullopt;
     texts.push_back(t.content);
+    if (t.special) special.push_back(t.content);
     Json token = added_token(t.id, t.content, t.special);
     token["single_word"] = t.single_word, token["lstrip"] = t.lstrip, token["rstrip"] = t.rstrip, token["normalized"] = !settings.legacy;
     s.added.push_back(std::move(token));
@@ -167,6 +168,8 @@ std::optional<Surroundings> llama_surroundings(const SentencePieceModel& m, cons
     s.prefix = prepend_mark();
   else if (!settings.legacy && settings.add_prefix_space)
     s.prefix = {{"type", "Replace"}, {"pattern", {{"Regex", texts.empty() ? "\\A" : fmt::format("\\A(?!{})", any_of_texts(texts))}}}, {"content", kSpaceMark}};
+  else if (!settings.legacy && !special.empty())  // without a prefix that rule takes a space of the text's own
+    s.prefix = {{"type", "Replace"}, {"pattern", {{"Regex", fmt::format("\\A (?=(?:{}))", any_of_texts(special))}}}, {"content", ""}};
   s.strips_prefix = settings.legacy ? m.add_dummy_prefix : settings.add_prefix_space;
   for (const auto& [wanted, key, into] : {std::tuple{settings.add_bos, "bos_token", &s.before}, {settings.add_eos, "eos_token", &s.after}})
     if (wanted && settings.named.contains(key)) into->emplace_back(settings.added.by_content(settings.named.at(key))->id, settings.named.at(key));

@@ -73,10 +73,15 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
   w.config_where = config_where;
   if (w.config.is_null()) {
     w.config_where = run_model_config((fs::absolute(folder).lexically_normal().parent_path().parent_path()).string());
-    if (w.config_where.empty() || !fs::exists(w.config_where))
+    const bool there = !w.config_where.empty() && fs::exists(w.config_where);
+    if (there) w.folder = folder_of(w.config_where);
+    // The model as it was trained: a new one may have taken its vocabulary from the tokenizer.
+    if (m.scalars.is_object() && m.scalars.contains("model") && m.scalars["model"].is_object())
+      w.config = m.scalars["model"], w.config_where = folder + "/manifest.json";
+    else if (there)
+      w.config = read_json(w.config_where);
+    else
       throw UserError("no config", folder, "the run's config.yaml must name the model", "give --model-config CONFIG.json");
-    w.config = read_json(w.config_where);
-    w.folder = folder_of(w.config_where);
   }
   find_tokenizer(fs::absolute(folder).lexically_normal().parent_path().parent_path().string(), w);
   std::vector<std::shared_ptr<const SafetensorsReader>> files;
