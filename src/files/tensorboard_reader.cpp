@@ -27,9 +27,9 @@ uint64_t little(std::string_view bytes) {
 float float_of(std::string_view four) { return std::bit_cast<float>(static_cast<uint32_t>(little(four))); }
 
 // The fields of one protocol buffer message, in order.
-class Message {
+class EventMessage {
  public:
-  Message(std::string_view bytes, const std::string& where) : left_(bytes), where_(where) {}
+  EventMessage(std::string_view bytes, const std::string& where) : left_(bytes), where_(where) {}
   struct Field {
     uint64_t number = 0, value = 0;  // value: of varints
     std::string_view bytes;          // of the other wire types
@@ -72,7 +72,7 @@ class Message {
 
 // A TensorProto of one f32; nothing if it is another.
 std::optional<float> scalar_of(std::string_view tensor, const std::string& where) {
-  Message m(tensor, where);
+  EventMessage m(tensor, where);
   uint64_t type = 0;
   std::optional<float> value;
   while (auto f = m.next()) {
@@ -83,7 +83,7 @@ std::optional<float> scalar_of(std::string_view tensor, const std::string& where
 }
 
 void add_value(EventData& out, std::string_view bytes, int64_t step, const std::string& where) {
-  Message m(bytes, where);
+  EventMessage m(bytes, where);
   std::string tag;
   std::optional<float> value;
   while (auto f = m.next()) {
@@ -104,7 +104,7 @@ void restart(EventData& out, int64_t step) {
 }
 
 void add_event(EventData& out, std::string_view bytes, const std::string& where) {
-  Message m(bytes, where);
+  EventMessage m(bytes, where);
   int64_t step = 0;
   std::string_view summary, session;
   while (auto f = m.next()) {
@@ -113,9 +113,9 @@ void add_event(EventData& out, std::string_view bytes, const std::string& where)
     if (f->number == 7) session = f->bytes;
   }
   ++out.events;
-  for (Message s(session, where); auto f = s.next();)
+  for (EventMessage s(session, where); auto f = s.next();)
     if (f->number == 1 && f->value == 1) restart(out, step);  // SessionLog.START
-  for (Message s(summary, where); auto f = s.next();)
+  for (EventMessage s(summary, where); auto f = s.next();)
     if (f->number == 1) add_value(out, f->bytes, step, where);
 }
 
