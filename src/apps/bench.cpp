@@ -1,10 +1,12 @@
 #include <chrono>
+#include <filesystem>
 
 #include "apps/commands.h"
 #include "apps/rank_job.h"
 #include "files/atomic.h"
 #include "files/output_mark.h"
 #include "infer/speed.h"
+#include "io/model_folder.h"
 #include "kernels/backend.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
@@ -101,6 +103,7 @@ void keep_timeline(const Flags& flags) {
 
 int run_bench_train(BenchFlags& flags, Config& config) {
   keep_timeline(flags);
+  if (std::filesystem::is_directory(flags.model)) check_model_folder(flags.model, "--model");
   std::unique_ptr<Model> model = open_model(flags.model);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend);
   const DType compute = arithmetic.compute;
@@ -167,6 +170,7 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   keep_timeline(flags);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend);
   const DType compute = arithmetic.compute;
+  if (std::filesystem::is_directory(flags.model)) check_model_folder(flags.model, "--model");
   Session session = open_random_session(flags.model, compute, flags.common.backend, arithmetic.products);
   Profile profile(!flags.timeline.empty());
   SpeedOptions o;
@@ -219,7 +223,7 @@ Command bench_command() {
                      command<BenchFlags>({.name = "bench train",
                                           .summary = "training steps (AdamW, clipping) on random tokens",
                                           .example = "ravine bench train --model config.json --sequence-length 1024 --micro-batch 1 --steps 5 --profile",
-                                          .sections = {"train", "optimizer", "precision"}, .alone = true},
+                                          .sections = {"train.recompute", "optimizer", "precision"}, .alone = true},
                                          "", run_bench_train),
                      command<InferenceFlags>({.name = "bench prefill",
                                               .summary = "reading prompts of random tokens, until the first new token is chosen",

@@ -16,12 +16,14 @@ namespace ravine {
 namespace {
 
 struct DeterminismFlags {
+  ModelFlag model;
   CommonFlags common;
   int64_t steps = 4;
   std::string inject;
   bool json = false;
   template <class V>
   void each(V&& v) {
+    model.each(v);
     v("steps", steps, "steps of each run", between(1, 1e6));
     v("inject", inject, "one more case, in which a sum of the product at this path runs in another order: it must be found",
       metavar("PATH"));
@@ -79,12 +81,14 @@ int run_determinism(DeterminismFlags& flags, Config& config) {
 }
 
 struct LayoutsFlags {
+  ModelFlag model;
   CommonFlags common;
   int64_t steps = 3;
   std::string inject;
   bool json = false;
   template <class V>
   void each(V&& v) {
+    model.each(v);
     v("steps", steps, "steps of each run", between(1, 1e6));
     v("inject", inject, "one more case, with a fault that must be found: the order of one sum, one cut or one mask is altered",
       one_of({"", "sum", "cut", "mask"}));

@@ -66,9 +66,10 @@ std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Opti
 // looks closer.
 void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Config& config) {
   std::vector<Option> read = flags;
+  std::erase_if(read, [](const Option& f) { return !f.rule.same_as.empty(); });  // the option of the config stands for both
   for (Section& s : sections_of(config))
-    if (std::find(spec.sections.begin(), spec.sections.end(), s.name) != spec.sections.end())
-      for (Option& o : s.options) read.push_back(std::move(o));
+    for (Option& o : s.options)
+      if (takes(spec, o)) read.push_back(std::move(o));
   std::vector<std::pair<std::string, std::string>> files;
   for (const auto& [key, place] : config.sources)
     if (const size_t colon = place.rfind(':'); colon != std::string::npos) files.emplace_back("--config", place.substr(0, colon));

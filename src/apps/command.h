@@ -66,6 +66,15 @@ struct CommonFlags {
   }
 };
 
+// Of commands that take model.path: `ModelFlag model;` as above.
+struct ModelFlag {
+  std::string path;
+  template <class V>
+  void each(V&& v) {
+    v("model", path, "Hugging Face folder: config, weights, tokenizer", same_as("model.path") & metavar("DIR") & reads_folder());
+  }
+};
+
 // The flags of a call, one `name: value` per line: what the ranks of a job must agree on.
 template <class Flags>
 std::string describe(Flags& flags) {

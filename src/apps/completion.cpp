@@ -1,6 +1,7 @@
 // `ravine completion bash|zsh|fish`.
 #include "apps/completion.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "apps/commands.h"
@@ -25,7 +26,14 @@ CompletionWord word_of(const std::string& word, const Option& o) {
 }
 
 CompletionCommand command_words(const Command& c) {
-  CompletionCommand out{.name = c.spec.name, .summary = c.spec.summary, .flags = {}, .names = {}, .sections = c.spec.sections, .actions = {}};
+  CompletionCommand out{.name = c.spec.name, .summary = c.spec.summary, .flags = {}, .names = {}, .sections = {}, .options = {}, .actions = {}};
+  Config defaults;
+  for (const Section& s : sections_of(defaults)) {
+    const bool whole = std::find(c.spec.sections.begin(), c.spec.sections.end(), s.name) != c.spec.sections.end();
+    if (whole) out.sections.push_back(s.name);
+    for (const Option& o : s.options)
+      if (!whole && takes(c.spec, o)) out.options.push_back(word_of(o.name(), o));
+  }
   for (const Command& a : c.actions) out.actions.push_back(command_words(a));
   if (c.actions.empty()) {
     auto call = c.call();

@@ -19,7 +19,8 @@ struct CompletionCommand {
   std::string name, summary;  // name: "train", "tokenizer encode"
   std::vector<CompletionWord> flags;
   std::vector<std::string> names;     // choices of words without a flag
-  std::vector<std::string> sections;  // of the config that it takes
+  std::vector<std::string> sections;  // of the config that it takes whole
+  std::vector<CompletionWord> options;  // of the others
   std::vector<CompletionCommand> actions;
 
   std::string last_word() const { return name.substr(name.rfind(' ') + 1); }

@@ -29,6 +29,7 @@ struct BashArms {
       if (!f.values.empty()) values += fmt::format("    '{} {}') values='{}' ;;\n", c.name, f.word, fmt::join(f.values, " "));
     }
     for (const std::string& s : c.sections) list += "$" + s + " ";
+    for (const CompletionWord& o : c.options) list += o.word + "= ";
     list.pop_back();
     words += fmt::format("    '{}') words=\"{}\" ;;\n", c.name, list);
   }

@@ -27,6 +27,10 @@ void add_lines(const CompletionCommand& c, std::string& out) {
     out += fmt::format("{} -l {}{}{} -d {}\n", at, f.word.substr(2), f.takes_value ? " -r" : "",
                        f.values.empty() ? "" : fmt::format(" -f -a '{}'", fmt::join(f.values, " ")), fish_quoted(f.help));
   if (!c.sections.empty()) out += fmt::format("{} -a '(__ravine_options {})'\n", at, fmt::join(c.sections, " "));
+  for (const CompletionWord& o : c.options) {
+    out += fmt::format("{} -f -a {}= -d {}\n", at, o.word, fish_quoted(o.help));
+    for (const std::string& v : o.values) out += fmt::format("{} -f -a {}={}\n", at, o.word, v);
+  }
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ struct ZshArms {
     }
     std::string keys;
     for (const std::string& s : c.sections) keys += fmt::format("\"${{{}[@]}}\" ", s);
+    for (const CompletionWord& o : c.options) keys += described(o.word, o.help) + " ";
     words += fmt::format("    '{}') list=({}) keys=({}) ;;\n", c.name, list, keys);
   }
 };

@@ -11,10 +11,12 @@ namespace ravine {
 namespace {
 
 struct ConfigFlags {
+  ModelFlag model;
   bool list = false, markdown = false;
   std::string explain;
   template <class V>
   void each(V&& v) {
+    model.each(v);
     v("list", list, "every option with default, meaning and type");
     v("explain", explain, "one option or section: meaning, type, default, value and where it came from", metavar("KEY"));
     v("markdown", markdown, "the page docs/options.md");

@@ -4,6 +4,7 @@
 
 #include "apps/command.h"
 #include "base/log.h"
+#include "data/tokenizers/sentencepiece_json.h"
 #include "files/tensor_file.h"
 
 namespace ravine {
@@ -64,6 +65,7 @@ int run_convert(ConvertFlags& flags, Config&) {
   o.tensor = flags.tensor, o.pipeline = flags.pipeline, o.virtual_stages = flags.virtual_stages;
   o.fused = flags.fused, o.optimizer = flags.optimizer;
   o.resize_vocabulary = flags.resize_vocab;
+  o.missing_tokenizer_files = missing_tokenizer_files;
   o.dry_run = flags.dry_run, o.allow_unknown = flags.allow_unknown;
   Log log;
   const ConvertReport report = convert_weights(o, [&](int64_t done, int64_t all) {

@@ -12,16 +12,19 @@
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "io/checkpoint.h"
+#include "io/model_folder.h"
 
 namespace ravine {
 namespace {
 
 struct ShowFlags {
+  ModelFlag model;
   int64_t step = 1, rank = 0, ranks = 0;
   bool json = false;
   std::string color = "auto";
   template <class V>
   void each(V&& v) {
+    model.each(v);
     v("step", step, "step of the run, as metrics.jsonl counts it", between(1, kMostSteps));
     v("rank", rank, "data-parallel rank whose samples are shown, when there are several", between(0, kMostRanks));
     v("ranks", ranks, "of so many; 0: parallel.data", between(0, kMostRanks));
@@ -33,6 +36,7 @@ struct ShowFlags {
 // Size of the model's vocabulary, 0 when no model is named: then the tokenizer's counts.
 int64_t vocabulary(const ModelOptions& model) {
   if (model.path.empty() && model.config.empty()) return 0;
+  if (model.config.empty()) check_model_folder(model.path, "model.path");
   std::string file = model.config.empty() ? (std::filesystem::path(model.path) / "config.json").string() : model.config;
   Json config = read_json(file);
   auto it = config.find("vocab_size");

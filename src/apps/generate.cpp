@@ -1,12 +1,16 @@
 // `ravine generate`: text (or ids) that goes on from prompts.
+#include <unistd.h>
+
 #include <algorithm>
-#include <filesystem>
+#include <cstdio>
+#include <optional>
 
 #include "apps/commands.h"
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "data/instruct/chat_prompt.h"
 #include "files/checksum.h"
 #include "infer/beams.h"
 #include "infer/generation_config.h"
@@ -20,25 +24,31 @@
 namespace ravine {
 namespace {
 
+constexpr int64_t kMostPrompt = int64_t{1} << 30;  // bytes
+
 struct GenerateFlags {
   CommonFlags common;
-  std::string model, prompt, prompts, prompt_ids, beam_rules = "transformers";
+  std::string model, prompt, prompts, prompt_ids, chat_template, system, beam_rules = "transformers";
   // Empty: not given.
   std::vector<int64_t> max_new_tokens, top_k, no_repeat_ngram_size, beams, num_return;
   std::vector<double> temperature, top_p, repetition_penalty, length_penalty;
   int64_t seed = 0, batch = 16;
-  bool sample = false, early_stopping = false, json = false;
+  bool sample = false, early_stopping = false, json = false, chat = false;
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
-    v("prompt", prompt, "text to go on from", at_most_bytes(int64_t{1} << 30));
+    v("prompt", prompt, "text to go on from; -: all of stdin", filled() & at_most_bytes(kMostPrompt));
     v("prompts", prompts, "many: FILE.txt with one per line, or FILE.jsonl with a text under \"prompt\" or data.text_key",
       reads() & metavar("FILE"));
     v("prompt-ids", prompt_ids, "many, as a JSON list of lists of ids", reads() & metavar("FILE.json"));
+    v("chat", chat, "prompts are questions, put to the model by its chat template; without a prompt, a conversation: each line of stdin is a turn");
+    v("system", system, "with --chat: the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
+    v("template", chat_template, "with --chat: chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
+      same_as("data.chat_template") & metavar("NAME-or-FILE") & reads());
     v("max-new-tokens", max_new_tokens, "tokens to write at most (else as generation_config.json says, or 128)",
       between(1, kMostTokens) & length(1) & metavar("N"));
     v("sample", sample, "draw tokens; without it, always the most likely one");
-    v("temperature", temperature, "divides the logits before drawing", between(1e-6, 1e6) & length(1) & metavar("X"));
+    v("temperature", temperature, "divides the logits before drawing; 0: the most likely token, as without --sample", between(1e-6, 1e6) & or_zero() & length(1) & metavar("X"));
     v("top-k", top_k, "draw among the K most likely only; 0: all", between(0, INT32_MAX) & length(1) & metavar("K"));
     v("top-p", top_p, "draw among the most likely that together have probability P", between(0, 1) & length(1) & metavar("P"));
     v("repetition-penalty", repetition_penalty, "above 1: tokens that occurred become less likely",
@@ -94,7 +104,7 @@ GenerateOptions read_options(const GenerateFlags& flags, const ModelFacts& facts
   set(o.processing.top_k, flags.top_k);
   set(o.processing.top_p, flags.top_p);
   o.end_ids = defaults.end_ids;
-  o.sample = flags.sample;
+  o.sample = flags.sample && o.processing.temperature > 0;
   o.seed = static_cast<uint64_t>(flags.seed);
   o.batch = flags.batch;
   if (!flags.max_new_tokens.empty()) {
@@ -122,9 +132,31 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return) 
   if (num_return > beams)
     throw UserError(fmt::format("--num-return {}", num_return), "command line", fmt::format("there are {} beams", beams),
                     "ask for fewer, or use more beams");
-  if (!flags.prompt.empty() + !flags.prompts.empty() + !flags.prompt_ids.empty() != 1)
+  if (!flags.chat && (!flags.system.empty() || !flags.chat_template.empty()))
+    throw UserError(flags.system.empty() ? "--template without --chat" : "--system without --chat", "command line", "it is of conversations", "add --chat, or leave it out");
+  if (flags.chat && !flags.prompt_ids.empty())
+    throw UserError("--chat with --prompt-ids", "command line", "a chat template makes ids of text", "give text with --prompt or --prompts, or leave out --chat");
+  const int given = !flags.prompt.empty() + !flags.prompts.empty() + !flags.prompt_ids.empty();
+  if (given > 1 || (given == 0 && !flags.chat))
     throw UserError("no prompt, or several kinds", "command line", "exactly one of --prompt, --prompts and --prompt-ids",
-                    "for example --prompt \"Once upon a time\"");
+                    "for example --prompt \"Once upon a time\"; --chat without one is a conversation");
+}
+
+// All of stdin, without the newline at its end, which belongs to the shell. Of several ranks the first has it.
+std::string read_stdin(World* world) {
+  std::string text;
+  if (!world || world->rank() == 0) {
+    for (size_t had = 0, n = 1; n > 0 && static_cast<int64_t>(text.size()) <= kMostPrompt; text.resize(had += n)) {
+      text.resize(had + (1 << 16));
+      n = std::fread(text.data() + had, 1, text.size() - had, stdin);
+    }
+    if (text.ends_with('\n')) text.pop_back();
+    if (text.ends_with('\r')) text.pop_back();
+  }
+  if (world && world->size() > 1) text = gather_texts(world->all(), text)[0];
+  if (text.empty()) throw UserError("the prompt is empty", "--prompt -", "it is all that stdin gives, here nothing", "write it into the pipe: echo Once upon | ravine generate --prompt - ..");
+  if (static_cast<int64_t>(text.size()) > kMostPrompt) throw UserError("the prompt is too long", "--prompt -", "a prompt has at most 1 GiB", "shorten it");
+  return text;
 }
 
 // Results that other data ranks have, as text.
@@ -155,48 +187,32 @@ std::pair<size_t, size_t> share_of(size_t count, const Session& s) {
   return {count * rank / ranks, count * (rank + 1) / ranks};
 }
 
-void run_on(World* world, GenerateFlags& flags, const Config& config, Session& session) {
+// What generation needs besides the prompts.
+struct Job {
+  const GenerateFlags& flags;
+  Session& session;
+  const Tokenizer* tokenizer;
+  GenerationDefaults defaults;
   BeamOptions beams;
-  if (!flags.beams.empty()) beams.beams = flags.beams[0];
-  const int64_t num_return = flags.num_return.empty() ? 1 : flags.num_return[0];
-  check_flags(flags, beams.beams, num_return);
-  check_model_folder(config.model.path, "--model");
-  Log log;
-  log.quiet(world && world->rank() > 0);
-  std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(config.model);
-  std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;  // one of them is given
-  Prompts prompts = !flags.prompt_ids.empty() ? read_prompt_ids(where)
-                    : !flags.prompts.empty()
-                        ? encode(read_prompt_texts(where, config.data.text_key), tokenizer.get(), config.model.path)
-                        : encode({flags.prompt}, tokenizer.get(), config.model.path);
-  if (prompts.empty()) throw UserError("no prompts", where, "at least one is needed", "add one");
-  session = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags));
+  int64_t num_return = 1;
+  Recipe recipe;
+};
+
+// Answers the prompts on stdout, and returns what this rank has found.
+std::vector<Generated> answer(const Job& job, const Prompts& prompts, const std::vector<int32_t>& more_ends, const std::string& where) {
+  const Session& session = job.session;
   const Ranks& ranks = session.ranks();
-  const std::string words = Json(prompts).dump();
-  check_same(ranks.all(), "prompts", fmt::format("{} prompts of checksum {}", prompts.size(), checksum_text(checksum_of(std::as_bytes(std::span(words))))));
-  if (ranks.size() > 1) log.line("ranks    {}: {}", ranks.size(), describe_ranks(session));
-  if (ranks.size() > 1 && config.parallel.sequence) log.warn("parallel.sequence is about training: it has no effect");
-  if (session.trainable) log.warn("parallel.zero=3 gathers all weights for every token: parallel.tensor or parallel.pipeline divide a model too, and are faster");
-  GenerationDefaults defaults = read_generation_config(config.model.path, session.model->facts());
-  for (const std::string& field : defaults.not_offered)
-    log.warn("'{}' of generation_config.json is not offered and has no effect", field);
-  GenerateOptions options = read_options(flags, session.model->facts(), defaults, prompts);
-  if (!flags.sample && flags.beam_rules == "transformers" && (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()))
-    log.warn("--temperature, --top-k and --top-p have no effect without --sample");
-  beams.rules = flags.beam_rules == "modellink" ? BeamRules::modellink : BeamRules::transformers;
-  beams.length_penalty = flags.length_penalty.empty() ? defaults.length_penalty : flags.length_penalty[0];
-  beams.early_stopping = flags.early_stopping ? EarlyStop::yes : defaults.early_stopping;
-  if (beams.rules == BeamRules::modellink && beams.early_stopping != EarlyStop::no)
-    log.warn("ModelLink's rules know no early stopping: it has no effect");
-  Recipe recipe = make_recipe(config.precision, session.kernels);
-  options.recipe = &recipe;
+  GenerateOptions options = read_options(job.flags, session.model->facts(), job.defaults, prompts);
+  for (int32_t id : more_ends)
+    if (id < session.model->facts().vocabulary && std::find(options.end_ids.begin(), options.end_ids.end(), id) == options.end_ids.end()) options.end_ids.push_back(id);
+  options.recipe = &job.recipe;
   check_prompts(prompts, session.model->facts(), options, where);
 
   StopSignals signals;
   const auto [begin, end] = share_of(prompts.size(), session);
   const Prompts mine(prompts.begin() + static_cast<std::ptrdiff_t>(begin), prompts.begin() + static_cast<std::ptrdiff_t>(end));
   for (size_t i = begin; i < end; ++i) options.numbers.push_back(i);
-  GenerateOutput output(prompts, tokenizer.get(), flags.json, stdout, !flags.num_return.empty());
+  GenerateOutput output(prompts, job.tokenizer, job.flags.json, stdout, !job.flags.num_return.empty());
   bool stopped = false;
   GenerateEvents events;
   events.stop = [&] { return stopped = stopped || StopSignals::requested(); };
@@ -204,8 +220,8 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
     events.token = [&](size_t prompt, int32_t id) { return output.token(prompt, id), true; };
     events.finished = [&](size_t prompt, const Generated& result) { output.finished(prompt, result); };
   }
-  const std::vector<Generated> results = flags.beams.empty() ? generate(session, mine, options, events, where)
-                                                             : generate_beams(session, mine, options, beams, num_return, events, where);
+  std::vector<Generated> results = job.flags.beams.empty() ? generate(session, mine, options, events, where)
+                                                           : generate_beams(session, mine, options, job.beams, job.num_return, events, where);
   if (mine.size() < prompts.size()) {  // what other data ranks have found
     std::vector<std::string> all = gather_texts(ranks.along(Axis::data), to_text(results));
     size_t prompt = mine.size();
@@ -216,9 +232,92 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
         ++prompt;
       }
   }
-  if (!any(ranks.all(), stopped)) return;
+  if (!any(ranks.all(), stopped)) return results;
   if (ranks.first()) output.rest();
   throw Stopped("stopped on request");
+}
+
+// A line of stdin without its newline; nothing at the end of input.
+std::optional<std::string> read_turn() {
+  std::string line;
+  for (int c; (c = std::fgetc(stdin)) != EOF && c != '\n';) {
+    line += static_cast<char>(c);
+    if (static_cast<int64_t>(line.size()) > kMostPrompt) throw UserError("the line is too long", "stdin", "a turn has at most 1 GiB", "shorten it");
+  }
+  if (line.empty() && std::feof(stdin)) return {};
+  if (line.ends_with('\r')) line.pop_back();
+  return line;
+}
+
+void converse(const Job& job, ChatPrompt& chat) {
+  const bool terminal = ::isatty(STDIN_FILENO) == 1;
+  while (true) {
+    if (terminal) std::fputs("You >> ", stderr);
+    const std::optional<std::string> line = read_turn();
+    if (!line) break;
+    if (line->find_first_not_of(" \t") == std::string::npos) continue;
+    if (find_invalid_utf8(*line) != std::string::npos) throw UserError("text is not UTF-8", "stdin", "turns must be UTF-8", "convert it");
+    const std::vector<int32_t> prompt = chat.ask(*line);
+    const std::vector<Generated> said = answer(job, {prompt}, {chat.end_token()}, "the conversation");
+    chat.answered(prompt, said.at(0).ids);
+    std::fflush(stdout);
+  }
+  if (terminal) std::fputc('\n', stderr);
+}
+
+void run_on(World* world, GenerateFlags& flags, const Config& config, Session& session) {
+  BeamOptions beams;
+  if (!flags.beams.empty()) beams.beams = flags.beams[0];
+  const int64_t num_return = flags.num_return.empty() ? 1 : flags.num_return[0];
+  check_flags(flags, beams.beams, num_return);
+  check_model_folder(config.model.path, "--model");
+  Log log;
+  log.quiet(world && world->rank() > 0);
+  std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(config.model);
+  std::optional<ChatPrompt> chat;
+  if (flags.chat) {
+    if (!tokenizer) throw UserError("no tokenizer", config.model.path, "conversations need the tokenizer of the model", "put it there, or set model.tokenizer");
+    chat.emplace(*tokenizer, flags.chat_template, config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer, flags.system);
+  }
+  auto to_ids = [&](const std::vector<std::string>& texts) {
+    Prompts prompts = chat ? Prompts() : encode(texts, tokenizer.get(), config.model.path);
+    for (size_t i = 0; chat && i < texts.size(); ++i) {
+      if (find_invalid_utf8(texts[i]) != std::string::npos) throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", "convert it");
+      chat->begin_again();
+      prompts.push_back(chat->ask(texts[i]));
+    }
+    return prompts;
+  };
+  const bool conversation = chat && flags.prompt.empty() && flags.prompts.empty();
+  const std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;  // one of them is given
+  Prompts prompts;
+  if (!flags.prompt_ids.empty()) prompts = read_prompt_ids(where);
+  else if (!flags.prompts.empty()) prompts = to_ids(read_prompt_texts(where, config.data.text_key));
+  else if (!conversation) prompts = to_ids({flags.prompt == "-" ? read_stdin(world) : flags.prompt});
+  if (prompts.empty() && !conversation) throw UserError("no prompts", where, "at least one is needed", "add one");
+  if (conversation && world && world->size() > 1)
+    throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from", "give a question with --prompt, or run it without mpirun");
+  session = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags));
+  const Ranks& ranks = session.ranks();
+  const std::string words = Json(prompts).dump();
+  check_same(ranks.all(), "prompts", fmt::format("{} prompts of checksum {}", prompts.size(), checksum_text(checksum_of(std::as_bytes(std::span(words))))));
+  if (ranks.size() > 1) log.line("ranks    {}: {}", ranks.size(), describe_ranks(session));
+  if (ranks.size() > 1 && config.parallel.sequence) log.warn("parallel.sequence is about training: it has no effect");
+  if (session.trainable) log.warn("parallel.zero=3 gathers all weights for every token: parallel.tensor or parallel.pipeline divide a model too, and are faster");
+  const GenerationDefaults defaults = read_generation_config(config.model.path, session.model->facts());
+  for (const std::string& field : defaults.not_offered)
+    log.warn("'{}' of generation_config.json is not offered and has no effect", field);
+  if (!flags.sample && flags.beam_rules == "transformers" && (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()) &&
+      flags.temperature != std::vector<double>{0})
+    log.warn("--temperature, --top-k and --top-p have no effect without --sample");
+  beams.rules = flags.beam_rules == "modellink" ? BeamRules::modellink : BeamRules::transformers;
+  beams.length_penalty = flags.length_penalty.empty() ? defaults.length_penalty : flags.length_penalty[0];
+  beams.early_stopping = flags.early_stopping ? EarlyStop::yes : defaults.early_stopping;
+  if (beams.rules == BeamRules::modellink && beams.early_stopping != EarlyStop::no)
+    log.warn("ModelLink's rules know no early stopping: it has no effect");
+  const Job job{flags, session, tokenizer.get(), defaults, beams, num_return, make_recipe(config.precision, session.kernels)};
+  if (conversation) return converse(job, *chat);
+  answer(job, prompts, chat ? std::vector<int32_t>{chat->end_token()} : std::vector<int32_t>{}, where);
 }
 
 int run_generate(GenerateFlags& flags, Config& config) {
@@ -237,7 +336,8 @@ Command generate_command() {
       {.name = "generate",
        .summary = "go on from prompts: text, or ids",
        .example = "ravine generate --model my-llama --prompt \"Once upon a time\" --sample --temperature 0.8",
-       .sections = {"model", "data", "precision", "parallel"}},
+       .sections = {"model.path", "model.tokenizer", "data.text_key", "data.chat_template", "precision", "parallel.data", "parallel.tensor", "parallel.pipeline",
+                    "parallel.zero", "parallel.zero_threshold", "parallel.virtual", "parallel.stage_layers", "parallel.patience", "parallel.interface"}},
       "Run", run_generate);
 }
 

@@ -5,6 +5,7 @@
 
 #include "apps/command.h"
 #include "apps/info_data.h"
+#include "apps/info_kinds.h"
 #include "apps/stored_tensors.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -12,6 +13,7 @@
 #include "data/tokenizer.h"
 #include "files/compressed.h"
 #include "files/tensor_set.h"
+#include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
 
@@ -26,7 +28,7 @@ struct InfoFlags {
   bool tensors = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("path", path, "safetensors file, model, checkpoint, run, tokenizer, config.json, .bin/.idx prefix, file or folder of texts",
+    v("path", path, "any file or folder that ravine reads or writes: model, checkpoint, run, adapter, tokenizer, config, data, TensorBoard events, ...",
       positional() & required() & metavar("PATH") & reads());
     v("tokenizer", data.tokenizer, "decodes samples of data, with what is learned marked", metavar("DIR-or-FILE") & reads());
     v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own", metavar("NAME-or-FILE") & reads());
@@ -61,17 +63,6 @@ void add_tensors(Json& j, const std::string& path, bool list) {
   j["elements_by_dtype"] = types;
   if (!metadata.empty()) j["metadata"] = metadata;
   if (list) j["tensor_list"] = std::move(rows);
-}
-
-void add_tokenizer(Json& j, const std::string& path) {
-  const auto tokenizer = open_tokenizer(path);
-  j["tokenizer"] = tokenizer->kind();
-  j["vocabulary"] = tokenizer->size();
-  const SpecialTokens& s = tokenizer->special();
-  Json special = Json::object();
-  for (const auto& [key, id] : {std::pair{"bos", s.bos}, {"eos", s.eos}, {"pad", s.pad}, {"unk", s.unk}})
-    if (id) special[key] = *id;
-  j["special_tokens"] = special;
 }
 
 bool has_tensors(const std::string& folder) {
@@ -179,7 +170,10 @@ Json model_folder(const std::string& path, bool list) {
     j["to_use_it"] = fmt::format("model.path={} in train, --model in generate and trace, or ravine convert", path);
   }
   if (fs::exists(path + "/config.json")) j["config"] = read_json(path + "/config.json");
-  if (has_tensors(path)) add_tensors(j, path, list);
+  if (has_tensors(path))
+    add_tensors(j, path, list);
+  else if (j.contains("config"))
+    add_model_config(j, j["config"], path + "/config.json");
   if (has_tokenizer(path)) {
     try {
       add_tokenizer(j, path);
@@ -192,8 +186,12 @@ Json model_folder(const std::string& path, bool list) {
 
 Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   const std::string file = fs::path(path).filename().string();
-  if (!fs::is_directory(path))
+  if (!fs::is_directory(path)) {
+    if (auto j = describe_file_kind(path)) return *j;
     if (auto j = describe_data(path, data)) return *j;
+  } else if (auto j = find_adapter(path) ? describe_folder_kind(path) : std::nullopt) {
+    return *j;
+  }
   if (!fs::exists(path)) throw UserError("no such file or folder", path, "it must exist", "check the path");
   if (fs::is_directory(path) || file.ends_with(".ckpt"))
     if (const auto r = recognise(path); r && r->layout != WeightLayout::hf && r->layout != WeightLayout::ravine) return foreign_checkpoint(path, *r, list);
@@ -206,8 +204,9 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
       add_tokenizer(j, path);
       return j;
     }
+    if (auto j = describe_folder_kind(path)) return *j;
     if (auto j = describe_data(path, data)) return *j;
-    throw UserError("unknown kind of folder", path, "a run, checkpoint (also of Megatron, DeepSpeed, MindFormers), model, tokenizer or folder of texts is described", "check the path");
+    unknown_kind(path, true);
   }
   if (file.ends_with(".safetensors") || file.ends_with(".bin") || file.ends_with(".pt") || file.ends_with(".pth")) {
     Json j{{"kind", file.ends_with(".safetensors") ? "safetensors" : "torch file"}, {"path", path}};
@@ -216,17 +215,13 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
       if (const auto batches = describe_batches(path, data)) j.update(*batches);
     return j;
   }
-  if (file.starts_with("tokenizer") || file.find(".model") != std::string::npos) {
+  if (file.starts_with("tokenizer.") || file.find(".model") != std::string::npos) {
     Json j{{"kind", "tokenizer"}, {"path", path}};
     add_tokenizer(j, path);
     return j;
   }
-  if (file.ends_with(".json")) {
-    Json j{{"kind", "config"}, {"path", path}};
-    j["config"] = read_json(path);
-    return j;
-  }
-  throw UserError("unknown kind of file", path, "*.safetensors, *.bin, *.pt, *.ckpt, a tokenizer, config.json or data is described", "check the name");
+  if (file.ends_with(".json")) return describe_json_file(path);
+  unknown_kind(path, false);
 }
 
 std::string shown(const std::string& key, const Json& value) {
@@ -248,6 +243,10 @@ void print_text(const Json& j) {
       print_lengths(value);
     } else if (key == "samples") {
       print_samples(value);
+    } else if (key == "tags") {
+      fmt::print("tags:\n");
+      for (const auto& [tag, v] : value.items())
+        fmt::print("  {:<26} steps {} to {} ({} points), last {}\n", printable(tag), v["first_step"].dump(), v["last_step"].dump(), v["points"].dump(), v["last"].is_string() ? v["last"].get<std::string>() : v["last"].dump());
     } else if (value.is_object()) {
       fmt::print("{}:\n", key);
       for (const auto& [inner, v] : value.items()) fmt::print("  {:<26} {}\n", printable(inner), shown(inner, v));

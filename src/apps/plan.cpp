@@ -17,6 +17,7 @@ namespace ravine {
 namespace {
 
 struct PlanFlags {
+  ModelFlag model;
   CommonFlags common;
   bool json = false, layouts = false, decide = false, overwrite = false;
   int64_t ranks = 0, local = 0;
@@ -24,6 +25,7 @@ struct PlanFlags {
   std::string schedule;
   template <class V>
   void each(V&& v) {
+    model.each(v);
     v("ranks", ranks, "ranks to plan for; 0: as many as parallel.* names", between(0, kMostRanks));
     v("layouts", layouts, "list the layouts of these ranks, best first");
     v("decide", decide, "ZeRO stage, recomputation and micro batch for the mesh of parallel.*: what it takes to fit, step by step, and why");

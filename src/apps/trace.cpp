@@ -11,7 +11,7 @@ namespace {
 
 struct TraceFlags {
   CommonFlags common;
-  std::string model, input, out, adapter;
+  std::string model, input, out;
   bool backward = false, overwrite = false;
   template <class V>
   void each(V&& v) {
@@ -20,7 +20,6 @@ struct TraceFlags {
     v("out", out, "safetensors file to write", required() & filled() & metavar("FILE") & writes());
     v("overwrite", overwrite, "replace whatever file has that name; unasked only a trace is replaced");
     v("backward", backward, "also the gradients of all weights");
-    v("adapter", adapter, "LoRA folder (a later release)", metavar("DIR") & reads());
     common.each(v);
   }
 };
@@ -37,7 +36,6 @@ class TraceFile : public TraceOutput {
 };
 
 int run_trace(TraceFlags& flags, Config& config) {
-  if (!flags.adapter.empty()) throw UserError("--adapter", "command line", "LoRA comes in a later release", "leave it out");
   refuse_other_output(flags.out, kTraceMark, flags.overwrite);
   RankJob job(config.parallel, config.train.threads);
   Session session;
@@ -65,7 +63,8 @@ Command trace_command() {
   return command<TraceFlags>({.name = "trace",
                               .summary = "one forward (and backward) pass on given ids; writes activations, logits, loss, gradients",
                               .example = "ravine trace --model my-llama --input ids.safetensors --out trace.safetensors --backward",
-                              .sections = {"precision", "parallel"}},
+                              .sections = {"precision", "parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.sequence", "parallel.zero", "parallel.zero_threshold",
+                                           "parallel.virtual", "parallel.stage_layers", "parallel.patience", "parallel.interface"}},
                              "Precision", run_trace);
 }
 

@@ -6,9 +6,11 @@ namespace ravine {
 namespace {
 
 struct TrainFlags {
+  ModelFlag model;
   CommonFlags common;
   template <class V>
   void each(V&& v) {
+    model.each(v);
     common.each(v);
   }
 };

@@ -147,13 +147,20 @@ class Words {
   }
 
   void setting(Setting s) {
-    std::string section = s.key.substr(0, s.key.find('.'));
+    const std::string section = s.key.substr(0, s.key.find('.'));
     Config all;
-    bool exists = false;
-    for (const Section& one : sections_of(all)) exists |= one.name == section;
-    if (exists && std::find(spec_.sections.begin(), spec_.sections.end(), section) == spec_.sections.end())
-      wrong(fmt::format("option '{}'", s.key.substr(0, 80)),
-            fmt::format("{} takes the sections {}", spec_.name, fmt::join(spec_.sections, ", ")), "remove it");
+    bool exists = false, taken = false;  // without such an option: whether the section is
+    for (const Section& one : sections_of(all)) {
+      if (one.name != section) continue;
+      for (const Option& o : one.options) exists = exists || o.name() == s.key;
+      for (const Option& o : one.options)
+        if (!exists || o.name() == s.key) taken = taken || takes(spec_, o);
+      exists = true;
+    }
+    if (exists && !taken)
+      wrong(fmt::format("option '{}'", s.key.substr(0, 80)), fmt::format("{} takes {}{}", spec_.name, std::none_of(spec_.sections.begin(), spec_.sections.end(), [](const std::string& n) { return n.find('.') != std::string::npos; }) ? "the sections " : "",
+                        fmt::join(spec_.sections, ", ")),
+            "remove it");
     settings_.push_back(std::move(s));
   }
 
@@ -229,6 +236,10 @@ std::string two_columns(const std::string& left, const std::string& right) {
 
 }  // namespace
 
+bool takes(const CommandSpec& spec, const Option& option) {
+  return std::any_of(spec.sections.begin(), spec.sections.end(), [&](const std::string& s) { return s == option.section || s == option.name(); });
+}
+
 Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args) {
   return Words(spec, flags, args).read();
 }
@@ -264,10 +275,9 @@ std::string command_help(const CommandSpec& spec, const std::vector<Option>& fla
   text += "\nOptions, in the file or as section.key=value (the command line wins; values are YAML):\n";
   Config defaults;
   for (const Section& s : sections_of(defaults))
-    if (std::find(spec.sections.begin(), spec.sections.end(), s.name) != spec.sections.end())
-      for (const Option& o : s.options)
-        text += two_columns(fmt::format("{}={}", o.name(), o.yaml()),
-                            o.help + (o.rule.choices.empty() ? "" : " (" + o.type() + ")"));
+    for (const Option& o : s.options)
+      if (takes(spec, o) && std::none_of(flags.begin(), flags.end(), [&](const Option& f) { return f.rule.same_as == o.name(); }))
+        text += two_columns(fmt::format("{}={}", o.name(), o.yaml()), o.help + (o.rule.choices.empty() ? "" : " (" + o.type() + ")"));
   return text + "\n`ravine config --explain section.key` tells more about one.\n";
 }
 

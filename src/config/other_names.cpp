@@ -94,6 +94,8 @@ constexpr OtherName kOtherNames[] = {
     {"t", "--threads"},
     {"o", "--output, or train.output"},
     {"f", "--prompts"},
+    {"adapter", "a merged model: adapters are not applied yet (merge them with PEFT)"},
+    {"lora", "a merged model: adapters are not applied yet (merge them with PEFT)"},
     {"c", "--config"},
 };
 

@@ -60,7 +60,8 @@ void GenerateOutput::decode(One& one, size_t prompt, int32_t id) {
 
 void GenerateOutput::write(One& one) {
   if (one.text.empty()) return;
-  if (!json_ && !std::exchange(one.begun, true) && std::exchange(any_, true)) std::fputs("\n", to_);
+  if (!json_ && !std::exchange(one.begun, true) && of_.size() > 1)
+    fmt::print(to_, "{}--- {} of {}\n", std::exchange(any_, true) ? "\n" : "", front_ + 1, of_.size());
   const std::string shown = terminal_ ? escaped(one.text, "\n\t") : one.text;  // a model may write anything; files and pipes get it as it is
   std::fwrite(shown.data(), 1, shown.size(), to_);
   std::fflush(to_);

@@ -10,8 +10,8 @@
 
 namespace ravine {
 
-// Plain: the text that follows the prompt's, streamed, never half a character; a blank line between prompts; ids where there is
-// no tokenizer. JSON: {"prompt_ids", "ids", "text", "finish", "logprob"} per prompt. Refers to its arguments; to be fed by
+// Plain: the text that follows the prompt's, streamed, never half a character; of several prompts each begins with a line
+// "--- 2 of 3" of its own; ids where there is no tokenizer. JSON: {"prompt_ids", "ids", "text", "finish", "logprob"} per prompt. Refers to its arguments; to be fed by
 // GenerateEvents.
 class GenerateOutput {
  public:

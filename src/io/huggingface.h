@@ -2,6 +2,8 @@
 // (one file, or shards with an index), tokenizer files. Layout: huggingface.co/docs/safetensors and
 // PreTrainedModel.save_pretrained. What a user can get wrong is a UserError naming the file and the tensor or key.
 #pragma once
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,12 +22,16 @@ std::vector<std::string> load_weights(const std::string& folder, Model& model, P
 // Reads only headers; throws what load_weights would.
 void check_weights(const std::string& folder, const Model& model);
 
+// What a folder with a tokenizer lacks for readers of other libraries, as name and text of files (data/tokenizers/sentencepiece_json.h); none: nothing is added.
+using MissingTokenizerFiles = std::function<std::map<std::string, std::string>(const std::string& folder)>;
+
 struct SaveFolder {
   std::string dir;           // appears whole or not at all; a model folder of that name that the same run has made is replaced at the end
   DType dtype = DType::f32;  // of the stored weights: f32, bf16, f16 (or f64)
   int64_t shard_bytes =
       5'000'000'000;                 // weights in one file up to this many bytes, else in shards of at most that; 0: one file
   std::string tokenizer;             // folder or single file (tokenizer.model, tokenizer.json, also .xz) to copy; "": none
+  MissingTokenizerFiles missing_tokenizer_files;
   Json generation = Json::object();  // fields of generation_config.json to keep; ids missing in it are added from the model
   std::string chat_template;         // Jinja, written as chat_template.jinja; empty: what came with the tokenizer
   std::string run;                   // who makes it: recorded in its mark (files/folder_mark.h)
@@ -42,6 +48,9 @@ void save_model_folder(const SaveFolder& options, const Model& model, ParamStore
 
 // Copies the files of a tokenizer into the folder, by the names that Transformers looks for; .xz and the like unpacked. `source` is a folder
 // (one without a tokenizer is fine) or a single file.
-void copy_tokenizer(const std::string& source, const std::string& into);
+void copy_tokenizer(const std::string& source, const std::string& into, const MissingTokenizerFiles& missing = {});
+
+// Whether the folder has a file of a tokenizer that copy_tokenizer takes along.
+bool holds_tokenizer(const std::string& folder);
 
 }  // namespace ravine

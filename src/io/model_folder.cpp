@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "files/compressed.h"
+#include "io/adapter_folder.h"
 #include "io/convert/convert.h"
 
 namespace ravine {
@@ -22,6 +23,7 @@ bool looks_like_hub_name(const std::string& text) {
 }  // namespace
 
 void check_model_folder(const std::string& folder, const std::string& key) {
+  refuse_adapter(folder, key);
   std::error_code error;
   const fs::path path = folder;
   const bool is_folder = fs::is_directory(path, error);
@@ -33,8 +35,10 @@ void check_model_folder(const std::string& folder, const std::string& key) {
                       fmt::format("download it first: `hf download {} --local-dir {}`, then name that folder", folder, path.filename().string()));
     throw UserError("no such folder", where, rule, "check the path");
   }
+  if (!is_folder && path.extension() == ".json")
+    throw UserError("a file where a folder is needed", where, rule,
+                    fmt::format("name its folder; a config alone begins with new weights: `model.config={}` in train and plan", folder));
   if (!is_folder) throw UserError("a file where a folder is needed", where, rule, path.has_parent_path() && fs::exists(path.parent_path() / "config.json", error) ? "name its folder, " + path.parent_path().string() : "name the folder that holds it");
-  if (fs::exists(path / "adapter_config.json", error)) throw UserError("an adapter, not a model", where, rule, "name the model that it adapts");
   if (fs::exists(path / "model" / "config.json", error)) throw UserError("a run, not a model", where, rule, fmt::format("its model is {}", (path / "model").string()));
   if (const auto found = recognise(folder); found && found->layout != WeightLayout::hf)
     throw UserError(fmt::format("a {}, not a model folder", found->what), where, rule, fmt::format("make one of it: `ravine convert --input {} --output DIR --to hf`", folder));

@@ -56,6 +56,17 @@ std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::s
   return out;
 }
 
+std::optional<DType> weights_type(const std::string& folder) {
+  std::optional<DType> type;
+  for (const auto& file : open_weights(folder))
+    for (const TensorInfo& t : file->tensors()) {
+      if (!is_float(t.dtype)) continue;
+      if (type && *type != t.dtype) return {};
+      type = t.dtype;
+    }
+  return type;
+}
+
 Files open_weights(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error))

@@ -3,6 +3,7 @@
 // *.safetensors; else all pytorch_model*.bin. Pickled files are read by files/torch_file.h, which executes nothing.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace ravine {
 // Opens them and reads what they say about their tensors. A folder without weights, an index that names no file or a file that
 // lacks a tensor is a UserError.
 std::vector<std::unique_ptr<TensorFile>> open_weights(const std::string& folder);
+
+// The one type of all floating tensors of a folder; nothing where they have several. Reads headers only; throws what open_weights does.
+std::optional<DType> weights_type(const std::string& folder);
 
 // Tensor to file, from the "weight_map" of the text of an index; a file is one of the same folder, or it is a UserError naming
 // `path`.

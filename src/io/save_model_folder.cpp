@@ -63,7 +63,9 @@ void copy_file(const fs::path& from, const std::string& to) {
 
 }  // namespace
 
-void copy_tokenizer(const std::string& source, const std::string& into) {
+namespace {
+
+void copy_tokenizer_files(const std::string& source, const std::string& into) {
   std::error_code error;
   if (fs::is_directory(source, error)) {
     for (const char* file :
@@ -93,6 +95,22 @@ void copy_tokenizer(const std::string& source, const std::string& into) {
     copy_file(source, into + "/" + name);
   else
     write_file_atomic(into + "/" + name, read_whole(source, kMaxTokenizer));
+}
+
+}  // namespace
+
+bool holds_tokenizer(const std::string& folder) {
+  std::error_code error;
+  for (const char* file : {"tokenizer.model", "tokenizer.json", "vocab.json", "vocab.txt"})
+    for (const char* packed : {"", ".xz"})
+      if (fs::is_regular_file((fs::path(folder) / file).string() + packed, error)) return true;
+  return false;
+}
+
+void copy_tokenizer(const std::string& source, const std::string& into, const MissingTokenizerFiles& missing) {
+  copy_tokenizer_files(source, into);
+  if (!missing) return;
+  for (const auto& [name, text] : missing(into)) write_file_atomic(into + "/" + name, text);
 }
 
 namespace {
@@ -206,7 +224,7 @@ void save_model_folder(const SaveFolder& options, const Model& model, ParamStore
   write_file_atomic(folder.folder() + "/config.json", model_config(model, options.dtype).dump(2) + "\n");
   write_file_atomic(folder.folder() + "/generation_config.json",
                     generation_config(options.generation, model.facts()).dump(2) + "\n");
-  if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.folder());
+  if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.folder(), options.missing_tokenizer_files);
   if (!options.chat_template.empty()) write_file_atomic(folder.folder() + "/chat_template.jinja", options.chat_template);
   write_weights(folder.folder(), options, model, store);
   write_mark(folder.folder(), mark_of(folder.folder(), options.run));

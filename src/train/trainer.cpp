@@ -11,11 +11,13 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "data/tokenizers/sentencepiece_json.h"
 #include "files/atomic.h"
 #include "files/mapped_file.h"
 #include "files/temporary.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
+#include "io/open_weights.h"
 #include "kernels/backend.h"
 #include "parallel/whole_units.h"
 #include "train/estimate.h"
@@ -287,13 +289,30 @@ void Trainer::explain_nan(const std::vector<MicroBatch>& micros, int64_t step, c
   fail("step {}: {}{}; the weights are those of step {}, the last checkpoint is untouched", step, what, origin, step - 1);
 }
 
+namespace {
+
+// Of the exported weights: a 16-bit type if all weights of model.path have it, else f32, as the masters.
+DType export_type(const std::string& model_path) {
+  if (model_path.empty()) return DType::f32;
+  try {
+    const auto type = weights_type(model_path);
+    return type && (*type == DType::bf16 || *type == DType::f16) ? *type : DType::f32;
+  } catch (const UserError&) {  // a run that was resumed goes on without the weights it began from
+    return DType::f32;
+  }
+}
+
+}  // namespace
+
 void Trainer::export_model() {
   if (const std::string bad = bad_weight(); !bad.empty()) log_.warn("{}; no loss has shown it, and the model is saved as it is", bad);
   const Config& c = config_;
   SaveFolder folder;
   folder.dir = path("model");
+  folder.dtype = export_type(c.model.path);
   folder.shard_bytes = config_.checkpoint.shard_mb * 1000000;
   folder.tokenizer = config_.model.tokenizer.empty() ? config_.model.path : config_.model.tokenizer;
+  folder.missing_tokenizer_files = missing_tokenizer_files;
   if (std::string given = (fs::path(c.model.path) / "generation_config.json").string(); !c.model.path.empty() && fs::exists(given))
     folder.generation = read_json(given);
   if (end_token_) {
@@ -325,7 +344,9 @@ void Trainer::export_model() {
       whole.serve();
     }
   }
-  log_.line("saved    {}", folder.dir);
+  log_.line("saved    {}{}", folder.dir,
+            folder.dtype == DType::f32 ? "" : fmt::format(", in {} as {}; `ravine convert --input {} --output DIR --to hf` writes the f32 masters of a checkpoint", name(folder.dtype),
+                                                          c.model.path, shell_word(config_.train.output)));
   log_.line("next     {}", tokenizer_ ? fmt::format("ravine generate --model {} --prompt TEXT --sample", shell_word(folder.dir)) : fmt::format("ravine info {}", shell_word(folder.dir)));
 }
 

@@ -186,7 +186,7 @@ BACKEND = {"backend": Text(choices=("cpu", "ref"))}
 THREADS = {"threads": Number(0, 4096)}
 JSON = {"json": Bool()}
 COMPUTE = {**BACKEND, **THREADS}
-BENCH = {"model": FREE, "micro-batch": Number(1, 2**20), "steps": Number(1, 10**6), "sequence-length": Number(2, TOKENS), "profile": Bool(), "timeline": FREE,
+BENCH = {"model": FREE, "micro-batch": Number(1, 2**20), "steps": Number(1, 10**6), "sequence-length": Number(2, TOKENS), "profile": Bool(), "timeline": FREE, "overwrite": Bool(),
          **JSON, **COMPUTE}
 SPEED = {**BENCH, "sequence-length": Number(0, TOKENS), "micro-batch": Number(1, 2**16), "batch": Number(0, 2**16), "steps": Number(0, 10**6)}
 HANDLERS = ("text", "GeneralInstructionHandler", "BelleMultiTurnInstructionHandler", "MOSSInstructionHandler", "MOSSMultiTurnHandler",
@@ -198,16 +198,16 @@ def one(kind):
 
 
 FLAGS = {
-    "train": COMPUTE,
-    "plan": {"ranks": Number(0, RANKS), "layouts": Bool(), "decide": Bool(), "memory": real(0.001, 1e9, zero=True), "local": Number(0, 4096),
-             "schedule": FREE, **JSON, **COMPUTE},
-    "stop": {}, "init": {"data": FREE, "model": FREE}, "plot": {"keys": ListOf(FREE), "output": FREE, "log-scale": Bool()}, "man": {"output": FREE},
-    "generate": {"model": FREE, "prompt": Text(most=2**30), "prompts": FREE, "prompt-ids": FREE, "max-new-tokens": one(Number(1, TOKENS)), "sample": Bool(),
-                 "temperature": one(real(1e-6, 1e6)), "top-k": one(Number(0, 2**31 - 1)), "top-p": one(real(0, 1)),
+    "train": {"model": FREE, **COMPUTE},
+    "plan": {"model": FREE, "ranks": Number(0, RANKS), "layouts": Bool(), "decide": Bool(), "memory": real(0.001, 1e9, zero=True), "local": Number(0, 4096),
+             "schedule": FREE, "overwrite": Bool(), **JSON, **COMPUTE},
+    "stop": {}, "init": {"data": FREE, "model": FREE}, "plot": {"keys": ListOf(FREE), "output": FREE, "log-scale": Bool(), "overwrite": Bool()}, "man": {"output": FREE, "overwrite": Bool()},
+    "generate": {"model": FREE, "prompt": Text(most=2**30, filled=True), "chat": Bool(), "system": Text(most=2**30), "template": FREE, "prompts": FREE, "prompt-ids": FREE, "max-new-tokens": one(Number(1, TOKENS)), "sample": Bool(),
+                 "temperature": one(real(1e-6, 1e6, zero=True)), "top-k": one(Number(0, 2**31 - 1)), "top-p": one(real(0, 1)),
                  "repetition-penalty": one(real(1e-6, 1e6)), "no-repeat-ngram-size": one(Number(0, TOKENS)), "seed": Number(0, 2**63 - 1), **JSON,
                  "batch": Number(1, 2**16), "beams": one(Number(1, 4096)), "length-penalty": one(real(-100, 100)), "early-stopping": Bool(),
                  "num-return": one(Number(1, 4096)), "beam-rules": Text(choices=("transformers", "modellink")), **COMPUTE},
-    "tokenizer encode": {"tokenizer": FREE, "no-special": Bool(), "jsonl": Bool(), "npy": FREE},
+    "tokenizer encode": {"tokenizer": FREE, "no-special": Bool(), "jsonl": Bool(), "npy": FREE, "overwrite": Bool()},
     "tokenizer decode": {"tokenizer": FREE, "skip-special": Bool(), "jsonl": Bool()},
     "tokenizer info": {"tokenizer": FREE, **JSON},
     "tokenizer train": {"input": ListOf(FREE), "output": FREE, "vocab-size": Number(1, 2**24), "type": Text(choices=("bpe", "unigram", "byte-bpe")),
@@ -219,23 +219,23 @@ FLAGS = {
     "preprocess": {"input": ListOf(NAME), "tokenizer": FREE, "output-prefix": FREE, "json-keys": ListOf(NAME), "append-eod": Bool(),
                    "handler": Text(choices=HANDLERS), "seq-length": Number(0, TOKENS), "template": FREE, "workers": Number(0, 4096),
                    "split-by-document": Bool(), "dtype": FREE, "strict": Bool(), "save-every": real(0, 1e6), "restart": Bool(), "overwrite": Bool()},
-    "data show": {"step": Number(1, STEPS), "rank": Number(0, RANKS), "ranks": Number(0, RANKS), "color": Text(choices=("auto", "always", "never")), **JSON},
+    "data show": {"model": FREE, "step": Number(1, STEPS), "rank": Number(0, RANKS), "ranks": Number(0, RANKS), "color": Text(choices=("auto", "always", "never")), **JSON},
     "data index": {"prefix": ListOf(NAME), "weights": ListOf(real(1e-9, 1e15)), "split": FREE, "sequence-length": Number(1, TOKENS),
                    "seed": Number(0, 2**32 - 1), "samples": FREE, "order": Text(choices=("megatron", "megatron-2023")), "first": Number(0, 10**9),
                    "reset-position-ids": Bool(), "reset-attention-mask": Bool(), "eod-mask-loss": Bool(), "eod": Number(0, 2**31 - 1),
-                   "partial-validation": Bool(), "no-extra-token": Bool(), "tokenizer": FREE, "cache": FREE, "index-tokenizer": Text(most=2**20), "out": FREE},
+                   "partial-validation": Bool(), "no-extra-token": Bool(), "tokenizer": FREE, "cache": FREE, "index-tokenizer": Text(most=2**20), "out": FREE, "overwrite": Bool()},
     "data merge": {"input": ListOf(NAME), "output-prefix": FREE, "overwrite": Bool()},
     "convert": {"input": FREE, "output": FREE, "to": Text(choices=("hf", "megatron-legacy", "megatron-mcore", "mindformers", "ravine")),
                 "from": Text(choices=("auto", "hf", "megatron", "deepspeed", "mindformers", "ravine")), "tensor": Number(1, 1000), "pipeline": Number(1, 1000),
                 "virtual": Number(1, 1000), "fused": Bool(), "optimizer": Bool(), "dtype": Text(choices=("", "f32", "bf16", "f16")), "model-config": FREE,
                 "resize-vocab": Number(0, 2**30), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
-    "trace": {"model": FREE, "input": FREE, "out": FREE, "backward": Bool(), "adapter": FREE, **COMPUTE},
+    "trace": {"model": FREE, "input": FREE, "out": FREE, "overwrite": Bool(), "backward": Bool(), **COMPUTE},
     "diff": {"only": FREE, "all": Bool(), **JSON},
     "bench machine": {**JSON, **THREADS}, "bench messages": {**JSON},
     "bench train": BENCH, "bench prefill": SPEED, "bench decode": SPEED,
-    "check determinism": {"steps": Number(1, 10**6), "inject": FREE, **JSON, **COMPUTE},
-    "check layouts": {"steps": Number(1, 10**6), "inject": Text(choices=("", "sum", "cut", "mask")), **JSON, **COMPUTE},
-    "config": {"list": Bool(), "explain": FREE, "markdown": Bool()},
+    "check determinism": {"model": FREE, "steps": Number(1, 10**6), "inject": FREE, **JSON, **COMPUTE},
+    "check layouts": {"model": FREE, "steps": Number(1, 10**6), "inject": Text(choices=("", "sum", "cut", "mask")), **JSON, **COMPUTE},
+    "config": {"model": FREE, "list": Bool(), "explain": FREE, "markdown": Bool()},
     "info": {"tokenizer": FREE, "template": FREE, "samples": Number(0, 10**6), "tensors": Bool(), **JSON},
     "completion": {},
 }

@@ -92,7 +92,7 @@ TEST_F(Output, PlainTextFollowsThePrompt) {
   Written w;
   GenerateOutput out(prompts, tokenizer.get(), false, w.file);
   feed(out, w);
-  EXPECT_EQ(w.text(), after(0) + "\n\n" + after(1) + "\n");
+  EXPECT_EQ(w.text(), "--- 1 of 2\n" + after(0) + "\n\n--- 2 of 2\n" + after(1) + "\n");
 }
 
 TEST_F(Output, StreamsTheFirstPromptAtOnce) {
@@ -132,7 +132,7 @@ TEST_F(Output, WithoutTokenizerTextIsEmptyAndIdsArePlain) {
   GenerateOutput plain(prompts, nullptr, false, w.file), json(prompts, nullptr, true, j.file);
   for (int32_t id : {5, 7}) plain.token(0, id), json.token(0, id);
   plain.finished(0, results[0]), json.finished(0, results[0]);
-  EXPECT_EQ(w.text(), "5 7 \n");
+  EXPECT_EQ(w.text(), "--- 1 of 2\n5 7 \n");
   EXPECT_EQ(parse_json(split(j.text(), '\n')[0], "line").at("text"), "");
 }
 

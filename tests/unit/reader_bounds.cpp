@@ -270,7 +270,7 @@ const std::vector<Reader>& readers() {
          });
        }, 64},
       // Records.
-      {"csv: columns", [](const Input& s) { records(s, "x.csv"); }, [](int64_t n) { return listed(n, [](int64_t i) { return std::to_string(i); }) + "\n"; }, 64},
+      {"csv: columns", [](const Input& s) { records(s, "x.csv"); }, [](int64_t n) { return listed(n, [](int64_t i) { return std::to_string(i); }) + "\n"; }, 64, 85'000},  // the second has 58,000 columns, and 65,536 are allowed
       {"csv: empty columns", [](const Input& s) { records(s, "x.csv"); }, [](int64_t n) { return std::string(static_cast<size_t>(n), ','); }, 64},
       {"csv: empty fields", [](const Input& s) { records(s, "x.csv"); }, [](int64_t n) { return "a,b\n" + std::string(static_cast<size_t>(n), ','); }, 64},
       {"csv: quotes", [](const Input& s) { records(s, "x.csv"); }, [](int64_t n) { return "a\n\"" + std::string(static_cast<size_t>(n), '"'); }, 64},
@@ -394,6 +394,19 @@ INSTANTIATE_TEST_SUITE_P(Each, ReaderBounds, testing::Range<size_t>(0, readers()
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   return name;
 });
+
+TEST(ReaderBounds, JsonIsAsDeepAsItMayBeAndNoDeeper) {
+  for (const bool object : {false, true}) {
+    auto nested = [&](int depth) {
+      std::string s = "0";
+      for (int i = 0; i < depth; ++i) s = object ? R"({"a":)" + s + "}" : "[" + s + "]";
+      return s;
+    };
+    EXPECT_NO_THROW(parse_json(nested(kJsonDepth), "x.json")) << object;
+    const std::string said = message_of<UserError>([&] { parse_json(nested(kJsonDepth + 1), "x.json"); });
+    EXPECT_NE(said.find("nested too deeply"), std::string::npos) << object << said;
+  }
+}
 
 // Few tensors, whose names are long and all said by one dict in ten places.
 TEST(ReaderBounds, LongNamesSaidByOneDictAreRefused) {

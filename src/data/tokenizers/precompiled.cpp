@@ -116,6 +116,17 @@ void check_precompiled(std::string_view blob, const std::string& where) {
   check_depth(n, unit, where);
 }
 
+std::string to_base64(std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    uint32_t three = 0;
+    for (size_t i = 0; i < 3; ++i) three = three << 8 | (at + i < bytes.size() ? static_cast<uint8_t>(bytes[at + i]) : 0);
+    for (size_t i = 0; i < 4; ++i) out += at + i > bytes.size() ? '=' : kDigits[three >> (18 - 6 * i) & 63];
+  }
+  return out;
+}
+
 PrecompiledRules::PrecompiledRules(std::string_view base64, const std::string& where) {
   std::string blob = from_base64(base64, where);
   check_precompiled(blob, where);

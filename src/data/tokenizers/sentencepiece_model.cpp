@@ -166,6 +166,7 @@ void read_normalizer(std::string_view data, SentencePieceModel& m, const std::st
       want(*f, 2, where);
       if (!f->bytes.empty()) check_precompiled(f->bytes, where);
       m.has_rules = !f->bytes.empty();
+      m.rules = f->bytes;
     } else if (f->number == 5) {
       want(*f, 0, where);
       m.escape_whitespaces = f->value != 0;

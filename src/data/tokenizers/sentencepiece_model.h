@@ -28,6 +28,7 @@ struct SentencePieceModel {
   std::string unk_surface = " \xE2\x81\x87 ";
   bool add_dummy_prefix = true, remove_extra_whitespaces = true, byte_fallback = false;
   bool has_rules = false, escape_whitespaces = true, whitespace_as_suffix = false;  // rules: normalisation changes characters
+  std::string rules;      // the table of these (data/tokenizers/precompiled.h); empty: none
   uint64_t checksum = 0;  // of the file's bytes
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor;
   std::unique_ptr<SentencePieceWords> words;  // null where text cannot be cut: Unigram, and models that change characters

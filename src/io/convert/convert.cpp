@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "files/atomic.h"
 #include "files/disk_space.h"
+#include "io/adapter_folder.h"
 #include "io/convert/deepspeed.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
@@ -36,6 +37,7 @@ Weights read_source(WeightLayout layout, const ConvertOptions& o, const Json& co
 
 WeightLayout layout_of(const ConvertOptions& o, std::string* what) {
   if (!fs::exists(o.input)) throw UserError("no such file or folder", o.input, "it must exist", "check --input");
+  refuse_adapter(o.input, "--input");
   for (WeightLayout l :
        {WeightLayout::hf, WeightLayout::megatron, WeightLayout::deepspeed, WeightLayout::mindformers, WeightLayout::ravine})
     if (o.from == name(l)) {
@@ -117,6 +119,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   const bool hf_to_hf = layout == WeightLayout::hf && o.to == "hf";
   Weights w = read_source(layout, o, o.model_config.empty() ? Json() : read_json(o.model_config), o.model_config,
                           to_ravine ? StateKind::masters : StateKind::weights);
+  w.missing_tokenizer_files = o.missing_tokenizer_files;
   // A family that does not train here can only stay in Hugging Face's spelling.
   const bool known = has_geometry(w.config);
   Geometry g;

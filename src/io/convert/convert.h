@@ -1,6 +1,7 @@
 // Weights from one layout into another: recognise, read headers, plan every tensor of the target, then stream.
 #pragma once
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,7 @@ struct ConvertOptions {
   bool optimizer = false;         // to ravine: with the moments of the source, and its step
   int64_t resize_vocabulary = 0;  // 0: as it is
   bool dry_run = false, allow_unknown = false;
+  std::function<std::map<std::string, std::string>(const std::string&)> missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)
 };
 
 struct ConvertRow {

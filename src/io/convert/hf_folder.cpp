@@ -79,9 +79,9 @@ void write_config(TargetFolder& folder, const Weights& w, const std::vector<Name
 }
 
 void copy_beside(TargetFolder& folder, const Weights& w) {
-  if (w.folder.empty()) return;
-  copy_tokenizer(w.folder, folder.folder());
   std::error_code error;
+  if (const std::string& tokenizer = w.tokenizer.empty() ? w.folder : w.tokenizer; !tokenizer.empty()) copy_tokenizer(tokenizer, folder.folder(), w.missing_tokenizer_files);
+  if (w.folder.empty()) return;
   if (const std::string file = w.folder + "/generation_config.json"; fs::is_regular_file(file, error)) {
     const std::string to = folder.path("generation_config.json");
     fs::copy_file(file, to, fs::copy_options::overwrite_existing, error);

@@ -29,7 +29,7 @@ std::map<std::string, std::string> write_shards(TargetFolder& folder, const std:
 void write_weight_file(TargetFolder& folder, const std::string& file, const std::vector<const NamedElements*>& tensors,
                        const Metadata& metadata, const std::function<void(int64_t)>& progress);
 
-// Weights, index, config.json, and what `weights.folder` holds of tokenizer and generation_config.json.
+// Weights, index, config.json, and what `weights.folder` and `weights.tokenizer` hold of tokenizer and generation_config.json.
 void write_hf(TargetFolder& folder, const Weights& weights, const std::vector<NamedElements>& tensors,
               const std::function<void(int64_t)>& progress);
 // The parts of it.

@@ -9,6 +9,7 @@
 #include "files/safetensors.h"
 #include "files/temporary.h"
 #include "io/checkpoint.h"
+#include "io/huggingface.h"
 #include "io/manifest.h"
 
 namespace fs = std::filesystem;
@@ -33,6 +34,26 @@ std::string run_model_config(const std::string& run) {
   return fs::is_directory(path) ? path + "/config.json" : path;
 }
 
+// The tokenizer of a run, with generation_config.json and chat template: those that lie with its final model, else what its options name.
+void find_tokenizer(const std::string& run, Weights& w) {
+  if (holds_tokenizer(run)) {
+    w.folder = run;
+    return;
+  }
+  if (holds_tokenizer(run + "/model")) {
+    w.folder = run + "/model";
+    return;
+  }
+  if (!fs::exists(run + "/config.yaml")) return;
+  const Config c = load_config(run + "/config.yaml");
+  if (!c.model.path.empty()) w.folder = c.model.path;
+  w.tokenizer = c.model.tokenizer;
+  if (std::error_code error; !w.tokenizer.empty() && !fs::exists(w.tokenizer, error)) {
+    w.notes.push_back(fmt::format("the tokenizer of the run, {}, is gone: it is not copied", w.tokenizer));
+    w.tokenizer.clear();
+  }
+}
+
 }  // namespace
 
 Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where,
@@ -52,11 +73,17 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
   w.config_where = config_where;
   if (w.config.is_null()) {
     w.config_where = run_model_config((fs::absolute(folder).lexically_normal().parent_path().parent_path()).string());
-    if (w.config_where.empty() || !fs::exists(w.config_where))
+    const bool there = !w.config_where.empty() && fs::exists(w.config_where);
+    if (there) w.folder = folder_of(w.config_where);
+    // The model as it was trained: a new one may have taken its vocabulary from the tokenizer.
+    if (m.scalars.is_object() && m.scalars.contains("model") && m.scalars["model"].is_object())
+      w.config = m.scalars["model"], w.config_where = folder + "/manifest.json";
+    else if (there)
+      w.config = read_json(w.config_where);
+    else
       throw UserError("no config", folder, "the run's config.yaml must name the model", "give --model-config CONFIG.json");
-    w.config = read_json(w.config_where);
-    w.folder = folder_of(w.config_where);
   }
+  find_tokenizer(fs::absolute(folder).lexically_normal().parent_path().parent_path().string(), w);
   std::vector<std::shared_ptr<const SafetensorsReader>> files;
   for (const Manifest::File& f : m.files) {
     files.push_back(std::make_shared<SafetensorsReader>(folder + "/" + f.name));

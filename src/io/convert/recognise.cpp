@@ -2,6 +2,7 @@
 
 #include "files/tensor_set.h"
 #include "files/torch_file.h"
+#include "io/adapter_folder.h"
 #include "io/convert/convert.h"
 #include "io/convert/mindformers.h"
 
@@ -70,6 +71,7 @@ std::optional<Recognised> recognise(const std::string& path) {
       return Recognised{WeightLayout::mindformers, "MindFormers weight file"};
     return {};
   }
+  if (find_adapter(path)) return {};
   if (fs::exists(path + "/manifest.json")) return Recognised{WeightLayout::ravine, "Ravine checkpoint"};
   if (has_dir(path, "step_")) return Recognised{WeightLayout::ravine, "folder of Ravine checkpoints"};
   if (has_dir(path + "/checkpoints", "step_")) return Recognised{WeightLayout::ravine, "Ravine run"};

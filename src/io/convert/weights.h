@@ -24,6 +24,8 @@ struct Weights {
   std::map<std::string, ElementsPtr> tensors;
   Json config;                     // config.json; null if the source has none
   std::string config_where;        // file that it came from
+  std::string tokenizer;           // folder or file of the tokenizer, where it lies elsewhere than in `folder`
+  std::function<std::map<std::string, std::string>(const std::string&)> missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)
   std::string folder;              // Hugging Face folder with tokenizer and generation_config.json; "" if there is none
   RunPosition position;
   Json data_history;               // of a Ravine run: what it saw of its data (data/history.h); null elsewhere

@@ -1,0 +1,214 @@
+"""A model that is talked to: prompts from stdin and from flags, chat templates, answers one by one, what each command's help shows, `--model`
+wherever a model is meant, and adapters, which are no models."""
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import ravine_run as r
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+
+
+def chat_model(folder):
+    """A model of one step whose tokenizer has a chat template."""
+    tokenizer = folder / "tokenizer"
+    tokenizer.mkdir(exist_ok=True)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(GOLDEN / "chat" / name, tokenizer)
+    (folder / "text.txt").write_text("The ravine is deep and the river runs below.\n" * 60)
+    r.run("train", *r.settings({"model.config": r.save_config(folder / "new.json", vocab_size=520, max_position_embeddings=256), "model.tokenizer": str(tokenizer),
+                                "data.train": str(folder / "text.txt"), "data.sequence_length": 32, "train.steps": 1, "train.global_batch": 2, "train.output": str(folder / "run"),
+                                "log.tensorboard": False, "schedule.warmup_steps": 0, "checkpoint.every": 0}))
+    return folder / "run" / "model"
+
+
+def feed(text, *arguments, status=0):
+    done = subprocess.run(r.command(*arguments), input=text.encode(), capture_output=True, timeout=r.LIMIT)
+    r.check(done.returncode == status, f"exit status {done.returncode} instead of {status}: {arguments}\n{done.stdout}{done.stderr}")
+    return done.stdout.decode("utf-8", "replace"), done.stderr.decode()
+
+
+def answers(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def ids_of(tokenizer, text):
+    done = subprocess.run(r.command("tokenizer", "encode", "--tokenizer", tokenizer, "--no-special", "--jsonl"), input=json.dumps({"text": text}), capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["ids"]
+
+
+def test_prompts(folder):
+    model = chat_model(folder)
+    more = ["--model", model, "--max-new-tokens", 3]
+    said = r.run("generate", *more, "--json", "--prompt", "The ravine\nis").stdout
+    piped, _ = feed("The ravine\nis\n", "generate", *more, "--json", "--prompt", "-")
+    r.check(said == piped and answers(said)[0]["prompt_ids"], f"stdin: {piped}\nflag: {said}")
+    nothing = feed("", "generate", *more, "--prompt", "-", status=2)[1]
+    r.check("the prompt is empty" in nothing and "stdin" in nothing, nothing)
+    empty = r.run("generate", *more, "--prompt", "", status=2).stderr
+    r.check("--prompt" in empty and "must not be empty" in empty, empty)
+    none = r.run("generate", *more, status=2).stderr
+    r.check("exactly one of --prompt, --prompts and --prompt-ids" in none, none)
+
+
+def test_temperature_zero_is_greedy(folder):
+    model = chat_model(folder)
+    ask = ["generate", "--model", model, "--max-new-tokens", 8, "--json", "--prompt", "The river"]
+    greedy = r.run(*ask).stdout
+    r.check(r.run(*ask, "--sample", "--seed", 5).stdout != greedy, "drawn text differs here, else this test shows nothing")
+    for words in (["--sample", "--temperature", 0], ["--sample", "--temperature", "0.0", "--top-k", 0, "--seed", 5], ["--temperature", 0]):
+        done = r.run(*ask, *words)
+        r.check(done.stdout == greedy and "no effect" not in done.stderr, f"{words}: {done.stdout}{done.stderr}")
+
+
+def test_several_answers_are_told_apart(folder):
+    model = chat_model(folder)
+    (folder / "p.txt").write_text("The ravine\nand\nthe river\n")
+    one = r.run("generate", "--model", model, "--prompt", "The ravine", "--max-new-tokens", 3).stdout
+    all_ = r.run("generate", "--model", model, "--prompts", folder / "p.txt", "--max-new-tokens", 3).stdout
+    r.check("---" not in one and re.findall(r"^--- (\d) of 3$", all_, re.M) == ["1", "2", "3"], f"{one!r} {all_!r}")
+    r.check(all_.startswith("--- 1 of 3\n" + one + "\n--- 2 of 3\n"), f"{one!r} {all_!r}")
+    r.check(len(r.run("generate", "--model", model, "--prompts", folder / "p.txt", "--max-new-tokens", 3, "--json").stdout.splitlines()) == 3, "JSON stays lines")
+
+
+def test_chat(folder):
+    model = chat_model(folder)
+    question = "<|im_start|>user\n{}<|im_end|>\n"
+    begin = "<|im_start|>assistant\n"
+    more = ["generate", "--chat", "--model", model, "--max-new-tokens", 4, "--json"]
+    one = answers(r.run(*more, "--prompt", "Who are you?").stdout)[0]
+    r.check(one["prompt_ids"] == ids_of(model, question.format("Who are you?") + begin), one)
+    system = answers(r.run(*more, "--prompt", "Who?", "--system", "Be brief.").stdout)[0]
+    r.check(system["prompt_ids"] == ids_of(model, "<|im_start|>system\nBe brief.<|im_end|>\n" + question.format("Who?") + begin), system)
+    (folder / "p.txt").write_text("Who?\nWhere?\n")
+    two = answers(r.run(*more, "--prompts", folder / "p.txt").stdout)
+    r.check([t["prompt_ids"] for t in two] == [ids_of(model, question.format(q) + begin) for q in ("Who?", "Where?")], "each prompt is a conversation of its own")
+    # Lines of stdin are turns: the second sees the first and its answer.
+    said, _ = feed("Who?\n\nWhere?\n", *more)
+    turns = answers(said)
+    r.check(len(turns) == 2, said)
+    told = question.format("Who?") + begin + turns[0]["text"] + "<|im_end|>\n"
+    r.check(turns[0]["prompt_ids"] == two[0]["prompt_ids"] and turns[1]["prompt_ids"] == ids_of(model, told + question.format("Where?") + begin), said)
+    named = answers(r.run(*more, "--prompt", "Who?", "--template", "alpaca").stdout)[0]
+    r.check(named["prompt_ids"] != one["prompt_ids"] and ids_of(model, "### Instruction:\nWho?\n\n### Response:\n") == named["prompt_ids"][-len(ids_of(model, "### Instruction:\nWho?\n\n### Response:\n")):], named)
+
+
+def test_chat_on_a_terminal(folder):
+    model = chat_model(folder)
+    parent, child = pty.openpty()
+    job = subprocess.Popen(r.command("generate", "--chat", "--model", model, "--max-new-tokens", 3), stdin=child, stdout=child, stderr=child, close_fds=True)
+    os.close(child)
+    seen, sent, until = "", 0, time.time() + r.LIMIT
+    while time.time() < until:
+        if select.select([parent], [], [], 0.2)[0]:
+            try:
+                data = os.read(parent, 4096)
+            except OSError:
+                break
+            if not data:
+                break
+            seen += data.decode("utf-8", "replace")
+        if seen.count("You >> ") > sent and sent < 3:
+            os.write(parent, b"Who?\n" if sent < 2 else b"\x04")
+            sent += 1
+    r.check(job.wait(timeout=r.LIMIT) == 0 and seen.count("You >> ") == 3, seen)
+    os.close(parent)
+
+
+def test_chat_mistakes(folder):
+    model = chat_model(folder)
+    said = json.loads((model / "tokenizer_config.json").read_text())
+    del said["chat_template"]
+    (model / "tokenizer_config.json").write_text(json.dumps(said))
+    none = r.run("generate", "--chat", "--model", model, "--prompt", "x", status=2).stderr
+    r.check("no chat template" in none and "chatml" in none and "data.chat_template" in none, none)
+    r.run("generate", "--chat", "--model", model, "--prompt", "x", "--template", "chatml", "--max-new-tokens", 2)
+    r.check("--system without --chat" in r.run("generate", "--model", model, "--prompt", "x", "--system", "y", status=2).stderr, "--system")
+    ids = folder / "ids.json"
+    ids.write_text("[[1, 2]]")
+    r.check("--chat with --prompt-ids" in r.run("generate", "--chat", "--model", model, "--prompt-ids", ids, status=2).stderr, "--prompt-ids")
+
+
+def test_help_shows_what_a_command_takes(folder):
+    page = r.run("generate", "--help").stdout
+    shown = set(re.findall(r"^  ([a-z]+\.[a-z0-9_]+)=", page, re.M))
+    r.check(len(shown) <= 20 and {"precision.compute", "parallel.tensor", "data.text_key", "model.tokenizer"} <= shown, f"{len(shown)}: {sorted(shown)}")
+    r.check(not any(s.startswith(("train.", "optimizer.", "schedule.", "checkpoint.")) or s in ("data.train", "data.shuffle", "parallel.sum_leaves") for s in shown), sorted(shown))
+    trace = r.run("trace", "--help").stdout
+    r.check("parallel.sequence=" in trace and "parallel.sum_leaves" not in trace and "adapter" not in trace, trace)
+    bench = r.run("bench", "train", "--help").stdout
+    r.check("train.recompute=" in bench and "train.output" not in bench and "train.steps" not in bench, bench)
+    for option in ("data.train=x", "parallel.sum_leaves=2", "train.steps=3"):
+        told = r.run("generate", "--model", folder, "--prompt", "x", option, status=2).stderr
+        r.check(option.split("=")[0] in told and "generate takes" in told, told)
+
+
+def test_nothing_is_advertised_that_is_not_there(folder):
+    pages = [r.run("--help").stdout]
+    for command in re.findall(r"^  ([a-z]+) {2,}", pages[0].split("\nUsage:", 1)[1], re.M):
+        pages.append(r.run(command, "--help").stdout)
+        if "\nActions:\n" in pages[-1]:
+            pages += [r.run(command, action, "--help").stdout for action in re.findall(r"^  ([a-z]+) {2,}", pages[-1].split("\nActions:\n")[1], re.M)]
+    r.check(len(pages) > 20, f"{len(pages)} pages")
+    for page in pages:
+        r.check(not re.search(r"later release|cuda|--adapter", page), page)
+
+
+def test_model_everywhere(folder):
+    model = chat_model(folder)
+    run = folder / "run"
+    data = f"data.train={folder / 'text.txt'}"
+    resolved = r.run("config", "--model", model).stdout
+    r.check(f"path: {model}" in resolved, resolved)
+    plan = json.loads(r.run("plan", "--model", model, "data.sequence_length=32", "--json").stdout)
+    r.check(plan["parameters"] > 0, plan)
+    r.run("data", "show", "--model", model, data, "data.sequence_length=32", "train.global_batch=2")
+    r.run("train", "--model", model, data, "data.sequence_length=32", "train.global_batch=2", "train.steps=1", f"train.output={folder / 'second'}", "log.tensorboard=false")
+    r.run("check", "determinism", "--help")
+    for words in (["plan"], ["train", data, f"train.output={folder / 'no'}"], ["generate", "--prompt", "x"], ["bench", "train"], ["bench", "prefill"], ["data", "show", data],
+                  ["trace", "--input", folder / "text.txt", "--out", folder / "o"]):
+        told = r.run(*words, "--model", run, status=2).stderr
+        r.check("a run, not a model" in told and str(run / "model") in told, f"{words}: {told}")
+    told = r.run("plan", "--model", folder / "new.json", status=2).stderr
+    r.check("model.config=" in told, told)
+
+
+def adapter(folder, kind="safetensors"):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "adapter_config.json").write_text(json.dumps({
+        "peft_type": "LORA", "base_model_name_or_path": "some/base", "r": 4, "lora_alpha": 8, "lora_dropout": 0.05, "target_modules": ["v_proj", "q_proj"], "task_type": "CAUSAL_LM",
+        "bias": "none", "modules_to_save": None}))
+    if kind == "safetensors":
+        prefix = "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+        r.save_tensors(folder / "adapter_model.safetensors", {prefix + "A.weight": ("F32", [4, 32], [0.5] * 128), prefix + "B.weight": ("F32", [32, 4], [0.0] * 128)})
+    return folder
+
+
+def test_an_adapter_is_no_model(folder):
+    path = adapter(folder / "adapter")
+    info = json.loads(r.run("info", path, "--json").stdout)
+    r.check(info["kind"] == "PEFT adapter (LORA)" and info["base_model"] == "some/base" and info["rank"] == 4 and info["alpha"] == 8 and info["targets"] == ["v_proj", "q_proj"]
+            and info["parameters"] == 256 and info["file"] == "adapter_model.safetensors", info)
+    before = sorted(p.name for p in folder.iterdir())
+    data = folder / "t.txt"
+    commands = [["convert", "--input", path, "--to", to, "--output", folder / "out"] for to in ("hf", "ravine", "megatron-mcore")]
+    commands += [["convert", "--from", "hf", "--input", path, "--to", "hf", "--output", folder / "out"], ["convert", "--input", path, "--to", "hf", "--dry-run"],
+                 ["generate", "--model", path, "--prompt", "x"], ["trace", "--model", path, "--input", data, "--out", folder / "o"], ["plan", f"model.path={path}"],
+                 ["train", f"model.path={path}", f"data.train={data}", f"train.output={folder / 'run'}"], ["bench", "train", "--model", path]]
+    for words in commands:
+        told = r.run(*words, status=2).stderr
+        r.check("an adapter, not a model" in told and "some/base" in told and "merge_and_unload" in told and str(path) in told, f"{words}: {told}")
+    r.check(sorted(p.name for p in folder.iterdir()) == before, "nothing was written")
+    # Beside the weights of a whole model it is a file that is passed over.
+    shutil.copy(path / "adapter_model.safetensors", path / "model.safetensors")
+    r.check(json.loads(r.run("info", path, "--json").stdout)["kind"] == "model", "a model with an adapter beside it")
+
+
+if __name__ == "__main__":
+    r.main(globals())
