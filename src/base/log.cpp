@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/terminal.h"
 #include "base/text.h"
 
 namespace ravine {
@@ -23,7 +24,14 @@ void say(std::string_view line) noexcept {
   }
 }
 
-Log::Log() : terminal_(isatty(2) == 1) {}
+namespace {
+
+// The cursor rests at the beginning of the bar: a terminal that was made narrower since wraps the bar and keeps the cursor there, so all of its rows are below.
+constexpr const char* kClearBar = "\r\033[J";
+
+}  // namespace
+
+Log::Log() : terminal_(takes_escape_codes(STDERR_FILENO)) {}
 
 Log::~Log() {
   end_progress();
@@ -49,9 +57,8 @@ void Log::write(const std::string& text) {
   const std::string line = escaped(text, "\n\t");
   std::lock_guard lock(mutex_);
   if (!quiet_) {
-    if (bar_) std::fputs("\r\033[K", stderr);
+    std::fputs(((bar_ ? kClearBar : "") + line + "\n").c_str(), stderr);
     bar_ = false;
-    std::fputs((line + "\n").c_str(), stderr);
   }
   if (file_) {
     std::fputs((line + "\n").c_str(), file_);
@@ -65,19 +72,19 @@ void Log::write(const std::string& text) {
 void Log::progress(double fraction, const std::string& text) {
   if (!terminal_ || quiet_) return;
   winsize w{};
-  int columns = ioctl(2, TIOCGWINSZ, &w) == 0 && w.ws_col > 20 ? w.ws_col : 80;
+  int columns = ioctl(2, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
   int width = std::max(10, std::min(30, columns - static_cast<int>(text.size()) - 10));
   int full = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * width);
-  std::string bar = "\r[" + std::string(full, '#') + std::string(width - full, '.') + "] " + escaped(text);
-  bar.resize(std::min<size_t>(bar.size(), static_cast<size_t>(columns)));
+  std::string bar = "[" + std::string(full, '#') + std::string(width - full, '.') + "] " + escaped(text);
+  bar.resize(std::min<size_t>(bar.size(), static_cast<size_t>(columns - 1)));  // the last column would wrap
   std::lock_guard lock(mutex_);
-  std::fputs((bar + "\033[K").c_str(), stderr);
+  std::fputs(("\r" + bar + "\033[J\r").c_str(), stderr);
   bar_ = true;
 }
 
 void Log::end_progress() {
   std::lock_guard lock(mutex_);
-  if (bar_) std::fputs("\r\033[K", stderr);
+  if (bar_) std::fputs(kClearBar, stderr);
   bar_ = false;
 }
 
