@@ -6,9 +6,11 @@
 
 #include "apps/commands.h"
 #include "apps/show_sample.h"
-#include "base/text.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "io/checkpoint.h"
@@ -51,20 +53,18 @@ Json segments_of(const Sample& s) {
   return list;
 }
 
-// What the run of this config has taken so far; nothing before its first checkpoint.
+// What the run of this config has taken so far; nothing before its first checkpoint. Only a folder that is named is a run's: the default of
+// train.output may hold an unrelated one.
 DataHistory history_of(const Config& config, const Dataset& data) {
-  namespace fs = std::filesystem;
   DataHistory history;
   int64_t done = 0;
-  fs::path folder = fs::path(config.train.output) / "checkpoints";
-  std::error_code ignored;
-  int64_t newest = -1;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    newest = std::max(newest, checkpoint_step(entry.path().filename().string()).value_or(-1));
-  if (newest >= 0) {
-    CheckpointReader reader((folder / checkpoint_name(newest)).string(), false);
+  const std::vector<std::string> there = checkpoints_to_try(config.train.output + "/checkpoints");
+  if (!there.empty() && !config.sources.contains("train.output")) {
+    say(fmt::format("the run in {} is not looked at; what that one took, where it was resumed with another batch or blend: train.output={}", config.train.output, config.train.output));
+  } else if (!there.empty()) {
+    CheckpointReader reader(there[0], false);
     done = reader.step();
-    if (reader.scalars().contains("data")) history = DataHistory::from_json(reader.scalars()["data"], checkpoint_name(newest));
+    if (reader.scalars().contains("data")) history = DataHistory::from_json(reader.scalars()["data"], checkpoint_name(done));
   }
   if (history.empty()) done = 0;
   data.note_sources(history, done, config.train.global_batch);
@@ -83,7 +83,10 @@ int run_show(ShowFlags& flags, Config& config) {
   } catch (const UserError&) {  // ids suffice for fixed batch files
     if (needs_tokenizer(options)) throw;
   }
-  auto data = open_datasets(options, tokenizer.get()).train;
+  Datasets opened = open_datasets(options, tokenizer.get());
+  for (const std::string& note : opened.notes) say(escaped(note));
+  for (const std::string& line : opened.warnings) say("warning: " + escaped(line));
+  const std::unique_ptr<Dataset> data = std::move(opened.train);
   if (std::count(config.data.skip_steps.begin(), config.data.skip_steps.end(), flags.step)) {
     std::fprintf(stderr, "step %lld is left out (data.skip_steps)\n", static_cast<long long>(flags.step));
     return 0;
@@ -95,7 +98,7 @@ int run_show(ShowFlags& flags, Config& config) {
     throw UserError(fmt::format("a step of {} sequences", batch), "train.micro_batch", fmt::format("it is not shared evenly by {} ranks in micro batches of {}", ranks, micro),
                     "choose --ranks and train.micro_batch so that it is");
   int64_t first = start + flags.rank * (batch / ranks);
-  Marks marks = flags.color == "always" || (flags.color == "auto" && isatty(STDOUT_FILENO)) ? Marks::colours : flags.color == "auto" ? Marks::brackets : Marks::none;
+  Marks marks = flags.color == "always" || (flags.color == "auto" && shows_colour(STDOUT_FILENO)) ? Marks::colours : flags.color == "auto" ? Marks::brackets : Marks::none;
   for (int64_t i = first; i < first + batch / ranks; ++i) {
     Sample s = data->sample(i);
     auto valid = static_cast<int64_t>(s.labels.size()) - std::count(s.labels.begin(), s.labels.end(), kIgnored);

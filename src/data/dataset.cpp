@@ -183,6 +183,7 @@ class Opening {
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
     add(g, std::make_unique<ChatSamples>(tokens.chats, layout), held_out_ > 0 ? std::make_unique<ChatSamples>(tokens.held_out_chats, layout) : nullptr);
     out_.notes.push_back(fmt::format("{} ({}): {}, in {} sequences", g.source.path, name(tokens.format), tokens.counts.text(), streams.train.back().samples->count()));
+    if (const std::string w = tokens.counts.warning(); !w.empty()) out_.warnings.push_back(fmt::format("{}: {}", g.source.path, w));
   }
 
   void indexed(const Files& g) {
@@ -203,6 +204,7 @@ class Opening {
     auto samples = [&](std::vector<int64_t>& chosen) { return std::make_unique<InstructionSamples>(files, std::move(chosen), layout); };
     add(g, samples(c.train), held_out_ > 0 ? samples(c.held_out) : nullptr);
     out_.notes.push_back(fmt::format("{} (instruction files): {}, in {} sequences", g.source.path, c.counts.text(), streams.train.back().samples->count()));
+    if (const std::string w = c.counts.warning(); !w.empty()) out_.warnings.push_back(fmt::format("{}: {}", g.source.path, w));
     InstructionEnd end = instruction_end(c, tokenizer_, o_.tokenizer_path);
     if (!out_.end_token) out_.end_token = end.token;
     if (!end.note.empty()) out_.notes.push_back(std::move(end.note));
@@ -357,8 +359,9 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
     open_read(valid, "data.valid", o, tokenizer, vocabulary, 0, false, v);
     d.valid = std::move(v.train);
     d.tokens.insert(d.tokens.end(), v.tokens.begin(), v.tokens.end());
-    for (std::string& note : v.notes)
-      if (std::find(d.notes.begin(), d.notes.end(), note) == d.notes.end()) d.notes.push_back(std::move(note));
+    for (auto [from, to] : {std::pair(&v.notes, &d.notes), std::pair(&v.warnings, &d.warnings)})
+      for (std::string& line : *from)
+        if (std::find(to->begin(), to->end(), line) == to->end()) to->push_back(std::move(line));
     if (!d.end_token) d.end_token = v.end_token, d.chat_template = v.chat_template;
   }
   return d;

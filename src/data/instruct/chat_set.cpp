@@ -137,20 +137,33 @@ uint64_t held_out_threshold(const std::vector<uint64_t>& hashes, double share, c
   return std::clamp(static_cast<uint64_t>(std::ldexp(share, 64)), *least + 1, *greatest);
 }
 
+namespace {
+
+std::string reasons(const ChatCounts& c) {
+  std::string s;
+  for (auto [n, why] : {std::pair(c.too_long, "too long"), std::pair(c.without_answer, "without an answer to learn"),
+                        std::pair(c.answer_behind, "with the answer behind data.sequence_length")})
+    if (n) s += fmt::format("{}{} {}", s.empty() ? "" : ", ", n, why);
+  return s;
+}
+
+}  // namespace
+
 std::string ChatCounts::text() const {
   auto percent = [](int64_t part, int64_t of) { return of > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(of) : 0.0; };
   std::string s = fmt::format("{} conversations, {} tokens ({:.1f} % learned)", records, tokens, percent(learned, tokens));
   if (cut) s += fmt::format(", {} cut at data.sequence_length", cut);
-  int64_t out = too_long + without_answer + answer_behind;
-  if (out == 0) return s;
-  s += fmt::format(", {} left out:", out);
-  const char* comma = " ";
-  for (auto [n, why] : {std::pair(too_long, "too long"), std::pair(without_answer, "without an answer to learn"),
-                        std::pair(answer_behind, "with the answer behind data.sequence_length")}) {
-    if (n) s += fmt::format("{}{} {}", comma, n, why);
-    if (n) comma = ", ";
-  }
-  return s;
+  return left_out() == 0 ? s : s + fmt::format(", {} left out: {}", left_out(), reasons(*this));
+}
+
+std::string ChatCounts::warning() const {
+  const int64_t out = left_out();
+  if (records == 0 || static_cast<double>(out) <= kFewLeftOut * static_cast<double>(records)) return "";
+  std::string fix;
+  if (too_long > 0) fix += "; a larger data.sequence_length keeps long ones whole, data.too_long=cut their beginning";
+  else if (answer_behind > 0) fix += "; a larger data.sequence_length reaches their answers";
+  if (without_answer > 0) fix += "; look at some for an answer that is empty, or roles that data.format does not expect";
+  return fmt::format("{} of {} conversations ({:.0f} %) are left out and not learned: {}{}", out, records, 100.0 * static_cast<double>(out) / static_cast<double>(records), reasons(*this), fix);
 }
 
 ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options) {

@@ -16,6 +16,9 @@ struct ChatSetOptions {
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread now and then; may be empty
 };
 
+// Up to this share of conversations may be left out without a warning: stray records that have no answer are usual, one in twenty is not.
+inline constexpr double kFewLeftOut = 0.05;
+
 struct ChatCounts {
   int64_t records = 0;          // read
   int64_t cut = 0;              // kept, without their end
@@ -23,6 +26,9 @@ struct ChatCounts {
   int64_t without_answer = 0;   // left out: nothing to learn in them
   int64_t answer_behind = 0;    // left out: all that is to be learned lies behind the cut
   int64_t tokens = 0, learned = 0;  // of what is kept
+  int64_t left_out() const { return too_long + without_answer + answer_behind; }
+  // "400 of 1000 conversations (40 %) are left out: 300 too long, ..; <what to do>" where that is more than kFewLeftOut of them; else "".
+  std::string warning() const;
   std::string text() const;     // "1000 conversations, 212345 tokens (71 % learned), 12 cut, 3 left out: ..."
 };
 
