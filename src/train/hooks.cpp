@@ -14,7 +14,36 @@
 #include "train/trainer.h"
 
 namespace ravine {
+
+void StepWindow::add(double mean, int64_t labels, int64_t fed, double time) {
+  ++steps;
+  valid += labels;
+  tokens += fed;
+  loss += mean * static_cast<double>(labels);
+  seconds += time;
+}
+
+Json StepWindow::json() const { return {{"steps", steps}, {"valid", valid}, {"tokens", tokens}, {"loss", loss}, {"seconds", seconds}}; }
+
+StepWindow StepWindow::from_json(const Json& j, const std::string& where) {
+  StepWindow w;
+  w.steps = field<int64_t>(j, "steps", where), w.valid = field<int64_t>(j, "valid", where), w.tokens = field<int64_t>(j, "tokens", where);
+  w.loss = field<double>(j, "loss", where), w.seconds = field<double>(j, "seconds", where);
+  return w;
+}
+
+bool line_due(const StepReport& r, int64_t every, int64_t steps) { return r.step % every == 0 || r.step == steps || !r.more.empty(); }
+
 namespace {
+
+// What a line shows of loss and speed: means over the window where it has several steps, else the step's own.
+struct Shown {
+  explicit Shown(const StepReport& r)
+      : several(r.window.steps > 1), loss(several ? r.window.mean_loss() : r.loss), tokens_per_second(several ? r.window.tokens_per_second() : r.tokens_per_second),
+        sol(several && r.tokens_per_second > 0 ? r.sol * tokens_per_second / r.tokens_per_second : r.sol), step_time(several ? r.window.step_time() : r.step_time) {}
+  bool several;
+  double loss, tokens_per_second, sol, step_time;
+};
 
 class Validation : public Hook {
  public:
@@ -37,13 +66,15 @@ Json as_json(const StepReport& r) {
     j["tokens"] = r.tokens;
     return j;
   }
+  const Shown shown(r);
   j["loss"] = r.loss;
+  if (shown.several) j["mean_loss"] = shown.loss, j["mean_steps"] = r.window.steps;
   j["lr"] = r.lr;
   j["grad_norm"] = r.grad_norm;
   j["tokens"] = r.tokens;
-  j["tokens_per_second"] = r.tokens_per_second;
-  j["sol"] = r.sol;
-  j["step_time"] = r.step_time;
+  j["tokens_per_second"] = shown.tokens_per_second;
+  j["sol"] = shown.sol;
+  j["step_time"] = shown.step_time;
   j["memory_mb"] = r.memory_mb;
   j["data_wait"] = r.wait;
   if (r.ranks > 1) {
@@ -65,14 +96,19 @@ class Metrics : public Hook {
 
   void start(Trainer& t, int64_t done) override {
     std::string path = t.path("metrics.jsonl"), kept;
+    int64_t lost = 0;
     if (std::ifstream in(path); in) {
       for (std::string line; std::getline(in, line);) {
         Json j = Json::parse(line, nullptr, false);  // the last line of a killed run may be half a line
         if (!j.is_object() || !j.contains("step") || !j["step"].is_number_integer()) continue;
-        if (j["step"].get<int64_t>() > done) break;
+        if (lost > 0 || j["step"].get<int64_t>() > done) {
+          lost = std::max(lost, j["step"].get<int64_t>());
+          continue;
+        }
         kept += line + "\n";
       }
     }
+    if (lost > done && done == 0) t.log().line("anew     the run begins again: it was at step {} at least, of which no checkpoint is there", lost);
     write_file_atomic(path, kept);
     Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!fd) throw_system("open file", path, errno);
@@ -80,7 +116,7 @@ class Metrics : public Hook {
   }
 
   void after_step(Trainer& t, StepReport& r) override {
-    if (r.step % every_ != 0 && r.step != t.config().train.steps && r.more.empty()) return;
+    if (!line_due(r, every_, t.config().train.steps)) return;
     try {
       out_.append(as_json(r).dump() + "\n");
     } catch (const Error& e) {
@@ -101,13 +137,15 @@ class TensorBoard : public Hook {
     writer_ = std::make_unique<EventWriter>(t.path("tensorboard"), done > 0 ? done + 1 : 0);
   }
   void after_step(Trainer& t, StepReport& r) override {
-    if (r.skipped || (r.step % every_ != 0 && r.step != t.config().train.steps && r.more.empty())) return;
+    if (r.skipped || !line_due(r, every_, t.config().train.steps)) return;
+    const Shown shown(r);
     try {
       writer_->scalar("train/loss", r.step, r.loss);
+      if (shown.several) writer_->scalar("train/mean_loss", r.step, shown.loss);
       writer_->scalar("train/lr", r.step, r.lr);
       writer_->scalar("train/grad_norm", r.step, r.grad_norm);
-      writer_->scalar("speed/tokens_per_second", r.step, r.tokens_per_second);
-      writer_->scalar("speed/sol", r.step, r.sol);
+      writer_->scalar("speed/tokens_per_second", r.step, shown.tokens_per_second);
+      writer_->scalar("speed/sol", r.step, shown.sol);
       writer_->scalar("memory/resident_mb", r.step, r.memory_mb);
       if (r.ranks > 1) {
         writer_->scalar("ranks/wait_most", r.step, r.traffic.wait);
@@ -145,12 +183,13 @@ class Console : public Hook {
     int64_t steps = t.config().train.steps;
     std::string left = human_time(average_ * static_cast<double>(steps - r.step));
     std::string width = std::to_string(steps);
-    if (r.step % every_ == 0 || r.step == steps || !r.more.empty()) {
+    if (line_due(r, every_, steps)) {
+      const Shown shown(r);
       std::string more;
       if (r.ranks > 1) more += waiting(r.traffic);
       for (auto& [name, value] : r.more) more += fmt::format("  {} {:.4f}", name, value);
       t.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step, width.size(), steps,
-                   r.loss, r.lr, r.grad_norm, std::llround(r.tokens_per_second), r.sol, 1000 * r.step_time, left, more);
+                   shown.loss, r.lr, r.grad_norm, std::llround(shown.tokens_per_second), shown.sol, 1000 * shown.step_time, left, more);
     }
     t.log().progress(static_cast<double>(r.step) / static_cast<double>(steps), fmt::format("{}/{}  loss {:.3f}  left {}", r.step, steps, r.loss, left));
   }
@@ -167,6 +206,17 @@ class Console : public Hook {
   int64_t every_;
   double average_ = 0;
   std::deque<double> losses_;
+};
+
+class Window : public Hook {
+ public:
+  explicit Window(int64_t every) : every_(every) {}
+  void after_step(Trainer& t, StepReport& r) override {
+    if (!r.skipped && line_due(r, every_, t.config().train.steps)) t.begin_window();
+  }
+
+ private:
+  int64_t every_;
 };
 
 class Checkpoints : public Hook {
@@ -194,6 +244,7 @@ std::unique_ptr<Hook> validation_hook(int64_t every) { return std::make_unique<V
 std::unique_ptr<Hook> metrics_hook(int64_t every) { return std::make_unique<Metrics>(every); }
 std::unique_ptr<Hook> tensorboard_hook(int64_t every) { return std::make_unique<TensorBoard>(every); }
 std::unique_ptr<Hook> console_hook(int64_t every) { return std::make_unique<Console>(every); }
+std::unique_ptr<Hook> window_hook(int64_t every) { return std::make_unique<Window>(every); }
 std::unique_ptr<Hook> checkpoint_hook(int64_t every) { return std::make_unique<Checkpoints>(every); }
 
 }  // namespace ravine

@@ -14,18 +14,36 @@ namespace ravine {
 
 class Trainer;
 
+// The steps since the last line of the log, the newest among them: what log.every has lines and metrics show means of.
+struct StepWindow {
+  int64_t steps = 0, valid = 0, tokens = 0;  // labels counted; tokens fed
+  double loss = 0, seconds = 0;              // sum of cross-entropies over the labels, in nats; wall time of the steps
+  void add(double mean_loss, int64_t labels, int64_t fed, double time);
+  // As training weighs: every label alike, so steps with more of them count more.
+  double mean_loss() const { return valid > 0 ? loss / static_cast<double>(valid) : 0; }
+  double tokens_per_second() const { return seconds > 0 ? static_cast<double>(tokens) / seconds : 0; }
+  double step_time() const { return seconds / static_cast<double>(steps); }
+  Json json() const;
+  static StepWindow from_json(const Json& j, const std::string& where);
+};
+
 // What a step came to; becomes a line of metrics.jsonl. Hooks may add to `more` ("valid_loss", ...).
 struct StepReport {
   int64_t step = 0;
   double loss = 0, lr = 0, grad_norm = 0;
+  int64_t valid = 0;                // labels that counted in the step
   int64_t tokens = 0;               // seen in all
   double tokens_per_second = 0, sol = 0, step_time = 0, memory_mb = 0;
   double wait = 0;                  // seconds spent waiting for data in this step
   int ranks = 1;
   StepTraffic traffic;              // of several ranks
+  StepWindow window;                // this step and those before it back to the last line
   bool skipped = false;             // left out by data.skip_steps: nothing was learned
   std::vector<std::pair<std::string, double>> more;
 };
+
+// Whether a line is written after this step: every log.every steps, after the last one, and where there is more to say than of other steps.
+bool line_due(const StepReport& report, int64_t every, int64_t steps);
 
 class Hook {
  public:
@@ -40,6 +58,7 @@ std::unique_ptr<Hook> validation_hook(int64_t every);
 std::unique_ptr<Hook> metrics_hook(int64_t every);      // metrics.jsonl; on resume cut back to the checkpoint's step
 std::unique_ptr<Hook> tensorboard_hook(int64_t every);
 std::unique_ptr<Hook> console_hook(int64_t every);      // the line per step and the progress bar
+std::unique_ptr<Hook> window_hook(int64_t every);       // begins the window again behind each line; every rank has it, since each saves its part of the state
 std::unique_ptr<Hook> checkpoint_hook(int64_t every);
 
 }  // namespace ravine
