@@ -105,7 +105,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   keep_timeline(flags);
   if (std::filesystem::is_directory(flags.model)) check_model_folder(flags.model, "--model");
   std::unique_ptr<Model> model = open_model(flags.model);
-  const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend);
+  const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
   const Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
   StepEngine engine(*model, config, Types::of(compute), kernels, {.rows = flags.micro_batch, .columns = flags.length});
@@ -168,7 +168,7 @@ struct InferenceFlags {
 
 int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   keep_timeline(flags);
-  const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend);
+  const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
   if (std::filesystem::is_directory(flags.model)) check_model_folder(flags.model, "--model");
   Session session = open_random_session(flags.model, compute, flags.common.backend, arithmetic.products);

@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "apps/rank_job.h"
+#include "base/error.h"
 #include "base/json.h"
 #include "base/parallel.h"
 #include "files/fd.h"
@@ -55,7 +56,7 @@ int run_determinism(DeterminismFlags& flags, Config& config) {
   auto word = [](bool equal) { return equal ? "equal" : "DIFFER"; };
   if (!flags.json)
     fmt::print("{} steps of {} sequences, {}, recompute {}, {} threads, against:\n{:<22} {:>7} {:>7} {:>8} {:>9}  {}\n", flags.steps,
-               config.train.global_batch, name(choose_arithmetic(config.precision, flags.common.backend).compute), config.train.recompute, thread_count(), "case", "losses", "norms", "weights",
+               config.train.global_batch, name(choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id())).compute), config.train.recompute, thread_count(), "case", "losses", "norms", "weights",
                "outputs", "first difference");
   DeterminismOptions options{flags.steps, flags.inject, folder.path};
   std::vector<DeterminismCase> cases = check_determinism(config, flags.common.backend, options, [&](const DeterminismCase& c) {
@@ -101,11 +102,14 @@ int run_layouts(LayoutsFlags& flags, Config& config) {
   RankJob job(config.parallel, config.train.threads);
   bool kept = true;
   int status = job.run([&](World* world) {
-    bool speaks = !world || world->rank() == 0;
+    const int ranks = world ? world->size() : 1;
+    const std::string more = "start it on several, at best 4 or 8: mpirun -n 2 ravine check layouts ..";
+    if (ranks == 1 && flags.inject.empty()) throw UserError("nothing to compare", "check layouts", "layouts of several ranks are held against one, and here is one rank", more);
+    bool speaks = ranks == 1 || world->rank() == 0;
     auto word = [](bool equal) { return equal ? "equal" : "differ"; };
     if (!flags.json && speaks)
       fmt::print("{} steps of 8 micro batches in 8 leaves, {} rank{} at hand, against one rank:\n{:<34} {:>7} {:>7} {:>8}  {}\n", flags.steps,
-                 world ? world->size() : 1, world && world->size() > 1 ? "s" : "", "layout", "losses", "norms", "weights", "promised");
+                 ranks, ranks > 1 ? "s" : "", "layout", "losses", "norms", "weights", "promised");
     std::vector<LayoutResult> results = check_layouts(config, flags.common.backend, world, {flags.steps, flags.inject}, [&](const LayoutResult& r) {
       if (flags.json) return;
       std::string promise = r.bitwise ? "same bits" : fmt::format("within {:.1e} of reordered sums, is {:.1e}", r.bound, r.difference);
@@ -120,6 +124,7 @@ int run_layouts(LayoutsFlags& flags, Config& config) {
                       {"difference", r.difference}, {"bound", r.bound}, {"first_difference", r.first}});
     }
     if (!speaks) return;
+    if (results.empty()) throw UserError("nothing was compared", "check layouts", fmt::format("this model fits no layout of up to {} ranks", ranks), "use other numbers of ranks, or a model of more layers and heads");
     if (flags.json)
       fmt::print("{}\n", Json{{"kept", kept}, {"layouts", list}}.dump());
     else

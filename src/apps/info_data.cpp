@@ -8,6 +8,7 @@
 #include <map>
 #include <span>
 
+#include "base/terminal.h"
 #include "base/text.h"
 #include "base/error.h"
 #include "data/fixed_batches.h"
@@ -291,7 +292,7 @@ void print_lengths(const Json& lengths) {
 }
 
 void print_samples(const Json& samples) {
-  const bool colour = ::isatty(1);
+  const bool colour = shows_colour(STDOUT_FILENO);
   for (const Json& s : samples) {
     std::string head;
     for (const auto& [key, value] : s.items())

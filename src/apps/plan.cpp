@@ -8,6 +8,7 @@
 #include "files/output_mark.h"
 #include "kernels/backend.h"
 #include "apps/plan_layouts.h"
+#include "apps/plan_picture.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/open.h"
@@ -22,7 +23,7 @@ struct PlanFlags {
   bool json = false, layouts = false, decide = false, overwrite = false;
   int64_t ranks = 0, local = 0;
   double memory = 0;
-  std::string schedule;
+  std::string schedule, svg;
   template <class V>
   void each(V&& v) {
     model.each(v);
@@ -32,6 +33,7 @@ struct PlanFlags {
     v("memory", memory, "GiB of memory of each rank; 0: what this machine has, divided among the ranks that share it", between(0.001, 1e9) & or_zero());
     v("local", local, "ranks that share one machine like this one; 0: all, at most one for each core", between(0, 4096));
     v("schedule", schedule, "the chart of the pipeline: to the terminal, or as SVG to a file", metavar("-|FILE.svg") & writes());
+    v("svg", svg, "beside what is printed a picture of it, written here: the pipeline's chart, and memory over the step by kind", writes() & metavar("FILE.svg"));
     v("overwrite", overwrite, "replace whatever file that is; unasked only such a chart is replaced");
     v("json", json, "one JSON object");
     common.each(v);
@@ -40,10 +42,14 @@ struct PlanFlags {
 
 int run_plan(PlanFlags& flags, Config& config) {
   std::string where = config.model.path.empty() ? config.model.config : config.model.path;
+  if (!flags.svg.empty() && !flags.svg.ends_with(".svg")) throw UserError("picture '" + flags.svg + "'", "--svg", "its name must end in .svg", "choose such a name");
+  if (!flags.svg.empty() && (flags.layouts || flags.decide || !flags.schedule.empty()))
+    throw UserError("--svg with --layouts, --decide or --schedule", "--svg", "it draws the one plan that is printed without them", "leave one of them out");
+  if (!flags.svg.empty()) refuse_other_output(flags.svg, kScheduleMark, flags.overwrite);
   if (where.empty()) throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
   std::unique_ptr<Model> model = open_run_model(config);
   MachinePeaks peaks = machine_peaks();
-  const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend);
+  const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
   Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
   int ranks = narrow_option<int>(flags.ranks > 0 ? flags.ranks : std::max<int64_t>(1, config.parallel.data) * config.parallel.tensor * config.parallel.pipeline, "parallel.data");
@@ -62,10 +68,21 @@ int run_plan(PlanFlags& flags, Config& config) {
     write_file_atomic(flags.schedule, picture);
     return 0;
   }
-  StepShape shape{config.train.micro_batch, config.data.sequence_length, layout.micro_batches, false, layout.leaves};
+  const StepShape shape{.rows = config.train.micro_batch, .columns = config.data.sequence_length, .micro_batches = layout.micro_batches, .leaves = layout.leaves};
   Ranks fake = Ranks::fake(layout.mesh, 0);
   StepEngine engine(*model, config, Types::of(compute), kernels, shape, nullptr, &fake);
   const RunMemory& m = engine.memory();
+  if (!flags.svg.empty()) {
+    std::vector<RunMemory> stages{m};
+    for (int stage = 1; stage < layout.mesh.pipeline; ++stage) {
+      Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
+      stages.push_back(StepEngine(*model, config, Types::of(compute), kernels, shape, nullptr, &at).memory());
+    }
+    std::string picture = plan_picture(estimate, stages);
+    picture.insert(picture.find('>') + 1, kScheduleMark.text);
+    refuse_other_output(flags.svg, kScheduleMark, flags.overwrite);
+    write_file_atomic(flags.svg, picture);
+  }
   double flops = model->training_flops_per_token(shape.columns) * static_cast<double>(config.train.global_batch * shape.columns);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   std::vector<Variant> others = Variants(config, flags.common.backend, Types::of(compute), engine, true).neighbours();

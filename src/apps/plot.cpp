@@ -11,6 +11,7 @@
 
 #include "apps/commands.h"
 #include "base/error.h"
+#include "base/terminal.h"
 #include "base/text.h"
 #include "files/atomic.h"
 #include "files/output_mark.h"
@@ -34,15 +35,24 @@ struct PlotFlags {
   }
 };
 
+// What the chart of the loss shows: where a run logged every few steps, the means that its log shows, else the losses of the steps.
+std::vector<double> mean_losses(const RunMetrics& run) {
+  std::vector<double> out = run.value.at("loss");
+  if (const auto means = run.value.find("mean_loss"); means != run.value.end())
+    for (size_t i = 0; i < out.size(); ++i)
+      if (std::isfinite(means->second[i])) out[i] = means->second[i];
+  return out;
+}
+
 // The curves of one key; valid_loss goes with loss, drawn between the steps that have one.
-void add_series(const RunMetrics& run, const std::string& key, const std::string& name, Chart& chart) {
-  auto found = run.value.find(key);
-  if (found == run.value.end()) return;
+void add_series(const RunMetrics& run, const std::string& key, const std::string& name, Chart& chart, bool means = false) {
+  if (!run.value.contains(key)) return;
+  const std::vector<double> values = means ? mean_losses(run) : run.value.at(key);
   Series s{name, {}, {}};
   for (size_t i = 0; i < run.step.size(); ++i) {
-    if (key == "valid_loss" && !std::isfinite(found->second[i])) continue;
+    if (key == "valid_loss" && !std::isfinite(values[i])) continue;
     s.x.push_back(run.step[i]);
-    s.y.push_back(found->second[i]);
+    s.y.push_back(values[i]);
   }
   chart.series.push_back(std::move(s));
 }
@@ -62,7 +72,7 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
     Chart chart{.title = key, .x_label = "step", .logarithmic = flags.logarithmic, .series = {}};
     const bool with_valid = key == "loss" && known.contains("valid_loss");
     for (const RunMetrics& r : runs) {
-      add_series(r, key, runs.size() > 1 ? r.name : with_valid ? "loss" : r.name, chart);
+      add_series(r, key, runs.size() > 1 ? r.name : with_valid ? "loss" : r.name, chart, key == "loss" && flags.keys.empty());
       if (with_valid) add_series(r, "valid_loss", runs.size() > 1 ? r.name + " valid" : "valid_loss", chart);
     }
     charts.push_back(std::move(chart));
@@ -105,10 +115,8 @@ int run_plot(PlotFlags& flags, Config&) {
   const bool terminal = ::isatty(STDOUT_FILENO);
   winsize size{};
   const bool known = terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  const char* kind = std::getenv("TERM");
-  const bool colour = terminal && !(kind && std::string(kind) == "dumb") && !std::getenv("NO_COLOR");
   for (const Chart& c : charts) {
-    const std::string text = terminal_chart(c, known ? std::min<int>(size.ws_col, 160) : 80, 12, colour) + "\n";
+    const std::string text = terminal_chart(c, known ? std::min<int>(size.ws_col, 160) : 80, 12, shows_colour(STDOUT_FILENO)) + "\n";
     std::fwrite(text.data(), 1, text.size(), stdout);
   }
   return 0;

@@ -19,7 +19,7 @@ struct ModelOptions {
   std::string path, config, tokenizer;
   template <class V>
   void each(V&& v) {
-    v("path", path, "Hugging Face folder: config, weights, tokenizer", reads_folder() & may_change());
+    v("path", path, "Hugging Face folder: config, weights, tokenizer; a resume needs the same weights, the folder may have moved", reads_folder() & fixed());
     v("config", config, "config.json of a model whose weights are initialised from train.seed (instead of model.path)", reads() & may_change());
     v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", reads() & may_change());
   }
@@ -262,7 +262,7 @@ struct LogOptions {
   bool tensorboard = true;
   template <class V>
   void each(V&& v) {
-    v("every", every, "steps between log lines", between(1, kMostSteps) & may_change());
+    v("every", every, "steps between log lines; loss and speed of a line are means over the steps since the line before", between(1, kMostSteps) & may_change());
     v("tensorboard", tensorboard, "write TensorBoard event files", may_change());
   }
 };

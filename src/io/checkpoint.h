@@ -109,6 +109,8 @@ std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir,
 std::optional<int64_t> latest_step(const std::string& checkpoints_dir);
 // The step that newest_checkpoint tries first; nothing is read of it.
 std::optional<int64_t> first_step_to_try(const std::string& checkpoints_dir);
+// The folders that it tries, in this order, unread.
+std::vector<std::string> checkpoints_to_try(const std::string& checkpoints_dir);
 
 // Removes what killed runs left half written, and gives a checkpoint its name again that was being replaced. To be called by one rank, before
 // the newest one is looked for.

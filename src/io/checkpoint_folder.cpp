@@ -54,6 +54,12 @@ std::optional<int64_t> first_step_to_try(const std::string& dir) {
   return steps.empty() ? std::nullopt : std::optional(steps.front());
 }
 
+std::vector<std::string> checkpoints_to_try(const std::string& dir) {
+  std::vector<std::string> out;
+  for (int64_t step : steps_to_try(dir, latest_step(dir))) out.push_back(dir + "/" + checkpoint_name(step));
+  return out;
+}
+
 std::optional<std::string> newest_checkpoint(const std::string& dir, const std::function<void(const std::string&)>& warn) {
   const auto latest = latest_step(dir);
   const std::vector<int64_t> steps = steps_to_try(dir, latest);

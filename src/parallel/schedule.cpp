@@ -115,10 +115,18 @@ std::string pipeline_chart(const PipelineTimes& times) {
   return out + fmt::format("bubble {:.1f} %\n", 100 * times.bubble);
 }
 
+namespace {
+
+constexpr double kStageRow = 26;
+
+}  // namespace
+
+double pipeline_svg_height(const PipelineTimes& times) { return kStageRow * static_cast<double>(times.stages.size()) + 40; }
+
 std::string pipeline_svg(const PipelineTimes& times) {
-  constexpr double kRow = 26, kLeft = 70, kWidth = 1200;
+  constexpr double kRow = kStageRow, kLeft = 70, kWidth = 1200;
   bool chunks = has_chunks(times);
-  double scale = kWidth / times.length, height = kRow * static_cast<double>(times.stages.size()) + 40;
+  double scale = kWidth / times.length, height = pipeline_svg_height(times);
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"sans-serif\" "
       "font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",

@@ -118,6 +118,38 @@ class DotScreen {
   std::vector<int> owner_;
 };
 
+// Names of the series: in the row of the title, where no curve is; where they do not fit there, one below the other on a ground of their own.
+std::string legend(const Chart& chart, double left, double right, double top) {
+  auto wide = [](const std::string& text) { return 7.0 * static_cast<double>(text.size()); };
+  double all = 0, widest = 0;
+  for (const Series& s : chart.series) all += wide(s.name) + 42, widest = std::max(widest, wide(s.name));
+  const bool row = all + 1.3 * wide(chart.title) + 16 < right - left;
+  std::string out;
+  if (!row)
+    out += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#ffffff\" fill-opacity=\"0.8\"/>\n", right - widest - 38, top + 2, widest + 36,
+                       16.0 * static_cast<double>(chart.series.size()) + 6);
+  double x = right;
+  for (size_t i = 0; i < chart.series.size(); ++i) {
+    const size_t s = row ? chart.series.size() - 1 - i : i;
+    const double y = row ? 20 : top + 16 + 16.0 * static_cast<double>(s), end = row ? x : right - 8;
+    out += fmt::format("<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/><text x=\"{:.1f}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", end - 16, end, y - 4, y - 4,
+                       kColours[s % kColours.size()], end - 22, y, xml_escaped(chart.series[s].name));
+    x -= wide(chart.series[s].name) + 42;
+  }
+  return out;
+}
+
+// Curves do not run along the frame.
+ChartAxis with_margin(ChartAxis a) {
+  constexpr double kMargin = 0.04;
+  if (a.logarithmic) {
+    const double factor = std::pow(a.high / a.low, kMargin);
+    return {a.low / factor, a.high * factor, true};
+  }
+  const double more = kMargin * (a.high - a.low);
+  return {a.low - more, a.high + more, false};
+}
+
 }  // namespace
 
 std::vector<double> round_ticks(double low, double high, int count) {
@@ -183,7 +215,7 @@ std::string xml_escaped(const std::string& text) {
 }
 
 std::string svg_chart(const Chart& chart, int width, int height) {
-  const ChartAxis ax = axis_over(chart, false), ay = axis_over(chart, true);
+  const ChartAxis ax = axis_over(chart, false), ay = with_margin(axis_over(chart, true));
   const double left = 64, right = width - 16.0, top = 34, bottom = height - 38.0;
   auto px = [&](double x) { return left + x * (right - left); };
   auto py = [&](double y) { return bottom - y * (bottom - top); };
@@ -215,13 +247,7 @@ std::string svg_chart(const Chart& chart, int width, int height) {
     out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\" stroke-linejoin=\"round\" stroke-linecap=\"round\"><title>{}</title></path>\n", path.empty() ? "" : path.substr(1), colour,
                        xml_escaped(chart.series[s].name));
   }
-  if (chart.series.size() > 1) {
-    for (size_t s = 0; s < chart.series.size(); ++s) {
-      const double y = top + 16 + 16.0 * static_cast<double>(s);
-      out += fmt::format("<line x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/><text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", right - 24, right - 8, y - 4, y - 4,
-                         kColours[s % kColours.size()], right - 30, y, xml_escaped(chart.series[s].name));
-    }
-  }
+  if (chart.series.size() > 1) out += legend(chart, left, right, top);
   return out + "</svg>\n";
 }
 

@@ -57,7 +57,7 @@ class ThreadCount {
 class Check {
  public:
   Check(const Config& config, const std::string& backend, const DeterminismOptions& options)
-      : config_(config), backend_(backend), options_(options), arithmetic_(choose_arithmetic(config.precision, backend)), types_(Types::of(arithmetic_.compute)) {
+      : config_(config), backend_(backend), options_(options), arithmetic_(choose_arithmetic(config.precision, backend, cpu_arithmetic(cpu_id()))), types_(Types::of(arithmetic_.compute)) {
     std::unique_ptr<Model> model = open_run_model(config);
     micros_ = div_exact(config.train.global_batch, config.train.micro_batch);
     if (config.data.train.empty()) {

@@ -73,6 +73,7 @@ void Trainer::announce() const {
   log_.line("data     {} sequences of {} tokens{}", train_data_->sample_count(), train_data_->columns(),
             valid_data_ ? fmt::format(", {} held out for validation", valid_data_->sample_count()) : "");
   for (const std::string& note : data_notes_) log_.line("         {}", note);
+  for (const std::string& line : data_warnings_) log_.warn("{}", line);
   log_.line("run      {} steps of {} sequences ({} tokens each), {} tokens in all, about {} at sol 0.7", config_.train.steps, config_.train.global_batch,
             step_tokens, human_count(static_cast<double>(step_tokens * config_.train.steps)),
             human_time(static_cast<double>(step_tokens) * static_cast<double>(config_.train.steps - done_) * per_token / (0.7 * peak_flops_)));

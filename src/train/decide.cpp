@@ -56,7 +56,7 @@ Decision decide(Model& model, const Config& asked, const std::string& backend, i
   c.parallel.zero = 0;
   auto attempt = [&](const std::string& setting, const std::string& why) {
     RunLayout layout = run_layout(c, ranks, model);
-    const Arithmetic arithmetic = choose_arithmetic(c.precision, backend);
+    const Arithmetic arithmetic = choose_arithmetic(c.precision, backend, cpu_arithmetic(cpu_id()));
     Kernels kernels = backend_kernels(backend, arithmetic.products);
     int64_t bytes = planned_memory(model, c, layout, Types::of(arithmetic.compute), kernels, columns);
     out.steps.push_back({.config = c, .layout = layout, .setting = setting, .why = why, .bytes = bytes, .fits = bytes <= have});

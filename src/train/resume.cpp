@@ -31,6 +31,8 @@ TrainState Trainer::state() const {
   s.scalars["fingerprint"] = fingerprint_.json();
   s.scalars["options"] = options_;
   s.scalars["model"] = model_->config();
+  s.scalars["weights"] = began_with_;
+  if (window_.steps > 0) s.scalars["window"] = window_.json();
   s.program = program_version();
   s.instructions = instructions_;
   return s;
@@ -46,9 +48,7 @@ std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
     if (ranks_.first()) from = newest_checkpoint(folder, warn);
     if (std::string found = gather_texts(ranks_.all(), from.value_or(""))[0]; !found.empty()) from = found;
   } else if (resume == "none") {
-    if (fs::exists(folder) && !fs::is_empty(folder))
-      throw UserError("train.output already holds checkpoints", config_.train.output, "with checkpoint.resume=none a run begins anew and would mix with them",
-                      "choose another train.output, remove the folder, or use checkpoint.resume=auto");
+    return nullptr;
   } else {
     from = resume;
   }
@@ -60,8 +60,11 @@ std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
   // Once more: it may be another than the one that was glanced at.
   const RunRecord was = run_record(checkpoint_name(done_), done_, reader->scalars(), reader->instructions(), from_ + "/manifest.json: scalars");
   refuse_other_model(was, *model_, config_);
-  const std::vector<OptionChange> changes = option_changes(was, options_);
+  const std::vector<OptionChange> changes = option_changes(was, options_, weights_);
   refuse_other_options(was, changes, config_);
+  if (!was.weights.empty()) began_with_ = was.weights;
+  if (!was.weights.empty() && !weights_.empty() && was.weights != weights_)  // at another path it is refused
+    log_.warn("{} holds other weights than when this run began: it goes on with those of {}, and not with these", config_.model.path, was.checkpoint);
   if (!config_.checkpoint.other_data) refuse_other_data(field_or(reader->scalars(), "fingerprint", from_ + "/manifest.json: scalars", Json()), fingerprint_, was.checkpoint);
   for (const OptionChange& c : changes) {
     if (c.name == "parallel.sum_leaves") continue;  // begin() says what it means
@@ -99,6 +102,7 @@ void Trainer::begin(const CheckpointReader* from) {
                 layout_.sum_leaves);
     for (const std::string& key : other_data_options(field_or(s, "fingerprint", where, Json()), fingerprint_))
       log_.warn("{}: samples are cut otherwise than before the checkpoint, so some text may come again or be left out", key);
+    if (s.contains("window")) window_ = StepWindow::from_json(s["window"], where + ": window");
     place_data(&reader);
     log_.line("resume   from {} after step {}, read in {:.2f} s", from_, done_, seconds);
   } else {

@@ -4,9 +4,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
+#include <sstream>
+
+#include <fmt/ranges.h>
 
 #include "base/json.h"
 #include "files/atomic.h"
+#include "files/checksum.h"
 #include "files/compressed.h"
 #include "files/folder_mark.h"
 #include "files/same_path.h"
@@ -22,23 +27,40 @@ namespace {
 // What a run writes directly in its folder.
 constexpr const char* kNames[] = {"checkpoints", "config.yaml", "exported", "log.txt", "metrics.jsonl", "model", "stop", "tensorboard", "tokens", ".lock", kFolderMark};
 
-// Files and folders that a run reads, by the option that names them.
-std::vector<std::pair<std::string, std::string>> inputs_of(const Config& c) {
-  std::vector<std::pair<std::string, std::string>> in{{"model.path", c.model.path}, {"model.config", c.model.config}, {"model.tokenizer", c.model.tokenizer}};
-  for (const DataSource& s : c.data.train) in.emplace_back("data.train", s.path);
-  for (const DataSource& s : c.data.valid) in.emplace_back("data.valid", s.path);
-  in.emplace_back("data.chat_template", c.data.chat_template);
+struct Input {
+  std::string key, path;
+  bool whole;  // a folder in which nothing may be written
+};
+
+// Files and folders that a run reads: what the option table says of every option, and what is there.
+std::vector<Input> inputs_of(const Config& config) {
+  Config copy = config;
+  std::vector<Input> in;
+  auto add = [&](const Option& o, const std::string& key) {
+    const auto* text = std::get_if<std::string*>(&o.target);
+    if (text && (o.rule.path == Rule::Path::reads || o.rule.path == Rule::Path::reads_folder)) in.push_back({key, **text, o.rule.path == Rule::Path::reads_folder});
+  };
+  for (const Section& s : sections_of(copy))
+    for (const Option& o : s.options) {
+      add(o, o.name());
+      if (const auto* records = std::get_if<std::shared_ptr<Records>>(&o.target))
+        for (size_t i = 0; i < (*records)->size(); ++i)
+          for (const Option& field : (*records)->fields(i)) add(field, o.name());
+    }
   std::error_code error;
-  std::erase_if(in, [&](const auto& i) { return i.second.empty() || !fs::exists(fs::path(i.second), error); });
+  std::erase_if(in, [&](const Input& i) { return i.path.empty() || !fs::exists(fs::path(i.path), error); });
   return in;
 }
 
+bool is_checkpoint_name(const std::string& resume) { return resume != "auto" && resume != "none"; }
+
 void refuse_overlap(const Config& c) {
   const std::string& out = c.train.output;
-  std::error_code error;
-  for (const auto& [key, path] : inputs_of(c)) {
-    // A folder of a tokenizer may hold runs beside it.
-    if (same_path(out, path) || (key != "model.tokenizer" && lies_within(out, path)))
+  for (const auto& [key, path, whole] : inputs_of(c)) {
+    // auto and none are words; and a run goes on from its own checkpoints, of which it replaces none by another.
+    if (key == "checkpoint.resume" && (!is_checkpoint_name(path) || lies_within(path, out + "/checkpoints"))) continue;
+    const bool inside = whole || key == "checkpoint.resume";
+    if (same_path(out, path) || (inside && lies_within(out, path)))
       throw UserError(fmt::format("train.output is {}{}", same_path(out, path) ? "" : "inside ", key), out, fmt::format("what is read from, here '{}', is not written to", path),
                       "choose another train.output");
     for (const char* name : kNames)
@@ -46,6 +68,14 @@ void refuse_overlap(const Config& c) {
         throw UserError(fmt::format("{} is what the run writes", key), path, fmt::format("'{}' in train.output is the run's own, and what is read from is not written to", name),
                         "choose another train.output");
   }
+}
+
+// Of the folders of checkpoints the newest, by name; -1: none.
+int64_t newest_step(const std::string& checkpoints) {
+  int64_t newest = -1;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints, error)) newest = std::max(newest, checkpoint_step(entry.path().filename().string()).value_or(-1));
+  return newest;
 }
 
 bool has_checkpoint(const std::string& folder) {
@@ -89,6 +119,22 @@ bool is_run_without_mark(const std::string& folder) {
   return has_checkpoint(folder + "/checkpoints") || (is_written_config(folder + "/config.yaml") && is_metrics(folder + "/metrics.jsonl"));
 }
 
+// Marks of runs list nothing but what has names of theirs; those of folders that are replaced as a whole list all that they hold.
+bool is_run_mark(const FolderMark& mark) {
+  return std::all_of(mark.files.begin(), mark.files.end(), [](const auto& f) { return std::find(std::begin(kNames), std::end(kNames), f.first.substr(0, f.first.find('/'))) != std::end(kNames); });
+}
+
+// Whether every line of `text` stands in `all`, in this order.
+bool lines_within(const std::string& text, const std::string& all) {
+  std::istringstream wanted(text), in(all);
+  for (std::string line, have; std::getline(wanted, line);) {
+    do {
+      if (!std::getline(in, have)) return false;
+    } while (have != line);
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string run_that_owns(const std::string& path) {
@@ -98,60 +144,132 @@ std::string run_that_owns(const std::string& path) {
     const std::string run = name.parent_path().string();
     if (std::find(std::begin(kNames), std::end(kNames), name.filename().string()) == std::end(kNames)) continue;
     const auto mark = read_mark(run);
-    if ((mark && mark->files.empty()) || is_run_without_mark(run)) return run;
+    if ((mark && is_run_mark(*mark)) || is_run_without_mark(run)) return run;
   }
   return "";
 }
 
-RunFolder::RunFolder(const Config& config) : folder_(config.train.output) {
+std::string run_in(const std::string& folder) {
+  try {
+    const std::string file = folder + "/config.yaml";
+    const Config c = parse_config(read_whole(file, int64_t{4} << 20), file);
+    std::vector<std::string> sources;
+    for (const DataSource& s : c.data.train) sources.push_back(s.path);
+    return fmt::format("{} on data.train=[{}]", c.model.path.empty() ? "model.config=" + c.model.config : "model.path=" + c.model.path, fmt::join(sources, ", "));
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+RunFolder::RunFolder(const Config& config) : folder_(config.train.output), resume_(config.checkpoint.resume) {
   while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
+  refuse_overlap(config);
+  look();
+}
+
+void RunFolder::look() {
   std::error_code error;
   if (fs::exists(folder_, error) && !fs::is_directory(folder_, error)) throw UserError("train.output is a file", folder_, "a run writes a folder", "choose another train.output");
-  refuse_overlap(config);
   for (const char* name : {"config.yaml", "exported", "log.txt", "metrics.jsonl", "stop", ".lock", "checkpoints/latest"})
     if (const auto status = fs::status(path(name), error); fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
       throw UserError("no plain file has the name of one", path(name), "a run reads and writes a plain file there, not a pipe or a device", "remove it, or choose another train.output");
   const auto mark = read_mark(folder_);
-  if (mark) run_ = mark->run;
+  mark_ = mark.value_or(FolderMark{});
   if (!mark && !is_run_without_mark(folder_))
     for (const char* name : kNames) {
       const bool lock = name == std::string_view(".lock");  // a run that was killed before it had its mark; the lock knows its own
       if (!lock && fs::exists(fs::symlink_status(path(name), error)))
         throw UserError("train.output holds files of others", path(name), "no run has made this folder, and a run would write this name", "choose another train.output, or move it away");
     }
-  refuse_foreign_model(path("model"), run_.empty() ? "of no run" : run_);
+  refuse_foreign_model(path("model"), run().empty() ? "of no run" : run());
+  refuse_other_run();
+}
+
+// A finished model is never replaced unasked, nor does a run begin anew because its checkpoints have gone.
+void RunFolder::refuse_other_run() const {
+  const int64_t newest = newest_step(path("checkpoints"));
+  std::error_code error;
+  const bool model = fs::is_directory(path("model"), error) && !fs::is_empty(path("model"), error);
+  const std::string of = run_in(folder_), there = of.empty() ? "" : fmt::format(", of a run of {}", of);
+  if (resume_ == "none") {
+    if (fs::exists(path("checkpoints"), error) && !fs::is_empty(path("checkpoints"), error))
+      throw UserError("train.output already holds checkpoints", folder_, "with checkpoint.resume=none a run begins anew and would mix with them",
+                      "choose another train.output, remove the folder, or use checkpoint.resume=auto");
+    return;
+  }
+  if (is_checkpoint_name(resume_)) {
+    if (lies_within(resume_, path("checkpoints")) || (newest < 0 && !model)) return;
+    throw UserError(fmt::format("train.output holds a run of its own{}", newest < 0 ? "" : ", saved after step " + std::to_string(newest)), folder_,
+                    fmt::format("checkpoint.resume names a checkpoint of another folder, '{}', and a run that goes on from there would mix with it", resume_),
+                    newest < 0 ? "choose another train.output" : "choose another train.output, or go on with what is there by checkpoint.resume=auto");
+  }
+  if (newest >= 0) return;
+  std::string saved;
+  for (const auto& [file, entry] : mark_.files)
+    if (file.starts_with("checkpoints/")) saved = fs::path(file).parent_path().string();
+  const std::string begin = "choose another train.output, or set checkpoint.resume=none to begin anew";
+  if (!saved.empty())
+    throw UserError(fmt::format("the checkpoints of this run are gone{}", there), path(saved), "it was saved there, and without it the same command would begin anew, over what the run has written",
+                    fmt::format("put it back, {}{}", begin, model ? " and replace train.output/model" : ""));
+  if (model)
+    throw UserError(fmt::format("train.output holds a finished model and no checkpoint{}", there), path("model"),
+                    "a run goes on from its checkpoints, and one that begins anew would replace the model", begin + " and replace it");
 }
 
 void RunFolder::hold() {
   if (lock_) return;
   create_folders(folder_);
   lock_ = std::make_unique<FolderLock>(folder_);
-  if (run_.empty()) {
-    run_ = random_digits() + random_digits();
-    write_mark(folder_, {run_, {}});
+  look();
+  const bool anew = newest_step(path("checkpoints")) < 0;
+  const size_t had = mark_.files.size();
+  if (anew) std::erase_if(mark_.files, [](const auto& f) { return f.first.starts_with("checkpoints/"); });
+  if (mark_.run.empty() || mark_.files.size() != had) {
+    if (mark_.run.empty()) mark_.run = random_digits() + random_digits();
+    write_mark(folder_, mark_);
   }
   remove_leftovers(folder_);
 }
 
-void RunFolder::write_config(const std::string& text) const {
+void RunFolder::note(const std::string& file) {
+  try {
+    mark_.files[file] = {static_cast<int64_t>(fs::file_size(path(file))), checksum_text(checksum_of_file(path(file)))};
+    write_mark(folder_, mark_);
+  } catch (const std::exception&) {
+  }
+}
+
+void RunFolder::note_saved(int64_t step) {
+  std::erase_if(mark_.files, [](const auto& f) { return f.first.starts_with("checkpoints/"); });
+  note("checkpoints/" + checkpoint_name(step) + "/manifest.json");
+}
+
+// As the mark says; of a run that kept no such record, if all that stands there is what this version would write too: older ones had fewer options.
+bool RunFolder::unedited(const std::string& file) const {
+  try {
+    const std::string had = read_whole(file, int64_t{64} << 20);
+    if (const auto known = mark_.files.find("config.yaml"); known != mark_.files.end())
+      return known->second.checksum == checksum_text(checksum_of(std::as_bytes(std::span(had))));
+    return lines_within(had, to_yaml(parse_config(had, file)));
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void RunFolder::write_config(const std::string& text) {
   const std::string file = path("config.yaml");
   std::error_code error;
   if (fs::exists(fs::symlink_status(file, error))) {
-    std::string had;
-    bool written = false;
-    try {
-      had = read_whole(file, int64_t{64} << 20);
-      written = to_yaml(parse_config(had, file)) == had;
-    } catch (const std::exception&) {
-    }
-    if (had == text) return;
-    if (!written) {
+    const auto known = mark_.files.find("config.yaml");
+    if (known != mark_.files.end() && known->second.checksum == checksum_text(checksum_of(std::as_bytes(std::span(text)))) && unedited(file)) return;
+    if (!unedited(file)) {
       int n = 1;
       while (fs::exists(fs::symlink_status(folder_ + fmt::format("/config.edited-{}.yaml", n), error))) ++n;
       fs::rename(file, folder_ + fmt::format("/config.edited-{}.yaml", n));
     }
   }
   write_file_atomic(file, text);
+  note("config.yaml");
 }
 
 }  // namespace ravine

@@ -2,12 +2,16 @@
 //
 // A folder is a run's when it has our mark (files/folder_mark.h), or holds what runs left before there were marks: checkpoints, or a config.yaml
 // beside its metrics. In any other folder the names that a run writes must be free.
+//
+// The mark lists what the run keeps a record of: config.yaml as it was written, and manifest.json of the newest checkpoint that was saved. By the first it is
+// known whether somebody has edited the file, by the second that checkpoints were there, should they be gone.
 #pragma once
 #include <memory>
 #include <string>
 
 #include "config/config.h"
 #include "files/folder_lock.h"
+#include "files/folder_mark.h"
 
 namespace ravine {
 
@@ -17,19 +21,31 @@ std::string run_that_owns(const std::string& path);
 class RunFolder {
  public:
   // Looks, and writes nothing. UserErrors: an output that is an input (the folder is, or lies in, one that is read; something that is read
-  // has one of the names that the run writes); a name that is taken; a model that this run has not made.
+  // has one of the names that the run writes); a name that is taken; a model that this run has not made; a run that is there, and that this one would neither
+  // go on with nor was told to begin anew.
   explicit RunFolder(const Config& config);
 
-  // Makes the folder, takes its lock, marks it and puts right what killed runs left; a second call does nothing. One rank calls it.
+  // Makes the folder, takes its lock, looks again (another run may have been here since), marks it and puts right what killed runs left; a second call does
+  // nothing. One rank calls it.
   void hold();
-  const std::string& run() const { return run_; }  // whose the folder is, once it is held
+  const std::string& run() const { return mark_.run; }  // whose the folder is, once it is held
   // config.yaml; one that somebody has edited keeps its text under another name.
-  void write_config(const std::string& text) const;
+  void write_config(const std::string& text);
+  // A checkpoint is complete: by this record it is missed when it is gone. A disk without room loses the record and nothing else.
+  void note_saved(int64_t step);
 
  private:
-  std::string path(const char* name) const { return folder_ + "/" + name; }
-  std::string folder_, run_;
+  void look();
+  void refuse_other_run() const;
+  bool unedited(const std::string& config_file) const;
+  void note(const std::string& file);
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string folder_, resume_;
+  FolderMark mark_;       // run empty: not marked yet
   std::unique_ptr<FolderLock> lock_;
 };
+
+// What the run in this folder was made of, as "model.config=A on data.train=[B]" by its config.yaml; "" if that cannot be read.
+std::string run_in(const std::string& folder);
 
 }  // namespace ravine

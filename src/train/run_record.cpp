@@ -3,14 +3,20 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <span>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "config/yaml.h"
+#include "files/checksum.h"
+#include "files/mapped_file.h"
+#include "files/same_path.h"
 #include "io/checkpoint.h"
 #include "parallel/fit.h"
 
 namespace ravine {
+namespace fs = std::filesystem;
 namespace {
 
 std::string shortened(const std::string& value) { return value.size() > 200 ? value.substr(0, 200) + ".." : value; }
@@ -44,6 +50,7 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
     if (layers > 0) out.layers = layers;
   }
   if (has("model")) out.model = field<Json>(scalars, "model", where);
+  out.weights = text_in(scalars, "weights");
   // Of programs that recorded no options.
   if (has("optimizer")) out.options["optimizer.type"] = field<std::string>(scalars, "optimizer", where);
   if (has("seed")) out.options["train.seed"] = std::to_string(field<int64_t>(scalars, "seed", where));
@@ -60,20 +67,41 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
   return out;
 }
 
-std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume) {
-  namespace fs = std::filesystem;
-  if (resume == "none") return {};
-  try {
-    fs::path from = resume;
-    if (resume == "auto") {
-      const auto latest = first_step_to_try(checkpoints_dir);
-      if (!latest) return {};
-      from = fs::path(checkpoints_dir) / checkpoint_name(*latest);
+std::string weights_checksum(const std::string& model_folder) {
+  constexpr int64_t kBlock = 4096, kBlocks = 256;
+  std::vector<std::string> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(model_folder, error)) {
+    const std::string ending = entry.path().extension().string();
+    if ((ending == ".safetensors" || ending == ".bin") && entry.is_regular_file(error)) files.push_back(entry.path().string());
+  }
+  if (files.empty()) return "";
+  std::sort(files.begin(), files.end());
+  Checksum sum;
+  for (const std::string& path : files) {
+    const MappedFile file(path);
+    const std::span<const std::byte> bytes = file.bytes();
+    const auto size = static_cast<int64_t>(bytes.size());
+    sum.update(std::as_bytes(std::span(&size, 1)));
+    if (size <= kBlock * kBlocks) {
+      sum.update(bytes);
+      continue;
     }
-    const Json manifest = read_json((from / "manifest.json").string(), int64_t{1} << 30);
-    const Json& scalars = manifest.at("scalars");
-    return run_record(fs::path(from).lexically_normal().filename().string(), field_or(manifest, "step", "", int64_t{0}), scalars, text_in(manifest, "instructions"), "");
-  } catch (const std::exception&) {
+    for (int64_t i = 0; i < kBlocks; ++i) sum.update(bytes.subspan(static_cast<size_t>((size - kBlock) / (kBlocks - 1) * i), kBlock));
+    sum.update(bytes.last(kBlock));
+  }
+  return checksum_text(sum.value());
+}
+
+std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume) {
+  if (resume == "none") return {};
+  for (const std::string& from : resume == "auto" ? checkpoints_to_try(checkpoints_dir) : std::vector{resume}) {
+    try {
+      const Json manifest = read_json((fs::path(from) / "manifest.json").string(), int64_t{1} << 30);
+      const Json& scalars = manifest.at("scalars");
+      return run_record(fs::path(from).lexically_normal().filename().string(), field_or(manifest, "step", "", int64_t{0}), scalars, text_in(manifest, "instructions"), "");
+    } catch (const std::exception&) {
+    }
   }
   return {};
 }
@@ -93,16 +121,73 @@ void keep_choices(PrecisionOptions& options, const RunRecord& was, const std::st
 
 std::string OptionChange::text() const { return fmt::format("{}: {}, was {}", name, shortened(now), shortened(was)); }
 
-std::vector<OptionChange> option_changes(const RunRecord& was, const Json& now) {
+namespace {
+
+// The text that a recorded option holds; as it stands where that is no YAML.
+std::string plain(const std::string& recorded) {
+  try {
+    const YamlNode::Ptr node = load_yaml(recorded, "checkpoint", false);
+    return node->scalar() ? node->text : recorded;
+  } catch (const UserError&) {
+    return recorded;
+  }
+}
+
+// "[a.txt, b.txt]" of a recorded data.train, without weights and formats; as it stands where it is none.
+std::string paths_of_sources(const std::string& recorded) {
+  try {
+    const YamlNode::Ptr node = load_yaml(recorded, "checkpoint", false);
+    std::vector<std::string> paths;
+    for (const YamlNode::Ptr& item : node->items)
+      if (const YamlNode* path = item->find("path")) paths.push_back(path->text);
+    return paths.empty() ? recorded : fmt::format("[{}]", fmt::join(paths, ", "));
+  } catch (const UserError&) {
+    return recorded;
+  }
+}
+
+}  // namespace
+
+std::vector<OptionChange> option_changes(const RunRecord& was, const Json& now, const std::string& weights) {
   std::vector<OptionChange> out;
   Config table;
+  std::error_code error;
   for (const Section& s : sections_of(table))
     for (const Option& o : s.options) {
       const auto before = was.options.find(o.name());
-      if (const std::string value = text_in(now, o.name().c_str()); before != was.options.end() && before->second != value)
-        out.push_back({.name = o.name(), .was = before->second, .now = value, .rule = o.rule.on_resume});
+      const std::string value = text_in(now, o.name().c_str());
+      if (before == was.options.end() || before->second == value) continue;
+      OptionChange c{.name = o.name(), .was = before->second, .now = value, .rule = o.rule.on_resume};
+      if (o.rule.path != Rule::Path::none && o.is_text()) {
+        const std::string from = plain(c.was), to = plain(c.now);
+        if (!from.empty() && !to.empty() && same_path(from, to)) continue;
+        if (c.name == "model.path" && !from.empty() && !to.empty() && (was.weights.empty() ? !fs::exists(from, error) : was.weights == weights)) c.rule = OnResume::may_change;
+      }
+      out.push_back(std::move(c));
     }
   return out;
+}
+
+void refuse_strangers_in_default(const RunRecord& was, const Config& config) {
+  if (config.train.output != TrainOptions().output || config.sources.contains("train.output")) return;
+  Config copy = config;
+  std::string there, here;
+  bool other = false;
+  for (const Section& s : sections_of(copy))
+    for (const Option& o : s.options) {
+      const std::string name = o.name();
+      if (name != "model.path" && name != "model.config" && name != "data.train") continue;
+      const auto before = was.options.find(name);
+      if (before == was.options.end()) return;
+      const std::string had = o.is_text() ? plain(before->second) : paths_of_sources(before->second), has = o.is_text() ? plain(o.yaml()) : paths_of_sources(o.yaml());
+      if (!had.empty()) there += fmt::format("{}{}={}", there.empty() ? "" : " ", name, shortened(had));
+      if (!has.empty()) here += fmt::format("{}{}={}", here.empty() ? "" : " ", name, shortened(has));
+      other = other || (had != has && !(!had.empty() && !has.empty() && o.is_text() && same_path(had, has)));
+    }
+  if (other)
+    throw UserError(fmt::format("another run is in {}: {}, saved after step {}", config.train.output, there, was.step), "train.output, which is not given",
+                    fmt::format("this one is {}, and a folder holds one run", here),
+                    fmt::format("give this run a folder of its own, like train.output=runs/second; or train.output={} to go on with the run there", config.train.output));
 }
 
 void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>& changes, const Config& config) {

@@ -94,7 +94,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   int stages = ranks_->mesh().pipeline, chunks = stages > 1 ? narrow_option<int>(config.parallel.virtual_stages, "parallel.virtual") : 1;
   parts_ = split_model(model, stages * chunks, config.parallel.stage_layers);
   Kernels meta = meta_kernels(kernels_);
-  RecordingArena arena;
+  PhaseArena arena;
   Ranks fake = Ranks::fake(ranks_->mesh(), ranks_->rank());
   FlatStore store(model.params(), types, DeviceKind::meta, layout(fake));
   Optimizer optimizer(config.optimizer, store, types, DeviceKind::meta);
@@ -124,6 +124,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     }
   }
   memory_.arena = arena.pack();
+  memory_.phases = arena.phases();
   memory_.weights = store.weight_bytes();
   memory_.optimizer = optimizer.bytes();
   memory_.base = resident_memory();

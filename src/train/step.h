@@ -11,6 +11,7 @@
 #include "optim/optimizer.h"
 #include "parallel/flat_store.h"
 #include "parallel/stage.h"
+#include "train/memory_phases.h"
 
 namespace ravine {
 
@@ -29,6 +30,7 @@ class ModelBatch {
 struct RunMemory {
   int64_t weights = 0, optimizer = 0;   // outside the arena
   MemoryPlan arena;                     // gradients, activations, workspace
+  std::vector<MemoryPhase> phases;      // of the arena, while the step goes on
   int64_t base = 0;                     // the program itself and what it holds at the time of planning (tokens, tables)
   int64_t batches = 0;                  // what the loader holds ready, the one it makes and the one in use (data/loader.h)
   int64_t total() const { return base + batches + weights + optimizer + arena.total; }

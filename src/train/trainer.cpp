@@ -53,6 +53,8 @@ void Trainer::open() {
   if (world_) world_->all().barrier();  // all have looked before one of them writes
   const std::optional<RunRecord> was = glance_at_checkpoint(path("checkpoints"), c.checkpoint.resume);
   if (world_) check_same(world_->all(), "checkpoint", was ? was->checkpoint : "none");
+  if (was) refuse_strangers_in_default(*was, c);
+  if (!c.model.path.empty()) began_with_ = weights_ = weights_checksum(c.model.path);
   model_ = open_run_model(c);
   if (was) refuse_other_model(*was, *model_, c);
   if (world_) check_same(world_->all(), "model", model_->config().dump(1));
@@ -63,7 +65,7 @@ void Trainer::open() {
 
   // Before anything is written. Whoever resumes does not need the weights that the run began with.
   const std::string& resume = c.checkpoint.resume;
-  if (!c.model.path.empty() && (resume == "none" || (resume == "auto" && !fs::exists(path("checkpoints"))))) check_weights(c.model.path, *model_);
+  if (!c.model.path.empty() && (resume == "none" || (resume == "auto" && checkpoints_to_try(path("checkpoints")).empty()))) check_weights(c.model.path, *model_);
   if (resume != "none" && resume != "auto") check_checkpoint_folder(resume, "checkpoint.resume"), CheckpointReader(resume, false);
 
   open_data();
@@ -97,7 +99,7 @@ Kernels Trainer::choose_kernels(const std::optional<RunRecord>& was) {
   why_ = !chose ? "" : fmt::format("{}{}: {}", p.compute, chosen.compute == DType::bf16 ? fmt::format(", products by {}", p.bf16_products) : "", kept ? "as in " + was->checkpoint : chosen.why);
   config_text_ = to_yaml(config_);
   options_ = recorded_options(config_, layout_.mesh.data, layout_.sum_leaves);
-  if (was) refuse_other_options(*was, option_changes(*was, options_), config_);
+  if (was) refuse_other_options(*was, option_changes(*was, options_, weights_), config_);
   Kernels kernels = backend_kernels(backend_, chosen.products);
   instructions_ = kernels.instructions;
   return kernels;
@@ -119,6 +121,7 @@ void Trainer::open_data() {
   valid_data_ = std::move(sources.data.valid);
   tokens_in_use_ = std::move(sources.data.tokens);
   data_notes_ = std::move(sources.data.notes);
+  data_warnings_ = std::move(sources.data.warnings);
   end_token_ = sources.data.end_token;
   chat_template_ = std::move(sources.data.chat_template);
   if (ranks_.size() == 1 || !ranks_.first()) return;
@@ -141,6 +144,7 @@ void Trainer::keep_tokens() {
 void Trainer::report_saves() {
   if (auto s = writer_->take_saved()) {
     saved_ = s->step;
+    if (ranks_.first()) folder_->note_saved(s->step);
     log_.line("saved    {}: {} in {:.2f} s, {:.2f} GB/s", checkpoint_name(s->step), human_bytes(static_cast<double>(s->bytes)), s->seconds,
               1e-9 * static_cast<double>(s->bytes) / s->seconds);
   }
@@ -232,11 +236,14 @@ void Trainer::step(int64_t step) {
   report.tokens = tokens_;
   report.step_time = now() - began;
   report.tokens_per_second = static_cast<double>(r.tokens) / report.step_time;
+  report.valid = r.valid;
   report.sol = report.tokens_per_second * model_->training_flops_per_token(train_data_->columns()) / peak_flops_;
   report.memory_mb = static_cast<double>(resident_memory()) / (1 << 20);
   report.wait = waited;
   report.ranks = ranks_.size();
   report.traffic = meter_.end(ranks_, report.step_time);
+  window_.add(r.loss, r.valid, r.tokens, report.step_time);
+  report.window = window_;
   for (auto& h : hooks_) h->after_step(*this, report);
   last_ = report;
   report_saves();
@@ -390,6 +397,7 @@ void Trainer::run() {
     if (config_.log.tensorboard) hooks_.push_back(tensorboard_hook(config_.log.every));
     hooks_.push_back(console_hook(config_.log.every));
   }
+  hooks_.push_back(window_hook(config_.log.every));
   hooks_.push_back(checkpoint_hook(config_.checkpoint.every));
   for (auto& h : hooks_) h->start(*this, done_);
   LoaderOptions loading{.global_batch = config_.train.global_batch,

@@ -45,6 +45,7 @@ class Trainer {
   // Mean loss over the validation set, or nothing if there is none.
   std::optional<double> validate();
   void save_checkpoint(int64_t step);                 // starts it; the background thread goes on
+  void begin_window() { window_ = {}; }               // a line was written: means begin again
   const StepReport* last_report() const { return last_ ? &*last_ : nullptr; }
 
  private:
@@ -75,6 +76,7 @@ class Trainer {
   Config config_;
   std::string config_text_;  // what config.yaml gets: with what auto chose, without the layers of each stage that parallel.split came to
   Json options_;             // as checkpoints record them
+  std::string weights_, began_with_;  // checksum of what model.path holds, and of what it held when the run began; empty: not given
   std::string why_;          // of what precision.compute=auto and bf16_products=auto chose; empty: nothing
   std::string backend_;
   Log& log_;
@@ -87,7 +89,7 @@ class Trainer {
   std::unique_ptr<Model> model_;
   std::unique_ptr<Dataset> train_data_, valid_data_;
   std::vector<TokensInUse> tokens_in_use_;
-  std::vector<std::string> data_notes_;
+  std::vector<std::string> data_notes_, data_warnings_;
   std::optional<int32_t> end_token_;  // of answers, when conversations are trained on
   std::string chat_template_;         // that they were rendered with, if not the tokenizer's own
   DataFingerprint fingerprint_;       // of the sources
@@ -103,6 +105,7 @@ class Trainer {
   std::string instructions_;  // of the kernels: recorded in checkpoints
   std::string from_;          // the checkpoint that the run goes on from
   int64_t done_ = 0, tokens_ = 0;
+  StepWindow window_;                               // since the last line; in checkpoints, so that a resumed run shows the same means
   int64_t checkpoint_bytes_ = 0, model_bytes_ = 0;  // of all ranks
   std::optional<int64_t> saved_;                    // the newest step with a complete checkpoint, as this rank knows
   std::string not_saved_;                           // why the save after it failed

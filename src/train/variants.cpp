@@ -62,7 +62,7 @@ Variant Variants::plan(const std::string& recompute, const std::string& compute,
   const int64_t micros = div_exact(shape_.rows * shape_.micro_batches, micro);
   const StepShape shape{.rows = micro, .columns = length, .micro_batches = micros, .validation = shape_.validation, .leaves = std::gcd(shape_.leaves, micros)};
   WorkCount work;
-  const Arithmetic arithmetic = choose_arithmetic(config.precision, backend_);
+  const Arithmetic arithmetic = choose_arithmetic(config.precision, backend_, cpu_arithmetic(cpu_id()));
   StepEngine engine(model_, config, Types::of(arithmetic.compute), backend_kernels(backend_, arithmetic.products), shape, &work, &ranks_);
   v.bytes = engine.memory().total() - engine.memory().base + base_;
   double tokens = static_cast<double>(micro * shape.micro_batches * length);

@@ -50,11 +50,11 @@ TEST(Arithmetic, ThisCpuIsTheSameEveryTime) {
   const CpuId first = cpu_id();
   EXPECT_EQ(first.vendor.size(), 12u);
   EXPECT_GT(first.family, 0);
-  const Arithmetic chosen = choose_arithmetic(asked("auto"), "cpu");
+  const Arithmetic chosen = choose_arithmetic(asked("auto"), "cpu", cpu_arithmetic(cpu_id()));
   for (int i = 0; i < 200; ++i) {
     const CpuId again = cpu_id();
     ASSERT_TRUE(again.vendor == first.vendor && again.family == first.family && again.model == first.model && again.bf16_dot == first.bf16_dot);
-    const Arithmetic a = choose_arithmetic(asked("auto"), "cpu");
+    const Arithmetic a = choose_arithmetic(asked("auto"), "cpu", cpu_arithmetic(cpu_id()));
     ASSERT_TRUE(a.compute == chosen.compute && a.products == chosen.products);
   }
 }
@@ -110,8 +110,8 @@ TEST(Resume, NamesEveryChangeByItsRule) {
   now.data.loss_on = "last";
   now.sources["optimizer.lr"] = "run.yaml:3";
   const RunRecord record = run_record("step_000200", 200, Json{{"options", recorded_options(was, 2, 4)}}, "", "manifest");
-  EXPECT_TRUE(option_changes(record, recorded_options(was, 2, 4)).empty());
-  const std::vector<OptionChange> changes = option_changes(record, recorded_options(now, 2, 4));
+  EXPECT_TRUE(option_changes(record, recorded_options(was, 2, 4), "").empty());
+  const std::vector<OptionChange> changes = option_changes(record, recorded_options(now, 2, 4), "");
   std::vector<std::string> texts;
   for (const OptionChange& c : changes) texts.push_back(c.text());
   EXPECT_EQ(texts, (std::vector<std::string>{"data.loss_on: last, was answers", "train.steps: 7, was 1000", "train.micro_batch: 2, was 1", "optimizer.lr: 0.5, was 0.0003"}));
@@ -120,18 +120,18 @@ TEST(Resume, NamesEveryChangeByItsRule) {
   EXPECT_NE(refused.find("data.loss_on is last, was answers; optimizer.lr is 0.5, was 0.0003 (default): step_000200"), std::string::npos) << refused;
   EXPECT_EQ(refused.find("train.steps is"), std::string::npos) << refused;
   now.optimizer.lr = was.optimizer.lr;
-  const std::vector<OptionChange> of_data = option_changes(record, recorded_options(now, 2, 4));
+  const std::vector<OptionChange> of_data = option_changes(record, recorded_options(now, 2, 4), "");
   EXPECT_NE(error_of([&] { refuse_other_options(record, of_data, now); }).find("checkpoint.other_data=true"), std::string::npos);
   now.checkpoint.other_data = true;
   EXPECT_EQ(error_of([&] { refuse_other_options(record, of_data, now); }), "no error");
   // How many ranks there are is no option that was given.
-  EXPECT_EQ(option_changes(record, recorded_options(was, 4, 4)).at(0).name, "parallel.data");
+  EXPECT_EQ(option_changes(record, recorded_options(was, 4, 4), "").at(0).name, "parallel.data");
 }
 
 TEST(Resume, ReadsAnyRecord) {
   for (const char* text : {"{}", R"({"options":{"no.such":"1"}})", R"({"layout":{"stage_layers":["a",null]}})", R"({"layout":{}})"}) {
     const RunRecord r = run_record("step_1", 1, Json::parse(text), "avx2", "manifest");
-    EXPECT_TRUE(option_changes(r, recorded_options(Config(), 1, 1)).empty()) << text;
+    EXPECT_TRUE(option_changes(r, recorded_options(Config(), 1, 1), "").empty()) << text;
     EXPECT_FALSE(r.layers || r.sum_leaves) << text;
   }
   for (auto [text, field] : {std::pair{R"({"options":[1]})", "options"}, {R"({"options":{"train.steps":5}})", "train.steps"}, {R"({"model":2})", "model"}, {R"({"seed":"x"})", "seed"},
@@ -142,7 +142,7 @@ TEST(Resume, ReadsAnyRecord) {
   }
   const RunRecord older = run_record("step_1", 1, Json{{"optimizer", "sgd"}, {"seed", 7}, {"compute", "f32"}, {"layout", {{"stage_layers", {3, 1}}}}}, "", "manifest");
   EXPECT_EQ(older.layers, 4);
-  EXPECT_EQ(option_changes(older, recorded_options(Config(), 1, 1)).size(), 2u) << "optimizer and seed";
+  EXPECT_EQ(option_changes(older, recorded_options(Config(), 1, 1), "").size(), 2u) << "optimizer and seed";
 }
 
 }  // namespace
