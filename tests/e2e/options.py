@@ -200,7 +200,7 @@ def one(kind):
 FLAGS = {
     "train": {"model": FREE, **COMPUTE},
     "plan": {"model": FREE, "ranks": Number(0, RANKS), "layouts": Bool(), "decide": Bool(), "memory": real(0.001, 1e9, zero=True), "local": Number(0, 4096),
-             "schedule": FREE, "overwrite": Bool(), **JSON, **COMPUTE},
+             "schedule": FREE, "svg": FREE, "overwrite": Bool(), **JSON, **COMPUTE},
     "stop": {}, "init": {"data": FREE, "model": FREE}, "plot": {"keys": ListOf(FREE), "output": FREE, "log-scale": Bool(), "overwrite": Bool()}, "man": {"output": FREE, "overwrite": Bool()},
     "generate": {"model": FREE, "prompt": Text(most=2**30, filled=True), "chat": Bool(), "system": Text(most=2**30), "template": FREE, "prompts": FREE, "prompt-ids": FREE, "max-new-tokens": one(Number(1, TOKENS)), "sample": Bool(),
                  "temperature": one(real(1e-6, 1e6, zero=True)), "top-k": one(Number(0, 2**31 - 1)), "top-p": one(real(0, 1)),
