@@ -121,11 +121,11 @@ struct Heartbeat::Impl {
       for (const Visitor& v : meet(listener, world.size() - 1, sizeof(Message), ours, kComing)) {
         Message m;
         std::memcpy(&m, v.hello.data(), sizeof m);
-        peers.push_back({v.fd, m.rank, "", {}, {}, Clock::now(), false, false});
+        peers.push_back({.fd = v.fd, .rank = m.rank});
       }
       close(listener);
     } else {
-      peers.push_back({reach(address, port, kComing), 0, "", {}, {}, Clock::now(), false, false});
+      peers.push_back({.fd = reach(address, port, kComing)});
       send_to(peers[0], message(Message::hello));
     }
     for (Peer& peer : peers) {
@@ -207,7 +207,7 @@ struct Heartbeat::Impl {
       peer.heard = Clock::now();
       peer.waits = m.call[0] ? fmt::format("{} over {}", m.call, m.group) : "";
       if (m.kind == Message::bye) peer.said_bye = true;
-      if (m.kind == Message::failed) note_failure({peer.rank, fmt::format("rank {} ({})", peer.rank, peer.host), m.why, m.status, Clock::now()}), peer.failed = true;
+      if (m.kind == Message::failed) note_failure({.rank = peer.rank, .who = fmt::format("rank {} ({})", peer.rank, peer.host), .why = m.why, .status = m.status, .since = Clock::now()}), peer.failed = true;
       if (m.kind == Message::over) {
         std::fflush(nullptr);
         _exit(m.status);
@@ -271,7 +271,7 @@ Heartbeat::~Heartbeat() = default;
 
 void Heartbeat::failed(const std::string& why, int status) {
   if (!impl_) return;
-  if (impl_->world.rank() == 0) return impl_->note_failure({0, fmt::format("rank 0 ({})", impl_->world.host()), why, status, Clock::now()});
+  if (impl_->world.rank() == 0) return impl_->note_failure({.rank = 0, .who = fmt::format("rank 0 ({})", impl_->world.host()), .why = why, .status = status, .since = Clock::now()});
   Message m = impl_->message(Message::failed);
   m.status = status;
   put(m.why, why);

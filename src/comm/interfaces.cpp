@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/host_name.h"
 
 namespace ravine {
 namespace {
@@ -88,9 +89,7 @@ std::string first_set(std::initializer_list<const char*> variables) {
 
 HostInterfaces interfaces_of_host() {
   HostInterfaces here;
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  here.host = name;
+  here.host = host_name();
   ifaddrs* all = nullptr;
   if (getifaddrs(&all)) return here;
   for (ifaddrs* i = all; i; i = i->ifa_next) {

@@ -1,8 +1,8 @@
 #include "comm/world.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
+
+#include "base/host_name.h"
 
 namespace ravine {
 
@@ -12,11 +12,7 @@ namespace {
 
 class LonelyWorld final : public World {
  public:
-  LonelyWorld() {
-    char name[256] = "";
-    gethostname(name, sizeof name - 1);
-    host_ = name;
-  }
+  LonelyWorld() { host_ = host_name(); }
   int rank() const override { return 0; }
   int size() const override { return 1; }
   const Group& all() const override { return self_; }

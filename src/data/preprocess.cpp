@@ -175,7 +175,7 @@ class Job {
       FolderLock lock(folder_);
       refuse_foreign();
       if (o_.restart) fs::remove(folder_ + "/" + kState, ec), clear();
-      if (!read_mark(folder_)) write_mark(folder_, {random_digits() + random_digits(), {}});
+      if (!read_mark(folder_)) write_mark(folder_, {.run = new_run_id(), .files = {}});
       if (!PreprocessState::load(folder_, state_.settings, files, lists_.size(), &state_)) {
         if (!o_.overwrite) check_free();
         state_.files = files;

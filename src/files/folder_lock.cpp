@@ -13,14 +13,10 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/host_name.h"
+
 namespace ravine {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
 
 constexpr int kTries = 20;
 constexpr auto kPause = std::chrono::milliseconds(10);

@@ -8,6 +8,7 @@
 #include "files/atomic.h"
 #include "files/checksum.h"
 #include "files/compressed.h"
+#include "files/temporary.h"
 
 namespace fs = std::filesystem;
 
@@ -39,6 +40,8 @@ void each_below(const std::string& folder, F f) {
 }
 
 }  // namespace
+
+std::string new_run_id() { return random_digits() + random_digits(); }
 
 std::optional<FolderMark> read_mark(const std::string& folder) {
   try {

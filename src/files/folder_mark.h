@@ -21,6 +21,7 @@ struct FolderMark {
   std::map<std::string, File> files;  // by their path in the folder; only of folders that are replaced as a whole
 };
 
+std::string new_run_id();  // 32 digits that no other run has
 std::optional<FolderMark> read_mark(const std::string& folder);
 void write_mark(const std::string& folder, const FolderMark& mark);
 FolderMark mark_of(const std::string& folder, const std::string& run);  // lists what is in the folder now

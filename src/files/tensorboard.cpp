@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 
+#include "base/host_name.h"
 #include "files/atomic.h"
 
 namespace ravine {
@@ -89,13 +90,12 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 EventWriter::EventWriter(const std::string& folder, int64_t first_step) {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = 'x';
+  const std::string host = host_name();
   const double time = now();
   Fd fd;
   for (int n = 0; !fd; ++n) {
     path_ =
-        fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder, static_cast<int64_t>(time), host.data(), ::getpid(), n);
+        fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder, static_cast<int64_t>(time), host, ::getpid(), n);
     fd = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!fd && errno != EEXIST) throw_system("create file", path_, errno);
   }

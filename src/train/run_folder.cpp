@@ -225,7 +225,7 @@ void RunFolder::hold() {
   const size_t had = mark_.files.size();
   if (anew) std::erase_if(mark_.files, [](const auto& f) { return f.first.starts_with("checkpoints/"); });
   if (mark_.run.empty() || mark_.files.size() != had) {
-    if (mark_.run.empty()) mark_.run = random_digits() + random_digits();
+    if (mark_.run.empty()) mark_.run = new_run_id();
     write_mark(folder_, mark_);
   }
   remove_leftovers(folder_);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/host_name.h"
 #include "comm/world.h"
 
 namespace ravine {
@@ -148,9 +149,7 @@ class MpiWorld final : public World {
     require(given >= MPI_THREAD_FUNNELED, "mpi: the library was built without threads");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     all_ = std::make_unique<MpiGroup>(MPI_COMM_WORLD, "world", waits_);
-    char name[256] = "";
-    gethostname(name, sizeof name - 1);
-    host_ = name;
+    host_ = host_name();
     std::vector<std::string> hosts = gather_texts(*all_, host_);
     local_rank_ = static_cast<int>(std::count(hosts.begin(), hosts.begin() + rank(), host_));
     local_size_ = static_cast<int>(std::count(hosts.begin(), hosts.end(), host_));

@@ -180,7 +180,7 @@ void write_ravine(TargetFolder& folder, const std::vector<NamedElements>& tensor
   if (const std::string fault = manifest_fault(m); !fault.empty()) fail("convert: the checkpoint holds every tensor once, got {}", fault);
   write_file_atomic(folder.path(step + "/manifest.json"), write_manifest(m));
   write_file_atomic(folder.path("checkpoints/latest"), checkpoint_name(m.step) + "\n");
-  write_mark(folder.folder(), {random_digits() + random_digits(), {}});  // a run goes on in it
+  write_mark(folder.folder(), {.run = new_run_id(), .files = {}});  // a run goes on in it
 }
 
 }  // namespace ravine
