@@ -133,7 +133,7 @@ class Words {
   }
 
   // "--model" if it is a flag here, "train.steps" if it is an option that this command takes.
-  bool takes(const std::string& name) const {
+  bool is_name(const std::string& name) const {
     if (name == "--config") return !spec_.sections.empty();
     if (name.starts_with("--")) return std::any_of(flags_.begin(), flags_.end(), [&](const Option& f) { return !f.rule.positional && "--" + f.key == name; });
     return !option_named([&](const Option& o) { return o.name() == name; }).empty();
@@ -164,7 +164,7 @@ class Words {
       value = args_[at_];
     std::string fix;
     if (is_setting(key + "=") && key.find('.') != std::string::npos) fix = fmt::format("options have no dashes: write {}={}", key, value.empty() ? "VALUE" : shell_word(value));
-    if (fix.empty()) fix = other_name_advice(name, [this](const std::string& n) { return takes(n); }, value);
+    if (fix.empty()) fix = other_name_advice(name, [this](const std::string& n) { return is_name(n); }, value);
     if (fix.empty())
       if (const std::string option = option_named([&](const Option& o) { return o.key == plain; }); !option.empty())
         fix = fmt::format("options are written section.key=value: {}={}", option, value.empty() ? "VALUE" : shell_word(value));
@@ -223,7 +223,7 @@ class Words {
     for (const Option& f : flags_)
       if (f.key == word) return fmt::format("did you mean '--{}'?", f.key);
     if (before.ends_with('=') && is_setting(before)) return fmt::format("no blank behind '=': write {}{}", before, quoted);
-    if (takes(word)) {
+    if (is_name(word)) {
       if (after == "=" && at + 2 < args_.size()) return fmt::format("no blanks around '=': write {}={}", word, shell_word(args_[at + 2]));
       if (after.size() > 1 && after[0] == '=') return fmt::format("no blank before '=': write {}={}", word, shell_word(after.substr(1)));
       return fmt::format("an option is written with its value: {}={}", word, after.empty() || is_flag(after) || is_setting(after) ? "VALUE" : shell_word(after));
@@ -236,17 +236,17 @@ class Words {
     if (at > 0 && before.find(',') != std::string::npos && is_setting(before)) return fmt::format("a list has no blanks, or stands in quotes: '{} {}'", before, word);
     std::error_code error;
     auto ends = [&](std::initializer_list<const char*> suffixes) { return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return word.ends_with(s); }); };
-    if (ends({".yaml", ".yml"}) && takes("--config")) return "a config is given as --config " + quoted;
+    if (ends({".yaml", ".yml"}) && is_name("--config")) return "a config is given as --config " + quoted;
     const bool folder = fs::is_directory(word, error), model = folder && fs::exists(fs::path(word) / "config.json", error);
-    if (model && takes("--model")) return "a model is given as --model " + quoted;
-    if (model && takes("model.path")) return "a model is given as model.path=" + quoted;
-    if (ends({"config.json"}) && takes("model.config")) return fmt::format("the shape of a new model is given as model.config={}", quoted);
+    if (model && is_name("--model")) return "a model is given as --model " + quoted;
+    if (model && is_name("model.path")) return "a model is given as model.path=" + quoted;
+    if (ends({"config.json"}) && is_name("model.config")) return fmt::format("the shape of a new model is given as model.config={}", quoted);
     if (folder || ends({".txt", ".jsonl", ".json", ".csv", ".parquet", ".gz", ".zst", ".xz", ".safetensors", ".bin", ".idx"})) {
-      if (takes("--input")) return "a file is given as --input " + quoted;
-      if (takes("--prompts")) return "prompts of a file are given as --prompts " + quoted;
-      if (takes("data.train")) return "data are given as data.train=" + quoted;
+      if (is_name("--input")) return "a file is given as --input " + quoted;
+      if (is_name("--prompts")) return "prompts of a file are given as --prompts " + quoted;
+      if (is_name("data.train")) return "data are given as data.train=" + quoted;
     }
-    if (takes("--prompt")) return "a prompt is given as --prompt " + quoted;
+    if (is_name("--prompt")) return "a prompt is given as --prompt " + quoted;
     return fmt::format("see `ravine {} --help`", spec_.name);
   }
 
