@@ -143,9 +143,8 @@ class Words {
   std::string option_named(const std::function<bool(const Option&)>& fits) const {
     Config all;
     for (const Section& s : sections_of(all))
-      if (std::find(spec_.sections.begin(), spec_.sections.end(), s.name) != spec_.sections.end())
-        for (const Option& o : s.options)
-          if (fits(o)) return o.name();
+      for (const Option& o : s.options)
+        if (fits(o) && takes(spec_, o)) return o.name();
     return "";
   }
 
