@@ -15,9 +15,11 @@
 #include "base/log.h"
 #include "base/narrow_option.h"
 #include "base/parallel.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "comm/world.h"
+#include "config/other_names.h"
 #include "files/same_path.h"
 #include "train/run_folder.h"
 #include "train/stop.h"
@@ -36,9 +38,12 @@ const Command& find(const std::vector<Command>& commands, const std::string& wor
     if (names.back() == word) return c;
   }
   std::string program = parent.empty() ? "ravine" : "ravine " + parent;
+  std::string fix = did_you_mean(word, names, parent.empty() ? other_command_advice(word) : "");
+  if (const std::string other = parent.empty() ? other_command_advice(word) : ""; !other.empty()) fix = other;
+  if (fix.empty() && parent.empty() && (word.ends_with(".yaml") || word.ends_with(".yml"))) fix = "a run is started by `ravine train --config " + shell_word(word) + "`";
   throw UserError(fmt::format("unknown {} '{}'", parent.empty() ? "command" : "action", word.substr(0, 80)), "command line",
                   program + " has no such " + (parent.empty() ? "command" : "action"),
-                  did_you_mean(word, names, fmt::format("see `{} --help`", program)));
+                  fix.empty() ? fmt::format("see `{} --help`", program) : fix);
 }
 
 // Follows `args` from args[at] down to the command they name; `at` then stands behind its name.
@@ -87,7 +92,7 @@ void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Conf
 // lasting: whether the command that ran is of that kind.
 int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args, bool& lasting) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h") return print(overview(commands)), 0;
-  if (args[0] == "--version") return print(std::string(program_version()) + "\n"), 0;
+  if (args[0] == "--version" || args[0] == "-v" || args[0] == "-V" || args[0] == "version") return print(std::string(program_version()) + "\n"), 0;
   size_t at = args[0] == "help" ? 1 : 0;
   if (at == args.size()) return print(overview(commands)), 0;
   bool wants_help = at == 1;

@@ -54,6 +54,27 @@ inline Command command_of(CommandSpec spec, std::string group, std::vector<Comma
   return {std::move(spec), std::move(group), nullptr, std::move(actions)};
 }
 
+// A command that works on the table of all commands, itself included (pages, completion, the manual as a text).
+template <class Flags>
+Command command_on_table(CommandSpec spec, std::string group, std::vector<Command> others, int (*run)(Flags&, const std::vector<Command>&)) {
+  struct TableCall : Call {
+    TableCall(std::vector<Command> table, int (*run)(Flags&, const std::vector<Command>&)) : table_(std::move(table)), run_(run) {}
+    std::vector<Option> flags() override { return options_of(flags_); }
+    int run(Config&) override { return run_(flags_, table_); }
+    Flags flags_;
+    std::vector<Command> table_;
+    int (*run_)(Flags&, const std::vector<Command>&);
+  };
+  Command made{std::move(spec), std::move(group), nullptr, {}};
+  made.call = [others = std::move(others), made, run]() -> std::unique_ptr<Call> {
+    std::vector<Command> all = others;
+    all.push_back(made);
+    all.back().call = [run] { return std::make_unique<TableCall>(std::vector<Command>{}, run); };  // its flags are asked, it is not run
+    return std::make_unique<TableCall>(std::move(all), run);
+  };
+  return made;
+}
+
 // Flags of every command that computes: `CommonFlags common;` in the flags and `common.each(v);` in their `each`. The frame
 // itself applies --threads.
 struct CommonFlags {

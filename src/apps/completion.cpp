@@ -65,32 +65,14 @@ CompletionTables completion_tables(const std::vector<Command>& commands) {
 }
 
 Command completion_command(const std::vector<Command>& others) {
-  struct Completion : Call {
-    explicit Completion(std::vector<Command> all) : commands(std::move(all)) {}
-    std::vector<Option> flags() override { return options_of(flags_); }
-    int run(Config&) override {
-      const CompletionTables tables = completion_tables(commands);
-      const std::string script = flags_.shell == "zsh" ? zsh_completion(tables) : flags_.shell == "fish" ? fish_completion(tables) : bash_completion(tables);
-      std::fwrite(script.data(), 1, script.size(), stdout);
-      return 0;
-    }
-    CompletionFlags flags_;
-    std::vector<Command> commands;
-  };
-  Command made{{.name = "completion",
-                .summary = "print a completion script for bash, zsh or fish",
-                .example = "source <(ravine completion bash)"},
-               "Machine",
-               nullptr,
-               {}};
-  made.call = [others, made]() -> std::unique_ptr<Call> {
-    std::vector<Command> all = others;
-    Command self = made;
-    self.call = [] { return std::make_unique<Completion>(std::vector<Command>{}); };
-    all.push_back(self);
-    return std::make_unique<Completion>(all);
-  };
-  return made;
+  return command_on_table<CompletionFlags>(
+      {.name = "completion", .summary = "print a completion script for bash, zsh or fish", .example = "source <(ravine completion bash)"}, "Machine", others,
+      [](CompletionFlags& flags, const std::vector<Command>& commands) {
+        const CompletionTables tables = completion_tables(commands);
+        const std::string script = flags.shell == "zsh" ? zsh_completion(tables) : flags.shell == "fish" ? fish_completion(tables) : bash_completion(tables);
+        std::fwrite(script.data(), 1, script.size(), stdout);
+        return 0;
+      });
 }
 
 }  // namespace ravine

@@ -15,6 +15,7 @@
 #include "data/loader.h"
 #include "io/checkpoint.h"
 #include "io/model_folder.h"
+#include "train/open.h"
 
 namespace ravine {
 namespace {
@@ -35,8 +36,9 @@ struct ShowFlags {
   }
 };
 
-// Size of the model's vocabulary, 0 when no model is named: then the tokenizer's counts.
-int64_t vocabulary(const ModelOptions& model) {
+// Rows of the model's embedding, 0 when no model is named: then the tokenizer's counts.
+int64_t vocabulary(const Config& c, const Tokenizer* tokenizer) {
+  const ModelOptions& model = c.model;
   if (model.path.empty() && model.config.empty()) return 0;
   if (model.config.empty()) check_model_folder(model.path, "model.path");
   std::string file = model.config.empty() ? (std::filesystem::path(model.path) / "config.json").string() : model.config;
@@ -44,7 +46,7 @@ int64_t vocabulary(const ModelOptions& model) {
   auto it = config.find("vocab_size");
   if (it == config.end() || !it->is_number_integer() || it->get<int64_t>() < 1)
     throw UserError("wrong model config", file + ": vocab_size", "it must be a whole number above 0", "correct the file");
-  return it->get<int64_t>();
+  return run_vocabulary(c, config, tokenizer ? tokenizer->size() : 0);
 }
 
 Json segments_of(const Sample& s) {
@@ -75,14 +77,14 @@ int run_show(ShowFlags& flags, Config& config) {
   int64_t ranks = flags.ranks > 0 ? flags.ranks : std::max<int64_t>(1, config.parallel.data), micro = config.train.micro_batch;
   if (flags.rank >= ranks)
     throw UserError(fmt::format("rank {}", flags.rank), "--rank", fmt::format("there are {} data-parallel ranks, from 0", ranks), "name one of them, or set --ranks");
-  DatasetOptions options = dataset_options(config, vocabulary(config.model));
   std::string where = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer;
   std::unique_ptr<Tokenizer> tokenizer;
   try {
     if (!where.empty()) tokenizer = open_tokenizer(where);
   } catch (const UserError&) {  // ids suffice for fixed batch files
-    if (needs_tokenizer(options)) throw;
+    if (needs_tokenizer(dataset_options(config, vocabulary(config, nullptr)))) throw;
   }
+  const DatasetOptions options = dataset_options(config, vocabulary(config, tokenizer.get()));
   Datasets opened = open_datasets(options, tokenizer.get());
   for (const std::string& note : opened.notes) say(escaped(note));
   for (const std::string& line : opened.warnings) say("warning: " + escaped(line));

@@ -2,6 +2,7 @@
 // this program as text, its options as questions and answers, a small Llama.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
@@ -11,9 +12,18 @@
 #include "base/log.h"
 #include "base/shell_word.h"
 #include "base/text.h"
+#include "data/instruct/chat_set.h"
+#include "data/source.h"
+#include "data/tokenizer.h"
+#include "data/tokenizers/chat_template.h"
 #include "data/tokenizers/trainer.h"
+#include "files/atomic.h"
 #include "files/file_set.h"
 #include "files/temporary.h"
+#include "io/huggingface.h"
+#include "io/model_folder.h"
+#include "io/open_weights.h"
+#include "train/open.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -24,7 +34,7 @@ struct InitFlags {
   std::string text, model;
   template <class V>
   void each(V&& v) {
-    v("words", words, "what to prepare (pretrain or sft; default pretrain), and the folder to make", positional() & required() & writes() & metavar("[KIND] DIR"));
+    v("folder", words, "what to prepare (pretrain or sft; default pretrain), and the folder to make", positional() & required() & writes() & metavar("[KIND] DIR"));
     v("data", text, "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft; default: this program's manual", reads() & metavar("FILE"));
     v("model", model, "Hugging Face folder to go on from; default: a new small Llama", reads_folder() & metavar("DIR"));
   }
@@ -34,20 +44,21 @@ struct InitFlags {
 struct InitKind {
   const char* name;
   const char* title;
-  const char* data;  // lines of the data section behind data.train
+  const char* data;  // lines of the data section behind data.train: {0} the chat template, {1} the length
+  int64_t length;    // of a sequence, where the model has as many positions
   const char* rate;
 };
 
 constexpr InitKind kKinds[] = {
     {"pretrain", "Pretraining on text",
-     "  sequence_length: 128    # tokens of a sequence; the model's max_position_embeddings is the limit\n"
+     "  sequence_length: {1:<6} # tokens of a sequence; the model's max_position_embeddings is the limit\n"
      "  valid_fraction: 0.05    # part of the text held out, to see how well it goes on with what it has not seen\n",
-     "1.0e-3"},
+     128, "1.0e-3"},
     {"sft", "Fine-tuning on instructions",
-     "  sequence_length: 256    # tokens of a sequence; longer conversations are cut (data.too_long)\n"
-     "  chat_template: {}   # how a conversation becomes text; empty: the template of the model's tokenizer\n"
+     "  sequence_length: {1:<6} # tokens of a sequence; longer conversations are cut (data.too_long)\n"
+     "  chat_template: {0}   # how a conversation becomes text; empty: the template of the model's tokenizer\n"
      "  loss_on: answers        # or last, or all\n",
-     "3.0e-4"},
+     256, "3.0e-4"},
 };
 
 // The manual as prose: help pages, then every option with its meaning.
@@ -113,6 +124,42 @@ const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
   throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain or sft", did_you_mean(name, names, "choose one of them"));
 }
 
+// Refuses data of the other kind, and such as init cannot write a run for.
+void check_data(const std::string& data, bool sft, const InitFlags& flags) {
+  const std::string where = "--data=" + data;
+  const std::vector<std::string> files = source_files(data);
+  const SourceKind kind = source_kind(files.at(0));
+  auto again = [&](const char* other) {
+    return fmt::format("ravine init {} {} --data {}{}", other, shell_word(flags.words.back()), shell_word(data), flags.model.empty() ? "" : " --model " + shell_word(flags.model));
+  };
+  if (kind == SourceKind::fixed || kind == SourceKind::indexed || kind == SourceKind::instructions)
+    throw UserError("token ids, not text", where, "init makes runs on text or conversations", fmt::format("train on them as they are: ravine train model.path=DIR data.train={}", shell_word(data)));
+  const bool chats = kind != SourceKind::text && detect_chat_file(files[0], DataOptions{}.text_key).has_value();
+  if (chats && !sft) throw UserError("conversations, not text", where, "pretrain takes text", "write " + again("sft"));
+  if (!chats && sft) throw UserError("text, not conversations", where, "sft takes instructions: Alpaca, ShareGPT or messages", "write " + again("pretrain"));
+}
+
+// What a run from this model needs to say.
+struct BaseModel {
+  int64_t positions = INT64_MAX;
+  std::string chat_template = "chatml";
+};
+
+BaseModel look_at_model(const std::string& folder, bool sft) {
+  check_model_folder(folder, "--model");
+  const ModelFacts facts = open_model(folder)->facts();
+  open_weights(folder);
+  if (!has_tokenizer(folder))
+    throw UserError("the model has no tokenizer", "--model=" + folder, "text and conversations need one", "copy the model's tokenizer.json, or tokenizer.model, into the folder");
+  const auto tokenizer = open_tokenizer(folder);
+  if (const std::string trouble = vocabulary_trouble(tokenizer->size(), facts.vocabulary); !trouble.empty())
+    throw UserError(trouble, "--model=" + folder, "every id must have a row in the embedding", "copy the tokenizer that belongs to this model into the folder");
+  BaseModel base;
+  if (facts.max_positions > 0) base.positions = facts.max_positions;
+  if (sft && load_chat_template(folder)) base.chat_template = "\"\"";
+  return base;
+}
+
 int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   std::string folder;
   const InitKind& kind = kind_of(flags, folder);
@@ -127,13 +174,14 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     say_ready();
     return 0;
   }
+  if (fs::exists(dir) && !fs::is_directory(dir))
+    throw UserError("a file is there", folder, "init makes a folder of this name", fmt::format("a text to train on is given as --data: ravine init first --data {}", shell_word(folder)));
   if (!is_free(dir))
     throw UserError("the folder is not empty", folder, "init writes into a new or empty folder only", "choose another name");
   const bool sft = kind.name == std::string("sft");
   std::string data = flags.text;
-  if (!data.empty() && !fs::exists(data)) throw UserError("no such file", data, "--data names text or instructions", "check the path");
-  if (!flags.model.empty() && !fs::exists(fs::path(flags.model) / "config.json"))
-    throw UserError("no model", flags.model, "--model names a Hugging Face folder, with config.json and weights", "check the path");
+  if (!data.empty()) check_data(data, sft, flags);
+  const BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, sft);
   struct Folder {  // empty again, and gone if it was made here, where this fails
     fs::path made;
     explicit Folder(const fs::path& p) {
@@ -206,7 +254,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  keep: 2\n"
       "log:\n"
       "  every: 10\n",
-      kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data), fmt::format(fmt::runtime(kind.data), flags.model.empty() ? "chatml" : "\"\""), yaml_quoted((dir / "run").string()), sft ? "# " : "", kind.rate);
+      kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data), fmt::format(fmt::runtime(kind.data), base.chat_template, std::min(kind.length, base.positions)), yaml_quoted((dir / "run").string()), sft ? "# " : "", kind.rate);
   make("run.yaml", yaml);
   set.commit(names, false);
   say_ready();
@@ -216,17 +264,12 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
 }  // namespace
 
 Command init_command(const std::vector<Command>& others) {
-  struct Init : Call {
-    explicit Init(std::vector<Command> all) : commands(std::move(all)) {}
-    std::vector<Option> flags() override { return options_of(flags_); }
-    int run(Config&) override { return run_init(flags_, commands); }
-    InitFlags flags_;
-    std::vector<Command> commands;
-  };
-  return {{.name = "init", .summary = "a folder with a commented run.yaml that trains as it is", .example = "ravine init pretrain first && ravine train --config first/run.yaml"},
-          "Train",
-          [others] { return std::make_unique<Init>(others); },
-          {}};
+  return command_on_table<InitFlags>({.name = "init",
+                                      .summary = "a folder with a commented run.yaml that trains as it is",
+                                      .example = "ravine init pretrain first && ravine train --config first/run.yaml",
+                                      .sections = {},
+                                      .alone = true},
+                                     "Train", others, run_init);
 }
 
 }  // namespace ravine

@@ -1,5 +1,6 @@
 // `ravine man`: manual pages made of the help pages. ravine.1 is the overview, ravine-COMMAND.1 (ravine-COMMAND-ACTION.1) a command.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -57,13 +58,13 @@ std::string man_page(const std::string& name, const std::string& summary, const 
 }
 
 struct ManPage {
-  std::string name, text;  // name: "ravine-train"
+  std::string name, text, plain;  // name: "ravine-train"; text: roff
 };
 
 void add_pages(const std::vector<Command>& commands, std::vector<ManPage>& out) {
   for (const Command& c : commands) {
     const std::string name = "ravine-" + dashed(c.spec.name);
-    out.push_back({name, man_page(name, c.spec.summary, help_page(c), ".BR ravine (1)")});
+    out.push_back({name, man_page(name, c.spec.summary, help_page(c), ".BR ravine (1)"), help_page(c)});
     add_pages(c.actions, out);
   }
 }
@@ -71,47 +72,37 @@ void add_pages(const std::vector<Command>& commands, std::vector<ManPage>& out) 
 std::vector<ManPage> man_pages(const std::vector<Command>& commands) {
   std::string see;
   for (const Command& c : commands) see += fmt::format("{}.BR ravine\\-{} (1)", see.empty() ? "" : ",\n", c.spec.name);
-  std::vector<ManPage> pages = {{"ravine", man_page("ravine", "trains, runs and examines large language models", overview(commands), see)}};
+  std::vector<ManPage> pages = {{"ravine", man_page("ravine", "trains, runs and examines large language models", overview(commands), see), overview(commands)}};
   add_pages(commands, pages);
   return pages;
+}
+
+int run_man(ManFlags& flags, const std::vector<Command>& commands) {
+  const std::vector<ManPage> pages = man_pages(commands);
+  if (!flags.output.empty()) {
+    create_folders(flags.output);
+    auto path = [&](const ManPage& p) { return (std::filesystem::path(flags.output) / (p.name + ".1")).string(); };
+    for (const ManPage& p : pages) refuse_other_output(path(p), kManMark, flags.overwrite);
+    for (const ManPage& p : pages) write_file_atomic(path(p), p.text);
+    return 0;
+  }
+  std::string name = "ravine";
+  for (const std::string& word : flags.command) name += "-" + word;
+  std::vector<std::string> names;
+  for (const ManPage& p : pages) {
+    names.push_back(p.name);
+    if (p.name != name) continue;
+    const std::string& text = isatty(STDOUT_FILENO) ? p.plain : p.text;  // who reads a terminal wants no roff
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return 0;
+  }
+  throw UserError(fmt::format("no page '{}'", name.substr(0, 80)), "man", "it must be the name of a command", did_you_mean(name, names, "see `ravine --help`"));
 }
 
 }  // namespace
 
 Command man_command(const std::vector<Command>& others) {
-  struct Man : Call {
-    explicit Man(std::vector<Command> all) : commands(std::move(all)) {}
-    std::vector<Option> flags() override { return options_of(flags_); }
-    int run(Config&) override {
-      const std::vector<ManPage> pages = man_pages(commands);
-      if (!flags_.output.empty()) {
-        create_folders(flags_.output);
-        auto path = [&](const ManPage& p) { return (std::filesystem::path(flags_.output) / (p.name + ".1")).string(); };
-        for (const ManPage& p : pages) refuse_other_output(path(p), kManMark, flags_.overwrite);
-        for (const ManPage& p : pages) write_file_atomic(path(p), p.text);
-        return 0;
-      }
-      std::string name = "ravine";
-      for (const std::string& word : flags_.command) name += "-" + word;
-      for (const ManPage& p : pages)
-        if (p.name == name) {
-          std::fwrite(p.text.data(), 1, p.text.size(), stdout);
-          return 0;
-        }
-      throw UserError(fmt::format("no page '{}'", name), "man", "it must be the name of a command", "see `ravine --help`");
-    }
-    ManFlags flags_;
-    std::vector<Command> commands;
-  };
-  Command made{{.name = "man", .summary = "print the manual page of a command", .example = "ravine man train | man -l -"}, "Machine", nullptr, {}};
-  made.call = [others, made]() -> std::unique_ptr<Call> {
-    std::vector<Command> all = others;
-    Command self = made;
-    self.call = [] { return std::make_unique<Man>(std::vector<Command>{}); };
-    all.push_back(self);
-    return std::make_unique<Man>(all);
-  };
-  return made;
+  return command_on_table<ManFlags>({.name = "man", .summary = "the manual page of a command: text on a terminal, roff elsewhere", .example = "ravine man train"}, "Machine", others, run_man);
 }
 
 }  // namespace ravine

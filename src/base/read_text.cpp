@@ -10,6 +10,8 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
+#include "base/missing_path.h"
 
 namespace ravine {
 namespace {
@@ -30,6 +32,7 @@ std::string read_text(const std::string& path, int64_t limit, const std::string&
   auto failed = [&](int code) { refuse(std::generic_category().message(code), "check the path and its permissions"); };
   // Without O_NONBLOCK the open of a pipe would wait for a writer.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  if (file.fd < 0 && errno == ENOENT) refuse(std::generic_category().message(ENOENT), missing_path_advice(path));
   if (file.fd < 0) failed(errno);
   struct stat s;
   if (::fstat(file.fd, &s) != 0) failed(errno);
@@ -49,7 +52,10 @@ std::string read_text(const std::string& path, int64_t limit, const std::string&
     const ssize_t n = ::read(file.fd, buffer, sizeof buffer);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n < 0) failed(errno);
-    if (n == 0) return text;
+    if (n == 0) {
+      refuse_lfs_pointer(text, path);
+      return text;
+    }
     text.append(buffer, static_cast<size_t>(n));
     if (static_cast<int64_t>(text.size()) > limit) too_large("more came");
   }

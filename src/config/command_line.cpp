@@ -4,9 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <functional>
 #include <set>
 
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "config/other_names.h"
 
@@ -45,7 +48,7 @@ class Words {
         ++at_;
         setting(parse_setting(word));
       } else {
-        ++at_;
+        name_places_.push_back(at_++);
         names_.push_back(word);
       }
     }
@@ -74,7 +77,7 @@ class Words {
     }
     auto found =
         std::find_if(flags_.begin(), flags_.end(), [&](const Option& f) { return !f.rule.positional && "--" + f.key == name; });
-    if (found == flags_.end()) unknown(name);
+    if (found == flags_.end()) unknown(name, word);
     Option option = *found;
     option.key = name;  // as errors shall call it
     if (option.is_bool()) {
@@ -129,20 +132,48 @@ class Words {
     option.assign(list, kPlace);
   }
 
-  [[noreturn]] void unknown(const std::string& name) const {
+  // "--model" if it is a flag here, "train.steps" if it is an option that this command takes.
+  bool is_name(const std::string& name) const {
+    if (name == "--config") return !spec_.sections.empty();
+    if (name.starts_with("--")) return std::any_of(flags_.begin(), flags_.end(), [&](const Option& f) { return !f.rule.positional && "--" + f.key == name; });
+    return !option_named([&](const Option& o) { return o.name() == name; }).empty();
+  }
+
+  // The name of the first option of this command's sections that fits; "" if none does.
+  std::string option_named(const std::function<bool(const Option&)>& fits) const {
+    Config all;
+    for (const Section& s : sections_of(all))
+      for (const Option& o : s.options)
+        if (fits(o) && takes(spec_, o)) return o.name();
+    return "";
+  }
+
+  // `word` as it was typed, the words behind it are args_[at_] on.
+  [[noreturn]] void unknown(const std::string& name, const std::string& word) const {
     std::vector<std::string> names = {"--help"};
     if (!spec_.sections.empty()) names.push_back("--config");
     for (const Option& f : flags_)
       if (!f.rule.positional) names.push_back("--" + f.key);
-    std::string key = name.substr(name.find_first_not_of('-') == std::string::npos ? name.size() : name.find_first_not_of('-'));
-    std::string fix = other_name_advice(name);
-    if (const size_t dashes = fix.find("--"); dashes != std::string::npos &&
-        std::none_of(flags_.begin(), flags_.end(), [&](const Option& f) { return !f.rule.positional && fix.compare(dashes + 2, f.key.size(), f.key) == 0; }))
-      fix.clear();  // a flag that this command lacks
-    if (std::string near = did_you_mean(name, names, ""); fix.empty() || !near.empty()) fix = near;
-    if (fix.empty()) fix = fmt::format("see `ravine {} --help`", spec_.name);
-    if (is_setting(key + "=") && key.find('.') != std::string::npos)
-      fix = fmt::format("options have no dashes: write {}=VALUE", key);
+    const std::string key = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+    std::string plain = key, value;
+    std::replace(plain.begin(), plain.end(), '-', '_');
+    if (const size_t equals = word.find('='); equals != std::string::npos)
+      value = word.substr(equals + 1);
+    else if (at_ < args_.size() && !is_flag(args_[at_]) && !is_setting(args_[at_]))
+      value = args_[at_];
+    std::string fix;
+    if (is_setting(key + "=") && key.find('.') != std::string::npos) fix = fmt::format("options have no dashes: write {}={}", key, value.empty() ? "VALUE" : shell_word(value));
+    if (fix.empty()) fix = other_name_advice(name, [this](const std::string& n) { return is_name(n); }, value);
+    if (fix.empty())
+      if (const std::string option = option_named([&](const Option& o) { return o.key == plain; }); !option.empty())
+        fix = fmt::format("options are written section.key=value: {}={}", option, value.empty() ? "VALUE" : shell_word(value));
+    if (fix.empty() && key.size() >= 3) {  // the beginning of one flag
+      std::vector<std::string> longer;
+      for (const std::string& n : names)
+        if (n.starts_with("--" + key)) longer.push_back(n);
+      if (longer.size() == 1) fix = fmt::format("did you mean '{}'?", longer[0]);
+    }
+    if (fix.empty()) fix = did_you_mean(name, names, fmt::format("see `ravine {} --help`", spec_.name));
     wrong(fmt::format("unknown flag '{}'", name.substr(0, 80)), fmt::format("{} has no such flag", spec_.name), fix);
   }
 
@@ -178,12 +209,44 @@ class Words {
       given(f);
     }
     if (next == names_.size()) return;
-    std::string fix = fmt::format("see `ravine {} --help`", spec_.name);
-    const std::string& word = names_[next];
-    if (!spec_.sections.empty() && (word.ends_with(".yaml") || word.ends_with(".yml"))) fix = "a config is given as --config " + word;
+    wrong(fmt::format("'{}'", names_[next].substr(0, 80)), fmt::format("{} takes no further words without a flag or section.key=", spec_.name), place_of_name(next));
+  }
+
+  // What a word without a flag was meant to be.
+  std::string place_of_name(size_t which) const {
+    namespace fs = std::filesystem;
+    const std::string& word = names_[which];
+    const size_t at = name_places_[which];
+    const std::string before = at > 0 ? args_[at - 1] : "", quoted = shell_word(word);
+    const std::string after = at + 1 < args_.size() ? args_[at + 1] : "";
     for (const Option& f : flags_)
-      if (f.key == names_[next]) fix = fmt::format("did you mean '--{}'?", f.key);
-    wrong(fmt::format("'{}'", names_[next].substr(0, 80)), fmt::format("{} takes no further names", spec_.name), fix);
+      if (f.key == word) return fmt::format("did you mean '--{}'?", f.key);
+    if (before.ends_with('=') && is_setting(before)) return fmt::format("no blank behind '=': write {}{}", before, quoted);
+    if (is_name(word)) {
+      if (after == "=" && at + 2 < args_.size()) return fmt::format("no blanks around '=': write {}={}", word, shell_word(args_[at + 2]));
+      if (after.size() > 1 && after[0] == '=') return fmt::format("no blank before '=': write {}={}", word, shell_word(after.substr(1)));
+      return fmt::format("an option is written with its value: {}={}", word, after.empty() || is_flag(after) || is_setting(after) ? "VALUE" : shell_word(after));
+    }
+    // Behind a flag whose value was its first word only.
+    if (at > 1 && is_flag(args_[at - 2]) && args_[at - 2].find('=') == std::string::npos)
+      for (const Option& f : flags_)
+        if ("--" + f.key == args_[at - 2] && f.is_text() && f.rule.path == Rule::Path::none && f.rule.choices.empty())
+          return fmt::format("a text with blanks stands in quotes: {} \"{} {} ..\"", args_[at - 2], before, word);
+    if (at > 0 && before.find(',') != std::string::npos && is_setting(before)) return fmt::format("a list has no blanks, or stands in quotes: '{} {}'", before, word);
+    std::error_code error;
+    auto ends = [&](std::initializer_list<const char*> suffixes) { return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return word.ends_with(s); }); };
+    if (ends({".yaml", ".yml"}) && is_name("--config")) return "a config is given as --config " + quoted;
+    const bool folder = fs::is_directory(word, error), model = folder && fs::exists(fs::path(word) / "config.json", error);
+    if (model && is_name("--model")) return "a model is given as --model " + quoted;
+    if (model && is_name("model.path")) return "a model is given as model.path=" + quoted;
+    if (ends({"config.json"}) && is_name("model.config")) return fmt::format("the shape of a new model is given as model.config={}", quoted);
+    if (folder || ends({".txt", ".jsonl", ".json", ".csv", ".parquet", ".gz", ".zst", ".xz", ".safetensors", ".bin", ".idx"})) {
+      if (is_name("--input")) return "a file is given as --input " + quoted;
+      if (is_name("--prompts")) return "prompts of a file are given as --prompts " + quoted;
+      if (is_name("data.train")) return "data are given as data.train=" + quoted;
+    }
+    if (is_name("--prompt")) return "a prompt is given as --prompt " + quoted;
+    return fmt::format("see `ravine {} --help`", spec_.name);
   }
 
   // A shorthand that was not given shows the config's value.
@@ -214,7 +277,8 @@ class Words {
   size_t at_ = 0;
   std::string file_;
   std::vector<Setting> settings_;
-  std::vector<std::string> names_;
+  std::vector<std::string> names_;      // words without a flag, and where they stand in args_
+  std::vector<size_t> name_places_;
   std::set<std::string> given_;
   std::map<std::string, std::vector<std::string>> lists_;
 };

@@ -67,7 +67,10 @@ class Loader {
       if (s.name == name) return s;
       names.push_back(s.name);
     }
-    std::string advice = other_name_advice(name);
+    if (const size_t dot = name.find('.'); dot != std::string::npos && std::find(names.begin(), names.end(), name.substr(0, dot)) != names.end())
+      throw UserError(fmt::format("'{}' as a section", short_name(name)), where, "section.key is the spelling of the command line, a file holds sections",
+                      fmt::format("write {}: {{{}: VALUE}}", name.substr(0, dot), short_name(name.substr(dot + 1))));
+    std::string advice = advice_on(name);
     if (std::string whole = with_key(name); !whole.empty() && advice.empty())
       throw UserError(fmt::format("unknown section '{}'", name), where, "options stand in sections",
                       fmt::format("did you mean '{}'?", whole));
@@ -85,9 +88,16 @@ class Loader {
     std::string fix = did_you_mean(section.name + "." + key, names, fmt::format("its keys are {}", fmt::join(keys, ", ")));
     std::string elsewhere = with_key(key);
     if (!elsewhere.empty()) fix = fmt::format("did you mean '{}'?", elsewhere);
-    if (std::string advice = other_name_advice(key); !advice.empty() && elsewhere.empty()) fix = advice;
+    if (std::string advice = advice_on(key); !advice.empty() && elsewhere.empty()) fix = advice;
+    if (std::string advice = advice_on(section.name + "." + key); !advice.empty()) fix = advice;
     throw UserError(fmt::format("unknown key '{}.{}'", section.name, short_name(key)), where,
                     fmt::format("section {} has no such key", section.name), fix);
+  }
+
+  std::string advice_on(const std::string& word) const {
+    return other_name_advice(word, [this](const std::string& name) {
+      return std::any_of(sections_.begin(), sections_.end(), [&](const Section& s) { return std::any_of(s.options.begin(), s.options.end(), [&](const Option& o) { return o.name() == name; }); });
+    });
   }
 
   std::string with_key(const std::string& key) const {  // the first option of any section with this key

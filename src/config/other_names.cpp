@@ -1,17 +1,175 @@
 #include "config/other_names.h"
 
 #include <algorithm>
+#include <string_view>
+
+#include "base/shell_word.h"
 
 namespace ravine {
 namespace {
 
 struct OtherName {
   const char* word;  // underscores for dashes
-  const char* here;
+  const char* here;  // begins with the option or flag; a row of a word counts where that is taken, the first such row wins
+};
+
+// What there is nothing for, and what to do instead.
+struct Missing {
+  const char* word;
+  const char* advice;
+};
+
+constexpr Missing kMissing[] = {
+    {"lora", "adapters are not there yet: all weights are trained; leave it out"},
+    {"lora_rank", "adapters are not there yet: all weights are trained; leave it out"},
+    {"lora_alpha", "adapters are not there yet: all weights are trained; leave it out"},
+    {"use_lora", "adapters are not there yet: all weights are trained; leave it out"},
+    {"use_peft", "adapters are not there yet: all weights are trained; leave it out"},
+    {"adapter", "adapters are not there yet: name a whole model"},
+    {"device", "it computes on the CPU: leave it out"},
+    {"device_map", "it computes on the CPU: leave it out"},
+    {"gpu", "it computes on the CPU: leave it out"},
+    {"gpus", "it computes on the CPU: leave it out; ranks are the number behind mpirun -n"},
+    {"cuda", "it computes on the CPU: leave it out"},
+    {"n_gpu_layers", "it computes on the CPU: leave it out"},
+    {"ngl", "it computes on the CPU: leave it out"},
+    {"load_in_8bit", "weights are not quantised here: leave it out; precision.compute=bf16 halves them"},
+    {"load_in_4bit", "weights are not quantised here: leave it out; precision.compute=bf16 halves them"},
+    {"trust_remote_code", "no code of models is run: leave it out"},
+    {"deepspeed", "leave it out: parallel.zero=1 to 3 divides what DeepSpeed's stages do"},
+    {"fsdp", "leave it out: parallel.zero=3 divides weights, gradients and moments"},
+    {"nproc_per_node", "ranks are the number behind mpirun -n"},
+    {"num_processes", "ranks are the number behind mpirun -n"},
+    {"num_gpus", "ranks are the number behind mpirun -n"},
+    {"flash_attn", "leave it out: attention is always fused"},
+    {"use_flash_attn", "leave it out: attention is always fused"},
+    {"do_train", "leave it out: the command says what is done"},
+    {"do_eval", "leave it out: set train.valid_every and data.valid"},
+    {"num_workers", "leave it out: the loader has a thread of its own"},
+    {"overwrite_output_dir", "leave it out: choose another train.output, or checkpoint.resume=none"},
+    {"stream", "leave it out: the text of one prompt comes as it is made"},
+    {"ctx_size", "leave it out: the model's max_position_embeddings is the limit"},
+    {"n_ctx", "leave it out: the model's max_position_embeddings is the limit"},
+};
+
+struct OtherCommand {
+  const char* words;  // between blanks
+  const char* advice;
+};
+
+constexpr OtherCommand kOtherCommands[] = {
+    {" finetune fine-tune tune sft instruct ", "use `ravine train model.path=DIR data.train=[FILE]`; `ravine init sft DIR` makes a folder to begin with"},
+    {" pretrain pretraining fit learn resume continue ", "use `ravine train`: a run that was stopped goes on with the same command"},
+    {" lora qlora merge-lora peft dpo rlhf ppo grpo reward ", "it is not there yet; `ravine train` trains all weights"},
+    {" serve server api ", "there is no server yet; `ravine generate --model DIR --prompts FILE.jsonl --json` answers many prompts"},
+    {" chat talk conversation repl ", "there is no conversation yet; `ravine generate --model DIR --prompt TEXT` answers once"},
+    {" eval evaluate lm_eval benchmark ", "there are no tasks yet; train.valid_every measures the loss on data.valid, `ravine bench` the speed"},
+    {" run infer inference predict complete completions sample prompt ask ", "use `ravine generate --model DIR --prompt TEXT`"},
+    {" quantize quantise gguf ", "there is no quantisation; `ravine convert --to hf --dtype bf16` halves a model in f32"},
+    {" download pull clone fetch ", "nothing is fetched here; `hf download NAME --local-dir DIR` brings a model"},
+    {" launch torchrun mpirun accelerate deepspeed ", "several ranks are `mpirun -n N ravine train ..`"},
+    {" export save merge ", "use `ravine convert --input RUN --output DIR --to hf`; token files are joined by `ravine data merge`"},
+    {" tokenize encode decode ", "use `ravine tokenizer encode` and `ravine tokenizer decode`"},
+    {" prepare prepare-data preprocess_data preprocess_data.py ", "use `ravine preprocess --input FILE --tokenizer DIR --output-prefix PREFIX`"},
+    {" curves tensorboard visualize graph ", "use `ravine plot RUN`; TensorBoard reads RUN/tensorboard"},
+    {" status logs log list ls show describe inspect ", "use `ravine info PATH`; the log of a run is RUN/log.txt"},
+    {" new create setup start quickstart scaffold ", "use `ravine init DIR`"},
+    {" kill cancel abort pause ", "use `ravine stop RUN`"},
+    {" options settings explain ", "use `ravine config --list`, or `ravine config --explain train.steps`"},
+    {" compare ", "use `ravine diff A B`"},
+    {" test selftest doctor verify ", "use `ravine check determinism --config run.yaml`"},
 };
 
 // Transformers' and TRL's arguments, then Megatron's, then llama.cpp's.
 constexpr OtherName kOtherNames[] = {
+    {"model.name", "model.path"},
+    {"model.name_or_path", "model.path"},
+    {"model.dir", "model.path"},
+    {"data.path", "data.train"},
+    {"data.file", "data.train"},
+    {"data.files", "data.train"},
+    {"data.dataset", "data.train"},
+    {"model", "--model"},
+    {"model", "model.path"},
+    {"model_path", "--model"},
+    {"model_path", "model.path"},
+    {"base_model", "--model"},
+    {"base_model", "model.path"},
+    {"data", "data.train"},
+    {"dataset", "data.train"},
+    {"train_data", "data.train"},
+    {"train_path", "data.train"},
+    {"valid_data", "data.valid"},
+    {"eval_file", "data.valid"},
+    {"val_data", "data.valid"},
+    {"lr_scheduler", "schedule.type"},
+    {"scheduler", "schedule.type"},
+    {"warmup", "schedule.warmup_steps"},
+    {"num_warmup_steps", "schedule.warmup_steps"},
+    {"gradient_clipping", "optimizer.clip_norm"},
+    {"grad_clip", "optimizer.clip_norm"},
+    {"beta1", "optimizer.betas, as [0.9, 0.95]"},
+    {"beta2", "optimizer.betas, as [0.9, 0.95]"},
+    {"grad_accum", "train.global_batch (sequences of a step; train.micro_batch of them at a time)"},
+    {"gradient_accumulation", "train.global_batch (sequences of a step; train.micro_batch of them at a time)"},
+    {"iters", "train.steps"},
+    {"max_iters", "train.steps"},
+    {"num_steps", "train.steps"},
+    {"epoch", "train.steps (ravine data show says how many steps a pass takes)"},
+    {"out_dir", "train.output"},
+    {"out", "--output"},
+    {"out", "train.output"},
+    {"o", "--output"},
+    {"o", "--out"},
+    {"o", "--output-prefix"},
+    {"o", "train.output"},
+    {"output", "--out"},
+    {"output", "--output-prefix"},
+    {"output", "train.output"},
+    {"input", "--prompts"},
+    {"input", "data.train"},
+    {"file", "--prompts"},
+    {"file", "--input"},
+    {"files", "--input"},
+    {"prompt_file", "--prompts"},
+    {"i", "--input"},
+    {"seq_len", "data.sequence_length"},
+    {"seq_length", "--sequence-length"},
+    {"context_length", "data.sequence_length"},
+    {"resume", "checkpoint.resume"},
+    {"precision", "precision.compute"},
+    {"mixed_precision", "precision.compute"},
+    {"tp", "parallel.tensor"},
+    {"pp", "parallel.pipeline"},
+    {"dp", "parallel.data"},
+    {"zero", "parallel.zero"},
+    {"max_length", "--max-new-tokens"},
+    {"max_length", "data.sequence_length"},
+    {"max_tokens", "--max-new-tokens"},
+    {"length", "--max-new-tokens"},
+    {"num_return_sequences", "--num-return"},
+    {"repeat_penalty", "--repetition-penalty"},
+    {"rep_pen", "--repetition-penalty"},
+    {"batch_size", "--batch"},
+    {"b", "--batch"},
+    {"s", "--seed"},
+    {"v", "--version (as `ravine --version`)"},
+    {"cfg", "--config"},
+    {"json_key", "--json-keys"},
+    {"tokenizer_model", "--tokenizer"},
+    {"tokenizer_name_or_path", "--tokenizer"},
+    {"tokenizer_path", "--tokenizer"},
+    {"tokenizer_path", "model.tokenizer"},
+    {"tokenizer", "model.tokenizer"},
+    {"handler_name", "--handler"},
+    {"vocab_size", "--vocab-size"},
+    {"vocabulary", "--vocab-size"},
+    {"model_type", "--type"},
+    {"save_dir", "--output"},
+    {"output_dir", "--output"},
+    {"output_path", "--output"},
+    {"format", "--to"},
+    {"target", "--to"},
     {"learning_rate", "optimizer.lr"},
     {"lr", "optimizer.lr"},
     {"min_lr", "schedule.min_lr_ratio (a share of optimizer.lr)"},
@@ -59,7 +217,6 @@ constexpr OtherName kOtherNames[] = {
     {"validation_file", "data.valid"},
     {"block_size", "data.sequence_length"},
     {"max_seq_length", "data.sequence_length"},
-    {"max_length", "data.sequence_length, for generation --max-new-tokens"},
     {"seq_length", "data.sequence_length"},
     {"split", "data.split"},
     {"seed", "train.seed"},
@@ -76,15 +233,12 @@ constexpr OtherName kOtherNames[] = {
     {"sequence_parallel", "parallel.sequence"},
     {"use_distributed_optimizer", "parallel.zero=1"},
     {"zero_stage", "parallel.zero"},
-    {"nproc_per_node", "the number behind mpirun -n"},
-    {"num_processes", "the number behind mpirun -n"},
     {"report_to", "log.tensorboard"},
     {"tensorboard_dir", "log.tensorboard"},
     {"m", "--model"},
     {"p", "--prompt"},
     {"n", "--max-new-tokens"},
     {"n_predict", "--max-new-tokens"},
-    {"max_tokens", "--max-new-tokens"},
     {"max_new_tokens", "--max-new-tokens"},
     {"temp", "--temperature"},
     {"top_k", "--top-k"},
@@ -92,7 +246,6 @@ constexpr OtherName kOtherNames[] = {
     {"num_beams", "--beams"},
     {"do_sample", "--sample"},
     {"t", "--threads"},
-    {"o", "--output, or train.output"},
     {"f", "--prompts"},
     {"adapter", "a merged model: adapters are not applied yet (merge them with PEFT)"},
     {"lora", "a merged model: adapters are not applied yet (merge them with PEFT)"},
@@ -107,11 +260,25 @@ constexpr OtherName kOtherTypes[] = {
 
 }  // namespace
 
-std::string other_name_advice(std::string word) {
+std::string other_name_advice(std::string word, const NameThere& there, const std::string& value) {
   word.erase(0, std::min(word.find_first_not_of('-'), word.size()));
   std::replace(word.begin(), word.end(), '-', '_');
-  for (const OtherName& n : kOtherNames)
-    if (word == n.word) return std::string("here it is ") + n.here;
+  for (const OtherName& n : kOtherNames) {
+    if (word != n.word) continue;
+    const std::string here = n.here;
+    const std::string name = here.substr(0, here.find_first_of(" =,"));
+    if (!there(name)) continue;
+    const bool with_value = name == here && !value.empty();
+    return "here it is " + here + (with_value ? (name[0] == '-' ? " " : "=") + shell_word(value) : "");
+  }
+  for (const Missing& m : kMissing)
+    if (word == m.word) return m.advice;
+  return "";
+}
+
+std::string other_command_advice(const std::string& word) {
+  for (const OtherCommand& c : kOtherCommands)
+    if (word.find(' ') == std::string::npos && std::string_view(c.words).find(" " + word + " ") != std::string_view::npos) return c.advice;
   return "";
 }
 

@@ -20,7 +20,7 @@ std::string_view view(const yaml_char_t* text) { return text ? reinterpret_cast<
 
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& name, bool lines) : name_(name), lines_(lines) {
+  Reader(std::string_view text, const std::string& name, bool lines) : text_(text), name_(name), lines_(lines) {
     require(yaml_parser_initialize(&parser_) == 1, "yaml: no memory for a parser");
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
   }
@@ -57,11 +57,15 @@ class Reader {
     bool in_text = parser_.error != YAML_READER_ERROR;
     std::string fix = "check indentation, brackets and quotes";
     if (!in_text) fix = "save the file as UTF-8 text";
-    if (problem.find("anchor") != std::string::npos || problem.find("alias") != std::string::npos)
-      fix = "put values that start with * or & in quotes";
+    const std::string about = problem + (parser_.context ? parser_.context : "");
+    if (about.find("anchor") != std::string::npos || about.find("alias") != std::string::npos)
+      fix = lines_ ? "put values that start with * or & in quotes: ['*.txt']" : "values that start with * or & stand in quotes of YAML, within quotes of the shell: \"['*.txt']\"";
+    if (about.find("cannot start any token") != std::string::npos && at_tab()) fix = "indent with blanks: YAML takes no tabs";
     yaml_mark_t mark = in_text ? parser_.problem_mark : parser_.mark;
     refuse(mark, "not valid YAML", lines_ && in_text ? fmt::format("{} at column {}", problem, mark.column + 1) : problem, fix);
   }
+
+  bool at_tab() const { return parser_.problem_mark.index < text_.size() && text_[parser_.problem_mark.index] == '\t'; }
 
   YamlNode::Ptr node(yaml_event_t& e, int depth) {
     if (e.type == YAML_ALIAS_EVENT) return alias(e);
@@ -93,7 +97,7 @@ class Reader {
     auto found = anchors_.find(anchor);
     if (found == anchors_.end())
       refuse(e.start_mark, fmt::format("alias *{}", anchor), "no such anchor before it",
-             "define &" + anchor + " first, or put values that start with * in quotes");
+             "define &" + anchor + " first, or put values that start with * in quotes: ['*" + anchor + "']");
     if (!found->second)
       refuse(e.start_mark, fmt::format("alias *{}", anchor), "it stands inside the value it names", "remove the loop");
     return found->second;
@@ -197,6 +201,7 @@ class Reader {
   }
 
   yaml_parser_t parser_{};
+  std::string_view text_;
   const std::string& name_;
   bool lines_;
   std::unordered_map<std::string, YamlNode::Ptr> anchors_;  // null while the anchored value is being read

@@ -1,5 +1,7 @@
 #include "data/source.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <glob.h>
 
 #include <algorithm>
@@ -7,6 +9,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/missing_path.h"
+#include "base/text.h"
 #include "data/indexed/indexed_file.h"
 #include "data/instruct/instruction_files.h"
 
@@ -94,9 +98,14 @@ std::vector<std::string> source_files(const std::string& path) {
       if (seen.insert(file).second) files.push_back(std::move(file));
     }
     if (!files.empty()) return files;
-    throw UserError("no data", path, "no file has a name of this pattern", "check the path");
+    throw UserError("no data", path, "no file has a name of this pattern", "check the path, and that the shell was given the pattern in quotes");
   }
-  throw UserError("no such data", path, "it must be a file, a folder or a pattern that names files", "check the path");
+  const char* rule = "it must be a file, a folder or a pattern that names files";
+  if (path.find(',') != std::string::npos)
+    throw UserError("no such data", path, rule, fmt::format("several are a list: data.train=[{}], or --input {}", path, fmt::join(split(path, ','), " ")));
+  if (const std::string prefix = near_indexed_prefix(path); !prefix.empty())
+    throw UserError("no such data", path, "token files are named by all that stands before .bin and .idx", fmt::format("did you mean '{}'?", prefix));
+  throw UserError("no such data", path, rule, missing_path_advice(path, Hub::datasets));
 }
 
 }  // namespace ravine

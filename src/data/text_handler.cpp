@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/instruct/conversation.h"
 
 namespace ravine {
 
@@ -78,6 +79,12 @@ class TextHandler final : public RecordHandler {
     std::vector<std::string> keys;
     for (auto field : object) keys.emplace_back(field.key);
     const std::string near = nearest(key, keys);
+    if (key.find(',') != std::string::npos)
+      throw UserError(fmt::format("no key '{}'", key), record.where(), "several keys stand apart, without commas", fmt::format("write --json-keys {}", fmt::join(split(key, ','), " ")));
+    if (const auto form = near.empty() ? detect_chat_format(record.json()) : std::nullopt)
+      throw UserError(fmt::format("no key '{}'", key), record.where(), fmt::format("the record is a conversation ({}): it has {}", name(*form), fmt::join(keys, ", ")),
+                      *form == ChatFormat::alpaca ? "add --handler GeneralInstructionHandler for the prompt of ModelLink, or --handler alpaca for the tokenizer's chat template"
+                                                  : fmt::format("add --handler {} for the tokenizer's chat template", name(*form)));
     throw UserError(fmt::format("no key '{}'", key), record.where(),
                     near.empty() ? fmt::format("the record has {}", keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", "))) : fmt::format("did you mean '{}'?", near),
                     "name the field that holds the text with --json-keys");

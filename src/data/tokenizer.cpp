@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/missing_path.h"
 #include "data/tokenizers/json_tokenizer.h"
 #include "data/tokenizers/llama_settings.h"
 #include "data/tokenizers/llama_tokenizer.h"
@@ -52,7 +53,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
     return open_tokenizer_folder(path);
   }
   if (!fs::exists(path, ec))
-    throw UserError("no such tokenizer", path, "it must be a tokenizer.model, a tokenizer.json or a folder that holds one", "check the path");
+    throw UserError("no such tokenizer", path, "it must be a tokenizer.model, a tokenizer.json or a folder that holds one", missing_path_advice(path, Hub::models));
   std::string name = path;
   for (const char* suffix : {".xz", ".gz", ".zst"})
     if (name.ends_with(suffix)) name.resize(name.size() - std::string_view(suffix).size());

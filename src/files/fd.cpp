@@ -1,5 +1,7 @@
 #include "files/fd.h"
 
+#include "base/lfs_pointer.h"
+
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -101,6 +103,11 @@ Fd open_to_read(const std::string& path, int64_t* size) {
   if (::fstat(*fd, &s) != 0) throw_system("open file", path, errno);
   if (!S_ISREG(s.st_mode)) throw UserError("cannot open file", path, "it must be a regular file", "check the path");
   *size = s.st_size;
+  if (s.st_size < static_cast<off_t>(kLfsPointer)) {
+    char head[64];
+    const ssize_t n = ::pread(*fd, head, sizeof head, 0);
+    if (n > 0) refuse_lfs_pointer({head, static_cast<size_t>(n)}, path);
+  }
   return fd;
 }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
+#include "base/missing_path.h"
 #include "files/compressed.h"
 #include "io/adapter_folder.h"
 #include "io/convert/convert.h"
@@ -12,12 +14,13 @@ namespace ravine {
 namespace fs = std::filesystem;
 namespace {
 
-// "owner/name", as the hub calls models: one slash, no other sign of a path.
-bool looks_like_hub_name(const std::string& text) {
-  const size_t slash = text.find('/');
-  if (slash == std::string::npos || slash == 0 || slash + 1 == text.size() || text.find('/', slash + 1) != std::string::npos || text[0] == '.' || text[0] == '~') return false;
+bool has_weights(const fs::path& folder) {
   std::error_code error;
-  return !fs::exists(text.substr(0, slash), error);
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::string file = it->path().filename().string();
+    if (file.ends_with(".safetensors") || file.ends_with(".safetensors.index.json") || file.starts_with("pytorch_model")) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -27,22 +30,40 @@ void check_model_folder(const std::string& folder, const std::string& key) {
   std::error_code error;
   const fs::path path = folder;
   const bool is_folder = fs::is_directory(path, error);
-  if (is_folder && fs::exists(path / "config.json", error)) return;
   const std::string where = fmt::format("{}={}", key, folder), rule = "it must be a Hugging Face folder: config.json, weights, tokenizer";
+  auto refuse_other_layout = [&] {
+    if (const auto found = recognise(folder); found && found->layout != WeightLayout::hf)
+      throw UserError(fmt::format("a {}, not a model folder", found->what), where, rule, fmt::format("make one of it: `ravine convert --input {} --output DIR --to hf`", folder));
+  };
+  if (is_folder && fs::exists(path / "config.json", error)) {
+    if (!has_weights(path)) refuse_other_layout();  // whoever needs weights says so if there are none at all
+    return;
+  }
   if (!fs::exists(path, error)) {
-    if (looks_like_hub_name(folder))
-      throw UserError("no such folder", where, "models are read from folders, not from a hub",
-                      fmt::format("download it first: `hf download {} --local-dir {}`, then name that folder", folder, path.filename().string()));
-    throw UserError("no such folder", where, rule, "check the path");
+    const std::string advice = missing_path_advice(folder, Hub::models);
+    throw UserError("no such folder", where, advice.find("download") == std::string::npos ? rule : "models are read from folders, not from a hub", advice);
   }
   if (!is_folder && path.extension() == ".json")
     throw UserError("a file where a folder is needed", where, rule,
                     fmt::format("name its folder; a config alone begins with new weights: `model.config={}` in train and plan", folder));
   if (!is_folder) throw UserError("a file where a folder is needed", where, rule, path.has_parent_path() && fs::exists(path.parent_path() / "config.json", error) ? "name its folder, " + path.parent_path().string() : "name the folder that holds it");
   if (fs::exists(path / "model" / "config.json", error)) throw UserError("a run, not a model", where, rule, fmt::format("its model is {}", (path / "model").string()));
-  if (const auto found = recognise(folder); found && found->layout != WeightLayout::hf)
-    throw UserError(fmt::format("a {}, not a model folder", found->what), where, rule, fmt::format("make one of it: `ravine convert --input {} --output DIR --to hf`", folder));
+  refuse_other_layout();
   throw UserError("the folder has no config.json", where, rule, "copy the config.json of the model into it");
+}
+
+void check_model_config(const std::string& file) {
+  std::error_code error;
+  const std::string where = "model.config=" + file, rule = "it must be a model's config.json";
+  if (fs::is_directory(file, error))
+    throw UserError("a folder", where, rule, fmt::format("model.path={0} goes on from its weights, model.config={0}/config.json begins with new ones", fs::path(file).lexically_normal().string()));
+  if (!fs::exists(file, error)) throw UserError("no such file", where, rule, missing_path_advice(file));
+  if (file.ends_with(".yaml") || file.ends_with(".yml")) throw UserError("options of a run", where, rule, "they are given as --config " + file);
+  if (!file.ends_with(".json") && fs::is_regular_file(file, error)) {
+    char first = 0;
+    std::ifstream(file) >> first;
+    if (first != '{') throw UserError("not a model's config", where, rule + ", an object of JSON", "name such a file; configs/ has some");
+  }
 }
 
 void check_checkpoint_folder(const std::string& folder, const std::string& key) {
@@ -50,7 +71,7 @@ void check_checkpoint_folder(const std::string& folder, const std::string& key) 
   const fs::path path = folder;
   if (fs::exists(path / "manifest.json", error)) return;
   const std::string where = fmt::format("{}={}", key, folder), rule = "it must be the folder of a checkpoint, such as RUN/checkpoints/step_000100";
-  if (!fs::is_directory(path, error)) throw UserError("no such folder", where, rule, "check the path");
+  if (!fs::is_directory(path, error)) throw UserError("no such folder", where, rule, missing_path_advice(folder));
   for (const fs::path& checkpoints : {path / "checkpoints", path})
     if (const std::string latest = (checkpoints / "latest").string(); fs::is_regular_file(latest, error)) {
       std::string name = read_whole(latest, 4096);

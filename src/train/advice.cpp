@@ -12,6 +12,7 @@
 #include "data/instruct/prompt_templates.h"
 #include "data/source.h"
 #include "data/tokenizer.h"
+#include "train/open.h"
 
 namespace ravine {
 namespace {
@@ -62,7 +63,8 @@ class Advice {
     std::string file = c_.model.config.empty() ? (std::filesystem::path(c_.model.path) / "config.json").string() : c_.model.config;
     Json j = read_json(file);
     auto whole = [&](const char* key) { return j.contains(key) && j[key].is_number_integer() ? j[key].get<int64_t>() : 0; };
-    vocabulary_ = whole("vocab_size");
+    model_config_ = j;
+    vocabulary_ = run_vocabulary(c_, j, 0);
     if (int64_t most = whole("max_position_embeddings"); most > 0 && c_.data.sequence_length > most)
       say("data.sequence_length={} is above the model's max_position_embeddings={}", c_.data.sequence_length, most);
   }
@@ -75,9 +77,8 @@ class Advice {
       own_ = open_tokenizer(where_);
       tokenizer_ = own_.get();
     }
-    if (c_.model.path.empty() && vocabulary_ > 0) vocabulary_ = std::max(vocabulary_, tokenizer_->size());  // new weights: as open_run_model has it
-    if (vocabulary_ > 0 && tokenizer_->size() > vocabulary_)
-      say("the tokenizer has {} ids, the model a vocabulary of {}: ids beyond it have no row in the embedding", tokenizer_->size(), vocabulary_);
+    vocabulary_ = run_vocabulary(c_, model_config_, tokenizer_->size());
+    if (const std::string trouble = vocabulary_trouble(tokenizer_->size(), vocabulary_); !trouble.empty()) say("{}: ids beyond it have no row in the embedding", trouble);
     if (c_.data.append_eos && !tokenizer_->special().eos) say("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");
   }
 
@@ -168,6 +169,7 @@ class Advice {
   std::unique_ptr<Tokenizer> own_;
   const Tokenizer* tokenizer_;  // null: none, or not opened yet
   std::string where_;
+  Json model_config_;
   int64_t vocabulary_ = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "train/open.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "io/huggingface.h"
@@ -17,18 +18,29 @@ int64_t vocabulary_in(const Json& config) {
 Json new_model_config(const Config& c) {
   Json config = read_json(c.model.config);
   if (c.model.tokenizer.empty() || !std::filesystem::exists(c.model.tokenizer)) return config;
-  const int64_t ids = open_tokenizer(c.model.tokenizer)->size();
-  if (vocabulary_in(config) > 0 && ids > vocabulary_in(config)) config["vocab_size"] = ids;
+  if (const int64_t rows = run_vocabulary(c, config, open_tokenizer(c.model.tokenizer)->size()); rows > vocabulary_in(config)) config["vocab_size"] = rows;
   return config;
 }
 
 }  // namespace
 
+int64_t run_vocabulary(const Config& c, const Json& model_config, int64_t tokenizer_ids) {
+  const int64_t rows = vocabulary_in(model_config);
+  return c.model.path.empty() && rows > 0 ? std::max(rows, tokenizer_ids) : rows;
+}
+
+std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows) {
+  return rows > 0 && tokenizer_ids > rows ? fmt::format("the tokenizer has {} ids, the model a vocabulary of {}", tokenizer_ids, rows) : "";
+}
+
 std::unique_ptr<Model> open_run_model(const Config& c) {
   if (c.model.path.empty() == c.model.config.empty())
     throw UserError("no model, or two", "model.path, model.config", "exactly one of them must be given",
                     "set model.path=FOLDER to go on from weights, or model.config=FILE.json to start from random ones");
-  if (!c.model.path.empty()) check_model_folder(c.model.path, "model.path");
+  if (c.model.path.empty())
+    check_model_config(c.model.config);
+  else
+    check_model_folder(c.model.path, "model.path");
   std::unique_ptr<Model> model = c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_model(c.model.path);
   std::vector<ParamRule> rules;
   for (const std::string& f : c.train.freeze) rules.push_back({.match = f, .freeze = true});
@@ -47,9 +59,8 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
     if (where.empty())
       throw UserError("no tokenizer", "model.tokenizer", "text data needs one", "set model.tokenizer to a tokenizer.model or its folder");
     s.tokenizer = open_tokenizer(where);
-    if (s.tokenizer->size() > facts.vocabulary)
-      throw UserError(fmt::format("the tokenizer has {} ids, the model a vocabulary of {}", s.tokenizer->size(), facts.vocabulary), where,
-                      "every id must have a row in the embedding", "use the tokenizer of this model, or a config with a larger vocab_size");
+    if (const std::string trouble = vocabulary_trouble(s.tokenizer->size(), facts.vocabulary); !trouble.empty())
+      throw UserError(trouble, where, "every id must have a row in the embedding", "use the tokenizer of this model, or a config with a larger vocab_size");
   }
   if (facts.max_positions > 0 && c.data.sequence_length > facts.max_positions)
     throw UserError(fmt::format("data.sequence_length is {}", c.data.sequence_length), "data.sequence_length",

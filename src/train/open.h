@@ -15,6 +15,11 @@ namespace ravine {
 // that exists. Neither or both: a UserError.
 std::unique_ptr<Model> open_run_model(const Config& config);
 
+// The rows of a run's embedding: vocab_size of its model's config (0 where it has none); of new weights (model.config) at least as many as the tokenizer has ids.
+int64_t run_vocabulary(const Config& config, const Json& model_config, int64_t tokenizer_ids);
+// What is wrong with a tokenizer of so many ids before an embedding of so many rows (0: not known); "" if nothing is.
+std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows);
+
 // The data of a run. The tokenizer is null where ids suffice.
 struct Sources {
   std::unique_ptr<Tokenizer> tokenizer;

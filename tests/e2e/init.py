@@ -1,5 +1,6 @@
 """`ravine init`: what it writes trains as it is, and nothing that was there is touched."""
 import json
+import shutil
 
 import ravine_run as r
 
@@ -48,11 +49,35 @@ def test_sft(folder):
 def test_mistakes(folder):
     (folder / "full").mkdir()
     (folder / "full" / "mine").write_text("x")
-    for arguments, word in ([["full"], "not empty"], [["pretrain"], "the folder to make"], [["pretrian", "x"], "did you mean 'pretrain'?"], [["x", "--data", "none"], "no such file"],
-                            [["x", "--model", "none"], "config.json"]):
+    for arguments, word in ([["full"], "not empty"], [["pretrain"], "the folder to make"], [["pretrian", "x"], "did you mean 'pretrain'?"], [["x", "--data", "none"], "no such data"],
+                            [["x", "--model", "none"], "no such folder"]):
         said = r.run("init", *arguments, cwd=folder, status=2).stderr
         r.check(word in said, said)
     r.check([p.name for p in (folder / "full").iterdir()] == ["mine"] and not (folder / "x").exists(), "something was written")
+
+
+def test_a_model_decides_what_is_written(folder):
+    """Fewer positions than usual, no template: the run says what fits. No tokenizer, data of the other kind, a folder that is a file: refused with what to do."""
+    r.save_text(folder / "book.txt", 4000, 1)
+    r.run("tokenizer", "train", "--input", folder / "book.txt", "--output", folder / "tok", "--vocab-size", 400)
+    r.save_config(folder / "config.json", vocab_size=400, max_position_embeddings=48)
+    r.run("train", "model.config=config.json", "model.tokenizer=tok", "data.train=book.txt", "data.sequence_length=48", "train.steps=1", "schedule.warmup_steps=0", "train.output=made", cwd=folder)
+    (folder / "made" / "model").rename(folder / "short")
+    r.run("init", "a", "--model", "short", "--data", "book.txt", cwd=folder)
+    r.check("sequence_length: 48 " in (folder / "a" / "run.yaml").read_text(), (folder / "a" / "run.yaml").read_text())
+    trained(folder, folder / "a" / "run.yaml")
+    r.run("init", "sft", "b", "--model", "short", cwd=folder)
+    r.check("chat_template: chatml" in (folder / "b" / "run.yaml").read_text(), (folder / "b" / "run.yaml").read_text())
+    (folder / "alpaca.json").write_text(json.dumps([{"instruction": "Say it.", "input": "", "output": "It."}] * 30))
+    shutil.copytree(folder / "short", folder / "bare")
+    for file in (folder / "bare").glob("tokenizer*"):
+        file.unlink()
+    for arguments, words in ((["c", "--model", "bare"], ["--model=bare", "tokenizer", "copy"]), (["c", "--data", "alpaca.json"], ["ravine init sft c --data alpaca.json"]),
+                             (["sft", "c", "--data", "book.txt"], ["ravine init pretrain c --data book.txt"]), (["book.txt"], ["--data book.txt"]), (["c", "--data", "bok.txt"], ["did you mean 'book.txt'"]),
+                             (["sft", "short/c", "--model", "short"], ["folder is inside --model"])):
+        said = r.run("init", *arguments, cwd=folder, status=2).stderr
+        r.check(all(w in said for w in words), said)
+        r.check(not (folder / "c").exists() and not (folder / "short" / "c").exists(), f"{arguments}: something was written")
 
 
 if __name__ == "__main__":

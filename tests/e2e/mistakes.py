@@ -3,6 +3,8 @@
 A row is (name, arguments, words). In arguments and words, names in braces are places of the folder that `prepare` fills."""
 import json
 import os
+import pty
+import shutil
 
 import ravine_run as r
 
@@ -30,6 +32,19 @@ def prepare(folder):
     (folder / "run.yaml").write_text(f"model: {{config: {config}, tokenizer: {folder / 'tok'}}}\ndata: {{train: [{text}], sequence_length: 32}}\ntrain: {{steps: 2, output: {folder / 'other'}}}\n")
     (folder / "twice.yaml").write_text("train: {steps: 2}\nmodel: {path: x}\ntrain: {seed: 1}\n")
     (folder / "empty").mkdir()
+    (folder / "alpaca.json").write_text(json.dumps([{"instruction": "Say it.", "input": "", "output": "It."}] * 30))
+    (folder / "chats").mkdir()
+    for name in ("chat.jsonl", "chats/a.jsonl"):
+        (folder / name).write_text(json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}) + "\n")
+    r.run("preprocess", "--input", text, "--tokenizer", folder / "tok", "--output-prefix", folder / "tokens")
+    (folder / "dotted.yaml").write_text("train.steps: 2\n")
+    (folder / "tab.yaml").write_text("train:\n\tsteps: 2\n")
+    (folder / "pattern.yaml").write_text("data: {train: [*.txt]}\n")
+    shutil.copytree(run / "model", folder / "lfs")
+    for name in ("model.safetensors", "tokenizer.model"):
+        (folder / "lfs" / name).write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d' * 32}\nsize 12345\n")
+    shutil.copytree(megatron, folder / "megatron2")
+    shutil.copy(config, folder / "megatron2" / "config.json")
     return {"dir": folder, "text": text, "config": config, "run": run, "tok": folder / "tok", "table": folder / "table.csv", "adapter": adapter, "megatron": megatron, "yaml": folder / "run.yaml",
             "checkpoint": run / "checkpoints" / "step_000002", "base": " ".join(r.settings({**settings, "train.output": folder / "new"})).replace(f'data.train=["{text}"]', f"data.train=[{text}]")}
 
@@ -58,7 +73,7 @@ MISTAKES = [
     ("an archive", TRAIN + "data.train=[{dir}/archive.zip]", ["archive.zip", "unpack"]),
     ("a page of Markdown", TRAIN + "data.train=[{dir}/notes.md]", ["notes.md", ".txt"]),
     ("a spreadsheet", TRAIN + "data.train=[{dir}/table.xlsx]", ["table.xlsx", ".csv"]),
-    ("data that are not there", TRAIN + "data.train=[{dir}/boook.txt]", ["no such data", "{dir}/boook.txt", "check the path"]),
+    ("data that are not there", TRAIN + "data.train=[{dir}/boook.txt]", ["no such data", "{dir}/boook.txt", "did you mean '{dir}/book.txt'"]),
     ("betas without brackets", TRAIN + "optimizer.betas=0.9,0.95", ["optimizer.betas", "list", "[0.9,0.95]"]),
     ("a model's config as --config", "train --config {config}", ["a model's config.json", "{config}", "model.config="]),
     ("a config without --config", "train {yaml}", ["run.yaml", "--config {yaml}"]),
@@ -94,6 +109,67 @@ MISTAKES = [
     ("stop of a run that has ended", "stop {run}", ["{run}"]),
     ("init into a full folder", "init pretrain {run}", ["not empty", "{run}"]),
     ("temperature below zero", "generate --model {run}/model --prompt x --sample --temperature -1", ["temperature", "-1"]),
+    ("conversations without a handler", "preprocess --input {dir}/alpaca.json --tokenizer {tok} --output-prefix {dir}/q/x", ["no key 'text'", "alpaca.json:1", "instruction", "--handler"]),
+    ("messages without a handler", "preprocess --input {dir}/chat.jsonl --tokenizer {tok} --output-prefix {dir}/q/x", ["chat.jsonl:1", "--handler messages"]),
+    ("keys with commas", "preprocess --input {dir}/lines.jsonl --json-keys a,b --tokenizer {tok} --output-prefix {dir}/q/x", ["'a,b'", "lines.jsonl:1", "--json-keys a b"]),
+    ("Megatron's flag of the key", "preprocess --input {text} --json-key text --tokenizer {tok} --output-prefix {dir}/q/x", ["--json-key", "here it is --json-keys text"]),
+    ("Megatron's flag of the tokenizer", "preprocess --input {text} --tokenizer-model {tok} --output-prefix {dir}/q/x", ["here it is --tokenizer {tok}"]),
+    ("an output for a prefix", "preprocess --input {text} --tokenizer {tok} --output {dir}/q/x", ["here it is --output-prefix {dir}/q/x"]),
+    ("a file without --input", "preprocess {text}", ["{text}", "--input {text}"]),
+    ("preprocess without a tokenizer", "preprocess --input {text} --output-prefix {dir}/q/x", ["--tokenizer is missing", "for example"]),
+    ("token files without the end of their name", TRAIN + "data.train=[{dir}/tokens]", ["{dir}/tokens", "did you mean '{dir}/tokens_text_document'"]),
+    ("an index without the end of the name", "data index --prefix {dir}/tokens --split 1,0,0 --sequence-length 8 --seed 1 --samples 1,, --out {dir}/q", ["did you mean '{dir}/tokens_text_document'"]),
+    ("files with a comma", TRAIN + "data.train=a.txt,b.txt", ["a.txt,b.txt", "data.train=[a.txt,b.txt]"]),
+    ("files with a comma to preprocess", "preprocess --input a.txt,b.txt --tokenizer {tok} --output-prefix {dir}/q/x", ["--input a.txt b.txt"]),
+    ("a pattern without quotes", TRAIN + "data.train=[*.txt]", ["data.train", "quotes", "['*.txt']"]),
+    ("a pattern without quotes in a file", "train --config {dir}/pattern.yaml", ["pattern.yaml:1", "quotes", "['*.txt']"]),
+    ("a pattern that fits nothing", TRAIN + "data.train=['{dir}/*.none']", ["*.none", "quotes"]),
+    ("a file without data.train", TRAIN + "book.txt", ["'book.txt'", "data.train=book.txt"]),
+    ("a blank behind =", TRAIN + "data.train= {text}", ["no blank behind '='", "data.train={text}"]),
+    ("blanks around =", TRAIN + "train.steps = 3", ["no blanks around '='", "train.steps=3"]),
+    ("a prompt without a flag", "generate --model {run}/model hello", ["'hello'", "--prompt hello"]),
+    ("a prompt without quotes", "generate --model {run}/model --prompt Once upon a time", ["'upon'", "quotes", '--prompt "Once upon']),
+    ("a model without a flag", "generate {run}/model --prompt x", ["--model {run}/model"]),
+    ("a name of the hub without an owner", TRAIN + 'model.config="" model.path=gpt2', ["model.path=gpt2", "folders", "hf download gpt2"]),
+    ("the same as --model", "generate --model gpt2 --prompt x", ["--model=gpt2", "hf download gpt2"]),
+    ("a dataset of the hub", TRAIN + "data.train=[Salesforce/wikitext]", ["Salesforce/wikitext", "hf download Salesforce/wikitext --repo-type dataset"]),
+    ("a dataset without an owner", TRAIN + "data.train=[wikitext]", ["wikitext", "--repo-type dataset"]),
+    ("an address as data", TRAIN + "data.train=[https://example.org/a.txt]", ["download it first", "wget https://example.org/a.txt"]),
+    ("an address as a model", TRAIN + 'model.config="" model.path=https://huggingface.co/openai/gpt2', ["hf download openai/gpt2"]),
+    ("a tokenizer of the hub", TRAIN + "model.tokenizer=meta-llama/Llama-2-7b-hf", ["no such tokenizer", "hf download meta-llama/Llama-2-7b-hf"]),
+    ("adapters", TRAIN + "--lora", ["--lora", "adapters", "leave it out"]),
+    ("a device", TRAIN + "--device cuda", ["--device", "CPU", "leave it out"]),
+    ("serve", "serve --model {run}/model", ["serve", "no server yet", "ravine generate"]),
+    ("eval", "eval --model {run}/model", ["eval", "ravine bench"]),
+    ("finetune", "finetune {base}", ["finetune", "ravine train", "ravine init sft"]),
+    ("run", "run {run}/model", ["'run'", "ravine generate"]),
+    ("torchrun", "torchrun {base}", ["torchrun", "mpirun -n N ravine train"]),
+    ("download", "download gpt2", ["download", "hf download"]),
+    ("export", "export {run}", ["export", "ravine convert"]),
+    ("a text for sft", "init sft {dir}/i --data {text}", ["text, not conversations", "ravine init pretrain"]),
+    ("an output as a flag", TRAIN + "-o {dir}/new", ["-o", "train.output={dir}/new"]),
+    ("data as a flag", TRAIN + "--data {text}", ["--data", "data.train={text}"]),
+    ("steps as a flag", TRAIN + "--steps 3", ["--steps", "train.steps=3"]),
+    ("passes", TRAIN + "--epochs 3", ["--epochs", "train.steps"]),
+    ("a rate as a flag", TRAIN + "--lr 3e-4", ["--lr", "optimizer.lr=3e-4"]),
+    ("a batch as a flag", TRAIN + "--batch-size 4", ["train.global_batch", "train.micro_batch"]),
+    ("a path of data", TRAIN + "data.path={text}", ["data.path", "here it is data.train"]),
+    ("a beta", TRAIN + "optimizer.beta1=0.9", ["optimizer.beta1", "optimizer.betas, as [0.9, 0.95]"]),
+    ("dotted keys in a file", "train --config {dir}/dotted.yaml", ["train.steps", "dotted.yaml:1", "train: {{steps: VALUE}}"]),
+    ("a tab in a file", "train --config {dir}/tab.yaml", ["tab.yaml:2", "no tabs"]),
+    ("a slip in the name of a config", "train --config {dir}/runn.yaml", ["runn.yaml", "did you mean '{dir}/run.yaml'"]),
+    ("a slip in the name of a folder", TRAIN + "data.train=[{dir}/chatz/a.jsonl]", ["{dir}/chatz/a.jsonl", "did you mean '{dir}/chats/a.jsonl'"]),
+    ("a pointer of Git LFS", "generate --model {dir}/lfs --prompt x", ["Git LFS", "{dir}/lfs/model.safetensors", "git lfs pull"]),
+    ("a pointer for a tokenizer", "tokenizer info --tokenizer {dir}/lfs/tokenizer.model", ["Git LFS", "git lfs pull"]),
+    ("llama.cpp's temperature", "generate --model {run}/model --prompt x --temp 0.8", ["--temp", "--temperature 0.8"]),
+    ("vLLM's tensor ranks", "generate --model {run}/model --prompt x --tp 2", ["--tp", "parallel.tensor=2"]),
+    ("a file of prompts", "generate --model {run}/model --prompt-file {text}", ["--prompts {text}"]),
+    ("Transformers' length", "generate --model {run}/model --prompt x --max_length 30", ["--max-new-tokens 30"]),
+    ("a Megatron folder with a config", TRAIN + 'model.config="" model.path={dir}/megatron2', ["Megatron", "model.path", "ravine convert --input {dir}/megatron2"]),
+    ("a run's config as a model's", TRAIN + "model.config={yaml}", ["model.config={yaml}", "--config {yaml}"]),
+    ("a folder as a model's config", TRAIN + "model.config={run}/model", ["a folder", "model.path={run}/model", "{run}/model/config.json"]),
+    ("a file in place of init's folder", "init {text}", ["a file is there", "--data {text}"]),
+    ("conversations for pretrain", "init {dir}/i --data {dir}/alpaca.json", ["conversations", "alpaca.json", "ravine init sft"]),
     ("convert without a target", "convert --input {run}/model --output {dir}/c --to huggingface", ["--to", "hf"]),
 ]
 
@@ -123,6 +199,33 @@ def test_suffixes_in_capitals_are_taken(folder):
     places = prepare(folder)
     base = [a for a in places["base"].split(" ") if not a.startswith("data.train=")]
     r.run("train", *base, f"data.train=[{folder / 'UPPER.TXT'}]")
+
+
+def test_the_table_is_long(folder):
+    r.check(len(MISTAKES) >= 120 and len({name for name, _, _ in MISTAKES}) == len(MISTAKES), f"{len(MISTAKES)} mistakes")
+
+
+def test_what_is_no_mistake(folder):
+    version = r.run("--version").stdout
+    for word in ("-v", "-V", "version"):
+        r.check(r.run(word).stdout == version, word)
+    r.check(r.run("man", "train").stdout.startswith(".TH"), "roff where nobody reads it")
+    above, below = pty.openpty()
+    done = r.subprocess.Popen(r.command("man", "train"), stdin=r.subprocess.DEVNULL, stdout=below)
+    os.close(below)
+    page = b""
+    try:
+        while part := os.read(above, 65536):
+            page += part
+    except OSError:  # the other side is closed
+        pass
+    r.check(done.wait() == 0 and page.startswith(b"Example:") and b"\\-" not in page, page[:200])
+    r.check("did you mean 'ravine-train'" in r.run("man", "trian", status=2).stderr, "a slip in a page's name")
+
+
+def test_init_in_a_job_of_ranks(folder):
+    done = r.run("init", folder / "q", status=2, env={**os.environ, "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}).stderr
+    r.check("run it without mpirun" in done and not (folder / "q").exists(), done)
 
 
 if __name__ == "__main__":

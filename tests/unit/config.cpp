@@ -232,7 +232,7 @@ TEST(Config, ErrorsOfTheCommandLine) {
       {"=1", "'=1' (command line): options are written section.key=value; write for example train.steps=100"},
       {"train.freeze=[*a]",
        "alias *a (command line, train.freeze): no such anchor before it; define &a first, or put values that start with * in "
-       "quotes"},
+       "quotes: ['*a']"},
   };
   for (auto [word, text] : cases) EXPECT_EQ(error_of("", {word}), text) << word;
   try {
@@ -245,7 +245,7 @@ TEST(Config, ErrorsOfTheCommandLine) {
     load_config("/does/not/exist.yaml");
     FAIL();
   } catch (const UserError& e) {
-    EXPECT_STREQ(e.what(), "cannot read the config (/does/not/exist.yaml): No such file or directory; check the path and its permissions");
+    EXPECT_STREQ(e.what(), "cannot read the config (/does/not/exist.yaml): No such file or directory; check the path: there is no /does");
   }
 }
 

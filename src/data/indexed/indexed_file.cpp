@@ -63,6 +63,25 @@ bool is_indexed_prefix(const std::string& path, std::string* prefix) {
   return true;
 }
 
+std::string near_indexed_prefix(const std::string& path) {
+  namespace fs = std::filesystem;
+  const fs::path given = path;
+  const std::string begin = given.filename().string() + "_";
+  std::error_code error;
+  std::string found;
+  for (auto it = fs::directory_iterator(given.has_parent_path() ? given.parent_path() : fs::path("."), error); !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::string file = it->path().filename().string();
+    const std::string prefix = ((given.has_parent_path() ? given.parent_path() : fs::path()) / file.substr(0, file.size() - std::min<size_t>(4, file.size()))).string();
+    if (begin.size() > 1 && file.starts_with(begin) && file.ends_with("_document.idx") && is_indexed_prefix(prefix) && (found.empty() || prefix < found)) found = prefix;
+  }
+  return found;
+}
+
+std::string indexed_prefix_advice(const std::string& path) {
+  const std::string near = near_indexed_prefix(path);
+  return near.empty() ? "check the path, or make them with ravine preprocess" : "did you mean '" + near + "'?";
+}
+
 void IndexedFile::refuse(const std::string& what, const std::string& rule) const {
   throw UserError(what, prefix_ + ".idx", rule, "make it again with ravine preprocess, or fetch it again");
 }

@@ -28,6 +28,9 @@ std::string indexed_journal(const std::string& prefix);
 // Whether `path` is such a prefix: PREFIX, PREFIX.bin or PREFIX.idx with both files there. The prefix without the suffix. A pair that is just being replaced, or was when its
 // writer was killed, is a UserError.
 bool is_indexed_prefix(const std::string& path, std::string* prefix = nullptr);
+// The first prefix that goes on from this one as preprocess names its files (PATH_text_document); "" if there is none.
+std::string near_indexed_prefix(const std::string& path);
+std::string indexed_prefix_advice(const std::string& path);  // what to do where is_indexed_prefix is false
 
 // Maps both files. Opening costs the same for any size: it checks the header, the sizes of both files and the ends of each
 // array; every access is checked again. Whoever trains on it calls check() first (open_token_file). What does not fit is a UserError naming file and rule. Const members may be called by

@@ -9,7 +9,7 @@ namespace ravine {
 std::unique_ptr<IndexedFile> open_token_file(const std::string& path, int64_t vocabulary) {
   std::string prefix;
   if (!is_indexed_prefix(path, &prefix))
-    throw UserError("no token files", path, "PREFIX.bin and PREFIX.idx must be there", "check the path, or make them with ravine preprocess");
+    throw UserError("no token files", path, "PREFIX.bin and PREFIX.idx must be there", indexed_prefix_advice(path));
   auto file = std::make_unique<IndexedFile>(prefix);
   if (file->has_modes()) throw UserError("multimodal data", prefix + ".idx", "its sequences have modes; text is wanted", "name another file");
   if (file->type() == TokenType::f32 || file->type() == TokenType::f64)

@@ -232,7 +232,7 @@ void merge_indexed(const std::vector<std::string>& prefixes, const std::string& 
   std::vector<IndexedFile> files;
   for (const std::string& path : prefixes) {
     std::string prefix;
-    if (!is_indexed_prefix(path, &prefix)) throw UserError("no token files", path, "PREFIX.bin and PREFIX.idx must be there", "check the path");
+    if (!is_indexed_prefix(path, &prefix)) throw UserError("no token files", path, "PREFIX.bin and PREFIX.idx must be there", indexed_prefix_advice(path));
     files.emplace_back(prefix);
   }
   if (!overwrite) refuse_existing(output_prefix);

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "base/missing_path.h"
 #include "files/atomic.h"
 #include "files/disk_space.h"
 #include "io/adapter_folder.h"
@@ -36,7 +37,7 @@ Weights read_source(WeightLayout layout, const ConvertOptions& o, const Json& co
 }
 
 WeightLayout layout_of(const ConvertOptions& o, std::string* what) {
-  if (!fs::exists(o.input)) throw UserError("no such file or folder", o.input, "it must exist", "check --input");
+  if (!fs::exists(o.input)) throw UserError("no such file or folder", o.input, "it must exist", missing_path_advice(o.input, Hub::models));
   refuse_adapter(o.input, "--input");
   for (WeightLayout l :
        {WeightLayout::hf, WeightLayout::megatron, WeightLayout::deepspeed, WeightLayout::mindformers, WeightLayout::ravine})

@@ -1,0 +1,71 @@
+#include "base/missing_path.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "base/shell_word.h"
+#include "base/text.h"
+
+namespace ravine {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMostNames = 4096;
+
+// "owner/name" or "name" behind the address of the hub; "" for another address.
+std::string hub_name(std::string address, Hub& hub) {
+  for (const char* begin : {"https://huggingface.co/", "http://huggingface.co/", "https://hf.co/", "hf://"})
+    if (address.starts_with(begin)) {
+      address = address.substr(std::string_view(begin).size());
+      if (address.starts_with("datasets/")) {
+        address = address.substr(9);
+        hub = Hub::datasets;
+      } else if (hub == Hub::none) {
+        hub = Hub::models;
+      }
+      const std::vector<std::string> parts = split(address, '/');
+      return parts.size() > 1 && !parts[1].empty() ? parts[0] + "/" + parts[1] : parts[0];
+    }
+  return "";
+}
+
+std::string download(const std::string& name, Hub hub) {
+  return fmt::format("download it first: `hf download {}{} --local-dir {}`, then name that folder", shell_word(name), hub == Hub::datasets ? " --repo-type dataset" : "",
+                     shell_word(name.substr(name.rfind('/') + 1)));
+}
+
+std::string near_name(const fs::path& folder, const std::string& word) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator() && names.size() < kMostNames; it.increment(error)) names.push_back(it->path().filename().string());
+  return nearest(word, names);
+}
+
+}  // namespace
+
+std::string missing_path_advice(const std::string& path, Hub hub) {
+  if (path.find("://") != std::string::npos) {
+    const std::string name = hub_name(path, hub);
+    return name.empty() ? fmt::format("files are read from this machine: download it first (`wget {}`), then name the file", shell_word(path)) : download(name, hub);
+  }
+  fs::path whole = path;
+  if (!whole.has_filename()) whole = whole.parent_path();  // "books/"
+  std::error_code error;
+  fs::path missing = whole;
+  while (missing.has_parent_path() && missing.parent_path() != missing && !fs::exists(missing.parent_path(), error)) missing = missing.parent_path();
+  const fs::path there = missing.has_parent_path() ? missing.parent_path() : fs::path(".");
+  if (const std::string near = near_name(there, missing.filename().string()); !near.empty()) {
+    fs::path meant = missing.has_parent_path() ? missing.parent_path() / near : fs::path(near);
+    if (missing != whole) meant /= whole.lexically_relative(missing);
+    return fmt::format("did you mean '{}'?", meant.string());
+  }
+  const size_t slash = path.find('/');
+  const bool two = slash != std::string::npos && slash > 0 && slash + 1 < path.size() && path.find('/', slash + 1) == std::string::npos && path[0] != '.' && path[0] != '~';
+  if (hub != Hub::none && two && missing != whole) return download(path, hub);
+  if (hub != Hub::none && slash == std::string::npos && path.find('.') == std::string::npos) return "check the path; if it is a name of the Hugging Face hub, " + download(path, hub);
+  return missing == whole ? "check the path" : fmt::format("check the path: there is no {}", missing.string());
+}
+
+}  // namespace ravine
