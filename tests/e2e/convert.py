@@ -79,10 +79,10 @@ def test_a_model_trains_and_goes_on_from_converted_weights(folder):
     run("train", *r.settings({
         "model.path": GOLDEN / "hf_bin", "data.train": [ids], "data.sequence_length": 8, "train.steps": 2, "train.global_batch": 2,
         "train.output": folder / "run", "checkpoint.every": 2, "log.tensorboard": False}))
-    convert(folder / "run", folder / "out", "hf", "--dtype", "bf16")  # as RUN/model: the type of the weights that it began from
+    convert(folder / "run", folder / "out", "hf", "--dtype", "f16")  # as RUN/model: the type of the weights that it began from
     same(folder / "out", weights(folder / "run" / "model"))
     convert(folder / "run" / "checkpoints", folder / "mg", "megatron-mcore", "--tensor", 2)
-    convert(folder / "mg", folder / "back", "hf")
+    convert(folder / "mg", folder / "back", "hf", "--dtype", "f16")
     same(folder / "back", weights(folder / "run" / "model"))
 
 
