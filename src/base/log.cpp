@@ -90,7 +90,7 @@ void Log::end_progress() {
 
 std::string human_time(double s) {
   if (!std::isfinite(s) || s < 0) return "?";
-  if (s < 10) return fmt::format("{:.1f} s", s);
+  if (s < 9.95) return fmt::format("{:.1f} s", s);
   int64_t t = std::llround(s);
   if (t < 60) return fmt::format("{} s", t);
   if (t < 3600) return fmt::format("{}m {:02}s", t / 60, t % 60);
@@ -101,14 +101,14 @@ std::string human_time(double s) {
 std::string human_bytes(double b) {
   const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int u = 0;
-  while (std::abs(b) >= 1024 && u < 4) b /= 1024, ++u;
+  while (std::abs(b) >= (u == 0 ? 1023.5 : 1023.95) && u < 4) b /= 1024, ++u;  // what would be shown as 1024
   return u == 0 ? fmt::format("{:.0f} B", b) : fmt::format("{:.1f} {}", b, units[u]);
 }
 
 std::string human_count(double n) {
   const char* units[] = {"", " k", " M", " G", " T"};
   int u = 0;
-  while (std::abs(n) >= 1000 && u < 4) n /= 1000, ++u;
+  while (std::abs(n) >= (u == 0 ? 999.5 : 999.95) && u < 4) n /= 1000, ++u;  // what would be shown as 1000
   return u == 0 ? fmt::format("{:.0f}", n) : fmt::format("{:.1f}{}", n, units[u]);
 }
 

@@ -28,10 +28,12 @@ host = socket.gethostname()
 for harm, words in {"kill": [f"rank 2 ({host}) is gone", "waited in all_gather over data"],
                     "wait": [f"rank 2 ({host}) is gone; ranks 0 1 waited in all_gather over data;"],
                     "stop": [f"rank 2 ({host}) has not answered for", "ranks 0 1 3 waited in all_gather over data"],
-                    "throw": [f"rank 2 ({host}): the disk is on fire", "ranks 0 1 3 waited in all_gather over data"]}.items():
+                    "throw": [f"rank 2 ({host}): the disk is on fire", "ranks 0 1 3 waited in all_gather over data"],
+                    "two": [f"rank 0 ({host}): the roof has come down", "ranks 1 3 waited in all_gather over data"]}.items():
     status, out, err, seconds = run(harm)
     check(status != 0 and "done" not in out, f"{harm}: exit status {status}")
     check(all(w in err for w in words), f"{harm}: {words} not in\n{err}")
+    check(harm != "two" or "on fire" not in err, f"two: what failed second is named\n{err}")
     check(err.count("error: ") == 1, f"{harm}: said more than once\n{err}")
     check(seconds < 30, f"{harm}: took {seconds:.0f} s")
     # A watch that was itself late by half its patience counts from anew: so never 1.5 times of it, whatever else this machine does.
@@ -40,4 +42,4 @@ for harm, words in {"kill": [f"rank 2 ({host}) is gone", "waited in all_gather o
     check(not silent or PATIENCE <= int(silent[1]) <= 1.5 * PATIENCE + 0.7, f"{harm}: patience is {PATIENCE} s, {silent and silent[0]}")
 status, out, err, _ = run("slow")
 check(status == 0 and "done" in out, f"slow: exit status {status}\n{err}")
-print("kill, wait, stop, throw and slow: as promised")
+print("kill, wait, stop, throw, two and slow: as promised")

@@ -1,4 +1,4 @@
-// One rank of a job in which rank 2 comes to harm: mpirun -n 4 dist_faulty kill|wait|stop|throw|slow. The others wait in a collective.
+// One rank of a job in which rank 2 comes to harm: mpirun -n 4 dist_faulty kill|wait|stop|throw|two|slow; two: rank 0, and after it rank 2. The others wait in a collective.
 // Patience is 3 s. What each must do is checked by tests/dist/faults.py.
 #include <signal.h>
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/world.h"
 
@@ -16,7 +17,18 @@ int main(int argc, char** argv) {
   ravine::Heartbeat heartbeat(*world, 3);
   auto group = world->group({0, 1, 2, 3}, "data");
   group->barrier();
+  auto pair = world->group(world->rank() % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{1, 3}, "pair");
   try {
+    if (harm == "two" && world->rank() == 0) {
+      heartbeat.failed("the roof has come down", 5);
+      pair->barrier();
+      sleep(5);
+      return 5;
+    }
+    if (harm == "two" && world->rank() == 2) {
+      pair->barrier();
+      throw std::runtime_error("the disk is on fire");
+    }
     if (world->rank() == 2) {
       if (harm == "kill" || harm == "stop") {
         kill(getpid(), harm == "kill" ? SIGKILL : SIGSTOP);

@@ -314,7 +314,7 @@ TAGS = {"train/loss": "loss", "train/lr": "lr", "train/grad_norm": "grad_norm", 
 
 
 def human_time(s):
-    return f"{s:.1f} s" if s < 10 else f"{round(s)} s"
+    return f"{s:.1f} s" if s < 9.95 else f"{round(s)} s"
 
 
 def resident(pid):

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fstream>
 #include <random>
+#include <regex>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -153,6 +154,19 @@ TEST(Yaml, BillionLaughsIsBounded) {
   EXPECT_NE(error_of(text).find("too many values (f.yaml:"), std::string::npos);
 }
 
+// Other programs read what is written here: PyYAML is the judge of which texts it takes for something else without quotes.
+TEST(Yaml, TextsAreQuotedWherePyYamlReadsSomethingElse) {
+  const Json rows = read_json(RAVINE_SOURCE_DIR "/tests/golden/yaml_texts.json");
+  ASSERT_GT(rows.size(), 500u);
+  size_t plain = 0;
+  for (const Json& row : rows) {
+    const std::string text = row[0], quoted = row[2], written = yaml_text(text);
+    plain += written == text;
+    EXPECT_TRUE(written == quoted || (written == text && row[1].get<bool>())) << Json(text).dump() << " is written as " << written << " instead of " << quoted;
+  }
+  EXPECT_GT(plain, 50u);
+}
+
 TEST(Yaml, TextsAndNumbersRoundTrip) {
   std::mt19937_64 draw(7);
   std::vector<std::string> texts = {
@@ -174,10 +188,12 @@ TEST(Yaml, TextsAndNumbersRoundTrip) {
     EXPECT_EQ(root->find("k")->items[0]->text, text);
   }
   EXPECT_THROW(yaml_text("\xff"), UserError);
+  const std::regex yaml_1_1("[-+]?[0-9][0-9_]*\\.[0-9_]*([eE][-+][0-9]+)?|[-+]?\\.inf|\\.nan");  // a float for every reader: yaml.org/type/float.html
   for (int i = 0; i < 20000; ++i) {
     double x = std::bit_cast<double>(draw());
     YamlNode node = resolve_scalar(yaml_real(x));
     ASSERT_EQ(node.kind, Kind::real) << yaml_real(x);
+    ASSERT_TRUE(std::regex_match(yaml_real(x), yaml_1_1)) << yaml_real(x);
     if (!std::isnan(x)) {
       EXPECT_EQ(std::bit_cast<uint64_t>(node.real), std::bit_cast<uint64_t>(x)) << yaml_real(x);
     }

@@ -112,6 +112,28 @@ TEST(Dataset, text_gets_its_end_tokens) {
   EXPECT_USER_ERROR(open_datasets(o, &no_eos), "the tokenizer has no end token (data.append_eos)");
 }
 
+// A template of the tokenizer that ends in eos, and data.append_eos: one eos.
+TEST(Dataset, a_tokenizer_that_ends_texts_itself) {
+  struct Ends : Bytes {
+    using Bytes::Bytes;
+    std::vector<int32_t> encode(std::string_view text, bool add_special) const override {
+      auto ids = Bytes::encode(text, add_special);
+      if (add_special) ids.push_back(2);
+      return ids;
+    }
+  };
+  Folder f;
+  auto o = options({{f.write("a.jsonl", "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n")}}, 5);
+  o.shuffle = false;
+  const Ends ends;
+  for (bool append : {true, false}) {
+    o.append_eos = append;
+    auto d = open_datasets(o, &ends).train;
+    EXPECT_EQ(d->token_count(), 5);
+    EXPECT_EQ(d->sample(0).ids, (Ids{'a' + 3, 'b' + 3, 2, 'c' + 3, 2})) << append;
+  }
+}
+
 std::string numbered(const Folder& f, const std::string& name, int n, int seed = 0) {
   std::string lines;
   for (int i = 0; i < n; ++i) lines += fmt::format("{{\"text\": \"{} number {} of {}\"}}\n", name, i, seed);

@@ -1,7 +1,12 @@
 // Prompts in, texts and JSON lines out.
 #include "infer/output.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <termios.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -93,6 +98,51 @@ TEST_F(Output, PlainTextFollowsThePrompt) {
   GenerateOutput out(prompts, tokenizer.get(), false, w.file);
   feed(out, w);
   EXPECT_EQ(w.text(), "--- 1 of 2\n" + after(0) + "\n\n--- 2 of 2\n" + after(1) + "\n");
+}
+
+// The other end of a terminal, which does nothing to the bytes.
+struct Terminal {
+  Terminal() : end(::posix_openpt(O_RDWR | O_NOCTTY)) {
+    if (end < 0 || ::grantpt(end) != 0 || ::unlockpt(end) != 0) return;
+    file = std::fopen(::ptsname(end), "r+");
+    termios t{};
+    if (!file || ::tcgetattr(::fileno(file), &t) != 0) return;
+    ::cfmakeraw(&t);
+    ::tcsetattr(::fileno(file), TCSANOW, &t);
+  }
+  ~Terminal() {
+    if (file) std::fclose(file);
+    if (end >= 0) ::close(end);
+  }
+  // So many bytes, or what is there when nothing more comes for seconds.
+  std::string text(size_t size) const {
+    std::string s;
+    for (pollfd ready{end, POLLIN, 0}; s.size() < size && ::poll(&ready, 1, 5000) == 1;) {
+      char c;
+      if (::read(end, &c, 1) != 1) break;
+      s += c;
+    }
+    return s;
+  }
+  int end;
+  std::FILE* file = nullptr;
+};
+
+TEST_F(Output, ATerminalIsGivenNoControlCharacters) {
+  Terminal terminal;
+  if (!terminal.file) GTEST_SKIP() << "no terminals here";
+  Written pipe;
+  const std::string raw = "\x1b[2J\x9b red\a\nand\tthat\x7f";
+  for (bool on_terminal : {true, false}) {
+    GenerateOutput out(prompts, tokenizer.get(), false, on_terminal ? terminal.file : pipe.file);
+    for (int32_t id : tokenizer->encode("x" + raw, false)) out.token(0, id);
+    out.finished(0, results[0]);
+  }
+  EXPECT_NE(pipe.text().find("\x1b[2J"), std::string::npos) << "files and pipes get it as it is";
+  const std::string want = escaped(pipe.text(), "\n\t");
+  EXPECT_EQ(terminal.text(want.size()), want);
+  EXPECT_NE(want.find("\\x1b[2J"), std::string::npos);
+  EXPECT_EQ(want.find('\x1b'), std::string::npos);
 }
 
 TEST_F(Output, StreamsTheFirstPromptAtOnce) {

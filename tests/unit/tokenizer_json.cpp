@@ -54,6 +54,23 @@ TEST(TokenizerJson, every_component_as_recorded) {
   EXPECT_GE(rows, 29u);
 }
 
+// tools/golden/post_processors.py; chains on which the library panics are refused.
+TEST(TokenizerJson, chains_of_post_processors_as_recorded) {
+  const Json rows = read_json(kGolden + "post_processors.json");
+  ASSERT_GT(rows.size(), 60u);
+  for (const Json& row : rows) {
+    Json j = Json::parse(R"({"version":"1.0","added_tokens":[],"pre_tokenizer":{"type":"Whitespace"},"model":{"type":"WordLevel","vocab":{"a":0,"b":1,"text":2,"unknown":3},"unk_token":"unknown"}})");
+    j["post_processor"] = row["post_processor"];
+    SCOPED_TRACE(row.dump());
+    if (row["ids"].is_null()) {
+      EXPECT_USER_ERROR(tokenizer_of(j), "a template cannot follow one that makes");
+      continue;
+    }
+    EXPECT_EQ(tokenizer_of(j)->encode("text", true), ids_of(row["ids"]));
+    EXPECT_EQ(tokenizer_of(j)->encode("text", false), std::vector<int32_t>{2});
+  }
+}
+
 // The scanners do what their regular expressions do, on every code point and on random text.
 TEST(TokenizerJson, scanners_equal_pcre2) {
   auto table = char_table();
