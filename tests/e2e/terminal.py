@@ -2,6 +2,7 @@
 
 python3 terminal.py PATH_OF_RAVINE [test_function ..]
 """
+import fcntl
 import json
 import os
 import pty
@@ -9,11 +10,9 @@ import re
 import select
 import struct
 import subprocess
-import fcntl
 import termios
 import time
 import tty
-from pathlib import Path
 
 import ravine_run as r
 
@@ -25,7 +24,7 @@ def in_terminal(*arguments, status=0):
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    job = subprocess.Popen(r.command(*arguments), stdin=theirs, stdout=theirs, stderr=theirs)
+    job = subprocess.Popen(r.command(*arguments), stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
     os.close(theirs)
     shown, end = b"", time.monotonic() + r.LIMIT
     while time.monotonic() < end:
@@ -91,16 +90,16 @@ def options(folder, **more):
 def test_train(folder):
     """The bar grows to its end and is cleared; lines stand alone; a name with ESC in a message is text."""
     shown = in_terminal("train", *options(folder, **{"log.every": 2}))
-    bars = re.findall(r"\r\[(#*)(\.*)\] (\d)/5  loss (\S+)  left ([^\x1b]*)\x1b\[K(?=\r)", shown)  # the next bar, or what clears it, goes over it
+    bars = re.findall(r"\r\[(#*)(\.*)\] (\d)/5  loss (\S+)  left ([^\x1b]*)\x1b\[J\r(?=\r)", shown)  # the next bar, or what clears it, goes over it
     r.check([b[2] for b in bars] == list("12345"), f"bars: {bars} in {shown!r}")
     widths = {len(b[0]) + len(b[1]) for b in bars}
     r.check(len(widths) == 1 and widths <= set(range(10, 31)), f"widths {widths}")
     r.check([len(b[0]) for b in bars] == [int(b[2]) * max(widths) // 5 for b in bars], f"bars: {bars}")
-    rest = re.sub(r"\r\[[^\r]*?\x1b\[K", "", shown).replace("\r\x1b[K", "")
+    rest = re.sub(r"\r\[[^\r]*?\x1b\[J\r", "", shown).replace("\r\x1b[J", "")
     r.check("\x1b" not in rest and "\r" not in rest, f"beside the bars: {rest!r}")
     r.check(rest.splitlines() == (folder / "run" / "log.txt").read_text().splitlines(), f"{rest!r} and log.txt")
-    bad = folder / "no\x1b[2J.safetensors"
-    for shown in (in_terminal("train", *options(folder, **{"data.train": json.dumps([str(bad)])}), status=2), r.run("train", *options(folder, **{"data.train": json.dumps([str(bad)])}), status=2).stderr):
+    bad = ["train", *options(folder, **{"data.train": json.dumps([str(folder / "no\x1b[2J.safetensors")]), "train.output": folder / "none"})]
+    for shown in (in_terminal(*bad, status=2), r.run(*bad, status=2).stderr):
         r.check("\x1b" not in shown and "no\\x1b[2J.safetensors" in shown, f"{shown!r}")
 
 

@@ -121,7 +121,7 @@ TEST(Yaml, TagsAnchorsAndMerges) {
 
 TEST(Yaml, RefusesWithPlaceRuleAndFix) {
   EXPECT_EQ(error_of("a: 1\nb: *x\n"),
-            "alias *x (f.yaml:2): no such anchor before it; define &x first, or put values that start with * in quotes");
+            "alias *x (f.yaml:2): no such anchor before it; define &x first, or put values that start with * in quotes: ['*x']");
   EXPECT_EQ(error_of("a: &a [1, *a]\n"), "alias *a (f.yaml:1): it stands inside the value it names; remove the loop");
   EXPECT_EQ(error_of("a: !!python/name:os.system x\n"),
             "tag tag:yaml.org,2002:python/name:os.system (f.yaml:1): only the tags of plain YAML are read; remove the tag");
