@@ -38,7 +38,7 @@ STATUS = {"ravine check determinism --config run.yaml --inject": 1}
 
 # Options put behind those of a page, by command: few and small steps, one thread.
 SHORTER = {
-    "train": "train.steps=2 schedule.steps=0 schedule.warmup_steps=0 train.global_batch=4 train.micro_batch=1 train.valid_batches=1 train.threads=1 checkpoint.every=0 log.tensorboard=false",
+    "train": "train.steps=2 schedule.steps=0 schedule.warmup_steps=0 train.global_batch=4 train.micro_batch=1 train.valid_batches=1 train.threads=1 log.tensorboard=false",
     "check": "--steps 2 train.threads=1 data.sequence_length=16",
     "data index": "--samples 200,20,",
 }
