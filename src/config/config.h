@@ -241,7 +241,7 @@ struct ParallelOptions {
 
 struct CheckpointOptions {
   int64_t every = 200, keep = 3;
-  std::string resume = "auto";
+  std::string resume = "auto", model_dtype = "auto";
   int64_t shard_mb = 5000;
   bool verify = true, other_data = false;
   template <class V>
@@ -251,6 +251,9 @@ struct CheckpointOptions {
     v("resume", resume,
       "auto: continue from the newest one in train.output if there is any; none: start anew; or a checkpoint folder",
       filled() & reads() & metavar("auto|none|DIR") & may_change());
+    v("model_dtype", model_dtype,
+      "type of the weights in train.output/model; auto: the 16-bit type of all weights in model.path, else f32, in which they are trained",
+      one_of({"auto", "f32", "bf16", "f16"}) & may_change());
     v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", between(1, 1e6) & may_change());
     v("verify", verify, "check checksums on load", may_change());
     v("other_data", other_data, "resume though data, tokenizer or other options of the data section are not those that the checkpoint was made with", may_change());

@@ -22,13 +22,8 @@
 namespace fs = std::filesystem;
 
 namespace ravine {
-namespace {
 
-constexpr int64_t kLongRun = int64_t{1} << 20;  // bytes side by side in memory that are worth padding, to go straight to disk
-constexpr int64_t kMaxPart = int64_t{1} << 30;  // bytes of another rank's manifest
-constexpr auto kPoll = std::chrono::milliseconds(5);
-
-struct Job {
+struct CheckpointJob {
   std::string dir;
   int64_t step = 0;
   TrainState state;
@@ -37,6 +32,12 @@ struct Job {
   std::string target() const { return dir + "/" + checkpoint_name(step); }
   std::string parts() const { return temporary_path(target() + ".parts", digits); }  // where ranks other than 0 write
 };
+
+namespace {
+
+constexpr int64_t kLongRun = int64_t{1} << 20;  // bytes side by side in memory that are worth padding, to go straight to disk
+constexpr int64_t kMaxPart = int64_t{1} << 30;  // bytes of another rank's manifest
+constexpr auto kPoll = std::chrono::milliseconds(5);
 
 // One entry of the file: a tensor of the state, or zeros that bring the next one to an address of the right remainder.
 struct FileEntry {
@@ -145,7 +146,7 @@ void check_state(const TrainState& state, int ranks) {
 }
 
 // Reads what rank `r` wrote; waits for it.
-Manifest wait_for_part(const Job& job, int r) {
+Manifest wait_for_part(const CheckpointJob& job, int r) {
   const std::string path = fmt::format("{}/part-{:05}.json", job.parts(), r);
   const std::string failed = fmt::format("{}/failed-{:05}", job.parts(), r);
   std::error_code error;
@@ -158,7 +159,7 @@ Manifest wait_for_part(const Job& job, int r) {
 
 // Older ones go by way of a name that is no checkpoint's: a kill in between leaves nothing half there. What holds files of others stays, and is
 // told.
-std::string remove_older(const Job& job) {
+std::string remove_older(const CheckpointJob& job) {
   if (job.keep < 1) return "";
   std::vector<int64_t> steps;
   for (const auto& entry : fs::directory_iterator(job.dir))
@@ -180,7 +181,7 @@ std::string remove_older(const Job& job) {
 }
 
 // The checkpoint has its name; says what that is worth where `latest` cannot be told. Without a `latest` the newest counts, and to remove a name takes no room.
-std::string name_latest(const Job& j) {
+std::string name_latest(const CheckpointJob& j) {
   const std::string path = j.dir + "/latest";
   try {
     write_file_atomic(path, checkpoint_name(j.step) + "\n");
@@ -243,7 +244,7 @@ struct CheckpointWriter::Impl {
   }
 
   // Returns a warning if the checkpoint is complete but something else went wrong.
-  std::string run(const Job& j) {
+  std::string run(const CheckpointJob& j) {
     if (rank != 0) {
       run_part(j);
       return "";
@@ -276,7 +277,7 @@ struct CheckpointWriter::Impl {
     }
   }
 
-  void run_part(const Job& j) {
+  void run_part(const CheckpointJob& j) {
     std::error_code ignored;
     fs::create_directory(j.parts(), ignored);
     try {
@@ -294,7 +295,7 @@ struct CheckpointWriter::Impl {
 
   std::string file() const { return fmt::format("state-{:05}.safetensors", rank); }
 
-  Manifest write_state(const Job& j, const std::string& folder) {
+  Manifest write_state(const CheckpointJob& j, const std::string& folder) {
     const std::vector<FileEntry> entries = lay_out(j.state.tensors);
     Manifest m = describe(j.state, j.step, entries, file());
     std::unordered_map<std::string_view, Manifest::Slice*> slices;
@@ -337,7 +338,7 @@ struct CheckpointWriter::Impl {
   uint64_t saves = 0;
   mutable std::mutex mutex;
   std::condition_variable changed;
-  std::optional<Job> job;                       // under way
+  std::optional<CheckpointJob> job;                       // under way
   std::unordered_map<size_t, int64_t> pending;  // tensors not yet written, per unit
   std::optional<std::string> warning;
   std::optional<CheckpointWriter::Saved> saved;
@@ -361,7 +362,7 @@ void CheckpointWriter::save(const std::string& dir, int64_t step, const TrainSta
   std::lock_guard lock(impl_->mutex);
   for (const StateTensor& t : state.tensors) ++impl_->pending[t.unit];
   const std::array<uint64_t, 2> which{impl_->run_number, ++impl_->saves};
-  impl_->job = Job{dir, step, state, keep, checksum_text(checksum_of(std::as_bytes(std::span(which))))};
+  impl_->job = CheckpointJob{dir, step, state, keep, checksum_text(checksum_of(std::as_bytes(std::span(which))))};
   impl_->changed.notify_all();
 }
 

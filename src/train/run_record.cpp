@@ -106,11 +106,13 @@ std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir
   return {};
 }
 
-void keep_choices(PrecisionOptions& options, const RunRecord& was, const std::string& backend, const CpuArithmetic& cpu) {
+void keep_choices(Config& config, const RunRecord& was, const std::string& backend, const CpuArithmetic& cpu) {
+  PrecisionOptions& options = config.precision;
   auto keep = [&](std::string& value, const char* key, const std::set<std::string>& known) {
     const auto it = was.options.find(key);
     if (value == "auto" && it != was.options.end() && known.count(it->second)) value = it->second;
   };
+  keep(config.checkpoint.model_dtype, "checkpoint.model_dtype", {"f32", "bf16", "f16"});
   keep(options.compute, "precision.compute", {"f32", "bf16", "f16", "f64"});
   if (options.compute != "bf16" || options.bf16_products != "auto" || backend != "cpu") return;
   keep(options.bf16_products, "precision.bf16_products", {"dot", "widen"});

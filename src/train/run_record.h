@@ -35,8 +35,9 @@ std::string weights_checksum(const std::string& model_folder);
 // none; what is wrong with one is said when it is read whole.
 std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume);
 
-// precision.compute and precision.bf16_products become what the checkpoint's run had where they say auto. A UserError where `cpu` cannot (the cpu backend only).
-void keep_choices(PrecisionOptions& options, const RunRecord& was, const std::string& backend, const CpuArithmetic& cpu);
+// precision.compute, precision.bf16_products and checkpoint.model_dtype become what the checkpoint's run had where they say auto. A UserError where `cpu` cannot
+// (the cpu backend only).
+void keep_choices(Config& config, const RunRecord& was, const std::string& backend, const CpuArithmetic& cpu);
 
 struct OptionChange {
   std::string name, was, now;

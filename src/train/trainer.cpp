@@ -83,13 +83,28 @@ void Trainer::open() {
   if (!c.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(c.probe.inject);
 }
 
-// Works out precision.compute and precision.bf16_products: what they say, else as the checkpoint had them, else by the CPUs of all ranks. From here on config_ holds
+namespace {
+
+// A 16-bit type if all weights of model.path have it, else f32, as the masters.
+DType export_type(const std::string& model_path) {
+  if (model_path.empty()) return DType::f32;
+  try {
+    const auto type = weights_type(model_path);
+    return type && (*type == DType::bf16 || *type == DType::f16) ? *type : DType::f32;
+  } catch (const UserError&) {  // a run of a version that did not record the type goes on without the weights it began from
+    return DType::f32;
+  }
+}
+
+}  // namespace
+
+// Works out precision.compute, precision.bf16_products and checkpoint.model_dtype: what they say, else as the checkpoint had them, else by the CPUs of all ranks. From here on config_ holds
 // what was chosen.
 Kernels Trainer::choose_kernels(const std::optional<RunRecord>& was) {
   PrecisionOptions& p = config_.precision;
   const PrecisionOptions given = p;
   const CpuArithmetic cpu = common_arithmetic(ranks_.all());
-  if (was) keep_choices(p, *was, backend_, cpu);
+  if (was) keep_choices(config_, *was, backend_, cpu);
   const bool kept = p.compute != given.compute || p.bf16_products != given.bf16_products;
   const Arithmetic chosen = choose_arithmetic(p, backend_, cpu);
   types_ = Types::of(chosen.compute);
@@ -97,6 +112,7 @@ Kernels Trainer::choose_kernels(const std::optional<RunRecord>& was) {
   if (chosen.compute == DType::bf16 && backend_ == "cpu") p.bf16_products = name(chosen.products);
   const bool chose = kept || !chosen.why.empty();
   why_ = !chose ? "" : fmt::format("{}{}: {}", p.compute, chosen.compute == DType::bf16 ? fmt::format(", products by {}", p.bf16_products) : "", kept ? "as in " + was->checkpoint : chosen.why);
+  if (config_.checkpoint.model_dtype == "auto") config_.checkpoint.model_dtype = name(export_type(config_.model.path));
   config_text_ = to_yaml(config_);
   options_ = recorded_options(config_, layout_.mesh.data, layout_.sum_leaves);
   if (was) refuse_other_options(*was, option_changes(*was, options_, weights_), config_);
@@ -298,17 +314,6 @@ void Trainer::explain_nan(const std::vector<MicroBatch>& micros, int64_t step, c
 
 namespace {
 
-// Of the exported weights: a 16-bit type if all weights of model.path have it, else f32, as the masters.
-DType export_type(const std::string& model_path) {
-  if (model_path.empty()) return DType::f32;
-  try {
-    const auto type = weights_type(model_path);
-    return type && (*type == DType::bf16 || *type == DType::f16) ? *type : DType::f32;
-  } catch (const UserError&) {  // a run that was resumed goes on without the weights it began from
-    return DType::f32;
-  }
-}
-
 }  // namespace
 
 void Trainer::export_model() {
@@ -316,7 +321,7 @@ void Trainer::export_model() {
   const Config& c = config_;
   SaveFolder folder;
   folder.dir = path("model");
-  folder.dtype = export_type(c.model.path);
+  folder.dtype = parse_dtype(c.checkpoint.model_dtype).value();
   folder.shard_bytes = config_.checkpoint.shard_mb * 1000000;
   folder.tokenizer = config_.model.tokenizer.empty() ? config_.model.path : config_.model.tokenizer;
   folder.missing_tokenizer_files = missing_tokenizer_files;
@@ -352,8 +357,7 @@ void Trainer::export_model() {
     }
   }
   log_.line("saved    {}{}", folder.dir,
-            folder.dtype == DType::f32 ? "" : fmt::format(", in {} as {}; `ravine convert --input {} --output DIR --to hf` writes the f32 masters of a checkpoint", name(folder.dtype),
-                                                          c.model.path, shell_word(config_.train.output)));
+            folder.dtype == DType::f32 ? "" : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
   log_.line("next     {}", tokenizer_ ? fmt::format("ravine generate --model {} --prompt TEXT --sample", shell_word(folder.dir)) : fmt::format("ravine info {}", shell_word(folder.dir)));
 }
 

@@ -263,7 +263,7 @@ def test_what_is_sent_is_what_was_planned(folder):
     for ranks, settings in [(2, {}), (2, {"zero": 1}), (2, {"zero": 2}), (4, {"zero": 3}), (2, {"pipeline": 2}), (2, {"tensor": 2}),
                             (2, {"tensor": 2, "sequence": True}), (8, {"tensor": 2, "pipeline": 2, "zero": 1})]:
         values = {f"parallel.{k}": v for k, v in settings.items()}
-        out = folder / f"{ranks}-{'-'.join(settings)}"
+        out = folder / f"{ranks}-{'-'.join(f'{k}{v}' for k, v in settings.items())}"
         launch(ranks, ["train", *r.settings({**base, **values, "train.output": str(out)})])
         planned = json.loads(launch(1, ["plan", "--json", "--ranks", ranks, *r.settings({k: v for k, v in {**base, **values}.items() if k.split(".")[0] not in ("checkpoint", "log", "schedule")})]).stdout)
         steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]

@@ -161,7 +161,7 @@ OPTIONS = {
     "parallel.zero": Number(0, 3), "parallel.sum_leaves": Number(0, 2**16), "parallel.virtual": Number(1, 4096),
     "parallel.split": Text(choices=("even", "cost")), "parallel.stage_layers": ListOf(Number(0, 4096)), "parallel.zero_threshold": Number(0, 10**12),
     "parallel.patience": real(2, 3600), "parallel.interface": FREE,
-    "checkpoint.every": Number(0, STEPS), "checkpoint.keep": Number(0, 10**6), "checkpoint.resume": NAME, "checkpoint.shard_mb": Number(1, 10**6),
+    "checkpoint.every": Number(0, STEPS), "checkpoint.keep": Number(0, 10**6), "checkpoint.resume": NAME, "checkpoint.shard_mb": Number(1, 10**6), "checkpoint.model_dtype": Text(choices=("auto", "f32", "bf16", "f16")),
     "checkpoint.verify": Bool(), "checkpoint.other_data": Bool(),
     "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "probe.inject": Records(),
 }
@@ -385,7 +385,7 @@ def test_flags(folder):
 # Options whose bounds and choices are run: two steps of a tiny model. Left out are those that only a larger run, other data or other ranks give a meaning, and
 # those that ask for more memory or time than a test has. The first few leave the update alone and are tried together.
 TOGETHER = ["data.append_eos", "data.prefetch", "data.shuffle", "data.skip_steps", "train.seed", "train.recompute", "train.dropout", "train.valid_every",
-            "train.valid_batches", "train.find_nan", "parallel.zero", "parallel.zero_threshold", "parallel.patience", "checkpoint.keep", "checkpoint.shard_mb",
+            "train.valid_batches", "train.find_nan", "parallel.zero", "parallel.zero_threshold", "parallel.patience", "checkpoint.keep", "checkpoint.shard_mb", "checkpoint.model_dtype",
             "checkpoint.verify", "log.every"]
 STABLE = ["schedule.type=warmup_stable_decay"]
 ALONE = {"optimizer.type": [], "optimizer.lr": [], "optimizer.betas": [], "optimizer.eps": [], "optimizer.clip_norm": [], "optimizer.weight_decay": ["optimizer.lr=1e-5"],

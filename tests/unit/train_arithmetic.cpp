@@ -84,8 +84,10 @@ RunRecord made_with(const std::string& compute, const std::string& products) {
 
 TEST(Resume, KeepsWhatAutoHadChosen) {
   auto kept = [](PrecisionOptions p, const RunRecord& was, const CpuArithmetic& cpu, const std::string& backend = "cpu") {
-    keep_choices(p, was, backend, cpu);
-    return p.compute + " " + p.bf16_products;
+    Config c;
+    c.precision = p;
+    keep_choices(c, was, backend, cpu);
+    return c.precision.compute + " " + c.precision.bf16_products;
   };
   EXPECT_EQ(kept(asked("auto"), made_with("bf16", "widen"), kZen4), "bf16 widen");
   EXPECT_EQ(kept(asked("bf16"), made_with("bf16", "dot"), kXeon), "bf16 dot");
