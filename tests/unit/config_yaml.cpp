@@ -189,6 +189,7 @@ TEST(Yaml, TextsAndNumbersRoundTrip) {
   }
   EXPECT_THROW(yaml_text("\xff"), UserError);
   const std::regex yaml_1_1("[-+]?[0-9][0-9_]*\\.[0-9_]*([eE][-+][0-9]+)?|[-+]?\\.inf|\\.nan");  // a float for every reader: yaml.org/type/float.html
+  for (double x : {1e300, -1e-5, 1e16, 2e-7, 5e-324, 1e22, 0.0, 3.0}) EXPECT_TRUE(std::regex_match(yaml_real(x), yaml_1_1)) << yaml_real(x);  // no digits behind a dot
   for (int i = 0; i < 20000; ++i) {
     double x = std::bit_cast<double>(draw());
     YamlNode node = resolve_scalar(yaml_real(x));
