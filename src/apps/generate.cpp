@@ -142,6 +142,11 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return) 
                     "for example --prompt \"Once upon a time\"; --chat without one is a conversation");
 }
 
+// The end of stdin and what cannot be read (a folder, a closed descriptor) are two things.
+void refuse_unreadable_stdin() {
+  if (std::ferror(stdin)) throw UserError("stdin cannot be read", "stdin", "it must be a file, a pipe or a terminal", "give the text by --prompt, or pipe it in: echo Once upon | ravine generate --prompt - ..");
+}
+
 // All of stdin, without the newline at its end, which belongs to the shell. Of several ranks the first has it.
 std::string read_stdin(World* world) {
   std::string text;
@@ -150,6 +155,7 @@ std::string read_stdin(World* world) {
       text.resize(had + (1 << 16));
       n = std::fread(text.data() + had, 1, text.size() - had, stdin);
     }
+    refuse_unreadable_stdin();
     if (text.ends_with('\n')) text.pop_back();
     if (text.ends_with('\r')) text.pop_back();
   }
@@ -244,6 +250,7 @@ std::optional<std::string> read_turn() {
     line += static_cast<char>(c);
     if (static_cast<int64_t>(line.size()) > kMostPrompt) throw UserError("the line is too long", "stdin", "a turn has at most 1 GiB", "shorten it");
   }
+  refuse_unreadable_stdin();
   if (line.empty() && std::feof(stdin)) return {};
   if (line.ends_with('\r')) line.pop_back();
   return line;

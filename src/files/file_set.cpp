@@ -57,6 +57,8 @@ void give_name(const std::string& from, const std::string& to, bool overwrite) {
   if (::rename(from.c_str(), to.c_str()) != 0) throw_system("rename file to", to, errno);
 }
 
+void finish(const std::string& journal);
+
 }  // namespace
 
 FileSet::FileSet(const std::string& journal)
@@ -77,7 +79,7 @@ void FileSet::commit(const std::vector<std::string>& names, bool overwrite, cons
   const Json j{{"format", kSetFormat}, {"version", 1}, {"names", names}, {"gone", gone}, {"overwrite", overwrite}};
   write_file_atomic(folder() + "/" + kList, j.dump(1, ' ', true, Json::error_handler_t::replace) + "\n");
   building_.commit();
-  finish_file_set(journal_);
+  finish(journal_);  // held by this process all the while
 }
 
 bool finish_file_set(const std::string& journal) {
@@ -87,6 +89,16 @@ bool finish_file_set(const std::string& journal) {
     fs::remove(journal, error);
     return false;
   }
+  if (is_in_use(journal))
+    throw UserError("these files are being replaced", folder_of(journal), fmt::format("another process gives the files in {} their names now", journal), "run this again when it has ended");
+  finish(journal);
+  return true;
+}
+
+namespace {
+
+void finish(const std::string& journal) {
+  std::error_code error;
   const SetList list = read_list(journal);
   const std::string to = folder_of(journal) + "/";
   if (list.overwrite) {
@@ -107,8 +119,9 @@ bool finish_file_set(const std::string& journal) {
   fs::remove(journal + "/" + kList, error);
   fs::remove(journal, error);
   if (error) throw_system("remove", journal, error.value());
-  return true;
 }
+
+}  // namespace
 
 void refuse_unfinished(const std::string& journal) {
   if (!is_there(journal + "/" + kList)) return;

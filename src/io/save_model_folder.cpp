@@ -108,6 +108,10 @@ bool holds_tokenizer(const std::string& folder) {
 }
 
 void copy_tokenizer(const std::string& source, const std::string& into, const MissingTokenizerFiles& missing) {
+  for (const char* made : {"tokenizer.json", "tokenizer_config.json"}) {  // by an attempt that was cut short: not the source's
+    std::error_code error;
+    if (missing) fs::remove(fs::path(into) / made, error);
+  }
   copy_tokenizer_files(source, into);
   if (!missing) return;
   for (const auto& [name, text] : missing(into)) write_file_atomic(into + "/" + name, text);

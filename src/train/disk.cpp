@@ -31,7 +31,7 @@ void Trainer::check_disk() {
   for (const StateTensor& t : state_of(*engine_, StateFor::writing).tensors) mine += t.view.bytes();
   const std::vector<int64_t> parts = gather_integers(ranks_.all(), mine);
   checkpoint_bytes_ = std::accumulate(parts.begin(), parts.end(), int64_t{0});
-  for (const FileTensor& t : model_->files().tensors) model_bytes_ += t.shape.count() * size_of(SaveFolder().dtype);
+  for (const FileTensor& t : model_->files().tensors) model_bytes_ += t.shape.count() * size_of(parse_dtype(config_.checkpoint.model_dtype).value());
   std::string refusal;
   if (ranks_.first()) {
     const CheckpointOptions& c = config_.checkpoint;

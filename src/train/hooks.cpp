@@ -107,6 +107,9 @@ class Metrics : public Hook {
         }
         kept += line + "\n";
       }
+      if (in.bad()) throw_system("read", path, EIO);
+    } else if (std::error_code error; std::filesystem::exists(path, error) || error) {
+      throw_system("read", path, errno);
     }
     if (lost > done && done == 0) t.log().line("anew     the run begins again: it was at step {} at least, of which no checkpoint is there", lost);
     write_file_atomic(path, kept);

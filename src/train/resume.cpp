@@ -78,8 +78,9 @@ std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
 bool Trainer::is_complete() {
   if (done_ < config_.train.steps) return false;
   std::ifstream in(path("exported"));
-  std::string of;
-  const bool exported = in >> of && of == checkpoint_name(done_) && fs::exists(path("model/config.json"));
+  std::string of, as;
+  const bool named = in >> of && of == checkpoint_name(done_) && fs::exists(path("model/config.json"));
+  const bool exported = named && (!(in >> std::ws && std::getline(in, as)) || as == export_text());  // an older version names the checkpoint only
   const bool all = any(ranks_.all(), ranks_.first() && exported);
   const std::string steps = done_ == config_.train.steps ? fmt::format("{} of {} steps", done_, done_) : fmt::format("{} steps, train.steps is {}", done_, config_.train.steps);
   log_.line("complete: {}, saved in {}{}", steps, from_, all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", path("model")) : "");

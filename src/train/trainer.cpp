@@ -58,6 +58,7 @@ void Trainer::open() {
   model_ = open_run_model(c);
   if (was) refuse_other_model(*was, *model_, c);
   if (world_) check_same(world_->all(), "model", model_->config().dump(1));
+  if (world_ && !was) check_same(world_->all(), "weights", weights_);  // a copy of the folder on another machine may be an older one
   layout_ = run_layout(c, ranks, *model_, was ? was->sum_leaves : std::nullopt);
   if (world_ && ranks > 1) ranks_ = Ranks(*world_, layout_.mesh);
   if (!ranks_.first()) log_.quiet(true);
@@ -312,9 +313,7 @@ void Trainer::explain_nan(const std::vector<MicroBatch>& micros, int64_t step, c
   fail("step {}: {}{}; the weights are those of step {}, the last checkpoint is untouched", step, what, origin, step - 1);
 }
 
-namespace {
-
-}  // namespace
+std::string Trainer::export_text() const { return fmt::format("{}, files of {} MB", config_.checkpoint.model_dtype, config_.checkpoint.shard_mb); }
 
 void Trainer::export_model() {
   if (const std::string bad = bad_weight(); !bad.empty()) log_.warn("{}; no loss has shown it, and the model is saved as it is", bad);
@@ -428,7 +427,7 @@ void Trainer::run() {
   if (ranks_.first()) fs::remove(path("exported"));
   export_model();
   try {  // without it the next start exports again
-    if (ranks_.first() && fs::exists(path("checkpoints/" + checkpoint_name(done_)))) write_file_atomic(path("exported"), checkpoint_name(done_) + "\n");
+    if (ranks_.first() && fs::exists(path("checkpoints/" + checkpoint_name(done_)))) write_file_atomic(path("exported"), fmt::format("{} {}\n", checkpoint_name(done_), export_text()));
   } catch (const DiskFull& e) {
     log_.warn("{}", e.what());
   }

@@ -72,6 +72,7 @@ class Trainer {
   std::string bad_weight() const;
   void explain_nan(const std::vector<MicroBatch>& micros, int64_t step, const StepResult& result);
   void export_model();
+  std::string export_text() const;  // the options that decide what the files of the exported model are like
 
   Config config_;
   std::string config_text_;  // what config.yaml gets: with what auto chose, without the layers of each stage that parallel.split came to

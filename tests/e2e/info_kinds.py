@@ -170,7 +170,8 @@ def test_type_of_exports(folder):
         r.check({t[0] for t in r.load_tensors(folder / f"masters-{kind}").values()} == {"F32"}, "masters")
     asked = {"data.train": str(folder / "text.txt"), "data.sequence_length": 32, "train.global_batch": 1, "train.output": str(folder / "asked"), "log.tensorboard": False, "checkpoint.every": 1,
              "schedule.warmup_steps": 0, "optimizer.lr": 0}
-    for steps, wanted, given, key in ((1, "bf16", {"checkpoint.model_dtype": "f32"}, "F32"), (2, "bf16", {}, "F32"), (3, "bf16", {"checkpoint.model_dtype": "f16"}, "F16")):
+    for steps, wanted, given, key in ((1, "bf16", {"checkpoint.model_dtype": "f32"}, "F32"), (2, "bf16", {}, "F32"), (3, "bf16", {"checkpoint.model_dtype": "f16"}, "F16"),
+                                      (3, "bf16", {"checkpoint.model_dtype": "bf16"}, "BF16")):
         r.run("train", f"model.path={folder / f'source-{wanted}'}", *r.settings({**asked, **given, "train.steps": steps}))
         r.check({t[0] for t in r.load_tensors(folder / "asked" / "model").values()} == {key}, f"step {steps}: what was asked for holds until something else is")
 

@@ -135,6 +135,16 @@ def test_chat_mistakes(folder):
     r.check("--chat with --prompt-ids" in r.run("generate", "--chat", "--model", model, "--prompt-ids", ids, status=2).stderr, "--prompt-ids")
 
 
+def test_stdin_that_cannot_be_read(folder):
+    """A folder as stdin, or none, is no endless conversation of empty turns, and what came before an error is no prompt."""
+    model = chat_model(folder)
+    for flags in (("--chat",), ("--prompt", "-")):
+        for stdin in (os.open(folder, os.O_RDONLY), None):
+            done = subprocess.run(r.command("generate", "--model", model, *flags, "--max-new-tokens", 3), stdin=stdin, preexec_fn=(lambda: os.close(0)) if stdin is None else None,
+                                  capture_output=True, text=True, timeout=60)
+            r.check(done.returncode == 2 and "stdin cannot be read" in done.stderr, f"{flags} {stdin}: {done.returncode} {done.stderr}")
+
+
 def test_help_shows_what_a_command_takes(folder):
     page = r.run("generate", "--help").stdout
     shown = set(re.findall(r"^  ([a-z]+\.[a-z0-9_]+)=", page, re.M))

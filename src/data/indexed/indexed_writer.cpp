@@ -210,6 +210,7 @@ void IndexedWriter::finish() {
 }
 
 void IndexedWriter::publish(const std::string& folder, const std::string& name, const std::string& prefix, bool overwrite) {
+  finish_file_set(indexed_journal(prefix));  // a replacement that was cut short would be ended later, over these
   for (const char* suffix : {".bin", ".idx"}) {
     const std::string from = folder + "/" + name + suffix;
     std::error_code ec;
