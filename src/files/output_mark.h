@@ -13,10 +13,11 @@ struct OutputMark {
 
 inline constexpr int64_t kOutputMarkWithin = 1024;
 
-// Metadata of safetensors files; comments of pictures; of .npy files the length of the header, which is longer than NumPy makes it (files/npy.h).
+// Metadata of safetensors files; comments of pictures; of .npy files the length of the header, which is longer than NumPy makes it of
+// a plain type (structured ones, whose headers are longer, begin with a bracket).
 inline constexpr OutputMark kTraceMark{"a trace", R"("ravine":"trace")"};
 inline constexpr OutputMark kSamplesMark{"samples of `ravine data index`", R"("ravine":"data index")"};
-inline constexpr OutputMark kNpyMark{"an array that ravine has written", std::string_view("\x93NUMPY\x01\x00\xb6\x00{'descr': ", 20)};
+inline constexpr OutputMark kNpyMark{"an array that ravine has written", std::string_view("\x93NUMPY\x01\x00\xb6\x00{'descr': '", 21)};
 inline constexpr OutputMark kPlotMark{"a picture of `ravine plot`", "<!-- ravine plot -->"};
 inline constexpr OutputMark kScheduleMark{"a chart of `ravine plan`", "<!-- ravine plan -->"};
 inline constexpr OutputMark kTimelineMark{"a timeline of `ravine bench`", R"({"otherData":{"program":"ravine bench"})"};

@@ -25,12 +25,16 @@ struct ChartAxis {
   }
 };
 
+// Beyond these a value is a gap: ends of an axis, and what is computed of them, stay far from infinity and 0.
+constexpr double kMostDrawn = 1e100;
+bool is_drawn(double y, bool logarithmic) { return std::isfinite(y) && std::abs(y) <= kMostDrawn && (!logarithmic || y >= 1 / kMostDrawn); }
+
 ChartAxis axis_over(const Chart& chart, bool y) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const Series& s : chart.series)
     for (size_t i = 0; i < s.y.size(); ++i) {
       const double v = y ? s.y[i] : s.x[i];
-      if (!std::isfinite(s.y[i]) || (y && chart.logarithmic && v <= 0)) continue;
+      if (!is_drawn(s.y[i], chart.logarithmic) || std::abs(v) > kMostDrawn) continue;
       low = std::min(low, v);
       high = std::max(high, v);
     }
@@ -58,7 +62,7 @@ struct ChartPoint {
 
 std::vector<ChartPoint> thinned(const Series& s, const ChartAxis& ax, const ChartAxis& ay, int columns) {
   std::vector<ChartPoint> all, out;
-  for (size_t i = 0; i < s.y.size(); ++i) all.push_back({ax.place(s.x[i]), std::isfinite(s.y[i]) ? ay.place(s.y[i]) : std::nan("")});
+  for (size_t i = 0; i < s.y.size(); ++i) all.push_back({ax.place(s.x[i]), is_drawn(s.y[i], ay.logarithmic) ? ay.place(s.y[i]) : std::nan("")});
   if (all.size() <= static_cast<size_t>(2 * columns)) return all;
   for (size_t i = 0; i < all.size();) {
     const int column = static_cast<int>(all[i].x * columns);

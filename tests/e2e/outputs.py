@@ -85,9 +85,32 @@ def test_arrays_of_others_are_not_replaced(folder):
     numpy = b"\x93NUMPY\x01\x00\x76\x00" + header + b" " * (117 - len(header)) + b"\n" + b"\x07\0\0\0"
     kept_unless_ours(folder / "ids.npy", "tokenizer", "encode", "--tokenizer", tok, "--npy", folder / "ids.npy", foreign=numpy)
     run("preprocess", "--input", folder / "words.txt", "--tokenizer", tok, "--output-prefix", folder / "words", "--append-eod")
+    # As NumPy writes columns of several types: as long a header as ours, but not of a plain type.
+    columns = b"{'descr': [('id', '<i8'), ('price', '<f8'), ('count', '<i8'), ('volume', '<f8')], 'fortran_order': False, 'shape': (1,), }"
+    structured = b"\x93NUMPY\x01\x00\xb6\x00" + columns + b" " * (181 - len(columns)) + b"\n" + bytes(32)
+    (folder / "table.npy").write_bytes(structured)
+    run("tokenizer", "encode", "--tokenizer", tok, "--npy", folder / "table.npy", status=2)
+    check((folder / "table.npy").read_bytes() == structured, "an array of several types is lost")
     index = ["data", "index", "--prefix", folder / "words_text_document", "--split", "1,0,0", "--sequence-length", 8, "--samples", "20,,", "--out", folder / "index"]
     kept_unless_ours(folder / "index" / "train-document_index.npy", *index, foreign=numpy)
     kept_unless_ours(folder / "index" / "train-samples.safetensors", *index, foreign=Path(r.save_ids(folder / "other.safetensors", 2, 8)).read_bytes())
+
+
+def test_a_text_named_like_a_part_of_a_tokenizer(folder):
+    """--overwrite does not remove the text that the tokenizer is learned from, however it is spelled."""
+    for name in ("vocab.txt", "tokenizer.json"):
+        here = folder / name.replace(".", "-")
+        here.mkdir()
+        (folder / "x").mkdir(exist_ok=True)
+        text = Path(r.save_text(here / name, 3000, 1))
+        words = text.read_bytes()
+        (folder / f"link-{name}.txt").symlink_to(text)
+        for given in (text, here / "voc*.txt", folder / f"link-{name}.txt"):
+            if given.suffix != ".txt" or ("*" in str(given) and name != "vocab.txt"):
+                continue
+            for kind in ("bpe", "byte-bpe"):
+                said = run("tokenizer", "train", "--input", given, "--output", folder / "x" / ".." / here.name if given == text else here, "--vocab-size", 400, "--type", kind, "--overwrite", status=2).stderr
+                check("--output" in said and text.read_bytes() == words and [p.name for p in here.iterdir()] == [name], f"{given}: {said}")
 
 
 def test_a_tokenizer_of_another_type(folder):

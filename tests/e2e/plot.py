@@ -95,6 +95,15 @@ def test_values_that_differ_by_rounding(folder):
     r.check("\x1b" not in said, "a name reaches the terminal raw")
 
 
+def test_numbers_without_measure(folder):
+    """Losses at the ends of what a double holds end in a picture, within memory and time."""
+    for n, losses in enumerate(((1e-200, 1e200), (1e308, 1.0), (-1e308, 1e308), (5e-324, 1.0))):
+        run = write_run(folder / str(n), [{"step": s, "loss": loss, "lr": 1} for s, loss in enumerate(losses, 1)])
+        for flags in ((), ("--log-scale",)):
+            plot(run, *flags, "--output", folder / f"{n}{len(flags)}.svg")
+            plot(run, *flags)
+
+
 def test_terminal(folder):
     run = write_run(folder / "a", curve(50), tail='{"step": 51, "lo')  # a kill cut the last line off
     out = plot(run).stdout

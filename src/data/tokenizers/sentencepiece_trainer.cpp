@@ -14,6 +14,7 @@
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/source.h"
 #include "files/file_set.h"
+#include "files/same_path.h"
 
 namespace ravine {
 
@@ -122,6 +123,12 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.model", "tokenizer.json", 
 // A tokenizer goes with the models trained on it: another in its place makes them useless.
 void refuse_tokenizer(const TokenizerTraining& o) {
   std::error_code ec;
+  for (const std::string& path : o.input)
+    for (const std::string& text : source_files(path))
+      for (const char* name : kTokenizerFiles)
+        if (const auto file = std::filesystem::path(o.output) / name; same_path(text, file.string()))
+          throw UserError("a text has the name of a file of the tokenizer", text, fmt::format("--output {} replaces or removes {} there, and what is read is never replaced", o.output, name),
+                          "choose another --output");
   for (const char* name : kTokenizerFiles)
     if (const auto path = std::filesystem::path(o.output) / name; !o.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path, ec)))
       throw UserError("output exists", path.string(), "a tokenizer is there already, and nothing is overwritten unasked", "choose another --output, or add --overwrite");
