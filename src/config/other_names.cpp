@@ -62,7 +62,7 @@ constexpr OtherCommand kOtherCommands[] = {
     {" pretrain pretraining fit learn resume continue ", "use `ravine train`: a run that was stopped goes on with the same command"},
     {" lora qlora merge-lora peft dpo rlhf ppo grpo reward ", "it is not there yet; `ravine train` trains all weights"},
     {" serve server api ", "there is no server yet; `ravine generate --model DIR --prompts FILE.jsonl --json` answers many prompts"},
-    {" chat talk conversation repl ", "there is no conversation yet; `ravine generate --model DIR --prompt TEXT` answers once"},
+    {" chat talk conversation repl ", "use `ravine generate --chat --model DIR`: each line is a turn; with --prompt TEXT it answers once"},
     {" eval evaluate lm_eval benchmark ", "there are no tasks yet; train.valid_every measures the loss on data.valid, `ravine bench` the speed"},
     {" run infer inference predict complete completions sample prompt ask ", "use `ravine generate --model DIR --prompt TEXT`"},
     {" quantize quantise gguf ", "there is no quantisation; `ravine convert --to hf --dtype bf16` halves a model in f32"},

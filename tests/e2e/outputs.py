@@ -10,17 +10,7 @@ import time
 from pathlib import Path
 
 import ravine_run as r
-from ravine_run import check, run
-
-
-def options(folder, output, **more):
-    base = {
-        "model.config": r.save_config(folder / "config.json"), "data.train": [r.save_ids(folder / "ids.safetensors", 16, 16)],
-        "data.sequence_length": 16, "train.steps": 2, "train.global_batch": 2, "train.micro_batch": 2, "schedule.warmup_steps": 0, "schedule.steps": 100,
-        "checkpoint.every": 1, "checkpoint.keep": 0, "train.threads": 1, "log.tensorboard": False, "train.output": output,
-    }
-    base.update({key.replace("__", "."): value for key, value in more.items()})
-    return r.settings({key: value for key, value in base.items() if value is not None})
+from ravine_run import check, options, run
 
 
 def refused(words, *arguments, **more):

@@ -128,6 +128,17 @@ def save_ids(path, rows, columns, vocabulary=256, seed=1, ragged=False):
     return save_tensors(path, tensors)
 
 
+def options(folder, output, **more):
+    """Of a run of two steps of a tiny model; data__pack=True sets one more, None leaves one out."""
+    base = {
+        "model.config": save_config(folder / "config.json"), "data.train": [save_ids(folder / "ids.safetensors", 16, 16)],
+        "data.sequence_length": 16, "train.steps": 2, "train.global_batch": 2, "train.micro_batch": 2, "schedule.warmup_steps": 0, "schedule.steps": 100,
+        "checkpoint.every": 1, "checkpoint.keep": 0, "train.threads": 1, "log.tensorboard": False, "train.output": output,
+    }
+    base.update({key.replace("__", "."): value for key, value in more.items()})
+    return settings({key: value for key, value in base.items() if value is not None})
+
+
 def save_text(path, words, seed):
     """Words of a small made-up language, in short paragraphs."""
     draw = random.Random(seed)
