@@ -40,7 +40,7 @@ int run_machine(MachineFlags& flags, Config&) {
            {"f32_product_flops", p.f32_product}, {"bf16_product_flops", p.bf16_product}, {"bf16_dot_flops", p.bf16_dot},
            {"bf16_products", std::string(name(known.products))}, {"bf16_products_why", known.why},
            {"read_bytes_per_second", p.read_bytes}, {"copy_bytes_per_second", p.copy_bytes}, {"step_share", share}};
-    fmt::print("{}\n", j.dump());
+    fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
   } else {
     std::string how = known.products == Bf16Products::dot ? "dot product instruction" : "widened to f32";
     if (p.bf16_dot > 0) how += fmt::format("; a loop of that instruction: {:.0f}", p.bf16_dot * 1e-9);
@@ -67,7 +67,7 @@ int run_messages(MessagesFlags& flags, Config&) {
     MessageRates rates = measure_messages(world->all());
     if (world->rank() != 0) return;
     if (world->local_size() == world->size()) keep_message_rates(rates);  // of one machine: what plan knows of
-    if (flags.json) return fmt::print("{}\n", rates.json().dump());
+    if (flags.json) return fmt::print("{}\n", rates.json().dump(-1, ' ', true, Json::error_handler_t::replace));
     fmt::print("{} ranks, all at once; time of a call, bytes per second that a rank hands over\n{:>10}  {:>22}  {:>22}  {:>22}\n", world->size(), "bytes", "all_to_all (a piece)", "all_gather (a piece)", "send");
     for (size_t i = 0; i < rates.send.size(); ++i) {
       auto cell = [&](const MessageRates::Point& p, double pieces) { return fmt::format("{:9.1f} us {:5.2f} GB/s", p.seconds * 1e6, pieces * p.bytes / p.seconds * 1e-9); };
@@ -138,7 +138,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   if (flags.json) {
     Json j{{"tokens_per_second", speed}, {"sol", sol}, {"step_time", best}, {"peak_memory_mb", measured}, {"planned_memory_mb", planned},
            {"compute", std::string(name(compute))}, {"instructions", kernels.instructions}, {"peak_flops", peak}, {"parameters", model->params().count()}};
-    fmt::print("{}\n", j.dump());
+    fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
   } else {
     fmt::print("{:.1f} tokens/s, sol {:.3f} of {:.0f} GFLOP/s, {:.1f} ms per step (fastest of {}), memory {:.0f} MiB measured, {:.0f} planned\n", speed,
                sol, peak * 1e-9, best * 1000, flags.steps, measured, planned);
@@ -195,7 +195,7 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
            {"compute", std::string(name(compute))}, {"parameters", session.model->params().count()}};
     if (decode) j["cache_bytes"] = s.cache_bytes, j["read_bytes_per_second"] = bandwidth;
     else j["peak_flops"] = peak;
-    fmt::print("{}\n", j.dump());
+    fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
   } else if (decode) {
     fmt::print("{:.1f} tokens/s, {:.3f} of {:.1f} GB/s: {:.1f} MB of weights (and {:.1f} MB of cache) in {:.2f} ms per step (median of {}), memory {:.0f} MiB\n",
                s.tokens_per_second, fraction, bandwidth * 1e-9, weights * 1e-6, static_cast<double>(s.cache_bytes) * 1e-6, s.seconds * 1000, o.steps,

@@ -75,7 +75,7 @@ int run_determinism(DeterminismFlags& flags, Config& config) {
     list.push_back(std::move(j));
   }
   if (flags.json)
-    fmt::print("{}\n", Json{{"equal", equal}, {"cases", list}}.dump());
+    fmt::print("{}\n", Json{{"equal", equal}, {"cases", list}}.dump(-1, ' ', true, Json::error_handler_t::replace));
   else
     fmt::print("{}\n", equal ? "all equal, bit for bit" : "NOT all equal");
   return equal ? 0 : 1;
@@ -126,7 +126,7 @@ int run_layouts(LayoutsFlags& flags, Config& config) {
     if (!speaks) return;
     if (results.empty()) throw UserError("nothing was compared", "check layouts", fmt::format("this model fits no layout of up to {} ranks", ranks), "use other numbers of ranks, or a model of more layers and heads");
     if (flags.json)
-      fmt::print("{}\n", Json{{"kept", kept}, {"layouts", list}}.dump());
+      fmt::print("{}\n", Json{{"kept", kept}, {"layouts", list}}.dump(-1, ' ', true, Json::error_handler_t::replace));
     else
       fmt::print("{}\n", kept ? "all as promised" : "NOT all as promised");
   });

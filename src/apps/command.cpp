@@ -1,15 +1,19 @@
 #include "apps/command.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <new>
 #include <optional>
 #include <system_error>
 #include <thread>
 
+#include "apps/stack.h"
 #include "apps/streams.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -20,6 +24,7 @@
 #include "base/version.h"
 #include "comm/world.h"
 #include "config/other_names.h"
+#include "files/fd.h"
 #include "files/same_path.h"
 #include "train/run_folder.h"
 #include "train/stop.h"
@@ -67,6 +72,12 @@ std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Opti
   return out;
 }
 
+void refuse_input(const std::string& to, const std::string& out, const std::string& from, const std::string& in, bool folder) {
+  const bool same = same_path(out, in);
+  if (same || (folder && lies_within(out, in)))
+    throw UserError(fmt::format("{} is {}{}", to, same ? "" : "inside ", from), out, fmt::format("what is read from, here '{}', is not written to", in), "choose another " + to);
+}
+
 // An output is never an input, nor inside a folder that is one, nor a run's own. Of the config only what is read counts: its one folder to write is train's, which
 // looks closer.
 void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Config& config) {
@@ -81,12 +92,10 @@ void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Conf
   for (const auto& [to, out] : paths_of(flags, Rule::Path::writes))
     if (const std::string run = run_that_owns(out); !run.empty())
       throw UserError(fmt::format("{} is what a run writes", to), out, fmt::format("in the folder of a run, here '{}', only that run writes this name", run), "choose another " + to);
-  for (const auto& [to, out] : paths_of(flags, Rule::Path::writes))
-    for (const auto kind : {Rule::Path::none, Rule::Path::reads, Rule::Path::reads_folder})
-      for (const auto& [from, in] : kind == Rule::Path::none ? files : paths_of(read, kind))
-        if (same_path(out, in) || (kind == Rule::Path::reads_folder && lies_within(out, in)))
-          throw UserError(fmt::format("{} is {}{}", to, same_path(out, in) ? "" : "inside ", from), out, fmt::format("what is read from, here '{}', is not written to", in),
-                          "choose another " + to);
+  for (const auto& [to, out] : paths_of(flags, Rule::Path::writes)) {
+    refuse_inputs(read, to, {out});
+    for (const auto& [from, in] : files) refuse_input(to, out, from, in, false);
+  }
 }
 
 // lasting: whether the command that ran is of that kind.
@@ -127,16 +136,40 @@ int report(const char* text, int status) {
   return status;
 }
 
+// What the standard library's own calls on paths throw: the user's mistake where the path is one.
+int report_path(const std::filesystem::filesystem_error& e) {
+  try {
+    throw_system("use file or folder", (e.path2().empty() ? e.path1() : e.path2()).string(), e.code().value());
+  } catch (const UserError& user) {
+    return report(user.what(), 2);
+  } catch (const std::exception& other) {
+    return report(other.what(), 1);
+  }
+}
+
 int report_lost_output(const std::system_error& e, bool lasting) {
   try {
     if (!lasting) finish_output(false);  // a lasting one may not have done all
   } catch (const std::exception& lost) {
     return report(lost.what(), 1);
   }
+  if (e.code() == std::errc::resource_unavailable_try_again) return report("threads: the system gives this process no more of them (ulimit -u, or its container's limit); use fewer: --threads", 1);
   return report(e.what(), 1);
 }
 
 }  // namespace
+
+void refuse_inputs(const std::vector<Option>& flags, const std::string& to, const std::vector<std::string>& outputs) {
+  struct stat given {};
+  const bool file = ::fstat(STDIN_FILENO, &given) == 0 && S_ISREG(given.st_mode);
+  for (const std::string& out : outputs) {
+    struct stat there {};
+    if (file && ::stat(out.c_str(), &there) == 0 && there.st_dev == given.st_dev && there.st_ino == given.st_ino)
+      throw UserError(fmt::format("{} is what stdin is", to), out, "what is read from is not written to", "choose another " + to);
+    for (const auto kind : {Rule::Path::reads, Rule::Path::reads_folder})
+      for (const auto& [from, in] : paths_of(flags, kind)) refuse_input(to, out, from, in, kind == Rule::Path::reads_folder);
+  }
+}
 
 std::string help_page(const Command& c) {
   if (c.actions.empty()) {
@@ -168,9 +201,12 @@ std::string overview(const std::vector<Command>& commands) {
 int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args) {
   bool lasting = false;
   try {
+    prepare_stacks();
     int status = dispatch(commands, args, lasting);
     finish_output(lasting);
     return status;
+  } catch (const std::filesystem::filesystem_error& e) {
+    return report_path(e);
   } catch (const std::system_error& e) {  // of printing: said as such, or not at all where nobody reads
     return report_lost_output(e, lasting);
   } catch (const UserError& e) {

@@ -104,6 +104,10 @@ std::string describe(Flags& flags) {
   return text;
 }
 
+// An output is never an input, whatever its spelling, nor what stdin is read from. The frame asks this of every flag that names an output; a command whose flag stands for files of
+// other names (a prefix, a folder) asks it of those. `to`: the flag.
+void refuse_inputs(const std::vector<Option>& flags, const std::string& to, const std::vector<std::string>& outputs);
+
 // Finds the command in args (without the program's name), runs it, turns exceptions into a line on stderr and an exit status:
 // UserError 2, Stopped 130, others 1.
 int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args);

@@ -110,7 +110,20 @@ void save_samples(const IndexOutput& to, const GptBlend& data, int64_t count, bo
   save_safetensors(to.path("-samples.safetensors", kSamplesMark), tensors, {.metadata = {{"ravine", "data index"}}});
 }
 
+// Every name that this command may write.
+std::vector<std::string> outputs_of(const IndexFlags& f) {
+  std::vector<std::string> out;
+  for (MegatronSplit s : kMegatronSplits) {
+    const std::string start = f.out + "/" + name(s);
+    for (const char* end : {"-samples.safetensors", "-dataset_index.npy", "-dataset_sample_index.npy"}) out.push_back(start + end);
+    for (size_t k = 0; k <= f.prefix.size(); ++k)
+      for (const char* end : {"document", "sample", "shuffle"}) out.push_back(fmt::format("{}{}-{}_index.npy", start, k == f.prefix.size() ? "" : fmt::format("-dataset{}", k), end));
+  }
+  return out;
+}
+
 int run_index(IndexFlags& f, Config&) {
+  refuse_inputs(options_of(f), "--out", outputs_of(f));
   GptOptions o;
   o.order = f.order == "megatron" ? MegatronOrder::core : MegatronOrder::of_2023;
   o.sequence_length = f.sequence_length;

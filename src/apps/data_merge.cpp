@@ -1,5 +1,6 @@
 #include "apps/commands.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "data/indexed/indexed_writer.h"
 
 namespace ravine {
@@ -18,9 +19,10 @@ struct MergeFlags {
 };
 
 int run_merge(MergeFlags& flags, Config&) {
+  refuse_inputs(options_of(flags), "--output-prefix", {flags.output_prefix + ".bin", flags.output_prefix + ".idx"});
   merge_indexed(flags.input, flags.output_prefix, flags.overwrite);
   const IndexedFile out(flags.output_prefix);
-  fmt::print("{}: {} documents, {} sequences, {} tokens ({})\n", flags.output_prefix, out.documents(), out.sequences(), out.tokens(), name(out.type()));
+  fmt::print("{}: {} documents, {} sequences, {} tokens ({})\n", escaped(flags.output_prefix), out.documents(), out.sequences(), out.tokens(), name(out.type()));
   return 0;
 }
 

@@ -110,7 +110,7 @@ int run_diff(DiffFlags& flags, Config&) {
   const auto total = static_cast<int64_t>(names.size());
   if (flags.json) {
     Json j{{"equal", equal == total}, {"tensors_equal", equal}, {"tensors_compared", total}, {"tensors", std::move(listed)}};
-    fmt::print("{}\n", j.dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
   } else if (equal == total) {
     fmt::print("all {} tensors are bitwise equal\n", total);
   } else {

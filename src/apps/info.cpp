@@ -7,7 +7,7 @@
 #include "apps/info_data.h"
 #include "apps/info_kinds.h"
 #include "apps/stored_tensors.h"
-#include "base/json.h"
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "data/tokenizer.h"
@@ -43,7 +43,8 @@ void add_tensors(Json& j, const std::string& path, bool list) {
   const StoredTensors stored(path);
   int64_t elements = 0, bytes = 0;
   std::map<std::string, int64_t> types;
-  Json rows = Json::array(), metadata = Json::object();
+  Json rows = Json::array();
+  Metadata metadata;
   for (const std::string& tensor : stored.names()) {
     const DType dtype = stored.dtype(tensor);
     const Shape& shape = stored.shape(tensor);
@@ -149,7 +150,7 @@ Json checkpoint_folder(const std::string& path, bool list) {
   Json scalars = Json::object();
   if (manifest.is_object())
     for (const auto& [key, value] : manifest.items())
-      if (value.is_primitive()) scalars[key] = value;
+      if (value.is_primitive()) append_field(scalars, key, value);
   if (const auto saved = manifest.find("scalars"); manifest.is_object() && saved != manifest.end() && saved->is_object()) {
     for (const char* key : {"tokens", "global_batch", "compute", "optimizer", "seed", "sum_leaves"})
       if (saved->contains(key) && (*saved)[key].is_primitive()) scalars[key] = (*saved)[key];

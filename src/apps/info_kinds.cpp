@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/json_fields.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -63,7 +64,7 @@ Json events(const std::string& path, const std::vector<std::string>& files) {
   for (const auto& [tag, points] : data.scalars) {
     const auto [first, last] = std::minmax_element(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     const double value = points.back().second;
-    tags[tag] = {{"points", points.size()}, {"first_step", first->first}, {"last_step", last->first}, {"last", std::isfinite(value) ? Json(static_cast<float>(value)) : Json(fmt::format("{}", value))}};
+    append_field(tags, tag, {{"points", points.size()}, {"first_step", first->first}, {"last_step", last->first}, {"last", std::isfinite(value) ? Json(static_cast<float>(value)) : Json(fmt::format("{}", value))}});
   }
   j["tags"] = tags;
   if (!data.others.empty()) j["other_entries"] = data.others;
@@ -123,9 +124,9 @@ Json metrics(const std::string& path) {
   const RunMetrics m = read_run_metrics(path);
   Json j{{"kind", "metrics of a run"}, {"path", path}, {"rows", m.step.size()}, {"first_step", m.step.front()}, {"last_step", m.step.back()}};
   Json last = Json::object();
-  for (const auto& [key, column] : m.value) {
-    const auto seen = std::find_if(column.rbegin(), column.rend(), [](double v) { return std::isfinite(v); });
-    last[key] = seen == column.rend() ? Json() : Json(*seen);
+  for (const auto& [key, points] : m.value) {
+    const auto seen = std::find_if(points.rbegin(), points.rend(), [](const RunMetrics::Point& p) { return std::isfinite(p.value); });
+    append_field(last, key, seen == points.rend() ? Json() : Json(seen->value));
   }
   j["last_values"] = last;
   j["to_use_it"] = fmt::format("ravine plot {}", path);
@@ -158,7 +159,7 @@ std::string text_line(const std::string& path) {
 Json scalars_of(const Json& object) {
   Json out = Json::object();
   for (const auto& [key, value] : object.items())
-    if (value.is_primitive()) out[key] = value;
+    if (value.is_primitive()) append_field(out, key, value);
   return out;
 }
 
@@ -253,8 +254,8 @@ std::optional<Json> describe_file_kind(const std::string& path) {
     return j;
   }
   if (file.ends_with(".npy")) {
-    const NpyArray array = read_npy(path);
-    return Json{{"kind", "NumPy array"}, {"path", path}, {"dtype", name(array.dtype)}, {"shape", std::vector<int64_t>(array.shape.begin(), array.shape.end())}, {"bytes", array.bytes.size()}};
+    const NpyArray array = read_npy_header(path);
+    return Json{{"kind", "NumPy array"}, {"path", path}, {"dtype", name(array.dtype)}, {"shape", std::vector<int64_t>(array.shape.begin(), array.shape.end())}, {"bytes", array.shape.count() * size_of(array.dtype)}};
   }
   if (file.ends_with(".jinja")) return Json{{"kind", "chat template (Jinja)"}, {"path", path}, {"bytes", fs::file_size(path, error)}, {"to_use_it", "data.chat_template in train, --template in generate --chat"}};
   if (file.ends_with(".svg") || file.ends_with(".html")) {

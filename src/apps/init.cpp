@@ -99,6 +99,8 @@ Json small_llama(int64_t vocabulary) {
 // In the folder that is made: where all of it waits for its names.
 constexpr const char* kInitJournal = "init.replacing";
 
+FileSetKind init_set() { return {"run of init", {"run.yaml", "manual.txt", "instructions.json", "model.json"}, {"tokenizer"}}; }
+
 std::string yaml_quoted(const std::string& path) { return Json(path).dump(); }  // a JSON string is a YAML one
 
 // Whether init may write there: a folder that is not there, or holds nothing but what a killed init was building.
@@ -169,8 +171,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   if (escaped(folder) != folder) throw UserError(fmt::format("the name '{}'", escaped(folder)), "init", "a folder's name has no control characters here", "choose another name");
   const fs::path dir = folder;
   auto say_ready = [&] { fmt::print("{0} is ready; look at it, then\n  ravine train --config {1}\n", (dir / "run.yaml").string(), shell_word((dir / "run.yaml").string())); };
-  if (finish_file_set((dir / kInitJournal).string())) {
-    say("an earlier init was ended while it wrote this folder; this is what it prepared");
+  if (finish_file_set((dir / kInitJournal).string(), init_set())) {
     say_ready();
     return 0;
   }
@@ -178,6 +179,8 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     throw UserError("a file is there", folder, "init makes a folder of this name", fmt::format("a text to train on is given as --data: ravine init first --data {}", shell_word(folder)));
   if (!is_free(dir))
     throw UserError("the folder is not empty", folder, "init writes into a new or empty folder only", "choose another name");
+  for (const auto& [flag, path] : {std::pair{"--data", flags.text}, {"--model", flags.model}})
+    if (escaped(path) != path) throw UserError(fmt::format("the name '{}'", escaped(path)), flag, "run.yaml names it, and a text has neither control characters nor bytes that are not UTF-8", "give it another name");
   const bool sft = kind.name == std::string("sft");
   std::string data = flags.text;
   if (!data.empty()) check_data(data, sft, flags);
@@ -194,7 +197,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       if (!made.empty()) fs::remove(made, error);  // only if it is empty
     }
   } made(dir);
-  FileSet set((dir / kInitJournal).string());
+  FileSet set((dir / kInitJournal).string(), init_set());
   const fs::path building = set.folder();
   std::vector<std::string> names;
   auto make = [&](const char* name, const std::string& text) {

@@ -99,7 +99,7 @@ int run_plan(PlanFlags& flags, Config& config) {
                             {"total", one.memory().total()}, {"sent_data", sent.data}, {"sent_tensor", sent.tensor}, {"sent_pipeline", sent.pipeline}});
     }
     for (const Variant& v : others) j["variants"].push_back({{"changes", v.changes}, {"total", v.bytes}, {"time", v.time}});
-    fmt::print("{}\n", j.dump());
+    fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
     return 0;
   }
   auto line = [](const char* what, int64_t bytes, const char* why) { fmt::print("{:<12} {:>12}  {}\n", what, human_bytes(static_cast<double>(bytes)), why); };

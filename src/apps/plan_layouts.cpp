@@ -93,7 +93,7 @@ int print_layouts(const PlanFor& plan) {
                       {"recompute", l.config.train.recompute}, {"leaves", l.layout.sum_leaves}, {"memory", l.bytes}, {"fits", l.bytes <= have}, {"sent_data", l.sent.data},
                       {"sent_tensor", l.sent.tensor}, {"sent_pipeline", l.sent.pipeline}, {"bubble", l.time.bubble}, {"step", estimate_json(l.time)}});
     }
-    fmt::print("{}\n", Json{{"ranks", plan.ranks}, {"memory_available", have}, {"layouts", list}, {"best", why}}.dump());
+    fmt::print("{}\n", Json{{"ranks", plan.ranks}, {"memory_available", have}, {"layouts", list}, {"best", why}}.dump(-1, ' ', true, Json::error_handler_t::replace));
     return 0;
   }
   fmt::print("{} ranks of {} each; per rank and step, sent in MB by axis, and the predicted time of a step\n\n{:<56} {:>10} {:>9} {:>9} {:>9} {:>7} {:>9}\n", plan.ranks,
@@ -113,7 +113,7 @@ int print_decision(const PlanFor& plan) {
     Json list = Json::array();
     for (const DecisionStep& s : d.steps) list.push_back({{"setting", s.setting}, {"why", s.why}, {"memory", s.bytes}, {"fits", s.fits}});
     Json settings = d.settings();
-    fmt::print("{}\n", Json{{"ranks", plan.ranks}, {"memory_available", plan.memory}, {"steps", list}, {"choice", choice ? settings : Json()}}.dump());
+    fmt::print("{}\n", Json{{"ranks", plan.ranks}, {"memory_available", plan.memory}, {"steps", list}, {"choice", choice ? settings : Json()}}.dump(-1, ' ', true, Json::error_handler_t::replace));
     return 0;
   }
   fmt::print("{} ranks of {} each, {}; what saves memory is tried in the order of what it costs, until it fits\n\n", plan.ranks,

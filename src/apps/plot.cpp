@@ -37,17 +37,17 @@ struct PlotFlags {
 
 // What the chart of the loss shows: where a run logged every few steps, the means that its log shows, else the losses of the steps.
 std::vector<double> mean_losses(const RunMetrics& run) {
-  std::vector<double> out = run.value.at("loss");
-  if (const auto means = run.value.find("mean_loss"); means != run.value.end())
-    for (size_t i = 0; i < out.size(); ++i)
-      if (std::isfinite(means->second[i])) out[i] = means->second[i];
+  std::vector<double> out = run.column("loss");
+  const std::vector<double> means = run.column("mean_loss");
+  for (size_t i = 0; i < out.size(); ++i)
+    if (std::isfinite(means[i])) out[i] = means[i];
   return out;
 }
 
 // The curves of one key; valid_loss goes with loss, drawn between the steps that have one.
 void add_series(const RunMetrics& run, const std::string& key, const std::string& name, Chart& chart, bool means = false) {
   if (!run.value.contains(key)) return;
-  const std::vector<double> values = means ? mean_losses(run) : run.value.at(key);
+  const std::vector<double> values = means ? mean_losses(run) : run.column(key);
   Series s{name, {}, {}};
   for (size_t i = 0; i < run.step.size(); ++i) {
     if (key == "valid_loss" && !std::isfinite(values[i])) continue;
@@ -69,7 +69,7 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
   for (const std::string& key : keys) {
     if (!known.contains(key))
       throw UserError(fmt::format("no key '{}'", key), "--keys", fmt::format("the metrics hold {}", fmt::join(known, ", ")), did_you_mean(key, {known.begin(), known.end()}, "name one of them"));
-    Chart chart{.title = key, .x_label = "step", .logarithmic = flags.logarithmic, .series = {}};
+    Chart chart{.title = escaped(key), .x_label = "step", .logarithmic = flags.logarithmic, .series = {}};
     const bool with_valid = key == "loss" && known.contains("valid_loss");
     for (const RunMetrics& r : runs) {
       add_series(r, key, runs.size() > 1 ? r.name : with_valid ? "loss" : r.name, chart, key == "loss" && flags.keys.empty());

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/narrow_option.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "data/record_handler.h"
 #include "data/tokenizer.h"
 #include "train/stop.h"
@@ -77,6 +78,10 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   h.chat_template = f.chat_template;
   if (conversations && f.chat_template.empty() && std::filesystem::is_directory(f.tokenizer)) h.chat_template = f.tokenizer;  // its own
   const auto handler = make_record_handler(f.handler, h);
+  std::vector<std::string> outputs{f.output_prefix + ".preprocess"};
+  for (const auto& list : handler->lists())
+    for (const char* end : {".bin", ".idx"}) outputs.push_back(fmt::format("{}_{}_document{}", f.output_prefix, list.name, end));
+  refuse_inputs(options_of(f), "--output-prefix", outputs);
   PreprocessOptions o;
   o.inputs = f.input;
   o.output_prefix = f.output_prefix;
@@ -107,7 +112,7 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   log.line("{} records of {} files in {}", r.records, r.files, human_time(bar.elapsed()));
   for (const std::string& prefix : r.prefixes) {
     const IndexedFile file(prefix);
-    fmt::print("{}: {} documents, {} sequences, {} tokens ({})\n", prefix, file.documents(), file.sequences(), file.tokens(), name(file.type()));
+    fmt::print("{}: {} documents, {} sequences, {} tokens ({})\n", escaped(prefix), file.documents(), file.sequences(), file.tokens(), name(file.type()));
   }
   return 0;
 }

@@ -1,5 +1,7 @@
 #include "data/tokenizer.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "apps/commands.h"
@@ -7,9 +9,11 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/narrow_option.h"
+#include "base/text.h"
 #include "data/source.h"
 #include "data/tokenizers/chat_template.h"
 #include "data/tokenizers/trainer.h"
+#include "device/device.h"
 #include "files/compressed.h"
 #include "files/npy.h"
 #include "files/output_mark.h"
@@ -56,7 +60,12 @@ int run_encode(EncodeFlags& flags, Config&) {
     refuse_other_output(flags.npy, kNpyMark, flags.overwrite);
     std::string text;
     Stdin in;
+    // One text is encoded as a whole, with its ids and the memory of the tokenizer beside it; twice while the text grows.
+    const int64_t room = available_memory() / 16;
     for (size_t had = 0, n = 1; n > 0; text.resize(had += n)) {
+      if (static_cast<int64_t>(had) > room)
+        throw UserError("text too long", "stdin", fmt::format("--npy takes it as one text, of at most {} where {} of memory are free, and more came", human_bytes(static_cast<double>(room)), human_bytes(16.0 * static_cast<double>(room))),
+                        "encode it line by line without --npy, or make token files with ravine preprocess");
       text.resize(had + (1 << 20));
       n = in.read(std::as_writable_bytes(std::span(text).subspan(had)));
     }
@@ -87,6 +96,7 @@ struct DecodeFlags {
 
 int run_decode(DecodeFlags& flags, Config&) {
   auto tokenizer = open_tokenizer(flags.tokenizer);
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   each_line([&](std::string_view line, const std::string& where) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
     Json list = parse_json(line, where);
@@ -102,8 +112,8 @@ int run_decode(DecodeFlags& flags, Config&) {
                       flags.jsonl ? "each line must be {\"ids\": [1, 2, ..]}" : "each line must be a list [1, 2, ..]",
                       "correct the input");
     std::string text = tokenizer->decode(ids, flags.skip_special);
-    print_line(flags.jsonl ? Json{{"text", text}}.dump(-1, ' ', true)
-                      : text);  // ASCII: U+2028 in text must not end a line for anyone
+    // JSON in ASCII: U+2028 in text must not end a line for anyone. Files and pipes get the text's own bytes.
+    print_line(flags.jsonl ? Json{{"text", text}}.dump(-1, ' ', true, Json::error_handler_t::replace) : terminal ? escaped(text, "\n\t") : text);
   });
   return 0;
 }
@@ -125,14 +135,14 @@ int run_tokenizer_info(TokenizerInfoFlags& flags, Config&) {
   for (auto [name, id] : {std::pair("bos", s.bos), std::pair("eos", s.eos), std::pair("pad", s.pad), std::pair("unk", s.unk)})
     info[name] = id ? Json{{"id", *id}, {"piece", tokenizer->id_to_piece(*id)}} : Json();
   if (flags.json) {
-    print_line(info.dump());
+    print_line(info.dump(-1, ' ', true, Json::error_handler_t::replace));
     return 0;
   }
   print_line(fmt::format("kind  {}\nsize  {}", tokenizer->kind(), tokenizer->size()));
   for (const char* name : {"bos", "eos", "pad", "unk"})
     print_line(info[name].is_null()
               ? fmt::format("{}   none", name)
-              : fmt::format("{}   {} {}", name, info[name]["id"].dump(), info[name]["piece"].get<std::string>()));
+              : fmt::format("{}   {} {}", name, info[name]["id"].dump(), escaped(info[name]["piece"].get<std::string>())));
   return 0;
 }
 
@@ -217,7 +227,7 @@ int run_render(RenderFlags& flags, Config&) {
     } catch (const jinja::TemplateError& e) {
       result["error"] = e.what();
     }
-    print_line(result.dump(-1, ' ', true));
+    print_line(result.dump(-1, ' ', true, Json::error_handler_t::replace));
   });
   return 0;
 }

@@ -177,7 +177,7 @@ class Job {
       if (o_.restart) fs::remove(folder_ + "/" + kState, ec), clear();
       if (!read_mark(folder_)) write_mark(folder_, {.run = new_run_id(), .files = {}});
       if (!PreprocessState::load(folder_, state_.settings, files, lists_.size(), &state_)) {
-        if (!o_.overwrite) check_free();
+        check_free();
         state_.files = files;
       }
       state_.report.resumed_at = state_.report.records;
@@ -202,7 +202,7 @@ class Job {
 
   void check_free() {
     try {
-      for (const auto& l : lists_) refuse_existing(prefix_of(l));
+      for (const auto& l : lists_) refuse_existing(prefix_of(l), o_.overwrite);
     } catch (...) {
       std::error_code ec;
       clear();
@@ -224,7 +224,7 @@ class Job {
     std::error_code ec;
     const bool ours = read_mark(folder_) || fs::exists(folder_ + "/" + kState, ec);
     for (const auto& entry : fs::directory_iterator(folder_))
-      if (entry.path().filename() != ".lock" && (!ours || !is_work_file(entry)))
+      if (const auto temporary = parse_temporary(entry.path().filename().string()); entry.path().filename() != ".lock" && !(temporary && temporary->target == ".lock") && (!ours || !is_work_file(entry)))
         throw UserError("the work folder holds files of others", entry.path().string(), "preprocess works here, and removes what it wrote at the end",
                         "move them away, or choose another --output-prefix");
   }

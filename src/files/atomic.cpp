@@ -47,12 +47,14 @@ AtomicFile::AtomicFile(std::string path, bool straight) : path_(std::move(path))
     throw UserError("cannot write file", path_, "a folder has this name", "choose another name");
   if (fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored))  // a rename would put a file in the place of a device
     throw UserError("cannot write file", path_, "it is a device, a pipe or a socket, and files appear whole", "name a file");
-  fd_ = create_temporary_file(path_, &temporary_);
+  remove_left_files(path_);
+  fd_ = create_nameless_file(folder_of(path_));
+  if (!fd_) fd_ = create_temporary_file(path_, &temporary_);
   if (straight) straight_ = std::make_unique<StraightWriter>(*fd_, path_);
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_) ::unlink(temporary_.c_str());
+  if (fd_ && !temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -78,6 +80,7 @@ void AtomicFile::commit() {
   else
     flush();
   sync_fd(*fd_, path_);
+  if (temporary_.empty()) name_file(*fd_, path_, &temporary_);
   rename_path(temporary_, path_);
   fd_.close();
   sync_folder(folder_of(path_));

@@ -15,7 +15,8 @@ class StraightWriter;
 
 class AtomicFile {
  public:
-  // Creates a temporary beside `path` (files/temporary.h). The folder must exist. The target is not touched before commit(). straight: past the page cache, by a
+  // Creates a file without a name, or, where the file system has none, a temporary beside `path` (files/temporary.h): a kill leaves nothing, or what the next AtomicFile of
+  // this path removes. The folder must exist. The target is not touched before commit(). straight: past the page cache, by a
   // thread (files/straight_writer.h), for large files.
   explicit AtomicFile(std::string path, bool straight = false);
   ~AtomicFile();  // removes what was not committed

@@ -2,12 +2,18 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <set>
+#include <optional>
 
 #include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "files/compressed.h"
 #include "files/temporary.h"
 
@@ -18,115 +24,200 @@ namespace {
 
 constexpr const char* kList = ".set.json";
 constexpr const char* kSetFormat = "ravine-file-set";
+constexpr int kSetVersion = 2;
 constexpr int64_t kMostList = int64_t{1} << 20;  // bytes
 
-bool is_there(const std::string& path) {
-  std::error_code error;
-  return fs::exists(fs::symlink_status(path, error));
+std::optional<struct stat> look_at(const std::string& path) {
+  struct stat s {};
+  if (::lstat(path.c_str(), &s) == 0) return s;
+  if (errno != ENOENT && errno != ENOTDIR) throw_system("look at", path, errno);
+  return {};
 }
 
-bool is_name(const std::string& name) { return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos; }
+// A file (or folder) of a set, by what tells it from another of its name. A folder's size and time say nothing of it.
+struct Member {
+  std::string name;
+  int64_t bytes = 0, changed = 0, file = 0;
+  bool operator==(const Member&) const = default;
+};
+
+Member member_of(const std::string& name, const struct stat& s) {
+  Member m{name, 0, 0, static_cast<int64_t>(s.st_ino)};
+  if (!S_ISDIR(s.st_mode)) m.bytes = s.st_size, m.changed = int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec;
+  return m;
+}
+
+bool has(const std::vector<std::string>& names, const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); }
 
 struct SetList {
-  std::vector<std::string> names, gone;
+  std::vector<Member> fresh, old;
   bool overwrite = false;
 };
 
-SetList read_list(const std::string& journal) {
-  const std::string path = journal + "/" + kList;
-  try {
-    const Json j = parse_json(read_whole(path, kMostList), path);
-    SetList list;
-    if (j.at("format") == kSetFormat && j.at("version") == 1) {
-      list = {.names = j.at("names"), .gone = j.at("gone"), .overwrite = j.at("overwrite")};
-      for (const auto* names : {&list.names, &list.gone})
-        for (const std::string& name : *names) require(is_name(name), "file set: '{}' is no name", name);
-      return list;
-    }
-  } catch (const std::exception&) {
-  }
-  throw UserError("a folder has the name of one of ours", journal, fmt::format("files wait here for their names while they are replaced, and it has no valid {}", kList), "move it away");
+Json to_json(const std::vector<Member>& members) {
+  Json list = Json::array();
+  for (const Member& m : members) list.push_back({{"name", escaped(m.name)}, {"bytes", m.bytes}, {"changed", m.changed}, {"file", m.file}});
+  return list;
 }
 
-void give_name(const std::string& from, const std::string& to, bool overwrite) {
-  if (!overwrite && ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
-  if (!overwrite && (errno == EEXIST || is_there(to)))
-    throw UserError("output exists", to, fmt::format("it came meanwhile, and nothing is overwritten unasked; what was written waits in {}", folder_of(from)),
-                    "move it away, then the same command puts the new one there");
-  if (!overwrite && errno != EINVAL && errno != ENOSYS) throw_system("rename file to", to, errno);
+// Names in lists are escaped; what they stand for is looked up in the kind, so no other name ever comes out.
+std::vector<Member> from_json(const Json& list, const FileSetKind& kind, bool folders) {
+  std::vector<Member> members;
+  for (const Json& j : list) {
+    const std::string said = j.at("name");
+    std::optional<std::string> found;
+    for (const std::string& name : kind.files)
+      if (escaped(name) == said) found = name;
+    for (const std::string& name : kind.folders)
+      if (folders && escaped(name) == said) found = name;
+    require(found.has_value(), "file set: '{}' is no name of its kind", said);
+    for (const Member& m : members) require(m.name != *found, "file set: '{}' stands twice", said);
+    members.push_back({*found, j.at("bytes"), j.at("changed"), j.at("file")});
+  }
+  return members;
+}
+
+SetList read_list(const std::string& journal, const FileSetKind& kind) {
+  const std::string path = journal + "/" + kList;
+  std::string of_kind;
+  try {
+    require(look_at(path) && S_ISREG(look_at(path)->st_mode), "file set: its list is a file");
+    const Json j = parse_json(read_whole(path, kMostList), path);
+    if (j.at("format") == kSetFormat && j.at("version") == kSetVersion) {
+      of_kind = j.at("kind");
+      if (of_kind == kind.name) return {from_json(j.at("new"), kind, true), from_json(j.at("old"), kind, false), j.at("overwrite")};
+    }
+  } catch (const std::exception&) {
+    of_kind.clear();
+  }
+  throw UserError("a folder has the name of one of ours", journal,
+                  of_kind.empty() ? fmt::format("files wait here for their names while they are replaced, and it has no valid {}", kList)
+                                  : fmt::format("what waits in it is of another kind: {}, not {}", of_kind.substr(0, 80), kind.name),
+                  "move it away");
+}
+
+[[noreturn]] void stand_back(const std::string& journal, const std::string& path, const std::string& how) {
+  throw UserError("files changed since they were to be replaced", path, fmt::format("{}; a command was ended while it replaced this set, and what it wrote waits in {}", how, journal),
+                  fmt::format("to keep what is there, move {} away; to have what waits in it, move it to its place by hand", journal));
+}
+
+// Everything that would be moved or removed is as the list says.
+void check_unchanged(const std::string& journal, const FileSetKind& kind, const SetList& list) {
+  const std::string to = folder_of(journal) + "/";
+  for (const auto& entry : fs::directory_iterator(journal)) {
+    const std::string name = entry.path().filename().string();
+    if (name != kList && std::none_of(list.fresh.begin(), list.fresh.end(), [&](const Member& m) { return m.name == name; })) stand_back(journal, entry.path().string(), "this was not put here by it");
+  }
+  for (const Member& m : list.fresh) {
+    const auto waits = look_at(journal + "/" + m.name), there = look_at(to + m.name);
+    const bool folder = has(kind.folders, m.name);
+    if (waits && (member_of(m.name, *waits) != m || !(folder ? S_ISDIR(waits->st_mode) : S_ISREG(waits->st_mode)))) stand_back(journal, journal + "/" + m.name, "this is not the file that was written");
+    if (!waits && (!there || member_of(m.name, *there) != m)) stand_back(journal, to + m.name, "it had its new file already, and that was changed");
+    if (!waits || !there) continue;
+    if (folder) stand_back(journal, to + m.name, "this folder was put there later");
+    if (!list.overwrite)
+      throw UserError("output exists", to + m.name, fmt::format("it came meanwhile, and nothing is overwritten unasked; what was written waits in {}", journal),
+                      "move it away, then the same command puts the new one there");
+  }
+  for (const std::string& name : kind.files) {
+    const auto there = look_at(to + name);
+    if (!there || !list.overwrite) continue;
+    const Member now = member_of(name, *there);
+    if (std::find(list.old.begin(), list.old.end(), now) == list.old.end() && std::find(list.fresh.begin(), list.fresh.end(), now) == list.fresh.end())
+      stand_back(journal, to + name, "this file was put there later");
+  }
+}
+
+void give_name(const std::string& from, const std::string& to, const std::string& journal) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (errno == EEXIST) stand_back(journal, to, "this file was put there later");
+  if (errno != EINVAL && errno != ENOSYS) throw_system("rename file to", to, errno);
+  if (look_at(to)) stand_back(journal, to, "this file was put there later");
   if (::rename(from.c_str(), to.c_str()) != 0) throw_system("rename file to", to, errno);
 }
 
-void finish(const std::string& journal);
+// Of a journal that this process holds.
+void finish_held(const std::string& journal, const FileSetKind& kind) {
+  const SetList list = read_list(journal, kind);
+  check_unchanged(journal, kind, list);
+  const std::string to = folder_of(journal) + "/";
+  for (const Member& m : list.old)
+    if (const auto there = look_at(to + m.name); list.overwrite && there && member_of(m.name, *there) == m && !S_ISDIR(there->st_mode))
+      if (::unlink((to + m.name).c_str()) != 0) throw_system("remove", to + m.name, errno);
+  sync_folder(folder_of(journal));
+  for (const Member& m : list.fresh)
+    if (look_at(journal + "/" + m.name)) give_name(journal + "/" + m.name, to + m.name, journal);
+  sync_folder(folder_of(journal));
+  // By a name that is surely ours, so that an empty folder of the journal's own name is the user's.
+  const std::string done = temporary_path(journal, random_digits());
+  if (::rename(journal.c_str(), done.c_str()) != 0) throw_system("rename", journal, errno);
+  std::error_code ignored;
+  fs::remove_all(done, ignored);  // else the next FileSet does it
+}
 
 }  // namespace
 
-FileSet::FileSet(const std::string& journal)
-    : journal_(journal), building_([&] {
-        finish_file_set(journal);
+FileSet::FileSet(const std::string& journal, FileSetKind kind)
+    : journal_(journal), kind_(std::move(kind)), building_([&] {
+        finish_file_set(journal, kind_);
         std::error_code error;
         for (const std::string& left : leftovers_of(journal))
           if (!is_in_use(left)) fs::remove_all(left, error);
         return journal;
       }()) {}
 
-void FileSet::commit(const std::vector<std::string>& names, bool overwrite, const std::vector<std::string>& gone) {
+void FileSet::commit(const std::vector<std::string>& names, bool overwrite) {
   const std::string to = folder_of(journal_) + "/";
+  SetList list{{}, {}, overwrite};
   for (const std::string& name : names) {
-    require(is_name(name) && is_there(folder() + "/" + name), "file set: '{}' is in the folder", name);
-    if (!overwrite && is_there(to + name)) throw UserError("output exists", to + name, "nothing is overwritten unasked", "choose another name, or remove it");
+    const auto made = look_at(folder() + "/" + name);
+    require(made && has(S_ISDIR(made->st_mode) ? kind_.folders : kind_.files, name), "file set: '{}' is in the folder, and of the kind", name);
+    if (look_at(to + name) && (!overwrite || S_ISDIR(made->st_mode))) throw UserError("output exists", to + name, "nothing is overwritten unasked", "choose another name, or remove it");
+    list.fresh.push_back(member_of(name, *made));
   }
-  const Json j{{"format", kSetFormat}, {"version", 1}, {"names", names}, {"gone", gone}, {"overwrite", overwrite}};
-  write_file_atomic(folder() + "/" + kList, j.dump(1, ' ', true, Json::error_handler_t::replace) + "\n");
+  if (overwrite) {
+    refuse_folders(folder_of(journal_), kind_.files);
+    for (const std::string& name : kind_.files)
+      if (const auto there = look_at(to + name)) list.old.push_back(member_of(name, *there));
+  }
+  const Json j{{"format", kSetFormat}, {"version", kSetVersion}, {"kind", kind_.name}, {"overwrite", overwrite}, {"new", to_json(list.fresh)}, {"old", to_json(list.old)}};
+  write_file_atomic(folder() + "/" + kList, j.dump(1, ' ', true) + "\n");
   building_.commit();
-  finish(journal_);  // held by this process all the while
+  finish_held(journal_, kind_);
 }
 
-bool finish_file_set(const std::string& journal) {
-  if (!is_there(journal)) return false;
-  std::error_code error;
-  if (fs::is_directory(fs::symlink_status(journal, error)) && fs::is_empty(journal, error)) {  // all but its own end was done
-    fs::remove(journal, error);
-    return false;
-  }
-  if (is_in_use(journal))
+bool finish_file_set(const std::string& journal, const FileSetKind& kind) {
+  const auto there = look_at(journal);
+  if (!there) return false;
+  if (!S_ISDIR(there->st_mode)) read_list(journal, kind);  // says that it is none
+  const Fd held(::open(journal.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!held && errno == ENOENT) return false;
+  if (!held) throw_system("open folder", journal, errno);
+  int code;
+  do code = ::flock(*held, LOCK_EX | LOCK_NB) != 0 ? errno : 0;
+  while (code == EINTR);
+  if (code == EWOULDBLOCK)
     throw UserError("these files are being replaced", folder_of(journal), fmt::format("another process gives the files in {} their names now", journal), "run this again when it has ended");
-  finish(journal);
+  struct stat mine {};
+  if (::fstat(*held, &mine) != 0) throw_system("open folder", journal, errno);
+  const auto named = look_at(journal);
+  if (!named || named->st_ino != mine.st_ino || named->st_dev != mine.st_dev) return false;  // another process has ended it meanwhile
+  finish_held(journal, kind);
+  say(fmt::format("an earlier command was ended while it replaced the {} in {}: what it had written is in place now", kind.name, escaped(folder_of(journal))));
   return true;
 }
 
-namespace {
-
-void finish(const std::string& journal) {
-  std::error_code error;
-  const SetList list = read_list(journal);
-  const std::string to = folder_of(journal) + "/";
-  if (list.overwrite) {
-    std::set<std::string> old(list.gone.begin(), list.gone.end());
-    for (const std::string& name : list.names) {
-      if (is_there(journal + "/" + name))
-        old.insert(name);
-      else
-        old.erase(name);  // it has its name already
-    }
-    for (const std::string& name : old)
-      if (!fs::remove(to + name, error) && error) throw_system("remove", to + name, error.value());
-    sync_folder(folder_of(journal));
-  }
-  for (const std::string& name : list.names)
-    if (is_there(journal + "/" + name)) give_name(journal + "/" + name, to + name, list.overwrite);
-  sync_folder(folder_of(journal));
-  fs::remove(journal + "/" + kList, error);
-  fs::remove(journal, error);
-  if (error) throw_system("remove", journal, error.value());
+void refuse_unfinished(const std::string& journal) {
+  struct stat s {};
+  if (::lstat((journal + "/" + kList).c_str(), &s) != 0) return;
+  throw UserError("these files are being replaced", folder_of(journal), fmt::format("the new ones wait in {} for their names: a command writes them now, or was killed while it did", journal),
+                  "wait for that command, or run it again: it ends what was begun, or says why it cannot");
 }
 
-}  // namespace
-
-void refuse_unfinished(const std::string& journal) {
-  if (!is_there(journal + "/" + kList)) return;
-  throw UserError("these files are being replaced", folder_of(journal), fmt::format("the new ones wait in {} for their names: a command writes them now, or was killed while it did", journal),
-                  "wait for that command, or run it again: it ends what was begun");
+void refuse_folders(const std::string& folder, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (const auto there = look_at(folder + "/" + name); there && !S_ISREG(there->st_mode) && !S_ISLNK(there->st_mode))
+      throw UserError(S_ISDIR(there->st_mode) ? "a folder has the name of a file" : "a device or a pipe has the name of a file", folder + "/" + name, "only files are replaced", "move it away, or choose another name");
 }
 
 }  // namespace ravine

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,14 +12,18 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <string_view>
 #include <thread>
 
 #include "base/host_name.h"
+#include "files/folder_mark.h"
+#include "files/temporary.h"
 
 namespace ravine {
 namespace {
 
 constexpr int kTries = 20;
+constexpr std::string_view kLockMark = "ravine lock: process ";
 constexpr auto kPause = std::chrono::milliseconds(10);
 
 struct Holder {
@@ -26,13 +31,18 @@ struct Holder {
   std::string host;
 };
 
+// What a lock of ours says: nothing else ever gets this name from us, and it has it from its first moment.
+std::string lock_text() { return fmt::format("{}{} {}\n", kLockMark, ::getpid(), host_name()); }
+
 Holder read_holder(int fd) {
   std::array<char, 300> text{};
   ssize_t n = ::pread(fd, text.data(), text.size() - 1, 0);
   Holder holder;
   if (n <= 0) return holder;
+  const char* at = text.data();
+  if (std::string_view(at, static_cast<size_t>(n)).starts_with(kLockMark)) at += kLockMark.size();
   char* rest = nullptr;
-  holder.pid = std::strtol(text.data(), &rest, 10);
+  holder.pid = std::strtol(at, &rest, 10);
   for (; *rest; ++rest)
     if (*rest > ' ' && *rest < 127) holder.host += *rest;
   return holder;
@@ -47,17 +57,49 @@ std::string to_text(const Holder& holder) {
                   "stop that run or choose another folder");
 }
 
-// A file of this name that is not a lock is the user's: it is neither written nor removed. A kill or a power loss may have left a lock of ours
-// short, or full of zeros.
-void refuse_other_file(int fd, const struct stat& s, const std::string& path) {
+// A file of this name that is no lock of ours is the user's: it is neither written nor removed. Of earlier versions, and short or full of zeros where the power went, is taken
+// only in a folder that our mark says is ours.
+void refuse_other_file(int fd, const struct stat& s, const std::string& folder) {
   std::array<char, 300> text{};
   const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
   const std::string_view said(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
+  const bool plain = S_ISREG(s.st_mode) && s.st_nlink <= 1 && said.size() < text.size();
+  if (plain && said.starts_with(kLockMark) && said.find('\n') >= said.size() - 1) return;
   const size_t digits = std::min(said.find_first_not_of("0123456789"), said.size());
-  const bool short_enough = said.size() < text.size(), lock = said.empty() || (digits > 0 && (digits == said.size() || said[digits] == ' ') && said.find('\n') >= said.size() - 1);
-  const bool damaged = std::any_of(said.begin(), said.end(), [](char c) { return c == 0 || c == '\x7f' || static_cast<unsigned char>(c) >= 0xfe; });
-  if (!S_ISREG(s.st_mode) || s.st_nlink > 1 || !short_enough || (!lock && !damaged))
-    throw UserError("a file has the name of the lock", path, "only a lock of ours may have it: a plain file that says who holds the folder", "move it, or choose another folder");
+  const bool earlier = digits > 0 && (digits == said.size() || said[digits] == ' ') && said.find('\n') >= said.size() - 1, lost = said.find_first_not_of('\0') == std::string_view::npos;
+  if (plain && (earlier || lost) && read_mark(folder)) return;
+  throw UserError("a file has the name of the lock", folder + "/.lock", "only a lock of ours may have it: a plain file that says who holds the folder", "move it, or choose another folder");
+}
+
+// A new lock that is held and says so appears under its name at once; nothing if the name is taken.
+Fd create_lock(const std::string& path, const std::string& folder) {
+  const std::string text = lock_text();
+  if (Fd nameless = create_nameless_file(folder)) {
+    write_all(*nameless, std::as_bytes(std::span(text)), path);
+    sync_fd(*nameless, path);
+    if (::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", *nameless).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return sync_folder(folder), std::move(nameless);
+    if (errno == EEXIST) return {};
+  }
+  std::string temporary;
+  Fd fd = create_temporary_file(path, &temporary);
+  struct Removed {
+    const std::string& path;
+    ~Removed() {
+      if (!path.empty()) ::unlink(path.c_str());
+    }
+  } removed{temporary};
+  write_all(*fd, std::as_bytes(std::span(text)), path);
+  sync_fd(*fd, path);
+  if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) {
+    temporary.clear();
+    sync_folder(folder);
+    return fd;
+  }
+  if (errno == EEXIST) return {};
+  if (errno != EINVAL && errno != ENOSYS) throw_system("lock folder", folder, errno);
+  if (::link(temporary.c_str(), path.c_str()) == 0) return fd;
+  if (errno == EEXIST) return {};
+  throw_system("lock folder", folder, errno);
 }
 
 bool is_gone(const Holder& holder) {
@@ -68,9 +110,12 @@ bool is_gone(const Holder& holder) {
 
 FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
   for (int tries = 0;;) {
-    Fd fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
+    Fd fd(::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (!fd && errno == ELOOP) throw UserError("a link has the name of the lock", path_, "locks are not followed out of their folder", "remove it, or choose another folder");
-    if (!fd) throw_system("lock folder", folder, errno);
+    if (!fd && errno != ENOENT) throw_system("lock folder", folder, errno);
+    const bool made = !fd;
+    if (made) fd = create_lock(path_, folder);
+    if (!fd) continue;
     if (::flock(*fd, LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
       if (errno == EWOULDBLOCK) {
@@ -82,16 +127,18 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
       if (errno != ENOLCK && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
         throw_system("lock folder", folder, errno);
       Holder holder = read_holder(*fd);
-      if (!is_gone(holder)) refuse_lock(folder, holder);
+      if (!made && !is_gone(holder)) refuse_lock(folder, holder);
     }
     // The one who held it may have removed the file between our open and our lock: then the lock is on nothing.
     struct stat mine, named;
     if (::fstat(*fd, &mine) != 0) throw_system("lock folder", folder, errno);
     if (::lstat(path_.c_str(), &named) != 0 || mine.st_ino != named.st_ino || mine.st_dev != named.st_dev) continue;
-    refuse_other_file(*fd, mine, path_);
-    if (::ftruncate(*fd, 0) != 0) throw_system("lock folder", folder, errno);
-    const std::string text = fmt::format("{} {}\n", ::getpid(), host_name());
-    write_all_at(*fd, 0, std::as_bytes(std::span(text)), path_);
+    if (!made) {
+      refuse_other_file(*fd, mine, folder);
+      const std::string text = lock_text();
+      if (::ftruncate(*fd, 0) != 0) throw_system("lock folder", folder, errno);
+      write_all_at(*fd, 0, std::as_bytes(std::span(text)), path_);
+    }
     fd_ = std::move(fd);
     return;
   }
@@ -104,7 +151,7 @@ std::optional<std::string> folder_holder(const std::string& folder) {
   if (!fd) throw_system("look at the lock of", folder, errno);
   struct stat s;
   if (::fstat(*fd, &s) != 0) throw_system("look at the lock of", folder, errno);
-  refuse_other_file(*fd, s, path);
+  refuse_other_file(*fd, s, folder);
   const Holder holder = read_holder(*fd);
   int code;
   do code = ::flock(*fd, LOCK_SH | LOCK_NB) != 0 ? errno : 0;

@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-// Holds an advisory lock (flock) on `folder`/.lock, which contains "<pid> <host>". The kernel drops the lock when its process
+// Holds an advisory lock (flock) on `folder`/.lock, which contains "ravine lock: process <pid> <host>". The kernel drops the lock when its process
 // ends however it ends, so a file left by a dead process is simply taken over. On file systems without flock the pid decides.
 // A link, or a file of that name that is no lock, is a UserError and stays as it is.
 // Never blocks: a folder in use by another run is a UserError that names its pid and host.

@@ -188,15 +188,32 @@ NpyArray parse_npy(std::span<const std::byte> file, const std::string& where) {
   return array;
 }
 
-NpyArray read_npy(const std::string& path) {
-  int64_t size;
-  Fd fd = open_to_read(path, &size);
+namespace {
+
+// All but the bytes; where they begin and how many they are.
+NpyArray open_npy(const Fd& fd, int64_t size, const std::string& path, int64_t& begin, int64_t& bytes) {
   NpyArray array;
   std::vector<std::byte> head(static_cast<size_t>(std::min<int64_t>(size, 1 << 20)));
   read_all_at(*fd, 0, head, path);
-  const size_t begin = parse_header(head, path, array);
-  array.bytes.resize(static_cast<size_t>(data_size(array, size - static_cast<int64_t>(begin), path)));
-  read_all_at(*fd, static_cast<int64_t>(begin), array.bytes, path);
+  begin = static_cast<int64_t>(parse_header(head, path, array));
+  bytes = data_size(array, size - begin, path);
+  return array;
+}
+
+}  // namespace
+
+NpyArray read_npy_header(const std::string& path) {
+  int64_t size, begin, bytes;
+  const Fd fd = open_to_read(path, &size);
+  return open_npy(fd, size, path, begin, bytes);
+}
+
+NpyArray read_npy(const std::string& path) {
+  int64_t size, begin, bytes;
+  const Fd fd = open_to_read(path, &size);
+  NpyArray array = open_npy(fd, size, path, begin, bytes);
+  array.bytes.resize(static_cast<size_t>(bytes));
+  read_all_at(*fd, begin, array.bytes, path);
   return array;
 }
 

@@ -25,6 +25,7 @@ struct NpyArray {
 // Versions 1 to 3. What is not supported (big-endian, Fortran order, objects, structures, more than five dims), damaged or
 // truncated is a UserError naming the file.
 NpyArray read_npy(const std::string& path);
+NpyArray read_npy_header(const std::string& path);  // what it says of itself, without its bytes
 NpyArray parse_npy(std::span<const std::byte> file, const std::string& where);  // the same on a file in memory
 
 }  // namespace ravine

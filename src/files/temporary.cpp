@@ -77,8 +77,51 @@ Fd create_temporary_file(const std::string& target, std::string* path) {
     Fd fd(::open(path->c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
     if (!fd && errno == EEXIST) continue;
     if (!fd) throw_system("create file", target, errno);
-    hold(fd);
+    const bool taken = ::flock(*fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    struct stat s {};
+    if (taken || (::fstat(*fd, &s) == 0 && s.st_nlink == 0)) continue;  // remove_left_files came before the lock
     return fd;
+  }
+}
+
+Fd create_nameless_file(const std::string& folder) {
+  static const bool nameable = ::access("/proc/self/fd", X_OK) == 0;
+  Fd fd(nameable ? ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666) : -1);
+  if (fd) hold(fd);
+  return fd;
+}
+
+void name_file(int fd, const std::string& target, std::string* path) {
+  const size_t slash = target.find_last_of('/'), begin = slash == std::string::npos ? 0 : slash + 1;
+  const std::string near = target.substr(0, begin) + shortened(target.substr(begin)), open = fmt::format("/proc/self/fd/{}", fd);
+  do {
+    *path = temporary_path(near, random_digits());
+    if (::linkat(AT_FDCWD, open.c_str(), AT_FDCWD, path->c_str(), AT_SYMLINK_FOLLOW) == 0) return;
+  } while (errno == EEXIST);
+  // A file system that has nameless files, but no second names.
+  Fd copy = create_temporary_file(target, path);
+  std::vector<std::byte> piece(size_t{1} << 20);
+  for (int64_t at = 0;;) {
+    const ssize_t n = ::pread(fd, piece.data(), piece.size(), at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_system("read file", target, errno);
+    if (n == 0) break;
+    write_all(*copy, std::span(piece).first(static_cast<size_t>(n)), target);
+    at += n;
+  }
+  sync_fd(*copy, target);
+}
+
+void remove_left_files(const std::string& target) {
+  const size_t slash = target.find_last_of('/'), begin = slash == std::string::npos ? 0 : slash + 1;
+  const std::string wanted = shortened(target.substr(begin));
+  std::error_code error;
+  for (auto it = fs::directory_iterator(folder_of(target), error); !error && it != fs::directory_iterator(); it.increment(error)) {
+    const auto name = parse_temporary(it->path().filename().string());
+    if (!name || name->replaced || name->target != wanted) continue;
+    const Fd fd(::open(it->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat s {};
+    if (fd && ::fstat(*fd, &s) == 0 && S_ISREG(s.st_mode) && ::flock(*fd, LOCK_EX | LOCK_NB) == 0) ::unlink(it->path().c_str());
   }
 }
 

@@ -82,7 +82,17 @@ std::optional<float> scalar_of(std::string_view tensor, const std::string& where
   return type == 1 ? value : std::nullopt;  // DT_FLOAT
 }
 
-void add_value(EventData& out, std::string_view bytes, int64_t step, const std::string& where) {
+// While events are read: of each point in which place it came, and of each restart which points it takes back, those of its step and later that came before. Points go at the
+// end, all at once: a file may hold as many restarts as points.
+struct Reading {
+  EventData data;
+  std::map<std::string, std::vector<int64_t>> places;  // as data.scalars
+  std::vector<std::pair<int64_t, int64_t>> restarts;   // (place, step)
+  int64_t place = 0;
+};
+
+void add_value(Reading& reading, std::string_view bytes, int64_t step, const std::string& where) {
+  EventData& out = reading.data;
   EventMessage m(bytes, where);
   std::string tag;
   std::optional<float> value;
@@ -92,18 +102,27 @@ void add_value(EventData& out, std::string_view bytes, int64_t step, const std::
     if (f->number == 8) value = scalar_of(f->bytes, where);
   }
   if (value)
-    out.scalars[tag].emplace_back(step, *value);
+    out.scalars[tag].emplace_back(step, *value), reading.places[tag].push_back(reading.place++);
   else
     ++out.others[tag];
 }
 
-// Events of `step` and later are of a run that was taken back.
-void restart(EventData& out, int64_t step) {
-  for (auto& [tag, points] : out.scalars) std::erase_if(points, [&](const auto& p) { return p.first >= step; });
-  std::erase_if(out.scalars, [](const auto& s) { return s.second.empty(); });
+void take_back(Reading& reading) {
+  std::vector<std::pair<int64_t, int64_t>>& restarts = reading.restarts;
+  for (size_t i = restarts.size(); i-- > 1;) restarts[i - 1].second = std::min(restarts[i - 1].second, restarts[i].second);  // the lowest step of it and all later ones
+  for (auto& [tag, points] : reading.data.scalars) {
+    const std::vector<int64_t>& places = reading.places[tag];
+    size_t kept = 0;
+    for (size_t i = 0; i < points.size(); ++i) {
+      const auto next = std::upper_bound(restarts.begin(), restarts.end(), places[i], [](int64_t place, const auto& r) { return place < r.first; });
+      if (next == restarts.end() || points[i].first < next->second) points[kept++] = points[i];
+    }
+    points.resize(kept);
+  }
+  std::erase_if(reading.data.scalars, [](const auto& s) { return s.second.empty(); });
 }
 
-void add_event(EventData& out, std::string_view bytes, const std::string& where) {
+void add_event(Reading& reading, std::string_view bytes, const std::string& where) {
   EventMessage m(bytes, where);
   int64_t step = 0;
   std::string_view summary, session;
@@ -112,11 +131,11 @@ void add_event(EventData& out, std::string_view bytes, const std::string& where)
     if (f->number == 5) summary = f->bytes;
     if (f->number == 7) session = f->bytes;
   }
-  ++out.events;
+  ++reading.data.events;
   for (EventMessage s(session, where); auto f = s.next();)
-    if (f->number == 1 && f->value == 1) restart(out, step);  // SessionLog.START
+    if (f->number == 1 && f->value == 1) reading.restarts.emplace_back(reading.place, step);  // SessionLog.START
   for (EventMessage s(summary, where); auto f = s.next();)
-    if (f->number == 1) add_value(out, f->bytes, step, where);
+    if (f->number == 1) add_value(reading, f->bytes, step, where);
 }
 
 uint32_t masked(std::string_view bytes) {
@@ -124,7 +143,8 @@ uint32_t masked(std::string_view bytes) {
   return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-void add_file(EventData& out, const std::string& path) {
+void add_file(Reading& reading, const std::string& path) {
+  EventData& out = reading.data;
   const MappedFile file(path, MappedFile::Use::sequential);
   std::string_view left(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   auto damaged = [&](const char* what) {
@@ -139,7 +159,7 @@ void add_file(EventData& out, const std::string& path) {
     if (n > left.size() - kHead || left.size() - kHead - n < kTail) return void(out.cut = true);
     const std::string_view payload = left.substr(kHead, n);
     if (masked(payload) != little(left.substr(kHead + n, kTail))) damaged("an event");
-    add_event(out, payload, path);
+    add_event(reading, payload, path);
     left.remove_prefix(kHead + n + kTail);
   }
 }
@@ -147,9 +167,10 @@ void add_file(EventData& out, const std::string& path) {
 }  // namespace
 
 EventData read_events(const std::vector<std::string>& files) {
-  EventData out;
-  for (const std::string& f : files) add_file(out, f);
-  return out;
+  Reading reading;
+  for (const std::string& f : files) add_file(reading, f);
+  take_back(reading);
+  return std::move(reading.data);
 }
 
 bool is_event_file(const std::string& path) { return fs::path(path).filename().string().starts_with("events.out.tfevents."); }

@@ -38,14 +38,18 @@ RunMetrics read_run_metrics(const std::string& run) {
     out.step.push_back(row["step"].get<double>());
     for (const auto& [key, v] : row.items()) {
       if (key == "step" || (!v.is_number() && !v.is_null())) continue;
-      std::vector<double>& column = out.value[key];
-      column.resize(out.step.size(), std::nan(""));
-      column.back() = v.is_number() ? v.get<double>() : std::nan("");
+      out.value[key].push_back({out.step.size() - 1, v.is_number() ? v.get<double>() : std::nan("")});
     }
   }
   if (out.step.empty()) throw UserError("no steps", file.string(), "a run writes a line for each logged step", "wait for its first step");
-  for (auto& [key, column] : out.value) column.resize(out.step.size(), std::nan(""));
   return out;
+}
+
+std::vector<double> RunMetrics::column(const std::string& key) const {
+  std::vector<double> all(step.size(), std::nan(""));
+  if (const auto it = value.find(key); it != value.end())
+    for (const Point& p : it->second) all[p.row] = p.value;
+  return all;
 }
 
 }  // namespace ravine

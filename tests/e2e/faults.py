@@ -243,11 +243,14 @@ def test_stale_lock(folder):
     dead = r.start("info", folder / "alone")
     dead.communicate()
     host = os.uname().nodename
-    locks = {"dead": f"{dead.pid} {host}\n", "alive": f"{os.getpid()} {host}\n", "elsewhere": "17 another-host\n", "garbage": "\x00\xff{", "empty": ""}
+    ours = "ravine lock: process "
+    locks = {"dead": f"{ours}{dead.pid} {host}\n", "alive": f"{ours}{os.getpid()} {host}\n", "elsewhere": f"{ours}17 another-host\n", "older": f"{dead.pid} {host}\n", "zeros": "\0" * 30, "empty": ""}
     for name, text in locks.items():
         output = folder / name
         output.mkdir()
-        (output / ".lock").write_text(text, encoding="latin-1")
+        if not text.startswith(ours):  # as an earlier version, or a power loss, leaves it: in a folder of ours only
+            (output / ".ravine").write_text(json.dumps({"format": "ravine-folder", "version": 1, "run": "0" * 32, "files": {}}))
+        (output / ".lock").write_text(text)
         r.run("train", *options(folder, train__output=output))
         r.check(r.same_run(folder / "alone", output) == "", f"{name}: another run")
         r.check(not (output / ".lock").exists(), f"{name}: the lock stays after the run")

@@ -28,7 +28,7 @@ def test_the_address_that_is_named(folder):
             while not (output / "metrics.jsonl").exists():
                 r.check(job.poll() is None, f"it ended: {job.communicate()[0] if job.poll() is not None else ''}")
                 time.sleep(0.05)
-            pid = int((output / ".lock").read_text().split()[0])  # of rank 0
+            pid = int((output / ".lock").read_text().split()[3])  # of rank 0
             r.check(address in {local for local, remote in connections(pid)}, f"{name}: rank 0 is connected as {connections(pid)}")
         finally:
             if job.poll() is None:

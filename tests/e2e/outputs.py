@@ -121,12 +121,16 @@ def test_a_tokenizer_of_another_type(folder):
     check(kind != json.loads(run("tokenizer", "info", "--tokenizer", tok, "--json").stdout), "another tokenizer")
 
 
-def plant_journal(journal, files, gone=()):
-    """What a writer that was killed before all names were given leaves."""
+def plant_journal(journal, kind, files, old=()):
+    """What a writer that was killed before all names were given leaves; `old`: names in the folder that it was to replace."""
     journal.mkdir()
     for name, content in files.items():
         (journal / name).write_bytes(content)
-    (journal / ".set.json").write_text(json.dumps({"format": "ravine-file-set", "version": 1, "names": sorted(files), "gone": list(gone), "overwrite": True}))
+    def entry(path):
+        s = os.lstat(path)
+        return {"name": path.name, "bytes": s.st_size, "changed": s.st_mtime_ns, "file": s.st_ino}
+    (journal / ".set.json").write_text(json.dumps({"format": "ravine-file-set", "version": 2, "kind": kind, "overwrite": True, "new": [entry(journal / name) for name in sorted(files)],
+                                                   "old": [entry(journal.parent / name) for name in old]}))
 
 
 def test_a_set_that_was_cut_short(folder):
@@ -135,7 +139,7 @@ def test_a_set_that_was_cut_short(folder):
     new = (tok / "tokenizer.json").read_bytes()
     (tok / "tokenizer.model").write_bytes(b"old")
     (tok / "tokenizer.json").unlink()
-    plant_journal(tok / "tokenizer.replacing", {"tokenizer.json": new}, ["tokenizer.model"])
+    plant_journal(tok / "tokenizer.replacing", "tokenizer", {"tokenizer.json": new, "tokenizer_config.json": (tok / "tokenizer_config.json").read_bytes()}, ["tokenizer.model", "tokenizer_config.json"])
     refused(["tokenizer.replacing", "run it again"], "tokenizer", "info", "--tokenizer", tok)
     refused(["a tokenizer is there"], "tokenizer", "train", "--input", folder / "words.txt", "--output", tok, "--vocab-size", 300)
     check({p.name for p in tok.iterdir()} == {"tokenizer.json", "tokenizer_config.json"}, sorted(tok.iterdir()))
@@ -147,7 +151,7 @@ def test_a_set_that_was_cut_short(folder):
     merge = ["data", "merge", "--input", pair, pair, "--output-prefix", folder / "all"]
     run(*merge)
     (folder / "all.idx").unlink()
-    plant_journal(folder / "all.replacing", {"all.bin": one[".bin"], "all.idx": one[".idx"]})
+    plant_journal(folder / "all.replacing", "token files", {"all.bin": one[".bin"], "all.idx": one[".idx"]}, ["all.bin"])
     refused(["all.replacing"], "info", folder / "all")
     refused(["all.replacing"], "data", "merge", "--input", folder / "all", "--output-prefix", folder / "more")
     refused(["output exists"], *merge)

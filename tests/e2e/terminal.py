@@ -19,12 +19,12 @@ import ravine_run as r
 ESC = "\x1b[31m\x1b]0;owned\x07"
 
 
-def in_terminal(*arguments, status=0):
-    """Everything that the program shows in a terminal of 100 columns."""
+def in_terminal(*arguments, status=0, given=None):
+    """Everything that the program shows in a terminal of 100 columns; `given`: a file that is its stdin."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    job = subprocess.Popen(r.command(*arguments), stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    job = subprocess.Popen(r.command(*arguments), stdin=open(given) if given else theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
     os.close(theirs)
     shown, end = b"", time.monotonic() + r.LIMIT
     while time.monotonic() < end:

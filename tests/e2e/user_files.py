@@ -172,7 +172,7 @@ def test_ranks_touch_nothing_before_they_have_the_lock(folder):
         return print("        skipped: a build without MPI")
     check(done.returncode == 0, done.stdout + done.stderr)
     with open(out / ".lock", "w") as lock:  # a run of somebody's is under way
-        lock.write(f"{os.getpid()} {os.uname().nodename}\n")
+        lock.write(f"ravine lock: process {os.getpid()} {os.uname().nodename}\n")
         lock.flush()
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = content(out)

@@ -34,6 +34,7 @@ class Disk {
       const std::string verb = call.substr(0, one), a = call.substr(one + 1, two - one - 1), b = two == std::string::npos ? "" : call.substr(two + 1);
       if (verb == "create") files_[a] = true, made_in(a);
       if (verb == "mkdir") folders_[a] = false, made_in(a);
+      if (verb == "write" && fs::path(a).filename().string().starts_with("#")) files_[a] = true;  // made without a name
       if ((verb == "write" || verb == "truncate" || verb == "allocate") && files_.count(a)) files_[a] = true;
       if (verb == "fsync") {
         if (files_.count(a)) files_[a] = false;
@@ -41,7 +42,7 @@ class Disk {
         owed_.erase(a);
       }
       if (verb == "unlink") remove(a);
-      if (verb == "rename" || verb == "exchange") rename(a, b);
+      if (verb == "rename" || verb == "exchange" || verb == "link") rename(a, b);
     }
     for (const std::string& folder : owed_) wrong_ += "the names in " + folder + " are not synced at the end\n";
     return wrong_;
@@ -131,9 +132,16 @@ TEST(Order, AFile) {
     if (!child.possible) GTEST_SKIP() << "no tracing here";
     ASSERT_EQ(child.status, 0);
     std::string temporary;
-    for (const std::string& call : child.calls)
-      if (call.starts_with("create ")) temporary = call.substr(7);
-    EXPECT_EQ(child.calls, (std::vector<std::string>{"create " + temporary, "write " + temporary, "fsync " + temporary, "rename " + temporary + " " + path, "fsync " + folder.path()}));
+    std::vector<std::string> expected;
+    for (const std::string& call : child.calls) {
+      if (call.starts_with("create ")) temporary = call.substr(7), expected = {call, "write " + temporary, "fsync " + temporary};
+      if (call.starts_with("link ")) {
+        const std::string nameless = call.substr(5, call.find(' ', 5) - 5);
+        temporary = call.substr(6 + nameless.size()), expected = {"write " + nameless, "fsync " + nameless, call};
+      }
+    }
+    expected.insert(expected.end(), {"rename " + temporary + " " + path, "fsync " + folder.path()});
+    EXPECT_EQ(child.calls, expected);
   }
 }
 
@@ -180,7 +188,7 @@ TEST(Order, ASetOfFiles) {
   TemporaryFolder folder;
   for (const char* old : {"a.bin", "a.idx"}) spill(folder / old, "old");
   expect_order(3, [&] {
-    FileSet set(folder / "a.set");
+    FileSet set(folder / "a.set", {"test", {"a.bin", "a.idx"}});
     for (const char* name : {"a.bin", "a.idx"}) spill(set.folder() + "/" + name, kText);
     set.commit({"a.bin", "a.idx"}, true);
   });

@@ -89,15 +89,25 @@ TEST(Temporary, ALockIsNoLinkAndNoFileOfOthers) {
   refused("a second name");
   EXPECT_EQ(slurp(folder / "theirs"), "17 host\n");
   fs::remove(lock);
-  for (const std::string& text : {std::string("keep this\n"), std::string("12 monkeys\nand more\n"), std::string(1000, '7')}) {
+  for (const std::string& text : {std::string("keep this\n"), std::string("12 monkeys\nand more\n"), std::string(1000, '7'), std::string("my\0notes\n", 9), std::string("\xff\xfe" "dear"), std::string("a\x7f"),
+                                  std::string("1234\n"), std::string(9, '\0'), std::string(), std::string("ravine lock: process 17 host\nand my notes\n")}) {
     spill(lock, text);
     refused(text);
     EXPECT_EQ(slurp(lock), text);
   }
+  fs::remove(lock);
+  EXPECT_NO_THROW(FolderLock(folder.path()));
+  EXPECT_EQ(folder.count(), 1);  // theirs
+  spill(lock, "ravine lock: process 17 host\n");  // of a process that is gone
+  EXPECT_NO_THROW(FolderLock(folder.path()));
+  // What a power loss or an earlier version leaves is taken in a folder of ours only.
+  write_mark(folder.path(), {.run = new_run_id(), .files = {}});
   for (const std::string& text : {std::string(), std::string("17"), std::string("17 hos"), std::string(9, '\0')}) {
     spill(lock, text);
     EXPECT_NO_THROW(FolderLock(folder.path())) << text;
   }
+  spill(lock, "my notes");
+  refused("notes in a folder of ours");
 }
 
 TEST(FolderMark, NamesWhatIsNotOurs) {

@@ -2,7 +2,9 @@
 #include "files/file_set.h"
 
 #include <gtest/gtest.h>
+#include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <thread>
@@ -19,13 +21,15 @@ namespace fs = std::filesystem;
 
 namespace {
 
+const FileSetKind kKind{"test files", {"a", "b", "old"}, {"sub"}};
+
+// The set of before has a, b and old; the new one a, b and the folder sub.
 void write_set(const std::string& journal, bool overwrite) {
-  finish_file_set(journal);
-  FileSet set(journal);
+  FileSet set(journal, kKind);
   for (const char* name : {"a", "b"}) spill(set.folder() + "/" + name, "new");
   fs::create_directories(set.folder() + "/sub");
   spill(set.folder() + "/sub/c", "new");
-  set.commit({"a", "b", "sub"}, overwrite, {"b", "old"});
+  set.commit({"a", "b", "sub"}, overwrite);
 }
 
 // What a reader of the set sees: "old" or "new" as a whole, or that it is being replaced.
@@ -61,9 +65,10 @@ TEST(FileSet, AKillAtAnyMoment) {
     ++count[found];
     ASSERT_TRUE(found == "old" || found == "new" || found == "unfinished") << "call " << n << ", " << child.calls.back() << ": " << found;
     EXPECT_FALSE(has_both(folder)) << "call " << n << ", " << child.calls.back();
-    if (finish_file_set(folder / "set.replacing")) EXPECT_EQ(found, "unfinished");
+    const bool ended = finish_file_set(folder / "set.replacing", kKind);
+    EXPECT_EQ(ended, found == "unfinished");
     EXPECT_EQ(seen(folder), found == "old" ? "old" : "new") << "call " << n;
-    { FileSet clean(folder / "set.replacing"); }
+    { FileSet clean(folder / "set.replacing", kKind); }
     EXPECT_EQ(folder.count(), 4) << "call " << n << ", " << child.calls.back();  // a b and old or sub, mine
     EXPECT_EQ(slurp(folder / "mine"), "dear");
     if (!child.killed) {
@@ -77,32 +82,146 @@ TEST(FileSet, AKillAtAnyMoment) {
   EXPECT_GT(count["unfinished"], 5);
 }
 
+// A folder with a, b and old, in which a writer of a new set was killed; `calls` of its system calls were done after the journal had its name.
+void be_killed(const TemporaryFolder& folder, int calls) {
+  for (const char* name : {"a", "b", "old"}) spill(folder / name, "old");
+  const TracedChild whole = trace_child(0, [&] { write_set(folder / "set.replacing", true); });
+  if (!whole.possible) GTEST_SKIP() << "no tracing here";
+  int n = 0;
+  while (whole.calls[static_cast<size_t>(n)].find("set.replacing", whole.calls[static_cast<size_t>(n)].rfind('/')) == std::string::npos ||
+         !whole.calls[static_cast<size_t>(n)].ends_with("/set.replacing"))
+    ++n;
+  fs::remove_all(folder / "sub");
+  for (const char* name : {"a", "b", "old"}) fs::remove(folder / name), spill(folder / name, "old");
+  trace_child(n + 2 + calls, [&] { write_set(folder / "set.replacing", true); });
+  ASSERT_TRUE(folder.has("set.replacing/.set.json"));
+}
+
+std::map<std::string, std::string> content(const TemporaryFolder& folder) {
+  std::map<std::string, std::string> all;
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path())) all[entry.path().lexically_relative(folder.path()).string()] = entry.is_regular_file() ? slurp(entry.path().string()) : "";
+  return all;
+}
+
 TEST(FileSet, NothingIsOverwrittenUnasked) {
   TemporaryFolder folder;
   spill(folder / "b", "dear");
   EXPECT_NE(message_of<UserError>([&] { write_set(folder / "set.replacing", false); }).find(folder / "b"), std::string::npos);
   EXPECT_EQ(slurp(folder / "b"), "dear");
   EXPECT_EQ(folder.count(), 1);
-  // It came between: the new set waits, and gets its names when there is room for them.
-  fs::remove(folder / "b");
-  fs::create_directories(folder / "set.replacing");
-  spill(folder / "set.replacing/a", "new"), spill(folder / "set.replacing/b", "new");
-  spill(folder / "set.replacing/.set.json", R"({"format":"ravine-file-set","version":1,"names":["a","b"],"gone":["mine"],"overwrite":false})");
-  spill(folder / "b", "dear"), spill(folder / "mine", "dear");
-  EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing"); }).find("move it away"), std::string::npos);
-  EXPECT_EQ(slurp(folder / "b") + slurp(folder / "mine"), "deardear");
-  fs::remove(folder / "b");
-  EXPECT_TRUE(finish_file_set(folder / "set.replacing"));
-  EXPECT_EQ(slurp(folder / "a") + slurp(folder / "b") + slurp(folder / "mine"), "newnewdear");
+}
+
+TEST(FileSet, WhatTheUserPutThereLaterStays) {
+  // calls 0: nothing has gone; further on old ones have, and new ones have come.
+  for (int calls = 0; calls < 8; ++calls)
+    for (const char* name : {"a", "b", "old", "sub"}) {
+      TemporaryFolder folder;
+      be_killed(folder, calls);
+      if (HasFatalFailure() || IsSkipped()) return;
+      const bool folder_of_set = name == std::string("sub");
+      fs::remove_all(folder / name);
+      if (folder_of_set)
+        fs::create_directory(folder / name), spill(folder / "sub/mine", "dear");
+      else
+        spill(folder / name, "dear");
+      const auto before = content(folder);
+      EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find(folder / name), std::string::npos) << calls << " " << name;
+      EXPECT_NE(message_of<UserError>([&] { FileSet again(folder / "set.replacing", kKind); }).find("set.replacing"), std::string::npos);
+      EXPECT_EQ(content(folder), before) << calls << " " << name;
+    }
+}
+
+TEST(FileSet, WhatWaitsIsWhatWasWritten) {
+  for (const char* name : {"a", "sub", "mine"}) {
+    TemporaryFolder folder;
+    be_killed(folder, 0);
+    if (HasFatalFailure() || IsSkipped()) return;
+    const std::string waits = folder / (std::string("set.replacing/") + name);
+    fs::remove_all(waits);
+    spill(waits, "dear");
+    const auto before = content(folder);
+    EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find(waits), std::string::npos) << name;
+    EXPECT_EQ(content(folder), before) << name;
+  }
+}
+
+TEST(FileSet, AJournalNamesOnlyItsKindsNames) {
+  const char* form = R"({{"format":"ravine-file-set","version":{},"kind":"{}","overwrite":true,"new":[{}],"old":[{}]}})";
+  auto entry = [](const std::string& name, const std::string& path) {
+    struct stat s {};
+    ::stat(path.c_str(), &s);
+    return fmt::format(R"({{"name":"{}","bytes":{},"changed":{},"file":{}}})", name, s.st_size, int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec, s.st_ino);
+  };
+  for (const std::string victim : {"notes", "../notes", "/etc/notes", "sub/c", "..", "."}) {
+    TemporaryFolder folder;
+    fs::create_directories(folder / "d/set.replacing");
+    fs::create_directories(folder / "d/sub");
+    for (const char* file : {"notes", "d/notes", "d/sub/c"}) spill(folder / file, "dear");
+    for (const bool as_new : {false, true}) {
+      const std::string named = entry(victim, folder / ("d/" + victim));
+      spill(folder / "d/set.replacing/.set.json", fmt::format(fmt::runtime(form), 2, "test files", as_new ? named : "", as_new ? "" : named));
+      const auto before = content(folder);
+      EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "d/set.replacing", kKind); }).find("move it away"), std::string::npos) << victim;
+      EXPECT_EQ(content(folder), before) << victim;
+    }
+  }
+  TemporaryFolder folder;
+  spill(folder / "a", "dear");
+  fs::create_directory(folder / "set.replacing");
+  spill(folder / "set.replacing/.set.json", fmt::format(fmt::runtime(form), 2, "others", "", entry("a", folder / "a")));
+  EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find("another kind"), std::string::npos);
+  EXPECT_EQ(slurp(folder / "a"), "dear");
+}
+
+TEST(FileSet, FoldersOfItsNamesAreRefusedBeforeAnythingMoves) {
+  for (const bool filled : {false, true})
+    for (const std::string name : {"a", "b", "old"}) {
+      TemporaryFolder folder;
+      for (const std::string other : {"a", "b", "old"})
+        if (other != name) spill(folder / other, "old");
+      fs::create_directory(folder / name);
+      if (filled) spill(folder / (name + "/mine"), "dear");
+      const auto before = content(folder);
+      EXPECT_NE(message_of<UserError>([&] { write_set(folder / "set.replacing", true); }).find(folder / name), std::string::npos);
+      EXPECT_EQ(content(folder), before) << name;
+    }
+  TemporaryFolder folder;
+  fs::create_directory(folder / "set.replacing");  // an empty one is the user's too
+  EXPECT_NE(message_of<UserError>([&] { write_set(folder / "set.replacing", true); }).find("move it away"), std::string::npos);
+  EXPECT_TRUE(folder.has("set.replacing"));
+}
+
+TEST(FileSet, OneProcessEndsWhatWasBegun) {
+  TemporaryFolder folder;
+  be_killed(folder, 2);
+  if (HasFatalFailure() || IsSkipped()) return;
+  Fd other(::open((folder / "set.replacing").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::flock(*other, LOCK_EX | LOCK_NB), 0);
+  const auto before = content(folder);
+  EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find("another process"), std::string::npos);
+  EXPECT_EQ(content(folder), before);
+  other.close();
+  EXPECT_TRUE(finish_file_set(folder / "set.replacing", kKind));
+  EXPECT_EQ(seen(folder), "new");
+}
+
+TEST(FileSet, NamesThatAreNotUtf8) {
+  TemporaryFolder folder;
+  const std::string name = "\xff" "a.bin";
+  FileSet set(folder / "set.replacing", {"test files", {name}});
+  spill(set.folder() + "/" + name, "new");
+  set.commit({name}, true);
+  EXPECT_EQ(slurp(folder / name), "new");
+  EXPECT_EQ(folder.count(), 1);
 }
 
 TEST(FileSet, AFolderOfThatNameThatIsNotOurs) {
-  for (const std::string text : {"", "{}", R"({"format":"ravine-file-set","version":1,"names":["../x"],"gone":[],"overwrite":true})"}) {
+  for (const std::string text : {"", "{}", R"({"format":"ravine-file-set","version":1,"names":["a"],"gone":[],"overwrite":true})", R"({"format":"ravine-file-set","version":2,"kind":"test files","new":7,"old":[],"overwrite":true})"}) {
     TemporaryFolder folder;
     fs::create_directories(folder / "set.replacing");
     spill(folder / "set.replacing/notes", "dear");
     spill(folder / "set.replacing/.set.json", text);
-    EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing"); }).find("move it away"), std::string::npos);
+    EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find("move it away"), std::string::npos);
     EXPECT_EQ(slurp(folder / "set.replacing/notes"), "dear");
   }
 }
@@ -121,7 +240,7 @@ TEST(OutputMark, OurArraysAreKnownByTheirHeaders) {
 
 TEST(FolderLock, ALookDoesNotStopAStart) {
   TemporaryFolder folder;
-  spill(folder / ".lock", "");
+  spill(folder / ".lock", "ravine lock: process 17 host\n");
   Fd look(::open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_EQ(::flock(*look, LOCK_SH | LOCK_NB), 0);  // as folder_holder has it for an instant
   std::thread ends([&] {

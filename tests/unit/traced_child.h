@@ -21,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 struct TracedChild {
@@ -58,7 +59,10 @@ inline std::string text_of(pid_t pid, uint64_t address) {
 
 inline std::string path_of(pid_t pid, uint64_t fd) {
   std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(static_cast<int>(fd)), ignored).string();
+  std::string path = std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(static_cast<int>(fd)), ignored).string();
+  constexpr std::string_view kNameless = " (deleted)";
+  if (path.ends_with(kNameless)) path.resize(path.size() - kNameless.size());
+  return path;
 }
 
 inline std::string at(pid_t pid, uint64_t fd, uint64_t name) {
@@ -81,6 +85,10 @@ inline std::string words(pid_t pid, const SyscallInfo& s) {
     case SYS_renameat: return "rename " + at(pid, a[0], a[1]) + " " + at(pid, a[2], a[3]);
 #endif
     case SYS_renameat2: return std::string((a[4] & RENAME_EXCHANGE) ? "exchange " : "rename ") + at(pid, a[0], a[1]) + " " + at(pid, a[2], a[3]);
+    case SYS_linkat: {  // of a file that has no name yet: /proc/self/fd/N
+      const std::string from = text_of(pid, a[1]), proc = "/proc/self/fd/";
+      return "link " + (from.starts_with(proc) ? path_of(pid, std::stoul(from.substr(proc.size()))) : at(pid, a[0], a[1])) + " " + at(pid, a[2], a[3]);
+    }
     case SYS_mkdirat: return "mkdir " + at(pid, a[0], a[1]);
     case SYS_unlinkat: return "unlink " + at(pid, a[0], a[1]);
     case SYS_openat: return (a[2] & O_CREAT) ? "create " + at(pid, a[0], a[1]) : "";

@@ -52,6 +52,11 @@ TokenType smallest_type(int64_t vocabulary) { return vocabulary < 65500 ? TokenT
 
 std::string indexed_journal(const std::string& prefix) { return prefix + ".replacing"; }
 
+FileSetKind indexed_set(const std::string& prefix) {
+  const std::string name = prefix.substr(prefix.rfind('/') + 1);
+  return {"token files", {name + ".bin", name + ".idx"}};
+}
+
 bool is_indexed_prefix(const std::string& path, std::string* prefix) {
   std::string p = path;
   if (p.ends_with(".bin") || p.ends_with(".idx")) p.resize(p.size() - 4);

@@ -12,6 +12,8 @@
 
 namespace ravine {
 
+struct FileSetKind;
+
 // By the codes of Megatron-core; its forerunner of before 2021 had 6 and 7 the other way round.
 enum class TokenType : uint8_t { u8 = 1, i8 = 2, i16 = 3, i32 = 4, i64 = 5, f64 = 6, f32 = 7, u16 = 8 };
 
@@ -24,6 +26,7 @@ inline constexpr char kIndexMagic[] = "MMIDIDX\0";  // with its terminator nine 
 
 // Where a new pair waits for its names (files/file_set.h).
 std::string indexed_journal(const std::string& prefix);
+FileSetKind indexed_set(const std::string& prefix);
 
 // Whether `path` is such a prefix: PREFIX, PREFIX.bin or PREFIX.idx with both files there. The prefix without the suffix. A pair that is just being replaced, or was when its
 // writer was killed, is a UserError.

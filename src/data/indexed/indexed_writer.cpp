@@ -210,38 +210,43 @@ void IndexedWriter::finish() {
 }
 
 void IndexedWriter::publish(const std::string& folder, const std::string& name, const std::string& prefix, bool overwrite) {
-  finish_file_set(indexed_journal(prefix));  // a replacement that was cut short would be ended later, over these
+  finish_file_set(indexed_journal(prefix), indexed_set(prefix));  // a replacement that was cut short would be ended later, over these
   for (const char* suffix : {".bin", ".idx"}) {
     const std::string from = folder + "/" + name + suffix;
     std::error_code ec;
     if (!fs::exists(from, ec)) continue;
-    if (overwrite && suffix == std::string_view(".bin") && fs::remove(prefix + ".idx", ec)) sync_folder(folder_of(prefix));  // an old index must not be seen with new tokens
+    if (overwrite && suffix == std::string_view(".bin")) {  // an old index must not be seen with new tokens
+      refuse_folders(folder_of(prefix), indexed_set(prefix).files);
+      if (::unlink((prefix + ".idx").c_str()) == 0) sync_folder(folder_of(prefix));
+      else if (errno != ENOENT) throw_system("remove", prefix + ".idx", errno);
+    }
     rename_file(from, prefix + suffix, overwrite);
   }
   sync_folder(folder_of(prefix));
 }
 
-void refuse_existing(const std::string& prefix) {
+void refuse_existing(const std::string& prefix, bool overwrite) {
   std::error_code ec;
+  if (overwrite) return refuse_folders(folder_of(prefix), indexed_set(prefix).files);
   for (const char* suffix : {".bin", ".idx"})
-    if (fs::exists(prefix + suffix, ec)) throw UserError("output exists", prefix + suffix, "nothing is overwritten unasked", "remove it, choose another prefix or add --overwrite");
+    if (fs::exists(fs::symlink_status(prefix + suffix, ec))) throw UserError("output exists", prefix + suffix, "nothing is overwritten unasked", "remove it, choose another prefix or add --overwrite");
 }
 
 void merge_indexed(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool overwrite) {
   require(!prefixes.empty(), "merge: at least one file, got none");
-  finish_file_set(indexed_journal(output_prefix));
+  finish_file_set(indexed_journal(output_prefix), indexed_set(output_prefix));
   std::vector<IndexedFile> files;
   for (const std::string& path : prefixes) {
     std::string prefix;
     if (!is_indexed_prefix(path, &prefix)) throw UserError("no token files", path, "PREFIX.bin and PREFIX.idx must be there", indexed_prefix_advice(path));
     files.emplace_back(prefix);
   }
-  if (!overwrite) refuse_existing(output_prefix);
+  refuse_existing(output_prefix, overwrite);
   create_folders(folder_of(output_prefix));
   for (const IndexedFile& f : files)
     if (same_path(f.prefix() + ".bin", output_prefix + ".bin") || same_path(f.prefix() + ".idx", output_prefix + ".idx"))
       throw UserError("the output is an input", output_prefix, "what is read from is not written to", "choose another --output-prefix");
-  FileSet set(indexed_journal(output_prefix));
+  FileSet set(indexed_journal(output_prefix), indexed_set(output_prefix));
   const std::string name = output_prefix.substr(output_prefix.rfind('/') + 1);
   IndexedWriter writer(set.folder(), name, files[0].type(), files[0].has_modes());
   for (const IndexedFile& f : files) writer.add_file(f);

@@ -72,7 +72,7 @@ class IndexedWriter {
 // the name are a UserError unless `overwrite`; after a kill the old pair is there, or the new one, or it waits for its names (files/file_set.h) and readers say so.
 void merge_indexed(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool overwrite);
 
-// A UserError if PREFIX.bin or PREFIX.idx is there.
-void refuse_existing(const std::string& prefix);
+// A UserError if PREFIX.bin or PREFIX.idx is there; with `overwrite` only if it is no file.
+void refuse_existing(const std::string& prefix, bool overwrite);
 
 }  // namespace ravine

@@ -132,6 +132,7 @@ void refuse_tokenizer(const TokenizerTraining& o) {
   for (const char* name : kTokenizerFiles)
     if (const auto path = std::filesystem::path(o.output) / name; !o.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path, ec)))
       throw UserError("output exists", path.string(), "a tokenizer is there already, and nothing is overwritten unasked", "choose another --output, or add --overwrite");
+  refuse_folders(o.output, {std::begin(kTokenizerFiles), std::end(kTokenizerFiles)});
 }
 
 void write_folder(const TokenizerTraining& o, const std::string& model) {
@@ -169,22 +170,24 @@ void write_folder(const TokenizerTraining& o, const std::string& model) {
 
 }  // namespace
 
+FileSetKind tokenizer_set() { return {"tokenizer", {std::begin(kTokenizerFiles), std::end(kTokenizerFiles)}}; }
+
 std::string tokenizer_journal(const std::string& folder) { return folder + "/tokenizer.replacing"; }
 
 void write_tokenizer(const TokenizerTraining& o, const std::vector<std::pair<std::string, std::string>>& files) {
   create_folders(o.output);
-  FileSet set(tokenizer_journal(o.output));
+  FileSet set(tokenizer_journal(o.output), tokenizer_set());
   std::vector<std::string> names;
   for (const auto& [name, text] : files) {
     write_file_atomic(set.folder() + "/" + name, text);
     names.push_back(name);
   }
-  set.commit(names, o.overwrite, {std::begin(kTokenizerFiles), std::end(kTokenizerFiles)});
+  set.commit(names, o.overwrite);
 }
 
 TrainedTokenizer train_tokenizer(const TokenizerTraining& o) {
   check(o);
-  finish_file_set(tokenizer_journal(o.output));
+  finish_file_set(tokenizer_journal(o.output), tokenizer_set());
   refuse_tokenizer(o);
   if (o.type == "byte-bpe") return train_byte_bpe(o);
   Lines lines(o);

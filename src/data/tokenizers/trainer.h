@@ -8,6 +8,8 @@
 
 namespace ravine {
 
+struct FileSetKind;
+
 // The defaults are Llama's: SentencePiece BPE with byte fallback, single digits, text as it is, unk 0, bos 1, eos 2.
 struct TokenizerTraining {
   std::vector<std::string> input;          // files, globs, folders as in data/source.h
@@ -46,6 +48,7 @@ TrainedTokenizer train_tokenizer(const TokenizerTraining& options);
 void write_tokenizer(const TokenizerTraining& options, const std::vector<std::pair<std::string, std::string>>& files);
 // The folder in `folder` where they wait for their names.
 std::string tokenizer_journal(const std::string& folder);
+FileSetKind tokenizer_set();
 
 // The part of train_tokenizer for type byte-bpe; options are checked already.
 TrainedTokenizer train_byte_bpe(const TokenizerTraining& options);
