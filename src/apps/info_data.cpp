@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/terminal.h"
+#include "base/cut_text.h"
 #include "base/text.h"
 #include "base/error.h"
 #include "data/fixed_batches.h"
@@ -55,10 +56,8 @@ class Lengths {
 };
 
 std::string cut(const std::string& text) {
-  if (text.size() <= kShown) return text;
-  size_t end = kShown;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  return text.substr(0, end) + " ..";
+  const std::string_view begin = cut_text(text, kShown);
+  return std::string(begin) + (begin.size() < text.size() ? " .." : "");
 }
 
 int64_t document_length(const IndexedFile& file, int64_t document) {

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "base/cut_text.h"
 #include "files/checksum.h"
 
 namespace fs = std::filesystem;
@@ -26,13 +27,7 @@ std::string check_digits(const std::string& before) { return checksum_text(check
 
 bool is_hex(std::string_view text) { return text.find_first_not_of("0123456789abcdef") == std::string_view::npos; }
 
-// At most so many bytes, and no half character at the end.
-std::string shortened(std::string name) {
-  if (name.size() <= kLongestName) return name;
-  size_t n = kLongestName;
-  while (n > 0 && (static_cast<unsigned char>(name[n]) & 0xc0) == 0x80) --n;
-  return name.substr(0, n);
-}
+std::string shortened(const std::string& name) { return std::string(cut_text(name, kLongestName)); }
 
 // Without locks nobody can be asked; those who clean hold the folder.
 void hold(const Fd& fd) { static_cast<void>(::flock(*fd, LOCK_EX | LOCK_NB)); }

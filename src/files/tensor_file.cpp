@@ -1,5 +1,6 @@
 #include "files/tensor_file.h"
 
+#include "base/cut_text.h"
 #include "base/text.h"
 
 namespace ravine {
@@ -14,10 +15,8 @@ std::string tensor_at(const std::string& path, std::string_view tensor) {
 }
 
 std::string printable(std::string_view name) {
-  if (name.size() <= 120) return escaped(name);
-  size_t end = 120;  // not inside a UTF-8 sequence
-  while (end > 117 && (name[end] & 0xc0) == 0x80) --end;
-  return escaped(name.substr(0, end)) + "...";
+  const std::string_view begin = cut_text(name, 120);
+  return escaped(begin) + (begin.size() < name.size() ? "..." : "");
 }
 
 }  // namespace ravine

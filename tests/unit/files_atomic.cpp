@@ -224,19 +224,43 @@ TEST(Checksum, StreamEqualsWholeAndKnownValues) {
 }
 
 TEST(AtomicFile, AKillLeavesNothing) {
-  TemporaryFolder folder;
-  for (int n = 1;; ++n) {
-    const TracedChild child = trace_child(n, [&] { write_file_atomic(folder / "f", "x"); });
-    if (!child.possible) GTEST_SKIP() << "no tracing here";
-    if (!child.killed) break;
-    if (child.calls.back().starts_with("write ") && fs::path(child.calls.back()).filename().string().starts_with("#")) {
-      EXPECT_EQ(folder.count(), 0) << child.calls.back();
+  for (const bool nameless : {true, false})
+    for (int n = 1;; ++n) {
+      TemporaryFolder folder;
+      const TracedChild child = trace_child(n, [&] {
+        if (!nameless && !refuse_nameless()) ::_exit(77);
+        write_file_atomic(folder / "f", "x");
+      });
+      if (!child.possible || child.status == 77) GTEST_SKIP() << "no tracing here";
+      if (!child.killed) {
+        EXPECT_EQ(slurp(folder / "f"), "x");
+        break;
+      }
+      EXPECT_TRUE(nameless || !child.calls.back().starts_with("link"));
+      if (child.calls.back().starts_with("write ") && fs::path(child.calls.back()).filename().string().starts_with("#")) {
+        EXPECT_EQ(folder.count(), 0) << child.calls.back();
+      }
+      write_file_atomic(folder / "f", "y");  // the next of this name removes what is left
+      EXPECT_EQ(slurp(folder / "f"), "y");
+      EXPECT_EQ(folder.count(), 1) << child.calls.back();
     }
-    write_file_atomic(folder / "f", "y");  // the next of this name removes what is left
-    EXPECT_EQ(slurp(folder / "f"), "y");
-    EXPECT_EQ(folder.count(), 1) << child.calls.back();
-    fs::remove(folder / "f");
-  }
+}
+
+TEST(FolderLock, AKillAtAnyMomentLeavesALockOfOursOrNone) {
+  for (const bool nameless : {true, false})
+    for (int n = 1;; ++n) {
+      TemporaryFolder folder;
+      const TracedChild child = trace_child(n, [&] {
+        if (!nameless && !refuse_nameless()) ::_exit(77);
+        FolderLock lock(folder.path());
+      });
+      if (!child.possible || child.status == 77) GTEST_SKIP() << "no tracing here";
+      EXPECT_NO_THROW(FolderLock(folder.path())) << child.calls.back();
+      EXPECT_FALSE(folder.has(".lock"));
+      remove_leftovers(folder.path());
+      EXPECT_EQ(folder.count(), 0) << child.calls.back();
+      if (!child.killed) break;
+    }
 }
 
 TEST(AtomicFile, LeftoversOfTheSameNameGoIfTheirWriterIsGone) {

@@ -114,6 +114,17 @@ inline bool refuse_exchange() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
+// Makes openat refuse O_TMPFILE in this process from now on, as file systems without nameless files do.
+inline bool refuse_nameless() {
+  constexpr uint32_t kTmpfile = O_TMPFILE & ~O_DIRECTORY;
+  const auto number = static_cast<uint32_t>(offsetof(seccomp_data, nr)), flags = static_cast<uint32_t>(offsetof(seccomp_data, args) + 2 * sizeof(uint64_t));
+  std::array<sock_filter, 6> code{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, number), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+                                   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, flags), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kTmpfile, 0, 1),
+                                   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
 // Runs f in a child, which is killed as it begins the call number `kill_at` (from 1; 0: never) of those that `calls` counts.
 inline TracedChild trace_child(int kill_at, const std::function<void()>& f) {
   TracedChild out;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/cut_text.h"
 #include "data/tokenizers/unicode.h"
 
 namespace ravine::jinja {
@@ -30,10 +31,8 @@ int deepest(const List& l) {
 }  // namespace
 
 std::string shown(std::string_view text) {
-  if (text.size() <= kShown) return std::string(text);
-  size_t n = kShown;
-  while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) --n;
-  return std::string(text.substr(0, n)) + "..";
+  const std::string_view begin = cut_text(text, kShown);
+  return std::string(begin) + (begin.size() < text.size() ? ".." : "");
 }
 
 void Value::hold(int depth) {
