@@ -175,7 +175,7 @@ class Job {
       FolderLock lock(folder_);
       refuse_foreign();
       if (o_.restart) fs::remove(folder_ + "/" + kState, ec), clear();
-      if (!read_mark(folder_)) write_mark(folder_, {.run = new_run_id(), .files = {}});
+      if (!read_mark(folder_)) write_mark(folder_, {.run = new_run_id(), .files = {}, .kind = kPreprocessFolder});
       if (!PreprocessState::load(folder_, state_.settings, files, lists_.size(), &state_)) {
         check_free();
         state_.files = files;
@@ -222,7 +222,8 @@ class Job {
   // The folder is ours by its mark, or by the state that a version without marks left; and so is all in it.
   void refuse_foreign() const {
     std::error_code ec;
-    const bool ours = read_mark(folder_) || fs::exists(folder_ + "/" + kState, ec);
+    const auto mark = read_mark(folder_);
+    const bool ours = (mark && (mark->kind == kPreprocessFolder || mark->kind.empty())) || fs::exists(folder_ + "/" + kState, ec);
     for (const auto& entry : fs::directory_iterator(folder_))
       if (const auto temporary = parse_temporary(entry.path().filename().string()); entry.path().filename() != ".lock" && !(temporary && temporary->target == ".lock") && (!ours || !is_work_file(entry)))
         throw UserError("the work folder holds files of others", entry.path().string(), "preprocess works here, and removes what it wrote at the end",

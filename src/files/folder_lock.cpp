@@ -102,6 +102,11 @@ Fd create_lock(const std::string& path, const std::string& folder) {
   throw_system("lock folder", folder, errno);
 }
 
+bool has_name(int fd, const std::string& path) {
+  struct stat mine, named;
+  return ::fstat(fd, &mine) == 0 && ::lstat(path.c_str(), &named) == 0 && mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+}
+
 bool is_gone(const Holder& holder) {
   return holder.pid <= 0 || (holder.host == host_name() && ::kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH);
 }
@@ -130,9 +135,9 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
       if (!made && !is_gone(holder)) refuse_lock(folder, holder);
     }
     // The one who held it may have removed the file between our open and our lock: then the lock is on nothing.
-    struct stat mine, named;
+    struct stat mine;
     if (::fstat(*fd, &mine) != 0) throw_system("lock folder", folder, errno);
-    if (::lstat(path_.c_str(), &named) != 0 || mine.st_ino != named.st_ino || mine.st_dev != named.st_dev) continue;
+    if (!has_name(*fd, path_)) continue;
     if (!made) {
       refuse_other_file(*fd, mine, folder);
       const std::string text = lock_text();
@@ -161,6 +166,10 @@ std::optional<std::string> folder_holder(const std::string& folder) {
   return to_text(holder);
 }
 
-FolderLock::~FolderLock() { ::unlink(path_.c_str()); }
+bool FolderLock::in_place() const { return has_name(*fd_, path_); }
+
+FolderLock::~FolderLock() {
+  if (in_place()) ::unlink(path_.c_str());
+}
 
 }  // namespace ravine

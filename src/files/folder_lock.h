@@ -14,9 +14,10 @@ namespace ravine {
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);
-  ~FolderLock();  // removes the file
+  ~FolderLock();  // removes the file, unless another has its name by now
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
+  bool in_place() const;  // whether the file that is locked still has its name: a folder that was removed or renamed has taken it along
 
  private:
   std::string path_;

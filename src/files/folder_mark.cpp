@@ -19,10 +19,11 @@ constexpr const char* kMarkFormat = "ravine-folder";
 constexpr int64_t kMostMark = int64_t{64} << 20;  // bytes
 constexpr int64_t kMostEdited = int64_t{1} << 20;
 
-FolderMark::File entry_of(const std::string& path) {
-  FolderMark::File f{static_cast<int64_t>(fs::file_size(path)), ""};
-  if (f.bytes <= kMostEdited) f.checksum = checksum_text(checksum_of_file(path));
-  return f;
+FolderMark::File entry_of(const std::string& path) { return {static_cast<int64_t>(fs::file_size(path)), checksum_text(checksum_of_file(path))}; }
+
+bool has_bytes(const std::string& path, const FolderMark::File& known, bool whole) {
+  if (static_cast<int64_t>(fs::file_size(path)) != known.bytes) return false;
+  return known.checksum.empty() || (!whole && known.bytes > kMostEdited) || checksum_text(checksum_of_file(path)) == known.checksum;
 }
 
 // Calls f(path in the folder, whether it is a plain file) for all that are no folders, and for empty folders; by name.
@@ -49,7 +50,7 @@ std::optional<FolderMark> read_mark(const std::string& folder) {
     if (fs::symlink_status(path).type() != fs::file_type::regular) return {};
     const Json j = parse_json(read_whole(path, kMostMark), path);
     if (j.at("format") != kMarkFormat || j.at("version") != 1) return {};
-    FolderMark mark{j.at("run").get<std::string>(), {}};
+    FolderMark mark{.run = j.at("run").get<std::string>(), .files = {}, .kind = field_or(j, "kind", path, std::string())};
     for (const auto& [file, entry] : j.at("files").items()) mark.files[file] = {entry.at("bytes").get<int64_t>(), entry.at("checksum").get<std::string>()};
     return mark;
   } catch (const std::exception&) {
@@ -60,12 +61,13 @@ std::optional<FolderMark> read_mark(const std::string& folder) {
 void write_mark(const std::string& folder, const FolderMark& mark) {
   Json files = Json::object();
   for (const auto& [path, f] : mark.files) files[path] = {{"bytes", f.bytes}, {"checksum", f.checksum}};
-  const Json j{{"format", kMarkFormat}, {"version", 1}, {"run", mark.run}, {"files", files}};
+  Json j{{"format", kMarkFormat}, {"version", 1}, {"run", mark.run}, {"files", files}};
+  if (!mark.kind.empty()) j["kind"] = mark.kind;
   write_file_atomic(folder + "/" + kFolderMark, j.dump(1, ' ', true, Json::error_handler_t::replace) + "\n");
 }
 
-FolderMark mark_of(const std::string& folder, const std::string& run) {
-  FolderMark mark{run, {}};
+FolderMark mark_of(const std::string& folder, const std::string& run, const std::string& kind) {
+  FolderMark mark{.run = run, .files = {}, .kind = kind};
   each_below(folder, [&](const std::string& path, bool plain) {
     if (plain) mark.files[path] = entry_of(folder + "/" + path);
   });
@@ -77,14 +79,23 @@ std::string foreign_in_folder(const std::string& folder, const FolderMark& mark)
   each_below(folder, [&](const std::string& path, bool plain) {
     if (!first.empty()) return;
     const auto it = mark.files.find(path);
-    bool ours = plain && it != mark.files.end();
-    if (ours) {
-      const FolderMark::File now = entry_of(folder + "/" + path);
-      ours = now.bytes == it->second.bytes && now.checksum == it->second.checksum;
-    }
-    if (!ours) first = path;
+    if (!plain || it == mark.files.end() || !has_bytes(folder + "/" + path, it->second, false)) first = path;
   });
   return first;
+}
+
+std::string missing_in_folder(const std::string& folder, const FolderMark& mark) {
+  std::error_code error;
+  for (const auto& [path, known] : mark.files)
+    if (!fs::exists(fs::symlink_status(folder + "/" + path, error))) return path;
+  return "";
+}
+
+std::string changed_in_folder(const std::string& folder, const FolderMark& mark) {
+  std::error_code error;
+  for (const auto& [path, known] : mark.files)
+    if (const auto status = fs::symlink_status(folder + "/" + path, error); fs::exists(status) && (!fs::is_regular_file(status) || !has_bytes(folder + "/" + path, known, true))) return path;
+  return "";
 }
 
 }  // namespace ravine

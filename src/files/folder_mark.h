@@ -1,6 +1,6 @@
-// Which folders are ours: a mark inside says who made them and what was put there, so that nothing else is ever replaced or removed.
+// Which folders are ours: a mark inside says who made them, as what, and what was put there, so that nothing else is ever replaced or removed.
 //
-//   FOLDER/.ravine  {"format":"ravine-folder","version":1,"run":"<32 digits>","files":{"config.json":{"bytes":660,"checksum":"<16 digits>"}}}
+//   FOLDER/.ravine  {"format":"ravine-folder","version":1,"kind":"model","run":"<32 digits>","files":{"config.json":{"bytes":660,"checksum":"<16 digits>"}}}
 //
 // Untrusted input: a mark that cannot be read is no mark.
 #pragma once
@@ -15,19 +15,28 @@ inline constexpr const char* kFolderMark = ".ravine";
 struct FolderMark {
   struct File {
     int64_t bytes = 0;
-    std::string checksum;  // of files of at most 1 MiB, which somebody may have edited; else empty
+    std::string checksum;  // empty: not known (older versions left it out above 1 MiB)
   };
   std::string run;                    // the run (or other work) that the folder belongs to
-  std::map<std::string, File> files;  // by their path in the folder; only of folders that are replaced as a whole
+  std::map<std::string, File> files;  // by their path in the folder; all of folders that are replaced as a whole
+  std::string kind;                   // one of those below; empty: of a version that did not say
 };
+
+// What a folder was made as: a mark of one kind opens it to no command of another.
+inline constexpr const char* kRunFolder = "run";                // train.output
+inline constexpr const char* kModelFolder = "model";            // a model that a run has exported
+inline constexpr const char* kPreprocessFolder = "preprocess";  // the work folder of `ravine preprocess`
 
 std::string new_run_id();  // 32 digits that no other run has
 std::optional<FolderMark> read_mark(const std::string& folder);
 void write_mark(const std::string& folder, const FolderMark& mark);
-FolderMark mark_of(const std::string& folder, const std::string& run);  // lists what is in the folder now
+FolderMark mark_of(const std::string& folder, const std::string& run, const std::string& kind);  // lists what is in the folder now; reads all of it
 
 // The first file (or link, or empty folder) below `folder` that its mark does not name, or that is not as the mark says any more; "" if there
-// is none. The mark itself is ours.
+// is none. The mark itself is ours. Of files above 1 MiB, which nobody edits, only the size is looked at.
 std::string foreign_in_folder(const std::string& folder, const FolderMark& mark);
+// Of the files that the mark names the first that is gone, and the first that has other bytes (every byte is read); "" if there is none.
+std::string missing_in_folder(const std::string& folder, const FolderMark& mark);
+std::string changed_in_folder(const std::string& folder, const FolderMark& mark);
 
 }  // namespace ravine

@@ -15,8 +15,8 @@ struct EventData {
   bool cut = false;  // the last event of a file is not whole: its run is writing, or was killed
 };
 
-// The files of one run, in order: as TensorBoard does, what came before a restart mark is dropped from the mark's step on. A file that holds no events,
-// a checksum that does not fit or a message that is none is a UserError.
+// The files of one run, in order: as TensorBoard does, what came before a restart mark is dropped from the mark's step on. An empty file holds no events, and
+// one that ends within an event those before it (`cut`); a checksum that does not fit, or a message that is no event, is a UserError.
 EventData read_events(const std::vector<std::string>& files);
 
 // Files named events.out.tfevents.* of a folder, in order.

@@ -116,10 +116,11 @@ TEST(FolderMark, NamesWhatIsNotOurs) {
   spill(folder / "config.json", "{}");
   spill(folder / "sub/weights", std::string(2'000'000, 'w'));
   EXPECT_FALSE(read_mark(folder.path()));
-  write_mark(folder.path(), mark_of(folder.path(), "run 1"));
+  write_mark(folder.path(), mark_of(folder.path(), "run 1", kModelFolder));
   const auto mark = read_mark(folder.path());
   ASSERT_TRUE(mark);
   EXPECT_EQ(mark->run, "run 1");
+  EXPECT_EQ(mark->kind, kModelFolder);
   EXPECT_EQ(mark->files.size(), 2u);
   EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "");
   auto with = [&](const std::string& path, const std::string& text) {
@@ -135,6 +136,14 @@ TEST(FolderMark, NamesWhatIsNotOurs) {
   with("sub/notes.txt", "dear");
   with("config.json", "[]");  // edited
   with("sub/weights", "others'");
+  EXPECT_EQ(missing_in_folder(folder.path(), *mark) + changed_in_folder(folder.path(), *mark), "");
+  spill(folder / "sub/weights", std::string(1'999'999, 'w') + "x");
+  EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "") << "of large files only the size is looked at";
+  EXPECT_EQ(changed_in_folder(folder.path(), *mark), "sub/weights") << "here every byte is";
+  fs::remove(folder / "sub/weights");
+  EXPECT_EQ(missing_in_folder(folder.path(), *mark), "sub/weights");
+  EXPECT_EQ(changed_in_folder(folder.path(), *mark), "");
+  spill(folder / "sub/weights", std::string(2'000'000, 'w'));
   fs::create_directory(folder / "empty");
   EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "empty");
   fs::remove(folder / "empty");
