@@ -29,6 +29,19 @@ struct StateTensor {
   size_t unit = 0;             // what wait_unit waits for
 };
 
+// Which checkpoints of a folder led to a state: those that its own process has saved, and of processes before it those up to the step that was gone on from.
+// Others there are of a branch that was left. Kept in the scalars as "line"; programs that recorded none are the process "".
+struct CheckpointLine {
+  std::string process;
+  std::vector<std::pair<std::string, int64_t>> before;  // process, its last step of this line; the oldest first
+  // Whether a checkpoint of `step` that `process` has written is of this line.
+  bool holds(const std::string& process, int64_t step) const;
+  // The line of a process that goes on from a checkpoint of `step` of this line.
+  CheckpointLine gone_on(const std::string& process, int64_t step) const;
+  Json json() const;
+  static CheckpointLine from_scalars(const Json& scalars);  // what cannot be read is no line
+};
+
 struct TrainState {
   std::vector<StateTensor> tensors;  // in the order the optimizer updates their units; neighbours in memory side by side
   Json scalars = Json::object();     // everything else: schedule, data position, sum_leaves, ...
@@ -48,8 +61,9 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   // Starts to write checkpoints_dir/step_<step> (replacing one of that name) and returns; first waits for the save before. The
-  // `keep` newest up to this step stay (0: all), older ones go once this one is complete, unless they hold a file that no
-  // checkpoint has: that is a warning; replacing such a one is refused. Wrong slices are an Error at once.
+  // `keep` newest up to this step that are sound and of this state's line stay (0: all), with whatever lies among them; what is older goes once
+  // this one is complete, unless it holds a file that no checkpoint has: that is a warning; replacing such a one is refused. Those of other processes
+  // are read whole once, before anything goes because of them. Wrong slices are an Error at once.
   void save(const std::string& checkpoints_dir, int64_t step, const TrainState& state, int64_t keep);
 
   // Blocks until every tensor of the unit is written, or the save has failed: then its buffers may change.
@@ -95,6 +109,7 @@ class CheckpointReader {
   const Shape& shape(const std::string& name) const;  // global
 
  private:
+  friend std::string fault_in_checkpoint(const std::string& folder, bool whole);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -115,6 +130,9 @@ std::vector<std::string> checkpoints_to_try(const std::string& checkpoints_dir);
 // Removes what killed runs left half written, and gives a checkpoint its name again that was being replaced. To be called by one rank, before
 // the newest one is looked for.
 void clean_leftovers(const std::string& checkpoints_dir);
+
+// What is wrong with the checkpoint, "" if nothing is: manifest, sizes and headers, with `whole` also every byte. Runs on the calling thread alone.
+std::string fault_in_checkpoint(const std::string& folder, bool whole);
 
 // The first entry that no checkpoint has, "" if there is none.
 std::string foreign_in_checkpoint(const std::string& folder);

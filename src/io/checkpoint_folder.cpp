@@ -76,7 +76,35 @@ std::optional<std::string> newest_checkpoint(const std::string& dir, const std::
   }
   if (steps.empty()) return {};
   throw UserError("no checkpoint can be used", dir, fmt::format("all {} are damaged", steps.size()),
-                  "remove them, or begin anew in another train.output");
+                  fmt::format("move {}/step_* away and set checkpoint.resume=none to begin anew there, or choose another train.output", dir));
+}
+
+bool CheckpointLine::holds(const std::string& by, int64_t step) const {
+  return by == process || std::any_of(before.begin(), before.end(), [&](const auto& part) { return part.first == by && step <= part.second; });
+}
+
+CheckpointLine CheckpointLine::gone_on(const std::string& by, int64_t step) const {
+  CheckpointLine line{by, before};
+  line.before.emplace_back(process, step);
+  return line;
+}
+
+Json CheckpointLine::json() const {
+  Json parts = Json::array();
+  for (const auto& [by, step] : before) parts.push_back({by, step});
+  return {{"process", process}, {"before", parts}};
+}
+
+CheckpointLine CheckpointLine::from_scalars(const Json& scalars) {
+  try {
+    CheckpointLine line;
+    const Json& j = scalars.at("line");
+    line.process = j.at("process").get<std::string>();
+    for (const Json& part : j.at("before")) line.before.emplace_back(part.at(0).get<std::string>(), part.at(1).get<int64_t>());
+    return line;
+  } catch (const Json::exception&) {
+    return {};
+  }
 }
 
 std::string foreign_in_checkpoint(const std::string& folder) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -31,6 +32,28 @@ struct CheckpointJob {
   std::string digits;  // the same on all ranks, others for each save
   std::string target() const { return dir + "/" + checkpoint_name(step); }
   std::string parts() const { return temporary_path(target() + ".parts", digits); }  // where ranks other than 0 write
+};
+
+// What is known of checkpoints that lie in the folder, by path: whether they are sound. A reader of bytes once; sizes and headers are looked at again each time.
+class KnownCheckpoints {
+ public:
+  void saved(const std::string& path) { sound_[path] = true; }
+  // Whether it counts among those that are kept for `line`. What is wrong with a damaged one is added to `said`, once.
+  bool counts(const std::string& path, const CheckpointLine& line, std::string& said) {
+    auto it = sound_.find(path);
+    if (it != sound_.end() && !it->second) return false;
+    std::string fault = fault_in_checkpoint(path, it == sound_.end());
+    sound_[path] = fault.empty();
+    if (!fault.empty()) {
+      said += fmt::format("{}it does not count for checkpoint.keep: {}", said.empty() ? "" : "; ", fault);
+      return false;
+    }
+    const CheckpointReader reader(path, false);
+    return line.holds(CheckpointLine::from_scalars(reader.scalars()).process, reader.step());
+  }
+
+ private:
+  std::map<std::string, bool> sound_;
 };
 
 namespace {
@@ -159,18 +182,25 @@ Manifest wait_for_part(const CheckpointJob& job, int r) {
 
 // Older ones go by way of a name that is no checkpoint's: a kill in between leaves nothing half there. What holds files of others stays, and is
 // told.
-std::string remove_older(const CheckpointJob& job) {
+std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
+  known.saved(job.target());
   if (job.keep < 1) return "";
   std::vector<int64_t> steps;
   for (const auto& entry : fs::directory_iterator(job.dir))
     if (auto step = checkpoint_step(entry.path().filename().string()); step && *step <= job.step) steps.push_back(*step);
+  if (static_cast<int64_t>(steps.size()) <= job.keep) return "";
   std::sort(steps.rbegin(), steps.rend());
+  const CheckpointLine line = CheckpointLine::from_scalars(job.state.scalars);
   std::string stay;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    if (static_cast<int64_t>(i) < job.keep) continue;
-    const std::string path = job.dir + "/" + checkpoint_name(steps[i]);
+  int64_t kept = 0;
+  for (const int64_t step : steps) {
+    const std::string path = job.dir + "/" + checkpoint_name(step);
+    if (kept < job.keep) {
+      kept += known.counts(path, line, stay);
+      continue;
+    }
     if (const std::string foreign = foreign_in_checkpoint(path); !foreign.empty()) {
-      stay += fmt::format("{}checkpoint {} stays, it holds '{}', which no checkpoint has", stay.empty() ? "" : "; ", checkpoint_name(steps[i]), foreign);
+      stay += fmt::format("{}checkpoint {} stays, it holds '{}', which no checkpoint has", stay.empty() ? "" : "; ", checkpoint_name(step), foreign);
       continue;
     }
     const std::string doomed = temporary_path(path, random_digits());
@@ -271,7 +301,7 @@ struct CheckpointWriter::Impl {
     completed = std::chrono::steady_clock::now();
     if (!problem.empty()) return problem;  // older ones stay: one of them may be what `latest` names
     try {
-      return remove_older(j);
+      return remove_older(j, known);
     } catch (const fs::filesystem_error& e) {
       return fmt::format("an old checkpoint could not be removed: {}", e.what());
     }
@@ -345,6 +375,7 @@ struct CheckpointWriter::Impl {
   int64_t written = 0;  // of the thread alone: bytes of its last file, and when its checkpoint was complete
   std::chrono::steady_clock::time_point completed;
   bool stop = false;
+  KnownCheckpoints known;
   std::thread thread;
 };
 

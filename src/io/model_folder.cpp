@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/missing_path.h"
-#include "files/compressed.h"
 #include "io/adapter_folder.h"
+#include "io/checkpoint.h"
 #include "io/convert/convert.h"
 
 namespace ravine {
@@ -73,11 +73,8 @@ void check_checkpoint_folder(const std::string& folder, const std::string& key) 
   const std::string where = fmt::format("{}={}", key, folder), rule = "it must be the folder of a checkpoint, such as RUN/checkpoints/step_000100";
   if (!fs::is_directory(path, error)) throw UserError("no such folder", where, rule, missing_path_advice(folder));
   for (const fs::path& checkpoints : {path / "checkpoints", path})
-    if (const std::string latest = (checkpoints / "latest").string(); fs::is_regular_file(latest, error)) {
-      std::string name = read_whole(latest, 4096);
-      name.resize(name.find_last_not_of(" \r\n") + 1);
-      throw UserError("a run, not a checkpoint", where, rule, fmt::format("its newest is {}", (checkpoints / name).string()));
-    }
+    if (const auto newest = first_step_to_try(checkpoints.string()))
+      throw UserError("a run, not a checkpoint", where, rule, fmt::format("its newest is {}", (checkpoints / checkpoint_name(*newest)).string()));
   if (const auto found = recognise(folder); found && found->layout != WeightLayout::ravine)
     throw UserError(fmt::format("a {}, not a checkpoint of Ravine", found->what), where, rule,
                     found->layout == WeightLayout::hf ? "a model folder to go on from is model.path" : fmt::format("make one of it: `ravine convert --input {} --output RUN --to ravine --optimizer`", folder));

@@ -17,6 +17,31 @@ constexpr int64_t kMaxIndex = int64_t{64} << 20;  // bytes
 
 using Files = std::vector<std::unique_ptr<TensorFile>>;
 
+// Which files hold the weights: those of an index, or these.
+struct Found {
+  std::string index;
+  std::vector<std::string> paths;
+};
+
+Found find_weights(const std::string& folder) {
+  for (const char* name : {"/model.safetensors", "/pytorch_model.bin"}) {
+    if (fs::exists(folder + name)) return {"", {folder + name}};
+    if (const std::string index = folder + name + ".index.json"; fs::exists(index)) return {index, {}};
+  }
+  // No usual name: every file of a kind.
+  for (const bool pickled : {false, true}) {
+    Found found;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      const std::string file = entry.path().filename().string();
+      if (pickled ? file.starts_with("pytorch_model") && file.ends_with(".bin") : file.ends_with(".safetensors")) found.paths.push_back(entry.path().string());
+    }
+    std::sort(found.paths.begin(), found.paths.end());
+    if (!found.paths.empty()) return found;
+  }
+  return {};
+}
+
 Files open_shards(const std::string& folder, const std::string& index_path) {
   Files files;
   std::unordered_map<std::string, const TensorFile*> opened;
@@ -56,6 +81,15 @@ std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::s
   return out;
 }
 
+std::vector<std::string> weight_files(const std::string& folder) {
+  Found found = find_weights(folder);
+  if (found.index.empty()) return found.paths;
+  for (const auto& [name, shard] : parse_weight_index(read_whole(found.index, kMaxIndex), found.index)) found.paths.push_back(folder + "/" + shard);
+  std::sort(found.paths.begin(), found.paths.end());
+  found.paths.erase(std::unique(found.paths.begin(), found.paths.end()), found.paths.end());
+  return found.paths;
+}
+
 std::optional<DType> weights_type(const std::string& folder) {
   std::optional<DType> type;
   for (const auto& file : open_weights(folder))
@@ -71,30 +105,15 @@ Files open_weights(const std::string& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error))
     throw UserError("cannot read weights", folder, "it must be a folder with model.safetensors", "check the path");
+  const Found found = find_weights(folder);
+  if (!found.index.empty()) return open_shards(folder, found.index);
   Files files;
-  for (const char* name : {"/model.safetensors", "/pytorch_model.bin"}) {
-    const std::string index = folder + name + ".index.json";
-    if (fs::exists(folder + name)) {
-      files.push_back(open_tensor_file(folder + name));
-      return files;
-    }
-    if (fs::exists(index)) return open_shards(folder, index);
-  }
-  // No usual name: every file of a kind.
-  for (const bool pickled : {false, true}) {
-    std::vector<std::string> paths;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      const std::string file = entry.path().filename().string();
-      if (pickled ? file.starts_with("pytorch_model") && file.ends_with(".bin") : file.ends_with(".safetensors"))
-        paths.push_back(entry.path().string());
-    }
-    std::sort(paths.begin(), paths.end());
-    for (const std::string& path : paths) files.push_back(open_tensor_file(path));
-    if (!files.empty()) return files;
-  }
-  throw UserError("no weights", folder,
-                  "it must hold model.safetensors, shards with model.safetensors.index.json, or pytorch_model*.bin",
-                  "give a complete model folder, or model.config to start from random weights");
+  for (const std::string& path : found.paths) files.push_back(open_tensor_file(path));
+  if (files.empty())
+    throw UserError("no weights", folder,
+                    "it must hold model.safetensors, shards with model.safetensors.index.json, or pytorch_model*.bin",
+                    "give a complete model folder, or model.config to start from random weights");
+  return files;
 }
 
 }  // namespace ravine

@@ -11,6 +11,9 @@
 
 namespace ravine {
 
+// The paths of these files, sorted; empty: there are none. An index that cannot be read is a UserError.
+std::vector<std::string> weight_files(const std::string& folder);
+
 // Opens them and reads what they say about their tensors. A folder without weights, an index that names no file or a file that
 // lacks a tensor is a UserError.
 std::vector<std::unique_ptr<TensorFile>> open_weights(const std::string& folder);

@@ -206,7 +206,7 @@ void refuse_foreign_model(const std::string& folder, const std::string& run) {
   std::error_code error;
   if (!fs::is_directory(folder, error) || fs::is_empty(folder, error)) return;
   const auto mark = read_mark(folder);
-  if (!mark || mark->run != run)
+  if (!mark || mark->run != run || (!mark->kind.empty() && mark->kind != kModelFolder))
     throw UserError("cannot write model folder", folder, "it exists, this run has not made it, and it would be replaced", "choose another folder, or move it away");
   if (const std::string foreign = foreign_in_folder(folder, *mark); !foreign.empty())
     throw UserError("cannot write model folder", folder + "/" + foreign, "this file was put there or changed by somebody else, and would be lost",
@@ -231,7 +231,7 @@ void save_model_folder(const SaveFolder& options, const Model& model, ParamStore
   if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.folder(), options.missing_tokenizer_files);
   if (!options.chat_template.empty()) write_file_atomic(folder.folder() + "/chat_template.jinja", options.chat_template);
   write_weights(folder.folder(), options, model, store);
-  write_mark(folder.folder(), mark_of(folder.folder(), options.run));
+  write_mark(folder.folder(), mark_of(folder.folder(), options.run, kModelFolder));
   try {
     folder.commit([&](const std::string& replaced) { refuse_foreign_model(replaced, options.run); });
   } catch (const UserError& e) {

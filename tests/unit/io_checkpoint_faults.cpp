@@ -339,6 +339,70 @@ TEST(CheckpointFaults, FilesOfOthersInACheckpointStay) {
   EXPECT_EQ(folder.count(), 4);
 }
 
+// Steps whose folders are there.
+std::vector<int64_t> steps_in(const std::string& folder) {
+  std::vector<int64_t> steps;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (const auto step = checkpoint_step(entry.path().filename().string())) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+TEST(CheckpointFaults, DamagedOnesAreNotCountedAmongThoseThatAreKept) {
+  using Steps = std::vector<int64_t>;
+  TemporaryFolder folder;
+  TestState live(2);
+  auto save = [&](CheckpointWriter& writer, int64_t step, int64_t keep) {
+    writer.save(folder.path(), step, live.state(), keep);
+    writer.wait();
+    return writer.take_warning().value_or("");
+  };
+  {
+    CheckpointWriter writer;
+    for (int64_t step : {1, 2, 3, 4}) EXPECT_EQ(save(writer, step, 0), "");
+    std::string state = slurp(folder / "step_000004/state-00000.safetensors");
+    state[state.size() - 1] ^= 1;
+    spill(folder / "step_000004/state-00000.safetensors", state);
+    spill(folder / "step_000003/manifest.json", "{");
+    // Of its own it looks at sizes and headers only: the flipped bit is seen by the next process, which reads them whole.
+    EXPECT_SAYS(save(writer, 5, 3), "step_000003/manifest.json");
+    EXPECT_EQ(steps_in(folder.path()), (Steps{2, 3, 4, 5})) << "5, 4 and 2 are kept, the damaged 3 lies among them";
+  }
+  CheckpointWriter writer;
+  EXPECT_SAYS(save(writer, 6, 3), "step_000004/state-00000.safetensors");
+  EXPECT_EQ(steps_in(folder.path()), (Steps{2, 3, 4, 5, 6})) << "the last sound ones stay";
+  EXPECT_EQ(save(writer, 7, 2), "") << "it is said once";
+  EXPECT_EQ(steps_in(folder.path()), (Steps{6, 7}));
+}
+
+TEST(CheckpointFaults, OnlyTheLineThatLedHereIsCounted) {
+  const CheckpointLine first{"a", {}}, second = first.gone_on("b", 4), third = second.gone_on("c", 6);
+  EXPECT_TRUE(third.holds("c", 100) && third.holds("b", 6) && third.holds("a", 4));
+  EXPECT_FALSE(third.holds("b", 7) || third.holds("a", 5) || third.holds("", 1) || third.holds("d", 1));
+  EXPECT_EQ(CheckpointLine::from_scalars({{"line", third.json()}}).json(), third.json());
+  for (const Json& scalars : {Json::object(), Json{{"line", 1}}, Json{{"line", {{"process", 1}, {"before", Json::array()}}}}, Json{{"line", {{"process", "x"}, {"before", {1}}}}}}) {
+    const CheckpointLine none = CheckpointLine::from_scalars(scalars);
+    EXPECT_TRUE(none.process.empty() && none.before.empty()) << scalars;
+    EXPECT_TRUE(none.gone_on("c", 3).holds("", 3)) << "what older programs have written up to there";
+  }
+  TemporaryFolder folder;
+  TestState live(2);
+  CheckpointWriter writer;
+  auto save = [&](int64_t step, const CheckpointLine& line, int64_t keep) {
+    TrainState state = live.state();
+    state.scalars["line"] = line.json();
+    writer.save(folder.path(), step, state, keep);
+    writer.wait();
+    EXPECT_EQ(writer.take_warning(), std::nullopt);
+  };
+  for (int64_t step : {2, 4, 6}) save(step, first, 0);
+  save(5, second, 0);
+  save(7, first.gone_on("c", 4), 2);  // 5 and 6 are of branches that were left
+  EXPECT_EQ(steps_in(folder.path()), (std::vector<int64_t>{4, 5, 6, 7}));
+  save(8, first.gone_on("c", 4), 2);
+  EXPECT_EQ(steps_in(folder.path()), (std::vector<int64_t>{7, 8}));
+}
+
 // Rank 0 fails and gives up; rank 1 comes late with its part; the step is saved again.
 TEST(CheckpointFaults, ALateRanksPartIsNotTakenForOneOfTheNextSave) {
   TemporaryFolder folder;

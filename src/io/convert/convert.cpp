@@ -4,8 +4,10 @@
 
 #include "base/log.h"
 #include "base/missing_path.h"
+#include "base/version.h"
 #include "files/atomic.h"
 #include "files/disk_space.h"
+#include "files/same_path.h"
 #include "io/adapter_folder.h"
 #include "io/convert/deepspeed.h"
 #include "io/convert/hf_folder.h"
@@ -102,11 +104,14 @@ void check_room(const std::string& output, TargetFolder& folder, int64_t bytes) 
        human_bytes(static_cast<double>(bytes - there)), folder.taken_up() ? fmt::format("; what an interrupted conversion has completed stays in {}, for the same command", folder.folder()) : "");
 }
 
-// All that decides the bytes of the target.
+// All that decides the bytes of the target, as far as it is known without reading the weights.
 std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertReport& report) {
   std::string out = fmt::format("{} {} {} {} {} {}\n{}\n", o.to, o.tensor, o.pipeline, o.virtual_stages, o.fused, o.optimizer, w.config.dump());
   out += fmt::format("{} {} {} {}\n", w.position.step, w.position.optimizer_steps, w.position.tokens, w.position.global_batch);
   for (const ConvertRow& r : report.rows) out += fmt::format("{} {} {} {} {}\n", r.file, r.name, r.dtype, r.shape, r.rule);
+  out += fmt::format("{}\n", program_version());
+  for (const std::string& beside : {w.folder, w.tokenizer})  // of a run they may lie elsewhere
+    if (!beside.empty() && !lies_within(beside, o.input)) out += describe_source(beside);
   return out + describe_source(o.input);
 }
 

@@ -24,34 +24,43 @@ const char* prefix_of(StateKind kind) {
 constexpr int64_t kStatePiece = int64_t{8} << 20;  // bytes of one read
 constexpr int64_t kMaxRunFile = int64_t{1} << 30;
 
-// The config.json of the model that the run trains.
-std::string run_model_config(const std::string& run) {
-  if (fs::exists(run + "/config.json")) return run + "/config.json";
+// The options of a run; nothing where it has none, or none that can be read, which is noted: what they name is then looked for where the run itself keeps it only.
+std::optional<ModelOptions> options_of(const std::string& run, Weights& w) {
   const std::string yaml = run + "/config.yaml";
-  if (!fs::exists(yaml)) return "";
-  const Config c = load_config(yaml);
-  const std::string path = c.model.path.empty() ? c.model.config : c.model.path;
+  if (!fs::exists(yaml)) return {};
+  try {
+    return load_config(yaml).model;
+  } catch (const UserError& e) {
+    w.notes.push_back(fmt::format("the options of the run are not looked at: {}", e.what()));
+    return {};
+  }
+}
+
+// The config.json of the model that the run trains; "" if it is not found.
+std::string run_model_config(const std::string& run, const std::optional<ModelOptions>& options) {
+  for (const std::string& own : {run + "/config.json", run + "/model/config.json"})
+    if (fs::exists(own)) return own;
+  if (!options) return "";
+  const std::string path = options->path.empty() ? options->config : options->path;
   return fs::is_directory(path) ? path + "/config.json" : path;
 }
 
 // The tokenizer of a run, with generation_config.json and chat template: those that lie with its final model, else what its options name.
-void find_tokenizer(const std::string& run, Weights& w) {
-  if (holds_tokenizer(run)) {
-    w.folder = run;
-    return;
-  }
-  if (holds_tokenizer(run + "/model")) {
-    w.folder = run + "/model";
-    return;
-  }
-  if (!fs::exists(run + "/config.yaml")) return;
-  const Config c = load_config(run + "/config.yaml");
-  if (!c.model.path.empty()) w.folder = c.model.path;
-  w.tokenizer = c.model.tokenizer;
-  if (std::error_code error; !w.tokenizer.empty() && !fs::exists(w.tokenizer, error)) {
-    w.notes.push_back(fmt::format("the tokenizer of the run, {}, is gone: it is not copied", w.tokenizer));
-    w.tokenizer.clear();
-  }
+void find_tokenizer(const std::string& run, const std::optional<ModelOptions>& options, Weights& w) {
+  for (const std::string& own : {run, run + "/model"})
+    if (holds_tokenizer(own)) {
+      w.folder = own;
+      return;
+    }
+  if (!options) return;
+  std::error_code error;
+  auto gone = [&](const std::string& path) {
+    if (path.empty() || fs::exists(path, error)) return false;
+    w.notes.push_back(fmt::format("{}, which the run's config.yaml names, is gone: no tokenizer is copied from there", path));
+    return true;
+  };
+  if (!options->path.empty() && !gone(options->path)) w.folder = options->path;
+  if (!gone(options->tokenizer)) w.tokenizer = options->tokenizer;
 }
 
 }  // namespace
@@ -71,8 +80,10 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
   const Manifest m = parse_manifest(read_whole(folder + "/manifest.json", kMaxRunFile), folder + "/manifest.json");
   w.config = config;
   w.config_where = config_where;
+  const std::string run = fs::absolute(folder).lexically_normal().parent_path().parent_path().string();
+  const std::optional<ModelOptions> options = options_of(run, w);
   if (w.config.is_null()) {
-    w.config_where = run_model_config((fs::absolute(folder).lexically_normal().parent_path().parent_path()).string());
+    w.config_where = run_model_config(run, options);
     const bool there = !w.config_where.empty() && fs::exists(w.config_where);
     if (there) w.folder = folder_of(w.config_where);
     // The model as it was trained: a new one may have taken its vocabulary from the tokenizer.
@@ -83,7 +94,7 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     else
       throw UserError("no config", folder, "the run's config.yaml must name the model", "give --model-config CONFIG.json");
   }
-  find_tokenizer(fs::absolute(folder).lexically_normal().parent_path().parent_path().string(), w);
+  find_tokenizer(run, options, w);
   std::vector<std::shared_ptr<const SafetensorsReader>> files;
   for (const Manifest::File& f : m.files) {
     files.push_back(std::make_shared<SafetensorsReader>(folder + "/" + f.name));
@@ -180,7 +191,7 @@ void write_ravine(TargetFolder& folder, const std::vector<NamedElements>& tensor
   if (const std::string fault = manifest_fault(m); !fault.empty()) fail("convert: the checkpoint holds every tensor once, got {}", fault);
   write_file_atomic(folder.path(step + "/manifest.json"), write_manifest(m));
   write_file_atomic(folder.path("checkpoints/latest"), checkpoint_name(m.step) + "\n");
-  write_mark(folder.folder(), {.run = new_run_id(), .files = {}});  // a run goes on in it
+  write_mark(folder.folder(), {.run = new_run_id(), .files = {}, .kind = kRunFolder});  // a run goes on in it
 }
 
 }  // namespace ravine

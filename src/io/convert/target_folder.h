@@ -9,8 +9,8 @@
 
 namespace ravine {
 
-// Files are built in a temporary folder beside PATH (files/temporary.h), each of them atomically. Beside them lies what the conversion is: `plan`, a text that differs
-// whenever anything that is written would. A conversion of the same plan finds the files that are complete; any other plan starts
+// Files are built in a temporary folder beside PATH (files/temporary.h), each of them atomically. Beside them lies what the conversion is: `plan`, a text that must differ
+// whenever a file would get other bytes: by the program's version, the options, and what names, sizes and times say of the files that are read (describe_source). A conversion of the same plan finds the files that are complete; any other plan starts
 // anew, and what a killed one left goes. An error removes the folder, a kill leaves it. Two conversions into one folder at a time: a UserError.
 class TargetFolder {
  public:
