@@ -139,6 +139,21 @@ class Words {
     return !option_named([&](const Option& o) { return o.name() == name; }).empty();
   }
 
+  // Whether the option takes this value; of flags it is not asked.
+  static bool takes_value(const std::string& name, const std::string& value) {
+    Config all;
+    for (const Section& s : sections_of(all))
+      for (const Option& o : s.options) {
+        if (o.name() != name) continue;
+        try {
+          o.assign_text(value, kPlace);
+        } catch (const UserError&) {
+          return false;
+        }
+      }
+    return true;
+  }
+
   // The name of the first option of this command's sections that fits; "" if none does.
   std::string option_named(const std::function<bool(const Option&)>& fits) const {
     Config all;
@@ -163,7 +178,7 @@ class Words {
       value = args_[at_];
     std::string fix;
     if (is_setting(key + "=") && key.find('.') != std::string::npos) fix = fmt::format("options have no dashes: write {}={}", key, value.empty() ? "VALUE" : shell_word(value));
-    if (fix.empty()) fix = other_name_advice(name, [this](const std::string& n) { return is_name(n); }, value);
+    if (fix.empty()) fix = other_name_advice(name, [this](const std::string& n) { return is_name(n); }, value, takes_value);
     if (fix.empty())
       if (const std::string option = option_named([&](const Option& o) { return o.key == plain; }); !option.empty())
         fix = fmt::format("options are written section.key=value: {}={}", option, value.empty() ? "VALUE" : shell_word(value));

@@ -1,6 +1,9 @@
 #include "config/other_names.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
 #include <string_view>
 
 #include "base/shell_word.h"
@@ -115,7 +118,7 @@ constexpr OtherName kOtherNames[] = {
     {"iters", "train.steps"},
     {"max_iters", "train.steps"},
     {"num_steps", "train.steps"},
-    {"epoch", "train.steps (ravine data show says how many steps a pass takes)"},
+    {"epoch", "train.steps, which counts steps, not passes (ravine data show says how many steps a pass takes)"},
     {"out_dir", "train.output"},
     {"out", "--output"},
     {"out", "train.output"},
@@ -181,6 +184,7 @@ constexpr OtherName kOtherNames[] = {
     {"max_grad_norm", "optimizer.clip_norm"},
     {"clip_grad", "optimizer.clip_norm"},
     {"optim", "optimizer.type"},
+    {"optimizer", "optimizer.type"},
     {"lr_scheduler_type", "schedule.type"},
     {"lr_decay_style", "schedule.type"},
     {"warmup_steps", "schedule.warmup_steps"},
@@ -193,8 +197,9 @@ constexpr OtherName kOtherNames[] = {
     {"gradient_accumulation_steps", "train.global_batch (sequences of a step; train.micro_batch of them at a time)"},
     {"max_steps", "train.steps"},
     {"train_iters", "train.steps"},
-    {"num_train_epochs", "train.steps (ravine data show says how many steps a pass takes)"},
-    {"epochs", "train.steps"},
+    {"num_train_epochs", "train.steps, which counts steps, not passes (ravine data show says how many steps a pass takes)"},
+    {"epochs", "train.steps, which counts steps, not passes (ravine data show says how many steps a pass takes)"},
+    {"num_epochs", "train.steps, which counts steps, not passes (ravine data show says how many steps a pass takes)"},
     {"output_dir", "train.output"},
     {"save", "train.output"},
     {"load", "checkpoint.resume, or model.path for a model folder"},
@@ -234,7 +239,7 @@ constexpr OtherName kOtherNames[] = {
     {"use_distributed_optimizer", "parallel.zero=1"},
     {"zero_stage", "parallel.zero"},
     {"report_to", "log.tensorboard"},
-    {"tensorboard_dir", "log.tensorboard"},
+    {"tensorboard_dir", "log.tensorboard, which writes to train.output/tensorboard"},
     {"m", "--model"},
     {"p", "--prompt"},
     {"n", "--max-new-tokens"},
@@ -252,15 +257,49 @@ constexpr OtherName kOtherNames[] = {
     {"c", "--config"},
 };
 
+struct OtherValue {
+  const char* name;   // of the option here
+  const char* words;  // between blanks, in small letters
+  const char* here;   // its value; empty: the advice is all there is to say
+  const char* advice;
+};
+
+constexpr OtherValue kOtherValues[] = {
+    {"optimizer.type", " adamw_torch adamw_torch_fused adamw_hf adamw_apex_fused adamw_torch_xla adamw_bnb adam_w ", "adamw", ""},
+    {"optimizer.type", " adamw_8bit adamw_bnb_8bit paged_adamw paged_adamw_8bit paged_adamw_32bit adafactor lion muon lamb adagrad rmsprop galore_adamw lomo schedule_free_adamw ", "",
+     "there is no such optimizer: optimizer.type is adamw (the default), adam or sgd"},
+    {"schedule.type", " constant_with_warmup ", "constant", ""},
+    {"schedule.type", " cosine_with_min_lr ", "cosine", ""},
+    {"schedule.type", " wsd ", "warmup_stable_decay", ""},
+    {"schedule.type", " inverse-square-root ", "inverse_sqrt", ""},
+    {"schedule.type", " reduce_lr_on_plateau ", "", "there is no such schedule: `ravine config --explain schedule.type` lists them"},
+    {"log.tensorboard", " none no ", "false", ""},
+    {"log.tensorboard", " tensorboard ", "true", ""},
+    {"log.tensorboard", " wandb all mlflow comet_ml clearml neptune swanlab codecarbon dvclive trackio azure_ml ", "",
+     "nothing is sent to such services: leave it out; files for TensorBoard are written unless log.tensorboard=false, and RUN/metrics.jsonl has every figure"},
+    {"checkpoint.resume", " true yes ", "", "leave it out: the same command goes on from the newest checkpoint of its train.output"},
+    {"checkpoint.resume", " false no ", "none", ""},
+    {"precision.compute", " no none ", "f32", ""},
+    {"train.recompute", " selective ", "cheap", ""},
+};
+
+constexpr std::string_view kNo = " false no off 0 none ";
+
 constexpr OtherName kOtherTypes[] = {
     {"fp32", "f32"},    {"float32", "f32"}, {"float", "f32"}, {"single", "f32"}, {"fp16", "f16"},  {"float16", "f16"},
     {"half", "f16"},    {"bfloat16", "bf16"}, {"fp64", "f64"}, {"float64", "f64"}, {"double", "f64"}, {"32", "f32"},
     {"16-mixed", "f16"}, {"bf16-mixed", "bf16"},
 };
 
+// `words` stand between blanks, in small letters.
+bool is_one_of(std::string value, std::string_view words) {
+  std::transform(value.begin(), value.end(), value.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return !value.empty() && value.find(' ') == std::string::npos && words.find(" " + value + " ") != std::string_view::npos;
+}
+
 }  // namespace
 
-std::string other_name_advice(std::string word, const NameThere& there, const std::string& value) {
+std::string other_name_advice(std::string word, const NameThere& there, const std::string& value, const ValueFits& fits) {
   word.erase(0, std::min(word.find_first_not_of('-'), word.size()));
   std::replace(word.begin(), word.end(), '-', '_');
   for (const OtherName& n : kOtherNames) {
@@ -268,8 +307,14 @@ std::string other_name_advice(std::string word, const NameThere& there, const st
     const std::string here = n.here;
     const std::string name = here.substr(0, here.find_first_of(" =,"));
     if (!there(name)) continue;
-    const bool with_value = name == here && !value.empty();
-    return "here it is " + here + (with_value ? (name[0] == '-' ? " " : "=") + shell_word(value) : "");
+    const bool fixed = here.starts_with(name + "=");
+    if (fixed && is_one_of(value, kNo)) return "leave it out: it is not so unless " + here + " asks for it";
+    if (name != here || value.empty()) return "here it is " + here;
+    for (const OtherValue& v : kOtherValues)
+      if (name == v.name && is_one_of(value, v.words)) return v.here[0] ? fmt::format("here it is {}={}", name, v.here) : v.advice;
+    const std::string type = other_type_name(value), same = type.empty() || !fits || fits(name, value) ? value : type;
+    if (fits && !fits(name, same)) return fmt::format("here it is {}, and '{}' is not among its values: see `ravine config --explain {}`", name, value, name);
+    return "here it is " + here + (name[0] == '-' ? " " : "=") + shell_word(same);
   }
   for (const Missing& m : kMissing)
     if (word == m.word) return m.advice;

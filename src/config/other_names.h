@@ -6,10 +6,12 @@
 namespace ravine {
 
 using NameThere = std::function<bool(const std::string&)>;
+using ValueFits = std::function<bool(const std::string& name, const std::string& value)>;
 
 // "here it is optimizer.lr=3e-4", for a flag (with or without dashes), key or section.key of Transformers, Megatron, DeepSpeed or llama.cpp; "" if not known.
 // `there` says which flags ("--model") and options ("optimizer.lr") are taken where the word stood; `value` is what was given to it, "" if that is not known.
-std::string other_name_advice(std::string word, const NameThere& there, const std::string& value = "");
+// It is repeated only in the words that are used here ("adamw" for "adamw_torch"), and where `fits` takes it; what has no counterpart is said to have none.
+std::string other_name_advice(std::string word, const NameThere& there, const std::string& value = "", const ValueFits& fits = {});
 
 // What to type instead of a command that other programs have; "" if not known.
 std::string other_command_advice(const std::string& word);
