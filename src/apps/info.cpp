@@ -9,13 +9,17 @@
 #include "apps/stored_tensors.h"
 #include "base/json_fields.h"
 #include "base/log.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "data/tokenizer.h"
 #include "files/compressed.h"
+#include "files/folder_lock.h"
+#include "files/folder_mark.h"
 #include "files/tensor_set.h"
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
+#include "train/run_folder.h"
 
 namespace fs = std::filesystem;
 
@@ -92,26 +96,103 @@ Json foreign_checkpoint(const std::string& path, const Recognised& r, bool list)
   return j;
 }
 
+// Names of the checkpoints in a folder, by step.
+std::vector<std::string> checkpoint_names(const std::string& folder) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (const auto step = checkpoint_step(entry.path().filename().string()); step && entry.is_directory()) steps.push_back(*step);
+  std::ranges::sort(steps);
+  std::vector<std::string> names;
+  for (int64_t step : steps) names.push_back(checkpoint_name(step));
+  return names;
+}
+
+// The last line of metrics.jsonl; null if there is none.
+Json last_metrics(const std::string& run) {
+  const std::string file = run + "/metrics.jsonl";
+  if (!fs::exists(file)) return {};
+  LineReader lines(file, 1 << 20);
+  std::string last;
+  while (auto line = lines.next())
+    if (!line->empty() && line->back() == '}') last = *line;  // a run that is writing may show half a line
+  return last.empty() ? Json() : parse_json(last, file);
+}
+
+std::optional<std::string> who_runs(const std::string& folder) {
+  try {
+    return folder_holder(folder);
+  } catch (const Error&) {  // something else has the name of the lock: whoever starts the run is told
+    return {};
+  }
+}
+
 Json run_folder(const std::string& path) {
   Json j{{"kind", "run"}, {"path", path}};
-  std::vector<std::string> checkpoints;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path + "/checkpoints", error))
-    if (entry.is_directory() && checkpoint_step(entry.path().filename().string())) checkpoints.push_back(entry.path().filename().string());
-  std::ranges::sort(checkpoints);
-  if (fs::exists(path + "/metrics.jsonl")) {
-    LineReader lines(path + "/metrics.jsonl", 1 << 20);
-    std::string last;
-    while (auto line = lines.next())
-      if (!line->empty() && line->back() == '}') last = *line;  // a run that is writing may show half a line
-    if (!last.empty()) j["last_step"] = parse_json(last, path + "/metrics.jsonl");
+  const std::vector<std::string> checkpoints = checkpoint_names(path + "/checkpoints");
+  const std::string word = shell_word(path), model = path + "/model";
+  std::vector<std::string> use;
+  if (const Json last = last_metrics(path); !last.is_null()) {
+    j["last_step"] = last;
+    use.push_back("ravine plot " + word);
   }
   j["checkpoints"] = checkpoints;
-  if (fs::exists(path + "/checkpoints/latest")) {
-    std::string latest = read_whole(path + "/checkpoints/latest", 4096);
-    j["latest"] = latest.substr(0, latest.find_last_not_of(" \n") + 1);
+  if (const auto latest = latest_step(path + "/checkpoints")) j["latest"] = checkpoint_name(*latest);
+  const bool exported = fs::exists(model + "/config.json");
+  j["final_model"] = exported;
+  if (const auto holder = who_runs(path)) {
+    j["running"] = *holder;
+    use.push_back("ravine stop " + word);
+  } else if (fs::exists(path + "/config.yaml") && !checkpoints.empty()) {
+    use.push_back(fmt::format("ravine train --config {} checkpoint.resume=auto (goes on, with a larger train.steps beyond its end)", shell_word(path + "/config.yaml")));
   }
-  j["final_model"] = fs::exists(path + "/model/config.json");
+  if (exported)
+    use.push_back(has_tokenizer(model) ? fmt::format("ravine generate --model {} --prompt TEXT", shell_word(model)) : fmt::format("ravine info {}", shell_word(model)));
+  else if (!checkpoints.empty())
+    use.push_back(fmt::format("ravine convert --input {} --output DIR --to hf", word));
+  if (!use.empty()) j["to_use_it"] = fmt::format("{}", fmt::join(use, "; "));
+  return j;
+}
+
+Json checkpoints_folder(const std::string& path) {
+  Json j{{"kind", "checkpoints of a run"}, {"path", path}, {"checkpoints", checkpoint_names(path)}};
+  if (const auto latest = latest_step(path)) j["latest"] = checkpoint_name(*latest);
+  const std::string newest = checkpoint_name(first_step_to_try(path).value());
+  j["to_use_it"] = fmt::format("ravine info {}; ravine convert --input {} --output DIR --to hf; a copy goes on from one of them by checkpoint.resume={}", shell_word(path + "/" + newest), shell_word(path),
+                               shell_word(path + "/" + newest));
+  return j;
+}
+
+// The runs in a folder, and with `deeper` those in its folders.
+std::vector<std::string> runs_in(const std::string& folder, bool deeper) {
+  std::vector<std::string> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (!entry.is_directory(error)) continue;
+    const std::string path = entry.path().string();
+    if (is_run(path))
+      runs.push_back(path);
+    else if (deeper)
+      for (const std::string& run : runs_in(path, false)) runs.push_back(run);
+  }
+  std::ranges::sort(runs);
+  return runs;
+}
+
+Json folder_of_runs(const std::string& path, const std::vector<std::string>& runs) {
+  Json j{{"kind", "folder of runs"}, {"path", path}};
+  Json each = Json::object();
+  std::string curves;
+  for (const std::string& run : runs) {
+    const Json last = last_metrics(run);
+    const auto saved = first_step_to_try(run + "/checkpoints");
+    if (!last.is_null()) curves += " " + shell_word(run);
+    each[fs::path(run).lexically_relative(path).string()] =
+        fmt::format("{}{}{}", last.is_object() && last.contains("step") ? fmt::format("step {}", last["step"].dump()) : "no step", saved ? fmt::format(", {}", checkpoint_name(*saved)) : "",
+                    fs::exists(run + "/model/config.json") ? ", model" : "");
+  }
+  j["runs"] = each;
+  j["to_use_it"] = fmt::format("ravine info {}{}", shell_word(runs.front()), curves.empty() ? "" : "; ravine plot" + curves);
   return j;
 }
 
@@ -168,6 +249,7 @@ Json model_folder(const std::string& path, bool list) {
   Json j{{"kind", "model"}, {"path", path}};
   if (const auto r = recognise(path); r && r->layout == WeightLayout::hf) {
     j["weights"] = r->what;
+    if (const auto mark = read_mark(path); mark && mark->kind == kModelFolder) j["made_by"] = "a run of ravine, which exported it";
     j["to_use_it"] = fmt::format("model.path={} in train, --model in generate and trace, or ravine convert", path);
   }
   if (fs::exists(path + "/config.json")) j["config"] = read_json(path + "/config.json");
@@ -199,6 +281,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   if (fs::is_directory(path)) {
     if (fs::exists(path + "/manifest.json")) return checkpoint_folder(path, list);
     if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return run_folder(path);
+    if (!checkpoint_names(path).empty()) return checkpoints_folder(path);
     if (fs::exists(path + "/config.json") || has_tensors(path)) return model_folder(path, list);
     if (has_tokenizer(path)) {
       Json j{{"kind", "tokenizer"}, {"path", path}};
@@ -206,6 +289,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
       return j;
     }
     if (auto j = describe_folder_kind(path)) return *j;
+    if (const auto runs = runs_in(path, true); !runs.empty()) return folder_of_runs(path, runs);  // before data: their logs are texts
     if (auto j = describe_data(path, data)) return *j;
     unknown_kind(path, true);
   }

@@ -8,14 +8,17 @@
 
 #include "base/json_fields.h"
 #include "base/log.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "data/tokenizer.h"
 #include "files/compressed.h"
+#include "files/folder_mark.h"
 #include "files/npy.h"
 #include "files/tensor_set.h"
 #include "files/tensorboard_reader.h"
 #include "io/adapter_folder.h"
+#include "io/checkpoint.h"
 #include "io/open_weights.h"
 #include "model/model.h"
 #include "probe/run_metrics.h"
@@ -151,11 +154,6 @@ Json timeline(const std::string& path, const Json& trace) {
   return j;
 }
 
-std::string text_line(const std::string& path) {
-  const std::string text = read_whole(path, 4096);
-  return text.substr(0, text.find_first_of("\r\n"));
-}
-
 Json scalars_of(const Json& object) {
   Json out = Json::object();
   for (const auto& [key, value] : object.items())
@@ -266,15 +264,24 @@ std::optional<Json> describe_file_kind(const std::string& path) {
     return j;
   }
   if (file == "log.txt" && fs::exists(fs::absolute(path).parent_path() / "config.yaml")) return Json{{"kind", "log of a run"}, {"path", path}, {"run", fs::absolute(path).parent_path().string()}, {"bytes", fs::file_size(path, error)}};
-  if (file == "latest" && fs::absolute(path).parent_path().filename() == "checkpoints")
-    return Json{{"kind", "name of the newest checkpoint"}, {"path", path}, {"checkpoint", (fs::absolute(path).parent_path() / text_line(path)).string()}};
+  if (const fs::path folder = fs::absolute(path).parent_path(); file == "latest" && folder.filename() == "checkpoints") {
+    const auto step = latest_step(folder.string());
+    return Json{{"kind", "name of the newest checkpoint"}, {"path", path}, {"checkpoint", step ? Json((folder / checkpoint_name(*step)).string()) : Json()}};
+  }
+  if (file == kFolderMark) {
+    const fs::path folder = fs::absolute(path).parent_path();
+    const auto mark = read_mark(folder.string());
+    if (!mark) throw UserError("not a mark of ravine", path, "such a file says by which run or command its folder was made", "leave it where it is, or ask about its folder");
+    return Json{{"kind", "mark of a folder"}, {"path", path}, {"made_as", mark->kind.empty() ? "not said (an older version)" : mark->kind}, {"made_by", mark->run}, {"files", mark->files.size()},
+                {"to_use_it", fmt::format("ravine knows by it what in its folder is its own: leave it there; `ravine info {}` is about the folder", shell_word(folder.string()))}};
+  }
   return {};
 }
 
 void unknown_kind(const std::string& path, bool folder) {
   if (folder)
     throw UserError("unknown kind of folder", path,
-                    "folders of these kinds are described: run, checkpoint (also of Megatron, DeepSpeed, MindFormers), model, PEFT adapter, tokenizer, TensorBoard events, texts",
+                    "folders of these kinds are described: run, folder of runs, checkpoint (also of Megatron, DeepSpeed, MindFormers), model, PEFT adapter, tokenizer, TensorBoard events, texts",
                     "check the path, or name a file in it");
   throw UserError("unknown kind of file", path,
                   "files of these kinds are described: *.safetensors *.bin *.pt *.pth *.ckpt (weights), tokenizer.json, tokenizer.model and their parts, config.json, options (*.yaml), metrics.jsonl, "

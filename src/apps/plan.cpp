@@ -45,9 +45,11 @@ int run_plan(PlanFlags& flags, Config& config) {
   if (!flags.svg.empty() && !flags.svg.ends_with(".svg")) throw UserError("picture '" + flags.svg + "'", "--svg", "its name must end in .svg", "choose such a name");
   if (!flags.svg.empty() && (flags.layouts || flags.decide || !flags.schedule.empty()))
     throw UserError("--svg with --layouts, --decide or --schedule", "--svg", "it draws the one plan that is printed without them", "leave one of them out");
-  if (!flags.svg.empty()) refuse_other_output(flags.svg, kScheduleMark, flags.overwrite);
+  for (const std::string& file : {flags.svg, flags.schedule})  // before the work, and again behind it
+    if (!file.empty() && file != "-") refuse_other_output(file, kScheduleMark, flags.overwrite);
   if (where.empty()) throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
   std::unique_ptr<Model> model = open_run_model(config);
+  refuse_long_sequences(config, model->facts());
   MachinePeaks peaks = machine_peaks();
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
@@ -114,6 +116,8 @@ int run_plan(PlanFlags& flags, Config& config) {
   line("batches", m.batches, "of the steps that the loader prepares ahead (data.prefetch)");
   line("program", m.base, "code, libraries, this process as it stands");
   line("total", m.total(), "");
+  fmt::print("{:<12} {:>12}  {}\n", "not in it", "", "what the process grows by as it runs, 12 to 19 MB where it was measured: code and libraries once they are used, thread stacks,");
+  fmt::print("{:<12} {:>12}  {}\n", "", "", "ends of huge pages, buffers while files are written; with several ranks what MPI takes for each");
   for (int stage = 0; ranks > 1 && stage < layout.mesh.pipeline; ++stage) {
     Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
     StepEngine one(*model, config, Types::of(compute), kernels, shape, nullptr, &at);

@@ -80,9 +80,16 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
   return charts;
 }
 
-void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetrics>& runs, const std::string& path, bool overwrite) {
+// Before the work, and again behind it.
+void check_picture(const PlotFlags& flags) {
+  const std::string& path = flags.output;
+  if (!path.ends_with(".html") && !path.ends_with(".svg")) throw UserError("picture '" + path + "'", "--output", "its name must end in .svg or .html", "choose one of them");
+  refuse_other_output(path, kPlotMark, flags.overwrite);
+}
+
+void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetrics>& runs, const PlotFlags& flags) {
+  const std::string& path = flags.output;
   const bool html = path.ends_with(".html");
-  if (!html && !path.ends_with(".svg")) throw UserError("picture '" + path + "'", "--output", "its name must end in .svg or .html", "choose one of them");
   constexpr int kWidth = 720, kHeight = 300;
   std::string out;
   if (html) {
@@ -97,11 +104,12 @@ void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetric
     for (size_t i = 0; i < charts.size(); ++i) out += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", kHeight * static_cast<int>(i), svg_chart(charts[i], kWidth, kHeight));
     out += "</svg>\n";
   }
-  refuse_other_output(path, kPlotMark, overwrite);
+  check_picture(flags);
   write_file_atomic(path, out);
 }
 
 int run_plot(PlotFlags& flags, Config&) {
+  if (!flags.output.empty()) check_picture(flags);
   std::vector<RunMetrics> runs;
   for (const std::string& r : flags.runs) {
     runs.push_back(read_run_metrics(r));
@@ -109,7 +117,7 @@ int run_plot(PlotFlags& flags, Config&) {
   }
   const std::vector<Chart> charts = charts_of(runs, flags);
   if (!flags.output.empty()) {
-    write_picture(charts, runs, flags.output, flags.overwrite);
+    write_picture(charts, runs, flags);
     return 0;
   }
   const bool terminal = ::isatty(STDOUT_FILENO);
