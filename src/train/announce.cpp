@@ -67,7 +67,7 @@ void Trainer::announce() const {
             peak_flops_ * 1e-9);
   if (!why_.empty()) log_.line("         {}", why_);
   if (ranks_.size() > 1) announce_ranks();
-  log_.line("memory   weights {}, optimizer {}, and at the peak of a step gradients {}, activations {}, workspace {} (arena {}): {:.1f} MiB in all",
+  log_.line("memory   weights {}, optimizer {}, and at the peak of a step gradients {}, activations {}, workspace {} (arena {}): {:.1f} MiB in all, to which the process adds some 20 of its own as it runs",
             mib(m.weights), mib(m.optimizer), kind(MemoryKind::gradients), kind(MemoryKind::activations), kind(MemoryKind::workspace),
             mib(m.arena.total), static_cast<double>(m.total()) / (1 << 20));
   log_.line("data     {} sequences of {} tokens{}", train_data_->sample_count(), train_data_->columns(),

@@ -55,15 +55,19 @@ void Trainer::check_disk() {
   if (!refusal.empty()) fail("{}", refusal);
 }
 
+// With another checkpoint.resume the same command would begin where this one began, or be refused.
+std::string Trainer::command_that_goes_on() const { return config_.checkpoint.resume == "auto" ? "the same command" : "the same command with checkpoint.resume=auto"; }
+
 // What a run that could not write goes on from; read from the disk, not remembered.
 std::string Trainer::what_is_kept() const {
   try {
     if (const auto newest = first_step_to_try(path("checkpoints")))
-      return fmt::format("what is kept is {}: with room on the disk the same command goes on from there", path("checkpoints/" + checkpoint_name(*newest)));
+      return fmt::format("what is kept is {}: once that is mended {} goes on from there", path("checkpoints/" + checkpoint_name(*newest)), command_that_goes_on());
   } catch (const Error& e) {
     return e.what();
   }
-  return fmt::format("no checkpoint was saved before: with room on the disk the same command begins anew; a checkpoint needs {}", human(checkpoint_bytes_));
+  return fmt::format("no checkpoint was saved before: once that is mended the same command begins {}; a checkpoint needs {}",
+                     config_.checkpoint.resume == "auto" || config_.checkpoint.resume == "none" ? "anew" : "again at " + config_.checkpoint.resume, human(checkpoint_bytes_));
 }
 
 void Trainer::end_stopped() {
@@ -72,7 +76,7 @@ void Trainer::end_stopped() {
     lost = fmt::format("stopped after step {}, which was not saved{}; {}", done_, not_saved_.empty() ? "" : ": " + not_saved_, what_is_kept());
   lost = gather_texts(ranks_.all(), lost)[0];  // of ranks, the first knows whether the whole is there
   if (!lost.empty()) fail("{}", lost);
-  throw Stopped(done_ > 0 ? fmt::format("stopped after step {}, saved; the same command goes on from there", done_)
+  throw Stopped(done_ > 0 ? fmt::format("stopped after step {}, saved; {} goes on from there", done_, command_that_goes_on())
                           : std::string("stopped before the first step; the same command begins there"));
 }
 

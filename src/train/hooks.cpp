@@ -11,6 +11,7 @@
 #include "files/appended_file.h"
 #include "files/atomic.h"
 #include "files/tensorboard.h"
+#include "files/tensorboard_reader.h"
 #include "train/trainer.h"
 
 namespace ravine {
@@ -64,6 +65,7 @@ Json as_json(const StepReport& r) {
   if (r.skipped) {
     j["skipped"] = true;
     j["tokens"] = r.tokens;
+    for (auto& [name, value] : r.more) j[name] = value;
     return j;
   }
   const Shown shown(r);
@@ -137,25 +139,14 @@ class TensorBoard : public Hook {
   explicit TensorBoard(int64_t every) : every_(every) {}
   void start(Trainer& t, int64_t done) override {
     create_folders(t.path("tensorboard"));
-    writer_ = std::make_unique<EventWriter>(t.path("tensorboard"), done > 0 ? done + 1 : 0);
+    const bool before = done > 0 || !event_files(t.path("tensorboard")).empty();  // a run that begins anew takes back all that is there
+    writer_ = std::make_unique<EventWriter>(t.path("tensorboard"), before ? done + 1 : 0);
   }
   void after_step(Trainer& t, StepReport& r) override {
-    if (r.skipped || !line_due(r, every_, t.config().train.steps)) return;
+    if (!line_due(r, every_, t.config().train.steps)) return;
     const Shown shown(r);
     try {
-      writer_->scalar("train/loss", r.step, r.loss);
-      if (shown.several) writer_->scalar("train/mean_loss", r.step, shown.loss);
-      writer_->scalar("train/lr", r.step, r.lr);
-      writer_->scalar("train/grad_norm", r.step, r.grad_norm);
-      writer_->scalar("speed/tokens_per_second", r.step, shown.tokens_per_second);
-      writer_->scalar("speed/sol", r.step, shown.sol);
-      writer_->scalar("memory/resident_mb", r.step, r.memory_mb);
-      if (r.ranks > 1) {
-        writer_->scalar("ranks/wait_most", r.step, r.traffic.wait);
-        writer_->scalar("ranks/wait_least", r.step, r.traffic.wait_least);
-        if (r.traffic.bubble >= 0) writer_->scalar("ranks/bubble", r.step, r.traffic.bubble);
-        for (const StepTraffic::Part& p : r.traffic.parts) writer_->scalar("ranks/" + p.axis + "_seconds", r.step, p.seconds);
-      }
+      if (!r.skipped) write_step(r, shown);
       for (auto& [name, value] : r.more) writer_->scalar("train/" + name, r.step, value);
       writer_->flush();
     } catch (const Error& e) {
@@ -164,6 +155,22 @@ class TensorBoard : public Hook {
   }
 
  private:
+  void write_step(const StepReport& r, const Shown& shown) {
+    writer_->scalar("train/loss", r.step, r.loss);
+    if (shown.several) writer_->scalar("train/mean_loss", r.step, shown.loss);
+    writer_->scalar("train/lr", r.step, r.lr);
+    writer_->scalar("train/grad_norm", r.step, r.grad_norm);
+    writer_->scalar("speed/tokens_per_second", r.step, shown.tokens_per_second);
+    writer_->scalar("speed/sol", r.step, shown.sol);
+    writer_->scalar("memory/resident_mb", r.step, r.memory_mb);
+    if (r.ranks > 1) {
+      writer_->scalar("ranks/wait_most", r.step, r.traffic.wait);
+      writer_->scalar("ranks/wait_least", r.step, r.traffic.wait_least);
+      if (r.traffic.bubble >= 0) writer_->scalar("ranks/bubble", r.step, r.traffic.bubble);
+      for (const StepTraffic::Part& p : r.traffic.parts) writer_->scalar("ranks/" + p.axis + "_seconds", r.step, p.seconds);
+    }
+  }
+
   int64_t every_;
   std::unique_ptr<EventWriter> writer_;
 };
@@ -179,7 +186,9 @@ class Console : public Hook {
   explicit Console(int64_t every) : every_(every) {}
   void start(Trainer&, int64_t) override { average_ = 0; }
   void after_step(Trainer& t, StepReport& r) override {
-    if (r.skipped) return t.log().line("step {}/{}  skipped (data.skip_steps)", r.step, t.config().train.steps);
+    std::string added;
+    for (auto& [name, value] : r.more) added += fmt::format("  {} {:.4f}", name, value);
+    if (r.skipped) return t.log().line("step {}/{}  skipped (data.skip_steps){}", r.step, t.config().train.steps, added);
     losses_.push_back(r.loss);
     if (losses_.size() > kLast) losses_.pop_front();
     average_ = average_ == 0 ? r.step_time : 0.9 * average_ + 0.1 * r.step_time;
@@ -190,7 +199,7 @@ class Console : public Hook {
       const Shown shown(r);
       std::string more;
       if (r.ranks > 1) more += waiting(r.traffic);
-      for (auto& [name, value] : r.more) more += fmt::format("  {} {:.4f}", name, value);
+      more += added;
       t.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step, width.size(), steps,
                    shown.loss, r.lr, r.grad_norm, std::llround(shown.tokens_per_second), shown.sol, 1000 * shown.step_time, left, more);
     }
@@ -225,20 +234,17 @@ class Window : public Hook {
 class Checkpoints : public Hook {
  public:
   explicit Checkpoints(int64_t every) : every_(every) {}
-  void start(Trainer&, int64_t done) override { last_ = done; }
   void after_step(Trainer& t, StepReport& r) override {
-    if (every_ > 0 && (r.step % every_ == 0 || r.step == t.config().train.steps)) save(t, r.step);
+    if (every_ > 0 && (r.step % every_ == 0 || r.step == t.config().train.steps)) t.save_checkpoint(r.step);
   }
+  // Once more where the save of the last step has failed.
   void finish(Trainer& t, bool stopped) override {
-    if (stopped && t.last_report() && t.last_report()->step != last_) save(t, t.last_report()->step);
+    if (!t.last_report() || (!stopped && every_ == 0)) return;
+    if (const int64_t step = t.last_report()->step; !t.is_saved(step)) t.save_checkpoint(step);
   }
 
  private:
-  void save(Trainer& t, int64_t step) {
-    t.save_checkpoint(step);
-    last_ = step;
-  }
-  int64_t every_, last_ = 0;
+  int64_t every_;
 };
 
 }  // namespace

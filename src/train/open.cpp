@@ -49,6 +49,13 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
   return model;
 }
 
+void refuse_long_sequences(const Config& c, const ModelFacts& facts) {
+  if (facts.max_positions > 0 && c.data.sequence_length > facts.max_positions)
+    throw UserError(fmt::format("data.sequence_length is {}", c.data.sequence_length), "data.sequence_length",
+                    fmt::format("the model has max_position_embeddings = {}", facts.max_positions),
+                    fmt::format("set data.sequence_length={} or less, or change the model's config", facts.max_positions));
+}
+
 Sources open_sources(const Config& c, const ModelFacts& facts, std::function<void(const TokenizeProgress&)> progress) {
   Sources s;
   DatasetOptions data = dataset_options(c, facts.vocabulary);
@@ -62,9 +69,7 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
     if (const std::string trouble = vocabulary_trouble(s.tokenizer->size(), facts.vocabulary); !trouble.empty())
       throw UserError(trouble, where, "every id must have a row in the embedding", "use the tokenizer of this model, or a config with a larger vocab_size");
   }
-  if (facts.max_positions > 0 && c.data.sequence_length > facts.max_positions)
-    throw UserError(fmt::format("data.sequence_length is {}", c.data.sequence_length), "data.sequence_length",
-                    fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten the sequences or change the model's config");
+  refuse_long_sequences(c, facts);
   s.data = open_datasets(data, s.tokenizer.get());
   if (c.model.path.empty())
     if (const int64_t had = vocabulary_in(read_json(c.model.config)); had != facts.vocabulary)

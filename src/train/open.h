@@ -20,6 +20,9 @@ int64_t run_vocabulary(const Config& config, const Json& model_config, int64_t t
 // What is wrong with a tokenizer of so many ids before an embedding of so many rows (0: not known); "" if nothing is.
 std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows);
 
+// A UserError where data.sequence_length is beyond the positions that the model has.
+void refuse_long_sequences(const Config& config, const ModelFacts& facts);
+
 // The data of a run. The tokenizer is null where ids suffice.
 struct Sources {
   std::unique_ptr<Tokenizer> tokenizer;

@@ -32,6 +32,7 @@ TrainState Trainer::state() const {
   s.scalars["options"] = options_;
   s.scalars["model"] = model_->config();
   s.scalars["weights"] = began_with_;
+  s.scalars["line"] = line_.json();
   if (window_.steps > 0) s.scalars["window"] = window_.json();
   s.program = program_version();
   s.instructions = instructions_;
@@ -79,11 +80,14 @@ bool Trainer::is_complete() {
   if (done_ < config_.train.steps) return false;
   std::ifstream in(path("exported"));
   std::string of, as;
-  const bool named = in >> of && of == checkpoint_name(done_) && fs::exists(path("model/config.json"));
+  const bool named = in >> of && of == checkpoint_name(done_);
   const bool exported = named && (!(in >> std::ws && std::getline(in, as)) || as == export_text());  // an older version names the checkpoint only
-  const bool all = any(ranks_.all(), ranks_.first() && exported);
+  const std::string trouble = ranks_.first() && exported ? folder_->export_trouble() : "";
+  const bool all = any(ranks_.all(), ranks_.first() && exported && trouble.empty());
   const std::string steps = done_ == config_.train.steps ? fmt::format("{} of {} steps", done_, done_) : fmt::format("{} steps, train.steps is {}", done_, config_.train.steps);
-  log_.line("complete: {}, saved in {}{}", steps, from_, all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", path("model")) : "");
+  std::string more = all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", path("model")) : "";
+  if (!trouble.empty()) more = fmt::format("; {}: the model is exported again", trouble);
+  log_.line("complete: {}, saved in {}{}", steps, from_, more);
   return all;
 }
 
@@ -94,6 +98,7 @@ void Trainer::begin(const CheckpointReader* from) {
     double began = time_now();
     restore(*engine_, reader);
     double seconds = time_now() - began;
+    line_ = CheckpointLine::from_scalars(s).gone_on(line_.process, done_);
     if (!reader.instructions().empty() && reader.instructions() != instructions_)  // empty: converted
       log_.warn("the checkpoint was written with {} instructions, this run uses {}: numbers will agree closely, not bit for bit",
                 reader.instructions(), instructions_);

@@ -18,6 +18,7 @@
 #include "files/temporary.h"
 #include "io/checkpoint.h"
 #include "io/huggingface.h"
+#include "train/stop.h"
 
 namespace fs = std::filesystem;
 
@@ -26,6 +27,17 @@ namespace {
 
 // What a run writes directly in its folder.
 constexpr const char* kNames[] = {"checkpoints", "config.yaml", "exported", "log.txt", "metrics.jsonl", "model", "stop", "tensorboard", "tokens", ".lock", kFolderMark};
+std::string edited_name(int n) { return fmt::format("config.edited-{}.yaml", n); }  // what somebody had made of config.yaml
+
+bool is_numbered(std::string_view name, std::string_view before, std::string_view behind) {
+  if (!name.starts_with(before) || !name.ends_with(behind) || name.size() <= before.size() + behind.size()) return false;
+  return name.substr(before.size(), name.size() - before.size() - behind.size()).find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// What a run gives a number until it is free (save_model_folder does so to a model): it takes no name of others there, but the files are the run's.
+bool is_name_of_run(const std::string& name) {
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || is_numbered(name, "config.edited-", ".yaml") || is_numbered(name, "model.new-", "");
+}
 
 struct Input {
   std::string key, path;
@@ -119,9 +131,10 @@ bool is_run_without_mark(const std::string& folder) {
   return has_checkpoint(folder + "/checkpoints") || (is_written_config(folder + "/config.yaml") && is_metrics(folder + "/metrics.jsonl"));
 }
 
-// Marks of runs list nothing but what has names of theirs; those of folders that are replaced as a whole list all that they hold.
+// Where the kind is not said: marks of runs list nothing but what has names of theirs; those of folders that are replaced as a whole list all that they hold.
 bool is_run_mark(const FolderMark& mark) {
-  return std::all_of(mark.files.begin(), mark.files.end(), [](const auto& f) { return std::find(std::begin(kNames), std::end(kNames), f.first.substr(0, f.first.find('/'))) != std::end(kNames); });
+  if (!mark.kind.empty()) return mark.kind == kRunFolder;
+  return std::all_of(mark.files.begin(), mark.files.end(), [](const auto& f) { return is_name_of_run(f.first.substr(0, f.first.find('/'))); });
 }
 
 // Whether every line of `text` stands in `all`, in this order.
@@ -137,14 +150,18 @@ bool lines_within(const std::string& text, const std::string& all) {
 
 }  // namespace
 
+bool is_run(const std::string& folder) {
+  const auto mark = read_mark(folder);
+  return mark ? is_run_mark(*mark) : is_run_without_mark(folder);
+}
+
 std::string run_that_owns(const std::string& path) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
   for (fs::path name = whole; name.has_relative_path(); name = name.parent_path()) {
     const std::string run = name.parent_path().string();
-    if (std::find(std::begin(kNames), std::end(kNames), name.filename().string()) == std::end(kNames)) continue;
-    const auto mark = read_mark(run);
-    if ((mark && is_run_mark(*mark)) || is_run_without_mark(run)) return run;
+    if (!is_name_of_run(name.filename().string())) continue;
+    if (is_run(run)) return run;
   }
   return "";
 }
@@ -173,7 +190,12 @@ void RunFolder::look() {
   for (const char* name : {"config.yaml", "exported", "log.txt", "metrics.jsonl", "stop", ".lock", "checkpoints/latest"})
     if (const auto status = fs::status(path(name), error); fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
       throw UserError("no plain file has the name of one", path(name), "a run reads and writes a plain file there, not a pipe or a device", "remove it, or choose another train.output");
+  if (const std::string run = run_that_owns(folder_); !run.empty())
+    throw UserError("train.output lies in another run", folder_, fmt::format("it is what the run in {} writes, and a run there would mix with it", run), "choose another train.output");
   const auto mark = read_mark(folder_);
+  if (mark && !is_run_mark(*mark))
+    throw UserError(mark->kind == kModelFolder || mark->kind.empty() ? "train.output is a model that a run has exported" : fmt::format("train.output is a folder of `ravine {}`", mark->kind), folder_,
+                    "a run writes into a folder that is new, or its own", "choose another train.output");
   mark_ = mark.value_or(FolderMark{});
   if (!mark && !is_run_without_mark(folder_))
     for (const char* name : kNames) {
@@ -192,9 +214,9 @@ void RunFolder::refuse_other_run() const {
   const bool model = fs::is_directory(path("model"), error) && !fs::is_empty(path("model"), error);
   const std::string of = run_in(folder_), there = of.empty() ? "" : fmt::format(", of a run of {}", of);
   if (resume_ == "none") {
-    if (fs::exists(path("checkpoints"), error) && !fs::is_empty(path("checkpoints"), error))
+    if (newest >= 0)
       throw UserError("train.output already holds checkpoints", folder_, "with checkpoint.resume=none a run begins anew and would mix with them",
-                      "choose another train.output, remove the folder, or use checkpoint.resume=auto");
+                      fmt::format("choose another train.output, move {}/step_* away, or use checkpoint.resume=auto", path("checkpoints")));
     return;
   }
   if (is_checkpoint_name(resume_)) {
@@ -220,15 +242,31 @@ void RunFolder::hold() {
   if (lock_) return;
   create_folders(folder_);
   lock_ = std::make_unique<FolderLock>(folder_);
+  clear_stop_request(folder_);  // of a run before; from here on one is meant for this
   look();
   const bool anew = newest_step(path("checkpoints")) < 0;
   const size_t had = mark_.files.size();
   if (anew) std::erase_if(mark_.files, [](const auto& f) { return f.first.starts_with("checkpoints/"); });
-  if (mark_.run.empty() || mark_.files.size() != had) {
+  if (mark_.run.empty() || mark_.kind.empty() || mark_.files.size() != had) {
     if (mark_.run.empty()) mark_.run = new_run_id();
+    mark_.kind = kRunFolder;
     write_mark(folder_, mark_);
   }
   remove_leftovers(folder_);
+}
+
+void RunFolder::check_there() const {
+  if (lock_ && !lock_->in_place())
+    fail("the folder of the run is gone ({}): it was removed or renamed while the run wrote there, and no part of it is made again; what was saved is where the folder is now, if anywhere", folder_);
+}
+
+std::string RunFolder::export_trouble() const {
+  const auto mark = read_mark(path("model"));
+  if (!mark) return fmt::format("{} is not there", path("model"));
+  if (const std::string changed = changed_in_folder(path("model"), *mark); !changed.empty())
+    throw UserError("the exported model is damaged, or was changed", path("model/" + changed), "it is not what the run has written", "move it away: the same command then exports it again");
+  const std::string missing = missing_in_folder(path("model"), *mark);
+  return missing.empty() ? "" : fmt::format("{} lacks {}", path("model"), missing);
 }
 
 void RunFolder::note(const std::string& file) {
@@ -264,8 +302,8 @@ void RunFolder::write_config(const std::string& text) {
     if (known != mark_.files.end() && known->second.checksum == checksum_text(checksum_of(std::as_bytes(std::span(text)))) && unedited(file)) return;
     if (!unedited(file)) {
       int n = 1;
-      while (fs::exists(fs::symlink_status(folder_ + fmt::format("/config.edited-{}.yaml", n), error))) ++n;
-      fs::rename(file, folder_ + fmt::format("/config.edited-{}.yaml", n));
+      while (fs::exists(fs::symlink_status(path(edited_name(n)), error))) ++n;
+      fs::rename(file, path(edited_name(n)));
     }
   }
   write_file_atomic(file, text);

@@ -15,20 +15,28 @@
 
 namespace ravine {
 
+// Whether a run has made this folder, by its mark or, of older versions, by what lies in it.
+bool is_run(const std::string& folder);
+
 // The folder of the run of which `path` is, or lies in, one of its own names (checkpoints/.., model, config.yaml, ..), where no other command writes; "" if there is none.
 std::string run_that_owns(const std::string& path);
 
 class RunFolder {
  public:
   // Looks, and writes nothing. UserErrors: an output that is an input (the folder is, or lies in, one that is read; something that is read
-  // has one of the names that the run writes); a name that is taken; a model that this run has not made; a run that is there, and that this one would neither
+  // has one of the names that the run writes); a folder of ours that is no run's, or lies in another run; a name that is taken; a model that this run has not made; a run that is there, and that this one would neither
   // go on with nor was told to begin anew.
   explicit RunFolder(const Config& config);
 
-  // Makes the folder, takes its lock, looks again (another run may have been here since), marks it and puts right what killed runs left; a second call does
-  // nothing. One rank calls it.
+  // Makes the folder, takes its lock, drops a request to stop that was left there, looks again (another run may have been here since), marks it and puts right what killed
+  // runs left; a second call does nothing. One rank calls it.
   void hold();
   const std::string& run() const { return mark_.run; }  // whose the folder is, once it is held
+  // An Error once the folder that is held has gone from its place: nothing is to be made there again.
+  void check_there() const;
+  // What keeps train.output/model from being the model that was exported: "RUN/model lacks model.safetensors", "" if it is whole (every byte is read). A UserError where a
+  // file has other bytes than were written: it may be somebody's work, and is not replaced.
+  std::string export_trouble() const;
   // config.yaml; one that somebody has edited keeps its text under another name.
   void write_config(const std::string& text);
   // A checkpoint is complete: by this record it is missed when it is gone. A disk without room loses the record and nothing else.

@@ -13,6 +13,7 @@
 #include "files/mapped_file.h"
 #include "files/same_path.h"
 #include "io/checkpoint.h"
+#include "io/open_weights.h"
 #include "parallel/fit.h"
 
 namespace ravine {
@@ -69,14 +70,8 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
 
 std::string weights_checksum(const std::string& model_folder) {
   constexpr int64_t kBlock = 4096, kBlocks = 256;
-  std::vector<std::string> files;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(model_folder, error)) {
-    const std::string ending = entry.path().extension().string();
-    if ((ending == ".safetensors" || ending == ".bin") && entry.is_regular_file(error)) files.push_back(entry.path().string());
-  }
+  const std::vector<std::string> files = weight_files(model_folder);
   if (files.empty()) return "";
-  std::sort(files.begin(), files.end());
   Checksum sum;
   for (const std::string& path : files) {
     const MappedFile file(path);

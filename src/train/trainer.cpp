@@ -13,6 +13,7 @@
 #include "base/version.h"
 #include "data/tokenizers/sentencepiece_json.h"
 #include "files/atomic.h"
+#include "files/checksum.h"
 #include "files/mapped_file.h"
 #include "files/temporary.h"
 #include "io/huggingface.h"
@@ -54,7 +55,13 @@ void Trainer::open() {
   const std::optional<RunRecord> was = glance_at_checkpoint(path("checkpoints"), c.checkpoint.resume);
   if (world_) check_same(world_->all(), "checkpoint", was ? was->checkpoint : "none");
   if (was) refuse_strangers_in_default(*was, c);
-  if (!c.model.path.empty()) began_with_ = weights_ = weights_checksum(c.model.path);
+  std::string unknown;
+  if (!c.model.path.empty()) try {
+      began_with_ = weights_ = weights_checksum(c.model.path);
+    } catch (const UserError& e) {
+      if (!was) throw;
+      unknown = e.what();  // whoever resumes does not need these weights
+    }
   model_ = open_run_model(c);
   if (was) refuse_other_model(*was, *model_, c);
   if (world_) check_same(world_->all(), "model", model_->config().dump(1));
@@ -62,6 +69,7 @@ void Trainer::open() {
   layout_ = run_layout(c, ranks, *model_, was ? was->sum_leaves : std::nullopt);
   if (world_ && ranks > 1) ranks_ = Ranks(*world_, layout_.mesh);
   if (!ranks_.first()) log_.quiet(true);
+  if (!unknown.empty()) log_.warn("what {} holds is not known, and the run goes on without: {}", c.model.path, unknown);
   const Kernels kernels = choose_kernels(was);
 
   // Before anything is written. Whoever resumes does not need the weights that the run began with.
@@ -159,13 +167,25 @@ void Trainer::keep_tokens() {
 }
 
 void Trainer::report_saves() {
+  bool saved = false;
   if (auto s = writer_->take_saved()) {
+    saved = true;
     saved_ = s->step;
     if (ranks_.first()) folder_->note_saved(s->step);
     log_.line("saved    {}: {} in {:.2f} s, {:.2f} GB/s", checkpoint_name(s->step), human_bytes(static_cast<double>(s->bytes)), s->seconds,
               1e-9 * static_cast<double>(s->bytes) / s->seconds);
   }
-  if (auto warning = writer_->take_warning()) log_.warn("{}", not_saved_ = *warning);
+  if (auto warning = writer_->take_warning()) {
+    if (!saved) not_saved_ = *warning;
+    const int64_t every = config_.checkpoint.every, next = every > 0 ? std::min(config_.train.steps, (done_ / every + 1) * every) : 0;
+    log_.warn("{}{}", *warning, saved || next <= done_ ? "" : fmt::format("; the next is tried after step {}, or when the run stops", next));
+  }
+}
+
+bool Trainer::is_saved(int64_t step) {
+  writer_->wait();
+  report_saves();
+  return !any(ranks_.all(), ranks_.first() && saved_ != step);  // of ranks, the first knows whether the whole is there
 }
 
 namespace {
@@ -221,12 +241,14 @@ std::optional<double> Trainer::validate() {
 }
 
 void Trainer::save_checkpoint(int64_t step) {
+  if (ranks_.first()) folder_->check_there();
   check_mapped_files();  // what was learned from zeros is not saved
   writer_->save(path("checkpoints"), step, state(), config_.checkpoint.keep);
 }
 
 void Trainer::step(int64_t step) {
   meter_.begin(ranks_);
+  if (ranks_.first()) folder_->check_there();
   double began = now();
   StepBatches batches = loader_->next();
   double waited = now() - began;
@@ -357,7 +379,7 @@ void Trainer::export_model() {
   }
   log_.line("saved    {}{}", folder.dir,
             folder.dtype == DType::f32 ? "" : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
-  log_.line("next     {}", tokenizer_ ? fmt::format("ravine generate --model {} --prompt TEXT --sample", shell_word(folder.dir)) : fmt::format("ravine info {}", shell_word(folder.dir)));
+  log_.line("next     {}", holds_tokenizer(folder.dir) ? fmt::format("ravine generate --model {} --prompt TEXT --sample", shell_word(folder.dir)) : fmt::format("ravine info {}", shell_word(folder.dir)));
 }
 
 bool Trainer::stop_wanted() const {
@@ -368,7 +390,6 @@ void Trainer::run() {
   if (ranks_.first()) {
     folder_->hold();
     log_.open(path("log.txt"));
-    clear_stop_request(config_.train.output);
     if (ranks_.size() == 1) keep_tokens();
   }
   StopSignals signals;
@@ -388,7 +409,9 @@ void Trainer::run() {
   engine_->allocate();
   if (injection_) engine_->ctx().add_observer(injection_.get());
   const uint64_t number = ranks_.first() ? std::stoull(random_digits(), nullptr, 16) : 0;
-  writer_ = std::make_unique<CheckpointWriter>(ranks_.rank(), ranks_.size(), static_cast<uint64_t>(gather_integers(ranks_.all(), static_cast<int64_t>(number))[0]));
+  const auto shared = static_cast<uint64_t>(gather_integers(ranks_.all(), static_cast<int64_t>(number))[0]);
+  writer_ = std::make_unique<CheckpointWriter>(ranks_.rank(), ranks_.size(), shared);
+  line_.process = checksum_text(shared);
   begin(from.get());
   if (done_ > 0) saved_ = done_;
   check_disk();
@@ -413,7 +436,7 @@ void Trainer::run() {
                         .round_robin = layout_.round_robin,
                         .history = history_};
   loader_ = std::make_unique<Loader>(*train_data_, loading);
-  bool stopped = any(ranks_.all(), StopSignals::requested());
+  bool stopped = stop_wanted();
   while (done_ < config_.train.steps && !stopped) {
     step(done_ + 1);
     stopped = stop_wanted();
@@ -424,6 +447,9 @@ void Trainer::run() {
   report_saves();
   if (ranks_.first()) clear_stop_request(config_.train.output);
   if (stopped) end_stopped();
+  if (ranks_.first()) folder_->check_there();
+  if (config_.checkpoint.every > 0 && last_ && ranks_.first() && saved_ != done_)
+    log_.warn("no checkpoint of step {} could be saved, and only the model will hold its last steps; {}", done_, what_is_kept());
   if (ranks_.first()) fs::remove(path("exported"));
   export_model();
   try {  // without it the next start exports again

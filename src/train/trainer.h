@@ -25,7 +25,8 @@ namespace ravine {
 
 class Trainer {
  public:
-  // Opens model, tokenizer and data and plans memory; every mistake of the user is found here, before anything is written.
+  // Opens model, tokenizer and data and plans memory; mistakes in them and in the options are found here, before anything is written but, on several ranks, the folder with the
+  // tokens that the first makes for all. What is wrong with the bytes of a checkpoint is found by run(), which takes the folder first.
   // world: the ranks of this job, which must outlive it; null: alone.
   Trainer(Config config, const std::string& backend, Log& log, World* world = nullptr);
   ~Trainer();
@@ -45,6 +46,7 @@ class Trainer {
   // Mean loss over the validation set, or nothing if there is none.
   std::optional<double> validate();
   void save_checkpoint(int64_t step);                 // starts it; the background thread goes on
+  bool is_saved(int64_t step);                        // whether its checkpoint is complete; waits for the one under way. All ranks ask
   void begin_window() { window_ = {}; }               // a line was written: means begin again
   const StepReport* last_report() const { return last_ ? &*last_ : nullptr; }
 
@@ -59,11 +61,12 @@ class Trainer {
   void report_saves();
   void check_disk();
   std::string what_is_kept() const;
+  std::string command_that_goes_on() const;
   [[noreturn]] void end_stopped();
   Kernels choose_kernels(const std::optional<RunRecord>& was);
   // The checkpoint that the run goes on from, opened, its options compared with those of this run and the differences said; null: the run begins.
   std::unique_ptr<CheckpointReader> find_checkpoint();
-  // Whether all steps are done and train.output/model holds what came of them; says so.
+  // Whether all steps are done and train.output/model holds what came of them, byte for byte; says so, or what it lacks.
   bool is_complete();
   void begin(const CheckpointReader* from);
   void place_data(const CheckpointReader* from);
@@ -104,6 +107,7 @@ class Trainer {
   std::optional<StepReport> last_;
   double peak_flops_ = 0;
   std::string instructions_;  // of the kernels: recorded in checkpoints
+  CheckpointLine line_;       // which checkpoints led here
   std::string from_;          // the checkpoint that the run goes on from
   int64_t done_ = 0, tokens_ = 0;
   StepWindow window_;                               // since the last line; in checkpoints, so that a resumed run shows the same means

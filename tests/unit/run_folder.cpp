@@ -3,6 +3,7 @@
 
 #include "files/folder_mark.h"
 #include "tests/unit/train_help.h"
+#include "train/stop.h"
 
 namespace ravine {
 namespace {
@@ -48,6 +49,44 @@ TEST(RunFolder, EveryOptionThatNamesSomethingReadIsAnInput) {
     if (key == std::string("model.path")) other.model.config.clear();
     EXPECT_NE(message_of<UserError>([&] { RunFolder folder(other); }).find(key), std::string::npos);
   }
+}
+
+TEST(RunFolder, OnlyARunsMarkOpensIt) {
+  for (const auto& [mark, opens] : {std::pair{FolderMark{"x", {}, kRunFolder}, true}, {FolderMark{"x", {}, ""}, true}, {FolderMark{"x", {{"config.yaml", {}}}, ""}, true},
+                                    {FolderMark{"x", {}, kModelFolder}, false}, {FolderMark{"x", {}, kPreprocessFolder}, false}, {FolderMark{"x", {{"config.json", {}}}, ""}, false},
+                                    {FolderMark{"x", {}, "a kind to come"}, false}}) {
+    TinyRunFolder run;
+    fs::create_directories(run.config.train.output);
+    write_mark(run.config.train.output, mark);
+    EXPECT_EQ(is_run(run.config.train.output), opens) << mark.kind;
+    if (opens)
+      EXPECT_EQ(RunFolder(run.config).run(), "x");
+    else
+      EXPECT_NE(message_of<UserError>([&] { RunFolder folder(run.config); }), "") << mark.kind;
+  }
+}
+
+TEST(RunFolder, WhatHasANumberIsTheRunsToo) {
+  TinyRunFolder run;
+  write_mark(run.folder.path(), {"a run", {}, kRunFolder});
+  for (const char* name : {"config.edited-1.yaml", "model.new-12", "model", "model/config.json"}) EXPECT_EQ(run_that_owns(run.folder / name), fs::canonical(run.folder.path()).string()) << name;
+  for (const char* name : {"config.edited-.yaml", "config.edited-x.yaml", "model.new-", "model.new-1b", "models", "config.json"}) EXPECT_EQ(run_that_owns(run.folder / name), "") << name;
+}
+
+TEST(RunFolder, AStopThatWasLeftIsDroppedOnceAndOneThatComesLaterCounts) {
+  TinyRunFolder run;
+  fs::create_directories(run.config.train.output);
+  write_mark(run.config.train.output, {"a run", {}, kRunFolder});
+  request_stop(run.config.train.output);
+  RunFolder folder(run.config);
+  folder.hold();
+  EXPECT_FALSE(stop_requested(run.config.train.output));
+  request_stop(run.config.train.output);
+  folder.hold();
+  EXPECT_TRUE(stop_requested(run.config.train.output)) << "it was meant for this run";
+  folder.check_there();
+  fs::rename(run.config.train.output, run.folder / "elsewhere");
+  EXPECT_NE(message_of<Error>([&] { folder.check_there(); }).find("is gone"), std::string::npos);
 }
 
 TEST(RunRecord, TheGlanceTakesWhatAResumeWouldTake) {
