@@ -166,7 +166,11 @@ std::optional<std::string> folder_holder(const std::string& folder) {
   return to_text(holder);
 }
 
-bool FolderLock::in_place() const { return has_name(*fd_, path_); }
+bool FolderLock::in_place() const {
+  struct stat named;
+  if (::lstat(path_.c_str(), &named) != 0) return errno != ENOENT && errno != ENOTDIR;  // a disk that does not answer now has not lost it
+  return has_name(*fd_, path_);
+}
 
 FolderLock::~FolderLock() {
   if (in_place()) ::unlink(path_.c_str());

@@ -222,5 +222,33 @@ def test_ctrl_c_at_the_launcher(folder):
     goes_on({**base, "train.steps": STEPS}, out)
 
 
+def test_a_stop_and_a_save_that_fails(folder):
+    """All ranks try a failed save again and agree that it failed; the job that follows a stop is not stopped by what asked for the first."""
+    base = {**prepare(folder), "train.steps": 100000, "schedule.steps": STEPS, "train.valid_every": 0}
+    out = folder / "run"
+    job = start(2, *settings(base, out))
+    wait_for(lambda: (out / "metrics.jsonl").exists() and (out / "metrics.jsonl").read_text().count("\n") >= 2, job)
+    r.run("stop", out)
+    text = job.communicate(timeout=90)[0]
+    check("saved; the same command goes on from there" in text, text)
+    done = int(r.checkpoints(out)[-1].split("_")[1])
+    blocked = out / "checkpoints" / f"step_{done + 2:06}"
+    blocked.mkdir()
+    (blocked / "notes.txt").write_text("dear")
+    text = launch(2, ["train", *settings({**base, "train.steps": done + 2, "checkpoint.every": 2}, out)]).stderr
+    check(f"after step {done}" in text and len(re.findall(f"warning: checkpoint {blocked.name} was not saved", text)) >= 2 and f"no checkpoint of step {done + 2} could be saved" in text, text)
+    check((blocked / "notes.txt").read_text() == "dear" and (out / "model" / "config.json").exists(), "something is lost")
+
+
+def test_a_folder_that_is_taken_from_its_job(folder):
+    base = {**prepare(folder), "train.steps": 100000, "schedule.steps": STEPS, "train.valid_every": 0, "parallel.patience": PATIENCE}
+    out = folder / "run"
+    job = start(2, *settings(base, out))
+    wait_for(lambda: (out / "metrics.jsonl").exists() and (out / "metrics.jsonl").read_text().count("\n") >= 2, job)
+    out.rename(folder / "elsewhere")
+    ends(job, time.monotonic(), "the folder of the run is gone")
+    check(not out.exists(), "it was made again")
+
+
 if __name__ == "__main__":
     r.main(globals())
