@@ -74,13 +74,22 @@ Value to_float(const Value& v, const Value& fallback, Budget& budget) {
 
 Value rounded(const Value& v, const Value& precision, const Value& method) {
   if (!v.is_number() || !precision.is_number()) raise("round needs a number");
-  double scale = std::pow(10.0, static_cast<double>(precision.integer()));
-  double x = v.number() * scale;
+  const int64_t digits = precision.integer();
+  const double scale = std::pow(10.0, static_cast<double>(digits)), x = v.number() * scale;
   std::string how = method.is_string() ? method.string() : "";
   if (how == "ceil") return std::ceil(x) / scale;
   if (how == "floor") return std::floor(x) / scale;
   if (how != "common") raise("method must be common, ceil or floor");
-  return std::nearbyint(x) / scale;
+  if (v.is_int() && digits >= 0) return v;
+  if (digits < 0 || !std::isfinite(x)) {
+    const double tens = std::pow(10.0, static_cast<double>(-digits)), r = digits < 0 ? std::nearbyint(v.number() / tens) * tens : v.number();
+    return v.is_int() && std::abs(r) < 9e15 ? Value(static_cast<int64_t>(r)) : Value(r);
+  }
+  // Of the number itself, as Python rounds: its product with a power of ten may be a tie that it is not.
+  const std::string text = fmt::format("{:.{}f}", v.number(), static_cast<int>(std::min<int64_t>(digits, 340)));
+  double r = 0;
+  std::from_chars(text.data(), text.data() + text.size(), r);
+  return r;
 }
 
 }  // namespace
@@ -389,7 +398,10 @@ Value Builtins::filter(const std::string& name, Arguments& a) {
     return v.integer() < 0 ? binary("-", Value(int64_t{0}), v) : v;
   }
   if (name == "round") return rounded(v, a.get(1, "precision", Value(int64_t{0})), a.get(2, "method", Value("common")));
-  if (name == "attr") return attribute(v, str(a.get(1, "name"), budget_));
+  if (name == "attr") {  // never an item of a dict
+    const std::string of = str(a.get(1, "name"), budget_);
+    return v.is_dict() ? method(v, of) : attribute(v, of);
+  }
   raise("no filter named '{}'", shown(name));
 }
 

@@ -104,7 +104,7 @@ class Lexer {
     i += 3;
     if (!closing(minus, plus)) return false;
     advance(i);
-    close(minus, plus, true);
+    close(minus, plus, false);  // trim_blocks leaves the line end behind this one
     size_t begin = at_;
     for (size_t end = begin; (end = s_.find("{%", end)) != std::string::npos; end += 2) {
       i = end + 2;
@@ -191,6 +191,7 @@ class Lexer {
     }
     std::string t = s_.substr(at_, end - at_);
     std::erase(t, '_');
+    if (!real && t[0] == '0' && t.find_first_not_of('0') != std::string::npos) wrong("a whole number does not begin with 0");
     add(real ? TokenKind::number : TokenKind::integer, t);
     advance(end);
   }

@@ -69,9 +69,7 @@ List split_spaces(const std::string& text, int64_t most, bool from_right, Budget
       if (i >= s.size()) return std::move(out.list);
       size_t end = i;
       if (most >= 0 && out.count() >= most) {
-        end = s.size();
-        while (end > i && space(end - 1)) --end;
-        piece(i, end);
+        piece(i, s.size());  // the rest as it is
         return std::move(out.list);
       }
       while (end < s.size() && !space(end)) ++end;
@@ -85,7 +83,6 @@ List split_spaces(const std::string& text, int64_t most, bool from_right, Budget
     size_t i = end;
     if (most >= 0 && out.count() >= most) {
       i = 0;
-      while (i < end && space(i)) ++i;
     } else {
       while (i > 0 && !space(i - 1)) --i;
     }
@@ -155,6 +152,21 @@ std::string lower(std::string_view s, Budget& budget) {
   return out;
 }
 
+// str.title: the first of each run of letters that have a case.
+std::string title_case(std::string_view s, Budget& budget) {
+  count_case(s, budget);
+  std::string out, up, low;
+  bool before = false;
+  for (size_t at = 0; at < s.size();) {
+    const char32_t c = next_char(s, at);
+    up.clear(), low.clear();
+    append_upper(up, c), append_lower(low, c);
+    out += before ? low : up;
+    before = up != low;
+  }
+  return out;
+}
+
 template <class F>
 bool all_chars(std::string_view s, F&& f, Budget& budget) {
   budget.chars(2 * s.size());
@@ -211,13 +223,12 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   if (name == "splitlines") return fn([=](Arguments& a) { return Value(split_lines(self.string(), truth(a.get(0, "keepends", false)), *budget)); });
   if (name == "upper") return fn([=](Arguments&) { return b->made(upper(self.string(), *budget)); });
   if (name == "lower") return fn([=](Arguments&) { return b->made(lower(self.string(), *budget)); });
-  if (name == "title" || name == "capitalize") {
-    std::string filter(name);
+  if (name == "title") return fn([=](Arguments&) { return b->made(title_case(self.string(), *budget)); });
+  if (name == "capitalize")
     return fn([=](Arguments& a) {
       Arguments x{{self}, {}, a.budget};
-      return b->filter(filter, x);
+      return b->filter("capitalize", x);
     });
-  }
   if (name == "startswith" || name == "endswith") {
     bool front = name == "startswith";
     return fn([=](Arguments& a) { return Value(any_affix(self.string(), a.get(0, ""), front, *budget)); });

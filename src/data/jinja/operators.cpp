@@ -114,7 +114,7 @@ Value Builtins::binary(const std::string& op, const Value& a, const Value& b) {
   if (op == "%") {
     if (!real) return b.integer() == -1 ? Value(int64_t{0}) : Value(a.integer() - b.integer() * floor_div(a.integer(), b.integer()));
     double r = std::fmod(a.number(), b.number());
-    return r != 0 && (r < 0) != (b.number() < 0) ? r + b.number() : r;
+    return r == 0 ? std::copysign(r, b.number()) : (r < 0) != (b.number() < 0) ? r + b.number() : r;
   }
   raise("unknown operator {}", op);
 }

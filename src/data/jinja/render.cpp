@@ -148,7 +148,7 @@ class Render {
 
   Namespace& new_loop(Value over) {
     Namespace& n = space();
-    n.loop = Loop{std::move(over), 0, loop_depth_ + 1, {}, false};
+    n.loop = Loop{std::move(over)};  // its depth counts recursive loops, which there are none of
     return n;
   }
 
@@ -177,7 +177,7 @@ class Render {
   void mark() {
     marked_ = true;
     scope_mark_ = scopes_.size(), space_mark_ = spaces_.size(), bytes_mark_ = budget_.bytes_left();
-    calls_mark_ = calls_, depth_mark_ = loop_depth_;
+    calls_mark_ = calls_;
   }
   void undo() {
     for (Kept& k : kept_) {
@@ -188,7 +188,7 @@ class Render {
     while (scopes_.size() > scope_mark_) scopes_.pop_back();
     while (spaces_.size() > space_mark_) spaces_.pop_back();
     budget_.bytes_left(bytes_mark_);
-    calls_ = calls_mark_, loop_depth_ = depth_mark_;
+    calls_ = calls_mark_;
     marked_ = false;
   }
   void keep(Scope& s) {
@@ -376,10 +376,7 @@ class Render {
     keep(space);
     space.loop->index = i;
     set(inner, "loop", Value(&space));
-    ++loop_depth_;
-    Flow f = exec(*n.children[3], inner, out);
-    --loop_depth_;
-    return f;
+    return exec(*n.children[3], inner, out);
   }
 
   Value macro(const Node& n, Scope& where) {
@@ -594,7 +591,6 @@ class Render {
   std::deque<Scope> scopes_;
   std::deque<Namespace> spaces_;
   Scope* top_ = nullptr;
-  int64_t loop_depth_ = 0;
   int calls_ = 0, line_ = 1;
 
   // of beginnings
@@ -607,7 +603,6 @@ class Render {
   bool marked_ = false;
   size_t scope_mark_ = 0, space_mark_ = 0, bytes_mark_ = 0;
   int calls_mark_ = 0;
-  int64_t depth_mark_ = 0;
   std::vector<Kept> kept_;
 };
 
