@@ -60,7 +60,7 @@ class Tree:
                     copy.unlink()
 
     def run(self, command, **more):
-        return subprocess.run(command, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self.environment, **more)
+        return subprocess.run(command, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=self.environment, **more)
 
     def make(self, targets):
         return self.run(["cmake", "--build", "--preset", "release", "--target", *targets])

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "files/folder_lock.h"
@@ -236,6 +237,19 @@ TEST(OutputMark, OurArraysAreKnownByTheirHeaders) {
   }
   const std::string file = npy_header("<i4", Shape{1}, true) + std::string("\x07\0\0\0", 4);
   EXPECT_EQ(parse_npy(std::as_bytes(std::span(file)), "here").shape, Shape{1});
+}
+
+TEST(FolderLock, OfAFolderThatWasReplacedRemovesNoOther) {
+  TemporaryFolder folder;
+  fs::create_directory(folder / "a");
+  std::optional<FolderLock> first(std::in_place, folder / "a"), second;
+  fs::rename(folder / "a", folder / "b");
+  fs::create_directory(folder / "a");
+  second.emplace(folder / "a");
+  first.reset();
+  EXPECT_TRUE(folder_holder(folder / "a").has_value());
+  second.reset();
+  EXPECT_FALSE(folder.has("a/.lock"));
 }
 
 TEST(FolderLock, ALookDoesNotStopAStart) {
