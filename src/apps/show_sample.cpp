@@ -24,20 +24,23 @@ std::string sample_text(const Sample& s, const Tokenizer* tokenizer, Marks marks
     bool on = false;
     for (int32_t t = seg.begin; t < seg.begin + seg.length; ++t) {
       if (learned(seg, t) != on) {
+        if (decoder && t > seg.begin) out += shown(decoder->settle());  // on the side of the mark where it belongs
         out += on ? end : begin;
         on = !on;
       }
       int32_t id = s.ids[static_cast<size_t>(t)];
       out += decoder ? shown(decoder->next(id)) : fmt::format("{}{}", t > seg.begin ? " " : "", id);
     }
-    if (decoder) out += shown(decoder->finish());
     // The last column's prediction has no column of its own here: it is shown behind.
     size_t last = static_cast<size_t>(seg.begin + seg.length) - 1;
     if (seg.length > 0 && s.labels[last] != kIgnored) {
-      if (!on) out += begin, on = true;
-      std::span<const int32_t> one(&s.labels[last], 1);
-      out += tokenizer ? shown(tokenizer->decode(one, false)) : fmt::format(" {}", s.labels[last]);
+      if (!on) {
+        if (decoder) out += shown(decoder->settle());
+        out += begin, on = true;
+      }
+      out += decoder ? shown(decoder->next(s.labels[last])) : fmt::format(" {}", s.labels[last]);
     }
+    if (decoder) out += shown(decoder->finish());
     if (on) out += end;
   }
   return out;

@@ -58,12 +58,21 @@ bool has_tokenizer(const std::string& dir);
 // rule with skip_special false, which puts a space in front of text that stands before a special token: here it is left out.
 class StreamDecoder {
  public:
-  StreamDecoder(const Tokenizer& tokenizer, bool skip_special) : decoding_(tokenizer.start_decoding(skip_special)) {}
+  StreamDecoder(const Tokenizer& tokenizer, bool skip_special) : tokenizer_(&tokenizer), skip_special_(skip_special), decoding_(tokenizer.start_decoding(skip_special)) {}
   std::string next(int32_t id);  // the text that became certain, perhaps none
   std::string finish();          // the rest; nothing may follow
+  // What is held back (a byte token whose run may go on) as it stands in the text of the ids so far; it does not come again. So what comes before and
+  // behind a border of ids is told apart: what follows a prompt is the text of all ids without that of the prompt's.
+  std::string settle();
 
  private:
+  std::string new_text(std::string out);
+  const Tokenizer* tokenizer_;
+  bool skip_special_;
   std::unique_ptr<Decoding> decoding_;
+  std::vector<int32_t> ids_;
+  size_t certain_ = 0;  // bytes that decoding_ has given
+  std::string settled_;  // given by settle(), still to come from decoding_
 };
 
 }  // namespace ravine

@@ -54,6 +54,7 @@ void GenerateOutput::decode(One& one, size_t prompt, int32_t id) {
     one.decoder = std::make_unique<StreamDecoder>(*tokenizer_, true);
     for (int32_t before : prompts_[prompt])
       if (before < tokenizer_->size()) one.decoder->next(before);
+    one.decoder->settle();
   }
   if (id < tokenizer_->size()) one.text += one.decoder->next(id);
 }

@@ -7,8 +7,8 @@
 namespace ravine {
 
 ChatPrompt::ChatPrompt(const Tokenizer& tokenizer, const std::string& wanted, const std::string& folder, const std::string& system)
-    : tokenizer_(tokenizer), chat_(choose_template(wanted, folder, tokenizer).chat), system_(system) {
-  end_ = ChatEncoder(tokenizer, choose_template(wanted, folder, tokenizer).chat, LossOn::answers).end_token();
+    : tokenizer_(tokenizer), chat_(choose_template(wanted, folder, tokenizer, "--template").chat), system_(system) {
+  end_ = ChatEncoder(tokenizer, choose_template(wanted, folder, tokenizer, "--template").chat, LossOn::answers).end_token();
   begin_again();
 }
 
@@ -29,6 +29,7 @@ std::vector<int32_t> ChatPrompt::ask(const std::string& question) {
 void ChatPrompt::answered(const std::vector<int32_t>& prompt, const std::vector<int32_t>& ids) {
   StreamDecoder decoder(tokenizer_, true);
   for (int32_t id : prompt) decoder.next(id);
+  decoder.settle();
   std::string text;
   for (int32_t id : ids)
     if (id < tokenizer_.size()) text += decoder.next(id);
