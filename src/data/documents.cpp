@@ -1,9 +1,12 @@
+#include <fmt/ranges.h>
 #include <simdjson.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "base/text.h"
+#include "data/instruct/conversation.h"
 #include "data/record_reader.h"
 #include "data/source.h"
 #include "files/compressed.h"
@@ -78,7 +81,8 @@ class TextReader final : public DocumentReader {
 
 class RecordDocuments final : public DocumentReader {
  public:
-  RecordDocuments(const std::string& path, const std::string& text_key) : records_(open_records(path, {.fields = {text_key}})), parser_(text_key) {}
+  RecordDocuments(const std::string& path, const std::string& text_key, const std::string& asked_by)
+      : records_(open_records(path, {.fields = {text_key}, .asked_by = asked_by})), parser_(text_key, asked_by) {}
 
   bool next(std::string& text) override {
     while (records_->next(record_)) {
@@ -98,7 +102,12 @@ class RecordDocuments final : public DocumentReader {
 
 }  // namespace
 
-std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key) {
+std::string name_field(const std::string& asked_by, const std::string& field) {
+  if (asked_by.empty()) return "rename the key to 'text'";
+  return asked_by.starts_with("--") ? fmt::format("add {} {}", asked_by, field) : fmt::format("set {}={}", asked_by, field);
+}
+
+std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key, const std::string& asked_by) {
   switch (source_kind(path)) {
     case SourceKind::text:
       return std::make_unique<TextReader>(path);
@@ -107,17 +116,20 @@ std::unique_ptr<DocumentReader> open_documents(const std::string& path, const st
     case SourceKind::instructions:
       break;
     default:
-      return std::make_unique<RecordDocuments>(path, text_key);
+      return std::make_unique<RecordDocuments>(path, text_key, asked_by);
   }
   throw UserError("not a file of texts", path, "it holds token ids already", "give .txt, .jsonl, .json, .csv or .parquet files here");
 }
 
 struct JsonlParser::Impl {
-  std::string key;
+  std::string key, asked_by;
   simdjson::dom::parser parser;
 };
 
-JsonlParser::JsonlParser(std::string text_key) : impl_(std::make_unique<Impl>()) { impl_->key = std::move(text_key); }
+JsonlParser::JsonlParser(std::string text_key, std::string asked_by) : impl_(std::make_unique<Impl>()) {
+  impl_->key = std::move(text_key);
+  impl_->asked_by = std::move(asked_by);
+}
 JsonlParser::~JsonlParser() = default;
 
 std::string_view JsonlParser::parse(std::string_view line, const std::string& where) {
@@ -134,16 +146,20 @@ std::string_view JsonlParser::parse(std::string_view line, const std::string& wh
     std::vector<std::string> keys;
     for (auto field : object) keys.emplace_back(field.key);
     std::string near = nearest(impl_->key, keys);
+    if (near.empty()) refuse_chat_slip(parse_json(line, where), where);
+    const auto form = near.empty() ? detect_chat_format(parse_json(line, where)) : std::nullopt;
     throw UserError(
         fmt::format("no key '{}'", impl_->key), where,
-        near.empty() ? std::string("each line must hold the text under this key") : fmt::format("did you mean '{}'?", near),
-        "set data.text_key to the key that holds the text");
+        form           ? fmt::format("the record is a conversation ({}): it has {}", name(*form), fmt::join(keys, ", "))
+        : near.empty() ? fmt::format("each record must hold the text under this key; it has {}", keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", ")))
+                       : fmt::format("did you mean '{}'?", near),
+        name_field(impl_->asked_by, near.empty() ? "KEY" : shell_word(near)) + ", the key that holds the text");
   }
   std::string_view text;
   if (value.is_null()) return {};
   if (value.get(text))
     throw UserError(fmt::format("'{}' is not a string", impl_->key), where, "the text must be a JSON string",
-                    "correct the file or set data.text_key");
+                    "correct the file, or " + name_field(impl_->asked_by, "KEY"));
   return text;
 }
 

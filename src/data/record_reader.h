@@ -11,6 +11,7 @@ namespace ravine {
 
 struct RecordOptions {
   std::vector<std::string> fields;  // of a table, those to read; empty: all
+  std::string asked_by = "data.text_key";  // the option or flag that names the fields, for messages
   bool whole_text = false;          // a .txt file is one record; else each line is one
   int64_t max_record = int64_t{256} << 20;  // bytes; a longer one is a UserError
 };
@@ -31,6 +32,9 @@ class RecordReader {
 //   .parquet  through Apache Arrow: an object per row. A build without it refuses such files and says what to install
 // The body of a record is cut out here, its JSON is checked by whoever reads it. Bytes that are not UTF-8 are left as they are.
 std::unique_ptr<RecordReader> open_records(const std::string& path, const RecordOptions& options);
+
+// "set data.text_key=body" or "add --text-key body".
+std::string name_field(const std::string& asked_by, const std::string& field);
 
 // `text` as a JSON string, with quotes, appended.
 void append_json_string(std::string& out, std::string_view text);

@@ -32,12 +32,13 @@ class DocumentReader {
 // A .txt file is cut into documents at the first blank line after each 64 KiB (so a smaller file is one document); where
 // there is none before 1 MiB, at the last line end before that. The documents put together are the file, except for a byte
 // order mark. Other files have a document per record (data/record_reader.h), the string under `text_key`.
-std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key);
+// `asked_by`: the option or flag that gave the key, for messages.
+std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key, const std::string& asked_by = "data.text_key");
 
 // One record.
 class JsonlParser {
  public:
-  explicit JsonlParser(std::string text_key);
+  explicit JsonlParser(std::string text_key, std::string asked_by = "data.text_key");
   ~JsonlParser();
   // The text of a line, valid until the next call; none where it is null. What is not an object with that string is a UserError naming `where`.
   std::string_view parse(std::string_view line, const std::string& where);

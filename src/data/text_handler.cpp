@@ -81,10 +81,11 @@ class TextHandler final : public RecordHandler {
     const std::string near = nearest(key, keys);
     if (key.find(',') != std::string::npos)
       throw UserError(fmt::format("no key '{}'", key), record.where(), "several keys stand apart, without commas", fmt::format("write --json-keys {}", fmt::join(split(key, ','), " ")));
+    if (near.empty()) refuse_chat_slip(record.json(), record.where());
     if (const auto form = near.empty() ? detect_chat_format(record.json()) : std::nullopt)
       throw UserError(fmt::format("no key '{}'", key), record.where(), fmt::format("the record is a conversation ({}): it has {}", name(*form), fmt::join(keys, ", ")),
-                      *form == ChatFormat::alpaca ? "add --handler GeneralInstructionHandler for the prompt of ModelLink, or --handler alpaca for the tokenizer's chat template"
-                                                  : fmt::format("add --handler {} for the tokenizer's chat template", name(*form)));
+                      *form == ChatFormat::alpaca ? "add --handler GeneralInstructionHandler for the prompt of ModelLink, or --handler alpaca for the tokenizer's chat template (another: --template chatml)"
+                                                  : fmt::format("add --handler {} for the tokenizer's chat template (another: --template chatml)", name(*form)));
     throw UserError(fmt::format("no key '{}'", key), record.where(),
                     near.empty() ? fmt::format("the record has {}", keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", "))) : fmt::format("did you mean '{}'?", near),
                     "name the field that holds the text with --json-keys");

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "ravine-tokens-1";
-constexpr const char* kChatFormat = "ravine-chats-1";
+constexpr const char* kChatFormat = "ravine-chats-2", *kOldChatFormat = "ravine-chats-1";  // 1: answers without text were learned
 
 std::string file_of(const std::string& folder, uint64_t key) { return (fs::path(folder) / (checksum_text(key) + ".safetensors")).string(); }
 
@@ -104,14 +104,14 @@ bool is_cache_entry(const fs::directory_entry& entry) {
   try {
     const SafetensorsReader in(path.string());
     const auto format = in.metadata().find("format"), said = in.metadata().find("key");
-    return format != in.metadata().end() && (format->second == kFormat || format->second == kChatFormat) && said != in.metadata().end() && said->second == checksum_text(key);
+    return format != in.metadata().end() && (format->second == kFormat || format->second == kChatFormat || format->second == kOldChatFormat) && said != in.metadata().end() && said->second == checksum_text(key);
   } catch (const std::exception&) {
     return false;
   }
 }
 
 Json counts_of(const ChatCounts& c, ChatFormat format) {
-  return {{"format", name(format)}, {"records", c.records}, {"cut", c.cut}, {"too_long", c.too_long}, {"without_answer", c.without_answer}, {"answer_behind", c.answer_behind}, {"tokens", c.tokens}, {"learned", c.learned}};
+  return {{"format", name(format)}, {"records", c.records}, {"cut", c.cut}, {"too_long", c.too_long}, {"without_answer", c.without_answer}, {"answer_behind", c.answer_behind}, {"tokens", c.tokens}, {"learned", c.learned}, {"first_without_answer", c.first_without_answer}};
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const
   return or_nothing(path, [&]() -> std::optional<ChatSet> {
     const CacheEntry e(path, key, kChatFormat, {"ids", "ends", "learned", "records", "files"});
     const Json j = parse_json(e.in.metadata().at("counts"), path);
-    ChatCounts c{j.at("records"), j.at("cut"), j.at("too_long"), j.at("without_answer"), j.at("answer_behind"), j.at("tokens"), j.at("learned")};
+    ChatCounts c{j.at("records"), j.at("cut"), j.at("too_long"), j.at("without_answer"), j.at("answer_behind"), j.at("tokens"), j.at("learned"), j.value("first_without_answer", "")};
     ChatSet out{ChatStore(tokenizer.size()), ChatStore(tokenizer.size()), c, chat_format(j.at("format")).value()};
     auto bytes = [&](size_t i) { return ChatStore::Bytes{e.parts[i], e.parts[i + 1], e.parts[i + 2], e.parts[i + 3], e.parts[i + 4]}; };
     if (!out.train.restore(bytes(0), files) || !out.held_out.restore(bytes(5), files)) return std::nullopt;

@@ -98,7 +98,7 @@ class Advice {
   void chats(const std::string& path, const std::string& file, const std::string& format) {
     ChatEncoder encoder(*tokenizer_, choose_template(c_.data.chat_template, where_, *tokenizer_).chat, loss_on(c_.data.loss_on));
     if (encoder.end_is_appended())
-      say("{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only", path);
+      say("{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only (a tokenizer gets those of the template by `ravine tokenizer train --special-tokens ..`)", path);
     ChatRecords records(file);
     int64_t n = 0, longer = 0, empty = 0;
     std::optional<ChatFormat> known = chat_format(format);

@@ -480,7 +480,7 @@ TEST(ChatSets, what_does_not_fit_is_counted) {
   EXPECT_EQ(cut.counts.without_answer, 1);
   EXPECT_EQ(cut.train.count(), 2);
   EXPECT_EQ(cut.train.length(1), 40);
-  EXPECT_NE(cut.counts.text().find("1 cut at data.sequence_length, 2 left out: 1 without an answer to learn, 1 with the answer behind"), std::string::npos) << cut.counts.text();
+  EXPECT_NE(cut.counts.text().find("1 cut at data.sequence_length, 2 left out: 1 without an answer to learn (the first is " + path + " record 4), 1 with the answer behind"), std::string::npos) << cut.counts.text();
   ChatSet dropped = read_chats({path}, *tokenizer, encoder, {.longest = 40, .drop_longer = true});
   EXPECT_EQ(dropped.counts.too_long, 2);
   EXPECT_EQ(dropped.train.count(), 1);

@@ -13,7 +13,7 @@ namespace {
 class Chat final : public PackedHandler {
  public:
   Chat(const HandlerOptions& o, ChatFormat format)
-      : PackedHandler(o), format_(format), encoder_(*o.tokenizer, choose_template(o.chat_template, "", *o.tokenizer).chat, LossOn::answers) {}
+      : PackedHandler(o), format_(format), encoder_(*o.tokenizer, choose_template(o.chat_template, "", *o.tokenizer, "--template").chat, LossOn::answers) {}
 
  private:
   void add_sequences(const Fields& r, HandledRecord& out) const override {

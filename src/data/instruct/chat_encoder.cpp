@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/tokenizers/utf8.h"
 #include "files/checksum.h"
 
@@ -219,7 +221,25 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, con
   return spans;
 }
 
+// A template that writes whatever role it is given would let a slip ("usr") be trained as a speaker of its own.
+void ChatEncoder::check_roles(const Json& messages, const std::string& where) const {
+  static const std::vector<std::string> usual = {"system", "user", "assistant", "tool", "function", "developer", "observation", "ipython"};
+  static const std::map<std::string, const char*> others = {{"human", "user"}, {"question", "user"}, {"gpt", "assistant"}, {"bot", "assistant"}, {"ai", "assistant"}, {"model", "assistant"}, {"answer", "assistant"}};
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Json& given = messages[i]["role"];
+    const std::string role = given.is_string() ? given.get<std::string>() : given.dump();
+    if (std::find(usual.begin(), usual.end(), role) != usual.end() || chat_->names(role)) continue;
+    std::string lower = role;
+    for (char& ch : lower) ch = static_cast<char>(ch >= 'A' && ch <= 'Z' ? ch - 'A' + 'a' : ch);
+    const auto other = others.find(lower);
+    const std::string near = other != others.end() ? other->second : nearest(lower, usual);
+    throw UserError(fmt::format("unknown role '{}'", role), fmt::format("{}, message {}", where, i + 1), "roles are system, user, assistant and tool; the chat template names no other like it",
+                    near.empty() ? "correct the record, or set data.chat_template to a template that knows this role" : fmt::format("did you mean '{}'?", near));
+  }
+}
+
 EncodedChat ChatEncoder::encode(const Conversation& c, const std::string& where) const {
+  check_roles(c.messages, where);
   std::string text = render(c.messages, c.tools, false, where);
   EncodedChat e;
   e.ids = tokenizer_.encode(text, false);

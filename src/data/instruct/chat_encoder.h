@@ -28,7 +28,7 @@ class ChatEncoder {
   // A template that cannot render a question and its answer, or no end token at all, is a UserError.
   ChatEncoder(const Tokenizer& tokenizer, std::unique_ptr<ChatTemplate> chat, LossOn loss);
 
-  // A conversation that the template refuses, or whose answers cannot be found in the text, is a UserError naming `where`. Without an
+  // A role that is neither usual nor named by the template, a conversation that the template refuses, or whose answers cannot be found in the text, is a UserError naming `where`. Without an
   // answer to learn, no id is learned.
   EncodedChat encode(const Conversation& conversation, const std::string& where) const;
 
@@ -40,6 +40,7 @@ class ChatEncoder {
   struct Span {
     size_t begin = 0, end = 0;  // in bytes of the text
   };
+  void check_roles(const Json& messages, const std::string& where) const;
   std::string render(const Json& messages, const Json& tools, bool ask, const std::string& where) const;
   std::vector<Span> answers(const std::string& text, const Conversation& conversation, const std::string& where) const;
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "data/instruct/chat_records.h"
@@ -59,9 +60,11 @@ class ChatReading {
     std::optional<ChatFormat> known = chat_format(options_.format);
     size_t bytes = 0;
     for (Record r; records.next(r); r = {}) {
-      if (!known && !(known = detect_chat_format(parse_json(r.body, place_of(r)))))
+      if (!known && !(known = detect_chat_format(parse_json(r.body, place_of(r))))) {
+        refuse_chat_slip(parse_json(r.body, place_of(r)), place_of(r));
         throw UserError("no conversation", place_of(r), "it has neither messages, conversations, nor instruction and output",
                         "set data.format to what the file holds");
+      }
       format = *known;
       bytes += r.body.size();
       round_.push_back({std::move(r), {}, 0, Fate::kept, nullptr});
@@ -84,7 +87,7 @@ class ChatReading {
       progress_.text_bytes += static_cast<int64_t>(r.record.body.size());
       counts.cut += r.fate == Fate::cut;
       counts.too_long += r.fate == Fate::too_long;
-      counts.without_answer += r.fate == Fate::without_answer;
+      if (r.fate == Fate::without_answer && counts.without_answer++ == 0) counts.first_without_answer = place_of(r.record);
       counts.answer_behind += r.fate == Fate::answer_behind;
       if (r.fate > Fate::cut) continue;
       all.append(r.chat, r.record.number);
@@ -141,7 +144,8 @@ namespace {
 
 std::string reasons(const ChatCounts& c) {
   std::string s;
-  for (auto [n, why] : {std::pair(c.too_long, "too long"), std::pair(c.without_answer, "without an answer to learn"),
+  const std::string without = c.first_without_answer.empty() ? "without an answer to learn" : fmt::format("without an answer to learn (the first is {})", c.first_without_answer);
+  for (auto [n, why] : {std::pair(c.too_long, "too long"), std::pair(c.without_answer, without.c_str()),
                         std::pair(c.answer_behind, "with the answer behind data.sequence_length")})
     if (n) s += fmt::format("{}{} {}", s.empty() ? "" : ", ", n, why);
   return s;
@@ -151,7 +155,7 @@ std::string reasons(const ChatCounts& c) {
 
 std::string ChatCounts::text() const {
   auto percent = [](int64_t part, int64_t of) { return of > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(of) : 0.0; };
-  std::string s = fmt::format("{} conversations, {} tokens ({:.1f} % learned)", records, tokens, percent(learned, tokens));
+  std::string s = fmt::format("{}, {} ({:.1f} % learned)", counted(records, "conversation"), counted(tokens, "token"), percent(learned, tokens));
   if (cut) s += fmt::format(", {} cut at data.sequence_length", cut);
   return left_out() == 0 ? s : s + fmt::format(", {} left out: {}", left_out(), reasons(*this));
 }
@@ -163,7 +167,7 @@ std::string ChatCounts::warning() const {
   if (too_long > 0) fix += "; a larger data.sequence_length keeps long ones whole, data.too_long=cut their beginning";
   else if (answer_behind > 0) fix += "; a larger data.sequence_length reaches their answers";
   if (without_answer > 0) fix += "; look at some for an answer that is empty, or roles that data.format does not expect";
-  return fmt::format("{} of {} conversations ({:.0f} %) are left out and not learned: {}{}", out, records, 100.0 * static_cast<double>(out) / static_cast<double>(records), reasons(*this), fix);
+  return fmt::format("{} of {} ({:.0f} %) are left out and not learned: {}{}", out, counted(records, "conversation"), 100.0 * static_cast<double>(out) / static_cast<double>(records), reasons(*this), fix);
 }
 
 ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options) {

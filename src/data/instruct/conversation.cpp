@@ -27,9 +27,11 @@ std::string text_of(const Json& record, const char* key, const std::string& wher
   return it->get<std::string>();
 }
 
+bool has_words(const std::string& text) { return text.find_first_not_of(" \t\r\n") != std::string::npos; }
+
 void say(Conversation& c, const char* role, std::string text) {
+  c.learned.push_back(std::string_view(role) == "assistant" && has_words(text));
   c.messages.push_back({{"role", role}, {"content", std::move(text)}});
-  c.learned.push_back(std::string_view(role) == "assistant");
 }
 
 // Tools are a list, or such a list as text.
@@ -112,8 +114,9 @@ Conversation messages(const Json& r, const std::string& where) {
     Json weight = m.contains("weight") ? Json(m["weight"]) : Json(1);
     if (weight != 0 && weight != 1) wrong_record("wrong 'weight'", where, "it must be 0 or 1");
     m.erase("weight");
+    const bool says = has_words(text) || m.size() > (m.contains("name") ? 3U : 2U);  // or calls tools, or thinks
     c.messages.push_back(m);
-    c.learned.push_back(role == "assistant" && weight != 0);
+    c.learned.push_back(role == "assistant" && weight != 0 && says);
   }
   return c;
 }
@@ -137,6 +140,23 @@ std::optional<ChatFormat> detect_chat_format(const Json& r) {
   if (r.contains("conversations") && r["conversations"].is_array()) return ChatFormat::sharegpt;
   if (r.contains("instruction") && r.contains("output")) return ChatFormat::alpaca;
   return std::nullopt;
+}
+
+void refuse_chat_slip(const Json& record, const std::string& where) {
+  if (!record.is_object() || detect_chat_format(record)) return;
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : record.items()) keys.push_back(key);
+  auto refuse = [&](const char* key, ChatFormat form, auto&& fits) {
+    const std::string near = record.contains(key) ? "" : nearest(key, keys);
+    if (!near.empty() && fits(record[near]))
+      throw UserError(fmt::format("no key '{}'", key), where, fmt::format("a conversation ({}) has it; '{}' is nearly that", name(form), near), fmt::format("rename '{}' to '{}'", near, key));
+  };
+  auto is_text = [](const Json& v) { return v.is_string(); };
+  auto is_list = [](const Json& v) { return v.is_array(); };
+  if (record.contains("instruction")) refuse("output", ChatFormat::alpaca, is_text);
+  if (record.contains("output")) refuse("instruction", ChatFormat::alpaca, is_text);
+  refuse("messages", ChatFormat::messages, is_list);
+  refuse("conversations", ChatFormat::sharegpt, is_list);
 }
 
 Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where) {

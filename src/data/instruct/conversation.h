@@ -21,13 +21,16 @@ const char* name(ChatFormat format);
 // What a record looks like; nothing if it is no conversation.
 std::optional<ChatFormat> detect_chat_format(const Json& record);
 
+// A record that is none, but for one misspelled key of a form, is a UserError naming both.
+void refuse_chat_slip(const Json& record, const std::string& where);
+
 struct Conversation {
   Json messages = Json::array();  // {"role", "content", ..} each, as chat templates take them
   Json tools;                     // null: none
   std::vector<bool> learned;      // of each message: it is an answer to learn
 };
 
-// A missing field or a wrong value is a UserError naming `where` and the field.
+// An answer without any text, and without calls of tools, is not learned. A missing field or a wrong value is a UserError naming `where` and the field.
 Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where);
 
 }  // namespace ravine

@@ -75,15 +75,15 @@ std::string prompt_template(const std::string& name) {
   return "";
 }
 
-void check_template_name(const std::string& wanted) {
+void check_template_name(const std::string& wanted, const std::string& asked_by) {
   std::error_code ignored;
   if (!prompt_template(wanted).empty() || std::filesystem::is_regular_file(wanted, ignored) || std::filesystem::is_directory(wanted, ignored)) return;
   const std::string near = nearest(wanted, prompt_template_names());
-  throw UserError("no chat template '" + wanted + "'", "data.chat_template", fmt::format("names are {}; or it is a file", fmt::join(prompt_template_names(), ", ")),
+  throw UserError("no chat template '" + wanted + "'", asked_by, fmt::format("names are {}; or it is a file", fmt::join(prompt_template_names(), ", ")),
                   near.empty() ? "use one of them" : "did you mean '" + near + "'?");
 }
 
-ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& t) {
+ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& t, const std::string& asked_by) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   bool named = !prompt_template(wanted).empty();
@@ -91,15 +91,16 @@ ChosenTemplate choose_template(const std::string& wanted, const std::string& tok
     const std::string& folder = wanted.empty() ? tokenizer_path : wanted;
     if (fs::is_directory(folder, ignored))
       if (auto own = load_chat_template(folder)) return {std::move(own), ""};
-    throw UserError("the tokenizer has no chat template", folder.empty() ? "data.chat_template" : folder,
-                    "conversations become text by one", fmt::format("set data.chat_template to {}, or a file of Jinja", fmt::join(prompt_template_names(), ", ")));
+    const bool flag = asked_by.starts_with("--");
+    throw UserError("the tokenizer has no chat template", folder.empty() ? asked_by : folder, "conversations become text by one",
+                    fmt::format("{} {}chatml, or another of {}, or a file of Jinja", flag ? "add" : "set", asked_by + (flag ? " " : "="), fmt::join(prompt_template_names(), ", ")));
   }
   auto first = t.encode("a", true);
   bool adds_bos = t.special().bos && !first.empty() && first[0] == *t.special().bos;
   Json tokens{{"bos_token", adds_bos ? piece(t, t.special().bos) : ""}, {"eos_token", piece(t, t.special().eos)}};
   std::string source = prompt_template(wanted), where = "chat template " + wanted;
   if (!named) {
-    check_template_name(wanted);
+    check_template_name(wanted, asked_by);
     source = read_whole(wanted, 4 << 20);
     where = wanted;
     tokens["bos_token"] = piece(t, t.special().bos);

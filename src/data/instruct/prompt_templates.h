@@ -14,8 +14,8 @@ std::vector<std::string> prompt_template_names();
 // The template of that name; "" if there is none.
 std::string prompt_template(const std::string& name);
 
-// A UserError unless `wanted` is such a name, a file or a folder.
-void check_template_name(const std::string& wanted);
+// A UserError unless `wanted` is such a name, a file or a folder. `asked_by`: the option or flag that names a template, for messages.
+void check_template_name(const std::string& wanted, const std::string& asked_by = "data.chat_template");
 
 struct ChosenTemplate {
   std::unique_ptr<ChatTemplate> chat;
@@ -25,6 +25,6 @@ struct ChosenTemplate {
 // The template that `wanted` names: a name, a file (of text in Jinja), a tokenizer's folder, or, when empty, the one in the folder
 // `tokenizer_path`. bos_token is
 // the tokenizer's only if it puts bos in front of text by itself. None, or an unknown name, is a UserError.
-ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& tokenizer);
+ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& tokenizer, const std::string& asked_by = "data.chat_template");
 
 }  // namespace ravine

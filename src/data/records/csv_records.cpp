@@ -29,7 +29,7 @@ class CsvRecords final : public RecordReader {
       if (!seen.contains(name)) {
         const std::string near = nearest(name, fields_);
         throw UserError(fmt::format("no column '{}'", name), text_.path() + ":1", fmt::format("the header names {}", printable(fmt::format("{}", fmt::join(fields_, ", ")))),
-                        fmt::format("set data.text_key={} (preprocess: --json-keys) to the column that holds the text", near.empty() ? "COLUMN" : near));
+                        name_field(o.asked_by, near.empty() ? "COLUMN" : near) + ", the column that holds the text");
       }
   }
 

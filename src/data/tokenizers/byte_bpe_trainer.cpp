@@ -234,7 +234,7 @@ TrainedTokenizer train_byte_bpe(const TokenizerTraining& o) {
     for (const auto& file : source_files(path)) {
       if (source_kind(file) == SourceKind::fixed)
         throw UserError("not a text file", file, "a tokenizer learns from text", "give .txt or .jsonl files");
-      auto reader = open_documents(file, o.text_key);
+      auto reader = open_documents(file, o.text_key, "--text-key");
       std::string text;
       while (!result.cut_off && reader->next(text)) {
         ++result.lines;
@@ -248,8 +248,9 @@ TrainedTokenizer train_byte_bpe(const TokenizerTraining& o) {
 
   // Special tokens come first, then the bytes by their characters, then what is learned.
   std::vector<std::string> special{kEndOfText};
-  for (const auto& s : o.symbols)
-    if (std::find(special.begin(), special.end(), s) == special.end()) special.push_back(s);
+  for (const auto* list : {&o.symbols, &o.special})
+    for (const auto& s : *list)
+      if (std::find(special.begin(), special.end(), s) == special.end()) special.push_back(s);
   ByteAlphabet alphabet;
   std::vector<int32_t> order(256), id_of_byte(256);
   for (int b = 0; b < 256; ++b) order[static_cast<size_t>(b)] = b;

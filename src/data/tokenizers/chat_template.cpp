@@ -36,9 +36,13 @@ std::optional<std::string> template_text(const Json& value, const std::string& w
 }  // namespace
 
 ChatTemplate::ChatTemplate(const std::string& source, const std::string& where, Json tokens)
-    : template_(parse_template(source, where)), tokens_(std::move(tokens)) {
+    : source_(source), template_(parse_template(source, where)), tokens_(std::move(tokens)) {
   const std::string all = source + '\0' + tokens_.dump(-1, ' ', true, Json::error_handler_t::replace);
   fingerprint_ = checksum_of(std::as_bytes(std::span(all)));
+}
+
+bool ChatTemplate::names(const std::string& word) const {
+  return source_.find("'" + word + "'") != std::string::npos || source_.find('"' + word + '"') != std::string::npos;
 }
 
 std::string ChatTemplate::render(const Json& conversation) const { return template_.render(variables(conversation)); }

@@ -18,10 +18,12 @@ class ChatTemplate {
   std::string render(const Json& conversation) const;
   Json variables(const Json& conversation) const;  // what render() gives to the template
   const jinja::Template& code() const { return template_; }
+  bool names(const std::string& word) const;      // whether the word stands in it as a text of its own: a role that it knows, say
   uint64_t fingerprint() const { return fingerprint_; }  // of all that decides what is rendered
 
  private:
   uint64_t fingerprint_ = 0;
+  std::string source_;
   jinja::Template template_;
   Json tokens_;  // bos_token, eos_token, ..
 };

@@ -81,7 +81,7 @@ class Lines final : public sentencepiece::SentenceIterator {
     while (true) {
       if (reader_ && reader_->next(text_)) return true;
       if (file_ == files_.size()) return false;
-      reader_ = open_documents(files_[file_++], options_.text_key);
+      reader_ = open_documents(files_[file_++], options_.text_key, "--text-key");
     }
   }
 
@@ -108,13 +108,16 @@ void check(const TokenizerTraining& o) {
     wrong("normalization", fmt::format("identity or nmt_nfkc, got '{}'", o.normalization));
   if (!(o.character_coverage > 0 && o.character_coverage <= 1))
     wrong("character-coverage", fmt::format("0 < share <= 1, got {}", o.character_coverage));
-  int64_t least = (bytes ? 1 : 4) + (o.byte_fallback || bytes ? 256 : 0) + static_cast<int64_t>(o.symbols.size());
+  int64_t least = (bytes ? 1 : 4) + (o.byte_fallback || bytes ? 256 : 0) + static_cast<int64_t>(o.symbols.size() + o.special.size());
   if (o.vocabulary < least || o.vocabulary > 1 << 22)
     wrong("vocab-size", fmt::format("{} to {}, got {}", least, 1 << 22, o.vocabulary));
-  for (const auto& s : o.symbols)
-    if (s.empty() || s.find_first_of(std::string("\"\n\0", 3)) != std::string::npos ||
-        find_invalid_utf8(s) != std::string::npos)
-      wrong("symbols", "a symbol is UTF-8, not empty, without quotes and line ends");
+  for (const auto& [name, list] : {std::pair("symbols", &o.symbols), {"special-tokens", &o.special}})
+    for (const auto& s : *list)
+      if (s.empty() || s.find_first_of(std::string("\"\n\0", 3)) != std::string::npos || find_invalid_utf8(s) != std::string::npos)
+        wrong(name, fmt::format("a {} is UTF-8, not empty, without quotes and line ends", list == &o.special ? "token" : "symbol"));
+  for (const auto& s : o.special)
+    if (std::find(o.symbols.begin(), o.symbols.end(), s) != o.symbols.end() || std::count(o.special.begin(), o.special.end(), s) > 1 || (!bytes && (s == "<unk>" || s == "<s>" || s == "</s>")))
+      wrong("special-tokens", fmt::format("'{}' is a token already", s));
 }
 
 // All that one tokenizer may consist of, here and elsewhere: a part of another one beside would be read with it.
@@ -136,6 +139,7 @@ void refuse_tokenizer(const TokenizerTraining& o) {
 }
 
 void write_folder(const TokenizerTraining& o, const std::string& model) {
+  const SentencePieceModel parsed = parse_sentencepiece(model, o.output);
   std::vector<std::pair<std::string, std::string>> files;
   auto token = [](const char* content) {
     return Json{{"content", content}, {"lstrip", false}, {"normalized", false}, {"rstrip", false}, {"single_word", false}};
@@ -146,6 +150,12 @@ void write_folder(const TokenizerTraining& o, const std::string& model) {
   for (int id = 0; id < 3; ++id) {
     added[std::to_string(id)] = token(names[id]);
     added[std::to_string(id)]["special"] = true;
+  }
+  for (const std::string& text : o.special) {
+    const std::string id = std::to_string(parsed.processor->PieceToId(text));
+    added[id] = token(text.c_str());
+    added[id]["special"] = true;
+    map["additional_special_tokens"].push_back(token(text.c_str()));
   }
   Json config{{"add_bos_token", true},
               {"add_eos_token", false},
@@ -159,7 +169,8 @@ void write_folder(const TokenizerTraining& o, const std::string& model) {
               {"sp_model_kwargs", Json::object()},
               {"tokenizer_class", "LlamaTokenizer"},
               {"unk_token", "<unk>"}};
-  const auto json = sentencepiece_json(parse_sentencepiece(model, o.output), true);
+  if (!o.special.empty()) config["additional_special_tokens"] = o.special;
+  const auto json = sentencepiece_json(parsed, true);
   if (json) config["tokenizer_class"] = "PreTrainedTokenizerFast";  // whoever reads it takes tokenizer.json as it is
   files.emplace_back("tokenizer_config.json", config.dump(2) + "\n");
   files.emplace_back("special_tokens_map.json", map.dump(2) + "\n");
@@ -211,10 +222,10 @@ TrainedTokenizer train_tokenizer(const TokenizerTraining& o) {
       {"num_threads", std::to_string(o.threads > 0 ? o.threads : std::max(1u, std::thread::hardware_concurrency()))},
       {"max_sentence_length", "8192"},
       {"minloglevel", "2"}};
-  if (!o.symbols.empty()) {
+  for (const auto& [key, texts] : {std::pair("user_defined_symbols", &o.symbols), {"control_symbols", &o.special}}) {
     std::string list;
-    for (const auto& s : o.symbols) list += (list.empty() ? "\"" : ",\"") + s + "\"";
-    args["user_defined_symbols"] = list;
+    for (const auto& s : *texts) list += (list.empty() ? "\"" : ",\"") + s + "\"";
+    if (!list.empty()) args[key] = list;
   }
   std::string model;
   auto status = sentencepiece::SentencePieceTrainer::Train(args, &lines, &model);

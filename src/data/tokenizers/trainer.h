@@ -19,6 +19,7 @@ struct TokenizerTraining {
   int64_t vocabulary = 8192;               // pieces in all; small texts may give fewer
   std::string type = "bpe";                // bpe | unigram (tokenizer.model) | byte-bpe (tokenizer.json)
   std::vector<std::string> symbols;        // always one piece each
+  std::vector<std::string> special;        // likewise, and special tokens: they are known wherever they stand in text, and decoding can leave them out
   int64_t max_bytes = int64_t{256} << 20;  // of text to learn from, the first so many; takes some 20 times as much memory
   int threads = 0;                         // 0: the cores of this machine (byte-bpe: those that parallel_for has)
   // of bpe and unigram
