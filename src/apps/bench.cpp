@@ -13,6 +13,7 @@
 #include "train/step_share.h"
 #include "train/messages.h"
 #include "train/profile.h"
+#include "train/run_places.h"
 #include "train/step.h"
 
 namespace ravine {
@@ -103,6 +104,7 @@ void keep_timeline(const Flags& flags) {
 
 int run_bench_train(BenchFlags& flags, Config& config) {
   keep_timeline(flags);
+  flags.model = model_meant_by(flags.model, "--model");
   if (std::filesystem::is_directory(flags.model)) check_model_folder(flags.model, "--model");
   std::unique_ptr<Model> model = open_model(flags.model);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
@@ -170,6 +172,7 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   keep_timeline(flags);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
+  flags.model = model_meant_by(flags.model, "--model");
   if (std::filesystem::is_directory(flags.model)) check_model_folder(flags.model, "--model");
   Session session = open_random_session(flags.model, compute, flags.common.backend, arithmetic.products);
   Profile profile(!flags.timeline.empty());

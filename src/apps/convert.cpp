@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "apps/command.h"
+#include "base/counted.h"
 #include "base/log.h"
 #include "data/tokenizers/sentencepiece_json.h"
 #include "files/tensor_file.h"
+#include "train/run_places.h"
 
 namespace ravine {
 namespace {
@@ -59,6 +61,7 @@ int run_convert(ConvertFlags& flags, Config&) {
   only(flags.optimizer, ravine, "--optimizer", "only Ravine checkpoints are written with moments");
   only(!flags.dtype.empty() && flags.dtype != "f32", !ravine, "--dtype", "checkpoints of training hold f32");
   while (flags.input.size() > 1 && flags.input.back() == '/') flags.input.pop_back();
+  flags.input = run_meant_by(flags.input);
   ConvertOptions o{
       .input = flags.input, .output = flags.output, .to = flags.to, .from = flags.from, .model_config = flags.model_config};
   if (!flags.dtype.empty()) o.dtype = parse_dtype(flags.dtype);
@@ -76,7 +79,7 @@ int run_convert(ConvertFlags& flags, Config&) {
   log.line("input: {}", report.source);
   for (const std::string& note : report.notes) log.warn("{}", note);
   if (flags.dry_run) print_rows(report);
-  log.line("{}{} tensors, {}{}", flags.dry_run ? "would write " : "", report.rows.size(),
+  log.line("{}{}, {}{}", flags.dry_run ? "would write " : "", counted(report.rows.size(), "tensor"),
            human_bytes(static_cast<double>(report.bytes)), flags.dry_run ? "" : fmt::format(" in {}", flags.output));
   if (ravine && !flags.dry_run)
     log.line("to go on: ravine train model.config={0}/config.json train.output={0} ...", flags.output);

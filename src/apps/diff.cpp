@@ -1,12 +1,17 @@
+#include <filesystem>
 #include <set>
 
 #include "apps/command.h"
 #include "apps/stored_tensors.h"
+#include "base/error.h"
 #include "base/json.h"
+#include "base/shell_word.h"
 #include "base/text.h"
 #include "files/compare.h"
+#include "train/run_places.h"
 
 namespace ravine {
+namespace fs = std::filesystem;
 namespace {
 
 struct DiffFlags {
@@ -77,6 +82,11 @@ void print_row(const Row& row, int width) {
 }
 
 int run_diff(DiffFlags& flags, Config&) {
+  flags.a = run_meant_by(flags.a);
+  flags.b = run_meant_by(flags.b);
+  if (std::error_code error; fs::exists(flags.a + "/metrics.jsonl", error) && fs::exists(flags.b + "/metrics.jsonl", error))
+    throw UserError("two runs", flags.a + ", " + flags.b, "diff compares tensors of files, models and checkpoints",
+                    fmt::format("their weights: `ravine diff {0}/model {1}/model`, their curves: `ravine plot {0} {1}`", shell_word(flags.a), shell_word(flags.b)));
   const StoredTensors a(flags.a), b(flags.b);
   std::set<std::string> names;
   auto wanted = [&](const std::string& name) {
@@ -112,7 +122,7 @@ int run_diff(DiffFlags& flags, Config&) {
     Json j{{"equal", equal == total}, {"tensors_equal", equal}, {"tensors_compared", total}, {"tensors", std::move(listed)}};
     fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
   } else if (equal == total) {
-    fmt::print("all {} tensors are bitwise equal\n", total);
+    fmt::print("{} bitwise equal\n", total == 1 ? std::string("the one tensor is") : fmt::format("all {} tensors are", total));
   } else {
     fmt::print("{} of {} tensors are bitwise equal, {} are not", equal, total, total - equal);
     if (!worst.name.empty()) fmt::print("; largest distance {:.4g} in {}", worst.d.max_abs, printable(worst.name));

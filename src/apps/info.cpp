@@ -7,10 +7,13 @@
 #include "apps/info_data.h"
 #include "apps/info_kinds.h"
 #include "apps/stored_tensors.h"
+#include "base/counted.h"
 #include "base/json_fields.h"
 #include "base/log.h"
+#include "base/missing_path.h"
 #include "base/shell_word.h"
 #include "base/text.h"
+#include "data/indexed/indexed_file.h"
 #include "data/tokenizer.h"
 #include "files/compressed.h"
 #include "files/folder_lock.h"
@@ -20,6 +23,7 @@
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
 #include "train/run_folder.h"
+#include "train/run_places.h"
 
 namespace fs = std::filesystem;
 
@@ -275,7 +279,10 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   } else if (auto j = find_adapter(path) ? describe_folder_kind(path) : std::nullopt) {
     return *j;
   }
-  if (!fs::exists(path)) throw UserError("no such file or folder", path, "it must exist", "check the path");
+  if (!fs::exists(path)) {
+    if (const std::string near = near_indexed_prefix(path); !near.empty()) return *describe_data(near, data);
+    throw UserError("no such file or folder", path, "it must exist", missing_path_advice(path));
+  }
   if (fs::is_directory(path) || file.ends_with(".ckpt"))
     if (const auto r = recognise(path); r && r->layout != WeightLayout::hf && r->layout != WeightLayout::ravine) return foreign_checkpoint(path, *r, list);
   if (fs::is_directory(path)) {
@@ -283,6 +290,8 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return run_folder(path);
     if (!checkpoint_names(path).empty()) return checkpoints_folder(path);
     if (fs::exists(path + "/config.json") || has_tensors(path)) return model_folder(path, list);
+    if (is_prepared(path))
+      return {{"kind", "folder of a run to come (ravine init)"}, {"path", path}, {"config", path + "/run.yaml"}, {"to_use_it", fmt::format("ravine train --config {}", shell_word(path + "/run.yaml"))}};
     if (has_tokenizer(path)) {
       Json j{{"kind", "tokenizer"}, {"path", path}};
       add_tokenizer(j, path);
@@ -331,7 +340,7 @@ void print_text(const Json& j) {
     } else if (key == "tags") {
       fmt::print("tags:\n");
       for (const auto& [tag, v] : value.items())
-        fmt::print("  {:<26} steps {} to {} ({} points), last {}\n", printable(tag), v["first_step"].dump(), v["last_step"].dump(), v["points"].dump(), v["last"].is_string() ? v["last"].get<std::string>() : v["last"].dump());
+        fmt::print("  {:<26} steps {} to {} ({}), last {}\n", printable(tag), v["first_step"].dump(), v["last_step"].dump(), counted(v["points"].get<int64_t>(), "point"), v["last"].is_string() ? v["last"].get<std::string>() : v["last"].dump());
     } else if (value.is_object()) {
       fmt::print("{}:\n", key);
       for (const auto& [inner, v] : value.items()) fmt::print("  {:<26} {}\n", printable(inner), shown(inner, v));
@@ -343,6 +352,12 @@ void print_text(const Json& j) {
 
 int run_info(InfoFlags& flags, Config&) {
   while (flags.path.size() > 1 && flags.path.back() == '/') flags.path.pop_back();
+  if (is_prepared(flags.path)) {
+    try {
+      flags.path = run_meant_by(flags.path);
+    } catch (const UserError&) {  // nothing has run yet, or run.yaml is damaged: what it is can be told all the same
+    }
+  }
   const Json j = describe(flags.path, flags.tensors, flags.data);
   if (flags.json)
     fmt::print("{}\n", j.dump(-1, ' ', ::isatty(STDOUT_FILENO) == 1, Json::error_handler_t::replace));

@@ -17,6 +17,7 @@
 #include "files/output_mark.h"
 #include "probe/chart.h"
 #include "probe/run_metrics.h"
+#include "train/run_places.h"
 
 namespace ravine {
 namespace {
@@ -112,7 +113,9 @@ int run_plot(PlotFlags& flags, Config&) {
   if (!flags.output.empty()) check_picture(flags);
   std::vector<RunMetrics> runs;
   for (const std::string& r : flags.runs) {
-    runs.push_back(read_run_metrics(r));
+    const std::string run = run_meant_by(r);
+    runs.push_back(read_run_metrics(run));
+    if (run != r) runs.back().name = std::filesystem::absolute(std::filesystem::path(r) / "").parent_path().filename().string();
     runs.back().name = escaped(runs.back().name);  // it reaches a terminal
   }
   const std::vector<Chart> charts = charts_of(runs, flags);

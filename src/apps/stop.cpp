@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "files/folder_lock.h"
+#include "train/run_places.h"
 #include "train/stop.h"
 
 namespace ravine {
@@ -18,8 +19,9 @@ struct StopFlags {
 };
 
 int run_stop(StopFlags& flags, Config&) {
+  flags.output = run_meant_by(flags.output);
   if (!std::filesystem::exists(std::filesystem::path(flags.output) / "config.yaml"))
-    throw UserError("no run in this folder", flags.output, "it must be the train.output of a run", "check the path");
+    throw UserError("no run in this folder", flags.output, "it must be the train.output of a run, or a folder that `ravine init` made", "check the path");
   const auto holder = folder_holder(flags.output);
   if (!holder)
     throw UserError("no run is alive in this folder", flags.output, "its run has ended, or is not at its first step yet",

@@ -4,6 +4,7 @@
 #include "files/output_mark.h"
 #include "files/safetensors.h"
 #include "infer/trace.h"
+#include "train/run_places.h"
 #include "train/step.h"
 
 namespace ravine {
@@ -37,10 +38,11 @@ class TraceFile : public TraceOutput {
 
 int run_trace(TraceFlags& flags, Config& config) {
   refuse_other_output(flags.out, kTraceMark, flags.overwrite);
+  const std::string model = model_meant_by(flags.model, "--model");
   RankJob job(config.parallel, config.train.threads);
   Session session;
   return job.run([&](World* world) {
-    session = open_model_job(world, flags.model, config, flags.common.backend, OpenFor::gradients, describe(flags));
+    session = open_model_job(world, model, config, flags.common.backend, OpenFor::gradients, describe(flags));
     const TraceInput input = read_trace_input(flags.input, session.model->facts());
     if (flags.backward && input.labels.empty())
       throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");

@@ -230,6 +230,10 @@ class TraceRun {
 }  // namespace
 
 TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
+  for (const char* other : {".json", ".jsonl", ".npy", ".txt", ".pt"})
+    if (path.ends_with(other))
+      throw UserError("not a safetensors file", path, "trace takes input_ids [B,T] in one",
+                      "write it with Python: safetensors.numpy.save_file({'input_ids': numpy.array([[1, 2, 3]])}, 'in.safetensors'); a JSON list of prompts is for `ravine generate --model DIR --prompt-ids FILE.json`");
   SafetensorsReader file(path);
   TraceInput in;
   const TensorInfo& ids = file.tensor("input_ids");

@@ -48,6 +48,7 @@ void check_model_folder(const std::string& folder, const std::string& key) {
                     fmt::format("name its folder; a config alone begins with new weights: `model.config={}` in train and plan", folder));
   if (!is_folder) throw UserError("a file where a folder is needed", where, rule, path.has_parent_path() && fs::exists(path.parent_path() / "config.json", error) ? "name its folder, " + path.parent_path().string() : "name the folder that holds it");
   if (fs::exists(path / "model" / "config.json", error)) throw UserError("a run, not a model", where, rule, fmt::format("its model is {}", (path / "model").string()));
+  if (fs::exists(path / "run" / "model" / "config.json", error)) throw UserError("a folder of `ravine init`, not a model", where, rule, fmt::format("the model of its run is {}", (path / "run" / "model").string()));
   refuse_other_layout();
   throw UserError("the folder has no config.json", where, rule, "copy the config.json of the model into it");
 }

@@ -60,6 +60,8 @@ Mesh running_mesh(const ParallelOptions& o, int ranks, const Model& model) {
   auto refuse = [&](const std::string& what, const std::string& where, const std::string& rule) {
     throw UserError(what, where, rule, nearest_meshes(ranks, asked, fits));
   };
+  if (const int64_t wanted = asked.data * others; ranks == 1 && wanted > 1)
+    throw UserError(fmt::format("{} on one rank", spelled(asked)), "parallel", "the ranks are processes that mpirun or srun starts", fmt::format("run it as `mpirun -n {} ravine ..`, or leave parallel.* out", wanted));
   if (asked.data * others != ranks)
     refuse(fmt::format("{} on {} rank{}", spelled(asked), ranks, ranks > 1 ? "s" : ""), "parallel",
            fmt::format("data x tensor x pipeline must be the number of ranks (mpirun -n {})", ranks));

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/counted.h"
 #include "files/appended_file.h"
 #include "files/atomic.h"
 #include "files/tensorboard.h"
@@ -210,7 +211,7 @@ class Console : public Hook {
     if (stopped || losses_.empty()) return;
     double sum = 0;
     for (double loss : losses_) sum += loss;
-    t.log().line("done     {} steps, loss {:.4f} on average over the last {}", t.config().train.steps, sum / static_cast<double>(losses_.size()), losses_.size());
+    t.log().line("done     {}, loss {:.4f} on average over the last {}", counted(t.config().train.steps, "step"), sum / static_cast<double>(losses_.size()), losses_.size());
   }
 
  private:

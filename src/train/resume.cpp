@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/counted.h"
 #include "base/version.h"
 #include "train/open.h"
 #include "train/trainer.h"
@@ -84,7 +85,7 @@ bool Trainer::is_complete() {
   const bool exported = named && (!(in >> std::ws && std::getline(in, as)) || as == export_text());  // an older version names the checkpoint only
   const std::string trouble = ranks_.first() && exported ? folder_->export_trouble() : "";
   const bool all = any(ranks_.all(), ranks_.first() && exported && trouble.empty());
-  const std::string steps = done_ == config_.train.steps ? fmt::format("{} of {} steps", done_, done_) : fmt::format("{} steps, train.steps is {}", done_, config_.train.steps);
+  const std::string steps = done_ == config_.train.steps ? fmt::format("{} of {}", done_, counted(done_, "step")) : fmt::format("{}, train.steps is {}", counted(done_, "step"), config_.train.steps);
   std::string more = all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", path("model")) : "";
   if (!trouble.empty()) more = fmt::format("; {}: the model is exported again", trouble);
   log_.line("complete: {}, saved in {}{}", steps, from_, more);

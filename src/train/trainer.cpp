@@ -7,10 +7,12 @@
 #include <numeric>
 #include <thread>
 
+#include "base/counted.h"
 #include "base/parallel.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "data/tokenizers/chat_template.h"
 #include "data/tokenizers/sentencepiece_json.h"
 #include "files/atomic.h"
 #include "files/checksum.h"
@@ -138,7 +140,7 @@ void Trainer::open_data() {
   Sources sources = open_sources(c, model_->facts(), [&](const TokenizeProgress& p) {
     if (now() - last < 5) return;
     last = now();
-    log_.line("tokens   {} of {} files read, {} of text, {} tokens", p.files_done, p.files, human_bytes(static_cast<double>(p.text_bytes)),
+    log_.line("tokens   {} of {} read, {} of text, {} tokens", p.files_done, counted(p.files, "file"), human_bytes(static_cast<double>(p.text_bytes)),
               human_count(static_cast<double>(p.tokens)));
   });
   tokenizer_ = std::move(sources.tokenizer);
@@ -379,7 +381,8 @@ void Trainer::export_model() {
   }
   log_.line("saved    {}{}", folder.dir,
             folder.dtype == DType::f32 ? "" : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
-  log_.line("next     {}", holds_tokenizer(folder.dir) ? fmt::format("ravine generate --model {} --prompt TEXT --sample", shell_word(folder.dir)) : fmt::format("ravine info {}", shell_word(folder.dir)));
+  const bool chats = ranks_.first() && end_token_ && load_chat_template(folder.dir);
+  log_.line("next     {}", holds_tokenizer(folder.dir) ? fmt::format("ravine generate --model {} {}--prompt TEXT --sample", shell_word(folder.dir), chats ? "--chat " : "") : fmt::format("ravine info {}", shell_word(folder.dir)));
 }
 
 bool Trainer::stop_wanted() const {

@@ -1,0 +1,18 @@
+// What the path of a folder means where a run, or the model of one, is asked for: the folder that `ravine init` made stands for its run, a run for its model.
+#pragma once
+#include <string>
+
+namespace ravine {
+
+// Whether `ravine init` has prepared this folder: it holds run.yaml and is no run itself.
+bool is_prepared(const std::string& folder);
+
+// Of a prepared folder the run: where the train.output of its run.yaml is, or `run` in it, should the folder have been moved. Any other path as it is. A prepared
+// folder in which nothing has run yet is a UserError with the command that begins it.
+std::string run_meant_by(const std::string& path);
+
+// Of a run, or a prepared folder, the model that the run has made; any other path as it is. A run without one yet is a UserError that names `key`, the option or
+// flag that gave the path.
+std::string model_meant_by(const std::string& path, const std::string& key);
+
+}  // namespace ravine
