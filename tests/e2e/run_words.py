@@ -72,7 +72,8 @@ def test_plan_asks_and_refuses_before_it_works(folder):
         check("max_position_embeddings = 64" in told and "data.sequence_length=64" in told, told)
     told = r.run("train", *r.options(folder, folder / "run", data__sequence_length=65), status=2).stderr
     check("max_position_embeddings = 64" in told, "train says so too")
-    check("total" in r.run("plan", f"model.config={model}", "data.sequence_length=64").stdout, "as many as it has")
+    plan = r.run("plan", f"model.config={model}", "data.sequence_length=64").stdout
+    check("total" in plan and "not in it" in plan, "as many as it has; and what the plan does not count is said")
 
 
 def test_convert_a_run_whose_model_folder_is_gone(folder):
