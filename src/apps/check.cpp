@@ -5,6 +5,7 @@
 
 #include "apps/commands.h"
 #include "apps/rank_job.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/parallel.h"
@@ -55,8 +56,8 @@ int run_determinism(DeterminismFlags& flags, Config& config) {
   } folder;
   auto word = [](bool equal) { return equal ? "equal" : "DIFFER"; };
   if (!flags.json)
-    fmt::print("{} steps of {} sequences, {}, recompute {}, {} threads, against:\n{:<22} {:>7} {:>7} {:>8} {:>9}  {}\n", flags.steps,
-               config.train.global_batch, name(choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id())).compute), config.train.recompute, thread_count(), "case", "losses", "norms", "weights",
+    fmt::print("{} of {}, {}, recompute {}, {}, against:\n{:<22} {:>7} {:>7} {:>8} {:>9}  {}\n", counted(flags.steps, "step"),
+               counted(config.train.global_batch, "sequence"), name(choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id())).compute), config.train.recompute, counted(thread_count(), "thread"), "case", "losses", "norms", "weights",
                "outputs", "first difference");
   DeterminismOptions options{flags.steps, flags.inject, folder.path};
   std::vector<DeterminismCase> cases = check_determinism(config, flags.common.backend, options, [&](const DeterminismCase& c) {
@@ -108,8 +109,8 @@ int run_layouts(LayoutsFlags& flags, Config& config) {
     bool speaks = ranks == 1 || world->rank() == 0;
     auto word = [](bool equal) { return equal ? "equal" : "differ"; };
     if (!flags.json && speaks)
-      fmt::print("{} steps of 8 micro batches in 8 leaves, {} rank{} at hand, against one rank:\n{:<34} {:>7} {:>7} {:>8}  {}\n", flags.steps,
-                 ranks, ranks > 1 ? "s" : "", "layout", "losses", "norms", "weights", "promised");
+      fmt::print("{} of 8 micro batches in 8 leaves, {} at hand, against one rank:\n{:<34} {:>7} {:>7} {:>8}  {}\n", counted(flags.steps, "step"),
+                 counted(ranks, "rank"), "layout", "losses", "norms", "weights", "promised");
     std::vector<LayoutResult> results = check_layouts(config, flags.common.backend, world, {flags.steps, flags.inject}, [&](const LayoutResult& r) {
       if (flags.json) return;
       std::string promise = r.bitwise ? "same bits" : fmt::format("within {:.1e} of reordered sums, is {:.1e}", r.bound, r.difference);

@@ -6,6 +6,7 @@
 
 #include "apps/commands.h"
 #include "apps/show_sample.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -112,8 +113,8 @@ int run_show(ShowFlags& flags, Config& config) {
                   {"segments", segments_of(s)}, {"text", tokenizer ? tokenizer->decode(s.ids, false) : ""}}
                  .dump(-1, ' ', true);
     } else {
-      line = fmt::format("--- step {}, sequence {} (micro batch {}, row {}): {}\n    {} tokens, {} labels, segments {}\n{}",
-                         flags.step, i, (i - start) / micro, (i - start) % micro, escaped(data->origin(i)), s.ids.size(), valid, segments_of(s).dump(),
+      line = fmt::format("--- step {}, sequence {} (micro batch {}, row {}): {}\n    {}, {}, segments {}\n{}",
+                         flags.step, i, (i - start) / micro, (i - start) % micro, escaped(data->origin(i)), counted(s.ids.size(), "token"), counted(valid, "label"), segments_of(s).dump(),
                          sample_text(s, tokenizer.get(), marks));
     }
     std::fwrite(line.data(), 1, line.size(), stdout);

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "data/megatron/gpt_dataset.h"
@@ -152,7 +153,7 @@ int run_index(IndexFlags& f, Config&) {
       save_indices(to, "", *data->parts()[0]);
     }
     save_samples(to, *data, f.first, f.reset_attention_mask);
-    fmt::print("{:<6} {} samples of {} tokens; one epoch has {} tokens\n", name(s), data->size(), f.sequence_length, data->tokens());
+    fmt::print("{:<6} {} of {}; one epoch has {}\n", name(s), counted(data->size(), "sample"), counted(f.sequence_length, "token"), counted(data->tokens(), "token"));
   }
   return 0;
 }

@@ -1,4 +1,5 @@
 #include "apps/commands.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "data/indexed/indexed_writer.h"
@@ -22,7 +23,7 @@ int run_merge(MergeFlags& flags, Config&) {
   refuse_inputs(options_of(flags), "--output-prefix", {flags.output_prefix + ".bin", flags.output_prefix + ".idx"});
   merge_indexed(flags.input, flags.output_prefix, flags.overwrite);
   const IndexedFile out(flags.output_prefix);
-  fmt::print("{}: {} documents, {} sequences, {} tokens ({})\n", escaped(flags.output_prefix), out.documents(), out.sequences(), out.tokens(), name(out.type()));
+  fmt::print("{}: {}, {}, {} ({})\n", escaped(flags.output_prefix), counted(out.documents(), "document"), counted(out.sequences(), "sequence"), counted(out.tokens(), "token"), name(out.type()));
   return 0;
 }
 

@@ -1,4 +1,6 @@
 // `ravine generate`: text (or ids) that goes on from prompts.
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 #include "infer/prompts.h"
 #include "io/model_folder.h"
 #include "train/layout.h"
+#include "train/run_places.h"
 #include "train/step.h"
 #include "train/stop.h"
 
@@ -37,11 +40,11 @@ struct GenerateFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
-    v("prompt", prompt, "text to go on from; -: all of stdin", filled() & at_most_bytes(kMostPrompt));
+    v("prompt", prompt, "text to go on from; -: all of stdin; several are --prompts", filled() & at_most_bytes(kMostPrompt));
     v("prompts", prompts, "many: FILE.txt with one per line, or FILE.jsonl with a text under \"prompt\" or data.text_key",
       reads() & metavar("FILE"));
     v("prompt-ids", prompt_ids, "many, as a JSON list of lists of ids", reads() & metavar("FILE.json"));
-    v("chat", chat, "prompts are questions, put to the model by its chat template; without a prompt, a conversation: each line of stdin is a turn");
+    v("chat", chat, "prompts are questions, put to the model by its chat template; without a prompt, a conversation: each line of stdin is a turn, /exit or the end of stdin (Ctrl-D) ends it");
     v("system", system, "with --chat: the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
     v("template", chat_template, "with --chat: chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
       same_as("data.chat_template") & metavar("NAME-or-FILE") & reads());
@@ -124,13 +127,20 @@ GenerateOptions read_options(const GenerateFlags& flags, const ModelFacts& facts
   return o;
 }
 
+// Whether somebody has written into a pipe that is our stdin.
+bool has_waiting_text() {
+  struct stat s {};
+  int waiting = 0;
+  return ::fstat(STDIN_FILENO, &s) == 0 && S_ISFIFO(s.st_mode) && ::ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0;
+}
+
 // Mistakes that flags alone show.
 void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return) {
   if (flags.beams.empty() && (!flags.length_penalty.empty() || flags.early_stopping || !flags.num_return.empty()))
     throw UserError("--length-penalty, --early-stopping or --num-return without --beams", "command line", "they are of beam search",
                     "add --beams N, or leave them out");
   if (num_return > beams)
-    throw UserError(fmt::format("--num-return {}", num_return), "command line", fmt::format("there are {} beams", beams),
+    throw UserError(fmt::format("--num-return {}", num_return), "command line", beams == 1 ? std::string("there is 1 beam") : fmt::format("there are {} beams", beams),
                     "ask for fewer, or use more beams");
   if (!flags.chat && (!flags.system.empty() || !flags.chat_template.empty()))
     throw UserError(flags.system.empty() ? "--template without --chat" : "--system without --chat", "command line", "it is of conversations", "add --chat, or leave it out");
@@ -138,8 +148,9 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return) 
     throw UserError("--chat with --prompt-ids", "command line", "a chat template makes ids of text", "give text with --prompt or --prompts, or leave out --chat");
   const int given = !flags.prompt.empty() + !flags.prompts.empty() + !flags.prompt_ids.empty();
   if (given > 1 || (given == 0 && !flags.chat))
-    throw UserError("no prompt, or several kinds", "command line", "exactly one of --prompt, --prompts and --prompt-ids",
-                    "for example --prompt \"Once upon a time\"; --chat without one is a conversation");
+    throw UserError(given > 1 ? "several kinds of prompts" : "no prompt", "command line", "exactly one of --prompt, --prompts and --prompt-ids",
+                    given == 0 && has_waiting_text() ? "--prompt - takes the text that is piped in" : "for example --prompt \"Once upon a time\"; --chat without one is a conversation");
+  if (given == 1 && flags.prompt != "-" && has_waiting_text()) say("note: stdin is not read: --prompt - takes the text that is piped in");
 }
 
 // The end of stdin and what cannot be read (a folder, a closed descriptor) are two things.
@@ -151,9 +162,9 @@ void refuse_unreadable_stdin() {
 std::string read_stdin(World* world) {
   std::string text;
   if (!world || world->rank() == 0) {
-    for (size_t had = 0, n = 1; n > 0 && static_cast<int64_t>(text.size()) <= kMostPrompt; text.resize(had += n)) {
+    for (size_t had = 0; !std::feof(stdin) && !std::ferror(stdin) && static_cast<int64_t>(text.size()) <= kMostPrompt; text.resize(had)) {
       text.resize(had + (1 << 16));
-      n = std::fread(text.data() + had, 1, text.size() - had, stdin);
+      had += std::fread(text.data() + had, 1, text.size() - had, stdin);
     }
     refuse_unreadable_stdin();
     if (text.ends_with('\n')) text.pop_back();
@@ -258,11 +269,13 @@ std::optional<std::string> read_turn() {
 
 void converse(const Job& job, ChatPrompt& chat) {
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
+  if (terminal) say("each line is a turn; /exit or Ctrl-D ends the conversation");
   while (true) {
     if (terminal) std::fputs("You >> ", stderr);
     const std::optional<std::string> line = read_turn();
     if (!line) break;
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
+    if (*line == "/exit" || *line == "/quit") return;
     if (find_invalid_utf8(*line) != std::string::npos) throw UserError("text is not UTF-8", "stdin", "turns must be UTF-8", "convert it");
     const std::vector<int32_t> prompt = chat.ask(*line);
     const std::vector<Generated> said = answer(job, {prompt}, {chat.end_token()}, "the conversation");
@@ -328,6 +341,7 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
 }
 
 int run_generate(GenerateFlags& flags, Config& config) {
+  config.model.path = flags.model = model_meant_by(config.model.path, "--model");
   RankJob job(config.parallel, config.train.threads);
   Session session;
   return job.run([&](World* world) {

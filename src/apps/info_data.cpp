@@ -75,12 +75,13 @@ std::vector<int32_t> first_ids(const IndexedFile& file, int64_t sequence) {
 // Runs of ids that are trained on, or not, each as text.
 Json marked(const std::vector<int32_t>& ids, const std::vector<int32_t>& labels, const Tokenizer& tokenizer) {
   Json parts = Json::array();
+  StreamDecoder decoder(tokenizer, false);
   for (size_t at = 0; at < ids.size();) {
     const bool trained = at < labels.size() && labels[at] >= 0;
-    size_t end = at;
-    while (end < ids.size() && (end < labels.size() && labels[end] >= 0) == trained) ++end;
-    parts.push_back({{"text", tokenizer.decode(std::span(ids).subspan(at, end - at), false)}, {"trained", trained}});
-    at = end;
+    std::string text;
+    for (; at < ids.size() && (at < labels.size() && labels[at] >= 0) == trained; ++at) text += decoder.next(ids[at]);
+    text += at < ids.size() ? decoder.settle() : decoder.finish();
+    parts.push_back({{"text", text}, {"trained", trained}});
   }
   return parts;
 }
@@ -143,7 +144,7 @@ Json describe_indexed(const std::string& path, const DataInfoOptions& o) {
 // Shows conversations as a run sees them.
 class ChatView {
  public:
-  ChatView(const DataInfoOptions& o) : tokenizer_(open_tokenizer(o.tokenizer)), encoder_(*tokenizer_, choose_template(o.chat_template, o.tokenizer, *tokenizer_).chat, LossOn::answers) {}
+  ChatView(const DataInfoOptions& o) : tokenizer_(open_tokenizer(o.tokenizer)), encoder_(*tokenizer_, choose_template(o.chat_template, o.tokenizer, *tokenizer_, "--template").chat, LossOn::answers) {}
   Json parts(const Json& record, ChatFormat format, const std::string& where) const {
     const EncodedChat c = encoder_.encode(read_conversation(record, format, where), where);
     std::vector<int32_t> labels;
@@ -189,6 +190,8 @@ Json describe_records(const std::string& path, const std::vector<std::string>& f
   }
   j["bytes"] = bytes;
   j["records"] = records;
+  if (std::any_of(files.begin(), files.end(), [](const std::string& file) { return source_kind(file) == SourceKind::text; }))
+    j["records_of_txt"] = "lines, as preprocess takes them; train takes a text as it runs on";
   j["fields_of_the_first"] = fields;
   if (repaired > 0) j["bad_utf8"] = repaired;
   j["lengths"] = lengths.json("bytes of a record");

@@ -7,12 +7,15 @@
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/shell_word.h"
 #include "base/text.h"
+#include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
+#include "data/instruct/conversation.h"
 #include "data/source.h"
 #include "data/tokenizer.h"
 #include "data/tokenizers/chat_template.h"
@@ -31,11 +34,12 @@ namespace {
 
 struct InitFlags {
   std::vector<std::string> words;
-  std::string text, model;
+  std::string text, model, text_key = DataOptions{}.text_key;
   template <class V>
   void each(V&& v) {
     v("folder", words, "what to prepare (pretrain or sft; default pretrain), and the folder to make", positional() & required() & writes() & metavar("[KIND] DIR"));
     v("data", text, "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft; default: this program's manual", reads() & metavar("FILE"));
+    v("text-key", text_key, "key or column of --data that holds the text", filled());
     v("model", model, "Hugging Face folder to go on from; default: a new small Llama", reads_folder() & metavar("DIR"));
   }
 };
@@ -96,6 +100,11 @@ Json small_llama(int64_t vocabulary) {
           {"eos_token_id", 2},                     {"torch_dtype", "float32"}};
 }
 
+constexpr size_t kMostWords = size_t{64} << 20;  // bytes of conversations that a tokenizer learns from
+
+// Strings of the template chatml that are no text.
+const std::vector<std::string> kChatTokens = {"<|im_start|>", "<|im_end|>"};
+
 // In the folder that is made: where all of it waits for its names.
 constexpr const char* kInitJournal = "init.replacing";
 
@@ -122,7 +131,7 @@ const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
     names.emplace_back(k.name);
     if (k.name == name && flags.words.size() <= 2) return k;
   }
-  if (flags.words.size() > 2) throw UserError(fmt::format("{} names", flags.words.size()), "init", "it takes a kind and a folder", "for example: ravine init pretrain first");
+  if (flags.words.size() > 2) throw UserError(counted(flags.words.size(), "name"), "init", "it takes a kind and a folder", "for example: ravine init pretrain first");
   throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain or sft", did_you_mean(name, names, "choose one of them"));
 }
 
@@ -136,10 +145,38 @@ void check_data(const std::string& data, bool sft, const InitFlags& flags) {
   };
   if (kind == SourceKind::fixed || kind == SourceKind::indexed || kind == SourceKind::instructions)
     throw UserError("token ids, not text", where, "init makes runs on text or conversations", fmt::format("train on them as they are: ravine train model.path=DIR data.train={}", shell_word(data)));
-  const bool chats = kind != SourceKind::text && detect_chat_file(files[0], DataOptions{}.text_key).has_value();
+  const bool chats = kind != SourceKind::text && detect_chat_file(files[0], flags.text_key).has_value();
   if (chats && !sft) throw UserError("conversations, not text", where, "pretrain takes text", "write " + again("sft"));
+  if (!chats && kind != SourceKind::text) {
+    Record first;
+    if (ChatRecords(files[0]).next(first)) refuse_chat_slip(first.json(), first.where());
+  }
+  if (!chats && !sft) {  // a wrong key is said before anything is made
+    std::string text;
+    open_documents(files[0], flags.text_key, "--text-key")->next(text);
+  }
   if (!chats && sft) throw UserError("text, not conversations", where, "sft takes instructions: Alpaca, ShareGPT or messages", "write " + again("pretrain"));
 }
+
+// The words of conversations, for a tokenizer that is to know them.
+std::string words_of(const std::string& data) {
+  std::string text;
+  for (const std::string& file : source_files(data)) {
+    ChatRecords records(file);
+    std::optional<ChatFormat> form;
+    for (Record r; records.next(r) && text.size() < kMostWords;) {
+      const Json record = r.json();
+      if (!form) form = detect_chat_format(record);
+      if (!form) break;  // training says what is wrong
+      for (const Json& m : read_conversation(record, *form, r.where()).messages)
+        if (m.contains("content") && m["content"].is_string()) text += m["content"].get<std::string>() + "\n";
+    }
+  }
+  return text;
+}
+
+// A path that means the same in every folder.
+std::string absolute_path(const std::string& path) { return path.empty() ? "" : fs::absolute(path).lexically_normal().string(); }
 
 // What a run from this model needs to say.
 struct BaseModel {
@@ -162,6 +199,14 @@ BaseModel look_at_model(const std::string& folder, bool sft) {
   return base;
 }
 
+bool holds_conversations(const std::string& file, const std::string& text_key) {
+  try {
+    return source_kind(file) != SourceKind::text && detect_chat_file(file, text_key).has_value();
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   std::string folder;
   const InitKind& kind = kind_of(flags, folder);
@@ -176,14 +221,14 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     return 0;
   }
   if (fs::exists(dir) && !fs::is_directory(dir))
-    throw UserError("a file is there", folder, "init makes a folder of this name", fmt::format("a text to train on is given as --data: ravine init first --data {}", shell_word(folder)));
+    throw UserError("a file is there", folder, "init makes a folder of this name", fmt::format("a text to train on is given as --data: ravine init {}first --data {}", holds_conversations(folder, flags.text_key) ? "sft " : "", shell_word(folder)));
   if (!is_free(dir))
     throw UserError("the folder is not empty", folder, "init writes into a new or empty folder only", "choose another name");
   for (const auto& [flag, path] : {std::pair{"--data", flags.text}, {"--model", flags.model}})
     if (escaped(path) != path) throw UserError(fmt::format("the name '{}'", escaped(path)), flag, "run.yaml names it, and a text has neither control characters nor bytes that are not UTF-8", "give it another name");
   const bool sft = kind.name == std::string("sft");
-  std::string data = flags.text;
-  if (!data.empty()) check_data(data, sft, flags);
+  std::string data = absolute_path(flags.text);
+  if (!data.empty()) check_data(flags.text, sft, flags);
   const BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, sft);
   struct Folder {  // empty again, and gone if it was made here, where this fails
     fs::path made;
@@ -206,21 +251,25 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   };
   if (data.empty()) {
     const char* name = sft ? "instructions.json" : "manual.txt";
-    data = (dir / name).string();
+    data = absolute_path((dir / name).string());
     make(name, sft ? manual_instructions(commands).dump(1) + "\n" : manual_text(commands));
   }
-  std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n", yaml_quoted(flags.model));
+  std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n", yaml_quoted(absolute_path(flags.model)));
   if (flags.model.empty()) {
     TokenizerTraining training;
     training.input = {flags.text.empty() ? (building / "manual.txt").string() : data};
+    training.text_key = flags.text_key;
     if (sft) {
-      make("manual.txt", manual_text(commands));
-      training.input = {(building / "manual.txt").string()};
-      training.symbols = {"<|im_start|>", "<|im_end|>"};
+      const std::string words = (building / "words.txt").string();
+      write_file_atomic(words, flags.text.empty() ? manual_text(commands) : words_of(data));
+      training.input = {words};
+      training.special = kChatTokens;
+      training.add_dummy_prefix = false;  // what stands behind a token of the template gets no blank that nobody wrote
     }
     training.output = (building / "tokenizer").string();
     training.vocabulary = 1024;
     const TrainedTokenizer tokenizer = train_tokenizer(training);
+    if (std::error_code error; sft) fs::remove(training.input[0], error);
     names.emplace_back("tokenizer");
     make("model.json", small_llama(tokenizer.vocabulary).dump(1) + "\n");
     model = fmt::format(
@@ -228,16 +277,17 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
         "  config: {}       # the shape of a new model, weights from train.seed; or, to go on from a model:\n"
         "  tokenizer: {}\n"
         "  # path: my-llama          # Hugging Face folder with config, weights, tokenizer (instead of both)\n",
-        yaml_quoted((dir / "model.json").string()), yaml_quoted((dir / "tokenizer").string()));
+        yaml_quoted(absolute_path((dir / "model.json").string())), yaml_quoted(absolute_path((dir / "tokenizer").string())));
   }
   const std::string yaml = fmt::format(
       "# {0}. To run it:            ravine train --config {1}\n"
       "# What it needs and takes:   ravine plan --config {1}\n"
-      "# Paths are those of the folder where the command is typed. Ctrl-C saves and stops; the same command goes on. Every option: ravine config --list; about one: ravine config --explain train.steps\n"
+      "# Ctrl-C saves and stops; the same command goes on. Every option: ravine config --list; about one: ravine config --explain train.steps\n"
+      "# Paths are whole here, so that the command is the same in every folder; a path like ./data would be one of the folder where it is typed.\n"
       "{2}"
       "data:\n"
       "  train: [{3}]    # more files, or {{path: FILE, weight: 2}}, by comma\n"
-      "{4}"
+      "{4}{8}"
       "train:\n"
       "  output: {5}     # everything the run writes; model/ in it is the result\n"
       "  steps: 200\n"
@@ -257,7 +307,8 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  keep: 2\n"
       "log:\n"
       "  every: 10\n",
-      kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data), fmt::format(fmt::runtime(kind.data), base.chat_template, std::min(kind.length, base.positions)), yaml_quoted((dir / "run").string()), sft ? "# " : "", kind.rate);
+      kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data), fmt::format(fmt::runtime(kind.data), base.chat_template, std::min(kind.length, base.positions)), yaml_quoted(absolute_path((dir / "run").string())), sft ? "# " : "", kind.rate,
+      flags.text_key == DataOptions{}.text_key ? "" : fmt::format("  text_key: {}    # key or column that holds the text\n", yaml_quoted(flags.text_key)));
   make("run.yaml", yaml);
   set.commit(names, false);
   say_ready();

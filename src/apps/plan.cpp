@@ -1,6 +1,7 @@
 #include "apps/commands.h"
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/log.h"
 #include "base/narrow_option.h"
 #include "base/parallel.h"
@@ -105,8 +106,8 @@ int run_plan(PlanFlags& flags, Config& config) {
     return 0;
   }
   auto line = [](const char* what, int64_t bytes, const char* why) { fmt::print("{:<12} {:>12}  {}\n", what, human_bytes(static_cast<double>(bytes)), why); };
-  fmt::print("{} parameters, micro batch {} x {} tokens, {} micro batches per step, {} arithmetic, recompute {}\n\n",
-             human_count(static_cast<double>(model->params().count())), shape.rows, shape.columns, shape.micro_batches, name(compute), config.train.recompute);
+  fmt::print("{} parameters, micro batch {} x {}, {} per step, {} arithmetic, recompute {}\n\n",
+             human_count(static_cast<double>(model->params().count())), shape.rows, counted(shape.columns, "token"), counted(shape.micro_batches, "micro batch"), name(compute), config.train.recompute);
   line("weights", m.weights, "masters in f32, and 16-bit copies where products need them");
   line("optimizer", m.optimizer, "moments");
   line("arena", m.arena.total, "one block that all of a step's memory takes turns in; at its fullest moment:");

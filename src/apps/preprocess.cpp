@@ -1,15 +1,18 @@
 #include "data/preprocess.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "data/record_handler.h"
+#include "data/source.h"
 #include "data/tokenizer.h"
 #include "train/stop.h"
 
@@ -67,6 +70,11 @@ class Bar {
   double told_ = 0, first_bytes_ = -1;
 };
 
+bool holds_plain_text(const std::string& input) {
+  const std::vector<std::string> files = source_files(input);
+  return std::any_of(files.begin(), files.end(), [](const std::string& file) { return source_kind(file) == SourceKind::text; });
+}
+
 int run_preprocess(PreprocessFlags& f, Config&) {
   const auto tokenizer = open_tokenizer(f.tokenizer);
   HandlerOptions h;
@@ -106,13 +114,14 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   }
   bar.end();
   Log& log = bar.log();
-  if (r.resumed_at > 0) log.line("went on behind {} records that an earlier run had done", r.resumed_at);
-  if (r.repaired > 0) log.warn("{} records had bad UTF-8, replaced by U+FFFD (first: {})", r.repaired, r.first_repaired);
-  for (const auto& [why, count] : r.left_out) log.warn("left out: {} times {} (first: {})", count, why, r.first[why]);
-  log.line("{} records of {} files in {}", r.records, r.files, human_time(bar.elapsed()));
+  if (r.resumed_at > 0) log.line("went on behind {} that an earlier run had done", counted(r.resumed_at, "record"));
+  if (r.repaired > 0) log.warn("{} had bad UTF-8, replaced by U+FFFD (first: {})", counted(r.repaired, "record"), r.first_repaired);
+  for (const auto& [why, count] : r.left_out) log.warn("left out: {} {} (first: {})", counted(count, "time"), why, r.first[why]);
+  log.line("{} of {} in {}", counted(r.records, "record"), counted(r.files, "file"), human_time(bar.elapsed()));
+  if (!f.split_by_document && std::any_of(f.input.begin(), f.input.end(), holds_plain_text)) log.line("each line of a .txt file is a document here; --split-by-document takes the file as one, train a text as it runs on");
   for (const std::string& prefix : r.prefixes) {
     const IndexedFile file(prefix);
-    fmt::print("{}: {} documents, {} sequences, {} tokens ({})\n", escaped(prefix), file.documents(), file.sequences(), file.tokens(), name(file.type()));
+    fmt::print("{}: {}, {}, {} ({})\n", escaped(prefix), counted(file.documents(), "document"), counted(file.sequences(), "sequence"), counted(file.tokens(), "token"), name(file.type()));
   }
   return 0;
 }

@@ -5,11 +5,14 @@
 #include <cstdio>
 
 #include "apps/commands.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/narrow_option.h"
+#include "base/shell_word.h"
 #include "base/text.h"
+#include "data/instruct/prompt_templates.h"
 #include "data/source.h"
 #include "data/tokenizers/chat_template.h"
 #include "data/tokenizers/trainer.h"
@@ -62,19 +65,19 @@ int run_encode(EncodeFlags& flags, Config&) {
     Stdin in;
     // One text is encoded as a whole, with its ids and the memory of the tokenizer beside it; twice while the text grows.
     const int64_t room = available_memory() / 16;
-    for (size_t had = 0, n = 1; n > 0; text.resize(had += n)) {
+    for (size_t had = 0; !std::feof(stdin) && !std::ferror(stdin); text.resize(had)) {
       if (static_cast<int64_t>(had) > room)
         throw UserError("text too long", "stdin", fmt::format("--npy takes it as one text, of at most {} where {} of memory are free, and more came", human_bytes(static_cast<double>(room)), human_bytes(16.0 * static_cast<double>(room))),
                         "encode it line by line without --npy, or make token files with ravine preprocess");
       text.resize(had + (1 << 20));
-      n = in.read(std::as_writable_bytes(std::span(text).subspan(had)));
+      had += in.read(std::as_writable_bytes(std::span(text).subspan(had)));
     }
     auto ids = tokenizer->encode(text, !flags.no_special);
     refuse_other_output(flags.npy, kNpyMark, flags.overwrite);
     write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)), true);
     return 0;
   }
-  JsonlParser parser("text");
+  JsonlParser parser("text", "");
   each_line([&](std::string_view line, const std::string& where) {
     if (!flags.jsonl) return print_line(list_text(tokenizer->encode(line, !flags.no_special)));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
@@ -99,6 +102,8 @@ int run_decode(DecodeFlags& flags, Config&) {
   const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   each_line([&](std::string_view line, const std::string& where) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    if (!flags.jsonl && line.find_first_not_of("\"' ,0123456789\r\t") == std::string_view::npos)
+      throw UserError("ids without brackets", where, "each line must be a list [1, 2, ..]", "write it so: echo '[1, 2, 3]' | ravine tokenizer decode --tokenizer " + shell_word(flags.tokenizer));
     Json list = parse_json(line, where);
     if (flags.jsonl) list = list.is_object() && list.contains("ids") ? Json(list["ids"]) : Json();
     std::vector<int32_t> ids;
@@ -166,6 +171,7 @@ struct TokenizerTrainFlags {
     v("add-dummy-prefix", t.add_dummy_prefix,
       "a space before the text, so that its first word is like the others; or --add-dummy-prefix=false");
     v("symbols", t.symbols, "strings that are always one piece", metavar("TEXT"));
+    v("special-tokens", t.special, "likewise, and no part of the text: a chat template's, such as \"<|im_start|>\" \"<|im_end|>\"", metavar("TEXT .."));
     v("text-key", t.text_key, "field of a JSON line that holds the text", filled());
     v("max-bytes", t.max_bytes, "of text to learn from, the first so many", between(1, 1e15));
     v("overwrite", t.overwrite, "replace a tokenizer that is there, of whatever type, with all its files");
@@ -180,7 +186,7 @@ int run_train_tokenizer(TokenizerTrainFlags& flags, Config&) {
   if (made.cut_off)
     log.line("learned from the first {} of the text (--max-bytes)", human_bytes(static_cast<double>(made.bytes)));
   if (made.vocabulary < flags.training.vocabulary)
-    log.warn("the text gives {} pieces, fewer than the {} asked for", made.vocabulary, flags.training.vocabulary);
+    log.warn("the text gives {}, fewer than the {} asked for", counted(made.vocabulary, "piece"), flags.training.vocabulary);
   log.line("tokenizer of {} pieces from {} of text in {}", made.vocabulary, human_bytes(static_cast<double>(made.bytes)),
            flags.training.output);
   return 0;
@@ -191,25 +197,29 @@ struct RenderFlags {
   bool jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder whose chat template is used", metavar("DIR") & reads());
-    v("template", file, "a chat template", metavar("FILE") & reads());
-    v("bos-token", bos, "text of bos");
-    v("eos-token", eos, "text of eos");
+    v("tokenizer", tokenizer, "folder whose chat template is used, or, with --template, whose bos and eos", metavar("DIR") & reads());
+    v("template", file, "a chat template: a file, or a name such as chatml", metavar("NAME-or-FILE") & reads());
+    v("bos-token", bos, "with --template alone: text of bos");
+    v("eos-token", eos, "with --template alone: text of eos");
     v("jsonl", jsonl, "lines are {\"messages\": [..], \"add_generation_prompt\": bool} in, {\"text\": \"..\"} or {\"error\": \"..\"} out");
   }
 };
 
 std::unique_ptr<ChatTemplate> template_of(const RenderFlags& flags) {
-  if (flags.tokenizer.empty() == flags.file.empty())
-    throw UserError("no chat template", "command line", "exactly one of --tokenizer and --template says which", "add one of them");
+  if (flags.tokenizer.empty() && flags.file.empty()) throw UserError("no chat template", "command line", "--tokenizer or --template says which", "add --tokenizer DIR, or --template chatml");
+  if (!flags.tokenizer.empty() && !(flags.bos + flags.eos).empty())
+    throw UserError("--bos-token and --eos-token with --tokenizer", "command line", "the tokenizer has its own", "leave them out, or --tokenizer");
+  if (!flags.tokenizer.empty() && !flags.file.empty()) return choose_template(flags.file, flags.tokenizer, *open_tokenizer(flags.tokenizer), "--template").chat;
   if (!flags.tokenizer.empty()) {
     auto found = load_chat_template(flags.tokenizer);
     if (!found)
       throw UserError("no chat template", flags.tokenizer, "tokenizer_config.json has no chat_template, and there is no chat_template.jinja",
-                      "name a folder that has one, or a file with --template");
+                      "name a folder that has one, or add --template chatml, or another name or file");
     return found;
   }
-  return std::make_unique<ChatTemplate>(read_whole(flags.file, 4 << 20), flags.file, Json{{"bos_token", flags.bos}, {"eos_token", flags.eos}});
+  std::string source = prompt_template(flags.file);
+  if (source.empty()) check_template_name(flags.file, "--template"), source = read_whole(flags.file, 4 << 20);
+  return std::make_unique<ChatTemplate>(source, flags.file, Json{{"bos_token", flags.bos}, {"eos_token", flags.eos}});
 }
 
 int run_render(RenderFlags& flags, Config&) {

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <set>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "config/other_names.h"
@@ -54,6 +56,7 @@ class Words {
     }
     place_names();
     Config config = load_config(file_, settings_);
+    note_repeated();
     share(config);
     check_required();
     return config;
@@ -80,6 +83,9 @@ class Words {
     if (found == flags_.end()) unknown(name, word);
     Option option = *found;
     option.key = name;  // as errors shall call it
+    const std::string before = option.yaml();
+    if (given_.contains(found->key) && is_name(name + "s"))
+      wrong(name + " is given twice", "it takes one", fmt::format("several stand in a file: {}s FILE.txt, one per line", name));
     if (option.is_bool()) {
       option.assign_text(equals == std::string::npos ? "true" : word.substr(equals + 1), kPlace);
     } else if (option.is_list()) {
@@ -87,6 +93,7 @@ class Words {
     } else {
       option.assign_text(value(name, word, equals), kPlace);
     }
+    if (given_.contains(found->key) && !option.is_list() && found->rule.same_as.empty() && option.yaml() != before) repeated_.push_back(fmt::format("{} is given twice, {} and {}", name, before, option.yaml()));
     given(*found);
   }
 
@@ -210,6 +217,20 @@ class Words {
     settings_.push_back(std::move(s));
   }
 
+  // What was given twice, in words: the last counts. Of the ranks of a job the first says it.
+  void note_repeated() const {
+    for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+      if (const char* rank = std::getenv(variable); rank && rank != std::string_view("0")) return;
+    std::vector<std::string> lines = repeated_;
+    for (size_t i = 0; i < settings_.size(); ++i)
+      for (size_t k = i + 1; k < settings_.size(); ++k)
+        if (settings_[k].key == settings_[i].key) {
+          if (settings_[k].value != settings_[i].value) lines.push_back(fmt::format("{} is given twice, {} and {}", settings_[i].key, settings_[i].value, settings_[k].value));
+          break;
+        }
+    for (const std::string& line : lines) say(escaped(fmt::format("note: {}: the last counts", line)));
+  }
+
   void place_names() {
     size_t next = 0;
     for (const Option& f : flags_) {
@@ -249,6 +270,25 @@ class Words {
           return fmt::format("a text with blanks stands in quotes: {} \"{} {} ..\"", args_[at - 2], before, word);
     if (at > 0 && before.find(',') != std::string::npos && is_setting(before)) return fmt::format("a list has no blanks, or stands in quotes: '{} {}'", before, word);
     std::error_code error;
+    if (is_name("--tokenizer") && !is_name("--input")) {
+      std::string tokenizer = "DIR";
+      for (size_t i = 0; i + 1 < args_.size(); ++i)
+        if (args_[i] == "--tokenizer") tokenizer = shell_word(args_[i + 1]);
+      const bool ids = word.find_first_not_of("[] ,0123456789") == std::string::npos;
+      if (fs::exists(word, error)) return "a tokenizer is given as --tokenizer " + quoted;
+      if (ids && spec_.name.ends_with("decode")) {
+        std::string list;  // numbers with commas between them
+        for (size_t i = which; i < names_.size(); ++i) {
+          std::string numbers = names_[i];
+          for (char& c : numbers)
+            if (c < '0' || c > '9') c = ' ';
+          for (const std::string& n : split(numbers, ' '))
+            if (!n.empty()) list += (list.empty() ? "" : ", ") + n;
+        }
+        return fmt::format("ids come from stdin: echo '[{}]' | ravine {} --tokenizer {}", list, spec_.name, tokenizer);
+      }
+      if (spec_.name.ends_with("encode")) return fmt::format("text comes from stdin: echo {} | ravine {} --tokenizer {}", quoted, spec_.name, tokenizer);
+    }
     auto ends = [&](std::initializer_list<const char*> suffixes) { return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return word.ends_with(s); }); };
     if (ends({".yaml", ".yml"}) && is_name("--config")) return "a config is given as --config " + quoted;
     const bool folder = fs::is_directory(word, error), model = folder && fs::exists(fs::path(word) / "config.json", error);
@@ -295,6 +335,7 @@ class Words {
   std::vector<std::string> names_;      // words without a flag, and where they stand in args_
   std::vector<size_t> name_places_;
   std::set<std::string> given_;
+  std::vector<std::string> repeated_;   // flags whose value was replaced by another
   std::map<std::string, std::vector<std::string>> lists_;
 };
 

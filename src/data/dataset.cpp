@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/narrow_option.h"
 #include "data/fixed_batches.h"
@@ -153,6 +154,8 @@ class Opening {
     tokens.train = std::make_shared<const TokenStore>(std::move(files->train));
     tokens.held_out = std::make_shared<const TokenStore>(std::move(files->held_out));
     if (!o_.cache.empty()) out_.tokens.push_back(tokens);
+    if (std::any_of(g.paths.begin(), g.paths.end(), [](const std::string& path) { return source_kind(path) == SourceKind::text; }))
+      out_.notes.push_back(fmt::format("{}: text that runs on from line to line, in {} (preprocess makes one of each line)", g.source.path, counted(tokens.train->documents() + tokens.held_out->documents(), "document")));
     add(g, std::make_unique<PackedSamples>(tokens.train, pack), held_out_ > 0 ? std::make_unique<PackedSamples>(tokens.held_out, pack) : nullptr);
   }
 
@@ -182,7 +185,7 @@ class Opening {
     if (!o_.cache.empty()) out_.tokens.push_back(tokens);
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
     add(g, std::make_unique<ChatSamples>(tokens.chats, layout), held_out_ > 0 ? std::make_unique<ChatSamples>(tokens.held_out_chats, layout) : nullptr);
-    out_.notes.push_back(fmt::format("{} ({}): {}, in {} sequences", g.source.path, name(tokens.format), tokens.counts.text(), streams.train.back().samples->count()));
+    out_.notes.push_back(fmt::format("{} ({}): {}, in {}", g.source.path, name(tokens.format), tokens.counts.text(), counted(streams.train.back().samples->count(), "sequence")));
     if (const std::string w = tokens.counts.warning(); !w.empty()) out_.warnings.push_back(fmt::format("{}: {}", g.source.path, w));
   }
 
@@ -203,7 +206,7 @@ class Opening {
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
     auto samples = [&](std::vector<int64_t>& chosen) { return std::make_unique<InstructionSamples>(files, std::move(chosen), layout); };
     add(g, samples(c.train), held_out_ > 0 ? samples(c.held_out) : nullptr);
-    out_.notes.push_back(fmt::format("{} (instruction files): {}, in {} sequences", g.source.path, c.counts.text(), streams.train.back().samples->count()));
+    out_.notes.push_back(fmt::format("{} (instruction files): {}, in {}", g.source.path, c.counts.text(), counted(streams.train.back().samples->count(), "sequence")));
     if (const std::string w = c.counts.warning(); !w.empty()) out_.warnings.push_back(fmt::format("{}: {}", g.source.path, w));
     InstructionEnd end = instruction_end(c, tokenizer_, o_.tokenizer_path);
     if (!out_.end_token) out_.end_token = end.token;

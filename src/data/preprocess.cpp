@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "data/indexed/indexed_writer.h"
@@ -107,7 +108,7 @@ class Workers {
 class Reading {
  public:
   Reading(const PreprocessOptions& o, const PreprocessState& state, const std::vector<std::string>& fields)
-      : files_(state.files), options_{.fields = fields, .whole_text = o.whole_text}, file_(state.file) {
+      : files_(state.files), options_{.fields = fields, .asked_by = "--json-keys", .whole_text = o.whole_text}, file_(state.file) {
     for (int64_t i = 0; i < file_; ++i) before_ += static_cast<double>(files_[static_cast<size_t>(i)].size);
     if (open())
       for (Record skipped; record_ < state.record; ++record_)
@@ -168,22 +169,17 @@ class Job {
 
   PreprocessReport run() {
     const std::vector<InputFile> files = list_inputs(o_.inputs);
-    create_folders(folder_of(o_.output_prefix));
+    std::vector<fs::path> made;  // the folders that are not there yet, the innermost first
     std::error_code ec;
-    create_folders(folder_);
-    {
-      FolderLock lock(folder_);
-      refuse_foreign();
-      if (o_.restart) fs::remove(folder_ + "/" + kState, ec), clear();
-      if (!read_mark(folder_)) write_mark(folder_, {.run = new_run_id(), .files = {}, .kind = kPreprocessFolder});
-      if (!PreprocessState::load(folder_, state_.settings, files, lists_.size(), &state_)) {
-        check_free();
-        state_.files = files;
-      }
-      state_.report.resumed_at = state_.report.records;
-      if (!state_.written) write_all();
-      for (const auto& l : lists_) IndexedWriter::publish(folder_, l.name, prefix_of(l), o_.overwrite);
-      clear();
+    for (fs::path p = folder_of(o_.output_prefix); !p.empty() && !fs::exists(p, ec); p = p.parent_path()) made.push_back(p);
+    create_folders(folder_of(o_.output_prefix));
+    try {
+      create_folders(folder_);
+      work(files);
+    } catch (...) {  // a refusal leaves nothing, but what a saved state goes on from
+      fs::remove(folder_, ec);  // only if it is empty, as those
+      for (const fs::path& p : made) fs::remove(p, ec);
+      throw;
     }
     fs::remove(folder_, ec);
     PreprocessReport& r = state_.report;
@@ -198,17 +194,32 @@ class Job {
   }
 
  private:
+  void work(const std::vector<InputFile>& files) {
+    std::error_code ec;
+    FolderLock lock(folder_);
+    refuse_foreign();
+    try {
+      if (o_.restart) fs::remove(folder_ + "/" + kState, ec), clear();
+      if (!read_mark(folder_)) write_mark(folder_, {.run = new_run_id(), .files = {}, .kind = kPreprocessFolder});
+      if (!PreprocessState::load(folder_, state_.settings, files, lists_.size(), &state_)) {
+        check_free();
+        state_.files = files;
+      }
+      state_.report.resumed_at = state_.report.records;
+      if (!state_.written) write_all();
+      for (const auto& l : lists_) IndexedWriter::publish(folder_, l.name, prefix_of(l), o_.overwrite);
+      clear();
+    } catch (...) {
+      writers_.clear();
+      if (fs::symlink_status(folder_ + "/" + kState, ec).type() == fs::file_type::not_found) clear();
+      throw;
+    }
+  }
+
   std::string prefix_of(const RecordHandler::List& l) const { return o_.output_prefix + "_" + l.name + "_document"; }
 
   void check_free() {
-    try {
-      for (const auto& l : lists_) refuse_existing(prefix_of(l), o_.overwrite);
-    } catch (...) {
-      std::error_code ec;
-      clear();
-      fs::remove(folder_, ec);
-      throw;
-    }
+    for (const auto& l : lists_) refuse_existing(prefix_of(l), o_.overwrite);
   }
 
   static bool is_work_file(const fs::directory_entry& entry) {
@@ -338,7 +349,7 @@ class Job {
     const auto now = Clock::now();
     const bool stop = o_.stop && o_.stop();
     if (stop || std::chrono::duration<double>(now - saved_).count() >= o_.save_seconds) save();
-    if (stop) throw Stopped(fmt::format("stopped after {} records; the same command goes on from there", r.records));
+    if (stop) throw Stopped(fmt::format("stopped after {}; the same command goes on from there", counted(r.records, "record")));
     if (o_.progress) {
       int64_t tokens = 0;
       for (const auto& w : writers_) tokens += w->tokens();

@@ -1,9 +1,11 @@
 """Mistakes of a first hour, each with the words that its message must have: what is wrong, where, the rule and the fix. Exit status 2, and nothing lost.
 
-A row is (name, arguments, words). In arguments and words, names in braces are places of the folder that `prepare` fills."""
+A row is (name, arguments, words), and perhaps the arguments that the message leads to, which must be taken. In all of them, names in braces are places of the folder that `prepare` fills.
+Every whole command that a message proposes is run as it stands."""
 import json
 import os
 import pty
+import re
 import shutil
 
 import ravine_run as r
@@ -23,6 +25,13 @@ def prepare(folder):
         (folder / name).write_text("body,title\nsome text,a title\n")
     (folder / "UPPER.TXT").write_text(text.read_text())
     (folder / "lines.jsonl").write_text('{"txet": "a line"}\n')
+    (folder / "more.jsonl").write_text("".join(json.dumps({"txet": f"line {i} of a book about ravines"}) + "\n" for i in range(400)))
+    (folder / "good.jsonl").write_text((folder / "more.jsonl").read_text().replace("txet", "text"))
+    (folder / "outpt.json").write_text(json.dumps([{"instruction": "Say it.", "input": "", "outpt": "It."}] * 30))
+    for name, role in (("roles", "usr"), ("human", "human")):
+        turn = [json.dumps({"messages": [{"role": who, "content": "a"}, {"role": "assistant", "content": "b"}]}) + "\n" for who in ("user", role)]
+        (folder / f"{name}.jsonl").write_text("".join(turn))
+    r.run("init", folder / "prepared", "--data", text)
     adapter = folder / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text('{"peft_type": "LORA"}')
@@ -40,6 +49,7 @@ def prepare(folder):
     (folder / "dotted.yaml").write_text("train.steps: 2\n")
     (folder / "tab.yaml").write_text("train:\n\tsteps: 2\n")
     (folder / "pattern.yaml").write_text("data: {train: [*.txt]}\n")
+    shutil.copytree(run, folder / "begun", ignore=shutil.ignore_patterns("model"))
     shutil.copytree(run / "model", folder / "lfs")
     for name in ("model.safetensors", "tokenizer.model"):
         (folder / "lfs" / name).write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d' * 32}\nsize 12345\n")
@@ -56,9 +66,14 @@ MISTAKES = [
     ("a run to go on from", TRAIN + "checkpoint.resume={run}", ["a run, not a checkpoint", "{run}/checkpoints/step_000002"]),
     ("a model folder to go on from", TRAIN + "checkpoint.resume={run}/model", ["not a checkpoint", "model.path"]),
     ("a checkpoint that is not there", TRAIN + "checkpoint.resume={run}/checkpoints/step_000009", ["no such folder", "step_000009"]),
-    ("a run as --model", "generate --model {run} --prompt x", ["a run, not a model", "{run}/model"]),
+    ("a run without a model as --model", "generate --model {dir}/begun --prompt x", ["a run without a model", "--model={dir}/begun", "ravine convert --input {dir}/begun"], "convert --input {dir}/begun --output {dir}/c --to hf"),
+    ("a folder of init before its run as --model", "generate --model {dir}/prepared --prompt x", ["nothing has run here yet", "{dir}/prepared", "ravine train --config {dir}/prepared/run.yaml"]),
+    ("a folder of init to plot", "plot {dir}/prepared", ["nothing has run here yet", "ravine train --config {dir}/prepared/run.yaml"]),
+    ("a folder of init to stop", "stop {dir}/prepared", ["nothing has run here yet", "ravine train --config"]),
+    ("a folder of init to convert", "convert --input {dir}/prepared --to hf --output {dir}/c", ["nothing has run here yet", "ravine train --config"]),
+    ("two runs to compare", "diff {run} {run}", ["two runs", "ravine diff {run}/model {run}/model", "ravine plot {run} {run}"]),
     ("a run as model.path", TRAIN + 'model.config="" model.path={run}', ["model.path={run}", "a run, not a model", "{run}/model"]),
-    ("a checkpoint as --model", "generate --model {checkpoint} --prompt x", ["Ravine checkpoint", "ravine convert --input {checkpoint}", "--to hf"]),
+    ("a checkpoint as --model", "generate --model {checkpoint} --prompt x", ["Ravine checkpoint", "ravine convert --input {checkpoint}", "--to hf"], "convert --input {checkpoint} --output {dir}/c --to hf"),
     ("a Megatron folder as model.path", TRAIN + 'model.config="" model.path={megatron}', ["Megatron", "ravine convert --input {megatron}"]),
     ("an adapter as --model", "generate --model {adapter} --prompt x", ["an adapter, not a model", "{adapter}"]),
     ("a name of the hub", TRAIN + 'model.config="" model.path=meta-llama/Llama-2-7b-hf', ["model.path", "hub", "hf download meta-llama/Llama-2-7b-hf"]),
@@ -84,7 +99,7 @@ MISTAKES = [
     ("Megatron's steps", TRAIN + "--train-iters 10", ["train.steps"]),
     ("a rate without its section", TRAIN + "learning_rate=3e-4", ["learning_rate", "optimizer.lr"]),
     ("llama.cpp's model", "generate -m {run}/model -p x", ["-m", "--model"]),
-    ("llama.cpp's length", "generate --model {run}/model --prompt x -n 4", ["-n", "--max-new-tokens"]),
+    ("llama.cpp's length", "generate --model {run}/model --prompt x -n 4", ["-n", "--max-new-tokens"], "generate --model {run}/model --prompt x --max-new-tokens 4"),
     ("fp16", TRAIN + "precision.compute=fp16", ["precision.compute", "fp16", "f16"]),
     ("bfloat16", TRAIN + "precision.compute=bfloat16", ["precision.compute", "here it is bf16"]),
     ("float32", TRAIN + "precision.compute=float32", ["here it is f32"]),
@@ -127,9 +142,9 @@ MISTAKES = [
     ("a file without data.train", TRAIN + "book.txt", ["'book.txt'", "data.train=book.txt"]),
     ("a blank behind =", TRAIN + "data.train= {text}", ["no blank behind '='", "data.train={text}"]),
     ("blanks around =", TRAIN + "train.steps = 3", ["no blanks around '='", "train.steps=3"]),
-    ("a prompt without a flag", "generate --model {run}/model hello", ["'hello'", "--prompt hello"]),
+    ("a prompt without a flag", "generate --model {run}/model hello", ["'hello'", "--prompt hello"], "generate --model {run}/model --prompt hello --max-new-tokens 2"),
     ("a prompt without quotes", "generate --model {run}/model --prompt Once upon a time", ["'upon'", "quotes", '--prompt "Once upon']),
-    ("a model without a flag", "generate {run}/model --prompt x", ["--model {run}/model"]),
+    ("a model without a flag", "generate {run}/model --prompt x", ["--model {run}/model"], "generate --model {run}/model --prompt x --max-new-tokens 2"),
     ("a name of the hub without an owner", TRAIN + 'model.config="" model.path=gpt2', ["model.path=gpt2", "folders", "hf download gpt2"]),
     ("the same as --model", "generate --model gpt2 --prompt x", ["--model=gpt2", "hf download gpt2"]),
     ("a dataset of the hub", TRAIN + "data.train=[Salesforce/wikitext]", ["Salesforce/wikitext", "hf download Salesforce/wikitext --repo-type dataset"]),
@@ -170,29 +185,103 @@ MISTAKES = [
     ("a folder as a model's config", TRAIN + "model.config={run}/model", ["a folder", "model.path={run}/model", "{run}/model/config.json"]),
     ("a file in place of init's folder", "init {text}", ["a file is there", "--data {text}"]),
     ("conversations for pretrain", "init {dir}/i --data {dir}/alpaca.json", ["conversations", "alpaca.json", "ravine init sft"]),
+    ("a table for a tokenizer", "tokenizer train --input {table} --output {dir}/t", ["no column 'text'", "body, title", "--text-key COLUMN"], "tokenizer train --input {table} --output {dir}/t --vocab-size 300 --text-key body"),
+    ("records for a tokenizer", "tokenizer train --input {dir}/lines.jsonl --output {dir}/t", ["did you mean 'txet'", "add --text-key txet"], "tokenizer train --input {dir}/more.jsonl --output {dir}/t --vocab-size 300 --text-key txet"),
+    ("conversations for a tokenizer", "tokenizer train --input {dir}/alpaca.json --output {dir}/t", ["a conversation (alpaca)", "alpaca.json:1", "--text-key"],
+     "tokenizer train --input {dir}/alpaca.json --output {dir}/t --vocab-size 270 --text-key output"),
+    ("a table for init", "init {dir}/i --data {table}", ["body, title", "--text-key COLUMN"], "init {dir}/i --data {table} --text-key body"),
+    ("records for init", "init {dir}/i --data {dir}/more.jsonl", ["did you mean 'txet'", "add --text-key txet"], "init {dir}/i --data {dir}/more.jsonl --text-key txet"),
+    ("records in place of init's folder", "init {dir}/good.jsonl", ["a file is there", "--data {dir}/good.jsonl"]),
+    ("conversations in place of init's folder", "init {dir}/alpaca.json", ["a file is there", "ravine init sft first --data {dir}/alpaca.json"]),
+    ("a handler without a template", "preprocess --input {dir}/alpaca.json --handler alpaca --tokenizer {tok} --output-prefix {dir}/q/x", ["no chat template", "add --template chatml"],
+     "preprocess --input {dir}/alpaca.json --handler alpaca --tokenizer {tok} --output-prefix {dir}/q/x --template chatml"),
+    ("conversations without a handler, as told", "preprocess --input {dir}/chat.jsonl --tokenizer {tok} --output-prefix {dir}/q/x", ["--handler messages", "--template chatml"],
+     "preprocess --input {dir}/chat.jsonl --handler messages --template chatml --tokenizer {tok} --output-prefix {dir}/q/x"),
+    ("a template that is not there", "preprocess --input {dir}/alpaca.json --handler alpaca --template chatlm --tokenizer {tok} --output-prefix {dir}/q/x", ["no chat template 'chatlm'", "--template", "did you mean 'chatml'"]),
+    ("chat with a model without a template", "generate --chat --model {run} --prompt x", ["no chat template", "add --template chatml"], "generate --chat --model {run} --prompt x --template chatml --max-new-tokens 2"),
+    ("render without a template", "tokenizer render --jsonl", ["--tokenizer DIR, or --template chatml"], "tokenizer render --jsonl --template chatml"),
+    ("render with a tokenizer without a template", "tokenizer render --jsonl --tokenizer {tok}", ["no chat template", "add --template chatml"], "tokenizer render --jsonl --tokenizer {tok} --template chatml"),
+    ("render with two ends", "tokenizer render --jsonl --tokenizer {tok} --template chatml --eos-token x", ["--bos-token and --eos-token with --tokenizer", "leave them out"], "tokenizer render --jsonl --tokenizer {tok} --template chatml"),
+    ("tensor ranks of generate without mpirun", "generate --model {run} --prompt x parallel.tensor=2", ["parallel.tensor=2", "on one rank", "mpirun -n 2", "leave parallel.* out"], "generate --model {run} --prompt x --max-new-tokens 2"),
+    ("two prompts", "generate --model {run} --prompt x --prompt y", ["--prompt is given twice", "--prompts FILE.txt"]),
+    ("a role that nobody has", TRAIN + "data.chat_template=chatml data.train={dir}/roles.jsonl", ["unknown role 'usr'", "roles.jsonl record 2, message 1", "did you mean 'user'"]),
+    ("a role of ShareGPT", TRAIN + "data.chat_template=chatml data.train={dir}/human.jsonl", ["unknown role 'human'", "did you mean 'user'"]),
+    ("a slip in a key of conversations", TRAIN + "data.chat_template=chatml data.train={dir}/outpt.json", ["no key 'output'", "outpt.json:1", "'outpt' is nearly that", "rename"]),
+    ("the same for init", "init sft {dir}/i --data {dir}/outpt.json", ["no key 'output'", "outpt.json:1", "rename"]),
+    ("the same for preprocess", "preprocess --input {dir}/outpt.json --tokenizer {tok} --output-prefix {dir}/q/x", ["no key 'output'", "outpt.json:1", "rename"]),
+    ("a tokenizer without a flag", "tokenizer info {tok}", ["--tokenizer {tok}"], "tokenizer info --tokenizer {tok}"),
+    ("ids in quotes", ["tokenizer", "decode", "--tokenizer", "{tok}", "1 2 3"], ["ids come from stdin", "echo '[1, 2, 3]' | ravine tokenizer decode --tokenizer {tok}"]),
+    ("ids as words", "tokenizer decode --tokenizer {tok} [1, 2,3]", ["echo '[1, 2, 3]' | ravine tokenizer decode"]),
+    ("a text as a word", "tokenizer encode --tokenizer {tok} Hello", ["text comes from stdin", "echo Hello | ravine tokenizer encode --tokenizer {tok}"]),
+    ("threads of preprocess", "preprocess --threads 2 --input {text} --tokenizer {tok} --output-prefix {dir}/q/x", ["--threads", "here it is --workers 2"], "preprocess --workers 2 --input {text} --tokenizer {tok} --output-prefix {dir}/q/x"),
+    ("a list of ids for trace", "trace --model {run} --input {dir}/x.json --out {dir}/o.safetensors", ["not a safetensors file", "x.json", "input_ids", "save_file"]),
     ("convert without a target", "convert --input {run}/model --output {dir}/c --to huggingface", ["--to", "hf"]),
 ]
+
+
+def words_of(line, places):
+    """Arguments as a list; {base} stands for several."""
+    out = []
+    for a in line if isinstance(line, list) else [a for a in line.split(" ") if a]:
+        out += places["base"].split(" ") if a == "{base}" else [a.format(**places)]
+    return out
+
+
+def start(words, folder):
+    return r.subprocess.run(r.command(*words), stdin=r.subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=folder)
+
+
+def proposed(said):
+    """The whole commands of a message: in backticks, or up to its end. Examples, names of commands alone, and those with places to be filled in (DIR, ..), are left out."""
+    commands = re.findall(r"`(ravine [^`]+)`", said) + re.findall(r"(?:(?<!for example): |write )((?:echo .* \| )?ravine [^`;)]+)$", said)
+    return [c for c in commands if not re.search(r"\b[A-Z]{2,}\b|\.\.(?:$| )", c) and not re.fullmatch(r"ravine [a-z]+( [a-z]+)?", c)]
 
 
 def test_every_mistake_is_told_what_to_do(folder):
     places = {k: str(v) for k, v in prepare(folder).items()}
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    wrong = []
-    for name, line, words in MISTAKES:
-        arguments = [a.format(**places) if a != "{base}" else None for a in line.split(" ") if a]
-        full = []
-        for a in arguments:
-            full += places["base"].split(" ") if a is None else [a]
-        done = r.subprocess.run(r.command(*full), stdin=r.subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=folder)
+    wrong, commands, fixed = [], {}, {}
+    for name, line, words, *right in MISTAKES:
+        done = start(words_of(line, places), folder)
         said = done.stderr.splitlines()[-1] if done.stderr else ""
         missing = [w.format(**places) for w in words if w.format(**places) not in said]
         if done.returncode != 2 or missing or not said.startswith("error: ") or ";" not in said:
             wrong.append(f"{name}: exit status {done.returncode}, without {missing}: {said[:400]}")
+        commands.update({c: name for c in proposed(said)})
+        fixed.update({name: words_of(x, places) for x in right})
     r.check(not wrong, "\n".join(wrong))
     after = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     changed = [str(p) for p, data in before.items() if after.get(p) != data and p.name not in ("log.txt",)]
     r.check(not changed, f"lost or changed: {changed}")
     r.check(not (folder / "new" / "checkpoints").exists(), "a run has begun")
+    r.check(not (folder / "q").exists() and not (folder / "t").exists() and not (folder / "i").exists(), "a refusal has left folders")
+    # What the messages lead to is taken: what they propose as it stands, and the rows' own corrections.
+    wrong = []
+    (folder / "bin").mkdir()
+    (folder / "bin" / "ravine").symlink_to(r.PROGRAM)
+    path = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    for command, name in commands.items():
+        done = r.subprocess.run(["sh", "-c", command + short(command)], stdin=r.subprocess.DEVNULL, capture_output=True, text=True, timeout=120, cwd=folder, env=path)
+        if done.returncode != 0:
+            wrong.append(f"{name}: proposed `{command}`, exit status {done.returncode}: {done.stderr[-300:]}")
+        forget(folder)
+    for name, words in fixed.items():
+        done = start(words, folder)
+        if done.returncode != 0:
+            wrong.append(f"{name}: corrected to {words}, exit status {done.returncode}: {done.stderr[-300:]}")
+        forget(folder)
+    r.check(not wrong, "\n".join(wrong))
+    r.check(len(commands) >= 10 and len(fixed) >= 18, f"proposed: {list(commands)}")
+
+
+def short(command):
+    """A training that is proposed is made short."""
+    return " train.steps=2 schedule.warmup_steps=1" if command.startswith("ravine train") else ""
+
+
+def forget(folder):
+    for name in ("i", "q", "t", "c", "first"):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def test_suffixes_in_capitals_are_taken(folder):
@@ -202,7 +291,7 @@ def test_suffixes_in_capitals_are_taken(folder):
 
 
 def test_the_table_is_long(folder):
-    r.check(len(MISTAKES) >= 120 and len({name for name, _, _ in MISTAKES}) == len(MISTAKES), f"{len(MISTAKES)} mistakes")
+    r.check(len(MISTAKES) >= 145 and len({row[0] for row in MISTAKES}) == len(MISTAKES), f"{len(MISTAKES)} mistakes")
 
 
 def test_what_is_no_mistake(folder):
