@@ -3,7 +3,9 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/error.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "data/tokenizers/normalizer.h"
 #include "data/tokenizers/split_patterns.h"
 #include "files/compressed.h"
@@ -52,6 +54,65 @@ TEST(TokenizerTrainer, makes_a_llama_folder) {
   auto digits = tokenizer->encode("2024", false);
   EXPECT_EQ(digits.size(), 5u);                                                          // the space mark and four digits
   EXPECT_LT(tokenizer->encode("The river runs through the ravine", false).size(), 15u);  // it did learn
+}
+
+// One id each wherever they stand, and no text: through either file of the folder, for every type.
+TEST(TokenizerTrainer, special_tokens) {
+  for (const char* type : {"bpe", "unigram", "byte-bpe"})
+    for (bool prefix : {true, false}) {
+      Folder f;
+      auto t = training(f);
+      t.type = type;
+      t.add_dummy_prefix = prefix;
+      t.symbols = {"<|call|>"};
+      t.special = {"<|im_start|>", "<|im_end|>"};
+      if (t.type == "unigram") t.symbols.clear();
+      train_tokenizer(t);
+      const auto tokenizer = open_tokenizer(t.output);
+      const int32_t start = tokenizer->encode("<|im_start|>", false).back(), end = tokenizer->encode("a<|im_end|>", false).back();
+      EXPECT_EQ(tokenizer->id_to_piece(start), "<|im_start|>") << type;
+      EXPECT_EQ(tokenizer->id_to_piece(end), "<|im_end|>") << type;
+      const auto ids = tokenizer->encode("<|im_start|>river\nstones<|im_end|>", false);
+      EXPECT_EQ(ids.front(), start);
+      EXPECT_EQ(ids.back(), end);
+      EXPECT_EQ(std::count(ids.begin(), ids.end(), start) + std::count(ids.begin(), ids.end(), end), 2);
+      EXPECT_EQ(tokenizer->decode(ids, true), "river\nstones") << type << prefix;
+      if (!prefix || t.type == "byte-bpe") EXPECT_EQ(tokenizer->decode(ids, false), "<|im_start|>river\nstones<|im_end|>") << type;
+    }
+  Folder f;
+  auto t = training(f);
+  for (const std::string& taken : {"<s>", "<|call|>", "x\ny", ""}) {
+    t.symbols = {"<|call|>"};
+    t.special = {taken};
+    EXPECT_THROW(train_tokenizer(t), UserError) << taken;
+  }
+}
+
+// What waits for the next token belongs to the side of a border on which its ids are.
+TEST(StreamDecoder, settles_at_a_border) {
+  Folder f;
+  auto t = training(f);
+  train_tokenizer(t);
+  for (const char* path : {"out", "out/tokenizer.model", "out/tokenizer.json"}) {
+    const auto tokenizer = open_tokenizer(f / path);
+    const auto ids = tokenizer->encode("The river\n\nsang\t\xE5\xB3\xA1", false);
+    const std::string whole = tokenizer->decode(ids, false);
+    for (size_t border = 0; border <= ids.size(); ++border) {
+      StreamDecoder decoder(*tokenizer, false);
+      std::string before, behind;
+      for (size_t i = 0; i < border; ++i) before += decoder.next(ids[i]);
+      before += decoder.settle();
+      EXPECT_EQ(decoder.settle(), "") << "it is given once";
+      for (size_t i = border; i < ids.size(); ++i) behind += decoder.next(ids[i]);
+      behind += decoder.finish();
+      const std::string prompt = tokenizer->decode(std::span(ids).first(border), false);
+      EXPECT_EQ(before, prompt) << path << border;
+      if (whole.starts_with(prompt))
+        EXPECT_EQ(before + behind, whole) << path << border;
+      else  // the border lies in a character
+        EXPECT_TRUE(whole.ends_with(behind) && find_invalid_utf8(behind) == std::string::npos) << path << border;
+    }
+  }
 }
 
 // Transformers reads tokenizer.json: through it come the ids of tokenizer.model, as tools/golden/compare_trained.py shows with the library itself.
