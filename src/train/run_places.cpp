@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/shell_word.h"
 #include "config/config.h"
+#include "train/run_folder.h"
 
 namespace ravine {
 namespace {
@@ -15,8 +16,6 @@ bool holds(const fs::path& folder, const char* name) {
   std::error_code error;
   return fs::exists(folder / name, error);
 }
-
-bool is_run(const fs::path& folder) { return holds(folder, "config.yaml") || holds(folder, "metrics.jsonl") || holds(folder, "checkpoints"); }
 
 }  // namespace
 
@@ -30,13 +29,13 @@ std::string run_meant_by(const std::string& path) {
   const std::string config = (fs::path(path) / "run.yaml").lexically_normal().string();
   const fs::path moved = (fs::path(path) / "run").lexically_normal();
   if (const std::string said = load_config(config, {}).train.output; is_run(said)) return said;
-  if (is_run(moved)) return moved.string();
+  if (is_run(moved.string())) return moved.string();
   throw UserError("nothing has run here yet", path, "`ravine init` has prepared this folder, a run makes the model", fmt::format("begin it by `ravine train --config {}`", shell_word(config)));
 }
 
 std::string model_meant_by(const std::string& path, const std::string& key) {
   const fs::path run = run_meant_by(path);
-  if (!is_run(run) || holds(run, "config.json")) return path;
+  if (!is_run(run.string()) || holds(run, "config.json")) return path;
   if (holds(run / "model", "config.json")) return (run / "model").lexically_normal().string();
   throw UserError("a run without a model", fmt::format("{}={}", key, path), "it is written when the run has come to its end",
                   fmt::format("go on with it by `ravine train --config {}`, or make a model of its newest checkpoint by `ravine convert --input {} --output DIR --to hf`",
