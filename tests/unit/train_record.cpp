@@ -115,7 +115,8 @@ TEST(Resume, RecordsWhatRanksCameTo) {
 
 TEST(Resume, AnotherModelIsOneOfOtherFieldsThatMatter) {
   const Json here{{"model_type", "llama"}, {"hidden_size", 8}, {"intermediate_size", 12}, {"num_hidden_layers", 2}, {"num_attention_heads", 2}, {"vocab_size", 23}, {"max_position_embeddings", 32},
-                  {"rms_norm_eps", 1e-5}};
+                  {"rms_norm_eps", 1e-5}, {"architectures", {"LlamaForCausalLM"}}, {"transformers_version", "4.40"}, {"torch_dtype", "float32"}, {"use_cache", true}, {"bos_token_id", 1},
+                  {"eos_token_id", 2}, {"pad_token_id", 0}, {"initializer_range", 0.02}, {"_name_or_path", "here"}};
   const auto model = make_model(here, "config.json");
   Config c;
   c.model.config = "config.json";
@@ -123,7 +124,7 @@ TEST(Resume, AnotherModelIsOneOfOtherFieldsThatMatter) {
     return said_by([&] { refuse_other_model({.checkpoint = "step_000002", .step = 2, .options = {}, .model = was, .sum_leaves = {}, .layers = layers, .weights = ""}, *model, c); });
   };
   Json idle = here;
-  for (const char* key : {"architectures", "transformers_version", "torch_dtype", "dtype", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id", "auto_map", "initializer_range", "_name_or_path"})
+  for (const char* key : {"architectures", "transformers_version", "torch_dtype", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", "_name_or_path"})
     idle[key] = "another";
   idle["surplus"] = 1;
   EXPECT_EQ(refusal(here), "");

@@ -1,0 +1,179 @@
+"""What `ravine convert` writes where a round trip would not show it: which stage and rank holds what, what the arguments say, how large a vocabulary is where nothing
+says it, and how many steps an optimizer has made."""
+import array
+import json
+import random
+import re
+import shutil
+import sys
+import zipfile
+
+import ravine_run as r
+from convert import GOLDEN
+from convert_state import scalars
+from megatron_files import load, tensors
+from ravine_run import check, run
+
+BASE = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4, "vocab_size": 11, "max_position_embeddings": 32,
+        "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False}
+
+
+def parameters(c):
+    """Name -> shape of a model of the Llama kind."""
+    h, f, d = c["hidden_size"], c["intermediate_size"], c["head_dim"]
+    q, kv = c["num_attention_heads"] * d, c["num_key_value_heads"] * d
+    out = {"model.embed_tokens.weight": (c["vocab_size"], h), "model.norm.weight": (h,), "lm_head.weight": (c["vocab_size"], h)}
+    for i in range(c["num_hidden_layers"]):
+        p = f"model.layers.{i}."
+        out |= {p + "input_layernorm.weight": (h,), p + "post_attention_layernorm.weight": (h,), p + "self_attn.o_proj.weight": (h, q), p + "mlp.down_proj.weight": (h, f),
+                p + "mlp.gate_proj.weight": (f, h), p + "mlp.up_proj.weight": (f, h)}
+        for n, rows in (("q", q), ("k", kv), ("v", kv)):
+            out[p + f"self_attn.{n}_proj.weight"] = (rows, h)
+            if c["model_type"] == "qwen2":
+                out[p + f"self_attn.{n}_proj.bias"] = (rows,)
+            if c["model_type"] == "qwen3" and n != "v":
+                out[p + f"self_attn.{n}_norm.weight"] = (d,)
+    return out
+
+
+def save(folder, change=None, **fields):
+    """A model folder with numbers of its own in each tensor; name -> rows of numbers."""
+    config = {"model_type": "llama", **BASE, **fields}
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    draw, out = random.Random(1), {}
+    for name, shape in parameters(config).items():
+        columns = shape[1] if len(shape) > 1 else 1
+        out[name] = [[array.array("f", [draw.random()])[0] for _ in range(columns)] for _ in range(shape[0])]
+    if change:
+        change(out)
+    r.save_tensors(folder / "model.safetensors", {n: ("F32", parameters(config)[n], sum(rows, [])) for n, rows in out.items()})
+    return out
+
+
+def stored(path, t):
+    """The numbers of a tensor of a torch file."""
+    with zipfile.ZipFile(path) as z:
+        name = next(n for n in z.namelist() if n.endswith(f"/data/{t['storage'][1]}"))
+        return array.array("f", z.read(name))
+
+
+def test_stages_hold_their_layers(folder):
+    """Chunk c of pipeline rank p holds stage c * P + p, and layers count up through the stages."""
+    want = save(folder / "hf")
+    for to, words in (("megatron-mcore", "decoder.layers.{}.mlp.linear_fc2.weight"), ("megatron-legacy", "language_model.encoder.layers.{}.mlp.dense_4h_to_h.weight")):
+        for pipeline, virtual in ((2, 2), (4, 2), (4, 1), (2, 4)):
+            out = folder / f"{to}{pipeline}{virtual}"
+            run("convert", "--input", folder / "hf", "--output", out, "--to", to, "--pipeline", pipeline, "--virtual", virtual)
+            per, ends = 8 // (pipeline * virtual), {}
+            for p in range(pipeline):
+                path = out / "release" / f"mp_rank_00_{p:03d}" / "model_optim_rng.pt"
+                state, _ = load(path)
+                a = state["args"]
+                got = (a.num_layers, a.pipeline_model_parallel_size, a.virtual_pipeline_model_parallel_size, a.num_layers_per_virtual_pipeline_stage)
+                check(got == (8, pipeline, virtual if virtual > 1 else None, per if virtual > 1 else None), f"{out.name}: arguments {got}")
+                for c in range(virtual):
+                    found = tensors(state[f"model{c}" if virtual > 1 else "model"])
+                    for i in range(per):
+                        layer = (c * pipeline + p) * per + i
+                        t = found.get(words.format(i))
+                        check(t and list(stored(path, t)) == sum(want[f"model.layers.{layer}.mlp.down_proj.weight"], []), f"{out.name}: stage {c * pipeline + p} holds another layer than {layer}")
+                    check(words.format(per) not in found, f"{out.name}: a layer too many")
+                    for end in ("word_embeddings", "output_layer", "final"):
+                        if any(end in n for n in found):
+                            ends.setdefault(end, []).append(c * pipeline + p)
+            last = pipeline * virtual - 1
+            check(ends == {"word_embeddings": [0], "output_layer": [last], "final": [last]}, f"{out.name}: {ends}")
+
+
+ROWS = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"}
+COLUMNS = {"self_attn.o_proj", "mlp.down_proj"}
+LEGACY = {"input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv",
+          "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1", "mlp.down_proj": "feed_forward.w2", "mlp.up_proj": "feed_forward.w3"}
+CORE = {"input_layernorm": "input_layernorm", "post_attention_layernorm": "pre_mlp_layernorm", "self_attn.q_proj": "self_attention.linear_q", "self_attn.k_proj": "self_attention.linear_k",
+        "self_attn.v_proj": "self_attention.linear_v", "self_attn.o_proj": "self_attention.linear_proj", "self_attn.q_norm": "self_attention.q_layernorm", "self_attn.k_norm": "self_attention.k_layernorm",
+        "mlp.gate_proj": "mlp.gating", "mlp.up_proj": "mlp.linear_fc1", "mlp.down_proj": "mlp.linear_fc2"}
+
+
+def part_of(rows, module, rank, ranks):
+    """What a tensor rank of MindFormers holds: rows of what feeds heads and MLP, columns of what leaves them, the rest whole."""
+    if module in ROWS:
+        n = len(rows) // ranks
+        return rows[rank * n:(rank + 1) * n]
+    if module in COLUMNS:
+        n = len(rows[0]) // ranks
+        return [row[rank * n:(rank + 1) * n] for row in rows]
+    return rows
+
+
+def test_mindformers_ranks_hold_parts(folder):
+    for family, names in (("llama", LEGACY), ("qwen2", CORE), ("qwen3", CORE)):
+        want = save(folder / family, model_type=family, num_hidden_layers=2)
+        out = folder / f"{family}-mf"
+        run("convert", "--input", folder / family, "--output", out, "--to", "mindformers", "--tensor", 2)
+        for rank in range(2):
+            got = r.load_tensors(out / f"rank_{rank}")
+            expected = {}
+            for name, rows in want.items():
+                if m := re.fullmatch(r"model\.layers\.(\d+)\.(.*)\.(weight|bias)", name):
+                    theirs = f"{'model' if names is LEGACY else 'decoder'}.layers.{m[1]}.{names[m[2]]}.{m[3]}"
+                    expected[theirs] = part_of(rows, m[2], rank, 2)
+                else:
+                    expected[{"model.embed_tokens.weight": "model.tok_embeddings.embedding_weight", "model.norm.weight": "model.norm_out.weight", "lm_head.weight": "lm_head.weight"}[name] if names is LEGACY else
+                             {"model.embed_tokens.weight": "embedding.word_embeddings.weight", "model.norm.weight": "decoder.final_layernorm.weight", "lm_head.weight": "output_layer.weight"}[name]] = rows
+            check(got.keys() == expected.keys(), f"{family}: {sorted(got.keys() ^ expected.keys())}")
+            for name, rows in expected.items():
+                check(list(array.array("f", got[name][2])) == sum(rows, []), f"{family}: rank {rank} holds {got[name][1]} of {name}, {len(rows)} x {len(rows[0])} of these rows are wanted")
+
+
+def rewritten(path, *changes):
+    """A torch file with other bytes in its pickle; each change must meet something."""
+    with zipfile.ZipFile(path) as z:
+        entries = [(n, z.read(n)) for n in z.namelist()]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as z:
+        for name, data in entries:
+            for old, new in changes if name.endswith("/data.pkl") else ():
+                check(re.search(old, data, re.S), f"{path}: {old} is not in the pickle")
+                data = re.sub(old, new, data, count=1, flags=re.S)
+            z.writestr(name, data)
+
+
+def test_vocabulary_where_nothing_says_it(folder):
+    """Rows at the end that repeat the one before are padding where both tables do so: a token whose row repeats in one of them stays."""
+    def repeat(name, rows):
+        def change(out):
+            for i in range(11 - rows, 11):
+                out[name][i] = list(out[name][10 - rows])
+        return change
+    both = lambda out: [repeat(n, 3)(out) for n in ("model.embed_tokens.weight", "lm_head.weight")]
+    for name, change, vocabulary in (("embedding", repeat("model.embed_tokens.weight", 3), 11), ("head", repeat("lm_head.weight", 3), 11), ("both", both, 8), ("neither", None, 11)):
+        want = save(folder / name, change, num_hidden_layers=2)
+        out = folder / f"{name}-mg"
+        run("convert", "--input", folder / name, "--output", out, "--to", "megatron-mcore", "--tensor", 2)
+        (out / "config.json").unlink()
+        for file in out.glob("release/*/model_optim_rng.pt"):
+            rewritten(file, (b"true_vocab_size", b"xrue_vocab_size"))
+        log = run("convert", "--input", out, "--output", folder / f"{name}-hf", "--to", "hf").stderr
+        got = r.load_tensors(folder / f"{name}-hf")
+        for table in ("model.embed_tokens.weight", "lm_head.weight"):
+            check(got[table][1] == [vocabulary, 8] and list(array.array("f", got[table][2])) == sum(want[table][:vocabulary], []), f"{name}: {table} has {got[table][1]}, {vocabulary} rows are wanted")
+        check(f"vocabulary {vocabulary}: the last {256 - vocabulary} of 256 rows" in log, log)
+
+
+def test_steps_of_an_optimizer(folder):
+    """Its own count where it keeps one; else the steps of the run without those that were skipped (FusedAdam)."""
+    for source in ("zero1", "zero3"):
+        for name, step, skipped, samples, want, batch in (("own", b"step", 1, 12, 3, 4), ("fused", b"stex", 1, 12, 2, 4), ("all", b"stex", 3, 12, 0, 4), ("batch", b"step", 0, 13, 3, None)):
+            at = folder / f"{source}-{name}"
+            shutil.copytree(GOLDEN / source, at)
+            for file in at.glob("global_step3/*_optim_states.pt"):
+                rewritten(file, (b"X\\x04\\x00\\x00\\x00step", b"X\x04\x00\x00\x00" + step))
+            for file in at.glob("global_step3/*_model_states.pt"):
+                rewritten(file, (b"(skipped_steps(?:q.|r....))K\\x00", b"\\1K" + bytes([skipped])), (b"(global_samples(?:q.|r....))K\\x0c", b"\\1K" + bytes([samples])))
+            run("convert", "--input", at, "--output", folder / f"{at.name}-out", "--to", "ravine", "--optimizer")
+            s = scalars(folder / f"{at.name}-out", 3)
+            check((s["step"], s["optimizer_steps"], s.get("global_batch")) == (3, want, batch), f"{at.name}: {s}")
+
+
+if __name__ == "__main__":
+    sys.exit(r.main(globals()))
