@@ -23,11 +23,12 @@ TEST(WeightsChecksum, IsOfSizesAndBytesOfWeightFilesAlone) {
   sum.update(std::as_bytes(std::span(&size, 1)));
   sum.update(std::as_bytes(std::span("weights", 7)));
   EXPECT_EQ(weights_checksum(f.path()), checksum_text(sum.value()));
-  fs::rename(f / "b.safetensors", f / "c.bin");
+  fs::rename(f / "b.safetensors", f / "pytorch_model.bin");
   EXPECT_EQ(weights_checksum(f.path()), checksum_text(sum.value())) << "names do not count";
+  fs::rename(f / "pytorch_model.bin", f / "b.safetensors");
   spill(f / "a.safetensors", "more");
   const std::string both = weights_checksum(f.path());
-  fs::rename(f / "a.safetensors", f / "d.safetensors");
+  fs::rename(f / "a.safetensors", f / "c.safetensors");
   EXPECT_NE(weights_checksum(f.path()), both) << "the order of the files does";
 }
 
