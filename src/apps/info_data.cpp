@@ -176,7 +176,8 @@ Json describe_records(const std::string& path, const std::vector<std::string>& f
       r.body = body;
       const Json object = r.json();
       for (const auto& [key, value] : object.items()) ++fields[key];
-      const auto format = r.plain || object.contains("text") ? std::nullopt : detect_chat_format(object);
+      std::optional<ChatFormat> format;
+      if (!r.plain && !object.contains("text")) format = detect_chat_format(object);
       if (format && records == 1) j["kind"] = fmt::format("conversations ({})", name(*format));
       if (static_cast<int64_t>(samples.size()) >= o.samples) continue;
       samples.push_back({{"where", r.where()}});
