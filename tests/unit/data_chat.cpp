@@ -84,6 +84,18 @@ TEST(ChatEncoder, loss_on_last_and_all) {
   EXPECT_EQ(learned_text(*tokenizer, encode(LossOn::answers)), "The sea.<|im_end|>");
 }
 
+TEST(ChatEncoder, the_last_answer_is_learned_though_a_question_follows) {
+  auto tokenizer = open_tokenizer(kGolden);
+  ChatEncoder last(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::last);
+  EXPECT_EQ(learned_text(*tokenizer, last.encode(talk({"Why?", "It is.", "And?", "The sea.", "So?"}), "here")), "The sea.<|im_end|>");
+  Conversation c = talk({"Why?", "It is.", "And?", "The sea.", "So?"});
+  c.learned = {false, true, false, false, false};  // "weight": 0 on the later answer
+  EXPECT_EQ(learned_text(*tokenizer, last.encode(c, "here")), "It is.<|im_end|>");
+  c.learned = {false, false, false, false, false};
+  EXPECT_EQ(learned_text(*tokenizer, last.encode(c, "here")), "");
+  EXPECT_EQ(learned_text(*tokenizer, ChatEncoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::all).encode(c, "here")).substr(0, 20), "<|im_start|>user\nWhy") << "all is all, whatever is learned";
+}
+
 // The pad token of this tokenizer is the end token <|im_end|>: it is learned all the same.
 TEST(ChatEncoder, pad_token_that_ends_answers_is_learned) {
   auto tokenizer = open_tokenizer(kGolden);
@@ -318,6 +330,70 @@ TEST(Conversations, forms) {
   EXPECT_USER_ERROR(read_conversation(parse_json(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", ""), ChatFormat::messages, "f record 3"), "wrong part of 'content' (f record 3)");
 }
 
+TEST(Conversations, every_speaker_and_every_way_to_say_nothing) {
+  for (auto [from, role] : std::vector<std::pair<const char*, const char*>>{{"human", "user"}, {"user", "user"}, {"gpt", "assistant"}, {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"}, {"bard", "assistant"},
+                                                                             {"model", "assistant"}, {"function_call", "assistant"}, {"system", "system"}, {"observation", "tool"}, {"tool", "tool"}}) {
+    const Conversation c = read_conversation({{"conversations", {{{"from", from}, {"value", "x"}}}}}, ChatFormat::sharegpt, "r");
+    EXPECT_EQ(c.messages[0]["role"], role) << from;
+    EXPECT_EQ(c.learned[0], role == std::string("assistant")) << from;
+  }
+  auto read = [](const char* text, ChatFormat format) { return read_conversation(parse_json(text, "r"), format, "r"); };
+  const auto alpaca = ChatFormat::alpaca, share = ChatFormat::sharegpt, messages = ChatFormat::messages;
+  EXPECT_EQ(read(R"({"instruction": "I", "input": "", "output": "O"})", alpaca).messages[0]["content"], "I");
+  EXPECT_EQ(read(R"({"instruction": "", "input": "X", "output": "O"})", alpaca).messages[0]["content"], "X");
+  EXPECT_EQ(read(R"({"instruction": "I", "input": null, "output": "O", "system": "", "history": null})", alpaca).messages.size(), 2u);
+  EXPECT_USER_ERROR(read(R"({"instruction": null, "output": "O"})", alpaca), "no key 'instruction'");
+  EXPECT_USER_ERROR(read(R"({"instruction": "I", "output": "O", "history": [["q"]]})", alpaca), "each must be [question, answer]");
+  EXPECT_USER_ERROR(read(R"({"instruction": "I", "output": "O", "history": "q"})", alpaca), "it must be a list of [question, answer]");
+  EXPECT_USER_ERROR(read(R"({"instruction": 3, "output": "O"})", alpaca), "'instruction' is no text (r): it must be a string, not number");
+  Conversation c = read(R"({"system": "S", "conversations": [{"from": "human", "value": "q"}], "tools": ""})", share);
+  EXPECT_EQ(c.messages[0].dump(), R"({"role":"system","content":"S"})");
+  EXPECT_TRUE(c.tools.is_null());
+  EXPECT_TRUE(read(R"({"messages": [{"role": "user", "content": "q"}], "tools": []})", messages).tools.is_null());
+  EXPECT_EQ(read(R"({"messages": [{"role": "user", "content": "q"}], "tools": [{"a": 1}]})", messages).tools.size(), 1u);
+  EXPECT_USER_ERROR(read(R"({"messages": [{"role": "user", "content": "q"}], "tools": {"a": 1}})", messages), "'tools' is no list");
+  // Other fields stay for the template; null ones are none.
+  c = read(R"({"messages": [{"role": "user", "content": "q", "name": "N", "extra": null, "weight": 1}, {"role": "assistant", "tool_calls": [1]}, {"role": "tool", "content": ""}]})", messages);
+  EXPECT_EQ(c.messages[0].dump(), R"({"role":"user","content":"q","name":"N"})");
+  EXPECT_EQ(c.messages[1].dump(), R"({"role":"assistant","tool_calls":[1],"content":""})");
+  EXPECT_EQ(c.learned, (std::vector<bool>{false, true, false}));
+  EXPECT_USER_ERROR(read(R"({"messages": [{"role": "user"}]})", messages), "'content' is no text");
+  EXPECT_USER_ERROR(read(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})", messages), "wrong 'weight'");
+  EXPECT_USER_ERROR(read(R"({"messages": [{"content": "a"}]})", messages), "no key 'role' (r: messages)");
+  EXPECT_USER_ERROR(read(R"([1])", messages), "not a JSON object");
+  EXPECT_EQ(detect_chat_format(parse_json(R"({"messages": "x", "instruction": "", "output": ""})", "r")), alpaca) << "messages are a list";
+  EXPECT_EQ(detect_chat_format(parse_json(R"({"messages": [], "conversations": [], "instruction": "", "output": ""})", "r")), messages);
+  EXPECT_EQ(detect_chat_format(parse_json(R"({"conversations": [], "instruction": "", "output": ""})", "r")), share);
+  EXPECT_EQ(detect_chat_format(parse_json(R"({"instruction": ""})", "r")), std::nullopt);
+  for (ChatFormat f : {alpaca, share, messages}) EXPECT_EQ(chat_format(name(f)), f);
+  EXPECT_EQ(chat_format("auto"), std::nullopt);
+}
+
+TEST(ChatCounts, are_told_in_words) {
+  ChatCounts c{.records = 1000, .cut = 12, .tokens = 4000, .learned = 1000};
+  EXPECT_EQ(c.text(), "1000 conversations, 4000 tokens (25.0 % learned), 12 cut at data.sequence_length");
+  EXPECT_EQ(c.warning(), "");
+  c.without_answer = 20, c.answer_behind = 30;
+  EXPECT_EQ(c.text(), "1000 conversations, 4000 tokens (25.0 % learned), 12 cut at data.sequence_length, 50 left out: 20 without an answer to learn, 30 with the answer behind data.sequence_length");
+  EXPECT_EQ(c.warning(), "") << "one in twenty and no more";
+  c.answer_behind = 31;
+  EXPECT_EQ(c.warning(), "51 of 1000 conversations (5 %) are left out and not learned: 20 without an answer to learn, 31 with the answer behind data.sequence_length; a larger data.sequence_length reaches their answers; "
+                         "look at some for an answer that is empty, or roles that data.format does not expect");
+  c = {.records = 10, .too_long = 4};
+  EXPECT_EQ(c.text(), "10 conversations, 0 tokens (0.0 % learned), 4 left out: 4 too long");
+  EXPECT_EQ(c.warning(), "4 of 10 conversations (40 %) are left out and not learned: 4 too long; a larger data.sequence_length keeps long ones whole, data.too_long=cut their beginning");
+  EXPECT_EQ(ChatCounts{}.warning(), "");
+}
+
+TEST(ChatSets, a_share_is_held_out_and_never_none_or_all) {
+  const uint64_t half = uint64_t{1} << 63;
+  EXPECT_EQ(held_out_threshold({1, half, UINT64_MAX}, 0.5, "f"), half);
+  EXPECT_EQ(held_out_threshold({1, half, UINT64_MAX}, 0.25, "f"), half / 2);
+  EXPECT_EQ(held_out_threshold({half + 5, UINT64_MAX}, 0.25, "f"), half + 6) << "the least of them";
+  EXPECT_EQ(held_out_threshold({1, 5, 9}, 0.25, "f"), 9u) << "all but the greatest";
+  EXPECT_USER_ERROR(held_out_threshold({7, 7}, 0.5, "f"), "too few conversations to hold some out (f)");
+}
+
 std::shared_ptr<ChatStore> store_of(const std::vector<int>& lengths) {
   auto s = std::make_shared<ChatStore>(100000);
   int32_t id = 10;
@@ -489,6 +565,54 @@ TEST(ChatSets, what_does_not_fit_is_counted) {
   EXPECT_USER_ERROR(read_chats({f.write("e.jsonl", "")}, *tokenizer, encoder, {}), "the file holds no record");
   EXPECT_USER_ERROR(read_chats({f.write("w.jsonl", "{\"a\": 1}\n")}, *tokenizer, encoder, {}), "no conversation (" + (f / "w.jsonl") + " record 1)");
   EXPECT_USER_ERROR(read_chats({f.write("x.jsonl", chat("a", "b") + "\n{\"messages\": 3}\n")}, *tokenizer, encoder, {}), "(" + (f / "x.jsonl") + " record 3)");
+}
+
+// A conversation of just as many tokens as fit is whole; the cut keeps the first ones.
+TEST(ChatSets, as_long_as_fits_is_whole) {
+  Folder f;
+  auto tokenizer = open_tokenizer(kGolden);
+  ChatEncoder encoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::answers);
+  const std::string line = Json{{"instruction", "Why?"}, {"output", "the river and the sea"}}.dump() + "\n";
+  const auto path = f.write("a.jsonl", line);
+  const EncodedChat whole = read_chats({path}, *tokenizer, encoder, {}).train.chat(0);
+  const auto n = static_cast<int64_t>(whole.ids.size());
+  for (bool drop : {false, true}) {
+    const ChatSet fits = read_chats({path}, *tokenizer, encoder, {.longest = n, .drop_longer = drop});
+    EXPECT_EQ(fits.counts.cut + fits.counts.left_out(), 0);
+    EXPECT_EQ(fits.counts.tokens, n);
+    EXPECT_EQ(fits.counts.learned, std::count(whole.learned.begin(), whole.learned.end(), 1));
+  }
+  const ChatSet cut = read_chats({path}, *tokenizer, encoder, {.longest = n - 1});
+  EXPECT_EQ(cut.counts.cut, 1);
+  EXPECT_EQ(cut.train.chat(0).ids, Ids(whole.ids.begin(), whole.ids.end() - 1));
+  // Origins of records of several files, also behind a split.
+  const auto other = f.write("b.jsonl", line + "\n" + Json{{"instruction", "And?"}, {"output", "it is"}}.dump() + "\n");
+  const ChatSet two = read_chats({path, other}, *tokenizer, encoder, {});
+  ASSERT_EQ(two.train.count(), 3);
+  EXPECT_EQ(two.train.origin(0), path + " record 1");
+  EXPECT_EQ(two.train.origin(2), other + " record 3");
+  const ChatSet split = read_chats({path, other}, *tokenizer, encoder, {.held_out = 0.5});
+  EXPECT_EQ(split.train.count() + split.held_out.count(), 3);
+  std::set<std::string> origins;
+  for (const ChatStore* s : {&split.train, &split.held_out})
+    for (int64_t i = 0; i < s->count(); ++i) origins.insert(s->origin(i));
+  EXPECT_EQ(origins, (std::set<std::string>{path + " record 1", other + " record 1", other + " record 3"}));
+}
+
+// Best fit: of several samples with room the one that is left fullest, so these five take two.
+TEST(ChatSamples, best_fit_and_origins) {
+  auto store = store_of({7, 6, 5, 4, 3});  // of 6, 5, 4, 3, 2 columns
+  ChatSamples p(store, {.columns = 10, .pack = true});
+  ASSERT_EQ(p.count(), 2);
+  EXPECT_EQ(p.sample(0).segments, (std::vector<TokenSpan>{{0, 6}, {6, 4}}));
+  EXPECT_EQ(p.sample(1).segments, (std::vector<TokenSpan>{{0, 5}, {5, 3}, {8, 2}}));
+  EXPECT_EQ(p.origin(0), "record 1 and 1 more");
+  EXPECT_EQ(p.origin(1), "record 2 and 2 more");
+  EXPECT_EQ(p.token_count(), 25);
+  // In the padding positions go on from where the last conversation ends in the row.
+  ChatSamples alone(store, {.columns = 10, .pack = false, .padding = 7});
+  EXPECT_EQ(alone.sample(4).positions, (Ids{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(alone.sample(4).ids[2], 7);
 }
 
 TEST(ChatRecords, lists_and_objects) {

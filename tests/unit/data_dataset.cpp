@@ -1,5 +1,6 @@
 #include "data/dataset.h"
 
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -336,6 +337,181 @@ TEST(FixedBatches, errors_name_row_and_column) {
   std::vector<float> values{1, 2};
   save_safetensors(f / "f.safetensors", {{"input_ids", DType::f32, {1, 2}, std::as_bytes(std::span(values))}});
   EXPECT_USER_ERROR(FixedBatches(f / "f.safetensors", 10), "it must hold integers, not f32");
+}
+
+// What a config says reaches the data, each option by its own name.
+TEST(DatasetOptions, every_option_arrives) {
+  const std::string yaml =
+      "model: {path: M, tokenizer: T}\n"
+      "data: {train: [{path: a, weight: 2, format: text}, b], valid: [v], sequence_length: 77, text_key: body, pack: false, document_attention: true, append_eos: false, shuffle: false, format: alpaca,\n"
+      "  chat_template: chatml, loss_on: last, too_long: drop, order: megatron, split: '98,2', index_cache: I, reset_position_ids: true, eod: 5}\n"
+      "train: {seed: 9, threads: 3, output: O, steps: 100, global_batch: 6, micro_batch: 3, valid_every: 30, valid_batches: 4}\n";
+  const DatasetOptions o = dataset_options(parse_config(yaml, "c"), 1234);
+  EXPECT_EQ(o.train.size(), 2u);
+  EXPECT_EQ(o.train[0].weight, 2);
+  EXPECT_EQ(o.train[0].format, "text");
+  EXPECT_EQ(o.valid.at(0).path, "v");
+  EXPECT_EQ(o.sequence_length, 77);
+  EXPECT_EQ(o.text_key, "body");
+  EXPECT_FALSE(o.pack || o.append_eos || o.shuffle);
+  EXPECT_TRUE(o.document_attention);
+  EXPECT_EQ(o.format, "alpaca");
+  EXPECT_EQ(o.chat_template, "chatml");
+  EXPECT_EQ(o.loss_on, "last");
+  EXPECT_EQ(o.too_long, "drop");
+  EXPECT_EQ(o.tokenizer_path, "T");
+  EXPECT_EQ(o.seed, 9u);
+  EXPECT_EQ(o.vocabulary, 1234);
+  EXPECT_EQ(o.threads, 3);
+  EXPECT_EQ(o.cache, "O/tokens");
+  EXPECT_EQ(o.order, "megatron");
+  EXPECT_EQ(o.split, "98,2");
+  EXPECT_EQ(o.index_cache, "I");
+  EXPECT_EQ(o.eod, 5);
+  EXPECT_EQ(o.train_samples, 600);
+  EXPECT_EQ(o.valid_samples, (100 / 30 + 1) * 4 * 3) << "as Megatron asks: one validation more than there are";
+  for (const char* flag : {"reset_position_ids", "reset_attention_mask", "eod_mask_loss"}) {
+    const DatasetOptions one = dataset_options(parse_config(fmt::format("data: {{{}: true}}", flag), "c"), 1);
+    EXPECT_EQ(one.reset_position_ids, flag == std::string("reset_position_ids"));
+    EXPECT_EQ(one.reset_attention_mask, flag == std::string("reset_attention_mask"));
+    EXPECT_EQ(one.eod_mask_loss, flag == std::string("eod_mask_loss"));
+  }
+  const DatasetOptions plain = dataset_options(parse_config("model: {path: M}\ndata: {cache: false, valid_fraction: 0.25}\ntrain: {valid_every: 5}\n", "c"), 1);
+  EXPECT_EQ(plain.tokenizer_path, "M");
+  EXPECT_EQ(plain.cache, "");
+  EXPECT_EQ(plain.valid_fraction, 0.25);
+  EXPECT_EQ(plain.valid_samples, -1) << "all, one epoch";
+  EXPECT_EQ(dataset_options(parse_config("train: {valid_batches: 5}", "c"), 1).valid_samples, 0) << "no validation";
+}
+
+TEST(Dataset, who_needs_a_tokenizer) {
+  Folder f;
+  const auto text = f.write("a.txt", "text"), fixed = write_batches(f / "b.safetensors", {{"input_ids", {1, 4}, {1, 2, 3, 4}}});
+  EXPECT_TRUE(needs_tokenizer(options({{text}})));
+  EXPECT_FALSE(needs_tokenizer(options({{fixed}})));
+  DatasetOptions o = options({{fixed}});
+  o.valid = {{text}};
+  EXPECT_TRUE(needs_tokenizer(o));
+  o = options({{f / "x"}});
+  o.order = "megatron";
+  EXPECT_FALSE(needs_tokenizer(o));
+  for (bool DatasetOptions::*flag : {&DatasetOptions::reset_position_ids, &DatasetOptions::reset_attention_mask, &DatasetOptions::eod_mask_loss}) {
+    DatasetOptions with = o;
+    with.*flag = true;
+    EXPECT_TRUE(needs_tokenizer(with)) << "its end token";
+    with.eod = 0;
+    EXPECT_FALSE(needs_tokenizer(with));
+  }
+}
+
+TEST(Dataset, what_does_not_go_together_is_refused) {
+  Folder f;
+  Bytes bytes;
+  const auto text = f.write("t/a.txt", "text"), fixed = write_batches(f / "b.safetensors", {{"input_ids", {1, 8}, {1, 2, 3, 4, 5, 6, 7, 8}}});
+  f.write("m/a.txt", "text");
+  f.write("m/b.jsonl", R"({"instruction": "a", "output": "b"})");
+  EXPECT_USER_ERROR(open_datasets(options({{f / "m"}}), &bytes), "kinds of data do not mix (data.train: " + (f / "m") + "): its files are of several kinds");
+  DatasetOptions o = options({{fixed}});
+  o.valid = {{fixed}, {text}};
+  EXPECT_USER_ERROR(open_datasets(o, &bytes), "kinds of data do not mix (data.valid): fixed batch files stand alone");
+  o.valid = {{text}};
+  EXPECT_USER_ERROR(open_datasets(o, nullptr), "no tokenizer");
+  EXPECT_EQ(open_datasets(o, &bytes).valid->sample(0).ids[0], 't' + 3) << "fixed batches may be validated on text";
+  o = options({{text}});
+  o.valid = {{text, 2}};
+  o.valid_fraction = 0.5;
+  EXPECT_EQ(open_datasets(o, &bytes).valid->token_count(), 5) << "names go before the share, and weights are for training";
+  for (int64_t n : {0, (1 << 24) + 1}) EXPECT_USER_ERROR(open_datasets(options({{text}}, n), &bytes), "wrong sequence length (data.sequence_length): 1 to 16777216");
+  for (double share : {-0.1, 1.0, std::nan("")}) {
+    o = options({{text}});
+    o.valid_fraction = share;
+    EXPECT_USER_ERROR(open_datasets(o, &bytes), "wrong share");
+  }
+  o = options({{text}});
+  o.chat_template = "chatlm";
+  EXPECT_USER_ERROR(open_datasets(o, &bytes), "did you mean 'chatml'?");  // though nothing asks for it
+  o = options({{f.write("one.txt", "x")}});
+  o.append_eos = false;
+  EXPECT_USER_ERROR(open_datasets(o, &bytes), "too little data (data.train: " + (f / "one.txt") + "): at least two tokens");
+}
+
+// Padding is pad, else eos, else 0; and 0 where the model does not have that id.
+TEST(Dataset, padding_is_an_id_that_the_model_has) {
+  struct Padded : Bytes {
+    explicit Padded(std::optional<int32_t> pad, bool eos) : Bytes(false, eos) { special_.pad = pad; }
+  };
+  Folder f;
+  for (auto [pad, eos, vocabulary, want] : std::vector<std::tuple<std::optional<int32_t>, bool, int64_t, int32_t>>{{258, true, 0, 258}, {std::nullopt, true, 0, 2}, {std::nullopt, false, 0, 0}, {258, true, 258, 0}, {258, true, 259, 258}}) {
+    const Padded t(pad, eos);
+    auto o = options({{f.write("a.txt", "ab")}}, 4);
+    o.append_eos = false;
+    o.vocabulary = vocabulary;
+    EXPECT_EQ(open_datasets(o, &t).train->sample(0).ids, (Ids{'a' + 3, want, want, want})) << want;
+  }
+}
+
+// Sources with weights are streams of their own; without, all text is one row of documents and token files another.
+TEST(Dataset, sources_without_weights_are_one_text) {
+  Folder f;
+  Bytes bytes;
+  auto o = options({{f.write("a.txt", "abc")}, {f.write("b.txt", "defg")}}, 4);
+  o.append_eos = o.shuffle = false;
+  const auto joined = open_datasets(o, &bytes).train;
+  EXPECT_EQ(joined->sample_count(), 2);
+  EXPECT_EQ(joined->sample(0).ids, (Ids{'a' + 3, 'b' + 3, 'c' + 3, 'd' + 3}));
+  EXPECT_EQ(joined->origin(0), (f / "a.txt") + " document 1 to " + (f / "b.txt") + " document 1");
+  o.train[0].weight = o.train[1].weight = 2;
+  const auto apart = open_datasets(o, &bytes).train;
+  EXPECT_EQ(apart->sample_count(), 2);
+  std::set<int32_t> first{apart->sample(0).ids[0], apart->sample(1).ids[0]};
+  EXPECT_EQ(first, (std::set<int32_t>{'a' + 3, 'd' + 3}));
+}
+
+template <class T>
+std::string typed_batches(const Folder& f, DType type, const std::vector<T>& values) {
+  const std::string path = f / "typed.safetensors";
+  save_safetensors(path, {{"input_ids", type, {1, static_cast<int64_t>(values.size())}, std::as_bytes(std::span(values))}});
+  return path;
+}
+
+TEST(FixedBatches, ids_of_every_whole_type) {
+  Folder f;
+  const Ids want{1, 120, 3};
+  EXPECT_EQ(FixedBatches(typed_batches<int64_t>(f, DType::i64, {1, 120, 3}), 1000).sample(0).ids, want);
+  EXPECT_EQ(FixedBatches(typed_batches<int32_t>(f, DType::i32, {1, 120, 3}), 1000).sample(0).ids, want);
+  EXPECT_EQ(FixedBatches(typed_batches<int16_t>(f, DType::i16, {1, 120, 3}), 1000).sample(0).ids, want);
+  EXPECT_EQ(FixedBatches(typed_batches<int8_t>(f, DType::i8, {1, 120, 3}), 1000).sample(0).ids, want);
+  EXPECT_EQ(FixedBatches(typed_batches<uint8_t>(f, DType::u8, {1, 200, 3}), 1000).sample(0).ids, (Ids{1, 200, 3}));
+  EXPECT_EQ(FixedBatches(typed_batches<int32_t>(f, DType::i32, {1, 70000, 3}), 100000).sample(0).ids, (Ids{1, 70000, 3}));
+  EXPECT_USER_ERROR(FixedBatches(typed_batches<int64_t>(f, DType::i64, {1, int64_t{1} << 32, 3}), 1000), "4294967296 is out of range");
+  EXPECT_USER_ERROR(FixedBatches(typed_batches<int16_t>(f, DType::i16, {1, -5, 3}), 1000), "-5 is out of range");
+}
+
+TEST(FixedBatches, what_counts_and_what_does_not) {
+  Folder f;
+  auto open = [&](const std::vector<test::IntTensor>& t, int64_t positions = 0) { return FixedBatches(write_batches(f / "x.safetensors", t), 10, positions); };
+  const test::IntTensor ids{"input_ids", {2, 3}, {1, 2, 3, 4, 5, 6}}, mask{"attention_mask", {2, 3}, {0, 1, 1, 1, 1, 0}};
+  // The row is chosen by its number, in each tensor.
+  const auto all = open({ids, mask, {"labels", {2, 3}, {9, 8, 7, 6, 5, 4}}, {"position_ids", {2, 3}, {0, 0, 1, 0, 1, 2}}});
+  EXPECT_EQ(all.sample(0).labels, (Ids{kIgnored, 7, kIgnored}));
+  EXPECT_EQ(all.sample(1).labels, (Ids{5, 4, kIgnored})) << "labels of one's own count behind the mask's end too";
+  EXPECT_EQ(all.sample(1).ids, (Ids{4, 5, 6}));
+  EXPECT_EQ(all.sample(1).positions, (Ids{0, 1, 2}));
+  EXPECT_EQ(all.sample(1).segments, (std::vector<TokenSpan>{{0, 2}}));
+  const auto next = open({ids, mask, {"next_labels", {2, 3}, {9, 8, 7, 6, 5, 4}}});
+  EXPECT_EQ(next.sample(0).labels, (Ids{kIgnored, 8, 7}));
+  EXPECT_EQ(next.sample(1).labels, (Ids{6, 5, kIgnored}));
+  EXPECT_EQ(open({{"input_ids", {1, 1}, {3}}, {"next_labels", {1, 1}, {4}}}).sample(0).labels, Ids{4}) << "one column has a next label";
+  EXPECT_NO_THROW(open({ids, {"position_ids", {2, 3}, {0, 1, 2, 3, 4, 5}}}, 6));
+  EXPECT_USER_ERROR(open({ids, {"position_ids", {2, 3}, {0, 1, 2, 3, 4, 5}}}, 5), "5 is out of range (" + (f / "x.safetensors") + ": position_ids, row 1, column 2): 0 to 4; correct the file");
+  EXPECT_USER_ERROR(open({ids, {"position_ids", {2, 3}, {0, 1, 2, 3, 4, 1 << 24}}}), "0 to 16777215");
+  EXPECT_USER_ERROR(open({ids, {"position_ids", {2, 3}, {0, -1, 2, 3, 4, 5}}}), "-1 is out of range");
+  EXPECT_USER_ERROR(open({ids, {"labels", {2, 3}, {9, -100, -100, 9, -100, -100}}}), "nothing to learn (" + (f / "x.safetensors") + ": labels): no row has a label that counts");
+  EXPECT_USER_ERROR(open({ids, {"next_labels", {2, 3}, {-100, -100, -100, -100, -100, -100}}}), ": next_labels): no row has a label");
+  EXPECT_USER_ERROR(open({ids, {"attention_mask", {2, 3}, {0, 0, 0, 0, 0, 0}}}), ": attention_mask): the mask has no one in any row");
+  EXPECT_USER_ERROR(open({ids, {"attention_mask", {2, 3}, {1, 0, 0, 0, 1, 0}}}), ": attention_mask): no row has a label");
+  EXPECT_NO_THROW(open({ids, {"attention_mask", {2, 3}, {0, 0, 0, 1, 1, 0}}})) << "one row is enough";
+  EXPECT_THROW(all.sample(2), Error);
 }
 
 }  // namespace
