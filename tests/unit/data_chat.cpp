@@ -93,7 +93,7 @@ TEST(ChatEncoder, the_last_answer_is_learned_though_a_question_follows) {
   EXPECT_EQ(learned_text(*tokenizer, last.encode(c, "here")), "It is.<|im_end|>");
   c.learned = {false, false, false, false, false};
   EXPECT_EQ(learned_text(*tokenizer, last.encode(c, "here")), "");
-  EXPECT_EQ(learned_text(*tokenizer, ChatEncoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::all).encode(c, "here")).substr(0, 20), "<|im_start|>user\nWhy") << "all is all, whatever is learned";
+  EXPECT_EQ(learned_text(*tokenizer, ChatEncoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::all).encode(c, "here")).substr(0, 19), "<s><|im_start|>user") << "all is all, whatever is learned";
 }
 
 // The pad token of this tokenizer is the end token <|im_end|>: it is learned all the same.

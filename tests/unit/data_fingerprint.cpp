@@ -1,6 +1,8 @@
 // What a checkpoint remembers of its run's data, and what a resume refuses.
 #include "data/fingerprint.h"
 
+#include <set>
+
 #include "tests/unit/data_help.h"
 
 namespace ravine {
@@ -107,6 +109,58 @@ TEST(Fingerprint, OfLargeTokenFilesSizeAndPartsCount) {
   EXPECT_NE(sum(), end);
   folder.write("big.idx", "indeX");
   EXPECT_NE(sum(), end);
+}
+
+// Of large files 1024 blocks of 4 KiB are looked at, from the first byte to the last.
+TEST(Fingerprint, BlocksAllOverALargeFileCount) {
+  Folder folder;
+  const std::string prefix = folder.write("big", "") , bin = prefix + ".bin";
+  folder.write("big.idx", "index");
+  std::ofstream(bin).close();
+  const int64_t size = (int64_t{64} << 20) + 999, step = (size - 4096) / 1023;
+  std::filesystem::remove(prefix);
+  auto sum_with = [&](int64_t at) {
+    std::filesystem::resize_file(bin, 0);
+    std::filesystem::resize_file(bin, static_cast<uintmax_t>(size));
+    if (at >= 0) {
+      std::fstream f(bin, std::ios::in | std::ios::out | std::ios::binary);
+      f.seekp(at);
+      f.put(1);
+    }
+    return fingerprint_of(sources({{prefix, 1}}), nullptr).sources[0].checksum;
+  };
+  const std::string zeros = sum_with(-1);
+  for (int64_t at : {int64_t{0}, int64_t{4095}, step, step + 4095, 700 * step + 17, 1022 * step, size - 4096, size - 1}) EXPECT_NE(sum_with(at), zeros) << at;
+}
+
+TEST_F(Texts, EveryOptionThatCutsOrOrdersIsRemembered) {
+  Json j = fingerprint_of(sources({{a, 1}}), &tokenizer).json();
+  std::set<std::string> keys;
+  for (const auto& [key, value] : j["options"].items()) keys.insert(key);
+  EXPECT_EQ(keys, (std::set<std::string>{"data.valid_fraction", "data.sequence_length", "data.text_key", "data.format", "data.chat_template", "data.loss_on", "data.too_long", "data.pack", "data.document_attention",
+                                         "data.append_eos", "data.shuffle", "data.order", "data.split", "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss", "data.eod"}));
+  EXPECT_FALSE(j["blend"].get<bool>());
+  EXPECT_TRUE(fingerprint_of(sources({{a, 1}, {b, 2}}), &tokenizer).json()["blend"].get<bool>());
+  const DataFingerprint one = fingerprint_of(sources({{a, 1}}), &tokenizer);
+  EXPECT_EQ(one.text(), a + ": checksum " + one.sources[0].checksum + "\ntokenizer: checksum " + one.tokenizer + "\n");
+  EXPECT_NE(fingerprint_of(sources({{a, 1}}), nullptr).text().find("tokenizer: none"), std::string::npos);
+  DataOptions other = sources({{a, 1}});
+  other.split = "1,0,0", other.eod = 3;
+  EXPECT_EQ(other_data_options(j, fingerprint_of(other, &tokenizer)), (std::vector<std::string>{"data.split (was \"969,30,1\", is \"1,0,0\")", "data.eod (was -1, is 3)"}));
+}
+
+// A folder's checksum is that of all its files; a run without a tokenizer takes any.
+TEST_F(Texts, WhatAnExistingBlendWasAndWhoHasNoTokenizer) {
+  EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 1}, {b, 1}})), "");
+  EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 2}, {folder.write("new.txt", "x"), 1}})), "") << "it blends from now on: a new one may come";
+  EXPECT_EQ(refusal(sources({{a, 2}, {b, 1}}), sources({{a, 1}})), "") << "the checkpoint blended: who is gone is gone";
+  EXPECT_NE(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 1}})).find("names 1 sources, step_000007 was made with 2"), std::string::npos);
+  Json kept = fingerprint_of(sources({{a, 1}}), &tokenizer).json();
+  EXPECT_EQ(message([&] { refuse_other_data(kept, fingerprint_of(sources({{a, 1}}), nullptr), "x"); }), "no error");
+  folder.write("d/1.txt", "one"), folder.write("d/2.txt", "two");
+  const std::string before = fingerprint_of(sources({{folder / "d", 1}}), nullptr).sources[0].checksum;
+  folder.write("d/2.txt", "twO");
+  EXPECT_NE(fingerprint_of(sources({{folder / "d", 1}}), nullptr).sources[0].checksum, before);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Record handlers of instruction sets against what the handlers of ModelLink give (tools/golden/make_chat.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "data/handlers/handlers.h"
@@ -138,6 +139,48 @@ TEST(Handlers, errors_name_the_record) {
   EXPECT_USER_ERROR(make("MOSSMultiTurnHandler", o), "the tokenizer has no end token");
   o.append_eod = true;
   EXPECT_USER_ERROR(make("GeneralInstructionHandler", o), "the tokenizer has no end token (--append-eod)");
+}
+
+// eos behind a conversation that does not end with it, and learned; the length that is dropped counts it.
+TEST(Handlers, eos_behind_conversations_and_the_length_with_it) {
+  auto tokenizer = open_tokenizer(kGolden);
+  HandlerOptions o;
+  o.tokenizer = tokenizer.get();
+  o.chat_template = "chatml";
+  const Json record{{"instruction", "Why?"}, {"output", "The sea"}};
+  const HandledRecord plain = handle(*make("alpaca", o), record);
+  o.append_eod = true;
+  const HandledRecord ended = handle(*make("alpaca", o), record);
+  Ids want = plain.lists[0].ids;
+  want.push_back(*tokenizer->special().eos);
+  ASSERT_NE(plain.lists[0].ids.back(), *tokenizer->special().eos);
+  EXPECT_EQ(ended.lists[0].ids, want);
+  EXPECT_EQ(ended.lists[2].ids.back(), *tokenizer->special().eos);
+  EXPECT_EQ(ended.lists[1].ids, Ids(want.size(), 1));
+  o.chat_template = "empty";  // ends answers with eos itself
+  const Ids own = handle(*make("alpaca", o), record).lists[0].ids;
+  EXPECT_EQ(std::count(own.begin(), own.end(), *tokenizer->special().eos), 1);
+  for (const char* name : {"AlpacaPretrainHandler", "GeneralInstructionHandler", "alpaca"}) {
+    HandlerOptions with = o;
+    with.chat_template = std::string(name) == "alpaca" ? "chatml" : "";
+    const Json full{{"instruction", "Why?"}, {"input", "x"}, {"output", "The sea"}};
+    const auto n = static_cast<int64_t>(handle(*make(name, with), full).lists[0].ids.size());
+    for (auto [limit, kept] : {std::pair<int64_t, bool>{n + 1, true}, {n, false}, {0, true}}) {
+      with.sequence_length = limit;
+      const HandledRecord r = handle(*make(name, with), full);
+      EXPECT_EQ(r.lists[0].lengths.size(), kept ? 1u : 0u) << name << limit;
+      EXPECT_EQ(r.dropped.size(), kept ? 0u : 1u) << name << limit;
+      if (!kept) {
+        EXPECT_EQ(r.dropped[0], "as long as --seq-length or longer");
+      }
+    }
+  }
+  // Turns that are null or empty are none.
+  HandlerOptions moss;
+  moss.tokenizer = tokenizer.get();
+  const Json chat{{"chat", {{"turn_1", {{"Human", "<|Human|>: a<eoh>\n"}, {"MOSS", "<|MOSS|>: b<eom>\n"}}}, {"turn_2", nullptr}, {"turn_3", Json::object()}}}};
+  const Json one{{"chat", {{"turn_1", {{"Human", "a"}, {"MOSS", "b"}}}}}};
+  for (const char* name : {"MOSSInstructionHandler", "MOSSMultiTurnHandler"}) EXPECT_EQ(handle(*make(name, moss), chat).lists[0].ids, handle(*make(name, moss), one).lists[0].ids) << name;
 }
 
 }  // namespace

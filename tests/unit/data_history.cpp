@@ -168,5 +168,61 @@ TEST(Loader, ranks_share_the_micro_batches_of_a_step_in_order) {
   EXPECT_THROW(Loader(*data, o), Error);
 }
 
+TEST(DataHistory, a_run_that_begins_late_and_blends_that_come_and_go) {
+  DataHistory h;
+  h.change(7, 8, {"a"}, {});  // the checkpoint of a run without a history
+  EXPECT_EQ(h.first_sample(7), 56);
+  EXPECT_EQ(h.first_sample(9), 72);
+  EXPECT_THROW(h.first_sample(6), Error);
+  h.change(9, 8, {"b", "a"}, {3, 1});
+  EXPECT_EQ(h.segments().size(), 2u);
+  EXPECT_EQ(h.sources(), (std::vector<std::string>{"a", "b"})) << "in the order they were met";
+  EXPECT_EQ(h.segments()[1].weights, (std::vector<double>{1, 3}));
+  h.change(11, 8, {"a", "b"}, {1, 3});  // the same under another order
+  EXPECT_EQ(h.segments().size(), 2u);
+  h.change(12, 8, {"c"}, {2});
+  EXPECT_EQ(h.segments()[2].weights, (std::vector<double>{0, 0, 2}));
+  h.change(13, 8, {"c"}, {});
+  EXPECT_EQ(h.segments().size(), 4u) << "a blend that ends is a change";
+  EXPECT_EQ(h.global_batch(100), 8);
+  EXPECT_THROW(h.change(20, 0, {"a"}, {1}), Error);
+  EXPECT_THROW(h.change(20, 8, {"a"}, {1, 2}), Error);
+  DataHistory twice;  // resumed twice from one checkpoint: the later replaces
+  twice.change(0, 8, {"a"}, {1});
+  twice.change(5, 4, {"a"}, {1});
+  twice.change(5, 2, {"a"}, {1});
+  EXPECT_EQ(twice.segments().size(), 2u);
+  EXPECT_EQ(twice.global_batch(5), 2);
+  EXPECT_EQ(twice.first_sample(6), 42);
+  twice.change(5, 8, {"a"}, {1});
+  EXPECT_EQ(twice.segments().size(), 1u) << "as it was before";
+}
+
+// A stream alone is a blend of one; several without weights are one row, unless the run once blended them.
+TEST(DataHistory, who_is_told_apart) {
+  auto weights = [](const std::vector<Source>& sources, bool blend, DataHistory h = {}) {
+    mixed(sources, blend)->note_sources(h, h.empty() ? 0 : 5, 8);
+    return h.segments().back().weights;
+  };
+  const std::vector<Source> one{{"a", 1, 1, 10}}, two{{"a", 1, 1, 10}, {"b", 1, 2, 10}}, uneven{{"a", 3, 1, 10}, {"b", 1, 2, 10}};
+  EXPECT_EQ(weights(one, false), std::vector<double>{1});
+  EXPECT_EQ(weights(two, false), std::vector<double>{});
+  EXPECT_EQ(weights(uneven, true), (std::vector<double>{3, 1}));
+  DataHistory blended;
+  blended.change(0, 8, {"a", "b"}, {3, 1});
+  EXPECT_EQ(weights(two, false, blended), (std::vector<double>{1, 1}));
+  DataHistory plain;
+  plain.change(0, 8, {"a", "b"}, {});
+  EXPECT_EQ(weights(two, false, plain), std::vector<double>{});
+  // Without a blend every sample comes once a pass, of all streams together.
+  auto row = mixed(two, false);
+  std::set<std::pair<int32_t, int32_t>> seen;
+  for (int64_t i = 0; i < 20; ++i) seen.insert({row->sample(i).ids[0], row->sample(i).ids[1]});
+  EXPECT_EQ(seen.size(), 20u);
+  EXPECT_EQ(row->sample_count(), 20);
+  EXPECT_EQ(row->token_count(), 40);
+  EXPECT_THROW(row->sample(-1), Error);
+}
+
 }  // namespace
 }  // namespace ravine

@@ -239,5 +239,90 @@ TEST(IndexedTokens, documents_of_several_files_in_one_row) {
   EXPECT_USER_ERROR(many.copy(99'999, ids), "token 7 is beyond the vocabulary (" + (f / "many") + " document 101)");
 }
 
+std::string write_tokens(const Folder& f, const std::string& name, const std::vector<int32_t>& ids, const std::vector<int32_t>& lengths, TokenType type = TokenType::i32) {
+  std::filesystem::create_directories(f / "work");
+  IndexedWriter w(f / "work", name, type, false);
+  StoredDocuments d;
+  size_t at = 0;
+  for (const int32_t& n : lengths) {
+    d.add(type, std::span(ids).subspan(at, static_cast<size_t>(n)), {&n, 1}, "");
+    at += static_cast<size_t>(n);
+  }
+  w.add_documents(d);
+  w.finish();
+  IndexedWriter::publish(f / "work", name, f / name, true);
+  return f / name;
+}
+
+// Neighbours are compared a block of 16384 at a time: a lie at any place of a block is found, also where blocks meet, and named by its number.
+TEST(IndexedFile, lies_where_blocks_meet_are_found) {
+  Folder f;
+  constexpr int32_t kCount = 40000;
+  std::vector<int32_t> lengths, ids;
+  for (int32_t i = 0; i < kCount; ++i) lengths.push_back(1 + i % 3), ids.insert(ids.end(), static_cast<size_t>(1 + i % 3), 7);
+  const std::string prefix = write_tokens(f, "many", ids, lengths), good = whole(prefix + ".idx");
+  EXPECT_NO_THROW(IndexedFile(prefix).check());
+  for (int32_t i : {0, 1, 16382, 16383, 16384, 16385, 32767, 32768, 39997, 39998})
+    for (bool length : {true, false}) {
+      if (i + 2 == kCount && !length) continue;  // where the last sequence lies is checked on opening
+      std::string bad = good;
+      const size_t at = length ? kIndexHeader + 4 * static_cast<size_t>(i) : kIndexHeader + 4 * size_t{kCount} + 8 * static_cast<size_t>(i + 1);
+      bad[at] = static_cast<char>(bad[at] + 4);
+      f.write("many.idx", bad);
+      EXPECT_USER_ERROR(IndexedFile(prefix).check(), fmt::format("sequence {} (document {} of {})", i + 1, i + 1, kCount));
+    }
+  std::string bad = good;
+  bad[kIndexHeader + 3] = '\x80';
+  f.write("many.idx", bad);
+  EXPECT_USER_ERROR(IndexedFile(prefix).check(), "sequence 1 (");
+}
+
+// On opening 64 pieces of 512 tokens are looked at; the rest where it is met.
+TEST(IndexedTokens, ids_beyond_the_vocabulary_in_the_pieces_that_are_looked_at) {
+  Folder f;
+  for (auto [at, found] : std::vector<std::pair<size_t, bool>>{{0, true}, {511, true}, {512, false}, {999, false}, {1000, true}, {31511, true}, {63000, true}, {63511, true}, {63999, false}}) {
+    std::vector<int32_t> ids(64000, 3);
+    ids[at] = 5;
+    const std::string prefix = write_tokens(f, "t", ids, {64000});
+    if (found) {
+      EXPECT_USER_ERROR(open_token_file(prefix, 5), "token 5 is beyond the vocabulary (" + prefix + ".bin)");
+    } else {
+      EXPECT_NO_THROW(open_token_file(prefix, 5)) << at;
+    }
+    EXPECT_NO_THROW(open_token_file(prefix, 6)) << at;
+    EXPECT_NO_THROW(open_token_file(prefix)) << "no vocabulary, no question";
+    EXPECT_EQ(IndexedTokens({prefix}, 6).tokens(), 64000);
+  }
+  EXPECT_USER_ERROR(open_token_file(write_tokens(f, "s", {1, 2, 5}, {3}), 5), "token 5");
+  EXPECT_USER_ERROR(open_token_file(write_tokens(f, "n", {1, -2, 3}, {3}), 5), "token -2");
+  EXPECT_NO_THROW(open_token_file(write_tokens(f, "e", {}, {}), 5));
+  EXPECT_USER_ERROR(open_token_file(f / "nothing", 5), "no token files (" + (f / "nothing") + "): PREFIX.bin and PREFIX.idx must be there");
+}
+
+TEST(IndexedFile, ends_of_sequences_and_of_the_file) {
+  Folder f;
+  const IndexedFile file(write_tokens(f, "t", {1, 2, 3, 4, 5, 6}, {2, 0, 4}, TokenType::u16));
+  EXPECT_EQ(file.tokens(), 6);
+  std::vector<int32_t> two(2);
+  file.copy(2, 2, two);
+  EXPECT_EQ(two, (std::vector<int32_t>{5, 6}));
+  EXPECT_THROW(file.copy(2, 3, two), Error);
+  EXPECT_THROW(file.copy(0, 1, two), Error) << "never into the next sequence";
+  EXPECT_NO_THROW(file.copy_range(4, two));
+  EXPECT_THROW(file.copy_range(5, two), Error);
+  EXPECT_EQ(file.lengths(1, 3).size(), 8u);
+  EXPECT_THROW(file.length(3), Error);
+  EXPECT_THROW(file.lengths(2, 4), Error);
+  const std::string prefix = f / "t";
+  for (const char* suffix : {"", ".bin", ".idx"}) {
+    std::string found;
+    EXPECT_TRUE(is_indexed_prefix(prefix + suffix, &found));
+    EXPECT_EQ(found, prefix);
+  }
+  EXPECT_FALSE(is_indexed_prefix(f.path.string() + "/"));
+  EXPECT_EQ(smallest_type(65499), TokenType::u16);
+  EXPECT_EQ(smallest_type(65500), TokenType::i32);
+}
+
 }  // namespace
 }  // namespace ravine

@@ -139,5 +139,91 @@ TEST(Loader, micro_batches_divide_the_batch) {
   EXPECT_THROW(Loader(data, {.global_batch = 5, .micro_batch = 2}), Error);
 }
 
+// Of a ragged dataset a micro batch is as wide as its longest row, in multiples of 32 up to the whole width.
+class Ragged final : public Dataset {
+ public:
+  int64_t sample_count() const override { return 1000; }
+  int64_t columns() const override { return 80; }
+  int64_t token_count() const override { return 1; }
+  Sample sample(int64_t i) const override {
+    Sample s{std::vector<int32_t>(80, 9), std::vector<int32_t>(80, kIgnored), std::vector<int32_t>(80), {}};
+    if (i > 0) s.segments = {{0, static_cast<int32_t>(i) / 2}, {static_cast<int32_t>(i) / 2, static_cast<int32_t>(i) - static_cast<int32_t>(i) / 2}};
+    if (i > 0) s.labels[static_cast<size_t>(i) - 1] = 5;
+    std::iota(s.positions.begin(), s.positions.end(), 0);
+    return s;
+  }
+  std::string origin(int64_t) const override { return ""; }
+  bool ragged() const override { return true; }
+};
+
+TEST(Loader, ragged_rows_are_as_wide_as_the_longest) {
+  const Ragged data;
+  for (auto [first, rows, columns] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{{0, 1, 32}, {1, 1, 32}, {32, 1, 32}, {33, 1, 64}, {31, 3, 64}, {64, 1, 64}, {65, 1, 80}, {79, 2, 80}}) {
+    const MicroBatch b = make_micro_batch(data, first, rows);
+    EXPECT_EQ(b.columns, columns) << first;
+    EXPECT_EQ(b.ids.size(), static_cast<size_t>(rows * columns));
+    EXPECT_EQ(b.positions.size(), b.ids.size());
+    EXPECT_EQ(b.labels.size(), b.ids.size());
+    int64_t valid = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t n = first + r;
+      EXPECT_EQ(b.positions[static_cast<size_t>(r * columns + columns - 1)], columns - 1);
+      if (n == 0) continue;
+      ++valid;
+      EXPECT_EQ(b.labels[static_cast<size_t>(r * columns + n - 1)], 5);
+      EXPECT_EQ(b.segments[static_cast<size_t>(2 * r)], (TokenSpan{static_cast<int32_t>(r * columns), static_cast<int32_t>(n / 2)}));
+    }
+    EXPECT_EQ(b.valid_tokens, valid);
+  }
+}
+
+TEST(Loader, random_batches_are_whole_and_the_same) {
+  const MicroBatch b = random_micro_batch(3, 50, 7), again = random_micro_batch(3, 50, 7);
+  EXPECT_TRUE(same(b, again));
+  EXPECT_EQ(b.rows, 3);
+  EXPECT_EQ(b.columns, 50);
+  EXPECT_EQ(b.valid_tokens, 150);
+  EXPECT_EQ(b.segments, (std::vector<TokenSpan>{{0, 50}, {50, 50}, {100, 50}}));
+  EXPECT_EQ(b.sequence_index, (std::vector<int64_t>{0, 1, 2}));
+  std::vector<int> ids(7), labels(7);
+  for (size_t i = 0; i < 150; ++i) {
+    ASSERT_TRUE(b.ids[i] >= 0 && b.ids[i] < 7 && b.labels[i] >= 0 && b.labels[i] < 7);
+    ++ids[static_cast<size_t>(b.ids[i])], ++labels[static_cast<size_t>(b.labels[i])];
+    EXPECT_EQ(b.positions[i], static_cast<int32_t>(i % 50));
+  }
+  for (int n : ids) EXPECT_GT(n, 5);
+  for (int n : labels) EXPECT_GT(n, 5);
+  EXPECT_FALSE(std::equal(b.ids.begin(), b.ids.begin() + 50, b.ids.begin() + 50)) << "rows differ";
+}
+
+// Whole steps: those that hold what is prefetched, one being made, one in use; of each row ids, labels, positions and its number.
+TEST(Loader, bytes_of_what_is_held) {
+  const auto one = [](int64_t rows, int64_t columns) { return static_cast<int64_t>(sizeof(MicroBatch)) + rows * (8 + 12 * columns); };
+  EXPECT_EQ(loader_bytes(0, 4, 2, 100), 3 * 4 * one(2, 100));
+  EXPECT_EQ(loader_bytes(4, 4, 2, 100), 3 * 4 * one(2, 100));
+  EXPECT_EQ(loader_bytes(5, 4, 2, 100), 4 * 4 * one(2, 100));
+  EXPECT_EQ(loader_bytes(9, 1, 3, 10), 11 * one(3, 10));
+}
+
+// The history says which samples a step takes; round robin and skipped steps stay as they are.
+TEST(Loader, a_history_moves_the_samples_of_a_step) {
+  Counting data;
+  DataHistory h;
+  h.change(0, 4, {}, {});
+  h.change(3, 8, {}, {});
+  LoaderOptions o{.global_batch = 999, .micro_batch = 2, .skip_steps = {5}, .history = h};
+  auto samples = [&](int64_t step) {
+    std::vector<int64_t> all;
+    for (const MicroBatch& m : make_step(data, o, step).micro) all.insert(all.end(), m.sequence_index.begin(), m.sequence_index.end());
+    return all;
+  };
+  EXPECT_EQ(samples(2), (std::vector<int64_t>{8, 9, 10, 11}));
+  EXPECT_EQ(samples(3), (std::vector<int64_t>{12, 13, 14, 15, 16, 17, 18, 19}));
+  EXPECT_TRUE(samples(4).empty());
+  EXPECT_EQ(samples(5).front(), 28);
+  o.rank = 1, o.ranks = 2, o.round_robin = true;
+  EXPECT_EQ(samples(3), (std::vector<int64_t>{14, 15, 18, 19}));
+}
+
 }  // namespace
 }  // namespace ravine

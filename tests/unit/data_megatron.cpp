@@ -369,5 +369,98 @@ TEST(MegatronDataset, trains_in_that_order) {
   EXPECT_USER_ERROR(open_datasets(philox, nullptr), "option has no effect");
 }
 
+// numpy.sum of [0.1 * (i % 13) + 1 / (i + 3) for i in range(n)]: plain below eight, eight sums up to 128, halves beyond.
+TEST(NumpySum, is_numpys_to_the_last_bit) {
+  for (auto [n, sum] : std::vector<std::pair<int, double>>{{3, 1.0833333333333335}, {7, 3.4289682539682547}, {8, 4.2289682539682545}, {9, 5.119877344877345}, {17, 10.447739657143684}, {128, 79.64859133826599}, {129, 80.75622492605224},
+                                                           {300, 184.1892973977139}, {1000, 605.3874678655415}}) {
+    std::vector<double> values;
+    for (int i = 0; i < n; ++i) values.push_back(0.1 * (i % 13) + 1.0 / (i + 3));
+    EXPECT_EQ(numpy_sum(values), sum) << n;
+    EXPECT_EQ(normalized(values)[2], values[2] / sum) << n;
+  }
+}
+
+DatasetOptions megatron_options(const std::vector<DataSource>& train) {
+  DatasetOptions o;
+  o.train = train;
+  o.order = "megatron";
+  o.sequence_length = 32;
+  o.seed = 1234;
+  o.split = "80,20,0";
+  o.train_samples = 150;
+  o.valid_samples = 12;
+  o.vocabulary = 100000;
+  return o;
+}
+
+// data.train and data.valid as Megatron's builder is asked: weights blend, lists of their own take 100 and 0,100 as their split.
+TEST(MegatronDataset, blends_and_lists_of_their_own) {
+  Corpora corpora;
+  const std::string a = Corpora::prefix("a"), b = Corpora::prefix("b");
+  auto same = [](const Dataset& got, const GptBlend& want) {
+    ASSERT_EQ(got.sample_count(), want.size());
+    for (int64_t i = 0; i < std::min<int64_t>(40, want.size()); ++i) EXPECT_EQ(got.sample(i).ids, want.sample(i).tokens) << i;
+    EXPECT_EQ(got.origin(3), want.origin(3));
+    EXPECT_EQ(got.origin(want.size() + 3), want.origin(3));
+    EXPECT_EQ(got.token_count(), want.tokens());
+  };
+  GptOptions g;
+  g.sequence_length = 32, g.seed = 1234, g.split = "80,20,0", g.vocabulary = 100000;
+  Datasets d = open_datasets(megatron_options({{a, 3}, {b, 1}}), nullptr);
+  GptSplits want = build_gpt_splits({a, b}, {3, 1}, {150, 12, 0}, g);
+  same(*d.train, *want[0]);
+  same(*d.valid, *want[1]);
+  d = open_datasets(megatron_options({{a}, {b}}), nullptr);  // without weights by size
+  want = build_gpt_splits({a, b}, {}, {150, 12, 0}, g);
+  same(*d.train, *want[0]);
+  DatasetOptions o = megatron_options({{a, 2}});
+  same(*open_datasets(o, nullptr).train, *build_gpt_splits({a}, {2}, {150, 12, 0}, g)[0]);
+  o = megatron_options({{a}});
+  o.valid = {{b}};
+  d = open_datasets(o, nullptr);
+  g.split = "100";
+  same(*d.train, *build_gpt_splits({a}, {}, {150, 0, 0}, g)[0]);
+  g.split = "0,100";
+  same(*d.valid, *build_gpt_splits({b}, {}, {0, 12, 0}, g)[1]);
+  o.order = "megatron-2023";
+  g.order = MegatronOrder::of_2023;
+  g.split = "100";
+  same(*open_datasets(o, nullptr).train, *build_gpt_splits({a}, {}, {150, 0, 0}, g)[0]);
+  o = megatron_options({{a}});
+  o.valid_samples = 0;
+  EXPECT_EQ(open_datasets(o, nullptr).valid, nullptr);
+}
+
+TEST(MegatronDataset, what_the_order_does_not_take) {
+  Corpora corpora;
+  const std::string a = Corpora::prefix("a"), b = Corpora::prefix("b");
+  auto refused = [&](const std::function<void(DatasetOptions&)>& change, const std::string& part) {
+    DatasetOptions o = megatron_options({{a}});
+    change(o);
+    EXPECT_USER_ERROR(open_datasets(o, nullptr), part);
+  };
+  refused([](auto& o) { o.valid_fraction = 0.1; }, "(data.valid_fraction): data.split says what is held out");
+  refused([](auto& o) { o.document_attention = true; }, "(data.document_attention)");
+  refused([](auto& o) { o.shuffle = false; }, "(data.shuffle=false)");
+  refused([](auto& o) { o.pack = false; }, "(data.pack=false)");
+  refused([&](auto& o) { o.train = {{a, 2}, {b, 1}}, o.valid_samples = -1; }, "no number of validation samples (train.valid_batches)");
+  refused([&](auto& o) { o.train = {{corpora.folder.write("t.txt", "text")}}; }, "not token files (data.train: " + (corpora.folder / "t.txt") + ")");
+  refused([](auto& o) { o.reset_attention_mask = true; }, "no end-of-document id");
+  refused([](auto& o) { o.split = "0,1"; }, "too little data (data.train): the split '0,1' leaves no sample of 32 tokens");
+  DatasetOptions all = megatron_options({{a, 2}, {b, 1}});
+  all.valid_samples = -1, all.split = "100";
+  EXPECT_NO_THROW(open_datasets(all, nullptr)) << "no validation, no question";
+  auto needs_order = [&](const std::function<void(DatasetOptions&)>& change, const std::string& key) {
+    DatasetOptions o = megatron_options({{a}});
+    o.order = "philox";
+    change(o);
+    EXPECT_USER_ERROR(open_datasets(o, nullptr), "option has no effect (" + key);
+  };
+  needs_order([](auto& o) { o.reset_position_ids = true; }, "data.reset_position_ids");
+  needs_order([](auto& o) { o.reset_attention_mask = true; }, "data.reset_position_ids, data.reset_attention_mask");
+  needs_order([](auto& o) { o.eod_mask_loss = true; }, "data.eod_mask_loss");
+  needs_order([](auto& o) { o.index_cache = "x"; }, "data.index_cache");
+}
+
 }  // namespace
 }  // namespace ravine

@@ -1,5 +1,6 @@
 #include "data/preprocess.h"
 
+#include <chrono>
 #include <set>
 
 #include "data/indexed/indexed_file.h"
@@ -241,6 +242,133 @@ TEST(Preprocess, bad_input) {
   s.h.tokenizer = &no_end;
   s.h.append_eod = true;
   EXPECT_USER_ERROR(make_record_handler("text", s.h), "the tokenizer has no end token");
+}
+
+// What is left out and repaired is counted over all batches and files, and over a stop; the first place of each is that of the first.
+TEST(Preprocess, counts_and_first_places_of_all) {
+  Job s;
+  std::string lines;
+  for (int i = 0; i < 9000; ++i) lines += i % 3 == 1 ? "{\"text\":\"\"}\n" : i % 1000 == 500 ? "{\"text\":\"a\xff\"}\n" : "{\"text\":\"b\"}\n";
+  s.o.inputs = {s.f.write("a.txt", "one\n"), s.f.write("b.jsonl", lines), s.f.write("c.jsonl", "{\"text\":\"\"}\n{\"text\":\"c\xff\"}\n")};
+  s.o.workers = 2;
+  s.o.save_seconds = 0;
+  PreprocessReport r;
+  for (int stops = 0;; ++stops) {
+    int asked = 0;
+    s.o.stop = [&] { return ++asked == 2; };
+    try {
+      r = s.run();
+      EXPECT_GE(stops, 1);
+      break;
+    } catch (const Stopped& e) {
+      EXPECT_NE(std::string(e.what()).find("records; the same command goes on from there"), std::string::npos);
+    }
+    ASSERT_LT(stops, 20);
+  }
+  EXPECT_EQ(r.files, 3);
+  EXPECT_EQ(r.records, 9003);
+  EXPECT_EQ(r.left_out, (std::map<std::string, int64_t>{{kEmptyText, 3001}}));
+  EXPECT_EQ(r.first.at(kEmptyText), s.o.inputs[1] + ":2");
+  const int64_t bad = 6 + 1;  // 500, 2500, 3500, 5500, 6500, 8500 leave no rest of one by three
+  EXPECT_EQ(r.repaired, bad);
+  EXPECT_EQ(r.first_repaired, s.o.inputs[1] + ":501");
+  EXPECT_EQ(r.documents, 9003 - 3001);
+  EXPECT_GT(r.resumed_at, 0);
+}
+
+TEST(Preprocess, progress_goes_from_nothing_to_all) {
+  Job s;
+  s.o.inputs = {s.f.write("a.jsonl", corpus(1500)), s.f.write("b.jsonl", corpus(700))};
+  double total = 0, last = -1;
+  int64_t records = 0, tokens = 0, calls = 0;
+  for (const auto& path : s.o.inputs) total += static_cast<double>(std::filesystem::file_size(path));
+  s.o.progress = [&](const PreprocessProgress& p) {
+    EXPECT_EQ(p.total_bytes, total);
+    EXPECT_GE(p.bytes, last);
+    EXPECT_LE(p.bytes, total);
+    EXPECT_GT(p.records, records);
+    EXPECT_GT(p.tokens, tokens);
+    last = p.bytes, records = p.records, tokens = p.tokens;
+    ++calls;
+  };
+  const PreprocessReport r = s.run();
+  EXPECT_GT(calls, 5);
+  EXPECT_EQ(last, total);
+  EXPECT_EQ(records, 2200);
+  EXPECT_EQ(tokens, r.tokens);
+}
+
+// What was done belongs to the files as they were: in their order, unchanged. Those that were not begun may change.
+TEST(Preprocess, files_that_were_begun_stay_as_they_were) {
+  namespace fs = std::filesystem;
+  auto stopped = [](Job& s) {
+    s.o.inputs = {s.f.write("a.jsonl", corpus(1500)), s.f.write("b.jsonl", corpus(1500)), s.f.write("c.txt", "last\n")};
+    s.o.save_seconds = 0;
+    int asked = 0;
+    s.o.stop = [&] { return ++asked == 2; };
+    EXPECT_THROW(s.run(), Stopped);
+    s.o.stop = nullptr;
+  };
+  {
+    Job s;
+    stopped(s);
+    s.f.write("c.txt", "another\nend\n");
+    EXPECT_EQ(s.run().documents, 3002);
+  }
+  {
+    Job s;
+    stopped(s);
+    fs::last_write_time(s.o.inputs[0], fs::last_write_time(s.o.inputs[0]) + std::chrono::seconds(1));
+    EXPECT_USER_ERROR(s.run(), s.o.inputs[0] + " has changed since");
+  }
+  {
+    Job s;
+    stopped(s);
+    std::swap(s.o.inputs[0], s.o.inputs[1]);
+    EXPECT_USER_ERROR(s.run(), "or is not the same place among the inputs");
+  }
+  {
+    Job s;
+    stopped(s);
+    s.o.type = "int32";
+    EXPECT_USER_ERROR(s.run(), "it had another tokenizer or other options");
+    s.o.type = "";
+    s.o.strict = true;
+    EXPECT_USER_ERROR(s.run(), "it had another tokenizer or other options");
+    s.o.strict = false;
+    s.o.whole_text = true;
+    EXPECT_USER_ERROR(s.run(), "it had another tokenizer or other options");
+    s.o.whole_text = false;
+    EXPECT_EQ(s.run().documents, 3001);
+  }
+}
+
+TEST(Preprocess, what_the_text_handler_refuses) {
+  Job s;
+  auto refused = [&](const std::function<void(HandlerOptions&)>& change, const char* part) {
+    HandlerOptions h = s.h;
+    change(h);
+    EXPECT_USER_ERROR(make_record_handler("", h), part);
+  };
+  refused([](auto& h) { h.keys = {}; }, "no keys (--json-keys)");
+  refused([](auto& h) { h.keys = {"a", "b", "a"}; }, "key 'a' twice");
+  refused([](auto& h) { h.keys = {"a/b"}; }, "a key becomes part of a file name");
+  refused([](auto& h) { h.sequence_length = 5; }, "texts are not dropped by length");
+  refused([](auto& h) { h.chat_template = "chatml"; }, "text takes no template");
+  s.h.keys = {"q", "text"};
+  s.o.inputs = {s.f.write("a.txt", "one\n")};
+  EXPECT_USER_ERROR(s.run(), "no key 'q' (" + s.o.inputs[0] + ":1): a .txt file has the key 'text' only");
+  s.h.keys = {"text"};
+  s.h.append_eod = true;  // behind a list of texts once, and not behind nothing
+  s.o.restart = s.o.overwrite = true;
+  s.o.inputs = {s.f.write("b.jsonl", "{\"text\":[\"a\",\"\",\"b\"]}\n{\"text\":[]}\n{\"text\":null}\n")};
+  const PreprocessReport r = s.run();
+  EXPECT_EQ(documents(s.f / "out/p_text_document"), (std::vector<Ids>{{'a' + 3, 'b' + 3, 2}}));
+  EXPECT_EQ(IndexedFile(s.f / "out/p_text_document").sequences(), 2);
+  EXPECT_EQ(r.left_out.at(kEmptyText), 2);
+  EXPECT_EQ(r.documents, 1);
+  s.o.inputs = {s.f.write("c.jsonl", "{\"text\":[1]}\n")};
+  EXPECT_USER_ERROR(s.run(), "'text' is not a text");
 }
 
 }  // namespace

@@ -152,5 +152,67 @@ TEST(Records, training_reads_them_too) {
   EXPECT_USER_ERROR(texts(json, "text"), "no key 'text'");
 }
 
+// Fields and line ends that lie across the pieces of 256 KiB that are read at once.
+TEST(Records, csv_across_pieces) {
+  Folder f;
+  for (int shift = -3; shift <= 3; ++shift) {
+    const auto fill = static_cast<size_t>((1 << 18) + shift - 7);  // behind "a,b\r\n" and the quote
+    const std::string text = "a,b\r\n\"" + std::string(fill, 'x') + "\"\"y\",\"1\r\n2\"\r\n3,4\r\n";
+    EXPECT_EQ(records(f.write("a.csv", text)), (Records{"2:{\"a\":\"" + std::string(fill, 'x') + "\\\"y\",\"b\":\"1\\r\\n2\"}", "4:{\"a\":\"3\",\"b\":\"4\"}"})) << shift;
+    const std::string plain = "a,b\n" + std::string(fill, 'z') + ",w\r\n5,6";
+    EXPECT_EQ(records(f.write("b.csv", plain)), (Records{"2:{\"a\":\"" + std::string(fill, 'z') + "\",\"b\":\"w\"}", "3:{\"a\":\"5\",\"b\":\"6\"}"})) << shift;
+  }
+  EXPECT_EQ(records(f.write("c.csv", "a\n\r\n\n1\r2\n")), (Records{"4:{\"a\":\"1\\r2\"}"})) << "a lone CR is text";
+  EXPECT_EQ(records(f.write("d.csv", "a,\"b \"\"c\"\"\"\n1,\t\n")), (Records{"2:{\"a\":\"1\",\"b \\\"c\\\"\":\"\\t\"}"}));
+  EXPECT_EQ(records(f.write("e.csv", "b,a\n1,2\n"), {.fields = {"a", "b"}}), (Records{"2:{\"b\":\"1\",\"a\":\"2\"}"})) << "in the order of the table";
+  EXPECT_USER_ERROR(records(f.write("g.csv", std::string(65536, ',') + "\n")), "too many columns");
+  EXPECT_USER_ERROR(records(f.write("h.csv", "a\n\"" + std::string(700'000, 'x') + "\"\n"), {.max_record = 300'000}), "record is too long");
+}
+
+TEST(Records, json_between_objects) {
+  Folder f;
+  const std::string blank(5000, ' ');
+  EXPECT_EQ(records(f.write("a.json", blank + "[" + blank + "{}" + blank + "\n," + blank + "{\"a\": \"\\\\\"}" + blank + "]" + blank)), (Records{"1:{}", "2:{\"a\": \"\\\\\"}"}));
+  for (int shift = -3; shift <= 3; ++shift) {  // quotes and backslashes at the end of a piece
+    const std::string body = "{\"a\":\"" + std::string(static_cast<size_t>((1 << 18) + shift - 8), 'x') + "\\\\\\\"}{\"}";
+    EXPECT_EQ(records(f.write("b.json", body + "\n{}")), (Records{"1:" + body, "2:{}"})) << shift;
+  }
+  EXPECT_EQ(records(f.write("c.json", "{}\t{}\r\n{}")), (Records{"1:{}", "1:{}", "2:{}"}));
+  EXPECT_EQ(records(f.write("d.json", "{\"a\":" + std::string(1000, '[') + std::string(1000, ']') + "}")).size(), 1u);
+  EXPECT_USER_ERROR(records(f.write("e.json", "[,{}]")), "a record must be a JSON object");
+  EXPECT_USER_ERROR(records(f.write("g.json", "[{}],")), "nothing may follow");
+}
+
+TEST(Records, lines_and_how_far_they_are) {
+  Folder f;
+  EXPECT_EQ(records(f.write("a.txt", "a\r\n\r\nb\rc\n\xEF\xBB\xBF" "d\n")), (Records{"1:a", "3:b\rc", "4:\xEF\xBB\xBF" "d"}));
+  EXPECT_EQ(records(f.write("b.jsonl", "\xEF\xBB\xBF{}\r\n\t\r\n{}")), (Records{"1:{}\r", "3:{}"}));
+  EXPECT_EQ(records(f.write("c.txt", " \n")), (Records{"1: "})) << "blanks are text";
+  EXPECT_EQ(records(f.write("d.txt", "\xEF\xBB\xBFx\n"), {.whole_text = true}), (Records{"1:x\n"}));
+  EXPECT_USER_ERROR(records(f.write("e.txt", "0123456789"), {.whole_text = true, .max_record = 5}), "e.txt");
+  std::string lines;
+  for (int i = 0; i < 200'000; ++i) lines += "0123456789\n";
+  auto reader = open_records(f.write("g.txt", lines), {});
+  double last = 0;
+  int64_t n = 0;
+  for (Record r; reader->next(r); ++n) {
+    EXPECT_GE(reader->done(), last);
+    last = reader->done();
+    EXPECT_TRUE(n != 1000 || last < 0.9);
+  }
+  EXPECT_EQ(n, 200'000);
+  EXPECT_EQ(last, 1);
+  Record r;
+  r.file = std::make_shared<const std::string>("f");
+  r.number = 7;
+  r.body = "a\"b";
+  r.plain = true;
+  EXPECT_EQ(r.json(), (Json{{"text", "a\"b"}}));
+  r.plain = false;
+  EXPECT_USER_ERROR(r.json(), "not valid JSON (f:7)");
+  r.body = "[1]";
+  EXPECT_USER_ERROR(r.json(), "not a JSON object (f:7)");
+}
+
 }  // namespace
 }  // namespace ravine

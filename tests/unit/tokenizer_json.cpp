@@ -263,5 +263,88 @@ TEST(TokenizerJson, folders) {
   EXPECT_USER_ERROR(open_tokenizer(f / "d"), "no tokenizer in folder");
 }
 
+// Settings of a folder over its tokenizer.json: the config before the map, ids of new tokens behind the vocabulary, what goes around a text.
+TEST(TokenizerJson, settings_of_a_folder) {
+  Folder f;
+  Json j = base_json();  // a b ab aba aa aaaa
+  j["added_tokens"] = {{{"id", 6}, {"content", "<x>"}, {"special", true}}, {{"id", 7}, {"content", "<y>"}, {"special", false}}};
+  f.write("t/tokenizer.json", j.dump());
+  auto with = [&](const char* config, const char* map = "{}") {
+    f.write("t/tokenizer_config.json", config);
+    f.write("t/special_tokens_map.json", map);
+    return open_tokenizer(f / "t");
+  };
+  using Ids = std::vector<int32_t>;
+  auto t = with(R"({"bos_token": "<x>", "unk_token": null})", R"({"bos_token": "<y>", "eos_token": {"content": "<e>"}, "unk_token": "<u>", "pad_token": "ab"})");
+  EXPECT_EQ(t->special().bos, 6);
+  EXPECT_EQ(t->special().eos, 8) << "new, behind all others";
+  EXPECT_EQ(t->special().pad, 2) << "the piece it is";
+  EXPECT_EQ(t->special().unk, std::nullopt) << "null is none, whatever the map says";
+  EXPECT_EQ(t->size(), 9);
+  EXPECT_EQ(t->encode("a<e>ab", false), (Ids{0, 8, 2}));
+  EXPECT_EQ(t->decode(Ids{0, 8, 2}, true), "a") << "named ones are special";
+  t = with(R"({"bos_token": "<x>", "eos_token": "<y>", "add_bos_token": true})");
+  EXPECT_EQ(t->encode("ab", true), (Ids{6, 2}));
+  EXPECT_EQ(t->encode("ab", false), Ids{2});
+  EXPECT_EQ(with(R"({"bos_token": "<x>", "eos_token": "<y>", "add_eos_token": true})")->encode("ab", true), (Ids{2, 7}));
+  EXPECT_EQ(with(R"({"bos_token": "<x>", "eos_token": "<y>", "add_bos_token": true, "add_eos_token": true})")->encode("ab", true), (Ids{6, 2, 7}));
+  EXPECT_EQ(with(R"({"bos_token": "<x>"})")->encode("ab", true), Ids{2});
+  t = with(R"({"additional_special_tokens": ["<p>", {"content": "<q>", "lstrip": true}], "split_special_tokens": false})", R"({"additional_special_tokens": ["<r>"]})");
+  EXPECT_EQ(t->size(), 10);
+  EXPECT_EQ(t->encode("a <q><p>", false), (Ids{0, 9, 8}));
+  EXPECT_EQ(with("{}", R"({"additional_special_tokens": ["<r>"]})")->encode("<r>", false), Ids{8});
+  EXPECT_EQ(with(R"({"bos_token": "<x>", "split_special_tokens": true})")->encode("a<x>b", false), (Ids{2})) << "as text, of which the letters are known";
+  t = with(R"({"added_tokens_decoder": {"9": {"content": "<n>"}, "8": {"content": "<m>", "special": true, "rstrip": true}, "6": {"content": "<x>", "special": true}}})");
+  EXPECT_EQ(t->encode("<m> a<n>", false), (Ids{8, 0, 9})) << "in the order of their ids";
+  EXPECT_EQ(t->decode(Ids{8, 0, 9}, true), "a <n>");
+  // What the post-processor of the file says stays unless the config asks.
+  j["post_processor"] = {{"type", "BertProcessing"}, {"sep", {"<y>", 7}}, {"cls", {"<x>", 6}}};
+  f.write("t/tokenizer.json", j.dump());
+  EXPECT_EQ(with("{}")->encode("ab", true), (Ids{6, 2, 7}));
+  EXPECT_EQ(with(R"({"bos_token": "<x>", "add_bos_token": false})")->encode("ab", true), Ids{2});
+  for (auto [config, part] : std::vector<std::pair<const char*, const char*>>{{R"({"added_tokens_decoder": {"x": {"content": "<n>"}}})", "added_tokens_decoder.x): the key must be a token id"}, {R"({"added_tokens_decoder": []})", "it must be an object"},
+                                                                               {R"({"bos_token": 3})", "bos_token): a token is a string"}, {R"({"bos_token": ""})", "a token must not be empty"}, {R"({"add_bos_token": 1})", "it must be true or false"},
+                                                                               {R"({"additional_special_tokens": "x"})", "it must be a list of tokens"}})
+    EXPECT_USER_ERROR(with(config), part);
+}
+
+TEST(TokenizerJson, older_files_by_their_class) {
+  Folder f;
+  using Ids = std::vector<int32_t>;
+  f.write("w/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nThe\ncafe\ncaf\xC3\xA9\n\xE5\xB1\xB1\n##\xE5\xB1\xB1\na \n");
+  auto bert = [&](const char* config) {
+    f.write("w/tokenizer_config.json", config);
+    return open_tokenizer(f / "w");
+  };
+  EXPECT_EQ(bert("{}")->encode("The Caf\xC3\xA9 \xE5\xB1\xB1\xE5\xB1\xB1", false), (Ids{4, 6, 8, 8}));
+  EXPECT_EQ(bert(R"({"do_lower_case": false})")->encode("The caf\xC3\xA9", false), (Ids{5, 7})) << "accents stay with the case";
+  EXPECT_EQ(bert(R"({"strip_accents": false})")->encode("The caf\xC3\xA9", false), (Ids{4, 7}));
+  EXPECT_EQ(bert(R"({"do_lower_case": false, "strip_accents": true})")->encode("The caf\xC3\xA9", false), (Ids{5, 6}));
+  EXPECT_EQ(bert(R"({"tokenize_chinese_chars": false})")->encode("\xE5\xB1\xB1\xE5\xB1\xB1", false), (Ids{8, 9}));
+  EXPECT_EQ(bert(R"({"tokenizer_class": "BertTokenizerFast"})")->encode("a zz", true), (Ids{2, 10, 1, 3})) << "lines lose the blanks behind them";
+  EXPECT_USER_ERROR(bert(R"({"tokenizer_class": "T5Tokenizer"})"), "'T5Tokenizer' is not one of BertTokenizer");
+  EXPECT_USER_ERROR(bert(R"({"cls_token": "[X]"})"), "[X]): this token must be in the vocabulary");
+  const Json want = read_json(kGolden + "tokenizers.json");
+  const Json& model = want["rows"][0]["tokenizer"]["model"];
+  std::string merges;
+  for (const auto& m : model["merges"]) merges += m[0].get<std::string>() + " " + m[1].get<std::string>() + "\r\n";
+  f.write("b/vocab.json", model["vocab"].dump());
+  f.write("b/merges.txt", merges);
+  auto pair = [&](const char* config) {
+    f.write("b/tokenizer_config.json", config);
+    return open_tokenizer(f / "b");
+  };
+  auto of_row = [&](size_t row, const std::string& text) { return tokenizer_of(want["rows"][row]["tokenizer"])->encode(text, false); };
+  for (const std::string text : {"the river 12345 cafe\xCC\x81", "don't\n\n x"}) {
+    EXPECT_EQ(pair("{}")->encode(text, false), of_row(0, text));
+    EXPECT_EQ(pair(R"({"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": true})")->encode(text, false), of_row(0, " " + text));
+    Json qwen = want["rows"][3]["tokenizer"];
+    qwen["model"] = model, qwen["post_processor"] = nullptr;
+    ASSERT_EQ(want["rows"][3]["name"], "qwen2");
+    EXPECT_EQ(pair(R"({"tokenizer_class": "Qwen2Tokenizer"})")->encode(text, false), tokenizer_of(qwen)->encode(text, false));
+  }
+  EXPECT_USER_ERROR(pair(R"({"tokenizer_class": "LlamaTokenizer"})"), "'LlamaTokenizer' is not one of GPT2Tokenizer");
+}
+
 }  // namespace
 }  // namespace ravine

@@ -235,5 +235,106 @@ TEST(TokenizerTrainer, errors_write_nothing) {
   wrong([&](auto& t) { t.input = {f / "none.txt"}; }, "no such data");
 }
 
+// Byte-pair learning as it is defined: the most frequent pair, of equals the one of the lowest ids, joined from the left in every word.
+std::vector<BpeMerge> learn_plainly(const std::vector<std::pair<std::string, int64_t>>& words, const std::vector<int32_t>& id_of_byte, int64_t tokens, int64_t least) {
+  std::vector<std::vector<int32_t>> ids;
+  for (const auto& [word, n] : words) {
+    ids.emplace_back();
+    for (char c : word) ids.back().push_back(id_of_byte[static_cast<unsigned char>(c)]);
+  }
+  std::vector<BpeMerge> merges;
+  for (auto next = static_cast<int32_t>(256); next < tokens; ++next) {
+    std::map<std::pair<int32_t, int32_t>, int64_t> pairs;
+    for (size_t w = 0; w < ids.size(); ++w)
+      for (size_t i = 0; i + 1 < ids[w].size(); ++i) pairs[{ids[w][i], ids[w][i + 1]}] += words[w].second;
+    std::pair<int32_t, int32_t> best;
+    int64_t most = 0;
+    for (const auto& [pair, n] : pairs)
+      if (n > most) most = n, best = pair;
+    if (most < least || most == 0) break;
+    merges.push_back({best.first, best.second, next});
+    for (auto& word : ids)
+      for (size_t i = 0; i + 1 < word.size(); ++i)
+        if (word[i] == best.first && word[i + 1] == best.second) word[i] = next, word.erase(word.begin() + static_cast<ptrdiff_t>(i) + 1);
+  }
+  return merges;
+}
+
+// Pairs in more than 4096 words are joined by several threads.
+TEST(TokenizerTrainer, merges_of_many_words_are_those_of_the_definition) {
+  std::vector<int32_t> id_of_byte(256);
+  for (int b = 0; b < 256; ++b) id_of_byte[static_cast<size_t>(b)] = 255 - b;
+  std::map<std::string, int64_t> counts;
+  uint32_t state = 1;
+  auto draw = [&](uint32_t n) { return (state = state * 1664525u + 1013904223u) / 65536 % n; };
+  while (counts.size() < 6000) {
+    std::string word = draw(4) ? "th" : "aaa";
+    for (uint32_t k = 1 + draw(6); k-- > 0;) word += static_cast<char>('a' + draw(9));
+    counts[word] += 1 + draw(3);
+  }
+  const std::vector<std::pair<std::string, int64_t>> words(counts.begin(), counts.end());
+  const int before = thread_count();
+  for (int threads : {1, 3})
+    for (int64_t least : {1, 400}) {
+      set_thread_count(threads);
+      const auto got = learn_merges(words, id_of_byte, 300, least), want = learn_plainly(words, id_of_byte, 300, least);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i].left == want[i].left && got[i].right == want[i].right && got[i].becomes == want[i].becomes) << i;
+    }
+  set_thread_count(before);
+}
+
+TEST(TokenizerTrainer, what_byte_bpe_writes_and_how_much_it_reads) {
+  Folder f;
+  auto t = training(f);
+  t.type = "byte-bpe";
+  t.vocabulary = 300;
+  t.symbols = {"<|a|>", "<|endoftext|>", "<|b|>", "<|a|>"};
+  t.pattern = "qwen2";
+  const TrainedTokenizer all = train_tokenizer(t);
+  EXPECT_EQ(all.vocabulary, 300);
+  EXPECT_FALSE(all.cut_off);
+  EXPECT_EQ(all.bytes, static_cast<int64_t>(corpus().size()));
+  const Json j = read_json(f / "out/tokenizer.json"), config = read_json(f / "out/tokenizer_config.json");
+  ASSERT_EQ(j["added_tokens"].size(), 3u);
+  for (auto [i, text] : std::vector<std::pair<size_t, const char*>>{{0, "<|endoftext|>"}, {1, "<|a|>"}, {2, "<|b|>"}}) {
+    EXPECT_EQ(j["added_tokens"][i]["content"], text);
+    EXPECT_EQ(j["added_tokens"][i]["id"], i);
+    EXPECT_EQ(j["model"]["vocab"][text], i);
+  }
+  EXPECT_EQ(j["model"]["vocab"]["!"], 3) << "then the bytes by their characters";
+  EXPECT_EQ(j["model"]["vocab"].size(), 300u);
+  EXPECT_EQ(j["model"]["merges"].size(), 300u - 256 - 3);
+  EXPECT_EQ(j["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"], pattern_text(SplitPattern::qwen2));
+  EXPECT_EQ(j["pre_tokenizer"]["pretokenizers"][1]["use_regex"], false);
+  EXPECT_EQ(config["eos_token"], "<|endoftext|>");
+  t.overwrite = true;
+  t.pattern = "gpt2";
+  t.max_bytes = 1;
+  const TrainedTokenizer cut = train_tokenizer(t);
+  EXPECT_TRUE(cut.cut_off);
+  EXPECT_EQ(cut.lines, 1) << "a document is not cut";
+  EXPECT_EQ(read_json(f / "out/tokenizer.json")["pre_tokenizer"]["use_regex"], true);
+}
+
+// Lines of more than 4000 bytes are cut at blanks, else at characters; empty ones are none.
+TEST(TokenizerTrainer, lines_that_sentencepiece_sees) {
+  Folder f;
+  auto t = training(f);
+  t.vocabulary = 300;
+  std::string words;
+  while (words.size() < 8500) words += "abcdefghi ";
+  std::string solid;
+  while (solid.size() < 6000) solid += "\xE5\xB1\xB1";
+  t.input = {f.write("a.txt", words + "\n\n" + solid + "\nend\n")};
+  const TrainedTokenizer got = train_tokenizer(t);
+  EXPECT_EQ(got.lines, 3 + 2 + 1);
+  EXPECT_EQ(got.bytes, static_cast<int64_t>(words.size() + solid.size() + 3));
+  EXPECT_FALSE(got.cut_off);
+  t.overwrite = true;
+  t.max_bytes = 3000;
+  EXPECT_EQ(train_tokenizer(t).lines, 1);
+}
+
 }  // namespace
 }  // namespace ravine
