@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "data/instruct/chat_prompt.h"
 #include "files/checksum.h"
+#include "files/tokenizer_files.h"
 #include "infer/beams.h"
 #include "infer/generation_config.h"
 #include "infer/output.h"

@@ -19,6 +19,7 @@
 #include "files/folder_lock.h"
 #include "files/folder_mark.h"
 #include "files/tensor_set.h"
+#include "files/tokenizer_files.h"
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
@@ -188,8 +189,13 @@ Json folder_of_runs(const std::string& path, const std::vector<std::string>& run
   Json each = Json::object();
   std::string curves;
   for (const std::string& run : runs) {
-    const Json last = last_metrics(run);
-    const auto saved = first_step_to_try(run + "/checkpoints");
+    Json last;
+    std::optional<int64_t> saved;
+    try {
+      saved = first_step_to_try(run + "/checkpoints");
+      last = last_metrics(run);
+    } catch (const UserError&) {  // `info` of that run says what is damaged
+    }
     if (!last.is_null()) curves += " " + shell_word(run);
     each[fs::path(run).lexically_relative(path).string()] =
         fmt::format("{}{}{}", last.is_object() && last.contains("step") ? fmt::format("step {}", last["step"].dump()) : "no step", saved ? fmt::format(", {}", checkpoint_name(*saved)) : "",
@@ -288,7 +294,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   if (fs::is_directory(path)) {
     if (fs::exists(path + "/manifest.json")) return checkpoint_folder(path, list);
     if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return run_folder(path);
-    if (!checkpoint_names(path).empty()) return checkpoints_folder(path);
+    if (const auto names = checkpoint_names(path); std::ranges::any_of(names, [&](const std::string& n) { return fs::exists(fs::path(path) / n / "manifest.json"); })) return checkpoints_folder(path);
     if (fs::exists(path + "/config.json") || has_tensors(path)) return model_folder(path, list);
     if (is_prepared(path))
       return {{"kind", "folder of a run to come (ravine init)"}, {"path", path}, {"config", path + "/run.yaml"}, {"to_use_it", fmt::format("ravine train --config {}", shell_word(path + "/run.yaml"))}};

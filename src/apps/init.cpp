@@ -23,6 +23,7 @@
 #include "files/atomic.h"
 #include "files/file_set.h"
 #include "files/temporary.h"
+#include "files/tokenizer_files.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "io/open_weights.h"

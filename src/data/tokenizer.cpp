@@ -13,6 +13,7 @@
 #include "data/tokenizers/tokenizer_folder.h"
 #include "data/tokenizers/trainer.h"
 #include "files/file_set.h"
+#include "files/tokenizer_files.h"
 
 namespace ravine {
 
@@ -58,11 +59,6 @@ std::string StreamDecoder::new_text(std::string out) {
     settled_.clear();
   }
   return out.substr(same);
-}
-
-bool has_tokenizer(const std::string& dir) {
-  auto has = [&](const char* name) { return !find_in_folder(dir, name).empty(); };
-  return has("tokenizer.model") || has("tokenizer.json") || (has("vocab.json") && has("merges.txt")) || has("vocab.txt");
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {

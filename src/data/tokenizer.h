@@ -51,9 +51,6 @@ class Tokenizer {
 //                         merges.txt, or vocab.txt, with the settings beside it
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
 
-// Whether a folder holds the files of a tokenizer.
-bool has_tokenizer(const std::string& dir);
-
 // Decodes ids as they arrive. The pieces put together equal Tokenizer::decode of all ids; the one exception is Llama's legacy
 // rule with skip_special false, which puts a space in front of text that stands before a special token: here it is left out.
 class StreamDecoder {

@@ -50,7 +50,4 @@ void save_model_folder(const SaveFolder& options, const Model& model, ParamStore
 // (one without a tokenizer is fine) or a single file.
 void copy_tokenizer(const std::string& source, const std::string& into, const MissingTokenizerFiles& missing = {});
 
-// Whether the folder has a file of a tokenizer that copy_tokenizer takes along.
-bool holds_tokenizer(const std::string& folder);
-
 }  // namespace ravine

@@ -11,6 +11,7 @@
 #include "files/convert.h"
 #include "files/folder_mark.h"
 #include "files/safetensors.h"
+#include "files/tokenizer_files.h"
 #include "io/file_rows.h"
 #include "io/huggingface.h"
 
@@ -68,9 +69,9 @@ namespace {
 void copy_tokenizer_files(const std::string& source, const std::string& into) {
   std::error_code error;
   if (fs::is_directory(source, error)) {
-    for (const char* file :
-         {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-          "vocab.json", "merges.txt", "vocab.txt", "chat_template.jinja", "chat_template.json"}) {
+    std::vector<const char*> files(kTokenizerFiles.begin(), kTokenizerFiles.end());
+    files.insert(files.end(), kTemplateFiles.begin(), kTemplateFiles.end());
+    for (const char* file : files) {
       const std::string from = (fs::path(source) / file).string();
       if (fs::is_regular_file(from, error))
         copy_file(from, into + "/" + file);
@@ -98,14 +99,6 @@ void copy_tokenizer_files(const std::string& source, const std::string& into) {
 }
 
 }  // namespace
-
-bool holds_tokenizer(const std::string& folder) {
-  std::error_code error;
-  for (const char* file : {"tokenizer.model", "tokenizer.json", "vocab.json", "vocab.txt"})
-    for (const char* packed : {"", ".xz"})
-      if (fs::is_regular_file((fs::path(folder) / file).string() + packed, error)) return true;
-  return false;
-}
 
 void copy_tokenizer(const std::string& source, const std::string& into, const MissingTokenizerFiles& missing) {
   for (const char* made : {"tokenizer.json", "tokenizer_config.json"}) {  // by an attempt that was cut short: not the source's

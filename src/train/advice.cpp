@@ -12,6 +12,7 @@
 #include "data/instruct/prompt_templates.h"
 #include "data/source.h"
 #include "data/tokenizer.h"
+#include "files/tokenizer_files.h"
 #include "train/open.h"
 
 namespace ravine {

@@ -18,6 +18,7 @@
 #include "files/checksum.h"
 #include "files/mapped_file.h"
 #include "files/temporary.h"
+#include "files/tokenizer_files.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "io/open_weights.h"
@@ -382,7 +383,7 @@ void Trainer::export_model() {
   log_.line("saved    {}{}", folder.dir,
             folder.dtype == DType::f32 ? "" : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
   const bool chats = ranks_.first() && end_token_ && load_chat_template(folder.dir);
-  log_.line("next     {}", holds_tokenizer(folder.dir) ? fmt::format("ravine generate --model {} {}--prompt TEXT --sample", shell_word(folder.dir), chats ? "--chat " : "") : fmt::format("ravine info {}", shell_word(folder.dir)));
+  log_.line("next     {}", has_tokenizer(folder.dir) ? fmt::format("ravine generate --model {} {}--prompt TEXT --sample", shell_word(folder.dir), chats ? "--chat " : "") : fmt::format("ravine info {}", shell_word(folder.dir)));
 }
 
 bool Trainer::stop_wanted() const {

@@ -7,6 +7,7 @@
 #include "data/tokenizers/tokenizer_folder.h"
 #include "files/checksum.h"
 #include "files/compressed.h"
+#include "files/tokenizer_files.h"
 
 namespace ravine {
 

@@ -7,6 +7,7 @@
 #include "data/tokenizers/llama_settings.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/tokenizer_folder.h"
+#include "files/tokenizer_files.h"
 
 namespace ravine {
 

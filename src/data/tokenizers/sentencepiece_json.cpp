@@ -14,6 +14,7 @@
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizer.h"
 #include "data/tokenizers/tokenizer_folder.h"
+#include "files/tokenizer_files.h"
 
 namespace ravine {
 namespace {

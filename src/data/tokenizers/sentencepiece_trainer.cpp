@@ -15,6 +15,7 @@
 #include "data/source.h"
 #include "files/file_set.h"
 #include "files/same_path.h"
+#include "files/tokenizer_files.h"
 
 namespace ravine {
 
@@ -119,9 +120,6 @@ void check(const TokenizerTraining& o) {
     if (std::find(o.symbols.begin(), o.symbols.end(), s) != o.symbols.end() || std::count(o.special.begin(), o.special.end(), s) > 1 || (!bytes && (s == "<unk>" || s == "<s>" || s == "</s>")))
       wrong("special-tokens", fmt::format("'{}' is a token already", s));
 }
-
-// All that one tokenizer may consist of, here and elsewhere: a part of another one beside would be read with it.
-constexpr const char* kTokenizerFiles[] = {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt"};
 
 // A tokenizer goes with the models trained on it: another in its place makes them useless.
 void refuse_tokenizer(const TokenizerTraining& o) {

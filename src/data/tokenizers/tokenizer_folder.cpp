@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "data/tokenizers/json_tokenizer.h"
 #include "files/compressed.h"
+#include "files/tokenizer_files.h"
 
 namespace ravine {
 
@@ -220,15 +221,6 @@ TokenizerParts from_word_pieces(const std::string& path, const Settings& s) {
 }
 
 }  // namespace
-
-std::string find_in_folder(const std::string& dir, const std::string& name) {
-  std::error_code ec;
-  for (const char* suffix : {"", ".xz"}) {
-    std::string path = (fs::path(dir) / (name + suffix)).string();
-    if (fs::exists(path, ec)) return path;
-  }
-  return "";
-}
 
 Json read_settings(const std::string& dir, const char* name, std::string& path) {
   path = (fs::path(dir) / name).string();

@@ -15,9 +15,6 @@ namespace ravine {
 // and key.
 std::unique_ptr<Tokenizer> open_tokenizer_folder(const std::string& dir);
 
-// The file of that name in the folder, or its .xz; "" if there is neither.
-std::string find_in_folder(const std::string& dir, const std::string& name);
-
 // A JSON object of a folder; empty if there is no such file. `path` becomes the file's path.
 Json read_settings(const std::string& dir, const char* name, std::string& path);
 

@@ -8,6 +8,7 @@
 #include "files/folder_mark.h"
 #include "files/safetensors.h"
 #include "files/temporary.h"
+#include "files/tokenizer_files.h"
 #include "io/checkpoint.h"
 #include "io/huggingface.h"
 #include "io/manifest.h"
@@ -48,7 +49,7 @@ std::string run_model_config(const std::string& run, const std::optional<ModelOp
 // The tokenizer of a run, with generation_config.json and chat template: those that lie with its final model, else what its options name.
 void find_tokenizer(const std::string& run, const std::optional<ModelOptions>& options, Weights& w) {
   for (const std::string& own : {run, run + "/model"})
-    if (holds_tokenizer(own)) {
+    if (has_tokenizer(own)) {
       w.folder = own;
       return;
     }
