@@ -9,6 +9,7 @@
 #include "files/folder_mark.h"
 #include "files/same_path.h"
 #include "files/temporary.h"
+#include "files/tokenizer_files.h"
 #include "files_temporary.h"
 
 using namespace ravine;
@@ -152,6 +153,15 @@ TEST(FolderMark, NamesWhatIsNotOurs) {
   for (const char* text : {"", "{", "[]", "{\"format\":\"ravine-folder\",\"version\":2,\"run\":\"a\",\"files\":{}}", "{\"format\":\"ravine-folder\",\"version\":1,\"run\":7,\"files\":{}}"}) {
     spill(folder / kFolderMark, text);
     EXPECT_FALSE(read_mark(folder.path())) << text;
+  }
+}
+
+TEST(TokenizerFiles, AFolderHoldsOneOrNot) {
+  for (const auto& [files, holds] : {std::pair{std::vector<const char*>{}, false}, {{"tokenizer.model"}, true}, {{"tokenizer.model.xz"}, true}, {{"tokenizer.json"}, true}, {{"vocab.json"}, false},
+                                     {{"merges.txt"}, false}, {{"vocab.json", "merges.txt.xz"}, true}, {{"vocab.txt"}, true}, {{"tokenizer_config.json", "chat_template.jinja"}, false}}) {
+    TemporaryFolder folder;
+    for (const char* name : files) spill(folder / name, "");
+    EXPECT_EQ(has_tokenizer(folder.path()), holds) << (files.empty() ? "nothing" : files[0]);
   }
 }
 
