@@ -9,7 +9,7 @@ import sys
 import zipfile
 
 import ravine_run as r
-from convert import GOLDEN
+from convert import CONFIG, GOLDEN, weights
 from convert_state import scalars
 from megatron_files import load, tensors
 from ravine_run import check, run
@@ -173,6 +173,78 @@ def test_steps_of_an_optimizer(folder):
             run("convert", "--input", at, "--output", folder / f"{at.name}-out", "--to", "ravine", "--optimizer")
             s = scalars(folder / f"{at.name}-out", 3)
             check((s["step"], s["optimizer_steps"], s.get("global_batch")) == (3, want, batch), f"{at.name}: {s}")
+
+
+def test_rows_of_a_long_tail(folder):
+    """Padding is less than a multiple of 128 rows: of a longer tail of equal rows the rest are tokens."""
+    def change(out):
+        for table in ("model.embed_tokens.weight", "lm_head.weight"):
+            out[table][100:] = [list(out[table][100])] * 200
+    save(folder / "hf", change, vocab_size=300, num_hidden_layers=1)
+    run("convert", "--input", folder / "hf", "--output", folder / "mg", "--to", "megatron-mcore")
+    (folder / "mg" / "config.json").unlink()
+    for file in (folder / "mg").glob("release/*/model_optim_rng.pt"):
+        rewritten(file, (b"true_vocab_size", b"xrue_vocab_size"))
+    run("convert", "--input", folder / "mg", "--output", folder / "back", "--to", "hf")
+    check(r.load_tensors(folder / "back")["lm_head.weight"][1] == [384 - 128 + 1, 8], r.load_tensors(folder / "back")["lm_head.weight"][1])
+
+
+def test_positions_and_moments_only_where_asked(folder):
+    run("convert", "--input", GOLDEN / "optim", "--output", folder / "with", "--to", "ravine", "--optimizer")
+    s = scalars(folder / "with", 7)
+    check((s["step"], s["tokens"], s["global_batch"], s["optimizer"]) == (7, 28 * 16, 4, "adamw"), s)
+    for source in ("optim", "zero2"):
+        log = run("convert", "--input", GOLDEN / source, "--output", folder / source, "--to", "ravine").stderr
+        s = scalars(folder / source, 0)
+        check((s["step"], s["tokens"], s["optimizer_steps"], "global_batch" in s) == (0, 0, 0, False), s)
+        check((folder / source / "checkpoints" / "latest").read_text() == "step_000000\n" and "the run begins at step 0" in log, log)
+        for name, (_, _, raw) in r.load_tensors(folder / source / "checkpoints" / "step_000000").items():
+            check(any(raw) == name.startswith("weights/"), name)
+
+
+def test_types_are_kept(folder):
+    """Each tensor keeps its type, and config.json says it where it is one; what lies beside the weights comes along."""
+    want = save(folder / "hf", num_hidden_layers=1)
+    header, body = r.load_raw(folder / "hf" / "model.safetensors")
+    for name, halves in (("mixed", {"model.norm.weight"}), ("half", set(want))):
+        shutil.copytree(folder / "hf", folder / name)
+        (folder / name / "generation_config.json").write_text('{"top_k": 7}')
+        config = json.loads((folder / name / "config.json").read_text())
+        (folder / name / "config.json").write_text(json.dumps({**config, "torch_dtype": "said"}))
+        tensors_, data = {}, b""
+        for n, t in header.items():
+            if n == "__metadata__":
+                continue
+            raw = body[slice(*t["data_offsets"])]
+            if n in halves:
+                raw = b"".join(raw[i + 2:i + 4] for i in range(0, len(raw), 4))
+            tensors_[n] = {"dtype": "BF16" if n in halves else "F32", "shape": t["shape"], "data_offsets": [len(data), len(data) + len(raw)]}
+            data += raw
+        r.save_raw(folder / name / "model.safetensors", tensors_, data)
+        for flags, kinds, said in (((), {n: t["dtype"] for n, t in tensors_.items()}, "bfloat16" if name == "half" else "said"), (("--dtype", "f16"), {n: "F16" for n in tensors_}, "float16")):
+            out = folder / f"{name}-{len(flags)}"
+            run("convert", "--input", folder / name, "--output", out, "--to", "hf", *flags)
+            got = {n: kind for n, (kind, _, _) in r.load_tensors(out).items()}
+            check(got == kinds, f"{out.name}: {[(n, got.get(n)) for n in kinds if got.get(n) != kinds[n]][:3]}")
+            check(json.loads((out / "config.json").read_text())["torch_dtype"] == said, f"{out.name}: {(out / 'config.json').read_text()}")
+            check(json.loads((out / "generation_config.json").read_text()) == {"top_k": 7}, "generation_config.json")
+
+
+def test_the_newest_file_of_a_rank(folder):
+    """Of several files in a rank's folder the one that meta.json names; without it nobody guesses."""
+    shutil.copytree(GOLDEN / "mf_ranks", folder / "mf")
+    for rank in range(2):
+        there = folder / "mf" / f"rank_{rank}"
+        (file,) = there.glob("*.safetensors")
+        older, data = r.load_raw(file)
+        r.save_raw(there / f"tiny_rank_{rank}-1_3.safetensors", older, data[::-1])
+        r.save_raw(there / f"tiny_rank_{rank}-1_9.safetensors", older, data[::-1])
+    done = run("convert", "--input", folder / "mf", "--output", folder / "x", "--to", "hf", "--model-config", CONFIG, status=2)
+    check("or meta.json names it; there are 3" in done.stderr, done.stderr)
+    for rank in range(2):
+        (folder / "mf" / f"rank_{rank}" / "meta.json").write_text(json.dumps({"last_ckpt_file": f"tiny_rank_{rank}-1_7.safetensors"}))
+    run("convert", "--input", folder / "mf", "--output", folder / "x", "--to", "hf", "--model-config", CONFIG, "--dtype", "f32")
+    check(weights(folder / "x") == weights(GOLDEN / "hf"), "another file was taken")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@
 #include "infer/output.h"
 #include "infer/prompts.h"
 #include "infer/sampler.h"
+#include "infer/session.h"
+#include "infer/speed.h"
 #include "infer/trace.h"
 #include "parallel/flat_store.h"
 #include "tests/unit/files_temporary.h"
@@ -298,6 +300,36 @@ TEST(Trace, LossIsTheMeanOverTheLabels) {
   EXPECT_EQ(out.at("logits").shape, (Shape{2, 3, 61}));
   EXPECT_EQ(out.count("hidden.2"), 1u);
   EXPECT_EQ(out.count("hidden.3"), 0u);
+}
+
+// What one step of decoding computes, by hand; weights drawn at random have the spread that the model asks for.
+TEST(InferenceSpeed, DecodeCountsItsProductsAndKeys) {
+  TemporaryFolder dir;
+  const Json config = {{"model_type", "llama"}, {"hidden_size", 128}, {"num_hidden_layers", 2}, {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"intermediate_size", 192}, {"vocab_size", 700},
+                       {"max_position_embeddings", 64}, {"initializer_range", 0.4}, {"attention_bias", true}};
+  spill(dir / "config.json", config.dump());
+  Session s = open_random_session(dir / "config.json", DType::f32, "cpu");
+  SpeedOptions o;
+  o.batch = 3, o.length = 10, o.steps = 4;
+  int begun = 0;
+  o.begin = [&] { ++begun; };
+  const Speed decode = measure_decode(s, o);
+  const double matrices = 2 * (256 * 128 + 128 * 128 + 3 * 192 * 128) + 700 * 128, keys = 10 + 1 + 2 + 4;
+  EXPECT_DOUBLE_EQ(decode.flops, 2.0 * matrices * 3 + 4.0 * 2 * 128 * 3 * keys);
+  EXPECT_EQ(begun, 1);
+  measure_prefill(s, o);
+  EXPECT_EQ(begun, 2) << "the last prompt only";
+  for (const Param& p : s.model->params().params()) {
+    const TensorView v = s.store->value(p);
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < v.count(); ++i) sum += v.as<float>()[i], squares += double{v.as<float>()[i]} * v.as<float>()[i];
+    const double n = static_cast<double>(v.count());
+    if (p.init.kind == Init::ones) { EXPECT_EQ(sum, n) << p.name; }
+    if (p.init.kind == Init::zeros) { EXPECT_EQ(squares, 0) << p.name; }
+    if (p.init.kind != Init::normal) continue;
+    EXPECT_NEAR(sum / n, 0, 5 * p.init.std / std::sqrt(n)) << p.name;
+    EXPECT_NEAR(squares / n, p.init.std * p.init.std, 5 * std::sqrt(2 / n) * p.init.std * p.init.std) << p.name;
+  }
 }
 
 }  // namespace
