@@ -423,6 +423,7 @@ def test_bench_in_words(folder):
     """What is printed without --json, to the digits that are printed."""
     config, T, B = folder / "config.json", 96, 2
     config.write_text(json.dumps(MIDDLE))
+    peak()  # measured before the benches read it
     for what, tokens, number in (("train", B * T, r"sol ([\d.]+) of (\d+) GFLOP/s, ([\d.]+) ms per step \(fastest of 2\), memory \d+ MiB measured, \d+ planned"),
                                  ("prefill", B * T, r"sol ([\d.]+) of (\d+) GFLOP/s, ([\d.]+) ms \(fastest of 2\), memory \d+ MiB"),
                                  ("decode", B, r"([\d.]+) of ([\d.]+) GB/s: ([\d.]+) MB of weights \(and ([\d.]+) MB of cache\) in ([\d.]+) ms per step \(median of 2\), memory \d+ MiB")):
