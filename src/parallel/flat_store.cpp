@@ -49,6 +49,7 @@ void FlatStore::declare(const std::vector<int>& stages) {
   for (Unit& u : params_.units())
     if (stage(&u) == me) here.push_back(&u);
   buckets_ = flat_buckets(params_, here, place_);
+  const size_t owned = buckets_.size();
   for (Unit* u : here)
     for (Param* p : u->params) {
       if (!p->tied || stage(p->tied->unit) == me) continue;
@@ -66,7 +67,7 @@ void FlatStore::declare(const std::vector<int>& stages) {
       held_[b].own = static_cast<int>(places_.size());
       places_.emplace_back();
       places_.back().bucket = b;
-      places_.back().unit = buckets_[b].unit;
+      places_.back().unit = b < owned ? buckets_[b].unit : nullptr;  // of an owner elsewhere: nobody writes here, the sum of the place of use becomes it
     }
     for (const Bucket::Span& s : buckets_[b].spans) {
       ParamPlace& at = at_[s.param->index];

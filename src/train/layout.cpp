@@ -105,31 +105,46 @@ Communication communication_of(const Config& c, const RunLayout& layout, Model& 
   Communication out;
   // Gradients, and values after the update or around blocks.
   const FlatPlace place{.tensor_rank = 0, .tensor_size = m.tensor, .data_rank = 0, .data_size = m.data, .divided = c.parallel.zero > 0, .whole_below = c.parallel.zero_threshold};
-  auto buckets_at = [&](int at) {
-    std::vector<Unit*> units;
-    for (Unit& u : model.params().units())
-      if (stages[u.index] == at) units.push_back(&u);
-    return flat_buckets(model.params(), units, place);
+  // As FlatStore has them: with a tied parameter goes the bucket of its owner, wherever that is.
+  struct Held {
+    Bucket bucket;
+    int uses = 1;           // units of this stage that read it, and add to a gradient of their own
+    bool elsewhere = false;  // another stage holds it too
   };
-  for (const Bucket& b : buckets_at(stage)) {
-    if (m.data == 1) break;
-    bool divided = b.part < b.count && c.parallel.zero > 0, copy = b.matrix && narrow < wide;
-    double n = static_cast<double>(b.count) * others(r);
-    bool table = std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });
-    double value = (copy ? n * narrow : 0) + (!copy || table ? n * wide : 0), grads = b.trainable ? n * wide : 0;
-    for (const Param& p : model.params().params())
-      if (p.tied && std::any_of(b.spans.begin(), b.spans.end(), [&](const Bucket::Span& s) { return s.param == p.tied; }) && stages[p.unit->index] == stage)
-        grads *= 2;  // a place of use of its own
-    double times = c.parallel.zero >= 2 ? micros : 1;
-    out.data += grads * times * (divided ? 1 : 2);
-    if (divided && c.parallel.zero < 3 && b.trainable) out.data += value;
-    if (divided && c.parallel.zero == 3) out.data += value * 2 * micros;
+  std::vector<Held> held;
+  auto holds = [](const Bucket& b, const Param* p) { return std::any_of(b.spans.begin(), b.spans.end(), [&](const Bucket::Span& s) { return s.param == p; }); };
+  std::vector<Unit*> units;
+  for (Unit& u : model.params().units())
+    if (stages[u.index] == stage) units.push_back(&u);
+  for (Bucket& b : flat_buckets(model.params(), units, place)) held.push_back({std::move(b)});
+  for (const Param& p : model.params().params()) {
+    if (!p.tied) continue;
+    const int mine = stages[p.unit->index], owner = stages[p.tied->unit->index];
+    if (mine == stage && owner != stage)
+      for (Bucket& b : flat_buckets(model.params(), {p.tied->unit}, place))
+        if (holds(b, p.tied)) held.push_back({std::move(b), 1, true});
+    for (Held& h : held)
+      if (owner == stage && holds(h.bucket, p.tied)) (mine == stage ? h.uses += 1 : h.elsewhere = true);
   }
-  // Gradients of key/value heads that several tensor ranks hold.
-  for (const Bucket& b : buckets_at(stage))
+  for (const Held& h : held) {
+    const Bucket& b = h.bucket;
+    const bool divided = b.part < b.count && c.parallel.zero > 0, copy = b.matrix && narrow < wide;
+    const double n = static_cast<double>(b.count) * others(r);
+    const bool table = std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });
+    const double value = (copy ? n * narrow : 0) + (!copy || table ? n * wide : 0), grads = b.trainable ? n * wide * h.uses : 0;
+    if (m.data > 1) {
+      out.data += grads * (c.parallel.zero >= 2 ? micros : 1) * (divided ? 1 : 2);
+      if (divided && c.parallel.zero < 3 && b.trainable) out.data += value;
+      if (divided && c.parallel.zero == 3) out.data += value * 2 * micros * h.uses;
+    }
+    if (!b.trainable) continue;
+    if (h.elsewhere) out.pipeline += static_cast<double>(b.mine.count) * wide;
+    // Under sequence parallelism: gradients of what is not cut.
+    if (c.parallel.sequence && m.tensor > 1 && !b.cut) out.tensor += 2 * (t - 1) * static_cast<double>(ceil_div(divided && c.parallel.zero >= 2 ? b.part : b.count, m.tensor)) * wide;
+    // Gradients of key/value heads that several tensor ranks hold.
     for (const Bucket::Span& s : b.spans)
-      if (int copies = copies_of(*s.param, m.tensor); copies > 1 && b.trainable)
-        out.tensor += (copies - 1) * static_cast<double>(s.shape.count()) * wide / (c.parallel.zero > 0 && b.part < b.count ? r : 1);
+      if (int copies = copies_of(*s.param, m.tensor); copies > 1) out.tensor += (copies - 1) * static_cast<double>(s.shape.count()) * wide / (divided ? r : 1);
+  }
   double tokens = static_cast<double>(c.train.micro_batch * columns), hidden = static_cast<double>(model.facts().hidden);
   // Stages: the stream ahead, its gradient back, of every part but the ends of the model.
   for (int p = stage; p < static_cast<int>(parts.size()); p += m.pipeline) {
@@ -141,7 +156,7 @@ Communication communication_of(const Config& c, const RunLayout& layout, Model& 
     // cut a sum is one half and a gathering the other.
     double runs = c.train.recompute == "full" ? 6 : 4;
     out.tensor += micros * layers * runs * 2 * others(t) * tokens * hidden * narrow;
-    if (c.parallel.sequence && c.train.recompute == "cheap") out.tensor += micros * layers * 2 * others(t) * tokens * hidden * narrow;  // gathered again for dw
+    if (c.parallel.sequence && c.train.recompute != "none") out.tensor += micros * layers * 2 * others(t) * tokens * hidden * narrow;  // gathered again for dw
     if (first) out.tensor += micros * 2 * others(t) * tokens * hidden * wide;
     if (last) out.tensor += micros * (2 * others(t) * tokens * hidden * narrow + (t - 1) * tokens * 8);
   }
