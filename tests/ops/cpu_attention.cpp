@@ -157,6 +157,24 @@ TEST_P(CpuAttention, AlibiFarOut) {
       o["lse"], [&](int64_t i) { return errors.lse[i]; }, "lse far out");
 }
 
+// A cache of more keys than 64 chunks of 512: chunks grow, and several segments take several rounds.
+TEST_P(CpuAttention, DecodeOfVeryManyKeys) {
+  SKIP_WITHOUT(AttentionForward);
+  const Batch far{"far", {{0, 1, 100, 33000}, {1, 2, 0, 40000}, {3, 1, 5000, 700}}, 4, 40000};
+  for (int64_t window : {0, 35000}) {
+    Case c;
+    AttentionForward a = inputs(c, GetParam(), far, {2, 1, 8}, {true, window});
+    a.out = c.output(GetParam(), {4, 16}), a.lse = c.output(DType::f32, {2, 4});
+    ForwardErrors errors = forward_errors(a);
+    auto o = run_both(a);
+    expect_close(
+        o["out"], [&](int64_t i) { return errors.out[i]; }, "out of many keys");
+    expect_close(
+        o["lse"], [&](int64_t i) { return errors.lse[i]; }, "lse of many keys");
+    c.expect_intact();
+  }
+}
+
 // Scores hundreds apart: e to the power of any but the largest, subtracted first, would be infinite.
 TEST_P(CpuAttention, ScoresFarApart) {
   SKIP_WITHOUT(AttentionForward);

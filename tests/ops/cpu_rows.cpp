@@ -340,6 +340,26 @@ TEST(CpuRows, Softmax) {
       }
 }
 
+// ALiBi, which only the unfused definition asks of this kernel: slope * (key - query's position) is added to the scaled score. Distances are below 300: as much more
+// argument, rounded twice.
+TEST(CpuRows, SoftmaxWithAlibi) {
+  SKIP_WITHOUT(SoftmaxForward);
+  for (DType t : {DType::f32, DType::bf16})
+    for (const Square& s : kSquares)
+      for (double slope : {0.0625, 0.3}) {
+        Case c;
+        SoftmaxForward a;
+        a.scores = c.input(1, t, {s.q, s.k}, 3, 8), a.probs = c.output(t, {s.q, s.k}, 1).view();
+        a.scale = 0.35, a.causal = s.causal, a.window = s.window, a.slope = slope;
+        auto o = run_both(a)["probs"];
+        double argument = 2 * kU32 * (4 * 8 * a.scale + 4 * slope * static_cast<double>(std::max(s.q, s.k)));
+        double r = std::expm1(argument) + gamma32(s.k + 3 * kFunction);
+        expect_close(
+            o, [&](int64_t i) { return r * o.want[i]; }, at(t, {s.q, s.k}));
+        c.expect_intact();
+      }
+}
+
 TEST(CpuRows, SoftmaxBackward) {
   SKIP_WITHOUT(SoftmaxBackward);
   for (DType t : kFloats)

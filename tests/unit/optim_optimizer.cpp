@@ -25,11 +25,14 @@ struct Small {
     set.add(fixed, {"table", {4, 3}, {}, {}, true, Use::table});
     Unit& head = set.unit("head");
     set.add(head, {"out", {4, 3}});
+    set.add_joined(head, {{"a", {2, 3}}, {"b", {2, 3}}, {"c", {2, 3}}, {"d", {2, 3}}});  // neighbours that differ in one of the two
     set.find("k")->trainable = set.find("kb")->trainable = set.find("table")->trainable = false;
     set.find("q")->lr_mult = 0.5;
     set.find("v")->wd_mult = 3;
     set.find("out")->lr_mult = 2;
     set.find("out")->wd_mult = 0;
+    set.find("b")->wd_mult = set.find("c")->wd_mult = 2;
+    set.find("c")->lr_mult = set.find("d")->lr_mult = 3;
   }
   ParamSet set;
 };

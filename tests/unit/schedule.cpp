@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <map>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -76,6 +77,76 @@ TEST(Schedule, EqualsTransformersAtEveryStep) {
   std::vector<int64_t> steps(all["steps"].get<size_t>());
   for (size_t i = 0; i < steps.size(); ++i) steps[i] = static_cast<int64_t>(i);
   EXPECT_GE(compare(all, steps), 16 * 200);
+}
+
+ScheduleOptions schedule(const std::string& type, int64_t warmup = 0, double min_lr_ratio = 0) {
+  ScheduleOptions o;
+  o.type = type, o.warmup_steps = warmup, o.min_lr_ratio = min_lr_ratio;
+  return o;
+}
+
+// get_wsd_schedule: the shapes of warm-up and decay, what is between, and where it stays. 100 steps: 10 up, 60 stable, 30 down.
+TEST(Schedule, ShapesOfWarmUpAndDecay) {
+  const double pi = 3.14159265358979323846;
+  const std::map<std::string, double (*)(double)> rises = {{"linear", [](double p) { return p; }},
+                                                           {"cosine", [](double p) { return 0.5 * (1 - std::cos(3.14159265358979323846 * p)); }},
+                                                           {"1-sqrt", [](double p) { return 1 - std::sqrt(1 - p); }}};
+  for (const auto& [up, rise] : rises)
+    for (const char* down : {"linear", "cosine", "1-sqrt"})
+      for (double least : {0.0, 0.25}) {
+        ScheduleOptions o = schedule("warmup_stable_decay", 10, least);
+        o.decay_steps = 30, o.warmup_type = up, o.decay_type = down;
+        auto at = [&](int64_t step) { return learning_rate(o, 2, 100, step) / 2; };
+        for (int64_t step = 0; step < 10; ++step) EXPECT_NEAR(at(step), least + (1 - least) * rise(static_cast<double>(step) / 10), 1e-15) << up << step;
+        EXPECT_EQ(at(10), 1);
+        EXPECT_EQ(at(69), 1);
+        for (int64_t step = 70; step < 100; ++step) {
+          const double p = static_cast<double>(step - 70) / 30;
+          const double fall = down == std::string("linear") ? 1 - p : down == std::string("cosine") ? 0.5 * (1 + std::cos(pi * p)) : 1 - std::sqrt(p);
+          EXPECT_NEAR(at(step), least + (1 - least) * fall, 1e-15) << down << step;
+        }
+        for (int64_t step : {100, 101, 1000}) EXPECT_EQ(at(step), least);
+        o.stable_steps = 20;  // said, not worked out: the decay begins at 30
+        EXPECT_EQ(at(29), 1);
+        EXPECT_LT(at(31), 1);
+        EXPECT_EQ(at(60), least);
+      }
+}
+
+// The schedule may be shorter than the run, and its numbers left to their defaults, which are those of Transformers.
+TEST(Schedule, BehindTheEndAndDefaults) {
+  const double pi = 3.14159265358979323846;
+  for (double cycles : {0.0, 1.0, 2.0, 2.5}) {
+    ScheduleOptions o = schedule("cosine_with_restarts", 10);
+    o.cycles = cycles;
+    for (int64_t step : {110, 111, 150, 1000}) EXPECT_EQ(learning_rate(o, 1, 110, step), 0) << cycles << " cycles, step " << step;
+    const double given = cycles > 0 ? cycles : 1;
+    for (int64_t step : {10, 35, 60, 85, 109}) {
+      const double phase = given * static_cast<double>(step - 10) / 100;
+      EXPECT_NEAR(learning_rate(o, 1, 110, step), 0.5 * (1 + std::cos(pi * (phase - std::floor(phase)))), 1e-14) << cycles << " " << step;
+    }
+  }
+  for (double cycles : {0.0, 0.5, 1.5}) {
+    ScheduleOptions o = schedule("cosine", 10, 0.1);
+    o.cycles = cycles;
+    for (int64_t step : {10, 50, 110, 160, 210}) {  // it follows its wave, also behind the end
+      const double wave = 0.5 * (1 + std::cos(2 * pi * (cycles > 0 ? cycles : 0.5) * static_cast<double>(step - 10) / 100));
+      EXPECT_NEAR(learning_rate(o, 1, 110, step), 0.1 + 0.9 * wave, 1e-14) << cycles << " " << step;
+    }
+  }
+  EXPECT_EQ(learning_rate(schedule("linear", 10), 1, 110, 60), 0.5);
+  for (int64_t step : {110, 111, 500}) EXPECT_EQ(learning_rate(schedule("linear", 10), 1, 110, step), 0);
+  ScheduleOptions p = schedule("polynomial", 10);
+  p.power = 2, p.end_lr = 0.01;
+  EXPECT_NEAR(learning_rate(p, 0.1, 110, 60), 0.09 * 0.25 + 0.01, 1e-16);
+  for (int64_t step : {110, 111, 500}) EXPECT_NEAR(learning_rate(p, 0.1, 110, step), 0.01, 1e-17);
+  ScheduleOptions r = schedule("inverse_sqrt", 10);
+  EXPECT_NEAR(learning_rate(r, 1, 100, 40), std::sqrt(10.0 / 40), 1e-15) << "the timescale is the warm-up";
+  r.timescale = 90;
+  EXPECT_NEAR(learning_rate(r, 1, 100, 40), std::sqrt(90.0 / 120), 1e-15);
+  EXPECT_NEAR(learning_rate(schedule("inverse_sqrt"), 1, 100, 30000), 0.5, 1e-15) << "10000 where there is no warm-up";
+  for (const char* type : {"constant", "linear", "cosine", "cosine_with_restarts", "polynomial", "inverse_sqrt"})
+    for (int64_t step : {0, 3, 9}) EXPECT_EQ(learning_rate(schedule(type, 10), 3, 100, step), 3 * (static_cast<double>(step) / 10)) << type;
 }
 
 TEST(Schedule, LengthOfItsOwn) {

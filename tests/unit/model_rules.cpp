@@ -1,0 +1,187 @@
+// What a config makes of a model beyond its shapes: the scale of attention in each layer, counts of products, rules for parameters, fields that are read together;
+// and what kernels say of their arithmetic.
+#include <cmath>
+
+#include "model/config_reader.h"
+#include "tests/unit/families.h"
+
+namespace ravine {
+namespace {
+
+Json tiny(const std::string& family, const Json& more = Json::object(), const std::vector<std::string>& without = {}) {
+  Json c = tiny_families().at(family);
+  c.update(more);
+  for (const std::string& key : without) c.erase(key);
+  return c;
+}
+
+// What each layer asks the attention kernel for.
+std::vector<AttentionShape> asked_of_attention(const Json& config) {
+  static std::vector<AttentionShape> seen;
+  static const Kernel<AttentionForward> attention = ref_kernels().attention;
+  seen.clear();
+  Kernels spying = ref_kernels();
+  spying.attention.run = [](const AttentionForward& a, void* workspace) {
+    seen.push_back(a.at);
+    attention.run(a, workspace);
+  };
+  TinyBatch tokens;
+  tokens.add(tiny_tokens(1, 5));
+  TinyRun(config, DType::f64, "none", 0, {}, spying).logits(tokens);
+  return seen;
+}
+
+TEST(ModelRules, ScaleOfAttention) {
+  const double root = 1 / std::sqrt(4.0);  // heads of 4
+  struct Case {
+    Json config;
+    std::vector<double> scales;
+  };
+  const std::vector<Case> cases = {
+      {tiny("llama"), {root, root}},
+      {tiny("qwen3"), {1 / std::sqrt(8.0), 1 / std::sqrt(8.0)}},
+      {tiny("gpt2", {{"scale_attn_by_inverse_layer_idx", false}}), {root, root}},
+      {tiny("gpt2", {{"scale_attn_by_inverse_layer_idx", true}}), {root, root / 2}},
+      {tiny("gpt2", {{"scale_attn_by_inverse_layer_idx", false}, {"scale_attn_weights", false}}), {1, 1}},
+      {tiny("gpt2", {{"scale_attn_by_inverse_layer_idx", true}, {"scale_attn_weights", false}}), {1, 0.5}},
+      {tiny("gpt2", Json::object(), {"scale_attn_by_inverse_layer_idx"}), {root, root}},
+  };
+  for (const Case& k : cases) {
+    const std::vector<AttentionShape> asked = asked_of_attention(k.config);
+    ASSERT_EQ(asked.size(), k.scales.size());
+    for (size_t i = 0; i < asked.size(); ++i) {
+      EXPECT_NEAR(asked[i].scale, k.scales[i], 1e-15) << k.config.dump() << ", layer " << i;
+      EXPECT_TRUE(asked[i].causal);
+    }
+  }
+}
+
+TEST(ModelRules, SlopesAreOfFamiliesWithAlibi) {
+  for (const auto& [name, config] : tiny_families()) {
+    const bool alibi = name == "bloom" || name.ends_with("13b");
+    for (const AttentionShape& a : asked_of_attention(config)) EXPECT_EQ(a.slopes.size(), alibi ? 3u : 0u) << name;
+  }
+}
+
+// 6 FLOPs for each element of a matrix that a token meets, the head once whether tied or not, and attention over half of the sequence.
+TEST(ModelRules, FlopsOfATokenByTheShapes) {
+  const Json shape{{"model_type", "llama"}, {"hidden_size", 24}, {"intermediate_size", 40}, {"num_hidden_layers", 3}, {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+                   {"head_dim", 10}, {"vocab_size", 50}, {"max_position_embeddings", 64}};
+  const double layer = 24.0 * 10 * (4 + 2 * 2) + 40.0 * 24 + 3.0 * 24 * 40, matrices = 3 * layer + 50 * 24;
+  for (bool tied : {false, true}) {
+    Json c = shape;
+    c["tie_word_embeddings"] = tied;
+    std::unique_ptr<Model> model = make_model(c, "test");
+    EXPECT_EQ(model->params().matrix_count(), matrices) << tied;
+    EXPECT_EQ(model->training_flops_per_token(64), 6 * matrices + 6.0 * 3 * 64 * 4 * 10) << tied;
+    EXPECT_EQ(model->params().count(), matrices + 7 * 24 + (tied ? 0 : 50 * 24)) << "norms, and a table of its own";
+  }
+  std::unique_ptr<Model> unit = make_model(tiny("baichuan2-7b"), "test");
+  EXPECT_EQ(unit->params().matrix_count(), 2 * (4 * 12 * 12 + 3 * 12 * 20) + 19 * 12) << "a head of unit rows is a product too";
+}
+
+TEST(ModelRules, FlopsOfKernels) {
+  std::vector<float> memory(4096);
+  auto view = [&](Shape s) { return view_of(memory.data(), DType::f32, s); };
+  EXPECT_EQ((Matmul{view({3, 5}), view({5, 7}), {}, view({3, 7})}.flops()), 2 * 3 * 5 * 7);
+  EXPECT_EQ((Matmul{view({5, 3}), view({7, 5}), {}, view({3, 7}), true, true}.flops()), 2 * 3 * 5 * 7);
+  // Pairs of queries and keys that the mask lets through, one by one.
+  const std::vector<Segment> segments = {{0, 6, 0, 6}, {6, 3, 6, 20}, {9, 4, 30, 2}};
+  for (bool causal : {true, false})
+    for (int64_t window : {0, 1, 4, 100}) {
+      double pairs = 0;
+      for (const Segment& s : segments)
+        for (int64_t i = 0; i < s.q_count; ++i)
+          for (int64_t j = 0; j < s.k_count; ++j) {
+            const int64_t p = s.k_count - s.q_count + i;
+            pairs += (!causal || j <= p) && (window == 0 || j > p - window);
+          }
+      AttentionForward f;
+      f.at = {segments, 6, 2, 10, 1, causal, window, {}};
+      EXPECT_EQ(f.flops(), 4 * 10 * 6 * pairs) << causal << window;
+      AttentionBackward b;
+      b.at = f.at;
+      EXPECT_EQ(b.flops(), 8 * 10 * 6 * pairs) << causal << window;
+    }
+}
+
+TEST(ModelRules, GroupsOfParameters) {
+  std::unique_ptr<Model> model = make_model(tiny("llama"), "test");
+  ParamSet& set = model->params();
+  apply_rules(set, {{"*.q_proj.weight", 2, 3, false}, {"model.layers.1.*", 5, 7, false}, {"*.mlp.*", 1, 1, true}, {"model.layers.0.mlp.*", 11, 13, false}});
+  struct Want {
+    const char* name;
+    double lr, wd;
+    bool trains;
+  };
+  for (const Want& w : {Want{"model.layers.0.self_attn.q_proj.weight", 2, 3, true}, Want{"model.layers.1.self_attn.q_proj.weight", 2, 3, true},  // the first that fits counts
+                        Want{"model.layers.1.self_attn.k_proj.weight", 5, 7, true}, Want{"model.layers.0.self_attn.k_proj.weight", 1, 1, true},
+                        Want{"model.layers.1.mlp.up_proj.weight", 5, 7, false}, Want{"model.layers.0.mlp.up_proj.weight", 11, 13, false}, Want{"lm_head.weight", 1, 1, true}}) {
+    const Param& p = *set.find(w.name);
+    EXPECT_EQ(p.lr_mult, w.lr) << w.name;
+    EXPECT_EQ(p.wd_mult, w.wd) << w.name;
+    EXPECT_EQ(p.trainable, w.trains) << w.name;
+  }
+  auto refusal = [&](const std::string& pattern) -> std::string {
+    try {
+      apply_rules(set, {{pattern, 1, 1, true}});
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal("model.layers.0.mlp.up_prj.weight").find("did you mean 'model.layers.0.mlp.up_proj.weight'?"), std::string::npos);
+  EXPECT_NE(refusal("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz").find("for example 'model.layers.0.*'"), std::string::npos);
+}
+
+TEST(ModelRules, FieldsOfAConfig) {
+  const Json json{{"whole", 7.0}, {"half", 7.5}, {"text", "seven"}, {"low", 1}, {"high", 9}, {"null", nullptr}, {"flag", 1}, {"ids", {1, 2}}, {"id", 3}, {"words", {"a", 1}}, {"same", 7}};
+  auto refusal = [&](auto&& f) -> std::string {
+    ConfigReader r(json, "config.json");
+    try {
+      f(r);
+    } catch (const UserError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  ConfigReader r(json, "config.json");
+  EXPECT_EQ(r.integer("whole", 7, 7), 7) << "7.0 is whole; both ends are allowed";
+  EXPECT_EQ(r.integer("absent", 1, 9, 5), 5);
+  EXPECT_EQ(r.integer("null", 1, 9, 5), 5) << "null is as absent";
+  EXPECT_EQ(r.number("half", 7.5, 7.5, 0), 7.5);
+  EXPECT_EQ(r.ids("ids"), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(r.ids("id"), (std::vector<int64_t>{3}));
+  EXPECT_EQ(r.any_integer({"absent", "whole", "same"}, 1, 9), 7) << "two names that agree";
+  EXPECT_EQ(r.any_integer({"absent", "gone"}, 1, 9, 4), 4);
+  EXPECT_TRUE(r.boolean("absent", true));
+  EXPECT_EQ(r.text("absent", "x"), "x");
+  EXPECT_NE(refusal([](ConfigReader& c) { c.integer("low", 2, 9); }).find("'low' is 1"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.integer("high", 2, 8); }).find("a whole number from 2 to 8"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.integer("half", 1, 9); }).find("'half' is 7.5"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.integer("text", 1, 9, 5); }).find("whole number"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.integer("absent", 1, 9); }).find("'absent' is missing"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.any_integer({"absent", "gone"}, 1, 9); }).find("'absent' is missing"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.any_integer({"whole", "high"}, 1, 9); }).find("it must equal 'whole', which is 7"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.number("half", 0, 7.4, 0); }).find("a number from 0 to 7.4"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.boolean("flag", false); }).find("true or false"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.text("low", ""); }).find("a string"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.ids("text"); }).find("token id"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.texts("words"); }).find("list of strings"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) { c.only("low", 2, "reasons"); }).find("only 2 is supported: reasons"), std::string::npos);
+  EXPECT_EQ(refusal([](ConfigReader& c) { c.only("null", 2, "reasons"), c.only("absent", 2, "reasons"), c.only("low", 1, "reasons"); }), "");
+}
+
+TEST(ModelRules, TokensThatMeanSomething) {
+  auto facts = [](const Json& more) { return make_model(tiny("llama", more), "config.json")->facts(); };
+  const ModelFacts f = facts({{"bos_token_id", 4}, {"eos_token_id", {2, 5}}, {"pad_token_id", 3}});
+  EXPECT_EQ(f.bos, 4);
+  EXPECT_EQ(f.eos, (std::vector<int64_t>{2, 5}));
+  EXPECT_EQ(f.pad, 3);
+  EXPECT_EQ(facts({{"pad_token_id", -1}}).pad, facts({{"pad_token_id", nullptr}}).pad) << "-1 is none";
+  EXPECT_EQ(facts({{"pad_token_id", 18}}).pad, 18);
+  EXPECT_THROW(facts({{"pad_token_id", 19}}), UserError) << "the vocabulary ends before it";
+}
+
+}  // namespace
+}  // namespace ravine
