@@ -58,6 +58,13 @@ TEST_P(CpuMatmul, BothTransposed) {
   for (Product p : kProducts) check_product(GetParam(), DType::f32, p, true, true, false, false, false);
 }
 
+TEST_P(CpuMatmul, WideTiles) {  // of 256 columns, from 64 tiles on; the last one of a row is narrower
+  SKIP_WITHOUT(Matmul);
+  check_product(GetParam(), GetParam(), {1350, 1100, 9}, false, true, false, true, false);
+  check_product(GetParam(), GetParam(), {1350, 1100, 9}, false, false, true, false, false);
+  check_product(GetParam(), DType::f32, {1100, 1350, 9}, true, false, true, false, true);
+}
+
 TEST_P(CpuMatmul, MoreThanARound) {  // of packed operands: of K with f32 results, of columns, of rows
   SKIP_WITHOUT(Matmul);
   check_product(GetParam(), GetParam(), {10, 600, 8200}, false, true, false, true, false);

@@ -144,5 +144,86 @@ TEST(Arena, ASectionMayNotComeAgainWhileItsMemoryIsInUse) {
   record.release(b);
 }
 
+// A run that asks for what the plan did not foresee is told so, before it writes over anything.
+TEST(Arena, APlanIsNotLeft) {
+  RecordingArena record;
+  record.section("a");
+  const ArenaBlock small = record.allocate(100, MemoryKind::activations), large = record.allocate(5000, MemoryKind::weights);
+  record.release(small), record.release(large);
+  PlannedArena arena(DeviceKind::cpu, record.pack());
+  EXPECT_THROW(arena.allocate(1, MemoryKind::activations), Error) << "no section has begun";
+  arena.section("a");
+  const ArenaBlock a = arena.allocate(100, MemoryKind::activations), b = arena.allocate(4000, MemoryKind::weights);
+  EXPECT_EQ(arena.live(), 2);
+  EXPECT_TRUE(a.data + a.bytes <= b.data || b.data + b.bytes <= a.data);
+  EXPECT_THROW(arena.allocate(1, MemoryKind::activations), Error) << "a third one";
+  arena.release(a), arena.release(b);
+  EXPECT_EQ(arena.live(), 0);
+  arena.section("a");
+  EXPECT_THROW(arena.allocate(8192 + 1, MemoryKind::activations), Error) << "larger than planned";
+  EXPECT_THROW((arena.section("b"), arena.allocate(1, MemoryKind::activations)), Error);
+}
+
+// What was alive at the peak, by kind, and no plan below what is alive at once.
+TEST(Arena, ThePeakByKind) {
+  RecordingArena record;
+  record.section("a");
+  const ArenaBlock w = record.allocate(4096, MemoryKind::weights), x = record.allocate(8192, MemoryKind::activations);
+  record.release(x);
+  const ArenaBlock g = record.allocate(16384, MemoryKind::gradients);
+  record.release(g), record.release(w);
+  const MemoryPlan plan = record.pack();
+  EXPECT_EQ(plan.lower_bound, 4096 + 16384);
+  EXPECT_EQ(plan.total, 4096 + 16384);
+  EXPECT_EQ(plan.peak_kind[static_cast<size_t>(MemoryKind::weights)], 4096);
+  EXPECT_EQ(plan.peak_kind[static_cast<size_t>(MemoryKind::gradients)], 16384);
+  EXPECT_EQ(plan.peak_kind[static_cast<size_t>(MemoryKind::activations)], 0);
+}
+
+TEST(Arena, FreedMemoryOfTheHeapIsTakenAgainWhereItFits) {
+  HeapArena arena;
+  const ArenaBlock a = arena.allocate(64 << 10, MemoryKind::workspace);
+  std::byte* const at = a.data;
+  arena.release(a);
+  EXPECT_EQ(arena.live(), 0);
+  const ArenaBlock b = arena.allocate(40 << 10, MemoryKind::workspace);
+  EXPECT_EQ(b.data, at) << "more than half of it is used";
+  EXPECT_EQ(arena.reserved(), 64 << 10);
+  arena.release(b);
+  const ArenaBlock c = arena.allocate(16 << 10, MemoryKind::workspace);
+  EXPECT_NE(c.data, at) << "a quarter would waste the rest";
+  EXPECT_EQ(arena.reserved(), 80 << 10);
+  const ArenaBlock d = arena.allocate(128 << 10, MemoryKind::workspace), e = arena.allocate(1, MemoryKind::workspace);
+  EXPECT_EQ(arena.live(), 3);
+  for (const ArenaBlock* one : {&c, &d, &e})
+    for (const ArenaBlock* other : {&c, &d, &e}) EXPECT_TRUE(one == other || one->data + one->bytes <= other->data || other->data + other->bytes <= one->data);
+  arena.release(c);
+  EXPECT_THROW(arena.release(c), Error) << "twice";
+}
+
+TEST(Storage, IsZeroMovesAndForgets) {
+  constexpr int64_t kBytes = (int64_t{2} << 20) + 4096;
+  Storage a(DeviceKind::cpu, kBytes);
+  for (int64_t i = 0; i < kBytes; i += 4096) ASSERT_EQ(a.data()[i], std::byte{0});
+  a.data()[kBytes - 1] = std::byte{7};
+  std::byte* const at = a.data();
+  Storage b(std::move(a));
+  EXPECT_EQ(b.data(), at);
+  EXPECT_EQ(b.bytes(), kBytes);
+  EXPECT_EQ(a.data(), nullptr);
+  EXPECT_EQ(a.bytes(), 0);
+  Storage c;
+  c = std::move(b);
+  EXPECT_EQ(c.data()[kBytes - 1], std::byte{7});
+  c.forget();
+  EXPECT_EQ(c.data()[kBytes - 1], std::byte{0});
+  c.data()[0] = std::byte{1};
+  EXPECT_EQ(c.data()[0], std::byte{1}) << "it may be used again";
+  const Storage meta(DeviceKind::meta, kBytes);
+  EXPECT_EQ(meta.data(), nullptr);
+  EXPECT_EQ(meta.bytes(), kBytes);
+  EXPECT_THROW(Storage(DeviceKind::cpu, -1), Error);
+}
+
 }  // namespace
 }  // namespace ravine

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <stdlib.h>
+
 #include <set>
 
 #include "comm/group.h"
+#include "comm/ranks.h"
 
 namespace ravine {
 namespace {
@@ -42,6 +45,77 @@ TEST(FakeGroup, CountsWhatItWouldMove) {
   g.all_to_all(nullptr, nullptr, 10).wait();
   EXPECT_EQ(g.traffic().bytes, 1023 * ((1 << 20) + 10));
   EXPECT_EQ(gather_integers(g, 7), std::vector<int64_t>(1024, 7));
+}
+
+TEST(FakeGroup, SendsCountAndReceivesDoNot) {
+  FakeGroup g(1, 4);
+  int64_t mine = 7, there = 0;
+  g.send(&mine, 100, 2).wait();
+  EXPECT_EQ(g.traffic().bytes, 100);
+  g.receive(&there, 8, 2).wait();
+  EXPECT_EQ(g.traffic().bytes, 100);
+  EXPECT_EQ(g.traffic().calls, 1);
+}
+
+TEST(SelfGroup, IsAloneAndTalksToNobody) {
+  SelfGroup g;
+  const int32_t mine[] = {1, 2, 3};
+  int32_t all[] = {0, 0, 0};
+  g.all_gather(mine, all, sizeof mine).wait();
+  EXPECT_EQ(all[2], 3);
+  all[2] = 0;
+  g.all_to_all(mine, all, sizeof mine).wait();
+  EXPECT_EQ(all[2], 3);
+  EXPECT_THROW(g.send(mine, 4, 1), std::exception);
+  EXPECT_THROW(g.receive(all, 4, 1), std::exception);
+  EXPECT_EQ(gather_texts(g, "text"), std::vector<std::string>{"text"});
+}
+
+TEST(Ranks, OneThatIsPlayedStandsWhereItWould) {
+  const Ranks r = Ranks::fake({2, 3, 4}, 17);  // stage 1, data 1, tensor 1
+  EXPECT_EQ(r.at(), (Coordinates{1, 1, 1}));
+  EXPECT_EQ(r.rank(), 17);
+  EXPECT_EQ(r.size(), 24);
+  EXPECT_FALSE(r.first());
+  EXPECT_TRUE(r.last_stage());
+  EXPECT_FALSE(Ranks::fake({2, 3, 4}, 11).last_stage());
+  for (Axis a : {Axis::pipeline, Axis::data, Axis::tensor}) {
+    EXPECT_EQ(r.along(a).size(), r.mesh().size(a));
+    EXPECT_EQ(r.along(a).rank(), 1);
+  }
+  EXPECT_EQ(r.back().size(), 2);
+  EXPECT_EQ(r.all().rank(), 17);
+  EXPECT_EQ(name(Axis::pipeline), "pipeline");
+  EXPECT_EQ(name(Axis::data), "data");
+  EXPECT_EQ(name(Axis::tensor), "tensor");
+}
+
+// Variables of Open MPI, PMIx (srun) and PMI (MPICH), and none of them.
+TEST(Launched, IsSaidByTheLauncher) {
+  const char* all[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
+  struct Case {
+    std::vector<std::pair<const char*, const char*>> set;
+    bool launched;
+    int rank;
+    bool several;
+  };
+  for (const Case& c : std::vector<Case>{{{}, false, 0, false},
+                                         {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"PMIX_RANK", "2"}}, true, 2, true},
+                                         {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "0"}}, true, 0, true},
+                                         {{{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}, true, 0, false},
+                                         {{{"PMIX_RANK", "3"}}, true, 3, true},
+                                         {{{"PMIX_RANK", "0"}}, true, 0, false},
+                                         {{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, true, 0, true},
+                                         {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, true, 1, true}}) {
+    for (const char* v : all) unsetenv(v);
+    for (auto [key, value] : c.set) setenv(key, value, 1);
+    const std::string what = c.set.empty() ? "nothing" : c.set[0].first;
+    EXPECT_EQ(launched_as_rank(), c.launched) << what;
+    EXPECT_EQ(launched_rank(), c.rank) << what;
+    EXPECT_EQ(launched_as_several(), c.several) << what;
+  }
+  for (const char* v : all) unsetenv(v);
+  EXPECT_EQ(open_world()->size(), 1) << "nobody launched it: alone";
 }
 
 }  // namespace

@@ -247,6 +247,31 @@ TEST(DataRanksAndStages, KeepEveryBit) {
     expect_same(one, trained(deep, config_of(parallel)), Json(parallel).dump());
 }
 
+// What is frozen stays, and the rest learns as if nothing were: gradients that are added up over micro batches too, beside a joined or a neighbouring one that is frozen.
+TEST(Frozen, OneParameterStaysAndTheRestLearnsAsBefore) {
+  for (const auto& [family, shape] : families_for_ranks()) {
+    Config c = config_of({{"leaves", 1}});
+    c.train.global_batch = 2, c.train.steps = 1, c.optimizer.clip_norm = 0, c.optimizer.weight_decay = 0;
+    const Outcome all = trained(shape, c);
+    std::unique_ptr<Model> model = make_model(shape, "test");
+    std::map<std::string, std::vector<double>> begun;
+    {
+      Config still = c;
+      still.optimizer.lr = 0;
+      begun = trained(shape, still).weights;
+    }
+    for (const Param& p : model->params().params()) {
+      if (p.tied || p.name.find("layers.1.") != std::string::npos) continue;
+      const Outcome one = trained(shape, c, [&](ParamSet& set) { set.find(p.name)->trainable = false; });
+      for (const auto& [name, weights] : one.weights) EXPECT_EQ(weights, (name == p.name ? begun : all.weights).at(name)) << family << ": " << name << " beside a frozen " << p.name;
+      double squares = 0;
+      for (const auto& [name, weights] : all.weights)
+        for (size_t i = 0; i < weights.size() && name != p.name; ++i) squares += std::pow((weights[i] - begun.at(name)[i]) / c.optimizer.lr, 2);
+      EXPECT_NEAR(one.norms[0], std::sqrt(squares), 0x1p-40 * one.norms[0]) << family << ": what is frozen does not count: " << p.name;
+    }
+  }
+}
+
 // Bytes are counted as communication_of says them, for `ravine plan` and its times.
 TEST(Traffic, IsWhatThePlanSays) {
   auto families = families_for_ranks();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/parallel.h"
 #include "kernels/backend.h"
 #include "tests/unit/files_temporary.h"
@@ -197,6 +198,31 @@ TEST(Decisions, SettingsAndReasonsHaveTheirNumbers) {
   std::vector<std::string> alone;
   for (const DecisionStep& s : decide(*model, config, "ref", 1, kColumns, 1).steps) alone.push_back(s.setting);
   EXPECT_EQ(alone, (std::vector<std::string>{"train.micro_batch=1", "train.recompute=full"})) << "one rank divides nothing, and ref has no faster type";
+}
+
+// Beside the plan as it is: each way to recompute, fewer and more rows where they divide, the other type.
+TEST(Neighbours, AreThoseThatTheRunCouldTake) {
+  std::unique_ptr<Model> model = make_model(shape(), "test");
+  auto neighbours = [&](const std::string& recompute, const std::string& compute, int64_t rows, int64_t micros, const std::string& backend = "cpu") {
+    Config c;
+    c.train.recompute = recompute, c.precision.compute = compute, c.train.micro_batch = rows, c.train.global_batch = rows * micros;
+    const Types types = Types::of(*parse_dtype(compute));
+    StepEngine engine(*model, c, types, backend_kernels(backend), {.rows = rows, .columns = kColumns, .micro_batches = micros});
+    std::vector<std::string> out;
+    for (const Variant& v : Variants(c, backend, types, engine, false).neighbours()) out.push_back(fmt::format("{}", fmt::join(v.changes, " ")));
+    return out;
+  };
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(neighbours("cheap", "f32", 6, 4), (Texts{"", "train.recompute=none", "train.recompute=full", "train.micro_batch=3", "train.micro_batch=12", "precision.compute=bf16"}));
+  EXPECT_EQ(neighbours("full", "bf16", 9, 3), (Texts{"", "train.recompute=none", "train.recompute=cheap", "train.micro_batch=3", "precision.compute=f32"})) << "4 do not divide 9, 18 not 27";
+  EXPECT_EQ(neighbours("none", "f32", 1, 2, "ref"), (Texts{"", "train.recompute=cheap", "train.recompute=full", "train.micro_batch=2"}));
+}
+
+TEST(Neighbours, InWords) {
+  Variant v;
+  v.changes = {"train.recompute=full", "train.micro_batch=2"};
+  v.bytes = int64_t{3} << 29, v.time = 1.254;
+  EXPECT_EQ(v.text(), "train.recompute=full train.micro_batch=2 (" + human_bytes(static_cast<double>(int64_t{3} << 29)) + ", 1.25 x the time)");
 }
 
 struct EmptyCache {
