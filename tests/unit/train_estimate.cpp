@@ -143,6 +143,10 @@ TEST_F(Estimate, NormUpdateAndLeavesReadAndWriteMemory) {
   const double matrices = elements - kVocabulary * kHidden - kHidden * (1 + 2 * kLayers);
   EXPECT_NEAR(update("adamw", 0, Types::of(DType::bf16)), elements * 4 * 8 + matrices * 2, kSmall) << "a copy of matrices is written";
   EXPECT_EQ(estimate(memory).leaves, 0);
+  std::unique_ptr<Model> whole = std::exchange(model, make_model(shape(), "test"));
+  for (Param& p : model->params().params()) p.trainable = p.name == "lm_head.weight";
+  EXPECT_NEAR(update("adamw", 0), static_cast<double>(kVocabulary * kHidden) * 4 * 8, kSmall) << "what is frozen is not updated";
+  model = std::move(whole);
   config.parallel.sum_leaves = 4;
   EXPECT_NEAR(estimate(memory).leaves, 3 * elements * 3 * 4, kSmall) << "three sums of two into one";
 }
@@ -195,6 +199,7 @@ TEST(Decisions, SettingsAndReasonsHaveTheirNumbers) {
   const Decision all = decide(*model, config, "cpu", 2, kColumns, int64_t{1} << 50);
   EXPECT_EQ(all.settings(), (std::vector<std::string>{"parallel.zero=0", "train.recompute=cheap", "train.micro_batch=2", "precision.compute=" + config.precision.compute}))
       << "of 12 sequences on 2 ranks: 2 at a time, 4 do not divide";
+  EXPECT_EQ(decide(*model, config, "cpu", 1, kColumns, int64_t{1} << 50).choice()->config.train.micro_batch, 4) << "8 do not divide 12";
   std::vector<std::string> alone;
   for (const DecisionStep& s : decide(*model, config, "ref", 1, kColumns, 1).steps) alone.push_back(s.setting);
   EXPECT_EQ(alone, (std::vector<std::string>{"train.micro_batch=1", "train.recompute=full"})) << "one rank divides nothing, and ref has no faster type";

@@ -84,6 +84,7 @@ TEST_F(Layouts, RefusalsSayWhatWouldDo) {
       {"micro batches", 16, [](Config&) {}, {"24 micro batches over 16 data ranks", "train.global_batch / train.micro_batch = 24 must be a multiple of the data ranks", "use parallel.data=8"}},
       {"heads", 5, [](Config& c) { c.parallel.tensor = 5; }, {"parallel.tensor=5", "the 12 attention heads must be a multiple of it"}},
       {"key/value heads", 3, [](Config& c) { c.parallel.tensor = 3; }, {"the 4 key/value heads must be a multiple of it, or divide it"}},
+      {"copies of key/value heads", 6, [](Config& c) { c.parallel.tensor = 6; }, {"parallel.tensor=6", "the 4 key/value heads must be a multiple of it, or divide it"}},
       {"layers", 8, [](Config& c) { c.parallel.pipeline = 8; }, {"8 stages of 1 part ", "every part needs one of the model's 6 layers"}},
       {"parts", 4, [](Config& c) { c.parallel.pipeline = 4, c.parallel.virtual_stages = 2; }, {"4 stages of 2 parts", "every part needs one of the model's 6 layers"}},
       {"interleaved", 6, [](Config& c) { c.parallel.pipeline = 3, c.parallel.data = 2, c.parallel.virtual_stages = 2, c.train.global_batch = 16; }, {"4 micro batches per rank on 3 stages", "in groups of as many as there are stages"}},
@@ -103,7 +104,7 @@ TEST_F(Layouts, RefusalsSayWhatWouldDo) {
 // meshes_of lists what run_layout takes, and nothing else.
 TEST_F(Layouts, MeshesAreThoseThatAreTaken) {
   for (int64_t chunks : {1, 2})
-    for (int ranks : {1, 2, 4, 6, 12, 24}) {
+    for (int ranks : {1, 2, 4, 6, 12, 16, 24}) {
       config.parallel = {};
       config.parallel.virtual_stages = chunks;
       std::set<std::tuple<int, int, int>> listed, taken;
