@@ -12,6 +12,7 @@
 #include "apps/completion_fish.cpp"
 #include "apps/completion_zsh.cpp"
 #include "apps/man.cpp"
+#include "apps/stack.cpp"
 #include "apps/streams.cpp"
 
 using namespace ravine;
