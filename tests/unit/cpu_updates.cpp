@@ -101,6 +101,21 @@ TEST(CpuUpdates, Sgd) {
   });
 }
 
+// Where data ranks divide a buffer it ends with more zeros than on one rank; the norm is the same.
+TEST(CpuUpdates, ZerosBehindChangeNoBitOfASumOfSquares) {
+  each_target([] {
+    for (DType t : kTypes)
+      for (int64_t n : {1, 5, 15, 16, 31, 48, 304, 1000, 1008, 1023, 2 * 1024 + 304}) {
+        Buffer x = vector_of(t, n, 1), padded = vector_of(t, 4096);
+        for (int64_t i = 0; i < 4096; ++i) padded.set(0, i, i < n ? x.get(0, i) : 0);
+        ExactSum some, more;
+        run(sum_squares_entry(), {flat(x), &some});
+        run(sum_squares_entry(), {flat(padded), &more});
+        ASSERT_EQ(some.value(), more.value()) << n << " of " << name(t);
+      }
+  });
+}
+
 // An eps that counts, and both scalars of bias correction by themselves.
 TEST(CpuUpdates, AdamWsEpsIsAddedToTheRoot) {
   each_target([] {

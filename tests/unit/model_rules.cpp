@@ -1,6 +1,7 @@
 // What a config makes of a model beyond its shapes: the scale of attention in each layer, counts of products, rules for parameters, fields that are read together;
 // and what kernels say of their arithmetic.
 #include <cmath>
+#include <set>
 
 #include "model/config_reader.h"
 #include "tests/unit/families.h"
@@ -181,6 +182,118 @@ TEST(ModelRules, TokensThatMeanSomething) {
   EXPECT_EQ(facts({{"pad_token_id", -1}}).pad, facts({{"pad_token_id", nullptr}}).pad) << "-1 is none";
   EXPECT_EQ(facts({{"pad_token_id", 18}}).pad, 18);
   EXPECT_THROW(facts({{"pad_token_id", 19}}), UserError) << "the vocabulary ends before it";
+}
+
+// What kernels are asked for where a file says nothing, and where it says something else: classes of Transformers 4 have these defaults.
+struct Asked {
+  std::set<double> eps, head_eps;
+  std::set<GeluForm> gelu;
+  int64_t turned = 0;     // columns of the table of rotations
+  double frequency = 0;  // of the second pair of columns
+};
+Asked& asked() {
+  static Asked a;
+  return a;
+}
+
+Asked asked_by(const Json& config) {
+  static const Kernels plain = ref_kernels();
+  asked() = {};
+  Kernels k = plain;
+  k.rms_norm.run = [](const RmsNormForward& a, void* w) { asked().eps.insert(a.eps), plain.rms_norm.run(a, w); };
+  k.layer_norm.run = [](const LayerNormForward& a, void* w) { asked().eps.insert(a.eps), plain.layer_norm.run(a, w); };
+  k.head_norm.run = [](const HeadNormForward& a, void* w) { asked().head_eps.insert(a.eps), plain.head_norm.run(a, w); };
+  k.gelu.run = [](const GeluForward& a, void* w) { asked().gelu.insert(a.form), plain.gelu.run(a, w); };
+  k.rope.run = [](const Rope& a, void* w) {
+    asked().turned = a.table.cols();
+    asked().frequency = std::acos(a.table.row<double>(1)[1]);
+    plain.rope.run(a, w);
+  };
+  TinyBatch tokens;
+  tokens.add(tiny_tokens(1, 5));
+  TinyRun(config, DType::f64, "none", 0, {}, k).logits(tokens);
+  return asked();
+}
+
+TEST(ModelRules, NormsActivationsAndRotationsWhereAFileSaysNothing) {
+  using Forms = std::set<GeluForm>;
+  const std::vector<std::string> like_llama = {"llama", "mistral", "qwen2", "qwen3", "internlm", "aquila", "baichuan-7b"};
+  for (const std::string& family : like_llama) {
+    const double d = family == "qwen3" ? 8 : 4;
+    const Asked plain = asked_by(tiny(family, Json::object(), {"rms_norm_eps", "rope_theta"}));
+    EXPECT_EQ(plain.eps, std::set<double>{1e-6}) << family;
+    EXPECT_EQ(plain.turned, d) << family;
+    EXPECT_NEAR(plain.frequency, std::pow(10000, -2 / d), 1e-9) << family;
+    EXPECT_EQ(plain.head_eps, family == "qwen3" ? std::set<double>{1e-6} : std::set<double>{}) << family;
+    const Asked given = asked_by(tiny(family, {{"rms_norm_eps", 1e-4}, {"rope_theta", 500}}));
+    EXPECT_EQ(given.eps, std::set<double>{1e-4}) << family;
+    EXPECT_NEAR(given.frequency, std::pow(500, -2 / d), 1e-9) << family;
+    EXPECT_EQ(given.head_eps, family == "qwen3" ? std::set<double>{1e-4} : std::set<double>{}) << family;
+  }
+  EXPECT_NEAR(asked_by(tiny("internlm", {{"rotary", {{"base", 300}, {"type", "dynamic"}}}})).frequency, std::pow(300, -0.5), 1e-9);
+  EXPECT_EQ(asked_by(tiny("baichuan-13b")).turned, 0) << "ALiBi turns nothing";
+  for (const char* family : {"gpt2", "bloom"}) {
+    EXPECT_EQ(asked_by(tiny(family)).eps, std::set<double>{1e-5}) << family;
+    EXPECT_EQ(asked_by(tiny(family, {{"layer_norm_epsilon", 1e-3}})).eps, std::set<double>{1e-3}) << family;
+    EXPECT_EQ(asked_by(tiny(family)).gelu, Forms{GeluForm::tanh}) << family;
+  }
+  for (const char* act : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"}) EXPECT_EQ(asked_by(tiny("gpt2", {{"activation_function", act}})).gelu, Forms{GeluForm::tanh}) << act;
+  EXPECT_EQ(asked_by(tiny("gpt2", {{"activation_function", "gelu"}})).gelu, Forms{GeluForm::exact});
+  const Json wide{{"hidden_size", 32}};
+  const Asked neox = asked_by(tiny("pythia", wide, {"rotary_pct"}));
+  EXPECT_EQ(neox.eps, std::set<double>{1e-5});
+  EXPECT_EQ(neox.gelu, Forms{GeluForm::exact});
+  EXPECT_EQ(neox.turned, 4) << "a quarter of 16";
+  EXPECT_NEAR(neox.frequency, std::pow(10000, -0.5), 1e-9);
+  const Asked other = asked_by(tiny("pythia", {{"hidden_size", 32}, {"rotary_pct", 0.5}, {"rotary_emb_base", 700}, {"hidden_act", "gelu_new"}, {"layer_norm_eps", 1e-4}}));
+  EXPECT_EQ(other.eps, std::set<double>{1e-4});
+  EXPECT_EQ(other.gelu, Forms{GeluForm::tanh});
+  EXPECT_EQ(other.turned, 8);
+  EXPECT_NEAR(other.frequency, std::pow(700, -0.25), 1e-9);
+}
+
+// Which biases there are, which head is tied, how wide the MLP is.
+TEST(ModelRules, ParametersWhereAFileSaysNothing) {
+  struct Case {
+    Json config;
+    bool q, o, up, down, tied;
+    int64_t width = 20;
+  };
+  const std::vector<Case> cases = {
+      {tiny("llama"), false, false, false, false, false},
+      {tiny("llama", {{"attention_bias", true}}), true, true, false, false, false},
+      {tiny("llama", {{"mlp_bias", true}, {"tie_word_embeddings", true}}), false, false, true, true, true},
+      {tiny("llama", Json::object(), {"tie_word_embeddings"}), false, false, false, false, false},
+      {tiny("qwen2"), true, false, false, false, false},
+      {tiny("qwen3"), false, false, false, false, true},
+      {tiny("qwen3", {{"attention_bias", true}}, {"tie_word_embeddings"}), true, true, false, false, false},
+      {tiny("internlm", Json::object(), {"bias"}), true, true, false, false, false},
+      {tiny("internlm", {{"bias", false}}), false, false, false, false, false},
+      {tiny("bloom"), true, true, true, true, true, 48},
+      {tiny("bloom", {{"tie_word_embeddings", false}}), true, true, true, true, false, 48},
+      {tiny("gpt2"), true, true, true, true, true, 48},
+      {tiny("gpt2", {{"n_inner", 28}, {"tie_word_embeddings", false}}), true, true, true, true, false, 28},
+      {tiny("pythia"), true, true, true, true, false},
+      {tiny("pythia", {{"attention_bias", false}}), false, false, true, true, false},
+      {tiny("pythia-serial"), true, true, true, true, true},
+  };
+  for (const Case& k : cases) {
+    std::unique_ptr<Model> model = make_model(k.config, "test");
+    ParamSet& set = model->params();
+    const std::string layer = "model.layers.1.", what = k.config.dump();
+    EXPECT_EQ(set.find(layer + "self_attn.q_proj.bias") != nullptr, k.q) << what;
+    EXPECT_EQ(set.find(layer + "self_attn.v_proj.bias") != nullptr, k.q) << what;
+    EXPECT_EQ(set.find(layer + "self_attn.o_proj.bias") != nullptr, k.o) << what;
+    EXPECT_EQ(set.find(layer + "mlp.up_proj.bias") != nullptr, k.up) << what;
+    EXPECT_EQ(set.find(layer + "mlp.down_proj.bias") != nullptr, k.down) << what;
+    EXPECT_EQ(set.find("lm_head.weight") == nullptr, k.tied) << what;
+    EXPECT_EQ(set.find(layer + "mlp.up_proj.weight")->shape[0], k.width) << what;
+    for (const Param& p : set.params()) {
+      const bool vector = p.name.ends_with(".bias") || p.name.find("norm") != std::string::npos;
+      EXPECT_EQ(p.decay, !vector) << p.name << ": norms and biases do not decay";
+      EXPECT_TRUE(p.trainable) << p.name;
+    }
+  }
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// Sum of squares of at most 1024 elements: squares of f32 are exact in double.
+// Sum of squares of at most 1024 elements: squares of f32 are exact in double. Zeros behind them change no bit: how much padding a buffer ends with depends on
+// how many data ranks divide it.
 double square_sum(const float* x, int64_t n) {
   using F64 = hn::ScalableTag<double>;
   const F64 f64s;
@@ -28,9 +29,12 @@ double square_sum(const float* x, int64_t n) {
     __builtin_prefetch(x + i + kAhead), __builtin_prefetch(x + i + kAhead + 2 * kStep);
     add(s0, x + i), add(s1, x + i + kStep), add(s2, x + i + 2 * kStep), add(s3, x + i + 3 * kStep);
   }
-  double sum = hn::GetLane(hn::SumOfLanes(f64s, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
-  for (; i < n; ++i) sum += static_cast<double>(x[i]) * x[i];
-  return sum;
+  if (i < n) {
+    float rest[4 * kStep] = {};
+    std::memcpy(rest, x + i, (n - i) * sizeof(float));
+    add(s0, rest), add(s1, rest + kStep), add(s2, rest + 2 * kStep), add(s3, rest + 3 * kStep);
+  }
+  return hn::GetLane(hn::SumOfLanes(f64s, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
 }
 
 void sum_squares(const TensorView& x, int64_t begin, int64_t end, ExactSum& result) {
