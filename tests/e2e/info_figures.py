@@ -167,5 +167,36 @@ def test_beams_by_the_models_own_defaults(folder):
         check(all(a["score"] >= b["score"] for a, b in zip(said["beams"], said["beams"][1:])), said)
 
 
+def test_flags_of_generation(folder):
+    """Each flag does what it says, and comes before the model's own defaults."""
+    model = folder / "model"
+    save_model(model, {**SMALL, "max_position_embeddings": 40})
+    (folder / "p.json").write_text("[[1, 2, 3], [5], [4, 4]]")
+
+    def ids(*flags, config=None):
+        (model / "generation_config.json").write_text(json.dumps(config or {}))
+        lines = r.run("generate", "--model", model, "--prompt-ids", folder / "p.json", "--json", "--max-new-tokens", 6, *flags).stdout.splitlines()
+        rows = [json.loads(line) for line in lines]
+        check([row["prompt_ids"] for row in rows] == [[1, 2, 3], [5], [4, 4]], rows)
+        return [row["ids"] for row in rows], [row["finish"] for row in rows]
+
+    greedy, _ = ids()
+    for flags, config in ((("--batch", 1), {}), (("--sample", "--top-k", 1, "--seed", 5), {}), (("--sample", "--top-p", 0), {}), (("--sample", "--temperature", "1e-6"), {}), (("--sample", "--temperature", 0), {}),
+                          (("--sample",), {"top_k": 1}), (("--sample", "--top-k", 1), {"top_k": 0, "temperature": 90.0}), ((), {"do_sample": True, "temperature": 90.0, "top_k": 0})):
+        check(ids(*flags, config=config)[0] == greedy, f"{flags} {config} is not greedy")
+    hot = ("--sample", "--temperature", 90, "--top-k", 0)
+    check(ids(*hot)[0] == ids(*hot, "--batch", 2)[0] != greedy and ids(*hot)[0] != ids(*hot, "--seed", 1)[0], "draws")
+    check(ids(*hot, config={"top_k": 1})[0] == ids(*hot)[0], "--top-k 0 comes before top_k of the model")
+    for flags, config in ((("--no-repeat-ngram-size", 1), {}), (("--repetition-penalty", 1e6), {}), ((), {"no_repeat_ngram_size": 1}), ((), {"repetition_penalty": 1e6})):
+        for prompt, new in zip(([1, 2, 3], [5], [4, 4]), ids(*flags, config=config)[0]):
+            check(len(set(new) | set(prompt)) == len(new) + len(set(prompt)), f"{flags} {config}: {prompt} {new}")
+    check(ids("--no-repeat-ngram-size", 0, config={"no_repeat_ngram_size": 1})[0] == greedy, "a flag of 0 takes it back")
+    for end in ([greedy[0][2]], [greedy[0][2], greedy[1][0]]):
+        got, why = ids(config={"eos_token_id": end})
+        for new, all_of, finish in zip(got, greedy, why):
+            stop = next((i + 1 for i, t in enumerate(all_of) if t in end), None)
+            check(new == all_of[:stop] and finish == ("eos" if stop else "length"), f"{end}: {new} of {all_of}, {finish}")
+
+
 if __name__ == "__main__":
     sys.exit(r.main(globals()))
