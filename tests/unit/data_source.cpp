@@ -170,7 +170,7 @@ TEST(Source, texts_of_records) {
   std::string text;
   ASSERT_TRUE(reader->next(text) && reader->next(text));
   EXPECT_EQ(reader->where(), (f / "b.jsonl") + ":3");
-  EXPECT_USER_ERROR(documents(f.write("c.jsonl", "{\"a\": 1, \"b\": 2}\n")), "each line must hold the text under this key; set data.text_key");
+  EXPECT_USER_ERROR(documents(f.write("c.jsonl", "{\"a\": 1, \"b\": 2}\n")), "each record must hold the text under this key; it has a, b; set data.text_key");
   EXPECT_USER_ERROR(documents(f.write("d.jsonl", "{\"text\": \"a\xFF\"}\n")), (f / "d.jsonl") + ":1, byte 11 of the line");
 }
 
