@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/cut_text.h"
 #include "base/error.h"
 #include "base/shell_word.h"
 #include "base/text.h"
@@ -132,6 +133,18 @@ JsonlParser::JsonlParser(std::string text_key, std::string asked_by) : impl_(std
 }
 JsonlParser::~JsonlParser() = default;
 
+namespace {
+
+// The first few: a record may have thousands.
+std::string named(const std::vector<std::string>& keys) {
+  constexpr size_t kMost = 8;
+  std::string out;
+  for (size_t i = 0; i < std::min(kMost, keys.size()); ++i) out += (i ? ", " : "") + std::string(cut_text(keys[i], 80));
+  return keys.empty() ? "none" : keys.size() > kMost ? fmt::format("{} and {} more", out, keys.size() - kMost) : out;
+}
+
+}  // namespace
+
 std::string_view JsonlParser::parse(std::string_view line, const std::string& where) {
   simdjson::dom::element root;
   if (auto error = impl_->parser.parse(line.data(), line.size()).get(root)) {
@@ -150,9 +163,9 @@ std::string_view JsonlParser::parse(std::string_view line, const std::string& wh
     const auto form = near.empty() ? detect_chat_format(parse_json(line, where)) : std::nullopt;
     throw UserError(
         fmt::format("no key '{}'", impl_->key), where,
-        form           ? fmt::format("the record is a conversation ({}): it has {}", name(*form), fmt::join(keys, ", "))
-        : near.empty() ? fmt::format("each record must hold the text under this key; it has {}", keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", ")))
-                       : fmt::format("did you mean '{}'?", near),
+        form           ? fmt::format("the record is a conversation ({}): it has {}", name(*form), named(keys))
+        : near.empty() ? fmt::format("each record must hold the text under this key; it has {}", named(keys))
+                       : fmt::format("did you mean '{}'?", cut_text(near, 80)),
         name_field(impl_->asked_by, near.empty() ? "KEY" : shell_word(near)) + ", the key that holds the text");
   }
   std::string_view text;

@@ -42,18 +42,19 @@ Found find_weights(const std::string& folder) {
   return {};
 }
 
+std::string shard_path(const std::string& folder, const std::string& index_path, const std::string& tensor, const std::string& shard) {
+  std::string path = folder + "/" + shard;
+  if (!fs::exists(path))
+    throw UserError("missing weight file", path, fmt::format("{} names it for tensor '{}'", index_path, printable(tensor)), "put the file there or repair the index");
+  return path;
+}
+
 Files open_shards(const std::string& folder, const std::string& index_path) {
   Files files;
   std::unordered_map<std::string, const TensorFile*> opened;
   for (const auto& [name, shard] : parse_weight_index(read_whole(index_path, kMaxIndex), index_path)) {
     auto [it, fresh] = opened.emplace(shard, nullptr);
-    if (fresh) {
-      const std::string path = folder + "/" + shard;
-      if (!fs::exists(path))
-        throw UserError("missing weight file", path, fmt::format("{} names it for tensor '{}'", index_path, printable(name)),
-                        "put the file there or repair the index");
-      it->second = files.emplace_back(open_tensor_file(path)).get();
-    }
+    if (fresh) it->second = files.emplace_back(open_tensor_file(shard_path(folder, index_path, name, shard))).get();
     if (!it->second->find(name))
       throw UserError("missing tensor", tensor_at(it->second->path(), name),
                       fmt::format("{} says that this file holds it", index_path), "repair the index or replace the file");
@@ -84,7 +85,7 @@ std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::s
 std::vector<std::string> weight_files(const std::string& folder) {
   Found found = find_weights(folder);
   if (found.index.empty()) return found.paths;
-  for (const auto& [name, shard] : parse_weight_index(read_whole(found.index, kMaxIndex), found.index)) found.paths.push_back(folder + "/" + shard);
+  for (const auto& [name, shard] : parse_weight_index(read_whole(found.index, kMaxIndex), found.index)) found.paths.push_back(shard_path(folder, found.index, name, shard));
   std::sort(found.paths.begin(), found.paths.end());
   found.paths.erase(std::unique(found.paths.begin(), found.paths.end()), found.paths.end());
   return found.paths;

@@ -317,7 +317,7 @@ def test_refusals(folder):
 
     for command in ("trace", "generate"):
         refused(4, "6 key/value heads must be a multiple of it, or divide it; use parallel.data=2 parallel.tensor=2, or", "parallel.tensor=4", command=command)
-        refused(1, "use parallel.data=1", "parallel.tensor=2", command=command)
+        refused(1, "mpirun -n 2", "parallel.tensor=2", command=command)
         refused(3, "must be the number of ranks (mpirun -n 3); use parallel.data=1 parallel.tensor=3", "parallel.tensor=2", command=command)
         refused(5, "use parallel.data=5", "parallel.pipeline=5", command=command)
     refused(3, "the tokens of every data rank must be a multiple of the tensor ranks", "parallel.tensor=3", "parallel.sequence=true")

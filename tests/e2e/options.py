@@ -422,7 +422,7 @@ def test_taken_values_train(folder):
 
 def test_plans_end(folder):
     """The largest batches, lengths and numbers of ranks that are taken are planned, not waited for; what would have to be one rank's is refused."""
-    model = "model.config=" + r.save_config(folder / "m.json", max_position_embeddings=None)
+    model = "model.config=" + r.save_config(folder / "m.json", max_position_embeddings=1 << 20)
     largest = [["data.sequence_length=1048576"], ["train.global_batch=65536", "data.sequence_length=16"], ["--ranks=32768", "train.global_batch=65536", "data.sequence_length=16"],
                ["train.global_batch=1048576", "train.micro_batch=1048576", "data.sequence_length=2"]]
 
