@@ -16,7 +16,7 @@ struct RunLayout {
   int64_t leaves = 1;         // of a rank; times the data ranks: sum_leaves
   int64_t sum_leaves = 1;
   bool round_robin = false;   // how data ranks share the micro batches of a step: neighbours, or every R-th (ZeRO 2 and 3)
-  std::string text() const;   // "data 4 x pipeline 2, ZeRO 1, 8 leaves"
+  std::string text() const;   // "data 4 x pipeline 2": the mesh alone
 };
 
 // A layout that does not fit the ranks, the layers or the batch is a UserError with the nearest that do. `leaves` of a checkpoint hold if

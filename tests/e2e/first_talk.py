@@ -1,13 +1,10 @@
 """From nothing to a model that answers, as a newcomer goes: each command is the one that the last named, from whatever folder, and what is typed twice, piped in or misspelled is told."""
 import json
 import os
-import pty
 import re
-import select
 import shlex
 import shutil
 import subprocess
-import time
 
 import ravine_run as r
 
@@ -140,37 +137,15 @@ def test_a_newline_that_ends_a_prompt(folder):
     r.check(text.strip() in "alpha beta " * 400 and text.count("beta") >= 2, repr(shown))
 
 
-def on_terminal(words, typed, cwd=None):
-    """Runs on a pseudo terminal and types each (after these words are seen, this). Returns (status, what was seen)."""
-    parent, child = pty.openpty()
-    job = subprocess.Popen(r.command(*words), stdin=child, stdout=child, stderr=child, close_fds=True, cwd=cwd)
-    os.close(child)
-    seen, until, rest = "", time.time() + r.LIMIT, list(typed)
-    while time.time() < until:
-        if select.select([parent], [], [], 0.2)[0]:
-            try:
-                data = os.read(parent, 4096)
-            except OSError:
-                break
-            if not data:
-                break
-            seen += data.decode("utf-8", "replace")
-        if rest and seen.count(rest[0][0]) >= rest[0][1]:
-            os.write(parent, rest.pop(0)[2])
-    status = job.wait(timeout=r.LIMIT)
-    os.close(parent)
-    return status, seen
-
-
 def test_stdin(folder):
     trained(folder, "sft", "s", "--data", conversations(folder / "a.json"), steps=2)
     model = folder / "s"
     few = ["--max-new-tokens", 3]
     # One Ctrl-D ends a prompt that is typed.
-    status, seen = on_terminal(["generate", "--model", model, "--prompt", "-", *few], [("", 0, b"stone\n"), ("stone", 1, b"\x04")])
+    status, seen = r.on_terminal(["generate", "--model", model, "--prompt", "-", *few], [("", 0, b"stone\n"), ("stone", 1, b"\x04")])
     r.check(status == 0, seen)
     # A conversation says how it is left, and is left so.
-    status, seen = on_terminal(["generate", "--model", model, "--chat", *few], [("You >> ", 1, b"Who?\n"), ("You >> ", 2, b"/exit\n")])
+    status, seen = r.on_terminal(["generate", "--model", model, "--chat", *few], [("You >> ", 1, b"Who?\n"), ("You >> ", 2, b"/exit\n")])
     r.check(status == 0 and "/exit or Ctrl-D" in seen and seen.count("You >> ") == 2, seen)
 
     def piped(text, *words, status=0):

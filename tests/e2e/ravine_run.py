@@ -6,7 +6,9 @@ import array
 import json
 import mmap
 import os
+import pty
 import random
+import select
 import shutil
 import struct
 import subprocess
@@ -51,6 +53,28 @@ def run(*arguments, status=0, **options):
     check(done.returncode == status,
           f"exit status {done.returncode} instead of {status}: {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}")
     return done
+
+
+def on_terminal(words, typed, cwd=None):
+    """Runs on a pseudo terminal and types each (after these words are seen, this). Returns (status, what was seen)."""
+    parent, child = pty.openpty()
+    job = subprocess.Popen(command(*words), stdin=child, stdout=child, stderr=child, close_fds=True, cwd=cwd)
+    os.close(child)
+    seen, until, rest = "", time.time() + LIMIT, list(typed)
+    while time.time() < until:
+        if select.select([parent], [], [], 0.2)[0]:
+            try:
+                data = os.read(parent, 4096)
+            except OSError:
+                break
+            if not data:
+                break
+            seen += data.decode("utf-8", "replace")
+        if rest and seen.count(rest[0][0]) >= rest[0][1]:
+            os.write(parent, rest.pop(0)[2])
+    status = job.wait(timeout=LIMIT)
+    os.close(parent)
+    return status, seen
 
 
 def settings(values):

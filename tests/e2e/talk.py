@@ -2,12 +2,9 @@
 wherever a model is meant, and adapters, which are no models."""
 import json
 import os
-import pty
 import re
-import select
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import ravine_run as r
@@ -100,25 +97,9 @@ def test_chat(folder):
 
 
 def test_chat_on_a_terminal(folder):
-    model = chat_model(folder)
-    parent, child = pty.openpty()
-    job = subprocess.Popen(r.command("generate", "--chat", "--model", model, "--max-new-tokens", 3), stdin=child, stdout=child, stderr=child, close_fds=True)
-    os.close(child)
-    seen, sent, until = "", 0, time.time() + r.LIMIT
-    while time.time() < until:
-        if select.select([parent], [], [], 0.2)[0]:
-            try:
-                data = os.read(parent, 4096)
-            except OSError:
-                break
-            if not data:
-                break
-            seen += data.decode("utf-8", "replace")
-        if seen.count("You >> ") > sent and sent < 3:
-            os.write(parent, b"Who?\n" if sent < 2 else b"\x04")
-            sent += 1
-    r.check(job.wait(timeout=r.LIMIT) == 0 and seen.count("You >> ") == 3, seen)
-    os.close(parent)
+    turns = [("You >> ", 1, b"Who?\n"), ("You >> ", 2, b"Who?\n"), ("You >> ", 3, b"\x04")]
+    status, seen = r.on_terminal(["generate", "--chat", "--model", chat_model(folder), "--max-new-tokens", 3], turns)
+    r.check(status == 0 and seen.count("You >> ") == 3, seen)
 
 
 def test_chat_mistakes(folder):
