@@ -43,14 +43,14 @@ void run(int64_t tokens, int64_t heads, int64_t size, DType t, int runs, int64_t
   const AttentionForward f{q(qkv), k(qkv), v(qkv), out.view, lse.view, at};
   const AttentionBackward b{dout.view, q(qkv), k(qkv), v(qkv), out.view, lse.view, q(dqkv), k(dqkv), v(dqkv), at};
   const Kernels table = cpu_kernels();
-  Storage workspace(DeviceKind::cpu, std::max(table.attention.workspace(f, thread_count()),
-                                              table.attention_backward.workspace(b, thread_count())));
+  Storage workspace(DeviceKind::cpu, std::max(table.of<AttentionForward>().workspace(f, thread_count()),
+                                              table.of<AttentionBackward>().workspace(b, thread_count())));
   workspace.touch();
-  const Speed x = speed_of(f.flops(), runs, [&] { table.attention.run(f, workspace.data()); });
-  const Speed y = speed_of(b.flops(), runs, [&] { table.attention_backward.run(b, workspace.data()); });
+  const Speed x = speed_of(f.flops(), runs, [&] { table.of<AttentionForward>().run(f, workspace.data()); });
+  const Speed y = speed_of(b.flops(), runs, [&] { table.of<AttentionBackward>().run(b, workspace.data()); });
   const Speed z = speed_of(f.flops() + b.flops(), runs, [&] {
-    table.attention.run(f, workspace.data());
-    table.attention_backward.run(b, workspace.data());
+    table.of<AttentionForward>().run(f, workspace.data());
+    table.of<AttentionBackward>().run(b, workspace.data());
   });
   std::printf("%.1f %.1f %.1f %.3f %.3f %.3f\n", x.flops * 1e-9, y.flops * 1e-9, z.flops * 1e-9, x.fraction, y.fraction,
               z.fraction);

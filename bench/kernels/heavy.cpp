@@ -68,10 +68,10 @@ void products(const Bench& b, int64_t tokens) {
   for (const Layer& l : {Layer{"qkv", 768, 2304}, {"o", 768, 768}, {"gate_up", 768, 4096}, {"down", 2048, 768}}) {
     Array x(b.type, {tokens, l.in}), w(b.type, {l.out, l.in}), y(b.type, {tokens, l.out}), dw(DType::f32, {l.out, l.in});
     const std::string tag = std::to_string(tokens) + "." + l.name;
-    b.report("forward." + tag, b.kernels.matmul, {x.view, w.view, {}, y.view, false, true}, 7);
-    b.report("dx." + tag, b.kernels.matmul, {y.view, w.view, {}, x.view}, 7);
-    b.report("dw." + tag, b.kernels.matmul, {y.view, x.view, {}, dw.view, true, false, false, true}, 7);
-    b.report("dw_added." + tag, b.kernels.matmul, {y.view, x.view, {}, dw.view, true, false, true, true}, 7);
+    b.report("forward." + tag, b.kernels.of<Matmul>(), {x.view, w.view, {}, y.view, false, true}, 7);
+    b.report("dx." + tag, b.kernels.of<Matmul>(), {y.view, w.view, {}, x.view}, 7);
+    b.report("dw." + tag, b.kernels.of<Matmul>(), {y.view, x.view, {}, dw.view, true, false, false, true}, 7);
+    b.report("dw_added." + tag, b.kernels.of<Matmul>(), {y.view, x.view, {}, dw.view, true, false, true, true}, 7);
   }
   b.total("products." + std::to_string(tokens));
 }
@@ -79,7 +79,7 @@ void products(const Bench& b, int64_t tokens) {
 void prefill(const Bench& b, int64_t tokens, const std::string& model, const std::vector<Layer>& layers) {
   for (const Layer& l : layers) {
     Array x(b.type, {tokens, l.in}), w(b.type, {l.out, l.in}), y(b.type, {tokens, l.out});
-    b.report(model + "." + std::to_string(tokens) + "." + l.name, b.kernels.matmul, {x.view, w.view, {}, y.view, false, true},
+    b.report(model + "." + std::to_string(tokens) + "." + l.name, b.kernels.of<Matmul>(), {x.view, w.view, {}, y.view, false, true},
              4);
   }
   b.total(model + "." + std::to_string(tokens));
@@ -93,9 +93,9 @@ void attention(const Bench& b, int64_t tokens) {
   const std::vector<Segment> one{{0, tokens, 0, tokens}};
   const AttentionShape at{one, kHeads, kHeads, kSize, 1 / std::sqrt(double{kSize}), true, 0};
   auto part = [](const Array& a, int i) { return a.view.columns(i * kWidth, kWidth); };
-  b.report("attention." + std::to_string(tokens), b.kernels.attention,
+  b.report("attention." + std::to_string(tokens), b.kernels.of<AttentionForward>(),
            {part(qkv, 0), part(qkv, 1), part(qkv, 2), out.view, lse.view, at}, 5);
-  b.report("attention_backward." + std::to_string(tokens), b.kernels.attention_backward,
+  b.report("attention_backward." + std::to_string(tokens), b.kernels.of<AttentionBackward>(),
            {dout.view, part(qkv, 0), part(qkv, 1), part(qkv, 2), out.view, lse.view, part(dqkv, 0), part(dqkv, 1),
             part(dqkv, 2), at},
            5);
@@ -106,7 +106,7 @@ void loss_head(const Bench& b, int64_t tokens) {
   Array x(t, {tokens, 768}), w(t, {32000, 768}, 0.05f), dx(t, {tokens, 768}), dw(DType::f32, {32000, 768}),
       losses(DType::f64, {tokens});
   Array labels(DType::i32, {tokens});
-  b.report("loss_head." + std::to_string(tokens), b.kernels.loss_head,
+  b.report("loss_head." + std::to_string(tokens), b.kernels.of<LossHead>(),
            {x.view, w.view, labels.view, losses.view, dx.view, dw.view, 1e-3, true}, 3);
 }
 

@@ -32,7 +32,7 @@ struct Array {
 void run(DType t, int64_t tokens, int64_t channels, int64_t vocabulary, int runs) {
   Array x(t, {tokens, channels}, 1.7f), w(t, {vocabulary, channels}, 0.035f), dx(t, {tokens, channels}, 0);
   Array dw(DType::f32, {vocabulary, channels}, 0), losses(DType::f64, {tokens}, 0), labels(DType::i32, {tokens}, 1);
-  const Kernel<LossHead> entry = cpu_kernels().loss_head;
+  const Kernel<LossHead> entry = cpu_kernels().of<LossHead>();
   LossHead both{x.view, w.view, labels.view, losses.view, dx.view, dw.view, 1e-3};
   Storage workspace(DeviceKind::cpu, entry.workspace(both, thread_count()));
   workspace.touch();

@@ -61,7 +61,7 @@ int run(int rounds, int64_t tokens) {
   double flops = 0, seconds = 0;
   std::printf("%-24s %8s %8s %8s   of the loop beside it: median, quartiles\n", "", "GFLOP/s", "best", "loop");
   auto report = [&](const std::string& name, const Matmul& x) {
-    const Kernel<Matmul>& entry = kernels.matmul;
+    const Kernel<Matmul>& entry = kernels.of<Matmul>();
     Storage workspace(DeviceKind::cpu, entry.workspace(x, thread_count()));
     entry.run(x, workspace.data());
     std::vector<double> rates, ratios, beside;

@@ -39,8 +39,8 @@ int main(int argc, char** argv) {
           for (int64_t i = 0; i < count; ++i) {
             Matmul x{view_of(a.data(), type, {m, depth}), view_of(weights.data() + i * bytes, type, {width, depth}), {},
                      view_of(out.data(), type, {m, width}), false, true};
-            scratch.resize(static_cast<size_t>(k.matmul.workspace(x, thread_count())));
-            k.matmul.run(x, scratch.data());
+            scratch.resize(static_cast<size_t>(k.of<Matmul>().workspace(x, thread_count())));
+            k.of<Matmul>().run(x, scratch.data());
           }
           best = std::min(best, now() - began);
         }

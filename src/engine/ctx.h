@@ -60,7 +60,8 @@ class Ctx {
   }
   template <class Args>
   void call(const Args& args);
-  bool has(auto entry) const { return (setup_.kernels->*entry).run != nullptr; }  // has(&Kernels::loss_head)
+  template <class Args>
+  bool has() const { return setup_.kernels->of<Args>().run != nullptr; }
   bool fused(const char* op) const { return !setup_.recipe || setup_.recipe->fused(op); }
 
   bool recording() const { return recording_; }
@@ -151,7 +152,7 @@ void Ctx::call(const Args& args) {
 
 template <class Args>
 void Ctx::run(const Args& args) {
-  const Kernel<Args>& kernel = kernel_for<Args>(*setup_.kernels);
+  const Kernel<Args>& kernel = setup_.kernels->of<Args>();
   require(kernel.run != nullptr, "{}: backend {} has no such kernel", Args::name, setup_.kernels->backend);
   Tensor scratch;
   if (int64_t bytes = kernel.workspace ? kernel.workspace(args, thread_count()) : 0; bytes > 0)

@@ -38,7 +38,7 @@ NamedTensor copy_out(const std::string& name, const TensorView& v, const Shape& 
   NamedTensor out{name, to, shape, std::vector<std::byte>(static_cast<size_t>(shape.count() * size_of(to)))};
   Kernels ref = ref_kernels();
   TensorView target = view_of(out.data.data(), to, {v.rows(), v.cols()});
-  ref.cast.run(Cast{v, target}, nullptr);
+  ref.of<Cast>().run(Cast{v, target}, nullptr);
   return out;
 }
 

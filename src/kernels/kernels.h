@@ -13,6 +13,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <tuple>
 
 #include "base/exact_sum.h"
 #include "kernels/view.h"
@@ -422,58 +423,29 @@ struct Kernel {
   int64_t (*workspace)(const Args& args, int threads) = nullptr;
 };
 
+// Every kernel there is. Each backend has `Kernel<Args>` of each (ref_kernel, cpu_kernel): one that is missing does not link.
+template <class... Args>
+struct KernelList {
+  using Table = std::tuple<Kernel<Args>...>;
+};
+using AllKernels = KernelList<EmbeddingForward, EmbeddingBackward, RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward,
+                       HeadNormForward, HeadNormBackward, UnitRowsForward, UnitRowsBackward, Matmul, SumRows,
+                       Rope, AttentionForward, AttentionBackward, SoftmaxForward, SoftmaxBackward, SwigluForward,
+                       SwigluBackward, GeluForward, GeluBackward, Dropout, LossHead, CrossEntropy,
+                       Add, Cast, Fill, SumSquares, AdamW, Sgd>;
+
 struct Kernels {
   const char* backend = "";
   const char* instructions = "";  // recorded in checkpoints, since bits depend on them
-  Kernel<EmbeddingForward> embedding;
-  Kernel<EmbeddingBackward> embedding_backward;
-  Kernel<RmsNormForward> rms_norm;
-  Kernel<RmsNormBackward> rms_norm_backward;
-  Kernel<LayerNormForward> layer_norm;
-  Kernel<LayerNormBackward> layer_norm_backward;
-  Kernel<HeadNormForward> head_norm;
-  Kernel<HeadNormBackward> head_norm_backward;
-  Kernel<UnitRowsForward> unit_rows;
-  Kernel<UnitRowsBackward> unit_rows_backward;
-  Kernel<Matmul> matmul;
-  Kernel<SumRows> sum_rows;
-  Kernel<Rope> rope;
-  Kernel<AttentionForward> attention;
-  Kernel<AttentionBackward> attention_backward;
-  Kernel<SoftmaxForward> softmax;
-  Kernel<SoftmaxBackward> softmax_backward;
-  Kernel<SwigluForward> swiglu;
-  Kernel<SwigluBackward> swiglu_backward;
-  Kernel<GeluForward> gelu;
-  Kernel<GeluBackward> gelu_backward;
-  Kernel<Dropout> dropout;
-  Kernel<LossHead> loss_head;
-  Kernel<CrossEntropy> cross_entropy;
-  Kernel<Add> add;
-  Kernel<Cast> cast;
-  Kernel<Fill> fill;
-  Kernel<SumSquares> sum_squares;
-  Kernel<AdamW> adamw;
-  Kernel<Sgd> sgd;
+  AllKernels::Table table;
 
+  // The entry that takes these arguments: kernels.of<Matmul>().
+  template <class Args> const Kernel<Args>& of() const { return std::get<Kernel<Args>>(table); }
+  template <class Args> Kernel<Args>& of() { return std::get<Kernel<Args>>(table); }
   // f(entry) for each entry.
-  template <class F> void each(F&& f) {
-    f(layer_norm), f(layer_norm_backward), f(head_norm), f(head_norm_backward), f(unit_rows), f(unit_rows_backward), f(gelu), f(gelu_backward);
-    f(embedding), f(embedding_backward), f(rms_norm), f(rms_norm_backward), f(matmul), f(sum_rows), f(rope), f(attention);
-    f(attention_backward), f(softmax), f(softmax_backward), f(swiglu), f(swiglu_backward), f(dropout), f(loss_head), f(cross_entropy);
-    f(add), f(cast), f(fill), f(sum_squares), f(adamw), f(sgd);
-  }
+  template <class F> void each(F&& f) { std::apply([&](auto&... entry) { (f(entry), ...); }, table); }
+  template <class F> void each(F&& f) const { std::apply([&](const auto&... entry) { (f(entry), ...); }, table); }
 };
-
-// The entry that takes these arguments: kernel_for<Matmul>(table).
-template <class Args>
-const Kernel<Args>& kernel_for(const Kernels& table) {
-  const Kernel<Args>* found = nullptr;
-  const_cast<Kernels&>(table).each([&](auto& entry) {
-    if constexpr (std::is_same_v<std::remove_reference_t<decltype(entry)>, Kernel<Args>>) found = &entry;
-  });
-  return *found;
-}
 
 // How cpu multiplies bf16: widened to f32, or by the dot product instruction (which cpu_has_bf16_dot() must allow). Either way
 // operands are bf16 and sums are f32; kernels/cpu/bf16_dot.h says where bits differ. Skinny products and those inside attention

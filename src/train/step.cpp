@@ -32,7 +32,7 @@ ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step) {
 Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
   Recipe recipe;
   std::vector<std::string> ops;
-  const_cast<Kernels&>(kernels).each([&]<class Args>(Kernel<Args>&) { ops.push_back(Args::name); });
+  kernels.each([&]<class Args>(const Kernel<Args>&) { ops.push_back(Args::name); });
   auto check = [](const std::string& op, const std::vector<std::string>& known, const char* key) {
     for (auto& k : known)
       if (glob_match(op, k)) return;

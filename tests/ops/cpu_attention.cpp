@@ -101,7 +101,7 @@ TEST_P(CpuAttention, Backward) {
     DType t = GetParam();
     AttentionForward f = inputs(c, t, b, h, m);
     f.out = c.output(t, {b.q_rows, h.heads * h.size}, 1), f.lse = c.output(DType::f32, {h.heads, b.q_rows});
-    ref_kernels().attention.run(f, nullptr);
+    ref_kernels().of<AttentionForward>().run(f, nullptr);
     AttentionBackward a;
     a.q = f.q, a.k = f.k, a.v = f.v, a.out = f.out, a.lse = f.lse, a.at = f.at;
     a.dout = c.input(4, t, {b.q_rows, h.heads * h.size}, 2);

@@ -120,7 +120,7 @@ TEST(CpuOptimizer, SumSquares) {
       ExactSum want;
       want.add(0.5);
       SumSquares a{c.input(1, t, {n}), &want};
-      ref_kernels().sum_squares.run(a, nullptr);
+      ref_kernels().of<SumSquares>().run(a, nullptr);
       double first = 0;
       for (int threads : {1, 2, 3}) {
         ThreadCount scope(threads);

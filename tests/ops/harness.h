@@ -155,7 +155,7 @@ class Case {
 // Runs an entry with its workspace, full of garbage and fenced.
 template <class Args>
 void run_kernel(const Kernels& table, const Args& args) {
-  const Kernel<Args>& kernel = kernel_for<Args>(table);
+  const Kernel<Args>& kernel = table.of<Args>();
   int64_t bytes = kernel.workspace ? kernel.workspace(args, thread_count()) : 0;
   std::vector<unsigned char> memory(bytes + 2 * kAlignment + 64, 0xff);
   auto address = reinterpret_cast<uintptr_t>(memory.data());
@@ -212,7 +212,7 @@ std::map<std::string, std::vector<double>> run_ref(Args args, bool absolute = fa
     const_cast<TensorView&>(v) = b;
     if (access != Access::read) outputs[what] = b;
   });
-  kernel_for<Args>(ref_kernels()).run(args, nullptr);
+  ref_kernels().of<Args>().run(args, nullptr);
   std::map<std::string, std::vector<double>> result;
   for (auto& [what, v] : outputs) result[what] = values(v);
   return result;
@@ -220,7 +220,7 @@ std::map<std::string, std::vector<double>> run_ref(Args args, bool absolute = fa
 
 template <class Args>
 bool cpu_has() {
-  return kernel_for<Args>(cpu_kernels()).run != nullptr;
+  return cpu_kernels().of<Args>().run != nullptr;
 }
 
 #define SKIP_WITHOUT(Args) \

@@ -138,7 +138,7 @@ TEST(ModelConfigs, DefaultsAreThoseOfTransformers) {
 // The window that each layer asks the attention kernel for.
 std::vector<int64_t> windows_of(const Json& config) {
   static std::vector<int64_t> windows;
-  static const Kernel<AttentionForward> attention = ref_kernels().attention;
+  static const Kernel<AttentionForward> attention = ref_kernels().of<AttentionForward>();
   windows.clear();
   Kernels spying = ref_kernels();
   spying.attention.run = [](const AttentionForward& a, void* workspace) {

@@ -55,7 +55,7 @@ struct Unfused {
 
 Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, AttentionShape at) {
   at.segments = c.batch().segments;
-  bool fused = c.has(&Kernels::attention) && c.has(&Kernels::attention_backward) && c.fused("attention");
+  bool fused = c.has<AttentionForward>() && c.has<AttentionBackward>() && c.fused("attention");
   Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute), lse;
   if (fused) {
     if (c.recording()) lse = c.empty({at.heads, q.rows()}, c.types().stat);
@@ -87,7 +87,7 @@ Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, Atte
 Tensor attention_cached(Ctx& c, const Tensor& q, const TensorView& k, const TensorView& v, AttentionShape at) {
   at.segments = c.batch().segments;
   Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute);
-  if (c.has(&Kernels::attention) && c.fused("attention"))
+  if (c.has<AttentionForward>() && c.fused("attention"))
     c.call(AttentionForward{q.view(), k, v, out.view(), {}, at});
   else
     Unfused{c, at}.forward(q.view(), k, v, out.view());

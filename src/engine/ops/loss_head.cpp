@@ -9,7 +9,7 @@ namespace {
 void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx, const TensorView& dweight, bool accumulate) {
   const Batch& b = c.batch();
   Tensor losses = c.empty({b.tokens}, DType::f64);
-  if (c.has(&Kernels::loss_head) && c.fused("loss_head")) {
+  if (c.has<LossHead>() && c.fused("loss_head")) {
     c.call(LossHead{x, w, b.labels, losses.view(), dx, dweight, b.grad_scale, accumulate});
   } else {
     Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);

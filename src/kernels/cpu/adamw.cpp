@@ -60,7 +60,8 @@ HWY_AFTER_NAMESPACE();
 namespace ravine {
 HWY_EXPORT(update);
 
-Kernel<AdamW> adamw_entry() {
+template <>
+Kernel<AdamW> cpu_kernel() {
   return {[](const AdamW& a, void*) {
             check_update("adamw", a.param, a.grad, a.copy, a.scalars, a.spans, {{"m", &a.m}, {"v", &a.v}});
             HWY_DYNAMIC_DISPATCH(update)(a);

@@ -36,7 +36,8 @@ HWY_AFTER_NAMESPACE();
 namespace ravine {
 HWY_EXPORT(add);
 
-Kernel<Add> add_entry() {
+template <>
+Kernel<Add> cpu_kernel() {
   return {[](const Add& a, void*) {
             check_rows("add", a.out.rows(), a.out.cols(), {{"a", &a.a}, {"b", &a.b}, {"out", &a.out}});
             HWY_DYNAMIC_DISPATCH(add)(a);

@@ -239,7 +239,8 @@ void run(const AttentionBackward& a, void* workspace) {
 
 }  // namespace
 
-Kernel<AttentionBackward> attention_backward_entry() {
+template <>
+Kernel<AttentionBackward> cpu_kernel() {
   return {run, [](const AttentionBackward& a, int threads) { return lay_out(a, nullptr, threads).bytes; }};
 }
 

@@ -158,7 +158,8 @@ void run(const AttentionForward& a, void* workspace) {
 
 }  // namespace
 
-Kernel<AttentionForward> attention_entry() {
+template <>
+Kernel<AttentionForward> cpu_kernel() {
   return {run, [](const AttentionForward& a, int threads) {
             return std::max(bytes_per_thread(a) * threads, attend_few_workspace(a, threads));
           }};

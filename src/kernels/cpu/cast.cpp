@@ -128,7 +128,8 @@ void cast(const Cast& a, void*) {
 
 }  // namespace
 
-Kernel<Cast> cast_entry() { return {cast, no_workspace<Cast>}; }
+template <>
+Kernel<Cast> cpu_kernel() { return {cast, no_workspace<Cast>}; }
 
 }  // namespace ravine
 #endif

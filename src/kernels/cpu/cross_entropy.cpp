@@ -62,7 +62,8 @@ HWY_AFTER_NAMESPACE();
 namespace ravine {
 HWY_EXPORT(entropy);
 
-Kernel<CrossEntropy> cross_entropy_entry() {
+template <>
+Kernel<CrossEntropy> cpu_kernel() {
   return {[](const CrossEntropy& a, void*) {
             check_rows("cross_entropy", a.logits.rows(), a.logits.cols(), {{"logits", &a.logits}, {"dlogits", &a.dlogits}});
             check_vector("cross_entropy", "labels", a.labels, DType::i32, a.logits.rows());

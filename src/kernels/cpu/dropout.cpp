@@ -104,7 +104,8 @@ HWY_AFTER_NAMESPACE();
 namespace ravine {
 HWY_EXPORT(drop);
 
-Kernel<Dropout> dropout_entry() {
+template <>
+Kernel<Dropout> cpu_kernel() {
   return {[](const Dropout& a, void*) {
             check_rows("dropout", a.x.rows(), a.x.cols(), {{"x", &a.x}, {"out", &a.out}});
             check_vector("dropout", "positions", a.positions, DType::i32, a.x.rows());

@@ -103,9 +103,11 @@ void backward(const EmbeddingBackward& a, void* workspace) {
 
 }  // namespace
 
-Kernel<EmbeddingForward> embedding_entry() { return {forward, no_workspace<EmbeddingForward>}; }
+template <>
+Kernel<EmbeddingForward> cpu_kernel() { return {forward, no_workspace<EmbeddingForward>}; }
 
-Kernel<EmbeddingBackward> embedding_backward_entry() {
+template <>
+Kernel<EmbeddingBackward> cpu_kernel() {
   return {backward, [](const EmbeddingBackward& a, int) { return 4 * (a.dweight.rows() + 1 + a.dout.rows()); }};
 }
 

@@ -52,6 +52,7 @@ void run(const Fill& a, void*) {
 
 }  // namespace
 
-Kernel<Fill> fill_entry() { return {run, no_workspace<Fill>}; }
+template <>
+Kernel<Fill> cpu_kernel() { return {run, no_workspace<Fill>}; }
 
 }  // namespace ravine

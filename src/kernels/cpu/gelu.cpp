@@ -103,7 +103,8 @@ namespace ravine {
 HWY_EXPORT(forward);
 HWY_EXPORT(backward);
 
-Kernel<GeluForward> gelu_entry() {
+template <>
+Kernel<GeluForward> cpu_kernel() {
   return {[](const GeluForward& a, void*) {
             check_rows("gelu", a.out.rows(), a.out.cols(), {{"x", &a.x}, {"out", &a.out}});
             HWY_DYNAMIC_DISPATCH(forward)(a);
@@ -111,7 +112,8 @@ Kernel<GeluForward> gelu_entry() {
           no_workspace<GeluForward>};
 }
 
-Kernel<GeluBackward> gelu_backward_entry() {
+template <>
+Kernel<GeluBackward> cpu_kernel() {
   return {[](const GeluBackward& a, void*) {
             check_rows("gelu_backward", a.dx.rows(), a.dx.cols(), {{"x", &a.x}, {"dout", &a.dout}, {"dx", &a.dx}});
             HWY_DYNAMIC_DISPATCH(backward)(a);

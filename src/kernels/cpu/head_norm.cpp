@@ -115,11 +115,13 @@ void run_backward(const HeadNormBackward& a, void* workspace) {
 
 }  // namespace
 
-Kernel<HeadNormForward> head_norm_entry() {
+template <>
+Kernel<HeadNormForward> cpu_kernel() {
   return {run_forward, [](const HeadNormForward& a, int) { return weight_bytes(a.weight); }};
 }
 
-Kernel<HeadNormBackward> head_norm_backward_entry() {
+template <>
+Kernel<HeadNormBackward> cpu_kernel() {
   return {run_backward, [](const HeadNormBackward& a, int) {
             int64_t partial = a.dweight.absent() ? 0 : 4 * a.weight.cols() * ceil_div(a.x.rows(), kTokens);
             return weight_bytes(a.weight) + partial;

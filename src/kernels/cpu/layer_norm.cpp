@@ -188,7 +188,8 @@ void run_backward(const LayerNormBackward& a, void* workspace) {
 
 }  // namespace
 
-Kernel<LayerNormForward> layer_norm_entry() {
+template <>
+Kernel<LayerNormForward> cpu_kernel() {
   return {run_forward, [](const LayerNormForward& a, int) {
             Scratch scratch(nullptr);
             for (const TensorView* v : {&a.weight, &a.bias})
@@ -197,7 +198,8 @@ Kernel<LayerNormForward> layer_norm_entry() {
           }};
 }
 
-Kernel<LayerNormBackward> layer_norm_backward_entry() {
+template <>
+Kernel<LayerNormBackward> cpu_kernel() {
   return {run_backward, [](const LayerNormBackward& a, int) { return lay_out(a, nullptr).bytes; }};
 }
 

@@ -232,7 +232,8 @@ void run(const LossHead& a, void* workspace) {
 
 }  // namespace
 
-Kernel<LossHead> loss_head_entry() {
+template <>
+Kernel<LossHead> cpu_kernel() {
   return {run, [](const LossHead& a, int threads) { return lay_out(a, plan_of(a), nullptr, threads).bytes; }};
 }
 

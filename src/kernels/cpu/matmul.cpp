@@ -254,7 +254,7 @@ int64_t workspace(const Matmul& x, int threads) {
 
 }  // namespace
 
-Kernel<Matmul> matmul_entry(Bf16Products products) {
+Kernel<Matmul> cpu_matmul(Bf16Products products) {
   if (products == Bf16Products::widen) return {run<Bf16Products::widen>, workspace<Bf16Products::widen>};
   require(has_bf16_dot(), "matmul: this machine has no bf16 dot product");
   return {run<Bf16Products::dot>, workspace<Bf16Products::dot>};

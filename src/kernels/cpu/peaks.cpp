@@ -114,7 +114,7 @@ double matmul_peak(DType type, Bf16Products products) {
     std::vector<float> a(m * k, 0.5f), b(n * k, 0.25f), out(m * n);
     const Matmul x{
         view_of(a.data(), type, {m, k}), view_of(b.data(), type, {n, k}), {}, view_of(out.data(), type, {m, n}), false, true};
-    const Kernel<Matmul> entry = matmul_entry(products);
+    const Kernel<Matmul> entry = cpu_matmul(products);
     std::vector<char> workspace(entry.workspace(x, thread_count()));
     best = std::max(best, x.flops() / best_time(0.06, [&] { entry.run(x, workspace.data()); }));
   }

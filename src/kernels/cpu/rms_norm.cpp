@@ -140,11 +140,13 @@ void run_backward(const RmsNormBackward& a, void* workspace) {
 
 }  // namespace
 
-Kernel<RmsNormForward> rms_norm_entry() {
+template <>
+Kernel<RmsNormForward> cpu_kernel() {
   return {run_forward, [](const RmsNormForward& a, int) { return weight_bytes(a.weight); }};
 }
 
-Kernel<RmsNormBackward> rms_norm_backward_entry() {
+template <>
+Kernel<RmsNormBackward> cpu_kernel() {
   return {run_backward, [](const RmsNormBackward& a, int) {
             int64_t partial = a.dweight.absent() ? 0 : 4 * a.x.cols() * ceil_div(a.x.rows(), kTokens);
             return weight_bytes(a.weight) + partial;

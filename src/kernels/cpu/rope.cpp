@@ -43,7 +43,8 @@ HWY_AFTER_NAMESPACE();
 namespace ravine {
 HWY_EXPORT(rotate);
 
-Kernel<Rope> rope_entry() {
+template <>
+Kernel<Rope> cpu_kernel() {
   return {[](const Rope& a, void*) {
             check_rows("rope", a.x.rows(), a.x.cols(), {{"x", &a.x}});
             check_vector("rope", "positions", a.positions, DType::i32, a.x.rows());

@@ -1,4 +1,4 @@
-// The entries of the cpu backend that go row by row, and what their files share. They are bound by memory: one pass, in vectors
+// What the kernels of the cpu backend that go row by row share. They are bound by memory: one pass, in vectors
 // of the widest instruction set the machine has (Highway's run-time dispatch), in parallel over tiles that depend on shapes
 // only.
 //
@@ -9,36 +9,9 @@
 #include <initializer_list>
 
 #include "base/parallel.h"
-#include "kernels/kernels.h"
+#include "kernels/cpu/cpu.h"
 
 namespace ravine {
-
-Kernel<EmbeddingForward> embedding_entry();            // embedding.cpp
-Kernel<EmbeddingBackward> embedding_backward_entry();  //
-Kernel<RmsNormForward> rms_norm_entry();               // rms_norm.cpp
-Kernel<RmsNormBackward> rms_norm_backward_entry();     //
-Kernel<LayerNormForward> layer_norm_entry();           // layer_norm.cpp
-Kernel<LayerNormBackward> layer_norm_backward_entry(); //
-Kernel<HeadNormForward> head_norm_entry();             // head_norm.cpp
-Kernel<HeadNormBackward> head_norm_backward_entry();   //
-Kernel<UnitRowsForward> unit_rows_entry();             // unit_rows.cpp
-Kernel<UnitRowsBackward> unit_rows_backward_entry();   //
-Kernel<SumRows> sum_rows_entry();                      // sum_rows.cpp
-Kernel<Rope> rope_entry();                             // rope.cpp
-Kernel<SoftmaxForward> softmax_entry();                // softmax.cpp
-Kernel<SoftmaxBackward> softmax_backward_entry();      //
-Kernel<SwigluForward> swiglu_entry();                  // swiglu.cpp
-Kernel<SwigluBackward> swiglu_backward_entry();        //
-Kernel<GeluForward> gelu_entry();                      // gelu.cpp
-Kernel<GeluBackward> gelu_backward_entry();            //
-Kernel<Dropout> dropout_entry();                       // dropout.cpp
-Kernel<CrossEntropy> cross_entropy_entry();            // cross_entropy.cpp
-Kernel<Add> add_entry();                               // add.cpp
-Kernel<Cast> cast_entry();                             // cast.cpp
-Kernel<Fill> fill_entry();                             // fill.cpp
-Kernel<SumSquares> sum_squares_entry();                // sum_squares.cpp
-Kernel<AdamW> adamw_entry();                           // adamw.cpp
-Kernel<Sgd> sgd_entry();                               // sgd.cpp
 
 // n elements from one of f32, bf16, f16 to another (or the same), rounded to nearest even; on the calling thread (cast.cpp).
 void convert_run(DType from, const void* in, DType to, void* out, int64_t n);

@@ -42,7 +42,8 @@ HWY_AFTER_NAMESPACE();
 namespace ravine {
 HWY_EXPORT(update);
 
-Kernel<Sgd> sgd_entry() {
+template <>
+Kernel<Sgd> cpu_kernel() {
   return {[](const Sgd& a, void*) {
             check_update("sgd", a.param, a.grad, a.copy, a.scalars, a.spans, {{"buffer", &a.buffer}});
             HWY_DYNAMIC_DISPATCH(update)(a);

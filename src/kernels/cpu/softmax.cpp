@@ -89,7 +89,8 @@ namespace ravine {
 HWY_EXPORT(forward);
 HWY_EXPORT(backward);
 
-Kernel<SoftmaxForward> softmax_entry() {
+template <>
+Kernel<SoftmaxForward> cpu_kernel() {
   return {[](const SoftmaxForward& a, void*) {
             check_rows("softmax", a.scores.rows(), a.scores.cols(), {{"scores", &a.scores}, {"probs", &a.probs}});
             HWY_DYNAMIC_DISPATCH(forward)(a);
@@ -97,7 +98,8 @@ Kernel<SoftmaxForward> softmax_entry() {
           no_workspace<SoftmaxForward>};
 }
 
-Kernel<SoftmaxBackward> softmax_backward_entry() {
+template <>
+Kernel<SoftmaxBackward> cpu_kernel() {
   return {[](const SoftmaxBackward& a, void*) {
             check_rows("softmax_backward", a.probs.rows(), a.probs.cols(),
                        {{"probs", &a.probs}, {"dprobs", &a.dprobs}, {"dscores", &a.dscores}});

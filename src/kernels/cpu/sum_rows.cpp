@@ -60,7 +60,8 @@ void run(const SumRows& a, void* workspace) {
 
 }  // namespace
 
-Kernel<SumRows> sum_rows_entry() {
+template <>
+Kernel<SumRows> cpu_kernel() {
   return {run, [](const SumRows& a, int) { return 4 * a.x.cols() * ceil_div(a.x.rows(), kTokens); }};
 }
 

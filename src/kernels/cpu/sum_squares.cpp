@@ -78,7 +78,8 @@ void run(const SumSquares& a, void*) {
 
 }  // namespace
 
-Kernel<SumSquares> sum_squares_entry() { return {run, no_workspace<SumSquares>}; }
+template <>
+Kernel<SumSquares> cpu_kernel() { return {run, no_workspace<SumSquares>}; }
 
 }  // namespace ravine
 #endif

@@ -56,7 +56,8 @@ namespace ravine {
 HWY_EXPORT(forward);
 HWY_EXPORT(backward);
 
-Kernel<SwigluForward> swiglu_entry() {
+template <>
+Kernel<SwigluForward> cpu_kernel() {
   return {[](const SwigluForward& a, void*) {
             check_rows("swiglu", a.out.rows(), a.out.cols(), {{"gate", &a.gate}, {"up", &a.up}, {"out", &a.out}});
             HWY_DYNAMIC_DISPATCH(forward)(a);
@@ -64,7 +65,8 @@ Kernel<SwigluForward> swiglu_entry() {
           no_workspace<SwigluForward>};
 }
 
-Kernel<SwigluBackward> swiglu_backward_entry() {
+template <>
+Kernel<SwigluBackward> cpu_kernel() {
   return {[](const SwigluBackward& a, void*) {
             check_rows("swiglu_backward", a.dout.rows(), a.dout.cols(),
                        {{"gate", &a.gate}, {"up", &a.up}, {"dout", &a.dout}, {"dgate", &a.dgate}, {"dup", &a.dup}});

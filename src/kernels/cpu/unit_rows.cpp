@@ -67,7 +67,8 @@ namespace ravine {
 HWY_EXPORT(forward);
 HWY_EXPORT(backward);
 
-Kernel<UnitRowsForward> unit_rows_entry() {
+template <>
+Kernel<UnitRowsForward> cpu_kernel() {
   return {[](const UnitRowsForward& a, void*) {
             check_rows("unit_rows", a.x.rows(), a.x.cols(), {{"x", &a.x}, {"out", &a.out}});
             HWY_DYNAMIC_DISPATCH(forward)(a);
@@ -75,7 +76,8 @@ Kernel<UnitRowsForward> unit_rows_entry() {
           no_workspace<UnitRowsForward>};
 }
 
-Kernel<UnitRowsBackward> unit_rows_backward_entry() {
+template <>
+Kernel<UnitRowsBackward> cpu_kernel() {
   return {[](const UnitRowsBackward& a, void*) {
             check_rows("unit_rows_backward", a.x.rows(), a.x.cols(), {{"x", &a.x}, {"dout", &a.dout}, {"dx", &a.dx}});
             HWY_DYNAMIC_DISPATCH(backward)(a);

@@ -36,6 +36,7 @@ void run(const AdamW& a, void*) {
 
 }  // namespace
 
-Kernel<AdamW> adamw_entry() { return entry<AdamW>(run); }
+template <>
+Kernel<AdamW> kernel_of() { return entry<AdamW>(run); }
 
 }  // namespace ravine::ref

@@ -136,7 +136,9 @@ void backward(const AttentionBackward& a, void*) {
 
 }  // namespace
 
-Kernel<AttentionForward> attention_entry() { return entry<AttentionForward>(forward); }
-Kernel<AttentionBackward> attention_backward_entry() { return entry<AttentionBackward>(backward); }
+template <>
+Kernel<AttentionForward> kernel_of() { return entry<AttentionForward>(forward); }
+template <>
+Kernel<AttentionBackward> kernel_of() { return entry<AttentionBackward>(backward); }
 
 }  // namespace ravine::ref

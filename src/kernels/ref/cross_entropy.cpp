@@ -33,6 +33,7 @@ void run(const CrossEntropy& a, void*) {
 
 }  // namespace
 
-Kernel<CrossEntropy> cross_entropy_entry() { return entry<CrossEntropy>(run); }
+template <>
+Kernel<CrossEntropy> kernel_of() { return entry<CrossEntropy>(run); }
 
 }  // namespace ravine::ref

@@ -26,6 +26,7 @@ void run(const Dropout& a, void*) {
 
 }  // namespace
 
-Kernel<Dropout> dropout_entry() { return entry<Dropout>(run); }
+template <>
+Kernel<Dropout> kernel_of() { return entry<Dropout>(run); }
 
 }  // namespace ravine::ref

@@ -43,8 +43,11 @@ void fill(const Fill& a, void*) {
 
 }  // namespace
 
-Kernel<Add> add_entry() { return entry<Add>(add); }
-Kernel<Cast> cast_entry() { return entry<Cast>(cast); }
-Kernel<Fill> fill_entry() { return entry<Fill>(fill); }
+template <>
+Kernel<Add> kernel_of() { return entry<Add>(add); }
+template <>
+Kernel<Cast> kernel_of() { return entry<Cast>(cast); }
+template <>
+Kernel<Fill> kernel_of() { return entry<Fill>(fill); }
 
 }  // namespace ravine::ref

@@ -50,7 +50,9 @@ void backward(const EmbeddingBackward& a, void*) {
 
 }  // namespace
 
-Kernel<EmbeddingForward> embedding_entry() { return entry<EmbeddingForward>(forward); }
-Kernel<EmbeddingBackward> embedding_backward_entry() { return entry<EmbeddingBackward>(backward); }
+template <>
+Kernel<EmbeddingForward> kernel_of() { return entry<EmbeddingForward>(forward); }
+template <>
+Kernel<EmbeddingBackward> kernel_of() { return entry<EmbeddingBackward>(backward); }
 
 }  // namespace ravine::ref

@@ -47,7 +47,9 @@ void backward(const GeluBackward& a, void*) {
 
 }  // namespace
 
-Kernel<GeluForward> gelu_entry() { return entry<GeluForward>(forward); }
-Kernel<GeluBackward> gelu_backward_entry() { return entry<GeluBackward>(backward); }
+template <>
+Kernel<GeluForward> kernel_of() { return entry<GeluForward>(forward); }
+template <>
+Kernel<GeluBackward> kernel_of() { return entry<GeluBackward>(backward); }
 
 }  // namespace ravine::ref

@@ -67,7 +67,9 @@ void backward(const HeadNormBackward& a, void*) {
 
 }  // namespace
 
-Kernel<HeadNormForward> head_norm_entry() { return entry<HeadNormForward>(forward); }
-Kernel<HeadNormBackward> head_norm_backward_entry() { return entry<HeadNormBackward>(backward); }
+template <>
+Kernel<HeadNormForward> kernel_of() { return entry<HeadNormForward>(forward); }
+template <>
+Kernel<HeadNormBackward> kernel_of() { return entry<HeadNormBackward>(backward); }
 
 }  // namespace ravine::ref

@@ -89,7 +89,9 @@ void backward(const LayerNormBackward& a, void*) {
 
 }  // namespace
 
-Kernel<LayerNormForward> layer_norm_entry() { return entry<LayerNormForward>(forward); }
-Kernel<LayerNormBackward> layer_norm_backward_entry() { return entry<LayerNormBackward>(backward); }
+template <>
+Kernel<LayerNormForward> kernel_of() { return entry<LayerNormForward>(forward); }
+template <>
+Kernel<LayerNormBackward> kernel_of() { return entry<LayerNormBackward>(backward); }
 
 }  // namespace ravine::ref

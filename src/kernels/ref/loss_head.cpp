@@ -60,6 +60,7 @@ void run(const LossHead& a, void*) {
 
 }  // namespace
 
-Kernel<LossHead> loss_head_entry() { return entry<LossHead>(run); }
+template <>
+Kernel<LossHead> kernel_of() { return entry<LossHead>(run); }
 
 }  // namespace ravine::ref

@@ -29,6 +29,7 @@ void run(const Matmul& a, void*) {
 
 }  // namespace
 
-Kernel<Matmul> matmul_entry() { return entry<Matmul>(run); }
+template <>
+Kernel<Matmul> kernel_of() { return entry<Matmul>(run); }
 
 }  // namespace ravine::ref

@@ -9,36 +9,9 @@
 
 namespace ravine::ref {
 
-Kernel<EmbeddingForward> embedding_entry();            // embedding.cpp
-Kernel<EmbeddingBackward> embedding_backward_entry();  //
-Kernel<RmsNormForward> rms_norm_entry();               // rms_norm.cpp
-Kernel<RmsNormBackward> rms_norm_backward_entry();     //
-Kernel<LayerNormForward> layer_norm_entry();           // layer_norm.cpp
-Kernel<LayerNormBackward> layer_norm_backward_entry(); //
-Kernel<HeadNormForward> head_norm_entry();             // head_norm.cpp
-Kernel<HeadNormBackward> head_norm_backward_entry();   //
-Kernel<UnitRowsForward> unit_rows_entry();             // unit_rows.cpp
-Kernel<UnitRowsBackward> unit_rows_backward_entry();   //
-Kernel<Matmul> matmul_entry();                         // matmul.cpp
-Kernel<SumRows> sum_rows_entry();                      // sum_rows.cpp
-Kernel<Rope> rope_entry();                             // rope.cpp
-Kernel<AttentionForward> attention_entry();            // attention.cpp
-Kernel<AttentionBackward> attention_backward_entry();  //
-Kernel<SoftmaxForward> softmax_entry();                // softmax.cpp
-Kernel<SoftmaxBackward> softmax_backward_entry();      //
-Kernel<SwigluForward> swiglu_entry();                  // swiglu.cpp
-Kernel<SwigluBackward> swiglu_backward_entry();        //
-Kernel<GeluForward> gelu_entry();                      // gelu.cpp
-Kernel<GeluBackward> gelu_backward_entry();            //
-Kernel<Dropout> dropout_entry();                       // dropout.cpp
-Kernel<LossHead> loss_head_entry();                    // loss_head.cpp
-Kernel<CrossEntropy> cross_entropy_entry();            // cross_entropy.cpp
-Kernel<Add> add_entry();                               // elementwise.cpp
-Kernel<Cast> cast_entry();                             //
-Kernel<Fill> fill_entry();                             //
-Kernel<SumSquares> sum_squares_entry();                // sum_squares.cpp
-Kernel<AdamW> adamw_entry();                           // adamw.cpp
-Kernel<Sgd> sgd_entry();                               // sgd.cpp
+// The entry of each kernel, defined in its file.
+template <class Args>
+Kernel<Args> kernel_of();
 
 template <class Args>
 Kernel<Args> entry(void (*run)(const Args&, void*)) {

@@ -76,7 +76,9 @@ void backward(const RmsNormBackward& a, void*) {
 
 }  // namespace
 
-Kernel<RmsNormForward> rms_norm_entry() { return entry<RmsNormForward>(forward); }
-Kernel<RmsNormBackward> rms_norm_backward_entry() { return entry<RmsNormBackward>(backward); }
+template <>
+Kernel<RmsNormForward> kernel_of() { return entry<RmsNormForward>(forward); }
+template <>
+Kernel<RmsNormBackward> kernel_of() { return entry<RmsNormBackward>(backward); }
 
 }  // namespace ravine::ref

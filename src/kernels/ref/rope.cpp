@@ -32,6 +32,7 @@ void run(const Rope& a, void*) {
 
 }  // namespace
 
-Kernel<Rope> rope_entry() { return entry<Rope>(run); }
+template <>
+Kernel<Rope> kernel_of() { return entry<Rope>(run); }
 
 }  // namespace ravine::ref

@@ -33,6 +33,7 @@ void run(const Sgd& a, void*) {
 
 }  // namespace
 
-Kernel<Sgd> sgd_entry() { return entry<Sgd>(run); }
+template <>
+Kernel<Sgd> kernel_of() { return entry<Sgd>(run); }
 
 }  // namespace ravine::ref

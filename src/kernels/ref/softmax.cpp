@@ -40,7 +40,9 @@ void backward(const SoftmaxBackward& a, void*) {
 
 }  // namespace
 
-Kernel<SoftmaxForward> softmax_entry() { return entry<SoftmaxForward>(forward); }
-Kernel<SoftmaxBackward> softmax_backward_entry() { return entry<SoftmaxBackward>(backward); }
+template <>
+Kernel<SoftmaxForward> kernel_of() { return entry<SoftmaxForward>(forward); }
+template <>
+Kernel<SoftmaxBackward> kernel_of() { return entry<SoftmaxBackward>(backward); }
 
 }  // namespace ravine::ref

@@ -24,6 +24,7 @@ void run(const SumRows& a, void*) {
 
 }  // namespace
 
-Kernel<SumRows> sum_rows_entry() { return entry<SumRows>(run); }
+template <>
+Kernel<SumRows> kernel_of() { return entry<SumRows>(run); }
 
 }  // namespace ravine::ref

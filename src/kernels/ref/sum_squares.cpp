@@ -21,6 +21,7 @@ void run(const SumSquares& a, void*) {
 
 }  // namespace
 
-Kernel<SumSquares> sum_squares_entry() { return entry<SumSquares>(run); }
+template <>
+Kernel<SumSquares> kernel_of() { return entry<SumSquares>(run); }
 
 }  // namespace ravine::ref

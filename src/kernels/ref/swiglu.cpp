@@ -40,7 +40,9 @@ void backward(const SwigluBackward& a, void*) {
 
 }  // namespace
 
-Kernel<SwigluForward> swiglu_entry() { return entry<SwigluForward>(forward); }
-Kernel<SwigluBackward> swiglu_backward_entry() { return entry<SwigluBackward>(backward); }
+template <>
+Kernel<SwigluForward> kernel_of() { return entry<SwigluForward>(forward); }
+template <>
+Kernel<SwigluBackward> kernel_of() { return entry<SwigluBackward>(backward); }
 
 }  // namespace ravine::ref

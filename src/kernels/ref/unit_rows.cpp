@@ -43,7 +43,9 @@ void backward(const UnitRowsBackward& a, void*) {
 
 }  // namespace
 
-Kernel<UnitRowsForward> unit_rows_entry() { return entry<UnitRowsForward>(forward); }
-Kernel<UnitRowsBackward> unit_rows_backward_entry() { return entry<UnitRowsBackward>(backward); }
+template <>
+Kernel<UnitRowsForward> kernel_of() { return entry<UnitRowsForward>(forward); }
+template <>
+Kernel<UnitRowsBackward> kernel_of() { return entry<UnitRowsBackward>(backward); }
 
 }  // namespace ravine::ref
