@@ -173,7 +173,7 @@ class Run {
       ids[static_cast<size_t>(r)] = choose_one(*of[static_cast<size_t>(r)], logits, r);
     });
     const Shape rows{static_cast<int64_t>(of.size())};
-    ctx_.call(CrossEntropy{logits, view(ids), view_of(losses.data(), DType::f64, rows)});
+    ctx_.call(CrossEntropy{.logits = logits, .labels = view(ids), .losses = view_of(losses.data(), DType::f64, rows)});
     for (size_t r = 0; r < of.size(); ++r) {
       if (!std::isfinite(losses[r])) refuse(*of[r], scores_of(logits, static_cast<int64_t>(r)));
       choices[r] = {ids[r], -losses[r]};

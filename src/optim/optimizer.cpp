@@ -66,9 +66,11 @@ void Optimizer::update(Ctx& c, double lr, double norm, const std::function<void(
     Ctx::Scope scope(c, unit.name);
     TensorView p = store_.flat_master(b), copy = store_.flat_copy(b), m = flat(first_[b], type_), v = flat(second_[b], type_);
     if (options_.type == "sgd")
-      c.call(Sgd{p, g, m, copy, sv, spans_[b], options_.momentum, options_.dampening, options_.nesterov, steps_ == 1});
+      c.call(Sgd{.param = p, .grad = g, .buffer = m, .copy = copy, .scalars = sv, .spans = spans_[b], .momentum = options_.momentum,
+                 .dampening = options_.dampening, .nesterov = options_.nesterov, .first = steps_ == 1});
     else
-      c.call(AdamW{p, g, m, v, copy, sv, spans_[b], b1, b2, options_.eps, options_.type == "adam"});
+      c.call(AdamW{.param = p, .grad = g, .m = m, .v = v, .copy = copy, .scalars = sv, .spans = spans_[b], .beta1 = b1, .beta2 = b2,
+                   .eps = options_.eps, .l2 = options_.type == "adam"});
     store_.publish(c, b);
   }
 }

@@ -22,15 +22,16 @@ struct Unfused {
   }
   Tensor probabilities(const TensorView& q, const TensorView& k, double slope) const {
     Tensor scores = c.empty({q.rows(), k.rows()}, c.types().stat), probs = c.empty({q.rows(), k.rows()}, q.dtype);
-    c.call(Matmul{q, k, {}, scores.view(), false, true});
-    c.call(SoftmaxForward{scores.view(), probs.view(), at.scale, at.causal, at.window, slope});
+    c.call(Matmul{.a = q, .b = k, .out = scores.view(), .trans_b = true});
+    c.call(SoftmaxForward{.scores = scores.view(), .probs = probs.view(), .scale = at.scale, .causal = at.causal, .window = at.window,
+                          .slope = slope});
     return probs;
   }
   void forward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out) const {
     c.call(Fill{out, 0});
     each([&](const Segment& s, int64_t qc, int64_t kc, double slope) {
       Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc), slope);
-      c.call(Matmul{p.view(), keys(v, s, kc), {}, queries(out, s, qc)});
+      c.call(Matmul{.a = p.view(), .b = keys(v, s, kc), .out = queries(out, s, qc)});
     });
   }
   void backward(const TensorView& dout, const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& dq,
@@ -40,11 +41,11 @@ struct Unfused {
     each([&](const Segment& s, int64_t qc, int64_t kc, double slope) {
       Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc), slope);
       Tensor dp = c.empty({p.rows(), p.cols()}, c.types().stat), ds = c.empty({p.rows(), p.cols()}, q.dtype);
-      c.call(Matmul{p.view(), queries(dout, s, qc), {}, keys(wide_v.view(), s, kc), true, false, true});
-      c.call(Matmul{queries(dout, s, qc), keys(v, s, kc), {}, dp.view(), false, true});
-      c.call(SoftmaxBackward{p.view(), dp.view(), ds.view(), at.scale});
-      c.call(Matmul{ds.view(), keys(k, s, kc), {}, queries(dq, s, qc)});
-      c.call(Matmul{ds.view(), queries(q, s, qc), {}, keys(wide_k.view(), s, kc), true, false, true});
+      c.call(Matmul{.a = p.view(), .b = queries(dout, s, qc), .out = keys(wide_v.view(), s, kc), .trans_a = true, .accumulate = true});
+      c.call(Matmul{.a = queries(dout, s, qc), .b = keys(v, s, kc), .out = dp.view(), .trans_b = true});
+      c.call(SoftmaxBackward{.probs = p.view(), .dprobs = dp.view(), .dscores = ds.view(), .scale = at.scale});
+      c.call(Matmul{.a = ds.view(), .b = keys(k, s, kc), .out = queries(dq, s, qc)});
+      c.call(Matmul{.a = ds.view(), .b = queries(q, s, qc), .out = keys(wide_k.view(), s, kc), .trans_a = true, .accumulate = true});
     });
     c.call(Cast{wide_k.view(), dk});
     c.call(Cast{wide_v.view(), dv});
@@ -59,7 +60,7 @@ Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, Atte
   Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute), lse;
   if (fused) {
     if (c.recording()) lse = c.empty({at.heads, q.rows()}, c.types().stat);
-    c.call(AttentionForward{q.view(), k.view(), v.view(), out.view(), lse.view(), at});
+    c.call(AttentionForward{.q = q.view(), .k = k.view(), .v = v.view(), .out = out.view(), .lse = lse.view(), .at = at});
   } else {
     Unfused{c, at}.forward(q.view(), k.view(), v.view(), out.view());
   }
@@ -76,8 +77,8 @@ Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, Atte
     require(!a && !b && !d, "attention: q, k and v must be used by attention only");
     Tensor q = sq.get(c), k = sk.get(c), v = sv.get(c);
     if (fused)
-      c.call(AttentionBackward{dout.view(), q.view(), k.view(), v.view(), sout.get(c).view(), slse.get(c).view(), dq.view(), dk.view(),
-                               dv.view(), shape});
+      c.call(AttentionBackward{.dout = dout.view(), .q = q.view(), .k = k.view(), .v = v.view(), .out = sout.get(c).view(),
+                               .lse = slse.get(c).view(), .dq = dq.view(), .dk = dk.view(), .dv = dv.view(), .at = shape});
     else
       Unfused{c, shape}.backward(dout.view(), q.view(), k.view(), v.view(), dq.view(), dk.view(), dv.view());
   });
@@ -88,7 +89,7 @@ Tensor attention_cached(Ctx& c, const Tensor& q, const TensorView& k, const Tens
   at.segments = c.batch().segments;
   Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute);
   if (c.has<AttentionForward>() && c.fused("attention"))
-    c.call(AttentionForward{q.view(), k, v, out.view(), {}, at});
+    c.call(AttentionForward{.q = q.view(), .k = k, .v = v, .out = out.view(), .at = at});
   else
     Unfused{c, at}.forward(q.view(), k, v, out.view());
   return out;

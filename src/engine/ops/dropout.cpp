@@ -13,7 +13,7 @@ Tensor dropout(Ctx& c, Tensor x) {
       if (v->data) v->data = static_cast<std::byte*>(v->data) + c.stream_begin() * size_of(v->dtype);
       v->shape = {from.rows()};
     }
-    c.call(Dropout{from, positions, sequences, to, p, key, c.batch().step});
+    c.call(Dropout{.x = from, .positions = positions, .sequences = sequences, .out = to, .p = p, .key = key, .step = c.batch().step});
   };
   TensorRef xr = x.ref();
   Tensor y = x.renamed();

@@ -20,11 +20,12 @@ TensorView rows_here(Ctx& c, TensorView Batch::*rows) {
 Tensor look_up(Ctx& c, const Param& table, TensorView Batch::*rows, int64_t padding_id) {
   TensorView ids = rows_here(c, rows);
   Tensor x = c.empty({ids.count(), table.shape[1]}, c.types().residual);
-  c.call(EmbeddingForward{ids, c.store().master(table), x.view()});
+  c.call(EmbeddingForward{.ids = ids, .weight = c.store().master(table), .out = x.view()});
   c.record("embedding", {x.ref()}, {}, [&table, rows, padding_id, xr = x.ref()](Ctx& c) {
     bool accumulate = false;
     TensorView dweight = c.store().add_to_grad(table, accumulate);
-    if (!dweight.absent()) c.call(EmbeddingBackward{rows_here(c, rows), c.grads().get(xr).view(), dweight, padding_id, accumulate});
+    if (!dweight.absent()) c.call(EmbeddingBackward{.ids = rows_here(c, rows), .dout = c.grads().get(xr).view(), .dweight = dweight,
+                                                    .padding_id = padding_id, .accumulate = accumulate});
   });
   return x;
 }

@@ -5,7 +5,7 @@ namespace ravine {
 Tensor gelu(Ctx& c, const Tensor& x, GeluForm form) {
   auto forward = [form](Ctx& c, const Tensor& x) {
     Tensor out = c.empty({x.rows(), x.cols()}, c.types().compute);
-    c.call(GeluForward{x.view(), out.view(), form});
+    c.call(GeluForward{.x = x.view(), .out = out.view(), .form = form});
     return out;
   };
   Tensor out = forward(c, x);
@@ -17,7 +17,7 @@ Tensor gelu(Ctx& c, const Tensor& x, GeluForm form) {
     bool accumulate = false;
     Tensor x = saved.get(c), dout = c.grads().get(outr), dx = c.grads().add_to(xr, accumulate);
     require(!accumulate, "gelu: its input must be used by it only");
-    c.call(GeluBackward{x.view(), dout.view(), dx.view(), form});
+    c.call(GeluBackward{.x = x.view(), .dout = dout.view(), .dx = dx.view(), .form = form});
   });
   return out;
 }

@@ -27,7 +27,7 @@ void weight_gradient(Ctx& c, const HeadNormBackward& args, const Param& weight) 
 Tensor head_norm(Ctx& c, const Tensor& x, const Param& weight, double eps) {
   int64_t heads = div_exact(x.cols(), weight.shape[0]);
   Tensor out = c.empty({x.rows(), x.cols()}, c.types().compute), rstd = c.empty({x.rows(), heads}, c.types().stat);
-  c.call(HeadNormForward{x.view(), c.store().master(weight), out.view(), rstd.view(), eps});
+  c.call(HeadNormForward{.x = x.view(), .weight = c.store().master(weight), .out = out.view(), .rstd = rstd.view(), .eps = eps});
   if (!c.recording()) return out;
   c.record("head_norm", {out.ref()}, [&weight, saved = c.save(x), scale = c.save(rstd), xr = x.ref(), outr = out.ref()](Ctx& c) {
     bool accumulate = false;

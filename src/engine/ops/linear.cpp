@@ -32,7 +32,7 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
   TensorView b = biases.empty() || (partial && c.group(Axis::tensor).rank() > 0) ? TensorView{} : joined(c, c.store().master(*biases[0]), biases);
   require(x.cols() == w.cols(), "linear: x has {} columns, weight '{}' has {}", x.cols(), weights[0]->name, w.cols());
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().compute);
-  c.call(Matmul{x.view(), w, b, y.view(), false, true});
+  c.call(Matmul{.a = x.view(), .b = w, .bias = b, .out = y.view(), .trans_b = true});
   if (!c.recording()) return y;
 
   bool trains = false, trains_bias = false;
@@ -42,14 +42,14 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
   BackwardFn dx = [weights, xr = x.ref(), yr = y.ref()](Ctx& c) {
     bool accumulate = false;
     Tensor dy = c.grads().get(yr), dx = c.grads().add_to(xr, accumulate);
-    c.call(Matmul{dy.view(), joined(c, c.store().value(*weights[0]), weights), {}, dx.view(), false, false, accumulate});
+    c.call(Matmul{.a = dy.view(), .b = joined(c, c.store().value(*weights[0]), weights), .out = dx.view(), .accumulate = accumulate});
   };
   BackwardFn dw = [weights, biases, saved, trains, trains_bias, partial, yr = y.ref()](Ctx& c) {
     Tensor dy = c.grads().get(yr);
     bool accumulate = false;
     if (trains) {
       TensorView g = joined_grad(c, weights, accumulate);
-      c.call(Matmul{dy.view(), saved.get(c).view(), {}, g, true, false, accumulate, true});
+      c.call(Matmul{.a = dy.view(), .b = saved.get(c).view(), .out = g, .trans_a = true, .accumulate = accumulate, .tokens_reduced = true});
     }
     if (trains_bias) {
       TensorView g = joined_grad(c, biases, accumulate);
@@ -57,7 +57,7 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
       if (partial && c.sequence_parallel() && c.group(Axis::tensor).rank() > 0) {
         if (!accumulate) c.call(Fill{g, 0});
       } else {
-        c.call(SumRows{dy.view(), g, accumulate});
+        c.call(SumRows{.x = dy.view(), .out = g, .accumulate = accumulate});
       }
     }
   };
@@ -77,7 +77,7 @@ Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit) {
   Tensor unit_weight = unit ? unit_rows(c, weight) : Tensor();
   TensorView w = unit ? unit_weight.view() : c.store().value(weight);
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
-  c.call(Matmul{x.view(), w, {}, y.view(), false, true});
+  c.call(Matmul{.a = x.view(), .b = w, .out = y.view(), .trans_b = true});
   return y;
 }
 

@@ -10,19 +10,21 @@ void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx,
   const Batch& b = c.batch();
   Tensor losses = c.empty({b.tokens}, DType::f64);
   if (c.has<LossHead>() && c.fused("loss_head")) {
-    c.call(LossHead{x, w, b.labels, losses.view(), dx, dweight, b.grad_scale, accumulate});
+    c.call(LossHead{.x = x, .weight = w, .labels = b.labels, .losses = losses.view(), .dx = dx, .dweight = dweight, .grad_scale = b.grad_scale,
+                    .accumulate = accumulate});
   } else {
     Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
-    c.call(Matmul{x, w, {}, y.view(), false, true});
+    c.call(Matmul{.a = x, .b = w, .out = y.view(), .trans_b = true});
     bool backward = !dx.absent() || !dweight.absent();
-    c.call(CrossEntropy{y.view(), b.labels, losses.view(), backward ? y.view() : TensorView{}, b.grad_scale});
+    c.call(CrossEntropy{.logits = y.view(), .labels = b.labels, .losses = losses.view(), .dlogits = backward ? y.view() : TensorView{},
+                        .grad_scale = b.grad_scale});
     if (backward && x.dtype != y.dtype()) {
       Tensor narrow = c.empty({x.rows(), w.rows()}, x.dtype);
       c.call(Cast{y.view(), narrow.view()});
       y = narrow;
     }
-    if (!dx.absent()) c.call(Matmul{y.view(), w, {}, dx});
-    if (!dweight.absent()) c.call(Matmul{y.view(), x, {}, dweight, true, false, accumulate, true});
+    if (!dx.absent()) c.call(Matmul{.a = y.view(), .b = w, .out = dx});
+    if (!dweight.absent()) c.call(Matmul{.a = y.view(), .b = x, .out = dweight, .trans_a = true, .accumulate = accumulate, .tokens_reduced = true});
   }
   ExactSum sum;
   if (const double* l = losses.view().as<double>())
@@ -36,7 +38,7 @@ void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView
   if (!dweight.absent()) dw = c.empty({w.rows(), w.cols()}, dweight.dtype);
   run(c, x, w.view(), dx, dw.view(), false);
   w = Tensor();
-  if (dw) c.call(UnitRowsBackward{dw.view(), c.store().master(weight), dweight, accumulate});
+  if (dw) c.call(UnitRowsBackward{.dout = dw.view(), .x = c.store().master(weight), .dx = dweight, .accumulate = accumulate});
 }
 
 }  // namespace

@@ -6,7 +6,7 @@ Tensor swiglu(Ctx& c, const Tensor& gate_up) {
   int64_t width = div_exact(gate_up.cols(), 2);
   auto forward = [width](Ctx& c, const Tensor& gu) {
     Tensor out = c.empty({gu.rows(), width}, c.types().compute);
-    c.call(SwigluForward{gu.view().columns(0, width), gu.view().columns(width, width), out.view()});
+    c.call(SwigluForward{.gate = gu.view().columns(0, width), .up = gu.view().columns(width, width), .out = out.view()});
     return out;
   };
   Tensor out = forward(c, gate_up);
@@ -18,8 +18,8 @@ Tensor swiglu(Ctx& c, const Tensor& gate_up) {
     bool accumulate = false;
     Tensor gu = saved.get(c), dout = c.grads().get(outr), d = c.grads().add_to(gr, accumulate);
     require(!accumulate, "swiglu: gate and up must be used by swiglu only");
-    c.call(SwigluBackward{gu.view().columns(0, width), gu.view().columns(width, width), dout.view(), d.view().columns(0, width),
-                          d.view().columns(width, width)});
+    c.call(SwigluBackward{.gate = gu.view().columns(0, width), .up = gu.view().columns(width, width), .dout = dout.view(),
+                          .dgate = d.view().columns(0, width), .dup = d.view().columns(width, width)});
   });
   return out;
 }

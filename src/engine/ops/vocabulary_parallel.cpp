@@ -73,9 +73,9 @@ struct Head {
     double* sums = all.view().as<double>();
     double* mine = sums ? sums + group.rank() * n : nullptr;
     if (w > 0) {
-      c.call(Matmul{rows, table.row_range(0, w), {}, y.view().columns(0, w), false, true});
+      c.call(Matmul{.a = rows, .b = table.row_range(0, w), .out = y.view().columns(0, w), .trans_b = true});
       if (to) std::fill_n(to, n, 0);
-      c.call(CrossEntropy{y.view().columns(0, w), labels.view(), losses.view()});
+      c.call(CrossEntropy{.logits = y.view().columns(0, w), .labels = labels.view(), .losses = losses.view()});
     }
     if (mine)
       for (int64_t i = 0; i < n; ++i) mine[i] = w == 0 ? -INFINITY : losses.view().as<double>()[i] + at(y.view(), i, 0);
@@ -91,7 +91,8 @@ struct Head {
       }
     }
     bool backward = !dx.absent() || !dweight.absent();
-    c.call(CrossEntropy{y.view(), labels.view(), losses.view(), backward ? y.view() : TensorView{}, c.batch().grad_scale});
+    c.call(CrossEntropy{.logits = y.view(), .labels = labels.view(), .losses = losses.view(), .dlogits = backward ? y.view() : TensorView{},
+                        .grad_scale = c.batch().grad_scale});
     if (sums)
       for (int64_t i = 0; i < n; ++i)
         if (to[i] >= 0 && to[i] < w) loss.add(losses.view().as<double>()[i]);
@@ -106,8 +107,9 @@ struct Head {
       if (!dx.absent()) c.call(Fill{dx.row_range(begin, n), 0});
       return;
     }
-    if (!dx.absent()) c.call(Matmul{d, table.row_range(0, w), {}, dx.row_range(begin, n)});
-    if (!dweight.absent()) c.call(Matmul{d, rows, {}, dweight.row_range(0, w), true, false, accumulate || begin > 0, true});
+    if (!dx.absent()) c.call(Matmul{.a = d, .b = table.row_range(0, w), .out = dx.row_range(begin, n)});
+    if (!dweight.absent()) c.call(Matmul{.a = d, .b = rows, .out = dweight.row_range(0, w), .trans_a = true, .accumulate = accumulate || begin > 0,
+                                         .tokens_reduced = true});
   }
 
   static double at(const TensorView& y, int64_t row, int64_t col) { return y.dtype == DType::f64 ? y.row<double>(row)[col] : y.row<float>(row)[col]; }
@@ -145,7 +147,7 @@ Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id) {
   Tensor x = c.empty({c.batch().tokens, table.shape[1]}, c.types().residual);
   {
     Tensor local = local_ids(c, here);
-    c.call(EmbeddingForward{local.view(), c.store().master(table), x.view()});
+    c.call(EmbeddingForward{.ids = local.view(), .weight = c.store().master(table), .out = x.view()});
   }
   clear_foreign_rows(c, here, x.view());
   if (c.sequence_parallel())
@@ -165,7 +167,7 @@ Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id) {
       c.call(Cast{dx.view(), mine.view()});
     }
     clear_foreign_rows(c, here, mine.view());
-    c.call(EmbeddingBackward{local.view(), mine.view(), dweight, padding, accumulate});
+    c.call(EmbeddingBackward{.ids = local.view(), .dout = mine.view(), .dweight = dweight, .padding_id = padding, .accumulate = accumulate});
   });
   return x;
 }
@@ -177,7 +179,7 @@ void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit)
     if (!dweight.absent()) dw = c.empty({w.rows(), w.cols()}, dweight.dtype);
     Head{c, weight, w.view()}.run(x, dx, dw.view(), false);
     w = Tensor();
-    if (dw) c.call(UnitRowsBackward{dw.view(), c.store().master(weight), dweight, accumulate});
+    if (dw) c.call(UnitRowsBackward{.dout = dw.view(), .x = c.store().master(weight), .dx = dweight, .accumulate = accumulate});
   };
   if (!c.recording()) return run(c, x.view(), {}, {}, false);
   c.record("loss_head", {}, [saved = c.save(x), &weight, run, xr = x.ref()](Ctx& c) {
@@ -198,7 +200,7 @@ Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool uni
   int64_t n = x.rows(), v = weight.shape[0];
   Tensor out = c.empty({n, v}, c.types().stat);
   Tensor mine = c.empty({n, here.padded}, c.types().stat, MemoryKind::workspace);
-  c.call(Matmul{x.view(), unit ? unit_weight.view() : c.store().value(weight), {}, mine.view(), false, true});
+  c.call(Matmul{.a = x.view(), .b = unit ? unit_weight.view() : c.store().value(weight), .out = mine.view(), .trans_b = true});
   Tensor all = c.empty({group.size(), n * here.padded}, c.types().stat, MemoryKind::workspace);
   group.all_gather(mine.view().data, all.view().data, mine.view().bytes()).wait();
   for (int r = 0; r < group.size(); ++r) {

@@ -16,7 +16,7 @@ Flow output_head(Ctx& c, Flow in, const Norm& norm, const Param& weight, bool un
   const TensorView& rows = c.batch().logit_rows;
   if (!rows.absent()) {
     Tensor some = c.empty({rows.count(), x.cols()}, x.dtype());
-    c.call(EmbeddingForward{rows, x.view(), some.view()});
+    c.call(EmbeddingForward{.ids = rows, .weight = x.view(), .out = some.view()});
     x = some;
   }
   c.output("logits", logits(c, x, weight, unit_rows));
