@@ -72,6 +72,7 @@ StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step)
   for (int64_t i = 0; i < mine; ++i) {
     int64_t micro = o.round_robin ? i * o.ranks + o.rank : o.rank * mine + i;
     s.micro.push_back(make_micro_batch(data, add_checked(first, micro * o.micro_batch), o.micro_batch));
+    s.micro.back().index = micro;
     s.valid_tokens += s.micro.back().valid_tokens;
   }
   return s;

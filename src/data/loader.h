@@ -20,6 +20,7 @@ struct MicroBatch {
   std::vector<TokenSpan> segments;
   std::vector<int64_t> sequence_index;  // rows; global number of each sequence, step * global_batch + place in the batch
   int64_t valid_tokens = 0;             // labels that count
+  int64_t index = 0;                    // place in the step, over all data ranks
 };
 
 // Samples first .. first+rows-1 of a dataset. Of a ragged one (dataset.h) columns that are padding in every row are left out at the end:

@@ -26,6 +26,7 @@ struct Batch {
   int64_t max_position = 0;          // largest position + 1
   double grad_scale = 1;             // 1 / valid tokens of the whole step
   uint32_t step = 0;
+  int64_t micro = 0;                 // place in the step, over all data ranks, from 0
   KvCache* cache = nullptr;
 };
 

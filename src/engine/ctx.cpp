@@ -1,5 +1,7 @@
 #include "engine/ctx.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace ravine {
@@ -14,16 +16,27 @@ Types Types::of(DType compute) {
   return {compute, DType::f32, DType::f32, DType::f32};
 }
 
-const RecipeRule* Recipe::find(const std::string& path, const std::string& op) const {
-  auto [it, fresh] = resolved_.try_emplace({path, op}, nullptr);
+std::string_view name(Role r) {
+  constexpr std::string_view names[] = {"forward", "dx", "dw"};
+  return names[static_cast<int>(r)];
+}
+
+const RecipeRule* Recipe::find(const std::string& path, const std::string& op, Role role) const {
+  auto [it, fresh] = resolved_.try_emplace({path, op, role}, nullptr);
   if (fresh)
     for (const RecipeRule& r : rules_)
-      if (glob_match(r.path, path) && glob_match(r.op, op)) it->second = &r;
+      if (glob_match(r.path, path) && glob_match(r.op, op) && r.role.value_or(role) == role) it->second = &r;
   return it->second;
 }
 
 Ctx::Ctx(Setup setup) : setup_(std::move(setup)), grads_(*setup_.arena) {}
 Ctx::~Ctx() = default;
+
+void Ctx::begin_step(int64_t step) {
+  step_ = step;
+  sides_.clear();
+  calls_.clear();
+}
 
 void Ctx::begin(const Batch& batch, bool training) {
   require(!training || setup_.stash, "ctx: training needs a stash");
@@ -31,9 +44,11 @@ void Ctx::begin(const Batch& batch, bool training) {
   grads_.clear();
   outputs_.clear();
   batch_ = &batch;
+  micro_ = batch.micro;
   training_ = training;
   recording_ = false;
   phase_ = Phase::forward;
+  role_ = Role::forward;
 }
 
 void Ctx::record(const char* op, std::vector<TensorRef> outputs, BackwardFn dx, BackwardFn dw) {
@@ -92,6 +107,7 @@ Ctx::UnderWay Ctx::suspend() {
 void Ctx::resume(UnderWay state) {
   require(tape_.blocks.empty() && grads_.empty(), "ctx: another micro batch is under way");
   batch_ = state.batch;
+  micro_ = batch_->micro;
   tape_ = std::move(state.tape);
 }
 
@@ -133,8 +149,11 @@ void Ctx::run_block_backward(BlockNode node) {
     for (auto& r : op.outputs) wanted = wanted || grads_.has(r);
     if (!wanted) continue;
     std::string before = std::exchange(path_, op.path);
+    role_ = Role::dx;
     if (op.dx) op.dx(*this);
+    role_ = Role::dw;
     if (op.dw) op.dw(*this);
+    role_ = Role::forward;
     path_ = before;
     for (auto& r : op.outputs) grads_.drop(r);
     store().progress();
@@ -142,9 +161,18 @@ void Ctx::run_block_backward(BlockNode node) {
   store().close_grads(*this, *node.unit);
 }
 
-void Ctx::notify(bool after, const char* op, const NamedView* tensors, size_t count, double flops) {
-  CallInfo info{path_, op, phase_, {tensors, count}, flops};
-  for (Observer* o : setup_.observers) after ? o->after(info) : o->before(info);
+CallInfo Ctx::describe(const char* op, std::span<const NamedView> tensors, double flops) {
+  const int64_t micro = phase_ == Phase::update ? 0 : micro_;
+  return {.step = step_, .micro = micro, .phase = phase_, .role = role_, .path = path_, .op = op,
+          .ordinal = calls_[{micro, phase_, path_, op}]++, .tensors = tensors, .flops = flops, .store = setup_.store};
+}
+
+std::vector<const Param*> CallInfo::parameters() const {
+  std::vector<const Param*> out;
+  for (const NamedView& t : tensors)
+    for (const Param* p : store ? store->params_in(t.view) : std::vector<const Param*>())
+      if (std::find(out.begin(), out.end(), p) == out.end()) out.push_back(p);
+  return out;
 }
 
 }  // namespace ravine

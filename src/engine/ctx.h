@@ -4,7 +4,7 @@
 //   save    keep a tensor for backward, as the stash decides
 //   record  an op's backward, in two parts where it has them: dx (gradient of inputs), dw (gradient of parameters)
 //   block   the outer tape node: unit of recompute, parameter gather, gradient reduction
-//   side    scalars that leave a block sideways (loss sums, auxiliary losses, counts), exact and order-free
+//   side    sums that leave a block sideways (losses, counts): sides.h
 #pragma once
 #include <array>
 #include <functional>
@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/exact_sum.h"
 #include "base/parallel.h"
 #include "comm/group.h"
 #include "engine/batch.h"
@@ -23,6 +22,7 @@
 #include "engine/param_store.h"
 #include "engine/recipe.h"
 #include "engine/saved.h"
+#include "engine/sides.h"
 #include "engine/tape.h"
 
 namespace ravine {
@@ -74,7 +74,10 @@ class Ctx {
   Flow block(const std::string& path, const Unit& unit, Flow in, const BlockFn& f);
   // All blocks of the tape, last first; empties it. `inputs`: tensors that came from outside, whose gradients are left for the caller.
   void backward(const std::vector<TensorRef>& inputs = {});
-  void side(const std::string& name, const ExactSum& sum) { sides_[name].add(sum); }
+  // A block that runs again gives its sums once.
+  void side(Side side, const ExactSum& sum) {
+    if (phase_ != Phase::recompute) sides_.add(micro_, side, sum);
+  }
   // Tensors that leave sideways: logits, the normed last hidden state. Kept until the next begin().
   void output(const std::string& name, const Tensor& t) { outputs_[name] = t; }
 
@@ -94,6 +97,8 @@ class Ctx {
   Phase phase() const { return phase_; }
 
   // --- for whoever drives the step
+  // Forgets sides and counts of calls of the step before. step: from 1, for observers.
+  void begin_step(int64_t step);
   // Sets the micro batch; the caller keeps it alive. training: ops record their backward. What was under way is dropped.
   void begin(const Batch& batch, bool training);
   // A micro batch between its forward and its backward, put aside while others run (pipelines). Takes it out; puts it back.
@@ -103,7 +108,7 @@ class Ctx {
   };
   UnderWay suspend();
   void resume(UnderWay state);
-  std::map<std::string, ExactSum>& sides() { return sides_; }
+  const Sides& sides() const { return sides_; }
   std::map<std::string, Tensor>& outputs() { return outputs_; }
   void set_phase(Phase p) { phase_ = p; }
   void add_observer(Observer* o) { setup_.observers.push_back(o); }
@@ -125,25 +130,28 @@ class Ctx {
   template <class Args>
   void run(const Args& args);
   template <class Args>
-  void run_by_rule(Args args, const RecipeRule& rule);
-  void notify(bool after, const char* op, const NamedView* tensors, size_t count, double flops);
+  void run_by_rule(const Args& args, const RecipeRule& rule);
+  CallInfo describe(const char* op, std::span<const NamedView> tensors, double flops);
   void run_block_backward(BlockNode node);
 
   Setup setup_;
   const Batch* batch_ = nullptr;
   bool recording_ = false, training_ = false;
   Phase phase_ = Phase::forward;
+  Role role_ = Role::forward;
+  int64_t step_ = 0, micro_ = 0;
   std::string path_;
   Tape tape_;
   BlockNode* current_ = nullptr;
   Grads grads_;
-  std::map<std::string, ExactSum> sides_;
+  Sides sides_;
+  std::map<std::tuple<int64_t, Phase, std::string, const char*>, int64_t> calls_;  // of this step, counted for observers: micro batch, phase, path, op
   std::map<std::string, Tensor> outputs_;
 };
 
 template <class Args>
 void Ctx::call(const Args& args) {
-  const RecipeRule* rule = setup_.recipe && !setup_.recipe->empty() ? setup_.recipe->find(path_, Args::name) : nullptr;
+  const RecipeRule* rule = setup_.recipe && !setup_.recipe->empty() ? setup_.recipe->find(path_, Args::name, role_) : nullptr;
   if (rule)
     run_by_rule(args, *rule);
   else
@@ -166,43 +174,47 @@ void Ctx::run(const Args& args) {
   args.each([&](const char* name, const TensorView& v, Access access) {
     if (!v.absent()) tensors[n++] = {name, v, access};
   });
-  notify(false, Args::name, tensors.data(), n, args.flops());
+  CallInfo info = describe(Args::name, {tensors.data(), n}, args.flops());
+  info.args_ = &args;
+  info.rerun_ = [](const void* like, const Kernels& kernels, std::span<const TensorView> on) {
+    Args again = with_tensors(*static_cast<const Args*>(like), on);
+    ExactSum besides;
+    if constexpr (requires { again.result = &besides; }) again.result = &besides;
+    const Kernel<Args>& other = kernels.of<Args>();
+    require(other.run != nullptr, "{}: backend {} has no such kernel", Args::name, kernels.backend);
+    Storage memory(DeviceKind::cpu, other.workspace ? other.workspace(again, thread_count()) : 0);
+    other.run(again, memory.data());
+  };
+  for (Observer* o : setup_.observers) o->before(info);
   kernel.run(args, scratch.view().data);
-  notify(true, Args::name, tensors.data(), n, args.flops());
+  for (Observer* o : setup_.observers) o->after(info);
 }
 
+// The call on copies of its tensors that have the rule's precision.
 template <class Args>
-void Ctx::run_by_rule(Args args, const RecipeRule& rule) {
+void Ctx::run_by_rule(const Args& args, const RecipeRule& rule) {
+  std::vector<TensorView> on, results;
   std::vector<Tensor> temporaries;
   std::vector<std::pair<TensorView, TensorView>> back;  // (temporary, original)
-  std::vector<TensorView> results;
-  if (rule.arithmetic) {
-    DType to = *rule.arithmetic;
-    args.each([&](const char*, const TensorView& v, Access access) {
-      if (v.absent() || !is_float(v.dtype) || v.dtype == DType::f64) return;
-      TensorView original = v;
-      bool wider = size_of(to) > size_of(v.dtype);
-      if (!wider && (to == v.dtype || access != Access::read)) return;
-      Tensor t = empty({v.rows(), v.cols()}, wider ? to : v.dtype, MemoryKind::workspace);
-      if (access != Access::write) run(Cast{original, t.view(), wider ? DType::f64 : to});
-      TensorView replaced = t.view();
-      replaced.shape = v.shape;
-      const_cast<TensorView&>(v) = replaced;  // args is this function's own copy
-      if (access != Access::read) back.emplace_back(t.view(), original);
-      temporaries.push_back(std::move(t));
-    });
-  }
-  run(args);
+  args.each([&](const char*, const TensorView& v, Access access) {
+    if (v.absent()) return;
+    on.push_back(v);
+    if (!is_float(v.dtype)) return;
+    if (access != Access::read) results.push_back(v);
+    const DType to = rule.arithmetic.value_or(v.dtype);
+    const bool wider = size_of(to) > size_of(v.dtype);
+    if (v.dtype == DType::f64 || (!wider && (to == v.dtype || access != Access::read))) return;
+    Tensor t = empty({v.rows(), v.cols()}, wider ? to : v.dtype, MemoryKind::workspace);
+    if (access != Access::write) run(Cast{v, t.view(), wider ? DType::f64 : to});
+    on.back() = t.view();
+    on.back().shape = v.shape;
+    if (access != Access::read) back.emplace_back(t.view(), v);
+    temporaries.push_back(std::move(t));
+  });
+  run(with_tensors(args, on));
   for (auto& [from, to] : back) run(Cast{from, to});
-  if (rule.rounding) {
-    args.each([&](const char*, const TensorView& v, Access access) {
-      if (!v.absent() && is_float(v.dtype) && access != Access::read) results.push_back(v);
-    });
-    for (auto& [from, to] : back)
-      for (auto& r : results)
-        if (r.data == from.data) r = to;
-    for (auto& r : results) run(Cast{r, r, *rule.rounding});
-  }
+  if (rule.rounding)
+    for (const TensorView& r : results) run(Cast{r, r, *rule.rounding});
 }
 
 }  // namespace ravine

@@ -1,14 +1,27 @@
 // Sees every kernel call. Dump, statistics, NaN watch, compare, timeline, profile and fault injection are observers.
+//
+// An observer that needs memory holds its own, on the heap: the arena of a step is planned, and hands out nothing that was not asked for while
+// the plan was made.
 #pragma once
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "engine/tensor.h"
+#include "kernels/kernels.h"
 
 namespace ravine {
 
+struct Param;
+class ParamStore;
+
 enum class Phase : uint8_t { forward, recompute, backward, update };
 std::string_view name(Phase p);
+
+// What a call works out: values of the forward pass (also when it runs again, and in the update), gradients of inputs, gradients of parameters. A
+// kernel that gives both kinds of gradients counts as dx.
+enum class Role : uint8_t { forward, dx, dw };
+std::string_view name(Role r);
 
 struct NamedView {
   const char* name;
@@ -17,11 +30,26 @@ struct NamedView {
 };
 
 struct CallInfo {
-  std::string_view path;  // "model.layers.3.self_attn"
-  const char* op;         // "matmul"
-  Phase phase;
+  int64_t step = 0;            // from 1
+  int64_t micro = 0;           // place of the micro batch in the step, over all data ranks, from 0; of the update: 0
+  Phase phase = Phase::forward;
+  Role role = Role::forward;
+  std::string_view path;       // "model.layers.3.self_attn"
+  const char* op = "";         // "matmul"
+  int64_t ordinal = 0;         // calls of this op at this path before this one, in this micro batch and phase
   std::span<const NamedView> tensors;
-  double flops;
+  double flops = 0;
+
+  // The parameters whose values or gradients the tensors are: several where they lie side by side (q/k/v, gate/up), in their order.
+  std::vector<const Param*> parameters() const;
+  // Runs the kernel of `kernels` on other tensors: as many as `tensors`, in that order, of the same shapes. What the call leaves besides
+  // tensors (a sum of squares) is left as it is. Scratch memory is the heap's.
+  void rerun(const Kernels& kernels, std::span<const TensorView> on) const { rerun_(args_, kernels, on); }
+
+  // Set by Ctx.
+  const ParamStore* store = nullptr;
+  const void* args_ = nullptr;
+  void (*rerun_)(const void* args, const Kernels& kernels, std::span<const TensorView> on) = nullptr;
 };
 
 class Observer {
@@ -32,5 +60,16 @@ class Observer {
   // What a block hands on. hidden state = x + branch.
   virtual void flow(Ctx&, std::string_view /*path*/, const Flow&) {}
 };
+
+// The arguments with other tensors in place of those that are there, in the order of each().
+template <class Args>
+Args with_tensors(Args args, std::span<const TensorView> on) {
+  size_t i = 0;
+  args.each([&](const char*, const TensorView& v, Access) {
+    if (!v.absent()) const_cast<TensorView&>(v) = on[i++];  // args is this function's own
+  });
+  require(i == on.size(), "{}: {} tensors given for {}", Args::name, on.size(), i);
+  return args;
+}
 
 }  // namespace ravine

@@ -84,6 +84,8 @@ class ParamStore {
   virtual TensorView flat_grad(size_t bucket) const = 0;  // absent outside a step, and of frozen buckets
   // The optimizer has changed what is mine of a bucket: brings the values to whoever reads them.
   virtual void publish(Ctx&, size_t /*bucket*/) {}
+  // The parameters whose values, masters or gradients lie in these elements, in order; of memory of others: none.
+  virtual std::vector<const Param*> params_in(const TensorView&) const { return {}; }
   // Called between ops: lets messages that are under way move on.
   virtual void progress() {}
 };

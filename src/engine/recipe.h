@@ -1,17 +1,19 @@
-// Precision by rule: (path glob, op glob) -> arithmetic and rounding of that kernel call. Resolved once per path.
+// Precision by rule: (path glob, op glob, role) -> arithmetic and rounding of that kernel call. Resolved once per path.
 #pragma once
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "base/dtype.h"
+#include "engine/observer.h"
 
 namespace ravine {
 
 struct RecipeRule {
   std::string path = "*", op = "*";
+  std::optional<Role> role;         // absent: any
   std::optional<DType> arithmetic;  // wider than the tensors: they are widened for the call; narrower: operands are rounded first
   std::optional<DType> rounding;    // results are rounded to this type, in place
 };
@@ -23,12 +25,12 @@ class Recipe {
   bool empty() const { return rules_.empty(); }
   bool fused(const std::string& op) const { return !unfused_.count(op); }
   // The last rule that matches, or null.
-  const RecipeRule* find(const std::string& path, const std::string& op) const;
+  const RecipeRule* find(const std::string& path, const std::string& op, Role role) const;
 
  private:
   std::vector<RecipeRule> rules_;
   std::set<std::string> unfused_;
-  mutable std::map<std::pair<std::string, std::string>, const RecipeRule*> resolved_;
+  mutable std::map<std::tuple<std::string, std::string, Role>, const RecipeRule*> resolved_;
 };
 
 }  // namespace ravine

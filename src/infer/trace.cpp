@@ -160,7 +160,7 @@ class TraceRun {
     }
     for (int chunk = stage_.chunks(); backward && chunk-- > 0;) stage_.backward(c, chunk, std::move(micros[static_cast<size_t>(chunk)]));
     stage_.drain();
-    double loss = sum(ranks_.all(), c.sides()["loss"]).value() * batch_.grad_scale;
+    double loss = sum(ranks_.all(), c.sides().total(Side::loss)).value() * batch_.grad_scale;
     if (ranks_.first()) out_.write(copy_out("loss", view_of(&loss, DType::f64, {1}), {}, to()));
     if (!backward) return;
     store_.finish_grads(c);

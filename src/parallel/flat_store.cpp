@@ -397,6 +397,38 @@ void FlatStore::publish(Ctx&, size_t b) {
   if (h.master_whole) share(h.master, h.coming_master);
 }
 
+std::vector<const Param*> FlatStore::params_in(const TensorView& v) const {
+  std::vector<const Param*> out;
+  if (!v.data || v.count() == 0) return out;
+  const auto* data = static_cast<const std::byte*>(v.data);
+  // `memory` holds elements of bucket b from `first` on.
+  auto look = [&](size_t b, const std::byte* memory, int64_t bytes, DType type, int64_t first, const Param* tied) {
+    if (!memory || data < memory || data >= memory + bytes) return;
+    const int64_t from = first + (data - memory) / size_of(type), end = from + (v.rows() - 1) * v.stride + v.cols();
+    if (tied && !buckets_[b].spans.empty()) return out.push_back(tied);
+    for (const Bucket::Span& s : buckets_[b].spans)
+      if (s.begin < end && from < s.begin + s.shape.count()) out.push_back(s.param);
+  };
+  auto look_at = [&](size_t b, const Tensor& t, int64_t first, const Param* tied) {
+    if (t) look(b, static_cast<const std::byte*>(t.view().data), t.view().bytes(), t.dtype(), first, tied);
+  };
+  for (size_t b = 0; b < held_.size(); ++b) {
+    const Held& h = held_[b];
+    const int64_t mine = buckets_[b].mine.begin;
+    look(b, h.master.data(), h.master.bytes(), types_.master, h.master_whole ? 0 : mine, nullptr);
+    look(b, h.copy.data(), h.copy.bytes(), types_.compute, h.copy_whole ? 0 : mine, nullptr);
+    look_at(b, h.full_master, 0, nullptr);
+    look_at(b, h.full_copy, 0, nullptr);
+  }
+  for (const Place& g : places_) {
+    const int64_t mine = buckets_[g.bucket].mine.begin;
+    look_at(g.bucket, g.open, 0, g.tied);
+    look_at(g.bucket, g.part, mine, g.tied);
+    look_at(g.bucket, g.sum, reduces_early() ? mine : 0, g.tied);
+  }
+  return out;
+}
+
 std::vector<ParamBox> FlatStore::boxes() const {
   std::vector<ParamBox> out;
   for (size_t b = 0; b < buckets_.size(); ++b)

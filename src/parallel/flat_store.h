@@ -63,6 +63,7 @@ class FlatStore : public ParamStore {
   void finish_grads(Ctx& c) override;
   void end_step() override;
   void publish(Ctx& c, size_t bucket) override;
+  std::vector<const Param*> params_in(const TensorView& view) const override;
 
   const std::vector<Bucket>& buckets() const override { return buckets_; }
   TensorView flat_master(size_t bucket) const override;

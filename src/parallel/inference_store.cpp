@@ -41,6 +41,20 @@ std::vector<ParamBox> InferenceStore::boxes() const {
   return out;
 }
 
+std::vector<const Param*> InferenceStore::params_in(const TensorView& v) const {
+  std::vector<const Param*> out;
+  if (!v.data || v.count() == 0) return out;
+  const auto* begin = static_cast<const std::byte*>(v.data);
+  const auto* end = begin + ((v.rows() - 1) * v.stride + v.cols()) * size_of(v.dtype);
+  for (const Param& p : params_.params()) {
+    if (!places_[p.index].here) continue;
+    const TensorView held = of(p);
+    const auto* data = static_cast<const std::byte*>(held.data);
+    if (data < end && begin < data + held.bytes()) out.push_back(&p);
+  }
+  return out;
+}
+
 int64_t InferenceStore::weight_bytes() const {
   int64_t n = 0;
   for (const Storage& s : units_) n += s.bytes();

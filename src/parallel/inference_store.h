@@ -22,6 +22,7 @@ class InferenceStore : public WeightsOnly {
   TensorView master(const Param& p) const override { return of(p); }  // the same memory: there is one copy
   Shape shape(const Param& p) const override { return of(p).shape; }
   std::vector<ParamBox> boxes() const override;
+  std::vector<const Param*> params_in(const TensorView& view) const override;
   int64_t weight_bytes() const;
 
  private:

@@ -94,6 +94,7 @@ class Check {
     std::vector<MicroBatch> micros;
     for (int64_t i = 0; i < micros_; ++i) {
       MicroBatch m;
+      m.index = i;
       m.rows = config_.train.micro_batch;
       m.columns = columns_;
       for (int64_t r = 0; r < m.rows; ++r) {
@@ -129,7 +130,6 @@ class Check {
     if (!way.inject.empty()) engine.ctx().add_observer(&reorder);
     if (way.observed) engine.ctx().add_observer(&hashes);
     for (int64_t s = from; s < to; ++s) {
-      hashes.begin_step(s + 1);
       double lr = learning_rate(config.schedule, config.optimizer.lr, config.train.steps, s);
       StepResult r = engine.run(batches_[static_cast<size_t>(s)], s + 1, lr);
       trace.losses.push_back(r.loss);

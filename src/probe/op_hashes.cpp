@@ -15,26 +15,13 @@ uint64_t checksum_of_view(const TensorView& v) {
   return sum.value();
 }
 
-void OpHashes::begin_step(int64_t step) {
-  step_ = step;
-  micro_ = 0;
-  last_ = Phase::update;
-  times_.clear();
-}
-
 void OpHashes::after(const CallInfo& call) {
   if (difference_.step > 0) return;
-  if (call.phase == Phase::forward && last_ != Phase::forward) {  // the next micro batch
-    ++micro_;
-    times_.clear();
-  }
-  last_ = call.phase;
-  int time = times_[{static_cast<int>(call.phase), std::string(call.path), call.op}]++;
   Phase like = call.phase == Phase::recompute ? Phase::forward : call.phase;
   for (const NamedView& t : call.tensors) {
     if (t.access == Access::read || !t.view.data) continue;
     ++seen_;
-    std::string text = fmt::format("{}/{}/{}/{}/{}/{}/{}", step_, micro_, name(like), call.path, call.op, time, t.name);
+    std::string text = fmt::format("{}/{}/{}/{}/{}/{}/{}", call.step, call.micro + 1, name(like), call.path, call.op, call.ordinal, t.name);
     uint64_t key = checksum_of(std::as_bytes(std::span(text)));
     if (!reference_) {
       if (call.phase != Phase::recompute) hashes_.emplace(key, checksum_of_view(t.view));
@@ -44,7 +31,7 @@ void OpHashes::after(const CallInfo& call) {
     if (it == reference_->hashes_.end()) continue;
     ++compared_;
     if (it->second == checksum_of_view(t.view)) continue;
-    difference_ = {step_, micro_, call.op, std::string(call.path), std::string(name(call.phase)), t.name};
+    difference_ = {call.step, call.micro + 1, call.op, std::string(call.path), std::string(name(call.phase)), t.name};
     return;
   }
 }

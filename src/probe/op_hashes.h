@@ -2,9 +2,7 @@
 // another run that writes something else.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 
 #include "engine/observer.h"
@@ -15,13 +13,12 @@ class OpHashes : public Observer {
  public:
   // With `reference` calls are compared with what it has seen (it must outlive this); without, they are remembered.
   explicit OpHashes(const OpHashes* reference = nullptr) : reference_(reference) {}
-  void begin_step(int64_t step);  // from 1; before each step
   void after(const CallInfo& call) override;
 
   // The first call whose output differs. Calls are matched by step, micro batch, phase, path, op, tensor and how often that came before;
   // recomputation is matched with the forward pass it repeats. Calls that only one of the runs makes are passed over.
   struct Difference {
-    int64_t step = 0, micro = 0;  // from 1; step 0: none
+    int64_t step = 0, micro = 0;  // both from 1; step 0: none
     std::string op, path, phase, tensor;
   };
   const Difference& difference() const { return difference_; }
@@ -31,9 +28,6 @@ class OpHashes : public Observer {
  private:
   const OpHashes* reference_;
   std::unordered_map<uint64_t, uint64_t> hashes_;            // of the key of a tensor and call: of its bits
-  std::map<std::tuple<int, std::string, std::string>, int> times_;  // calls of this step by phase, path, op
-  int64_t step_ = 0, micro_ = 0;
-  Phase last_ = Phase::update;
   int64_t compared_ = 0, seen_ = 0;
   Difference difference_;
 };

@@ -26,8 +26,6 @@ class BlockWork : public Observer {
 
   void after(const CallInfo& call) override {
     if (call.phase == Phase::update) return;
-    if (call.phase == Phase::forward && last_ != Phase::forward) ++micro_;
-    last_ = call.phase;
     double bytes = 0;
     for (const NamedView& t : call.tensors) {
       if (std::string_view(call.op) == "embedding" && std::string_view(t.name) == "weight") continue;  // a few rows of it
@@ -38,7 +36,7 @@ class BlockWork : public Observer {
     if (call.phase == Phase::forward)
       costs.forward[block] += seconds / 2;
     else
-      (micro_ == 1 ? costs.first : costs.later)[block] += seconds;
+      (call.micro == 0 ? costs.first : costs.later)[block] += seconds;
   }
 
   BlockCosts costs;  // of two micro batches
@@ -56,8 +54,6 @@ class BlockWork : public Observer {
 
   const Model& model_;
   double flops_, bytes_, share_;
-  int micro_ = 0;
-  Phase last_ = Phase::update;
   size_t at_ = 0;
 };
 

@@ -27,6 +27,7 @@ ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step) {
   for (int32_t p : m.positions) batch_.max_position = std::max<int64_t>(batch_.max_position, p + 1);
   batch_.grad_scale = grad_scale;
   batch_.step = static_cast<uint32_t>(step);
+  batch_.micro = m.index;
 }
 
 Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
@@ -114,7 +115,9 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     Ctx c(setup(arena, store, meta, fake));
     store.attach(c);
     if (watch) c.add_observer(watch);
-    run_with({.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake}, std::vector<MicroBatch>(static_cast<size_t>(shape.leaves * std::min(leaf, enough)), micro), 0, 0, {}, true);
+    std::vector<MicroBatch> micros(static_cast<size_t>(shape.leaves * std::min(leaf, enough)), micro);
+    for (size_t i = 0; i < micros.size(); ++i) micros[i].index = static_cast<int64_t>(i);
+    run_with({.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake}, micros, 0, 0, {}, true);
     if (shape.validation) {
       ModelBatch b(micro, 0, 0);
       arena.section("valid");
@@ -202,12 +205,12 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
     result.valid = total(result.valid);
   }
   double scale = result.valid > 0 ? 1.0 / static_cast<double>(result.valid) : 0.0;
-  c.sides().clear();
+  c.begin_step(step);
   run_micros(p, micros, scale, step);
   c.set_phase(Phase::update);
   c.arena().section("update");
   p.store.finish_grads(c);
-  result.loss = sum(p.ranks.all(), c.sides()["loss"]).value() * scale;
+  result.loss = sum(p.ranks.all(), c.sides().total(Side::loss)).value() * scale;
   result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all());
   bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);  // of sums over all ranks: all agree
   if (apply && finite) p.optimizer.update(c, lr, result.grad_norm, before_unit);
@@ -219,14 +222,14 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
 std::pair<ExactSum, int64_t> StepEngine::evaluate(const MicroBatch& micro) {
   Ctx& c = *ctx_;
   ModelBatch b(micro, 0, 0);
-  c.sides().clear();
+  c.begin_step(0);
   c.arena().section("valid");
   for (int chunk = 0; chunk < stage_->chunks(); ++chunk) {
     c.begin(b.batch(), false);
     stage_->forward(c, chunk, false);
   }
   stage_->drain();
-  return {c.sides()["loss"], micro.valid_tokens};
+  return {c.sides().total(Side::loss), micro.valid_tokens};
 }
 
 }  // namespace ravine

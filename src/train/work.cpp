@@ -6,15 +6,13 @@
 namespace ravine {
 
 void WorkCount::after(const CallInfo& call) {
-  if (call.phase == Phase::forward && last_ != Phase::forward) ++micros_;
-  last_ = call.phase;
-  if (micros_ > 2 && call.phase != Phase::update) return;
+  if (call.micro > 1) return;
   double bytes = 0;
   for (const NamedView& t : call.tensors) {
     if (std::string_view(call.op) == "embedding" && std::string_view(t.name) == "weight") continue;  // a few rows of it
     bytes += static_cast<double>(t.view.bytes()) * (t.access == Access::update ? 2 : 1);
   }
-  parts_[call.phase == Phase::update ? 2 : std::min(micros_, 2) - 1].push_back({call.flops, bytes});
+  parts_[call.phase == Phase::update ? 2 : call.micro].push_back({call.flops, bytes});
 }
 
 double WorkCount::seconds(double flops, double bytes, int64_t micro_batches) const {

@@ -20,8 +20,6 @@ class WorkCount : public Observer {
   };
   // The first micro batch, a later one, the update.
   std::vector<Call> parts_[3];
-  int micros_ = 0;
-  Phase last_ = Phase::update;
 };
 
 }  // namespace ravine

@@ -280,10 +280,88 @@ TEST(Sides, SumsAreKeptUntilTheDriverClearsThem) {
   Setting s;
   ExactSum a;
   a.add(0.25);
-  s.c->side("loss", a);
+  s.c->side(Side::loss, a);
+  s.batch.micro = 1;
   s.c->begin(s.batch, true);
-  s.c->side("loss", a);
-  EXPECT_EQ(s.c->sides()["loss"].value(), 0.5);
+  s.c->side(Side::loss, a);
+  s.c->side(Side::loss, a);
+  EXPECT_EQ(s.c->sides().of(0, Side::loss).value(), 0.25);
+  EXPECT_EQ(s.c->sides().of(1, Side::loss).value(), 0.5);
+  EXPECT_EQ(s.c->sides().total(Side::loss).value(), 0.75);
+  s.c->begin_step(2);
+  EXPECT_EQ(s.c->sides().total(Side::loss).value(), 0);
+}
+
+TEST(Sides, ABlockThatRunsAgainGivesItsSumsOnce) {
+  Setting s("full");
+  TensorRef xr;
+  s.c->block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
+    xr = in.x.ref();
+    ExactSum a;
+    a.add(0.25);
+    c.side(Side::loss, a);
+    ones(c, twice(c, in.x));
+    return Flow{};
+  });
+  s.c->backward({xr});
+  EXPECT_EQ(s.c->sides().total(Side::loss).value(), 0.25);
+}
+
+// --- what observers are told of a call
+
+struct Told : Observer {
+  void after(const CallInfo& call) override {
+    lines.push_back(fmt::format("{} {} {} {} {} {} #{}", call.step, call.micro, name(call.phase), name(call.role), call.path, call.op, call.ordinal));
+  }
+  Lines lines;
+};
+
+TEST(Calls, SayWhatTheyAreFor) {
+  Setting s("full");
+  Told told;
+  s.c->add_observer(&told);
+  s.c->begin_step(7);
+  s.batch.micro = 3;
+  s.c->begin(s.batch, true);
+  TensorRef xr;
+  s.c->block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
+    xr = in.x.ref();
+    Tensor y = twice(c, twice(c, in.x));
+    c.record("ones", {}, {}, [yr = y.ref()](Ctx& c) {
+      Tensor dy = c.empty(yr.shape, yr.dtype);
+      c.call(Fill{dy.view(), 1});
+      c.give_grad(yr, dy);
+    });
+    return Flow{};
+  });
+  s.c->backward({xr});
+  s.c->set_phase(Phase::update);
+  Tensor t = s.tensor({1}, {1, 1});
+  s.c->call(Fill{t.view(), 1});
+  EXPECT_EQ(told.lines, (Lines{"7 3 forward forward model.layers.0 add #0", "7 3 forward forward model.layers.0 add #1", "7 3 recompute forward model.layers.0 add #0",
+                               "7 3 recompute forward model.layers.0 add #1", "7 3 backward dw model.layers.0 fill #0", "7 3 backward dx model.layers.0 add #0",
+                               "7 3 backward dx model.layers.0 add #1", "7 0 update forward  fill #0"}));
+}
+
+TEST(Calls, RunAgainOnOtherTensors) {
+  struct Again : Observer {
+    void after(const CallInfo& call) override {
+      std::vector<TensorView> on;
+      for (const NamedView& t : call.tensors) on.push_back(t.view);
+      if (std::string_view(call.op) == "add") on[1] = view_of(&other, DType::f64, {1, 1}), on[2] = view_of(&out, DType::f64, {1, 1});
+      call.rerun(ref_kernels(), on);
+    }
+    double other = 10, out = 0;
+  } again;
+  Setting s;
+  Tensor x = s.tensor({1}, {1, 1}), y = s.tensor({0}, {1, 1});
+  s.c->add_observer(&again);
+  s.c->call(Add{x.view(), x.view(), y.view()});
+  EXPECT_EQ(again.out, 11);
+  EXPECT_EQ(y.view().as<double>()[0], 2) << "what the call wrote stays";
+  ExactSum squares;
+  s.c->call(SumSquares{x.view(), &squares});
+  EXPECT_EQ(squares.value(), 1) << "a call that runs again adds nothing to a sum";
 }
 
 // --- rules of precision

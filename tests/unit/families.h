@@ -107,12 +107,12 @@ struct TinyRun {
   // Sum of losses / 12. Gradients stay open for store.grad until store.end_step().
   double loss(TinyBatch& tokens) {
     Batch b = tokens.batch();
-    ctx->sides().clear();
+    ctx->begin_step(1);
     ctx->begin(b, true);
     model->forward(*ctx);
     ctx->backward();
     store.finish_grads(*ctx);
-    return ctx->sides()["loss"].value() / 12;
+    return ctx->sides().total(Side::loss).value() / 12;
   }
   double only_loss(TinyBatch& tokens) {
     double l = loss(tokens);

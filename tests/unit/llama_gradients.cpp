@@ -60,11 +60,11 @@ struct Tiny {
     batch.grad_scale = 1.0 / 12;
   }
   double loss(bool backward) {
-    ctx->sides().clear();
+    ctx->begin_step(1);
     ctx->begin(batch, true);
     model->forward(*ctx);
     ctx->backward();
-    double l = ctx->sides()["loss"].value() / 12;
+    double l = ctx->sides().total(Side::loss).value() / 12;
     if (backward) {
       store.finish_grads(*ctx);
     } else {

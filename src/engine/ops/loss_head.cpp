@@ -29,7 +29,7 @@ void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx,
   ExactSum sum;
   if (const double* l = losses.view().as<double>())
     for (int64_t i = 0; i < b.tokens; ++i) sum.add(l[i]);
-  c.side("loss", sum);
+  c.side(Side::loss, sum);
 }
 
 // The same over rows of length 1: the head sees them, and its gradient is taken back through them.

@@ -136,7 +136,7 @@ struct Head {
     if (!dweight.absent() && !accumulate && here.count < dweight.rows())
       c.call(Fill{dweight.row_range(here.count, dweight.rows() - here.count), 0});  // padding
     for (int64_t begin = 0; begin < x.rows(); begin += kChunk) chunk(x, begin, std::min(kChunk, x.rows() - begin), dx, dweight, accumulate);
-    c.side("loss", loss);
+    c.side(Side::loss, loss);
   }
 };
 
