@@ -178,13 +178,14 @@ struct ScheduleOptions {
 };
 
 struct RecipeOption {
-  std::string path = "*", op = "*", compute, round;
+  std::string path = "*", op = "*", compute, round, role;
   template <class V>
   void each(V&& v) {
     v("path", path, "glob pattern of the dotted path of a call, like layers.0.attention.*", filled());
     v("op", op, "glob pattern of the op's name, like rms_norm", filled());
     v("compute", compute, "arithmetic of these calls; empty: as elsewhere", one_of({"", "f32", "bf16", "f16", "f64"}));
     v("round", round, "results are rounded to this type; empty: no rounding", one_of({"", "f32", "bf16", "f16"}));
+    v("role", role, "only calls that work out this: values of the forward pass, gradients of inputs (dx) or of weights (dw); empty: all", one_of({"", "forward", "dx", "dw"}));
   }
 };
 

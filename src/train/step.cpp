@@ -45,6 +45,8 @@ Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
     RecipeRule rule{.path = o.path, .op = o.op};
     if (!o.compute.empty()) rule.arithmetic = parse_dtype(o.compute);
     if (!o.round.empty()) rule.rounding = parse_dtype(o.round);
+    for (Role role : {Role::forward, Role::dx, Role::dw})
+      if (o.role == name(role)) rule.role = role;
     recipe.add(rule);
   }
   for (const std::string& op : options.unfused) {

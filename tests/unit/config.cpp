@@ -189,7 +189,7 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
        "data.train is a list (run.yaml:1): each element must be a map like {path: .., weight: .., format: ..}; write it so"},
       {"precision: {recipes: [softmax]}",
        "precision.recipes is 'softmax' (run.yaml:1): each element must be a map like {path: .., op: .., compute: .., round: "
-       "..}; write it so"},
+       ".., role: ..}; write it so"},
       {"parallel: {zero: 4}", "parallel.zero is '4' (run.yaml:1): must be at least 0 and at most 3; give a smaller value"},
       {"parallel: {tensor: 0}", "parallel.tensor is '0' (run.yaml:1): must be at least 1 and at most 32768; give a larger value"},
       {"train: {global_batch: 6, micro_batch: 4}",

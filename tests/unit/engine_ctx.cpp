@@ -379,19 +379,19 @@ double added(const Recipe& recipe, const std::string& path, DType type = DType::
 
 TEST(Rules, ResultsAreRoundedWhereTheRuleSays) {
   Recipe r;
-  r.add({"model.layers.1.*", "add", {}, DType::bf16});
+  r.add({.path = "model.layers.1.*", .op = "add", .rounding = DType::bf16});
   EXPECT_EQ(added(r, "model.layers.1.mlp"), static_cast<double>(static_cast<float>(bf16(static_cast<float>(2 * kThird)))));
   EXPECT_EQ(added(r, "model.layers.0.mlp"), 2 * kThird);
-  r.add({"*", "add", {}, DType::f32});
+  r.add({.op = "add", .rounding = DType::f32});
   EXPECT_EQ(added(r, "model.layers.1.mlp"), static_cast<double>(static_cast<float>(2 * kThird))) << "the last match counts";
   Recipe other;
-  other.add({"*", "matmul", {}, DType::bf16});
+  other.add({.op = "matmul", .rounding = DType::bf16});
   EXPECT_EQ(added(other, "model.layers.1.mlp"), 2 * kThird);
 }
 
 TEST(Rules, ArithmeticNarrowerThanTheTensorsRoundsOperandsFirst) {
   Recipe r;
-  r.add({"*", "add", DType::bf16, {}});
+  r.add({.op = "add", .arithmetic = DType::bf16});
   const double third = static_cast<double>(static_cast<float>(bf16(static_cast<float>(kThird))));
   EXPECT_EQ(added(r, "x", DType::f32), 2 * third);
 }
@@ -402,15 +402,20 @@ TEST(Rules, OptionsBecomeRules) {
   o.recipes.push_back({"lm_head", "loss_head", "", "f16"});
   o.unfused = {"attention"};
   Recipe r = make_recipe(o, ref_kernels());
-  const RecipeRule* norm = r.find("model.layers.3", "rms_norm");
+  const RecipeRule* norm = r.find("model.layers.3", "rms_norm", Role::forward);
   ASSERT_NE(norm, nullptr);
   EXPECT_EQ(norm->arithmetic, DType::f64);
   EXPECT_EQ(norm->rounding, DType::bf16);
-  const RecipeRule* head = r.find("lm_head", "loss_head");
+  const RecipeRule* head = r.find("lm_head", "loss_head", Role::forward);
   ASSERT_NE(head, nullptr);
   EXPECT_FALSE(head->arithmetic.has_value());
   EXPECT_EQ(head->rounding, DType::f16);
-  EXPECT_EQ(r.find("model.layers.3", "matmul"), nullptr);
+  EXPECT_EQ(r.find("model.layers.3", "matmul", Role::forward), nullptr);
+  EXPECT_EQ(r.find("model.layers.3", "rms_norm", Role::dx), norm) << "any role";
+  o.recipes.push_back({.path = "*", .op = "matmul", .round = "bf16", .role = "dw"});
+  r = make_recipe(o, ref_kernels());
+  EXPECT_EQ(r.find("model.layers.3", "matmul", Role::dx), nullptr);
+  ASSERT_NE(r.find("model.layers.3", "matmul", Role::dw), nullptr);
   EXPECT_FALSE(r.fused("attention"));
   EXPECT_TRUE(r.fused("loss_head"));
   o.recipes.push_back({"*", "rms_nrm", "", "bf16"});
