@@ -264,10 +264,29 @@ struct CheckpointOptions {
 struct LogOptions {
   int64_t every = 1;
   bool tensorboard = true;
+  std::string local_norms;
   template <class V>
   void each(V&& v) {
     v("every", every, "steps between log lines; loss and speed of a line are means over the steps since the line before", between(1, kMostSteps) & may_change());
     v("tensorboard", tensorboard, "write TensorBoard event files", may_change());
+    v("local_norms", local_norms,
+      "glob pattern of the parameters whose gradients are measured on each rank, before data ranks add them up: sum of squares and its root; empty: none",
+      metavar("GLOB") & may_change());
+  }
+};
+
+struct HealthOptions {
+  double skip_norm = 0, embedding_norm = 0;
+  int64_t skip_count = 0;
+  template <class V>
+  void each(V&& v) {
+    v("skip_norm", skip_norm, "a step whose gradient norm is larger, or not finite, is skipped: its data is used up, nothing is learned; 0: none",
+      between(1e-12, 1e12) & or_zero() & may_change());
+    v("skip_count", skip_count, "the run ends, with exit status 1, when so many steps in a row were skipped; 0: never", between(0, kMostSteps) & may_change());
+    v("embedding_norm", embedding_norm,
+      "of several pipeline stages: a checkpoint is unhealthy if the sum of squares of the embedding's gradient on a rank of the first stage is larger, or not finite; "
+      "health_ckpts.json keeps the verdicts, and a resume takes the newest healthy one; 0: not judged",
+      between(1e-12, 1e18) & or_zero() & may_change());
   }
 };
 
@@ -307,6 +326,7 @@ struct Config {
   ParallelOptions parallel;
   CheckpointOptions checkpoint;
   LogOptions log;
+  HealthOptions health;
   ProbeOptions probe;
 
   // Where a value that is not the default came from: "train.steps" -> "run.yaml:4" or "command line".
@@ -323,6 +343,7 @@ struct Config {
     v("parallel", parallel, "how work is spread over ranks");
     v("checkpoint", checkpoint, "saving and resuming");
     v("log", log, "what one sees");
+    v("health", health, "steps that are skipped and checkpoints that are not gone on from");
     v("probe", probe, "looking inside a run, and disturbing it");
   }
 };

@@ -228,7 +228,7 @@ void FlatStore::close_grads(Ctx& c, const Unit& unit) {
         clear_unwritten(c, g);
         add_leaf(c, g, std::exchange(g.open, {}));
       }
-      if (step_ends_) reduce(c, g);
+      if (step_ends_ && !local_) reduce(c, g);
     }
   }
   advance(c, before);
@@ -280,16 +280,22 @@ void FlatStore::sum_leaves(Ctx& c, Place& g) {
   }
 }
 
-// The leaves of this rank, then, begun here and ended by settle(), those of all ranks.
-void FlatStore::reduce(Ctx& c, Place& g) {
-  if (g.reduced) return;
+// The leaves of this rank. Whether there are any.
+bool FlatStore::sum_here(Ctx& c, Place& g) {
+  if (g.sum) return true;
   sum_leaves(c, g);
-  if (g.finished.empty()) return;
-  g.reduced = true;
+  if (g.finished.empty()) return false;
   g.sum = std::move(g.finished.back());
   g.finished.clear();
-  const Group& data = ranks_->along(Axis::data);
   if (sequence_ && !buckets_[g.bucket].cut) all_reduce(c, ranks_->along(Axis::tensor), g.sum.view());
+  return true;
+}
+
+// The leaves of this rank, then, begun here and ended by settle(), those of all ranks.
+void FlatStore::reduce(Ctx& c, Place& g) {
+  if (g.reduced || !sum_here(c, g)) return;
+  g.reduced = true;
+  const Group& data = ranks_->along(Axis::data);
   if (data.size() == 1 || reduces_early()) return;
   Reduction r = held_[g.bucket].divided ? Reduction::scatter(c, data, g.sum.view(), sum_view(g)) : Reduction::whole(c, data, g.sum.view());
   moving_.push_back({static_cast<size_t>(&g - places_.data()), {}, {}, false, std::move(r)});
@@ -300,8 +306,33 @@ TensorView FlatStore::sum_view(const Place& g) const {
   return g.sum ? slice(g.sum, reduces_early() ? 0 : mine.begin, {mine.count}) : TensorView{};
 }
 
+// The places of use of a tied parameter on this stage count as one gradient.
+void FlatStore::note_local(Ctx& c) {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    std::vector<TensorView> sums;
+    for (const Place& g : places_)
+      if (g.bucket == b && g.sum) sums.push_back(reduces_early() ? sum_view(g) : g.sum.view());
+    if (sums.empty()) continue;
+    Tensor both;
+    for (size_t i = 1; i < sums.size(); ++i) {
+      if (!both) both = c.empty({sums[0].count()}, types_.master, MemoryKind::workspace);
+      c.call(Add{.a = i == 1 ? sums[0] : both.view(), .b = sums[i], .out = both.view()});
+    }
+    const TensorView all = both ? both.view() : sums[0];
+    const Range range = reduces_early() ? buckets_[b].mine : Range{0, buckets_[b].count};
+    for (const Bucket::Span& s : buckets_[b].spans) {
+      const int64_t begin = std::max(s.begin, range.begin), end = std::min(s.begin + s.shape.count(), range.begin + range.count);
+      if (begin < end && s.param->trainable) c.call(SumSquares{.x = slice(all.data, all.dtype, begin - range.begin, {end - begin}, all.device), .result = &(*local_)[s.param->index]});
+    }
+  }
+}
+
 void FlatStore::finish_grads(Ctx& c) {
   settle(c);
+  if (local_ && !reduces_early()) {
+    for (Place& g : places_) sum_here(c, g);
+    note_local(c);
+  }
   for (Place& g : places_) {
     size_t before = moving_.size();
     reduce(c, g);
@@ -309,6 +340,7 @@ void FlatStore::finish_grads(Ctx& c) {
   }
   settle(c);
   for (Place& g : places_) sum_copies(c, ranks_->along(Axis::tensor), buckets_[g.bucket], buckets_[g.bucket].mine, sum_view(g));
+  if (local_ && reduces_early()) note_local(c);
   add_tied(c);
 }
 

@@ -56,6 +56,10 @@ class FlatStore : public ParamStore {
   void end_leaf(bool last, bool last_of_step) { leaf_ends_ = last, step_ends_ = last_of_step; }
   // Waits for the gradients that are on their way. After each backward.
   void settle(Ctx& c);
+  // From the next step on finish_grads adds to `to` (one sum per Param::index, of the caller, who clears it) the squares of each parameter's gradient as it is
+  // on this rank: of its micro batches, before data ranks add theirs. Where data ranks keep only their part of gradients (stages 2, 3) there is no such gradient:
+  // there it is the finished one of the part that this rank updates. Null: no more. Gradients then wait for the end of the step before they are sent.
+  void watch_local(std::vector<ExactSum>* to) { local_ = to; }
   void open_grads(Ctx& c, const Unit& unit) override;
   void close_grads(Ctx& c, const Unit& unit) override;
   TensorView add_to_grad(const Param& p, bool& accumulate) override;
@@ -120,7 +124,9 @@ class FlatStore : public ParamStore {
   void clear_unwritten(Ctx& c, Place& g);
   void add_leaf(Ctx& c, Place& g, Tensor t);
   void sum_leaves(Ctx& c, Place& g);
+  bool sum_here(Ctx& c, Place& g);
   void reduce(Ctx& c, Place& g);
+  void note_local(Ctx& c);
   void finish_reduction(Ctx& c, Place& g, Tensor sum, bool leaf_ends);
   void advance(Ctx& c, size_t count);
   void add_tied(Ctx& c);
@@ -136,6 +142,7 @@ class FlatStore : public ParamStore {
   FlatPlace place_;
   Ctx* ctx_ = nullptr;
   bool leaf_ends_ = false, step_ends_ = false;
+  std::vector<ExactSum>* local_ = nullptr;
   // Sums over data ranks that are under way, in the order in which they began.
   struct Moving {
     size_t place;

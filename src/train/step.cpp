@@ -100,6 +100,10 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   PhaseArena arena;
   Ranks fake = Ranks::fake(ranks_->mesh(), ranks_->rank());
   FlatStore store(model.params(), types, DeviceKind::meta, layout(fake));
+  if (wants_local(config)) {
+    local_squares_.resize(model.params().params().size());
+    store.watch_local(&local_squares_);
+  }
   Optimizer optimizer(config.optimizer, store, types, DeviceKind::meta);
   Stage stage(model, fake, parts_);
   MicroBatch micro = random_micro_batch(shape.rows, shape.columns, 1);
@@ -119,7 +123,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     if (watch) c.add_observer(watch);
     std::vector<MicroBatch> micros(static_cast<size_t>(shape.leaves * std::min(leaf, enough)), micro);
     for (size_t i = 0; i < micros.size(); ++i) micros[i].index = static_cast<int64_t>(i);
-    run_with({.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake}, micros, 0, 0, {}, true);
+    run_with({.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake}, micros, 0, 0, {}, [](double, double) { return Verdict::apply; });
     if (shape.validation) {
       ModelBatch b(micro, 0, 0);
       arena.section("valid");
@@ -138,18 +142,22 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
 
 StepEngine::~StepEngine() = default;
 
+Verdict stop_unless_finite(double loss, double grad_norm) { return std::isfinite(loss) && std::isfinite(grad_norm) ? Verdict::apply : Verdict::stop; }
+
 void StepEngine::allocate() {
   store_ = std::make_unique<FlatStore>(model_.params(), types_, DeviceKind::cpu, layout(*ranks_));
   optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *store_, types_, DeviceKind::cpu);
   arena_ = std::make_unique<PlannedArena>(DeviceKind::cpu, memory_.arena);
   ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_, *ranks_));
   store_->attach(*ctx_);
+  if (!local_squares_.empty()) store_->watch_local(&local_squares_);
   stage_ = std::make_unique<Stage>(model_, *ranks_, parts_);
 }
 
-StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, double lr, const std::function<void(const Unit&)>& before_unit, bool apply) {
+StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, double lr, const std::function<void(const Unit&)>& before_unit,
+                           const Decide& decide) {
   require(static_cast<int64_t>(micros.size()) == shape_.micro_batches, "step: {} micro batches, planned were {}", micros.size(), shape_.micro_batches);
-  return run_with({.c = *ctx_, .store = *store_, .optimizer = *optimizer_, .stage = *stage_, .ranks = *ranks_}, micros, step, lr, before_unit, apply);
+  return run_with({.c = *ctx_, .store = *store_, .optimizer = *optimizer_, .stage = *stage_, .ranks = *ranks_}, micros, step, lr, before_unit, decide);
 }
 
 // Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch among those
@@ -190,7 +198,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, dou
 }
 
 StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, int64_t step, double lr,
-                                const std::function<void(const Unit&)>& before_unit, bool apply) {
+                                const std::function<void(const Unit&)>& before_unit, const Decide& decide) {
   Ctx& c = p.c;
   StepResult result;
   for (const MicroBatch& m : micros) {
@@ -208,14 +216,15 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   }
   double scale = result.valid > 0 ? 1.0 / static_cast<double>(result.valid) : 0.0;
   c.begin_step(step);
+  for (ExactSum& s : local_squares_) s = {};
   run_micros(p, micros, scale, step);
   c.set_phase(Phase::update);
   c.arena().section("update");
   p.store.finish_grads(c);
   result.loss = sum(p.ranks.all(), c.sides().total(Side::loss)).value() * scale;
   result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all());
-  bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);  // of sums over all ranks: all agree
-  if (apply && finite) p.optimizer.update(c, lr, result.grad_norm, before_unit);
+  result.verdict = decide(result.loss, result.grad_norm);
+  if (result.verdict == Verdict::apply) p.optimizer.update(c, lr, result.grad_norm, before_unit);
   p.store.end_step();
   require(c.arena().live() == 0, "step: {} blocks of the arena are still held after the step", c.arena().live());
   return result;

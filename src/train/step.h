@@ -42,10 +42,17 @@ struct StepShape {
   int64_t leaves = 1;  // of this rank; divides micro_batches
 };
 
+enum class Verdict { apply, skip, stop };  // update; go on without an update; end the run without one
+
 struct StepResult {
   double loss = 0, grad_norm = 0;       // mean loss over valid tokens; norm before clipping
   int64_t tokens = 0, valid = 0;        // columns fed; labels counted
+  Verdict verdict = Verdict::apply;     // what was decided of it
 };                                      // of all ranks: every rank gets the same
+
+// Between the norm of the gradients and the update stands one decision, taken from sums over all ranks, so all ranks take the same one.
+using Decide = std::function<Verdict(double loss, double grad_norm)>;
+Verdict stop_unless_finite(double loss, double grad_norm);
 
 // Everything that computes. Not movable: parts refer to each other.
 class StepEngine {
@@ -61,16 +68,21 @@ class StepEngine {
   // Allocates weights, moments and the arena.
   void allocate();
 
-  // Runs the step; loss and gradients of every micro batch, then the update at learning rate `lr`. `before_unit`: see Optimizer.
-  // With apply = false nothing is updated (used to look for the origin of a NaN).
+  // Runs the step: loss and gradients of every micro batch, their norm, then what `decide` says of these; by default the update, unless one of them is
+  // not finite. Its learning rate is `lr`; `before_unit`: see Optimizer. A step that is not applied leaves weights, moments and the count of updates alone.
   StepResult run(const std::vector<MicroBatch>& micros, int64_t step, double lr, const std::function<void(const Unit&)>& before_unit = {},
-                 bool apply = true);
+                 const Decide& decide = stop_unless_finite);
   // Sum of losses and number of labels of a batch, forward only. All ranks of a model call it together; the sum over them is that of
   // the batch.
   std::pair<ExactSum, int64_t> evaluate(const MicroBatch& micro);
 
   // Between steps: the memory that activations and gradients had goes back to the system until it is used again.
   void rest() { arena_->forget(); }
+
+  // Whether the config asks for what the gradients of parameters come to on this rank alone (FlatStore::watch_local), and their sums of squares in the last
+  // step, by Param::index.
+  static bool wants_local(const Config& c) { return !c.log.local_norms.empty() || c.health.embedding_norm > 0; }
+  const std::vector<ExactSum>& local_squares() const { return local_squares_; }
 
   FlatStore& store() { return *store_; }
   const Ranks& ranks() const { return *ranks_; }
@@ -89,7 +101,7 @@ class StepEngine {
     const Ranks& ranks;
   };
   StepResult run_with(Parts parts, const std::vector<MicroBatch>& micros, int64_t step, double lr,
-                      const std::function<void(const Unit&)>& before_unit, bool apply);
+                      const std::function<void(const Unit&)>& before_unit, const Decide& decide);
   void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, double scale, int64_t step);
   FlatLayout layout(const Ranks& ranks) const;
   Ctx::Setup setup(Arena& arena, ParamStore& store, const Kernels& kernels, const Ranks& ranks);
@@ -110,6 +122,7 @@ class StepEngine {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Ctx> ctx_;
   std::unique_ptr<Stage> stage_;
+  std::vector<ExactSum> local_squares_;  // empty: not wanted
 };
 
 // Reads precision.recipes and precision.unfused. An unknown op name is a UserError.
