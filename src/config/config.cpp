@@ -233,6 +233,8 @@ void validate(const Config& c) {
   for (size_t i = 0; i < c.precision.recipes.size(); ++i)
     if (c.precision.recipes[i].compute.empty() && c.precision.recipes[i].round.empty())
       conflict(c, fmt::format("precision.recipes[{}] changes nothing", i), "precision.recipes", "an exception names the arithmetic or a rounding", "set its compute or round, or remove it");
+  if (c.health.skip_count > 0 && c.health.skip_norm == 0)
+    conflict(c, fmt::format("health.skip_count is {}", c.health.skip_count), "health.skip_count", "it counts the steps that health.skip_norm skips", "set health.skip_norm too, or leave it out");
   check_sizes(c);
   check_update(c);
 }

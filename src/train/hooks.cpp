@@ -34,14 +34,16 @@ StepWindow StepWindow::from_json(const Json& j, const std::string& where) {
   return w;
 }
 
-bool line_due(const StepReport& r, int64_t every, int64_t steps) { return r.step % every == 0 || r.step == steps || !r.more.empty(); }
+bool line_due(const StepReport& r, int64_t every, int64_t steps) {
+  return r.step % every == 0 || r.step == steps || !r.more.empty() || (r.skipped && !r.left_out);
+}
 
 namespace {
 
 // What a line shows of loss and speed: means over the window where it has several steps, else the step's own.
 struct Shown {
   explicit Shown(const StepReport& r)
-      : several(r.window.steps > 1), loss(several ? r.window.mean_loss() : r.loss), tokens_per_second(several ? r.window.tokens_per_second() : r.tokens_per_second),
+      : several(r.window.steps > 1 && !r.skipped), loss(several ? r.window.mean_loss() : r.loss), tokens_per_second(several ? r.window.tokens_per_second() : r.tokens_per_second),
         sol(several && r.tokens_per_second > 0 ? r.sol * tokens_per_second / r.tokens_per_second : r.sol), step_time(several ? r.window.step_time() : r.step_time) {}
   bool several;
   double loss, tokens_per_second, sol, step_time;
@@ -63,7 +65,7 @@ class Validation : public Hook {
 Json as_json(const StepReport& r) {
   Json j;
   j["step"] = r.step;
-  if (r.skipped) {
+  if (r.left_out) {
     j["skipped"] = true;
     j["tokens"] = r.tokens;
     for (auto& [name, value] : r.more) j[name] = value;
@@ -80,6 +82,14 @@ Json as_json(const StepReport& r) {
   j["step_time"] = shown.step_time;
   j["memory_mb"] = r.memory_mb;
   j["data_wait"] = r.wait;
+  if (r.skipped) j["skipped"] = true;
+  if (r.embedding_local_norm) j["embedding_local_norm"] = *r.embedding_local_norm;
+  for (const LocalNorm& n : r.local_norms) {
+    Json& to = j["local_norms"][n.parameter];
+    to["squares"] = n.squares;
+    for (double s : n.squares) to["norms"].push_back(std::sqrt(s));
+    if (r.ranks > 1) to["ranks"] = n.ranks;
+  }
   if (r.ranks > 1) {
     const StepTraffic& t = r.traffic;
     j["comm_mb"] = t.sent_mb;
@@ -147,8 +157,15 @@ class TensorBoard : public Hook {
     if (!line_due(r, every_, t.config().train.steps)) return;
     const Shown shown(r);
     try {
-      if (!r.skipped) write_step(r, shown);
+      if (!r.left_out) write_step(r, shown);
       for (auto& [name, value] : r.more) writer_->scalar("train/" + name, r.step, value);
+      if (r.embedding_local_norm) writer_->scalar("train/embedding_local_norm", r.step, *r.embedding_local_norm);
+      for (const LocalNorm& n : r.local_norms)
+        for (size_t i = 0; i < n.ranks.size(); ++i) {
+          const std::string of = r.ranks > 1 ? fmt::format("{}/rank_{}", n.parameter, n.ranks[i]) : n.parameter;
+          writer_->scalar("local_squares/" + of, r.step, n.squares[i]);
+          writer_->scalar("local_norm/" + of, r.step, std::sqrt(n.squares[i]));
+        }
       writer_->flush();
     } catch (const Error& e) {
       t.log().warn("TensorBoard file: {}; the run goes on", e.what());
@@ -189,8 +206,8 @@ class Console : public Hook {
   void after_step(Trainer& t, StepReport& r) override {
     std::string added;
     for (auto& [name, value] : r.more) added += fmt::format("  {} {:.4f}", name, value);
-    if (r.skipped) return t.log().line("step {}/{}  skipped (data.skip_steps){}", r.step, t.config().train.steps, added);
-    losses_.push_back(r.loss);
+    if (r.left_out) return t.log().line("step {}/{}  skipped (data.skip_steps){}", r.step, t.config().train.steps, added);
+    if (!r.skipped) losses_.push_back(r.loss);
     if (losses_.size() > kLast) losses_.pop_front();
     average_ = average_ == 0 ? r.step_time : 0.9 * average_ + 0.1 * r.step_time;
     int64_t steps = t.config().train.steps;
@@ -201,8 +218,12 @@ class Console : public Hook {
       std::string more;
       if (r.ranks > 1) more += waiting(r.traffic);
       more += added;
+      if (r.embedding_local_norm) more += fmt::format("  embedding_local_norm {:.6g}", *r.embedding_local_norm);
       t.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step, width.size(), steps,
-                   shown.loss, r.lr, r.grad_norm, std::llround(shown.tokens_per_second), shown.sol, 1000 * shown.step_time, left, more);
+                   shown.loss, r.lr, r.grad_norm, std::llround(shown.tokens_per_second), shown.sol, 1000 * shown.step_time, left, r.skipped ? more + "  skipped" : more);
+      for (const LocalNorm& n : r.local_norms)
+        for (size_t i = 0; i < n.ranks.size(); ++i)
+          t.log().line("local    {}{}  squares {:.6g}  norm {:.6g}", n.parameter, r.ranks > 1 ? fmt::format(" on rank {}", n.ranks[i]) : "", n.squares[i], std::sqrt(n.squares[i]));
     }
     t.log().progress(static_cast<double>(r.step) / static_cast<double>(steps), fmt::format("{}/{}  loss {:.3f}  left {}", r.step, steps, r.loss, left));
   }

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "train/local_norms.h"
 #include "train/traffic.h"
 
 namespace ravine {
@@ -38,7 +39,10 @@ struct StepReport {
   int ranks = 1;
   StepTraffic traffic;              // of several ranks
   StepWindow window;                // this step and those before it back to the last line
-  bool skipped = false;             // left out by data.skip_steps: nothing was learned
+  bool skipped = false;             // nothing was learned
+  bool left_out = false;            // by data.skip_steps: then nothing was computed either
+  std::optional<double> embedding_local_norm;  // sum of squares on the first rank, where health.embedding_norm asks for it
+  std::vector<LocalNorm> local_norms;          // of log.local_norms; the first rank has them
   std::vector<std::pair<std::string, double>> more;
 };
 

@@ -25,6 +25,7 @@
 #include "kernels/backend.h"
 #include "parallel/whole_units.h"
 #include "train/estimate.h"
+#include "train/health.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/nan_watch.h"
@@ -175,6 +176,7 @@ void Trainer::report_saves() {
     saved = true;
     saved_ = s->step;
     if (ranks_.first()) folder_->note_saved(s->step);
+    if (ranks_.first()) note_health(s->step);
     log_.line("saved    {}: {} in {:.2f} s, {:.2f} GB/s", checkpoint_name(s->step), human_bytes(static_cast<double>(s->bytes)), s->seconds,
               1e-9 * static_cast<double>(s->bytes) / s->seconds);
   }
@@ -189,6 +191,20 @@ bool Trainer::is_saved(int64_t step) {
   writer_->wait();
   report_saves();
   return !any(ranks_.all(), ranks_.first() && saved_ != step);  // of ranks, the first knows whether the whole is there
+}
+
+void Trainer::note_health(int64_t step) {
+  const auto verdict = unhealthy_.find(step);
+  if (verdict == unhealthy_.end()) return;
+  if (verdict->second)
+    log_.warn("{} is unhealthy: embedding_local_norm is above health.embedding_norm={} on a rank of the first stage; a resume takes an older one", checkpoint_name(step),
+              config_.health.embedding_norm);
+  try {
+    CheckpointHealth(path(kHealthFile)).add(checkpoint_name(step), !verdict->second);
+  } catch (const DiskFull& e) {
+    log_.warn("{}", e.what());
+  }
+  unhealthy_.erase(verdict);
 }
 
 namespace {
@@ -246,6 +262,10 @@ std::optional<double> Trainer::validate() {
 void Trainer::save_checkpoint(int64_t step) {
   if (ranks_.first()) folder_->check_there();
   check_mapped_files();  // what was learned from zeros is not saved
+  if (const double limit = config_.health.embedding_norm; limit > 0) {
+    const bool judged = ranks_.mesh().pipeline > 1 && ranks_.at().pipeline == 0;
+    unhealthy_[step] = any(ranks_.all(), judged && !(embedding_squares(*engine_) <= limit));  // of one that is not finite too
+  }
   writer_->save(path("checkpoints"), step, state(), config_.checkpoint.keep);
 }
 
@@ -259,19 +279,24 @@ void Trainer::step(int64_t step) {
   report.step = step;
   if (batches.skipped) {
     done_ = step;
-    report.skipped = true;
+    report.left_out = report.skipped = true;
     report.tokens = tokens_;
     for (auto& h : hooks_) h->after_step(*this, report);
     last_ = report;
     return;
   }
-  double lr = learning_rate(config_.schedule, config_.optimizer.lr, config_.train.steps, step - 1);
+  const double lr = learning_rate(config_.schedule, config_.optimizer.lr, config_.train.steps, engine_->optimizer().steps());
   if (injection_) injection_->begin_step(step);
-  StepResult r = engine_->run(batches.micro, step, lr, [&](const Unit& u) { writer_->wait_unit(u.index); });
+  StepResult r = engine_->run(batches.micro, step, lr, [&](const Unit& u) { writer_->wait_unit(u.index); },
+                              [&](double loss, double norm) { return spikes_.judge(loss, norm); });
   if (injection_ && !injection_->missed().empty()) log_.warn("step {}: probe.inject found no call of {}", step, injection_->missed());
-  if (!std::isfinite(r.loss) || !std::isfinite(r.grad_norm)) explain_nan(batches.micro, step, r);
+  if (config_.health.skip_norm > 0)
+    note_verdict(r, step);
+  else if (r.verdict == Verdict::stop)
+    explain_nan(batches.micro, step, r);
   done_ = step;
   tokens_ += r.tokens;
+  report.skipped = r.verdict == Verdict::skip;
   report.loss = r.loss;
   report.lr = lr;
   report.grad_norm = r.grad_norm;
@@ -284,11 +309,27 @@ void Trainer::step(int64_t step) {
   report.wait = waited;
   report.ranks = ranks_.size();
   report.traffic = meter_.end(ranks_, report.step_time);
-  window_.add(r.loss, r.valid, r.tokens, report.step_time);
+  if (!report.skipped) window_.add(r.loss, r.valid, r.tokens, report.step_time);
   report.window = window_;
+  if (config_.health.embedding_norm > 0) report.embedding_local_norm = embedding_squares(*engine_);
+  if (!config_.log.local_norms.empty()) report.local_norms = gather_local_norms(*engine_, config_.log.local_norms);
   for (auto& h : hooks_) h->after_step(*this, report);
   last_ = report;
   report_saves();
+}
+
+// Of a step that health.skip_norm has judged. The lines are MindFormers', so that what reads its logs reads ours.
+void Trainer::note_verdict(const StepResult& r, int64_t step) {
+  if (r.verdict == Verdict::apply) return;
+  const double limit = config_.health.skip_norm;
+  log_.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", engine_->optimizer().steps(), limit);
+  const std::string what = fmt::format("Current global norm [{}] of step {} has been {} consecutive times greater than threshold", r.grad_norm, step, spikes_.in_a_row());
+  if (r.verdict == Verdict::stop) {
+    writer_->wait();
+    fail("{} {}, stop training (health.skip_count={}); the weights are those of step {}, the last checkpoint is untouched", what, limit, config_.health.skip_count,
+         step - spikes_.in_a_row());
+  }
+  log_.line("{}: {}", what, limit);
 }
 
 // "weight 'NAME' holds nan at element 5" of the first weight on any rank that is not finite; "" if all are. All ranks call it.
@@ -325,7 +366,7 @@ void Trainer::explain_nan(const std::vector<MicroBatch>& micros, int64_t step, c
     NanWatch watch;
     engine_->ctx().add_observer(&watch);
     if (injection_) injection_->begin_step(step);
-    engine_->run(micros, step, 0, {}, false);
+    engine_->run(micros, step, 0, {}, [](double, double) { return Verdict::skip; });
     std::string found;  // by the first rank that has one
     for (const std::string& text : gather_texts(ranks_.all(), watch.found()))
       if (found.empty()) found = text;

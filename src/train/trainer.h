@@ -1,6 +1,7 @@
 // A training run: opens what the config names, plans memory, resumes or begins, runs the steps, writes the run folder. Of several ranks all
 // do the same; rank 0 speaks and writes, checkpoints apart, of which each writes its part.
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "io/checkpoint.h"
 #include "optim/schedule.h"
 #include "train/fault_injection.h"
+#include "train/guard.h"
 #include "train/hooks.h"
 #include "train/layout.h"
 #include "train/run_folder.h"
@@ -59,10 +61,12 @@ class Trainer {
   void announce_ranks() const;
   void check_memory();
   void report_saves();
+  void note_health(int64_t step);
   void check_disk();
   std::string what_is_kept() const;
   std::string command_that_goes_on() const;
   [[noreturn]] void end_stopped();
+  void note_verdict(const StepResult& result, int64_t step);
   Kernels choose_kernels(const std::optional<RunRecord>& was);
   // The checkpoint that the run goes on from, opened, its options compared with those of this run and the differences said; null: the run begins.
   std::unique_ptr<CheckpointReader> find_checkpoint();
@@ -104,6 +108,8 @@ class Trainer {
   std::unique_ptr<Loader> loader_;
   std::vector<std::unique_ptr<Hook>> hooks_;
   std::unique_ptr<FaultInjection> injection_;  // null: none
+  SpikeGuard spikes_{config_.health};
+  std::map<int64_t, bool> unhealthy_;          // of checkpoints under way: the verdict of health.embedding_norm
   std::optional<StepReport> last_;
   double peak_flops_ = 0;
   std::string instructions_;  // of the kernels: recorded in checkpoints
