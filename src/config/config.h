@@ -89,7 +89,7 @@ struct DataOptions {
 struct TrainOptions {
   int64_t steps = 1000, global_batch = 8, micro_batch = 1, seed = 42;
   std::string output = "runs/default";
-  std::string recompute = "cheap";
+  std::string recompute = "cheap", loss_average = "tokens";
   double dropout = 0;
   int64_t valid_every = 0, valid_batches = 0;
   bool find_nan = false;
@@ -105,6 +105,8 @@ struct TrainOptions {
     v("recompute", recompute,
       "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations",
       one_of({"none", "cheap", "full"}) & may_change());
+    v("loss_average", loss_average,
+      "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches", one_of({"tokens", "micro"}) & fixed());
     v("dropout", dropout, "probability of dropping an activation while training",
       between(0, 0.99) & because("what stays is multiplied by 1 / (1 - dropout)") & fixed());
     v("valid_every", valid_every, "steps between validations; 0: never", between(0, kMostSteps) & may_change());

@@ -162,7 +162,7 @@ StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, 
 
 // Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch among those
 // under way, and for gradients how many sums of leaves are waiting.
-void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, double scale, int64_t step) {
+void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, const std::vector<double>& scales, int64_t step) {
   Ctx& c = p.c;
   int stages = p.ranks.mesh().pipeline, chunks = p.stage.chunks();
   std::vector<PipelineTask> tasks = pipeline_schedule(stages, chunks, static_cast<int>(micros.size()), p.ranks.at().pipeline);
@@ -177,7 +177,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, dou
     int64_t slot = t.micro % most[static_cast<size_t>(t.chunk)];
     if (!t.backward) {
       UnderWay& u = under_way[{t.chunk, t.micro}];
-      u.batch = std::make_unique<ModelBatch>(micros[static_cast<size_t>(t.micro)], scale, step);
+      u.batch = std::make_unique<ModelBatch>(micros[static_cast<size_t>(t.micro)], scales[static_cast<size_t>(t.micro)], step);
       c.arena().section(fmt::format("forward {} {}", t.chunk, slot));
       c.begin(u.batch->batch(), true);
       u.micro = p.stage.forward(c, t.chunk, true);
@@ -214,14 +214,25 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
     result.tokens = total(result.tokens);
     result.valid = total(result.valid);
   }
-  double scale = result.valid > 0 ? 1.0 / static_cast<double>(result.valid) : 0.0;
+  // What the sum of losses of a micro batch counts in the loss of the step.
+  const double scale = result.valid > 0 ? 1.0 / static_cast<double>(result.valid) : 0.0;
+  std::vector<double> scales(micros.size(), scale);
+  const bool by_micro = config_.train.loss_average == "micro";
+  if (by_micro)
+    for (size_t m = 0; m < micros.size(); ++m)
+      scales[m] = micros[m].valid_tokens > 0 ? 1.0 / (static_cast<double>(micros[m].valid_tokens) * static_cast<double>(micros.size()) * data.size()) : 0.0;
   c.begin_step(step);
   for (ExactSum& s : local_squares_) s = {};
-  run_micros(p, micros, scale, step);
+  run_micros(p, micros, scales, step);
   c.set_phase(Phase::update);
   c.arena().section("update");
   p.store.finish_grads(c);
-  result.loss = sum(p.ranks.all(), c.sides().total(Side::loss)).value() * scale;
+  ExactSum loss;
+  if (by_micro)
+    for (size_t m = 0; m < micros.size(); ++m) loss.add(c.sides().of(micros[m].index, Side::loss).value() * scales[m]);
+  else
+    loss = c.sides().total(Side::loss);
+  result.loss = sum(p.ranks.all(), loss).value() * (by_micro ? 1.0 : scale);
   result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all());
   result.verdict = decide(result.loss, result.grad_norm);
   if (result.verdict == Verdict::apply) p.optimizer.update(c, lr, result.grad_norm, before_unit);

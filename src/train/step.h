@@ -45,7 +45,7 @@ struct StepShape {
 enum class Verdict { apply, skip, stop };  // update; go on without an update; end the run without one
 
 struct StepResult {
-  double loss = 0, grad_norm = 0;       // mean loss over valid tokens; norm before clipping
+  double loss = 0, grad_norm = 0;       // mean loss as train.loss_average says; norm before clipping
   int64_t tokens = 0, valid = 0;        // columns fed; labels counted
   Verdict verdict = Verdict::apply;     // what was decided of it
 };                                      // of all ranks: every rank gets the same
@@ -102,7 +102,7 @@ class StepEngine {
   };
   StepResult run_with(Parts parts, const std::vector<MicroBatch>& micros, int64_t step, double lr,
                       const std::function<void(const Unit&)>& before_unit, const Decide& decide);
-  void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, double scale, int64_t step);
+  void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, const std::vector<double>& scales, int64_t step);
   FlatLayout layout(const Ranks& ranks) const;
   Ctx::Setup setup(Arena& arena, ParamStore& store, const Kernels& kernels, const Ranks& ranks);
 
