@@ -129,7 +129,7 @@ struct ParamGroup {
 };
 
 struct OptimizerOptions {
-  std::string type = "adamw";
+  std::string type = "adamw", decay = "matrices";
   double lr = 3e-4;
   std::vector<double> betas = {0.9, 0.95};
   double eps = 1e-8, weight_decay = 0.1, clip_norm = 1, momentum = 0.9;
@@ -143,7 +143,8 @@ struct OptimizerOptions {
     v("betas", betas, "decay rates of the first and second moment (adamw, adam)", between(0, kMostMomentum) & length(2) & fixed());
     v("eps", eps, "added to the denominator (adamw, adam)",
       between(1e-20, 1) & because("the square of a gradient below 1e-19 is 0 in f32, and eps alone divides it") & fixed());
-    v("weight_decay", weight_decay, "weight decay; norms and biases are exempt", between(1e-12, 1e4) & or_zero() & fixed());
+    v("weight_decay", weight_decay, "weight decay, of what optimizer.decay says", between(1e-12, 1e4) & or_zero() & fixed());
+    v("decay", decay, "what decays: matrices, or all, norms and biases too, as PyTorch and DeepSpeed do where no groups are given", one_of({"matrices", "all"}) & fixed());
     v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping", between(1e-8, 1e12) & or_zero() & fixed());
     v("momentum", momentum, "momentum (sgd)", between(0, kMostMomentum) & fixed());
     v("nesterov", nesterov, "look ahead along the momentum (sgd)", fixed());

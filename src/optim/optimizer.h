@@ -1,16 +1,17 @@
-// AdamW, Adam and SGD on what this rank updates of the flat buckets of a ParamStore, with global gradient clipping.
+// An update rule on what this rank updates of the flat buckets of a ParamStore, with global gradient clipping.
 #pragma once
 #include <functional>
 #include <vector>
 
 #include "config/config.h"
 #include "engine/ctx.h"
+#include "optim/update_rule.h"
 
 namespace ravine {
 
 class Optimizer {
  public:
-  // Moments start at zero. No decay on norms and biases; lr_mult and wd_mult as the parameters say.
+  // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say.
   Optimizer(const OptimizerOptions& options, ParamStore& store, const Types& types, DeviceKind device);
 
   // L2 norm of all gradients of the step, over all ranks, every parameter counted once, independent of order.
@@ -24,18 +25,19 @@ class Optimizer {
   void set_steps(int64_t n) { steps_ = n; }
   int64_t bytes() const;
 
-  // The moments by name ("m", "v" or "momentum"), flat, one view per bucket of the store: of what this rank updates; absent for frozen ones.
-  struct Moment {
+  // What the rule keeps, by name, flat, one view per bucket of the store: of what this rank updates; absent for frozen ones.
+  struct State {
     std::string name;
     std::vector<TensorView> buckets;
   };
-  std::vector<Moment> moments() const;
+  std::vector<State> states() const;
 
  private:
   OptimizerOptions options_;
   ParamStore& store_;
   std::vector<std::vector<UpdateSpan>> spans_;  // per bucket
-  std::vector<Storage> first_, second_;
+  std::unique_ptr<UpdateRule> rule_;
+  std::vector<std::vector<Storage>> states_;  // by state of the rule, per bucket
   DType type_;
   int64_t steps_ = 0;
 };

@@ -6,6 +6,7 @@
 
 #include "base/narrow_option.h"
 #include "engine/observer.h"
+#include "optim/update_rule.h"
 #include "parallel/flat.h"
 #include "parallel/stage.h"
 #include "train/machine.h"
@@ -126,9 +127,9 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
     if (divided && c.parallel.zero == 3) e.data += 2 * micros * values;
     if (!b.trainable) continue;
     if (c.parallel.zero < 2 && layout.leaves > 1) e.leaves += static_cast<double>(layout.leaves - 1) * memory(count, 3 * wide);
-    // Norm: reads the gradient. Update: gradient read; weight and moments read and written; a copy written.
-    double moments = c.optimizer.type == "sgd" ? (c.optimizer.momentum > 0 ? 1 : 0) : 2;
-    e.update += memory(mine, wide) + memory(mine, wide * (1 + 2 + 2 * moments) + (copy ? narrow : 0));
+    // Norm: reads the gradient. Update: gradient read; weight and states read and written; a copy written.
+    const double states = static_cast<double>(make_update_rule(c.optimizer)->states().size());
+    e.update += memory(mine, wide) + memory(mine, wide * (1 + 2 + 2 * states) + (copy ? narrow : 0));
   }
 }
 

@@ -81,7 +81,7 @@ TrainState state_of(StepEngine& engine, StateFor use) {
   TrainState s;
   FlatStore& store = engine.store();
   int tensor = store.place().tensor_rank, tensors = store.place().tensor_size;
-  std::vector<Optimizer::Moment> moments = engine.optimizer().moments();
+  const std::vector<Optimizer::State> states = engine.optimizer().states();
   for (size_t b = 0; b < store.buckets().size(); ++b) {
     const Bucket& bucket = store.buckets()[b];
     // `flat` holds elements `there` of the bucket; of these the elements `wanted`.
@@ -95,7 +95,7 @@ TrainState state_of(StepEngine& engine, StateFor use) {
     };
     bool writing = use == StateFor::writing;
     add("weights", store.held_master(b), store.held(b), writing ? bucket.spoken : store.held(b));
-    for (const Optimizer::Moment& m : moments) add(m.name, m.buckets[b], bucket.mine, writing ? bucket.spoken : bucket.mine);
+    for (const Optimizer::State& o : states) add(o.name, o.buckets[b], bucket.mine, writing ? bucket.spoken : bucket.mine);
   }
   s.scalars["optimizer_steps"] = engine.optimizer().steps();
   return s;

@@ -183,7 +183,7 @@ TEST(Optimizer, MomentsByNameAndTheirBytes) {
   Trial none(plain);
   auto names = [](const Trial& t) {
     std::string out;
-    for (const Optimizer::Moment& m : t.optimizer->moments()) out += m.name + " ";
+    for (const Optimizer::State& m : t.optimizer->states()) out += m.name + " ";
     return out;
   };
   EXPECT_EQ(names(adam), "m v ");
@@ -194,7 +194,7 @@ TEST(Optimizer, MomentsByNameAndTheirBytes) {
   int64_t trained = 0;
   for (const Bucket& b : adam.store.buckets()) trained += b.trainable ? b.mine.count : 0;
   EXPECT_EQ(sgd.optimizer->bytes(), 8 * trained);
-  const auto moments = adam.optimizer->moments();
+  const auto moments = adam.optimizer->states();
   for (size_t b = 0; b < adam.store.buckets().size(); ++b) EXPECT_EQ(moments[0].buckets[b].absent(), !adam.store.buckets()[b].trainable);
 }
 
