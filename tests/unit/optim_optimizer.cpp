@@ -74,7 +74,7 @@ struct Trial {
   void expect_step(int t, double lr, double scale) {
     for (const Param& p : small.set.params()) {
       if (!p.trainable) continue;
-      double rate = lr * p.lr_mult, decay = p.decay ? options.weight_decay * p.wd_mult : 0;
+      double rate = lr * p.lr_mult, decay = p.decay || options.decay == "all" ? options.weight_decay * p.wd_mult : 0;
       std::vector<double>&w = weights[p.name], &m = first[p.name], &v = second[p.name];
       m.resize(w.size()), v.resize(w.size());
       for (size_t i = 0; i < w.size(); ++i) {
@@ -152,6 +152,16 @@ TEST(Optimizer, NoClippingWhereItIsOff) {
   t.expect_step(1, 0.01, 1);
   t.update(0.01, norm);
   t.compare("not clipped");
+}
+
+TEST(Optimizer, NormsAndBiasesDecayWhereAllDo) {
+  OptimizerOptions o = options("adamw");
+  o.decay = "all";
+  Trial t(o);
+  const double norm = t.begin(1, 0.1);
+  t.expect_step(1, 0.5, 1);
+  t.update(0.5, norm);
+  t.compare("all decays");
 }
 
 TEST(Optimizer, StepsGoOnWhereTheyAreSet) {
