@@ -117,15 +117,17 @@ class CheckpointReader {
 // The folder to resume from: the one that `latest` names, else the newest. Verified whole; one that is damaged is reported
 // through `warn` and the next older one is tried (after them, newer ones that `latest` does not know). Nothing if there is none
 // at all; a UserError if there are some and all are damaged. A missing folder is no checkpoint.
-std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir,
-                                             const std::function<void(const std::string&)>& warn);
+// `takes` (of names; null: all) leaves some out.
+using TakesCheckpoint = std::function<bool(const std::string& name)>;
+std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir, const std::function<void(const std::string&)>& warn,
+                                             const TakesCheckpoint& takes = {});
 
 // What the file `latest` says: nothing if there is none, or if it names no checkpoint. A UserError where it is no plain file.
 std::optional<int64_t> latest_step(const std::string& checkpoints_dir);
 // The step that newest_checkpoint tries first; nothing is read of it.
 std::optional<int64_t> first_step_to_try(const std::string& checkpoints_dir);
 // The folders that it tries, in this order, unread.
-std::vector<std::string> checkpoints_to_try(const std::string& checkpoints_dir);
+std::vector<std::string> checkpoints_to_try(const std::string& checkpoints_dir, const TakesCheckpoint& takes = {});
 
 // Removes what killed runs left half written, and gives a checkpoint its name again that was being replaced. To be called by one rank, before
 // the newest one is looked for.

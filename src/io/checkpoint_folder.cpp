@@ -54,17 +54,19 @@ std::optional<int64_t> first_step_to_try(const std::string& dir) {
   return steps.empty() ? std::nullopt : std::optional(steps.front());
 }
 
-std::vector<std::string> checkpoints_to_try(const std::string& dir) {
+std::vector<std::string> checkpoints_to_try(const std::string& dir, const TakesCheckpoint& takes) {
   std::vector<std::string> out;
-  for (int64_t step : steps_to_try(dir, latest_step(dir))) out.push_back(dir + "/" + checkpoint_name(step));
+  for (int64_t step : steps_to_try(dir, latest_step(dir)))
+    if (!takes || takes(checkpoint_name(step))) out.push_back(dir + "/" + checkpoint_name(step));
   return out;
 }
 
-std::optional<std::string> newest_checkpoint(const std::string& dir, const std::function<void(const std::string&)>& warn) {
+std::optional<std::string> newest_checkpoint(const std::string& dir, const std::function<void(const std::string&)>& warn, const TakesCheckpoint& takes) {
   const auto latest = latest_step(dir);
-  const std::vector<int64_t> steps = steps_to_try(dir, latest);
+  std::vector<int64_t> steps = steps_to_try(dir, latest);
   if (latest && std::find(steps.begin(), steps.end(), *latest) == steps.end())
     warn(fmt::format("{}/latest names {}, which is not there", dir, checkpoint_name(*latest)));
+  if (takes) std::erase_if(steps, [&](int64_t step) { return !takes(checkpoint_name(step)); });
   for (int64_t step : steps) {
     const std::string path = dir + "/" + checkpoint_name(step);
     try {

@@ -51,6 +51,7 @@ class KnownCheckpoints {
     const CheckpointReader reader(path, false);
     return line.holds(CheckpointLine::from_scalars(reader.scalars()).process, reader.step());
   }
+  static bool healthy(const std::string& path) { return !field_or(CheckpointReader(path, false).scalars(), "unhealthy", path, false); }
 
  private:
   std::map<std::string, bool> sound_;
@@ -193,10 +194,15 @@ std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
   const CheckpointLine line = CheckpointLine::from_scalars(job.state.scalars);
   std::string stay;
   int64_t kept = 0;
+  bool healthy = false;
   for (const int64_t step : steps) {
     const std::string path = job.dir + "/" + checkpoint_name(step);
-    if (kept < job.keep) {
-      kept += known.counts(path, line, stay);
+    if ((kept < job.keep || !healthy) && known.counts(path, line, stay)) {
+      const bool is_healthy = KnownCheckpoints::healthy(path), stays = kept < job.keep || is_healthy;
+      healthy = healthy || is_healthy;
+      kept += stays;
+      if (stays) continue;
+    } else if (kept < job.keep) {
       continue;
     }
     if (const std::string foreign = foreign_in_checkpoint(path); !foreign.empty()) {

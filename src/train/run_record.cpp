@@ -88,9 +88,9 @@ std::string weights_checksum(const std::string& model_folder) {
   return checksum_text(sum.value());
 }
 
-std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume) {
+std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume, const TakesCheckpoint& takes) {
   if (resume == "none") return {};
-  for (const std::string& from : resume == "auto" ? checkpoints_to_try(checkpoints_dir) : std::vector{resume}) {
+  for (const std::string& from : resume == "auto" ? checkpoints_to_try(checkpoints_dir, takes) : std::vector{resume}) {
     try {
       const Json manifest = read_json((fs::path(from) / "manifest.json").string(), int64_t{1} << 30);
       const Json& scalars = manifest.at("scalars");

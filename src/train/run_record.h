@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "config/config.h"
+#include "io/checkpoint.h"
 #include "kernels/cpu_id.h"
 #include "model/model.h"
 
@@ -34,7 +35,7 @@ std::string weights_checksum(const std::string& model_folder);
 
 // Of the checkpoint that checkpoint.resume means, seen at a glance: of those that a resume would try the first whose manifest can be read. Nothing if there is
 // none; what is wrong with one is said when it is read whole.
-std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume);
+std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume, const TakesCheckpoint& takes = {});
 
 // precision.compute, precision.bf16_products and checkpoint.model_dtype become what the checkpoint's run had where they say auto. A UserError where `cpu` cannot
 // (the cpu backend only).

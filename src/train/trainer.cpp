@@ -56,7 +56,7 @@ void Trainer::open() {
   if (world_) check_same(world_->all(), "config", to_yaml(c));
   folder_ = std::make_unique<RunFolder>(c);
   if (world_) world_->all().barrier();  // all have looked before one of them writes
-  const std::optional<RunRecord> was = glance_at_checkpoint(path("checkpoints"), c.checkpoint.resume);
+  const std::optional<RunRecord> was = glance_at_checkpoint(path("checkpoints"), c.checkpoint.resume, healthy_only());
   if (world_) check_same(world_->all(), "checkpoint", was ? was->checkpoint : "none");
   if (was) refuse_strangers_in_default(*was, c);
   std::string unknown;
@@ -266,7 +266,9 @@ void Trainer::save_checkpoint(int64_t step) {
     const bool judged = ranks_.mesh().pipeline > 1 && ranks_.at().pipeline == 0;
     unhealthy_[step] = any(ranks_.all(), judged && !(embedding_squares(*engine_) <= limit));  // of one that is not finite too
   }
-  writer_->save(path("checkpoints"), step, state(), config_.checkpoint.keep);
+  TrainState s = state();
+  if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end() && verdict->second) s.scalars["unhealthy"] = true;
+  writer_->save(path("checkpoints"), step, s, config_.checkpoint.keep);
 }
 
 void Trainer::step(int64_t step) {

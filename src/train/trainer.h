@@ -62,6 +62,7 @@ class Trainer {
   void check_memory();
   void report_saves();
   void note_health(int64_t step);
+  TakesCheckpoint healthy_only() const;  // what a resume may take where health.embedding_norm is set; null: any
   void check_disk();
   std::string what_is_kept() const;
   std::string command_that_goes_on() const;
