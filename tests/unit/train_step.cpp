@@ -123,7 +123,7 @@ TEST(Step, WithoutApplyNothingChanges) {
   Engine e;
   const std::vector<double> begun = e.weights();
   const MicroBatch m = made_up(6, 2, 0);
-  StepResult r = e.engine->run({m}, 1, 0.5, {}, false);
+  StepResult r = e.engine->run({m}, 1, 0.5, {}, [](double, double) { return Verdict::skip; });
   EXPECT_GT(r.grad_norm, 0);
   EXPECT_EQ(e.weights(), begun);
   EXPECT_EQ(e.engine->optimizer().steps(), 0);
