@@ -58,9 +58,9 @@ TEST(Gradients, Embedding) {
   Case c;
   TensorView ids = c.integers(DType::i32, {3, 1, 3, 0, 2, 3}), weight = f64(c, 1, {5, 7}), out = c.output(DType::f64, {6, 7});
   TensorView dout = f64(c, 2, {6, 7}), dweight = c.output(DType::f64, {5, 7});
-  kRef.embedding_backward.run({ids, dout, dweight}, nullptr);
+  kRef.of<EmbeddingBackward>().run({ids, dout, dweight}, nullptr);
   auto loss = [&] {
-    kRef.embedding.run({ids, weight, out}, nullptr);
+    kRef.of<EmbeddingForward>().run({ids, weight, out}, nullptr);
     Value v;
     v.add(out, dout);
     return v;
@@ -78,13 +78,13 @@ TEST(Gradients, RmsNormWithResidual) {
   b.dout = f64(c, 4, {n, w}), b.dsum = f64(c, 5, {n, w}), b.x = f.sum, b.weight = f.weight, b.rstd = f.rstd;
   b.dx = c.output(DType::f64, {n, w}), b.dbranch = c.output(DType::f64, {n, w}), b.dweight = c.output(DType::f64, {w});
   auto loss = [&] {
-    kRef.rms_norm.run(f, nullptr);
+    kRef.of<RmsNormForward>().run(f, nullptr);
     Value v;
     v.add(f.out, b.dout), v.add(f.sum, b.dsum);
     return v;
   };
   loss();
-  kRef.rms_norm_backward.run(b, nullptr);
+  kRef.of<RmsNormBackward>().run(b, nullptr);
   int64_t roundings = w + 10 + 2 * n * w;
   expect_gradient(loss, roundings, f.x, b.dx, "dx");
   expect_gradient(loss, roundings, f.branch, b.dbranch, "dbranch");
@@ -103,13 +103,13 @@ TEST(Gradients, LayerNormWithResidual) {
   b.dx = c.output(DType::f64, {n, w}), b.dbranch = c.output(DType::f64, {n, w});
   b.dweight = c.output(DType::f64, {w}), b.dbias = c.output(DType::f64, {w});
   auto loss = [&] {
-    kRef.layer_norm.run(f, nullptr);
+    kRef.of<LayerNormForward>().run(f, nullptr);
     Value v;
     v.add(f.out, b.dout), v.add(f.sum, b.dsum);
     return v;
   };
   loss();
-  kRef.layer_norm_backward.run(b, nullptr);
+  kRef.of<LayerNormBackward>().run(b, nullptr);
   int64_t roundings = 2 * w + 12 + 2 * n * w;
   expect_gradient(loss, roundings, f.x, b.dx, "dx");
   expect_gradient(loss, roundings, f.branch, b.dbranch, "dbranch");
@@ -127,13 +127,13 @@ TEST(Gradients, HeadNorm) {
   b.dout = f64(c, 3, {n, heads * d}), b.x = f.x, b.weight = f.weight, b.rstd = f.rstd, b.dx = c.output(DType::f64, {n, heads * d});
   b.dweight = c.output(DType::f64, {d});
   auto loss = [&] {
-    kRef.head_norm.run(f, nullptr);
+    kRef.of<HeadNormForward>().run(f, nullptr);
     Value v;
     v.add(f.out, b.dout);
     return v;
   };
   loss();
-  kRef.head_norm_backward.run(b, nullptr);
+  kRef.of<HeadNormBackward>().run(b, nullptr);
   expect_gradient(loss, d + 10 + n * heads * d, f.x, b.dx, "dx");
   expect_gradient(loss, d + 10 + n * heads * d, f.weight, b.dweight, "dweight");
 }
@@ -142,9 +142,9 @@ TEST(Gradients, UnitRows) {
   Case c;
   int64_t n = 4, w = 7;
   TensorView x = f64(c, 1, {n, w}), out = c.output(DType::f64, {n, w}), dout = f64(c, 2, {n, w}), dx = c.output(DType::f64, {n, w});
-  kRef.unit_rows_backward.run({dout, x, dx}, nullptr);
+  kRef.of<UnitRowsBackward>().run({dout, x, dx}, nullptr);
   auto loss = [&] {
-    kRef.unit_rows.run({x, out}, nullptr);
+    kRef.of<UnitRowsForward>().run({x, out}, nullptr);
     Value v;
     v.add(out, dout);
     return v;
@@ -157,9 +157,9 @@ TEST(Gradients, Gelu) {
     Case c;
     int64_t n = 3, w = 17;
     TensorView x = f64(c, 1, {n, w}, 4), out = c.output(DType::f64, {n, w}), dout = f64(c, 2, {n, w}), dx = c.output(DType::f64, {n, w});
-    kRef.gelu_backward.run({x, dout, dx, form}, nullptr);
+    kRef.of<GeluBackward>().run({x, dout, dx, form}, nullptr);
     auto loss = [&] {
-      kRef.gelu.run({x, out, form}, nullptr);
+      kRef.of<GeluForward>().run({x, out, form}, nullptr);
       Value v;
       v.add(out, dout);
       return v;
@@ -179,9 +179,9 @@ TEST(Gradients, MatmulAndBias) {  // out = x W^T + bias
   Matmul to_x, to_w;
   to_x.a = dout, to_x.b = f.b, to_x.out = dx;
   to_w.a = dout, to_w.b = f.a, to_w.out = dw, to_w.trans_a = true, to_w.tokens_reduced = true;
-  kRef.matmul.run(to_x, nullptr), kRef.matmul.run(to_w, nullptr), kRef.sum_rows.run({dout, db}, nullptr);
+  kRef.of<Matmul>().run(to_x, nullptr), kRef.of<Matmul>().run(to_w, nullptr), kRef.of<SumRows>().run({dout, db}, nullptr);
   auto loss = [&] {
-    kRef.matmul.run(f, nullptr);
+    kRef.of<Matmul>().run(f, nullptr);
     Value v;
     v.add(f.out, dout);
     return v;
@@ -197,11 +197,11 @@ TEST(Gradients, Rope) {
   TensorView x = f64(c, 1, {n, heads * d}), dout = f64(c, 2, {n, heads * d}), y = c.output(DType::f64, {n, heads * d});
   TensorView positions = c.integers(DType::i32, {5, 0, 3, 3}), table = f64(c, 3, {6, r}),
              dx = c.output(DType::f64, {n, heads * d});
-  kRef.cast.run({dout, dx}, nullptr);
-  kRef.rope.run({dx, positions, table, heads, true}, nullptr);
+  kRef.of<Cast>().run({dout, dx}, nullptr);
+  kRef.of<Rope>().run({dx, positions, table, heads, true}, nullptr);
   auto loss = [&] {
-    kRef.cast.run({x, y}, nullptr);
-    kRef.rope.run({y, positions, table, heads, false}, nullptr);
+    kRef.of<Cast>().run({x, y}, nullptr);
+    kRef.of<Rope>().run({y, positions, table, heads, false}, nullptr);
     Value v;
     v.add(y, dout);
     return v;
@@ -220,13 +220,13 @@ void check_attention(AttentionShape at, int64_t q_rows, int64_t k_rows, const st
   b.dq = c.output(DType::f64, {q_rows, wide}), b.dk = c.output(DType::f64, {k_rows, narrow}),
   b.dv = c.output(DType::f64, {k_rows, narrow});
   auto loss = [&] {
-    kRef.attention.run(f, nullptr);
+    kRef.of<AttentionForward>().run(f, nullptr);
     Value v;
     v.add(f.out, b.dout);
     return v;
   };
   loss();
-  kRef.attention_backward.run(b, nullptr);
+  kRef.of<AttentionBackward>().run(b, nullptr);
   int64_t roundings = 2 * at.head_size + 3 * k_rows + 20 + q_rows * wide;
   expect_gradient(loss, roundings, f.q, b.dq, what + " dq");
   expect_gradient(loss, roundings, f.k, b.dk, what + " dk");
@@ -256,13 +256,13 @@ TEST(Gradients, Softmax) {
       TensorView scores = f64(c, 1, {q, k}, 2), probs = c.output(DType::f64, {q, k}), dprobs = f64(c, 2, {q, k});
       TensorView dscores = c.output(DType::f64, {q, k});
       auto loss = [&] {
-        kRef.softmax.run({scores, probs, 0.7, causal, window, slope}, nullptr);
+        kRef.of<SoftmaxForward>().run({scores, probs, 0.7, causal, window, slope}, nullptr);
         Value v;
         v.add(probs, dprobs);
         return v;
       };
       loss();
-      kRef.softmax_backward.run({probs, dprobs, dscores, 0.7}, nullptr);
+      kRef.of<SoftmaxBackward>().run({probs, dprobs, dscores, 0.7}, nullptr);
       expect_gradient(loss, 3 * k + 20 + q * k, scores, dscores, "dscores");
     }
 }
@@ -272,9 +272,9 @@ TEST(Gradients, Swiglu) {
   int64_t n = 3, w = 11;
   TensorView gate = f64(c, 1, {n, w}, 4), up = f64(c, 2, {n, w}), out = c.output(DType::f64, {n, w}), dout = f64(c, 3, {n, w});
   TensorView dgate = c.output(DType::f64, {n, w}), dup = c.output(DType::f64, {n, w});
-  kRef.swiglu_backward.run({gate, up, dout, dgate, dup}, nullptr);
+  kRef.of<SwigluBackward>().run({gate, up, dout, dgate, dup}, nullptr);
   auto loss = [&] {
-    kRef.swiglu.run({gate, up, out}, nullptr);
+    kRef.of<SwigluForward>().run({gate, up, out}, nullptr);
     Value v;
     v.add(out, dout);
     return v;
@@ -291,9 +291,9 @@ TEST(Gradients, Dropout) {
   Dropout f{x, c.integers(DType::i32, {0, 1, 2, 0, 1}), c.integers(DType::i64, {4, 4, 4, 5, 5}), out, 0.4, 99, 7};
   Dropout b = f;
   b.x = dout, b.out = dx;
-  kRef.dropout.run(b, nullptr);
+  kRef.of<Dropout>().run(b, nullptr);
   auto loss = [&] {
-    kRef.dropout.run(f, nullptr);
+    kRef.of<Dropout>().run(f, nullptr);
     Value v;
     v.add(out, dout);
     return v;
@@ -308,12 +308,12 @@ TEST(Gradients, LossHeadAndCrossEntropy) {
   a.x = f64(c, 1, {n, w}), a.weight = f64(c, 2, {vocabulary, w}), a.labels = c.integers(DType::i32, {3, -100, 0, 8, 3});
   a.losses = c.output(DType::f64, {n}), a.dx = c.output(DType::f64, {n, w}), a.dweight = c.output(DType::f64, {vocabulary, w});
   a.grad_scale = 0.3;
-  kRef.loss_head.run(a, nullptr);
+  kRef.of<LossHead>().run(a, nullptr);
   TensorView ones = c.doubles(std::vector<double>(n, a.grad_scale));
   LossHead forward = a;
   forward.dx = {}, forward.dweight = {};
   auto loss = [&] {
-    kRef.loss_head.run(forward, nullptr);
+    kRef.of<LossHead>().run(forward, nullptr);
     Value v;
     v.add(a.losses, ones);
     return v;
@@ -325,11 +325,11 @@ TEST(Gradients, LossHeadAndCrossEntropy) {
   CrossEntropy e;
   e.logits = f64(c, 3, {n, vocabulary}, 3), e.labels = a.labels, e.losses = a.losses, e.grad_scale = a.grad_scale;
   e.dlogits = c.output(DType::f64, {n, vocabulary});
-  kRef.cross_entropy.run(e, nullptr);
+  kRef.of<CrossEntropy>().run(e, nullptr);
   CrossEntropy plain = e;
   plain.dlogits = {};
   auto entropy = [&] {
-    kRef.cross_entropy.run(plain, nullptr);
+    kRef.of<CrossEntropy>().run(plain, nullptr);
     Value v;
     v.add(e.losses, ones);
     return v;

@@ -29,8 +29,8 @@ TEST(RefRules, RoundsOnce) {
   Case c;
   auto n = static_cast<int64_t>(x.size());
   TensorView b = c.output(DType::bf16, {n}), h = c.output(DType::f16, {n}), in = c.doubles(x);
-  kRef.cast.run({in, b}, nullptr);
-  kRef.cast.run({in, h}, nullptr);
+  kRef.of<Cast>().run({in, b}, nullptr);
+  kRef.of<Cast>().run({in, h}, nullptr);
   for (int64_t i = 0; i < n; ++i) {
     EXPECT_EQ(get(b, 0, i), nearest<bf16>(x[i])) << x[i];
     EXPECT_EQ(get(h, 0, i), nearest<f16>(x[i])) << x[i];
@@ -44,7 +44,7 @@ TEST(RefRules, AttentionEmptyRows) {
   AttentionForward f;
   f.q = c.input(1, DType::f64, {5, 4}), f.k = c.input(2, DType::f64, {2, 4}), f.v = c.input(3, DType::f64, {2, 4});
   f.out = c.output(DType::f64, {5, 4}), f.lse = c.output(DType::f64, {1, 5}), f.at = {segments, 1, 1, 4, 1, true, 0};
-  kRef.attention.run(f, nullptr);
+  kRef.of<AttentionForward>().run(f, nullptr);
   for (int64_t i : {0, 1, 2, 4}) {
     EXPECT_EQ(get(f.lse, 0, i), -INFINITY) << i;
     for (int64_t j = 0; j < 4; ++j) EXPECT_EQ(get(f.out, i, j), 0) << i;
@@ -53,7 +53,7 @@ TEST(RefRules, AttentionEmptyRows) {
   AttentionBackward b;
   b.dout = c.input(4, DType::f64, {5, 4}), b.q = f.q, b.k = f.k, b.v = f.v, b.out = f.out, b.lse = f.lse, b.at = f.at;
   b.dq = c.output(DType::f64, {5, 4}), b.dk = c.output(DType::f64, {2, 4}), b.dv = c.output(DType::f64, {2, 4});
-  kRef.attention_backward.run(b, nullptr);
+  kRef.of<AttentionBackward>().run(b, nullptr);
   for (int64_t i = 0; i < 5; ++i)
     for (int64_t j = 0; j < 4; ++j) EXPECT_NEAR(get(b.dq, i, j), 0, 0x1p-50) << i;  // one key: its probability is fixed
   for (int64_t j = 0; j < 4; ++j) {
@@ -70,7 +70,7 @@ TEST(RefRules, AttentionRoundsProbabilities) {
   f.q = c.output(DType::bf16, {1, 2}).set({0, 0}), f.k = c.input(1, DType::bf16, {3, 2});
   f.v = c.output(DType::bf16, {3, 2}).set({1, 1, 1, 1, 1, 1}), f.out = c.output(DType::f64, {1, 2});
   f.at = {segments, 1, 1, 2, 1, true, 0};
-  kRef.attention.run(f, nullptr);
+  kRef.of<AttentionForward>().run(f, nullptr);
   EXPECT_EQ(get(f.out, 0, 0), 3 * nearest<bf16>(1.0 / 3));
 }
 
@@ -83,19 +83,19 @@ TEST(RefRules, LossHeadLabels) {
   a.labels = c.integers(DType::i32, labels), a.losses = c.output(DType::f64, {70});
   a.dx = c.output(DType::f64, {70, 3}), a.dweight = c.input(3, DType::f64, {5, 3}), a.accumulate = true;
   auto before = values(a.dweight);
-  kRef.loss_head.run(a, nullptr);
+  kRef.of<LossHead>().run(a, nullptr);
   EXPECT_EQ(values(a.dweight), before);
   EXPECT_EQ(values(a.losses), std::vector<double>(70));
   EXPECT_EQ(values(a.dx), std::vector<double>(210));
   labels[66] = 4, a.labels = c.integers(DType::i32, labels);
-  kRef.loss_head.run(a, nullptr);
+  kRef.of<LossHead>().run(a, nullptr);
   auto added = values(a.dweight);
   a.accumulate = false;
-  kRef.loss_head.run(a, nullptr);
+  kRef.of<LossHead>().run(a, nullptr);
   auto alone = values(a.dweight);
   for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(added[i], alone[i] + before[i]);
   labels[66] = 5, a.labels = c.integers(DType::i32, labels);
-  EXPECT_THROW(kRef.loss_head.run(a, nullptr), Error);
+  EXPECT_THROW(kRef.of<LossHead>().run(a, nullptr), Error);
 }
 
 // The same bits for any number of threads, and in the memory of an input where that is allowed.
@@ -111,13 +111,13 @@ TEST(RefRules, ThreadsAndAliasing) {
   std::vector<std::vector<double>> first;
   for (int threads : {1, 2, 3}) {
     ThreadCount scope(threads);
-    kRef.rms_norm_backward.run(b, nullptr), kRef.matmul.run(m, nullptr);
+    kRef.of<RmsNormBackward>().run(b, nullptr), kRef.of<Matmul>().run(m, nullptr);
     std::vector<std::vector<double>> now = {values(b.dx), values(b.dweight), values(m.out)};
     if (threads == 1) first = now;
     EXPECT_EQ(now, first) << threads << " threads";
   }
   b.dx = b.dsum;
-  kRef.rms_norm_backward.run(b, nullptr);
+  kRef.of<RmsNormBackward>().run(b, nullptr);
   EXPECT_EQ(values(b.dx), first[0]);
 }
 
@@ -126,29 +126,29 @@ TEST(RefRules, Embedding) {
   EmbeddingBackward b;
   b.ids = c.integers(DType::i32, {2, 1, 2, 0}), b.dout = c.output(DType::f32, {4, 1}).set({1, 2, 4, 8});
   b.dweight = c.output(DType::f32, {4, 1}).set({10, 10, 10, 10}), b.padding_id = 1, b.accumulate = true;
-  kRef.embedding_backward.run(b, nullptr);
+  kRef.of<EmbeddingBackward>().run(b, nullptr);
   EXPECT_EQ(values(b.dweight), (std::vector<double>{18, 10, 15, 10}));
   b.accumulate = false;
-  kRef.embedding_backward.run(b, nullptr);
+  kRef.of<EmbeddingBackward>().run(b, nullptr);
   EXPECT_EQ(values(b.dweight), (std::vector<double>{8, 0, 5, 0}));
   b.ids = c.integers(DType::i32, {2, 1, 4, 0});
-  EXPECT_THROW(kRef.embedding_backward.run(b, nullptr), Error);
+  EXPECT_THROW(kRef.of<EmbeddingBackward>().run(b, nullptr), Error);
 }
 
 TEST(RefRules, RefusesWrongShapes) {
   Case c;
   TensorView x = c.input(1, DType::f32, {3, 4}), y = c.output(DType::f32, {3, 5}), ids = c.integers(DType::i32, {0, 1, 2});
-  EXPECT_THROW(kRef.add.run({x, x, y}, nullptr), Error);
-  EXPECT_THROW(kRef.add.run({x, {}, x}, nullptr), Error);
-  EXPECT_THROW(kRef.cast.run({ids, ids}, nullptr), Error);
+  EXPECT_THROW(kRef.of<Add>().run({x, x, y}, nullptr), Error);
+  EXPECT_THROW(kRef.of<Add>().run({x, {}, x}, nullptr), Error);
+  EXPECT_THROW(kRef.of<Cast>().run({ids, ids}, nullptr), Error);
   Matmul m;
   m.a = x, m.b = x, m.out = y;
-  EXPECT_THROW(kRef.matmul.run(m, nullptr), Error);
-  EXPECT_THROW(kRef.rope.run({x, ids, c.input(2, DType::f32, {2, 4}), 1, false}, nullptr), Error);  // position 2 of 2
+  EXPECT_THROW(kRef.of<Matmul>().run(m, nullptr), Error);
+  EXPECT_THROW(kRef.of<Rope>().run({x, ids, c.input(2, DType::f32, {2, 4}), 1, false}, nullptr), Error);  // position 2 of 2
   const Segment overlapping[] = {{0, 2, 0, 2}, {1, 2, 1, 2}};
   AttentionForward f;
   f.q = f.k = f.v = x, f.out = c.output(DType::f32, {3, 4}), f.at = {overlapping, 1, 1, 4, 1, true, 0};
-  EXPECT_THROW(kRef.attention.run(f, nullptr), Error);
+  EXPECT_THROW(kRef.of<AttentionForward>().run(f, nullptr), Error);
 }
 
 }  // namespace

@@ -68,13 +68,13 @@ TEST_F(TorchGolden, RmsNorm) {
   RmsNormForward f;
   f.x = in("rms_norm.x"), f.branch = in("rms_norm.branch"), f.weight = in("rms_norm.weight"), f.eps = 1e-5;
   f.sum = like(f.x), f.out = like(f.x), f.rstd = fresh({f.x.rows()});
-  kRef.rms_norm.run(f, nullptr);
+  kRef.of<RmsNormForward>().run(f, nullptr);
   int64_t c = f.x.cols(), n = f.x.rows(), chain = c + 4 + 2 * kCall;
   expect(f.out, "rms_norm.out", chain, largest(f.out));
   RmsNormBackward b;
   b.dout = in("rms_norm.dout"), b.dsum = in("rms_norm.dsum"), b.x = f.sum, b.weight = f.weight, b.rstd = f.rstd;
   b.dx = like(f.x), b.dweight = like(f.weight);
-  kRef.rms_norm_backward.run(b, nullptr);
+  kRef.of<RmsNormBackward>().run(b, nullptr);
   double xhat = largest(f.sum) * largest(f.rstd), h = largest(b.dout) * largest(f.weight);
   expect(b.dx, "rms_norm.dx", 2 * chain, largest(b.dsum) + largest(f.rstd) * h * (1 + xhat * xhat));
   expect(b.dweight, "rms_norm.dweight", chain + n, static_cast<double>(n) * largest(b.dout) * xhat);
@@ -92,14 +92,14 @@ TEST_F(TorchGolden, Attention) {
     AttentionForward f;
     f.q = in(at + "q"), f.k = in(at + "k"), f.v = in(at + "v"), f.out = like(f.q), f.lse = like(in(at + "lse"));
     f.at = {documents, 4, 2, 8, 0.3, variant.causal, variant.window};
-    kRef.attention.run(f, nullptr);
+    kRef.of<AttentionForward>().run(f, nullptr);
     ForwardErrors forward = forward_errors(f, 0x1p-53);
     expect(f.out, at + "out", forward.out);
     expect(f.lse, at + "lse", forward.lse);
     AttentionBackward b;
     b.dout = in(at + "dout"), b.q = f.q, b.k = f.k, b.v = f.v, b.out = f.out, b.lse = f.lse, b.at = f.at;
     b.dq = like(f.q), b.dk = like(f.k), b.dv = like(f.v);
-    kRef.attention_backward.run(b, nullptr);
+    kRef.of<AttentionBackward>().run(b, nullptr);
     BackwardErrors backward = backward_errors(b, 0x1p-53);
     expect(b.dq, at + "dq", backward.dq);
     expect(b.dk, at + "dk", backward.dk);
@@ -110,8 +110,8 @@ TEST_F(TorchGolden, Attention) {
 TEST_F(TorchGolden, Swiglu) {
   TensorView gate = in("swiglu.gate"), up = in("swiglu.up"), dout = in("swiglu.dout"), out = like(gate), dgate = like(gate),
              dup = like(up);
-  kRef.swiglu.run({gate, up, out}, nullptr);
-  kRef.swiglu_backward.run({gate, up, dout, dgate, dup}, nullptr);
+  kRef.of<SwigluForward>().run({gate, up, out}, nullptr);
+  kRef.of<SwigluBackward>().run({gate, up, dout, dgate, dup}, nullptr);
   double g = largest(gate);
   expect(out, "swiglu.out", 2 * kCall, g * largest(up));
   expect(dgate, "swiglu.dgate", 4 * kCall, largest(dout) * largest(up) * (1 + g));
@@ -122,11 +122,11 @@ TEST_F(TorchGolden, LossHeadAndCrossEntropy) {
   CrossEntropy e;
   e.logits = in("loss.logits"), e.labels = in("loss.labels"), e.losses = like(in("loss.losses")), e.dlogits = like(e.logits);
   e.grad_scale = 1.0 / 9;
-  kRef.cross_entropy.run(e, nullptr);
+  kRef.of<CrossEntropy>().run(e, nullptr);
   LossHead a;
   a.x = in("loss.x"), a.weight = in("loss.weight"), a.labels = e.labels, a.losses = like(e.losses), a.dx = like(a.x);
   a.dweight = like(a.weight), a.grad_scale = 1.0 / 9;
-  kRef.loss_head.run(a, nullptr);
+  kRef.of<LossHead>().run(a, nullptr);
   double logit = largest_norm(a.x, 12) * largest_norm(a.weight, 12), amplified = 2 + 3 * logit;
   int64_t chain = 12 + 19 + 2 * kCall;
   expect(e.losses, "loss.losses", chain, amplified);
@@ -139,8 +139,8 @@ TEST_F(TorchGolden, LossHeadAndCrossEntropy) {
 TEST_F(TorchGolden, Rope) {
   TensorView x = in("rope.x"), positions = in("rope.positions"), table = in("rope.table"), dx = in("rope.dout");
   double scale = 2 * largest(x), back = 2 * largest(dx);
-  kRef.rope.run({x, positions, table, 3, false}, nullptr);
-  kRef.rope.run({dx, positions, table, 3, true}, nullptr);
+  kRef.of<Rope>().run({x, positions, table, 3, false}, nullptr);
+  kRef.of<Rope>().run({dx, positions, table, 3, true}, nullptr);
   expect(x, "rope.out", 3 + kCall, scale);
   expect(dx, "rope.dx", 3 + kCall, back);
 }
@@ -152,7 +152,7 @@ TEST_F(TorchGolden, Adam) {
   for (bool l2 : {false, true}) {
     std::string at = l2 ? "optim.adam." : "optim.adamw.";
     TensorView param = in(at + "param"), grads = in(at + "grads"), m = like(param), v = like(param);
-    kRef.fill.run({m, 0}, nullptr), kRef.fill.run({v, 0}, nullptr);
+    kRef.of<Fill>().run({m, 0}, nullptr), kRef.of<Fill>().run({v, 0}, nullptr);
     int64_t n = param.count();
     UpdateSpan span{0, n, 1, 0.1};
     double beta2 = l2 ? 0.999 : 0.95, lr = 0.01;
@@ -160,8 +160,8 @@ TEST_F(TorchGolden, Adam) {
     for (int64_t t = 0; t < grads.rows(); ++t) {
       AdamW a{param, grads.row_range(t, 1), m, v, {}, {}, {&span, 1}, 0.9, beta2, 1e-8, l2};
       a.scalars = scalars({lr, 1 - std::pow(0.9, t + 1), 1 - std::pow(beta2, t + 1), 1});
-      kRef.adamw.run(a, nullptr);
-      kRef.cast.run({param, trail.row_range(t, 1)}, nullptr);
+      kRef.of<AdamW>().run(a, nullptr);
+      kRef.of<Cast>().run({param, trail.row_range(t, 1)}, nullptr);
     }
     double least = 1e300;  // of sqrt(v / bias2): how far errors of m are carried
     for (double x : values(v)) least = std::min(least, std::sqrt(x));
@@ -186,9 +186,9 @@ TEST_F(TorchGolden, Sgd) {
     UpdateSpan span{0, n, 1, s.decay};
     TensorView trail = fresh({grads.rows(), n}), rates = scalars({0.05, 1, 1, 1});
     for (int64_t t = 0; t < grads.rows(); ++t) {
-      kRef.sgd.run({param, grads.row_range(t, 1), buffer, {}, rates, {&span, 1}, s.momentum, s.dampening, s.nesterov, t == 0},
+      kRef.of<Sgd>().run({param, grads.row_range(t, 1), buffer, {}, rates, {&span, 1}, s.momentum, s.dampening, s.nesterov, t == 0},
                    nullptr);
-      kRef.cast.run({param, trail.row_range(t, 1)}, nullptr);
+      kRef.of<Cast>().run({param, trail.row_range(t, 1)}, nullptr);
     }
     expect(trail, at + "params", 5 * 10, scale);
   }
