@@ -251,7 +251,7 @@ struct CheckpointOptions {
   template <class V>
   void each(V&& v) {
     v("every", every, "steps between checkpoints; 0: only on stop", between(0, kMostSteps) & may_change());
-    v("keep", keep, "newest checkpoints that are kept; 0: all", between(0, 1e6) & may_change());
+    v("keep", keep, "how many sound checkpoints of the run are kept, the newest; 0: all", between(0, 1e6) & may_change());
     v("resume", resume,
       "auto: continue from the newest one in train.output if there is any; none: start anew; or a checkpoint folder",
       filled() & reads() & metavar("auto|none|DIR") & may_change());
