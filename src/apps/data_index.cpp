@@ -61,29 +61,20 @@ std::array<int64_t, 3> parse_sizes(const std::string& text) {
   return sizes;
 }
 
-// Where all files go, each of them asked for first.
-struct IndexOutput {
-  std::string start;  // DIR/train
-  bool overwrite = false;
-  std::string path(const std::string& end, const OutputMark& mark) const {
-    refuse_other_output(start + end, mark, overwrite);
-    return start + end;
-  }
-};
-
 template <class T>
 void save(const std::string& path, std::span<const T> values, bool pairs) {
   const auto n = static_cast<int64_t>(values.size());
   write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values), true);
 }
 
-void save_indices(const IndexOutput& to, const std::string& part, const GptDataset& d) {
-  save(to.path(part + "-document_index.npy", kNpyMark), d.document_index(), false);
-  save(to.path(part + "-sample_index.npy", kNpyMark), d.sample_index(), true);
-  save(to.path(part + "-shuffle_index.npy", kNpyMark), d.shuffle_index(), false);
+// `start`: DIR/train.
+void save_indices(const std::string& start, const GptDataset& d) {
+  save(start + "-document_index.npy", d.document_index(), false);
+  save(start + "-sample_index.npy", d.sample_index(), true);
+  save(start + "-shuffle_index.npy", d.shuffle_index(), false);
 }
 
-void save_samples(const IndexOutput& to, const GptBlend& data, int64_t count, bool mask) {
+void save_samples(const std::string& start, const GptBlend& data, int64_t count, bool mask) {
   const int64_t n = std::min(count, data.size());
   if (n == 0) return;
   std::vector<int32_t> tokens, labels, positions, part;
@@ -108,23 +99,36 @@ void save_samples(const IndexOutput& to, const GptBlend& data, int64_t count, bo
                                    {"position_ids", DType::i32, {n, S}, std::as_bytes(std::span(positions))}};
   if (mask) tensors.push_back({"attention_mask", DType::u8, {n, S, (S + 7) / 8}, std::as_bytes(std::span(attention))});
   if (data.blended()) tensors.push_back({"dataset_id", DType::i32, {n}, std::as_bytes(std::span(part))});
-  save_safetensors(to.path("-samples.safetensors", kSamplesMark), tensors, {.metadata = {{"ravine", "data index"}}});
+  save_safetensors(start + "-samples.safetensors", tensors, {.metadata = {{"ravine", "data index"}}});
 }
 
+struct IndexFile {
+  std::string path;
+  const OutputMark& mark;
+};
+
 // Every name that this command may write.
-std::vector<std::string> outputs_of(const IndexFlags& f) {
-  std::vector<std::string> out;
+std::vector<IndexFile> outputs_of(const IndexFlags& f) {
+  std::vector<IndexFile> out;
+  const bool blended = f.prefix.size() > 1 || !f.weights.empty();
   for (MegatronSplit s : kMegatronSplits) {
     const std::string start = f.out + "/" + name(s);
-    for (const char* end : {"-samples.safetensors", "-dataset_index.npy", "-dataset_sample_index.npy"}) out.push_back(start + end);
-    for (size_t k = 0; k <= f.prefix.size(); ++k)
-      for (const char* end : {"document", "sample", "shuffle"}) out.push_back(fmt::format("{}{}-{}_index.npy", start, k == f.prefix.size() ? "" : fmt::format("-dataset{}", k), end));
+    out.push_back({start + "-samples.safetensors", kSamplesMark});
+    if (blended)
+      for (const char* end : {"-dataset_index.npy", "-dataset_sample_index.npy"}) out.push_back({start + end, kNpyMark});
+    for (size_t k = 0; k < f.prefix.size(); ++k)
+      for (const char* end : {"document", "sample", "shuffle"})
+        out.push_back({fmt::format("{}{}-{}_index.npy", start, blended ? fmt::format("-dataset{}", k) : "", end), kNpyMark});
   }
   return out;
 }
 
 int run_index(IndexFlags& f, Config&) {
-  refuse_inputs(options_of(f), "--out", outputs_of(f));
+  const std::vector<IndexFile> outputs = outputs_of(f);
+  std::vector<std::string> paths;
+  for (const IndexFile& o : outputs) paths.push_back(o.path);
+  refuse_inputs(options_of(f), "--out", paths);
+  for (const IndexFile& o : outputs) refuse_other_output(o.path, o.mark, f.overwrite);
   GptOptions o;
   o.order = f.order == "megatron" ? MegatronOrder::core : MegatronOrder::of_2023;
   o.sequence_length = f.sequence_length;
@@ -144,15 +148,15 @@ int run_index(IndexFlags& f, Config&) {
   for (MegatronSplit s : kMegatronSplits) {
     const GptBlend* data = splits[static_cast<size_t>(s)].get();
     if (!data) continue;
-    const IndexOutput to{f.out + "/" + name(s), f.overwrite};
+    const std::string start = f.out + "/" + name(s);
     if (data->blended()) {
-      save(to.path("-dataset_index.npy", kNpyMark), data->dataset_index(), false);
-      save(to.path("-dataset_sample_index.npy", kNpyMark), data->dataset_sample_index(), false);
-      for (size_t k = 0; k < data->parts().size(); ++k) save_indices(to, fmt::format("-dataset{}", k), *data->parts()[k]);
+      save(start + "-dataset_index.npy", data->dataset_index(), false);
+      save(start + "-dataset_sample_index.npy", data->dataset_sample_index(), false);
+      for (size_t k = 0; k < data->parts().size(); ++k) save_indices(fmt::format("{}-dataset{}", start, k), *data->parts()[k]);
     } else {
-      save_indices(to, "", *data->parts()[0]);
+      save_indices(start, *data->parts()[0]);
     }
-    save_samples(to, *data, f.first, f.reset_attention_mask);
+    save_samples(start, *data, f.first, f.reset_attention_mask);
     fmt::print("{:<6} {} of {}; one epoch has {}\n", name(s), counted(data->size(), "sample"), counted(f.sequence_length, "token"), counted(data->tokens(), "token"));
   }
   return 0;

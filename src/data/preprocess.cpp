@@ -173,15 +173,19 @@ class Job {
     std::error_code ec;
     for (fs::path p = folder_of(o_.output_prefix); !p.empty() && !fs::exists(p, ec); p = p.parent_path()) made.push_back(p);
     create_folders(folder_of(o_.output_prefix));
+    const bool theirs = fs::is_empty(folder_, ec) && !ec;  // a folder that the user made for something else stays, empty as it was
+    auto leave = [&] {
+      if (!theirs) fs::remove(folder_, ec);  // only if it is empty
+    };
     try {
       create_folders(folder_);
       work(files);
     } catch (...) {  // a refusal leaves nothing, but what a saved state goes on from
-      fs::remove(folder_, ec);  // only if it is empty, as those
+      leave();
       for (const fs::path& p : made) fs::remove(p, ec);
       throw;
     }
-    fs::remove(folder_, ec);
+    leave();
     PreprocessReport& r = state_.report;
     r.files = static_cast<int64_t>(files.size());
     for (const auto& l : lists_) {

@@ -145,11 +145,12 @@ OPTIONS = {
     "train.micro_batch": Number(1, 2**20, "train.global_batch=1048576", "data.sequence_length=16"), "train.seed": Number(0, 2**63 - 1),
     "train.output": NAME, "train.recompute": Text(choices=("none", "cheap", "full")), "train.dropout": real(0, 0.99),
     "train.valid_every": Number(0, STEPS), "train.valid_batches": Number(0, STEPS), "train.find_nan": Bool(), "train.threads": Number(0, 4096),
-    "train.freeze": ListOf(NAME),
+    "train.freeze": ListOf(NAME), "train.loss_average": Text(choices=("tokens", "micro")),
     "optimizer.type": Text(choices=("adamw", "adam", "sgd")), "optimizer.lr": real(1e-12, 10, zero=True),
     "optimizer.betas": ListOf(real(0, 0.999999), 2), "optimizer.eps": real(1e-20, 1),
     "optimizer.weight_decay": real(1e-12, 1e4, "optimizer.lr=1e-5", zero=True), "optimizer.clip_norm": real(1e-8, 1e12, zero=True),
     "optimizer.momentum": real(0, 0.999999), "optimizer.nesterov": Bool(), "optimizer.dampening": real(0, 1), "optimizer.groups": Records(),
+    "optimizer.decay": Text(choices=("matrices", "all")),
     "schedule.type": Text(choices=("constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay")),
     "schedule.warmup_steps": Number(0, STEPS), "schedule.min_lr_ratio": real(0, 1), "schedule.cycles": real(1e-3, 1e6, zero=True),
     "schedule.power": real(0.01, 100), "schedule.end_lr": real(0, 10), "schedule.timescale": Number(0, STEPS), "schedule.stable_steps": Number(-1, STEPS),
@@ -163,7 +164,8 @@ OPTIONS = {
     "parallel.patience": real(2, 3600), "parallel.interface": FREE,
     "checkpoint.every": Number(0, STEPS), "checkpoint.keep": Number(0, 10**6), "checkpoint.resume": NAME, "checkpoint.shard_mb": Number(1, 10**6), "checkpoint.model_dtype": Text(choices=("auto", "f32", "bf16", "f16")),
     "checkpoint.verify": Bool(), "checkpoint.other_data": Bool(),
-    "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "probe.inject": Records(),
+    "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": FREE, "probe.inject": Records(),
+    "health.skip_norm": real(1e-12, 1e12, zero=True), "health.skip_count": Number(0, 10**9, "health.skip_norm=1"), "health.embedding_norm": real(1e-12, 1e18, zero=True),
 }
 
 # Fields of the elements of a list: the element around VALUE, and its kind.
@@ -175,7 +177,8 @@ FIELDS = {
                          "wd_mult": ("{match: x, wd_mult: VALUE}", real(1e-6, 1e6, "optimizer.lr=1e-6", zero=True))},
     "precision.recipes": {"path": ("{round: bf16, path: VALUE}", NAME), "op": ("{round: bf16, op: VALUE}", NAME),
                           "compute": ("{round: bf16, compute: VALUE}", Text(choices=("", *TYPES))),
-                          "round": ("{compute: f32, round: VALUE}", Text(choices=("", "f32", "bf16", "f16")))},
+                          "round": ("{compute: f32, round: VALUE}", Text(choices=("", "f32", "bf16", "f16"))),
+                          "role": ("{round: bf16, role: VALUE}", Text(choices=("", "forward", "dx", "dw")))},
     "probe.inject": {"step": ("{step: VALUE}", Number(1, STEPS)), "path": ("{path: VALUE}", NAME), "op": ("{op: VALUE}", NAME),
                      "phase": ("{phase: VALUE}", Text(choices=("forward", "recompute", "backward", "update"))), "tensor": ("{tensor: VALUE}", NAME),
                      "value": ("{value: VALUE}", Text(choices=("nan", "inf", "-inf", "bad_alloc"))), "element": ("{element: VALUE}", Number(0, 10**15))},
@@ -386,9 +389,9 @@ def test_flags(folder):
 # those that ask for more memory or time than a test has. The first few leave the update alone and are tried together.
 TOGETHER = ["data.append_eos", "data.prefetch", "data.shuffle", "data.skip_steps", "train.seed", "train.recompute", "train.dropout", "train.valid_every",
             "train.valid_batches", "train.find_nan", "parallel.zero", "parallel.zero_threshold", "parallel.patience", "checkpoint.keep", "checkpoint.shard_mb", "checkpoint.model_dtype",
-            "checkpoint.verify", "log.every"]
+            "checkpoint.verify", "log.every", "log.local_norms", "health.embedding_norm"]
 STABLE = ["schedule.type=warmup_stable_decay"]
-ALONE = {"optimizer.type": [], "optimizer.lr": [], "optimizer.betas": [], "optimizer.eps": [], "optimizer.clip_norm": [], "optimizer.weight_decay": ["optimizer.lr=1e-5"],
+ALONE = {"train.loss_average": [], "optimizer.decay": [], "health.skip_norm": [], "optimizer.type": [], "optimizer.lr": [], "optimizer.betas": [], "optimizer.eps": [], "optimizer.clip_norm": [], "optimizer.weight_decay": ["optimizer.lr=1e-5"],
          "optimizer.momentum": ["optimizer.type=sgd"], "optimizer.dampening": ["optimizer.type=sgd"], "schedule.type": [], "schedule.warmup_steps": [],
          "schedule.min_lr_ratio": [], "schedule.steps": [], "schedule.cycles": ["schedule.type=cosine_with_restarts"],
          "schedule.power": ["schedule.type=polynomial"], "schedule.timescale": ["schedule.type=inverse_sqrt"],

@@ -85,6 +85,25 @@ def test_arrays_of_others_are_not_replaced(folder):
     index = ["data", "index", "--prefix", folder / "words_text_document", "--split", "1,0,0", "--sequence-length", 8, "--samples", "20,,", "--out", folder / "index"]
     kept_unless_ours(folder / "index" / "train-document_index.npy", *index, foreign=numpy)
     kept_unless_ours(folder / "index" / "train-samples.safetensors", *index, foreign=Path(r.save_ids(folder / "other.safetensors", 2, 8)).read_bytes())
+    # Asked before anything is written.
+    (folder / "new").mkdir()
+    (folder / "new" / "train-samples.safetensors").write_bytes(b"mine")
+    run(*index[:-1], folder / "new", status=2)
+    check(os.listdir(folder / "new") == ["train-samples.safetensors"], os.listdir(folder / "new"))
+
+
+def test_an_empty_folder_of_others_stays(folder):
+    """Where preprocess works is a folder that somebody made for something else."""
+    tok = make_tokenizer(folder)
+    (folder / "words.preprocess").mkdir()
+    command = ["preprocess", "--input", folder / "words.txt", "--tokenizer", tok, "--output-prefix", folder / "words"]
+    run(*command, "--dtype", "int3", status=2)
+    check((folder / "words.preprocess").is_dir(), "removed by a refusal")
+    run(*command)
+    check((folder / "words.preprocess").is_dir() and not os.listdir(folder / "words.preprocess"), "removed, or not empty")
+    (folder / "words.preprocess").rmdir()
+    run(*command, "--overwrite")
+    check(not (folder / "words.preprocess").exists(), "a folder of its own stays")
 
 
 def test_a_text_named_like_a_part_of_a_tokenizer(folder):

@@ -14,7 +14,7 @@ TEST(CpuRows, AddAllMixes) {
         for (DType to : kTypes)
           for (Size s : kSizes) {
             Buffer a(ta, s.rows, s.cols, 1), b(tb, s.rows, s.cols, 2), out(to, s.rows, s.cols);
-            run(add_entry(), {a.view(), b.view(), out.view()});
+            run(Add{a.view(), b.view(), out.view()});
             for (int64_t i = 0; i < s.rows; ++i)
               for (int64_t j = 0; j < s.cols; ++j) NEAR_ALL(out, i, j, a.get(i, j) + b.get(i, j), 0, 0);
             ASSERT_TRUE(out.gaps_untouched());
@@ -65,7 +65,7 @@ TEST(CpuRows, CastRoundsOnTheWay) {
       for (DType to : {DType::f64, DType::f32, DType::bf16, DType::f16})
         for (DType by : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
           Buffer x(from, 3, 37, 9), out(to, 3, 37);
-          run(cast_entry(), {x.view(), out.view(), by});
+          run(Cast{x.view(), out.view(), by});
           for (int64_t i = 0; i < 3; ++i)
             for (int64_t j = 0; j < 37; ++j) {
               auto rounded = [](double v, DType t) -> double {
@@ -92,7 +92,7 @@ TEST(CpuRows, RmsNorm) {
             RmsNormForward a{x.view(), {}, flat(weight), {}, out.view(), flat(rstd), 1e-5};
             if (how) a.branch = branch.view();
             if (how == 2) a.sum = sum.view();
-            run(rms_norm_entry(), a);
+            run(a);
             for (int64_t i = 0; i < s.rows; ++i) {
               double squares = 0;
               auto value = [&](int64_t j) { return how == 2 ? sum.get(i, j) : x.get(i, j) + (how ? branch.get(i, j) : 0); };
@@ -130,7 +130,7 @@ TEST(CpuRows, RmsNormBackward) {
             RmsNormBackward a{dout.view(), x.view(), flat(weight), flat(rstd), {}, dx.view(), {}, {}, how == 1};
             a.dweight = flat(dweight);
             if (how) a.dsum = dsum.view(), a.dx = dsum.view(), a.dbranch = dbranch.view();  // in place
-            run(rms_norm_backward_entry(), a);
+            run(a);
             Buffer& got = how ? dsum : dx;
             std::vector<double> dw(s.cols), dw_size(s.cols);
             for (int64_t i = 0; i < s.rows; ++i) {
@@ -161,7 +161,7 @@ TEST(CpuRows, SumRows) {
     for (DType t : kTypes)
       for (bool more : {false, true}) {
         Buffer x(t, 1503, 53, 1), out = vector_of(DType::f32, 53, 2), old = out;
-        run(sum_rows_entry(), {x.view(), flat(out), more});
+        run(SumRows{x.view(), flat(out), more});
         for (int64_t j = 0; j < 53; ++j) {
           double sum = more ? old.get(0, j) : 0, size = std::abs(sum);
           for (int64_t i = 0; i < 1503; ++i) sum += x.get(i, j), size += std::abs(x.get(i, j));
@@ -178,13 +178,13 @@ TEST(CpuRows, Embedding) {
         const int64_t n = 70, v = 50, c = 37;
         Buffer weight(tw, v, c, 1), out(to, n, c), ids = vector_of(DType::i32, n);
         for (int64_t i = 0; i < n; ++i) ids.set(0, i, static_cast<double>(i * i % 41 + (i % 3 == 0)));
-        run(embedding_entry(), {flat(ids), weight.view(), out.view()});
+        run(EmbeddingForward{flat(ids), weight.view(), out.view()});
         for (int64_t i = 0; i < n; ++i)
           for (int64_t j = 0; j < c; ++j) NEAR_ALL(out, i, j, weight.get(static_cast<int64_t>(ids.get(0, i)), j), 0, 0);
         if (size_of(tw) < size_of(to)) continue;  // dweight is at least as wide as dout
         for (bool more : {false, true}) {
           Buffer dout(to, n, c, 2), dweight(tw, v, c, 3), old = dweight;
-          run(embedding_backward_entry(), {flat(ids), dout.view(), dweight.view(), 4, more});
+          run(EmbeddingBackward{flat(ids), dout.view(), dweight.view(), 4, more});
           for (int64_t r = 0; r < v; ++r)
             for (int64_t j = 0; j < c; ++j) {
               double sum = more ? old.get(r, j) : 0, size = std::abs(sum);
@@ -195,7 +195,7 @@ TEST(CpuRows, Embedding) {
           ASSERT_TRUE(dweight.gaps_untouched());
         }
         ids.set(0, 3, v);
-        EXPECT_THROW(run(embedding_entry(), {flat(ids), weight.view(), out.view()}), Error);
+        EXPECT_THROW(run(EmbeddingForward{flat(ids), weight.view(), out.view()}), Error);
       }
   });
 }
@@ -209,7 +209,7 @@ TEST(CpuRows, RopeTurnsAndReturns) {
         for (int64_t i = 0; i < n; ++i) at.set(0, i, static_cast<double>((i * 5) % p));
         for (bool inverse : {false, true}) {
           x = was;
-          run(rope_entry(), {x.view(), flat(at), table.view(), heads, inverse});
+          run(Rope{x.view(), flat(at), table.view(), heads, inverse});
           for (int64_t i = 0; i < n; ++i)
             for (int64_t h = 0; h < heads; ++h)
               for (int64_t j = 0; j < size; ++j) {
@@ -226,7 +226,7 @@ TEST(CpuRows, RopeTurnsAndReturns) {
           ASSERT_TRUE(x.gaps_untouched());
         }
         at.set(0, 2, p);
-        EXPECT_THROW(run(rope_entry(), {x.view(), flat(at), table.view(), heads}), Error);
+        EXPECT_THROW(run(Rope{x.view(), flat(at), table.view(), heads}), Error);
       }
   });
 }
@@ -240,8 +240,8 @@ TEST(CpuRows, SoftmaxAndItsGradient) {
             for (bool causal : {false, true}) {
               Buffer scores(ts, s.rows, s.cols, 1, 3, 8), probs(tp, s.rows, s.cols, 3), dprobs(tp, s.rows, s.cols, 2),
                   dscores(ts, s.rows, s.cols);
-              run(softmax_entry(), {scores.view(), probs.view(), 0.7, causal, window});
-              run(softmax_backward_entry(), {probs.view(), dprobs.view(), dscores.view(), 0.7});
+              run(SoftmaxForward{scores.view(), probs.view(), 0.7, causal, window});
+              run(SoftmaxBackward{probs.view(), dprobs.view(), dscores.view(), 0.7});
               for (int64_t i = 0; i < s.rows; ++i) {
                 int64_t p = s.cols - s.rows + i;
                 auto open = [&](int64_t j) { return (!causal || j <= p) && (window == 0 || p - j < window); };
@@ -276,8 +276,8 @@ TEST(CpuRows, SwigluAndItsGradient) {
             Buffer gate(tg, s.rows, s.cols, 1, 3, scale), up(tg, s.rows, s.cols, 2), out(to, s.rows, s.cols),
                 dout(to, s.rows, s.cols, 3);
             Buffer g0 = gate, u0 = up;
-            run(swiglu_entry(), {gate.view(), up.view(), out.view()});
-            run(swiglu_backward_entry(), {gate.view(), up.view(), dout.view(), gate.view(), up.view()});  // in place
+            run(SwigluForward{gate.view(), up.view(), out.view()});
+            run(SwigluBackward{gate.view(), up.view(), dout.view(), gate.view(), up.view()});  // in place
             for (int64_t i = 0; i < s.rows; ++i)
               for (int64_t j = 0; j < s.cols; ++j) {
                 double g = g0.get(i, j), u = u0.get(i, j), d = dout.get(i, j), sg = sigmoid(g), silu = g * sg;
@@ -296,7 +296,7 @@ TEST(CpuRows, SwigluIsAccurate) {
     const int64_t n = 50000;
     Buffer gate(DType::f32, 1, n), one(DType::f32, 1, n), out(DType::f32, 1, n);
     for (int64_t i = 0; i < n; ++i) gate.set(0, i, -104.0 * i / n), one.set(0, i, 1);
-    run(swiglu_entry(), {gate.view(), one.view(), out.view()});
+    run(SwigluForward{gate.view(), one.view(), out.view()});
     for (int64_t i = 0; i < n; ++i) {
       double g = gate.get(0, i), want = g * sigmoid(g), subnormal = g < -87 ? 104 * 0x1p-149 : 0;
       ASSERT_NEAR(out.get(0, i), want, 2.5 * kF32 * std::abs(want) + subnormal) << g;
@@ -315,7 +315,7 @@ TEST(CpuRows, DropoutFollowsPhilox) {
           Buffer x(tx, n, c, 1), out(to, n, c), at = vector_of(DType::i32, n), sequence = vector_of(DType::i64, n);
           for (int64_t i = 0; i < n; ++i) at.set(0, i, 7.0 * i), sequence.set(0, i, 4294967296.0 * i + 3.0 * i + 1);
           Dropout a{x.view(), flat(at), flat(sequence), out.view(), p, key, 17};
-          run(dropout_entry(), a);
+          run(a);
           for (int64_t i = 0; i < n; ++i)
             for (int64_t j = 0; j < c; ++j) {
               auto w = philox(a.key, {static_cast<uint32_t>(j / 4), static_cast<uint32_t>(7 * i),
@@ -339,7 +339,7 @@ TEST(CpuRows, CrossEntropy) {
           for (int64_t i = 0; i < n; ++i) labels.set(0, i, i == 3 ? -100.0 : static_cast<double>(i * 977 % v));
           bool in_place = tl == tg;
           CrossEntropy a{logits.view(), flat(labels), flat(losses), in_place ? logits.view() : grads.view(), 0.25};
-          run(cross_entropy_entry(), a);
+          run(a);
           Buffer& got = in_place ? logits : grads;
           for (int64_t i = 0; i < n; ++i) {
             int64_t label = static_cast<int64_t>(labels.get(0, i));
@@ -355,7 +355,7 @@ TEST(CpuRows, CrossEntropy) {
           }
           ASSERT_TRUE(got.gaps_untouched());
           labels.set(0, 0, static_cast<double>(v));
-          EXPECT_THROW(run(cross_entropy_entry(), a), Error);
+          EXPECT_THROW(run(a), Error);
         }
   });
 }

@@ -79,7 +79,8 @@ inline double bound(DType t, double want, double size, double steps) {
 }
 
 template <class Args>
-void run(const Kernel<Args>& kernel, const Args& args) {
+void run(const Args& args) {
+  const Kernel<Args> kernel = cpu_kernel<Args>();
   std::vector<char> workspace(kernel.workspace(args, thread_count()) + 64);
   void* p = workspace.data();
   size_t room = workspace.size();

@@ -9,7 +9,7 @@ TEST(CpuUpdates, FillEveryType) {
   for (DType t : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32})
     for (double v : {0.0, -3.0}) {
       Buffer out(t, 5, 33);
-      run(fill_entry(), {out.view(), v});
+      run(Fill{out.view(), v});
       for (int64_t i = 0; i < 5; ++i)
         for (int64_t j = 0; j < 33; ++j) ASSERT_EQ(out.get(i, j), v);
       ASSERT_TRUE(out.gaps_untouched());
@@ -22,7 +22,7 @@ TEST(CpuUpdates, SumSquares) {
       for (int64_t n : {1, 1023, 1025, 300001}) {
         Buffer x = vector_of(t, n, 1);
         ExactSum got;
-        run(sum_squares_entry(), {flat(x), &got});
+        run(SumSquares{flat(x), &got});
         long double want = 0;
         for (int64_t i = 0; i < n; ++i) want += static_cast<long double>(x.get(0, i)) * x.get(0, i);
         ASSERT_NEAR(got.value(), static_cast<double>(want), 1024 * 0x1p-52 * static_cast<double>(want));
@@ -45,7 +45,7 @@ TEST(CpuUpdates, AdamW) {
           AdamW a{flat(p), flat(g), flat(m), flat(v), {}, view_of(scalars.data(), DType::f64, {kStepScalars}),
                   spans,   0.9,     0.95,    1e-8,    l2};
           if (copied) a.copy = flat(copy);
-          run(adamw_entry(), a);
+          run(a);
           std::vector<bool> touched(n);
           for (const UpdateSpan& s : spans)
             for (int64_t i = s.begin; i < s.begin + s.count; ++i) {
@@ -87,7 +87,7 @@ TEST(CpuUpdates, Sgd) {
         Sgd a{flat(p), flat(g), {},  flat(copy), view_of(scalars.data(), DType::f64, {kStepScalars}),
               spans,   0.9,     0.2, how == 3,   how == 1};
         if (how) a.buffer = flat(b);
-        run(sgd_entry(), a);
+        run(a);
         for (int64_t i = 0; i < n; ++i) {
           double x = p0.get(0, i), d = g.get(0, i) * 0.7 + 0.1 * x,
                  size = std::abs(g.get(0, i)) + std::abs(x) + std::abs(b0.get(0, i));
@@ -109,8 +109,8 @@ TEST(CpuUpdates, ZerosBehindChangeNoBitOfASumOfSquares) {
         Buffer x = vector_of(t, n, 1), padded = vector_of(t, 4096);
         for (int64_t i = 0; i < 4096; ++i) padded.set(0, i, i < n ? x.get(0, i) : 0);
         ExactSum some, more;
-        run(sum_squares_entry(), {flat(x), &some});
-        run(sum_squares_entry(), {flat(padded), &more});
+        run(SumSquares{flat(x), &some});
+        run(SumSquares{flat(padded), &more});
         ASSERT_EQ(some.value(), more.value()) << n << " of " << name(t);
       }
   });
@@ -127,7 +127,7 @@ TEST(CpuUpdates, AdamWsEpsIsAddedToTheRoot) {
         Buffer p0 = p;
         std::vector<double> scalars = {0.125, 0.75, 0.5, 1};
         std::vector<UpdateSpan> spans = {{0, n, 1, 0}};
-        run(adamw_entry(), AdamW{flat(p), flat(g), flat(m), flat(v), {}, view_of(scalars.data(), DType::f64, {kStepScalars}), spans, 0.5, 0.5, eps, l2});
+        run(AdamW{flat(p), flat(g), flat(m), flat(v), {}, view_of(scalars.data(), DType::f64, {kStepScalars}), spans, 0.5, 0.5, eps, l2});
         for (int64_t i = 0; i < n; ++i) {
           const double mean = 0.125 + 0.5 * g.get(0, i), square = 0.03125 + 0.5 * g.get(0, i) * g.get(0, i);
           const double step = 0.125 * (mean / 0.75) / (std::sqrt(square / 0.5) + eps), size = 0.125 * (0.125 + 0.5 * std::abs(g.get(0, i))) / 0.75 / (std::sqrt(square / 0.5) + eps);
@@ -150,7 +150,7 @@ TEST(CpuUpdates, SgdsFirstStepWithEverySwitch) {
             std::vector<UpdateSpan> spans = {{0, 40, 1, 0.125}, {40, n - 40, 2, 0.5}};
             Sgd a{flat(p), flat(g), flat(b), {}, view_of(scalars.data(), DType::f64, {kStepScalars}), spans, 0.75, dampening, nesterov, first};
             if (copied) a.copy = flat(copy);
-            run(sgd_entry(), a);
+            run(a);
             for (int64_t i = 0; i < n; ++i) {
               const double lr = i < 40 ? 0.25 : 0.5, x = p0.get(0, i), d = 0.5 * g.get(0, i) + (i < 40 ? 0.125 : 0.5) * x;
               const double size = std::abs(g.get(0, i)) + std::abs(x) + std::abs(b0.get(0, i)), buffer = first ? d : 0.75 * b0.get(0, i) + (1 - dampening) * d;
@@ -176,11 +176,11 @@ TEST(CpuUpdates, SameBitsForAnyNumberOfThreads) {
            dv(DType::f32, v, c, 7, 0);
     Buffer norm = vector_of(DType::f64, 1);
     for (int64_t i = 0; i < n; ++i) ids.set(0, i, static_cast<double>(i % 5 ? i * 31 % v : 1));
-    run(rms_norm_backward_entry(), {dout.view(), x.view(), flat(w), flat(rstd), {}, dx.view(), {}, flat(dw), false});
-    run(sum_rows_entry(), {dout.view(), flat(sums), false});
-    run(embedding_backward_entry(), {flat(ids), dout.view(), dv.view(), -1, true});
+    run(RmsNormBackward{dout.view(), x.view(), flat(w), flat(rstd), {}, dx.view(), {}, flat(dw), false});
+    run(SumRows{dout.view(), flat(sums), false});
+    run(EmbeddingBackward{flat(ids), dout.view(), dv.view(), -1, true});
     ExactSum squares;
-    run(sum_squares_entry(), {flat(dv), &squares});
+    run(SumSquares{flat(dv), &squares});
     norm.set(0, 0, squares.value());
     std::vector<std::vector<char>> got = {dx.bytes, dw.bytes, sums.bytes, dv.bytes, norm.bytes};
     if (first.empty()) first = got;
@@ -200,26 +200,26 @@ TEST(CpuUpdates, NanAndInfinityReachTheResult) {
           Buffer label = vector_of(DType::i32, 1), loss = vector_of(DType::f64, 1);
           label.set(0, 0, 5);
           x.set(0, at, bad);
-          run(rms_norm_entry(), {x.view(), {}, flat(w), {}, out.view(), flat(rstd), 1e-5});
+          run(RmsNormForward{x.view(), {}, flat(w), {}, out.view(), flat(rstd), 1e-5});
           EXPECT_TRUE(std::isnan(out.get(0, at)));
           EXPECT_EQ(std::isnan(rstd.get(0, 0)), std::isnan(bad));
-          run(swiglu_entry(), {x.view(), y.view(), out.view()});
+          run(SwigluForward{x.view(), y.view(), out.view()});
           EXPECT_EQ(std::isnan(out.get(0, at)), bad != inf);
           EXPECT_FALSE(std::isfinite(out.get(0, at)));
-          run(swiglu_entry(), {y.view(), x.view(), out.view()});
+          run(SwigluForward{y.view(), x.view(), out.view()});
           EXPECT_FALSE(std::isfinite(out.get(0, at)));
           if (bad != -inf) {  // a logit of -inf is a forbidden token, not a fault
-            run(softmax_entry(), {x.view(), out.view(), 1.0, false, 0});
+            run(SoftmaxForward{x.view(), out.view(), 1.0, false, 0});
             for (int64_t j = 0; j < c; ++j) EXPECT_TRUE(std::isnan(out.get(0, j)) || (bad == inf && j != at));
             EXPECT_TRUE(std::isnan(out.get(0, at)));
-            run(cross_entropy_entry(), {x.view(), flat(label), flat(loss), out.view(), 1.0});
+            run(CrossEntropy{x.view(), flat(label), flat(loss), out.view(), 1.0});
             EXPECT_TRUE(std::isnan(loss.get(0, 0)));
             EXPECT_TRUE(std::isnan(out.get(0, at)));
           }
           ExactSum squares;
           Buffer all = vector_of(t, c, 1);
           all.set(0, at, bad);
-          run(sum_squares_entry(), {flat(all), &squares});
+          run(SumSquares{flat(all), &squares});
           EXPECT_FALSE(std::isfinite(squares.value()));
         }
   });
@@ -228,14 +228,14 @@ TEST(CpuUpdates, NanAndInfinityReachTheResult) {
 TEST(CpuUpdates, WrongShapesAreNamed) {
   Buffer x(DType::f32, 3, 8, 1), y(DType::f32, 3, 9, 1), w = vector_of(DType::f32, 7, 1), rstd = vector_of(DType::f32, 3);
   try {
-    run(rms_norm_entry(), {x.view(), {}, flat(w), {}, x.view(), flat(rstd)});
+    run(RmsNormForward{x.view(), {}, flat(w), {}, x.view(), flat(rstd)});
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "rms_norm: weight has 7 elements, rows of x have 8");
   }
-  EXPECT_THROW(run(add_entry(), {x.view(), y.view(), x.view()}), Error);
+  EXPECT_THROW(run(Add{x.view(), y.view(), x.view()}), Error);
   Buffer d(DType::f64, 3, 8, 1);
-  EXPECT_THROW(run(add_entry(), {x.view(), d.view(), x.view()}), Error);
+  EXPECT_THROW(run(Add{x.view(), d.view(), x.view()}), Error);
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ std::vector<int64_t> windows_of(const Json& config) {
   static const Kernel<AttentionForward> attention = ref_kernels().of<AttentionForward>();
   windows.clear();
   Kernels spying = ref_kernels();
-  spying.attention.run = [](const AttentionForward& a, void* workspace) {
+  spying.of<AttentionForward>().run = [](const AttentionForward& a, void* workspace) {
     windows.push_back(a.at.window);
     attention.run(a, workspace);
   };

@@ -19,10 +19,10 @@ Json tiny(const std::string& family, const Json& more = Json::object(), const st
 // What each layer asks the attention kernel for.
 std::vector<AttentionShape> asked_of_attention(const Json& config) {
   static std::vector<AttentionShape> seen;
-  static const Kernel<AttentionForward> attention = ref_kernels().attention;
+  static const Kernel<AttentionForward> attention = ref_kernels().of<AttentionForward>();
   seen.clear();
   Kernels spying = ref_kernels();
-  spying.attention.run = [](const AttentionForward& a, void* workspace) {
+  spying.of<AttentionForward>().run = [](const AttentionForward& a, void* workspace) {
     seen.push_back(a.at);
     attention.run(a, workspace);
   };
@@ -200,14 +200,14 @@ Asked asked_by(const Json& config) {
   static const Kernels plain = ref_kernels();
   asked() = {};
   Kernels k = plain;
-  k.rms_norm.run = [](const RmsNormForward& a, void* w) { asked().eps.insert(a.eps), plain.rms_norm.run(a, w); };
-  k.layer_norm.run = [](const LayerNormForward& a, void* w) { asked().eps.insert(a.eps), plain.layer_norm.run(a, w); };
-  k.head_norm.run = [](const HeadNormForward& a, void* w) { asked().head_eps.insert(a.eps), plain.head_norm.run(a, w); };
-  k.gelu.run = [](const GeluForward& a, void* w) { asked().gelu.insert(a.form), plain.gelu.run(a, w); };
-  k.rope.run = [](const Rope& a, void* w) {
+  k.of<RmsNormForward>().run = [](const RmsNormForward& a, void* w) { asked().eps.insert(a.eps), plain.of<RmsNormForward>().run(a, w); };
+  k.of<LayerNormForward>().run = [](const LayerNormForward& a, void* w) { asked().eps.insert(a.eps), plain.of<LayerNormForward>().run(a, w); };
+  k.of<HeadNormForward>().run = [](const HeadNormForward& a, void* w) { asked().head_eps.insert(a.eps), plain.of<HeadNormForward>().run(a, w); };
+  k.of<GeluForward>().run = [](const GeluForward& a, void* w) { asked().gelu.insert(a.form), plain.of<GeluForward>().run(a, w); };
+  k.of<Rope>().run = [](const Rope& a, void* w) {
     asked().turned = a.table.cols();
     asked().frequency = std::acos(a.table.row<double>(1)[1]);
-    plain.rope.run(a, w);
+    plain.of<Rope>().run(a, w);
   };
   TinyBatch tokens;
   tokens.add(tiny_tokens(1, 5));

@@ -27,7 +27,7 @@ TensorView matrix(std::vector<T>& v, DType type, int64_t rows, int64_t cols, int
 }
 
 void call(Observer& o, const char* path, const char* op, Phase phase, const std::vector<NamedView>& tensors, double flops = 0) {
-  const CallInfo info{path, op, phase, tensors, flops};
+  const CallInfo info{.phase = phase, .path = path, .op = op, .tensors = tensors, .flops = flops};
   o.before(info);
   o.after(info);
 }
@@ -144,7 +144,7 @@ TEST(Profile, CountsBytesAndFlopsOfCallsOfOneKind) {
   p.begin_step();
   const TensorView large = view_of(nullptr, DType::f32, {100000, 1000}), small = view_of(nullptr, DType::bf16, {100000, 1000});  // 400 and 200 MB
   auto slow = [&](const char* path, const char* op, Phase phase, const std::vector<NamedView>& tensors, double flops) {
-    const CallInfo info{path, op, phase, tensors, flops};
+    const CallInfo info{.phase = phase, .path = path, .op = op, .tensors = tensors, .flops = flops};
     p.before(info);
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     p.after(info);
