@@ -219,6 +219,10 @@ def test_ctrl_c_at_the_launcher(folder):
     wait_for(lambda: len(r.checkpoints(out)) >= 2, job)
     job.send_signal(signal.SIGINT)
     ends(job, time.monotonic())
+    # mpirun may end before its ranks have.
+    deadline = time.monotonic() + 60
+    while (out / ".lock").exists() and time.monotonic() < deadline and Path(f"/proc/{(out / '.lock').read_text().split()[3]}").exists():
+        time.sleep(0.1)
     goes_on({**base, "train.steps": STEPS}, out)
 
 

@@ -195,7 +195,9 @@ TEST(Preprocess, a_kill_while_the_work_is_removed) {
     ++moments;
     s.o.overwrite = true;
     EXPECT_EQ(s.run().documents, 2) << "killed at " << child.calls.back();
-    EXPECT_FALSE(std::filesystem::exists(s.f / "out/p.preprocess")) << child.calls.back();
+    // Once the mark has gone nothing says whose the empty folder is.
+    const std::filesystem::path folder = s.f / "out/p.preprocess";
+    EXPECT_TRUE(!std::filesystem::exists(folder) || std::filesystem::is_empty(folder)) << child.calls.back();
     ASSERT_LT(n, 300);
   }
   EXPECT_GT(moments, 4);

@@ -32,9 +32,14 @@ TEST(Hooks, MetricsHoldEachFigureUnderItsName) {
   EXPECT_EQ(run.metrics()[0], (Json{{"step", 1}, {"loss", 1.5}, {"lr", 2.5}, {"grad_norm", 3.5}, {"tokens", 40}, {"tokens_per_second", 5.5}, {"sol", 0.65},
                                     {"step_time", 7.5}, {"memory_mb", 8.5}, {"data_wait", 9.5}, {"valid_loss", 10.5}}));
   StepReport skipped;
-  skipped.step = 2, skipped.skipped = true, skipped.tokens = 40;
+  skipped.step = 2, skipped.left_out = skipped.skipped = true, skipped.tokens = 40;
   hook->after_step(t, skipped);
   EXPECT_EQ(run.metrics()[1], (Json{{"step", 2}, {"skipped", true}, {"tokens", 40}}));
+  StepReport judged = report_of(3);  // by a guard: its figures are those of the step that was not applied
+  judged.skipped = true;
+  hook->after_step(t, judged);
+  EXPECT_EQ(run.metrics()[2]["skipped"], true);
+  EXPECT_EQ(run.metrics()[2]["grad_norm"], 3.5);
 }
 
 TEST(Hooks, MetricsOfSeveralRanksSayWhatWasSent) {
@@ -158,7 +163,7 @@ TEST(Trainer, ValidationLossIsTheMeanOverLabelsThatCount) {
   EXPECT_EQ(run.metrics().back()["valid_loss"].get<double>(), *t.validate());
 }
 
-TEST(Trainer, ASkippedStepTeachesNothingAndTheRateGoesOn) {
+TEST(Trainer, ASkippedStepTeachesNothingAndTheRateWaits) {
   TinyRunFolder run;
   run.config.optimizer.lr = 0.05;
   run.config.schedule.steps = 10;
@@ -171,7 +176,8 @@ TEST(Trainer, ASkippedStepTeachesNothingAndTheRateGoesOn) {
   EXPECT_EQ(rows[1], (Json{{"step", 2}, {"skipped", true}, {"tokens", 2 * kWidth}}));
   ScheduleOptions ten = run.config.schedule;
   ten.steps = 0;
-  for (int64_t step : {1, 3, 4}) EXPECT_EQ(rows[static_cast<size_t>(step - 1)]["lr"].get<double>(), learning_rate(ten, 0.05, 10, step - 1)) << "of schedule.steps, not train.steps";
+  for (auto [step, updates] : {std::pair{1, 0}, {3, 1}, {4, 2}})  // of schedule.steps, not train.steps
+    EXPECT_EQ(rows[static_cast<size_t>(step - 1)]["lr"].get<double>(), learning_rate(ten, 0.05, 10, updates)) << "before step " << step;
   EXPECT_EQ(t.tokens_seen(), 6 * kWidth);
   EXPECT_EQ(t.engine().optimizer().steps(), 3) << "moments know the steps that were taken";
 }
