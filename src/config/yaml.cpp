@@ -225,6 +225,12 @@ YamlNode::Ptr load_yaml(std::string_view text, const std::string& name, bool lin
   for (size_t at = 0; at != std::string_view::npos && at < text.size(); at = text.find('\n', at), at += at != std::string_view::npos)
     if (text[at] == '%' && ++directives > kDirectives)
       throw UserError("too many directives", name, fmt::format("at most {} lines begin with %", kDirectives), "is this the right file?");
+  if (!lines && text.starts_with('*')) {
+    auto glob = std::make_shared<YamlNode>();
+    glob->kind = YamlNode::Kind::text;
+    glob->text = std::string(text);
+    return glob;
+  }
   return Reader(text, name, lines).document();
 }
 

@@ -22,6 +22,11 @@ def train(folder, name, status=0, **more):
     return r.run("train", *r.settings({**values(folder, **more), "train.output": folder / name}), status=status).stderr
 
 
+def metrics(run):
+    """Step -> all of its row."""
+    return {row["step"]: row for row in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())}
+
+
 def state(run, step):
     return r.load_tensors(run / "checkpoints" / f"step_{step:06}")
 
@@ -34,9 +39,9 @@ def middle(rows):
 
 def test_a_skipped_step_leaves_everything_but_the_data_alone(folder):
     train(folder, "plain")
-    limit = middle(r.metrics(folder / "plain"))
+    limit = middle(metrics(folder / "plain"))
     log = train(folder, "run", health__skip_norm=limit)
-    rows = r.metrics(folder / "run")
+    rows = metrics(folder / "run")
     skipped = [s for s in rows if rows[s].get("skipped")]
     check(skipped and len(skipped) < STEPS, f"{skipped}")
     before = None
@@ -47,7 +52,7 @@ def test_a_skipped_step_leaves_everything_but_the_data_alone(folder):
             check((now == before) == (s in skipped), f"step {s}: weights and moments")
         before = now
     # The rate follows the updates: the n-th that is applied has that of the n-th step of a run without spikes.
-    plain, updates = r.metrics(folder / "plain"), 0
+    plain, updates = metrics(folder / "plain"), 0
     for s in range(1, STEPS + 1):
         check(rows[s]["lr"] == plain[updates + 1]["lr"], f"step {s}: {rows[s]['lr']}, updates so far {updates}")
         updates += s not in skipped
@@ -58,28 +63,28 @@ def test_a_skipped_step_leaves_everything_but_the_data_alone(folder):
 
 def test_the_same_steps_without_the_skipped_ones_give_the_same_weights(folder):
     train(folder, "plain")
-    limit = middle(r.metrics(folder / "plain"))
+    limit = middle(metrics(folder / "plain"))
     train(folder, "run", health__skip_norm=limit)
-    rows = r.metrics(folder / "run")
+    rows = metrics(folder / "run")
     train(folder, "left-out", data__skip_steps=[s for s in rows if rows[s].get("skipped")])
     check(state(folder / "run", STEPS) == state(folder / "left-out", STEPS), "a step that is skipped is a step whose batch is left out")
 
 
 def test_a_norm_that_is_not_finite_is_a_spike(folder):
     train(folder, "run", health__skip_norm=1e6, probe__inject=[{"step": 3, "op": "matmul", "value": "nan"}])
-    rows = r.metrics(folder / "run")
+    rows = metrics(folder / "run")
     check([s for s in rows if rows[s].get("skipped")] == [3] and rows[3]["grad_norm"] is None, f"{rows[3]}")
     check(state(folder / "run", 2) == state(folder / "run", 3) != state(folder / "run", 4), "nothing was learned in step 3 only")
 
 
 def test_so_many_in_a_row_end_the_run_and_a_resume_goes_on_counting(folder):
     train(folder, "run", status=1, health__skip_norm=1e-6, health__skip_count=3)
-    rows = r.metrics(folder / "run")
+    rows = metrics(folder / "run")
     check(sorted(rows) == [1, 2], f"{sorted(rows)}: the third spike ends the run")
     log = train(folder, "run", status=1, health__skip_norm=1e-6, health__skip_count=3)
     check("after step 2" in log and "of step 3 has been 3 consecutive times" in log, log)
     log = train(folder, "run", health__skip_norm=1e6, health__skip_count=3)
-    check(sorted(r.metrics(folder / "run")) == list(range(1, STEPS + 1)), log)
+    check(sorted(metrics(folder / "run")) == list(range(1, STEPS + 1)), log)
 
 
 def test_a_count_without_a_limit_is_refused(folder):
@@ -89,7 +94,7 @@ def test_a_count_without_a_limit_is_refused(folder):
 
 def test_local_norms(folder):
     train(folder, "run", log__local_norms="*")
-    rows = r.metrics(folder / "run")
+    rows = metrics(folder / "run")
     for s, row in rows.items():
         names = row["local_norms"]
         check("model.embed_tokens.weight" in names and "model.norm.weight" in names, f"{sorted(names)}")
@@ -98,7 +103,7 @@ def test_local_norms(folder):
         for n in names.values():
             check(n["norms"] == [math.sqrt(n["squares"][0])], f"{n}")
     train(folder, "other", log__local_norms="*.q_proj.weight")
-    check(sorted(r.metrics(folder / "other")[1]["local_norms"]) == [f"model.layers.{i}.self_attn.q_proj.weight" for i in range(2)], "the pattern")
+    check(sorted(metrics(folder / "other")[1]["local_norms"]) == [f"model.layers.{i}.self_attn.q_proj.weight" for i in range(2)], "the pattern")
     check(state(folder / "run", STEPS) == state(folder / "other", STEPS), "looking changes nothing")
 
 
@@ -106,7 +111,7 @@ def test_verdicts_without_stages_are_always_healthy(folder):
     train(folder, "run", health__embedding_norm=1e-9)
     verdicts = json.loads((folder / "run" / "health_ckpts.json").read_text())
     check(verdicts == [{"is_health": 0, "ckpt_name": f"step_{s:06}"} for s in range(1, STEPS + 1)], f"{verdicts}")
-    check(all(row["embedding_local_norm"] > 1e-9 for row in r.metrics(folder / "run").values()), "the value is shown")
+    check(all(row["embedding_local_norm"] > 1e-9 for row in metrics(folder / "run").values()), "the value is shown")
 
 
 def test_a_resume_takes_the_newest_healthy_one(folder):

@@ -143,6 +143,14 @@ TEST(Yaml, RefusesWithPlaceRuleAndFix) {
   EXPECT_THROW(read_yaml(RAVINE_SOURCE_DIR "/src"), UserError);
 }
 
+TEST(Yaml, AGlobOfTheCommandLineIsText) {
+  const YamlNode::Ptr glob = load_yaml("*embed*", "command line", false);
+  EXPECT_EQ(glob->kind, YamlNode::Kind::text);
+  EXPECT_EQ(glob->text, "*embed*");
+  EXPECT_EQ(load_yaml("[a, '*b']", "command line", false)->items[1]->text, "*b");
+  EXPECT_THROW(load_yaml("*embed*", "f.yaml"), UserError);
+}
+
 TEST(Yaml, BillionLaughsIsBounded) {
   std::string text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i < 12; ++i) {
