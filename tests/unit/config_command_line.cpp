@@ -131,7 +131,7 @@ TEST(CommandLine, Errors) {
       {{"trian.steps=1"},
        "unknown section 'trian' (command line): sections are model, data, train, optimizer, schedule, precision, parallel, "
        "checkpoint, "
-       "log, probe; did you mean 'train'?"},
+       "log, health, probe; did you mean 'train'?"},
       {{"steps=1"}, "unknown section 'steps' (command line): options stand in sections; did you mean 'train.steps'?"},
   };
   for (const auto& [args, text] : cases) EXPECT_EQ(error_of(args), text);
