@@ -57,6 +57,23 @@ def test_alpaca_to_model_folder(folder):
     check("### Instruction:" in template, template)
 
 
+def test_end_tokens_of_a_model_stay(folder):
+    """Fine-tuning adds the template's end token to those that generation ended at before; one that is there already is not added again."""
+    run("train", *options(folder, "base", data__train=[alpaca(folder / "a.json", 12)], train__steps=1))
+    end = json.loads((GOLDEN / "tokenizer.json").read_text())["model"]["vocab"]["<|im_end|>"]
+    for before, after in ((7, [end, 7]), ([7, 9], [end, 7, 9]), ([9, end], [end, 9]), (end, end)):
+        model = folder / "base" / "model"
+        shutil.rmtree(folder / "old", ignore_errors=True)
+        shutil.copytree(model, folder / "old")
+        (folder / "old" / ".ravine").unlink(missing_ok=True)
+        (folder / "old" / "generation_config.json").write_text(json.dumps({"eos_token_id": before, "top_k": 5}))
+        shutil.rmtree(folder / "tuned", ignore_errors=True)
+        words = [w for w in options(folder, "tuned", data__train=[str(folder / "a.json")], train__steps=1) if not w.startswith(("model.config", "model.tokenizer"))]
+        run("train", *words, f"model.path={folder / 'old'}")
+        said = json.loads((folder / "tuned" / "model" / "generation_config.json").read_text())
+        check(said["eos_token_id"] == after and said["top_k"] == 5, f"{before} became {said}")
+
+
 def test_show_marks_what_is_learned(folder):
     data = alpaca(folder / "a.json", 8)
     words = seen(options(folder, "x", data__train=[data], data__shuffle=False, data__pack=False))

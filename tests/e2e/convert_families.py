@@ -103,6 +103,20 @@ def test_megatron_knows_a_family_by_its_arguments(folder):
         check((folder / "trace-0.safetensors").read_bytes() == (folder / "trace-1.safetensors").read_bytes(), f"{name}: traces differ")
 
 
+def test_the_form_of_gelu_is_kept(folder):
+    """Megatron's arguments say which: exact, or by tanh."""
+    for name, key in (("gpt2", "activation_function"), ("pythia", "hidden_act")):
+        for form in ("gelu", "gelu_new"):
+            here = folder / name / form
+            here.mkdir(parents=True)
+            source = trained(here, {**FAMILIES[name], key: form})
+            run("convert", "--input", source, "--output", here / "mg", "--to", "megatron-mcore")
+            (here / "mg" / "config.json").unlink()
+            run("convert", "--input", here / "mg", "--output", here / "hf", "--to", "hf")
+            config = json.loads((here / "hf" / "config.json").read_text())
+            check((config[key] == "gelu") == (form == "gelu"), f"{name}: {form} came back as {config[key]}")
+
+
 def test_refusals(folder):
     for name in NO_MINDFORMERS:
         done = run("convert", "--input", GOLDEN / WRITTEN[name], "--output", folder / "x", "--to", "mindformers", status=2)

@@ -230,6 +230,15 @@ def test_types_are_kept(folder):
             check(json.loads((out / "generation_config.json").read_text()) == {"top_k": 7}, "generation_config.json")
 
 
+def test_what_mindformers_puts_beside_weights(folder):
+    """hyper_param.safetensors holds settings of the optimizer, no weights."""
+    for name in ("mf_ranks", "mf"):
+        shutil.copytree(GOLDEN / name, folder / name)
+        r.save_tensors(folder / name / "hyper_param.safetensors", {"learning_rate": ("F32", (1,), [0.5]), "global_step": ("I32", (1,), [7])})
+        run("convert", "--input", folder / name, "--output", folder / f"{name}-hf", "--to", "hf", "--model-config", CONFIG, "--dtype", "f32")
+        check(weights(folder / f"{name}-hf") == weights(GOLDEN / "hf"), name)
+
+
 def test_the_newest_file_of_a_rank(folder):
     """Of several files in a rank's folder the one that meta.json names; without it nobody guesses."""
     shutil.copytree(GOLDEN / "mf_ranks", folder / "mf")

@@ -96,6 +96,31 @@ def test_chat(folder):
     r.check(named["prompt_ids"] != one["prompt_ids"] and ids_of(model, "### Instruction:\nWho?\n\n### Response:\n") == named["prompt_ids"][-len(ids_of(model, "### Instruction:\nWho?\n\n### Response:\n")):], named)
 
 
+def test_an_answer_ends_with_the_end_of_the_template(folder):
+    """Also where the model's own settings do not name that token."""
+    model = chat_model(folder)
+    end = json.loads((model / "tokenizer.json").read_text())["model"]["vocab"]["<|im_end|>"]
+    settings = json.loads((model / "generation_config.json").read_text()) if (model / "generation_config.json").exists() else {}
+    config = json.loads((model / "config.json").read_text())
+    r.check(end not in (settings.get("eos_token_id"), config.get("eos_token_id")), f"{settings} {config}")
+    more = ["generate", "--model", model, "--max-new-tokens", 6, "--json", "--prompt", "Who?"]
+    said = answers(r.run(*more, "--chat").stdout)[0]
+    first = said["ids"][0]
+    r.check(len(said["ids"]) == 6 and first != end, said)
+    # The head's rows of the two tokens change places: the end comes first.
+    header, body = r.load_raw(model / "model.safetensors")
+    head, body = header["lm_head.weight"], bytearray(body)
+    row = (head["data_offsets"][1] - head["data_offsets"][0]) // head["shape"][0]
+    a, b = (slice(head["data_offsets"][0] + t * row, head["data_offsets"][0] + (t + 1) * row) for t in (first, end))
+    body[a], body[b] = body[b], body[a]
+    r.save_raw(model / "model.safetensors", header, bytes(body))
+    said = answers(r.run(*more, "--chat").stdout)[0]
+    r.check(len(said["ids"]) <= 1 and "<|im_end|>" not in said["text"], said)
+    prompt = "<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n"
+    plain = answers(r.run(*more[:-1], prompt).stdout)[0]
+    r.check(plain["prompt_ids"][-len(said["prompt_ids"]):] == said["prompt_ids"] and len(plain["ids"]) == 6, f"without --chat nothing ends there: {plain}")
+
+
 def test_chat_on_a_terminal(folder):
     turns = [("You >> ", 1, b"Who?\n"), ("You >> ", 2, b"Who?\n"), ("You >> ", 3, b"\x04")]
     status, seen = r.on_terminal(["generate", "--chat", "--model", chat_model(folder), "--max-new-tokens", 3], turns)

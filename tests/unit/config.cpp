@@ -223,6 +223,18 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
   for (auto [yaml, text] : cases) EXPECT_EQ(error_of(yaml), text) << yaml;
 }
 
+// A step takes away rate times decay of each weight: of groups by their own factors.
+TEST(Config, NoGroupDecaysByMoreThanAllOfIt) {
+  const auto refused = [](const std::string& lr_mult, const std::string& wd_mult) {
+    return error_of("", {"optimizer.lr=0.5", "optimizer.weight_decay=1", "optimizer.groups=[{match: a}, {match: b, lr_mult: " + lr_mult + ", wd_mult: " + wd_mult + "}]"});
+  };
+  EXPECT_EQ(refused("2", "1"), "no error") << "exactly all";
+  EXPECT_EQ(refused("1", "2"), "no error");
+  EXPECT_EQ(refused("4", "0.5"), "no error");
+  for (auto [lr, wd] : {std::pair{"2.1", "1"}, {"1", "2.1"}, {"0.5", "4.1"}, {"4", "0.6"}})
+    EXPECT_NE(refused(lr, wd).find("optimizer.groups[1]"), std::string::npos) << lr << " " << wd << ": " << refused(lr, wd);
+}
+
 TEST(Config, ErrorsOfTheCommandLine) {
   const std::pair<const char*, const char*> cases[] = {
       {"train.stpes=1", "unknown key 'train.stpes' (command line): section train has no such key; did you mean 'train.steps'?"},

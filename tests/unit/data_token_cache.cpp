@@ -55,7 +55,7 @@ DatasetOptions options(const Folder& f, const std::string& file) {
 
 std::string lines(int n) {
   std::string text;
-  for (int i = 0; i < n; ++i) text += "{\"text\": \"document number " + std::to_string(i) + " of them\", \"other\": \"x" + std::to_string(i) + "\"}\n";
+  for (int i = 0; i < n; ++i) text += "{\"text\": \"document number " + std::to_string(i) + " of them\", \"other\": \"x" + std::to_string(i) + "\", \"side\": \"y" + std::to_string(i) + "\"}\n";
   return text;
 }
 
@@ -106,13 +106,14 @@ TEST(TokenCache, WhateverChangesTheIdsMisses) {
   for (auto& [what, change] : std::vector<std::pair<const char*, std::function<void(DatasetOptions&)>>>{
            {"append_eos", [](DatasetOptions& o) { o.append_eos = false; }},
            {"text_key", [](DatasetOptions& o) { o.text_key = "other"; }},
+           {"text_key of the same length", [](DatasetOptions& o) { o.text_key = "side"; }},
            {"valid_fraction", [](DatasetOptions& o) { o.valid_fraction = 0.5; }},
            {"vocabulary", [](DatasetOptions& o) { o.vocabulary = 300; }}}) {
     DatasetOptions o = options(f, file);
     change(o);
     misses(o, t, what);
   }
-  f.write("a.jsonl", lines(39) + "{\"text\": \"document number 39 of tham\", \"other\": \"x39\"}\n");  // same size
+  f.write("a.jsonl", lines(39) + "{\"text\": \"document number 39 of tham\", \"other\": \"x39\", \"side\": \"y39\"}\n");  // same size
   misses(options(f, file), t, "a changed file of the same size");
 }
 

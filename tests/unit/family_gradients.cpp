@@ -48,6 +48,23 @@ TEST_P(Families, GradientsEqualCentralDifferences) {
   }
 }
 
+// Two query heads of each key/value head beside each other: which pairs belong together shows only with several of both.
+TEST(Unfused, AttentionAndHeadAreWhatTheFusedOnesAre) {
+  Json grouped = tiny_families().at("llama");
+  grouped.update({{"num_attention_heads", 6}, {"num_key_value_heads", 3}});
+  for (const Json& config : {grouped, tiny_families().at("bloom"), tiny_families().at("mistral")})
+    for (const char* op : {"attention", "loss_head", "add_rms_norm", "add_layer_norm"}) {
+      TinyBatch batch;
+      batch.add(tiny_tokens(1, 8)), batch.add(tiny_tokens(2, 5), 0, 1);
+      double want, got;
+      TinyRun fused(config, DType::f64, "none"), apart(config, DType::f64, "none", 0, {op});
+      const auto a = fused.gradients(batch, &want), b = apart.gradients(batch, &got);
+      EXPECT_NEAR(want, got, 1e-13) << op;
+      for (const auto& [name, g] : a)
+        for (size_t i = 0; i < g.size(); ++i) ASSERT_NEAR(g[i], b.at(name)[i], 1e-13 + 1e-11 * std::abs(g[i])) << op << " " << name << " " << i;
+    }
+}
+
 // Also with the kernels of cpu, whose fused norms must add as their unfused definition does.
 TEST_P(Families, RecomputationAndUnfusedNormsKeepTheBits) {
   for (DType t : {DType::f32, DType::bf16, DType::f16})

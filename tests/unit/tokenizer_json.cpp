@@ -54,6 +54,23 @@ TEST(TokenizerJson, every_component_as_recorded) {
   EXPECT_GE(rows, 29u);
 }
 
+// As PyPI's tokenizers 0.23 has it: letters, digits and underscores on either side make it a part of a longer word; everything else does not.
+TEST(TokenizerJson, single_words_end_where_words_end) {
+  Json j = read_json(kGolden + "tokenizers.json")["rows"][0]["tokenizer"];
+  int32_t whole = -1;
+  for (const Json& t : j["added_tokens"])
+    if (t["content"] == "whole" && t["single_word"] == true) whole = t["id"];
+  ASSERT_GE(whole, 0);
+  const auto t = tokenizer_of(j);
+  auto found = [&](const std::string& text) {
+    const auto ids = t->encode(text, false);
+    return std::count(ids.begin(), ids.end(), whole);
+  };
+  for (const char* text : {"whole", "a whole", "whole.", "(whole)", "whole-x", "whole\n", "\xE5\xB1\xB1 whole", "whole,whole", "a whole b"}) EXPECT_GE(found(text), 1) << text;
+  EXPECT_EQ(found("whole,whole"), 2);
+  for (const char* text : {"wholes", "wholesome x", "whole_", "whole1", "awhole", "_whole", "1whole", "whole\xC3\xA9", "\xC3\xA9whole", "whole\xE5\xB1\xB1", "wholewhole"}) EXPECT_EQ(found(text), 0) << text;
+}
+
 // tools/golden/make_tokenizer_corners.py: parts in any order, and rules where two ways are equally good.
 TEST(TokenizerJson, parts_in_any_order_as_recorded) {
   const Json rows = read_json(kGolden + "tokenizer_corners.json");

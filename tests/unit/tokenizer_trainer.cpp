@@ -161,6 +161,14 @@ TEST(TokenizerTrainer, unigram_nfkc_and_limits) {
   EXPECT_EQ(tokenizer->encode("\xEF\xBC\xB4he", false), tokenizer->encode("The", false));  // full-width T
 }
 
+TEST(TokenizerTrainer, a_pair_that_is_frequent_enough_is_learned) {
+  std::vector<int32_t> id_of_byte(256);
+  for (int b = 0; b < 256; ++b) id_of_byte[static_cast<size_t>(b)] = b;
+  const std::vector<std::pair<std::string, int64_t>> words{{"ab", 3}, {"cd", 2}};
+  for (auto [least, learned] : {std::pair{1, 2}, {2, 2}, {3, 1}, {4, 0}}) EXPECT_EQ(learn_merges(words, id_of_byte, 300, least).size(), static_cast<size_t>(learned)) << least;
+  EXPECT_EQ(learn_merges(words, id_of_byte, 257, 1).size(), 1u) << "no more than there is room for";
+}
+
 // The merges of tokenizers' own trainer on the same words (tools/golden/make_tokenizers.py).
 TEST(TokenizerTrainer, byte_bpe_merges_as_hugging_face) {
   Json want = read_json(std::string(RAVINE_SOURCE_DIR) + "/tests/golden/bpe_training.json");
