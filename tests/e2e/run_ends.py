@@ -250,6 +250,27 @@ def test_only_weights_count_as_weights(folder):
     check("model.safetensors" in last(log) and "git lfs pull" in last(log), log)
 
 
+def test_a_resume_that_is_stopped_at_once(folder):
+    """Nothing was learned since the checkpoint, so nothing is lost and nothing is saved again."""
+    run = folder / "run"
+    train(folder, run, train__steps=2)
+    for _ in range(5):  # a step may end before the signal comes
+        before = steps_of(run)
+        process = r.start("train", *options(folder, run, train__steps=1000))
+        log = ""
+        while "after step" not in log:
+            line = process.stdout.readline()
+            check(line, f"it ended: {log}")
+            log += line
+        process.terminate()
+        log += process.communicate(timeout=r.LIMIT)[0]
+        check(process.returncode == 130 and ", saved; " in log and "not saved" not in log, f"{process.returncode}: {log}")
+        if f"stopped after step {before[-1]}, saved" in log:
+            check(steps_of(run) == before, f"{before} became {steps_of(run)}")
+            return
+    raise r.Skipped("each time a step ended before the signal came")
+
+
 def test_a_stop_that_comes_before_the_first_step(folder):
     """A request that an older run left is dropped when the folder is taken, and one that comes from then on counts."""
     run = folder / "run"
