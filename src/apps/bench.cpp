@@ -96,7 +96,7 @@ struct BenchFlags {
   }
 };
 
-// Before the work, and again behind it.
+// Before the work.
 template <class Flags>
 void keep_timeline(const Flags& flags) {
   if (flags.profile && !flags.timeline.empty()) refuse_other_output(flags.timeline, kTimelineMark, flags.overwrite);
@@ -131,8 +131,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
     profile.begin_step();
     engine.run(micros, flags.steps + 2, 1e-4);
     std::fputs(profile.table(peak, peaks.copy_bytes).c_str(), stderr);
-    keep_timeline(flags);
-    if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json());
+    if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json(), may_replace_output(kTimelineMark, flags.overwrite));
   }
   double speed = static_cast<double>(flags.micro_batch * flags.length) / best;
   double sol = speed * model->training_flops_per_token(flags.length) / peak;
@@ -187,8 +186,7 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   if (flags.profile) {
     std::fputs(profile.table(peak, peaks.read_bytes).c_str(), stderr);
-    keep_timeline(flags);
-    if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json());
+    if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json(), may_replace_output(kTimelineMark, flags.overwrite));
   }
   double bandwidth = decode ? measure_read_bandwidth() : 0, weights = static_cast<double>(s.weight_bytes);
   double fraction = decode ? weights / bandwidth / s.seconds : s.flops / s.seconds / peak;

@@ -62,19 +62,19 @@ std::array<int64_t, 3> parse_sizes(const std::string& text) {
 }
 
 template <class T>
-void save(const std::string& path, std::span<const T> values, bool pairs) {
+void save(const std::string& path, std::span<const T> values, bool pairs, bool overwrite) {
   const auto n = static_cast<int64_t>(values.size());
-  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values), true);
+  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values), true, may_replace_output(kNpyMark, overwrite));
 }
 
 // `start`: DIR/train.
-void save_indices(const std::string& start, const GptDataset& d) {
-  save(start + "-document_index.npy", d.document_index(), false);
-  save(start + "-sample_index.npy", d.sample_index(), true);
-  save(start + "-shuffle_index.npy", d.shuffle_index(), false);
+void save_indices(const std::string& start, const GptDataset& d, bool overwrite) {
+  save(start + "-document_index.npy", d.document_index(), false, overwrite);
+  save(start + "-sample_index.npy", d.sample_index(), true, overwrite);
+  save(start + "-shuffle_index.npy", d.shuffle_index(), false, overwrite);
 }
 
-void save_samples(const std::string& start, const GptBlend& data, int64_t count, bool mask) {
+void save_samples(const std::string& start, const GptBlend& data, int64_t count, bool mask, bool overwrite) {
   const int64_t n = std::min(count, data.size());
   if (n == 0) return;
   std::vector<int32_t> tokens, labels, positions, part;
@@ -99,7 +99,7 @@ void save_samples(const std::string& start, const GptBlend& data, int64_t count,
                                    {"position_ids", DType::i32, {n, S}, std::as_bytes(std::span(positions))}};
   if (mask) tensors.push_back({"attention_mask", DType::u8, {n, S, (S + 7) / 8}, std::as_bytes(std::span(attention))});
   if (data.blended()) tensors.push_back({"dataset_id", DType::i32, {n}, std::as_bytes(std::span(part))});
-  save_safetensors(start + "-samples.safetensors", tensors, {.metadata = {{"ravine", "data index"}}});
+  save_safetensors(start + "-samples.safetensors", tensors, {.metadata = {{"ravine", "data index"}}}, may_replace_output(kSamplesMark, overwrite));
 }
 
 struct IndexFile {
@@ -150,13 +150,13 @@ int run_index(IndexFlags& f, Config&) {
     if (!data) continue;
     const std::string start = f.out + "/" + name(s);
     if (data->blended()) {
-      save(start + "-dataset_index.npy", data->dataset_index(), false);
-      save(start + "-dataset_sample_index.npy", data->dataset_sample_index(), false);
-      for (size_t k = 0; k < data->parts().size(); ++k) save_indices(fmt::format("{}-dataset{}", start, k), *data->parts()[k]);
+      save(start + "-dataset_index.npy", data->dataset_index(), false, f.overwrite);
+      save(start + "-dataset_sample_index.npy", data->dataset_sample_index(), false, f.overwrite);
+      for (size_t k = 0; k < data->parts().size(); ++k) save_indices(fmt::format("{}-dataset{}", start, k), *data->parts()[k], f.overwrite);
     } else {
-      save_indices(start, *data->parts()[0]);
+      save_indices(start, *data->parts()[0], f.overwrite);
     }
-    save_samples(start, *data, f.first, f.reset_attention_mask);
+    save_samples(start, *data, f.first, f.reset_attention_mask, f.overwrite);
     fmt::print("{:<6} {} of {}; one epoch has {}\n", name(s), counted(data->size(), "sample"), counted(f.sequence_length, "token"), counted(data->tokens(), "token"));
   }
   return 0;

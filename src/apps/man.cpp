@@ -83,7 +83,7 @@ int run_man(ManFlags& flags, const std::vector<Command>& commands) {
     create_folders(flags.output);
     auto path = [&](const ManPage& p) { return (std::filesystem::path(flags.output) / (p.name + ".1")).string(); };
     for (const ManPage& p : pages) refuse_other_output(path(p), kManMark, flags.overwrite);
-    for (const ManPage& p : pages) write_file_atomic(path(p), p.text);
+    for (const ManPage& p : pages) write_file_atomic(path(p), p.text, may_replace_output(kManMark, flags.overwrite));
     return 0;
   }
   std::string name = "ravine";

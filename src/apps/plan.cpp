@@ -46,7 +46,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   if (!flags.svg.empty() && !flags.svg.ends_with(".svg")) throw UserError("picture '" + flags.svg + "'", "--svg", "its name must end in .svg", "choose such a name");
   if (!flags.svg.empty() && (flags.layouts || flags.decide || !flags.schedule.empty()))
     throw UserError("--svg with --layouts, --decide or --schedule", "--svg", "it draws the one plan that is printed without them", "leave one of them out");
-  for (const std::string& file : {flags.svg, flags.schedule})  // before the work, and again behind it
+  for (const std::string& file : {flags.svg, flags.schedule})  // before the work
     if (!file.empty() && file != "-") refuse_other_output(file, kScheduleMark, flags.overwrite);
   if (where.empty()) throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
   std::unique_ptr<Model> model = open_run_model(config);
@@ -67,8 +67,7 @@ int run_plan(PlanFlags& flags, Config& config) {
     if (flags.schedule == "-") return fmt::print("{}", pipeline_chart(estimate.times)), 0;
     std::string picture = pipeline_svg(estimate.times);
     picture.insert(picture.find('>') + 1, kScheduleMark.text);
-    refuse_other_output(flags.schedule, kScheduleMark, flags.overwrite);
-    write_file_atomic(flags.schedule, picture);
+    write_file_atomic(flags.schedule, picture, may_replace_output(kScheduleMark, flags.overwrite));
     return 0;
   }
   const StepShape shape{.rows = config.train.micro_batch, .columns = config.data.sequence_length, .micro_batches = layout.micro_batches, .leaves = layout.leaves};
@@ -83,8 +82,7 @@ int run_plan(PlanFlags& flags, Config& config) {
     }
     std::string picture = plan_picture(estimate, stages);
     picture.insert(picture.find('>') + 1, kScheduleMark.text);
-    refuse_other_output(flags.svg, kScheduleMark, flags.overwrite);
-    write_file_atomic(flags.svg, picture);
+    write_file_atomic(flags.svg, picture, may_replace_output(kScheduleMark, flags.overwrite));
   }
   double flops = model->training_flops_per_token(shape.columns) * static_cast<double>(config.train.global_batch * shape.columns);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;

@@ -81,7 +81,7 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
   return charts;
 }
 
-// Before the work, and again behind it.
+// Before the work.
 void check_picture(const PlotFlags& flags) {
   const std::string& path = flags.output;
   if (!path.ends_with(".html") && !path.ends_with(".svg")) throw UserError("picture '" + path + "'", "--output", "its name must end in .svg or .html", "choose one of them");
@@ -105,8 +105,7 @@ void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetric
     for (size_t i = 0; i < charts.size(); ++i) out += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", kHeight * static_cast<int>(i), svg_chart(charts[i], kWidth, kHeight));
     out += "</svg>\n";
   }
-  check_picture(flags);
-  write_file_atomic(path, out);
+  write_file_atomic(path, out, may_replace_output(kPlotMark, flags.overwrite));
 }
 
 int run_plot(PlotFlags& flags, Config&) {

@@ -73,8 +73,7 @@ int run_encode(EncodeFlags& flags, Config&) {
       had += in.read(std::as_writable_bytes(std::span(text).subspan(had)));
     }
     auto ids = tokenizer->encode(text, !flags.no_special);
-    refuse_other_output(flags.npy, kNpyMark, flags.overwrite);
-    write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)), true);
+    write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)), true, may_replace_output(kNpyMark, flags.overwrite));
     return 0;
   }
   JsonlParser parser("text", "");

@@ -30,7 +30,7 @@ class TraceFile : public TraceOutput {
   explicit TraceFile(const std::string& path) : writer_(path, {.metadata = {{"ravine", "trace"}}}) {}
   void declare(const std::string& name, DType dtype, const Shape& shape) override { writer_.declare(name, dtype, shape); }
   void write(const NamedTensor& t) override { writer_.write(t.name, t.data); }
-  void commit() { writer_.commit(); }
+  void commit(bool overwrite) { writer_.commit(may_replace_output(kTraceMark, overwrite)); }
 
  private:
   SafetensorsWriter writer_;
@@ -54,7 +54,7 @@ int run_trace(TraceFlags& flags, Config& config) {
       void write(const NamedTensor&) override {}
     } nothing;
     trace(session, input, flags.backward, recipe, file ? static_cast<TraceOutput&>(*file) : nothing);
-    if (file) refuse_other_output(flags.out, kTraceMark, flags.overwrite), file->commit();
+    if (file) file->commit(flags.overwrite);
     session = {};
   });
 }

@@ -73,7 +73,7 @@ void AtomicFile::flush() {
   buffer_.clear();
 }
 
-void AtomicFile::commit() {
+void AtomicFile::commit(const MayReplace& check) {
   require(static_cast<bool>(fd_), "AtomicFile::commit: '{}' is already committed", path_);
   if (straight_)
     straight_->finish();
@@ -81,15 +81,19 @@ void AtomicFile::commit() {
     flush();
   sync_fd(*fd_, path_);
   if (temporary_.empty()) name_file(*fd_, path_, &temporary_);
-  rename_path(temporary_, path_);
+  if (check) check(path_);
+  if (!check || ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) != 0) {
+    if (check && errno == EEXIST) check(path_);  // it may be replaced, or came only now
+    rename_path(temporary_, path_);
+  }
   fd_.close();
   sync_folder(folder_of(path_));
 }
 
-void write_file_atomic(const std::string& path, std::string_view text) {
+void write_file_atomic(const std::string& path, std::string_view text, const MayReplace& check) {
   AtomicFile file(path);
   file.write(text);
-  file.commit();
+  file.commit(check);
 }
 
 AtomicFolder::AtomicFolder(std::string path) : path_(without_slash(std::move(path))) { held_ = create_temporary_folder(path_, &temporary_); }

@@ -13,6 +13,9 @@ namespace ravine {
 
 class StraightWriter;
 
+// Throws if what is at `path` must not be lost.
+using MayReplace = std::function<void(const std::string& path)>;
+
 class AtomicFile {
  public:
   // Creates a file without a name, or, where the file system has none, a temporary beside `path` (files/temporary.h): a kill leaves nothing, or what the next AtomicFile of
@@ -25,7 +28,8 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);  // appends; small pieces are gathered
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  void commit();  // blocks until the file is on disk under its name; once
+  // Blocks until the file is on disk under its name; once. `check` is asked when nothing is left to do but the name, and again if a file came in between.
+  void commit(const MayReplace& check = {});
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // bytes written so far
 
@@ -39,7 +43,7 @@ class AtomicFile {
 };
 
 // The whole of `text` as the new content of `path`.
-void write_file_atomic(const std::string& path, std::string_view text);
+void write_file_atomic(const std::string& path, std::string_view text, const MayReplace& check = {});
 
 class AtomicFolder {
  public:
@@ -53,8 +57,6 @@ class AtomicFolder {
   const std::string& folder() const { return temporary_; }  // build in here
   const std::string& path() const { return path_; }
 
-  // Throws if the folder holds anything that must not be lost.
-  using MayReplace = std::function<void(const std::string& folder)>;
   // Syncs every file and folder inside, then renames to `path`; blocks until that is on disk; once. A folder of that name that is not empty
   // is a UserError, or, if `check` lets it go, exchanged for the new one and removed: at every moment one of the two is there, under
   // its name or where remove_leftovers gives it its name again.

@@ -6,14 +6,16 @@
 
 #include "base/dtype.h"
 #include "base/shape.h"
+#include "files/atomic.h"
 
 namespace ravine {
 
-// Version 1.0, little-endian, C order; the file appears whole or not at all. NumPy has no bf16: an Error, convert it first.
-void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes, bool marked = false);
+// Version 1.0, little-endian, C order; the file appears whole or not at all (`check` as in AtomicFile). NumPy has no bf16: an Error, convert it first.
+void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes, bool marked = false, const MayReplace& check = {});
 // The same for a type that only NumPy has: `code` is "<u4", `width` its bytes.
-void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape, std::span<const std::byte> bytes, bool marked = false);
-// What precedes the data in such a file: as long as NumPy makes it, or `marked` as ours (files/output_mark.h) by 192 bytes, 64 more than it needs; readers go by the length it states.
+void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape, std::span<const std::byte> bytes, bool marked = false,
+               const MayReplace& check = {});
+// What precedes the data in such a file: as long as NumPy makes it, or `marked` as ours (files/output_mark.h) by 200 bytes, which is no multiple of 16 as NumPy's are; readers go by the length it states.
 std::string npy_header(std::string_view code, const Shape& shape, bool marked = false);
 
 struct NpyArray {

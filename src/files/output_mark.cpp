@@ -28,4 +28,8 @@ void refuse_other_output(const std::string& path, const OutputMark& mark, bool o
   if (std::string_view(head.data(), n).find(mark.text) == std::string_view::npos) refuse("it is something else");
 }
 
+MayReplace may_replace_output(const OutputMark& mark, bool overwrite) {
+  return [&mark, overwrite](const std::string& path) { refuse_other_output(path, mark, overwrite); };
+}
+
 }  // namespace ravine

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "files/atomic.h"
+
 namespace ravine {
 
 struct OutputMark {
@@ -13,17 +15,19 @@ struct OutputMark {
 
 inline constexpr int64_t kOutputMarkWithin = 1024;
 
-// Metadata of safetensors files; comments of pictures; of .npy files the length of the header, which is longer than NumPy makes it of
-// a plain type (structured ones, whose headers are longer, begin with a bracket).
+// Metadata of safetensors files; comments of pictures; of .npy files the length of the header: with it the data begins at byte 200, where NumPy begins it at a multiple of 64 (of 16
+// before 1.14), whatever it writes.
 inline constexpr OutputMark kTraceMark{"a trace", R"("ravine":"trace")"};
 inline constexpr OutputMark kSamplesMark{"samples of `ravine data index`", R"("ravine":"data index")"};
-inline constexpr OutputMark kNpyMark{"an array that ravine has written", std::string_view("\x93NUMPY\x01\x00\xb6\x00{'descr': '", 21)};
+inline constexpr OutputMark kNpyMark{"an array that ravine has written", std::string_view("\x93NUMPY\x01\x00\xbe\x00{'descr': '", 21)};
 inline constexpr OutputMark kPlotMark{"a picture of `ravine plot`", "<!-- ravine plot -->"};
 inline constexpr OutputMark kScheduleMark{"a chart of `ravine plan`", "<!-- ravine plan -->"};
 inline constexpr OutputMark kTimelineMark{"a timeline of `ravine bench`", R"({"otherData":{"program":"ravine bench"})"};
 inline constexpr OutputMark kManMark{"a manual page of ravine", "\"Ravine\"\n.SH NAME\nravine"};
 
-// A UserError if `path` is there and must not be replaced; `flag` names the way to say otherwise. Asked before the work begins, and again before the file gets its name.
+// A UserError if `path` is there and must not be replaced; `flag` names the way to say otherwise. Asked before the work begins.
 void refuse_other_output(const std::string& path, const OutputMark& mark, bool overwrite);
+// The same question for whoever gives the file its name, which may be much later.
+MayReplace may_replace_output(const OutputMark& mark, bool overwrite);
 
 }  // namespace ravine

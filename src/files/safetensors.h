@@ -80,7 +80,7 @@ class SafetensorsWriter {
   void write(std::string_view name, std::span<const std::byte> bytes);
   // The next bytes of the data part, whatever tensors they belong to.
   void append(std::span<const std::byte> bytes);
-  void commit();  // all declared bytes must be there; blocks until the file is on disk
+  void commit(const MayReplace& check = {});  // all declared bytes must be there; blocks until the file is on disk; `check` as in AtomicFile
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in declared order
   int64_t data_begin() const { return data_begin_; }                   // known after the first write
@@ -108,6 +108,6 @@ struct TensorBytes {
   std::span<const std::byte> bytes;
 };
 
-void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options = {});
+void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options = {}, const MayReplace& check = {});
 
 }  // namespace ravine

@@ -96,11 +96,11 @@ void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> 
   append(bytes);
 }
 
-void SafetensorsWriter::commit() {
+void SafetensorsWriter::commit(const MayReplace& check) {
   if (data_begin_ < 0) write_header();
   require(current_ == tensors_.size(), "SafetensorsWriter::commit: '{}' must be complete",
           current_ < tensors_.size() ? tensors_[current_].name : "");
-  file_.commit();
+  file_.commit(check);
 }
 
 int64_t SafetensorsWriter::file_size() const { return data_begin_ + (tensors_.empty() ? 0 : tensors_.back().end); }
@@ -111,7 +111,7 @@ uint64_t SafetensorsWriter::checksum(std::string_view name) const {
   return sums_[it->second];
 }
 
-void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options) {
+void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options, const MayReplace& check) {
   SafetensorsWriter writer(path, options);
   for (const TensorBytes& t : tensors) writer.declare(t.name, t.dtype, t.shape);
   for (const TensorBytes& t : tensors) {
@@ -121,7 +121,7 @@ void save_safetensors(const std::string& path, const std::vector<TensorBytes>& t
             t.bytes.size());
     writer.write(t.name, t.bytes);
   }
-  writer.commit();
+  writer.commit(check);
 }
 
 }  // namespace ravine

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <utility>
 
 #include "files/checksum.h"
 #include "files/folder_lock.h"
@@ -53,6 +54,35 @@ TEST(AtomicFile, AppearsWholeAndOnlyAtCommit) {
     EXPECT_THROW(file.write("more"), Error);
   }
   EXPECT_EQ(folder.count(), 1);
+}
+
+// Asked when all is written and synced; who comes after the question is asked about, too.
+TEST(AtomicFile, WhatCameWhileItWasWrittenStays) {
+  TemporaryFolder folder;
+  const std::string path = folder / "f";
+  auto theirs = [](const std::string& at) {
+    if (slurp(at) == "dear") throw UserError("output exists", at, "it is somebody's", "choose another name");
+  };
+  for (const bool had : {false, true})
+    for (const bool late : {false, true}) {
+      fs::remove(path);
+      if (had) spill(path, "ours");
+      bool came = false;
+      EXPECT_THROW(write_file_atomic(path, "new",
+                                     [&](const std::string& at) {
+                                       if (!late) spill(at, "dear");
+                                       theirs(at);
+                                       if (!std::exchange(came, true)) fs::remove(at), spill(at, "dear");
+                                     }),
+                   UserError)
+          << had << late;
+      EXPECT_EQ(slurp(path), "dear");
+      EXPECT_EQ(folder.count(), 1);
+    }
+  fs::remove(path);
+  write_file_atomic(path, "new", theirs);
+  write_file_atomic(path, "newer", theirs);
+  EXPECT_EQ(slurp(path), "newer");
 }
 
 TEST(AtomicFile, LeavesNothingWithoutCommit) {
