@@ -96,15 +96,19 @@ auto or_nothing(const std::string& path, F read) -> decltype(read()) {
 }
 
 // Written here: by its name and by the key inside.
+bool is_entry_name(const std::string& name) {
+  uint64_t key;
+  return fs::path(name).extension() == ".safetensors" && parse_checksum(fs::path(name).stem().string(), &key);
+}
+
 bool is_cache_entry(const fs::directory_entry& entry) {
   std::error_code ignored;
-  uint64_t key;
   const fs::path& path = entry.path();
-  if (entry.symlink_status(ignored).type() != fs::file_type::regular || path.extension() != ".safetensors" || !parse_checksum(path.stem().string(), &key)) return false;
+  if (entry.symlink_status(ignored).type() != fs::file_type::regular || !is_entry_name(path.filename().string())) return false;
   try {
     const SafetensorsReader in(path.string());
     const auto format = in.metadata().find("format"), said = in.metadata().find("key");
-    return format != in.metadata().end() && (format->second == kFormat || format->second == kChatFormat || format->second == kOldChatFormat) && said != in.metadata().end() && said->second == checksum_text(key);
+    return format != in.metadata().end() && (format->second == kFormat || format->second == kChatFormat || format->second == kOldChatFormat) && said != in.metadata().end() && said->second == path.stem().string();
   } catch (const std::exception&) {
     return false;
   }
@@ -172,7 +176,7 @@ void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens) {
   // A folder that is linked here may be in use by others.
   std::error_code ignored;
   if (fs::is_symlink(folder, ignored)) return;
-  remove_leftovers(folder);
+  remove_leftovers(folder, is_entry_name);
   for (const auto& entry : fs::directory_iterator(folder, ignored))
     if (!wanted.count(entry.path().string()) && is_cache_entry(entry)) fs::remove(entry.path(), ignored);
 }

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 #include <thread>
 
@@ -57,13 +58,25 @@ std::string to_text(const Holder& holder) {
                   "stop that run or choose another folder");
 }
 
+// The other name of a lock whose maker was killed between giving it its own and removing the temporary; "" if it has none.
+std::string second_name(const struct stat& s, const std::string& folder) {
+  std::error_code error;
+  if (s.st_nlink != 2) return "";
+  for (auto it = std::filesystem::directory_iterator(folder, error); !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    const auto name = parse_temporary(it->path().filename().string());
+    struct stat other {};
+    if (name && name->target == ".lock" && ::lstat(it->path().c_str(), &other) == 0 && other.st_ino == s.st_ino && other.st_dev == s.st_dev) return it->path().string();
+  }
+  return "";
+}
+
 // A file of this name that is no lock of ours is the user's: it is neither written nor removed. Of earlier versions, and short or full of zeros where the power went, is taken
 // only in a folder that our mark says is ours.
 void refuse_other_file(int fd, const struct stat& s, const std::string& folder) {
   std::array<char, 300> text{};
   const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
   const std::string_view said(text.data(), n > 0 ? static_cast<size_t>(n) : 0);
-  const bool plain = S_ISREG(s.st_mode) && s.st_nlink <= 1 && said.size() < text.size();
+  const bool plain = S_ISREG(s.st_mode) && (s.st_nlink <= 1 || !second_name(s, folder).empty()) && said.size() < text.size();
   if (plain && said.starts_with(kLockMark) && said.find('\n') >= said.size() - 1) return;
   const size_t digits = std::min(said.find_first_not_of("0123456789"), said.size());
   const bool earlier = digits > 0 && (digits == said.size() || said[digits] == ' ') && said.find('\n') >= said.size() - 1, lost = said.find_first_not_of('\0') == std::string_view::npos;
@@ -140,6 +153,7 @@ FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
     if (!has_name(*fd, path_)) continue;
     if (!made) {
       refuse_other_file(*fd, mine, folder);
+      if (const std::string other = second_name(mine, folder); !other.empty()) ::unlink(other.c_str());
       const std::string text = lock_text();
       if (::ftruncate(*fd, 0) != 0) throw_system("lock folder", folder, errno);
       write_all_at(*fd, 0, std::as_bytes(std::span(text)), path_);

@@ -1,6 +1,10 @@
 #include "files/folder_mark.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <vector>
 
@@ -17,13 +21,35 @@ namespace {
 
 constexpr const char* kMarkFormat = "ravine-folder";
 constexpr int64_t kMostMark = int64_t{64} << 20;  // bytes
-constexpr int64_t kMostEdited = int64_t{1} << 20;
+constexpr int64_t kMostGlance = int64_t{1} << 20;
+constexpr int64_t kSettled = 2'000'000'000;  // ns
 
-FolderMark::File entry_of(const std::string& path) { return {static_cast<int64_t>(fs::file_size(path)), checksum_text(checksum_of_file(path))}; }
+// Without its checksum.
+FolderMark::File look_at_file(const std::string& path) {
+  struct stat s {};
+  if (::lstat(path.c_str(), &s) != 0) throw_system("look at", path, errno);
+  return {s.st_size, "", static_cast<int64_t>(s.st_ino), int64_t{s.st_ctim.tv_sec} * 1'000'000'000 + s.st_ctim.tv_nsec};
+}
 
-bool has_bytes(const std::string& path, const FolderMark::File& known, bool whole) {
-  if (static_cast<int64_t>(fs::file_size(path)) != known.bytes) return false;
-  return known.checksum.empty() || (!whole && known.bytes > kMostEdited) || checksum_text(checksum_of_file(path)) == known.checksum;
+bool same_file(const FolderMark::File& a, const FolderMark::File& b) { return a.bytes == b.bytes && a.inode == b.inode && a.changed == b.changed; }
+
+// Whether what was seen of a file before it was read tells it from any later state.
+bool is_settled(const std::string& path, const FolderMark::File& seen) {
+  const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return now - seen.changed >= kSettled && same_file(look_at_file(path), seen);
+}
+
+bool has_bytes(const std::string& path, const FolderMark::File& known) {
+  return look_at_file(path).bytes == known.bytes && (known.checksum.empty() || checksum_text(checksum_of_file(path)) == known.checksum);
+}
+
+bool is_as_marked(const std::string& path, FolderMark::File& known, bool glance) {
+  const FolderMark::File seen = look_at_file(path);
+  if (seen.bytes != known.bytes) return false;
+  if (same_file(seen, known) || (glance && known.bytes > kMostGlance)) return true;
+  if (!has_bytes(path, known)) return false;
+  if (!known.checksum.empty() && is_settled(path, seen)) known.inode = seen.inode, known.changed = seen.changed;
+  return true;
 }
 
 // Calls f(path in the folder, whether it is a plain file) for all that are no folders, and for empty folders; by name.
@@ -51,7 +77,9 @@ std::optional<FolderMark> read_mark(const std::string& folder) {
     const Json j = parse_json(read_whole(path, kMostMark), path);
     if (j.at("format") != kMarkFormat || j.at("version") != 1) return {};
     FolderMark mark{.run = j.at("run").get<std::string>(), .files = {}, .kind = field_or(j, "kind", path, std::string())};
-    for (const auto& [file, entry] : j.at("files").items()) mark.files[file] = {entry.at("bytes").get<int64_t>(), entry.at("checksum").get<std::string>()};
+    for (const auto& [file, entry] : j.at("files").items()) {
+      mark.files[file] = {entry.at("bytes").get<int64_t>(), entry.at("checksum").get<std::string>(), field_or(entry, "inode", path, int64_t{0}), field_or(entry, "changed", path, int64_t{0})};
+    }
     return mark;
   } catch (const std::exception&) {
     return {};
@@ -60,7 +88,10 @@ std::optional<FolderMark> read_mark(const std::string& folder) {
 
 void write_mark(const std::string& folder, const FolderMark& mark) {
   Json files = Json::object();
-  for (const auto& [path, f] : mark.files) files[path] = {{"bytes", f.bytes}, {"checksum", f.checksum}};
+  for (const auto& [path, f] : mark.files) {
+    files[path] = {{"bytes", f.bytes}, {"checksum", f.checksum}};
+    if (f.inode != 0) files[path]["inode"] = f.inode, files[path]["changed"] = f.changed;
+  }
   Json j{{"format", kMarkFormat}, {"version", 1}, {"run", mark.run}, {"files", files}};
   if (!mark.kind.empty()) j["kind"] = mark.kind;
   write_file_atomic(folder + "/" + kFolderMark, j.dump(1, ' ', true, Json::error_handler_t::replace) + "\n");
@@ -69,17 +100,21 @@ void write_mark(const std::string& folder, const FolderMark& mark) {
 FolderMark mark_of(const std::string& folder, const std::string& run, const std::string& kind) {
   FolderMark mark{.run = run, .files = {}, .kind = kind};
   each_below(folder, [&](const std::string& path, bool plain) {
-    if (plain) mark.files[path] = entry_of(folder + "/" + path);
+    if (!plain) return;
+    FolderMark::File& file = mark.files[path] = look_at_file(folder + "/" + path);
+    file.checksum = checksum_text(checksum_of_file(folder + "/" + path));
   });
+  for (auto& [path, file] : mark.files)  // at the end: reading takes time, in which the large ones settle
+    if (!is_settled(folder + "/" + path, file)) file.inode = file.changed = 0;
   return mark;
 }
 
-std::string foreign_in_folder(const std::string& folder, const FolderMark& mark) {
+std::string foreign_in_folder(const std::string& folder, FolderMark& mark, bool glance) {
   std::string first;
   each_below(folder, [&](const std::string& path, bool plain) {
     if (!first.empty()) return;
     const auto it = mark.files.find(path);
-    if (!plain || it == mark.files.end() || !has_bytes(folder + "/" + path, it->second, false)) first = path;
+    if (!plain || it == mark.files.end() || !is_as_marked(folder + "/" + path, it->second, glance)) first = path;
   });
   return first;
 }
@@ -94,7 +129,7 @@ std::string missing_in_folder(const std::string& folder, const FolderMark& mark)
 std::string changed_in_folder(const std::string& folder, const FolderMark& mark) {
   std::error_code error;
   for (const auto& [path, known] : mark.files)
-    if (const auto status = fs::symlink_status(folder + "/" + path, error); fs::exists(status) && (!fs::is_regular_file(status) || !has_bytes(folder + "/" + path, known, true))) return path;
+    if (const auto status = fs::symlink_status(folder + "/" + path, error); fs::exists(status) && (!fs::is_regular_file(status) || !has_bytes(folder + "/" + path, known))) return path;
   return "";
 }
 

@@ -12,7 +12,10 @@
 #include <filesystem>
 
 #include "base/cut_text.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "files/checksum.h"
+#include "files/folder_mark.h"
 
 namespace fs = std::filesystem;
 
@@ -123,13 +126,24 @@ void remove_left_files(const std::string& target) {
 Fd create_temporary_folder(const std::string& target, std::string* path) {
   for (;;) {
     *path = temporary_path(target, random_digits());
-    if (::mkdir(path->c_str(), 0777) == 0) break;
-    if (errno != EEXIST) throw_system("create folder", target, errno);
+    if (::mkdir(path->c_str(), 0777) != 0) {
+      if (errno == EEXIST) continue;
+      throw_system("create folder", target, errno);
+    }
+    Fd fd(::open(path->c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd && errno == ENOENT) continue;
+    if (!fd) throw_system("open folder", *path, errno);
+    while (::flock(*fd, LOCK_EX) != 0 && errno == EINTR) {
+    }
+    struct stat s {};
+    if (::lstat(path->c_str(), &s) == 0) return fd;  // else remove_unused came before the lock
   }
-  Fd fd(::open(path->c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!fd) throw_system("open folder", *path, errno);
-  hold(fd);
-  return fd;
+}
+
+void remove_unused(const std::string& temporary) {
+  const Fd fd(::open(temporary.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  std::error_code ignored;
+  if (fd && (::flock(*fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)) fs::remove_all(temporary, ignored);
 }
 
 bool is_in_use(const std::string& temporary) {
@@ -150,11 +164,11 @@ std::vector<std::string> leftovers_of(const std::string& target) {
   return found;
 }
 
-void remove_leftovers(const std::string& folder) {
+void remove_leftovers(const std::string& folder, const std::function<bool(const std::string&)>& mine, const std::function<std::string(const std::string&)>& foreign) {
   std::error_code error;
   std::vector<std::pair<fs::path, TemporaryName>> found;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (const auto name = parse_temporary(entry.path().filename().string()); name && !is_in_use(entry.path().string()))
+    if (const auto name = parse_temporary(entry.path().filename().string()); name && (!mine || mine(name->target)) && !is_in_use(entry.path().string()))
       found.emplace_back(entry.path(), *name);
   bool named = false;
   for (const auto& [path, name] : found) {
@@ -165,7 +179,23 @@ void remove_leftovers(const std::string& folder) {
     }
   }
   if (named) sync_folder(folder);
-  for (const auto& [path, name] : found) fs::remove_all(path, error);  // those that have their name again are not there any more
+  for (const auto& [path, name] : found) {
+    if (!fs::exists(fs::symlink_status(path, error))) continue;  // it has its name again
+    std::string theirs;
+    try {
+      if (auto mark = read_mark(path.string()); mark && mark->kind == kModelFolder) theirs = foreign_in_folder(path.string(), *mark);
+      else if (foreign && fs::is_directory(path)) theirs = foreign(path.string());
+    } catch (const std::exception& e) {
+      theirs = e.what();
+    }
+    if (!theirs.empty()) {
+      say(fmt::format("warning: {} is what {} was, before a run that was killed replaced it, and stays: '{}' in it was put there or changed by somebody else; move that away, then the next start removes the rest", escaped(path.string()),
+                      escaped(name.target), escaped(theirs)));
+      continue;
+    }
+    fs::remove_all(path, error);
+    if (error) say(fmt::format("warning: {}, which a killed run has left, could not be removed: {}", escaped(path.string()), error.message()));
+  }
 }
 
 }  // namespace ravine

@@ -3,6 +3,7 @@
 //   NAME.ravine-<16 random digits><8 check digits>.old   a folder NAME that a new one is about to replace
 // The check digits follow from all else in the name, so nothing that a user has named is ever taken for ours.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ void name_file(int fd, const std::string& target, std::string* path);  // a temp
 // A new file or folder beside `target`, locked as long as the descriptor is open (where the file system has locks).
 Fd create_temporary_file(const std::string& target, std::string* path);
 Fd create_temporary_folder(const std::string& target, std::string* path);
+void remove_unused(const std::string& temporary);  // unless it is in use, or comes to be meanwhile
 bool is_in_use(const std::string& temporary);  // its maker lives and holds it; false where the file system has no locks
 
 // Files for `target` that writers have left beside it who surely live no more: those that hold theirs, and those of file systems without locks, stay.
@@ -34,7 +36,8 @@ void remove_left_files(const std::string& target);
 // Folders for `target` that killed writers have left beside it.
 std::vector<std::string> leftovers_of(const std::string& target);
 // Puts right what killed writers left directly inside `folder`: what was being written is removed, a folder whose replacement did not
-// get its name has it again. By name alone, and nothing that is in use. Nobody else may begin to write there meanwhile.
-void remove_leftovers(const std::string& folder);
+// get its name has it again. By name alone, of targets that are the caller's (`mine`; null: all), and nothing that is in use. Nobody else may begin to write these meanwhile. A folder
+// that was replaced and holds what is not ours stays, and is said: a model is asked by its mark, what has none by `foreign`, which gives the first such name or "".
+void remove_leftovers(const std::string& folder, const std::function<bool(const std::string& target)>& mine = {}, const std::function<std::string(const std::string& leftover)>& foreign = {});
 
 }  // namespace ravine

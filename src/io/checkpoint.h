@@ -136,6 +136,9 @@ void clean_leftovers(const std::string& checkpoints_dir);
 // What is wrong with the checkpoint, "" if nothing is: manifest, sizes and headers, with `whole` also every byte. Runs on the calling thread alone.
 std::string fault_in_checkpoint(const std::string& folder, bool whole);
 
+// What is write-protected of it, its folder or a file in it (no write permission, or immutable), "" if nothing is: its user wants to keep it, whatever the rights of this process.
+std::string protection_of_checkpoint(const std::string& folder);
+
 // The first entry that no checkpoint has, "" if there is none.
 std::string foreign_in_checkpoint(const std::string& folder);
 

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -116,12 +119,30 @@ std::string foreign_in_checkpoint(const std::string& folder) {
     constexpr std::string_view begin = "state-", end = ".safetensors";
     const bool state = name.starts_with(begin) && name.ends_with(end) && name.size() >= begin.size() + 5 + end.size() &&
                        name.find_first_not_of("0123456789", begin.size()) == name.size() - end.size();
-    const bool ours = (state || name == "manifest.json") && entry.symlink_status().type() == fs::file_type::regular;
+    const bool ours = (state || name == "manifest.json" || parse_temporary(name)) && entry.symlink_status().type() == fs::file_type::regular;
     if (!ours && (first.empty() || name < first)) first = name;
   }
   return first;
 }
 
-void clean_leftovers(const std::string& dir) { remove_leftovers(dir); }
+std::string protection_of_checkpoint(const std::string& folder) {
+  auto is_protected = [](const std::string& path) {
+    struct statx s {};
+    if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW, STATX_MODE, &s) != 0) return false;
+    return (s.stx_mode & 0222) == 0 || (s.stx_attributes & (STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND)) != 0;
+  };
+  if (is_protected(folder)) return folder;
+  std::string first;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (const std::string path = entry.path().string(); is_protected(path) && (first.empty() || path < first)) first = path;
+  return first;
+}
+
+void clean_leftovers(const std::string& dir) {
+  constexpr std::string_view parts = ".parts";
+  remove_leftovers(
+      dir, [&](const std::string& target) { return target == "latest" || checkpoint_step(target.ends_with(parts) ? target.substr(0, target.size() - parts.size()) : target).has_value(); },
+      [](const std::string& leftover) { return checkpoint_step(parse_temporary(fs::path(leftover).filename().string())->target) ? foreign_in_checkpoint(leftover) : ""; });
+}
 
 }  // namespace ravine

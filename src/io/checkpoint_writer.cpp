@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 
 #include <algorithm>
 #include <array>
@@ -209,9 +211,17 @@ std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
       stay += fmt::format("{}checkpoint {} stays, it holds '{}', which no checkpoint has", stay.empty() ? "" : "; ", checkpoint_name(step), foreign);
       continue;
     }
+    if (!protection_of_checkpoint(path).empty()) {
+      stay += fmt::format("{}checkpoint {} stays, it is write-protected", stay.empty() ? "" : "; ", checkpoint_name(step));
+      continue;
+    }
     const std::string doomed = temporary_path(path, random_digits());
     fs::rename(path, doomed);
-    fs::remove_all(doomed);
+    std::error_code error;
+    fs::remove_all(doomed, error);
+    if (!error) continue;
+    const bool back = fault_in_checkpoint(doomed, false).empty() && ::renameat2(AT_FDCWD, doomed.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0;
+    stay += fmt::format("{}an old checkpoint could not be removed ({}): {}", stay.empty() ? "" : "; ", back ? path : doomed, error.message());
   }
   return stay;
 }
@@ -300,6 +310,8 @@ struct CheckpointWriter::Impl {
       fail("checkpoint: ranks cover every tensor once, got {}", fault);
     write_file_atomic(folder.folder() + "/manifest.json", write_manifest(m));
     folder.commit([](const std::string& replaced) {
+      if (const std::string kept = protection_of_checkpoint(replaced); !kept.empty())
+        throw UserError("cannot replace checkpoint", kept, "it is write-protected", "move the checkpoint away");
       if (const std::string foreign = foreign_in_checkpoint(replaced); !foreign.empty())
         throw UserError("cannot replace checkpoint", replaced + "/" + foreign, "no checkpoint has such a file", "move it away");
     });

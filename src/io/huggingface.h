@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "files/folder_mark.h"
 #include "model/model.h"
 
 namespace ravine {
@@ -35,11 +36,13 @@ struct SaveFolder {
   Json generation = Json::object();  // fields of generation_config.json to keep; ids missing in it are added from the model
   std::string chat_template;         // Jinja, written as chat_template.jinja; empty: what came with the tokenizer
   std::string run;                   // who makes it: recorded in its mark (files/folder_mark.h)
+  FolderMark seen;                   // what refuse_foreign_model has seen of the folder that is replaced
 };
 
 // What would be lost if `folder` were replaced by a model of this run: a folder that it has not made, a file that was put there or changed
-// since. A UserError that names it.
-void refuse_foreign_model(const std::string& folder, const std::string& run);
+// since. A UserError that names it. `seen` is kept from one call to the next: what has been read, and has not been touched since, is not read again. Null: a glance
+// (foreign_in_folder).
+void refuse_foreign_model(const std::string& folder, const std::string& run, FolderMark* seen);
 
 // Writes the model with its present masters, named and laid out as files of its family are. Tied parameters are not stored; config.json has the fields as read with dtype
 // updated. Blocks until the folder is on disk. DiskFull, or UserError for a path that cannot be used, leaves the old folder as

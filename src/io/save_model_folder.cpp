@@ -195,13 +195,18 @@ void write_weights(const std::string& folder, const SaveFolder& options, const M
 
 }  // namespace
 
-void refuse_foreign_model(const std::string& folder, const std::string& run) {
+void refuse_foreign_model(const std::string& folder, const std::string& run, FolderMark* seen) {
   std::error_code error;
   if (!fs::is_directory(folder, error) || fs::is_empty(folder, error)) return;
-  const auto mark = read_mark(folder);
+  auto mark = read_mark(folder);
   if (!mark || mark->run != run || (!mark->kind.empty() && mark->kind != kModelFolder))
     throw UserError("cannot write model folder", folder, "it exists, this run has not made it, and it would be replaced", "choose another folder, or move it away");
-  if (const std::string foreign = foreign_in_folder(folder, *mark); !foreign.empty())
+  if (seen)
+    for (auto& [path, file] : mark->files)
+      if (const auto had = seen->files.find(path); had != seen->files.end() && had->second.bytes == file.bytes && had->second.checksum == file.checksum) file = had->second;
+  const std::string foreign = foreign_in_folder(folder, *mark, !seen);
+  if (seen) *seen = *mark;
+  if (!foreign.empty())
     throw UserError("cannot write model folder", folder + "/" + foreign, "this file was put there or changed by somebody else, and would be lost",
                     "move it away, or choose another folder");
 }
@@ -215,7 +220,8 @@ void save_model_folder(const SaveFolder& options, const Model& model, ParamStore
   if (target.filename().empty()) target = target.parent_path();
   if (fs::exists(target, error) && !fs::is_directory(target, error))
     throw UserError("cannot write model folder", options.dir, "a file has this name", "choose another folder");
-  refuse_foreign_model(target.string(), options.run);
+  FolderMark seen = options.seen;
+  refuse_foreign_model(target.string(), options.run, &seen);
   if (target.has_parent_path()) create_folders(target.parent_path().string());
   AtomicFolder folder(target.string());
   write_file_atomic(folder.folder() + "/config.json", model_config(model, options.dtype).dump(2) + "\n");
@@ -226,7 +232,7 @@ void save_model_folder(const SaveFolder& options, const Model& model, ParamStore
   write_weights(folder.folder(), options, model, store);
   write_mark(folder.folder(), mark_of(folder.folder(), options.run, kModelFolder));
   try {
-    folder.commit([&](const std::string& replaced) { refuse_foreign_model(replaced, options.run); });
+    folder.commit([&](const std::string& replaced) { refuse_foreign_model(replaced, options.run, &seen); });
   } catch (const UserError& e) {
     // Not under its temporary name: the next start removes what has one.
     for (int n = 1;; ++n) {

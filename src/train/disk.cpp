@@ -70,6 +70,23 @@ std::string Trainer::what_is_kept() const {
                      config_.checkpoint.resume == "auto" || config_.checkpoint.resume == "none" ? "anew" : "again at " + config_.checkpoint.resume, human(checkpoint_bytes_));
 }
 
+// At the end of a run, before its model is exported: warns where the last checkpoint failed. Where all did, what to end with once the model is there, on all ranks: nobody can go on from a model.
+std::string Trainer::what_is_lost() {
+  std::string lost;
+  if (config_.checkpoint.every > 0 && last_ && ranks_.first() && saved_ != done_) {
+    std::error_code error;
+    if (!checkpoints_to_try(path("checkpoints")).empty()) {
+      log_.warn("no checkpoint of step {} could be saved, and only the model will hold its last steps; {}", done_, what_is_kept());
+    } else {
+      log_.warn("no checkpoint of step {} could be saved, nor any before it: only the model will hold what was trained", done_);
+      lost = fmt::format("the run was not saved, only its model is, in {}: no checkpoint could be written{}; a checkpoint needs {}. The model is complete, but nothing can go on from it: to train again "
+                         "begin anew in another train.output, or here with checkpoint.resume=none, which replaces the model",
+                         path("model"), not_saved_.empty() ? "" : " (" + not_saved_ + ")", human(checkpoint_bytes_));
+    }
+  }
+  return gather_texts(ranks_.all(), lost)[0];
+}
+
 void Trainer::end_stopped() {
   std::string lost;
   if (ranks_.first() && saved_ != done_ && done_ > 0)

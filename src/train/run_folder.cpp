@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
+#include "data/source.h"
 #include "files/atomic.h"
 #include "files/checksum.h"
 #include "files/compressed.h"
@@ -60,6 +61,14 @@ std::vector<Input> inputs_of(const Config& config) {
           for (const Option& field : (*records)->fields(i)) add(field, o.name());
     }
   std::error_code error;
+  for (size_t i = 0, n = in.size(); i < n; ++i) {  // a pattern stands for what it finds
+    if (in[i].path.find_first_of("*?[") == std::string::npos || fs::exists(in[i].path, error)) continue;
+    try {
+      const std::string key = in[i].key;
+      for (const std::string& file : source_files(in[i].path)) in.push_back({key, file, false});
+    } catch (const UserError&) {  // whoever reads it says what is wrong
+    }
+  }
   std::erase_if(in, [&](const Input& i) { return i.path.empty() || !fs::exists(fs::path(i.path), error); });
   return in;
 }
@@ -181,10 +190,10 @@ std::string run_in(const std::string& folder) {
 RunFolder::RunFolder(const Config& config) : folder_(config.train.output), resume_(config.checkpoint.resume) {
   while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
   refuse_overlap(config);
-  look();
+  look(false);
 }
 
-void RunFolder::look() {
+void RunFolder::look(bool whole) {
   std::error_code error;
   if (fs::exists(folder_, error) && !fs::is_directory(folder_, error)) throw UserError("train.output is a file", folder_, "a run writes a folder", "choose another train.output");
   for (const char* name : {"config.yaml", "exported", "log.txt", "metrics.jsonl", "stop", ".lock", "checkpoints/latest"})
@@ -203,7 +212,7 @@ void RunFolder::look() {
       if (!lock && fs::exists(fs::symlink_status(path(name), error)))
         throw UserError("train.output holds files of others", path(name), "no run has made this folder, and a run would write this name", "choose another train.output, or move it away");
     }
-  refuse_foreign_model(path("model"), run().empty() ? "of no run" : run());
+  refuse_foreign_model(path("model"), run().empty() ? "of no run" : run(), whole ? &model_seen_ : nullptr);
   refuse_other_run();
 }
 
@@ -243,7 +252,7 @@ void RunFolder::hold() {
   create_folders(folder_);
   lock_ = std::make_unique<FolderLock>(folder_);
   clear_stop_request(folder_);  // of a run before; from here on one is meant for this
-  look();
+  look(true);
   const bool anew = newest_step(path("checkpoints")) < 0;
   const size_t had = mark_.files.size();
   if (anew) std::erase_if(mark_.files, [](const auto& f) { return f.first.starts_with("checkpoints/"); });
@@ -252,7 +261,7 @@ void RunFolder::hold() {
     mark_.kind = kRunFolder;
     write_mark(folder_, mark_);
   }
-  remove_leftovers(folder_);
+  remove_leftovers(folder_, is_name_of_run);
 }
 
 void RunFolder::check_there() const {
@@ -294,19 +303,21 @@ bool RunFolder::unedited(const std::string& file) const {
   }
 }
 
+void RunFolder::keep_edited() const {
+  const std::string file = path("config.yaml");
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(file, error)) || unedited(file)) return;
+  int n = 1;
+  while (fs::exists(fs::symlink_status(path(edited_name(n)), error))) ++n;
+  fs::rename(file, path(edited_name(n)));
+}
+
 void RunFolder::write_config(const std::string& text) {
   const std::string file = path("config.yaml");
   std::error_code error;
-  if (fs::exists(fs::symlink_status(file, error))) {
-    const auto known = mark_.files.find("config.yaml");
-    if (known != mark_.files.end() && known->second.checksum == checksum_text(checksum_of(std::as_bytes(std::span(text)))) && unedited(file)) return;
-    if (!unedited(file)) {
-      int n = 1;
-      while (fs::exists(fs::symlink_status(path(edited_name(n)), error))) ++n;
-      fs::rename(file, path(edited_name(n)));
-    }
-  }
-  write_file_atomic(file, text);
+  const auto known = mark_.files.find("config.yaml");
+  if (fs::exists(fs::symlink_status(file, error)) && known != mark_.files.end() && known->second.checksum == checksum_text(checksum_of(std::as_bytes(std::span(text)))) && unedited(file)) return;
+  write_file_atomic(file, text, [&](const std::string&) { keep_edited(); });
   note("config.yaml");
 }
 

@@ -28,10 +28,12 @@ class RunFolder {
   // go on with nor was told to begin anew.
   explicit RunFolder(const Config& config);
 
-  // Makes the folder, takes its lock, drops a request to stop that was left there, looks again (another run may have been here since), marks it and puts right what killed
+  // Makes the folder, takes its lock, drops a request to stop that was left there, looks again (another run may have been here since; of the model that is there every file that
+  // was touched since it was exported, or copied, is read whole now: this takes the time of the disk), marks it and puts right what killed
   // runs left; a second call does nothing. One rank calls it.
   void hold();
   const std::string& run() const { return mark_.run; }  // whose the folder is, once it is held
+  const FolderMark& model_seen() const { return model_seen_; }  // what hold() has seen of the model that is there, for SaveFolder
   // An Error once the folder that is held has gone from its place: nothing is to be made there again.
   void check_there() const;
   // What keeps train.output/model from being the model that was exported: "RUN/model lacks model.safetensors", "" if it is whole (every byte is read). A UserError where a
@@ -43,13 +45,15 @@ class RunFolder {
   void note_saved(int64_t step);
 
  private:
-  void look();
+  void look(bool whole);
+  void keep_edited() const;
   void refuse_other_run() const;
   bool unedited(const std::string& config_file) const;
   void note(const std::string& file);
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
   std::string folder_, resume_;
   FolderMark mark_;       // run empty: not marked yet
+  FolderMark model_seen_;
   std::unique_ptr<FolderLock> lock_;
 };
 

@@ -403,6 +403,7 @@ void Trainer::export_model() {
   }
   folder.chat_template = chat_template_;
   folder.run = folder_->run();
+  folder.seen = folder_->model_seen();
   auto save = [&](ParamStore& store) {
     try {
       save_model_folder(folder, *model_, store);
@@ -495,8 +496,7 @@ void Trainer::run() {
   if (ranks_.first()) clear_stop_request(config_.train.output);
   if (stopped) end_stopped();
   if (ranks_.first()) folder_->check_there();
-  if (config_.checkpoint.every > 0 && last_ && ranks_.first() && saved_ != done_)
-    log_.warn("no checkpoint of step {} could be saved, and only the model will hold its last steps; {}", done_, what_is_kept());
+  const std::string lost = what_is_lost();
   if (ranks_.first()) fs::remove(path("exported"));
   export_model();
   try {  // without it the next start exports again
@@ -504,6 +504,7 @@ void Trainer::run() {
   } catch (const DiskFull& e) {
     log_.warn("{}", e.what());
   }
+  if (!lost.empty()) fail("{}", lost);
 }
 
 }  // namespace ravine

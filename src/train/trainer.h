@@ -65,6 +65,7 @@ class Trainer {
   TakesCheckpoint healthy_only() const;  // what a resume may take where health.embedding_norm is set; null: any
   void check_disk();
   std::string what_is_kept() const;
+  std::string what_is_lost();
   std::string command_that_goes_on() const;
   [[noreturn]] void end_stopped();
   void note_verdict(const StepResult& result, int64_t step);

@@ -3,8 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <thread>
+
 #include "base/log.h"
 #include "files/atomic.h"
+#include "files/checksum.h"
 #include "files/folder_lock.h"
 #include "files/folder_mark.h"
 #include "files/same_path.h"
@@ -118,7 +122,7 @@ TEST(FolderMark, NamesWhatIsNotOurs) {
   spill(folder / "sub/weights", std::string(2'000'000, 'w'));
   EXPECT_FALSE(read_mark(folder.path()));
   write_mark(folder.path(), mark_of(folder.path(), "run 1", kModelFolder));
-  const auto mark = read_mark(folder.path());
+  auto mark = read_mark(folder.path());
   ASSERT_TRUE(mark);
   EXPECT_EQ(mark->run, "run 1");
   EXPECT_EQ(mark->kind, kModelFolder);
@@ -139,8 +143,9 @@ TEST(FolderMark, NamesWhatIsNotOurs) {
   with("sub/weights", "others'");
   EXPECT_EQ(missing_in_folder(folder.path(), *mark) + changed_in_folder(folder.path(), *mark), "");
   spill(folder / "sub/weights", std::string(1'999'999, 'w') + "x");
-  EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "") << "of large files only the size is looked at";
-  EXPECT_EQ(changed_in_folder(folder.path(), *mark), "sub/weights") << "here every byte is";
+  EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "sub/weights") << "other bytes, whatever the size";
+  EXPECT_EQ(foreign_in_folder(folder.path(), *mark, true), "") << "at a glance, of large files only the size is looked at";
+  EXPECT_EQ(changed_in_folder(folder.path(), *mark), "sub/weights");
   fs::remove(folder / "sub/weights");
   EXPECT_EQ(missing_in_folder(folder.path(), *mark), "sub/weights");
   EXPECT_EQ(changed_in_folder(folder.path(), *mark), "");
@@ -154,6 +159,101 @@ TEST(FolderMark, NamesWhatIsNotOurs) {
     spill(folder / kFolderMark, text);
     EXPECT_FALSE(read_mark(folder.path())) << text;
   }
+}
+
+// A checksum that is not the file's shows whether it was read.
+TEST(FolderMark, WhatWasNotTouchedIsNotReadAgain) {
+  TemporaryFolder folder;
+  spill(folder / "weights", std::string(2'000'000, 'w'));
+  spill(folder / "config.json", "{}");
+  write_mark(folder.path(), mark_of(folder.path(), "run 1", kModelFolder));
+  FolderMark mark = *read_mark(folder.path());
+  for (const auto& [path, file] : mark.files) EXPECT_EQ(file.inode, 0) << path << " was only just written: a later change may have the same time";
+  // As if two seconds had gone by.
+  auto settle = [&](const char* name, const char* checksum) {
+    struct stat s {};
+    ASSERT_EQ(::stat((folder / name).c_str(), &s), 0);
+    mark.files[name] = {s.st_size, checksum, static_cast<int64_t>(s.st_ino), int64_t{s.st_ctim.tv_sec} * 1'000'000'000 + s.st_ctim.tv_nsec};
+  };
+  settle("weights", "0000000000000000");
+  write_mark(folder.path(), mark);
+  mark = *read_mark(folder.path());
+  EXPECT_EQ(foreign_in_folder(folder.path(), mark), "");
+  EXPECT_EQ(changed_in_folder(folder.path(), mark), "weights") << "this one reads every byte";
+  // Touched and back, with its old time of modification: read, and found out.
+  const auto modified = fs::last_write_time(folder / "weights");
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  spill(folder / "weights", std::string(2'000'000, 'v'));
+  fs::last_write_time(folder / "weights", modified);
+  EXPECT_EQ(foreign_in_folder(folder.path(), mark), "weights");
+  settle("weights", "0000000000000000");
+  EXPECT_EQ(foreign_in_folder(folder.path(), mark), "");
+  fs::copy_file(folder / "weights", folder / "copy");
+  fs::rename(folder / "copy", folder / "weights");
+  EXPECT_EQ(foreign_in_folder(folder.path(), mark), "weights") << "another file of the same size";
+}
+
+// Marks of earlier versions: no inode, and above 1 MiB no checksum.
+TEST(FolderMark, OldMarksAreRead) {
+  TemporaryFolder folder;
+  spill(folder / "config.json", "{}");
+  spill(folder / "weights", "0123456789");
+  spill(folder / kFolderMark, R"({"format":"ravine-folder","version":1,"run":"a","files":{"config.json":{"bytes":2,"checksum":")" + checksum_text(checksum_of_file(folder / "config.json")) +
+                                  R"("},"weights":{"bytes":10,"checksum":""}}})");
+  auto mark = read_mark(folder.path());
+  ASSERT_TRUE(mark);
+  EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "");
+  EXPECT_EQ(mark->files["weights"].inode, 0) << "what was not compared is not noted";
+  spill(folder / "config.json", "[]");
+  EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "config.json");
+}
+
+TEST(Leftovers, WhatIsNotOursInAReplacedFolderStays) {
+  TemporaryFolder folder;
+  auto replaced = [&](bool old) {
+    const std::string path = temporary_path(folder / "model", random_digits(), old);
+    fs::create_directories(path);
+    spill(path + "/config.json", "{}");
+    write_mark(path, mark_of(path, "run 1", kModelFolder));
+    return path;
+  };
+  fs::create_directory(folder / "model");
+  for (const bool old : {false, true}) {
+    const std::string plain = replaced(old), theirs = replaced(old), edited = replaced(old);
+    spill(theirs + "/eval_results.json", "dear");
+    spill(edited + "/config.json", "[]");
+    remove_leftovers(folder.path());
+    EXPECT_FALSE(fs::exists(plain));
+    EXPECT_EQ(slurp(theirs + "/eval_results.json"), "dear");
+    EXPECT_EQ(slurp(edited + "/config.json"), "[]");
+    fs::remove(theirs + "/eval_results.json");
+    spill(edited + "/config.json", "{}");
+    remove_leftovers(folder.path());
+    EXPECT_EQ(folder.count(), 1) << "with it moved away they go";
+  }
+  // Names that are not the caller's.
+  const std::string conversion = temporary_path(folder / "big", random_digits()), file = temporary_path(folder / "model", random_digits());
+  fs::create_directory(conversion);
+  spill(file, "");
+  remove_leftovers(folder.path(), [](const std::string& target) { return target == "model"; });
+  EXPECT_TRUE(fs::exists(conversion) && !fs::exists(file));
+}
+
+// Without renames that replace nothing a lock gets its name by link: killed before the other name goes, it has two.
+TEST(FolderLock, ALockWithTheTemporaryNameOfItsKilledMakerIsTaken) {
+  TemporaryFolder folder;
+  { FolderLock lock(folder.path()); }
+  spill(folder / ".lock", "ravine lock: process 17 host\n");
+  const std::string other = temporary_path(folder / ".lock", random_digits());
+  fs::create_hard_link(folder / ".lock", other);
+  {
+    FolderLock lock(folder.path());
+    EXPECT_FALSE(fs::exists(other));
+  }
+  EXPECT_EQ(folder.count(), 0);
+  spill(folder / ".lock", "ravine lock: process 17 host\n");
+  fs::create_hard_link(folder / ".lock", folder / "theirs");
+  EXPECT_NE(message_of<UserError>([&] { FolderLock lock(folder.path()); }).find("the name of the lock"), std::string::npos);
 }
 
 TEST(TokenizerFiles, AFolderHoldsOneOrNot) {

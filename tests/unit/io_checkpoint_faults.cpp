@@ -339,6 +339,30 @@ TEST(CheckpointFaults, FilesOfOthersInACheckpointStay) {
   EXPECT_EQ(folder.count(), 4);
 }
 
+TEST(CheckpointFaults, AWriteProtectedCheckpointStays) {
+  TemporaryFolder folder;
+  TestState live(2);
+  CheckpointWriter writer;
+  auto warning_of = [&](int64_t step, int64_t keep) {
+    writer.save(folder.path(), step, live.state(), keep);
+    writer.wait();
+    return writer.take_warning().value_or("");
+  };
+  for (int64_t step : {1, 2, 3}) EXPECT_EQ(warning_of(step, 0), "");
+  const auto write = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
+  fs::permissions(folder / "step_000001", write, fs::perm_options::remove);
+  fs::permissions(folder / "step_000002/manifest.json", write, fs::perm_options::remove);
+  const std::string said = warning_of(4, 1);
+  EXPECT_SAYS(said, "checkpoint step_000001 stays, it is write-protected");
+  EXPECT_SAYS(said, "checkpoint step_000002 stays, it is write-protected");
+  EXPECT_FALSE(folder.has("step_000003"));
+  for (const char* name : {"step_000001", "step_000002"}) EXPECT_NO_THROW(CheckpointReader(folder / name, true));
+  EXPECT_SAYS(warning_of(1, 0), "it is write-protected");  // nor is it replaced
+  EXPECT_NO_THROW(CheckpointReader(folder / "step_000001", true));
+  EXPECT_EQ(folder.count(), 4) << "and nothing lies there under other names";
+  fs::permissions(folder / "step_000001", fs::perms::owner_all);
+}
+
 // Steps whose folders are there.
 std::vector<int64_t> steps_in(const std::string& folder) {
   std::vector<int64_t> steps;
@@ -442,10 +466,17 @@ TEST(CheckpointFaults, ALateRanksPartIsNotTakenForOneOfTheNextSave) {
 TEST(CheckpointFaults, LeftoversAreRemoved) {
   TemporaryFolder folder;
   save(folder.path(), 10);
-  for (const char* name : {"step_000020", "step_000020.parts", "step_000005"}) fs::create_directories(temporary_path(folder / name, random_digits()) + "/x");
-  fs::create_directories(temporary_path(folder / "step_000010", random_digits(), true) + "/x");  // it has its name, so this is the old one
+  for (const char* name : {"step_000020", "step_000020.parts", "step_000005"}) fs::create_directories(temporary_path(folder / name, random_digits()));
+  const std::string old = temporary_path(folder / "step_000010", random_digits(), true), cut = temporary_path(folder / "step_000005", random_digits());
+  for (const std::string& path : {old, cut}) fs::create_directories(path), spill(path + "/state-00000.safetensors", "part");  // of the first: it has its name, so this is the old one
+  spill(temporary_path(cut + "/manifest.json", random_digits()), "part");
+  const std::string theirs = temporary_path(folder / "step_000007", random_digits()), conversion = temporary_path(folder / "big", random_digits());
+  for (const std::string& path : {theirs, conversion}) fs::create_directories(path), spill(path + "/notes.txt", "dear");
   fs::create_directory(folder / "step_000020.tmp");                                              // somebody's
   clean_leftovers(folder.path());
+  EXPECT_EQ(slurp(theirs + "/notes.txt"), "dear") << "put into a checkpoint while it was replaced";
+  EXPECT_EQ(slurp(conversion + "/notes.txt"), "dear") << "no checkpoint's";
+  fs::remove_all(theirs), fs::remove_all(conversion);
   EXPECT_EQ(folder.count(), 3);
   EXPECT_TRUE(folder.has("step_000020.tmp"));
   fs::rename(folder / "step_000010", temporary_path(folder / "step_000010", random_digits(), true));
