@@ -136,6 +136,14 @@ void give_name(const std::string& from, const std::string& to, const std::string
   if (::rename(from.c_str(), to.c_str()) != 0) throw_system("rename file to", to, errno);
 }
 
+// By way of a name that is surely ours, so that an empty folder of the journal's own name is the user's.
+void remove_journal(const std::string& journal) {
+  const std::string done = temporary_path(journal, random_digits());
+  if (::rename(journal.c_str(), done.c_str()) != 0) throw_system("rename", journal, errno);
+  std::error_code ignored;
+  fs::remove_all(done, ignored);  // else the next FileSet does it
+}
+
 // Of a journal that this process holds.
 void finish_held(const std::string& journal, const FileSetKind& kind) {
   const SetList list = read_list(journal, kind);
@@ -148,11 +156,7 @@ void finish_held(const std::string& journal, const FileSetKind& kind) {
   for (const Member& m : list.fresh)
     if (look_at(journal + "/" + m.name)) give_name(journal + "/" + m.name, to + m.name, journal);
   sync_folder(folder_of(journal));
-  // By a name that is surely ours, so that an empty folder of the journal's own name is the user's.
-  const std::string done = temporary_path(journal, random_digits());
-  if (::rename(journal.c_str(), done.c_str()) != 0) throw_system("rename", journal, errno);
-  std::error_code ignored;
-  fs::remove_all(done, ignored);  // else the next FileSet does it
+  remove_journal(journal);
 }
 
 }  // namespace
@@ -160,9 +164,7 @@ void finish_held(const std::string& journal, const FileSetKind& kind) {
 FileSet::FileSet(const std::string& journal, FileSetKind kind)
     : journal_(journal), kind_(std::move(kind)), building_([&] {
         finish_file_set(journal, kind_);
-        std::error_code error;
-        for (const std::string& left : leftovers_of(journal))
-          if (!is_in_use(left)) fs::remove_all(left, error);
+        for (const std::string& left : leftovers_of(journal)) remove_unused(left);
         return journal;
       }()) {}
 
@@ -182,7 +184,16 @@ void FileSet::commit(const std::vector<std::string>& names, bool overwrite) {
   }
   const Json j{{"format", kSetFormat}, {"version", kSetVersion}, {"kind", kind_.name}, {"overwrite", overwrite}, {"new", to_json(list.fresh)}, {"old", to_json(list.old)}};
   write_file_atomic(folder() + "/" + kList, j.dump(1, ' ', true) + "\n");
+  refuse_unfinished(journal_);
   building_.commit();
+  // From here on others wait, or are told to. Who came before this set did is seen now, and the set stands back as a whole: nothing of it was moved yet.
+  try {
+    check_unchanged(journal_, kind_, list);
+  } catch (const UserError&) {
+    remove_journal(journal_);
+    throw UserError(fmt::format("the {} changed while these were written", kind_.name), folder_of(journal_), "what is there is not what this command found when it looked, and nothing of what it wrote is kept",
+                    "look at what is there now; run this again to replace it");
+  }
   finish_held(journal_, kind_);
 }
 
