@@ -2,12 +2,16 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <system_error>
 #include <thread>
 
 #include "base/counted.h"
@@ -30,6 +34,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kState = "state.json";
+constexpr const char* kParts[] = {".bin", ".idx", ".lengths", ".documents", ".modes"};  // of a list, while it is written
 
 // A run of records: read by the main thread, encoded by a worker, written by the main thread in the order of reading.
 struct Batch {
@@ -47,7 +52,12 @@ struct Batch {
 class Workers {
  public:
   Workers(int count, std::function<void(Batch&)> work) : work_(std::move(work)) {
-    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+    for (int i = 0; i < count; ++i) try {
+        threads_.emplace_back([this] { run(); });
+      } catch (const std::system_error&) {  // a limit on threads: fewer do the same work
+        if (threads_.empty()) throw;
+        break;
+      }
   }
   ~Workers() {
     {
@@ -161,7 +171,7 @@ class Job {
  public:
   Job(const PreprocessOptions& options, const Tokenizer& tokenizer, const RecordHandler& handler)
       : o_(options), handler_(handler), lists_(handler.lists()), folder_(options.output_prefix + ".preprocess") {
-    std::vector<std::string> types;
+    for (const auto& l : lists_) own(l.name);
     for (const auto& l : lists_) types_.push_back(chosen_type(o_.type, tokenizer.size(), l.negative));
     state_.settings = fmt::format("{} {} {} {} {}", tokenizer.fingerprint(), tokenizer.size(), o_.whole_text, o_.strict, o_.settings);
     for (size_t i = 0; i < lists_.size(); ++i) state_.settings += fmt::format(" {}:{}", lists_[i].name, name(types_[i]));
@@ -200,15 +210,16 @@ class Job {
  private:
   void work(const std::vector<InputFile>& files) {
     std::error_code ec;
+    refuse_foreign();  // before the lock: nothing is written into a folder of others
     FolderLock lock(folder_);
     refuse_foreign();
     try {
       if (o_.restart) fs::remove(folder_ + "/" + kState, ec), clear();
-      if (!read_mark(folder_)) write_mark(folder_, {.run = new_run_id(), .files = {}, .kind = kPreprocessFolder});
       if (!PreprocessState::load(folder_, state_.settings, files, lists_.size(), &state_)) {
         check_free();
         state_.files = files;
       }
+      mark();
       state_.report.resumed_at = state_.report.records;
       if (!state_.written) write_all();
       for (const auto& l : lists_) IndexedWriter::publish(folder_, l.name, prefix_of(l), o_.overwrite);
@@ -226,21 +237,40 @@ class Job {
     for (const auto& l : lists_) refuse_existing(prefix_of(l), o_.overwrite);
   }
 
-  static bool is_work_file(const fs::directory_entry& entry) {
-    const std::string name = entry.path().filename().string(), end = entry.path().extension().string();
-    std::error_code ec;
-    if (entry.symlink_status(ec).type() != fs::file_type::regular) return false;
-    return name == kState || name == ".lock" || name == kFolderMark || end == ".bin" || end == ".idx" || end == ".lengths" || end == ".documents" || end == ".modes" ||
-           parse_temporary(name);
+  void own(const std::string& list) {
+    for (const char* part : kParts) parts_.insert(list + part);
   }
 
-  // The folder is ours by its mark, or by the state that a version without marks left; and so is all in it.
-  void refuse_foreign() const {
+  // By their names, those that the mark lists among them: an earlier call may have had other lists.
+  bool is_work_file(const fs::directory_entry& entry) const {
+    const std::string name = entry.path().filename().string();
+    std::error_code ec;
+    if (entry.symlink_status(ec).type() != fs::file_type::regular) return false;
+    return name == kState || name == ".lock" || name == kFolderMark || parts_.count(name) || parse_temporary(name);
+  }
+
+  // Whose the folder is, and which names in it are the work's.
+  void mark() {
+    FolderMark mark = read_mark(folder_).value_or(FolderMark{.run = new_run_id(), .files = {}, .kind = kPreprocessFolder});
+    const size_t had = mark.files.size();
+    for (const std::string& part : parts_) mark.files.try_emplace(part);
+    if (had != mark.files.size()) write_mark(folder_, mark);
+  }
+
+  // The folder is ours by its mark, or by the state that a version without marks left; what is not the work's in it is the user's.
+  void refuse_foreign() {
     std::error_code ec;
     const auto mark = read_mark(folder_);
-    const bool ours = (mark && (mark->kind == kPreprocessFolder || mark->kind.empty())) || fs::exists(folder_ + "/" + kState, ec);
+    const auto lists = PreprocessState::lists_in(folder_);
+    const bool ours = (mark && (mark->kind == kPreprocessFolder || mark->kind.empty())) || (!mark && lists);
+    if (ours && lists)
+      for (const std::string& list : *lists) own(list);
+    if (ours && mark)
+      for (const auto& [name, file] : mark->files)
+        if (fs::path(name).filename() == name && std::find(std::begin(kParts), std::end(kParts), fs::path(name).extension()) != std::end(kParts)) parts_.insert(name);
     for (const auto& entry : fs::directory_iterator(folder_))
-      if (const auto temporary = parse_temporary(entry.path().filename().string()); entry.path().filename() != ".lock" && !(temporary && temporary->target == ".lock") && (!ours || !is_work_file(entry)))
+      if (const auto temporary = parse_temporary(entry.path().filename().string()); entry.path().filename() != ".lock" && !(temporary && temporary->target == ".lock") && (!ours || !is_work_file(entry)) &&
+                                                                                    entry.symlink_status(ec).type() != fs::file_type::not_found)  // another process ends there now
         throw UserError("the work folder holds files of others", entry.path().string(), "preprocess works here, and removes what it wrote at the end",
                         "move them away, or choose another --output-prefix");
   }
@@ -374,6 +404,7 @@ class Job {
   std::vector<RecordHandler::List> lists_;
   std::vector<TokenType> types_;
   std::string folder_;
+  std::set<std::string> parts_;  // names in the work folder that are its own
   PreprocessState state_;
   std::vector<std::unique_ptr<IndexedWriter>> writers_;
   double total_bytes_ = 0;

@@ -46,6 +46,27 @@ void PreprocessState::save(const std::string& folder) const {
   write_file_atomic(folder + "/state.json", j.dump(1, ' ', true, Json::error_handler_t::replace));
 }
 
+std::optional<std::vector<std::string>> PreprocessState::lists_in(const std::string& folder) {
+  const std::string path = folder + "/state.json";
+  std::error_code ec;
+  if (std::filesystem::symlink_status(path, ec).type() != std::filesystem::file_type::regular) return {};
+  try {
+    const Json j = read_json(path);
+    std::string settings = j.at("settings").get<std::string>();
+    if (!j.at("version").is_number_integer() || !j.at("files").is_array() || !j.at("record").is_number_integer() || !j.at("written").is_boolean()) return {};
+    std::vector<std::string> names;
+    for (size_t left = j.at("lists").get<std::vector<Json>>().size(); left > 0; --left) {
+      const size_t space = settings.rfind(' '), colon = settings.rfind(':');
+      if (space == std::string::npos || colon == std::string::npos || colon < space) return {};
+      names.push_back(settings.substr(space + 1, colon - space - 1));
+      settings.resize(space);
+    }
+    return names;
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
 bool PreprocessState::load(const std::string& folder, const std::string& settings, const std::vector<InputFile>& files, size_t lists, PreprocessState* state) {
   const std::string path = folder + "/state.json";
   std::error_code ec;
