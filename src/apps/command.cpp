@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <new>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -147,6 +150,26 @@ int report_path(const std::filesystem::filesystem_error& e) {
   }
 }
 
+constexpr std::string_view kNoMemory = "error: memory: the machine has no more; use smaller batches or see `ravine plan`\n";
+
+// What no thread of ours lets out, but threads of libraries may: nobody can catch it, so this is the end, in words and with a status.
+[[noreturn]] void end_by_lost_exception() {
+  std::string text;
+  try {
+    if (const std::exception_ptr lost = std::current_exception()) std::rethrow_exception(lost);
+    std::abort();
+  } catch (const std::bad_alloc&) {
+    static_cast<void>(::write(STDERR_FILENO, kNoMemory.data(), kNoMemory.size()) == 0);  // without taking any
+    std::_Exit(1);
+  } catch (const std::exception& e) {
+    text = e.what();
+  } catch (...) {
+    text = "an exception of a library";
+  }
+  say(fmt::format("error: {}", escaped(text)));
+  std::_Exit(1);
+}
+
 int report_lost_output(const std::system_error& e, bool lasting) {
   try {
     if (!lasting) finish_output(false);  // a lasting one may not have done all
@@ -200,6 +223,7 @@ std::string overview(const std::vector<Command>& commands) {
 
 int run_program(const std::vector<Command>& commands, const std::vector<std::string>& args) {
   bool lasting = false;
+  std::set_terminate(end_by_lost_exception);
   try {
     prepare_stacks();
     int status = dispatch(commands, args, lasting);

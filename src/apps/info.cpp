@@ -149,7 +149,7 @@ Json run_folder(const std::string& path) {
     j["running"] = *holder;
     use.push_back("ravine stop " + word);
   } else if (fs::exists(path + "/config.yaml") && !checkpoints.empty()) {
-    use.push_back(fmt::format("ravine train --config {} checkpoint.resume=auto (goes on, with a larger train.steps beyond its end)", shell_word(path + "/config.yaml")));
+    use.push_back(fmt::format("{} checkpoint.resume=auto (goes on, with a larger train.steps beyond its end)", command_that_goes_on_in(path)));
   }
   if (exported)
     use.push_back(has_tokenizer(model) ? fmt::format("ravine generate --model {} --prompt TEXT", shell_word(model)) : fmt::format("ravine info {}", shell_word(model)));

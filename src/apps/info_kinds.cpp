@@ -13,6 +13,7 @@
 #include "config/config.h"
 #include "data/tokenizer.h"
 #include "files/compressed.h"
+#include "files/fd.h"
 #include "files/folder_mark.h"
 #include "files/npy.h"
 #include "files/tensor_set.h"
@@ -22,6 +23,7 @@
 #include "io/open_weights.h"
 #include "model/model.h"
 #include "probe/run_metrics.h"
+#include "train/run_places.h"
 
 namespace fs = std::filesystem;
 
@@ -103,7 +105,7 @@ Json options(const std::string& path) {
     }
   j["main"] = first;
   if (!others.empty()) j["other_than_default"] = others;
-  j["to_use_it"] = fmt::format("ravine train --config {}", path);
+  j["to_use_it"] = of_run ? command_that_goes_on_in(folder_of(path)) : fmt::format("ravine train --config {}", path);
   return j;
 }
 

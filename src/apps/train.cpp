@@ -1,5 +1,6 @@
 #include "apps/commands.h"
 #include "apps/rank_job.h"
+#include "train/run_places.h"
 #include "train/trainer.h"
 
 namespace ravine {
@@ -16,6 +17,7 @@ struct TrainFlags {
 };
 
 int run_train(TrainFlags& flags, Config& config) {
+  refuse_config_of_other_run(config);
   RankJob job(config.parallel, config.train.threads);
   Log log;
   std::unique_ptr<Trainer> trainer;

@@ -105,7 +105,9 @@ int64_t checkpoint_scalar(const CheckpointReader& reader, const std::string& key
   const Json& s = reader.scalars();
   if (!s.contains(key) || !s[key].is_number_integer())
     throw UserError("checkpoint lacks '" + key + "'", fmt::format("checkpoint of step {}", reader.step()), "it must be a training checkpoint", "choose another one");
-  return s[key].get<int64_t>();
+  const auto value = s[key].get<int64_t>();
+  if (value < 0) throw UserError(fmt::format("checkpoint says {} of '{}'", value, key), fmt::format("checkpoint of step {}", reader.step()), "it counts from 0", "choose another one");
+  return value;
 }
 
 void restore(StepEngine& engine, const CheckpointReader& reader) {

@@ -95,10 +95,19 @@ std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
 }
 
 bool Trainer::is_complete() {
-  if (done_ < config_.train.steps) return false;
   std::ifstream in(path("exported"));
   std::string of, as;
-  const bool named = in >> of && of == checkpoint_name(done_);
+  in >> of;
+  const int64_t exported_step = checkpoint_step(of).value_or(0), to = std::max(done_, config_.train.steps);
+  std::error_code error;
+  std::string shorter;  // a model of more steps than this run would come to is not replaced unasked
+  if (ranks_.first() && config_.checkpoint.resume == "auto" && exported_step > to && fs::exists(path("model"), error))
+    shorter = fmt::format("what can be gone on from is {}, and {} is gone or damaged: the model would be replaced by one of {}", from_, of, counted(to, "step"));
+  if (shorter = gather_texts(ranks_.all(), shorter)[0]; !shorter.empty())
+    throw UserError(fmt::format("train.output holds a finished model of {}", counted(exported_step, "step")), path("model"), shorter,
+                    fmt::format("put {} back, train its steps again by train.steps={}, or move the model away", of, exported_step));
+  if (done_ < config_.train.steps) return false;
+  const bool named = of == checkpoint_name(done_);
   const bool exported = named && (!(in >> std::ws && std::getline(in, as)) || as == export_text());  // an older version names the checkpoint only
   const std::string trouble = ranks_.first() && exported ? folder_->export_trouble() : "";
   const bool all = any(ranks_.all(), ranks_.first() && exported && trouble.empty());

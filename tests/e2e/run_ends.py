@@ -75,7 +75,7 @@ def test_keep_counts_what_is_sound_and_of_this_line(folder):
     flip(checkpoints / "step_000004" / "state-00000.safetensors")
     shutil.copytree(run, folder / "damaged")
     # From 2 on to 5: the damaged 4 does not count, so that 2 stays.
-    log = train(folder, run, train__steps=5, checkpoint__every=0)
+    log = train(folder, run, train__steps=6, checkpoint__every=0)
     check("after step 2" in log, log)
     log = train(folder, run, train__steps=5, checkpoint__every=5, checkpoint__keep=2, checkpoint__resume=checkpoints / "step_000002")
     check(steps_of(run) == [2, 4, 5, 6], f"a sound one went, and damaged ones stayed: {steps_of(run)}")

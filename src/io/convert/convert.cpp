@@ -143,6 +143,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     if (o.resize_vocabulary > 0) g = geometry_of(w.config, w.config_where);
   }
   if (w.tensors.empty()) throw UserError("no weights", o.input, "it must hold tensors", "check the path");
+  if (layout == WeightLayout::ravine) report.source += fmt::format(", after step {}", w.position.step);
   if (!o.optimizer) w.position = {};
 
   Plan plan;
