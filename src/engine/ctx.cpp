@@ -80,7 +80,7 @@ Flow Ctx::block(const std::string& path, const Unit& unit, Flow in, const BlockF
     for (Observer* o : setup_.observers) o->flow(*this, path_, out);
     return out;
   }
-  BlockNode node{path, &unit, {}, {}, {}, {}, {}, {}};
+  BlockNode node{.path = path, .unit = &unit, .ops = {}, .again = {}, .x = {}, .branch = {}, .out_x = {}, .out_branch = {}};
   bool again = setup_.stash->recompute_block(path);
   if (again) {
     node.again = f;

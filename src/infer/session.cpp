@@ -80,7 +80,8 @@ Session open_session(const std::string& folder, DType compute, const std::string
     return s;
   }
   s.spread.options.sequence = use == OpenFor::gradients && o.sequence;
-  const FlatLayout layout{s.stages(), narrow_option<int>(o.zero, "parallel.zero"), o.zero_threshold, s.spread.options.sequence, &s.ranks()};
+  const FlatLayout layout{.stages = s.stages(), .zero = narrow_option<int>(o.zero, "parallel.zero"), .whole_below = o.zero_threshold,
+                          .sequence = s.spread.options.sequence, .ranks = &s.ranks()};
   s.trainable = &hold(s, [&](DeviceKind device) { return std::make_unique<FlatStore>(s.model->params(), s.types, device, layout); });
   s.stored_names = load_weights(folder, *s.model, *s.trainable);
   HeapArena arena;

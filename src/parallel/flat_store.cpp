@@ -25,7 +25,8 @@ FlatStore::FlatStore(ParamSet& params, const Types& types, DeviceKind device, co
     : params_(params), types_(types), device_(device), ranks_(layout.ranks ? layout.ranks : &alone_), zero_(layout.zero), sequence_(layout.sequence), at_(params.params().size()),
       reads_(params.units().size()) {
   const Coordinates& me = ranks_->at();
-  place_ = {me.tensor, ranks_->mesh().tensor, me.data, ranks_->mesh().data, zero_ > 0, layout.whole_below};
+  place_ = {.tensor_rank = me.tensor, .tensor_size = ranks_->mesh().tensor, .data_rank = me.data, .data_size = ranks_->mesh().data,
+            .divided = zero_ > 0, .whole_below = layout.whole_below};
   declare(layout.stages);
   for (size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b];

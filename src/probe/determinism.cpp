@@ -66,7 +66,7 @@ class Check {
     } else {
       Sources sources = open_sources(config, model->facts());
       columns_ = sources.data.train->columns();
-      LoaderOptions loader{config.train.global_batch, config.train.micro_batch, 0, 0, {}, 0, 1, false};
+      const LoaderOptions loader{.global_batch = config.train.global_batch, .micro_batch = config.train.micro_batch, .prefetch = 0};
       for (int64_t s = 0; s < options.steps; ++s) batches_.push_back(make_step(*sources.data.train, loader, s).micro);
     }
   }
@@ -182,7 +182,7 @@ DeterminismCase compare(const std::string& name, const Trace& a, const Trace& b,
 std::vector<DeterminismCase> check_determinism(const Config& config, const std::string& backend, const DeterminismOptions& options,
                                                const std::function<void(const DeterminismCase&)>& done) {
   Check check(config, backend, options);
-  const Way first{"as configured", thread_count(), config.train.recompute, {}, 0, true, ""};
+  const Way first{.name = "as configured", .threads = thread_count(), .recompute = config.train.recompute};
   std::vector<Way> ways{first, first};
   ways[0].name = "again";
   ways[1].name = "again, unobserved";

@@ -129,7 +129,7 @@ class LayoutCheck {
     Config config = config_of(way);
     std::unique_ptr<Model> model = open_run_model(config);
     RunLayout layout = run_layout(config, ranks.size(), *model);
-    StepShape shape{config.train.micro_batch, data_->columns(), layout.micro_batches, false, layout.leaves};
+    const StepShape shape{.rows = config.train.micro_batch, .columns = data_->columns(), .micro_batches = layout.micro_batches, .leaves = layout.leaves};
     StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products), shape, nullptr, &ranks);
     engine.allocate();
     begin_weights(engine, config);

@@ -23,15 +23,15 @@ constexpr int64_t kManyTiles = 64;               // from here on, tiles are wide
 constexpr int64_t kPacked = int64_t{4} << 20;    // elements of an operand that a round aims at
 
 struct Plan {
-  int64_t m, n, k;
-  bool skinny, pairs, pack_a;
-  int64_t depth, rows, cols, tile_cols;  // of a round and of its tiles
+  int64_t m = 0, n = 0, k = 0;
+  bool skinny = false, pairs = false, pack_a = false;
+  int64_t depth = 0, rows = 0, cols = 0, tile_cols = 0;  // of a round and of its tiles
   int64_t groups() const { return ceil_div(depth, kGroup); }
   int64_t steps(int64_t elements) const { return pairs ? ceil_div(elements, 2) : elements; }
 };
 
 Plan plan_of(const Matmul& x, Bf16Products products) {
-  Plan p{x.m(), x.n(), x.k(), false, false, false, 0, 0, 0, 0};
+  Plan p{.m = x.m(), .n = x.n(), .k = x.k()};
   p.skinny = p.m <= kSkinnyRows && x.trans_b && !x.trans_a && !(x.tokens_reduced && p.k > kGroup);
   p.pairs = products == Bf16Products::dot && x.a.dtype == DType::bf16;
   p.pack_a = x.trans_a || (p.pairs ? p.k % 2 || x.a.stride % 2 : x.a.dtype != DType::f32);
