@@ -94,6 +94,24 @@ add_executable(absent src/absent.cpp)
 """
 
 
+def test_every_planted_fault_fits_the_code(folder):
+    """Each stands in its file exactly once, changes it, and names a test that is there."""
+    wrong, names = [], set()
+    for file in sorted((ROOT / "tools" / "planted_faults").glob("*.json")):
+        for fault in json.loads(file.read_text()):
+            source, where = ROOT / fault["file"], f"{file.name}: {fault['name']}"
+            found = source.read_text().count(fault["old"]) if source.is_file() else -1
+            if found != 1 or fault["old"] == fault["new"]:
+                wrong.append(f"{where}: {fault['file']} has it {found} times")
+            if (key := (file.name, fault["name"])) in names:
+                wrong.append(f"{where} is there twice")
+            names.add(key)
+            for word in fault["test"].split():
+                if word.endswith(".py") and not (ROOT / word).is_file():
+                    wrong.append(f"{where}: {word} is not there")
+    check(len(names) > 400 and not wrong, "\n".join(wrong))
+
+
 def test_planted_faults(folder):
     """A toy tree: one fault that its test finds, one that it does not, one whose test fails anyway, one whose test is skipped, one that fits no more."""
     for tool in ("cmake", "ninja", "git"):
