@@ -64,11 +64,10 @@ def test_a_state_of_somebody_else(folder):
     work = folder / "d.preprocess"
     for text in ('{"my":"state"}', "dear", '{"version":1,"settings":"mine","files":[],"lists":[]}'):
         work.mkdir()
-        (work / "state.json").write_text(text)
-        (work / "features.bin").write_text("dear")
-        (work / "text.idx").write_text("dear")
-        for more in ((), ("--restart",), ("--restart", "--overwrite")):
-            refused([work, "files of others"], *words[:-1], folder / "d", *more, kept=[work])
+        for name in ("state.json", "text.idx", "features.bin"):  # alone, then beside names that the work could have
+            (work / name).write_text(text)
+            for more in ((), ("--restart", "--overwrite")):
+                refused([work, "files of others"], *words[:-1], folder / "d", *more, kept=[work])
         shutil.rmtree(work)
 
 

@@ -125,8 +125,9 @@ inline bool refuse_nameless() {
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Runs f in a child, which is killed as it begins the call number `kill_at` (from 1; 0: never) of those that `calls` counts.
-inline TracedChild trace_child(int kill_at, const std::function<void()>& f) {
+// Runs f in a child, which is killed as it begins the call number `kill_at` (from 1; 0: never) of those that `calls` counts. `before` runs here
+// before each of them, while the child waits.
+inline TracedChild trace_child(int kill_at, const std::function<void()>& f, const std::function<void(const std::string& call)>& before = {}) {
   TracedChild out;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -168,6 +169,7 @@ inline TracedChild trace_child(int kill_at, const std::function<void()>& f) {
       if (::ptrace(static_cast<__ptrace_request>(traced::kGetSyscallInfo), pid, reinterpret_cast<void*>(sizeof info), &info) > 0 && info.op == 1)
         if (std::string call = traced::words(pid, info); !call.empty()) {
           out.calls.push_back(std::move(call));
+          if (before) before(out.calls.back());
           if (static_cast<int>(out.calls.size()) == kill_at) ::kill(child, SIGKILL);
         }
     } else if (WSTOPSIG(status) != SIGTRAP && WSTOPSIG(status) != SIGSTOP) {
