@@ -12,6 +12,8 @@ pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 option(RAVINE_MPI "several ranks, by MPI; without it everything else works" ON)
 if(RAVINE_MPI)
   pkg_check_modules(MPI IMPORTED_TARGET ompi-c)
+else()
+  unset(MPI_FOUND CACHE)  # of a build with it in the same folder
 endif()
 find_package(simdjson REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
