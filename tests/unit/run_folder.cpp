@@ -2,7 +2,9 @@
 #include "train/run_folder.h"
 
 #include "files/folder_mark.h"
+#include "tests/unit/io_checkpoint_state.h"
 #include "tests/unit/train_help.h"
+#include "train/open.h"
 #include "train/stop.h"
 
 namespace ravine {
@@ -103,6 +105,19 @@ TEST(RunRecord, TheGlanceTakesWhatAResumeWouldTake) {
   spill(folder + "/step_000004/manifest.json", "{");
   EXPECT_EQ(glance_at_checkpoint(folder, "auto")->checkpoint, "step_000002");
   EXPECT_FALSE(glance_at_checkpoint(folder, "none"));
+}
+
+TEST(RunRecord, ANumberBelow0CountsNothing) {
+  TemporaryFolder folder;
+  TestState live(2);
+  TrainState state = live.state();
+  state.scalars = {{"step", -1}, {"tokens", 7}};
+  CheckpointWriter writer;
+  writer.save(folder.path(), 1, state, 0);
+  writer.wait();
+  const CheckpointReader reader(folder / "step_000001", true);
+  EXPECT_EQ(checkpoint_scalar(reader, "tokens"), 7);
+  EXPECT_NE(message_of<UserError>([&] { checkpoint_scalar(reader, "step"); }).find("it counts from 0"), std::string::npos);
 }
 
 }  // namespace
