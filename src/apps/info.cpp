@@ -292,9 +292,9 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   if (fs::is_directory(path) || file.ends_with(".ckpt"))
     if (const auto r = recognise(path); r && r->layout != WeightLayout::hf && r->layout != WeightLayout::ravine) return foreign_checkpoint(path, *r, list);
   if (fs::is_directory(path)) {
-    if (fs::exists(path + "/manifest.json")) return checkpoint_folder(path, list);
+    if (is_checkpoint(path)) return checkpoint_folder(path, list);
     if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return run_folder(path);
-    if (const auto names = checkpoint_names(path); std::ranges::any_of(names, [&](const std::string& n) { return fs::exists(fs::path(path) / n / "manifest.json"); })) return checkpoints_folder(path);
+    if (holds_checkpoints(path)) return checkpoints_folder(path);
     if (fs::exists(path + "/config.json") || has_tensors(path)) return model_folder(path, list);
     if (is_prepared(path))
       return {{"kind", "folder of a run to come (ravine init)"}, {"path", path}, {"config", path + "/run.yaml"}, {"to_use_it", fmt::format("ravine train --config {}", shell_word(path + "/run.yaml"))}};

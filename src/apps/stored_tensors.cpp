@@ -8,7 +8,7 @@ namespace ravine {
 StoredTensors::StoredTensors(const std::string& path) {
   namespace fs = std::filesystem;
   const bool folder = fs::is_directory(path);
-  if (folder && fs::exists(fs::path(path) / "manifest.json") && fs::exists(fs::path(path) / "state-00001.safetensors")) {
+  if (folder && is_checkpoint(path) && fs::exists(fs::path(path) / "state-00001.safetensors")) {
     pieces_ = std::make_unique<CheckpointReader>(path, true);
     names_ = pieces_->names();
     std::sort(names_.begin(), names_.end());
@@ -16,7 +16,7 @@ StoredTensors::StoredTensors(const std::string& path) {
   }
   // Of one rank, or one file of a checkpoint: its checksums stand in the manifest beside it.
   const fs::path beside = folder ? fs::path(path) : fs::absolute(path).parent_path();
-  if ((folder || fs::path(path).filename().string().starts_with("state-")) && fs::exists(beside / "manifest.json")) CheckpointReader(beside.string(), true);
+  if ((folder || fs::path(path).filename().string().starts_with("state-")) && is_checkpoint(beside.string())) CheckpointReader(beside.string(), true);
   set_ = std::make_unique<TensorSet>(path);
   for (const auto& entry : set_->tensors()) names_.push_back(entry.first);
 }

@@ -1,7 +1,6 @@
 #include "files/straight_writer.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "base/blocked_signals.h"
 #include "base/checked.h"
 #include "base/parallel.h"
 
@@ -55,11 +55,8 @@ void StraightWriter::hand_over() {
   if (!thread_.joinable()) {
     const int flags = ::fcntl(fd_, F_GETFL);
     direct_ = flags >= 0 && ::fcntl(fd_, F_SETFL, flags | O_DIRECT) == 0;
-    sigset_t all, before;  // signals are for the main thread; SIGXFSZ, blocked, makes a write past the size limit an error
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const BlockedSignals blocked;
     thread_ = std::thread([this] { serve(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   {
     std::lock_guard lock(mutex_);

@@ -22,7 +22,7 @@ namespace ravine {
 // rank 0). A name may occur several times with boxes that do not overlap. All ranks together must cover every tensor exactly
 // once.
 struct StateTensor {
-  std::string name;  // "weight.model.norm.weight"
+  std::string name;  // "weights/model.norm.weight"
   TensorView view;   // contiguous, on cpu
   Shape global;
   std::vector<int64_t> begin;  // per dim; empty means all zeros
@@ -63,14 +63,19 @@ class CheckpointWriter {
   // Starts to write checkpoints_dir/step_<step> (replacing one of that name) and returns; first waits for the save before. The
   // `keep` newest up to this step that are sound and of this state's line stay (0: all), with whatever lies among them; what is older goes once
   // this one is complete, unless it holds a file that no checkpoint has: that is a warning; replacing such a one is refused. Those of other processes
-  // are read whole once, before anything goes because of them. Wrong slices are an Error at once.
+  // are read whole once, before anything goes because of them. The newest healthy one stays in any case (io/checkpoint_health.h, where the verdict in `state` is written to the file too).
+  // Wrong slices are an Error at once.
   void save(const std::string& checkpoints_dir, int64_t step, const TrainState& state, int64_t keep);
 
   // Blocks until every tensor of the unit is written, or the save has failed: then its buffers may change.
   void wait_unit(size_t unit);
   // Blocks until the checkpoint is complete under its name and `latest` says so (rank 0; other ranks: their part is on disk).
   void wait();
-  // What went wrong with the last save (disk full, ...), once. Unless take_saved has it, what it wrote is removed; earlier checkpoints are untouched.
+  // Blocks until this rank's part of the last save is on disk, or has failed: then true. Of several ranks the first waits for the parts of all; one that could not even leave it a mark there is
+  // told of by the ranks themselves, and give_up_parts ends that wait: the save has failed.
+  bool wait_part();
+  void give_up_parts();
+  // What went wrong with the last save (disk full, ...) or beside it, once. Unless take_saved has it, what it wrote is removed; earlier checkpoints are untouched.
   std::optional<std::string> take_warning();
   // The last save that became complete since the call before: its step, the bytes of this rank, seconds from save() to complete.
   struct Saved {
@@ -78,8 +83,6 @@ class CheckpointWriter {
     double seconds = 0;
   };
   std::optional<Saved> take_saved();
-  bool busy() const;
-
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
@@ -117,10 +120,10 @@ class CheckpointReader {
 // The folder to resume from: the one that `latest` names, else the newest. Verified whole; one that is damaged is reported
 // through `warn` and the next older one is tried (after them, newer ones that `latest` does not know). Nothing if there is none
 // at all; a UserError if there are some and all are damaged. A missing folder is no checkpoint.
-// `takes` (of names; null: all) leaves some out.
+// `takes` (of names; null: all) leaves some out. Without `whole` bytes are not compared with their checksums.
 using TakesCheckpoint = std::function<bool(const std::string& name)>;
 std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir, const std::function<void(const std::string&)>& warn,
-                                             const TakesCheckpoint& takes = {});
+                                             const TakesCheckpoint& takes = {}, bool whole = true);
 
 // What the file `latest` says: nothing if there is none, or if it names no checkpoint. A UserError where it is no plain file.
 std::optional<int64_t> latest_step(const std::string& checkpoints_dir);
@@ -132,6 +135,13 @@ std::vector<std::string> checkpoints_to_try(const std::string& checkpoints_dir, 
 // Removes what killed runs left half written, and gives a checkpoint its name again that was being replaced. To be called by one rank, before
 // the newest one is looked for.
 void clean_leftovers(const std::string& checkpoints_dir);
+
+// Whether the folder's manifest.json says that it is one of a checkpoint; its beginning alone is read.
+bool manifest_says_checkpoint(const std::string& folder);
+// Whether the folder is a checkpoint, sound or not: its manifest says so, or, since that may be damaged, is there in a folder with the name of one.
+bool is_checkpoint(const std::string& folder);
+// Whether there is one directly in it.
+bool holds_checkpoints(const std::string& folder);
 
 // What is wrong with the checkpoint, "" if nothing is: manifest, sizes and headers, with `whole` also every byte. Runs on the calling thread alone.
 std::string fault_in_checkpoint(const std::string& folder, bool whole);

@@ -2,8 +2,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
+#include <fstream>
 
 #include "files/compressed.h"
 #include "files/temporary.h"
@@ -52,6 +54,31 @@ std::optional<int64_t> checkpoint_step(const std::string& folder) {
   return step;
 }
 
+bool manifest_says_checkpoint(const std::string& folder) {
+  const fs::path manifest = fs::path(folder) / "manifest.json";
+  std::error_code error;
+  if (!fs::is_regular_file(manifest, error)) return false;
+  std::string head(4096, '\0');
+  std::ifstream in(manifest, std::ios::binary);
+  in.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<size_t>(std::max<std::streamsize>(in.gcount(), 0)));
+  std::erase_if(head, [](unsigned char c) { return std::isspace(c) != 0; });
+  return head.find(R"("format":"ravine-checkpoint")") != std::string::npos;
+}
+
+bool is_checkpoint(const std::string& folder) {
+  std::error_code error;
+  const fs::path path = fs::absolute(folder, error).lexically_normal(), name = path.has_filename() ? path.filename() : path.parent_path().filename();
+  return (checkpoint_step(name.string()) && fs::is_regular_file(path / "manifest.json", error)) || manifest_says_checkpoint(folder);
+}
+
+bool holds_checkpoints(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (checkpoint_step(entry.path().filename().string()) && is_checkpoint(entry.path().string())) return true;
+  return false;
+}
+
 std::optional<int64_t> first_step_to_try(const std::string& dir) {
   const std::vector<int64_t> steps = steps_to_try(dir, latest_step(dir));
   return steps.empty() ? std::nullopt : std::optional(steps.front());
@@ -64,7 +91,7 @@ std::vector<std::string> checkpoints_to_try(const std::string& dir, const TakesC
   return out;
 }
 
-std::optional<std::string> newest_checkpoint(const std::string& dir, const std::function<void(const std::string&)>& warn, const TakesCheckpoint& takes) {
+std::optional<std::string> newest_checkpoint(const std::string& dir, const std::function<void(const std::string&)>& warn, const TakesCheckpoint& takes, bool whole) {
   const auto latest = latest_step(dir);
   std::vector<int64_t> steps = steps_to_try(dir, latest);
   if (latest && std::find(steps.begin(), steps.end(), *latest) == steps.end())
@@ -73,7 +100,7 @@ std::optional<std::string> newest_checkpoint(const std::string& dir, const std::
   for (int64_t step : steps) {
     const std::string path = dir + "/" + checkpoint_name(step);
     try {
-      CheckpointReader reader(path, true);
+      CheckpointReader reader(path, whole);
       return path;
     } catch (const Error& e) {
       warn(e.what());

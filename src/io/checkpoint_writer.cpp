@@ -1,9 +1,9 @@
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
@@ -13,12 +13,14 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/blocked_signals.h"
 #include "base/checked.h"
 #include "files/atomic.h"
 #include "files/compressed.h"
 #include "files/safetensors.h"
 #include "files/temporary.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_health.h"
 #include "io/direct_file.h"
 #include "io/manifest.h"
 
@@ -53,7 +55,6 @@ class KnownCheckpoints {
     const CheckpointReader reader(path, false);
     return line.holds(CheckpointLine::from_scalars(reader.scalars()).process, reader.step());
   }
-  static bool healthy(const std::string& path) { return !field_or(CheckpointReader(path, false).scalars(), "unhealthy", path, false); }
 
  private:
   std::map<std::string, bool> sound_;
@@ -171,20 +172,21 @@ void check_state(const TrainState& state, int ranks) {
   require(fault.empty(), "checkpoint: every tensor is covered once, got {}", fault);
 }
 
-// Reads what rank `r` wrote; waits for it.
-Manifest wait_for_part(const CheckpointJob& job, int r) {
+// Reads what rank `r` wrote; waits for it, until it says that it failed or nobody expects it any longer.
+Manifest wait_for_part(const CheckpointJob& job, int r, const std::atomic<bool>& given_up) {
   const std::string path = fmt::format("{}/part-{:05}.json", job.parts(), r);
   const std::string failed = fmt::format("{}/failed-{:05}", job.parts(), r);
   std::error_code error;
   while (!fs::exists(path, error)) {
     require(!fs::exists(failed, error), "checkpoint: every rank writes its part, rank {} failed", r);
+    require(!given_up, "checkpoint: every rank writes its part, that of rank {} is not there and a rank failed", r);
     std::this_thread::sleep_for(kPoll);
   }
   return parse_part(read_whole(path, kMaxPart), path);
 }
 
 // Older ones go by way of a name that is no checkpoint's: a kill in between leaves nothing half there. What holds files of others stays, and is
-// told.
+// told. Where verdicts cannot be read nothing goes: it may be the newest healthy one.
 std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
   known.saved(job.target());
   if (job.keep < 1) return "";
@@ -194,13 +196,14 @@ std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
   if (static_cast<int64_t>(steps.size()) <= job.keep) return "";
   std::sort(steps.rbegin(), steps.rend());
   const CheckpointLine line = CheckpointLine::from_scalars(job.state.scalars);
+  const CheckpointVerdicts verdicts(job.dir);
   std::string stay;
   int64_t kept = 0;
   bool healthy = false;
   for (const int64_t step : steps) {
     const std::string path = job.dir + "/" + checkpoint_name(step);
     if ((kept < job.keep || !healthy) && known.counts(path, line, stay)) {
-      const bool is_healthy = KnownCheckpoints::healthy(path), stays = kept < job.keep || is_healthy;
+      const bool is_healthy = verdicts.healthy(checkpoint_name(step)), stays = kept < job.keep || is_healthy;
       healthy = healthy || is_healthy;
       kept += stays;
       if (stays) continue;
@@ -246,12 +249,8 @@ std::string name_latest(const CheckpointJob& j) {
 struct CheckpointWriter::Impl {
   Impl(int rank, int ranks, uint64_t run) : rank(rank), ranks(ranks), run_number(run) {
     require(ranks > 0 && rank >= 0 && rank < ranks, "CheckpointWriter: rank is in [0, {}), got {}", ranks, rank);
-    // Signals are for the main thread; SIGXFSZ, blocked, makes a write past the size limit an error.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const BlockedSignals blocked;
     thread = std::thread([this] { serve(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   ~Impl() {
     {
@@ -281,6 +280,7 @@ struct CheckpointWriter::Impl {
       }
       lock.lock();
       if (!problem.empty()) warning = problem;
+      part_failed = !complete;
       const double seconds = std::chrono::duration<double>(completed - began).count();
       if (complete && completed > began) saved = CheckpointWriter::Saved{job->step, written, seconds};
       pending.clear();
@@ -301,14 +301,31 @@ struct CheckpointWriter::Impl {
     } parts{j.parts()};
     AtomicFolder folder(j.target());
     Manifest m = write_state(j, folder.folder());
+    {
+      std::lock_guard lock(mutex);
+      part_done = true;
+      changed.notify_all();
+    }
     for (int r = 1; r < ranks; ++r) {
-      const Manifest part = wait_for_part(j, r);
+      const Manifest part = wait_for_part(j, r, given_up);
       for (const auto& f : part.files) fs::rename(parts.path + "/" + f.name, folder.folder() + "/" + f.name);
       merge_part(m, part);
     }
     if (const std::string fault = manifest_fault(m); !fault.empty())
       fail("checkpoint: ranks cover every tensor once, got {}", fault);
     write_file_atomic(folder.folder() + "/manifest.json", write_manifest(m));
+    // The checkpoint is complete with its name: whatever goes wrong beside that is a warning.
+    const std::string name = checkpoint_name(j.step);
+    std::string warnings;
+    auto beside = [&](const char* what, const std::function<void()>& work) {
+      try {
+        work();
+      } catch (const std::exception& e) {
+        warnings += fmt::format("{}{}: {}", warnings.empty() ? "" : "; ", what, e.what());
+      }
+    };
+    const std::string unwritten = fmt::format("its verdict could not be written to {}", kHealthFile);
+    beside(unwritten.c_str(), [&] { forget_verdict(j.dir, name); });
     folder.commit([](const std::string& replaced) {
       if (const std::string kept = protection_of_checkpoint(replaced); !kept.empty())
         throw UserError("cannot replace checkpoint", kept, "it is write-protected", "move the checkpoint away");
@@ -317,12 +334,12 @@ struct CheckpointWriter::Impl {
     });
     const std::string problem = name_latest(j);
     completed = std::chrono::steady_clock::now();
-    if (!problem.empty()) return problem;  // older ones stay: one of them may be what `latest` names
-    try {
-      return remove_older(j, known);
-    } catch (const fs::filesystem_error& e) {
-      return fmt::format("an old checkpoint could not be removed: {}", e.what());
-    }
+    if (warnings.empty()) beside(unwritten.c_str(), [&] { record_verdict(j.dir, name, m.scalars); });
+    if (!problem.empty()) return warnings.empty() ? problem : problem + "; " + warnings;  // older ones stay: one of them may be what `latest` names
+    beside("no older checkpoint was removed", [&] {
+      if (const std::string stay = remove_older(j, known); !stay.empty()) warnings += (warnings.empty() ? "" : "; ") + stay;
+    });
+    return warnings;
   }
 
   void run_part(const CheckpointJob& j) {
@@ -390,6 +407,8 @@ struct CheckpointWriter::Impl {
   std::unordered_map<size_t, int64_t> pending;  // tensors not yet written, per unit
   std::optional<std::string> warning;
   std::optional<CheckpointWriter::Saved> saved;
+  bool part_done = false, part_failed = false;  // of the last save
+  std::atomic<bool> given_up{false};            // parts of others are no longer waited for
   int64_t written = 0;  // of the thread alone: bytes of its last file, and when its checkpoint was complete
   std::chrono::steady_clock::time_point completed;
   bool stop = false;
@@ -411,6 +430,7 @@ void CheckpointWriter::save(const std::string& dir, int64_t step, const TrainSta
   std::lock_guard lock(impl_->mutex);
   for (const StateTensor& t : state.tensors) ++impl_->pending[t.unit];
   const std::array<uint64_t, 2> which{impl_->run_number, ++impl_->saves};
+  impl_->part_done = impl_->part_failed = impl_->given_up = false;
   impl_->job = CheckpointJob{dir, step, state, keep, checksum_text(checksum_of(std::as_bytes(std::span(which))))};
   impl_->changed.notify_all();
 }
@@ -428,6 +448,14 @@ void CheckpointWriter::wait() {
   impl_->changed.wait(lock, [&] { return !impl_->job; });
 }
 
+bool CheckpointWriter::wait_part() {
+  std::unique_lock lock(impl_->mutex);
+  impl_->changed.wait(lock, [&] { return !impl_->job || impl_->part_done; });
+  return !impl_->job && impl_->part_failed;
+}
+
+void CheckpointWriter::give_up_parts() { impl_->given_up = true; }
+
 std::optional<std::string> CheckpointWriter::take_warning() {
   std::lock_guard lock(impl_->mutex);
   return std::exchange(impl_->warning, std::nullopt);
@@ -436,11 +464,6 @@ std::optional<std::string> CheckpointWriter::take_warning() {
 std::optional<CheckpointWriter::Saved> CheckpointWriter::take_saved() {
   std::lock_guard lock(impl_->mutex);
   return std::exchange(impl_->saved, std::nullopt);
-}
-
-bool CheckpointWriter::busy() const {
-  std::lock_guard lock(impl_->mutex);
-  return impl_->job.has_value();
 }
 
 }  // namespace ravine

@@ -82,11 +82,10 @@ struct DirectFile::Ring {
 
 DirectFile::DirectFile(std::string path, int64_t bytes)
     : path_(std::move(path)), bytes_(bytes), buffer_(DeviceKind::cpu, kBuffer) {
-  const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  fd_ = Fd(::open(path_.c_str(), flags | O_DIRECT, 0666));
-  direct_ = static_cast<bool>(fd_);
-  if (!direct_ && errno == EINVAL) fd_ = Fd(::open(path_.c_str(), flags, 0666));
+  fd_ = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (!fd_) throw_system("create file", path_, errno);
+  const int flags = ::fcntl(*fd_, F_GETFL);  // asked for behind: an open that refuses O_DIRECT has made the file already
+  direct_ = flags >= 0 && ::fcntl(*fd_, F_SETFL, flags | O_DIRECT) == 0;
   int code;
   do code = bytes > 0 && ::fallocate(*fd_, 0, 0, bytes) != 0 ? errno : 0;
   while (code == EINTR);

@@ -2,10 +2,10 @@
 // is a UserError naming the file and the tensor or key.
 //
 //   {"checksum":"<16 digits>",          XXH3-64 of the file with these digits as zeros; always at this place
-//    "format":"ravine-checkpoint","version":1,"step":200,"program":"ravine 0.1.0","instructions":"avx512",
+//    "format":"ravine-checkpoint","version":1,"step":200,"program":"ravine 1.2.3","instructions":"avx512",
 //    "files":[{"name":"state-00000.safetensors","bytes":N,"header":"<XXH3-64 of all before the data part>"}],
-//    "tensors":[{"name":"weight.a","dtype":"F32","shape":[4,8],"slices":[
-//        {"file":0,"stored":"weight.a","begin":[0,0],"shape":[4,8],"checksum":"<of the slice's bytes>"}]}],
+//    "tensors":[{"name":"weights/a","dtype":"F32","shape":[4,8],"slices":[
+//        {"file":0,"stored":"weights/a","begin":[0,0],"shape":[4,8],"checksum":"<of the slice's bytes>"}]}],
 //    "scalars":{...}}
 #pragma once
 #include <string>

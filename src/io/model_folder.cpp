@@ -70,7 +70,7 @@ void check_model_config(const std::string& file) {
 void check_checkpoint_folder(const std::string& folder, const std::string& key) {
   std::error_code error;
   const fs::path path = folder;
-  if (fs::exists(path / "manifest.json", error)) return;
+  if (is_checkpoint(folder)) return;
   const std::string where = fmt::format("{}={}", key, folder), rule = "it must be the folder of a checkpoint, such as RUN/checkpoints/step_000100";
   if (!fs::is_directory(path, error)) throw UserError("no such folder", where, rule, missing_path_advice(folder));
   for (const fs::path& checkpoints : {path / "checkpoints", path})

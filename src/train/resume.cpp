@@ -6,7 +6,7 @@
 
 #include "base/counted.h"
 #include "base/version.h"
-#include "train/health.h"
+#include "io/checkpoint_health.h"
 #include "train/open.h"
 #include "train/trainer.h"
 
@@ -45,14 +45,14 @@ TrainState Trainer::state() const {
 
 TakesCheckpoint Trainer::healthy_only() const {
   if (config_.health.embedding_norm == 0 || config_.checkpoint.resume != "auto") return {};
-  const CheckpointHealth health(path(kHealthFile));
   const std::string folder = path("checkpoints");
+  const CheckpointVerdicts verdicts(folder);
   const std::vector<std::string> all = checkpoints_to_try(folder);
   std::set<std::string> good;
   for (const std::string& checkpoint : all)
-    if (const std::string name = fs::path(checkpoint).filename().string(); health.healthy(name)) good.insert(name);
+    if (const std::string name = fs::path(checkpoint).filename().string(); verdicts.healthy(name)) good.insert(name);
   if (good.empty() && !all.empty())
-    throw UserError("no healthy checkpoints", folder, fmt::format("{} calls none of the {} there healthy, and health.embedding_norm={} asks for one", kHealthFile, all.size(), config_.health.embedding_norm),
+    throw UserError("no healthy checkpoints", folder, fmt::format("by {} and their own verdicts none of the {} there is healthy, and health.embedding_norm={} asks for one", kHealthFile, all.size(), config_.health.embedding_norm),
                     fmt::format("train again (checkpoint.resume=none, or another train.output), raise health.embedding_norm if it is too small, or name one: checkpoint.resume={}", all[0]));
   return [good](const std::string& name) { return good.count(name) > 0; };
 }
@@ -64,7 +64,7 @@ std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
   if (ranks_.first()) clean_leftovers(folder);
   auto warn = [&](const std::string& text) { log_.warn("{}", text); };
   if (resume == "auto") {
-    if (ranks_.first()) from = newest_checkpoint(folder, warn, healthy_only());
+    if (ranks_.first()) from = newest_checkpoint(folder, warn, healthy_only(), config_.checkpoint.verify);
     if (std::string found = gather_texts(ranks_.all(), from.value_or(""))[0]; !found.empty()) from = found;
   } else if (resume == "none") {
     return nullptr;
@@ -72,7 +72,7 @@ std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
     from = resume;
   }
   if (!from) return nullptr;
-  auto reader = std::make_unique<CheckpointReader>(*from, config_.checkpoint.verify && resume != "auto" && ranks_.first());  // newest_checkpoint has verified its find
+  auto reader = std::make_unique<CheckpointReader>(*from, config_.checkpoint.verify && resume != "auto" && ranks_.first());  // newest_checkpoint has looked at its find
   from_ = *from;
   done_ = checkpoint_scalar(*reader, "step");
   tokens_ = checkpoint_scalar(*reader, "tokens");

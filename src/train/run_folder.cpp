@@ -18,6 +18,7 @@
 #include "files/same_path.h"
 #include "files/temporary.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_health.h"
 #include "io/huggingface.h"
 #include "train/stop.h"
 
@@ -27,7 +28,7 @@ namespace ravine {
 namespace {
 
 // What a run writes directly in its folder.
-constexpr const char* kNames[] = {"checkpoints", "config.yaml", "exported", "health_ckpts.json", "log.txt", "metrics.jsonl", "model", "stop", "tensorboard", "tokens", ".lock", kFolderMark};
+constexpr const char* kNames[] = {"checkpoints", "config.yaml", "exported", kHealthFile, "log.txt", "metrics.jsonl", "model", "stop", "tensorboard", "tokens", ".lock", kFolderMark};
 std::string edited_name(int n) { return fmt::format("config.edited-{}.yaml", n); }  // what somebody had made of config.yaml
 
 bool is_numbered(std::string_view name, std::string_view before, std::string_view behind) {
@@ -99,16 +100,11 @@ int64_t newest_step(const std::string& checkpoints) {
   return newest;
 }
 
+// One whose manifest says so: a folder of others may have the name of one.
 bool has_checkpoint(const std::string& folder) {
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (!checkpoint_step(entry.path().filename().string())) continue;
-    if (!fs::is_regular_file(entry.path() / "manifest.json", error)) continue;
-    std::ifstream in(entry.path() / "manifest.json");
-    std::string start(200, '\0');
-    in.read(start.data(), static_cast<std::streamsize>(start.size()));
-    if (start.find("\"format\":\"ravine-checkpoint\"") != std::string::npos) return true;
-  }
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (checkpoint_step(entry.path().filename().string()) && manifest_says_checkpoint(entry.path().string())) return true;
   return false;
 }
 

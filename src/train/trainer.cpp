@@ -19,13 +19,13 @@
 #include "files/mapped_file.h"
 #include "files/temporary.h"
 #include "files/tokenizer_files.h"
+#include "io/checkpoint_health.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "io/open_weights.h"
 #include "kernels/backend.h"
 #include "parallel/whole_units.h"
 #include "train/estimate.h"
-#include "train/health.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/nan_watch.h"
@@ -134,6 +134,46 @@ Kernels Trainer::choose_kernels(const std::optional<RunRecord>& was) {
   return kernels;
 }
 
+// Of several ranks all write their parts of checkpoints into one folder: each makes a file in one that the first has made, which looks for them. `digits`: the same on all ranks.
+void Trainer::check_shared(const std::string& digits) {
+  const Group& all = ranks_.all();
+  if (all.size() == 1) return;
+  constexpr double kSeconds = 10;  // that another host may take to see a new file
+  const std::string folder = temporary_path(path("ranks"), digits);
+  auto file_of = [&](int rank) { return fmt::format("{}/{}", folder, rank); };
+  auto seen = [](const std::string& what) {
+    std::error_code error;
+    for (const double began = now(); !fs::exists(what, error); std::this_thread::sleep_for(std::chrono::milliseconds(20)))
+      if (now() - began > kSeconds) return false;
+    return true;
+  };
+  std::string problem;
+  if (ranks_.first()) fs::create_directory(folder);
+  all.barrier();
+  try {
+    if (!seen(folder))
+      problem = "does not see there what the first rank writes";
+    else
+      create_file(file_of(ranks_.rank()));
+  } catch (const std::exception& e) {
+    problem = fmt::format("cannot write there: {}", e.what());
+  }
+  std::vector<std::string> problems = gather_texts(all, problem);
+  const std::vector<std::string> hosts = gather_texts(all, world_->host());
+  std::string unseen;
+  if (ranks_.first()) {
+    for (int r = 1; r < all.size() && unseen.empty(); ++r)
+      if (problems[static_cast<size_t>(r)].empty() && !seen(file_of(r))) unseen = std::to_string(r);
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+  if (unseen = gather_texts(all, unseen)[0]; !unseen.empty()) problems[std::stoul(unseen)] = "writes there what the first rank does not see";
+  for (size_t r = 0; r < problems.size(); ++r)
+    if (!problems[r].empty())
+      throw UserError(fmt::format("rank {} ({}) {}", r, hosts[r], problems[r]), config_.train.output, fmt::format("all ranks write their parts of checkpoints into one folder, that of rank 0 ({})", hosts[0]),
+                      "set train.output to a folder that all ranks share and may write to");
+}
+
 // Of several ranks the first makes tokens of text; the others find them where it keeps them for the next start.
 void Trainer::open_data() {
   const Config& c = config_;
@@ -176,7 +216,7 @@ void Trainer::report_saves() {
     saved = true;
     saved_ = s->step;
     if (ranks_.first()) folder_->note_saved(s->step);
-    if (ranks_.first()) note_health(s->step);
+    warn_of_health(s->step);
     log_.line("saved    {}: {} in {:.2f} s, {:.2f} GB/s", checkpoint_name(s->step), human_bytes(static_cast<double>(s->bytes)), s->seconds,
               1e-9 * static_cast<double>(s->bytes) / s->seconds);
   }
@@ -188,22 +228,23 @@ void Trainer::report_saves() {
 }
 
 bool Trainer::is_saved(int64_t step) {
-  writer_->wait();
+  wait_for_save();
   report_saves();
   return !any(ranks_.all(), ranks_.first() && saved_ != step);  // of ranks, the first knows whether the whole is there
 }
 
-void Trainer::note_health(int64_t step) {
+// All ranks call it. One whose part failed, and that could not say so in the folder, tells the first here.
+void Trainer::wait_for_save() {
+  if (any(ranks_.all(), writer_->wait_part())) writer_->give_up_parts();
+  writer_->wait();
+}
+
+void Trainer::warn_of_health(int64_t step) {
   const auto verdict = unhealthy_.find(step);
   if (verdict == unhealthy_.end()) return;
   if (verdict->second)
     log_.warn("{} is unhealthy: embedding_local_norm is above health.embedding_norm={} on a rank of the first stage; a resume takes an older one", checkpoint_name(step),
               config_.health.embedding_norm);
-  try {
-    CheckpointHealth(path(kHealthFile)).add(checkpoint_name(step), !verdict->second);
-  } catch (const DiskFull& e) {
-    log_.warn("{}", e.what());
-  }
   unhealthy_.erase(verdict);
 }
 
@@ -267,7 +308,8 @@ void Trainer::save_checkpoint(int64_t step) {
     unhealthy_[step] = any(ranks_.all(), judged && !(embedding_squares(*engine_) <= limit));  // of one that is not finite too
   }
   TrainState s = state();
-  if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end() && verdict->second) s.scalars["unhealthy"] = true;
+  if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end()) s.scalars[kUnhealthy] = verdict->second;
+  wait_for_save();
   writer_->save(path("checkpoints"), step, s, config_.checkpoint.keep);
 }
 
@@ -285,6 +327,7 @@ void Trainer::step(int64_t step) {
     report.tokens = tokens_;
     for (auto& h : hooks_) h->after_step(*this, report);
     last_ = report;
+    report_saves();
     return;
   }
   const double lr = learning_rate(config_.schedule, config_.optimizer.lr, config_.train.steps, engine_->optimizer().steps());
@@ -327,7 +370,7 @@ void Trainer::note_verdict(const StepResult& r, int64_t step) {
   log_.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", engine_->optimizer().steps(), limit);
   const std::string what = fmt::format("Current global norm [{}] of step {} has been {} consecutive times greater than threshold", r.grad_norm, step, spikes_.in_a_row());
   if (r.verdict == Verdict::stop) {
-    writer_->wait();
+    wait_for_save();
     fail("{} {}, stop training (health.skip_count={}); the weights are those of step {}, the last checkpoint is untouched", what, limit, config_.health.skip_count,
          step - spikes_.in_a_row());
   }
@@ -374,7 +417,7 @@ void Trainer::explain_nan(const std::vector<MicroBatch>& micros, int64_t step, c
       if (found.empty()) found = text;
     origin = found.empty() ? "; no op produced it when the step was run again" : "; " + found;
   }
-  writer_->wait();
+  wait_for_save();
   const std::string bad = bad_weight();
   if (!bad.empty())
     fail("step {}: {}; {} since step {} or before, so go on from an earlier checkpoint{}", step, what, bad, step - 1, origin);
@@ -458,6 +501,7 @@ void Trainer::run() {
   if (injection_) engine_->ctx().add_observer(injection_.get());
   const uint64_t number = ranks_.first() ? std::stoull(random_digits(), nullptr, 16) : 0;
   const auto shared = static_cast<uint64_t>(gather_integers(ranks_.all(), static_cast<int64_t>(number))[0]);
+  check_shared(checksum_text(shared));
   writer_ = std::make_unique<CheckpointWriter>(ranks_.rank(), ranks_.size(), shared);
   line_.process = checksum_text(shared);
   begin(from.get());
@@ -491,7 +535,7 @@ void Trainer::run() {
   }
   stopped = stopped && done_ < config_.train.steps;
   for (auto& h : hooks_) h->finish(*this, stopped);
-  writer_->wait();
+  wait_for_save();
   report_saves();
   if (ranks_.first()) clear_stop_request(config_.train.output);
   if (stopped) end_stopped();

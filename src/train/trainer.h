@@ -61,7 +61,9 @@ class Trainer {
   void announce_ranks() const;
   void check_memory();
   void report_saves();
-  void note_health(int64_t step);
+  void warn_of_health(int64_t step);
+  void wait_for_save();
+  void check_shared(const std::string& digits);
   TakesCheckpoint healthy_only() const;  // what a resume may take where health.embedding_norm is set; null: any
   void check_disk();
   std::string what_is_kept() const;

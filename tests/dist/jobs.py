@@ -165,6 +165,15 @@ def test_ranks_that_were_started_differently(folder):
     check(not (folder / "run" / "checkpoints").exists(), "something was written")
 
 
+def test_a_folder_that_is_not_shared(folder):
+    base = prepare(folder)
+    other = folder / "other"
+    other.mkdir()
+    same = settings(base, "run")  # of each rank in its own folder
+    refused_at_start(folder, same, same, f"rank 1 ({HOST}) does not see there what the first rank writes (run)", "that all ranks share", where=other)
+    check(not any((folder / "run").glob("*.tmp")) and not (folder / "run" / "checkpoints").exists(), "something is left")
+
+
 def test_resume_with_other_data_or_tokenizer(folder):
     text = r.save_text(folder / "a.txt", 4000, 1)
     for name, size in (("tok", 400), ("tok2", 390)):

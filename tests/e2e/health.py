@@ -126,11 +126,41 @@ def test_a_resume_takes_the_newest_healthy_one(folder):
     check("after step 3" in log, log)
     log = train(folder, "named", schedule__steps=STEPS, health__embedding_norm=1e-9, checkpoint__resume=folder / "named" / "checkpoints" / "step_000005")
     check("after step 5" in log, f"a checkpoint that is named is taken as it is: {log}")
-    for v in verdicts:
-        v["is_health"] = 1
-    file.write_text(json.dumps(verdicts))
+    file.write_text(json.dumps([{**v, "is_health": 1} for v in json.loads(file.read_text())]))
     log = train(folder, "run", status=2, train__steps=STEPS + 1, schedule__steps=STEPS, health__embedding_norm=1e-9)
     check("no healthy checkpoints" in log and "health.embedding_norm" in log, log)
+
+
+def test_a_checkpoint_that_the_file_lacks_carries_its_own_verdict(folder):
+    """As after a kill between a save and the line about it."""
+    train(folder, "run", train__steps=6, schedule__steps=STEPS, health__embedding_norm=1e-9)
+    file = folder / "run" / "health_ckpts.json"
+    verdicts = json.loads(file.read_text())
+    file.write_text(json.dumps(verdicts[:-1]))
+    shutil.copytree(folder / "run", folder / "none")
+    log = train(folder, "run", schedule__steps=STEPS, health__embedding_norm=1e-9)
+    check("after step 6" in log, log)
+    (folder / "none" / "health_ckpts.json").unlink()
+    log = train(folder, "none", schedule__steps=STEPS, health__embedding_norm=1e-9)
+    check("after step 6" in log, log)
+    check([v["ckpt_name"] for v in json.loads((folder / "none" / "health_ckpts.json").read_text())] == ["step_000007", "step_000008"], "what was saved since")
+
+
+def test_a_file_that_cannot_be_read_ends_no_run(folder):
+    train(folder, "run", train__steps=2, schedule__steps=STEPS, health__embedding_norm=1e-9)
+    file = folder / "run" / "health_ckpts.json"
+    file.write_text('[{"is_health": 0,')
+    log = train(folder, "run", status=2, schedule__steps=STEPS, health__embedding_norm=1e-9)
+    check("health_ckpts.json" in log, log)
+    log = train(folder, "run", schedule__steps=STEPS, checkpoint__keep=1)  # not judged: nothing asks the file
+    check("warning: " in log and "health_ckpts.json" in log and f"saved    step_{STEPS:06}" in log, log)
+    check(len(r.checkpoints(folder / "run")) == STEPS, "nothing goes whose verdict is not known")
+
+
+def test_steps_that_are_left_out_report_saves_too(folder):
+    train(folder, "run", health__embedding_norm=1e-9, data__skip_steps=[3, 4, 5, 6, 7, 8])
+    verdicts = json.loads((folder / "run" / "health_ckpts.json").read_text())
+    check([v["ckpt_name"] for v in verdicts] == [f"step_{s:06}" for s in range(1, STEPS + 1)], f"{verdicts}")
 
 
 if __name__ == "__main__":

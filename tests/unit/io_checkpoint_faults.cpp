@@ -450,8 +450,10 @@ TEST(CheckpointFaults, ALateRanksPartIsNotTakenForOneOfTheNextSave) {
   late.save(folder.path(), 5, state_of_rank(1, 1), 0);
   late.wait();
   first.save(folder.path(), 5, state_of_rank(0, 2), 0);
-  for (int i = 0; i < 40 && first.busy(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(25));
-  EXPECT_TRUE(first.busy()) << "it did not wait for the part of this save";
+  EXPECT_FALSE(first.wait_part());
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  EXPECT_FALSE(folder.has("step_000005")) << "it did not wait for the part of this save";
+  EXPECT_EQ(first.take_warning(), std::nullopt);
   late.save(folder.path(), 5, state_of_rank(1, 2), 0);
   late.wait();
   first.wait();

@@ -10,6 +10,7 @@
 #include "files/temporary.h"
 #include "files/tokenizer_files.h"
 #include "io/checkpoint.h"
+#include "io/checkpoint_health.h"
 #include "io/huggingface.h"
 #include "io/manifest.h"
 
@@ -75,6 +76,9 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     const auto newest = newest_checkpoint(checkpoints, [&](const std::string& text) { w.notes.push_back(text); });
     if (!newest) throw UserError("no checkpoint", checkpoints, "it must hold a folder step_N", "check the path");
     folder = *newest;
+    const std::string name = fs::path(folder).filename().string();
+    if (!CheckpointVerdicts(checkpoints).healthy(name))
+      w.notes.push_back(fmt::format("{} is the newest, and the run judged it unhealthy; an older one is converted where it is named: --input {}/step_N", name, checkpoints));
   }
   // newest_checkpoint has verified what it found; moments lie in the files whose weights were read before.
   if (folder == path && !is_moment(kind)) CheckpointReader(folder, true);

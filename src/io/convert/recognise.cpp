@@ -3,6 +3,7 @@
 #include "files/tensor_set.h"
 #include "files/torch_file.h"
 #include "io/adapter_folder.h"
+#include "io/checkpoint.h"
 #include "io/convert/convert.h"
 #include "io/convert/mindformers.h"
 
@@ -72,9 +73,9 @@ std::optional<Recognised> recognise(const std::string& path) {
     return {};
   }
   if (find_adapter(path)) return {};
-  if (fs::exists(path + "/manifest.json")) return Recognised{WeightLayout::ravine, "Ravine checkpoint"};
-  if (has_dir(path, "step_")) return Recognised{WeightLayout::ravine, "folder of Ravine checkpoints"};
-  if (has_dir(path + "/checkpoints", "step_")) return Recognised{WeightLayout::ravine, "Ravine run"};
+  if (is_checkpoint(path)) return Recognised{WeightLayout::ravine, "Ravine checkpoint"};
+  if (holds_checkpoints(path)) return Recognised{WeightLayout::ravine, "folder of Ravine checkpoints"};
+  if (holds_checkpoints(path + "/checkpoints")) return Recognised{WeightLayout::ravine, "Ravine run"};
   if (fs::exists(path + "/latest_checkpointed_iteration.txt") || has_dir(path, "mp_rank_"))
     return Recognised{WeightLayout::megatron, "Megatron checkpoint (one file per tensor and pipeline rank)"};
   if (!first_file(path, "_model_states.pt").empty()) return states(path);
