@@ -3,6 +3,7 @@
 
 #include "apps/commands.h"
 #include "apps/rank_job.h"
+#include "base/counted.h"
 #include "files/atomic.h"
 #include "files/output_mark.h"
 #include "infer/speed.h"
@@ -96,6 +97,13 @@ struct BenchFlags {
   }
 };
 
+// Each flag is bounded by itself; what is made at once is their product.
+void check_batch(int64_t sequences, int64_t length) {
+  if (static_cast<double>(sequences) * static_cast<double>(length) > kMostTokens)
+    throw UserError(fmt::format("{} of {}", counted(sequences, "sequence"), counted(length, "token")), "--micro-batch, --sequence-length", fmt::format("a batch has at most {} tokens", kMostTokens),
+                    fmt::format("{} is the most for this length", counted(static_cast<int64_t>(kMostTokens) / length, "sequence")));
+}
+
 // Before the work.
 template <class Flags>
 void keep_timeline(const Flags& flags) {
@@ -103,6 +111,7 @@ void keep_timeline(const Flags& flags) {
 }
 
 int run_bench_train(BenchFlags& flags, Config& config) {
+  check_batch(flags.micro_batch, flags.length);
   keep_timeline(flags);
   flags.model = model_meant_by(flags.model, "--model");
   if (std::filesystem::is_directory(flags.model)) check_model_folder(flags.model, "--model");
@@ -168,6 +177,11 @@ struct InferenceFlags {
 };
 
 int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
+  SpeedOptions o;
+  o.batch = flags.batch > 0 ? flags.batch : flags.micro_batch;
+  o.length = flags.length > 0 ? flags.length : decode ? 128 : 1024;
+  o.steps = flags.steps > 0 ? flags.steps : decode ? 32 : 3;
+  check_batch(o.batch, o.length);
   keep_timeline(flags);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
@@ -175,10 +189,6 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   if (std::filesystem::is_directory(flags.model)) check_model_folder(flags.model, "--model");
   Session session = open_random_session(flags.model, compute, flags.common.backend, arithmetic.products);
   Profile profile(!flags.timeline.empty());
-  SpeedOptions o;
-  o.batch = flags.batch > 0 ? flags.batch : flags.micro_batch;
-  o.length = flags.length > 0 ? flags.length : decode ? 128 : 1024;
-  o.steps = flags.steps > 0 ? flags.steps : decode ? 32 : 3;
   if (flags.profile) o.observer = &profile, o.begin = [&] { profile.begin_step(); };
   Speed s = decode ? measure_decode(session, o) : measure_prefill(session, o);
   double memory = static_cast<double>(peak_resident_memory()) / (1 << 20);  // before peaks are measured, which takes memory too

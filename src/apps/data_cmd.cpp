@@ -16,6 +16,7 @@
 #include "data/loader.h"
 #include "io/checkpoint.h"
 #include "io/model_folder.h"
+#include "train/layout.h"
 #include "train/open.h"
 
 namespace ravine {
@@ -100,9 +101,12 @@ int run_show(ShowFlags& flags, Config& config) {
   if (batch % (micro * ranks) != 0)
     throw UserError(fmt::format("a step of {} sequences", batch), "train.micro_batch", fmt::format("it is not shared evenly by {} ranks in micro batches of {}", ranks, micro),
                     "choose --ranks and train.micro_batch so that it is");
-  int64_t first = start + flags.rank * (batch / ranks);
   Marks marks = flags.color == "always" || (flags.color == "auto" && shows_colour(STDOUT_FILENO)) ? Marks::colours : flags.color == "auto" ? Marks::brackets : Marks::none;
-  for (int64_t i = first; i < first + batch / ranks; ++i) {
+  const LoaderOptions sharing{.rank = flags.rank, .ranks = ranks, .round_robin = takes_turns(config.parallel)};
+  std::vector<int64_t> samples;
+  for (const int64_t place : share_of_rank(sharing, batch / micro))
+    for (int64_t row = 0; row < micro; ++row) samples.push_back(start + place * micro + row);
+  for (const int64_t i : samples) {
     Sample s = data->sample(i);
     auto valid = static_cast<int64_t>(s.labels.size()) - std::count(s.labels.begin(), s.labels.end(), kIgnored);
     std::string line;

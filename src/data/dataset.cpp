@@ -278,16 +278,28 @@ void open_read(const std::vector<Files>& sources, const char* key, const Dataset
   out.valid = std::make_unique<MixedDataset>(std::move(opening.streams.held), false, std::nullopt, o.sequence_length);
 }
 
-// As many as Megatron asks for when a validation takes train.valid_batches micro batches; one epoch if it takes all.
+// As many as Megatron asks for when a validation takes train.valid_batches micro batches; one epoch if it takes all. More than can be counted: the most.
 int64_t valid_samples(const TrainOptions& t) {
   if (t.valid_every == 0) return 0;
-  return t.valid_batches == 0 ? -1 : (t.steps / t.valid_every + 1) * t.valid_batches * t.micro_batch;
+  if (t.valid_batches == 0) return -1;
+  int64_t samples = t.steps / t.valid_every + 1;
+  if (__builtin_mul_overflow(samples, t.valid_batches, &samples) || __builtin_mul_overflow(samples, t.micro_batch, &samples)) return INT64_MAX;
+  return samples;
+}
+
+// Orders of Megatron make an index of all samples that a run asks for.
+void check_valid_samples(const Config& config) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  if (config.data.order != "philox" && valid_samples(config.train) > kMost)
+    throw UserError("too many samples for validation", "train.valid_batches", fmt::format("with train.steps={} and train.valid_every={} a run would take {} micro batches of {} each time, more than {} samples in all", config.train.steps, config.train.valid_every, config.train.valid_batches, config.train.micro_batch, kMost),
+                    "lower it, or set train.valid_batches=0 for one epoch");
 }
 
 }  // namespace
 
 DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
   const DataOptions& d = config.data;
+  check_valid_samples(config);
   return {.train = d.train,
           .valid = d.valid,
           .valid_fraction = d.valid_fraction,

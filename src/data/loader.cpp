@@ -20,6 +20,13 @@ int64_t width(const Dataset& data, const std::vector<Sample>& rows) {
   return std::min(data.columns(), round_up(used, kRaggedMultiple));
 }
 
+// Segments count tokens in 32 bits.
+int64_t tokens_of(int64_t rows, int64_t columns) {
+  const int64_t n = mul_checked(rows, columns);
+  require(n <= INT32_MAX, "micro batch: {} rows of {} columns are too many tokens", rows, columns);
+  return n;
+}
+
 }  // namespace
 
 MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows) {
@@ -28,8 +35,7 @@ MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows) {
   MicroBatch b;
   b.rows = rows;
   b.columns = width(data, samples);
-  auto n = static_cast<size_t>(mul_checked(rows, b.columns));
-  require(n <= INT32_MAX, "micro batch: {} rows of {} columns are too many tokens", rows, b.columns);
+  const auto n = static_cast<size_t>(tokens_of(rows, b.columns));
   b.ids.reserve(n);
   b.labels.reserve(n);
   b.positions.reserve(n);
@@ -47,7 +53,7 @@ MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows) {
 
 MicroBatch random_micro_batch(int64_t rows, int64_t columns, int64_t vocabulary) {
   MicroBatch b;
-  b.rows = rows, b.columns = columns, b.valid_tokens = mul_checked(rows, columns);
+  b.rows = rows, b.columns = columns, b.valid_tokens = tokens_of(rows, columns);
   for (int64_t r = 0; r < rows; ++r) {
     b.sequence_index.push_back(r);
     b.segments.push_back({static_cast<int32_t>(r * columns), static_cast<int32_t>(columns)});
@@ -61,6 +67,13 @@ MicroBatch random_micro_batch(int64_t rows, int64_t columns, int64_t vocabulary)
   return b;
 }
 
+std::vector<int64_t> share_of_rank(const LoaderOptions& o, int64_t micro_batches) {
+  const int64_t mine = div_exact(micro_batches, o.ranks);
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < mine; ++i) places.push_back(o.round_robin ? i * o.ranks + o.rank : o.rank * mine + i);
+  return places;
+}
+
 StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step) {
   StepBatches s;
   s.step = step;
@@ -68,9 +81,7 @@ StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step)
   if (s.skipped) return s;
   bool plain = o.history.empty();
   int64_t batch = plain ? o.global_batch : o.history.global_batch(step), first = plain ? mul_checked(step, batch) : o.history.first_sample(step);
-  int64_t mine = div_exact(div_exact(batch, o.micro_batch), o.ranks);
-  for (int64_t i = 0; i < mine; ++i) {
-    int64_t micro = o.round_robin ? i * o.ranks + o.rank : o.rank * mine + i;
+  for (const int64_t micro : share_of_rank(o, div_exact(batch, o.micro_batch))) {
     s.micro.push_back(make_micro_batch(data, add_checked(first, micro * o.micro_batch), o.micro_batch));
     s.micro.back().index = micro;
     s.valid_tokens += s.micro.back().valid_tokens;

@@ -27,7 +27,7 @@ struct MicroBatch {
 // as wide as the longest row, rounded up to a multiple of 32 and never wider than the dataset. That changes no loss and no gradient.
 MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows);
 
-// Whole rows whose tokens and labels are the same uniform draws from the vocabulary every time, to measure or plan with.
+// Whole rows whose tokens and labels are the same uniform draws from the vocabulary every time, to measure or plan with. Like any micro batch it has at most INT32_MAX tokens.
 MicroBatch random_micro_batch(int64_t rows, int64_t columns, int64_t vocabulary);
 
 struct StepBatches {
@@ -48,6 +48,9 @@ struct LoaderOptions {
   bool round_robin = false;
   DataHistory history;  // which samples a step takes; empty: step * global_batch and those after it
 };
+
+// The places in a step, from 0, of the micro batches that the rank takes of `micro_batches`, which its ranks divide evenly.
+std::vector<int64_t> share_of_rank(const LoaderOptions& options, int64_t micro_batches);
 
 // What step s sees: its global_batch samples in order, micro_batch at a time; of these the rank's own.
 StepBatches make_step(const Dataset& data, const LoaderOptions& options, int64_t step);

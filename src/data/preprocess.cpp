@@ -52,21 +52,16 @@ struct Batch {
 class Workers {
  public:
   Workers(int count, std::function<void(Batch&)> work) : work_(std::move(work)) {
-    for (int i = 0; i < count; ++i) try {
-        threads_.emplace_back([this] { run(); });
-      } catch (const std::system_error&) {  // a limit on threads: fewer do the same work
-        if (threads_.empty()) throw;
-        break;
-      }
-  }
-  ~Workers() {
-    {
-      std::lock_guard lock(mutex_);
-      stop_ = true;
+    try {
+      for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+    } catch (const std::system_error&) {  // a limit on threads: fewer do the same work
+      if (threads_.empty()) throw;
+    } catch (...) {  // those before it wait for work
+      end();
+      throw;
     }
-    todo_changed_.notify_all();
-    for (auto& t : threads_) t.join();
   }
+  ~Workers() { end(); }
   void add(Batch& batch) {
     {
       std::lock_guard lock(mutex_);
@@ -84,6 +79,14 @@ class Workers {
   }
 
  private:
+  void end() {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    todo_changed_.notify_all();
+    for (auto& t : threads_) t.join();
+  }
   void run() {
     for (;;) {
       Batch* batch = nullptr;

@@ -81,7 +81,7 @@ struct TokenizeOptions {
   bool append_eos = true;
   int64_t vocabulary = 0;                                 // ids must be below it; 0: the tokenizer's size
   double held_out = 0;                                    // share of the text that goes to the second store (held_out.h), 0 <= share < 1
-  int threads = 0;                                        // 0: the cores of this machine
+  int threads = 0;                                        // 0: as many as thread_count()
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread now and then; may be empty
 };
 

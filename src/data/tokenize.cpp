@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "data/held_out.h"
 #include "data/source.h"
 #include "data/token_store.h"
@@ -77,9 +78,8 @@ class Pass {
   }
 
   void finish_round() {
-    unsigned cores =
-        options_.threads > 0 ? static_cast<unsigned>(options_.threads) : std::max(1u, std::thread::hardware_concurrency());
-    size_t workers = std::min<size_t>(cores, round_.size());
+    const int cores = options_.threads > 0 ? options_.threads : thread_count();
+    const size_t workers = std::min(static_cast<size_t>(cores), round_.size());
     std::atomic<size_t> next{0};
     std::mutex mutex;
     std::exception_ptr error;

@@ -179,28 +179,26 @@ void PlannedArena::release(const ArenaBlock&) { --live_; }
 
 ArenaBlock HeapArena::allocate(int64_t bytes, MemoryKind) {
   bytes = round_up(std::max<int64_t>(bytes, 1), kAlignment);
-  int64_t id = next_id_++;
-  auto it = free_.lower_bound(bytes);
-  Storage s;
-  if (it != free_.end() && it->first <= 2 * bytes) {
-    s = std::move(it->second);
-    free_.erase(it);
+  const int64_t id = next_id_++;
+  std::byte* data = nullptr;
+  if (const auto it = free_.lower_bound(bytes); it != free_.end() && it->first <= 2 * bytes) {
+    auto node = free_.extract(it);
+    node.key() = id;
+    data = node.mapped().data();
+    used_.insert(std::move(node));
   } else {
-    s = Storage(device_, bytes);
+    data = used_.emplace(id, Storage(device_, bytes)).first->second.data();
     reserved_ += bytes;
   }
   ++live_;
-  std::byte* data = s.data();
-  used_.emplace(id, std::move(s));
   return {data, bytes, id};
 }
 
 void HeapArena::release(const ArenaBlock& block) {
-  auto it = used_.find(block.id);
-  require(it != used_.end(), "arena: block {} is released twice", block.id);
-  int64_t size = it->second.bytes();
-  free_.emplace(size, std::move(it->second));
-  used_.erase(it);
+  auto node = used_.extract(block.id);  // what holds it moves over: nothing is allocated, since tensors are released by destructors
+  require(!node.empty(), "arena: block {} is released twice", block.id);
+  node.key() = node.mapped().bytes();
+  free_.insert(std::move(node));
   --live_;
 }
 

@@ -183,9 +183,12 @@ void CkptFile::read(const TensorInfo& t, int64_t offset, std::span<std::byte> in
 std::span<const std::byte> CkptFile::bytes(const TensorInfo& t) const {
   const auto& pieces = tensors_[index(t)].pieces;
   if (pieces.size() == 1) return {map_ + pieces[0].first, static_cast<size_t>(pieces[0].second)};
+  std::lock_guard lock(copying_);
   std::vector<std::byte>& copy = copies_[index(t)];
-  copy.resize(static_cast<size_t>(t.end));
-  read(t, 0, copy);
+  if (copy.empty()) {
+    copy.resize(static_cast<size_t>(t.end));
+    read(t, 0, copy);
+  }
   return copy;
 }
 

@@ -1,6 +1,7 @@
 // Checkpoint files of MindSpore (*.ckpt): a protobuf message of named tensors. Source: mindspore/ccsrc/utils/checkpoint.proto.
 // A file is untrusted input: whatever is wrong with it is a UserError naming the file and the tensor.
 #pragma once
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -43,6 +44,7 @@ class CkptFile : public TensorFile {
   std::vector<CkptTensor> tensors_;
   std::vector<TensorInfo> infos_;
   std::unordered_map<std::string, size_t> by_name_;
+  mutable std::mutex copying_;
   mutable std::unordered_map<size_t, std::vector<std::byte>> copies_;  // of tensors in several pieces, once asked for
 };
 

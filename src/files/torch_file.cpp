@@ -240,7 +240,7 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
   }
   const int64_t room = typed || element != 1 ? count : count / size_of(t.dtype);
   if (!empty && last >= room) refuse_torch(where, fmt::format("its last element is number {} of a storage of {}", last, room));
-  if (!empty && t.offset > room) refuse_torch(where, fmt::format("it begins at element {} of a storage of {}", t.offset, room));
+  if (t.offset > room) refuse_torch(where, fmt::format("it begins at element {} of a storage of {}", t.offset, room));
   // A tensor of stride 0 may be much larger than its storage; what weights need is bounded by the file.
   if (!empty && elements > 64 * std::max<int64_t>(room, 1) + 4096)
     refuse_torch(where, fmt::format("it repeats {} stored elements {} times", room, elements / std::max<int64_t>(room, 1)));
@@ -367,6 +367,7 @@ void TorchStateFile::read(const TensorInfo& t, int64_t offset, std::span<std::by
 std::span<const std::byte> TorchStateFile::bytes(const TensorInfo& info) const {
   const TorchTensor& t = of(info);
   if (t.contiguous()) return file_->in_place(t);
+  std::lock_guard lock(copying_);
   std::vector<std::byte>& copy = copies_[static_cast<size_t>(&info - infos_.data())];
   if (copy.empty() && t.bytes() > 0) {
     copy.resize(static_cast<size_t>(t.bytes()));

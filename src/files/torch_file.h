@@ -2,6 +2,7 @@
 // pickles of earlier versions. Only tensors and plain values are read; nothing is executed. Source: torch/serialization.py,
 // torch/_utils.py. A file is untrusted input: whatever is wrong with it is a UserError naming the file and the tensor.
 #pragma once
+#include <mutex>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -89,6 +90,7 @@ class TorchStateFile : public TensorFile {
   std::vector<TorchTensor> tensors_;
   int64_t name_bytes_ = 0, tensor_bytes_ = 0;
   std::unordered_map<std::string, size_t> by_name_;
+  mutable std::mutex copying_;
   mutable std::unordered_map<size_t, std::vector<std::byte>> copies_;  // of tensors that are not contiguous, once asked for
 };
 

@@ -75,7 +75,7 @@ void Trainer::announce() const {
   for (const std::string& note : data_notes_) log_.line("         {}", note);
   for (const std::string& line : data_warnings_) log_.warn("{}", line);
   log_.line("run      {} of {} ({} tokens each), {} tokens in all, about {} at sol 0.7", counted(config_.train.steps, "step"), counted(config_.train.global_batch, "sequence"),
-            step_tokens, human_count(static_cast<double>(step_tokens * config_.train.steps)),
+            step_tokens, human_count(static_cast<double>(step_tokens) * static_cast<double>(config_.train.steps)),
             human_time(static_cast<double>(step_tokens) * static_cast<double>(config_.train.steps - done_) * per_token / (0.7 * peak_flops_)));
 }
 

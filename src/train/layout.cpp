@@ -48,6 +48,8 @@ std::string RunLayout::text() const {
   return out.empty() ? "alone" : out;
 }
 
+bool takes_turns(const ParallelOptions& parallel) { return parallel.zero >= 2; }
+
 RunLayout run_layout(const Config& c, int ranks, const Model& model, std::optional<int64_t> checkpoint_leaves) {
   int64_t layers = layers_of(model), micros = div_exact(c.train.global_batch, c.train.micro_batch);
   int64_t others = c.parallel.pipeline * c.parallel.tensor;
@@ -75,7 +77,7 @@ RunLayout run_layout(const Config& c, int ranks, const Model& model, std::option
   RunLayout out;
   out.mesh = asked;
   out.micro_batches = micros / asked.data;
-  out.round_robin = c.parallel.zero >= 2;
+  out.round_robin = takes_turns(c.parallel);
   auto leaves_fit = [&](int64_t v) { return v % asked.data == 0 && micros % v == 0; };
   out.sum_leaves = c.parallel.sum_leaves > 0 ? c.parallel.sum_leaves : asked.data;
   if (c.parallel.sum_leaves == 0 && checkpoint_leaves && *checkpoint_leaves > 0 && leaves_fit(*checkpoint_leaves)) out.sum_leaves = *checkpoint_leaves;

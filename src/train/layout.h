@@ -15,9 +15,12 @@ struct RunLayout {
   int64_t micro_batches = 1;  // of a rank and step
   int64_t leaves = 1;         // of a rank; times the data ranks: sum_leaves
   int64_t sum_leaves = 1;
-  bool round_robin = false;   // how data ranks share the micro batches of a step: neighbours, or every R-th (ZeRO 2 and 3)
+  bool round_robin = false;   // see takes_turns
   std::string text() const;   // "data 4 x pipeline 2": the mesh alone
 };
+
+// How data ranks share the micro batches of a step: every R-th (ZeRO 2 and 3), or neighbours.
+bool takes_turns(const ParallelOptions& parallel);
 
 // A layout that does not fit the ranks, the layers or the batch is a UserError with the nearest that do. `leaves` of a checkpoint hold if
 // parallel.sum_leaves is 0 and they fit.

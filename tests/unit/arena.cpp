@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
 #include <time.h>
 
 #include <algorithm>
@@ -13,6 +17,15 @@
 #include <vector>
 
 #include "base/error.h"
+
+static std::atomic<int64_t> allocations{0};
+void* operator new(std::size_t bytes) {
+  ++allocations;
+  if (void* p = std::malloc(bytes ? bytes : 1)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace ravine {
 namespace {
@@ -199,6 +212,19 @@ TEST(Arena, FreedMemoryOfTheHeapIsTakenAgainWhereItFits) {
     for (const ArenaBlock* other : {&c, &d, &e}) EXPECT_TRUE(one == other || one->data + one->bytes <= other->data || other->data + other->bytes <= one->data);
   arena.release(c);
   EXPECT_THROW(arena.release(c), Error) << "twice";
+}
+
+// Tensors are released by destructors, often just when memory is short.
+TEST(Arena, AReleaseAllocatesNothing) {
+  HeapArena arena;
+  std::vector<ArenaBlock> blocks;
+  for (int64_t bytes : {64, 4096, 64, 1 << 20}) blocks.push_back(arena.allocate(bytes, MemoryKind::activations));
+  allocations = 0;
+  for (const ArenaBlock& b : blocks) arena.release(b);
+  EXPECT_EQ(allocations, 0);
+  const int64_t reserved = arena.reserved();
+  for (int64_t bytes : {1 << 20, 64}) arena.allocate(bytes, MemoryKind::activations);
+  EXPECT_EQ(arena.reserved(), reserved);
 }
 
 TEST(Storage, IsZeroMovesAndForgets) {

@@ -77,6 +77,19 @@ TEST(Loader, ranks_share_the_micro_batches_of_a_step) {
   EXPECT_EQ(turns[1], (std::vector<int64_t>{10, 11, 14, 15}));
 }
 
+TEST(Loader, the_share_of_a_rank_is_what_its_steps_hold) {
+  Counting data;
+  for (bool turns : {false, true})
+    for (int64_t rank : {0, 1}) {
+      const LoaderOptions o{.global_batch = 8, .micro_batch = 2, .rank = rank, .ranks = 2, .round_robin = turns};
+      const std::vector<int64_t> share = share_of_rank(o, 4);
+      EXPECT_EQ(share, turns ? (std::vector<int64_t>{rank, rank + 2}) : (std::vector<int64_t>{2 * rank, 2 * rank + 1}));
+      std::vector<int64_t> got;
+      for (const MicroBatch& m : make_step(data, o, 0).micro) got.push_back(m.sequence_index[0] / 2);
+      EXPECT_EQ(got, share);
+    }
+}
+
 TEST(Loader, resume_gives_the_same_batches) {
   Counting data;
   LoaderOptions options{.global_batch = 4, .micro_batch = 2, .skip_steps = {6, 9}};
@@ -178,6 +191,7 @@ TEST(Loader, ragged_rows_are_as_wide_as_the_longest) {
 }
 
 TEST(Loader, random_batches_are_whole_and_the_same) {
+  EXPECT_THROW(random_micro_batch(1 << 12, 1 << 20, 100), Error) << "segments count tokens in 32 bits";
   const MicroBatch b = random_micro_batch(3, 50, 7), again = random_micro_batch(3, 50, 7);
   EXPECT_TRUE(same(b, again));
   EXPECT_EQ(b.rows, 3);

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "files/safetensors.h"
 #include "files/torch_save.h"
@@ -46,6 +48,26 @@ TEST(TorchFile, TensorsOfEveryKind) {
   }
 }
 
+// Copies of what does not lie in one piece are made when they are asked for, by whatever thread asks first.
+TEST(TorchFile, BytesForManyThreads) {
+  const SafetensorsReader want(kGolden + "kinds.safetensors");
+  for (int round = 0; round < 20; ++round) {
+    const TorchStateFile got(kGolden + "kinds.bin");
+    std::vector<std::jthread> threads;
+    std::atomic<int> wrong{0};
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] {
+        for (const TensorInfo& w : want.tensors()) {
+          const auto bytes = got.bytes(*got.find(w.name));
+          const auto expected = want.bytes(w);
+          wrong += !std::equal(bytes.begin(), bytes.end(), expected.begin(), expected.end());
+        }
+      });
+    threads.clear();
+    EXPECT_EQ(wrong, 0);
+  }
+}
+
 // A zip of torch.save around a pickle of our own.
 std::string archive(const std::string& folder, const std::string& pickle, int64_t storage_bytes,
                     const std::string& order = "little") {
@@ -59,8 +81,9 @@ std::string archive(const std::string& folder, const std::string& pickle, int64_
 }
 
 std::string number(int64_t v) {
-  std::string s = "J";
-  for (int i = 0; i < 4; ++i) s += static_cast<char>(v >> (8 * i));
+  const bool wide = v != static_cast<int32_t>(v);
+  std::string s = wide ? "\x8a\x08" : "J";
+  for (int i = 0; i < (wide ? 8 : 4); ++i) s += static_cast<char>(v >> (8 * i));
   return s;
 }
 
@@ -96,6 +119,8 @@ TEST(TorchFile, EveryLieIsNamed) {
   EXPECT_SAYS(refusal(tensor_pickle(6, 1, {2, 3}, {3, 1})), "its last element is number 6 of a storage of 6");
   EXPECT_SAYS(refusal(tensor_pickle(6, 0, {2, 3}, {4, 1})), "its last element is number 6 of a storage of 6");
   EXPECT_SAYS(refusal(tensor_pickle(7, 0, {2, 3}, {3, 1})), "says 7 elements of 4 bytes, the file holds 24");
+  EXPECT_SAYS(refusal(tensor_pickle(6, int64_t{1} << 62, {0}, {1})), "it begins at element 4611686018427387904 of a storage of 6");
+  EXPECT_TRUE(TorchStateFile(archive(folder.path(), tensor_pickle(6, 6, {0}, {1}), 24)).find("w")->shape == Shape{0});
   EXPECT_SAYS(refusal(tensor_pickle(6, -1, {2, 3}, {3, 1})), "its offset is a whole number");
   EXPECT_SAYS(refusal(tensor_pickle(6, 0, {2, -3}, {3, 1})), "whole numbers");
   EXPECT_SAYS(refusal(tensor_pickle(6, 0, {2, 3}, {3})), "as many strides as sizes");

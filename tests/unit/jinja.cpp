@@ -38,6 +38,14 @@ TEST(Jinja, as_recorded) {
   EXPECT_GE(errors, 8u);
 }
 
+TEST(Jinja, places_to_round_to_without_end) {
+  for (const char* places : {"-9223372036854775807 - 1", "-400", "-308"}) {
+    EXPECT_EQ(Template(fmt::format("{{{{ 1.5|round({}) }}}} {{{{ 5|round({}) }}}}", places, places)).render({}), "0.0 0");
+    EXPECT_EQ(Template(fmt::format("{{{{ 1.5|round({}, 'floor') }}}}", places)).render({}), "0.0");
+  }
+  EXPECT_EQ(Template("{{ 1.5|round(9223372036854775807) }}").render({}), "1.5");
+}
+
 // tools/golden/make_jinja_words.py: each filter, test, method and operator with arguments that tell its branches apart.
 TEST(Jinja, every_word_as_recorded) {
   const Json want = read_json(kGolden + "jinja_words.json");

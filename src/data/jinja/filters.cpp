@@ -74,7 +74,7 @@ Value to_float(const Value& v, const Value& fallback, Budget& budget) {
 
 Value rounded(const Value& v, const Value& precision, const Value& method) {
   if (!v.is_number() || !precision.is_number()) raise("round needs a number");
-  const int64_t digits = precision.integer();
+  const int64_t digits = std::clamp<int64_t>(precision.integer(), -308, 400);  // further is beyond all digits of a double
   const double scale = std::pow(10.0, static_cast<double>(digits)), x = v.number() * scale;
   std::string how = method.is_string() ? method.string() : "";
   if (how == "ceil") return std::ceil(x) / scale;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <thread>
 #include <unordered_map>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/parallel.h"
 #include "base/text.h"
 #include "data/tokenizers/sentencepiece_json.h"
 #include "data/tokenizers/sentencepiece_model.h"
@@ -217,7 +217,7 @@ TrainedTokenizer train_tokenizer(const TokenizerTraining& o) {
       {"bos_id", "1"},
       {"eos_id", "2"},
       {"pad_id", "-1"},
-      {"num_threads", std::to_string(o.threads > 0 ? o.threads : std::max(1u, std::thread::hardware_concurrency()))},
+      {"num_threads", std::to_string(o.threads > 0 ? o.threads : thread_count())},
       {"max_sentence_length", "8192"},
       {"minloglevel", "2"}};
   for (const auto& [key, texts] : {std::pair("user_defined_symbols", &o.symbols), {"control_symbols", &o.special}}) {
