@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/parallel.h"
+#include "base/version.h"
 #include "io/model_folder.h"
 #include "parallel/fit.h"
 #include "train/arithmetic.h"
@@ -15,7 +16,7 @@ Session open_model_job(World* world, const std::string& folder, const Config& co
   check_model_folder(folder, "--model");
   const bool several = world && world->size() > 1;
   if (several) {
-    check_same(world->all(), "program", "ravine 0.1.0");
+    check_same(world->all(), "program", program_version());
     check_same(world->all(), "options", flags + to_yaml(config));
   }
   const std::unique_ptr<Model> model = open_model(folder);

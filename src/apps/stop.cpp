@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "files/folder_lock.h"
+#include "train/run_folder.h"
 #include "train/run_places.h"
 #include "train/stop.h"
 
@@ -20,7 +21,8 @@ struct StopFlags {
 
 int run_stop(StopFlags& flags, Config&) {
   flags.output = run_meant_by(flags.output);
-  if (!std::filesystem::exists(std::filesystem::path(flags.output) / "config.yaml"))
+  // A run holds its folder long before it writes config.yaml, which comes when weights and checkpoint are read.
+  if (!is_run(flags.output) && !std::filesystem::exists(std::filesystem::path(flags.output) / "config.yaml"))
     throw UserError("no run in this folder", flags.output, "it must be the train.output of a run, or a folder that `ravine init` made", "check the path");
   const auto holder = folder_holder(flags.output);
   if (!holder)

@@ -2,6 +2,6 @@
 
 namespace ravine {
 
-const char* program_version() { return "ravine 0.1.0"; }
+const char* program_version() { return "ravine " RAVINE_VERSION; }
 
 }  // namespace ravine

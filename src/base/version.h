@@ -3,6 +3,6 @@
 
 namespace ravine {
 
-const char* program_version();  // "ravine 0.1.0"
+const char* program_version();  // "ravine" and the version that CMakeLists.txt gives the project
 
 }  // namespace ravine

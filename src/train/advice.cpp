@@ -27,6 +27,7 @@ class Advice {
 
   std::vector<std::string> all() {
     numbers();
+    copied_folder();
     attempt([&] { model(); });
     attempt([&] { tokenizer(); });
     for (const DataSource& s : c_.data.train) attempt([&] { source(s); });
@@ -57,6 +58,18 @@ class Advice {
     if (t.valid_every == 0 && valid) say("validation data are given, but train.valid_every=0 never looks at them");
     for (int64_t s : c_.data.skip_steps)
       if (s > t.steps) say("data.skip_steps names step {}, the run ends after {}", s, t.steps);
+  }
+
+  // A run.yaml of `ravine init` names whole paths: a copy of its folder writes into the run of the first.
+  void copied_folder() {
+    namespace fs = std::filesystem;
+    const auto given = c_.sources.find("train.output");
+    if (given == c_.sources.end()) return;
+    const fs::path file = given->second.substr(0, given->second.rfind(':')), first = fs::path(c_.train.output).parent_path() / "run.yaml";
+    std::error_code error;
+    if (file.filename() != "run.yaml" || !fs::is_regular_file(file, error) || !fs::is_regular_file(first, error) || fs::equivalent(file, first, error)) return;
+    say("{} names train.output={}, the run of {}: this folder was copied, with its paths; correct them, or set train.output={}", given->second, c_.train.output, first.string(),
+        (file.parent_path() / "run").string());
   }
 
   void model() {

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/parallel.h"
+#include "base/version.h"
 #include "files/atomic.h"
 
 namespace ravine {
@@ -24,13 +25,17 @@ std::string cpu_name() {
 namespace {
 std::string cache_file() {
   namespace fs = std::filesystem;
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (!cache && !home) return "";
-  return (cache && *cache ? fs::path(cache) : fs::path(home ? home : "") / ".cache") / "ravine" / "machine.json";
+  auto folder = [](const char* variable) {
+    const char* text = std::getenv(variable);
+    const fs::path path = text ? text : "";
+    return path.is_absolute() ? path : fs::path();  // a relative one is none, says the XDG base directory specification
+  };
+  if (const fs::path cache = folder("XDG_CACHE_HOME"); !cache.empty()) return cache / "ravine" / "machine.json";
+  if (const fs::path home = folder("HOME"); !home.empty()) return home / ".cache" / "ravine" / "machine.json";
+  return "";
 }
 
-std::string cache_key() { return fmt::format("0.1.0, {}, {}, {} threads", cpu_name(), cpu_instruction_set(), thread_count()); }
+std::string cache_key() { return fmt::format("{}, {}, {}, {} threads", program_version(), cpu_name(), cpu_instruction_set(), thread_count()); }
 
 // A damaged cache is as good as none.
 Json read_cache(const std::string& path) {
@@ -59,7 +64,7 @@ MachinePeaks usual_machine() {
 }
 
 namespace {
-std::string messages_key(int ranks) { return fmt::format("0.1.0, {}, messages between {} ranks", cpu_name(), ranks); }
+std::string messages_key(int ranks) { return fmt::format("{}, {}, messages between {} ranks", program_version(), cpu_name(), ranks); }
 
 // Without a writable cache folder the next run measures again.
 void write_cache(const std::string& path, const Json& all) {
@@ -79,7 +84,7 @@ std::optional<MessageRates> known_message_rates(int ranks) {
 }
 
 namespace {
-std::string share_key(int threads) { return fmt::format("0.1.0, {}, {}, {} threads, share that a step reaches", cpu_name(), cpu_instruction_set(), threads); }
+std::string share_key(int threads) { return fmt::format("{}, {}, {}, {} threads, share that a step reaches", program_version(), cpu_name(), cpu_instruction_set(), threads); }
 }  // namespace
 
 std::optional<double> known_step_share() {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 
@@ -11,21 +12,31 @@
 
 namespace ravine {
 namespace {
-std::atomic<int> signals{0};  // a signal handler can reach nothing else
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> asked{false};  // a signal handler can reach nothing else
+std::atomic<int> interrupts{0};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void handle(int number) {
-  if (signals.fetch_add(1) > 0 && number == SIGINT) _exit(130);
+  asked = true;
+  if (number == SIGINT && interrupts.fetch_add(1) > 0) _exit(130);
 }
 
-std::atomic<bool> begun{false};  // a StopSignals was there
+// Of the work that StopSignals guards: left by an error it may still be waiting for a save.
+enum class Work { before, failed, done };
+std::atomic<Work> work{Work::before};
+static_assert(std::atomic<Work>::is_always_lock_free);
+
+template <size_t N>
+void write_line(const char (&line)[N]) {
+  static_cast<void>(!::write(STDERR_FILENO, line, N - 1));
+}
 
 void end_early(int) {
-  constexpr char kBefore[] = "stopped before it began; the same command begins there\n", kBehind[] = "stopped at its end; what was to be saved is saved\n";
-  if (begun.load())
-    static_cast<void>(!::write(STDERR_FILENO, kBehind, sizeof kBehind - 1));
-  else
-    static_cast<void>(!::write(STDERR_FILENO, kBefore, sizeof kBefore - 1));
+  switch (work.load()) {
+    case Work::before: write_line("stopped before it began; the same command begins there\n"); break;
+    case Work::failed: write_line("stopped while it ended by an error; what it was saving then may be lost, what was saved before is untouched\n"); break;
+    case Work::done: write_line("stopped at its end; what was to be saved is saved\n"); break;
+  }
   _exit(130);
 }
 
@@ -43,8 +54,8 @@ std::string stop_file(const std::string& output) { return (std::filesystem::path
 }  // namespace
 
 StopSignals::StopSignals() {
-  signals = 0;
-  begun = true;
+  asked = false;
+  interrupts = 0;
   struct sigaction action {};
   action.sa_handler = handle;
   sigemptyset(&action.sa_mask);
@@ -56,10 +67,11 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
+  work = std::uncaught_exceptions() > 0 ? Work::failed : Work::done;
   for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_us[i], nullptr);
 }
 
-bool StopSignals::requested() { return signals.load() > 0; }
+bool StopSignals::requested() { return asked.load(); }
 
 HeldSignals::HeldSignals() {
   const sigset_t set = stop_set();

@@ -4,8 +4,8 @@
 
 namespace ravine {
 
-// Installs the handlers for the length of a scope. The first signal asks to finish the step and save; a second SIGINT ends the
-// process at once with status 130.
+// Installs the handlers for the length of a scope. The first signal asks to finish the step and save; a second SIGINT, whatever came between, ends the process at once
+// with status 130.
 class StopSignals {
  public:
   StopSignals();
@@ -26,8 +26,8 @@ class HeldSignals {
   static void release();
 };
 
-// For the length of a command of that kind: outside the scope of a StopSignals a signal ends the process at once with status 130 and a word, where by default it would end it
-// without. Signals that are ignored stay so.
+// For the length of a command of that kind: outside the scope of a StopSignals a signal ends the process at once with status 130 and a word (whether the work had not begun, is done, or was
+// left by an error), where by default it would end it without. Signals that are ignored stay so.
 class EndBySignal {
  public:
   EndBySignal();

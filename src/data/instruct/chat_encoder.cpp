@@ -142,7 +142,7 @@ LossOn loss_on(const std::string& name) {
   return LossOn::all;
 }
 
-ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::unique_ptr<ChatTemplate> chat, LossOn loss)
+ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss)
     : tokenizer_(tokenizer), chat_(std::move(chat)), loss_(loss) {
   // The end token is the first special one behind an answer, with nothing but white space in between.
   const std::string answer = "Ravine";

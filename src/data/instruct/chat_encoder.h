@@ -26,7 +26,7 @@ LossOn loss_on(const std::string& name);  // of "answers", "last", "all"
 class ChatEncoder {
  public:
   // A template that cannot render a question and its answer, or no end token at all, is a UserError.
-  ChatEncoder(const Tokenizer& tokenizer, std::unique_ptr<ChatTemplate> chat, LossOn loss);
+  ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss);
 
   // A role that is neither usual nor named by the template, a conversation that the template refuses, or whose answers cannot be found in the text, is a UserError naming `where`. Without an
   // answer to learn, no id is learned.
@@ -45,7 +45,7 @@ class ChatEncoder {
   std::vector<Span> answers(const std::string& text, const Conversation& conversation, const std::string& where) const;
 
   const Tokenizer& tokenizer_;
-  std::unique_ptr<ChatTemplate> chat_;
+  std::shared_ptr<const ChatTemplate> chat_;
   LossOn loss_;
   std::string end_text_;  // of the template's end token; empty: it has none
   int32_t end_ = -1;

@@ -8,7 +8,7 @@ namespace ravine {
 
 ChatPrompt::ChatPrompt(const Tokenizer& tokenizer, const std::string& wanted, const std::string& folder, const std::string& system)
     : tokenizer_(tokenizer), chat_(choose_template(wanted, folder, tokenizer, "--template").chat), system_(system) {
-  end_ = ChatEncoder(tokenizer, choose_template(wanted, folder, tokenizer, "--template").chat, LossOn::answers).end_token();
+  end_ = ChatEncoder(tokenizer, chat_, LossOn::answers).end_token();
   begin_again();
 }
 

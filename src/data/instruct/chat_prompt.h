@@ -27,7 +27,7 @@ class ChatPrompt {
 
  private:
   const Tokenizer& tokenizer_;
-  std::unique_ptr<ChatTemplate> chat_;
+  std::shared_ptr<const ChatTemplate> chat_;
   Json messages_;
   std::string system_;
   int32_t end_ = -1;
