@@ -301,6 +301,7 @@ std::optional<double> Trainer::validate() {
 }
 
 void Trainer::save_checkpoint(int64_t step) {
+  wait_for_save();
   if (ranks_.first()) folder_->check_there();
   check_mapped_files();  // what was learned from zeros is not saved
   if (const double limit = config_.health.embedding_norm; limit > 0) {
@@ -309,7 +310,6 @@ void Trainer::save_checkpoint(int64_t step) {
   }
   TrainState s = state();
   if (const auto verdict = unhealthy_.find(step); verdict != unhealthy_.end()) s.scalars[kUnhealthy] = verdict->second;
-  wait_for_save();
   writer_->save(path("checkpoints"), step, s, config_.checkpoint.keep);
 }
 
