@@ -137,7 +137,7 @@ def test_a_copied_folder_of_init_is_told(folder):
 
 
 def test_preprocess_without_room_for_its_threads(folder):
-    """Of many workers some cannot start: a message and status 1, no abort."""
+    """Of many workers some cannot start: those that did do the work, or there is a message and status 1, and no abort."""
     (folder / "in.txt").write_text("some text\n" * 50)
     r.run("init", "pretrain", "first", "--data", folder / "in.txt", cwd=folder, status=0)
     words = ["preprocess", "--input", folder / "in.txt", "--tokenizer", folder / "first" / "tokenizer", "--output-prefix", folder / "out", "--workers"]
@@ -152,7 +152,7 @@ def test_preprocess_without_room_for_its_threads(folder):
         return done
 
     ends = [status_with(megabytes) for megabytes in (200, 300, 400, 500)]  # stacks of 64 threads take 512 MiB
-    check(any(d.returncode == 1 and "error: " in d.stderr for d in ends), f"{[(d.returncode, d.stderr) for d in ends]}")
+    check(all(d.returncode == 0 or (d.returncode == 1 and "error: " in d.stderr) for d in ends), f"{[(d.returncode, d.stderr) for d in ends]}")
 
 
 if __name__ == "__main__":
