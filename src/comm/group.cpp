@@ -4,8 +4,21 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
 
 namespace ravine {
+
+Pending::~Pending() {
+  try {
+    wait();
+  } catch (const std::exception& e) {
+    try {
+      say("error: " + escaped(e.what()));
+    } catch (const std::exception&) {  // no memory for words
+    }
+  }
+}
 
 Pending SelfGroup::all_gather(const void* mine, void* all, int64_t bytes) const {
   if (all && all != mine) std::memcpy(all, mine, static_cast<size_t>(bytes));

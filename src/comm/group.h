@@ -11,7 +11,8 @@
 
 namespace ravine {
 
-// Something under way. wait() returns when it is done; the buffers belong to it until then. Waited for at the latest by the destructor.
+// Something under way. wait() returns when it is done, or throws what went wrong; the buffers belong to it until then. The destructor waits at the latest, and cannot throw: it says what went
+// wrong, and the next call of the group throws.
 class Pending {
  public:
   struct Impl {
@@ -26,7 +27,7 @@ class Pending {
     impl_ = std::move(other.impl_);
     return *this;
   }
-  ~Pending() { wait(); }
+  ~Pending();
   void wait() {
     if (auto impl = std::move(impl_)) impl->wait();
   }

@@ -51,7 +51,8 @@ void put(char (&to)[N], std::string_view text) {
 // Rank 0 holds a socket to every rank, every other rank one to rank 0.
 struct Heartbeat::Impl {
   struct Peer {
-    int fd = -1, rank = 0;
+    Socket socket;
+    int rank = 0;
     std::string host, inbox;
     std::string waits;           // "all_gather over data", or empty
     Clock::time_point heard = Clock::now();
@@ -68,7 +69,6 @@ struct Heartbeat::Impl {
     thread.join();
     Message m = message(Message::bye);
     for (Peer& peer : peers) send_to(peer, m);
-    for (Peer& peer : peers) close(peer.fd);
   }
 
   Message message(Message::Kind kind) const {
@@ -77,9 +77,9 @@ struct Heartbeat::Impl {
     m.kind = kind;
     m.rank = world.rank();
     put(m.host, world.host());
-    if (const char* call = world.waits().call) {
-      put(m.call, call);
-      if (const char* group = world.waits().group) put(m.group, group);
+    if (const WaitPlace* place = world.waits().now) {
+      put(m.call, place->call);
+      put(m.group, place->group);
     }
     return m;
   }
@@ -87,7 +87,7 @@ struct Heartbeat::Impl {
   // Never blocks for long: the message is smaller than any socket's buffer.
   void send_to(Peer& peer, const Message& m) {
     std::lock_guard lock(sending);
-    if (send(peer.fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;  // gone: seen by the next read
+    if (send(*peer.socket, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;  // gone: seen by the next read
   }
 
   void connect_all(const std::string& interface) {
@@ -98,7 +98,8 @@ struct Heartbeat::Impl {
     std::vector<HostInterfaces> hosts;
     for (const std::string& text : gather_texts(all, to_text(interfaces_of_host()))) hosts.push_back(interfaces_from_text(text));
     const std::string address = meeting_address(hosts, told.substr(0, one), told.substr(one + 1, two - one - 1), told.substr(two + 1));
-    int listener = -1, port = 0;
+    Socket listener;
+    int port = 0;
     std::string problem;  // of rank 0, told to all: they wait for its port
     if (world.rank() == 0) try {
         require(getrandom(&token, sizeof token, 0) == sizeof token, "heartbeat: no random numbers");
@@ -118,19 +119,18 @@ struct Heartbeat::Impl {
         std::memcpy(&m, hello.data(), sizeof m);
         return m.token == token && m.kind == Message::hello && m.rank > 0 && m.rank < world.size() && came.insert(m.rank).second;
       };
-      for (const Visitor& v : meet(listener, world.size() - 1, sizeof(Message), ours, kComing)) {
+      for (Visitor& v : meet(listener, world.size() - 1, sizeof(Message), ours, kComing)) {
         Message m;
         std::memcpy(&m, v.hello.data(), sizeof m);
-        peers.push_back({.fd = v.fd, .rank = m.rank});
+        peers.push_back({.socket = std::move(v.socket), .rank = m.rank});
       }
-      close(listener);
     } else {
-      peers.push_back({.fd = reach(address, port, kComing)});
+      peers.push_back({.socket = reach(address, port, kComing)});
       send_to(peers[0], message(Message::hello));
     }
     for (Peer& peer : peers) {
       int on = 1;
-      setsockopt(peer.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      setsockopt(*peer.socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     const std::vector<std::string> names = gather_texts(all, world.host());
     for (Peer& peer : peers) peer.host = names[static_cast<size_t>(peer.rank)];
@@ -178,7 +178,7 @@ struct Heartbeat::Impl {
         for (Peer& peer : peers) send_to(peer, message(Message::alive));
       }
       std::vector<pollfd> ready;
-      for (Peer& peer : peers) ready.push_back({peer.said_bye ? -1 : peer.fd, POLLIN, 0});
+      for (Peer& peer : peers) ready.push_back({peer.said_bye ? -1 : *peer.socket, POLLIN, 0});
       if (world.rank() == 0) judge_failures();
       poll(ready.data(), ready.size(), static_cast<int>(kLook.count()));
       for (size_t i = 0; i < peers.size(); ++i) {
@@ -191,7 +191,7 @@ struct Heartbeat::Impl {
 
   void read_from(Peer& peer) {
     char buffer[4 * sizeof(Message)];
-    ssize_t n = recv(peer.fd, buffer, sizeof buffer, MSG_DONTWAIT);
+    ssize_t n = recv(*peer.socket, buffer, sizeof buffer, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) {
       if (stop) return;

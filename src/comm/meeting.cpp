@@ -31,33 +31,31 @@ sockaddr_in place(const std::string& address, int port) {
 }
 
 struct Guest {
-  int fd;
+  Socket socket;
   std::string said;
   MeetingClock::time_point came = MeetingClock::now();
 };
 
 }  // namespace
 
-int listen_on(const std::string& address, int* port) {
+Socket listen_on(const std::string& address, int* port) {
   sockaddr_in at = place(address, 0);
   socklen_t size = sizeof at;
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const bool listens = fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr*>(&at), size) == 0 && ::listen(fd, SOMAXCONN) == 0 &&
-                       ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size) == 0;
-  const int code = errno;
-  if (!listens && fd >= 0) ::close(fd);
-  require(listens, "heartbeat: cannot listen on {}: {}", address, std::strerror(code));
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool listens = socket && ::bind(*socket, reinterpret_cast<sockaddr*>(&at), size) == 0 && ::listen(*socket, SOMAXCONN) == 0 &&
+                       ::getsockname(*socket, reinterpret_cast<sockaddr*>(&at), &size) == 0;
+  require(listens, "heartbeat: cannot listen on {}: {}", address, std::strerror(errno));
   *port = ntohs(at.sin_port);
-  return fd;
+  return socket;
 }
 
-std::vector<Visitor> meet(int listener, int count, size_t size, const std::function<bool(const std::string&)>& ours, double seconds) {
+std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const std::function<bool(const std::string&)>& ours, double seconds) {
   const auto began = MeetingClock::now();
   std::vector<Visitor> met;
   std::vector<Guest> guests;  // who have not said hello yet, oldest first
   while (static_cast<int>(met.size()) < count) {
-    std::vector<pollfd> ready{{listener, POLLIN, 0}};
-    for (const Guest& g : guests) ready.push_back({g.fd, POLLIN, 0});
+    std::vector<pollfd> ready{{*listener, POLLIN, 0}};
+    for (const Guest& g : guests) ready.push_back({*g.socket, POLLIN, 0});
     ::poll(ready.data(), ready.size(), 100);
     std::vector<Guest> still;
     for (size_t i = 0; i < guests.size(); ++i) {
@@ -65,53 +63,48 @@ std::vector<Visitor> meet(int listener, int count, size_t size, const std::funct
       bool stays = seconds_since(g.came) < kSilence;
       if (ready[i + 1].revents) {
         std::string bytes(size - g.said.size(), '\0');
-        const ssize_t n = ::recv(g.fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
+        const ssize_t n = ::recv(*g.socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
         if (n > 0) g.said.append(bytes, 0, static_cast<size_t>(n));
         stays = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR) && stays);
       }
       if (g.said.size() == size && static_cast<int>(met.size()) < count && ours(g.said))
-        met.push_back({g.fd, std::move(g.said)});
+        met.push_back({std::move(g.socket), std::move(g.said)});
       else if (stays && g.said.size() < size)
         still.push_back(std::move(g));
-      else
-        ::close(g.fd);
     }
     guests = std::move(still);
-    for (int fd; ready[0].revents && guests.size() < 2 * kStrangers && (fd = ::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;)
-      guests.push_back({fd, "", MeetingClock::now()});
-    while (guests.size() > kStrangers) {
-      ::close(guests.front().fd);
-      guests.erase(guests.begin());
+    while (ready[0].revents && guests.size() < 2 * kStrangers) {
+      Socket came(::accept4(*listener, nullptr, nullptr, SOCK_CLOEXEC));
+      if (!came) break;
+      guests.push_back({std::move(came), "", MeetingClock::now()});
     }
+    if (guests.size() > kStrangers) guests.erase(guests.begin(), guests.end() - static_cast<std::ptrdiff_t>(kStrangers));
     if (seconds_since(began) > seconds) break;
   }
-  for (const Guest& g : guests) ::close(g.fd);
-  if (static_cast<int>(met.size()) < count) {
-    for (const Visitor& v : met) ::close(v.fd);
+  if (static_cast<int>(met.size()) < count)
     fail("heartbeat: {} of {} ranks came within {:.0f} s; parallel.interface names the network that they reach rank 0 by", met.size(), count, seconds);
-  }
   return met;
 }
 
-int reach(const std::string& address, int port, double seconds) {
+Socket reach(const std::string& address, int port, double seconds) {
   const auto began = MeetingClock::now();
   const sockaddr_in to = place(address, port);
   int code = 0;
   do {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    require(fd >= 0, "heartbeat: no socket: {}", std::strerror(errno));
-    code = ::connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 ? 0 : errno;
+    Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    require(static_cast<bool>(socket), "heartbeat: no socket: {}", std::strerror(errno));
+    code = ::connect(*socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0 ? 0 : errno;
     if (code == EINPROGRESS) {
-      pollfd p{fd, POLLOUT, 0};
+      pollfd p{*socket, POLLOUT, 0};
       socklen_t size = sizeof code;
       const int left = static_cast<int>(1000 * (seconds - seconds_since(began)));
       if (::poll(&p, 1, left > 0 ? left : 0) <= 0)
         code = ETIMEDOUT;
-      else if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &code, &size) != 0)
+      else if (::getsockopt(*socket, SOL_SOCKET, SO_ERROR, &code, &size) != 0)
         code = errno;
     }
-    if (code == 0) return fd;
-    ::close(fd);
+    if (code == 0) return socket;
+    socket = Socket();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   } while (seconds_since(began) < seconds && code != EHOSTUNREACH && code != ENETUNREACH);
   fail("heartbeat: rank 0 is not reached at {}:{}: {}; parallel.interface names the network that ranks reach it by", address, port, std::strerror(code));

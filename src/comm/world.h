@@ -1,6 +1,7 @@
-// The ranks of this job: started by mpirun or srun, or one alone. MPI is known to comm/mpi/ only.
+// The ranks of this job: started by mpirun or srun, or one alone. MPI is called in comm/mpi/ only.
 #pragma once
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,9 +11,15 @@
 
 namespace ravine {
 
-// What this rank waits for right now, told to the others by the heartbeat. Pointers to text that stays; null: nothing.
+// A call of a group, as the heartbeat names it.
+struct WaitPlace {
+  std::string call, group;
+};
+
+// What this rank waits for right now, told to the others by the heartbeat's thread.
 struct WaitState {
-  std::atomic<const char*> call{nullptr}, group{nullptr};
+  std::atomic<const WaitPlace*> now{nullptr};  // null: nothing
+  std::deque<WaitPlace> places;                // all that there ever were: they stay as long as the world, groups do not. For the main thread alone
 };
 
 class World {

@@ -54,10 +54,4 @@ int32_t choose_at_random(std::span<const float> scores, uint64_t seed, uint64_t 
   return best;  // only when uniform * total is rounded up to total
 }
 
-double log_probability(std::span<const float> logits, int32_t id) {
-  double top = *std::max_element(logits.begin(), logits.end()), sum = 0;
-  for (float x : logits) sum += std::exp(x - top);
-  return logits[static_cast<size_t>(id)] - top - std::log(sum);
-}
-
 }  // namespace ravine

@@ -19,7 +19,4 @@ int32_t choose_best(std::span<const float> scores);
 // prompt's first.
 int32_t choose_at_random(std::span<const float> scores, uint64_t seed, uint64_t sequence, uint64_t position);
 
-// Natural logarithm of softmax(logits)[id], in double.
-double log_probability(std::span<const float> logits, int32_t id);
-
 }  // namespace ravine

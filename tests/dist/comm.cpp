@@ -34,6 +34,23 @@ TEST(Groups, AllGatherKeepsRankOrder) {
   }
 }
 
+// A message that does not fit fails at its wait: a destructor says so and ends nothing, and the group is of no use from then on.
+TEST(Groups, AFailedWaitIsNoCrash) {
+  const Group& all = world->all();
+  if (all.size() < 2) GTEST_SKIP() << "one rank";
+  std::vector<int> ranks(static_cast<size_t>(all.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::unique_ptr<Group> group = world->group(ranks, "broken");
+  std::vector<int32_t> data(64);
+  if (group->rank() == 0) group->send(data.data(), 256, 1).wait();
+  if (group->rank() == 1) {
+    { const Pending lost = group->receive(data.data(), 128, 0); }
+    EXPECT_THROW(group->receive(data.data(), 128, 0), std::exception);
+    EXPECT_THROW(group->barrier(), std::exception);
+  }
+  all.barrier();
+}
+
 TEST(Groups, AllToAllExchangesPieces) {
   const Group& all = world->all();
   for (int64_t count : {1, 7, 4096}) {

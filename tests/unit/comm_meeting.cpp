@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <set>
+#include <filesystem>
 #include <thread>
 
 #include "base/error.h"
@@ -74,26 +75,25 @@ TEST(Interfaces, MistakesNameWhatThereIs) {
   EXPECT_THROW(meeting_address({host("a lo=127.0.0.1/8"), host("b lo=127.0.0.1/8")}, "", "", ""), UserError);
 }
 
-void say_to(int fd, const std::string& text) { ASSERT_EQ(send(fd, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size())); }
+void say_to(const Socket& to, const std::string& text) { ASSERT_EQ(send(*to, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size())); }
 
 TEST(Meeting, ListensOnItsAddressAlone) {
   int port = 0;
-  const int listener = listen_on("127.0.0.2", &port);
+  const Socket listener = listen_on("127.0.0.2", &port);
   sockaddr_in at{};
   socklen_t size = sizeof at;
-  ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
+  ASSERT_EQ(getsockname(*listener, reinterpret_cast<sockaddr*>(&at), &size), 0);
   EXPECT_EQ(ntohl(at.sin_addr.s_addr), 0x7f000002u);
   EXPECT_THROW(reach("127.0.0.3", port, 0.3), Error);
-  close(reach("127.0.0.2", port, 10));
-  close(listener);
+  reach("127.0.0.2", port, 10);
   EXPECT_THROW(listen_on("203.0.113.1", &port), Error);  // not of this machine
 }
 
 // Strangers came first, and each would be worth seconds of silence: who is silent, who says half a hello, who says another one, who talks for long.
 TEST(Meeting, StrangersKeepNobodyWaiting) {
   int port = 0;
-  const int listener = listen_on("127.0.0.2", &port);
-  std::vector<int> strangers;
+  const Socket listener = listen_on("127.0.0.2", &port);
+  std::vector<Socket> strangers;
   for (int i = 0; i < 60; ++i) {
     strangers.push_back(reach("127.0.0.2", port, 10));
     if (i % 4 == 1) say_to(strangers.back(), "hell");
@@ -104,11 +104,10 @@ TEST(Meeting, StrangersKeepNobodyWaiting) {
   std::set<std::string> came;
   std::thread ours([&] {
     for (const char* hello : {"hello 1!", "hello 2!", "hello 2!", "hello 3!"}) {
-      const int fd = reach("127.0.0.2", port, 10);
-      strangers.push_back(fd);
-      say_to(fd, std::string(hello, 3));
+      strangers.push_back(reach("127.0.0.2", port, 10));
+      say_to(strangers.back(), std::string(hello, 3));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      say_to(fd, hello + 3);
+      say_to(strangers.back(), hello + 3);
     }
   });
   // One after the other, half of the 60 being silent for 5 s each, ours would come too late.
@@ -116,16 +115,13 @@ TEST(Meeting, StrangersKeepNobodyWaiting) {
   ours.join();
   ASSERT_EQ(met.size(), 3u);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(met[i].hello, "hello " + std::to_string(i + 1) + "!");
-  for (const Visitor& v : met) close(v.fd);
-  for (int fd : strangers) close(fd);
-  close(listener);
 }
 
 TEST(Meeting, WhoStaysAwayIsCounted) {
   int port = 0;
-  const int listener = listen_on("127.0.0.1", &port);
-  const int fd = reach("127.0.0.1", port, 10);
-  say_to(fd, "hello");
+  const Socket listener = listen_on("127.0.0.1", &port);
+  const Socket one = reach("127.0.0.1", port, 10);
+  say_to(one, "hello");
   try {
     meet(listener, 3, 5, [](const std::string&) { return true; }, 0.5);
     ADD_FAILURE() << "it met";
@@ -133,8 +129,23 @@ TEST(Meeting, WhoStaysAwayIsCounted) {
     EXPECT_NE(std::string(e.what()).find("1 of 3 ranks"), std::string::npos) << e.what();
     EXPECT_NE(std::string(e.what()).find("parallel.interface"), std::string::npos) << e.what();
   }
-  close(fd);
-  close(listener);
+}
+
+// Whatever ends a meeting, its sockets are closed.
+TEST(Meeting, AnErrorLeavesNoSocketOpen) {
+  auto sockets = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()); };
+  const auto before = sockets();
+  try {
+    int port = 0;
+    const Socket listener = listen_on("127.0.0.1", &port);
+    const Socket one = reach("127.0.0.1", port, 10), two = reach("127.0.0.1", port, 10);
+    say_to(one, "hello");
+    say_to(two, "hello");
+    meet(listener, 3, 5, [](const std::string&) -> bool { throw std::runtime_error("no memory"); }, 10);
+    ADD_FAILURE() << "it met";
+  } catch (const std::runtime_error&) {
+  }
+  EXPECT_EQ(sockets(), before);
 }
 
 }  // namespace

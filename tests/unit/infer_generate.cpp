@@ -11,6 +11,7 @@
 #include "infer/kv_cache.h"
 #include "infer/sampler.h"
 #include "tests/unit/files_temporary.h"
+#include "tests/unit/log_probability.h"
 
 namespace ravine {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "files/safetensors.h"
 #include "infer/sampler.h"
+#include "tests/unit/log_probability.h"
 
 namespace ravine {
 namespace {

@@ -47,8 +47,8 @@ class Unit {
 
 class Waiting {
  public:
-  Waiting(WaitState& state, const char* call, const char* group) : state_(state) { state_.group = group, state_.call = call; }
-  ~Waiting() { state_.call = nullptr; }
+  Waiting(WaitState& state, const WaitPlace& place) : state_(state) { state_.now = &place; }
+  ~Waiting() { state_.now = nullptr; }
 
  private:
   WaitState& state_;
@@ -57,17 +57,18 @@ class Waiting {
 class MpiGroup;
 class Request final : public Pending::Impl {
  public:
-  Request(MPI_Request request, const MpiGroup& group, const char* what) : request_(request), group_(group), what_(what) {}
+  Request(MPI_Request request, const MpiGroup& group, const WaitPlace& place) : request_(request), group_(group), place_(place) {}
   void wait() override;
 
  private:
   MPI_Request request_;
   const MpiGroup& group_;
-  const char* what_;
+  const WaitPlace& place_;
 };
 class MpiGroup final : public Group {
  public:
-  MpiGroup(MPI_Comm comm, std::string_view name, WaitState& waits) : comm_(comm), name_(name), waits_(waits) {
+  MpiGroup(MPI_Comm comm, std::string_view name, WaitState& waits)
+      : comm_(comm), waits_(waits), barrier_(place("barrier", name)), all_gather_(place("all_gather", name)), all_to_all_(place("all_to_all", name)), send_(place("send", name)), receive_(place("receive", name)) {
     MPI_Comm_rank(comm, &rank_);
     MPI_Comm_size(comm, &size_);
   }
@@ -81,41 +82,51 @@ class MpiGroup final : public Group {
 
   Pending all_gather(const void* mine, void* all, int64_t bytes) const override {
     if (!all) return count((size_ - 1) * bytes);
+    check_usable();
     Unit unit(bytes);
     bool in_place = mine == static_cast<char*>(all) + rank_ * bytes;
     MPI_Request r;
     check(MPI_Iallgather(in_place ? MPI_IN_PLACE : mine, unit.count(), unit.type(), all, unit.count(), unit.type(), comm_, &r), "all_gather");
-    return pending(r, (size_ - 1) * bytes, "all_gather");
+    return pending(r, (size_ - 1) * bytes, all_gather_);
   }
   Pending all_to_all(const void* send, void* receive, int64_t bytes) const override {
     if (!receive) return count((size_ - 1) * bytes);
+    check_usable();
     Unit unit(bytes);
     MPI_Request r;
     check(MPI_Ialltoall(send, unit.count(), unit.type(), receive, unit.count(), unit.type(), comm_, &r), "all_to_all");
-    return pending(r, (size_ - 1) * bytes, "all_to_all");
+    return pending(r, (size_ - 1) * bytes, all_to_all_);
   }
   Pending send(const void* data, int64_t bytes, int to) const override {
     if (!data) return count(bytes);
+    check_usable();
     Unit unit(bytes);
     MPI_Request r;
     check(MPI_Isend(data, unit.count(), unit.type(), to, 0, comm_, &r), "send");
-    return pending(r, bytes, "send");
+    return pending(r, bytes, send_);
   }
   Pending receive(void* data, int64_t bytes, int from) const override {
     if (!data) return {};
+    check_usable();
     Unit unit(bytes);
     MPI_Request r;
     check(MPI_Irecv(data, unit.count(), unit.type(), from, 0, comm_, &r), "receive");
-    return pending(r, 0, "receive");
+    return pending(r, 0, receive_);
   }
   void barrier() const override {
-    Waiting waiting(waits_, "barrier", name_.c_str());
+    check_usable();
+    const Waiting waiting(waits_, barrier_);
     check(MPI_Barrier(comm_), "barrier");
   }
-  void finish(MPI_Request& request, const char* what) const {
-    Waiting waiting(waits_, what, name_.c_str());
+  void finish(MPI_Request& request, const WaitPlace& place) const {
+    const Waiting waiting(waits_, place);
     auto began = std::chrono::steady_clock::now();
-    check(MPI_Wait(&request, MPI_STATUS_IGNORE), what);
+    try {
+      check(MPI_Wait(&request, MPI_STATUS_IGNORE), place.call.c_str());
+    } catch (const Error& e) {
+      if (failed_.empty()) failed_ = e.what();
+      throw;
+    }
     traffic_.wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   }
   void progress() const override {
@@ -129,17 +140,20 @@ class MpiGroup final : public Group {
     traffic_.bytes += bytes;
     return {};
   }
-  Pending pending(MPI_Request r, int64_t bytes, const char* what) const {
+  Pending pending(MPI_Request r, int64_t bytes, const WaitPlace& place) const {
     count(bytes);
-    return Pending(std::make_unique<Request>(r, *this, what));
+    return Pending(std::make_unique<Request>(r, *this, place));
   }
+  const WaitPlace& place(const char* call, std::string_view name) const { return waits_.places.emplace_back(WaitPlace{call, std::string(name)}); }
+  void check_usable() const { require(failed_.empty(), "the group '{}' has failed before: {}", barrier_.group, failed_); }
   MPI_Comm comm_;
-  std::string name_;
   WaitState& waits_;
+  const WaitPlace &barrier_, &all_gather_, &all_to_all_, &send_, &receive_;
+  mutable std::string failed_;  // what a wait has thrown, a destructor's too
   int rank_ = 0, size_ = 1;
 };
 
-void Request::wait() { group_.finish(request_, what_); }
+void Request::wait() { group_.finish(request_, place_); }
 
 class MpiWorld final : public World {
  public:
