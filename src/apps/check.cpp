@@ -13,6 +13,7 @@
 #include "probe/determinism.h"
 #include "probe/layouts.h"
 #include "train/arithmetic.h"
+#include "train/open.h"
 
 namespace ravine {
 namespace {
@@ -42,6 +43,7 @@ std::string first_difference(const DeterminismCase& c) {
 }
 
 int run_determinism(DeterminismFlags& flags, Config& config) {
+  refuse_without_model(config);
   namespace fs = std::filesystem;
   // A folder for this process alone, gone however this ends.
   struct Folder {
@@ -100,6 +102,7 @@ struct LayoutsFlags {
 };
 
 int run_layouts(LayoutsFlags& flags, Config& config) {
+  refuse_without_model(config);
   RankJob job(config.parallel, config.train.threads);
   bool kept = true;
   int status = job.run([&](World* world) {

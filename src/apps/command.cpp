@@ -54,6 +54,19 @@ const Command& find(const std::vector<Command>& commands, const std::string& wor
                   fix.empty() ? fmt::format("see `{} --help`", program) : fix);
 }
 
+// Options before the command: the first word that is none names it.
+void refuse_late_command(const std::vector<Command>& commands, const std::vector<std::string>& args) {
+  if (args[0][0] != '-' && args[0].find('=') == std::string::npos) return;
+  for (size_t i = 1; i < args.size(); ++i)
+    for (const Command& c : commands) {
+      if (c.spec.name != args[i]) continue;
+      std::string line = "ravine " + args[i];
+      for (size_t k = 0; k < args.size(); ++k)
+        if (k != i) line += " " + shell_word(args[k]);
+      throw UserError(fmt::format("'{}' before the command", args[0].substr(0, 80)), "command line", "the command comes first, its options behind it", fmt::format("write `{}`", line));
+    }
+}
+
 // Follows `args` from args[at] down to the command they name; `at` then stands behind its name.
 const Command& descend(const std::vector<Command>& commands, const std::vector<std::string>& args, size_t& at) {
   const Command* c = &find(commands, args[at++], "");
@@ -101,6 +114,39 @@ void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Conf
   }
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code error;
+  for (const char* suffix : {"", ".idx"})  // a prefix of token files too
+    if (std::filesystem::exists(path.string() + suffix, error)) return true;
+  return false;
+}
+
+// A path of a config that names nothing here, but would beside the config: of a command typed in another folder, or a folder that was moved with its config.
+void refuse_misplaced(const CommandSpec& spec, Config& config) {
+  namespace fs = std::filesystem;
+  auto look = [&](const std::string& name, const std::string& place, const std::string& text) {
+    const fs::path path = text, beside = fs::path(place.substr(0, place.rfind(':'))).parent_path();
+    if (text.empty() || is_there(path)) return;
+    if (path.is_relative() && !beside.empty() && is_there(beside / path))
+      throw UserError("no such file or folder", fmt::format("{}: {}={}", place, name, text), "a relative path is one of the folder where the command is typed",
+                      fmt::format("it lies beside the config: `cd {}` first, or write {}", shell_word(beside.string()), (beside / path).lexically_normal().string()));
+    for (fs::path rest = path.parent_path(), name_there = path.filename(); path.is_absolute() && rest.has_relative_path(); name_there = rest.filename() / name_there, rest = rest.parent_path())
+      if (!is_there(rest) && is_there((beside.empty() ? fs::path(".") : beside) / name_there))
+        throw UserError("no such file or folder", fmt::format("{}: {}={}", place, name, text), "the config and what it names were moved, it seems", fmt::format("write {} in it", fs::absolute(beside / name_there).lexically_normal().string()));
+  };
+  for (const Section& s : sections_of(config))
+    for (const Option& o : s.options) {
+      const auto place = config.sources.find(o.name());
+      if (place == config.sources.end() || place->second == "command line" || !takes(spec, o)) continue;
+      auto reads = [](const Option& x) { return x.rule.path == Rule::Path::reads || x.rule.path == Rule::Path::reads_folder; };
+      if (const auto* text = std::get_if<std::string*>(&o.target); text && reads(o)) look(o.name(), place->second, **text);
+      if (const auto* records = std::get_if<std::shared_ptr<Records>>(&o.target))
+        for (size_t i = 0; i < (*records)->size(); ++i)
+          for (const Option& field : (*records)->fields(i))
+            if (const auto* text = std::get_if<std::string*>(&field.target); text && reads(field)) look(o.name(), place->second, **text);
+    }
+}
+
 // lasting: whether the command that ran is of that kind.
 int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args, bool& lasting) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h") return print(overview(commands)), 0;
@@ -108,6 +154,7 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   size_t at = args[0] == "help" ? 1 : 0;
   if (at == args.size()) return print(overview(commands)), 0;
   bool wants_help = at == 1;
+  refuse_late_command(commands, args);
   const Command& c = descend(commands, args, at);
   std::vector<std::string> rest(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
   if (wants_help || asks_for_help(rest)) return print(help_page(c)), 0;
@@ -126,6 +173,7 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   auto call = c.call();
   Config config = read_command_line(c.spec, call->flags(), rest);
   keep_inputs(call->flags(), c.spec, config);
+  if (c.spec.name != "config") refuse_misplaced(c.spec, config);  // it shows a config as it is
   if (config.train.threads > 0) set_thread_count(narrow_option<int>(config.train.threads, "train.threads"));
   return call->run(config);
 }

@@ -16,6 +16,7 @@
 #include "data/loader.h"
 #include "io/checkpoint.h"
 #include "io/model_folder.h"
+#include "train/advice.h"
 #include "train/layout.h"
 #include "train/open.h"
 
@@ -95,6 +96,11 @@ int run_show(ShowFlags& flags, Config& config) {
     std::fprintf(stderr, "step %lld is left out (data.skip_steps)\n", static_cast<long long>(flags.step));
     return 0;
   }
+  const double per_pass = static_cast<double>(data->sample_count()) / static_cast<double>(config.train.global_batch);
+  if (const double passes = passes_over(config, *data); passes > 0)
+    say(fmt::format("{} of {}: a pass takes {:.{}f} steps of {}, train.steps={} are {}", counted(data->sample_count(), "sequence"), counted(data->columns(), "token"),
+                    per_pass, per_pass < 10 ? 2 : 0, config.train.global_batch, config.train.steps, passes_text(passes)));
+  for (const std::string& line : scarce_data(config, *data)) say("warning: " + line);
   DataHistory history = history_of(config, *data);
   data->follow(history);
   int64_t start = history.first_sample(flags.step - 1), batch = history.global_batch(flags.step - 1);

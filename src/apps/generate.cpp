@@ -198,11 +198,15 @@ std::vector<Generated> from_text(const std::string& text) {
   return results;
 }
 
-// Which of `count` prompts data rank `rank` works on: neighbours. Where weights are divided over data ranks (ZeRO 3) all work on all.
+// Whether each data rank works on some of the prompts. Where weights are divided over them (ZeRO 3) all work on all.
+bool shares_prompts(const Session& s) { return !s.trainable && s.ranks().mesh().data > 1; }
+
+// Which of `count` prompts this data rank works on: neighbours, the first ones on the first rank; none where there are fewer prompts than ranks.
 std::pair<size_t, size_t> share_of(size_t count, const Session& s) {
+  if (!shares_prompts(s)) return {0, count};
   const auto rank = static_cast<size_t>(s.ranks().at().data), ranks = static_cast<size_t>(s.ranks().mesh().data);
-  if (s.trainable) return {0, count};
-  return {count * rank / ranks, count * (rank + 1) / ranks};
+  auto begin = [&](size_t r) { return (count * r + ranks - 1) / ranks; };
+  return {begin(rank), begin(rank + 1)};
 }
 
 // What generation needs besides the prompts.
@@ -240,7 +244,7 @@ std::vector<Generated> answer(const Job& job, const Prompts& prompts, const std:
   }
   std::vector<Generated> results = job.flags.beams.empty() ? generate(session, mine, options, events, where)
                                                            : generate_beams(session, mine, options, job.beams, job.num_return, events, where);
-  if (mine.size() < prompts.size()) {  // what other data ranks have found
+  if (shares_prompts(session)) {  // what other data ranks have found; all of them ask, those without a prompt too
     std::vector<std::string> all = gather_texts(ranks.along(Axis::data), to_text(results));
     size_t prompt = mine.size();
     for (size_t d = 1; ranks.first() && d < all.size(); ++d)

@@ -16,6 +16,7 @@
 #include "data/indexed/indexed_file.h"
 #include "data/tokenizer.h"
 #include "files/compressed.h"
+#include "files/safetensors.h"
 #include "files/folder_lock.h"
 #include "files/folder_mark.h"
 #include "files/tensor_set.h"
@@ -47,10 +48,10 @@ struct InfoFlags {
   }
 };
 
-// Each of these adds what it finds to `j`; text and --json show the same.
-void add_tensors(Json& j, const std::string& path, bool list) {
+// Each of these adds what it finds to `j`; text and --json show the same. weights: how the names of those tensors begin that are parameters, where there are others too.
+void add_tensors(Json& j, const std::string& path, bool list, std::string_view weights = {}) {
   const StoredTensors stored(path);
-  int64_t elements = 0, bytes = 0;
+  int64_t elements = 0, parameters = 0, bytes = 0;
   std::map<std::string, int64_t> types;
   Json rows = Json::array();
   Metadata metadata;
@@ -58,6 +59,7 @@ void add_tensors(Json& j, const std::string& path, bool list) {
     const DType dtype = stored.dtype(tensor);
     const Shape& shape = stored.shape(tensor);
     elements += shape.count();
+    if (tensor.starts_with(weights)) parameters += shape.count();
     bytes += shape.count() * size_of(dtype);
     types[std::string(name(dtype))] += shape.count();
     if (list) rows.push_back({{"name", tensor}, {"dtype", name(dtype)}, {"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
@@ -68,7 +70,8 @@ void add_tensors(Json& j, const std::string& path, bool list) {
     j["files"] = stored.set()->files().size();
   }
   j["tensors"] = stored.names().size();
-  j["parameters"] = elements;
+  j["parameters"] = parameters;
+  if (parameters != elements) j["elements"] = elements;
   j["bytes"] = bytes;
   j["elements_by_dtype"] = types;
   if (!metadata.empty()) j["metadata"] = metadata;
@@ -82,6 +85,44 @@ bool has_tensors(const std::string& folder) {
         name.ends_with(".safetensors") || (name.starts_with("pytorch_model") && name.ends_with(".bin")))
       return true;
   return false;
+}
+
+// What a safetensors file is by its metadata, if this program made it as something else than weights; else "".
+std::string kind_of_tensors(const Metadata& metadata) {
+  auto is = [&](const char* key, std::string_view begin) {
+    const auto it = metadata.find(key);
+    return it != metadata.end() && std::string_view(it->second).starts_with(begin);
+  };
+  if (is("ravine", "trace")) return "trace (ravine trace)";
+  return is("format", "ravine-tokens") || is("format", "ravine-chats") ? "tokens that a run keeps for its next start" : "";
+}
+
+// RUN/tokens: files by the checksums of what they were made of.
+std::optional<Json> kept_tokens(const std::string& path) {
+  std::error_code error;
+  int64_t files = 0, bytes = 0;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    const std::string file = entry.path().string();
+    if (!entry.is_regular_file(error) || !file.ends_with(".safetensors")) return {};
+    try {
+      if (!kind_of_tensors(SafetensorsReader(file).metadata()).starts_with("tokens")) return {};
+    } catch (const UserError&) {
+      return {};
+    }
+    ++files;
+    bytes += static_cast<int64_t>(entry.file_size(error));
+  }
+  if (files == 0) return {};
+  return Json{{"kind", "tokens that a run keeps for its next start"}, {"path", path}, {"files", files}, {"bytes", bytes}, {"to_use_it", "the run finds them by itself; without them it reads its texts again"}};
+}
+
+// A folder of .bin/.idx files.
+std::optional<Json> folder_of_token_files(const std::string& path) {
+  const std::vector<std::string> prefixes = indexed_prefixes_in(path);
+  if (prefixes.empty()) return {};
+  std::string list;
+  for (const std::string& p : prefixes) list += (list.empty() ? "" : ", ") + p;
+  return Json{{"kind", "folder of token files"}, {"path", path}, {"prefixes", prefixes}, {"to_use_it", fmt::format("ravine info {}; data.train=[{}] in train", shell_word(prefixes.front()), list)}};
 }
 
 // A checkpoint of another program: what it is, what is in it, and the command that makes a model of it.
@@ -251,7 +292,8 @@ Json checkpoint_folder(const std::string& path, bool list) {
     if (const auto data = saved->find("fingerprint"); data != saved->end() && data->is_object()) add_fingerprint(scalars, *data);
   }
   j["manifest"] = scalars;
-  add_tensors(j, path, list);
+  add_tensors(j, path, list, "weights/");
+  j["to_use_it"] = fmt::format("ravine convert --input {0} --output DIR --to hf; a copy of its run goes on from it by checkpoint.resume={0}", shell_word(path));
   return j;
 }
 
@@ -260,7 +302,7 @@ Json model_folder(const std::string& path, bool list) {
   if (const auto r = recognise(path); r && r->layout == WeightLayout::hf) {
     j["weights"] = r->what;
     if (const auto mark = read_mark(path); mark && mark->kind == kModelFolder) j["made_by"] = "a run of ravine, which exported it";
-    j["to_use_it"] = fmt::format("model.path={} in train, --model in generate and trace, or ravine convert", path);
+    if (fs::exists(path + "/config.json")) j["to_use_it"] = fmt::format("model.path={} in train, --model in generate and trace, or ravine convert", path);
   }
   if (fs::exists(path + "/config.json")) j["config"] = read_json(path + "/config.json");
   if (has_tensors(path))
@@ -295,6 +337,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     if (is_checkpoint(path)) return checkpoint_folder(path, list);
     if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return run_folder(path);
     if (holds_checkpoints(path)) return checkpoints_folder(path);
+    if (const auto j = kept_tokens(path)) return *j;
     if (fs::exists(path + "/config.json") || has_tensors(path)) return model_folder(path, list);
     if (is_prepared(path))
       return {{"kind", "folder of a run to come (ravine init)"}, {"path", path}, {"config", path + "/run.yaml"}, {"to_use_it", fmt::format("ravine train --config {}", shell_word(path + "/run.yaml"))}};
@@ -306,13 +349,18 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     if (auto j = describe_folder_kind(path)) return *j;
     if (const auto runs = runs_in(path, true); !runs.empty()) return folder_of_runs(path, runs);  // before data: their logs are texts
     if (auto j = describe_data(path, data)) return *j;
+    if (const auto j = folder_of_token_files(path)) return *j;
     unknown_kind(path, true);
   }
   if (file.ends_with(".safetensors") || file.ends_with(".bin") || file.ends_with(".pt") || file.ends_with(".pth")) {
     Json j{{"kind", file.ends_with(".safetensors") ? "safetensors" : "torch file"}, {"path", path}};
     add_tensors(j, path, true);
+    const std::string made = file.ends_with(".safetensors") ? kind_of_tensors(SafetensorsReader(path).metadata()) : "";
+    if (!made.empty()) j["kind"] = made;
+    bool batch_file = false;
     if (file.ends_with(".safetensors"))
-      if (const auto batches = describe_batches(path, data)) j.update(*batches);
+      if (const auto batches = describe_batches(path, data)) j.update(*batches), batch_file = batches->contains("rows");
+    if (!made.empty() || batch_file) j["elements"] = j["parameters"], j.erase("parameters");
     return j;
   }
   if (file.starts_with("tokenizer.") || file.find(".model") != std::string::npos) {
@@ -377,7 +425,9 @@ int run_info(InfoFlags& flags, Config&) {
 Command info_command() {
   return command<InfoFlags>({.name = "info",
                              .summary = "describe a model, checkpoint, run, tokenizer, data or safetensors file",
-                             .example = "ravine info runs/demo/model --tensors"},
+                             .example = "ravine info runs/demo/model --tensors",
+                             .sections = {},
+                             .alone = true},
                             "Machine", run_info);
 }
 

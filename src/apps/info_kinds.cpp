@@ -183,6 +183,9 @@ Json json_file(const std::string& path) {
     Json settings = scalars_of(content);
     const bool chat = content.contains("chat_template");
     settings.erase("chat_template");
+    for (const auto& [key, value] : content.items())  // {"eos_token": {"content": "</s>", ..}}, {"additional_special_tokens": ["<|im_end|>"]}
+      if (value.is_object() && value.contains("content")) append_field(settings, key, value["content"]);
+      else if (value.is_array() && key.ends_with("_tokens")) append_field(settings, key, value);
     return Json{{"kind", "settings of a tokenizer"}, {"path", path}, {"chat_template", chat}, {"settings", settings}};
   }
   if (content.contains("format") && content.contains("tensors") && file == "manifest.json") return Json{{"kind", "manifest of a checkpoint"}, {"path", path}, {"manifest", scalars_of(content)}};
@@ -222,7 +225,9 @@ void add_tokenizer(Json& j, const std::string& path) {
   Json special = Json::object();
   for (const auto& [key, id] : {std::pair{"bos", s.bos}, {"eos", s.eos}, {"pad", s.pad}, {"unk", s.unk}})
     if (id) special[key] = *id;
-  j["special_tokens"] = special;
+  if (!special.empty()) j["special_tokens"] = special;
+  else if (name_of(path) == "tokenizer.json") j["special_tokens"] = "said by tokenizer_config.json beside it: ask about the folder";
+  else j["special_tokens"] = "none";
 }
 
 void add_model_config(Json& j, const Json& config, const std::string& where) {
@@ -264,6 +269,10 @@ std::optional<Json> describe_file_kind(const std::string& path) {
     if (const std::string title = between_tags(text, "title"); !title.empty()) j["title"] = title;
     j["to_use_it"] = "open it in a browser; `ravine plot` and `ravine plan --schedule` write such files";
     return j;
+  }
+  if (file == "exported" && fs::exists(fs::absolute(path).parent_path() / "config.yaml")) {
+    const std::string run = fs::absolute(path).parent_path().string();
+    return Json{{"kind", "note of a run about its model"}, {"path", path}, {"run", run}, {"says", head(path)}, {"to_use_it", fmt::format("the run knows by it whether its model is that of its last checkpoint; `ravine info {}` is about the run", shell_word(run))}};
   }
   if (file == "log.txt" && fs::exists(fs::absolute(path).parent_path() / "config.yaml")) return Json{{"kind", "log of a run"}, {"path", path}, {"run", fs::absolute(path).parent_path().string()}, {"bytes", fs::file_size(path, error)}};
   if (const fs::path folder = fs::absolute(path).parent_path(); file == "latest" && folder.filename() == "checkpoints") {

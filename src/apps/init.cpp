@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/program_name.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "data/instruct/chat_records.h"
@@ -216,7 +217,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       throw UserError("no folder", "init", "after the kind stands the folder to make", fmt::format("ravine init {} first", k.name));
   if (escaped(folder) != folder) throw UserError(fmt::format("the name '{}'", escaped(folder)), "init", "a folder's name has no control characters here", "choose another name");
   const fs::path dir = folder;
-  auto say_ready = [&] { fmt::print("{0} is ready; look at it, then\n  ravine train --config {1}\n", (dir / "run.yaml").string(), shell_word((dir / "run.yaml").string())); };
+  auto say_ready = [&] { fmt::print("{0} is ready; look at it, then\n  {2} train --config {1}\n", (dir / "run.yaml").string(), shell_word((dir / "run.yaml").string()), program_word()); };
   if (finish_file_set((dir / kInitJournal).string(), init_set())) {
     say_ready();
     return 0;

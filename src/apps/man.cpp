@@ -7,6 +7,7 @@
 
 #include "apps/commands.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "files/atomic.h"
 #include "files/output_mark.h"
@@ -88,15 +89,17 @@ int run_man(ManFlags& flags, const std::vector<Command>& commands) {
   }
   std::string name = "ravine";
   for (const std::string& word : flags.command) name += "-" + word;
+  constexpr std::string_view kBefore = "ravine-";  // what all names begin with makes none of them nearer
   std::vector<std::string> names;
   for (const ManPage& p : pages) {
-    names.push_back(p.name);
+    if (p.name.size() > kBefore.size()) names.push_back(p.name.substr(kBefore.size()));
     if (p.name != name) continue;
     const std::string& text = isatty(STDOUT_FILENO) ? p.plain : p.text;  // who reads a terminal wants no roff
     std::fwrite(text.data(), 1, text.size(), stdout);
     return 0;
   }
-  throw UserError(fmt::format("no page '{}'", name.substr(0, 80)), "man", "it must be the name of a command", did_you_mean(name, names, "see `ravine --help`"));
+  const std::string near = nearest(name.substr(std::min(name.size(), kBefore.size())), names);
+  throw UserError(fmt::format("no page '{}'", name.substr(0, 80)), "man", "it must be the name of a command", near.empty() ? "see `ravine --help`" : fmt::format("did you mean '{}{}'?", kBefore, near));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/narrow_option.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "files/atomic.h"
 #include "files/output_mark.h"
 #include "kernels/backend.h"
@@ -68,6 +69,7 @@ int run_plan(PlanFlags& flags, Config& config) {
     std::string picture = pipeline_svg(estimate.times);
     picture.insert(picture.find('>') + 1, kScheduleMark.text);
     write_file_atomic(flags.schedule, picture, may_replace_output(kScheduleMark, flags.overwrite));
+    say("saved    " + escaped(flags.schedule));
     return 0;
   }
   const StepShape shape{.rows = config.train.micro_batch, .columns = config.data.sequence_length, .micro_batches = layout.micro_batches, .leaves = layout.leaves};
@@ -83,6 +85,7 @@ int run_plan(PlanFlags& flags, Config& config) {
     std::string picture = plan_picture(estimate, stages);
     picture.insert(picture.find('>') + 1, kScheduleMark.text);
     write_file_atomic(flags.svg, picture, may_replace_output(kScheduleMark, flags.overwrite));
+    say("saved    " + escaped(flags.svg));
   }
   double flops = model->training_flops_per_token(shape.columns) * static_cast<double>(config.train.global_batch * shape.columns);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
@@ -115,7 +118,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   line("batches", m.batches, "of the steps that the loader prepares ahead (data.prefetch)");
   line("program", m.base, "code, libraries, this process as it stands");
   line("total", m.total(), "");
-  fmt::print("{:<12} {:>12}  {}\n", "not in it", "", "what the process grows by as it runs, 12 to 19 MB where it was measured: code and libraries once they are used, thread stacks,");
+  fmt::print("{:<12} {:>12}  {}\n", "not in it", "", "the tokenizer and the tokens of train; what the process grows by as it runs, 12 to 19 MB where it was measured: code and libraries once they are used, thread stacks,");
   fmt::print("{:<12} {:>12}  {}\n", "", "", "ends of huge pages, buffers while files are written; with several ranks what MPI takes for each");
   for (int stage = 0; ranks > 1 && stage < layout.mesh.pipeline; ++stage) {
     Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
@@ -124,8 +127,9 @@ int run_plan(PlanFlags& flags, Config& config) {
     fmt::print("{}stage {:<6} {:>12}  each rank of it; sends {:.1f} MB per step over data, {:.1f} over tensor, {:.1f} over pipeline ranks\n", stage == 0 ? "\n" : "", stage,
                human_bytes(static_cast<double>(one.memory().total())), sent.data * 1e-6, sent.tensor * 1e-6, sent.pipeline * 1e-6);
   }
-  fmt::print("\n{:.2f} TFLOP per step: {} at {}the machine's peak of {:.0f} GFLOP/s, {} at sol 0.7\n", flops * 1e-12, human_time(flops / peak / ranks),
-             ranks > 1 ? fmt::format("{} times ", ranks) : "", peak * 1e-9, human_time(flops / peak / ranks / 0.7));
+  auto briefly = [](double s) { return s < 1 ? fmt::format("{:.3g} ms", 1000 * s) : human_time(s); };
+  fmt::print("\n{} per step: {} at {}the machine's peak of {:.0f} GFLOP/s (sol 1), {} at sol 0.7\n", flops < 1e11 ? fmt::format("{:.2g} GFLOP", flops * 1e-9) : fmt::format("{:.2f} TFLOP", flops * 1e-12),
+             briefly(flops / peak / ranks), ranks > 1 ? fmt::format("{} times ", ranks) : "", peak * 1e-9, briefly(flops / peak / ranks / 0.7));
   fmt::print("{}{}", estimate_text(plan, estimate), leaves_text(plan, layout, estimate));
   fmt::print("\nother ways, planned alike; time at the machine's peaks, per token\n");
   for (const Variant& v : others)

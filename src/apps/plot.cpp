@@ -11,6 +11,7 @@
 
 #include "apps/commands.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "files/atomic.h"
@@ -120,6 +121,7 @@ int run_plot(PlotFlags& flags, Config&) {
   const std::vector<Chart> charts = charts_of(runs, flags);
   if (!flags.output.empty()) {
     write_picture(charts, runs, flags);
+    say("saved    " + escaped(flags.output));
     return 0;
   }
   const bool terminal = ::isatty(STDOUT_FILENO);
@@ -135,7 +137,7 @@ int run_plot(PlotFlags& flags, Config&) {
 }  // namespace
 
 Command plot_command() {
-  return command<PlotFlags>({.name = "plot", .summary = "curves of runs: in the terminal, as SVG or as a page of HTML", .example = "ravine plot runs/book --output book.html"}, "Train", run_plot);
+  return command<PlotFlags>({.name = "plot", .summary = "curves of runs: in the terminal, as SVG or as a page of HTML", .example = "ravine plot runs/book --output book.html", .sections = {}, .alone = true}, "Train", run_plot);
 }
 
 }  // namespace ravine

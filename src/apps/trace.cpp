@@ -1,6 +1,8 @@
 #include "apps/commands.h"
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
+#include "base/log.h"
+#include "base/text.h"
 #include "files/output_mark.h"
 #include "files/safetensors.h"
 #include "infer/trace.h"
@@ -54,7 +56,10 @@ int run_trace(TraceFlags& flags, Config& config) {
       void write(const NamedTensor&) override {}
     } nothing;
     trace(session, input, flags.backward, recipe, file ? static_cast<TraceOutput&>(*file) : nothing);
-    if (file) file->commit(flags.overwrite);
+    if (file) {
+      file->commit(flags.overwrite);
+      say("saved    " + escaped(flags.out));
+    }
     session = {};
   });
 }

@@ -55,6 +55,8 @@ class Words {
       }
     }
     place_names();
+    // Of two ways to name the model a command may take one only: the other, in a config that is a run's, is not its matter.
+    if (!file_.empty() && std::any_of(settings_.begin(), settings_.end(), [](const Setting& s) { return s.key == "model.path"; }) && option_named([](const Option& o) { return o.name() == "model.config"; }).empty()) settings_.push_back({"model.config", "", kPlace, true});
     Config config = load_config(file_, settings_);
     note_repeated();
     share(config);
@@ -75,6 +77,11 @@ class Words {
       const std::string given = value(name, word, equals);
       const auto path = with_home(given);
       if (!path) wrong(fmt::format("--config is '{}'", given), kNoHome, kNoHomeFix);
+      std::error_code error;
+      for (const char* inside : {"run.yaml", "config.yaml"})
+        if (const std::filesystem::path config = std::filesystem::path(*path) / inside; std::filesystem::is_regular_file(config, error))
+          wrong(fmt::format("--config is '{}', a folder", given), "it names a file of options", fmt::format("write --config {}", shell_word(config.lexically_normal().string())));
+      if (!file_.empty() && file_ != *path) repeated_.push_back(fmt::format("--config is given twice, {} and {}", file_, *path));
       file_ = *path;
       return;
     }
@@ -291,6 +298,11 @@ class Words {
     }
     auto ends = [&](std::initializer_list<const char*> suffixes) { return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return word.ends_with(s); }); };
     if (ends({".yaml", ".yml"}) && is_name("--config")) return "a config is given as --config " + quoted;
+    for (const char* inside : {"run.yaml", "config.yaml"})  // what init has prepared, or a run
+      if (const fs::path config = fs::path(word) / inside; fs::is_regular_file(config, error)) {
+        if (is_name("--config") && is_name("train.steps")) return "a run is begun or gone on with by --config " + shell_word(config.lexically_normal().string());
+        if (is_name("--model")) return "a run's folder stands for its model: --model " + quoted;
+      }
     const bool folder = fs::is_directory(word, error), model = folder && fs::exists(fs::path(word) / "config.json", error);
     if (model && is_name("--model")) return "a model is given as --model " + quoted;
     if (model && is_name("model.path")) return "a model is given as model.path=" + quoted;

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -57,6 +59,7 @@ class Assignment {
     *out = v.boolean;
   }
   void operator()(int64_t* out, const YamlNode& v) const {
+    refuse_octal(v);
     bool whole = v.kind == Kind::real && v.real == std::floor(v.real) && std::abs(v.real) <= 0x1p53;  // 1e6 is a whole number
     if (v.kind != Kind::integer && !whole) wrong(v, "must be a whole number" + of_64_bits(v), quoted_number(v));
     int64_t value = whole ? static_cast<int64_t>(v.real) : v.integer;
@@ -65,6 +68,7 @@ class Assignment {
   }
   void operator()(double* out, const YamlNode& v) const {
     if (v.kind != Kind::integer && v.kind != Kind::real) wrong(v, "must be a number", quoted_number(v));
+    refuse_octal(v);
     if (!std::isfinite(v.real)) wrong(v, "must be a finite number", "write a number");
     check_bounds(v, v.real);
     *out = v.real;
@@ -86,6 +90,7 @@ class Assignment {
       const auto path = with_home(text);
       if (!path) wrong(v, kNoHome, kNoHomeFix);
       text = *path;
+      check_path(v, text);
     }
     *out = std::move(text);
   }
@@ -152,6 +157,26 @@ class Assignment {
     std::string text;
     for (const Option& f : fields) text += (text.empty() ? "{" : ", ") + f.key + ": ..";
     return text + "}";
+  }
+
+  // YAML 1.1 reads 010 as 8, nobody else does.
+  void refuse_octal(const YamlNode& v) const {
+    const std::string digits = v.text.substr(v.text.find_first_not_of("+-") == 1 ? 1 : 0);
+    if (v.kind != Kind::integer || digits.size() < 2 || digits[0] != '0' || digits.find_first_not_of("01234567_") != std::string::npos) return;
+    wrong(v, fmt::format("a number that begins with 0 counts in eights: this is {}", v.integer), fmt::format("write {}, or {} if that is meant", digits.substr(std::min(digits.find_first_not_of("0_"), digits.size() - 1)), v.integer));
+  }
+
+  // What a file's name is not likely to hold. An input that is there is what was meant, whatever its name.
+  void check_path(const YamlNode& v, const std::string& text) const {
+    std::error_code error;
+    if (option_.rule.path != Rule::Path::writes && std::filesystem::exists(text, error)) return;
+    if (text.size() > 1 && text[0] == '$' && (std::isalpha(static_cast<unsigned char>(text[1])) || text[1] == '_' || text[1] == '{'))
+      wrong(v, "is a path with a variable of the shell, which is not filled in here", "write the path itself; ~ is the home folder");
+    if (option_.rule.path != Rule::Path::writes) return;
+    if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
+      wrong(v, "has a control character: in double quotes of YAML \\ begins an escape", "write it in single quotes, or with / between folders");
+    for (const char* quote : {"\u201c", "\u201d", "\u2018", "\u2019"})
+      if (text.starts_with(quote)) wrong(v, "begins with a typographic quote, which would be part of the name", "write straight quotes, or none");
   }
 
   void check_bounds(const YamlNode& v, double x) const {

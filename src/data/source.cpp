@@ -75,6 +75,8 @@ std::vector<std::string> source_files(const std::string& path) {
          it.increment(ec))
       if (it->is_regular_file(ec) && is_record_file(it->path())) files.push_back(it->path().string());
     if (ec) throw UserError("cannot read folder", path, ec.message(), "check its permissions");
+    if (const std::vector<std::string> prefixes = indexed_prefixes_in(path); files.empty() && !prefixes.empty())
+      throw UserError("no texts in folder", path, "token files are named one by one, by what stands before .bin and .idx", fmt::format("name {}", fmt::join(prefixes, ", ")));
     if (files.empty())
       throw UserError("no data in folder", path, "it must hold .txt, .jsonl, .json, .csv or .parquet files (also .gz, .zst, .xz)",
                       "name another folder or the files themselves");

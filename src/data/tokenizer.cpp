@@ -65,6 +65,9 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   std::error_code ec;
   refuse_unfinished(tokenizer_journal(fs::is_directory(path, ec) ? path : folder_of(path)));
   if (fs::is_directory(path, ec)) {
+    for (const char* inside : {"tokenizer", "model", "run/model"})
+      if (const std::string there = (fs::path(path) / inside).string(); !has_tokenizer(path) && has_tokenizer(there))
+        throw UserError("no tokenizer in folder", path, "a folder of a tokenizer holds its files itself", fmt::format("it lies in {}: name that", there));
     if (!has_tokenizer(path))
       throw UserError("no tokenizer in folder", path, "it must hold tokenizer.model, tokenizer.json, vocab.json with merges.txt, or vocab.txt",
                       "name the file or folder of the tokenizer");

@@ -56,6 +56,11 @@ void check_model_folder(const std::string& folder, const std::string& key) {
 void check_model_config(const std::string& file) {
   std::error_code error;
   const std::string where = "model.config=" + file, rule = "it must be a model's config.json";
+  if (const fs::path shape = fs::path(file) / "model.json"; fs::is_directory(file, error) && !fs::exists(fs::path(file) / "config.json", error) && fs::exists(shape, error))
+    throw UserError("a folder of `ravine init`", where, rule, fmt::format("the shape of its model is model.config={}; its run is begun by --config {}", shape.lexically_normal().string(), (fs::path(file) / "run.yaml").lexically_normal().string()));
+  if (const fs::path model = fs::path(file) / "model" / "config.json"; fs::is_directory(file, error) && !fs::exists(fs::path(file) / "config.json", error) && fs::exists(model, error))
+    throw UserError("a run, not a model's config", where, rule, fmt::format("model.path={} goes on from its weights, model.config={} begins with new ones", model.parent_path().lexically_normal().string(), model.lexically_normal().string()));
+  if (fs::is_directory(file, error) && !fs::exists(fs::path(file) / "config.json", error)) throw UserError("a folder without a config.json", where, rule, "name such a file; configs/ has some");
   if (fs::is_directory(file, error))
     throw UserError("a folder", where, rule, fmt::format("model.path={0} goes on from its weights, model.config={0}/config.json begins with new ones", fs::path(file).lexically_normal().string()));
   if (!fs::exists(file, error)) throw UserError("no such file", where, rule, missing_path_advice(file));

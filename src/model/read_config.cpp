@@ -5,6 +5,8 @@ namespace ravine {
 void read_common(ConfigReader& r, ModelFacts& f) {
   f.family = r.text("model_type", "");
   f.eos = r.ids("eos_token_id");
+  for (int64_t id : f.eos)
+    if (id >= f.vocabulary) r.refuse("eos_token_id", fmt::format("{} is not below vocab_size = {}: such a model could never stop", id, f.vocabulary), "set it to the id of the tokenizer's eos");
   if (auto id = r.ids("bos_token_id"); !id.empty()) f.bos = id[0];
   if (auto id = r.ids("pad_token_id"); !id.empty() && id[0] >= 0) f.pad = id[0];
   if (f.pad >= f.vocabulary) r.refuse("pad_token_id", fmt::format("it must be below vocab_size = {}", f.vocabulary), "correct the field");

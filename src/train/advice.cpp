@@ -1,10 +1,15 @@
 #include "train/advice.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <thread>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "data/instruct/chat_records.h"
 #include "data/indexed/indexed_tokens.h"
 #include "data/instruct/chat_set.h"
@@ -28,8 +33,10 @@ class Advice {
   std::vector<std::string> all() {
     numbers();
     copied_folder();
+    threads();
     attempt([&] { model(); });
     attempt([&] { tokenizer(); });
+    attempt([&] { files(); });
     for (const DataSource& s : c_.data.train) attempt([&] { source(s); });
     return lines_;
   }
@@ -72,6 +79,34 @@ class Advice {
         (file.parent_path() / "run").string());
   }
 
+  void threads() {
+    const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+    if (cores > 0 && c_.train.threads > cores) say("train.threads={} on {}: they take turns, and each step waits for all of them; train.threads={} is as many as help", c_.train.threads, counted(cores, "core"), cores);
+    if (const char* given = std::getenv("OMP_NUM_THREADS"); given && c_.train.threads == 0 && std::atoi(given) < 1) say("OMP_NUM_THREADS='{}' is no number of threads, and has no effect", given);
+  }
+
+  // Each path, spelled or reached in whatever way, once.
+  static std::vector<std::string> real_files(const DataSource& s) {
+    std::vector<std::string> out;
+    std::error_code error;
+    for (const std::string& file : source_files(s.path)) {
+      const std::filesystem::path real = std::filesystem::weakly_canonical(file, error);
+      out.push_back(error ? file : real.string());
+    }
+    return out;
+  }
+
+  void files() {
+    std::set<std::string> seen, twice, both;
+    for (const DataSource& s : c_.data.train)
+      for (const std::string& file : real_files(s))
+        if (!seen.insert(file).second && twice.insert(file).second) say("data.train names {} twice: its text counts twice; weights say so plainly ({{path: .., weight: 2}})", file);
+    for (const DataSource& s : c_.data.valid)
+      for (const std::string& file : real_files(s))
+        if (seen.contains(file) && both.insert(file).second)
+          say("data.valid names {}, which data.train trains on: the loss on it does not tell what is learned; data.valid=[] data.valid_fraction=0.05 holds out a part of it", file);
+  }
+
   void model() {
     if (c_.model.path.empty() && c_.model.config.empty()) return;
     std::string file = c_.model.config.empty() ? (std::filesystem::path(c_.model.path) / "config.json").string() : c_.model.config;
@@ -93,6 +128,8 @@ class Advice {
     }
     vocabulary_ = run_vocabulary(c_, model_config_, tokenizer_->size());
     if (const std::string trouble = vocabulary_trouble(tokenizer_->size(), vocabulary_); !trouble.empty()) say("{}: ids beyond it have no row in the embedding", trouble);
+    if (c_.model.path.empty() && vocabulary_ > 2 * tokenizer_->size())
+      say("the new model has a vocabulary of {}, the tokenizer {} ids: most rows of the embedding are never used; vocab_size of {} could be smaller", vocabulary_, tokenizer_->size(), c_.model.config);
     if (c_.data.append_eos && !tokenizer_->special().eos) say("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");
   }
 
@@ -190,5 +227,36 @@ class Advice {
 }  // namespace
 
 std::vector<std::string> likely_mistakes(const Config& config, const Tokenizer* opened) { return Advice(config, opened).all(); }
+
+std::vector<std::string> idle_options(const Config& c, const Mesh& mesh) {
+  std::vector<std::string> lines;
+  if (c.parallel.zero > 0 && mesh.data == 1) lines.push_back(fmt::format("parallel.zero={} has no effect on one data rank: it divides what several data ranks hold alike", c.parallel.zero));
+  if (c.parallel.sequence && mesh.tensor == 1) lines.emplace_back("parallel.sequence=true has no effect without tensor ranks (parallel.tensor)");
+  if (c.parallel.virtual_stages > 1 && mesh.pipeline == 1) lines.push_back(fmt::format("parallel.virtual={} has no effect without pipeline stages (parallel.pipeline)", c.parallel.virtual_stages));
+  return lines;
+}
+
+std::vector<std::string> scarce_data(const Config& c, const Dataset& data) {
+  std::vector<std::string> lines;
+  if (c.data.order != "philox") return lines;
+  const int64_t sequences = data.sample_count(), batch = c.train.global_batch;
+  if (data.token_count() < data.columns())
+    lines.push_back(fmt::format("the data are {}, less than one sequence of {}: the rest of it is padding; give more data, or a smaller data.sequence_length", counted(data.token_count(), "token"), data.columns()));
+  else if (sequences < batch)
+    lines.push_back(fmt::format("the data are {}, a step takes {} (train.global_batch): each step sees them {:.1f} times; give more data, or set train.global_batch={}", counted(sequences, "sequence"), batch,
+                                static_cast<double>(batch) / static_cast<double>(sequences), sequences));
+  return lines;
+}
+
+double passes_over(const Config& c, const Dataset& data) {
+  return c.data.order == "philox" ? static_cast<double>(c.train.steps) * static_cast<double>(c.train.global_batch) / static_cast<double>(data.sample_count()) : 0;
+}
+
+std::string roughly(double seconds) { return seconds < 1 ? "less than 1 s" : "about " + human_time(seconds); }
+
+std::string passes_text(double passes) {
+  const std::string number = fmt::format("{:.{}f}", passes, passes < 10 ? 2 : 0);
+  return fmt::format("{} {}", number, number == "1.00" ? "pass" : "passes");
+}
 
 }  // namespace ravine

@@ -6,7 +6,10 @@
 
 #include "base/counted.h"
 #include "base/parallel.h"
+#include "kernels/backend.h"
 #include "train/advice.h"
+#include "train/estimate.h"
+#include "train/machine.h"
 #include "train/trainer.h"
 
 namespace ravine {
@@ -52,31 +55,49 @@ void Trainer::announce_ranks() const {
               counted(thread_count(), "thread"), cores - used, cores);
 }
 
-void Trainer::announce() const {
-  if (ranks_.first())
+namespace {
+
+// Seconds of a step of this layout, as `ravine plan` reckons them; of what was not measured here, a usual machine's.
+double estimated_step(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels, int64_t columns, int local) {
+  Rates rates = known_rates(local);
+  if (const auto products = known_machine_peaks(Peaks::arithmetic); products && !rates.measured) rates.flops_f32 = products->f32_product / local, rates.flops_bf16 = products->bf16_product / local;
+  Config c = config;
+  c.parallel.data = layout.mesh.data, c.parallel.tensor = layout.mesh.tensor, c.parallel.pipeline = layout.mesh.pipeline;
+  return estimate_step(model, c, layout, types, columns, rates, block_costs(model, c, types, kernels, columns, rates)).seconds;
+}
+
+}  // namespace
+
+void Trainer::announce() {
+  if (ranks_.first()) {
     for (const std::string& line : likely_mistakes(config_, tokenizer_.get())) log_.warn("{}", line);
+    for (const std::string& line : idle_options(config_, layout_.mesh)) log_.warn("{}", line);
+    for (const std::string& line : scarce_data(config_, *train_data_)) log_.warn("{}", line);
+  }
   const ModelFacts& f = model_->facts();
   const RunMemory& m = engine_->memory();
   auto mib = [](int64_t b) { return human_bytes(static_cast<double>(b)); };
   auto kind = [&](MemoryKind k) { return mib(m.arena.peak_kind[static_cast<size_t>(k)]); };
-  double per_token = model_->training_flops_per_token(train_data_->columns());
   int64_t step_tokens = config_.train.global_batch * train_data_->columns();
   log_.line("model    {}: {} parameters, {}, hidden {}, {} ({} key/value), vocabulary {}", f.family,
             human_count(static_cast<double>(model_->params().count())), counted(f.layers, "layer"), f.hidden, counted(f.heads, "head"), f.kv_heads, f.vocabulary);
-  log_.line("compute  {} on {} ({}, {}), peak {:.0f} GFLOP/s", name(types_.compute), backend_, instructions_, counted(thread_count(), "thread"),
+  log_.line("compute  {} on {} ({}, {}), peak {:.0f} GFLOP/s (sol 1)", name(types_.compute), backend_, instructions_, counted(thread_count(), "thread"),
             peak_flops_ * 1e-9);
   if (!why_.empty()) log_.line("         {}", why_);
   if (ranks_.size() > 1) announce_ranks();
-  log_.line("memory   weights {}, optimizer {}, and at the peak of a step gradients {}, activations {}, workspace {} (arena {}): {:.1f} MiB in all, to which the process adds some 20 of its own as it runs",
-            mib(m.weights), mib(m.optimizer), kind(MemoryKind::gradients), kind(MemoryKind::activations), kind(MemoryKind::workspace),
-            mib(m.arena.total), static_cast<double>(m.total()) / (1 << 20));
+  log_.line("memory   weights {}, optimizer {}, the step's arena {} (at its peak gradients {}, activations {}, workspace {}), batches {}, the program with its data {}: {:.1f} MiB in all, to which the process adds some 20 of its own as it runs",
+            mib(m.weights), mib(m.optimizer), mib(m.arena.total), kind(MemoryKind::gradients), kind(MemoryKind::activations), kind(MemoryKind::workspace), mib(m.batches), mib(m.base),
+            static_cast<double>(m.total()) / (1 << 20));
   log_.line("data     {} of {}{}", counted(train_data_->sample_count(), "sequence"), counted(train_data_->columns(), "token"),
-            valid_data_ ? fmt::format(", {} held out for validation", valid_data_->sample_count()) : "");
+            valid_data_ ? fmt::format(", {} {}for validation", valid_data_->sample_count(), config_.data.valid.empty() ? "held out " : "") : "");
   for (const std::string& note : data_notes_) log_.line("         {}", note);
   for (const std::string& line : data_warnings_) log_.warn("{}", line);
-  log_.line("run      {} of {} ({} tokens each), {} tokens in all, about {} at sol 0.7", counted(config_.train.steps, "step"), counted(config_.train.global_batch, "sequence"),
-            step_tokens, human_count(static_cast<double>(step_tokens) * static_cast<double>(config_.train.steps)),
-            human_time(static_cast<double>(step_tokens) * static_cast<double>(config_.train.steps - done_) * per_token / (0.7 * peak_flops_)));
+  const Kernels kernels = backend_kernels(backend_, config_.precision.bf16_products == "dot" ? Bf16Products::dot : Bf16Products::widen);
+  if (ranks_.first()) step_seconds_ = estimated_step(*model_, config_, layout_, types_, kernels, train_data_->columns(), world_ ? world_->local_size() : 1);
+  const double passes = passes_over(config_, *train_data_);
+  log_.line("run      {} of {} ({} tokens each), {} tokens in all{}, {}", counted(config_.train.steps, "step"), counted(config_.train.global_batch, "sequence"),
+            step_tokens, human_count(static_cast<double>(step_tokens) * static_cast<double>(config_.train.steps)), passes > 0 ? ", " + passes_text(passes) + " over the data" : "",
+            roughly(step_seconds_ * static_cast<double>(config_.train.steps - done_)));
 }
 
 }  // namespace ravine

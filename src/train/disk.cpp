@@ -1,7 +1,6 @@
 // Trainer: what a run writes, whether the disk has room for it, and what is left when it has not.
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 
 #include "files/disk_space.h"
 #include "io/checkpoint.h"
@@ -26,33 +25,56 @@ int64_t checkpoints_in(const std::string& folder) {
 
 }  // namespace
 
-void Trainer::check_disk() {
-  int64_t mine = 0;
-  for (const StateTensor& t : state_of(*engine_, StateFor::writing).tensors) mine += t.view.bytes();
-  const std::vector<int64_t> parts = gather_integers(ranks_.all(), mine);
-  checkpoint_bytes_ = std::accumulate(parts.begin(), parts.end(), int64_t{0});
-  for (const FileTensor& t : model_->files().tensors) model_bytes_ += t.shape.count() * size_of(parse_dtype(config_.checkpoint.model_dtype).value());
+// As state_of lists it, once over all ranks: weights, and the states of what is trained.
+int64_t Trainer::checkpoint_bytes() const {
+  const auto states = static_cast<int64_t>(make_update_rule(config_.optimizer)->states().size());
+  int64_t elements = 0;
+  for (const Param& p : model_->params().params())
+    if (!p.tied) elements += p.shape.count() * (1 + (p.trainable ? states : 0));
+  return elements * size_of(types_.master);
+}
+
+void Trainer::refuse_without_room(int64_t step) const {
   std::string refusal;
   if (ranks_.first()) {
     const CheckpointOptions& c = config_.checkpoint;
-    const int64_t left = std::max(int64_t{0}, config_.train.steps - done_);
-    const int64_t saves = c.every > 0 ? left / c.every + (left % c.every != 0) : 0;
-    const DiskNeeds needs = disk_needs(checkpoint_bytes_, model_bytes_, saves, c.keep, checkpoints_in(path("checkpoints")));
+    const DiskNeeds needs = disk_needs(checkpoint_bytes_, model_bytes_, saves_from(step), c.keep, checkpoints_in(path("checkpoints")));
     const auto room = free_space(config_.train.output);
+    const bool saves = saves_from(step) > 0;
     if (room && *room < needs.least)
       refusal = fmt::format("no room for the run ({}): {} are free, it needs at least {}: {}the model of {}; free some, or choose another train.output{}",
-                            config_.train.output, human(*room), human(needs.least), saves > 0 ? fmt::format("a checkpoint of {} and ", human(checkpoint_bytes_)) : "",
-                            human(model_bytes_), saves > 0 ? ", or go without checkpoints by checkpoint.every=0" : "");
-    else if (room && *room < needs.most)
-      log_.warn("{} has {} free, the run may need {}: checkpoints of {} ({}, and one while it is written) and the model of {}; a checkpoint that finds no room is left "
-                "out and said, earlier ones stay",
-                config_.train.output, human(*room), human(needs.most), human(checkpoint_bytes_), c.keep == 0 ? "all are kept" : fmt::format("checkpoint.keep={}", c.keep),
-                human(model_bytes_));
-    else if (room && saves == 0 && *room < checkpoint_bytes_)
-      log_.warn("{} has {} free, and a checkpoint needs {}: stopping this run will not save it", config_.train.output, human(*room), human(checkpoint_bytes_));
+                            config_.train.output, human(*room), human(needs.least), saves ? fmt::format("a checkpoint of {} and ", human(checkpoint_bytes_)) : "",
+                            human(model_bytes_), saves ? ", or go without checkpoints by checkpoint.every=0" : "");
   }
   refusal = gather_texts(ranks_.all(), refusal)[0];
   if (!refusal.empty()) fail("{}", refusal);
+}
+
+int64_t Trainer::saves_from(int64_t step) const {
+  const int64_t every = config_.checkpoint.every, left = std::max(int64_t{0}, config_.train.steps - step);
+  return every > 0 ? left / every + (left % every != 0) : 0;
+}
+
+void Trainer::measure_what_is_saved() {
+  checkpoint_bytes_ = checkpoint_bytes();
+  model_bytes_ = 0;
+  for (const FileTensor& t : model_->files().tensors) model_bytes_ += t.shape.count() * size_of(parse_dtype(config_.checkpoint.model_dtype).value());
+}
+
+void Trainer::check_disk() {
+  refuse_without_room(done_);
+  if (!ranks_.first()) return;
+  const CheckpointOptions& c = config_.checkpoint;
+  const int64_t saves = saves_from(done_);
+  const DiskNeeds needs = disk_needs(checkpoint_bytes_, model_bytes_, saves, c.keep, checkpoints_in(path("checkpoints")));
+  const auto room = free_space(config_.train.output);
+  if (room && *room < needs.most)
+    log_.warn("{} has {} free, the run may need {}: checkpoints of {} ({}, and one while it is written) and the model of {}; a checkpoint that finds no room is left "
+              "out and said, earlier ones stay",
+              config_.train.output, human(*room), human(needs.most), human(checkpoint_bytes_), c.keep == 0 ? "all are kept" : fmt::format("checkpoint.keep={}", c.keep),
+              human(model_bytes_));
+  else if (room && saves == 0 && *room < checkpoint_bytes_)
+    log_.warn("{} has {} free, and a checkpoint needs {}: stopping this run will not save it", config_.train.output, human(*room), human(checkpoint_bytes_));
 }
 
 // With another checkpoint.resume the same command would begin where this one began, or be refused.

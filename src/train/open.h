@@ -11,8 +11,11 @@
 
 namespace ravine {
 
+// A UserError where a config names no model: for commands that say more before they open it.
+void refuse_without_model(const Config& config);
+
 // The model of model.path or model.config with train.freeze and optimizer.groups applied; a new one has at least as many ids as model.tokenizer, where
-// that exists. Neither or both: a UserError.
+// that exists. Neither is a UserError; so is a pattern of either option that matches nothing, and a run without a parameter to train.
 std::unique_ptr<Model> open_run_model(const Config& config);
 
 // The rows of a run's embedding: vocab_size of its model's config (0 where it has none); of new weights (model.config) at least as many as the tokenizer has ids.

@@ -3,7 +3,11 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <iterator>
@@ -16,9 +20,39 @@ std::atomic<bool> asked{false};  // a signal handler can reach nothing else
 std::atomic<int> interrupts{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
+// What signals say: two sets of words, of which handlers read the one that counts while the other may be written.
+struct Words {
+  std::array<char, 400> text{};
+  size_t size = 0;
+  void set(const std::string& line) {
+    size = line.empty() ? 0 : std::min(line.size(), text.size() - 1);
+    std::memcpy(text.data(), line.data(), size);
+    if (size > 0) text[size++] = '\n';
+  }
+  void write() const {
+    constexpr char kClear[] = "\r\033[J";  // a bar may stand there, or ^C
+    if (size > 0 && ::isatty(STDERR_FILENO)) static_cast<void>(!::write(STDERR_FILENO, kClear, sizeof kClear - 1));
+    if (size > 0) static_cast<void>(!::write(STDERR_FILENO, text.data(), size));
+  }
+};
+struct Answers {
+  Words first, end;
+};
+Answers answers[2];
+std::atomic<int> current{0}, readers{0};
+
 void handle(int number) {
-  asked = true;
-  if (number == SIGINT && interrupts.fetch_add(1) > 0) _exit(130);
+  const int error = errno;
+  const bool first = !asked.exchange(true);
+  readers.fetch_add(1);
+  const Answers& a = answers[current.load()];
+  if (first) a.first.write();
+  if (number == SIGINT && interrupts.fetch_add(1) > 0) {
+    a.end.write();
+    _exit(130);
+  }
+  readers.fetch_sub(1);
+  errno = error;
 }
 
 // Of the work that StopSignals guards: left by an error it may still be waiting for a save.
@@ -56,6 +90,7 @@ std::string stop_file(const std::string& output) { return (std::filesystem::path
 StopSignals::StopSignals() {
   asked = false;
   interrupts = 0;
+  say_when_asked("", "");
   struct sigaction action {};
   action.sa_handler = handle;
   sigemptyset(&action.sa_mask);
@@ -72,6 +107,14 @@ StopSignals::~StopSignals() {
 }
 
 bool StopSignals::requested() { return asked.load(); }
+
+void StopSignals::say_when_asked(const std::string& first, const std::string& end) {
+  const int next = 1 - current.load();
+  if (readers.load() > 0) return;  // one may still read what would be written over
+  answers[next].first.set(first);
+  answers[next].end.set(end);
+  current = next;
+}
 
 HeldSignals::HeldSignals() {
   const sigset_t set = stop_set();

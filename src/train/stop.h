@@ -5,7 +5,7 @@
 namespace ravine {
 
 // Installs the handlers for the length of a scope. The first signal asks to finish the step and save; a second SIGINT, whatever came between, ends the process at once
-// with status 130.
+// with status 130.. Both say so at once, if they were given words.
 class StopSignals {
  public:
   StopSignals();
@@ -13,6 +13,8 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   static bool requested();
+  // What the first signal and the end by a second one say, a line each, without a newline; longer lines are cut. Left out while a signal is being answered.
+  static void say_when_asked(const std::string& first, const std::string& end);
 };
 
 // Before a command is known, and before it asks StopSignals: main holds the signals back from its first line on, until the command line says whether the command is one that they

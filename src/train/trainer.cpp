@@ -9,6 +9,7 @@
 
 #include "base/counted.h"
 #include "base/parallel.h"
+#include "base/program_name.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -26,6 +27,7 @@
 #include "kernels/backend.h"
 #include "parallel/whole_units.h"
 #include "train/estimate.h"
+#include "train/advice.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/nan_watch.h"
@@ -93,6 +95,11 @@ void Trainer::open() {
   if (c.parallel.split == "cost" && layout_.mesh.pipeline > 1) config_.parallel.stage_layers = layers_by_cost(*model_, c, types_, kernels, train_data_->columns());
   engine_ = std::make_unique<StepEngine>(*model_, config_, types_, kernels, shape, nullptr, &ranks_);
   check_memory();
+  measure_what_is_saved();
+  // Where nothing lies yet that a run might clear away, before anything is written.
+  std::error_code ignored;
+  const bool fresh = ranks_.first() && !fs::exists(path("checkpoints"), ignored);
+  if (!was && any(ranks_.all(), fresh)) refuse_without_room(0);
   if (!c.probe.inject.empty()) injection_ = std::make_unique<FaultInjection>(c.probe.inject);
 }
 
@@ -470,7 +477,18 @@ void Trainer::export_model() {
   log_.line("saved    {}{}", folder.dir,
             folder.dtype == DType::f32 ? "" : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
   const bool chats = ranks_.first() && end_token_ && load_chat_template(folder.dir);
-  log_.line("next     {}", has_tokenizer(folder.dir) ? fmt::format("ravine generate --model {} {}--prompt TEXT --sample", shell_word(folder.dir), chats ? "--chat " : "") : fmt::format("ravine info {}", shell_word(folder.dir)));
+  log_.line("next     {}", has_tokenizer(folder.dir) ? fmt::format("{} generate --model {} {}--prompt TEXT --sample", program_word(), shell_word(folder.dir), chats ? "--chat " : "") : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
+}
+
+// What a signal answers during the next step: that it is heard, how long it may take, and what a second one costs.
+void Trainer::say_what_stops() const {
+  if (!ranks_.first()) return;
+  const std::string again = saved_.value_or(0) > 0 ? fmt::format("loses what came after {}", checkpoint_name(*saved_)) : "loses the whole run: nothing is saved yet";
+  const double seconds = last_ && last_->step_time > 0 ? last_->step_time : step_seconds_;
+  StopSignals::say_when_asked(
+      fmt::format("stopping: step {} is finished and saved first (a step takes {}); Ctrl-C again ends at once and {}", done_ + 1, roughly(seconds), again),
+      fmt::format("ended at once: {}", saved_.value_or(0) > 0 ? fmt::format("what came after {} is not saved; {} goes on from there", checkpoint_name(*saved_), command_that_goes_on())
+                                                         : std::string("nothing was saved, the same command begins again")));
 }
 
 bool Trainer::stop_wanted() const {
@@ -530,6 +548,7 @@ void Trainer::run() {
   loader_ = std::make_unique<Loader>(*train_data_, loading);
   bool stopped = stop_wanted();
   while (done_ < config_.train.steps && !stopped) {
+    say_what_stops();
     step(done_ + 1);
     stopped = stop_wanted();
   }

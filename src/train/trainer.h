@@ -57,7 +57,8 @@ class Trainer {
   void open_data();
   void keep_tokens();
   bool stop_wanted() const;
-  void announce() const;
+  void say_what_stops() const;
+  void announce();
   void announce_ranks() const;
   void check_memory();
   void report_saves();
@@ -66,6 +67,10 @@ class Trainer {
   void check_shared(const std::string& digits);
   TakesCheckpoint healthy_only() const;  // what a resume may take where health.embedding_norm is set; null: any
   void check_disk();
+  int64_t checkpoint_bytes() const;                     // of all ranks; needs no memory yet
+  void refuse_without_room(int64_t step) const;         // at which the run begins
+  int64_t saves_from(int64_t step) const;
+  void measure_what_is_saved();
   std::string what_is_kept() const;
   std::string what_is_lost();
   std::string command_that_goes_on() const;
@@ -115,7 +120,7 @@ class Trainer {
   SpikeGuard spikes_{config_.health};
   std::map<int64_t, bool> unhealthy_;          // of checkpoints under way: the verdict of health.embedding_norm
   std::optional<StepReport> last_;
-  double peak_flops_ = 0;
+  double peak_flops_ = 0, step_seconds_ = 0;  // of the machine at most; of a step, as estimated before the first
   std::string instructions_;  // of the kernels: recorded in checkpoints
   CheckpointLine line_;       // which checkpoints led here
   std::string from_;          // the checkpoint that the run goes on from

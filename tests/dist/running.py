@@ -168,6 +168,18 @@ def test_generate_with_families(folder):
         compare_generations(folder, family_model(folder, family), [(4, {"tensor": 2, "pipeline": 2})], ["greedy", "beams"])
 
 
+def test_fewer_prompts_than_data_ranks(folder):
+    """Ranks without a prompt wait for those that have one; the answers are those of one rank."""
+    model = make_model(folder)
+    prompts = folder / "few.json"
+    for count, ranks, settings in ((1, 2, {}), (1, 3, {}), (2, 3, {}), (1, 4, {"tensor": 2}), (1, 4, {"pipeline": 2}), (3, 4, {})):
+        prompts.write_text(json.dumps(PROMPTS[:count]))
+        for way in ("greedy", "beams"):
+            one = generate(1, model, prompts, *JUDGE, *WAYS[way])
+            got = generate(ranks, model, prompts, *JUDGE, *WAYS[way], *options(settings))
+            check(len(one) == count and alike(one, got), f"{count} prompts on {ranks} ranks, {settings}, {way}:\n{one}\n{got}")
+
+
 def test_generate_text_and_weights(folder):
     """Long prompts in pieces; streamed by one rank only; no rank has more than its part of the weights."""
     model = make_model(folder, max_position_embeddings=4096, num_hidden_layers=4)

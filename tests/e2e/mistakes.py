@@ -46,6 +46,7 @@ def prepare(folder):
     for name in ("chat.jsonl", "chats/a.jsonl"):
         (folder / name).write_text(json.dumps({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}) + "\n")
     r.run("preprocess", "--input", text, "--tokenizer", folder / "tok", "--output-prefix", folder / "tokens")
+    r.run("preprocess", "--input", text, "--tokenizer", folder / "tok", "--output-prefix", folder / "tokenfiles" / "x")
     (folder / "dotted.yaml").write_text("train.steps: 2\n")
     (folder / "tab.yaml").write_text("train:\n\tsteps: 2\n")
     (folder / "pattern.yaml").write_text("data: {train: [*.txt]}\n")
@@ -215,6 +216,18 @@ MISTAKES = [
     ("a text as a word", "tokenizer encode --tokenizer {tok} Hello", ["text comes from stdin", "echo Hello | ravine tokenizer encode --tokenizer {tok}"]),
     ("threads of preprocess", "preprocess --threads 2 --input {text} --tokenizer {tok} --output-prefix {dir}/q/x", ["--threads", "here it is --workers 2"], "preprocess --workers 2 --input {text} --tokenizer {tok} --output-prefix {dir}/q/x"),
     ("a list of ids for trace", "trace --model {run} --input {dir}/x.json --out {dir}/o.safetensors", ["not a safetensors file", "x.json", "input_ids", "save_file"]),
+    ("a config before the command", "--config {yaml} train", ["'--config' before the command", "the command comes first", "`ravine train --config {yaml}`"]),
+    ("an option before the command", "train.steps=3 train --config {yaml}", ["'train.steps=3' before the command", "`ravine train train.steps=3 --config {yaml}`"]),
+    ("a part of a parameter's name", TRAIN + "train.freeze=[embed]", ["train.freeze='embed'", "write '*embed*'", "model.embed_tokens.weight"], "plan {base} train.freeze=['*embed*']"),
+    ("a group of no parameter", ["train", "{base}", "optimizer.groups=[{{match: norm}}]"], ["optimizer.groups[0].match='norm'", "write '*norm*'"], ["plan", "{base}", "optimizer.groups=[{{match: '*norm*'}}]"]),
+    ("everything frozen", TRAIN + "train.freeze=['*']", ["nothing is left to train", "train.freeze", "leave some out"]),
+    ("neither model nor config", "check determinism data.train=[{text}]", ["no model (", "model.path=FOLDER", "model.config=FILE.json"]),
+    ("a folder of init as a config", "train --config {dir}/prepared", ["a folder", "write --config {dir}/prepared/run.yaml"]),
+    ("a folder of init to train", "train {dir}/prepared", ["--config {dir}/prepared/run.yaml"]),
+    ("a folder of init as a model's config", "plan model.config={dir}/prepared", ["model.config={dir}/prepared/model.json"], "plan model.config={dir}/prepared/model.json"),
+    ("a folder of init as a tokenizer", "tokenizer info --tokenizer {dir}/prepared", ["it lies in {dir}/prepared/tokenizer"], "tokenizer info --tokenizer {dir}/prepared/tokenizer"),
+    ("a number of eights", TRAIN + "train.steps=010", ["train.steps is '010'", "write 10, or 8"]),
+    ("a folder of token files", TRAIN + "data.train=[{dir}/tokenfiles]", ["token files are named one by one", "name {dir}/tokenfiles/x_text_document"]),
     ("convert without a target", "convert --input {run}/model --output {dir}/c --to huggingface", ["--to", "hf"]),
 ]
 

@@ -82,6 +82,16 @@ std::string near_indexed_prefix(const std::string& path) {
   return found;
 }
 
+std::vector<std::string> indexed_prefixes_in(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> prefixes;
+  std::error_code error;
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator() && prefixes.size() < 100; it.increment(error))
+    if (std::string prefix; it->path().extension() == ".idx" && is_indexed_prefix(it->path().string(), &prefix)) prefixes.push_back(prefix);
+  std::sort(prefixes.begin(), prefixes.end());
+  return prefixes;
+}
+
 std::string indexed_prefix_advice(const std::string& path) {
   const std::string near = near_indexed_prefix(path);
   return near.empty() ? "check the path, or make them with ravine preprocess" : "did you mean '" + near + "'?";

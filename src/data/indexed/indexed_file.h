@@ -33,6 +33,8 @@ FileSetKind indexed_set(const std::string& prefix);
 bool is_indexed_prefix(const std::string& path, std::string* prefix = nullptr);
 // The first prefix that goes on from this one as preprocess names its files (PATH_text_document); "" if there is none.
 std::string near_indexed_prefix(const std::string& path);
+// The prefixes in a folder, sorted; at most 100.
+std::vector<std::string> indexed_prefixes_in(const std::string& folder);
 std::string indexed_prefix_advice(const std::string& path);  // what to do where is_indexed_prefix is false
 
 // Maps both files. Opening costs the same for any size: it checks the header, the sizes of both files and the ends of each
