@@ -231,6 +231,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   const bool sft = kind.name == std::string("sft");
   std::string data = absolute_path(flags.text);
   if (!data.empty()) check_data(flags.text, sft, flags);
+  if (sft && flags.text_key != DataOptions{}.text_key) say(fmt::format("note: --text-key={} has no effect: conversations have keys of their own", escaped(flags.text_key)));
   const BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, sft);
   struct Folder {  // empty again, and gone if it was made here, where this fails
     fs::path made;

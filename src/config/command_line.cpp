@@ -80,7 +80,7 @@ class Words {
       std::error_code error;
       for (const char* inside : {"run.yaml", "config.yaml"})
         if (const std::filesystem::path config = std::filesystem::path(*path) / inside; std::filesystem::is_regular_file(config, error))
-          wrong(fmt::format("--config is '{}', a folder", given), "it names a file of options", fmt::format("write --config {}", shell_word(config.lexically_normal().string())));
+          wrong(fmt::format("--config is '{}'", given), "it is a folder, a config is a file", fmt::format("write --config {}", shell_word(config.lexically_normal().string())));
       if (!file_.empty() && file_ != *path) repeated_.push_back(fmt::format("--config is given twice, {} and {}", file_, *path));
       file_ = *path;
       return;

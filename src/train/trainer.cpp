@@ -502,6 +502,7 @@ void Trainer::run() {
     if (ranks_.size() == 1) keep_tokens();
   }
   StopSignals signals;
+  if (ranks_.first()) StopSignals::say_when_asked("stopping: before the first step, as soon as all is opened; Ctrl-C again ends at once, and nothing is lost", "ended at once: no step was made, nothing is lost");
   ranks_.all().barrier();
   const std::unique_ptr<CheckpointReader> from = find_checkpoint();
   if (from && is_complete()) return;
@@ -553,6 +554,9 @@ void Trainer::run() {
     stopped = stop_wanted();
   }
   stopped = stopped && done_ < config_.train.steps;
+  if (ranks_.first())
+    StopSignals::say_when_asked("all steps are done: what is left to write is written first; Ctrl-C again ends at once, and the same command goes on from the last checkpoint",
+                                fmt::format("ended at once: {} goes on from the last checkpoint", command_that_goes_on()));
   for (auto& h : hooks_) h->finish(*this, stopped);
   wait_for_save();
   report_saves();

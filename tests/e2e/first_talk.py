@@ -12,10 +12,10 @@ SPECIAL = ("<|im_start|>", "<|im_end|>", "<s>", "</s>", "<unk>")
 
 
 def named_command(text, head):
-    """The command behind the last line that begins with `head`, as words without `ravine`."""
+    """The command behind the last line that begins with `head`, as words without the program, which is named as it was called."""
     line = [x for x in text.splitlines() if x.startswith(head)][-1]
     words = shlex.split(line[len(head):])
-    r.check(words[0] == "ravine", line)
+    r.check(words[0] == r.PROGRAM, line)
     return words[1:]
 
 

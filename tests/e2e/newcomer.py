@@ -103,6 +103,9 @@ def test_options_without_effect(folder):
     check(f"note: --config is given twice, {folder / 'a.yaml'} and {folder / 'b.yaml'}: the last counts" in said, said)
     said = r.run("config", *text_run(folder, model__config=r.save_config(folder / "wide.json", vocab_size=5000))).stderr
     check("the new model has a vocabulary of 5000, the tokenizer 300 ids" in said, said)
+    (folder / "alpaca.json").write_text(json.dumps([{"instruction": "Say it.", "input": "", "output": "It."}] * 30))
+    said = r.run("init", "sft", folder / "talk", "--data", folder / "alpaca.json", "--text-key", "q").stderr
+    check("note: --text-key=q has no effect" in said, said)
     said = r.run("train", *r.options(folder, folder / "frozen", train__freeze=["*"]), status=2).stderr
     check("nothing is left to train" in said and not (folder / "frozen").exists(), said)
 

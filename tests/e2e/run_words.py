@@ -27,7 +27,7 @@ def test_info_of_all_that_belongs_to_a_run(folder):
     train(folder, runs / "b", train__steps=1, checkpoint__every=0)
     # Each line `next` and each command of to_use_it is one that works.
     following = next(line for line in log.splitlines() if line.startswith("next")).split(None, 1)[1].split()
-    check(following[:2] == ["ravine", "info"], str(following))
+    check(following[:2] == [r.PROGRAM, "info"], str(following))
     r.run(*following[1:])
     run = info(runs / "a")
     check(run["kind"] == "run" and run["latest"] == "step_000002" and run["final_model"], str(run))
