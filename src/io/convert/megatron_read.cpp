@@ -29,7 +29,7 @@ std::string core_name(std::string name, bool apart) {
   const size_t dot = name.find('.', 15);
   if (dot == std::string::npos) return name;
   std::string suffix = name.substr(dot + 1);
-  static const std::pair<const char*, const char*> table[] = {
+  const std::pair<const char*, const char*> table[] = {
       {"input_norm.", "input_layernorm."},
       {"post_attention_norm.", "pre_mlp_layernorm."},
       {"post_attention_layernorm.", "pre_mlp_layernorm."},

@@ -1,0 +1,433 @@
+// What checkpoints of other programs say in ways that no conversion of ours writes: arguments and spellings of Megatron, frozen and shared parameters of DeepSpeed,
+// optimizer's tensors of MindFormers; and what our arguments say of each family.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <numeric>
+
+#include "files/safetensors.h"
+#include "files/torch_save.h"
+#include "io/adapter_folder.h"
+#include "io/convert/convert.h"
+#include "io/convert/deepspeed.h"
+#include "io/convert/megatron.h"
+#include "io/convert/megatron_folder.h"
+#include "io/convert/mindformers.h"
+#include "tests/unit/files_temporary.h"
+
+namespace ravine {
+namespace {
+
+using Values = std::function<void(TorchSave&)>;
+using Tensors = std::vector<std::pair<std::string, Shape>>;
+
+// The bytes of f32 tensors, in the order in which they were named: each counts up from 100 times its number.
+void write_counting(TorchSave& out, const Tensors& tensors) {
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    std::vector<float> v(static_cast<size_t>(tensors[t].second.count()));
+    std::iota(v.begin(), v.end(), static_cast<float>(1000 * t));
+    out.write(std::as_bytes(std::span(v)));
+  }
+}
+
+std::vector<float> values_of(const Elements& e) {
+  std::vector<float> v(static_cast<size_t>(e.count()));
+  e.read(0, std::as_writable_bytes(std::span(v)));
+  return v;
+}
+
+constexpr int64_t kHidden = 8, kFfn = 12, kRows = 5;
+
+// A Megatron checkpoint of one rank and one layer of 2 heads.
+Weights megatron(const TemporaryFolder& folder, const Values& arguments, const Tensors& tensors, const Json& config = Json()) {
+  std::filesystem::remove_all(folder / "mg");
+  std::filesystem::create_directories(folder / "mg/mp_rank_00");
+  TorchSave out(folder / "mg/mp_rank_00/model_optim_rng.pt");
+  out.begin_dict();
+  out.text("args"), out.begin_namespace();
+  for (const auto& [key, v] : {std::pair{"num_layers", int64_t{1}}, {"hidden_size", kHidden}, {"ffn_hidden_size", kFfn}, {"num_attention_heads", 2}, {"true_vocab_size", kRows}}) out.text(key), out.integer(v);
+  if (arguments) arguments(out);
+  out.end();
+  out.text("checkpoint_version"), out.real(3.0);
+  out.text("model"), out.begin_ordered_dict();
+  for (const auto& [name, shape] : tensors) out.text(name), out.tensor(DType::f32, shape);
+  out.end();
+  out.end();
+  write_counting(out, tensors);
+  out.commit();
+  return read_megatron(folder / "mg", config, "config.json", false);
+}
+
+Values integer(const char* key, int64_t v) { return [=](TorchSave& out) { out.text(key), out.integer(v); }; }
+Values real(const char* key, double v) { return [=](TorchSave& out) { out.text(key), out.real(v); }; }
+Values flag(const char* key, bool v) { return [=](TorchSave& out) { out.text(key), out.boolean(v); }; }
+Values word(const char* key, const char* v) { return [=](TorchSave& out) { out.text(key), out.text(v); }; }
+Values both(Values a, Values b) { return [a = std::move(a), b = std::move(b)](TorchSave& out) { a(out), b(out); }; }
+
+TEST(MegatronArguments, SayWhatTheModelIs) {
+  TemporaryFolder folder;
+  const Tensors rms{{"embedding.word_embeddings.weight", {kRows, kHidden}}, {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
+  auto with = [](Tensors t, const Tensors& more) { return t.insert(t.end(), more.begin(), more.end()), t; };
+  const std::string layer = "decoder.layers.0.";
+  const Tensors::value_type qkv_bias{layer + "self_attention.linear_qkv.bias", {3 * kHidden}}, o_bias{layer + "self_attention.linear_proj.bias", {kHidden}},
+      head{"output_layer.weight", {kRows, kHidden}}, norms{layer + "self_attention.q_layernorm.weight", {kHidden / 2}};
+  const Tensors layer_norm = with(rms, {{layer + "input_layernorm.bias", {kHidden}}});
+  const Tensors bloom = with(layer_norm, {{"embedding.norm.weight", {kHidden}}}), gpt2 = with(layer_norm, {{"embedding.position_embeddings.weight", {77, kHidden}}});
+  const struct {
+    const char* what;
+    Values arguments;
+    Tensors tensors;
+    Json want;  // fields; null: not there
+  } cases[] = {
+      {"nothing but sizes", {}, rms,
+       {{"model_type", "llama"}, {"num_key_value_heads", 2}, {"head_dim", 4}, {"max_position_embeddings", 2048}, {"rms_norm_eps", 1e-5}, {"rope_theta", 10000.0}, {"tie_word_embeddings", true},
+        {"attention_bias", false}, {"mlp_bias", false}, {"hidden_act", "silu"}, {"vocab_size", kRows}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}}},
+      {"the default of --num-query-groups without --group-query-attention", both(flag("group_query_attention", false), integer("num_query_groups", 1)), rms, {{"num_key_value_heads", 2}}},
+      {"groups", both(flag("group_query_attention", true), integer("num_query_groups", 1)), rms, {{"num_key_value_heads", 1}}},
+      {"wide heads", integer("kv_channels", 6), rms, {{"head_dim", 6}}},
+      {"an older file", integer("seq_length", 33), rms, {{"max_position_embeddings", 33}}},
+      {"both lengths", both(integer("seq_length", 33), integer("max_position_embeddings", 44)), rms, {{"max_position_embeddings", 44}}},
+      {"the older name of eps", real("layernorm_epsilon", 2e-6), rms, {{"rms_norm_eps", 2e-6}}},
+      {"both names of eps", both(real("layernorm_epsilon", 2e-6), real("norm_epsilon", 3e-6)), rms, {{"rms_norm_eps", 3e-6}}},
+      {"a whole base", integer("rotary_base", 50000), rms, {{"rope_theta", 50000.0}}},
+      {"another base", real("rotary_base", 12345.5), rms, {{"rope_theta", 12345.5}}},
+      {"a head", {}, with(rms, {head}), {{"tie_word_embeddings", false}}},
+      {"a head that is the copy of the last stage", flag("untie_embeddings_and_output_weights", false), with(rms, {head}), {{"tie_word_embeddings", true}}},
+      {"biases of q, k, v alone", {}, with(rms, {qkv_bias}), {{"model_type", "qwen2"}, {"attention_bias", nullptr}}},
+      {"biases of attention", {}, with(rms, {qkv_bias, o_bias}), {{"model_type", "llama"}, {"attention_bias", true}, {"mlp_bias", false}}},
+      {"biases of the MLP", {}, with(rms, {{layer + "mlp.linear_fc1.bias", {2 * kFfn}}}), {{"model_type", "llama"}, {"attention_bias", false}, {"mlp_bias", true}}},
+      {"norms of q and k", {}, with(rms, {norms}), {{"model_type", "qwen3"}, {"attention_bias", false}}},
+      {"and biases", {}, with(rms, {norms, qkv_bias}), {{"model_type", "qwen3"}, {"attention_bias", true}}},
+      {"ALiBi", both(word("position_embedding_type", "alibi"), integer("seq_length", 33)), rms,
+       {{"model_type", "baichuan"}, {"model_max_length", 33}, {"max_position_embeddings", nullptr}, {"rope_theta", nullptr}, {"z_loss_weight", nullptr}}},
+      {"Baichuan2", both(word("position_embedding_type", "alibi"), flag("lm_norm_weight", true)), rms, {{"model_type", "baichuan"}, {"z_loss_weight", 0}}},
+      {"another kind of positions", word("position_embedding_type", "rope"), rms, {{"model_type", "llama"}}},
+      {"a norm behind the embedding", real("layernorm_epsilon", 2e-6), bloom, {{"model_type", "bloom"}, {"n_layer", 1}, {"n_head", 2}, {"hidden_size", kHidden}, {"layer_norm_epsilon", 2e-6}, {"tie_word_embeddings", true}}},
+      {"a table of positions", both(integer("max_position_embeddings", 77), real("norm_epsilon", 2e-6)), gpt2,
+       {{"model_type", "gpt2"}, {"n_positions", 77}, {"n_inner", kFfn}, {"n_embd", kHidden}, {"n_layer", 1}, {"n_head", 2}, {"layer_norm_epsilon", 2e-6}, {"activation_function", "gelu_new"}}},
+      {"its exact GELU", both(integer("max_position_embeddings", 77), flag("openai_gelu", false)), gpt2, {{"activation_function", "gelu"}}},
+      {"its GELU by tanh", both(integer("max_position_embeddings", 77), flag("openai_gelu", true)), gpt2, {{"activation_function", "gelu_new"}}},
+      {"LayerNorm alone", both(integer("max_position_embeddings", 77), real("rotary_base", 500)), layer_norm,
+       {{"model_type", "gpt_neox"}, {"max_position_embeddings", 77}, {"use_parallel_residual", false}, {"hidden_act", "gelu"}, {"rotary_pct", 1.0}, {"rotary_emb_base", 500.0}, {"layer_norm_eps", 1e-5}}},
+      {"with a part of the rotation", both(real("rotary_percent", 0.5), flag("openai_gelu", true)), layer_norm, {{"hidden_act", "gelu_new"}, {"rotary_pct", 0.5}, {"rotary_emb_base", 10000.0}}},
+  };
+  for (const auto& c : cases) {
+    const Weights w = megatron(folder, c.arguments, c.tensors);
+    for (const auto& [key, value] : c.want.items()) EXPECT_EQ(w.config.value(key, Json()), value) << c.what << ": " << key;
+    EXPECT_EQ(w.tensors.contains("lm_head.weight"), !w.config["tie_word_embeddings"]) << c.what;
+  }
+}
+
+Json llama() {
+  return {{"model_type", "llama"}, {"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"num_key_value_heads", 1}, {"vocab_size", kRows},
+          {"tie_word_embeddings", false}};
+}
+
+TEST(MegatronNames, AreReadInEverySpelling) {
+  TemporaryFolder folder;
+  const Tensors core{{"embedding.word_embeddings.weight", {kRows, kHidden}}, {"decoder.layers.0.input_layernorm.weight", {kHidden}}, {"decoder.layers.0.self_attention.linear_qkv.weight", {16, kHidden}},
+                     {"decoder.layers.0.self_attention.linear_proj.weight", {kHidden, kHidden}}, {"decoder.layers.0.pre_mlp_layernorm.weight", {kHidden}}, {"decoder.layers.0.mlp.linear_fc1.weight", {2 * kFfn, kHidden}},
+                     {"decoder.layers.0.mlp.linear_fc2.weight", {kHidden, kFfn}}, {"decoder.final_layernorm.weight", {kHidden}}, {"output_layer.weight", {kRows, kHidden}}};
+  auto read = [&](const Tensors& t) {
+    std::map<std::string, std::vector<float>> out;
+    for (const auto& [name, e] : megatron(folder, {}, t, llama()).tensors) out[name] = values_of(*e);
+    return out;
+  };
+  const auto want = read(core);
+  ASSERT_EQ(want.size(), 12u);
+  // Two query heads and one of keys and values in 16 rows, gate and up in 24.
+  auto rows = [&](const char* name, size_t tensor, int64_t first, int64_t count) {
+    std::vector<float> v(static_cast<size_t>(count * kHidden));
+    std::iota(v.begin(), v.end(), static_cast<float>(1000 * tensor) + static_cast<float>(first * kHidden));
+    EXPECT_EQ(want.at(layer_name(0, name)), v) << name;
+  };
+  rows("self_attn.q_proj.weight", 2, 0, 8), rows("self_attn.k_proj.weight", 2, 8, 4), rows("self_attn.v_proj.weight", 2, 12, 4);
+  rows("mlp.gate_proj.weight", 5, 0, kFfn), rows("mlp.up_proj.weight", 5, kFfn, kFfn);
+  const std::string layer = "decoder.layers.0.";
+  const std::vector<std::pair<std::string, std::vector<std::string>>> spellings{
+      {"embedding.word_embeddings.weight", {"language_model.embedding.word_embeddings.weight", "module.embedding.word_embeddings.weight", "module.language_model.embedding.word_embeddings.weight"}},
+      {layer + "input_layernorm.weight", {layer + "input_norm.weight", layer + "self_attention.linear_qkv.layer_norm_weight", "transformer.layers.0.input_layernorm.weight", "encoder.layers.0.input_norm.weight"}},
+      {layer + "self_attention.linear_qkv.weight", {layer + "self_attention.query_key_value.weight", "language_model.encoder.layers.0.self_attention.query_key_value.weight"}},
+      {layer + "self_attention.linear_proj.weight", {layer + "self_attention.dense.weight", "language_model.transformer.layers.0.self_attention.dense.weight"}},
+      {layer + "pre_mlp_layernorm.weight", {layer + "post_attention_norm.weight", layer + "post_attention_layernorm.weight", layer + "mlp.linear_fc1.layer_norm_weight"}},
+      {layer + "mlp.linear_fc1.weight", {layer + "mlp.dense_h_to_4h.weight", layer + "mlp.proj.weight", "module.decoder.layers.0.mlp.linear_fc1.weight"}},
+      {layer + "mlp.linear_fc2.weight", {layer + "mlp.dense_4h_to_h.weight"}},
+      {"decoder.final_layernorm.weight", {"decoder.final_norm.weight", "encoder.final_norm.weight", "encoder.final_layernorm.weight", "transformer.final_layernorm.weight", "language_model.encoder.final_norm.weight"}},
+      {"output_layer.weight", {"language_model.output_layer.weight", "module.output_layer.weight"}},
+  };
+  for (const auto& [name, others] : spellings)
+    for (const std::string& other : others) {
+      Tensors t = core;
+      for (auto& [n, shape] : t)
+        if (n == name) n = other;
+      EXPECT_EQ(read(t), want) << other;
+    }
+  // What holds no weights of its own.
+  for (const char* more : {"decoder.layers.0.self_attention.rotary_emb.inv_freq", "decoder.layers.0.mlp.linear_fc1._extra_state", "word_embeddings_for_head.weight", "module.word_embeddings_for_head.weight",
+                           "language_model.word_embeddings_for_head.weight"}) {
+    Tensors t = core;
+    t.push_back({more, {3}});
+    EXPECT_EQ(read(t), want) << more;
+  }
+  // Gate and up apart, where dense_h_to_4h is up.
+  Tensors apart = core;
+  apart[5] = {layer + "mlp.gate_proj.weight", {kFfn, kHidden}};
+  apart.push_back({layer + "mlp.dense_h_to_4h.weight", {kFfn, kHidden}});
+  const auto got = read(apart);
+  EXPECT_EQ(got.at(layer_name(0, "mlp.gate_proj.weight"))[0], 5000);
+  EXPECT_EQ(got.at(layer_name(0, "mlp.up_proj.weight"))[0], 9000);
+}
+
+TEST(MegatronFolders, TheTrackerSaysWhichStepAndTheOlderFileIsTaken) {
+  TemporaryFolder folder;
+  const Tensors t{{"embedding.word_embeddings.weight", {kRows, kHidden}}, {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
+  megatron(folder, {}, t);
+  namespace fs = std::filesystem;
+  fs::rename(folder / "mg/mp_rank_00/model_optim_rng.pt", folder / "mg/mp_rank_00/model_rng.pt");
+  EXPECT_EQ(open_megatron(folder / "mg", StateKind::weights).tensor, 1);
+  fs::create_directories(folder / "run");
+  fs::rename(folder / "mg", folder / "run/iter_0000120");
+  for (const char* text : {"120", "120\n", " 120 \n"}) {
+    spill(folder / "run/latest_checkpointed_iteration.txt", text);
+    EXPECT_EQ(open_megatron(folder / "run", StateKind::weights).path, folder / "run/iter_0000120") << text;
+  }
+  for (const char* text : {"", "12x", "-1", "120.0"}) {
+    spill(folder / "run/latest_checkpointed_iteration.txt", text);
+    EXPECT_NE(message_of<UserError>([&] { open_megatron(folder / "run", StateKind::weights); }).find("bad tracker file"), std::string::npos) << text;
+  }
+  fs::remove(folder / "run/latest_checkpointed_iteration.txt");
+  spill(folder / "run/latest", "iter_0000120\n");
+  EXPECT_EQ(open_megatron(folder / "run", StateKind::weights).path, folder / "run/iter_0000120") << "as DeepSpeed names it";
+}
+
+TEST(MegatronNotes, SayWhatTheArgumentsCannot) {
+  auto notes = [](Json config, MegatronNames names) {
+    Weights w;
+    w.config = config;
+    std::vector<std::string> out;
+    megatron_notes(w, geometry_of(config, "test"), {names}, out);
+    return out.size();
+  };
+  auto with = [](Json c, const Json& more) { return c.update(more), c; };
+  EXPECT_EQ(notes(llama(), MegatronNames::legacy), 0u);
+  EXPECT_EQ(notes(with(llama(), {{"rope_theta", 10000}, {"rope_scaling", nullptr}}), MegatronNames::legacy), 0u);
+  EXPECT_EQ(notes(with(llama(), {{"model_type", "qwen2"}, {"use_sliding_window", false}}), MegatronNames::mcore), 0u);
+  EXPECT_EQ(notes(with(llama(), {{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 0}}), MegatronNames::mcore), 1u);
+  EXPECT_EQ(notes(with(llama(), {{"rope_theta", 50000}}), MegatronNames::legacy), 1u);
+  EXPECT_EQ(notes(with(llama(), {{"rope_parameters", {{"rope_theta", 50000}, {"rope_type", "default"}}}}), MegatronNames::legacy), 1u);
+  EXPECT_EQ(notes(with(llama(), {{"rope_theta", 50000}}), MegatronNames::mcore), 0u) << "newer ones take the argument";
+  EXPECT_EQ(notes(with(llama(), {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}), MegatronNames::mcore), 1u);
+  const Json neox{{"model_type", "gpt_neox"}, {"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"vocab_size", kRows}, {"rotary_pct", 0.5}};
+  EXPECT_EQ(notes(neox, MegatronNames::mcore), 1u) << "side by side is the default";
+  EXPECT_EQ(notes(with(neox, {{"use_parallel_residual", true}}), MegatronNames::mcore), 1u);
+  EXPECT_EQ(notes(with(neox, {{"use_parallel_residual", false}}), MegatronNames::mcore), 0u);
+}
+
+// --- what our arguments say
+
+// A model of zeros in Hugging Face's files, as Megatron: its arguments.
+struct Written {
+  Written(const TemporaryFolder& folder, const Json& config, std::optional<DType> dtype = {}) {
+    static int number = 0;
+    const std::string in = folder / fmt::format("hf{}", ++number), out = folder / fmt::format("mg{}", number);
+    std::filesystem::create_directories(in);
+    spill(in + "/config.json", config.dump());
+    const auto model = make_model(config, "test");
+    const std::vector<std::byte> zeros(1 << 16);
+    std::vector<TensorBytes> tensors;
+    for (const FileTensor& t : model->files().tensors) tensors.push_back({t.name, DType::f32, t.shape, std::span(zeros).first(static_cast<size_t>(t.shape.count() * 4))});
+    save_safetensors(in + "/model.safetensors", tensors);
+    convert_weights({.input = in, .output = out, .to = "megatron-mcore", .dtype = dtype}, [](int64_t, int64_t) {});
+    file = std::make_shared<TorchFile>(out + "/release/mp_rank_00/model_optim_rng.pt");
+  }
+  bool is(const char* key) const { return argument(*file, key).value_or(-1) == 1; }
+  std::shared_ptr<const TorchFile> file;
+};
+
+TEST(MegatronArguments, OfEveryFamilySayItsParts) {
+  TemporaryFolder folder;
+  auto with = [](Json c, const Json& more) { return c.update(more), c; };
+  const Json gpt2{{"model_type", "gpt2"}, {"n_embd", kHidden}, {"n_layer", 1}, {"n_head", 2}, {"vocab_size", kRows}, {"n_positions", 77}};
+  const Json bloom{{"model_type", "bloom"}, {"hidden_size", kHidden}, {"n_layer", 1}, {"n_head", 2}, {"vocab_size", kRows}, {"seq_length", 99}};
+  const Json neox{{"model_type", "gpt_neox"}, {"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 1}, {"vocab_size", kRows}, {"max_position_embeddings", 55}};
+  const Json baichuan{{"model_type", "baichuan"}, {"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"vocab_size", kRows}};
+  // What is true: of swiglu, add_bias_linear, add_qkv_bias, add_dense_bias, qk_layernorm, embed_layernorm, untie.., add_position_embedding, use_rotary.., lm_norm_weight, openai_gelu.
+  const std::vector<const char*> flags{"swiglu", "add_bias_linear", "add_qkv_bias", "add_dense_bias", "qk_layernorm", "embed_layernorm", "untie_embeddings_and_output_weights", "add_position_embedding",
+                                       "use_rotary_position_embeddings", "lm_norm_weight", "openai_gelu"};
+  const struct {
+    const char* what;
+    Json config;
+    std::string yes;  // one sign for each flag
+    const char* positions;
+    int64_t length;
+  } cases[] = {
+      {"llama", with(llama(), {{"max_position_embeddings", 66}}), "1_____1_1__", "rope", 66},
+      {"llama with biases", with(llama(), {{"attention_bias", true}, {"tie_word_embeddings", true}}), "1_11____1__", "rope", 2048},
+      {"llama with all biases", with(llama(), {{"attention_bias", true}, {"mlp_bias", true}}), "1111__1_1__", "rope", 2048},
+      {"qwen2", with(llama(), {{"model_type", "qwen2"}, {"max_position_embeddings", 66}}), "1_1___1_1__", "rope", 66},
+      {"qwen3", with(llama(), {{"model_type", "qwen3"}, {"head_dim", 4}, {"max_position_embeddings", 66}}), "1___1_1_1__", "rope", 66},
+      {"gpt2", gpt2, "_111___1__1", "learned_absolute", 77},
+      {"bloom", bloom, "_111_1____1", "alibi", 99},
+      {"pythia", neox, "_111__1_1__", "rope", 55},
+      {"baichuan 7B", with(baichuan, {{"max_position_embeddings", 44}}), "1_____1_1__", "rope", 44},
+      {"baichuan 13B", with(baichuan, {{"model_max_length", 44}}), "1_____1____", "alibi", 44},
+      {"baichuan2 13B", with(baichuan, {{"model_max_length", 44}, {"z_loss_weight", 0}}), "1_____1__1_", "alibi", 44},
+  };
+  for (const auto& c : cases) {
+    const Written w(folder, c.config);
+    std::string got;
+    for (const char* f : flags) got += w.is(f) ? '1' : '_';
+    EXPECT_EQ(got, c.yes) << c.what;
+    EXPECT_EQ(text_argument(*w.file, "position_embedding_type"), c.positions) << c.what;
+    EXPECT_EQ(argument(*w.file, "max_position_embeddings"), c.length) << c.what;
+    EXPECT_EQ(argument(*w.file, "seq_length"), c.length) << c.what;
+  }
+  auto base = [&](const Json& more) { return real_argument(*Written(folder, with(llama(), more)).file, "rotary_base"); };
+  EXPECT_EQ(base({{"rope_theta", 12345.5}}), 12345.5);
+  EXPECT_EQ(base({{"rope_parameters", {{"rope_theta", 70000}, {"rope_type", "default"}}}}), 70000) << "as newer configs write it";
+  EXPECT_EQ(base(Json::object()), 10000);
+  auto percent = [&](const Json& more) { return real_argument(*Written(folder, with(neox, more)).file, "rotary_percent"); };
+  EXPECT_EQ(percent({{"rotary_pct", 0.5}}), 0.5);
+  EXPECT_EQ(percent({{"rope_parameters", {{"partial_rotary_factor", 0.5}, {"rope_theta", 10000.0}, {"rope_type", "default"}}}}), 0.5);
+  EXPECT_EQ(percent(Json::object()), 0.25);
+  EXPECT_EQ(real_argument(*Written(folder, with(neox, {{"rotary_emb_base", 500}})).file, "rotary_base"), 500);
+  EXPECT_EQ(real_argument(*Written(folder, gpt2).file, "norm_epsilon"), 1e-5) << "the default of LayerNorm";
+  EXPECT_EQ(real_argument(*Written(folder, llama()).file, "norm_epsilon"), 1e-6) << "that of Llama";
+  for (auto [dtype, fp16, bf16] : {std::tuple{DType::f16, true, false}, {DType::bf16, false, true}, {DType::f32, false, false}}) {
+    const Written w(folder, llama(), dtype);
+    EXPECT_TRUE(w.is("fp16") == fp16 && w.is("bf16") == bf16) << name(dtype);
+  }
+}
+
+// --- DeepSpeed
+
+void write_file(const std::string& path, const Values& write, const Tensors& tensors) {
+  TorchSave out(path);
+  out.begin_dict();
+  write(out);
+  out.end();
+  write_counting(out, tensors);
+  out.commit();
+}
+
+void shape(TorchSave& out, const char* name, std::initializer_list<int64_t> sizes) {
+  out.text(name), out.begin_list();
+  for (int64_t s : sizes) out.integer(s);
+  out.end();
+}
+
+// Two ranks: `a` [2,3] and `b` [3] are trained (9 elements, 5 a rank and one of padding), `frozen` [5] is not, `buffer` [2] is none of the parameters, `alias` is `a`.
+TEST(DeepSpeed, FrozenSharedAndBuffersComeAlong) {
+  TemporaryFolder folder;
+  for (int64_t stage : {2, 3}) {
+    const std::string at = folder / fmt::format("zero{}", stage);
+    std::filesystem::create_directories(at);
+    for (int rank = 0; rank < (stage == 3 ? 2 : 1); ++rank)
+      write_file(at + (stage == 3 ? fmt::format("/zero_pp_rank_{}_mp_rank_00_model_states.pt", rank) : "/mp_rank_00_model_states.pt"), [&](TorchSave& out) {
+        out.text("module"), out.begin_dict(), out.text("buffer"), out.tensor(DType::f32, {2}), out.end();
+        out.text("buffer_names"), out.begin_list(), out.text("buffer"), out.end();
+        out.text("shared_params"), out.begin_dict(), out.text("alias"), out.text("a"), out.text("lost"), out.text("nowhere"), out.end();
+        out.text("param_shapes"), out.begin_list(), out.begin_dict(), shape(out, "a", {2, 3}), shape(out, "b", {3}), out.end(), out.end();
+        out.text("frozen_param_shapes"), out.begin_dict(), shape(out, "frozen", {5}), out.end();
+        out.text("frozen_param_fragments"), out.begin_dict(), out.text("frozen"), out.tensor(DType::f32, {stage == 3 ? 3 : 5}), out.end();
+        out.text("global_steps"), out.integer(6), out.text("global_samples"), out.integer(48), out.text("skipped_steps"), out.integer(2);
+      }, {{"buffer", {2}}, {"frozen", {stage == 3 ? 3 : 5}}});
+    for (int rank = 0; rank < 2; ++rank)
+      write_file(at + fmt::format("/zero_pp_rank_{}_mp_rank_00_optim_states.pt", rank), [&](TorchSave& out) {
+        out.text("optimizer_state_dict"), out.begin_dict();
+        out.text("zero_stage"), out.integer(stage);
+        out.text("partition_count"), out.begin_list(), out.integer(2), out.end();
+        out.text(stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups"), out.begin_list(), out.tensor(DType::f32, {5}), out.end();
+        out.text(stage == 3 ? "optimizer_state_dict" : "base_optimizer_state"), out.begin_dict(), out.text("state"), out.begin_dict(), out.end(), out.end();
+        out.end();
+      }, {{"flat", {5}}});
+    const Weights w = read_deepspeed(at, Json(), "");
+    auto got = [&](const char* name) { return w.tensors.contains(name) ? values_of(*w.tensors.at(name)) : std::vector<float>{}; };
+    using Floats = std::vector<float>;
+    EXPECT_EQ(w.tensors.size(), 5u);
+    if (stage == 2) {
+      EXPECT_EQ(got("a"), (Floats{0, 1, 2, 3, 4, 0})) << "the second rank goes on where the first ends";
+      EXPECT_EQ(got("b"), (Floats{1, 2, 3}));
+      EXPECT_EQ(got("frozen"), (Floats{1000, 1001, 1002, 1003, 1004}));
+    } else {
+      EXPECT_EQ(got("a"), (Floats{0, 1, 2, 0, 1, 2})) << "each parameter is cut over the ranks";
+      EXPECT_EQ(got("b"), (Floats{3, 4, 3})) << "ceil(3 / 2) of the first rank, the rest of the second";
+      EXPECT_EQ(got("frozen"), (Floats{1000, 1001, 1002, 1000, 1001})) << "and so are those that are frozen";
+    }
+    EXPECT_EQ(got("buffer"), (Floats{0, 1}));
+    EXPECT_EQ(got("alias"), got("a"));
+    EXPECT_TRUE(w.position.step == 6 && w.position.optimizer_steps == 4 && w.position.global_batch == 8);
+  }
+}
+
+// --- MindFormers
+
+TEST(MindFormers, WhatTrainingPutsBesideWeightsIsNoWeight) {
+  TemporaryFolder folder;
+  const std::vector<float> zeros(2 * kFfn * kHidden), step{41};
+  const std::vector<int32_t> whole{42};
+  std::vector<TensorBytes> tensors;
+  const Json config = llama();
+  auto add = [&](const std::string& name, const Shape& s) { tensors.push_back({name, DType::f32, s, std::as_bytes(std::span(zeros)).first(static_cast<size_t>(s.count() * 4))}); };
+  const std::string layer = "model.layers.0.";
+  for (const auto& [name, s] : Tensors{{"model.tok_embeddings.embedding_weight", {kRows, kHidden}}, {"model.norm_out.weight", {kHidden}}, {"lm_head.weight", {kRows, kHidden}}, {layer + "attention_norm.weight", {kHidden}},
+                                       {layer + "ffn_norm.weight", {kHidden}}, {layer + "attention.wq.weight", {8, kHidden}}, {layer + "attention.wk.weight", {4, kHidden}}, {layer + "attention.wv.weight", {4, kHidden}},
+                                       {layer + "attention.wo.weight", {kHidden, 8}}, {layer + "feed_forward.w1.weight", {kFfn, kHidden}}, {layer + "feed_forward.w2.weight", {kHidden, kFfn}},
+                                       {layer + "feed_forward.w3.weight", {kFfn, kHidden}}})
+    add(name, s);
+  const size_t weights = tensors.size();
+  for (const char* prefix : {"adam_m.", "adam_v.", "adam.", "moments.", "accu_grads.", "exp_avg.", "exp_avg_sq.", "optimizer."}) add(prefix + layer + "attention.wq.weight", {8, kHidden});
+  add("learning_rate", {1}), add("loss_scale", {}), add("beta1_power", {});
+  tensors.push_back({"global_step", DType::i32, {1}, std::as_bytes(std::span(whole))});
+  save_safetensors(folder / "a.safetensors", tensors);
+  Weights w = read_mindformers(folder / "a.safetensors", config, "config.json", false, StateKind::weights);
+  EXPECT_EQ(w.tensors.size(), weights);
+  EXPECT_TRUE(w.position.step == 42 && w.position.optimizer_steps == 42);
+  w = read_mindformers(folder / "a.safetensors", config, "config.json", false, StateKind::second_moment);
+  EXPECT_EQ(w.tensors.size(), 1u);
+  EXPECT_TRUE(w.tensors.contains("model.layers.0.self_attn.q_proj.weight"));
+  tensors.back() = {"global_step", DType::f32, {1}, std::as_bytes(std::span(step))};
+  save_safetensors(folder / "b.safetensors", tensors);
+  EXPECT_EQ(read_mindformers(folder / "b.safetensors", config, "config.json", false, StateKind::weights).position.step, 41) << "of any type";
+}
+
+// --- vocabularies, adapters
+
+TEST(ResizeVocabulary, KeepsWhatTheVocabularySaid) {
+  auto resized = [](const Json& config, int64_t rows) {
+    Weights w;
+    w.config = config;
+    resize_vocabulary(w, rows);
+    return w.config;
+  };
+  EXPECT_EQ(resized({{"model_type", "baichuan"}, {"vocab_size", 125696}}, 125700), (Json{{"model_type", "baichuan"}, {"vocab_size", 125700}, {"z_loss_weight", 0}})) << "Baichuan2 is known by its vocabulary";
+  EXPECT_EQ(resized({{"model_type", "baichuan"}, {"vocab_size", 125696}, {"z_loss_weight", 0.5}}, 9), (Json{{"model_type", "baichuan"}, {"vocab_size", 9}, {"z_loss_weight", 0.5}}));
+  EXPECT_EQ(resized({{"model_type", "baichuan"}, {"vocab_size", 64000}}, 9), (Json{{"model_type", "baichuan"}, {"vocab_size", 9}}));
+  EXPECT_EQ(resized({{"model_type", "llama"}, {"vocab_size", 125696}}, 9), (Json{{"model_type", "llama"}, {"vocab_size", 9}}));
+}
+
+TEST(Adapters, AreWhatIsNoWholeModel) {
+  TemporaryFolder f;
+  EXPECT_FALSE(find_adapter(f.path()));
+  spill(f / "adapter_model.bin", "x");
+  ASSERT_TRUE(find_adapter(f.path()));
+  EXPECT_EQ(find_adapter(f.path())->weights_file, f / "adapter_model.bin");
+  EXPECT_EQ(find_adapter(f.path())->config_file, "");
+  spill(f / "adapter_model.safetensors", "x");
+  EXPECT_EQ(find_adapter(f.path())->weights_file, f / "adapter_model.safetensors") << "which PEFT prefers";
+  spill(f / "adapter_config.json", R"({"r": 3})");
+  EXPECT_EQ(find_adapter(f.path())->config_file, f / "adapter_config.json");
+  EXPECT_EQ(adapter_config(*find_adapter(f.path())), (Json{{"r", 3}}));
+  for (const char* model : {"model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin"}) {
+    spill(f / model, "x");
+    EXPECT_FALSE(find_adapter(f.path())) << model << ": a model with an adapter beside it";
+    std::filesystem::remove(f / model);
+  }
+  std::filesystem::remove(f / "adapter_model.bin"), std::filesystem::remove(f / "adapter_model.safetensors");
+  ASSERT_TRUE(find_adapter(f.path()));
+  EXPECT_EQ(find_adapter(f.path())->weights_file, "");
+}
+
+}  // namespace
+}  // namespace ravine
