@@ -4,6 +4,7 @@ python3 training.py PATH_OF_ravine [FUNCTION ..]
 """
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -145,6 +146,19 @@ def test_a_nan_is_said_once(folder):
                       "probe.inject=[{step: 3, path: 'model.layers.1.*', op: attention, value: nan}]"], status=1,
                   expect="step 3: the loss became nan; first: attention at model.layers.1.self_attn (forward)")
     check(done.stderr.count("error: ") == 1, done.stderr)
+
+
+def test_means_of_means(folder):
+    """train.loss_average=micro: every micro batch counts alike, whichever rank has it and however many of its labels count."""
+    rows, columns, draw = 16, 12, random.Random(3)
+    ids = [[draw.randrange(257) for _ in range(columns)] for _ in range(rows)]
+    labels = [[-100 if c <= k * 7 % 10 else t for c, t in enumerate(row)] for k, row in enumerate(ids)]
+    r.save_tensors(folder / "rows.safetensors", {"input_ids": ("I64", (rows, columns), sum(ids, [])), "labels": ("I64", (rows, columns), sum(labels, []))})
+    base = {**prepare(folder), "data.train": [str(folder / "rows.safetensors")], "data.valid": [], "data.sequence_length": columns, "train.valid_every": 0, "train.valid_batches": 0}
+    tokens, one = train(base, folder / "tokens"), train(base, folder / "one", train__loss_average="micro")
+    check(r.metrics(tokens)[1]["loss"] != r.metrics(one)[1]["loss"], "these rows tell the two apart")
+    for name, ranks, settings in (("data", 2, {}), ("zero", 4, {"parallel.zero": 2}), ("pipe", 2, {"parallel.pipeline": 2})):
+        same(one, train({**base, **settings}, folder / name, ranks, train__loss_average="micro"), name)
 
 
 def test_model_folders_in_any_layout(folder):

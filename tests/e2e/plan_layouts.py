@@ -71,10 +71,12 @@ def test_what_does_not_fit_comes_last_and_the_smallest_of_it_first(folder):
 
 def test_a_row_is_what_plan_says_of_it(folder):
     rows = layouts(folder, "--memory", 64, "parallel.sum_leaves=8")["layouts"]
-    for row in [row for row in rows if key(row) in ((2, 1, 2, 1, "full"), (1, 2, 2, 0, "cheap"), (4, 1, 1, 3, "cheap"))]:
+    uneven = layouts(folder, "--memory", 64, "parallel.sum_leaves=8", "parallel.stage_layers=[3,1]")["layouts"]  # the first stage sends more than the last
+    chosen = [(row, []) for row in rows if key(row) in ((2, 1, 2, 1, "full"), (1, 2, 2, 0, "cheap"), (4, 1, 1, 3, "cheap"))]
+    for row, more in chosen + [(row, ["parallel.stage_layers=[3,1]"]) for row in uneven if key(row) == (2, 1, 2, 1, "cheap")]:
         d, t, p, zero, recompute = key(row)
         one = json.loads(plan(folder, "--json", f"parallel.data={d}", f"parallel.tensor={t}", f"parallel.pipeline={p}", f"parallel.zero={zero}", f"train.recompute={recompute}",
-                              f"parallel.sum_leaves={row['leaves']}"))
+                              f"parallel.sum_leaves={row['leaves']}", *more))
         check(one["step"] == row["step"], f"{key(row)}: {one['step']} {row['step']}")
         most = max(one["ranks"], key=lambda rank: rank["sent_data"] + rank["sent_tensor"] + rank["sent_pipeline"])
         check([most[k] for k in ("sent_data", "sent_tensor", "sent_pipeline")] == [row[k] for k in ("sent_data", "sent_tensor", "sent_pipeline")], f"{key(row)}: {one['ranks']} {row}")

@@ -11,10 +11,11 @@ namespace ravine {
 namespace {
 
 struct Engine {
-  explicit Engine(int64_t micro_batches = 1, double dropout = 0, const std::string& recompute = "cheap") : model(make_model(tiny_llama(), "test")) {
+  explicit Engine(int64_t micro_batches = 1, double dropout = 0, const std::string& recompute = "cheap", const std::string& average = "tokens") : model(make_model(tiny_llama(), "test")) {
     config.train.micro_batch = 2;
     config.train.dropout = dropout;
     config.train.recompute = recompute;
+    config.train.loss_average = average;
     config.optimizer.type = "sgd";
     config.optimizer.momentum = config.optimizer.weight_decay = config.optimizer.clip_norm = 0;
     engine = std::make_unique<StepEngine>(*model, config, Types::of(DType::f64), backend_kernels("ref"), StepShape{2, kWidth, micro_batches, true});
@@ -73,6 +74,28 @@ TEST(Step, LossAndGradientAreMeansOverAllTokensThatCount) {
   std::vector<double> d = change(begun, both.weights()), da = change(begun, first.weights()), db = change(begun, second.weights());
   EXPECT_NEAR(norm(d) / lr, r.grad_norm, kClose * r.grad_norm) << "plain sgd: the change is the gradient times the rate";
   for (size_t i = 0; i < d.size(); ++i) ASSERT_NEAR(d[i], (22 * da[i] + 6 * db[i]) / 28, kClose * norm(d)) << i;
+}
+
+// train.loss_average=micro: each micro batch counts alike, however many of its labels count; one without any counts as 0.
+TEST(Step, MicroBatchesCountAlikeWhereAskedFor) {
+  const MicroBatch a = made_up(1, 2, 1), b = made_up(2, 2, 9), none = made_up(3, 2, kWidth);
+  Engine both(2, 0, "cheap", "micro"), three(3, 0, "cheap", "micro"), first, second;
+  const std::vector<double> begun = both.weights();
+  const double lr = 0.5;
+  auto numbered = [](std::vector<MicroBatch> micros) {
+    for (size_t i = 0; i < micros.size(); ++i) micros[i].index = static_cast<int64_t>(i);
+    return micros;
+  };
+  const StepResult r = both.engine->run(numbered({a, b}), 1, lr), ra = first.engine->run({a}, 1, lr), rb = second.engine->run({b}, 1, lr);
+  EXPECT_EQ(r.valid, 28);
+  EXPECT_GT(std::abs(ra.loss - rb.loss), 1e-3 * ra.loss) << "else this shows nothing";
+  EXPECT_NEAR(r.loss, (ra.loss + rb.loss) / 2, kClose * r.loss);
+  const std::vector<double> d = change(begun, both.weights()), da = change(begun, first.weights()), db = change(begun, second.weights());
+  for (size_t i = 0; i < d.size(); ++i) ASSERT_NEAR(d[i], (da[i] + db[i]) / 2, kClose * norm(d)) << i;
+  EXPECT_NEAR(norm(d) / lr, r.grad_norm, kClose * r.grad_norm);
+  EXPECT_NEAR(three.engine->run(numbered({a, none, b}), 1, lr).loss, (ra.loss + rb.loss) / 3, kClose * r.loss);
+  const std::vector<double> dt = change(begun, three.weights());
+  for (size_t i = 0; i < d.size(); ++i) ASSERT_NEAR(dt[i], (da[i] + db[i]) / 3, kClose * norm(d)) << i;
 }
 
 TEST(Step, ValidationChangesNothingAndCountsWhatCounts) {
