@@ -114,7 +114,7 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   check_batch(flags.micro_batch, flags.length);
   keep_timeline(flags);
   flags.model = model_meant_by(flags.model, "--model");
-  if (std::filesystem::is_directory(flags.model)) check_model_folder(flags.model, "--model");
+  if (!flags.model.ends_with(".json")) check_model_folder(flags.model, "--model");
   std::unique_ptr<Model> model = open_model(flags.model);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
@@ -186,7 +186,7 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
   flags.model = model_meant_by(flags.model, "--model");
-  if (std::filesystem::is_directory(flags.model)) check_model_folder(flags.model, "--model");
+  if (!flags.model.ends_with(".json")) check_model_folder(flags.model, "--model");
   Session session = open_random_session(flags.model, compute, flags.common.backend, arithmetic.products);
   Profile profile(!flags.timeline.empty());
   if (flags.profile) o.observer = &profile, o.begin = [&] { profile.begin_step(); };

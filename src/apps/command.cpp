@@ -54,21 +54,25 @@ const Command& find(const std::vector<Command>& commands, const std::string& wor
                   fix.empty() ? fmt::format("see `{} --help`", program) : fix);
 }
 
-// Options before the command: the first word that is none names it.
-void refuse_late_command(const std::vector<Command>& commands, const std::vector<std::string>& args) {
-  if (args[0][0] != '-' && args[0].find('=') == std::string::npos) return;
-  for (size_t i = 1; i < args.size(); ++i)
-    for (const Command& c : commands) {
-      if (c.spec.name != args[i]) continue;
-      std::string line = "ravine " + args[i];
-      for (size_t k = 0; k < args.size(); ++k)
-        if (k != i) line += " " + shell_word(args[k]);
-      throw UserError(fmt::format("'{}' before the command", args[0].substr(0, 80)), "command line", "the command comes first, its options behind it", fmt::format("write `{}`", line));
-    }
+// Flags and options stand behind the command.
+void refuse_late_command(const std::vector<Command>& commands, const std::vector<std::string>& args, size_t at) {
+  if (!args[at].starts_with('-') && args[at].find('=') == std::string::npos) return;
+  const auto known = [&](const std::string& word) { return std::any_of(commands.begin(), commands.end(), [&](const Command& c) { return c.spec.name == word; }); };
+  std::string fix = "for example: ravine train --config run.yaml";
+  if (const auto found = std::find_if(args.begin() + static_cast<std::ptrdiff_t>(at), args.end(), known); found != args.end()) {
+    fix = "write: ravine " + *found;
+    for (auto word = args.begin() + static_cast<std::ptrdiff_t>(at); word != args.end(); ++word)
+      if (word != found) fix += " " + shell_word(*word);
+  } else if (const std::string name = args[at].substr(0, args[at].find('=')); known(name)) {
+    fix = fmt::format("write: ravine {} section.key=value ..", name);
+  }
+  if ((args[at] == "-n" || args[at] == "-np") && at + 1 < args.size()) fix = fmt::format("ranks are started by mpirun: mpirun -n {} ravine train ..", shell_word(args[at + 1]));
+  throw UserError(fmt::format("'{}' where a command is expected", args[at].substr(0, 80)), "command line", "the command comes first, then its flags and options", fix);
 }
 
 // Follows `args` from args[at] down to the command they name; `at` then stands behind its name.
 const Command& descend(const std::vector<Command>& commands, const std::vector<std::string>& args, size_t& at) {
+  refuse_late_command(commands, args, at);
   const Command* c = &find(commands, args[at++], "");
   while (!c->actions.empty() && at < args.size() && args[at][0] != '-') c = &find(c->actions, args[at++], c->spec.name);
   return *c;

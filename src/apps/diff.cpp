@@ -5,6 +5,7 @@
 #include "apps/stored_tensors.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/missing_path.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "files/compare.h"
@@ -81,12 +82,21 @@ void print_row(const Row& row, int width) {
   fmt::print("\n");
 }
 
+void refuse_no_tensors(const std::string& path) {
+  const char* rule = "diff compares files of tensors (.safetensors, .bin, .pt, .ckpt), models and checkpoints";
+  std::error_code error;
+  if (!fs::exists(path, error)) throw UserError("no such file or folder", path, rule, missing_path_advice(path));
+  for (const char* end : {".json", ".jsonl", ".txt", ".yaml", ".yml", ".csv", ".svg", ".html", ".md"})
+    if (path.ends_with(end)) throw UserError("no file of tensors", path, rule, "name such a file or folder; texts are compared by diff without ravine");
+}
+
 int run_diff(DiffFlags& flags, Config&) {
   flags.a = run_meant_by(flags.a);
   flags.b = run_meant_by(flags.b);
   if (std::error_code error; fs::exists(flags.a + "/metrics.jsonl", error) && fs::exists(flags.b + "/metrics.jsonl", error))
     throw UserError("two runs", flags.a + ", " + flags.b, "diff compares tensors of files, models and checkpoints",
                     fmt::format("their weights: `ravine diff {0}/model {1}/model`, their curves: `ravine plot {0} {1}`", shell_word(flags.a), shell_word(flags.b)));
+  for (const std::string& side : {flags.a, flags.b}) refuse_no_tensors(side);
   const StoredTensors a(flags.a), b(flags.b);
   std::set<std::string> names;
   auto wanted = [&](const std::string& name) {

@@ -89,7 +89,7 @@ Prompts encode(const std::vector<std::string>& texts, const Tokenizer* tokenizer
   Prompts prompts;
   for (const std::string& t : texts) {
     if (find_invalid_utf8(t) != std::string::npos)
-      throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", "convert it");
+      throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", "type it in a terminal of UTF-8, or convert its file with iconv -f GB18030 -t UTF-8 (here from Chinese GBK) and use --prompts");
     prompts.push_back(tokenizer->encode(t, true));
   }
   return prompts;
@@ -135,11 +135,19 @@ bool has_waiting_text() {
   return ::fstat(STDIN_FILENO, &s) == 0 && S_ISFIFO(s.st_mode) && ::ioctl(STDIN_FILENO, FIONREAD, &waiting) == 0 && waiting > 0;
 }
 
+// "--top-k and --top-p" of those that were given.
+std::string given_of(std::initializer_list<std::pair<const char*, bool>> flags) {
+  std::vector<std::string> given;
+  for (const auto& [name, is] : flags)
+    if (is) given.emplace_back(name);
+  return fmt::format("{}", fmt::join(given, " and "));
+}
+
 // Mistakes that flags alone show.
 void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return) {
-  if (flags.beams.empty() && (!flags.length_penalty.empty() || flags.early_stopping || !flags.num_return.empty()))
-    throw UserError("--length-penalty, --early-stopping or --num-return without --beams", "command line", "they are of beam search",
-                    "add --beams N, or leave them out");
+  if (const std::string of_beams = given_of({{"--length-penalty", !flags.length_penalty.empty()}, {"--early-stopping", flags.early_stopping}, {"--num-return", !flags.num_return.empty()}});
+      flags.beams.empty() && !of_beams.empty())
+    throw UserError(of_beams + " without --beams", "command line", "it is of beam search", "add --beams 4, or leave it out");
   if (num_return > beams)
     throw UserError(fmt::format("--num-return {}", num_return), "command line", beams == 1 ? std::string("there is 1 beam") : fmt::format("there are {} beams", beams),
                     "ask for fewer, or use more beams");
@@ -163,6 +171,7 @@ void refuse_unreadable_stdin() {
 std::string read_stdin(World* world) {
   std::string text;
   if (!world || world->rank() == 0) {
+    if (::isatty(STDIN_FILENO) == 1) say("note: the prompt is what you type now, up to Ctrl-D on a line of its own");
     for (size_t had = 0; !std::feof(stdin) && !std::ferror(stdin) && static_cast<int64_t>(text.size()) <= kMostPrompt; text.resize(had)) {
       text.resize(had + (1 << 16));
       had += std::fread(text.data() + had, 1, text.size() - had, stdin);
@@ -281,6 +290,11 @@ void converse(const Job& job, ChatPrompt& chat) {
     if (!line) break;
     if (line->find_first_not_of(" \t") == std::string::npos) continue;
     if (*line == "/exit" || *line == "/quit") return;
+    if (terminal && (*line == "exit" || *line == "quit" || *line == ":q" || *line == ":quit" || *line == "/bye")) return;
+    if (terminal && line->size() > 1 && (*line)[0] == '/' && line->find_first_of(" /", 1) == std::string::npos) {
+      say("each line is a turn; /exit or Ctrl-D ends the conversation");
+      continue;
+    }
     if (find_invalid_utf8(*line) != std::string::npos) throw UserError("text is not UTF-8", "stdin", "turns must be UTF-8", "convert it");
     const std::vector<int32_t> prompt = chat.ask(*line);
     const std::vector<Generated> said = answer(job, {prompt}, {chat.end_token()}, "the conversation");
@@ -334,7 +348,7 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
     log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   if (!flags.sample && flags.beam_rules == "transformers" && (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()) &&
       flags.temperature != std::vector<double>{0})
-    log.warn("--temperature, --top-k and --top-p have no effect without --sample");
+    log.warn("without --sample there is no effect of {}", given_of({{"--temperature", !flags.temperature.empty()}, {"--top-k", !flags.top_k.empty()}, {"--top-p", !flags.top_p.empty()}}));
   beams.rules = flags.beam_rules == "modellink" ? BeamRules::modellink : BeamRules::transformers;
   beams.length_penalty = flags.length_penalty.empty() ? defaults.length_penalty : flags.length_penalty[0];
   beams.early_stopping = flags.early_stopping ? EarlyStop::yes : defaults.early_stopping;

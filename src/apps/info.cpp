@@ -319,6 +319,36 @@ Json model_folder(const std::string& path, bool list) {
   return j;
 }
 
+// Files of tensors that are no parts of one model lie side by side: traces, batches, models of torch.save. Each is named; nothing says that they belong together.
+std::optional<Json> files_side_by_side(const std::string& path) {
+  std::vector<std::string> files;
+  int64_t others = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "config.json" || name.ends_with(".index.json") || name.starts_with("model") || name.starts_with("pytorch_model") || name.find("-of-") != std::string::npos) return {};
+    if (name.ends_with(".safetensors"))
+      files.push_back(name);
+    else
+      others += name[0] != '.';
+  }
+  if (files.size() < 2) return {};
+  std::ranges::sort(files);
+  Json each = Json::object();
+  for (const std::string& name : files) {
+    try {
+      const StoredTensors stored(path + "/" + name);
+      std::string tensors;
+      constexpr size_t kShown = 4;
+      for (size_t i = 0; i < std::min(kShown, stored.names().size()); ++i) tensors += (i ? ", " : ": ") + stored.names()[i];
+      each[name] = counted(static_cast<int64_t>(stored.names().size()), "tensor") + tensors + (stored.names().size() > kShown ? ", .." : "");
+    } catch (const UserError& e) {
+      each[name] = e.what();
+    }
+  }
+  return Json{{"kind", "folder of safetensors files"}, {"path", path}, {"tensor_files", each}, {"other_entries", others}, {"to_use_it", "ravine info " + shell_word(path + "/" + files.front())}};
+}
+
 Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
   const std::string file = fs::path(path).filename().string();
   if (!fs::is_directory(path)) {
@@ -338,6 +368,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return run_folder(path);
     if (holds_checkpoints(path)) return checkpoints_folder(path);
     if (const auto j = kept_tokens(path)) return *j;
+    if (auto j = files_side_by_side(path)) return *j;
     if (fs::exists(path + "/config.json") || has_tensors(path)) return model_folder(path, list);
     if (is_prepared(path))
       return {{"kind", "folder of a run to come (ravine init)"}, {"path", path}, {"config", path + "/run.yaml"}, {"to_use_it", fmt::format("ravine train --config {}", shell_word(path + "/run.yaml"))}};

@@ -69,6 +69,8 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
       if (known.contains(key)) keys.emplace_back(key);
   std::vector<Chart> charts;
   for (const std::string& key : keys) {
+    if (!known.contains(key) && key.find(',') != std::string::npos)
+      throw UserError(fmt::format("no key '{}'", key), "--keys", "several keys stand apart, without commas", fmt::format("write --keys {}", fmt::join(split(key, ','), " ")));
     if (!known.contains(key))
       throw UserError(fmt::format("no key '{}'", key), "--keys", fmt::format("the metrics hold {}", fmt::join(known, ", ")), did_you_mean(key, {known.begin(), known.end()}, "name one of them"));
     Chart chart{.title = escaped(key), .x_label = "step", .logarithmic = flags.logarithmic, .series = {}};
@@ -113,6 +115,10 @@ int run_plot(PlotFlags& flags, Config&) {
   if (!flags.output.empty()) check_picture(flags);
   std::vector<RunMetrics> runs;
   for (const std::string& r : flags.runs) {
+    if (std::error_code error; std::filesystem::is_regular_file(r, error) && !r.ends_with(".jsonl")) {
+      const std::string folder = std::filesystem::absolute(r).parent_path().lexically_relative(std::filesystem::current_path()).string();
+      throw UserError("a file, not a run", r, "plot takes the folder of a run, or its metrics.jsonl", fmt::format("name the folder: {}", folder));
+    }
     const std::string run = run_meant_by(r);
     runs.push_back(read_run_metrics(run));
     if (run != r) runs.back().name = std::filesystem::absolute(std::filesystem::path(r) / "").parent_path().filename().string();

@@ -77,6 +77,7 @@ int run_encode(EncodeFlags& flags, Config&) {
     return 0;
   }
   JsonlParser parser("text", "");
+  if (::isatty(STDIN_FILENO) == 1) say("note: each line that you type is a text; Ctrl-D ends");
   each_line([&](std::string_view line, const std::string& where) {
     if (!flags.jsonl) return print_line(list_text(tokenizer->encode(line, !flags.no_special)));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
@@ -103,6 +104,9 @@ int run_decode(DecodeFlags& flags, Config&) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
     if (!flags.jsonl && line.find_first_not_of("\"' ,0123456789\r\t") == std::string_view::npos)
       throw UserError("ids without brackets", where, "each line must be a list [1, 2, ..]", "write it so: echo '[1, 2, 3]' | ravine tokenizer decode --tokenizer " + shell_word(flags.tokenizer));
+    if (line[line.find_first_not_of(" \t\r")] != (flags.jsonl ? '{' : '['))
+      throw UserError("no token ids", where, flags.jsonl ? "each line must be {\"ids\": [1, 2, ..]}" : "each line must be a list [1, 2, ..]",
+                      "text becomes ids by ravine tokenizer encode --tokenizer " + shell_word(flags.tokenizer));
     Json list = parse_json(line, where);
     if (flags.jsonl) list = list.is_object() && list.contains("ids") ? Json(list["ids"]) : Json();
     std::vector<int32_t> ids;

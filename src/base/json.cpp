@@ -44,6 +44,8 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
     std::string why = e.what();
     if (size_t at = why.find("] "); at != std::string::npos) why = why.substr(at + 2);
+    if (open_.empty() && root_.is_null())
+      throw UserError("not valid JSON", where_, why.find("unexpected end of input") != std::string::npos ? "there is nothing in it" : "it does not begin as JSON does: it is of another kind", "name a file of JSON here");
     constexpr size_t kShown = 300;  // it may quote a string as long as the file
     if (why.size() > kShown) why = why.substr(0, kShown / 2) + " .. " + why.substr(why.size() - kShown / 2);
     throw UserError("not valid JSON", where_, why, "repair or replace the file");

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "base/look_alike.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 
@@ -36,6 +37,18 @@ std::string download(const std::string& name, Hub hub) {
                      shell_word(name.substr(name.rfind('/') + 1)));
 }
 
+// The command that brings a file of this address to this machine.
+std::string bring(const std::string& address) {
+  const std::string scheme = address.substr(0, address.find("://"));
+  if (scheme == "file") return fmt::format("write the path alone: {}", shell_word(address.substr(7)));
+  const char* command = nullptr;
+  for (const auto& [name, how] : {std::pair("http", "wget {0}"), {"https", "wget {0}"}, {"ftp", "wget {0}"}, {"s3", "aws s3 cp {0} ."}, {"s3a", "aws s3 cp {0} ."}, {"gs", "gsutil cp {0} ."},
+                                  {"oss", "ossutil cp {0} ."}, {"obs", "obsutil cp {0} ."}, {"hdfs", "hdfs dfs -get {0} ."}})
+    if (scheme == name) command = how;
+  if (!command) return "files are read from this machine: copy it here first, then name the file";
+  return fmt::format("files are read from this machine: download it first (`{}`), then name the file", fmt::format(fmt::runtime(command), shell_word(address)));
+}
+
 std::string near_name(const fs::path& folder, const std::string& word) {
   std::error_code error;
   std::vector<std::string> names;
@@ -48,8 +61,10 @@ std::string near_name(const fs::path& folder, const std::string& word) {
 std::string missing_path_advice(const std::string& path, Hub hub) {
   if (path.find("://") != std::string::npos) {
     const std::string name = hub_name(path, hub);
-    return name.empty() ? fmt::format("files are read from this machine: download it first (`wget {}`), then name the file", shell_word(path)) : download(name, hub);
+    return name.empty() ? bring(path) : download(name, hub);
   }
+  if (const std::string strange = look_alike(path); !strange.empty())
+    return fmt::format("{}: write '{}'", strange, with_plain_characters(path));
   fs::path whole = path;
   if (!whole.has_filename()) whole = whole.parent_path();  // "books/"
   std::error_code error;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/look_alike.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "config/other_names.h"
@@ -31,6 +32,8 @@ bool is_setting(const std::string& word) {
   return std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals),
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '.'; });
 }
+
+std::string flag_word(const Option& f);
 
 class Words {
  public:
@@ -255,6 +258,20 @@ class Words {
     wrong(fmt::format("'{}'", names_[next].substr(0, 80)), fmt::format("{} takes no further words without a flag or section.key=", spec_.name), place_of_name(next));
   }
 
+  // An option or flag in characters of another keyboard, in capitals, or with something else for the dot and the equals sign; "" if it is none.
+  std::string spelled_otherwise(const std::string& word) const {
+    const std::string strange = look_alike(word);
+    std::string plain = with_plain_characters(word);
+    if (!strange.empty() && plain.size() > 1 && plain[0] == '-' && plain[1] != '-') plain = "-" + plain;  // a word processor makes one dash of two
+    if (!strange.empty() && is_name(plain.substr(0, plain.find('=')))) return fmt::format("{}: write {}", strange, shell_word(plain));
+    const size_t equals = plain.find('=');
+    if (equals == std::string::npos || equals == 0) return "";
+    std::string name = plain.substr(0, equals);
+    while (!name.empty() && std::string_view(":+ ").find(name.back()) != std::string_view::npos) name.pop_back();
+    for (char& c : name) c = c == ':' || c == '/' ? '.' : static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    return is_name(name) ? fmt::format("write {}={}", name, shell_word(plain.substr(equals + 1))) : "";
+  }
+
   // What a word without a flag was meant to be.
   std::string place_of_name(size_t which) const {
     namespace fs = std::filesystem;
@@ -262,6 +279,10 @@ class Words {
     const size_t at = name_places_[which];
     const std::string before = at > 0 ? args_[at - 1] : "", quoted = shell_word(word);
     const std::string after = at + 1 < args_.size() ? args_[at + 1] : "";
+    if (const std::string meant = spelled_otherwise(word); !meant.empty()) return meant;
+    for (const Option& f : flags_)
+      if ("--" + f.key == before && f.is_bool() && resolve_scalar(word).kind == YamlNode::Kind::boolean)
+        return resolve_scalar(word).boolean ? fmt::format("{} is a switch: leave out '{}'", before, word) : fmt::format("{0} is a switch: leave it out, or write {0}=false", before);
     for (const Option& f : flags_)
       if (f.key == word) return fmt::format("did you mean '--{}'?", f.key);
     if (before.ends_with('=') && is_setting(before)) return fmt::format("no blank behind '=': write {}{}", before, quoted);
@@ -277,6 +298,8 @@ class Words {
           return fmt::format("a text with blanks stands in quotes: {} \"{} {} ..\"", args_[at - 2], before, word);
     if (at > 0 && before.find(',') != std::string::npos && is_setting(before)) return fmt::format("a list has no blanks, or stands in quotes: '{} {}'", before, word);
     std::error_code error;
+    const bool one = std::count_if(flags_.begin(), flags_.end(), [](const Option& f) { return f.rule.positional; }) == 1;
+    if (one && which > 0 && fs::exists(word, error)) return fmt::format("it takes one at a time: ravine {} {}", spec_.name, quoted);
     if (is_name("--tokenizer") && !is_name("--input")) {
       std::string tokenizer = "DIR";
       for (size_t i = 0; i + 1 < args_.size(); ++i)
@@ -312,7 +335,8 @@ class Words {
       if (is_name("--prompts")) return "prompts of a file are given as --prompts " + quoted;
       if (is_name("data.train")) return "data are given as data.train=" + quoted;
     }
-    if (is_name("--prompt")) return "a prompt is given as --prompt " + quoted;
+    if (is_name("--prompt") && !given_.contains("prompt") && !given_.contains("prompts")) return "a prompt is given as --prompt " + quoted;
+    if (is_name("--prompt")) return "there is a prompt already: leave this word out";
     return fmt::format("see `ravine {} --help`", spec_.name);
   }
 
@@ -332,7 +356,7 @@ class Words {
     for (const Option& f : flags_) {
       if (!f.rule.required || given_.contains(f.key)) continue;
       if (!f.rule.same_as.empty() && f.yaml() != "\"\"" && f.yaml() != "[]") continue;  // given in the config
-      std::string name = f.rule.positional ? f.key : "--" + f.key;
+      const std::string name = f.rule.positional ? flag_word(f) : "--" + f.key;
       wrong(fmt::format("{} is missing", name), fmt::format("{} needs it: {}", spec_.name, f.help),
             "for example: " + spec_.example);
     }

@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/look_alike.h"
 #include "base/text.h"
 #include "config/other_names.h"
 
@@ -41,6 +42,65 @@ std::string words(std::vector<std::string> list, const char* between) {
   return fmt::format("{}", fmt::join(list, between));
 }
 
+std::string in_small_letters(std::string text) {
+  for (char& c : text) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return text;
+}
+
+std::string choices_in_words(std::vector<std::string> choices) {
+  const bool empty = std::erase(choices, "") > 0;
+  return fmt::format("must be one of {}{}", fmt::join(choices, ", "), empty ? ", or empty" : "");
+}
+
+// The numbers of "0.9, 0.99", "(0.9 0.99)" or "0.9;0.99"; nothing unless it is two or more and nothing else.
+std::vector<std::string> numbers_in(std::string text) {
+  for (char& c : text)
+    if (std::string_view("()[]{},;\t").find(c) != std::string_view::npos) c = ' ';
+  std::vector<std::string> found;
+  for (const std::string& part : split(text, ' ')) {
+    if (part.empty()) continue;
+    const Kind kind = resolve_scalar(part).kind;
+    if (kind != Kind::integer && kind != Kind::real) return {};
+    found.push_back(part);
+  }
+  return found.size() > 1 ? found : std::vector<std::string>();
+}
+
+// "1,000" as 1000, "0,5" as 0.5, "50%" as 0.5, and with a unit: "4k", "8GB", "2m" of what counts MB or seconds. "" if it is nothing of the kind.
+std::string plain_number(const Option& option, const std::string& given) {
+  std::string text = in_small_letters(given);
+  std::erase(text, ' ');
+  const size_t digits = std::min(text.find_first_not_of("0123456789.,"), text.size());
+  std::string number = text.substr(0, digits), unit = text.substr(digits);
+  if (const size_t comma = number.find(','); comma != std::string::npos) {
+    const bool thousands = number[0] != '0' && number.find('.') == std::string::npos && (number.size() - comma) % 4 == 0 && comma > 0 && comma <= 3;
+    if (thousands)
+      std::erase(number, ',');
+    else if (number.find(',', comma + 1) == std::string::npos)
+      number[comma] = '.';
+  }
+  const YamlNode value = resolve_scalar(number);
+  if (value.kind != Kind::integer && value.kind != Kind::real) return "";
+  if (unit.empty()) return number;
+  if (unit == "%") return number_text(value.real / 100);
+  const bool seconds = option.help.find("seconds") != std::string::npos;
+  if (seconds) {
+    const double factor = unit == "s" || unit == "sec" ? 1 : unit == "m" || unit == "min" ? 60 : unit == "h" ? 3600 : 0;
+    return factor > 0 ? number_text(value.real * factor) : "";
+  }
+  const size_t power = std::string_view("kmgt").find(unit[0]);
+  const std::string rest = unit.substr(1);
+  if (unit == "b" && !option.help.empty() && option.help.find("byte") != std::string::npos) return number;
+  if (power == std::string_view::npos || (!rest.empty() && rest != "b" && rest != "ib" && rest != "i")) return "";
+  const bool mega = option.help.find(" MB") != std::string::npos || option.help.find("MiB") != std::string::npos, giga = option.help.find("GB") != std::string::npos || option.help.find("GiB") != std::string::npos;
+  if (mega || giga) {
+    const double base = rest.starts_with('i') ? 1024 : 1000, x = value.real * std::pow(base, static_cast<double>(power) - (giga ? 2 : 1));
+    return x == std::floor(x) || std::holds_alternative<double*>(option.target) || std::holds_alternative<std::vector<double>*>(option.target) ? number_text(x) : "";
+  }
+  const double x = value.real * std::pow(1000.0, static_cast<double>(power + 1)), binary = value.real * std::pow(1024.0, static_cast<double>(power + 1));
+  return rest.starts_with('i') ? number_text(binary) : number_text(x) + " or " + number_text(binary);
+}
+
 // "0, or at least 1e-12 and at most 10: why".
 std::string bounds(const Rule& rule) {
   std::string low = rule.min ? (rule.above ? "above " : "at least ") + number_text(*rule.min) : "";
@@ -61,13 +121,15 @@ class Assignment {
   void operator()(int64_t* out, const YamlNode& v) const {
     refuse_octal(v);
     bool whole = v.kind == Kind::real && v.real == std::floor(v.real) && std::abs(v.real) <= 0x1p53;  // 1e6 is a whole number
-    if (v.kind != Kind::integer && !whole) wrong(v, "must be a whole number" + of_64_bits(v), quoted_number(v));
+    if (v.kind == Kind::real && std::isfinite(v.real) && std::abs(v.real) < 1e15 && !whole)
+      wrong(v, "must be a whole number", v.real > 0 && v.real < 1 ? std::string("a share is not taken here: write a whole number") : fmt::format("write {:.0f}", std::round(v.real)));
+    if (v.kind != Kind::integer && !whole) wrong(v, "must be a whole number" + of_64_bits(v), number_meant(v));
     int64_t value = whole ? static_cast<int64_t>(v.real) : v.integer;
     check_bounds(v, static_cast<double>(value));
     *out = value;
   }
   void operator()(double* out, const YamlNode& v) const {
-    if (v.kind != Kind::integer && v.kind != Kind::real) wrong(v, "must be a number", quoted_number(v));
+    if (v.kind != Kind::integer && v.kind != Kind::real) wrong(v, "must be a number", number_meant(v));
     refuse_octal(v);
     if (!std::isfinite(v.real)) wrong(v, "must be a finite number", "write a number");
     check_bounds(v, v.real);
@@ -79,7 +141,7 @@ class Assignment {
     std::string text = v.kind == Kind::null ? "" : v.text;
     const Rule& rule = option_.rule;
     if (!rule.choices.empty() && std::find(rule.choices.begin(), rule.choices.end(), text) == rule.choices.end())
-      wrong(v, "must be one of " + words(rule.choices, ", "), advice_on(text));
+      wrong(v, choices_in_words(rule.choices), advice_on(text));
     if (rule.filled && text.empty()) wrong(v, "must not be empty", "write a value or remove the line");
     if (!option_.section.empty() && find_invalid_utf8(text) != std::string::npos)
       wrong(v, "must be UTF-8, config.yaml could not hold it", "rename it");
@@ -104,7 +166,7 @@ class Assignment {
     });
     int64_t count = option_.rule.count;
     if (count >= 0 && static_cast<int64_t>(list.size()) != count)
-      wrong(v, fmt::format("must have {} elements, has {}", count, list.size()), "write as many");
+      wrong(v, count == 1 ? std::string("it takes one value") : fmt::format("must have {} elements, has {}", count, list.size()), count == 1 ? "give it once" : "write as many");
     *out = std::move(list);
   }
   void operator()(const std::shared_ptr<Records>& records, const YamlNode& v) const {
@@ -121,8 +183,8 @@ class Assignment {
   void each_item(const YamlNode& v, F&& f) const {
     if (v.kind == Kind::null) return;
     if (v.kind == Kind::text && option_.is_list() && !std::holds_alternative<std::vector<std::string>*>(option_.target) && !std::holds_alternative<std::shared_ptr<Records>>(option_.target) &&
-        v.text.find(',') != std::string::npos)
-      wrong(v, "must be a list of numbers", fmt::format("write [{}]", v.text));
+        !numbers_in(v.text).empty())
+      wrong(v, "must be a list of numbers", fmt::format("write [{}]", fmt::join(numbers_in(v.text), ", ")));
     if (v.kind != Kind::list) return f(v);
     for (const YamlNode::Ptr& item : v.items) f(*item);
   }
@@ -185,6 +247,8 @@ class Assignment {
     bool low = r.min && (r.above ? !(x > *r.min) : !(x >= *r.min)), high = r.max && (r.below ? !(x < *r.max) : !(x <= *r.max));
     if (high && !r.reason.empty())
       wrong(v, r.reason, fmt::format("write {} or remove it", option_.is_bool() ? "false" : number_text(*r.max)));
+    const bool percent = high && *r.max == 1 && x <= 100;
+    if (percent) wrong(v, "must be " + bounds(r), "a share of one: write " + number_text(x / 100));
     if (low || high) wrong(v, "must be " + bounds(r), low ? "give a larger value" : "give a smaller value");
   }
 
@@ -193,15 +257,23 @@ class Assignment {
     const std::vector<std::string>& choices = option_.rule.choices;
     const std::string type = other_type_name(text);
     if (!type.empty() && std::find(choices.begin(), choices.end(), type) != choices.end()) return fmt::format("here it is {}", type);
+    if (const std::string other = other_value_advice(option_.name(), text); !other.empty()) return other;
+    for (const std::string& choice : choices)
+      if (in_small_letters(choice) == in_small_letters(text)) return fmt::format("did you mean '{}'?", choice);
     return did_you_mean(text, choices, "write one of them");
   }
 
   static std::string of_64_bits(const YamlNode& v) {
     return v.kind == Kind::real && std::isfinite(v.real) && std::abs(v.real) > 0x1p53 ? " of at most 64 bits" : "";
   }
-  static std::string quoted_number(const YamlNode& v) {
-    Kind plain = v.kind == Kind::text ? resolve_scalar(v.text).kind : Kind::null;
-    return plain == Kind::integer || plain == Kind::real ? "remove the quotes" : "write a number";
+  // What to write for a number in quotes, with a unit, or with commas.
+  std::string number_meant(const YamlNode& v) const {
+    if (v.kind != Kind::text) return "write a number";
+    const Kind plain = resolve_scalar(v.text).kind;
+    if (plain == Kind::integer || plain == Kind::real) return "remove the quotes";
+    if (!look_alike(v.text).empty()) return look_alike(v.text) + ": write " + with_plain_characters(v.text);
+    const std::string meant = plain_number(option_, v.text);
+    return meant.empty() ? "write a number" : "write " + meant;
   }
   std::string place(const YamlNode& v) const { return v.line > 0 ? fmt::format("{}:{}", source_, v.line) : source_; }
   [[noreturn]] void wrong(const YamlNode& v, const std::string& rule, const std::string& fix) const {

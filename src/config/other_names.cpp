@@ -51,6 +51,45 @@ constexpr Missing kMissing[] = {
     {"num_workers", "leave it out: the loader has a thread of its own"},
     {"overwrite_output_dir", "leave it out: choose another train.output, or checkpoint.resume=none"},
     {"stream", "leave it out: the text of one prompt comes as it is made"},
+    {"dry_run", "leave it out: `ravine plan` shows memory and time of such a run, `ravine config` its options"},
+    {"verbose", "leave it out: log.every says how often a line comes"},
+    {"quiet", "leave it out: a larger log.every gives fewer lines"},
+    {"stop", "leave it out: there are no stop texts; a model ends with its end token or after --max-new-tokens"},
+    {"stop_strings", "leave it out: there are no stop texts; a model ends with its end token or after --max-new-tokens"},
+    {"stage", "leave it out: what the files hold decides, text or conversations; all weights are trained"},
+    {"finetuning_type", "leave it out: all weights are trained"},
+    {"lora_target", "leave it out: all weights are trained"},
+    {"lora_dropout", "leave it out: all weights are trained"},
+    {"quantization_bit", "weights are not quantised here: leave it out"},
+    {"overwrite_cache", "leave it out: tokens are made again where files or options differ"},
+    {"preprocessing_num_workers", "leave it out: all cores make tokens"},
+    {"dataloader_num_workers", "leave it out: the loader has a thread of its own"},
+    {"dataset_info", "leave it out: data.train names the files"},
+    {"dataset_dir", "leave it out: data.train names the files"},
+    {"max_samples", "leave it out: train.steps says how much is read"},
+    {"plot_loss", "leave it out: `ravine plot` draws the curves of a run"},
+    {"ddp_timeout", "leave it out: parallel.patience says how long a silent rank is waited for"},
+    {"per_device_eval_batch_size", "leave it out: validation takes train.micro_batch"},
+    {"eval_strategy", "leave it out: train.valid_every says how often"},
+    {"evaluation_strategy", "leave it out: train.valid_every says how often"},
+    {"save_strategy", "leave it out: checkpoint.every says how often"},
+    {"logging_dir", "leave it out: curves are written to train.output/tensorboard"},
+    {"run_name", "leave it out: train.output names the run"},
+    {"remove_unused_columns", "leave it out: of a record only what is asked for is read"},
+    {"compute_environment", "leave it out: ranks are the number behind mpirun -n"},
+    {"distributed_type", "leave it out: ranks are the number behind mpirun -n, parallel.zero=1 to 3 divides what they hold"},
+    {"num_machines", "leave it out: ranks are the number behind mpirun -n, their hosts behind --host"},
+    {"machine_rank", "leave it out: mpirun starts the ranks of all hosts"},
+    {"main_process_ip", "leave it out: mpirun starts the ranks of all hosts"},
+    {"main_process_port", "leave it out: mpirun starts the ranks of all hosts"},
+    {"main_training_function", "leave it out: `ravine train` is the program"},
+    {"rdzv_backend", "leave it out: mpirun starts the ranks of all hosts"},
+    {"same_network", "leave it out: parallel.interface names a network"},
+    {"use_cpu", "it computes on the CPU: leave it out"},
+    {"downcast_bf16", "leave it out: precision.compute=bf16 says it"},
+    {"deepspeed_config", "leave it out: parallel.zero=1 to 3 divides what DeepSpeed's stages do"},
+    {"fsdp_config", "leave it out: parallel.zero=3 divides weights, gradients and moments"},
+    {"zero_allow_untested_optimizer", "leave it out: every optimizer is divided alike"},
     {"ctx_size", "leave it out: the model's max_position_embeddings is the limit"},
     {"n_ctx", "leave it out: the model's max_position_embeddings is the limit"},
 };
@@ -135,7 +174,18 @@ constexpr OtherName kOtherNames[] = {
     {"file", "--input"},
     {"files", "--input"},
     {"prompt_file", "--prompts"},
+    {"i", "--chat (a conversation)"},
     {"i", "--input"},
+    {"interactive", "--chat (a conversation)"},
+    {"cnv", "--chat (a conversation)"},
+    {"conversation", "--chat (a conversation)"},
+    {"cutoff_len", "data.sequence_length"},
+    {"val_size", "data.valid_fraction"},
+    {"packing", "data.pack"},
+    {"train_batch_size", "train.global_batch"},
+    {"train_micro_batch_size_per_gpu", "train.micro_batch"},
+    {"zero_optimization", "parallel.zero (1 to 3, as its stage)"},
+    {"optimizer.params", "optimizer.lr, optimizer.betas, optimizer.eps and optimizer.weight_decay"},
     {"seq_len", "data.sequence_length"},
     {"seq_length", "--sequence-length"},
     {"context_length", "data.sequence_length"},
@@ -265,6 +315,8 @@ constexpr OtherName kOtherNames[] = {
     {"text_field", "data.text_key"},
     {"chat_template", "--template"},
     {"chat_template", "data.chat_template"},
+    {"template", "--template"},
+    {"template", "data.chat_template"},
     {"f", "--prompts"},
     {"adapter", "a merged model: adapters are not applied yet (merge them with PEFT)"},
     {"lora", "a merged model: adapters are not applied yet (merge them with PEFT)"},
@@ -283,7 +335,8 @@ constexpr OtherValue kOtherValues[] = {
     {"optimizer.type", " adamw_8bit adamw_bnb_8bit paged_adamw paged_adamw_8bit paged_adamw_32bit adafactor lion muon lamb adagrad rmsprop galore_adamw lomo schedule_free_adamw ", "",
      "there is no such optimizer: optimizer.type is adamw (the default), adam or sgd"},
     {"schedule.type", " constant_with_warmup ", "constant", ""},
-    {"schedule.type", " cosine_with_min_lr ", "cosine", ""},
+    {"schedule.type", " cosine_with_min_lr cosine_with_warmup warmup_cosine cosine_annealing ", "cosine", ""},
+    {"schedule.type", " linear_with_warmup warmup_linear ", "linear", ""},
     {"schedule.type", " wsd ", "warmup_stable_decay", ""},
     {"schedule.type", " inverse-square-root ", "inverse_sqrt", ""},
     {"schedule.type", " reduce_lr_on_plateau ", "", "there is no such schedule: `ravine config --explain schedule.type` lists them"},
@@ -316,6 +369,7 @@ bool is_one_of(std::string value, std::string_view words) {
 std::string other_name_advice(std::string word, const NameThere& there, const std::string& value, const ValueFits& fits) {
   word.erase(0, std::min(word.find_first_not_of('-'), word.size()));
   std::replace(word.begin(), word.end(), '-', '_');
+  if (word == "c" && !value.empty() && value.find_first_not_of("0123456789") == std::string::npos) word = "ctx_size";  // of llama.cpp
   for (const OtherName& n : kOtherNames) {
     if (word != n.word) continue;
     const std::string here = n.here;
@@ -338,6 +392,12 @@ std::string other_name_advice(std::string word, const NameThere& there, const st
 std::string other_command_advice(const std::string& word) {
   for (const OtherCommand& c : kOtherCommands)
     if (word.find(' ') == std::string::npos && std::string_view(c.words).find(" " + word + " ") != std::string_view::npos) return c.advice;
+  return "";
+}
+
+std::string other_value_advice(const std::string& option, const std::string& value) {
+  for (const OtherValue& v : kOtherValues)
+    if (option == v.name && is_one_of(value, v.words)) return v.here[0] ? std::string("here it is ") + v.here : v.advice;
   return "";
 }
 

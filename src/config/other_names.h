@@ -16,6 +16,9 @@ std::string other_name_advice(std::string word, const NameThere& there, const st
 // What to type instead of a command that other programs have; "" if not known.
 std::string other_command_advice(const std::string& word);
 
+// "here it is adamw" for a value that others give to such an option ("adamw_torch" for optimizer.type), or what to do instead; "" if not known.
+std::string other_value_advice(const std::string& option, const std::string& value);
+
 // "f16" for "fp16", "bf16" for "bfloat16", ..; "" if it is no such name.
 std::string other_type_name(const std::string& word);
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/read_text.h"
+#include "config/yaml_slips.h"
 
 namespace ravine {
 namespace {
@@ -61,6 +62,9 @@ class Reader {
     if (about.find("anchor") != std::string::npos || about.find("alias") != std::string::npos)
       fix = lines_ ? "put values that start with * or & in quotes: ['*.txt']" : "values that start with * or & stand in quotes of YAML, within quotes of the shell: \"['*.txt']\"";
     if (about.find("cannot start any token") != std::string::npos && at_tab()) fix = "indent with blanks: YAML takes no tabs";
+    if (lines_ && in_text)
+      if (const LookAlikeLine slip = find_look_alike_line(text_); slip.number > 0)
+        throw UserError("not valid YAML", fmt::format("{}:{}", name_, slip.number), slip.what, fmt::format("write with plain characters: {}", slip.meant.substr(0, 200)));
     yaml_mark_t mark = in_text ? parser_.problem_mark : parser_.mark;
     refuse(mark, "not valid YAML", lines_ && in_text ? fmt::format("{} at column {}", problem, mark.column + 1) : problem, fix);
   }

@@ -10,6 +10,7 @@
 #include "base/narrow_option.h"
 #include "data/fixed_batches.h"
 #include "data/indexed/indexed_tokens.h"
+#include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/instruction_files.h"
 #include "data/instruct/prompt_templates.h"
@@ -156,6 +157,9 @@ class Opening {
     if (!o_.cache.empty()) out_.tokens.push_back(tokens);
     if (std::any_of(g.paths.begin(), g.paths.end(), [](const std::string& path) { return source_kind(path) == SourceKind::text; }))
       out_.notes.push_back(fmt::format("{}: text that runs on from line to line, in {} (preprocess makes one of each line)", g.source.path, counted(tokens.train->documents() + tokens.held_out->documents(), "document")));
+    size_t said = 0;
+    for (const std::string& path : g.paths)
+      if (source_kind(path) != SourceKind::text && said++ < kFilesNamed) note_fields(path, format_of(g.source, o_));
     add(g, std::make_unique<PackedSamples>(tokens.train, pack), held_out_ > 0 ? std::make_unique<PackedSamples>(tokens.held_out, pack) : nullptr);
   }
 
@@ -216,6 +220,32 @@ class Opening {
   Streams streams;
 
  private:
+  static constexpr size_t kFilesNamed = 4;  // of a source
+
+  // Which field of records is trained on, and what is not: that a conversation is taken apart must not go unsaid.
+  void note_fields(const std::string& path, const std::string& format) {
+    Record first;
+    if (!ChatRecords(path).next(first)) return;
+    const Json record = first.json();
+    std::vector<std::string> others;
+    for (const auto& [key, value] : record.items())
+      if (key != o_.text_key) others.push_back(key.substr(0, 80));
+    constexpr size_t kKeysNamed = 8;
+    const size_t more = others.size() - std::min(others.size(), kKeysNamed);
+    others.resize(others.size() - more);
+    out_.notes.push_back(fmt::format("{}: the text under '{}'{}", path, o_.text_key,
+                                     others.empty() ? "" : fmt::format("; not used: {}{}", fmt::join(others, ", "), more ? fmt::format(" and {} more", more) : "")));
+    if (format == "text" || o_.text_key == "text") return;
+    if (const auto form = detect_chat_format(record))
+      out_.warnings.push_back(fmt::format("{}: only '{}' is trained on, as plain text, though the records are conversations ({}): leave data.text_key out to learn their answers, or set data.format=text", path, o_.text_key, name(*form)));
+    else
+      try {
+        refuse_chat_slip(record, path);
+      } catch (const UserError& e) {
+        out_.warnings.push_back(fmt::format("only '{}' is trained on, as plain text: {}", o_.text_key, e.what()));
+      }
+  }
+
   void add(const Files& g, std::unique_ptr<SampleStream> train, std::unique_ptr<SampleStream> held) {
     if (train->count() == 0)
       throw UserError("too little data", fmt::format("{}: {}", key_, g.source.path), "at least two tokens are needed for a prediction",
@@ -363,6 +393,8 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (fixed && held_out > 0)
     throw UserError("nothing to hold out", "data.valid_fraction", "fixed batch files are taken whole",
                     "name validation files in data.valid");
+  if (const auto chats = [](const Files& f) { return f.kind == Files::chats; }; !o.chat_template.empty() && std::none_of(train.begin(), train.end(), chats) && std::none_of(valid.begin(), valid.end(), chats))
+    d.warnings.push_back(fmt::format("data.chat_template={} has no effect: no source holds conversations that it would render", o.chat_template));
   if (fixed)
     d.train = open_fixed(train, "data.train", o, vocabulary);
   else

@@ -10,15 +10,12 @@
 #include "data/instruct/conversation.h"
 #include "data/record_reader.h"
 #include "data/source.h"
+#include "data/text_encoding.h"
 #include "files/compressed.h"
 
 namespace ravine {
 
 namespace {
-
-[[noreturn]] void not_utf8(const std::string& where) {
-  throw UserError("text is not UTF-8", where, "data must be UTF-8", "convert the file, for example with iconv -t UTF-8");
-}
 
 class TextReader final : public DocumentReader {
  public:
@@ -26,6 +23,7 @@ class TextReader final : public DocumentReader {
 
   bool next(std::string& text) override {
     fill();
+    if (first_) refuse_other_bytes(buffer_, path_);
     if (first_ && buffer_.starts_with("\xEF\xBB\xBF")) {
       buffer_.erase(0, 3);
       offset_ += 3;
@@ -37,7 +35,7 @@ class TextReader final : public DocumentReader {
     buffer_.erase(0, text.size());
     if (size_t bad = find_invalid_utf8(text); bad != std::string::npos) {
       auto line = line_ + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(bad), '\n');
-      not_utf8(fmt::format("{}:{}, byte {} of the text", path_, line, offset_ + static_cast<int64_t>(bad)));
+      refuse_encoding(text, path_, fmt::format("{}:{}, byte {} of the text", path_, line, offset_ + static_cast<int64_t>(bad)));
     }
     line_ += std::count(text.begin(), text.end(), '\n');
     offset_ += static_cast<int64_t>(text.size());
@@ -149,7 +147,7 @@ std::string_view JsonlParser::parse(std::string_view line, const std::string& wh
   simdjson::dom::element root;
   if (auto error = impl_->parser.parse(line.data(), line.size()).get(root)) {
     if (size_t bad = find_invalid_utf8(line); bad != std::string_view::npos)
-      not_utf8(fmt::format("{}, byte {} of the line", where, bad));
+      refuse_encoding(line, where.substr(0, where.rfind(':')), fmt::format("{}, byte {} of the line", where, bad));
     throw UserError("not valid JSON", where, simdjson::error_message(error), "each line must hold one JSON object");
   }
   simdjson::dom::object object;
@@ -158,15 +156,22 @@ std::string_view JsonlParser::parse(std::string_view line, const std::string& wh
   if (object.at_key(impl_->key).get(value)) {
     std::vector<std::string> keys;
     for (auto field : object) keys.emplace_back(field.key);
+    const Json record = parse_json(line, where);
+    refuse_chat_slip(record, where);
     std::string near = nearest(impl_->key, keys);
-    if (near.empty()) refuse_chat_slip(parse_json(line, where), where);
-    const auto form = near.empty() ? detect_chat_format(parse_json(line, where)) : std::nullopt;
+    if (!near.empty() && !record[near].is_string()) near.clear();
+    const auto form = near.empty() ? detect_chat_format(record) : std::nullopt;
+    std::vector<std::string> texts;  // keys that hold one
+    for (const auto& [key, held] : record.items())
+      if (held.is_string()) texts.push_back(key);
+    const std::string meant = !near.empty() ? near : texts.size() == 1 ? texts[0] : "";
+    if (texts.empty()) throw UserError(fmt::format("no key '{}'", impl_->key), where, fmt::format("each record must hold a text, it has {}", named(keys)), "put the text of each record under \"text\"");
     throw UserError(
         fmt::format("no key '{}'", impl_->key), where,
         form           ? fmt::format("the record is a conversation ({}): it has {}", name(*form), named(keys))
         : near.empty() ? fmt::format("each record must hold the text under this key; it has {}", named(keys))
-                       : fmt::format("did you mean '{}'?", cut_text(near, 80)),
-        name_field(impl_->asked_by, near.empty() ? "KEY" : shell_word(near)) + ", the key that holds the text");
+                       : fmt::format("it has {}; did you mean '{}'", named(keys), cut_text(near, 80)),
+        name_field(impl_->asked_by, meant.empty() ? "KEY" : shell_word(meant)) + ", the key that holds the text");
   }
   std::string_view text;
   if (value.is_null()) return {};

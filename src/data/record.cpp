@@ -4,6 +4,7 @@
 #include "data/record_reader.h"
 #include "data/records/readers.h"
 #include "data/source.h"
+#include "data/text_encoding.h"
 
 namespace ravine {
 
@@ -17,7 +18,9 @@ Json Record::json() const {
 }
 
 std::unique_ptr<RecordReader> open_records(const std::string& path, const RecordOptions& options) {
-  switch (source_kind(path)) {
+  const SourceKind kind = source_kind(path);
+  if (kind == SourceKind::text || kind == SourceKind::jsonl || kind == SourceKind::json || kind == SourceKind::csv) refuse_other_kind(path);
+  switch (kind) {
     case SourceKind::text: return open_text_records(path, options);
     case SourceKind::jsonl: return open_jsonl_records(path, options);
     case SourceKind::json: return open_json_records(path, options);

@@ -54,6 +54,16 @@ std::string other_kind_advice(const std::string& path) {
   return "if it is plain text, give it the suffix .txt; records of JSON, .jsonl";
 }
 
+// Of the two files of a prefix one is missing. `path`: the prefix, or the file that is there.
+void refuse_half_prefix(const std::string& path) {
+  const std::string prefix = path.ends_with(".bin") || path.ends_with(".idx") ? path.substr(0, path.size() - 4) : path;
+  std::error_code ec;
+  const bool bin = fs::is_regular_file(prefix + ".bin", ec), idx = fs::is_regular_file(prefix + ".idx", ec);
+  if (bin == idx) return;
+  throw UserError(fmt::format("{} is missing", prefix + (bin ? ".idx" : ".bin")), path, "token files are two: .bin holds the ids, .idx says where each text begins",
+                  fmt::format("copy it beside {}, or make both again with ravine preprocess", prefix + (bin ? ".bin" : ".idx")));
+}
+
 }  // namespace
 
 SourceKind source_kind(const std::string& path) {
@@ -63,6 +73,7 @@ SourceKind source_kind(const std::string& path) {
     if (plain.ends_with(s.text)) return s.kind;
   if (path.ends_with(".safetensors")) return SourceKind::fixed;
   if (is_indexed_prefix(path)) return SourceKind::indexed;
+  refuse_half_prefix(path);
   throw UserError("unknown kind of data", path, "the suffix must be .txt, .jsonl, .json, .csv, .parquet (also .gz, .zst, .xz) or .safetensors, or it names .bin and .idx files",
                   other_kind_advice(plain));
 }
@@ -105,6 +116,7 @@ std::vector<std::string> source_files(const std::string& path) {
   const char* rule = "it must be a file, a folder or a pattern that names files";
   if (path.find(',') != std::string::npos)
     throw UserError("no such data", path, rule, fmt::format("several are a list: data.train=[{}], or --input {}", path, fmt::join(split(path, ','), " ")));
+  refuse_half_prefix(path);
   if (const std::string prefix = near_indexed_prefix(path); !prefix.empty())
     throw UserError("no such data", path, "token files are named by all that stands before .bin and .idx", fmt::format("did you mean '{}'?", prefix));
   throw UserError("no such data", path, rule, missing_path_advice(path, Hub::datasets));

@@ -12,6 +12,7 @@
 #include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "data/tokenizers/tokenizer_folder.h"
 #include "data/tokenizers/trainer.h"
+#include "files/compressed.h"
 #include "files/file_set.h"
 #include "files/tokenizer_files.h"
 
@@ -61,13 +62,30 @@ std::string StreamDecoder::new_text(std::string out) {
   return out.substr(same);
 }
 
+namespace {
+
+// A file of text or of a list where a tokenizer is named: what it begins with tells.
+void refuse_other_file(const std::string& path, bool json) {
+  std::string begin(64, '\0');
+  begin.resize(open_bytes(path)->read(std::as_writable_bytes(std::span(begin))));
+  const size_t first = begin.find_first_not_of(" \t\r\n");
+  const bool text = begin.size() >= 16 && std::all_of(begin.begin(), begin.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\r' || c == '\t'; });
+  if (json ? first == std::string::npos || begin[first] == '{' : !text) return;
+  throw UserError(json ? "not a tokenizer.json" : "text, not a tokenizer", path, json ? "a tokenizer.json is one object" : "a SentencePiece model is a binary file, other tokenizers are a tokenizer.json",
+                  "name the tokenizer.model, the tokenizer.json, or the folder that holds one");
+}
+
+}  // namespace
+
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   std::error_code ec;
   refuse_unfinished(tokenizer_journal(fs::is_directory(path, ec) ? path : folder_of(path)));
   if (fs::is_directory(path, ec)) {
-    for (const char* inside : {"tokenizer", "model", "run/model"})
-      if (const std::string there = (fs::path(path) / inside).string(); !has_tokenizer(path) && has_tokenizer(there))
-        throw UserError("no tokenizer in folder", path, "a folder of a tokenizer holds its files itself", fmt::format("it lies in {}: name that", there));
+    if (fs::directory_iterator(path, ec); ec) throw UserError("cannot read folder", path, ec.message(), "check its permissions");
+    if (!has_tokenizer(path))
+      for (const char* inside : {"tokenizer", "model", "run/model"})
+        if (const std::string there = (fs::path(path) / inside).string(); has_tokenizer(there))
+          throw UserError("no tokenizer in folder", path, "it must hold tokenizer.model, tokenizer.json, vocab.json with merges.txt, or vocab.txt", fmt::format("its tokenizer is {}", there));
     if (!has_tokenizer(path))
       throw UserError("no tokenizer in folder", path, "it must hold tokenizer.model, tokenizer.json, vocab.json with merges.txt, or vocab.txt",
                       "name the file or folder of the tokenizer");
@@ -80,6 +98,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   std::string name = path;
   for (const char* suffix : {".xz", ".gz", ".zst"})
     if (name.ends_with(suffix)) name.resize(name.size() - std::string_view(suffix).size());
+  refuse_other_file(path, name.ends_with(".json"));
   if (name.ends_with(".json")) return open_tokenizer_json(path);
   return open_sentencepiece_tokenizer(path);
 }

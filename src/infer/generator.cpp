@@ -33,7 +33,7 @@ void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const Model
     for (int32_t id : prompts[i])
       if (id < 0 || id >= facts.vocabulary)
         throw UserError(fmt::format("token {}", id), place(),
-                        fmt::format("ids must be below vocab_size = {}", facts.vocabulary), "use the model's tokenizer");
+                        fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary), "use the model's tokenizer");
     if (facts.max_positions > 0 && std::max(limit, length + 1) > facts.max_positions)
       throw UserError(fmt::format("{} tokens and {} new ones", length, std::max<int64_t>(limit - length, 1)), place(),
                       fmt::format("the model has max_position_embeddings = {}", facts.max_positions),

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/read_text.h"
 #include "base/text.h"
+#include "data/text_encoding.h"
 
 namespace ravine {
 namespace {
@@ -15,6 +16,7 @@ constexpr int64_t kMostPrompts = int64_t{64} << 20;  // bytes of a file
 
 std::vector<std::string> read_lines(const std::string& path) {
   const std::string text = read_text(path, kMostPrompts, "the prompts");
+  refuse_other_bytes(text, path);
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -22,8 +24,7 @@ std::vector<std::string> read_lines(const std::string& path) {
     at = end + 1;
     if (line.ends_with('\r')) line.pop_back();
     if (find_invalid_utf8(line) != std::string::npos)
-      throw UserError("text is not UTF-8", fmt::format("{}:{}", path, lines.size() + 1), "prompts must be UTF-8",
-                      "convert the file, for example with iconv -t UTF-8");
+      throw UserError("text is not UTF-8", fmt::format("{}:{}", path, lines.size() + 1), "prompts must be UTF-8", encoding_advice(text, path));
     lines.push_back(std::move(line));
   }
   return lines;

@@ -239,7 +239,7 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
   const TensorInfo& ids = file.tensor("input_ids");
   auto shape_of = [&](const TensorInfo& t) {
     if (t.shape.rank() != 2 || (in.rows && (t.shape[0] != in.rows || t.shape[1] != in.columns)))
-      throw UserError("tensor '" + t.name + "' has shape " + t.shape.text(), path, "it must be [B,T], like input_ids", "correct the file");
+      throw UserError("tensor '" + t.name + "' has shape " + t.shape.text(), path, t.name == "input_ids" ? "it must be [B,T], a row of ids for each prompt" : "it must be [B,T], like input_ids", "correct the file");
   };
   shape_of(ids);
   in.rows = ids.shape[0];
@@ -247,7 +247,7 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
   if (in.rows * in.columns == 0) throw UserError("tensor 'input_ids' is empty", path, "it needs at least one token", "correct the file");
   for (int64_t id : read_ids(file, ids)) {
     if (id < 0 || id >= facts.vocabulary)
-      throw UserError(fmt::format("token {} in 'input_ids'", id), path, fmt::format("ids must be below vocab_size = {}", facts.vocabulary), "use the model's tokenizer");
+      throw UserError(fmt::format("token {} in 'input_ids'", id), path, fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary), "use the model's tokenizer");
     in.ids.push_back(static_cast<int32_t>(id));
   }
   in.positions.resize(in.ids.size());

@@ -23,6 +23,26 @@ bool has_weights(const fs::path& folder) {
   return false;
 }
 
+// The newest copy in a folder of Hugging Face's cache (models--owner--name); "" if it is none.
+std::string snapshot_in(const fs::path& folder) {
+  std::error_code error;
+  std::string newest;
+  std::ifstream main(folder / "refs" / "main");
+  if (std::string hash; main >> hash && fs::exists(folder / "snapshots" / hash / "config.json", error)) return (folder / "snapshots" / hash).string();
+  for (auto it = fs::directory_iterator(folder / "snapshots", error); !error && it != fs::directory_iterator(); it.increment(error))
+    if (fs::exists(it->path() / "config.json", error)) newest = std::max(newest, it->path().string());
+  return newest;
+}
+
+// The first folder inside that is a model; "" if there is none.
+std::string model_inside(const fs::path& folder) {
+  std::error_code error;
+  std::string first;
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator(); it.increment(error))
+    if (fs::exists(it->path() / "config.json", error) && (first.empty() || it->path().string() < first)) first = it->path().string();
+  return first;
+}
+
 }  // namespace
 
 void check_model_folder(const std::string& folder, const std::string& key) {
@@ -39,6 +59,8 @@ void check_model_folder(const std::string& folder, const std::string& key) {
     if (!has_weights(path)) refuse_other_layout();  // whoever needs weights says so if there are none at all
     return;
   }
+  if (path.extension() == ".gguf")
+    throw UserError("a GGUF file", where, rule, "GGUF is not read: take the folder of safetensors that it was made from");
   if (!fs::exists(path, error)) {
     const std::string advice = missing_path_advice(folder, Hub::models);
     throw UserError("no such folder", where, advice.find("download") == std::string::npos ? rule : "models are read from folders, not from a hub", advice);
@@ -50,7 +72,10 @@ void check_model_folder(const std::string& folder, const std::string& key) {
   if (fs::exists(path / "model" / "config.json", error)) throw UserError("a run, not a model", where, rule, fmt::format("its model is {}", (path / "model").string()));
   if (fs::exists(path / "run" / "model" / "config.json", error)) throw UserError("a folder of `ravine init`, not a model", where, rule, fmt::format("the model of its run is {}", (path / "run" / "model").string()));
   refuse_other_layout();
-  throw UserError("the folder has no config.json", where, rule, "copy the config.json of the model into it");
+  if (const std::string snapshot = snapshot_in(path); !snapshot.empty()) throw UserError("a folder of the hub's cache, not a model", where, rule, fmt::format("name its snapshot: {}", snapshot));
+  if (const std::string inside = model_inside(path); !inside.empty()) throw UserError("the folder has no config.json", where, rule, fmt::format("did you mean '{}'?", inside));
+  throw UserError("the folder has no config.json", where, rule,
+                  has_weights(path) ? "copy the config.json that belongs to these weights into it" : "it has no weights either: name the folder of a model");
 }
 
 void check_model_config(const std::string& file) {

@@ -44,6 +44,24 @@ std::unique_ptr<Model> make_model(const Json& config, const std::string& where) 
                   "model_type must be one of: " + list, "use a model of one of these families");
 }
 
+namespace {
+
+// A name that is nearly the word, or the pattern of the first part whose name holds it: 'model.embed_tokens.*' for 'embed'; "" if there is none.
+std::string nearest_pattern(const std::string& word, const std::vector<std::string>& names) {
+  if (const std::string near = nearest(word, names); !near.empty()) return near;
+  std::string plain = word;
+  std::erase(plain, '*');
+  for (const std::string& name : names) {
+    const size_t at = plain.empty() ? std::string::npos : name.find(plain);
+    if (at == std::string::npos) continue;
+    const size_t dot = name.find('.', at + plain.size());
+    return dot == std::string::npos ? name : name.substr(0, dot) + ".*";
+  }
+  return "";
+}
+
+}  // namespace
+
 void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules) {
   std::set<const Param*> grouped;
   for (const ParamRule& r : rules) {
@@ -61,9 +79,9 @@ void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules) {
       }
     }
     if (!any) {
-      std::string near = nearest(r.match, names);
-      throw UserError("pattern matches no parameter", r.match, "it must match at least one parameter name",
-                      near.empty() ? "for example 'model.layers.0.*'" : "did you mean '" + near + "'?");
+      const std::string near = nearest_pattern(r.match, names);
+      throw UserError("pattern matches no parameter", fmt::format("{}: {}", r.freeze ? "train.freeze" : "optimizer.groups", r.match), "it must match at least one parameter name",
+                      near.empty() ? fmt::format("for example '{}'", names.empty() ? "*" : names.front()) : "did you mean '" + near + "'?");
     }
   }
 }

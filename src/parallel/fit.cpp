@@ -29,6 +29,18 @@ std::string spelled(const Mesh& m) {
                      m.pipeline > 1 ? fmt::format(" parallel.pipeline={}", m.pipeline) : "");
 }
 
+namespace {
+
+// What to set, whatever was set before: a part that was asked for and is given up is named too.
+std::string to_set(const Mesh& m, const Mesh& asked) {
+  std::string text;
+  for (const auto& [axis, key] : {std::pair(Axis::data, "data"), std::pair(Axis::tensor, "tensor"), std::pair(Axis::pipeline, "pipeline")})
+    if (m.size(axis) > 1 || asked.size(axis) > 1) text += fmt::format("{}parallel.{}={}", text.empty() ? "" : " ", key, m.size(axis));
+  return text.empty() ? "parallel.data=1" : text;
+}
+
+}  // namespace
+
 std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<bool(const Mesh&)>& fits) {
   auto of = [&](int n) {
     std::vector<Mesh> good;
@@ -46,9 +58,9 @@ std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<boo
   std::vector<Mesh> good = of(ranks);
   std::stable_sort(good.begin(), good.end(), [&](const Mesh& a, const Mesh& b) { return far(a) < far(b); });
   std::string text;
-  for (size_t i = 0; i < std::min<size_t>(3, good.size()); ++i) text += (i ? ", or " : "use ") + spelled(good[i]);
+  for (size_t i = 0; i < std::min<size_t>(3, good.size()); ++i) text += (i ? ", or " : "use ") + to_set(good[i], asked);
   for (int n = ranks - 1; n >= 1 && text.empty(); --n)
-    if (std::vector<Mesh> fewer = of(n); !fewer.empty()) text = fmt::format("start {} rank{}: {}", n, n > 1 ? "s" : "", spelled(fewer[0]));
+    if (std::vector<Mesh> fewer = of(n); !fewer.empty()) text = fmt::format("start {} rank{}: {}", n, n > 1 ? "s" : "", to_set(fewer[0], asked));
   return text;
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/shell_word.h"
 #include "data/instruct/chat_records.h"
 #include "data/indexed/indexed_tokens.h"
 #include "data/instruct/chat_set.h"
@@ -114,7 +115,8 @@ class Advice {
     auto whole = [&](const char* key) { return j.contains(key) && j[key].is_number_integer() ? j[key].get<int64_t>() : 0; };
     model_config_ = j;
     vocabulary_ = run_vocabulary(c_, j, 0);
-    if (int64_t most = whole("max_position_embeddings"); most > 0 && c_.data.sequence_length > most)
+    positions_ = whole("max_position_embeddings");
+    if (int64_t most = positions_; most > 0 && c_.data.sequence_length > most)
       say("data.sequence_length={} is above the model's max_position_embeddings={}", c_.data.sequence_length, most);
   }
 
@@ -151,17 +153,18 @@ class Advice {
     if (encoder.end_is_appended())
       say("{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only (a tokenizer gets those of the template by `ravine tokenizer train --special-tokens ..`)", path);
     ChatRecords records(file);
-    int64_t n = 0, longer = 0, empty = 0;
+    int64_t n = 0, empty = 0;
+    std::vector<int64_t> lengths;
     std::optional<ChatFormat> known = chat_format(format);
     for (Record r; n < kRecords && records.next(r); ++n) {
       std::string where = fmt::format("{} record {}", file, r.number);
       Json j = parse_json(r.body, where);
       if (!known) known = detect_chat_format(j);
       EncodedChat e = encoder.encode(read_conversation(j, known.value_or(ChatFormat::alpaca), where), where);
-      longer += static_cast<int64_t>(e.ids.size()) > c_.data.sequence_length + 1;
+      lengths.push_back(static_cast<int64_t>(e.ids.size()) - 1);
       empty += std::find(e.learned.begin(), e.learned.end(), 1) == e.learned.end();
     }
-    share(path, "conversations", longer, n, c_.data.too_long == "drop" ? "left out" : "cut");
+    share(path, lengths);
     if (10 * empty >= n && empty > 0) say("{}: {} of the first {} conversations have no answer to learn", path, empty, n);
   }
 
@@ -184,35 +187,52 @@ class Advice {
 
   void instructions(const std::string& path, const std::string& file) {
     const InstructionFiles files({file}, vocabulary_ > 0 ? vocabulary_ : INT32_MAX);
-    const int64_t n = std::min(files.count(), kRecords), most = c_.data.sequence_length + 1;
-    int64_t longer = 0, empty = 0;
+    const int64_t n = std::min(files.count(), kRecords);
+    std::vector<int64_t> lengths;
+    int64_t empty = 0;
     for (int64_t i = 0; i < n; ++i) {
-      longer += files.length(i) > most;
+      lengths.push_back(files.length(i) - 1);
       const InstructionFiles::Row row = files.row(i, std::max<int64_t>(files.length(i), 2));
       empty += std::all_of(row.labels.begin(), row.labels.end(), [](int32_t l) { return l == kIgnored; });
     }
-    share(path, "conversations", longer, n, c_.data.too_long == "drop" ? "left out" : "cut");
+    share(path, lengths);
     if (10 * empty >= n && empty > 0) say("{}: {} of the first {} conversations have no answer to learn", path, empty, n);
   }
 
   void documents(const std::string& path, const std::string& file) {
     auto reader = open_documents(file, c_.data.text_key);
-    int64_t n = 0, longer = 0, tokens = 0;
-    size_t bytes = 0;
+    int64_t n = 0, tokens = 0;
+    size_t bytes = 0, ends = 0, returns = 0;
     for (std::string text; n < kRecords && bytes < kBytes && reader->next(text); ++n) {
       auto ids = tokenizer_->encode(text, true);
       bytes += text.size();
-      longer += static_cast<int64_t>(ids.size()) > c_.data.sequence_length;
+      ends += static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+      for (size_t at = 0; (at = text.find("\r\n", at)) != std::string::npos; at += 2) ++returns;
       tokens += std::min<int64_t>(static_cast<int64_t>(ids.size()), c_.data.sequence_length);
     }
+    if (source_kind(file) == SourceKind::text && returns > 0 && 2 * returns >= ends)
+      say("{}: lines end with \\r\\n, as Windows writes them, and the model learns to write \\r too; a copy without: tr -d '\\r' < {} > {}", path, shell_word(file), shell_word(without_returns(file)));
     if (c_.data.pack || n == 0) return;
     if (10 * tokens < n * c_.data.sequence_length && c_.train.micro_batch > 1)
       say("{}: documents fill {} % of a sequence of {}: data.pack=true would join them", path, 100 * tokens / (n * c_.data.sequence_length), c_.data.sequence_length);
   }
 
-  void share(const std::string& path, const char* what, int64_t longer, int64_t n, const char* fate) {
-    if (n > 0 && 10 * longer >= n)
-      say("{}: {} % of the first {} {} are longer than data.sequence_length={} and are {}", path, 100 * longer / n, n, what, c_.data.sequence_length, fate);
+  static std::string without_returns(const std::string& file) {
+    const std::filesystem::path path = file;
+    return (path.parent_path() / (path.stem().string() + ".lf" + path.extension().string())).string();
+  }
+
+  // Of conversations: what does not fit, and the length that nearly all fit into. `lengths`: tokens that are predicted.
+  void share(const std::string& path, std::vector<int64_t> lengths) {
+    const auto n = static_cast<int64_t>(lengths.size());
+    auto fits = [&](int64_t length) { return std::count_if(lengths.begin(), lengths.end(), [&](int64_t l) { return l <= length; }); };
+    const int64_t longer = n - fits(c_.data.sequence_length);
+    if (n == 0 || 10 * longer < n) return;
+    std::sort(lengths.begin(), lengths.end());
+    int64_t enough = (lengths[static_cast<size_t>((95 * n + 99) / 100 - 1)] + 63) / 64 * 64;
+    if (positions_ > 0) enough = std::min(enough, positions_);
+    say("{}: {} % of the first {} conversations are longer than data.sequence_length={} and are {}{}", path, 100 * longer / n, n, c_.data.sequence_length, c_.data.too_long == "drop" ? "left out" : "cut",
+        enough > c_.data.sequence_length ? fmt::format("; data.sequence_length={} would keep {} % of them whole", enough, 100 * fits(enough) / n) : "; the model takes no longer ones");
   }
 
   const Config& c_;
@@ -221,7 +241,7 @@ class Advice {
   const Tokenizer* tokenizer_;  // null: none, or not opened yet
   std::string where_;
   Json model_config_;
-  int64_t vocabulary_ = 0;
+  int64_t vocabulary_ = 0, positions_ = 0;
 };
 
 }  // namespace

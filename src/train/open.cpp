@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "base/text.h"
@@ -14,7 +15,8 @@ namespace ravine {
 namespace {
 
 int64_t vocabulary_in(const Json& config) {
-  return config.is_object() && config.contains("vocab_size") && config["vocab_size"].is_number_integer() ? config["vocab_size"].get<int64_t>() : 0;
+  const bool there = config.is_object() && config.contains("vocab_size") && config["vocab_size"].is_number();  // 1024.0 is a whole number too
+  return there && std::abs(config["vocab_size"].get<double>()) < 1e15 ? static_cast<int64_t>(config["vocab_size"].get<double>()) : 0;
 }
 
 // The config of a model whose weights are new: its vocabulary is the tokenizer's where that has more ids.

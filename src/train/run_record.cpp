@@ -218,7 +218,13 @@ void refuse_other_model(const RunRecord& was, const Model& model, const Config& 
     const Json& now = model.config();
     for (const auto& [key, value] : was.model.items()) {
       if (kIdle.count(key) || key.starts_with("_")) continue;
-      if (const auto it = now.find(key); it != now.end() && *it != value) refuse(key, shortened(it->dump()), shortened(value.dump()));
+      const auto it = now.find(key);
+      if (it == now.end() || *it == value) continue;
+      const auto tokenizer = was.options.find("model.tokenizer");
+      if (key == "vocab_size" && config.model.path.empty() && !config.model.tokenizer.empty() && tokenizer != was.options.end() && tokenizer->second != yaml_text(config.model.tokenizer))
+        throw UserError(fmt::format("vocab_size is {}, was {}", shortened(it->dump()), shortened(value.dump())), fmt::format("model.tokenizer={}", config.model.tokenizer),
+                        fmt::format("{} goes on with the model it was made with, which has the ids of its tokenizer", was.checkpoint), fmt::format("set model.tokenizer={}, {}", tokenizer->second, kNewRun));
+      refuse(key, shortened(it->dump()), shortened(value.dump()));
     }
   }
   if (was.layers && *was.layers != layers_of(model)) refuse("the number of layers", std::to_string(layers_of(model)), std::to_string(*was.layers));

@@ -251,10 +251,15 @@ def proposed(said):
 
 
 def test_every_mistake_is_told_what_to_do(folder):
-    places = {k: str(v) for k, v in prepare(folder).items()}
+    commands, fixed = check_mistakes(folder, {k: str(v) for k, v in prepare(folder).items()}, MISTAKES)
+    r.check(len(commands) >= 10 and len(fixed) >= 18, f"proposed: {list(commands)}")
+
+
+def check_mistakes(folder, places, mistakes):
+    """Runs the rows, then what their messages propose and their own corrections. Returns both."""
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     wrong, commands, fixed = [], {}, {}
-    for name, line, words, *right in MISTAKES:
+    for name, line, words, *right in mistakes:
         done = start(words_of(line, places), folder)
         said = done.stderr.splitlines()[-1] if done.stderr else ""
         missing = [w.format(**places) for w in words if w.format(**places) not in said]
@@ -284,7 +289,7 @@ def test_every_mistake_is_told_what_to_do(folder):
             wrong.append(f"{name}: corrected to {words}, exit status {done.returncode}: {done.stderr[-300:]}")
         forget(folder)
     r.check(not wrong, "\n".join(wrong))
-    r.check(len(commands) >= 10 and len(fixed) >= 18, f"proposed: {list(commands)}")
+    return commands, fixed
 
 
 def short(command):

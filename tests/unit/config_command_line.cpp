@@ -126,7 +126,7 @@ TEST(CommandLine, Errors) {
       {{"--model=m", "--top-k=-1"}, "--top-k is '-1' (command line): must be at least 0; give a larger value"},
       {{"--model=m", "--json=5"}, "--json is '5' (command line): must be true or false; write true or false"},
       {{"--model=m", "endcode"},
-       "action is 'endcode' (command line): must be one of '', encode, decode; did you mean 'encode'?"},
+       "action is 'endcode' (command line): must be one of encode, decode, or empty; did you mean 'encode'?"},
       {{"optimizer.lr=1"}, "option 'optimizer.lr' (command line): try takes the sections model, train; remove it"},
       {{"trian.steps=1"},
        "unknown section 'trian' (command line): sections are model, data, train, optimizer, schedule, precision, parallel, "

@@ -229,7 +229,7 @@ TEST(TokenizerTrainer, errors_write_nothing) {
     EXPECT_USER_ERROR(train_tokenizer(t), part);
     EXPECT_FALSE(std::filesystem::exists(f / "out"));
   };
-  wrong([](auto& t) { t.vocabulary = 100; }, "wrong option (vocab-size): 260 to");
+  wrong([](auto& t) { t.vocabulary = 100; }, "--vocab-size is 100 (tokenizer train): bytes, special tokens and symbols are pieces too, so it is 260 to");
   wrong([](auto& t) { t.vocabulary = 261; }, "vocabulary too small (vocab-size, 261)");
   wrong([](auto& t) { t.type = "magic"; }, "bpe, unigram or byte-bpe");
   wrong([](auto& t) { t.type = "byte-bpe", t.pattern = "gpt9"; }, "gpt2, llama3 or qwen2");

@@ -17,7 +17,7 @@ class Chat final : public PackedHandler {
 
  private:
   void add_sequences(const Fields& r, HandledRecord& out) const override {
-    EncodedChat c = encoder_.encode(read_conversation(r.json, format_, r.where), r.where);
+    EncodedChat c = encoder_.encode(read_conversation(r.json, format_, r.where, "--handler"), r.where);
     if (c.ids.empty()) {
       out.dropped.emplace_back("without an answer to learn");
       return;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/instruct/conversation.h"
 #include "data/sample.h"
 #include "data/tokenizers/utf8.h"
 
@@ -37,6 +38,8 @@ std::string text_field(const Json& object, const char* key, const std::string& w
   if (it == object.end()) {
     std::vector<std::string> keys;
     for (const auto& [k, v] : object.items()) keys.push_back(k);
+    if (const auto form = detect_chat_format(object))
+      if (*form != ChatFormat::alpaca) throw UserError(fmt::format("no key '{}'", key), where, fmt::format("the record is a conversation ({})", name(*form)), fmt::format("write --handler {}", name(*form)));
     std::string near = nearest(key, keys);
     throw UserError(fmt::format("no key '{}'", key), where, near.empty() ? "the handler needs it" : fmt::format("did you mean '{}'?", near),
                     "correct the record or choose another handler");

@@ -168,7 +168,7 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatT
   end_text_.clear();
   if (!tokenizer.special().eos)
     throw UserError("no end token", "chat template", "neither the template nor the tokenizer has one, so a model would never stop",
-                    "set data.chat_template to one that ends answers with a special token");
+                    "a model's tokenizer_config.json names its end token: copy it beside the tokenizer (or: ravine tokenizer train --special-tokens TOKEN .. makes one that has such tokens)");
   end_ = *tokenizer.special().eos;
   std::string eos = tokenizer.id_to_piece(end_);
   if (text.find(eos, at) != std::string::npos)

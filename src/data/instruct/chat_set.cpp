@@ -7,7 +7,9 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "data/instruct/chat_records.h"
+#include "data/text_encoding.h"
 #include "files/checksum.h"
 
 namespace ravine {
@@ -22,11 +24,17 @@ struct Row {
   Record record;
   EncodedChat chat;
   uint64_t hash = 0;
+  int64_t length = 0;  // tokens, before anything was cut
   Fate fate = Fate::kept;
   std::exception_ptr error;
 };
 
 std::string place_of(const Record& r) { return fmt::format("{} record {}", *r.file, r.number); }
+
+Json conversation_json(const Record& r) {
+  if (find_invalid_utf8(r.body) != std::string::npos) refuse_encoding(r.body, *r.file, place_of(r));
+  return parse_json(r.body, place_of(r));
+}
 
 bool learns(const EncodedChat& e) { return e.learned.size() > 1 && std::find(e.learned.begin() + 1, e.learned.end(), 1) != e.learned.end(); }
 
@@ -60,14 +68,15 @@ class ChatReading {
     std::optional<ChatFormat> known = chat_format(options_.format);
     size_t bytes = 0;
     for (Record r; records.next(r); r = {}) {
-      if (!known && !(known = detect_chat_format(parse_json(r.body, place_of(r))))) {
-        refuse_chat_slip(parse_json(r.body, place_of(r)), place_of(r));
+      if (r.plain) throw UserError("plain text, not conversations", path, fmt::format("data.format={} reads records of JSON", options_.format), "leave data.format out, or name a .json, .jsonl, .csv or .parquet file");
+      if (!known && !(known = detect_chat_format(conversation_json(r)))) {
+        refuse_chat_slip(conversation_json(r), place_of(r));
         throw UserError("no conversation", place_of(r), "it has neither messages, conversations, nor instruction and output",
-                        "set data.format to what the file holds");
+                        "rename its keys to those of one form: docs/howto/instruction-data.md shows them");
       }
       format = *known;
       bytes += r.body.size();
-      round_.push_back({std::move(r), {}, 0, Fate::kept, nullptr});
+      round_.push_back({std::move(r), {}, 0, 0, Fate::kept, nullptr});
       if (bytes >= kChatRoundBytes) finish_round(), bytes = 0;
     }
   }
@@ -89,6 +98,7 @@ class ChatReading {
       counts.too_long += r.fate == Fate::too_long;
       if (r.fate == Fate::without_answer && counts.without_answer++ == 0) counts.first_without_answer = place_of(r.record);
       counts.answer_behind += r.fate == Fate::answer_behind;
+      if (r.fate == Fate::too_long || r.fate == Fate::answer_behind) counts.longest_left_out = std::max(counts.longest_left_out, r.length);
       if (r.fate > Fate::cut) continue;
       all.append(r.chat, r.record.number);
       hashes.push_back(r.hash);
@@ -103,13 +113,14 @@ class ChatReading {
   void encode(Row& row) const {
     std::string where = place_of(row.record);
     row.hash = checksum_of(std::as_bytes(std::span(row.record.body)));
-    row.chat = encoder_.encode(read_conversation(parse_json(row.record.body, where), format, where), where);
+    row.chat = encoder_.encode(read_conversation(conversation_json(row.record), format, where), where);
     EncodedChat& c = row.chat;
     for (int32_t id : c.ids)
       if (id >= vocabulary_)
         throw UserError(fmt::format("token {} is beyond the vocabulary", id), where,
                         fmt::format("the model has ids 0 to {}, the tokenizer 0 to {}", vocabulary_ - 1, tokenizer_.size() - 1),
                         "use the tokenizer that belongs to the model");
+    row.length = static_cast<int64_t>(c.ids.size());
     auto longest = static_cast<size_t>(options_.longest);
     if (!learns(c)) {
       row.fate = Fate::without_answer;
@@ -151,6 +162,14 @@ std::string reasons(const ChatCounts& c) {
   return s;
 }
 
+// What would leave a conversation, where none is left.
+std::string what_is_missing(const ChatCounts& c, ChatFormat form) {
+  if (c.longest_left_out > 0) return fmt::format("the longest has {} tokens: set data.sequence_length={}{}", c.longest_left_out, c.longest_left_out - 1, c.too_long > 0 ? ", or data.too_long=cut" : "");
+  return form == ChatFormat::alpaca     ? "write the answers under 'output': it is empty in all records"
+         : form == ChatFormat::sharegpt ? "add the answers: no turn of 'gpt' has text (\"from\": \"gpt\")"
+                                        : "add the answers: no message of 'assistant' has text (\"role\": \"assistant\")";
+}
+
 }  // namespace
 
 std::string ChatCounts::text() const {
@@ -178,7 +197,7 @@ ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& token
   std::string where = files.empty() ? "data.train" : files[0];
   if (r.all.count() == 0)
     throw UserError("no conversation is left", where, r.counts.records == 0 ? "the file holds no record" : r.counts.text(),
-                    r.counts.records == 0 ? "check the file" : "raise data.sequence_length, or set data.loss_on=all");
+                    r.counts.records == 0 ? "check the file" : what_is_missing(r.counts, r.format));
   ChatSet set{ChatStore(tokenizer.size()), ChatStore(tokenizer.size()), r.counts, r.format};
   if (options.held_out == 0) {
     set.train = std::move(r.all);
@@ -192,7 +211,7 @@ std::optional<ChatFormat> detect_chat_file(const std::string& path, const std::s
   ChatRecords records(path);
   Record r;
   if (!records.next(r)) return std::nullopt;
-  Json first = parse_json(r.body, place_of(r));
+  const Json first = conversation_json(r);
   if (first.is_object() && first.contains(text_key) && first[text_key].is_string()) return std::nullopt;
   return detect_chat_format(first);
 }

@@ -27,6 +27,7 @@ struct ChatCounts {
   int64_t answer_behind = 0;    // left out: all that is to be learned lies behind the cut
   int64_t tokens = 0, learned = 0;  // of what is kept
   std::string first_without_answer;  // its place; empty: none, or not known
+  int64_t longest_left_out = 0;      // tokens of the longest of too_long and answer_behind; 0: none, or not known
   int64_t left_out() const { return too_long + without_answer + answer_behind; }
   // "400 of 1000 conversations (40 %) are left out: 300 too long, ..; <what to do>" where that is more than kFewLeftOut of them; else "".
   std::string warning() const;

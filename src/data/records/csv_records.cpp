@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/instruct/conversation.h"
 #include "data/records/readers.h"
 #include "files/safetensors.h"
 
@@ -27,6 +28,12 @@ class CsvRecords final : public RecordReader {
     }
     for (const std::string& name : o.fields)
       if (!seen.contains(name)) {
+        for (const auto& [by, called] : {std::pair(';', "semicolons"), std::pair('\t', "tabs")})
+          if (fields_.size() == 1 && fields_[0].find(by) != std::string::npos)
+            throw UserError(fmt::format("{} between the fields", called), text_.path() + ":1", "a .csv has commas between its fields", "save the table again with commas between the fields");
+        Json row = Json::object();
+        for (const std::string& column : fields_) row[column] = "";
+        refuse_chat_slip(row, text_.path() + ":1");
         const std::string near = nearest(name, fields_);
         throw UserError(fmt::format("no column '{}'", name), text_.path() + ":1", fmt::format("the header names {}", printable(fmt::format("{}", fmt::join(fields_, ", ")))),
                         name_field(o.asked_by, near.empty() ? "COLUMN" : near) + ", the column that holds the text");
@@ -62,7 +69,7 @@ class CsvRecords final : public RecordReader {
     fields_.clear();
     for (;;) {
       if (names_.empty() && fields_.size() >= kMostColumns) refuse("too many columns", fmt::format("a table has at most {}", kMostColumns));
-      if (!names_.empty() && fields_.size() >= names_.size()) refuse(fmt::format("{} fields or more", fields_.size() + 1), fmt::format("the header names {} columns", names_.size()));
+      if (!names_.empty() && fields_.size() >= names_.size()) refuse(fmt::format("more than {} fields", names_.size()), fmt::format("the header names {} columns", names_.size()));
       fields_.emplace_back();
       field(fields_.back());
       const int c = text_.peek();

@@ -31,7 +31,7 @@ class JsonRecords final : public RecordReader {
     if (ended_ && text_.peek() >= 0) refuse("nothing may follow the array");
     if (ended_ || (!array_ && text_.peek() < 0)) return false;
     if (text_.peek() < 0) refuse("the array does not end");
-    if (text_.peek() != '{') refuse("a record must be a JSON object");
+    if (text_.peek() != '{') refuse_element();
     const size_t n = object();
     record.body.assign(text_.view(n));
     record.plain = false;
@@ -81,6 +81,11 @@ class JsonRecords final : public RecordReader {
     }
   }
 
+  [[noreturn]] void refuse_element() {
+    const bool values = array_ && std::string_view("[\"-0123456789tfn").find(static_cast<char>(text_.peek())) != std::string_view::npos;
+    throw UserError(values ? "a list of something else than objects" : "not valid JSON", fmt::format("{}:{}", text_.path(), text_.line()), "a record must be a JSON object",
+                    values ? "write each as an object: [{\"text\": \"..\"}, ..]" : "correct the file; plain text is named .txt, one object per line .jsonl");
+  }
   [[noreturn]] void refuse(const std::string& rule) const {
     throw UserError("not valid JSON", fmt::format("{}:{}", text_.path(), text_.line()), rule, "correct the file; one object per line belongs into a .jsonl file");
   }

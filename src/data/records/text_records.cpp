@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/shell_word.h"
 #include "data/records/readers.h"
 
 namespace ravine {
@@ -20,7 +21,10 @@ class LineRecords final : public RecordReader {
   bool next(Record& record) override {
     while (auto line = lines_.next()) {
       if (lines_.line_number() == 1 && line->starts_with(kMark)) line->remove_prefix(kMark.size());
-      if (json_ && line->find_first_not_of(" \t\r") == std::string_view::npos) continue;
+      const size_t begin = line->find_first_not_of(" \t\r");
+      if (json_ && begin == std::string_view::npos) continue;
+      if (json_ && !begun_) refuse_list(line->substr(begin));
+      begun_ = true;
       if (!json_ && line->ends_with('\r')) line->remove_suffix(1);
       if (line->empty()) continue;
       record.body.assign(*line);
@@ -34,10 +38,21 @@ class LineRecords final : public RecordReader {
   double done() const override { return share(lines_.source().consumed(), size_); }
 
  private:
+  // One value over several lines, under the name of lines.
+  void refuse_list(std::string_view first) const {
+    const size_t second = first.find_first_not_of(" \t\r", 1);
+    const bool list = first[0] == '[' && (second == std::string_view::npos || first[second] == '{'), object = first[0] == '{' && second == std::string_view::npos;
+    if (!list && !object) return;
+    std::string name = *file_;
+    if (const size_t at = name.rfind(".jsonl"); at != std::string::npos) name.erase(at + 5, 1);
+    throw UserError(list ? "a list of JSON in a .jsonl file" : "an object of JSON over several lines in a .jsonl file", fmt::format("{}:{}", *file_, lines_.line_number()), "each line must hold one whole JSON object",
+                    fmt::format("a list, or objects over several lines, are named .json: mv {} {}", shell_word(*file_), shell_word(name)));
+  }
+
   std::shared_ptr<const std::string> file_;
   LineReader lines_;
   int64_t size_;
-  bool json_;
+  bool json_, begun_ = false;
 };
 
 class WholeText final : public RecordReader {

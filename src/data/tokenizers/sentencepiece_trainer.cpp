@@ -96,7 +96,7 @@ class Lines final : public sentencepiece::SentenceIterator {
 
 void check(const TokenizerTraining& o) {
   auto wrong = [](const std::string& key, const std::string& rule) {
-    throw UserError("wrong option", key, rule, "correct it");
+    throw UserError(fmt::format("wrong value of --{}", key), "tokenizer train", rule, fmt::format("write --{} so", key));
   };
   if (o.input.empty()) wrong("input", "name at least one text file");
   if (o.output.empty()) wrong("output", "name the folder to write");
@@ -111,7 +111,8 @@ void check(const TokenizerTraining& o) {
     wrong("character-coverage", fmt::format("0 < share <= 1, got {}", o.character_coverage));
   int64_t least = (bytes ? 1 : 4) + (o.byte_fallback || bytes ? 256 : 0) + static_cast<int64_t>(o.symbols.size() + o.special.size());
   if (o.vocabulary < least || o.vocabulary > 1 << 22)
-    wrong("vocab-size", fmt::format("{} to {}, got {}", least, 1 << 22, o.vocabulary));
+    throw UserError(fmt::format("--vocab-size is {}", o.vocabulary), "tokenizer train", fmt::format("bytes, special tokens and symbols are pieces too, so it is {} to {}", least, 1 << 22),
+                    fmt::format("write --vocab-size {}", o.vocabulary < least ? std::max<int64_t>(least, 1000) : 1 << 22));
   for (const auto& [name, list] : {std::pair("symbols", &o.symbols), {"special-tokens", &o.special}})
     for (const auto& s : *list)
       if (s.empty() || s.find_first_of(std::string("\"\n\0", 3)) != std::string::npos || find_invalid_utf8(s) != std::string::npos)
