@@ -29,6 +29,7 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kMostPrompt = int64_t{1} << 30;  // bytes
+constexpr const char* kToUtf8 = "type it in a terminal of UTF-8, or convert what is piped in: iconv -f GB18030 -t UTF-8 FILE | ravine generate .. (GB18030 is the Chinese one)";
 
 struct GenerateFlags {
   CommonFlags common;
@@ -89,7 +90,7 @@ Prompts encode(const std::vector<std::string>& texts, const Tokenizer* tokenizer
   Prompts prompts;
   for (const std::string& t : texts) {
     if (find_invalid_utf8(t) != std::string::npos)
-      throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", "type it in a terminal of UTF-8, or convert its file with iconv -f GB18030 -t UTF-8 (here from Chinese GBK) and use --prompts");
+      throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", kToUtf8);
     prompts.push_back(tokenizer->encode(t, true));
   }
   return prompts;
@@ -295,7 +296,7 @@ void converse(const Job& job, ChatPrompt& chat) {
       say("each line is a turn; /exit or Ctrl-D ends the conversation");
       continue;
     }
-    if (find_invalid_utf8(*line) != std::string::npos) throw UserError("text is not UTF-8", "stdin", "turns must be UTF-8", "convert it");
+    if (find_invalid_utf8(*line) != std::string::npos) throw UserError("text is not UTF-8", "stdin", "turns must be UTF-8", kToUtf8);
     const std::vector<int32_t> prompt = chat.ask(*line);
     const std::vector<Generated> said = answer(job, {prompt}, {chat.end_token()}, "the conversation");
     chat.answered(prompt, said.at(0).ids);
@@ -321,7 +322,7 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
   auto to_ids = [&](const std::vector<std::string>& texts) {
     Prompts prompts = chat ? Prompts() : encode(texts, tokenizer.get(), config.model.path);
     for (size_t i = 0; chat && i < texts.size(); ++i) {
-      if (find_invalid_utf8(texts[i]) != std::string::npos) throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", "convert it");
+      if (find_invalid_utf8(texts[i]) != std::string::npos) throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", kToUtf8);
       chat->begin_again();
       prompts.push_back(chat->ask(texts[i]));
     }

@@ -184,7 +184,7 @@ class Assignment {
     if (v.kind == Kind::null) return;
     if (v.kind == Kind::text && option_.is_list() && !std::holds_alternative<std::vector<std::string>*>(option_.target) && !std::holds_alternative<std::shared_ptr<Records>>(option_.target) &&
         !numbers_in(v.text).empty())
-      wrong(v, "must be a list of numbers", fmt::format("write [{}]", fmt::join(numbers_in(v.text), ", ")));
+      wrong(v, "must be a list of numbers", fmt::format("write [{}]", fmt::join(numbers_in(v.text), ",")));
     if (v.kind != Kind::list) return f(v);
     for (const YamlNode::Ptr& item : v.items) f(*item);
   }

@@ -20,6 +20,7 @@
 #include "data/indexed/indexed_writer.h"
 #include "data/preprocess_state.h"
 #include "data/record_reader.h"
+#include "data/text_encoding.h"
 #include "data/tokenizers/unicode.h"
 #include "files/folder_lock.h"
 #include "files/folder_mark.h"
@@ -348,7 +349,7 @@ class Job {
       if (!simdjson::validate_utf8(r.body.data(), r.body.size())) {
         if (o_.strict)
           throw UserError("text is not UTF-8", fmt::format("{}, byte {} of the record", r.where(), find_invalid_utf8(r.body)), "with --strict nothing is repaired",
-                          "convert the file, for example with iconv -t UTF-8");
+                          encoding_advice(r.body, *r.file));
         r.body = lossy_utf8(r.body);
         b.repaired.push_back(i);
       }

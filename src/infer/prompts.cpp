@@ -42,7 +42,7 @@ std::string text_of(const Json& line, const std::string& text_key, const std::st
 std::vector<std::string> read_prompt_texts(const std::string& path, const std::string& text_key) {
   bool json = path.ends_with(".jsonl");
   if (!json && !path.ends_with(".txt"))
-    throw UserError("file of another kind", path, "prompts come from .txt or .jsonl", "rename or convert it");
+    throw UserError("file of another kind", path, "prompts come from .txt, one per line, or .jsonl", "name such a file; lists of ids are --prompt-ids FILE.json");
   std::vector<std::string> lines = read_lines(path);
   if (!json) return lines;
   std::vector<std::string> texts;

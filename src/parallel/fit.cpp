@@ -33,10 +33,10 @@ namespace {
 
 // What to set, whatever was set before: a part that was asked for and is given up is named too.
 std::string to_set(const Mesh& m, const Mesh& asked) {
-  std::string text;
-  for (const auto& [axis, key] : {std::pair(Axis::data, "data"), std::pair(Axis::tensor, "tensor"), std::pair(Axis::pipeline, "pipeline")})
-    if (m.size(axis) > 1 || asked.size(axis) > 1) text += fmt::format("{}parallel.{}={}", text.empty() ? "" : " ", key, m.size(axis));
-  return text.empty() ? "parallel.data=1" : text;
+  std::string text = fmt::format("parallel.data={}", m.data);
+  for (const auto& [axis, key] : {std::pair(Axis::tensor, "tensor"), std::pair(Axis::pipeline, "pipeline")})
+    if (m.size(axis) > 1 || asked.size(axis) > 1) text += fmt::format(" parallel.{}={}", key, m.size(axis));
+  return text;
 }
 
 }  // namespace

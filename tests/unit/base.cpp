@@ -233,7 +233,7 @@ TEST(MissingPaths, SayWhatWasMeant) {
            {"https://huggingface.co/a/b/tree/main", Hub::none, "download it first: `hf download a/b --local-dir b`, then name that folder"},
            {"https://hf.co/datasets/a/b", Hub::models, "download it first: `hf download a/b --repo-type dataset --local-dir b`, then name that folder"},
            {"hf://gpt2", Hub::datasets, "download it first: `hf download gpt2 --repo-type dataset --local-dir gpt2`, then name that folder"},
-           {"s3://bucket/a b", Hub::models, "files are read from this machine: download it first (`wget 's3://bucket/a b'`), then name the file"}})
+           {"s3://bucket/a b", Hub::models, "files are read from this machine: download it first (`aws s3 cp 's3://bucket/a b' .`), then name the file"}})
     EXPECT_EQ(missing_path_advice(path, hub), advice) << path;
 }
 

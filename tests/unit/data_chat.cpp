@@ -324,7 +324,7 @@ TEST(Conversations, forms) {
   EXPECT_EQ(detect_chat_format(share), ChatFormat::sharegpt);
   EXPECT_EQ(detect_chat_format(openai), ChatFormat::messages);
   EXPECT_EQ(detect_chat_format({{"text", "x"}}), std::nullopt);
-  EXPECT_USER_ERROR(read_conversation({{"instruction", "I"}, {"ouput", "O"}}, ChatFormat::alpaca, "f record 3"), "no key 'output' (f record 3): did you mean 'ouput'?");
+  EXPECT_USER_ERROR(read_conversation({{"instruction", "I"}, {"ouput", "O"}}, ChatFormat::alpaca, "f record 3"), "no key 'output' (f record 3): the record must have it, it has instruction, ouput; did you mean 'ouput'? rename 'ouput' to 'output'");
   EXPECT_USER_ERROR(read_conversation({{"conversations", {{{"from", "bot"}, {"value", "q"}}}}}, ChatFormat::sharegpt, "f record 3"), "unknown speaker 'bot' (f record 3)");
   EXPECT_USER_ERROR(read_conversation({{"messages", Json::array()}}, ChatFormat::messages, "f record 3"), "an empty conversation (f record 3)");
   EXPECT_USER_ERROR(read_conversation(parse_json(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", ""), ChatFormat::messages, "f record 3"), "wrong part of 'content' (f record 3)");
@@ -342,7 +342,7 @@ TEST(Conversations, every_speaker_and_every_way_to_say_nothing) {
   EXPECT_EQ(read(R"({"instruction": "I", "input": "", "output": "O"})", alpaca).messages[0]["content"], "I");
   EXPECT_EQ(read(R"({"instruction": "", "input": "X", "output": "O"})", alpaca).messages[0]["content"], "X");
   EXPECT_EQ(read(R"({"instruction": "I", "input": null, "output": "O", "system": "", "history": null})", alpaca).messages.size(), 2u);
-  EXPECT_USER_ERROR(read(R"({"instruction": null, "output": "O"})", alpaca), "no key 'instruction'");
+  EXPECT_USER_ERROR(read(R"({"instruction": null, "output": "O"})", alpaca), "'instruction' is null (r)");
   EXPECT_USER_ERROR(read(R"({"instruction": "I", "output": "O", "history": [["q"]]})", alpaca), "each must be [question, answer]");
   EXPECT_USER_ERROR(read(R"({"instruction": "I", "output": "O", "history": "q"})", alpaca), "it must be a list of [question, answer]");
   EXPECT_USER_ERROR(read(R"({"instruction": 3, "output": "O"})", alpaca), "'instruction' is no text (r): it must be a string, not number");
@@ -632,7 +632,8 @@ TEST(ChatRecords, lists_and_objects) {
   std::string large = "[";
   for (int i = 0; i < 3000; ++i) large += fmt::format("{}{{\"t\":\"{}\"}}", i ? "," : "", std::string(1000, 'x'));
   EXPECT_EQ(bodies(large + "]").size(), 3000u);  // over several reads
-  for (const char* bad : {"[{}", "[{},]", "[{} {}]", "[{}] x", "{\"a\":", "[1]", "x", "{},{}", "[{\"a\":\"]"}) EXPECT_USER_ERROR(bodies(bad), "not valid JSON");
+  for (const char* bad : {"[{}", "[{},]", "[{} {}]", "[{}] x", "{\"a\":", "x", "{},{}", "[{\"a\":\"]"}) EXPECT_USER_ERROR(bodies(bad), "not valid JSON");
+  for (const char* bad : {"[1]", "[[{}]]", "[\"a\"]", "[null]", "[{}, 1]"}) EXPECT_USER_ERROR(bodies(bad), "a list of something else than objects");
 }
 
 }  // namespace

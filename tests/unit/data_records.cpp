@@ -83,8 +83,8 @@ TEST(Records, csv_by_the_rules) {
   EXPECT_EQ(records(f.write("d.csv", "text\n")), Records{});
   const std::pair<const char*, const char*> bad[] = {{"", "no header"},
                                                      {"a,a\n1,2", "column 'a' twice"},
-                                                     {"a,b\n1", "1 fields"},
-                                                     {"a,b\n1,2,3", "3 fields"},
+                                                     {"a,b\n1", "1 field ("},
+                                                     {"a,b\n1,2,3", "more than 2 fields"},
                                                      {"a\n\"x", "a quoted field does not end"},
                                                      {"a\n\"x\"y", "text behind a closing quote"}};
   for (const auto& [text, rule] : bad) EXPECT_USER_ERROR(records(f.write("bad.csv", text)), rule);

@@ -111,7 +111,7 @@ TEST(Source, jsonl) {
       {"{\"text\": \"a\"} x", "not valid JSON"},
       {"[1]", "not a JSON object"},
       {"{\"txet\": \"a\"}", "no key 'text' ("},
-      {"{\"txet\": \"a\"}", "did you mean 'txet'?"},
+      {"{\"txet\": \"a\"}", "it has txet; did you mean 'txet'; set data.text_key=txet"},
       {"{\"text\": 5}", "'text' is not a string ("},
       {"{\"text\": \"\xFF\"}", "text is not UTF-8 ("},
       {"{\"text\": \"\\ud800\"}", "not valid JSON ("},
@@ -170,7 +170,7 @@ TEST(Source, texts_of_records) {
   std::string text;
   ASSERT_TRUE(reader->next(text) && reader->next(text));
   EXPECT_EQ(reader->where(), (f / "b.jsonl") + ":3");
-  EXPECT_USER_ERROR(documents(f.write("c.jsonl", "{\"a\": 1, \"b\": 2}\n")), "each record must hold the text under this key; it has a, b; set data.text_key");
+  EXPECT_USER_ERROR(documents(f.write("c.jsonl", "{\"a\": 1, \"b\": 2}\n")), "each record must hold a text, it has a, b; put the text of each record under \"text\"");
   EXPECT_USER_ERROR(documents(f.write("d.jsonl", "{\"text\": \"a\xFF\"}\n")), (f / "d.jsonl") + ":1, byte 11 of the line");
 }
 

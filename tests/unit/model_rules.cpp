@@ -132,7 +132,10 @@ TEST(ModelRules, GroupsOfParameters) {
     return "";
   };
   EXPECT_NE(refusal("model.layers.0.mlp.up_prj.weight").find("did you mean 'model.layers.0.mlp.up_proj.weight'?"), std::string::npos);
-  EXPECT_NE(refusal("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz").find("for example 'model.layers.0.*'"), std::string::npos);
+  EXPECT_NE(refusal("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz").find("train.freeze: zzz"), std::string::npos);
+  EXPECT_NE(refusal("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz").find("for example 'model.embed_tokens.weight'"), std::string::npos);
+  EXPECT_NE(refusal("embed").find("did you mean 'model.embed_tokens.*'?"), std::string::npos);
+  EXPECT_NE(refusal("*lm_hea*x").find("for example"), std::string::npos);
 }
 
 TEST(ModelRules, FieldsOfAConfig) {

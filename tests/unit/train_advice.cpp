@@ -111,9 +111,9 @@ TEST(Advice, OfConversations) {
   write(10, 1, 0);
   EXPECT_TRUE(said().empty()) << said()[0];
   write(9, 1, 0);
-  EXPECT_EQ(said(), std::vector<std::string>{(f / "a.jsonl") + ": 10 % of the first 10 conversations are longer than data.sequence_length=60 and are cut"});
+  EXPECT_EQ(said(), std::vector<std::string>{(f / "a.jsonl") + ": 10 % of the first 10 conversations are longer than data.sequence_length=60 and are cut; data.sequence_length=640 would keep 100 % of them whole"});
   c.data.too_long = "drop";
-  EXPECT_EQ(said(), std::vector<std::string>{(f / "a.jsonl") + ": 10 % of the first 10 conversations are longer than data.sequence_length=60 and are left out"});
+  EXPECT_EQ(said(), std::vector<std::string>{(f / "a.jsonl") + ": 10 % of the first 10 conversations are longer than data.sequence_length=60 and are left out; data.sequence_length=640 would keep 100 % of them whole"});
   write(200, 200, 0);
   EXPECT_TRUE(said().empty()) << "the first 200 are looked at: " << said()[0];
   spill(f / "a.jsonl", "");

@@ -101,6 +101,13 @@ TEST_F(Layouts, RefusalsSayWhatWouldDo) {
   EXPECT_EQ(refused(1), "") << "256 are allowed";
 }
 
+// What was asked for and has to be given up is among what is to be set: else following the advice asks for it again.
+TEST(NearestMeshes, name_what_is_given_up) {
+  const auto no_tensor = [](const Mesh& m) { return m.tensor == 1; };
+  EXPECT_EQ(nearest_meshes(3, {1, 1, 2}, no_tensor), "use parallel.data=3 parallel.tensor=1, or parallel.data=1 parallel.tensor=1 parallel.pipeline=3");
+  EXPECT_EQ(nearest_meshes(3, {1, 1, 2}, [&](const Mesh& m) { return no_tensor(m) && m.ranks() == 2 && m.data == 2; }), "start 2 ranks: parallel.data=2 parallel.tensor=1");
+}
+
 // meshes_of lists what run_layout takes, and nothing else.
 TEST_F(Layouts, MeshesAreThoseThatAreTaken) {
   for (int64_t chunks : {1, 2})

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "data/instruct/conversation.h"
@@ -43,7 +44,7 @@ class CsvRecords final : public RecordReader {
   bool next(Record& record) override {
     if (!row()) return false;
     if (fields_.size() != names_.size())
-      refuse(fmt::format("{} fields", fields_.size()), fmt::format("the header names {} columns", names_.size()));
+      refuse(counted(static_cast<int64_t>(fields_.size()), "field"), fmt::format("the header names {} columns", names_.size()));
     record.body = "{";
     for (size_t i = 0; i < names_.size(); ++i) {
       if (!keep_[i]) continue;
