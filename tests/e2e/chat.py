@@ -250,7 +250,7 @@ def test_mistakes(folder):
         check(text in done.stderr, f"'{text}' is missing in:\n{done.stderr}")
         check(not (folder / "x").exists(), "nothing is written")
     Path(folder / "x.json").write_text('[{"instruction": "a", "output": "b"}, {"instruction": "a", "outptu": "b"}]')
-    fails("x.json record 2): did you mean 'outptu'?")
+    fails("x.json record 2): the record must have it, it has instruction, outptu; did you mean 'outptu'? rename 'outptu' to 'output'")
     Path(folder / "x.json").write_text('[{"instruction": "a", "output": "b"}')
     fails("the array does not end")
     Path(folder / "x.json").write_text('[{"instruction": "a", "output": "b"}]')

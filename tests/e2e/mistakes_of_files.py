@@ -195,7 +195,8 @@ def test_turns_of_both_spellings_are_learned(folder):
     config = json.loads(open(places["config"]).read())
     (folder / "wide.json").write_text(json.dumps({**config, "max_position_embeddings": 128}))
     for name in ("turns", "turned"):
-        log = r.run(*m.words_of(CHATS + f"{name}.json train.output={folder}/{name} data.sequence_length=128 model.config={folder}/wide.json", places)).stdout
+        done = r.run(*m.words_of(CHATS + f"{name}.json train.output={folder}/{name} data.sequence_length=128 model.config={folder}/wide.json", places))
+        log = done.stdout + done.stderr
         r.check("30 conversations" in log and "left out" not in log, log)
 
 
