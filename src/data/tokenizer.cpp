@@ -75,6 +75,13 @@ void refuse_other_file(const std::string& path, bool json) {
                   "name the tokenizer.model, the tokenizer.json, or the folder that holds one");
 }
 
+[[noreturn]] void refuse_folder(const std::string& path) {
+  std::string fix = "name the file or folder of the tokenizer";
+  for (const char* inside : {"run/model", "model", "tokenizer"})
+    if (const std::string there = (fs::path(path) / inside).string(); has_tokenizer(there)) fix = "its tokenizer is " + there;
+  throw UserError("no tokenizer in folder", path, "it must hold tokenizer.model, tokenizer.json, vocab.json with merges.txt, or vocab.txt", fix);
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
@@ -82,13 +89,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
   refuse_unfinished(tokenizer_journal(fs::is_directory(path, ec) ? path : folder_of(path)));
   if (fs::is_directory(path, ec)) {
     if (fs::directory_iterator(path, ec); ec) throw UserError("cannot read folder", path, ec.message(), "check its permissions");
-    if (!has_tokenizer(path))
-      for (const char* inside : {"tokenizer", "model", "run/model"})
-        if (const std::string there = (fs::path(path) / inside).string(); has_tokenizer(there))
-          throw UserError("no tokenizer in folder", path, "it must hold tokenizer.model, tokenizer.json, vocab.json with merges.txt, or vocab.txt", fmt::format("its tokenizer is {}", there));
-    if (!has_tokenizer(path))
-      throw UserError("no tokenizer in folder", path, "it must hold tokenizer.model, tokenizer.json, vocab.json with merges.txt, or vocab.txt",
-                      "name the file or folder of the tokenizer");
+    if (!has_tokenizer(path)) refuse_folder(path);
     bool model = !find_in_folder(path, "tokenizer.model").empty(), json = !find_in_folder(path, "tokenizer.json").empty();
     if (model && (!json || is_llama_folder(path))) return open_llama_tokenizer(path);
     return open_tokenizer_folder(path);
