@@ -158,7 +158,6 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
   size_t at = args[0] == "help" ? 1 : 0;
   if (at == args.size()) return print(overview(commands)), 0;
   bool wants_help = at == 1;
-  refuse_late_command(commands, args);
   const Command& c = descend(commands, args, at);
   std::vector<std::string> rest(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
   if (wants_help || asks_for_help(rest)) return print(help_page(c)), 0;
