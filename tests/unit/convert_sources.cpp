@@ -392,6 +392,54 @@ TEST(MindFormers, WhatTrainingPutsBesideWeightsIsNoWeight) {
   EXPECT_EQ(read_mindformers(folder / "b.safetensors", config, "config.json", false, StateKind::weights).position.step, 41) << "of any type";
 }
 
+// --- which layout a folder is
+
+TEST(Recognise, ByNamesInTheirOrder) {
+  namespace fs = std::filesystem;
+  const struct {
+    const char* what;
+    std::vector<const char*> files;
+    std::optional<WeightLayout> want;
+  } cases[] = {
+      {"nothing", {}, {}},
+      {"texts", {"a.txt", "config.json"}, {}},
+      {"a checkpoint", {"manifest.json", "state-00000.safetensors"}, WeightLayout::ravine},
+      {"checkpoints", {"step_000001/manifest.json"}, WeightLayout::ravine},
+      {"a run with its model", {"checkpoints/step_000001/manifest.json", "model/model.safetensors", "latest"}, WeightLayout::ravine},
+      {"a copy of a model in a folder of that name", {"step_000001/notes.txt"}, {}},
+      {"Megatron's", {"latest_checkpointed_iteration.txt", "iter_0000001/mp_rank_00/model_optim_rng.pt"}, WeightLayout::megatron},
+      {"its ranks", {"mp_rank_00/model_optim_rng.pt"}, WeightLayout::megatron},
+      {"MindFormers' ranks", {"rank_0/a.safetensors", "rank_1/a.safetensors"}, WeightLayout::mindformers},
+      {"MindFormers' map", {"param_name_map.json", "model-00001-of-00001.safetensors"}, WeightLayout::mindformers},
+      {"MindSpore's file", {"a.ckpt"}, WeightLayout::mindformers},
+      {"a model of pickles", {"config.json", "pytorch_model.bin"}, WeightLayout::hf},
+      {"shards of pickles", {"pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json"}, WeightLayout::hf},
+      {"an adapter", {"adapter_config.json", "adapter_model.bin"}, {}},
+  };
+  for (const auto& c : cases) {
+    TemporaryFolder f;
+    for (const char* name : c.files) {
+      fs::create_directories(fs::path(f / name).parent_path());
+      spill(f / name, std::string(name) == "manifest.json" ? R"({"format": "ravine-checkpoint"})" : "");
+    }
+    const auto found = recognise(f.path());
+    EXPECT_EQ(found ? std::optional(found->layout) : std::nullopt, c.want) << c.what;
+  }
+  EXPECT_FALSE(recognise("/no/such/folder"));
+  EXPECT_EQ(recognise("/no/such/file.ckpt")->layout, WeightLayout::mindformers) << "by its name";
+  // Files of safetensors by the names inside.
+  const std::vector<float> one(1);
+  for (auto [name, metadata, want] : {std::tuple{"model.layers.0.attention.wq.weight", "", WeightLayout::mindformers}, {"decoder.layers.0.self_attention.linear_q.weight", "", WeightLayout::mindformers},
+                                      {"model.layers.0.self_attn.q_proj.weight", "", WeightLayout::hf}, {"transformer.h.0.attn.c_attn.weight", "pt", WeightLayout::hf}, {"anything", "ms", WeightLayout::mindformers}}) {
+    TemporaryFolder f;
+    SafetensorsOptions options;
+    if (*metadata) options.metadata = {{"format", metadata}};
+    save_safetensors(f / "model.safetensors", {{name, DType::f32, {1}, std::as_bytes(std::span(one))}}, options);
+    ASSERT_TRUE(recognise(f.path())) << name;
+    EXPECT_EQ(recognise(f.path())->layout, want) << name << " " << metadata;
+  }
+}
+
 // --- vocabularies, adapters
 
 TEST(ResizeVocabulary, KeepsWhatTheVocabularySaid) {
