@@ -162,9 +162,9 @@ void write_npy(const std::string& path, DType dtype, const Shape& shape, std::sp
 }
 
 std::string npy_header(std::string_view code, const Shape& shape, bool marked) {
-  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", code, fmt::join(shape.begin(), shape.end(), ", "),
+  std::string text = fmt::format("{{{}'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", marked ? " " : "", code, fmt::join(shape.begin(), shape.end(), ", "),
                                  shape.rank() == 1 ? "," : "");
-  constexpr int64_t kMarked = 200;  // bytes; five dims take 128
+  constexpr int64_t kMarked = 128;  // bytes, for five dims of any size
   text.resize(static_cast<size_t>((marked ? kMarked : round_up(10 + static_cast<int64_t>(text.size()) + 1, 64)) - 11), ' ');
   text += '\n';
   return std::string(kMagic) + std::string{1, 0, static_cast<char>(text.size()), static_cast<char>(text.size() >> 8)} + text;

@@ -15,7 +15,7 @@ void write_npy(const std::string& path, DType dtype, const Shape& shape, std::sp
 // The same for a type that only NumPy has: `code` is "<u4", `width` its bytes.
 void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape, std::span<const std::byte> bytes, bool marked = false,
                const MayReplace& check = {});
-// What precedes the data in such a file: as long as NumPy makes it, or `marked` as ours (files/output_mark.h) by 200 bytes, which is no multiple of 16 as NumPy's are; readers go by the length it states.
+// What precedes the data in such a file: as NumPy makes it, or `marked` as ours (files/output_mark.h) by a blank behind the brace; readers take the text for a literal.
 std::string npy_header(std::string_view code, const Shape& shape, bool marked = false);
 
 struct NpyArray {

@@ -15,11 +15,10 @@ struct OutputMark {
 
 inline constexpr int64_t kOutputMarkWithin = 1024;
 
-// Metadata of safetensors files; comments of pictures; of .npy files the length of the header: with it the data begins at byte 200, where NumPy begins it at a multiple of 64 (of 16
-// before 1.14), whatever it writes.
+// Metadata of safetensors files; comments of pictures; of .npy files a blank behind the brace of the header, where NumPy never writes one.
 inline constexpr OutputMark kTraceMark{"a trace", R"("ravine":"trace")"};
 inline constexpr OutputMark kSamplesMark{"samples of `ravine data index`", R"("ravine":"data index")"};
-inline constexpr OutputMark kNpyMark{"an array that ravine has written", std::string_view("\x93NUMPY\x01\x00\xbe\x00{'descr': '", 21)};
+inline constexpr OutputMark kNpyMark{"an array that ravine has written", std::string_view("\x93NUMPY\x01\x00\x76\x00{ 'descr': '", 22)};
 inline constexpr OutputMark kPlotMark{"a picture of `ravine plot`", "<!-- ravine plot -->"};
 inline constexpr OutputMark kScheduleMark{"a chart of `ravine plan`", "<!-- ravine plan -->"};
 inline constexpr OutputMark kTimelineMark{"a timeline of `ravine bench`", R"({"otherData":{"program":"ravine bench"})"};

@@ -28,7 +28,7 @@ def test_pretrain_is_the_default_and_takes_a_text(folder):
     book.write_text("".join(f"Line {i} of a book about ravines and rivers number {i * i}.\n" for i in range(3000)))
     out = r.run("init", "first one", "--data", book, cwd=folder).stdout
     r.check("ravine train --config 'first one/run.yaml'" in out, out)
-    r.check("control characters" in r.run("init", "a\nb", cwd=folder, status=2).stderr, "a name of two lines")
+    r.check("control character" in r.run("init", "a\nb", cwd=folder, status=2).stderr, "a name of two lines")
     config = folder / "first one" / "run.yaml"
     r.check("book of mine.txt" in config.read_text() and not (config.parent / "manual.txt").exists(), config.read_text())
     trained(folder, config)

@@ -153,8 +153,8 @@ def test_folders_in_place_of_files(folder):
     check(f"\n  {r.PROGRAM} train --config first/run.yaml\n" in said, f"the program as it was called: {said}")
     for words, want in ((["train", "first"], "--config first/run.yaml"), (["plan", "first"], "--config first/run.yaml"), (["train", "--config", "first"], "write --config first/run.yaml"),
                         (["generate", "first", "--prompt", "x"], "--model first"), (["train", "--config", "first/run.yaml", "model.config=first"], "model.config=first/model.json"),
-                        (["tokenizer", "info", "--tokenizer", "first"], "it lies in first/tokenizer: name that"),
-                        (["train", "--config", "first/run.yaml", "model.tokenizer=first"], "it lies in first/tokenizer: name that")):
+                        (["tokenizer", "info", "--tokenizer", "first"], "its tokenizer is first/tokenizer"),
+                        (["train", "--config", "first/run.yaml", "model.tokenizer=first"], "its tokenizer is first/tokenizer")):
         told = r.run(*words, status=2, cwd=folder).stderr
         check(want in told, f"{words}: {told}")
     short = ["train.steps=2", "schedule.warmup_steps=1", "log.tensorboard=false"]

@@ -292,7 +292,7 @@ TEST(FileSet, AFolderOfThatNameThatIsNotOurs) {
 TEST(OutputMark, OurArraysAreKnownByTheirHeaders) {
   for (const Shape& shape : {Shape{0}, Shape{7}, Shape{1, 2, 3, 4, 5}, Shape{int64_t{1} << 60, 1, 1, 1, 1}}) {
     const std::string ours = npy_header("<f4", shape, true), plain = npy_header("<f4", shape);
-    EXPECT_EQ(ours.size(), 200u);
+    EXPECT_EQ(ours.size(), 128u) << "the data is aligned as NumPy's";
     EXPECT_EQ(ours.find(kNpyMark.text), 0u);
     EXPECT_EQ(plain.find(kNpyMark.text), std::string::npos);
     EXPECT_LE(plain.size(), 128u);
@@ -303,7 +303,6 @@ TEST(OutputMark, OurArraysAreKnownByTheirHeaders) {
   many += "), }";
   many.resize(191, ' ');
   EXPECT_EQ((many + "\n").find(kNpyMark.text), std::string::npos);
-  EXPECT_NE((kNpyMark.text[8] + 10) % 16, 0) << "NumPy pads the beginning of its data to a multiple of 64, or 16";
   const std::string file = npy_header("<i4", Shape{1}, true) + std::string("\x07\0\0\0", 4);
   EXPECT_EQ(parse_npy(std::as_bytes(std::span(file)), "here").shape, Shape{1});
 }

@@ -36,7 +36,7 @@ TEST(Prompts, MistakesNameFileAndPlace) {
     return message_of<UserError>([&] { read_prompt_ids(f / "ids.json"); });
   };
   EXPECT_NE(texts("none.txt").find("none.txt"), std::string::npos);
-  EXPECT_NE(texts("none.csv").find(".txt or .jsonl"), std::string::npos);
+  EXPECT_NE(texts("none.csv").find(".txt, one per line, or .jsonl"), std::string::npos);
   spill(f / "bad.txt", "fine\n\xff\n");
   EXPECT_NE(texts("bad.txt").find("bad.txt:2"), std::string::npos);
   for (const char* line : {"{\"x\": 1}", "{\"text\": 1}", "[1]", "{\"text\": ", "7"}) {
