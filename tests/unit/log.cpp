@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -116,9 +117,17 @@ class LogOnTerminal : public testing::TestWithParam<bool> {
   }
   std::string sent() const {
     std::fflush(stderr);
-    std::string out(65536, '\0');
-    const ssize_t n = ::read(master_, out.data(), out.size());
-    out.resize(n > 0 ? static_cast<size_t>(n) : 0);
+    // What was written arrives a moment later: all of it is there when what follows is.
+    constexpr char kEnd = '\001';
+    EXPECT_EQ(::write(slave_, &kEnd, 1), 1);
+    std::string out;
+    for (pollfd ready{master_, POLLIN, 0}; !out.ends_with(kEnd) && ::poll(&ready, 1, 10000) > 0;) {
+      char some[4096];
+      const ssize_t n = ::read(master_, some, sizeof some);
+      if (n > 0) out.append(some, static_cast<size_t>(n));
+    }
+    EXPECT_TRUE(out.ends_with(kEnd)) << out;
+    if (out.ends_with(kEnd)) out.pop_back();
     return out;
   }
   int master_ = -1, slave_ = -1, kept_ = -1;
