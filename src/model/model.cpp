@@ -1,6 +1,7 @@
 #include "model/model.h"
 
 #include <filesystem>
+#include <algorithm>
 #include <set>
 
 #include "base/text.h"
@@ -46,18 +47,15 @@ std::unique_ptr<Model> make_model(const Json& config, const std::string& where) 
 
 namespace {
 
-// A name that is nearly the word, or the pattern of the first part whose name holds it: 'model.embed_tokens.*' for 'embed'; "" if there is none.
-std::string nearest_pattern(const std::string& word, const std::vector<std::string>& names) {
-  if (const std::string near = nearest(word, names); !near.empty()) return near;
-  std::string plain = word;
-  std::erase(plain, '*');
-  for (const std::string& name : names) {
-    const size_t at = plain.empty() ? std::string::npos : name.find(plain);
-    if (at == std::string::npos) continue;
-    const size_t dot = name.find('.', at + plain.size());
-    return dot == std::string::npos ? name : name.substr(0, dot) + ".*";
-  }
-  return "";
+// What would fit in place of a pattern that matches none of these names.
+std::string pattern_meant(const std::string& pattern, const std::vector<std::string>& names) {
+  if (names.empty()) return "there are no parameters";
+  std::string word = pattern;
+  std::erase_if(word, [](char c) { return c == '*' || c == '?'; });
+  const auto within = std::find_if(names.begin(), names.end(), [&](const std::string& n) { return !word.empty() && n.find(word) != std::string::npos; });
+  if (within != names.end()) return fmt::format("write '*{}*', which matches {}", word, *within);
+  if (const std::string near = nearest(pattern, names); !near.empty()) return fmt::format("did you mean '{}'?", near);
+  return fmt::format("the names are {} .. {}; a pattern is for example 'model.layers.0.*'", names.front(), names.back());
 }
 
 }  // namespace
@@ -78,11 +76,7 @@ void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules) {
         p.wd_mult = r.wd_mult;
       }
     }
-    if (!any) {
-      const std::string near = nearest_pattern(r.match, names);
-      throw UserError("pattern matches no parameter", fmt::format("{}: {}", r.freeze ? "train.freeze" : "optimizer.groups", r.match), "it must match at least one parameter name",
-                      near.empty() ? fmt::format("for example '{}'", names.empty() ? "*" : names.front()) : "did you mean '" + near + "'?");
-    }
+    if (!any) throw UserError("pattern matches no parameter", fmt::format("{}='{}'{}", r.option, r.match, r.given), "it must match at least one parameter name, whole", pattern_meant(r.match, names));
   }
 }
 

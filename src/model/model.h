@@ -69,6 +69,7 @@ struct ParamRule {
   std::string match;
   double lr_mult = 1, wd_mult = 1;
   bool freeze = false;
+  std::string option = "pattern", given = "";  // for messages: train.freeze, optimizer.groups[1].match; ", run.yaml:7" or nothing
 };
 void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules);
 

@@ -121,6 +121,16 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
   return buckets;
 }
 
+int64_t Piece::element(int64_t i) const {
+  int64_t index = 0, scale = 1;
+  for (int d = shape.rank() - 1; d >= 0; --d) {
+    index += (begin[static_cast<size_t>(d)] + i % shape[d]) * scale;
+    i /= shape[d];
+    scale *= param->shape[d];
+  }
+  return index;
+}
+
 std::vector<Piece> pieces_of(const Bucket& bucket, int64_t from, int64_t count, const FlatPlace& place) {
   std::vector<Piece> pieces;
   for (const Bucket::Span& s : bucket.spans) {

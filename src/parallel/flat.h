@@ -35,6 +35,7 @@ struct Piece {
   int64_t from = 0;
   Shape shape;
   std::vector<int64_t> begin;
+  int64_t element(int64_t i) const;  // of the whole parameter: where the i-th of this box lies in it
 };
 // What elements [from, from + count) of the bucket hold, in order.
 std::vector<Piece> pieces_of(const Bucket& bucket, int64_t from, int64_t count, const FlatPlace& place);

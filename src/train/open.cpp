@@ -38,31 +38,6 @@ std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows) {
   return rows > 0 && tokenizer_ids > rows ? fmt::format("the tokenizer has {} ids, the model a vocabulary of {}", tokenizer_ids, rows) : "";
 }
 
-namespace {
-
-// A pattern without a parameter; the fix has one that fits, if its words occur in a name.
-void refuse_idle_pattern(const ParamSet& params, const std::string& key, const Config& c, const std::string& option, const std::string& pattern) {
-  std::vector<std::string> names;
-  for (const Param& p : params.params()) {
-    if (glob_match(pattern, p.name)) return;
-    names.push_back(p.name);
-  }
-  std::string word = pattern, fix;
-  std::erase_if(word, [](char x) { return x == '*' || x == '?'; });
-  const auto within = std::find_if(names.begin(), names.end(), [&](const std::string& n) { return !word.empty() && n.find(word) != std::string::npos; });
-  if (within != names.end())
-    fix = fmt::format("write '*{}*', which matches {}", word, *within);
-  else if (const std::string near = nearest(pattern, names); !near.empty())
-    fix = fmt::format("did you mean '{}'?", near);
-  else
-    fix = fmt::format("the names are {} .. {}; a pattern is for example 'model.layers.0.*'", names.front(), names.back());
-  const auto given = c.sources.find(option);
-  throw UserError("pattern matches no parameter", fmt::format("{}='{}'{}", key, pattern, given == c.sources.end() || given->second == "command line" ? "" : ", " + given->second), "it must match at least one parameter name, whole",
-                  fix);
-}
-
-}  // namespace
-
 void refuse_without_model(const Config& c) {
   if (c.model.path.empty() && c.model.config.empty())
     throw UserError("no model", "model.path, model.config", "one of them must be given", "set model.path=FOLDER to go on from weights, or model.config=FILE.json to start from random ones");
@@ -75,11 +50,16 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
   else
     check_model_folder(c.model.path, "model.path");
   std::unique_ptr<Model> model = c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_model(c.model.path);
-  for (const std::string& f : c.train.freeze) refuse_idle_pattern(model->params(), "train.freeze", c, "train.freeze", f);
-  for (size_t i = 0; i < c.optimizer.groups.size(); ++i) refuse_idle_pattern(model->params(), fmt::format("optimizer.groups[{}].match", i), c, "optimizer.groups", c.optimizer.groups[i].match);
+  auto given = [&](const std::string& option) {
+    const auto place = c.sources.find(option);
+    return place == c.sources.end() || place->second == "command line" ? "" : ", " + place->second;
+  };
   std::vector<ParamRule> rules;
-  for (const std::string& f : c.train.freeze) rules.push_back({.match = f, .freeze = true});
-  for (const ParamGroup& g : c.optimizer.groups) rules.push_back({.match = g.match, .lr_mult = g.lr_mult, .wd_mult = g.wd_mult});
+  for (const std::string& f : c.train.freeze) rules.push_back({.match = f, .freeze = true, .option = "train.freeze", .given = given("train.freeze")});
+  for (size_t i = 0; i < c.optimizer.groups.size(); ++i) {
+    const ParamGroup& g = c.optimizer.groups[i];
+    rules.push_back({.match = g.match, .lr_mult = g.lr_mult, .wd_mult = g.wd_mult, .option = fmt::format("optimizer.groups[{}].match", i), .given = given("optimizer.groups")});
+  }
   apply_rules(model->params(), rules);
   if (const auto& all = model->params().params(); std::none_of(all.begin(), all.end(), [](const Param& p) { return p.trainable; }))
     throw UserError("nothing is left to train", fmt::format("train.freeze={}", c.train.freeze), "it freezes every parameter of the model", "leave some out of it");

@@ -10,27 +10,21 @@
 #include "base/counted.h"
 #include "base/parallel.h"
 #include "base/program_name.h"
-#include "base/shell_word.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "data/tokenizers/chat_template.h"
-#include "data/tokenizers/sentencepiece_json.h"
 #include "files/atomic.h"
 #include "files/checksum.h"
 #include "files/mapped_file.h"
 #include "files/temporary.h"
-#include "files/tokenizer_files.h"
 #include "io/checkpoint_health.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "io/open_weights.h"
 #include "kernels/backend.h"
-#include "parallel/whole_units.h"
 #include "train/estimate.h"
 #include "train/advice.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
-#include "train/nan_watch.h"
 #include "train/open.h"
 #include "train/stop.h"
 #include "train/variants.h"
@@ -382,102 +376,6 @@ void Trainer::note_verdict(const StepResult& r, int64_t step) {
          step - spikes_.in_a_row());
   }
   log_.line("{}: {}", what, limit);
-}
-
-// "weight 'NAME' holds nan at element 5" of the first weight on any rank that is not finite; "" if all are. All ranks call it.
-std::string Trainer::bad_weight() const {
-  const FlatStore& store = engine_->store();
-  std::string mine;
-  for (size_t b = 0; b < store.buckets().size() && mine.empty(); ++b) {
-    const TensorView v = store.held_master(b);
-    const Range held = store.held(b);
-    for (const Piece& piece : pieces_of(store.buckets()[b], held, store.place())) {
-      for (int64_t i = 0; i < piece.shape.count() && mine.empty(); ++i) {
-        const int64_t at = piece.from - held.begin + i;
-        const double x = v.dtype == DType::f64 ? v.as<double>()[at] : v.as<float>()[at];
-        if (std::isfinite(x)) continue;
-        int64_t rest = i, index = 0, scale = 1;
-        for (int d = piece.shape.rank() - 1; d >= 0; --d) {
-          index += (piece.begin[static_cast<size_t>(d)] + rest % piece.shape[d]) * scale;
-          rest /= piece.shape[d];
-          scale *= piece.param->shape[d];
-        }
-        mine = fmt::format("weight '{}' holds {} at element {}", piece.param->name, x, index);
-      }
-    }
-  }
-  for (const std::string& text : gather_texts(ranks_.all(), mine))
-    if (!text.empty()) return text;
-  return "";
-}
-
-void Trainer::explain_nan(const std::vector<MicroBatch>& micros, int64_t step, const StepResult& r) {
-  std::string what = std::isfinite(r.loss) ? fmt::format("the gradient norm became {}", r.grad_norm) : fmt::format("the loss became {}", r.loss);
-  std::string origin = "; set train.find_nan=true to have the first op named";
-  if (config_.train.find_nan) {
-    NanWatch watch;
-    engine_->ctx().add_observer(&watch);
-    if (injection_) injection_->begin_step(step);
-    engine_->run(micros, step, 0, {}, [](double, double) { return Verdict::skip; });
-    std::string found;  // by the first rank that has one
-    for (const std::string& text : gather_texts(ranks_.all(), watch.found()))
-      if (found.empty()) found = text;
-    origin = found.empty() ? "; no op produced it when the step was run again" : "; " + found;
-  }
-  wait_for_save();
-  const std::string bad = bad_weight();
-  if (!bad.empty())
-    fail("step {}: {}; {} since step {} or before, so go on from an earlier checkpoint{}", step, what, bad, step - 1, origin);
-  fail("step {}: {}{}; the weights are those of step {}, the last checkpoint is untouched", step, what, origin, step - 1);
-}
-
-std::string Trainer::export_text() const { return fmt::format("{}, files of {} MB", config_.checkpoint.model_dtype, config_.checkpoint.shard_mb); }
-
-void Trainer::export_model() {
-  if (const std::string bad = bad_weight(); !bad.empty()) log_.warn("{}; no loss has shown it, and the model is saved as it is", bad);
-  const Config& c = config_;
-  SaveFolder folder;
-  folder.dir = path("model");
-  folder.dtype = parse_dtype(c.checkpoint.model_dtype).value();
-  folder.shard_bytes = config_.checkpoint.shard_mb * 1000000;
-  folder.tokenizer = config_.model.tokenizer.empty() ? config_.model.path : config_.model.tokenizer;
-  folder.missing_tokenizer_files = missing_tokenizer_files;
-  if (std::string given = (fs::path(c.model.path) / "generation_config.json").string(); !c.model.path.empty() && fs::exists(given))
-    folder.generation = read_json(given);
-  if (end_token_) {
-    Json ids = Json::array({*end_token_});
-    Json had = folder.generation.contains("eos_token_id") ? Json(folder.generation["eos_token_id"]) : Json(model_->facts().eos);
-    for (const Json& id : had.is_array() ? had : Json::array({had}))
-      if (id.is_number_integer() && id != *end_token_) ids.push_back(id);
-    folder.generation["eos_token_id"] = ids.size() == 1 ? Json(*end_token_) : ids;
-  }
-  folder.chat_template = chat_template_;
-  folder.run = folder_->run();
-  folder.seen = folder_->model_seen();
-  auto save = [&](ParamStore& store) {
-    try {
-      save_model_folder(folder, *model_, store);
-    } catch (const DiskFull& e) {
-      fail("the model was not saved, it needs {}: {}; {}", human_bytes(static_cast<double>(model_bytes_)), e.what(), what_is_kept());
-    }
-  };
-  engine_->rest();  // whole units, and what is sent of them, take its place
-  // Every rank is asked, so that all go the same way.
-  if (!any(ranks_.all(), !engine_->store().all_here())) {
-    if (ranks_.first()) save(engine_->store());
-  } else {
-    UnitExport whole(*model_, engine_->store(), ranks_, engine_->stages());
-    if (ranks_.first()) {
-      save(whole);
-      whole.end();
-    } else {
-      whole.serve();
-    }
-  }
-  log_.line("saved    {}{}", folder.dir,
-            folder.dtype == DType::f32 ? "" : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
-  const bool chats = ranks_.first() && end_token_ && load_chat_template(folder.dir);
-  log_.line("next     {}", has_tokenizer(folder.dir) ? fmt::format("{} generate --model {} {}--prompt TEXT --sample", program_word(), shell_word(folder.dir), chats ? "--chat " : "") : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
 }
 
 // What a signal answers during the next step: that it is heard, how long it may take, and what a second one costs.

@@ -315,15 +315,18 @@ TEST(CheckpointFaults, WrongStateIsRefusedAtOnce) {
   EXPECT_EQ(folder.count(), 0);
 }
 
+// What a save that is waited for warns of; empty: of nothing.
+std::string warning_of_save(CheckpointWriter& writer, const TemporaryFolder& folder, TestState& live, int64_t step, int64_t keep) {
+  writer.save(folder.path(), step, live.state(), keep);
+  writer.wait();
+  return writer.take_warning().value_or("");
+}
+
 TEST(CheckpointFaults, FilesOfOthersInACheckpointStay) {
   TemporaryFolder folder;
   TestState live(2);
   CheckpointWriter writer;
-  auto warning_of = [&](int64_t step, int64_t keep) {
-    writer.save(folder.path(), step, live.state(), keep);
-    writer.wait();
-    return writer.take_warning().value_or("");
-  };
+  auto warning_of = [&](int64_t step, int64_t keep) { return warning_of_save(writer, folder, live, step, keep); };
   EXPECT_EQ(warning_of(1, 1), "");
   spill(folder / "step_000001/notes.txt", "dear");
   EXPECT_SAYS(warning_of(2, 1), "checkpoint step_000001 stays, it holds 'notes.txt'");
@@ -343,11 +346,7 @@ TEST(CheckpointFaults, AWriteProtectedCheckpointStays) {
   TemporaryFolder folder;
   TestState live(2);
   CheckpointWriter writer;
-  auto warning_of = [&](int64_t step, int64_t keep) {
-    writer.save(folder.path(), step, live.state(), keep);
-    writer.wait();
-    return writer.take_warning().value_or("");
-  };
+  auto warning_of = [&](int64_t step, int64_t keep) { return warning_of_save(writer, folder, live, step, keep); };
   for (int64_t step : {1, 2, 3}) EXPECT_EQ(warning_of(step, 0), "");
   const auto write = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
   fs::permissions(folder / "step_000001", write, fs::perm_options::remove);

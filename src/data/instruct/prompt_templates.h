@@ -23,8 +23,8 @@ struct ChosenTemplate {
 };
 
 // The template that `wanted` names: a name, a file (of text in Jinja), a tokenizer's folder, or, when empty, the one in the folder
-// `tokenizer_path`. bos_token is
-// the tokenizer's only if it puts bos in front of text by itself. None, or an unknown name, is a UserError.
+// `tokenizer_path`. The bos_token
+// of a named template is the tokenizer's only if it puts bos in front of text by itself; that of a file is the tokenizer's. None, or an unknown name, is a UserError.
 ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& tokenizer, const std::string& asked_by = "data.chat_template");
 
 }  // namespace ravine

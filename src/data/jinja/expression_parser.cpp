@@ -237,6 +237,12 @@ void ExpressionParser::arguments(Node& n) {
   take();
 }
 
+NodePtr ExpressionParser::call(NodePtr of) {
+  NodePtr n = make_of(NodeKind::call, "", std::move(of));
+  arguments(*n);
+  return n;
+}
+
 NodePtr ExpressionParser::postfix(NodePtr n) {
   for (;;) {
     if (skip_op(".")) {
@@ -254,9 +260,7 @@ NodePtr ExpressionParser::postfix(NodePtr n) {
     } else if (skip_op("[")) {
       n = subscript(std::move(n));
     } else if (is_op("(")) {
-      NodePtr call = make_of(NodeKind::call, "", std::move(n));
-      arguments(*call);
-      n = std::move(call);
+      n = call(std::move(n));
     } else {
       return n;
     }
@@ -304,9 +308,7 @@ NodePtr ExpressionParser::filters(NodePtr n, bool first) {
       }
       n = negated ? make_of(NodeKind::unary, "not", std::move(t)) : std::move(t);
     } else if (is_op("(")) {
-      NodePtr call = make_of(NodeKind::call, "", std::move(n));
-      arguments(*call);
-      n = std::move(call);
+      n = call(std::move(n));
     } else {
       return n;
     }

@@ -65,6 +65,7 @@ class ExpressionParser {
   NodePtr any_unary();
   NodePtr primary();
   void arguments(Node& n);
+  NodePtr call(NodePtr of);
   NodePtr postfix(NodePtr n);
   NodePtr subscript(NodePtr n);
   bool takes_argument() const;

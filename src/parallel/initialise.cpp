@@ -1,0 +1,67 @@
+// Initial values: each follows from the seed, the name of its parameter and its place in it, so that every layout begins with the same.
+#include <array>
+
+#include "base/parallel.h"
+#include "base/philox.h"
+#include "parallel/flat_store.h"
+
+namespace ravine {
+namespace {
+
+// Elements [begin, begin + n) of p, in order of memory of the whole parameter.
+void draw(const Param& p, uint64_t key, int64_t begin, int64_t n, const TensorView& out, int64_t at) {
+  constexpr int64_t kRun = 4096;
+  visit_float(out.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* to = out.as<T>() + at - begin;  // indexed by element of p
+    int64_t first = begin / kRun;
+    parallel_for(ceil_div(begin + n, kRun) - first, [&](int64_t run) {
+      int64_t from = std::max(begin, (first + run) * kRun), end = std::min(begin + n, (first + run + 1) * kRun);
+      for (int64_t i = from / 4 * 4; i < end; i += 4) {
+        std::array<double, 4> z{};
+        if (p.init.kind == Init::normal) {
+          auto w = philox(key, {static_cast<uint32_t>(i / 4), static_cast<uint32_t>((i / 4) >> 32), 0, 0});
+          auto a = normal_pair(w[0], w[1]), b = normal_pair(w[2], w[3]);
+          z = {a[0], a[1], b[0], b[1]};
+        }
+        for (int64_t j = std::max(i, from); j < std::min(i + 4, end); ++j) {
+          double x = p.init.kind == Init::normal ? p.init.std * z[static_cast<size_t>(j - i)] : p.init.kind == Init::ones ? 1.0 : 0.0;
+          to[j] = static_cast<T>(static_cast<float>(x));
+        }
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void initialise(const ParamSet& params, ParamStore& store, uint64_t seed) {
+  for (const Param& p : params.params()) {
+    if (p.tied) continue;
+    TensorView v = store.master(p);
+    if (v.data) draw(p, philox_key(seed, p.name), 0, v.count(), v, 0);
+  }
+}
+
+void initialise(FlatStore& store, uint64_t seed) {
+  for (size_t b = 0; b < store.buckets().size(); ++b) {
+    TensorView to = store.held_master(b);
+    if (!to.data) continue;
+    Range held = store.held(b);
+    for (const Piece& piece : pieces_of(store.buckets()[b], held, store.place())) {
+      const Shape& whole = piece.param->shape;
+      // Rows of the box that lie side by side in the parameter.
+      int inner = whole.rank();
+      int64_t run = 1;
+      while (inner > 0) {
+        --inner;
+        run *= piece.shape[inner];
+        if (piece.shape[inner] != whole[inner]) break;
+      }
+      uint64_t key = philox_key(seed, piece.param->name);
+      for (int64_t done = 0; done < piece.shape.count(); done += run) draw(*piece.param, key, piece.element(done), run, to, piece.from - held.begin + done);
+    }
+  }
+}
+
+}  // namespace ravine
