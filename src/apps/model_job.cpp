@@ -23,7 +23,7 @@ Session open_model_job(World* world, const std::string& folder, const Config& co
   if (several) check_same(world->all(), "model", model->config().dump(1));
   Spread spread;
   spread.options = config.parallel;
-  const Mesh mesh = running_mesh(config.parallel, several ? world->size() : 1, *model);
+  const Mesh mesh = mesh_of(config.parallel, several ? world->size() : 1, *model);
   if (several) {
     spread.ranks = std::make_shared<Ranks>(*world, mesh);
     spread.local = world->local_size();
@@ -33,17 +33,13 @@ Session open_model_job(World* world, const std::string& folder, const Config& co
 }
 
 std::string describe_ranks(const Session& s) {
-  const Mesh& mesh = s.ranks().mesh();
-  std::string text;
-  for (Axis axis : {Axis::data, Axis::tensor, Axis::pipeline})
-    if (mesh.size(axis) > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", name(axis), mesh.size(axis));
   int64_t bytes = 0;
   if (const auto* store = dynamic_cast<const InferenceStore*>(s.store.get())) bytes = store->weight_bytes();
   if (s.trainable) bytes = s.trainable->weight_bytes();
   const std::vector<int64_t> all = gather_integers(s.ranks().all(), bytes);
   auto human = [](int64_t n) { return human_bytes(static_cast<double>(n)); };
   const auto [least, most] = std::minmax_element(all.begin(), all.end());
-  return fmt::format("{}, weights {} on each, {} thread{} each", text, *least == *most ? human(*most) : fmt::format("{} to {}", human(*least), human(*most)),
+  return fmt::format("{}, weights {} on each, {} thread{} each", s.ranks().mesh().text(), *least == *most ? human(*most) : fmt::format("{} to {}", human(*least), human(*most)),
                      thread_count(), thread_count() > 1 ? "s" : "");
 }
 

@@ -98,7 +98,7 @@ int run_plan(PlanFlags& flags, Config& config) {
     for (int stage = 0; stage < layout.mesh.pipeline; ++stage) {
       Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
       StepEngine one(*model, config, Types::of(compute), kernels, shape, nullptr, &at);
-      Communication sent = communication_of(config, layout, *model, compute, shape.columns, stage);
+      const Communication& sent = one.communication();
       j["ranks"].push_back({{"stage", stage}, {"weights", one.memory().weights}, {"optimizer", one.memory().optimizer}, {"arena", one.memory().arena.total},
                             {"total", one.memory().total()}, {"sent_data", sent.data}, {"sent_tensor", sent.tensor}, {"sent_pipeline", sent.pipeline}});
     }
@@ -123,9 +123,9 @@ int run_plan(PlanFlags& flags, Config& config) {
   for (int stage = 0; ranks > 1 && stage < layout.mesh.pipeline; ++stage) {
     Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
     StepEngine one(*model, config, Types::of(compute), kernels, shape, nullptr, &at);
-    Communication sent = communication_of(config, layout, *model, compute, shape.columns, stage);
+    const Communication& sent = one.communication();
     fmt::print("{}stage {:<6} {:>12}  each rank of it; sends {:.1f} MB per step over data, {:.1f} over tensor, {:.1f} over pipeline ranks\n", stage == 0 ? "\n" : "", stage,
-               human_bytes(static_cast<double>(one.memory().total())), sent.data * 1e-6, sent.tensor * 1e-6, sent.pipeline * 1e-6);
+               human_bytes(static_cast<double>(one.memory().total())), static_cast<double>(sent.data) * 1e-6, static_cast<double>(sent.tensor) * 1e-6, static_cast<double>(sent.pipeline) * 1e-6);
   }
   auto briefly = [](double s) { return s < 1 ? fmt::format("{:.3g} ms", 1000 * s) : human_time(s); };
   fmt::print("\n{} per step: {} at {}the machine's peak of {:.0f} GFLOP/s (sol 1), {} at sol 0.7\n", flops < 1e11 ? fmt::format("{:.2g} GFLOP", flops * 1e-9) : fmt::format("{:.2f} TFLOP", flops * 1e-12),

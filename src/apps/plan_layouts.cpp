@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/log.h"
+#include "parallel/fit.h"
 
 namespace ravine {
 namespace {
@@ -26,11 +27,8 @@ struct PlannedLayout {
 PlannedLayout plan_layout(const PlanFor& plan, const Config& config, const RunLayout& layout) {
   PlannedLayout out{config, layout, 0, {}, {}};
   out.time = estimate_of(plan, out.config, layout);
-  out.bytes = planned_memory(plan.model, out.config, layout, plan.types, plan.kernels, plan.columns);
-  for (int stage : {0, layout.mesh.pipeline - 1}) {
-    Communication sent = communication_of(out.config, layout, plan.model, plan.types.compute, plan.columns, stage);
-    if (sent.all() >= out.sent.all()) out.sent = sent;
-  }
+  const PlannedRanks planned = plan_ranks(plan.model, out.config, layout, plan.types, plan.kernels, plan.columns);
+  out.bytes = planned.bytes, out.sent = planned.sent;
   return out;
 }
 
@@ -64,7 +62,7 @@ StepEstimate estimate_of(const PlanFor& plan, Config& c, const RunLayout& layout
 
 int print_layouts(const PlanFor& plan) {
   std::vector<PlannedLayout> all;
-  for (const Mesh& mesh : meshes_of(plan.config, plan.ranks, plan.model))
+  for (const Mesh& mesh : meshes_of(plan.ranks, plan.config.parallel, plan.model, micro_batches_of(plan.config)))
     for (int64_t zero = 0; zero <= (mesh.data > 1 ? 3 : 0); ++zero)
       for (const char* recompute : {"cheap", "full"}) {
         Config c = plan.config;
@@ -74,7 +72,7 @@ int print_layouts(const PlanFor& plan) {
         c.parallel.zero = zero;
         c.train.recompute = recompute;
         if (mesh.pipeline * c.parallel.virtual_stages != static_cast<int64_t>(c.parallel.stage_layers.size())) c.parallel.stage_layers.clear();
-        int64_t micros = c.train.global_batch / c.train.micro_batch;
+        const int64_t micros = micro_batches_of(c);
         if (c.parallel.sum_leaves % mesh.data != 0 || (c.parallel.sum_leaves > 0 && micros % c.parallel.sum_leaves != 0)) c.parallel.sum_leaves = 0;
         if (int64_t tokens = c.train.micro_batch * plan.columns; c.parallel.sequence && tokens % mesh.tensor != 0) c.parallel.sequence = false;
         all.push_back(plan_layout(plan, c, run_layout(c, plan.ranks, plan.model)));
@@ -99,8 +97,8 @@ int print_layouts(const PlanFor& plan) {
   fmt::print("{} ranks of {} each; per rank and step, sent in MB by axis, and the predicted time of a step\n\n{:<56} {:>10} {:>9} {:>9} {:>9} {:>7} {:>9}\n", plan.ranks,
              human_bytes(static_cast<double>(have)), "layout", "memory", "data", "tensor", "pipeline", "bubble", "step");
   for (const PlannedLayout& l : all)
-    fmt::print("{:<56} {:>10} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.1f}% {:>9}{}\n", l.text(), human_bytes(static_cast<double>(l.bytes)), l.sent.data * 1e-6,
-               l.sent.tensor * 1e-6, l.sent.pipeline * 1e-6, 100 * l.time.bubble, step_time(l.time.seconds),
+    fmt::print("{:<56} {:>10} {:>9.1f} {:>9.1f} {:>9.1f} {:>6.1f}% {:>9}{}\n", l.text(), human_bytes(static_cast<double>(l.bytes)), static_cast<double>(l.sent.data) * 1e-6,
+               static_cast<double>(l.sent.tensor) * 1e-6, static_cast<double>(l.sent.pipeline) * 1e-6, 100 * l.time.bubble, step_time(l.time.seconds),
                l.bytes > have ? "  does not fit" : &l == &all[0] ? "  best" : "");
   if (!why.empty()) fmt::print("\nbest: {}\n{}", why, estimate_text(plan, all[0].time));
   return 0;
@@ -162,7 +160,7 @@ std::string leaves_text(const PlanFor& plan, const RunLayout& layout, const Step
   if (layout.leaves < 2) return "";
   Config one = plan.config;
   one.parallel.sum_leaves = layout.mesh.data;
-  auto bytes = [&](const Config& c) { return static_cast<double>(planned_memory(plan.model, c, run_layout(c, plan.ranks, plan.model), plan.types, plan.kernels, plan.columns)); };
+  auto bytes = [&](const Config& c) { return static_cast<double>(plan_ranks(plan.model, c, run_layout(c, plan.ranks, plan.model), plan.types, plan.kernels, plan.columns).bytes); };
   return fmt::format("parallel.sum_leaves={}: a rank keeps the sums of {} leaves, up to {} sets of gradients at a time: {} more than with one leaf, and {} of additions per step\n", layout.sum_leaves,
                      layout.leaves, std::bit_width(static_cast<uint64_t>(layout.leaves)), human_bytes(std::max(0.0, bytes(plan.config) - bytes(one))), step_time(e.leaves));
 }

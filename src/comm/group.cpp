@@ -25,12 +25,22 @@ Pending SelfGroup::all_gather(const void* mine, void* all, int64_t bytes) const 
   return {};
 }
 Pending SelfGroup::all_to_all(const void* send, void* receive, int64_t bytes) const { return all_gather(send, receive, bytes); }
+Pending SelfGroup::all_to_all(const void* send, std::span<const int64_t> to, void* receive, std::span<const int64_t> from) const {
+  require(to.size() == 1 && from.size() == 1 && to[0] == from[0], "all_to_all: pieces for other ranks than this one");
+  return all_gather(send, receive, to[0]);
+}
 Pending SelfGroup::send(const void*, int64_t, int to) const { fail("group: rank {} of one rank", to); }
 Pending SelfGroup::receive(void*, int64_t, int from) const { fail("group: rank {} of one rank", from); }
 
 Pending FakeGroup::all_gather(const void* mine, void* all, int64_t bytes) const {
   for (int i = 0; all && i < size_; ++i) std::memcpy(static_cast<char*>(all) + i * bytes, mine, static_cast<size_t>(bytes));
   return count((size_ - 1) * bytes);
+}
+
+Pending FakeGroup::all_to_all(const void*, std::span<const int64_t> to, void*, std::span<const int64_t>) const {
+  int64_t others = 0;
+  for (int i = 0; i < size_; ++i) others += i == rank_ ? 0 : to[static_cast<size_t>(i)];
+  return count(others);
 }
 
 std::vector<int64_t> gather_integers(const Group& group, int64_t mine) {

@@ -1,25 +1,32 @@
 // The mesh of ranks: how many along each axis, and which rank stands where. The one place that knows the order: as Megatron's,
-// tensor ranks lie next to each other, then data, then pipeline.
+// tensor ranks lie next to each other, then context, then data, then pipeline. Experts divide the data ranks: neighbours among these hold different experts
+// (expert), and those that hold the same ones sum gradients of experts among themselves (expert_data).
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace ravine {
 
-enum class Axis : uint8_t { pipeline, data, tensor };
+enum class Axis : uint8_t { pipeline, data, tensor, context, expert, expert_data };
+inline constexpr Axis kAxes[] = {Axis::pipeline, Axis::data, Axis::tensor, Axis::context, Axis::expert, Axis::expert_data};
+inline constexpr size_t kAxisCount = std::size(kAxes);
 std::string_view name(Axis axis);
 
 struct Mesh {
-  int pipeline = 1, data = 1, tensor = 1;
+  int pipeline = 1, data = 1, tensor = 1, context = 1;
+  int expert = 1;  // divides data
   int size(Axis axis) const;
-  int ranks() const { return pipeline * data * tensor; }
+  int ranks() const { return pipeline * data * context * tensor; }
+  std::string text() const;  // "data 4 x pipeline 2": what is more than one; "" for one rank
   friend bool operator==(const Mesh&, const Mesh&) = default;
 };
 
+// Of a rank; its place among experts follows from that among data ranks.
 struct Coordinates {
-  int pipeline = 0, data = 0, tensor = 0;
-  int along(Axis axis) const;
+  int pipeline = 0, data = 0, tensor = 0, context = 0;
+  int along(Axis axis, const Mesh& mesh) const;
   friend bool operator==(const Coordinates&, const Coordinates&) = default;
 };
 

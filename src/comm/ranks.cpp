@@ -3,9 +3,6 @@
 #include "base/error.h"
 
 namespace ravine {
-namespace {
-constexpr Axis kAxes[] = {Axis::pipeline, Axis::data, Axis::tensor};
-}
 
 Ranks::Ranks() {
   all_ = back_ = std::make_shared<SelfGroup>();
@@ -19,6 +16,7 @@ Ranks::Ranks(World& world, const Mesh& mesh) : mesh_(mesh) {
   // An axis of one rank needs no group of its own, and one that spans the world still gets one: its calls are counted by themselves.
   auto open = [&](Axis axis, std::string_view as) -> std::shared_ptr<const Group> {
     if (mesh.size(axis) == 1) return std::make_shared<SelfGroup>();
+    if (axis == Axis::expert_data && mesh.expert == 1) return axes_[static_cast<size_t>(Axis::data)];
     return world.group(ranks_along(mesh, axis, world.rank()), as);
   };
   for (Axis axis : kAxes) axes_[static_cast<size_t>(axis)] = open(axis, name(axis));
@@ -30,7 +28,8 @@ Ranks Ranks::fake(const Mesh& mesh, int rank) {
   r.mesh_ = mesh;
   r.at_ = coordinates_of(mesh, rank);
   r.all_ = std::make_shared<FakeGroup>(rank, mesh.ranks());
-  for (Axis axis : kAxes) r.axes_[static_cast<size_t>(axis)] = std::make_shared<FakeGroup>(r.at_.along(axis), mesh.size(axis));
+  for (Axis axis : kAxes) r.axes_[static_cast<size_t>(axis)] = std::make_shared<FakeGroup>(r.at_.along(axis, mesh), mesh.size(axis));
+  if (mesh.expert == 1) r.axes_[static_cast<size_t>(Axis::expert_data)] = r.axes_[static_cast<size_t>(Axis::data)];
   r.back_ = std::make_shared<FakeGroup>(r.at_.pipeline, mesh.pipeline);
   return r;
 }

@@ -47,7 +47,7 @@ class Ctx {
     Types types;
     uint64_t seed = 0;
     double dropout = 0;
-    std::array<const Group*, 3> groups{};  // by Axis; null: one rank
+    std::array<const Group*, kAxisCount> groups{};  // by Axis; null: one rank
     bool sequence = false;                 // tensor ranks share the tokens of the residual stream
     std::vector<Observer*> observers;
   };

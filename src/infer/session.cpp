@@ -19,7 +19,7 @@ Ctx::Setup Session::setup(Arena& arena) const {
   s.store = store.get();
   s.types = types;
   s.sequence = trainable && spread.options.sequence;
-  for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) s.groups[static_cast<size_t>(axis)] = &ranks().along(axis);
+  for (Axis axis : kAxes) s.groups[static_cast<size_t>(axis)] = &ranks().along(axis);
   return s;
 }
 

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/narrow_option.h"
 
 namespace ravine {
+namespace {
 
+// Why the model cannot be cut over so many tensor ranks; "" if it can.
 std::string tensor_fault(const Model& model, int tensor) {
   const ModelFacts& f = model.facts();
   if (f.heads % tensor != 0) return fmt::format("the {} attention heads must be a multiple of it", f.heads);
@@ -20,6 +22,31 @@ std::string tensor_fault(const Model& model, int tensor) {
         return fmt::format("dim {} of '{}', {}, must be a multiple of it", cut.dim, p.name, p.shape[cut.dim]);
     }
   return "";
+}
+
+}  // namespace
+
+std::optional<MeshFault> mesh_fault(const Mesh& m, const ParallelOptions& o, const Model& model, int64_t micro_batches) {
+  if (std::string rule = tensor_fault(model, m.tensor); !rule.empty()) return MeshFault{fmt::format("parallel.tensor={}", m.tensor), "parallel.tensor", rule};
+  if (m.pipeline > 1 && m.pipeline * o.virtual_stages > layers_of(model))
+    return MeshFault{fmt::format("{} stages of {}", m.pipeline, counted(o.virtual_stages, "part")), "parallel.pipeline", fmt::format("every part needs one of the model's {} layers", layers_of(model))};
+  if (micro_batches == 0) return {};
+  if (micro_batches % m.data != 0)
+    return MeshFault{fmt::format("{} micro batches over {} data ranks", micro_batches, m.data), "parallel.data, train.global_batch",
+                     fmt::format("train.global_batch / train.micro_batch = {} must be a multiple of the data ranks", micro_batches)};
+  if (m.pipeline > 1 && o.virtual_stages > 1 && micro_batches / m.data % m.pipeline != 0)
+    return MeshFault{fmt::format("{} micro batches per rank on {} stages", micro_batches / m.data, m.pipeline), "parallel.virtual",
+                     "the interleaved schedule takes micro batches in groups of as many as there are stages"};
+  return {};
+}
+
+std::vector<Mesh> meshes_of(int ranks, const ParallelOptions& o, const Model& model, int64_t micro_batches) {
+  std::vector<Mesh> good;
+  for (int p = 1; p <= ranks; ++p)
+    for (int t = 1; t <= ranks / p; ++t)
+      if (ranks % (p * t) == 0)
+        if (Mesh m{.pipeline = p, .data = ranks / p / t, .tensor = t}; !mesh_fault(m, o, model, micro_batches)) good.push_back(m);
+  return good;
 }
 
 int64_t layers_of(const Model& model) { return static_cast<int64_t>(model.blocks().size()) - 2; }
@@ -41,15 +68,7 @@ std::string to_set(const Mesh& m, const Mesh& asked) {
 
 }  // namespace
 
-std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<bool(const Mesh&)>& fits) {
-  auto of = [&](int n) {
-    std::vector<Mesh> good;
-    for (int p = 1; p <= n; ++p)
-      for (int t = 1; t <= n / p; ++t)
-        if (n % (p * t) == 0)
-          if (Mesh m{p, n / p / t, t}; fits(m)) good.push_back(m);
-    return good;
-  };
+std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<std::vector<Mesh>(int)>& of) {
   auto far = [&](const Mesh& m) {
     double sum = 0;
     for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) sum += std::abs(std::log2(static_cast<double>(m.size(axis)) / std::max(1, asked.size(axis))));
@@ -60,28 +79,25 @@ std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<boo
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(3, good.size()); ++i) text += (i ? ", or " : "use ") + to_set(good[i], asked);
   for (int n = ranks - 1; n >= 1 && text.empty(); --n)
-    if (std::vector<Mesh> fewer = of(n); !fewer.empty()) text = fmt::format("start {} rank{}: {}", n, n > 1 ? "s" : "", to_set(fewer[0], asked));
+    if (std::vector<Mesh> fewer = of(n); !fewer.empty()) text = fmt::format("start {}: {}", counted(n, "rank"), to_set(fewer[0], asked));
   return text;
 }
 
-Mesh running_mesh(const ParallelOptions& o, int ranks, const Model& model) {
-  const int64_t others = o.pipeline * o.tensor, layers = layers_of(model);
-  auto parts = [&](const Mesh& m) { return m.pipeline > 1 ? m.pipeline * o.virtual_stages : 1; };
-  const Mesh asked{narrow_option<int>(o.pipeline, "parallel.pipeline"), narrow_option<int>(o.data > 0 ? o.data : std::max<int64_t>(1, ranks / others), "parallel.data"), narrow_option<int>(o.tensor, "parallel.tensor")};
-  auto fits = [&](const Mesh& m) { return (m.pipeline == 1 || parts(m) <= layers) && tensor_fault(model, m.tensor).empty(); };
-  auto refuse = [&](const std::string& what, const std::string& where, const std::string& rule) {
-    throw UserError(what, where, rule, nearest_meshes(ranks, asked, fits));
-  };
-  if (const int64_t wanted = asked.data * others; ranks == 1 && wanted > 1)
+Mesh mesh_of(const ParallelOptions& o, int ranks, const Model& model, int64_t micro_batches) {
+  const int64_t others = o.pipeline * o.tensor;
+  const Mesh asked{.pipeline = narrow_option<int>(o.pipeline, "parallel.pipeline"),
+                   .data = narrow_option<int>(o.data > 0 ? o.data : std::max<int64_t>(1, ranks / others), "parallel.data"),
+                   .tensor = narrow_option<int>(o.tensor, "parallel.tensor")};
+  const int64_t wanted = asked.data * others;
+  if (ranks == 1 && wanted > 1)
     throw UserError(fmt::format("{} on one rank", spelled(asked)), "parallel", "the ranks are processes that mpirun or srun starts", fmt::format("run it as `mpirun -n {} ravine ..`, or leave parallel.* out", wanted));
-  if (asked.data * others != ranks)
-    refuse(fmt::format("{} on {} rank{}", spelled(asked), ranks, ranks > 1 ? "s" : ""), "parallel",
-           fmt::format("data x tensor x pipeline must be the number of ranks (mpirun -n {})", ranks));
-  if (std::string fault = tensor_fault(model, asked.tensor); !fault.empty()) refuse(fmt::format("parallel.tensor={}", asked.tensor), "parallel.tensor", fault);
-  if (asked.pipeline > 1 && parts(asked) > layers)
-    refuse(fmt::format("{} stages of {} part{}", asked.pipeline, o.virtual_stages, o.virtual_stages > 1 ? "s" : ""), "parallel.pipeline",
-           fmt::format("every part needs one of the model's {} layers", layers));
-  return asked;
+  std::optional<MeshFault> fault = mesh_fault(asked, o, model, micro_batches);
+  if (wanted != ranks)
+    fault = {fmt::format("{} on {}", o.data > 0 ? spelled(asked) : fmt::format("parallel.tensor={} parallel.pipeline={}", o.tensor, o.pipeline), counted(ranks, "rank")), "parallel",
+             fmt::format("data x tensor x pipeline must be the number of ranks (mpirun -n {})", ranks)};
+  if (!fault) return asked;
+  const std::string nearest = nearest_meshes(ranks, asked, [&](int n) { return meshes_of(n, o, model, micro_batches); });
+  throw UserError(fault->what, fault->where, fault->rule, nearest.empty() && micro_batches > 0 ? "change train.global_batch" : nearest);
 }
 
 }  // namespace ravine

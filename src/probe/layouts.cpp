@@ -69,10 +69,7 @@ struct Case {
   bool sequence = false;
   std::string inject;
   std::string name() const {
-    std::string out;
-    for (Axis axis : {Axis::data, Axis::tensor, Axis::pipeline})
-      if (mesh.size(axis) > 1) out += fmt::format("{}{} {}", out.empty() ? "" : " x ", ravine::name(axis), mesh.size(axis));
-    if (out.empty()) out = "one rank";
+    std::string out = mesh.ranks() > 1 ? mesh.text() : "one rank";
     if (virtual_stages > 1) out += ", interleaved";
     if (sequence) out += ", sequence";
     if (zero > 0) out += fmt::format(", ZeRO {}", zero);

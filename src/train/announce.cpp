@@ -20,10 +20,10 @@ void Trainer::announce_ranks() const {
   auto mib = [](int64_t b) { return human_bytes(static_cast<double>(b)); };
   std::vector<std::string> hosts = gather_texts(ranks_.all(), world_->host());
   std::vector<std::string> memory = gather_texts(ranks_.all(), fmt::format("weights {}, optimizer {}, arena {}", mib(m.weights), mib(m.optimizer), mib(m.arena.total)));
-  Communication sent = communication_of(config_, layout_, *model_, types_.compute, train_data_->columns(), ranks_.at().pipeline);
+  const Communication& sent = engine_->communication();
   std::string mine;
   for (auto [axis, bytes] : {std::pair{Axis::data, sent.data}, {Axis::tensor, sent.tensor}, {Axis::pipeline, sent.pipeline}})
-    if (ranks_.mesh().size(axis) > 1) mine += fmt::format("{}{:.1f} MB per step over {} ranks", mine.empty() ? "" : ", ", 1e-6 * bytes, name(axis));
+    if (ranks_.mesh().size(axis) > 1) mine += fmt::format("{}{:.1f} MB per step over {} ranks", mine.empty() ? "" : ", ", 1e-6 * static_cast<double>(bytes), name(axis));
   std::vector<std::string> sends = gather_texts(ranks_.all(), mine);
   log_.line("ranks    {} on {}: {}{}, {} each, {}; {} each", ranks_.size(), counted(std::set(hosts.begin(), hosts.end()).size(), "host"), layout_.text(), config_.parallel.zero > 0 ? fmt::format(", ZeRO {}", config_.parallel.zero) : "",
             counted(layout_.micro_batches, "micro batch"), layout_.sum_leaves == 1 ? "1 leaf" : fmt::format("{} leaves", layout_.sum_leaves), counted(thread_count(), "thread"));

@@ -9,17 +9,18 @@
 
 namespace ravine {
 
-int64_t planned_memory(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels, int64_t columns) {
+PlannedRanks plan_ranks(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels, int64_t columns) {
   const Mesh& m = layout.mesh;
   const StepShape shape{.rows = config.train.micro_batch, .columns = columns, .micro_batches = layout.micro_batches, .leaves = layout.leaves};
   static const int64_t program = resident_memory();  // what planning leaves behind is no part of a run
-  int64_t most = 0;
+  PlannedRanks out;
   for (int stage : std::set<int>{0, std::min(1, m.pipeline - 1), m.pipeline - 1}) {
     Ranks fake = Ranks::fake(m, rank_of(m, {stage, 0, 0}));
-    const RunMemory memory = StepEngine(model, config, types, kernels, shape, nullptr, &fake).memory();
-    most = std::max(most, memory.total() - memory.base + program);
+    const StepEngine engine(model, config, types, kernels, shape, nullptr, &fake);
+    out.bytes = std::max(out.bytes, engine.memory().total() - engine.memory().base + program);
+    if (engine.communication().all() >= out.sent.all()) out.sent = engine.communication();
   }
-  return most;
+  return out;
 }
 
 const DecisionStep* Decision::choice() const {
@@ -58,7 +59,7 @@ Decision decide(Model& model, const Config& asked, const std::string& backend, i
     RunLayout layout = run_layout(c, ranks, model);
     const Arithmetic arithmetic = choose_arithmetic(c.precision, backend, cpu_arithmetic(cpu_id()));
     Kernels kernels = backend_kernels(backend, arithmetic.products);
-    int64_t bytes = planned_memory(model, c, layout, Types::of(arithmetic.compute), kernels, columns);
+    int64_t bytes = plan_ranks(model, c, layout, Types::of(arithmetic.compute), kernels, columns).bytes;
     out.steps.push_back({.config = c, .layout = layout, .setting = setting, .why = why, .bytes = bytes, .fits = bytes <= have});
     return out.steps.back().fits;
   };

@@ -28,7 +28,12 @@ struct Decision {
 };
 Decision decide(Model& model, const Config& config, const std::string& backend, int ranks, int64_t columns, int64_t bytes_per_rank);
 
-// Bytes of the rank that needs most, of those of the first, second and last stage. The program itself counts as it was at the first call.
-int64_t planned_memory(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels, int64_t columns);
+// A step of the ranks of the first, second and last stage, planned: bytes that the one that needs most needs, and what the one that sends most sends. The program
+// itself counts as it was at the first call.
+struct PlannedRanks {
+  int64_t bytes = 0;
+  Communication sent;
+};
+PlannedRanks plan_ranks(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels, int64_t columns);
 
 }  // namespace ravine

@@ -19,6 +19,9 @@ struct RunLayout {
   std::string text() const;   // "data 4 x pipeline 2": the mesh alone
 };
 
+// Of a step, over all data ranks.
+int64_t micro_batches_of(const Config& config);
+
 // How data ranks share the micro batches of a step: every R-th (ZeRO 2 and 3), or neighbours.
 bool takes_turns(const ParallelOptions& parallel);
 
@@ -31,17 +34,6 @@ std::vector<int64_t> layers_of_parts(const Model& model, const Config& config);
 
 // Lines for people: which ranks run which blocks, and who shares gradients and layers with whom. `hosts`: of each rank; empty: unknown.
 std::vector<std::string> mesh_lines(const Config& config, const RunLayout& layout, const Model& model, const std::vector<std::string>& hosts);
-
-// All meshes of so many ranks that fit heads, layers and batch.
-std::vector<Mesh> meshes_of(const Config& config, int ranks, const Model& model);
-
-// Bytes that a rank of pipeline stage `stage` sends in a step, by axis, as Group counts them: what sums, gathers and messages of the layout come
-// to. Agreements on small numbers are left out.
-struct Communication {
-  double data = 0, tensor = 0, pipeline = 0;
-  double all() const { return data + tensor + pipeline; }
-};
-Communication communication_of(const Config& config, const RunLayout& layout, Model& model, DType compute, int64_t columns, int stage);
 
 // Ranks that were started differently are refused: `mine` must be the same everywhere, line by line. All ranks call it.
 void check_same(const Group& all, const std::string& what, const std::string& mine);

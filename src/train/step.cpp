@@ -67,7 +67,7 @@ Ctx::Setup StepEngine::setup(Arena& arena, ParamStore& store, const Kernels& ker
   s.seed = static_cast<uint64_t>(config_.train.seed);
   s.dropout = config_.train.dropout;
   s.sequence = config_.parallel.sequence;
-  for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) s.groups[static_cast<size_t>(axis)] = &ranks.along(axis);
+  for (Axis axis : kAxes) s.groups[static_cast<size_t>(axis)] = &ranks.along(axis);
   return s;
 }
 
@@ -117,13 +117,19 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     held = std::lcm(held, static_cast<int64_t>(stages));
     enough = 3 * held + leaf % held;
   }
+  const int64_t of_leaf = std::min(leaf, enough);
   {
     Ctx c(setup(arena, store, meta, fake));
     store.attach(c);
     if (watch) c.add_observer(watch);
-    std::vector<MicroBatch> micros(static_cast<size_t>(shape.leaves * std::min(leaf, enough)), micro);
+    std::vector<MicroBatch> micros(static_cast<size_t>(shape.leaves * of_leaf), micro);
+    std::vector<Communication> sent(micros.size());
     for (size_t i = 0; i < micros.size(); ++i) micros[i].index = static_cast<int64_t>(i);
-    run_with({.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake}, micros, 0, 0, {}, [](double, double) { return Verdict::apply; });
+    run_with({.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake, .sent = &sent}, micros, 0, 0, {}, [](double, double) { return Verdict::apply; });
+    // Those that were left out are like the second of a leaf, which is neither its first nor its last.
+    communication_ = communication_of(fake);
+    for (int64_t i = of_leaf; i < leaf; ++i)
+      for (int64_t l = 0; l < shape.leaves; ++l) communication_ = communication_ + sent[static_cast<size_t>(l * of_leaf + 1)];
     if (shape.validation) {
       ModelBatch b(micro, 0, 0);
       arena.section("valid");
@@ -138,6 +144,11 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   memory_.optimizer = optimizer.bytes();
   memory_.base = resident_memory();
   memory_.batches = loader_bytes(config.data.prefetch, shape.micro_batches, shape.rows, shape.columns);
+}
+
+Communication communication_of(const Ranks& ranks) {
+  auto of = [](const Group& g) { return g.traffic().bytes; };
+  return {.data = of(ranks.along(Axis::data)), .tensor = of(ranks.along(Axis::tensor)), .pipeline = of(ranks.along(Axis::pipeline)) + of(ranks.back())};
 }
 
 StepEngine::~StepEngine() = default;
@@ -173,7 +184,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
     Stage::Micro micro;
   };
   std::map<std::pair<int, int>, UnderWay> under_way;
-  for (const PipelineTask& t : tasks) {
+  auto run = [&](const PipelineTask& t) {
     int64_t slot = t.micro % most[static_cast<size_t>(t.chunk)];
     if (!t.backward) {
       UnderWay& u = under_way[{t.chunk, t.micro}];
@@ -181,7 +192,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
       c.arena().section(fmt::format("forward {} {}", t.chunk, slot));
       c.begin(u.batch->batch(), true);
       u.micro = p.stage.forward(c, t.chunk, true);
-      continue;
+      return;
     }
     bool opens = t.micro % leaf == 0, ends = shape_.leaves > 1 && t.micro % leaf == leaf - 1;
     // Of a whole model the gradients of the last micro batch go to the other data ranks as they come; stages send theirs at the end.
@@ -193,6 +204,11 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
     p.stage.backward(c, t.chunk, std::move(found->second.micro));
     p.store.settle(c);
     under_way.erase(found);
+  };
+  for (const PipelineTask& t : tasks) {
+    const Communication before = communication_of(p.ranks);
+    run(t);
+    if (p.sent) (*p.sent)[static_cast<size_t>(t.micro)] = (*p.sent)[static_cast<size_t>(t.micro)] + (communication_of(p.ranks) - before);
   }
   p.stage.drain();
 }

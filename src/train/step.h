@@ -36,6 +36,15 @@ struct RunMemory {
   int64_t total() const { return base + batches + weights + optimizer + arena.total; }
 };
 
+// Bytes that a rank hands to others in a step, by axis, as its groups count them (comm/group.h).
+struct Communication {
+  int64_t data = 0, tensor = 0, pipeline = 0;
+  int64_t all() const { return data + tensor + pipeline; }
+  friend Communication operator+(const Communication& a, const Communication& b) { return {a.data + b.data, a.tensor + b.tensor, a.pipeline + b.pipeline}; }
+  friend Communication operator-(const Communication& a, const Communication& b) { return {a.data - b.data, a.tensor - b.tensor, a.pipeline - b.pipeline}; }
+};
+Communication communication_of(const Ranks& ranks);  // all that was handed over so far
+
 struct StepShape {
   int64_t rows = 1, columns = 1, micro_batches = 1;  // of one micro batch; of one step of this rank
   bool validation = false;
@@ -64,6 +73,8 @@ class StepEngine {
   ~StepEngine();
 
   const RunMemory& memory() const { return memory_; }
+  // Of a step, counted on groups that are not there while the step ran on meta.
+  const Communication& communication() const { return communication_; }
   const StepShape& shape() const { return shape_; }
   // Allocates weights, moments and the arena.
   void allocate();
@@ -99,6 +110,7 @@ class StepEngine {
     Optimizer& optimizer;
     Stage& stage;
     const Ranks& ranks;
+    std::vector<Communication>* sent = nullptr;  // by micro batch of this rank, added to
   };
   StepResult run_with(Parts parts, const std::vector<MicroBatch>& micros, int64_t step, double lr,
                       const std::function<void(const Unit&)>& before_unit, const Decide& decide);
@@ -113,6 +125,7 @@ class StepEngine {
   Recipe recipe_;
   StepShape shape_;
   RunMemory memory_;
+  Communication communication_;
   std::unique_ptr<PlannedArena> arena_;  // outlives whoever holds tensors
   std::unique_ptr<Stash> stash_;
   Ranks alone_;

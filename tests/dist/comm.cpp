@@ -62,6 +62,26 @@ TEST(Groups, AllToAllExchangesPieces) {
   }
 }
 
+// Pieces of any size, none too: rank r sends (r + 2 i) % 5 times `scale` bytes to rank i.
+TEST(Groups, AllToAllExchangesRaggedPieces) {
+  const Group& all = world->all();
+  auto size = [](int from, int to, int64_t scale) { return (from + 2 * to) % 5 * scale; };
+  for (int64_t scale : {1, 3, 1024, 40000}) {
+    std::vector<int64_t> to, from;
+    std::string send, want;
+    for (int r = 0; r < all.size(); ++r) {
+      to.push_back(size(all.rank(), r, scale)), from.push_back(size(r, all.rank(), scale));
+      send.append(static_cast<size_t>(to.back()), static_cast<char>('a' + 7 * all.rank() + r));
+      want.append(static_cast<size_t>(from.back()), static_cast<char>('a' + 7 * r + all.rank()));
+    }
+    const int64_t before = all.traffic().bytes;
+    std::string got(want.size(), ' ');
+    all.all_to_all(send.data(), to, got.data(), from).wait();
+    EXPECT_TRUE(got == want) << scale;
+    EXPECT_EQ(all.traffic().bytes - before, static_cast<int64_t>(send.size()) - to[static_cast<size_t>(all.rank())]) << "what stays here is not sent";
+  }
+}
+
 TEST(Groups, MessagesArriveInOrderAndSeveralMayBePending) {
   const Group& all = world->all();
   int next = (all.rank() + 1) % all.size(), last = (all.rank() + all.size() - 1) % all.size();
@@ -85,7 +105,7 @@ TEST(Groups, OfAMesh) {
     std::vector<int> ranks = ranks_along(mesh, axis, world->rank());
     auto group = world->group(ranks, name(axis));
     EXPECT_EQ(group->size(), mesh.size(axis));
-    EXPECT_EQ(group->rank(), coordinates_of(mesh, world->rank()).along(axis));
+    EXPECT_EQ(group->rank(), coordinates_of(mesh, world->rank()).along(axis, mesh));
     std::vector<int64_t> members = gather_integers(*group, world->rank());
     EXPECT_EQ(members, std::vector<int64_t>(ranks.begin(), ranks.end()));
   }

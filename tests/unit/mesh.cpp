@@ -39,6 +39,47 @@ TEST(Mesh, GroupsPartitionTheRanks) {
   for (int rank = 0; rank < m.ranks(); ++rank) EXPECT_EQ(rank_of(m, coordinates_of(m, rank)), rank);
 }
 
+// Context ranks lie between tensor and data ranks, as Megatron's "tp-cp-ep-dp-pp"; experts are neighbours among data ranks.
+TEST(Mesh, ContextAndExperts) {
+  const Mesh m{.pipeline = 2, .data = 4, .tensor = 2, .context = 3, .expert = 2};
+  EXPECT_EQ(m.ranks(), 48);
+  EXPECT_EQ(m.size(Axis::expert_data), 2);
+  EXPECT_EQ(m.text(), "data 4 x tensor 2 x context 3 x expert 2 x pipeline 2");
+  EXPECT_EQ(Mesh().text(), "");
+  EXPECT_EQ(coordinates_of(m, 2), (Coordinates{.context = 1}));
+  EXPECT_EQ(coordinates_of(m, 6), (Coordinates{.data = 1}));
+  EXPECT_EQ(coordinates_of(m, 24), (Coordinates{.pipeline = 1}));
+  const int rank = rank_of(m, {.pipeline = 1, .data = 3, .tensor = 1, .context = 2});
+  EXPECT_EQ(rank, 47);
+  EXPECT_EQ(ranks_along(m, Axis::context, rank), (std::vector<int>{43, 45, 47}));
+  EXPECT_EQ(ranks_along(m, Axis::data, rank), (std::vector<int>{29, 35, 41, 47}));
+  EXPECT_EQ(ranks_along(m, Axis::expert, rank), (std::vector<int>{41, 47})) << "neighbours hold different experts";
+  EXPECT_EQ(ranks_along(m, Axis::expert_data, rank), (std::vector<int>{35, 47})) << "the same experts again";
+  for (Axis axis : kAxes) {
+    std::set<int> seen;
+    for (const auto& group : groups_along(m, axis)) {
+      EXPECT_EQ(group.size(), static_cast<size_t>(m.size(axis))) << name(axis);
+      for (size_t i = 0; i < group.size(); ++i) {
+        EXPECT_TRUE(seen.insert(group[i]).second) << name(axis);
+        EXPECT_EQ(coordinates_of(m, group[i]).along(axis, m), static_cast<int>(i)) << name(axis);
+      }
+    }
+    EXPECT_EQ(seen.size(), 48u) << name(axis);
+  }
+  const Ranks fake = Ranks::fake({.data = 4, .expert = 2}, 3);
+  EXPECT_EQ(fake.along(Axis::expert).rank(), 1);
+  EXPECT_EQ(fake.along(Axis::expert_data).size(), 2);
+  const Ranks plain = Ranks::fake({.data = 4}, 3);
+  EXPECT_EQ(&plain.along(Axis::expert_data), &plain.along(Axis::data)) << "no experts: all data ranks hold the same";
+}
+
+TEST(FakeGroup, CountsRaggedPiecesOfOthers) {
+  const FakeGroup g(1, 3);
+  const std::vector<int64_t> to{5, 100, 7}, from{1, 100, 2};
+  g.all_to_all(nullptr, to, nullptr, from).wait();
+  EXPECT_EQ(g.traffic().bytes, 12);
+}
+
 TEST(FakeGroup, CountsWhatItWouldMove) {
   FakeGroup g(5, 1024);
   g.all_gather(nullptr, nullptr, 1 << 20).wait();

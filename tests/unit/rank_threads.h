@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "base/error.h"
@@ -54,10 +55,14 @@ class ThreadGroup final : public Group {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   Pending all_gather(const void* mine, void* all, int64_t bytes) const override {
-    return exchange([&](int) { return mine; }, all, bytes);
+    return exchange([&](int) { return mine; }, all, std::vector<int64_t>(static_cast<size_t>(size_), bytes), std::vector<int64_t>(static_cast<size_t>(size_), bytes));
   }
   Pending all_to_all(const void* send, void* receive, int64_t bytes) const override {
-    return exchange([&](int to) { return static_cast<const std::byte*>(send) + to * bytes; }, receive, bytes);
+    const std::vector<int64_t> sizes(static_cast<size_t>(size_), bytes);
+    return all_to_all(send, sizes, receive, sizes);
+  }
+  Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive, std::span<const int64_t> from) const override {
+    return exchange([&](int r) { return static_cast<const std::byte*>(send) + std::accumulate(to.begin(), to.begin() + r, int64_t{0}); }, receive, to, from);
   }
   Pending send(const void* data, int64_t bytes, int to) const override {
     put(data, bytes, to);
@@ -90,16 +95,16 @@ class ThreadGroup final : public Group {
   }
   Letter get(void* data, int64_t bytes, int from) const { return {{name_, from, rank_, received_[static_cast<size_t>(from)]++}, data, bytes}; }
   template <class F>
-  Pending exchange(F&& piece, void* to, int64_t bytes) const {
+  Pending exchange(F&& piece, void* receive, std::span<const int64_t> to, std::span<const int64_t> from) const {
     std::vector<Letter> coming;
-    for (int r = 0; r < size_; ++r) {
-      std::byte* place = static_cast<std::byte*>(to) + r * bytes;
+    std::byte* place = static_cast<std::byte*>(receive);
+    for (int r = 0; r < size_; place += from[static_cast<size_t>(r++)]) {
       if (r == rank_) {
-        if (place != piece(r)) std::memcpy(place, piece(r), static_cast<size_t>(bytes));
+        if (place != piece(r)) std::memcpy(place, piece(r), static_cast<size_t>(to[static_cast<size_t>(r)]));
         continue;
       }
-      put(piece(r), bytes, r);
-      coming.push_back(get(place, bytes, r));
+      put(piece(r), to[static_cast<size_t>(r)], r);
+      coming.push_back(get(place, from[static_cast<size_t>(r)], r));
     }
     return Pending(std::make_unique<Coming>(post_, std::move(coming)));
   }

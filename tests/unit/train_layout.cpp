@@ -79,7 +79,7 @@ TEST_F(Layouts, RefusalsSayWhatWouldDo) {
     std::vector<const char*> words;
   };
   const std::vector<Case> cases = {
-      {"not the ranks", 5, [](Config& c) { c.parallel.data = 3; }, {"parallel.data=3 of 5 ranks", "data x tensor x pipeline must be the number of ranks (mpirun -n 5)", "use parallel.data=1 parallel.pipeline=5"}},
+      {"not the ranks", 5, [](Config& c) { c.parallel.data = 3; }, {"parallel.data=3 on 5 ranks", "data x tensor x pipeline must be the number of ranks (mpirun -n 5)", "use parallel.data=1 parallel.pipeline=5"}},
       {"alone", 1, [](Config& c) { c.parallel.tensor = 2, c.parallel.data = 2; }, {"parallel.data=2 parallel.tensor=2 on one rank", "mpirun -n 4 ravine"}},
       {"micro batches", 16, [](Config&) {}, {"24 micro batches over 16 data ranks", "train.global_batch / train.micro_batch = 24 must be a multiple of the data ranks", "use parallel.data=8"}},
       {"heads", 5, [](Config& c) { c.parallel.tensor = 5; }, {"parallel.tensor=5", "the 12 attention heads must be a multiple of it"}},
@@ -104,8 +104,17 @@ TEST_F(Layouts, RefusalsSayWhatWouldDo) {
 // What was asked for and has to be given up is among what is to be set: else following the advice asks for it again.
 TEST(NearestMeshes, name_what_is_given_up) {
   const auto no_tensor = [](const Mesh& m) { return m.tensor == 1; };
-  EXPECT_EQ(nearest_meshes(3, {1, 1, 2}, no_tensor), "use parallel.data=3 parallel.tensor=1, or parallel.data=1 parallel.tensor=1 parallel.pipeline=3");
-  EXPECT_EQ(nearest_meshes(3, {1, 1, 2}, [&](const Mesh& m) { return no_tensor(m) && m.ranks() == 2 && m.data == 2; }), "start 2 ranks: parallel.data=2 parallel.tensor=1");
+  const auto those = [](const std::function<bool(const Mesh&)>& fits) {
+    return [fits](int ranks) {
+      std::vector<Mesh> out;
+      for (int p = 1; p <= ranks; ++p)
+        for (int t = 1; t <= ranks / p; ++t)
+          if (Mesh m{p, ranks / p / t, t}; ranks % (p * t) == 0 && fits(m)) out.push_back(m);
+      return out;
+    };
+  };
+  EXPECT_EQ(nearest_meshes(3, {1, 1, 2}, those(no_tensor)), "use parallel.data=3 parallel.tensor=1, or parallel.data=1 parallel.tensor=1 parallel.pipeline=3");
+  EXPECT_EQ(nearest_meshes(3, {1, 1, 2}, those([&](const Mesh& m) { return no_tensor(m) && m.ranks() == 2 && m.data == 2; })), "start 2 ranks: parallel.data=2 parallel.tensor=1");
 }
 
 // meshes_of lists what run_layout takes, and nothing else.
@@ -115,7 +124,7 @@ TEST_F(Layouts, MeshesAreThoseThatAreTaken) {
       config.parallel = {};
       config.parallel.virtual_stages = chunks;
       std::set<std::tuple<int, int, int>> listed, taken;
-      for (const Mesh& m : meshes_of(config, ranks, *model)) EXPECT_TRUE(listed.insert({m.pipeline, m.data, m.tensor}).second);
+      for (const Mesh& m : meshes_of(ranks, config.parallel, *model, micro_batches_of(config))) EXPECT_TRUE(listed.insert({m.pipeline, m.data, m.tensor}).second);
       for (int p = 1; p <= ranks; ++p)
         for (int t = 1; t <= ranks; ++t) {
           if (ranks % (p * t)) continue;
@@ -132,15 +141,15 @@ TEST_F(Layouts, MeshesToRunOn) {
   ParallelOptions o;
   auto refusal = [&](int ranks) -> std::string {
     try {
-      running_mesh(o, ranks, *model);
+      mesh_of(o, ranks, *model);
     } catch (const UserError& e) {
       return e.what();
     }
     return "";
   };
   o.tensor = 2, o.pipeline = 2;
-  EXPECT_EQ(running_mesh(o, 8, *model), (Mesh{2, 2, 2}));
-  EXPECT_NE(refusal(6).find("parallel.data=1 parallel.tensor=2 parallel.pipeline=2 on 6 ranks"), std::string::npos) << refusal(6);
+  EXPECT_EQ(mesh_of(o, 8, *model), (Mesh{2, 2, 2}));
+  EXPECT_NE(refusal(6).find("parallel.tensor=2 parallel.pipeline=2 on 6 ranks"), std::string::npos) << refusal(6);
   o = {};
   o.tensor = 3;
   EXPECT_NE(refusal(3).find("4 key/value heads"), std::string::npos) << refusal(3);
@@ -150,7 +159,7 @@ TEST_F(Layouts, MeshesToRunOn) {
   o.pipeline = 3, o.virtual_stages = 3;
   EXPECT_NE(refusal(3).find("3 stages of 3 parts"), std::string::npos) << refusal(3);
   o.virtual_stages = 2;
-  EXPECT_EQ(running_mesh(o, 3, *model), (Mesh{3, 1, 1}));
+  EXPECT_EQ(mesh_of(o, 3, *model), (Mesh{3, 1, 1}));
 }
 
 TEST_F(Layouts, InWords) {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <numeric>
+#include <vector>
 
 #include "base/error.h"
 #include "base/host_name.h"
@@ -39,6 +41,7 @@ class Unit {
   Unit(const Unit&) = delete;
   MPI_Datatype type() const { return type_; }
   int count() const { return static_cast<int>(count_); }
+  int64_t bytes() const { return size_; }
 
  private:
   int64_t size_, count_;
@@ -57,13 +60,15 @@ class Waiting {
 class MpiGroup;
 class Request final : public Pending::Impl {
  public:
-  Request(MPI_Request request, const MpiGroup& group, const WaitPlace& place) : request_(request), group_(group), place_(place) {}
+  // `kept`: what the library reads until the request is done.
+  Request(MPI_Request request, const MpiGroup& group, const WaitPlace& place, std::vector<int> kept = {}) : request_(request), group_(group), place_(place), kept_(std::move(kept)) {}
   void wait() override;
 
  private:
   MPI_Request request_;
   const MpiGroup& group_;
   const WaitPlace& place_;
+  std::vector<int> kept_;
 };
 class MpiGroup final : public Group {
  public:
@@ -96,6 +101,29 @@ class MpiGroup final : public Group {
     MPI_Request r;
     check(MPI_Ialltoall(send, unit.count(), unit.type(), receive, unit.count(), unit.type(), comm_, &r), "all_to_all");
     return pending(r, (size_ - 1) * bytes, all_to_all_);
+  }
+  Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive, std::span<const int64_t> from) const override {
+    const size_t n = static_cast<size_t>(size_);
+    require(to.size() == n && from.size() == n, "all_to_all: {} and {} pieces for {} ranks", to.size(), from.size(), n);
+    const int64_t others = std::accumulate(to.begin(), to.end(), int64_t{0}) - to[static_cast<size_t>(rank_)];
+    if (!receive) return count(others);
+    check_usable();
+    int64_t bits = 0, all = 0;  // a unit that divides every piece
+    for (std::span<const int64_t> sizes : {to, from})
+      for (int64_t bytes : sizes) bits |= bytes, all += bytes;
+    const Unit unit(bits);
+    require(all / unit.bytes() <= INT32_MAX, "mpi: pieces of {} bytes together", all);
+    std::vector<int> kept;  // counts and places of what is sent, then of what is received
+    for (std::span<const int64_t> sizes : {to, from}) {
+      for (int64_t bytes : sizes) kept.push_back(static_cast<int>(bytes / unit.bytes()));
+      int64_t at = 0;
+      for (int64_t bytes : sizes) kept.push_back(static_cast<int>(at / unit.bytes())), at += bytes;
+    }
+    const int* of = kept.data();
+    MPI_Request r;
+    check(MPI_Ialltoallv(send, of, of + n, unit.type(), receive, of + 2 * n, of + 3 * n, unit.type(), comm_, &r), "all_to_all");
+    count(others);
+    return Pending(std::make_unique<Request>(r, *this, all_to_all_, std::move(kept)));
   }
   Pending send(const void* data, int64_t bytes, int to) const override {
     if (!data) return count(bytes);
