@@ -90,7 +90,7 @@ struct TrainOptions {
   int64_t steps = 1000, global_batch = 8, micro_batch = 1, seed = 42;
   std::string output = "runs/default";
   std::string recompute = "cheap", loss_average = "tokens";
-  double dropout = 0;
+  double dropout = 0, attention_dropout = 0;
   int64_t valid_every = 0, valid_batches = 0;
   bool find_nan = false;
   int64_t threads = 0;
@@ -109,6 +109,8 @@ struct TrainOptions {
       "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches", one_of({"tokens", "micro"}) & fixed());
     v("dropout", dropout, "probability of dropping an activation while training",
       between(0, 0.99) & because("what stays is multiplied by 1 / (1 - dropout)") & fixed());
+    v("attention_dropout", attention_dropout, "probability of dropping a probability of attention while training",
+      between(0, 0.99) & because("what stays is multiplied by 1 / (1 - attention_dropout)") & fixed());
     v("valid_every", valid_every, "steps between validations; 0: never", between(0, kMostSteps) & may_change());
     v("valid_batches", valid_batches, "micro batches per validation; 0: all", between(0, kMostSteps) & may_change());
     v("find_nan", find_nan, "when the loss becomes NaN, name the first op that produced one", may_change());

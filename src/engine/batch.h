@@ -22,6 +22,7 @@ struct Batch {
   TensorView labels;                 // i32 [N], already shifted, -100 ignored; absent when only logits are wanted
   TensorView logit_rows;             // i32: rows whose logits are wanted when there are no labels; absent: all
   TensorView sequences;              // i64 [N]: global index of the row's sequence (dropout)
+  TensorView places;                 // i32 [N]: place of the row in its sequence, across documents (dropout of attention)
   std::vector<Segment> segments;     // rows outside every segment are padding
   int64_t max_position = 0;          // largest position + 1
   double grad_scale = 1;             // 1 / valid tokens of the whole step

@@ -46,7 +46,7 @@ class Ctx {
     const Recipe* recipe = nullptr;  // null: none
     Types types;
     uint64_t seed = 0;
-    double dropout = 0;
+    double dropout = 0, attention_dropout = 0;
     std::array<const Group*, kAxisCount> groups{};  // by Axis; null: one rank
     bool sequence = false;                 // tensor ranks share the tokens of the residual stream
     std::vector<Observer*> observers;
@@ -93,6 +93,7 @@ class Ctx {
   const Recipe* recipe() const { return setup_.recipe; }
   uint64_t seed() const { return setup_.seed; }
   double dropout() const { return training_ ? setup_.dropout : 0; }
+  double attention_dropout() const { return training_ ? setup_.attention_dropout : 0; }
   const std::string& path() const { return path_; }
   Phase phase() const { return phase_; }
 

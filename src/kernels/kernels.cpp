@@ -2,7 +2,14 @@
 
 #include <algorithm>
 
+#include "base/philox.h"
+
 namespace ravine {
+
+uint64_t AttentionDropout::head_key(int64_t h) const {
+  auto words = philox(key, {static_cast<uint32_t>(first_head + h), 0, 0, 0});
+  return words[0] | uint64_t{words[1]} << 32;
+}
 
 double attention_pairs(const AttentionShape& at) {
   double pairs = 0;

@@ -20,23 +20,25 @@
 
 namespace ravine {
 
-// out[n] = weight[ids[n]]. ids i32 [N]; weight [V,C]; out [N,C].
+// out[n] = scale * weight[ids[n]]. ids i32 [N]; weight [V,C]; out [N,C].
 struct EmbeddingForward {
   static constexpr const char* name = "embedding";
   TensorView ids, weight, out;
+  double scale = 1;
   template <class F> void each(F&& f) const {
     f("ids", ids, Access::read), f("weight", weight, Access::read), f("out", out, Access::write);
   }
   double flops() const { return 0; }
 };
 
-// dweight[ids[n]] += dout[n], tokens in order; without `accumulate`, dweight is cleared first. Rows of dweight equal to
+// dweight[ids[n]] += scale * dout[n], tokens in order; without `accumulate`, dweight is cleared first. Rows of dweight equal to
 // `padding_id` (if >= 0) get nothing (PyTorch's padding_idx). dweight is wider than or as wide as dout.
 struct EmbeddingBackward {
   static constexpr const char* name = "embedding_backward";
   TensorView ids, dout, dweight;
   int64_t padding_id = -1;
   bool accumulate = false;
+  double scale = 1;
   template <class F> void each(F&& f) const {
     f("ids", ids, Access::read), f("dout", dout, Access::read), f("dweight", dweight, accumulate ? Access::update : Access::write);
   }
@@ -44,12 +46,12 @@ struct EmbeddingBackward {
 };
 
 // RMSNorm (Zhang, Sennrich 2019), with the residual add in front if `branch` is there:
-//   sum = x + branch (stored if `sum` is there);  rstd = 1/sqrt(mean(sum^2) + eps);  out = (sum * rstd) * weight.
-// x, branch, sum, out [N,C]; weight [C]; rstd [N]. `sum` may be the memory of x. Without branch, sum is absent.
+//   sum = x + branch (stored if `sum` is there);  rstd = 1/sqrt(mean(sum^2) + eps);  out = (sum * rstd) * (offset + weight).
+// offset 1 over a weight that begins at zero is the norm of Gemma (Google 2024). x, branch, sum, out [N,C]; weight [C]; rstd [N]. `sum` may be the memory of x. Without branch, sum is absent.
 struct RmsNormForward {
   static constexpr const char* name = "rms_norm";
   TensorView x, branch, weight, sum, out, rstd;
-  double eps = 1e-6;
+  double eps = 1e-6, offset = 0;
   template <class F> void each(F&& f) const {
     f("x", x, Access::read), f("branch", branch, Access::read), f("weight", weight, Access::read), f("sum", sum, Access::write);
     f("out", out, Access::write), f("rstd", rstd, Access::write);
@@ -58,13 +60,14 @@ struct RmsNormForward {
 };
 
 // Given dout and the gradient `dsum` that reaches the normalised sum by other ways (optional):
-//   h = dout * weight;  dx = dsum + rstd * (h - xhat * mean(h * xhat)),  xhat = x * rstd;  dweight (+)= sum_n dout * xhat.
+//   h = dout * (offset + weight);  dx = dsum + rstd * (h - xhat * mean(h * xhat)),  xhat = x * rstd;  dweight (+)= sum_n dout * xhat.
 // x is the sum that was normalised. dx may be the memory of dsum. `dbranch` (optional) receives dx again, rounded to its own type.
 // dweight [C] is optional (frozen); with `accumulate` it is added to.
 struct RmsNormBackward {
   static constexpr const char* name = "rms_norm_backward";
   TensorView dout, x, weight, rstd, dsum, dx, dbranch, dweight;
   bool accumulate = false;
+  double offset = 0;
   template <class F> void each(F&& f) const {
     f("dout", dout, Access::read), f("x", x, Access::read), f("weight", weight, Access::read), f("rstd", rstd, Access::read);
     f("dsum", dsum, Access::read), f("dx", dx, Access::write), f("dbranch", dbranch, Access::write);
@@ -195,6 +198,18 @@ struct Segment {
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
+// Dropout of attention probabilities (Vaswani et al. 2017), after the softmax: what was p_ij becomes keep ? p_ij / (1-p) : 0, for q head
+// first_head + h of the whole model (h: of this rank). The mask is never stored: it is what Dropout drops of the matrix of
+// probabilities [queries, keys] of a segment and head with key head_key(h), positions `places`, channels the keys of the segment from 0 on.
+struct AttentionDropout {
+  double p = 0;      // 0: none
+  uint64_t key = 0;  // of the place in the model
+  uint32_t step = 0;
+  int64_t first_head = 0;
+  TensorView places, sequences;  // of the rows of q: i32 [N], place in its sequence; i64 [N], global index of its sequence
+  uint64_t head_key(int64_t h) const;
+};
+
 // How attention sees a batch. Segments do not overlap in q.
 struct AttentionShape {
   std::span<const Segment> segments;
@@ -205,10 +220,13 @@ struct AttentionShape {
   // ALiBi (Press et al. 2022), one per head, or empty: slope * (key position - query position) is added to the scaled scores. That form
   // differs from slope * key position by what the softmax does not see, and loses no digits in long rows. Memory of the caller.
   std::span<const double> slopes;
+  // 0, or a soft cap (Gemma 2): scaled scores s become cap * tanh(s / cap), before the mask and the softmax. Not beside ALiBi.
+  double cap = 0;
+  AttentionDropout dropout;
 };
 
-// out = softmax(scale * q k^T) v per segment and head, in O(N) memory, work only where the mask lets something through.
-// q, out [N, H*D]; k, v [M, G*D]; lse [H, N]: log of the sum of exponentials (natural log, scale included), kept for backward (optional
+// out = dropout(softmax(capped(scale * q k^T))) v per segment and head, in O(N) memory, work only where the mask lets something through.
+// q, out [N, H*D]; k, v [M, G*D]; lse [H, N]: log of the sum of exponentials (natural log, of scaled and capped scores, nothing dropped), kept for backward (optional
 // when not training). Rows outside every segment, and rows whose mask lets no key through, get out = 0, lse = -inf.
 // ref and bf16: probabilities are rounded to the type of q before the product with v.
 struct AttentionForward {
@@ -258,6 +276,24 @@ struct SoftmaxBackward {
   double flops() const { return 5.0 * probs.count(); }
 };
 
+// y = cap * tanh(scale * x / cap): a soft cap (Gemma 2). Types may differ; y may be the memory of x.
+struct SoftCapForward {
+  static constexpr const char* name = "soft_cap";
+  TensorView x, y;  // [N,C]
+  double cap = 1, scale = 1;
+  template <class F> void each(F&& f) const { f("x", x, Access::read), f("y", y, Access::write); }
+  double flops() const { return 12.0 * y.count(); }
+};
+
+// dx = scale * (1 - (y / cap)^2) * dy. dx may be the memory of y or dy.
+struct SoftCapBackward {
+  static constexpr const char* name = "soft_cap_backward";
+  TensorView y, dy, dx;
+  double cap = 1, scale = 1;
+  template <class F> void each(F&& f) const { f("y", y, Access::read), f("dy", dy, Access::read), f("dx", dx, Access::write); }
+  double flops() const { return 5.0 * dx.count(); }
+};
+
 // out = silu(gate) * up (Shazeer 2020), silu(g) = g / (1 + exp(-g)). gate, up, out [N,I].
 struct SwigluForward {
   static constexpr const char* name = "swiglu";
@@ -275,6 +311,25 @@ struct SwigluBackward {
     f("dgate", dgate, Access::write), f("dup", dup, Access::write);
   }
   double flops() const { return 10.0 * dout.count(); }
+};
+
+// out = gelu(gate) * up (Shazeer 2020), gelu in its tanh form (below); the rest as SwiGLU.
+struct GegluForward {
+  static constexpr const char* name = "geglu";
+  TensorView gate, up, out;
+  template <class F> void each(F&& f) const { f("gate", gate, Access::read), f("up", up, Access::read), f("out", out, Access::write); }
+  double flops() const { return 11.0 * out.count(); }
+};
+
+// dgate = dout * up * the slope of gelu at gate, dup = dout * gelu(gate). dgate, dup may be the memory of gate, up.
+struct GegluBackward {
+  static constexpr const char* name = "geglu_backward";
+  TensorView gate, up, dout, dgate, dup;
+  template <class F> void each(F&& f) const {
+    f("gate", gate, Access::read), f("up", up, Access::read), f("dout", dout, Access::read);
+    f("dgate", dgate, Access::write), f("dup", dup, Access::write);
+  }
+  double flops() const { return 18.0 * dout.count(); }
 };
 
 // GELU (Hendrycks, Gimpel 2016): x Phi(x), Phi the normal distribution; or its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
@@ -315,12 +370,14 @@ struct Dropout {
 //   losses[n] = logsumexp(x[n] W^T) - (x[n] W^T)[labels[n]], 0 where labels[n] < 0;
 //   dlogits = grad_scale * (softmax - onehot), 0 where labels[n] < 0;  dx = dlogits W;  dweight (+)= dlogits^T x.
 // x [N,C]; weight [V,C]; labels i32 [N]; losses f64 [N]; dx [N,C] and dweight [V,C] optional (evaluation, frozen head).
+// With `cap`, x[n] W^T stands above for cap * tanh(x[n] W^T / cap), and dlogits go through that.
 // 16-bit: logits are kept in f32, dlogits are rounded to the type of x before the two products.
 struct LossHead {
   static constexpr const char* name = "loss_head";
   TensorView x, weight, labels, losses, dx, dweight;
   double grad_scale = 1;
   bool accumulate = false;
+  double cap = 0;  // 0: none
   template <class F> void each(F&& f) const {
     f("x", x, Access::read), f("weight", weight, Access::read), f("labels", labels, Access::read), f("losses", losses, Access::write);
     f("dx", dx, Access::write), f("dweight", dweight, accumulate ? Access::update : Access::write);
@@ -430,8 +487,8 @@ struct KernelList {
 };
 using AllKernels = KernelList<EmbeddingForward, EmbeddingBackward, RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward,
                        HeadNormForward, HeadNormBackward, UnitRowsForward, UnitRowsBackward, Matmul, SumRows,
-                       Rope, AttentionForward, AttentionBackward, SoftmaxForward, SoftmaxBackward, SwigluForward,
-                       SwigluBackward, GeluForward, GeluBackward, Dropout, LossHead, CrossEntropy,
+                       Rope, AttentionForward, AttentionBackward, SoftmaxForward, SoftmaxBackward, SoftCapForward, SoftCapBackward,
+                       SwigluForward, SwigluBackward, GegluForward, GegluBackward, GeluForward, GeluBackward, Dropout, LossHead, CrossEntropy,
                        Add, Cast, Fill, SumSquares, AdamW, Sgd>;
 
 struct Kernels {

@@ -20,9 +20,10 @@ ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step) {
   batch_.ids = view(m.ids);
   batch_.labels = view(m.labels);
   batch_.positions = view(m.positions);
-  sequences_.resize(m.ids.size());
-  for (size_t i = 0; i < sequences_.size(); ++i) sequences_[i] = m.sequence_index[i / static_cast<size_t>(m.columns)];
+  const auto columns = static_cast<size_t>(m.columns);
+  for (size_t i = 0; i < m.ids.size(); ++i) sequences_.push_back(m.sequence_index[i / columns]), places_.push_back(static_cast<int32_t>(i % columns));
   batch_.sequences = view_of(sequences_.data(), DType::i64, {batch_.tokens});
+  batch_.places = view_of(places_.data(), DType::i32, {batch_.tokens});
   for (const TokenSpan& s : m.segments) batch_.segments.push_back({.q_begin = s.begin, .q_count = s.length, .k_begin = s.begin, .k_count = s.length});
   for (int32_t p : m.positions) batch_.max_position = std::max<int64_t>(batch_.max_position, p + 1);
   batch_.grad_scale = grad_scale;
@@ -65,7 +66,7 @@ Ctx::Setup StepEngine::setup(Arena& arena, ParamStore& store, const Kernels& ker
   s.recipe = &recipe_;
   s.types = types_;
   s.seed = static_cast<uint64_t>(config_.train.seed);
-  s.dropout = config_.train.dropout;
+  s.dropout = config_.train.dropout, s.attention_dropout = config_.train.attention_dropout;
   s.sequence = config_.parallel.sequence;
   for (Axis axis : kAxes) s.groups[static_cast<size_t>(axis)] = &ranks.along(axis);
   return s;

@@ -24,6 +24,7 @@ class ModelBatch {
  private:
   Batch batch_;
   std::vector<int64_t> sequences_;
+  std::vector<int32_t> places_;
 };
 
 // What a run keeps in memory, by kind, in bytes.

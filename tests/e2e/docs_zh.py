@@ -244,7 +244,7 @@ def test_what_differs_is_named(folder):
     one("generate.md", "(parallel.md#在多个-rank-上运行模型)", "(parallel.md)", "links")
     one("parallel.md", "0.3 %", "0.4 %", "numbers")
     text = read(ZH / "add-an-op.md").split("\n\n")[1]
-    one("add-an-op.md", text, "An op is one page, and `swiglu` is the example.", "not translated")
+    one("add-an-op.md", text, "An op is one page, and `gelu` is the example.", "not translated")
 
     page = ZH / "generate.md"
     for link, kind in (("none.md", "leads nowhere"), ("parallel.md#none", "names no heading"), ("../howto/parallel.md", "leads to the English page")):

@@ -4,10 +4,11 @@
 
 namespace ravine {
 
-// Visible pairs of one query row and head, in double: s = scale q.k (+ ALiBi), its magnitude, p = softmax(s).
+// Visible pairs of one query row and head, in double: s = scale q.k (+ ALiBi, or capped), its magnitude, p = softmax(s), what dropout multiplies
+// p with.
 struct VisibleRow {
   std::vector<int64_t> keys;
-  std::vector<double> s, magnitude, p;
+  std::vector<double> s, magnitude, p, kept;
   double top = 0;  // largest |s|
 };
 
@@ -25,6 +26,15 @@ inline VisibleRow visible(const std::vector<double>& q, const std::vector<double
       s += product, m += std::fabs(product);
     }
     double bias = at.slopes.empty() ? 0 : at.slopes[static_cast<size_t>(h)] * static_cast<double>(j - position);
+    if (at.cap != 0) s = at.cap * std::tanh(at.scale * s / at.cap) / at.scale;
+    double kept = 1;
+    if (at.dropout.p != 0) {
+      auto place = static_cast<uint32_t>(get(at.dropout.places, 0, seg.q_begin + i));
+      auto sequence = static_cast<uint32_t>(at.dropout.sequences.as<int64_t>()[seg.q_begin + i]);
+      auto words = philox(at.dropout.head_key(h), {static_cast<uint32_t>(j / 4), place, sequence, at.dropout.step});
+      kept = uniform24(words[static_cast<size_t>(j % 4)]) >= at.dropout.p ? 1 / (1 - at.dropout.p) : 0;
+    }
+    r.kept.push_back(kept);
     r.keys.push_back(seg.k_begin + j), r.s.push_back(at.scale * s + bias), r.magnitude.push_back(at.scale * m + std::fabs(bias));
     largest = std::max(largest, r.s.back()), r.top = std::max(r.top, std::fabs(r.s.back()));
   }
@@ -33,7 +43,11 @@ inline VisibleRow visible(const std::vector<double>& q, const std::vector<double
   return r;
 }
 
-// Forward. A score is off by gamma(D + 2) times its magnitude; a probability's exponent by twice the largest of that and by a
+// Roundings of a score: D products and sums, scale and one more; under a cap 1 / cap, 3 ulp of tanh (whose argument's error reaches it by a slope of at
+// most 1), and cap.
+inline double score_roundings(const AttentionShape& at) { return static_cast<double>(at.head_size) + 2 + (at.cap != 0 ? 9 : 0); }
+
+// Forward. A score is off by gamma(score_roundings) times its magnitude; a probability's exponent by twice the largest of that and by a
 // few roundings of |s|; an online softmax rescales at most once for every 8 keys, each time with one exp and one product.
 // Numerator and sum are both off by that. 16-bit: each probability is rounded to the type of q, in ref and in cpu.
 struct ForwardErrors {
@@ -52,7 +66,7 @@ inline ForwardErrors forward_errors(const AttentionForward& a, double u = kU32) 
         VisibleRow r = visible(q, k, at, seg, i, h);
         auto keys = static_cast<double>(r.keys.size());
         double score = 0;
-        for (double m : r.magnitude) score = std::max(score, gamma(d + 2) * m);
+        for (double m : r.magnitude) score = std::max(score, gamma(score_roundings(at)) * m);
         double argument = 2 * score + 8 * u * r.top;
         double p_error = std::expm1(argument) + gamma(kFunction + (1 + keys / 8) * (kFunction + 2));
         errors.lse[h * n + seg.q_begin + i] = p_error + gamma(keys + kFunction) + 2 * u * (r.top + std::log(keys + 1));
@@ -60,10 +74,10 @@ inline ForwardErrors forward_errors(const AttentionForward& a, double u = kU32) 
           double weighted = 0, plain = 0;
           for (size_t j = 0; j < r.keys.size(); ++j) {
             double x = std::fabs(v[(r.keys[j] * at.kv_heads + h / (at.heads / at.kv_heads)) * d + e]);
-            weighted += r.p[j] * x, plain += x;
+            weighted += r.p[j] * r.kept[j] * x, plain += r.kept[j] * x;
           }
           errors.out[(seg.q_begin + i) * at.heads * d + h * d + e] =
-              (2 * p_error + gamma(2 * keys + kFunction) + 2 * u16) * weighted + lost * plain;
+              (2 * p_error + gamma(2 * keys + kFunction + 3) + 2 * u16) * weighted + lost * plain;
         }
       }
   return errors;
@@ -94,15 +108,17 @@ inline BackwardErrors backward_errors(const AttentionBackward& a, double u = kU3
         for (size_t j = 0; j < r.keys.size(); ++j) {
           int64_t key = r.keys[j];
           double p = std::exp(r.s[j] - get(a.lse, h, row)), dp = 0;
-          for (int64_t e = 0; e < d; ++e) dp += std::fabs(dout[row * wide + h * d + e] * v[key * narrow + g * d + e]);
-          double p_error = std::expm1(gamma(d + 2) * r.magnitude[j] + 4 * u * (std::fabs(r.s[j]) + lse)) + gamma(kFunction);
+          for (int64_t e = 0; e < d; ++e) dp += r.kept[j] * std::fabs(dout[row * wide + h * d + e] * v[key * narrow + g * d + e]);
+          // The slope of a cap, 1 - (s / cap)^2, is at most 1 and off by twice what s / cap is off by.
+          double slope_error = at.cap == 0 ? 0 : 2 * gamma(score_roundings(at)) * r.magnitude[j] / at.cap + gamma(6);
+          double p_error = std::expm1(gamma(score_roundings(at)) * r.magnitude[j] + 4 * u * (std::fabs(r.s[j]) + lse)) + gamma(kFunction);
           constexpr double kFlushed = 0x1p-79;
-          double ds = p * (dp + delta), ds_error = ds * (p_error + gamma(d + 4) + 3 * u16 + terms) + lost / std::min(1.0, at.scale) + kFlushed * (dp + delta);
+          double ds = p * (dp + delta), ds_error = ds * (p_error + slope_error + gamma(d + 6) + 3 * u16 + terms) + lost / std::min(1.0, at.scale) + kFlushed * (dp + delta);
           for (int64_t e = 0; e < d; ++e) {
             errors.dq[row * wide + h * d + e] += at.scale * ds_error * std::fabs(k[key * narrow + g * d + e]);
             errors.dk[key * narrow + g * d + e] += at.scale * ds_error * std::fabs(q[row * wide + h * d + e]);
             errors.dv[key * narrow + g * d + e] +=
-                (p * (p_error + 2 * u16 + terms) + lost + kFlushed) * std::fabs(dout[row * wide + h * d + e]);
+                (r.kept[j] * p * (p_error + gamma(2) + 2 * u16 + terms) + lost + r.kept[j] * kFlushed) * std::fabs(dout[row * wide + h * d + e]);
           }
         }
       }

@@ -17,6 +17,7 @@ struct Masking {
   bool causal;
   int64_t window;
   bool alibi = false;
+  double cap = 0, dropout = 0;
 };
 const std::vector<double> kSlopes = {0.5, 0.25, 0.0625, 0.7, 0.01, 0.125, 0.3, 0.002, 0.9, 0.03125, 0.4, 0.2};
 
@@ -41,9 +42,15 @@ const std::vector<Batch> kBatches = {
 };
 const Heads kHeads[] = {{2, 2, 8}, {4, 2, 10}, {3, 1, 16}, {4, 2, 64}, {2, 1, 128}, {6, 1, 8}, {12, 12, 8}};
 const Masking kMasks[] = {{true, 0}, {false, 0}, {true, 17}, {false, 33}, {true, 1},
-                         {true, 0, true}, {false, 0, true}, {true, 17, true}};
+                         {true, 0, true}, {false, 0, true}, {true, 17, true},
+                         {true, 0, false, 3}, {false, 33, false, 1.5}, {true, 17, false, 3},
+                         {true, 0, false, 0, 0.3}, {false, 33, false, 0, 0.1}, {true, 17, false, 3, 0.3}, {true, 0, true, 0, 0.5}};
 
 class CpuAttention : public testing::TestWithParam<DType> {};
+
+void at_dropout(AttentionShape& at, double p, const TensorView& places, const TensorView& sequences) {
+  at.dropout = {p, 0x123456789abcdefull, 42, 5, places, sequences};
+}
 
 // q, k, v as column slices of one product's output where they have the same rows.
 AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const Masking& mask, double spread = 2) {
@@ -56,7 +63,12 @@ AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const 
     a.q = c.input(1, t, {b.q_rows, wide}, 3, spread), a.k = c.input(2, t, {b.k_rows, narrow}, 1, spread);
     a.v = c.input(3, t, {b.k_rows, narrow}, 5, spread);
   }
-  a.at = {b.segments, h.heads, h.kv_heads, h.size, 1 / std::sqrt(static_cast<double>(h.size)), mask.causal, mask.window, {}};
+  a.at = {b.segments, h.heads, h.kv_heads, h.size, 1 / std::sqrt(static_cast<double>(h.size)), mask.causal, mask.window, {}, mask.cap};
+  if (mask.dropout != 0) {
+    std::vector<int64_t> places, sequences;
+    for (int64_t i = 0; i < b.q_rows; ++i) places.push_back(1000 + i % 300), sequences.push_back((int64_t{1} << 33) + i / 300);
+    at_dropout(a.at, mask.dropout, c.integers(DType::i32, places), c.integers(DType::i64, sequences));
+  }
   if (mask.alibi) a.at.slopes = std::span(kSlopes).first(static_cast<size_t>(h.heads));
   return a;
 }
@@ -68,9 +80,10 @@ void each_case(DType t, F&& f) {
       for (const Masking& m : kMasks) {
         if (b.q_rows >= 500 && (h.kv_heads != 12 || m.window > 17)) continue;            // only as many heads fill a task
         if (b.q_rows >= 300 && h.size > 10 && (m.window > 1 || h.size != 64)) continue;  // the long ones with some sizes only
+        if ((m.cap != 0 || m.dropout != 0) && h.size != 10 && h.heads != 6 && b.q_rows < 500) continue;  // groups of two and of six
         f(b, h, m,
-          fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {} alibi {}", name(t), b.what, h.heads, h.kv_heads,
-                      h.size, m.causal, m.window, m.alibi));
+          fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {} alibi {} cap {} dropout {}", name(t), b.what, h.heads,
+                      h.kv_heads, h.size, m.causal, m.window, m.alibi, m.cap, m.dropout));
       }
 }
 

@@ -83,14 +83,15 @@ TEST_P(CpuLoss, LossHead) {
   DType type = GetParam();
   double u16 = type == DType::f32 ? 0 : unit(type), lost = type == DType::f32 ? 0 : 2 * smallest(type);
   for (Size s : kSizes)
-    for (int variant = 0; variant < 4; ++variant) {  // 0 losses only, 1 dx, 2 dx and dweight, 3 dweight accumulated
+    for (int variant = 0; variant < 6; ++variant) {  // 0 losses only, 1 dx, 2 dx and dweight, 3 dweight accumulated, 4 and 5 capped: dx and dweight, dx
       Case c;
       LossHead a;
+      a.cap = variant == 4 ? 1.5 : variant == 5 ? 20 : 0;
       a.x = c.input(1, type, {s.tokens, s.channels}, 3), a.weight = c.input(2, type, {s.vocabulary, s.channels}, 0, 0.5);
       auto labels = some_labels(s.tokens, s.vocabulary);
       a.labels = c.integers(DType::i32, labels), a.losses = c.output(DType::f64, {s.tokens});
-      if (variant == 1 || variant == 2) a.dx = c.output(type, {s.tokens, s.channels}, 5);
-      if (variant == 2) a.dweight = c.output(DType::f32, {s.vocabulary, s.channels});
+      if (variant == 1 || variant == 2 || variant >= 4) a.dx = c.output(type, {s.tokens, s.channels}, 5);
+      if (variant == 2 || variant == 4) a.dweight = c.output(DType::f32, {s.vocabulary, s.channels});
       if (variant == 3) a.dweight = c.input(3, DType::f32, {s.vocabulary, s.channels});
       a.grad_scale = 0.125, a.accumulate = variant == 3;
       auto x = values(a.x), w = values(a.weight);
@@ -102,8 +103,15 @@ TEST_P(CpuLoss, LossHead) {
             double product = x[i * s.channels + j] * w[v * s.channels + j];
             logits[v] += product, off[v] += gamma32(s.channels + 1) * std::fabs(product);
           }
+        if (a.cap != 0)  // 1 / cap, 3 ulp of tanh, cap
+          for (int64_t v = 0; v < s.vocabulary; ++v) logits[v] = a.cap * std::tanh(logits[v] / a.cap), off[v] += gamma32(10) * std::fabs(logits[v]);
         auto t = token_errors(logits, off, labels[i], a.grad_scale);
         loss_error.push_back(t.loss);
+        if (a.cap != 0)  // the slope 1 - (y / cap)^2 is at most 1, and off by twice what y / cap is off by
+          for (int64_t v = 0; v < s.vocabulary; ++v) {
+            const double p = t.dlogits[v] + (v == labels[i] ? 2 * a.grad_scale : 0);
+            t.dlogits_error[v] += p * (2 * off[v] / a.cap + gamma32(6));
+          }
         if (labels[i] < 0) continue;
         for (int64_t v = 0; v < s.vocabulary; ++v) {
           double error = t.dlogits_error[v] + 2 * u16 * t.dlogits[v] + lost;

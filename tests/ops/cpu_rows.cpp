@@ -1,4 +1,6 @@
 // The row kernels of cpu against ref: embedding, RMSNorm, RoPE, SwiGLU, dropout, add, cast, fill, sum_rows, softmax.
+#include <bit>
+
 #include "tests/ops/harness.h"
 
 namespace ravine {
@@ -8,6 +10,9 @@ struct Size {
   int64_t rows, cols;
 };
 const Size kSizes[] = {{1, 10}, {7, 40}, {3, 257}, {5, 768}, {1030, 33}, {2100, 16}, {1, 1}};
+
+// Results below what exp flushes to zero beside 1, e^-87, times a factor of at most 30 each.
+constexpr double kFlushed = 0x1p-110;
 
 std::string at(DType t, Size s) { return fmt::format("{} [{}, {}]", name(t), s.rows, s.cols); }
 
@@ -31,20 +36,35 @@ TEST(CpuRows, Embedding) {
       }
 }
 
-// A row of dweight sums at most N rows of dout and its old value: gamma(N + 1) times their magnitudes.
+// One product, of a factor that is rounded itself.
+TEST(CpuRows, ScaledEmbedding) {
+  SKIP_WITHOUT(EmbeddingForward);
+  for (DType t : kFloats)
+    for (DType out : kFloats)
+      for (Size s : kSizes) {
+        Case c;
+        EmbeddingForward a{c.integers(DType::i32, some_ids(s.rows, 13)), c.input(1, t, {13, s.cols}, 2), c.output(out, {s.rows, s.cols}, 3), 3.46};
+        auto o = run_both(a)["out"];
+        expect_close(
+            o, [&](int64_t i) { return gamma32(2) * std::fabs(o.want[i]); }, at(t, s));
+        c.expect_intact();
+      }
+}
+
+// A row of dweight sums at most N rows of dout, scaled, and its old value: gamma(N + 3) times their magnitudes.
 TEST(CpuRows, EmbeddingBackward) {
   SKIP_WITHOUT(EmbeddingBackward);
   for (DType t : kFloats)
     for (Size s : kSizes)
       for (bool accumulate : {false, true})
-        for (int64_t padding : {-1, 3}) {
+        for (auto [padding, scale] : {std::pair{-1, 1.0}, {3, 1.0}, {-1, 3.46}}) {
           Case c;
           Buffer& dweight = accumulate ? c.input(2, DType::f32, {13, s.cols}) : c.output(DType::f32, {13, s.cols});
           EmbeddingBackward a{c.integers(DType::i32, some_ids(s.rows, 7)), c.input(1, t, {s.rows, s.cols}, 5), dweight, padding,
-                              accumulate};
+                              accumulate, scale};
           auto magnitude = run_ref(a, true)["dweight"];
           expect_close(
-              run_both(a)["dweight"], [&](int64_t i) { return gamma32(s.rows + 1) * magnitude[i]; }, at(t, s));
+              run_both(a)["dweight"], [&](int64_t i) { return gamma32(s.rows + 3) * magnitude[i]; }, at(t, s));
           c.expect_intact();
         }
 }
@@ -57,7 +77,7 @@ TEST(CpuRows, RmsNorm) {
   for (DType t : kFloats)
     for (Size s : kSizes)
       for (bool branch : {false, true})
-        for (bool in_place : {false, true}) {
+        for (auto [in_place, offset] : {std::pair{false, 0.0}, {true, 0.0}, {false, 1.0}}) {
           if (in_place && !branch) continue;
           Case c;
           RmsNormForward a;
@@ -67,7 +87,7 @@ TEST(CpuRows, RmsNorm) {
             a.branch = c.input(3, t, {s.rows, s.cols}, 1), a.sum = in_place ? a.x : c.output(t, {s.rows, s.cols}, 2).view();
           a.out = c.output(t, {s.rows, s.cols}, 4);
           a.rstd = c.output(DType::f32, {s.rows});
-          a.eps = 1e-5;
+          a.eps = 1e-5, a.offset = offset;
           auto o = run_both(a);
           double sum_error = branch ? 2 * unit(t) : 0;
           double rstd_error = gamma32((s.cols + 2) / 2.0 + 2 * kFunction) + sum_error;
@@ -76,7 +96,7 @@ TEST(CpuRows, RmsNorm) {
           };
           if (branch) expect_close(o["sum"], relative(o["sum"], kU32), "sum " + at(t, s));
           expect_close(o["rstd"], relative(o["rstd"], rstd_error), "rstd " + at(t, s));
-          expect_close(o["out"], relative(o["out"], rstd_error + sum_error + gamma32(2)), "out " + at(t, s));
+          expect_close(o["out"], relative(o["out"], rstd_error + sum_error + gamma32(offset != 0 ? 3 : 2)), "out " + at(t, s));
           c.expect_intact();
         }
 }
@@ -87,9 +107,10 @@ TEST(CpuRows, RmsNormBackward) {
   SKIP_WITHOUT(RmsNormBackward);
   for (DType t : kFloats)
     for (Size s : kSizes)
-      for (int variant = 0; variant < 4; ++variant) {  // 0 bare, 1 dsum, 2 dx in place of dsum and a branch, 3 accumulate
+      for (int variant = 0; variant < 5; ++variant) {  // 0 bare, 1 dsum, 2 dx in place of dsum and a branch, 3 accumulate, 4 offset
         Case c;
         RmsNormBackward a;
+        a.offset = variant == 4 ? 1 : 0;
         a.dout = c.input(1, t, {s.rows, s.cols}, 3);
         a.x = c.input(2, t, {s.rows, s.cols}, 1);
         a.weight = c.input(3, t, {s.cols});
@@ -103,11 +124,11 @@ TEST(CpuRows, RmsNormBackward) {
         for (int64_t i = 0; i < s.rows; ++i) {
           double rstd = get(a.rstd, 0, i), mean = 0;
           for (int64_t j = 0; j < s.cols; ++j)
-            mean += std::fabs(get(a.dout, i, j) * get(a.weight, 0, j) * get(a.x, i, j) * rstd) / static_cast<double>(s.cols);
+            mean += std::fabs(get(a.dout, i, j) * (a.offset + get(a.weight, 0, j)) * get(a.x, i, j) * rstd) / static_cast<double>(s.cols);
           for (int64_t j = 0; j < s.cols; ++j) {
-            double h = std::fabs(get(a.dout, i, j) * get(a.weight, 0, j)), xhat = std::fabs(get(a.x, i, j) * rstd);
+            double h = std::fabs(get(a.dout, i, j) * (a.offset + get(a.weight, 0, j))), xhat = std::fabs(get(a.x, i, j) * rstd);
             double side = a.dsum.absent() ? 0 : std::fabs(get(a.dsum, i, j));
-            dx_error[i * s.cols + j] = kU32 * side + rstd * (gamma32(5) * h + gamma32(s.cols + 10) * xhat * mean);
+            dx_error[i * s.cols + j] = kU32 * side + rstd * (gamma32(6) * h + gamma32(s.cols + 11) * xhat * mean);
             dw[j] += std::fabs(get(a.dout, i, j)) * xhat;
           }
         }
@@ -197,6 +218,109 @@ TEST(CpuRows, Swiglu) {
         auto o = run_both(a)["out"];
         expect_close(
             o, [&](int64_t i) { return gamma32(2 * kFunction + 3) * std::fabs(o.want[i]); }, at(t, s));
+        c.expect_intact();
+      }
+}
+
+// gelu(g) = g sigmoid(u): u carries 6 roundings, and the logarithm of the sigmoid has a slope of at most 1. Then exp, a quotient, products.
+double geglu_error(double g) {
+  double u = 1.5957691216057308 * std::fabs(g) * (1 + 0.044715 * g * g);
+  return std::expm1(gamma32(6) * std::min(u, 120.0)) + gamma32(2 * kFunction + 4);
+}
+
+TEST(CpuRows, Geglu) {
+  SKIP_WITHOUT(GegluForward);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (double scale : {1.0, 30.0}) {
+        Case c;
+        GegluForward a{c.input(1, t, {s.rows, s.cols}, 3, scale), c.input(2, t, {s.rows, s.cols}, 1), c.output(t, {s.rows, s.cols}, 2)};
+        auto gate = values(a.gate);
+        auto o = run_both(a)["out"];
+        expect_close(
+            o, [&](int64_t i) { return geglu_error(gate[i]) * std::fabs(o.want[i]) + kFlushed; }, at(t, s));
+        c.expect_intact();
+      }
+}
+
+// The slope s + g s' u', with s' = s (1 - s): two terms, which cancel where g < 0.
+TEST(CpuRows, GegluBackward) {
+  SKIP_WITHOUT(GegluBackward);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (bool in_place : {false, true})
+        for (double scale : {1.0, 30.0}) {
+          Case c;
+          GegluBackward a;
+          a.gate = c.input(1, t, {s.rows, s.cols}, 3, scale), a.up = c.input(2, t, {s.rows, s.cols}, 1), a.dout = c.input(3, t, {s.rows, s.cols}, 2);
+          a.dgate = in_place ? a.gate : c.output(t, {s.rows, s.cols}, 3).view(), a.dup = in_place ? a.up : c.output(t, {s.rows, s.cols}, 1).view();
+          auto gate = values(a.gate), up = values(a.up), dout = values(a.dout);
+          auto want = run_ref(a);
+          auto o = run_both(a);
+          auto error = [&](int64_t i) {
+            double g = gate[i], u = 1.5957691216057308 * g * (1 + 0.044715 * g * g), du = 1.5957691216057308 * (1 + 3 * 0.044715 * g * g);
+            double s1 = 1 / (1 + std::exp(-u)), s2 = 1 / (1 + std::exp(u));
+            return (2 * geglu_error(g) + gamma32(2 * kFunction)) * std::fabs(dout[i] * up[i]) * (s1 + std::fabs(g) * s1 * s2 * du) + kFlushed;
+          };
+          expect_close(o["dgate"], error, "dgate " + at(t, s));
+          expect_close(
+              o["dup"], [&](int64_t i) { return geglu_error(gate[i]) * std::fabs(want["dup"][i]) + kFlushed; }, "dup " + at(t, s));
+          c.expect_intact();
+        }
+}
+
+// tanh: every float that matters at steps of 509, within 3 units in the last place of what double says, and what is no number.
+TEST(CpuRows, TanhOfTheSoftCap) {
+  SKIP_WITHOUT(SoftCapForward);
+  std::vector<float> x;
+  for (uint32_t bits = 0; bits <= std::bit_cast<uint32_t>(64.0f); bits += 509) x.push_back(std::bit_cast<float>(bits)), x.push_back(-x.back());
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (float more : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) x.push_back(more);
+  std::vector<float> y(x.size());
+  const auto n = static_cast<int64_t>(x.size());
+  run_kernel(cpu_kernels(), SoftCapForward{view_of(x.data(), DType::f32, {1, n}), view_of(y.data(), DType::f32, {1, n})});
+  double worst = 0;
+  for (size_t i = 0; i + 1 < x.size(); ++i) {
+    const double want = std::tanh(static_cast<double>(x[i]));
+    const double ulp = std::max(std::exp2(std::floor(std::log2(std::fabs(want))) - 23), 0x1p-149);
+    worst = std::max(worst, want == y[i] ? 0 : std::fabs(y[i] - want) / ulp);
+    ASSERT_EQ(std::signbit(x[i]), std::signbit(y[i])) << x[i];
+  }
+  EXPECT_LE(worst, 3);
+  EXPECT_TRUE(std::isnan(y.back()));
+  RecordProperty("worst_ulp", std::to_string(worst));
+}
+
+// cap tanh(u): u carries 2 roundings, which tanh does not make larger; tanh 3 ulp = 6; one for cap and one product.
+TEST(CpuRows, SoftCap) {
+  SKIP_WITHOUT(SoftCapForward);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (bool in_place : {false, true})
+        for (double scale : {0.1, 8.0}) {
+          Case c;
+          SoftCapForward a{c.input(1, t, {s.rows, s.cols}, 3, scale), {}, 1.7, 0.6};
+          a.y = in_place ? a.x : c.output(t, {s.rows, s.cols}, 2).view();
+          auto o = run_both(a)["y"];
+          expect_close(
+              o, [&](int64_t i) { return gamma32(10) * std::fabs(o.want[i]); }, at(t, s));
+          c.expect_intact();
+        }
+}
+
+// 1 - t^2 with t off by 2 roundings: at most 4 of 1, and one of its own; three products.
+TEST(CpuRows, SoftCapBackward) {
+  SKIP_WITHOUT(SoftCapBackward);
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (bool in_place : {false, true}) {
+        Case c;
+        SoftCapBackward a{c.input(1, t, {s.rows, s.cols}, 3, 1.7), c.input(2, t, {s.rows, s.cols}, 1), {}, 1.7, 0.6};
+        a.dx = in_place ? a.dy : c.output(t, {s.rows, s.cols}, 2).view();
+        auto dy = values(a.dy);
+        auto o = run_both(a)["dx"];
+        expect_close(
+            o, [&](int64_t i) { return gamma32(5) * a.scale * std::fabs(dy[i]) + gamma32(4) * std::fabs(o.want[i]); }, at(t, s));
         c.expect_intact();
       }
 }

@@ -55,26 +55,29 @@ TensorView f64(Case& c, uint64_t key, Shape s, double scale = 1) {
 }
 
 TEST(Gradients, Embedding) {
-  Case c;
-  TensorView ids = c.integers(DType::i32, {3, 1, 3, 0, 2, 3}), weight = f64(c, 1, {5, 7}), out = c.output(DType::f64, {6, 7});
-  TensorView dout = f64(c, 2, {6, 7}), dweight = c.output(DType::f64, {5, 7});
-  kRef.of<EmbeddingBackward>().run({ids, dout, dweight}, nullptr);
-  auto loss = [&] {
-    kRef.of<EmbeddingForward>().run({ids, weight, out}, nullptr);
-    Value v;
-    v.add(out, dout);
-    return v;
-  };
-  expect_gradient(loss, 50, weight, dweight, "dweight");
+  for (double scale : {1.0, 3.46}) {
+    Case c;
+    TensorView ids = c.integers(DType::i32, {3, 1, 3, 0, 2, 3}), weight = f64(c, 1, {5, 7}), out = c.output(DType::f64, {6, 7});
+    TensorView dout = f64(c, 2, {6, 7}), dweight = c.output(DType::f64, {5, 7});
+    kRef.of<EmbeddingBackward>().run({ids, dout, dweight, -1, false, scale}, nullptr);
+    auto loss = [&] {
+      kRef.of<EmbeddingForward>().run({ids, weight, out, scale}, nullptr);
+      Value v;
+      v.add(out, dout);
+      return v;
+    };
+    expect_gradient(loss, 50, weight, dweight, "dweight");
+  }
 }
 
-TEST(Gradients, RmsNormWithResidual) {
+void check_rms_norm(double offset) {
   Case c;
   int64_t n = 3, w = 10;
   RmsNormForward f;
   f.x = f64(c, 1, {n, w}, 2), f.branch = f64(c, 2, {n, w}), f.weight = f64(c, 3, {w}), f.sum = c.output(DType::f64, {n, w});
-  f.out = c.output(DType::f64, {n, w}), f.rstd = c.output(DType::f64, {n}), f.eps = 1e-3;
+  f.out = c.output(DType::f64, {n, w}), f.rstd = c.output(DType::f64, {n}), f.eps = 1e-3, f.offset = offset;
   RmsNormBackward b;
+  b.offset = offset;
   b.dout = f64(c, 4, {n, w}), b.dsum = f64(c, 5, {n, w}), b.x = f.sum, b.weight = f.weight, b.rstd = f.rstd;
   b.dx = c.output(DType::f64, {n, w}), b.dbranch = c.output(DType::f64, {n, w}), b.dweight = c.output(DType::f64, {w});
   auto loss = [&] {
@@ -90,6 +93,8 @@ TEST(Gradients, RmsNormWithResidual) {
   expect_gradient(loss, roundings, f.branch, b.dbranch, "dbranch");
   expect_gradient(loss, roundings, f.weight, b.dweight, "dweight");
 }
+
+TEST(Gradients, RmsNormWithResidual) { check_rms_norm(0), check_rms_norm(1); }
 
 TEST(Gradients, LayerNormWithResidual) {
   Case c;
@@ -245,6 +250,20 @@ TEST(Gradients, Attention) {
   const double slopes[] = {0.5, 0.0625};
   check_attention({packed, 2, 1, 3, 0.6, true, 0, slopes}, 10, 10, "packed, ALiBi");
   check_attention({cache, 2, 2, 4, 0.5, false, 3, slopes}, 5, 12, "cache, window and ALiBi");
+  for (double cap : {0.8, 5.0}) {
+    check_attention({packed, 4, 2, 3, 0.6, true, 0, {}, cap}, 10, 10, "packed, cap");
+    check_attention({packed, 2, 1, 3, 0.6, true, 2, {}, cap}, 10, 10, "packed, window, cap");
+    check_attention({cache, 3, 1, 4, 0.5, false, 0, {}, cap}, 5, 12, "cache, cap");
+  }
+  std::vector<int32_t> places = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3};
+  std::vector<int64_t> sequences = {7, 7, 7, 7, 7, 7, 8, 8, 8, 8};
+  auto dropout = [&](int64_t rows) {
+    return AttentionDropout{0.4, 99, 7, 2, view_of(places.data(), DType::i32, {rows}), view_of(sequences.data(), DType::i64, {rows})};
+  };
+  check_attention({packed, 4, 2, 3, 0.6, true, 0, {}, 0, dropout(10)}, 10, 10, "packed, dropout");
+  check_attention({packed, 2, 1, 3, 0.6, true, 2, {}, 0.8, dropout(10)}, 10, 10, "packed, window, cap, dropout");
+  check_attention({packed, 2, 1, 3, 0.6, true, 0, slopes, 0, dropout(10)}, 10, 10, "packed, ALiBi, dropout");
+  check_attention({cache, 3, 1, 4, 0.5, false, 0, {}, 0, dropout(5)}, 5, 12, "cache, dropout");
 }
 
 TEST(Gradients, Softmax) {
@@ -267,14 +286,30 @@ TEST(Gradients, Softmax) {
     }
 }
 
-TEST(Gradients, Swiglu) {
+TEST(Gradients, SoftCap) {
+  Case c;
+  int64_t n = 4, w = 9;
+  TensorView x = f64(c, 1, {n, w}, 6), y = c.output(DType::f64, {n, w}), dy = f64(c, 2, {n, w}), dx = c.output(DType::f64, {n, w});
+  auto loss = [&] {
+    kRef.of<SoftCapForward>().run({x, y, 1.5, 0.7}, nullptr);
+    Value v;
+    v.add(y, dy);
+    return v;
+  };
+  loss();
+  kRef.of<SoftCapBackward>().run({y, dy, dx, 1.5, 0.7}, nullptr);
+  expect_gradient(loss, 20 + n * w, x, dx, "dx");
+}
+
+template <class Forward, class Backward>
+void check_gated() {
   Case c;
   int64_t n = 3, w = 11;
   TensorView gate = f64(c, 1, {n, w}, 4), up = f64(c, 2, {n, w}), out = c.output(DType::f64, {n, w}), dout = f64(c, 3, {n, w});
   TensorView dgate = c.output(DType::f64, {n, w}), dup = c.output(DType::f64, {n, w});
-  kRef.of<SwigluBackward>().run({gate, up, dout, dgate, dup}, nullptr);
+  kRef.of<Backward>().run({gate, up, dout, dgate, dup}, nullptr);
   auto loss = [&] {
-    kRef.of<SwigluForward>().run({gate, up, out}, nullptr);
+    kRef.of<Forward>().run({gate, up, out}, nullptr);
     Value v;
     v.add(out, dout);
     return v;
@@ -282,6 +317,9 @@ TEST(Gradients, Swiglu) {
   expect_gradient(loss, 20 + n * w, gate, dgate, "dgate");
   expect_gradient(loss, 20 + n * w, up, dup, "dup");
 }
+
+TEST(Gradients, Swiglu) { check_gated<SwigluForward, SwigluBackward>(); }
+TEST(Gradients, Geglu) { check_gated<GegluForward, GegluBackward>(); }
 
 TEST(Gradients, Dropout) {
   Case c;
@@ -301,13 +339,13 @@ TEST(Gradients, Dropout) {
   expect_gradient(loss, 2 + n * w, x, dx, "dx");
 }
 
-TEST(Gradients, LossHeadAndCrossEntropy) {
+void check_loss_head(double cap) {
   Case c;
   int64_t n = 5, w = 6, vocabulary = 9;
   LossHead a;
   a.x = f64(c, 1, {n, w}), a.weight = f64(c, 2, {vocabulary, w}), a.labels = c.integers(DType::i32, {3, -100, 0, 8, 3});
   a.losses = c.output(DType::f64, {n}), a.dx = c.output(DType::f64, {n, w}), a.dweight = c.output(DType::f64, {vocabulary, w});
-  a.grad_scale = 0.3;
+  a.grad_scale = 0.3, a.cap = cap;
   kRef.of<LossHead>().run(a, nullptr);
   TensorView ones = c.doubles(std::vector<double>(n, a.grad_scale));
   LossHead forward = a;
@@ -335,6 +373,10 @@ TEST(Gradients, LossHeadAndCrossEntropy) {
     return v;
   };
   expect_gradient(entropy, vocabulary + 20, e.logits, e.dlogits, "dlogits");
+}
+
+TEST(Gradients, LossHeadAndCrossEntropy) {
+  for (double cap : {0.0, 0.7, 4.0}) check_loss_head(cap);
 }
 
 }  // namespace

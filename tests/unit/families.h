@@ -68,7 +68,7 @@ struct TinyBatch {
     auto view = [](auto& v, DType t) { return view_of(v.data(), t, {static_cast<int64_t>(v.size())}); };
     b.tokens = static_cast<int64_t>(ids.size());
     b.ids = view(ids, DType::i32), b.positions = view(positions, DType::i32), b.labels = view(labels, DType::i32);
-    b.sequences = view(sequences, DType::i64);
+    b.sequences = view(sequences, DType::i64), b.places = b.positions;
     b.segments = segments;
     b.max_position = *std::max_element(positions.begin(), positions.end()) + 1;
     b.grad_scale = 1.0 / 12;
@@ -100,7 +100,7 @@ struct TinyRun {
         }
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena, s.store = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = types;
-    s.dropout = dropout, s.seed = 3;
+    s.dropout = s.attention_dropout = dropout, s.seed = 3;
     ctx = std::make_unique<Ctx>(s);
     store.refresh_copies(*ctx);
   }

@@ -203,6 +203,7 @@ TEST(Batches, RowsBecomeTheViewsOfTheModel) {
     EXPECT_EQ(b.ids.as<int32_t>()[i], m.ids[static_cast<size_t>(i)]);
     EXPECT_EQ(b.labels.as<int32_t>()[i], m.labels[static_cast<size_t>(i)]);
     EXPECT_EQ(b.sequences.as<int64_t>()[i], m.sequence_index[static_cast<size_t>(i / kWidth)]);
+    EXPECT_EQ(b.places.as<int32_t>()[i], i % kWidth);
   }
   m.labels.pop_back();
   EXPECT_THROW(ModelBatch(m, 1, 1), Error);

@@ -1,5 +1,7 @@
 #include "engine/ops/attention.h"
 
+#include "base/philox.h"
+
 namespace ravine {
 namespace {
 
@@ -11,8 +13,7 @@ struct Unfused {
   template <class F>
   void each(F&& f) const {
     for (const Segment& s : at.segments)
-      for (int64_t h = 0; h < at.heads; ++h)
-        f(s, h * at.head_size, h / (at.heads / at.kv_heads) * at.head_size, at.slopes.empty() ? 0.0 : at.slopes[static_cast<size_t>(h)]);
+      for (int64_t h = 0; h < at.heads; ++h) f(s, h, h * at.head_size, h / (at.heads / at.kv_heads) * at.head_size);
   }
   TensorView queries(const TensorView& t, const Segment& s, int64_t column) const {
     return t.row_range(s.q_begin, s.q_count).columns(column, at.head_size);
@@ -20,17 +21,37 @@ struct Unfused {
   TensorView keys(const TensorView& t, const Segment& s, int64_t column) const {
     return t.row_range(s.k_begin, s.k_count).columns(column, at.head_size);
   }
-  Tensor probabilities(const TensorView& q, const TensorView& k, double slope) const {
-    Tensor scores = c.empty({q.rows(), k.rows()}, c.types().stat), probs = c.empty({q.rows(), k.rows()}, q.dtype);
-    c.call(Matmul{.a = q, .b = k, .out = scores.view(), .trans_b = true});
-    c.call(SoftmaxForward{.scores = scores.view(), .probs = probs.view(), .scale = at.scale, .causal = at.causal, .window = at.window,
-                          .slope = slope});
-    return probs;
+  struct Probabilities {
+    Tensor scores, probs, dropped;  // scores: capped, under a cap; dropped: what v is multiplied with
+  };
+  Probabilities probabilities(const TensorView& q, const TensorView& k, const Segment& s, int64_t head) const {
+    Probabilities p{c.empty({q.rows(), k.rows()}, c.types().stat), c.empty({q.rows(), k.rows()}, q.dtype), {}};
+    c.call(Matmul{.a = q, .b = k, .out = p.scores.view(), .trans_b = true});
+    if (at.cap != 0) c.call(SoftCapForward{.x = p.scores.view(), .y = p.scores.view(), .cap = at.cap, .scale = at.scale});
+    c.call(SoftmaxForward{.scores = p.scores.view(), .probs = p.probs.view(), .scale = at.cap != 0 ? 1 : at.scale, .causal = at.causal,
+                          .window = at.window, .slope = at.slopes.empty() ? 0.0 : at.slopes[static_cast<size_t>(head)]});
+    if (at.cap == 0) p.scores = Tensor();
+    p.dropped = p.probs;
+    if (at.dropout.p != 0) {
+      p.dropped = c.empty({q.rows(), k.rows()}, q.dtype);
+      drop(p.probs.view(), s, head, p.dropped.view());
+    }
+    return p;
+  }
+  void drop(const TensorView& from, const Segment& s, int64_t head, const TensorView& to) const {
+    const AttentionDropout& d = at.dropout;
+    c.call(Dropout{.x = from, .positions = elements(d.places, s.q_begin, s.q_count), .sequences = elements(d.sequences, s.q_begin, s.q_count), .out = to,
+                   .p = d.p, .key = d.head_key(head), .step = d.step});
+  }
+  static TensorView elements(TensorView v, int64_t begin, int64_t count) {
+    if (v.data) v.data = static_cast<std::byte*>(v.data) + begin * size_of(v.dtype);
+    v.shape = {count};
+    return v;
   }
   void forward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out) const {
     c.call(Fill{out, 0});
-    each([&](const Segment& s, int64_t qc, int64_t kc, double slope) {
-      Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc), slope);
+    each([&](const Segment& s, int64_t head, int64_t qc, int64_t kc) {
+      Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc), s, head).dropped;
       c.call(Matmul{.a = p.view(), .b = keys(v, s, kc), .out = queries(out, s, qc)});
     });
   }
@@ -38,12 +59,18 @@ struct Unfused {
                 const TensorView& dk, const TensorView& dv) const {
     Tensor wide_k = c.empty({k.rows(), k.cols()}, c.types().stat), wide_v = c.empty({v.rows(), v.cols()}, c.types().stat);
     for (const TensorView& t : {dq, wide_k.view(), wide_v.view()}) c.call(Fill{t, 0});
-    each([&](const Segment& s, int64_t qc, int64_t kc, double slope) {
-      Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc), slope);
+    each([&](const Segment& s, int64_t head, int64_t qc, int64_t kc) {
+      auto [scores, p, dropped] = probabilities(queries(q, s, qc), keys(k, s, kc), s, head);
       Tensor dp = c.empty({p.rows(), p.cols()}, c.types().stat), ds = c.empty({p.rows(), p.cols()}, q.dtype);
-      c.call(Matmul{.a = p.view(), .b = queries(dout, s, qc), .out = keys(wide_v.view(), s, kc), .trans_a = true, .accumulate = true});
+      c.call(Matmul{.a = dropped.view(), .b = queries(dout, s, qc), .out = keys(wide_v.view(), s, kc), .trans_a = true, .accumulate = true});
       c.call(Matmul{.a = queries(dout, s, qc), .b = keys(v, s, kc), .out = dp.view(), .trans_b = true});
-      c.call(SoftmaxBackward{.probs = p.view(), .dprobs = dp.view(), .dscores = ds.view(), .scale = at.scale});
+      if (at.dropout.p != 0) drop(dp.view(), s, head, dp.view());
+      if (at.cap != 0) {
+        c.call(SoftmaxBackward{.probs = p.view(), .dprobs = dp.view(), .dscores = dp.view()});
+        c.call(SoftCapBackward{.y = scores.view(), .dy = dp.view(), .dx = ds.view(), .cap = at.cap, .scale = at.scale});
+      } else {
+        c.call(SoftmaxBackward{.probs = p.view(), .dprobs = dp.view(), .dscores = ds.view(), .scale = at.scale});
+      }
       c.call(Matmul{.a = ds.view(), .b = keys(k, s, kc), .out = queries(dq, s, qc)});
       c.call(Matmul{.a = ds.view(), .b = queries(q, s, qc), .out = keys(wide_k.view(), s, kc), .trans_a = true, .accumulate = true});
     });
@@ -52,10 +79,19 @@ struct Unfused {
   }
 };
 
+// What the batch knows of a shape.
+void fill_in(Ctx& c, AttentionShape& at) {
+  at.segments = c.batch().segments;
+  at.dropout.places = c.batch().places, at.dropout.sequences = c.batch().sequences, at.dropout.step = c.batch().step;
+}
+
 }  // namespace
 
 Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, AttentionShape at) {
-  at.segments = c.batch().segments;
+  if (c.attention_dropout() != 0)
+    at.dropout = {.p = c.attention_dropout(), .key = philox_key(c.seed(), c.path() + ".attention_dropout"), .first_head = c.group(Axis::tensor).rank() * at.heads,
+                  .places = {}, .sequences = {}};
+  fill_in(c, at);
   bool fused = c.has<AttentionForward>() && c.has<AttentionBackward>() && c.fused("attention");
   Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute), lse;
   if (fused) {
@@ -70,7 +106,7 @@ Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, Atte
   if (fused) sout = c.save(out), slse = c.save(lse);
   c.record("attention", {out.ref()}, [=, qr = q.ref(), kr = k.ref(), vr = v.ref(), outr = out.ref()](Ctx& c) {
     AttentionShape shape = at;
-    shape.segments = c.batch().segments;
+    fill_in(c, shape);
     bool a = false, b = false, d = false;
     Tensor dout = c.grads().get(outr);
     Tensor dq = c.grads().add_to(qr, a), dk = c.grads().add_to(kr, b), dv = c.grads().add_to(vr, d);

@@ -72,12 +72,17 @@ Tensor unit_rows(Ctx& c, const Param& weight) {
   return w;
 }
 
-Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit) {
-  if (c.group(Axis::tensor).size() > 1) return logits_parallel(c, x, weight, unit);
+void soft_cap(Ctx& c, const TensorView& y, double cap) {
+  if (cap != 0) c.call(SoftCapForward{.x = y, .y = y, .cap = cap});
+}
+
+Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit, double cap) {
+  if (c.group(Axis::tensor).size() > 1) return logits_parallel(c, x, weight, unit, cap);
   Tensor unit_weight = unit ? unit_rows(c, weight) : Tensor();
   TensorView w = unit ? unit_weight.view() : c.store().value(weight);
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
   c.call(Matmul{.a = x.view(), .b = w, .out = y.view(), .trans_b = true});
+  soft_cap(c, y.view(), cap);
   return y;
 }
 

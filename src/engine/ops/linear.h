@@ -14,8 +14,11 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
 TensorView joined(Ctx& c, TensorView first, std::span<Param* const> params);
 
 // logits [N,V] of all rows, in f32 (f64 where the run is f64): for trace and generation only, training never makes them.
-// unit_rows: as in loss_head.
-Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows = false);
+// unit_rows, cap: as in loss_head.
+Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows = false, double cap = 0);
+
+// y = cap * tanh(y / cap), in place; without a cap (0) nothing is done. Nothing is recorded.
+void soft_cap(Ctx& c, const TensorView& y, double cap);
 
 // The weight's rows at length 1, from the masters, in the compute type. Nothing is recorded.
 Tensor unit_rows(Ctx& c, const Param& weight);

@@ -6,18 +6,22 @@ namespace ravine {
 namespace {
 
 // Fused: one kernel. Unfused: logits in full, cross-entropy, two products.
-void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx, const TensorView& dweight, bool accumulate, double cap) {
   const Batch& b = c.batch();
   Tensor losses = c.empty({b.tokens}, DType::f64);
   if (c.has<LossHead>() && c.fused("loss_head")) {
     c.call(LossHead{.x = x, .weight = w, .labels = b.labels, .losses = losses.view(), .dx = dx, .dweight = dweight, .grad_scale = b.grad_scale,
-                    .accumulate = accumulate});
+                    .accumulate = accumulate, .cap = cap});
   } else {
     Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
     c.call(Matmul{.a = x, .b = w, .out = y.view(), .trans_b = true});
+    soft_cap(c, y.view(), cap);
     bool backward = !dx.absent() || !dweight.absent();
-    c.call(CrossEntropy{.logits = y.view(), .labels = b.labels, .losses = losses.view(), .dlogits = backward ? y.view() : TensorView{},
+    Tensor dy = cap == 0 || !backward ? y : c.empty({x.rows(), w.rows()}, y.dtype());  // the slope of the cap is taken from capped logits
+    c.call(CrossEntropy{.logits = y.view(), .labels = b.labels, .losses = losses.view(), .dlogits = backward ? dy.view() : TensorView{},
                         .grad_scale = b.grad_scale});
+    if (backward && cap != 0) c.call(SoftCapBackward{.y = y.view(), .dy = dy.view(), .dx = dy.view(), .cap = cap});
+    y = std::move(dy);
     if (backward && x.dtype != y.dtype()) {
       Tensor narrow = c.empty({x.rows(), w.rows()}, x.dtype);
       c.call(Cast{y.view(), narrow.view()});
@@ -33,24 +37,24 @@ void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx,
 }
 
 // The same over rows of length 1: the head sees them, and its gradient is taken back through them.
-void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView& dx, const TensorView& dweight, bool accumulate, double cap) {
   Tensor w = unit_rows(c, weight), dw;
   if (!dweight.absent()) dw = c.empty({w.rows(), w.cols()}, dweight.dtype);
-  run(c, x, w.view(), dx, dw.view(), false);
+  run(c, x, w.view(), dx, dw.view(), false, cap);
   w = Tensor();
   if (dw) c.call(UnitRowsBackward{.dout = dw.view(), .x = c.store().master(weight), .dx = dweight, .accumulate = accumulate});
 }
 
 }  // namespace
 
-void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows) {
+void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows, double cap) {
   require(!c.batch().labels.absent(), "loss_head: the batch has no labels");
-  if (c.group(Axis::tensor).size() > 1) return loss_head_parallel(c, x, weight, unit_rows);
-  auto run = [&weight, unit_rows](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+  if (c.group(Axis::tensor).size() > 1) return loss_head_parallel(c, x, weight, unit_rows, cap);
+  auto run = [&weight, unit_rows, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
     if (unit_rows)
-      run_unit(c, x, weight, dx, dweight, accumulate);
+      run_unit(c, x, weight, dx, dweight, accumulate, cap);
     else
-      ravine::run(c, x, c.store().value(weight), dx, dweight, accumulate);
+      ravine::run(c, x, c.store().value(weight), dx, dweight, accumulate, cap);
   };
   if (!c.recording()) return run(c, x.view(), {}, {}, false);
   c.record("loss_head", {}, [saved = c.save(x), &weight, run, xr = x.ref()](Ctx& c) {

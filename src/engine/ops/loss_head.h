@@ -7,6 +7,7 @@ namespace ravine {
 // where it yields loss, dx and dW together. The sum of losses (nats) goes to side "loss", before any division.
 // unit_rows: the rows of the weight are brought to length 1 first (NormHead, Baichuan2), in f32, rounded once to the compute type; the
 // gradient goes through that. This holds a copy of the weight, and one of its gradient, while the head runs.
-void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows = false);
+// cap: 0, or logits become cap * tanh(logit / cap) (Gemma 2).
+void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows = false, double cap = 0);
 
 }  // namespace ravine

@@ -8,7 +8,8 @@ struct Normed {
   Tensor out;  // its norm, in the compute type
 };
 
-// Adds the pending branch of `in` (if any) to the residual stream and normalises the sum. Consumes `in`.
-Normed rms_norm(Ctx& c, Flow in, const Param& weight, double eps);
+// Adds the pending branch of `in` (if any) to the residual stream and normalises the sum. Consumes `in`. The norm is multiplied by
+// offset + weight.
+Normed rms_norm(Ctx& c, Flow in, const Param& weight, double eps, double offset = 0);
 
 }  // namespace ravine

@@ -1,27 +1,9 @@
 #include "engine/ops/swiglu.h"
 
+#include "engine/ops/gated.h"
+
 namespace ravine {
 
-Tensor swiglu(Ctx& c, const Tensor& gate_up) {
-  int64_t width = div_exact(gate_up.cols(), 2);
-  auto forward = [width](Ctx& c, const Tensor& gu) {
-    Tensor out = c.empty({gu.rows(), width}, c.types().compute);
-    c.call(SwigluForward{.gate = gu.view().columns(0, width), .up = gu.view().columns(width, width), .out = out.view()});
-    return out;
-  };
-  Tensor out = forward(c, gate_up);
-  if (!c.recording()) return out;
-
-  Saved saved = c.save(gate_up);
-  out.set_rebuild([saved, forward](Ctx& c) { return forward(c, saved.get(c)); });
-  c.record("swiglu", {out.ref()}, [saved, width, gr = gate_up.ref(), outr = out.ref()](Ctx& c) {
-    bool accumulate = false;
-    Tensor gu = saved.get(c), dout = c.grads().get(outr), d = c.grads().add_to(gr, accumulate);
-    require(!accumulate, "swiglu: gate and up must be used by swiglu only");
-    c.call(SwigluBackward{.gate = gu.view().columns(0, width), .up = gu.view().columns(width, width), .dout = dout.view(),
-                          .dgate = d.view().columns(0, width), .dup = d.view().columns(width, width)});
-  });
-  return out;
-}
+Tensor swiglu(Ctx& c, const Tensor& gate_up) { return gated<SwigluForward, SwigluBackward>(c, gate_up); }
 
 }  // namespace ravine

@@ -57,6 +57,7 @@ struct Head {
   Ctx& c;
   const Param& weight;
   TensorView table;  // my rows as the products read them
+  double cap;        // of my logits; 0: none
   Rows here = rows_of_rank(c, weight);
   ExactSum loss;
 
@@ -74,6 +75,7 @@ struct Head {
     double* mine = sums ? sums + group.rank() * n : nullptr;
     if (w > 0) {
       c.call(Matmul{.a = rows, .b = table.row_range(0, w), .out = y.view().columns(0, w), .trans_b = true});
+      soft_cap(c, y.view().columns(0, w), cap);
       if (to) std::fill_n(to, n, 0);
       c.call(CrossEntropy{.logits = y.view().columns(0, w), .labels = labels.view(), .losses = losses.view()});
     }
@@ -91,16 +93,19 @@ struct Head {
       }
     }
     bool backward = !dx.absent() || !dweight.absent();
-    c.call(CrossEntropy{.logits = y.view(), .labels = labels.view(), .losses = losses.view(), .dlogits = backward ? y.view() : TensorView{},
+    Tensor dy = cap == 0 || !backward ? y : c.empty({n, v}, y.dtype());  // the slope of the cap is taken from capped logits
+    c.call(CrossEntropy{.logits = y.view(), .labels = labels.view(), .losses = losses.view(), .dlogits = backward ? dy.view() : TensorView{},
                         .grad_scale = c.batch().grad_scale});
     if (sums)
       for (int64_t i = 0; i < n; ++i)
         if (to[i] >= 0 && to[i] < w) loss.add(losses.view().as<double>()[i]);
     if (!backward) return;
-    Tensor narrow = y;
-    if (x.dtype != y.dtype()) {
+    if (cap != 0 && w > 0)
+      c.call(SoftCapBackward{.y = y.view().columns(0, w), .dy = dy.view().columns(0, w), .dx = dy.view().columns(0, w), .cap = cap});
+    Tensor narrow = dy;
+    if (x.dtype != dy.dtype()) {
       narrow = c.empty({n, v}, x.dtype);
-      c.call(Cast{y.view(), narrow.view()});
+      c.call(Cast{dy.view(), narrow.view()});
     }
     TensorView d = narrow.view().columns(0, w);
     if (w == 0) {
@@ -142,12 +147,12 @@ struct Head {
 
 }  // namespace
 
-Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id) {
+Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id, double scale) {
   Rows here = rows_of_rank(c, table);
   Tensor x = c.empty({c.batch().tokens, table.shape[1]}, c.types().residual);
   {
     Tensor local = local_ids(c, here);
-    c.call(EmbeddingForward{.ids = local.view(), .weight = c.store().master(table), .out = x.view()});
+    c.call(EmbeddingForward{.ids = local.view(), .weight = c.store().master(table), .out = x.view(), .scale = scale});
   }
   clear_foreign_rows(c, here, x.view());
   if (c.sequence_parallel())
@@ -155,7 +160,7 @@ Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id) {
   else
     all_reduce(c, c.group(Axis::tensor), x.view());
   int64_t padding = padding_id >= here.begin && padding_id < here.begin + here.count ? padding_id - here.begin : -1;
-  c.record("embedding", {x.ref()}, {}, [&table, here, padding, xr = x.ref()](Ctx& c) {
+  c.record("embedding", {x.ref()}, {}, [&table, here, padding, scale, xr = x.ref()](Ctx& c) {
     bool accumulate = false;
     TensorView dweight = c.store().add_to_grad(table, accumulate);
     if (dweight.absent()) return;
@@ -167,17 +172,18 @@ Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id) {
       c.call(Cast{dx.view(), mine.view()});
     }
     clear_foreign_rows(c, here, mine.view());
-    c.call(EmbeddingBackward{.ids = local.view(), .dout = mine.view(), .dweight = dweight, .padding_id = padding, .accumulate = accumulate});
+    c.call(EmbeddingBackward{.ids = local.view(), .dout = mine.view(), .dweight = dweight, .padding_id = padding, .accumulate = accumulate,
+                             .scale = scale});
   });
   return x;
 }
 
-void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit) {
-  auto run = [&weight, unit](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
-    if (!unit) return Head{c, weight, c.store().value(weight)}.run(x, dx, dweight, accumulate);
+void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit, double cap) {
+  auto run = [&weight, unit, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+    if (!unit) return Head{c, weight, c.store().value(weight), cap}.run(x, dx, dweight, accumulate);
     Tensor w = unit_rows(c, weight), dw;
     if (!dweight.absent()) dw = c.empty({w.rows(), w.cols()}, dweight.dtype);
-    Head{c, weight, w.view()}.run(x, dx, dw.view(), false);
+    Head{c, weight, w.view(), cap}.run(x, dx, dw.view(), false);
     w = Tensor();
     if (dw) c.call(UnitRowsBackward{.dout = dw.view(), .x = c.store().master(weight), .dx = dweight, .accumulate = accumulate});
   };
@@ -191,7 +197,7 @@ void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit)
   });
 }
 
-Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool unit) {
+Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool unit, double cap) {
   require(!c.sequence_parallel() || c.batch().logit_rows.absent(), "logits: of some rows only, while tensor ranks have a part of the tokens each");
   Tensor x = c.sequence_parallel() ? gather_tokens(c, part.view()) : part;
   Tensor unit_weight = unit ? unit_rows(c, weight) : Tensor();
@@ -201,6 +207,7 @@ Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool uni
   Tensor out = c.empty({n, v}, c.types().stat);
   Tensor mine = c.empty({n, here.padded}, c.types().stat, MemoryKind::workspace);
   c.call(Matmul{.a = x.view(), .b = unit ? unit_weight.view() : c.store().value(weight), .out = mine.view(), .trans_b = true});
+  soft_cap(c, mine.view(), cap);
   Tensor all = c.empty({group.size(), n * here.padded}, c.types().stat, MemoryKind::workspace);
   group.all_gather(mine.view().data, all.view().data, mine.view().bytes()).wait();
   for (int r = 0; r < group.size(); ++r) {

@@ -91,12 +91,12 @@ void load_keys(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t
   pack_copy(k, keys, size, w.keys, size);
   if (keys % 16)
     for (float* p : {w.keys_t, w.values_t}) std::fill(p, p + kKeys * size, 0.0f);
-  pack_transposed(k, keys, size, w.keys_t, kKeys, static_cast<float>(a.at.scale));
+  pack_transposed(k, keys, size, w.keys_t, kKeys, score_factor(a.at));
   pack_transposed(v, keys, size, w.values_t, kKeys, static_cast<float>(a.at.scale));
 }
 
-// What the keys [key, key + keys), of the tile that w holds from `tile` on, and a block of queries give.
-void tile_gradient(const AttentionBackward& a, const QueryBlock& b, int64_t head, int64_t first, int64_t tile, int64_t key,
+// What the keys [key, key + keys), of the tile that w holds from `tile` on, and a block of queries, from `row` of q on, give.
+void tile_gradient(const AttentionBackward& a, const QueryBlock& b, int64_t row, int64_t head, int64_t first, int64_t tile, int64_t key,
                    int64_t keys, float* dk, float* dv, Work& w) {
   const int64_t size = a.at.head_size, skipped = key - tile;
   const float *q = w.q + first * size, *dout = w.dout + first * size, *k = w.keys + skipped * size;
@@ -106,9 +106,16 @@ void tile_gradient(const AttentionBackward& a, const QueryBlock& b, int64_t head
     w.score_product(t, q + i * size, w.keys_t + skipped, w.scores + i * kKeys);
     w.score_product(t, dout + i * size, w.values_t + skipped, w.dp + i * kKeys);
   });
+  const float cap = static_cast<float>(a.at.cap);
+  if (cap != 0) cap_rows(cap, b.count, keys, w.scores);
   if (!a.at.slopes.empty()) add_alibi_rows(static_cast<float>(a.at.slopes[head]), b, key, keys, w.scores);
   if (!b.sees_all(a.at, key, keys)) mask_rows(a.at, b, key, keys, w.scores);
-  softmax_gradient(b.count, keys, w.scores, w.dp, w.lse + first, w.delta + first, a.q.dtype);
+  if (a.at.dropout.p != 0) {
+    const DroppedRows dropped(a.at.dropout, row, b.count, head);
+    softmax_gradient(b.count, keys, w.scores, w.dp, w.lse + first, w.delta + first, a.q.dtype, cap, &dropped, key);
+  } else {
+    softmax_gradient(b.count, keys, w.scores, w.dp, w.lse + first, w.delta + first, a.q.dtype, cap, nullptr, key);
+  }
   each_lane_group(a.at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
     const Tile t{seen, size, n, kKeys, size, size, true, true};
     w.key_product(t, w.scores + i * kKeys, dout + i * size, dv + skipped * size);
@@ -134,11 +141,11 @@ void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, 
   for (int64_t tile = 0; tile < s.k_count; tile += kKeys) {
     const int64_t keys = std::min(kKeys, s.k_count - tile), at_sum = (s.k_begin + tile) * size;
     bool loaded = false;
-    each_block([&](const QueryBlock& b, int64_t, int64_t first, int64_t head) {
+    each_block([&](const QueryBlock& b, int64_t row, int64_t first, int64_t head) {
       const int64_t key = std::max(tile, b.keys_begin(at) / 16 * 16), end = std::min(tile + keys, b.keys_end(at, s));
       if (key >= end) return;
       if (!loaded) load_keys(a, s, kv, tile, keys, w), loaded = true;
-      tile_gradient(a, b, head, first, tile, key, end - key, sums.dk + at_sum, sums.dv + at_sum, w);
+      tile_gradient(a, b, s.q_begin + row, head, first, tile, key, end - key, sums.dk + at_sum, sums.dv + at_sum, w);
     });
   }
   each_block([&](const QueryBlock& b, int64_t row, int64_t first, int64_t head) {

@@ -20,10 +20,10 @@ HWY_INLINE void prefetch_row(const T* row, int64_t stride, int64_t size, int64_t
 }
 
 // One query against keys [0, n) in rows of k and v: out[size] = sum e^(score - top) v, with top and the sum of the powers.
-// q is scaled; scores has room for n. ALiBi adds slope * (distance + j) to the score of key j.
+// q is scaled; scores has room for n; with a cap (0: none) they become cap * tanh(score). ALiBi adds slope * (distance + j) to the score of key j.
 template <class T>
-void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float slope,
-               int64_t distance, float* scores, float* out, float* top_and_sum) {
+void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float cap,
+               float slope, int64_t distance, float* scores, float* out, float* top_and_sum) {
   float top = -std::numeric_limits<float>::infinity();
   // Several keys at once, so that their sums over lanes overlap; a score is summed in the same order in any company.
   auto keys = [&](int64_t j, auto count) RAVINE_LANES {
@@ -51,6 +51,17 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
   for (; j + 4 <= n; j += 4) keys(j, std::integral_constant<int, 4>());
   for (; j < n; ++j) keys(j, std::integral_constant<int, 1>());
   const Row<float> p(scores);
+  if (cap != 0) {
+    const Lanes tops = fold(
+        n, all(-std::numeric_limits<float>::infinity()),
+        [&](Lanes m, int64_t i, auto part) RAVINE_LANES {
+          const Lanes s = hn::Mul(all(cap), tanh_of(p.load(i, part, -std::numeric_limits<float>::infinity())));  // -cap beyond the row
+          p.store(s, i, part);
+          return hn::Max(m, s);
+        },
+        [](Lanes x, Lanes y) RAVINE_LANES { return hn::Max(x, y); });
+    top = hn::GetLane(hn::MaxOfLanes(f32s, tops));
+  }
   const Lanes base = all(top);
   const float sum = sum_of(n, [&](Lanes s, int64_t i, auto part) RAVINE_LANES {
     Lanes e = exp_or_zero(hn::Sub(p.load(i, part), base));
@@ -91,11 +102,11 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
   }
 }
 
-void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, float slope, int64_t distance,
-            float* scores, float* out, float* top_and_sum) {
+void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, float cap, float slope,
+            int64_t distance, float* scores, float* out, float* top_and_sum) {
   auto typed = [&](auto zero) {
     using T = decltype(zero);
-    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, slope, distance,
+    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, cap, slope, distance,
               scores, out, top_and_sum);
   };
   if (k.dtype == DType::f32) return typed(float{});
@@ -181,10 +192,10 @@ void run_slots(const AttentionForward& a, const std::vector<Slot>& slots, const 
           partial[size] = -std::numeric_limits<float>::infinity(), partial[size + 1] = 0;
           continue;
         }
-        pack_transposed(Corner(a.q, s.q_begin + i, h * size), 1, size, q, 1, static_cast<float>(at.scale));
+        pack_transposed(Corner(a.q, s.q_begin + i, h * size), 1, size, q, 1, score_factor(at));
         HWY_DYNAMIC_DISPATCH(decode)
         (q, Corner(a.k, s.k_begin + begin, kv * size), Corner(a.v, s.k_begin + begin, kv * size), end - begin, size,
-         at.slopes.empty() ? 0.0f : static_cast<float>(at.slopes[h]), begin - b.position, scores, partial, partial + size);
+         static_cast<float>(at.cap), at.slopes.empty() ? 0.0f : static_cast<float>(at.slopes[h]), begin - b.position, scores, partial, partial + size);
       }
     }
   });

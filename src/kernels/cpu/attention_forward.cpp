@@ -41,7 +41,8 @@ struct Task {
   int64_t first_block, blocks, head, heads;
 };
 
-void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, int64_t head, Work& w, const Work::Rows& r,
+// `row`: where the block begins in q.
+void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, int64_t row, int64_t head, Work& w, const Work::Rows& r,
                  int64_t key, int64_t keys) {
   const int64_t size = a.at.head_size, lanes = round_up(b.count, 16);
   const int64_t begin = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
@@ -51,9 +52,11 @@ void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& 
   each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) {
     w.score_product({seen, round_up(n, 16), size, size, kQueries, kQueries}, k, r.q + i, w.scores + i);
   });
+  if (a.at.cap != 0) cap_scores(static_cast<float>(a.at.cap), keys, lanes, w.scores);
   if (!a.at.slopes.empty()) add_alibi(static_cast<float>(a.at.slopes[head]), b, begin, keys, lanes, w.scores);
   if (!b.sees_all(a.at, begin, keys)) mask_scores(a.at, b, begin, keys, lanes, w.scores);
   if (softmax_step(keys, lanes, w.scores, r.top, r.sum, r.factor, a.q.dtype)) scale_rows(r.out, b.count, size, r.factor, false);
+  if (a.at.dropout.p != 0) drop_scores(DroppedRows(a.at.dropout, row, b.count, head), begin, keys, lanes, w.scores);
   each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) {
     w.out_product({n, size, seen, kQueries, size, size, true, true}, w.scores + i, v, r.out + i * size);
   });
@@ -66,6 +69,7 @@ void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t 
     if (!a.lse.absent())
       a.lse.row<float>(head)[row + i] = static_cast<float>(r.top[i] + std::log(static_cast<double>(r.sum[i])));
     if (r.sum[i] == 0) r.sum[i] = 1;  // nothing was let through: out is zero
+    if (a.at.dropout.p != 0) r.sum[i] = static_cast<float>(r.sum[i] * (1 - a.at.dropout.p));
   }
   scale_rows(r.out, b.count, size, r.sum, true);
   unpack(r.out, size, b.count, size, nullptr, false, Corner(a.out, row, head * size));
@@ -83,7 +87,7 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
       const Work::Rows& r = w.rows[n * t.heads + h];
       const Corner q(a.q, s.q_begin + (t.first_block + n) * kQueries, (t.head + h) * size);
       if (b.count % 16) std::fill(r.q, r.q + kQueries * size, 0.0f);
-      pack_transposed(q, b.count, size, r.q, kQueries, static_cast<float>(at.scale));
+      pack_transposed(q, b.count, size, r.q, kQueries, score_factor(at));
       std::fill(r.out, r.out + kQueries * size, 0.0f);
       std::fill(r.top, r.top + kQueries, kNothing);
       std::fill(r.sum, r.sum + kQueries, 0.0f);
@@ -101,7 +105,7 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
     }
     for (int64_t n = 0; n < t.blocks; ++n)
       for (int64_t h = 0; h < t.heads; ++h)
-        attend_tile(a, s, query_block(s, t.first_block + n), t.head + h, w, w.rows[n * t.heads + h], key, keys);
+        attend_tile(a, s, query_block(s, t.first_block + n), s.q_begin + (t.first_block + n) * kQueries, t.head + h, w, w.rows[n * t.heads + h], key, keys);
   }
   for (int64_t n = 0; n < t.blocks; ++n)
     for (int64_t h = 0; h < t.heads; ++h)
@@ -134,7 +138,7 @@ void run(const AttentionForward& a, void* workspace) {
   std::vector<Task> tasks;
   for (const Segment& s : a.at.segments) {
     if (s.q_count == 0) continue;
-    if (s.q_count <= kDecodeQueries) {
+    if (s.q_count <= kDecodeQueries && a.at.dropout.p == 0) {
       few.push_back(&s);
       continue;
     }

@@ -5,6 +5,7 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/exp2-inl.h"
+#include "kernels/cpu/philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ravine {
@@ -65,6 +66,31 @@ void do_alibi_rows(float slope, const QueryBlock& q, int64_t key, int64_t keys, 
     for (int64_t c = 0; c < round_up(keys, 16); c += kLanes) {
       const Lanes distance = hn::ConvertTo(f32s, hn::Iota(whole, static_cast<int32_t>(key + c - q.position - i)));
       hn::StoreU(hn::MulAdd(by, distance, hn::LoadU(f32s, row + c)), f32s, row + c);
+    }
+  }
+}
+
+void do_cap(float cap, int64_t rows, int64_t pitch, int64_t n, float* scores) {
+  const Lanes by = all(cap);
+  for (int64_t j = 0; j < rows; ++j) {
+    float* row = scores + j * pitch;
+    for (int64_t c = 0; c < n; c += kLanes) hn::StoreU(hn::Mul(by, tanh_of(hn::LoadU(f32s, row + c))), f32s, row + c);
+  }
+}
+
+void do_drop(const DroppedRows& rows, int64_t key, int64_t keys, int64_t lanes, float* probs) {
+  const Randoms random(rows.key);
+  const Keeping keeping(rows.p);
+  for (int64_t c = 0; c < lanes; c += kLanes) {
+    for (int64_t from = key / 4 * 4; from < key + keys; from += 4) {
+      hn::Vec<Bits32> words[4];
+      random.across(static_cast<uint32_t>(from / 4), rows.places + c, rows.sequences + c, rows.step, words);
+#pragma GCC unroll 4
+      for (int64_t w = 0; w < 4; ++w) {
+        if (from + w < key || from + w >= key + keys) continue;
+        float* p = probs + (from + w - key) * kQueries + c;
+        hn::StoreU(hn::IfThenElseZero(keeping.keeps(words[w]), hn::LoadU(f32s, p)), f32s, p);
+      }
     }
   }
 }
@@ -153,15 +179,44 @@ void do_scale(float* rows, int64_t count, int64_t n, const float* factor, bool d
   }
 }
 
-template <class T>
-void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta) {
+struct Extras {  // of softmax_gradient
+  float cap;
+  const DroppedRows* dropped;
+  int64_t key;
+};
+
+// Keys [key, key + keys) of row i: what dropout multiplies with. `keys` up to kKeys; writes whole runs of words.
+void drop_factors(const DroppedRows& rows, const Randoms& random, int64_t i, int64_t key, int64_t keys, float* factors) {
+  const Keeping keeping(rows.p);
+  const Lanes scale = all(static_cast<float>(1 / (1 - rows.p)));
+  HWY_ALIGN uint32_t words[4 * kLanes];
+  for (int64_t c = 0; c < keys; c += 4 * kLanes) {
+    random.words({static_cast<uint32_t>((key + c) / 4), rows.places[i], rows.sequences[i], rows.step}, words);
+    for (int64_t w = 0; w < 4 * kLanes; w += kLanes)
+      hn::StoreU(hn::IfThenElseZero(keeping.keeps(hn::Load(bits32, words + w)), scale), f32s, factors + c + w);
+  }
+}
+
+template <class T, bool kCapped, bool kDropped>
+void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, const Extras& x) {
+  [[maybe_unused]] const Lanes into = all(kCapped ? 1 / x.cap : 0.0f);
+  [[maybe_unused]] const Randoms random(kDropped ? x.dropped->key : 0);
+  HWY_ALIGN float factors[kKeys + 64];
   for (int64_t i = 0; i < queries; ++i) {
     const Lanes base = all(lse[i]), shift = all(delta[i]);
     float *s = scores + i * kKeys, *g = dp + i * kKeys;
+    if constexpr (kDropped) drop_factors(*x.dropped, random, i, x.key, keys, factors);
     auto turn = [&](int64_t c) RAVINE_LANES {
-      const Lanes p = exp_or_zero(hn::Sub(hn::LoadU(f32s, s + c), base));
-      hn::StoreU(rounded<T>(p), f32s, s + c);
-      hn::StoreU(rounded<T>(hn::Mul(p, hn::Sub(hn::LoadU(f32s, g + c), shift))), f32s, g + c);
+      const Lanes y = hn::LoadU(f32s, s + c), p = exp_or_zero(hn::Sub(y, base));
+      Lanes kept = p, d = hn::LoadU(f32s, g + c);
+      if constexpr (kDropped) kept = hn::Mul(p, hn::Load(f32s, factors + c)), d = hn::Mul(d, hn::Load(f32s, factors + c));
+      hn::StoreU(rounded<T>(kept), f32s, s + c);
+      Lanes ds = hn::Mul(p, hn::Sub(d, shift));
+      if constexpr (kCapped) {
+        const Lanes t = hn::Max(all(-1.0f), hn::Mul(into, y));  // -inf, where the mask is: slope 0
+        ds = hn::Mul(ds, hn::NegMulAdd(t, t, all(1.0f)));
+      }
+      hn::StoreU(rounded<T>(ds), f32s, g + c);
     };
     for (int64_t c = 0; c < keys; c += 16)
 #pragma GCC unroll 4
@@ -169,10 +224,21 @@ void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, cons
   }
 }
 
-void do_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type) {
-  if (type == DType::bf16) return gradient_rows<bf16>(queries, keys, scores, dp, lse, delta);
-  if (type == DType::f16) return gradient_rows<f16>(queries, keys, scores, dp, lse, delta);
-  gradient_rows<float>(queries, keys, scores, dp, lse, delta);
+template <class T>
+void gradient_of(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, const Extras& x) {
+  if (x.dropped)
+    return x.cap != 0 ? gradient_rows<T, true, true>(queries, keys, scores, dp, lse, delta, x)
+                      : gradient_rows<T, false, true>(queries, keys, scores, dp, lse, delta, x);
+  x.cap != 0 ? gradient_rows<T, true, false>(queries, keys, scores, dp, lse, delta, x)
+             : gradient_rows<T, false, false>(queries, keys, scores, dp, lse, delta, x);
+}
+
+void do_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type, float cap,
+                 const DroppedRows* dropped, int64_t key) {
+  const Extras x{cap, dropped, key};
+  if (type == DType::bf16) return gradient_of<bf16>(queries, keys, scores, dp, lse, delta, x);
+  if (type == DType::f16) return gradient_of<f16>(queries, keys, scores, dp, lse, delta, x);
+  gradient_of<float>(queries, keys, scores, dp, lse, delta, x);
 }
 
 void do_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
@@ -193,6 +259,8 @@ HWY_EXPORT(do_mask);
 HWY_EXPORT(do_mask_rows);
 HWY_EXPORT(do_alibi);
 HWY_EXPORT(do_alibi_rows);
+HWY_EXPORT(do_cap);
+HWY_EXPORT(do_drop);
 HWY_EXPORT(do_softmax);
 HWY_EXPORT(do_scale);
 HWY_EXPORT(do_gradient);
@@ -210,6 +278,21 @@ void add_alibi(float slope, const QueryBlock& q, int64_t key, int64_t keys, int6
 void add_alibi_rows(float slope, const QueryBlock& q, int64_t key, int64_t keys, float* scores) {
   HWY_DYNAMIC_DISPATCH(do_alibi_rows)(slope, q, key, keys, scores);
 }
+void cap_scores(float cap, int64_t keys, int64_t lanes, float* scores) { HWY_DYNAMIC_DISPATCH(do_cap)(cap, keys, kQueries, lanes, scores); }
+void cap_rows(float cap, int64_t queries, int64_t keys, float* scores) {
+  HWY_DYNAMIC_DISPATCH(do_cap)(cap, queries, kKeys, round_up(keys, 16), scores);
+}
+void drop_scores(const DroppedRows& rows, int64_t key, int64_t keys, int64_t lanes, float* probs) {
+  HWY_DYNAMIC_DISPATCH(do_drop)(rows, key, keys, lanes, probs);
+}
+DroppedRows::DroppedRows(const AttentionDropout& d, int64_t row, int64_t count, int64_t head) : p(d.p), step(d.step) {
+  if (p == 0) return;
+  key = d.head_key(head);
+  for (int64_t i = 0; i < count; ++i) {
+    places[i] = static_cast<uint32_t>(d.places.as<int32_t>()[row + i]);
+    sequences[i] = static_cast<uint32_t>(d.sequences.as<int64_t>()[row + i]);
+  }
+}
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type) {
   return HWY_DYNAMIC_DISPATCH(do_softmax)(keys, lanes, scores, top, sum, factor, type);
 }
@@ -217,8 +300,8 @@ void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool
   HWY_DYNAMIC_DISPATCH(do_scale)(rows, count, n, factor, divide);
 }
 void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta,
-                      DType type) {
-  HWY_DYNAMIC_DISPATCH(do_gradient)(queries, keys, scores, dp, lse, delta, type);
+                      DType type, float cap, const DroppedRows* dropped, int64_t key) {
+  HWY_DYNAMIC_DISPATCH(do_gradient)(queries, keys, scores, dp, lse, delta, type, cap, dropped, key);
 }
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(do_dots)(a, lda, b, ldb, count, n, to);
@@ -236,6 +319,12 @@ void check_attention(const char* op, const AttentionShape& at, const TensorView&
       "{}: q, k and v have one type of f32, bf16, f16, got {}, {} and {}", op, name(q.dtype), name(k.dtype), name(v.dtype));
   require(at.slopes.empty() || static_cast<int64_t>(at.slopes.size()) == at.heads, "{}: slopes are one per head, got {} for {}", op,
           at.slopes.size(), at.heads);
+  require(at.cap >= 0 && (at.cap == 0 || at.slopes.empty()), "{}: cap must be 0 or above, and not beside slopes, got {}", op, at.cap);
+  if (at.dropout.p != 0) {
+    require(at.dropout.p > 0 && at.dropout.p < 1, "{}: p of dropout must be in [0, 1), got {}", op, at.dropout.p);
+    check_vector(op, "places", at.dropout.places, DType::i32, q.rows());
+    check_vector(op, "sequences", at.dropout.sequences, DType::i64, q.rows());
+  }
   for (const Segment& s : at.segments)
     require(s.q_begin >= 0 && s.q_count >= 0 && s.q_begin + s.q_count <= q.rows() && s.k_begin >= 0 && s.k_count >= 0 &&
                 s.k_begin + s.k_count <= k.rows(),

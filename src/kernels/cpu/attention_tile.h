@@ -52,6 +52,18 @@ void each_lane_group(const AttentionShape& at, const QueryBlock& b, int64_t key,
   }
 }
 
+// What the products of q and k are multiplied with: a cap is taken off before tanh and comes back after it.
+inline float score_factor(const AttentionShape& at) { return static_cast<float>(at.cap != 0 ? at.scale / at.cap : at.scale); }
+
+// Dropout of the probabilities of up to kQueries rows of q of one head, from `row` on.
+struct DroppedRows {
+  DroppedRows(const AttentionDropout& d, int64_t row, int64_t count, int64_t head);
+  double p;
+  uint64_t key = 0;
+  uint32_t step;
+  uint32_t places[kQueries] = {}, sequences[kQueries] = {};
+};
+
 // Vector steps over attention tiles, in the widest instruction set of this machine (attention_tile.cpp). `lanes` counts
 // queries, rounded up to a multiple of 16 that the tile has room for.
 
@@ -62,6 +74,13 @@ void mask_scores(const AttentionShape& at, const QueryBlock& q, int64_t key, int
 void add_alibi(float slope, const QueryBlock& q, int64_t key, int64_t keys, int64_t lanes, float* scores);
 // The same for scores [q.count][kKeys]; `keys` is rounded up to a multiple of 16.
 void add_alibi_rows(float slope, const QueryBlock& q, int64_t key, int64_t keys, float* scores);
+
+// Scores become cap * tanh(score): [keys][kQueries]; [queries][kKeys], `keys` rounded up to a multiple of 16.
+void cap_scores(float cap, int64_t keys, int64_t lanes, float* scores);
+void cap_rows(float cap, int64_t queries, int64_t keys, float* scores);
+
+// Zeroes what dropout drops of [keys][kQueries], of keys from `key` of the segment on. What stays is not scaled.
+void drop_scores(const DroppedRows& rows, int64_t key, int64_t keys, int64_t lanes, float* probs);
 
 // Online softmax (Milakov, Gimelshein 2018): scores become e^(score - top), top and sum are brought up to date, and
 // factor is what earlier results have to be multiplied with; returns whether it differs from 1 anywhere. Rounds probabilities
@@ -75,9 +94,10 @@ void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool
 void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores);
 
 // scores become p = e^(score - lse), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and
-// the gradient of the scores, both [queries][kKeys]. `keys` is rounded up to a multiple of 16.
+// the gradient of the scores, both [queries][kKeys]. `keys` is rounded up to a multiple of 16. With a cap (0: none) the gradient goes
+// through it. With `dropped` (null: none) p and dp go through dropout; `key`, a multiple of 4, is where keys begin in the segment.
 void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta,
-                      DType type);
+                      DType type, float cap, const DroppedRows* dropped, int64_t key);
 
 // to[i] = a[i] . b[i] over n, for `count` rows.
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to);

@@ -19,10 +19,17 @@ HWY_INLINE void clear(const Row<float>& row, int64_t n) {
 }
 HWY_INLINE void clear(const Row<Any>& row, int64_t n) { std::memset(row.p, 0, n * size_of(row.type)); }
 
+// to[0, n) = scale * from[0, n).
+void scale_row(const TensorView& from, int64_t row, const TensorView& to, int64_t to_row, int64_t n, float scale) {
+  const Row<Any> x(from, row), y(to, to_row);
+  each_vector(n, [&](int64_t i, auto part) RAVINE_LANES { y.store(hn::Mul(all(scale), x.load(i, part)), i, part); });
+}
+
 // Rows [begin, end) of dweight, columns [col, col + n): tokens of row v are order[first[v]] .. order[first[v+1]-1], ascending.
 template <class G>
 void gather_rows(const EmbeddingBackward& a, const int32_t* first, const int32_t* order, int64_t begin, int64_t end,
                  int64_t col, int64_t n) {
+  const Lanes scale = all(static_cast<float>(a.scale));
   for (int64_t v = begin; v < end; ++v) {
     int64_t from = first[v], to = v == a.padding_id ? from : first[v + 1];
     if (from == to && a.accumulate) continue;
@@ -34,7 +41,7 @@ void gather_rows(const EmbeddingBackward& a, const int32_t* first, const int32_t
     auto grads = [&](int64_t t) RAVINE_LANES { return Row<Any>(a.dout, order[t], col); };
     each_vector(n, [&](int64_t i, auto part) RAVINE_LANES {
       Lanes s = a.accumulate ? row.load(i, part) : zero();
-      for (int64_t t = from; t < to; ++t) s = hn::Add(s, grads(t).load(i, part));
+      for (int64_t t = from; t < to; ++t) s = hn::MulAdd(scale, grads(t).load(i, part), s);
       row.store(s, i, part);
     });
   }
@@ -54,6 +61,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ravine {
 HWY_EXPORT(gather);
+HWY_EXPORT(scale_row);
 
 namespace {
 
@@ -71,6 +79,10 @@ void forward(const EmbeddingForward& a, void*) {
   check_rows("embedding", a.weight.rows(), cols, {{"weight", &a.weight}});
   check_ids("embedding", a.ids, rows, a.weight.rows());
   auto row = [](const TensorView& v, int64_t r) { return static_cast<char*>(v.data) + r * v.stride * size_of(v.dtype); };
+  if (a.scale != 1) {
+    const auto scale = static_cast<float>(a.scale);
+    return for_rows(rows, cols, [&](int64_t r) { HWY_DYNAMIC_DISPATCH(scale_row)(a.weight, a.ids.as<int32_t>()[r], a.out, r, cols, scale); });
+  }
   for_rows(rows, cols, [&](int64_t r) {
     convert_run(a.weight.dtype, row(a.weight, a.ids.as<int32_t>()[r]), a.out.dtype, row(a.out, r), cols);
   });

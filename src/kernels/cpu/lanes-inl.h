@@ -154,8 +154,11 @@ HWY_INLINE float sum_of(int64_t n, F f) {
   return hn::GetLane(hn::SumOfLanes(f32s, s));
 }
 
-// exp(x) for x <= 0, within 1 ulp, down to the subnormals; NaN stays. Each lane's result depends on that lane only.
-HWY_INLINE Lanes exp_negative(Lanes x) {
+// e^x = power * (1 + rest) for -87 <= x <= 0, power a power of two and |rest| < 0.42.
+struct ExpParts {
+  Lanes power, rest;
+};
+HWY_INLINE ExpParts exp_parts(Lanes x) {
   // x = k ln2 + r with whole k: adding 1.5 2^23 rounds to a whole number and leaves it in the low bits.
   const Lanes magic = all(0x1.8p23f), sum = hn::MulAdd(x, all(1.44269504f), magic), k = hn::Sub(sum, magic);
   const Lanes r = hn::MulAdd(k, all(-1.42860677e-6f), hn::MulAdd(k, all(-0.693145752f), x));
@@ -164,13 +167,27 @@ HWY_INLINE Lanes exp_negative(Lanes x) {
   const Lanes p0 = hn::MulAdd(r, all(0.166666672f), all(0.5f)), p1 = hn::MulAdd(r, all(0.00833336078f), all(0.0416664854f));
   const Lanes p2 = hn::MulAdd(r, all(0.000198527618f), all(0.00139304355f));
   const Lanes p = hn::MulAdd(r2, hn::MulAdd(r2, p2, p1), p0);
-  const Lanes y = hn::Add(all(1.0f), hn::MulAdd(r2, p, r));
   const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(bits32, sum), hn::Set(bits32, 127)));
-  const Lanes fast = hn::Mul(y, hn::BitCast(f32s, power));
+  return {hn::BitCast(f32s, power), hn::MulAdd(r2, p, r)};
+}
+
+// exp(x) for x <= 0, within 1 ulp, down to the subnormals; NaN stays. Each lane's result depends on that lane only.
+HWY_INLINE Lanes exp_negative(Lanes x) {
+  const ExpParts e = exp_parts(x);
+  const Lanes fast = hn::Mul(hn::Add(all(1.0f), e.rest), e.power);
   const auto small = hn::Lt(x, all(-87.0f));
   if (hn::AllFalse(f32s, small)) [[likely]]
     return fast;
   return hn::IfThenElse(small, hn::Exp(f32s, x), fast);
+}
+
+// tanh(x) within 3 ulp everywhere, infinities included; NaN stays. With m = e^(-2|x|) - 1, which loses nothing where x is small:
+// tanh|x| = -m / (2 + m). From |x| = 30 on it is 1.
+HWY_INLINE Lanes tanh_of(Lanes x) {
+  const Lanes size = hn::Abs(x), most = all(30.0f);
+  const ExpParts e = exp_parts(hn::Mul(all(-2.0f), hn::IfThenElse(hn::Gt(size, most), most, size)));
+  const Lanes m = hn::MulAdd(e.power, e.rest, hn::Sub(e.power, all(1.0f)));
+  return hn::CopySign(hn::Div(hn::Neg(m), hn::Add(all(2.0f), m)), x);
 }
 
 // 1 / (1 + exp(-x)) without overflow.

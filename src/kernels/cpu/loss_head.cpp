@@ -40,7 +40,7 @@ Plan plan_of(const LossHead& x) {
 }
 
 struct Memory {
-  float *x_t, *x, *logits, *tops, *sums, *top, *factor, *shares, *threads;
+  float *x_t, *x, *logits, *tops, *sums, *top, *factor, *hit, *shares, *threads;
   int64_t per_thread, bytes;
 };
 
@@ -52,6 +52,7 @@ Memory lay_out(const LossHead& a, const Plan& p, void* workspace, int threads) {
   m.logits = s.floats(p.blocks * kVocabulary * p.pitch);
   m.tops = s.floats(p.blocks * p.chunk), m.sums = s.floats(p.blocks * p.chunk);
   m.top = s.floats(p.chunk), m.factor = s.floats(p.chunk);
+  if (a.cap != 0) m.hit = s.floats(p.chunk);
   if (!a.dweight.absent()) m.x = s.floats(p.chunk * columns);
   if (!a.dx.absent()) m.shares = s.floats(p.shares * p.chunk * p.channels);
   m.per_thread = std::max(kRows * (columns + 16), kSharedRows * kPanel);
@@ -102,11 +103,12 @@ void logits_of_block(const LossHead& a, const Plan& p, const Memory& m, const Ch
                 w.f32() + k, m.x_t + t * p.channels + k * kPanel, logits + t);
   });
   const int64_t v = block * kVocabulary;
+  if (a.cap != 0) cap_logits(m.logits + v * p.pitch, p.pitch, std::min(kVocabulary, p.vocabulary - v), c.lanes, static_cast<float>(a.cap));
   logit_sums(m.logits + v * p.pitch, p.pitch, std::min(kVocabulary, p.vocabulary - v), c.lanes, m.tops + block * p.chunk,
              m.sums + block * p.chunk);
 }
 
-// Losses, and per token what turns logits into gradients. The sum is over blocks in order, in double.
+// Losses, and per token what turns logits into gradients (hit: what the label's loses, under a cap). The sum is over blocks in order, in double.
 void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c) {
   for (int64_t t = 0; t < c.lanes; ++t) {
     float top = m.tops[t];
@@ -117,6 +119,10 @@ void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chun
     const int32_t label = t < c.count ? a.labels.as<int32_t>()[c.first + t] : -1;
     m.top[t] = top;
     m.factor[t] = label >= 0 ? static_cast<float>(a.grad_scale / sum) : 0.0f;
+    if (m.hit) {
+      const double share = label >= 0 ? m.logits[label * p.pitch + t] / a.cap : 0;
+      m.hit[t] = static_cast<float>(a.grad_scale * (1 - share * share));
+    }
     if (t < c.count)
       a.losses.as<double>()[c.first + t] = label >= 0 ? (top + std::log2(sum)) * kLn2 - m.logits[label * p.pitch + t] : 0.0;
   }
@@ -125,10 +131,10 @@ void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chun
 // Logits become their gradients.
 void gradients_of_rows(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t v, int64_t rows) {
   float* d = m.logits + v * p.pitch;
-  logit_gradient(d, p.pitch, rows, c.lanes, m.top, m.factor);
+  logit_gradient(d, p.pitch, rows, c.lanes, m.top, m.factor, static_cast<float>(a.cap));
   for (int64_t t = 0; t < c.count; ++t)
     if (const int64_t label = a.labels.as<int32_t>()[c.first + t]; label >= v && label < v + rows)
-      d[(label - v) * p.pitch + t] -= static_cast<float>(a.grad_scale);
+      d[(label - v) * p.pitch + t] -= m.hit ? m.hit[t] : static_cast<float>(a.grad_scale);
   if (a.x.dtype != DType::f32)
     for (int64_t i = 0; i < rows; ++i) round_run(d + i * p.pitch, c.lanes, a.x.dtype);
 }
@@ -166,6 +172,7 @@ void share_of_blocks(const LossHead& a, const Plan& p, const Memory& m, const Ch
 }
 
 void check(const LossHead& a) {
+  require(a.cap >= 0, "loss_head: cap must be 0 or above, got {}", a.cap);
   auto cpu_type = [](DType t) { return t == DType::f32 || t == DType::bf16 || t == DType::f16; };
   require(a.x.cols() == a.weight.cols(), "loss_head: x and weight must have as many columns, got {} and {}", a.x.shape.text(),
           a.weight.shape.text());

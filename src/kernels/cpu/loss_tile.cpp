@@ -36,15 +36,34 @@ void do_sums(const float* logits, int64_t pitch, int64_t rows, int64_t lanes, fl
   }
 }
 
-void do_gradient(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor) {
-  const Lanes log2e = all(kLog2eF);
+void do_cap(float* logits, int64_t pitch, int64_t rows, int64_t lanes, float cap) {
+  const Lanes by = all(cap), into = all(1 / cap);
+  for (int64_t j = 0; j < rows; ++j) {
+    float* row = logits + j * pitch;
+    for (int64_t c = 0; c < lanes; c += kLanes) hn::StoreU(hn::Mul(by, tanh_of(hn::Mul(into, hn::LoadU(f32s, row + c)))), f32s, row + c);
+  }
+}
+
+template <bool kCapped>
+void gradient_rows(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor, float cap) {
+  const Lanes log2e = all(kLog2eF), into = all(kCapped ? 1 / cap : 0.0f);
   for (int64_t j = 0; j < rows; ++j) {
     float* row = logits + j * pitch;
     for (int64_t c = 0; c < lanes; c += kLanes) {
-      const Lanes e = exp2_negative(hn::MulSub(log2e, hn::LoadU(f32s, row + c), hn::LoadU(f32s, top + c)));
-      hn::StoreU(hn::Mul(e, hn::LoadU(f32s, factor + c)), f32s, row + c);
+      const Lanes y = hn::LoadU(f32s, row + c), e = exp2_negative(hn::MulSub(log2e, y, hn::LoadU(f32s, top + c)));
+      Lanes d = hn::Mul(e, hn::LoadU(f32s, factor + c));
+      if constexpr (kCapped) {
+        const Lanes t = hn::Mul(into, y);
+        d = hn::Mul(d, hn::NegMulAdd(t, t, all(1.0f)));
+      }
+      hn::StoreU(d, f32s, row + c);
     }
   }
+}
+
+void do_gradient(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor, float cap) {
+  if (cap != 0) return gradient_rows<true>(logits, pitch, rows, lanes, top, factor, cap);
+  gradient_rows<false>(logits, pitch, rows, lanes, top, factor, cap);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -55,12 +74,16 @@ HWY_AFTER_NAMESPACE();
 namespace ravine {
 HWY_EXPORT(do_sums);
 HWY_EXPORT(do_gradient);
+HWY_EXPORT(do_cap);
 
 void logit_sums(const float* logits, int64_t pitch, int64_t rows, int64_t lanes, float* top, float* sum) {
   HWY_DYNAMIC_DISPATCH(do_sums)(logits, pitch, rows, lanes, top, sum);
 }
-void logit_gradient(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor) {
-  HWY_DYNAMIC_DISPATCH(do_gradient)(logits, pitch, rows, lanes, top, factor);
+void cap_logits(float* logits, int64_t pitch, int64_t rows, int64_t lanes, float cap) {
+  HWY_DYNAMIC_DISPATCH(do_cap)(logits, pitch, rows, lanes, cap);
+}
+void logit_gradient(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor, float cap) {
+  HWY_DYNAMIC_DISPATCH(do_gradient)(logits, pitch, rows, lanes, top, factor, cap);
 }
 
 }  // namespace ravine

@@ -105,13 +105,18 @@ namespace {
 
 constexpr int64_t kTokens = 32;  // rows per partial sum of dweight
 
-// Weights of other types are widened first, into the beginning of the workspace.
-int64_t weight_bytes(const TensorView& weight) { return weight.dtype == DType::f32 ? 0 : round_up(4 * weight.cols(), 64); }
+// What multiplies, offset + weight, is made first, at the beginning of the workspace, where it is not the weight itself.
+int64_t factor_bytes(const TensorView& weight, double offset) {
+  return weight.dtype == DType::f32 && offset == 0 ? 0 : round_up(4 * weight.cols(), 64);
+}
 
-const float* widened(const TensorView& weight, void* workspace) {
-  if (weight.dtype == DType::f32) return weight.as<float>();
+const float* factors(const TensorView& weight, double offset, void* workspace) {
+  if (weight.dtype == DType::f32 && offset == 0) return weight.as<float>();
   convert_run(weight.dtype, weight.data, DType::f32, workspace, weight.cols());
-  return static_cast<float*>(workspace);
+  auto* f = static_cast<float*>(workspace);
+  if (offset != 0)
+    for (int64_t i = 0; i < weight.cols(); ++i) f[i] += static_cast<float>(offset);
+  return f;
 }
 
 void check_weight(const char* op, const TensorView& weight, int64_t cols) {
@@ -124,7 +129,7 @@ void run_forward(const RmsNormForward& a, void* workspace) {
   check_weight("rms_norm", a.weight, cols);
   require(a.sum.absent() || !a.branch.absent(), "rms_norm: a sum needs a branch");
   if (!a.rstd.absent()) check_vector("rms_norm", "rstd", a.rstd, DType::f32, rows);
-  HWY_DYNAMIC_DISPATCH(forward)(a, widened(a.weight, workspace));
+  HWY_DYNAMIC_DISPATCH(forward)(a, factors(a.weight, a.offset, workspace));
 }
 
 void run_backward(const RmsNormBackward& a, void* workspace) {
@@ -134,22 +139,22 @@ void run_backward(const RmsNormBackward& a, void* workspace) {
   check_weight("rms_norm_backward", a.weight, cols);
   check_vector("rms_norm_backward", "rstd", a.rstd, DType::f32, rows);
   if (!a.dweight.absent()) check_vector("rms_norm_backward", "dweight", a.dweight, a.dweight.dtype, cols);
-  auto* partial = reinterpret_cast<float*>(static_cast<char*>(workspace) + weight_bytes(a.weight));
-  HWY_DYNAMIC_DISPATCH(backward)(a, widened(a.weight, workspace), kTokens, partial);
+  auto* partial = reinterpret_cast<float*>(static_cast<char*>(workspace) + factor_bytes(a.weight, a.offset));
+  HWY_DYNAMIC_DISPATCH(backward)(a, factors(a.weight, a.offset, workspace), kTokens, partial);
 }
 
 }  // namespace
 
 template <>
 Kernel<RmsNormForward> cpu_kernel() {
-  return {run_forward, [](const RmsNormForward& a, int) { return weight_bytes(a.weight); }};
+  return {run_forward, [](const RmsNormForward& a, int) { return factor_bytes(a.weight, a.offset); }};
 }
 
 template <>
 Kernel<RmsNormBackward> cpu_kernel() {
   return {run_backward, [](const RmsNormBackward& a, int) {
             int64_t partial = a.dweight.absent() ? 0 : 4 * a.x.cols() * ceil_div(a.x.rows(), kTokens);
-            return weight_bytes(a.weight) + partial;
+            return factor_bytes(a.weight, a.offset) + partial;
           }};
 }
 

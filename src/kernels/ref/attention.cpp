@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/philox.h"
 #include "kernels/ref/ref.h"
 
 namespace ravine::ref {
@@ -25,6 +26,12 @@ void check_shape(const char* op, const AttentionShape& at, const TensorView& q, 
   check(op, "q", q, q.rows(), at.heads * at.head_size);
   check(op, "k", k, k.rows(), at.kv_heads * at.head_size);
   check(op, "v", v, k.rows(), at.kv_heads * at.head_size);
+  require(at.cap >= 0 && (at.cap == 0 || at.slopes.empty()), "{}: cap must be 0 or above, and not beside slopes, got {}", op, at.cap);
+  if (at.dropout.p != 0) {
+    require(at.dropout.p > 0 && at.dropout.p < 1, "{}: p of dropout must be in [0, 1), got {}", op, at.dropout.p);
+    check_integers(op, "places", at.dropout.places, DType::i32, q.rows());
+    check_integers(op, "sequences", at.dropout.sequences, DType::i64, q.rows());
+  }
   require(at.slopes.empty() || static_cast<int64_t>(at.slopes.size()) == at.heads, "{}: slopes are one per head, got {} for {}", op,
           at.slopes.size(), at.heads);
   for (const Segment& s : at.segments)
@@ -50,7 +57,28 @@ double alibi(const AttentionShape& at, int64_t head, const Segment& s, int64_t i
   return at.slopes.empty() ? 0 : at.slopes[static_cast<size_t>(head)] * static_cast<double>(j - (s.k_count - s.q_count + i));
 }
 
-// Per query row and head: s = scale q k^T (+ alibi) over the keys the mask lets through, lse = logsumexp(s), p = exp(s - lse), out = p v.
+// What dropout multiplies the probability of a row of q and key j of its segment with.
+class Drop {
+ public:
+  Drop(const AttentionShape& at, int64_t row, int64_t head) : drop_(at.dropout) {
+    if (drop_.p == 0) return;
+    key_ = drop_.head_key(head);
+    place_ = static_cast<uint32_t>(drop_.places.as<int32_t>()[row]), sequence_ = static_cast<uint32_t>(drop_.sequences.as<int64_t>()[row]);
+  }
+  double operator()(int64_t j) const {
+    if (drop_.p == 0) return 1;
+    auto words = philox(key_, {static_cast<uint32_t>(j / 4), place_, sequence_, drop_.step});
+    return uniform24(words[static_cast<size_t>(j % 4)]) >= drop_.p ? 1 / (1 - drop_.p) : 0;
+  }
+
+ private:
+  const AttentionDropout& drop_;
+  uint64_t key_ = 0;
+  uint32_t place_ = 0, sequence_ = 0;
+};
+
+// Per query row and head: s = scale q k^T (capped, or + alibi) over the keys the mask lets through, lse = logsumexp(s), p = exp(s - lse),
+// out = dropout(p) v.
 void forward(const AttentionForward& a, void*) {
   const AttentionShape& at = a.at;
   int64_t n = a.q.rows(), d = at.head_size, group = at.heads / std::max<int64_t>(1, at.kv_heads);
@@ -68,10 +96,11 @@ void forward(const AttentionForward& a, void*) {
         int64_t i = row - s->q_begin, first = mask.first(i), last = std::max(first, mask.last(i)), col = h / group * d;
         p.resize(last - first);
         for (int64_t j = first; j < last; ++j)
-          p[j - first] = at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + col, d) + alibi(at, h, *s, i, j);
+          p[j - first] = soft_cap(at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + col, d), at.cap) + alibi(at, h, *s, i, j);
         lse = log_sum_exp(p.data(), last - first);
+        const Drop drop(at, row, h);
         for (int64_t j = first; j < last; ++j)
-          add_scaled(&out[h * d], round_factor(a.q.dtype, std::exp(p[j - first] - lse)), v.row(s->k_begin + j) + col, d);
+          add_scaled(&out[h * d], round_factor(a.q.dtype, drop(j) * std::exp(p[j - first] - lse)), v.row(s->k_begin + j) + col, d);
       }
       if (!a.lse.absent()) store(&lse, a.lse, h, row, 1);
     }
@@ -87,8 +116,8 @@ bool overlap_in_keys(std::span<const Segment> segments) {
   return false;
 }
 
-// With p = exp(s - lse), dp = dout v^T, delta = dout . out:  ds = p (dp - delta);  dq = scale ds k;  dk = scale ds^T q;  dv =
-// p^T dout. (Dao et al. 2022, FlashAttention, algorithm 4.)
+// With p = exp(s - lse), m what dropout multiplies with, dp = m dout v^T, delta = dout . out:  ds = p (dp - delta), times the slope of
+// the cap;  dq = scale ds k;  dk = scale ds^T q;  dv = (m p)^T dout. (Dao et al. 2022, FlashAttention, algorithm 4.)
 void backward(const AttentionBackward& a, void*) {
   const AttentionShape& at = a.at;
   int64_t n = a.q.rows(), m = a.k.rows(), d = at.head_size, group = at.heads / std::max<int64_t>(1, at.kv_heads);
@@ -110,13 +139,15 @@ void backward(const AttentionBackward& a, void*) {
       for (int64_t i = 0; i < s.q_count; ++i) {
         int64_t row = s.q_begin + i, col = h * d;
         double delta = dot(dout.row(row) + col, out.row(row) + col, d);
+        const Drop drop(at, row, h);
         for (int64_t j = mask.first(i); j < mask.last(i); ++j) {
           int64_t key = s.k_begin + j;
-          double p = std::exp(at.scale * dot(q.row(row) + col, k.row(key) + g * d, d) + alibi(at, h, s, i, j) - lse.row(h)[row]);
-          double ds = round_factor(t, p * (dot(dout.row(row) + col, v.row(key) + g * d, d) - delta));
+          double y = soft_cap(at.scale * dot(q.row(row) + col, k.row(key) + g * d, d), at.cap), m = drop(j);
+          double p = std::exp(y + alibi(at, h, s, i, j) - lse.row(h)[row]);
+          double ds = round_factor(t, p * (m * dot(dout.row(row) + col, v.row(key) + g * d, d) - delta) * soft_cap_slope(y, at.cap));
           add_scaled(&dq[row * wide + col], at.scale * ds, k.row(key) + g * d, d);
           add_scaled(&dk[key * narrow + g * d], at.scale * ds, q.row(row) + col, d);
-          add_scaled(&dv[key * narrow + g * d], round_factor(t, p), dout.row(row) + col, d);
+          add_scaled(&dv[key * narrow + g * d], round_factor(t, m * p), dout.row(row) + col, d);
         }
       }
   };

@@ -13,17 +13,21 @@ void check_ids(const char* op, const TensorView& ids, int64_t vocabulary) {
   }
 }
 
-// out[n] = weight[ids[n]]
+// out[n] = scale weight[ids[n]]
 void forward(const EmbeddingForward& a, void*) {
   int64_t n = a.out.rows(), c = a.out.cols();
   check_integers(a.name, "ids", a.ids, DType::i32, n);
   check(a.name, "weight", a.weight, a.weight.rows(), c);
   check(a.name, "out", a.out, n, c);
   check_ids(a.name, a.ids, a.weight.rows());
-  each_row(n, c, [&](int64_t i) { store_row(load_row(a.weight, a.ids.as<int32_t>()[i]), a.out, i); });
+  each_row(n, c, [&](int64_t i) {
+    std::vector<double> row = load_row(a.weight, a.ids.as<int32_t>()[i]);
+    for (double& x : row) x *= a.scale;
+    store_row(row, a.out, i);
+  });
 }
 
-// dweight[id] (+)= sum of dout[n] over the n with ids[n] = id
+// dweight[id] (+)= scale times the sum of dout[n] over the n with ids[n] = id
 void backward(const EmbeddingBackward& a, void*) {
   int64_t n = a.dout.rows(), c = a.dout.cols(), vocabulary = a.dweight.rows();
   check_integers(a.name, "ids", a.ids, DType::i32, n);
@@ -41,7 +45,7 @@ void backward(const EmbeddingBackward& a, void*) {
     if (a.accumulate) old = load_row(a.dweight, id);
     for (auto it = begin; it != order.end() && ids[*it] == id && id != a.padding_id; ++it) {
       std::vector<double> d = load_row(a.dout, *it);
-      for (int64_t j = 0; j < c; ++j) sum[j] += d[j];
+      for (int64_t j = 0; j < c; ++j) sum[j] += a.scale * d[j];
     }
     for (int64_t j = 0; j < c; ++j) sum[j] += old[j];
     store_row(sum, a.dweight, id);

@@ -14,12 +14,10 @@ double phi(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
 double soft(double u) { return 1 / (1 + std::exp(-2 * u)); }
 double inner(double x) { return kRoot * (x + kCubic * x * x * x); }
 
-double gelu(double x, GeluForm form) { return x * (form == GeluForm::exact ? phi(x) : soft(inner(x))); }
+double gelu(double x, GeluForm form) { return form == GeluForm::exact ? x * phi(x) : gelu_tanh(x); }
 
 double slope(double x, GeluForm form) {
-  if (form == GeluForm::exact) return phi(x) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
-  double u = inner(x), s = soft(u), rest = soft(-u);
-  return s + x * 2 * s * rest * kRoot * (1 + 3 * kCubic * x * x);
+  return form == GeluForm::exact ? phi(x) + x * std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi) : gelu_tanh_slope(x);
 }
 
 void forward(const GeluForward& a, void*) {
@@ -46,6 +44,13 @@ void backward(const GeluBackward& a, void*) {
 }
 
 }  // namespace
+
+double gelu_tanh(double x) { return x * soft(inner(x)); }
+
+double gelu_tanh_slope(double x) {
+  double u = inner(x), s = soft(u), rest = soft(-u);
+  return s + x * 2 * s * rest * kRoot * (1 + 3 * kCubic * x * x);
+}
 
 template <>
 Kernel<GeluForward> kernel_of() { return entry<GeluForward>(forward); }

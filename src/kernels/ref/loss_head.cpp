@@ -9,7 +9,7 @@ constexpr int64_t kTokens = 64;  // of a chunk
 
 Operand operand(const Doubles& x, int64_t row = 0) { return {x.row(row), x.stride(), 1}; }
 
-// logits = x W^T;  losses = logsumexp(logits) - logits[label];  dlogits = grad_scale (softmax - onehot);
+// logits = x W^T, capped;  losses = logsumexp(logits) - logits[label];  dlogits = grad_scale (softmax - onehot), times the slope of the cap;
 // dx = dlogits W;  dweight (+)= dlogits^T x. Tokens whose label is negative take no part.
 void run(const LossHead& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols(), v = a.weight.rows();
@@ -34,10 +34,11 @@ void run(const LossHead& a, void*) {
       if (label < 0) {
         std::fill(row, row + v, 0.0);
       } else {
+        for (int64_t j = 0; j < v; ++j) row[j] = soft_cap(row[j], a.cap);
         double lse = log_sum_exp(row, v);
         loss = lse - row[label];
         for (int64_t j = 0; train && j < v; ++j)
-          row[j] = round_factor(a.x.dtype, a.grad_scale * (std::exp(row[j] - lse) - (j == label)));
+          row[j] = round_factor(a.x.dtype, a.grad_scale * (std::exp(row[j] - lse) - (j == label)) * soft_cap_slope(row[j], a.cap));
       }
       store(&loss, a.losses, 0, from + i, 1);
     });

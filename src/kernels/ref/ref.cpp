@@ -77,6 +77,14 @@ double log_sum_exp(const double* row, int64_t n) {
   return top + std::log(sum);
 }
 
+double soft_cap(double x, double cap) { return cap == 0 ? x : cap * std::tanh(x / cap); }
+
+double soft_cap_slope(double y, double cap) {
+  if (cap == 0) return 1;
+  double t = y / cap;
+  return (1 - t) * (1 + t);
+}
+
 void check(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols) {
   require(!v.absent() && v.rows() == rows && v.cols() == cols, "{}: {} is {}, expected {} rows of {}", op, what, v.shape.text(),
           rows, cols);

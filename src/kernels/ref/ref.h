@@ -64,6 +64,14 @@ void multiply(int64_t m, int64_t n, int64_t k, Operand a, Operand b, double* out
 // log(sum(exp(row))), with the largest taken out first; -inf of an empty row.
 double log_sum_exp(const double* row, int64_t n);
 
+// A soft cap: y = cap tanh(x / cap), and dy / dx from y. Without one (0), y = x.
+double soft_cap(double x, double cap);
+double soft_cap_slope(double y, double cap);
+
+// 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) and its slope.
+double gelu_tanh(double x);
+double gelu_tanh_slope(double x);
+
 // Contracts.
 void check(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);           // floating, that shape
 void check_optional(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);  // or absent

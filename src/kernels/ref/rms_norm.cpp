@@ -5,7 +5,7 @@
 namespace ravine::ref {
 namespace {
 
-// sum = x + branch;  rstd = 1/sqrt(mean(sum^2) + eps);  out = sum rstd weight. What is normalised is `sum` as it is stored.
+// sum = x + branch;  rstd = 1/sqrt(mean(sum^2) + eps);  out = sum rstd (offset + weight). What is normalised is `sum` as it is stored.
 void forward(const RmsNormForward& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols();
   check(a.name, "x", a.x, n, c);
@@ -15,6 +15,7 @@ void forward(const RmsNormForward& a, void*) {
   check(a.name, "out", a.out, n, c);
   if (!a.rstd.absent()) check_vector(a.name, "rstd", a.rstd, n);
   std::vector<double> weight = load_row(a.weight);
+  for (double& w : weight) w = a.offset != 0 ? a.offset + w : w;
   each_row(n, c, [&](int64_t i) {
     std::vector<double> x = load_row(a.x, i);
     if (!a.branch.absent()) {
@@ -31,7 +32,7 @@ void forward(const RmsNormForward& a, void*) {
   });
 }
 
-// h = dout weight;  dx = dsum + rstd (h - xhat mean(h xhat)),  xhat = x rstd;  dweight (+)= sum_n dout xhat.
+// h = dout (offset + weight);  dx = dsum + rstd (h - xhat mean(h xhat)),  xhat = x rstd;  dweight (+)= sum_n dout xhat.
 void backward(const RmsNormBackward& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols();
   check(a.name, "dout", a.dout, n, c);
@@ -43,6 +44,7 @@ void backward(const RmsNormBackward& a, void*) {
   check_optional(a.name, "dbranch", a.dbranch, n, c);
   if (!a.dweight.absent()) check_vector(a.name, "dweight", a.dweight, c);
   std::vector<double> weight = load_row(a.weight), rstd(n);
+  for (double& w : weight) w = a.offset != 0 ? a.offset + w : w;
   load(a.rstd, 0, 0, n, rstd.data());
   constexpr int64_t kColumns = 64;
   if (!a.dweight.absent())

@@ -1,0 +1,31 @@
+// What swiglu and geglu share: a gated product whose gate and factor lie side by side in one tensor.
+#pragma once
+#include "engine/ctx.h"
+
+namespace ravine {
+
+// Forward and Backward: the kernels' arguments. gate_up [N, 2I]; [N, I], compute type.
+template <class Forward, class Backward>
+Tensor gated(Ctx& c, const Tensor& gate_up) {
+  int64_t width = div_exact(gate_up.cols(), 2);
+  auto forward = [width](Ctx& c, const Tensor& gu) {
+    Tensor out = c.empty({gu.rows(), width}, c.types().compute);
+    c.call(Forward{.gate = gu.view().columns(0, width), .up = gu.view().columns(width, width), .out = out.view()});
+    return out;
+  };
+  Tensor out = forward(c, gate_up);
+  if (!c.recording()) return out;
+
+  Saved saved = c.save(gate_up);
+  out.set_rebuild([saved, forward](Ctx& c) { return forward(c, saved.get(c)); });
+  c.record(Forward::name, {out.ref()}, [saved, width, gr = gate_up.ref(), outr = out.ref()](Ctx& c) {
+    bool accumulate = false;
+    Tensor gu = saved.get(c), dout = c.grads().get(outr), d = c.grads().add_to(gr, accumulate);
+    require(!accumulate, "{}: gate and up must be used by it only", Forward::name);
+    c.call(Backward{.gate = gu.view().columns(0, width), .up = gu.view().columns(width, width), .dout = dout.view(),
+                    .dgate = d.view().columns(0, width), .dup = d.view().columns(width, width)});
+  });
+  return out;
+}
+
+}  // namespace ravine
