@@ -234,7 +234,7 @@ TEST(TensorRanks, RecomputationDropoutAndFrozenParameters) {
     for (int64_t sequence : {0, 1}) {
       auto config = [&](const std::map<std::string, int64_t>& parallel) {
         Config c = config_of(parallel);
-        c.train.recompute = recompute, c.train.dropout = 0.2, c.train.steps = 2;
+        c.train.recompute = recompute, c.train.dropout = 0.2, c.train.attention_dropout = 0.3, c.train.steps = 2;
         return c;
       };
       const auto freeze = [](ParamSet& set) {
