@@ -91,7 +91,7 @@ class Test:
     def __init__(self, tree, fault):
         self.tree = tree
         self.command = fault["test"].replace("BUILD", str(tree.build)).split()
-        self.targets = fault.get("targets") or [pathlib.Path(self.command[0]).name]
+        self.targets = fault.get("targets") or (["ravine"] if self.command[0].startswith("python") else [pathlib.Path(self.command[0]).name])
         self.limit = fault.get("timeout", 300)
         self.partly = False  # something in it is skipped here
 

@@ -231,6 +231,14 @@ void check_update(const Config& c) {
   if (c.schedule.type == "polynomial" && c.schedule.end_lr >= o.lr)
     conflict(c, fmt::format("schedule.end_lr is {}, optimizer.lr {}", c.schedule.end_lr, o.lr), given_of(c, {"schedule.end_lr", "optimizer.lr", "schedule.type"}),
              "a polynomial schedule falls from optimizer.lr to schedule.end_lr", "lower schedule.end_lr");
+  const ScheduleOptions& s = c.schedule;
+  if (!follows_validation(s)) return;
+  if (c.train.valid_every == 0)
+    conflict(c, fmt::format("schedule.type is {}, train.valid_every 0", s.type), given_of(c, {"schedule.type", "train.valid_every"}), "the rate follows the validation loss",
+             "set train.valid_every, and data.valid or data.valid_fraction");
+  if (s.type == "greedy" && (o.lr < lowest_lr(s) || o.lr > s.highest_lr))  // the code it comes from would leave such a rate alone for ever
+    conflict(c, fmt::format("optimizer.lr is {}, schedule.lowest_lr {}, schedule.highest_lr {}", o.lr, lowest_lr(s), s.highest_lr),
+             given_of(c, {"schedule.lowest_lr", "schedule.highest_lr", "optimizer.lr", "schedule.type"}), "the rate moves between the two", "set schedule.lowest_lr and schedule.highest_lr around optimizer.lr");
 }
 
 // "969,30,1" or "98/1/1": at most three numbers, one of them above 0. Megatron reads numbers out of any text; here nothing else stands between them.
@@ -250,6 +258,10 @@ bool is_split(const std::string& text) {
 }
 
 }  // namespace
+
+bool follows_validation(const ScheduleOptions& s) { return s.type == "reduce_lr_on_plateau" || s.type == "greedy"; }
+
+double lowest_lr(const ScheduleOptions& s) { return s.lowest_lr >= 0 ? s.lowest_lr : s.type == "greedy" ? 1e-3 : 0; }
 
 std::vector<Section> sections_of(Config& config) {
   std::vector<Section> sections;

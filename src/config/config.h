@@ -162,14 +162,19 @@ struct ScheduleOptions {
   double min_lr_ratio = 0.1, cycles = 0, power = 1, end_lr = 1e-7;
   int64_t timescale = 0, stable_steps = -1, decay_steps = 0;
   std::string warmup_type = "linear", decay_type = "cosine";
+  double warmup_lr_ratio = 0;
+  // Of the types that follow the validation loss.
+  double factor = 0, threshold = 0, lowest_lr = -1, highest_lr = 1;
+  std::string threshold_mode = "auto";
+  int64_t patience = 10, cooldown = 0, raise_cooldown = 0, smooth_window = 0, reset_after = 500;
   int64_t steps = 0;
   template <class V>
   void each(V&& v) {
     v("type", type, "shape of the learning rate over the steps",
-      one_of({"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay"}) & fixed());
-    v("warmup_steps", warmup_steps, "steps in which the rate rises; the first step has 0", between(0, kMostSteps) & fixed());
-    v("min_lr_ratio", min_lr_ratio, "lowest rate as a share of optimizer.lr (cosine, warmup_stable_decay)", between(0, 1) & fixed());
-    v("cycles", cycles, "waves (cosine) or restarts (cosine_with_restarts); 0: 0.5 for cosine, 1 for restarts", between(1e-3, 1e6) & or_zero() & fixed());
+      one_of({"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay", "cosine_warmup_with_min_lr", "reduce_lr_on_plateau", "greedy"}) & fixed());
+    v("warmup_steps", warmup_steps, "steps in which the rate rises, from 0 at the first one (reduce_lr_on_plateau and greedy have no warm-up)", between(0, kMostSteps) & fixed());
+    v("min_lr_ratio", min_lr_ratio, "lowest rate as a share of optimizer.lr (cosine, cosine_warmup_with_min_lr, warmup_stable_decay)", between(0, 1) & fixed());
+    v("cycles", cycles, "waves (cosine, cosine_warmup_with_min_lr) or restarts (cosine_with_restarts); 0: 0.5 waves, 1 restart", between(1e-3, 1e6) & or_zero() & fixed());
     v("power", power, "exponent (polynomial)", between(0.01, 100) & fixed());
     v("end_lr", end_lr, "last rate (polynomial); below optimizer.lr", between(0, kMostRate) & fixed());
     v("timescale", timescale, "time scale (inverse_sqrt); 0: warmup_steps, or 10000 without warm-up", between(0, kMostSteps) & fixed());
@@ -178,9 +183,25 @@ struct ScheduleOptions {
     v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay)", between(0, kMostSteps) & may_change());
     v("warmup_type", warmup_type, "shape of the warm-up (warmup_stable_decay)", one_of({"linear", "cosine", "1-sqrt"}) & fixed());
     v("decay_type", decay_type, "shape of the decay (warmup_stable_decay)", one_of({"cosine", "linear", "1-sqrt"}) & fixed());
+    v("warmup_lr_ratio", warmup_lr_ratio, "first rate as a share of optimizer.lr (cosine_warmup_with_min_lr); 0: 1/warmup_steps", between(1e-12, 1) & or_zero() & fixed());
+    v("factor", factor, "the rate is multiplied by it when the validation loss no longer falls (reduce_lr_on_plateau, greedy), and divided by it when it keeps falling (greedy); 0: 0.1, greedy 0.95",
+      between(1e-6, 0.999999) & or_zero() & fixed());
+    v("patience", patience, "validations without a better loss (greedy: or with one) that are waited for; one more changes the rate", between(0, kMostSteps) & fixed());
+    v("threshold", threshold, "how much better counts as better; 0: 1e-4, greedy 1e-6", between(1e-12, 1) & or_zero() & fixed());
+    v("threshold_mode", threshold_mode, "what threshold is: a share of the best loss, or nats; auto: rel, greedy abs", one_of({"auto", "rel", "abs"}) & fixed());
+    v("cooldown", cooldown, "validations after the rate was lowered that do not count", between(0, kMostSteps) & fixed());
+    v("raise_cooldown", raise_cooldown, "validations after the rate was raised that do not count (greedy)", between(0, kMostSteps) & fixed());
+    v("lowest_lr", lowest_lr, "the rate is not lowered further (reduce_lr_on_plateau, greedy); -1: 0, greedy 0.001", between(-1, kMostRate) & fixed());
+    v("highest_lr", highest_lr, "the rate is not raised further (greedy)", between(1e-12, kMostRate) & fixed());
+    v("smooth_window", smooth_window, "the mean of so many validation losses is followed (greedy); 0: each by itself", between(0, 100000) & fixed());
+    v("reset_after", reset_after, "times that a rate at its lowest would be lowered before all begins anew at optimizer.lr (greedy)", between(1, kMostSteps) & fixed());
     v("steps", steps, "length of the schedule; 0: train.steps", between(0, kMostSteps) & may_change());
   }
 };
+
+// reduce_lr_on_plateau and greedy: the rate is made by validation losses (optim/plateau.h), not by steps.
+bool follows_validation(const ScheduleOptions& schedule);
+double lowest_lr(const ScheduleOptions& schedule);  // schedule.lowest_lr, or what -1 stands for
 
 struct RecipeOption {
   std::string path = "*", op = "*", compute, round, role;

@@ -126,10 +126,11 @@ std::string missing_in_folder(const std::string& folder, const FolderMark& mark)
   return "";
 }
 
-std::string changed_in_folder(const std::string& folder, const FolderMark& mark) {
+std::string changed_in_folder(const std::string& folder, const FolderMark& mark, bool thorough) {
   std::error_code error;
+  auto same = [&](const std::string& path, FolderMark::File known) { return thorough ? has_bytes(path, known) : is_as_marked(path, known, false); };
   for (const auto& [path, known] : mark.files)
-    if (const auto status = fs::symlink_status(folder + "/" + path, error); fs::exists(status) && (!fs::is_regular_file(status) || !has_bytes(folder + "/" + path, known))) return path;
+    if (const auto status = fs::symlink_status(folder + "/" + path, error); fs::exists(status) && (!fs::is_regular_file(status) || !same(folder + "/" + path, known))) return path;
   return "";
 }
 

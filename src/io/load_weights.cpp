@@ -78,9 +78,13 @@ std::vector<StoredParam> match(const Files& files, const std::string& folder, co
 
 }  // namespace
 
-void check_weights(const std::string& folder, const Model& model) { match(open_weights(folder), folder, model); }
+void check_weights(const std::string& folder, const Model& model) {
+  check_export(folder, false);
+  match(open_weights(folder), folder, model);
+}
 
 std::vector<std::string> load_weights(const std::string& folder, Model& model, ParamStore& store) {
+  check_export(folder, false);
   const Files files = open_weights(folder);
   const std::vector<StoredParam> stored = match(files, folder, model);
   const std::vector<FileTensor>& tensors = model.files().tensors;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <unordered_map>
 
 #include "base/json.h"
 #include "files/compressed.h"
+#include "files/folder_mark.h"
 #include "files/tensor_set.h"
 
 namespace fs = std::filesystem;
@@ -100,6 +102,17 @@ std::optional<DType> weights_type(const std::string& folder) {
       type = t.dtype;
     }
   return type;
+}
+
+void check_export(const std::string& folder, bool thorough) {
+  std::optional<FolderMark> mark = read_mark(folder);
+  if (!mark || mark->kind != kModelFolder) return;
+  std::set<std::string> weights;
+  for (const std::string& file : weight_files(folder)) weights.insert(fs::path(file).filename().string());
+  std::erase_if(mark->files, [&](const auto& f) { return !weights.count(f.first); });
+  if (const std::string changed = changed_in_folder(folder, *mark, thorough); !changed.empty())
+    throw UserError("the exported model is damaged, or was changed", folder + "/" + changed, fmt::format("its bytes are not those that the run has written, by the checksum in {}", kFolderMark),
+                    fmt::format("export it again by the command of its run, or remove {}/{} if the change is meant", folder, kFolderMark));
 }
 
 Files open_weights(const std::string& folder) {

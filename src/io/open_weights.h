@@ -18,6 +18,10 @@ std::vector<std::string> weight_files(const std::string& folder);
 // lacks a tensor is a UserError.
 std::vector<std::unique_ptr<TensorFile>> open_weights(const std::string& folder);
 
+// Of a model that a run has exported (files/folder_mark.h) the weight files hold what the run wrote; another byte in one is a UserError. Every byte is compared;
+// not `thorough`: only of files that were touched or copied since. Of other folders nothing is known.
+void check_export(const std::string& folder, bool thorough);
+
 // The one type of all floating tensors of a folder; nothing where they have several. Reads headers only; throws what open_weights does.
 std::optional<DType> weights_type(const std::string& folder);
 

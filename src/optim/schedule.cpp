@@ -48,9 +48,21 @@ double stable_decay(const ScheduleOptions& s, double steps, double step) {
   return raised(fall(s.decay_type, 0.5, (step - warmup - stable) / std::max(1.0, decay)));
 }
 
+double warmed_cosine(const ScheduleOptions& s, double steps, double step) {
+  const double warmup = static_cast<double>(s.warmup_steps);
+  if (step < warmup) {
+    if (s.warmup_lr_ratio == 0) return (step + 1.0) / std::max(1.0, warmup);
+    return s.warmup_lr_ratio + (1.0 - s.warmup_lr_ratio) * step / std::max(1.0, warmup - 1.0);
+  }
+  const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, (step - warmup + 1.0) / std::max(1.0, steps - warmup));
+  return std::max(0.0, wave * (1 - s.min_lr_ratio) + s.min_lr_ratio);
+}
+
 double factor_of(const ScheduleOptions& s, double base_lr, double steps, double step) {
   const double warmup = static_cast<double>(s.warmup_steps);
+  if (follows_validation(s)) return 1.0;
   if (s.type == "warmup_stable_decay") return stable_decay(s, steps, step);
+  if (s.type == "cosine_warmup_with_min_lr") return warmed_cosine(s, steps, step);
   if (step < warmup) return step / std::max(1.0, warmup);
   const double progress = (step - warmup) / std::max(1.0, steps - warmup);
   if (s.type == "constant") return 1.0;

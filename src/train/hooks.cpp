@@ -55,7 +55,10 @@ class Validation : public Hook {
   void after_step(Trainer& t, StepReport& r) override {
     bool due = every_ > 0 && (r.step % every_ == 0 || r.step == t.config().train.steps);
     if (!due) return;
-    if (auto loss = t.validate()) r.more.emplace_back("valid_loss", *loss);
+    if (auto loss = t.validate()) {
+      r.more.emplace_back("valid_loss", *loss);
+      t.follow(*loss);
+    }
   }
 
  private:

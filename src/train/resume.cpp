@@ -37,6 +37,7 @@ TrainState Trainer::state() const {
   s.scalars["weights"] = began_with_;
   s.scalars["line"] = line_.json();
   if (window_.steps > 0) s.scalars["window"] = window_.json();
+  if (follows_validation(config_.schedule)) s.scalars["schedule"] = plateau_.state();
   if (spikes_.in_a_row() > 0) s.scalars["spikes_in_a_row"] = spikes_.in_a_row();
   s.program = program_version();
   s.instructions = instructions_;
@@ -136,6 +137,7 @@ void Trainer::begin(const CheckpointReader* from) {
     for (const std::string& key : other_data_options(field_or(s, "fingerprint", where, Json()), fingerprint_))
       log_.warn("{}: samples are cut otherwise than before the checkpoint, so some text may come again or be left out", key);
     spikes_.go_on_from(field_or(s, "spikes_in_a_row", where, int64_t{0}));
+    if (follows_validation(config_.schedule) && s.contains("schedule")) plateau_.restore(field<Json>(s, "schedule", where), where + ": schedule");
     if (s.contains("window")) window_ = StepWindow::from_json(s["window"], where + ": window");
     place_data(&reader);
     log_.line("resume   from {} after step {}, read in {:.2f} s", from_, done_, seconds);

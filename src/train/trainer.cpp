@@ -189,6 +189,9 @@ void Trainer::open_data() {
   tokenizer_ = std::move(sources.tokenizer);
   train_data_ = std::move(sources.data.train);
   valid_data_ = std::move(sources.data.valid);
+  if (follows_validation(c.schedule) && !valid_data_)
+    throw UserError(fmt::format("schedule.type is {}, and there is nothing to validate on", c.schedule.type), "schedule.type", "the rate follows the validation loss",
+                    "set data.valid or data.valid_fraction, or another schedule.type");
   tokens_in_use_ = std::move(sources.data.tokens);
   data_notes_ = std::move(sources.data.notes);
   data_warnings_ = std::move(sources.data.warnings);
@@ -301,6 +304,13 @@ std::optional<double> Trainer::validate() {
   return count > 0 ? std::optional<double>(all / static_cast<double>(count)) : std::nullopt;
 }
 
+void Trainer::follow(double validation_loss) {
+  if (!follows_validation(config_.schedule)) return;
+  const double was = plateau_.rate();
+  plateau_.observe(validation_loss);
+  if (plateau_.rate() != was) log_.line("rate     {:.4g}, was {:.4g}: schedule.type={} follows the validation loss", plateau_.rate(), was, config_.schedule.type);
+}
+
 void Trainer::save_checkpoint(int64_t step) {
   wait_for_save();
   if (ranks_.first()) folder_->check_there();
@@ -331,7 +341,7 @@ void Trainer::step(int64_t step) {
     report_saves();
     return;
   }
-  const double lr = learning_rate(config_.schedule, config_.optimizer.lr, config_.train.steps, engine_->optimizer().steps());
+  const double lr = follows_validation(config_.schedule) ? plateau_.rate() : learning_rate(config_.schedule, config_.optimizer.lr, config_.train.steps, engine_->optimizer().steps());
   if (injection_) injection_->begin_step(step);
   StepResult r = engine_->run(batches.micro, step, lr, [&](const Unit& u) { writer_->wait_unit(u.index); },
                               [&](double loss, double norm) { return spikes_.judge(loss, norm); });

@@ -13,6 +13,7 @@
 #include "data/loader.h"
 #include "data/tokenizer.h"
 #include "io/checkpoint.h"
+#include "optim/plateau.h"
 #include "optim/schedule.h"
 #include "train/fault_injection.h"
 #include "train/guard.h"
@@ -47,6 +48,7 @@ class Trainer {
   int64_t tokens_seen() const { return tokens_; }
   // Mean loss over the validation set, or nothing if there is none.
   std::optional<double> validate();
+  void follow(double validation_loss);                // a schedule that does sets the rate of the next steps
   void save_checkpoint(int64_t step);                 // starts it; the background thread goes on
   bool is_saved(int64_t step);                        // whether its checkpoint is complete; waits for the one under way. All ranks ask
   void begin_window() { window_ = {}; }               // a line was written: means begin again
@@ -118,6 +120,7 @@ class Trainer {
   std::vector<std::unique_ptr<Hook>> hooks_;
   std::unique_ptr<FaultInjection> injection_;  // null: none
   SpikeGuard spikes_{config_.health};
+  PlateauRate plateau_{config_.schedule, config_.optimizer.lr};
   std::map<int64_t, bool> unhealthy_;          // of checkpoints under way: the verdict of health.embedding_norm
   std::optional<StepReport> last_;
   double peak_flops_ = 0, step_seconds_ = 0;  // of the machine at most; of a step, as estimated before the first

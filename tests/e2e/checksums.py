@@ -39,5 +39,30 @@ def test_flipped_bytes(folder):
     r.run("diff", folder / "out" / step, folder / "out" / step)
 
 
+def test_flipped_bytes_of_an_exported_model(folder):
+    r.run("train", *options(folder, train__steps=2))
+    model, ids = folder / "out" / "model", folder / "ids.json"
+    ids.write_text("[[5, 6]]")
+    shutil.copytree(model, folder / "copy")
+    for copied in (False, True):  # in place, where its time of change tells; and in a copy, where all is read
+        at = folder / "copy" if copied else model
+        file = at / "model.safetensors"
+        good = file.read_bytes()
+        file.write_bytes(good[:-5] + bytes([good[-5] ^ 1]) + good[-4:])
+        for command in (["convert", "--input", at, "--output", folder / "new", "--to", "hf"], ["convert", "--input", at, "--to", "hf", "--dry-run"],
+                        ["generate", "--model", at, "--prompt-ids", ids, "--max-new-tokens", 2],
+                        ["train", *options(folder, train__steps=3, model__path=str(at), model__config="", train__output=folder / "again")]):
+            said = r.run(*command, status=2).stderr
+            r.check("the exported model is damaged, or was changed" in said and str(file) in said and f"remove {at}/.ravine" in said, f"{command}: {said}")
+            r.check(not (folder / "new").exists(), f"{command}: it wrote")
+        (at / "config.json").write_text((at / "config.json").read_text() + "\n")  # what people edit is not compared
+        file.write_bytes(good)
+        r.run("convert", "--input", at, "--output", folder / f"hf-{copied}", "--to", "hf")
+        file.write_bytes(good[:-5] + bytes([good[-5] ^ 1]) + good[-4:])
+        (at / ".ravine").unlink()  # meant
+        r.run("convert", "--input", at, "--output", folder / f"meant-{copied}", "--to", "hf")
+        file.write_bytes(good)
+
+
 if __name__ == "__main__":
     r.main(globals())

@@ -151,11 +151,15 @@ OPTIONS = {
     "optimizer.weight_decay": real(1e-12, 1e4, "optimizer.lr=1e-5", zero=True), "optimizer.clip_norm": real(1e-8, 1e12, zero=True),
     "optimizer.momentum": real(0, 0.999999), "optimizer.nesterov": Bool(), "optimizer.dampening": real(0, 1), "optimizer.groups": Records(),
     "optimizer.decay": Text(choices=("matrices", "all")),
-    "schedule.type": Text(choices=("constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay")),
+    "schedule.type": Text(choices=("constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay", "cosine_warmup_with_min_lr")),  # two more follow a validation: plateau.py
     "schedule.warmup_steps": Number(0, STEPS), "schedule.min_lr_ratio": real(0, 1), "schedule.cycles": real(1e-3, 1e6, zero=True),
     "schedule.power": real(0.01, 100), "schedule.end_lr": real(0, 10), "schedule.timescale": Number(0, STEPS), "schedule.stable_steps": Number(-1, STEPS),
     "schedule.decay_steps": Number(0, STEPS), "schedule.warmup_type": Text(choices=("linear", "cosine", "1-sqrt")),
     "schedule.decay_type": Text(choices=("cosine", "linear", "1-sqrt")), "schedule.steps": Number(0, STEPS),
+    "schedule.warmup_lr_ratio": real(1e-12, 1, zero=True), "schedule.factor": real(1e-6, 0.999999, zero=True), "schedule.patience": Number(0, STEPS),
+    "schedule.threshold": real(1e-12, 1, zero=True), "schedule.threshold_mode": Text(choices=("auto", "rel", "abs")), "schedule.cooldown": Number(0, STEPS),
+    "schedule.raise_cooldown": Number(0, STEPS), "schedule.lowest_lr": real(-1, 10), "schedule.highest_lr": real(1e-12, 10),
+    "schedule.smooth_window": Number(0, 100000), "schedule.reset_after": Number(1, STEPS),
     "precision.compute": Text(choices=(*TYPES, "auto")), "precision.bf16_products": Text(choices=("auto", "dot", "widen")),
     "precision.recipes": Records(), "precision.unfused": ListOf(NAME),
     "parallel.data": Number(0, RANKS), "parallel.tensor": Number(1, RANKS), "parallel.pipeline": Number(1, RANKS), "parallel.sequence": Bool(),
@@ -395,7 +399,8 @@ ALONE = {"train.loss_average": [], "optimizer.decay": [], "health.skip_norm": []
          "optimizer.momentum": ["optimizer.type=sgd"], "optimizer.dampening": ["optimizer.type=sgd"], "schedule.type": [], "schedule.warmup_steps": [],
          "schedule.min_lr_ratio": [], "schedule.steps": [], "schedule.cycles": ["schedule.type=cosine_with_restarts"],
          "schedule.power": ["schedule.type=polynomial"], "schedule.timescale": ["schedule.type=inverse_sqrt"],
-         "schedule.end_lr": [], "schedule.stable_steps": STABLE, "schedule.decay_steps": STABLE, "schedule.warmup_type": STABLE, "schedule.decay_type": STABLE}
+         "schedule.end_lr": [], "schedule.stable_steps": STABLE, "schedule.decay_steps": STABLE, "schedule.warmup_type": STABLE, "schedule.decay_type": STABLE,
+         "schedule.warmup_lr_ratio": ["schedule.type=cosine_warmup_with_min_lr"]}
 
 
 def test_taken_values_train(folder):

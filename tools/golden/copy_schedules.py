@@ -6,7 +6,7 @@ import json
 import sys
 
 TYPES = {"constant", "constant_with_warmup", "linear", "cosine", "cosine_with_min_lr", "polynomial", "cosine_with_restarts",
-         "inverse_sqrt", "warmup_stable_decay"}
+         "inverse_sqrt", "warmup_stable_decay", "cosine_warmup_with_min_lr"}
 
 with open(sys.argv[1]) as file:
     recorded = json.load(file)

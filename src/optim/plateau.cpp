@@ -1,0 +1,94 @@
+#include "optim/plateau.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace ravine {
+namespace {
+
+constexpr double kLeastChange = 1e-8;  // `eps` of both: a smaller change of the rate is not made
+
+}  // namespace
+
+double PlateauRate::smoothed(double loss) {
+  if (options_.smooth_window == 0 || !std::isfinite(loss)) return loss;
+  window_.push_back(loss);
+  sum_ += loss;
+  if (static_cast<int64_t>(window_.size()) > options_.smooth_window) sum_ -= window_.front(), window_.pop_front();
+  return sum_ / static_cast<double>(window_.size());
+}
+
+bool PlateauRate::better(double loss) const {
+  const double threshold = options_.threshold > 0 ? options_.threshold : greedy() ? 1e-6 : 1e-4;
+  const bool relative = options_.threshold_mode == "auto" ? !greedy() : options_.threshold_mode == "rel";
+  return relative ? loss < best_ * (1.0 - threshold) : loss < best_ - threshold;
+}
+
+void PlateauRate::observe(double loss) {
+  if (greedy()) loss = smoothed(loss);
+  // GreedyLR does not look at a loss that it waits by; ReduceLROnPlateau does, for the best.
+  if (greedy() && (cooling_ > 0 || warming_ > 0)) {
+    --(cooling_ > 0 ? cooling_ : warming_);
+    bad_ = good_ = 0;
+    return;
+  }
+  if (better(loss))
+    best_ = loss, bad_ = 0, ++good_;
+  else
+    ++bad_, good_ = 0;
+  if (cooling_ > 0) --cooling_, bad_ = 0;
+  if (greedy() && good_ > options_.patience) {
+    raise();
+    warming_ = options_.raise_cooldown, good_ = 0;
+  } else if (bad_ > options_.patience) {
+    lower();
+    cooling_ = options_.cooldown, bad_ = 0;
+  }
+}
+
+void PlateauRate::lower() {
+  const double factor = options_.factor > 0 ? options_.factor : greedy() ? 0.95 : 0.1, lowest = lowest_lr(options_), lower = std::max(rate_ * factor, lowest);
+  if (rate_ - lower > kLeastChange) rate_ = lower;
+  if (greedy() && rate_ <= lowest && --left_to_reset_ <= 0) begin_anew();
+}
+
+void PlateauRate::raise() {
+  const double higher = std::min(rate_ / (options_.factor > 0 ? options_.factor : 0.95), options_.highest_lr);
+  if (higher - rate_ > kLeastChange) rate_ = higher;
+  left_to_reset_ = options_.reset_after;
+}
+
+void PlateauRate::begin_anew() {
+  rate_ = base_;
+  best_ = std::numeric_limits<double>::infinity();
+  bad_ = good_ = cooling_ = warming_ = 0;
+  left_to_reset_ = options_.reset_after;
+  window_.clear();
+  sum_ = 0;
+}
+
+Json PlateauRate::state() const {
+  Json s{{"rate", rate_}, {"bad", bad_}, {"good", good_}, {"cooling", cooling_}, {"warming", warming_}, {"left_to_reset", left_to_reset_}, {"window", window_}, {"sum", sum_}};
+  if (std::isfinite(best_)) s["best"] = best_;
+  return s;
+}
+
+void PlateauRate::restore(const Json& s, const std::string& where) {
+  rate_ = field_or(s, "rate", where, rate_);
+  best_ = field_or(s, "best", where, best_);
+  bad_ = field_or(s, "bad", where, bad_);
+  good_ = field_or(s, "good", where, good_);
+  cooling_ = field_or(s, "cooling", where, cooling_);
+  warming_ = field_or(s, "warming", where, warming_);
+  left_to_reset_ = field_or(s, "left_to_reset", where, left_to_reset_);
+  window_.clear();
+  for (const Json& x : array_field(s, "window", where)) {
+    if (!x.is_number()) throw UserError("'window' holds what is no number", where, "it is the losses of the last validations", "resume from another checkpoint");
+    window_.push_back(x);
+  }
+  sum_ = field_or(s, "sum", where, sum_);
+}
+
+}  // namespace ravine
