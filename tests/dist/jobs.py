@@ -220,6 +220,22 @@ def test_binding_to_cores(folder):
     check("take turns" in done.stderr, done.stderr)
 
 
+def test_what_ranks_say_of_themselves(folder):
+    """Ranks that are alike are named together, with what each sends, and whether they share cores."""
+    base = prepare(folder)
+    cores = os.sysconf("SC_NPROCESSORS_ONLN")
+    log = launch(4, ["train", *settings(base, folder / "run", train__threads=1, train__steps=1, parallel__pipeline=2)]).stderr
+    ranks = re.search(r"^ranks    4 on 1 host: data 2 x pipeline 2, (\d+) micro batch(?:es)? each, (1 leaf|\d+ leaves); 1 thread each$", log, re.M)
+    check(ranks, log)
+    for what, text in (("memory", r"weights (?:\S+ \S+), optimizer (?:\S+ \S+), arena (?:\S+ \S+)"), ("sends ", r"(\S+) MB per step over data ranks, (\S+) MB per step over pipeline ranks")):
+        lines = re.findall(rf"^{what}   (.+?): {text}$", log, re.M)
+        named = [line if isinstance(line, str) else line[0] for line in lines]
+        check(named in (["rank 0 and 1 alike", "rank 2 and 1 alike"], ["every rank"]), f"{what}: {named}\n{log}")
+    check("rank 0 and 1 alike: weights" in log, "the first stage has the embedding, the last the head and a norm more")
+    check((f"4 ranks of 1 thread on {cores} core{'s' if cores > 1 else ''} of this host take turns: expect them to wait for each other" in log) == (4 > cores), f"{cores} cores: {log}")
+    check((f"leave {cores - 4} of the {cores} cores of this host idle" in log) == (8 <= cores), f"{cores} cores: {log}")
+
+
 def test_ctrl_c_at_the_launcher(folder):
     """mpirun sends SIGTERM on and kills soon after: the job is over at once, and what was saved before is whole."""
     base = {**prepare(folder), "checkpoint.every": 1, "train.steps": 100000, "schedule.steps": STEPS, "train.valid_every": 0}

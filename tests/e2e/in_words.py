@@ -1,0 +1,153 @@
+"""What people read equals what --json says, or what the page it is made of says: plans, options, manual pages, conversions, curves."""
+import json
+import re
+
+import ravine_run as r
+from figures import SMALL, save_model
+from ravine_run import check
+
+
+def human(n):
+    units = ["B", "KiB", "MiB", "GiB"]
+    while abs(n) >= 1023.95 and len(units) > 1:
+        n, units = n / 1024, units[1:]
+    return f"{n:.0f} B" if units[0] == "B" else f"{n:.1f} {units[0]}"
+
+
+def milliseconds(seconds):
+    return f"{seconds * 1000:.0f} ms"
+
+
+def near_bytes(text, n):
+    """Plans of two processes differ by what each has of the program itself."""
+    number, unit = text.split()
+    return abs(float(number) * 1024 ** ["B", "KiB", "MiB", "GiB"].index(unit) - n) < 4 * 2 ** 20
+
+
+def test_layouts_in_words(folder):
+    plan = ["plan", f"model.config={r.save_config(folder / 'config.json')}", "data.sequence_length=32", "train.global_batch=8", "--ranks", 4, "--layouts"]
+    whole = json.loads(r.run(*plan, "--memory", 64, "--json").stdout)["layouts"]
+    limit = sorted(x["memory"] for x in whole)[len(whole) // 2] / 2 ** 30
+    said, text = json.loads(r.run(*plan, "--memory", f"{limit:.6f}", "--json").stdout), r.run(*plan, "--memory", f"{limit:.6f}").stdout
+    check(text.startswith(f"4 ranks of {human(limit * 2 ** 30)} each; per rank and step"), text.splitlines()[0])
+    lines = text.splitlines()[3:]
+    rows = lines[:lines.index("")]
+    check(len(rows) == len(said["layouts"]) == len(whole), f"{len(rows)} lines of {len(said['layouts'])} layouts")
+    for line in rows:
+        name = line[:56].strip()
+        mesh = {axis: int(n) for axis, n in re.findall(r"(data|tensor|pipeline) (\d+)", name)}
+        zero = int((re.search(r"ZeRO (\d)", name) or ["", "0"])[1])
+        found = [x for x in said["layouts"] if all(x[a] == mesh.get(a, 1) for a in ("data", "tensor", "pipeline")) and x["zero"] == zero and (x["recompute"] == "full") == ("recompute full" in name)]
+        check(len(found) == 1, f"{name}: {found}")
+        x, figures = found[0], re.split(r"\s{2,}", line[56:].strip())
+        check(near_bytes(figures[0], x["memory"]), f"{line}: {x}")
+        sent = [f"{x[key] * 1e-6:.1f}" for key in ("sent_data", "sent_tensor", "sent_pipeline")]
+        check(figures[1:4] == sent and figures[4] == f"{100 * x['bubble']:.1f}%" and figures[5] == milliseconds(x["step"]["seconds"]), f"{line}: {x}")
+        check((x["leaves"] > x["data"]) == (f"{x['leaves']} leaves" in name), f"{name}: {x['leaves']}")
+    check(rows[0].endswith("  best") and sum(line.endswith("  best") for line in rows) == 1 and 0 < sum(line.endswith("  does not fit") for line in rows) < len(rows), text)
+    check(f"\nbest: {said['best'].split(', and of its')[0]}" in text, said["best"])
+
+
+def test_decisions_and_steps_in_words(folder):
+    plan = ["plan", f"model.config={r.save_config(folder / 'config.json')}", "data.sequence_length=32", "train.global_batch=8", "--ranks", 2]
+    said, text = json.loads(r.run(*plan, "--decide", "--memory", 64, "--json").stdout), r.run(*plan, "--decide", "--memory", 64).stdout
+    check(text.startswith("2 ranks of 64.0 GiB each, data 2; what saves memory") and f"\nuse {' '.join(said['choice'])}\n" in text, text)
+    lines = re.findall(r"^(\S+=\S+) +(\S+ \S+)  (fits|does not fit) +\((.+)\)$", text, re.M)
+    check([(a, c == "fits", d) for a, _, c, d in lines] == [(s["setting"], s["fits"], s["why"]) for s in said["steps"]] and all(near_bytes(b, s["memory"]) for (_, b, _, _), s in zip(lines, said["steps"])), text)
+    text = r.run(*plan, "--decide", "--memory", 0.001).stdout
+    said = json.loads(r.run(*plan, "--decide", "--memory", 0.001, "--json").stdout)
+    least = re.search(r"nothing fits: the least is (\S+ \S+); ", text)
+    check(said["choice"] is None and "use " not in text and least and near_bytes(least[1], min(s["memory"] for s in said["steps"])), text)
+    # The step that is predicted, part by part; and the sums of leaves.
+    for more, leaves in (([], 0), (["parallel.sum_leaves=4"], 2), (["parallel.pipeline=2", "parallel.sum_leaves=1"], 0)):
+        step, text = json.loads(r.run(*plan, *more, "--json").stdout)["step"], r.run(*plan, *more).stdout
+        line = re.search(r"^predicted step (.+): arithmetic (.+?)(?:, (.+))?$", text, re.M)
+        check(line[1] == milliseconds(step["seconds"]) and line[2] == milliseconds(step["compute"]), f"{line[0]}: {step}")
+        for what, key in (("messages between stages", "pipeline"), ("sums over tensor ranks", "tensor"), ("exchange between data ranks", "data"), ("sums over leaves", "leaves"), ("update", "update")):
+            check((f"{what} {milliseconds(step[key])}" in line[0]) == (step[key] > 0), f"{what}: {line[0]}: {step}")
+        check(("waiting in the pipeline" in line[0]) == (step["bubble"] > 0) == ("parallel.pipeline=2" in more), line[0])
+        check("messages between ranks are a guess: `mpirun -n 2 ravine bench messages` measures them\n" in text, text)
+        keeps = re.search(r"^parallel\.sum_leaves=(\d+): a rank keeps the sums of (\d+) leaves, up to (\d+) sets of gradients", text, re.M)
+        check(keeps is None if leaves == 0 else keeps.groups() == ("4", "2", "2"), text)
+
+
+def test_options_explained(folder):
+    (folder / "run.yaml").write_text("data:\n  sequence_length: 7\ntrain: {steps: 5}\n")
+    text = r.run("config", "--explain", "train.steps", "--config", folder / "run.yaml").stdout
+    check("  default: 1000\n" in text and f"  value:   5 ({folder / 'run.yaml'}:3)\n" in text and "  resume:  may change\n" in text, text)
+    check("  value:   9 (command line)\n" in r.run("config", "--explain", "train.steps", "--config", folder / "run.yaml", "train.steps=9").stdout, "the command line wins")
+    text = r.run("config", "--explain", "train.seed").stdout
+    check("  value:   42 (default)\n" in text and "  resume:  fixed\n" in text, text)
+    check("  resume:  may change, other bits\n" in r.run("config", "--explain", "precision.bf16_products").stdout, "bits")
+    text = r.run("config", "--explain", "data.train").stdout
+    check(all(f"  field {field}: " in text for field in ("path", "weight", "format")), text)
+    text = r.run("config", "--explain", "train", "train.steps=6").stdout
+    check(text.startswith("train: ") and "\n  steps: 6 " in text, text)
+    for key, want in (("steps", "did you mean 'train.steps'?"), ("train.stepz", "did you mean 'train.steps'?"), ("qqqqqqqqqqqqqqq", "see `ravine config --list`")):
+        check(want in r.run("config", "--explain", key, status=2).stderr, key)
+    text = r.run("config", "--list").stdout
+    check(re.search(r"^  seed: 42 +# .+ \(.+\)$", text, re.M) and len(re.findall(r"^# (\w+): .+\n\1:$", text, re.M)) == len(re.findall(r"^\w+:$", text, re.M)) > 8, text[:500])
+
+
+def test_manual_pages_are_the_help_pages(folder):
+    r.run("man", "--output", folder / "man")
+    pages = sorted(p.name for p in (folder / "man").iterdir() if p.name[0] != ".")
+    check("ravine.1" in pages and "ravine-bench-train.1" in pages and "ravine-tokenizer-encode.1" in pages, pages)
+    for name in pages:
+        words = name[:-2].split("-")[1:]
+        page = (folder / "man" / name).read_text()
+        shown = re.search(r"\n\.SH DESCRIPTION\n\.nf\n(.*)\.fi\n\.SH SEE ALSO\n", page, re.S)[1]
+        check(not re.search(r"^[.']", shown, re.M), f"{name}: a line would be taken for a request")
+        plain = re.sub(r"^\\&", "", shown, flags=re.M).replace("\\-", "-").replace("\\e", "\\")
+        check(plain == r.run(*words, "--help").stdout, f"{name} is not the help page")
+        check(page.startswith(f".TH {name[:-2].upper()} 1 ".replace("-", "\\-")), page[:80])
+        if words and len(words) == 1:
+            check(r.run("man", *words).stdout == page, name)
+    check(all(f".BR ravine\\-{p[7:-2]} (1)" in (folder / "man" / "ravine.1").read_text() for p in pages if p.count("-") == 1), "the program's page names those of the commands")
+
+
+def test_conversions_in_words(folder):
+    save_model(folder / "m", SMALL)
+    bytes_of = sum(int(t["data_offsets"][1]) - int(t["data_offsets"][0]) for t in r.load_raw(folder / "m" / "model.safetensors")[0].values())
+    tensors = len(r.load_raw(folder / "m" / "model.safetensors")[0])
+    for dtype, size in (([], bytes_of), (["--dtype", "bf16"], bytes_of // 2)):
+        done = r.run("convert", "--input", folder / "m", "--output", folder / "no", "--to", "hf", "--dry-run", *dtype)
+        check(f"would write {tensors} tensors, {human(size)}\n" in done.stderr and not (folder / "no").exists(), f"{dtype}: {done.stderr}")
+    done = r.run("convert", "--input", folder / "m/", "--output", folder / "out", "--to", "hf")
+    check(f"{tensors} tensors, {human(bytes_of)} in {folder / 'out'}\n" in done.stderr and "to go on" not in done.stderr, done.stderr)
+    done = r.run("convert", "--input", folder / "m", "--output", folder / "run", "--to", "ravine")
+    go_on = re.search(r"to go on: ravine (train model\.config=(\S+) train\.output=(\S+)) \.\.\.", done.stderr)
+    check(go_on and go_on[3] == str(folder / "run"), done.stderr)
+    data = r.save_ids(folder / "ids.safetensors", 4, 8, vocabulary=SMALL["vocab_size"])
+    log = r.run(*go_on[1].split(), f"data.train={data}", "data.sequence_length=8", "train.steps=1", "train.global_batch=1", "schedule.warmup_steps=0", "train.threads=1", "log.tensorboard=false").stderr
+    check("resume   from" in log, "what it proposes goes on")
+    told = r.run("trace", "--model", folder / "m", "--input", data, "--out", folder / "t.safetensors", "--backward", status=2).stderr
+    check("--backward without labels" in told and not (folder / "t.safetensors").exists(), told)
+
+
+def test_curves_are_of_what_the_log_shows(folder):
+    def run(name, rows):
+        (folder / name).mkdir()
+        (folder / name / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return folder / name
+    steps = [{"step": s, "loss": x} for s, x in ((1, 9.0), (2, 3.0), (3, 7.0), (4, 1.0))]
+    means = [{**row, **({"mean_loss": m} if m else {})} for row, m in zip(steps, (None, 6.0, None, 4.0))]
+    a, shown = run("a", means), run("b", [{"step": row["step"], "loss": row.get("mean_loss", row["loss"])} for row in means])
+
+    def curves(*words):
+        r.run("plot", *words, "--output", folder / "x.svg")
+        text = (folder / "x.svg").read_text()
+        return re.findall(r'points="([^"]*)"|<path[^>]* d="([^"]*)"', text), re.findall(r"<text[^>]*>([^<]*)</text>", text)
+
+    check(curves(a)[0] == curves(shown)[0] != curves(a, "--keys", "loss")[0], "means where the log has them")
+    check(curves(a, "--keys", "loss")[0] == curves(run("c", steps), "--keys", "loss")[0], "who asks for loss gets it")
+    valid = run("v", [{**steps[0], "valid_loss": 8.0}, steps[1], steps[2], {**steps[3], "valid_loss": 2.0}])
+    joined = run("w", [{**row, "valid_loss": v} for row, v in zip(steps, (8.0, 6.0, 4.0, 2.0))])
+    lines, names = curves(valid)
+    check(len(lines) == len(curves(joined)[0]) and "loss" in names and "valid_loss" in names and "v" not in names, f"one line from validation to validation: {names}")
+    names = curves(valid, a)[1]
+    check("v" in names and "v valid" in names and "a" in names and "a valid" not in names, names)
+
+
+if __name__ == "__main__":
+    r.main(globals())

@@ -1,0 +1,113 @@
+"""What a run says of itself where something is not as it was: an export that lacks a file, checkpoints that are gone, other data options, other instructions, spikes, weights that no loss
+has shown; and the figures that TensorBoard has of local norms."""
+import json
+import re
+import shutil
+
+import ravine_run as r
+from inputs import sealed
+from ravine_run import check
+
+
+def train(folder, output, status=0, **more):
+    return r.run("train", *r.options(folder, output, **more), status=status).stderr
+
+
+def last(log):
+    return log.strip().splitlines()[-1]
+
+
+def test_an_export_that_lacks_a_file(folder):
+    run = folder / "run"
+    train(folder, run)
+    weights = r.weights(run)
+    check("nothing is left to do; a larger train.steps goes on" in last(train(folder, run)), "whole")
+    (run / "model" / "config.json").unlink()
+    log = train(folder, run)
+    check(re.search(r"complete: 2 of 2 steps, saved in \S+step_000002; \S+ lacks config\.json: the model is exported again", log), log)
+    check((run / "model" / "config.json").exists() and r.weights(run) == weights, "again")
+    shutil.rmtree(run / "model")
+    log = train(folder, run)
+    check(f"{run}/model is not there: the model is exported again" in log and r.weights(run) == weights, log)
+    log = train(folder, run, train__steps=1)
+    check("complete: 2 steps, train.steps is 1, saved in" in log and "nothing is left to do" in log, log)
+
+
+def test_a_model_of_more_steps_is_not_replaced(folder):
+    run = folder / "run"
+    train(folder, run, train__steps=4, checkpoint__every=2)
+    weights = r.weights(run)
+    shutil.move(run / "checkpoints" / "step_000004", folder / "kept")
+    told = train(folder, run, train__steps=3, checkpoint__every=2, status=2)
+    for part in ("train.output holds a finished model of 4 steps", "step_000002", "step_000004 is gone or damaged: the model would be replaced by one of 3 steps", "put step_000004 back", "train.steps=4"):
+        check(part in told, f"{part}: {told}")
+    check(r.weights(run) == weights and r.checkpoints(run) == ["step_000002"], "nothing is touched")
+    log = train(folder, run, train__steps=4, checkpoint__every=2)
+    check("resume   from" in log and r.weights(run) == weights, "the same steps again are the same weights")
+    # A checkpoint that is named is what is asked for, whatever lies there.
+    train(folder, run, train__steps=3, checkpoint__every=2, checkpoint__resume=run / "checkpoints" / "step_000002")
+    check(r.weights(run) != weights, "of three steps")
+
+
+def test_what_a_resume_says_has_changed(folder):
+    (folder / "text.txt").write_text("the ship sank and the crew swam home\n" * 60)
+    from slips import CHAT
+    base = dict(model__config=r.save_config(folder / "config.json"), model__tokenizer=CHAT, data__train=[str(folder / "text.txt")], train__steps=1)
+    run = folder / "run"
+    first = train(folder, run, **base)
+    check("goes on" not in first and "samples are cut otherwise" not in first, first)
+    manifest = run / "checkpoints" / "step_000001" / "manifest.json"
+    text = manifest.read_text()
+    had = json.loads(text)["instructions"]
+    manifest.write_text(text.replace(json.dumps(had), '"another instruction set"'))
+    sealed(manifest, lambda scalars: None)
+    log = train(folder, run, **{**base, "train__steps": 2, "data__append_eos": False, "checkpoint__other_data": True})
+    check(f"the checkpoint was written with another instruction set instructions, this run uses {had}: numbers will agree closely, not bit for bit" in log, log)
+    check("samples are cut otherwise than before the checkpoint" in log, log)
+    log = train(folder, run, **{**base, "train__steps": 3, "data__append_eos": False, "checkpoint__other_data": True})
+    check("another instruction set" not in log and "samples are cut otherwise" not in log, f"said once: {log}")
+
+
+def test_spikes_are_counted_in_the_log(folder):
+    log = train(folder, folder / "run", status=1, train__steps=6, health__skip_norm=1e-9, health__skip_count=3)
+    seen = re.findall(r"opt_global_step: (\d+), skip_data_grad_norm_threshold: 1e-09, is_skip: \[ True\]", log)
+    check(seen == ["0", "0", "0"], log)
+    counted = re.findall(r"Current global norm \[(\S+)\] of step (\d+) has been (\d+) consecutive times greater than threshold(?:: 1e-09| 1e-09, stop training \(health\.skip_count=3\); the weights are those of step (\d+),)", log)
+    check([(step, n, w) for _, step, n, w in counted] == [("1", "1", ""), ("2", "2", ""), ("3", "3", "0")] and all(float(norm) > 1e-9 for norm, *_ in counted), log)
+    rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    check([row.get("skipped") for row in rows] == [True, True] and [float(c[0]) for c in counted[:2]] == [row["grad_norm"] for row in rows], rows)
+
+
+def test_a_weight_that_no_loss_shows(folder):
+    train(folder, folder / "base", train__steps=1)
+    base = folder / "base" / "model"
+    (base / ".ravine").unlink()  # a folder of the user's
+    header, body = r.load_raw(base / "model.safetensors")
+    table = header["model.embed_tokens.weight"]
+    begin = table["data_offsets"][0] + 4 * (32 * 251 + 7)  # row 251 of 32, which no sample holds
+    r.save_raw(base / "model.safetensors", header, body[:begin] + b"\0\0\xc0\x7f" + body[begin + 4:])
+    ids = r.save_ids(folder / "few.safetensors", 8, 16, vocabulary=200)
+    run = folder / "run"
+    log = train(folder, run, model__config=None, model__path=base, data__train=[ids])
+    check("weight 'model.embed_tokens.weight' holds nan at element 8039; no loss has shown it, and the model is saved as it is" in log, log)
+    check("the model is saved as it is" not in train(folder, folder / "fine", data__train=[ids]), "none is bad")
+
+
+def test_local_norms_in_tensorboard(folder):
+    run = folder / "run"
+    log = train(folder, run, log__tensorboard=True, log__local_norms="model.layers.*.input_layernorm.weight")
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    names = [f"model.layers.{i}.input_layernorm.weight" for i in (0, 1)]
+    tags = json.loads(r.run("info", run / "tensorboard", "--json").stdout)["tags"]
+    check(sorted(t for t in tags if t.startswith("local_")) == sorted(f"local_{what}/{name}" for what in ("norm", "squares") for name in names), list(tags))
+    for name in names:
+        squares, norm = rows[-1]["local_norms"][name]["squares"], rows[-1]["local_norms"][name]["norms"]
+        check(len(squares) == 1 and abs(norm[0] ** 2 / squares[0] - 1) < 1e-12 and "ranks" not in rows[-1]["local_norms"][name], rows[-1])
+        for what, value in (("squares", squares[0]), ("norm", norm[0])):
+            tag = tags[f"local_{what}/{name}"]
+            check(tag["points"] == 2 and abs(tag["last"] / value - 1) < 1e-6, f"{tag} and {value}")
+        check(re.search(rf"^local +{re.escape(name)}  squares {squares[0]:.6g}  norm {norm[0]:.6g}$".replace("e-0", "e-0"), log, re.M), log)
+
+
+if __name__ == "__main__":
+    r.main(globals())
