@@ -73,7 +73,8 @@ std::string plain_number(const Option& option, const std::string& given) {
   const size_t digits = std::min(text.find_first_not_of("0123456789.,"), text.size());
   std::string number = text.substr(0, digits), unit = text.substr(digits);
   if (const size_t comma = number.find(','); comma != std::string::npos) {
-    const bool thousands = number[0] != '0' && number.find('.') == std::string::npos && (number.size() - comma) % 4 == 0 && comma > 0 && comma <= 3;
+    const std::vector<std::string> groups = split(number, ',');
+    const bool thousands = number[0] != '0' && number.find('.') == std::string::npos && comma > 0 && comma <= 3 && std::all_of(groups.begin() + 1, groups.end(), [](const std::string& g) { return g.size() == 3; });
     if (thousands)
       std::erase(number, ',');
     else if (number.find(',', comma + 1) == std::string::npos)
@@ -225,7 +226,7 @@ class Assignment {
   void refuse_octal(const YamlNode& v) const {
     const std::string digits = v.text.substr(v.text.find_first_not_of("+-") == 1 ? 1 : 0);
     if (v.kind != Kind::integer || digits.size() < 2 || digits[0] != '0' || digits.find_first_not_of("01234567_") != std::string::npos) return;
-    wrong(v, fmt::format("a number that begins with 0 counts in eights: this is {}", v.integer), fmt::format("write {}, or {} if that is meant", digits.substr(std::min(digits.find_first_not_of("0_"), digits.size() - 1)), v.integer));
+    wrong(v, fmt::format("a number that begins with 0 counts in eights: this is {}", v.integer), fmt::format("write {}{}, or {} if that is meant", v.text[0] == '-' ? "-" : "", digits.substr(std::min(digits.find_first_not_of("0_"), digits.size() - 1)), v.integer));
   }
 
   // What a file's name is not likely to hold. An input that is there is what was meant, whatever its name.

@@ -5,6 +5,7 @@ import re
 import ravine_run as r
 from figures import SMALL, save_model
 from ravine_run import check
+from slips import CHAT
 
 
 def human(n):
@@ -147,6 +148,42 @@ def test_curves_are_of_what_the_log_shows(folder):
     check(len(lines) == len(curves(joined)[0]) and "loss" in names and "valid_loss" in names and "v" not in names, f"one line from validation to validation: {names}")
     names = curves(valid, a)[1]
     check("v" in names and "v valid" in names and "a" in names and "a valid" not in names, names)
+
+
+def test_what_preprocess_reports(folder):
+    """Repaired and left out records with the first of each, over all files; and what a .txt file is taken as."""
+    (folder / "a.txt").write_bytes(b"the ship\n\nsank\xff twice\n")
+    (folder / "b.jsonl").write_bytes(b'{"text":"one"}\n{"text":""}\n{"text":"b\x80d"}\n{"text":"c\x81"}\n{"text":""}\n')
+    a, b = folder / "a.txt", folder / "b.jsonl"
+    lines = "each line of a .txt file is a document here"
+
+    def made(prefix, *words):
+        done = r.run("preprocess", "--input", *words, "--tokenizer", CHAT, "--output-prefix", folder / prefix, "--workers", 1)
+        found = re.search(rf"^{re.escape(str(folder / prefix))}_text_document: (\d+) documents?, (\d+) sequences?, (\d+) tokens? \(uint16\)$", done.stdout, re.M)
+        said = json.loads(r.run("info", folder / f"{prefix}_text_document", "--json").stdout)
+        check(tuple(map(int, found.groups())) == (said["documents"], said["sequences"], said["tokens"]), f"{done.stdout}{said}")
+        return done.stderr, said["documents"], said["tokens"]
+
+    said, documents, tokens = made("both", a, b)
+    for part in (f"3 records had bad UTF-8, replaced by U+FFFD (first: {a}:3)", f"left out: 2 times empty text (first: {b}:2)", "7 records of 2 files in ", lines):
+        check(part in said, f"{part}: {said}")
+    check(documents == 5, documents)
+    said, one, fewer = made("texts", b)
+    check(f"2 records had bad UTF-8, replaced by U+FFFD (first: {b}:3)" in said and "5 records of 1 file in " in said and lines not in said and one == 3, said)
+    said, whole, _ = made("whole", a, "--split-by-document")
+    check(f"1 record had bad UTF-8, replaced by U+FFFD (first: {a}:1)" in said and "1 record of 1 file in " in said and lines not in said and whole == 1, said)
+    told = r.run("preprocess", "--input", b, "--tokenizer", CHAT, "--output-prefix", folder / "strict", "--strict", status=2).stderr
+    check(f"{b}:2" in told and not (folder / "strict_text_document.bin").exists(), told)
+    done = r.run("data", "merge", "--input", folder / "both_text_document", folder / "texts_text_document", "--output-prefix", folder / "all")
+    check(done.stdout == f"{folder / 'all'}: 8 documents, 8 sequences, {tokens + fewer} tokens (uint16)\n", done.stdout)
+    check([("records_of_txt" in json.loads(r.run("info", path, "--json").stdout)) for path in (a, b)] == [True, False], "said of .txt alone")
+
+
+def test_what_bench_takes_where_nothing_is_said(folder):
+    model = r.save_config(folder / "config.json", max_position_embeddings=2048)
+    for words, want in ((["decode"], (1, 128)), (["decode", "--micro-batch", 3], (3, 128)), (["decode", "--micro-batch", 3, "--batch", 2, "--sequence-length", 5], (2, 5)), (["prefill"], (1, 1024)), (["prefill", "--batch", 2, "--sequence-length", 7], (2, 7))):
+        said = json.loads(r.run("bench", *words, "--model", model, "--steps", 1, "--threads", 1, "--json").stdout)
+        check((said["batch"], said["length"]) == want and ("sol" in said) == (words[0] == "prefill") and ("cache_bytes" in said) == (words[0] == "decode"), f"{words}: {said}")
 
 
 if __name__ == "__main__":
