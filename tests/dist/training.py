@@ -299,6 +299,27 @@ def test_check_layouts(folder):
         check("NOT all as promised" in done.stdout and f"one rank, with another {fault}" in done.stdout and done.stdout.count("NOT KEPT") == 1, done.stdout)
 
 
+def test_what_check_layouts_promises(folder):
+    """Same bits without tensor ranks; with them as much as sums of hidden x layers terms may come to in another order, in the arithmetic of the run."""
+    hidden, layers = 32, 4
+    model = r.save_config(folder / "config.json", num_hidden_layers=layers, vocab_size=257)
+    for compute, epsilon in (("f32", 2.0 ** -23), ("bf16", 2.0 ** -7)):
+        done = launch(2, ["check", "layouts", "--json", "--steps", "2", *r.settings({"model.config": model, "data.sequence_length": 16, "optimizer.lr": 0.01, "precision.compute": compute})])
+        said = json.loads(done.stdout)
+        names = [x["layout"] for x in said["layouts"]]
+        check(said["kept"] is True and "data 2" in names and "tensor 2" in names and "pipeline 2" in names and len(set(names)) == len(names), names)
+        for x in said["layouts"]:
+            check(x["bitwise"] == ("tensor" not in x["layout"]) and x["kept"], x)
+            if x["bitwise"]:
+                check(x["losses"] and x["grad_norms"] and x["weights"] and x["difference"] == 0 and x["first_difference"] == "", x)
+            else:
+                check(abs(x["bound"] / (4 * epsilon * (hidden * layers) ** 0.5) - 1) < 1e-12 and 0 < x["difference"] <= x["bound"] and x["first_difference"], f"{compute}: {x}")
+        # A run that differs says by how much: one label of a batch of 8 x 16 is left out.
+        planted = json.loads(launch(2, ["check", "layouts", "--json", "--steps", "1", "--inject", "mask", *r.settings({"model.config": model, "data.sequence_length": 16, "precision.compute": compute})], status=1).stdout)
+        *others, last = planted["layouts"]
+        check(planted["kept"] is False and all(x["kept"] for x in others) and not last["kept"] and last["difference"] > 1e-4 and last["first_difference"] == "loss of step 1", last)
+
+
 def test_refusals(folder):
     base = prepare(folder)
     def refused(ranks, text, **settings):
