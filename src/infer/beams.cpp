@@ -17,9 +17,9 @@ struct ActiveSearch {
   BeamSearch search;
   std::vector<int64_t> slots;  // of live beams; while the prompt is being read only the first is in use
   std::vector<int64_t> spare;
-  int64_t fed = 0, take = 0, row = -1;  // tokens of the prompt in the cache; of it in this step; first row of logits
+  int64_t fed = 0, take = 0, row = -1;  // tokens of each beam in the cache; of it in this step; first row of logits
+  int64_t length = 0;                   // tokens of each beam when the model last ran
   size_t place = 0;                     // of its candidates in this step
-  bool reading() const { return search.first(); }
 };
 
 class BeamRun {
@@ -84,8 +84,15 @@ class BeamRun {
     int64_t budget = o_.step_tokens, room = 0, rows = 0;
     for (ActiveSearch& a : active_) {
       const auto length = static_cast<int64_t>(a.search.tokens(0).size());
-      a.take = a.reading() ? std::min(length - a.fed, budget) : 1;
-      if (a.reading()) budget -= a.take;
+      const auto beams = static_cast<int64_t>(a.slots.size());
+      if (team_.rotates_anew(a.length, length)) {
+        for (const int64_t slot : a.slots) cache_.clear(slot);
+        a.fed = 0;
+      }
+      a.length = length;
+      const bool reading = a.search.first() || length - a.fed > 1;
+      a.take = reading ? std::min(length - a.fed, std::max<int64_t>(budget > 0, budget / beams)) : 1;
+      if (reading) budget = std::max<int64_t>(0, budget - a.take * beams);
       const bool logits = a.fed + a.take == length && a.take > 0;
       a.row = logits ? rows : -1;
       if (logits) rows += static_cast<int64_t>(a.slots.size());
@@ -112,6 +119,8 @@ class BeamRun {
     b.positions = view(positions_);
     b.logit_rows = view(logit_rows_);
     b.segments = cache_.segments();
+    for (const ActiveSearch& a : active_)
+      if (a.take > 0) b.lengths.insert(b.lengths.end(), a.slots.size(), a.length);
     b.cache = &cache_;
     team_.forward(b);
   }

@@ -55,6 +55,7 @@ using Prompts = std::vector<std::vector<int32_t>>;
 struct Active {
   size_t prompt = 0;
   int64_t slot = 0, fed = 0, limit = 0, take = 0;  // take: tokens of it in this step
+  int64_t length = 0;                              // of the context when the model last ran
   int64_t row = -1;                                // of its logits in this step; -1: none
   std::vector<int32_t> context;
   int64_t pending() const { return static_cast<int64_t>(context.size()) - fed; }
@@ -125,6 +126,9 @@ class Run {
   void forward() {
     int64_t budget = o_.step_tokens, room = 0, rows = 0;
     for (Active& a : active_) {
+      const auto length = static_cast<int64_t>(a.context.size());
+      if (team_.rotates_anew(a.length, length)) cache_.clear(a.slot), a.fed = 0;
+      a.length = length;
       a.take = a.fed > 0 && a.pending() == 1 ? 1 : std::min(a.pending(), budget);
       if (a.take > 1 || a.fed == 0) budget -= a.take;
       a.row = a.take == a.pending() ? rows++ : -1;
@@ -149,6 +153,8 @@ class Run {
     b.positions = view(positions_);
     b.logit_rows = view(logit_rows_);  // none while all prompts are still being read
     b.segments = cache_.segments();
+    for (const Active& a : active_)
+      if (a.take > 0) b.lengths.push_back(a.length);
     b.cache = &cache_;
     team_.forward(b);
   }

@@ -5,6 +5,7 @@
 
 #include "base/philox.h"
 #include "infer/generator.h"
+#include "model/decoder.h"
 
 namespace ravine {
 namespace {
@@ -30,12 +31,22 @@ GenerateOptions generate_options(const SpeedOptions& o, int64_t new_tokens) {
   return g;
 }
 
-// Of one pass over `tokens` tokens that see `pairs` keys in all, with logits of `rows` of them.
+// Keys that a query sees of `keys` there are, summed over layers: under a window fewer.
+int64_t seen_keys(const Model& model, int64_t keys) {
+  int64_t sum = 0;
+  for (int64_t i = 0; i < model.facts().layers; ++i) {
+    const int64_t window = model.decoder() ? model.decoder()->window(i) : 0;
+    sum += window > 0 ? std::min(window, keys) : keys;
+  }
+  return sum;
+}
+
+// Of one pass over `tokens` tokens that see `pairs` keys, summed over layers, with logits of `rows` of them.
 double flops_of(const Model& model, double tokens, double pairs, double rows) {
   const ModelFacts& f = model.facts();
   const double head = static_cast<double>(f.vocabulary) * static_cast<double>(f.hidden);
   return 2 * (static_cast<double>(model.params().matrix_count()) - head) * tokens + 2 * head * rows +
-         4 * static_cast<double>(f.layers * f.heads * f.head_size) * pairs;
+         4 * static_cast<double>(f.heads * f.head_size) * pairs;
 }
 
 int64_t weight_bytes(const Session& s, int64_t tokens) {
@@ -66,7 +77,9 @@ Speed measure_prefill(const Session& session, const SpeedOptions& o) {
   }
   const double batch = static_cast<double>(o.batch), length = static_cast<double>(o.length);
   s.tokens_per_second = batch * length / s.seconds;
-  s.flops = flops_of(*session.model, batch * length, batch * length * (length + 1) / 2, batch);
+  int64_t pairs = 0;
+  for (int64_t i = 0; i < f.layers; ++i) pairs += attended_pairs(session.model->decoder() ? session.model->decoder()->window(i) : 0, o.length);
+  s.flops = flops_of(*session.model, batch * length, batch * static_cast<double>(pairs), batch);
   s.weight_bytes = weight_bytes(session, o.batch * o.length);
   return s;
 }
@@ -104,9 +117,10 @@ Speed measure_decode(const Session& session, const SpeedOptions& o) {
   const double batch = static_cast<double>(o.batch);
   const int64_t keys = o.length + 1 + kWarm + o.steps;
   s.tokens_per_second = batch / s.seconds;
-  s.flops = flops_of(*session.model, batch, batch * static_cast<double>(keys), batch);
+  const int64_t seen = seen_keys(*session.model, keys);
+  s.flops = flops_of(*session.model, batch, batch * static_cast<double>(seen), batch);
   s.weight_bytes = weight_bytes(session, o.batch);
-  s.cache_bytes = 2 * f.layers * f.kv_heads * f.head_size * size_of(session.types.compute) * keys * o.batch;
+  s.cache_bytes = 2 * seen * f.kv_heads * f.head_size * size_of(session.types.compute) * o.batch;
   return s;
 }
 

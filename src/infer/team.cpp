@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "model/layers/attention.h"
+#include "model/decoder.h"
 
 namespace ravine {
 
@@ -63,6 +63,11 @@ std::vector<int64_t> Team::layers() const {
       if (b > 0 && b + 1 < session_.model->blocks().size()) out.push_back(static_cast<int64_t>(b) - 1);
   }
   return out;
+}
+
+bool Team::rotates_anew(int64_t before, int64_t now) const {
+  const DecoderSpec* spec = session_.model->decoder();
+  return before > 0 && spec && spec->rope && spec->rope->turns_between(before, now);
 }
 
 int64_t Team::kv_width() const {

@@ -20,6 +20,8 @@ class Team {
   bool any(bool mine) const;  // on any rank
   // Of the layers of the model those that this rank runs.
   std::vector<int64_t> layers() const;
+  // Whether cached keys of a sequence that had `before` tokens (0: none) are void now that it has `now`: all of it is run again.
+  bool rotates_anew(int64_t before, int64_t now) const;
   int64_t kv_width() const;  // of the keys of a token on this rank
 
  private:

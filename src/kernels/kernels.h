@@ -131,6 +131,44 @@ struct HeadNormBackward {
   double flops() const { return 10.0 * x.count(); }
 };
 
+// RMSNorm of rows of which each rank holds some columns (OLMo 2's norm of q and of k over tensor ranks), in parts around a sum over ranks:
+// out[n] = sum_c x[n,c] y[n,c] weight[c]. x, y [N,C]; weight [C] (optional); out [N]: f32 (f64 on ref).
+struct RowDot {
+  static constexpr const char* name = "row_dot";
+  TensorView x, y, weight, out;
+  template <class F> void each(F&& f) const {
+    f("x", x, Access::read), f("y", y, Access::read), f("weight", weight, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 3.0 * x.count(); }
+};
+
+// rstd = 1/sqrt(squares / width + eps), out = (x * rstd) * weight: squares [N] of whole rows of `width`. x, out [N,C]; weight [C]; rstd [N] (optional).
+struct PartNormForward {
+  static constexpr const char* name = "part_norm";
+  TensorView x, weight, squares, out, rstd;
+  int64_t width = 0;
+  double eps = 1e-6;
+  template <class F> void each(F&& f) const {
+    f("x", x, Access::read), f("weight", weight, Access::read), f("squares", squares, Access::read), f("out", out, Access::write);
+    f("rstd", rstd, Access::write);
+  }
+  double flops() const { return 2.0 * x.count(); }
+};
+
+// With xhat = x * rstd and dots [N] = sum of dout * weight * x over whole rows: dx = rstd * (dout * weight - xhat * (dots * rstd / width));
+// dweight (+)= sum_n dout * xhat. dweight [C] is optional (frozen).
+struct PartNormBackward {
+  static constexpr const char* name = "part_norm_backward";
+  TensorView dout, x, weight, rstd, dots, dx, dweight;
+  int64_t width = 0;
+  bool accumulate = false;
+  template <class F> void each(F&& f) const {
+    f("dout", dout, Access::read), f("x", x, Access::read), f("weight", weight, Access::read), f("rstd", rstd, Access::read);
+    f("dots", dots, Access::read), f("dx", dx, Access::write), f("dweight", dweight, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 7.0 * x.count(); }
+};
+
 // Rows at length 1, as torch.nn.functional.normalize: out[v] = x[v] / max(|x[v]|, 1e-12). x, out [V,C]; in place allowed.
 struct UnitRowsForward {
   static constexpr const char* name = "unit_rows";
@@ -486,7 +524,7 @@ struct KernelList {
   using Table = std::tuple<Kernel<Args>...>;
 };
 using AllKernels = KernelList<EmbeddingForward, EmbeddingBackward, RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward,
-                       HeadNormForward, HeadNormBackward, UnitRowsForward, UnitRowsBackward, Matmul, SumRows,
+                       HeadNormForward, HeadNormBackward, RowDot, PartNormForward, PartNormBackward, UnitRowsForward, UnitRowsBackward, Matmul, SumRows,
                        Rope, AttentionForward, AttentionBackward, SoftmaxForward, SoftmaxBackward, SoftCapForward, SoftCapBackward,
                        SwigluForward, SwigluBackward, GegluForward, GegluBackward, GeluForward, GeluBackward, Dropout, LossHead, CrossEntropy,
                        Add, Cast, Fill, SumSquares, AdamW, Sgd>;

@@ -83,6 +83,17 @@ std::vector<int64_t> ConfigReader::ids(const std::string& key) {
   return out;
 }
 
+std::vector<double> ConfigReader::numbers(const std::string& key, double low, double high) {
+  seen_.insert(key);
+  std::vector<double> out;
+  if (!has(key)) return out;
+  for (const Json& x : config_.at(key).is_array() ? config_.at(key) : Json::array({nullptr})) {
+    if (!x.is_number() || !(x.get<double>() >= low && x.get<double>() <= high)) refuse(key, fmt::format("it must be a list of numbers from {} to {}", low, high), "correct the field");
+    out.push_back(x.get<double>());
+  }
+  return out;
+}
+
 std::vector<std::string> ConfigReader::texts(const std::string& key) {
   seen_.insert(key);
   std::vector<std::string> out;

@@ -24,6 +24,7 @@ class ConfigReader {
   bool boolean(const std::string& key, bool fallback);
   std::string text(const std::string& key, const std::string& fallback);
   std::vector<int64_t> ids(const std::string& key);  // one id or a list of ids; empty if absent or null
+  std::vector<double> numbers(const std::string& key, double low, double high);  // a list of numbers; empty if absent or null
   std::vector<std::string> texts(const std::string& key);  // a list of strings; empty if absent or null
   const Json* object(const std::string& key);        // null if absent or null
 

@@ -1,48 +1,98 @@
 #include "model/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 
 #include "engine/ops/add.h"
+#include "engine/ops/add_branch.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/embedding.h"
-#include "model/layers/head.h"
 
 namespace ravine {
 namespace {
 
 struct Layer {
-  Layer(ParamSet& set, Unit& unit, const std::string& name, int index, const DecoderSpec& s, const AttentionSpec& a, const RopeTable* table)
-      : parallel(s.parallel),
-        norm1(set, unit, name + ".input_layernorm", a.hidden, s.norm),
-        attention(set, unit, name + ".self_attn", index, a, table),
-        norm2(set, unit, name + ".post_attention_layernorm", a.hidden, s.norm),
-        mlp(set, unit, name + ".mlp", a.hidden, s.mlp) {}
+  Layer(ParamSet& set, Unit& unit, const std::string& name, int64_t index, const DecoderSpec& s, const AttentionSpec& a, const RopeTable* table)
+      : topology(s.topology),
+        before_attention(norm_if(s.topology != Topology::post_norm, set, unit, name + ".input_layernorm", s)),
+        attention(set, unit, name + ".self_attn", static_cast<int>(index), a, table),
+        after_attention(norm_if(normed_branches(), set, unit, name + ".post_attention_layernorm", s)),
+        before_mlp(norm_if(s.topology != Topology::post_norm, set, unit, name + (normed_branches() ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"), s)),
+        mlp(set, unit, name + ".mlp", a.hidden, s.mlp_of(index)),
+        after_mlp(norm_if(normed_branches(), set, unit, name + ".post_feedforward_layernorm", s)) {}
 
   Flow operator()(Ctx& c, Flow in) const {
-    auto [x, h] = norm1(c, std::move(in));
+    switch (topology) {
+      case Topology::pre_norm: return pre_norm(c, std::move(in));
+      case Topology::parallel: return beside(c, std::move(in));
+      case Topology::post_norm: return post_norm(c, std::move(in));
+      case Topology::sandwich: return sandwich(c, std::move(in));
+    }
+    fail("decoder: unknown topology");
+  }
+
+ private:
+  Flow pre_norm(Ctx& c, Flow in) const {
+    auto [x, h] = (*before_attention)(c, std::move(in));
     Flow mid{std::move(x), branch(c, "self_attn", attention(c, h))};
     h = Tensor();
-    Tensor waits = parallel ? std::exchange(mid.branch, Tensor()) : Tensor();
-    auto [y, g] = norm2(c, std::move(mid));
-    Tensor out = branch(c, "mlp", mlp(c, g));
-    if (parallel) out = add(c, std::move(out), std::move(waits));
-    return {std::move(y), std::move(out)};
+    auto [y, g] = (*before_mlp)(c, std::move(mid));
+    return {std::move(y), branch(c, "mlp", mlp(c, g))};
   }
+  Flow beside(Ctx& c, Flow in) const {
+    auto [x, h] = (*before_attention)(c, std::move(in));
+    Tensor waits = branch(c, "self_attn", attention(c, h));
+    h = Tensor();
+    auto [y, g] = (*before_mlp)(c, {std::move(x), {}});
+    Tensor out = branch(c, "mlp", mlp(c, g));
+    return {std::move(y), add(c, std::move(out), std::move(waits))};
+  }
+  Flow post_norm(Ctx& c, Flow in) const {
+    auto [x, h] = add_branch(c, std::move(in));
+    Tensor a = attention(c, h);
+    h = Tensor();
+    auto [y, g] = add_branch(c, {std::move(x), branch(c, "self_attn", normed(c, *after_attention, std::move(a)))});
+    Tensor m = mlp(c, g);
+    g = Tensor();
+    return {std::move(y), branch(c, "mlp", normed(c, *after_mlp, std::move(m)))};
+  }
+  Flow sandwich(Ctx& c, Flow in) const {
+    auto [x, h] = (*before_attention)(c, std::move(in));
+    Tensor a = attention(c, h);
+    h = Tensor();
+    auto [y, g] = (*before_mlp)(c, {std::move(x), branch(c, "self_attn", normed(c, *after_attention, std::move(a)))});
+    Tensor m = mlp(c, g);
+    g = Tensor();
+    return {std::move(y), branch(c, "mlp", normed(c, *after_mlp, std::move(m)))};
+  }
+
+  bool normed_branches() const { return topology == Topology::post_norm || topology == Topology::sandwich; }
+  static std::optional<Norm> norm_if(bool there, ParamSet& set, Unit& unit, const std::string& name, const DecoderSpec& s) {
+    return there ? std::optional<Norm>(std::in_place, set, unit, name, s.attention.hidden, s.norm) : std::nullopt;
+  }
+  static Tensor normed(Ctx& c, const Norm& norm, Tensor t) { return norm(c, {std::move(t), {}}).out; }
   static Tensor branch(Ctx& c, const char* name, Tensor t) {
     Ctx::Scope scope(c, name);
     return dropout(c, std::move(t));
   }
-  bool parallel;
-  Norm norm1;
+
+  // In the order in which their parameters are declared.
+  Topology topology;
+  std::optional<Norm> before_attention;
   Attention attention;
-  Norm norm2;
+  std::optional<Norm> after_attention, before_mlp;
   Mlp mlp;
+  std::optional<Norm> after_mlp;
 };
 
 class Decoder : public Model {
  public:
   Decoder(const Json& config, ModelFacts facts, DecoderSpec spec) : spec_(std::move(spec)) {
+    require(spec_.attention.value_size == 0 || spec_.attention.value_size == spec_.attention.head_size,
+            "decoder: heads of values of {} beside keys of {}: kernels and caches take one size", spec_.attention.value_size, spec_.attention.head_size);
+    for (const auto& [what, n] : {std::pair{"windows", spec_.windows.size()}, {"MLPs", spec_.mlps.size()}})
+      require(n == 0 || static_cast<int64_t>(n) == facts.layers, "decoder: {} {} for {} layers", n, what, facts.layers);
     config_ = config;
     facts_ = std::move(facts);
     const AttentionSpec& a = spec_.attention;
@@ -60,12 +110,9 @@ class Decoder : public Model {
   }
 
   void settle(Ctx& c) override {
-    if (!spec_.unit_head) return;
-    Lease lease(c.store(), *head_->unit);
-    TensorView w = c.store().master(*head_);
-    c.call(UnitRowsForward{w, w});
-    unit_rows_ = false;
+    head_->settle(c);
   }
+  const DecoderSpec* decoder() const override { return &spec_; }
 
  private:
   void add_embedding() {
@@ -89,34 +136,42 @@ class Decoder : public Model {
   void add_layer(int64_t i) {
     std::string name = fmt::format("model.layers.{}", i);
     AttentionSpec a = spec_.attention;
-    if (!spec_.windows.empty()) a.window = spec_.windows[static_cast<size_t>(i)];
+    a.window = spec_.window(i);
     if (spec_.scale_by_layer)
       a.scale = (a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(a.head_size))) / static_cast<double>(i + 1);
     Unit& unit = params_.unit(name);
-    Layer& layer = layers_.emplace_back(params_, unit, name, static_cast<int>(i), spec_, a, table_.get());
+    Layer& layer = layers_.emplace_back(params_, unit, name, i, spec_, a, table_.get());
     blocks_.push_back({name, &unit, [&layer](Ctx& c, Flow in) { return layer(c, std::move(in)); }});
   }
 
   void add_head() {
     Unit& unit = params_.unit("lm_head");
     norm_.emplace(params_, unit, "model.norm", facts_.hidden, spec_.norm);
-    Param weight{"lm_head.weight", {facts_.vocabulary, facts_.hidden}, {{0, Axis::tensor}}, {Init::normal, spec_.attention.init_std}};
-    if (spec_.unit_head) weight.use = Use::unit_matrix;
-    if (spec_.tied) weight.tied = embedding_;
-    head_ = params_.add(unit, weight);
-    unit_rows_ = spec_.unit_head;
-    blocks_.push_back({"", &unit, [this](Ctx& c, Flow in) { return output_head(c, std::move(in), *norm_, *head_, unit_rows_); }});
+    head_.emplace(params_, unit, "lm_head", facts_.vocabulary, facts_.hidden, spec_.head, spec_.attention.init_std, embedding_);
+    blocks_.push_back({"", &unit, [this](Ctx& c, Flow in) {
+                         (*head_)(c, (*norm_)(c, std::move(in)).out);
+                         return Flow();
+                       }});
   }
 
   DecoderSpec spec_;
   std::unique_ptr<RopeTable> table_;
   std::deque<Layer> layers_;
   std::optional<Norm> embedding_norm_, norm_;
-  Param *embedding_ = nullptr, *head_ = nullptr;
-  bool unit_rows_ = false;  // the head's rows have not been brought to length 1 yet
+  std::optional<Head> head_;
+  Param* embedding_ = nullptr;
 };
 
 }  // namespace
+
+bool DecoderSpec::windowed() const {
+  return windows.empty() ? attention.window > 0 : std::any_of(windows.begin(), windows.end(), [](int64_t w) { return w > 0; });
+}
+
+int64_t attended_pairs(int64_t window, int64_t length) {
+  const int64_t w = window > 0 ? std::min(window, length) : length;
+  return w * (w + 1) / 2 + (length - w) * w;
+}
 
 std::unique_ptr<Model> make_decoder(const Json& config, ModelFacts facts, DecoderSpec spec) {
   return std::make_unique<Decoder>(config, std::move(facts), std::move(spec));

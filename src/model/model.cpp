@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "model/decoder.h"
 #include "model/families/families.h"
 
 namespace ravine {
@@ -21,8 +22,13 @@ Flow Model::forward(Ctx& c, size_t begin, size_t end, Flow flow) {
 }
 
 double Model::training_flops_per_token(int64_t T) const {
-  double attention = 6.0 * static_cast<double>(facts_.layers) * static_cast<double>(T) * static_cast<double>(facts_.heads * facts_.head_size);
-  return 6.0 * static_cast<double>(params_.matrix_count()) + attention;
+  const auto length = static_cast<double>(T);
+  double keys = 0;  // twice those that a query sees on average, over all layers
+  for (int64_t i = 0; i < facts_.layers; ++i) {
+    const double w = decoder() ? static_cast<double>(decoder()->window(i)) : 0;
+    keys += w > 0 && w < length ? 2 * w - w * w / length : length;
+  }
+  return 6.0 * static_cast<double>(params_.matrix_count()) + 6.0 * keys * static_cast<double>(facts_.heads * facts_.head_size);
 }
 
 std::unique_ptr<Model> open_model(const std::string& path) {

@@ -11,6 +11,8 @@
 
 namespace ravine {
 
+struct DecoderSpec;  // model/decoder.h
+
 struct Block {
   std::string path;  // "model.layers.3"
   Unit* unit;
@@ -42,13 +44,15 @@ class Model {
   virtual void settle(Ctx&) {}
 
   const ModelFacts& facts() const { return facts_; }
+  virtual const DecoderSpec* decoder() const { return nullptr; }  // how it is built; null: not as the decoder of model/decoder.h
   const Json& config() const { return config_; }  // as read, for export
   const WeightFiles& files() const { return files_; }  // how weight files spell and lay out the parameters
   ParamSet& params() { return params_; }
   const ParamSet& params() const { return params_; }
   const std::vector<Block>& blocks() const { return blocks_; }
 
-  // 6 * (parameters in products) + attention 6 L T C per token (causal half; forward and twice for backward).
+  // 6 * (parameters in products) + attention 6 T C per token and layer (causal half; forward and twice for backward); under a window of w < T
+  // 12 (w - w^2 / 2T) C: the last w keys, fewer at the beginning.
   double training_flops_per_token(int64_t sequence_length) const;
 
  protected:

@@ -27,7 +27,11 @@ void read_vocabulary(ConfigReader& r, ModelFacts& f, DecoderSpec& s) {
   s.attention.init_std = s.attention.out_init_std = s.mlp.init_std = s.mlp.out_init_std = std;
 }
 
-void read_llama_shape(ConfigReader& r, ModelFacts& f, DecoderSpec& s) {
+void set_padding(const ConfigReader& r, ModelFacts& f, int64_t id) {
+  if (!r.has("pad_token_id") && !r.is_null("pad_token_id") && id < f.vocabulary) f.pad = id;
+}
+
+void read_llama_shape(ConfigReader& r, ModelFacts& f, DecoderSpec& s, const LlamaDefaults& absent) {
   AttentionSpec& a = s.attention;
   read_vocabulary(r, f, s);
   a.hidden = r.integer("hidden_size", 1, 1 << 20);
@@ -39,11 +43,11 @@ void read_llama_shape(ConfigReader& r, ModelFacts& f, DecoderSpec& s) {
     r.refuse("hidden_size", fmt::format("it must be a multiple of num_attention_heads = {}, or head_dim must be given", a.heads), "correct the field");
   a.head_size = r.integer("head_dim", 2, 1 << 16, std::max<int64_t>(2, a.hidden / a.heads));
   if (a.head_size % 2) r.refuse("head_dim", "it must be even for rotary positions", "correct the field");
-  f.max_positions = r.integer("max_position_embeddings", 1, 1 << 30, 2048);
+  f.max_positions = r.integer("max_position_embeddings", 1, 1 << 30, absent.positions);
   s.mlp.width = r.integer("intermediate_size", 1, 1 << 24);
-  s.norm = {NormSpec::rms, r.number("rms_norm_eps", 0, 1, 1e-6)};
+  s.norm = {NormSpec::rms, r.number("rms_norm_eps", 0, 1, absent.eps)};
   a.norm_eps = s.norm.eps;
-  s.tied = r.boolean("tie_word_embeddings", false);
+  s.head.tied = r.boolean("tie_word_embeddings", absent.tied);
   r.only("hidden_act", "silu", "the MLP of this family is gated by silu");
   r.only("attention_dropout", 0.0, "dropout of attention weights is not offered; train.dropout acts on the branches");
 }

@@ -19,6 +19,8 @@ struct CheckpointNames {
   enum Joined : uint8_t { stacked, per_head } joined = stacked;
   bool transposed = false;                // matrices of layers are stored [in, out]
   std::vector<const char*> constants;     // ends of names of buffers that some versions store and nobody reads
+  // MindSpore Transformers' spelling: of its Llama class, of its newer ones (as Megatron-core), or none that is known.
+  enum class MindFormers : uint8_t { none, llama, core } mindformers = MindFormers::none;
 };
 
 // One tensor of the files. Rows are of its outermost dim, or of the innermost where it is stored transposed: an output each.

@@ -227,6 +227,9 @@ LIKE_LLAMA = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2
 FAMILIES = {
     "qwen3": {**LIKE_LLAMA, "num_key_value_heads": 2, "head_dim": 8, "rope_theta": 10000.0, "attention_bias": False},
     "internlm": {**LIKE_LLAMA, "bias": True},
+    "phi3": {**LIKE_LLAMA, "num_key_value_heads": 2, "sliding_window": 20, "pad_token_id": None, "original_max_position_embeddings": 12, "partial_rotary_factor": 0.5,
+             "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.2], "long_factor": [2.0, 9.0]}},
+    "olmo2": {**LIKE_LLAMA, "num_key_value_heads": 2},
     "baichuan": {**LIKE_LLAMA, "z_loss_weight": 0},
     "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0},
     "bloom": {"n_embed": 32, "n_layer": 2, "num_attention_heads": 4, "seq_length": 64, "hidden_dropout": 0.0, "attention_dropout": 0.0},
@@ -235,8 +238,8 @@ FAMILIES = {
 
 
 def test_families_on_tensor_ranks(folder):
-    """What other families add to Llama (norms of heads, biases of summed products, learned positions, ALiBi, rows of the head at length 1, a
-    parallel residual): within what sums in another order come to, with sequence parallelism too; pipelines and ZeRO give the same bits."""
+    """What other families add to Llama (norms of heads and of whole rows of q and k, norms behind, long rotations, biases of summed products, learned
+    positions, ALiBi, rows of the head at length 1, a parallel residual): within what sums in another order come to, with sequence parallelism too; pipelines and ZeRO give the same bits."""
     for family, fields in FAMILIES.items():
         (folder / family).mkdir()
         base = with_even_rows(folder / family, prepare(folder / family))

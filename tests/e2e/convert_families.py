@@ -9,8 +9,9 @@ from ravine_run import check, run
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "families"
 WRITTEN = {"bloom": "bloom", "gpt2": "gpt2", "pythia": "gpt_neox", "pythia_serial": "gpt_neox_serial", "llama": "llama", "mistral": "mistral",
-           "qwen2": "qwen2", "qwen3": "qwen3"}  # by Transformers
-NO_MINDFORMERS = ("bloom", "gpt2", "pythia", "pythia_serial")
+           "qwen2": "qwen2", "qwen3": "qwen3", "phi3": "phi3", "olmo2": "olmo2"}  # by Transformers
+NO_MINDFORMERS = ("bloom", "gpt2", "pythia", "pythia_serial", "phi3", "olmo2")
+NO_MEGATRON = ("olmo2",)
 
 
 def trained(folder, config):
@@ -52,14 +53,16 @@ def round_trip(folder, name, source):
     config = json.loads((source / "config.json").read_text())
     tensor, pipeline = ranks_of(config)
     steps = [("megatron-legacy", "--tensor", tensor, "--pipeline", pipeline), ("megatron-mcore", "--tensor", tensor), ("megatron-mcore", "--pipeline", pipeline)]
-    if name == "qwen3":
+    if name in NO_MEGATRON:
+        steps = [("ravine",), ("hf",)]
+    elif name == "qwen3":
         steps = steps[1:]  # Megatron of 2023 has no norms of q and k
     if name not in NO_MINDFORMERS:
         steps.insert(1, ("mindformers",))
         steps.append(("mindformers", "--tensor", tensor))
         if name not in ("qwen2", "qwen3"):
             steps.append(("mindformers", "--fused", "--tensor", tensor))
-    steps += [("ravine",), ("hf",), ("megatron-mcore",)]
+    steps += [("ravine",), ("hf",), ("ravine" if name in NO_MEGATRON else "megatron-mcore",)]
     last = source
     for i, (to, *more) in enumerate(steps):
         run("convert", "--input", last, "--output", folder / f"{i}", "--to", to, *more)
@@ -121,6 +124,10 @@ def test_refusals(folder):
     for name in NO_MINDFORMERS:
         done = run("convert", "--input", GOLDEN / WRITTEN[name], "--output", folder / "x", "--to", "mindformers", status=2)
         check("MindFormers has no names" in done.stderr and not (folder / "x").exists(), done.stderr)
+    for name in NO_MEGATRON:
+        for to in ("megatron-mcore", "megatron-legacy"):
+            done = run("convert", "--input", GOLDEN / WRITTEN[name], "--output", folder / "x", "--to", to, status=2)
+            check("Megatron-core's model has no" in done.stderr and "--to hf" in done.stderr and not (folder / "x").exists(), done.stderr)
     done = run("convert", "--input", GOLDEN / "qwen3", "--output", folder / "x", "--to", "megatron-legacy", status=2)
     check("no norms of q and k" in done.stderr, done.stderr)
     done = run("convert", "--input", GOLDEN / "qwen2", "--output", folder / "x", "--to", "mindformers", "--fused", status=2)

@@ -18,6 +18,9 @@ FAMILIES = {
     "gpt2": {"model_type": "gpt2", "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64, "vocab_size": 96},
     "internlm": {**LLAMA, "model_type": "internlm"},
     "mistral": {**LLAMA, "model_type": "mistral", "num_key_value_heads": 1, "sliding_window": 5},
+    "olmo2": {**LLAMA, "model_type": "olmo2", "num_key_value_heads": 1},
+    "phi3": {**LLAMA, "model_type": "phi3", "num_key_value_heads": 1, "sliding_window": 20, "original_max_position_embeddings": 7, "partial_rotary_factor": 0.5,
+             "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.2], "long_factor": [2.0, 9.0]}},
     "pythia": {"model_type": "gpt_neox", "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2,
                "vocab_size": 96, "max_position_embeddings": 64, "rotary_pct": 0.5},
     "qwen2": {**LLAMA, "model_type": "qwen2", "num_key_value_heads": 1, "tie_word_embeddings": True},
@@ -51,6 +54,14 @@ def test_bits_gpt2(folder):
 
 def test_bits_pythia(folder):
     determinism(folder, "pythia", "bf16")
+
+
+def test_bits_olmo2(folder):
+    determinism(folder, "olmo2", "f32", "bf16")
+
+
+def test_bits_phi3(folder):
+    determinism(folder, "phi3", "bf16")
 
 
 def test_bits_qwen3(folder):

@@ -203,6 +203,62 @@ TEST(CpuNorms, HeadNormBackward) {
         }
 }
 
+// The parts of a norm over rows that several ranks hold, from squares and dots of whole rows.
+TEST(CpuNorms, PartNorm) {
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (bool weighted : {false, true}) {
+        Case c;
+        const TensorView x = c.input(1, t, {s.rows, 2 * s.cols}, 3).view().columns(s.cols, s.cols), y = c.input(2, t, {s.rows, s.cols}, 2), weight = c.input(3, t, {s.cols});
+        RowDot dot{.x = x, .y = y, .weight = weighted ? weight : TensorView{}, .out = c.output(DType::f32, {s.rows}, 4)};
+        auto d = run_both(dot);
+        std::vector<double> terms(static_cast<size_t>(s.rows));
+        for (int64_t i = 0; i < s.rows; ++i)
+          for (int64_t j = 0; j < s.cols; ++j) terms[i] += std::fabs(get(x, i, j) * get(y, i, j) * (weighted ? get(weight, 0, j) : 1));
+        expect_close(
+            d["out"], [&](int64_t i) { return gamma32(s.cols + 3) * terms[i]; }, "dot " + at(t, s));
+        PartNormForward f{.x = x, .weight = weight, .squares = c.input(4, DType::f32, {s.rows}).random(5, 0.5, 9), .out = c.output(t, {s.rows, s.cols}, 6),
+                          .rstd = c.output(DType::f32, {s.rows}, 7), .width = 3 * s.cols, .eps = 1e-5};
+        auto o = run_both(f);
+        expect_close(
+            o["rstd"], [&](int64_t i) { return gamma32(2) * o["rstd"].want[i]; }, "rstd " + at(t, s));
+        expect_close(
+            o["out"], [&](int64_t i) { return gamma32(4) * std::fabs(o["out"].want[i]); }, "out " + at(t, s));
+        c.expect_intact();
+      }
+}
+
+TEST(CpuNorms, PartNormBackward) {
+  for (DType t : kFloats)
+    for (Size s : kSizes)
+      for (bool accumulate : {false, true}) {
+        Case c;
+        PartNormBackward a;
+        a.dout = c.input(1, t, {s.rows, s.cols}, 2), a.weight = c.input(2, t, {s.cols});
+        a.x = c.input(3, t, {s.rows, 2 * s.cols}, 1).view().columns(s.cols, s.cols);
+        a.rstd = c.input(4, DType::f32, {s.rows}).random(4, 0.5, 1), a.dots = c.input(5, DType::f32, {s.rows}, 3);
+        a.dx = c.output(t, {s.rows, s.cols}, 5);
+        a.dweight = accumulate ? c.input(6, DType::f32, {s.cols}) : c.output(DType::f32, {s.cols});
+        a.width = 2 * s.cols, a.accumulate = accumulate;
+        std::vector<double> error(static_cast<size_t>(s.rows * s.cols)), dw(static_cast<size_t>(s.cols));
+        for (int64_t i = 0; i < s.rows; ++i) {
+          const double rstd = get(a.rstd, 0, i), mean = std::fabs(get(a.dots, 0, i)) * rstd / static_cast<double>(a.width);
+          for (int64_t j = 0; j < s.cols; ++j) {
+            const double hat = std::fabs(get(a.x, i, j)) * rstd, dout = std::fabs(get(a.dout, i, j));
+            error[i * s.cols + j] = rstd * (gamma32(4) * dout * std::fabs(get(a.weight, 0, j)) + gamma32(6) * hat * mean);
+            dw[j] += dout * hat;
+          }
+        }
+        for (int64_t j = 0; accumulate && j < s.cols; ++j) dw[j] += std::fabs(get(a.dweight, 0, j));
+        auto o = run_both(a);
+        expect_close(
+            o["dx"], [&](int64_t i) { return error[i]; }, "dx " + at(t, s));
+        expect_close(
+            o["dweight"], [&](int64_t j) { return gamma32(s.rows + 4) * dw[j]; }, "dweight " + at(t, s));
+        c.expect_intact();
+      }
+}
+
 // A row of zeros has no direction and stays; in place too.
 TEST(CpuNorms, UnitRows) {
   for (DType t : kFloats)

@@ -143,6 +143,40 @@ TEST(Gradients, HeadNorm) {
   expect_gradient(loss, d + 10 + n * heads * d, f.weight, b.dweight, "dweight");
 }
 
+// Two ranks with 4 and 7 columns of each row, and the sums between them.
+TEST(Gradients, PartNorm) {
+  Case c;
+  const int64_t n = 3, w = 11;
+  const TensorView x = f64(c, 1, {n, w}, 2), weight = f64(c, 2, {w}), dout = f64(c, 3, {n, w}), out = c.output(DType::f64, {n, w}), dx = c.output(DType::f64, {n, w});
+  const TensorView dweight = c.output(DType::f64, {w}), rstd = c.output(DType::f64, {n}), sum = c.output(DType::f64, {n}), one = c.output(DType::f64, {n});
+  const std::pair<int64_t, int64_t> parts[] = {{0, 4}, {4, 7}};
+  auto of = [](const TensorView& v, std::pair<int64_t, int64_t> p) {
+    TensorView part = v;
+    if (v.shape.rank() == 2) return v.columns(p.first, p.second);
+    part.shape = {p.second}, part.data = static_cast<double*>(v.data) + p.first;
+    return part;
+  };
+  auto total = [&](const TensorView& y, bool weighted) {
+    for (int64_t i = 0; i < n; ++i) sum.as<double>()[i] = 0;
+    for (const auto& p : parts) {
+      kRef.of<RowDot>().run({of(x, p), of(y, p), weighted ? of(weight, p) : TensorView{}, one}, nullptr);
+      for (int64_t i = 0; i < n; ++i) sum.as<double>()[i] += one.as<double>()[i];
+    }
+  };
+  auto loss = [&] {
+    total(x, false);
+    for (const auto& p : parts) kRef.of<PartNormForward>().run({of(x, p), of(weight, p), sum, of(out, p), rstd, w, 1e-3}, nullptr);
+    Value v;
+    v.add(out, dout);
+    return v;
+  };
+  loss();
+  total(dout, true);
+  for (const auto& p : parts) kRef.of<PartNormBackward>().run({of(dout, p), of(x, p), of(weight, p), rstd, sum, of(dx, p), of(dweight, p), w}, nullptr);
+  expect_gradient(loss, w + 10 + n * w, x, dx, "dx");
+  expect_gradient(loss, w + 10 + n * w, weight, dweight, "dweight");
+}
+
 TEST(Gradients, UnitRows) {
   Case c;
   int64_t n = 4, w = 7;

@@ -203,10 +203,8 @@ TEST(MegatronFolders, TheTrackerSaysWhichStepAndTheOlderFileIsTaken) {
 
 TEST(MegatronNotes, SayWhatTheArgumentsCannot) {
   auto notes = [](Json config, MegatronNames names) {
-    Weights w;
-    w.config = config;
     std::vector<std::string> out;
-    megatron_notes(w, geometry_of(config, "test"), {names}, out);
+    megatron_notes(geometry_of(config, "test"), {names}, out);
     return out.size();
   };
   auto with = [](Json c, const Json& more) { return c.update(more), c; };
@@ -446,7 +444,10 @@ TEST(ResizeVocabulary, KeepsWhatTheVocabularySaid) {
   auto resized = [](const Json& config, int64_t rows) {
     Weights w;
     w.config = config;
-    resize_vocabulary(w, rows);
+    Json whole{{"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"max_position_embeddings", 8}};
+    whole.update(config);
+    if (whole.value("z_loss_weight", 0.0) != 0) whole["z_loss_weight"] = 0;
+    resize_vocabulary(w, make_model(whole, "test")->decoder()->implied, rows);
     return w.config;
   };
   EXPECT_EQ(resized({{"model_type", "baichuan"}, {"vocab_size", 125696}}, 125700), (Json{{"model_type", "baichuan"}, {"vocab_size", 125700}, {"z_loss_weight", 0}})) << "Baichuan2 is known by its vocabulary";

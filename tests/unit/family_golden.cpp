@@ -5,6 +5,7 @@
 
 #include "files/safetensors.h"
 #include "infer/beams.h"
+#include "infer/generator.h"
 #include "infer/trace.h"
 #include "io/huggingface.h"
 #include "tests/unit/families.h"
@@ -139,6 +140,30 @@ TEST_P(Golden, Beams) {
         }
         EXPECT_EQ(got[i].ids, got[i].beams[0].ids);
       }
+    }
+  }
+}
+
+// Prompts may be read in pieces of any size, also by beams, and beside others.
+TEST_P(Golden, PromptsInPieces) {
+  Session s = open_session(folder(), DType::f64, "ref");
+  const std::vector<std::vector<int32_t>> prompts{{3, 7, 11, 4, 19, 5, 6, 8, 21, 22, 4, 9, 13}, {5, 5, 9, 2, 17, 20}, {25}};
+  GenerateOptions o;
+  o.max_new_tokens = 9;
+  BeamOptions b;
+  b.beams = 3;
+  std::vector<Generated> greedy, beams;
+  for (const auto& p : prompts) {
+    o.batch = 1;
+    greedy.push_back(generate(s, {p}, o)[0]);
+    beams.push_back(generate_beams(s, {p}, o, b, 3)[0]);
+  }
+  for (int64_t piece : {2, 5, 1024}) {
+    o.batch = 3, o.step_tokens = piece;
+    const auto one = generate(s, prompts, o), many = generate_beams(s, prompts, o, b, 3);
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      EXPECT_EQ(one[i].ids, greedy[i].ids) << i << " in pieces of " << piece;
+      for (size_t k = 0; k < 3; ++k) EXPECT_EQ(many[i].beams[k].ids, beams[i].beams[k].ids) << i << " in pieces of " << piece;
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "model/config_reader.h"
+#include "model/decoder.h"
 #include "tests/unit/families.h"
 
 namespace ravine {
@@ -64,6 +65,76 @@ TEST(ModelRules, SlopesAreOfFamiliesWithAlibi) {
   }
 }
 
+TEST(ModelRules, PairsUnderAWindow) {
+  for (int64_t length : {1, 2, 7, 20})
+    for (int64_t window : {0, 1, 3, 7, 30}) {
+      int64_t pairs = 0;
+      for (int64_t q = 0; q < length; ++q)
+        for (int64_t k = 0; k <= q; ++k) pairs += window == 0 || q - k < window;
+      EXPECT_EQ(attended_pairs(window, length), pairs) << window << " " << length;
+    }
+}
+
+// What converters, plans and figures ask a model after it is built.
+TEST(ModelRules, AModelSaysHowItIsBuilt) {
+  auto spec = [](const std::string& family) { return *make_model(tiny_families().at(family), "test")->decoder(); };
+  for (const auto& [name, config] : tiny_families()) {
+    const auto model = make_model(config, "test");
+    const DecoderSpec& s = *model->decoder();
+    const Topology want = name == "pythia" ? Topology::parallel : name == "olmo2" ? Topology::post_norm : Topology::pre_norm;
+    EXPECT_EQ(s.topology, want) << name;
+    EXPECT_EQ(s.head.unit_rows, name.starts_with("baichuan2")) << name;
+    EXPECT_EQ(s.head.tied, model->params().find("lm_head.weight") == nullptr) << name;
+    EXPECT_EQ(s.windowed(), name == "mistral" || name == "qwen2" || name == "phi3") << name;
+    EXPECT_EQ(s.attention.alibi, name == "bloom" || name.ends_with("13b")) << name;
+    EXPECT_EQ(s.rope.has_value(), !s.attention.alibi && !s.position_table) << name;
+    EXPECT_EQ(gated(s.mlp.act), model->params().find("model.layers.0.mlp.gate_proj.weight") != nullptr) << name;
+  }
+  EXPECT_EQ(spec("qwen2").window(0), 0);
+  EXPECT_EQ(spec("qwen2").window(1), 3);
+  EXPECT_EQ(spec("baichuan2-7b").implied, (Json{{"z_loss_weight", 0}}));
+  EXPECT_TRUE(spec("baichuan-7b").implied.empty());
+  const RopeSettings rope = *spec("phi3").rope;
+  EXPECT_TRUE(rope.turns_between(6, 7) && rope.turns_between(1, 9) && !rope.turns_between(5, 6) && !rope.turns_between(7, 8));
+  EXPECT_FALSE(spec("llama").rope->turns_between(1, 100));
+}
+
+// An MLP per layer; values as wide as keys.
+TEST(ModelRules, LayersMayDiffer) {
+  auto build = [](auto&& change) {
+    ModelFacts f;
+    f.layers = 2, f.vocabulary = 19;
+    DecoderSpec s;
+    s.attention.hidden = 12, s.attention.heads = s.attention.kv_heads = 3, s.attention.head_size = 4;
+    s.mlp.width = 20;
+    change(s);
+    return make_decoder({}, f, s);
+  };
+  const auto model = build([](DecoderSpec& s) {
+    s.mlps = {s.mlp, s.mlp};
+    s.mlps[1].width = 8, s.mlps[1].act = Act::gelu;
+  });
+  EXPECT_TRUE(model->params().find("model.layers.0.mlp.up_proj.weight")->shape == (Shape{20, 12}));
+  EXPECT_TRUE(model->params().find("model.layers.1.mlp.up_proj.weight")->shape == (Shape{8, 12}));
+  EXPECT_EQ(model->params().find("model.layers.1.mlp.gate_proj.weight"), nullptr);
+  EXPECT_THROW(build([](DecoderSpec& s) { s.mlps = {s.mlp}; }), Error) << "one for two layers";
+  EXPECT_THROW(build([](DecoderSpec& s) { s.windows = {1, 2, 3}; }), Error);
+  EXPECT_THROW(build([](DecoderSpec& s) { s.attention.value_size = 8; }), Error) << "no kernel takes it yet";
+  EXPECT_NO_THROW(build([](DecoderSpec& s) { s.attention.value_size = 4; }));
+}
+
+// Shapes as published, to the unit.
+TEST(ModelRules, ParametersOfPublishedShapes) {
+  auto count = [](const Json& config) { return make_model(config, "test")->params().count(); };
+  EXPECT_EQ(count({{"model_type", "phi3"}, {"hidden_size", 3072}, {"intermediate_size", 8192}, {"num_hidden_layers", 32}, {"num_attention_heads", 32}, {"num_key_value_heads", 32},
+                   {"vocab_size", 32064}, {"max_position_embeddings", 4096}, {"original_max_position_embeddings", 4096}, {"rope_scaling", nullptr}, {"sliding_window", 2047},
+                   {"pad_token_id", 32000}, {"embd_pdrop", 0.0}, {"resid_pdrop", 0.0}, {"attention_bias", false}}),
+            3821079552);
+  EXPECT_EQ(count({{"model_type", "olmo2"}, {"hidden_size", 4096}, {"intermediate_size", 11008}, {"num_hidden_layers", 32}, {"num_attention_heads", 32}, {"num_key_value_heads", 32},
+                   {"vocab_size", 100352}, {"max_position_embeddings", 4096}, {"rope_scaling", nullptr}, {"rope_theta", 500000}, {"rms_norm_eps", 1e-6}, {"pad_token_id", 100277}}),
+            7298617344);
+}
+
 // 6 FLOPs for each element of a matrix that a token meets, the head once whether tied or not, and attention over half of the sequence.
 TEST(ModelRules, FlopsOfATokenByTheShapes) {
   const Json shape{{"model_type", "llama"}, {"hidden_size", 24}, {"intermediate_size", 40}, {"num_hidden_layers", 3}, {"num_attention_heads", 4}, {"num_key_value_heads", 2},
@@ -77,6 +148,13 @@ TEST(ModelRules, FlopsOfATokenByTheShapes) {
     EXPECT_EQ(model->training_flops_per_token(64), 6 * matrices + 6.0 * 3 * 64 * 4 * 10) << tied;
     EXPECT_EQ(model->params().count(), matrices + 7 * 24 + (tied ? 0 : 50 * 24)) << "norms, and a table of its own";
   }
+  // Under a window of 16, a query of 64 sees 16 keys but at the beginning: 16 - 16^2 / 128 on average, where it would see half of 64.
+  Json c = shape;
+  c.update({{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 1}});
+  c["head_dim"] = 10;
+  EXPECT_EQ(make_model(c, "test")->training_flops_per_token(64), 6 * matrices + 12 * (32.0 + 2 * 14) * 4 * 10);
+  c["sliding_window"] = 64;
+  EXPECT_EQ(make_model(c, "test")->training_flops_per_token(64), 6 * matrices + 6.0 * 3 * 64 * 4 * 10) << "a window as long as the sequence hides nothing";
   std::unique_ptr<Model> unit = make_model(tiny("baichuan2-7b"), "test");
   EXPECT_EQ(unit->params().matrix_count(), 2 * (4 * 12 * 12 + 3 * 12 * 20) + 19 * 12) << "a head of unit rows is a product too";
 }

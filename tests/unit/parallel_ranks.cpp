@@ -29,6 +29,9 @@ std::map<std::string, Json> families_for_ranks() {
       {"llama, tied", like_llama("llama", {{"num_key_value_heads", 2}, {"pad_token_id", 3}, {"tie_word_embeddings", true}, {"attention_bias", true}, {"mlp_bias", true}})},
       {"mistral", like_llama("mistral", {{"num_key_value_heads", 2}, {"sliding_window", 3}})},
       {"qwen2", like_llama("qwen2", {{"num_key_value_heads", 2}})},
+      {"phi3", like_llama("phi3", {{"num_key_value_heads", 2}, {"sliding_window", 3}, {"pad_token_id", 3}, {"original_max_position_embeddings", 5},
+                                   {"rope_scaling", {{"type", "longrope"}, {"short_factor", {1.0, 1.3}}, {"long_factor", {2.5, 6.0}}}}})},
+      {"olmo2", like_llama("olmo2", {{"num_key_value_heads", 2}, {"pad_token_id", 3}})},
       {"qwen3", like_llama("qwen3", {{"num_key_value_heads", 2}, {"head_dim", 8}})},
       {"internlm", like_llama("internlm", {{"bias", true}, {"pad_token_id", 2}})},
       {"baichuan2-13b", [] {

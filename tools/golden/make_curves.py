@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/golden/curves/: training curves of PyTorch and Transformers that tests/e2e/curves.py demands of `ravine train`.
 
-Usage: make_curves.py OUT_DIR        (needs torch, transformers, safetensors)
+Usage: make_curves.py OUT_DIR [--add]       (needs torch, transformers, safetensors; --add: only models and cases that are not there yet)
 
 models/NAME/         config.json and model.safetensors (f32): what a run begins with
 train, valid         .safetensors: fixed batch files, with labels of -100 and padding in unequal numbers per row
@@ -55,6 +55,10 @@ MODELS = {
     # Not in Transformers: Llama with ALiBi in place of rotation, and rows of the head at length 1 (baichuan-inc's modeling_baichuan.py of Baichuan2-13B).
     "baichuan2_13b": {"model_type": "baichuan", **{k: v for k, v in LLAMA.items() if k not in ("num_key_value_heads", "max_position_embeddings", "rope_theta")},
                       "model_max_length": 32, "z_loss_weight": 0},
+    # Every row of a batch is as long as the batch to Transformers, padding too: so the factors for short sequences hold in none.
+    "phi3": {"model_type": "phi3", **GROUPED, "sliding_window": 5, "pad_token_id": None, "original_max_position_embeddings": 1, "partial_rotary_factor": 0.5,
+             "rope_scaling": {"type": "longrope", "factor": 4.0, "attention_factor": 1.1, "short_factor": [1.0], "long_factor": [2.5]}},
+    "olmo2": {"model_type": "olmo2", **GROUPED, "pad_token_id": None},
 }
 
 FAMILY = {"optimizer.type": "adamw", "optimizer.lr": 0.02, "optimizer.betas": [0.8, 0.97], "optimizer.eps": 1e-6, "optimizer.weight_decay": 0.3,
@@ -296,16 +300,21 @@ def stored(name, weights, out):
     return found
 
 
-def main(out):
-    shutil.rmtree(out, ignore_errors=True)
-    os.makedirs(os.path.join(out, "final"))
+def main(out, add):
+    if not add:
+        shutil.rmtree(out, ignore_errors=True)
+    os.makedirs(os.path.join(out, "final"), exist_ok=True)
     data, valid = batches(ROWS, 1), batches(VALID_ROWS, 2)
     save_file(data, os.path.join(out, "train.safetensors"))
     save_file(valid, os.path.join(out, "valid.safetensors"))
-    models = {name: begin(name, out, 50 + i) for i, name in enumerate(MODELS)}
+    models = {name: begin(name, out, 50 + i) for i, name in enumerate(MODELS) if not os.path.exists(os.path.join(out, "models", name))}
     record = {"steps": STEPS, "global_batch": GLOBAL, "micro_batch": MICRO, "columns": COLUMNS, "valid_every": VALID_EVERY, "torch": torch.__version__,
               "transformers": transformers.__version__, "cases": {}}
+    if add:
+        record = json.load(open(os.path.join(out, "curves.json")))
     for case, (model, options) in CASES.items():
+        if case in record["cases"]:
+            continue
         weights = models[model]
         free, _ = trained(model, weights, options, data, valid, 0, torch.float64)
         clip = float(f"{sorted(free['grad_norm'])[STEPS // 2] * 0.95:.2g}")
@@ -328,4 +337,4 @@ def main(out):
     json.dump(record, open(os.path.join(out, "curves.json"), "w"))
 
 
-main(sys.argv[1])
+main(sys.argv[1], "--add" in sys.argv)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes tests/golden/families/NAME/: tiny models of the families that Transformers has, and what it computes from them.
 
-Usage: make_families.py OUT_DIR [--io]       (needs torch, transformers, safetensors; --io: only io.safetensors and distance.json, of the models that are there)
+Usage: make_families.py OUT_DIR [--io] [NAME ..]   (needs torch, transformers, safetensors; --io: only io.safetensors and distance.json, of the models that are
+there; NAME: only these)
 
 config.json (4.x spelling where they differ), config.v5.json, model.safetensors in f32, io.safetensors: input_ids, labels, logits, hidden.N, loss and
 grad.NAME wholly in double, distance.json: the L2 distance of each of them in single precision, the largest over three ways to order the sums; beams.json: beam searches that
@@ -41,6 +42,11 @@ MODELS = {
     "gpt_neox_serial": {"model_type": "gpt_neox", **COMMON, "hidden_size": C, "intermediate_size": 20, "num_hidden_layers": 2,
                         "num_attention_heads": 3, "hidden_act": "gelu_fast", "max_position_embeddings": POSITIONS, "rotary_pct": 1.0,
                         "rotary_emb_base": 500, "layer_norm_eps": 1e-5, "use_parallel_residual": False, "tie_word_embeddings": True},
+    # Sequences of more than 10 tokens take the long factors; searches grow past that.
+    "phi3": {"model_type": "phi3", **{k: v for k, v in LLAMA.items() if k != "head_dim"}, "num_attention_heads": 2, "sliding_window": 7, "pad_token_id": None,
+             "original_max_position_embeddings": 10, "partial_rotary_factor": 0.7,
+             "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.3], "long_factor": [2.5, 6.0]}},
+    "olmo2": {"model_type": "olmo2", **LLAMA, "pad_token_id": None, "attention_bias": True},
 }
 PROMPTS = [[3, 7, 11], [5, 5, 9, 2, 17, 20], [25]]
 SEARCHES = [dict(num_beams=b, length_penalty=p, early_stopping=e, **more)
@@ -210,5 +216,8 @@ def make(name, raw, out, seed):
     print(name, sum(w.numel() for _, w in weights), "parameters,", len(cases), "searches, eos", eos, "loss", loss)
 
 
+wanted = [a for a in sys.argv[2:] if a != "--io"]
 for i, (name, raw) in enumerate(MODELS.items()):
+    if wanted and name not in wanted:
+        continue
     again(name, sys.argv[1]) if "--io" in sys.argv else make(name, raw, sys.argv[1], 100 + i)

@@ -33,7 +33,7 @@ Normed rms_norm(Ctx& c, Flow in, const Param& weight, double eps, double offset)
     Tensor dx = dsum, dbranch;
     if (g.has(outr)) {
       Tensor x = sum.get(c), dout = g.take(outr);
-      if (!dx || !dsum.unique()) dx = c.empty({x.rows(), x.cols()}, c.types().residual);
+      if (!dx || !dsum.unique()) dx = c.empty({x.rows(), x.cols()}, x.dtype());
       if (br.id && br.dtype != dx.dtype()) dbranch = c.empty(br.shape, br.dtype);
       bool accumulate = false;
       TensorView dweight = c.store().add_to_grad(weight, accumulate);

@@ -3,7 +3,13 @@
 
 namespace ravine {
 
-// Rotates x [N, heads*D] in place by the batch's positions. `table` [P,R] must outlive the backward pass.
-void rope(Ctx& c, const Tensor& x, const TensorView& table, int64_t heads);
+// Tables [P,R] of angles. With `far` (LongRoPE), sequences of more than `limit` tokens take that one from their first token on, others `near`.
+struct RopeTables {
+  TensorView near, far;
+  int64_t limit = 0;
+};
+
+// Rotates x [N, heads*D] in place by the batch's positions. The tables must outlive the backward pass.
+void rope(Ctx& c, const Tensor& x, const RopeTables& tables, int64_t heads);
 
 }  // namespace ravine

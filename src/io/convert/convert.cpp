@@ -81,7 +81,7 @@ DType common_type(const Weights& w, const ConvertOptions& o) {
 void settle(Weights& w, const Geometry& g, WeightLayout layout, const ConvertOptions& o, bool moments) {
   if (layout == WeightLayout::hf || layout == WeightLayout::deepspeed) from_family_files(w, g);
   check_weights(w, g, o.allow_unknown, moments);
-  if (o.resize_vocabulary > 0) resize_vocabulary(w, o.resize_vocabulary, moments);
+  if (o.resize_vocabulary > 0) resize_vocabulary(w, g.spec().implied, o.resize_vocabulary, moments);
 }
 
 // What is to be written: one of the lists is used.
@@ -160,7 +160,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     for (const MegatronFile& f : plan.megatron)
       for (const auto& t : f.tensors)
         row(f.path, megatron.virtual_stages > 1 ? fmt::format("model{}: {}", t.chunk, t.name) : t.name, *t.elements, dtype);
-    megatron_notes(w, g, megatron, report.notes);
+    megatron_notes(g, megatron, report.notes);
   } else if (to_mindformers) {
     plan.mindformers = plan_mindformers(w, g, {o.fused, o.tensor});
     for (MindFormersFile& f : plan.mindformers)

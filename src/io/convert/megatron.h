@@ -44,7 +44,9 @@ void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files
                     const Geometry& g, const MegatronLayout& layout, DType dtype, const std::function<void(int64_t)>& progress);
 
 // What the user should know of it: where Megatron's own model computes otherwise than this family.
-void megatron_notes(const Weights& weights, const Geometry& g, const MegatronLayout& layout, std::vector<std::string>& notes);
+void megatron_notes(const Geometry& g, const MegatronLayout& layout, std::vector<std::string>& notes);
+// A model that Megatron's cannot be is a UserError that says by what.
+void refuse_for_megatron(const Geometry& g, const std::string& where);
 
 int64_t padded_vocabulary(int64_t vocabulary, int64_t tensor);  // to a multiple of 128 * tensor, as Megatron's default
 

@@ -315,6 +315,7 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     w.config["vocab_size"] = rows;
   }
   const Geometry g = geometry_of(w.config, w.config_where);
+  refuse_for_megatron(g, w.config_where);
   if (g.layers != layers)
     throw UserError("missing layers", f.path,
                     fmt::format("{} says {} layers, the files hold {}", w.config_where, g.layers, layers),

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 
 #include "base/checked.h"
 #include "files/torch_save.h"
@@ -109,36 +108,14 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
   put("mlp.linear_fc2.bias", "mlp.dense_4h_to_h.bias", get("mlp.down_proj.bias"));
 }
 
-// The first of these fields that the config has, at its top or among the parameters of the rotation.
-double number(const Json& config, std::initializer_list<const char*> keys, double fallback) {
-  const auto inner = config.find("rope_parameters");
-  for (const char* key : keys) {
-    if (inner != config.end() && inner->is_object())
-      if (auto it = inner->find(key); it != inner->end() && it->is_number()) return it->get<double>();
-    if (auto it = config.find(key); it != config.end() && it->is_number()) return it->get<double>();
-  }
-  return fallback;
-}
-
-// Whether the MLP without gate has the tanh form of GELU.
-bool tanh_gelu(const Json& config, const Geometry& g) {
-  const char* key = g.family == "gpt2" ? "activation_function" : "hidden_act";
-  const std::string fallback = g.family == "gpt_neox" ? "gelu" : "gelu_new";
-  const auto it = config.find(key);
-  return (it != config.end() && it->is_string() ? it->get<std::string>() : fallback) != "gelu";
-}
-
 // What Megatron's --use-checkpoint-args takes over, and what this program needs to read the folder again.
-void write_arguments(TorchSave& out, const Weights& w, const Geometry& g, const MegatronLayout& l, DType dtype) {
+void write_arguments(TorchSave& out, const Geometry& g, const MegatronLayout& l, DType dtype) {
   const bool core = l.names == MegatronNames::mcore;
-  const bool layer_norm = g.has(layer_name(0, "input_layernorm.bias")), table = g.has("model.embed_positions.weight");
-  const bool alibi = g.family == "bloom" || (g.family == "baichuan" && !w.config.contains("max_position_embeddings"));
-  const bool rope = !alibi && !table;
-  const double base = number(w.config, {"rope_theta", "rotary_emb_base"}, 10000);
-  const double eps = number(w.config, {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps"}, layer_norm ? 1e-5 : 1e-6);
-  const auto positions = static_cast<int64_t>(
-      number(w.config, {"max_position_embeddings", "n_positions", "model_max_length", "seq_length"}, table ? 1024 : 2048));
-  const bool qkv_bias = g.has(layer_name(0, "self_attn.q_proj.bias"));
+  const DecoderSpec& s = g.spec();
+  const bool layer_norm = s.norm.kind == NormSpec::layer, table = s.position_table, alibi = s.attention.alibi, rope = s.rope.has_value();
+  const double base = rope ? s.rope->theta : 10000, eps = s.norm.eps;
+  const int64_t bound = g.model->facts().max_positions, positions = bound > 0 ? bound : s.trained_length > 0 ? s.trained_length : 2048;
+  const bool qkv_bias = s.attention.qkv_bias;
   out.begin_namespace();
   auto integer = [&](const char* key, int64_t v) { out.text(key), out.integer(v); };
   auto real = [&](const char* key, double v) { out.text(key), out.real(v); };
@@ -150,7 +127,7 @@ void write_arguments(TorchSave& out, const Weights& w, const Geometry& g, const 
   integer("max_position_embeddings", positions), integer("seq_length", positions);
   text("position_embedding_type", alibi ? "alibi" : table ? "learned_absolute" : "rope");
   boolean("add_position_embedding", table), boolean("use_rotary_position_embeddings", rope);
-  real("rotary_percent", g.family == "gpt_neox" ? number(w.config, {"partial_rotary_factor", "rotary_pct"}, 0.25) : 1.0);
+  real("rotary_percent", rope ? s.rope->share : 1.0);
   out.text("rotary_base");
   if (base == std::floor(base))
     out.integer(static_cast<int64_t>(base));
@@ -158,11 +135,11 @@ void write_arguments(TorchSave& out, const Weights& w, const Geometry& g, const 
     out.real(base);
   text("normalization", layer_norm ? "LayerNorm" : "RMSNorm"), real("norm_epsilon", eps), real("layernorm_epsilon", eps),
       boolean("apply_layernorm_1p", false);
-  boolean("add_bias_linear", g.has(layer_name(0, "mlp.down_proj.bias"))), boolean("add_qkv_bias", qkv_bias);
-  boolean("add_dense_bias", g.has(layer_name(0, "self_attn.o_proj.bias")));
-  boolean("qk_layernorm", g.has(layer_name(0, "self_attn.q_norm.weight"))), boolean("embed_layernorm", g.has("model.embed_norm.weight"));
-  boolean("lm_norm_weight", g.family == "baichuan" && (g.vocabulary == 125696 || w.config.contains("z_loss_weight")));
-  boolean("swiglu", g.gated), boolean("openai_gelu", !g.gated && tanh_gelu(w.config, g));
+  boolean("add_bias_linear", s.mlp.bias), boolean("add_qkv_bias", qkv_bias);
+  boolean("add_dense_bias", s.attention.out_bias);
+  boolean("qk_layernorm", s.attention.norms == AttentionSpec::Norms::head), boolean("embed_layernorm", s.embedding_norm);
+  boolean("lm_norm_weight", s.head.unit_rows);
+  boolean("swiglu", g.gated), boolean("openai_gelu", s.mlp.act == Act::gelu_tanh);
   boolean("untie_embeddings_and_output_weights", !g.tied);
   out.text("params_dtype"), out.type(dtype);
   boolean("fp16", dtype == DType::f16), boolean("bf16", dtype == DType::bf16);
@@ -233,25 +210,49 @@ void write_model(TorchSave& out, const std::vector<const MegatronFile::Tensor*>&
 
 int64_t padded_vocabulary(int64_t vocabulary, int64_t tensor) { return round_up(vocabulary, kMultiple * tensor); }
 
-void megatron_notes(const Weights& w, const Geometry& g, const MegatronLayout& l, std::vector<std::string>& notes) {
-  if (l.names == MegatronNames::legacy && g.gated && number(w.config, {"rope_theta"}, 10000) != 10000)
+void refuse_for_megatron(const Geometry& g, const std::string& where) {
+  const DecoderSpec& s = g.spec();
+  std::string what;
+  auto add = [&](bool is, const char* name) {
+    if (is) what += (what.empty() ? "" : ", ") + std::string(name);
+  };
+  add(s.topology == Topology::post_norm || s.topology == Topology::sandwich, "norms behind attention and MLP");
+  add(s.attention.norms == AttentionSpec::Norms::row, "norms over whole rows of q and k");
+  add(s.norm.offset != 0, "norms that scale by 1 + weight");
+  add(s.attention.cap != 0, "capped scores");
+  add(s.head.cap != 0, "capped logits");
+  add(s.embedding_scale != 1, "a scaled embedding");
+  add(!s.mlps.empty(), "MLPs that differ from layer to layer");
+  if (!what.empty())
+    throw UserError("layout cannot hold the model", where, fmt::format("Megatron-core's model has no {}: there are no names for the {} family", what, g.family),
+                    "stay with hf or ravine: `ravine train` goes on from either on any number of ranks, and --to hf is what Transformers reads");
+}
+
+void megatron_notes(const Geometry& g, const MegatronLayout& l, std::vector<std::string>& notes) {
+  const DecoderSpec& s = g.spec();
+  if (l.names == MegatronNames::legacy && s.rope && s.rope->theta != 10000)
     notes.push_back("Megatron of 2023 computes with a rope base of 10000 whatever args.rotary_base says");
-  if (g.family == "gpt_neox" && w.config.value("use_parallel_residual", Json(true)) != false)
+  if (s.topology == Topology::parallel)
     notes.push_back("Megatron computes attention and MLP one after the other, this model side by side: its own GPT model gives other logits");
-  for (const char* key : {"rope_scaling", "use_sliding_window", "scale_attn_by_inverse_layer_idx"})
-    if (const auto it = w.config.find(key); it != w.config.end() && !it->is_null() && *it != false)
-      notes.push_back(fmt::format("the arguments do not carry {}; config.json beside them does", key));
+  auto lost = [&](bool is, const char* what) {
+    if (is) notes.push_back(fmt::format("the arguments do not carry {}; config.json beside them does", what));
+  };
+  lost(s.rope && s.rope->type != RopeSettings::plain, "the scaling of rotary positions");
+  lost(s.windowed(), "the window of attention");
+  lost(s.scale_by_layer, "the scale of scores by layer");
 }
 
 std::vector<MegatronFile> plan_megatron(const Weights& w, const Geometry& g, const MegatronLayout& l) {
   const bool core = l.names == MegatronNames::mcore;
+  const DecoderSpec& s = g.spec();
   divide(g.kv_heads, l.tensor, "key/value heads", "tensor ranks");
   divide(g.ffn, l.tensor, "rows of the MLP", "tensor ranks");
   const int64_t stages = l.pipeline * l.virtual_stages, per = divide(g.layers, stages, "layers", "stages (pipeline x virtual)");
   if (l.virtual_stages > 1 && l.pipeline == 1)
     throw UserError("layout does not fit", "--virtual", "virtual stages need several pipeline ranks",
                     "leave it out, or raise --pipeline");
-  if (!core && g.has(layer_name(0, "self_attn.q_norm.weight")))
+  refuse_for_megatron(g, w.config_where);
+  if (!core && s.attention.norms != AttentionSpec::Norms::none)
     throw UserError("layout cannot hold the model", "megatron-legacy", "it has no norms of q and k", "use --to megatron-mcore");
   if (l.pipeline > 1000 || l.tensor > 1000)
     throw UserError("layout does not fit", "--tensor, --pipeline", "at most 1000 ranks each", "choose another number");
@@ -307,7 +308,7 @@ void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files
     std::vector<ElementsPtr> order;
     out.begin_dict();
     out.text("args");
-    write_arguments(out, w, g, l, dtype);
+    write_arguments(out, g, l, dtype);
     out.text("checkpoint_version"), out.real(3.0);
     out.text("iteration"), out.integer(0);
     for (int64_t chunk = 0; chunk < l.virtual_stages; ++chunk) {

@@ -5,7 +5,7 @@
 namespace ravine {
 namespace {
 
-bool core_names(const Geometry& g) { return g.family == "qwen2" || g.family == "qwen3"; }
+bool core_names(const Geometry& g) { return g.spec().names.mindformers == CheckpointNames::MindFormers::core; }
 
 // Joined per group: its query heads, k, v.
 ElementsPtr fused_qkv(const ElementsPtr& q, const ElementsPtr& k, const ElementsPtr& v, const Geometry& g) {
@@ -74,7 +74,7 @@ std::string mindformers_name(const std::string& name, const Geometry& g) {
 }
 
 std::vector<MindFormersFile> plan_mindformers(const Weights& w, const Geometry& g, const MindFormersLayout& layout) {
-  if (!g.gated || g.has(layer_name(0, "input_layernorm.bias")))
+  if (g.spec().names.mindformers == CheckpointNames::MindFormers::none)
     throw UserError("layout cannot hold the model", w.config_where, fmt::format("MindFormers has no names for the {} family that are known here", g.family),
                     "use another layout");
   if (layout.fused && core_names(g))

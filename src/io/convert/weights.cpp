@@ -37,9 +37,10 @@ Geometry geometry_of(const Json& config, const std::string& where) {
   g.family = f.family;
   g.layers = f.layers, g.hidden = f.hidden, g.heads = f.heads, g.kv_heads = f.kv_heads, g.head_size = f.head_size;
   g.vocabulary = f.vocabulary;
-  g.tied = !g.has("lm_head.weight");
-  g.ffn = g.find(layer_name(0, "mlp.up_proj.weight"))->shape[0];
-  g.gated = g.has(layer_name(0, "mlp.gate_proj.weight"));
+  require(g.model->decoder() != nullptr, "convert: the {} family is no decoder", g.family);
+  g.tied = g.spec().head.tied;
+  g.ffn = g.spec().mlp.width;
+  g.gated = gated(g.spec().mlp.act);
   return g;
 }
 
@@ -128,7 +129,7 @@ ElementsPtr padded_rows(ElementsPtr table, int64_t rows) {
                     fmt::format("{} rows of padding, copies of the last", rows - have));
 }
 
-void resize_vocabulary(Weights& w, int64_t rows, bool moments) {
+void resize_vocabulary(Weights& w, const Json& implied, int64_t rows, bool moments) {
   for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
     auto it = w.tensors.find(name);
     if (it == w.tensors.end()) continue;
@@ -155,9 +156,8 @@ void resize_vocabulary(Weights& w, int64_t rows, bool moments) {
     it->second =
         stack_rows({all_rows(table), {mean, 0, rows - have, 0}}, fmt::format("{} new rows, the mean of the old", rows - have));
   }
-  // Baichuan2 is known by its vocabulary where the config does not say more.
-  if (w.config.value("model_type", Json("")) == "baichuan" && w.config.value("vocab_size", Json(0)) == 125696 && !w.config.contains("z_loss_weight"))
-    w.config["z_loss_weight"] = 0;
+  for (const auto& [key, value] : implied.items())
+    if (!w.config.contains(key)) w.config[key] = value;
   w.config["vocab_size"] = rows;
 }
 

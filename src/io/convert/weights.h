@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "io/convert/elements.h"
-#include "model/model.h"
+#include "model/decoder.h"
 
 namespace ravine {
 
@@ -39,10 +39,11 @@ inline bool is_moment(StateKind kind) { return kind == StateKind::first_moment |
 
 // Sizes that the layouts need, and the declarations of the model, from a config.json of any family that trains here.
 struct Geometry {
-  std::string family;
+  std::string family;  // for messages
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_size = 0, vocabulary = 0;
   bool tied = false, gated = true;            // the head is the embedding; the MLP has a gate
   std::shared_ptr<Model> model;
+  const DecoderSpec& spec() const { return *model->decoder(); }
   int64_t group() const { return heads / kv_heads; }  // query heads of a group
   const Param* find(const std::string& name) const { return model->params().find(name); }  // a tied head has none of its own
   bool has(const std::string& name) const { return find(name) != nullptr; }
@@ -64,8 +65,8 @@ void from_family_files(Weights& weights, const Geometry& g);
 void to_family_files(Weights& weights, const Geometry& g);
 
 // The vocabulary with `rows` entries: old ones stay as they are; new ones are the mean of the old, in the embedding and in the
-// head alike; of moments they are zero.
-void resize_vocabulary(Weights& weights, int64_t rows, bool moments = false);
+// head alike; of moments they are zero. The config takes the fields that are `implied` by the sizes it had (DecoderSpec).
+void resize_vocabulary(Weights& weights, const Json& implied, int64_t rows, bool moments = false);
 // Shape [rows, ...]: the first rows, or all and then the last one repeated.
 ElementsPtr padded_rows(ElementsPtr table, int64_t rows);
 

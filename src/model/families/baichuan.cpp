@@ -10,12 +10,14 @@ std::unique_ptr<Model> make_baichuan(const Json& config, const std::string& wher
   ModelFacts f;
   DecoderSpec s;
   // All four have one model_type: rotary positions have a table of max_position_embeddings, ALiBi only names model_max_length;
-  // version 2 is known by its vocabulary, or by the weight of its z-loss.
+  // version 2 is known by the weight of its z-loss, or by its vocabulary: a file whose vocabulary changes must say the former.
   s.attention.alibi = !r.has("max_position_embeddings");
-  s.unit_head = r.has("z_loss_weight") || r.integer("vocab_size", 1, 1 << 30) == 125696;
+  s.head.unit_rows = r.has("z_loss_weight") || r.integer("vocab_size", 1, 1 << 30) == 125696;
+  if (s.head.unit_rows) s.implied = {{"z_loss_weight", 0}};
   read_llama_shape(r, f, s);
   if (s.attention.alibi) {
     if (!r.has("model_max_length")) r.refuse("max_position_embeddings", "it or model_max_length is required", "use a complete config.json");
+    s.trained_length = r.integer("model_max_length", 1, 1 << 30);
     f.max_positions = 0;
   } else {
     s.rope = read_rope(r, s.attention.head_size, f.max_positions);
@@ -25,6 +27,7 @@ std::unique_ptr<Model> make_baichuan(const Json& config, const std::string& wher
   r.only("z_loss_weight", 0, "the loss on the largest logit is not offered");
   read_common(r, f);
   s.names.architecture = "BaichuanForCausalLM";
+  s.names.mindformers = CheckpointNames::MindFormers::llama;
   s.names.modules = {{"self_attn.q_proj", "self_attn.W_pack"}, {"self_attn.k_proj", "self_attn.W_pack"}, {"self_attn.v_proj", "self_attn.W_pack"}};
   s.names.constants = {"rotary_emb.inv_freq", "self_attn.future_mask", "model.future_mask"};
   return make_decoder(config, f, std::move(s));

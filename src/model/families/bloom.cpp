@@ -18,12 +18,13 @@ std::unique_ptr<Model> make_bloom(const Json& config, const std::string& where) 
   s.mlp.act = Act::gelu_tanh;
   s.norm = {NormSpec::layer, r.number("layer_norm_epsilon", 0, 1, 1e-5)};
   s.embedding_norm = s.padding_learns = true;
-  s.tied = r.boolean("tie_word_embeddings", true);
+  s.head.tied = r.boolean("tie_word_embeddings", true);
   r.only("apply_residual_connection_post_layernorm", false, "the residual stream goes past the norms");
   r.only("hidden_dropout", 0.0, "train.dropout says what a run does");
   r.only("attention_dropout", 0.0, "dropout of attention weights is not offered; train.dropout acts on the branches");
   // How other programs compute the same; seq_length is what it was trained with: ALiBi has no table.
-  r.ignore({"seq_length", "attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi", "skip_bias_add",
+  s.trained_length = r.integer("seq_length", 1, 1 << 30, 0);
+  r.ignore({"attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi", "skip_bias_add",
             "skip_bias_add_qkv", "slow_but_exact"});
   read_common(r, f);
   s.names = {"BloomForCausalLM", "transformer.", "transformer.h.",

@@ -22,7 +22,7 @@ std::unique_ptr<Model> make_gpt2(const Json& config, const std::string& where) {
   // Products that end in the residual stream begin smaller: 2 L of them add up.
   s.attention.out_init_std = s.mlp.out_init_std = s.attention.init_std / std::sqrt(2.0 * static_cast<double>(f.layers));
   s.norm = {NormSpec::layer, r.number("layer_norm_epsilon", 0, 1, 1e-5)};
-  s.tied = r.boolean("tie_word_embeddings", true);
+  s.head.tied = r.boolean("tie_word_embeddings", true);
   if (!r.boolean("scale_attn_weights", true)) s.attention.scale = 1;
   s.scale_by_layer = r.boolean("scale_attn_by_inverse_layer_idx", false);
   // Dropout is of training, not of the model: train.dropout says what a run does. The rest is of other heads and programs.

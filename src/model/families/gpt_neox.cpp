@@ -18,8 +18,8 @@ std::unique_ptr<Model> make_gpt_neox(const Json& config, const std::string& wher
   s.attention.qkv_bias = s.attention.out_bias = r.boolean("attention_bias", true);
   s.mlp.bias = s.padding_learns = true;
   s.norm = {NormSpec::layer, r.number("layer_norm_eps", 0, 1, 1e-5)};
-  s.parallel = r.boolean("use_parallel_residual", true);
-  s.tied = r.boolean("tie_word_embeddings", false);
+  if (r.boolean("use_parallel_residual", true)) s.topology = Topology::parallel;
+  s.head.tied = r.boolean("tie_word_embeddings", false);
   s.rope = read_rope(r, s.attention.head_size, f.max_positions, r.number("rotary_pct", 1e-3, 1, 0.25), "rotary_emb_base");
   if (s.rope->dims < 2 || s.rope->dims % 2)
     r.refuse("rotary_pct", fmt::format("it must give an even number of dims of {}", s.attention.head_size), "correct the field");

@@ -30,6 +30,7 @@ std::unique_ptr<Model> make_internlm(const Json& config, const std::string& wher
   s.rope = read_rotary(r, f, s.attention.head_size);
   read_common(r, f);
   s.names.architecture = "InternLMForCausalLM";
+  s.names.mindformers = CheckpointNames::MindFormers::llama;
   s.names.constants = {"rotary_emb.inv_freq"};
   return make_decoder(config, f, std::move(s));
 }

@@ -14,6 +14,7 @@ std::unique_ptr<Model> make_llama(const Json& config, const std::string& where) 
   s.rope = read_rope(r, s.attention.head_size, f.max_positions);
   read_common(r, f);
   s.names.architecture = "LlamaForCausalLM";
+  s.names.mindformers = CheckpointNames::MindFormers::llama;
   s.names.constants = {"rotary_emb.inv_freq"};
   return make_decoder(config, f, std::move(s));
 }

@@ -15,6 +15,7 @@ std::unique_ptr<Model> make_qwen2(const Json& config, const std::string& where) 
   r.only("use_mrope", false, "positions of images are not offered");
   read_common(r, f);
   s.names.architecture = "Qwen2ForCausalLM";
+  s.names.mindformers = CheckpointNames::MindFormers::core;
   s.names.constants = {"rotary_emb.inv_freq"};
   return make_decoder(config, f, std::move(s));
 }

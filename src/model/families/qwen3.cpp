@@ -11,11 +11,12 @@ std::unique_ptr<Model> make_qwen3(const Json& config, const std::string& where) 
   read_llama_shape(r, f, s);
   if (!r.has("head_dim")) s.attention.head_size = 128;
   s.attention.qkv_bias = s.attention.out_bias = r.boolean("attention_bias", false);
-  s.attention.head_norm = true;
+  s.attention.norms = AttentionSpec::Norms::head;
   read_layer_windows(r, f, s);
   s.rope = read_rope(r, s.attention.head_size, f.max_positions);
   read_common(r, f);
   s.names.architecture = "Qwen3ForCausalLM";
+  s.names.mindformers = CheckpointNames::MindFormers::core;
   s.names.constants = {"rotary_emb.inv_freq"};
   return make_decoder(config, f, std::move(s));
 }

@@ -6,6 +6,7 @@
 #include "engine/ops/attention.h"
 #include "engine/ops/head_norm.h"
 #include "engine/ops/rope.h"
+#include "engine/ops/row_norm.h"
 #include "engine/ops/tensor_parallel.h"
 
 namespace ravine {
@@ -32,9 +33,15 @@ Attention::Attention(ParamSet& set, Unit& unit, const std::string& name, int lay
             {name + ".v_proj", s.kv_heads * s.head_size, static_cast<int>(s.kv_heads)}},
            s.hidden, s.qkv_bias, Split::columns, s.init_std),
       out_(set, unit, {{name + ".o_proj", s.hidden}}, s.heads * s.head_size, s.out_bias, Split::rows, s.out_init_std) {
-  if (!s.head_norm) return;
-  q_norm_ = set.add(unit, {name + ".q_norm.weight", {s.head_size}, {}, {Init::ones}, false, Use::vector});
-  k_norm_ = set.add(unit, {name + ".k_norm.weight", {s.head_size}, {}, {Init::ones}, false, Use::vector});
+  if (s.norms == AttentionSpec::Norms::none) return;
+  const bool rows = s.norms == AttentionSpec::Norms::row;
+  auto add = [&](const char* which, int64_t heads, int most) {
+    std::vector<Cut> cuts;
+    if (rows) cuts = {{0, Axis::tensor, most}};
+    return set.add(unit, {name + which, {rows ? heads * s.head_size : s.head_size}, cuts, {Init::ones}, false, Use::vector});
+  };
+  q_norm_ = add(".q_norm.weight", s.heads, 0);
+  k_norm_ = add(".k_norm.weight", s.kv_heads, static_cast<int>(s.kv_heads));
 }
 
 Tensor Attention::operator()(Ctx& c, const Tensor& x) const {
@@ -49,8 +56,11 @@ Tensor Attention::operator()(Ctx& c, const Tensor& x) const {
   Tensor qkv = qkv_(c, tp_enter(c, x));  // [N, (H + 2G) D]
   Tensor q = qkv.columns(0, width), k = qkv.columns(width, kv_width), v = qkv.columns(width + kv_width, kv_width);
   qkv = Tensor();
-  if (q_norm_) q = head_norm(c, q, *q_norm_, spec_.norm_eps), k = head_norm(c, k, *k_norm_, spec_.norm_eps);
-  if (table_) rope(c, q, table_->view(), heads), rope(c, k, table_->view(), kv_heads);
+  if (q_norm_) {
+    const auto norm = spec_.norms == AttentionSpec::Norms::row ? row_norm : head_norm;
+    q = norm(c, q, *q_norm_, spec_.norm_eps), k = norm(c, k, *k_norm_, spec_.norm_eps);
+  }
+  if (table_) rope(c, q, table_->tables(), heads), rope(c, k, table_->tables(), kv_heads);
   Tensor mixed;
   if (c.batch().cache) {
     auto [keys, values] = c.batch().cache->append(layer_, k.view(), v.view());

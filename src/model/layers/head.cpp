@@ -5,22 +5,36 @@
 
 namespace ravine {
 
-Flow output_head(Ctx& c, Flow in, const Norm& norm, const Param& weight, bool unit_rows) {
-  Tensor x = norm(c, std::move(in)).out;
-  Ctx::Scope scope(c, "lm_head");
+Head::Head(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabulary, int64_t hidden, const HeadSpec& spec, double init_std, Param* embedding)
+    : spec_(spec), unit_rows_(spec.unit_rows), scope_(name) {
+  Param weight{name + ".weight", {vocabulary, hidden}, {{0, Axis::tensor}}, {Init::normal, init_std}};
+  if (spec.unit_rows) weight.use = Use::unit_matrix;
+  if (spec.tied) weight.tied = embedding;
+  weight_ = set.add(unit, weight);
+}
+
+void Head::operator()(Ctx& c, const Tensor& x) const {
+  Ctx::Scope scope(c, scope_);
   if (!c.batch().labels.absent()) {
-    loss_head(c, x, weight, unit_rows);
-    return {};
+    loss_head(c, x, *weight_, unit_rows_);
+    return;
   }
   c.output("hidden", x);
   const TensorView& rows = c.batch().logit_rows;
+  Tensor some = x;
   if (!rows.absent()) {
-    Tensor some = c.empty({rows.count(), x.cols()}, x.dtype());
+    some = c.empty({rows.count(), x.cols()}, x.dtype());
     c.call(EmbeddingForward{.ids = rows, .weight = x.view(), .out = some.view()});
-    x = some;
   }
-  c.output("logits", logits(c, x, weight, unit_rows));
-  return {};
+  c.output("logits", logits(c, some, *weight_, unit_rows_));
+}
+
+void Head::settle(Ctx& c) {
+  if (!spec_.unit_rows) return;
+  Lease lease(c.store(), *weight_->unit);
+  TensorView w = c.store().master(*weight_);
+  c.call(UnitRowsForward{w, w});
+  unit_rows_ = false;
 }
 
 }  // namespace ravine

@@ -1,11 +1,29 @@
-// The last block: final norm and output product.
+// The last block: final norm and output product, a linear layer without bias whose rows are the vocabulary.
 #pragma once
 #include "model/layers/norm.h"
 
 namespace ravine {
 
-// With labels: the loss head. Without: outputs "hidden" (all rows, after the norm) and "logits" (the batch's logit_rows).
-// unit_rows: as in loss_head.
-Flow output_head(Ctx& c, Flow in, const Norm& norm, const Param& weight, bool unit_rows = false);
+struct HeadSpec {
+  bool tied = false;       // the weight is that of the embedding
+  bool unit_rows = false;  // rows of the weight at length 1 (Baichuan2's NormHead)
+  double cap = 0;          // logits z become cap tanh(z / cap); 0: as they are
+};
+
+class Head {
+ public:
+  // Declares <name>.weight [vocabulary, hidden]; tied: as another place of use of `embedding`.
+  Head(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabulary, int64_t hidden, const HeadSpec& spec, double init_std, Param* embedding);
+  // x: after the final norm. With labels: the loss head. Without: outputs "hidden" (all rows) and "logits" (the batch's logit_rows).
+  void operator()(Ctx& c, const Tensor& x) const;
+  // Model::settle: rows are brought to length 1 once, in the store.
+  void settle(Ctx& c);
+
+ private:
+  HeadSpec spec_;
+  Param* weight_;
+  bool unit_rows_;  // they have not been brought to length 1 yet
+  std::string scope_;
+};
 
 }  // namespace ravine

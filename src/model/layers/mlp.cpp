@@ -7,7 +7,7 @@ namespace ravine {
 namespace {
 
 std::vector<LinearSpec> inputs(const std::string& name, const MlpSpec& s) {
-  if (s.act == Act::swiglu) return {{name + ".gate_proj", s.width}, {name + ".up_proj", s.width}};
+  if (gated(s.act)) return {{name + ".gate_proj", s.width}, {name + ".up_proj", s.width}};
   return {{name + ".up_proj", s.width}};
 }
 

@@ -7,6 +7,7 @@
 namespace ravine {
 
 enum class Act : uint8_t { swiglu, gelu, gelu_tanh };
+inline bool gated(Act act) { return act == Act::swiglu; }
 
 struct MlpSpec {
   int64_t width = 0;

@@ -9,6 +9,7 @@ namespace ravine {
 struct NormSpec {
   enum Kind : uint8_t { rms, layer } kind = rms;  // layer has a bias too
   double eps = 1e-6;
+  double offset = 0;  // rms: scales by offset + weight (1 in Gemma)
 };
 
 class Norm {

@@ -12,8 +12,10 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
   const Json* scaling = r.object("rope_scaling");
   const Json* parameters = r.object("rope_parameters");
   s.theta = r.number(theta, 1e-3, 1e12, 10000);
-  auto rotated = [&](double share) { return static_cast<int64_t>(static_cast<double>(head_size) * share); };
-  s.dims = partial > 0 ? rotated(partial) : head_size;
+  // As Transformers has it, of a file that says it beside the field too, this one counts (Phi-3).
+  const double original = r.number("original_max_position_embeddings", 1, 1e9, 0);
+  auto rotate = [&](double share) { s.share = share, s.dims = static_cast<int64_t>(static_cast<double>(head_size) * share); };
+  rotate(partial > 0 ? partial : 1);
   const Json* o = parameters ? parameters : scaling;
   std::string key = parameters ? "rope_parameters" : "rope_scaling";
   if (!o) return s;
@@ -22,7 +24,7 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
   s.theta = in.number("rope_theta", 1e-3, 1e12, s.theta);
   double share = in.number("partial_rotary_factor", 0, 1, partial > 0 ? partial : 1);
   if (partial == 0 && share != 1) in.refuse("partial_rotary_factor", "this family rotates whole heads", "use a model without it");
-  if (partial > 0) s.dims = rotated(share);
+  if (partial > 0) rotate(share);
   std::string type = in.text("rope_type", in.text("type", "default"));
   in.ignore({"type"});
   if (type == "default") {
@@ -30,11 +32,13 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
     in.finish();
     return s;
   }
-  if (type != "linear" && type != "dynamic" && type != "yarn" && type != "llama3")
-    in.refuse(in.has("rope_type") ? "rope_type" : "type", "it must be default, linear, dynamic, yarn or llama3", "use a model with one of these");
-  if (!in.has("factor") && type != "yarn") in.refuse("factor", "it is required for rope_type " + type, "complete the field");
+  if ((type == "su" || type == "yarn") && in.has("short_factor")) type = "longrope";  // as early files of Phi-3 call it
+  if (type != "linear" && type != "dynamic" && type != "yarn" && type != "llama3" && type != "longrope")
+    in.refuse(in.has("rope_type") ? "rope_type" : "type", "it must be default, linear, dynamic, yarn, llama3 or longrope", "use a model with one of these");
+  if (!in.has("factor") && type != "yarn" && type != "longrope") in.refuse("factor", "it is required for rope_type " + type, "complete the field");
   s.factor = in.number("factor", 1e-3, 1e6, 0);
   s.original_positions = in.number("original_max_position_embeddings", 1, 1e9, 0);
+  if (original > 0 && (type == "llama3" || type == "yarn" || type == "longrope")) s.original_positions = original;
   if (type == "linear") {
     s.type = RopeSettings::linear;
   } else if (type == "dynamic") {
@@ -42,10 +46,19 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
   } else if (type == "llama3") {
     s.type = RopeSettings::llama3;
     for (const char* k : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"})
-      if (!in.has(k)) in.refuse(k, "it is required for rope_type llama3", "complete the field");
+      if (!in.has(k) && !(k[0] == 'o' && original > 0)) in.refuse(k, "it is required for rope_type llama3", "complete the field");
     s.low_freq_factor = in.number("low_freq_factor", 1e-3, 1e6, 1);
     s.high_freq_factor = in.number("high_freq_factor", 1e-3, 1e6, 4);
     if (!(s.high_freq_factor > s.low_freq_factor)) in.refuse("high_freq_factor", "it must be above low_freq_factor", "correct the field");
+  } else if (type == "longrope") {
+    s.type = RopeSettings::longrope;
+    if (s.original_positions == 0) in.refuse("original_max_position_embeddings", "it is required for rope_type longrope, here or beside it", "complete the field");
+    s.short_factor = in.numbers("short_factor", 1e-6, 1e6), s.long_factor = in.numbers("long_factor", 1e-6, 1e6);
+    for (const auto& [k, factors] : {std::pair{"short_factor", &s.short_factor}, {"long_factor", &s.long_factor}})
+      if (static_cast<int64_t>(factors->size()) != s.dims / 2)
+        in.refuse(k, fmt::format("it must have {} numbers, one for each pair of rotated dims of a head", s.dims / 2), "use the field of this model");
+    if (s.factor == 0) s.factor = s.max_positions / s.original_positions;
+    s.attention_factor = in.number("attention_factor", 0, 1e3, s.factor <= 1 ? 1 : std::sqrt(1 + std::log(s.factor) / std::log(s.original_positions)));
   } else {
     s.type = RopeSettings::yarn;
     if (s.original_positions == 0) s.original_positions = s.max_positions;
@@ -81,6 +94,9 @@ std::vector<double> inverse_frequencies(const RopeSettings& s, int64_t length) {
       else if (wave >= high)
         x = (1 - smooth) * x / s.factor + smooth * x;
     }
+  } else if (s.type == RopeSettings::longrope) {
+    const std::vector<double>& factors = static_cast<double>(length) > s.original_positions ? s.long_factor : s.short_factor;
+    for (size_t i = 0; i < f.size(); ++i) f[i] /= factors[i];
   } else if (s.type == RopeSettings::yarn) {
     auto correction = [&](double rotations) {
       return d * std::log(s.original_positions / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
@@ -100,14 +116,22 @@ std::vector<double> inverse_frequencies(const RopeSettings& s, int64_t length) {
 
 void RopeTable::prepare(int64_t positions, DType dtype, DeviceKind device) {
   bool dynamic = settings_.type == RopeSettings::dynamic;
+  const TensorView& view = tables_.near;
   int64_t length = dynamic ? std::max<int64_t>(positions, static_cast<int64_t>(settings_.max_positions)) : 0;
-  bool fits = (view_.absent() ? 0 : view_.rows()) >= positions && view_.dtype == dtype && view_.device == device && (!dynamic || made_for_ == length);
+  bool fits = (view.absent() ? 0 : view.rows()) >= positions && view.dtype == dtype && view.device == device && (!dynamic || made_for_ == length);
   if (fits) return;
   int64_t rows = std::max(positions, std::min<int64_t>(2 * positions, std::max<int64_t>(positions, static_cast<int64_t>(settings_.max_positions))));
-  memory_ = Storage(device, rows * settings_.dims * size_of(dtype));
-  view_ = view_of(memory_.data(), dtype, {rows, settings_.dims}, device);
   made_for_ = length;
-  if (!memory_.data()) return;
+  tables_.near = made(memory_, rows, length, dtype, device);
+  if (settings_.type != RopeSettings::longrope) return;
+  tables_.limit = static_cast<int64_t>(settings_.original_positions);
+  tables_.far = made(far_memory_, rows, tables_.limit + 1, dtype, device);
+}
+
+TensorView RopeTable::made(Storage& memory, int64_t rows, int64_t length, DType dtype, DeviceKind device) const {
+  memory = Storage(device, rows * settings_.dims * size_of(dtype));
+  TensorView view = view_of(memory.data(), dtype, {rows, settings_.dims}, device);
+  if (!memory.data()) return view;
   std::vector<double> f = inverse_frequencies(settings_, length);
   int64_t half = settings_.dims / 2;
   visit_float(dtype, [&](auto zero) {
@@ -115,13 +139,14 @@ void RopeTable::prepare(int64_t positions, DType dtype, DeviceKind device) {
     for (int64_t p = 0; p < rows; ++p)
       for (int64_t j = 0; j < half; ++j) {
         double angle = static_cast<double>(p) * f[static_cast<size_t>(j)];
-        T* row = view_.row<T>(p);
+        T* row = view.row<T>(p);
         if constexpr (sizeof(T) >= 4) {
           row[j] = static_cast<T>(std::cos(angle) * settings_.attention_factor);
           row[j + half] = static_cast<T>(std::sin(angle) * settings_.attention_factor);
         }
       }
   });
+  return view;
 }
 
 }  // namespace ravine
