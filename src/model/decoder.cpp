@@ -86,6 +86,12 @@ struct Layer {
   std::optional<Norm> after_mlp;
 };
 
+// As Transformers has the scale of the embedding: rounded to the type of compute.
+double rounded(double x, DType type) {
+  if (type == DType::f64) return x;
+  return visit_float(type, [&](auto zero) { return static_cast<double>(static_cast<float>(static_cast<decltype(zero)>(static_cast<float>(x)))); });
+}
+
 class Decoder : public Model {
  public:
   Decoder(const Json& config, ModelFacts facts, DecoderSpec spec) : spec_(std::move(spec)) {
@@ -126,7 +132,7 @@ class Decoder : public Model {
     int64_t padding = spec_.padding_learns ? -1 : facts_.pad;
     blocks_.push_back({"model.embed_tokens", &unit, [this, positions, padding](Ctx& c, Flow) {
                          // Dropout has one mask for the sum: it follows from the path, and both terms have that.
-                         Flow out{dropout(c, embedding(c, *embedding_, padding)), {}};
+                         Flow out{dropout(c, embedding(c, *embedding_, padding, rounded(spec_.embedding_scale, c.types().compute))), {}};
                          if (positions) out.branch = dropout(c, position_embedding(c, *positions));
                          if (embedding_norm_) out = {(*embedding_norm_)(c, std::move(out), c.types().residual).out, {}};
                          return out;

@@ -64,6 +64,7 @@ struct LlamaDefaults {
   double eps = 1e-6;
   int64_t positions = 2048;
   bool tied = false;
+  const char* act = "silu";  // that hidden_act must say; null: the family reads what its MLP does
 };
 void read_llama_shape(ConfigReader& r, ModelFacts& f, DecoderSpec& s, const LlamaDefaults& absent = {});
 // Of a file that says nothing of pad_token_id, the one that Transformers takes (null: none), where the vocabulary has it. Before read_common.
@@ -72,5 +73,8 @@ void set_padding(const ConfigReader& r, ModelFacts& f, int64_t id);
 void set_heads(ConfigReader& r, const std::string& key, int64_t heads, DecoderSpec& s);
 // use_sliding_window, sliding_window, max_window_layers, layer_types, as Qwen has them.
 void read_layer_windows(ConfigReader& r, const ModelFacts& f, DecoderSpec& s);
+
+// layer_types over the windows that are there already: full_attention has none, sliding_attention `window`, which must be there (`needs`: the fields that say it).
+void read_layer_types(ConfigReader& r, int64_t window, const std::string& needs, DecoderSpec& s);
 
 }  // namespace ravine

@@ -48,8 +48,8 @@ void read_llama_shape(ConfigReader& r, ModelFacts& f, DecoderSpec& s, const Llam
   s.norm = {NormSpec::rms, r.number("rms_norm_eps", 0, 1, absent.eps)};
   a.norm_eps = s.norm.eps;
   s.head.tied = r.boolean("tie_word_embeddings", absent.tied);
-  r.only("hidden_act", "silu", "the MLP of this family is gated by silu");
-  r.only("attention_dropout", 0.0, "dropout of attention weights is not offered; train.dropout acts on the branches");
+  if (absent.act) r.only("hidden_act", absent.act, fmt::format("the MLP of this family is gated by {}", absent.act));
+  r.only("attention_dropout", 0.0, "train.attention_dropout says what a run does");
 }
 
 void set_heads(ConfigReader& r, const std::string& key, int64_t heads, DecoderSpec& s) {
@@ -63,15 +63,18 @@ void read_layer_windows(ConfigReader& r, const ModelFacts& f, DecoderSpec& s) {
   bool on = r.boolean("use_sliding_window", false) && !r.is_null("sliding_window");
   int64_t window = r.integer("sliding_window", 1, 1 << 30, 4096), from = r.integer("max_window_layers", 0, 1 << 20, 28);
   for (int64_t i = 0; i < f.layers; ++i) s.windows.push_back(on && i >= from ? window : 0);
+  read_layer_types(r, on ? window : 0, "use_sliding_window and sliding_window", s);
+}
+
+void read_layer_types(ConfigReader& r, int64_t window, const std::string& needs, DecoderSpec& s) {
   const std::vector<std::string> types = r.texts("layer_types");
   if (types.empty()) return;
-  if (static_cast<int64_t>(types.size()) != f.layers)
-    r.refuse("layer_types", fmt::format("it must have one entry for each of {} layers", f.layers), "correct the field");
+  if (types.size() != s.windows.size())
+    r.refuse("layer_types", fmt::format("it must have one entry for each of {} layers", s.windows.size()), "correct the field");
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "full_attention" && types[i] != "sliding_attention")
       r.refuse("layer_types", "entries must be full_attention or sliding_attention", "use a model with these");
-    if (types[i] == "sliding_attention" && !on)
-      r.refuse("layer_types", "sliding_attention needs use_sliding_window and sliding_window", "complete the config");
+    if (types[i] == "sliding_attention" && window == 0) r.refuse("layer_types", "sliding_attention needs " + needs, "complete the config");
     s.windows[i] = types[i] == "sliding_attention" ? window : 0;
   }
 }

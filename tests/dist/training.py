@@ -229,6 +229,8 @@ FAMILIES = {
     "internlm": {**LIKE_LLAMA, "bias": True},
     "phi3": {**LIKE_LLAMA, "num_key_value_heads": 2, "sliding_window": 20, "pad_token_id": None, "original_max_position_embeddings": 12, "partial_rotary_factor": 0.5,
              "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.2], "long_factor": [2.0, 9.0]}},
+    "gemma2": {**{k: v for k, v in LIKE_LLAMA.items() if k not in ("hidden_act", "tie_word_embeddings")}, "num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window": 5,
+               "attn_logit_softcapping": 2.0, "final_logit_softcapping": 4.0},
     "olmo2": {**LIKE_LLAMA, "num_key_value_heads": 2},
     "baichuan": {**LIKE_LLAMA, "z_loss_weight": 0},
     "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0},
@@ -238,7 +240,7 @@ FAMILIES = {
 
 
 def test_families_on_tensor_ranks(folder):
-    """What other families add to Llama (norms of heads and of whole rows of q and k, norms behind, long rotations, biases of summed products, learned
+    """What other families add to Llama (norms of heads and of whole rows of q and k, norms behind and around, capped scores and logits, long rotations, biases of summed products, learned
     positions, ALiBi, rows of the head at length 1, a parallel residual): within what sums in another order come to, with sequence parallelism too; pipelines and ZeRO give the same bits."""
     for family, fields in FAMILIES.items():
         (folder / family).mkdir()

@@ -18,7 +18,9 @@ FAMILIES = {
     "gpt2": {"model_type": "gpt2", "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64, "vocab_size": 96},
     "internlm": {**LLAMA, "model_type": "internlm"},
     "mistral": {**LLAMA, "model_type": "mistral", "num_key_value_heads": 1, "sliding_window": 5},
-    "olmo2": {**LLAMA, "model_type": "olmo2", "num_key_value_heads": 1},
+    "gemma2": {**{k: v for k, v in LLAMA.items() if k not in ("hidden_act", "tie_word_embeddings")}, "model_type": "gemma2", "num_key_value_heads": 1, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window": 5,
+               "attn_logit_softcapping": 2.0, "final_logit_softcapping": 4.0},
+    "olmo2": {**LLAMA, "model_type": "olmo2", "num_key_value_heads": 1, "initializer_range": 0.1},  # beside branches of unit size 0.02 learns slowly
     "phi3": {**LLAMA, "model_type": "phi3", "num_key_value_heads": 1, "sliding_window": 20, "original_max_position_embeddings": 7, "partial_rotary_factor": 0.5,
              "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.2], "long_factor": [2.0, 9.0]}},
     "pythia": {"model_type": "gpt_neox", "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 2,
@@ -54,6 +56,10 @@ def test_bits_gpt2(folder):
 
 def test_bits_pythia(folder):
     determinism(folder, "pythia", "bf16")
+
+
+def test_bits_gemma2(folder):
+    determinism(folder, "gemma2", "f32", "bf16")
 
 
 def test_bits_olmo2(folder):

@@ -81,11 +81,11 @@ TEST(ModelRules, AModelSaysHowItIsBuilt) {
   for (const auto& [name, config] : tiny_families()) {
     const auto model = make_model(config, "test");
     const DecoderSpec& s = *model->decoder();
-    const Topology want = name == "pythia" ? Topology::parallel : name == "olmo2" ? Topology::post_norm : Topology::pre_norm;
+    const Topology want = name == "pythia" ? Topology::parallel : name == "olmo2" ? Topology::post_norm : name == "gemma2" ? Topology::sandwich : Topology::pre_norm;
     EXPECT_EQ(s.topology, want) << name;
     EXPECT_EQ(s.head.unit_rows, name.starts_with("baichuan2")) << name;
     EXPECT_EQ(s.head.tied, model->params().find("lm_head.weight") == nullptr) << name;
-    EXPECT_EQ(s.windowed(), name == "mistral" || name == "qwen2" || name == "phi3") << name;
+    EXPECT_EQ(s.windowed(), name == "mistral" || name == "qwen2" || name == "phi3" || name == "gemma2") << name;
     EXPECT_EQ(s.attention.alibi, name == "bloom" || name.ends_with("13b")) << name;
     EXPECT_EQ(s.rope.has_value(), !s.attention.alibi && !s.position_table) << name;
     EXPECT_EQ(gated(s.mlp.act), model->params().find("model.layers.0.mlp.gate_proj.weight") != nullptr) << name;
@@ -133,6 +133,11 @@ TEST(ModelRules, ParametersOfPublishedShapes) {
   EXPECT_EQ(count({{"model_type", "olmo2"}, {"hidden_size", 4096}, {"intermediate_size", 11008}, {"num_hidden_layers", 32}, {"num_attention_heads", 32}, {"num_key_value_heads", 32},
                    {"vocab_size", 100352}, {"max_position_embeddings", 4096}, {"rope_scaling", nullptr}, {"rope_theta", 500000}, {"rms_norm_eps", 1e-6}, {"pad_token_id", 100277}}),
             7298617344);
+  EXPECT_EQ(count({{"model_type", "gemma2"}, {"hidden_size", 2304}, {"intermediate_size", 9216}, {"num_hidden_layers", 26}, {"num_attention_heads", 8}, {"num_key_value_heads", 4},
+                   {"head_dim", 256}, {"vocab_size", 256000}, {"max_position_embeddings", 8192}, {"rms_norm_eps", 1e-6}, {"pad_token_id", 0}, {"hidden_act", "gelu_pytorch_tanh"},
+                   {"hidden_activation", "gelu_pytorch_tanh"}, {"query_pre_attn_scalar", 256}, {"sliding_window", 4096}, {"cache_implementation", "hybrid"}, {"attn_logit_softcapping", 50.0},
+                   {"final_logit_softcapping", 30.0}}),
+            2614341888);
 }
 
 // 6 FLOPs for each element of a matrix that a token meets, the head once whether tied or not, and attention over half of the sequence.

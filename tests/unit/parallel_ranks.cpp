@@ -31,6 +31,8 @@ std::map<std::string, Json> families_for_ranks() {
       {"qwen2", like_llama("qwen2", {{"num_key_value_heads", 2}})},
       {"phi3", like_llama("phi3", {{"num_key_value_heads", 2}, {"sliding_window", 3}, {"pad_token_id", 3}, {"original_max_position_embeddings", 5},
                                    {"rope_scaling", {{"type", "longrope"}, {"short_factor", {1.0, 1.3}}, {"long_factor", {2.5, 6.0}}}}})},
+      {"gemma2", like_llama("gemma2", {{"num_key_value_heads", 2}, {"head_dim", 8}, {"pad_token_id", 3}, {"query_pre_attn_scalar", 6}, {"sliding_window", 3},
+                                       {"attn_logit_softcapping", 1.5}, {"final_logit_softcapping", 2.0}, {"tie_word_embeddings", true}})},
       {"olmo2", like_llama("olmo2", {{"num_key_value_heads", 2}, {"pad_token_id", 3}})},
       {"qwen3", like_llama("qwen3", {{"num_key_value_heads", 2}, {"head_dim", 8}})},
       {"internlm", like_llama("internlm", {{"bias", true}, {"pad_token_id", 2}})},

@@ -23,7 +23,8 @@ CASES = [{"tie_word_embeddings": False}, {"tie_word_embeddings": True, "attentio
          {"model_type": "qwen3", "head_dim": 40, "tie_word_embeddings": True},
          {"model_type": "phi3", "sliding_window": 50, "original_max_position_embeddings": 64, "partial_rotary_factor": 0.75, "pad_token_id": None,
           "rope_scaling": {"type": "longrope", "short_factor": [1 + i / 20 for i in range(12)], "long_factor": [1 + i for i in range(12)]}},
-         {"model_type": "olmo2", "rope_theta": 500000.0}]
+         {"model_type": "olmo2", "rope_theta": 500000.0},
+         {"model_type": "gemma2", "head_dim": 64, "query_pre_attn_scalar": 40, "sliding_window": 9, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0, "pad_token_id": None}]
 GPT = {"vocab_size": 1024}
 CASES += [{"": {**GPT, "model_type": "bloom", "hidden_size": 256, "n_layer": 3, "n_head": 8, "layer_norm_epsilon": 1e-5}},
           {"": {**GPT, "model_type": "gpt2", "n_embd": 256, "n_layer": 3, "n_head": 8, "n_positions": 128, "bos_token_id": 1, "eos_token_id": 2}},

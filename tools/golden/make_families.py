@@ -47,6 +47,9 @@ MODELS = {
              "original_max_position_embeddings": 10, "partial_rotary_factor": 0.7,
              "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.3], "long_factor": [2.5, 6.0]}},
     "olmo2": {"model_type": "olmo2", **LLAMA, "pad_token_id": None, "attention_bias": True},
+    # Caps low enough to bend what so small a model gives.
+    "gemma2": {"model_type": "gemma2", **{k: v for k, v in LLAMA.items() if k != "hidden_act"}, "head_dim": 8, "pad_token_id": None, "hidden_activation": "gelu_pytorch_tanh",
+               "query_pre_attn_scalar": 5, "sliding_window": 4, "attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.0, "tie_word_embeddings": True},
 }
 PROMPTS = [[3, 7, 11], [5, 5, 9, 2, 17, 20], [25]]
 SEARCHES = [dict(num_beams=b, length_penalty=p, early_stopping=e, **more)
@@ -156,7 +159,7 @@ def record(folder, config, weights, big, ids, labels):
     want = {n: t.double().contiguous() for n, t in double(lambda: outputs(big, folder, ids, labels, 1)).items()}
     save_file({"input_ids": ids, "labels": labels, **want}, os.path.join(folder, "io.safetensors"))
     far = dict.fromkeys(want, 0.0)
-    for attention, parts in (("eager", 1), ("eager", 2), ("sdpa" if config.model_type != "bloom" else "eager", 1)):
+    for attention, parts in (("eager", 1), ("eager", 2), ("sdpa" if config.model_type not in ("bloom", "gemma2") else "eager", 1)):
         model = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation=attention, dtype=torch.float32).eval()
         with torch.no_grad():
             for n, p in model.named_parameters():

@@ -50,7 +50,8 @@ Tensor Attention::operator()(Ctx& c, const Tensor& x) const {
   int64_t heads = div_exact(spec_.heads, ranks.size()), kv_heads = local_kv_heads(spec_.kv_heads, ranks.size());
   int64_t width = heads * spec_.head_size, kv_width = kv_heads * spec_.head_size;
   double scale = spec_.scale != 0 ? spec_.scale : 1 / std::sqrt(static_cast<double>(spec_.head_size));
-  AttentionShape at{{}, heads, kv_heads, spec_.head_size, scale, true, spec_.window, {}};
+  AttentionShape at;
+  at.heads = heads, at.kv_heads = kv_heads, at.head_size = spec_.head_size, at.scale = scale, at.window = spec_.window, at.cap = spec_.cap;
   if (spec_.alibi) at.slopes = std::span(slopes_).subspan(static_cast<size_t>(ranks.rank() * heads), static_cast<size_t>(heads));
 
   Tensor qkv = qkv_(c, tp_enter(c, x));  // [N, (H + 2G) D]

@@ -16,7 +16,7 @@ Head::Head(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabular
 void Head::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, scope_);
   if (!c.batch().labels.absent()) {
-    loss_head(c, x, *weight_, unit_rows_);
+    loss_head(c, x, *weight_, unit_rows_, spec_.cap);
     return;
   }
   c.output("hidden", x);
@@ -26,7 +26,7 @@ void Head::operator()(Ctx& c, const Tensor& x) const {
     some = c.empty({rows.count(), x.cols()}, x.dtype());
     c.call(EmbeddingForward{.ids = rows, .weight = x.view(), .out = some.view()});
   }
-  c.output("logits", logits(c, some, *weight_, unit_rows_));
+  c.output("logits", logits(c, some, *weight_, unit_rows_, spec_.cap));
 }
 
 void Head::settle(Ctx& c) {

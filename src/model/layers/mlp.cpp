@@ -1,5 +1,6 @@
 #include "model/layers/mlp.h"
 
+#include "engine/ops/geglu.h"
 #include "engine/ops/swiglu.h"
 #include "engine/ops/tensor_parallel.h"
 
@@ -29,7 +30,9 @@ Mlp::Mlp(ParamSet& set, Unit& unit, const std::string& name, int64_t hidden, con
 Tensor Mlp::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, "mlp");
   Tensor up = up_(c, tp_enter(c, x));
-  Tensor inner = act_ == Act::swiglu ? swiglu(c, up) : gelu(c, up, act_ == Act::gelu ? GeluForm::exact : GeluForm::tanh);
+  Tensor inner = act_ == Act::swiglu       ? swiglu(c, up)
+                 : act_ == Act::geglu_tanh ? geglu(c, up)
+                                           : gelu(c, up, act_ == Act::gelu ? GeluForm::exact : GeluForm::tanh);
   up = Tensor();
   return tp_exit(c, down_(c, inner));
 }

@@ -1,4 +1,4 @@
-// The MLP of a layer: gated by silu, down(silu(gate x) * (up x)), as in Llama; or down(gelu(up x)).
+// The MLP of a layer: gated by silu, down(silu(gate x) * (up x)), as in Llama, or by tanh GELU; or down(gelu(up x)).
 #pragma once
 #include "engine/ops/gelu.h"
 #include "model/config_reader.h"
@@ -6,8 +6,8 @@
 
 namespace ravine {
 
-enum class Act : uint8_t { swiglu, gelu, gelu_tanh };
-inline bool gated(Act act) { return act == Act::swiglu; }
+enum class Act : uint8_t { swiglu, geglu_tanh, gelu, gelu_tanh };
+inline bool gated(Act act) { return act == Act::swiglu || act == Act::geglu_tanh; }
 
 struct MlpSpec {
   int64_t width = 0;
