@@ -257,5 +257,34 @@ def test_checks_in_words(folder):
     check("1 step of 8 micro batches in 8 leaves, 1 rank at hand" in text and "NOT KEPT, first: loss of step 1" in text and text.endswith("\nNOT all as promised\n"), text)
 
 
+def test_options_that_only_act_together(folder):
+    """Each limit of two or three options at its edge: the last that is taken, and the first that is not."""
+    rules = (
+        ("optimizer.lr=5 optimizer.groups=[{match: x,lr_mult: 2}]", None), ("optimizer.lr=5 optimizer.groups=[{match: x,lr_mult: 3}]", "optimizer.lr=5 times the factors of optimizer.groups[0] is 15"),
+        ("optimizer.groups=[{match: x,lr_mult: 2},{match: y,lr_mult: 40000}]", "times the factors of optimizer.groups[1] is 1"), ("optimizer.lr=0.5 optimizer.weight_decay=1 optimizer.groups=[{match: x,wd_mult: 2}]", None),
+        ("optimizer.lr=0.5 optimizer.weight_decay=1 optimizer.groups=[{match: x,wd_mult: 3}]", "times the factors of optimizer.groups[0] is 1.5"), ("optimizer.lr=1 optimizer.weight_decay=1", None),
+        ("optimizer.lr=1 optimizer.weight_decay=2", "optimizer.lr=1 times optimizer.weight_decay=2 is 2"), ("optimizer.type=sgd optimizer.lr=1 optimizer.weight_decay=2", "is 2"), ("optimizer.type=adam optimizer.lr=1 optimizer.weight_decay=2", None),
+        ("optimizer.nesterov=true", None), ("optimizer.nesterov=true optimizer.momentum=0", "needs a momentum above 0"), ("optimizer.nesterov=true optimizer.dampening=0.1", "and a dampening of 0"), ("optimizer.momentum=0 optimizer.dampening=0.1", None),
+        ("schedule.type=polynomial schedule.end_lr=1e-4 optimizer.lr=1e-4", "falls from optimizer.lr to schedule.end_lr"), ("schedule.type=polynomial schedule.end_lr=1e-4 optimizer.lr=1.1e-4", None), ("schedule.end_lr=1e-3 optimizer.lr=1e-4", None),
+        ("schedule.type=greedy train.valid_every=1 optimizer.lr=1e-3", None), ("schedule.type=greedy train.valid_every=1 optimizer.lr=9e-4", "the rate moves between the two"), ("schedule.type=greedy train.valid_every=1 optimizer.lr=1", None),
+        ("schedule.type=greedy train.valid_every=1 optimizer.lr=1.1", "the rate moves between the two"), ("schedule.type=greedy train.valid_every=1 optimizer.lr=9e-4 schedule.lowest_lr=0", None), ("schedule.type=greedy optimizer.lr=1e-3", "the rate follows the validation loss"),
+        ("schedule.type=reduce_lr_on_plateau optimizer.lr=1e-9 train.valid_every=1", None), ("schedule.type=reduce_lr_on_plateau", "schedule.type is reduce_lr_on_plateau, train.valid_every 0"),
+        ("parallel.split=cost parallel.stage_layers=[1,1]", "layers are shared by one of them"), ("parallel.stage_layers=[1,1]", None), ("parallel.split=cost", None), ("health.skip_count=1", "set health.skip_norm too"), ("health.skip_count=1 health.skip_norm=1", None),
+        ("precision.recipes=[{path: x,compute: f32},{path: y}]", "precision.recipes[1] changes nothing"), ("precision.recipes=[{path: x,compute: f32}]", None),
+        ("train.global_batch=65536", None), ("train.global_batch=65537", "a step has at most 65536 micro batches"), ("train.global_batch=131074 train.micro_batch=2", "a step has at most 65536 micro batches"),
+        ("train.micro_batch=16384 train.global_batch=16384", None), ("train.micro_batch=16384 train.global_batch=16384 data.sequence_length=1025", "train.micro_batch=16368 is the most for this length"),
+        ("train.global_batch=7 train.micro_batch=3", "use 9 or another multiple"), ("train.global_batch=2 train.micro_batch=3", "use 3 or another multiple"), ("train.global_batch=9 train.micro_batch=3", None),
+        ("parallel.data=32 parallel.tensor=32 parallel.pipeline=32", None), ("parallel.data=32 parallel.tensor=32 parallel.pipeline=33", "their product is the number of ranks, at most 32768"), ("parallel.tensor=32768", None), ("parallel.tensor=32768 parallel.pipeline=2", "at most 32768"),
+        ("data.valid=[a] data.valid_fraction=0.1", "validation data come from one of them"), ("model.path=a model.config=b", "a model comes from one of them"),
+        ("data.split=1", None), ("data.split=969/30/1", None), ("data.split= 98 1 .5", None), ("data.split=1,0,0", None), ("data.split=0,0", "one of them above 0"), ("data.split=1,2,3,4", "one to three numbers"), ("data.split=1;2", "one to three numbers"),
+        ("data.split=-1,2", "one to three numbers"), ("data.split=1e3,1", "one to three numbers"), ("data.split=/", "one to three numbers"))
+    for words, wanted in rules:
+        told(["config", *re.split(r" (?=[a-z_]+\.[a-z_]+=)", words)], *([wanted, "command line"] if wanted else []), status=2 if wanted else 0)
+    # The place is that of the option which was given.
+    (folder / "run.yaml").write_text("data:\n  append_eos: false\ntrain:\n  micro_batch: 3\n")
+    told(["config", "--config", folder / "run.yaml"], f"{folder / 'run.yaml'}:4", "train.global_batch is 8")
+    told(["config", "--config", folder / "run.yaml", "train.global_batch=10"], "(command line)", "use 12 or another multiple")
+
+
 if __name__ == "__main__":
     r.main(globals())
