@@ -18,6 +18,8 @@ void read_common(ConfigReader& r, ModelFacts& f) {
             "tokenizer_class", "name_or_path", "is_decoder", "chunk_size_feed_forward", "cross_attention_hidden_size", "tie_encoder_decoder",
             "finetuning_task", "prefix", "decoder_start_token_id", "sep_token_id", "torchscript", "use_bfloat16", "pruned_heads", "tf_legacy_loss",
             "unk_token_id", "classifier_dropout", "gradient_checkpointing", "_from_model_config"});
+  // Dropout is of training, not of the model: train.dropout and train.attention_dropout say what a run does (train/advice.cpp tells of a difference).
+  r.ignore({"attention_dropout", "attn_pdrop", "hidden_dropout", "resid_pdrop", "embd_pdrop"});
   r.finish();
 }
 
@@ -49,7 +51,6 @@ void read_llama_shape(ConfigReader& r, ModelFacts& f, DecoderSpec& s, const Llam
   a.norm_eps = s.norm.eps;
   s.head.tied = r.boolean("tie_word_embeddings", absent.tied);
   if (absent.act) r.only("hidden_act", absent.act, fmt::format("the MLP of this family is gated by {}", absent.act));
-  r.only("attention_dropout", 0.0, "train.attention_dropout says what a run does");
 }
 
 void set_heads(ConfigReader& r, const std::string& key, int64_t heads, DecoderSpec& s) {

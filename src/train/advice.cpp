@@ -118,6 +118,16 @@ class Advice {
     positions_ = whole("max_position_embeddings");
     if (int64_t most = positions_; most > 0 && c_.data.sequence_length > most)
       say("data.sequence_length={} is above the model's max_position_embeddings={}", c_.data.sequence_length, most);
+    dropout(j, "train.dropout", {"hidden_dropout", "resid_pdrop"});
+    dropout(j, "train.attention_dropout", {"attention_dropout", "attn_pdrop"});
+  }
+
+  // Dropout is of training: config.json tells what its author trained with, the option what this run does.
+  void dropout(const Json& j, const char* option, std::initializer_list<const char*> keys) {
+    if (c_.sources.contains(option)) return;
+    for (const char* key : keys)
+      if (j.contains(key) && j[key].is_number() && j[key].get<double>() > 0)
+        say("config.json has {}={}, and this run drops nothing there: {}={} trains as it says, {}=0 says that none is meant", key, j[key].dump(), option, j[key].dump(), option);
   }
 
   void tokenizer() {

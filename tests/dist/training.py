@@ -91,7 +91,7 @@ def test_ranks_that_learn_different_numbers_of_tokens(folder):
 
 def test_zero_in_bf16_with_recompute_and_dropout(folder):
     layouts(folder, [("one", 1, {}), ("zero1", 2, {"zero": 1}), ("zero2", 4, {"zero": 2}), ("zero3", 2, {"zero": 3})],
-            precision__compute="bf16", precision__bf16_products="widen", train__recompute="full", train__dropout=0.1)
+            precision__compute="bf16", precision__bf16_products="widen", train__recompute="full", train__dropout=0.1, train__attention_dropout=0.2)
 
 
 def test_tied_embeddings(folder):
@@ -107,7 +107,7 @@ def test_pipelines(folder):
 
 def test_pipelines_in_bf16_with_recompute_and_dropout(folder):
     layouts(folder, [("one", 1, {}), ("pipe 2", 2, {"pipeline": 2}), ("interleaved", 2, {"pipeline": 2, "virtual": 2}), ("with zero", 4, {"pipeline": 2, "zero": 3})],
-            precision__compute="bf16", precision__bf16_products="widen", train__recompute="full", train__dropout=0.1)
+            precision__compute="bf16", precision__bf16_products="widen", train__recompute="full", train__dropout=0.1, train__attention_dropout=0.2)
 
 
 def test_long_leaves(folder):

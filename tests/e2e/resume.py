@@ -21,7 +21,7 @@ def prepare(folder, batch=8):
         "model.config": r.save_config(folder / "config.json", vocab_size=300), "model.tokenizer": folder / "tokenizer",
         "data.train": [text], "data.valid": [valid], "data.sequence_length": 32, "train.steps": STEPS,
         "train.global_batch": batch,
-        "train.micro_batch": 2, "train.dropout": 0.1, "train.valid_every": 4, "train.valid_batches": 2, "checkpoint.every": 3,
+        "train.micro_batch": 2, "train.dropout": 0.1, "train.attention_dropout": 0.1, "train.valid_every": 4, "train.valid_batches": 2, "checkpoint.every": 3,
         "schedule.warmup_steps": 4, "optimizer.lr": 1e-2, "train.threads": 1,
     }
     arguments = ["train", *r.settings(options)]

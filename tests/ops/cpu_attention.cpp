@@ -80,7 +80,9 @@ void each_case(DType t, F&& f) {
       for (const Masking& m : kMasks) {
         if (b.q_rows >= 500 && (h.kv_heads != 12 || m.window > 17)) continue;            // only as many heads fill a task
         if (b.q_rows >= 300 && h.size > 10 && (m.window > 1 || h.size != 64)) continue;  // the long ones with some sizes only
-        if ((m.cap != 0 || m.dropout != 0) && h.size != 10 && h.heads != 6 && b.q_rows < 500) continue;  // groups of two and of six
+        if (m.cap != 0 || m.dropout != 0) {  // groups of two and of six; the longest with both
+          if (b.q_rows < 500 ? h.size != 10 && h.heads != 6 : m.cap == 0 || m.dropout == 0) continue;
+        }
         f(b, h, m,
           fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {} alibi {} cap {} dropout {}", name(t), b.what, h.heads,
                       h.kv_heads, h.size, m.causal, m.window, m.alibi, m.cap, m.dropout));

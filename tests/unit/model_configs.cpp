@@ -91,7 +91,6 @@ TEST(ModelConfigs, WhatWouldChangeTheNumbersIsRefused) {
       {"gpt2", {{"n_embd", nullptr}}, "n_embd"},
       {"pythia", {{"rotary_pct", 0.5}}, "even number of dims"},
       {"pythia", {{"hidden_act", "swish"}}, "hidden_act"},
-      {"pythia", {{"attention_dropout", 0.1}}, "attention_dropout"},
       {"baichuan2-7b", {{"z_loss_weight", 0.1}}, "z_loss_weight"},
       {"baichuan-7b", {{"num_key_value_heads", 1}}, "num_key_value_heads"},
       {"baichuan-13b", {{"model_max_length", nullptr}}, "model_max_length"},
@@ -109,6 +108,13 @@ TEST(ModelConfigs, WhatWouldChangeTheNumbersIsRefused) {
     std::string what = refusal(family, more);
     EXPECT_NE(what.find(word), std::string::npos) << family << " " << more.dump() << ": " << what;
   }
+}
+
+TEST(ModelConfigs, DropoutIsOfTraining) {
+  EXPECT_EQ(refusal("pythia", {{"attention_dropout", 0.1}, {"hidden_dropout", 0.2}}), "");
+  EXPECT_EQ(refusal("bloom", {{"attention_dropout", 0.1}, {"hidden_dropout", 0.2}}), "");
+  EXPECT_EQ(refusal("gpt2", {{"attn_pdrop", 0.1}, {"resid_pdrop", 0.1}, {"embd_pdrop", 0.1}}), "");
+  EXPECT_EQ(refusal("llama", {{"attention_dropout", 0.1}}), "");
 }
 
 // What Transformers takes where a file says nothing: MistralConfig.sliding_window, Qwen3Config.head_dim, and so on.

@@ -69,6 +69,23 @@ TEST(Advice, OfTheModelAndItsTokenizer) {
   EXPECT_TRUE(says(c, "config.json")) << "what cannot be opened is a line too";
 }
 
+// Of training, not of the model: whatever config.json says, a run drops what its options say, and is told of a difference once.
+TEST(Advice, OfDropoutThatTheModelWasTrainedWith) {
+  TemporaryFolder f;
+  Json model = tiny_llama();
+  model["attention_dropout"] = 0.1, model["hidden_dropout"] = 0.0;
+  spill(f / "config.json", model.dump());
+  Config c = plain();
+  c.model.config = f / "config.json", c.data.sequence_length = 32;
+  EXPECT_EQ(likely_mistakes(c), std::vector<std::string>{"config.json has attention_dropout=0.1, and this run drops nothing there: train.attention_dropout=0.1 trains as it says, "
+                                                         "train.attention_dropout=0 says that none is meant"});
+  c.train.attention_dropout = 0.3, c.sources["train.attention_dropout"] = "run.yaml:3";
+  EXPECT_TRUE(likely_mistakes(c).empty());
+  model["hidden_dropout"] = 0.25;
+  spill(f / "config.json", model.dump());
+  EXPECT_TRUE(says(c, "hidden_dropout=0.25")) << "the other one";
+}
+
 TEST(Advice, OfDocumentsThatFillLittle) {
   TemporaryFolder f;
   const auto tokenizer = open_tokenizer(kTokenizer);

@@ -20,8 +20,6 @@ std::unique_ptr<Model> make_bloom(const Json& config, const std::string& where) 
   s.embedding_norm = s.padding_learns = true;
   s.head.tied = r.boolean("tie_word_embeddings", true);
   r.only("apply_residual_connection_post_layernorm", false, "the residual stream goes past the norms");
-  r.only("hidden_dropout", 0.0, "train.dropout says what a run does");
-  r.only("attention_dropout", 0.0, "train.attention_dropout says what a run does");
   // How other programs compute the same; seq_length is what it was trained with: ALiBi has no table.
   s.trained_length = r.integer("seq_length", 1, 1 << 30, 0);
   r.ignore({"attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi", "skip_bias_add",

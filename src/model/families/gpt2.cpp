@@ -25,9 +25,8 @@ std::unique_ptr<Model> make_gpt2(const Json& config, const std::string& where) {
   s.head.tied = r.boolean("tie_word_embeddings", true);
   if (!r.boolean("scale_attn_weights", true)) s.attention.scale = 1;
   s.scale_by_layer = r.boolean("scale_attn_by_inverse_layer_idx", false);
-  // Dropout is of training, not of the model: train.dropout says what a run does. The rest is of other heads and programs.
-  r.ignore({"attn_pdrop", "embd_pdrop", "resid_pdrop", "n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout",
-            "summary_proj_to_labels", "summary_type", "summary_use_proj"});
+  // Of other heads and programs.
+  r.ignore({"n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"});
   read_common(r, f);
   s.names = {"GPT2LMHeadModel", "transformer.", "transformer.h.",
              {{"model.embed_tokens", "transformer.wte"},

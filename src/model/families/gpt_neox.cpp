@@ -23,8 +23,6 @@ std::unique_ptr<Model> make_gpt_neox(const Json& config, const std::string& wher
   s.rope = read_rope(r, s.attention.head_size, f.max_positions, r.number("rotary_pct", 1e-3, 1, 0.25), "rotary_emb_base");
   if (s.rope->dims < 2 || s.rope->dims % 2)
     r.refuse("rotary_pct", fmt::format("it must give an even number of dims of {}", s.attention.head_size), "correct the field");
-  r.only("hidden_dropout", 0.0, "train.dropout says what a run does");
-  r.only("attention_dropout", 0.0, "train.attention_dropout says what a run does");
   read_common(r, f);
   s.names = {"GPTNeoXForCausalLM", "gpt_neox.", "gpt_neox.layers.",
              {{"model.embed_tokens", "gpt_neox.embed_in"},
