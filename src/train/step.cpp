@@ -51,7 +51,7 @@ Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
     recipe.add(rule);
   }
   for (const std::string& op : options.unfused) {
-    check(op, {"attention", "add_rms_norm", "add_layer_norm", "loss_head"}, "precision.unfused");
+    check(op, {"attention", "add_rms_norm", "add_layer_norm", "loss_head", "qkv", "gate_up"}, "precision.unfused");
     recipe.unfuse(op);
   }
   return recipe;

@@ -53,7 +53,7 @@ TEST(Unfused, AttentionAndHeadAreWhatTheFusedOnesAre) {
   Json grouped = tiny_families().at("llama");
   grouped.update({{"num_attention_heads", 6}, {"num_key_value_heads", 3}});
   for (const Json& config : {grouped, tiny_families().at("bloom"), tiny_families().at("mistral")})
-    for (const char* op : {"attention", "loss_head", "add_rms_norm", "add_layer_norm"}) {
+    for (const char* op : {"attention", "loss_head", "add_rms_norm", "add_layer_norm", "qkv", "gate_up"}) {
       TinyBatch batch;
       batch.add(tiny_tokens(1, 8)), batch.add(tiny_tokens(2, 5), 0, 1);
       double want, got;
@@ -62,6 +62,17 @@ TEST(Unfused, AttentionAndHeadAreWhatTheFusedOnesAre) {
       EXPECT_NEAR(want, got, 1e-13) << op;
       for (const auto& [name, g] : a)
         for (size_t i = 0; i < g.size(); ++i) ASSERT_NEAR(g[i], b.at(name)[i], 1e-13 + 1e-11 * std::abs(g[i])) << op << " " << name << " " << i;
+    }
+}
+
+// The products of q, k and v, or of gate and up, one by one: what each column of a joined product is does not depend on its neighbours.
+TEST(Unfused, ProductsApartGiveTheSameLogits) {
+  for (const char* family : {"llama", "gpt2", "pythia", "qwen2"})
+    for (DType t : {DType::f32, DType::bf16}) {
+      TinyBatch batch;
+      batch.add(tiny_tokens(1, 8)), batch.add(tiny_tokens(2, 5), 0, 1);
+      TinyRun joined(tiny_families().at(family), t, "cheap", 0, {}, cpu_kernels()), apart(tiny_families().at(family), t, "cheap", 0, {"qkv", "gate_up"}, cpu_kernels());
+      EXPECT_TRUE(joined.logits(batch) == apart.logits(batch)) << family << " " << name(t);
     }
 }
 

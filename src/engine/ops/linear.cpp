@@ -13,6 +13,18 @@ TensorView joined(Ctx& c, TensorView first, std::span<Param* const> params) {
 }
 
 namespace {
+// f(first row, rows) of the products that joined weights are: one; or, with precision.unfused, one for each weight ("qkv" are three, "gate_up" two).
+template <class F>
+void each_product(Ctx& c, std::span<Param* const> weights, int64_t rows, F&& f) {
+  if (weights.size() == 1 || c.fused(weights.size() == 2 ? "gate_up" : "qkv")) return f(int64_t{0}, rows);
+  int64_t begin = 0;
+  for (const Param* p : weights) {
+    const int64_t count = c.store().shape(*p)[0];
+    f(begin, count);
+    begin += count;
+  }
+}
+
 // The joined gradient; every param is marked as written.
 TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate) {
   TensorView first;
@@ -32,7 +44,9 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
   TensorView b = biases.empty() || (partial && c.group(Axis::tensor).rank() > 0) ? TensorView{} : joined(c, c.store().master(*biases[0]), biases);
   require(x.cols() == w.cols(), "linear: x has {} columns, weight '{}' has {}", x.cols(), weights[0]->name, w.cols());
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().compute);
-  c.call(Matmul{.a = x.view(), .b = w, .bias = b, .out = y.view(), .trans_b = true});
+  each_product(c, weights, w.rows(), [&](int64_t row, int64_t rows) {
+    c.call(Matmul{.a = x.view(), .b = w.row_range(row, rows), .bias = b.absent() ? b : b.columns(row, rows), .out = y.view().columns(row, rows), .trans_b = true});
+  });
   if (!c.recording()) return y;
 
   bool trains = false, trains_bias = false;
@@ -42,14 +56,20 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
   BackwardFn dx = [weights, xr = x.ref(), yr = y.ref()](Ctx& c) {
     bool accumulate = false;
     Tensor dy = c.grads().get(yr), dx = c.grads().add_to(xr, accumulate);
-    c.call(Matmul{.a = dy.view(), .b = joined(c, c.store().value(*weights[0]), weights), .out = dx.view(), .accumulate = accumulate});
+    TensorView w = joined(c, c.store().value(*weights[0]), weights);
+    each_product(c, weights, w.rows(), [&](int64_t row, int64_t rows) {
+      c.call(Matmul{.a = dy.view().columns(row, rows), .b = w.row_range(row, rows), .out = dx.view(), .accumulate = accumulate || row > 0});
+    });
   };
   BackwardFn dw = [weights, biases, saved, trains, trains_bias, partial, yr = y.ref()](Ctx& c) {
     Tensor dy = c.grads().get(yr);
     bool accumulate = false;
     if (trains) {
       TensorView g = joined_grad(c, weights, accumulate);
-      c.call(Matmul{.a = dy.view(), .b = saved.get(c).view(), .out = g, .trans_a = true, .accumulate = accumulate, .tokens_reduced = true});
+      Tensor x = saved.get(c);
+      each_product(c, weights, g.rows(), [&](int64_t row, int64_t rows) {
+        c.call(Matmul{.a = dy.view().columns(row, rows), .b = x.view(), .out = g.row_range(row, rows), .trans_a = true, .accumulate = accumulate, .tokens_reduced = true});
+      });
     }
     if (trains_bias) {
       TensorView g = joined_grad(c, biases, accumulate);
