@@ -8,7 +8,7 @@ import ravine_run as r
 SHAPES = {
     # Products over 1100 columns, grouped heads of size 10, dropout.
     "wide": ({"hidden_size": 40, "intermediate_size": 1100, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10}, 33, 9, 18,
-             {"train.dropout": 0.1}),
+             {"train.dropout": 0.1, "train.attention_dropout": 0.1}),
     # An output product of 8 rows over 1028 columns, as a router of experts has it.
     "router": ({"hidden_size": 1028, "intermediate_size": 36, "num_hidden_layers": 1, "head_dim": 6, "vocab_size": 8}, 7, 3, 3, {}),
     # 1089 tokens in a micro batch: sums over tokens go in chunks.

@@ -143,7 +143,7 @@ OPTIONS = {
     "data.reset_position_ids": Bool(), "data.reset_attention_mask": Bool(), "data.eod_mask_loss": Bool(), "data.eod": Number(-1, 2**31 - 1),
     "train.steps": Number(1, STEPS), "train.global_batch": Number(1, 2**20, "train.micro_batch=16"),
     "train.micro_batch": Number(1, 2**20, "train.global_batch=1048576", "data.sequence_length=16"), "train.seed": Number(0, 2**63 - 1),
-    "train.output": NAME, "train.recompute": Text(choices=("none", "cheap", "full")), "train.dropout": real(0, 0.99),
+    "train.output": NAME, "train.recompute": Text(choices=("none", "cheap", "full")), "train.dropout": real(0, 0.99), "train.attention_dropout": real(0, 0.99),
     "train.valid_every": Number(0, STEPS), "train.valid_batches": Number(0, STEPS), "train.find_nan": Bool(), "train.threads": Number(0, 4096),
     "train.freeze": ListOf(NAME), "train.loss_average": Text(choices=("tokens", "micro")),
     "optimizer.type": Text(choices=("adamw", "adam", "sgd")), "optimizer.lr": real(1e-12, 10, zero=True),
