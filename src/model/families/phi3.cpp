@@ -14,7 +14,6 @@ std::unique_ptr<Model> make_phi3(const Json& config, const std::string& where) {
   s.rope = read_rope(r, s.attention.head_size, f.max_positions, r.number("partial_rotary_factor", 1e-3, 1, 1));
   if (s.rope->dims < 2 || s.rope->dims % 2)
     r.refuse("partial_rotary_factor", fmt::format("it must give an even number of dims of {}", s.attention.head_size), "correct the field");
-  for (const char* key : {"resid_pdrop", "embd_pdrop"}) r.only(key, 0.0, "train.dropout says what a run does");
   for (const char* key : {"attention_bias", "mlp_bias", "lm_head_bias"}) r.only(key, false, "this family has no biases");
   for (const char* key : {"full_attn_mod", "interpolate_factor"}) r.only(key, 1, "nothing reads another value");
   set_padding(r, f, 32000);
