@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <functional>
 #include <numeric>
+#include <set>
 
+#include "files/folder_mark.h"
 #include "files/safetensors.h"
 #include "files/torch_save.h"
 #include "io/adapter_folder.h"
@@ -14,6 +16,7 @@
 #include "io/convert/megatron.h"
 #include "io/convert/megatron_folder.h"
 #include "io/convert/mindformers.h"
+#include "io/manifest.h"
 #include "tests/unit/files_temporary.h"
 
 namespace ravine {
@@ -476,6 +479,442 @@ TEST(Adapters, AreWhatIsNoWholeModel) {
   std::filesystem::remove(f / "adapter_model.bin"), std::filesystem::remove(f / "adapter_model.safetensors");
   ASSERT_TRUE(find_adapter(f.path()));
   EXPECT_EQ(find_adapter(f.path())->weights_file, "");
+}
+
+// --- ranks that do not belong together, and where a run stands
+
+// One rank's file: `sizes` of its arguments, `chunks` virtual stages with one tensor each.
+struct RankFile {
+  int64_t iteration = 4, tensor = 2, chunks = 1;
+  double version = 3.0;
+  Values more;
+};
+void write_rank(const std::string& file, const RankFile& r) {
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path());
+  TorchSave out(file);
+  out.begin_dict();
+  out.text("args"), out.begin_namespace();
+  out.text("tensor_model_parallel_size"), out.integer(r.tensor);
+  if (r.more) r.more(out);
+  out.end();
+  out.text("checkpoint_version"), out.real(r.version);
+  out.text("iteration"), out.integer(r.iteration);
+  Tensors tensors;
+  for (int64_t c = 0; c < r.chunks; ++c) {
+    tensors.push_back({"embedding.word_embeddings.weight", {kRows, kHidden}});
+    out.text(r.chunks == 1 ? "model" : fmt::format("model{}", c)), out.begin_ordered_dict();
+    out.text(tensors.back().first), out.tensor(DType::f32, tensors.back().second);
+    out.end();
+  }
+  out.end();
+  write_counting(out, tensors);
+  out.commit();
+}
+
+TEST(MegatronFolders, RanksThatDoNotBelongTogetherAreRefused) {
+  const struct {
+    const char* what;
+    RankFile second;
+    const char* says;
+  } cases[] = {
+      {"the same", {}, ""},
+      {"another step", {.iteration = 5}, "ranks of different steps"},
+      {"another number of virtual stages", {.chunks = 2}, "ranks of different layouts"},
+      {"another age", {.version = 2.0}, "old checkpoint"},
+      {"another number of ranks", {.tensor = 4}, "its arguments say tensor_model_parallel_size = 4, the folder holds 2"},
+      {"one expert", {.more = integer("num_experts", 1)}, "mixture of experts"},
+      {"experts on several ranks", {.more = integer("expert_model_parallel_size", 2)}, "mixture of experts"},
+  };
+  for (const auto& c : cases) {
+    TemporaryFolder folder;
+    write_rank(folder / "mp_rank_00/model_optim_rng.pt", {});
+    write_rank(folder / "mp_rank_01/model_optim_rng.pt", c.second);
+    if (*c.says)
+      EXPECT_NE(message_of<UserError>([&] { open_megatron(folder.path(), StateKind::weights); }).find(c.says), std::string::npos) << c.what;
+    else
+      EXPECT_EQ(open_megatron(folder.path(), StateKind::weights).tensor, 2) << c.what;
+  }
+  // Of both names of a rank's file the one that also holds the optimizer's state.
+  TemporaryFolder folder;
+  write_rank(folder / "mp_rank_00/model_optim_rng.pt", {.iteration = 8, .tensor = 1});
+  write_rank(folder / "mp_rank_00/model_rng.pt", {.iteration = 2, .tensor = 1});
+  const MegatronFolder f = open_megatron(folder.path(), StateKind::weights);
+  const Pickle& p = f.ranks[0].file->pickle();
+  EXPECT_EQ(p.integer(*p.find(p.root(), "iteration")), 8);
+}
+
+TEST(MegatronArguments, SayWhereTheRunStands) {
+  TemporaryFolder folder;
+  const Tensors tensors{{"embedding.word_embeddings.weight", {kRows, kHidden}}, {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
+  auto position = [&](const Values& v) { return megatron(folder, v, tensors).position; };
+  const Values lengths = both(integer("seq_length", 16), integer("max_position_embeddings", 64)), batches = both(integer("micro_batch_size", 2), integer("global_batch_size", 12));
+  RunPosition at = position(both(both(lengths, batches), integer("consumed_train_samples", 36)));
+  EXPECT_EQ(at.tokens, 36 * 16) << "samples have seq_length tokens, whatever the model could take";
+  EXPECT_EQ(at.global_batch, 12);
+  at = position({});
+  EXPECT_TRUE(at.tokens == 0 && at.global_batch == 0 && at.optimizer_steps == 0);
+}
+
+TEST(MegatronVocabulary, ATrueSizeBeyondTheTableIsNotBelieved) {
+  TemporaryFolder folder;
+  const Tensors tensors{{"embedding.word_embeddings.weight", {kRows - 2, kHidden}}, {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
+  EXPECT_EQ(megatron(folder, {}, tensors).config.value("vocab_size", 0), kRows - 2) << "true_vocab_size is 5 of 3 rows";
+}
+
+// Masters of a run in 16 bits, and an optimizer whose state lies at the top.
+TEST(MegatronOptimizer, MastersAndMomentsWhereverTheyLie) {
+  TemporaryFolder folder;
+  const Tensors tensors{{"embedding.word_embeddings.weight", {2, 3}}, {"decoder.layers.0.self_attention.rotary_emb.inv_freq", {2}}, {"decoder.final_layernorm.weight", {3}}};
+  auto write = [&](bool inner, bool empty_group) {
+    std::filesystem::remove_all(folder / "mg");
+    std::filesystem::create_directories(folder / "mg/mp_rank_00");
+    TorchSave out(folder / "mg/mp_rank_00/model_optim_rng.pt");
+    Tensors all = tensors;
+    out.begin_dict();
+    out.text("checkpoint_version"), out.real(3.0);
+    out.text("model"), out.begin_ordered_dict();
+    for (const auto& [name, shape] : tensors) out.text(name), out.tensor(DType::f32, shape);
+    out.end();
+    out.text("optimizer"), out.begin_dict();
+    if (inner) out.text("optimizer"), out.begin_dict();
+    out.text("state"), out.begin_dict();
+    for (int64_t i = 0; i < 2; ++i) {
+      const Shape shape = tensors[i == 0 ? 0 : 2].second;
+      out.integer(i), out.begin_dict();
+      out.text("exp_avg"), out.tensor(DType::f32, shape), all.push_back({"m", shape});
+      out.text("exp_avg_sq"), out.tensor(DType::f32, shape), all.push_back({"v", shape});
+      out.end();
+    }
+    out.end();
+    out.text("param_groups"), out.begin_list();
+    if (empty_group) out.begin_dict(), out.text("step"), out.integer(17), out.text("params"), out.begin_list(), out.end(), out.end();
+    out.begin_dict(), out.text("step"), out.integer(17), out.text("params"), out.begin_list(), out.integer(0), out.integer(1), out.end(), out.end();
+    out.end();
+    if (inner) {
+      out.end();
+      out.text("fp32_from_fp16_params"), out.begin_list(), out.begin_list();
+      for (size_t i : {0u, 2u}) out.tensor(DType::f32, tensors[i].second), all.push_back({"master", tensors[i].second});
+      out.end(), out.end();
+    }
+    out.end();
+    out.end();
+    write_counting(out, all);
+    out.commit();
+  };
+  auto firsts = [&](StateKind kind) {
+    const MegatronFolder f = open_megatron(folder / "mg", kind);
+    return std::pair(values_of(*f.ranks[0].chunks[0][0].elements)[0], values_of(*f.ranks[0].chunks[0][2].elements)[0]);
+  };
+  using Firsts = std::pair<float, float>;
+  for (bool inner : {false, true}) {
+    write(inner, inner);
+    EXPECT_EQ(firsts(StateKind::first_moment), (Firsts{3000, 5000})) << inner << ": frequencies have none";
+    EXPECT_EQ(firsts(StateKind::second_moment), (Firsts{4000, 6000})) << inner;
+    EXPECT_EQ(firsts(StateKind::masters), inner ? (Firsts{7000, 8000}) : (Firsts{0, 2000})) << inner << ": of a run in f32 they are the weights";
+    EXPECT_EQ(optimizer_steps(*open_megatron(folder / "mg", StateKind::weights).ranks[0].file), 17) << "FusedAdam counts in its groups";
+  }
+}
+
+// The last stage of a tied model holds a copy of the table under the name that its program looks for; one stage holds none.
+TEST(MegatronPlan, TheLastStageOfATiedModelHasItsCopy) {
+  Json config = llama();
+  config["tie_word_embeddings"] = true, config["num_hidden_layers"] = 2;
+  const Geometry g = geometry_of(config, "test");
+  Weights w;
+  w.config = config;
+  for (const Param& p : g.model->params().params())
+    if (!p.tied) w.add(p.name, zeros(DType::f32, p.shape));
+  for (auto [names, copy] : {std::pair{MegatronNames::legacy, "word_embeddings_for_head.weight"}, {MegatronNames::mcore, "output_layer.weight"}})
+    for (int64_t stages : {1, 2}) {
+      const auto files = plan_megatron(w, g, {names, 1, stages, 1});
+      ASSERT_EQ(files.size(), static_cast<size_t>(stages));
+      int64_t copies = 0;
+      for (const auto& t : files.back().tensors) copies += t.name == copy;
+      EXPECT_EQ(copies, stages - 1) << copy;
+      EXPECT_EQ(files[0].tensors[0].elements->shape(), (Shape{128, kHidden})) << "padded to 128 rows a rank";
+    }
+}
+
+// --- DeepSpeed: groups, other forms, and ranks that do not belong together
+
+struct ZeroFolder {
+  int64_t stage = 2, files = 2, ranks = 2;
+  int64_t second_stage = 0, second_step = 0, one_more = 0;
+  bool elastic = false, config = false;
+  void write(const std::string& at) const {
+    std::filesystem::create_directories(at);
+    const int64_t models = stage == 3 ? files : 1;
+    for (int64_t rank = 0; rank < models; ++rank)
+      write_file(at + (stage == 3 ? fmt::format("/zero_pp_rank_{}_mp_rank_00_model_states.pt", rank) : "/mp_rank_00_model_states.pt"), [&](TorchSave& out) {
+        out.text("module"), out.begin_dict(), out.text("buffer"), out.tensor(DType::f16, {2}), out.end();
+        out.text("buffer_names"), out.begin_list(), out.text("buffer"), out.end();
+        out.text("param_shapes"), out.begin_list();
+        out.begin_dict(), shape(out, "a", {2, 2}), out.end();
+        out.begin_dict(), shape(out, "b", {4}), out.end();
+        out.end();
+        out.text("global_steps"), out.integer(rank > 0 && second_step ? second_step : 6);
+        out.text("global_samples"), out.integer(49);
+      }, {{"half", {1}}});
+    for (int64_t rank = 0; rank < files; ++rank)
+      write_file(at + fmt::format("/zero_pp_rank_{}_mp_rank_00_optim_states.pt", rank == 1 && one_more ? 2 : rank), [&](TorchSave& out) {
+        out.text("optimizer_state_dict"), out.begin_dict();
+        out.text("zero_stage"), out.integer(rank > 0 && second_stage ? second_stage : stage);
+        out.text("partition_count"), out.begin_list(), out.integer(ranks), out.integer(ranks), out.end();
+        out.text(stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups"), out.begin_list(), out.tensor(DType::f32, {2}), out.tensor(DType::f32, {2}), out.end();
+        out.text(stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+        auto state = [&] { out.begin_dict(), out.text("exp_avg"), out.tensor(DType::f32, {2}), out.text("exp_avg_sq"), out.tensor(DType::f32, {2}), out.text("step"), out.integer(5), out.end(); };
+        if (elastic)
+          out.begin_list(), state(), state(), out.end();
+        else
+          out.begin_dict(), out.text("state"), out.begin_dict(), out.integer(0), state(), out.integer(1), state(), out.end(), out.end();
+        out.end();
+      }, {{"0", {2}}, {"1", {2}}, {"m0", {2}}, {"v0", {2}}, {"m1", {2}}, {"v1", {2}}});
+  }
+};
+
+TEST(DeepSpeed, GroupsAndOtherForms) {
+  using Floats = std::vector<float>;
+  for (bool elastic : {false, true}) {
+    TemporaryFolder folder;
+    ZeroFolder{.elastic = elastic}.write(folder / "run/global_step6");
+    spill(folder / "run/latest", "global_step6 \n");
+    spill(folder / "run/config.json", llama().dump());
+    for (const char* named : {"run", "run/global_step6"}) {
+      const Weights w = read_deepspeed(folder / named, Json(), "");
+      EXPECT_EQ(values_of(*w.tensors.at("a")), (Floats{0, 1, 0, 1})) << "the first group of both ranks";
+      EXPECT_EQ(values_of(*w.tensors.at("b")), (Floats{1000, 1001, 1000, 1001})) << "the second group";
+      EXPECT_EQ(w.tensors.at("buffer")->dtype(), DType::f32) << "buffers are stored in the type of the run";
+      EXPECT_EQ(w.config, llama()) << named << ": beside the folder of the step";
+      EXPECT_EQ(w.folder, folder / "run") << named;
+      EXPECT_TRUE(w.position.step == 6 && w.position.optimizer_steps == 5);
+      EXPECT_EQ(w.position.global_batch, 0) << "49 samples are not 6 equal batches";
+    }
+    const Weights m = read_deepspeed(folder / "run", Json(), "", StateKind::first_moment), v = read_deepspeed(folder / "run", Json(), "", StateKind::second_moment);
+    EXPECT_EQ(values_of(*m.tensors.at("a")), (Floats{2000, 2001, 2000, 2001}));
+    EXPECT_EQ(values_of(*m.tensors.at("b")), (Floats{4000, 4001, 4000, 4001}));
+    EXPECT_EQ(values_of(*v.tensors.at("b")), (Floats{5000, 5001, 5000, 5001}));
+    EXPECT_EQ(m.tensors.size(), 2u);
+  }
+}
+
+TEST(DeepSpeed, RanksThatDoNotBelongTogetherAreRefused) {
+  const struct {
+    const char* what;
+    ZeroFolder z;
+    const char* says;
+  } cases[] = {
+      {"a rank is missing", {.ranks = 3}, "says 3 ranks, the folder holds 2 optimizer files"},
+      {"a number is missing", {.one_more = 1}, "rank 1 of 2 has no optimizer file"},
+      {"two runs", {.second_stage = 1}, "ranks of two runs"},
+      {"two steps", {.stage = 3, .second_step = 7}, "ranks of different steps"},
+  };
+  for (const auto& c : cases) {
+    TemporaryFolder folder;
+    c.z.write(folder.path());
+    EXPECT_NE(message_of<UserError>([&] { read_deepspeed(folder.path(), llama(), "c"); }).find(c.says), std::string::npos) << c.what;
+  }
+  TemporaryFolder folder;
+  ZeroFolder{.stage = 3}.write(folder.path());
+  std::filesystem::remove(folder / "zero_pp_rank_1_mp_rank_00_model_states.pt");
+  EXPECT_NE(message_of<UserError>([&] { read_deepspeed(folder.path(), llama(), "c"); }).find("2 ranks have optimizer files, 1 have model files"), std::string::npos);
+}
+
+// --- what lies beside the weights
+
+// A folder of the layout with a tokenizer and generation_config.json: both come along, whoever says the shape of the model.
+TEST(Beside, TokenizersComeAlongFromEveryLayout) {
+  TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "hf");
+  Json config = llama();
+  config["num_hidden_layers"] = 2;
+  spill(folder / "hf/config.json", config.dump());
+  spill(folder / "config.json", config.dump());
+  const auto model = make_model(config, "test");
+  const std::vector<std::byte> zeros(1 << 16);
+  std::vector<TensorBytes> tensors;
+  for (const FileTensor& t : model->files().tensors) tensors.push_back({t.name, DType::f32, t.shape, std::span(zeros).first(static_cast<size_t>(t.shape.count() * 4))});
+  save_safetensors(folder / "hf/model.safetensors", tensors);
+  spill(folder / "hf/vocab.txt", "[PAD]\n[UNK]\n");
+  spill(folder / "hf/generation_config.json", R"({"top_k": 7})");
+  auto convert = [&](const std::string& from, const std::string& to, const std::string& layout, const std::string& with = "") {
+    convert_weights({.input = from, .output = to, .to = layout, .model_config = with, .pipeline = layout == "megatron-mcore" ? 2 : 1}, [](int64_t, int64_t) {});
+    EXPECT_EQ(slurp(to + "/vocab.txt"), slurp(folder / "hf/vocab.txt")) << from << " to " << to;
+    EXPECT_EQ(slurp(to + "/generation_config.json"), R"({"top_k": 7})") << from << " to " << to;
+  };
+  for (const std::string layout : {"hf", "megatron-mcore", "megatron-legacy", "mindformers", "ravine"}) {
+    const std::string made = folder / ("as-" + layout);
+    convert(folder / "hf", made, layout);
+    convert(made, made + "-back", "hf");
+    convert(made, made + "-given", "hf", folder / "config.json");
+  }
+}
+
+// --- rules of the conversion itself
+
+std::string hf_model(const TemporaryFolder& folder, const std::string& name, const Json& config, const std::function<void(std::vector<TensorBytes>&)>& change = {}) {
+  static const std::vector<std::byte> zeros(1 << 16);
+  std::filesystem::create_directories(folder / name);
+  spill(folder / (name + "/config.json"), config.dump());
+  const auto model = make_model(config, "test");
+  std::vector<TensorBytes> tensors;
+  for (const FileTensor& t : model->files().tensors) tensors.push_back({t.name, DType::f32, t.shape, std::span(zeros).first(static_cast<size_t>(t.shape.count() * 4))});
+  if (change) change(tensors);
+  save_safetensors(folder / (name + "/model.safetensors"), tensors);
+  return folder / name;
+}
+
+TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseAskedFor) {
+  TemporaryFolder folder;
+  const std::vector<std::byte> zeros(4096);
+  Json tied = llama();
+  tied["tie_word_embeddings"] = true, tied["dtype"] = "float32";
+  const auto quiet = [](int64_t, int64_t) {};
+  const std::string in = hf_model(folder, "a", tied, [&](auto& t) {
+    t.push_back({"lm_head.weight", DType::f32, {kRows, kHidden}, std::span(zeros).first(kRows * kHidden * 4)});
+    t.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", DType::f32, {2}, std::span(zeros).first(8)});
+    t[0].dtype = DType::bf16, t[0].bytes = t[0].bytes.first(t[0].bytes.size() / 2);
+  });
+  std::filesystem::create_directories(folder / "full"), spill(folder / "full/x", "x");
+  ConvertReport r = convert_weights({.input = in, .output = folder / "full", .to = "hf", .dry_run = true}, quiet);
+  EXPECT_EQ(r.rows.size(), make_model(tied, "t")->files().tensors.size()) << "no copy of the table, no frequencies; and a dry run needs no empty folder";
+  EXPECT_TRUE(r.notes.empty()) << r.notes[0];
+  // Of two types Megatron takes none, but the one that is asked for.
+  EXPECT_NE(message_of<UserError>([&] { convert_weights({.input = in, .output = folder / "m", .to = "megatron-mcore"}, quiet); }).find("weights of several types"), std::string::npos);
+  r = convert_weights({.input = in, .output = folder / "m", .to = "megatron-mcore", .dtype = DType::f16}, quiet);
+  for (const ConvertRow& row : r.rows) EXPECT_EQ(row.dtype, "f16") << row.name;
+  r = convert_weights({.input = in, .output = folder / "half", .to = "hf", .dtype = DType::bf16}, quiet);
+  const Json said = Json::parse(slurp(folder / "half/config.json"));
+  EXPECT_EQ(said.value("dtype", ""), "bfloat16");
+  EXPECT_FALSE(said.contains("torch_dtype")) << "the older name only where it was";
+  // A family that is not known keeps its names, and whole numbers stay whole.
+  std::filesystem::create_directories(folder / "other");
+  spill(folder / "other/config.json", R"({"model_type": "no_such_family"})");
+  save_safetensors(folder / "other/model.safetensors", {{"x", DType::f32, {2}, std::span(zeros).first(8)}, {"n", DType::i64, {2}, std::span(zeros).first(16)}});
+  r = convert_weights({.input = folder / "other", .output = folder / "other2", .to = "hf", .dtype = DType::f16}, quiet);
+  std::map<std::string, std::string> types;
+  for (const ConvertRow& row : r.rows) types[row.name] = row.dtype;
+  EXPECT_EQ(types, (std::map<std::string, std::string>{{"n", "i64"}, {"x", "f16"}}));
+  EXPECT_TRUE(r.notes.empty()) << r.notes[0];
+  // Virtual stages are told apart where they lie in one file.
+  Json four = llama();
+  four["num_hidden_layers"] = 4;
+  r = convert_weights({.input = hf_model(folder, "four", four), .output = "", .to = "megatron-mcore", .pipeline = 2, .virtual_stages = 2, .dry_run = true}, quiet);
+  std::set<std::string> rows;
+  for (const ConvertRow& row : r.rows) EXPECT_TRUE(rows.insert(row.file + " " + row.name).second) << row.file << " " << row.name;
+  EXPECT_TRUE(rows.contains("release/mp_rank_00_001/model_optim_rng.pt model1: output_layer.weight"));
+}
+
+TEST(ResizeVocabulary, NewRowsAreTheMeanAndTheirMomentsZero) {
+  auto table = [](bool moments, int64_t rows) {
+    Weights w;
+    w.config = llama();
+    const std::vector<float> v{1, 2, 3, 6};
+    const auto bytes = std::as_bytes(std::span(v));
+    w.add("lm_head.weight", in_memory(DType::f32, {2, 2}, {bytes.begin(), bytes.end()}));
+    resize_vocabulary(w, rows, moments);
+    return values_of(*w.tensors.at("lm_head.weight"));
+  };
+  EXPECT_EQ(table(false, 3), (std::vector<float>{1, 2, 3, 6, 2, 4}));
+  EXPECT_EQ(table(true, 3), (std::vector<float>{1, 2, 3, 6, 0, 0}));
+  EXPECT_EQ(table(true, 1), (std::vector<float>{1, 2}));
+}
+
+// --- MindFormers: files that do not belong together
+
+TEST(MindFormers, FilesThatDoNotBelongTogetherAreRefused) {
+  TemporaryFolder folder;
+  const std::vector<std::byte> zeros(4096);
+  auto save = [&](const std::string& at, const std::string& name, int64_t step = 0, bool with_step = false) {
+    std::filesystem::create_directories(std::filesystem::path(at).parent_path());
+    std::vector<TensorBytes> t{{name, DType::f32, {kHidden}, std::span(zeros).first(kHidden * 4)}};
+    std::vector<int64_t> number{step};
+    if (with_step) t.push_back({"global_step", DType::i64, {1}, std::as_bytes(std::span(number))});
+    save_safetensors(at, t);
+  };
+  auto says = [&](const std::string& at, const char* text) {
+    EXPECT_NE(message_of<UserError>([&] { read_mindformers(at, llama(), "c", false, StateKind::weights); }).find(text), std::string::npos) << text;
+  };
+  save(folder / "a/rank_0/x.safetensors", "model.norm_out.weight"), save(folder / "a/rank_2/x.safetensors", "model.norm_out.weight");
+  says(folder / "a", "rank 1 has no file");
+  save(folder / "b/x_rank_0-1.safetensors", "model.norm_out.weight"), save(folder / "b/y_rank_0-2.safetensors", "model.norm_out.weight");
+  says(folder / "b", "is of rank 0 too");
+  save(folder / "c/model-00001.safetensors", "model.norm_out.weight"), save(folder / "c/model-00002.safetensors", "model.norm_out.weight");
+  says(folder / "c", "tensor is stored twice");
+  save(folder / "d/model-00001.safetensors", "model.norm_out.weight");
+  spill(folder / "d/param_name_map.json", R"({"model.norm_out.weight": "model-00001.safetensors", "lm_head.weight": "model-00002.safetensors"})");
+  says(folder / "d", "one of the files must hold it");
+  save(folder / "e/x_rank_0-1.safetensors", "model.norm_out.weight"), save(folder / "e/model.safetensors", "model.norm_out.weight");
+  says(folder / "e", "two layouts in one folder");
+  save(folder / "f.safetensors", "model.norm_out.weight", -3, true);
+  EXPECT_EQ(read_mindformers(folder / "f.safetensors", llama(), "c", false, StateKind::weights).position.step, 0) << "no step is negative";
+}
+
+// --- checkpoints of our own: what of a run is kept, and where its model and tokenizer are looked for
+
+TEST(RavineRun, KeepsItsPlaceAndItsModel) {
+  TemporaryFolder folder;
+  const auto quiet = [](int64_t, int64_t) {};
+  convert_weights({.input = hf_model(folder, "hf", llama()), .output = folder / "run", .to = "ravine"}, quiet);
+  ASSERT_TRUE(read_mark(folder / "run")) << "training goes on in it";
+  EXPECT_EQ(read_mark(folder / "run")->kind, kRunFolder);
+  const std::string step = folder / "run/checkpoints/step_000000";
+  auto scalars = [&](const Json& more) {
+    Manifest m = parse_manifest(slurp(step + "/manifest.json"), "m");
+    m.scalars.update(more);
+    spill(step + "/manifest.json", write_manifest(m));
+  };
+  Json trained = llama();
+  trained["rope_theta"] = 777.0;
+  scalars({{"tokens", 123}, {"global_batch", 7}, {"optimizer_steps", 3}, {"data", {{"any", {1, 2}}}}});
+  convert_weights({.input = folder / "run", .output = folder / "again", .to = "ravine", .optimizer = true}, quiet);
+  const Json got = parse_manifest(slurp(folder / "again/checkpoints/step_000000/manifest.json"), "m").scalars;
+  EXPECT_TRUE(got["tokens"] == 123 && got["global_batch"] == 7 && got["optimizer_steps"] == 3 && got["data"] == (Json{{"any", {1, 2}}}) && got["optimizer"] == "adamw") << got;
+  auto theta = [&](const char* output) {
+    convert_weights({.input = folder / "run", .output = folder / output, .to = "hf"}, quiet);
+    return Json::parse(slurp(folder / (std::string(output) + "/config.json"))).value("rope_theta", 0.0);
+  };
+  // What the run trained goes before the config beside it, that before its final model's, that before what its options name.
+  auto config = [&](const std::string& at, double base) {
+    Json c = llama();
+    c["rope_theta"] = base;
+    std::filesystem::create_directories(folder / at);
+    spill(folder / (at + "/config.json"), c.dump());
+  };
+  config("run", 2), config("run/model", 3), config("path", 4), config("shape", 5);
+  auto options = [&](const std::string& model) { spill(folder / "run/config.yaml", "model: {" + model + "}\n"); };
+  options("path: " + (folder / "path"));
+  scalars({{"model", trained}});
+  EXPECT_EQ(theta("a"), 777);
+  scalars({{"model", nullptr}});
+  EXPECT_EQ(theta("b"), 2);
+  std::filesystem::remove(folder / "run/config.json");
+  EXPECT_EQ(theta("c"), 3);
+  std::filesystem::remove(folder / "run/model/config.json");
+  EXPECT_EQ(theta("d"), 4) << "the model that it went on from";
+  options("config: " + (folder / "shape/config.json"));
+  EXPECT_EQ(theta("e"), 5);
+  // The tokenizer: that of the run, of its final model, the one that its options name, that of the model it went on from.
+  auto vocabulary = [&](const char* output) {
+    convert_weights({.input = folder / "run", .output = folder / output, .to = "hf"}, quiet);
+    return slurp(folder / (std::string(output) + "/vocab.txt"));
+  };
+  for (const char* at : {"run", "run/model", "path", "tokens"}) std::filesystem::create_directories(folder / at), spill(folder / (std::string(at) + "/vocab.txt"), at);
+  options("path: " + (folder / "path") + ", tokenizer: " + (folder / "tokens"));
+  EXPECT_EQ(vocabulary("f"), "run");
+  std::filesystem::remove(folder / "run/vocab.txt");
+  EXPECT_EQ(vocabulary("g"), "run/model");
+  std::filesystem::remove(folder / "run/model/vocab.txt");
+  EXPECT_EQ(vocabulary("h"), "tokens");
+  options("path: " + (folder / "path"));
+  EXPECT_EQ(vocabulary("i"), "path");
+  // A checkpoint that is named is verified: a damaged one is refused.
+  for (const auto& file : std::filesystem::directory_iterator(step))
+    if (file.path().extension() == ".safetensors") {
+      std::string bytes = slurp(file.path().string());
+      bytes.back() = static_cast<char>(bytes.back() ^ 1);
+      spill(file.path().string(), bytes);
+    }
+  EXPECT_THROW(convert_weights({.input = step, .output = folder / "z", .to = "hf"}, quiet), Error);
 }
 
 }  // namespace

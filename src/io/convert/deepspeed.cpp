@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "files/compressed.h"
+#include "files/tokenizer_files.h"
 #include "files/torch_file.h"
 #include "io/convert/torch_elements.h"
 
@@ -337,12 +338,11 @@ Weights read_deepspeed(const std::string& path, const Json& config, const std::s
   Weights w;
   w.config = config;
   w.config_where = config_where;
-  for (const std::string& folder : {path, folder_of(c.folder)})
-    if (w.config.is_null() && fs::exists(folder + "/config.json")) {
-      w.config_where = folder + "/config.json";
-      w.config = read_json(w.config_where);
-      w.folder = folder;
-    }
+  for (const std::string& folder : {path, folder_of(c.folder)}) {
+    const bool config_here = fs::exists(folder + "/config.json");
+    if (w.folder.empty() && (config_here || has_tokenizer(folder))) w.folder = folder;
+    if (w.config.is_null() && config_here) w.config = read_json(w.config_where = folder + "/config.json");
+  }
   read_position(c, w.position);
   if (c.stage == 0) {
     if (is_moment(kind))

@@ -280,10 +280,8 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
   Weights w;
   w.config = config;
   w.config_where = config_where;
-  if (w.config.is_null() && fs::exists(path + "/config.json")) {
-    w.config = read_json(w.config_where = path + "/config.json");
-    w.folder = path;
-  }
+  w.folder = path;
+  if (w.config.is_null() && fs::exists(path + "/config.json")) w.config = read_json(w.config_where = path + "/config.json");
   const bool guess = w.config.is_null();
   if (guess) w.config = config_of(f, tensors, layers), w.config_where = f.ranks[0].file->path() + ": args";
   auto head = tensors.find("output_layer.weight");

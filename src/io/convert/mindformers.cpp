@@ -8,6 +8,7 @@
 #include "files/convert.h"
 #include "files/fd.h"
 #include "files/tensor_set.h"
+#include "files/tokenizer_files.h"
 #include "io/convert/mindformers_names.h"
 
 namespace fs = std::filesystem;
@@ -167,6 +168,7 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
   w.config = config;
   w.config_where = config_where;
   const std::string folder = fs::is_directory(path) ? path : folder_of(path);
+  if (fs::is_directory(path) || has_tokenizer(folder)) w.folder = folder;
   if (w.config.is_null() && fs::exists(folder + "/config.json")) w.config = read_json(w.config_where = folder + "/config.json");
   if (w.config.is_null())
     throw UserError("no config", path, "these files carry no shape of the model", "give --model-config CONFIG.json");
