@@ -7,6 +7,8 @@
 #include <set>
 
 #include "files/safetensors.h"
+#include "infer/beam_search.h"
+#include "infer/beams.h"
 #include "infer/generation_config.h"
 #include "infer/generator.h"
 #include "infer/kv_cache.h"
@@ -330,6 +332,55 @@ TEST(InferenceSpeed, DecodeCountsItsProductsAndKeys) {
     EXPECT_NEAR(sum / n, 0, 5 * p.init.std / std::sqrt(n)) << p.name;
     EXPECT_NEAR(squares / n, p.init.std * p.init.std, 5 * std::sqrt(2 / n) * p.init.std * p.init.std) << p.name;
   }
+}
+
+// ModelLink's search ends when its worst result beats the best that is under way, wherever that stands among what was drawn.
+TEST(BeamSearchRules, TheBestUnderWayIsTheBestOfAll) {
+  GenerateOptions o;
+  o.end_ids = {0};
+  for (float under_way : {-0.5f, -2.0f}) {
+    BeamSearch search({1, 1.0, EarlyStop::no, BeamRules::modellink}, o, {3}, 20, 0, 5);
+    search.follow({{0, 0, -1.0f, -1.0f}, {0, 2, under_way, under_way}});
+    EXPECT_EQ(search.done(), under_way < -1) << under_way;
+    EXPECT_EQ(search.best(1)[0].ids, under_way < -1 ? Ids{0} : Ids{2});
+  }
+  // An end behind the first `beams` is no result.
+  BeamSearch search({1, 1.0, EarlyStop::no, BeamRules::modellink}, o, {3}, 20, 0, 5);
+  search.follow({{0, 2, -0.5f, -0.5f}, {0, 0, -1.0f, -1.0f}});
+  EXPECT_FALSE(search.done());
+  EXPECT_EQ(search.tokens(0), (Ids{3, 2}));
+}
+
+TEST(Beams, WhoHearsTokensMayStopHearing) {
+  Session s = session_in(DType::f64);
+  GenerateOptions o;
+  o.max_new_tokens = 6;
+  BeamOptions b;
+  b.beams = 2;
+  int heard = 0;
+  const auto got = generate_beams(s, {{5}, {6, 7}}, o, b, 1, {[&](size_t prompt, int32_t) { return prompt > 0 || ++heard < 3; }, {}, {}});
+  EXPECT_EQ(heard, 3);
+  EXPECT_EQ(got[0].ids.size(), 6u) << "the result is whole";
+  EXPECT_TRUE(got[0].begun && got[1].begun);
+  EXPECT_TRUE(generate(s, {{5}}, o)[0].begun);
+}
+
+TEST(SlotCache, ShareOfOneRank) {
+  constexpr int64_t rows = 1 << 15;  // 16 MiB, which a millionth of no machine has
+  SlotCache cache({0}, 64, DType::f32, 1, 1'000'000);
+  const std::string said = message_of<UserError>([&] { cache.begin_step(rows, rows); });
+  EXPECT_NE(said.find("this rank has"), std::string::npos) << said;
+  SlotCache all({0}, 1 << 20, DType::f32, 50000);
+  EXPECT_NE(message_of<UserError>([&] { all.begin_step(1 << 20, 1 << 20); }).find("this machine has"), std::string::npos);
+}
+
+TEST(Prompts, LinesCountBlankOnesToo) {
+  TemporaryFolder f;
+  spill(f / "p.jsonl", "\n{\"text\": \"a\"}\n\t\n{\"x\": 1}\n");
+  EXPECT_NE(message_of<UserError>([&] { read_prompt_texts(f / "p.jsonl", "text"); }).find("p.jsonl:4"), std::string::npos);
+  const std::vector<int16_t> minus{1, -1};
+  save_safetensors(f / "a", {tensor("input_ids", DType::i16, {1, 2}, minus)});
+  EXPECT_NE(message_of<UserError>([&] { read_trace_input(f / "a", facts_of(100000, {})); }).find("token -1 in 'input_ids'"), std::string::npos);
 }
 
 }  // namespace
