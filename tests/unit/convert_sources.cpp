@@ -811,7 +811,7 @@ TEST(ResizeVocabulary, NewRowsAreTheMeanAndTheirMomentsZero) {
     const std::vector<float> v{1, 2, 3, 6};
     const auto bytes = std::as_bytes(std::span(v));
     w.add("lm_head.weight", in_memory(DType::f32, {2, 2}, {bytes.begin(), bytes.end()}));
-    resize_vocabulary(w, rows, moments);
+    resize_vocabulary(w, Json::object(), rows, moments);
     return values_of(*w.tensors.at("lm_head.weight"));
   };
   EXPECT_EQ(table(false, 3), (std::vector<float>{1, 2, 3, 6, 2, 4}));
