@@ -9,6 +9,7 @@
 #include "infer/speed.h"
 #include "io/model_folder.h"
 #include "kernels/backend.h"
+#include "parallel/initialise.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/step_share.h"

@@ -141,7 +141,7 @@ void Ctx::run_block_backward(BlockNode node) {
     if (out.x) grads_.rename(node.out_x, out.x.ref());
     if (out.branch) grads_.rename(node.out_branch, out.branch.ref());
   }
-  store().open_grads(*this, *node.unit);
+  grad_store().open_grads(*this, *node.unit);
   while (!node.ops.empty()) {
     OpNode op = std::move(node.ops.back());
     node.ops.pop_back();
@@ -158,7 +158,7 @@ void Ctx::run_block_backward(BlockNode node) {
     for (auto& r : op.outputs) grads_.drop(r);
     store().progress();
   }
-  store().close_grads(*this, *node.unit);
+  grad_store().close_grads(*this, *node.unit);
 }
 
 CallInfo Ctx::describe(const char* op, std::span<const NamedView> tensors, double flops) {

@@ -41,7 +41,8 @@ class Ctx {
   struct Setup {
     const Kernels* kernels = nullptr;
     Arena* arena = nullptr;
-    ParamStore* store = nullptr;
+    WeightSource* store = nullptr;
+    GradStore* grads = nullptr;      // null: weights are only read
     Stash* stash = nullptr;          // null: nothing is ever recorded
     const Recipe* recipe = nullptr;  // null: none
     Types types;
@@ -82,7 +83,11 @@ class Ctx {
   void output(const std::string& name, const Tensor& t) { outputs_[name] = t; }
 
   const Batch& batch() const { return *batch_; }
-  ParamStore& store() { return *setup_.store; }
+  WeightSource& store() { return *setup_.store; }
+  GradStore& grad_store() {
+    require(setup_.grads != nullptr, "weights are only read here: there are no gradients");
+    return *setup_.grads;
+  }
   const Group& group(Axis axis) const;
   bool sequence_parallel() const { return setup_.sequence && group(Axis::tensor).size() > 1; }
   // Rows of the residual stream that are here: all tokens of the micro batch, or this rank's part, and where it begins.

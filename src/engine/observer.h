@@ -13,7 +13,7 @@
 namespace ravine {
 
 struct Param;
-class ParamStore;
+class WeightSource;
 
 enum class Phase : uint8_t { forward, recompute, backward, update };
 std::string_view name(Phase p);
@@ -47,7 +47,7 @@ struct CallInfo {
   void rerun(const Kernels& kernels, std::span<const TensorView> on) const { rerun_(args_, kernels, on); }
 
   // Set by Ctx.
-  const ParamStore* store = nullptr;
+  const WeightSource* store = nullptr;
   const void* args_ = nullptr;
   void (*rerun_)(const void* args, const Kernels& kernels, std::span<const TensorView> on) = nullptr;
 };

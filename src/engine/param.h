@@ -43,6 +43,7 @@ struct Param {
   Param* tied = nullptr;     // the value is that one's; the gradient has its own place and is added to that one's at the end of the step
   bool trainable = true;
   double lr_mult = 1, wd_mult = 1;
+  Axis group = Axis::data;   // the ranks along it hold the same of it: they sum its gradients and divide what is kept of it
   size_t index = 0;          // among all parameters of the model
 };
 

@@ -1,4 +1,16 @@
-// Seam S2: where parameters live and when they are gathered. Implementations are in parallel/.
+// Seam S2: where parameters live and when they are gathered (WeightSource), where their gradients go and what an optimizer sees of them (GradStore).
+// Implementations are in parallel/. The words, as papers on ZeRO, FSDP and Megatron have them:
+//
+//   bucket       parameters of a unit that are treated alike, side by side in flat buffers
+//   group        the ranks along one mesh axis that hold a bucket in common: they sum its gradients and divide what is kept of it
+//   shard        one of the equal parts into which a bucket is divided, one for each rank of its group
+//   owned        what of a bucket this rank updates: its shard, or everything where nothing is divided
+//   resident     what of a bucket's values stays on this rank; the rest is gathered while a unit is leased
+//   local        what a tensor rank has of a parameter that is cut over them
+//   replica      the same local values on another tensor rank; one of the replicas is the primary one
+//   primary      what of a bucket this rank alone answers for, in norms and checkpoints
+//   master       values in the type that the optimizer updates; the copy is of 16 bits, for products
+//   accumulator  where gradients of a bucket, or of a tied place of use, add up; a leaf is the micro batches that do so in place
 #pragma once
 #include <span>
 #include <vector>
@@ -16,29 +28,46 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
+// How the values of a bucket are kept.
+enum class ValueStorage : uint8_t {
+  master,           // in the master's type alone, which kernels read
+  master_and_copy,  // products read a copy of 16 bits
+  copy,             // 16 bits alone: nothing updates it, and products alone read it
+  packed,           // blocks of few bits with their scales: no store keeps such yet, all refuse it
+};
+
 // One bucket = parameters of a unit that are treated alike: flat buffers that gather, scatter, optimizer and checkpoint handle in one
 // call each.
 struct Bucket {
   Unit* unit = nullptr;
   bool trainable = true;
-  bool matrix = true;               // products read it (in the compute type); else kernels read the master
   bool cut = true;                  // over the tensor axis; else every tensor rank holds the same
+  Axis group = Axis::data;
+  ValueStorage storage = ValueStorage::master;
+  bool reads_master = true;         // lookup tables, vectors, and products where there is no copy
+  DType master_type = DType::f32, copy_type = DType::f32;
+  DType grad_type = DType::f32;     // of gradients and their sums
   int64_t count = 0;                // elements, padded
-  int64_t part = 0;                 // elements of one data rank's part; count where the bucket is too small to be divided
-  Range mine;                       // what this rank updates: everything, or its part
-  Range spoken;                     // what this rank alone answers for, in norms and checkpoints
+  int64_t shard = 0;                // elements of one rank of the group; count where the bucket is too small to be divided
+  Range owned, primary;
   struct Span {
     Param* param;
     int64_t begin;                  // element offset in the flat buffers
-    Shape shape;                    // of what this rank holds
-    bool copy = false;              // a tensor rank before this one holds the same part and answers for it (key/value heads)
+    Shape shape;                    // local
+    std::vector<int64_t> origin;    // where that begins in the parameter, per dim
+    bool replica = false;           // a tensor rank before this one holds the same and is the primary one (key/value heads)
   };
   std::vector<Span> spans;          // by offset
+
+  bool divided() const { return owned.count < count; }
+  bool has_master() const { return storage == ValueStorage::master || storage == ValueStorage::master_and_copy; }
+  bool has_copy() const { return storage == ValueStorage::copy || storage == ValueStorage::master_and_copy; }
+  bool holds(const Param& p) const;
 };
-// What of `spoken` counts in norms: all but copies, cut where partial sums begin anew wherever the part of a data rank begins.
+// What of `primary` counts in norms: all but replicas, cut where partial sums begin anew wherever the shard of a rank begins.
 std::vector<Range> counted_ranges(const Bucket& bucket);
 
-inline constexpr int64_t kPartElements = 1024;  // norms take partial sums of so many elements; parts of data ranks begin at multiples
+inline constexpr int64_t kNormRun = 1024;  // norms take partial sums of so many elements; shards begin at multiples
 
 // A box of a parameter that a rank holds, and where its values lie: contiguous, of the shape of the box, which may reach beyond the
 // end of the parameter's first dim (padding).
@@ -48,23 +77,34 @@ struct ParamBox {
   TensorView view;
 };
 
-class ParamStore {
+// Values, for whoever reads them: all that generation, export and frozen weights need.
+class WeightSource {
  public:
-  virtual ~ParamStore() = default;
+  virtual ~WeightSource() = default;
   // Starts bringing a unit here; acquire waits for it. Units are acquired around each block, forward and backward.
   virtual void prefetch(const Unit&) {}
   virtual void acquire(const Unit&) = 0;
   virtual void release(const Unit&) = 0;
 
-  // The value as kernels read it (compute type for matrices, else the master's); its unit must be acquired.
+  // The value as products read it (the copy, where there is one); its unit must be acquired.
   virtual TensorView value(const Param& p) const = 0;
   // Of the part of it that this rank holds.
   virtual Shape shape(const Param& p) const { return p.shape; }
-  // The value as a lookup table or vector reads it: the master itself.
+  // The value as a lookup table or vector reads it: the master; where there is none, what there is.
   virtual TensorView master(const Param& p) const = 0;
-  // Everything of the masters that this rank holds: to be filled, from files.
+  // Everything that is resident, in the type of the master where there is one: to be filled, from files.
   virtual std::vector<ParamBox> boxes() const = 0;
 
+  // The parameters whose values, masters or gradients lie in these elements, in order; of memory of others: none.
+  virtual std::vector<const Param*> params_in(const TensorView&) const { return {}; }
+  // Called between ops: lets messages that are under way move on.
+  virtual void progress() {}
+};
+
+// Gradients of a step, and what an optimizer sees of the values that they change.
+class GradStore {
+ public:
+  virtual ~GradStore() = default;
   // Makes room for the gradients of a unit in the arena (kept until end_step). Called before its backward.
   virtual void open_grads(Ctx& c, const Unit&) = 0;
   virtual void close_grads(Ctx& c, const Unit&) = 0;
@@ -77,47 +117,25 @@ class ParamStore {
   // Gives the gradient memory back.
   virtual void end_step() = 0;
 
-  // Flat views for the optimizer, of what this rank updates (Bucket::mine), in order of the units.
+  // Flat views for the optimizer, of what this rank updates (Bucket::owned), in order of the units.
   virtual const std::vector<Bucket>& buckets() const = 0;
-  virtual TensorView flat_master(size_t bucket) const = 0;
-  virtual TensorView flat_copy(size_t bucket) const = 0;  // 16-bit copy; absent if none
-  virtual TensorView flat_grad(size_t bucket) const = 0;  // absent outside a step, and of frozen buckets
-  // The optimizer has changed what is mine of a bucket: brings the values to whoever reads them.
-  virtual void publish(Ctx&, size_t /*bucket*/) {}
-  // The parameters whose values, masters or gradients lie in these elements, in order; of memory of others: none.
-  virtual std::vector<const Param*> params_in(const TensorView&) const { return {}; }
-  // Called between ops: lets messages that are under way move on.
-  virtual void progress() {}
-};
-
-// Parameters that are only read: whatever training asks for is an Error.
-class WeightsOnly : public ParamStore {
- public:
-  void open_grads(Ctx&, const Unit&) final;
-  void close_grads(Ctx&, const Unit&) final;
-  TensorView add_to_grad(const Param&, bool&) final;
-  bool has_grad(const Param&) const final { return false; }
-  void finish_grads(Ctx&) final;
-  void end_step() final {}
-  const std::vector<Bucket>& buckets() const final { return none_; }
-  TensorView flat_master(size_t) const final;
-  TensorView flat_copy(size_t) const final;
-  TensorView flat_grad(size_t) const final { return {}; }
-
- private:
-  std::vector<Bucket> none_;
+  virtual TensorView owned_master(size_t bucket) const = 0;
+  virtual TensorView owned_copy(size_t bucket) const = 0;  // absent if there is none
+  virtual TensorView owned_grad(size_t bucket) const = 0;  // absent outside a step, and of frozen buckets
+  // The optimizer has changed what is owned of a bucket: brings the values to whoever reads them.
+  virtual void publish(Ctx& c, size_t bucket) = 0;
 };
 
 // Holds a unit for the length of a scope.
 class Lease {
  public:
-  Lease(ParamStore& store, const Unit& unit) : store_(store), unit_(unit) { store_.acquire(unit_); }
+  Lease(WeightSource& store, const Unit& unit) : store_(store), unit_(unit) { store_.acquire(unit_); }
   ~Lease() { store_.release(unit_); }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
  private:
-  ParamStore& store_;
+  WeightSource& store_;
   const Unit& unit_;
 };
 

@@ -17,6 +17,7 @@ Ctx::Setup Session::setup(Arena& arena) const {
   s.kernels = &kernels;
   s.arena = &arena;
   s.store = store.get();
+  s.grads = trainable;
   s.types = types;
   s.sequence = trainable && spread.options.sequence;
   for (Axis axis : kAxes) s.groups[static_cast<size_t>(axis)] = &ranks().along(axis);

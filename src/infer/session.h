@@ -27,7 +27,7 @@ struct Session {
   Types types;
   Spread spread;
   std::vector<BlockRange> parts;  // of the pipeline (parallel/stage.h); empty: one, of everything
-  std::unique_ptr<ParamStore> store;
+  std::unique_ptr<WeightSource> store;
   std::vector<std::string> stored_names;  // of model->files().tensors, as the folder spells them; empty for random weights
   FlatStore* trainable = nullptr;  // the store, where it can hold gradients (OpenFor::gradients), or is divided over data ranks (ZeRO 3)
 

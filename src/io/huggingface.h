@@ -19,7 +19,7 @@ namespace ravine {
 // there once, in its shape and a floating type, with or without the family's base prefix ("model."); what files of the family
 // join or store transposed is cut and turned. Tied parameters are not read, constant buffers (rotary inv_freq) are passed over; any
 // other tensor is refused, before weights change. Returns the names as the folder spells them, by index of model.files().tensors.
-std::vector<std::string> load_weights(const std::string& folder, Model& model, ParamStore& store);
+std::vector<std::string> load_weights(const std::string& folder, Model& model, WeightSource& store);
 // Reads only headers; throws what load_weights would.
 void check_weights(const std::string& folder, const Model& model);
 
@@ -47,7 +47,7 @@ void refuse_foreign_model(const std::string& folder, const std::string& run, Fol
 // Writes the model with its present masters, named and laid out as files of its family are. Tied parameters are not stored; config.json has the fields as read with dtype
 // updated. Blocks until the folder is on disk. DiskFull, or UserError for a path that cannot be used, leaves the old folder as
 // it was; so does what refuse_foreign_model finds only at the end, and the new folder stays beside it as DIR.new-N, which is told.
-void save_model_folder(const SaveFolder& options, const Model& model, ParamStore& store);
+void save_model_folder(const SaveFolder& options, const Model& model, WeightSource& store);
 
 // Copies the files of a tokenizer into the folder, by the names that Transformers looks for; .xz and the like unpacked. `source` is a folder
 // (one without a tokenizer is fine) or a single file.

@@ -83,7 +83,7 @@ void check_weights(const std::string& folder, const Model& model) {
   match(open_weights(folder), folder, model);
 }
 
-std::vector<std::string> load_weights(const std::string& folder, Model& model, ParamStore& store) {
+std::vector<std::string> load_weights(const std::string& folder, Model& model, WeightSource& store) {
   check_export(folder, false);
   const Files files = open_weights(folder);
   const std::vector<StoredParam> stored = match(files, folder, model);

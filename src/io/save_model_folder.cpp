@@ -136,7 +136,7 @@ std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, in
   return shards;
 }
 
-void write_tensor(SafetensorsWriter& writer, const Entry& e, DType dtype, ParamStore& store, std::vector<std::byte>& scratch) {
+void write_tensor(SafetensorsWriter& writer, const Entry& e, DType dtype, WeightSource& store, std::vector<std::byte>& scratch) {
   const FileTensor& t = *e.tensor;
   Lease lease(store, *t.params[0]->unit);
   std::vector<TensorView> of;
@@ -162,7 +162,7 @@ void write_tensor(SafetensorsWriter& writer, const Entry& e, DType dtype, ParamS
   }
 }
 
-void write_weights(const std::string& folder, const SaveFolder& options, const Model& model, ParamStore& store) {
+void write_weights(const std::string& folder, const SaveFolder& options, const Model& model, WeightSource& store) {
   const auto shards = split_shards(model, options.dtype, options.shard_bytes);
   std::vector<std::byte> scratch;
   int64_t total = 0;
@@ -211,7 +211,7 @@ void refuse_foreign_model(const std::string& folder, const std::string& run, Fol
                     "move it away, or choose another folder");
 }
 
-void save_model_folder(const SaveFolder& options, const Model& model, ParamStore& store) {
+void save_model_folder(const SaveFolder& options, const Model& model, WeightSource& store) {
   torch_name(options.dtype);
   require(options.generation.is_object(), "save_model_folder: generation is a JSON object, got {}",
           options.generation.type_name());

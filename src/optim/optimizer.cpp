@@ -5,16 +5,16 @@
 
 namespace ravine {
 
-Optimizer::Optimizer(const OptimizerOptions& options, ParamStore& store, const Types& types, DeviceKind device)
+Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, const Types& types, DeviceKind device)
     : options_(options), store_(store), rule_(make_update_rule(options_)), states_(rule_->states().size()), type_(types.master) {
   const bool decay_all = options.decay == "all";
   for (const Bucket& b : store.buckets()) {
     std::vector<UpdateSpan> spans;
     for (const Bucket::Span& s : b.spans) {
       if (!s.param->trainable) continue;
-      int64_t begin = std::max(s.begin, b.mine.begin), end = std::min(s.begin + s.shape.count(), b.mine.begin + b.mine.count);
+      int64_t begin = std::max(s.begin, b.owned.begin), end = std::min(s.begin + s.shape.count(), b.owned.begin + b.owned.count);
       if (begin >= end) continue;
-      UpdateSpan u{begin - b.mine.begin, end - begin, s.param->lr_mult, s.param->decay || decay_all ? options.weight_decay * s.param->wd_mult : 0.0};
+      UpdateSpan u{begin - b.owned.begin, end - begin, s.param->lr_mult, s.param->decay || decay_all ? options.weight_decay * s.param->wd_mult : 0.0};
       bool joins = !spans.empty() && spans.back().begin + spans.back().count == u.begin && spans.back().lr_mult == u.lr_mult &&
                    spans.back().weight_decay == u.weight_decay;
       if (joins)
@@ -23,7 +23,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, ParamStore& store, const T
         spans.push_back(u);
     }
     spans_.push_back(std::move(spans));
-    for (std::vector<Storage>& state : states_) state.emplace_back(device, b.trainable ? b.mine.count * size_of(type_) : 0);
+    for (std::vector<Storage>& state : states_) state.emplace_back(device, b.trainable ? b.owned.count * size_of(type_) : 0);
   }
 }
 
@@ -31,13 +31,13 @@ double Optimizer::grad_norm(Ctx& c, const Group& all) const {
   ExactSum squares;
   for (size_t b = 0; b < store_.buckets().size(); ++b) {
     const Bucket& bucket = store_.buckets()[b];
-    TensorView g = store_.flat_grad(b);
+    const TensorView g = store_.owned_grad(b);
     if (g.absent()) continue;
     for (const Range& r : counted_ranges(bucket)) {
-      TensorView part = g;
-      if (g.data) part.data = static_cast<std::byte*>(g.data) + (r.begin - bucket.mine.begin) * size_of(g.dtype);
-      part.shape = {r.count};
-      c.call(SumSquares{part, &squares});
+      TensorView run = g;
+      if (g.data) run.data = static_cast<std::byte*>(g.data) + (r.begin - bucket.owned.begin) * size_of(g.dtype);
+      run.shape = {r.count};
+      c.call(SumSquares{run, &squares});
     }
   }
   return std::sqrt(sum(all, squares).value());
@@ -53,12 +53,12 @@ void Optimizer::update(Ctx& c, double lr, double norm, const std::function<void(
   ++steps_;
   const double scale = options_.clip_norm > 0 ? std::min(1.0, options_.clip_norm / (norm + 1e-6)) : 1.0;
   for (size_t b = 0; b < store_.buckets().size(); ++b) {
-    const TensorView grad = store_.flat_grad(b);
+    const TensorView grad = store_.owned_grad(b);
     if (grad.absent()) continue;
     const Unit& unit = *store_.buckets()[b].unit;
     if (before_unit) before_unit(unit);
     Ctx::Scope scope(c, unit.name);
-    UpdateViews views{.param = store_.flat_master(b), .grad = grad, .copy = store_.flat_copy(b), .states = {}, .spans = spans_[b]};
+    UpdateViews views{.param = store_.owned_master(b), .grad = grad, .copy = store_.owned_copy(b), .states = {}, .spans = spans_[b]};
     for (const std::vector<Storage>& state : states_) views.states.push_back(flat(state[b], type_));
     rule_->update(c, views, steps_, lr, scale);
     store_.publish(c, b);

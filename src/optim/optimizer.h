@@ -1,4 +1,4 @@
-// An update rule on what this rank updates of the flat buckets of a ParamStore, with global gradient clipping.
+// An update rule on what this rank updates of the flat buckets of a GradStore, with global gradient clipping.
 #pragma once
 #include <functional>
 #include <vector>
@@ -12,7 +12,7 @@ namespace ravine {
 class Optimizer {
  public:
   // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say.
-  Optimizer(const OptimizerOptions& options, ParamStore& store, const Types& types, DeviceKind device);
+  Optimizer(const OptimizerOptions& options, GradStore& store, const Types& types, DeviceKind device);
 
   // L2 norm of all gradients of the step, over all ranks, every parameter counted once, independent of order.
   double grad_norm(Ctx& c, const Group& all) const;
@@ -34,7 +34,7 @@ class Optimizer {
 
  private:
   OptimizerOptions options_;
-  ParamStore& store_;
+  GradStore& store_;
   std::vector<std::vector<UpdateSpan>> spans_;  // per bucket
   std::unique_ptr<UpdateRule> rule_;
   std::vector<std::vector<Storage>> states_;  // by state of the rule, per bucket

@@ -10,7 +10,7 @@
 
 namespace ravine {
 
-// What the update of one bucket sees: flat views of what this rank updates of it (Bucket::mine), all of one length.
+// What the update of one bucket sees: flat views of what this rank updates of it (Bucket::owned), all of one length.
 struct UpdateViews {
   TensorView param, grad, copy;       // copy: 16 bits, absent if there is none
   std::vector<TensorView> states;     // in the order in which the rule names them

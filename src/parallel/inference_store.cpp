@@ -1,6 +1,6 @@
 #include "parallel/inference_store.h"
 
-#include "parallel/flat.h"
+#include "engine/flat.h"
 
 namespace ravine {
 namespace {
@@ -8,7 +8,7 @@ DType held_in(const Types& types, const Param& p) { return p.use == Use::vector 
 }  // namespace
 
 InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks, const std::vector<int>& stages)
-    : params_(params), types_(types), tensor_rank_(ranks.at().tensor), tensor_size_(ranks.mesh().tensor), places_(params.params().size()) {
+    : params_(params), types_(types), tensor_rank_(ranks.at().tensor), tensor_size_(ranks.mesh().tensor), locations_(params.params().size()) {
   auto stage = [&](const Unit* u) { return stages.empty() ? ranks.at().pipeline : stages[u->index]; };
   for (const Unit& unit : params.units()) {
     int64_t bytes = 0;
@@ -19,8 +19,8 @@ InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind 
       if (p->tied && stage(held.unit) == stage(&unit)) continue;
       if (p->join != join || join == 0) bytes = round_up(bytes, kAlignment);
       join = p->join;
-      places_[held.index] = {true, unit.index, bytes, local_shape(held, tensor_size_)};
-      bytes += places_[held.index].shape.count() * size_of(held_in(types, held));
+      locations_[held.index] = {true, unit.index, bytes, local_shape(held, tensor_size_)};
+      bytes += locations_[held.index].shape.count() * size_of(held_in(types, held));
     }
     units_.emplace_back(device, bytes);
   }
@@ -28,8 +28,8 @@ InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind 
 
 TensorView InferenceStore::of(const Param& param) const {
   const Param& p = param.tied ? *param.tied : param;
-  const Place& at = places_[p.index];
-  require(at.here, "store: '{}' lives on another pipeline stage", p.name);
+  const Location& at = locations_[p.index];
+  require(at.local, "store: '{}' lives on another pipeline stage", p.name);
   const Storage& s = units_[at.unit];
   return view_of(s.data() ? s.data() + at.byte : nullptr, held_in(types_, p), at.shape, s.device());
 }
@@ -37,7 +37,7 @@ TensorView InferenceStore::of(const Param& param) const {
 std::vector<ParamBox> InferenceStore::boxes() const {
   std::vector<ParamBox> out;
   for (const Param& p : params_.params())
-    if (places_[p.index].here) out.push_back({&p, local_begin(p, tensor_rank_, tensor_size_), of(p)});
+    if (locations_[p.index].local) out.push_back({&p, local_begin(p, tensor_rank_, tensor_size_), of(p)});
   return out;
 }
 
@@ -47,7 +47,7 @@ std::vector<const Param*> InferenceStore::params_in(const TensorView& v) const {
   const auto* begin = static_cast<const std::byte*>(v.data);
   const auto* end = begin + ((v.rows() - 1) * v.stride + v.cols()) * size_of(v.dtype);
   for (const Param& p : params_.params()) {
-    if (!places_[p.index].here) continue;
+    if (!locations_[p.index].local) continue;
     const TensorView held = of(p);
     const auto* data = static_cast<const std::byte*>(held.data);
     if (data < end && begin < data + held.bytes()) out.push_back(&p);

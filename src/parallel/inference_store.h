@@ -1,4 +1,4 @@
-// ParamStore of a model that only runs forward: every weight once, in the type that kernels read. No gradients, no moments. Of several
+// Weights of a model that only runs forward: every weight once, in the type that kernels read. No gradients, no moments. Of several
 // ranks each holds what its pipeline stage runs, cut over tensor ranks; data ranks hold the same.
 #pragma once
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace ravine {
 
-class InferenceStore : public WeightsOnly {
+class InferenceStore : public WeightSource {
  public:
   // Buffers for the parameters, zero. Matrices and lookup tables are held in types.compute, vectors (norms, biases) in
   // types.master; what is written there is rounded to that. Joined parameters lie side by side. The set is kept by reference.
@@ -26,18 +26,18 @@ class InferenceStore : public WeightsOnly {
   int64_t weight_bytes() const;
 
  private:
-  struct Place {
-    bool here = false;
+  struct Location {
+    bool local = false;  // on this stage
     size_t unit = 0;   // in whose storage
     int64_t byte = 0;  // where it begins there
-    Shape shape;       // of what is here
+    Shape shape;       // local
   };
   TensorView of(const Param& p) const;
   ParamSet& params_;
   Types types_;
   int tensor_rank_, tensor_size_;
   std::vector<Storage> units_;  // by Unit::index
-  std::vector<Place> places_;   // by Param::index
+  std::vector<Location> locations_;   // by Param::index
 };
 
 }  // namespace ravine

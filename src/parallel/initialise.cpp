@@ -1,9 +1,9 @@
-// Initial values: each follows from the seed, the name of its parameter and its place in it, so that every layout begins with the same.
+#include "parallel/initialise.h"
+
 #include <array>
 
 #include "base/parallel.h"
 #include "base/philox.h"
-#include "parallel/flat_store.h"
 
 namespace ravine {
 namespace {
@@ -35,7 +35,7 @@ void draw(const Param& p, uint64_t key, int64_t begin, int64_t n, const TensorVi
 
 }  // namespace
 
-void initialise(const ParamSet& params, ParamStore& store, uint64_t seed) {
+void initialise(const ParamSet& params, WeightSource& store, uint64_t seed) {
   for (const Param& p : params.params()) {
     if (p.tied) continue;
     TensorView v = store.master(p);
@@ -43,12 +43,12 @@ void initialise(const ParamSet& params, ParamStore& store, uint64_t seed) {
   }
 }
 
-void initialise(FlatStore& store, uint64_t seed) {
-  for (size_t b = 0; b < store.buckets().size(); ++b) {
-    TensorView to = store.held_master(b);
+void initialise(FlatWeights& store, uint64_t seed) {
+  for (size_t b = 0; b < store.table().buckets.size(); ++b) {
+    TensorView to = store.resident_values(b);
     if (!to.data) continue;
-    Range held = store.held(b);
-    for (const Piece& piece : pieces_of(store.buckets()[b], held, store.place())) {
+    const Range resident = store.resident(b);
+    for (const Piece& piece : pieces_of(store.table().buckets[b], resident)) {
       const Shape& whole = piece.param->shape;
       // Rows of the box that lie side by side in the parameter.
       int inner = whole.rank();
@@ -59,7 +59,7 @@ void initialise(FlatStore& store, uint64_t seed) {
         if (piece.shape[inner] != whole[inner]) break;
       }
       uint64_t key = philox_key(seed, piece.param->name);
-      for (int64_t done = 0; done < piece.shape.count(); done += run) draw(*piece.param, key, piece.element(done), run, to, piece.from - held.begin + done);
+      for (int64_t done = 0; done < piece.shape.count(); done += run) draw(*piece.param, key, piece.element(done), run, to, piece.from - resident.begin + done);
     }
   }
 }

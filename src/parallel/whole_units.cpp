@@ -6,8 +6,8 @@
 namespace ravine {
 namespace {
 
-// From the box of a piece, contiguous at `box`, to its place in the whole parameter.
-void place_box(const Piece& piece, std::byte* whole, const std::byte* box, int64_t size) {
+// From the box of a piece, contiguous at `box`, to where it belongs in the whole parameter.
+void insert_box(const Piece& piece, std::byte* whole, const std::byte* box, int64_t size) {
   const Shape& shape = piece.param->shape;
   int inner = shape.rank();
   int64_t run = 1;
@@ -32,7 +32,7 @@ void place_box(const Piece& piece, std::byte* whole, const std::byte* box, int64
 TensorView UnitExport::master(const Param& p) const {
   auto it = whole_.find(&p);
   require(it != whole_.end(), "whole units: the unit of '{}' is not acquired", p.name);
-  return view_of(it->second.data(), store_.held_master(0).dtype, p.shape, it->second.device());
+  return view_of(it->second.storage.data(), it->second.type, p.shape, it->second.storage.device());
 }
 std::vector<ParamBox> UnitExport::boxes() const { fail("whole units: they hold nothing of their own"); }
 
@@ -43,8 +43,9 @@ constexpr int64_t kEnd = -1;
 void UnitExport::acquire(const Unit& unit) {
   if (open_ == &unit) return;
   whole_.clear();
-  for (const Param* p : unit.params)
-    if (!p->tied) whole_.emplace(p, Storage(DeviceKind::cpu, p->shape.count() * size_of(store_.held_master(0).dtype)));
+  for (const Bucket& bucket : flat_buckets(model_.params(), {const_cast<Unit*>(&unit)}, store_.table().sharding, store_.table().types))
+    for (const Bucket::Span& s : bucket.spans)
+      whole_.emplace(s.param, Whole{Storage(DeviceKind::cpu, s.param->shape.count() * size_of(type_of(bucket))), type_of(bucket)});
   gather_integers(ranks_.all(), static_cast<int64_t>(unit.index));
   bring(unit);
   open_ = &unit;
@@ -60,36 +61,37 @@ void UnitExport::serve() {
   }
 }
 
-std::pair<TensorView, Range> UnitExport::here(size_t b) const {
-  if (of_ == Of::masters) return {store_.held_master(b), store_.held(b)};
-  return {store_.flat_grad(b), store_.buckets()[b].mine};
+std::pair<TensorView, Range> UnitExport::local(size_t b) const {
+  if (of_ == Of::masters) return {store_.resident_values(b), store_.resident(b)};
+  return {store_.owned_grad(b), store_.buckets()[b].owned};
 }
 
-// Every rank sends what it speaks for, piece by piece, in an order that rank 0 knows too.
+DType UnitExport::type_of(const Bucket& bucket) const { return of_ == Of::gradients ? bucket.grad_type : bucket.has_master() ? bucket.master_type : bucket.copy_type; }
+
+// Every rank sends what it alone answers for, piece by piece, in an order that rank 0 knows too.
 void UnitExport::bring(const Unit& unit) {
   const Mesh& mesh = ranks_.mesh();
-  int64_t size = size_of(store_.held_master(0).dtype);
   std::vector<std::byte> box;
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     if (!ranks_.first() && rank != ranks_.rank()) continue;
     Coordinates at = coordinates_of(mesh, rank);
     if (at.pipeline != stages_[unit.index]) continue;
-    FlatPlace place = store_.place();
-    place.tensor_rank = at.tensor;
-    place.data_rank = at.data;
-    for (const Bucket& bucket : flat_buckets(model_.params(), {const_cast<Unit*>(&unit)}, place)) {
+    Sharding sharding = store_.table().sharding;
+    sharding.at = at;
+    for (const Bucket& bucket : flat_buckets(model_.params(), {const_cast<Unit*>(&unit)}, sharding, store_.table().types)) {
       if (of_ == Of::gradients && !bucket.trainable) continue;
-      std::byte* mine = nullptr;
-      Range held;
+      const int64_t size = size_of(type_of(bucket));
+      std::byte* values = nullptr;
+      Range there;
       for (size_t b = 0; rank == ranks_.rank() && b < store_.buckets().size(); ++b) {
         if (store_.buckets()[b].spans[0].param != bucket.spans[0].param) continue;
-        auto [view, range] = here(b);
-        mine = view.as<std::byte>(), held = range;
+        auto [view, range] = local(b);
+        values = view.as<std::byte>(), there = range;
       }
-      for (const Piece& piece : pieces_of(bucket, bucket.spoken, place)) {
-        if (bucket.cut && !speaks_for(*piece.param, at.tensor, mesh.tensor)) continue;
+      for (const Piece& piece : pieces_of(bucket, bucket.primary)) {
+        if (bucket.cut && !is_primary(*piece.param, at.tensor, mesh.tensor)) continue;
         int64_t bytes = piece.shape.count() * size;
-        std::byte* from = mine ? mine + (piece.from - held.begin) * size : nullptr;
+        std::byte* from = values ? values + (piece.from - there.begin) * size : nullptr;
         if (!ranks_.first()) {
           ranks_.all().send(from, bytes, 0).wait();
           continue;
@@ -99,7 +101,7 @@ void UnitExport::bring(const Unit& unit) {
           ranks_.all().receive(box.data(), bytes, rank).wait();
           from = box.data();
         }
-        place_box(piece, whole_.at(piece.param).data(), from, size);
+        insert_box(piece, whole_.at(piece.param).storage.data(), from, size);
       }
     }
   }

@@ -9,9 +9,9 @@
 
 namespace ravine {
 
-// On rank 0 acquire brings a unit from the ranks that hold it: master(p) is the whole of p until another is acquired, in the type of the
-// masters. The others serve() meanwhile, until rank 0 calls end().
-class UnitExport : public WeightsOnly {
+// On rank 0 acquire brings a unit from the ranks that hold it: master(p) is the whole of p until another is acquired, in the type in
+// which ranks hold it. The others serve() meanwhile, until rank 0 calls end().
+class UnitExport : public WeightSource {
  public:
   enum class Of : uint8_t { masters, gradients };  // gradients: those of the step, finished
   UnitExport(Model& model, FlatStore& store, const Ranks& ranks, std::vector<int> stages, Of of = Of::masters)
@@ -26,8 +26,9 @@ class UnitExport : public WeightsOnly {
   std::vector<ParamBox> boxes() const override;
 
  private:
-  // What is here of bucket b, and which of its elements that are.
-  std::pair<TensorView, Range> here(size_t b) const;
+  // What this rank has of bucket b, and which of its elements that are.
+  std::pair<TensorView, Range> local(size_t b) const;
+  DType type_of(const Bucket& bucket) const;
   void bring(const Unit& unit);
   Model& model_;
   FlatStore& store_;
@@ -35,7 +36,11 @@ class UnitExport : public WeightsOnly {
   std::vector<int> stages_;
   Of of_;
   const Unit* open_ = nullptr;
-  std::map<const Param*, Storage> whole_;
+  struct Whole {
+    Storage storage;
+    DType type;
+  };
+  std::map<const Param*, Whole> whole_;
 };
 
 }  // namespace ravine

@@ -131,7 +131,7 @@ class LayoutCheck {
     engine.allocate();
     begin_weights(engine, config);
     if (way.inject == "cut") {
-      TensorView weight = engine.store().held_master(0);
+      TensorView weight = engine.store().resident_values(0);
       if (weight.dtype == DType::f64)
         std::swap(weight.as<double>()[0], weight.as<double>()[1]);
       else

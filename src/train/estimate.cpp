@@ -7,7 +7,7 @@
 #include "base/narrow_option.h"
 #include "engine/observer.h"
 #include "optim/update_rule.h"
-#include "parallel/flat.h"
+#include "engine/flat.h"
 #include "parallel/stage.h"
 #include "train/machine.h"
 
@@ -110,18 +110,17 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
   const Mesh& m = layout.mesh;
   int r = m.data;
   double wide = static_cast<double>(size_of(types.master)), narrow = static_cast<double>(size_of(types.compute)), micros = static_cast<double>(layout.micro_batches);
-  const FlatPlace place{.tensor_rank = 0, .tensor_size = m.tensor, .data_rank = 0, .data_size = m.data, .divided = c.parallel.zero > 0, .whole_below = c.parallel.zero_threshold};
-  for (const Bucket& b : flat_buckets(model.params(), units, place)) {
-    bool divided = b.part < b.count && c.parallel.zero > 0, copy = b.matrix && narrow < wide;
-    bool table = std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });
-    double count = static_cast<double>(b.count), part = count / r, mine = static_cast<double>(b.mine.count);
+  const Sharding sharding{.mesh = m, .at = {}, .divided = c.parallel.zero > 0, .whole_below = c.parallel.zero_threshold};
+  for (const Bucket& b : flat_buckets(model.params(), units, sharding, types)) {
+    const bool divided = b.divided();
+    const double count = static_cast<double>(b.count), shard = count / r, owned = static_cast<double>(b.owned.count);
     auto memory = [&](double elements, double bytes) { return kCall + elements * bytes / rates.bytes; };
-    double values = (copy ? rates.messages.gather(part * narrow, r) : 0) + (!copy || table ? rates.messages.gather(part * wide, r) : 0);
+    double values = (b.has_copy() ? rates.messages.gather(shard * narrow, r) : 0) + (b.reads_master ? rates.messages.gather(shard * wide, r) : 0);
     if (b.trainable && r > 1) {
-      double sum = rates.messages.exchange(part * wide, r) + memory((r - 1) * part, 3 * wide) + (divided ? memory(part, 2 * wide) : rates.messages.gather(part * wide, r));
+      double sum = rates.messages.exchange(shard * wide, r) + memory((r - 1) * shard, 3 * wide) + (divided ? memory(shard, 2 * wide) : rates.messages.gather(shard * wide, r));
       bool early = c.parallel.zero >= 2;
       e.data += sum * (early ? micros : 1);
-      if (early) e.leaves += (micros - 1) * memory(divided ? part : count, 3 * wide);
+      if (early) e.leaves += (micros - 1) * memory(divided ? shard : count, 3 * wide);
       if (divided && c.parallel.zero < 3) e.data += values;
     }
     if (divided && c.parallel.zero == 3) e.data += 2 * micros * values;
@@ -129,7 +128,7 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
     if (c.parallel.zero < 2 && layout.leaves > 1) e.leaves += static_cast<double>(layout.leaves - 1) * memory(count, 3 * wide);
     // Norm: reads the gradient. Update: gradient read; weight and states read and written; a copy written.
     const double states = static_cast<double>(make_update_rule(c.optimizer)->states().size());
-    e.update += memory(mine, wide) + memory(mine, wide * (1 + 2 + 2 * states) + (copy ? narrow : 0));
+    e.update += memory(owned, wide) + memory(owned, wide * (1 + 2 + 2 * states) + (b.has_copy() ? narrow : 0));
   }
 }
 

@@ -37,7 +37,7 @@ void Trainer::export_model() {
   folder.chat_template = chat_template_;
   folder.run = folder_->run();
   folder.seen = folder_->model_seen();
-  auto save = [&](ParamStore& store) {
+  auto save = [&](WeightSource& store) {
     try {
       save_model_folder(folder, *model_, store);
     } catch (const DiskFull& e) {
@@ -46,7 +46,7 @@ void Trainer::export_model() {
   };
   engine_->rest();  // whole units, and what is sent of them, take its place
   // Every rank is asked, so that all go the same way.
-  if (!any(ranks_.all(), !engine_->store().all_here())) {
+  if (!any(ranks_.all(), !engine_->store().all_resident())) {
     if (ranks_.first()) save(engine_->store());
   } else {
     UnitExport whole(*model_, engine_->store(), ranks_, engine_->stages());

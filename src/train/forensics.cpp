@@ -11,11 +11,11 @@ std::string Trainer::bad_weight() const {
   const FlatStore& store = engine_->store();
   std::string mine;
   for (size_t b = 0; b < store.buckets().size() && mine.empty(); ++b) {
-    const TensorView v = store.held_master(b);
-    const Range held = store.held(b);
-    for (const Piece& piece : pieces_of(store.buckets()[b], held, store.place())) {
+    const TensorView v = store.resident_values(b);
+    const Range resident = store.resident(b);
+    for (const Piece& piece : pieces_of(store.buckets()[b], resident)) {
       for (int64_t i = 0; i < piece.shape.count() && mine.empty(); ++i) {
-        const int64_t at = piece.from - held.begin + i;
+        const int64_t at = piece.from - resident.begin + i;
         const double x = v.dtype == DType::f64 ? v.as<double>()[at] : v.as<float>()[at];
         if (std::isfinite(x)) continue;
         mine = fmt::format("weight '{}' holds {} at element {}", piece.param->name, x, piece.element(i));

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
+#include "parallel/initialise.h"
 
 namespace ravine {
 
@@ -97,22 +98,22 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
 TrainState state_of(StepEngine& engine, StateFor use) {
   TrainState s;
   FlatStore& store = engine.store();
-  int tensor = store.place().tensor_rank, tensors = store.place().tensor_size;
+  const int tensor = engine.ranks().at().tensor, tensors = engine.ranks().mesh().tensor;
   const std::vector<Optimizer::State> states = engine.optimizer().states();
   for (size_t b = 0; b < store.buckets().size(); ++b) {
     const Bucket& bucket = store.buckets()[b];
     // `flat` holds elements `there` of the bucket; of these the elements `wanted`.
     auto add = [&](const std::string& kind, const TensorView& flat, Range there, Range wanted) {
       if (flat.absent()) return;
-      for (const Piece& piece : pieces_of(bucket, wanted, store.place())) {
-        if (use == StateFor::writing && bucket.cut && !speaks_for(*piece.param, tensor, tensors)) continue;
+      for (const Piece& piece : pieces_of(bucket, wanted)) {
+        if (use == StateFor::writing && bucket.cut && !is_primary(*piece.param, tensor, tensors)) continue;
         TensorView v = view_of(flat.as<char>() + (piece.from - there.begin) * size_of(flat.dtype), flat.dtype, piece.shape);
         s.tensors.push_back({.name = kind + "/" + piece.param->name, .view = v, .global = piece.param->shape, .begin = piece.begin, .unit = bucket.unit->index});
       }
     };
     bool writing = use == StateFor::writing;
-    add("weights", store.held_master(b), store.held(b), writing ? bucket.spoken : store.held(b));
-    for (const Optimizer::State& o : states) add(o.name, o.buckets[b], bucket.mine, writing ? bucket.spoken : bucket.mine);
+    add("weights", store.resident_values(b), store.resident(b), writing ? bucket.primary : store.resident(b));
+    for (const Optimizer::State& o : states) add(o.name, o.buckets[b], bucket.owned, writing ? bucket.primary : bucket.owned);
   }
   s.scalars["optimizer_steps"] = engine.optimizer().steps();
   return s;

@@ -57,11 +57,12 @@ Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
   return recipe;
 }
 
-Ctx::Setup StepEngine::setup(Arena& arena, ParamStore& store, const Kernels& kernels, const Ranks& ranks) {
+Ctx::Setup StepEngine::setup(Arena& arena, FlatStore& store, const Kernels& kernels, const Ranks& ranks) {
   Ctx::Setup s;
   s.kernels = &kernels;
   s.arena = &arena;
   s.store = &store;
+  s.grads = &store;
   s.stash = stash_.get();
   s.recipe = &recipe_;
   s.types = types_;

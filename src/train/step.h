@@ -91,7 +91,7 @@ class StepEngine {
   // Between steps: the memory that activations and gradients had goes back to the system until it is used again.
   void rest() { arena_->forget(); }
 
-  // Whether the config asks for what the gradients of parameters come to on this rank alone (FlatStore::watch_local), and their sums of squares in the last
+  // Whether the config asks for what the gradients of parameters come to on this rank alone (FlatGrads::watch_local), and their sums of squares in the last
   // step, by Param::index.
   static bool wants_local(const Config& c) { return !c.log.local_norms.empty() || c.health.embedding_norm > 0; }
   const std::vector<ExactSum>& local_squares() const { return local_squares_; }
@@ -117,7 +117,7 @@ class StepEngine {
                       const std::function<void(const Unit&)>& before_unit, const Decide& decide);
   void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, const std::vector<double>& scales, int64_t step);
   FlatLayout layout(const Ranks& ranks) const;
-  Ctx::Setup setup(Arena& arena, ParamStore& store, const Kernels& kernels, const Ranks& ranks);
+  Ctx::Setup setup(Arena& arena, FlatStore& store, const Kernels& kernels, const Ranks& ranks);
 
   Model& model_;
   const Config& config_;

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "kernels/backend.h"
+#include "parallel/initialise.h"
 #include "train/estimate.h"
 
 namespace ravine {

@@ -31,7 +31,7 @@ struct Setting {
   Setting(const Way& way, double p, uint64_t seed = 5, const Group* tensor = nullptr) : kernels(way.kernels), type(way.type) {
     if (!way.fused) recipe.unfuse("attention");
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = Types::of(way.type);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = Types::of(way.type);
     s.seed = seed, s.attention_dropout = p;
     s.groups[static_cast<size_t>(Axis::tensor)] = tensor;
     c = std::make_unique<Ctx>(s);

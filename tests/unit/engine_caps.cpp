@@ -65,7 +65,7 @@ Result head(double cap, bool fused, int size, bool sequence, bool unit_rows, con
     Recipe recipe;
     if (!fused) recipe.unfuse("loss_head");
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = Types::of(DType::f64);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = Types::of(DType::f64);
     s.groups[static_cast<size_t>(Axis::tensor)] = &ranks.along(Axis::tensor), s.sequence = sequence;
     Ctx c(s);
     std::vector<int32_t> labels;
@@ -98,7 +98,7 @@ Result head(double cap, bool fused, int size, bool sequence, bool unit_rows, con
     HeapArena arena;
     OneParam store(kVocabulary, kChannels, ranks.at().tensor, size);
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.types = Types::of(DType::f64);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.types = Types::of(DType::f64);
     s.groups[static_cast<size_t>(Axis::tensor)] = &ranks.along(Axis::tensor);
     Ctx c(s);
     Batch batch;
@@ -150,7 +150,7 @@ TEST(LossHead, ItsLossIsThatOfTheLogits) {
 struct Alone {
   Alone(int64_t rows, int64_t cols, const Kernels& table = ref_kernels()) : kernels(table), store(rows, cols, 0, 1) {
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.stash = stash.get(), s.types = Types::of(DType::f64);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = Types::of(DType::f64);
     c = std::make_unique<Ctx>(s);
   }
   template <class F>

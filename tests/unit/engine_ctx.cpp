@@ -17,7 +17,7 @@ struct Setting {
   explicit Setting(const std::string& recompute = "none", Recipe rules = {}, Types types = Types::of(DType::f64))
       : recipe(std::move(rules)), stash(make_stash(recompute)), first(units.unit("model.layers.0")), second(units.unit("model.layers.1")) {
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = types;
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = types;
     c = std::make_unique<Ctx>(s);
     batch.tokens = 2;
     c->begin(batch, true);

@@ -19,7 +19,7 @@ constexpr double kShare = 0.3;
 struct Setting {
   explicit Setting(uint64_t seed = 5, const Group* tensor = nullptr) {
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.stash = stash.get(), s.types = Types::of(DType::f64);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = Types::of(DType::f64);
     s.seed = seed, s.dropout = kShare;
     s.groups[static_cast<size_t>(Axis::tensor)] = tensor;
     s.sequence = tensor != nullptr;

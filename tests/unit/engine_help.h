@@ -7,7 +7,7 @@
 
 namespace ravine {
 
-class LoggingStore : public ParamStore {
+class LoggingStore : public WeightSource, public GradStore {
  public:
   void prefetch(const Unit& u) override { log.push_back("prefetch " + u.name); }
   void acquire(const Unit& u) override { log.push_back("acquire " + u.name); }
@@ -22,9 +22,10 @@ class LoggingStore : public ParamStore {
   void finish_grads(Ctx&) override {}
   void end_step() override {}
   const std::vector<Bucket>& buckets() const override { return none; }
-  TensorView flat_master(size_t) const override { return {}; }
-  TensorView flat_copy(size_t) const override { return {}; }
-  TensorView flat_grad(size_t) const override { return {}; }
+  TensorView owned_master(size_t) const override { return {}; }
+  TensorView owned_copy(size_t) const override { return {}; }
+  TensorView owned_grad(size_t) const override { return {}; }
+  void publish(Ctx&, size_t) override {}
 
   std::vector<std::string> log;
   std::vector<Bucket> none;

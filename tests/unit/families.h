@@ -9,6 +9,7 @@
 #include "device/arena.h"
 #include "model/model.h"
 #include "parallel/flat_store.h"
+#include "parallel/initialise.h"
 #include "parallel/stash.h"
 
 namespace ravine {
@@ -117,7 +118,7 @@ struct TinyRun {
             store.master(p).as<float>()[i] = static_cast<float>(x);
         }
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = types;
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = types;
     s.dropout = s.attention_dropout = dropout, s.seed = 3;
     ctx = std::make_unique<Ctx>(s);
     store.refresh_copies(*ctx);

@@ -15,6 +15,7 @@
 #include "io/huggingface.h"
 #include "io/open_weights.h"
 #include "parallel/flat_store.h"
+#include "parallel/initialise.h"
 #include "tests/unit/files_temporary.h"
 
 namespace ravine {

@@ -1,5 +1,5 @@
 // Flat buffers: however many ranks divide a model, their pieces cover every parameter exactly once.
-#include "parallel/flat.h"
+#include "engine/flat.h"
 
 #include <gtest/gtest.h>
 
@@ -33,16 +33,16 @@ TEST(Flat, PiecesCoverEveryParameterOnce) {
       std::map<std::string, std::vector<Box>> boxes;
       for (int t = 0; t < tensor; ++t)
         for (int d = 0; d < data; ++d) {
-          FlatPlace place{t, tensor, d, data};
-          for (const Bucket& b : flat_buckets(m.set, m.units, place)) {
+          const Sharding sharding{{1, data, tensor}, {0, d, t}};
+          for (const Bucket& b : flat_buckets(m.set, m.units, sharding, {})) {
             ASSERT_EQ(b.count % data, 0);
             if (!b.cut && t > 0) continue;  // the same on every tensor rank
             int64_t part = b.count / data, before = part * d;
-            for (const Piece& p : pieces_of(b, part * d, part, place)) {
+            for (const Piece& p : pieces_of(b, {part * d, part})) {
               EXPECT_GE(p.from, before) << "in order";
               before = p.from + p.shape.count();
               EXPECT_LE(before, part * (d + 1));
-              // With fewer key and value heads than ranks neighbours hold the same: the first speaks.
+              // With fewer key and value heads than ranks neighbours hold the same: the first is primary.
               if (tensor == 4 && (p.param->name == "k" || p.param->name == "v") && t % 2) continue;
               boxes[p.param->name].push_back({p.begin, p.shape});
             }
@@ -55,17 +55,17 @@ TEST(Flat, PiecesCoverEveryParameterOnce) {
 TEST(Flat, PartsBeginWhereNormsSumAnew) {
   for (int data : {2, 3, 8}) {
     Small m;
-    for (const Bucket& b : flat_buckets(m.set, m.units, {0, 1, data - 1, data, true, 500})) {
-      bool divided = b.part < b.count;
+    for (const Bucket& b : flat_buckets(m.set, m.units, {{1, data, 1}, {0, data - 1, 0}, true, 500}, {})) {
+      bool divided = b.shard < b.count;
       EXPECT_EQ(divided, b.unit->name == "embed" || b.spans.size() > 2) << b.unit->name;
       if (!divided) {
-        EXPECT_EQ(b.mine, (Range{0, b.count}));
-        EXPECT_EQ(b.spoken.count, 0) << "the first data rank speaks for it";
+        EXPECT_EQ(b.owned, (Range{0, b.count}));
+        EXPECT_EQ(b.primary.count, 0) << "the first data rank is primary";
         continue;
       }
-      EXPECT_EQ(b.part % kPartElements, 0);
-      EXPECT_EQ(b.mine, (Range{b.part * (data - 1), b.part}));
-      EXPECT_EQ(b.mine, b.spoken);
+      EXPECT_EQ(b.shard % kNormRun, 0);
+      EXPECT_EQ(b.owned, (Range{b.shard * (data - 1), b.shard}));
+      EXPECT_EQ(b.owned, b.primary);
     }
   }
 }
@@ -84,14 +84,14 @@ TEST(Flat, CopiesCountOnce) {
       const std::vector<Unit*> units{&layer};
       for (int t = 0; t < tensor; ++t)
         for (int d = 0; d < data; ++d) {
-          FlatPlace place{t, tensor, d, data, true, 0};
-          for (const Bucket& b : flat_buckets(set, units, place))
+          const Sharding sharding{{1, data, tensor}, {0, d, t}, true, 0};
+          for (const Bucket& b : flat_buckets(set, units, sharding, {}))
             for (const Range& r : counted_ranges(b)) {
-              EXPECT_GE(r.begin, b.spoken.begin);
-              EXPECT_LE(r.begin + r.count, b.spoken.begin + b.spoken.count);
-              for (const Piece& p : pieces_of(b, r, place)) boxes[p.param->name].push_back({p.begin, p.shape});
-              for (int64_t at = 0; at < r.count; at += kPartElements)
-                for (const Piece& p : pieces_of(b, r.begin + at, std::min(kPartElements, r.count - at), place)) runs[p.param->name].insert({p.begin, p.shape.count()});
+              EXPECT_GE(r.begin, b.primary.begin);
+              EXPECT_LE(r.begin + r.count, b.primary.begin + b.primary.count);
+              for (const Piece& p : pieces_of(b, r)) boxes[p.param->name].push_back({p.begin, p.shape});
+              for (int64_t at = 0; at < r.count; at += kNormRun)
+                for (const Piece& p : pieces_of(b, {r.begin + at, std::min(kNormRun, r.count - at)})) runs[p.param->name].insert({p.begin, p.shape.count()});
             }
         }
       for (const Param& p : set.params()) EXPECT_EQ(cover_fault(p.shape, boxes[p.name]), "") << p.name << " tensor " << tensor << " data " << data;
@@ -107,12 +107,12 @@ TEST(Flat, PiecesOfManyDims) {
   Unit& u = set.unit("experts");
   set.add(u, {"w", {3, 5, 7}, {}});
   std::vector<Unit*> units{&u};
-  Bucket bucket = flat_buckets(set, units, {})[0];
+  Bucket bucket = flat_buckets(set, units, {}, {})[0];
   for (int64_t begin = 0; begin < 105; begin += 4)
     for (int64_t count = 1; begin + count <= 105; count += 3) {
       std::vector<Box> boxes;
       int64_t next = begin;
-      for (const Piece& p : pieces_of(bucket, begin, count, {})) {
+      for (const Piece& p : pieces_of(bucket, {begin, count})) {
         EXPECT_EQ(p.from, next) << "in order";
         EXPECT_EQ(p.from, (p.begin[0] * 5 + p.begin[1]) * 7 + p.begin[2]);
         next += p.shape.count();
@@ -125,7 +125,7 @@ TEST(Flat, PiecesOfManyDims) {
 
 TEST(Flat, JoinedParametersLieSideBySide) {
   Small m;
-  for (const Bucket& b : flat_buckets(m.set, m.units, {1, 2, 0, 4}))
+  for (const Bucket& b : flat_buckets(m.set, m.units, {{1, 4, 2}, {0, 0, 1}}, {}))
     for (size_t i = 0; i + 1 < b.spans.size(); ++i)
       if (b.spans[i].param->join == b.spans[i + 1].param->join) {
         EXPECT_EQ(b.spans[i].begin + b.spans[i].shape.count(), b.spans[i + 1].begin);

@@ -9,6 +9,7 @@
 #include "base/philox.h"
 #include "infer/sampler.h"
 #include "parallel/flat_store.h"
+#include "parallel/initialise.h"
 #include "tests/unit/log_probability.h"
 
 namespace ravine {

@@ -10,6 +10,7 @@
 #include "infer/generator.h"
 #include "infer/kv_cache.h"
 #include "infer/sampler.h"
+#include "parallel/initialise.h"
 #include "tests/unit/files_temporary.h"
 #include "tests/unit/log_probability.h"
 

@@ -19,6 +19,7 @@
 #include "infer/speed.h"
 #include "infer/trace.h"
 #include "parallel/flat_store.h"
+#include "parallel/initialise.h"
 #include "tests/unit/files_temporary.h"
 
 namespace ravine {

@@ -6,6 +6,7 @@
 
 #include "model/model.h"
 #include "parallel/flat_store.h"
+#include "parallel/initialise.h"
 
 namespace ravine {
 namespace {

@@ -11,6 +11,7 @@
 #include "files/temporary.h"
 #include "files_temporary.h"
 #include "parallel/flat_store.h"
+#include "parallel/initialise.h"
 
 using namespace ravine;
 namespace fs = std::filesystem;

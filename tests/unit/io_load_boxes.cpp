@@ -67,7 +67,7 @@ TEST(LoadBoxes, EveryRankHasItsPart) {
           const std::vector<int> stages = stages_of_units(*model, split_model(*model, mesh.pipeline, {}), mesh.pipeline);
           InferenceStore running(model->params(), Types::of(DType::bf16), DeviceKind::cpu, ranks, stages);
           FlatStore training(model->params(), Types::of(DType::f32), DeviceKind::cpu, {stages, 3, 50, false, &ranks});
-          for (ParamStore* store : {static_cast<ParamStore*>(&running), static_cast<ParamStore*>(&training)}) {
+          for (WeightSource* store : {static_cast<WeightSource*>(&running), static_cast<WeightSource*>(&training)}) {
             load_weights(dir / "m", *model, *store);
             int64_t elements = 0;
             for (const ParamBox& box : store->boxes()) {

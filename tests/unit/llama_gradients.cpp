@@ -8,6 +8,7 @@
 #include "device/arena.h"
 #include "model/model.h"
 #include "parallel/flat_store.h"
+#include "parallel/initialise.h"
 #include "parallel/stash.h"
 
 namespace ravine {
@@ -34,7 +35,7 @@ struct Tiny {
     Ctx::Setup s;
     s.kernels = &kernels;
     s.arena = &arena;
-    s.store = &store;
+    s.store = &store, s.grads = &store;
     s.stash = stash.get();
     s.recipe = &recipe;
     s.types = types;
@@ -208,7 +209,7 @@ TEST(Frozen, ParametersGetNoGradient) {
   Ctx::Setup s;
   s.kernels = &run.kernels;
   s.arena = &run.arena;
-  s.store = &store;
+  s.store = &store, s.grads = &store;
   s.stash = run.stash.get();
   s.types = run.types;
   Ctx c(s);

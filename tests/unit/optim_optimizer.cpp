@@ -40,7 +40,7 @@ struct Small {
 struct Trial {
   explicit Trial(const OptimizerOptions& o) : options(o), store(small.set, Types::of(DType::f64), DeviceKind::cpu), stash(make_stash("none")) {
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.stash = stash.get(), s.types = Types::of(DType::f64);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = Types::of(DType::f64);
     c = std::make_unique<Ctx>(s);
     optimizer = std::make_unique<Optimizer>(options, store, Types::of(DType::f64), DeviceKind::cpu);
     for (const Param& p : small.set.params())
@@ -202,7 +202,7 @@ TEST(Optimizer, MomentsByNameAndTheirBytes) {
   EXPECT_EQ(none.optimizer->bytes(), 0);
   EXPECT_EQ(adam.optimizer->bytes(), 2 * sgd.optimizer->bytes());
   int64_t trained = 0;
-  for (const Bucket& b : adam.store.buckets()) trained += b.trainable ? b.mine.count : 0;
+  for (const Bucket& b : adam.store.buckets()) trained += b.trainable ? b.owned.count : 0;
   EXPECT_EQ(sgd.optimizer->bytes(), 8 * trained);
   const auto moments = adam.optimizer->states();
   for (size_t b = 0; b < adam.store.buckets().size(); ++b) EXPECT_EQ(moments[0].buckets[b].absent(), !adam.store.buckets()[b].trainable);

@@ -7,6 +7,7 @@
 
 #include "kernels/backend.h"
 #include "parallel/stash.h"
+#include "tests/unit/rank_threads.h"
 
 namespace ravine {
 namespace {
@@ -37,7 +38,7 @@ struct Small {
 struct Here {
   explicit Here(const Types& types = Types::of(DType::f64), const FlatLayout& layout = {}) : store(small.set, types, DeviceKind::cpu, layout), stash(make_stash("none")) {
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.stash = stash.get(), s.types = types;
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = types;
     c = std::make_unique<Ctx>(s);
     store.attach(*c);
   }
@@ -155,7 +156,7 @@ TEST(FlatValues, AUnitIsGatheredWhileItIsLeased) {
   Here h(Types::of(DType::f64), {.zero = 3, .whole_below = 10, .ranks = &ranks});
   Unit& layer = h.small.unit(1);
   const Param& v = *h.small.set.find("v");
-  EXPECT_FALSE(h.store.all_here());
+  EXPECT_FALSE(h.store.all_resident());
   EXPECT_THROW(h.store.value(v), Error) << "its unit is not acquired";
   const int64_t before = ranks.along(Axis::data).traffic().calls;
   {
@@ -175,6 +176,58 @@ TEST(FlatValues, AUnitIsGatheredWhileItIsLeased) {
   EXPECT_EQ(h.arena.live(), 1) << "on its way";
   { Lease lease(h.store, layer); }
   EXPECT_EQ(h.arena.live(), 0);
+}
+
+// A bucket names the ranks that hold it in common: parameters whose group is the tensor axis are summed and divided along it, beside others of the data axis.
+TEST(FlatGroups, EachIsSummedAndDividedAlongItsOwn) {
+  for (int zero : {0, 1, 2, 3}) {
+    on_ranks({.data = 2, .tensor = 2}, [&](const Ranks& ranks) {
+      ParamSet set;
+      Unit& unit = set.unit("layer");
+      set.add(unit, {"common", {2, 1024}});
+      set.add(unit, {"expert", {2, 1024}});
+      set.find("expert")->group = Axis::tensor;
+      const Types types = Types::of(DType::f64);
+      HeapArena arena;
+      const Kernels kernels = ref_kernels();
+      const auto stash = make_stash("none");
+      FlatStore store(set, types, DeviceKind::cpu, {.zero = zero, .whole_below = 10, .ranks = &ranks});
+      Ctx::Setup s;
+      s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = types;
+      Ctx c(s);
+      store.attach(c);
+      store.open_grads(c, unit);
+      for (const char* name : {"common", "expert"}) {
+        bool accumulate = false;
+        const TensorView g = store.add_to_grad(*set.find(name), accumulate);
+        for (int64_t i = 0; i < g.count(); ++i) g.as<double>()[i] = static_cast<double>(i) + 10000.0 * ranks.at().data + 100000.0 * ranks.at().tensor;
+      }
+      store.close_grads(c, unit);
+      store.finish_grads(c);
+      ASSERT_EQ(store.buckets().size(), 2u);
+      for (size_t b = 0; b < 2; ++b) {
+        const Bucket& bucket = store.buckets()[b];
+        const bool expert = bucket.spans[0].param->name == "expert";
+        ASSERT_EQ(bucket.group, expert ? Axis::tensor : Axis::data);
+        const int64_t half = 1024 * (expert ? ranks.at().tensor : ranks.at().data);
+        ASSERT_EQ(bucket.owned, (zero > 0 ? Range{half, 1024} : Range{0, 2048}));
+        const TensorView g = store.owned_grad(b);
+        for (int64_t i = 0; i < g.count(); ++i)
+          ASSERT_EQ(g.as<double>()[i], 2.0 * static_cast<double>(bucket.owned.begin + i) + (expert ? 100000.0 + 20000.0 * ranks.at().data : 10000.0 + 200000.0 * ranks.at().tensor));
+      }
+      store.end_step();
+      // What each has of the values comes together along the same ranks.
+      for (size_t b = 0; b < 2; ++b) {
+        const TensorView owned = store.owned_master(b);
+        for (int64_t i = 0; i < owned.count(); ++i) owned.as<double>()[i] = static_cast<double>(store.buckets()[b].owned.begin + i);
+        store.publish(c, b);
+      }
+      store.settle_values();
+      Lease lease(store, unit);
+      for (const char* name : {"common", "expert"})
+        for (int64_t i = 0; i < 2048; ++i) ASSERT_EQ(store.master(*set.find(name)).as<double>()[i], static_cast<double>(i)) << name;
+    });
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "base/version.h"
 #include "kernels/backend.h"
+#include "parallel/initialise.h"
 #include "tests/unit/train_help.h"
 #include "train/estimate.h"
 #include "train/hooks.h"

@@ -23,7 +23,7 @@ Tensor look_up(Ctx& c, const Param& table, TensorView Batch::*rows, int64_t padd
   c.call(EmbeddingForward{.ids = ids, .weight = c.store().master(table), .out = x.view(), .scale = scale});
   c.record("embedding", {x.ref()}, {}, [&table, rows, padding_id, scale, xr = x.ref()](Ctx& c) {
     bool accumulate = false;
-    TensorView dweight = c.store().add_to_grad(table, accumulate);
+    TensorView dweight = c.grad_store().add_to_grad(table, accumulate);
     if (!dweight.absent()) c.call(EmbeddingBackward{.ids = rows_here(c, rows), .dout = c.grads().get(xr).view(), .dweight = dweight,
                                                     .padding_id = padding_id, .accumulate = accumulate, .scale = scale});
   });

@@ -40,7 +40,7 @@ Normed layer_norm(Ctx& c, Flow in, const Param& weight, const Param& bias, doubl
       if (!dx || !dsum.unique()) dx = c.empty({x.rows(), x.cols()}, c.types().residual);
       if (br.id && br.dtype != dx.dtype()) dbranch = c.empty(br.shape, br.dtype);
       bool accumulate = false, more = false;
-      TensorView dweight = c.store().add_to_grad(weight, accumulate), dbias = c.store().add_to_grad(bias, more);
+      TensorView dweight = c.grad_store().add_to_grad(weight, accumulate), dbias = c.grad_store().add_to_grad(bias, more);
       Tensor spare;  // one of the two is frozen: the kernel makes both or none
       if (dweight.absent() != dbias.absent()) {
         spare = c.empty({x.cols()}, c.types().master);

@@ -30,7 +30,7 @@ TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate)
   TensorView first;
   for (size_t i = 0; i < params.size(); ++i) {
     bool a = false;
-    TensorView g = c.store().add_to_grad(*params[i], a);
+    TensorView g = c.grad_store().add_to_grad(*params[i], a);
     if (i == 0) first = g, accumulate = a;
     require(a == accumulate, "linear: joined gradients of '{}' were not written together", params[i]->name);
   }

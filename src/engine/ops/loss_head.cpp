@@ -59,7 +59,7 @@ void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows, dou
   if (!c.recording()) return run(c, x.view(), {}, {}, false);
   c.record("loss_head", {}, [saved = c.save(x), &weight, run, xr = x.ref()](Ctx& c) {
     bool accumulate = false, more = false;
-    TensorView dweight = c.store().add_to_grad(weight, accumulate);
+    TensorView dweight = c.grad_store().add_to_grad(weight, accumulate);
     Tensor dx = c.grads().add_to(xr, more);
     require(!more, "loss_head: its input must be used by it only");
     run(c, saved.get(c).view(), dx.view(), dweight, accumulate);

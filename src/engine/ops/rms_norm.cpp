@@ -36,7 +36,7 @@ Normed rms_norm(Ctx& c, Flow in, const Param& weight, double eps, double offset)
       if (!dx || !dsum.unique()) dx = c.empty({x.rows(), x.cols()}, x.dtype());
       if (br.id && br.dtype != dx.dtype()) dbranch = c.empty(br.shape, br.dtype);
       bool accumulate = false;
-      TensorView dweight = c.store().add_to_grad(weight, accumulate);
+      TensorView dweight = c.grad_store().add_to_grad(weight, accumulate);
       c.call(RmsNormBackward{.dout = dout.view(), .x = x.view(), .weight = c.store().master(weight), .rstd = scale.get(c).view(),
                              .dsum = dsum.view(), .dx = dx.view(), .dbranch = dbranch.view(), .dweight = dweight, .accumulate = accumulate,
                              .offset = offset});

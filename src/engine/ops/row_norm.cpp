@@ -25,7 +25,7 @@ Tensor row_norm(Ctx& c, const Tensor& x, const Param& weight, double eps) {
     const TensorView w = c.store().master(weight);
     c.call(RowDot{.x = x.view(), .y = dout.view(), .weight = w, .out = dots.view()});
     all_reduce(c, c.group(Axis::tensor), dots.view());
-    TensorView dweight = c.store().add_to_grad(weight, accumulate);
+    TensorView dweight = c.grad_store().add_to_grad(weight, accumulate);
     c.call(PartNormBackward{.dout = dout.view(), .x = x.view(), .weight = w, .rstd = scale.get(c).view(), .dots = dots.view(), .dx = dx.view(), .dweight = dweight,
                             .width = width, .accumulate = accumulate});
   });

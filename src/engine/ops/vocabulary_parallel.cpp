@@ -162,7 +162,7 @@ Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id, double
   int64_t padding = padding_id >= here.begin && padding_id < here.begin + here.count ? padding_id - here.begin : -1;
   c.record("embedding", {x.ref()}, {}, [&table, here, padding, scale, xr = x.ref()](Ctx& c) {
     bool accumulate = false;
-    TensorView dweight = c.store().add_to_grad(table, accumulate);
+    TensorView dweight = c.grad_store().add_to_grad(table, accumulate);
     if (dweight.absent()) return;
     Tensor dx = c.grads().get(xr), mine, local = local_ids(c, here);
     if (c.sequence_parallel()) {
@@ -190,7 +190,7 @@ void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit,
   if (!c.recording()) return run(c, x.view(), {}, {}, false);
   c.record("loss_head", {}, [saved = c.save(x), &weight, run, xr = x.ref()](Ctx& c) {
     bool accumulate = false, more = false;
-    TensorView dweight = c.store().add_to_grad(weight, accumulate);
+    TensorView dweight = c.grad_store().add_to_grad(weight, accumulate);
     Tensor dx = c.grads().add_to(xr, more);
     require(!more, "loss_head: its input must be used by it only");
     run(c, saved.get(c).view(), dx.view(), dweight, accumulate);

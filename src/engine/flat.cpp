@@ -1,4 +1,4 @@
-#include "parallel/flat.h"
+#include "engine/flat.h"
 
 #include <algorithm>
 
@@ -9,19 +9,28 @@ constexpr int64_t kAlignElements = 16;
 
 int parts_of(const Cut& cut, int size) { return cut.most_parts > 0 ? std::min(cut.most_parts, size) : size; }
 
-// Where each data rank's part lies, and what of the bucket is this rank's.
-void divide(Bucket& b, const FlatPlace& place) {
-  bool divides = place.data_size > 1 && b.count >= place.whole_below;
+// Where each shard lies, and what of the bucket is this rank's.
+void divide(Bucket& b, const Sharding& sharding) {
+  const int size = sharding.mesh.size(b.group), rank = sharding.at.along(b.group, sharding.mesh);
+  const bool divides = size > 1 && b.count >= sharding.whole_below;
   if (divides) {
-    b.part = round_up(ceil_div(b.count, place.data_size), kPartElements);
-    b.count = b.part * place.data_size;
+    b.shard = round_up(ceil_div(b.count, size), kNormRun);
+    b.count = b.shard * size;
   } else {
-    b.count = b.part = round_up(b.count, kAlignElements);
+    b.count = b.shard = round_up(b.count, kAlignElements);
   }
-  Range part{b.part * place.data_rank, b.part}, all{0, b.count};
-  b.mine = divides && place.divided ? part : all;
-  b.spoken = divides ? part : place.data_rank == 0 ? all : Range{};
-  if (!b.cut && place.tensor_rank > 0) b.spoken = {};
+  const Range shard{b.shard * rank, b.shard}, all{0, b.count};
+  b.owned = divides && sharding.divided ? shard : all;
+  b.primary = divides ? shard : rank == 0 ? all : Range{};
+  if (!b.cut && b.group != Axis::tensor && sharding.at.tensor > 0) b.primary = {};
+}
+
+void declare_types(Bucket& b, bool matrix, const Types& types) {
+  b.master_type = b.grad_type = types.master;
+  b.copy_type = types.compute;
+  const bool narrow = matrix && types.compute != types.master;
+  b.reads_master = !narrow || std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });
+  b.storage = narrow ? ValueStorage::master_and_copy : ValueStorage::master;
 }
 
 // Appends the boxes that rows [begin, end) in order of memory of a box of `shape` are made of: a row is `shape` from dim `dim` on.
@@ -52,7 +61,7 @@ bool read_as_matrix(const ParamSet& set, const Param& p) {
   return std::any_of(set.params().begin(), set.params().end(), [&](const Param& q) { return q.tied == &p && q.use == Use::matrix; });
 }
 
-bool speaks_for(const Param& p, int rank, int size) {
+bool is_primary(const Param& p, int rank, int size) {
   if (size == 1) return true;
   for (const Cut& cut : p.cuts)
     if (cut.axis == Axis::tensor) {
@@ -62,7 +71,7 @@ bool speaks_for(const Param& p, int rank, int size) {
   return rank == 0;
 }
 
-int copies_of(const Param& p, int size) {
+int replicas_of(const Param& p, int size) {
   for (const Cut& cut : p.cuts)
     if (cut.axis == Axis::tensor && cut.most_parts > 0 && cut.most_parts < size) return static_cast<int>(div_exact(size, cut.most_parts));
   return 1;
@@ -85,14 +94,19 @@ std::vector<int64_t> local_begin(const Param& p, int rank, int size) {
   return begin;
 }
 
-std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const FlatPlace& place) {
+std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const Sharding& sharding, const Types& types) {
+  const int rank = sharding.at.tensor, size = sharding.mesh.tensor;
   std::vector<Bucket> buckets;
   for (Unit* unit : units) {
-    for (int key = 0; key < 8; ++key) {
+    std::vector<Axis> groups;
+    for (const Param* p : unit->params)
+      if (std::find(groups.begin(), groups.end(), p->group) == groups.end()) groups.push_back(p->group);
+    for (int key = 0; key < 8 * static_cast<int>(groups.size()); ++key) {
       Bucket bucket;
       bucket.unit = unit;
+      bucket.group = groups[static_cast<size_t>(key / 8)];
       bucket.trainable = !(key & 4);
-      bucket.matrix = !(key & 2);
+      const bool wants_matrix = !(key & 2);
       bucket.cut = !(key & 1);
       for (size_t i = 0; i < unit->params.size();) {
         size_t end = i;
@@ -102,19 +116,20 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
           matrix = matrix || read_as_matrix(params, *unit->params[end]);
         }
         bool cut = !unit->params[i]->cuts.empty();
-        if (trainable == bucket.trainable && matrix == bucket.matrix && cut == bucket.cut) {
+        if (trainable == bucket.trainable && matrix == wants_matrix && cut == bucket.cut && unit->params[i]->group == bucket.group) {
           bucket.count = round_up(bucket.count, kAlignElements);
           for (size_t j = i; j < end; ++j) {
             Param& p = *unit->params[j];
             if (p.tied) continue;
-            bucket.spans.push_back({&p, bucket.count, local_shape(p, place.tensor_size), cut && !speaks_for(p, place.tensor_rank, place.tensor_size)});
+            bucket.spans.push_back({.param = &p, .begin = bucket.count, .shape = local_shape(p, size), .origin = local_begin(p, rank, size), .replica = cut && !is_primary(p, rank, size)});
             bucket.count += bucket.spans.back().shape.count();
           }
         }
         i = end;
       }
       if (bucket.spans.empty()) continue;
-      divide(bucket, place);
+      divide(bucket, sharding);
+      declare_types(bucket, wants_matrix, types);
       buckets.push_back(std::move(bucket));
     }
   }
@@ -131,20 +146,19 @@ int64_t Piece::element(int64_t i) const {
   return index;
 }
 
-std::vector<Piece> pieces_of(const Bucket& bucket, int64_t from, int64_t count, const FlatPlace& place) {
+std::vector<Piece> pieces_of(const Bucket& bucket, Range range) {
   std::vector<Piece> pieces;
   for (const Bucket::Span& s : bucket.spans) {
     const Param& p = *s.param;
-    std::vector<int64_t> origin = local_begin(p, place.tensor_rank, place.tensor_size);
-    // What is real of the part: rows behind the end of the first dim are padding. A padded inner dim would break runs.
+    // What is real of the local part: rows behind the end of the first dim are padding. A padded inner dim would break runs.
     int64_t real = s.shape.count();
     for (int d = 0; d < s.shape.rank(); ++d) {
-      int64_t there = std::clamp<int64_t>(p.shape[d] - origin[static_cast<size_t>(d)], 0, s.shape[d]);
-      require(d == 0 || there == s.shape[d], "flat: dim {} of '{}' does not divide over {} tensor ranks", d, p.name, place.tensor_size);
+      int64_t there = std::clamp<int64_t>(p.shape[d] - s.origin[static_cast<size_t>(d)], 0, s.shape[d]);
+      require(d == 0 || there == s.shape[d], "flat: dim {} of '{}' does not divide over tensor ranks", d, p.name);
       if (d == 0 && s.shape[0] > 0) real = real / s.shape[0] * there;
     }
-    int64_t begin = std::max(from, s.begin), end = std::min(from + count, s.begin + real);
-    if (begin < end) add_run(p, s.shape, origin, s.begin, begin - s.begin, end - s.begin, pieces);
+    int64_t begin = std::max(range.begin, s.begin), end = std::min(range.begin + range.count, s.begin + real);
+    if (begin < end) add_run(p, s.shape, s.origin, s.begin, begin - s.begin, end - s.begin, pieces);
   }
   return pieces;
 }

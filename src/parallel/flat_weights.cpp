@@ -1,0 +1,159 @@
+#include "parallel/flat_weights.h"
+
+#include <algorithm>
+
+#include "parallel/slice.h"
+
+namespace ravine {
+
+FlatWeights::FlatWeights(std::shared_ptr<const FlatTable> table, DeviceKind device) : table_(std::move(table)), memory_(table_->buckets.size()) {
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    const Bucket& bucket = table_->buckets[b];
+    Memory& m = memory_[b];
+    const bool divided = bucket.divided();
+    m.master_whole = !divided || (table_->zero < 3 && bucket.reads_master);
+    m.copy_whole = !divided || table_->zero < 3;
+    auto bytes = [&](bool there, bool whole, DType type) { return there ? (whole ? bucket.count : bucket.owned.count) * size_of(type) : 0; };
+    m.master = Storage(device, bytes(bucket.has_master(), m.master_whole, bucket.master_type));
+    m.copy = Storage(device, bytes(bucket.has_copy(), m.copy_whole, bucket.copy_type));
+  }
+}
+
+TensorView FlatWeights::view(const Param& p, bool wants_master) const {
+  const FlatTable::Location& at = table_->at(p);
+  const Bucket& bucket = table_->buckets[at.bucket];
+  const Memory& m = memory_[at.bucket];
+  const bool copy = bucket.has_copy() && ((!wants_master && p.use == Use::matrix) || !bucket.has_master());
+  if (copy ? m.copy_whole : m.master_whole) return slice(copy ? m.copy : m.master, copy ? bucket.copy_type : bucket.master_type, at.begin, at.shape);
+  const Tensor& all = copy ? m.gathered_copy : m.gathered_master;
+  require(m.leases > 0 && all, "store: '{}' is read while its unit is not acquired", p.name);
+  return slice(all, at.begin, at.shape);
+}
+
+void FlatWeights::gather(size_t b) {
+  const Bucket& bucket = table_->buckets[b];
+  Memory& m = memory_[b];
+  if (!bucket.divided() || table_->zero < 3 || m.gathered_master || m.gathered_copy) return;
+  require(ctx_ != nullptr, "store: no Ctx is attached to gather into");
+  auto bring = [&](const Storage& from, DType t, Tensor& all, Pending& coming) {
+    all = ctx_->empty({bucket.count}, t, MemoryKind::weights);
+    coming = table_->group(b).all_gather(from.data(), all.view().data, from.bytes());
+  };
+  if (bucket.has_copy()) bring(m.copy, bucket.copy_type, m.gathered_copy, m.coming_copy);
+  if (bucket.reads_master) bring(m.master, bucket.master_type, m.gathered_master, m.coming_master);
+}
+
+void FlatWeights::prefetch(const Unit& unit) {
+  if (table_->zero < 3) return;
+  for (size_t b : table_->read_by[unit.index]) gather(b);
+}
+
+void FlatWeights::acquire(const Unit& unit) {
+  if (table_->zero < 3) return;
+  for (size_t b : table_->read_by[unit.index]) {
+    gather(b);
+    memory_[b].coming_copy.wait();
+    memory_[b].coming_master.wait();
+    ++memory_[b].leases;
+  }
+}
+
+void FlatWeights::release(const Unit& unit) {
+  if (table_->zero < 3) return;
+  for (size_t b : table_->read_by[unit.index])
+    if (--memory_[b].leases == 0) memory_[b].gathered_copy = memory_[b].gathered_master = Tensor();
+}
+
+void FlatWeights::progress() {
+  if (table_->zero < 3) return;
+  for (Axis axis : table_->groups) table_->ranks->along(axis).progress();
+}
+
+// Under stage 3 shards stay where they are.
+void FlatWeights::share(size_t b) {
+  const Bucket& bucket = table_->buckets[b];
+  Memory& m = memory_[b];
+  if (!bucket.divided() || table_->zero >= 3) return;
+  const Group& group = table_->group(b);
+  auto bring = [&](const Storage& s, Pending& coming) {
+    int64_t bytes = s.bytes() / group.size();
+    coming = group.all_gather(s.data() ? s.data() + group.rank() * bytes : nullptr, s.data(), bytes);
+  };
+  if (bucket.has_copy()) bring(m.copy, m.coming_copy);
+  if (bucket.has_master() && m.master_whole) bring(m.master, m.coming_master);
+}
+
+void FlatWeights::settle_values() {
+  for (Memory& m : memory_) {
+    m.coming_copy.wait();
+    m.coming_master.wait();
+  }
+}
+
+TensorView FlatWeights::master_range(size_t b, Range r) const {
+  const Bucket& bucket = table_->buckets[b];
+  return bucket.has_master() ? slice(memory_[b].master, bucket.master_type, r.begin - (memory_[b].master_whole ? 0 : bucket.owned.begin), {r.count}) : TensorView{};
+}
+
+TensorView FlatWeights::copy_range(size_t b, Range r) const {
+  const Bucket& bucket = table_->buckets[b];
+  return bucket.has_copy() ? slice(memory_[b].copy, bucket.copy_type, r.begin - (memory_[b].copy_whole ? 0 : bucket.owned.begin), {r.count}) : TensorView{};
+}
+
+Range FlatWeights::resident(size_t b) const {
+  const Bucket& bucket = table_->buckets[b];
+  return (bucket.has_master() ? memory_[b].master_whole : memory_[b].copy_whole) ? Range{0, bucket.count} : bucket.owned;
+}
+
+TensorView FlatWeights::resident_values(size_t b) const { return table_->buckets[b].has_master() ? master_range(b, resident(b)) : copy_range(b, resident(b)); }
+
+std::vector<ParamBox> FlatWeights::boxes() const {
+  std::vector<ParamBox> out;
+  for (size_t b = 0; b < table_->buckets.size(); ++b) {
+    const TensorView values = resident_values(b);
+    for (const Piece& p : pieces_of(table_->buckets[b], resident(b)))
+      out.push_back({p.param, p.begin, slice(values.data, values.dtype, p.from - resident(b).begin, p.shape, values.device)});
+  }
+  return out;
+}
+
+void FlatWeights::refresh_copies(Ctx& c) {
+  for (size_t b = 0; b < table_->buckets.size(); ++b) {
+    const Bucket& bucket = table_->buckets[b];
+    if (bucket.storage != ValueStorage::master_and_copy) continue;
+    const bool whole = memory_[b].copy_whole && memory_[b].master_whole;
+    const Range range = whole ? Range{0, bucket.count} : bucket.owned;
+    c.call(Cast{master_range(b, range), copy_range(b, range)});
+    if (whole) continue;
+    share(b);
+    settle_values();
+  }
+}
+
+std::vector<const Param*> FlatWeights::params_in(const TensorView& v) const {
+  std::vector<const Param*> out;
+  for (size_t b = 0; b < memory_.size(); ++b) {
+    const Bucket& bucket = table_->buckets[b];
+    const Memory& m = memory_[b];
+    const int64_t shard = bucket.owned.begin;
+    find_params(bucket, m.master.data(), m.master.bytes(), bucket.master_type, m.master_whole ? 0 : shard, v, out);
+    find_params(bucket, m.copy.data(), m.copy.bytes(), bucket.copy_type, m.copy_whole ? 0 : shard, v, out);
+    for (const Tensor* t : {&m.gathered_master, &m.gathered_copy})
+      if (*t) find_params(bucket, t->view().data, t->view().bytes(), t->dtype(), 0, v, out);
+  }
+  return out;
+}
+
+bool FlatWeights::all_resident() const {
+  for (size_t b = 0; b < memory_.size(); ++b)
+    if (resident(b).count < table_->buckets[b].count) return false;
+  return table_->sharding.mesh.tensor == 1 && table_->sharding.mesh.pipeline == 1;
+}
+
+int64_t FlatWeights::weight_bytes() const {
+  int64_t n = 0;
+  for (const Memory& m : memory_) n += m.master.bytes() + m.copy.bytes();
+  return n;
+}
+
+}  // namespace ravine
