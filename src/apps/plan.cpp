@@ -109,7 +109,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   auto line = [](const char* what, int64_t bytes, const char* why) { fmt::print("{:<12} {:>12}  {}\n", what, human_bytes(static_cast<double>(bytes)), why); };
   fmt::print("{} parameters, micro batch {} x {}, {} per step, {} arithmetic, recompute {}\n\n",
              human_count(static_cast<double>(model->params().count())), shape.rows, counted(shape.columns, "token"), counted(shape.micro_batches, "micro batch"), name(compute), config.train.recompute);
-  line("weights", m.weights, "masters in f32, and 16-bit copies where products need them");
+  line("weights", m.weights, "masters in f32, and 16-bit copies where products need them; of what is frozen one of the two");
   line("optimizer", m.optimizer, "moments");
   line("arena", m.arena.total, "one block that all of a step's memory takes turns in; at its fullest moment:");
   line("  gradients", kind(MemoryKind::gradients), "");

@@ -30,7 +30,8 @@ void declare_types(Bucket& b, bool matrix, const Types& types) {
   b.copy_type = types.compute;
   const bool narrow = matrix && types.compute != types.master;
   b.reads_master = !narrow || std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });
-  b.storage = narrow ? ValueStorage::master_and_copy : ValueStorage::master;
+  // What is frozen is kept in the types that kernels read, and in no other.
+  b.storage = !narrow ? ValueStorage::master : b.trainable || b.reads_master ? ValueStorage::master_and_copy : ValueStorage::copy;
 }
 
 // Appends the boxes that rows [begin, end) in order of memory of a box of `shape` are made of: a row is `shape` from dim `dim` on.

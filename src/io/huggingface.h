@@ -19,7 +19,8 @@ namespace ravine {
 // there once, in its shape and a floating type, with or without the family's base prefix ("model."); what files of the family
 // join or store transposed is cut and turned. Tied parameters are not read, constant buffers (rotary inv_freq) are passed over; any
 // other tensor is refused, before weights change. Returns the names as the folder spells them, by index of model.files().tensors.
-std::vector<std::string> load_weights(const std::string& folder, Model& model, WeightSource& store);
+// `wanted` (null: all) leaves the others as they are.
+std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store, const std::function<bool(const Param&)>& wanted = {});
 // Reads only headers; throws what load_weights would.
 void check_weights(const std::string& folder, const Model& model);
 

@@ -83,13 +83,14 @@ void check_weights(const std::string& folder, const Model& model) {
   match(open_weights(folder), folder, model);
 }
 
-std::vector<std::string> load_weights(const std::string& folder, Model& model, WeightSource& store) {
+std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store, const std::function<bool(const Param&)>& wanted) {
   check_export(folder, false);
   const Files files = open_weights(folder);
   const std::vector<StoredParam> stored = match(files, folder, model);
   const std::vector<FileTensor>& tensors = model.files().tensors;
   std::vector<std::vector<ParamBox>> boxes(model.params().params().size());  // by Param::index
-  for (ParamBox& box : store.boxes()) boxes[box.param->index].push_back(std::move(box));
+  for (ParamBox& box : store.boxes())
+    if (!wanted || wanted(*box.param)) boxes[box.param->index].push_back(std::move(box));
   std::vector<BoxRead> reads;
   std::vector<std::string> names;
   for (size_t i = 0; i < tensors.size(); ++i) {

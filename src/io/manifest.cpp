@@ -99,9 +99,9 @@ Manifest parse(const std::string& text, const std::string& where) {
   const Json json = parse_json(text, where);
   const Fields f(json, where);
   if (f.text("format") != "ravine-checkpoint") refuse(where, "key 'format' must be 'ravine-checkpoint'");
-  if (const int64_t version = f.integer("version", int64_t{1} << 32); version != kManifestVersion)
+  if (const int64_t version = f.integer("version", int64_t{1} << 32); version < kOldestManifest || version > kManifestVersion)
     throw UserError("checkpoint is of another format", where,
-                    fmt::format("this program reads version {}, it has version {}", kManifestVersion, version),
+                    fmt::format("this program reads versions {} to {}, it has version {}", kOldestManifest, kManifestVersion, version),
                     "use the program that wrote it");
   Manifest m;
   m.step = f.integer("step", int64_t{1} << 48);

@@ -2,11 +2,14 @@
 // is a UserError naming the file and the tensor or key.
 //
 //   {"checksum":"<16 digits>",          XXH3-64 of the file with these digits as zeros; always at this place
-//    "format":"ravine-checkpoint","version":1,"step":200,"program":"ravine 1.2.3","instructions":"avx512",
+//    "format":"ravine-checkpoint","version":2,"step":200,"program":"ravine 1.2.3","instructions":"avx512",
 //    "files":[{"name":"state-00000.safetensors","bytes":N,"header":"<XXH3-64 of all before the data part>"}],
 //    "tensors":[{"name":"weights/a","dtype":"F32","shape":[4,8],"slices":[
 //        {"file":0,"stored":"weights/a","begin":[0,0],"shape":[4,8],"checksum":"<of the slice's bytes>"}]}],
 //    "scalars":{...}}
+//
+// Version 2 may lack the weights of frozen parameters, which are then those of the model folder that the run began from (scalars: "frozen", their names, and
+// "weights", its checksum). Version 1 has all weights, and is read too.
 #pragma once
 #include <string>
 #include <vector>
@@ -42,7 +45,7 @@ struct Manifest {
   Json scalars = Json::object();
 };
 
-inline constexpr int kManifestVersion = 1;
+inline constexpr int kManifestVersion = 2, kOldestManifest = 1;  // written; read
 inline constexpr const char* kPadding = "~pad.";  // names of stored tensors that only fill space, with zeros
 
 std::string write_manifest(const Manifest& manifest);  // the text, sealed

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <span>
 #include <unordered_map>
 
 #include "base/json.h"
+#include "files/checksum.h"
 #include "files/compressed.h"
 #include "files/folder_mark.h"
+#include "files/mapped_file.h"
 #include "files/tensor_set.h"
 
 namespace fs = std::filesystem;
@@ -128,6 +131,26 @@ Files open_weights(const std::string& folder) {
                     "it must hold model.safetensors, shards with model.safetensors.index.json, or pytorch_model*.bin",
                     "give a complete model folder, or model.config to start from random weights");
   return files;
+}
+
+std::string weights_checksum(const std::string& model_folder) {
+  constexpr int64_t kBlock = 4096, kBlocks = 256;
+  const std::vector<std::string> files = weight_files(model_folder);
+  if (files.empty()) return "";
+  Checksum sum;
+  for (const std::string& path : files) {
+    const MappedFile file(path);
+    const std::span<const std::byte> bytes = file.bytes();
+    const auto size = static_cast<int64_t>(bytes.size());
+    sum.update(std::as_bytes(std::span(&size, 1)));
+    if (size <= kBlock * kBlocks) {
+      sum.update(bytes);
+      continue;
+    }
+    for (int64_t i = 0; i < kBlocks; ++i) sum.update(bytes.subspan(static_cast<size_t>((size - kBlock) / (kBlocks - 1) * i), kBlock));
+    sum.update(bytes.last(kBlock));
+  }
+  return checksum_text(sum.value());
 }
 
 }  // namespace ravine

@@ -25,6 +25,10 @@ void check_export(const std::string& folder, bool thorough);
 // The one type of all floating tensors of a folder; nothing where they have several. Reads headers only; throws what open_weights does.
 std::optional<DType> weights_type(const std::string& folder);
 
+// What the files hold that open_weights would read of a model folder: their sizes and 256 blocks of each, spread evenly; names and places do not count. "" without such
+// files. One that cannot be read, or is no file of weights but a pointer of Git LFS, is a UserError.
+std::string weights_checksum(const std::string& model_folder);
+
 // Tensor to file, from the "weight_map" of the text of an index; a file is one of the same folder, or it is a UserError naming
 // `path`.
 std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::string& text, const std::string& path);

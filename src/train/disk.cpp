@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "engine/flat.h"
 #include "files/disk_space.h"
 #include "io/checkpoint.h"
 #include "io/huggingface.h"
@@ -25,13 +26,17 @@ int64_t checkpoints_in(const std::string& folder) {
 
 }  // namespace
 
-// As state_of lists it, once over all ranks: weights, and the states of what is trained.
+// As state_of lists it, once over all ranks: weights and states of what is trained, and frozen weights where there is no model.path to read them from again.
 int64_t Trainer::checkpoint_bytes() const {
   const auto states = static_cast<int64_t>(make_update_rule(config_.optimizer)->states().size());
-  int64_t elements = 0;
-  for (const Param& p : model_->params().params())
-    if (!p.tied) elements += p.shape.count() * (1 + (p.trainable ? states : 0));
-  return elements * size_of(types_.master);
+  const bool keeps_frozen = weights_.empty() || weights_ != began_with_;
+  std::vector<Unit*> units;
+  for (Unit& u : model_->params().units()) units.push_back(&u);
+  int64_t bytes = 0;
+  for (const Bucket& b : flat_buckets(model_->params(), units, {}, types_))
+    for (const Bucket::Span& s : b.spans)
+      bytes += s.shape.count() * (s.param->trainable ? (1 + states) * size_of(b.master_type) : keeps_frozen ? size_of(b.has_master() ? b.master_type : b.copy_type) : 0);
+  return bytes;
 }
 
 void Trainer::refuse_without_room(int64_t step) const {

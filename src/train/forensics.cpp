@@ -14,12 +14,13 @@ std::string Trainer::bad_weight() const {
     const TensorView v = store.resident_values(b);
     const Range resident = store.resident(b);
     for (const Piece& piece : pieces_of(store.buckets()[b], resident)) {
-      for (int64_t i = 0; i < piece.shape.count() && mine.empty(); ++i) {
-        const int64_t at = piece.from - resident.begin + i;
-        const double x = v.dtype == DType::f64 ? v.as<double>()[at] : v.as<float>()[at];
-        if (std::isfinite(x)) continue;
-        mine = fmt::format("weight '{}' holds {} at element {}", piece.param->name, x, piece.element(i));
-      }
+      visit_float(v.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+        const T* values = v.as<T>() + (piece.from - resident.begin);
+        for (int64_t i = 0; i < piece.shape.count() && mine.empty(); ++i)
+          if (const double x = static_cast<Wide>(values[i]); !std::isfinite(x)) mine = fmt::format("weight '{}' holds {} at element {}", piece.param->name, x, piece.element(i));
+      });
     }
   }
   for (const std::string& text : gather_texts(ranks_.all(), mine))

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 
 #include "base/text.h"
 #include "io/huggingface.h"
@@ -103,17 +104,18 @@ TrainState state_of(StepEngine& engine, StateFor use) {
   for (size_t b = 0; b < store.buckets().size(); ++b) {
     const Bucket& bucket = store.buckets()[b];
     // `flat` holds elements `there` of the bucket; of these the elements `wanted`.
-    auto add = [&](const std::string& kind, const TensorView& flat, Range there, Range wanted) {
+    auto add = [&](const std::string& kind, const TensorView& flat, Range there, Range wanted, bool frozen) {
       if (flat.absent()) return;
       for (const Piece& piece : pieces_of(bucket, wanted)) {
-        if (use == StateFor::writing && bucket.cut && !is_primary(*piece.param, tensor, tensors)) continue;
+        if (!piece.param->trainable && !frozen) continue;
+        if (use != StateFor::reading && bucket.cut && !is_primary(*piece.param, tensor, tensors)) continue;
         TensorView v = view_of(flat.as<char>() + (piece.from - there.begin) * size_of(flat.dtype), flat.dtype, piece.shape);
         s.tensors.push_back({.name = kind + "/" + piece.param->name, .view = v, .global = piece.param->shape, .begin = piece.begin, .unit = bucket.unit->index});
       }
     };
-    bool writing = use == StateFor::writing;
-    add("weights", store.resident_values(b), store.resident(b), writing ? bucket.primary : store.resident(b));
-    for (const Optimizer::State& o : states) add(o.name, o.buckets[b], bucket.owned, writing ? bucket.primary : bucket.owned);
+    const bool writing = use != StateFor::reading;
+    add("weights", store.resident_values(b), store.resident(b), writing ? bucket.primary : store.resident(b), use != StateFor::writing_trained);
+    for (const Optimizer::State& o : states) add(o.name, o.buckets[b], bucket.owned, writing ? bucket.primary : bucket.owned, false);
   }
   s.scalars["optimizer_steps"] = engine.optimizer().steps();
   return s;
@@ -128,8 +130,48 @@ int64_t checkpoint_scalar(const CheckpointReader& reader, const std::string& key
   return value;
 }
 
-void restore(StepEngine& engine, const CheckpointReader& reader) {
-  for (const StateTensor& t : state_of(engine, StateFor::reading).tensors) reader.read(t.name, t.view, t.global, t.begin);
+std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model& model) {
+  std::vector<std::string> out;
+  for (const Param& p : model.params().params())
+    if (!p.tied && !p.trainable && !reader.has("weights/" + p.name)) out.push_back(p.name);
+  return out;
+}
+
+namespace {
+
+// Of what is frozen older checkpoints have the masters; it may be kept in fewer bits now.
+void read_rounded(const CheckpointReader& reader, const StateTensor& t) {
+  const DType stored = reader.dtype(t.name);
+  Storage memory(DeviceKind::cpu, t.view.count() * size_of(stored));
+  reader.read(t.name, view_of(memory.data(), stored, t.view.shape), t.global, t.begin);
+  visit_float(stored, [&](auto from) {
+    visit_float(t.view.dtype, [&](auto to) {
+      using From = decltype(from);
+      using To = decltype(to);
+      const From* in = reinterpret_cast<const From*>(memory.data());
+      using Wide = std::conditional_t<std::is_same_v<From, double>, double, float>;
+      using Narrow = std::conditional_t<std::is_same_v<To, double>, double, float>;
+      std::transform(in, in + t.view.count(), t.view.as<To>(), [](From x) { return static_cast<To>(static_cast<Narrow>(static_cast<Wide>(x))); });
+    });
+  });
+}
+
+}  // namespace
+
+void restore(StepEngine& engine, const CheckpointReader& reader, const std::string& model_path) {
+  std::set<std::string> frozen, elsewhere;
+  for (const Param& p : engine.model().params().params())
+    if (!p.trainable) frozen.insert("weights/" + p.name);
+  for (const std::string& name : left_out_of(reader, engine.model())) elsewhere.insert(name);
+  if (!elsewhere.empty()) load_weights(model_path, engine.model(), engine.store(), [&](const Param& p) { return elsewhere.contains(p.name); });
+  for (const StateTensor& t : state_of(engine, StateFor::reading).tensors) {
+    const bool still = frozen.contains(t.name);
+    if (still && !reader.has(t.name)) continue;
+    if (still && reader.dtype(t.name) != t.view.dtype && is_float(reader.dtype(t.name)))
+      read_rounded(reader, t);
+    else
+      reader.read(t.name, t.view, t.global, t.begin);
+  }
   engine.optimizer().set_steps(checkpoint_scalar(reader, "optimizer_steps"));
   engine.store().refresh_copies(engine.ctx());
 }

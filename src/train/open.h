@@ -35,12 +35,14 @@ struct Sources {
 Sources open_sources(const Config& config, const ModelFacts& facts, std::function<void(const TokenizeProgress&)> progress = {});
 
 // The tensors of a run's state, in the order of the optimizer's updates, as checkpoints hold them: "weights/NAME", "m/NAME", "v/NAME"
-// or "momentum/NAME". Views into the engine's live buffers. Of several ranks each writes what it alone answers for; and reads what it
-// holds. The scalars hold "optimizer_steps" only.
-enum class StateFor : uint8_t { writing, reading };
+// or "momentum/NAME"; of what is frozen the weights only. Views into the engine's live buffers. Of several ranks each writes what it alone answers for; and
+// reads what it holds. The scalars hold "optimizer_steps" only.
+enum class StateFor : uint8_t { writing, writing_trained, reading };  // writing_trained: without what is frozen
 TrainState state_of(StepEngine& engine, StateFor use = StateFor::writing);
-// Fills the engine from a checkpoint of any layout, 16-bit copies included. All ranks call it.
-void restore(StepEngine& engine, const CheckpointReader& reader);
+// The parameters of a run that a checkpoint does not hold: frozen, they are those of the model folder that the run began from.
+std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model& model);
+// Fills the engine from a checkpoint of any layout, 16-bit copies included; what was left out of it comes from `model_path`. All ranks call it.
+void restore(StepEngine& engine, const CheckpointReader& reader, const std::string& model_path = "");
 // Weights as a run begins with them: those of model.path, or drawn from train.seed. All ranks call it.
 void begin_weights(StepEngine& engine, const Config& config);
 

@@ -1,4 +1,5 @@
 // Trainer: what a checkpoint says of a run, and how a run goes on from one.
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -19,7 +20,7 @@ double time_now() { return std::chrono::duration<double>(std::chrono::steady_clo
 }  // namespace
 
 TrainState Trainer::state() const {
-  TrainState s = state_of(*engine_);
+  TrainState s = state_of(*engine_, frozen_elsewhere_ ? StateFor::writing_trained : StateFor::writing);
   s.scalars["step"] = done_;
   s.scalars["tokens"] = tokens_;
   s.scalars["optimizer"] = config_.optimizer.type;
@@ -35,6 +36,9 @@ TrainState Trainer::state() const {
   s.scalars["options"] = options_;
   s.scalars["model"] = model_->config();
   s.scalars["weights"] = began_with_;
+  if (frozen_elsewhere_)
+    for (const Param& p : model_->params().params())
+      if (!p.tied && !p.trainable) s.scalars["frozen"].push_back(p.name);
   s.scalars["line"] = line_.json();
   if (window_.steps > 0) s.scalars["window"] = window_.json();
   if (follows_validation(config_.schedule)) s.scalars["schedule"] = plateau_.state();
@@ -83,6 +87,7 @@ std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
   const std::vector<OptionChange> changes = option_changes(was, options_, weights_);
   refuse_other_options(was, changes, config_);
   if (!was.weights.empty()) began_with_ = was.weights;
+  place_frozen(reader.get(), &was);
   if (!was.weights.empty() && !weights_.empty() && was.weights != weights_)  // at another path it is refused
     log_.warn("{} holds other weights than when this run began: it goes on with those of {}, and not with these", config_.model.path, was.checkpoint);
   if (!config_.checkpoint.other_data) refuse_other_data(field_or(reader->scalars(), "fingerprint", from_ + "/manifest.json: scalars", Json()), fingerprint_, was.checkpoint);
@@ -93,6 +98,23 @@ std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
     log_.line("changed  {}{}", c.text(), meaning);
   }
   return reader;
+}
+
+void Trainer::place_frozen(const CheckpointReader* from, const RunRecord* was) {
+  const auto& all = model_->params().params();
+  if (std::all_of(all.begin(), all.end(), [](const Param& p) { return p.trainable; })) return;
+  if (!from) {
+    frozen_elsewhere_ = !weights_.empty();
+    return;
+  }
+  frozen_elsewhere_ = !was->weights.empty() && was->weights == weights_;
+  const std::vector<std::string> lacks = left_out_of(*from, *model_);
+  if (lacks.empty() || frozen_elsewhere_) return;
+  const bool there = !weights_.empty();
+  throw UserError(there ? fmt::format("{} holds other weights than when this run began", config_.model.path) : "the weights that this run began with are not there", from_,
+                  fmt::format("of {} frozen parameter{} ({}{}) it holds none: a run that begins from model.path keeps frozen weights there alone", lacks.size(), lacks.size() > 1 ? "s" : "", lacks[0],
+                              lacks.size() > 1 ? ", .." : ""),
+                  there ? "put the weights of then back, or set model.path to where they are now" : "set model.path to the folder that this run began with, wherever it is now");
 }
 
 bool Trainer::is_complete() {
@@ -124,7 +146,7 @@ void Trainer::begin(const CheckpointReader* from) {
     const CheckpointReader& reader = *from;
     const Json& s = reader.scalars();
     double began = time_now();
-    restore(*engine_, reader);
+    restore(*engine_, reader, config_.model.path);
     double seconds = time_now() - began;
     line_ = CheckpointLine::from_scalars(s).gone_on(line_.process, done_);
     if (!reader.instructions().empty() && reader.instructions() != instructions_)  // empty: converted
@@ -142,6 +164,7 @@ void Trainer::begin(const CheckpointReader* from) {
     place_data(&reader);
     log_.line("resume   from {} after step {}, read in {:.2f} s", from_, done_, seconds);
   } else {
+    place_frozen(nullptr, nullptr);
     place_data(nullptr);
     double began = time_now();
     begin_weights(*engine_, config_);

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include <span>
 
 #include <fmt/ranges.h>
 
 #include "base/error.h"
 #include "config/yaml.h"
-#include "files/checksum.h"
-#include "files/mapped_file.h"
 #include "files/same_path.h"
 #include "io/checkpoint.h"
 #include "io/open_weights.h"
@@ -66,26 +63,6 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
     out.options[key] = value.get<std::string>();
   }
   return out;
-}
-
-std::string weights_checksum(const std::string& model_folder) {
-  constexpr int64_t kBlock = 4096, kBlocks = 256;
-  const std::vector<std::string> files = weight_files(model_folder);
-  if (files.empty()) return "";
-  Checksum sum;
-  for (const std::string& path : files) {
-    const MappedFile file(path);
-    const std::span<const std::byte> bytes = file.bytes();
-    const auto size = static_cast<int64_t>(bytes.size());
-    sum.update(std::as_bytes(std::span(&size, 1)));
-    if (size <= kBlock * kBlocks) {
-      sum.update(bytes);
-      continue;
-    }
-    for (int64_t i = 0; i < kBlocks; ++i) sum.update(bytes.subspan(static_cast<size_t>((size - kBlock) / (kBlocks - 1) * i), kBlock));
-    sum.update(bytes.last(kBlock));
-  }
-  return checksum_text(sum.value());
 }
 
 std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume, const TakesCheckpoint& takes) {

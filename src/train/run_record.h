@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "config/config.h"
 #include "io/checkpoint.h"
+#include "io/open_weights.h"
 #include "kernels/cpu_id.h"
 #include "model/model.h"
 
@@ -28,10 +29,6 @@ Json recorded_options(const Config& config, int64_t data_ranks, int64_t sum_leav
 
 // `scalars` and `instructions` of a checkpoint. What is missing there is left out; a value of another type is a UserError that names `where` and the field.
 RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& scalars, const std::string& instructions, const std::string& where);
-
-// What the files hold that open_weights would read of a model folder: their sizes and 256 blocks of each, spread evenly; names and places do not count. "" without such
-// files. One that cannot be read, or is no file of weights but a pointer of Git LFS, is a UserError.
-std::string weights_checksum(const std::string& model_folder);
 
 // Of the checkpoint that checkpoint.resume means, seen at a glance: of those that a resume would try the first whose manifest can be read. Nothing if there is
 // none; what is wrong with one is said when it is read whole.

@@ -86,6 +86,8 @@ class Trainer {
   void begin(const CheckpointReader* from);
   void place_data(const CheckpointReader* from);
   TrainState state() const;
+  // Whether frozen weights are those of model.path: where a checkpoint lacks them they must be, and others there are a UserError.
+  void place_frozen(const CheckpointReader* from, const RunRecord* was);
   void step(int64_t step);
   std::string bad_weight() const;
   void explain_nan(const std::vector<MicroBatch>& micros, int64_t step, const StepResult& result);
@@ -96,6 +98,7 @@ class Trainer {
   std::string config_text_;  // what config.yaml gets: with what auto chose, without the layers of each stage that parallel.split came to
   Json options_;             // as checkpoints record them
   std::string weights_, began_with_;  // checksum of what model.path holds, and of what it held when the run began; empty: not given
+  bool frozen_elsewhere_ = false;        // frozen weights are those of model.path, and left out of checkpoints
   std::string why_;          // of what precision.compute=auto and bf16_products=auto chose; empty: nothing
   std::string backend_;
   Log& log_;

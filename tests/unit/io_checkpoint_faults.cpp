@@ -130,7 +130,7 @@ TEST(CheckpointFaults, LyingManifests) {
     std::function<void(Json&)> tell;
   };
   const std::vector<Lie> lies = {
-      {"another format (", [](Json& j) { j["version"] = 2; }},
+      {"another format (", [](Json& j) { j["version"] = 3; }},
       {"'version' must be a whole number", [](Json& j) { j["version"] = "1"; }},
       {"'format' must be", [](Json& j) { j["format"] = "other"; }},
       {"key 'format' is missing", [](Json& j) { j.erase("format"); }},

@@ -11,8 +11,10 @@
 #include "files/tokenizer_files.h"
 #include "io/checkpoint.h"
 #include "io/checkpoint_health.h"
+#include "io/convert/hf_folder.h"
 #include "io/huggingface.h"
 #include "io/manifest.h"
+#include "io/open_weights.h"
 
 namespace fs = std::filesystem;
 
@@ -63,6 +65,27 @@ void find_tokenizer(const std::string& run, const std::optional<ModelOptions>& o
   };
   if (!options->path.empty() && !gone(options->path)) w.folder = options->path;
   if (!gone(options->tokenizer)) w.tokenizer = options->tokenizer;
+}
+
+// The weights that a checkpoint leaves to the model folder that its run began from.
+void add_frozen(Weights& w, const Json& names, const Json& scalars, const std::optional<ModelOptions>& options, const std::string& checkpoint) {
+  const std::string from = options ? options->path : "";
+  const auto sum = scalars.find("weights");
+  auto refuse = [&](const std::string& what) {
+    throw UserError(what, checkpoint, fmt::format("{} frozen parameters are not in it: they are those of the model that the run began with", names.size()),
+                    "put that model back where model.path in the run's config.yaml says, or set it there to where it is now");
+  };
+  if (!names.is_array()) throw UserError("checkpoint is damaged", checkpoint + "/manifest.json: scalars.frozen", "it must be an array of names", "use another checkpoint");
+  if (from.empty() || !fs::is_directory(from)) refuse(from.empty() ? "model.path of the run is not known" : fmt::format("{}, which the run began with, is gone", from));
+  if (sum == scalars.end() || !sum->is_string() || weights_checksum(from) != sum->get<std::string>()) refuse(fmt::format("{} holds other weights than when the run began", from));
+  Weights began = read_hf(from, w.config, w.config_where);
+  from_family_files(began, geometry_of(w.config, w.config_where));
+  for (const Json& name : names) {
+    const auto it = name.is_string() ? began.tensors.find(name.get<std::string>()) : began.tensors.end();
+    if (it == began.tensors.end()) refuse(fmt::format("{} has no {}", from, name.dump()));
+    w.add(it->first, it->second);
+  }
+  w.notes.push_back(fmt::format("{} frozen parameters are not in the checkpoint: they are read from {}", names.size(), from));
 }
 
 }  // namespace
@@ -125,6 +148,7 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     w.add(t.name.substr(prefix.size()),
           assembled(t.shape, std::move(copies), t.slices.size() == 1 ? "as it is" : fmt::format("{} slices", t.slices.size())));
   }
+  if (const auto frozen = m.scalars.find("frozen"); frozen != m.scalars.end() && !is_moment(kind)) add_frozen(w, *frozen, m.scalars, options, folder);
   if (w.tensors.empty() && is_moment(kind))
     throw UserError("no optimizer state", folder, "moments of Adam and AdamW are read", "leave out --optimizer");
   if (w.tensors.empty()) throw UserError("no weights", folder, "it must be a checkpoint of training", "check the path");

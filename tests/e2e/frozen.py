@@ -1,0 +1,116 @@
+"""train.freeze under bf16: memory, checkpoints without frozen weights, resumes and conversions that read them where the run began, and the exported model that has them bit for bit."""
+import json
+import os
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+
+import ravine_run as r
+
+FROZEN = ["*.layers.0.*", "model.embed*"]
+
+
+def is_frozen(name):
+    return ".layers.0." in name or "embed" in name
+
+
+def model_folder(folder):
+    """f32 weights that bf16 cannot hold."""
+    r.run("train", *r.options(folder, folder / "made", train__steps=1, checkpoint__every=0, train__seed=3))
+    shutil.copytree(folder / "made" / "model", folder / "base")
+    (folder / "base" / ".ravine").unlink()  # as if it came from elsewhere
+    return folder / "base"
+
+
+def train(folder, name="run", status=0, **more):
+    base = {"model__config": None, "model__path": folder / "base", "precision__compute": "bf16", "train__freeze": FROZEN, "train__steps": 4, "checkpoint__every": 2, "optimizer__lr": 1e-2,
+            "checkpoint__model_dtype": "f32", "schedule__steps": 8}
+    return r.run("train", *r.options(folder, folder / name, **{**base, **more}), status=status).stderr
+
+
+def tensor_names(checkpoint):
+    return {t["name"] for t in json.loads((checkpoint / "manifest.json").read_text())["tensors"]}
+
+
+def test_a_run_on_frozen_weights(folder):
+    base = r.load_tensors(model_folder(folder))
+    train(folder)
+    run = folder / "run"
+    names = tensor_names(run / "checkpoints" / "step_000004")
+    left = {n for n in base if is_frozen(n)}
+    r.check(left and not any(is_frozen(n) for n in names) and "weights/model.layers.1.mlp.up_proj.weight" in names, names)
+    model = r.load_tensors(run / "model")
+    for name in base:
+        r.check((model[name] == base[name]) == is_frozen(name), f"{name}: {'changed' if is_frozen(name) else 'did not learn'}")
+    # A resume reads them again: the same run as one left alone, also where the folder has moved.
+    train(folder, train__steps=6)
+    train(folder, name="whole", train__steps=6)
+    r.check(r.same_run(folder / "whole", run) == "", r.same_run(folder / "whole", run))
+    (folder / "base").rename(folder / "moved")
+    log = train(folder, train__steps=8, model__path=folder / "moved")
+    r.check("resume   from" in log, log)
+    (folder / "moved").rename(folder / "base")
+    train(folder, name="whole", train__steps=8)
+    r.check(r.same_run(folder / "whole", run) == "", r.same_run(folder / "whole", run))
+
+
+def test_other_weights_are_refused(folder):
+    model_folder(folder)
+    train(folder)
+    r.run("train", *r.options(folder, folder / "other", train__steps=1, checkpoint__every=0, train__seed=4))
+    kept = (folder / "base" / "model.safetensors").read_bytes()
+    shutil.copy(folder / "other" / "model" / "model.safetensors", folder / "base" / "model.safetensors")
+    said = train(folder, status=2, train__steps=6)
+    r.check("holds other weights than when this run began" in said and "frozen parameters" in said and "put the weights of then back" in said, said)
+    said = r.run("convert", "--input", folder / "run", "--output", folder / "hf", "--to", "hf", status=2).stderr
+    r.check("holds other weights than when the run began" in said and not (folder / "hf").exists(), said)
+    (folder / "base" / "model.safetensors").unlink()
+    said = train(folder, status=2, train__steps=6)
+    r.check("frozen parameters" in said or "weights" in said, said)
+    (folder / "base" / "model.safetensors").write_bytes(kept)
+    train(folder, train__steps=6)
+    r.run("convert", "--input", folder / "run", "--output", folder / "hf", "--to", "hf")
+    r.check(r.load_tensors(folder / "hf") == r.load_tensors(folder / "run" / "model"), "what is converted is what the run exported")
+
+
+def test_random_frozen_weights_stay_in_checkpoints(folder):
+    """Without model.path there is nowhere else to read them."""
+    more = {"model__config": r.save_config(folder / "config.json"), "model__path": None}
+    train(folder, **more)
+    r.check(any(is_frozen(n) for n in tensor_names(folder / "run" / "checkpoints" / "step_000004")), "frozen weights are gone")
+    train(folder, train__steps=6, **more)
+    train(folder, name="whole", train__steps=6, **more)
+    r.check(r.same_run(folder / "whole", folder / "run") == "", r.same_run(folder / "whole", folder / "run"))
+
+
+def peak(words):
+    """Of a process, in bytes."""
+    job = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    said = job.stderr.read()
+    _, status, used = os.wait4(job.pid, 0)
+    job.returncode = status
+    r.check(status == 0, said)
+    return used.ru_maxrss * 1024, said
+
+
+def test_memory_falls_as_planned(folder):
+    if r.sanitized():
+        raise r.Skipped("sanitizers have memory of their own")
+    fields = {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 8}
+    config = r.save_config(folder / "wide.json", **fields)
+    products = 7 * (2 * 256 * 256 + 2 * 128 * 256 + 3 * 256 * 1024)  # of seven layers: q and o, k and v, the MLP
+    plans, peaks, weights = [], [], []
+    for name, freeze in (("all", []), ("few", [f"*.layers.{i}.*" for i in range(7)])):
+        words = r.options(folder, folder / name, model__config=config, precision__compute="bf16", train__freeze=freeze, train__steps=2, checkpoint__every=0, data__sequence_length=16)
+        plan = json.loads(r.run("plan", *words, "--json").stdout)
+        plans.append(plan["weights"] + plan["optimizer"] + plan["arena"])
+        weights.append(plan["weights"])
+        peaks.append(peak(r.command("train", *words))[0])
+    r.check(weights[0] - weights[1] == 4 * products, f"{weights}: frozen products have no f32 master, {4 * products:,} bytes less")
+    planned, measured = plans[0] - plans[1], peaks[0] - peaks[1]
+    r.check(planned > 60e6 and abs(measured - planned) < 0.1 * planned, f"planned {planned:,} bytes less, measured {measured:,}")
+
+
+if __name__ == "__main__":
+    r.main(globals())
