@@ -2,19 +2,30 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace ravine {
 
-Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, const Types& types, DeviceKind device)
-    : options_(options), store_(store), rule_(make_update_rule(options_)), states_(rule_->states().size()), type_(types.master) {
-  const bool decay_all = options.decay == "all";
+UpdateSpan Optimizer::span_of(const Param& p, int64_t begin, int64_t count) const {
+  return {begin, count, p.lr_mult, p.decay || options_.decay == "all" ? options_.weight_decay * p.wd_mult : 0.0};
+}
+
+Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank, int tensor_size, std::unique_ptr<UpdateRule> rule)
+    : options_(options), store_(store), tensor_rank_(tensor_rank), tensor_size_(tensor_size), rule_(rule ? std::move(rule) : make_update_rule(options_)), declared_(rule_->states()),
+      states_(declared_.size()) {
+  using Per = StateDeclaration::Per;
+  for (const StateDeclaration& s : declared_) {
+    require(s.per != Per::block || s.block > 0, "optimizer: state '{}' is of blocks of {}", s.name, s.block);
+    const Whole least = s.per == Per::element ? Whole::element : s.per == Per::tensor ? Whole::tensor : Whole::row;
+    require(rule_->sees() >= least, "optimizer: state '{}' has one value for what the rule does not see whole", s.name);
+  }
   for (const Bucket& b : store.buckets()) {
     std::vector<UpdateSpan> spans;
     for (const Bucket::Span& s : b.spans) {
       if (!s.param->trainable) continue;
       int64_t begin = std::max(s.begin, b.owned.begin), end = std::min(s.begin + s.shape.count(), b.owned.begin + b.owned.count);
       if (begin >= end) continue;
-      UpdateSpan u{begin - b.owned.begin, end - begin, s.param->lr_mult, s.param->decay || decay_all ? options.weight_decay * s.param->wd_mult : 0.0};
+      const UpdateSpan u = span_of(*s.param, begin - b.owned.begin, end - begin);
       bool joins = !spans.empty() && spans.back().begin + spans.back().count == u.begin && spans.back().lr_mult == u.lr_mult &&
                    spans.back().weight_decay == u.weight_decay;
       if (joins)
@@ -23,7 +34,12 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, const Ty
         spans.push_back(u);
     }
     spans_.push_back(std::move(spans));
-    for (std::vector<Storage>& state : states_) state.emplace_back(device, b.trainable ? b.owned.count * size_of(type_) : 0);
+    items_.push_back(b.trainable && rule_->sees() != Whole::element ? items_in(b, b.owned, rule_->sees(), tensor_size_) : std::vector<SpanItems>());
+    for (size_t i = 0; i < declared_.size(); ++i) {
+      int64_t count = b.trainable && rule_->sees() == Whole::element ? b.owned.count : 0;
+      for (const SpanItems& items : items_.back()) count += state_count(declared_[i], items);
+      states_[i].emplace_back(device, count * size_of(state_type(declared_[i], b.master_type)));
+    }
   }
 }
 
@@ -44,25 +60,184 @@ double Optimizer::grad_norm(Ctx& c, const Group& all) const {
 }
 
 namespace {
-TensorView flat(const Storage& s, DType t) {
-  return s.bytes() ? view_of(s.data(), t, {s.bytes() / size_of(t)}, s.device()) : TensorView{};
+
+// Elements of a flat view.
+TensorView part_of(const TensorView& v, int64_t begin, int64_t count) {
+  return view_of(v.data ? v.as<std::byte>() + begin * size_of(v.dtype) : nullptr, v.dtype, {count}, v.device);
 }
+
+Range overlap(Range a, Range b) {
+  const int64_t begin = std::max(a.begin, b.begin), end = std::min(a.begin + a.count, b.begin + b.count);
+  return {begin, std::max<int64_t>(0, end - begin)};
+}
+
+// Moves elements of a bucket along its group: rank r has those of from[r] and wants those of to[r]. `have` and `want` hold this rank's.
+void move_ranges(Ctx& c, const Group& group, const std::vector<Range>& from, const std::vector<Range>& to, const TensorView& have, const TensorView& want) {
+  const auto me = static_cast<size_t>(group.rank());
+  const int64_t size = size_of(have.absent() ? want.dtype : have.dtype);
+  auto at = [](const TensorView& v, const Range& of, const Range& r) { return part_of(v, r.begin - of.begin, r.count); };
+  std::vector<Pending> moves;
+  for (size_t r = 0; r < from.size(); ++r) {
+    if (r == me) continue;
+    if (const Range out = overlap(from[me], to[r]); out.count > 0) moves.push_back(group.send(at(have, from[me], out).data, out.count * size, static_cast<int>(r)));
+    if (const Range in = overlap(from[r], to[me]); in.count > 0) moves.push_back(group.receive(at(want, to[me], in).data, in.count * size, static_cast<int>(r)));
+  }
+  if (const Range both = overlap(from[me], to[me]); both.count > 0) c.call(Cast{at(have, from[me], both), at(want, to[me], both)});
+}  // waits
+
+// Between the local parts of items and the whole ones: rows of the last dim that a tensor rank has of each item.
+class CutItems {
+ public:
+  CutItems(const Bucket::Span& span, const SpanItems& items, int tensor_size) : param_(*span.param), items_(items), size_(tensor_size) {}
+  int64_t whole_count() const { return items_.count * items_.whole.count(); }
+  // local: of tensor rank `rank`, items side by side.
+  void put(int rank, const TensorView& local, const TensorView& whole) const { copy(rank, local, whole, true); }
+  void take(int rank, const TensorView& whole, const TensorView& local) const { copy(rank, local, whole, false); }
+
+ private:
+  void copy(int rank, const TensorView& local, const TensorView& whole, bool put) const {
+    if (!local.data || !whole.data) return;  // on meta
+    const Shape here = local_shape(param_, size_);
+    const std::vector<int64_t> origin = local_begin(param_, rank, size_);
+    const int dims = items_.whole.rank(), outer = param_.shape.rank() - dims;
+    const int64_t bytes = size_of(local.dtype), width = here[-1];
+    const int64_t last = std::clamp<int64_t>(items_.whole[-1] - origin.back(), 0, width);
+    for (int64_t row = 0; row < items_.count * (items_.size / width); ++row) {
+      int64_t rest = row % (items_.size / width), at = 0, scale = items_.whole[-1];
+      bool real = last > 0;
+      for (int d = dims - 2; d >= 0; --d) {
+        const int64_t i = origin[static_cast<size_t>(outer + d)] + rest % here[outer + d];
+        rest /= here[outer + d];
+        real = real && i < items_.whole[d];
+        at += i * scale;
+        scale *= items_.whole[d];
+      }
+      if (!real) continue;
+      std::byte* const one = local.as<std::byte>() + row * width * bytes;
+      std::byte* const other = whole.as<std::byte>() + (row / (items_.size / width) * items_.whole.count() + at + origin.back()) * bytes;
+      std::memcpy(put ? other : one, put ? one : other, static_cast<size_t>(last * bytes));
+    }
+  }
+  const Param& param_;
+  const SpanItems& items_;
+  int size_;
+};
+
 }  // namespace
 
 void Optimizer::update(Ctx& c, double lr, double norm, const std::function<void(const Unit&)>& before_unit) {
   ++steps_;
   const double scale = options_.clip_norm > 0 ? std::min(1.0, options_.clip_norm / (norm + 1e-6)) : 1.0;
   for (size_t b = 0; b < store_.buckets().size(); ++b) {
-    const TensorView grad = store_.owned_grad(b);
-    if (grad.absent()) continue;
+    if (store_.owned_grad(b).absent()) continue;
     const Unit& unit = *store_.buckets()[b].unit;
     if (before_unit) before_unit(unit);
     Ctx::Scope scope(c, unit.name);
-    UpdateViews views{.param = store_.owned_master(b), .grad = grad, .copy = store_.owned_copy(b), .states = {}, .spans = spans_[b]};
-    for (const std::vector<Storage>& state : states_) views.states.push_back(flat(state[b], type_));
-    rule_->update(c, views, steps_, lr, scale);
+    if (rule_->sees() == Whole::element)
+      update_elements(c, b, lr, scale);
+    else
+      update_items(c, b, lr, scale);
     store_.publish(c, b);
   }
+}
+
+void Optimizer::update_elements(Ctx& c, size_t b, double lr, double scale) {
+  UpdateViews views{.param = store_.owned_master(b), .grad = store_.owned_grad(b), .copy = store_.owned_copy(b), .states = {}, .spans = spans_[b]};
+  for (const std::vector<Storage>& state : states_) {
+    const DType type = state_type(declared_[views.states.size()], store_.buckets()[b].master_type);
+    views.states.push_back(view_of(state[b].data(), type, {state[b].bytes() / size_of(type)}, state[b].device()));
+  }
+  rule_->update(c, views, steps_, lr, scale);
+}
+
+TensorView Optimizer::kept(size_t b, size_t s, const SpanItems& items) const {
+  const DType type = state_type(declared_[s], store_.buckets()[b].master_type);
+  int64_t from = 0;
+  for (const SpanItems& i : items_[b]) {
+    if (i.span == items.span) {
+      const int64_t each = state_count(declared_[s], i) / i.count;
+      require(items.first >= i.first && items.first + items.count <= i.first + i.count, "optimizer: items of '{}' that are not kept here", store_.buckets()[b].spans[i.span].param->name);
+      const Storage& storage = states_[s][b];
+      return view_of(storage.data() ? storage.data() + (from + (items.first - i.first) * each) * size_of(type) : nullptr, type, {items.count * each}, storage.device());
+    }
+    from += state_count(declared_[s], i);
+  }
+  return {};
+}
+
+// Span by span: items come together, are updated, and go back. All ranks of the group and all tensor ranks go the same way.
+void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
+  const Bucket& bucket = store_.buckets()[b];
+  const Group &group = c.group(bucket.group), &tensor = c.group(Axis::tensor);
+  const bool divided = bucket.divided();
+  const auto ranks = static_cast<size_t>(divided ? group.size() : 1);
+  std::vector<Range> shards(ranks, bucket.owned);
+  std::vector<std::vector<SpanItems>> owners(ranks, items_[b]);
+  for (size_t r = 0; r < ranks && divided; ++r) {
+    shards[r] = {static_cast<int64_t>(r) * bucket.shard, bucket.shard};
+    owners[r] = items_in(bucket, shards[r], rule_->sees(), tensor_size_);
+  }
+  const auto me = static_cast<size_t>(divided ? group.rank() : 0);
+  for (size_t s = 0; s < bucket.spans.size(); ++s) {
+    std::vector<Range> wanted(ranks);
+    const SpanItems* mine = nullptr;
+    for (size_t r = 0; r < ranks; ++r)
+      for (const SpanItems& items : owners[r])
+        if (items.span == s) {
+          wanted[r] = items.range(bucket);
+          if (r == me) mine = &items;
+        }
+    if (std::all_of(wanted.begin(), wanted.end(), [](const Range& r) { return r.count == 0; })) continue;
+    const TensorView master = store_.owned_master(b), grad = store_.owned_grad(b);
+    auto buffer = [&](int64_t count, DType type) { return count > 0 ? c.empty({count}, type, MemoryKind::workspace) : Tensor(); };
+    auto view = [](const Tensor& t) { return t ? t.view() : TensorView{}; };
+    Tensor params = buffer(wanted[me].count, bucket.master_type), grads = buffer(wanted[me].count, bucket.grad_type);
+    if (divided) {
+      move_ranges(c, group, shards, wanted, grad, view(grads));
+      move_ranges(c, group, shards, wanted, master, view(params));
+    } else {
+      c.call(Cast{part_of(grad, wanted[0].begin, wanted[0].count), view(grads)});
+      c.call(Cast{part_of(master, wanted[0].begin, wanted[0].count), view(params)});
+    }
+    if (mine) {
+      const Bucket::Span& span = bucket.spans[s];
+      const CutItems cut(span, *mine, tensor_size_);
+      // The local values of all tensor ranks, put together.
+      auto whole = [&](const TensorView& local) {
+        Tensor out = c.empty({cut.whole_count()}, local.dtype, MemoryKind::workspace), all = c.empty({tensor_size_ * local.count()}, local.dtype, MemoryKind::workspace);
+        tensor.all_gather(local.data, all.view().data, local.bytes()).wait();
+        for (int r = 0; r < tensor_size_; ++r) cut.put(r, part_of(all.view(), r * local.count(), local.count()), out.view());
+        return out;
+      };
+      auto shaped = [&](TensorView v, const Shape& item) {
+        v.shape = {mine->count};
+        for (int d = 0; d < item.rank(); ++d) v.shape.push_back(item[d]);
+        return view_of(v.data, v.dtype, v.shape, v.device);
+      };
+      Tensor whole_params, whole_grads;
+      std::vector<Tensor> whole_states(declared_.size());
+      if (mine->cut) whole_params = whole(params.view()), whole_grads = whole(grads.view());
+      UpdateViews views{.param = shaped(mine->cut ? whole_params.view() : params.view(), mine->whole), .grad = shaped(mine->cut ? whole_grads.view() : grads.view(), mine->whole), .copy = {}, .states = {}, .spans = {}};
+      for (size_t i = 0; i < declared_.size(); ++i) {
+        TensorView state = kept(b, i, *mine);
+        if (mine->cut && declared_[i].per == StateDeclaration::Per::element) whole_states[i] = whole(state), state = whole_states[i].view();
+        views.states.push_back(shaped(state, state_shape(declared_[i], mine->whole)));
+      }
+      const UpdateSpan one = span_of(*span.param, 0, views.param.count());
+      views.spans = {&one, 1};
+      rule_->update(c, views, steps_, lr, scale);
+      if (mine->cut) {
+        cut.take(tensor_rank_, whole_params.view(), params.view());
+        for (size_t i = 0; i < declared_.size(); ++i)
+          if (whole_states[i]) cut.take(tensor_rank_, whole_states[i].view(), kept(b, i, *mine));
+      }
+    }
+    if (divided)
+      move_ranges(c, group, wanted, shards, view(params), master);
+    else
+      c.call(Cast{view(params), part_of(master, wanted[0].begin, wanted[0].count)});
+  }
+  if (bucket.has_copy()) c.call(Cast{store_.owned_master(b), store_.owned_copy(b)});
 }
 
 int64_t Optimizer::bytes() const {
@@ -72,11 +247,41 @@ int64_t Optimizer::bytes() const {
   return n;
 }
 
-std::vector<Optimizer::State> Optimizer::states() const {
-  std::vector<State> out;
-  for (const std::string& name : rule_->states()) {
-    out.push_back({name, {}});
-    for (const Storage& s : states_[out.size() - 1]) out.back().buckets.push_back(flat(s, type_));
+std::vector<Optimizer::StatePiece> Optimizer::states(size_t b, Of of) const {
+  using Per = StateDeclaration::Per;
+  const Bucket& bucket = store_.buckets()[b];
+  std::vector<StatePiece> out;
+  if (!bucket.trainable) return out;
+  const bool primary = of == Of::primary;
+  const Range wanted = primary ? bucket.primary : bucket.owned;
+  const auto items = rule_->sees() == Whole::element ? std::vector<SpanItems>() : items_in(bucket, wanted, rule_->sees(), tensor_size_);
+  for (size_t s = 0; s < declared_.size(); ++s) {
+    const StateDeclaration& state = declared_[s];
+    const DType type = state_type(state, bucket.master_type);
+    auto box = [&](const Bucket::Span& span, TensorView values, int64_t from, const Shape& shape, const std::vector<int64_t>& begin) {
+      const TensorView view = view_of(values.data ? values.as<std::byte>() + from * size_of(type) : nullptr, type, shape, values.device);
+      out.push_back({state.name, span.param, view, state_shape(state, span.param->shape), begin});
+    };
+    // Of a state like the parameter: elements `range`, of which `values` holds those from `first` on.
+    auto like = [&](const TensorView& values, int64_t first, Range range) {
+      for (const Piece& piece : pieces_of(bucket, range)) {
+        const Bucket::Span& span = *std::find_if(bucket.spans.begin(), bucket.spans.end(), [&](const Bucket::Span& x) { return x.param == piece.param; });
+        if (piece.param->trainable && !(primary && span.replica)) box(span, values, piece.from - first, piece.shape, piece.begin);
+      }
+    };
+    if (rule_->sees() == Whole::element) {
+      const Storage& storage = states_[s][b];
+      like(view_of(storage.data(), type, {bucket.owned.count}, storage.device()), bucket.owned.begin, wanted);
+      continue;
+    }
+    for (const SpanItems& i : items) {
+      const Bucket::Span& span = bucket.spans[i.span];
+      if (state.per == Per::element) {
+        like(kept(b, s, i), i.range(bucket).begin, i.range(bucket));
+      } else if (!primary || (i.cut ? tensor_rank_ == 0 : !span.replica)) {
+        for (const StateBox& at : state_boxes(state, bucket, i)) box(span, kept(b, s, i), at.from, at.shape, at.begin);
+      }
+    }
   }
   return out;
 }

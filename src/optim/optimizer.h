@@ -5,14 +5,15 @@
 
 #include "config/config.h"
 #include "engine/ctx.h"
-#include "optim/update_rule.h"
+#include "optim/state_layout.h"
 
 namespace ravine {
 
 class Optimizer {
  public:
-  // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say.
-  Optimizer(const OptimizerOptions& options, GradStore& store, const Types& types, DeviceKind device);
+  // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say. `tensor`: how many tensor ranks cut the parameters, and which
+  // of them this is. rule: null is the one that the options name.
+  Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank = 0, int tensor_size = 1, std::unique_ptr<UpdateRule> rule = nullptr);
 
   // L2 norm of all gradients of the step, over all ranks, every parameter counted once, independent of order.
   double grad_norm(Ctx& c, const Group& all) const;
@@ -25,20 +26,33 @@ class Optimizer {
   void set_steps(int64_t n) { steps_ = n; }
   int64_t bytes() const;
 
-  // What the rule keeps, by name, flat, one view per bucket of the store: of what this rank updates; absent for frozen ones.
-  struct State {
-    std::string name;
-    std::vector<TensorView> buckets;
+  const UpdateRule& rule() const { return *rule_; }
+  // What the rule keeps of a bucket, as boxes of the states of its parameters: what this rank has, or what of it this rank alone answers for.
+  struct StatePiece {
+    std::string state;
+    const Param* param = nullptr;
+    TensorView view;
+    Shape global;
+    std::vector<int64_t> begin;
   };
-  std::vector<State> states() const;
+  enum class Of : uint8_t { kept, primary };
+  std::vector<StatePiece> states(size_t bucket, Of of) const;
 
  private:
+  UpdateSpan span_of(const Param& p, int64_t begin, int64_t count) const;
+  void update_elements(Ctx& c, size_t bucket, double lr, double scale);
+  void update_items(Ctx& c, size_t bucket, double lr, double scale);
+  // State `s` of items that this rank keeps: its values of them lie side by side.
+  TensorView kept(size_t bucket, size_t s, const SpanItems& items) const;
+
   OptimizerOptions options_;
   GradStore& store_;
-  std::vector<std::vector<UpdateSpan>> spans_;  // per bucket
+  int tensor_rank_, tensor_size_;
   std::unique_ptr<UpdateRule> rule_;
-  std::vector<std::vector<Storage>> states_;  // by state of the rule, per bucket
-  DType type_;
+  std::vector<StateDeclaration> declared_;
+  std::vector<std::vector<UpdateSpan>> spans_;   // per bucket; of a rule of elements
+  std::vector<std::vector<SpanItems>> items_;    // per bucket; of others
+  std::vector<std::vector<Storage>> states_;     // by state of the rule, per bucket
   int64_t steps_ = 0;
 };
 

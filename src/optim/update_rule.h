@@ -2,6 +2,7 @@
 // declares here is all that optimizer, ZeRO, checkpoints, plans and estimates know of it.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,20 @@
 
 namespace ravine {
 
-// What the update of one bucket sees: flat views of what this rank updates of it (Bucket::owned), all of one length.
+// What of a parameter a rule must see to update any of it: single elements, or whole runs of its last dims. A vector is one row, and one matrix.
+enum class Whole : uint8_t { element, row, matrix, tensor };
+
+// Something that a rule keeps of every parameter from step to step, zero at first.
+struct StateDeclaration {
+  enum class Per : uint8_t { element, row, block, tensor };  // a block is `block` neighbours of a row; the last one of a row may be shorter
+  std::string name;           // as checkpoints call it ("m/PARAMETER")
+  Per per = Per::element;     // one value for each of these; a rule must see whole what has one value
+  int64_t block = 0;
+  std::optional<DType> type;  // none: the master's
+};
+
+// What the update sees. Of a rule of elements: flat views of what this rank updates of a bucket (Bucket::owned), all of one length. Of others: items of one parameter,
+// of the shape {items, dims of an item..}, states in the shapes that they declare of such, one span over all; the optimizer makes the copy.
 struct UpdateViews {
   TensorView param, grad, copy;       // copy: 16 bits, absent if there is none
   std::vector<TensorView> states;     // in the order in which the rule names them
@@ -20,9 +34,9 @@ struct UpdateViews {
 class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
-  // Names of what it keeps, each like the parameter, in the master's type, zero at first: as checkpoints call them ("m/PARAMETER").
-  virtual std::vector<std::string> states() const = 0;
-  // Step `step` (from 1) at learning rate `lr`; gradients count times grad_scale. It sees single elements only, so buckets may be cut anywhere.
+  virtual std::vector<StateDeclaration> states() const = 0;
+  virtual Whole sees() const { return Whole::element; }
+  // Step `step` (from 1) at learning rate `lr`; gradients count times grad_scale. What it does to an item may not depend on the others beside it.
   virtual void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const = 0;
 };
 

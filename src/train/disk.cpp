@@ -28,14 +28,16 @@ int64_t checkpoints_in(const std::string& folder) {
 
 // As state_of lists it, once over all ranks: weights and states of what is trained, and frozen weights where there is no model.path to read them from again.
 int64_t Trainer::checkpoint_bytes() const {
-  const auto states = static_cast<int64_t>(make_update_rule(config_.optimizer)->states().size());
+  const std::unique_ptr<UpdateRule> rule = make_update_rule(config_.optimizer);
   const bool keeps_frozen = weights_.empty() || weights_ != began_with_;
   std::vector<Unit*> units;
   for (Unit& u : model_->params().units()) units.push_back(&u);
   int64_t bytes = 0;
   for (const Bucket& b : flat_buckets(model_->params(), units, {}, types_))
     for (const Bucket::Span& s : b.spans)
-      bytes += s.shape.count() * (s.param->trainable ? (1 + states) * size_of(b.master_type) : keeps_frozen ? size_of(b.has_master() ? b.master_type : b.copy_type) : 0);
+      bytes += s.param->trainable ? s.shape.count() * size_of(b.master_type) + state_bytes(*rule, *s.param, b.master_type)
+               : keeps_frozen     ? s.shape.count() * size_of(b.has_master() ? b.master_type : b.copy_type)
+                                  : 0;
   return bytes;
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/narrow_option.h"
 #include "engine/observer.h"
-#include "optim/update_rule.h"
+#include "optim/state_layout.h"
 #include "engine/flat.h"
 #include "parallel/stage.h"
 #include "train/machine.h"
@@ -127,8 +127,9 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
     if (!b.trainable) continue;
     if (c.parallel.zero < 2 && layout.leaves > 1) e.leaves += static_cast<double>(layout.leaves - 1) * memory(count, 3 * wide);
     // Norm: reads the gradient. Update: gradient read; weight and states read and written; a copy written.
-    const double states = static_cast<double>(make_update_rule(c.optimizer)->states().size());
-    e.update += memory(owned, wide) + memory(owned, wide * (1 + 2 + 2 * states) + (b.has_copy() ? narrow : 0));
+    const std::unique_ptr<UpdateRule> rule = make_update_rule(c.optimizer);
+    const double states = static_cast<double>(state_bytes(*rule, b, m.tensor));
+    e.update += memory(owned, wide) + kCall + (owned * (wide * (1 + 2) + (b.has_copy() ? narrow : 0)) + 2 * states) / rates.bytes;
   }
 }
 

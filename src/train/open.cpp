@@ -96,28 +96,22 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
   return s;
 }
 
-TrainState state_of(StepEngine& engine, StateFor use) {
+TrainState state_of(const FlatStore& store, const Optimizer& optimizer, StateFor use) {
   TrainState s;
-  FlatStore& store = engine.store();
-  const int tensor = engine.ranks().at().tensor, tensors = engine.ranks().mesh().tensor;
-  const std::vector<Optimizer::State> states = engine.optimizer().states();
+  const bool writing = use != StateFor::reading;
   for (size_t b = 0; b < store.buckets().size(); ++b) {
     const Bucket& bucket = store.buckets()[b];
-    // `flat` holds elements `there` of the bucket; of these the elements `wanted`.
-    auto add = [&](const std::string& kind, const TensorView& flat, Range there, Range wanted, bool frozen) {
-      if (flat.absent()) return;
-      for (const Piece& piece : pieces_of(bucket, wanted)) {
-        if (!piece.param->trainable && !frozen) continue;
-        if (use != StateFor::reading && bucket.cut && !is_primary(*piece.param, tensor, tensors)) continue;
-        TensorView v = view_of(flat.as<char>() + (piece.from - there.begin) * size_of(flat.dtype), flat.dtype, piece.shape);
-        s.tensors.push_back({.name = kind + "/" + piece.param->name, .view = v, .global = piece.param->shape, .begin = piece.begin, .unit = bucket.unit->index});
-      }
-    };
-    const bool writing = use != StateFor::reading;
-    add("weights", store.resident_values(b), store.resident(b), writing ? bucket.primary : store.resident(b), use != StateFor::writing_trained);
-    for (const Optimizer::State& o : states) add(o.name, o.buckets[b], bucket.owned, writing ? bucket.primary : bucket.owned, false);
+    const TensorView values = store.resident_values(b);
+    for (const Piece& piece : pieces_of(bucket, writing ? bucket.primary : store.resident(b))) {
+      if (!piece.param->trainable && use == StateFor::writing_trained) continue;
+      if (writing && std::any_of(bucket.spans.begin(), bucket.spans.end(), [&](const Bucket::Span& x) { return x.param == piece.param && x.replica; })) continue;
+      const TensorView v = view_of(values.as<char>() + (piece.from - store.resident(b).begin) * size_of(values.dtype), values.dtype, piece.shape);
+      s.tensors.push_back({.name = "weights/" + piece.param->name, .view = v, .global = piece.param->shape, .begin = piece.begin, .unit = bucket.unit->index});
+    }
+    for (const Optimizer::StatePiece& p : optimizer.states(b, writing ? Optimizer::Of::primary : Optimizer::Of::kept))
+      s.tensors.push_back({.name = p.state + "/" + p.param->name, .view = p.view, .global = p.global, .begin = p.begin, .unit = bucket.unit->index});
   }
-  s.scalars["optimizer_steps"] = engine.optimizer().steps();
+  s.scalars["optimizer_steps"] = optimizer.steps();
   return s;
 }
 
@@ -158,13 +152,13 @@ void read_rounded(const CheckpointReader& reader, const StateTensor& t) {
 
 }  // namespace
 
-void restore(StepEngine& engine, const CheckpointReader& reader, const std::string& model_path) {
+void restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader, const std::string& model_path) {
   std::set<std::string> frozen, elsewhere;
-  for (const Param& p : engine.model().params().params())
+  for (const Param& p : model.params().params())
     if (!p.trainable) frozen.insert("weights/" + p.name);
-  for (const std::string& name : left_out_of(reader, engine.model())) elsewhere.insert(name);
-  if (!elsewhere.empty()) load_weights(model_path, engine.model(), engine.store(), [&](const Param& p) { return elsewhere.contains(p.name); });
-  for (const StateTensor& t : state_of(engine, StateFor::reading).tensors) {
+  for (const std::string& name : left_out_of(reader, model)) elsewhere.insert(name);
+  if (!elsewhere.empty()) load_weights(model_path, model, store, [&](const Param& p) { return elsewhere.contains(p.name); });
+  for (const StateTensor& t : state_of(store, optimizer, StateFor::reading).tensors) {
     const bool still = frozen.contains(t.name);
     if (still && !reader.has(t.name)) continue;
     if (still && reader.dtype(t.name) != t.view.dtype && is_float(reader.dtype(t.name)))
@@ -172,8 +166,8 @@ void restore(StepEngine& engine, const CheckpointReader& reader, const std::stri
     else
       reader.read(t.name, t.view, t.global, t.begin);
   }
-  engine.optimizer().set_steps(checkpoint_scalar(reader, "optimizer_steps"));
-  engine.store().refresh_copies(engine.ctx());
+  optimizer.set_steps(checkpoint_scalar(reader, "optimizer_steps"));
+  store.refresh_copies(c);
 }
 
 void begin_weights(StepEngine& engine, const Config& c) {

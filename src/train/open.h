@@ -38,11 +38,15 @@ Sources open_sources(const Config& config, const ModelFacts& facts, std::functio
 // or "momentum/NAME"; of what is frozen the weights only. Views into the engine's live buffers. Of several ranks each writes what it alone answers for; and
 // reads what it holds. The scalars hold "optimizer_steps" only.
 enum class StateFor : uint8_t { writing, writing_trained, reading };  // writing_trained: without what is frozen
-TrainState state_of(StepEngine& engine, StateFor use = StateFor::writing);
+TrainState state_of(const FlatStore& store, const Optimizer& optimizer, StateFor use = StateFor::writing);
+inline TrainState state_of(StepEngine& engine, StateFor use = StateFor::writing) { return state_of(engine.store(), engine.optimizer(), use); }
 // The parameters of a run that a checkpoint does not hold: frozen, they are those of the model folder that the run began from.
 std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model& model);
 // Fills the engine from a checkpoint of any layout, 16-bit copies included; what was left out of it comes from `model_path`. All ranks call it.
-void restore(StepEngine& engine, const CheckpointReader& reader, const std::string& model_path = "");
+void restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader, const std::string& model_path = "");
+inline void restore(StepEngine& engine, const CheckpointReader& reader, const std::string& model_path = "") {
+  restore(engine.store(), engine.optimizer(), engine.ctx(), engine.model(), reader, model_path);
+}
 // Weights as a run begins with them: those of model.path, or drawn from train.seed. All ranks call it.
 void begin_weights(StepEngine& engine, const Config& config);
 

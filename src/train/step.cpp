@@ -106,7 +106,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     local_squares_.resize(model.params().params().size());
     store.watch_local(&local_squares_);
   }
-  Optimizer optimizer(config.optimizer, store, types, DeviceKind::meta);
+  Optimizer optimizer(config.optimizer, store, DeviceKind::meta, fake.at().tensor, fake.mesh().tensor);
   Stage stage(model, fake, parts_);
   MicroBatch micro = random_micro_batch(shape.rows, shape.columns, 1);
   // All leaves, and of each as many micro batches as it takes for everything to come that can come: a first, a later and the last one, and in a pipeline a whole
@@ -159,7 +159,7 @@ Verdict stop_unless_finite(double loss, double grad_norm) { return std::isfinite
 
 void StepEngine::allocate() {
   store_ = std::make_unique<FlatStore>(model_.params(), types_, DeviceKind::cpu, layout(*ranks_));
-  optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *store_, types_, DeviceKind::cpu);
+  optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *store_, DeviceKind::cpu, ranks_->at().tensor, ranks_->mesh().tensor);
   arena_ = std::make_unique<PlannedArena>(DeviceKind::cpu, memory_.arena);
   ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_, *ranks_));
   store_->attach(*ctx_);

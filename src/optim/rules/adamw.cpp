@@ -10,7 +10,7 @@ namespace {
 class AdamRule : public UpdateRule {
  public:
   AdamRule(const OptimizerOptions& o, bool l2) : o_(o), l2_(l2) {}
-  std::vector<std::string> states() const override { return {"m", "v"}; }
+  std::vector<StateDeclaration> states() const override { return {{.name = "m"}, {.name = "v"}}; }
   void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
     const double t = static_cast<double>(step), b1 = o_.betas[0], b2 = o_.betas[1];
     std::array<double, kStepScalars> scalars{lr, 1 - std::pow(b1, t), 1 - std::pow(b2, t), grad_scale};
