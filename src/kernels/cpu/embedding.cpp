@@ -41,7 +41,8 @@ void gather_rows(const EmbeddingBackward& a, const int32_t* first, const int32_t
     auto grads = [&](int64_t t) RAVINE_LANES { return Row<Any>(a.dout, order[t], col); };
     each_vector(n, [&](int64_t i, auto part) RAVINE_LANES {
       Lanes s = a.accumulate ? row.load(i, part) : zero();
-      for (int64_t t = from; t < to; ++t) s = hn::MulAdd(scale, grads(t).load(i, part), s);
+      // Rounded before it is added: then a sum that goes on in place is the sum of its parts, whatever the layout.
+      for (int64_t t = from; t < to; ++t) s = hn::Add(s, hn::Mul(scale, grads(t).load(i, part)));
       row.store(s, i, part);
     });
   }
