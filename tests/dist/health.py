@@ -65,6 +65,16 @@ def test_one_rank_of_the_first_stage_is_enough(folder):
     check(verdicts(flat) == [0] * STEPS, f"without stages: {verdicts(flat)}")
 
 
+def test_a_norm_that_is_no_number_is_unhealthy(folder):
+    """The step itself is skipped; what was saved after it is not gone on from."""
+    base = {**prepare(folder), "train.valid_every": 0, "train.steps": 3, "checkpoint.every": 1, "checkpoint.keep": 0, "health.embedding_norm": 1e12, "health.skip_norm": 1e9,
+            "probe.inject": "[{step: 2, op: embedding_backward, phase: backward, value: nan}]"}
+    out = train(base, folder / "run", 2, parallel__pipeline=2)
+    rows = rows_of(out)
+    check([bool(row.get("skipped")) for row in rows] == [False, True, False], f"{rows}")
+    check(verdicts(out) == [0, 1, 0], f"{verdicts(out)}")
+
+
 def test_local_norms_of_ranks(folder):
     """Squares of the parts that tensor ranks hold add up to those of the whole; those of data ranks are of their own batches."""
     base = {**prepare(folder), "train.valid_every": 0, "train.steps": 1, "log.local_norms": "model.layers.*"}

@@ -120,6 +120,20 @@ def test_the_form_of_gelu_is_kept(folder):
             check((config[key] == "gelu") == (form == "gelu"), f"{name}: {form} came back as {config[key]}")
 
 
+def test_files_of_the_bare_model(folder):
+    """GPT2Model and its like write no prefix; the head, tied or not, keeps its name."""
+    for name, prefix in (("gpt2", "transformer."), ("pythia", "gpt_neox."), ("bloom", "transformer."), ("llama", "model.")):
+        bare = folder / name
+        shutil.copytree(GOLDEN / WRITTEN[name], bare)
+        file = bare / "model.safetensors"
+        header, body = r.load_raw(file)
+        r.save_raw(file, {key.removeprefix(prefix): value for key, value in header.items()}, body)
+        check(any(key.startswith(prefix) for key in header), f"{name}: {sorted(header)[:3]}")
+        run("convert", "--input", bare, "--output", folder / f"{name}-hf", "--to", "hf")
+        run("convert", "--input", GOLDEN / WRITTEN[name], "--output", folder / f"{name}-want", "--to", "hf")
+        check(r.load_tensors(folder / f"{name}-hf", "model*.safetensors") == r.load_tensors(folder / f"{name}-want", "model*.safetensors"), name)
+
+
 def test_refusals(folder):
     for name in NO_MINDFORMERS:
         done = run("convert", "--input", GOLDEN / WRITTEN[name], "--output", folder / "x", "--to", "mindformers", status=2)

@@ -53,6 +53,40 @@ def options(folder, **more):
     return r.settings(values | {k.replace("__", "."): v for k, v in more.items()})
 
 
+def test_updates_are_counted_without_steps_that_were_left_out(folder):
+    """They are not batches: bias correction and rate follow them."""
+    r.save_config(folder / "config.json")
+    run("train", *options(folder, model__config=str(folder / "config.json"), data__skip_steps=[2, 3], train__steps=4, checkpoint__every=4, train__output=str(folder / "run")))
+    run("convert", "--input", folder / "run" / STEP.format(4), "--output", folder / "new", "--to", "ravine", "--optimizer")
+    for at in ("run", "new"):
+        said = scalars(folder / at, 4)
+        check((said["step"], said["optimizer_steps"]) == (4, 2), f"{at}: {said}")
+
+
+def test_the_tokenizer_of_a_run_is_that_of_its_model(folder):
+    """Not the one that lies in model.tokenizer today, which may be another one, or gone."""
+    tokenizer = folder / "tokenizer"
+    tokenizer.mkdir()
+    (folder / "text.txt").write_text("one two three four five six seven eight\n" * 400)
+    run("tokenizer", "train", "--input", folder / "text.txt", "--output", tokenizer, "--vocab-size", 280)
+    r.save_config(folder / "config.json", vocab_size=280)
+    run("train", *r.settings({"model.config": folder / "config.json", "model.tokenizer": tokenizer, "data.train": [str(folder / "text.txt")], "data.sequence_length": 16,
+                              "train.global_batch": 4, "train.steps": 2, "checkpoint.every": 2, "log.tensorboard": False, "train.output": folder / "run"}))
+    own = (folder / "run" / "model" / "tokenizer.json").read_bytes()
+    (tokenizer / "tokenizer.json").write_text((tokenizer / "tokenizer.json").read_text().replace('"version": "1.0"', '"version":  "1.0"').replace('"version":"1.0"', '"version": "1.0"'))
+    check((tokenizer / "tokenizer.json").read_bytes() != own, "another one lies there now")
+    for source in ("run", "run/checkpoints/step_000002"):
+        for gone in (False, True):
+            if gone:
+                tokenizer.rename(folder / "away")
+            out = folder / f"{source.replace('/', '-')}-{gone}"
+            said = run("convert", "--input", folder / source, "--output", out, "--to", "hf").stderr
+            check((out / "tokenizer.json").read_bytes() == own, f"{source}, {gone}: {said}")
+            check("warning" not in said, f"{source}, {gone}: {said}")
+            if gone:
+                (folder / "away").rename(tokenizer)
+
+
 def test_moments_of_every_layout(folder):
     for source, step, masters, extra in (("zero1", 3, 0.0, ()), ("zero2", 3, 0.0, ()), ("zero3", 3, 0.0, ()), ("optim", 7, 2.0**-20, ()),
                                          ("mf_ranks", 7, 0.0, ("--model-config", CONFIG))):

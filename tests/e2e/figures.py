@@ -487,6 +487,14 @@ def test_plan(folder):
         near(said["variants"][0]["total"], said["total"], 0.02, "plan: the first way is the plan itself")
     two = last_json(*arguments, "--json", "--ranks", 2)
     near(two["seconds_per_step_at_peak"], training_flops(MIDDLE, T) * batch * T / peak() / 2, 1e-12, "plan: seconds of two ranks")
+    # In words: the time at the peak, and at sol 0.7, of all ranks together.
+    for ranks in (1, 2):
+        words = r.run(*arguments, "--ranks", ranks).stdout
+        m = re.search(r" per step: (\S+) (\S+) at (.*?)the machine's peak of .* \(sol 1\), (\S+) (\S+) at sol 0\.7", words)
+        check(m and m[2] == m[5] and m[3] == ("" if ranks == 1 else f"{ranks} times "), words)
+        near(float(m[4]), float(m[1]) / 0.7, 0.02, "plan: the time at sol 0.7, of three digits")
+        unit = {"ms": 1e-3, "s": 1.0}[m[2]]
+        near(float(m[1]) * unit, training_flops(MIDDLE, T) * batch * T / peak() / ranks, 0.02, f"plan: the time of {ranks} ranks at their peak")
     text = r.run(*arguments).stdout
     flops = training_flops(MIDDLE, T) * batch * T
     check((f"{flops * 1e-9:.2g} GFLOP per step" if flops < 1e11 else f"{flops * 1e-12:.2f} TFLOP per step") in text and f"peak of {peak() / 1e9:.0f} GFLOP/s" in text, text)

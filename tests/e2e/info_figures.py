@@ -3,6 +3,7 @@ import json
 import math
 import re
 import struct
+import subprocess
 import sys
 
 import ravine_run as r
@@ -54,6 +55,28 @@ def test_token_files(folder):
     check((said["lengths"]["least"], said["lengths"]["most"], said["lengths"]["mean"]) == (0, 6, 3.0), said)
     check([(x["from"], x["to"], x["count"]) for x in said["lengths"]["histogram"]] == [(0, 0, 1), (2, 3, 1), (4, 7, 1)], said)
     check([(s["sequence"], s["tokens"], s["ids"]) for s in said["samples"]] == [(0, 3, [100, 101, 102]), (1, 0, [])], said)
+
+
+def test_what_is_trained_of_fixed_batches(folder):
+    """Labels stand at their tokens in the file; the first token of a row is nobody's answer."""
+    (folder / "text.txt").write_text("to be or not to be that is the question " * 50)
+    r.run("tokenizer", "train", "--input", folder / "text.txt", "--output", folder / "tok", "--vocab-size", 290)
+    said = subprocess.run(r.command("tokenizer", "encode", "--tokenizer", folder / "tok", "--no-special"), input="to be or not to be", capture_output=True, text=True, check=True).stdout
+    ids = json.loads(said.splitlines()[0])
+    n = len(ids)
+    check(n >= 6, f"{said}")
+    for learned in (range(3, 6), range(n - 2, n), range(1, 2), range(0, n)):
+        labels = [t if i in learned else -100 for i, t in enumerate(ids)]
+        r.save_tensors(folder / "rows.safetensors", {"input_ids": ("I32", (1, n), ids), "labels": ("I64", (1, n), labels)})
+        said = info(folder / "rows.safetensors", "--tokenizer", folder / "tok", "--samples", 1)
+        count = len([i for i in learned if i > 0])
+        check(said["learned_tokens"] == count, f"{learned}: {said}")
+        whole = "".join(p["text"] for p in said["samples"][0]["parts"])
+        check(whole == "to be or not to be", f"{learned}: {said}")
+        texts = [subprocess.run(r.command("tokenizer", "decode", "--tokenizer", folder / "tok"), input=json.dumps([t]), capture_output=True, text=True, check=True).stdout.rstrip("\n") for t in ids]
+        want = "".join(t for i, t in enumerate(texts) if i in learned and i > 0)
+        got = "".join(p["text"] for p in said["samples"][0]["parts"] if p["trained"])
+        check(got.replace(" ", "") == want.replace(" ", ""), f"{learned}: {got!r}, not {want!r}")  # a piece by itself has no blank before it
 
 
 def test_a_run_and_its_files(folder):

@@ -84,6 +84,10 @@ def test_a_checkpoint_of_another_folder_does_not_go_over_a_run(folder):
     check(contents(folder / "other") == before, "a refused start wrote something")
     check("after step 2" in train(folder, name="new", checkpoint__resume=there), "a folder of its own takes it")
     check("after step 2" in train(folder, checkpoint__resume=there), "and so does the run's own")
+    shutil.rmtree(folder / "other" / "checkpoints")  # a finished model alone is a run's too
+    before = contents(folder / "other")
+    error = error_of(train(folder, name="other", status=2, checkpoint__resume=there))
+    check("holds a run of its own" in error and contents(folder / "other") == before, error)
     error = error_of(train(folder, name="run/checkpoints/step_000002/inside", status=2, checkpoint__resume=there))
     check("inside checkpoint.resume" in error, error)
 

@@ -1,5 +1,7 @@
 // The tape over every family in f64: gradients against central differences; equality of every way to keep activations, of packed and
 // padded batches with sequences by themselves.
+#include <set>
+
 #include "tests/unit/families.h"
 
 namespace ravine {
@@ -74,6 +76,33 @@ TEST(Unfused, ProductsApartGiveTheSameLogits) {
       TinyRun joined(tiny_families().at(family), t, "cheap", 0, {}, cpu_kernels()), apart(tiny_families().at(family), t, "cheap", 0, {"qkv", "gate_up"}, cpu_kernels());
       EXPECT_TRUE(joined.logits(batch) == apart.logits(batch)) << family << " " << name(t);
     }
+}
+
+// PyTorch's padding_idx: the row of the padding id learns nothing as an input, in the families whose code says so. In GPT-2, GPT-NeoX and Bloom it is a row as any other.
+TEST(Padding, LearnsWhereItsFamilyLetsIt) {
+  const std::set<std::string> learn = {"gpt2", "pythia", "pythia-serial", "bloom"};
+  for (auto [name, config] : tiny_families()) {
+    TinyBatch batch;
+    batch.add({5, 3, 7, 3, 2, 3, 11}), batch.add({3, 1});
+    config["tie_word_embeddings"] = false;
+    TinyRun plain(config, DType::f64, "none");
+    const auto want = plain.gradients(batch);
+    config["pad_token_id"] = 3;
+    TinyRun padded(config, DType::f64, "none");
+    const auto got = padded.gradients(batch);
+    for (const auto& [parameter, g] : want) {
+      if (parameter != "model.embed_tokens.weight") {
+        EXPECT_EQ(got.at(parameter), g) << name << ": " << parameter;
+        continue;
+      }
+      const size_t width = g.size() / 19;
+      for (size_t i = 0; i < g.size(); ++i) {
+        const bool row = i / width == 3;
+        EXPECT_EQ(got.at(parameter)[i], row && !learn.count(name) ? 0 : g[i]) << name << " " << i;
+        if (row) EXPECT_NE(g[i], 0) << name;
+      }
+    }
+  }
 }
 
 // Also with the kernels of cpu, whose fused norms must add as their unfused definition does.

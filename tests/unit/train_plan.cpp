@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <set>
 
 #include "kernels/backend.h"
 #include "train/decide.h"
@@ -86,6 +87,30 @@ TEST(Plan, OneProcessPlaysAnyOf1024Ranks) {
   EXPECT_EQ(lines.size(), 10u);
   EXPECT_EQ(lines[0].find("stage 0: the embedding and layers 0-9, on ranks 0 1 .. 127"), 0u) << lines[0];
   EXPECT_NE(lines[7].find("and the head, on ranks 896 897 .. 1023"), std::string::npos) << lines[7];
+}
+
+// What counts is the rank that needs most, and the one that sends most: with a large vocabulary the last stage, with the head and its gradients.
+TEST(Plan, TheStageThatNeedsMostCounts) {
+  Config c = parse_config("train: {global_batch: 8, micro_batch: 1}\ndata: {sequence_length: 32}\nparallel: {pipeline: 4}\n", "test");
+  std::set<int64_t> programs;
+  for (const std::vector<int64_t>& layers : {std::vector<int64_t>{1, 1, 1, 5}, {5, 1, 1, 1}, {1, 5, 1, 1}}) {
+    c.parallel.stage_layers = layers;
+    const std::unique_ptr<Model> model = make_model(Json{{"model_type", "llama"}, {"hidden_size", 64}, {"intermediate_size", 128}, {"num_hidden_layers", 8}, {"num_attention_heads", 4}, {"vocab_size", 101}}, "test");
+    const RunLayout layout = run_layout(c, 4, *model);
+    int64_t most = 0, sent = 0;
+    std::set<int64_t> all;
+    for (int stage = 0; stage < 4; ++stage) {
+      const Ranks at = Ranks::fake(layout.mesh, stage);
+      const StepEngine one(*model, c, Types::of(DType::f32), cpu(), {.rows = 1, .columns = 32, .micro_batches = layout.micro_batches, .leaves = layout.leaves}, nullptr, &at);
+      all.insert(one.memory().total() - one.memory().base);
+      most = std::max(most, one.memory().total() - one.memory().base), sent = std::max(sent, one.communication().all());
+    }
+    EXPECT_GT(all.size(), 2u);
+    const PlannedRanks planned = plan_ranks(*model, c, layout, Types::of(DType::f32), cpu(), 32);
+    EXPECT_EQ(planned.sent.all(), sent);
+    programs.insert(planned.bytes - most);
+  }
+  EXPECT_EQ(programs.size(), 1u) << "the program itself counts alike in all; another stage than the one that needs most was taken for some";
 }
 
 struct Small : testing::Test {
