@@ -27,6 +27,7 @@ double seconds(const std::function<void()>& f) {
 struct Bench {
   static constexpr int64_t kBytes = int64_t{256} << 20;
   Storage from{DeviceKind::cpu, kBytes}, to{DeviceKind::cpu, kBytes};
+  const Kernels kernels = cpu_kernels();
   std::string only;
   std::vector<std::unique_ptr<Storage>> kept;
   Bench() { from.touch(), to.touch(); }
@@ -58,8 +59,9 @@ struct Bench {
   }
 
   template <class Args>
-  void show(const std::string& what, const Kernel<Args>& kernel, const Args& args, double bytes) {
+  void show(const std::string& what, const Args& args, double bytes) {
     if (what.find(only) == std::string::npos) return;
+    const Kernel<Args>& kernel = kernels.of<Args>();
     Storage workspace(DeviceKind::cpu, kernel.workspace(args, thread_count()) + 64);
     workspace.touch();
     double copy = 1e30, s = 1e30;
@@ -102,60 +104,60 @@ int main(int argc, char** argv) {
     auto label = [&](const char* what) { return fmt::format("{} {}", what, name(t)); };
     TensorView branch = b.make(t, n, c), out = b.make(t, n, c), third = b.make(t, n, c);
     TensorView fourth = b.make(t, n, c), fifth = b.make(t, n, c);
-    b.show(label("rms_norm, residual add, x f32, out"), rms_norm_entry(), RmsNormForward{x, branch, weight, sum, out, rstd},
+    b.show(label("rms_norm, residual add, x f32, out"), RmsNormForward{x, branch, weight, sum, out, rstd},
            e * (8 + 2 * w));
-    b.show(label("rms_norm alone, x and out"), rms_norm_entry(), RmsNormForward{branch, none, weight, none, out, rstd},
+    b.show(label("rms_norm alone, x and out"), RmsNormForward{branch, none, weight, none, out, rstd},
            e * 2 * w);
-    b.show(label("rms_norm_backward, dsum, dbranch, dout"), rms_norm_backward_entry(),
+    b.show(label("rms_norm_backward, dsum, dbranch, dout"),
            RmsNormBackward{out, x, weight, rstd, sum, dx, third, dweight}, e * (12 + 2 * w));
-    b.show(label("layer_norm, residual add, x f32, out"), layer_norm_entry(),
+    b.show(label("layer_norm, residual add, x f32, out"),
            LayerNormForward{x, branch, weight, bias, sum, out, mean, rstd}, e * (8 + 2 * w));
-    b.show(label("layer_norm_backward, dsum, dbranch, dout"), layer_norm_backward_entry(),
+    b.show(label("layer_norm_backward, dsum, dbranch, dout"),
            LayerNormBackward{out, x, weight, mean, rstd, sum, dx, third, dweight, dbias}, e * (12 + 2 * w));
-    b.show(label("head_norm of 64"), head_norm_entry(), HeadNormForward{branch, head_weight, out, head_rstd}, e * 2 * w);
-    b.show(label("head_norm_backward of 64"), head_norm_backward_entry(),
+    b.show(label("head_norm of 64"), HeadNormForward{branch, head_weight, out, head_rstd}, e * 2 * w);
+    b.show(label("head_norm_backward of 64"),
            HeadNormBackward{out, branch, head_weight, head_rstd, third, flat(dweight).columns(0, 64)}, e * 3 * w);
-    b.show(label("gelu"), gelu_entry(), GeluForward{branch, out, GeluForm::exact}, e * 2 * w);
-    b.show(label("gelu_backward"), gelu_backward_entry(), GeluBackward{branch, out, third, GeluForm::exact}, e * 3 * w);
-    b.show(label("gelu tanh"), gelu_entry(), GeluForward{branch, out, GeluForm::tanh}, e * 2 * w);
-    b.show(label("gelu_backward tanh"), gelu_backward_entry(), GeluBackward{branch, out, third, GeluForm::tanh}, e * 3 * w);
-    b.show(label("unit_rows, x f32, out"), unit_rows_entry(), UnitRowsForward{x, out}, e * (4 + w));
-    b.show(label("sum_rows"), sum_rows_entry(), SumRows{out, dweight}, e * w);
-    b.show(label("rope"), rope_entry(), Rope{out, positions, table, c / 64}, e * 2 * w);
-    b.show(label("swiglu"), swiglu_entry(), SwigluForward{branch, out, third}, e * 3 * w);
-    b.show(label("swiglu_backward"), swiglu_backward_entry(), SwigluBackward{branch, out, third, fourth, fifth}, e * 5 * w);
-    b.show(label("dropout"), dropout_entry(), Dropout{out, positions, sequences, third, 0.1, 7, 1}, e * 2 * w);
-    b.show(label("add"), add_entry(), Add{branch, out, third}, e * 3 * w);
-    b.show(label("cast from f32 to"), cast_entry(), Cast{x, out}, e * (4 + w));
-    b.show(label("cast to f32 from"), cast_entry(), Cast{out, x}, e * (4 + w));
-    b.show(label("fill 1"), fill_entry(), Fill{out, 1}, e * w);
+    b.show(label("gelu"), GeluForward{branch, out, GeluForm::exact}, e * 2 * w);
+    b.show(label("gelu_backward"), GeluBackward{branch, out, third, GeluForm::exact}, e * 3 * w);
+    b.show(label("gelu tanh"), GeluForward{branch, out, GeluForm::tanh}, e * 2 * w);
+    b.show(label("gelu_backward tanh"), GeluBackward{branch, out, third, GeluForm::tanh}, e * 3 * w);
+    b.show(label("unit_rows, x f32, out"), UnitRowsForward{x, out}, e * (4 + w));
+    b.show(label("sum_rows"), SumRows{out, dweight}, e * w);
+    b.show(label("rope"), Rope{out, positions, table, c / 64}, e * 2 * w);
+    b.show(label("swiglu"), SwigluForward{branch, out, third}, e * 3 * w);
+    b.show(label("swiglu_backward"), SwigluBackward{branch, out, third, fourth, fifth}, e * 5 * w);
+    b.show(label("dropout"), Dropout{out, positions, sequences, third, 0.1, 7, 1}, e * 2 * w);
+    b.show(label("add"), Add{branch, out, third}, e * 3 * w);
+    b.show(label("cast from f32 to"), Cast{x, out}, e * (4 + w));
+    b.show(label("cast to f32 from"), Cast{out, x}, e * (4 + w));
+    b.show(label("fill 1"), Fill{out, 1}, e * w);
     TensorView embedding = b.make(t, vocabulary, c);
-    b.show(label("embedding"), embedding_entry(), EmbeddingForward{ids, embedding, out}, e * 2 * w);
+    b.show(label("embedding"), EmbeddingForward{ids, embedding, out}, e * 2 * w);
     TensorView dembedding = b.make(DType::f32, vocabulary, c);
-    b.show(label("embedding_backward, dweight f32, dout"), embedding_backward_entry(), EmbeddingBackward{ids, out, dembedding},
+    b.show(label("embedding_backward, dweight f32, dout"), EmbeddingBackward{ids, out, dembedding},
            e * w + 4.0 * vocabulary * c);
     TensorView grad = flat(dembedding);
     ExactSum squares;
-    b.show(label("sum_squares"), sum_squares_entry(), SumSquares{flat(out), &squares}, e * w);
+    b.show(label("sum_squares"), SumSquares{flat(out), &squares}, e * w);
     const int64_t few = 512;
     TensorView logits = b.make(DType::f32, few, vocabulary), dlogits = b.make(t, few, vocabulary);
     TensorView labels = view_of(positions.data, DType::i32, {few}), losses = flat(b.make(DType::f64, 1, few));
-    b.show(label("cross_entropy, logits f32, dlogits"), cross_entropy_entry(), CrossEntropy{logits, labels, losses, dlogits},
+    b.show(label("cross_entropy, logits f32, dlogits"), CrossEntropy{logits, labels, losses, dlogits},
            few * vocabulary * (4.0 + w));
     const int64_t p = grad.count();
     TensorView param = flat(b.make(DType::f32, 1, p)), m = flat(b.make(DType::f32, 1, p)), v = flat(b.make(DType::f32, 1, p));
     Fill zero{v, 0.01};
-    fill_entry().run(zero, nullptr);
+    b.kernels.of<Fill>().run(zero, nullptr);
     double values[kStepScalars] = {1e-4, 0.1, 0.05, 1};
     UpdateSpan span{0, p, 1, 0.1};
     TensorView copy = t == DType::f32 ? none : flat(b.make(t, 1, p));
     AdamW adamw{param, grad, m, v, copy, view_of(values, DType::f64, {kStepScalars}), {&span, 1}};
-    b.show(label("adamw, copy"), adamw_entry(), adamw, p * (28.0 + (t == DType::f32 ? 0 : w)));
+    b.show(label("adamw, copy"), adamw, p * (28.0 + (t == DType::f32 ? 0 : w)));
     Sgd sgd{param, grad, m, copy, view_of(values, DType::f64, {kStepScalars}), {&span, 1}, 0.9};
-    b.show(label("sgd, momentum, copy"), sgd_entry(), sgd, p * (20.0 + (t == DType::f32 ? 0 : w)));
+    b.show(label("sgd, momentum, copy"), sgd, p * (20.0 + (t == DType::f32 ? 0 : w)));
     TensorView scores = b.make(t, 2048, 2048), probs = b.make(t, 2048, 2048), dscores = b.make(t, 2048, 2048);
-    b.show(label("softmax, not causal"), softmax_entry(), SoftmaxForward{scores, probs, 0.1, false}, scores.count() * 2 * w);
-    b.show(label("softmax_backward"), softmax_backward_entry(), SoftmaxBackward{probs, scores, dscores},
+    b.show(label("softmax, not causal"), SoftmaxForward{scores, probs, 0.1, false}, scores.count() * 2 * w);
+    b.show(label("softmax_backward"), SoftmaxBackward{probs, scores, dscores},
            scores.count() * 3 * w);
     b.kept.resize(kept);
   }
