@@ -234,6 +234,8 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
        "precision.recipes[0] changes nothing (run.yaml:1): an exception names the arithmetic or a rounding; set its compute or round, or remove it"},
       {"schedule: {type: polynomial}\noptimizer: {lr: 1e-7}",
        "schedule.end_lr is 1e-07, optimizer.lr 1e-07 (run.yaml:2): a polynomial schedule falls from optimizer.lr to schedule.end_lr; lower schedule.end_lr"},
+      {"optimizer: {weight_decay: 5000, groups: [{match: x, wd_mult: 0}]}",
+       "optimizer.lr=0.0003 times optimizer.weight_decay=5000 is 1.4999999999999998 (run.yaml:1): a step takes away this share of each weight, at most 1; lower one of them"},
       {"optimizer: {weight_decay: 1e300}", "optimizer.weight_decay is '1e300' (run.yaml:1): must be 0, or at least 1e-12 and at most 10000; give a smaller value"},
       {"optimizer: {weight_decay: 5000}",
        "optimizer.lr=0.0003 times optimizer.weight_decay=5000 is 1.4999999999999998 (run.yaml:1): a step takes away this share of each weight, at most 1; lower one of them"},

@@ -219,6 +219,14 @@ TEST(TensorRanks, EveryFamilyIsWhatOneRankMakesOfIt) {
   }
 }
 
+// One key/value head, held by all of four tensor ranks: its gradient is the sum over all four.
+TEST(TensorRanks, OneHeadOnFourRanks) {
+  const Json shape = like_llama("qwen2", {{"num_key_value_heads", 1}});
+  const Outcome one = trained(shape, config_of({}));
+  for (const auto& parallel : std::vector<std::map<std::string, int64_t>>{{{"tensor", 4}}, {{"tensor", 4}, {"sequence", 1}}, {{"tensor", 4}, {"data", 2}, {"zero", 3}}})
+    expect_near(one, trained(shape, config_of(parallel)), Json(parallel).dump());
+}
+
 TEST(TensorRanks, OnAnyMeshWithAnyZero) {
   const auto families = families_for_ranks();
   for (const std::string name : {"llama", "llama, tied", "qwen3"}) {

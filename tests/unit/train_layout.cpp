@@ -88,6 +88,7 @@ TEST_F(Layouts, RefusalsSayWhatWouldDo) {
       {"layers", 8, [](Config& c) { c.parallel.pipeline = 8; }, {"8 stages of 1 part ", "every part needs one of the model's 6 layers"}},
       {"parts", 4, [](Config& c) { c.parallel.pipeline = 4, c.parallel.virtual_stages = 2; }, {"4 stages of 2 parts", "every part needs one of the model's 6 layers"}},
       {"interleaved", 6, [](Config& c) { c.parallel.pipeline = 3, c.parallel.data = 2, c.parallel.virtual_stages = 2, c.train.global_batch = 16; }, {"4 micro batches per rank on 3 stages", "in groups of as many as there are stages"}},
+      {"interleaved, of one rank", 4, [](Config& c) { c.parallel.pipeline = 2, c.parallel.data = 2, c.parallel.virtual_stages = 2, c.train.global_batch = 12; }, {"3 micro batches per rank on 2 stages", "in groups of as many as there are stages"}},
       {"leaves", 4, [](Config& c) { c.parallel.sum_leaves = 6; }, {"parallel.sum_leaves is 6", "it must be a multiple of the 4 data ranks and divide the 24 micro batches", "use one of 4, 8, 12, 24"}},
       {"many leaves", 1, [](Config& c) { c.parallel.sum_leaves = c.train.global_batch = 514, c.train.micro_batch = 1; }, {"514 for each of 1 data rank", "at most 256 leaves"}},
   };
