@@ -146,6 +146,9 @@ def test_a_nan_is_said_once(folder):
                       "probe.inject=[{step: 3, path: 'model.layers.1.*', op: attention, value: nan}]"], status=1,
                   expect="step 3: the loss became nan; first: attention at model.layers.1.self_attn (forward)")
     check(done.stderr.count("error: ") == 1, done.stderr)
+    # Of stages the first one that has one: those behind it have it from there.
+    launch(2, ["train", *r.settings({**base, "train.output": str(folder / "stages"), "parallel.pipeline": 2}), "probe.inject=[{step: 3, path: 'model.layers.0.*', op: attention, value: nan}]"],
+           status=1, expect="step 3: the loss became nan; first: attention at model.layers.0.self_attn (forward)")
 
 
 def test_means_of_means(folder):

@@ -1,6 +1,7 @@
 """What a run says of itself where something is not as it was: an export that lacks a file, checkpoints that are gone, other data options, other instructions, spikes, weights that no loss
 has shown; and the figures that TensorBoard has of local norms."""
 import json
+import lzma
 import re
 import shutil
 
@@ -15,6 +16,23 @@ def train(folder, output, status=0, **more):
 
 def last(log):
     return log.strip().splitlines()[-1]
+
+
+def test_a_packed_tokenizer_goes_along(folder):
+    """tokenizer.json.xz beside the weights that a run begins with is tokenizer.json beside those that it leaves."""
+    (folder / "text.txt").write_text("one two three four five six seven eight\n" * 400)
+    r.run("tokenizer", "train", "--input", folder / "text.txt", "--output", folder / "tok", "--vocab-size", 280)
+    config = r.save_config(folder / "config.json", vocab_size=280)
+    given = {"model.tokenizer": folder / "tok", "data.train": [str(folder / "text.txt")], "data.sequence_length": 16, "train.global_batch": 4, "train.steps": 1, "log.tensorboard": False}
+    r.run("train", *r.settings({**given, "model.config": config, "train.output": folder / "made"}))
+    base = folder / "base"
+    shutil.copytree(folder / "made" / "model", base)
+    text = (base / "tokenizer.json").read_bytes()
+    (base / "tokenizer.json.xz").write_bytes(lzma.compress(text))
+    (base / "tokenizer.json").unlink()
+    del given["model.tokenizer"]
+    r.run("train", *r.settings({**given, "model.path": base, "train.output": folder / "run"}))
+    check((folder / "run" / "model" / "tokenizer.json").read_bytes() == text, "the exported model has another tokenizer, or none")
 
 
 def test_an_export_that_lacks_a_file(folder):
