@@ -80,15 +80,6 @@ namespace {
 
 constexpr int64_t kTokens = 32;  // rows per partial sum of dweight
 
-// Weights of other types are widened first, into the beginning of the workspace.
-int64_t weight_bytes(const TensorView& weight) { return weight.dtype == DType::f32 ? 0 : round_up(4 * weight.cols(), 64); }
-
-const float* widened(const TensorView& weight, void* workspace) {
-  if (weight.dtype == DType::f32) return weight.as<float>();
-  convert_run(weight.dtype, weight.data, DType::f32, workspace, weight.cols());
-  return static_cast<const float*>(workspace);
-}
-
 void check(const char* op, const TensorView& x, const TensorView& weight, const TensorView& rstd) {
   require(!weight.absent() && weight.cols() > 0 && x.cols() % weight.cols() == 0,
           "{}: rows must be whole heads of the weight's size, got {} columns and {}", op, x.cols(), weight.cols());
@@ -109,7 +100,7 @@ void run_backward(const HeadNormBackward& a, void* workspace) {
   check(op, a.x, a.weight, a.rstd);
   require(!a.rstd.absent(), "{}: rstd must be there", op);
   if (!a.dweight.absent()) check_vector(op, "dweight", a.dweight, a.dweight.dtype, a.weight.cols());
-  auto* partial = reinterpret_cast<float*>(static_cast<char*>(workspace) + weight_bytes(a.weight));
+  auto* partial = reinterpret_cast<float*>(static_cast<char*>(workspace) + widened_bytes(a.weight));
   HWY_DYNAMIC_DISPATCH(backward)(a, widened(a.weight, workspace), kTokens, partial);
 }
 
@@ -117,14 +108,14 @@ void run_backward(const HeadNormBackward& a, void* workspace) {
 
 template <>
 Kernel<HeadNormForward> cpu_kernel() {
-  return {run_forward, [](const HeadNormForward& a, int) { return weight_bytes(a.weight); }};
+  return {run_forward, [](const HeadNormForward& a, int) { return widened_bytes(a.weight); }};
 }
 
 template <>
 Kernel<HeadNormBackward> cpu_kernel() {
   return {run_backward, [](const HeadNormBackward& a, int) {
             int64_t partial = a.dweight.absent() ? 0 : 4 * a.weight.cols() * ceil_div(a.x.rows(), kTokens);
-            return weight_bytes(a.weight) + partial;
+            return widened_bytes(a.weight) + partial;
           }};
 }
 

@@ -87,18 +87,6 @@ namespace {
 
 constexpr int64_t kTokens = 32;  // rows per partial sum of dweight
 
-// Weights of other types are widened first, into the beginning of the workspace.
-int64_t weight_bytes(const TensorView& weight) {
-  return weight.absent() || weight.dtype == DType::f32 ? 0 : round_up(4 * weight.cols(), 64);
-}
-
-const float* widened(const TensorView& weight, void* workspace) {
-  if (weight.absent()) return nullptr;
-  if (weight.dtype == DType::f32) return weight.as<float>();
-  convert_run(weight.dtype, weight.data, DType::f32, workspace, weight.cols());
-  return static_cast<const float*>(workspace);
-}
-
 void check_weight(const char* op, const TensorView& weight, int64_t cols) {
   require(weight.count() == cols, "{}: weight has {} elements, rows of x have {}", op, weight.count(), cols);
 }
@@ -125,7 +113,7 @@ void run_backward(const PartNormBackward& a, void* workspace) {
   check_vector(op, "rstd", a.rstd, DType::f32, a.x.rows());
   check_vector(op, "dots", a.dots, DType::f32, a.x.rows());
   if (!a.dweight.absent()) check_vector(op, "dweight", a.dweight, a.dweight.dtype, a.x.cols());
-  auto* partial = reinterpret_cast<float*>(static_cast<char*>(workspace) + weight_bytes(a.weight));
+  auto* partial = reinterpret_cast<float*>(static_cast<char*>(workspace) + widened_bytes(a.weight));
   HWY_DYNAMIC_DISPATCH(backward)(a, widened(a.weight, workspace), kTokens, partial);
 }
 
@@ -133,19 +121,19 @@ void run_backward(const PartNormBackward& a, void* workspace) {
 
 template <>
 Kernel<RowDot> cpu_kernel() {
-  return {run_dot, [](const RowDot& a, int) { return weight_bytes(a.weight); }};
+  return {run_dot, [](const RowDot& a, int) { return widened_bytes(a.weight); }};
 }
 
 template <>
 Kernel<PartNormForward> cpu_kernel() {
-  return {run_forward, [](const PartNormForward& a, int) { return weight_bytes(a.weight); }};
+  return {run_forward, [](const PartNormForward& a, int) { return widened_bytes(a.weight); }};
 }
 
 template <>
 Kernel<PartNormBackward> cpu_kernel() {
   return {run_backward, [](const PartNormBackward& a, int) {
             int64_t partial = a.dweight.absent() ? 0 : 4 * a.x.cols() * ceil_div(a.x.rows(), kTokens);
-            return weight_bytes(a.weight) + partial;
+            return widened_bytes(a.weight) + partial;
           }};
 }
 

@@ -35,6 +35,10 @@ void check_rows(const char* op, int64_t rows, int64_t cols,
 // A vector of n elements.
 void check_vector(const char* op, const char* what, const TensorView& v, DType t, int64_t n);
 
+// A weight [cols] in f32: itself, or widened into the beginning of the workspace, which needs so many bytes for it. Absent: null.
+int64_t widened_bytes(const TensorView& weight);
+const float* widened(const TensorView& weight, void* workspace);
+
 // f(row) for each row, in blocks of rows.
 template <class F>
 void for_rows(int64_t rows, int64_t cols, F&& f) {
