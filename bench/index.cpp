@@ -1,8 +1,8 @@
 // Speed of Megatron's indices: building a sample index as megatron/core/datasets/helpers.cpp does and as this program does, and
 // opening a large .idx file. Built on request: cmake --build --preset release --target bench_index
-//   bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH     raw int32 files; prints seconds and a checksum of the index
-//   bench_index checksum FILE                                        of an index that someone else built
-//   bench_index open PREFIX                                          prints seconds and resident megabytes
+//   bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH     raw int32 files; prints seconds and a checksum of the
+//   index bench_index checksum FILE                                        of an index that someone else built bench_index open
+//   PREFIX                                          prints seconds and resident megabytes
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -15,7 +15,9 @@
 
 namespace {
 
-double seconds_since(std::chrono::steady_clock::time_point begin) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(); }
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 double resident_mb() {
   long pages = 0, all = 0;
@@ -37,7 +39,8 @@ int main(int argc, char** argv) {
     const auto begin = std::chrono::steady_clock::now();
     const std::vector<int32_t> samples = build_sample_index(sizes, index, std::stoll(argv[4]), std::stoll(argv[5]), 1);
     const double seconds = seconds_since(begin);
-    std::printf("{\"seconds\": %.4f, \"checksum\": \"%s\"}\n", seconds, checksum_text(checksum_of(std::as_bytes(std::span(samples)))).c_str());
+    std::printf("{\"seconds\": %.4f, \"checksum\": \"%s\"}\n", seconds,
+                checksum_text(checksum_of(std::as_bytes(std::span(samples)))).c_str());
   } else if (what == "checksum" && argc == 3) {
     std::printf("{\"checksum\": \"%s\"}\n", checksum_text(checksum_of_file(argv[2])).c_str());
   } else if (what == "open" && argc == 3) {
@@ -45,7 +48,8 @@ int main(int argc, char** argv) {
     const auto begin = std::chrono::steady_clock::now();
     const IndexedFile file{argv[2]};
     const double seconds = seconds_since(begin);
-    std::printf("{\"seconds\": %.6f, \"documents\": %lld, \"resident_mb\": %.2f}\n", seconds, static_cast<long long>(file.documents()), resident_mb() - before);
+    std::printf("{\"seconds\": %.6f, \"documents\": %lld, \"resident_mb\": %.2f}\n", seconds,
+                static_cast<long long>(file.documents()), resident_mb() - before);
   } else {
     std::fprintf(stderr, "bench_index sample LENGTHS DOCUMENTS SAMPLES SEQUENCE_LENGTH | checksum FILE | open PREFIX\n");
     return 2;

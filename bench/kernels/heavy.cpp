@@ -79,8 +79,8 @@ void products(const Bench& b, int64_t tokens) {
 void prefill(const Bench& b, int64_t tokens, const std::string& model, const std::vector<Layer>& layers) {
   for (const Layer& l : layers) {
     Array x(b.type, {tokens, l.in}), w(b.type, {l.out, l.in}), y(b.type, {tokens, l.out});
-    b.report(model + "." + std::to_string(tokens) + "." + l.name, b.kernels.of<Matmul>(), {x.view, w.view, {}, y.view, false, true},
-             4);
+    b.report(model + "." + std::to_string(tokens) + "." + l.name, b.kernels.of<Matmul>(),
+             {x.view, w.view, {}, y.view, false, true}, 4);
   }
   b.total(model + "." + std::to_string(tokens));
 }

@@ -1,5 +1,5 @@
-// Products of a training step and of prefill against what the cores do at that very moment: before and after each product, a loop
-// of fused multiply-adds runs on as many threads for a millisecond. On a machine whose neighbours show, the quotient says
+// Products of a training step and of prefill against what the cores do at that very moment: before and after each product, a
+// loop of fused multiply-adds runs on as many threads for a millisecond. On a machine whose neighbours show, the quotient says
 // what the kernel loses, the loop what the machine does. Usage: bench_kernels_paired [rounds] [tokens]
 #include <immintrin.h>
 
@@ -50,8 +50,10 @@ double median(std::vector<double> x) {
 struct Array {
   Storage bytes;
   TensorView view;
-  explicit Array(const Shape& shape) : bytes(DeviceKind::cpu, shape.count() * 4), view(view_of(bytes.data(), DType::f32, shape)) {
-    for (int64_t i = 0; i < shape.count(); ++i) view.as<float>()[i] = static_cast<float>((i * 2654435761u >> 8) % 2001) * 1e-3f - 1;
+  explicit Array(const Shape& shape)
+      : bytes(DeviceKind::cpu, shape.count() * 4), view(view_of(bytes.data(), DType::f32, shape)) {
+    for (int64_t i = 0; i < shape.count(); ++i)
+      view.as<float>()[i] = static_cast<float>((i * 2654435761u >> 8) % 2001) * 1e-3f - 1;
   }
 };
 
@@ -74,8 +76,9 @@ int run(int rounds, int64_t tokens) {
     loops.insert(loops.end(), beside.begin(), beside.end());
     std::sort(ratios.begin(), ratios.end());
     const double middle = ratios[ratios.size() / 2];
-    std::printf("%-24s %8.1f %8.1f %8.1f   %.3f  %.3f %.3f\n", name.c_str(), median(rates) / 1e9, *std::max_element(rates.begin(), rates.end()) / 1e9,
-                median(beside) / 1e9, middle, ratios[ratios.size() / 4], ratios[ratios.size() * 3 / 4]);
+    std::printf("%-24s %8.1f %8.1f %8.1f   %.3f  %.3f %.3f\n", name.c_str(), median(rates) / 1e9,
+                *std::max_element(rates.begin(), rates.end()) / 1e9, median(beside) / 1e9, middle, ratios[ratios.size() / 4],
+                ratios[ratios.size() * 3 / 4]);
     std::fflush(stdout);
     flops += x.flops(), seconds += x.flops() / middle;
   };
@@ -90,10 +93,11 @@ int run(int rounds, int64_t tokens) {
     report("dx" + tag, {y.view, w.view, {}, x.view});
     report("dw" + tag, {y.view, x.view, {}, dw.view, true, false, true, true});
   }
-  std::printf("a step's products: %.3f of the loop beside them; the loop: median %.1f, most %.1f GFLOP/s\n", flops / seconds, median(loops) / 1e9,
-              *std::max_element(loops.begin(), loops.end()) / 1e9);
+  std::printf("a step's products: %.3f of the loop beside them; the loop: median %.1f, most %.1f GFLOP/s\n", flops / seconds,
+              median(loops) / 1e9, *std::max_element(loops.begin(), loops.end()) / 1e9);
   flops = seconds = 0;
-  for (const Linear& l : {Linear{"1.2B.qkv", 2048, 6144}, {"1.2B.o", 2048, 2048}, {"1.2B.gate_up", 2048, 16384}, {"1.2B.down", 8192, 2048}}) {
+  for (const Linear& l :
+       {Linear{"1.2B.qkv", 2048, 6144}, {"1.2B.o", 2048, 2048}, {"1.2B.gate_up", 2048, 16384}, {"1.2B.down", 8192, 2048}}) {
     Array x({tokens, l.in}), w({l.out, l.in}), y({tokens, l.out});
     report(l.name, {x.view, w.view, {}, y.view, false, true});
   }
@@ -105,6 +109,7 @@ int run(int rounds, int64_t tokens) {
 }  // namespace ravine
 
 int main(int argc, char** argv) {
-  if (!__builtin_cpu_supports("avx512f")) return std::fputs("bench_kernels_paired: its loop is written for AVX-512, which this machine lacks\n", stderr), 1;
+  if (!__builtin_cpu_supports("avx512f"))
+    return std::fputs("bench_kernels_paired: its loop is written for AVX-512, which this machine lacks\n", stderr), 1;
   return ravine::run(argc > 1 ? std::atoi(argv[1]) : 21, argc > 2 ? std::atoll(argv[2]) : 1024);
 }

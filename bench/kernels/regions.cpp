@@ -19,7 +19,8 @@ void work(double seconds) {
 int main(int argc, char** argv) {
   const double total = argc > 1 ? std::atof(argv[1]) : 1;
   const auto noop = [](int64_t) {};
-  for (auto [chunks, chunk_us, serial_us] : {std::tuple{2, 0.0, 0.0}, {2, 0.0, 5.0}, {32, 5.0, 5.0}, {2, 50.0, 50.0}, {2, 100.0, 1000.0}}) {
+  for (auto [chunks, chunk_us, serial_us] :
+       {std::tuple{2, 0.0, 0.0}, {2, 0.0, 5.0}, {32, 5.0, 5.0}, {2, 50.0, 50.0}, {2, 100.0, 1000.0}}) {
     const double began = now();
     int64_t rounds = 0;
     for (; now() < began + total / 5; ++rounds) {
@@ -29,8 +30,9 @@ int main(int argc, char** argv) {
         parallel_for(chunks, [&, us = chunk_us](int64_t) { work(us * 1e-6); });
       if (serial_us > 0) work(serial_us * 1e-6);
     }
-    const double least = (chunks * chunk_us / thread_count() + serial_us) * 1e-6, each = (now() - began) / static_cast<double>(rounds);
-    std::printf("%3d chunks of %5.0f us, %6.0f us between: %8.2f us a round, %8.2f beyond the work\n", chunks, chunk_us, serial_us, each * 1e6,
-                (each - least) * 1e6);
+    const double least = (chunks * chunk_us / thread_count() + serial_us) * 1e-6,
+                 each = (now() - began) / static_cast<double>(rounds);
+    std::printf("%3d chunks of %5.0f us, %6.0f us between: %8.2f us a round, %8.2f beyond the work\n", chunks, chunk_us,
+                serial_us, each * 1e6, (each - least) * 1e6);
   }
 }

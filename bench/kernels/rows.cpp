@@ -93,7 +93,8 @@ int main(int argc, char** argv) {
   for (int64_t i = 0; i < n; ++i) positions.as<int32_t>()[i] = static_cast<int32_t>(i % 1024);
   TensorView weight = flat(b.make(DType::f32, 1, c)), dweight = flat(b.make(DType::f32, 1, c)),
              rstd = flat(b.make(DType::f32, 1, n));
-  TensorView bias = flat(b.make(DType::f32, 1, c)), dbias = flat(b.make(DType::f32, 1, c)), mean = flat(b.make(DType::f32, 1, n));
+  TensorView bias = flat(b.make(DType::f32, 1, c)), dbias = flat(b.make(DType::f32, 1, c)),
+             mean = flat(b.make(DType::f32, 1, n));
   TensorView head_weight = flat(b.make(DType::f32, 1, 64)), head_rstd = b.make(DType::f32, n, c / 64);
   TensorView table = b.make(DType::f32, 1024, 64);
   for (int64_t i = 0; i < table.count(); ++i) table.as<float>()[i] = i % 64 < 32 ? 0.8f : 0.6f;
@@ -104,14 +105,12 @@ int main(int argc, char** argv) {
     auto label = [&](const char* what) { return fmt::format("{} {}", what, name(t)); };
     TensorView branch = b.make(t, n, c), out = b.make(t, n, c), third = b.make(t, n, c);
     TensorView fourth = b.make(t, n, c), fifth = b.make(t, n, c);
-    b.show(label("rms_norm, residual add, x f32, out"), RmsNormForward{x, branch, weight, sum, out, rstd},
+    b.show(label("rms_norm, residual add, x f32, out"), RmsNormForward{x, branch, weight, sum, out, rstd}, e * (8 + 2 * w));
+    b.show(label("rms_norm alone, x and out"), RmsNormForward{branch, none, weight, none, out, rstd}, e * 2 * w);
+    b.show(label("rms_norm_backward, dsum, dbranch, dout"), RmsNormBackward{out, x, weight, rstd, sum, dx, third, dweight},
+           e * (12 + 2 * w));
+    b.show(label("layer_norm, residual add, x f32, out"), LayerNormForward{x, branch, weight, bias, sum, out, mean, rstd},
            e * (8 + 2 * w));
-    b.show(label("rms_norm alone, x and out"), RmsNormForward{branch, none, weight, none, out, rstd},
-           e * 2 * w);
-    b.show(label("rms_norm_backward, dsum, dbranch, dout"),
-           RmsNormBackward{out, x, weight, rstd, sum, dx, third, dweight}, e * (12 + 2 * w));
-    b.show(label("layer_norm, residual add, x f32, out"),
-           LayerNormForward{x, branch, weight, bias, sum, out, mean, rstd}, e * (8 + 2 * w));
     b.show(label("layer_norm_backward, dsum, dbranch, dout"),
            LayerNormBackward{out, x, weight, mean, rstd, sum, dx, third, dweight, dbias}, e * (12 + 2 * w));
     b.show(label("head_norm of 64"), HeadNormForward{branch, head_weight, out, head_rstd}, e * 2 * w);
@@ -157,8 +156,7 @@ int main(int argc, char** argv) {
     b.show(label("sgd, momentum, copy"), sgd, p * (20.0 + (t == DType::f32 ? 0 : w)));
     TensorView scores = b.make(t, 2048, 2048), probs = b.make(t, 2048, 2048), dscores = b.make(t, 2048, 2048);
     b.show(label("softmax, not causal"), SoftmaxForward{scores, probs, 0.1, false}, scores.count() * 2 * w);
-    b.show(label("softmax_backward"), SoftmaxBackward{probs, scores, dscores},
-           scores.count() * 3 * w);
+    b.show(label("softmax_backward"), SoftmaxBackward{probs, scores, dscores}, scores.count() * 3 * w);
     b.kept.resize(kept);
   }
 }

@@ -1,5 +1,5 @@
-// Products of few rows (decoding) against the read bandwidth of the same run: weights of 512 MB in all, one matrix after another.
-// Usage: bench_kernels_skinny [rows...]; threads by OMP_NUM_THREADS.
+// Products of few rows (decoding) against the read bandwidth of the same run: weights of 512 MB in all, one matrix after
+// another. Usage: bench_kernels_skinny [rows...]; threads by OMP_NUM_THREADS.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,8 @@ int main(int argc, char** argv) {
   const double peak = measure_read_bandwidth();
   std::printf("read %.1f GB/s\n", peak * 1e-9);
   for (DType type : {DType::f32, DType::bf16}) {
-    for (auto [width, depth] : {std::pair<int64_t, int64_t>{2304, 768}, {4096, 768}, {768, 2048}, {6144, 2048}, {2048, 8192}, {32000, 768}}) {
+    for (auto [width, depth] :
+         {std::pair<int64_t, int64_t>{2304, 768}, {4096, 768}, {768, 2048}, {6144, 2048}, {2048, 8192}, {32000, 768}}) {
       const int64_t bytes = width * depth * size_of(type), count = kBytes / bytes;
       std::printf("%-5s [%5ld x %4ld]", std::string(name(type)).c_str(), static_cast<long>(width), static_cast<long>(depth));
       for (int64_t m : rows) {
@@ -37,14 +38,19 @@ int main(int argc, char** argv) {
         for (int again = 0; again < 4; ++again) {
           const double began = now();
           for (int64_t i = 0; i < count; ++i) {
-            Matmul x{view_of(a.data(), type, {m, depth}), view_of(weights.data() + i * bytes, type, {width, depth}), {},
-                     view_of(out.data(), type, {m, width}), false, true};
+            Matmul x{view_of(a.data(), type, {m, depth}),
+                     view_of(weights.data() + i * bytes, type, {width, depth}),
+                     {},
+                     view_of(out.data(), type, {m, width}),
+                     false,
+                     true};
             scratch.resize(static_cast<size_t>(k.of<Matmul>().workspace(x, thread_count())));
             k.of<Matmul>().run(x, scratch.data());
           }
           best = std::min(best, now() - began);
         }
-        std::printf("  %ld rows: %5.1f GB/s %.2f", static_cast<long>(m), bytes * count / best * 1e-9, bytes * count / best / peak);
+        std::printf("  %ld rows: %5.1f GB/s %.2f", static_cast<long>(m), bytes * count / best * 1e-9,
+                    bytes * count / best / peak);
       }
       std::printf("\n");
     }

@@ -12,11 +12,11 @@
 #include "parallel/initialise.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
-#include "train/step_share.h"
 #include "train/messages.h"
 #include "train/profile.h"
 #include "train/run_places.h"
 #include "train/step.h"
+#include "train/step_share.h"
 
 namespace ravine {
 namespace {
@@ -39,17 +39,27 @@ int run_machine(MachineFlags& flags, Config&) {
   const CpuArithmetic known = cpu_arithmetic(cpu_id());
   keep_step_share(share);
   if (flags.json) {
-    Json j{{"cpu", cpu_name()}, {"instruction_set", cpu_instruction_set()}, {"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops},
-           {"f32_product_flops", p.f32_product}, {"bf16_product_flops", p.bf16_product}, {"bf16_dot_flops", p.bf16_dot},
-           {"bf16_products", std::string(name(known.products))}, {"bf16_products_why", known.why},
-           {"read_bytes_per_second", p.read_bytes}, {"copy_bytes_per_second", p.copy_bytes}, {"step_share", share}};
+    Json j{{"cpu", cpu_name()},
+           {"instruction_set", cpu_instruction_set()},
+           {"f32_flops", p.f32_flops},
+           {"bf16_flops", p.bf16_flops},
+           {"f32_product_flops", p.f32_product},
+           {"bf16_product_flops", p.bf16_product},
+           {"bf16_dot_flops", p.bf16_dot},
+           {"bf16_products", std::string(name(known.products))},
+           {"bf16_products_why", known.why},
+           {"read_bytes_per_second", p.read_bytes},
+           {"copy_bytes_per_second", p.copy_bytes},
+           {"step_share", share}};
     fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
   } else {
     std::string how = known.products == Bf16Products::dot ? "dot product instruction" : "widened to f32";
     if (p.bf16_dot > 0) how += fmt::format("; a loop of that instruction: {:.0f}", p.bf16_dot * 1e-9);
-    fmt::print("cpu          {} ({})\nf32          {:.0f} GFLOP/s at most, {:.0f} in the best product\nbf16         {:.0f} GFLOP/s at most, {:.0f} in the best product ({})\nmemory read  {:.1f} GB/s\nmemory copy  {:.1f} GB/s (read + written)\na step       {:.2f} of what products and copies allow, in a small Llama; plans reckon with it\nauto         {} (precision.compute, precision.bf16_products): {}\n",
-               cpu_name(), cpu_instruction_set(), p.f32_flops * 1e-9, p.f32_product * 1e-9, p.bf16_flops * 1e-9, p.bf16_product * 1e-9, how, p.read_bytes * 1e-9, p.copy_bytes * 1e-9, share,
-               known.bf16_faster ? "bf16, by the dot product instruction" : "f32; bf16 is widened", known.why);
+    fmt::print(
+        "cpu          {} ({})\nf32          {:.0f} GFLOP/s at most, {:.0f} in the best product\nbf16         {:.0f} GFLOP/s at most, {:.0f} in the best product ({})\nmemory read  {:.1f} GB/s\nmemory copy  {:.1f} GB/s (read + written)\na step       {:.2f} of what products and copies allow, in a small Llama; plans reckon with it\nauto         {} (precision.compute, precision.bf16_products): {}\n",
+        cpu_name(), cpu_instruction_set(), p.f32_flops * 1e-9, p.f32_product * 1e-9, p.bf16_flops * 1e-9, p.bf16_product * 1e-9,
+        how, p.read_bytes * 1e-9, p.copy_bytes * 1e-9, share,
+        known.bf16_faster ? "bf16, by the dot product instruction" : "f32; bf16 is widened", known.why);
   }
   return 0;
 }
@@ -66,15 +76,21 @@ int run_messages(MessagesFlags& flags, Config&) {
   RankJob job({}, 1);
   return job.run([&](World* world) {
     if (!world || world->size() == 1)
-      throw UserError("bench messages on one rank", "mpirun", "messages go between ranks", "start several: mpirun -n 2 ravine bench messages");
+      throw UserError("bench messages on one rank", "mpirun", "messages go between ranks",
+                      "start several: mpirun -n 2 ravine bench messages");
     MessageRates rates = measure_messages(world->all());
     if (world->rank() != 0) return;
     if (world->local_size() == world->size()) keep_message_rates(rates);  // of one machine: what plan knows of
     if (flags.json) return fmt::print("{}\n", rates.json().dump(-1, ' ', true, Json::error_handler_t::replace));
-    fmt::print("{} ranks, all at once; time of a call, bytes per second that a rank hands over\n{:>10}  {:>22}  {:>22}  {:>22}\n", world->size(), "bytes", "all_to_all (a piece)", "all_gather (a piece)", "send");
+    fmt::print(
+        "{} ranks, all at once; time of a call, bytes per second that a rank hands over\n{:>10}  {:>22}  {:>22}  {:>22}\n",
+        world->size(), "bytes", "all_to_all (a piece)", "all_gather (a piece)", "send");
     for (size_t i = 0; i < rates.send.size(); ++i) {
-      auto cell = [&](const MessageRates::Point& p, double pieces) { return fmt::format("{:9.1f} us {:5.2f} GB/s", p.seconds * 1e6, pieces * p.bytes / p.seconds * 1e-9); };
-      fmt::print("{:>10.0f}  {:>22}  {:>22}  {:>22}\n", rates.send[i].bytes, cell(rates.all_to_all[i], world->size() - 1), cell(rates.all_gather[i], world->size() - 1), cell(rates.send[i], 1));
+      auto cell = [&](const MessageRates::Point& p, double pieces) {
+        return fmt::format("{:9.1f} us {:5.2f} GB/s", p.seconds * 1e6, pieces * p.bytes / p.seconds * 1e-9);
+      };
+      fmt::print("{:>10.0f}  {:>22}  {:>22}  {:>22}\n", rates.send[i].bytes, cell(rates.all_to_all[i], world->size() - 1),
+                 cell(rates.all_gather[i], world->size() - 1), cell(rates.send[i], 1));
     }
   });
 }
@@ -101,8 +117,10 @@ struct BenchFlags {
 // Each flag is bounded by itself; what is made at once is their product.
 void check_batch(int64_t sequences, int64_t length) {
   if (static_cast<double>(sequences) * static_cast<double>(length) > kMostTokens)
-    throw UserError(fmt::format("{} of {}", counted(sequences, "sequence"), counted(length, "token")), "--micro-batch, --sequence-length", fmt::format("a batch has at most {} tokens", kMostTokens),
-                    fmt::format("{} is the most for this length", counted(static_cast<int64_t>(kMostTokens) / length, "sequence")));
+    throw UserError(
+        fmt::format("{} of {}", counted(sequences, "sequence"), counted(length, "token")), "--micro-batch, --sequence-length",
+        fmt::format("a batch has at most {} tokens", kMostTokens),
+        fmt::format("{} is the most for this length", counted(static_cast<int64_t>(kMostTokens) / length, "sequence")));
 }
 
 // Before the work.
@@ -141,18 +159,27 @@ int run_bench_train(BenchFlags& flags, Config& config) {
     profile.begin_step();
     engine.run(micros, flags.steps + 2, 1e-4);
     std::fputs(profile.table(peak, peaks.copy_bytes).c_str(), stderr);
-    if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json(), may_replace_output(kTimelineMark, flags.overwrite));
+    if (!flags.timeline.empty())
+      write_file_atomic(flags.timeline, profile.timeline_json(), may_replace_output(kTimelineMark, flags.overwrite));
   }
   double speed = static_cast<double>(flags.micro_batch * flags.length) / best;
   double sol = speed * model->training_flops_per_token(flags.length) / peak;
   double measured = static_cast<double>(peak_resident_memory()) / (1 << 20);
   if (flags.json) {
-    Json j{{"tokens_per_second", speed}, {"sol", sol}, {"step_time", best}, {"peak_memory_mb", measured}, {"planned_memory_mb", planned},
-           {"compute", std::string(name(compute))}, {"instructions", kernels.instructions}, {"peak_flops", peak}, {"parameters", model->params().count()}};
+    Json j{{"tokens_per_second", speed},
+           {"sol", sol},
+           {"step_time", best},
+           {"peak_memory_mb", measured},
+           {"planned_memory_mb", planned},
+           {"compute", std::string(name(compute))},
+           {"instructions", kernels.instructions},
+           {"peak_flops", peak},
+           {"parameters", model->params().count()}};
     fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
   } else {
-    fmt::print("{:.1f} tokens/s, sol {:.3f} of {:.0f} GFLOP/s, {:.1f} ms per step (fastest of {}), memory {:.0f} MiB measured, {:.0f} planned\n", speed,
-               sol, peak * 1e-9, best * 1000, flags.steps, measured, planned);
+    fmt::print(
+        "{:.1f} tokens/s, sol {:.3f} of {:.0f} GFLOP/s, {:.1f} ms per step (fastest of {}), memory {:.0f} MiB measured, {:.0f} planned\n",
+        speed, sol, peak * 1e-9, best * 1000, flags.steps, measured, planned);
   }
   return 0;
 }
@@ -164,8 +191,10 @@ struct InferenceFlags {
   bool profile = false, json = false, overwrite = false;
   template <class V>
   void each(V&& v) {
-    v("model", model, "config.json, or a folder that holds one; weights are drawn at random", required() & metavar("CONFIG.json|DIR") & reads_folder());
-    v("sequence-length", length, "tokens of each prompt; decode: tokens in the cache (0: 1024, decode 128)", between(0, kMostTokens));
+    v("model", model, "config.json, or a folder that holds one; weights are drawn at random",
+      required() & metavar("CONFIG.json|DIR") & reads_folder());
+    v("sequence-length", length, "tokens of each prompt; decode: tokens in the cache (0: 1024, decode 128)",
+      between(0, kMostTokens));
     v("batch", batch, "sequences at a time (0: as --micro-batch)", between(0, kMostMicroBatches));
     v("micro-batch", micro_batch, "the same", between(1, kMostMicroBatches));
     v("steps", steps, "prompts to time, after one to warm up, or steps of decode (0: 3, decode 32)", between(0, 1e6));
@@ -197,24 +226,35 @@ int run_bench_inference(InferenceFlags& flags, Config& config, bool decode) {
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   if (flags.profile) {
     std::fputs(profile.table(peak, peaks.read_bytes).c_str(), stderr);
-    if (!flags.timeline.empty()) write_file_atomic(flags.timeline, profile.timeline_json(), may_replace_output(kTimelineMark, flags.overwrite));
+    if (!flags.timeline.empty())
+      write_file_atomic(flags.timeline, profile.timeline_json(), may_replace_output(kTimelineMark, flags.overwrite));
   }
   double bandwidth = decode ? measure_read_bandwidth() : 0, weights = static_cast<double>(s.weight_bytes);
   double fraction = decode ? weights / bandwidth / s.seconds : s.flops / s.seconds / peak;
   if (flags.json) {
-    Json j{{"tokens_per_second", s.tokens_per_second}, {decode ? "bandwidth_fraction" : "sol", fraction}, {"step_time", s.seconds},
-           {"batch", o.batch}, {"length", o.length}, {"weight_bytes", s.weight_bytes}, {"flops", s.flops}, {"peak_memory_mb", memory},
-           {"compute", std::string(name(compute))}, {"parameters", session.model->params().count()}};
-    if (decode) j["cache_bytes"] = s.cache_bytes, j["read_bytes_per_second"] = bandwidth;
-    else j["peak_flops"] = peak;
+    Json j{{"tokens_per_second", s.tokens_per_second},
+           {decode ? "bandwidth_fraction" : "sol", fraction},
+           {"step_time", s.seconds},
+           {"batch", o.batch},
+           {"length", o.length},
+           {"weight_bytes", s.weight_bytes},
+           {"flops", s.flops},
+           {"peak_memory_mb", memory},
+           {"compute", std::string(name(compute))},
+           {"parameters", session.model->params().count()}};
+    if (decode)
+      j["cache_bytes"] = s.cache_bytes, j["read_bytes_per_second"] = bandwidth;
+    else
+      j["peak_flops"] = peak;
     fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
   } else if (decode) {
-    fmt::print("{:.1f} tokens/s, {:.3f} of {:.1f} GB/s: {:.1f} MB of weights (and {:.1f} MB of cache) in {:.2f} ms per step (median of {}), memory {:.0f} MiB\n",
-               s.tokens_per_second, fraction, bandwidth * 1e-9, weights * 1e-6, static_cast<double>(s.cache_bytes) * 1e-6, s.seconds * 1000, o.steps,
-               memory);
+    fmt::print(
+        "{:.1f} tokens/s, {:.3f} of {:.1f} GB/s: {:.1f} MB of weights (and {:.1f} MB of cache) in {:.2f} ms per step (median of {}), memory {:.0f} MiB\n",
+        s.tokens_per_second, fraction, bandwidth * 1e-9, weights * 1e-6, static_cast<double>(s.cache_bytes) * 1e-6,
+        s.seconds * 1000, o.steps, memory);
   } else {
-    fmt::print("{:.1f} tokens/s, sol {:.3f} of {:.0f} GFLOP/s, {:.1f} ms (fastest of {}), memory {:.0f} MiB\n", s.tokens_per_second, fraction,
-               peak * 1e-9, s.seconds * 1000, o.steps, memory);
+    fmt::print("{:.1f} tokens/s, sol {:.3f} of {:.0f} GFLOP/s, {:.1f} ms (fastest of {}), memory {:.0f} MiB\n",
+               s.tokens_per_second, fraction, peak * 1e-9, s.seconds * 1000, o.steps, memory);
   }
   return 0;
 }
@@ -224,29 +264,38 @@ int run_bench_decode(InferenceFlags& flags, Config& config) { return run_bench_i
 }  // namespace
 
 Command bench_command() {
-  return command_of({.name = "bench", .summary = "peaks of the machine; speed of training and inference", .example = "ravine bench train --model config.json --sequence-length 1024"},
-                    "Machine",
-                    {command<MachineFlags>({.name = "bench machine", .summary = "measures peaks of products and memory, and keeps them", .example = "ravine bench machine --json"},
-                                           "", run_machine),
-                     command<MessagesFlags>({.name = "bench messages",
-                                             .summary = "under mpirun: how fast ranks exchange messages, kept for plan",
-                                             .example = "mpirun -n 2 ravine bench messages"},
-                                            "", run_messages),
-                     command<BenchFlags>({.name = "bench train",
-                                          .summary = "training steps (AdamW, clipping) on random tokens",
-                                          .example = "ravine bench train --model config.json --sequence-length 1024 --micro-batch 1 --steps 5 --profile",
-                                          .sections = {"train.recompute", "optimizer", "precision"}, .alone = true},
-                                         "", run_bench_train),
-                     command<InferenceFlags>({.name = "bench prefill",
-                                              .summary = "reading prompts of random tokens, until the first new token is chosen",
-                                              .example = "ravine bench prefill --model config.json --sequence-length 1024 --batch 1",
-                                              .sections = {"precision"}, .alone = true},
-                                             "", run_bench_prefill),
-                     command<InferenceFlags>({.name = "bench decode",
-                                              .summary = "writing tokens, as a fraction of the memory's read bandwidth",
-                                              .example = "ravine bench decode --model config.json --batch 1 precision.compute=bf16",
-                                              .sections = {"precision"}, .alone = true},
-                                             "", run_bench_decode)});
+  return command_of(
+      {.name = "bench",
+       .summary = "peaks of the machine; speed of training and inference",
+       .example = "ravine bench train --model config.json --sequence-length 1024"},
+      "Machine",
+      {command<MachineFlags>({.name = "bench machine",
+                              .summary = "measures peaks of products and memory, and keeps them",
+                              .example = "ravine bench machine --json"},
+                             "", run_machine),
+       command<MessagesFlags>({.name = "bench messages",
+                               .summary = "under mpirun: how fast ranks exchange messages, kept for plan",
+                               .example = "mpirun -n 2 ravine bench messages"},
+                              "", run_messages),
+       command<BenchFlags>(
+           {.name = "bench train",
+            .summary = "training steps (AdamW, clipping) on random tokens",
+            .example = "ravine bench train --model config.json --sequence-length 1024 --micro-batch 1 --steps 5 --profile",
+            .sections = {"train.recompute", "optimizer", "precision"},
+            .alone = true},
+           "", run_bench_train),
+       command<InferenceFlags>({.name = "bench prefill",
+                                .summary = "reading prompts of random tokens, until the first new token is chosen",
+                                .example = "ravine bench prefill --model config.json --sequence-length 1024 --batch 1",
+                                .sections = {"precision"},
+                                .alone = true},
+                               "", run_bench_prefill),
+       command<InferenceFlags>({.name = "bench decode",
+                                .summary = "writing tokens, as a fraction of the memory's read bandwidth",
+                                .example = "ravine bench decode --model config.json --batch 1 precision.compute=bf16",
+                                .sections = {"precision"},
+                                .alone = true},
+                               "", run_bench_decode)});
 }
 
 }  // namespace ravine

@@ -36,8 +36,8 @@ struct DeterminismFlags {
 };
 
 std::string first_difference(const DeterminismCase& c) {
-  std::string where = c.op.step > 0 ? fmt::format("{} at {} ({}), tensor '{}', micro batch {}", c.op.op, c.op.path.empty() ? "-" : c.op.path,
-                                                  c.op.phase, c.op.tensor, c.op.micro)
+  std::string where = c.op.step > 0 ? fmt::format("{} at {} ({}), tensor '{}', micro batch {}", c.op.op,
+                                                  c.op.path.empty() ? "-" : c.op.path, c.op.phase, c.op.tensor, c.op.micro)
                                     : "no kernel call that both runs make" + (c.tensor.empty() ? "" : "; " + c.tensor);
   return fmt::format("step {}: {}", c.step, where);
 }
@@ -59,8 +59,10 @@ int run_determinism(DeterminismFlags& flags, Config& config) {
   auto word = [](bool equal) { return equal ? "equal" : "DIFFER"; };
   if (!flags.json)
     fmt::print("{} of {}, {}, recompute {}, {}, against:\n{:<22} {:>7} {:>7} {:>8} {:>9}  {}\n", counted(flags.steps, "step"),
-               counted(config.train.global_batch, "sequence"), name(choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id())).compute), config.train.recompute, counted(thread_count(), "thread"), "case", "losses", "norms", "weights",
-               "outputs", "first difference");
+               counted(config.train.global_batch, "sequence"),
+               name(choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id())).compute),
+               config.train.recompute, counted(thread_count(), "thread"), "case", "losses", "norms", "weights", "outputs",
+               "first difference");
   DeterminismOptions options{flags.steps, flags.inject, folder.path};
   std::vector<DeterminismCase> cases = check_determinism(config, flags.common.backend, options, [&](const DeterminismCase& c) {
     if (flags.json) return;
@@ -72,7 +74,8 @@ int run_determinism(DeterminismFlags& flags, Config& config) {
   Json list = Json::array();
   for (const DeterminismCase& c : cases) {
     equal = equal && c.equal();
-    Json j{{"case", c.name}, {"equal", c.equal()}, {"losses", c.losses}, {"grad_norms", c.norms}, {"weights", c.state}, {"compared", c.compared}};
+    Json j{{"case", c.name},        {"equal", c.equal()}, {"losses", c.losses},
+           {"grad_norms", c.norms}, {"weights", c.state}, {"compared", c.compared}};
     if (!c.equal()) j["step"] = c.step, j["first_difference"] = first_difference(c);
     if (c.op.step > 0) j["op"] = c.op.op, j["path"] = c.op.path, j["phase"] = c.op.phase, j["tensor"] = c.op.tensor;
     list.push_back(std::move(j));
@@ -108,27 +111,41 @@ int run_layouts(LayoutsFlags& flags, Config& config) {
   int status = job.run([&](World* world) {
     const int ranks = world ? world->size() : 1;
     const std::string more = "start it on several, at best 4 or 8: mpirun -n 2 ravine check layouts ..";
-    if (ranks == 1 && flags.inject.empty()) throw UserError("nothing to compare", "check layouts", "layouts of several ranks are held against one, and here is one rank", more);
+    if (ranks == 1 && flags.inject.empty())
+      throw UserError("nothing to compare", "check layouts",
+                      "layouts of several ranks are held against one, and here is one rank", more);
     bool speaks = ranks == 1 || world->rank() == 0;
     auto word = [](bool equal) { return equal ? "equal" : "differ"; };
     if (!flags.json && speaks)
-      fmt::print("{} of 8 micro batches in 8 leaves, {} at hand, against one rank:\n{:<34} {:>7} {:>7} {:>8}  {}\n", counted(flags.steps, "step"),
-                 counted(ranks, "rank"), "layout", "losses", "norms", "weights", "promised");
-    std::vector<LayoutResult> results = check_layouts(config, flags.common.backend, world, {flags.steps, flags.inject}, [&](const LayoutResult& r) {
-      if (flags.json) return;
-      std::string promise = r.bitwise ? "same bits" : fmt::format("within {:.1e} of reordered sums, is {:.1e}", r.bound, r.difference);
-      fmt::print("{:<34} {:>7} {:>7} {:>8}  {}{}\n", r.name, word(r.losses), word(r.norms), word(r.weights), promise,
-                 r.kept() ? "" : fmt::format(": NOT KEPT, first: {}", r.first));
-      std::fflush(stdout);
-    });
+      fmt::print("{} of 8 micro batches in 8 leaves, {} at hand, against one rank:\n{:<34} {:>7} {:>7} {:>8}  {}\n",
+                 counted(flags.steps, "step"), counted(ranks, "rank"), "layout", "losses", "norms", "weights", "promised");
+    std::vector<LayoutResult> results =
+        check_layouts(config, flags.common.backend, world, {flags.steps, flags.inject}, [&](const LayoutResult& r) {
+          if (flags.json) return;
+          std::string promise =
+              r.bitwise ? "same bits" : fmt::format("within {:.1e} of reordered sums, is {:.1e}", r.bound, r.difference);
+          fmt::print("{:<34} {:>7} {:>7} {:>8}  {}{}\n", r.name, word(r.losses), word(r.norms), word(r.weights), promise,
+                     r.kept() ? "" : fmt::format(": NOT KEPT, first: {}", r.first));
+          std::fflush(stdout);
+        });
     Json list = Json::array();
     for (const LayoutResult& r : results) {
       kept = kept && r.kept();
-      list.push_back({{"layout", r.name}, {"kept", r.kept()}, {"bitwise", r.bitwise}, {"losses", r.losses}, {"grad_norms", r.norms}, {"weights", r.weights},
-                      {"difference", r.difference}, {"bound", r.bound}, {"first_difference", r.first}});
+      list.push_back({{"layout", r.name},
+                      {"kept", r.kept()},
+                      {"bitwise", r.bitwise},
+                      {"losses", r.losses},
+                      {"grad_norms", r.norms},
+                      {"weights", r.weights},
+                      {"difference", r.difference},
+                      {"bound", r.bound},
+                      {"first_difference", r.first}});
     }
     if (!speaks) return;
-    if (results.empty()) throw UserError("nothing was compared", "check layouts", fmt::format("this model fits no layout of up to {} ranks", ranks), "use other numbers of ranks, or a model of more layers and heads");
+    if (results.empty())
+      throw UserError("nothing was compared", "check layouts",
+                      fmt::format("this model fits no layout of up to {} ranks", ranks),
+                      "use other numbers of ranks, or a model of more layers and heads");
     if (flags.json)
       fmt::print("{}\n", Json{{"kept", kept}, {"layouts", list}}.dump(-1, ' ', true, Json::error_handler_t::replace));
     else
@@ -140,17 +157,23 @@ int run_layouts(LayoutsFlags& flags, Config& config) {
 }  // namespace
 
 Command check_command() {
-  return command_of({.name = "check", .summary = "claims about numbers, shown on your own config", .example = "ravine check determinism --config run.yaml"}, "Machine",
-                    {command<DeterminismFlags>({.name = "check determinism",
-                                                .summary = "a short training again, with other threads, recomputation, resumed: the same bits?",
-                                                .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
-                                                .sections = {"model", "data", "train", "optimizer", "schedule", "precision"}, .alone = true},
-                                               "", run_determinism),
-                     command<LayoutsFlags>({.name = "check layouts",
-                                            .summary = "a short training on many layouts of ranks: the same bits?",
-                                            .example = "mpirun -n 4 ravine check layouts --config run.yaml",
-                                            .sections = {"model", "data", "train", "optimizer", "schedule", "precision", "parallel"}},
-                                           "", run_layouts)});
+  return command_of(
+      {.name = "check",
+       .summary = "claims about numbers, shown on your own config",
+       .example = "ravine check determinism --config run.yaml"},
+      "Machine",
+      {command<DeterminismFlags>(
+           {.name = "check determinism",
+            .summary = "a short training again, with other threads, recomputation, resumed: the same bits?",
+            .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
+            .sections = {"model", "data", "train", "optimizer", "schedule", "precision"},
+            .alone = true},
+           "", run_determinism),
+       command<LayoutsFlags>({.name = "check layouts",
+                              .summary = "a short training on many layouts of ranks: the same bits?",
+                              .example = "mpirun -n 4 ravine check layouts --config run.yaml",
+                              .sections = {"model", "data", "train", "optimizer", "schedule", "precision", "parallel"}},
+                             "", run_layouts)});
 }
 
 }  // namespace ravine

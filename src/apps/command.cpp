@@ -48,7 +48,8 @@ const Command& find(const std::vector<Command>& commands, const std::string& wor
   std::string program = parent.empty() ? "ravine" : "ravine " + parent;
   std::string fix = did_you_mean(word, names, parent.empty() ? other_command_advice(word) : "");
   if (const std::string other = parent.empty() ? other_command_advice(word) : ""; !other.empty()) fix = other;
-  if (fix.empty() && parent.empty() && (word.ends_with(".yaml") || word.ends_with(".yml"))) fix = "a run is started by `ravine train --config " + shell_word(word) + "`";
+  if (fix.empty() && parent.empty() && (word.ends_with(".yaml") || word.ends_with(".yml")))
+    fix = "a run is started by `ravine train --config " + shell_word(word) + "`";
   throw UserError(fmt::format("unknown {} '{}'", parent.empty() ? "command" : "action", word.substr(0, 80)), "command line",
                   program + " has no such " + (parent.empty() ? "command" : "action"),
                   fix.empty() ? fmt::format("see `{} --help`", program) : fix);
@@ -57,7 +58,9 @@ const Command& find(const std::vector<Command>& commands, const std::string& wor
 // Flags and options stand behind the command.
 void refuse_late_command(const std::vector<Command>& commands, const std::vector<std::string>& args, size_t at) {
   if (!args[at].starts_with('-') && args[at].find('=') == std::string::npos) return;
-  const auto known = [&](const std::string& word) { return std::any_of(commands.begin(), commands.end(), [&](const Command& c) { return c.spec.name == word; }); };
+  const auto known = [&](const std::string& word) {
+    return std::any_of(commands.begin(), commands.end(), [&](const Command& c) { return c.spec.name == word; });
+  };
   std::string fix = "for example: ravine train --config run.yaml";
   if (const auto found = std::find_if(args.begin() + static_cast<std::ptrdiff_t>(at), args.end(), known); found != args.end()) {
     fix = "write: ravine " + *found;
@@ -66,8 +69,10 @@ void refuse_late_command(const std::vector<Command>& commands, const std::vector
   } else if (const std::string name = args[at].substr(0, args[at].find('=')); known(name)) {
     fix = fmt::format("write: ravine {} section.key=value ..", name);
   }
-  if ((args[at] == "-n" || args[at] == "-np") && at + 1 < args.size()) fix = fmt::format("ranks are started by mpirun: mpirun -n {} ravine train ..", shell_word(args[at + 1]));
-  throw UserError(fmt::format("'{}' where a command is expected", args[at].substr(0, 80)), "command line", "the command comes first, then its flags and options", fix);
+  if ((args[at] == "-n" || args[at] == "-np") && at + 1 < args.size())
+    fix = fmt::format("ranks are started by mpirun: mpirun -n {} ravine train ..", shell_word(args[at + 1]));
+  throw UserError(fmt::format("'{}' where a command is expected", args[at].substr(0, 80)), "command line",
+                  "the command comes first, then its flags and options", fix);
 }
 
 // Follows `args` from args[at] down to the command they name; `at` then stands behind its name.
@@ -95,11 +100,12 @@ std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Opti
 void refuse_input(const std::string& to, const std::string& out, const std::string& from, const std::string& in, bool folder) {
   const bool same = same_path(out, in);
   if (same || (folder && lies_within(out, in)))
-    throw UserError(fmt::format("{} is {}{}", to, same ? "" : "inside ", from), out, fmt::format("what is read from, here '{}', is not written to", in), "choose another " + to);
+    throw UserError(fmt::format("{} is {}{}", to, same ? "" : "inside ", from), out,
+                    fmt::format("what is read from, here '{}', is not written to", in), "choose another " + to);
 }
 
-// An output is never an input, nor inside a folder that is one, nor a run's own. Of the config only what is read counts: its one folder to write is train's, which
-// looks closer.
+// An output is never an input, nor inside a folder that is one, nor a run's own. Of the config only what is read counts: its
+// one folder to write is train's, which looks closer.
 void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Config& config) {
   std::vector<Option> read = flags;
   std::erase_if(read, [](const Option& f) { return !f.rule.same_as.empty(); });  // the option of the config stands for both
@@ -108,10 +114,13 @@ void keep_inputs(const std::vector<Option>& flags, const CommandSpec& spec, Conf
       if (takes(spec, o)) read.push_back(std::move(o));
   std::vector<std::pair<std::string, std::string>> files;
   for (const auto& [key, place] : config.sources)
-    if (const size_t colon = place.rfind(':'); colon != std::string::npos) files.emplace_back("--config", place.substr(0, colon));
+    if (const size_t colon = place.rfind(':'); colon != std::string::npos)
+      files.emplace_back("--config", place.substr(0, colon));
   for (const auto& [to, out] : paths_of(flags, Rule::Path::writes))
     if (const std::string run = run_that_owns(out); !run.empty())
-      throw UserError(fmt::format("{} is what a run writes", to), out, fmt::format("in the folder of a run, here '{}', only that run writes this name", run), "choose another " + to);
+      throw UserError(fmt::format("{} is what a run writes", to), out,
+                      fmt::format("in the folder of a run, here '{}', only that run writes this name", run),
+                      "choose another " + to);
   for (const auto& [to, out] : paths_of(flags, Rule::Path::writes)) {
     refuse_inputs(read, to, {out});
     for (const auto& [from, in] : files) refuse_input(to, out, from, in, false);
@@ -125,18 +134,24 @@ bool is_there(const std::filesystem::path& path) {
   return false;
 }
 
-// A path of a config that names nothing here, but would beside the config: of a command typed in another folder, or a folder that was moved with its config.
+// A path of a config that names nothing here, but would beside the config: of a command typed in another folder, or a folder
+// that was moved with its config.
 void refuse_misplaced(const CommandSpec& spec, Config& config) {
   namespace fs = std::filesystem;
   auto look = [&](const std::string& name, const std::string& place, const std::string& text) {
     const fs::path path = text, beside = fs::path(place.substr(0, place.rfind(':'))).parent_path();
     if (text.empty() || is_there(path)) return;
     if (path.is_relative() && !beside.empty() && is_there(beside / path))
-      throw UserError("no such file or folder", fmt::format("{}: {}={}", place, name, text), "a relative path is one of the folder where the command is typed",
-                      fmt::format("it lies beside the config: `cd {}` first, or write {}", shell_word(beside.string()), (beside / path).lexically_normal().string()));
-    for (fs::path rest = path.parent_path(), name_there = path.filename(); path.is_absolute() && rest.has_relative_path(); name_there = rest.filename() / name_there, rest = rest.parent_path())
+      throw UserError("no such file or folder", fmt::format("{}: {}={}", place, name, text),
+                      "a relative path is one of the folder where the command is typed",
+                      fmt::format("it lies beside the config: `cd {}` first, or write {}", shell_word(beside.string()),
+                                  (beside / path).lexically_normal().string()));
+    for (fs::path rest = path.parent_path(), name_there = path.filename(); path.is_absolute() && rest.has_relative_path();
+         name_there = rest.filename() / name_there, rest = rest.parent_path())
       if (!is_there(rest) && is_there((beside.empty() ? fs::path(".") : beside) / name_there))
-        throw UserError("no such file or folder", fmt::format("{}: {}={}", place, name, text), "the config and what it names were moved, it seems", fmt::format("write {} in it", fs::absolute(beside / name_there).lexically_normal().string()));
+        throw UserError("no such file or folder", fmt::format("{}: {}={}", place, name, text),
+                        "the config and what it names were moved, it seems",
+                        fmt::format("write {} in it", fs::absolute(beside / name_there).lexically_normal().string()));
   };
   for (const Section& s : sections_of(config))
     for (const Option& o : s.options) {
@@ -147,14 +162,16 @@ void refuse_misplaced(const CommandSpec& spec, Config& config) {
       if (const auto* records = std::get_if<std::shared_ptr<Records>>(&o.target))
         for (size_t i = 0; i < (*records)->size(); ++i)
           for (const Option& field : (*records)->fields(i))
-            if (const auto* text = std::get_if<std::string*>(&field.target); text && reads(field)) look(o.name(), place->second, **text);
+            if (const auto* text = std::get_if<std::string*>(&field.target); text && reads(field))
+              look(o.name(), place->second, **text);
     }
 }
 
 // lasting: whether the command that ran is of that kind.
 int dispatch(const std::vector<Command>& commands, const std::vector<std::string>& args, bool& lasting) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h") return print(overview(commands)), 0;
-  if (args[0] == "--version" || args[0] == "-v" || args[0] == "-V" || args[0] == "version") return print(std::string(program_version()) + "\n"), 0;
+  if (args[0] == "--version" || args[0] == "-v" || args[0] == "-V" || args[0] == "version")
+    return print(std::string(program_version()) + "\n"), 0;
   size_t at = args[0] == "help" ? 1 : 0;
   if (at == args.size()) return print(overview(commands)), 0;
   bool wants_help = at == 1;
@@ -167,7 +184,8 @@ int dispatch(const std::vector<Command>& commands, const std::vector<std::string
                     fmt::format("one of those in `ravine {} --help`", c.spec.name), "for example: " + c.spec.example);
   }
   if (c.spec.alone && launched_as_several())
-    throw UserError(fmt::format("{} on several ranks", c.spec.name), "mpirun", "it runs on one rank so far, and would do the same on each", "run it without mpirun");
+    throw UserError(fmt::format("{} on several ranks", c.spec.name), "mpirun",
+                    "it runs on one rank so far, and would do the same on each", "run it without mpirun");
   lasting = c.spec.lasting;
   if (lasting) outlive_streams();
   std::optional<EndBySignal> early;
@@ -203,7 +221,8 @@ int report_path(const std::filesystem::filesystem_error& e) {
 
 constexpr std::string_view kNoMemory = "error: memory: the machine has no more; use smaller batches or see `ravine plan`\n";
 
-// What no thread of ours lets out, but threads of libraries may: nobody can catch it, so this is the end, in words and with a status.
+// What no thread of ours lets out, but threads of libraries may: nobody can catch it, so this is the end, in words and with a
+// status.
 [[noreturn]] void end_by_lost_exception() {
   std::string text;
   try {
@@ -227,7 +246,10 @@ int report_lost_output(const std::system_error& e, bool lasting) {
   } catch (const std::exception& lost) {
     return report(lost.what(), 1);
   }
-  if (e.code() == std::errc::resource_unavailable_try_again) return report("threads: the system gives this process no more of them (ulimit -u, or its container's limit); use fewer: --threads", 1);
+  if (e.code() == std::errc::resource_unavailable_try_again)
+    return report(
+        "threads: the system gives this process no more of them (ulimit -u, or its container's limit); use fewer: --threads",
+        1);
   return report(e.what(), 1);
 }
 
@@ -239,7 +261,8 @@ void refuse_inputs(const std::vector<Option>& flags, const std::string& to, cons
   for (const std::string& out : outputs) {
     struct stat there {};
     if (file && ::stat(out.c_str(), &there) == 0 && there.st_dev == given.st_dev && there.st_ino == given.st_ino)
-      throw UserError(fmt::format("{} is what stdin is", to), out, "what is read from is not written to", "choose another " + to);
+      throw UserError(fmt::format("{} is what stdin is", to), out, "what is read from is not written to",
+                      "choose another " + to);
     for (const auto kind : {Rule::Path::reads, Rule::Path::reads_folder})
       for (const auto& [from, in] : paths_of(flags, kind)) refuse_input(to, out, from, in, kind == Rule::Path::reads_folder);
   }

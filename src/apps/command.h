@@ -56,9 +56,11 @@ inline Command command_of(CommandSpec spec, std::string group, std::vector<Comma
 
 // A command that works on the table of all commands, itself included (pages, completion, the manual as a text).
 template <class Flags>
-Command command_on_table(CommandSpec spec, std::string group, std::vector<Command> others, int (*run)(Flags&, const std::vector<Command>&)) {
+Command command_on_table(CommandSpec spec, std::string group, std::vector<Command> others,
+                         int (*run)(Flags&, const std::vector<Command>&)) {
   struct TableCall : Call {
-    TableCall(std::vector<Command> table, int (*run)(Flags&, const std::vector<Command>&)) : table_(std::move(table)), run_(run) {}
+    TableCall(std::vector<Command> table, int (*run)(Flags&, const std::vector<Command>&))
+        : table_(std::move(table)), run_(run) {}
     std::vector<Option> flags() override { return options_of(flags_); }
     int run(Config&) override { return run_(flags_, table_); }
     Flags flags_;
@@ -69,7 +71,9 @@ Command command_on_table(CommandSpec spec, std::string group, std::vector<Comman
   made.call = [others = std::move(others), made, run]() -> std::unique_ptr<Call> {
     std::vector<Command> all = others;
     all.push_back(made);
-    all.back().call = [run] { return std::make_unique<TableCall>(std::vector<Command>{}, run); };  // its flags are asked, it is not run
+    all.back().call = [run] {
+      return std::make_unique<TableCall>(std::vector<Command>{}, run);
+    };  // its flags are asked, it is not run
     return std::make_unique<TableCall>(std::move(all), run);
   };
   return made;
@@ -92,7 +96,8 @@ struct ModelFlag {
   std::string path;
   template <class V>
   void each(V&& v) {
-    v("model", path, "Hugging Face folder: config, weights, tokenizer", same_as("model.path") & metavar("DIR") & reads_folder());
+    v("model", path, "Hugging Face folder: config, weights, tokenizer",
+      same_as("model.path") & metavar("DIR") & reads_folder());
   }
 };
 
@@ -104,8 +109,8 @@ std::string describe(Flags& flags) {
   return text;
 }
 
-// An output is never an input, whatever its spelling, nor what stdin is read from. The frame asks this of every flag that names an output; a command whose flag stands for files of
-// other names (a prefix, a folder) asks it of those. `to`: the flag.
+// An output is never an input, whatever its spelling, nor what stdin is read from. The frame asks this of every flag that names
+// an output; a command whose flag stands for files of other names (a prefix, a folder) asks it of those. `to`: the flag.
 void refuse_inputs(const std::vector<Option>& flags, const std::string& to, const std::vector<std::string>& outputs);
 
 // Finds the command in args (without the program's name), runs it, turns exceptions into a line on stderr and an exit status:

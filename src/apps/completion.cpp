@@ -26,7 +26,8 @@ CompletionWord word_of(const std::string& word, const Option& o) {
 }
 
 CompletionCommand command_words(const Command& c) {
-  CompletionCommand out{.name = c.spec.name, .summary = c.spec.summary, .flags = {}, .names = {}, .sections = {}, .options = {}, .actions = {}};
+  CompletionCommand out{
+      .name = c.spec.name, .summary = c.spec.summary, .flags = {}, .names = {}, .sections = {}, .options = {}, .actions = {}};
   Config defaults;
   for (const Section& s : sections_of(defaults)) {
     const bool whole = std::find(c.spec.sections.begin(), c.spec.sections.end(), s.name) != c.spec.sections.end();
@@ -37,7 +38,8 @@ CompletionCommand command_words(const Command& c) {
   for (const Command& a : c.actions) out.actions.push_back(command_words(a));
   if (c.actions.empty()) {
     auto call = c.call();
-    if (!c.spec.sections.empty()) out.flags.push_back({.word = "--config", .help = "YAML file with options", .values = {}, .takes_value = true});
+    if (!c.spec.sections.empty())
+      out.flags.push_back({.word = "--config", .help = "YAML file with options", .values = {}, .takes_value = true});
     for (const Option& f : call->flags()) {
       CompletionWord w = word_of("--" + f.key, f);
       if (f.rule.positional)
@@ -65,14 +67,17 @@ CompletionTables completion_tables(const std::vector<Command>& commands) {
 }
 
 Command completion_command(const std::vector<Command>& others) {
-  return command_on_table<CompletionFlags>(
-      {.name = "completion", .summary = "print a completion script for bash, zsh or fish", .example = "source <(ravine completion bash)"}, "Machine", others,
-      [](CompletionFlags& flags, const std::vector<Command>& commands) {
-        const CompletionTables tables = completion_tables(commands);
-        const std::string script = flags.shell == "zsh" ? zsh_completion(tables) : flags.shell == "fish" ? fish_completion(tables) : bash_completion(tables);
-        std::fwrite(script.data(), 1, script.size(), stdout);
-        return 0;
-      });
+  return command_on_table<CompletionFlags>({.name = "completion",
+                                            .summary = "print a completion script for bash, zsh or fish",
+                                            .example = "source <(ravine completion bash)"},
+                                           "Machine", others, [](CompletionFlags& flags, const std::vector<Command>& commands) {
+                                             const CompletionTables tables = completion_tables(commands);
+                                             const std::string script = flags.shell == "zsh"    ? zsh_completion(tables)
+                                                                        : flags.shell == "fish" ? fish_completion(tables)
+                                                                                                : bash_completion(tables);
+                                             std::fwrite(script.data(), 1, script.size(), stdout);
+                                             return 0;
+                                           });
 }
 
 }  // namespace ravine

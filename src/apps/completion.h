@@ -1,5 +1,5 @@
-// What a shell can be told of the program: the tables of commands and options, as words. One function per shell makes a script of them
-// that needs no call of ravine to complete.
+// What a shell can be told of the program: the tables of commands and options, as words. One function per shell makes a script
+// of them that needs no call of ravine to complete.
 #pragma once
 #include <string>
 #include <vector>
@@ -18,8 +18,8 @@ struct CompletionWord {
 struct CompletionCommand {
   std::string name, summary;  // name: "train", "tokenizer encode"
   std::vector<CompletionWord> flags;
-  std::vector<std::string> names;     // choices of words without a flag
-  std::vector<std::string> sections;  // of the config that it takes whole
+  std::vector<std::string> names;       // choices of words without a flag
+  std::vector<std::string> sections;    // of the config that it takes whole
   std::vector<CompletionWord> options;  // of the others
   std::vector<CompletionCommand> actions;
 

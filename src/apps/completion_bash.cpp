@@ -100,8 +100,8 @@ _ravine() {{
 }}
 complete -o default -o nospace -F _ravine ravine
 )",
-                     fmt::arg("sections", sections), fmt::arg("names", names), fmt::arg("parents", arms.parents), fmt::arg("words", arms.words),
-                     fmt::arg("values", arms.values), fmt::arg("keys", keys));
+                     fmt::arg("sections", sections), fmt::arg("names", names), fmt::arg("parents", arms.parents),
+                     fmt::arg("words", arms.words), fmt::arg("values", arms.values), fmt::arg("keys", keys));
 }
 
 }  // namespace ravine

@@ -17,7 +17,8 @@ std::string fish_quoted(const std::string& text) {
 
 void add_lines(const CompletionCommand& c, std::string& out) {
   for (const CompletionCommand& a : c.actions) {
-    out += fmt::format("complete -c ravine -n '__ravine_typed {}' -f -a {} -d {}\n", c.name, a.last_word(), fish_quoted(a.summary));
+    out += fmt::format("complete -c ravine -n '__ravine_typed {}' -f -a {} -d {}\n", c.name, a.last_word(),
+                       fish_quoted(a.summary));
     add_lines(a, out);
   }
   if (!c.actions.empty()) return;
@@ -48,7 +49,8 @@ std::string fish_completion(const CompletionTables& tables) {
     lines += fmt::format("complete -c ravine -n '__ravine_typed' -f -a {} -d {}\n", c.name, fish_quoted(c.summary));
     add_lines(c, lines);
   }
-  return fmt::format(R"(# Completion of ravine for fish. To use it:  ravine completion fish > ~/.config/fish/completions/ravine.fish
+  return fmt::format(
+      R"(# Completion of ravine for fish. To use it:  ravine completion fish > ~/.config/fish/completions/ravine.fish
 # The words typed so far begin with those given.
 function __ravine_at
     set -l words (commandline -opc)
@@ -71,7 +73,7 @@ end
 {}complete -c ravine -n '__ravine_typed' -l version -d 'the version'
 complete -c ravine -n '__ravine_typed' -l help -d 'all commands'
 )",
-                     sections, lines);
+      sections, lines);
 }
 
 }  // namespace ravine

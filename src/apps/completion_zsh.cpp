@@ -28,7 +28,9 @@ struct ZshArms {
         list += described(a.last_word(), a.summary) + " ";
         add(a);
       }
-      parents += fmt::format("    {})\n      if (( CURRENT == 3 )); then list=({}); _describe action list; return; fi\n      place+=\" $words[3]\" ;;\n", c.name, list);
+      parents += fmt::format(
+          "    {})\n      if (( CURRENT == 3 )); then list=({}); _describe action list; return; fi\n      place+=\" $words[3]\" ;;\n",
+          c.name, list);
       return;
     }
     for (const std::string& name : c.names) list += zsh_quoted(name) + " ";
@@ -97,8 +99,8 @@ _ravine() {{
 }}
 if [[ $funcstack[1] == _ravine ]]; then _ravine "$@"; else compdef _ravine ravine; fi
 )",
-                     fmt::arg("sections", sections), fmt::arg("commands", commands), fmt::arg("parents", arms.parents), fmt::arg("values", arms.values),
-                     fmt::arg("choices", choices), fmt::arg("words", arms.words));
+                     fmt::arg("sections", sections), fmt::arg("commands", commands), fmt::arg("parents", arms.parents),
+                     fmt::arg("values", arms.values), fmt::arg("choices", choices), fmt::arg("words", arms.words));
 }
 
 }  // namespace ravine

@@ -20,7 +20,8 @@ struct ConvertFlags {
   void each(V&& v) {
     v("input", input, "Hugging Face folder, or checkpoint of Megatron, DeepSpeed, MindFormers (also a .ckpt) or Ravine",
       required() & metavar("PATH") & reads_folder());
-    v("output", output, "folder to write: it appears whole or not at all (not needed with --dry-run)", metavar("DIR") & writes());
+    v("output", output, "folder to write: it appears whole or not at all (not needed with --dry-run)",
+      metavar("DIR") & writes());
     v("to", to, "layout to write", required() & one_of({"hf", "megatron-legacy", "megatron-mcore", "mindformers", "ravine"}));
     v("from", from, "layout of the input; auto: recognised",
       one_of({"auto", "hf", "megatron", "deepspeed", "mindformers", "ravine"}));
@@ -28,7 +29,8 @@ struct ConvertFlags {
     v("pipeline", pipeline, "pipeline ranks of the Megatron folder", between(1, 1000));
     v("virtual", virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
     v("fused", fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
-    v("optimizer", optimizer, "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
+    v("optimizer", optimizer,
+      "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
     v("dtype", dtype, "type of the weights written; none: as stored", one_of({"", "f32", "bf16", "f16"}));
     v("model-config", model_config, "config.json of the model, where the input has none or another vocabulary",
       metavar("FILE") & reads());
@@ -51,12 +53,15 @@ void print_rows(const ConvertReport& report) {
 int run_convert(ConvertFlags& flags, Config&) {
   if (flags.output.empty() && !flags.dry_run)
     throw UserError("--output is missing", "command line", "a folder is written", "give --output DIR, or --dry-run");
-  const bool megatron = flags.to.starts_with("megatron-"), mindformers = flags.to == "mindformers", ravine = flags.to == "ravine";
+  const bool megatron = flags.to.starts_with("megatron-"), mindformers = flags.to == "mindformers",
+             ravine = flags.to == "ravine";
   auto only = [&](bool used, bool fits, const char* what, const char* rule) {
     if (used && !fits) throw UserError(what, "command line", rule, "leave it out");
   };
-  only(flags.tensor > 1, megatron || mindformers, "--tensor", "only Megatron and MindFormers folders are written for several ranks");
-  only(flags.pipeline > 1 || flags.virtual_stages > 1, megatron, "--pipeline and --virtual", "only Megatron folders are written for several stages");
+  only(flags.tensor > 1, megatron || mindformers, "--tensor",
+       "only Megatron and MindFormers folders are written for several ranks");
+  only(flags.pipeline > 1 || flags.virtual_stages > 1, megatron, "--pipeline and --virtual",
+       "only Megatron folders are written for several stages");
   only(flags.fused, mindformers, "--fused", "only MindFormers has these names");
   only(flags.optimizer, ravine, "--optimizer", "only Ravine checkpoints are written with moments");
   only(!flags.dtype.empty() && flags.dtype != "f32", !ravine, "--dtype", "checkpoints of training hold f32");

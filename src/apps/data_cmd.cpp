@@ -34,7 +34,8 @@ struct ShowFlags {
     v("step", step, "step of the run, as metrics.jsonl counts it", between(1, kMostSteps));
     v("rank", rank, "data-parallel rank whose samples are shown, when there are several", between(0, kMostRanks));
     v("ranks", ranks, "of so many; 0: parallel.data", between(0, kMostRanks));
-    v("color", color, "what is learned in green; auto: on a terminal, elsewhere between ⟦ and ⟧", one_of({"auto", "always", "never"}));
+    v("color", color, "what is learned in green; auto: on a terminal, elsewhere between ⟦ and ⟧",
+      one_of({"auto", "always", "never"}));
     v("json", json, "one JSON line per sample: ids, labels, positions, segments, text");
   }
 };
@@ -58,14 +59,16 @@ Json segments_of(const Sample& s) {
   return list;
 }
 
-// What the run of this config has taken so far; nothing before its first checkpoint. Only a folder that is named is a run's: the default of
-// train.output may hold an unrelated one.
+// What the run of this config has taken so far; nothing before its first checkpoint. Only a folder that is named is a run's:
+// the default of train.output may hold an unrelated one.
 DataHistory history_of(const Config& config, const Dataset& data) {
   DataHistory history;
   int64_t done = 0;
   const std::vector<std::string> there = checkpoints_to_try(config.train.output + "/checkpoints");
   if (!there.empty() && !config.sources.contains("train.output")) {
-    say(fmt::format("the run in {} is not looked at; what that one took, where it was resumed with another batch or blend: train.output={}", config.train.output, config.train.output));
+    say(fmt::format(
+        "the run in {} is not looked at; what that one took, where it was resumed with another batch or blend: train.output={}",
+        config.train.output, config.train.output));
   } else if (!there.empty()) {
     CheckpointReader reader(there[0], false);
     done = reader.step();
@@ -79,7 +82,8 @@ DataHistory history_of(const Config& config, const Dataset& data) {
 int run_show(ShowFlags& flags, Config& config) {
   int64_t ranks = flags.ranks > 0 ? flags.ranks : std::max<int64_t>(1, config.parallel.data), micro = config.train.micro_batch;
   if (flags.rank >= ranks)
-    throw UserError(fmt::format("rank {}", flags.rank), "--rank", fmt::format("there are {} data-parallel ranks, from 0", ranks), "name one of them, or set --ranks");
+    throw UserError(fmt::format("rank {}", flags.rank), "--rank",
+                    fmt::format("there are {} data-parallel ranks, from 0", ranks), "name one of them, or set --ranks");
   std::string where = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer;
   std::unique_ptr<Tokenizer> tokenizer;
   try {
@@ -98,16 +102,20 @@ int run_show(ShowFlags& flags, Config& config) {
   }
   const double per_pass = static_cast<double>(data->sample_count()) / static_cast<double>(config.train.global_batch);
   if (const double passes = passes_over(config, *data); passes > 0)
-    say(fmt::format("{} of {}: a pass takes {:.{}f} steps of {}, train.steps={} are {}", counted(data->sample_count(), "sequence"), counted(data->columns(), "token"),
-                    per_pass, per_pass < 10 ? 2 : 0, config.train.global_batch, config.train.steps, passes_text(passes)));
+    say(fmt::format("{} of {}: a pass takes {:.{}f} steps of {}, train.steps={} are {}",
+                    counted(data->sample_count(), "sequence"), counted(data->columns(), "token"), per_pass,
+                    per_pass < 10 ? 2 : 0, config.train.global_batch, config.train.steps, passes_text(passes)));
   for (const std::string& line : scarce_data(config, *data)) say("warning: " + line);
   DataHistory history = history_of(config, *data);
   data->follow(history);
   int64_t start = history.first_sample(flags.step - 1), batch = history.global_batch(flags.step - 1);
   if (batch % (micro * ranks) != 0)
-    throw UserError(fmt::format("a step of {} sequences", batch), "train.micro_batch", fmt::format("it is not shared evenly by {} ranks in micro batches of {}", ranks, micro),
+    throw UserError(fmt::format("a step of {} sequences", batch), "train.micro_batch",
+                    fmt::format("it is not shared evenly by {} ranks in micro batches of {}", ranks, micro),
                     "choose --ranks and train.micro_batch so that it is");
-  Marks marks = flags.color == "always" || (flags.color == "auto" && shows_colour(STDOUT_FILENO)) ? Marks::colours : flags.color == "auto" ? Marks::brackets : Marks::none;
+  Marks marks = flags.color == "always" || (flags.color == "auto" && shows_colour(STDOUT_FILENO)) ? Marks::colours
+                : flags.color == "auto"                                                           ? Marks::brackets
+                                                                                                  : Marks::none;
   const LoaderOptions sharing{.rank = flags.rank, .ranks = ranks, .round_robin = takes_turns(config.parallel)};
   std::vector<int64_t> samples;
   for (const int64_t place : share_of_rank(sharing, batch / micro))
@@ -123,9 +131,9 @@ int run_show(ShowFlags& flags, Config& config) {
                   {"segments", segments_of(s)}, {"text", tokenizer ? tokenizer->decode(s.ids, false) : ""}}
                  .dump(-1, ' ', true);
     } else {
-      line = fmt::format("--- step {}, sequence {} (micro batch {}, row {}): {}\n    {}, {}, segments {}\n{}",
-                         flags.step, i, (i - start) / micro, (i - start) % micro, escaped(data->origin(i)), counted(s.ids.size(), "token"), counted(valid, "label"), segments_of(s).dump(),
-                         sample_text(s, tokenizer.get(), marks));
+      line = fmt::format("--- step {}, sequence {} (micro batch {}, row {}): {}\n    {}, {}, segments {}\n{}", flags.step, i,
+                         (i - start) / micro, (i - start) % micro, escaped(data->origin(i)), counted(s.ids.size(), "token"),
+                         counted(valid, "label"), segments_of(s).dump(), sample_text(s, tokenizer.get(), marks));
     }
     std::fwrite(line.data(), 1, line.size(), stdout);
     std::fputc('\n', stdout);

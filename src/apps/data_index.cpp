@@ -20,7 +20,8 @@ struct IndexFlags {
   std::vector<double> weights;
   std::string split = "969,30,1", samples, order = "megatron", tokenizer, index_tokenizer, cache, out;
   int64_t sequence_length = 1024, seed = 1234, first = 20, eod = -1;
-  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false, partial_valid = false, no_extra_token = false, overwrite = false;
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false, partial_valid = false,
+       no_extra_token = false, overwrite = false;
   template <class V>
   void each(V&& v) {
     v("prefix", prefix, "token files, without .bin and .idx", required() & filled() & reads());
@@ -28,7 +29,8 @@ struct IndexFlags {
     v("split", split, "shares of train, valid and test");
     v("sequence-length", sequence_length, "predictions of a sample", between(1, 1 << 24));
     v("seed", seed, "seed of the shuffles", between(0, 4294967295.0));
-    v("samples", samples, "samples of train, valid and test; one left empty means one epoch", required() & metavar("TRAIN,VALID,TEST"));
+    v("samples", samples, "samples of train, valid and test; one left empty means one epoch",
+      required() & metavar("TRAIN,VALID,TEST"));
     v("order", order, "whose order: Megatron-core's, or that of Megatron-LM in 2023", one_of({"megatron", "megatron-2023"}));
     v("first", first, "samples to write per split", between(0, 1e9));
     v("reset-position-ids", reset_position_ids, "positions begin again behind each end of a document");
@@ -38,8 +40,10 @@ struct IndexFlags {
     v("partial-validation", partial_valid, "keep the last, padded validation sample");
     v("no-extra-token", no_extra_token, "samples do not overlap by a token; the last column predicts nothing");
     v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE") & reads());
-    v("cache", cache, "folder of index files as Megatron names them: read from there, or written there", metavar("DIR") & writes());
-    v("index-tokenizer", index_tokenizer, "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
+    v("cache", cache, "folder of index files as Megatron names them: read from there, or written there",
+      metavar("DIR") & writes());
+    v("index-tokenizer", index_tokenizer,
+      "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
       metavar("JSON-or-FILE") & at_most_bytes(1 << 20) & reads());
     v("out", out, "folder for the arrays and samples", required() & filled() & metavar("DIR") & writes());
     v("overwrite", overwrite, "replace whatever files have their names; unasked only those of this command are replaced");
@@ -57,14 +61,17 @@ std::array<int64_t, 3> parse_sizes(const std::string& text) {
     else
       sizes[i] = w.empty() ? -1 : std::stoll(w);
   }
-  if (!good) throw UserError("wrong number of samples", "--samples " + text, "three whole numbers with commas between, each may be empty", "write for example 1000,20,");
+  if (!good)
+    throw UserError("wrong number of samples", "--samples " + text,
+                    "three whole numbers with commas between, each may be empty", "write for example 1000,20,");
   return sizes;
 }
 
 template <class T>
 void save(const std::string& path, std::span<const T> values, bool pairs, bool overwrite) {
   const auto n = static_cast<int64_t>(values.size());
-  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values), true, may_replace_output(kNpyMark, overwrite));
+  write_npy(path, npy_code<T>(), sizeof(T), pairs ? Shape{n / 2, 2} : Shape{n}, std::as_bytes(values), true,
+            may_replace_output(kNpyMark, overwrite));
 }
 
 // `start`: DIR/train.
@@ -99,7 +106,8 @@ void save_samples(const std::string& start, const GptBlend& data, int64_t count,
                                    {"position_ids", DType::i32, {n, S}, std::as_bytes(std::span(positions))}};
   if (mask) tensors.push_back({"attention_mask", DType::u8, {n, S, (S + 7) / 8}, std::as_bytes(std::span(attention))});
   if (data.blended()) tensors.push_back({"dataset_id", DType::i32, {n}, std::as_bytes(std::span(part))});
-  save_safetensors(start + "-samples.safetensors", tensors, {.metadata = {{"ravine", "data index"}}}, may_replace_output(kSamplesMark, overwrite));
+  save_safetensors(start + "-samples.safetensors", tensors, {.metadata = {{"ravine", "data index"}}},
+                   may_replace_output(kSamplesMark, overwrite));
 }
 
 struct IndexFile {
@@ -152,12 +160,14 @@ int run_index(IndexFlags& f, Config&) {
     if (data->blended()) {
       save(start + "-dataset_index.npy", data->dataset_index(), false, f.overwrite);
       save(start + "-dataset_sample_index.npy", data->dataset_sample_index(), false, f.overwrite);
-      for (size_t k = 0; k < data->parts().size(); ++k) save_indices(fmt::format("{}-dataset{}", start, k), *data->parts()[k], f.overwrite);
+      for (size_t k = 0; k < data->parts().size(); ++k)
+        save_indices(fmt::format("{}-dataset{}", start, k), *data->parts()[k], f.overwrite);
     } else {
       save_indices(start, *data->parts()[0], f.overwrite);
     }
     save_samples(start, *data, f.first, f.reset_attention_mask, f.overwrite);
-    fmt::print("{:<6} {} of {}; one epoch has {}\n", name(s), counted(data->size(), "sample"), counted(f.sequence_length, "token"), counted(data->tokens(), "token"));
+    fmt::print("{:<6} {} of {}; one epoch has {}\n", name(s), counted(data->size(), "sample"),
+               counted(f.sequence_length, "token"), counted(data->tokens(), "token"));
   }
   return 0;
 }
@@ -165,11 +175,13 @@ int run_index(IndexFlags& f, Config&) {
 }  // namespace
 
 Command data_index_command() {
-  return command<IndexFlags>({.name = "data index",
-                              .summary = "the indices and first samples of a data order of Megatron, as files",
-                              .example = "ravine data index --prefix corpus_text_document --split 969,30,1 --sequence-length 2048 --seed 1234 --samples 10000,100, --out look",
-                              .lasting = true},
-                             "Data", run_index);
+  return command<IndexFlags>(
+      {.name = "data index",
+       .summary = "the indices and first samples of a data order of Megatron, as files",
+       .example =
+           "ravine data index --prefix corpus_text_document --split 969,30,1 --sequence-length 2048 --seed 1234 --samples 10000,100, --out look",
+       .lasting = true},
+      "Data", run_index);
 }
 
 }  // namespace ravine

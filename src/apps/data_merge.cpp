@@ -23,18 +23,20 @@ int run_merge(MergeFlags& flags, Config&) {
   refuse_inputs(options_of(flags), "--output-prefix", {flags.output_prefix + ".bin", flags.output_prefix + ".idx"});
   merge_indexed(flags.input, flags.output_prefix, flags.overwrite);
   const IndexedFile out(flags.output_prefix);
-  fmt::print("{}: {}, {}, {} ({})\n", escaped(flags.output_prefix), counted(out.documents(), "document"), counted(out.sequences(), "sequence"), counted(out.tokens(), "token"), name(out.type()));
+  fmt::print("{}: {}, {}, {} ({})\n", escaped(flags.output_prefix), counted(out.documents(), "document"),
+             counted(out.sequences(), "sequence"), counted(out.tokens(), "token"), name(out.type()));
   return 0;
 }
 
 }  // namespace
 
 Command data_merge_command() {
-  return command<MergeFlags>({.name = "data merge",
-                              .summary = "join .bin/.idx token files into one",
-                              .example = "ravine data merge --input part0_text_document part1_text_document --output-prefix all_text_document",
-                              .lasting = true},
-                             "Data", run_merge);
+  return command<MergeFlags>(
+      {.name = "data merge",
+       .summary = "join .bin/.idx token files into one",
+       .example = "ravine data merge --input part0_text_document part1_text_document --output-prefix all_text_document",
+       .lasting = true},
+      "Data", run_merge);
 }
 
 }  // namespace ravine

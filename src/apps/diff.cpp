@@ -37,7 +37,9 @@ struct Row {
 };
 
 Row compare_pair(const std::string& name, const StoredTensors& a, const StoredTensors& b) {
-  auto kind = [&](const StoredTensors& t) { return t.has(name) ? fmt::format("{} {}", ravine::name(t.dtype(name)), t.shape(name).text()) : ""; };
+  auto kind = [&](const StoredTensors& t) {
+    return t.has(name) ? fmt::format("{} {}", ravine::name(t.dtype(name)), t.shape(name).text()) : "";
+  };
   Row row{.name = name, .a = kind(a), .b = kind(b)};
   if (!a.has(name) || !b.has(name)) {
     row.status = a.has(name) ? "only in A" : "only in B";
@@ -87,7 +89,9 @@ void refuse_no_tensors(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) throw UserError("no such file or folder", path, rule, missing_path_advice(path));
   for (const char* end : {".json", ".jsonl", ".txt", ".yaml", ".yml", ".csv", ".svg", ".html", ".md"})
-    if (path.ends_with(end)) throw UserError("no file of tensors", path, rule, "name such a file or folder; texts are compared by diff without ravine");
+    if (path.ends_with(end))
+      throw UserError("no file of tensors", path, rule,
+                      "name such a file or folder; texts are compared by diff without ravine");
 }
 
 int run_diff(DiffFlags& flags, Config&) {
@@ -95,7 +99,8 @@ int run_diff(DiffFlags& flags, Config&) {
   flags.b = run_meant_by(flags.b);
   if (std::error_code error; fs::exists(flags.a + "/metrics.jsonl", error) && fs::exists(flags.b + "/metrics.jsonl", error))
     throw UserError("two runs", flags.a + ", " + flags.b, "diff compares tensors of files, models and checkpoints",
-                    fmt::format("their weights: `ravine diff {0}/model {1}/model`, their curves: `ravine plot {0} {1}`", shell_word(flags.a), shell_word(flags.b)));
+                    fmt::format("their weights: `ravine diff {0}/model {1}/model`, their curves: `ravine plot {0} {1}`",
+                                shell_word(flags.a), shell_word(flags.b)));
   for (const std::string& side : {flags.a, flags.b}) refuse_no_tensors(side);
   const StoredTensors a(flags.a), b(flags.b);
   std::set<std::string> names;

@@ -29,7 +29,8 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kMostPrompt = int64_t{1} << 30;  // bytes
-constexpr const char* kToUtf8 = "type it in a terminal of UTF-8, or convert what is piped in: iconv -f GB18030 -t UTF-8 FILE | ravine generate .. (GB18030 is the Chinese one)";
+constexpr const char* kToUtf8 =
+    "type it in a terminal of UTF-8, or convert what is piped in: iconv -f GB18030 -t UTF-8 FILE | ravine generate .. (GB18030 is the Chinese one)";
 
 struct GenerateFlags {
   CommonFlags common;
@@ -46,14 +47,17 @@ struct GenerateFlags {
     v("prompts", prompts, "many: FILE.txt with one per line, or FILE.jsonl with a text under \"prompt\" or data.text_key",
       reads() & metavar("FILE"));
     v("prompt-ids", prompt_ids, "many, as a JSON list of lists of ids", reads() & metavar("FILE.json"));
-    v("chat", chat, "prompts are questions, put to the model by its chat template; without a prompt, a conversation: each line of stdin is a turn, /exit or the end of stdin (Ctrl-D) ends it");
+    v("chat", chat,
+      "prompts are questions, put to the model by its chat template; without a prompt, a conversation: each line of stdin is a turn, /exit or the end of stdin (Ctrl-D) ends it");
     v("system", system, "with --chat: the system's message", metavar("TEXT") & at_most_bytes(kMostPrompt));
-    v("template", chat_template, "with --chat: chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
+    v("template", chat_template,
+      "with --chat: chat template, a name such as chatml, or a file of Jinja; empty: the model's own",
       same_as("data.chat_template") & metavar("NAME-or-FILE") & reads());
     v("max-new-tokens", max_new_tokens, "tokens to write at most (else as generation_config.json says, or 128)",
       between(1, kMostTokens) & length(1) & metavar("N"));
     v("sample", sample, "draw tokens; without it, always the most likely one");
-    v("temperature", temperature, "divides the logits before drawing; 0: the most likely token, as without --sample", between(1e-6, 1e6) & or_zero() & length(1) & metavar("X"));
+    v("temperature", temperature, "divides the logits before drawing; 0: the most likely token, as without --sample",
+      between(1e-6, 1e6) & or_zero() & length(1) & metavar("X"));
     v("top-k", top_k, "draw among the K most likely only; 0: all", between(0, INT32_MAX) & length(1) & metavar("K"));
     v("top-p", top_p, "draw among the most likely that together have probability P", between(0, 1) & length(1) & metavar("P"));
     v("repetition-penalty", repetition_penalty, "above 1: tokens that occurred become less likely",
@@ -68,7 +72,8 @@ struct GenerateFlags {
     v("length-penalty", length_penalty, "of beams: scores are divided by length^X; above 1 favours long ones",
       between(-100, 100) & length(1) & metavar("X"));
     v("early-stopping", early_stopping, "of beams: stop as soon as N are finished");
-    v("num-return", num_return, "of beams: the K best, under \"beams\" of the JSON line", between(1, 4096) & length(1) & metavar("K"));
+    v("num-return", num_return, "of beams: the K best, under \"beams\" of the JSON line",
+      between(1, 4096) & length(1) & metavar("K"));
     v("beam-rules", beam_rules, "whose rules of beam search count", one_of({"transformers", "modellink"}));
     common.each(v);
   }
@@ -146,26 +151,37 @@ std::string given_of(std::initializer_list<std::pair<const char*, bool>> flags) 
 
 // Mistakes that flags alone show.
 void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return) {
-  if (const std::string of_beams = given_of({{"--length-penalty", !flags.length_penalty.empty()}, {"--early-stopping", flags.early_stopping}, {"--num-return", !flags.num_return.empty()}});
+  if (const std::string of_beams = given_of({{"--length-penalty", !flags.length_penalty.empty()},
+                                             {"--early-stopping", flags.early_stopping},
+                                             {"--num-return", !flags.num_return.empty()}});
       flags.beams.empty() && !of_beams.empty())
     throw UserError(of_beams + " without --beams", "command line", "it is of beam search", "add --beams 4, or leave it out");
   if (num_return > beams)
-    throw UserError(fmt::format("--num-return {}", num_return), "command line", beams == 1 ? std::string("there is 1 beam") : fmt::format("there are {} beams", beams),
+    throw UserError(fmt::format("--num-return {}", num_return), "command line",
+                    beams == 1 ? std::string("there is 1 beam") : fmt::format("there are {} beams", beams),
                     "ask for fewer, or use more beams");
   if (!flags.chat && (!flags.system.empty() || !flags.chat_template.empty()))
-    throw UserError(flags.system.empty() ? "--template without --chat" : "--system without --chat", "command line", "it is of conversations", "add --chat, or leave it out");
+    throw UserError(flags.system.empty() ? "--template without --chat" : "--system without --chat", "command line",
+                    "it is of conversations", "add --chat, or leave it out");
   if (flags.chat && !flags.prompt_ids.empty())
-    throw UserError("--chat with --prompt-ids", "command line", "a chat template makes ids of text", "give text with --prompt or --prompts, or leave out --chat");
+    throw UserError("--chat with --prompt-ids", "command line", "a chat template makes ids of text",
+                    "give text with --prompt or --prompts, or leave out --chat");
   const int given = !flags.prompt.empty() + !flags.prompts.empty() + !flags.prompt_ids.empty();
   if (given > 1 || (given == 0 && !flags.chat))
-    throw UserError(given > 1 ? "several kinds of prompts" : "no prompt", "command line", "exactly one of --prompt, --prompts and --prompt-ids",
-                    given == 0 && has_waiting_text() ? "--prompt - takes the text that is piped in" : "for example --prompt \"Once upon a time\"; --chat without one is a conversation");
-  if (given == 1 && flags.prompt != "-" && has_waiting_text()) say("note: stdin is not read: --prompt - takes the text that is piped in");
+    throw UserError(given > 1 ? "several kinds of prompts" : "no prompt", "command line",
+                    "exactly one of --prompt, --prompts and --prompt-ids",
+                    given == 0 && has_waiting_text()
+                        ? "--prompt - takes the text that is piped in"
+                        : "for example --prompt \"Once upon a time\"; --chat without one is a conversation");
+  if (given == 1 && flags.prompt != "-" && has_waiting_text())
+    say("note: stdin is not read: --prompt - takes the text that is piped in");
 }
 
 // The end of stdin and what cannot be read (a folder, a closed descriptor) are two things.
 void refuse_unreadable_stdin() {
-  if (std::ferror(stdin)) throw UserError("stdin cannot be read", "stdin", "it must be a file, a pipe or a terminal", "give the text by --prompt, or pipe it in: echo Once upon | ravine generate --prompt - ..");
+  if (std::ferror(stdin))
+    throw UserError("stdin cannot be read", "stdin", "it must be a file, a pipe or a terminal",
+                    "give the text by --prompt, or pipe it in: echo Once upon | ravine generate --prompt - ..");
 }
 
 // All of stdin, without the newline at its end, which belongs to the shell. Of several ranks the first has it.
@@ -173,7 +189,8 @@ std::string read_stdin(World* world) {
   std::string text;
   if (!world || world->rank() == 0) {
     if (::isatty(STDIN_FILENO) == 1) say("note: the prompt is what you type now, up to Ctrl-D on a line of its own");
-    for (size_t had = 0; !std::feof(stdin) && !std::ferror(stdin) && static_cast<int64_t>(text.size()) <= kMostPrompt; text.resize(had)) {
+    for (size_t had = 0; !std::feof(stdin) && !std::ferror(stdin) && static_cast<int64_t>(text.size()) <= kMostPrompt;
+         text.resize(had)) {
       text.resize(had + (1 << 16));
       had += std::fread(text.data() + had, 1, text.size() - had, stdin);
     }
@@ -182,8 +199,11 @@ std::string read_stdin(World* world) {
     if (text.ends_with('\r')) text.pop_back();
   }
   if (world && world->size() > 1) text = gather_texts(world->all(), text)[0];
-  if (text.empty()) throw UserError("the prompt is empty", "--prompt -", "it is all that stdin gives, here nothing", "write it into the pipe: echo Once upon | ravine generate --prompt - ..");
-  if (static_cast<int64_t>(text.size()) > kMostPrompt) throw UserError("the prompt is too long", "--prompt -", "a prompt has at most 1 GiB", "shorten it");
+  if (text.empty())
+    throw UserError("the prompt is empty", "--prompt -", "it is all that stdin gives, here nothing",
+                    "write it into the pipe: echo Once upon | ravine generate --prompt - ..");
+  if (static_cast<int64_t>(text.size()) > kMostPrompt)
+    throw UserError("the prompt is too long", "--prompt -", "a prompt has at most 1 GiB", "shorten it");
   return text;
 }
 
@@ -191,7 +211,11 @@ std::string read_stdin(World* world) {
 std::string to_text(const std::vector<Generated>& results) {
   Json all = Json::array();
   for (const Generated& g : results) {
-    Json one{{"ids", g.ids}, {"finish", static_cast<int>(g.finish)}, {"logprob", g.logprob}, {"begun", g.begun}, {"beams", Json::array()}};
+    Json one{{"ids", g.ids},
+             {"finish", static_cast<int>(g.finish)},
+             {"logprob", g.logprob},
+             {"begun", g.begun},
+             {"beams", Json::array()}};
     for (const Beam& b : g.beams) one["beams"].push_back({{"ids", b.ids}, {"score", b.score}, {"logprob", b.logprob}});
     all.push_back(std::move(one));
   }
@@ -201,8 +225,13 @@ std::string to_text(const std::vector<Generated>& results) {
 std::vector<Generated> from_text(const std::string& text) {
   std::vector<Generated> results;
   for (const Json& one : Json::parse(text)) {
-    Generated g{one.at("ids").get<std::vector<int32_t>>(), static_cast<Finish>(one.at("finish").get<int>()), one.at("logprob").get<double>(), {}, one.at("begun").get<bool>()};
-    for (const Json& b : one.at("beams")) g.beams.push_back({b.at("ids").get<std::vector<int32_t>>(), b.at("score").get<double>(), b.at("logprob").get<double>()});
+    Generated g{one.at("ids").get<std::vector<int32_t>>(),
+                static_cast<Finish>(one.at("finish").get<int>()),
+                one.at("logprob").get<double>(),
+                {},
+                one.at("begun").get<bool>()};
+    for (const Json& b : one.at("beams"))
+      g.beams.push_back({b.at("ids").get<std::vector<int32_t>>(), b.at("score").get<double>(), b.at("logprob").get<double>()});
     results.push_back(std::move(g));
   }
   return results;
@@ -211,7 +240,8 @@ std::vector<Generated> from_text(const std::string& text) {
 // Whether each data rank works on some of the prompts. Where weights are divided over them (ZeRO 3) all work on all.
 bool shares_prompts(const Session& s) { return !s.trainable && s.ranks().mesh().data > 1; }
 
-// Which of `count` prompts this data rank works on: neighbours, the first ones on the first rank; none where there are fewer prompts than ranks.
+// Which of `count` prompts this data rank works on: neighbours, the first ones on the first rank; none where there are fewer
+// prompts than ranks.
 std::pair<size_t, size_t> share_of(size_t count, const Session& s) {
   if (!shares_prompts(s)) return {0, count};
   const auto rank = static_cast<size_t>(s.ranks().at().data), ranks = static_cast<size_t>(s.ranks().mesh().data);
@@ -231,12 +261,15 @@ struct Job {
 };
 
 // Answers the prompts on stdout, and returns what this rank has found.
-std::vector<Generated> answer(const Job& job, const Prompts& prompts, const std::vector<int32_t>& more_ends, const std::string& where) {
+std::vector<Generated> answer(const Job& job, const Prompts& prompts, const std::vector<int32_t>& more_ends,
+                              const std::string& where) {
   const Session& session = job.session;
   const Ranks& ranks = session.ranks();
   GenerateOptions options = read_options(job.flags, session.model->facts(), job.defaults, prompts);
   for (int32_t id : more_ends)
-    if (id < session.model->facts().vocabulary && std::find(options.end_ids.begin(), options.end_ids.end(), id) == options.end_ids.end()) options.end_ids.push_back(id);
+    if (id < session.model->facts().vocabulary &&
+        std::find(options.end_ids.begin(), options.end_ids.end(), id) == options.end_ids.end())
+      options.end_ids.push_back(id);
   options.recipe = &job.recipe;
   check_prompts(prompts, session.model->facts(), options, where);
 
@@ -252,8 +285,9 @@ std::vector<Generated> answer(const Job& job, const Prompts& prompts, const std:
     events.token = [&](size_t prompt, int32_t id) { return output.token(prompt, id), true; };
     events.finished = [&](size_t prompt, const Generated& result) { output.finished(prompt, result); };
   }
-  std::vector<Generated> results = job.flags.beams.empty() ? generate(session, mine, options, events, where)
-                                                           : generate_beams(session, mine, options, job.beams, job.num_return, events, where);
+  std::vector<Generated> results = job.flags.beams.empty()
+                                       ? generate(session, mine, options, events, where)
+                                       : generate_beams(session, mine, options, job.beams, job.num_return, events, where);
   if (shares_prompts(session)) {  // what other data ranks have found; all of them ask, those without a prompt too
     std::vector<std::string> all = gather_texts(ranks.along(Axis::data), to_text(results));
     size_t prompt = mine.size();
@@ -274,7 +308,8 @@ std::optional<std::string> read_turn() {
   std::string line;
   for (int c; (c = std::fgetc(stdin)) != EOF && c != '\n';) {
     line += static_cast<char>(c);
-    if (static_cast<int64_t>(line.size()) > kMostPrompt) throw UserError("the line is too long", "stdin", "a turn has at most 1 GiB", "shorten it");
+    if (static_cast<int64_t>(line.size()) > kMostPrompt)
+      throw UserError("the line is too long", "stdin", "a turn has at most 1 GiB", "shorten it");
   }
   refuse_unreadable_stdin();
   if (line.empty() && std::feof(stdin)) return {};
@@ -296,7 +331,8 @@ void converse(const Job& job, ChatPrompt& chat) {
       say("each line is a turn; /exit or Ctrl-D ends the conversation");
       continue;
     }
-    if (find_invalid_utf8(*line) != std::string::npos) throw UserError("text is not UTF-8", "stdin", "turns must be UTF-8", kToUtf8);
+    if (find_invalid_utf8(*line) != std::string::npos)
+      throw UserError("text is not UTF-8", "stdin", "turns must be UTF-8", kToUtf8);
     const std::vector<int32_t> prompt = chat.ask(*line);
     const std::vector<Generated> said = answer(job, {prompt}, {chat.end_token()}, "the conversation");
     chat.answered(prompt, said.at(0).ids);
@@ -316,13 +352,17 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
   std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(config.model);
   std::optional<ChatPrompt> chat;
   if (flags.chat) {
-    if (!tokenizer) throw UserError("no tokenizer", config.model.path, "conversations need the tokenizer of the model", "put it there, or set model.tokenizer");
-    chat.emplace(*tokenizer, flags.chat_template, config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer, flags.system);
+    if (!tokenizer)
+      throw UserError("no tokenizer", config.model.path, "conversations need the tokenizer of the model",
+                      "put it there, or set model.tokenizer");
+    chat.emplace(*tokenizer, flags.chat_template, config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer,
+                 flags.system);
   }
   auto to_ids = [&](const std::vector<std::string>& texts) {
     Prompts prompts = chat ? Prompts() : encode(texts, tokenizer.get(), config.model.path);
     for (size_t i = 0; chat && i < texts.size(); ++i) {
-      if (find_invalid_utf8(texts[i]) != std::string::npos) throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", kToUtf8);
+      if (find_invalid_utf8(texts[i]) != std::string::npos)
+        throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", kToUtf8);
       chat->begin_again();
       prompts.push_back(chat->ask(texts[i]));
     }
@@ -331,25 +371,36 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
   const bool conversation = chat && flags.prompt.empty() && flags.prompts.empty();
   const std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;  // one of them is given
   Prompts prompts;
-  if (!flags.prompt_ids.empty()) prompts = read_prompt_ids(where);
-  else if (!flags.prompts.empty()) prompts = to_ids(read_prompt_texts(where, config.data.text_key));
-  else if (!conversation) prompts = to_ids({flags.prompt == "-" ? read_stdin(world) : flags.prompt});
+  if (!flags.prompt_ids.empty())
+    prompts = read_prompt_ids(where);
+  else if (!flags.prompts.empty())
+    prompts = to_ids(read_prompt_texts(where, config.data.text_key));
+  else if (!conversation)
+    prompts = to_ids({flags.prompt == "-" ? read_stdin(world) : flags.prompt});
   if (prompts.empty() && !conversation) throw UserError("no prompts", where, "at least one is needed", "add one");
   if (conversation && world && world->size() > 1)
-    throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from", "give a question with --prompt, or run it without mpirun");
+    throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from",
+                    "give a question with --prompt, or run it without mpirun");
   session = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags));
   const Ranks& ranks = session.ranks();
   const std::string words = Json(prompts).dump();
-  check_same(ranks.all(), "prompts", fmt::format("{} prompts of checksum {}", prompts.size(), checksum_text(checksum_of(std::as_bytes(std::span(words))))));
+  check_same(
+      ranks.all(), "prompts",
+      fmt::format("{} prompts of checksum {}", prompts.size(), checksum_text(checksum_of(std::as_bytes(std::span(words))))));
   if (ranks.size() > 1) log.line("ranks    {}: {}", ranks.size(), describe_ranks(session));
   if (ranks.size() > 1 && config.parallel.sequence) log.warn("parallel.sequence is about training: it has no effect");
-  if (session.trainable) log.warn("parallel.zero=3 gathers all weights for every token: parallel.tensor or parallel.pipeline divide a model too, and are faster");
+  if (session.trainable)
+    log.warn(
+        "parallel.zero=3 gathers all weights for every token: parallel.tensor or parallel.pipeline divide a model too, and are faster");
   const GenerationDefaults defaults = read_generation_config(config.model.path, session.model->facts());
   for (const std::string& field : defaults.not_offered)
     log.warn("'{}' of generation_config.json is not offered and has no effect", field);
-  if (!flags.sample && flags.beam_rules == "transformers" && (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()) &&
+  if (!flags.sample && flags.beam_rules == "transformers" &&
+      (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()) &&
       flags.temperature != std::vector<double>{0})
-    log.warn("without --sample there is no effect of {}", given_of({{"--temperature", !flags.temperature.empty()}, {"--top-k", !flags.top_k.empty()}, {"--top-p", !flags.top_p.empty()}}));
+    log.warn("without --sample there is no effect of {}", given_of({{"--temperature", !flags.temperature.empty()},
+                                                                    {"--top-k", !flags.top_k.empty()},
+                                                                    {"--top-p", !flags.top_p.empty()}}));
   beams.rules = flags.beam_rules == "modellink" ? BeamRules::modellink : BeamRules::transformers;
   beams.length_penalty = flags.length_penalty.empty() ? defaults.length_penalty : flags.length_penalty[0];
   beams.early_stopping = flags.early_stopping ? EarlyStop::yes : defaults.early_stopping;
@@ -377,8 +428,9 @@ Command generate_command() {
       {.name = "generate",
        .summary = "go on from prompts: text, or ids",
        .example = "ravine generate --model my-llama --prompt \"Once upon a time\" --sample --temperature 0.8",
-       .sections = {"model.path", "model.tokenizer", "data.text_key", "data.chat_template", "precision", "parallel.data", "parallel.tensor", "parallel.pipeline",
-                    "parallel.zero", "parallel.zero_threshold", "parallel.virtual", "parallel.stage_layers", "parallel.patience", "parallel.interface"}},
+       .sections = {"model.path", "model.tokenizer", "data.text_key", "data.chat_template", "precision", "parallel.data",
+                    "parallel.tensor", "parallel.pipeline", "parallel.zero", "parallel.zero_threshold", "parallel.virtual",
+                    "parallel.stage_layers", "parallel.patience", "parallel.interface"}},
       "Run", run_generate);
 }
 

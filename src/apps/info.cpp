@@ -16,9 +16,9 @@
 #include "data/indexed/indexed_file.h"
 #include "data/tokenizer.h"
 #include "files/compressed.h"
-#include "files/safetensors.h"
 #include "files/folder_lock.h"
 #include "files/folder_mark.h"
+#include "files/safetensors.h"
 #include "files/tensor_set.h"
 #include "files/tokenizer_files.h"
 #include "io/adapter_folder.h"
@@ -38,17 +38,20 @@ struct InfoFlags {
   bool tensors = false, json = false;
   template <class V>
   void each(V&& v) {
-    v("path", path, "any file or folder that ravine reads or writes: model, checkpoint, run, adapter, tokenizer, config, data, TensorBoard events, ...",
+    v("path", path,
+      "any file or folder that ravine reads or writes: model, checkpoint, run, adapter, tokenizer, config, data, TensorBoard events, ...",
       positional() & required() & metavar("PATH") & reads());
     v("tokenizer", data.tokenizer, "decodes samples of data, with what is learned marked", metavar("DIR-or-FILE") & reads());
-    v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own", metavar("NAME-or-FILE") & reads());
+    v("template", data.chat_template, "chat template that conversations are shown by; empty: the tokenizer's own",
+      metavar("NAME-or-FILE") & reads());
     v("samples", data.samples, "samples of data to show", between(0, 1e6));
     v("tensors", tensors, "list every tensor of a folder too");
     v("json", json, "one JSON object");
   }
 };
 
-// Each of these adds what it finds to `j`; text and --json show the same. weights: how the names of those tensors begin that are parameters, where there are others too.
+// Each of these adds what it finds to `j`; text and --json show the same. weights: how the names of those tensors begin that
+// are parameters, where there are others too.
 void add_tensors(Json& j, const std::string& path, bool list, std::string_view weights = {}) {
   const StoredTensors stored(path);
   int64_t elements = 0, parameters = 0, bytes = 0;
@@ -62,7 +65,8 @@ void add_tensors(Json& j, const std::string& path, bool list, std::string_view w
     if (tensor.starts_with(weights)) parameters += shape.count();
     bytes += shape.count() * size_of(dtype);
     types[std::string(name(dtype))] += shape.count();
-    if (list) rows.push_back({{"name", tensor}, {"dtype", name(dtype)}, {"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
+    if (list)
+      rows.push_back({{"name", tensor}, {"dtype", name(dtype)}, {"shape", std::vector<int64_t>(shape.begin(), shape.end())}});
   }
   if (stored.set()) {
     for (const auto& file : stored.set()->files())
@@ -113,7 +117,11 @@ std::optional<Json> kept_tokens(const std::string& path) {
     bytes += static_cast<int64_t>(entry.file_size(error));
   }
   if (files == 0) return {};
-  return Json{{"kind", "tokens that a run keeps for its next start"}, {"path", path}, {"files", files}, {"bytes", bytes}, {"to_use_it", "the run finds them by itself; without them it reads its texts again"}};
+  return Json{{"kind", "tokens that a run keeps for its next start"},
+              {"path", path},
+              {"files", files},
+              {"bytes", bytes},
+              {"to_use_it", "the run finds them by itself; without them it reads its texts again"}};
 }
 
 // A folder of .bin/.idx files.
@@ -122,7 +130,10 @@ std::optional<Json> folder_of_token_files(const std::string& path) {
   if (prefixes.empty()) return {};
   std::string list;
   for (const std::string& p : prefixes) list += (list.empty() ? "" : ", ") + p;
-  return Json{{"kind", "folder of token files"}, {"path", path}, {"prefixes", prefixes}, {"to_use_it", fmt::format("ravine info {}; data.train=[{}] in train", shell_word(prefixes.front()), list)}};
+  return Json{{"kind", "folder of token files"},
+              {"path", path},
+              {"prefixes", prefixes},
+              {"to_use_it", fmt::format("ravine info {}; data.train=[{}] in train", shell_word(prefixes.front()), list)}};
 }
 
 // A checkpoint of another program: what it is, what is in it, and the command that makes a model of it.
@@ -130,7 +141,8 @@ Json foreign_checkpoint(const std::string& path, const Recognised& r, bool list)
   Json j{{"kind", r.what}, {"path", path}};
   j["to_use_it"] = fmt::format("ravine convert --input {} --output DIR --to hf", path);
   try {
-    const ConvertReport report = convert_weights({.input = path, .from = std::string(name(r.layout)), .dry_run = true}, [](int64_t, int64_t) {});
+    const ConvertReport report =
+        convert_weights({.input = path, .from = std::string(name(r.layout)), .dry_run = true}, [](int64_t, int64_t) {});
     j["tensors"] = report.rows.size();
     j["bytes"] = report.bytes;
     for (const std::string& note : report.notes) j["notes"].push_back(note);
@@ -147,7 +159,8 @@ std::vector<std::string> checkpoint_names(const std::string& folder) {
   std::vector<int64_t> steps;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (const auto step = checkpoint_step(entry.path().filename().string()); step && entry.is_directory()) steps.push_back(*step);
+    if (const auto step = checkpoint_step(entry.path().filename().string()); step && entry.is_directory())
+      steps.push_back(*step);
   std::ranges::sort(steps);
   std::vector<std::string> names;
   for (int64_t step : steps) names.push_back(checkpoint_name(step));
@@ -190,10 +203,12 @@ Json run_folder(const std::string& path) {
     j["running"] = *holder;
     use.push_back("ravine stop " + word);
   } else if (fs::exists(path + "/config.yaml") && !checkpoints.empty()) {
-    use.push_back(fmt::format("{} checkpoint.resume=auto (goes on, with a larger train.steps beyond its end)", command_that_goes_on_in(path)));
+    use.push_back(fmt::format("{} checkpoint.resume=auto (goes on, with a larger train.steps beyond its end)",
+                              command_that_goes_on_in(path)));
   }
   if (exported)
-    use.push_back(has_tokenizer(model) ? fmt::format("ravine generate --model {} --prompt TEXT", shell_word(model)) : fmt::format("ravine info {}", shell_word(model)));
+    use.push_back(has_tokenizer(model) ? fmt::format("ravine generate --model {} --prompt TEXT", shell_word(model))
+                                       : fmt::format("ravine info {}", shell_word(model)));
   else if (!checkpoints.empty())
     use.push_back(fmt::format("ravine convert --input {} --output DIR --to hf", word));
   if (!use.empty()) j["to_use_it"] = fmt::format("{}", fmt::join(use, "; "));
@@ -204,8 +219,9 @@ Json checkpoints_folder(const std::string& path) {
   Json j{{"kind", "checkpoints of a run"}, {"path", path}, {"checkpoints", checkpoint_names(path)}};
   if (const auto latest = latest_step(path)) j["latest"] = checkpoint_name(*latest);
   const std::string newest = checkpoint_name(first_step_to_try(path).value());
-  j["to_use_it"] = fmt::format("ravine info {}; ravine convert --input {} --output DIR --to hf; a copy goes on from one of them by checkpoint.resume={}", shell_word(path + "/" + newest), shell_word(path),
-                               shell_word(path + "/" + newest));
+  j["to_use_it"] = fmt::format(
+      "ravine info {}; ravine convert --input {} --output DIR --to hf; a copy goes on from one of them by checkpoint.resume={}",
+      shell_word(path + "/" + newest), shell_word(path), shell_word(path + "/" + newest));
   return j;
 }
 
@@ -238,9 +254,9 @@ Json folder_of_runs(const std::string& path, const std::vector<std::string>& run
     } catch (const UserError&) {  // `info` of that run says what is damaged
     }
     if (!last.is_null()) curves += " " + shell_word(run);
-    each[fs::path(run).lexically_relative(path).string()] =
-        fmt::format("{}{}{}", last.is_object() && last.contains("step") ? fmt::format("step {}", last["step"].dump()) : "no step", saved ? fmt::format(", {}", checkpoint_name(*saved)) : "",
-                    fs::exists(run + "/model/config.json") ? ", model" : "");
+    each[fs::path(run).lexically_relative(path).string()] = fmt::format(
+        "{}{}{}", last.is_object() && last.contains("step") ? fmt::format("step {}", last["step"].dump()) : "no step",
+        saved ? fmt::format(", {}", checkpoint_name(*saved)) : "", fs::exists(run + "/model/config.json") ? ", model" : "");
   }
   j["runs"] = each;
   j["to_use_it"] = fmt::format("ravine info {}{}", shell_word(runs.front()), curves.empty() ? "" : "; ravine plot" + curves);
@@ -260,19 +276,23 @@ std::string layout_text(const Json& layout) {
   if (const int64_t n = number("virtual", 1); n > 1 && number("pipeline", 1) > 1) text += fmt::format(" of {} parts each", n);
   if (const int64_t n = number("zero", 0); n != 0) text += fmt::format(", ZeRO {}", n);
   if (layout.contains("sequence") && layout["sequence"] == Json(true)) text += ", sequence";
-  if (const auto it = layout.find("stage_layers"); it != layout.end() && it->is_array() && it->size() > 1) text += fmt::format(", layers {}", it->dump());
+  if (const auto it = layout.find("stage_layers"); it != layout.end() && it->is_array() && it->size() > 1)
+    text += fmt::format(", layers {}", it->dump());
   if (const int64_t n = number("micro_batches", 0); n > 0) text += fmt::format(", {} micro batch{} each", n, n > 1 ? "es" : "");
   return text;
 }
 
 void add_fingerprint(Json& j, const Json& data) {
-  if (const auto tokenizer = data.find("tokenizer"); tokenizer != data.end() && tokenizer->is_string() && *tokenizer != Json("")) j["tokenizer_checksum"] = *tokenizer;
+  if (const auto tokenizer = data.find("tokenizer");
+      tokenizer != data.end() && tokenizer->is_string() && *tokenizer != Json(""))
+    j["tokenizer_checksum"] = *tokenizer;
   const auto sources = data.find("sources");
   if (sources == data.end() || !sources->is_array()) return;
   std::string text;
   for (const Json& s : *sources)
     if (s.is_object() && s.contains("path") && s["path"].is_string() && s.contains("checksum") && s["checksum"].is_string())
-      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", s["path"].get<std::string>(), s["checksum"].get<std::string>());
+      text +=
+          fmt::format("{}{} ({})", text.empty() ? "" : ", ", s["path"].get<std::string>(), s["checksum"].get<std::string>());
   j["data"] = text;
 }
 
@@ -287,13 +307,18 @@ Json checkpoint_folder(const std::string& path, bool list) {
     for (const char* key : {"tokens", "global_batch", "compute", "optimizer", "seed", "sum_leaves"})
       if (saved->contains(key) && (*saved)[key].is_primitive()) scalars[key] = (*saved)[key];
     if (const auto options = saved->find("options"); options != saved->end() && options->is_object())
-      if (const auto products = options->find("precision.bf16_products"); products != options->end() && products->is_string()) scalars["bf16_products"] = *products;
-    if (const auto layout = saved->find("layout"); layout != saved->end() && layout->is_object()) scalars["layout"] = layout_text(*layout);
-    if (const auto data = saved->find("fingerprint"); data != saved->end() && data->is_object()) add_fingerprint(scalars, *data);
+      if (const auto products = options->find("precision.bf16_products"); products != options->end() && products->is_string())
+        scalars["bf16_products"] = *products;
+    if (const auto layout = saved->find("layout"); layout != saved->end() && layout->is_object())
+      scalars["layout"] = layout_text(*layout);
+    if (const auto data = saved->find("fingerprint"); data != saved->end() && data->is_object())
+      add_fingerprint(scalars, *data);
   }
   j["manifest"] = scalars;
   add_tensors(j, path, list, "weights/");
-  j["to_use_it"] = fmt::format("ravine convert --input {0} --output DIR --to hf; a copy of its run goes on from it by checkpoint.resume={0}", shell_word(path));
+  j["to_use_it"] =
+      fmt::format("ravine convert --input {0} --output DIR --to hf; a copy of its run goes on from it by checkpoint.resume={0}",
+                  shell_word(path));
   return j;
 }
 
@@ -301,8 +326,10 @@ Json model_folder(const std::string& path, bool list) {
   Json j{{"kind", "model"}, {"path", path}};
   if (const auto r = recognise(path); r && r->layout == WeightLayout::hf) {
     j["weights"] = r->what;
-    if (const auto mark = read_mark(path); mark && mark->kind == kModelFolder) j["made_by"] = "a run of ravine, which exported it";
-    if (fs::exists(path + "/config.json")) j["to_use_it"] = fmt::format("model.path={} in train, --model in generate and trace, or ravine convert", path);
+    if (const auto mark = read_mark(path); mark && mark->kind == kModelFolder)
+      j["made_by"] = "a run of ravine, which exported it";
+    if (fs::exists(path + "/config.json"))
+      j["to_use_it"] = fmt::format("model.path={} in train, --model in generate and trace, or ravine convert", path);
   }
   if (fs::exists(path + "/config.json")) j["config"] = read_json(path + "/config.json");
   if (has_tensors(path))
@@ -319,14 +346,17 @@ Json model_folder(const std::string& path, bool list) {
   return j;
 }
 
-// Files of tensors that are no parts of one model lie side by side: traces, batches, models of torch.save. Each is named; nothing says that they belong together.
+// Files of tensors that are no parts of one model lie side by side: traces, batches, models of torch.save. Each is named;
+// nothing says that they belong together.
 std::optional<Json> files_side_by_side(const std::string& path) {
   std::vector<std::string> files;
   int64_t others = 0;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename().string();
-    if (name == "config.json" || name.ends_with(".index.json") || name.starts_with("model") || name.starts_with("pytorch_model") || name.find("-of-") != std::string::npos) return {};
+    if (name == "config.json" || name.ends_with(".index.json") || name.starts_with("model") ||
+        name.starts_with("pytorch_model") || name.find("-of-") != std::string::npos)
+      return {};
     if (name.ends_with(".safetensors"))
       files.push_back(name);
     else
@@ -341,12 +371,17 @@ std::optional<Json> files_side_by_side(const std::string& path) {
       std::string tensors;
       constexpr size_t kShown = 4;
       for (size_t i = 0; i < std::min(kShown, stored.names().size()); ++i) tensors += (i ? ", " : ": ") + stored.names()[i];
-      each[name] = counted(static_cast<int64_t>(stored.names().size()), "tensor") + tensors + (stored.names().size() > kShown ? ", .." : "");
+      each[name] = counted(static_cast<int64_t>(stored.names().size()), "tensor") + tensors +
+                   (stored.names().size() > kShown ? ", .." : "");
     } catch (const UserError& e) {
       each[name] = e.what();
     }
   }
-  return Json{{"kind", "folder of safetensors files"}, {"path", path}, {"tensor_files", each}, {"other_entries", others}, {"to_use_it", "ravine info " + shell_word(path + "/" + files.front())}};
+  return Json{{"kind", "folder of safetensors files"},
+              {"path", path},
+              {"tensor_files", each},
+              {"other_entries", others},
+              {"to_use_it", "ravine info " + shell_word(path + "/" + files.front())}};
 }
 
 Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
@@ -362,7 +397,8 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     throw UserError("no such file or folder", path, "it must exist", missing_path_advice(path));
   }
   if (fs::is_directory(path) || file.ends_with(".ckpt"))
-    if (const auto r = recognise(path); r && r->layout != WeightLayout::hf && r->layout != WeightLayout::ravine) return foreign_checkpoint(path, *r, list);
+    if (const auto r = recognise(path); r && r->layout != WeightLayout::hf && r->layout != WeightLayout::ravine)
+      return foreign_checkpoint(path, *r, list);
   if (fs::is_directory(path)) {
     if (is_checkpoint(path)) return checkpoint_folder(path, list);
     if (fs::exists(path + "/config.yaml") || fs::is_directory(path + "/checkpoints")) return run_folder(path);
@@ -371,14 +407,18 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
     if (auto j = files_side_by_side(path)) return *j;
     if (fs::exists(path + "/config.json") || has_tensors(path)) return model_folder(path, list);
     if (is_prepared(path))
-      return {{"kind", "folder of a run to come (ravine init)"}, {"path", path}, {"config", path + "/run.yaml"}, {"to_use_it", fmt::format("ravine train --config {}", shell_word(path + "/run.yaml"))}};
+      return {{"kind", "folder of a run to come (ravine init)"},
+              {"path", path},
+              {"config", path + "/run.yaml"},
+              {"to_use_it", fmt::format("ravine train --config {}", shell_word(path + "/run.yaml"))}};
     if (has_tokenizer(path)) {
       Json j{{"kind", "tokenizer"}, {"path", path}};
       add_tokenizer(j, path);
       return j;
     }
     if (auto j = describe_folder_kind(path)) return *j;
-    if (const auto runs = runs_in(path, true); !runs.empty()) return folder_of_runs(path, runs);  // before data: their logs are texts
+    if (const auto runs = runs_in(path, true); !runs.empty())
+      return folder_of_runs(path, runs);  // before data: their logs are texts
     if (auto j = describe_data(path, data)) return *j;
     if (const auto j = folder_of_token_files(path)) return *j;
     unknown_kind(path, true);
@@ -425,7 +465,9 @@ void print_text(const Json& j) {
     } else if (key == "tags") {
       fmt::print("tags:\n");
       for (const auto& [tag, v] : value.items())
-        fmt::print("  {:<26} steps {} to {} ({}), last {}\n", printable(tag), v["first_step"].dump(), v["last_step"].dump(), counted(v["points"].get<int64_t>(), "point"), v["last"].is_string() ? v["last"].get<std::string>() : v["last"].dump());
+        fmt::print("  {:<26} steps {} to {} ({}), last {}\n", printable(tag), v["first_step"].dump(), v["last_step"].dump(),
+                   counted(v["points"].get<int64_t>(), "point"),
+                   v["last"].is_string() ? v["last"].get<std::string>() : v["last"].dump());
     } else if (value.is_object()) {
       fmt::print("{}:\n", key);
       for (const auto& [inner, v] : value.items()) fmt::print("  {:<26} {}\n", printable(inner), shown(inner, v));

@@ -8,10 +8,10 @@
 #include <map>
 #include <span>
 
-#include "base/terminal.h"
 #include "base/cut_text.h"
-#include "base/text.h"
 #include "base/error.h"
+#include "base/terminal.h"
+#include "base/text.h"
 #include "data/fixed_batches.h"
 #include "data/indexed/indexed_file.h"
 #include "data/instruct/chat_encoder.h"
@@ -47,7 +47,11 @@ class Lengths {
       const int64_t low = bits == 0 ? 0 : int64_t{1} << (bits - 1);
       rows.push_back({{"from", low}, {"to", bits == 0 ? 0 : 2 * low - 1}, {"count", n}});
     }
-    return {{"unit", unit}, {"least", count_ ? least_ : 0}, {"mean", count_ ? static_cast<double>(sum_) / static_cast<double>(count_) : 0.0}, {"most", most_}, {"histogram", rows}};
+    return {{"unit", unit},
+            {"least", count_ ? least_ : 0},
+            {"mean", count_ ? static_cast<double>(sum_) / static_cast<double>(count_) : 0.0},
+            {"most", most_},
+            {"histogram", rows}};
   }
 
  private:
@@ -105,7 +109,12 @@ Json describe_indexed(const std::string& path, const DataInfoOptions& o) {
   const int64_t learned = instructions ? check_instructions(x) : 0;
   const IndexedFile file(prefix);
   file.check();
-  Json j{{"kind", instructions ? "instruction files" : "token files"}, {"path", prefix}, {"type", name(file.type())}, {"documents", file.documents()}, {"sequences", file.sequences()}, {"tokens", file.tokens()}};
+  Json j{{"kind", instructions ? "instruction files" : "token files"},
+         {"path", prefix},
+         {"type", name(file.type())},
+         {"documents", file.documents()},
+         {"sequences", file.sequences()},
+         {"tokens", file.tokens()}};
   j["bytes"] = file.all_bytes().size();
   if (instructions) j["learned_tokens"] = learned;
   if (file.has_modes()) j["multimodal"] = "each sequence has a mode";
@@ -127,7 +136,8 @@ Json describe_indexed(const std::string& path, const DataInfoOptions& o) {
   for (int64_t s = 0; s < file.sequences() && static_cast<int64_t>(samples.size()) < o.samples; ++s) {
     const std::vector<int32_t> ids = first_ids(file, s);
     Json sample{{"sequence", s}, {"tokens", file.length(s)}};
-    const bool decodes = tokenizer && std::all_of(ids.begin(), ids.end(), [&](int32_t id) { return id >= 0 && id < tokenizer->size(); });
+    const bool decodes =
+        tokenizer && std::all_of(ids.begin(), ids.end(), [&](int32_t id) { return id >= 0 && id < tokenizer->size(); });
     if (tokenizer && !decodes) sample["note"] = "ids beyond this tokenizer";
     if (decodes && labels)
       sample["parts"] = marked(ids, first_ids(*labels, s), *tokenizer);
@@ -144,7 +154,9 @@ Json describe_indexed(const std::string& path, const DataInfoOptions& o) {
 // Shows conversations as a run sees them.
 class ChatView {
  public:
-  ChatView(const DataInfoOptions& o) : tokenizer_(open_tokenizer(o.tokenizer)), encoder_(*tokenizer_, choose_template(o.chat_template, o.tokenizer, *tokenizer_, "--template").chat, LossOn::answers) {}
+  ChatView(const DataInfoOptions& o)
+      : tokenizer_(open_tokenizer(o.tokenizer)),
+        encoder_(*tokenizer_, choose_template(o.chat_template, o.tokenizer, *tokenizer_, "--template").chat, LossOn::answers) {}
   Json parts(const Json& record, ChatFormat format, const std::string& where) const {
     const EncodedChat c = encoder_.encode(read_conversation(record, format, where), where);
     std::vector<int32_t> labels;
@@ -218,7 +230,8 @@ bool is_records(const std::string& file) {
     Record r;
     if (!reader->next(r)) return false;
     const Json first = r.json();
-    return !first.contains("model_type") && !first.contains("architectures") && !first.contains("tokenizer_class") && !first.contains("quantization_config") && (begins_as_list(file) || reader->next(r));
+    return !first.contains("model_type") && !first.contains("architectures") && !first.contains("tokenizer_class") &&
+           !first.contains("quantization_config") && (begins_as_list(file) || reader->next(r));
   } catch (const UserError&) {
     return false;
   }
@@ -267,14 +280,17 @@ std::optional<Json> describe_batches(const std::string& path, const DataInfoOpti
     learned += std::count_if(s.labels.begin(), s.labels.end(), [](int32_t l) { return l != kIgnored; });
     if (i >= o.samples) continue;
     samples.push_back({{"row", i}});
-    const bool decodes = tokenizer && std::all_of(s.ids.begin(), s.ids.end(), [&](int32_t id) { return id < tokenizer->size(); });
+    const bool decodes =
+        tokenizer && std::all_of(s.ids.begin(), s.ids.end(), [&](int32_t id) { return id < tokenizer->size(); });
     if (tokenizer && !decodes) samples.back()["note"] = "ids beyond this tokenizer";
     if (decodes) {
-      std::vector<int32_t> ids(s.ids.begin(), s.ids.begin() + static_cast<ptrdiff_t>(std::min<size_t>(s.ids.size(), 256))), labels(1, kIgnored);
+      std::vector<int32_t> ids(s.ids.begin(), s.ids.begin() + static_cast<ptrdiff_t>(std::min<size_t>(s.ids.size(), 256))),
+          labels(1, kIgnored);
       labels.insert(labels.end(), s.labels.begin(), s.labels.end() - 1);
       samples.back()["parts"] = marked(ids, labels, *tokenizer);
     } else {
-      samples.back()["ids"] = std::vector<int32_t>(s.ids.begin(), s.ids.begin() + static_cast<ptrdiff_t>(std::min<size_t>(s.ids.size(), 32)));
+      samples.back()["ids"] =
+          std::vector<int32_t>(s.ids.begin(), s.ids.begin() + static_cast<ptrdiff_t>(std::min<size_t>(s.ids.size(), 32)));
     }
   }
   j["learned_tokens"] = learned;
@@ -284,13 +300,15 @@ std::optional<Json> describe_batches(const std::string& path, const DataInfoOpti
 }
 
 void print_lengths(const Json& lengths) {
-  fmt::print("lengths ({}): {} to {}, mean {:.1f}\n", lengths["unit"].get<std::string>(), lengths["least"].get<int64_t>(), lengths["most"].get<int64_t>(), lengths["mean"].get<double>());
+  fmt::print("lengths ({}): {} to {}, mean {:.1f}\n", lengths["unit"].get<std::string>(), lengths["least"].get<int64_t>(),
+             lengths["most"].get<int64_t>(), lengths["mean"].get<double>());
   int64_t most = 1;
   for (const Json& row : lengths["histogram"]) most = std::max(most, row["count"].get<int64_t>());
   for (const Json& row : lengths["histogram"]) {
     const auto count = row["count"].get<int64_t>();
     const auto width = static_cast<size_t>((40 * count + most - 1) / most);
-    fmt::print("  {:>9} - {:<9} {:>10}  {}\n", row["from"].get<int64_t>(), row["to"].get<int64_t>(), count, std::string(width, '#'));
+    fmt::print("  {:>9} - {:<9} {:>10}  {}\n", row["from"].get<int64_t>(), row["to"].get<int64_t>(), count,
+               std::string(width, '#'));
   }
 }
 
@@ -299,14 +317,17 @@ void print_samples(const Json& samples) {
   for (const Json& s : samples) {
     std::string head;
     for (const auto& [key, value] : s.items())
-      if (key != "text" && key != "parts" && key != "ids") head += (head.empty() ? "" : ", ") + (key == "where" ? "" : key + " ") + (value.is_string() ? value.get<std::string>() : value.dump());
+      if (key != "text" && key != "parts" && key != "ids")
+        head += (head.empty() ? "" : ", ") + (key == "where" ? "" : key + " ") +
+                (value.is_string() ? value.get<std::string>() : value.dump());
     fmt::print("--- {}\n", printable(head));
     if (s.contains("ids")) fmt::print("{}\n", s["ids"].dump());
     if (s.contains("text")) fmt::print("{}\n", escaped(s["text"].get<std::string>(), "\n\t"));
     if (!s.contains("parts")) continue;
     for (const Json& part : s["parts"]) {
       const bool trained = part["trained"];
-      fmt::print("{}{}{}", trained ? (colour ? "\033[32m" : "[[") : "", escaped(part["text"].get<std::string>(), "\n\t"), trained ? (colour ? "\033[0m" : "]]") : "");
+      fmt::print("{}{}{}", trained ? (colour ? "\033[32m" : "[[") : "", escaped(part["text"].get<std::string>(), "\n\t"),
+                 trained ? (colour ? "\033[0m" : "]]") : "");
     }
     fmt::print("\n");
   }

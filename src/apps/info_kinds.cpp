@@ -36,9 +36,17 @@ Json adapter_folder(const std::string& path, const AdapterFolder& adapter) {
   const Json config = adapter_config(adapter);
   auto value = [&](const char* key) { return config.contains(key) ? config[key] : Json(); };
   const Json type = value("peft_type");
-  Json j{{"kind", type.is_string() ? fmt::format("PEFT adapter ({})", type.get<std::string>()) : "PEFT adapter"}, {"path", path}};
-  for (const auto& [key, field] : {std::pair{"base_model", "base_model_name_or_path"}, {"rank", "r"}, {"alpha", "lora_alpha"}, {"targets", "target_modules"}, {"dropout", "lora_dropout"},
-                                   {"rslora", "use_rslora"}, {"rank_pattern", "rank_pattern"}, {"alpha_pattern", "alpha_pattern"}, {"saved_modules", "modules_to_save"}})
+  Json j{{"kind", type.is_string() ? fmt::format("PEFT adapter ({})", type.get<std::string>()) : "PEFT adapter"},
+         {"path", path}};
+  for (const auto& [key, field] : {std::pair{"base_model", "base_model_name_or_path"},
+                                   {"rank", "r"},
+                                   {"alpha", "lora_alpha"},
+                                   {"targets", "target_modules"},
+                                   {"dropout", "lora_dropout"},
+                                   {"rslora", "use_rslora"},
+                                   {"rank_pattern", "rank_pattern"},
+                                   {"alpha_pattern", "alpha_pattern"},
+                                   {"saved_modules", "modules_to_save"}})
     if (const Json v = value(field); !v.is_null() && v != Json::object()) j[key] = v;
   if (adapter.config_file.empty()) j["problem"] = "adapter_config.json is missing";
   if (adapter.weights_file.empty()) {
@@ -67,9 +75,14 @@ Json events(const std::string& path, const std::vector<std::string>& files) {
   Json j{{"kind", "TensorBoard events"}, {"path", path}, {"files", files.size()}, {"events", data.events}};
   Json tags = Json::object();
   for (const auto& [tag, points] : data.scalars) {
-    const auto [first, last] = std::minmax_element(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    const auto [first, last] =
+        std::minmax_element(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     const double value = points.back().second;
-    append_field(tags, tag, {{"points", points.size()}, {"first_step", first->first}, {"last_step", last->first}, {"last", std::isfinite(value) ? Json(static_cast<float>(value)) : Json(fmt::format("{}", value))}});
+    append_field(tags, tag,
+                 {{"points", points.size()},
+                  {"first_step", first->first},
+                  {"last_step", last->first},
+                  {"last", std::isfinite(value) ? Json(static_cast<float>(value)) : Json(fmt::format("{}", value))}});
   }
   j["tags"] = tags;
   if (!data.others.empty()) j["other_entries"] = data.others;
@@ -80,7 +93,8 @@ Json events(const std::string& path, const std::vector<std::string>& files) {
 // Options that differ from their defaults, those of a run that everybody asks for first.
 Json options(const std::string& path) {
   const fs::path folder = fs::absolute(path).parent_path();
-  const bool of_run = name_of(path) == "config.yaml" && (fs::exists(folder / "metrics.jsonl") || fs::is_directory(folder / "checkpoints"));
+  const bool of_run =
+      name_of(path) == "config.yaml" && (fs::exists(folder / "metrics.jsonl") || fs::is_directory(folder / "checkpoints"));
   Json j{{"kind", of_run ? "options of a run" : "options"}, {"path", path}};
   if (of_run) j["run"] = folder.string();
   Config config, defaults;
@@ -90,8 +104,10 @@ Json options(const std::string& path) {
     j["problem"] = e.what();
     return j;
   }
-  constexpr std::array kFirst = {"model.path", "model.config", "model.tokenizer", "data.train", "data.valid", "data.sequence_length", "train.steps", "train.global_batch", "train.micro_batch", "train.output",
-                                 "optimizer.type", "optimizer.lr", "schedule.type", "precision.compute"};
+  constexpr std::array kFirst = {"model.path",        "model.config",         "model.tokenizer", "data.train",
+                                 "data.valid",        "data.sequence_length", "train.steps",     "train.global_batch",
+                                 "train.micro_batch", "train.output",         "optimizer.type",  "optimizer.lr",
+                                 "schedule.type",     "precision.compute"};
   Json first = Json::object(), others = Json::object();
   auto all = sections_of(config), plain = sections_of(defaults);
   for (size_t s = 0; s < all.size(); ++s)
@@ -127,10 +143,15 @@ bool begins_with_metrics(const std::string& path) {
 
 Json metrics(const std::string& path) {
   const RunMetrics m = read_run_metrics(path);
-  Json j{{"kind", "metrics of a run"}, {"path", path}, {"rows", m.step.size()}, {"first_step", m.step.front()}, {"last_step", m.step.back()}};
+  Json j{{"kind", "metrics of a run"},
+         {"path", path},
+         {"rows", m.step.size()},
+         {"first_step", m.step.front()},
+         {"last_step", m.step.back()}};
   Json last = Json::object();
   for (const auto& [key, points] : m.value) {
-    const auto seen = std::find_if(points.rbegin(), points.rend(), [](const RunMetrics::Point& p) { return std::isfinite(p.value); });
+    const auto seen =
+        std::find_if(points.rbegin(), points.rend(), [](const RunMetrics::Point& p) { return std::isfinite(p.value); });
     append_field(last, key, seen == points.rend() ? Json() : Json(seen->value));
   }
   j["last_values"] = last;
@@ -166,7 +187,8 @@ Json scalars_of(const Json& object) {
 Json json_file(const std::string& path) {
   const std::string file = name_of(path);
   const Json content = read_json(path, int64_t{256} << 20);
-  if (!content.is_object()) return Json{{"kind", "JSON of no kind that is known here"}, {"path", path}, {"is", content.type_name()}};
+  if (!content.is_object())
+    return Json{{"kind", "JSON of no kind that is known here"}, {"path", path}, {"is", content.type_name()}};
   if (file == "adapter_config.json") {
     Json j{{"kind", "config of a PEFT adapter"}, {"path", path}, {"config", content}};
     return j;
@@ -183,12 +205,16 @@ Json json_file(const std::string& path) {
     Json settings = scalars_of(content);
     const bool chat = content.contains("chat_template");
     settings.erase("chat_template");
-    for (const auto& [key, value] : content.items())  // {"eos_token": {"content": "</s>", ..}}, {"additional_special_tokens": ["<|im_end|>"]}
-      if (value.is_object() && value.contains("content")) append_field(settings, key, value["content"]);
-      else if (value.is_array() && key.ends_with("_tokens")) append_field(settings, key, value);
+    for (const auto& [key, value] :
+         content.items())  // {"eos_token": {"content": "</s>", ..}}, {"additional_special_tokens": ["<|im_end|>"]}
+      if (value.is_object() && value.contains("content"))
+        append_field(settings, key, value["content"]);
+      else if (value.is_array() && key.ends_with("_tokens"))
+        append_field(settings, key, value);
     return Json{{"kind", "settings of a tokenizer"}, {"path", path}, {"chat_template", chat}, {"settings", settings}};
   }
-  if (content.contains("format") && content.contains("tensors") && file == "manifest.json") return Json{{"kind", "manifest of a checkpoint"}, {"path", path}, {"manifest", scalars_of(content)}};
+  if (content.contains("format") && content.contains("tensors") && file == "manifest.json")
+    return Json{{"kind", "manifest of a checkpoint"}, {"path", path}, {"manifest", scalars_of(content)}};
   if (file == "generation_config.json") return Json{{"kind", "defaults of generation"}, {"path", path}, {"config", content}};
   if (content.contains("model_type")) {
     Json j{{"kind", "config"}, {"path", path}, {"config", content}};
@@ -212,7 +238,9 @@ std::string head(const std::string& path) {
 
 std::string between_tags(const std::string& text, const std::string& tag) {
   const size_t begin = text.find("<" + tag + ">"), end = text.find("</" + tag + ">");
-  return begin == std::string::npos || end == std::string::npos ? "" : text.substr(begin + tag.size() + 2, end - begin - tag.size() - 2);
+  return begin == std::string::npos || end == std::string::npos
+             ? ""
+             : text.substr(begin + tag.size() + 2, end - begin - tag.size() - 2);
 }
 
 }  // namespace
@@ -225,9 +253,12 @@ void add_tokenizer(Json& j, const std::string& path) {
   Json special = Json::object();
   for (const auto& [key, id] : {std::pair{"bos", s.bos}, {"eos", s.eos}, {"pad", s.pad}, {"unk", s.unk}})
     if (id) special[key] = *id;
-  if (!special.empty()) j["special_tokens"] = special;
-  else if (name_of(path) == "tokenizer.json") j["special_tokens"] = "said by tokenizer_config.json beside it: ask about the folder";
-  else j["special_tokens"] = "none";
+  if (!special.empty())
+    j["special_tokens"] = special;
+  else if (name_of(path) == "tokenizer.json")
+    j["special_tokens"] = "said by tokenizer_config.json beside it: ask about the folder";
+  else
+    j["special_tokens"] = "none";
 }
 
 void add_model_config(Json& j, const Json& config, const std::string& where) {
@@ -260,44 +291,78 @@ std::optional<Json> describe_file_kind(const std::string& path) {
   }
   if (file.ends_with(".npy")) {
     const NpyArray array = read_npy_header(path);
-    return Json{{"kind", "NumPy array"}, {"path", path}, {"dtype", name(array.dtype)}, {"shape", std::vector<int64_t>(array.shape.begin(), array.shape.end())}, {"bytes", array.shape.count() * size_of(array.dtype)}};
+    return Json{{"kind", "NumPy array"},
+                {"path", path},
+                {"dtype", name(array.dtype)},
+                {"shape", std::vector<int64_t>(array.shape.begin(), array.shape.end())},
+                {"bytes", array.shape.count() * size_of(array.dtype)}};
   }
-  if (file.ends_with(".jinja")) return Json{{"kind", "chat template (Jinja)"}, {"path", path}, {"bytes", fs::file_size(path, error)}, {"to_use_it", "data.chat_template in train, --template in generate --chat"}};
+  if (file.ends_with(".jinja"))
+    return Json{{"kind", "chat template (Jinja)"},
+                {"path", path},
+                {"bytes", fs::file_size(path, error)},
+                {"to_use_it", "data.chat_template in train, --template in generate --chat"}};
   if (file.ends_with(".svg") || file.ends_with(".html")) {
     const std::string text = head(path);
-    Json j{{"kind", file.ends_with(".svg") ? "picture (SVG)" : "page (HTML)"}, {"path", path}, {"bytes", fs::file_size(path, error)}};
+    Json j{{"kind", file.ends_with(".svg") ? "picture (SVG)" : "page (HTML)"},
+           {"path", path},
+           {"bytes", fs::file_size(path, error)}};
     if (const std::string title = between_tags(text, "title"); !title.empty()) j["title"] = title;
     j["to_use_it"] = "open it in a browser; `ravine plot` and `ravine plan --schedule` write such files";
     return j;
   }
   if (file == "exported" && fs::exists(fs::absolute(path).parent_path() / "config.yaml")) {
     const std::string run = fs::absolute(path).parent_path().string();
-    return Json{{"kind", "note of a run about its model"}, {"path", path}, {"run", run}, {"says", head(path)}, {"to_use_it", fmt::format("the run knows by it whether its model is that of its last checkpoint; `ravine info {}` is about the run", shell_word(run))}};
+    return Json{
+        {"kind", "note of a run about its model"},
+        {"path", path},
+        {"run", run},
+        {"says", head(path)},
+        {"to_use_it",
+         fmt::format("the run knows by it whether its model is that of its last checkpoint; `ravine info {}` is about the run",
+                     shell_word(run))}};
   }
-  if (file == "log.txt" && fs::exists(fs::absolute(path).parent_path() / "config.yaml")) return Json{{"kind", "log of a run"}, {"path", path}, {"run", fs::absolute(path).parent_path().string()}, {"bytes", fs::file_size(path, error)}};
+  if (file == "log.txt" && fs::exists(fs::absolute(path).parent_path() / "config.yaml"))
+    return Json{{"kind", "log of a run"},
+                {"path", path},
+                {"run", fs::absolute(path).parent_path().string()},
+                {"bytes", fs::file_size(path, error)}};
   if (const fs::path folder = fs::absolute(path).parent_path(); file == "latest" && folder.filename() == "checkpoints") {
     const auto step = latest_step(folder.string());
-    return Json{{"kind", "name of the newest checkpoint"}, {"path", path}, {"checkpoint", step ? Json((folder / checkpoint_name(*step)).string()) : Json()}};
+    return Json{{"kind", "name of the newest checkpoint"},
+                {"path", path},
+                {"checkpoint", step ? Json((folder / checkpoint_name(*step)).string()) : Json()}};
   }
   if (file == kFolderMark) {
     const fs::path folder = fs::absolute(path).parent_path();
     const auto mark = read_mark(folder.string());
-    if (!mark) throw UserError("not a mark of ravine", path, "such a file says by which run or command its folder was made", "leave it where it is, or ask about its folder");
-    return Json{{"kind", "mark of a folder"}, {"path", path}, {"made_as", mark->kind.empty() ? "not said (an older version)" : mark->kind}, {"made_by", mark->run}, {"files", mark->files.size()},
-                {"to_use_it", fmt::format("ravine knows by it what in its folder is its own: leave it there; `ravine info {}` is about the folder", shell_word(folder.string()))}};
+    if (!mark)
+      throw UserError("not a mark of ravine", path, "such a file says by which run or command its folder was made",
+                      "leave it where it is, or ask about its folder");
+    return Json{
+        {"kind", "mark of a folder"},
+        {"path", path},
+        {"made_as", mark->kind.empty() ? "not said (an older version)" : mark->kind},
+        {"made_by", mark->run},
+        {"files", mark->files.size()},
+        {"to_use_it",
+         fmt::format("ravine knows by it what in its folder is its own: leave it there; `ravine info {}` is about the folder",
+                     shell_word(folder.string()))}};
   }
   return {};
 }
 
 void unknown_kind(const std::string& path, bool folder) {
   if (folder)
-    throw UserError("unknown kind of folder", path,
-                    "folders of these kinds are described: run, folder of runs, checkpoint (also of Megatron, DeepSpeed, MindFormers), model, PEFT adapter, tokenizer, TensorBoard events, texts",
-                    "check the path, or name a file in it");
-  throw UserError("unknown kind of file", path,
-                  "files of these kinds are described: *.safetensors *.bin *.pt *.pth *.ckpt (weights), tokenizer.json, tokenizer.model and their parts, config.json, options (*.yaml), metrics.jsonl, "
-                  "events.out.tfevents.* (TensorBoard), .bin/.idx, *.txt *.jsonl *.json *.csv *.parquet (data, also .gz .zst .xz), *.npy, *.jinja, timelines (*.json), *.svg *.html",
-                  "check the name");
+    throw UserError(
+        "unknown kind of folder", path,
+        "folders of these kinds are described: run, folder of runs, checkpoint (also of Megatron, DeepSpeed, MindFormers), model, PEFT adapter, tokenizer, TensorBoard events, texts",
+        "check the path, or name a file in it");
+  throw UserError(
+      "unknown kind of file", path,
+      "files of these kinds are described: *.safetensors *.bin *.pt *.pth *.ckpt (weights), tokenizer.json, tokenizer.model and their parts, config.json, options (*.yaml), metrics.jsonl, "
+      "events.out.tfevents.* (TensorBoard), .bin/.idx, *.txt *.jsonl *.json *.csv *.parquet (data, also .gz .zst .xz), *.npy, *.jinja, timelines (*.json), *.svg *.html",
+      "check the name");
 }
 
 }  // namespace ravine

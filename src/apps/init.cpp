@@ -1,5 +1,5 @@
-// `ravine init`: a folder with a commented run.yaml that trains as it is, on the user's text and model or on ones made here: the manual of
-// this program as text, its options as questions and answers, a small Llama.
+// `ravine init`: a folder with a commented run.yaml that trains as it is, on the user's text and model or on ones made here:
+// the manual of this program as text, its options as questions and answers, a small Llama.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,8 +39,11 @@ struct InitFlags {
   std::string text, model, text_key = DataOptions{}.text_key;
   template <class V>
   void each(V&& v) {
-    v("folder", words, "what to prepare (pretrain or sft; default pretrain), and the folder to make", positional() & required() & writes() & metavar("[KIND] DIR"));
-    v("data", text, "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft; default: this program's manual", reads() & metavar("FILE"));
+    v("folder", words, "what to prepare (pretrain or sft; default pretrain), and the folder to make",
+      positional() & required() & writes() & metavar("[KIND] DIR"));
+    v("data", text,
+      "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft; default: this program's manual",
+      reads() & metavar("FILE"));
     v("text-key", text_key, "key or column of --data that holds the text", filled());
     v("model", model, "Hugging Face folder to go on from; default: a new small Llama", reads_folder() & metavar("DIR"));
   }
@@ -81,7 +84,9 @@ std::string manual_text(const std::vector<Command>& commands) {
 
 Json manual_instructions(const std::vector<Command>& commands) {
   Json out = Json::array();
-  auto add = [&](const std::string& question, const std::string& answer) { out.push_back({{"instruction", question}, {"input", ""}, {"output", answer}}); };
+  auto add = [&](const std::string& question, const std::string& answer) {
+    out.push_back({{"instruction", question}, {"input", ""}, {"output", answer}});
+  };
   for (const Command& c : commands) {
     add(fmt::format("What does `ravine {}` do?", c.spec.name), c.spec.summary);
     add(fmt::format("Show me an example of `ravine {}`.", c.spec.name), c.spec.example);
@@ -96,10 +101,23 @@ Json manual_instructions(const std::vector<Command>& commands) {
 }
 
 Json small_llama(int64_t vocabulary) {
-  return {{"architectures", {"LlamaForCausalLM"}}, {"model_type", "llama"},     {"hidden_size", 128},       {"intermediate_size", 352}, {"num_hidden_layers", 4},
-          {"num_attention_heads", 4},              {"num_key_value_heads", 2},  {"hidden_act", "silu"},     {"vocab_size", vocabulary}, {"max_position_embeddings", 512},
-          {"rms_norm_eps", 1e-5},                  {"rope_theta", 10000.0},     {"initializer_range", 0.02}, {"tie_word_embeddings", true}, {"bos_token_id", 1},
-          {"eos_token_id", 2},                     {"torch_dtype", "float32"}};
+  return {{"architectures", {"LlamaForCausalLM"}},
+          {"model_type", "llama"},
+          {"hidden_size", 128},
+          {"intermediate_size", 352},
+          {"num_hidden_layers", 4},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"hidden_act", "silu"},
+          {"vocab_size", vocabulary},
+          {"max_position_embeddings", 512},
+          {"rms_norm_eps", 1e-5},
+          {"rope_theta", 10000.0},
+          {"initializer_range", 0.02},
+          {"tie_word_embeddings", true},
+          {"bos_token_id", 1},
+          {"eos_token_id", 2},
+          {"torch_dtype", "float32"}};
 }
 
 constexpr size_t kMostWords = size_t{64} << 20;  // bytes of conversations that a tokenizer learns from
@@ -133,8 +151,11 @@ const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
     names.emplace_back(k.name);
     if (k.name == name && flags.words.size() <= 2) return k;
   }
-  if (flags.words.size() > 2) throw UserError(counted(flags.words.size(), "name"), "init", "it takes a kind and a folder", "for example: ravine init pretrain first");
-  throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain or sft", did_you_mean(name, names, "choose one of them"));
+  if (flags.words.size() > 2)
+    throw UserError(counted(flags.words.size(), "name"), "init", "it takes a kind and a folder",
+                    "for example: ravine init pretrain first");
+  throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain or sft",
+                  did_you_mean(name, names, "choose one of them"));
 }
 
 // Refuses data of the other kind, and such as init cannot write a run for.
@@ -143,10 +164,12 @@ void check_data(const std::string& data, bool sft, const InitFlags& flags) {
   const std::vector<std::string> files = source_files(data);
   const SourceKind kind = source_kind(files.at(0));
   auto again = [&](const char* other) {
-    return fmt::format("ravine init {} {} --data {}{}", other, shell_word(flags.words.back()), shell_word(data), flags.model.empty() ? "" : " --model " + shell_word(flags.model));
+    return fmt::format("ravine init {} {} --data {}{}", other, shell_word(flags.words.back()), shell_word(data),
+                       flags.model.empty() ? "" : " --model " + shell_word(flags.model));
   };
   if (kind == SourceKind::fixed || kind == SourceKind::indexed || kind == SourceKind::instructions)
-    throw UserError("token ids, not text", where, "init makes runs on text or conversations", fmt::format("train on them as they are: ravine train model.path=DIR data.train={}", shell_word(data)));
+    throw UserError("token ids, not text", where, "init makes runs on text or conversations",
+                    fmt::format("train on them as they are: ravine train model.path=DIR data.train={}", shell_word(data)));
   const bool chats = kind != SourceKind::text && detect_chat_file(files[0], flags.text_key).has_value();
   if (chats && !sft) throw UserError("conversations, not text", where, "pretrain takes text", "write " + again("sft"));
   if (!chats && kind != SourceKind::text) {
@@ -157,7 +180,9 @@ void check_data(const std::string& data, bool sft, const InitFlags& flags) {
     std::string text;
     open_documents(files[0], flags.text_key, "--text-key")->next(text);
   }
-  if (!chats && sft) throw UserError("text, not conversations", where, "sft takes instructions: Alpaca, ShareGPT or messages", "write " + again("pretrain"));
+  if (!chats && sft)
+    throw UserError("text, not conversations", where, "sft takes instructions: Alpaca, ShareGPT or messages",
+                    "write " + again("pretrain"));
 }
 
 // The words of conversations, for a tokenizer that is to know them.
@@ -178,7 +203,9 @@ std::string words_of(const std::string& data) {
 }
 
 // A path that means the same in every folder.
-std::string absolute_path(const std::string& path) { return path.empty() ? "" : fs::absolute(path).lexically_normal().string(); }
+std::string absolute_path(const std::string& path) {
+  return path.empty() ? "" : fs::absolute(path).lexically_normal().string();
+}
 
 // What a run from this model needs to say.
 struct BaseModel {
@@ -191,10 +218,12 @@ BaseModel look_at_model(const std::string& folder, bool sft) {
   const ModelFacts facts = open_model(folder)->facts();
   open_weights(folder);
   if (!has_tokenizer(folder))
-    throw UserError("the model has no tokenizer", "--model=" + folder, "text and conversations need one", "copy the model's tokenizer.json, or tokenizer.model, into the folder");
+    throw UserError("the model has no tokenizer", "--model=" + folder, "text and conversations need one",
+                    "copy the model's tokenizer.json, or tokenizer.model, into the folder");
   const auto tokenizer = open_tokenizer(folder);
   if (const std::string trouble = vocabulary_trouble(tokenizer->size(), facts.vocabulary); !trouble.empty())
-    throw UserError(trouble, "--model=" + folder, "every id must have a row in the embedding", "copy the tokenizer that belongs to this model into the folder");
+    throw UserError(trouble, "--model=" + folder, "every id must have a row in the embedding",
+                    "copy the tokenizer that belongs to this model into the folder");
   BaseModel base;
   if (facts.max_positions > 0) base.positions = facts.max_positions;
   if (sft && load_chat_template(folder)) base.chat_template = "\"\"";
@@ -214,24 +243,36 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
   const InitKind& kind = kind_of(flags, folder);
   for (const InitKind& k : kKinds)
     if (flags.words.size() == 1 && folder == k.name)
-      throw UserError("no folder", "init", "after the kind stands the folder to make", fmt::format("ravine init {} first", k.name));
-  if (escaped(folder) != folder) throw UserError(fmt::format("the name '{}'", escaped(folder)), "init", "a folder's name has no control characters here", "choose another name");
+      throw UserError("no folder", "init", "after the kind stands the folder to make",
+                      fmt::format("ravine init {} first", k.name));
+  if (escaped(folder) != folder)
+    throw UserError(fmt::format("the name '{}'", escaped(folder)), "init", "a folder's name has no control characters here",
+                    "choose another name");
   const fs::path dir = folder;
-  auto say_ready = [&] { fmt::print("{0} is ready; look at it, then\n  {2} train --config {1}\n", (dir / "run.yaml").string(), shell_word((dir / "run.yaml").string()), program_word()); };
+  auto say_ready = [&] {
+    fmt::print("{0} is ready; look at it, then\n  {2} train --config {1}\n", (dir / "run.yaml").string(),
+               shell_word((dir / "run.yaml").string()), program_word());
+  };
   if (finish_file_set((dir / kInitJournal).string(), init_set())) {
     say_ready();
     return 0;
   }
   if (fs::exists(dir) && !fs::is_directory(dir))
-    throw UserError("a file is there", folder, "init makes a folder of this name", fmt::format("a text to train on is given as --data: ravine init {}first --data {}", holds_conversations(folder, flags.text_key) ? "sft " : "", shell_word(folder)));
+    throw UserError("a file is there", folder, "init makes a folder of this name",
+                    fmt::format("a text to train on is given as --data: ravine init {}first --data {}",
+                                holds_conversations(folder, flags.text_key) ? "sft " : "", shell_word(folder)));
   if (!is_free(dir))
     throw UserError("the folder is not empty", folder, "init writes into a new or empty folder only", "choose another name");
   for (const auto& [flag, path] : {std::pair{"--data", flags.text}, {"--model", flags.model}})
-    if (escaped(path) != path) throw UserError(fmt::format("the name '{}'", escaped(path)), flag, "run.yaml names it, and a text has neither control characters nor bytes that are not UTF-8", "give it another name");
+    if (escaped(path) != path)
+      throw UserError(fmt::format("the name '{}'", escaped(path)), flag,
+                      "run.yaml names it, and a text has neither control characters nor bytes that are not UTF-8",
+                      "give it another name");
   const bool sft = kind.name == std::string("sft");
   std::string data = absolute_path(flags.text);
   if (!data.empty()) check_data(flags.text, sft, flags);
-  if (sft && flags.text_key != DataOptions{}.text_key) say(fmt::format("note: --text-key={} has no effect: conversations have keys of their own", escaped(flags.text_key)));
+  if (sft && flags.text_key != DataOptions{}.text_key)
+    say(fmt::format("note: --text-key={} has no effect: conversations have keys of their own", escaped(flags.text_key)));
   const BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, sft);
   struct Folder {  // empty again, and gone if it was made here, where this fails
     fs::path made;
@@ -257,7 +298,8 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     data = absolute_path((dir / name).string());
     make(name, sft ? manual_instructions(commands).dump(1) + "\n" : manual_text(commands));
   }
-  std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n", yaml_quoted(absolute_path(flags.model)));
+  std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n",
+                                  yaml_quoted(absolute_path(flags.model)));
   if (flags.model.empty()) {
     TokenizerTraining training;
     training.input = {flags.text.empty() ? (building / "manual.txt").string() : data};
@@ -310,8 +352,12 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  keep: 2\n"
       "log:\n"
       "  every: 10\n",
-      kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data), fmt::format(fmt::runtime(kind.data), base.chat_template, std::min(kind.length, base.positions)), yaml_quoted(absolute_path((dir / "run").string())), sft ? "# " : "", kind.rate,
-      flags.text_key == DataOptions{}.text_key ? "" : fmt::format("  text_key: {}    # key or column that holds the text\n", yaml_quoted(flags.text_key)));
+      kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data),
+      fmt::format(fmt::runtime(kind.data), base.chat_template, std::min(kind.length, base.positions)),
+      yaml_quoted(absolute_path((dir / "run").string())), sft ? "# " : "", kind.rate,
+      flags.text_key == DataOptions{}.text_key
+          ? ""
+          : fmt::format("  text_key: {}    # key or column that holds the text\n", yaml_quoted(flags.text_key)));
   make("run.yaml", yaml);
   set.commit(names, false);
   say_ready();

@@ -1,4 +1,5 @@
-// `ravine man`: manual pages made of the help pages. ravine.1 is the overview, ravine-COMMAND.1 (ravine-COMMAND-ACTION.1) a command.
+// `ravine man`: manual pages made of the help pages. ravine.1 is the overview, ravine-COMMAND.1 (ravine-COMMAND-ACTION.1) a
+// command.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -54,8 +55,8 @@ std::string roff(const std::string& text) {
 std::string man_page(const std::string& name, const std::string& summary, const std::string& page, const std::string& see) {
   std::string upper = name;
   for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return fmt::format(".TH {} 1 \"\" \"{}\" \"Ravine\"\n.SH NAME\n{} \\- {}\n.SH DESCRIPTION\n.nf\n{}.fi\n.SH SEE ALSO\n{}\n", roff(upper), program_version(), roff(name),
-                     roff(summary), roff(page), see);
+  return fmt::format(".TH {} 1 \"\" \"{}\" \"Ravine\"\n.SH NAME\n{} \\- {}\n.SH DESCRIPTION\n.nf\n{}.fi\n.SH SEE ALSO\n{}\n",
+                     roff(upper), program_version(), roff(name), roff(summary), roff(page), see);
 }
 
 struct ManPage {
@@ -73,7 +74,9 @@ void add_pages(const std::vector<Command>& commands, std::vector<ManPage>& out) 
 std::vector<ManPage> man_pages(const std::vector<Command>& commands) {
   std::string see;
   for (const Command& c : commands) see += fmt::format("{}.BR ravine\\-{} (1)", see.empty() ? "" : ",\n", c.spec.name);
-  std::vector<ManPage> pages = {{"ravine", man_page("ravine", "trains, runs and examines large language models", overview(commands), see), overview(commands)}};
+  std::vector<ManPage> pages = {{"ravine",
+                                 man_page("ravine", "trains, runs and examines large language models", overview(commands), see),
+                                 overview(commands)}};
   add_pages(commands, pages);
   return pages;
 }
@@ -99,13 +102,17 @@ int run_man(ManFlags& flags, const std::vector<Command>& commands) {
     return 0;
   }
   const std::string near = nearest(name.substr(std::min(name.size(), kBefore.size())), names);
-  throw UserError(fmt::format("no page '{}'", name.substr(0, 80)), "man", "it must be the name of a command", near.empty() ? "see `ravine --help`" : fmt::format("did you mean '{}{}'?", kBefore, near));
+  throw UserError(fmt::format("no page '{}'", name.substr(0, 80)), "man", "it must be the name of a command",
+                  near.empty() ? "see `ravine --help`" : fmt::format("did you mean '{}{}'?", kBefore, near));
 }
 
 }  // namespace
 
 Command man_command(const std::vector<Command>& others) {
-  return command_on_table<ManFlags>({.name = "man", .summary = "the manual page of a command: text on a terminal, roff elsewhere", .example = "ravine man train"}, "Machine", others, run_man);
+  return command_on_table<ManFlags>({.name = "man",
+                                     .summary = "the manual page of a command: text on a terminal, roff elsewhere",
+                                     .example = "ravine man train"},
+                                    "Machine", others, run_man);
 }
 
 }  // namespace ravine

@@ -12,7 +12,8 @@
 
 namespace ravine {
 
-Session open_model_job(World* world, const std::string& folder, const Config& config, const std::string& backend, OpenFor use, const std::string& flags) {
+Session open_model_job(World* world, const std::string& folder, const Config& config, const std::string& backend, OpenFor use,
+                       const std::string& flags) {
   check_model_folder(folder, "--model");
   const bool several = world && world->size() > 1;
   if (several) {
@@ -39,8 +40,9 @@ std::string describe_ranks(const Session& s) {
   const std::vector<int64_t> all = gather_integers(s.ranks().all(), bytes);
   auto human = [](int64_t n) { return human_bytes(static_cast<double>(n)); };
   const auto [least, most] = std::minmax_element(all.begin(), all.end());
-  return fmt::format("{}, weights {} on each, {} thread{} each", s.ranks().mesh().text(), *least == *most ? human(*most) : fmt::format("{} to {}", human(*least), human(*most)),
-                     thread_count(), thread_count() > 1 ? "s" : "");
+  return fmt::format("{}, weights {} on each, {} thread{} each", s.ranks().mesh().text(),
+                     *least == *most ? human(*most) : fmt::format("{} to {}", human(*least), human(*most)), thread_count(),
+                     thread_count() > 1 ? "s" : "");
 }
 
 }  // namespace ravine

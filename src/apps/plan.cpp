@@ -1,6 +1,8 @@
-#include "apps/commands.h"
 #include <algorithm>
+#include "apps/commands.h"
 
+#include "apps/plan_layouts.h"
+#include "apps/plan_picture.h"
 #include "base/counted.h"
 #include "base/log.h"
 #include "base/narrow_option.h"
@@ -9,8 +11,6 @@
 #include "files/atomic.h"
 #include "files/output_mark.h"
 #include "kernels/backend.h"
-#include "apps/plan_layouts.h"
-#include "apps/plan_picture.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/open.h"
@@ -31,11 +31,16 @@ struct PlanFlags {
     model.each(v);
     v("ranks", ranks, "ranks to plan for; 0: as many as parallel.* names", between(0, kMostRanks));
     v("layouts", layouts, "list the layouts of these ranks, best first");
-    v("decide", decide, "ZeRO stage, recomputation and micro batch for the mesh of parallel.*: what it takes to fit, step by step, and why");
-    v("memory", memory, "GiB of memory of each rank; 0: what this machine has, divided among the ranks that share it", between(0.001, 1e9) & or_zero());
+    v("decide", decide,
+      "ZeRO stage, recomputation and micro batch for the mesh of parallel.*: what it takes to fit, step by step, and why");
+    v("memory", memory, "GiB of memory of each rank; 0: what this machine has, divided among the ranks that share it",
+      between(0.001, 1e9) & or_zero());
     v("local", local, "ranks that share one machine like this one; 0: all, at most one for each core", between(0, 4096));
-    v("schedule", schedule, "the chart of the pipeline: to the terminal, or as SVG to a file", metavar("-|FILE.svg") & writes());
-    v("svg", svg, "beside what is printed a picture of it, written here: the pipeline's chart, and memory over the step by kind", writes() & metavar("FILE.svg"));
+    v("schedule", schedule, "the chart of the pipeline: to the terminal, or as SVG to a file",
+      metavar("-|FILE.svg") & writes());
+    v("svg", svg,
+      "beside what is printed a picture of it, written here: the pipeline's chart, and memory over the step by kind",
+      writes() & metavar("FILE.svg"));
     v("overwrite", overwrite, "replace whatever file that is; unasked only such a chart is replaced");
     v("json", json, "one JSON object");
     common.each(v);
@@ -44,22 +49,37 @@ struct PlanFlags {
 
 int run_plan(PlanFlags& flags, Config& config) {
   std::string where = config.model.path.empty() ? config.model.config : config.model.path;
-  if (!flags.svg.empty() && !flags.svg.ends_with(".svg")) throw UserError("picture '" + flags.svg + "'", "--svg", "its name must end in .svg", "choose such a name");
+  if (!flags.svg.empty() && !flags.svg.ends_with(".svg"))
+    throw UserError("picture '" + flags.svg + "'", "--svg", "its name must end in .svg", "choose such a name");
   if (!flags.svg.empty() && (flags.layouts || flags.decide || !flags.schedule.empty()))
-    throw UserError("--svg with --layouts, --decide or --schedule", "--svg", "it draws the one plan that is printed without them", "leave one of them out");
+    throw UserError("--svg with --layouts, --decide or --schedule", "--svg",
+                    "it draws the one plan that is printed without them", "leave one of them out");
   for (const std::string& file : {flags.svg, flags.schedule})  // before the work
     if (!file.empty() && file != "-") refuse_other_output(file, kScheduleMark, flags.overwrite);
-  if (where.empty()) throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
+  if (where.empty())
+    throw UserError("no model", "model.config", "a plan needs one", "set model.config=FILE.json or model.path=FOLDER");
   std::unique_ptr<Model> model = open_run_model(config);
   refuse_long_sequences(config, model->facts());
   MachinePeaks peaks = machine_peaks();
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
   Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
-  int ranks = narrow_option<int>(flags.ranks > 0 ? flags.ranks : std::max<int64_t>(1, config.parallel.data) * config.parallel.tensor * config.parallel.pipeline, "parallel.data");
+  int ranks = narrow_option<int>(
+      flags.ranks > 0 ? flags.ranks
+                      : std::max<int64_t>(1, config.parallel.data) * config.parallel.tensor * config.parallel.pipeline,
+      "parallel.data");
   int local = narrow_option<int>(flags.local > 0 ? flags.local : std::clamp(ranks, 1, std::max(1, thread_count())), "--local");
   int64_t have = flags.memory > 0 ? static_cast<int64_t>(flags.memory * (1 << 30)) : memory_for_run() / local;
-  PlanFor plan{*model, config, flags.common.backend, Types::of(compute), kernels, ranks, config.data.sequence_length, have, known_rates(local), flags.json};
+  PlanFor plan{*model,
+               config,
+               flags.common.backend,
+               Types::of(compute),
+               kernels,
+               ranks,
+               config.data.sequence_length,
+               have,
+               known_rates(local),
+               flags.json};
   if (flags.layouts) return print_layouts(plan);
   if (flags.decide) return print_decision(plan);
   RunLayout layout = run_layout(config, ranks, *model);
@@ -72,7 +92,10 @@ int run_plan(PlanFlags& flags, Config& config) {
     say("saved    " + escaped(flags.schedule));
     return 0;
   }
-  const StepShape shape{.rows = config.train.micro_batch, .columns = config.data.sequence_length, .micro_batches = layout.micro_batches, .leaves = layout.leaves};
+  const StepShape shape{.rows = config.train.micro_batch,
+                        .columns = config.data.sequence_length,
+                        .micro_batches = layout.micro_batches,
+                        .leaves = layout.leaves};
   Ranks fake = Ranks::fake(layout.mesh, 0);
   StepEngine engine(*model, config, Types::of(compute), kernels, shape, nullptr, &fake);
   const RunMemory& m = engine.memory();
@@ -87,28 +110,50 @@ int run_plan(PlanFlags& flags, Config& config) {
     write_file_atomic(flags.svg, picture, may_replace_output(kScheduleMark, flags.overwrite));
     say("saved    " + escaped(flags.svg));
   }
-  double flops = model->training_flops_per_token(shape.columns) * static_cast<double>(config.train.global_batch * shape.columns);
+  double flops =
+      model->training_flops_per_token(shape.columns) * static_cast<double>(config.train.global_batch * shape.columns);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   std::vector<Variant> others = Variants(config, flags.common.backend, Types::of(compute), engine, true).neighbours();
   auto kind = [&](MemoryKind k) { return m.arena.peak_kind[static_cast<size_t>(k)]; };
   if (flags.json) {
-    Json j{{"parameters", model->params().count()}, {"weights", m.weights}, {"optimizer", m.optimizer}, {"gradients", kind(MemoryKind::gradients)},
-           {"activations", kind(MemoryKind::activations)}, {"workspace", kind(MemoryKind::workspace)}, {"arena", m.arena.total}, {"base", m.base}, {"batches", m.batches},
-           {"total", m.total()}, {"flops_per_step", flops}, {"seconds_per_step_at_peak", flops / peak / ranks}, {"step", estimate_json(estimate)}, {"ranks", Json::array()}, {"variants", Json::array()}};
+    Json j{{"parameters", model->params().count()},
+           {"weights", m.weights},
+           {"optimizer", m.optimizer},
+           {"gradients", kind(MemoryKind::gradients)},
+           {"activations", kind(MemoryKind::activations)},
+           {"workspace", kind(MemoryKind::workspace)},
+           {"arena", m.arena.total},
+           {"base", m.base},
+           {"batches", m.batches},
+           {"total", m.total()},
+           {"flops_per_step", flops},
+           {"seconds_per_step_at_peak", flops / peak / ranks},
+           {"step", estimate_json(estimate)},
+           {"ranks", Json::array()},
+           {"variants", Json::array()}};
     for (int stage = 0; stage < layout.mesh.pipeline; ++stage) {
       Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
       StepEngine one(*model, config, Types::of(compute), kernels, shape, nullptr, &at);
       const Communication& sent = one.communication();
-      j["ranks"].push_back({{"stage", stage}, {"weights", one.memory().weights}, {"optimizer", one.memory().optimizer}, {"arena", one.memory().arena.total},
-                            {"total", one.memory().total()}, {"sent_data", sent.data}, {"sent_tensor", sent.tensor}, {"sent_pipeline", sent.pipeline}});
+      j["ranks"].push_back({{"stage", stage},
+                            {"weights", one.memory().weights},
+                            {"optimizer", one.memory().optimizer},
+                            {"arena", one.memory().arena.total},
+                            {"total", one.memory().total()},
+                            {"sent_data", sent.data},
+                            {"sent_tensor", sent.tensor},
+                            {"sent_pipeline", sent.pipeline}});
     }
     for (const Variant& v : others) j["variants"].push_back({{"changes", v.changes}, {"total", v.bytes}, {"time", v.time}});
     fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
     return 0;
   }
-  auto line = [](const char* what, int64_t bytes, const char* why) { fmt::print("{:<12} {:>12}  {}\n", what, human_bytes(static_cast<double>(bytes)), why); };
+  auto line = [](const char* what, int64_t bytes, const char* why) {
+    fmt::print("{:<12} {:>12}  {}\n", what, human_bytes(static_cast<double>(bytes)), why);
+  };
   fmt::print("{} parameters, micro batch {} x {}, {} per step, {} arithmetic, recompute {}\n\n",
-             human_count(static_cast<double>(model->params().count())), shape.rows, counted(shape.columns, "token"), counted(shape.micro_batches, "micro batch"), name(compute), config.train.recompute);
+             human_count(static_cast<double>(model->params().count())), shape.rows, counted(shape.columns, "token"),
+             counted(shape.micro_batches, "micro batch"), name(compute), config.train.recompute);
   line("weights", m.weights, "masters in f32, and 16-bit copies where products need them; of what is frozen one of the two");
   line("optimizer", m.optimizer, "moments");
   line("arena", m.arena.total, "one block that all of a step's memory takes turns in; at its fullest moment:");
@@ -118,18 +163,26 @@ int run_plan(PlanFlags& flags, Config& config) {
   line("batches", m.batches, "of the steps that the loader prepares ahead (data.prefetch)");
   line("program", m.base, "code, libraries, this process as it stands");
   line("total", m.total(), "");
-  fmt::print("{:<12} {:>12}  {}\n", "not in it", "", "the tokenizer and the tokens of train; what the process grows by as it runs, 12 to 19 MB where it was measured: code and libraries once they are used, thread stacks,");
-  fmt::print("{:<12} {:>12}  {}\n", "", "", "ends of huge pages, buffers while files are written; with several ranks what MPI takes for each");
+  fmt::print(
+      "{:<12} {:>12}  {}\n", "not in it", "",
+      "the tokenizer and the tokens of train; what the process grows by as it runs, 12 to 19 MB where it was measured: code and libraries once they are used, thread stacks,");
+  fmt::print("{:<12} {:>12}  {}\n", "", "",
+             "ends of huge pages, buffers while files are written; with several ranks what MPI takes for each");
   for (int stage = 0; ranks > 1 && stage < layout.mesh.pipeline; ++stage) {
     Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
     StepEngine one(*model, config, Types::of(compute), kernels, shape, nullptr, &at);
     const Communication& sent = one.communication();
-    fmt::print("{}stage {:<6} {:>12}  each rank of it; sends {:.1f} MB per step over data, {:.1f} over tensor, {:.1f} over pipeline ranks\n", stage == 0 ? "\n" : "", stage,
-               human_bytes(static_cast<double>(one.memory().total())), static_cast<double>(sent.data) * 1e-6, static_cast<double>(sent.tensor) * 1e-6, static_cast<double>(sent.pipeline) * 1e-6);
+    fmt::print(
+        "{}stage {:<6} {:>12}  each rank of it; sends {:.1f} MB per step over data, {:.1f} over tensor, {:.1f} over pipeline ranks\n",
+        stage == 0 ? "\n" : "", stage, human_bytes(static_cast<double>(one.memory().total())),
+        static_cast<double>(sent.data) * 1e-6, static_cast<double>(sent.tensor) * 1e-6,
+        static_cast<double>(sent.pipeline) * 1e-6);
   }
   auto briefly = [](double s) { return s < 1 ? fmt::format("{:.3g} ms", 1000 * s) : human_time(s); };
-  fmt::print("\n{} per step: {} at {}the machine's peak of {:.0f} GFLOP/s (sol 1), {} at sol 0.7\n", flops < 1e11 ? fmt::format("{:.2g} GFLOP", flops * 1e-9) : fmt::format("{:.2f} TFLOP", flops * 1e-12),
-             briefly(flops / peak / ranks), ranks > 1 ? fmt::format("{} times ", ranks) : "", peak * 1e-9, briefly(flops / peak / ranks / 0.7));
+  fmt::print("\n{} per step: {} at {}the machine's peak of {:.0f} GFLOP/s (sol 1), {} at sol 0.7\n",
+             flops < 1e11 ? fmt::format("{:.2g} GFLOP", flops * 1e-9) : fmt::format("{:.2f} TFLOP", flops * 1e-12),
+             briefly(flops / peak / ranks), ranks > 1 ? fmt::format("{} times ", ranks) : "", peak * 1e-9,
+             briefly(flops / peak / ranks / 0.7));
   fmt::print("{}{}", estimate_text(plan, estimate), leaves_text(plan, layout, estimate));
   fmt::print("\nother ways, planned alike; time at the machine's peaks, per token\n");
   for (const Variant& v : others)
@@ -141,11 +194,13 @@ int run_plan(PlanFlags& flags, Config& config) {
 }  // namespace
 
 Command plan_command() {
-  return command<PlanFlags>({.name = "plan",
-                             .summary = "memory and time of a run, without running it",
-                             .example = "ravine plan model.config=configs/llama-134m.json data.sequence_length=1024 train.micro_batch=4",
-                             .sections = {"model", "data", "train", "optimizer", "schedule", "precision", "parallel", "checkpoint", "log", "health", "probe"}},
-                            "Train", run_plan);
+  return command<PlanFlags>(
+      {.name = "plan",
+       .summary = "memory and time of a run, without running it",
+       .example = "ravine plan model.config=configs/llama-134m.json data.sequence_length=1024 train.micro_batch=4",
+       .sections = {"model", "data", "train", "optimizer", "schedule", "precision", "parallel", "checkpoint", "log", "health",
+                    "probe"}},
+      "Train", run_plan);
 }
 
 }  // namespace ravine

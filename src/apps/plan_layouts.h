@@ -1,4 +1,5 @@
-// `ravine plan` of several ranks: the layouts that there are, the steps of a decision, what one layout sends and how long its step takes.
+// `ravine plan` of several ranks: the layouts that there are, the steps of a decision, what one layout sends and how long its
+// step takes.
 #pragma once
 #include <string>
 

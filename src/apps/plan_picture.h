@@ -8,8 +8,8 @@
 
 namespace ravine {
 
-// stages: the memory of a rank of each pipeline stage. One <svg> document that needs nothing from outside. Each bar carries its number as data-bytes, beside
-// data-stage, data-phase and data-kind; the line of a stage's total as data-total.
+// stages: the memory of a rank of each pipeline stage. One <svg> document that needs nothing from outside. Each bar carries its
+// number as data-bytes, beside data-stage, data-phase and data-kind; the line of a stage's total as data-total.
 std::string plan_picture(const StepEstimate& estimate, const std::vector<RunMemory>& stages);
 
 }  // namespace ravine

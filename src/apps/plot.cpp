@@ -30,14 +30,18 @@ struct PlotFlags {
   template <class V>
   void each(V&& v) {
     v("runs", runs, "folders of runs", positional() & required() & reads() & metavar("RUN .."));
-    v("keys", keys, "what to draw, of the keys of metrics.jsonl; default: loss (validation loss beside it), grad_norm, lr, tokens_per_second", metavar("KEY .."));
-    v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)", writes() & metavar("FILE"));
+    v("keys", keys,
+      "what to draw, of the keys of metrics.jsonl; default: loss (validation loss beside it), grad_norm, lr, tokens_per_second",
+      metavar("KEY .."));
+    v("output", output, "write the picture here instead: .svg, or .html (one page, nothing from outside)",
+      writes() & metavar("FILE"));
     v("overwrite", overwrite, "replace whatever file has that name; unasked only a picture of this command is replaced");
     v("log-scale", logarithmic, "logarithmic y axes");
   }
 };
 
-// What the chart of the loss shows: where a run logged every few steps, the means that its log shows, else the losses of the steps.
+// What the chart of the loss shows: where a run logged every few steps, the means that its log shows, else the losses of the
+// steps.
 std::vector<double> mean_losses(const RunMetrics& run) {
   std::vector<double> out = run.column("loss");
   const std::vector<double> means = run.column("mean_loss");
@@ -70,9 +74,11 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
   std::vector<Chart> charts;
   for (const std::string& key : keys) {
     if (!known.contains(key) && key.find(',') != std::string::npos)
-      throw UserError(fmt::format("no key '{}'", key), "--keys", "several keys stand apart, without commas", fmt::format("write --keys {}", fmt::join(split(key, ','), " ")));
+      throw UserError(fmt::format("no key '{}'", key), "--keys", "several keys stand apart, without commas",
+                      fmt::format("write --keys {}", fmt::join(split(key, ','), " ")));
     if (!known.contains(key))
-      throw UserError(fmt::format("no key '{}'", key), "--keys", fmt::format("the metrics hold {}", fmt::join(known, ", ")), did_you_mean(key, {known.begin(), known.end()}, "name one of them"));
+      throw UserError(fmt::format("no key '{}'", key), "--keys", fmt::format("the metrics hold {}", fmt::join(known, ", ")),
+                      did_you_mean(key, {known.begin(), known.end()}, "name one of them"));
     Chart chart{.title = escaped(key), .x_label = "step", .logarithmic = flags.logarithmic, .series = {}};
     const bool with_valid = key == "loss" && known.contains("valid_loss");
     for (const RunMetrics& r : runs) {
@@ -87,7 +93,8 @@ std::vector<Chart> charts_of(const std::vector<RunMetrics>& runs, const PlotFlag
 // Before the work.
 void check_picture(const PlotFlags& flags) {
   const std::string& path = flags.output;
-  if (!path.ends_with(".html") && !path.ends_with(".svg")) throw UserError("picture '" + path + "'", "--output", "its name must end in .svg or .html", "choose one of them");
+  if (!path.ends_with(".html") && !path.ends_with(".svg"))
+    throw UserError("picture '" + path + "'", "--output", "its name must end in .svg or .html", "choose one of them");
   refuse_other_output(path, kPlotMark, flags.overwrite);
 }
 
@@ -99,13 +106,18 @@ void write_picture(const std::vector<Chart>& charts, const std::vector<RunMetric
   if (html) {
     std::string names;
     for (const RunMetrics& r : runs) names += (names.empty() ? "" : ", ") + r.name;
-    out = fmt::format("<!doctype html>\n<!-- ravine plot -->\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>body{{font-family:sans-serif;margin:1em;background:#fff;color:#000}}svg{{max-width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n",
-                      xml_escaped(names));
+    out = fmt::format(
+        "<!doctype html>\n<!-- ravine plot -->\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<style>body{{font-family:sans-serif;margin:1em;background:#fff;color:#000}}svg{{max-width:100%;height:auto}}</style></head>\n<body><h1>{0}</h1>\n",
+        xml_escaped(names));
     for (const Chart& c : charts) out += svg_chart(c, kWidth, kHeight);
     out += "</body></html>\n";
   } else {
-    out = fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\"><!-- ravine plot -->\n", kWidth, kHeight * static_cast<int>(charts.size()));
-    for (size_t i = 0; i < charts.size(); ++i) out += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", kHeight * static_cast<int>(i), svg_chart(charts[i], kWidth, kHeight));
+    out = fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\"><!-- ravine plot -->\n",
+        kWidth, kHeight * static_cast<int>(charts.size()));
+    for (size_t i = 0; i < charts.size(); ++i)
+      out += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", kHeight * static_cast<int>(i),
+                         svg_chart(charts[i], kWidth, kHeight));
     out += "</svg>\n";
   }
   write_file_atomic(path, out, may_replace_output(kPlotMark, flags.overwrite));
@@ -116,8 +128,10 @@ int run_plot(PlotFlags& flags, Config&) {
   std::vector<RunMetrics> runs;
   for (const std::string& r : flags.runs) {
     if (std::error_code error; std::filesystem::is_regular_file(r, error) && !r.ends_with(".jsonl")) {
-      const std::string folder = std::filesystem::absolute(r).parent_path().lexically_relative(std::filesystem::current_path()).string();
-      throw UserError("a file, not a run", r, "plot takes the folder of a run, or its metrics.jsonl", fmt::format("name the folder: {}", folder));
+      const std::string folder =
+          std::filesystem::absolute(r).parent_path().lexically_relative(std::filesystem::current_path()).string();
+      throw UserError("a file, not a run", r, "plot takes the folder of a run, or its metrics.jsonl",
+                      fmt::format("name the folder: {}", folder));
     }
     const std::string run = run_meant_by(r);
     runs.push_back(read_run_metrics(run));
@@ -134,7 +148,8 @@ int run_plot(PlotFlags& flags, Config&) {
   winsize size{};
   const bool known = terminal && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   for (const Chart& c : charts) {
-    const std::string text = terminal_chart(c, known ? std::min<int>(size.ws_col, 160) : 80, 12, shows_colour(STDOUT_FILENO)) + "\n";
+    const std::string text =
+        terminal_chart(c, known ? std::min<int>(size.ws_col, 160) : 80, 12, shows_colour(STDOUT_FILENO)) + "\n";
     std::fwrite(text.data(), 1, text.size(), stdout);
   }
   return 0;
@@ -143,7 +158,12 @@ int run_plot(PlotFlags& flags, Config&) {
 }  // namespace
 
 Command plot_command() {
-  return command<PlotFlags>({.name = "plot", .summary = "curves of runs: in the terminal, as SVG or as a page of HTML", .example = "ravine plot runs/book --output book.html", .sections = {}, .alone = true}, "Train", run_plot);
+  return command<PlotFlags>({.name = "plot",
+                             .summary = "curves of runs: in the terminal, as SVG or as a page of HTML",
+                             .example = "ravine plot runs/book --output book.html",
+                             .sections = {},
+                             .alone = true},
+                            "Train", run_plot);
 }
 
 }  // namespace ravine

@@ -27,9 +27,12 @@ struct PreprocessFlags {
   double save_every = 10;
   template <class V>
   void each(V&& v) {
-    v("input", input, "files, folders or patterns: .txt .json .jsonl .csv .parquet, each also .gz .zst .xz", required() & filled() & reads_folder());
-    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & metavar("DIR-or-FILE") & reads());
-    v("output-prefix", output_prefix, "where to write PREFIX_<key>_document.bin and .idx", required() & metavar("PREFIX") & writes());
+    v("input", input, "files, folders or patterns: .txt .json .jsonl .csv .parquet, each also .gz .zst .xz",
+      required() & filled() & reads_folder());
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
+      required() & metavar("DIR-or-FILE") & reads());
+    v("output-prefix", output_prefix, "where to write PREFIX_<key>_document.bin and .idx",
+      required() & metavar("PREFIX") & writes());
     v("json-keys", json_keys, "fields that hold text; each gives files of its own", filled());
     v("append-eod", append_eod, "put the end token behind each document");
     v("handler", handler, "how a record becomes tokens; text takes --json-keys", one_of(record_handler_names()));
@@ -53,10 +56,12 @@ class Bar {
     if (first_bytes_ >= 0 && seconds - told_ < (log_.terminal() ? 0.1 : 15)) return;
     told_ = seconds;
     if (first_bytes_ < 0) first_bytes_ = p.bytes;
-    const double fraction = p.total_bytes > 0 ? p.bytes / p.total_bytes : 1, rate = (p.bytes - first_bytes_) / std::max(seconds, 1e-3);
+    const double fraction = p.total_bytes > 0 ? p.bytes / p.total_bytes : 1,
+                 rate = (p.bytes - first_bytes_) / std::max(seconds, 1e-3);
     const std::string left = rate > 0 ? human_time((p.total_bytes - p.bytes) / rate) : "?";
-    const std::string text = fmt::format("{} of {}, {}/s, {} records, {} tokens, {} left", human_bytes(p.bytes), human_bytes(p.total_bytes), human_bytes(rate), p.records,
-                                         human_count(static_cast<double>(p.tokens)), left);
+    const std::string text =
+        fmt::format("{} of {}, {}/s, {} records, {} tokens, {} left", human_bytes(p.bytes), human_bytes(p.total_bytes),
+                    human_bytes(rate), p.records, human_count(static_cast<double>(p.tokens)), left);
     if (log_.terminal()) return log_.progress(fraction, text);
     if (rate > 0) log_.line("{}", text);
   }
@@ -84,11 +89,13 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   h.sequence_length = f.seq_length;
   const bool conversations = f.handler == "alpaca" || f.handler == "sharegpt" || f.handler == "messages";
   h.chat_template = f.chat_template;
-  if (conversations && f.chat_template.empty() && std::filesystem::is_directory(f.tokenizer)) h.chat_template = f.tokenizer;  // its own
+  if (conversations && f.chat_template.empty() && std::filesystem::is_directory(f.tokenizer))
+    h.chat_template = f.tokenizer;  // its own
   const auto handler = make_record_handler(f.handler, h);
   std::vector<std::string> outputs{f.output_prefix + ".preprocess"};
   for (const auto& list : handler->lists())
-    for (const char* end : {".bin", ".idx"}) outputs.push_back(fmt::format("{}_{}_document{}", f.output_prefix, list.name, end));
+    for (const char* end : {".bin", ".idx"})
+      outputs.push_back(fmt::format("{}_{}_document{}", f.output_prefix, list.name, end));
   refuse_inputs(options_of(f), "--output-prefix", outputs);
   PreprocessOptions o;
   o.inputs = f.input;
@@ -115,13 +122,18 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   bar.end();
   Log& log = bar.log();
   if (r.resumed_at > 0) log.line("went on behind {} that an earlier run had done", counted(r.resumed_at, "record"));
-  if (r.repaired > 0) log.warn("{} had bad UTF-8, replaced by U+FFFD (first: {})", counted(r.repaired, "record"), r.first_repaired);
-  for (const auto& [why, count] : r.left_out) log.warn("left out: {} {} (first: {})", counted(count, "time"), why, r.first[why]);
+  if (r.repaired > 0)
+    log.warn("{} had bad UTF-8, replaced by U+FFFD (first: {})", counted(r.repaired, "record"), r.first_repaired);
+  for (const auto& [why, count] : r.left_out)
+    log.warn("left out: {} {} (first: {})", counted(count, "time"), why, r.first[why]);
   log.line("{} of {} in {}", counted(r.records, "record"), counted(r.files, "file"), human_time(bar.elapsed()));
-  if (!f.split_by_document && std::any_of(f.input.begin(), f.input.end(), holds_plain_text)) log.line("each line of a .txt file is a document here; --split-by-document takes the file as one, train a text as it runs on");
+  if (!f.split_by_document && std::any_of(f.input.begin(), f.input.end(), holds_plain_text))
+    log.line(
+        "each line of a .txt file is a document here; --split-by-document takes the file as one, train a text as it runs on");
   for (const std::string& prefix : r.prefixes) {
     const IndexedFile file(prefix);
-    fmt::print("{}: {}, {}, {} ({})\n", escaped(prefix), counted(file.documents(), "document"), counted(file.sequences(), "sequence"), counted(file.tokens(), "token"), name(file.type()));
+    fmt::print("{}: {}, {}, {} ({})\n", escaped(prefix), counted(file.documents(), "document"),
+               counted(file.sequences(), "sequence"), counted(file.tokens(), "token"), name(file.type()));
   }
   return 0;
 }
@@ -129,12 +141,14 @@ int run_preprocess(PreprocessFlags& f, Config&) {
 }  // namespace
 
 Command preprocess_command() {
-  return command<PreprocessFlags>({.name = "preprocess",
-                                   .summary = "corpora to .bin/.idx token files",
-                                   .example = "ravine preprocess --input corpus/*.parquet --tokenizer models/llama --output-prefix data/corpus --append-eod",
-                                   .lasting = true,
-                                   .stoppable = true},
-                                  "Data", run_preprocess);
+  return command<PreprocessFlags>(
+      {.name = "preprocess",
+       .summary = "corpora to .bin/.idx token files",
+       .example =
+           "ravine preprocess --input corpus/*.parquet --tokenizer models/llama --output-prefix data/corpus --append-eod",
+       .lasting = true,
+       .stoppable = true},
+      "Data", run_preprocess);
 }
 
 }  // namespace ravine

@@ -7,7 +7,9 @@
 namespace ravine {
 
 std::string sample_text(const Sample& s, const Tokenizer* tokenizer, Marks marks) {
-  auto learned = [&](const TokenSpan& seg, int32_t t) { return t > seg.begin && s.labels[static_cast<size_t>(t) - 1] == s.ids[static_cast<size_t>(t)]; };
+  auto learned = [&](const TokenSpan& seg, int32_t t) {
+    return t > seg.begin && s.labels[static_cast<size_t>(t) - 1] == s.ids[static_cast<size_t>(t)];
+  };
   auto shown = [](const std::string& text) { return escaped(text, "\n\t"); };
   bool all = true;
   for (const TokenSpan& seg : s.segments)
@@ -18,7 +20,9 @@ std::string sample_text(const Sample& s, const Tokenizer* tokenizer, Marks marks
   std::string out;
   for (size_t k = 0; k < s.segments.size(); ++k) {
     const TokenSpan& seg = s.segments[k];
-    if (s.segments.size() > 1) out += fmt::format("{}-- segment {}, columns {} to {}\n", out.empty() || out.back() == '\n' ? "" : "\n", k + 1, seg.begin, seg.begin + seg.length - 1);
+    if (s.segments.size() > 1)
+      out += fmt::format("{}-- segment {}, columns {} to {}\n", out.empty() || out.back() == '\n' ? "" : "\n", k + 1, seg.begin,
+                         seg.begin + seg.length - 1);
     std::optional<StreamDecoder> decoder;
     if (tokenizer) decoder.emplace(*tokenizer, false);
     bool on = false;

@@ -15,7 +15,9 @@ void prepare_stacks() {
   pthread_attr_t threads;
   size_t size = 0;
   if (::pthread_getattr_default_np(&threads) == 0) {
-    if (::pthread_attr_getstacksize(&threads, &size) == 0 && size < kStack && ::pthread_attr_setstacksize(&threads, kStack) == 0) ::pthread_setattr_default_np(&threads);
+    if (::pthread_attr_getstacksize(&threads, &size) == 0 && size < kStack &&
+        ::pthread_attr_setstacksize(&threads, kStack) == 0)
+      ::pthread_setattr_default_np(&threads);
     ::pthread_attr_destroy(&threads);
   }
   rlimit limit{};
@@ -28,7 +30,8 @@ void prepare_stacks() {
   }
   if (::setrlimit(RLIMIT_STACK, &limit) != 0) limit = had;
   if (limit.rlim_cur < kLeast)
-    throw UserError("the stack is too small", fmt::format("ulimit -s, {}", human_bytes(static_cast<double>(limit.rlim_cur))), fmt::format("it must have {} at least", human_bytes(static_cast<double>(kLeast))),
+    throw UserError("the stack is too small", fmt::format("ulimit -s, {}", human_bytes(static_cast<double>(limit.rlim_cur))),
+                    fmt::format("it must have {} at least", human_bytes(static_cast<double>(kLeast))),
                     "raise the limit: ulimit -s 8192");
 }
 

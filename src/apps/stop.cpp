@@ -23,11 +23,13 @@ int run_stop(StopFlags& flags, Config&) {
   flags.output = run_meant_by(flags.output);
   // A run holds its folder long before it writes config.yaml, which comes when weights and checkpoint are read.
   if (!is_run(flags.output) && !std::filesystem::exists(std::filesystem::path(flags.output) / "config.yaml"))
-    throw UserError("no run in this folder", flags.output, "it must be the train.output of a run, or a folder that `ravine init` made", "check the path");
+    throw UserError("no run in this folder", flags.output,
+                    "it must be the train.output of a run, or a folder that `ravine init` made", "check the path");
   const auto holder = folder_holder(flags.output);
   if (!holder)
-    throw UserError("no run is alive in this folder", flags.output, "its run has ended, or is not at its first step yet",
-                    "nothing needs to be stopped; if it was killed, the command that started it, with checkpoint.resume=auto, goes on from its newest checkpoint");
+    throw UserError(
+        "no run is alive in this folder", flags.output, "its run has ended, or is not at its first step yet",
+        "nothing needs to be stopped; if it was killed, the command that started it, with checkpoint.resume=auto, goes on from its newest checkpoint");
   request_stop(flags.output);
   say(fmt::format("asked the run in {} ({}) to finish its step, save and stop", flags.output, *holder));
   return 0;
@@ -36,8 +38,9 @@ int run_stop(StopFlags& flags, Config&) {
 }  // namespace
 
 Command stop_command() {
-  return command<StopFlags>({.name = "stop", .summary = "ask a run to finish its step, save and stop", .example = "ravine stop runs/book"}, "Train",
-                            run_stop);
+  return command<StopFlags>(
+      {.name = "stop", .summary = "ask a run to finish its step, save and stop", .example = "ravine stop runs/book"}, "Train",
+      run_stop);
 }
 
 }  // namespace ravine

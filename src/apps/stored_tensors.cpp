@@ -16,14 +16,19 @@ StoredTensors::StoredTensors(const std::string& path) {
   }
   // Of one rank, or one file of a checkpoint: its checksums stand in the manifest beside it.
   const fs::path beside = folder ? fs::path(path) : fs::absolute(path).parent_path();
-  if ((folder || fs::path(path).filename().string().starts_with("state-")) && is_checkpoint(beside.string())) CheckpointReader(beside.string(), true);
+  if ((folder || fs::path(path).filename().string().starts_with("state-")) && is_checkpoint(beside.string()))
+    CheckpointReader(beside.string(), true);
   set_ = std::make_unique<TensorSet>(path);
   for (const auto& entry : set_->tensors()) names_.push_back(entry.first);
 }
 
 bool StoredTensors::has(const std::string& name) const { return set_ ? set_->tensors().count(name) > 0 : pieces_->has(name); }
-DType StoredTensors::dtype(const std::string& name) const { return set_ ? set_->tensors().at(name).info->dtype : pieces_->dtype(name); }
-const Shape& StoredTensors::shape(const std::string& name) const { return set_ ? set_->tensors().at(name).info->shape : pieces_->shape(name); }
+DType StoredTensors::dtype(const std::string& name) const {
+  return set_ ? set_->tensors().at(name).info->dtype : pieces_->dtype(name);
+}
+const Shape& StoredTensors::shape(const std::string& name) const {
+  return set_ ? set_->tensors().at(name).info->shape : pieces_->shape(name);
+}
 
 std::span<const std::byte> StoredTensors::bytes(const std::string& name, std::vector<std::byte>& scratch) const {
   if (set_) return set_->tensors().at(name).bytes();

@@ -1,4 +1,5 @@
-// The tensors that a command looks at: of a file, of a folder, or of a checkpoint whose tensors lie in pieces in the files of many ranks.
+// The tensors that a command looks at: of a file, of a folder, or of a checkpoint whose tensors lie in pieces in the files of
+// many ranks.
 #pragma once
 #include <memory>
 #include <string>

@@ -48,7 +48,8 @@ struct EncodeFlags {
   bool no_special = false, jsonl = false, overwrite = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & reads_folder() & metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
+      required() & reads_folder() & metavar("DIR-or-FILE"));
     v("no-special", no_special, "nothing around the text (no bos, no eos)");
     v("jsonl", jsonl, "lines are {\"text\": \"..\"} in, {\"ids\": [..]} out");
     v("npy", npy, "take all of stdin as one text and write the ids as int32 to this file", metavar("FILE") & writes());
@@ -67,13 +68,16 @@ int run_encode(EncodeFlags& flags, Config&) {
     const int64_t room = available_memory() / 16;
     for (size_t had = 0; !std::feof(stdin) && !std::ferror(stdin); text.resize(had)) {
       if (static_cast<int64_t>(had) > room)
-        throw UserError("text too long", "stdin", fmt::format("--npy takes it as one text, of at most {} where {} of memory are free, and more came", human_bytes(static_cast<double>(room)), human_bytes(16.0 * static_cast<double>(room))),
+        throw UserError("text too long", "stdin",
+                        fmt::format("--npy takes it as one text, of at most {} where {} of memory are free, and more came",
+                                    human_bytes(static_cast<double>(room)), human_bytes(16.0 * static_cast<double>(room))),
                         "encode it line by line without --npy, or make token files with ravine preprocess");
       text.resize(had + (1 << 20));
       had += in.read(std::as_writable_bytes(std::span(text).subspan(had)));
     }
     auto ids = tokenizer->encode(text, !flags.no_special);
-    write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)), true, may_replace_output(kNpyMark, flags.overwrite));
+    write_npy(flags.npy, DType::i32, {static_cast<int64_t>(ids.size())}, std::as_bytes(std::span(ids)), true,
+              may_replace_output(kNpyMark, flags.overwrite));
     return 0;
   }
   JsonlParser parser("text", "");
@@ -91,7 +95,8 @@ struct DecodeFlags {
   bool skip_special = false, jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & reads() & metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
+      required() & reads() & metavar("DIR-or-FILE"));
     v("skip-special", skip_special, "leave special tokens out");
     v("jsonl", jsonl, "lines are {\"ids\": [..]} in, {\"text\": \"..\"} out");
   }
@@ -103,9 +108,11 @@ int run_decode(DecodeFlags& flags, Config&) {
   each_line([&](std::string_view line, const std::string& where) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
     if (!flags.jsonl && line.find_first_not_of("\"' ,0123456789\r\t") == std::string_view::npos)
-      throw UserError("ids without brackets", where, "each line must be a list [1, 2, ..]", "write it so: echo '[1, 2, 3]' | ravine tokenizer decode --tokenizer " + shell_word(flags.tokenizer));
+      throw UserError("ids without brackets", where, "each line must be a list [1, 2, ..]",
+                      "write it so: echo '[1, 2, 3]' | ravine tokenizer decode --tokenizer " + shell_word(flags.tokenizer));
     if (line[line.find_first_not_of(" \t\r")] != (flags.jsonl ? '{' : '['))
-      throw UserError("no token ids", where, flags.jsonl ? "each line must be {\"ids\": [1, 2, ..]}" : "each line must be a list [1, 2, ..]",
+      throw UserError("no token ids", where,
+                      flags.jsonl ? "each line must be {\"ids\": [1, 2, ..]}" : "each line must be a list [1, 2, ..]",
                       "text becomes ids by ravine tokenizer encode --tokenizer " + shell_word(flags.tokenizer));
     Json list = parse_json(line, where);
     if (flags.jsonl) list = list.is_object() && list.contains("ids") ? Json(list["ids"]) : Json();
@@ -121,7 +128,9 @@ int run_decode(DecodeFlags& flags, Config&) {
                       "correct the input");
     std::string text = tokenizer->decode(ids, flags.skip_special);
     // JSON in ASCII: U+2028 in text must not end a line for anyone. Files and pipes get the text's own bytes.
-    print_line(flags.jsonl ? Json{{"text", text}}.dump(-1, ' ', true, Json::error_handler_t::replace) : terminal ? escaped(text, "\n\t") : text);
+    print_line(flags.jsonl ? Json{{"text", text}}.dump(-1, ' ', true, Json::error_handler_t::replace)
+               : terminal  ? escaped(text, "\n\t")
+                           : text);
   });
   return 0;
 }
@@ -131,7 +140,8 @@ struct TokenizerInfoFlags {
   bool json = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)", required() & reads() & metavar("DIR-or-FILE"));
+    v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
+      required() & reads() & metavar("DIR-or-FILE"));
     v("json", json, "one JSON line");
   }
 };
@@ -149,8 +159,8 @@ int run_tokenizer_info(TokenizerInfoFlags& flags, Config&) {
   print_line(fmt::format("kind  {}\nsize  {}", tokenizer->kind(), tokenizer->size()));
   for (const char* name : {"bos", "eos", "pad", "unk"})
     print_line(info[name].is_null()
-              ? fmt::format("{}   none", name)
-              : fmt::format("{}   {} {}", name, info[name]["id"].dump(), escaped(info[name]["piece"].get<std::string>())));
+                   ? fmt::format("{}   none", name)
+                   : fmt::format("{}   {} {}", name, info[name]["id"].dump(), escaped(info[name]["piece"].get<std::string>())));
   return 0;
 }
 
@@ -160,10 +170,12 @@ struct TokenizerTrainFlags {
   template <class V>
   void each(V&& v) {
     TokenizerTraining& t = training;
-    v("input", t.input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders", required() & metavar("PATH") & reads_folder());
+    v("input", t.input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders",
+      required() & metavar("PATH") & reads_folder());
     v("output", t.output, "folder to write; Transformers reads it too", required() & filled() & writes() & metavar("DIR"));
     v("vocab-size", t.vocabulary, "pieces in all; a small text may give fewer", between(1, 1 << 24));
-    v("type", t.type, "bpe and unigram: a SentencePiece tokenizer.model; byte-bpe: a byte-level tokenizer.json", one_of({"bpe", "unigram", "byte-bpe"}));
+    v("type", t.type, "bpe and unigram: a SentencePiece tokenizer.model; byte-bpe: a byte-level tokenizer.json",
+      one_of({"bpe", "unigram", "byte-bpe"}));
     v("pattern", t.pattern, "byte-bpe: how text is cut into words", one_of({"gpt2", "llama3", "qwen2"}));
     v("min-frequency", t.min_frequency, "byte-bpe: of a pair that becomes a piece", between(1, INT32_MAX));
     v("normalization", t.normalization, "what happens to the text first: nothing, or Unicode NFKC and tidied spaces",
@@ -174,7 +186,8 @@ struct TokenizerTrainFlags {
     v("add-dummy-prefix", t.add_dummy_prefix,
       "a space before the text, so that its first word is like the others; or --add-dummy-prefix=false");
     v("symbols", t.symbols, "strings that are always one piece", metavar("TEXT"));
-    v("special-tokens", t.special, "likewise, and no part of the text: a chat template's, such as \"<|im_start|>\" \"<|im_end|>\"", metavar("TEXT .."));
+    v("special-tokens", t.special,
+      "likewise, and no part of the text: a chat template's, such as \"<|im_start|>\" \"<|im_end|>\"", metavar("TEXT .."));
     v("text-key", t.text_key, "field of a JSON line that holds the text", filled());
     v("max-bytes", t.max_bytes, "of text to learn from, the first so many", between(1, 1e15));
     v("overwrite", t.overwrite, "replace a tokenizer that is there, of whatever type, with all its files");
@@ -200,23 +213,30 @@ struct RenderFlags {
   bool jsonl = false;
   template <class V>
   void each(V&& v) {
-    v("tokenizer", tokenizer, "folder whose chat template is used, or, with --template, whose bos and eos", metavar("DIR") & reads());
+    v("tokenizer", tokenizer, "folder whose chat template is used, or, with --template, whose bos and eos",
+      metavar("DIR") & reads());
     v("template", file, "a chat template: a file, or a name such as chatml", metavar("NAME-or-FILE") & reads());
     v("bos-token", bos, "with --template alone: text of bos");
     v("eos-token", eos, "with --template alone: text of eos");
-    v("jsonl", jsonl, "lines are {\"messages\": [..], \"add_generation_prompt\": bool} in, {\"text\": \"..\"} or {\"error\": \"..\"} out");
+    v("jsonl", jsonl,
+      "lines are {\"messages\": [..], \"add_generation_prompt\": bool} in, {\"text\": \"..\"} or {\"error\": \"..\"} out");
   }
 };
 
 std::unique_ptr<ChatTemplate> template_of(const RenderFlags& flags) {
-  if (flags.tokenizer.empty() && flags.file.empty()) throw UserError("no chat template", "command line", "--tokenizer or --template says which", "add --tokenizer DIR, or --template chatml");
+  if (flags.tokenizer.empty() && flags.file.empty())
+    throw UserError("no chat template", "command line", "--tokenizer or --template says which",
+                    "add --tokenizer DIR, or --template chatml");
   if (!flags.tokenizer.empty() && !(flags.bos + flags.eos).empty())
-    throw UserError("--bos-token and --eos-token with --tokenizer", "command line", "the tokenizer has its own", "leave them out, or --tokenizer");
-  if (!flags.tokenizer.empty() && !flags.file.empty()) return choose_template(flags.file, flags.tokenizer, *open_tokenizer(flags.tokenizer), "--template").chat;
+    throw UserError("--bos-token and --eos-token with --tokenizer", "command line", "the tokenizer has its own",
+                    "leave them out, or --tokenizer");
+  if (!flags.tokenizer.empty() && !flags.file.empty())
+    return choose_template(flags.file, flags.tokenizer, *open_tokenizer(flags.tokenizer), "--template").chat;
   if (!flags.tokenizer.empty()) {
     auto found = load_chat_template(flags.tokenizer);
     if (!found)
-      throw UserError("no chat template", flags.tokenizer, "tokenizer_config.json has no chat_template, and there is no chat_template.jinja",
+      throw UserError("no chat template", flags.tokenizer,
+                      "tokenizer_config.json has no chat_template, and there is no chat_template.jinja",
                       "name a folder that has one, or add --template chatml, or another name or file");
     return found;
   }
@@ -226,8 +246,7 @@ std::unique_ptr<ChatTemplate> template_of(const RenderFlags& flags) {
 }
 
 int run_render(RenderFlags& flags, Config&) {
-  if (!flags.jsonl)
-    throw UserError("the input of render", "command line", "it is lines of JSON", "add --jsonl");
+  if (!flags.jsonl) throw UserError("the input of render", "command line", "it is lines of JSON", "add --jsonl");
   auto chat = template_of(flags);
   each_line([&](std::string_view line, const std::string& where) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
@@ -249,33 +268,42 @@ int run_render(RenderFlags& flags, Config&) {
 
 Command tokenizer_command() {
   const std::string group = "Data";
-  return command_of({.name = "tokenizer",
-                     .summary = "text to token ids and back; make a tokenizer",
-                     .example = "ravine tokenizer train --input book.txt --output tok"},
-                    group,
-                    {command<EncodeFlags>({.name = "tokenizer encode",
-                                           .summary = "lines of stdin to lists of ids",
-                                           .example = "echo Hello | ravine tokenizer encode --tokenizer my-llama", .sections = {}, .alone = true},
-                                          group, run_encode),
-                     command<DecodeFlags>({.name = "tokenizer decode",
-                                           .summary = "lists of ids to text",
-                                           .example = "echo '[1, 15043]' | ravine tokenizer decode --tokenizer my-llama", .sections = {}, .alone = true},
-                                          group, run_decode),
-                     command<TokenizerInfoFlags>({.name = "tokenizer info",
-                                         .summary = "kind, size and special tokens",
-                                         .example = "ravine tokenizer info --tokenizer my-llama", .sections = {}, .alone = true},
-                                        group, run_tokenizer_info),
-                     command<TokenizerTrainFlags>({.name = "tokenizer train",
-                                          .summary = "makes a tokenizer from text",
-                                          .example = "ravine tokenizer train --input book.txt --output tok --vocab-size 4096",
-                                          .sections = {},
-                                          .alone = true,
-                                          .lasting = true},
-                                         group, run_train_tokenizer),
-                     command<RenderFlags>({.name = "tokenizer render",
-                                           .summary = "conversations to text by a chat template",
-                                           .example = "ravine tokenizer render --tokenizer my-chat --jsonl", .sections = {}, .alone = true},
-                                          group, run_render)});
+  return command_of(
+      {.name = "tokenizer",
+       .summary = "text to token ids and back; make a tokenizer",
+       .example = "ravine tokenizer train --input book.txt --output tok"},
+      group,
+      {command<EncodeFlags>({.name = "tokenizer encode",
+                             .summary = "lines of stdin to lists of ids",
+                             .example = "echo Hello | ravine tokenizer encode --tokenizer my-llama",
+                             .sections = {},
+                             .alone = true},
+                            group, run_encode),
+       command<DecodeFlags>({.name = "tokenizer decode",
+                             .summary = "lists of ids to text",
+                             .example = "echo '[1, 15043]' | ravine tokenizer decode --tokenizer my-llama",
+                             .sections = {},
+                             .alone = true},
+                            group, run_decode),
+       command<TokenizerInfoFlags>({.name = "tokenizer info",
+                                    .summary = "kind, size and special tokens",
+                                    .example = "ravine tokenizer info --tokenizer my-llama",
+                                    .sections = {},
+                                    .alone = true},
+                                   group, run_tokenizer_info),
+       command<TokenizerTrainFlags>({.name = "tokenizer train",
+                                     .summary = "makes a tokenizer from text",
+                                     .example = "ravine tokenizer train --input book.txt --output tok --vocab-size 4096",
+                                     .sections = {},
+                                     .alone = true,
+                                     .lasting = true},
+                                    group, run_train_tokenizer),
+       command<RenderFlags>({.name = "tokenizer render",
+                             .summary = "conversations to text by a chat template",
+                             .example = "ravine tokenizer render --tokenizer my-chat --jsonl",
+                             .sections = {},
+                             .alone = true},
+                            group, run_render)});
 }
 
 }  // namespace ravine

@@ -1,3 +1,4 @@
+#include "infer/trace.h"
 #include "apps/commands.h"
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
@@ -5,7 +6,6 @@
 #include "base/text.h"
 #include "files/output_mark.h"
 #include "files/safetensors.h"
-#include "infer/trace.h"
 #include "train/run_places.h"
 #include "train/step.h"
 
@@ -19,7 +19,8 @@ struct TraceFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & metavar("DIR") & reads_folder());
-    v("input", input, "safetensors file with input_ids, optional labels, attention_mask, position_ids", required() & metavar("FILE") & reads());
+    v("input", input, "safetensors file with input_ids, optional labels, attention_mask, position_ids",
+      required() & metavar("FILE") & reads());
     v("out", out, "safetensors file to write", required() & filled() & metavar("FILE") & writes());
     v("overwrite", overwrite, "replace whatever file has that name; unasked only a trace is replaced");
     v("backward", backward, "also the gradients of all weights");
@@ -67,12 +68,14 @@ int run_trace(TraceFlags& flags, Config& config) {
 }  // namespace
 
 Command trace_command() {
-  return command<TraceFlags>({.name = "trace",
-                              .summary = "one forward (and backward) pass on given ids; writes activations, logits, loss, gradients",
-                              .example = "ravine trace --model my-llama --input ids.safetensors --out trace.safetensors --backward",
-                              .sections = {"precision", "parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.sequence", "parallel.zero", "parallel.zero_threshold",
-                                           "parallel.virtual", "parallel.stage_layers", "parallel.patience", "parallel.interface"}},
-                             "Precision", run_trace);
+  return command<TraceFlags>(
+      {.name = "trace",
+       .summary = "one forward (and backward) pass on given ids; writes activations, logits, loss, gradients",
+       .example = "ravine trace --model my-llama --input ids.safetensors --out trace.safetensors --backward",
+       .sections = {"precision", "parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.sequence", "parallel.zero",
+                    "parallel.zero_threshold", "parallel.virtual", "parallel.stage_layers", "parallel.patience",
+                    "parallel.interface"}},
+      "Precision", run_trace);
 }
 
 }  // namespace ravine

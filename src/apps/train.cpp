@@ -34,8 +34,10 @@ Command train_command() {
   return command<TrainFlags>(
       {.name = "train",
        .summary = "pretraining, continued pretraining and fine-tuning",
-       .example = "ravine train model.config=configs/llama-demo.json model.tokenizer=tok/tokenizer.model data.train=[book.txt] train.output=runs/book",
-       .sections = {"model", "data", "train", "optimizer", "schedule", "precision", "parallel", "checkpoint", "log", "health", "probe"},
+       .example =
+           "ravine train model.config=configs/llama-demo.json model.tokenizer=tok/tokenizer.model data.train=[book.txt] train.output=runs/book",
+       .sections = {"model", "data", "train", "optimizer", "schedule", "precision", "parallel", "checkpoint", "log", "health",
+                    "probe"},
        .lasting = true,
        .stoppable = true},
       "Train", run_train);

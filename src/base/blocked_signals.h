@@ -1,5 +1,5 @@
-// Threads beside the main one leave signals to it. A thread that is started under this guard has all of them blocked; who starts it has its own mask again, even where it cannot start.
-// SIGXFSZ, blocked, makes a write past the size limit an error.
+// Threads beside the main one leave signals to it. A thread that is started under this guard has all of them blocked; who
+// starts it has its own mask again, even where it cannot start. SIGXFSZ, blocked, makes a write past the size limit an error.
 #pragma once
 #include <signal.h>
 

@@ -34,11 +34,16 @@ bool is_float(DType t) { return t == DType::f64 || t == DType::f32 || t == DType
 
 double epsilon(DType t) {
   switch (t) {
-    case DType::f64: return 0x1p-52;
-    case DType::f32: return 0x1p-23;
-    case DType::bf16: return 0x1p-7;
-    case DType::f16: return 0x1p-10;
-    default: fail("epsilon: {} is not a floating type", name(t));
+    case DType::f64:
+      return 0x1p-52;
+    case DType::f32:
+      return 0x1p-23;
+    case DType::bf16:
+      return 0x1p-7;
+    case DType::f16:
+      return 0x1p-10;
+    default:
+      fail("epsilon: {} is not a floating type", name(t));
   }
 }
 }  // namespace ravine

@@ -13,8 +13,8 @@ namespace ravine {
 
 namespace {
 
-// Builds a document event by event. nlohmann's own builder looks for each key among all before it, which is quadratic; here equal keys
-// are found once per object, when it ends.
+// Builds a document event by event. nlohmann's own builder looks for each key among all before it, which is quadratic; here
+// equal keys are found once per object, when it ends.
 class JsonBuilder final : public nlohmann::json_sax<Json> {
  public:
   JsonBuilder(Json& root, const std::string& where) : root_(root), where_(where) {}
@@ -45,7 +45,11 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
     std::string why = e.what();
     if (size_t at = why.find("] "); at != std::string::npos) why = why.substr(at + 2);
     if (open_.empty() && root_.is_null())
-      throw UserError("not valid JSON", where_, why.find("unexpected end of input") != std::string::npos ? "there is nothing in it" : "it does not begin as JSON does: it is of another kind", "name a file of JSON here");
+      throw UserError("not valid JSON", where_,
+                      why.find("unexpected end of input") != std::string::npos
+                          ? "there is nothing in it"
+                          : "it does not begin as JSON does: it is of another kind",
+                      "name a file of JSON here");
     constexpr size_t kShown = 300;  // it may quote a string as long as the file
     if (why.size() > kShown) why = why.substr(0, kShown / 2) + " .. " + why.substr(why.size() - kShown / 2);
     throw UserError("not valid JSON", where_, why, "repair or replace the file");
@@ -67,7 +71,8 @@ class JsonBuilder final : public nlohmann::json_sax<Json> {
   }
   bool open(Json container) {
     if (open_.size() >= kJsonDepth)
-      throw UserError("JSON is nested too deeply", where_, fmt::format("at most {} levels", kJsonDepth), "check that this is the file you meant");
+      throw UserError("JSON is nested too deeply", where_, fmt::format("at most {} levels", kJsonDepth),
+                      "check that this is the file you meant");
     open_.push_back(&place(std::move(container)));
     return true;
   }
@@ -113,9 +118,7 @@ Json parse_json(std::string_view text, const std::string& where) {
   return root;
 }
 
-Json read_json(const std::string& path, int64_t limit) {
-  return parse_json(read_text(path, limit, "a JSON file"), path);
-}
+Json read_json(const std::string& path, int64_t limit) { return parse_json(read_text(path, limit, "a JSON file"), path); }
 
 namespace {
 
@@ -124,14 +127,16 @@ namespace {
 }
 
 const Json* find_field(const Json& object, const std::string& key, const std::string& where) {
-  if (!object.is_object()) throw UserError("not a JSON object", where, fmt::format("a field '{}' is looked for", key), "repair or replace the file");
+  if (!object.is_object())
+    throw UserError("not a JSON object", where, fmt::format("a field '{}' is looked for", key), "repair or replace the file");
   auto it = object.find(key);
   return it == object.end() ? nullptr : &*it;
 }
 
 bool read_value(const Json& v, bool& out) { return v.is_boolean() && (out = v.get<bool>(), true); }
 bool read_value(const Json& v, int64_t& out) {
-  return v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) && (out = v.get<int64_t>(), true);
+  return v.is_number_integer() && !(v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) &&
+         (out = v.get<int64_t>(), true);
 }
 bool read_value(const Json& v, double& out) { return v.is_number() && (out = v.get<double>(), true); }
 bool read_value(const Json& v, std::string& out) { return v.is_string() && (out = v.get<std::string>(), true); }
@@ -147,13 +152,16 @@ const char* kind_of(const Json*) { return "an object"; }
 template <class T>
 T field_or(const Json& object, const std::string& key, const std::string& where, T otherwise) {
   const Json* v = find_field(object, key, where);
-  if (v && !read_value(*v, otherwise)) wrong_field(key, where, fmt::format("it must be {}, got {}", kind_of(&otherwise), v->type_name()));
+  if (v && !read_value(*v, otherwise))
+    wrong_field(key, where, fmt::format("it must be {}, got {}", kind_of(&otherwise), v->type_name()));
   return otherwise;
 }
 
 template <class T>
 T field(const Json& object, const std::string& key, const std::string& where) {
-  if (!find_field(object, key, where)) throw UserError(fmt::format("field '{}' is missing", key), where, fmt::format("it must be {}", kind_of(static_cast<T*>(nullptr))), "repair or replace the file");
+  if (!find_field(object, key, where))
+    throw UserError(fmt::format("field '{}' is missing", key), where,
+                    fmt::format("it must be {}", kind_of(static_cast<T*>(nullptr))), "repair or replace the file");
   return field_or<T>(object, key, where, T{});
 }
 

@@ -1,4 +1,5 @@
-// Objects of many keys: a key is looked up in time linear in the keys, so those that are known to be new are put behind the others unseen.
+// Objects of many keys: a key is looked up in time linear in the keys, so those that are known to be new are put behind the
+// others unseen.
 #pragma once
 #include <string>
 #include <utility>

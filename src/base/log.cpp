@@ -26,7 +26,8 @@ void say(std::string_view line) noexcept {
 
 namespace {
 
-// The cursor rests at the beginning of the bar: a terminal that was made narrower since wraps the bar and keeps the cursor there, so all of its rows are below.
+// The cursor rests at the beginning of the bar: a terminal that was made narrower since wraps the bar and keeps the cursor
+// there, so all of its rows are below.
 constexpr const char* kClearBar = "\r\033[J";
 
 }  // namespace
@@ -43,7 +44,8 @@ void Log::open(const std::string& path) {
   struct stat s;
   if ((fd < 0 && errno == ELOOP) || (fd >= 0 && (::fstat(fd, &s) != 0 || !S_ISREG(s.st_mode) || s.st_nlink > 1))) {
     if (fd >= 0) ::close(fd);
-    throw UserError("cannot write the log", path, "it must be a plain file: no link and nothing else is written to", "remove it, or choose another train.output");
+    throw UserError("cannot write the log", path, "it must be a plain file: no link and nothing else is written to",
+                    "remove it, or choose another train.output");
   }
   std::FILE* f = fd < 0 ? nullptr : ::fdopen(fd, "a");
   if (!f && (errno == ENOSPC || errno == EDQUOT)) fail("cannot write the log '{}': no room left on the disk", path);
@@ -64,7 +66,8 @@ void Log::write(const std::string& text) {
     std::fputs((line + "\n").c_str(), file_);
     if (std::fflush(file_) == 0 && !std::ferror(file_)) return;
     std::clearerr(file_);
-    if (!file_broken_ && !quiet_) std::fputs("warning: log.txt cannot be written, it will lack lines: is the disk full?\n", stderr);
+    if (!file_broken_ && !quiet_)
+      std::fputs("warning: log.txt cannot be written, it will lack lines: is the disk full?\n", stderr);
     file_broken_ = true;
   }
 }

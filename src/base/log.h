@@ -14,13 +14,14 @@ void say(std::string_view line) noexcept;
 
 class Log {
  public:
-  Log();                                  // to stderr; asks whether it is a terminal
+  Log();  // to stderr; asks whether it is a terminal
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
-  // Appends every line to this file too. If it cannot be written later on (full disk), that is said once, and the lines it lacks are lost.
+  // Appends every line to this file too. If it cannot be written later on (full disk), that is said once, and the lines it
+  // lacks are lost.
   void open(const std::string& path);
-  void quiet(bool on) { quiet_ = on; }    // ranks other than 0
+  void quiet(bool on) { quiet_ = on; }  // ranks other than 0
   template <class... A>
   void line(fmt::format_string<A...> text, A&&... args) {
     write(fmt::format(text, std::forward<A>(args)...));
@@ -41,8 +42,8 @@ class Log {
   bool terminal_ = false, quiet_ = false, bar_ = false, file_broken_ = false;
 };
 
-std::string human_time(double seconds);   // "1h 02m", "3m 20s", "4.2 s"
-std::string human_bytes(double bytes);    // "1.5 GiB"
-std::string human_count(double count);    // "134.1 M"
+std::string human_time(double seconds);  // "1h 02m", "3m 20s", "4.2 s"
+std::string human_bytes(double bytes);   // "1.5 GiB"
+std::string human_count(double count);   // "134.1 M"
 
 }  // namespace ravine

@@ -52,17 +52,22 @@ LookAlike find_look_alike(std::string_view t, size_t from) {
 std::string with_plain_characters(std::string_view text) {
   std::string out;
   size_t at = 0;
-  for (LookAlike l; (l = find_look_alike(text, at)).bytes > 0; at = l.at + l.bytes) out += std::string(text.substr(at, l.at - at)) + l.meant;
+  for (LookAlike l; (l = find_look_alike(text, at)).bytes > 0; at = l.at + l.bytes)
+    out += std::string(text.substr(at, l.at - at)) + l.meant;
   return out + std::string(text.substr(at));
 }
 
 std::string look_alike(std::string_view text) {
   const LookAlike l = find_look_alike(text, 0);
   if (l.bytes == 0) return "";
-  const char* kind = l.code >= 0xff01 ? "full-width" : l.code == 0x3000 ? "full-width" : l.code == 0x00a0 || l.code == 0x202f ? "no-break" : "typographic";
+  const char* kind = l.code >= 0xff01                       ? "full-width"
+                     : l.code == 0x3000                     ? "full-width"
+                     : l.code == 0x00a0 || l.code == 0x202f ? "no-break"
+                                                            : "typographic";
   if (l.meant.empty() || l.code == 0xfeff) return fmt::format("a character that nobody sees (U+{:04X}) stands in it", l.code);
   if (l.meant == " ") return fmt::format("a blank in it is the {} one (U+{:04X})", kind, l.code);
-  return fmt::format("'{}' (U+{:04X}) is {} '{}'", text.substr(l.at, l.bytes), l.code, l.code >= 0x3000 && l.code < 0xff00 ? "the Chinese" : fmt::format("a {}", kind), l.meant);
+  return fmt::format("'{}' (U+{:04X}) is {} '{}'", text.substr(l.at, l.bytes), l.code,
+                     l.code >= 0x3000 && l.code < 0xff00 ? "the Chinese" : fmt::format("a {}", kind), l.meant);
 }
 
 }  // namespace ravine

@@ -33,8 +33,8 @@ std::string hub_name(std::string address, Hub& hub) {
 }
 
 std::string download(const std::string& name, Hub hub) {
-  return fmt::format("download it first: `hf download {}{} --local-dir {}`, then name that folder", shell_word(name), hub == Hub::datasets ? " --repo-type dataset" : "",
-                     shell_word(name.substr(name.rfind('/') + 1)));
+  return fmt::format("download it first: `hf download {}{} --local-dir {}`, then name that folder", shell_word(name),
+                     hub == Hub::datasets ? " --repo-type dataset" : "", shell_word(name.substr(name.rfind('/') + 1)));
 }
 
 // The command that brings a file of this address to this machine.
@@ -42,17 +42,27 @@ std::string bring(const std::string& address) {
   const std::string scheme = address.substr(0, address.find("://"));
   if (scheme == "file") return fmt::format("write the path alone: {}", shell_word(address.substr(7)));
   const char* command = nullptr;
-  for (const auto& [name, how] : {std::pair("http", "wget {0}"), {"https", "wget {0}"}, {"ftp", "wget {0}"}, {"s3", "aws s3 cp {0} ."}, {"s3a", "aws s3 cp {0} ."}, {"gs", "gsutil cp {0} ."},
-                                  {"oss", "ossutil cp {0} ."}, {"obs", "obsutil cp {0} ."}, {"hdfs", "hdfs dfs -get {0} ."}})
+  for (const auto& [name, how] : {std::pair("http", "wget {0}"),
+                                  {"https", "wget {0}"},
+                                  {"ftp", "wget {0}"},
+                                  {"s3", "aws s3 cp {0} ."},
+                                  {"s3a", "aws s3 cp {0} ."},
+                                  {"gs", "gsutil cp {0} ."},
+                                  {"oss", "ossutil cp {0} ."},
+                                  {"obs", "obsutil cp {0} ."},
+                                  {"hdfs", "hdfs dfs -get {0} ."}})
     if (scheme == name) command = how;
   if (!command) return "files are read from this machine: copy it here first, then name the file";
-  return fmt::format("files are read from this machine: download it first (`{}`), then name the file", fmt::format(fmt::runtime(command), shell_word(address)));
+  return fmt::format("files are read from this machine: download it first (`{}`), then name the file",
+                     fmt::format(fmt::runtime(command), shell_word(address)));
 }
 
 std::string near_name(const fs::path& folder, const std::string& word) {
   std::error_code error;
   std::vector<std::string> names;
-  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator() && names.size() < kMostNames; it.increment(error)) names.push_back(it->path().filename().string());
+  for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator() && names.size() < kMostNames;
+       it.increment(error))
+    names.push_back(it->path().filename().string());
   return nearest(word, names);
 }
 
@@ -69,7 +79,8 @@ std::string missing_path_advice(const std::string& path, Hub hub) {
   if (!whole.has_filename()) whole = whole.parent_path();  // "books/"
   std::error_code error;
   fs::path missing = whole;
-  while (missing.has_parent_path() && missing.parent_path() != missing && !fs::exists(missing.parent_path(), error)) missing = missing.parent_path();
+  while (missing.has_parent_path() && missing.parent_path() != missing && !fs::exists(missing.parent_path(), error))
+    missing = missing.parent_path();
   const fs::path there = missing.has_parent_path() ? missing.parent_path() : fs::path(".");
   if (const std::string near = near_name(there, missing.filename().string()); !near.empty()) {
     fs::path meant = missing.has_parent_path() ? missing.parent_path() / near : fs::path(near);
@@ -77,9 +88,11 @@ std::string missing_path_advice(const std::string& path, Hub hub) {
     return fmt::format("did you mean '{}'?", meant.string());
   }
   const size_t slash = path.find('/');
-  const bool two = slash != std::string::npos && slash > 0 && slash + 1 < path.size() && path.find('/', slash + 1) == std::string::npos && path[0] != '.' && path[0] != '~';
+  const bool two = slash != std::string::npos && slash > 0 && slash + 1 < path.size() &&
+                   path.find('/', slash + 1) == std::string::npos && path[0] != '.' && path[0] != '~';
   if (hub != Hub::none && two && missing != whole) return download(path, hub);
-  if (hub != Hub::none && slash == std::string::npos && path.find('.') == std::string::npos) return "check the path; if it is a name of the Hugging Face hub, " + download(path, hub);
+  if (hub != Hub::none && slash == std::string::npos && path.find('.') == std::string::npos)
+    return "check the path; if it is a name of the Hugging Face hub, " + download(path, hub);
   return missing == whole ? "check the path" : fmt::format("check the path: there is no {}", missing.string());
 }
 

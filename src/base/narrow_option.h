@@ -13,7 +13,8 @@ To narrow_option(int64_t value, const char* option) {
   constexpr int64_t least = std::numeric_limits<To>::is_signed ? static_cast<int64_t>(std::numeric_limits<To>::min()) : 0;
   constexpr int64_t most = sizeof(To) >= sizeof(int64_t) ? INT64_MAX : static_cast<int64_t>(std::numeric_limits<To>::max());
   if (value < least || value > most)
-    throw UserError(fmt::format("{} is {}", option, value), option, fmt::format("must be at least {} and at most {}", least, most),
+    throw UserError(fmt::format("{} is {}", option, value), option,
+                    fmt::format("must be at least {} and at most {}", least, most),
                     value < least ? "give a larger value" : "give a smaller value");
   return static_cast<To>(value);
 }

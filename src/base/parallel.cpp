@@ -1,8 +1,8 @@
 // A pool of threads that stay. One loop runs at a time. It is published in `state_`: a thread enters by adding itself to the
 // number inside, as long as the loop is open, and takes indices from `next_`. The caller works too; when no index is left it
-// closes the loop and waits only for threads that are inside, so a thread that sleeps, or has no core just now, holds up nothing.
-// Threads spin for a moment between loops, then sleep: loops that follow each other closely start at once, and runs that share
-// cores do not take them from each other by waiting.
+// closes the loop and waits only for threads that are inside, so a thread that sleeps, or has no core just now, holds up
+// nothing. Threads spin for a moment between loops, then sleep: loops that follow each other closely start at once, and runs
+// that share cores do not take them from each other by waiting.
 #include "base/parallel.h"
 
 #include <linux/futex.h>
@@ -36,7 +36,9 @@ inline void pause() {
 void sleep_while(Word& word, uint32_t seen) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
 }
-void wake_all(Word& word) { syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0); }
+void wake_all(Word& word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+}
 
 // Waits until done(word), spinning first; `sleepers` tells the other side that a wake is needed.
 template <class F>

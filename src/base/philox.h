@@ -1,5 +1,5 @@
-// Philox4x32-10: counter-based random numbers (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC 2011).
-// The same (key, counter) gives the same four words on every machine, in any order, on any thread.
+// Philox4x32-10: counter-based random numbers (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3; SC
+// 2011). The same (key, counter) gives the same four words on every machine, in any order, on any thread.
 #pragma once
 #include <array>
 #include <cstdint>

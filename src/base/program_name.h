@@ -4,7 +4,8 @@
 
 namespace ravine {
 
-// "ravine", or the path that was typed, as a word of a shell, where it was called by one: then the name alone may be unknown to the shell.
+// "ravine", or the path that was typed, as a word of a shell, where it was called by one: then the name alone may be unknown to
+// the shell.
 std::string program_word();
 
 }  // namespace ravine

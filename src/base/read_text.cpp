@@ -28,7 +28,9 @@ struct Descriptor {
 }  // namespace
 
 std::string read_text(const std::string& path, int64_t limit, const std::string& what) {
-  auto refuse = [&](const std::string& rule, const std::string& fix) { throw UserError("cannot read " + what, path, rule, fix); };
+  auto refuse = [&](const std::string& rule, const std::string& fix) {
+    throw UserError("cannot read " + what, path, rule, fix);
+  };
   auto failed = [&](int code) { refuse(std::generic_category().message(code), "check the path and its permissions"); };
   // Without O_NONBLOCK the open of a pipe would wait for a writer.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
@@ -38,7 +40,9 @@ std::string read_text(const std::string& path, int64_t limit, const std::string&
   if (::fstat(file.fd, &s) != 0) failed(errno);
   if (S_ISDIR(s.st_mode)) refuse("it is a folder", "name a file in it");
   if (!S_ISREG(s.st_mode) && !S_ISFIFO(s.st_mode)) refuse("it is neither a file nor a pipe", "check the path");
-  auto too_large = [&](const std::string& has) { refuse(fmt::format("it may have {} bytes at most, {}", limit, has), "check that this is the file you meant"); };
+  auto too_large = [&](const std::string& has) {
+    refuse(fmt::format("it may have {} bytes at most, {}", limit, has), "check that this is the file you meant");
+  };
   if (S_ISREG(s.st_mode) && s.st_size > limit) too_large(fmt::format("it has {}", s.st_size));
   std::string text;
   if (S_ISREG(s.st_mode)) text.reserve(static_cast<size_t>(s.st_size));
@@ -47,7 +51,9 @@ std::string read_text(const std::string& path, int64_t limit, const std::string&
       pollfd waiting{file.fd, POLLIN, 0};
       const int ready = ::poll(&waiting, 1, kPatience);
       if (ready < 0 && errno == EINTR) continue;
-      if (ready == 0) refuse(fmt::format("nothing came through this pipe for {} seconds", kPatience / 1000), "name a file, or write into the pipe");
+      if (ready == 0)
+        refuse(fmt::format("nothing came through this pipe for {} seconds", kPatience / 1000),
+               "name a file, or write into the pipe");
     }
     const ssize_t n = ::read(file.fd, buffer, sizeof buffer);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;

@@ -9,7 +9,8 @@ namespace ravine {
 std::vector<std::string> split(std::string_view text, char by) {
   std::vector<std::string> parts;
   size_t from = 0;
-  for (size_t at; (at = text.find(by, from)) != std::string_view::npos; from = at + 1) parts.emplace_back(text.substr(from, at - from));
+  for (size_t at; (at = text.find(by, from)) != std::string_view::npos; from = at + 1)
+    parts.emplace_back(text.substr(from, at - from));
   parts.emplace_back(text.substr(from));
   return parts;
 }
@@ -46,7 +47,8 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     for (size_t i = 1; i <= word.size(); ++i)
       for (size_t j = 1; j <= c.size(); ++j) {
         d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (word[i - 1] != c[j - 1])});
-        if (i > 1 && j > 1 && word[i - 1] == c[j - 2] && word[i - 2] == c[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+        if (i > 1 && j > 1 && word[i - 1] == c[j - 2] && word[i - 2] == c[j - 1])
+          d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
       }
     if (d[word.size()][c.size()] < best_distance) {
       best_distance = d[word.size()][c.size()];
@@ -68,7 +70,8 @@ size_t find_invalid_utf8(std::string_view t) {
     auto tail = [&](size_t k) { return static_cast<unsigned char>(t[i + k]); };
     for (size_t k = 1; k < n; ++k)
       if ((tail(k) & 0xc0) != 0x80) return i;
-    if ((c == 0xe0 && tail(1) < 0xa0) || (c == 0xed && tail(1) > 0x9f) || (c == 0xf0 && tail(1) < 0x90) || (c == 0xf4 && tail(1) > 0x8f))
+    if ((c == 0xe0 && tail(1) < 0xa0) || (c == 0xed && tail(1) > 0x9f) || (c == 0xf0 && tail(1) < 0x90) ||
+        (c == 0xf4 && tail(1) > 0x8f))
       return i;
     i += n;
   }
@@ -90,7 +93,8 @@ std::string escaped(std::string_view text, std::string_view keep) {
     const size_t n = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
     uint32_t c = lead & (n == 1 ? 0x7fu : 0xffu >> (n + 1));
     for (size_t k = 1; k < n; ++k) c = c << 6 | (static_cast<unsigned char>(text[i + k]) & 0x3fu);
-    const bool control = c < 0x20 || (c >= 0x7f && c < 0xa0), turns = (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+    const bool control = c < 0x20 || (c >= 0x7f && c < 0xa0),
+               turns = (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
     if (n == 1 && keep.find(text[i]) != std::string_view::npos)
       out += text[i];
     else if (c == '\n' || c == '\t' || c == '\r')

@@ -25,7 +25,8 @@ Pending SelfGroup::all_gather(const void* mine, void* all, int64_t bytes) const 
   return {};
 }
 Pending SelfGroup::all_to_all(const void* send, void* receive, int64_t bytes) const { return all_gather(send, receive, bytes); }
-Pending SelfGroup::all_to_all(const void* send, std::span<const int64_t> to, void* receive, std::span<const int64_t> from) const {
+Pending SelfGroup::all_to_all(const void* send, std::span<const int64_t> to, void* receive,
+                              std::span<const int64_t> from) const {
   require(to.size() == 1 && from.size() == 1 && to[0] == from[0], "all_to_all: pieces for other ranks than this one");
   return all_gather(send, receive, to[0]);
 }
@@ -61,7 +62,8 @@ std::vector<std::string> gather_texts(const Group& group, const std::string& min
   padded.resize(static_cast<size_t>(longest));
   group.all_gather(padded.data(), all.data(), longest).wait();
   std::vector<std::string> texts;
-  for (size_t i = 0; i < sizes.size(); ++i) texts.push_back(all.substr(i * static_cast<size_t>(longest), static_cast<size_t>(sizes[i])));
+  for (size_t i = 0; i < sizes.size(); ++i)
+    texts.push_back(all.substr(i * static_cast<size_t>(longest), static_cast<size_t>(sizes[i])));
   return texts;
 }
 

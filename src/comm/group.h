@@ -1,5 +1,5 @@
-// Ranks that act together, usually along one axis of the mesh. A group moves bytes and never adds: sums have an order, and whoever
-// needs one says which (engine/ops/collectives.h).
+// Ranks that act together, usually along one axis of the mesh. A group moves bytes and never adds: sums have an order, and
+// whoever needs one says which (engine/ops/collectives.h).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace ravine {
 
-// Something under way. wait() returns when it is done, or throws what went wrong; the buffers belong to it until then. The destructor waits at the latest, and cannot throw: it says what went
-// wrong, and the next call of the group throws.
+// Something under way. wait() returns when it is done, or throws what went wrong; the buffers belong to it until then. The
+// destructor waits at the latest, and cannot throw: it says what went wrong, and the next call of the group throws.
 class Pending {
  public:
   struct Impl {
@@ -43,7 +43,8 @@ struct Traffic {
   double wait_seconds = 0;
 };
 
-// All ranks of a group make the same calls in the same order. A call with a null pointer counts its bytes and moves none (meta device).
+// All ranks of a group make the same calls in the same order. A call with a null pointer counts its bytes and moves none (meta
+// device).
 class Group {
  public:
   virtual ~Group() = default;
@@ -54,9 +55,10 @@ class Group {
   virtual Pending all_gather(const void* mine, void* all, int64_t bytes) const = 0;
   // Piece i of `send` goes to rank i; piece i of `receive` comes from rank i; `bytes` per piece.
   virtual Pending all_to_all(const void* send, void* receive, int64_t bytes) const = 0;
-  // The same with pieces of any size, one after the other: to[i] bytes of `send` go to rank i, from[i] bytes of `receive` come from it. What one rank sends
-  // another must be what that one expects; they agree on it before.
-  virtual Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive, std::span<const int64_t> from) const = 0;
+  // The same with pieces of any size, one after the other: to[i] bytes of `send` go to rank i, from[i] bytes of `receive` come
+  // from it. What one rank sends another must be what that one expects; they agree on it before.
+  virtual Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive,
+                             std::span<const int64_t> from) const = 0;
   // Messages between two ranks of the group arrive in the order they were sent.
   virtual Pending send(const void* data, int64_t bytes, int to) const = 0;
   virtual Pending receive(void* data, int64_t bytes, int from) const = 0;
@@ -77,7 +79,8 @@ class SelfGroup final : public Group {
   int size() const override { return 1; }
   Pending all_gather(const void* mine, void* all, int64_t bytes) const override;
   Pending all_to_all(const void* send, void* receive, int64_t bytes) const override;
-  Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive, std::span<const int64_t> from) const override;
+  Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive,
+                     std::span<const int64_t> from) const override;
   Pending send(const void*, int64_t, int) const override;
   Pending receive(void*, int64_t, int) const override;
   void barrier() const override {}
@@ -91,7 +94,8 @@ class FakeGroup final : public Group {
   int size() const override { return size_; }
   Pending all_gather(const void* mine, void* all, int64_t bytes) const override;  // as if every rank gave the same
   Pending all_to_all(const void*, void*, int64_t bytes) const override { return count((size_ - 1) * bytes); }
-  Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive, std::span<const int64_t> from) const override;
+  Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive,
+                     std::span<const int64_t> from) const override;
   Pending send(const void*, int64_t bytes, int) const override { return count(bytes); }
   Pending receive(void*, int64_t, int) const override { return {}; }
   void barrier() const override {}

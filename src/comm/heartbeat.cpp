@@ -54,7 +54,7 @@ struct Heartbeat::Impl {
     Socket socket;
     int rank = 0;
     std::string host, inbox;
-    std::string waits;           // "all_gather over data", or empty
+    std::string waits;  // "all_gather over data", or empty
     Clock::time_point heard = Clock::now();
     bool said_bye = false, failed = false;
   };
@@ -96,8 +96,10 @@ struct Heartbeat::Impl {
     const std::string told = gather_texts(all, interface + "\n" + interfaces_of_mpi() + "\n" + interfaces_not_of_mpi())[0];
     const size_t one = told.find('\n'), two = told.find('\n', one + 1);
     std::vector<HostInterfaces> hosts;
-    for (const std::string& text : gather_texts(all, to_text(interfaces_of_host()))) hosts.push_back(interfaces_from_text(text));
-    const std::string address = meeting_address(hosts, told.substr(0, one), told.substr(one + 1, two - one - 1), told.substr(two + 1));
+    for (const std::string& text : gather_texts(all, to_text(interfaces_of_host())))
+      hosts.push_back(interfaces_from_text(text));
+    const std::string address =
+        meeting_address(hosts, told.substr(0, one), told.substr(one + 1, two - one - 1), told.substr(two + 1));
     Socket listener;
     int port = 0;
     std::string problem;  // of rank 0, told to all: they wait for its port
@@ -117,7 +119,8 @@ struct Heartbeat::Impl {
       auto ours = [&](const std::string& hello) {
         Message m;
         std::memcpy(&m, hello.data(), sizeof m);
-        return m.token == token && m.kind == Message::hello && m.rank > 0 && m.rank < world.size() && came.insert(m.rank).second;
+        return m.token == token && m.kind == Message::hello && m.rank > 0 && m.rank < world.size() &&
+               came.insert(m.rank).second;
       };
       for (Visitor& v : meet(listener, world.size() - 1, sizeof(Message), ours, kComing)) {
         Message m;
@@ -149,8 +152,8 @@ struct Heartbeat::Impl {
     failures.push_back(f);
   }
 
-  // If all ranks failed alike it is said once and plainly; a mistake of the user that rank 0 made too, as well. Else the first is named, after a
-  // heartbeat has told what the others wait for.
+  // If all ranks failed alike it is said once and plainly; a mistake of the user that rank 0 made too, as well. Else the first
+  // is named, after a heartbeat has told what the others wait for.
   void judge_failures() {
     std::vector<Failure> all;
     {
@@ -161,7 +164,8 @@ struct Heartbeat::Impl {
     const Failure& first = all[0];
     bool alike = std::all_of(all.begin(), all.end(), [&](const Failure& f) { return f.why == first.why; });
     bool mine = std::any_of(all.begin(), all.end(), [](const Failure& f) { return f.rank == 0; });
-    if (alike && mine && (first.status == 2 || static_cast<int>(all.size()) == world.size())) say_and_end(first.why, first.status);
+    if (alike && mine && (first.status == 2 || static_cast<int>(all.size()) == world.size()))
+      say_and_end(first.why, first.status);
     if (since(first.since) < 1.4) return;
     end(fmt::format("{}: {}{}", first.who, first.why, what_waits()), first.status);
   }
@@ -184,7 +188,8 @@ struct Heartbeat::Impl {
       for (size_t i = 0; i < peers.size(); ++i) {
         Peer& peer = peers[i];
         if (ready[i].revents & (POLLIN | POLLHUP | POLLERR)) read_from(peer);
-        if (!peer.said_bye && since(peer.heard) > patience) lose(peer, fmt::format("has not answered for {:.0f} s", since(peer.heard)));
+        if (!peer.said_bye && since(peer.heard) > patience)
+          lose(peer, fmt::format("has not answered for {:.0f} s", since(peer.heard)));
       }
     }
   }
@@ -207,7 +212,13 @@ struct Heartbeat::Impl {
       peer.heard = Clock::now();
       peer.waits = m.call[0] ? fmt::format("{} over {}", m.call, m.group) : "";
       if (m.kind == Message::bye) peer.said_bye = true;
-      if (m.kind == Message::failed) note_failure({.rank = peer.rank, .who = fmt::format("rank {} ({})", peer.rank, peer.host), .why = m.why, .status = m.status, .since = Clock::now()}), peer.failed = true;
+      if (m.kind == Message::failed)
+        note_failure({.rank = peer.rank,
+                      .who = fmt::format("rank {} ({})", peer.rank, peer.host),
+                      .why = m.why,
+                      .status = m.status,
+                      .since = Clock::now()}),
+            peer.failed = true;
       if (m.kind == Message::over) {
         std::fflush(nullptr);
         _exit(m.status);
@@ -233,7 +244,9 @@ struct Heartbeat::Impl {
     for (auto& [what, who] : ranks) {
       std::sort(who.begin(), who.end());
       text += fmt::format("{} {} waited in {}", text.empty() ? ";" : ",",
-                          who.size() > 8 ? fmt::format("{} ranks", who.size()) : fmt::format("rank{} {}", who.size() > 1 ? "s" : "", fmt::join(who, " ")), what);
+                          who.size() > 8 ? fmt::format("{} ranks", who.size())
+                                         : fmt::format("rank{} {}", who.size() > 1 ? "s" : "", fmt::join(who, " ")),
+                          what);
     }
     return text;
   }
@@ -271,7 +284,12 @@ Heartbeat::~Heartbeat() = default;
 
 void Heartbeat::failed(const std::string& why, int status) {
   if (!impl_) return;
-  if (impl_->world.rank() == 0) return impl_->note_failure({.rank = 0, .who = fmt::format("rank 0 ({})", impl_->world.host()), .why = why, .status = status, .since = Clock::now()});
+  if (impl_->world.rank() == 0)
+    return impl_->note_failure({.rank = 0,
+                                .who = fmt::format("rank 0 ({})", impl_->world.host()),
+                                .why = why,
+                                .status = status,
+                                .since = Clock::now()});
   Message m = impl_->message(Message::failed);
   m.status = status;
   put(m.why, why);

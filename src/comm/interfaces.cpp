@@ -120,13 +120,16 @@ HostInterfaces interfaces_from_text(const std::string& text) {
 }
 
 std::string interfaces_of_mpi() {  // Open MPI 4 and 5, Hydra (MPICH, Intel), UCX
-  return first_set({"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_oob_tcp_if_include", "HYDRA_IFACE", "MPIR_CVAR_NETWORK_IFACE",
-                    "UCX_NET_DEVICES"});
+  return first_set({"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_oob_tcp_if_include", "HYDRA_IFACE",
+                    "MPIR_CVAR_NETWORK_IFACE", "UCX_NET_DEVICES"});
 }
 
-std::string interfaces_not_of_mpi() { return first_set({"OMPI_MCA_btl_tcp_if_exclude", "OMPI_MCA_oob_tcp_if_exclude", "PRTE_MCA_oob_tcp_if_exclude"}); }
+std::string interfaces_not_of_mpi() {
+  return first_set({"OMPI_MCA_btl_tcp_if_exclude", "OMPI_MCA_oob_tcp_if_exclude", "PRTE_MCA_oob_tcp_if_exclude"});
+}
 
-std::string meeting_address(const std::vector<HostInterfaces>& hosts, const std::string& wanted, const std::string& mpi, const std::string& not_mpi) {
+std::string meeting_address(const std::vector<HostInterfaces>& hosts, const std::string& wanted, const std::string& mpi,
+                            const std::string& not_mpi) {
   const HostInterfaces& here = hosts.at(0);
   std::vector<const HostInterfaces*> others;
   std::set<std::string> seen{here.host};
@@ -135,10 +138,12 @@ std::string meeting_address(const std::vector<HostInterfaces>& hosts, const std:
   if (!wanted.empty()) {
     const auto found = named(here, wanted);
     if (!found)
-      throw UserError(fmt::format("no interface '{}'", wanted), "parallel.interface", fmt::format("{}, the host of rank 0, has {}", here.host, list_of(here)),
+      throw UserError(fmt::format("no interface '{}'", wanted), "parallel.interface",
+                      fmt::format("{}, the host of rank 0, has {}", here.host, list_of(here)),
                       "name one of these, its address or its network");
     if (loops_back(*found) && !others.empty())
-      throw UserError(fmt::format("'{}' is of one host alone", wanted), "parallel.interface", fmt::format("ranks run on {} too", others[0]->host),
+      throw UserError(fmt::format("'{}' is of one host alone", wanted), "parallel.interface",
+                      fmt::format("ranks run on {} too", others[0]->host),
                       fmt::format("name another: {} has {}", here.host, list_of(here)));
     return dotted(*found);
   }
@@ -152,14 +157,17 @@ std::string meeting_address(const std::vector<HostInterfaces>& hosts, const std:
   for (const Interface& i : here.list) {
     if (loops_back(i.address) || excluded.count(i.address)) continue;
     auto on = [](const HostInterfaces& h, auto like) { return std::any_of(h.list.begin(), h.list.end(), like); };
-    const bool twice = std::any_of(others.begin(), others.end(), [&](auto* h) { return on(*h, [&](const Interface& j) { return j.address == i.address; }); });
+    const bool twice = std::any_of(others.begin(), others.end(),
+                                   [&](auto* h) { return on(*h, [&](const Interface& j) { return j.address == i.address; }); });
     if (twice) continue;
-    if (std::all_of(others.begin(), others.end(), [&](auto* h) { return on(*h, [&](const Interface& j) { return in_same_network(i, j); }); }))
+    if (std::all_of(others.begin(), others.end(),
+                    [&](auto* h) { return on(*h, [&](const Interface& j) { return in_same_network(i, j); }); }))
       return dotted(i.address);
     if (!alone) alone = i.address;
   }
   if (!alone)
-    throw UserError("no address for the heartbeat", "parallel.interface", fmt::format("{}, the host of rank 0, has {}", here.host, list_of(here)),
+    throw UserError("no address for the heartbeat", "parallel.interface",
+                    fmt::format("{}, the host of rank 0, has {}", here.host, list_of(here)),
                     "name the one that the other hosts reach");
   return dotted(*alone);
 }

@@ -17,7 +17,7 @@ namespace ravine {
 namespace {
 
 using MeetingClock = std::chrono::steady_clock;
-constexpr double kSilence = 5;    // seconds; one of ours says hello as soon as it is connected
+constexpr double kSilence = 5;      // seconds; one of ours says hello as soon as it is connected
 constexpr size_t kStrangers = 256;  // who are heard at once, at most
 
 double seconds_since(MeetingClock::time_point t) { return std::chrono::duration<double>(MeetingClock::now() - t).count(); }
@@ -42,14 +42,16 @@ Socket listen_on(const std::string& address, int* port) {
   sockaddr_in at = place(address, 0);
   socklen_t size = sizeof at;
   Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const bool listens = socket && ::bind(*socket, reinterpret_cast<sockaddr*>(&at), size) == 0 && ::listen(*socket, SOMAXCONN) == 0 &&
+  const bool listens = socket && ::bind(*socket, reinterpret_cast<sockaddr*>(&at), size) == 0 &&
+                       ::listen(*socket, SOMAXCONN) == 0 &&
                        ::getsockname(*socket, reinterpret_cast<sockaddr*>(&at), &size) == 0;
   require(listens, "heartbeat: cannot listen on {}: {}", address, std::strerror(errno));
   *port = ntohs(at.sin_port);
   return socket;
 }
 
-std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const std::function<bool(const std::string&)>& ours, double seconds) {
+std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const std::function<bool(const std::string&)>& ours,
+                          double seconds) {
   const auto began = MeetingClock::now();
   std::vector<Visitor> met;
   std::vector<Guest> guests;  // who have not said hello yet, oldest first
@@ -82,7 +84,8 @@ std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const 
     if (seconds_since(began) > seconds) break;
   }
   if (static_cast<int>(met.size()) < count)
-    fail("heartbeat: {} of {} ranks came within {:.0f} s; parallel.interface names the network that they reach rank 0 by", met.size(), count, seconds);
+    fail("heartbeat: {} of {} ranks came within {:.0f} s; parallel.interface names the network that they reach rank 0 by",
+         met.size(), count, seconds);
   return met;
 }
 
@@ -107,7 +110,8 @@ Socket reach(const std::string& address, int port, double seconds) {
     socket = Socket();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   } while (seconds_since(began) < seconds && code != EHOSTUNREACH && code != ENETUNREACH);
-  fail("heartbeat: rank 0 is not reached at {}:{}: {}; parallel.interface names the network that ranks reach it by", address, port, std::strerror(code));
+  fail("heartbeat: rank 0 is not reached at {}:{}: {}; parallel.interface names the network that ranks reach it by", address,
+       port, std::strerror(code));
 }
 
 }  // namespace ravine

@@ -16,9 +16,10 @@ struct Visitor {
   std::string hello;
 };
 
-// Waits until `count` visitors have sent a hello of `size` bytes that `ours` takes. All who have come are heard at once; who says something
-// else, or nothing for some seconds, is dropped. Error after `seconds` without all of ours.
-std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const std::function<bool(const std::string&)>& ours, double seconds);
+// Waits until `count` visitors have sent a hello of `size` bytes that `ours` takes. All who have come are heard at once; who
+// says something else, or nothing for some seconds, is dropped. Error after `seconds` without all of ours.
+std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const std::function<bool(const std::string&)>& ours,
+                          double seconds);
 
 // A socket to that address, tried for `seconds`; Error naming it.
 Socket reach(const std::string& address, int port, double seconds);

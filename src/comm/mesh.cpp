@@ -8,24 +8,36 @@ namespace ravine {
 
 std::string_view name(Axis axis) {
   switch (axis) {
-    case Axis::pipeline: return "pipeline";
-    case Axis::data: return "data";
-    case Axis::tensor: return "tensor";
-    case Axis::context: return "context";
-    case Axis::expert: return "expert";
-    case Axis::expert_data: return "expert_data";
+    case Axis::pipeline:
+      return "pipeline";
+    case Axis::data:
+      return "data";
+    case Axis::tensor:
+      return "tensor";
+    case Axis::context:
+      return "context";
+    case Axis::expert:
+      return "expert";
+    case Axis::expert_data:
+      return "expert_data";
   }
   return "";
 }
 
 int Mesh::size(Axis axis) const {
   switch (axis) {
-    case Axis::pipeline: return pipeline;
-    case Axis::data: return data;
-    case Axis::tensor: return tensor;
-    case Axis::context: return context;
-    case Axis::expert: return expert;
-    case Axis::expert_data: return static_cast<int>(div_exact(data, expert));
+    case Axis::pipeline:
+      return pipeline;
+    case Axis::data:
+      return data;
+    case Axis::tensor:
+      return tensor;
+    case Axis::context:
+      return context;
+    case Axis::expert:
+      return expert;
+    case Axis::expert_data:
+      return static_cast<int>(div_exact(data, expert));
   }
   return 1;
 }
@@ -39,12 +51,18 @@ std::string Mesh::text() const {
 
 int Coordinates::along(Axis axis, const Mesh& m) const {
   switch (axis) {
-    case Axis::pipeline: return pipeline;
-    case Axis::data: return data;
-    case Axis::tensor: return tensor;
-    case Axis::context: return context;
-    case Axis::expert: return data % m.expert;
-    case Axis::expert_data: return data / m.expert;
+    case Axis::pipeline:
+      return pipeline;
+    case Axis::data:
+      return data;
+    case Axis::tensor:
+      return tensor;
+    case Axis::context:
+      return context;
+    case Axis::expert:
+      return data % m.expert;
+    case Axis::expert_data:
+      return data / m.expert;
   }
   return 0;
 }
@@ -52,10 +70,15 @@ int Coordinates::along(Axis axis, const Mesh& m) const {
 Coordinates coordinates_of(const Mesh& m, int rank) {
   require(rank >= 0 && rank < m.ranks(), "mesh: rank {} of {}", rank, m.ranks());
   const int row = rank / m.tensor;  // of tensor ranks
-  return {.pipeline = row / m.context / m.data, .data = row / m.context % m.data, .tensor = rank % m.tensor, .context = row % m.context};
+  return {.pipeline = row / m.context / m.data,
+          .data = row / m.context % m.data,
+          .tensor = rank % m.tensor,
+          .context = row % m.context};
 }
 
-int rank_of(const Mesh& m, const Coordinates& at) { return ((at.pipeline * m.data + at.data) * m.context + at.context) * m.tensor + at.tensor; }
+int rank_of(const Mesh& m, const Coordinates& at) {
+  return ((at.pipeline * m.data + at.data) * m.context + at.context) * m.tensor + at.tensor;
+}
 
 std::vector<int> ranks_along(const Mesh& m, Axis axis, int rank) {
   std::vector<int> out;
@@ -63,12 +86,24 @@ std::vector<int> ranks_along(const Mesh& m, Axis axis, int rank) {
   for (int i = 0; i < m.size(axis); ++i) {
     Coordinates at = me;
     switch (axis) {
-      case Axis::pipeline: at.pipeline = i; break;
-      case Axis::data: at.data = i; break;
-      case Axis::tensor: at.tensor = i; break;
-      case Axis::context: at.context = i; break;
-      case Axis::expert: at.data = me.data - me.data % m.expert + i; break;
-      case Axis::expert_data: at.data = i * m.expert + me.data % m.expert; break;
+      case Axis::pipeline:
+        at.pipeline = i;
+        break;
+      case Axis::data:
+        at.data = i;
+        break;
+      case Axis::tensor:
+        at.tensor = i;
+        break;
+      case Axis::context:
+        at.context = i;
+        break;
+      case Axis::expert:
+        at.data = me.data - me.data % m.expert + i;
+        break;
+      case Axis::expert_data:
+        at.data = i * m.expert + me.data % m.expert;
+        break;
     }
     out.push_back(rank_of(m, at));
   }

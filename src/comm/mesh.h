@@ -1,6 +1,7 @@
 // The mesh of ranks: how many along each axis, and which rank stands where. The one place that knows the order: as Megatron's,
-// tensor ranks lie next to each other, then context, then data, then pipeline. Experts divide the data ranks: neighbours among these hold different experts
-// (expert), and those that hold the same ones sum gradients of experts among themselves (expert_data).
+// tensor ranks lie next to each other, then context, then data, then pipeline. Experts divide the data ranks: neighbours among
+// these hold different experts (expert), and those that hold the same ones sum gradients of experts among themselves
+// (expert_data).
 #pragma once
 #include <cstdint>
 #include <string>

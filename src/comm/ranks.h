@@ -30,7 +30,8 @@ class Ranks {
   Mesh mesh_;
   Coordinates at_;
   std::shared_ptr<const Group> all_, back_;
-  std::array<std::shared_ptr<const Group>, kAxisCount> axes_;  // by Axis; expert_data is the group of the data axis where no experts divide it
+  std::array<std::shared_ptr<const Group>, kAxisCount>
+      axes_;  // by Axis; expert_data is the group of the data axis where no experts divide it
 };
 
 }  // namespace ravine

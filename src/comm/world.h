@@ -19,7 +19,8 @@ struct WaitPlace {
 // What this rank waits for right now, told to the others by the heartbeat's thread.
 struct WaitState {
   std::atomic<const WaitPlace*> now{nullptr};  // null: nothing
-  std::deque<WaitPlace> places;                // all that there ever were: they stay as long as the world, groups do not. For the main thread alone
+  std::deque<WaitPlace>
+      places;  // all that there ever were: they stay as long as the world, groups do not. For the main thread alone
 };
 
 class World {
@@ -28,8 +29,8 @@ class World {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual const Group& all() const = 0;
-  // The group of these ranks of the world, this rank among them. Every rank of the world calls, at the same time, with its own group.
-  // `name` is for messages: the axis.
+  // The group of these ranks of the world, this rank among them. Every rank of the world calls, at the same time, with its own
+  // group. `name` is for messages: the axis.
   virtual std::unique_ptr<Group> group(const std::vector<int>& ranks, std::string_view name) = 0;
 
   int local_rank() const { return local_rank_; }  // among the ranks of this host
@@ -43,25 +44,28 @@ class World {
   WaitState waits_;
 };
 
-// MPI is initialised only where a launcher started this process as one of several (or one) ranks; otherwise the world is this process.
-// A build without MPI refuses to be one of several ranks.
+// MPI is initialised only where a launcher started this process as one of several (or one) ranks; otherwise the world is this
+// process. A build without MPI refuses to be one of several ranks.
 std::unique_ptr<World> open_world();
-bool launched_as_rank();  // by mpirun or srun
-int launched_rank();      // as which rank, before MPI is initialised; 0 where no launcher said one
+bool launched_as_rank();     // by mpirun or srun
+int launched_rank();         // as which rank, before MPI is initialised; 0 where no launcher said one
 bool launched_as_several();  // as one of more than one, as far as the launcher says before MPI is initialised
 
-// Watches over the ranks from a thread of its own, over sockets beside MPI: every rank says every second that it is alive and what it
-// waits for. A rank that is gone or silent for `patience` seconds ends the job on every rank: a line on stderr names rank, host and
-// what the others waited for, and the process exits. A rank that computes for long is not silent: the thread speaks for it.
+// Watches over the ranks from a thread of its own, over sockets beside MPI: every rank says every second that it is alive and
+// what it waits for. A rank that is gone or silent for `patience` seconds ends the job on every rank: a line on stderr names
+// rank, host and what the others waited for, and the process exits. A rank that computes for long is not silent: the thread
+// speaks for it.
 class Heartbeat {
  public:
-  // Blocks until every rank of the world is connected. One rank: nothing to watch. Rank 0 listens on one address, which `interface` names
-  // (comm/interfaces.h; empty: chosen there); whoever else connects is dropped. A name that fits no interface is a UserError on all ranks.
+  // Blocks until every rank of the world is connected. One rank: nothing to watch. Rank 0 listens on one address, which
+  // `interface` names (comm/interfaces.h; empty: chosen there); whoever else connects is dropped. A name that fits no interface
+  // is a UserError on all ranks.
   Heartbeat(World& world, double patience, const std::string& interface = "");
   ~Heartbeat();  // when all ranks have agreed that the job is over
   Heartbeat(const Heartbeat&) = delete;
-  // Tells that this rank failed: within two seconds rank 0 says so, with what the others wait for, and every process of the job exits with `status`. If all
-  // ranks fail alike it is said once. Returns at once; the caller must stay alive until it is ended, 5 s at least.
+  // Tells that this rank failed: within two seconds rank 0 says so, with what the others wait for, and every process of the job
+  // exits with `status`. If all ranks fail alike it is said once. Returns at once; the caller must stay alive until it is
+  // ended, 5 s at least.
   void failed(const std::string& why, int status);
 
  private:

@@ -59,7 +59,10 @@ class Words {
     }
     place_names();
     // Of two ways to name the model a command may take one only: the other, in a config that is a run's, is not its matter.
-    if (!file_.empty() && std::any_of(settings_.begin(), settings_.end(), [](const Setting& s) { return s.key == "model.path"; }) && option_named([](const Option& o) { return o.name() == "model.config"; }).empty()) settings_.push_back({"model.config", "", kPlace, true});
+    if (!file_.empty() &&
+        std::any_of(settings_.begin(), settings_.end(), [](const Setting& s) { return s.key == "model.path"; }) &&
+        option_named([](const Option& o) { return o.name() == "model.config"; }).empty())
+      settings_.push_back({"model.config", "", kPlace, true});
     Config config = load_config(file_, settings_);
     note_repeated();
     share(config);
@@ -82,9 +85,12 @@ class Words {
       if (!path) wrong(fmt::format("--config is '{}'", given), kNoHome, kNoHomeFix);
       std::error_code error;
       for (const char* inside : {"run.yaml", "config.yaml"})
-        if (const std::filesystem::path config = std::filesystem::path(*path) / inside; std::filesystem::is_regular_file(config, error))
-          wrong(fmt::format("--config is '{}'", given), "it is a folder, a config is a file", fmt::format("write --config {}", shell_word(config.lexically_normal().string())));
-      if (!file_.empty() && file_ != *path) repeated_.push_back(fmt::format("--config is given twice, {} and {}", file_, *path));
+        if (const std::filesystem::path config = std::filesystem::path(*path) / inside;
+            std::filesystem::is_regular_file(config, error))
+          wrong(fmt::format("--config is '{}'", given), "it is a folder, a config is a file",
+                fmt::format("write --config {}", shell_word(config.lexically_normal().string())));
+      if (!file_.empty() && file_ != *path)
+        repeated_.push_back(fmt::format("--config is given twice, {} and {}", file_, *path));
       file_ = *path;
       return;
     }
@@ -103,7 +109,8 @@ class Words {
     } else {
       option.assign_text(value(name, word, equals), kPlace);
     }
-    if (given_.contains(found->key) && !option.is_list() && found->rule.same_as.empty() && option.yaml() != before) repeated_.push_back(fmt::format("{} is given twice, {} and {}", name, before, option.yaml()));
+    if (given_.contains(found->key) && !option.is_list() && found->rule.same_as.empty() && option.yaml() != before)
+      repeated_.push_back(fmt::format("{} is given twice, {} and {}", name, before, option.yaml()));
     given(*found);
   }
 
@@ -152,7 +159,9 @@ class Words {
   // "--model" if it is a flag here, "train.steps" if it is an option that this command takes.
   bool is_name(const std::string& name) const {
     if (name == "--config") return !spec_.sections.empty();
-    if (name.starts_with("--")) return std::any_of(flags_.begin(), flags_.end(), [&](const Option& f) { return !f.rule.positional && "--" + f.key == name; });
+    if (name.starts_with("--"))
+      return std::any_of(flags_.begin(), flags_.end(),
+                         [&](const Option& f) { return !f.rule.positional && "--" + f.key == name; });
     return !option_named([&](const Option& o) { return o.name() == name; }).empty();
   }
 
@@ -194,8 +203,11 @@ class Words {
     else if (at_ < args_.size() && !is_flag(args_[at_]) && !is_setting(args_[at_]))
       value = args_[at_];
     std::string fix;
-    if (is_setting(key + "=") && key.find('.') != std::string::npos) fix = fmt::format("options have no dashes: write {}={}", key, value.empty() ? "VALUE" : shell_word(value));
-    if (fix.empty()) fix = other_name_advice(name, [this](const std::string& n) { return is_name(n); }, value, takes_value);
+    if (is_setting(key + "=") && key.find('.') != std::string::npos)
+      fix = fmt::format("options have no dashes: write {}={}", key, value.empty() ? "VALUE" : shell_word(value));
+    if (fix.empty())
+      fix = other_name_advice(
+          name, [this](const std::string& n) { return is_name(n); }, value, takes_value);
     if (fix.empty())
       if (const std::string option = option_named([&](const Option& o) { return o.key == plain; }); !option.empty())
         fix = fmt::format("options are written section.key=value: {}={}", option, value.empty() ? "VALUE" : shell_word(value));
@@ -221,7 +233,12 @@ class Words {
       exists = true;
     }
     if (exists && !taken)
-      wrong(fmt::format("option '{}'", s.key.substr(0, 80)), fmt::format("{} takes {}{}", spec_.name, std::none_of(spec_.sections.begin(), spec_.sections.end(), [](const std::string& n) { return n.find('.') != std::string::npos; }) ? "the sections " : "",
+      wrong(fmt::format("option '{}'", s.key.substr(0, 80)),
+            fmt::format("{} takes {}{}", spec_.name,
+                        std::none_of(spec_.sections.begin(), spec_.sections.end(),
+                                     [](const std::string& n) { return n.find('.') != std::string::npos; })
+                            ? "the sections "
+                            : "",
                         fmt::join(spec_.sections, ", ")),
             "remove it");
     settings_.push_back(std::move(s));
@@ -235,7 +252,9 @@ class Words {
     for (size_t i = 0; i < settings_.size(); ++i)
       for (size_t k = i + 1; k < settings_.size(); ++k)
         if (settings_[k].key == settings_[i].key) {
-          if (settings_[k].value != settings_[i].value) lines.push_back(fmt::format("{} is given twice, {} and {}", settings_[i].key, settings_[i].value, settings_[k].value));
+          if (settings_[k].value != settings_[i].value)
+            lines.push_back(
+                fmt::format("{} is given twice, {} and {}", settings_[i].key, settings_[i].value, settings_[k].value));
           break;
         }
     for (const std::string& line : lines) say(escaped(fmt::format("note: {}: the last counts", line)));
@@ -255,15 +274,19 @@ class Words {
       given(f);
     }
     if (next == names_.size()) return;
-    wrong(fmt::format("'{}'", names_[next].substr(0, 80)), fmt::format("{} takes no further words without a flag or section.key=", spec_.name), place_of_name(next));
+    wrong(fmt::format("'{}'", names_[next].substr(0, 80)),
+          fmt::format("{} takes no further words without a flag or section.key=", spec_.name), place_of_name(next));
   }
 
-  // An option or flag in characters of another keyboard, in capitals, or with something else for the dot and the equals sign; "" if it is none.
+  // An option or flag in characters of another keyboard, in capitals, or with something else for the dot and the equals sign;
+  // "" if it is none.
   std::string spelled_otherwise(const std::string& word) const {
     const std::string strange = look_alike(word);
     std::string plain = with_plain_characters(word);
-    if (!strange.empty() && plain.size() > 1 && plain[0] == '-' && plain[1] != '-') plain = "-" + plain;  // a word processor makes one dash of two
-    if (!strange.empty() && is_name(plain.substr(0, plain.find('=')))) return fmt::format("{}: write {}", strange, shell_word(plain));
+    if (!strange.empty() && plain.size() > 1 && plain[0] == '-' && plain[1] != '-')
+      plain = "-" + plain;  // a word processor makes one dash of two
+    if (!strange.empty() && is_name(plain.substr(0, plain.find('='))))
+      return fmt::format("{}: write {}", strange, shell_word(plain));
     const size_t equals = plain.find('=');
     if (equals == std::string::npos || equals == 0) return "";
     std::string name = plain.substr(0, equals);
@@ -282,24 +305,30 @@ class Words {
     if (const std::string meant = spelled_otherwise(word); !meant.empty()) return meant;
     for (const Option& f : flags_)
       if ("--" + f.key == before && f.is_bool() && resolve_scalar(word).kind == YamlNode::Kind::boolean)
-        return resolve_scalar(word).boolean ? fmt::format("{} is a switch: leave out '{}'", before, word) : fmt::format("{0} is a switch: leave it out, or write {0}=false", before);
+        return resolve_scalar(word).boolean ? fmt::format("{} is a switch: leave out '{}'", before, word)
+                                            : fmt::format("{0} is a switch: leave it out, or write {0}=false", before);
     for (const Option& f : flags_)
       if (f.key == word) return fmt::format("did you mean '--{}'?", f.key);
     if (before.ends_with('=') && is_setting(before)) return fmt::format("no blank behind '=': write {}{}", before, quoted);
     if (is_name(word)) {
-      if (after == "=" && at + 2 < args_.size()) return fmt::format("no blanks around '=': write {}={}", word, shell_word(args_[at + 2]));
-      if (after.size() > 1 && after[0] == '=') return fmt::format("no blank before '=': write {}={}", word, shell_word(after.substr(1)));
-      return fmt::format("an option is written with its value: {}={}", word, after.empty() || is_flag(after) || is_setting(after) ? "VALUE" : shell_word(after));
+      if (after == "=" && at + 2 < args_.size())
+        return fmt::format("no blanks around '=': write {}={}", word, shell_word(args_[at + 2]));
+      if (after.size() > 1 && after[0] == '=')
+        return fmt::format("no blank before '=': write {}={}", word, shell_word(after.substr(1)));
+      return fmt::format("an option is written with its value: {}={}", word,
+                         after.empty() || is_flag(after) || is_setting(after) ? "VALUE" : shell_word(after));
     }
     // Behind a flag whose value was its first word only.
     if (at > 1 && is_flag(args_[at - 2]) && args_[at - 2].find('=') == std::string::npos)
       for (const Option& f : flags_)
         if ("--" + f.key == args_[at - 2] && f.is_text() && f.rule.path == Rule::Path::none && f.rule.choices.empty())
           return fmt::format("a text with blanks stands in quotes: {} \"{} {} ..\"", args_[at - 2], before, word);
-    if (at > 0 && before.find(',') != std::string::npos && is_setting(before)) return fmt::format("a list has no blanks, or stands in quotes: '{} {}'", before, word);
+    if (at > 0 && before.find(',') != std::string::npos && is_setting(before))
+      return fmt::format("a list has no blanks, or stands in quotes: '{} {}'", before, word);
     std::error_code error;
     const bool one = std::count_if(flags_.begin(), flags_.end(), [](const Option& f) { return f.rule.positional; }) == 1;
-    if (one && which > 0 && fs::exists(word, error)) return fmt::format("it takes one at a time: ravine {} {}", spec_.name, quoted);
+    if (one && which > 0 && fs::exists(word, error))
+      return fmt::format("it takes one at a time: ravine {} {}", spec_.name, quoted);
     if (is_name("--tokenizer") && !is_name("--input")) {
       std::string tokenizer = "DIR";
       for (size_t i = 0; i + 1 < args_.size(); ++i)
@@ -317,25 +346,31 @@ class Words {
         }
         return fmt::format("ids come from stdin: echo '[{}]' | ravine {} --tokenizer {}", list, spec_.name, tokenizer);
       }
-      if (spec_.name.ends_with("encode")) return fmt::format("text comes from stdin: echo {} | ravine {} --tokenizer {}", quoted, spec_.name, tokenizer);
+      if (spec_.name.ends_with("encode"))
+        return fmt::format("text comes from stdin: echo {} | ravine {} --tokenizer {}", quoted, spec_.name, tokenizer);
     }
-    auto ends = [&](std::initializer_list<const char*> suffixes) { return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return word.ends_with(s); }); };
+    auto ends = [&](std::initializer_list<const char*> suffixes) {
+      return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return word.ends_with(s); });
+    };
     if (ends({".yaml", ".yml"}) && is_name("--config")) return "a config is given as --config " + quoted;
     for (const char* inside : {"run.yaml", "config.yaml"})  // what init has prepared, or a run
       if (const fs::path config = fs::path(word) / inside; fs::is_regular_file(config, error)) {
-        if (is_name("--config") && is_name("train.steps")) return "a run is begun or gone on with by --config " + shell_word(config.lexically_normal().string());
+        if (is_name("--config") && is_name("train.steps"))
+          return "a run is begun or gone on with by --config " + shell_word(config.lexically_normal().string());
         if (is_name("--model")) return "a run's folder stands for its model: --model " + quoted;
       }
     const bool folder = fs::is_directory(word, error), model = folder && fs::exists(fs::path(word) / "config.json", error);
     if (model && is_name("--model")) return "a model is given as --model " + quoted;
     if (model && is_name("model.path")) return "a model is given as model.path=" + quoted;
-    if (ends({"config.json"}) && is_name("model.config")) return fmt::format("the shape of a new model is given as model.config={}", quoted);
+    if (ends({"config.json"}) && is_name("model.config"))
+      return fmt::format("the shape of a new model is given as model.config={}", quoted);
     if (folder || ends({".txt", ".jsonl", ".json", ".csv", ".parquet", ".gz", ".zst", ".xz", ".safetensors", ".bin", ".idx"})) {
       if (is_name("--input")) return "a file is given as --input " + quoted;
       if (is_name("--prompts")) return "prompts of a file are given as --prompts " + quoted;
       if (is_name("data.train")) return "data are given as data.train=" + quoted;
     }
-    if (is_name("--prompt") && !given_.contains("prompt") && !given_.contains("prompts")) return "a prompt is given as --prompt " + quoted;
+    if (is_name("--prompt") && !given_.contains("prompt") && !given_.contains("prompts"))
+      return "a prompt is given as --prompt " + quoted;
     if (is_name("--prompt")) return "there is a prompt already: leave this word out";
     return fmt::format("see `ravine {} --help`", spec_.name);
   }
@@ -368,10 +403,10 @@ class Words {
   size_t at_ = 0;
   std::string file_;
   std::vector<Setting> settings_;
-  std::vector<std::string> names_;      // words without a flag, and where they stand in args_
+  std::vector<std::string> names_;  // words without a flag, and where they stand in args_
   std::vector<size_t> name_places_;
   std::set<std::string> given_;
-  std::vector<std::string> repeated_;   // flags whose value was replaced by another
+  std::vector<std::string> repeated_;  // flags whose value was replaced by another
   std::map<std::string, std::vector<std::string>> lists_;
 };
 
@@ -393,7 +428,8 @@ std::string two_columns(const std::string& left, const std::string& right) {
 }  // namespace
 
 bool takes(const CommandSpec& spec, const Option& option) {
-  return std::any_of(spec.sections.begin(), spec.sections.end(), [&](const std::string& s) { return s == option.section || s == option.name(); });
+  return std::any_of(spec.sections.begin(), spec.sections.end(),
+                     [&](const std::string& s) { return s == option.section || s == option.name(); });
 }
 
 Config read_command_line(const CommandSpec& spec, const std::vector<Option>& flags, const std::vector<std::string>& args) {
@@ -432,8 +468,10 @@ std::string command_help(const CommandSpec& spec, const std::vector<Option>& fla
   Config defaults;
   for (const Section& s : sections_of(defaults))
     for (const Option& o : s.options)
-      if (takes(spec, o) && std::none_of(flags.begin(), flags.end(), [&](const Option& f) { return f.rule.same_as == o.name(); }))
-        text += two_columns(fmt::format("{}={}", o.name(), o.yaml()), o.help + (o.rule.choices.empty() ? "" : " (" + o.type() + ")"));
+      if (takes(spec, o) &&
+          std::none_of(flags.begin(), flags.end(), [&](const Option& f) { return f.rule.same_as == o.name(); }))
+        text += two_columns(fmt::format("{}={}", o.name(), o.yaml()),
+                            o.help + (o.rule.choices.empty() ? "" : " (" + o.type() + ")"));
   return text + "\n`ravine config --explain section.key` tells more about one.\n";
 }
 

@@ -19,7 +19,8 @@ struct CommandSpec {
   std::string name;                   // "trace", "tokenizer encode"
   std::string summary;                // one line
   std::string example;                // a complete line to copy
-  std::vector<std::string> sections;  // of the config that it takes: "precision", or one option of a section, "data.text_key"; empty: neither --config nor section.key=value
+  std::vector<std::string> sections;  // of the config that it takes: "precision", or one option of a section, "data.text_key";
+                                      // empty: neither --config nor section.key=value
   bool alone = false;                 // would do the same on every rank of a job: refused there
   bool lasting = false;               // its work is what it writes to disk: it goes on when nobody reads its output any more
   bool stoppable = false;             // a signal asks it to save and stop; before it has begun, it ends with status 130

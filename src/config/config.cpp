@@ -28,12 +28,15 @@ class Loader {
     if (root.kind == YamlNode::Kind::null) return;
     if (root.kind != YamlNode::Kind::map) {
       const LookAlikeLine slip = root.kind == YamlNode::Kind::text ? find_look_alike_line(root.text) : LookAlikeLine{};
-      throw UserError("not a config", place(root, source), slip.number > 0 ? slip.what : "a config is a map of sections",
-                      slip.number > 0 ? "write with plain characters: " + slip.meant : "write sections like train: {steps: 1000}");
+      throw UserError(
+          "not a config", place(root, source), slip.number > 0 ? slip.what : "a config is a map of sections",
+          slip.number > 0 ? "write with plain characters: " + slip.meant : "write sections like train: {steps: 1000}");
     }
     for (const auto& [name, value] : root.fields)
       if (name == "model_type" || name == "architectures")
-        throw UserError("a model's config.json", place(*value, source), "--config takes options of a run", fmt::format("write model.config={} for a new model of this shape, or model.path=FOLDER for its weights", source));
+        throw UserError(
+            "a model's config.json", place(*value, source), "--config takes options of a run",
+            fmt::format("write model.config={} for a new model of this shape, or model.path=FOLDER for its weights", source));
     refuse_names_of_others(root, source);
     for (const auto& [name, value] : root.fields) {
       const Section& section = find_section(name, place(*value, source), value.get());
@@ -80,17 +83,20 @@ class Loader {
     if (found.size() < 2) return;
     const size_t all = found.size();
     found.resize(std::min(all, kShown));
-    throw UserError(fmt::format("unknown section '{}'", short_name(name)), place(*first, source), fmt::format("{} names of this file are another program's, options stand in sections here", all),
+    throw UserError(fmt::format("unknown section '{}'", short_name(name)), place(*first, source),
+                    fmt::format("{} names of this file are another program's, options stand in sections here", all),
                     fmt::format("{}", fmt::join(found, "; ")));
   }
 
   [[noreturn]] static void refuse_section(const Section& section, const YamlNode& value, const std::string& where) {
-    std::string rule = "a section is a map of options", fix = fmt::format("write {}: {{{}: ..}}", section.name, section.options.front().key);
+    std::string rule = "a section is a map of options",
+                fix = fmt::format("write {}: {{{}: ..}}", section.name, section.options.front().key);
     auto refuse = [&] { throw UserError(fmt::format("section '{}' holds no keys", section.name), where, rule, fix); };
     if (value.kind == YamlNode::Kind::list) {
       rule = "a section is a map of options, not a list";
       const YamlNode* item = value.items.empty() ? nullptr : value.items.front().get();
-      if (item && item->kind == YamlNode::Kind::map && !item->fields.empty()) fix = fmt::format("leave out the '-' before {}:", item->fields.front().first);
+      if (item && item->kind == YamlNode::Kind::map && !item->fields.empty())
+        fix = fmt::format("leave out the '-' before {}:", item->fields.front().first);
       refuse();
     }
     const auto [key, given] = key_and_value(value.text);
@@ -125,20 +131,26 @@ class Loader {
       if (s.name == name) return s;
       names.push_back(s.name);
     }
-    if (const size_t dot = name.find('.'); dot != std::string::npos && std::find(names.begin(), names.end(), name.substr(0, dot)) != names.end())
-      throw UserError(fmt::format("'{}' as a section", short_name(name)), where, "section.key is the spelling of the command line, a file holds sections",
+    if (const size_t dot = name.find('.');
+        dot != std::string::npos && std::find(names.begin(), names.end(), name.substr(0, dot)) != names.end())
+      throw UserError(fmt::format("'{}' as a section", short_name(name)), where,
+                      "section.key is the spelling of the command line, a file holds sections",
                       fmt::format("write {}: {{{}: VALUE}}", name.substr(0, dot), short_name(name.substr(dot + 1))));
     if (const std::string strange = look_alike(name); !strange.empty())
-      throw UserError(fmt::format("unknown section '{}'", short_name(name)), where, strange, fmt::format("write it with plain characters: {}", with_plain_characters(name)));
+      throw UserError(fmt::format("unknown section '{}'", short_name(name)), where, strange,
+                      fmt::format("write it with plain characters: {}", with_plain_characters(name)));
     std::string advice = advice_on(name, value);
     if (std::string whole = with_key(name); !whole.empty() && advice.empty())
       throw UserError(fmt::format("unknown section '{}'", name), where, "options stand in sections",
-                      value ? fmt::format("did you mean {}: {{{}: ..}}?", whole.substr(0, whole.find('.')), name) : fmt::format("did you mean '{}'?", whole));
+                      value ? fmt::format("did you mean {}: {{{}: ..}}?", whole.substr(0, whole.find('.')), name)
+                            : fmt::format("did you mean '{}'?", whole));
     throw UserError(fmt::format("unknown section '{}'", short_name(name)), where,
-                    fmt::format("sections are {}", fmt::join(names, ", ")), advice.empty() ? did_you_mean(name, names, "use one of them") : advice);
+                    fmt::format("sections are {}", fmt::join(names, ", ")),
+                    advice.empty() ? did_you_mean(name, names, "use one of them") : advice);
   }
 
-  const Option& find_option(const Section& section, const std::string& key, const std::string& where, const YamlNode* value = nullptr) const {
+  const Option& find_option(const Section& section, const std::string& key, const std::string& where,
+                            const YamlNode* value = nullptr) const {
     std::vector<std::string> keys, names;
     for (const Option& o : section.options) {
       if (o.key == key) return o;
@@ -146,9 +158,12 @@ class Loader {
       names.push_back(o.name());
     }
     if (const std::string strange = look_alike(key); !strange.empty())
-      throw UserError(fmt::format("unknown key '{}.{}'", section.name, short_name(key)), where, strange, fmt::format("write it with plain characters: {}", with_plain_characters(key)));
-    if (const auto [word, given] = key_and_value(key); value && !word.empty() && std::find(keys.begin(), keys.end(), word) != keys.end())
-      throw UserError(fmt::format("unknown key '{}.{}'", section.name, short_name(key)), where, "a colon and a blank stand between a key and its value", fmt::format("write {}: {}", word, given));
+      throw UserError(fmt::format("unknown key '{}.{}'", section.name, short_name(key)), where, strange,
+                      fmt::format("write it with plain characters: {}", with_plain_characters(key)));
+    if (const auto [word, given] = key_and_value(key);
+        value && !word.empty() && std::find(keys.begin(), keys.end(), word) != keys.end())
+      throw UserError(fmt::format("unknown key '{}.{}'", section.name, short_name(key)), where,
+                      "a colon and a blank stand between a key and its value", fmt::format("write {}: {}", word, given));
     std::string fix = did_you_mean(section.name + "." + key, names, fmt::format("its keys are {}", fmt::join(keys, ", ")));
     std::string elsewhere = with_key(key);
     if (!elsewhere.empty()) fix = fmt::format("did you mean '{}'?", elsewhere);
@@ -159,9 +174,14 @@ class Loader {
   }
 
   std::string advice_on(const std::string& word, const YamlNode* value) const {
-    const std::string advice = other_name_advice(word, [this](const std::string& name) {
-      return std::any_of(sections_.begin(), sections_.end(), [&](const Section& s) { return std::any_of(s.options.begin(), s.options.end(), [&](const Option& o) { return o.name() == name; }); });
-    }, value && value->scalar() ? value->text : "");
+    const std::string advice = other_name_advice(
+        word,
+        [this](const std::string& name) {
+          return std::any_of(sections_.begin(), sections_.end(), [&](const Section& s) {
+            return std::any_of(s.options.begin(), s.options.end(), [&](const Option& o) { return o.name() == name; });
+          });
+        },
+        value && value->scalar() ? value->text : "");
     return value ? in_file(advice) : advice;
   }
 
@@ -193,20 +213,27 @@ std::string given_of(const Config& config, std::initializer_list<const char*> ke
 void check_sizes(const Config& c) {
   const int64_t micros = c.train.global_batch / c.train.micro_batch;
   if (c.train.global_batch % c.train.micro_batch != 0)
-    conflict(c, fmt::format("train.global_batch is {}", c.train.global_batch), given_of(c, {"train.global_batch", "train.micro_batch"}),
-             fmt::format("must be a multiple of train.micro_batch, {}", c.train.micro_batch), fmt::format("use {} or another multiple", (micros + 1) * c.train.micro_batch));
+    conflict(c, fmt::format("train.global_batch is {}", c.train.global_batch),
+             given_of(c, {"train.global_batch", "train.micro_batch"}),
+             fmt::format("must be a multiple of train.micro_batch, {}", c.train.micro_batch),
+             fmt::format("use {} or another multiple", (micros + 1) * c.train.micro_batch));
   if (static_cast<double>(micros) > kMostMicroBatches)
     conflict(c, fmt::format("train.global_batch is {}, train.micro_batch {}", c.train.global_batch, c.train.micro_batch),
-             given_of(c, {"train.global_batch", "train.micro_batch"}), fmt::format("a step has at most {} micro batches", kMostMicroBatches),
+             given_of(c, {"train.global_batch", "train.micro_batch"}),
+             fmt::format("a step has at most {} micro batches", kMostMicroBatches),
              "raise train.micro_batch or lower train.global_batch");
   if (static_cast<double>(c.train.micro_batch) * static_cast<double>(c.data.sequence_length) > kMostTokens)
     conflict(c, fmt::format("train.micro_batch is {}, data.sequence_length {}", c.train.micro_batch, c.data.sequence_length),
-             given_of(c, {"train.micro_batch", "data.sequence_length"}), fmt::format("a micro batch has at most {} tokens", kMostTokens),
-             fmt::format("train.micro_batch={} is the most for this length", static_cast<int64_t>(kMostTokens) / c.data.sequence_length));
+             given_of(c, {"train.micro_batch", "data.sequence_length"}),
+             fmt::format("a micro batch has at most {} tokens", kMostTokens),
+             fmt::format("train.micro_batch={} is the most for this length",
+                         static_cast<int64_t>(kMostTokens) / c.data.sequence_length));
   const ParallelOptions& p = c.parallel;
-  if (static_cast<double>(std::max<int64_t>(1, p.data)) * static_cast<double>(p.tensor) * static_cast<double>(p.pipeline) > kMostRanks)
+  if (static_cast<double>(std::max<int64_t>(1, p.data)) * static_cast<double>(p.tensor) * static_cast<double>(p.pipeline) >
+      kMostRanks)
     conflict(c, fmt::format("parallel.data={} parallel.tensor={} parallel.pipeline={}", p.data, p.tensor, p.pipeline),
-             given_of(c, {"parallel.data", "parallel.tensor", "parallel.pipeline"}), fmt::format("their product is the number of ranks, at most {}", kMostRanks), "lower one of them");
+             given_of(c, {"parallel.data", "parallel.tensor", "parallel.pipeline"}),
+             fmt::format("their product is the number of ranks, at most {}", kMostRanks), "lower one of them");
 }
 
 void check_update(const Config& c) {
@@ -222,26 +249,34 @@ void check_update(const Config& c) {
     const std::string of = i < o.groups.size() ? fmt::format(" times the factors of optimizer.groups[{}]", i) : "";
     const char* group = i < o.groups.size() ? "optimizer.groups" : "optimizer.lr";
     if (rate > kMostRate)
-      conflict(c, fmt::format("optimizer.lr={}{} is {}", o.lr, of, rate), given_of(c, {group, "optimizer.lr"}), fmt::format("a rate is at most {}", kMostRate), "lower one of them");
+      conflict(c, fmt::format("optimizer.lr={}{} is {}", o.lr, of, rate), given_of(c, {group, "optimizer.lr"}),
+               fmt::format("a rate is at most {}", kMostRate), "lower one of them");
     // adam adds the decay to the gradient, which it scales to one.
     if (decay > 1 && o.type != "adam")
       conflict(c, fmt::format("optimizer.lr={} times optimizer.weight_decay={}{} is {}", o.lr, o.weight_decay, of, decay),
-               given_of(c, {"optimizer.weight_decay", group, "optimizer.lr"}), "a step takes away this share of each weight, at most 1", "lower one of them");
+               given_of(c, {"optimizer.weight_decay", group, "optimizer.lr"}),
+               "a step takes away this share of each weight, at most 1", "lower one of them");
   }
   if (c.schedule.type == "polynomial" && c.schedule.end_lr >= o.lr)
-    conflict(c, fmt::format("schedule.end_lr is {}, optimizer.lr {}", c.schedule.end_lr, o.lr), given_of(c, {"schedule.end_lr", "optimizer.lr", "schedule.type"}),
+    conflict(c, fmt::format("schedule.end_lr is {}, optimizer.lr {}", c.schedule.end_lr, o.lr),
+             given_of(c, {"schedule.end_lr", "optimizer.lr", "schedule.type"}),
              "a polynomial schedule falls from optimizer.lr to schedule.end_lr", "lower schedule.end_lr");
   const ScheduleOptions& s = c.schedule;
   if (!follows_validation(s)) return;
   if (c.train.valid_every == 0)
-    conflict(c, fmt::format("schedule.type is {}, train.valid_every 0", s.type), given_of(c, {"schedule.type", "train.valid_every"}), "the rate follows the validation loss",
+    conflict(c, fmt::format("schedule.type is {}, train.valid_every 0", s.type),
+             given_of(c, {"schedule.type", "train.valid_every"}), "the rate follows the validation loss",
              "set train.valid_every, and data.valid or data.valid_fraction");
-  if (s.type == "greedy" && (o.lr < lowest_lr(s) || o.lr > s.highest_lr))  // the code it comes from would leave such a rate alone for ever
-    conflict(c, fmt::format("optimizer.lr is {}, schedule.lowest_lr {}, schedule.highest_lr {}", o.lr, lowest_lr(s), s.highest_lr),
-             given_of(c, {"schedule.lowest_lr", "schedule.highest_lr", "optimizer.lr", "schedule.type"}), "the rate moves between the two", "set schedule.lowest_lr and schedule.highest_lr around optimizer.lr");
+  if (s.type == "greedy" &&
+      (o.lr < lowest_lr(s) || o.lr > s.highest_lr))  // the code it comes from would leave such a rate alone for ever
+    conflict(c,
+             fmt::format("optimizer.lr is {}, schedule.lowest_lr {}, schedule.highest_lr {}", o.lr, lowest_lr(s), s.highest_lr),
+             given_of(c, {"schedule.lowest_lr", "schedule.highest_lr", "optimizer.lr", "schedule.type"}),
+             "the rate moves between the two", "set schedule.lowest_lr and schedule.highest_lr around optimizer.lr");
 }
 
-// "969,30,1" or "98/1/1": at most three numbers, one of them above 0. Megatron reads numbers out of any text; here nothing else stands between them.
+// "969,30,1" or "98/1/1": at most three numbers, one of them above 0. Megatron reads numbers out of any text; here nothing else
+// stands between them.
 bool is_split(const std::string& text) {
   int numbers = 0;
   bool above = false;
@@ -304,14 +339,18 @@ void validate(const Config& c) {
     conflict(c, "data.valid and data.valid_fraction are both given", "data.valid_fraction",
              "validation data come from one of them", "remove one");
   if (!is_split(c.data.split))
-    conflict(c, fmt::format("data.split is '{}'", short_name(c.data.split)), "data.split", "must be one to three numbers between commas, one of them above 0", "write for example 969,30,1");
+    conflict(c, fmt::format("data.split is '{}'", short_name(c.data.split)), "data.split",
+             "must be one to three numbers between commas, one of them above 0", "write for example 969,30,1");
   if (c.parallel.split == "cost" && !c.parallel.stage_layers.empty())
-    conflict(c, "parallel.split and parallel.stage_layers are both given", "parallel.stage_layers", "layers are shared by one of them", "remove one");
+    conflict(c, "parallel.split and parallel.stage_layers are both given", "parallel.stage_layers",
+             "layers are shared by one of them", "remove one");
   for (size_t i = 0; i < c.precision.recipes.size(); ++i)
     if (c.precision.recipes[i].compute.empty() && c.precision.recipes[i].round.empty())
-      conflict(c, fmt::format("precision.recipes[{}] changes nothing", i), "precision.recipes", "an exception names the arithmetic or a rounding", "set its compute or round, or remove it");
+      conflict(c, fmt::format("precision.recipes[{}] changes nothing", i), "precision.recipes",
+               "an exception names the arithmetic or a rounding", "set its compute or round, or remove it");
   if (c.health.skip_count > 0 && c.health.skip_norm == 0)
-    conflict(c, fmt::format("health.skip_count is {}", c.health.skip_count), "health.skip_count", "it counts the steps that health.skip_norm skips", "set health.skip_norm too, or leave it out");
+    conflict(c, fmt::format("health.skip_count is {}", c.health.skip_count), "health.skip_count",
+             "it counts the steps that health.skip_norm skips", "set health.skip_norm too, or leave it out");
   check_sizes(c);
   check_update(c);
 }

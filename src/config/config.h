@@ -9,9 +9,10 @@
 
 namespace ravine {
 
-// Bounds that several options share. A billion steps of one second each take thirty years; what a step of a rank holds is planned piece by piece, and counts
-// of tokens in a micro batch have 32 bits.
-constexpr double kMostSteps = 1e9, kMostSequences = 1 << 20, kMostMicroBatches = 1 << 16, kMostTokens = 1 << 24, kMostRanks = 1 << 15, kMostLeaves = 1 << 16;
+// Bounds that several options share. A billion steps of one second each take thirty years; what a step of a rank holds is
+// planned piece by piece, and counts of tokens in a micro batch have 32 bits.
+constexpr double kMostSteps = 1e9, kMostSequences = 1 << 20, kMostMicroBatches = 1 << 16, kMostTokens = 1 << 24,
+                 kMostRanks = 1 << 15, kMostLeaves = 1 << 16;
 // Factors of what the update does to a weight. Decay rates nearer to 1 are 1 in the f32 that moments are kept in.
 constexpr double kMostRate = 10, kMostMomentum = 0.999999;
 
@@ -19,8 +20,11 @@ struct ModelOptions {
   std::string path, config, tokenizer;
   template <class V>
   void each(V&& v) {
-    v("path", path, "Hugging Face folder: config, weights, tokenizer; a resume needs the same weights, the folder may have moved", reads_folder() & fixed());
-    v("config", config, "config.json of a model whose weights are initialised from train.seed (instead of model.path)", reads() & may_change());
+    v("path", path,
+      "Hugging Face folder: config, weights, tokenizer; a resume needs the same weights, the folder may have moved",
+      reads_folder() & fixed());
+    v("config", config, "config.json of a model whose weights are initialised from train.seed (instead of model.path)",
+      reads() & may_change());
     v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", reads() & may_change());
   }
 };
@@ -33,7 +37,8 @@ struct DataSource {
   void each(V&& v) {
     v("path", path, "file, folder, pattern or .bin/.idx prefix", bare() & filled() & reads_folder());
     v("weight", weight, "share of this source among all, relative; such as counts of tokens", between(1e-9, 1e15));
-    v("format", format, "as data.format, for this source; empty: data.format", one_of({"", "auto", "text", "alpaca", "sharegpt", "messages"}));
+    v("format", format, "as data.format, for this source; empty: data.format",
+      one_of({"", "auto", "text", "alpaca", "sharegpt", "messages"}));
   }
 };
 
@@ -55,34 +60,43 @@ struct DataOptions {
     v("valid", valid, "validation sources, written like data.train", may_change());
     v("valid_fraction", valid_fraction, "part of the training documents held out for validation when data.valid is empty",
       at_least(1e-6) & below(1) & or_zero() & fixed());
-    v("sequence_length", sequence_length, "tokens of a sequence; for fixed batch files the columns of input_ids", between(2, kMostTokens) & may_change());
+    v("sequence_length", sequence_length, "tokens of a sequence; for fixed batch files the columns of input_ids",
+      between(2, kMostTokens) & may_change());
     v("text_key", text_key, "field of a JSON line that holds the text", filled() & fixed());
     v("format", format,
       "what JSON records are: text under data.text_key; conversations of the form alpaca, sharegpt or messages; auto: the first record tells",
       one_of({"auto", "text", "alpaca", "sharegpt", "messages"}) & fixed());
     v("chat_template", chat_template,
-      "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer", reads() & fixed());
+      "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer",
+      reads() & fixed());
     v("loss_on", loss_on, "tokens of a conversation that are learned: those of all answers, of the last one, or all tokens",
       one_of({"answers", "last", "all"}) & fixed());
-    v("too_long", too_long, "conversations that do not fit into a sequence: cut off behind it, or left out; either is counted and reported",
+    v("too_long", too_long,
+      "conversations that do not fit into a sequence: cut off behind it, or left out; either is counted and reported",
       one_of({"cut", "drop"}) & fixed());
     v("pack", pack,
-      "join documents or conversations until a sequence is full; false: one per sequence, padded to the longest of the micro batch", fixed());
-    v("document_attention", document_attention, "keep attention inside documents of a packed sequence; conversations are always kept apart", fixed());
+      "join documents or conversations until a sequence is full; false: one per sequence, padded to the longest of the micro batch",
+      fixed());
+    v("document_attention", document_attention,
+      "keep attention inside documents of a packed sequence; conversations are always kept apart", fixed());
     v("append_eos", append_eos, "end each document with the end-of-sequence token", fixed());
     v("shuffle", shuffle, "take sequences in an order drawn from train.seed; fixed batch files keep theirs", fixed());
-    v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was", between(1, kMostSteps) & may_change());
+    v("skip_steps", skip_steps, "steps (from 1) whose batch is left out; every other batch stays where it was",
+      between(1, kMostSteps) & may_change());
     v("prefetch", prefetch, "micro batches prepared ahead of the one in use", between(0, kMostMicroBatches) & may_change());
     v("cache", cache, "keep the tokens of text and conversations in train.output/tokens for the next start", may_change());
     v("order", order,
       "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes",
       one_of({"philox", "megatron", "megatron-2023"}) & fixed());
     v("split", split, "shares of train, valid and test under a Megatron order, when data.valid is empty", fixed());
-    v("index_cache", index_cache, "folder of index files as Megatron names them, read and written; empty: indices stay in memory", writes() & may_change());
-    v("reset_position_ids", reset_position_ids, "under a Megatron order: positions begin again behind each end of a document", fixed());
+    v("index_cache", index_cache,
+      "folder of index files as Megatron names them, read and written; empty: indices stay in memory", writes() & may_change());
+    v("reset_position_ids", reset_position_ids, "under a Megatron order: positions begin again behind each end of a document",
+      fixed());
     v("reset_attention_mask", reset_attention_mask, "under a Megatron order: attention stays inside documents", fixed());
     v("eod_mask_loss", eod_mask_loss, "under a Megatron order: ends of documents predict nothing", fixed());
-    v("eod", eod, "id that ends a document for the three above; -1: the end token of the tokenizer", between(-1, INT32_MAX) & fixed());
+    v("eod", eod, "id that ends a document for the three above; -1: the end token of the tokenizer",
+      between(-1, INT32_MAX) & fixed());
   }
 };
 
@@ -98,15 +112,18 @@ struct TrainOptions {
   template <class V>
   void each(V&& v) {
     v("steps", steps, "optimizer steps of the whole run", between(1, kMostSteps) & may_change());
-    v("global_batch", global_batch, "sequences per optimizer step, over all ranks and micro batches", between(1, kMostSequences) & may_change());
-    v("micro_batch", micro_batch, "sequences per forward and backward pass of a rank", between(1, kMostSequences) & other_bits());
+    v("global_batch", global_batch, "sequences per optimizer step, over all ranks and micro batches",
+      between(1, kMostSequences) & may_change());
+    v("micro_batch", micro_batch, "sequences per forward and backward pass of a rank",
+      between(1, kMostSequences) & other_bits());
     v("seed", seed, "seed of initialisation, data order and dropout", at_least(0) & fixed());
     v("output", output, "folder that the run writes", filled() & writes() & metavar("DIR") & may_change());
     v("recompute", recompute,
       "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations",
       one_of({"none", "cheap", "full"}) & may_change());
     v("loss_average", loss_average,
-      "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches", one_of({"tokens", "micro"}) & fixed());
+      "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches",
+      one_of({"tokens", "micro"}) & fixed());
     v("dropout", dropout, "probability of dropping an activation while training",
       between(0, 0.99) & because("what stays is multiplied by 1 / (1 - dropout)") & fixed());
     v("attention_dropout", attention_dropout, "probability of dropping a probability of attention while training",
@@ -142,17 +159,22 @@ struct OptimizerOptions {
   void each(V&& v) {
     v("type", type, "update rule", one_of({"adamw", "adam", "sgd"}) & fixed());
     v("lr", lr, "peak learning rate", between(1e-12, kMostRate) & or_zero() & fixed());
-    v("betas", betas, "decay rates of the first and second moment (adamw, adam)", between(0, kMostMomentum) & length(2) & fixed());
+    v("betas", betas, "decay rates of the first and second moment (adamw, adam)",
+      between(0, kMostMomentum) & length(2) & fixed());
     v("eps", eps, "added to the denominator (adamw, adam)",
       between(1e-20, 1) & because("the square of a gradient below 1e-19 is 0 in f32, and eps alone divides it") & fixed());
     v("weight_decay", weight_decay, "weight decay, of what optimizer.decay says", between(1e-12, 1e4) & or_zero() & fixed());
-    v("decay", decay, "what decays: matrices, or all, norms and biases too, as PyTorch and DeepSpeed do where no groups are given", one_of({"matrices", "all"}) & fixed());
-    v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping", between(1e-8, 1e12) & or_zero() & fixed());
+    v("decay", decay,
+      "what decays: matrices, or all, norms and biases too, as PyTorch and DeepSpeed do where no groups are given",
+      one_of({"matrices", "all"}) & fixed());
+    v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping",
+      between(1e-8, 1e12) & or_zero() & fixed());
     v("momentum", momentum, "momentum (sgd)", between(0, kMostMomentum) & fixed());
     v("nesterov", nesterov, "look ahead along the momentum (sgd)", fixed());
     v("dampening", dampening, "dampening of the momentum (sgd)", between(0, 1) & fixed());
     v("groups", groups,
-      "factors for the parameters that match a pattern: {match: GLOB, lr_mult: 1, wd_mult: 1}; the first match counts", fixed());
+      "factors for the parameters that match a pattern: {match: GLOB, lr_mult: 1, wd_mult: 1}; the first match counts",
+      fixed());
   }
 };
 
@@ -171,30 +193,51 @@ struct ScheduleOptions {
   template <class V>
   void each(V&& v) {
     v("type", type, "shape of the learning rate over the steps",
-      one_of({"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay", "cosine_warmup_with_min_lr", "reduce_lr_on_plateau", "greedy"}) & fixed());
-    v("warmup_steps", warmup_steps, "steps in which the rate rises, from 0 at the first one (reduce_lr_on_plateau and greedy have no warm-up)", between(0, kMostSteps) & fixed());
-    v("min_lr_ratio", min_lr_ratio, "lowest rate as a share of optimizer.lr (cosine, cosine_warmup_with_min_lr, warmup_stable_decay)", between(0, 1) & fixed());
-    v("cycles", cycles, "waves (cosine, cosine_warmup_with_min_lr) or restarts (cosine_with_restarts); 0: 0.5 waves, 1 restart", between(1e-3, 1e6) & or_zero() & fixed());
+      one_of({"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay",
+              "cosine_warmup_with_min_lr", "reduce_lr_on_plateau", "greedy"}) &
+          fixed());
+    v("warmup_steps", warmup_steps,
+      "steps in which the rate rises, from 0 at the first one (reduce_lr_on_plateau and greedy have no warm-up)",
+      between(0, kMostSteps) & fixed());
+    v("min_lr_ratio", min_lr_ratio,
+      "lowest rate as a share of optimizer.lr (cosine, cosine_warmup_with_min_lr, warmup_stable_decay)",
+      between(0, 1) & fixed());
+    v("cycles", cycles, "waves (cosine, cosine_warmup_with_min_lr) or restarts (cosine_with_restarts); 0: 0.5 waves, 1 restart",
+      between(1e-3, 1e6) & or_zero() & fixed());
     v("power", power, "exponent (polynomial)", between(0.01, 100) & fixed());
     v("end_lr", end_lr, "last rate (polynomial); below optimizer.lr", between(0, kMostRate) & fixed());
-    v("timescale", timescale, "time scale (inverse_sqrt); 0: warmup_steps, or 10000 without warm-up", between(0, kMostSteps) & fixed());
+    v("timescale", timescale, "time scale (inverse_sqrt); 0: warmup_steps, or 10000 without warm-up",
+      between(0, kMostSteps) & fixed());
     v("stable_steps", stable_steps, "steps at the full rate (warmup_stable_decay); -1: what warm-up and decay leave",
       between(-1, kMostSteps) & may_change());
     v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay)", between(0, kMostSteps) & may_change());
-    v("warmup_type", warmup_type, "shape of the warm-up (warmup_stable_decay)", one_of({"linear", "cosine", "1-sqrt"}) & fixed());
+    v("warmup_type", warmup_type, "shape of the warm-up (warmup_stable_decay)",
+      one_of({"linear", "cosine", "1-sqrt"}) & fixed());
     v("decay_type", decay_type, "shape of the decay (warmup_stable_decay)", one_of({"cosine", "linear", "1-sqrt"}) & fixed());
-    v("warmup_lr_ratio", warmup_lr_ratio, "first rate as a share of optimizer.lr (cosine_warmup_with_min_lr); 0: 1/warmup_steps", between(1e-12, 1) & or_zero() & fixed());
-    v("factor", factor, "the rate is multiplied by it when the validation loss no longer falls (reduce_lr_on_plateau, greedy), and divided by it when it keeps falling (greedy); 0: 0.1, greedy 0.95",
+    v("warmup_lr_ratio", warmup_lr_ratio,
+      "first rate as a share of optimizer.lr (cosine_warmup_with_min_lr); 0: 1/warmup_steps",
+      between(1e-12, 1) & or_zero() & fixed());
+    v("factor", factor,
+      "the rate is multiplied by it when the validation loss no longer falls (reduce_lr_on_plateau, greedy), and divided by it when it keeps falling (greedy); 0: 0.1, greedy 0.95",
       between(1e-6, 0.999999) & or_zero() & fixed());
-    v("patience", patience, "validations without a better loss (greedy: or with one) that are waited for; one more changes the rate", between(0, kMostSteps) & fixed());
-    v("threshold", threshold, "how much better counts as better; 0: 1e-4, greedy 1e-6", between(1e-12, 1) & or_zero() & fixed());
-    v("threshold_mode", threshold_mode, "what threshold is: a share of the best loss, or nats; auto: rel, greedy abs", one_of({"auto", "rel", "abs"}) & fixed());
+    v("patience", patience,
+      "validations without a better loss (greedy: or with one) that are waited for; one more changes the rate",
+      between(0, kMostSteps) & fixed());
+    v("threshold", threshold, "how much better counts as better; 0: 1e-4, greedy 1e-6",
+      between(1e-12, 1) & or_zero() & fixed());
+    v("threshold_mode", threshold_mode, "what threshold is: a share of the best loss, or nats; auto: rel, greedy abs",
+      one_of({"auto", "rel", "abs"}) & fixed());
     v("cooldown", cooldown, "validations after the rate was lowered that do not count", between(0, kMostSteps) & fixed());
-    v("raise_cooldown", raise_cooldown, "validations after the rate was raised that do not count (greedy)", between(0, kMostSteps) & fixed());
-    v("lowest_lr", lowest_lr, "the rate is not lowered further (reduce_lr_on_plateau, greedy); -1: 0, greedy 0.001", between(-1, kMostRate) & fixed());
+    v("raise_cooldown", raise_cooldown, "validations after the rate was raised that do not count (greedy)",
+      between(0, kMostSteps) & fixed());
+    v("lowest_lr", lowest_lr, "the rate is not lowered further (reduce_lr_on_plateau, greedy); -1: 0, greedy 0.001",
+      between(-1, kMostRate) & fixed());
     v("highest_lr", highest_lr, "the rate is not raised further (greedy)", between(1e-12, kMostRate) & fixed());
-    v("smooth_window", smooth_window, "the mean of so many validation losses is followed (greedy); 0: each by itself", between(0, 100000) & fixed());
-    v("reset_after", reset_after, "times that a rate at its lowest would be lowered before all begins anew at optimizer.lr (greedy)", between(1, kMostSteps) & fixed());
+    v("smooth_window", smooth_window, "the mean of so many validation losses is followed (greedy); 0: each by itself",
+      between(0, 100000) & fixed());
+    v("reset_after", reset_after,
+      "times that a rate at its lowest would be lowered before all begins anew at optimizer.lr (greedy)",
+      between(1, kMostSteps) & fixed());
     v("steps", steps, "length of the schedule; 0: train.steps", between(0, kMostSteps) & may_change());
   }
 };
@@ -211,7 +254,9 @@ struct RecipeOption {
     v("op", op, "glob pattern of the op's name, like rms_norm", filled());
     v("compute", compute, "arithmetic of these calls; empty: as elsewhere", one_of({"", "f32", "bf16", "f16", "f64"}));
     v("round", round, "results are rounded to this type; empty: no rounding", one_of({"", "f32", "bf16", "f16"}));
-    v("role", role, "only calls that work out this: values of the forward pass, gradients of inputs (dx) or of weights (dw); empty: all", one_of({"", "forward", "dx", "dw"}));
+    v("role", role,
+      "only calls that work out this: values of the forward pass, gradients of inputs (dx) or of weights (dw); empty: all",
+      one_of({"", "forward", "dx", "dw"}));
   }
 };
 
@@ -229,7 +274,8 @@ struct PrecisionOptions {
       one_of({"auto", "dot", "widen"}) & other_bits());
     v("recipes", recipes,
       "exceptions by path and op: {path: GLOB, op: GLOB, compute: TYPE, round: TYPE}; the last match counts", fixed());
-    v("unfused", unfused, "ops that run as their unfused definition, like [attention, add_rms_norm, loss_head]", filled() & other_bits());
+    v("unfused", unfused, "ops that run as their unfused definition, like [attention, add_rms_norm, loss_head]",
+      filled() & other_bits());
   }
 };
 
@@ -249,16 +295,22 @@ struct ParallelOptions {
     v("pipeline", pipeline, "pipeline stages", between(1, kMostRanks) & may_change());
     v("sequence", sequence, "cut activations between tensor-parallel parts along the sequence", other_bits());
     v("zero", zero,
-      "ZeRO stage: what data ranks keep only their part of: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights", between(0, 3) & may_change());
+      "ZeRO stage: what data ranks keep only their part of: 0 nothing, 1 optimizer state, 2 also gradients, 3 also weights",
+      between(0, 3) & may_change());
     v("sum_leaves", sum_leaves,
       "leaves of the tree that sums gradients; layouts with equal leaves agree bitwise; 0: the data ranks, or what a checkpoint was made with",
       between(0, kMostLeaves) & other_bits());
-    v("virtual", virtual_stages, "parts of the model per pipeline stage; more than 1: the interleaved schedule", between(1, 4096) & may_change());
-    v("split", split, "how layers are shared among the parts of a pipeline: even in number, or in cost, counted in FLOPs and bytes",
+    v("virtual", virtual_stages, "parts of the model per pipeline stage; more than 1: the interleaved schedule",
+      between(1, 4096) & may_change());
+    v("split", split,
+      "how layers are shared among the parts of a pipeline: even in number, or in cost, counted in FLOPs and bytes",
       one_of({"even", "cost"}) & may_change());
-    v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says", between(0, 4096) & may_change());
-    v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks", between(0, 1e12) & may_change());
-    v("patience", patience, "seconds of silence after which a rank counts as lost and the job ends", between(2, 3600) & may_change());
+    v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says",
+      between(0, 4096) & may_change());
+    v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks",
+      between(0, 1e12) & may_change());
+    v("patience", patience, "seconds of silence after which a rank counts as lost and the job ends",
+      between(2, 3600) & may_change());
     v("interface", interface,
       "what the heartbeat listens on: a network interface, an address, or a network such as 10.0.0.0/16; empty: the one that MPI was told to use, "
       "else a network that all hosts share",
@@ -283,7 +335,9 @@ struct CheckpointOptions {
       one_of({"auto", "f32", "bf16", "f16"}) & may_change());
     v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", between(1, 1e6) & may_change());
     v("verify", verify, "check checksums on load", may_change());
-    v("other_data", other_data, "resume though data, tokenizer or other options of the data section are not those that the checkpoint was made with", may_change());
+    v("other_data", other_data,
+      "resume though data, tokenizer or other options of the data section are not those that the checkpoint was made with",
+      may_change());
   }
 };
 
@@ -293,7 +347,8 @@ struct LogOptions {
   std::string local_norms;
   template <class V>
   void each(V&& v) {
-    v("every", every, "steps between log lines; loss and speed of a line are means over the steps since the line before", between(1, kMostSteps) & may_change());
+    v("every", every, "steps between log lines; loss and speed of a line are means over the steps since the line before",
+      between(1, kMostSteps) & may_change());
     v("tensorboard", tensorboard, "write TensorBoard event files", may_change());
     v("local_norms", local_norms,
       "glob pattern of the parameters whose gradients are measured on each rank, before data ranks add them up: sum of squares and its root; empty: none",
@@ -306,9 +361,11 @@ struct HealthOptions {
   int64_t skip_count = 0;
   template <class V>
   void each(V&& v) {
-    v("skip_norm", skip_norm, "a step whose gradient norm is larger, or not finite, is skipped: its data is used up, nothing is learned; 0: none",
+    v("skip_norm", skip_norm,
+      "a step whose gradient norm is larger, or not finite, is skipped: its data is used up, nothing is learned; 0: none",
       between(1e-12, 1e12) & or_zero() & may_change());
-    v("skip_count", skip_count, "the run ends, with exit status 1, when so many steps in a row were skipped; 0: never", between(0, kMostSteps) & may_change());
+    v("skip_count", skip_count, "the run ends, with exit status 1, when so many steps in a row were skipped; 0: never",
+      between(0, kMostSteps) & may_change());
     v("embedding_norm", embedding_norm,
       "of several pipeline stages: a checkpoint is unhealthy if the sum of squares of the embedding's gradient on a rank of the first stage is larger, or not finite; "
       "health_ckpts.json keeps the verdicts, and a resume takes the newest healthy one; 0: not judged",
@@ -327,7 +384,8 @@ struct InjectOption {
     v("op", op, "glob pattern of the op's name", filled());
     v("phase", phase, "when the call is made", one_of({"forward", "recompute", "backward", "update"}));
     v("tensor", tensor, "glob pattern of the name of a tensor that the call writes", filled());
-    v("value", value, "what is put there; bad_alloc: nothing, the call ends as if memory had run out", one_of({"nan", "inf", "-inf", "bad_alloc"}));
+    v("value", value, "what is put there; bad_alloc: nothing, the call ends as if memory had run out",
+      one_of({"nan", "inf", "-inf", "bad_alloc"}));
     v("element", element, "which element, counted through rows and columns", between(0, 1e15));
   }
 };
@@ -338,7 +396,8 @@ struct ProbeOptions {
   void each(V&& v) {
     v("inject", inject,
       "faults to try out: {step: 3, path: 'model.layers.1.*', op: attention, value: nan} spoils one number that the first call "
-      "of the step that fits has written", may_change());
+      "of the step that fits has written",
+      may_change());
   }
 };
 

@@ -66,7 +66,8 @@ std::vector<std::string> numbers_in(std::string text) {
   return found.size() > 1 ? found : std::vector<std::string>();
 }
 
-// "1,000" as 1000, "0,5" as 0.5, "50%" as 0.5, and with a unit: "4k", "8GB", "2m" of what counts MB or seconds. "" if it is nothing of the kind.
+// "1,000" as 1000, "0,5" as 0.5, "50%" as 0.5, and with a unit: "4k", "8GB", "2m" of what counts MB or seconds. "" if it is
+// nothing of the kind.
 std::string plain_number(const Option& option, const std::string& given) {
   std::string text = in_small_letters(given);
   std::erase(text, ' ');
@@ -74,7 +75,8 @@ std::string plain_number(const Option& option, const std::string& given) {
   std::string number = text.substr(0, digits), unit = text.substr(digits);
   if (const size_t comma = number.find(','); comma != std::string::npos) {
     const std::vector<std::string> groups = split(number, ',');
-    const bool thousands = number[0] != '0' && number.find('.') == std::string::npos && comma > 0 && comma <= 3 && std::all_of(groups.begin() + 1, groups.end(), [](const std::string& g) { return g.size() == 3; });
+    const bool thousands = number[0] != '0' && number.find('.') == std::string::npos && comma > 0 && comma <= 3 &&
+                           std::all_of(groups.begin() + 1, groups.end(), [](const std::string& g) { return g.size() == 3; });
     if (thousands)
       std::erase(number, ',');
     else if (number.find(',', comma + 1) == std::string::npos)
@@ -93,12 +95,18 @@ std::string plain_number(const Option& option, const std::string& given) {
   const std::string rest = unit.substr(1);
   if (unit == "b" && !option.help.empty() && option.help.find("byte") != std::string::npos) return number;
   if (power == std::string_view::npos || (!rest.empty() && rest != "b" && rest != "ib" && rest != "i")) return "";
-  const bool mega = option.help.find(" MB") != std::string::npos || option.help.find("MiB") != std::string::npos, giga = option.help.find("GB") != std::string::npos || option.help.find("GiB") != std::string::npos;
+  const bool mega = option.help.find(" MB") != std::string::npos || option.help.find("MiB") != std::string::npos,
+             giga = option.help.find("GB") != std::string::npos || option.help.find("GiB") != std::string::npos;
   if (mega || giga) {
-    const double base = rest.starts_with('i') ? 1024 : 1000, x = value.real * std::pow(base, static_cast<double>(power) - (giga ? 2 : 1));
-    return x == std::floor(x) || std::holds_alternative<double*>(option.target) || std::holds_alternative<std::vector<double>*>(option.target) ? number_text(x) : "";
+    const double base = rest.starts_with('i') ? 1024 : 1000,
+                 x = value.real * std::pow(base, static_cast<double>(power) - (giga ? 2 : 1));
+    return x == std::floor(x) || std::holds_alternative<double*>(option.target) ||
+                   std::holds_alternative<std::vector<double>*>(option.target)
+               ? number_text(x)
+               : "";
   }
-  const double x = value.real * std::pow(1000.0, static_cast<double>(power + 1)), binary = value.real * std::pow(1024.0, static_cast<double>(power + 1));
+  const double x = value.real * std::pow(1000.0, static_cast<double>(power + 1)),
+               binary = value.real * std::pow(1024.0, static_cast<double>(power + 1));
   return rest.starts_with('i') ? number_text(binary) : number_text(x) + " or " + number_text(binary);
 }
 
@@ -106,7 +114,8 @@ std::string plain_number(const Option& option, const std::string& given) {
 std::string bounds(const Rule& rule) {
   std::string low = rule.min ? (rule.above ? "above " : "at least ") + number_text(*rule.min) : "";
   std::string high = rule.max ? (rule.below ? "below " : "at most ") + number_text(*rule.max) : "";
-  return (rule.zero ? "0, or " : "") + low + (low.empty() || high.empty() ? "" : " and ") + high + (rule.why.empty() ? "" : ": " + rule.why);
+  return (rule.zero ? "0, or " : "") + low + (low.empty() || high.empty() ? "" : " and ") + high +
+         (rule.why.empty() ? "" : ": " + rule.why);
 }
 
 // Reads one option from one value; knows the place for its errors.
@@ -123,7 +132,9 @@ class Assignment {
     refuse_octal(v);
     bool whole = v.kind == Kind::real && v.real == std::floor(v.real) && std::abs(v.real) <= 0x1p53;  // 1e6 is a whole number
     if (v.kind == Kind::real && std::isfinite(v.real) && std::abs(v.real) < 1e15 && !whole)
-      wrong(v, "must be a whole number", v.real > 0 && v.real < 1 ? std::string("a share is not taken here: write a whole number") : fmt::format("write {:.0f}", std::round(v.real)));
+      wrong(v, "must be a whole number",
+            v.real > 0 && v.real < 1 ? std::string("a share is not taken here: write a whole number")
+                                     : fmt::format("write {:.0f}", std::round(v.real)));
     if (v.kind != Kind::integer && !whole) wrong(v, "must be a whole number" + of_64_bits(v), number_meant(v));
     int64_t value = whole ? static_cast<int64_t>(v.real) : v.integer;
     check_bounds(v, static_cast<double>(value));
@@ -138,7 +149,8 @@ class Assignment {
   }
   void operator()(std::string* out, const YamlNode& v) const {
     if (!v.scalar()) wrong(v, "must be a text", "put it in quotes if it holds : [ { or #");
-    if (v.kind == Kind::real && !std::isfinite(v.real)) wrong(v, "must be a text", "write a name, or put it in quotes if this is one");
+    if (v.kind == Kind::real && !std::isfinite(v.real))
+      wrong(v, "must be a text", "write a name, or put it in quotes if this is one");
     std::string text = v.kind == Kind::null ? "" : v.text;
     const Rule& rule = option_.rule;
     if (!rule.choices.empty() && std::find(rule.choices.begin(), rule.choices.end(), text) == rule.choices.end())
@@ -167,7 +179,9 @@ class Assignment {
     });
     int64_t count = option_.rule.count;
     if (count >= 0 && static_cast<int64_t>(list.size()) != count)
-      wrong(v, count == 1 ? std::string("it takes one value") : fmt::format("must have {} elements, has {}", count, list.size()), count == 1 ? "give it once" : "write as many");
+      wrong(v,
+            count == 1 ? std::string("it takes one value") : fmt::format("must have {} elements, has {}", count, list.size()),
+            count == 1 ? "give it once" : "write as many");
     *out = std::move(list);
   }
   void operator()(const std::shared_ptr<Records>& records, const YamlNode& v) const {
@@ -183,8 +197,8 @@ class Assignment {
   template <class F>
   void each_item(const YamlNode& v, F&& f) const {
     if (v.kind == Kind::null) return;
-    if (v.kind == Kind::text && option_.is_list() && !std::holds_alternative<std::vector<std::string>*>(option_.target) && !std::holds_alternative<std::shared_ptr<Records>>(option_.target) &&
-        !numbers_in(v.text).empty())
+    if (v.kind == Kind::text && option_.is_list() && !std::holds_alternative<std::vector<std::string>*>(option_.target) &&
+        !std::holds_alternative<std::shared_ptr<Records>>(option_.target) && !numbers_in(v.text).empty())
       wrong(v, "must be a list of numbers", fmt::format("write [{}]", fmt::join(numbers_in(v.text), ",")));
     if (v.kind != Kind::list) return f(v);
     for (const YamlNode::Ptr& item : v.items) f(*item);
@@ -201,7 +215,8 @@ class Assignment {
         if (field.rule.bare) return element(field).assign(item, source_);
     }
     if (item.kind != Kind::map) wrong(item, "each element must be a map like " + pattern(fields), "write it so");
-    if (item.fields.empty()) wrong(item, "an element says something: " + pattern(fields), "name at least one field or remove the element");
+    if (item.fields.empty())
+      wrong(item, "an element says something: " + pattern(fields), "name at least one field or remove the element");
     std::vector<std::string> keys;
     for (const Option& field : fields) keys.push_back(field.key);
     for (const auto& [key, value] : item.fields) {
@@ -225,21 +240,29 @@ class Assignment {
   // YAML 1.1 reads 010 as 8, nobody else does.
   void refuse_octal(const YamlNode& v) const {
     const std::string digits = v.text.substr(v.text.find_first_not_of("+-") == 1 ? 1 : 0);
-    if (v.kind != Kind::integer || digits.size() < 2 || digits[0] != '0' || digits.find_first_not_of("01234567_") != std::string::npos) return;
-    wrong(v, fmt::format("a number that begins with 0 counts in eights: this is {}", v.integer), fmt::format("write {}{}, or {} if that is meant", v.text[0] == '-' ? "-" : "", digits.substr(std::min(digits.find_first_not_of("0_"), digits.size() - 1)), v.integer));
+    if (v.kind != Kind::integer || digits.size() < 2 || digits[0] != '0' ||
+        digits.find_first_not_of("01234567_") != std::string::npos)
+      return;
+    wrong(v, fmt::format("a number that begins with 0 counts in eights: this is {}", v.integer),
+          fmt::format("write {}{}, or {} if that is meant", v.text[0] == '-' ? "-" : "",
+                      digits.substr(std::min(digits.find_first_not_of("0_"), digits.size() - 1)), v.integer));
   }
 
   // What a file's name is not likely to hold. An input that is there is what was meant, whatever its name.
   void check_path(const YamlNode& v, const std::string& text) const {
     std::error_code error;
     if (option_.rule.path != Rule::Path::writes && std::filesystem::exists(text, error)) return;
-    if (text.size() > 1 && text[0] == '$' && (std::isalpha(static_cast<unsigned char>(text[1])) || text[1] == '_' || text[1] == '{'))
-      wrong(v, "is a path with a variable of the shell, which is not filled in here", "write the path itself; ~ is the home folder");
+    if (text.size() > 1 && text[0] == '$' &&
+        (std::isalpha(static_cast<unsigned char>(text[1])) || text[1] == '_' || text[1] == '{'))
+      wrong(v, "is a path with a variable of the shell, which is not filled in here",
+            "write the path itself; ~ is the home folder");
     if (option_.rule.path != Rule::Path::writes) return;
     if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-      wrong(v, "has a control character: in double quotes of YAML \\ begins an escape", "write it in single quotes, or with / between folders");
+      wrong(v, "has a control character: in double quotes of YAML \\ begins an escape",
+            "write it in single quotes, or with / between folders");
     for (const char* quote : {"\u201c", "\u201d", "\u2018", "\u2019"})
-      if (text.starts_with(quote)) wrong(v, "begins with a typographic quote, which would be part of the name", "write straight quotes, or none");
+      if (text.starts_with(quote))
+        wrong(v, "begins with a typographic quote, which would be part of the name", "write straight quotes, or none");
   }
 
   void check_bounds(const YamlNode& v, double x) const {
@@ -257,7 +280,8 @@ class Assignment {
   std::string advice_on(const std::string& text) const {
     const std::vector<std::string>& choices = option_.rule.choices;
     const std::string type = other_type_name(text);
-    if (!type.empty() && std::find(choices.begin(), choices.end(), type) != choices.end()) return fmt::format("here it is {}", type);
+    if (!type.empty() && std::find(choices.begin(), choices.end(), type) != choices.end())
+      return fmt::format("here it is {}", type);
     if (const std::string other = other_value_advice(option_.name(), text); !other.empty()) return other;
     for (const std::string& choice : choices)
       if (in_small_letters(choice) == in_small_letters(text)) return fmt::format("did you mean '{}'?", choice);

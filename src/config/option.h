@@ -14,8 +14,8 @@
 
 namespace ravine {
 
-// What a run that goes on from a checkpoint may do with an option: nothing (it has to be as it was), change it, or change it at the price of equal bits.
-// Every option of a Config decides (tests/unit/config.cpp); flags do not.
+// What a run that goes on from a checkpoint may do with an option: nothing (it has to be as it was), change it, or change it at
+// the price of equal bits. Every option of a Config decides (tests/unit/config.cpp); flags do not.
 enum class OnResume : uint8_t { undecided, fixed, may_change, other_bits };
 
 // What a value must satisfy; joined by &. Bounds and choices hold for each element of a list.
@@ -25,17 +25,22 @@ struct Rule {
   bool zero = false;                  // 0 is allowed beside the bounds
   std::string why;                    // said behind the bounds, where they are not obvious
   std::vector<std::string> choices;
-  int64_t count = -1;       // exact length of a list
-  bool filled = false;      // no empty text or list
+  int64_t count = -1;        // exact length of a list
+  bool filled = false;       // no empty text or list
   int64_t max_bytes = 4096;  // of a text: as long as a path may be
-  std::string reason;       // said instead of the bound
-  bool bare = false;        // in a struct of a list: the field that a bare text sets
-  bool required = false;    // flags: must be given
-  bool positional = false;  // flags: given without its name; a list takes all that is left
-  std::string same_as;      // flags: shorthand of this config key
-  std::string metavar;      // word for the value in help
+  std::string reason;        // said instead of the bound
+  bool bare = false;         // in a struct of a list: the field that a bare text sets
+  bool required = false;     // flags: must be given
+  bool positional = false;   // flags: given without its name; a list takes all that is left
+  std::string same_as;       // flags: shorthand of this config key
+  std::string metavar;       // word for the value in help
   OnResume on_resume = OnResume::undecided;
-  enum class Path : uint8_t { none, reads, reads_folder, writes } path = Path::none;  // the text is a path (or several words of which one is)
+  enum class Path : uint8_t {
+    none,
+    reads,
+    reads_folder,
+    writes
+  } path = Path::none;  // the text is a path (or several words of which one is)
 };
 
 Rule operator&(Rule a, const Rule& b);
@@ -54,8 +59,8 @@ inline Rule bare() { return {.bare = true}; }
 inline Rule required() { return {.required = true}; }
 inline Rule positional() { return {.positional = true}; }
 inline Rule same_as(std::string key) { return {.same_as = std::move(key)}; }
-// The text names a file or folder that is read (reads_folder: and in which nothing may be written), or written. ~, ~/.. and ~user/.. at its
-// beginning become a home folder, as in a shell.
+// The text names a file or folder that is read (reads_folder: and in which nothing may be written), or written. ~, ~/.. and
+// ~user/.. at its beginning become a home folder, as in a shell.
 inline Rule reads() { return {.path = Rule::Path::reads}; }
 inline Rule reads_folder() { return {.path = Rule::Path::reads_folder}; }
 inline Rule writes() { return {.path = Rule::Path::writes}; }

@@ -100,19 +100,26 @@ struct OtherCommand {
 };
 
 constexpr OtherCommand kOtherCommands[] = {
-    {" finetune fine-tune tune sft instruct ", "use `ravine train model.path=DIR data.train=[FILE]`; `ravine init sft DIR` makes a folder to begin with"},
-    {" pretrain pretraining fit learn resume continue ", "use `ravine train`: a run that was stopped goes on with the same command"},
+    {" finetune fine-tune tune sft instruct ",
+     "use `ravine train model.path=DIR data.train=[FILE]`; `ravine init sft DIR` makes a folder to begin with"},
+    {" pretrain pretraining fit learn resume continue ",
+     "use `ravine train`: a run that was stopped goes on with the same command"},
     {" lora qlora merge-lora peft dpo rlhf ppo grpo reward ", "it is not there yet; `ravine train` trains all weights"},
-    {" serve server api ", "there is no server yet; `ravine generate --model DIR --prompts FILE.jsonl --json` answers many prompts"},
-    {" chat talk conversation repl ", "use `ravine generate --chat --model DIR`: each line is a turn; with --prompt TEXT it answers once"},
-    {" eval evaluate lm_eval benchmark ", "there are no tasks yet; train.valid_every measures the loss on data.valid, `ravine bench` the speed"},
+    {" serve server api ",
+     "there is no server yet; `ravine generate --model DIR --prompts FILE.jsonl --json` answers many prompts"},
+    {" chat talk conversation repl ",
+     "use `ravine generate --chat --model DIR`: each line is a turn; with --prompt TEXT it answers once"},
+    {" eval evaluate lm_eval benchmark ",
+     "there are no tasks yet; train.valid_every measures the loss on data.valid, `ravine bench` the speed"},
     {" run infer inference predict complete completions sample prompt ask ", "use `ravine generate --model DIR --prompt TEXT`"},
     {" quantize quantise gguf ", "there is no quantisation; `ravine convert --to hf --dtype bf16` halves a model in f32"},
     {" download pull clone fetch ", "nothing is fetched here; `hf download NAME --local-dir DIR` brings a model"},
     {" launch torchrun mpirun accelerate deepspeed ", "several ranks are `mpirun -n N ravine train ..`"},
-    {" export save merge ", "use `ravine convert --input RUN --output DIR --to hf`; token files are joined by `ravine data merge`"},
+    {" export save merge ",
+     "use `ravine convert --input RUN --output DIR --to hf`; token files are joined by `ravine data merge`"},
     {" tokenize encode decode ", "use `ravine tokenizer encode` and `ravine tokenizer decode`"},
-    {" prepare prepare-data preprocess_data preprocess_data.py ", "use `ravine preprocess --input FILE --tokenizer DIR --output-prefix PREFIX`"},
+    {" prepare prepare-data preprocess_data preprocess_data.py ",
+     "use `ravine preprocess --input FILE --tokenizer DIR --output-prefix PREFIX`"},
     {" curves tensorboard visualize graph ", "use `ravine plot RUN`; TensorBoard reads RUN/tensorboard"},
     {" status logs log list ls show describe inspect ", "use `ravine info PATH`; the log of a run is RUN/log.txt"},
     {" new create setup start quickstart scaffold ", "use `ravine init DIR`"},
@@ -331,9 +338,11 @@ struct OtherValue {
 };
 
 constexpr OtherValue kOtherValues[] = {
-    {"optimizer.type", " adamw_torch adamw_torch_fused adamw_hf adamw_apex_fused adamw_torch_xla adamw_bnb adam_w ", "adamw", ""},
-    {"optimizer.type", " adamw_8bit adamw_bnb_8bit paged_adamw paged_adamw_8bit paged_adamw_32bit adafactor lion muon lamb adagrad rmsprop galore_adamw lomo schedule_free_adamw ", "",
-     "there is no such optimizer: optimizer.type is adamw (the default), adam or sgd"},
+    {"optimizer.type", " adamw_torch adamw_torch_fused adamw_hf adamw_apex_fused adamw_torch_xla adamw_bnb adam_w ", "adamw",
+     ""},
+    {"optimizer.type",
+     " adamw_8bit adamw_bnb_8bit paged_adamw paged_adamw_8bit paged_adamw_32bit adafactor lion muon lamb adagrad rmsprop galore_adamw lomo schedule_free_adamw ",
+     "", "there is no such optimizer: optimizer.type is adamw (the default), adam or sgd"},
     {"schedule.type", " constant_with_warmup ", "constant", ""},
     {"schedule.type", " cosine_with_min_lr cosine_with_warmup warmup_cosine cosine_annealing ", "cosine", ""},
     {"schedule.type", " linear_with_warmup warmup_linear ", "linear", ""},
@@ -346,7 +355,8 @@ constexpr OtherValue kOtherValues[] = {
     {"log.tensorboard", " tensorboard ", "true", ""},
     {"log.tensorboard", " wandb all mlflow comet_ml clearml neptune swanlab codecarbon dvclive trackio azure_ml ", "",
      "nothing is sent to such services: leave it out; files for TensorBoard are written unless log.tensorboard=false, and RUN/metrics.jsonl has every figure"},
-    {"checkpoint.resume", " true yes ", "", "leave it out: the same command goes on from the newest checkpoint of its train.output"},
+    {"checkpoint.resume", " true yes ", "",
+     "leave it out: the same command goes on from the newest checkpoint of its train.output"},
     {"checkpoint.resume", " false no ", "none", ""},
     {"precision.compute", " no none ", "f32", ""},
     {"train.recompute", " selective ", "cheap", ""},
@@ -355,9 +365,9 @@ constexpr OtherValue kOtherValues[] = {
 constexpr std::string_view kNo = " false no off 0 none ";
 
 constexpr OtherName kOtherTypes[] = {
-    {"fp32", "f32"},    {"float32", "f32"}, {"float", "f32"}, {"single", "f32"}, {"fp16", "f16"},  {"float16", "f16"},
-    {"half", "f16"},    {"bfloat16", "bf16"}, {"fp64", "f64"}, {"float64", "f64"}, {"double", "f64"}, {"32", "f32"},
-    {"16-mixed", "f16"}, {"bf16-mixed", "bf16"},
+    {"fp32", "f32"},    {"float32", "f32"}, {"float", "f32"},     {"single", "f32"},      {"fp16", "f16"},
+    {"float16", "f16"}, {"half", "f16"},    {"bfloat16", "bf16"}, {"fp64", "f64"},        {"float64", "f64"},
+    {"double", "f64"},  {"32", "f32"},      {"16-mixed", "f16"},  {"bf16-mixed", "bf16"},
 };
 
 // `words` stand between blanks, in small letters.
@@ -371,7 +381,8 @@ bool is_one_of(std::string value, std::string_view words) {
 std::string other_name_advice(std::string word, const NameThere& there, const std::string& value, const ValueFits& fits) {
   word.erase(0, std::min(word.find_first_not_of('-'), word.size()));
   std::replace(word.begin(), word.end(), '-', '_');
-  if (word == "c" && !value.empty() && value.find_first_not_of("0123456789") == std::string::npos) word = "ctx_size";  // of llama.cpp
+  if (word == "c" && !value.empty() && value.find_first_not_of("0123456789") == std::string::npos)
+    word = "ctx_size";  // of llama.cpp
   for (const OtherName& n : kOtherNames) {
     if (word != n.word) continue;
     const std::string here = n.here;
@@ -381,9 +392,12 @@ std::string other_name_advice(std::string word, const NameThere& there, const st
     if (fixed && is_one_of(value, kNo)) return "leave it out: it is not so unless " + here + " asks for it";
     if (name != here || value.empty()) return "here it is " + here;
     for (const OtherValue& v : kOtherValues)
-      if (name == v.name && is_one_of(value, v.words)) return v.here[0] ? fmt::format("here it is {}={}", name, v.here) : v.advice;
+      if (name == v.name && is_one_of(value, v.words))
+        return v.here[0] ? fmt::format("here it is {}={}", name, v.here) : v.advice;
     const std::string type = other_type_name(value), same = type.empty() || !fits || fits(name, value) ? value : type;
-    if (fits && !fits(name, same)) return fmt::format("here it is {}, and '{}' is not among its values: see `ravine config --explain {}`", name, value, name);
+    if (fits && !fits(name, same))
+      return fmt::format("here it is {}, and '{}' is not among its values: see `ravine config --explain {}`", name, value,
+                         name);
     return "here it is " + here + (name[0] == '-' ? " " : "=") + shell_word(same);
   }
   for (const Missing& m : kMissing)
@@ -393,7 +407,8 @@ std::string other_name_advice(std::string word, const NameThere& there, const st
 
 std::string other_command_advice(const std::string& word) {
   for (const OtherCommand& c : kOtherCommands)
-    if (word.find(' ') == std::string::npos && std::string_view(c.words).find(" " + word + " ") != std::string_view::npos) return c.advice;
+    if (word.find(' ') == std::string::npos && std::string_view(c.words).find(" " + word + " ") != std::string_view::npos)
+      return c.advice;
   return "";
 }
 

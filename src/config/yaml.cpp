@@ -60,11 +60,13 @@ class Reader {
     if (!in_text) fix = "save the file as UTF-8 text";
     const std::string about = problem + (parser_.context ? parser_.context : "");
     if (about.find("anchor") != std::string::npos || about.find("alias") != std::string::npos)
-      fix = lines_ ? "put values that start with * or & in quotes: ['*.txt']" : "values that start with * or & stand in quotes of YAML, within quotes of the shell: \"['*.txt']\"";
+      fix = lines_ ? "put values that start with * or & in quotes: ['*.txt']"
+                   : "values that start with * or & stand in quotes of YAML, within quotes of the shell: \"['*.txt']\"";
     if (about.find("cannot start any token") != std::string::npos && at_tab()) fix = "indent with blanks: YAML takes no tabs";
     if (lines_ && in_text)
       if (const LookAlikeLine slip = find_look_alike_line(text_); slip.number > 0)
-        throw UserError("not valid YAML", fmt::format("{}:{}", name_, slip.number), slip.what, fmt::format("write with plain characters: {}", slip.meant.substr(0, 200)));
+        throw UserError("not valid YAML", fmt::format("{}:{}", name_, slip.number), slip.what,
+                        fmt::format("write with plain characters: {}", slip.meant.substr(0, 200)));
     yaml_mark_t mark = in_text ? parser_.problem_mark : parser_.mark;
     refuse(mark, "not valid YAML", lines_ && in_text ? fmt::format("{} at column {}", problem, mark.column + 1) : problem, fix);
   }
@@ -184,7 +186,8 @@ class Reader {
       add_size(v.raw, made, value->size);
       if (!merge && lines_ && place.contains(key->text))
         refuse(k.raw.start_mark, fmt::format("'{}' a second time", key->text.substr(0, 80)),
-               fmt::format("a key stands once, the first is in line {}", key_line.at(key->text)), "write what both hold under one, or remove one");
+               fmt::format("a key stands once, the first is in line {}", key_line.at(key->text)),
+               "write what both hold under one, or remove one");
       if (!merge) {
         key_line.emplace(key->text, key->line);
         put(key->text, value, true);
@@ -226,9 +229,11 @@ YamlNode::Ptr load_yaml(std::string_view text, const std::string& name, bool lin
   // libyaml compares each directive with all before it, and each tag with all directives.
   constexpr int kDirectives = 64;
   int directives = 0;
-  for (size_t at = 0; at != std::string_view::npos && at < text.size(); at = text.find('\n', at), at += at != std::string_view::npos)
+  for (size_t at = 0; at != std::string_view::npos && at < text.size();
+       at = text.find('\n', at), at += at != std::string_view::npos)
     if (text[at] == '%' && ++directives > kDirectives)
-      throw UserError("too many directives", name, fmt::format("at most {} lines begin with %", kDirectives), "is this the right file?");
+      throw UserError("too many directives", name, fmt::format("at most {} lines begin with %", kDirectives),
+                      "is this the right file?");
   if (!lines && text.starts_with('*')) {
     auto glob = std::make_shared<YamlNode>();
     glob->kind = YamlNode::Kind::text;
@@ -238,8 +243,6 @@ YamlNode::Ptr load_yaml(std::string_view text, const std::string& name, bool lin
   return Reader(text, name, lines).document();
 }
 
-YamlNode::Ptr read_yaml(const std::string& path) {
-  return load_yaml(read_text(path, kYamlBytes, "the config"), path);
-}
+YamlNode::Ptr read_yaml(const std::string& path) { return load_yaml(read_text(path, kYamlBytes, "the config"), path); }
 
 }  // namespace ravine

@@ -1,8 +1,8 @@
 // YAML documents, read with libyaml and resolved by the rules of YAML 1.1 as PyYAML's safe loader applies them: on/off/yes/no
 // are booleans, 010 is 8, 0x1f, 0b11, 1_000, 1:30 is 90, ~ and nothing are null, `<<` merges.
-// A key that stands twice in a map is refused in files; on the command line the last one wins, as in PyYAML. There a value that begins with * is text (a
-// glob): nothing stands before it that an alias could name.
-// Beyond PyYAML, floats need no dot and no sign of the exponent (1e-5, 1.5e5, -.5). Dates stay text.
+// A key that stands twice in a map is refused in files; on the command line the last one wins, as in PyYAML. There a value that
+// begins with * is text (a glob): nothing stands before it that an alias could name. Beyond PyYAML, floats need no dot and no
+// sign of the exponent (1e-5, 1.5e5, -.5). Dates stay text.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -36,8 +36,8 @@ constexpr int kYamlDepth = 64;
 constexpr int64_t kYamlNodes = 100'000;  // aliases expanded
 constexpr int64_t kYamlBytes = int64_t{4} << 20;
 
-// Parses one document; an empty one is null. Syntax errors, a second document, a key twice (with `lines`), unknown tags, undefined or recursive aliases
-// and broken limits are UserErrors at "<name>:<line>", or at "<name>" when `lines` is false.
+// Parses one document; an empty one is null. Syntax errors, a second document, a key twice (with `lines`), unknown tags,
+// undefined or recursive aliases and broken limits are UserErrors at "<name>:<line>", or at "<name>" when `lines` is false.
 YamlNode::Ptr load_yaml(std::string_view text, const std::string& name, bool lines = true);
 YamlNode::Ptr read_yaml(const std::string& path);
 

@@ -27,8 +27,10 @@ std::string bare_part(std::string_view line) {
   for (size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
     if (quote) {
-      if (c == '\\' && quote == '"') ++i;
-      else if (c == quote) quote = 0;
+      if (c == '\\' && quote == '"')
+        ++i;
+      else if (c == quote)
+        quote = 0;
     } else if ((c == '"' || c == '\'') && (i == 0 || std::string_view(" [{,:").find(line[i - 1]) != std::string_view::npos)) {
       quote = c;
     } else if (c == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) {
@@ -50,7 +52,8 @@ std::string trimmed(const std::string& s) {
 std::pair<std::string, std::string> key_and_value(std::string_view text) {
   const std::string plain = trimmed(with_plain_colons(text));
   size_t key = 0;
-  while (key < plain.size() && (std::isalnum(static_cast<unsigned char>(plain[key])) || plain[key] == '_' || plain[key] == '-')) ++key;
+  while (key < plain.size() && (std::isalnum(static_cast<unsigned char>(plain[key])) || plain[key] == '_' || plain[key] == '-'))
+    ++key;
   size_t value = key;
   while (value < plain.size() && std::string_view(" \t:=").find(plain[value]) != std::string_view::npos) ++value;
   if (key == 0 || value == key || value == plain.size()) return {};
@@ -64,7 +67,8 @@ LookAlikeLine find_look_alike_line(std::string_view yaml) {
   for (const std::string& line : split(yaml, '\n')) {
     ++number;
     if (number == 1 && line.starts_with("\xEF\xBB\xBF")) continue;
-    if (std::string what = look_alike(bare_part(line)); !what.empty()) return {number, std::move(what), trimmed(with_plain_colons(line))};
+    if (std::string what = look_alike(bare_part(line)); !what.empty())
+      return {number, std::move(what), trimmed(with_plain_colons(line))};
   }
   return {};
 }

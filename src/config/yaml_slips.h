@@ -6,7 +6,8 @@
 
 namespace ravine {
 
-// "steps" and "10" of "steps:10", "steps 10", "steps=10" and "steps： 10"; two empty texts if it is nothing of the kind. Of what follows only the first word counts.
+// "steps" and "10" of "steps:10", "steps 10", "steps=10" and "steps： 10"; two empty texts if it is nothing of the kind. Of
+// what follows only the first word counts.
 std::pair<std::string, std::string> key_and_value(std::string_view text);
 
 // A line in which a character of another keyboard stands where YAML looks for its own: outside of quotes and comments.

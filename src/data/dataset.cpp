@@ -75,10 +75,14 @@ std::string format_of(const DataSource& s, const DatasetOptions& o) { return s.f
 Files::Kind kind_of(const std::string& path, const std::string& format, const std::string& text_key) {
   if (holds_chats(path, format, text_key)) return Files::chats;
   switch (source_kind(path)) {
-    case SourceKind::fixed: return Files::fixed;
-    case SourceKind::indexed: return Files::indexed;
-    case SourceKind::instructions: return Files::instructions;
-    default: return Files::text;
+    case SourceKind::fixed:
+      return Files::fixed;
+    case SourceKind::indexed:
+      return Files::indexed;
+    case SourceKind::instructions:
+      return Files::instructions;
+    default:
+      return Files::text;
   }
 }
 
@@ -94,12 +98,14 @@ std::vector<Files> expand(const std::vector<DataSource>& sources, const char* ke
     f.kind = kind_of(f.paths[0], format_of(s, o), o.text_key);
     for (const auto& path : f.paths)
       if (kind_of(path, format_of(s, o), o.text_key) != f.kind)
-        throw UserError("kinds of data do not mix", fmt::format("{}: {}", key, s.path), "its files are of several kinds: text, conversations, token files, instruction files, fixed batches",
+        throw UserError("kinds of data do not mix", fmt::format("{}: {}", key, s.path),
+                        "its files are of several kinds: text, conversations, token files, instruction files, fixed batches",
                         "name them as sources of their own, or set their format");
     (f.kind == Files::fixed ? any_fixed : any_other) = true;
   }
   if (any_fixed && any_other)
-    throw UserError("kinds of data do not mix", key, "fixed batch files stand alone", "give either text, conversations and token files, or .safetensors files");
+    throw UserError("kinds of data do not mix", key, "fixed batch files stand alone",
+                    "give either text, conversations and token files, or .safetensors files");
   *fixed = any_fixed;
   return all;
 }
@@ -134,7 +140,8 @@ struct Streams {
 class Opening {
  public:
   // `tokenizer` may be null when only token files come.
-  Opening(const char* key, const DatasetOptions& o, const Tokenizer* tokenizer, int64_t vocabulary, double held_out, Datasets& out)
+  Opening(const char* key, const DatasetOptions& o, const Tokenizer* tokenizer, int64_t vocabulary, double held_out,
+          Datasets& out)
       : key_(key), o_(o), tokenizer_(tokenizer), vocabulary_(vocabulary), held_out_(held_out), out_(out) {
     SpecialTokens special = tokenizer ? tokenizer->special() : SpecialTokens{};
     padding_ = special.pad.value_or(special.eos.value_or(0));
@@ -155,12 +162,16 @@ class Opening {
     tokens.train = std::make_shared<const TokenStore>(std::move(files->train));
     tokens.held_out = std::make_shared<const TokenStore>(std::move(files->held_out));
     if (!o_.cache.empty()) out_.tokens.push_back(tokens);
-    if (std::any_of(g.paths.begin(), g.paths.end(), [](const std::string& path) { return source_kind(path) == SourceKind::text; }))
-      out_.notes.push_back(fmt::format("{}: text that runs on from line to line, in {} (preprocess makes one of each line)", g.source.path, counted(tokens.train->documents() + tokens.held_out->documents(), "document")));
+    if (std::any_of(g.paths.begin(), g.paths.end(),
+                    [](const std::string& path) { return source_kind(path) == SourceKind::text; }))
+      out_.notes.push_back(fmt::format("{}: text that runs on from line to line, in {} (preprocess makes one of each line)",
+                                       g.source.path,
+                                       counted(tokens.train->documents() + tokens.held_out->documents(), "document")));
     size_t said = 0;
     for (const std::string& path : g.paths)
       if (source_kind(path) != SourceKind::text && said++ < kFilesNamed) note_fields(path, format_of(g.source, o_));
-    add(g, std::make_unique<PackedSamples>(tokens.train, pack), held_out_ > 0 ? std::make_unique<PackedSamples>(tokens.held_out, pack) : nullptr);
+    add(g, std::make_unique<PackedSamples>(tokens.train, pack),
+        held_out_ > 0 ? std::make_unique<PackedSamples>(tokens.held_out, pack) : nullptr);
   }
 
   void chats(const Files& g) {
@@ -169,10 +180,12 @@ class Opening {
       out_.chat_template = chosen.source;
       encoder_ = std::make_unique<ChatEncoder>(*tokenizer_, std::move(chosen.chat), loss_on(o_.loss_on));
       out_.end_token = encoder_->end_token();
-      out_.notes.push_back(fmt::format("answers end with {} (id {}){}", tokenizer_->id_to_piece(encoder_->end_token()), encoder_->end_token(),
-                                       encoder_->end_is_appended() ? ", the tokenizer's eos: the chat template has no end token" : ""));
+      out_.notes.push_back(
+          fmt::format("answers end with {} (id {}){}", tokenizer_->id_to_piece(encoder_->end_token()), encoder_->end_token(),
+                      encoder_->end_is_appended() ? ", the tokenizer's eos: the chat template has no end token" : ""));
     }
-    ChatSetOptions c{format_of(g.source, o_), o_.sequence_length + 1, o_.too_long == "drop", o_.vocabulary, held_out_, o_.progress};
+    ChatSetOptions c{
+        format_of(g.source, o_), o_.sequence_length + 1, o_.too_long == "drop", o_.vocabulary, held_out_, o_.progress};
     TokensInUse tokens;
     std::optional<ChatSet> set;
     if (!o_.cache.empty()) {
@@ -188,14 +201,18 @@ class Opening {
     tokens.format = set->format;
     if (!o_.cache.empty()) out_.tokens.push_back(tokens);
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
-    add(g, std::make_unique<ChatSamples>(tokens.chats, layout), held_out_ > 0 ? std::make_unique<ChatSamples>(tokens.held_out_chats, layout) : nullptr);
-    out_.notes.push_back(fmt::format("{} ({}): {}, in {}", g.source.path, name(tokens.format), tokens.counts.text(), counted(streams.train.back().samples->count(), "sequence")));
-    if (const std::string w = tokens.counts.warning(); !w.empty()) out_.warnings.push_back(fmt::format("{}: {}", g.source.path, w));
+    add(g, std::make_unique<ChatSamples>(tokens.chats, layout),
+        held_out_ > 0 ? std::make_unique<ChatSamples>(tokens.held_out_chats, layout) : nullptr);
+    out_.notes.push_back(fmt::format("{} ({}): {}, in {}", g.source.path, name(tokens.format), tokens.counts.text(),
+                                     counted(streams.train.back().samples->count(), "sequence")));
+    if (const std::string w = tokens.counts.warning(); !w.empty())
+      out_.warnings.push_back(fmt::format("{}: {}", g.source.path, w));
   }
 
   void indexed(const Files& g) {
     if (held_out_ > 0)
-      throw UserError("nothing to hold out", "data.valid_fraction", "token files are taken whole", "name a validation prefix in data.valid, or use data.order=megatron with data.split");
+      throw UserError("nothing to hold out", "data.valid_fraction", "token files are taken whole",
+                      "name a validation prefix in data.valid, or use data.order=megatron with data.split");
     PackOptions pack{o_.sequence_length, o_.pack, o_.document_attention, padding_};
     add(g, std::make_unique<PackedSamples>(std::make_shared<const IndexedTokens>(g.paths, vocabulary_), pack), nullptr);
   }
@@ -203,14 +220,19 @@ class Opening {
   // Files of `ravine preprocess --handler`: what is learned was settled there.
   void instructions(const Files& g) {
     if (o_.loss_on != "answers")
-      throw UserError("the labels are in the files already", fmt::format("{}: {}", key_, g.source.path), fmt::format("data.loss_on={} cannot change them", o_.loss_on),
+      throw UserError("the labels are in the files already", fmt::format("{}: {}", key_, g.source.path),
+                      fmt::format("data.loss_on={} cannot change them", o_.loss_on),
                       "leave data.loss_on out, or train on the records themselves");
     auto files = std::make_shared<const InstructionFiles>(g.paths, vocabulary_);
-    InstructionChoice c = choose_instructions(*files, {"", o_.sequence_length + 1, o_.too_long == "drop", vocabulary_, held_out_, nullptr});
+    InstructionChoice c =
+        choose_instructions(*files, {"", o_.sequence_length + 1, o_.too_long == "drop", vocabulary_, held_out_, nullptr});
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
-    auto samples = [&](std::vector<int64_t>& chosen) { return std::make_unique<InstructionSamples>(files, std::move(chosen), layout); };
+    auto samples = [&](std::vector<int64_t>& chosen) {
+      return std::make_unique<InstructionSamples>(files, std::move(chosen), layout);
+    };
     add(g, samples(c.train), held_out_ > 0 ? samples(c.held_out) : nullptr);
-    out_.notes.push_back(fmt::format("{} (instruction files): {}, in {}", g.source.path, c.counts.text(), counted(streams.train.back().samples->count(), "sequence")));
+    out_.notes.push_back(fmt::format("{} (instruction files): {}, in {}", g.source.path, c.counts.text(),
+                                     counted(streams.train.back().samples->count(), "sequence")));
     if (const std::string w = c.counts.warning(); !w.empty()) out_.warnings.push_back(fmt::format("{}: {}", g.source.path, w));
     InstructionEnd end = instruction_end(c, tokenizer_, o_.tokenizer_path);
     if (!out_.end_token) out_.end_token = end.token;
@@ -234,10 +256,14 @@ class Opening {
     const size_t more = others.size() - std::min(others.size(), kKeysNamed);
     others.resize(others.size() - more);
     out_.notes.push_back(fmt::format("{}: the text under '{}'{}", path, o_.text_key,
-                                     others.empty() ? "" : fmt::format("; not used: {}{}", fmt::join(others, ", "), more ? fmt::format(" and {} more", more) : "")));
+                                     others.empty() ? ""
+                                                    : fmt::format("; not used: {}{}", fmt::join(others, ", "),
+                                                                  more ? fmt::format(" and {} more", more) : "")));
     if (format == "text" || o_.text_key == "text") return;
     if (const auto form = detect_chat_format(record))
-      out_.warnings.push_back(fmt::format("{}: only '{}' is trained on, as plain text, though the records are conversations ({}): leave data.text_key out to learn their answers, or set data.format=text", path, o_.text_key, name(*form)));
+      out_.warnings.push_back(fmt::format(
+          "{}: only '{}' is trained on, as plain text, though the records are conversations ({}): leave data.text_key out to learn their answers, or set data.format=text",
+          path, o_.text_key, name(*form)));
     else
       try {
         refuse_chat_slip(record, path);
@@ -248,8 +274,8 @@ class Opening {
 
   void add(const Files& g, std::unique_ptr<SampleStream> train, std::unique_ptr<SampleStream> held) {
     if (train->count() == 0)
-      throw UserError("too little data", fmt::format("{}: {}", key_, g.source.path), "at least two tokens are needed for a prediction",
-                      "give more text");
+      throw UserError("too little data", fmt::format("{}: {}", key_, g.source.path),
+                      "at least two tokens are needed for a prediction", "give more text");
     streams.train.push_back({g.source.path, g.source.weight, std::move(train)});
     if (held && held->count() > 0) streams.held.push_back({g.source.path, 1, std::move(held)});
   }
@@ -281,18 +307,26 @@ std::vector<Files> joined(const std::vector<Files>& sources) {
   return out;
 }
 
-// The dataset of a list of text and conversations goes into out.train; with `held_out` above 0 out.valid has what is held out of it.
-void open_read(const std::vector<Files>& sources, const char* key, const DatasetOptions& o, const Tokenizer* tokenizer, int64_t vocabulary,
-               double held_out, bool train, Datasets& out) {
+// The dataset of a list of text and conversations goes into out.train; with `held_out` above 0 out.valid has what is held out
+// of it.
+void open_read(const std::vector<Files>& sources, const char* key, const DatasetOptions& o, const Tokenizer* tokenizer,
+               int64_t vocabulary, double held_out, bool train, Datasets& out) {
   bool blend = train && !all_one(sources);
   Opening opening(key, o, tokenizer, vocabulary, held_out, out);
   double sum = 0, least = sources[0].source.weight;
   for (const Files& g : blend ? sources : joined(sources)) {
     switch (g.kind) {
-      case Files::chats: opening.chats(g); break;
-      case Files::indexed: opening.indexed(g); break;
-      case Files::instructions: opening.instructions(g); break;
-      default: opening.text(g);
+      case Files::chats:
+        opening.chats(g);
+        break;
+      case Files::indexed:
+        opening.indexed(g);
+        break;
+      case Files::instructions:
+        opening.instructions(g);
+        break;
+      default:
+        opening.text(g);
     }
     sum += g.source.weight;
     least = std::min(least, g.source.weight);
@@ -304,16 +338,19 @@ void open_read(const std::vector<Files>& sources, const char* key, const Dataset
   out.train = std::make_unique<MixedDataset>(std::move(opening.streams.train), blend, seed, o.sequence_length);
   if (held_out == 0) return;
   if (opening.streams.held.empty())
-    throw UserError("too little data", "data.valid_fraction", "what is held out gives no prediction", "raise it or name files in data.valid");
+    throw UserError("too little data", "data.valid_fraction", "what is held out gives no prediction",
+                    "raise it or name files in data.valid");
   out.valid = std::make_unique<MixedDataset>(std::move(opening.streams.held), false, std::nullopt, o.sequence_length);
 }
 
-// As many as Megatron asks for when a validation takes train.valid_batches micro batches; one epoch if it takes all. More than can be counted: the most.
+// As many as Megatron asks for when a validation takes train.valid_batches micro batches; one epoch if it takes all. More than
+// can be counted: the most.
 int64_t valid_samples(const TrainOptions& t) {
   if (t.valid_every == 0) return 0;
   if (t.valid_batches == 0) return -1;
   int64_t samples = t.steps / t.valid_every + 1;
-  if (__builtin_mul_overflow(samples, t.valid_batches, &samples) || __builtin_mul_overflow(samples, t.micro_batch, &samples)) return INT64_MAX;
+  if (__builtin_mul_overflow(samples, t.valid_batches, &samples) || __builtin_mul_overflow(samples, t.micro_batch, &samples))
+    return INT64_MAX;
   return samples;
 }
 
@@ -321,8 +358,12 @@ int64_t valid_samples(const TrainOptions& t) {
 void check_valid_samples(const Config& config) {
   constexpr int64_t kMost = int64_t{1} << 40;
   if (config.data.order != "philox" && valid_samples(config.train) > kMost)
-    throw UserError("too many samples for validation", "train.valid_batches", fmt::format("with train.steps={} and train.valid_every={} a run would take {} micro batches of {} each time, more than {} samples in all", config.train.steps, config.train.valid_every, config.train.valid_batches, config.train.micro_batch, kMost),
-                    "lower it, or set train.valid_batches=0 for one epoch");
+    throw UserError(
+        "too many samples for validation", "train.valid_batches",
+        fmt::format(
+            "with train.steps={} and train.valid_every={} a run would take {} micro batches of {} each time, more than {} samples in all",
+            config.train.steps, config.train.valid_every, config.train.valid_batches, config.train.micro_batch, kMost),
+        "lower it, or set train.valid_batches=0 for one epoch");
 }
 
 }  // namespace
@@ -393,8 +434,11 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (fixed && held_out > 0)
     throw UserError("nothing to hold out", "data.valid_fraction", "fixed batch files are taken whole",
                     "name validation files in data.valid");
-  if (const auto chats = [](const Files& f) { return f.kind == Files::chats; }; !o.chat_template.empty() && std::none_of(train.begin(), train.end(), chats) && std::none_of(valid.begin(), valid.end(), chats))
-    d.warnings.push_back(fmt::format("data.chat_template={} has no effect: no source holds conversations that it would render", o.chat_template));
+  if (const auto chats = [](const Files& f) { return f.kind == Files::chats; };
+      !o.chat_template.empty() && std::none_of(train.begin(), train.end(), chats) &&
+      std::none_of(valid.begin(), valid.end(), chats))
+    d.warnings.push_back(fmt::format("data.chat_template={} has no effect: no source holds conversations that it would render",
+                                     o.chat_template));
   if (fixed)
     d.train = open_fixed(train, "data.train", o, vocabulary);
   else

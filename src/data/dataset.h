@@ -23,7 +23,7 @@ struct DatasetOptions {
   std::string text_key = "text";
   bool pack = true, document_attention = false, append_eos = true, shuffle = true;
   std::string format = "auto", chat_template, loss_on = "answers", too_long = "cut";  // of conversations: data/instruct
-  std::string tokenizer_path;                             // folder whose chat template is used when none is named
+  std::string tokenizer_path;  // folder whose chat template is used when none is named
   uint64_t seed = 42;
   int64_t vocabulary = 0;                                 // of the model; ids must be below it. 0: the tokenizer's
   int64_t max_positions = 0;                              // of the model; 0: no limit
@@ -53,18 +53,20 @@ class Dataset {
   // Samples end in padding of different length, as the rule: micro batches are as wide as their longest row needs.
   virtual bool ragged() const { return false; }
   // Tells a run's history that from `step` on it takes samples of this dataset.
-  virtual void note_sources(DataHistory& history, int64_t step, int64_t global_batch) const { history.change(step, global_batch, {}, {}); }
+  virtual void note_sources(DataHistory& history, int64_t step, int64_t global_batch) const {
+    history.change(step, global_batch, {}, {});
+  }
   // Which samples come from which source, from now on. Before any sample is taken; without it, as a run from its beginning.
   virtual void follow(const DataHistory&) {}
 };
 
 struct Datasets {
   std::unique_ptr<Dataset> train, valid;  // valid is null if there is none; it is never shuffled
-  std::vector<TokensInUse> tokens;  // with options.cache: what save_tokens may write there
-  std::vector<std::string> notes;   // what was read, cut and left out, a line each, for people
-  std::vector<std::string> warnings;  // of these what is likely a mistake
-  std::optional<int32_t> end_token; // that answers of conversations end with; none without conversations
-  std::string chat_template;        // that they were rendered with, when it was not the tokenizer's own; else empty
+  std::vector<TokensInUse> tokens;        // with options.cache: what save_tokens may write there
+  std::vector<std::string> notes;         // what was read, cut and left out, a line each, for people
+  std::vector<std::string> warnings;      // of these what is likely a mistake
+  std::optional<int32_t> end_token;       // that answers of conversations end with; none without conversations
+  std::string chat_template;              // that they were rendered with, when it was not the tokenizer's own; else empty
 };
 
 // Opens and tokenizes everything; blocks until done.
@@ -72,10 +74,10 @@ struct Datasets {
 // source is a stream of its own, and weights are shares of the samples (data/blend.h). Shuffling permutes the samples
 // of each pass by the seed. Conversations (data/instruct): each source is a stream of its own, and may stand beside text.
 // .bin/.idx prefixes are taken as text that is tokenized already. With a Megatron order all sources are prefixes.
-// Fixed batch files: rows in order, file after file, over again at the end; no shuffling, no weights; sequence_length must be their
-// number of columns. They do not mix with others within a list. A source is of one kind.
-// `tokenizer` may be null when no list holds text. Empty data, data too short for one prediction and all errors of
-// source.h, token_store.h and fixed_batches.h are UserErrors.
+// Fixed batch files: rows in order, file after file, over again at the end; no shuffling, no weights; sequence_length must be
+// their number of columns. They do not mix with others within a list. A source is of one kind. `tokenizer` may be null when no
+// list holds text. Empty data, data too short for one prediction and all errors of source.h, token_store.h and fixed_batches.h
+// are UserErrors.
 Datasets open_datasets(const DatasetOptions& options, const Tokenizer* tokenizer);
 
 }  // namespace ravine

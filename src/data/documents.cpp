@@ -106,7 +106,8 @@ std::string name_field(const std::string& asked_by, const std::string& field) {
   return asked_by.starts_with("--") ? fmt::format("add {} {}", asked_by, field) : fmt::format("set {}={}", asked_by, field);
 }
 
-std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key, const std::string& asked_by) {
+std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key,
+                                               const std::string& asked_by) {
   switch (source_kind(path)) {
     case SourceKind::text:
       return std::make_unique<TextReader>(path);
@@ -117,7 +118,8 @@ std::unique_ptr<DocumentReader> open_documents(const std::string& path, const st
     default:
       return std::make_unique<RecordDocuments>(path, text_key, asked_by);
   }
-  throw UserError("not a file of texts", path, "it holds token ids already", "give .txt, .jsonl, .json, .csv or .parquet files here");
+  throw UserError("not a file of texts", path, "it holds token ids already",
+                  "give .txt, .jsonl, .json, .csv or .parquet files here");
 }
 
 struct JsonlParser::Impl {
@@ -165,13 +167,15 @@ std::string_view JsonlParser::parse(std::string_view line, const std::string& wh
     for (const auto& [key, held] : record.items())
       if (held.is_string()) texts.push_back(key);
     const std::string meant = !near.empty() ? near : texts.size() == 1 ? texts[0] : "";
-    if (texts.empty()) throw UserError(fmt::format("no key '{}'", impl_->key), where, fmt::format("each record must hold a text, it has {}", named(keys)), "put the text of each record under \"text\"");
-    throw UserError(
-        fmt::format("no key '{}'", impl_->key), where,
-        form           ? fmt::format("the record is a conversation ({}): it has {}", name(*form), named(keys))
-        : near.empty() ? fmt::format("each record must hold the text under this key; it has {}", named(keys))
-                       : fmt::format("it has {}; did you mean '{}'", named(keys), cut_text(near, 80)),
-        name_field(impl_->asked_by, meant.empty() ? "KEY" : shell_word(meant)) + ", the key that holds the text");
+    if (texts.empty())
+      throw UserError(fmt::format("no key '{}'", impl_->key), where,
+                      fmt::format("each record must hold a text, it has {}", named(keys)),
+                      "put the text of each record under \"text\"");
+    throw UserError(fmt::format("no key '{}'", impl_->key), where,
+                    form           ? fmt::format("the record is a conversation ({}): it has {}", name(*form), named(keys))
+                    : near.empty() ? fmt::format("each record must hold the text under this key; it has {}", named(keys))
+                                   : fmt::format("it has {}; did you mean '{}'", named(keys), cut_text(near, 80)),
+                    name_field(impl_->asked_by, meant.empty() ? "KEY" : shell_word(meant)) + ", the key that holds the text");
   }
   std::string_view text;
   if (value.is_null()) return {};

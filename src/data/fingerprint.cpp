@@ -85,14 +85,17 @@ void refuse_other_data(const Json& was, const DataFingerprint& now, const std::s
   };
   if (std::string before = text_at(was, "tokenizer"); !before.empty() && !now.tokenizer.empty() && before != now.tokenizer)
     refuse("another tokenizer than the checkpoint's", "model.tokenizer",
-           fmt::format("{} was made with one of checksum {}, this one has {}: the same text would give other ids", checkpoint, before, now.tokenizer));
+           fmt::format("{} was made with one of checksum {}, this one has {}: the same text would give other ids", checkpoint,
+                       before, now.tokenizer));
   std::vector<DataFingerprint::Source> sources;
   for (const Json& s : was["sources"])
     if (s.is_object()) sources.push_back({text_at(s, "path"), text_at(s, "checksum")});
   auto other = [&](const DataFingerprint::Source& a, const DataFingerprint::Source& b) {
     refuse("other data than the checkpoint's", fmt::format("data.train: {}", b.path),
-           a.path == b.path ? fmt::format("{} was made when it had checksum {}, now it has {}", checkpoint, a.checksum, b.checksum)
-                            : fmt::format("{} was made with {} there, of checksum {}; this one has {}", checkpoint, a.path, a.checksum, b.checksum));
+           a.path == b.path
+               ? fmt::format("{} was made when it had checksum {}, now it has {}", checkpoint, a.checksum, b.checksum)
+               : fmt::format("{} was made with {} there, of checksum {}; this one has {}", checkpoint, a.path, a.checksum,
+                             b.checksum));
   };
   if (now.blend || (was.contains("blend") && was["blend"].is_boolean() && was["blend"].get<bool>())) {
     std::set<std::string> known;
@@ -103,14 +106,17 @@ void refuse_other_data(const Json& was, const DataFingerprint& now, const std::s
       auto same_path = std::find_if(sources.begin(), sources.end(), [&](const auto& a) { return a.path == b.path; });
       if (same_path != sources.end() && !known.count(b.checksum)) other(*same_path, b);
     }
-    if (!any) refuse("other data than the checkpoint's", "data.train", fmt::format("none of its sources is one that {} was made with", checkpoint));
+    if (!any)
+      refuse("other data than the checkpoint's", "data.train",
+             fmt::format("none of its sources is one that {} was made with", checkpoint));
     return;
   }
   for (size_t i = 0; i < std::min(sources.size(), now.sources.size()); ++i)
     if (sources[i].checksum != now.sources[i].checksum) other(sources[i], now.sources[i]);
   if (sources.size() != now.sources.size())
     refuse("other data than the checkpoint's", "data.train",
-           fmt::format("it names {} sources, {} was made with {}; without weights they are one text, cut and shuffled together", now.sources.size(), checkpoint, sources.size()));
+           fmt::format("it names {} sources, {} was made with {}; without weights they are one text, cut and shuffled together",
+                       now.sources.size(), checkpoint, sources.size()));
 }
 
 std::vector<std::string> other_data_options(const Json& was, const DataFingerprint& now) {

@@ -1,4 +1,5 @@
-// What the sources of a run hold, as checksums: kept in checkpoints, so that nobody goes on with other data or another tokenizer by mistake.
+// What the sources of a run hold, as checksums: kept in checkpoints, so that nobody goes on with other data or another
+// tokenizer by mistake.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,12 +13,12 @@ namespace ravine {
 
 struct DataFingerprint {
   struct Source {
-    std::string path;       // as configured
-    std::string checksum;   // of its files, in order
+    std::string path;      // as configured
+    std::string checksum;  // of its files, in order
   };
   std::vector<Source> sources;
-  bool blend = false;       // with weights: sources may come and go
-  std::string tokenizer;    // of what it does to text; empty where none is needed
+  bool blend = false;                                        // with weights: sources may come and go
+  std::string tokenizer;                                     // of what it does to text; empty where none is needed
   std::vector<std::pair<std::string, std::string>> options;  // other keys of the data section that decide what samples hold
 
   Json json() const;
@@ -25,13 +26,14 @@ struct DataFingerprint {
   std::string text() const;
 };
 
-// Reads text and records whole. Of token files and fixed batches larger than 64 MiB, which are not read at a start, it takes the size and 1024
-// blocks spread evenly. Errors of source_files. `tokenizer` may be null.
+// Reads text and records whole. Of token files and fixed batches larger than 64 MiB, which are not read at a start, it takes
+// the size and 1024 blocks spread evenly. Errors of source_files. `tokenizer` may be null.
 DataFingerprint fingerprint_of(const DataOptions& data, const Tokenizer* tokenizer);
 
-// Whether a run may go on with `now` from a checkpoint that has `was` (its "fingerprint"; anything that is none says nothing). Another tokenizer or
-// other data are a UserError that names `checkpoint`, the first difference and how to go on anyway. Without weights all sources must hold the
-// same in the same order; in a blend they may come and go, as long as one is known and none of a known path holds something else.
+// Whether a run may go on with `now` from a checkpoint that has `was` (its "fingerprint"; anything that is none says nothing).
+// Another tokenizer or other data are a UserError that names `checkpoint`, the first difference and how to go on anyway.
+// Without weights all sources must hold the same in the same order; in a blend they may come and go, as long as one is known
+// and none of a known path holds something else.
 void refuse_other_data(const Json& was, const DataFingerprint& now, const std::string& checkpoint);
 
 // Keys of the data section whose values differ, as "data.pack (was true, is false)".

@@ -24,7 +24,8 @@ bool is_integer(DType t) { return !is_float(t); }
 
 }  // namespace
 
-FixedBatches::FixedBatches(const std::string& path, int64_t vocabulary, int64_t positions) : file_(std::make_unique<SafetensorsReader>(path)) {
+FixedBatches::FixedBatches(const std::string& path, int64_t vocabulary, int64_t positions)
+    : file_(std::make_unique<SafetensorsReader>(path)) {
   static const std::vector<std::string> names = {"input_ids", "labels", "next_labels", "attention_mask", "position_ids"};
   for (const auto& t : file_->tensors()) {
     auto where = fmt::format("{}: {}", path, printable(t.name));

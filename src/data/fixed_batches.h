@@ -18,8 +18,8 @@ namespace ravine {
 // Const members may be called by several threads.
 class FixedBatches {
  public:
-  // ids are in [0, vocabulary), positions in [0, positions); 0: a model without a limit. A file that teaches nothing (every label -100, or a mask without a
-  // one) is a UserError.
+  // ids are in [0, vocabulary), positions in [0, positions); 0: a model without a limit. A file that teaches nothing (every
+  // label -100, or a mask without a one) is a UserError.
   FixedBatches(const std::string& path, int64_t vocabulary, int64_t positions = 0);
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }

@@ -32,7 +32,8 @@ HeldOut hold_out_bytes(std::vector<DocumentSize> documents, double share) {
   for (size_t i = 0; i < documents.size();) {
     size_t end = i;  // equal documents go the same way
     double bytes = 0;
-    for (; end < documents.size() && documents[end].hash == documents[i].hash; ++end) bytes += static_cast<double>(documents[end].bytes);
+    for (; end < documents.size() && documents[end].hash == documents[i].hash; ++end)
+      bytes += static_cast<double>(documents[end].bytes);
     if (bytes > left) {
       const auto tail = static_cast<int64_t>(std::llround(left / static_cast<double>(end - i)));
       return {.threshold = documents[i].hash, .cut = documents[i].hash, .tail = std::max<int64_t>(1, tail)};
@@ -59,7 +60,8 @@ int64_t held_out_begin(std::string_view text, int64_t tail) {
       kind = 2;
     else if ((static_cast<unsigned char>(at(i)) & 0xc0) != 0x80)
       kind = 1;
-    if (kind > best_kind || (kind == best_kind && kind > 0 && std::llabs(i - wanted) < std::llabs(best - wanted))) best = i, best_kind = kind;
+    if (kind > best_kind || (kind == best_kind && kind > 0 && std::llabs(i - wanted) < std::llabs(best - wanted)))
+      best = i, best_kind = kind;
   }
   return best;
 }

@@ -20,9 +20,11 @@ std::vector<int64_t> DataHistory::numbers(const std::vector<std::string>& source
   return out;
 }
 
-void DataHistory::change(int64_t step, int64_t global_batch, const std::vector<std::string>& sources, const std::vector<double>& weights) {
+void DataHistory::change(int64_t step, int64_t global_batch, const std::vector<std::string>& sources,
+                         const std::vector<double>& weights) {
   require(step >= 0 && global_batch >= 1, "data history: step {} of {} sequences", step, global_batch);
-  require(weights.empty() || weights.size() == sources.size(), "data history: {} weights of {} sources", weights.size(), sources.size());
+  require(weights.empty() || weights.size() == sources.size(), "data history: {} weights of {} sources", weights.size(),
+          sources.size());
   std::vector<int64_t> at = numbers(sources);
   for (size_t i = 0; i < sources.size(); ++i)
     if (at[i] < 0) {
@@ -43,7 +45,8 @@ void DataHistory::change(int64_t step, int64_t global_batch, const std::vector<s
 
 const DataSegment& DataHistory::segment(int64_t step) const {
   require(!segments_.empty() && step >= segments_[0].step, "data history: no step {}", step);
-  auto after = std::upper_bound(segments_.begin(), segments_.end(), step, [](int64_t s, const DataSegment& d) { return s < d.step; });
+  auto after =
+      std::upper_bound(segments_.begin(), segments_.end(), step, [](int64_t s, const DataSegment& d) { return s < d.step; });
   return *(after - 1);
 }
 
@@ -66,22 +69,27 @@ Json DataHistory::json() const {
 DataHistory DataHistory::from_json(const Json& json, const std::string& where) {
   DataHistory h;
   for (const Json& source : array_field(json, "sources", where)) {
-    if (!source.is_string()) throw UserError("field 'sources' of the wrong kind", where, "it must be a list of texts", "choose another checkpoint");
+    if (!source.is_string())
+      throw UserError("field 'sources' of the wrong kind", where, "it must be a list of texts", "choose another checkpoint");
     h.sources_.push_back(source.get<std::string>());
   }
   for (const Json& s : array_field(json, "segments", where)) {
     const std::string here = where + ": segments";
-    DataSegment d{field<int64_t>(s, "step", here), field<int64_t>(s, "sample", here), field<int64_t>(s, "global_batch", here), {}};
+    DataSegment d{
+        field<int64_t>(s, "step", here), field<int64_t>(s, "sample", here), field<int64_t>(s, "global_batch", here), {}};
     if (s.contains("weights"))
       for (const Json& w : array_field(s, "weights", here)) {
-        if (!w.is_number()) throw UserError("field 'weights' of the wrong kind", here, "it must be a list of numbers", "choose another checkpoint");
+        if (!w.is_number())
+          throw UserError("field 'weights' of the wrong kind", here, "it must be a list of numbers",
+                          "choose another checkpoint");
         d.weights.push_back(w.get<double>());
       }
     bool good = d.step >= 0 && d.sample >= 0 && d.global_batch >= 1 && d.weights.size() <= h.sources_.size();
     if (!h.segments_.empty()) good = good && d.step > h.segments_.back().step && d.sample >= h.segments_.back().sample;
     for (double w : d.weights) good = good && std::isfinite(w) && w >= 0;
     if (!d.weights.empty()) good = good && std::any_of(d.weights.begin(), d.weights.end(), [](double w) { return w > 0; });
-    if (!good) throw UserError("wrong data position", where, "its segments do not follow each other", "choose another checkpoint");
+    if (!good)
+      throw UserError("wrong data position", where, "its segments do not follow each other", "choose another checkpoint");
     h.segments_.push_back(std::move(d));
   }
   return h;

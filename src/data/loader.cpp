@@ -80,7 +80,8 @@ StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step)
   s.skipped = std::find(o.skip_steps.begin(), o.skip_steps.end(), step + 1) != o.skip_steps.end();
   if (s.skipped) return s;
   bool plain = o.history.empty();
-  int64_t batch = plain ? o.global_batch : o.history.global_batch(step), first = plain ? mul_checked(step, batch) : o.history.first_sample(step);
+  int64_t batch = plain ? o.global_batch : o.history.global_batch(step),
+          first = plain ? mul_checked(step, batch) : o.history.first_sample(step);
   for (const int64_t micro : share_of_rank(o, div_exact(batch, o.micro_batch))) {
     s.micro.push_back(make_micro_batch(data, add_checked(first, micro * o.micro_batch), o.micro_batch));
     s.micro.back().index = micro;
@@ -91,12 +92,14 @@ StepBatches make_step(const Dataset& data, const LoaderOptions& o, int64_t step)
 
 int64_t loader_bytes(int64_t prefetch, int64_t micro_batches, int64_t rows, int64_t columns) {
   const int64_t steps = std::max<int64_t>(1, ceil_div(prefetch, micro_batches)) + 2;
-  return mul_checked(steps * micro_batches, static_cast<int64_t>(sizeof(MicroBatch)) + rows * (8 + 3 * columns * static_cast<int64_t>(sizeof(int32_t))));
+  return mul_checked(steps * micro_batches, static_cast<int64_t>(sizeof(MicroBatch)) +
+                                                rows * (8 + 3 * columns * static_cast<int64_t>(sizeof(int32_t))));
 }
 
 Loader::Loader(const Dataset& data, LoaderOptions options) : data_(data), options_(std::move(options)) {
   require(options_.micro_batch >= 1 && options_.global_batch >= 1, "loader: batches have at least one sequence");
-  require(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "loader: rank {} of {}", options_.rank, options_.ranks);
+  require(options_.ranks >= 1 && options_.rank >= 0 && options_.rank < options_.ranks, "loader: rank {} of {}", options_.rank,
+          options_.ranks);
   int64_t micro_per_step = div_exact(div_exact(options_.global_batch, options_.micro_batch), options_.ranks);
   require(options_.first_step >= 0, "loader: the first step is 0 or more, got {}", options_.first_step);
   ready_limit_ = static_cast<size_t>(std::max<int64_t>(1, ceil_div(options_.prefetch, micro_per_step)));

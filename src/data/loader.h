@@ -23,16 +23,18 @@ struct MicroBatch {
   int64_t index = 0;                    // place in the step, over all data ranks
 };
 
-// Samples first .. first+rows-1 of a dataset. Of a ragged one (dataset.h) columns that are padding in every row are left out at the end:
-// as wide as the longest row, rounded up to a multiple of 32 and never wider than the dataset. That changes no loss and no gradient.
+// Samples first .. first+rows-1 of a dataset. Of a ragged one (dataset.h) columns that are padding in every row are left out at
+// the end: as wide as the longest row, rounded up to a multiple of 32 and never wider than the dataset. That changes no loss
+// and no gradient.
 MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows);
 
-// Whole rows whose tokens and labels are the same uniform draws from the vocabulary every time, to measure or plan with. Like any micro batch it has at most INT32_MAX tokens.
+// Whole rows whose tokens and labels are the same uniform draws from the vocabulary every time, to measure or plan with. Like
+// any micro batch it has at most INT32_MAX tokens.
 MicroBatch random_micro_batch(int64_t rows, int64_t columns, int64_t vocabulary);
 
 struct StepBatches {
-  int64_t step = 0;      // from 0
-  bool skipped = false;  // left out by skip_steps: no batches, nothing to learn
+  int64_t step = 0;               // from 0
+  bool skipped = false;           // left out by skip_steps: no batches, nothing to learn
   std::vector<MicroBatch> micro;  // of this rank
   int64_t valid_tokens = 0;       // of this rank
 };
@@ -42,8 +44,8 @@ struct LoaderOptions {
   int64_t first_step = 0;                     // where to begin or resume, from 0
   int64_t prefetch = 4;                       // micro batches to hold ready; at least one step is
   std::vector<int64_t> skip_steps;            // as metrics.jsonl counts them, from 1; every other step keeps its batch
-  // Of several data ranks each takes as many micro batches of a step: a run of neighbours, or every ranks-th. So all ranks together see the
-  // same micro batches in the same order whatever their number.
+  // Of several data ranks each takes as many micro batches of a step: a run of neighbours, or every ranks-th. So all ranks
+  // together see the same micro batches in the same order whatever their number.
   int64_t rank = 0, ranks = 1;
   bool round_robin = false;
   DataHistory history;  // which samples a step takes; empty: step * global_batch and those after it
@@ -55,7 +57,8 @@ std::vector<int64_t> share_of_rank(const LoaderOptions& options, int64_t micro_b
 // What step s sees: its global_batch samples in order, micro_batch at a time; of these the rank's own.
 StepBatches make_step(const Dataset& data, const LoaderOptions& options, int64_t step);
 
-// Bytes of the batches of a run at most: whole steps of `micro_batches` that hold `prefetch` ready, the one being made, the one in use.
+// Bytes of the batches of a run at most: whole steps of `micro_batches` that hold `prefetch` ready, the one being made, the one
+// in use.
 int64_t loader_bytes(int64_t prefetch, int64_t micro_batches, int64_t rows, int64_t columns);
 
 class Loader {

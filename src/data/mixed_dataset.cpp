@@ -26,7 +26,8 @@ void MixedDataset::note_sources(DataHistory& history, int64_t step, int64_t glob
   std::vector<double> weights;
   // One stream is a blend of one, and who was blended stays so: then nobody's place is lost when others come and go.
   bool apart = blend_ || streams_.size() == 1 ||
-               std::any_of(history.segments().begin(), history.segments().end(), [](const DataSegment& s) { return !s.weights.empty(); });
+               std::any_of(history.segments().begin(), history.segments().end(),
+                           [](const DataSegment& s) { return !s.weights.empty(); });
   for (const MixedStream& s : streams_) {
     names.push_back(s.name);
     if (apart) weights.push_back(s.weight);
@@ -47,7 +48,8 @@ void MixedDataset::follow(const DataHistory& history) {
   for (const DataSegment& s : history.segments()) {
     if (!parts_.empty() && parts_.back().blend)
       for (size_t k = 0; k < parts_.back().number.size(); ++k)
-        given[static_cast<size_t>(parts_.back().number[k])] += parts_.back().blend->taken(static_cast<int64_t>(k), s.sample - parts_.back().begin);
+        given[static_cast<size_t>(parts_.back().number[k])] +=
+            parts_.back().blend->taken(static_cast<int64_t>(k), s.sample - parts_.back().begin);
     Part p{s.sample, {}, {}, given};
     std::vector<double> weights;
     for (size_t n = 0; n < s.weights.size(); ++n)
@@ -74,8 +76,8 @@ MixedDataset::Place MixedDataset::place(int64_t index) const {
     int64_t number = p.number[static_cast<size_t>(at.source)];
     auto found = stream_of_.find(number);
     if (found == stream_of_.end())
-      throw UserError("a source of these samples is gone", names_[static_cast<size_t>(number)], "the run took them before data.train was changed",
-                      "name it again in data.train to see them");
+      throw UserError("a source of these samples is gone", names_[static_cast<size_t>(number)],
+                      "the run took them before data.train was changed", "name it again in data.train to see them");
     const SampleStream& s = *streams_[found->second].samples;
     return {found->second, shuffled(p.given[static_cast<size_t>(number)] + at.index, s.count(), number)};
   }

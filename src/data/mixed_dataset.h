@@ -16,8 +16,9 @@ struct MixedStream {
   std::unique_ptr<SampleStream> samples;  // at least one
 };
 
-// With `blend` each stream is shuffled by itself and gives its share of the samples by data/blend.h. Otherwise the streams stand one behind
-// the other and are shuffled together. Not shuffled without a seed. A stream's passes are permuted by (seed, its number in the history).
+// With `blend` each stream is shuffled by itself and gives its share of the samples by data/blend.h. Otherwise the streams
+// stand one behind the other and are shuffled together. Not shuffled without a seed. A stream's passes are permuted by (seed,
+// its number in the history).
 class MixedDataset final : public Dataset {
  public:
   MixedDataset(std::vector<MixedStream> streams, bool blend, std::optional<uint64_t> seed, int64_t columns);

@@ -122,11 +122,14 @@ class Workers {
 class Reading {
  public:
   Reading(const PreprocessOptions& o, const PreprocessState& state, const std::vector<std::string>& fields)
-      : files_(state.files), options_{.fields = fields, .asked_by = "--json-keys", .whole_text = o.whole_text}, file_(state.file) {
+      : files_(state.files),
+        options_{.fields = fields, .asked_by = "--json-keys", .whole_text = o.whole_text},
+        file_(state.file) {
     for (int64_t i = 0; i < file_; ++i) before_ += static_cast<double>(files_[static_cast<size_t>(i)].size);
     if (open())
       for (Record skipped; record_ < state.record; ++record_)
-        if (!reader_->next(skipped)) fail("preprocess: '{}' has {} records, {} were done", files_[static_cast<size_t>(file_)].path, record_, state.record);
+        if (!reader_->next(skipped))
+          fail("preprocess: '{}' has {} records, {} were done", files_[static_cast<size_t>(file_)].path, record_, state.record);
   }
   // False at the end of everything.
   bool fill(Batch& b) {
@@ -154,7 +157,8 @@ class Reading {
 
  private:
   bool open() {
-    reader_ = file_ < static_cast<int64_t>(files_.size()) ? open_records(files_[static_cast<size_t>(file_)].path, options_) : nullptr;
+    reader_ =
+        file_ < static_cast<int64_t>(files_.size()) ? open_records(files_[static_cast<size_t>(file_)].path, options_) : nullptr;
     return reader_ != nullptr;
   }
   const std::vector<InputFile>& files_;
@@ -168,7 +172,8 @@ TokenType chosen_type(const std::string& text, int64_t vocabulary, bool negative
   if (text.empty()) return negative ? TokenType::i32 : smallest_type(vocabulary);
   for (TokenType t : {TokenType::u8, TokenType::i8, TokenType::i16, TokenType::u16, TokenType::i32, TokenType::i64})
     if (text == name(t)) return t;
-  throw UserError(fmt::format("unknown type '{}'", text), "--dtype", "one of uint8, int8, int16, uint16, int32, int64", "choose another or leave it out");
+  throw UserError(fmt::format("unknown type '{}'", text), "--dtype", "one of uint8, int8, int16, uint16, int32, int64",
+                  "choose another or leave it out");
 }
 
 class Job {
@@ -177,7 +182,8 @@ class Job {
       : o_(options), handler_(handler), lists_(handler.lists()), folder_(options.output_prefix + ".preprocess") {
     for (const auto& l : lists_) own(l.name);
     for (const auto& l : lists_) types_.push_back(chosen_type(o_.type, tokenizer.size(), l.negative));
-    state_.settings = fmt::format("{} {} {} {} {}", tokenizer.fingerprint(), tokenizer.size(), o_.whole_text, o_.strict, o_.settings);
+    state_.settings =
+        fmt::format("{} {} {} {} {}", tokenizer.fingerprint(), tokenizer.size(), o_.whole_text, o_.strict, o_.settings);
     for (size_t i = 0; i < lists_.size(); ++i) state_.settings += fmt::format(" {}:{}", lists_[i].name, name(types_[i]));
   }
 
@@ -187,7 +193,8 @@ class Job {
     std::error_code ec;
     for (fs::path p = folder_of(o_.output_prefix); !p.empty() && !fs::exists(p, ec); p = p.parent_path()) made.push_back(p);
     create_folders(folder_of(o_.output_prefix));
-    const bool theirs = fs::is_empty(folder_, ec) && !ec;  // a folder that the user made for something else stays, empty as it was
+    const bool theirs =
+        fs::is_empty(folder_, ec) && !ec;  // a folder that the user made for something else stays, empty as it was
     auto leave = [&] {
       if (!theirs) fs::remove(folder_, ec);  // only if it is empty
     };
@@ -261,7 +268,8 @@ class Job {
     if (had != mark.files.size()) write_mark(folder_, mark);
   }
 
-  // The folder is ours by its mark, or by the state that a version without marks left; what is not the work's in it is the user's.
+  // The folder is ours by its mark, or by the state that a version without marks left; what is not the work's in it is the
+  // user's.
   void refuse_foreign() {
     std::error_code ec;
     const auto mark = read_mark(folder_);
@@ -271,27 +279,35 @@ class Job {
       for (const std::string& list : *lists) own(list);
     if (ours && mark)
       for (const auto& [name, file] : mark->files)
-        if (fs::path(name).filename() == name && std::find(std::begin(kParts), std::end(kParts), fs::path(name).extension()) != std::end(kParts)) parts_.insert(name);
+        if (fs::path(name).filename() == name &&
+            std::find(std::begin(kParts), std::end(kParts), fs::path(name).extension()) != std::end(kParts))
+          parts_.insert(name);
     for (const auto& entry : fs::directory_iterator(folder_))
-      if (const auto temporary = parse_temporary(entry.path().filename().string()); entry.path().filename() != ".lock" && !(temporary && temporary->target == ".lock") && (!ours || !is_work_file(entry)) &&
-                                                                                    entry.symlink_status(ec).type() != fs::file_type::not_found)  // another process ends there now
-        throw UserError("the work folder holds files of others", entry.path().string(), "preprocess works here, and removes what it wrote at the end",
+      if (const auto temporary = parse_temporary(entry.path().filename().string());
+          entry.path().filename() != ".lock" && !(temporary && temporary->target == ".lock") &&
+          (!ours || !is_work_file(entry)) &&
+          entry.symlink_status(ec).type() != fs::file_type::not_found)  // another process ends there now
+        throw UserError("the work folder holds files of others", entry.path().string(),
+                        "preprocess works here, and removes what it wrote at the end",
                         "move them away, or choose another --output-prefix");
   }
 
-  // All but the lock; whoever calls this holds it. The state goes when what it describes has gone, and the mark, which says whose all this is, goes last: after a kill in
-  // between the same call goes on.
+  // All but the lock; whoever calls this holds it. The state goes when what it describes has gone, and the mark, which says
+  // whose all this is, goes last: after a kill in between the same call goes on.
   void clear() const {
     std::error_code ec;
     for (const auto& entry : fs::directory_iterator(folder_, ec))
-      if (const fs::path name = entry.path().filename(); name != ".lock" && name != kState && name != kFolderMark && is_work_file(entry)) fs::remove(entry.path(), ec);
+      if (const fs::path name = entry.path().filename();
+          name != ".lock" && name != kState && name != kFolderMark && is_work_file(entry))
+        fs::remove(entry.path(), ec);
     for (const char* last : {kState, kFolderMark})
       if (fs::symlink_status(folder_ + "/" + last, ec).type() == fs::file_type::regular) fs::remove(folder_ + "/" + last, ec);
   }
 
   void write_all() {
     for (size_t i = 0; i < lists_.size(); ++i)
-      writers_.push_back(std::make_unique<IndexedWriter>(folder_, lists_[i].name, types_[i], false, state_.lists.empty() ? nullptr : &state_.lists[i]));
+      writers_.push_back(std::make_unique<IndexedWriter>(folder_, lists_[i].name, types_[i], false,
+                                                         state_.lists.empty() ? nullptr : &state_.lists[i]));
     for (const InputFile& f : state_.files) total_bytes_ += static_cast<double>(f.size);
     const int count = std::max(1, o_.workers);
     std::deque<std::unique_ptr<Batch>> ready, free;  // in order of reading; to be used again
@@ -348,8 +364,8 @@ class Job {
       Record& r = b.records[i];
       if (!simdjson::validate_utf8(r.body.data(), r.body.size())) {
         if (o_.strict)
-          throw UserError("text is not UTF-8", fmt::format("{}, byte {} of the record", r.where(), find_invalid_utf8(r.body)), "with --strict nothing is repaired",
-                          encoding_advice(r.body, *r.file));
+          throw UserError("text is not UTF-8", fmt::format("{}, byte {} of the record", r.where(), find_invalid_utf8(r.body)),
+                          "with --strict nothing is repaired", encoding_advice(r.body, *r.file));
         r.body = lossy_utf8(r.body);
         b.repaired.push_back(i);
       }
@@ -359,7 +375,8 @@ class Job {
       handler_.handle(r, h);
       require(h.lists.size() == lists_.size(), "handler: it must fill {} lists, got {}", lists_.size(), h.lists.size());
       for (std::string& why : h.dropped) {
-        if (o_.strict && why == kEmptyText) throw UserError("empty document", r.where(), "with --strict every record must hold text", "remove the record");
+        if (o_.strict && why == kEmptyText)
+          throw UserError("empty document", r.where(), "with --strict every record must hold text", "remove the record");
         b.left_out.emplace_back(std::move(why), i);
       }
       for (size_t k = 0; k < lists_.size(); ++k)

@@ -17,34 +17,34 @@ struct PreprocessProgress {
 };
 
 struct PreprocessOptions {
-  std::vector<std::string> inputs;    // files, folders, globs (data/source.h)
+  std::vector<std::string> inputs;  // files, folders, globs (data/source.h)
   std::string output_prefix;
-  int workers = 1;                    // threads that encode; one more reads and writes
-  bool whole_text = false;            // a .txt file is one document; else each line is one
-  bool strict = false;                // bad UTF-8 and empty texts are UserErrors, not repaired or left out
-  bool overwrite = false;             // replace files of the same name
-  bool restart = false;               // forget what an earlier run left
-  std::string type;                   // "uint16", "int32" ..; empty: the smallest by the vocabulary, as Megatron chooses
-  double save_seconds = 10;           // between two points to go on from after a kill
-  std::string settings;               // everything else that changes the ids: going on with other settings is a UserError
+  int workers = 1;           // threads that encode; one more reads and writes
+  bool whole_text = false;   // a .txt file is one document; else each line is one
+  bool strict = false;       // bad UTF-8 and empty texts are UserErrors, not repaired or left out
+  bool overwrite = false;    // replace files of the same name
+  bool restart = false;      // forget what an earlier run left
+  std::string type;          // "uint16", "int32" ..; empty: the smallest by the vocabulary, as Megatron chooses
+  double save_seconds = 10;  // between two points to go on from after a kill
+  std::string settings;      // everything else that changes the ids: going on with other settings is a UserError
   std::function<void(const PreprocessProgress&)> progress;  // called on the calling thread now and then; may be empty
   std::function<bool()> stop;                               // asked likewise: true saves and throws Stopped; may be empty
 };
 
 struct PreprocessReport {
   int64_t files = 0, records = 0, documents = 0, tokens = 0;
-  int64_t resumed_at = 0;                       // records that an earlier run had done
-  std::map<std::string, int64_t> left_out;      // by reason
-  std::map<std::string, std::string> first;     // where a reason was met first
-  int64_t repaired = 0;                         // records in which bad UTF-8 became U+FFFD
+  int64_t resumed_at = 0;                    // records that an earlier run had done
+  std::map<std::string, int64_t> left_out;   // by reason
+  std::map<std::string, std::string> first;  // where a reason was met first
+  int64_t repaired = 0;                      // records in which bad UTF-8 became U+FFFD
   std::string first_repaired;
-  std::vector<std::string> prefixes;            // what was written
+  std::vector<std::string> prefixes;  // what was written
 };
 
-// Reads every record once, in order, encodes on `workers` threads and writes PREFIX_<list>_document.bin/.idx for each list of the
-// handler; the bytes do not depend on the number of workers. Until all is done the work lies in the folder PREFIX.preprocess; the
-// files appear at the end, each .idx after its .bin. After a kill the same call goes on at the last save. Memory: about two
-// megabytes of text per worker and its tokens, and what the largest record takes.
+// Reads every record once, in order, encodes on `workers` threads and writes PREFIX_<list>_document.bin/.idx for each list of
+// the handler; the bytes do not depend on the number of workers. Until all is done the work lies in the folder
+// PREFIX.preprocess; the files appear at the end, each .idx after its .bin. After a kill the same call goes on at the last
+// save. Memory: about two megabytes of text per worker and its tokens, and what the largest record takes.
 PreprocessReport preprocess(const PreprocessOptions& options, const Tokenizer& tokenizer, const RecordHandler& handler);
 
 }  // namespace ravine

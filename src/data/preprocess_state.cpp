@@ -53,7 +53,9 @@ std::optional<std::vector<std::string>> PreprocessState::lists_in(const std::str
   try {
     const Json j = read_json(path);
     std::string settings = j.at("settings").get<std::string>();
-    if (!j.at("version").is_number_integer() || !j.at("files").is_array() || !j.at("record").is_number_integer() || !j.at("written").is_boolean()) return {};
+    if (!j.at("version").is_number_integer() || !j.at("files").is_array() || !j.at("record").is_number_integer() ||
+        !j.at("written").is_boolean())
+      return {};
     std::vector<std::string> names;
     for (size_t left = j.at("lists").get<std::vector<Json>>().size(); left > 0; --left) {
       const size_t space = settings.rfind(' '), colon = settings.rfind(':');
@@ -67,12 +69,14 @@ std::optional<std::vector<std::string>> PreprocessState::lists_in(const std::str
   }
 }
 
-bool PreprocessState::load(const std::string& folder, const std::string& settings, const std::vector<InputFile>& files, size_t lists, PreprocessState* state) {
+bool PreprocessState::load(const std::string& folder, const std::string& settings, const std::vector<InputFile>& files,
+                           size_t lists, PreprocessState* state) {
   const std::string path = folder + "/state.json";
   std::error_code ec;
   if (!std::filesystem::exists(path, ec)) return false;
   auto refuse = [&](const std::string& rule) {
-    throw UserError("an earlier run cannot be gone on with", folder, rule, "begin anew with --restart, or choose another --output-prefix");
+    throw UserError("an earlier run cannot be gone on with", folder, rule,
+                    "begin anew with --restart, or choose another --output-prefix");
   };
   PreprocessState s;
   try {
@@ -94,12 +98,15 @@ bool PreprocessState::load(const std::string& folder, const std::string& setting
   }
   if (s.report.records == 0 && !s.written) return false;  // nothing is lost by beginning anew
   if (s.settings != settings) refuse("it had another tokenizer or other options");
-  if (s.lists.size() != lists || s.file < 0 || s.record < 0 || s.file > static_cast<int64_t>(s.files.size())) refuse("its state.json is damaged");
+  if (s.lists.size() != lists || s.file < 0 || s.record < 0 || s.file > static_cast<int64_t>(s.files.size()))
+    refuse("its state.json is damaged");
   for (const auto& p : s.lists)
-    if (p.bin < 0 || p.lengths < 0 || p.lengths % 4 != 0 || p.documents < 0 || p.documents % 8 != 0) refuse("its state.json is damaged");
+    if (p.bin < 0 || p.lengths < 0 || p.lengths % 4 != 0 || p.documents < 0 || p.documents % 8 != 0)
+      refuse("its state.json is damaged");
   // Files that were not begun may have changed since.
   for (size_t i = 0; i < s.files.size() && static_cast<int64_t>(i) <= s.file; ++i) {
-    const bool same = i < files.size() && files[i].path == s.files[i].path && files[i].size == s.files[i].size && files[i].modified == s.files[i].modified;
+    const bool same = i < files.size() && files[i].path == s.files[i].path && files[i].size == s.files[i].size &&
+                      files[i].modified == s.files[i].modified;
     if (!same) refuse(fmt::format("{} has changed since, or is not the same place among the inputs", s.files[i].path));
   }
   s.files = files;

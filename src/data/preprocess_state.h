@@ -14,7 +14,8 @@ struct InputFile {
   std::string path;
   int64_t size = 0, modified = 0;  // bytes; nanoseconds
 };
-std::vector<InputFile> list_inputs(const std::vector<std::string>& inputs);  // files of all, in order; UserError if one cannot be read
+std::vector<InputFile> list_inputs(
+    const std::vector<std::string>& inputs);  // files of all, in order; UserError if one cannot be read
 
 struct PreprocessState {
   std::string settings;  // ends in " name:type" of each list
@@ -28,7 +29,8 @@ struct PreprocessState {
   // The names of the lists that the state in this folder is of; nothing if there is none of ours.
   static std::optional<std::vector<std::string>> lists_in(const std::string& folder);
   // False if there is none. What does not fit `settings` or the files as they are now is a UserError.
-  static bool load(const std::string& folder, const std::string& settings, const std::vector<InputFile>& files, size_t lists, PreprocessState* state);
+  static bool load(const std::string& folder, const std::string& settings, const std::vector<InputFile>& files, size_t lists,
+                   PreprocessState* state);
 };
 
 }  // namespace ravine

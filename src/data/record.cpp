@@ -19,18 +19,26 @@ Json Record::json() const {
 
 std::unique_ptr<RecordReader> open_records(const std::string& path, const RecordOptions& options) {
   const SourceKind kind = source_kind(path);
-  if (kind == SourceKind::text || kind == SourceKind::jsonl || kind == SourceKind::json || kind == SourceKind::csv) refuse_other_kind(path);
+  if (kind == SourceKind::text || kind == SourceKind::jsonl || kind == SourceKind::json || kind == SourceKind::csv)
+    refuse_other_kind(path);
   switch (kind) {
-    case SourceKind::text: return open_text_records(path, options);
-    case SourceKind::jsonl: return open_jsonl_records(path, options);
-    case SourceKind::json: return open_json_records(path, options);
-    case SourceKind::csv: return open_csv_records(path, options);
-    case SourceKind::parquet: return open_parquet_records(path, options);
+    case SourceKind::text:
+      return open_text_records(path, options);
+    case SourceKind::jsonl:
+      return open_jsonl_records(path, options);
+    case SourceKind::json:
+      return open_json_records(path, options);
+    case SourceKind::csv:
+      return open_csv_records(path, options);
+    case SourceKind::parquet:
+      return open_parquet_records(path, options);
     case SourceKind::indexed:
     case SourceKind::instructions:
-    case SourceKind::fixed: break;
+    case SourceKind::fixed:
+      break;
   }
-  throw UserError("not a file of texts", path, "it holds token ids already", "give .txt, .jsonl, .json, .csv or .parquet files here");
+  throw UserError("not a file of texts", path, "it holds token ids already",
+                  "give .txt, .jsonl, .json, .csv or .parquet files here");
 }
 
 void append_json_string(std::string& out, std::string_view text) {
@@ -42,12 +50,23 @@ void append_json_string(std::string& out, std::string_view text) {
     out.append(text, from, i - from);
     from = i + 1;
     switch (c) {
-      case '"': out += "\\\""; break;
-      case '\\': out += "\\\\"; break;
-      case '\n': out += "\\n"; break;
-      case '\r': out += "\\r"; break;
-      case '\t': out += "\\t"; break;
-      default: out += fmt::format("\\u{:04x}", c);
+      case '"':
+        out += "\\\"";
+        break;
+      case '\\':
+        out += "\\\\";
+        break;
+      case '\n':
+        out += "\\n";
+        break;
+      case '\r':
+        out += "\\r";
+        break;
+      case '\t':
+        out += "\\t";
+        break;
+      default:
+        out += fmt::format("\\u{:04x}", c);
     }
   }
   out.append(text, from);

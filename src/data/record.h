@@ -9,7 +9,7 @@
 namespace ravine {
 
 struct Record {
-  std::string body;                         // a JSON object as text; with `plain` the text itself, standing for {"text": body}
+  std::string body;  // a JSON object as text; with `plain` the text itself, standing for {"text": body}
   bool plain = false;
   std::shared_ptr<const std::string> file;  // its path
   int64_t number = 0;                       // line of the file, or row of a table, from 1

@@ -10,9 +10,9 @@
 namespace ravine {
 
 struct RecordOptions {
-  std::vector<std::string> fields;  // of a table, those to read; empty: all
-  std::string asked_by = "data.text_key";  // the option or flag that names the fields, for messages
-  bool whole_text = false;          // a .txt file is one record; else each line is one
+  std::vector<std::string> fields;          // of a table, those to read; empty: all
+  std::string asked_by = "data.text_key";   // the option or flag that names the fields, for messages
+  bool whole_text = false;                  // a .txt file is one record; else each line is one
   int64_t max_record = int64_t{256} << 20;  // bytes; a longer one is a UserError
 };
 

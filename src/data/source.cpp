@@ -32,7 +32,11 @@ struct Suffix {
   const char* text;
   SourceKind kind;
 };
-constexpr Suffix kSuffixes[] = {{".txt", SourceKind::text}, {".jsonl", SourceKind::jsonl}, {".json", SourceKind::json}, {".csv", SourceKind::csv}, {".parquet", SourceKind::parquet}};
+constexpr Suffix kSuffixes[] = {{".txt", SourceKind::text},
+                                {".jsonl", SourceKind::jsonl},
+                                {".json", SourceKind::json},
+                                {".csv", SourceKind::csv},
+                                {".parquet", SourceKind::parquet}};
 
 bool is_record_file(const fs::path& path) {
   const std::string plain = without_compression(path.filename().string());
@@ -44,13 +48,19 @@ bool is_record_file(const fs::path& path) {
 
 // How what lies in such a file becomes data.
 std::string other_kind_advice(const std::string& path) {
-  const auto is = [&](std::initializer_list<const char*> suffixes) { return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return path.ends_with(s); }); };
-  if (is({".arrow"})) return "a dataset of Hugging Face is saved as parquet by Dataset.to_parquet, or as JSON lines by Dataset.to_json";
-  if (is({".pdf", ".docx", ".doc", ".epub", ".odt"})) return "make text of it first, for example with pdftotext or pandoc, as a .txt file";
+  const auto is = [&](std::initializer_list<const char*> suffixes) {
+    return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return path.ends_with(s); });
+  };
+  if (is({".arrow"}))
+    return "a dataset of Hugging Face is saved as parquet by Dataset.to_parquet, or as JSON lines by Dataset.to_json";
+  if (is({".pdf", ".docx", ".doc", ".epub", ".odt"}))
+    return "make text of it first, for example with pdftotext or pandoc, as a .txt file";
   if (is({".zip", ".tar", ".tgz", ".7z", ".rar"})) return "unpack it and name the folder";
   if (is({".tsv", ".xls", ".xlsx"})) return "save the table as .csv";
-  if (is({".pt", ".pth", ".ckpt", ".npy", ".npz", ".mindrecord"})) return "save the texts as .jsonl, or ids as .safetensors with input_ids [N, T]";
-  if (is({".md", ".rst", ".tex", ".html", ".htm", ".xml", ".log", ".py", ".c", ".cpp", ".h", ".js", ".java"})) return "plain text is taken as .txt: copy or link it under such a name";
+  if (is({".pt", ".pth", ".ckpt", ".npy", ".npz", ".mindrecord"}))
+    return "save the texts as .jsonl, or ids as .safetensors with input_ids [N, T]";
+  if (is({".md", ".rst", ".tex", ".html", ".htm", ".xml", ".log", ".py", ".c", ".cpp", ".h", ".js", ".java"}))
+    return "plain text is taken as .txt: copy or link it under such a name";
   return "if it is plain text, give it the suffix .txt; records of JSON, .jsonl";
 }
 
@@ -60,8 +70,10 @@ void refuse_half_prefix(const std::string& path) {
   std::error_code ec;
   const bool bin = fs::is_regular_file(prefix + ".bin", ec), idx = fs::is_regular_file(prefix + ".idx", ec);
   if (bin == idx) return;
-  throw UserError(fmt::format("{} is missing", prefix + (bin ? ".idx" : ".bin")), path, "token files are two: .bin holds the ids, .idx says where each text begins",
-                  fmt::format("copy it beside {}, or make both again with ravine preprocess", prefix + (bin ? ".bin" : ".idx")));
+  throw UserError(
+      fmt::format("{} is missing", prefix + (bin ? ".idx" : ".bin")), path,
+      "token files are two: .bin holds the ids, .idx says where each text begins",
+      fmt::format("copy it beside {}, or make both again with ravine preprocess", prefix + (bin ? ".bin" : ".idx")));
 }
 
 }  // namespace
@@ -74,8 +86,10 @@ SourceKind source_kind(const std::string& path) {
   if (path.ends_with(".safetensors")) return SourceKind::fixed;
   if (is_indexed_prefix(path)) return SourceKind::indexed;
   refuse_half_prefix(path);
-  throw UserError("unknown kind of data", path, "the suffix must be .txt, .jsonl, .json, .csv, .parquet (also .gz, .zst, .xz) or .safetensors, or it names .bin and .idx files",
-                  other_kind_advice(plain));
+  throw UserError(
+      "unknown kind of data", path,
+      "the suffix must be .txt, .jsonl, .json, .csv, .parquet (also .gz, .zst, .xz) or .safetensors, or it names .bin and .idx files",
+      other_kind_advice(plain));
 }
 
 std::vector<std::string> source_files(const std::string& path) {
@@ -87,9 +101,11 @@ std::vector<std::string> source_files(const std::string& path) {
       if (it->is_regular_file(ec) && is_record_file(it->path())) files.push_back(it->path().string());
     if (ec) throw UserError("cannot read folder", path, ec.message(), "check its permissions");
     if (const std::vector<std::string> prefixes = indexed_prefixes_in(path); files.empty() && !prefixes.empty())
-      throw UserError("no texts in folder", path, "token files are named one by one, by what stands before .bin and .idx", fmt::format("name {}", fmt::join(prefixes, ", ")));
+      throw UserError("no texts in folder", path, "token files are named one by one, by what stands before .bin and .idx",
+                      fmt::format("name {}", fmt::join(prefixes, ", ")));
     if (files.empty())
-      throw UserError("no data in folder", path, "it must hold .txt, .jsonl, .json, .csv or .parquet files (also .gz, .zst, .xz)",
+      throw UserError("no data in folder", path,
+                      "it must hold .txt, .jsonl, .json, .csv or .parquet files (also .gz, .zst, .xz)",
                       "name another folder or the files themselves");
     std::sort(files.begin(), files.end());
     return files;
@@ -107,18 +123,23 @@ std::vector<std::string> source_files(const std::string& path) {
     std::vector<std::string> found_files;
     found_files.swap(files);
     for (std::string& file : found_files) {
-      if (std::string prefix; (file.ends_with(".bin") || file.ends_with(".idx")) && (is_instruction_prefix(file, &prefix) || is_indexed_prefix(file, &prefix))) file = prefix;
+      if (std::string prefix; (file.ends_with(".bin") || file.ends_with(".idx")) &&
+                              (is_instruction_prefix(file, &prefix) || is_indexed_prefix(file, &prefix)))
+        file = prefix;
       if (seen.insert(file).second) files.push_back(std::move(file));
     }
     if (!files.empty()) return files;
-    throw UserError("no data", path, "no file has a name of this pattern", "check the path, and that the shell was given the pattern in quotes");
+    throw UserError("no data", path, "no file has a name of this pattern",
+                    "check the path, and that the shell was given the pattern in quotes");
   }
   const char* rule = "it must be a file, a folder or a pattern that names files";
   if (path.find(',') != std::string::npos)
-    throw UserError("no such data", path, rule, fmt::format("several are a list: data.train=[{}], or --input {}", path, fmt::join(split(path, ','), " ")));
+    throw UserError("no such data", path, rule,
+                    fmt::format("several are a list: data.train=[{}], or --input {}", path, fmt::join(split(path, ','), " ")));
   refuse_half_prefix(path);
   if (const std::string prefix = near_indexed_prefix(path); !prefix.empty())
-    throw UserError("no such data", path, "token files are named by all that stands before .bin and .idx", fmt::format("did you mean '{}'?", prefix));
+    throw UserError("no such data", path, "token files are named by all that stands before .bin and .idx",
+                    fmt::format("did you mean '{}'?", prefix));
   throw UserError("no such data", path, rule, missing_path_advice(path, Hub::datasets));
 }
 

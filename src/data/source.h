@@ -8,20 +8,21 @@
 
 namespace ravine {
 
-// .txt; .jsonl; .json; .csv; .parquet; a .bin/.idx prefix; three of them that are instruction files (instruct/instruction_files.h); a fixed
-// batch file .safetensors
+// .txt; .jsonl; .json; .csv; .parquet; a .bin/.idx prefix; three of them that are instruction files
+// (instruct/instruction_files.h); a fixed batch file .safetensors
 enum class SourceKind { text, jsonl, json, csv, parquet, indexed, instructions, fixed };
 
 // By the suffix, the first five also with .gz, .zst or .xz behind; a prefix is known by its files. Any other is a UserError.
 SourceKind source_kind(const std::string& path);
 
-// The files that a path names, in order: itself; a prefix (also written with .bin or .idx, given back without; of instruction files what
-// stands before _packed_); a glob (* ? [..]), sorted; a folder: every file of text or records below it, sorted by path. There hidden files, descriptions that Hugging Face
-// puts beside data (dataset_info.json, ..) and everything else are not looked at. Naming nothing is a UserError.
+// The files that a path names, in order: itself; a prefix (also written with .bin or .idx, given back without; of instruction
+// files what stands before _packed_); a glob (* ? [..]), sorted; a folder: every file of text or records below it, sorted by
+// path. There hidden files, descriptions that Hugging Face puts beside data (dataset_info.json, ..) and everything else are not
+// looked at. Naming nothing is a UserError.
 std::vector<std::string> source_files(const std::string& path);
 
-// The documents of one file of text or records, in order. Text that is not UTF-8 is a UserError naming file and line. One thread at
-// a time.
+// The documents of one file of text or records, in order. Text that is not UTF-8 is a UserError naming file and line. One
+// thread at a time.
 class DocumentReader {
  public:
   virtual ~DocumentReader() = default;
@@ -33,14 +34,16 @@ class DocumentReader {
 // there is none before 1 MiB, at the last line end before that. The documents put together are the file, except for a byte
 // order mark. Other files have a document per record (data/record_reader.h), the string under `text_key`.
 // `asked_by`: the option or flag that gave the key, for messages.
-std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key, const std::string& asked_by = "data.text_key");
+std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key,
+                                               const std::string& asked_by = "data.text_key");
 
 // One record.
 class JsonlParser {
  public:
   explicit JsonlParser(std::string text_key, std::string asked_by = "data.text_key");
   ~JsonlParser();
-  // The text of a line, valid until the next call; none where it is null. What is not an object with that string is a UserError naming `where`.
+  // The text of a line, valid until the next call; none where it is null. What is not an object with that string is a UserError
+  // naming `where`.
   std::string_view parse(std::string_view line, const std::string& where);
 
  private:

@@ -17,7 +17,11 @@ struct Magic {
   std::string_view bytes;
   const char *name, *suffix;
 };
-constexpr Magic kCompressed[] = {{"\x1f\x8b", "gzip", ".gz"}, {"\x28\xb5\x2f\xfd", "zstd", ".zst"}, {"\xfd" "7zXZ", "xz", ".xz"}};
+constexpr Magic kCompressed[] = {{"\x1f\x8b", "gzip", ".gz"},
+                                 {"\x28\xb5\x2f\xfd", "zstd", ".zst"},
+                                 {"\xfd"
+                                  "7zXZ",
+                                  "xz", ".xz"}};
 
 unsigned char byte(std::string_view t, size_t i) { return static_cast<unsigned char>(t[i]); }
 
@@ -66,13 +70,20 @@ int64_t utf8_characters(std::string_view t) {
 }  // namespace
 
 void refuse_other_bytes(std::string_view begin, const std::string& path) {
-  auto refuse = [&](const std::string& what, const std::string& fix) { throw UserError(what, path, "data are text in UTF-8, or the kind of file that the name says", fix); };
+  auto refuse = [&](const std::string& what, const std::string& fix) {
+    throw UserError(what, path, "data are text in UTF-8, or the kind of file that the name says", fix);
+  };
   for (const Magic& m : kCompressed)
-    if (begin.starts_with(m.bytes)) refuse(fmt::format("a file of {}", m.name), fmt::format("give it the suffix: mv {} {}", shell_word(path), shell_word(path + m.suffix)));
-  if (begin.starts_with("PK\x03\x04")) refuse("a zip archive (.docx and .xlsx are such too)", "unpack it, or save the text as .txt, a table as .csv");
+    if (begin.starts_with(m.bytes))
+      refuse(fmt::format("a file of {}", m.name),
+             fmt::format("give it the suffix: mv {} {}", shell_word(path), shell_word(path + m.suffix)));
+  if (begin.starts_with("PK\x03\x04"))
+    refuse("a zip archive (.docx and .xlsx are such too)", "unpack it, or save the text as .txt, a table as .csv");
   if (begin.starts_with("%PDF-")) refuse("a PDF", "make text of it first, for example with pdftotext, as a .txt file");
-  if (begin.starts_with("PAR1")) refuse("a parquet file", fmt::format("give it the suffix: mv {} {}", shell_word(path), shell_word(path + ".parquet")));
-  if (begin.starts_with("\xff\xfe") || begin.starts_with("\xfe\xff")) refuse("text in UTF-16", "convert it: " + convert_from("UTF-16", path));
+  if (begin.starts_with("PAR1"))
+    refuse("a parquet file", fmt::format("give it the suffix: mv {} {}", shell_word(path), shell_word(path + ".parquet")));
+  if (begin.starts_with("\xff\xfe") || begin.starts_with("\xfe\xff"))
+    refuse("text in UTF-16", "convert it: " + convert_from("UTF-16", path));
 }
 
 void refuse_other_kind(const std::string& path) {
@@ -85,15 +96,24 @@ std::string encoding_advice(std::string_view text, const std::string& path) {
   const size_t bad = std::min(find_invalid_utf8(text), text.size());
   constexpr size_t kSeen = 1 << 16;
   const std::string_view seen = text.substr(0, std::max(kSeen, std::min(text.size(), bad + 64)));
-  const auto controls = std::count_if(seen.begin(), seen.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t' && c != '\f'; });
+  const auto controls = std::count_if(seen.begin(), seen.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t' && c != '\f';
+  });
   if (20 * controls > static_cast<int64_t>(seen.size())) return "it does not look like text: name another file";
   const std::string drop = fmt::format("iconv -c -f UTF-8 -t UTF-8 {}", shell_word(path));
-  if (utf8_characters(text) >= 4) return fmt::format("what comes before is UTF-8, so this byte is damaged: correct it, or leave such bytes out: {} > FILE", drop);
-  if (looks_western(seen)) return "convert it from the encoding it was saved in, likely Western: " + convert_from("WINDOWS-1252", path);
-  if (looks_chinese(seen)) return "convert it from the encoding it was saved in, likely GBK (Chinese): " + convert_from("GB18030", path);
-  return fmt::format("convert it from the encoding it was saved in (GB18030, BIG5, SHIFT_JIS, WINDOWS-1251, ..): {}", convert_from("ENCODING", path));
+  if (utf8_characters(text) >= 4)
+    return fmt::format("what comes before is UTF-8, so this byte is damaged: correct it, or leave such bytes out: {} > FILE",
+                       drop);
+  if (looks_western(seen))
+    return "convert it from the encoding it was saved in, likely Western: " + convert_from("WINDOWS-1252", path);
+  if (looks_chinese(seen))
+    return "convert it from the encoding it was saved in, likely GBK (Chinese): " + convert_from("GB18030", path);
+  return fmt::format("convert it from the encoding it was saved in (GB18030, BIG5, SHIFT_JIS, WINDOWS-1251, ..): {}",
+                     convert_from("ENCODING", path));
 }
 
-void refuse_encoding(std::string_view text, const std::string& path, const std::string& where) { throw UserError("text is not UTF-8", where, "data must be UTF-8", encoding_advice(text, path)); }
+void refuse_encoding(std::string_view text, const std::string& path, const std::string& where) {
+  throw UserError("text is not UTF-8", where, "data must be UTF-8", encoding_advice(text, path));
+}
 
 }  // namespace ravine

@@ -19,9 +19,12 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFormat = "ravine-tokens-1";
-constexpr const char* kChatFormat = "ravine-chats-2", *kOldChatFormat = "ravine-chats-1";  // 1: answers without text were learned
+constexpr const char *kChatFormat = "ravine-chats-2",
+                     *kOldChatFormat = "ravine-chats-1";  // 1: answers without text were learned
 
-std::string file_of(const std::string& folder, uint64_t key) { return (fs::path(folder) / (checksum_text(key) + ".safetensors")).string(); }
+std::string file_of(const std::string& folder, uint64_t key) {
+  return (fs::path(folder) / (checksum_text(key) + ".safetensors")).string();
+}
 
 uint64_t checksum_of_all(const std::vector<std::span<const std::byte>>& parts) {
   Checksum sum;
@@ -74,10 +77,13 @@ struct CacheEntry {
     for (const char* store : {"train.", "held_out."})
       for (const char* name : names) parts.push_back(in.bytes(in.tensor(std::string(store) + name)));
     std::string text;
-    if (auto counts = in.metadata().find("counts"); counts != in.metadata().end()) text = counts->second, parts.push_back(std::as_bytes(std::span(text)));
+    if (auto counts = in.metadata().find("counts"); counts != in.metadata().end())
+      text = counts->second, parts.push_back(std::as_bytes(std::span(text)));
     const uint64_t sum = checksum_of_all(parts);
     if (!text.empty()) parts.pop_back();
-    require(in.metadata().at("format") == format && in.metadata().at("key") == checksum_text(key) && in.metadata().at("checksum") == checksum_text(sum), "token cache: another's, or damaged");
+    require(in.metadata().at("format") == format && in.metadata().at("key") == checksum_text(key) &&
+                in.metadata().at("checksum") == checksum_text(sum),
+            "token cache: another's, or damaged");
   }
   SafetensorsReader in;
   std::vector<std::span<const std::byte>> parts;
@@ -108,44 +114,67 @@ bool is_cache_entry(const fs::directory_entry& entry) {
   try {
     const SafetensorsReader in(path.string());
     const auto format = in.metadata().find("format"), said = in.metadata().find("key");
-    return format != in.metadata().end() && (format->second == kFormat || format->second == kChatFormat || format->second == kOldChatFormat) && said != in.metadata().end() && said->second == path.stem().string();
+    return format != in.metadata().end() &&
+           (format->second == kFormat || format->second == kChatFormat || format->second == kOldChatFormat) &&
+           said != in.metadata().end() && said->second == path.stem().string();
   } catch (const std::exception&) {
     return false;
   }
 }
 
 Json counts_of(const ChatCounts& c, ChatFormat format) {
-  return {{"format", name(format)}, {"records", c.records}, {"cut", c.cut}, {"too_long", c.too_long}, {"without_answer", c.without_answer}, {"answer_behind", c.answer_behind}, {"tokens", c.tokens}, {"learned", c.learned}, {"first_without_answer", c.first_without_answer}};
+  return {{"format", name(format)},
+          {"records", c.records},
+          {"cut", c.cut},
+          {"too_long", c.too_long},
+          {"without_answer", c.without_answer},
+          {"answer_behind", c.answer_behind},
+          {"tokens", c.tokens},
+          {"learned", c.learned},
+          {"first_without_answer", c.first_without_answer}};
 }
 
 }  // namespace
 
 uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TokenizeOptions& o) {
-  return cache_key(fmt::format("{} {} {} {} {} {} {:a}", kFormat, tokenizer.fingerprint(), tokenizer.size(), o.append_eos, o.vocabulary, o.text_key.size(), o.held_out) + (o.held_out > 0 ? "by bytes " : "") + o.text_key, files);
+  return cache_key(fmt::format("{} {} {} {} {} {} {:a}", kFormat, tokenizer.fingerprint(), tokenizer.size(), o.append_eos,
+                               o.vocabulary, o.text_key.size(), o.held_out) +
+                       (o.held_out > 0 ? "by bytes " : "") + o.text_key,
+                   files);
 }
 
-uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& o) {
-  return cache_key(fmt::format("{} {} {} {} {} {} {} {} {:a}", kChatFormat, tokenizer.fingerprint(), tokenizer.size(), encoder.settings(), o.format, o.longest, o.drop_longer, o.vocabulary, o.held_out), files);
+uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder,
+                   const ChatSetOptions& o) {
+  return cache_key(fmt::format("{} {} {} {} {} {} {} {} {:a}", kChatFormat, tokenizer.fingerprint(), tokenizer.size(),
+                               encoder.settings(), o.format, o.longest, o.drop_longer, o.vocabulary, o.held_out),
+                   files);
 }
 
-std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files, const Tokenizer& tokenizer) {
+std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
+                                          const Tokenizer& tokenizer) {
   const std::string path = file_of(folder, key);
   return or_nothing(path, [&]() -> std::optional<TokenizedFiles> {
     const CacheEntry e(path, key, kFormat, {"ids", "ends", "files"});
     TokenizedFiles out{TokenStore(tokenizer.size()), TokenStore(tokenizer.size())};
-    if (!out.train.restore(e.parts[0], e.parts[1], e.parts[2], files) || !out.held_out.restore(e.parts[3], e.parts[4], e.parts[5], files)) return std::nullopt;
+    if (!out.train.restore(e.parts[0], e.parts[1], e.parts[2], files) ||
+        !out.held_out.restore(e.parts[3], e.parts[4], e.parts[5], files))
+      return std::nullopt;
     return out;
   });
 }
 
-std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const std::vector<std::string>& files, const Tokenizer& tokenizer) {
+std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
+                                  const Tokenizer& tokenizer) {
   const std::string path = file_of(folder, key);
   return or_nothing(path, [&]() -> std::optional<ChatSet> {
     const CacheEntry e(path, key, kChatFormat, {"ids", "ends", "learned", "records", "files"});
     const Json j = parse_json(e.in.metadata().at("counts"), path);
-    ChatCounts c{j.at("records"), j.at("cut"), j.at("too_long"), j.at("without_answer"), j.at("answer_behind"), j.at("tokens"), j.at("learned"), j.value("first_without_answer", "")};
+    ChatCounts c{j.at("records"),       j.at("cut"),    j.at("too_long"), j.at("without_answer"),
+                 j.at("answer_behind"), j.at("tokens"), j.at("learned"),  j.value("first_without_answer", "")};
     ChatSet out{ChatStore(tokenizer.size()), ChatStore(tokenizer.size()), c, chat_format(j.at("format")).value()};
-    auto bytes = [&](size_t i) { return ChatStore::Bytes{e.parts[i], e.parts[i + 1], e.parts[i + 2], e.parts[i + 3], e.parts[i + 4]}; };
+    auto bytes = [&](size_t i) {
+      return ChatStore::Bytes{e.parts[i], e.parts[i + 1], e.parts[i + 2], e.parts[i + 3], e.parts[i + 4]};
+    };
     if (!out.train.restore(bytes(0), files) || !out.held_out.restore(bytes(5), files)) return std::nullopt;
     return out;
   });

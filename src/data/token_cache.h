@@ -1,5 +1,6 @@
-// Tokens of text and conversations kept in a folder from one start of a run to the next: FOLDER/<key>.safetensors. The key is a checksum of the
-// files' bytes, of the tokenizer and of every option that changes the ids, so a file can only be of use or be passed over. Written atomically.
+// Tokens of text and conversations kept in a folder from one start of a run to the next: FOLDER/<key>.safetensors. The key is a
+// checksum of the files' bytes, of the tokenizer and of every option that changes the ids, so a file can only be of use or be
+// passed over. Written atomically.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,11 +15,15 @@ namespace ravine {
 
 // Both read all files.
 uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TokenizeOptions& options);
-uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options);
+uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder,
+                   const ChatSetOptions& options);
 
-// What was kept under the key, as tokenize_files and read_chats would give it for these files; nothing if it is not there or damaged.
-std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files, const Tokenizer& tokenizer);
-std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const std::vector<std::string>& files, const Tokenizer& tokenizer);
+// What was kept under the key, as tokenize_files and read_chats would give it for these files; nothing if it is not there or
+// damaged.
+std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
+                                          const Tokenizer& tokenizer);
+std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
+                                  const Tokenizer& tokenizer);
 
 // Tokens of a run: what it read from the cache, and what is to be written there. Either text or conversations.
 struct TokensInUse {
@@ -31,7 +36,8 @@ struct TokensInUse {
   ChatFormat format = ChatFormat::alpaca;
 };
 
-// Creates the folder, writes what is fresh and removes entries of other keys, and nothing that was not written here. A full disk is a DiskFull; the run can go on without.
+// Creates the folder, writes what is fresh and removes entries of other keys, and nothing that was not written here. A full
+// disk is a DiskFull; the run can go on without.
 void save_tokens(const std::string& folder, std::vector<TokensInUse>& tokens);
 
 }  // namespace ravine

@@ -16,10 +16,13 @@ size_t held_capacity(size_t have, size_t more, size_t width, const std::string& 
   const auto free = static_cast<size_t>(std::max<int64_t>(available_memory(), 0));
   if (wanted * width <= free) return wanted;
   if (const size_t tight = least + least / 8; tight * width <= free) return tight;
-  throw UserError("too much data for the memory", where,
-                  fmt::format("its tokens are held in memory: {:.2f} GiB so far, to grow that takes {:.2f} GiB more, and {:.2f} GiB are free", static_cast<double>(have * width) / (1 << 30),
-                              static_cast<double>(least * width) / (1 << 30), static_cast<double>(free) / (1 << 30)),
-                  "make token files with ravine preprocess, which are read from disk, or give less text");
+  throw UserError(
+      "too much data for the memory", where,
+      fmt::format(
+          "its tokens are held in memory: {:.2f} GiB so far, to grow that takes {:.2f} GiB more, and {:.2f} GiB are free",
+          static_cast<double>(have * width) / (1 << 30), static_cast<double>(least * width) / (1 << 30),
+          static_cast<double>(free) / (1 << 30)),
+      "make token files with ravine preprocess, which are read from disk, or give less text");
 }
 
 void TokenStore::append(std::span<const int32_t> document) {

@@ -27,8 +27,8 @@ class TokenDocuments {
 // How many elements of `width` bytes to make room for, where `have` are held and `more` come.
 size_t held_capacity(size_t have, size_t more, size_t width, const std::string& where);
 
-// Room for `more` further elements: twice as much as before, or barely enough where memory does not allow that. Where not even that is free
-// it is a UserError that says how much is held and how much is free, before the system runs out of memory.
+// Room for `more` further elements: twice as much as before, or barely enough where memory does not allow that. Where not even
+// that is free it is a UserError that says how much is held and how much is free, before the system runs out of memory.
 template <class T>
 void grow_held(std::vector<T>& held, size_t more, const std::string& where) {
   if (held.size() + more <= held.capacity()) return;
@@ -79,9 +79,9 @@ struct TokenizeProgress {
 struct TokenizeOptions {
   std::string text_key = "text";
   bool append_eos = true;
-  int64_t vocabulary = 0;                                 // ids must be below it; 0: the tokenizer's size
-  double held_out = 0;                                    // share of the text that goes to the second store (held_out.h), 0 <= share < 1
-  int threads = 0;                                        // 0: as many as thread_count()
+  int64_t vocabulary = 0;  // ids must be below it; 0: the tokenizer's size
+  double held_out = 0;     // share of the text that goes to the second store (held_out.h), 0 <= share < 1
+  int threads = 0;         // 0: as many as thread_count()
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread now and then; may be empty
 };
 
@@ -91,8 +91,9 @@ struct TokenizedFiles {
 
 // Reads and tokenizes files with threads of its own; blocks until done. A document gets what the tokenizer puts around a text
 // (bos), and eos behind it when asked. Which documents are held out follows from a hash of their text alone, so it does not
-// depend on the seed, and equal documents never part; where documents are few one is cut (held_out.h), so that between half and twice the
-// share is held out; text too short for that is a UserError. An id at or above `vocabulary` is a UserError naming file and line.
+// depend on the seed, and equal documents never part; where documents are few one is cut (held_out.h), so that between half and
+// twice the share is held out; text too short for that is a UserError. An id at or above `vocabulary` is a UserError naming
+// file and line.
 TokenizedFiles tokenize_files(const std::vector<std::string>& files, const Tokenizer& tokenizer,
                               const TokenizeOptions& options);
 

@@ -147,9 +147,11 @@ TokenizedFiles tokenize_files(const std::vector<std::string>& files, const Token
     if (!pass.any)
       throw UserError("no text in the data", files.empty() ? "data.train" : files[0],
                       "at least one document with text is needed", "check the files");
-    if (options.held_out == 0 || (!again && out.train.documents() > 0 && holds_share(pass.documents, plan, options.held_out))) return out;
+    if (options.held_out == 0 || (!again && out.train.documents() > 0 && holds_share(pass.documents, plan, options.held_out)))
+      return out;
     if (again && (out.train.documents() == 0 || out.held_out.documents() == 0))
-      throw UserError("too little text to hold some out", files[0], fmt::format("data.valid_fraction={} of it is less than a character", options.held_out),
+      throw UserError("too little text to hold some out", files[0],
+                      fmt::format("data.valid_fraction={} of it is less than a character", options.held_out),
                       "give more text, or name validation files in data.valid");
     if (again) return out;
     plan = hold_out_bytes(pass.documents, options.held_out);

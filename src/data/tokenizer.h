@@ -42,11 +42,12 @@ class Tokenizer {
   SpecialTokens special_;
 };
 
-// Opens a tokenizer; any file may be compressed as .xz, a FILE also as .gz or .zst. A damaged file, or one with a part that is not
-// known here, is a UserError.
+// Opens a tokenizer; any file may be compressed as .xz, a FILE also as .gz or .zst. A damaged file, or one with a part that is
+// not known here, is a UserError.
 //   FILE tokenizer.json   as Hugging Face's tokenizers library reads it
-//   FILE tokenizer.model  raw SentencePiece: no special strings in text, nothing added around it, control pieces decode to nothing
-//   DIR                   tokenizer.model by the rules of Transformers' LlamaTokenizer, legacy or not as its tokenizer_config.json
+//   FILE tokenizer.model  raw SentencePiece: no special strings in text, nothing added around it, control pieces decode to
+//   nothing DIR                   tokenizer.model by the rules of Transformers' LlamaTokenizer, legacy or not as its
+//   tokenizer_config.json
 //                         says; if that names another class, or there is no tokenizer.model: tokenizer.json, vocab.json with
 //                         merges.txt, or vocab.txt, with the settings beside it
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
@@ -55,11 +56,13 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path);
 // rule with skip_special false, which puts a space in front of text that stands before a special token: here it is left out.
 class StreamDecoder {
  public:
-  StreamDecoder(const Tokenizer& tokenizer, bool skip_special) : tokenizer_(&tokenizer), skip_special_(skip_special), decoding_(tokenizer.start_decoding(skip_special)) {}
+  StreamDecoder(const Tokenizer& tokenizer, bool skip_special)
+      : tokenizer_(&tokenizer), skip_special_(skip_special), decoding_(tokenizer.start_decoding(skip_special)) {}
   std::string next(int32_t id);  // the text that became certain, perhaps none
   std::string finish();          // the rest; nothing may follow
-  // What is held back (a byte token whose run may go on) as it stands in the text of the ids so far; it does not come again. So what comes before and
-  // behind a border of ids is told apart: what follows a prompt is the text of all ids without that of the prompt's.
+  // What is held back (a byte token whose run may go on) as it stands in the text of the ids so far; it does not come again. So
+  // what comes before and behind a border of ids is told apart: what follows a prompt is the text of all ids without that of
+  // the prompt's.
   std::string settle();
 
  private:
@@ -68,7 +71,7 @@ class StreamDecoder {
   bool skip_special_;
   std::unique_ptr<Decoding> decoding_;
   std::vector<int32_t> ids_;
-  size_t certain_ = 0;  // bytes that decoding_ has given
+  size_t certain_ = 0;   // bytes that decoding_ has given
   std::string settled_;  // given by settle(), still to come from decoding_
 };
 

@@ -34,8 +34,9 @@ class Ranges {
   std::map<int64_t, int64_t> ends_;  // by begin
 };
 
-// What is taken in a space of time and offsets: a tree over time. A node knows the offsets taken at some time of its span, and those taken
-// during all of it by blocks that were cut into its span; so a question or an entry looks at few nodes, however many blocks there are.
+// What is taken in a space of time and offsets: a tree over time. A node knows the offsets taken at some time of its span, and
+// those taken during all of it by blocks that were cut into its span; so a question or an entry looks at few nodes, however
+// many blocks there are.
 class TakenSpace {
  public:
   using Lives = std::vector<std::pair<int64_t, int64_t>>;
@@ -99,8 +100,8 @@ ArenaBlock RecordingArena::allocate(int64_t bytes, MemoryKind kind) {
   }
   size_t id = section[next_++];
   Block& block = blocks_[id];
-  require(block.lives.empty() || block.lives.back().second >= 0, "arena: allocation {} of section '{}' is still alive when the section comes again",
-          next_ - 1, section_);
+  require(block.lives.empty() || block.lives.back().second >= 0,
+          "arena: allocation {} of section '{}' is still alive when the section comes again", next_ - 1, section_);
   block.bytes = std::max(block.bytes, bytes);
   block.lives.emplace_back(clock_++, -1);
   ++live_;
@@ -158,7 +159,9 @@ MemoryPlan RecordingArena::pack() const {
   return plan;
 }
 
-PlannedArena::PlannedArena(DeviceKind device, MemoryPlan plan) : plan_(std::move(plan)), memory_(device, plan_.total) { section("first"); }
+PlannedArena::PlannedArena(DeviceKind device, MemoryPlan plan) : plan_(std::move(plan)), memory_(device, plan_.total) {
+  section("first");
+}
 
 void PlannedArena::section(const std::string& name) {
   auto it = plan_.sections.find(name);
@@ -170,7 +173,8 @@ void PlannedArena::section(const std::string& name) {
 ArenaBlock PlannedArena::allocate(int64_t bytes, MemoryKind) {
   require(slots_ && next_ < slots_->size(), "arena: section '{}' allocates more often than planned ({} times)", name_, next_);
   const MemoryPlan::Slot& slot = (*slots_)[next_++];
-  require(bytes <= slot.bytes, "arena: allocation {} of section '{}' asks for {} bytes, the plan has {}", next_ - 1, name_, bytes, slot.bytes);
+  require(bytes <= slot.bytes, "arena: allocation {} of section '{}' asks for {} bytes, the plan has {}", next_ - 1, name_,
+          bytes, slot.bytes);
   ++live_;
   return {memory_.data() ? memory_.data() + slot.offset : nullptr, bytes, static_cast<int64_t>(next_) - 1};
 }
@@ -195,7 +199,8 @@ ArenaBlock HeapArena::allocate(int64_t bytes, MemoryKind) {
 }
 
 void HeapArena::release(const ArenaBlock& block) {
-  auto node = used_.extract(block.id);  // what holds it moves over: nothing is allocated, since tensors are released by destructors
+  auto node =
+      used_.extract(block.id);  // what holds it moves over: nothing is allocated, since tensors are released by destructors
   require(!node.empty(), "arena: block {} is released twice", block.id);
   node.key() = node.mapped().bytes();
   free_.insert(std::move(node));

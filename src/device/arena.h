@@ -24,7 +24,8 @@ class Arena {
   virtual ~Arena() = default;
   virtual ArenaBlock allocate(int64_t bytes, MemoryKind kind) = 0;
   virtual void release(const ArenaBlock& block) = 0;
-  // Begins a named part of the step ("forward 0", "update", "valid"). A part may come many times; it makes the same allocations each time.
+  // Begins a named part of the step ("forward 0", "update", "valid"). A part may come many times; it makes the same allocations
+  // each time.
   virtual void section(const std::string& /*name*/) {}
   virtual DeviceKind device() const = 0;
   int64_t live() const { return live_; }  // blocks handed out and not released: 0 after a step, else something leaks
@@ -97,8 +98,8 @@ class HeapArena : public Arena {
 
  private:
   DeviceKind device_;
-  std::map<int64_t, Storage> used_;               // by id
-  std::multimap<int64_t, Storage> free_;          // by size
+  std::map<int64_t, Storage> used_;       // by id
+  std::multimap<int64_t, Storage> free_;  // by size
   int64_t next_id_ = 0, reserved_ = 0;
 };
 

@@ -28,7 +28,7 @@ class Storage {
   int64_t bytes() const { return bytes_; }
   DeviceKind device() const { return device_; }
   void forget();  // gives the pages back; what was there is lost, and pages come again as they are touched
-  void touch();  // makes the pages resident now, in parallel (first touch by the compute threads)
+  void touch();   // makes the pages resident now, in parallel (first touch by the compute threads)
 
  private:
   std::byte* data_ = nullptr;
@@ -36,9 +36,9 @@ class Storage {
   DeviceKind device_ = DeviceKind::cpu;
 };
 
-int64_t system_memory();             // bytes of RAM this process may use (cgroup limit included)
-int64_t available_memory();          // bytes that are free or can be freed now
-int64_t resident_memory();           // of this process, now
-int64_t peak_resident_memory();      // ru_maxrss of this process, in bytes
+int64_t system_memory();         // bytes of RAM this process may use (cgroup limit included)
+int64_t available_memory();      // bytes that are free or can be freed now
+int64_t resident_memory();       // of this process, now
+int64_t peak_resident_memory();  // ru_maxrss of this process, in bytes
 
 }  // namespace ravine

@@ -43,7 +43,8 @@ int64_t room_of(const std::string& folder, const char* limit_file, const char* u
 
 int64_t rlimit_room(int kind, const std::string& used_key) {
   rlimit limit{};
-  if (getrlimit(static_cast<__rlimit_resource>(kind), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > static_cast<rlim_t>(int64_t{1} << 60))
+  if (getrlimit(static_cast<__rlimit_resource>(kind), &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+      limit.rlim_cur > static_cast<rlim_t>(int64_t{1} << 60))
     return kNoLimit;
   return std::max<int64_t>(0, static_cast<int64_t>(limit.rlim_cur) - field_in("/proc/self/status", used_key) * 1024);
 }

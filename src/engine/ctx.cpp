@@ -163,8 +163,16 @@ void Ctx::run_block_backward(BlockNode node) {
 
 CallInfo Ctx::describe(const char* op, std::span<const NamedView> tensors, double flops) {
   const int64_t micro = phase_ == Phase::update ? 0 : micro_;
-  return {.step = step_, .micro = micro, .phase = phase_, .role = role_, .path = path_, .op = op,
-          .ordinal = calls_[{micro, phase_, path_, op}]++, .tensors = tensors, .flops = flops, .store = setup_.store};
+  return {.step = step_,
+          .micro = micro,
+          .phase = phase_,
+          .role = role_,
+          .path = path_,
+          .op = op,
+          .ordinal = calls_[{micro, phase_, path_, op}]++,
+          .tensors = tensors,
+          .flops = flops,
+          .store = setup_.store};
 }
 
 std::vector<const Param*> CallInfo::parameters() const {

@@ -49,7 +49,7 @@ class Ctx {
     uint64_t seed = 0;
     double dropout = 0, attention_dropout = 0;
     std::array<const Group*, kAxisCount> groups{};  // by Axis; null: one rank
-    bool sequence = false;                 // tensor ranks share the tokens of the residual stream
+    bool sequence = false;                          // tensor ranks share the tokens of the residual stream
     std::vector<Observer*> observers;
   };
   explicit Ctx(Setup setup);
@@ -62,7 +62,9 @@ class Ctx {
   template <class Args>
   void call(const Args& args);
   template <class Args>
-  bool has() const { return setup_.kernels->of<Args>().run != nullptr; }
+  bool has() const {
+    return setup_.kernels->of<Args>().run != nullptr;
+  }
   bool fused(const char* op) const { return !setup_.recipe || setup_.recipe->fused(op); }
 
   bool recording() const { return recording_; }
@@ -73,7 +75,8 @@ class Ctx {
   void give_grad(const TensorRef& ref, Tensor t);
 
   Flow block(const std::string& path, const Unit& unit, Flow in, const BlockFn& f);
-  // All blocks of the tape, last first; empties it. `inputs`: tensors that came from outside, whose gradients are left for the caller.
+  // All blocks of the tape, last first; empties it. `inputs`: tensors that came from outside, whose gradients are left for the
+  // caller.
   void backward(const std::vector<TensorRef>& inputs = {});
   // A block that runs again gives its sums once.
   void side(Side side, const ExactSum& sum) {
@@ -91,7 +94,9 @@ class Ctx {
   const Group& group(Axis axis) const;
   bool sequence_parallel() const { return setup_.sequence && group(Axis::tensor).size() > 1; }
   // Rows of the residual stream that are here: all tokens of the micro batch, or this rank's part, and where it begins.
-  int64_t stream_rows() const { return sequence_parallel() ? div_exact(batch_->tokens, group(Axis::tensor).size()) : batch_->tokens; }
+  int64_t stream_rows() const {
+    return sequence_parallel() ? div_exact(batch_->tokens, group(Axis::tensor).size()) : batch_->tokens;
+  }
   int64_t stream_begin() const { return sequence_parallel() ? stream_rows() * group(Axis::tensor).rank() : 0; }
   Arena& arena() { return *setup_.arena; }
   const Types& types() const { return setup_.types; }
@@ -151,7 +156,8 @@ class Ctx {
   BlockNode* current_ = nullptr;
   Grads grads_;
   Sides sides_;
-  std::map<std::tuple<int64_t, Phase, std::string, const char*>, int64_t> calls_;  // of this step, counted for observers: micro batch, phase, path, op
+  std::map<std::tuple<int64_t, Phase, std::string, const char*>, int64_t>
+      calls_;  // of this step, counted for observers: micro batch, phase, path, op
   std::map<std::string, Tensor> outputs_;
 };
 

@@ -29,13 +29,18 @@ void declare_types(Bucket& b, bool matrix, const Types& types) {
   b.master_type = b.grad_type = types.master;
   b.copy_type = types.compute;
   const bool narrow = matrix && types.compute != types.master;
-  b.reads_master = !narrow || std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });
+  b.reads_master =
+      !narrow || std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });
   // What is frozen is kept in the types that kernels read, and in no other.
-  b.storage = !narrow ? ValueStorage::master : b.trainable || b.reads_master ? ValueStorage::master_and_copy : ValueStorage::copy;
+  b.storage = !narrow                         ? ValueStorage::master
+              : b.trainable || b.reads_master ? ValueStorage::master_and_copy
+                                              : ValueStorage::copy;
 }
 
-// Appends the boxes that rows [begin, end) in order of memory of a box of `shape` are made of: a row is `shape` from dim `dim` on.
-void add_run(const Param& p, const Shape& shape, const std::vector<int64_t>& origin, int64_t from, int64_t begin, int64_t end, std::vector<Piece>& out) {
+// Appends the boxes that rows [begin, end) in order of memory of a box of `shape` are made of: a row is `shape` from dim `dim`
+// on.
+void add_run(const Param& p, const Shape& shape, const std::vector<int64_t>& origin, int64_t from, int64_t begin, int64_t end,
+             std::vector<Piece>& out) {
   // Of the widest dims first: whole slabs of dim d if the run begins at one.
   while (begin < end) {
     int64_t slab = 1;  // elements of one index of dim d
@@ -59,7 +64,8 @@ void add_run(const Param& p, const Shape& shape, const std::vector<int64_t>& ori
 
 bool read_as_matrix(const ParamSet& set, const Param& p) {
   if (p.use == Use::matrix) return true;
-  return std::any_of(set.params().begin(), set.params().end(), [&](const Param& q) { return q.tied == &p && q.use == Use::matrix; });
+  return std::any_of(set.params().begin(), set.params().end(),
+                     [&](const Param& q) { return q.tied == &p && q.use == Use::matrix; });
 }
 
 bool is_primary(const Param& p, int rank, int size) {
@@ -74,7 +80,8 @@ bool is_primary(const Param& p, int rank, int size) {
 
 int replicas_of(const Param& p, int size) {
   for (const Cut& cut : p.cuts)
-    if (cut.axis == Axis::tensor && cut.most_parts > 0 && cut.most_parts < size) return static_cast<int>(div_exact(size, cut.most_parts));
+    if (cut.axis == Axis::tensor && cut.most_parts > 0 && cut.most_parts < size)
+      return static_cast<int>(div_exact(size, cut.most_parts));
   return 1;
 }
 
@@ -95,7 +102,8 @@ std::vector<int64_t> local_begin(const Param& p, int rank, int size) {
   return begin;
 }
 
-std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const Sharding& sharding, const Types& types) {
+std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const Sharding& sharding,
+                                 const Types& types) {
   const int rank = sharding.at.tensor, size = sharding.mesh.tensor;
   std::vector<Bucket> buckets;
   for (Unit* unit : units) {
@@ -117,12 +125,17 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
           matrix = matrix || read_as_matrix(params, *unit->params[end]);
         }
         bool cut = !unit->params[i]->cuts.empty();
-        if (trainable == bucket.trainable && matrix == wants_matrix && cut == bucket.cut && unit->params[i]->group == bucket.group) {
+        if (trainable == bucket.trainable && matrix == wants_matrix && cut == bucket.cut &&
+            unit->params[i]->group == bucket.group) {
           bucket.count = round_up(bucket.count, kAlignElements);
           for (size_t j = i; j < end; ++j) {
             Param& p = *unit->params[j];
             if (p.tied) continue;
-            bucket.spans.push_back({.param = &p, .begin = bucket.count, .shape = local_shape(p, size), .origin = local_begin(p, rank, size), .replica = cut && !is_primary(p, rank, size)});
+            bucket.spans.push_back({.param = &p,
+                                    .begin = bucket.count,
+                                    .shape = local_shape(p, size),
+                                    .origin = local_begin(p, rank, size),
+                                    .replica = cut && !is_primary(p, rank, size)});
             bucket.count += bucket.spans.back().shape.count();
           }
         }

@@ -1,4 +1,5 @@
-// How parameters lie in flat buckets, and which shard of them a rank has. Pure functions of the declarations and of where the rank stands.
+// How parameters lie in flat buckets, and which shard of them a rank has. Pure functions of the declarations and of where the
+// rank stands.
 #pragma once
 #include <vector>
 
@@ -18,19 +19,21 @@ struct Sharding {
 // Whether products read it, itself or tied.
 bool read_as_matrix(const ParamSet& params, const Param& p);
 
-// The shape of what a tensor rank holds of p: cut dims divided, rounded up (a vocabulary that does not divide is padded), or fewer and
-// larger parts where the cut says so.
+// The shape of what a tensor rank holds of p: cut dims divided, rounded up (a vocabulary that does not divide is padded), or
+// fewer and larger parts where the cut says so.
 Shape local_shape(const Param& p, int tensor_size);
 // Where it begins in the parameter, per dim.
 std::vector<int64_t> local_begin(const Param& p, int tensor_rank, int tensor_size);
 
-// Buckets of the units, in their order: within a unit by (trainable, read as a matrix, cut over the tensor axis), each of one group. Counts are padded so
-// that shards are equal and begin at multiples of kNormRun: partial sums over runs of that length, as norms take them, are then the same however many
-// ranks there are. Where a parameter lies in a bucket does not depend on the ranks of its group.
-std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const Sharding& sharding, const Types& types);
+// Buckets of the units, in their order: within a unit by (trainable, read as a matrix, cut over the tensor axis), each of one
+// group. Counts are padded so that shards are equal and begin at multiples of kNormRun: partial sums over runs of that length,
+// as norms take them, are then the same however many ranks there are. Where a parameter lies in a bucket does not depend on the
+// ranks of its group.
+std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const Sharding& sharding,
+                                 const Types& types);
 
-// A box of a parameter that lies in one run of a bucket: elements [from, from + shape.count()) of the flat buffer are the box of `shape`
-// at `begin` of the whole parameter. Padding belongs to no piece.
+// A box of a parameter that lies in one run of a bucket: elements [from, from + shape.count()) of the flat buffer are the box
+// of `shape` at `begin` of the whole parameter. Padding belongs to no piece.
 struct Piece {
   const Param* param = nullptr;
   int64_t from = 0;

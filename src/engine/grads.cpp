@@ -12,7 +12,8 @@ Tensor Grads::get(const TensorRef& ref) const {
   auto it = entries_.find(ref.id);
   require(it != entries_.end(), "grads: tensor {} has no gradient", ref.id);
   int64_t covered = 0;
-  for (auto [from, n] : it->second.written) covered += std::max<int64_t>(0, std::min(from + n, ref.column + ref.columns) - std::max(from, ref.column));
+  for (auto [from, n] : it->second.written)
+    covered += std::max<int64_t>(0, std::min(from + n, ref.column + ref.columns) - std::max(from, ref.column));
   require(covered == ref.columns, "grads: only {} of {} columns of tensor {} were written", covered, ref.columns, ref.id);
   return ref.whole() ? it->second.tensor : it->second.tensor.columns(ref.column, ref.columns);
 }

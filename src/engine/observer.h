@@ -1,7 +1,7 @@
 // Sees every kernel call. Dump, statistics, NaN watch, compare, timeline, profile and fault injection are observers.
 //
-// An observer that needs memory holds its own, on the heap: the arena of a step is planned, and hands out nothing that was not asked for while
-// the plan was made.
+// An observer that needs memory holds its own, on the heap: the arena of a step is planned, and hands out nothing that was not
+// asked for while the plan was made.
 #pragma once
 #include <span>
 #include <string_view>
@@ -18,8 +18,8 @@ class WeightSource;
 enum class Phase : uint8_t { forward, recompute, backward, update };
 std::string_view name(Phase p);
 
-// What a call works out: values of the forward pass (also when it runs again, and in the update), gradients of inputs, gradients of parameters. A
-// kernel that gives both kinds of gradients counts as dx.
+// What a call works out: values of the forward pass (also when it runs again, and in the update), gradients of inputs,
+// gradients of parameters. A kernel that gives both kinds of gradients counts as dx.
 enum class Role : uint8_t { forward, dx, dw };
 std::string_view name(Role r);
 
@@ -30,20 +30,21 @@ struct NamedView {
 };
 
 struct CallInfo {
-  int64_t step = 0;            // from 1
-  int64_t micro = 0;           // place of the micro batch in the step, over all data ranks, from 0; of the update: 0
+  int64_t step = 0;   // from 1
+  int64_t micro = 0;  // place of the micro batch in the step, over all data ranks, from 0; of the update: 0
   Phase phase = Phase::forward;
   Role role = Role::forward;
-  std::string_view path;       // "model.layers.3.self_attn"
-  const char* op = "";         // "matmul"
-  int64_t ordinal = 0;         // calls of this op at this path before this one, in this micro batch and phase
+  std::string_view path;  // "model.layers.3.self_attn"
+  const char* op = "";    // "matmul"
+  int64_t ordinal = 0;    // calls of this op at this path before this one, in this micro batch and phase
   std::span<const NamedView> tensors;
   double flops = 0;
 
-  // The parameters whose values or gradients the tensors are: several where they lie side by side (q/k/v, gate/up), in their order.
+  // The parameters whose values or gradients the tensors are: several where they lie side by side (q/k/v, gate/up), in their
+  // order.
   std::vector<const Param*> parameters() const;
-  // Runs the kernel of `kernels` on other tensors: as many as `tensors`, in that order, of the same shapes. What the call leaves besides
-  // tensors (a sum of squares) is left as it is. Scratch memory is the heap's.
+  // Runs the kernel of `kernels` on other tensors: as many as `tensors`, in that order, of the same shapes. What the call
+  // leaves besides tensors (a sum of squares) is left as it is. Scratch memory is the heap's.
   void rerun(const Kernels& kernels, std::span<const TensorView> on) const { rerun_(args_, kernels, on); }
 
   // Set by Ctx.

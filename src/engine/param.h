@@ -1,5 +1,5 @@
-// A parameter is declared once: name, global shape, cuts, init, decay, unit. Init, import, sharding, optimizer, checkpoint, log and
-// dump all read that declaration. Names are those of Hugging Face's Llama and never change.
+// A parameter is declared once: name, global shape, cuts, init, decay, unit. Init, import, sharding, optimizer, checkpoint, log
+// and dump all read that declaration. Names are those of Hugging Face's Llama and never change.
 #pragma once
 #include <deque>
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace ravine {
 
-// Dim `dim` of the parameter is divided evenly over the ranks of a mesh axis. With fewer parts than ranks (key/value heads) neighbours
-// hold the same part.
+// Dim `dim` of the parameter is divided evenly over the ranks of a mesh axis. With fewer parts than ranks (key/value heads)
+// neighbours hold the same part.
 struct Cut {
   int dim = 0;
   Axis axis = Axis::tensor;
@@ -25,8 +25,8 @@ struct Init {
   double std = 0.02;
 };
 
-// In which type kernels read it: matrices in the compute type, vectors (norms, biases), lookup tables, and matrices whose rows are brought to length 1 first,
-// in that of the master.
+// In which type kernels read it: matrices in the compute type, vectors (norms, biases), lookup tables, and matrices whose rows
+// are brought to length 1 first, in that of the master.
 enum class Use : uint8_t { matrix, vector, table, unit_matrix };
 
 struct Unit;
@@ -39,12 +39,13 @@ struct Param {
   bool decay = true;
   Use use = Use::matrix;
   Unit* unit = nullptr;
-  int join = 0;              // params of a unit with one number lie side by side, in order
-  Param* tied = nullptr;     // the value is that one's; the gradient has its own place and is added to that one's at the end of the step
+  int join = 0;  // params of a unit with one number lie side by side, in order
+  Param* tied =
+      nullptr;  // the value is that one's; the gradient has its own place and is added to that one's at the end of the step
   bool trainable = true;
   double lr_mult = 1, wd_mult = 1;
-  Axis group = Axis::data;   // the ranks along it hold the same of it: they sum its gradients and divide what is kept of it
-  size_t index = 0;          // among all parameters of the model
+  Axis group = Axis::data;  // the ranks along it hold the same of it: they sum its gradients and divide what is kept of it
+  size_t index = 0;         // among all parameters of the model
 };
 
 // A unit (embedding, layer, head) is what is gathered, released, recomputed and checkpointed together.
@@ -68,8 +69,8 @@ class ParamSet {
   const std::deque<Param>& params() const { return params_; }
   std::deque<Param>& params() { return params_; }
   Param* find(const std::string& name);
-  int64_t count() const;           // elements of all parameters, tied ones once
-  int64_t matrix_count() const;    // elements that take part in matrix products per token (a tied table counts: it is the head)
+  int64_t count() const;         // elements of all parameters, tied ones once
+  int64_t matrix_count() const;  // elements that take part in matrix products per token (a tied table counts: it is the head)
 
  private:
   std::deque<Unit> units_;

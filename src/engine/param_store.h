@@ -1,16 +1,15 @@
-// Seam S2: where parameters live and when they are gathered (WeightSource), where their gradients go and what an optimizer sees of them (GradStore).
-// Implementations are in parallel/. The words, as papers on ZeRO, FSDP and Megatron have them:
+// Seam S2: where parameters live and when they are gathered (WeightSource), where their gradients go and what an optimizer sees
+// of them (GradStore). Implementations are in parallel/. The words, as papers on ZeRO, FSDP and Megatron have them:
 //
 //   bucket       parameters of a unit that are treated alike, side by side in flat buffers
-//   group        the ranks along one mesh axis that hold a bucket in common: they sum its gradients and divide what is kept of it
-//   shard        one of the equal parts into which a bucket is divided, one for each rank of its group
-//   owned        what of a bucket this rank updates: its shard, or everything where nothing is divided
-//   resident     what of a bucket's values stays on this rank; the rest is gathered while a unit is leased
-//   local        what a tensor rank has of a parameter that is cut over them
-//   replica      the same local values on another tensor rank; one of the replicas is the primary one
-//   primary      what of a bucket this rank alone answers for, in norms and checkpoints
-//   master       values in the type that the optimizer updates; the copy is of 16 bits, for products
-//   accumulator  where gradients of a bucket, or of a tied place of use, add up; a leaf is the micro batches that do so in place
+//   group        the ranks along one mesh axis that hold a bucket in common: they sum its gradients and divide what is kept of
+//   it shard        one of the equal parts into which a bucket is divided, one for each rank of its group owned        what of
+//   a bucket this rank updates: its shard, or everything where nothing is divided resident     what of a bucket's values stays
+//   on this rank; the rest is gathered while a unit is leased local        what a tensor rank has of a parameter that is cut
+//   over them replica      the same local values on another tensor rank; one of the replicas is the primary one primary what of
+//   a bucket this rank alone answers for, in norms and checkpoints master       values in the type that the optimizer updates;
+//   the copy is of 16 bits, for products accumulator  where gradients of a bucket, or of a tied place of use, add up; a leaf is
+//   the micro batches that do so in place
 #pragma once
 #include <span>
 #include <vector>
@@ -36,28 +35,28 @@ enum class ValueStorage : uint8_t {
   packed,           // blocks of few bits with their scales: no store keeps such yet, all refuse it
 };
 
-// One bucket = parameters of a unit that are treated alike: flat buffers that gather, scatter, optimizer and checkpoint handle in one
-// call each.
+// One bucket = parameters of a unit that are treated alike: flat buffers that gather, scatter, optimizer and checkpoint handle
+// in one call each.
 struct Bucket {
   Unit* unit = nullptr;
   bool trainable = true;
-  bool cut = true;                  // over the tensor axis; else every tensor rank holds the same
+  bool cut = true;  // over the tensor axis; else every tensor rank holds the same
   Axis group = Axis::data;
   ValueStorage storage = ValueStorage::master;
-  bool reads_master = true;         // lookup tables, vectors, and products where there is no copy
+  bool reads_master = true;  // lookup tables, vectors, and products where there is no copy
   DType master_type = DType::f32, copy_type = DType::f32;
-  DType grad_type = DType::f32;     // of gradients and their sums
-  int64_t count = 0;                // elements, padded
-  int64_t shard = 0;                // elements of one rank of the group; count where the bucket is too small to be divided
+  DType grad_type = DType::f32;  // of gradients and their sums
+  int64_t count = 0;             // elements, padded
+  int64_t shard = 0;             // elements of one rank of the group; count where the bucket is too small to be divided
   Range owned, primary;
   struct Span {
     Param* param;
-    int64_t begin;                  // element offset in the flat buffers
-    Shape shape;                    // local
-    std::vector<int64_t> origin;    // where that begins in the parameter, per dim
-    bool replica = false;           // a tensor rank before this one holds the same and is the primary one (key/value heads)
+    int64_t begin;                // element offset in the flat buffers
+    Shape shape;                  // local
+    std::vector<int64_t> origin;  // where that begins in the parameter, per dim
+    bool replica = false;         // a tensor rank before this one holds the same and is the primary one (key/value heads)
   };
-  std::vector<Span> spans;          // by offset
+  std::vector<Span> spans;  // by offset
 
   bool divided() const { return owned.count < count; }
   bool has_master() const { return storage == ValueStorage::master || storage == ValueStorage::master_and_copy; }
@@ -69,8 +68,8 @@ std::vector<Range> counted_ranges(const Bucket& bucket);
 
 inline constexpr int64_t kNormRun = 1024;  // norms take partial sums of so many elements; shards begin at multiples
 
-// A box of a parameter that a rank holds, and where its values lie: contiguous, of the shape of the box, which may reach beyond the
-// end of the parameter's first dim (padding).
+// A box of a parameter that a rank holds, and where its values lie: contiguous, of the shape of the box, which may reach beyond
+// the end of the parameter's first dim (padding).
 struct ParamBox {
   const Param* param = nullptr;
   std::vector<int64_t> begin;  // per dim

@@ -13,9 +13,10 @@ namespace ravine {
 
 struct RecipeRule {
   std::string path = "*", op = "*";
-  std::optional<Role> role;         // absent: any
-  std::optional<DType> arithmetic;  // wider than the tensors: they are widened for the call; narrower: operands are rounded first
-  std::optional<DType> rounding;    // results are rounded to this type, in place
+  std::optional<Role> role;  // absent: any
+  std::optional<DType>
+      arithmetic;                 // wider than the tensors: they are widened for the call; narrower: operands are rounded first
+  std::optional<DType> rounding;  // results are rounded to this type, in place
 };
 
 class Recipe {

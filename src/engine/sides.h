@@ -1,5 +1,5 @@
-// Values that leave blocks sideways: sums of losses, counts. Kept per micro batch, exact and free of order, so that it does not matter which
-// stage, rank or micro batch gave what.
+// Values that leave blocks sideways: sums of losses, counts. Kept per micro batch, exact and free of order, so that it does not
+// matter which stage, rank or micro batch gave what.
 #pragma once
 #include <map>
 

@@ -16,7 +16,7 @@ class Tensor;
 struct TensorRef {
   uint64_t id = 0;  // 0: none
   DType dtype = DType::f32;
-  Shape shape;             // of the whole, [rows, columns]
+  Shape shape;  // of the whole, [rows, columns]
   int64_t column = 0, columns = 0;
   bool whole() const { return column == 0 && columns == shape[-1]; }
 };
@@ -39,7 +39,7 @@ class Tensor {
   bool unique() const { return memory_.use_count() == 1; }  // nobody else holds the memory: it may be written over
 
   Tensor columns(int64_t from, int64_t n) const;  // a slice: same memory, same id
-  Tensor renamed() const;                          // same memory under a new id (an op that works in place on shared history)
+  Tensor renamed() const;                         // same memory under a new id (an op that works in place on shared history)
 
   const std::shared_ptr<const Rebuild>& rebuild() const { return rebuild_; }
   void set_rebuild(Rebuild f) { rebuild_ = std::make_shared<const Rebuild>(std::move(f)); }

@@ -11,8 +11,8 @@ class AppendedFile {
  public:
   AppendedFile() = default;
   AppendedFile(Fd fd, std::string path);  // open for writing; records go behind what it holds
-  // The record as a whole or, if there is no room for it, nothing of it: what was written is cut off again, so that a later record follows the
-  // one before. DiskFull, Error.
+  // The record as a whole or, if there is no room for it, nothing of it: what was written is cut off again, so that a later
+  // record follows the one before. DiskFull, Error.
   void append(std::string_view record);
   const std::string& path() const { return path_; }
 

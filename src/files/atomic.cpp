@@ -96,9 +96,12 @@ void write_file_atomic(const std::string& path, std::string_view text, const May
   file.commit(check);
 }
 
-AtomicFolder::AtomicFolder(std::string path) : path_(without_slash(std::move(path))) { held_ = create_temporary_folder(path_, &temporary_); }
+AtomicFolder::AtomicFolder(std::string path) : path_(without_slash(std::move(path))) {
+  held_ = create_temporary_folder(path_, &temporary_);
+}
 
-AtomicFolder::AtomicFolder(std::string path, std::string leftover) : path_(without_slash(std::move(path))), temporary_(std::move(leftover)) {
+AtomicFolder::AtomicFolder(std::string path, std::string leftover)
+    : path_(without_slash(std::move(path))), temporary_(std::move(leftover)) {
   held_ = Fd(::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!held_) throw_system("open folder", temporary_, errno);
   static_cast<void>(::flock(*held_, LOCK_EX | LOCK_NB));

@@ -18,9 +18,9 @@ using MayReplace = std::function<void(const std::string& path)>;
 
 class AtomicFile {
  public:
-  // Creates a file without a name, or, where the file system has none, a temporary beside `path` (files/temporary.h): a kill leaves nothing, or what the next AtomicFile of
-  // this path removes. The folder must exist. The target is not touched before commit(). straight: past the page cache, by a
-  // thread (files/straight_writer.h), for large files.
+  // Creates a file without a name, or, where the file system has none, a temporary beside `path` (files/temporary.h): a kill
+  // leaves nothing, or what the next AtomicFile of this path removes. The folder must exist. The target is not touched before
+  // commit(). straight: past the page cache, by a thread (files/straight_writer.h), for large files.
   explicit AtomicFile(std::string path, bool straight = false);
   ~AtomicFile();  // removes what was not committed
   AtomicFile(const AtomicFile&) = delete;
@@ -28,7 +28,8 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);  // appends; small pieces are gathered
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-  // Blocks until the file is on disk under its name; once. `check` is asked when nothing is left to do but the name, and again if a file came in between.
+  // Blocks until the file is on disk under its name; once. `check` is asked when nothing is left to do but the name, and again
+  // if a file came in between.
   void commit(const MayReplace& check = {});
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // bytes written so far
@@ -50,16 +51,16 @@ class AtomicFolder {
   // Creates a temporary folder beside `path` (files/temporary.h). The parent must exist.
   explicit AtomicFolder(std::string path);
   AtomicFolder(std::string path, std::string leftover);  // takes up one that a killed writer left
-  ~AtomicFolder();  // removes what was not committed, unless keep() was called
+  ~AtomicFolder();                                       // removes what was not committed, unless keep() was called
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
   const std::string& folder() const { return temporary_; }  // build in here
   const std::string& path() const { return path_; }
 
-  // Syncs every file and folder inside, then renames to `path`; blocks until that is on disk; once. A folder of that name that is not empty
-  // is a UserError, or, if `check` lets it go, exchanged for the new one and removed: at every moment one of the two is there, under
-  // its name or where remove_leftovers gives it its name again.
+  // Syncs every file and folder inside, then renames to `path`; blocks until that is on disk; once. A folder of that name that
+  // is not empty is a UserError, or, if `check` lets it go, exchanged for the new one and removed: at every moment one of the
+  // two is there, under its name or where remove_leftovers gives it its name again.
   void commit(const MayReplace& check = {});
   void keep() { keep_ = true; }
 

@@ -156,8 +156,7 @@ class ZstdSource : public ByteSource {
 class XzSource : public ByteSource {
  public:
   explicit XzSource(const std::string& path) : in_(path) {
-    require(lzma_stream_decoder(&z_, kXzMemory, LZMA_CONCATENATED) == LZMA_OK, "xz: liblzma cannot start on '{}'",
-            path);
+    require(lzma_stream_decoder(&z_, kXzMemory, LZMA_CONCATENATED) == LZMA_OK, "xz: liblzma cannot start on '{}'", path);
   }
   ~XzSource() override { lzma_end(&z_); }
 

@@ -31,14 +31,17 @@ constexpr std::string_view kTooLarge = "the limit on file sizes";
 
 std::string too_large() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return fmt::format("{} of its file system is reached", kTooLarge);
-  return fmt::format("{} of this process is {} (ulimit -f); raise it", kTooLarge, human_bytes(static_cast<double>(limit.rlim_cur)));
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return fmt::format("{} of its file system is reached", kTooLarge);
+  return fmt::format("{} of this process is {} (ulimit -f); raise it", kTooLarge,
+                     human_bytes(static_cast<double>(limit.rlim_cur)));
 }
 
 }  // namespace
 
 DiskFull::DiskFull(const std::string& op, const std::string& path, const std::string& why)
-    : Error(why.starts_with(kTooLarge) ? fmt::format("{}: '{}' cannot grow: {}", op, path, why) : fmt::format("{}: no room left for '{}'{}, got: {}", op, path, room_text(path), why)),
+    : Error(why.starts_with(kTooLarge) ? fmt::format("{}: '{}' cannot grow: {}", op, path, why)
+                                       : fmt::format("{}: no room left for '{}'{}, got: {}", op, path, room_text(path), why)),
       path(path) {}
 
 Fd& Fd::operator=(Fd&& other) noexcept {

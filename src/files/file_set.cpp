@@ -47,7 +47,9 @@ Member member_of(const std::string& name, const struct stat& s) {
   return m;
 }
 
-bool has(const std::vector<std::string>& names, const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); }
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 struct SetList {
   std::vector<Member> fresh, old;
@@ -56,7 +58,8 @@ struct SetList {
 
 Json to_json(const std::vector<Member>& members) {
   Json list = Json::array();
-  for (const Member& m : members) list.push_back({{"name", escaped(m.name)}, {"bytes", m.bytes}, {"changed", m.changed}, {"file", m.file}});
+  for (const Member& m : members)
+    list.push_back({{"name", escaped(m.name)}, {"bytes", m.bytes}, {"changed", m.changed}, {"file", m.file}});
   return list;
 }
 
@@ -85,20 +88,24 @@ SetList read_list(const std::string& journal, const FileSetKind& kind) {
     const Json j = parse_json(read_whole(path, kMostList), path);
     if (j.at("format") == kSetFormat && j.at("version") == kSetVersion) {
       of_kind = j.at("kind");
-      if (of_kind == kind.name) return {from_json(j.at("new"), kind, true), from_json(j.at("old"), kind, false), j.at("overwrite")};
+      if (of_kind == kind.name)
+        return {from_json(j.at("new"), kind, true), from_json(j.at("old"), kind, false), j.at("overwrite")};
     }
   } catch (const std::exception&) {
     of_kind.clear();
   }
   throw UserError("a folder has the name of one of ours", journal,
-                  of_kind.empty() ? fmt::format("files wait here for their names while they are replaced, and it has no valid {}", kList)
-                                  : fmt::format("what waits in it is of another kind: {}, not {}", of_kind.substr(0, 80), kind.name),
+                  of_kind.empty()
+                      ? fmt::format("files wait here for their names while they are replaced, and it has no valid {}", kList)
+                      : fmt::format("what waits in it is of another kind: {}, not {}", of_kind.substr(0, 80), kind.name),
                   "move it away");
 }
 
 [[noreturn]] void stand_back(const std::string& journal, const std::string& path, const std::string& how) {
-  throw UserError("files changed since they were to be replaced", path, fmt::format("{}; a command was ended while it replaced this set, and what it wrote waits in {}", how, journal),
-                  fmt::format("to keep what is there, move {} away; to have what waits in it, move it to its place by hand", journal));
+  throw UserError(
+      "files changed since they were to be replaced", path,
+      fmt::format("{}; a command was ended while it replaced this set, and what it wrote waits in {}", how, journal),
+      fmt::format("to keep what is there, move {} away; to have what waits in it, move it to its place by hand", journal));
 }
 
 // Everything that would be moved or removed is as the list says.
@@ -106,24 +113,30 @@ void check_unchanged(const std::string& journal, const FileSetKind& kind, const 
   const std::string to = folder_of(journal) + "/";
   for (const auto& entry : fs::directory_iterator(journal)) {
     const std::string name = entry.path().filename().string();
-    if (name != kList && std::none_of(list.fresh.begin(), list.fresh.end(), [&](const Member& m) { return m.name == name; })) stand_back(journal, entry.path().string(), "this was not put here by it");
+    if (name != kList && std::none_of(list.fresh.begin(), list.fresh.end(), [&](const Member& m) { return m.name == name; }))
+      stand_back(journal, entry.path().string(), "this was not put here by it");
   }
   for (const Member& m : list.fresh) {
     const auto waits = look_at(journal + "/" + m.name), there = look_at(to + m.name);
     const bool folder = has(kind.folders, m.name);
-    if (waits && (member_of(m.name, *waits) != m || !(folder ? S_ISDIR(waits->st_mode) : S_ISREG(waits->st_mode)))) stand_back(journal, journal + "/" + m.name, "this is not the file that was written");
-    if (!waits && (!there || member_of(m.name, *there) != m)) stand_back(journal, to + m.name, "it had its new file already, and that was changed");
+    if (waits && (member_of(m.name, *waits) != m || !(folder ? S_ISDIR(waits->st_mode) : S_ISREG(waits->st_mode))))
+      stand_back(journal, journal + "/" + m.name, "this is not the file that was written");
+    if (!waits && (!there || member_of(m.name, *there) != m))
+      stand_back(journal, to + m.name, "it had its new file already, and that was changed");
     if (!waits || !there) continue;
     if (folder) stand_back(journal, to + m.name, "this folder was put there later");
     if (!list.overwrite)
-      throw UserError("output exists", to + m.name, fmt::format("it came meanwhile, and nothing is overwritten unasked; what was written waits in {}", journal),
-                      "move it away, then the same command puts the new one there");
+      throw UserError(
+          "output exists", to + m.name,
+          fmt::format("it came meanwhile, and nothing is overwritten unasked; what was written waits in {}", journal),
+          "move it away, then the same command puts the new one there");
   }
   for (const std::string& name : kind.files) {
     const auto there = look_at(to + name);
     if (!there || !list.overwrite) continue;
     const Member now = member_of(name, *there);
-    if (std::find(list.old.begin(), list.old.end(), now) == list.old.end() && std::find(list.fresh.begin(), list.fresh.end(), now) == list.fresh.end())
+    if (std::find(list.old.begin(), list.old.end(), now) == list.old.end() &&
+        std::find(list.fresh.begin(), list.fresh.end(), now) == list.fresh.end())
       stand_back(journal, to + name, "this file was put there later");
   }
 }
@@ -150,7 +163,8 @@ void finish_held(const std::string& journal, const FileSetKind& kind) {
   check_unchanged(journal, kind, list);
   const std::string to = folder_of(journal) + "/";
   for (const Member& m : list.old)
-    if (const auto there = look_at(to + m.name); list.overwrite && there && member_of(m.name, *there) == m && !S_ISDIR(there->st_mode))
+    if (const auto there = look_at(to + m.name);
+        list.overwrite && there && member_of(m.name, *there) == m && !S_ISDIR(there->st_mode))
       if (::unlink((to + m.name).c_str()) != 0) throw_system("remove", to + m.name, errno);
   sync_folder(folder_of(journal));
   for (const Member& m : list.fresh)
@@ -173,8 +187,10 @@ void FileSet::commit(const std::vector<std::string>& names, bool overwrite) {
   SetList list{{}, {}, overwrite};
   for (const std::string& name : names) {
     const auto made = look_at(folder() + "/" + name);
-    require(made && has(S_ISDIR(made->st_mode) ? kind_.folders : kind_.files, name), "file set: '{}' is in the folder, and of the kind", name);
-    if (look_at(to + name) && (!overwrite || S_ISDIR(made->st_mode))) throw UserError("output exists", to + name, "nothing is overwritten unasked", "choose another name, or remove it");
+    require(made && has(S_ISDIR(made->st_mode) ? kind_.folders : kind_.files, name),
+            "file set: '{}' is in the folder, and of the kind", name);
+    if (look_at(to + name) && (!overwrite || S_ISDIR(made->st_mode)))
+      throw UserError("output exists", to + name, "nothing is overwritten unasked", "choose another name, or remove it");
     list.fresh.push_back(member_of(name, *made));
   }
   if (overwrite) {
@@ -182,16 +198,19 @@ void FileSet::commit(const std::vector<std::string>& names, bool overwrite) {
     for (const std::string& name : kind_.files)
       if (const auto there = look_at(to + name)) list.old.push_back(member_of(name, *there));
   }
-  const Json j{{"format", kSetFormat}, {"version", kSetVersion}, {"kind", kind_.name}, {"overwrite", overwrite}, {"new", to_json(list.fresh)}, {"old", to_json(list.old)}};
+  const Json j{{"format", kSetFormat},   {"version", kSetVersion},     {"kind", kind_.name},
+               {"overwrite", overwrite}, {"new", to_json(list.fresh)}, {"old", to_json(list.old)}};
   write_file_atomic(folder() + "/" + kList, j.dump(1, ' ', true) + "\n");
   refuse_unfinished(journal_);
   building_.commit();
-  // From here on others wait, or are told to. Who came before this set did is seen now, and the set stands back as a whole: nothing of it was moved yet.
+  // From here on others wait, or are told to. Who came before this set did is seen now, and the set stands back as a whole:
+  // nothing of it was moved yet.
   try {
     check_unchanged(journal_, kind_, list);
   } catch (const UserError&) {
     remove_journal(journal_);
-    throw UserError(fmt::format("the {} changed while these were written", kind_.name), folder_of(journal_), "what is there is not what this command found when it looked, and nothing of what it wrote is kept",
+    throw UserError(fmt::format("the {} changed while these were written", kind_.name), folder_of(journal_),
+                    "what is there is not what this command found when it looked, and nothing of what it wrote is kept",
                     "look at what is there now; run this again to replace it");
   }
   finish_held(journal_, kind_);
@@ -208,27 +227,34 @@ bool finish_file_set(const std::string& journal, const FileSetKind& kind) {
   do code = ::flock(*held, LOCK_EX | LOCK_NB) != 0 ? errno : 0;
   while (code == EINTR);
   if (code == EWOULDBLOCK)
-    throw UserError("these files are being replaced", folder_of(journal), fmt::format("another process gives the files in {} their names now", journal), "run this again when it has ended");
+    throw UserError("these files are being replaced", folder_of(journal),
+                    fmt::format("another process gives the files in {} their names now", journal),
+                    "run this again when it has ended");
   struct stat mine {};
   if (::fstat(*held, &mine) != 0) throw_system("open folder", journal, errno);
   const auto named = look_at(journal);
-  if (!named || named->st_ino != mine.st_ino || named->st_dev != mine.st_dev) return false;  // another process has ended it meanwhile
+  if (!named || named->st_ino != mine.st_ino || named->st_dev != mine.st_dev)
+    return false;  // another process has ended it meanwhile
   finish_held(journal, kind);
-  say(fmt::format("an earlier command was ended while it replaced the {} in {}: what it had written is in place now", kind.name, escaped(folder_of(journal))));
+  say(fmt::format("an earlier command was ended while it replaced the {} in {}: what it had written is in place now", kind.name,
+                  escaped(folder_of(journal))));
   return true;
 }
 
 void refuse_unfinished(const std::string& journal) {
   struct stat s {};
   if (::lstat((journal + "/" + kList).c_str(), &s) != 0) return;
-  throw UserError("these files are being replaced", folder_of(journal), fmt::format("the new ones wait in {} for their names: a command writes them now, or was killed while it did", journal),
-                  "wait for that command, or run it again: it ends what was begun, or says why it cannot");
+  throw UserError(
+      "these files are being replaced", folder_of(journal),
+      fmt::format("the new ones wait in {} for their names: a command writes them now, or was killed while it did", journal),
+      "wait for that command, or run it again: it ends what was begun, or says why it cannot");
 }
 
 void refuse_folders(const std::string& folder, const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (const auto there = look_at(folder + "/" + name); there && !S_ISREG(there->st_mode) && !S_ISLNK(there->st_mode))
-      throw UserError(S_ISDIR(there->st_mode) ? "a folder has the name of a file" : "a device or a pipe has the name of a file", folder + "/" + name, "only files are replaced", "move it away, or choose another name");
+      throw UserError(S_ISDIR(there->st_mode) ? "a folder has the name of a file" : "a device or a pipe has the name of a file",
+                      folder + "/" + name, "only files are replaced", "move it away, or choose another name");
 }
 
 }  // namespace ravine

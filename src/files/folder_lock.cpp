@@ -62,16 +62,19 @@ std::string to_text(const Holder& holder) {
 std::string second_name(const struct stat& s, const std::string& folder) {
   std::error_code error;
   if (s.st_nlink != 2) return "";
-  for (auto it = std::filesystem::directory_iterator(folder, error); !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+  for (auto it = std::filesystem::directory_iterator(folder, error); !error && it != std::filesystem::directory_iterator();
+       it.increment(error)) {
     const auto name = parse_temporary(it->path().filename().string());
     struct stat other {};
-    if (name && name->target == ".lock" && ::lstat(it->path().c_str(), &other) == 0 && other.st_ino == s.st_ino && other.st_dev == s.st_dev) return it->path().string();
+    if (name && name->target == ".lock" && ::lstat(it->path().c_str(), &other) == 0 && other.st_ino == s.st_ino &&
+        other.st_dev == s.st_dev)
+      return it->path().string();
   }
   return "";
 }
 
-// A file of this name that is no lock of ours is the user's: it is neither written nor removed. Of earlier versions, and short or full of zeros where the power went, is taken
-// only in a folder that our mark says is ours.
+// A file of this name that is no lock of ours is the user's: it is neither written nor removed. Of earlier versions, and short
+// or full of zeros where the power went, is taken only in a folder that our mark says is ours.
 void refuse_other_file(int fd, const struct stat& s, const std::string& folder) {
   std::array<char, 300> text{};
   const ssize_t n = ::pread(fd, text.data(), text.size(), 0);
@@ -79,9 +82,12 @@ void refuse_other_file(int fd, const struct stat& s, const std::string& folder) 
   const bool plain = S_ISREG(s.st_mode) && (s.st_nlink <= 1 || !second_name(s, folder).empty()) && said.size() < text.size();
   if (plain && said.starts_with(kLockMark) && said.find('\n') >= said.size() - 1) return;
   const size_t digits = std::min(said.find_first_not_of("0123456789"), said.size());
-  const bool earlier = digits > 0 && (digits == said.size() || said[digits] == ' ') && said.find('\n') >= said.size() - 1, lost = said.find_first_not_of('\0') == std::string_view::npos;
+  const bool earlier = digits > 0 && (digits == said.size() || said[digits] == ' ') && said.find('\n') >= said.size() - 1,
+             lost = said.find_first_not_of('\0') == std::string_view::npos;
   if (plain && (earlier || lost) && read_mark(folder)) return;
-  throw UserError("a file has the name of the lock", folder + "/.lock", "only a lock of ours may have it: a plain file that says who holds the folder", "move it, or choose another folder");
+  throw UserError("a file has the name of the lock", folder + "/.lock",
+                  "only a lock of ours may have it: a plain file that says who holds the folder",
+                  "move it, or choose another folder");
 }
 
 // A new lock that is held and says so appears under its name at once; nothing if the name is taken.
@@ -90,7 +96,8 @@ Fd create_lock(const std::string& path, const std::string& folder) {
   if (Fd nameless = create_nameless_file(folder)) {
     write_all(*nameless, std::as_bytes(std::span(text)), path);
     sync_fd(*nameless, path);
-    if (::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", *nameless).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return sync_folder(folder), std::move(nameless);
+    if (::linkat(AT_FDCWD, fmt::format("/proc/self/fd/{}", *nameless).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0)
+      return sync_folder(folder), std::move(nameless);
     if (errno == EEXIST) return {};
   }
   std::string temporary;
@@ -117,7 +124,8 @@ Fd create_lock(const std::string& path, const std::string& folder) {
 
 bool has_name(int fd, const std::string& path) {
   struct stat mine, named;
-  return ::fstat(fd, &mine) == 0 && ::lstat(path.c_str(), &named) == 0 && mine.st_ino == named.st_ino && mine.st_dev == named.st_dev;
+  return ::fstat(fd, &mine) == 0 && ::lstat(path.c_str(), &named) == 0 && mine.st_ino == named.st_ino &&
+         mine.st_dev == named.st_dev;
 }
 
 bool is_gone(const Holder& holder) {
@@ -129,7 +137,9 @@ bool is_gone(const Holder& holder) {
 FolderLock::FolderLock(const std::string& folder) : path_(folder + "/.lock") {
   for (int tries = 0;;) {
     Fd fd(::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    if (!fd && errno == ELOOP) throw UserError("a link has the name of the lock", path_, "locks are not followed out of their folder", "remove it, or choose another folder");
+    if (!fd && errno == ELOOP)
+      throw UserError("a link has the name of the lock", path_, "locks are not followed out of their folder",
+                      "remove it, or choose another folder");
     if (!fd && errno != ENOENT) throw_system("lock folder", folder, errno);
     const bool made = !fd;
     if (made) fd = create_lock(path_, folder);
@@ -182,7 +192,8 @@ std::optional<std::string> folder_holder(const std::string& folder) {
 
 bool FolderLock::in_place() const {
   struct stat named;
-  if (::lstat(path_.c_str(), &named) != 0) return errno != ENOENT && errno != ENOTDIR;  // a disk that does not answer now has not lost it
+  if (::lstat(path_.c_str(), &named) != 0)
+    return errno != ENOENT && errno != ENOTDIR;  // a disk that does not answer now has not lost it
   return has_name(*fd_, path_);
 }
 

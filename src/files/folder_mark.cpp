@@ -31,16 +31,20 @@ FolderMark::File look_at_file(const std::string& path) {
   return {s.st_size, "", static_cast<int64_t>(s.st_ino), int64_t{s.st_ctim.tv_sec} * 1'000'000'000 + s.st_ctim.tv_nsec};
 }
 
-bool same_file(const FolderMark::File& a, const FolderMark::File& b) { return a.bytes == b.bytes && a.inode == b.inode && a.changed == b.changed; }
+bool same_file(const FolderMark::File& a, const FolderMark::File& b) {
+  return a.bytes == b.bytes && a.inode == b.inode && a.changed == b.changed;
+}
 
 // Whether what was seen of a file before it was read tells it from any later state.
 bool is_settled(const std::string& path, const FolderMark::File& seen) {
-  const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const int64_t now =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   return now - seen.changed >= kSettled && same_file(look_at_file(path), seen);
 }
 
 bool has_bytes(const std::string& path, const FolderMark::File& known) {
-  return look_at_file(path).bytes == known.bytes && (known.checksum.empty() || checksum_text(checksum_of_file(path)) == known.checksum);
+  return look_at_file(path).bytes == known.bytes &&
+         (known.checksum.empty() || checksum_text(checksum_of_file(path)) == known.checksum);
 }
 
 bool is_as_marked(const std::string& path, FolderMark::File& known, bool glance) {
@@ -78,7 +82,8 @@ std::optional<FolderMark> read_mark(const std::string& folder) {
     if (j.at("format") != kMarkFormat || j.at("version") != 1) return {};
     FolderMark mark{.run = j.at("run").get<std::string>(), .files = {}, .kind = field_or(j, "kind", path, std::string())};
     for (const auto& [file, entry] : j.at("files").items()) {
-      mark.files[file] = {entry.at("bytes").get<int64_t>(), entry.at("checksum").get<std::string>(), field_or(entry, "inode", path, int64_t{0}), field_or(entry, "changed", path, int64_t{0})};
+      mark.files[file] = {entry.at("bytes").get<int64_t>(), entry.at("checksum").get<std::string>(),
+                          field_or(entry, "inode", path, int64_t{0}), field_or(entry, "changed", path, int64_t{0})};
     }
     return mark;
   } catch (const std::exception&) {
@@ -128,9 +133,13 @@ std::string missing_in_folder(const std::string& folder, const FolderMark& mark)
 
 std::string changed_in_folder(const std::string& folder, const FolderMark& mark, bool thorough) {
   std::error_code error;
-  auto same = [&](const std::string& path, FolderMark::File known) { return thorough ? has_bytes(path, known) : is_as_marked(path, known, false); };
+  auto same = [&](const std::string& path, FolderMark::File known) {
+    return thorough ? has_bytes(path, known) : is_as_marked(path, known, false);
+  };
   for (const auto& [path, known] : mark.files)
-    if (const auto status = fs::symlink_status(folder + "/" + path, error); fs::exists(status) && (!fs::is_regular_file(status) || !same(folder + "/" + path, known))) return path;
+    if (const auto status = fs::symlink_status(folder + "/" + path, error);
+        fs::exists(status) && (!fs::is_regular_file(status) || !same(folder + "/" + path, known)))
+      return path;
   return "";
 }
 

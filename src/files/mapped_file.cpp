@@ -37,7 +37,9 @@ Note* note_mapping(const std::string& path, int fd, const void* at, size_t size)
   const bool fresh = note == nullptr;
   if (fresh) note = new Note;
   note->path = path;
-  note->line = fmt::format("error: file was cut short while it was read ({}): a file in use must keep its {} bytes; restore it and run the same command again\n", path, size);
+  note->line = fmt::format(
+      "error: file was cut short while it was read ({}): a file in use must keep its {} bytes; restore it and run the same command again\n",
+      path, size);
   note->device = s.st_dev;
   note->file = s.st_ino;
   note->begin = reinterpret_cast<uintptr_t>(at);
@@ -84,8 +86,9 @@ void check_mapped_files() {
     const uintptr_t begin = n->begin.load(), end = n->end.load();
     if (end == 0 || ::stat(n->path.c_str(), &s) != 0 || s.st_dev != n->device || s.st_ino != n->file) continue;
     if (static_cast<uintptr_t>(s.st_size) < end - begin)
-      fail("file was cut short while it was read ({}): a file in use must keep its {} bytes, got {}; restore it and run the same command again", n->path,
-           end - begin, s.st_size);
+      fail(
+          "file was cut short while it was read ({}): a file in use must keep its {} bytes, got {}; restore it and run the same command again",
+          n->path, end - begin, s.st_size);
   }
 }
 

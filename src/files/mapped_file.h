@@ -8,12 +8,13 @@
 
 namespace ravine {
 
-// The file must not shrink while it is mapped: see name_cut_files. An empty file is an empty span. Const members may be called by many threads.
+// The file must not shrink while it is mapped: see name_cut_files. An empty file is an empty span. Const members may be called
+// by many threads.
 class MappedFile {
  public:
   enum class Use { random, sequential, any };  // how it will be read; a hint
   MappedFile() = default;
-  explicit MappedFile(std::string path, Use use = Use::random);   // what cannot be opened is a UserError
+  explicit MappedFile(std::string path, Use use = Use::random);       // what cannot be opened is a UserError
   MappedFile(std::string path, const Fd& fd, int64_t size, Use use);  // of an open file of that size
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;
@@ -29,12 +30,12 @@ class MappedFile {
   void* noted_ = nullptr;  // in the list that the handler of SIGBUS looks through
 };
 
-// Reading a mapped file beyond where it was cut is SIGBUS. From this call on it ends the process with status 1 and a line on stderr that
-// names the file; any other SIGBUS ends it as before.
+// Reading a mapped file beyond where it was cut is SIGBUS. From this call on it ends the process with status 1 and a line on
+// stderr that names the file; any other SIGBUS ends it as before.
 void name_cut_files();
 
-// Bytes that a cut took from a page that is partly left read as zeros, without a signal: an Error that names the first mapped file that is
-// shorter now than when it was mapped. A file that was replaced (another one has its name) is as it was.
+// Bytes that a cut took from a page that is partly left read as zeros, without a signal: an Error that names the first mapped
+// file that is shorter now than when it was mapped. A file that was replaced (another one has its name) is as it was.
 void check_mapped_files();
 
 }  // namespace ravine

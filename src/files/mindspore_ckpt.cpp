@@ -55,7 +55,8 @@ class Message {
         refuse_ckpt(where_, fmt::format("byte {} begins no field of a protobuf message", at_));
     }
     if (f.size > end_ - at_)
-      refuse_ckpt(where_, fmt::format("a field of {} bytes at byte {} leaves its message, which ends at {}", f.size, at_, end_));
+      refuse_ckpt(where_,
+                  fmt::format("a field of {} bytes at byte {} leaves its message, which ends at {}", f.size, at_, end_));
     f.begin = at_;
     at_ += f.size;
     return f;
@@ -138,11 +139,12 @@ std::vector<CkptTensor> parse_ckpt(std::span<const std::byte> file, const std::s
     int64_t bytes = size_of(t.dtype), held = 0;
     for (int64_t s : t.shape)
       if (__builtin_mul_overflow(bytes, s, &bytes))
-        refuse_ckpt(fmt::format("{}: tensor '{}'", where, printable(t.name)), fmt::format("shape {} is too large", t.shape.text()));
+        refuse_ckpt(fmt::format("{}: tensor '{}'", where, printable(t.name)),
+                    fmt::format("shape {} is too large", t.shape.text()));
     for (const auto& p : t.pieces) held += p.second;
     if (held != bytes)
       refuse_ckpt(fmt::format("{}: tensor '{}'", where, printable(t.name)),
-             fmt::format("shape {} of {} takes {} bytes, the file holds {}", t.shape.text(), name(t.dtype), bytes, held));
+                  fmt::format("shape {} of {} takes {} bytes, the file holds {}", t.shape.text(), name(t.dtype), bytes, held));
   }
   return out;
 }

@@ -146,14 +146,15 @@ int64_t data_size(const NpyArray& array, int64_t have, const std::string& where)
   for (int64_t s : array.shape)
     if (__builtin_mul_overflow(bytes, s, &bytes)) refuse_npy(where, fmt::format("shape {} is too large", array.shape.text()));
   if (bytes != have)
-    refuse_npy(where,
-           fmt::format("shape {} of {} takes {} bytes, the file holds {}", array.shape.text(), name(array.dtype), bytes, have));
+    refuse_npy(where, fmt::format("shape {} of {} takes {} bytes, the file holds {}", array.shape.text(), name(array.dtype),
+                                  bytes, have));
   return bytes;
 }
 
 }  // namespace
 
-void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes, bool marked, const MayReplace& check) {
+void write_npy(const std::string& path, DType dtype, const Shape& shape, std::span<const std::byte> bytes, bool marked,
+               const MayReplace& check) {
   std::optional<std::string_view> code;
   for (const Code& c : kCodes)
     if (c.dtype == dtype) code = c.text;
@@ -162,17 +163,18 @@ void write_npy(const std::string& path, DType dtype, const Shape& shape, std::sp
 }
 
 std::string npy_header(std::string_view code, const Shape& shape, bool marked) {
-  std::string text = fmt::format("{{{}'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", marked ? " " : "", code, fmt::join(shape.begin(), shape.end(), ", "),
-                                 shape.rank() == 1 ? "," : "");
+  std::string text = fmt::format("{{{}'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", marked ? " " : "", code,
+                                 fmt::join(shape.begin(), shape.end(), ", "), shape.rank() == 1 ? "," : "");
   constexpr int64_t kMarked = 128;  // bytes, for five dims of any size
   text.resize(static_cast<size_t>((marked ? kMarked : round_up(10 + static_cast<int64_t>(text.size()) + 1, 64)) - 11), ' ');
   text += '\n';
   return std::string(kMagic) + std::string{1, 0, static_cast<char>(text.size()), static_cast<char>(text.size() >> 8)} + text;
 }
 
-void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape, std::span<const std::byte> bytes, bool marked, const MayReplace& check) {
-  require(static_cast<int64_t>(bytes.size()) == mul_checked(shape.count(), width), "write_npy: {} of '{}' has other than the {} bytes given", shape.text(), code,
-          bytes.size());
+void write_npy(const std::string& path, std::string_view code, int64_t width, const Shape& shape,
+               std::span<const std::byte> bytes, bool marked, const MayReplace& check) {
+  require(static_cast<int64_t>(bytes.size()) == mul_checked(shape.count(), width),
+          "write_npy: {} of '{}' has other than the {} bytes given", shape.text(), code, bytes.size());
   AtomicFile file(path);
   file.write(npy_header(code, shape, marked));
   file.write(bytes);

@@ -14,7 +14,8 @@ void refuse_other_output(const std::string& path, const OutputMark& mark, bool o
   struct stat s {};
   if (overwrite || ::lstat(path.c_str(), &s) != 0) return;
   auto refuse = [&](const std::string& what) {
-    throw UserError("output exists", path, fmt::format("{}, and unasked only {} or an empty file is replaced", what, mark.kind), "choose another name, or add --overwrite");
+    throw UserError("output exists", path, fmt::format("{}, and unasked only {} or an empty file is replaced", what, mark.kind),
+                    "choose another name, or add --overwrite");
   };
   const bool link = S_ISLNK(s.st_mode);
   if (link && ::stat(path.c_str(), &s) != 0) refuse("it is a link that leads nowhere");

@@ -1,5 +1,6 @@
-// A single file that a flag names as output (`trace --out`, `plot --output`, ..). One that is there already is replaced only if the same kind of command has written it, which it
-// says near its beginning, if it is empty, or if the user said --overwrite. Whatever else has the name is the user's.
+// A single file that a flag names as output (`trace --out`, `plot --output`, ..). One that is there already is replaced only if
+// the same kind of command has written it, which it says near its beginning, if it is empty, or if the user said --overwrite.
+// Whatever else has the name is the user's.
 #pragma once
 #include <string>
 #include <string_view>
@@ -15,10 +16,12 @@ struct OutputMark {
 
 inline constexpr int64_t kOutputMarkWithin = 1024;
 
-// Metadata of safetensors files; comments of pictures; of .npy files a blank behind the brace of the header, where NumPy never writes one.
+// Metadata of safetensors files; comments of pictures; of .npy files a blank behind the brace of the header, where NumPy never
+// writes one.
 inline constexpr OutputMark kTraceMark{"a trace", R"("ravine":"trace")"};
 inline constexpr OutputMark kSamplesMark{"samples of `ravine data index`", R"("ravine":"data index")"};
-inline constexpr OutputMark kNpyMark{"an array that ravine has written", std::string_view("\x93NUMPY\x01\x00\x76\x00{ 'descr': '", 22)};
+inline constexpr OutputMark kNpyMark{"an array that ravine has written",
+                                     std::string_view("\x93NUMPY\x01\x00\x76\x00{ 'descr': '", 22)};
 inline constexpr OutputMark kPlotMark{"a picture of `ravine plot`", "<!-- ravine plot -->"};
 inline constexpr OutputMark kScheduleMark{"a chart of `ravine plan`", "<!-- ravine plan -->"};
 inline constexpr OutputMark kTimelineMark{"a timeline of `ravine bench`", R"({"otherData":{"program":"ravine bench"})"};

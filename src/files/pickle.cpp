@@ -97,10 +97,12 @@ std::optional<Pickle::Ref> Pickle::find(Ref dict, std::string_view key) const {
     Sorted& keys = it->second;
     if (fresh) {
       for (size_t i = items->size(); i >= 2; i -= 2)
-        if (const Node& n = nodes_[(*items)[i - 2]]; n.kind == Kind::text && n.text.size() <= kLongestKey) keys.emplace_back(nodes_[(*items)[i - 2]].text, (*items)[i - 1]);
+        if (const Node& n = nodes_[(*items)[i - 2]]; n.kind == Kind::text && n.text.size() <= kLongestKey)
+          keys.emplace_back(nodes_[(*items)[i - 2]].text, (*items)[i - 1]);
       std::stable_sort(keys.begin(), keys.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     }
-    const auto found = std::lower_bound(keys.begin(), keys.end(), key, [](const auto& a, std::string_view b) { return a.first < b; });
+    const auto found =
+        std::lower_bound(keys.begin(), keys.end(), key, [](const auto& a, std::string_view b) { return a.first < b; });
     return found != keys.end() && found->first == key ? std::optional(found->second) : std::nullopt;
   }
   for (size_t i = items->size(); i >= 2; i -= 2)

@@ -15,9 +15,9 @@
 
 namespace ravine {
 
-// Memory: at most 256 bytes per byte of the pickle, and a GiB in all (kMaxValues). Time: linear, and n log n for looking up every key.
-// Values lie in one array and name each other by index: sharing and cycles need no recursion and no copies, and a memo that is
-// fetched a million times costs a million indices. Who walks the tree must expect cycles and shared values.
+// Memory: at most 256 bytes per byte of the pickle, and a GiB in all (kMaxValues). Time: linear, and n log n for looking up
+// every key. Values lie in one array and name each other by index: sharing and cycles need no recursion and no copies, and a
+// memo that is fetched a million times costs a million indices. Who walks the tree must expect cycles and shared values.
 class Pickle {
  public:
   using Ref = uint32_t;
@@ -79,7 +79,8 @@ class Pickle {
   std::vector<Node> nodes_;
   Ref root_ = 0;
   size_t size_ = 0;
-  using Sorted = std::vector<std::pair<std::string_view, Ref>>;  // by key, of equal keys the last first; without keys beyond 4096 bytes
+  using Sorted =
+      std::vector<std::pair<std::string_view, Ref>>;  // by key, of equal keys the last first; without keys beyond 4096 bytes
   mutable std::mutex sorting_;
   mutable std::unordered_map<const std::vector<Ref>*, Sorted> sorted_;
 };

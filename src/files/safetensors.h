@@ -44,7 +44,7 @@ class SafetensorsReader : public TensorFile {
   const std::vector<TensorInfo>& tensors() const override { return header_.tensors; }
   const Metadata& metadata() const override { return header_.metadata; }
   const TensorInfo* find(std::string_view name) const override;  // null if there is none
-  const TensorInfo& tensor(std::string_view name) const;  // a missing one is a UserError
+  const TensorInfo& tensor(std::string_view name) const;         // a missing one is a UserError
 
   // The bytes in place, as long as the reader lives. Not necessarily aligned to the element size.
   std::span<const std::byte> bytes(const TensorInfo& tensor) const override;
@@ -64,7 +64,7 @@ class SafetensorsReader : public TensorFile {
 struct SafetensorsOptions {
   Metadata metadata;  // Transformers expects {"format": "pt"} in model files
   int64_t data_alignment =
-      8;  // the data part starts at a multiple of this; 4096 lets O_DIRECT read it. A power of two, 8 .. 65536
+      8;                  // the data part starts at a multiple of this; 4096 lets O_DIRECT read it. A power of two, 8 .. 65536
   bool straight = false;  // past the page cache, for large files
 };
 
@@ -80,7 +80,8 @@ class SafetensorsWriter {
   void write(std::string_view name, std::span<const std::byte> bytes);
   // The next bytes of the data part, whatever tensors they belong to.
   void append(std::span<const std::byte> bytes);
-  void commit(const MayReplace& check = {});  // all declared bytes must be there; blocks until the file is on disk; `check` as in AtomicFile
+  void commit(const MayReplace& check =
+                  {});  // all declared bytes must be there; blocks until the file is on disk; `check` as in AtomicFile
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in declared order
   int64_t data_begin() const { return data_begin_; }                   // known after the first write
@@ -108,6 +109,7 @@ struct TensorBytes {
   std::span<const std::byte> bytes;
 };
 
-void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options = {}, const MayReplace& check = {});
+void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options = {},
+                      const MayReplace& check = {});
 
 }  // namespace ravine

@@ -188,15 +188,16 @@ void check_cover(const SafetensorsHeader& header, int64_t data_size, const std::
           fmt::format("it starts at byte {} of the data, inside '{}', which ends at {}", t.begin, printable(before->name), at));
     if (t.begin > at)
       refuse_header("gap between tensors", here,
-             fmt::format("it starts at byte {} of the data; the one before ends at {}", t.begin, at));
+                    fmt::format("it starts at byte {} of the data; the one before ends at {}", t.begin, at));
     if (t.end > data_size)
       refuse_header("truncated safetensors file", here,
-             fmt::format("it ends at byte {} of the data, the file holds {}", t.end, data_size));
+                    fmt::format("it ends at byte {} of the data, the file holds {}", t.end, data_size));
     at = t.end;
     before = &t;
   }
   if (at != data_size)
-    refuse_header("bad safetensors file", where, fmt::format("the tensors cover {} bytes of data, the file holds {}", at, data_size));
+    refuse_header("bad safetensors file", where,
+                  fmt::format("the tensors cover {} bytes of data, the file holds {}", at, data_size));
 }
 
 }  // namespace
@@ -204,15 +205,15 @@ void check_cover(const SafetensorsHeader& header, int64_t data_size, const std::
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, int64_t file_size, const std::string& where) {
   if (file.size() < 8)
     refuse_header("truncated safetensors file", where,
-           fmt::format("it begins with 8 bytes of header length, the file holds {}", file.size()));
+                  fmt::format("it begins with 8 bytes of header length, the file holds {}", file.size()));
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = (length << 8) | std::to_integer<uint64_t>(file[i]);
   if (length > static_cast<uint64_t>(kMaxSafetensorsHeader))
     refuse_header("not a safetensors file", where,
-           fmt::format("the header has at most {} bytes, its length says {}", kMaxSafetensorsHeader, length));
+                  fmt::format("the header has at most {} bytes, its length says {}", kMaxSafetensorsHeader, length));
   if (static_cast<int64_t>(length) > file_size - 8)
     refuse_header("truncated safetensors file", where,
-           fmt::format("the header has {} bytes, the file holds {} after its length", length, file_size - 8));
+                  fmt::format("the header has {} bytes, the file holds {} after its length", length, file_size - 8));
   require(file.size() - 8 >= length, "parse_safetensors_header: the header of {} bytes must be in memory, got {}", length,
           file.size() - 8);
 

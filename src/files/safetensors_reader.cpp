@@ -27,7 +27,8 @@ const TensorInfo& SafetensorsReader::tensor(std::string_view name) const {
   for (const TensorInfo& t : header_.tensors) names.push_back(t.name);
   const std::string near = nearest(name, names);
   throw UserError("missing tensor", fmt::format("{}: tensor '{}'", path_, printable(name)),
-                  names.size() == 1 ? fmt::format("the file holds '{}' only", printable(names[0])) : fmt::format("the file holds {} others", names.size()),
+                  names.size() == 1 ? fmt::format("the file holds '{}' only", printable(names[0]))
+                                    : fmt::format("the file holds {} others", names.size()),
                   near.empty() ? "use the file that has it" : fmt::format("did you mean '{}'?", printable(near)));
 }
 

@@ -111,7 +111,8 @@ uint64_t SafetensorsWriter::checksum(std::string_view name) const {
   return sums_[it->second];
 }
 
-void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options, const MayReplace& check) {
+void save_safetensors(const std::string& path, const std::vector<TensorBytes>& tensors, const SafetensorsOptions& options,
+                      const MayReplace& check) {
   SafetensorsWriter writer(path, options);
   for (const TensorBytes& t : tensors) writer.declare(t.name, t.dtype, t.shape);
   for (const TensorBytes& t : tensors) {

@@ -1,4 +1,5 @@
-// Bytes to the end of a file past the page cache, by a thread of its own, while the next ones are made: for files of many gigabytes.
+// Bytes to the end of a file past the page cache, by a thread of its own, while the next ones are made: for files of many
+// gigabytes.
 #pragma once
 #include <condition_variable>
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace ravine {
 
-// The file must be empty. A ring of buffers: while one is filled those before it are written, one after the other. Where the file system
-// has no O_DIRECT, the same through the cache. Errors of the thread come out of the next call.
+// The file must be empty. A ring of buffers: while one is filled those before it are written, one after the other. Where the
+// file system has no O_DIRECT, the same through the cache. Errors of the thread come out of the next call.
 class StraightWriter {
  public:
   StraightWriter(int fd, std::string path);

@@ -26,7 +26,9 @@ constexpr std::string_view kMark = ".ravine-";
 constexpr size_t kRandom = 16, kCheck = 8, kEnd = 4;
 constexpr size_t kLongestName = 120;  // of a file's; the whole must stay below 255 bytes
 
-std::string check_digits(const std::string& before) { return checksum_text(checksum_of(std::as_bytes(std::span(before)))).substr(0, kCheck); }
+std::string check_digits(const std::string& before) {
+  return checksum_text(checksum_of(std::as_bytes(std::span(before)))).substr(0, kCheck);
+}
 
 bool is_hex(std::string_view text) { return text.find_first_not_of("0123456789abcdef") == std::string_view::npos; }
 
@@ -61,8 +63,8 @@ std::optional<TemporaryName> parse_temporary(const std::string& name) {
   const std::string end = name.substr(name.size() - kEnd), digits = name.substr(name.size() - kEnd - kCheck, kCheck);
   const std::string before = name.substr(0, name.size() - kEnd - kCheck);
   const size_t mark = before.size() - kRandom - kMark.size();
-  if ((end != ".tmp" && end != ".old") || before.substr(mark, kMark.size()) != kMark || !is_hex(before.substr(mark + kMark.size())) ||
-      digits != check_digits(before + end))
+  if ((end != ".tmp" && end != ".old") || before.substr(mark, kMark.size()) != kMark ||
+      !is_hex(before.substr(mark + kMark.size())) || digits != check_digits(before + end))
     return {};
   return TemporaryName{before.substr(0, mark), end == ".old"};
 }
@@ -91,7 +93,8 @@ Fd create_nameless_file(const std::string& folder) {
 
 void name_file(int fd, const std::string& target, std::string* path) {
   const size_t slash = target.find_last_of('/'), begin = slash == std::string::npos ? 0 : slash + 1;
-  const std::string near = target.substr(0, begin) + shortened(target.substr(begin)), open = fmt::format("/proc/self/fd/{}", fd);
+  const std::string near = target.substr(0, begin) + shortened(target.substr(begin)),
+                    open = fmt::format("/proc/self/fd/{}", fd);
   do {
     *path = temporary_path(near, random_digits());
     if (::linkat(AT_FDCWD, open.c_str(), AT_FDCWD, path->c_str(), AT_SYMLINK_FOLLOW) == 0) return;
@@ -114,7 +117,8 @@ void remove_left_files(const std::string& target) {
   const size_t slash = target.find_last_of('/'), begin = slash == std::string::npos ? 0 : slash + 1;
   const std::string wanted = shortened(target.substr(begin));
   std::error_code error;
-  for (auto it = fs::directory_iterator(folder_of(target), error); !error && it != fs::directory_iterator(); it.increment(error)) {
+  for (auto it = fs::directory_iterator(folder_of(target), error); !error && it != fs::directory_iterator();
+       it.increment(error)) {
     const auto name = parse_temporary(it->path().filename().string());
     if (!name || name->replaced || name->target != wanted) continue;
     const Fd fd(::open(it->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
@@ -164,11 +168,13 @@ std::vector<std::string> leftovers_of(const std::string& target) {
   return found;
 }
 
-void remove_leftovers(const std::string& folder, const std::function<bool(const std::string&)>& mine, const std::function<std::string(const std::string&)>& foreign) {
+void remove_leftovers(const std::string& folder, const std::function<bool(const std::string&)>& mine,
+                      const std::function<std::string(const std::string&)>& foreign) {
   std::error_code error;
   std::vector<std::pair<fs::path, TemporaryName>> found;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (const auto name = parse_temporary(entry.path().filename().string()); name && (!mine || mine(name->target)) && !is_in_use(entry.path().string()))
+    if (const auto name = parse_temporary(entry.path().filename().string());
+        name && (!mine || mine(name->target)) && !is_in_use(entry.path().string()))
       found.emplace_back(entry.path(), *name);
   bool named = false;
   for (const auto& [path, name] : found) {
@@ -183,18 +189,23 @@ void remove_leftovers(const std::string& folder, const std::function<bool(const 
     if (!fs::exists(fs::symlink_status(path, error))) continue;  // it has its name again
     std::string theirs;
     try {
-      if (auto mark = read_mark(path.string()); mark && mark->kind == kModelFolder) theirs = foreign_in_folder(path.string(), *mark);
-      else if (foreign && fs::is_directory(path)) theirs = foreign(path.string());
+      if (auto mark = read_mark(path.string()); mark && mark->kind == kModelFolder)
+        theirs = foreign_in_folder(path.string(), *mark);
+      else if (foreign && fs::is_directory(path))
+        theirs = foreign(path.string());
     } catch (const std::exception& e) {
       theirs = e.what();
     }
     if (!theirs.empty()) {
-      say(fmt::format("warning: {} is what {} was, before a run that was killed replaced it, and stays: '{}' in it was put there or changed by somebody else; move that away, then the next start removes the rest", escaped(path.string()),
-                      escaped(name.target), escaped(theirs)));
+      say(fmt::format(
+          "warning: {} is what {} was, before a run that was killed replaced it, and stays: '{}' in it was put there or changed by somebody else; move that away, then the next start removes the rest",
+          escaped(path.string()), escaped(name.target), escaped(theirs)));
       continue;
     }
     fs::remove_all(path, error);
-    if (error) say(fmt::format("warning: {}, which a killed run has left, could not be removed: {}", escaped(path.string()), error.message()));
+    if (error)
+      say(fmt::format("warning: {}, which a killed run has left, could not be removed: {}", escaped(path.string()),
+                      error.message()));
   }
 }
 

@@ -13,7 +13,7 @@
 namespace ravine {
 
 struct TemporaryName {
-  std::string target;  // NAME; of a file with a very long name only its beginning
+  std::string target;     // NAME; of a file with a very long name only its beginning
   bool replaced = false;  // .old
 };
 
@@ -22,22 +22,26 @@ std::string random_digits();  // 16 hexadecimal ones, from the kernel
 std::string temporary_path(const std::string& target, const std::string& digits, bool replaced = false);
 std::optional<TemporaryName> parse_temporary(const std::string& name);  // of a name without folder
 
-// A new file in `folder` without a name, which goes with the process however that ends; none where the file system has no such files. name_file gives it its first.
+// A new file in `folder` without a name, which goes with the process however that ends; none where the file system has no such
+// files. name_file gives it its first.
 Fd create_nameless_file(const std::string& folder);
 void name_file(int fd, const std::string& target, std::string* path);  // a temporary name beside `target`
 // A new file or folder beside `target`, locked as long as the descriptor is open (where the file system has locks).
 Fd create_temporary_file(const std::string& target, std::string* path);
 Fd create_temporary_folder(const std::string& target, std::string* path);
 void remove_unused(const std::string& temporary);  // unless it is in use, or comes to be meanwhile
-bool is_in_use(const std::string& temporary);  // its maker lives and holds it; false where the file system has no locks
+bool is_in_use(const std::string& temporary);      // its maker lives and holds it; false where the file system has no locks
 
-// Files for `target` that writers have left beside it who surely live no more: those that hold theirs, and those of file systems without locks, stay.
+// Files for `target` that writers have left beside it who surely live no more: those that hold theirs, and those of file
+// systems without locks, stay.
 void remove_left_files(const std::string& target);
 // Folders for `target` that killed writers have left beside it.
 std::vector<std::string> leftovers_of(const std::string& target);
-// Puts right what killed writers left directly inside `folder`: what was being written is removed, a folder whose replacement did not
-// get its name has it again. By name alone, of targets that are the caller's (`mine`; null: all), and nothing that is in use. Nobody else may begin to write these meanwhile. A folder
-// that was replaced and holds what is not ours stays, and is said: a model is asked by its mark, what has none by `foreign`, which gives the first such name or "".
-void remove_leftovers(const std::string& folder, const std::function<bool(const std::string& target)>& mine = {}, const std::function<std::string(const std::string& leftover)>& foreign = {});
+// Puts right what killed writers left directly inside `folder`: what was being written is removed, a folder whose replacement
+// did not get its name has it again. By name alone, of targets that are the caller's (`mine`; null: all), and nothing that is
+// in use. Nobody else may begin to write these meanwhile. A folder that was replaced and holds what is not ours stays, and is
+// said: a model is asked by its mark, what has none by `foreign`, which gives the first such name or "".
+void remove_leftovers(const std::string& folder, const std::function<bool(const std::string& target)>& mine = {},
+                      const std::function<std::string(const std::string& leftover)>& foreign = {});
 
 }  // namespace ravine

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "base/json.h"
-#include "files/safetensors.h"
 #include "files/mindspore_ckpt.h"
+#include "files/safetensors.h"
 #include "files/torch_file.h"
 
 namespace fs = std::filesystem;
@@ -58,7 +58,8 @@ TensorSet::TensorSet(const std::string& path) {
     if (error) throw_system("read folder", path, error.value());
     if (names.empty())
       for (const auto& entry : fs::directory_iterator(path, error))
-        if (const std::string file = entry.path().filename().string(); file.starts_with("pytorch_model") && file.ends_with(".bin"))
+        if (const std::string file = entry.path().filename().string();
+            file.starts_with("pytorch_model") && file.ends_with(".bin"))
           names.insert(path + "/" + file);
     if (names.empty())
       throw UserError("no tensors", path, "the folder must hold *.safetensors or pytorch_model*.bin files", "check the path");

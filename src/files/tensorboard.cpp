@@ -94,8 +94,7 @@ EventWriter::EventWriter(const std::string& folder, int64_t first_step) {
   const double time = now();
   Fd fd;
   for (int n = 0; !fd; ++n) {
-    path_ =
-        fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder, static_cast<int64_t>(time), host, ::getpid(), n);
+    path_ = fmt::format("{}/events.out.tfevents.{:010d}.{}.{}.{}", folder, static_cast<int64_t>(time), host, ::getpid(), n);
     fd = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!fd && errno != EEXIST) throw_system("create file", path_, errno);
   }

@@ -40,15 +40,26 @@ class EventMessage {
     Field f;
     f.number = key >> 3;
     switch (key & 7) {
-      case 0: f.value = varint(); break;
-      case 1: f.bytes = take(8); break;
-      case 2: f.bytes = take(varint()); break;
-      case 5: f.bytes = take(4); break;
-      default: wrong();
+      case 0:
+        f.value = varint();
+        break;
+      case 1:
+        f.bytes = take(8);
+        break;
+      case 2:
+        f.bytes = take(varint());
+        break;
+      case 5:
+        f.bytes = take(4);
+        break;
+      default:
+        wrong();
     }
     return f;
   }
-  [[noreturn]] void wrong() const { throw UserError("not an event of TensorBoard", where_, "each event is a protocol buffer message", "write the file again"); }
+  [[noreturn]] void wrong() const {
+    throw UserError("not an event of TensorBoard", where_, "each event is a protocol buffer message", "write the file again");
+  }
 
  private:
   uint64_t varint() {
@@ -82,8 +93,8 @@ std::optional<float> scalar_of(std::string_view tensor, const std::string& where
   return type == 1 ? value : std::nullopt;  // DT_FLOAT
 }
 
-// While events are read: of each point in which place it came, and of each restart which points it takes back, those of its step and later that came before. Points go at the
-// end, all at once: a file may hold as many restarts as points.
+// While events are read: of each point in which place it came, and of each restart which points it takes back, those of its
+// step and later that came before. Points go at the end, all at once: a file may hold as many restarts as points.
 struct Reading {
   EventData data;
   std::map<std::string, std::vector<int64_t>> places;  // as data.scalars
@@ -109,12 +120,14 @@ void add_value(Reading& reading, std::string_view bytes, int64_t step, const std
 
 void take_back(Reading& reading) {
   std::vector<std::pair<int64_t, int64_t>>& restarts = reading.restarts;
-  for (size_t i = restarts.size(); i-- > 1;) restarts[i - 1].second = std::min(restarts[i - 1].second, restarts[i].second);  // the lowest step of it and all later ones
+  for (size_t i = restarts.size(); i-- > 1;)
+    restarts[i - 1].second = std::min(restarts[i - 1].second, restarts[i].second);  // the lowest step of it and all later ones
   for (auto& [tag, points] : reading.data.scalars) {
     const std::vector<int64_t>& places = reading.places[tag];
     size_t kept = 0;
     for (size_t i = 0; i < points.size(); ++i) {
-      const auto next = std::upper_bound(restarts.begin(), restarts.end(), places[i], [](int64_t place, const auto& r) { return place < r.first; });
+      const auto next = std::upper_bound(restarts.begin(), restarts.end(), places[i],
+                                         [](int64_t place, const auto& r) { return place < r.first; });
       if (next == restarts.end() || points[i].first < next->second) points[kept++] = points[i];
     }
     points.resize(kept);
@@ -148,7 +161,8 @@ void add_file(Reading& reading, const std::string& path) {
   const MappedFile file(path, MappedFile::Use::sequential);
   std::string_view left(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   auto damaged = [&](const char* what) {
-    throw UserError("damaged event file", fmt::format("{}, byte {}", path, file.bytes().size() - left.size()), fmt::format("the checksum of {} does not fit", what), "use another copy of it");
+    throw UserError("damaged event file", fmt::format("{}, byte {}", path, file.bytes().size() - left.size()),
+                    fmt::format("the checksum of {} does not fit", what), "use another copy of it");
   };
   constexpr size_t kHead = 12, kTail = 4;
   while (!left.empty()) {

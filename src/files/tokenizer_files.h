@@ -6,8 +6,9 @@
 namespace ravine {
 
 // All that one tokenizer may consist of, here and elsewhere: a part of another one beside would be read with it.
-inline constexpr std::array<const char*, 8> kTokenizerFiles = {"tokenizer.model",   "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                                                               "added_tokens.json", "vocab.json",     "merges.txt",            "vocab.txt"};
+inline constexpr std::array<const char*, 8> kTokenizerFiles = {
+    "tokenizer.model", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
+    "merges.txt",      "vocab.txt"};
 // What goes with one whose model chats; templates by name lie in the folder additional_chat_templates.
 inline constexpr std::array<const char*, 2> kTemplateFiles = {"chat_template.jinja", "chat_template.json"};
 

@@ -133,7 +133,8 @@ void TorchFile::open_stream() {
   for (Pickle::Ref k : keys->items(keys->root())) {
     const auto key = keys->text(k);
     const std::string where = fmt::format("{}: storage '{}'", path_, key ? printable(key->substr(0, kMaxKey)) : "?");
-    if (!key || key->size() > kMaxKey || !sizes.contains(std::string(*key))) refuse_torch(where, "its type must be one of torch's dense types");
+    if (!key || key->size() > kMaxKey || !sizes.contains(std::string(*key)))
+      refuse_torch(where, "its type must be one of torch's dense types");
     int64_t count = 0;
     if (all.size() - at < 8) refuse_torch(where, "the file is truncated");
     std::memcpy(&count, all.data() + at, 8);
@@ -186,14 +187,16 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
   const std::vector<Pickle::Ref>& id = p.items(p.items(a[0])[0]);
   if (id.size() < 5 || p.text(id[0]) != "storage" || !p.text(id[2]) || !p.integer(id[4]))
     refuse_torch(where, "its storage is described by type, name, place and size");
-  if (id.size() > 5 && !p.is_none(id[5])) refuse_torch(where, "views of storages, as torch before 0.4 wrote them, are not supported");
+  if (id.size() > 5 && !p.is_none(id[5]))
+    refuse_torch(where, "views of storages, as torch before 0.4 wrote them, are not supported");
 
   TorchTensor t;
   const std::string type_name = p.global(id[1]);
   int64_t element = 1;
   if (type_name == "torch.storage.UntypedStorage" || type_name == "torch.UntypedStorage") {
     const auto type = typed ? std::optional<DType>() : torch_type(p.global(a[6]));
-    if (!type) refuse_torch(where, fmt::format("its element type '{}' is not known", typed ? type_name : printable(p.global(a[6]))));
+    if (!type)
+      refuse_torch(where, fmt::format("its element type '{}' is not known", typed ? type_name : printable(p.global(a[6]))));
     t.dtype = *type;
   } else {
     const auto type = storage_type(type_name);
@@ -208,7 +211,8 @@ TorchTensor TorchFile::tensor(Pickle::Ref v, const std::string& name) const {
   t.storage_begin = place->second.begin;
   const int64_t have = place->second.size;
   if (count < 0 || count > have / element)
-    refuse_torch(where, fmt::format("its storage says {} elements of {} bytes, the file holds {} bytes of it", count, element, have));
+    refuse_torch(where,
+                 fmt::format("its storage says {} elements of {} bytes, the file holds {} bytes of it", count, element, have));
 
   auto numbers = [&](Pickle::Ref r) {
     if ((p.kind(r) != Pickle::Kind::tuple && p.kind(r) != Pickle::Kind::list) || p.items(r).size() > 5)
@@ -299,12 +303,15 @@ void TorchStateFile::count(int64_t bytes, const std::string& name) {
   tensor_bytes_ += bytes;
   const std::string where = fmt::format("{}: tensor '{}'", path(), printable(name));
   if (name_bytes_ > 16 * pickle + kSlack || static_cast<int64_t>(infos_.size()) > pickle / 8 + kSlack / 64)
-    refuse_torch(where, fmt::format("its dicts say {} names for a pickle of {} bytes: one dict stands in many places", infos_.size(), pickle));
+    refuse_torch(where, fmt::format("its dicts say {} names for a pickle of {} bytes: one dict stands in many places",
+                                    infos_.size(), pickle));
   if (tensor_bytes_ / 64 > file_->file_size() + kSlack)
-    refuse_torch(where, fmt::format("its tensors come to {} bytes, the file has {}: they repeat what is stored too often", tensor_bytes_, file_->file_size()));
+    refuse_torch(where, fmt::format("its tensors come to {} bytes, the file has {}: they repeat what is stored too often",
+                                    tensor_bytes_, file_->file_size()));
 }
 
-// Walks nested dicts without recursion; a dict inside itself, or shared too often, is stopped by the bounds on names and on visits.
+// Walks nested dicts without recursion; a dict inside itself, or shared too often, is stopped by the bounds on names and on
+// visits.
 void TorchStateFile::collect(Pickle::Ref root, const std::string& root_prefix) {
   constexpr size_t kMaxName = 1000;
   const Pickle& p = file_->pickle();
@@ -334,7 +341,8 @@ void TorchStateFile::collect(Pickle::Ref root, const std::string& root_prefix) {
       refuse_torch(path(), fmt::format("tensors are named by strings, one under '{}' by {}", printable(name), p.describe(key)));
     name += text->substr(0, kMaxName + 1);
     if (name.size() > kMaxName || ++seen > p.size() + 64)
-      refuse_torch(fmt::format("{}: tensor '{}'", path(), printable(name)), "its dicts are nested too deeply, or one stands in many places");
+      refuse_torch(fmt::format("{}: tensor '{}'", path(), printable(name)),
+                   "its dicts are nested too deeply, or one stands in many places");
     if (file_->is_tensor(value)) {
       TorchTensor t = file_->tensor(value, name);
       if (!by_name_.emplace(name, infos_.size()).second)

@@ -2,8 +2,8 @@
 // pickles of earlier versions. Only tensors and plain values are read; nothing is executed. Source: torch/serialization.py,
 // torch/_utils.py. A file is untrusted input: whatever is wrong with it is a UserError naming the file and the tensor.
 #pragma once
-#include <mutex>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 
@@ -65,9 +65,9 @@ class TorchFile {
 };
 
 // A dict of tensors in a torch file, nested dicts joined with '.', as a file of named tensors. None, bytes and "_extra_state"
-// are passed over; any other value that is no tensor is refused by name. A pickle can say one dict, name or storage many times in few bytes;
-// so what its tensors come to is bounded by the file: 16 bytes of names per byte of the pickle, one tensor per 8 bytes of it, 64 bytes of
-// elements per byte of the file (kSlack on top). Beyond that the file is refused.
+// are passed over; any other value that is no tensor is refused by name. A pickle can say one dict, name or storage many times
+// in few bytes; so what its tensors come to is bounded by the file: 16 bytes of names per byte of the pickle, one tensor per 8
+// bytes of it, 64 bytes of elements per byte of the file (kSlack on top). Beyond that the file is refused.
 class TorchStateFile : public TensorFile {
  public:
   // The state dict is the root, or its entry "state_dict", "module" or "model" if that is a dict.

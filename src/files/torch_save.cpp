@@ -60,7 +60,10 @@ std::string_view storage_class(DType t) {
 
 }  // namespace
 
-TorchSave::TorchSave(std::string path, bool straight) : zip_(path, 0xffffffff, straight), top_(std::filesystem::path(path).stem().string()) { op(0x80), op(2); }
+TorchSave::TorchSave(std::string path, bool straight)
+    : zip_(path, 0xffffffff, straight), top_(std::filesystem::path(path).stem().string()) {
+  op(0x80), op(2);
+}
 
 void TorchSave::global(std::string_view module, std::string_view name) {
   op('c');

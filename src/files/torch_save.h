@@ -14,7 +14,9 @@ namespace ravine {
 // First the tree of values, from outside to inside; then the bytes of every tensor, in the order in which they were named.
 class TorchSave {
  public:
-  explicit TorchSave(std::string path, bool straight = false);  // straight: as AtomicFile; members lie in a folder of the name of the file without its end
+  explicit TorchSave(
+      std::string path,
+      bool straight = false);  // straight: as AtomicFile; members lie in a folder of the name of the file without its end
 
   // Values. Containers hold what comes until end(): a dict keys and values in turn.
   void begin_dict();

@@ -3,8 +3,8 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <vector>
 #include <unordered_set>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/parallel.h"
@@ -70,7 +70,8 @@ Directory find_directory(const Bytes& b) {
   }
   if (disk != 0 || directory_disk != 0 || here != d.count) refuse_zip(b.where(), "archives of several disks are not supported");
   if (d.offset > d.end || d.size > d.end - d.offset)
-    refuse_zip(b.where(), fmt::format("its directory says bytes {} + {}, of {} before its end record", d.offset, d.size, d.end));
+    refuse_zip(b.where(),
+               fmt::format("its directory says bytes {} + {}, of {} before its end record", d.offset, d.size, d.end));
   if (d.count > kMaxMembers || d.count > d.size / kCentralSize)
     refuse_zip(b.where(), fmt::format("its directory of {} bytes cannot hold {} members", d.size, d.count));
   return d;
@@ -146,11 +147,13 @@ std::vector<ZipMember> parse_zip(std::span<const std::byte> file, const std::str
     uint64_t local_packed = b.get(offset + 18, 4), local_size = b.get(offset + 22, 4);
     if (!(b.get(offset + 6, 2) & 8)) {  // else sizes may come after the data
       read_zip64(b, offset + kLocalSize + local_name, local_extra, member, local_size, local_packed, nullptr);
-      if (local_size != size) refuse_zip(member, fmt::format("its local header says {} bytes, the directory {}", local_size, size));
+      if (local_size != size)
+        refuse_zip(member, fmt::format("its local header says {} bytes, the directory {}", local_size, size));
     }
     const uint64_t begin = offset + kLocalSize + local_name + local_extra;
     if (begin > d.offset || size > d.offset - begin)
-      refuse_zip(member, fmt::format("its {} bytes from byte {} leave the data before the directory at {}", size, begin, d.offset));
+      refuse_zip(member,
+                 fmt::format("its {} bytes from byte {} leave the data before the directory at {}", size, begin, d.offset));
     members.push_back({std::string(name), static_cast<int64_t>(begin), static_cast<int64_t>(size)});
     spans.emplace_back(offset, begin + size);
     at += kCentralSize + name_size + extra + comment;
@@ -162,7 +165,8 @@ std::vector<ZipMember> parse_zip(std::span<const std::byte> file, const std::str
   return members;
 }
 
-ZipWriter::ZipWriter(std::string path, uint64_t zip64_from, bool straight) : file_(std::move(path), straight), zip64_from_(zip64_from) {}
+ZipWriter::ZipWriter(std::string path, uint64_t zip64_from, bool straight)
+    : file_(std::move(path), straight), zip64_from_(zip64_from) {}
 
 void ZipWriter::begin(const std::string& name, int64_t size) {
   finish();
@@ -186,10 +190,16 @@ void ZipWriter::write(std::span<const std::byte> bytes) {
   // Of parts side by side, put together in order: the value is that of the whole.
   const int64_t parts = ceil_div(static_cast<int64_t>(bytes.size()), kCrcPart);
   std::vector<uLong> sums(static_cast<size_t>(parts));
-  auto part = [&](int64_t i) { return bytes.subspan(static_cast<size_t>(i * kCrcPart)).first(std::min(bytes.size() - static_cast<size_t>(i * kCrcPart), static_cast<size_t>(kCrcPart))); };
-  parallel_for(parts, [&](int64_t i) { sums[static_cast<size_t>(i)] = crc32_z(0, reinterpret_cast<const Bytef*>(part(i).data()), part(i).size()); });
+  auto part = [&](int64_t i) {
+    return bytes.subspan(static_cast<size_t>(i * kCrcPart))
+        .first(std::min(bytes.size() - static_cast<size_t>(i * kCrcPart), static_cast<size_t>(kCrcPart)));
+  };
+  parallel_for(parts, [&](int64_t i) {
+    sums[static_cast<size_t>(i)] = crc32_z(0, reinterpret_cast<const Bytef*>(part(i).data()), part(i).size());
+  });
   uLong& crc = sums.emplace_back(entries_.back().crc);
-  for (int64_t i = 0; i < parts; ++i) crc = crc32_combine(crc, sums[static_cast<size_t>(i)], static_cast<z_off_t>(part(i).size()));
+  for (int64_t i = 0; i < parts; ++i)
+    crc = crc32_combine(crc, sums[static_cast<size_t>(i)], static_cast<z_off_t>(part(i).size()));
   entries_.back().crc = static_cast<uint32_t>(crc);
   file_.write(bytes);
   left_ -= bytes.size();

@@ -18,9 +18,8 @@ std::vector<size_t> largest(const std::vector<T>& v, size_t count, F&& value) {
   std::vector<size_t> order(v.size());
   std::iota(order.begin(), order.end(), size_t{0});
   count = std::min(count, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(), [&](size_t a, size_t b) {
-    return value(v[a]) != value(v[b]) ? value(v[a]) > value(v[b]) : a < b;
-  });
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), order.end(),
+                    [&](size_t a, size_t b) { return value(v[a]) != value(v[b]) ? value(v[a]) > value(v[b]) : a < b; });
   order.resize(count);
   return order;
 }
@@ -36,9 +35,14 @@ void to_log_softmax(std::vector<float>& row) {
 
 BeamSearch::BeamSearch(const BeamOptions& beams, const GenerateOptions& options, std::vector<int32_t> prompt, int64_t limit,
                        uint64_t prompt_number, int64_t vocabulary)
-    : options_(beams), generate_(options), prompt_size_(prompt.size()), limit_(limit), vocabulary_(vocabulary), prompt_number_(prompt_number) {
-  require(beams.beams >= 1 && limit > static_cast<int64_t>(prompt.size()), "beam_search: {} beams, {} tokens of at most {}", beams.beams,
-          prompt.size(), limit);
+    : options_(beams),
+      generate_(options),
+      prompt_size_(prompt.size()),
+      limit_(limit),
+      vocabulary_(vocabulary),
+      prompt_number_(prompt_number) {
+  require(beams.beams >= 1 && limit > static_cast<int64_t>(prompt.size()), "beam_search: {} beams, {} tokens of at most {}",
+          beams.beams, prompt.size(), limit);
   // All beams begin as the prompt; only the first counts, or they would all go on alike.
   for (int64_t i = 0; i < beams.beams; ++i) live_.push_back({prompt, i == 0 ? 0.0f : kNever, 0, false});
   if (beams.rules == BeamRules::transformers)
@@ -62,8 +66,8 @@ void BeamSearch::score(std::vector<std::vector<float>>& rows, std::vector<std::v
     std::vector<float>& row = rows[static_cast<size_t>(i)];
     const Sequence& s = live_[static_cast<size_t>(i)];
     for (size_t v = 0; v < row.size(); ++v)
-      require(std::isfinite(row[v]), "generate: the model gives {} for token {} at position {} of prompt {}", row[v], v, s.tokens.size(),
-              prompt_number_ + 1);
+      require(std::isfinite(row[v]), "generate: the model gives {} for token {} at position {} of prompt {}", row[v], v,
+              s.tokens.size(), prompt_number_ + 1);
     std::vector<float>& own = raw[static_cast<size_t>(i)] = row;
     to_log_softmax(own);
     if (modellink) {
@@ -86,7 +90,8 @@ void BeamSearch::score(std::vector<std::vector<float>>& rows, std::vector<std::v
   });
 }
 
-std::vector<BeamSearch::Candidate> BeamSearch::best_candidates(const std::vector<std::vector<float>>& rows, int64_t count) const {
+std::vector<BeamSearch::Candidate> BeamSearch::best_candidates(const std::vector<std::vector<float>>& rows,
+                                                               int64_t count) const {
   std::vector<std::vector<Candidate>> of(rows.size());
   parallel_for(static_cast<int64_t>(rows.size()), [&](int64_t b) {
     const std::vector<float>& row = rows[static_cast<size_t>(b)];
@@ -114,11 +119,13 @@ std::vector<BeamSearch::Candidate> BeamSearch::draw_candidates(const std::vector
   const size_t width = rows[0].size();
   std::vector<Candidate> drawn;
   for (int64_t d = 0; d < count; ++d) {
-    auto words = philox(philox_key(generate_.seed, "beams"), {static_cast<uint32_t>(step_), static_cast<uint32_t>(d),
-                                                              static_cast<uint32_t>(prompt_number_), static_cast<uint32_t>(prompt_number_ >> 32)});
+    auto words = philox(philox_key(generate_.seed, "beams"),
+                        {static_cast<uint32_t>(step_), static_cast<uint32_t>(d), static_cast<uint32_t>(prompt_number_),
+                         static_cast<uint32_t>(prompt_number_ >> 32)});
     double uniform = static_cast<double>(uint64_t{words[0]} << 21 | words[1] >> 11) * 0x1p-53;
     for (size_t b = 0; b < rows.size(); ++b)
-      of_beam[b] = std::accumulate(weight.begin() + static_cast<std::ptrdiff_t>(b * width), weight.begin() + static_cast<std::ptrdiff_t>((b + 1) * width), 0.0);
+      of_beam[b] = std::accumulate(weight.begin() + static_cast<std::ptrdiff_t>(b * width),
+                                   weight.begin() + static_cast<std::ptrdiff_t>((b + 1) * width), 0.0);
     double target = uniform * std::accumulate(of_beam.begin(), of_beam.end(), 0.0);
     size_t last = weight.size(), b = 0;  // last: the last that could be drawn, for the rounding at the end
     while (b + 1 < rows.size() && target >= of_beam[b]) target -= of_beam[b++];
@@ -132,7 +139,8 @@ std::vector<BeamSearch::Candidate> BeamSearch::draw_candidates(const std::vector
     if (chosen == weight.size()) chosen = last;
     if (chosen == weight.size()) break;  // nothing is left
     weight[chosen] = 0;
-    drawn.push_back({static_cast<int64_t>(chosen / width), static_cast<int32_t>(chosen % width), rows[chosen / width][chosen % width]});
+    drawn.push_back(
+        {static_cast<int64_t>(chosen / width), static_cast<int32_t>(chosen % width), rows[chosen / width][chosen % width]});
   }
   return drawn;
 }
@@ -150,8 +158,8 @@ int64_t BeamSearch::most_candidates() const {
 }
 
 std::vector<BeamSearch::Candidate> BeamSearch::weigh(std::vector<std::vector<float>> logits) const {
-  require(!done_ && static_cast<int64_t>(logits.size()) == (first() ? 1 : live()), "beam_search: logits of {} beams, {} are live",
-          logits.size(), live());
+  require(!done_ && static_cast<int64_t>(logits.size()) == (first() ? 1 : live()),
+          "beam_search: logits of {} beams, {} are live", logits.size(), live());
   for (auto& row : logits) require(static_cast<int64_t>(row.size()) == vocabulary_, "beam_search: {} logits", row.size());
   if (first()) logits.resize(live_.size(), logits[0]);
   std::vector<std::vector<float>> raw;
@@ -179,8 +187,9 @@ void BeamSearch::follow(const std::vector<Candidate>& candidates) {
 void BeamSearch::follow_transformers(const std::vector<Candidate>& candidates) {
   const auto beams = static_cast<size_t>(options_.beams);
   const bool at_limit = static_cast<int64_t>(prompt_size_) + step_ + 1 >= limit_;
-  const bool frozen = !improvable_ || (options_.early_stopping == EarlyStop::yes &&
-                                       std::all_of(finished_.begin(), finished_.end(), [](const Sequence& s) { return s.finished; }));
+  const bool frozen =
+      !improvable_ || (options_.early_stopping == EarlyStop::yes &&
+                       std::all_of(finished_.begin(), finished_.end(), [](const Sequence& s) { return s.finished; }));
   std::vector<Sequence> next, merged = finished_;
   std::vector<float> running;
   bool all_hit = true;
@@ -256,10 +265,13 @@ std::vector<Beam> BeamSearch::best(int64_t count) const {
     if (s.finished) all.push_back(s);
   if (!done_)
     for (Sequence s : live_)
-      if (s.score > kNever / 2 && step_ > 0) s.score /= static_cast<float>(worth(static_cast<double>(step_))), all.push_back(std::move(s));
+      if (s.score > kNever / 2 && step_ > 0)
+        s.score /= static_cast<float>(worth(static_cast<double>(step_))), all.push_back(std::move(s));
   std::vector<Beam> out;
   for (size_t i : largest(all, static_cast<size_t>(count), [](const Sequence& s) { return s.score; }))
-    out.push_back({{all[i].tokens.begin() + static_cast<std::ptrdiff_t>(prompt_size_), all[i].tokens.end()}, all[i].score, all[i].logprob});
+    out.push_back({{all[i].tokens.begin() + static_cast<std::ptrdiff_t>(prompt_size_), all[i].tokens.end()},
+                   all[i].score,
+                   all[i].logprob});
   return out;
 }
 

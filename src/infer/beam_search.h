@@ -1,8 +1,9 @@
 // Beam search over the scores of one prompt, without a model: which beams go on, which are finished, when it is over.
 //
-// Two sets of rules. transformers: generation/utils.py, _beam_search, of Transformers 5: candidates are the (1 + end ids) * beams best
-// (at least twice the beams); of these only the first `beams` may end; hypotheses are worth sum / length^penalty. modellink: ModelLink's
-// beam_utils.py (Megatron's): temperature, top-k and top-p act without --sample too; a hypothesis list of its own; no early stopping.
+// Two sets of rules. transformers: generation/utils.py, _beam_search, of Transformers 5: candidates are the (1 + end ids) *
+// beams best (at least twice the beams); of these only the first `beams` may end; hypotheses are worth sum / length^penalty.
+// modellink: ModelLink's beam_utils.py (Megatron's): temperature, top-k and top-p act without --sample too; a hypothesis list
+// of its own; no early stopping.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -26,11 +27,13 @@ struct BeamOptions {
 class BeamSearch {
  public:
   // limit: tokens of prompt and continuation together; `prompt_number` and the seed key the draws of options.sample.
-  BeamSearch(const BeamOptions& beams, const GenerateOptions& options, std::vector<int32_t> prompt, int64_t limit, uint64_t prompt_number,
-             int64_t vocabulary);
+  BeamSearch(const BeamOptions& beams, const GenerateOptions& options, std::vector<int32_t> prompt, int64_t limit,
+             uint64_t prompt_number, int64_t vocabulary);
 
   int64_t live() const { return static_cast<int64_t>(live_.size()); }
-  const std::vector<int32_t>& tokens(int64_t beam) const { return live_[static_cast<size_t>(beam)].tokens; }  // prompt and continuation
+  const std::vector<int32_t>& tokens(int64_t beam) const {
+    return live_[static_cast<size_t>(beam)].tokens;
+  }  // prompt and continuation
   // A token that may continue a live beam. Plain data: ranks that have no logits are told these.
   struct Candidate {
     int64_t beam = 0;
@@ -40,8 +43,8 @@ class BeamSearch {
   };
   // The most that weigh() gives.
   int64_t most_candidates() const;
-  // The best (or drawn) of all, best first, from the logits of every live beam, [live][V], which are used up. At the first step all live
-  // beams are copies of the prompt, whose logits are given once. A number that is not finite is an Error.
+  // The best (or drawn) of all, best first, from the logits of every live beam, [live][V], which are used up. At the first step
+  // all live beams are copies of the prompt, whose logits are given once. A number that is not finite is an Error.
   std::vector<Candidate> weigh(std::vector<std::vector<float>> logits) const;
   // One step on, by what weigh() gave.
   void follow(const std::vector<Candidate>& candidates);

@@ -24,8 +24,8 @@ struct ActiveSearch {
 
 class BeamRun {
  public:
-  BeamRun(const Session& session, const Prompts& prompts, const GenerateOptions& o, const BeamOptions& beams, int64_t num_return,
-      const GenerateEvents& events)
+  BeamRun(const Session& session, const Prompts& prompts, const GenerateOptions& o, const BeamOptions& beams,
+          int64_t num_return, const GenerateEvents& events)
       : session_(session),
         prompts_(prompts),
         o_(o),
@@ -70,7 +70,8 @@ class BeamRun {
   bool admit() {
     for (; static_cast<int64_t>(free_.size()) >= beams_.beams && next_ < prompts_.size(); ++next_) {
       const std::vector<int32_t>& prompt = prompts_[next_];
-      ActiveSearch a{next_, BeamSearch(beams_, o_, prompt, length_limit(prompt, o_), o_.number(next_), facts().vocabulary), {}, {}};
+      ActiveSearch a{
+          next_, BeamSearch(beams_, o_, prompt, length_limit(prompt, o_), o_.number(next_), facts().vocabulary), {}, {}};
       a.slots.push_back(free_.back()), free_.pop_back();
       for (int64_t i = 1; i < beams_.beams; ++i) a.spare.push_back(free_.back()), free_.pop_back();
       results_[next_].begun = true;
@@ -223,8 +224,9 @@ class BeamRun {
 
 }  // namespace
 
-std::vector<Generated> generate_beams(const Session& session, const Prompts& prompts, const GenerateOptions& options, const BeamOptions& beams,
-                                      int64_t num_return, const GenerateEvents& events, const std::string& where) {
+std::vector<Generated> generate_beams(const Session& session, const Prompts& prompts, const GenerateOptions& options,
+                                      const BeamOptions& beams, int64_t num_return, const GenerateEvents& events,
+                                      const std::string& where) {
   require(num_return >= 1 && num_return <= beams.beams, "generate: {} results of {} beams", num_return, beams.beams);
   check_prompts(prompts, session.model->facts(), options, where);
   if (prompts.empty()) return {};

@@ -20,7 +20,8 @@ int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& 
   return o.max_length > 0 ? std::min(limit, o.max_length) : limit;
 }
 
-void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& o, const std::string& where) {
+void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& o,
+                   const std::string& where) {
   require(o.max_new_tokens >= 1 && o.batch >= 1 && o.step_tokens >= 1,
           "generate: max_new_tokens, batch and step_tokens must be above 0, got {}, {}, {}", o.max_new_tokens, o.batch,
           o.step_tokens);
@@ -33,7 +34,8 @@ void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const Model
     for (int32_t id : prompts[i])
       if (id < 0 || id >= facts.vocabulary)
         throw UserError(fmt::format("token {}", id), place(),
-                        fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary), "use the model's tokenizer");
+                        fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary),
+                        "use the model's tokenizer");
     if (facts.max_positions > 0 && std::max(limit, length + 1) > facts.max_positions)
       throw UserError(fmt::format("{} tokens and {} new ones", length, std::max<int64_t>(limit - length, 1)), place(),
                       fmt::format("the model has max_position_embeddings = {}", facts.max_positions),
@@ -76,8 +78,8 @@ class Run {
         results_(prompts.size()),
         ctx_(setup()),
         team_(session, ctx_),
-        cache_(team_.layers(), team_.kv_width(), session.types.compute, std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size())),
-               session.spread.local) {
+        cache_(team_.layers(), team_.kv_width(), session.types.compute,
+               std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size())), session.spread.local) {
     for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
     for (const auto& p : prompts) longest_ = std::max(longest_, length_limit(p, o));
   }
@@ -175,9 +177,8 @@ class Run {
     const TensorView logits = ctx_.outputs().at("logits").view();
     std::vector<int32_t> ids(of.size());
     std::vector<double> losses(of.size());
-    parallel_for(static_cast<int64_t>(of.size()), [&](int64_t r) {
-      ids[static_cast<size_t>(r)] = choose_one(*of[static_cast<size_t>(r)], logits, r);
-    });
+    parallel_for(static_cast<int64_t>(of.size()),
+                 [&](int64_t r) { ids[static_cast<size_t>(r)] = choose_one(*of[static_cast<size_t>(r)], logits, r); });
     const Shape rows{static_cast<int64_t>(of.size())};
     ctx_.call(CrossEntropy{.logits = logits, .labels = view(ids), .losses = view_of(losses.data(), DType::f64, rows)});
     for (size_t r = 0; r < of.size(); ++r) {
@@ -204,7 +205,8 @@ class Run {
 
   // Where a score is not finite, what comes out has no meaning, and neither has its probability.
   int32_t choose_one(const Active& a, const TensorView& logits, int64_t row) const {
-    if (!o_.sample && o_.processing.repetition_penalty == 1 && o_.processing.no_repeat_ngram == 0 && logits.dtype == DType::f32) {
+    if (!o_.sample && o_.processing.repetition_penalty == 1 && o_.processing.no_repeat_ngram == 0 &&
+        logits.dtype == DType::f32) {
       return index_of_largest({logits.row<float>(row), static_cast<size_t>(logits.cols())});
     }
     std::vector<float> scores = scores_of(logits, row);

@@ -21,7 +21,7 @@ struct GenerateOptions {
   int64_t batch = 16;          // sequences at a time
   int64_t step_tokens = 1024;  // prompt tokens per step: bounds the memory of activations
   const Recipe* recipe = nullptr;
-  Observer* observer = nullptr;  // of every kernel call
+  Observer* observer = nullptr;   // of every kernel call
   std::vector<uint64_t> numbers;  // of the prompts, which draws are keyed by and messages name; empty: 0, 1, ..
   uint64_t number(size_t prompt) const { return numbers.empty() ? prompt : numbers[prompt]; }
 };
@@ -32,8 +32,8 @@ std::string_view name(Finish f);
 
 struct Beam {
   std::vector<int32_t> ids;  // new tokens only, up to and including the end id
-  double score = 0;          // sum of log-probabilities / length^length_penalty, as the search sees them: after penalties and warpers
-  double logprob = 0;        // sum of the model's own, as in Generated
+  double score = 0;    // sum of log-probabilities / length^length_penalty, as the search sees them: after penalties and warpers
+  double logprob = 0;  // sum of the model's own, as in Generated
 };
 
 struct Generated {
@@ -42,7 +42,7 @@ struct Generated {
   // Sum over `ids` of the natural log-probability that the model itself gives them: before penalties and warpers.
   double logprob = 0;
   std::vector<Beam> beams;  // of a beam search, best first; `ids` are those of the best
-  bool begun = false;  // false: stopped before this prompt's turn
+  bool begun = false;       // false: stopped before this prompt's turn
 };
 
 // All optional, called on the calling thread, in no particular order of sequences; `prompt` counts from 0.
@@ -58,9 +58,10 @@ int64_t length_limit(const std::vector<int32_t>& prompt, const GenerateOptions& 
 void check_prompts(const std::vector<std::vector<int32_t>>& prompts, const ModelFacts& facts, const GenerateOptions& options,
                    const std::string& where);
 
-// One result per prompt, in order. Of several ranks that run one model (infer/team.h) all call it alike and get the same; events are told on
-// each, and what they answer must agree, but for `stop`, which any may say. An empty prompt, an id outside the vocabulary, or more tokens than the model has positions
-// is a UserError naming `where` and the number of the prompt, before anything runs. A model that gives NaN is an Error.
+// One result per prompt, in order. Of several ranks that run one model (infer/team.h) all call it alike and get the same;
+// events are told on each, and what they answer must agree, but for `stop`, which any may say. An empty prompt, an id outside
+// the vocabulary, or more tokens than the model has positions is a UserError naming `where` and the number of the prompt,
+// before anything runs. A model that gives NaN is an Error.
 std::vector<Generated> generate(const Session& session, const std::vector<std::vector<int32_t>>& prompts,
                                 const GenerateOptions& options, const GenerateEvents& events = {},
                                 const std::string& where = "prompts");

@@ -27,7 +27,8 @@ void SlotCache::begin_step(int64_t tokens, int64_t most) {
 
 void SlotCache::grow(int64_t capacity) {
   int64_t layers = static_cast<int64_t>(layers_.size());
-  int64_t needed = mul_checked(mul_checked(2 * layers * slots(), capacity - capacity_), row_bytes()), free = available_memory() / ranks_;
+  int64_t needed = mul_checked(mul_checked(2 * layers * slots(), capacity - capacity_), row_bytes()),
+          free = available_memory() / ranks_;
   if (needed > free)
     throw UserError(fmt::format("keys and values of {} sequences of {} tokens need {} more", slots(), capacity,
                                 human_bytes(static_cast<double>(needed))),
@@ -57,7 +58,8 @@ void SlotCache::copy(int64_t from, int64_t to) {
   const int64_t bytes = length(from) * row_bytes(), pitch = capacity_ * row_bytes();
   parallel_for(static_cast<int64_t>(layers_.size()), [&](int64_t i) {
     Layer& layer = layers_[static_cast<size_t>(i)];
-    for (Storage* s : {&layer.k, &layer.v}) std::memcpy(s->data() + to * pitch, s->data() + from * pitch, static_cast<size_t>(bytes));
+    for (Storage* s : {&layer.k, &layer.v})
+      std::memcpy(s->data() + to * pitch, s->data() + from * pitch, static_cast<size_t>(bytes));
   });
   lengths_[static_cast<size_t>(to)] = length(from);
 }

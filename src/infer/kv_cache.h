@@ -12,7 +12,8 @@ namespace ravine {
 // batch with segments().
 class SlotCache : public KvCache {
  public:
-  // layers: those that are kept, by number; width: G*D of this rank; ranks: of this host, which share its memory. Nothing is allocated yet.
+  // layers: those that are kept, by number; width: G*D of this rank; ranks: of this host, which share its memory. Nothing is
+  // allocated yet.
   SlotCache(const std::vector<int64_t>& layers, int64_t width, DType dtype, int64_t slots, int64_t ranks = 1);
 
   int64_t slots() const { return static_cast<int64_t>(lengths_.size()); }

@@ -11,7 +11,13 @@ namespace ravine {
 
 GenerateOutput::GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json,
                                std::FILE* to, bool beams)
-    : prompts_(prompts), tokenizer_(tokenizer), json_(json), beams_(beams), to_(to), terminal_(::isatty(::fileno(to)) == 1), of_(prompts.size()) {}
+    : prompts_(prompts),
+      tokenizer_(tokenizer),
+      json_(json),
+      beams_(beams),
+      to_(to),
+      terminal_(::isatty(::fileno(to)) == 1),
+      of_(prompts.size()) {}
 
 void GenerateOutput::token(size_t prompt, int32_t id) {
   One& one = of_[prompt];
@@ -63,7 +69,8 @@ void GenerateOutput::write(One& one) {
   if (one.text.empty()) return;
   if (!json_ && !std::exchange(one.begun, true) && of_.size() > 1)
     fmt::print(to_, "{}--- {} of {}\n", std::exchange(any_, true) ? "\n" : "", front_ + 1, of_.size());
-  const std::string shown = terminal_ ? escaped(one.text, "\n\t") : one.text;  // a model may write anything; files and pipes get it as it is
+  const std::string shown =
+      terminal_ ? escaped(one.text, "\n\t") : one.text;  // a model may write anything; files and pipes get it as it is
   std::fwrite(shown.data(), 1, shown.size(), to_);
   std::fflush(to_);
   one.text.clear();

@@ -11,8 +11,8 @@
 namespace ravine {
 
 // Plain: the text that follows the prompt's, streamed, never half a character; of several prompts each begins with a line
-// "--- 2 of 3" of its own; ids where there is no tokenizer. JSON: {"prompt_ids", "ids", "text", "finish", "logprob"} per prompt. Refers to its arguments; to be fed by
-// GenerateEvents.
+// "--- 2 of 3" of its own; ids where there is no tokenizer. JSON: {"prompt_ids", "ids", "text", "finish", "logprob"} per
+// prompt. Refers to its arguments; to be fed by GenerateEvents.
 class GenerateOutput {
  public:
   // beams: JSON lines also have "beams", the best of each prompt with their scores.

@@ -31,7 +31,8 @@ struct Processing {
   double temperature = 1;
   int64_t top_k = 0;
   double top_p = 1;
-  int64_t least_kept = 1;  // that top-k and top-p leave: with beams Transformers wants one more than there are end ids, at least 2
+  int64_t least_kept =
+      1;  // that top-k and top-p leave: with beams Transformers wants one more than there are end ids, at least 2
 };
 
 // All that is on, in Transformers' order: repetition, n-grams; then, where `sample`, temperature, top-k, top-p.

@@ -24,7 +24,8 @@ std::vector<std::string> read_lines(const std::string& path) {
     at = end + 1;
     if (line.ends_with('\r')) line.pop_back();
     if (find_invalid_utf8(line) != std::string::npos)
-      throw UserError("text is not UTF-8", fmt::format("{}:{}", path, lines.size() + 1), "prompts must be UTF-8", encoding_advice(text, path));
+      throw UserError("text is not UTF-8", fmt::format("{}:{}", path, lines.size() + 1), "prompts must be UTF-8",
+                      encoding_advice(text, path));
     lines.push_back(std::move(line));
   }
   return lines;
@@ -42,7 +43,8 @@ std::string text_of(const Json& line, const std::string& text_key, const std::st
 std::vector<std::string> read_prompt_texts(const std::string& path, const std::string& text_key) {
   bool json = path.ends_with(".jsonl");
   if (!json && !path.ends_with(".txt"))
-    throw UserError("file of another kind", path, "prompts come from .txt, one per line, or .jsonl", "name such a file; lists of ids are --prompt-ids FILE.json");
+    throw UserError("file of another kind", path, "prompts come from .txt, one per line, or .jsonl",
+                    "name such a file; lists of ids are --prompt-ids FILE.json");
   std::vector<std::string> lines = read_lines(path);
   if (!json) return lines;
   std::vector<std::string> texts;

@@ -35,8 +35,7 @@ int32_t index_of_largest(std::span<const float> scores) {
 int32_t choose_best(std::span<const float> scores) {
   require(!scores.empty(), "generate: no token is left to choose, there are none");
   const auto best = static_cast<size_t>(index_of_largest(scores));
-  require(scores[best] > -INFINITY, "generate: no token is left to choose, all {} are removed",
-          scores.size());
+  require(scores[best] > -INFINITY, "generate: no token is left to choose, all {} are removed", scores.size());
   return static_cast<int32_t>(best);
 }
 

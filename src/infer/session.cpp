@@ -26,7 +26,8 @@ Ctx::Setup Session::setup(Arena& arena) const {
 
 namespace {
 
-Session declare(const std::string& path, DType compute, const std::string& backend, Bf16Products products, const Spread& spread) {
+Session declare(const std::string& path, DType compute, const std::string& backend, Bf16Products products,
+                const Spread& spread) {
   if (compute == DType::f64 && backend != "ref")
     throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only",
                     "add --backend ref");
@@ -37,8 +38,9 @@ Session declare(const std::string& path, DType compute, const std::string& backe
   s.model = open_model(path);
   s.spread = spread;
   const int stages = s.ranks().mesh().pipeline;
-  s.parts = split_model(*s.model, stages > 1 ? narrow_option<int>(stages * spread.options.virtual_stages, "parallel.virtual") : 1,
-                        stages > 1 ? spread.options.stage_layers : std::vector<int64_t>());
+  s.parts =
+      split_model(*s.model, stages > 1 ? narrow_option<int>(stages * spread.options.virtual_stages, "parallel.virtual") : 1,
+                  stages > 1 ? spread.options.stage_layers : std::vector<int64_t>());
   return s;
 }
 
@@ -47,9 +49,10 @@ template <class Make>
 auto& hold(Session& s, Make&& make) {
   int64_t bytes = make(DeviceKind::meta)->weight_bytes(), free = available_memory() / s.spread.local;
   if (bytes > free)
-    throw UserError(fmt::format("the weights need {}", human_bytes(static_cast<double>(bytes))), s.folder,
-                    fmt::format("this {} has {} free", s.ranks().size() > 1 ? "rank" : "machine", human_bytes(static_cast<double>(free))),
-                    s.ranks().size() > 1 ? "use more ranks, or a larger machine" : "use a smaller model or a larger machine");
+    throw UserError(
+        fmt::format("the weights need {}", human_bytes(static_cast<double>(bytes))), s.folder,
+        fmt::format("this {} has {} free", s.ranks().size() > 1 ? "rank" : "machine", human_bytes(static_cast<double>(free))),
+        s.ranks().size() > 1 ? "use more ranks, or a larger machine" : "use a smaller model or a larger machine");
   auto store = make(DeviceKind::cpu);
   auto& held = *store;
   s.store = std::move(store);
@@ -57,7 +60,9 @@ auto& hold(Session& s, Make&& make) {
 }
 
 InferenceStore& hold_for_running(Session& s) {
-  return hold(s, [&](DeviceKind device) { return std::make_unique<InferenceStore>(s.model->params(), s.types, device, s.ranks(), s.stages()); });
+  return hold(s, [&](DeviceKind device) {
+    return std::make_unique<InferenceStore>(s.model->params(), s.types, device, s.ranks(), s.stages());
+  });
 }
 
 void settle(Session& s) {
@@ -81,9 +86,13 @@ Session open_session(const std::string& folder, DType compute, const std::string
     return s;
   }
   s.spread.options.sequence = use == OpenFor::gradients && o.sequence;
-  const FlatLayout layout{.stages = s.stages(), .zero = narrow_option<int>(o.zero, "parallel.zero"), .whole_below = o.zero_threshold,
-                          .sequence = s.spread.options.sequence, .ranks = &s.ranks()};
-  s.trainable = &hold(s, [&](DeviceKind device) { return std::make_unique<FlatStore>(s.model->params(), s.types, device, layout); });
+  const FlatLayout layout{.stages = s.stages(),
+                          .zero = narrow_option<int>(o.zero, "parallel.zero"),
+                          .whole_below = o.zero_threshold,
+                          .sequence = s.spread.options.sequence,
+                          .ranks = &s.ranks()};
+  s.trainable =
+      &hold(s, [&](DeviceKind device) { return std::make_unique<FlatStore>(s.model->params(), s.types, device, layout); });
   s.stored_names = load_weights(folder, *s.model, *s.trainable);
   HeapArena arena;
   Ctx c(s.setup(arena));
@@ -106,9 +115,8 @@ Session open_random_session(const std::string& config, DType compute, const std:
         const auto w = philox(42, {static_cast<uint32_t>(i), 0, 0, 0});
         run[i] = static_cast<T>(static_cast<float>(p.init.std * normal_pair(w[0], w[1])[0]));
       }
-      parallel_for(ceil_div(v.count(), kRun), [&](int64_t i) {
-        std::copy_n(run.data(), std::min(kRun, v.count() - i * kRun), v.as<T>() + i * kRun);
-      });
+      parallel_for(ceil_div(v.count(), kRun),
+                   [&](int64_t i) { std::copy_n(run.data(), std::min(kRun, v.count() - i * kRun), v.as<T>() + i * kRun); });
     });
   }
   settle(s);

@@ -1,14 +1,14 @@
-// A model folder opened for running: declarations, weights and the kernels that read them. trace, generate and eval begin here. Of several
-// ranks each reads and holds its part.
+// A model folder opened for running: declarations, weights and the kernels that read them. trace, generate and eval begin here.
+// Of several ranks each reads and holds its part.
 #pragma once
 #include <memory>
 #include <string>
 
-#include "kernels/backend.h"
 #include "config/config.h"
+#include "kernels/backend.h"
 #include "model/model.h"
-#include "parallel/inference_store.h"
 #include "parallel/flat_store.h"
+#include "parallel/inference_store.h"
 #include "parallel/stage.h"
 
 namespace ravine {
@@ -29,23 +29,25 @@ struct Session {
   std::vector<BlockRange> parts;  // of the pipeline (parallel/stage.h); empty: one, of everything
   std::unique_ptr<WeightSource> store;
   std::vector<std::string> stored_names;  // of model->files().tensors, as the folder spells them; empty for random weights
-  FlatStore* trainable = nullptr;  // the store, where it can hold gradients (OpenFor::gradients), or is divided over data ranks (ZeRO 3)
+  FlatStore* trainable =
+      nullptr;  // the store, where it can hold gradients (OpenFor::gradients), or is divided over data ranks (ZeRO 3)
 
   const Ranks& ranks() const { return *spread.ranks; }
   std::vector<int> stages() const { return stages_of_units(*model, parts, ranks().mesh().pipeline); }  // by Unit::index
-  bool last_stage() const { return ranks().last_stage(); }                                            // where logits come out
+  bool last_stage() const { return ranks().last_stage(); }                                             // where logits come out
 
   // For a Ctx that runs the model forward: no stash, no observers. The Ctx refers to this session, which must stay where it is.
   Ctx::Setup setup(Arena& arena) const;
 };
 
-// running: every weight is held once, in the type that kernels read, rounded from whatever the file has; with ZeRO 3 as for gradients.
-// gradients: as a training run holds them, f32 masters and 16-bit copies, divided over data ranks as spread.options.zero says.
+// running: every weight is held once, in the type that kernels read, rounded from whatever the file has; with ZeRO 3 as for
+// gradients. gradients: as a training run holds them, f32 masters and 16-bit copies, divided over data ranks as
+// spread.options.zero says.
 enum class OpenFor : uint8_t { running, gradients };
 
 // Reads FOLDER/config.json and the weights beside it; blocks until they are in memory. f64 is computed by "ref" only.
-// UserErrors name what is wrong with a file, a tensor, or say how much memory the weights would need. All ranks call it; that the
-// model fits their mesh is the caller's to see to (parallel/fit.h).
+// UserErrors name what is wrong with a file, a tensor, or say how much memory the weights would need. All ranks call it; that
+// the model fits their mesh is the caller's to see to (parallel/fit.h).
 Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use = OpenFor::running,
                      Bf16Products products = Bf16Products::widen, const Spread& spread = {});
 

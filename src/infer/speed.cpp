@@ -78,7 +78,8 @@ Speed measure_prefill(const Session& session, const SpeedOptions& o) {
   const double batch = static_cast<double>(o.batch), length = static_cast<double>(o.length);
   s.tokens_per_second = batch * length / s.seconds;
   int64_t pairs = 0;
-  for (int64_t i = 0; i < f.layers; ++i) pairs += attended_pairs(session.model->decoder() ? session.model->decoder()->window(i) : 0, o.length);
+  for (int64_t i = 0; i < f.layers; ++i)
+    pairs += attended_pairs(session.model->decoder() ? session.model->decoder()->window(i) : 0, o.length);
   s.flops = flops_of(*session.model, batch * length, batch * static_cast<double>(pairs), batch);
   s.weight_bytes = weight_bytes(session, o.batch * o.length);
   return s;

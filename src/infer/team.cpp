@@ -7,7 +7,9 @@
 namespace ravine {
 
 Team::Team(const Session& session, Ctx& c)
-    : session_(session), c_(c), parts_(session.parts.empty() ? std::vector<BlockRange>{{0, session.model->blocks().size()}} : session.parts),
+    : session_(session),
+      c_(c),
+      parts_(session.parts.empty() ? std::vector<BlockRange>{{0, session.model->blocks().size()}} : session.parts),
       stage_(*session.model, session.ranks(), parts_) {
   const Ranks& ranks = session.ranks();
   auto add = [&](Axis axis) {

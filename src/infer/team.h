@@ -1,4 +1,5 @@
-// The ranks that run one model together, as generation sees them: all of them run the same batches, one has the logits and decides.
+// The ranks that run one model together, as generation sees them: all of them run the same batches, one has the logits and
+// decides.
 #pragma once
 #include "infer/session.h"
 
@@ -20,7 +21,8 @@ class Team {
   bool any(bool mine) const;  // on any rank
   // Of the layers of the model those that this rank runs.
   std::vector<int64_t> layers() const;
-  // Whether cached keys of a sequence that had `before` tokens (0: none) are void now that it has `now`: all of it is run again.
+  // Whether cached keys of a sequence that had `before` tokens (0: none) are void now that it has `now`: all of it is run
+  // again.
   bool rotates_anew(int64_t before, int64_t now) const;
   int64_t kv_width() const;  // of the keys of a token on this rank
 

@@ -23,12 +23,25 @@ std::vector<int64_t> read_ids(const SafetensorsReader& file, const TensorInfo& t
     }
   };
   switch (t.dtype) {
-    case DType::i64: take(int64_t{}); break;
-    case DType::i32: take(int32_t{}); break;
-    case DType::i16: take(int16_t{}); break;
-    case DType::i8: take(int8_t{}); break;
-    case DType::u8: case DType::boolean: take(uint8_t{}); break;
-    default: throw UserError("tensor '" + t.name + "' is " + std::string(name(t.dtype)), file.path(), "it must hold integers", "store it as int64");
+    case DType::i64:
+      take(int64_t{});
+      break;
+    case DType::i32:
+      take(int32_t{});
+      break;
+    case DType::i16:
+      take(int16_t{});
+      break;
+    case DType::i8:
+      take(int8_t{});
+      break;
+    case DType::u8:
+    case DType::boolean:
+      take(uint8_t{});
+      break;
+    default:
+      throw UserError("tensor '" + t.name + "' is " + std::string(name(t.dtype)), file.path(), "it must hold integers",
+                      "store it as int64");
   }
   return out;
 }
@@ -80,7 +93,9 @@ TraceInput part_of(const TraceInput& in, RowRange rows) {
   if (idle) rows = {in.rows - 1, 1};
   out.rows = rows.count, out.columns = in.columns;
   const int64_t begin = rows.begin * in.columns, end = begin + rows.count * in.columns;
-  auto part = [&](const std::vector<int32_t>& v) { return v.empty() ? v : std::vector<int32_t>(v.begin() + begin, v.begin() + end); };
+  auto part = [&](const std::vector<int32_t>& v) {
+    return v.empty() ? v : std::vector<int32_t>(v.begin() + begin, v.begin() + end);
+  };
   out.ids = part(in.ids), out.positions = part(in.positions), out.labels = part(in.labels);
   if (idle) std::fill(out.labels.begin(), out.labels.end(), -100);
   for (Segment s : in.segments) {
@@ -94,8 +109,16 @@ TraceInput part_of(const TraceInput& in, RowRange rows) {
 class TraceRun {
  public:
   TraceRun(Session& session, const TraceInput& in, const Recipe& recipe, TraceOutput& out)
-      : session_(session), model_(*session.model), store_(*session.trainable), ranks_(session.ranks()), facts_(model_.facts()), out_(out), whole_(in),
-        mine_(part_of(in, rows_of(in.rows, ranks_.at().data, ranks_.mesh().data))), stash_(make_stash("cheap")), hidden_(to()),
+      : session_(session),
+        model_(*session.model),
+        store_(*session.trainable),
+        ranks_(session.ranks()),
+        facts_(model_.facts()),
+        out_(out),
+        whole_(in),
+        mine_(part_of(in, rows_of(in.rows, ranks_.at().data, ranks_.mesh().data))),
+        stash_(make_stash("cheap")),
+        hidden_(to()),
         stage_(model_, ranks_, session.parts) {
     setup_ = session.setup(arena_);
     setup_.stash = stash_.get();
@@ -114,10 +137,12 @@ class TraceRun {
 
   void declare(bool backward) {
     out_.declare("logits", to(), {whole_.rows, whole_.columns, facts_.vocabulary});
-    for (int64_t i = 0; i <= facts_.layers; ++i) out_.declare(fmt::format("hidden.{}", i), to(), {whole_.rows, whole_.columns, facts_.hidden});
+    for (int64_t i = 0; i <= facts_.layers; ++i)
+      out_.declare(fmt::format("hidden.{}", i), to(), {whole_.rows, whole_.columns, facts_.hidden});
     if (!whole_.labels.empty()) out_.declare("loss", to(), {});
     const std::vector<FileTensor>& tensors = model_.files().tensors;
-    for (size_t i = 0; backward && i < tensors.size(); ++i) out_.declare("grad." + session_.stored_names[i], to(), tensors[i].shape);
+    for (size_t i = 0; backward && i < tensors.size(); ++i)
+      out_.declare("grad." + session_.stored_names[i], to(), tensors[i].shape);
   }
 
   void forward() {
@@ -158,7 +183,8 @@ class TraceRun {
       c.begin(batch_, backward);
       micros.push_back(stage_.forward(c, chunk, backward));
     }
-    for (int chunk = stage_.chunks(); backward && chunk-- > 0;) stage_.backward(c, chunk, std::move(micros[static_cast<size_t>(chunk)]));
+    for (int chunk = stage_.chunks(); backward && chunk-- > 0;)
+      stage_.backward(c, chunk, std::move(micros[static_cast<size_t>(chunk)]));
     stage_.drain();
     double loss = sum(ranks_.all(), c.sides().total(Side::loss)).value() * batch_.grad_scale;
     if (ranks_.first()) out_.write(copy_out("loss", view_of(&loss, DType::f64, {1}), {}, to()));
@@ -173,7 +199,8 @@ class TraceRun {
       Lease lease(whole, *t.params[0]->unit);
       std::vector<TensorView> of;
       for (const Param* p : t.params) of.push_back(whole.master(*p));
-      NamedTensor g{"grad." + session_.stored_names[i], to(), t.shape, std::vector<std::byte>(static_cast<size_t>(t.shape.count() * size_of(to())))};
+      NamedTensor g{"grad." + session_.stored_names[i], to(), t.shape,
+                    std::vector<std::byte>(static_cast<size_t>(t.shape.count() * size_of(to())))};
       gather(t, {0, t.shape.count()}, to(), g.data.data(), of);
       out_.write(g);
     }
@@ -182,10 +209,12 @@ class TraceRun {
 
  private:
   DType to() const { return session_.types.compute == DType::f64 ? DType::f64 : DType::f32; }
-  static TensorView view(const std::vector<int32_t>& v) { return view_of(const_cast<int32_t*>(v.data()), DType::i32, {static_cast<int64_t>(v.size())}); }
+  static TensorView view(const std::vector<int32_t>& v) {
+    return view_of(const_cast<int32_t*>(v.data()), DType::i32, {static_cast<int64_t>(v.size())});
+  }
 
-  // The rows of all data ranks, one after another, on rank 0, from the ranks of `stage`. tokens: under sequence parallelism each tensor rank
-  // has a part of them; else the first of these has all.
+  // The rows of all data ranks, one after another, on rank 0, from the ranks of `stage`. tokens: under sequence parallelism
+  // each tensor rank has a part of them; else the first of these has all.
   void gather_rows(const std::string& name, NamedTensor& mine, int64_t columns, int stage, bool tokens) {
     const Mesh& mesh = ranks_.mesh();
     const int parts = tokens && setup_.sequence ? mesh.tensor : 1;
@@ -232,22 +261,29 @@ class TraceRun {
 TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
   for (const char* other : {".json", ".jsonl", ".npy", ".txt", ".pt"})
     if (path.ends_with(other))
-      throw UserError("not a safetensors file", path, "trace takes input_ids [B,T] in one",
-                      "write it with Python: safetensors.numpy.save_file({'input_ids': numpy.array([[1, 2, 3]])}, 'in.safetensors'); a JSON list of prompts is for `ravine generate --model DIR --prompt-ids FILE.json`");
+      throw UserError(
+          "not a safetensors file", path, "trace takes input_ids [B,T] in one",
+          "write it with Python: safetensors.numpy.save_file({'input_ids': numpy.array([[1, 2, 3]])}, 'in.safetensors'); a JSON list of prompts is for `ravine generate --model DIR --prompt-ids FILE.json`");
   SafetensorsReader file(path);
   TraceInput in;
   const TensorInfo& ids = file.tensor("input_ids");
   auto shape_of = [&](const TensorInfo& t) {
     if (t.shape.rank() != 2 || (in.rows && (t.shape[0] != in.rows || t.shape[1] != in.columns)))
-      throw UserError("tensor '" + t.name + "' has shape " + t.shape.text(), path, t.name == "input_ids" ? "it must be [B,T], a row of ids for each prompt" : "it must be [B,T], like input_ids", "correct the file");
+      throw UserError(
+          "tensor '" + t.name + "' has shape " + t.shape.text(), path,
+          t.name == "input_ids" ? "it must be [B,T], a row of ids for each prompt" : "it must be [B,T], like input_ids",
+          "correct the file");
   };
   shape_of(ids);
   in.rows = ids.shape[0];
   in.columns = ids.shape[1];
-  if (in.rows * in.columns == 0) throw UserError("tensor 'input_ids' is empty", path, "it needs at least one token", "correct the file");
+  if (in.rows * in.columns == 0)
+    throw UserError("tensor 'input_ids' is empty", path, "it needs at least one token", "correct the file");
   for (int64_t id : read_ids(file, ids)) {
     if (id < 0 || id >= facts.vocabulary)
-      throw UserError(fmt::format("token {} in 'input_ids'", id), path, fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary), "use the model's tokenizer");
+      throw UserError(fmt::format("token {} in 'input_ids'", id), path,
+                      fmt::format("ids must be 0 or more, and below vocab_size = {}", facts.vocabulary),
+                      "use the model's tokenizer");
     in.ids.push_back(static_cast<int32_t>(id));
   }
   in.positions.resize(in.ids.size());
@@ -259,18 +295,23 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
     auto p = read_ids(file, *t);
     for (size_t i = 0; i < p.size(); ++i) {
       if (p[i] < 0 || p[i] >= most)
-        throw UserError(fmt::format("position {} in 'position_ids'", p[i]), fmt::format("{}: row {}, column {}", path, static_cast<int64_t>(i) / in.columns, static_cast<int64_t>(i) % in.columns),
+        throw UserError(fmt::format("position {} in 'position_ids'", p[i]),
+                        fmt::format("{}: row {}, column {}", path, static_cast<int64_t>(i) / in.columns,
+                                    static_cast<int64_t>(i) % in.columns),
                         fmt::format("positions are 0 to {}", most - 1), "correct the file");
       in.positions[i] = static_cast<int32_t>(p[i]);
     }
   } else if (facts.max_positions > 0 && in.columns > facts.max_positions) {
-    throw UserError(fmt::format("rows of {} tokens", in.columns), path, fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten the rows");
+    throw UserError(fmt::format("rows of {} tokens", in.columns), path,
+                    fmt::format("the model has max_position_embeddings = {}", facts.max_positions), "shorten the rows");
   }
   std::vector<int64_t> mask(in.ids.size(), 1);
   if (const TensorInfo* t = file.find("attention_mask")) shape_of(*t), mask = read_ids(file, *t);
   for (size_t i = 0; i < mask.size(); ++i)
     if (mask[i] != 0 && mask[i] != 1)
-      throw UserError(fmt::format("{} in 'attention_mask'", mask[i]), fmt::format("{}: row {}, column {}", path, static_cast<int64_t>(i) / in.columns, static_cast<int64_t>(i) % in.columns),
+      throw UserError(fmt::format("{} in 'attention_mask'", mask[i]),
+                      fmt::format("{}: row {}, column {}", path, static_cast<int64_t>(i) / in.columns,
+                                  static_cast<int64_t>(i) % in.columns),
                       "a mask holds 0 and 1", "correct the file");
   if (std::find(mask.begin(), mask.end(), 1) == mask.end())
     throw UserError("'attention_mask' is all 0", path, "at least one token must be there to be seen", "correct the file");
@@ -278,7 +319,8 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
     auto row = mask.begin() + r * in.columns, end = row + in.columns;
     auto first = std::find(row, end, 1), last = std::find(first, end, 0);
     if (std::find(last, end, 1) != end)
-      throw UserError(fmt::format("row {} of 'attention_mask' has holes", r), path, "the ones of a row must stand together", "pad on one side");
+      throw UserError(fmt::format("row {} of 'attention_mask' has holes", r), path, "the ones of a row must stand together",
+                      "pad on one side");
     if (first != last) {
       int64_t begin = r * in.columns + (first - row);
       in.segments.push_back({begin, last - first, begin, last - first});
@@ -292,7 +334,8 @@ TraceInput read_trace_input(const std::string& path, const ModelFacts& facts) {
       for (int64_t c = 0; c + 1 < in.columns; ++c) {
         int64_t l = labels[static_cast<size_t>(r * in.columns + c + 1)];
         if (l >= facts.vocabulary || (l < 0 && l != -100))
-          throw UserError(fmt::format("label {}", l), path, fmt::format("labels are -100 or ids below vocab_size = {}", facts.vocabulary), "correct the file");
+          throw UserError(fmt::format("label {}", l), path,
+                          fmt::format("labels are -100 or ids below vocab_size = {}", facts.vocabulary), "correct the file");
         in.labels[static_cast<size_t>(r * in.columns + c)] = static_cast<int32_t>(l);
       }
   }
@@ -305,7 +348,8 @@ void trace(Session& session, const TraceInput& in, bool backward, const Recipe& 
   for (int d = 0; session.spread.options.sequence && d < mesh.data; ++d)
     if (int64_t tokens = std::max<int64_t>(1, rows_of(in.rows, d, mesh.data).count) * in.columns; tokens % mesh.tensor != 0)
       throw UserError(fmt::format("{} tokens over {} tensor ranks", tokens, mesh.tensor), "parallel.sequence",
-                      "with it the tokens of every data rank must be a multiple of the tensor ranks", "set parallel.sequence=false, or change the input");
+                      "with it the tokens of every data rank must be a multiple of the tensor ranks",
+                      "set parallel.sequence=false, or change the input");
   TraceRun run(session, in, recipe, out);
   if (session.ranks().first()) run.declare(backward);
   run.forward();

@@ -1,5 +1,6 @@
-// One forward (and backward) pass on given token ids, with everything of interest written down. What comes out is in Hugging Face's
-// terms: logits, hidden states, loss, gradients by weight name. Of several ranks all run; what they find comes out whole on rank 0.
+// One forward (and backward) pass on given token ids, with everything of interest written down. What comes out is in Hugging
+// Face's terms: logits, hidden states, loss, gradients by weight name. Of several ranks all run; what they find comes out whole
+// on rank 0.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,13 +12,13 @@ namespace ravine {
 
 struct TraceInput {
   int64_t rows = 0, columns = 0;
-  std::vector<int32_t> ids, positions;   // rows * columns
-  std::vector<int32_t> labels;           // already shifted, -100 ignored; empty: no loss
+  std::vector<int32_t> ids, positions;  // rows * columns
+  std::vector<int32_t> labels;          // already shifted, -100 ignored; empty: no loss
   std::vector<Segment> segments;
 };
 
-// input_ids [B,T], optional labels [B,T] (the shift by one happens here), attention_mask [B,T] (1s of a row must stand together) and
-// position_ids [B,T]. UserErrors name file and tensor.
+// input_ids [B,T], optional labels [B,T] (the shift by one happens here), attention_mask [B,T] (1s of a row must stand
+// together) and position_ids [B,T]. UserErrors name file and tensor.
 TraceInput read_trace_input(const std::string& path, const ModelFacts& facts);
 
 struct NamedTensor {
@@ -36,9 +37,10 @@ class TraceOutput {
 };
 
 // logits [B,T,V], hidden.0 .. hidden.L [B,T,C], loss [] if there are labels, grad.<name> with backward. In f32, or f64 when the
-// session computes in f64. Rows are divided over data ranks. With parallel.sequence the tokens of each data rank must divide over its
-// tensor ranks (UserError). Rank 0 holds one tensor at a time beside its own part; gradients are gathered by layers.
+// session computes in f64. Rows are divided over data ranks. With parallel.sequence the tokens of each data rank must divide
+// over its tensor ranks (UserError). Rank 0 holds one tensor at a time beside its own part; gradients are gathered by layers.
 void trace(Session& session, const TraceInput& input, bool backward, const Recipe& recipe, TraceOutput& out);
-std::vector<NamedTensor> trace(Session& session, const TraceInput& input, bool backward, const Recipe& recipe);  // all of them, on rank 0
+std::vector<NamedTensor> trace(Session& session, const TraceInput& input, bool backward,
+                               const Recipe& recipe);  // all of them, on rank 0
 
 }  // namespace ravine

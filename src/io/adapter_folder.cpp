@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "base/shell_word.h"
+#include "base/text.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -17,7 +17,9 @@ bool has_model_weights(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if ((name.starts_with("model") && name.find(".safetensors") != std::string::npos) || (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos)) return true;
+    if ((name.starts_with("model") && name.find(".safetensors") != std::string::npos) ||
+        (name.starts_with("pytorch_model") && name.find(".bin") != std::string::npos))
+      return true;
   }
   return false;
 }
@@ -39,13 +41,17 @@ std::optional<AdapterFolder> find_adapter(const std::string& folder) {
 Json adapter_config(const AdapterFolder& adapter) {
   if (adapter.config_file.empty()) return Json::object();
   Json config = read_json(adapter.config_file);
-  if (!config.is_object()) throw UserError("not the config of an adapter", adapter.config_file, "it must be a JSON object", "save the adapter again with PEFT");
+  if (!config.is_object())
+    throw UserError("not the config of an adapter", adapter.config_file, "it must be a JSON object",
+                    "save the adapter again with PEFT");
   return config;
 }
 
 std::string merge_command(const std::string& folder) {
-  return "python -c " + shell_word(fmt::format("from peft import AutoPeftModelForCausalLM as M; M.from_pretrained({}).merge_and_unload().save_pretrained(\"MERGED\")",
-                                             Json(folder).dump(-1, ' ', false, Json::error_handler_t::replace)));
+  return "python -c " +
+         shell_word(fmt::format(
+             "from peft import AutoPeftModelForCausalLM as M; M.from_pretrained({}).merge_and_unload().save_pretrained(\"MERGED\")",
+             Json(folder).dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 
 void refuse_adapter(const std::string& folder, const std::string& key) {
@@ -54,11 +60,16 @@ void refuse_adapter(const std::string& folder, const std::string& key) {
   std::string base = "a base model";
   try {
     const Json config = adapter_config(*adapter);
-    if (const auto it = config.find("base_model_name_or_path"); it != config.end() && it->is_string() && *it != Json("")) base = "the model " + escaped(it->get<std::string>());
+    if (const auto it = config.find("base_model_name_or_path"); it != config.end() && it->is_string() && *it != Json(""))
+      base = "the model " + escaped(it->get<std::string>());
   } catch (const UserError&) {  // refused in any case
   }
-  throw UserError("an adapter, not a model", fmt::format("{}={}", key, folder), fmt::format("a PEFT folder holds changes to {}, and ravine does not apply adapters yet", base),
-                  fmt::format("merge the two with PEFT and name the folder MERGED that it writes (with the tokenizer's files copied there): {}", merge_command(folder)));
+  throw UserError(
+      "an adapter, not a model", fmt::format("{}={}", key, folder),
+      fmt::format("a PEFT folder holds changes to {}, and ravine does not apply adapters yet", base),
+      fmt::format(
+          "merge the two with PEFT and name the folder MERGED that it writes (with the tokenizer's files copied there): {}",
+          merge_command(folder)));
 }
 
 }  // namespace ravine

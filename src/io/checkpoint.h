@@ -4,8 +4,8 @@
 //   checkpoints/step_000200/manifest.json           what is there: see io/manifest.h
 //   checkpoints/step_000200/state-00000.safetensors one per rank, tensors in buffer order, for O_DIRECT
 //
-// A checkpoint is built in a temporary folder (files/temporary.h), synced, renamed; so every folder step_N is complete. Whatever is wrong with one is
-// a UserError naming file and tensor.
+// A checkpoint is built in a temporary folder (files/temporary.h), synced, renamed; so every folder step_N is complete.
+// Whatever is wrong with one is a UserError naming file and tensor.
 #pragma once
 #include <functional>
 #include <memory>
@@ -29,8 +29,9 @@ struct StateTensor {
   size_t unit = 0;             // what wait_unit waits for
 };
 
-// Which checkpoints of a folder led to a state: those that its own process has saved, and of processes before it those up to the step that was gone on from.
-// Others there are of a branch that was left. Kept in the scalars as "line"; programs that recorded none are the process "".
+// Which checkpoints of a folder led to a state: those that its own process has saved, and of processes before it those up to
+// the step that was gone on from. Others there are of a branch that was left. Kept in the scalars as "line"; programs that
+// recorded none are the process "".
 struct CheckpointLine {
   std::string process;
   std::vector<std::pair<std::string, int64_t>> before;  // process, its last step of this line; the oldest first
@@ -50,9 +51,9 @@ struct TrainState {
 };
 
 // One background thread; nothing is copied: the buffers stay as they are until wait_unit or wait has returned. Not for use by
-// two threads at once. With several ranks each has a writer, all save to the same shared folder, in the same order, and rank 0 makes it complete. `run` is a number that they share and that no other
-// run has: by it and the count of saves they know which parts belong together, so what a late rank of a save that failed still
-// writes is never taken for a part of the next.
+// two threads at once. With several ranks each has a writer, all save to the same shared folder, in the same order, and rank 0
+// makes it complete. `run` is a number that they share and that no other run has: by it and the count of saves they know which
+// parts belong together, so what a late rank of a save that failed still writes is never taken for a part of the next.
 class CheckpointWriter {
  public:
   explicit CheckpointWriter(int rank = 0, int ranks = 1, uint64_t run = 0);
@@ -61,28 +62,33 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   // Starts to write checkpoints_dir/step_<step> (replacing one of that name) and returns; first waits for the save before. The
-  // `keep` newest up to this step that are sound and of this state's line stay (0: all), with whatever lies among them; what is older goes once
-  // this one is complete, unless it holds a file that no checkpoint has: that is a warning; replacing such a one is refused. Those of other processes
-  // are read whole once, before anything goes because of them. The newest healthy one stays in any case (io/checkpoint_health.h, where the verdict in `state` is written to the file too).
-  // Wrong slices are an Error at once.
+  // `keep` newest up to this step that are sound and of this state's line stay (0: all), with whatever lies among them; what is
+  // older goes once this one is complete, unless it holds a file that no checkpoint has: that is a warning; replacing such a
+  // one is refused. Those of other processes are read whole once, before anything goes because of them. The newest healthy one
+  // stays in any case (io/checkpoint_health.h, where the verdict in `state` is written to the file too). Wrong slices are an
+  // Error at once.
   void save(const std::string& checkpoints_dir, int64_t step, const TrainState& state, int64_t keep);
 
   // Blocks until every tensor of the unit is written, or the save has failed: then its buffers may change.
   void wait_unit(size_t unit);
   // Blocks until the checkpoint is complete under its name and `latest` says so (rank 0; other ranks: their part is on disk).
   void wait();
-  // Blocks until this rank's part of the last save is on disk, or has failed: then true. Of several ranks the first waits for the parts of all; one that could not even leave it a mark there is
-  // told of by the ranks themselves, and give_up_parts ends that wait: the save has failed.
+  // Blocks until this rank's part of the last save is on disk, or has failed: then true. Of several ranks the first waits for
+  // the parts of all; one that could not even leave it a mark there is told of by the ranks themselves, and give_up_parts ends
+  // that wait: the save has failed.
   bool wait_part();
   void give_up_parts();
-  // What went wrong with the last save (disk full, ...) or beside it, once. Unless take_saved has it, what it wrote is removed; earlier checkpoints are untouched.
+  // What went wrong with the last save (disk full, ...) or beside it, once. Unless take_saved has it, what it wrote is removed;
+  // earlier checkpoints are untouched.
   std::optional<std::string> take_warning();
-  // The last save that became complete since the call before: its step, the bytes of this rank, seconds from save() to complete.
+  // The last save that became complete since the call before: its step, the bytes of this rank, seconds from save() to
+  // complete.
   struct Saved {
     int64_t step = 0, bytes = 0;
     double seconds = 0;
   };
   std::optional<Saved> take_saved();
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
@@ -122,7 +128,8 @@ class CheckpointReader {
 // at all; a UserError if there are some and all are damaged. A missing folder is no checkpoint.
 // `takes` (of names; null: all) leaves some out. Without `whole` bytes are not compared with their checksums.
 using TakesCheckpoint = std::function<bool(const std::string& name)>;
-std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir, const std::function<void(const std::string&)>& warn,
+std::optional<std::string> newest_checkpoint(const std::string& checkpoints_dir,
+                                             const std::function<void(const std::string&)>& warn,
                                              const TakesCheckpoint& takes = {}, bool whole = true);
 
 // What the file `latest` says: nothing if there is none, or if it names no checkpoint. A UserError where it is no plain file.
@@ -132,21 +139,24 @@ std::optional<int64_t> first_step_to_try(const std::string& checkpoints_dir);
 // The folders that it tries, in this order, unread.
 std::vector<std::string> checkpoints_to_try(const std::string& checkpoints_dir, const TakesCheckpoint& takes = {});
 
-// Removes what killed runs left half written, and gives a checkpoint its name again that was being replaced. To be called by one rank, before
-// the newest one is looked for.
+// Removes what killed runs left half written, and gives a checkpoint its name again that was being replaced. To be called by
+// one rank, before the newest one is looked for.
 void clean_leftovers(const std::string& checkpoints_dir);
 
 // Whether the folder's manifest.json says that it is one of a checkpoint; its beginning alone is read.
 bool manifest_says_checkpoint(const std::string& folder);
-// Whether the folder is a checkpoint, sound or not: its manifest says so, or, since that may be damaged, is there in a folder with the name of one.
+// Whether the folder is a checkpoint, sound or not: its manifest says so, or, since that may be damaged, is there in a folder
+// with the name of one.
 bool is_checkpoint(const std::string& folder);
 // Whether there is one directly in it.
 bool holds_checkpoints(const std::string& folder);
 
-// What is wrong with the checkpoint, "" if nothing is: manifest, sizes and headers, with `whole` also every byte. Runs on the calling thread alone.
+// What is wrong with the checkpoint, "" if nothing is: manifest, sizes and headers, with `whole` also every byte. Runs on the
+// calling thread alone.
 std::string fault_in_checkpoint(const std::string& folder, bool whole);
 
-// What is write-protected of it, its folder or a file in it (no write permission, or immutable), "" if nothing is: its user wants to keep it, whatever the rights of this process.
+// What is write-protected of it, its folder or a file in it (no write permission, or immutable), "" if nothing is: its user
+// wants to keep it, whatever the rights of this process.
 std::string protection_of_checkpoint(const std::string& folder);
 
 // The first entry that no checkpoint has, "" if there is none.

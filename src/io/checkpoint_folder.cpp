@@ -68,8 +68,10 @@ bool manifest_says_checkpoint(const std::string& folder) {
 
 bool is_checkpoint(const std::string& folder) {
   std::error_code error;
-  const fs::path path = fs::absolute(folder, error).lexically_normal(), name = path.has_filename() ? path.filename() : path.parent_path().filename();
-  return (checkpoint_step(name.string()) && fs::is_regular_file(path / "manifest.json", error)) || manifest_says_checkpoint(folder);
+  const fs::path path = fs::absolute(folder, error).lexically_normal(),
+                 name = path.has_filename() ? path.filename() : path.parent_path().filename();
+  return (checkpoint_step(name.string()) && fs::is_regular_file(path / "manifest.json", error)) ||
+         manifest_says_checkpoint(folder);
 }
 
 bool holds_checkpoints(const std::string& folder) {
@@ -91,7 +93,8 @@ std::vector<std::string> checkpoints_to_try(const std::string& dir, const TakesC
   return out;
 }
 
-std::optional<std::string> newest_checkpoint(const std::string& dir, const std::function<void(const std::string&)>& warn, const TakesCheckpoint& takes, bool whole) {
+std::optional<std::string> newest_checkpoint(const std::string& dir, const std::function<void(const std::string&)>& warn,
+                                             const TakesCheckpoint& takes, bool whole) {
   const auto latest = latest_step(dir);
   std::vector<int64_t> steps = steps_to_try(dir, latest);
   if (latest && std::find(steps.begin(), steps.end(), *latest) == steps.end())
@@ -107,12 +110,15 @@ std::optional<std::string> newest_checkpoint(const std::string& dir, const std::
     }
   }
   if (steps.empty()) return {};
-  throw UserError("no checkpoint can be used", dir, fmt::format("all {} are damaged", steps.size()),
-                  fmt::format("move {}/step_* away and set checkpoint.resume=none to begin anew there, or choose another train.output", dir));
+  throw UserError(
+      "no checkpoint can be used", dir, fmt::format("all {} are damaged", steps.size()),
+      fmt::format("move {}/step_* away and set checkpoint.resume=none to begin anew there, or choose another train.output",
+                  dir));
 }
 
 bool CheckpointLine::holds(const std::string& by, int64_t step) const {
-  return by == process || std::any_of(before.begin(), before.end(), [&](const auto& part) { return part.first == by && step <= part.second; });
+  return by == process ||
+         std::any_of(before.begin(), before.end(), [&](const auto& part) { return part.first == by && step <= part.second; });
 }
 
 CheckpointLine CheckpointLine::gone_on(const std::string& by, int64_t step) const {
@@ -146,7 +152,8 @@ std::string foreign_in_checkpoint(const std::string& folder) {
     constexpr std::string_view begin = "state-", end = ".safetensors";
     const bool state = name.starts_with(begin) && name.ends_with(end) && name.size() >= begin.size() + 5 + end.size() &&
                        name.find_first_not_of("0123456789", begin.size()) == name.size() - end.size();
-    const bool ours = (state || name == "manifest.json" || parse_temporary(name)) && entry.symlink_status().type() == fs::file_type::regular;
+    const bool ours =
+        (state || name == "manifest.json" || parse_temporary(name)) && entry.symlink_status().type() == fs::file_type::regular;
     if (!ours && (first.empty() || name < first)) first = name;
   }
   return first;
@@ -168,8 +175,16 @@ std::string protection_of_checkpoint(const std::string& folder) {
 void clean_leftovers(const std::string& dir) {
   constexpr std::string_view parts = ".parts";
   remove_leftovers(
-      dir, [&](const std::string& target) { return target == "latest" || checkpoint_step(target.ends_with(parts) ? target.substr(0, target.size() - parts.size()) : target).has_value(); },
-      [](const std::string& leftover) { return checkpoint_step(parse_temporary(fs::path(leftover).filename().string())->target) ? foreign_in_checkpoint(leftover) : ""; });
+      dir,
+      [&](const std::string& target) {
+        return target == "latest" ||
+               checkpoint_step(target.ends_with(parts) ? target.substr(0, target.size() - parts.size()) : target).has_value();
+      },
+      [](const std::string& leftover) {
+        return checkpoint_step(parse_temporary(fs::path(leftover).filename().string())->target)
+                   ? foreign_in_checkpoint(leftover)
+                   : "";
+      });
 }
 
 }  // namespace ravine

@@ -9,18 +9,22 @@
 namespace ravine {
 namespace {
 
-std::string health_file(const std::string& checkpoints_dir) { return (std::filesystem::path(checkpoints_dir).parent_path() / kHealthFile).string(); }
+std::string health_file(const std::string& checkpoints_dir) {
+  return (std::filesystem::path(checkpoints_dir).parent_path() / kHealthFile).string();
+}
 
 Json read_verdicts(const std::string& file) {
   if (std::error_code error; !std::filesystem::exists(file, error)) return Json::array();
   Json list = read_json(file);
   auto wrong = [&](const std::string& what) {
-    throw UserError(what, file, R"(it must be a list of {"is_health": 0 or 1, "ckpt_name": TEXT})",
-                    "correct it, remove it (then the verdicts in the checkpoints themselves count), or name the checkpoint by checkpoint.resume=DIR");
+    throw UserError(
+        what, file, R"(it must be a list of {"is_health": 0 or 1, "ckpt_name": TEXT})",
+        "correct it, remove it (then the verdicts in the checkpoints themselves count), or name the checkpoint by checkpoint.resume=DIR");
   };
   if (!list.is_array()) wrong("not a list of checkpoints");
   for (const Json& c : list)
-    if (!c.is_object() || !c.contains("ckpt_name") || !c["ckpt_name"].is_string() || !c.contains("is_health") || !c["is_health"].is_number_integer())
+    if (!c.is_object() || !c.contains("ckpt_name") || !c["ckpt_name"].is_string() || !c.contains("is_health") ||
+        !c["is_health"].is_number_integer())
       wrong("an entry is no verdict on a checkpoint");
   return list;
 }

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-constexpr int64_t kRead = int64_t{4} << 20;   // bytes of one read
+constexpr int64_t kRead = int64_t{4} << 20;    // bytes of one read
 constexpr int64_t kShort = int64_t{16} << 10;  // runs below are copied from the mapped file: a system call each is too slow
 constexpr int64_t kMaxManifest = int64_t{1} << 30;  // bytes
 
@@ -72,7 +72,7 @@ struct CheckpointReader::Impl {
         if (!info) damaged(tensor_at(file.path(), s.stored), "the manifest says that this file holds it");
         if (info->dtype != t.dtype || !(info->shape == s.box.shape))
           damaged(tensor_at(file.path(), s.stored), fmt::format("it is {} {}, the manifest says {} {}", name(info->dtype),
-                                                         info->shape.text(), name(t.dtype), s.box.shape.text()));
+                                                                info->shape.text(), name(t.dtype), s.box.shape.text()));
         ++used[s.file];
       }
     }
@@ -111,8 +111,9 @@ struct CheckpointReader::Impl {
           damaged(tensor_at(p.file->path(), p.info->name), "padding must be zero");
       }
       if (p.slice && sum.value() != p.slice->checksum)
-        damaged(tensor_at(p.file->path(), p.info->name), fmt::format("its checksum is {}, the manifest says {}",
-                                                              checksum_text(sum.value()), checksum_text(p.slice->checksum)));
+        damaged(tensor_at(p.file->path(), p.info->name),
+                fmt::format("its checksum is {}, the manifest says {}", checksum_text(sum.value()),
+                            checksum_text(p.slice->checksum)));
     };
     if (!alone) return parallel_for_threads(static_cast<int64_t>(parts.size()), check);
     for (size_t i = 0; i < parts.size(); ++i) check(static_cast<int64_t>(i), 0);

@@ -38,7 +38,8 @@ struct CheckpointJob {
   std::string parts() const { return temporary_path(target() + ".parts", digits); }  // where ranks other than 0 write
 };
 
-// What is known of checkpoints that lie in the folder, by path: whether they are sound. A reader of bytes once; sizes and headers are looked at again each time.
+// What is known of checkpoints that lie in the folder, by path: whether they are sound. A reader of bytes once; sizes and
+// headers are looked at again each time.
 class KnownCheckpoints {
  public:
   void saved(const std::string& path) { sound_[path] = true; }
@@ -185,8 +186,8 @@ Manifest wait_for_part(const CheckpointJob& job, int r, const std::atomic<bool>&
   return parse_part(read_whole(path, kMaxPart), path);
 }
 
-// Older ones go by way of a name that is no checkpoint's: a kill in between leaves nothing half there. What holds files of others stays, and is
-// told. Where verdicts cannot be read nothing goes: it may be the newest healthy one.
+// Older ones go by way of a name that is no checkpoint's: a kill in between leaves nothing half there. What holds files of
+// others stays, and is told. Where verdicts cannot be read nothing goes: it may be the newest healthy one.
 std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
   known.saved(job.target());
   if (job.keep < 1) return "";
@@ -211,7 +212,8 @@ std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
       continue;
     }
     if (const std::string foreign = foreign_in_checkpoint(path); !foreign.empty()) {
-      stay += fmt::format("{}checkpoint {} stays, it holds '{}', which no checkpoint has", stay.empty() ? "" : "; ", checkpoint_name(step), foreign);
+      stay += fmt::format("{}checkpoint {} stays, it holds '{}', which no checkpoint has", stay.empty() ? "" : "; ",
+                          checkpoint_name(step), foreign);
       continue;
     }
     if (!protection_of_checkpoint(path).empty()) {
@@ -223,24 +225,30 @@ std::string remove_older(const CheckpointJob& job, KnownCheckpoints& known) {
     std::error_code error;
     fs::remove_all(doomed, error);
     if (!error) continue;
-    const bool back = fault_in_checkpoint(doomed, false).empty() && ::renameat2(AT_FDCWD, doomed.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0;
-    stay += fmt::format("{}an old checkpoint could not be removed ({}): {}", stay.empty() ? "" : "; ", back ? path : doomed, error.message());
+    const bool back = fault_in_checkpoint(doomed, false).empty() &&
+                      ::renameat2(AT_FDCWD, doomed.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0;
+    stay += fmt::format("{}an old checkpoint could not be removed ({}): {}", stay.empty() ? "" : "; ", back ? path : doomed,
+                        error.message());
   }
   return stay;
 }
 
-// The checkpoint has its name; says what that is worth where `latest` cannot be told. Without a `latest` the newest counts, and to remove a name takes no room.
+// The checkpoint has its name; says what that is worth where `latest` cannot be told. Without a `latest` the newest counts, and
+// to remove a name takes no room.
 std::string name_latest(const CheckpointJob& j) {
   const std::string path = j.dir + "/latest";
   try {
     write_file_atomic(path, checkpoint_name(j.step) + "\n");
     return "";
   } catch (const std::exception& e) {
-    const std::string saved = fmt::format("checkpoint {} is saved, but the file '{}' could not be written: {}", checkpoint_name(j.step), path, e.what());
+    const std::string saved = fmt::format("checkpoint {} is saved, but the file '{}' could not be written: {}",
+                                          checkpoint_name(j.step), path, e.what());
     std::error_code error;
     fs::remove(path, error);
-    if (!error) return saved + "; it was removed instead, and the next start goes on from the newest checkpoint, which is this one";
-    return fmt::format("{}; it still names an older one, from which the next start goes on unless you say checkpoint.resume={}", saved, j.target());
+    if (!error)
+      return saved + "; it was removed instead, and the next start goes on from the newest checkpoint, which is this one";
+    return fmt::format("{}; it still names an older one, from which the next start goes on unless you say checkpoint.resume={}",
+                       saved, j.target());
   }
 }
 
@@ -335,7 +343,8 @@ struct CheckpointWriter::Impl {
     const std::string problem = name_latest(j);
     completed = std::chrono::steady_clock::now();
     if (warnings.empty()) beside(unwritten.c_str(), [&] { record_verdict(j.dir, name, m.scalars); });
-    if (!problem.empty()) return warnings.empty() ? problem : problem + "; " + warnings;  // older ones stay: one of them may be what `latest` names
+    if (!problem.empty())
+      return warnings.empty() ? problem : problem + "; " + warnings;  // older ones stay: one of them may be what `latest` names
     beside("no older checkpoint was removed", [&] {
       if (const std::string stay = remove_older(j, known); !stay.empty()) warnings += (warnings.empty() ? "" : "; ") + stay;
     });
@@ -403,7 +412,7 @@ struct CheckpointWriter::Impl {
   uint64_t saves = 0;
   mutable std::mutex mutex;
   std::condition_variable changed;
-  std::optional<CheckpointJob> job;                       // under way
+  std::optional<CheckpointJob> job;             // under way
   std::unordered_map<size_t, int64_t> pending;  // tensors not yet written, per unit
   std::optional<std::string> warning;
   std::optional<CheckpointWriter::Saved> saved;

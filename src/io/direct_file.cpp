@@ -89,7 +89,8 @@ DirectFile::DirectFile(std::string path, int64_t bytes)
   int code;
   do code = bytes > 0 && ::fallocate(*fd_, 0, 0, bytes) != 0 ? errno : 0;
   while (code == EINTR);
-  if (code != 0 && code != EOPNOTSUPP && code != ENOSYS) throw_system(fmt::format("reserve {}", human_bytes(static_cast<double>(bytes))), path_, code);
+  if (code != 0 && code != EOPNOTSUPP && code != ENOSYS)
+    throw_system(fmt::format("reserve {}", human_bytes(static_cast<double>(bytes))), path_, code);
   if (direct_) ring_ = Ring::make();
 }
 

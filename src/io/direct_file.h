@@ -15,16 +15,17 @@ class DirectFile {
  public:
   static constexpr int64_t kBlock = 4096;
 
-  // Creates `path`, which must not exist, and reserves its `bytes` on the disk: DiskFull comes here, before anything is written.
+  // Creates `path`, which must not exist, and reserves its `bytes` on the disk: DiskFull comes here, before anything is
+  // written.
   DirectFile(std::string path, int64_t bytes);
   ~DirectFile();
   DirectFile(const DirectFile&) = delete;
   DirectFile& operator=(const DirectFile&) = delete;
 
-  // The next bytes, added to `sum` too. Memory whose address equals position() modulo kBlock goes to disk as it is, other memory through a
-  // small buffer; it must stay as it is until drain() has returned, since writes go on beside the next append.
+  // The next bytes, added to `sum` too. Memory whose address equals position() modulo kBlock goes to disk as it is, other
+  // memory through a small buffer; it must stay as it is until drain() has returned, since writes go on beside the next append.
   void append(std::span<const std::byte> bytes, Checksum& sum);
-  void drain();  // blocks until nothing that was appended is read any more
+  void drain();   // blocks until nothing that was appended is read any more
   void finish();  // all bytes must be there; blocks until they are on the disk
 
   int64_t position() const { return at_ + staged_; }

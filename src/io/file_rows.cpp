@@ -11,9 +11,12 @@ namespace {
 
 int64_t row_size(const FileTensor& t) { return t.shape.rank() < 2 ? 1 : t.shape.count() / std::max<int64_t>(1, t.shape[0]); }
 
-std::byte* element_at(const TensorView& v, int64_t element) { return static_cast<std::byte*>(v.data) + element * size_of(v.dtype); }
+std::byte* element_at(const TensorView& v, int64_t element) {
+  return static_cast<std::byte*>(v.data) + element * size_of(v.dtype);
+}
 
-// f(param, its first element, offset in the range, count) over runs that are contiguous on both sides. Not for transposed tensors.
+// f(param, its first element, offset in the range, count) over runs that are contiguous on both sides. Not for transposed
+// tensors.
 template <class F>
 void each_run(const FileTensor& t, const FileRange& range, F&& f) {
   const int64_t size = row_size(t), first = range.begin / size, last = first + range.count / size;
@@ -41,13 +44,15 @@ void turn(const FileTensor& t, const FileRange& range, int64_t size, Move&& move
 }  // namespace
 
 std::vector<FileRange> file_ranges(const FileTensor& t, int64_t most) {
-  const int64_t all = t.shape.count(), row = t.shape.rank() < 2 ? 1 : row_size(t), step = std::max<int64_t>(1, most / std::max<int64_t>(1, row)) * row;
+  const int64_t all = t.shape.count(), row = t.shape.rank() < 2 ? 1 : row_size(t),
+                step = std::max<int64_t>(1, most / std::max<int64_t>(1, row)) * row;
   std::vector<FileRange> ranges;
   for (int64_t begin = 0; begin < all; begin += step) ranges.push_back({begin, std::min(step, all - begin)});
   return ranges;
 }
 
-void scatter(const FileTensor& t, const FileRange& range, DType from, const std::byte* data, const std::vector<TensorView>& of) {
+void scatter(const FileTensor& t, const FileRange& range, DType from, const std::byte* data,
+             const std::vector<TensorView>& of) {
   if (!t.transposed) {
     each_run(t, range, [&](size_t param, int64_t element, int64_t offset, int64_t count) {
       convert(from, data + offset * size_of(from), of[param].dtype, element_at(of[param], element), count);

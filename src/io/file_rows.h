@@ -1,4 +1,5 @@
-// Between tensors of weight files and the parameters they are made of: joined ones are cut, transposed ones turned, types converted.
+// Between tensors of weight files and the parameters they are made of: joined ones are cut, transposed ones turned, types
+// converted.
 #pragma once
 #include <functional>
 #include <vector>
@@ -13,7 +14,8 @@ struct FileRange {
   int64_t begin = 0, count = 0;
 };
 
-// Cuts [0, t.shape.count()) into ranges of about `most` elements that the two functions below take: whole rows of what is stored.
+// Cuts [0, t.shape.count()) into ranges of about `most` elements that the two functions below take: whole rows of what is
+// stored.
 std::vector<FileRange> file_ranges(const FileTensor& t, int64_t most);
 
 // `of` holds the parameters of t, whole and contiguous, in their order.

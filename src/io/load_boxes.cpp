@@ -10,7 +10,7 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kReadElements = int64_t{1} << 20;  // elements of one read
-constexpr int64_t kShortRow = 2048;              // bytes of a row below which the file is read whole rows at a time
+constexpr int64_t kShortRow = 2048;                  // bytes of a row below which the file is read whole rows at a time
 
 int64_t file_row(const FileTensor& t) { return t.shape.rank() < 2 ? 1 : t.shape.count() / std::max<int64_t>(1, t.shape[0]); }
 
@@ -24,7 +24,8 @@ bool all_whole(const FileTensor& t, const std::vector<std::vector<ParamBox>>& bo
 void plan_box(const BoxRead& common, const ParamBox& box, size_t param, std::vector<BoxRead>& reads) {
   const FileTensor& t = *common.tensor;
   const Shape& shape = box.view.shape;
-  require(shape.rank() <= 2 && box.view.contiguous(), "load_weights: a box of '{}' has shape {}", box.param->name, shape.text());
+  require(shape.rank() <= 2 && box.view.contiguous(), "load_weights: a box of '{}' has shape {}", box.param->name,
+          shape.text());
   const bool matrix = shape.rank() == 2;
   const int64_t first = box.begin[0], inner = matrix ? box.begin[1] : 0, width = matrix ? shape[1] : 1;
   for (const FileTensor::Run& r : t.runs) {
@@ -65,7 +66,8 @@ void fetch(const BoxRead& r, std::byte* to, std::vector<std::byte>& rows_of_file
     rows_of_file.resize(static_cast<size_t>(count * size));
     read((r.row + i) * width + r.column, count, rows_of_file.data());
     for (int64_t j = 0; j < n; ++j)
-      std::memcpy(to + (i + j) * r.columns * size, rows_of_file.data() + j * width * size, static_cast<size_t>(r.columns * size));
+      std::memcpy(to + (i + j) * r.columns * size, rows_of_file.data() + j * width * size,
+                  static_cast<size_t>(r.columns * size));
   }
 }
 
@@ -83,7 +85,8 @@ void run_whole(const BoxRead& r, std::vector<std::byte>& scratch) {
 void run_box(const BoxRead& r, std::vector<std::byte>& scratch) {
   const DType from = r.info->dtype, to = r.box->view.dtype;
   const int64_t pitch = r.box->view.cols(), size = size_of(to), count = r.rows * r.columns;
-  auto* target = r.box->view.as<std::byte>() + (r.box->view.shape.rank() == 2 ? r.box_row * pitch + r.box_column : r.box_row) * size;
+  auto* target =
+      r.box->view.as<std::byte>() + (r.box->view.shape.rank() == 2 ? r.box_row * pitch + r.box_column : r.box_row) * size;
   std::vector<std::byte> rows_of_file;
   if (!r.tensor->transposed && from == to) return fetch(r, target, rows_of_file);
   scratch.resize(static_cast<size_t>(count * size_of(from)));
@@ -98,8 +101,8 @@ void run_box(const BoxRead& r, std::vector<std::byte>& scratch) {
 
 }  // namespace
 
-void plan_reads(const TensorFile& file, const TensorInfo& info, const FileTensor& t, const std::vector<std::vector<ParamBox>>& boxes,
-                std::vector<BoxRead>& reads) {
+void plan_reads(const TensorFile& file, const TensorInfo& info, const FileTensor& t,
+                const std::vector<std::vector<ParamBox>>& boxes, std::vector<BoxRead>& reads) {
   BoxRead read{&file, &info, &t, {}, {}};
   if (all_whole(t, boxes)) {
     for (const Param* p : t.params) read.whole.push_back(boxes[p->index][0].view);
@@ -115,6 +118,8 @@ void plan_reads(const TensorFile& file, const TensorInfo& info, const FileTensor
       if (box.view.device != DeviceKind::meta) plan_box(read, box, i, reads);
 }
 
-void run_read(const BoxRead& read, std::vector<std::byte>& scratch) { return read.box ? run_box(read, scratch) : run_whole(read, scratch); }
+void run_read(const BoxRead& read, std::vector<std::byte>& scratch) {
+  return read.box ? run_box(read, scratch) : run_whole(read, scratch);
+}
 
 }  // namespace ravine

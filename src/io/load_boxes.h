@@ -9,7 +9,8 @@
 
 namespace ravine {
 
-// One piece of work of bounded size: rows of a file's tensor, and the boxes that they go into. Refers to what plan_reads was given.
+// One piece of work of bounded size: rows of a file's tensor, and the boxes that they go into. Refers to what plan_reads was
+// given.
 struct BoxRead {
   const TensorFile* file = nullptr;
   const TensorInfo* info = nullptr;
@@ -23,10 +24,10 @@ struct BoxRead {
   int64_t box_row = 0, box_column = 0;  // where the first of them goes
 };
 
-// Appends what brings tensor `t` of a file into the boxes (by Param::index) of its parameters; parameters without boxes, and boxes on
-// meta, are passed over. Boxes may not overlap.
-void plan_reads(const TensorFile& file, const TensorInfo& info, const FileTensor& t, const std::vector<std::vector<ParamBox>>& boxes,
-                std::vector<BoxRead>& reads);
+// Appends what brings tensor `t` of a file into the boxes (by Param::index) of its parameters; parameters without boxes, and
+// boxes on meta, are passed over. Boxes may not overlap.
+void plan_reads(const TensorFile& file, const TensorInfo& info, const FileTensor& t,
+                const std::vector<std::vector<ParamBox>>& boxes, std::vector<BoxRead>& reads);
 // Reads, converts, rounds once. Reads of one plan may run side by side, each thread with a scratch of its own.
 void run_read(const BoxRead& read, std::vector<std::byte>& scratch);
 

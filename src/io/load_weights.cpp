@@ -84,7 +84,8 @@ void check_weights(const std::string& folder, const Model& model) {
   match(files, folder, model);
 }
 
-std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store, const std::function<bool(const Param&)>& wanted) {
+std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store,
+                                      const std::function<bool(const Param&)>& wanted) {
   const Files files = open_weights(folder);
   check_export(folder, false);
   const std::vector<StoredParam> stored = match(files, folder, model);

@@ -100,9 +100,10 @@ Manifest parse(const std::string& text, const std::string& where) {
   const Fields f(json, where);
   if (f.text("format") != "ravine-checkpoint") refuse(where, "key 'format' must be 'ravine-checkpoint'");
   if (const int64_t version = f.integer("version", int64_t{1} << 32); version < kOldestManifest || version > kManifestVersion)
-    throw UserError("checkpoint is of another format", where,
-                    fmt::format("this program reads versions {} to {}, it has version {}", kOldestManifest, kManifestVersion, version),
-                    "use the program that wrote it");
+    throw UserError(
+        "checkpoint is of another format", where,
+        fmt::format("this program reads versions {} to {}, it has version {}", kOldestManifest, kManifestVersion, version),
+        "use the program that wrote it");
   Manifest m;
   m.step = f.integer("step", int64_t{1} << 48);
   m.program = f.text("program");

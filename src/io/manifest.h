@@ -8,8 +8,8 @@
 //        {"file":0,"stored":"weights/a","begin":[0,0],"shape":[4,8],"checksum":"<of the slice's bytes>"}]}],
 //    "scalars":{...}}
 //
-// Version 2 may lack the weights of frozen parameters, which are then those of the model folder that the run began from (scalars: "frozen", their names, and
-// "weights", its checksum). Version 1 has all weights, and is read too.
+// Version 2 may lack the weights of frozen parameters, which are then those of the model folder that the run began from
+// (scalars: "frozen", their names, and "weights", its checksum). Version 1 has all weights, and is read too.
 #pragma once
 #include <string>
 #include <vector>
@@ -46,7 +46,7 @@ struct Manifest {
 };
 
 inline constexpr int kManifestVersion = 2, kOldestManifest = 1;  // written; read
-inline constexpr const char* kPadding = "~pad.";  // names of stored tensors that only fill space, with zeros
+inline constexpr const char* kPadding = "~pad.";                 // names of stored tensors that only fill space, with zeros
 
 std::string write_manifest(const Manifest& manifest);  // the text, sealed
 Manifest parse_manifest(const std::string& text, const std::string& where);

@@ -18,7 +18,8 @@ bool has_weights(const fs::path& folder) {
   std::error_code error;
   for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator(); it.increment(error)) {
     const std::string file = it->path().filename().string();
-    if (file.ends_with(".safetensors") || file.ends_with(".safetensors.index.json") || file.starts_with("pytorch_model")) return true;
+    if (file.ends_with(".safetensors") || file.ends_with(".safetensors.index.json") || file.starts_with("pytorch_model"))
+      return true;
   }
   return false;
 }
@@ -28,8 +29,10 @@ std::string snapshot_in(const fs::path& folder) {
   std::error_code error;
   std::string newest;
   std::ifstream main(folder / "refs" / "main");
-  if (std::string hash; main >> hash && fs::exists(folder / "snapshots" / hash / "config.json", error)) return (folder / "snapshots" / hash).string();
-  for (auto it = fs::directory_iterator(folder / "snapshots", error); !error && it != fs::directory_iterator(); it.increment(error))
+  if (std::string hash; main >> hash && fs::exists(folder / "snapshots" / hash / "config.json", error))
+    return (folder / "snapshots" / hash).string();
+  for (auto it = fs::directory_iterator(folder / "snapshots", error); !error && it != fs::directory_iterator();
+       it.increment(error))
     if (fs::exists(it->path() / "config.json", error)) newest = std::max(newest, it->path().string());
   return newest;
 }
@@ -39,7 +42,8 @@ std::string model_inside(const fs::path& folder) {
   std::error_code error;
   std::string first;
   for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator(); it.increment(error))
-    if (fs::exists(it->path() / "config.json", error) && (first.empty() || it->path().string() < first)) first = it->path().string();
+    if (fs::exists(it->path() / "config.json", error) && (first.empty() || it->path().string() < first))
+      first = it->path().string();
   return first;
 }
 
@@ -50,10 +54,12 @@ void check_model_folder(const std::string& folder, const std::string& key) {
   std::error_code error;
   const fs::path path = folder;
   const bool is_folder = fs::is_directory(path, error);
-  const std::string where = fmt::format("{}={}", key, folder), rule = "it must be a Hugging Face folder: config.json, weights, tokenizer";
+  const std::string where = fmt::format("{}={}", key, folder),
+                    rule = "it must be a Hugging Face folder: config.json, weights, tokenizer";
   auto refuse_other_layout = [&] {
     if (const auto found = recognise(folder); found && found->layout != WeightLayout::hf)
-      throw UserError(fmt::format("a {}, not a model folder", found->what), where, rule, fmt::format("make one of it: `ravine convert --input {} --output DIR --to hf`", folder));
+      throw UserError(fmt::format("a {}, not a model folder", found->what), where, rule,
+                      fmt::format("make one of it: `ravine convert --input {} --output DIR --to hf`", folder));
   };
   if (is_folder && fs::exists(path / "config.json", error)) {
     if (!has_weights(path)) refuse_other_layout();  // whoever needs weights says so if there are none at all
@@ -63,37 +69,61 @@ void check_model_folder(const std::string& folder, const std::string& key) {
     throw UserError("a GGUF file", where, rule, "GGUF is not read: take the folder of safetensors that it was made from");
   if (!fs::exists(path, error)) {
     const std::string advice = missing_path_advice(folder, Hub::models);
-    throw UserError("no such folder", where, advice.find("download") == std::string::npos ? rule : "models are read from folders, not from a hub", advice);
+    throw UserError("no such folder", where,
+                    advice.find("download") == std::string::npos ? rule : "models are read from folders, not from a hub",
+                    advice);
   }
   if (!is_folder && path.extension() == ".json")
+    throw UserError(
+        "a file where a folder is needed", where, rule,
+        fmt::format("name its folder; a config alone begins with new weights: `model.config={}` in train and plan", folder));
+  if (!is_folder)
     throw UserError("a file where a folder is needed", where, rule,
-                    fmt::format("name its folder; a config alone begins with new weights: `model.config={}` in train and plan", folder));
-  if (!is_folder) throw UserError("a file where a folder is needed", where, rule, path.has_parent_path() && fs::exists(path.parent_path() / "config.json", error) ? "name its folder, " + path.parent_path().string() : "name the folder that holds it");
-  if (fs::exists(path / "model" / "config.json", error)) throw UserError("a run, not a model", where, rule, fmt::format("its model is {}", (path / "model").string()));
-  if (fs::exists(path / "run" / "model" / "config.json", error)) throw UserError("a folder of `ravine init`, not a model", where, rule, fmt::format("the model of its run is {}", (path / "run" / "model").string()));
+                    path.has_parent_path() && fs::exists(path.parent_path() / "config.json", error)
+                        ? "name its folder, " + path.parent_path().string()
+                        : "name the folder that holds it");
+  if (fs::exists(path / "model" / "config.json", error))
+    throw UserError("a run, not a model", where, rule, fmt::format("its model is {}", (path / "model").string()));
+  if (fs::exists(path / "run" / "model" / "config.json", error))
+    throw UserError("a folder of `ravine init`, not a model", where, rule,
+                    fmt::format("the model of its run is {}", (path / "run" / "model").string()));
   refuse_other_layout();
-  if (const std::string snapshot = snapshot_in(path); !snapshot.empty()) throw UserError("a folder of the hub's cache, not a model", where, rule, fmt::format("name its snapshot: {}", snapshot));
-  if (const std::string inside = model_inside(path); !inside.empty()) throw UserError("the folder has no config.json", where, rule, fmt::format("did you mean '{}'?", inside));
+  if (const std::string snapshot = snapshot_in(path); !snapshot.empty())
+    throw UserError("a folder of the hub's cache, not a model", where, rule, fmt::format("name its snapshot: {}", snapshot));
+  if (const std::string inside = model_inside(path); !inside.empty())
+    throw UserError("the folder has no config.json", where, rule, fmt::format("did you mean '{}'?", inside));
   throw UserError("the folder has no config.json", where, rule,
-                  has_weights(path) ? "copy the config.json that belongs to these weights into it" : "it has no weights either: name the folder of a model");
+                  has_weights(path) ? "copy the config.json that belongs to these weights into it"
+                                    : "it has no weights either: name the folder of a model");
 }
 
 void check_model_config(const std::string& file) {
   std::error_code error;
   const std::string where = "model.config=" + file, rule = "it must be a model's config.json";
-  if (const fs::path shape = fs::path(file) / "model.json"; fs::is_directory(file, error) && !fs::exists(fs::path(file) / "config.json", error) && fs::exists(shape, error))
-    throw UserError("a folder of `ravine init`", where, rule, fmt::format("the shape of its model is model.config={}; its run is begun by --config {}", shape.lexically_normal().string(), (fs::path(file) / "run.yaml").lexically_normal().string()));
-  if (const fs::path model = fs::path(file) / "model" / "config.json"; fs::is_directory(file, error) && !fs::exists(fs::path(file) / "config.json", error) && fs::exists(model, error))
-    throw UserError("a run, not a model's config", where, rule, fmt::format("model.path={} goes on from its weights, model.config={} begins with new ones", model.parent_path().lexically_normal().string(), model.lexically_normal().string()));
-  if (fs::is_directory(file, error) && !fs::exists(fs::path(file) / "config.json", error)) throw UserError("a folder without a config.json", where, rule, "name such a file; configs/ has some");
+  if (const fs::path shape = fs::path(file) / "model.json";
+      fs::is_directory(file, error) && !fs::exists(fs::path(file) / "config.json", error) && fs::exists(shape, error))
+    throw UserError("a folder of `ravine init`", where, rule,
+                    fmt::format("the shape of its model is model.config={}; its run is begun by --config {}",
+                                shape.lexically_normal().string(), (fs::path(file) / "run.yaml").lexically_normal().string()));
+  if (const fs::path model = fs::path(file) / "model" / "config.json";
+      fs::is_directory(file, error) && !fs::exists(fs::path(file) / "config.json", error) && fs::exists(model, error))
+    throw UserError("a run, not a model's config", where, rule,
+                    fmt::format("model.path={} goes on from its weights, model.config={} begins with new ones",
+                                model.parent_path().lexically_normal().string(), model.lexically_normal().string()));
+  if (fs::is_directory(file, error) && !fs::exists(fs::path(file) / "config.json", error))
+    throw UserError("a folder without a config.json", where, rule, "name such a file; configs/ has some");
   if (fs::is_directory(file, error))
-    throw UserError("a folder", where, rule, fmt::format("model.path={0} goes on from its weights, model.config={0}/config.json begins with new ones", fs::path(file).lexically_normal().string()));
+    throw UserError("a folder", where, rule,
+                    fmt::format("model.path={0} goes on from its weights, model.config={0}/config.json begins with new ones",
+                                fs::path(file).lexically_normal().string()));
   if (!fs::exists(file, error)) throw UserError("no such file", where, rule, missing_path_advice(file));
-  if (file.ends_with(".yaml") || file.ends_with(".yml")) throw UserError("options of a run", where, rule, "they are given as --config " + file);
+  if (file.ends_with(".yaml") || file.ends_with(".yml"))
+    throw UserError("options of a run", where, rule, "they are given as --config " + file);
   if (!file.ends_with(".json") && fs::is_regular_file(file, error)) {
     char first = 0;
     std::ifstream(file) >> first;
-    if (first != '{') throw UserError("not a model's config", where, rule + ", an object of JSON", "name such a file; configs/ has some");
+    if (first != '{')
+      throw UserError("not a model's config", where, rule + ", an object of JSON", "name such a file; configs/ has some");
   }
 }
 
@@ -101,15 +131,21 @@ void check_checkpoint_folder(const std::string& folder, const std::string& key) 
   std::error_code error;
   const fs::path path = folder;
   if (is_checkpoint(folder)) return;
-  const std::string where = fmt::format("{}={}", key, folder), rule = "it must be the folder of a checkpoint, such as RUN/checkpoints/step_000100";
+  const std::string where = fmt::format("{}={}", key, folder),
+                    rule = "it must be the folder of a checkpoint, such as RUN/checkpoints/step_000100";
   if (!fs::is_directory(path, error)) throw UserError("no such folder", where, rule, missing_path_advice(folder));
   for (const fs::path& checkpoints : {path / "checkpoints", path})
     if (const auto newest = first_step_to_try(checkpoints.string()))
-      throw UserError("a run, not a checkpoint", where, rule, fmt::format("its newest is {}", (checkpoints / checkpoint_name(*newest)).string()));
+      throw UserError("a run, not a checkpoint", where, rule,
+                      fmt::format("its newest is {}", (checkpoints / checkpoint_name(*newest)).string()));
   if (const auto found = recognise(folder); found && found->layout != WeightLayout::ravine)
-    throw UserError(fmt::format("a {}, not a checkpoint of Ravine", found->what), where, rule,
-                    found->layout == WeightLayout::hf ? "a model folder to go on from is model.path" : fmt::format("make one of it: `ravine convert --input {} --output RUN --to ravine --optimizer`", folder));
-  throw UserError("the manifest is missing", fmt::format("{}: {}", key, (path / "manifest.json").string()), rule, "use another checkpoint, or checkpoint.resume=auto for the newest of the run");
+    throw UserError(
+        fmt::format("a {}, not a checkpoint of Ravine", found->what), where, rule,
+        found->layout == WeightLayout::hf
+            ? "a model folder to go on from is model.path"
+            : fmt::format("make one of it: `ravine convert --input {} --output RUN --to ravine --optimizer`", folder));
+  throw UserError("the manifest is missing", fmt::format("{}: {}", key, (path / "manifest.json").string()), rule,
+                  "use another checkpoint, or checkpoint.resume=auto for the newest of the run");
 }
 
 }  // namespace ravine

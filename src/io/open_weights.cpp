@@ -39,7 +39,8 @@ Found find_weights(const std::string& folder) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder, error)) {
       const std::string file = entry.path().filename().string();
-      if (pickled ? file.starts_with("pytorch_model") && file.ends_with(".bin") : file.ends_with(".safetensors")) found.paths.push_back(entry.path().string());
+      if (pickled ? file.starts_with("pytorch_model") && file.ends_with(".bin") : file.ends_with(".safetensors"))
+        found.paths.push_back(entry.path().string());
     }
     std::sort(found.paths.begin(), found.paths.end());
     if (!found.paths.empty()) return found;
@@ -47,10 +48,12 @@ Found find_weights(const std::string& folder) {
   return {};
 }
 
-std::string shard_path(const std::string& folder, const std::string& index_path, const std::string& tensor, const std::string& shard) {
+std::string shard_path(const std::string& folder, const std::string& index_path, const std::string& tensor,
+                       const std::string& shard) {
   std::string path = folder + "/" + shard;
   if (!fs::exists(path))
-    throw UserError("missing weight file", path, fmt::format("{} names it for tensor '{}'", index_path, printable(tensor)), "put the file there or repair the index");
+    throw UserError("missing weight file", path, fmt::format("{} names it for tensor '{}'", index_path, printable(tensor)),
+                    "put the file there or repair the index");
   return path;
 }
 
@@ -90,7 +93,8 @@ std::vector<std::pair<std::string, std::string>> parse_weight_index(const std::s
 std::vector<std::string> weight_files(const std::string& folder) {
   Found found = find_weights(folder);
   if (found.index.empty()) return found.paths;
-  for (const auto& [name, shard] : parse_weight_index(read_whole(found.index, kMaxIndex), found.index)) found.paths.push_back(shard_path(folder, found.index, name, shard));
+  for (const auto& [name, shard] : parse_weight_index(read_whole(found.index, kMaxIndex), found.index))
+    found.paths.push_back(shard_path(folder, found.index, name, shard));
   std::sort(found.paths.begin(), found.paths.end());
   found.paths.erase(std::unique(found.paths.begin(), found.paths.end()), found.paths.end());
   return found.paths;
@@ -114,8 +118,10 @@ void check_export(const std::string& folder, bool thorough) {
   for (const std::string& file : weight_files(folder)) weights.insert(fs::path(file).filename().string());
   std::erase_if(mark->files, [&](const auto& f) { return !weights.count(f.first); });
   if (const std::string changed = changed_in_folder(folder, *mark, thorough); !changed.empty())
-    throw UserError("the exported model is damaged, or was changed", folder + "/" + changed, fmt::format("its bytes are not those that the run has written, by the checksum in {}", kFolderMark),
-                    fmt::format("export it again by the command of its run, or remove {}/{} if the change is meant", folder, kFolderMark));
+    throw UserError(
+        "the exported model is damaged, or was changed", folder + "/" + changed,
+        fmt::format("its bytes are not those that the run has written, by the checksum in {}", kFolderMark),
+        fmt::format("export it again by the command of its run, or remove {}/{} if the change is meant", folder, kFolderMark));
 }
 
 Files open_weights(const std::string& folder) {
@@ -147,7 +153,8 @@ std::string weights_checksum(const std::string& model_folder) {
       sum.update(bytes);
       continue;
     }
-    for (int64_t i = 0; i < kBlocks; ++i) sum.update(bytes.subspan(static_cast<size_t>((size - kBlock) / (kBlocks - 1) * i), kBlock));
+    for (int64_t i = 0; i < kBlocks; ++i)
+      sum.update(bytes.subspan(static_cast<size_t>((size - kBlock) / (kBlocks - 1) * i), kBlock));
     sum.update(bytes.last(kBlock));
   }
   return checksum_text(sum.value());

@@ -136,14 +136,16 @@ std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, in
   return shards;
 }
 
-void write_tensor(SafetensorsWriter& writer, const Entry& e, DType dtype, WeightSource& store, std::vector<std::byte>& scratch) {
+void write_tensor(SafetensorsWriter& writer, const Entry& e, DType dtype, WeightSource& store,
+                  std::vector<std::byte>& scratch) {
   const FileTensor& t = *e.tensor;
   Lease lease(store, *t.params[0]->unit);
   std::vector<TensorView> of;
   for (const Param* p : t.params) {
     of.push_back(store.master(*p));
     require(of.back().shape == p->shape && of.back().contiguous() && of.back().data,
-            "save_model_folder: the master of '{}' is whole, contiguous and not on meta, got {}", p->name, of.back().shape.text());
+            "save_model_folder: the master of '{}' is whole, contiguous and not on meta, got {}", p->name,
+            of.back().shape.text());
   }
   if (of.size() == 1 && of[0].dtype == dtype && !t.transposed) {
     writer.write(e.name(), {static_cast<const std::byte*>(of[0].data), static_cast<size_t>(e.bytes)});
@@ -200,14 +202,18 @@ void refuse_foreign_model(const std::string& folder, const std::string& run, Fol
   if (!fs::is_directory(folder, error) || fs::is_empty(folder, error)) return;
   auto mark = read_mark(folder);
   if (!mark || mark->run != run || (!mark->kind.empty() && mark->kind != kModelFolder))
-    throw UserError("cannot write model folder", folder, "it exists, this run has not made it, and it would be replaced", "choose another folder, or move it away");
+    throw UserError("cannot write model folder", folder, "it exists, this run has not made it, and it would be replaced",
+                    "choose another folder, or move it away");
   if (seen)
     for (auto& [path, file] : mark->files)
-      if (const auto had = seen->files.find(path); had != seen->files.end() && had->second.bytes == file.bytes && had->second.checksum == file.checksum) file = had->second;
+      if (const auto had = seen->files.find(path);
+          had != seen->files.end() && had->second.bytes == file.bytes && had->second.checksum == file.checksum)
+        file = had->second;
   const std::string foreign = foreign_in_folder(folder, *mark, !seen);
   if (seen) *seen = *mark;
   if (!foreign.empty())
-    throw UserError("cannot write model folder", folder + "/" + foreign, "this file was put there or changed by somebody else, and would be lost",
+    throw UserError("cannot write model folder", folder + "/" + foreign,
+                    "this file was put there or changed by somebody else, and would be lost",
                     "move it away, or choose another folder");
 }
 
@@ -243,7 +249,8 @@ void save_model_folder(const SaveFolder& options, const Model& model, WeightSour
         throw_system("rename the model folder to", beside, errno);
       }
       sync_folder(folder_of(beside));
-      throw UserError("the model has another name than it should", beside, e.what(), "it is complete: move what is in its place away, and rename it");
+      throw UserError("the model has another name than it should", beside, e.what(),
+                      "it is complete: move what is in its place away, and rename it");
     }
   }
 }

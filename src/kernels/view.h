@@ -26,9 +26,13 @@ struct TensorView {
   bool absent() const { return shape.rank() == 0; }
   bool contiguous() const { return rows() <= 1 || stride == cols(); }
   template <class T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   template <class T>
-  T* row(int64_t i) const { return static_cast<T*>(data) + i * stride; }
+  T* row(int64_t i) const {
+    return static_cast<T*>(data) + i * stride;
+  }
   // Columns [from, from + n) of every row.
   TensorView columns(int64_t from, int64_t n) const {
     TensorView v = *this;

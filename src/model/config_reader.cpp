@@ -8,8 +8,9 @@
 namespace ravine {
 
 void ConfigReader::refuse(const std::string& key, const std::string& rule, const std::string& fix) const {
-  throw UserError("config field '" + key + "'" + (config_.contains(key) ? " is " + config_.at(key).dump().substr(0, 60) : " is missing"),
-                  where_, rule, fix);
+  throw UserError(
+      "config field '" + key + "'" + (config_.contains(key) ? " is " + config_.at(key).dump().substr(0, 60) : " is missing"),
+      where_, rule, fix);
 }
 
 int64_t ConfigReader::integer(const std::string& key, int64_t low, int64_t high) {
@@ -41,7 +42,8 @@ int64_t ConfigReader::any_integer(const std::vector<std::string>& keys, int64_t 
     seen_.insert(key);
     if (!has(key)) continue;
     int64_t v = integer(key, low, high, fallback);
-    if (!first.empty() && v != value) refuse(key, fmt::format("it must equal '{}', which is {}", first, value), "correct the field");
+    if (!first.empty() && v != value)
+      refuse(key, fmt::format("it must equal '{}', which is {}", first, value), "correct the field");
     first = key;
     value = v;
   }
@@ -88,7 +90,8 @@ std::vector<double> ConfigReader::numbers(const std::string& key, double low, do
   std::vector<double> out;
   if (!has(key)) return out;
   for (const Json& x : config_.at(key).is_array() ? config_.at(key) : Json::array({nullptr})) {
-    if (!x.is_number() || !(x.get<double>() >= low && x.get<double>() <= high)) refuse(key, fmt::format("it must be a list of numbers from {} to {}", low, high), "correct the field");
+    if (!x.is_number() || !(x.get<double>() >= low && x.get<double>() <= high))
+      refuse(key, fmt::format("it must be a list of numbers from {} to {}", low, high), "correct the field");
     out.push_back(x.get<double>());
   }
   return out;
@@ -115,7 +118,8 @@ const Json* ConfigReader::object(const std::string& key) {
 
 void ConfigReader::only(const std::string& key, const Json& value, const std::string& why) {
   seen_.insert(key);
-  if (has(key) && config_.at(key) != value) refuse(key, "only " + value.dump() + " is supported: " + why, "use a model without it");
+  if (has(key) && config_.at(key) != value)
+    refuse(key, "only " + value.dump() + " is supported: " + why, "use a model without it");
 }
 
 void ConfigReader::ignore(const std::vector<std::string>& keys) { seen_.insert(keys.begin(), keys.end()); }

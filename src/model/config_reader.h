@@ -1,4 +1,5 @@
-// Reads the fields of a config.json. Whatever no family asked for is refused by name at the end, so nothing is silently ignored.
+// Reads the fields of a config.json. Whatever no family asked for is refused by name at the end, so nothing is silently
+// ignored.
 #pragma once
 #include <set>
 #include <string>
@@ -13,7 +14,9 @@ class ConfigReader {
   ConfigReader(const Json& config, std::string where) : config_(config), where_(std::move(where)) {}
 
   bool has(const std::string& key) const { return config_.contains(key) && !config_.at(key).is_null(); }
-  bool is_null(const std::string& key) const { return config_.contains(key) && config_.at(key).is_null(); }  // switched off, where absent means a default
+  bool is_null(const std::string& key) const {
+    return config_.contains(key) && config_.at(key).is_null();
+  }  // switched off, where absent means a default
   // Required integer or number in [low, high].
   int64_t integer(const std::string& key, int64_t low, int64_t high);
   int64_t integer(const std::string& key, int64_t low, int64_t high, int64_t fallback);
@@ -25,8 +28,8 @@ class ConfigReader {
   std::string text(const std::string& key, const std::string& fallback);
   std::vector<int64_t> ids(const std::string& key);  // one id or a list of ids; empty if absent or null
   std::vector<double> numbers(const std::string& key, double low, double high);  // a list of numbers; empty if absent or null
-  std::vector<std::string> texts(const std::string& key);  // a list of strings; empty if absent or null
-  const Json* object(const std::string& key);        // null if absent or null
+  std::vector<std::string> texts(const std::string& key);                        // a list of strings; empty if absent or null
+  const Json* object(const std::string& key);                                    // null if absent or null
 
   // The field may hold this value only.
   void only(const std::string& key, const Json& value, const std::string& why);

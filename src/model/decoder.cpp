@@ -13,21 +13,27 @@ namespace ravine {
 namespace {
 
 struct Layer {
-  Layer(ParamSet& set, Unit& unit, const std::string& name, int64_t index, const DecoderSpec& s, const AttentionSpec& a, const RopeTable* table)
+  Layer(ParamSet& set, Unit& unit, const std::string& name, int64_t index, const DecoderSpec& s, const AttentionSpec& a,
+        const RopeTable* table)
       : topology(s.topology),
         before_attention(norm_if(s.topology != Topology::post_norm, set, unit, name + ".input_layernorm", s)),
         attention(set, unit, name + ".self_attn", static_cast<int>(index), a, table),
         after_attention(norm_if(normed_branches(), set, unit, name + ".post_attention_layernorm", s)),
-        before_mlp(norm_if(s.topology != Topology::post_norm, set, unit, name + (normed_branches() ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"), s)),
+        before_mlp(norm_if(s.topology != Topology::post_norm, set, unit,
+                           name + (normed_branches() ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"), s)),
         mlp(set, unit, name + ".mlp", a.hidden, s.mlp_of(index)),
         after_mlp(norm_if(normed_branches(), set, unit, name + ".post_feedforward_layernorm", s)) {}
 
   Flow operator()(Ctx& c, Flow in) const {
     switch (topology) {
-      case Topology::pre_norm: return pre_norm(c, std::move(in));
-      case Topology::parallel: return beside(c, std::move(in));
-      case Topology::post_norm: return post_norm(c, std::move(in));
-      case Topology::sandwich: return sandwich(c, std::move(in));
+      case Topology::pre_norm:
+        return pre_norm(c, std::move(in));
+      case Topology::parallel:
+        return beside(c, std::move(in));
+      case Topology::post_norm:
+        return post_norm(c, std::move(in));
+      case Topology::sandwich:
+        return sandwich(c, std::move(in));
     }
     fail("decoder: unknown topology");
   }
@@ -89,14 +95,17 @@ struct Layer {
 // As Transformers has the scale of the embedding: rounded to the type of compute.
 double rounded(double x, DType type) {
   if (type == DType::f64) return x;
-  return visit_float(type, [&](auto zero) { return static_cast<double>(static_cast<float>(static_cast<decltype(zero)>(static_cast<float>(x)))); });
+  return visit_float(type, [&](auto zero) {
+    return static_cast<double>(static_cast<float>(static_cast<decltype(zero)>(static_cast<float>(x))));
+  });
 }
 
 class Decoder : public Model {
  public:
   Decoder(const Json& config, ModelFacts facts, DecoderSpec spec) : spec_(std::move(spec)) {
     require(spec_.attention.value_size == 0 || spec_.attention.value_size == spec_.attention.head_size,
-            "decoder: heads of values of {} beside keys of {}: kernels and caches take one size", spec_.attention.value_size, spec_.attention.head_size);
+            "decoder: heads of values of {} beside keys of {}: kernels and caches take one size", spec_.attention.value_size,
+            spec_.attention.head_size);
     for (const auto& [what, n] : {std::pair{"windows", spec_.windows.size()}, {"MLPs", spec_.mlps.size()}})
       require(n == 0 || static_cast<int64_t>(n) == facts.layers, "decoder: {} {} for {} layers", n, what, facts.layers);
     config_ = config;
@@ -115,28 +124,28 @@ class Decoder : public Model {
     if (table_) table_->prepare(positions, types.stat, device);
   }
 
-  void settle(Ctx& c) override {
-    head_->settle(c);
-  }
+  void settle(Ctx& c) override { head_->settle(c); }
   const DecoderSpec* decoder() const override { return &spec_; }
 
  private:
   void add_embedding() {
     Unit& unit = params_.unit("model.embed_tokens");
     auto table = [&](const char* name, int64_t rows, std::vector<Cut> cuts) {
-      return params_.add(unit, {name, {rows, facts_.hidden}, std::move(cuts), {Init::normal, spec_.attention.init_std}, true, Use::table});
+      return params_.add(
+          unit, {name, {rows, facts_.hidden}, std::move(cuts), {Init::normal, spec_.attention.init_std}, true, Use::table});
     };
     embedding_ = table("model.embed_tokens.weight", facts_.vocabulary, {{0, Axis::tensor}});
     const Param* positions = spec_.position_table ? table("model.embed_positions.weight", facts_.max_positions, {}) : nullptr;
     if (spec_.embedding_norm) embedding_norm_.emplace(params_, unit, "model.embed_norm", facts_.hidden, spec_.norm);
     int64_t padding = spec_.padding_learns ? -1 : facts_.pad;
-    blocks_.push_back({"model.embed_tokens", &unit, [this, positions, padding](Ctx& c, Flow) {
-                         // Dropout has one mask for the sum: it follows from the path, and both terms have that.
-                         Flow out{dropout(c, embedding(c, *embedding_, padding, rounded(spec_.embedding_scale, c.types().compute))), {}};
-                         if (positions) out.branch = dropout(c, position_embedding(c, *positions));
-                         if (embedding_norm_) out = {(*embedding_norm_)(c, std::move(out), c.types().residual).out, {}};
-                         return out;
-                       }});
+    blocks_.push_back(
+        {"model.embed_tokens", &unit, [this, positions, padding](Ctx& c, Flow) {
+           // Dropout has one mask for the sum: it follows from the path, and both terms have that.
+           Flow out{dropout(c, embedding(c, *embedding_, padding, rounded(spec_.embedding_scale, c.types().compute))), {}};
+           if (positions) out.branch = dropout(c, position_embedding(c, *positions));
+           if (embedding_norm_) out = {(*embedding_norm_)(c, std::move(out), c.types().residual).out, {}};
+           return out;
+         }});
   }
 
   void add_layer(int64_t i) {

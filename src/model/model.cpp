@@ -1,7 +1,7 @@
 #include "model/model.h"
 
-#include <filesystem>
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "base/text.h"
@@ -38,8 +38,10 @@ std::unique_ptr<Model> open_model(const std::string& path) {
 }
 
 std::unique_ptr<Model> make_model(const Json& config, const std::string& where) {
-  if (!config.is_object()) throw UserError("not a model config", where, "it must be a JSON object", "give the config.json of a model");
-  std::string type = config.contains("model_type") && config["model_type"].is_string() ? config["model_type"].get<std::string>() : "";
+  if (!config.is_object())
+    throw UserError("not a model config", where, "it must be a JSON object", "give the config.json of a model");
+  std::string type =
+      config.contains("model_type") && config["model_type"].is_string() ? config["model_type"].get<std::string>() : "";
   std::vector<std::string> known;
   for (const Family& f : families()) {
     known.push_back(f.model_type);
@@ -58,7 +60,8 @@ std::string pattern_meant(const std::string& pattern, const std::vector<std::str
   if (names.empty()) return "there are no parameters";
   std::string word = pattern;
   std::erase_if(word, [](char c) { return c == '*' || c == '?'; });
-  const auto within = std::find_if(names.begin(), names.end(), [&](const std::string& n) { return !word.empty() && n.find(word) != std::string::npos; });
+  const auto within = std::find_if(names.begin(), names.end(),
+                                   [&](const std::string& n) { return !word.empty() && n.find(word) != std::string::npos; });
   if (within != names.end()) return fmt::format("write '*{}*', which matches {}", word, *within);
   if (const std::string near = nearest(pattern, names); !near.empty()) return fmt::format("did you mean '{}'?", near);
   return fmt::format("the names are {} .. {}; a pattern is for example 'model.layers.0.*'", names.front(), names.back());
@@ -82,7 +85,9 @@ void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules) {
         p.wd_mult = r.wd_mult;
       }
     }
-    if (!any) throw UserError("pattern matches no parameter", fmt::format("{}='{}'{}", r.option, r.match, r.given), "it must match at least one parameter name, whole", pattern_meant(r.match, names));
+    if (!any)
+      throw UserError("pattern matches no parameter", fmt::format("{}='{}'{}", r.option, r.match, r.given),
+                      "it must match at least one parameter name, whole", pattern_meant(r.match, names));
   }
 }
 

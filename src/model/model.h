@@ -33,26 +33,29 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // All blocks in order over the batch that c has begun. With labels: side "loss"; without: outputs "logits" (of batch.logit_rows) and
-  // "hidden" (after the final norm). Observers see each block's flow.
+  // All blocks in order over the batch that c has begun. With labels: side "loss"; without: outputs "logits" (of
+  // batch.logit_rows) and "hidden" (after the final norm). Observers see each block's flow.
   void forward(Ctx& c);
   // Blocks [begin, end) of them, from what the block before handed on.
   Flow forward(Ctx& c, size_t begin, size_t end, Flow in);
   // Tables that depend on the longest position (rotary embedding); called by forward, and ahead of a run to have them ready.
   virtual void prepare(int64_t /*positions*/, const Types&, DeviceKind) {}
-  // Once, after the weights of a store that is for running only were read: what depends on weights alone may be worked out in them.
+  // Once, after the weights of a store that is for running only were read: what depends on weights alone may be worked out in
+  // them.
   virtual void settle(Ctx&) {}
 
   const ModelFacts& facts() const { return facts_; }
-  virtual const DecoderSpec* decoder() const { return nullptr; }  // how it is built; null: not as the decoder of model/decoder.h
-  const Json& config() const { return config_; }  // as read, for export
+  virtual const DecoderSpec* decoder() const {
+    return nullptr;
+  }                                                    // how it is built; null: not as the decoder of model/decoder.h
+  const Json& config() const { return config_; }       // as read, for export
   const WeightFiles& files() const { return files_; }  // how weight files spell and lay out the parameters
   ParamSet& params() { return params_; }
   const ParamSet& params() const { return params_; }
   const std::vector<Block>& blocks() const { return blocks_; }
 
-  // 6 * (parameters in products) + attention 6 T C per token and layer (causal half; forward and twice for backward); under a window of w < T
-  // 12 (w - w^2 / 2T) C: the last w keys, fewer at the beginning.
+  // 6 * (parameters in products) + attention 6 T C per token and layer (causal half; forward and twice for backward); under a
+  // window of w < T 12 (w - w^2 / 2T) C: the last w keys, fewer at the beginning.
   double training_flops_per_token(int64_t sequence_length) const;
 
  protected:
@@ -64,16 +67,19 @@ class Model {
   Json config_;
 };
 
-// Reads FOLDER/config.json (or a FILE.json) and builds the family it names. Every field is honoured or refused by name (UserError).
+// Reads FOLDER/config.json (or a FILE.json) and builds the family it names. Every field is honoured or refused by name
+// (UserError).
 std::unique_ptr<Model> open_model(const std::string& config_path);
 std::unique_ptr<Model> make_model(const Json& config, const std::string& where);
 
-// Applies train.freeze and optimizer.groups by name pattern; of several groups that match, the first counts. A pattern that matches nothing is a UserError with the nearest name.
+// Applies train.freeze and optimizer.groups by name pattern; of several groups that match, the first counts. A pattern that
+// matches nothing is a UserError with the nearest name.
 struct ParamRule {
   std::string match;
   double lr_mult = 1, wd_mult = 1;
   bool freeze = false;
-  std::string option = "pattern", given = "";  // for messages: train.freeze, optimizer.groups[1].match; ", run.yaml:7" or nothing
+  std::string option = "pattern",
+              given = "";  // for messages: train.freeze, optimizer.groups[1].match; ", run.yaml:7" or nothing
 };
 void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules);
 

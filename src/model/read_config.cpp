@@ -6,19 +6,52 @@ void read_common(ConfigReader& r, ModelFacts& f) {
   f.family = r.text("model_type", "");
   f.eos = r.ids("eos_token_id");
   for (int64_t id : f.eos)
-    if (id >= f.vocabulary) r.refuse("eos_token_id", fmt::format("{} is not below vocab_size = {}: such a model could never stop", id, f.vocabulary), "set it to the id of the tokenizer's eos");
+    if (id >= f.vocabulary)
+      r.refuse("eos_token_id", fmt::format("{} is not below vocab_size = {}: such a model could never stop", id, f.vocabulary),
+               "set it to the id of the tokenizer's eos");
   if (auto id = r.ids("bos_token_id"); !id.empty()) f.bos = id[0];
   if (auto id = r.ids("pad_token_id"); !id.empty() && id[0] >= 0) f.pad = id[0];
-  if (f.pad >= f.vocabulary) r.refuse("pad_token_id", fmt::format("it must be below vocab_size = {}", f.vocabulary), "correct the field");
+  if (f.pad >= f.vocabulary)
+    r.refuse("pad_token_id", fmt::format("it must be below vocab_size = {}", f.vocabulary), "correct the field");
   r.only("quantization_config", nullptr, "weights must be f32, bf16 or f16");
   r.only("is_encoder_decoder", false, "this family is a decoder");
   r.only("add_cross_attention", false, "this family is a decoder");
-  r.ignore({"architectures", "torch_dtype", "dtype", "transformers_version", "use_cache", "pretraining_tp", "_name_or_path", "auto_map", "id2label",
-            "label2id", "max_sequence_length", "output_attentions", "output_hidden_states", "return_dict", "problem_type", "task_specific_params",
-            "tokenizer_class", "name_or_path", "is_decoder", "chunk_size_feed_forward", "cross_attention_hidden_size", "tie_encoder_decoder",
-            "finetuning_task", "prefix", "decoder_start_token_id", "sep_token_id", "torchscript", "use_bfloat16", "pruned_heads", "tf_legacy_loss",
-            "unk_token_id", "classifier_dropout", "gradient_checkpointing", "_from_model_config"});
-  // Dropout is of training, not of the model: train.dropout and train.attention_dropout say what a run does (train/advice.cpp tells of a difference).
+  r.ignore({"architectures",
+            "torch_dtype",
+            "dtype",
+            "transformers_version",
+            "use_cache",
+            "pretraining_tp",
+            "_name_or_path",
+            "auto_map",
+            "id2label",
+            "label2id",
+            "max_sequence_length",
+            "output_attentions",
+            "output_hidden_states",
+            "return_dict",
+            "problem_type",
+            "task_specific_params",
+            "tokenizer_class",
+            "name_or_path",
+            "is_decoder",
+            "chunk_size_feed_forward",
+            "cross_attention_hidden_size",
+            "tie_encoder_decoder",
+            "finetuning_task",
+            "prefix",
+            "decoder_start_token_id",
+            "sep_token_id",
+            "torchscript",
+            "use_bfloat16",
+            "pruned_heads",
+            "tf_legacy_loss",
+            "unk_token_id",
+            "classifier_dropout",
+            "gradient_checkpointing",
+            "_from_model_config"});
+  // Dropout is of training, not of the model: train.dropout and train.attention_dropout say what a run does (train/advice.cpp
+  // tells of a difference).
   r.ignore({"attention_dropout", "attn_pdrop", "hidden_dropout", "resid_pdrop", "embd_pdrop"});
   r.finish();
 }
@@ -40,9 +73,12 @@ void read_llama_shape(ConfigReader& r, ModelFacts& f, DecoderSpec& s, const Llam
   f.layers = r.integer("num_hidden_layers", 1, 100000);
   a.heads = r.integer("num_attention_heads", 1, 1 << 20);
   a.kv_heads = r.integer("num_key_value_heads", 1, 1 << 20, a.heads);
-  if (a.heads % a.kv_heads) r.refuse("num_key_value_heads", fmt::format("it must divide num_attention_heads = {}", a.heads), "correct the field");
+  if (a.heads % a.kv_heads)
+    r.refuse("num_key_value_heads", fmt::format("it must divide num_attention_heads = {}", a.heads), "correct the field");
   if (!r.has("head_dim") && a.hidden % a.heads)
-    r.refuse("hidden_size", fmt::format("it must be a multiple of num_attention_heads = {}, or head_dim must be given", a.heads), "correct the field");
+    r.refuse("hidden_size",
+             fmt::format("it must be a multiple of num_attention_heads = {}, or head_dim must be given", a.heads),
+             "correct the field");
   a.head_size = r.integer("head_dim", 2, 1 << 16, std::max<int64_t>(2, a.hidden / a.heads));
   if (a.head_size % 2) r.refuse("head_dim", "it must be even for rotary positions", "correct the field");
   f.max_positions = r.integer("max_position_embeddings", 1, 1 << 30, absent.positions);
@@ -75,7 +111,8 @@ void read_layer_types(ConfigReader& r, int64_t window, const std::string& needs,
   for (size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "full_attention" && types[i] != "sliding_attention")
       r.refuse("layer_types", "entries must be full_attention or sliding_attention", "use a model with these");
-    if (types[i] == "sliding_attention" && window == 0) r.refuse("layer_types", "sliding_attention needs " + needs, "complete the config");
+    if (types[i] == "sliding_attention" && window == 0)
+      r.refuse("layer_types", "sliding_attention needs " + needs, "complete the config");
     s.windows[i] = types[i] == "sliding_attention" ? window : 0;
   }
 }

@@ -10,15 +10,16 @@ namespace ravine {
 
 // A family's table. Names are of modules, without ".weight" and ".bias".
 struct CheckpointNames {
-  const char* architecture = "";          // Transformers' class, for "architectures" of config.json
-  const char* base = "model.";            // prefix that files of the bare model lack
-  const char* layers = "model.layers.";   // before the number of a layer
-  // Declared name -> name in files; of layers, what follows "model.layers.N.". Several that have one name in files are one tensor there.
+  const char* architecture = "";         // Transformers' class, for "architectures" of config.json
+  const char* base = "model.";           // prefix that files of the bare model lack
+  const char* layers = "model.layers.";  // before the number of a layer
+  // Declared name -> name in files; of layers, what follows "model.layers.N.". Several that have one name in files are one
+  // tensor there.
   std::vector<std::pair<const char*, const char*>> modules;
   // How q, k and v lie in a tensor that joins them: one under the other, or per head (q, k, v of head 0, then of head 1, ...).
   enum Joined : uint8_t { stacked, per_head } joined = stacked;
-  bool transposed = false;                // matrices of layers are stored [in, out]
-  std::vector<const char*> constants;     // ends of names of buffers that some versions store and nobody reads
+  bool transposed = false;             // matrices of layers are stored [in, out]
+  std::vector<const char*> constants;  // ends of names of buffers that some versions store and nobody reads
   // MindSpore Transformers' spelling: of its Llama class, of its newer ones (as Megatron-core), or none that is known.
   enum class MindFormers : uint8_t { none, llama, core } mindformers = MindFormers::none;
 };
@@ -38,8 +39,8 @@ struct FileTensor {
 
 struct WeightFiles {
   std::string architecture, base;
-  std::vector<FileTensor> tensors;   // in order of the parameters
-  std::vector<std::string> copies;   // names of tied parameters: files may hold them, nobody reads them
+  std::vector<FileTensor> tensors;  // in order of the parameters
+  std::vector<std::string> copies;  // names of tied parameters: files may hold them, nobody reads them
   std::vector<std::string> constants;
   bool constant(const std::string& name) const;
 };

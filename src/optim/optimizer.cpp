@@ -10,8 +10,14 @@ UpdateSpan Optimizer::span_of(const Param& p, int64_t begin, int64_t count) cons
   return {begin, count, p.lr_mult, p.decay || options_.decay == "all" ? options_.weight_decay * p.wd_mult : 0.0};
 }
 
-Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank, int tensor_size, std::unique_ptr<UpdateRule> rule)
-    : options_(options), store_(store), tensor_rank_(tensor_rank), tensor_size_(tensor_size), rule_(rule ? std::move(rule) : make_update_rule(options_)), declared_(rule_->states()),
+Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank, int tensor_size,
+                     std::unique_ptr<UpdateRule> rule)
+    : options_(options),
+      store_(store),
+      tensor_rank_(tensor_rank),
+      tensor_size_(tensor_size),
+      rule_(rule ? std::move(rule) : make_update_rule(options_)),
+      declared_(rule_->states()),
       states_(declared_.size()) {
   using Per = StateDeclaration::Per;
   for (const StateDeclaration& s : declared_) {
@@ -23,7 +29,8 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
     std::vector<UpdateSpan> spans;
     for (const Bucket::Span& s : b.spans) {
       if (!s.param->trainable) continue;
-      int64_t begin = std::max(s.begin, b.owned.begin), end = std::min(s.begin + s.shape.count(), b.owned.begin + b.owned.count);
+      int64_t begin = std::max(s.begin, b.owned.begin),
+              end = std::min(s.begin + s.shape.count(), b.owned.begin + b.owned.count);
       if (begin >= end) continue;
       const UpdateSpan u = span_of(*s.param, begin - b.owned.begin, end - begin);
       bool joins = !spans.empty() && spans.back().begin + spans.back().count == u.begin && spans.back().lr_mult == u.lr_mult &&
@@ -34,7 +41,8 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
         spans.push_back(u);
     }
     spans_.push_back(std::move(spans));
-    items_.push_back(b.trainable && rule_->sees() != Whole::element ? items_in(b, b.owned, rule_->sees(), tensor_size_) : std::vector<SpanItems>());
+    items_.push_back(b.trainable && rule_->sees() != Whole::element ? items_in(b, b.owned, rule_->sees(), tensor_size_)
+                                                                    : std::vector<SpanItems>());
     for (size_t i = 0; i < declared_.size(); ++i) {
       int64_t count = b.trainable && rule_->sees() == Whole::element ? b.owned.count : 0;
       for (const SpanItems& items : items_.back()) count += state_count(declared_[i], items);
@@ -71,24 +79,30 @@ Range overlap(Range a, Range b) {
   return {begin, std::max<int64_t>(0, end - begin)};
 }
 
-// Moves elements of a bucket along its group: rank r has those of from[r] and wants those of to[r]. `have` and `want` hold this rank's.
-void move_ranges(Ctx& c, const Group& group, const std::vector<Range>& from, const std::vector<Range>& to, const TensorView& have, const TensorView& want) {
+// Moves elements of a bucket along its group: rank r has those of from[r] and wants those of to[r]. `have` and `want` hold this
+// rank's.
+void move_ranges(Ctx& c, const Group& group, const std::vector<Range>& from, const std::vector<Range>& to,
+                 const TensorView& have, const TensorView& want) {
   const auto me = static_cast<size_t>(group.rank());
   const int64_t size = size_of(have.absent() ? want.dtype : have.dtype);
   auto at = [](const TensorView& v, const Range& of, const Range& r) { return part_of(v, r.begin - of.begin, r.count); };
   std::vector<Pending> moves;
   for (size_t r = 0; r < from.size(); ++r) {
     if (r == me) continue;
-    if (const Range out = overlap(from[me], to[r]); out.count > 0) moves.push_back(group.send(at(have, from[me], out).data, out.count * size, static_cast<int>(r)));
-    if (const Range in = overlap(from[r], to[me]); in.count > 0) moves.push_back(group.receive(at(want, to[me], in).data, in.count * size, static_cast<int>(r)));
+    if (const Range out = overlap(from[me], to[r]); out.count > 0)
+      moves.push_back(group.send(at(have, from[me], out).data, out.count * size, static_cast<int>(r)));
+    if (const Range in = overlap(from[r], to[me]); in.count > 0)
+      moves.push_back(group.receive(at(want, to[me], in).data, in.count * size, static_cast<int>(r)));
   }
-  if (const Range both = overlap(from[me], to[me]); both.count > 0) c.call(Cast{at(have, from[me], both), at(want, to[me], both)});
+  if (const Range both = overlap(from[me], to[me]); both.count > 0)
+    c.call(Cast{at(have, from[me], both), at(want, to[me], both)});
 }  // waits
 
 // Between the local parts of items and the whole ones: rows of the last dim that a tensor rank has of each item.
 class CutItems {
  public:
-  CutItems(const Bucket::Span& span, const SpanItems& items, int tensor_size) : param_(*span.param), items_(items), size_(tensor_size) {}
+  CutItems(const Bucket::Span& span, const SpanItems& items, int tensor_size)
+      : param_(*span.param), items_(items), size_(tensor_size) {}
   int64_t whole_count() const { return items_.count * items_.whole.count(); }
   // local: of tensor rank `rank`, items side by side.
   void put(int rank, const TensorView& local, const TensorView& whole) const { copy(rank, local, whole, true); }
@@ -114,7 +128,8 @@ class CutItems {
       }
       if (!real) continue;
       std::byte* const one = local.as<std::byte>() + row * width * bytes;
-      std::byte* const other = whole.as<std::byte>() + (row / (items_.size / width) * items_.whole.count() + at + origin.back()) * bytes;
+      std::byte* const other =
+          whole.as<std::byte>() + (row / (items_.size / width) * items_.whole.count() + at + origin.back()) * bytes;
       std::memcpy(put ? other : one, put ? one : other, static_cast<size_t>(last * bytes));
     }
   }
@@ -142,7 +157,11 @@ void Optimizer::update(Ctx& c, double lr, double norm, const std::function<void(
 }
 
 void Optimizer::update_elements(Ctx& c, size_t b, double lr, double scale) {
-  UpdateViews views{.param = store_.owned_master(b), .grad = store_.owned_grad(b), .copy = store_.owned_copy(b), .states = {}, .spans = spans_[b]};
+  UpdateViews views{.param = store_.owned_master(b),
+                    .grad = store_.owned_grad(b),
+                    .copy = store_.owned_copy(b),
+                    .states = {},
+                    .spans = spans_[b]};
   for (const std::vector<Storage>& state : states_) {
     const DType type = state_type(declared_[views.states.size()], store_.buckets()[b].master_type);
     views.states.push_back(view_of(state[b].data(), type, {state[b].bytes() / size_of(type)}, state[b].device()));
@@ -156,9 +175,11 @@ TensorView Optimizer::kept(size_t b, size_t s, const SpanItems& items) const {
   for (const SpanItems& i : items_[b]) {
     if (i.span == items.span) {
       const int64_t each = state_count(declared_[s], i) / i.count;
-      require(items.first >= i.first && items.first + items.count <= i.first + i.count, "optimizer: items of '{}' that are not kept here", store_.buckets()[b].spans[i.span].param->name);
+      require(items.first >= i.first && items.first + items.count <= i.first + i.count,
+              "optimizer: items of '{}' that are not kept here", store_.buckets()[b].spans[i.span].param->name);
       const Storage& storage = states_[s][b];
-      return view_of(storage.data() ? storage.data() + (from + (items.first - i.first) * each) * size_of(type) : nullptr, type, {items.count * each}, storage.device());
+      return view_of(storage.data() ? storage.data() + (from + (items.first - i.first) * each) * size_of(type) : nullptr, type,
+                     {items.count * each}, storage.device());
     }
     from += state_count(declared_[s], i);
   }
@@ -189,7 +210,9 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
         }
     if (std::all_of(wanted.begin(), wanted.end(), [](const Range& r) { return r.count == 0; })) continue;
     const TensorView master = store_.owned_master(b), grad = store_.owned_grad(b);
-    auto buffer = [&](int64_t count, DType type) { return count > 0 ? c.empty({count}, type, MemoryKind::workspace) : Tensor(); };
+    auto buffer = [&](int64_t count, DType type) {
+      return count > 0 ? c.empty({count}, type, MemoryKind::workspace) : Tensor();
+    };
     auto view = [](const Tensor& t) { return t ? t.view() : TensorView{}; };
     Tensor params = buffer(wanted[me].count, bucket.master_type), grads = buffer(wanted[me].count, bucket.grad_type);
     if (divided) {
@@ -204,7 +227,8 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
       const CutItems cut(span, *mine, tensor_size_);
       // The local values of all tensor ranks, put together.
       auto whole = [&](const TensorView& local) {
-        Tensor out = c.empty({cut.whole_count()}, local.dtype, MemoryKind::workspace), all = c.empty({tensor_size_ * local.count()}, local.dtype, MemoryKind::workspace);
+        Tensor out = c.empty({cut.whole_count()}, local.dtype, MemoryKind::workspace),
+               all = c.empty({tensor_size_ * local.count()}, local.dtype, MemoryKind::workspace);
         tensor.all_gather(local.data, all.view().data, local.bytes()).wait();
         for (int r = 0; r < tensor_size_; ++r) cut.put(r, part_of(all.view(), r * local.count(), local.count()), out.view());
         return out;
@@ -217,10 +241,15 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
       Tensor whole_params, whole_grads;
       std::vector<Tensor> whole_states(declared_.size());
       if (mine->cut) whole_params = whole(params.view()), whole_grads = whole(grads.view());
-      UpdateViews views{.param = shaped(mine->cut ? whole_params.view() : params.view(), mine->whole), .grad = shaped(mine->cut ? whole_grads.view() : grads.view(), mine->whole), .copy = {}, .states = {}, .spans = {}};
+      UpdateViews views{.param = shaped(mine->cut ? whole_params.view() : params.view(), mine->whole),
+                        .grad = shaped(mine->cut ? whole_grads.view() : grads.view(), mine->whole),
+                        .copy = {},
+                        .states = {},
+                        .spans = {}};
       for (size_t i = 0; i < declared_.size(); ++i) {
         TensorView state = kept(b, i, *mine);
-        if (mine->cut && declared_[i].per == StateDeclaration::Per::element) whole_states[i] = whole(state), state = whole_states[i].view();
+        if (mine->cut && declared_[i].per == StateDeclaration::Per::element)
+          whole_states[i] = whole(state), state = whole_states[i].view();
         views.states.push_back(shaped(state, state_shape(declared_[i], mine->whole)));
       }
       const UpdateSpan one = span_of(*span.param, 0, views.param.count());
@@ -254,19 +283,24 @@ std::vector<Optimizer::StatePiece> Optimizer::states(size_t b, Of of) const {
   if (!bucket.trainable) return out;
   const bool primary = of == Of::primary;
   const Range wanted = primary ? bucket.primary : bucket.owned;
-  const auto items = rule_->sees() == Whole::element ? std::vector<SpanItems>() : items_in(bucket, wanted, rule_->sees(), tensor_size_);
+  const auto items =
+      rule_->sees() == Whole::element ? std::vector<SpanItems>() : items_in(bucket, wanted, rule_->sees(), tensor_size_);
   for (size_t s = 0; s < declared_.size(); ++s) {
     const StateDeclaration& state = declared_[s];
     const DType type = state_type(state, bucket.master_type);
-    auto box = [&](const Bucket::Span& span, TensorView values, int64_t from, const Shape& shape, const std::vector<int64_t>& begin) {
-      const TensorView view = view_of(values.data ? values.as<std::byte>() + from * size_of(type) : nullptr, type, shape, values.device);
+    auto box = [&](const Bucket::Span& span, TensorView values, int64_t from, const Shape& shape,
+                   const std::vector<int64_t>& begin) {
+      const TensorView view =
+          view_of(values.data ? values.as<std::byte>() + from * size_of(type) : nullptr, type, shape, values.device);
       out.push_back({state.name, span.param, view, state_shape(state, span.param->shape), begin});
     };
     // Of a state like the parameter: elements `range`, of which `values` holds those from `first` on.
     auto like = [&](const TensorView& values, int64_t first, Range range) {
       for (const Piece& piece : pieces_of(bucket, range)) {
-        const Bucket::Span& span = *std::find_if(bucket.spans.begin(), bucket.spans.end(), [&](const Bucket::Span& x) { return x.param == piece.param; });
-        if (piece.param->trainable && !(primary && span.replica)) box(span, values, piece.from - first, piece.shape, piece.begin);
+        const Bucket::Span& span = *std::find_if(bucket.spans.begin(), bucket.spans.end(),
+                                                 [&](const Bucket::Span& x) { return x.param == piece.param; });
+        if (piece.param->trainable && !(primary && span.replica))
+          box(span, values, piece.from - first, piece.shape, piece.begin);
       }
     };
     if (rule_->sees() == Whole::element) {

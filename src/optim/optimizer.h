@@ -11,9 +11,10 @@ namespace ravine {
 
 class Optimizer {
  public:
-  // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say. `tensor`: how many tensor ranks cut the parameters, and which
-  // of them this is. rule: null is the one that the options name.
-  Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank = 0, int tensor_size = 1, std::unique_ptr<UpdateRule> rule = nullptr);
+  // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say. `tensor`: how many tensor
+  // ranks cut the parameters, and which of them this is. rule: null is the one that the options name.
+  Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank = 0, int tensor_size = 1,
+            std::unique_ptr<UpdateRule> rule = nullptr);
 
   // L2 norm of all gradients of the step, over all ranks, every parameter counted once, independent of order.
   double grad_norm(Ctx& c, const Group& all) const;
@@ -27,7 +28,8 @@ class Optimizer {
   int64_t bytes() const;
 
   const UpdateRule& rule() const { return *rule_; }
-  // What the rule keeps of a bucket, as boxes of the states of its parameters: what this rank has, or what of it this rank alone answers for.
+  // What the rule keeps of a bucket, as boxes of the states of its parameters: what this rank has, or what of it this rank
+  // alone answers for.
   struct StatePiece {
     std::string state;
     const Param* param = nullptr;
@@ -50,9 +52,9 @@ class Optimizer {
   int tensor_rank_, tensor_size_;
   std::unique_ptr<UpdateRule> rule_;
   std::vector<StateDeclaration> declared_;
-  std::vector<std::vector<UpdateSpan>> spans_;   // per bucket; of a rule of elements
-  std::vector<std::vector<SpanItems>> items_;    // per bucket; of others
-  std::vector<std::vector<Storage>> states_;     // by state of the rule, per bucket
+  std::vector<std::vector<UpdateSpan>> spans_;  // per bucket; of a rule of elements
+  std::vector<std::vector<SpanItems>> items_;   // per bucket; of others
+  std::vector<std::vector<Storage>> states_;    // by state of the rule, per bucket
   int64_t steps_ = 0;
 };
 

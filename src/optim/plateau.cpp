@@ -49,7 +49,10 @@ void PlateauRate::observe(double loss) {
 }
 
 void PlateauRate::lower() {
-  const double factor = options_.factor > 0 ? options_.factor : greedy() ? 0.95 : 0.1, lowest = lowest_lr(options_), lower = std::max(rate_ * factor, lowest);
+  const double factor = options_.factor > 0 ? options_.factor
+                        : greedy()          ? 0.95
+                                            : 0.1,
+               lowest = lowest_lr(options_), lower = std::max(rate_ * factor, lowest);
   if (rate_ - lower > kLeastChange) rate_ = lower;
   if (greedy() && rate_ <= lowest && --left_to_reset_ <= 0) begin_anew();
 }
@@ -70,7 +73,9 @@ void PlateauRate::begin_anew() {
 }
 
 Json PlateauRate::state() const {
-  Json s{{"rate", rate_}, {"bad", bad_}, {"good", good_}, {"cooling", cooling_}, {"warming", warming_}, {"left_to_reset", left_to_reset_}, {"window", window_}, {"sum", sum_}};
+  Json s{{"rate", rate_},       {"bad", bad_},         {"good", good_},
+         {"cooling", cooling_}, {"warming", warming_}, {"left_to_reset", left_to_reset_},
+         {"window", window_},   {"sum", sum_}};
   if (std::isfinite(best_)) s["best"] = best_;
   return s;
 }
@@ -85,7 +90,9 @@ void PlateauRate::restore(const Json& s, const std::string& where) {
   left_to_reset_ = field_or(s, "left_to_reset", where, left_to_reset_);
   window_.clear();
   for (const Json& x : array_field(s, "window", where)) {
-    if (!x.is_number()) throw UserError("'window' holds what is no number", where, "it is the losses of the last validations", "resume from another checkpoint");
+    if (!x.is_number())
+      throw UserError("'window' holds what is no number", where, "it is the losses of the last validations",
+                      "resume from another checkpoint");
     window_.push_back(x);
   }
   sum_ = field_or(s, "sum", where, sum_);

@@ -26,10 +26,15 @@ std::vector<SpanItems> items_in(const Bucket& bucket, Range shard, Whole whole, 
     if (!s.param->trainable || s.shape.count() == 0) continue;
     const int dims = item_dims(whole, s.shape), outer = s.shape.rank() - dims;
     SpanItems items{.span = i, .size = last_dims(s.shape, dims).count(), .whole = last_dims(s.param->shape, dims)};
-    for (const Cut& cut : s.param->cuts) items.cut = items.cut || (cut.axis == Axis::tensor && tensor_size > 1 && cut.dim >= outer);
+    for (const Cut& cut : s.param->cuts)
+      items.cut = items.cut || (cut.axis == Axis::tensor && tensor_size > 1 && cut.dim >= outer);
     int64_t there = s.shape.count() / items.size;
-    if (outer > 0) there = there / s.shape[0] * std::clamp<int64_t>(s.param->shape[0] - s.origin[0], 0, s.shape[0]);  // rows behind the end are padding
-    auto first_from = [&](int64_t element) { return std::clamp<int64_t>(ceil_div(std::max<int64_t>(0, element - s.begin), items.size), 0, there); };
+    if (outer > 0)
+      there = there / s.shape[0] *
+              std::clamp<int64_t>(s.param->shape[0] - s.origin[0], 0, s.shape[0]);  // rows behind the end are padding
+    auto first_from = [&](int64_t element) {
+      return std::clamp<int64_t>(ceil_div(std::max<int64_t>(0, element - s.begin), items.size), 0, there);
+    };
     items.first = first_from(shard.begin);
     items.count = first_from(shard.begin + shard.count) - items.first;
     if (items.count > 0) out.push_back(std::move(items));
@@ -78,7 +83,8 @@ std::vector<StateBox> state_boxes(const StateDeclaration& state, const Bucket& b
   // Items side by side along one outer dim are one box, others one each.
   const int64_t step = outer == 1 ? items.count : 1;
   for (int64_t i = 0; i < items.count; i += step) {
-    StateBox box{.from = i * inner.count(), .shape = {}, .begin = std::vector<int64_t>(static_cast<size_t>(outer + inner.rank()))};
+    StateBox box{
+        .from = i * inner.count(), .shape = {}, .begin = std::vector<int64_t>(static_cast<size_t>(outer + inner.rank()))};
     int64_t rest = items.first + i;
     for (int d = outer - 1; d >= 0; --d) {
       box.begin[static_cast<size_t>(d)] = span.origin[static_cast<size_t>(d)] + rest % span.shape[d];

@@ -1,9 +1,10 @@
-// Where the states of an update rule lie, from what the rule declares: which rank updates what of a bucket, and the shapes of what it keeps of that. Pure
-// functions.
+// Where the states of an update rule lie, from what the rule declares: which rank updates what of a bucket, and the shapes of
+// what it keeps of that. Pure functions.
 //
-// A rule sees items of a parameter whole: elements, rows, matrices, or all of it (Whole). An item belongs to the rank of the bucket's group in whose shard it
-// begins; what reaches beyond that shard is sent there for the update, and back. Over tensor ranks an item may be cut: then each of them has the whole item during
-// the update, does the same, and keeps its local part. States like the parameter are as local as the parameter; others of a cut item are the same on all tensor ranks.
+// A rule sees items of a parameter whole: elements, rows, matrices, or all of it (Whole). An item belongs to the rank of the
+// bucket's group in whose shard it begins; what reaches beyond that shard is sent there for the update, and back. Over tensor
+// ranks an item may be cut: then each of them has the whole item during the update, does the same, and keeps its local part.
+// States like the parameter are as local as the parameter; others of a cut item are the same on all tensor ranks.
 #pragma once
 #include <vector>
 

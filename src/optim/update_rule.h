@@ -1,5 +1,5 @@
-// An update rule: how a step changes parameters, and what it keeps of the steps before. One file in rules/ each and a line in kRules (rules/rules.h); what it
-// declares here is all that optimizer, ZeRO, checkpoints, plans and estimates know of it.
+// An update rule: how a step changes parameters, and what it keeps of the steps before. One file in rules/ each and a line in
+// kRules (rules/rules.h); what it declares here is all that optimizer, ZeRO, checkpoints, plans and estimates know of it.
 #pragma once
 #include <memory>
 #include <optional>
@@ -11,20 +11,27 @@
 
 namespace ravine {
 
-// What of a parameter a rule must see to update any of it: single elements, or whole runs of its last dims. A vector is one row, and one matrix.
+// What of a parameter a rule must see to update any of it: single elements, or whole runs of its last dims. A vector is one
+// row, and one matrix.
 enum class Whole : uint8_t { element, row, matrix, tensor };
 
 // Something that a rule keeps of every parameter from step to step, zero at first.
 struct StateDeclaration {
-  enum class Per : uint8_t { element, row, block, tensor };  // a block is `block` neighbours of a row; the last one of a row may be shorter
-  std::string name;           // as checkpoints call it ("m/PARAMETER")
-  Per per = Per::element;     // one value for each of these; a rule must see whole what has one value
+  enum class Per : uint8_t {
+    element,
+    row,
+    block,
+    tensor
+  };                       // a block is `block` neighbours of a row; the last one of a row may be shorter
+  std::string name;        // as checkpoints call it ("m/PARAMETER")
+  Per per = Per::element;  // one value for each of these; a rule must see whole what has one value
   int64_t block = 0;
   std::optional<DType> type;  // none: the master's
 };
 
-// What the update sees. Of a rule of elements: flat views of what this rank updates of a bucket (Bucket::owned), all of one length. Of others: items of one parameter,
-// of the shape {items, dims of an item..}, states in the shapes that they declare of such, one span over all; the optimizer makes the copy.
+// What the update sees. Of a rule of elements: flat views of what this rank updates of a bucket (Bucket::owned), all of one
+// length. Of others: items of one parameter, of the shape {items, dims of an item..}, states in the shapes that they declare of
+// such, one span over all; the optimizer makes the copy.
 struct UpdateViews {
   TensorView param, grad, copy;       // copy: 16 bits, absent if there is none
   std::vector<TensorView> states;     // in the order in which the rule names them
@@ -36,7 +43,8 @@ class UpdateRule {
   virtual ~UpdateRule() = default;
   virtual std::vector<StateDeclaration> states() const = 0;
   virtual Whole sees() const { return Whole::element; }
-  // Step `step` (from 1) at learning rate `lr`; gradients count times grad_scale. What it does to an item may not depend on the others beside it.
+  // Step `step` (from 1) at learning rate `lr`; gradients count times grad_scale. What it does to an item may not depend on the
+  // others beside it.
   virtual void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const = 0;
 };
 

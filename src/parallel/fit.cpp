@@ -14,7 +14,8 @@ namespace {
 std::string tensor_fault(const Model& model, int tensor) {
   const ModelFacts& f = model.facts();
   if (f.heads % tensor != 0) return fmt::format("the {} attention heads must be a multiple of it", f.heads);
-  if (f.kv_heads % tensor != 0 && tensor % f.kv_heads != 0) return fmt::format("the {} key/value heads must be a multiple of it, or divide it", f.kv_heads);
+  if (f.kv_heads % tensor != 0 && tensor % f.kv_heads != 0)
+    return fmt::format("the {} key/value heads must be a multiple of it, or divide it", f.kv_heads);
   for (const Param& p : model.params().params())
     for (const Cut& cut : p.cuts) {
       int parts = cut.most_parts > 0 ? std::min(cut.most_parts, tensor) : tensor;
@@ -27,15 +28,19 @@ std::string tensor_fault(const Model& model, int tensor) {
 }  // namespace
 
 std::optional<MeshFault> mesh_fault(const Mesh& m, const ParallelOptions& o, const Model& model, int64_t micro_batches) {
-  if (std::string rule = tensor_fault(model, m.tensor); !rule.empty()) return MeshFault{fmt::format("parallel.tensor={}", m.tensor), "parallel.tensor", rule};
+  if (std::string rule = tensor_fault(model, m.tensor); !rule.empty())
+    return MeshFault{fmt::format("parallel.tensor={}", m.tensor), "parallel.tensor", rule};
   if (m.pipeline > 1 && m.pipeline * o.virtual_stages > layers_of(model))
-    return MeshFault{fmt::format("{} stages of {}", m.pipeline, counted(o.virtual_stages, "part")), "parallel.pipeline", fmt::format("every part needs one of the model's {} layers", layers_of(model))};
+    return MeshFault{fmt::format("{} stages of {}", m.pipeline, counted(o.virtual_stages, "part")), "parallel.pipeline",
+                     fmt::format("every part needs one of the model's {} layers", layers_of(model))};
   if (micro_batches == 0) return {};
   if (micro_batches % m.data != 0)
-    return MeshFault{fmt::format("{} micro batches over {} data ranks", micro_batches, m.data), "parallel.data, train.global_batch",
-                     fmt::format("train.global_batch / train.micro_batch = {} must be a multiple of the data ranks", micro_batches)};
+    return MeshFault{
+        fmt::format("{} micro batches over {} data ranks", micro_batches, m.data), "parallel.data, train.global_batch",
+        fmt::format("train.global_batch / train.micro_batch = {} must be a multiple of the data ranks", micro_batches)};
   if (m.pipeline > 1 && o.virtual_stages > 1 && micro_batches / m.data % m.pipeline != 0)
-    return MeshFault{fmt::format("{} micro batches per rank on {} stages", micro_batches / m.data, m.pipeline), "parallel.virtual",
+    return MeshFault{fmt::format("{} micro batches per rank on {} stages", micro_batches / m.data, m.pipeline),
+                     "parallel.virtual",
                      "the interleaved schedule takes micro batches in groups of as many as there are stages"};
   return {};
 }
@@ -45,7 +50,8 @@ std::vector<Mesh> meshes_of(int ranks, const ParallelOptions& o, const Model& mo
   for (int p = 1; p <= ranks; ++p)
     for (int t = 1; t <= ranks / p; ++t)
       if (ranks % (p * t) == 0)
-        if (Mesh m{.pipeline = p, .data = ranks / p / t, .tensor = t}; !mesh_fault(m, o, model, micro_batches)) good.push_back(m);
+        if (Mesh m{.pipeline = p, .data = ranks / p / t, .tensor = t}; !mesh_fault(m, o, model, micro_batches))
+          good.push_back(m);
   return good;
 }
 
@@ -71,7 +77,8 @@ std::string to_set(const Mesh& m, const Mesh& asked) {
 std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<std::vector<Mesh>(int)>& of) {
   auto far = [&](const Mesh& m) {
     double sum = 0;
-    for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) sum += std::abs(std::log2(static_cast<double>(m.size(axis)) / std::max(1, asked.size(axis))));
+    for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor})
+      sum += std::abs(std::log2(static_cast<double>(m.size(axis)) / std::max(1, asked.size(axis))));
     return sum;
   };
   std::vector<Mesh> good = of(ranks);
@@ -79,7 +86,8 @@ std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<std
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(3, good.size()); ++i) text += (i ? ", or " : "use ") + to_set(good[i], asked);
   for (int n = ranks - 1; n >= 1 && text.empty(); --n)
-    if (std::vector<Mesh> fewer = of(n); !fewer.empty()) text = fmt::format("start {}: {}", counted(n, "rank"), to_set(fewer[0], asked));
+    if (std::vector<Mesh> fewer = of(n); !fewer.empty())
+      text = fmt::format("start {}: {}", counted(n, "rank"), to_set(fewer[0], asked));
   return text;
 }
 
@@ -90,14 +98,20 @@ Mesh mesh_of(const ParallelOptions& o, int ranks, const Model& model, int64_t mi
                    .tensor = narrow_option<int>(o.tensor, "parallel.tensor")};
   const int64_t wanted = asked.data * others;
   if (ranks == 1 && wanted > 1)
-    throw UserError(fmt::format("{} on one rank", spelled(asked)), "parallel", "the ranks are processes that mpirun or srun starts", fmt::format("run it as `mpirun -n {} ravine ..`, or leave parallel.* out", wanted));
+    throw UserError(fmt::format("{} on one rank", spelled(asked)), "parallel",
+                    "the ranks are processes that mpirun or srun starts",
+                    fmt::format("run it as `mpirun -n {} ravine ..`, or leave parallel.* out", wanted));
   std::optional<MeshFault> fault = mesh_fault(asked, o, model, micro_batches);
   if (wanted != ranks)
-    fault = {fmt::format("{} on {}", o.data > 0 ? spelled(asked) : fmt::format("parallel.tensor={} parallel.pipeline={}", o.tensor, o.pipeline), counted(ranks, "rank")), "parallel",
-             fmt::format("data x tensor x pipeline must be the number of ranks (mpirun -n {})", ranks)};
+    fault = {
+        fmt::format("{} on {}",
+                    o.data > 0 ? spelled(asked) : fmt::format("parallel.tensor={} parallel.pipeline={}", o.tensor, o.pipeline),
+                    counted(ranks, "rank")),
+        "parallel", fmt::format("data x tensor x pipeline must be the number of ranks (mpirun -n {})", ranks)};
   if (!fault) return asked;
   const std::string nearest = nearest_meshes(ranks, asked, [&](int n) { return meshes_of(n, o, model, micro_batches); });
-  throw UserError(fault->what, fault->where, fault->rule, nearest.empty() && micro_batches > 0 ? "change train.global_batch" : nearest);
+  throw UserError(fault->what, fault->where, fault->rule,
+                  nearest.empty() && micro_batches > 0 ? "change train.global_batch" : nearest);
 }
 
 }  // namespace ravine

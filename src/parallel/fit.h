@@ -1,4 +1,5 @@
-// Which meshes a model can be spread over: what divides its heads, its widths, its layers and the batch. Training, planning and running share these rules.
+// Which meshes a model can be spread over: what divides its heads, its widths, its layers and the batch. Training, planning and
+// running share these rules.
 #pragma once
 #include <functional>
 #include <optional>
@@ -16,20 +17,24 @@ struct MeshFault {
   std::string what, where, rule;
 };
 
-// Of parallel.*, the number of virtual stages counts. micro_batches: of a step, over all data ranks; 0: there is no batch to divide (running). A vocabulary that
-// does not divide is padded; of key/value heads there may be fewer than tensor ranks, then neighbours share one.
-std::optional<MeshFault> mesh_fault(const Mesh& mesh, const ParallelOptions& options, const Model& model, int64_t micro_batches = 0);
+// Of parallel.*, the number of virtual stages counts. micro_batches: of a step, over all data ranks; 0: there is no batch to
+// divide (running). A vocabulary that does not divide is padded; of key/value heads there may be fewer than tensor ranks, then
+// neighbours share one.
+std::optional<MeshFault> mesh_fault(const Mesh& mesh, const ParallelOptions& options, const Model& model,
+                                    int64_t micro_batches = 0);
 
 // All meshes of so many ranks that have no fault: by pipeline stages, then tensor ranks.
 std::vector<Mesh> meshes_of(int ranks, const ParallelOptions& options, const Model& model, int64_t micro_batches = 0);
 
-// The mesh that parallel.* means for so many ranks: data (0: the remaining ones), tensor, pipeline. One that does not fit is a UserError with the nearest that do.
+// The mesh that parallel.* means for so many ranks: data (0: the remaining ones), tensor, pipeline. One that does not fit is a
+// UserError with the nearest that do.
 Mesh mesh_of(const ParallelOptions& options, int ranks, const Model& model, int64_t micro_batches = 0);
 
 int64_t layers_of(const Model& model);  // blocks between embedding and head
 std::string spelled(const Mesh& mesh);  // "parallel.data=2 parallel.tensor=2"
 
-// "use A, or B": the nearest to `asked` of the meshes of so many ranks that `of` gives, else of the next smaller number of ranks; "" if there is none.
+// "use A, or B": the nearest to `asked` of the meshes of so many ranks that `of` gives, else of the next smaller number of
+// ranks; "" if there is none.
 std::string nearest_meshes(int ranks, const Mesh& asked, const std::function<std::vector<Mesh>(int)>& of);
 
 }  // namespace ravine

@@ -9,7 +9,10 @@
 namespace ravine {
 
 FlatGrads::FlatGrads(std::shared_ptr<const FlatTable> table)
-    : table_(std::move(table)), own_(table_->buckets.size(), kNone), partner_(table_->buckets.size(), kNone), targets_(table_->params.params().size()) {
+    : table_(std::move(table)),
+      own_(table_->buckets.size(), kNone),
+      partner_(table_->buckets.size(), kNone),
+      targets_(table_->params.params().size()) {
   for (size_t b = 0; b < table_->buckets.size(); ++b) {
     const Bucket& bucket = table_->buckets[b];
     if (!bucket.trainable) continue;
@@ -18,7 +21,9 @@ FlatGrads::FlatGrads(std::shared_ptr<const FlatTable> table)
     for (const Bucket::Span& s : bucket.spans) targets_[s.param->index] = {.wanted = true, .accumulator = accumulators_.size()};
     Accumulator& a = accumulators_.emplace_back();
     a.bucket = b;
-    a.unit = b < table_->borrowed ? bucket.unit : nullptr;  // of an owner elsewhere: nobody writes here, the sum of the place of use becomes it
+    a.unit = b < table_->borrowed
+                 ? bucket.unit
+                 : nullptr;  // of an owner elsewhere: nobody writes here, the sum of the place of use becomes it
   }
   for (const Param& p : table_->params.params()) {
     if (!p.tied || !p.tied->trainable) continue;
@@ -152,7 +157,8 @@ void FlatGrads::reduce(Ctx& c, Accumulator& a) {
   a.reduced = true;
   const Group& group = table_->group(a.bucket);
   if (group.size() == 1 || reduces_early(a.bucket)) return;
-  Reduction r = bucket_of(a).divided() ? Reduction::scatter(c, group, a.sum.view(), owned_sum(a)) : Reduction::whole(c, group, a.sum.view());
+  Reduction r = bucket_of(a).divided() ? Reduction::scatter(c, group, a.sum.view(), owned_sum(a))
+                                       : Reduction::whole(c, group, a.sum.view());
   moving_.push_back({static_cast<size_t>(&a - accumulators_.data()), {}, {}, false, std::move(r)});
 }
 
@@ -179,8 +185,11 @@ void FlatGrads::note_local(Ctx& c, bool early) {
     const TensorView all = both ? both.view() : sums[0];
     const Range range = early ? table_->buckets[b].owned : Range{0, table_->buckets[b].count};
     for (const Bucket::Span& s : table_->buckets[b].spans) {
-      const int64_t begin = std::max(s.begin, range.begin), end = std::min(s.begin + s.shape.count(), range.begin + range.count);
-      if (begin < end && s.param->trainable) c.call(SumSquares{.x = slice(all.data, all.dtype, begin - range.begin, {end - begin}, all.device), .result = &(*local_)[s.param->index]});
+      const int64_t begin = std::max(s.begin, range.begin),
+                    end = std::min(s.begin + s.shape.count(), range.begin + range.count);
+      if (begin < end && s.param->trainable)
+        c.call(SumSquares{.x = slice(all.data, all.dtype, begin - range.begin, {end - begin}, all.device),
+                          .result = &(*local_)[s.param->index]});
     }
   }
 }
@@ -198,7 +207,8 @@ void FlatGrads::finish_grads(Ctx& c) {
     advance(c, before);
   }
   settle(c);
-  for (Accumulator& a : accumulators_) sum_replicas(c, table_->ranks->along(Axis::tensor), bucket_of(a), bucket_of(a).owned, owned_sum(a));
+  for (Accumulator& a : accumulators_)
+    sum_replicas(c, table_->ranks->along(Axis::tensor), bucket_of(a), bucket_of(a).owned, owned_sum(a));
   if (local_) note_local(c, true);
   add_tied(c);
 }
@@ -244,7 +254,9 @@ void FlatGrads::end_step() {
   leaf_ends_ = step_ends_ = false;
 }
 
-TensorView FlatGrads::owned_grad(size_t b) const { return own_[b] == kNone ? TensorView{} : owned_sum(accumulators_[static_cast<size_t>(own_[b])]); }
+TensorView FlatGrads::owned_grad(size_t b) const {
+  return own_[b] == kNone ? TensorView{} : owned_sum(accumulators_[static_cast<size_t>(own_[b])]);
+}
 
 TensorView FlatGrads::grad(const Param& p) const {
   const FlatTable::Location& at = table_->at(p);

@@ -1,13 +1,15 @@
-// Gradients of flat buckets: accumulators, sums over leaves and over the ranks of a bucket's group. What a rank has of them under ZeRO:
+// Gradients of flat buckets: accumulators, sums over leaves and over the ranks of a bucket's group. What a rank has of them
+// under ZeRO:
 //
 //   stage   gradients of a step
 //   0       all; summed over the group at the end
 //   1       all; reduced to the shard at the end
 //   2, 3    shard; every micro batch is reduced to it
 //
-// Gradients are sums over leaves (parallel.sum_leaves): micro batches of a leaf add up in place, in order; leaves are the leaves of a balanced tree
-// (LeafSums), whose upper levels run over the ranks of the group. A tied parameter has an accumulator of its own per place of use, summed like the owner's
-// and added to it once at the end. So bits do not depend on how leaves lie on ranks, as long as those of a rank are a power of two.
+// Gradients are sums over leaves (parallel.sum_leaves): micro batches of a leaf add up in place, in order; leaves are the
+// leaves of a balanced tree (LeafSums), whose upper levels run over the ranks of the group. A tied parameter has an accumulator
+// of its own per place of use, summed like the owner's and added to it once at the end. So bits do not depend on how leaves lie
+// on ranks, as long as those of a rank are a power of two.
 #pragma once
 #include <deque>
 #include <memory>
@@ -24,14 +26,16 @@ class FlatGrads : public GradStore {
  public:
   explicit FlatGrads(std::shared_ptr<const FlatTable> table);
 
-  // Says that the backward that comes next is of the last micro batch of its leaf, and of the step: then gradients of a unit are on their way to the
-  // other ranks while the units before it are computed. Without it all of a step is one leaf, reduced at its end.
+  // Says that the backward that comes next is of the last micro batch of its leaf, and of the step: then gradients of a unit
+  // are on their way to the other ranks while the units before it are computed. Without it all of a step is one leaf, reduced
+  // at its end.
   void end_leaf(bool last, bool last_of_step) { leaf_ends_ = last, step_ends_ = last_of_step; }
   // Waits for the gradients that are on their way. After each backward.
   void settle(Ctx& c);
-  // From the next step on finish_grads adds to `to` (one sum per Param::index, of the caller, who clears it) the squares of each parameter's gradient as it is
-  // on this rank: of its micro batches, before the ranks of its group add theirs. Where these keep only their shard of gradients (stages 2, 3) there is no such
-  // gradient: there it is the finished one of what this rank owns. Null: no more. Gradients then wait for the end of the step before they are sent.
+  // From the next step on finish_grads adds to `to` (one sum per Param::index, of the caller, who clears it) the squares of
+  // each parameter's gradient as it is on this rank: of its micro batches, before the ranks of its group add theirs. Where
+  // these keep only their shard of gradients (stages 2, 3) there is no such gradient: there it is the finished one of what this
+  // rank owns. Null: no more. Gradients then wait for the end of the step before they are sent.
   void watch_local(std::vector<ExactSum>* to) { local_ = to; }
 
   void open_grads(Ctx& c, const Unit& unit) override;
@@ -58,8 +62,8 @@ class FlatGrads : public GradStore {
     Tensor leaf;                  // of the leaf under way: the whole bucket
     Tensor leaf_shard;            // of the leaf under way where every micro batch is reduced: this rank's shard
     LeafSums leaves;
-    bool reduced = false;         // over the group, or on its way
-    Tensor sum;                   // after finish_grads: of the bucket, or of the shard if reduced early
+    bool reduced = false;  // over the group, or on its way
+    Tensor sum;            // after finish_grads: of the bucket, or of the shard if reduced early
   };
   // Where the gradient of a parameter, or of a tied place of use, goes.
   struct Target {
@@ -78,7 +82,9 @@ class FlatGrads : public GradStore {
   bool reduces_early(size_t bucket) const { return table_->zero >= 2 && table_->group(bucket).size() > 1; }
   const Bucket& bucket_of(const Accumulator& a) const { return table_->buckets[a.bucket]; }
   Accumulator& own(size_t bucket) { return accumulators_[static_cast<size_t>(own_[bucket])]; }
-  Tensor empty(Ctx& c, const Accumulator& a, int64_t count, MemoryKind kind = MemoryKind::gradients) const { return c.empty({count}, bucket_of(a).grad_type, kind); }
+  Tensor empty(Ctx& c, const Accumulator& a, int64_t count, MemoryKind kind = MemoryKind::gradients) const {
+    return c.empty({count}, bucket_of(a).grad_type, kind);
+  }
   void clear_unwritten(Ctx& c, Accumulator& a);
   void end_leaf_of(Ctx& c, Accumulator& a);
   bool sum_leaves(Ctx& c, Accumulator& a);
@@ -92,11 +98,11 @@ class FlatGrads : public GradStore {
   std::shared_ptr<const FlatTable> table_;
   bool leaf_ends_ = false, step_ends_ = false;
   std::vector<ExactSum>* local_ = nullptr;
-  std::deque<Moving> moving_;          // in the order in which they began
+  std::deque<Moving> moving_;  // in the order in which they began
   std::vector<Accumulator> accumulators_;
-  std::vector<int> own_;               // by bucket: its own accumulator
-  std::vector<int> partner_;           // by bucket: the stage where the other accumulator of a tied parameter is
-  std::vector<Target> targets_;        // by Param::index
+  std::vector<int> own_;         // by bucket: its own accumulator
+  std::vector<int> partner_;     // by bucket: the stage where the other accumulator of a tied parameter is
+  std::vector<Target> targets_;  // by Param::index
 };
 
 }  // namespace ravine

@@ -1,5 +1,5 @@
-// Parameters that are trained: values and gradients in the same flat buckets, which the optimizer sees together. One rank is the case in which every
-// rank owns everything.
+// Parameters that are trained: values and gradients in the same flat buckets, which the optimizer sees together. One rank is
+// the case in which every rank owns everything.
 #pragma once
 #include "parallel/flat_grads.h"
 #include "parallel/flat_weights.h"

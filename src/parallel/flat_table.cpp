@@ -13,8 +13,14 @@ const Ranks& alone() {
 }  // namespace
 
 FlatTable::FlatTable(ParamSet& set, const Types& types, const FlatLayout& layout)
-    : params(set), types(types), ranks(layout.ranks ? layout.ranks : &alone()), zero(layout.zero), sequence(layout.sequence),
-      sharding{.mesh = ranks->mesh(), .at = ranks->at(), .divided = layout.zero > 0, .whole_below = layout.whole_below}, read_by(set.units().size()), stages_(layout.stages),
+    : params(set),
+      types(types),
+      ranks(layout.ranks ? layout.ranks : &alone()),
+      zero(layout.zero),
+      sequence(layout.sequence),
+      sharding{.mesh = ranks->mesh(), .at = ranks->at(), .divided = layout.zero > 0, .whole_below = layout.whole_below},
+      read_by(set.units().size()),
+      stages_(layout.stages),
       locations_(set.params().size()) {
   std::vector<Unit*> local;
   for (Unit& u : set.units())
@@ -32,7 +38,8 @@ FlatTable::FlatTable(ParamSet& set, const Types& types, const FlatLayout& layout
         }
     }
   for (size_t b = 0; b < buckets.size(); ++b) {
-    require(buckets[b].storage != ValueStorage::packed, "store: '{}' is packed, and nothing keeps such values", buckets[b].spans[0].param->name);
+    require(buckets[b].storage != ValueStorage::packed, "store: '{}' is packed, and nothing keeps such values",
+            buckets[b].spans[0].param->name);
     read_by[buckets[b].unit->index].push_back(b);
     if (std::find(groups.begin(), groups.end(), buckets[b].group) == groups.end()) groups.push_back(buckets[b].group);
     for (const Bucket::Span& s : buckets[b].spans) locations_[s.param->index] = {b, s.begin, s.shape, true};

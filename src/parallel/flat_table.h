@@ -1,4 +1,5 @@
-// The flat buckets of a rank: which it holds, where each parameter lies in them, whose blocks read them. FlatWeights and FlatGrads share one.
+// The flat buckets of a rank: which it holds, where each parameter lies in them, whose blocks read them. FlatWeights and
+// FlatGrads share one.
 #pragma once
 #include <vector>
 
@@ -8,7 +9,7 @@
 namespace ravine {
 
 struct FlatLayout {
-  std::vector<int> stages;       // pipeline stage of each unit, by Unit::index; empty: all are here
+  std::vector<int> stages;  // pipeline stage of each unit, by Unit::index; empty: all are here
   int zero = 0;
   int64_t whole_below = 0;       // buckets of fewer elements are not divided
   bool sequence = false;         // gradients of parameters that are not cut are of a part of the tokens on each tensor rank
@@ -41,13 +42,13 @@ class FlatTable {
   const bool sequence;
   const Sharding sharding;
   std::vector<Bucket> buckets;
-  size_t borrowed = 0;                            // from here on buckets are of tied parameters whose owner is on another stage
-  std::vector<std::vector<size_t>> read_by;       // by Unit::index: buckets whose values its blocks read
-  std::vector<Axis> groups;                       // of the buckets, each once
+  size_t borrowed = 0;                       // from here on buckets are of tied parameters whose owner is on another stage
+  std::vector<std::vector<size_t>> read_by;  // by Unit::index: buckets whose values its blocks read
+  std::vector<Axis> groups;                  // of the buckets, each once
 
  private:
   std::vector<int> stages_;
-  std::vector<Location> locations_;               // by Param::index
+  std::vector<Location> locations_;  // by Param::index
 };
 
 }  // namespace ravine

@@ -6,14 +6,17 @@
 
 namespace ravine {
 
-FlatWeights::FlatWeights(std::shared_ptr<const FlatTable> table, DeviceKind device) : table_(std::move(table)), memory_(table_->buckets.size()) {
+FlatWeights::FlatWeights(std::shared_ptr<const FlatTable> table, DeviceKind device)
+    : table_(std::move(table)), memory_(table_->buckets.size()) {
   for (size_t b = 0; b < memory_.size(); ++b) {
     const Bucket& bucket = table_->buckets[b];
     Memory& m = memory_[b];
     const bool divided = bucket.divided();
     m.master_whole = !divided || (table_->zero < 3 && bucket.reads_master);
     m.copy_whole = !divided || table_->zero < 3;
-    auto bytes = [&](bool there, bool whole, DType type) { return there ? (whole ? bucket.count : bucket.owned.count) * size_of(type) : 0; };
+    auto bytes = [&](bool there, bool whole, DType type) {
+      return there ? (whole ? bucket.count : bucket.owned.count) * size_of(type) : 0;
+    };
     m.master = Storage(device, bytes(bucket.has_master(), m.master_whole, bucket.master_type));
     m.copy = Storage(device, bytes(bucket.has_copy(), m.copy_whole, bucket.copy_type));
   }
@@ -24,7 +27,8 @@ TensorView FlatWeights::view(const Param& p, bool wants_master) const {
   const Bucket& bucket = table_->buckets[at.bucket];
   const Memory& m = memory_[at.bucket];
   const bool copy = bucket.has_copy() && ((!wants_master && p.use == Use::matrix) || !bucket.has_master());
-  if (copy ? m.copy_whole : m.master_whole) return slice(copy ? m.copy : m.master, copy ? bucket.copy_type : bucket.master_type, at.begin, at.shape);
+  if (copy ? m.copy_whole : m.master_whole)
+    return slice(copy ? m.copy : m.master, copy ? bucket.copy_type : bucket.master_type, at.begin, at.shape);
   const Tensor& all = copy ? m.gathered_copy : m.gathered_master;
   require(m.leases > 0 && all, "store: '{}' is read while its unit is not acquired", p.name);
   return slice(all, at.begin, at.shape);
@@ -92,12 +96,16 @@ void FlatWeights::settle_values() {
 
 TensorView FlatWeights::master_range(size_t b, Range r) const {
   const Bucket& bucket = table_->buckets[b];
-  return bucket.has_master() ? slice(memory_[b].master, bucket.master_type, r.begin - (memory_[b].master_whole ? 0 : bucket.owned.begin), {r.count}) : TensorView{};
+  return bucket.has_master() ? slice(memory_[b].master, bucket.master_type,
+                                     r.begin - (memory_[b].master_whole ? 0 : bucket.owned.begin), {r.count})
+                             : TensorView{};
 }
 
 TensorView FlatWeights::copy_range(size_t b, Range r) const {
   const Bucket& bucket = table_->buckets[b];
-  return bucket.has_copy() ? slice(memory_[b].copy, bucket.copy_type, r.begin - (memory_[b].copy_whole ? 0 : bucket.owned.begin), {r.count}) : TensorView{};
+  return bucket.has_copy()
+             ? slice(memory_[b].copy, bucket.copy_type, r.begin - (memory_[b].copy_whole ? 0 : bucket.owned.begin), {r.count})
+             : TensorView{};
 }
 
 Range FlatWeights::resident(size_t b) const {
@@ -105,7 +113,9 @@ Range FlatWeights::resident(size_t b) const {
   return (bucket.has_master() ? memory_[b].master_whole : memory_[b].copy_whole) ? Range{0, bucket.count} : bucket.owned;
 }
 
-TensorView FlatWeights::resident_values(size_t b) const { return table_->buckets[b].has_master() ? master_range(b, resident(b)) : copy_range(b, resident(b)); }
+TensorView FlatWeights::resident_values(size_t b) const {
+  return table_->buckets[b].has_master() ? master_range(b, resident(b)) : copy_range(b, resident(b));
+}
 
 std::vector<ParamBox> FlatWeights::boxes() const {
   std::vector<ParamBox> out;

@@ -1,4 +1,5 @@
-// Values in flat buckets, and what of them is resident as the ZeRO stage says (Rajbhandari et al. 2020); the rest is gathered around each block.
+// Values in flat buckets, and what of them is resident as the ZeRO stage says (Rajbhandari et al. 2020); the rest is gathered
+// around each block.
 //
 //   stage   masters         copies of 16 bits
 //   0       all             all
@@ -33,14 +34,16 @@ class FlatWeights : public WeightSource {
   std::vector<const Param*> params_in(const TensorView& view) const override;
 
   const FlatTable& table() const { return *table_; }
-  // What is resident of a bucket, and the view of it: of the master, where there is none of the copy. To fill, from weights or a checkpoint.
+  // What is resident of a bucket, and the view of it: of the master, where there is none of the copy. To fill, from weights or
+  // a checkpoint.
   Range resident(size_t bucket) const;
   TensorView resident_values(size_t bucket) const;
   // Whether every parameter is resident, whole, in one place: then master(p) may be used without asking other ranks.
   bool all_resident() const;
   // After values were filled: makes the copies of masters again. All ranks call it.
   void refresh_copies(Ctx& c);
-  // Of a bucket of which each rank has changed what it owns: every rank gets what is resident there. It has come when the unit is acquired, at the latest at settle_values.
+  // Of a bucket of which each rank has changed what it owns: every rank gets what is resident there. It has come when the unit
+  // is acquired, at the latest at settle_values.
   void share(size_t bucket);
   void settle_values();
   int64_t weight_bytes() const;

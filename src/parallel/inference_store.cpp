@@ -7,8 +7,13 @@ namespace {
 DType held_in(const Types& types, const Param& p) { return p.use == Use::vector ? types.master : types.compute; }
 }  // namespace
 
-InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks, const std::vector<int>& stages)
-    : params_(params), types_(types), tensor_rank_(ranks.at().tensor), tensor_size_(ranks.mesh().tensor), locations_(params.params().size()) {
+InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks,
+                               const std::vector<int>& stages)
+    : params_(params),
+      types_(types),
+      tensor_rank_(ranks.at().tensor),
+      tensor_size_(ranks.mesh().tensor),
+      locations_(params.params().size()) {
   auto stage = [&](const Unit* u) { return stages.empty() ? ranks.at().pipeline : stages[u->index]; };
   for (const Unit& unit : params.units()) {
     int64_t bytes = 0;

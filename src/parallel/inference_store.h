@@ -1,5 +1,5 @@
-// Weights of a model that only runs forward: every weight once, in the type that kernels read. No gradients, no moments. Of several
-// ranks each holds what its pipeline stage runs, cut over tensor ranks; data ranks hold the same.
+// Weights of a model that only runs forward: every weight once, in the type that kernels read. No gradients, no moments. Of
+// several ranks each holds what its pipeline stage runs, cut over tensor ranks; data ranks hold the same.
 #pragma once
 #include <memory>
 #include <vector>
@@ -13,8 +13,10 @@ class InferenceStore : public WeightSource {
  public:
   // Buffers for the parameters, zero. Matrices and lookup tables are held in types.compute, vectors (norms, biases) in
   // types.master; what is written there is rounded to that. Joined parameters lie side by side. The set is kept by reference.
-  // stages: the pipeline stage of each unit, by Unit::index; empty: all are here. A stage that uses a tied parameter of another holds it too.
-  InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks = {}, const std::vector<int>& stages = {});
+  // stages: the pipeline stage of each unit, by Unit::index; empty: all are here. A stage that uses a tied parameter of another
+  // holds it too.
+  InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks = {},
+                 const std::vector<int>& stages = {});
 
   void acquire(const Unit&) override {}
   void release(const Unit&) override {}
@@ -28,16 +30,16 @@ class InferenceStore : public WeightSource {
  private:
   struct Location {
     bool local = false;  // on this stage
-    size_t unit = 0;   // in whose storage
-    int64_t byte = 0;  // where it begins there
-    Shape shape;       // local
+    size_t unit = 0;     // in whose storage
+    int64_t byte = 0;    // where it begins there
+    Shape shape;         // local
   };
   TensorView of(const Param& p) const;
   ParamSet& params_;
   Types types_;
   int tensor_rank_, tensor_size_;
-  std::vector<Storage> units_;  // by Unit::index
-  std::vector<Location> locations_;   // by Param::index
+  std::vector<Storage> units_;       // by Unit::index
+  std::vector<Location> locations_;  // by Param::index
 };
 
 }  // namespace ravine

@@ -25,7 +25,9 @@ void draw(const Param& p, uint64_t key, int64_t begin, int64_t n, const TensorVi
           z = {a[0], a[1], b[0], b[1]};
         }
         for (int64_t j = std::max(i, from); j < std::min(i + 4, end); ++j) {
-          double x = p.init.kind == Init::normal ? p.init.std * z[static_cast<size_t>(j - i)] : p.init.kind == Init::ones ? 1.0 : 0.0;
+          double x = p.init.kind == Init::normal ? p.init.std * z[static_cast<size_t>(j - i)]
+                     : p.init.kind == Init::ones ? 1.0
+                                                 : 0.0;
           to[j] = static_cast<T>(static_cast<float>(x));
         }
       }
@@ -59,7 +61,8 @@ void initialise(FlatWeights& store, uint64_t seed) {
         if (piece.shape[inner] != whole[inner]) break;
       }
       uint64_t key = philox_key(seed, piece.param->name);
-      for (int64_t done = 0; done < piece.shape.count(); done += run) draw(*piece.param, key, piece.element(done), run, to, piece.from - resident.begin + done);
+      for (int64_t done = 0; done < piece.shape.count(); done += run)
+        draw(*piece.param, key, piece.element(done), run, to, piece.from - resident.begin + done);
     }
   }
 }

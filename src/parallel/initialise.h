@@ -1,5 +1,5 @@
-// Initial values: each follows from the seed, the name of its parameter and its place in it, so that every layout begins with the same. Element i of a
-// normal one is drawn from Philox keyed by (seed, name) at counter i.
+// Initial values: each follows from the seed, the name of its parameter and its place in it, so that every layout begins with
+// the same. Element i of a normal one is drawn from Philox keyed by (seed, name) at counter i.
 #pragma once
 #include "parallel/flat_weights.h"
 

@@ -1,5 +1,6 @@
-// The sum of what comes one after another, in an order that does not depend on who holds what: a balanced tree, neighbours first, of which no more than one
-// tensor per level is kept (a binary counter). A number of leaves that is no power of two ends with its last ones.
+// The sum of what comes one after another, in an order that does not depend on who holds what: a balanced tree, neighbours
+// first, of which no more than one tensor per level is kept (a binary counter). A number of leaves that is no power of two ends
+// with its last ones.
 #pragma once
 #include <vector>
 

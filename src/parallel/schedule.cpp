@@ -8,9 +8,10 @@
 namespace ravine {
 
 std::vector<PipelineTask> pipeline_schedule(int stages, int chunks, int micros, int stage) {
-  require(stages >= 1 && chunks >= 1 && micros >= 1 && stage >= 0 && stage < stages, "schedule: stage {} of {}, {} chunks, {} micro batches", stage, stages,
-          chunks, micros);
-  require(chunks == 1 || micros % stages == 0, "schedule: interleaving needs micro batches in multiples of {} stages, got {}", stages, micros);
+  require(stages >= 1 && chunks >= 1 && micros >= 1 && stage >= 0 && stage < stages,
+          "schedule: stage {} of {}, {} chunks, {} micro batches", stage, stages, chunks, micros);
+  require(chunks == 1 || micros % stages == 0, "schedule: interleaving needs micro batches in multiples of {} stages, got {}",
+          stages, micros);
   int total = micros * chunks, round = stages * chunks;
   // The k-th forward or backward: `stages` micro batches through a chunk, then the same through the next.
   auto task = [&](int k, bool backward) {
@@ -30,12 +31,15 @@ std::vector<PipelineTask> pipeline_schedule(int stages, int chunks, int micros, 
   return out;
 }
 
-PipelineTimes pipeline_times(int stages, int chunks, int micros, const std::vector<double>& forward, const std::vector<double>& backward) {
+PipelineTimes pipeline_times(int stages, int chunks, int micros, const std::vector<double>& forward,
+                             const std::vector<double>& backward) {
   int parts = stages * chunks;
-  require(static_cast<int>(forward.size()) == parts && static_cast<int>(backward.size()) == parts, "schedule: costs of {} and {} parts instead of {}",
-          forward.size(), backward.size(), parts);
+  require(static_cast<int>(forward.size()) == parts && static_cast<int>(backward.size()) == parts,
+          "schedule: costs of {} and {} parts instead of {}", forward.size(), backward.size(), parts);
   constexpr double kNever = std::numeric_limits<double>::infinity();
-  auto at = [&](int part, int micro) { return static_cast<size_t>(part) * static_cast<size_t>(micros) + static_cast<size_t>(micro); };
+  auto at = [&](int part, int micro) {
+    return static_cast<size_t>(part) * static_cast<size_t>(micros) + static_cast<size_t>(micro);
+  };
   std::vector<double> forward_end(at(parts, 0), kNever), backward_end(at(parts, 0), kNever);
   std::vector<std::vector<PipelineTask>> schedules;
   for (int s = 0; s < stages; ++s) schedules.push_back(pipeline_schedule(stages, chunks, micros, s));
@@ -66,7 +70,8 @@ PipelineTimes pipeline_times(int stages, int chunks, int micros, const std::vect
     }
   }
   for (size_t s = 0; s < schedules.size(); ++s)
-    require(times.stages[s].size() == schedules[s].size(), "schedule: stage {} waits for ever after {} tasks", s, times.stages[s].size());
+    require(times.stages[s].size() == schedules[s].size(), "schedule: stage {} waits for ever after {} tasks", s,
+            times.stages[s].size());
   times.bubble = 1 - busy / (times.length * stages);
   return times;
 }
@@ -79,7 +84,8 @@ int activations_held(const std::vector<PipelineTask>& schedule) {
 
 namespace {
 std::string label(const PipelineTask& t, bool chunks) {
-  return fmt::format("{}{}{}", t.backward ? "B" : "F", t.micro, chunks ? std::string(1, static_cast<char>('a' + t.chunk % 26)) : "");
+  return fmt::format("{}{}{}", t.backward ? "B" : "F", t.micro,
+                     chunks ? std::string(1, static_cast<char>('a' + t.chunk % 26)) : "");
 }
 
 bool has_chunks(const PipelineTimes& t) {
@@ -95,14 +101,16 @@ std::string pipeline_chart(const PipelineTimes& times) {
   double shortest = times.length;
   size_t widest = 1;
   for (const auto& stage : times.stages)
-    for (const auto& span : stage) shortest = std::min(shortest, span.end - span.begin), widest = std::max(widest, label(span.task, chunks).size());
+    for (const auto& span : stage)
+      shortest = std::min(shortest, span.end - span.begin), widest = std::max(widest, label(span.task, chunks).size());
   double columns = static_cast<double>(widest + 1) / shortest;  // per unit of time
   std::string out;
   for (size_t s = 0; s < times.stages.size(); ++s) {
     std::string line = fmt::format("stage {:<3}|", s);
     size_t edge = line.size();
     for (const auto& span : times.stages[s]) {
-      size_t begin = edge + static_cast<size_t>(span.begin * columns + 0.5), end = edge + static_cast<size_t>(span.end * columns + 0.5);
+      size_t begin = edge + static_cast<size_t>(span.begin * columns + 0.5),
+             end = edge + static_cast<size_t>(span.end * columns + 0.5);
       line.resize(std::max(line.size(), begin), '.');
       std::string text = label(span.task, chunks);
       text.resize(std::max<size_t>(end - begin, text.size() + 1), span.task.backward ? '=' : '-');
@@ -137,12 +145,15 @@ std::string pipeline_svg(const PipelineTimes& times) {
     for (const auto& span : times.stages[s]) {
       int shade = 40 + 12 * (span.task.chunk % 4);
       double x = kLeft + span.begin * scale, width = (span.end - span.begin) * scale;
-      out += fmt::format("<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"hsl({},60%,{}%)\" stroke=\"white\"/>", x, y, width, kRow - 4,
-                         span.task.backward ? 140 : 215, shade);
-      out += fmt::format("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"white\">{}</text>\n", x + width / 2, y + 15, label(span.task, chunks));
+      out += fmt::format(
+          "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"hsl({},60%,{}%)\" stroke=\"white\"/>", x,
+          y, width, kRow - 4, span.task.backward ? 140 : 215, shade);
+      out += fmt::format("<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"white\">{}</text>\n", x + width / 2,
+                         y + 15, label(span.task, chunks));
     }
   }
-  return out + fmt::format("<text x=\"{}\" y=\"{:.1f}\">bubble {:.1f} %</text>\n</svg>\n", kLeft, height - 10, 100 * times.bubble);
+  return out +
+         fmt::format("<text x=\"{}\" y=\"{:.1f}\">bubble {:.1f} %</text>\n</svg>\n", kLeft, height - 10, 100 * times.bubble);
 }
 
 std::vector<int> split_layers(const std::vector<double>& cost, int parts) {
@@ -153,13 +164,15 @@ std::vector<int> split_layers(const std::vector<double>& cost, int parts) {
   std::vector<double> sums(static_cast<size_t>(n) + 1, 0);
   for (int i = 0; i < n; ++i) sums[static_cast<size_t>(i) + 1] = sums[static_cast<size_t>(i)] + cost[static_cast<size_t>(i)];
   auto sum = [&](int a, int b) { return sums[static_cast<size_t>(b)] - sums[static_cast<size_t>(a)]; };
-  std::vector<std::vector<double>> best(static_cast<size_t>(parts) + 1, std::vector<double>(static_cast<size_t>(n) + 1, kNever));
+  std::vector<std::vector<double>> best(static_cast<size_t>(parts) + 1,
+                                        std::vector<double>(static_cast<size_t>(n) + 1, kNever));
   best[0][static_cast<size_t>(n)] = 0;
   for (int p = 1; p <= parts; ++p)
     for (int i = 0; i <= n - p; ++i)
       for (int j = i + 1; j <= n - p + 1; ++j) {
         double v = std::max(sum(i, j), best[static_cast<size_t>(p) - 1][static_cast<size_t>(j)]);
-        best[static_cast<size_t>(p)][static_cast<size_t>(i)] = std::min(best[static_cast<size_t>(p)][static_cast<size_t>(i)], v);
+        best[static_cast<size_t>(p)][static_cast<size_t>(i)] =
+            std::min(best[static_cast<size_t>(p)][static_cast<size_t>(i)], v);
       }
   double limit = best[static_cast<size_t>(parts)][0];
   std::vector<int> out;

@@ -14,13 +14,13 @@ struct PipelineTask {
   friend bool operator==(const PipelineTask&, const PipelineTask&) = default;
 };
 
-// 1F1B (Narayanan et al. 2021, PipeDream-Flush): stages - stage - 1 forwards to warm up, then one forward and one backward in turn, then the
-// remaining backwards. With chunks > 1 interleaved as in Megatron (Narayanan et al. 2021, section 2.2.2): micros must be a multiple of
-// stages. Of every chunk each micro batch's backwards come in the order of the micro batches.
+// 1F1B (Narayanan et al. 2021, PipeDream-Flush): stages - stage - 1 forwards to warm up, then one forward and one backward in
+// turn, then the remaining backwards. With chunks > 1 interleaved as in Megatron (Narayanan et al. 2021, section 2.2.2): micros
+// must be a multiple of stages. Of every chunk each micro batch's backwards come in the order of the micro batches.
 std::vector<PipelineTask> pipeline_schedule(int stages, int chunks, int micros, int stage);
 
-// When each task starts and ends if a forward of a chunk takes `forward` and a backward `backward` (of part p of stages * chunks), and
-// messages take no time. Throws Error if the schedules of the stages wait for each other in a circle.
+// When each task starts and ends if a forward of a chunk takes `forward` and a backward `backward` (of part p of stages *
+// chunks), and messages take no time. Throws Error if the schedules of the stages wait for each other in a circle.
 struct PipelineTimes {
   struct Span {
     PipelineTask task;
@@ -30,7 +30,8 @@ struct PipelineTimes {
   double length = 0;
   double bubble = 0;  // share of stages * length in which a stage does nothing
 };
-PipelineTimes pipeline_times(int stages, int chunks, int micros, const std::vector<double>& forward, const std::vector<double>& backward);
+PipelineTimes pipeline_times(int stages, int chunks, int micros, const std::vector<double>& forward,
+                             const std::vector<double>& backward);
 
 // The most micro batches whose activations a stage holds at once, counted in chunks.
 int activations_held(const std::vector<PipelineTask>& schedule);
@@ -40,8 +41,8 @@ std::string pipeline_chart(const PipelineTimes& times);
 std::string pipeline_svg(const PipelineTimes& times);
 double pipeline_svg_height(const PipelineTimes& times);  // in pixels; its width is 1280
 
-// Layers to stages: `parts` runs of consecutive layers with sums of `cost` as even as can be (least largest sum; ties: earlier parts
-// take more). Returns the number of layers of each part; every part gets at least one if there are enough.
+// Layers to stages: `parts` runs of consecutive layers with sums of `cost` as even as can be (least largest sum; ties: earlier
+// parts take more). Returns the number of layers of each part; every part gets at least one if there are enough.
 std::vector<int> split_layers(const std::vector<double>& cost, int parts);
 
 }  // namespace ravine

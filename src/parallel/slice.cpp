@@ -2,7 +2,8 @@
 
 namespace ravine {
 
-void find_params(const Bucket& bucket, const void* memory, int64_t bytes, DType type, int64_t first, const TensorView& v, std::vector<const Param*>& out) {
+void find_params(const Bucket& bucket, const void* memory, int64_t bytes, DType type, int64_t first, const TensorView& v,
+                 std::vector<const Param*>& out) {
   if (!v.data || v.count() == 0 || !memory) return;
   const auto *begin = static_cast<const std::byte*>(memory), *data = static_cast<const std::byte*>(v.data);
   if (data < begin || data >= begin + bytes) return;

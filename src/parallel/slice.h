@@ -1,4 +1,5 @@
-// Flat memory of buckets: views of elements [begin, begin + shape.count()) of it, which on meta have no data; and the other way, what a view shows.
+// Flat memory of buckets: views of elements [begin, begin + shape.count()) of it, which on meta have no data; and the other
+// way, what a view shows.
 #pragma once
 #include <vector>
 
@@ -10,10 +11,16 @@ namespace ravine {
 inline TensorView slice(void* data, DType t, int64_t begin, const Shape& shape, DeviceKind device) {
   return view_of(data ? static_cast<std::byte*>(data) + begin * size_of(t) : nullptr, t, shape, device);
 }
-inline TensorView slice(const Storage& s, DType t, int64_t begin, const Shape& shape) { return slice(s.data(), t, begin, shape, s.device()); }
-inline TensorView slice(const Tensor& t, int64_t begin, const Shape& shape) { return slice(t.view().data, t.dtype(), begin, shape, t.view().device); }
+inline TensorView slice(const Storage& s, DType t, int64_t begin, const Shape& shape) {
+  return slice(s.data(), t, begin, shape, s.device());
+}
+inline TensorView slice(const Tensor& t, int64_t begin, const Shape& shape) {
+  return slice(t.view().data, t.dtype(), begin, shape, t.view().device);
+}
 
-// Appends the parameters of which `v` shows elements, if it lies in this memory, which holds elements of the bucket from `first` on.
-void find_params(const Bucket& bucket, const void* memory, int64_t bytes, DType type, int64_t first, const TensorView& v, std::vector<const Param*>& out);
+// Appends the parameters of which `v` shows elements, if it lies in this memory, which holds elements of the bucket from
+// `first` on.
+void find_params(const Bucket& bucket, const void* memory, int64_t bytes, DType type, int64_t first, const TensorView& v,
+                 std::vector<const Param*>& out);
 
 }  // namespace ravine

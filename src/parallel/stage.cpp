@@ -12,12 +12,14 @@ std::vector<BlockRange> split_model(const Model& model, int parts, const std::ve
   if (counts.empty()) {
     if (parts > layers && parts > 1)
       throw UserError(fmt::format("{} parts of a pipeline", parts), "parallel.pipeline, parallel.virtual",
-                      fmt::format("every part needs at least one of the {} layers", layers), fmt::format("use at most {} parts", layers));
+                      fmt::format("every part needs at least one of the {} layers", layers),
+                      fmt::format("use at most {} parts", layers));
     for (int n : split_layers(std::vector<double>(static_cast<size_t>(layers), 1.0), parts)) counts.push_back(n);
   }
   if (static_cast<int>(counts.size()) != parts || std::accumulate(counts.begin(), counts.end(), int64_t{0}) != layers)
     throw UserError(fmt::format("parallel.stage_layers is [{}]", fmt::join(counts, ", ")), "parallel.stage_layers",
-                    fmt::format("it needs a number of layers for each of the {} parts, {} in all", parts, layers), "correct the list, or leave it out");
+                    fmt::format("it needs a number of layers for each of the {} parts, {} in all", parts, layers),
+                    "correct the list, or leave it out");
   std::vector<BlockRange> out;
   size_t at = 0;
   for (int p = 0; p < parts; ++p) {
@@ -35,7 +37,8 @@ std::vector<int> stages_of_units(const Model& model, const std::vector<BlockRang
   return out;
 }
 
-Stage::Stage(Model& model, const Ranks& ranks, std::vector<BlockRange> parts) : model_(model), ranks_(ranks), parts_(std::move(parts)) {}
+Stage::Stage(Model& model, const Ranks& ranks, std::vector<BlockRange> parts)
+    : model_(model), ranks_(ranks), parts_(std::move(parts)) {}
 
 void Stage::send(Message& slot, Tensor t, const Group& group, int to) {
   slot.pending.wait();

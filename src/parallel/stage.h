@@ -1,7 +1,8 @@
-// Seam S5: the part of the model that this rank runs, and the messages to the stages before and behind it. Blocks do not know of it.
+// Seam S5: the part of the model that this rank runs, and the messages to the stages before and behind it. Blocks do not know
+// of it.
 //
-// Between stages goes one tensor, x + branch in the type of the residual stream, and back its gradient: what the fused add and norm of a
-// block computes from both is the same bit for bit.
+// Between stages goes one tensor, x + branch in the type of the residual stream, and back its gradient: what the fused add and
+// norm of a block computes from both is the same bit for bit.
 #pragma once
 #include <memory>
 #include <vector>
@@ -16,8 +17,9 @@ namespace ravine {
 struct BlockRange {
   size_t begin = 0, end = 0;
 };
-// What each of `parts` parts (stages * virtual stages, in the order of the model) runs: layers as even as can be, or as the list says; the
-// embedding goes with the first part, the head with the last. More parts than layers, or a list that does not add up, is a UserError.
+// What each of `parts` parts (stages * virtual stages, in the order of the model) runs: layers as even as can be, or as the
+// list says; the embedding goes with the first part, the head with the last. More parts than layers, or a list that does not
+// add up, is a UserError.
 std::vector<BlockRange> split_model(const Model& model, int parts, const std::vector<int64_t>& layers);
 // The pipeline stage of each unit, by Unit::index: part p is on stage p % stages.
 std::vector<int> stages_of_units(const Model& model, const std::vector<BlockRange>& parts, int stages);
@@ -35,8 +37,8 @@ class Stage {
     Ctx::UnderWay state;
     TensorRef in, out_x, out_branch;
   };
-  // Receives from the part before, runs, sends to the part behind. c.begin() was called. With training what backward needs is in the result,
-  // and c is free for other micro batches.
+  // Receives from the part before, runs, sends to the part behind. c.begin() was called. With training what backward needs is
+  // in the result, and c is free for other micro batches.
   Micro forward(Ctx& c, int chunk, bool training);
   void backward(Ctx& c, int chunk, Micro micro);
   void drain();  // waits for what was sent

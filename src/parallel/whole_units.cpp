@@ -43,9 +43,11 @@ constexpr int64_t kEnd = -1;
 void UnitExport::acquire(const Unit& unit) {
   if (open_ == &unit) return;
   whole_.clear();
-  for (const Bucket& bucket : flat_buckets(model_.params(), {const_cast<Unit*>(&unit)}, store_.table().sharding, store_.table().types))
+  for (const Bucket& bucket :
+       flat_buckets(model_.params(), {const_cast<Unit*>(&unit)}, store_.table().sharding, store_.table().types))
     for (const Bucket::Span& s : bucket.spans)
-      whole_.emplace(s.param, Whole{Storage(DeviceKind::cpu, s.param->shape.count() * size_of(type_of(bucket))), type_of(bucket)});
+      whole_.emplace(s.param,
+                     Whole{Storage(DeviceKind::cpu, s.param->shape.count() * size_of(type_of(bucket))), type_of(bucket)});
   gather_integers(ranks_.all(), static_cast<int64_t>(unit.index));
   bring(unit);
   open_ = &unit;
@@ -66,7 +68,9 @@ std::pair<TensorView, Range> UnitExport::local(size_t b) const {
   return {store_.owned_grad(b), store_.buckets()[b].owned};
 }
 
-DType UnitExport::type_of(const Bucket& bucket) const { return of_ == Of::gradients ? bucket.grad_type : bucket.has_master() ? bucket.master_type : bucket.copy_type; }
+DType UnitExport::type_of(const Bucket& bucket) const {
+  return of_ == Of::gradients ? bucket.grad_type : bucket.has_master() ? bucket.master_type : bucket.copy_type;
+}
 
 // Every rank sends what it alone answers for, piece by piece, in an order that rank 0 knows too.
 void UnitExport::bring(const Unit& unit) {

@@ -1,5 +1,5 @@
-// Whole parameters, one unit at a time, of a model that is spread over ranks: what model folders and traces are written from. No rank
-// holds more than the unit under way beside its own part.
+// Whole parameters, one unit at a time, of a model that is spread over ranks: what model folders and traces are written from.
+// No rank holds more than the unit under way beside its own part.
 #pragma once
 #include <map>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace ravine {
 
-// On rank 0 acquire brings a unit from the ranks that hold it: master(p) is the whole of p until another is acquired, in the type in
-// which ranks hold it. The others serve() meanwhile, until rank 0 calls end().
+// On rank 0 acquire brings a unit from the ranks that hold it: master(p) is the whole of p until another is acquired, in the
+// type in which ranks hold it. The others serve() meanwhile, until rank 0 calls end().
 class UnitExport : public WeightSource {
  public:
   enum class Of : uint8_t { masters, gradients };  // gradients: those of the step, finished

@@ -11,7 +11,8 @@ namespace ravine {
 namespace {
 
 // Eight colours that stay apart for the colour-blind as well (Okabe and Ito, 2008).
-constexpr std::array<const char*, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"};
+constexpr std::array<const char*, 8> kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                                 "#e69f00", "#56b4e9", "#000000", "#999999"};
 constexpr std::array<int, 8> kTerminalColours = {34, 31, 32, 35, 33, 36, 39, 90};
 
 // Where values lie between the ends of an axis: 0 to 1.
@@ -27,7 +28,9 @@ struct ChartAxis {
 
 // Beyond these a value is a gap: ends of an axis, and what is computed of them, stay far from infinity and 0.
 constexpr double kMostDrawn = 1e100;
-bool is_drawn(double y, bool logarithmic) { return std::isfinite(y) && std::abs(y) <= kMostDrawn && (!logarithmic || y >= 1 / kMostDrawn); }
+bool is_drawn(double y, bool logarithmic) {
+  return std::isfinite(y) && std::abs(y) <= kMostDrawn && (!logarithmic || y >= 1 / kMostDrawn);
+}
 
 ChartAxis axis_over(const Chart& chart, bool y) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
@@ -40,7 +43,8 @@ ChartAxis axis_over(const Chart& chart, bool y) {
     }
   if (low > high) low = high = 1;
   if (y && chart.logarithmic) return {low, high > low ? high : 10 * low, true};
-  if (high - low > 1e-9 * std::max(std::abs(low), std::abs(high))) return {low, high, false};  // nearer values differ by rounding only
+  if (high - low > 1e-9 * std::max(std::abs(low), std::abs(high)))
+    return {low, high, false};  // nearer values differ by rounding only
   const double around = low == 0 ? 1 : std::abs(low) * 0.05;
   return {low - around, high + around, false};
 }
@@ -48,21 +52,24 @@ ChartAxis axis_over(const Chart& chart, bool y) {
 std::vector<double> axis_ticks(const ChartAxis& axis, int count) {
   if (!axis.logarithmic || axis.high < 10 * axis.low) return round_ticks(axis.low, axis.high, count);
   std::vector<double> ticks;
-  for (double p = std::ceil(std::log10(axis.low) - 1e-9); p <= std::log10(axis.high) + 1e-9; ++p) ticks.push_back(std::pow(10.0, p));
+  for (double p = std::ceil(std::log10(axis.low) - 1e-9); p <= std::log10(axis.high) + 1e-9; ++p)
+    ticks.push_back(std::pow(10.0, p));
   if (ticks.size() < 2) return round_ticks(axis.low, axis.high, count);
   return ticks;
 }
 
 std::string tick_text(double v) { return fmt::format("{:.6g}", std::abs(v) < 1e-12 ? 0.0 : v); }
 
-// The points of a series inside the chart, at most two for each of `columns` columns: the lowest and the highest there. A gap is a point that is not finite.
+// The points of a series inside the chart, at most two for each of `columns` columns: the lowest and the highest there. A gap
+// is a point that is not finite.
 struct ChartPoint {
   double x, y;  // 0 to 1
 };
 
 std::vector<ChartPoint> thinned(const Series& s, const ChartAxis& ax, const ChartAxis& ay, int columns) {
   std::vector<ChartPoint> all, out;
-  for (size_t i = 0; i < s.y.size(); ++i) all.push_back({ax.place(s.x[i]), is_drawn(s.y[i], ay.logarithmic) ? ay.place(s.y[i]) : std::nan("")});
+  for (size_t i = 0; i < s.y.size(); ++i)
+    all.push_back({ax.place(s.x[i]), is_drawn(s.y[i], ay.logarithmic) ? ay.place(s.y[i]) : std::nan("")});
   if (all.size() <= static_cast<size_t>(2 * columns)) return all;
   for (size_t i = 0; i < all.size();) {
     const int column = static_cast<int>(all[i].x * columns);
@@ -85,13 +92,15 @@ std::vector<ChartPoint> thinned(const Series& s, const ChartAxis& ax, const Char
 }
 
 std::string utf8(char32_t c) {  // of the Braille block: three bytes
-  return {static_cast<char>(0xe0 | (c >> 12)), static_cast<char>(0x80 | ((c >> 6) & 0x3f)), static_cast<char>(0x80 | (c & 0x3f))};
+  return {static_cast<char>(0xe0 | (c >> 12)), static_cast<char>(0x80 | ((c >> 6) & 0x3f)),
+          static_cast<char>(0x80 | (c & 0x3f))};
 }
 
 // A picture of dots, two columns and four rows to a character cell, each cell in the colour of the series that drew there last.
 class DotScreen {
  public:
-  DotScreen(int columns, int rows) : columns_(columns), rows_(rows), dots_(static_cast<size_t>(columns * rows)), owner_(dots_.size(), -1) {}
+  DotScreen(int columns, int rows)
+      : columns_(columns), rows_(rows), dots_(static_cast<size_t>(columns * rows)), owner_(dots_.size(), -1) {}
 
   void line(ChartPoint a, ChartPoint b, int series) {
     const int steps = 1 + static_cast<int>(std::max(std::abs(b.x - a.x) * 2 * columns_, std::abs(b.y - a.y) * 4 * rows_));
@@ -110,7 +119,8 @@ class DotScreen {
     int now = -1;
     for (int c = 0; c < columns_; ++c) {
       const size_t cell = static_cast<size_t>(r * columns_ + c);
-      if (colour && owner_[cell] >= 0 && owner_[cell] != now) out += fmt::format("\x1b[{}m", kTerminalColours[static_cast<size_t>(now = owner_[cell]) % kTerminalColours.size()]);
+      if (colour && owner_[cell] >= 0 && owner_[cell] != now)
+        out += fmt::format("\x1b[{}m", kTerminalColours[static_cast<size_t>(now = owner_[cell]) % kTerminalColours.size()]);
       out += dots_[cell] ? utf8(0x2800 + dots_[cell]) : " ";
     }
     return out + (now >= 0 ? "\x1b[0m" : "");
@@ -122,7 +132,8 @@ class DotScreen {
   std::vector<int> owner_;
 };
 
-// Names of the series: in the row of the title, where no curve is; where they do not fit there, one below the other on a ground of their own.
+// Names of the series: in the row of the title, where no curve is; where they do not fit there, one below the other on a ground
+// of their own.
 std::string legend(const Chart& chart, double left, double right, double top) {
   auto wide = [](const std::string& text) { return 7.0 * static_cast<double>(text.size()); };
   double all = 0, widest = 0;
@@ -130,14 +141,16 @@ std::string legend(const Chart& chart, double left, double right, double top) {
   const bool row = all + 1.3 * wide(chart.title) + 16 < right - left;
   std::string out;
   if (!row)
-    out += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#ffffff\" fill-opacity=\"0.8\"/>\n", right - widest - 38, top + 2, widest + 36,
-                       16.0 * static_cast<double>(chart.series.size()) + 6);
+    out += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" fill=\"#ffffff\" fill-opacity=\"0.8\"/>\n",
+        right - widest - 38, top + 2, widest + 36, 16.0 * static_cast<double>(chart.series.size()) + 6);
   double x = right;
   for (size_t i = 0; i < chart.series.size(); ++i) {
     const size_t s = row ? chart.series.size() - 1 - i : i;
     const double y = row ? 20 : top + 16 + 16.0 * static_cast<double>(s), end = row ? x : right - 8;
-    out += fmt::format("<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/><text x=\"{:.1f}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", end - 16, end, y - 4, y - 4,
-                       kColours[s % kColours.size()], end - 22, y, xml_escaped(chart.series[s].name));
+    out += fmt::format(
+        "<line x1=\"{:.1f}\" x2=\"{:.1f}\" y1=\"{}\" y2=\"{}\" stroke=\"{}\" stroke-width=\"3\"/><text x=\"{:.1f}\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
+        end - 16, end, y - 4, y - 4, kColours[s % kColours.size()], end - 22, y, xml_escaped(chart.series[s].name));
     x -= wide(chart.series[s].name) + 42;
   }
   return out;
@@ -178,19 +191,23 @@ std::string terminal_chart(const Chart& chart, int columns, int rows, bool colou
     for (size_t i = 0; i < points.size(); ++i) {
       if (!std::isfinite(points[i].y)) continue;
       const bool joined = i > 0 && std::isfinite(points[i - 1].y);
-      joined ? screen.line(points[i - 1], points[i], static_cast<int>(s)) : screen.dot(points[i].x, points[i].y, static_cast<int>(s));
+      joined ? screen.line(points[i - 1], points[i], static_cast<int>(s))
+             : screen.dot(points[i].x, points[i].y, static_cast<int>(s));
     }
   }
   std::vector<std::string> labels(static_cast<size_t>(rows));
   for (double t : axis_ticks(ay, std::max(2, rows / 3)))
-    if (double at = ay.place(t); at >= -1e-9 && at <= 1 + 1e-9) labels[static_cast<size_t>(std::clamp(static_cast<int>(std::lround((1 - at) * (rows - 1))), 0, rows - 1))] = tick_text(t);
+    if (double at = ay.place(t); at >= -1e-9 && at <= 1 + 1e-9)
+      labels[static_cast<size_t>(std::clamp(static_cast<int>(std::lround((1 - at) * (rows - 1))), 0, rows - 1))] = tick_text(t);
   std::string out = chart.title;
   if (chart.series.size() > 1)
     for (size_t s = 0; s < chart.series.size(); ++s)
-      out += colour ? fmt::format("   \x1b[{}m{}\x1b[0m", kTerminalColours[s % kTerminalColours.size()], chart.series[s].name) : "   " + chart.series[s].name;
+      out += colour ? fmt::format("   \x1b[{}m{}\x1b[0m", kTerminalColours[s % kTerminalColours.size()], chart.series[s].name)
+                    : "   " + chart.series[s].name;
   out += "\n";
   for (int r = 0; r < rows; ++r) {
-    std::string line = fmt::format("{:>{}} {}{}", labels[static_cast<size_t>(r)], kLabel, labels[static_cast<size_t>(r)].empty() ? "│" : "┤", screen.row(r, colour));
+    std::string line = fmt::format("{:>{}} {}{}", labels[static_cast<size_t>(r)], kLabel,
+                                   labels[static_cast<size_t>(r)].empty() ? "│" : "┤", screen.row(r, colour));
     while (!line.empty() && line.back() == ' ') line.pop_back();
     out += line + "\n";
   }
@@ -229,16 +246,19 @@ std::string svg_chart(const Chart& chart, int width, int height) {
       width, height, left, xml_escaped(chart.title));
   for (double t : axis_ticks(ay, 5)) {
     const double y = py(ay.place(t));
-    out += fmt::format("<line x1=\"{}\" x2=\"{}\" y1=\"{:.2f}\" y2=\"{:.2f}\" stroke=\"#dddddd\"/><text x=\"{}\" y=\"{:.2f}\" text-anchor=\"end\">{}</text>\n", left, right, y, y, left - 6, y + 4,
-                       tick_text(t));
+    out += fmt::format(
+        "<line x1=\"{}\" x2=\"{}\" y1=\"{:.2f}\" y2=\"{:.2f}\" stroke=\"#dddddd\"/><text x=\"{}\" y=\"{:.2f}\" text-anchor=\"end\">{}</text>\n",
+        left, right, y, y, left - 6, y + 4, tick_text(t));
   }
   for (double t : axis_ticks(ax, 7)) {
     const double x = px(ax.place(t));
-    out += fmt::format("<line x1=\"{:.2f}\" x2=\"{:.2f}\" y1=\"{}\" y2=\"{}\" stroke=\"#888888\"/><text x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", x, x, bottom, bottom + 4, x, bottom + 18,
-                       tick_text(t));
+    out += fmt::format(
+        "<line x1=\"{:.2f}\" x2=\"{:.2f}\" y1=\"{}\" y2=\"{}\" stroke=\"#888888\"/><text x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
+        x, x, bottom, bottom + 4, x, bottom + 18, tick_text(t));
   }
-  out += fmt::format("<text x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#888888\"/>\n", (left + right) / 2, height - 6,
-                     xml_escaped(chart.x_label), left, top, right - left, bottom - top);
+  out += fmt::format(
+      "<text x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#888888\"/>\n",
+      (left + right) / 2, height - 6, xml_escaped(chart.x_label), left, top, right - left, bottom - top);
   for (size_t s = 0; s < chart.series.size(); ++s) {
     const char* colour = kColours[s % kColours.size()];
     std::string path;
@@ -248,8 +268,9 @@ std::string svg_chart(const Chart& chart, int width, int height) {
       if (std::isfinite(p.y) && !pen) path += fmt::format(" h0.01");  // a point alone shows too
       pen = std::isfinite(p.y);
     }
-    out += fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\" stroke-linejoin=\"round\" stroke-linecap=\"round\"><title>{}</title></path>\n", path.empty() ? "" : path.substr(1), colour,
-                       xml_escaped(chart.series[s].name));
+    out += fmt::format(
+        "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\" stroke-linejoin=\"round\" stroke-linecap=\"round\"><title>{}</title></path>\n",
+        path.empty() ? "" : path.substr(1), colour, xml_escaped(chart.series[s].name));
   }
   if (chart.series.size() > 1) out += legend(chart, left, right, top);
   return out + "</svg>\n";

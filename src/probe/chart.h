@@ -19,7 +19,8 @@ struct Chart {
 // Round numbers that cover [low, high], about `count` of them: steps of 1, 2 or 5 times a power of ten.
 std::vector<double> round_ticks(double low, double high, int count);
 
-// `columns` wide with the labels of the y axis, `rows` high without title and x axis. Ends with a newline. colour: ANSI colours of the series.
+// `columns` wide with the labels of the y axis, `rows` high without title and x axis. Ends with a newline. colour: ANSI colours
+// of the series.
 std::string terminal_chart(const Chart& chart, int columns, int rows, bool colour);
 
 // One <svg> element of that many pixels. Long series are thinned to the lowest and highest value of each pixel column.

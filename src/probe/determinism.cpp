@@ -28,8 +28,8 @@ bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; 
 
 // What is compared of a run.
 struct Trace {
-  std::vector<double> losses, norms;                       // per step
-  std::vector<std::pair<std::string, uint64_t>> state;     // checksums of weights and moments at the end
+  std::vector<double> losses, norms;                    // per step
+  std::vector<std::pair<std::string, uint64_t>> state;  // checksums of weights and moments at the end
 };
 
 // How a case differs from the first one.
@@ -57,7 +57,11 @@ class ThreadCount {
 class Check {
  public:
   Check(const Config& config, const std::string& backend, const DeterminismOptions& options)
-      : config_(config), backend_(backend), options_(options), arithmetic_(choose_arithmetic(config.precision, backend, cpu_arithmetic(cpu_id()))), types_(Types::of(arithmetic_.compute)) {
+      : config_(config),
+        backend_(backend),
+        options_(options),
+        arithmetic_(choose_arithmetic(config.precision, backend, cpu_arithmetic(cpu_id()))),
+        types_(Types::of(arithmetic_.compute)) {
     std::unique_ptr<Model> model = open_run_model(config);
     micros_ = div_exact(config.train.global_batch, config.train.micro_batch);
     if (config.data.train.empty()) {
@@ -66,7 +70,8 @@ class Check {
     } else {
       Sources sources = open_sources(config, model->facts());
       columns_ = sources.data.train->columns();
-      const LoaderOptions loader{.global_batch = config.train.global_batch, .micro_batch = config.train.micro_batch, .prefetch = 0};
+      const LoaderOptions loader{
+          .global_batch = config.train.global_batch, .micro_batch = config.train.micro_batch, .prefetch = 0};
       for (int64_t s = 0; s < options.steps; ++s) batches_.push_back(make_step(*sources.data.train, loader, s).micro);
     }
   }
@@ -85,7 +90,8 @@ class Check {
 
  private:
   struct CheckpointFolder {
-    explicit CheckpointFolder(const std::string& parent) : building((fs::path(parent) / "check-determinism").string()), path(building.folder()) {}
+    explicit CheckpointFolder(const std::string& parent)
+        : building((fs::path(parent) / "check-determinism").string()), path(building.folder()) {}
     AtomicFolder building;  // never gets its name: gone at the end
     std::string path;
   };
@@ -102,7 +108,8 @@ class Check {
         m.sequence_index.push_back(sequence);
         m.segments.push_back({static_cast<int32_t>(r * columns_), static_cast<int32_t>(columns_)});
         for (int64_t t = 0; t < columns_; ++t) {
-          auto w = philox(static_cast<uint64_t>(config_.train.seed), {static_cast<uint32_t>(t), static_cast<uint32_t>(sequence), 0, 0});
+          auto w = philox(static_cast<uint64_t>(config_.train.seed),
+                          {static_cast<uint32_t>(t), static_cast<uint32_t>(sequence), 0, 0});
           m.ids.push_back(static_cast<int32_t>(w[0] % static_cast<uint64_t>(vocabulary)));
           m.labels.push_back(static_cast<int32_t>(w[1] % static_cast<uint64_t>(vocabulary)));
           m.positions.push_back(static_cast<int32_t>(t));
@@ -120,7 +127,8 @@ class Check {
     config.train.recompute = way.recompute;
     for (const std::string& op : way.unfused) config.precision.unfused.push_back(op);
     std::unique_ptr<Model> model = open_run_model(config);
-    StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products), {config.train.micro_batch, columns_, micros_, false});
+    StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products),
+                      {config.train.micro_batch, columns_, micros_, false});
     engine.allocate();
     if (from > 0)
       restore(engine, CheckpointReader((fs::path(saved->path) / checkpoint_name(from)).string(), true));
@@ -136,8 +144,9 @@ class Check {
       trace.norms.push_back(r.grad_norm);
     }
     if (!way.inject.empty() && !reorder.done())
-      throw UserError(reorder.met() ? "no sum at '" + way.inject + "' changes with its order" : "no product at '" + way.inject + "'", "--inject",
-                      "it must be the path of a product without bias, like model.layers.0.mlp.down_proj", "name another one");
+      throw UserError(
+          reorder.met() ? "no sum at '" + way.inject + "' changes with its order" : "no product at '" + way.inject + "'",
+          "--inject", "it must be the path of a product without bias, like model.layers.0.mlp.down_proj", "name another one");
     TrainState state = state_of(engine);
     if (to < options_.steps) {
       CheckpointWriter writer;
@@ -179,7 +188,8 @@ DeterminismCase compare(const std::string& name, const Trace& a, const Trace& b,
 
 }  // namespace
 
-std::vector<DeterminismCase> check_determinism(const Config& config, const std::string& backend, const DeterminismOptions& options,
+std::vector<DeterminismCase> check_determinism(const Config& config, const std::string& backend,
+                                               const DeterminismOptions& options,
                                                const std::function<void(const DeterminismCase&)>& done) {
   Check check(config, backend, options);
   const Way first{.name = "as configured", .threads = thread_count(), .recompute = config.train.recompute};

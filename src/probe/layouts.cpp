@@ -55,7 +55,9 @@ class FirstRanks final : public World {
   int rank() const override { return world_.rank(); }
   int size() const override { return size_; }
   const Group& all() const override { return *all_; }
-  std::unique_ptr<Group> group(const std::vector<int>& ranks, std::string_view name) override { return world_.group(ranks, name); }
+  std::unique_ptr<Group> group(const std::vector<int>& ranks, std::string_view name) override {
+    return world_.group(ranks, name);
+  }
 
  private:
   World& world_;
@@ -85,14 +87,20 @@ struct LayoutTrace {
 class LayoutCheck {
  public:
   LayoutCheck(const Config& config, const std::string& backend, World* world, const LayoutsOptions& options)
-      : config_(config), backend_(backend), options_(options), arithmetic_(choose_arithmetic(config.precision, backend, world ? common_arithmetic(world->all()) : cpu_arithmetic(cpu_id()))), types_(Types::of(arithmetic_.compute)) {
+      : config_(config),
+        backend_(backend),
+        options_(options),
+        arithmetic_(
+            choose_arithmetic(config.precision, backend, world ? common_arithmetic(world->all()) : cpu_arithmetic(cpu_id()))),
+        types_(Types::of(arithmetic_.compute)) {
     config_.train.global_batch = kMicros * config.train.micro_batch;
     config_.parallel = ParallelOptions();
     config_.parallel.sum_leaves = kMicros;
     config_.parallel.zero_threshold = 256;  // small models have something to divide too
     std::unique_ptr<Model> model = open_run_model(config_);
     if (config.data.train.empty()) {
-      data_ = std::make_unique<RandomTokens>(config.data.sequence_length, model->facts().vocabulary, static_cast<uint64_t>(config.train.seed));
+      data_ = std::make_unique<RandomTokens>(config.data.sequence_length, model->facts().vocabulary,
+                                             static_cast<uint64_t>(config.train.seed));
     } else {
       sources_ = open_sources(config, model->facts());
       data_ = std::move(sources_.data.train);
@@ -126,7 +134,10 @@ class LayoutCheck {
     Config config = config_of(way);
     std::unique_ptr<Model> model = open_run_model(config);
     RunLayout layout = run_layout(config, ranks.size(), *model);
-    const StepShape shape{.rows = config.train.micro_batch, .columns = data_->columns(), .micro_batches = layout.micro_batches, .leaves = layout.leaves};
+    const StepShape shape{.rows = config.train.micro_batch,
+                          .columns = data_->columns(),
+                          .micro_batches = layout.micro_batches,
+                          .leaves = layout.leaves};
     StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products), shape, nullptr, &ranks);
     engine.allocate();
     begin_weights(engine, config);
@@ -170,7 +181,10 @@ class LayoutCheck {
 
   // What sums in another order may come to after the layers' products, each of up to `hidden` terms that are independent.
   double bound() const {
-    double eps = types_.compute == DType::f64 ? 0x1p-52 : types_.compute == DType::f32 ? 0x1p-23 : types_.compute == DType::f16 ? 0x1p-10 : 0x1p-7;
+    double eps = types_.compute == DType::f64   ? 0x1p-52
+                 : types_.compute == DType::f32 ? 0x1p-23
+                 : types_.compute == DType::f16 ? 0x1p-10
+                                                : 0x1p-7;
     return 4 * eps * std::sqrt(static_cast<double>(hidden_ * layers_));
   }
 
@@ -219,14 +233,15 @@ LayoutResult compare_layouts(const Case& way, const LayoutTrace& one, const Layo
       r.weights = false;
       if (r.first.empty()) r.first = fmt::format("weight '{}'", name);
     }
-  r.difference = std::max(std::abs(one.losses[0] - other.losses[0]) / std::abs(one.losses[0]), std::abs(one.norms[0] - other.norms[0]) / one.norms[0]);
+  r.difference = std::max(std::abs(one.losses[0] - other.losses[0]) / std::abs(one.losses[0]),
+                          std::abs(one.norms[0] - other.norms[0]) / one.norms[0]);
   return r;
 }
 
 }  // namespace
 
-std::vector<LayoutResult> check_layouts(const Config& config, const std::string& backend, World* world, const LayoutsOptions& options,
-                                        const std::function<void(const LayoutResult&)>& done) {
+std::vector<LayoutResult> check_layouts(const Config& config, const std::string& backend, World* world,
+                                        const LayoutsOptions& options, const std::function<void(const LayoutResult&)>& done) {
   LayoutCheck check(config, backend, world, options);
   int ranks = world ? world->size() : 1, me = world ? world->rank() : 0;
   LayoutTrace one;

@@ -1,5 +1,5 @@
-// One short training on many layouts of ranks, compared with one rank: losses, gradient norms and final weights, bit for bit where that is
-// promised, within the bound of reordered sums where tensor parallelism cuts sums in pieces.
+// One short training on many layouts of ranks, compared with one rank: losses, gradient norms and final weights, bit for bit
+// where that is promised, within the bound of reordered sums where tensor parallelism cuts sums in pieces.
 #pragma once
 #include <functional>
 #include <string>
@@ -12,25 +12,25 @@ namespace ravine {
 
 struct LayoutsOptions {
   int64_t steps = 3;
-  // Not empty: one more case with a planted fault, which must differ: "sum" (two micro batches trade places in the tree of leaves), "cut" (two
-  // weights trade places), "mask" (one label is left out).
+  // Not empty: one more case with a planted fault, which must differ: "sum" (two micro batches trade places in the tree of
+  // leaves), "cut" (two weights trade places), "mask" (one label is left out).
   std::string inject;
 };
 
 struct LayoutResult {
-  std::string name;         // "data 2 x pipeline 2, ZeRO 1"
-  bool bitwise = true;      // what is promised
+  std::string name;                                  // "data 2 x pipeline 2, ZeRO 1"
+  bool bitwise = true;                               // what is promised
   bool losses = true, norms = true, weights = true;  // equal bit for bit
-  double difference = 0;    // of the first step's loss and norm, relative, the larger
-  double bound = 0;         // without `bitwise`: what reordered sums may come to
-  std::string first;        // what differs first, in words
+  double difference = 0;                             // of the first step's loss and norm, relative, the larger
+  double bound = 0;                                  // without `bitwise`: what reordered sums may come to
+  std::string first;                                 // what differs first, in words
   bool kept() const { return bitwise ? losses && norms && weights : difference <= bound; }
 };
 
-// All ranks of the world call it (null: one process alone, which has little to compare); cases use the first ranks and the others wait. The
-// batch is eight micro batches, eight leaves. Results are those of rank 0, which gets `done` after each case. Without data.train the
-// tokens are random. Layouts that the model does not fit are left out.
-std::vector<LayoutResult> check_layouts(const Config& config, const std::string& backend, World* world, const LayoutsOptions& options,
-                                        const std::function<void(const LayoutResult&)>& done);
+// All ranks of the world call it (null: one process alone, which has little to compare); cases use the first ranks and the
+// others wait. The batch is eight micro batches, eight leaves. Results are those of rank 0, which gets `done` after each case.
+// Without data.train the tokens are random. Layouts that the model does not fit are left out.
+std::vector<LayoutResult> check_layouts(const Config& config, const std::string& backend, World* world,
+                                        const LayoutsOptions& options, const std::function<void(const LayoutResult&)>& done);
 
 }  // namespace ravine

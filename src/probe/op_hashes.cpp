@@ -21,7 +21,8 @@ void OpHashes::after(const CallInfo& call) {
   for (const NamedView& t : call.tensors) {
     if (t.access == Access::read || !t.view.data) continue;
     ++seen_;
-    std::string text = fmt::format("{}/{}/{}/{}/{}/{}/{}", call.step, call.micro + 1, name(like), call.path, call.op, call.ordinal, t.name);
+    std::string text =
+        fmt::format("{}/{}/{}/{}/{}/{}/{}", call.step, call.micro + 1, name(like), call.path, call.op, call.ordinal, t.name);
     uint64_t key = checksum_of(std::as_bytes(std::span(text)));
     if (!reference_) {
       if (call.phase != Phase::recompute) hashes_.emplace(key, checksum_of_view(t.view));

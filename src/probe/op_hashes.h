@@ -1,5 +1,5 @@
-// Remembers a checksum of everything that every kernel call writes, eight bytes per tensor and call, and finds the first call of
-// another run that writes something else.
+// Remembers a checksum of everything that every kernel call writes, eight bytes per tensor and call, and finds the first call
+// of another run that writes something else.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,8 +15,9 @@ class OpHashes : public Observer {
   explicit OpHashes(const OpHashes* reference = nullptr) : reference_(reference) {}
   void after(const CallInfo& call) override;
 
-  // The first call whose output differs. Calls are matched by step, micro batch, phase, path, op, tensor and how often that came before;
-  // recomputation is matched with the forward pass it repeats. Calls that only one of the runs makes are passed over.
+  // The first call whose output differs. Calls are matched by step, micro batch, phase, path, op, tensor and how often that
+  // came before; recomputation is matched with the forward pass it repeats. Calls that only one of the runs makes are passed
+  // over.
   struct Difference {
     int64_t step = 0, micro = 0;  // both from 1; step 0: none
     std::string op, path, phase, tensor;
@@ -27,7 +28,7 @@ class OpHashes : public Observer {
 
  private:
   const OpHashes* reference_;
-  std::unordered_map<uint64_t, uint64_t> hashes_;            // of the key of a tensor and call: of its bits
+  std::unordered_map<uint64_t, uint64_t> hashes_;  // of the key of a tensor and call: of its bits
   int64_t compared_ = 0, seen_ = 0;
   Difference difference_;
 };

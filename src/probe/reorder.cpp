@@ -8,7 +8,9 @@
 namespace ravine {
 
 void ReorderSum::after(const CallInfo& call) {
-  if (done_ || call.phase != Phase::forward || std::string_view(call.op) != "matmul" || !glob_match(path_, std::string(call.path))) return;
+  if (done_ || call.phase != Phase::forward || std::string_view(call.op) != "matmul" ||
+      !glob_match(path_, std::string(call.path)))
+    return;
   const TensorView *a = nullptr, *b = nullptr, *out = nullptr;
   for (const NamedView& t : call.tensors) {
     std::string_view name = t.name;
@@ -23,7 +25,8 @@ void ReorderSum::after(const CallInfo& call) {
       for (int64_t r = 0; r < out->rows() && !done_; ++r)
         for (int64_t c = 0; c < out->cols() && !done_; ++c) {
           float sum = 0;
-          for (int64_t k = a->cols() - 1; k >= 0; --k) sum += static_cast<float>(a->row<In>(r)[k]) * static_cast<float>(b->row<In>(c)[k]);
+          for (int64_t k = a->cols() - 1; k >= 0; --k)
+            sum += static_cast<float>(a->row<In>(r)[k]) * static_cast<float>(b->row<In>(c)[k]);
           Out& was = out->row<Out>(r)[c];
           Out now = static_cast<Out>(sum);
           done_ = static_cast<float>(now) != static_cast<float>(was);

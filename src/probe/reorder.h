@@ -8,7 +8,8 @@ namespace ravine {
 
 class ReorderSum : public Observer {
  public:
-  explicit ReorderSum(std::string path) : path_(std::move(path)) {}  // glob pattern of the path of a product x W^T of the forward pass
+  explicit ReorderSum(std::string path)
+      : path_(std::move(path)) {}  // glob pattern of the path of a product x W^T of the forward pass
   // The first element whose bits change when its sum runs backwards is replaced by that sum; only one, in the whole run.
   void after(const CallInfo& call) override;
   bool done() const { return done_; }

@@ -18,7 +18,8 @@ RunMetrics read_run_metrics(const std::string& run) {
   RunMetrics out;
   out.name = fs::absolute(file).parent_path().filename().string();
   if (!fs::is_regular_file(file))  // before it is opened: the open of a pipe waits for a writer
-    throw UserError("no metrics", run, "a run's folder holds metrics.jsonl", "name the folder that train.output named, or its metrics.jsonl");
+    throw UserError("no metrics", run, "a run's folder holds metrics.jsonl",
+                    "name the folder that train.output named, or its metrics.jsonl");
   std::ifstream in(file);
   if (!in) throw UserError("cannot read metrics", file.string(), "it must be readable", "check its permissions");
   int64_t number = 0;
@@ -34,14 +35,16 @@ RunMetrics read_run_metrics(const std::string& run) {
       throw;
     }
     if (!row.is_object() || !row.contains("step") || !row["step"].is_number())
-      throw UserError("not a line of metrics", where, "each line is an object with a number `step`", "name a metrics.jsonl that a run has written");
+      throw UserError("not a line of metrics", where, "each line is an object with a number `step`",
+                      "name a metrics.jsonl that a run has written");
     out.step.push_back(row["step"].get<double>());
     for (const auto& [key, v] : row.items()) {
       if (key == "step" || (!v.is_number() && !v.is_null())) continue;
       out.value[key].push_back({out.step.size() - 1, v.is_number() ? v.get<double>() : std::nan("")});
     }
   }
-  if (out.step.empty()) throw UserError("no steps", file.string(), "a run writes a line for each logged step", "wait for its first step");
+  if (out.step.empty())
+    throw UserError("no steps", file.string(), "a run writes a line for each logged step", "wait for its first step");
   return out;
 }
 

@@ -11,8 +11,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/shell_word.h"
-#include "data/instruct/chat_records.h"
 #include "data/indexed/indexed_tokens.h"
+#include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/instruction_files.h"
 #include "data/instruct/prompt_templates.h"
@@ -61,8 +61,10 @@ class Advice {
     const TrainOptions& t = c_.train;
     bool valid = !c_.data.valid.empty() || c_.data.valid_fraction > 0;
     if (c_.schedule.warmup_steps >= t.steps)
-      say("schedule.warmup_steps={} is not below train.steps={}: the rate never reaches optimizer.lr", c_.schedule.warmup_steps, t.steps);
-    if (t.valid_every > 0 && !valid) say("train.valid_every={}, but there is nothing to validate on: set data.valid or data.valid_fraction", t.valid_every);
+      say("schedule.warmup_steps={} is not below train.steps={}: the rate never reaches optimizer.lr", c_.schedule.warmup_steps,
+          t.steps);
+    if (t.valid_every > 0 && !valid)
+      say("train.valid_every={}, but there is nothing to validate on: set data.valid or data.valid_fraction", t.valid_every);
     if (t.valid_every == 0 && valid) say("validation data are given, but train.valid_every=0 never looks at them");
     for (int64_t s : c_.data.skip_steps)
       if (s > t.steps) say("data.skip_steps names step {}, the run ends after {}", s, t.steps);
@@ -73,17 +75,23 @@ class Advice {
     namespace fs = std::filesystem;
     const auto given = c_.sources.find("train.output");
     if (given == c_.sources.end()) return;
-    const fs::path file = given->second.substr(0, given->second.rfind(':')), first = fs::path(c_.train.output).parent_path() / "run.yaml";
+    const fs::path file = given->second.substr(0, given->second.rfind(':')),
+                   first = fs::path(c_.train.output).parent_path() / "run.yaml";
     std::error_code error;
-    if (file.filename() != "run.yaml" || !fs::is_regular_file(file, error) || !fs::is_regular_file(first, error) || fs::equivalent(file, first, error)) return;
-    say("{} names train.output={}, the run of {}: this folder was copied, with its paths; correct them, or set train.output={}", given->second, c_.train.output, first.string(),
-        (file.parent_path() / "run").string());
+    if (file.filename() != "run.yaml" || !fs::is_regular_file(file, error) || !fs::is_regular_file(first, error) ||
+        fs::equivalent(file, first, error))
+      return;
+    say("{} names train.output={}, the run of {}: this folder was copied, with its paths; correct them, or set train.output={}",
+        given->second, c_.train.output, first.string(), (file.parent_path() / "run").string());
   }
 
   void threads() {
     const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
-    if (cores > 0 && c_.train.threads > cores) say("train.threads={} on {}: they take turns, and each step waits for all of them; train.threads={} is as many as help", c_.train.threads, counted(cores, "core"), cores);
-    if (const char* given = std::getenv("OMP_NUM_THREADS"); given && c_.train.threads == 0 && std::atoi(given) < 1) say("OMP_NUM_THREADS='{}' is no number of threads, and has no effect", given);
+    if (cores > 0 && c_.train.threads > cores)
+      say("train.threads={} on {}: they take turns, and each step waits for all of them; train.threads={} is as many as help",
+          c_.train.threads, counted(cores, "core"), cores);
+    if (const char* given = std::getenv("OMP_NUM_THREADS"); given && c_.train.threads == 0 && std::atoi(given) < 1)
+      say("OMP_NUM_THREADS='{}' is no number of threads, and has no effect", given);
   }
 
   // Each path, spelled or reached in whatever way, once.
@@ -101,16 +109,19 @@ class Advice {
     std::set<std::string> seen, twice, both;
     for (const DataSource& s : c_.data.train)
       for (const std::string& file : real_files(s))
-        if (!seen.insert(file).second && twice.insert(file).second) say("data.train names {} twice: its text counts twice; weights say so plainly ({{path: .., weight: 2}})", file);
+        if (!seen.insert(file).second && twice.insert(file).second)
+          say("data.train names {} twice: its text counts twice; weights say so plainly ({{path: .., weight: 2}})", file);
     for (const DataSource& s : c_.data.valid)
       for (const std::string& file : real_files(s))
         if (seen.contains(file) && both.insert(file).second)
-          say("data.valid names {}, which data.train trains on: the loss on it does not tell what is learned; data.valid=[] data.valid_fraction=0.05 holds out a part of it", file);
+          say("data.valid names {}, which data.train trains on: the loss on it does not tell what is learned; data.valid=[] data.valid_fraction=0.05 holds out a part of it",
+              file);
   }
 
   void model() {
     if (c_.model.path.empty() && c_.model.config.empty()) return;
-    std::string file = c_.model.config.empty() ? (std::filesystem::path(c_.model.path) / "config.json").string() : c_.model.config;
+    std::string file =
+        c_.model.config.empty() ? (std::filesystem::path(c_.model.path) / "config.json").string() : c_.model.config;
     Json j = read_json(file);
     auto whole = [&](const char* key) { return j.contains(key) && j[key].is_number_integer() ? j[key].get<int64_t>() : 0; };
     model_config_ = j;
@@ -127,7 +138,8 @@ class Advice {
     if (c_.sources.contains(option)) return;
     for (const char* key : keys)
       if (j.contains(key) && j[key].is_number() && j[key].get<double>() > 0)
-        say("config.json has {}={}, and this run drops nothing there: {}={} trains as it says, {}=0 says that none is meant", key, j[key].dump(), option, j[key].dump(), option);
+        say("config.json has {}={}, and this run drops nothing there: {}={} trains as it says, {}=0 says that none is meant",
+            key, j[key].dump(), option, j[key].dump(), option);
   }
 
   void tokenizer() {
@@ -139,10 +151,13 @@ class Advice {
       tokenizer_ = own_.get();
     }
     vocabulary_ = run_vocabulary(c_, model_config_, tokenizer_->size());
-    if (const std::string trouble = vocabulary_trouble(tokenizer_->size(), vocabulary_); !trouble.empty()) say("{}: ids beyond it have no row in the embedding", trouble);
+    if (const std::string trouble = vocabulary_trouble(tokenizer_->size(), vocabulary_); !trouble.empty())
+      say("{}: ids beyond it have no row in the embedding", trouble);
     if (c_.model.path.empty() && vocabulary_ > 2 * tokenizer_->size())
-      say("the new model has a vocabulary of {}, the tokenizer {} ids: most rows of the embedding are never used; vocab_size of {} could be smaller", vocabulary_, tokenizer_->size(), c_.model.config);
-    if (c_.data.append_eos && !tokenizer_->special().eos) say("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");
+      say("the new model has a vocabulary of {}, the tokenizer {} ids: most rows of the embedding are never used; vocab_size of {} could be smaller",
+          vocabulary_, tokenizer_->size(), c_.model.config);
+    if (c_.data.append_eos && !tokenizer_->special().eos)
+      say("the tokenizer has no end token (eos), but data.append_eos=true puts it behind each document");
   }
 
   void source(const DataSource& s) {
@@ -159,9 +174,11 @@ class Advice {
   }
 
   void chats(const std::string& path, const std::string& file, const std::string& format) {
-    ChatEncoder encoder(*tokenizer_, choose_template(c_.data.chat_template, where_, *tokenizer_).chat, loss_on(c_.data.loss_on));
+    ChatEncoder encoder(*tokenizer_, choose_template(c_.data.chat_template, where_, *tokenizer_).chat,
+                        loss_on(c_.data.loss_on));
     if (encoder.end_is_appended())
-      say("{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only (a tokenizer gets those of the template by `ravine tokenizer train --special-tokens ..`)", path);
+      say("{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only (a tokenizer gets those of the template by `ravine tokenizer train --special-tokens ..`)",
+          path);
     ChatRecords records(file);
     int64_t n = 0, empty = 0;
     std::vector<int64_t> lengths;
@@ -191,8 +208,8 @@ class Advice {
       ended += id == *tokenizer_->special().eos;
     }
     if (n > 0 && ended == 0)
-      say("{}: none of the first {} documents ends with the tokenizer's end token ({}): a model trained on them never learns to stop (preprocess --append-eod)", path, n,
-          tokenizer_->id_to_piece(*tokenizer_->special().eos));
+      say("{}: none of the first {} documents ends with the tokenizer's end token ({}): a model trained on them never learns to stop (preprocess --append-eod)",
+          path, n, tokenizer_->id_to_piece(*tokenizer_->special().eos));
   }
 
   void instructions(const std::string& path, const std::string& file) {
@@ -221,10 +238,12 @@ class Advice {
       tokens += std::min<int64_t>(static_cast<int64_t>(ids.size()), c_.data.sequence_length);
     }
     if (source_kind(file) == SourceKind::text && returns > 0 && 2 * returns >= ends)
-      say("{}: lines end with \\r\\n, as Windows writes them, and the model learns to write \\r too; a copy without: tr -d '\\r' < {} > {}", path, shell_word(file), shell_word(without_returns(file)));
+      say("{}: lines end with \\r\\n, as Windows writes them, and the model learns to write \\r too; a copy without: tr -d '\\r' < {} > {}",
+          path, shell_word(file), shell_word(without_returns(file)));
     if (c_.data.pack || n == 0) return;
     if (10 * tokens < n * c_.data.sequence_length && c_.train.micro_batch > 1)
-      say("{}: documents fill {} % of a sequence of {}: data.pack=true would join them", path, 100 * tokens / (n * c_.data.sequence_length), c_.data.sequence_length);
+      say("{}: documents fill {} % of a sequence of {}: data.pack=true would join them", path,
+          100 * tokens / (n * c_.data.sequence_length), c_.data.sequence_length);
   }
 
   static std::string without_returns(const std::string& file) {
@@ -235,14 +254,19 @@ class Advice {
   // Of conversations: what does not fit, and the length that nearly all fit into. `lengths`: tokens that are predicted.
   void share(const std::string& path, std::vector<int64_t> lengths) {
     const auto n = static_cast<int64_t>(lengths.size());
-    auto fits = [&](int64_t length) { return std::count_if(lengths.begin(), lengths.end(), [&](int64_t l) { return l <= length; }); };
+    auto fits = [&](int64_t length) {
+      return std::count_if(lengths.begin(), lengths.end(), [&](int64_t l) { return l <= length; });
+    };
     const int64_t longer = n - fits(c_.data.sequence_length);
     if (n == 0 || 10 * longer < n) return;
     std::sort(lengths.begin(), lengths.end());
     int64_t enough = (lengths[static_cast<size_t>((95 * n + 99) / 100 - 1)] + 63) / 64 * 64;
     if (positions_ > 0) enough = std::min(enough, positions_);
-    say("{}: {} % of the first {} conversations are longer than data.sequence_length={} and are {}{}", path, 100 * longer / n, n, c_.data.sequence_length, c_.data.too_long == "drop" ? "left out" : "cut",
-        enough > c_.data.sequence_length ? fmt::format("; data.sequence_length={} would keep {} % of them whole", enough, 100 * fits(enough) / n) : "; the model takes no longer ones");
+    say("{}: {} % of the first {} conversations are longer than data.sequence_length={} and are {}{}", path, 100 * longer / n,
+        n, c_.data.sequence_length, c_.data.too_long == "drop" ? "left out" : "cut",
+        enough > c_.data.sequence_length
+            ? fmt::format("; data.sequence_length={} would keep {} % of them whole", enough, 100 * fits(enough) / n)
+            : "; the model takes no longer ones");
   }
 
   const Config& c_;
@@ -260,9 +284,14 @@ std::vector<std::string> likely_mistakes(const Config& config, const Tokenizer* 
 
 std::vector<std::string> idle_options(const Config& c, const Mesh& mesh) {
   std::vector<std::string> lines;
-  if (c.parallel.zero > 0 && mesh.data == 1) lines.push_back(fmt::format("parallel.zero={} has no effect on one data rank: it divides what several data ranks hold alike", c.parallel.zero));
-  if (c.parallel.sequence && mesh.tensor == 1) lines.emplace_back("parallel.sequence=true has no effect without tensor ranks (parallel.tensor)");
-  if (c.parallel.virtual_stages > 1 && mesh.pipeline == 1) lines.push_back(fmt::format("parallel.virtual={} has no effect without pipeline stages (parallel.pipeline)", c.parallel.virtual_stages));
+  if (c.parallel.zero > 0 && mesh.data == 1)
+    lines.push_back(fmt::format(
+        "parallel.zero={} has no effect on one data rank: it divides what several data ranks hold alike", c.parallel.zero));
+  if (c.parallel.sequence && mesh.tensor == 1)
+    lines.emplace_back("parallel.sequence=true has no effect without tensor ranks (parallel.tensor)");
+  if (c.parallel.virtual_stages > 1 && mesh.pipeline == 1)
+    lines.push_back(fmt::format("parallel.virtual={} has no effect without pipeline stages (parallel.pipeline)",
+                                c.parallel.virtual_stages));
   return lines;
 }
 
@@ -271,15 +300,20 @@ std::vector<std::string> scarce_data(const Config& c, const Dataset& data) {
   if (c.data.order != "philox") return lines;
   const int64_t sequences = data.sample_count(), batch = c.train.global_batch;
   if (data.token_count() < data.columns())
-    lines.push_back(fmt::format("the data are {}, less than one sequence of {}: the rest of it is padding; give more data, or a smaller data.sequence_length", counted(data.token_count(), "token"), data.columns()));
+    lines.push_back(fmt::format(
+        "the data are {}, less than one sequence of {}: the rest of it is padding; give more data, or a smaller data.sequence_length",
+        counted(data.token_count(), "token"), data.columns()));
   else if (sequences < batch)
-    lines.push_back(fmt::format("the data are {}, a step takes {} (train.global_batch): each step sees them {:.1f} times; give more data, or set train.global_batch={}", counted(sequences, "sequence"), batch,
-                                static_cast<double>(batch) / static_cast<double>(sequences), sequences));
+    lines.push_back(fmt::format(
+        "the data are {}, a step takes {} (train.global_batch): each step sees them {:.1f} times; give more data, or set train.global_batch={}",
+        counted(sequences, "sequence"), batch, static_cast<double>(batch) / static_cast<double>(sequences), sequences));
   return lines;
 }
 
 double passes_over(const Config& c, const Dataset& data) {
-  return c.data.order == "philox" ? static_cast<double>(c.train.steps) * static_cast<double>(c.train.global_batch) / static_cast<double>(data.sample_count()) : 0;
+  return c.data.order == "philox" ? static_cast<double>(c.train.steps) * static_cast<double>(c.train.global_batch) /
+                                        static_cast<double>(data.sample_count())
+                                  : 0;
 }
 
 std::string roughly(double seconds) { return seconds < 1 ? "less than 1 s" : "about " + human_time(seconds); }

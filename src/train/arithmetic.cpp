@@ -19,7 +19,8 @@ Arithmetic choose_arithmetic(const PrecisionOptions& options, const std::string&
     out.compute = *parse_dtype(options.compute);
   }
   if (out.compute == DType::f64 && backend != "ref")
-    throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only", "add --backend ref");
+    throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only",
+                    "add --backend ref");
   if (!own || options.bf16_products == "widen") return out;
   if (options.bf16_products == "auto") {
     if (out.compute != DType::bf16) return out;
@@ -28,7 +29,8 @@ Arithmetic choose_arithmetic(const PrecisionOptions& options, const std::string&
     return out;
   }
   if (!cpu.bf16_dot)
-    throw UserError("precision.bf16_products=dot", "precision.bf16_products", "this machine has no bf16 dot product (AVX512_BF16)", "choose auto or widen");
+    throw UserError("precision.bf16_products=dot", "precision.bf16_products",
+                    "this machine has no bf16 dot product (AVX512_BF16)", "choose auto or widen");
   out.products = Bf16Products::dot;
   return out;
 }
@@ -36,12 +38,16 @@ Arithmetic choose_arithmetic(const PrecisionOptions& options, const std::string&
 CpuArithmetic common_arithmetic(const Group& all) {
   CpuArithmetic mine = cpu_arithmetic(cpu_id());
   if (all.size() == 1) return mine;
-  const std::vector<int64_t> dots = gather_integers(all, mine.bf16_dot), chosen = gather_integers(all, mine.products == Bf16Products::dot), faster = gather_integers(all, mine.bf16_faster);
+  const std::vector<int64_t> dots = gather_integers(all, mine.bf16_dot),
+                             chosen = gather_integers(all, mine.products == Bf16Products::dot),
+                             faster = gather_integers(all, mine.bf16_faster);
   const std::vector<std::string> whys = gather_texts(all, mine.why);
   auto every = [](const std::vector<int64_t>& v) { return std::all_of(v.begin(), v.end(), [](int64_t x) { return x != 0; }); };
   // Where ranks differ, the one that is good at least: its reason holds for all.
   auto least = std::find(chosen.begin(), chosen.end(), 0);
-  return {.bf16_dot = every(dots), .products = every(chosen) ? Bf16Products::dot : Bf16Products::widen, .bf16_faster = every(faster),
+  return {.bf16_dot = every(dots),
+          .products = every(chosen) ? Bf16Products::dot : Bf16Products::widen,
+          .bf16_faster = every(faster),
           .why = whys[least == chosen.end() ? 0 : static_cast<size_t>(least - chosen.begin())]};
 }
 

@@ -1,5 +1,5 @@
-// precision.compute and precision.bf16_products worked out: what a run, or a model that is run, computes with. Options decide, and where they say auto what
-// a checkpoint was made with (run_record.h), else what kind of CPU this is.
+// precision.compute and precision.bf16_products worked out: what a run, or a model that is run, computes with. Options decide,
+// and where they say auto what a checkpoint was made with (run_record.h), else what kind of CPU this is.
 #pragma once
 #include <string>
 

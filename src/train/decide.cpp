@@ -9,9 +9,11 @@
 
 namespace ravine {
 
-PlannedRanks plan_ranks(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels, int64_t columns) {
+PlannedRanks plan_ranks(Model& model, const Config& config, const RunLayout& layout, const Types& types, const Kernels& kernels,
+                        int64_t columns) {
   const Mesh& m = layout.mesh;
-  const StepShape shape{.rows = config.train.micro_batch, .columns = columns, .micro_batches = layout.micro_batches, .leaves = layout.leaves};
+  const StepShape shape{
+      .rows = config.train.micro_batch, .columns = columns, .micro_batches = layout.micro_batches, .leaves = layout.leaves};
   static const int64_t program = resident_memory();  // what planning leaves behind is no part of a run
   PlannedRanks out;
   for (int stage : std::set<int>{0, std::min(1, m.pipeline - 1), m.pipeline - 1}) {
@@ -32,8 +34,10 @@ const DecisionStep* Decision::choice() const {
 std::vector<std::string> Decision::settings() const {
   const DecisionStep* c = choice();
   if (!c) return {};
-  return {fmt::format("parallel.zero={}", c->config.parallel.zero), fmt::format("train.recompute={}", c->config.train.recompute),
-          fmt::format("train.micro_batch={}", c->config.train.micro_batch), fmt::format("precision.compute={}", c->config.precision.compute)};
+  return {fmt::format("parallel.zero={}", c->config.parallel.zero),
+          fmt::format("train.recompute={}", c->config.train.recompute),
+          fmt::format("train.micro_batch={}", c->config.train.micro_batch),
+          fmt::format("precision.compute={}", c->config.precision.compute)};
 }
 
 namespace {
@@ -74,9 +78,13 @@ Decision decide(Model& model, const Config& asked, const std::string& backend, i
     if (attempt("train.recompute=full", "activations are computed again: a third more arithmetic")) return true;
     if (data > 1) {
       c.parallel.zero = 2;
-      if (attempt("parallel.zero=2", fmt::format("gradients too; {} x the parameters are sent per step instead of 2 x", micros + 1))) return true;
+      if (attempt("parallel.zero=2",
+                  fmt::format("gradients too; {} x the parameters are sent per step instead of 2 x", micros + 1)))
+        return true;
       c.parallel.zero = 3;
-      if (attempt("parallel.zero=3", fmt::format("weights too, gathered around each layer; {} x the parameters are sent", 3 * micros))) return true;
+      if (attempt("parallel.zero=3",
+                  fmt::format("weights too, gathered around each layer; {} x the parameters are sent", 3 * micros)))
+        return true;
     }
     if (c.precision.compute != "f32" || backend != "cpu") return false;
     c.precision.compute = "bf16";

@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "base/narrow_option.h"
+#include "engine/flat.h"
 #include "engine/observer.h"
 #include "optim/state_layout.h"
-#include "engine/flat.h"
 #include "parallel/stage.h"
 #include "train/machine.h"
 
@@ -20,7 +20,11 @@ constexpr double kCall = 4e-6;
 // Adds up the time of kernel calls by block of the model. Micro batches come one after the other.
 class BlockWork : public Observer {
  public:
-  BlockWork(const Model& model, const Types& types, const Rates& rates) : model_(model), flops_(types.compute == DType::bf16 ? rates.flops_bf16 : rates.flops_f32), bytes_(rates.bytes), share_(rates.step_share) {
+  BlockWork(const Model& model, const Types& types, const Rates& rates)
+      : model_(model),
+        flops_(types.compute == DType::bf16 ? rates.flops_bf16 : rates.flops_f32),
+        bytes_(rates.bytes),
+        share_(rates.step_share) {
     size_t n = model.blocks().size();
     costs.forward.resize(n), costs.first.resize(n), costs.later.resize(n);
   }
@@ -44,12 +48,16 @@ class BlockWork : public Observer {
 
  private:
   size_t block_of(std::string_view path) {
-    auto inside = [&](const std::string& block) { return path.substr(0, block.size()) == block && (path.size() == block.size() || path[block.size()] == '.' || block.empty()); };
+    auto inside = [&](const std::string& block) {
+      return path.substr(0, block.size()) == block &&
+             (path.size() == block.size() || path[block.size()] == '.' || block.empty());
+    };
     if (inside(model_.blocks()[at_].path) && !model_.blocks()[at_].path.empty()) return at_;
     size_t best = at_, longest = 0;
     bool found = false;
     for (size_t b = 0; b < model_.blocks().size(); ++b)
-      if (const std::string& p = model_.blocks()[b].path; inside(p) && (!found || p.size() > longest)) best = b, longest = p.size(), found = true;
+      if (const std::string& p = model_.blocks()[b].path; inside(p) && (!found || p.size() > longest))
+        best = b, longest = p.size(), found = true;
     return at_ = best;
   }
 
@@ -75,18 +83,21 @@ Rates known_rates(int local) {
   return out;
 }
 
-BlockCosts block_costs(Model& model, const Config& config, const Types& types, const Kernels& kernels, int64_t columns, const Rates& rates) {
+BlockCosts block_costs(Model& model, const Config& config, const Types& types, const Kernels& kernels, int64_t columns,
+                       const Rates& rates) {
   Config c = config;
   c.parallel.data = c.parallel.pipeline = c.parallel.virtual_stages = 1;
   c.parallel.zero = 0;
   c.parallel.stage_layers.clear();
   BlockWork work(model, types, rates);
   Ranks fake = Ranks::fake(Mesh{1, 1, narrow_option<int>(config.parallel.tensor, "parallel.tensor")}, 0);
-  StepEngine(model, c, types, kernels, {.rows = config.train.micro_batch, .columns = columns, .micro_batches = 2}, &work, &fake);
+  StepEngine(model, c, types, kernels, {.rows = config.train.micro_batch, .columns = columns, .micro_batches = 2}, &work,
+             &fake);
   return work.costs;
 }
 
-std::vector<int64_t> layers_by_cost(Model& model, const Config& config, const Types& types, const Kernels& kernels, int64_t columns) {
+std::vector<int64_t> layers_by_cost(Model& model, const Config& config, const Types& types, const Kernels& kernels,
+                                    int64_t columns) {
   const MachinePeaks peaks = usual_machine();
   Rates rates;
   rates.flops_f32 = peaks.f32_product, rates.flops_bf16 = peaks.bf16_product, rates.bytes = peaks.copy_bytes;
@@ -105,19 +116,24 @@ std::vector<int64_t> layers_by_cost(Model& model, const Config& config, const Ty
 
 namespace {
 
-// What data ranks exchange after (or, ZeRO 2 and 3, during) the micro batches of a step, the sums that this brings, and the update.
-void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& layout, const Types& types, const Rates& rates, const std::vector<Unit*>& units) {
+// What data ranks exchange after (or, ZeRO 2 and 3, during) the micro batches of a step, the sums that this brings, and the
+// update.
+void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& layout, const Types& types, const Rates& rates,
+               const std::vector<Unit*>& units) {
   const Mesh& m = layout.mesh;
   int r = m.data;
-  double wide = static_cast<double>(size_of(types.master)), narrow = static_cast<double>(size_of(types.compute)), micros = static_cast<double>(layout.micro_batches);
+  double wide = static_cast<double>(size_of(types.master)), narrow = static_cast<double>(size_of(types.compute)),
+         micros = static_cast<double>(layout.micro_batches);
   const Sharding sharding{.mesh = m, .at = {}, .divided = c.parallel.zero > 0, .whole_below = c.parallel.zero_threshold};
   for (const Bucket& b : flat_buckets(model.params(), units, sharding, types)) {
     const bool divided = b.divided();
     const double count = static_cast<double>(b.count), shard = count / r, owned = static_cast<double>(b.owned.count);
     auto memory = [&](double elements, double bytes) { return kCall + elements * bytes / rates.bytes; };
-    double values = (b.has_copy() ? rates.messages.gather(shard * narrow, r) : 0) + (b.reads_master ? rates.messages.gather(shard * wide, r) : 0);
+    double values = (b.has_copy() ? rates.messages.gather(shard * narrow, r) : 0) +
+                    (b.reads_master ? rates.messages.gather(shard * wide, r) : 0);
     if (b.trainable && r > 1) {
-      double sum = rates.messages.exchange(shard * wide, r) + memory((r - 1) * shard, 3 * wide) + (divided ? memory(shard, 2 * wide) : rates.messages.gather(shard * wide, r));
+      double sum = rates.messages.exchange(shard * wide, r) + memory((r - 1) * shard, 3 * wide) +
+                   (divided ? memory(shard, 2 * wide) : rates.messages.gather(shard * wide, r));
       bool early = c.parallel.zero >= 2;
       e.data += sum * (early ? micros : 1);
       if (early) e.leaves += (micros - 1) * memory(divided ? shard : count, 3 * wide);
@@ -129,27 +145,36 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
     // Norm: reads the gradient. Update: gradient read; weight and states read and written; a copy written.
     const std::unique_ptr<UpdateRule> rule = make_update_rule(c.optimizer);
     const double states = static_cast<double>(state_bytes(*rule, b, m.tensor));
-    e.update += memory(owned, wide) + kCall + (owned * (wide * (1 + 2) + (b.has_copy() ? narrow : 0)) + 2 * states) / rates.bytes;
+    e.update +=
+        memory(owned, wide) + kCall + (owned * (wide * (1 + 2) + (b.has_copy() ? narrow : 0)) + 2 * states) / rates.bytes;
   }
 }
 
 }  // namespace
 
-StepEstimate estimate_step(Model& model, const Config& c, const RunLayout& layout, const Types& types, int64_t columns, const Rates& rates, const BlockCosts& costs) {
+StepEstimate estimate_step(Model& model, const Config& c, const RunLayout& layout, const Types& types, int64_t columns,
+                           const Rates& rates, const BlockCosts& costs) {
   const Mesh& m = layout.mesh;
   StepEstimate e;
-  int stages = m.pipeline, chunks = stages > 1 ? narrow_option<int>(c.parallel.virtual_stages, "parallel.virtual") : 1, micros = narrow_option<int>(layout.micro_batches, "train.global_batch");
+  int stages = m.pipeline, chunks = stages > 1 ? narrow_option<int>(c.parallel.virtual_stages, "parallel.virtual") : 1,
+      micros = narrow_option<int>(layout.micro_batches, "train.global_batch");
   double wide = static_cast<double>(size_of(types.residual)), narrow = static_cast<double>(size_of(types.compute));
-  double tokens = static_cast<double>(c.train.micro_batch * columns), stream = tokens * static_cast<double>(model.facts().hidden);
-  // A sum over tensor ranks: a piece to each, added, and back. With the sequence cut a sum is one half and a gathering the other.
+  double tokens = static_cast<double>(c.train.micro_batch * columns),
+         stream = tokens * static_cast<double>(model.facts().hidden);
+  // A sum over tensor ranks: a piece to each, added, and back. With the sequence cut a sum is one half and a gathering the
+  // other.
   double piece = stream / m.tensor;
   auto tensor_sum = [&](double bytes) {
-    return m.tensor == 1 ? 0.0 : rates.messages.exchange(piece * bytes, m.tensor) + rates.messages.gather(piece * bytes, m.tensor) + stream * 3 * bytes / rates.bytes;
+    return m.tensor == 1 ? 0.0
+                         : rates.messages.exchange(piece * bytes, m.tensor) + rates.messages.gather(piece * bytes, m.tensor) +
+                               stream * 3 * bytes / rates.bytes;
   };
   // What a product took in is not kept but gathered again for the gradient of its weights.
-  double again = m.tensor > 1 && c.parallel.sequence && c.train.recompute != "none" ? rates.messages.gather(piece * narrow, m.tensor) : 0;
+  double again =
+      m.tensor > 1 && c.parallel.sequence && c.train.recompute != "none" ? rates.messages.gather(piece * narrow, m.tensor) : 0;
   double message = stages > 1 ? rates.messages.message(stream * wide / (c.parallel.sequence ? m.tensor : 1)) : 0;
-  double firsts = static_cast<double>(c.parallel.zero >= 2 ? layout.micro_batches : layout.leaves) / micros;  // share of micro batches that begin a sum
+  double firsts = static_cast<double>(c.parallel.zero >= 2 ? layout.micro_batches : layout.leaves) /
+                  micros;  // share of micro batches that begin a sum
   std::vector<BlockRange> parts = split_model(model, stages * chunks, c.parallel.stage_layers);
   std::vector<double> forward, backward, compute(static_cast<size_t>(stages)), tensor(compute.size());
   for (size_t p = 0; p < parts.size(); ++p) {

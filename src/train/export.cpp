@@ -19,17 +19,20 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Weights for export: those of a store, and what is frozen and kept in 16 bits as the model folder has it that the run began from, unit by unit.
+// Weights for export: those of a store, and what is frozen and kept in 16 bits as the model folder has it that the run began
+// from, unit by unit.
 class ExactFrozen : public WeightSource {
  public:
-  ExactFrozen(WeightSource& store, const Model& model, const Types& types, const std::string& folder) : store_(store), model_(model), types_(types), folder_(folder) {}
+  ExactFrozen(WeightSource& store, const Model& model, const Types& types, const std::string& folder)
+      : store_(store), model_(model), types_(types), folder_(folder) {}
   void acquire(const Unit& unit) override {
     store_.acquire(unit);
     if (open_ == &unit) return;
     open_ = &unit;
     read_.clear();
     for (const Param* p : unit.params)
-      if (!p->tied && !p->trainable && store_.master(*p).dtype != types_.master) read_.emplace(p, Storage(DeviceKind::cpu, p->shape.count() * size_of(types_.master)));
+      if (!p->tied && !p->trainable && store_.master(*p).dtype != types_.master)
+        read_.emplace(p, Storage(DeviceKind::cpu, p->shape.count() * size_of(types_.master)));
     if (!read_.empty()) load_weights(folder_, model_, *this);
   }
   void release(const Unit& unit) override { store_.release(unit); }
@@ -40,12 +43,15 @@ class ExactFrozen : public WeightSource {
   }
   std::vector<ParamBox> boxes() const override {
     std::vector<ParamBox> out;
-    for (const auto& [p, memory] : read_) out.push_back({p, std::vector<int64_t>(static_cast<size_t>(p->shape.rank())), view(*p, memory)});
+    for (const auto& [p, memory] : read_)
+      out.push_back({p, std::vector<int64_t>(static_cast<size_t>(p->shape.rank())), view(*p, memory)});
     return out;
   }
 
  private:
-  TensorView view(const Param& p, const Storage& memory) const { return view_of(memory.data(), types_.master, p.shape, memory.device()); }
+  TensorView view(const Param& p, const Storage& memory) const {
+    return view_of(memory.data(), types_.master, p.shape, memory.device());
+  }
   WeightSource& store_;
   const Model& model_;
   Types types_;
@@ -56,15 +62,19 @@ class ExactFrozen : public WeightSource {
 
 // Whether some weights are kept in 16 bits alone.
 bool rounds_frozen(const FlatWeights& store) {
-  return std::any_of(store.table().buckets.begin(), store.table().buckets.end(), [](const Bucket& b) { return b.storage == ValueStorage::copy; });
+  return std::any_of(store.table().buckets.begin(), store.table().buckets.end(),
+                     [](const Bucket& b) { return b.storage == ValueStorage::copy; });
 }
 
 }  // namespace
 
-std::string Trainer::export_text() const { return fmt::format("{}, files of {} MB", config_.checkpoint.model_dtype, config_.checkpoint.shard_mb); }
+std::string Trainer::export_text() const {
+  return fmt::format("{}, files of {} MB", config_.checkpoint.model_dtype, config_.checkpoint.shard_mb);
+}
 
 void Trainer::export_model() {
-  if (const std::string bad = bad_weight(); !bad.empty()) log_.warn("{}; no loss has shown it, and the model is saved as it is", bad);
+  if (const std::string bad = bad_weight(); !bad.empty())
+    log_.warn("{}; no loss has shown it, and the model is saved as it is", bad);
   const Config& c = config_;
   SaveFolder folder;
   folder.dir = path("model");
@@ -72,7 +82,8 @@ void Trainer::export_model() {
   folder.shard_bytes = config_.checkpoint.shard_mb * 1000000;
   folder.tokenizer = config_.model.tokenizer.empty() ? config_.model.path : config_.model.tokenizer;
   folder.missing_tokenizer_files = missing_tokenizer_files;
-  if (std::string given = (fs::path(c.model.path) / "generation_config.json").string(); !c.model.path.empty() && fs::exists(given))
+  if (std::string given = (fs::path(c.model.path) / "generation_config.json").string();
+      !c.model.path.empty() && fs::exists(given))
     folder.generation = read_json(given);
   if (end_token_) {
     Json ids = Json::array({*end_token_});
@@ -90,13 +101,15 @@ void Trainer::export_model() {
     } catch (const UserError&) {
     }
   if (any(ranks_.all(), rounds_frozen(engine_->store())) && exact_from.empty() && frozen_elsewhere_ && ranks_.first())
-    log_.warn("{} no longer holds the weights that this run began with: frozen ones are exported as training has them, in {}", c.model.path, name(types_.compute));
+    log_.warn("{} no longer holds the weights that this run began with: frozen ones are exported as training has them, in {}",
+              c.model.path, name(types_.compute));
   auto save = [&](WeightSource& store) {
     try {
       ExactFrozen exact(store, *model_, types_, exact_from);
       save_model_folder(folder, *model_, exact_from.empty() ? store : exact);
     } catch (const DiskFull& e) {
-      fail("the model was not saved, it needs {}: {}; {}", human_bytes(static_cast<double>(model_bytes_)), e.what(), what_is_kept());
+      fail("the model was not saved, it needs {}: {}; {}", human_bytes(static_cast<double>(model_bytes_)), e.what(),
+           what_is_kept());
     }
   };
   engine_->rest();  // whole units, and what is sent of them, take its place
@@ -112,10 +125,14 @@ void Trainer::export_model() {
       whole.serve();
     }
   }
-  log_.line("saved    {}{}", folder.dir,
-            folder.dtype == DType::f32 ? "" : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
+  log_.line(
+      "saved    {}{}", folder.dir,
+      folder.dtype == DType::f32 ? "" : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
   const bool chats = ranks_.first() && end_token_ && load_chat_template(folder.dir);
-  log_.line("next     {}", has_tokenizer(folder.dir) ? fmt::format("{} generate --model {} {}--prompt TEXT --sample", program_word(), shell_word(folder.dir), chats ? "--chat " : "") : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
+  log_.line("next     {}", has_tokenizer(folder.dir)
+                               ? fmt::format("{} generate --model {} {}--prompt TEXT --sample", program_word(),
+                                             shell_word(folder.dir), chats ? "--chat " : "")
+                               : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
 }
 
 }  // namespace ravine

@@ -53,9 +53,13 @@ void FaultInjection::begin_step(int64_t step) {
 void FaultInjection::after(const CallInfo& call) {
   for (Fault& f : faults_) {
     const InjectOption& o = f.option;
-    if (f.done || o.step != step_ || o.phase != name(call.phase) || !glob_match(o.path, call.path) || !glob_match(o.op, call.op)) continue;
+    if (f.done || o.step != step_ || o.phase != name(call.phase) || !glob_match(o.path, call.path) ||
+        !glob_match(o.op, call.op))
+      continue;
     for (const NamedView& t : call.tensors) {
-      if (t.access == Access::read || !is_float(t.view.dtype) || !t.view.data || t.view.count() == 0 || !glob_match(o.tensor, t.name)) continue;
+      if (t.access == Access::read || !is_float(t.view.dtype) || !t.view.data || t.view.count() == 0 ||
+          !glob_match(o.tensor, t.name))
+        continue;
       f.done = true;
       if (o.value == "bad_alloc") throw std::bad_alloc();
       put(t.view, o.element, value_of(o.value));
@@ -68,7 +72,8 @@ std::string FaultInjection::missed() const {
   std::string out;
   for (const Fault& f : faults_)
     if (!f.done && f.option.step == step_)
-      out += fmt::format("{}{} at {} ({}), tensor {}", out.empty() ? "" : "; ", f.option.op, f.option.path, f.option.phase, f.option.tensor);
+      out += fmt::format("{}{} at {} ({}), tensor {}", out.empty() ? "" : "; ", f.option.op, f.option.path, f.option.phase,
+                         f.option.tensor);
   return out;
 }
 

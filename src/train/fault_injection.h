@@ -1,5 +1,5 @@
-// Puts a NaN or an infinity into what a kernel wrote, or ends a call as if memory had run out, to see that a run notices. Set by probe.inject; layers and
-// kernels know nothing of it.
+// Puts a NaN or an infinity into what a kernel wrote, or ends a call as if memory had run out, to see that a run notices. Set
+// by probe.inject; layers and kernels know nothing of it.
 #pragma once
 #include <string>
 #include <vector>

@@ -19,7 +19,8 @@ std::string Trainer::bad_weight() const {
         using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
         const T* values = v.as<T>() + (piece.from - resident.begin);
         for (int64_t i = 0; i < piece.shape.count() && mine.empty(); ++i)
-          if (const double x = static_cast<Wide>(values[i]); !std::isfinite(x)) mine = fmt::format("weight '{}' holds {} at element {}", piece.param->name, x, piece.element(i));
+          if (const double x = static_cast<Wide>(values[i]); !std::isfinite(x))
+            mine = fmt::format("weight '{}' holds {} at element {}", piece.param->name, x, piece.element(i));
       });
     }
   }
@@ -29,7 +30,8 @@ std::string Trainer::bad_weight() const {
 }
 
 void Trainer::explain_nan(const std::vector<MicroBatch>& micros, int64_t step, const StepResult& r) {
-  std::string what = std::isfinite(r.loss) ? fmt::format("the gradient norm became {}", r.grad_norm) : fmt::format("the loss became {}", r.loss);
+  std::string what = std::isfinite(r.loss) ? fmt::format("the gradient norm became {}", r.grad_norm)
+                                           : fmt::format("the loss became {}", r.loss);
   std::string origin = "; set train.find_nan=true to have the first op named";
   if (config_.train.find_nan) {
     NanWatch watch;

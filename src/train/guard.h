@@ -7,9 +7,10 @@
 
 namespace ravine {
 
-// Data skip by global norm, as MindFormers' use_skip_data_by_global_norm promises it: a step whose norm is above health.skip_norm is not applied, and with
-// health.skip_count of them in a row the run ends. Equal to the limit is no spike (there the code takes it for one), a loss or norm that is not finite is one
-// (there it is skipped and not counted). With health.skip_norm 0 only a step that is not finite is not applied: it ends the run.
+// Data skip by global norm, as MindFormers' use_skip_data_by_global_norm promises it: a step whose norm is above
+// health.skip_norm is not applied, and with health.skip_count of them in a row the run ends. Equal to the limit is no spike
+// (there the code takes it for one), a loss or norm that is not finite is one (there it is skipped and not counted). With
+// health.skip_norm 0 only a step that is not finite is not applied: it ends the run.
 class SpikeGuard {
  public:
   explicit SpikeGuard(const HealthOptions& options) : options_(options) {}

@@ -25,11 +25,14 @@ void StepWindow::add(double mean, int64_t labels, int64_t fed, double time) {
   seconds += time;
 }
 
-Json StepWindow::json() const { return {{"steps", steps}, {"valid", valid}, {"tokens", tokens}, {"loss", loss}, {"seconds", seconds}}; }
+Json StepWindow::json() const {
+  return {{"steps", steps}, {"valid", valid}, {"tokens", tokens}, {"loss", loss}, {"seconds", seconds}};
+}
 
 StepWindow StepWindow::from_json(const Json& j, const std::string& where) {
   StepWindow w;
-  w.steps = field<int64_t>(j, "steps", where), w.valid = field<int64_t>(j, "valid", where), w.tokens = field<int64_t>(j, "tokens", where);
+  w.steps = field<int64_t>(j, "steps", where), w.valid = field<int64_t>(j, "valid", where),
+  w.tokens = field<int64_t>(j, "tokens", where);
   w.loss = field<double>(j, "loss", where), w.seconds = field<double>(j, "seconds", where);
   return w;
 }
@@ -43,8 +46,11 @@ namespace {
 // What a line shows of loss and speed: means over the window where it has several steps, else the step's own.
 struct Shown {
   explicit Shown(const StepReport& r)
-      : several(r.window.steps > 1 && !r.skipped), loss(several ? r.window.mean_loss() : r.loss), tokens_per_second(several ? r.window.tokens_per_second() : r.tokens_per_second),
-        sol(several && r.tokens_per_second > 0 ? r.sol * tokens_per_second / r.tokens_per_second : r.sol), step_time(several ? r.window.step_time() : r.step_time) {}
+      : several(r.window.steps > 1 && !r.skipped),
+        loss(several ? r.window.mean_loss() : r.loss),
+        tokens_per_second(several ? r.window.tokens_per_second() : r.tokens_per_second),
+        sol(several && r.tokens_per_second > 0 ? r.sol * tokens_per_second / r.tokens_per_second : r.sol),
+        step_time(several ? r.window.step_time() : r.step_time) {}
   bool several;
   double loss, tokens_per_second, sol, step_time;
 };
@@ -127,7 +133,8 @@ class Metrics : public Hook {
     } else if (std::error_code error; std::filesystem::exists(path, error) || error) {
       throw_system("read", path, errno);
     }
-    if (lost > done && done == 0) t.log().line("anew     the run begins again: it was at step {} at least, of which no checkpoint is there", lost);
+    if (lost > done && done == 0)
+      t.log().line("anew     the run begins again: it was at step {} at least, of which no checkpoint is there", lost);
     write_file_atomic(path, kept);
     Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!fd) throw_system("open file", path, errno);
@@ -153,7 +160,8 @@ class TensorBoard : public Hook {
   explicit TensorBoard(int64_t every) : every_(every) {}
   void start(Trainer& t, int64_t done) override {
     create_folders(t.path("tensorboard"));
-    const bool before = done > 0 || !event_files(t.path("tensorboard")).empty();  // a run that begins anew takes back all that is there
+    const bool before =
+        done > 0 || !event_files(t.path("tensorboard")).empty();  // a run that begins anew takes back all that is there
     writer_ = std::make_unique<EventWriter>(t.path("tensorboard"), before ? done + 1 : 0);
   }
   void after_step(Trainer& t, StepReport& r) override {
@@ -198,7 +206,8 @@ class TensorBoard : public Hook {
 
 // "wait 12 %, 3 % on rank 2, the slowest  bubble 9 %".
 std::string waiting(const StepTraffic& t) {
-  std::string out = fmt::format("  wait {:.0f} %, {:.0f} % on rank {}, the slowest", 100 * t.wait, 100 * t.wait_least, t.slowest);
+  std::string out =
+      fmt::format("  wait {:.0f} %, {:.0f} % on rank {}, the slowest", 100 * t.wait, 100 * t.wait_least, t.slowest);
   return t.bubble >= 0 ? out + fmt::format("  bubble {:.0f} %", 100 * t.bubble) : out;
 }
 
@@ -222,20 +231,24 @@ class Console : public Hook {
       if (r.ranks > 1) more += waiting(r.traffic);
       more += added;
       if (r.embedding_local_norm) more += fmt::format("  embedding_local_norm {:.6g}", *r.embedding_local_norm);
-      t.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step, width.size(), steps,
-                   shown.loss, r.lr, r.grad_norm, std::llround(shown.tokens_per_second), shown.sol, 1000 * shown.step_time, left, r.skipped ? more + "  skipped" : more);
+      t.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step,
+                   width.size(), steps, shown.loss, r.lr, r.grad_norm, std::llround(shown.tokens_per_second), shown.sol,
+                   1000 * shown.step_time, left, r.skipped ? more + "  skipped" : more);
       for (const LocalNorm& n : r.local_norms)
         for (size_t i = 0; i < n.ranks.size(); ++i)
-          t.log().line("local    {}{}  squares {:.6g}  norm {:.6g}", n.parameter, r.ranks > 1 ? fmt::format(" on rank {}", n.ranks[i]) : "", n.squares[i], std::sqrt(n.squares[i]));
+          t.log().line("local    {}{}  squares {:.6g}  norm {:.6g}", n.parameter,
+                       r.ranks > 1 ? fmt::format(" on rank {}", n.ranks[i]) : "", n.squares[i], std::sqrt(n.squares[i]));
     }
-    t.log().progress(static_cast<double>(r.step) / static_cast<double>(steps), fmt::format("{}/{}  loss {:.3f}  left {}", r.step, steps, r.loss, left));
+    t.log().progress(static_cast<double>(r.step) / static_cast<double>(steps),
+                     fmt::format("{}/{}  loss {:.3f}  left {}", r.step, steps, r.loss, left));
   }
   void finish(Trainer& t, bool stopped) override {
     t.log().end_progress();
     if (stopped || losses_.empty()) return;
     double sum = 0;
     for (double loss : losses_) sum += loss;
-    t.log().line("done     {}, loss {:.4f} on average over the last {}", counted(t.config().train.steps, "step"), sum / static_cast<double>(losses_.size()), losses_.size());
+    t.log().line("done     {}, loss {:.4f} on average over the last {}", counted(t.config().train.steps, "step"),
+                 sum / static_cast<double>(losses_.size()), losses_.size());
   }
 
  private:

@@ -32,37 +32,39 @@ struct StepWindow {
 struct StepReport {
   int64_t step = 0;
   double loss = 0, lr = 0, grad_norm = 0;
-  int64_t valid = 0;                // labels that counted in the step
-  int64_t tokens = 0;               // seen in all
+  int64_t valid = 0;   // labels that counted in the step
+  int64_t tokens = 0;  // seen in all
   double tokens_per_second = 0, sol = 0, step_time = 0, memory_mb = 0;
-  double wait = 0;                  // seconds spent waiting for data in this step
+  double wait = 0;  // seconds spent waiting for data in this step
   int ranks = 1;
-  StepTraffic traffic;              // of several ranks
-  StepWindow window;                // this step and those before it back to the last line
-  bool skipped = false;             // nothing was learned
-  bool left_out = false;            // by data.skip_steps: then nothing was computed either
+  StepTraffic traffic;                         // of several ranks
+  StepWindow window;                           // this step and those before it back to the last line
+  bool skipped = false;                        // nothing was learned
+  bool left_out = false;                       // by data.skip_steps: then nothing was computed either
   std::optional<double> embedding_local_norm;  // sum of squares on the first rank, where health.embedding_norm asks for it
   std::vector<LocalNorm> local_norms;          // of log.local_norms; the first rank has them
   std::vector<std::pair<std::string, double>> more;
 };
 
-// Whether a line is written after this step: every log.every steps, after the last one, and where there is more to say than of other steps.
+// Whether a line is written after this step: every log.every steps, after the last one, and where there is more to say than of
+// other steps.
 bool line_due(const StepReport& report, int64_t every, int64_t steps);
 
 class Hook {
  public:
   virtual ~Hook() = default;
-  virtual void start(Trainer&, int64_t /*done*/) {}       // before the first step; `done` steps lie behind
+  virtual void start(Trainer&, int64_t /*done*/) {}  // before the first step; `done` steps lie behind
   virtual void after_step(Trainer&, StepReport&) {}
-  virtual void finish(Trainer&, bool /*stopped*/) {}      // after the last step
+  virtual void finish(Trainer&, bool /*stopped*/) {}  // after the last step
 };
 
 // In the order in which a run uses them.
 std::unique_ptr<Hook> validation_hook(int64_t every);
-std::unique_ptr<Hook> metrics_hook(int64_t every);      // metrics.jsonl; on resume cut back to the checkpoint's step
+std::unique_ptr<Hook> metrics_hook(int64_t every);  // metrics.jsonl; on resume cut back to the checkpoint's step
 std::unique_ptr<Hook> tensorboard_hook(int64_t every);
-std::unique_ptr<Hook> console_hook(int64_t every);      // the line per step and the progress bar
-std::unique_ptr<Hook> window_hook(int64_t every);       // begins the window again behind each line; every rank has it, since each saves its part of the state
+std::unique_ptr<Hook> console_hook(int64_t every);  // the line per step and the progress bar
+std::unique_ptr<Hook> window_hook(
+    int64_t every);  // begins the window again behind each line; every rank has it, since each saves its part of the state
 std::unique_ptr<Hook> checkpoint_hook(int64_t every);
 
 }  // namespace ravine

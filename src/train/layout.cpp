@@ -29,19 +29,24 @@ RunLayout run_layout(const Config& c, int ranks, const Model& model, std::option
   out.round_robin = takes_turns(c.parallel);
   auto leaves_fit = [&](int64_t v) { return v % mesh.data == 0 && micros % v == 0; };
   out.sum_leaves = c.parallel.sum_leaves > 0 ? c.parallel.sum_leaves : mesh.data;
-  if (c.parallel.sum_leaves == 0 && checkpoint_leaves && *checkpoint_leaves > 0 && leaves_fit(*checkpoint_leaves)) out.sum_leaves = *checkpoint_leaves;
+  if (c.parallel.sum_leaves == 0 && checkpoint_leaves && *checkpoint_leaves > 0 && leaves_fit(*checkpoint_leaves))
+    out.sum_leaves = *checkpoint_leaves;
   if (!leaves_fit(out.sum_leaves)) {
     std::vector<int64_t> good;
     for (int64_t v = mesh.data; v <= micros; v += mesh.data)
       if (leaves_fit(v)) good.push_back(v);
     throw UserError(fmt::format("parallel.sum_leaves is {}", out.sum_leaves), "parallel.sum_leaves",
-                    fmt::format("it must be a multiple of the {} data rank{} and divide the {} micro batches of a step", mesh.data, mesh.data > 1 ? "s" : "", micros),
+                    fmt::format("it must be a multiple of the {} data rank{} and divide the {} micro batches of a step",
+                                mesh.data, mesh.data > 1 ? "s" : "", micros),
                     fmt::format("use one of {}", fmt::join(good, ", ")));
   }
   out.leaves = out.sum_leaves / mesh.data;
   if (out.leaves > kMostLeavesOfRank)
-    throw UserError(fmt::format("parallel.sum_leaves is {}, {} for each of {} data rank{}", out.sum_leaves, out.leaves, mesh.data, mesh.data > 1 ? "s" : ""), "parallel.sum_leaves",
-                    fmt::format("a rank sums at most {} leaves, each of which its plan walks through", kMostLeavesOfRank), "use fewer leaves or more data ranks");
+    throw UserError(fmt::format("parallel.sum_leaves is {}, {} for each of {} data rank{}", out.sum_leaves, out.leaves,
+                                mesh.data, mesh.data > 1 ? "s" : ""),
+                    "parallel.sum_leaves",
+                    fmt::format("a rank sums at most {} leaves, each of which its plan walks through", kMostLeavesOfRank),
+                    "use fewer leaves or more data ranks");
   return out;
 }
 
@@ -58,7 +63,8 @@ void check_same(const Group& all, const std::string& what, const std::string& mi
       std::getline(b, right);
     } while (left == right && (a || b));
     throw UserError(fmt::format("ranks differ in their {}", what), fmt::format("rank {}", r),
-                    fmt::format("it has '{}', rank 0 has '{}'", right, left), "start every rank with the same program, config and data");
+                    fmt::format("it has '{}', rank 0 has '{}'", right, left),
+                    "start every rank with the same program, config and data");
   }
 }
 

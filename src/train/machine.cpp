@@ -35,12 +35,15 @@ std::string cache_file() {
   return "";
 }
 
-std::string cache_key() { return fmt::format("{}, {}, {}, {} threads", program_version(), cpu_name(), cpu_instruction_set(), thread_count()); }
+std::string cache_key() {
+  return fmt::format("{}, {}, {}, {} threads", program_version(), cpu_name(), cpu_instruction_set(), thread_count());
+}
 
 // A damaged cache is as good as none.
 Json read_cache(const std::string& path) {
   try {
-    if (Json all = path.empty() || !std::filesystem::exists(path) ? Json::object() : read_json(path, 1 << 20); all.is_object()) return all;
+    if (Json all = path.empty() || !std::filesystem::exists(path) ? Json::object() : read_json(path, 1 << 20); all.is_object())
+      return all;
   } catch (const std::exception&) {
   }
   return Json::object();
@@ -52,19 +55,32 @@ std::optional<MachinePeaks> known_machine_peaks(Peaks what) {
   try {
     auto it = all.find(cache_key());
     if (it == all.end() || (what == Peaks::all && !it->contains("read_bytes"))) return std::nullopt;
-    return MachinePeaks{.f32_flops = it->at("f32_flops"), .bf16_flops = it->at("bf16_flops"), .f32_product = it->at("f32_product"), .bf16_product = it->at("bf16_product"),
-                        .bf16_dot = it->at("bf16_dot"), .read_bytes = it->value("read_bytes", 0.0), .copy_bytes = it->value("copy_bytes", 0.0)};
+    return MachinePeaks{.f32_flops = it->at("f32_flops"),
+                        .bf16_flops = it->at("bf16_flops"),
+                        .f32_product = it->at("f32_product"),
+                        .bf16_product = it->at("bf16_product"),
+                        .bf16_dot = it->at("bf16_dot"),
+                        .read_bytes = it->value("read_bytes", 0.0),
+                        .copy_bytes = it->value("copy_bytes", 0.0)};
   } catch (const std::exception&) {
   }
   return std::nullopt;
 }
 
 MachinePeaks usual_machine() {
-  return {.f32_flops = 2e11, .bf16_flops = 2e11, .f32_product = 1.8e11, .bf16_product = 1.8e11, .bf16_dot = 0, .read_bytes = 3e10, .copy_bytes = 4e10};
+  return {.f32_flops = 2e11,
+          .bf16_flops = 2e11,
+          .f32_product = 1.8e11,
+          .bf16_product = 1.8e11,
+          .bf16_dot = 0,
+          .read_bytes = 3e10,
+          .copy_bytes = 4e10};
 }
 
 namespace {
-std::string messages_key(int ranks) { return fmt::format("{}, {}, messages between {} ranks", program_version(), cpu_name(), ranks); }
+std::string messages_key(int ranks) {
+  return fmt::format("{}, {}, messages between {} ranks", program_version(), cpu_name(), ranks);
+}
 
 // Without a writable cache folder the next run measures again.
 void write_cache(const std::string& path, const Json& all) {
@@ -84,7 +100,10 @@ std::optional<MessageRates> known_message_rates(int ranks) {
 }
 
 namespace {
-std::string share_key(int threads) { return fmt::format("{}, {}, {}, {} threads, share that a step reaches", program_version(), cpu_name(), cpu_instruction_set(), threads); }
+std::string share_key(int threads) {
+  return fmt::format("{}, {}, {}, {} threads, share that a step reaches", program_version(), cpu_name(), cpu_instruction_set(),
+                     threads);
+}
 }  // namespace
 
 std::optional<double> known_step_share() {
@@ -114,7 +133,11 @@ MachinePeaks machine_peaks(Peaks what, bool measure_again) {
   std::string path = cache_file(), key = cache_key();
   Json all = read_cache(path);
   MachinePeaks p = measure_peaks(what == Peaks::all);
-  all[key] = {{"f32_flops", p.f32_flops}, {"bf16_flops", p.bf16_flops}, {"f32_product", p.f32_product}, {"bf16_product", p.bf16_product}, {"bf16_dot", p.bf16_dot}};
+  all[key] = {{"f32_flops", p.f32_flops},
+              {"bf16_flops", p.bf16_flops},
+              {"f32_product", p.f32_product},
+              {"bf16_product", p.bf16_product},
+              {"bf16_dot", p.bf16_dot}};
   if (what == Peaks::all) all[key].update({{"read_bytes", p.read_bytes}, {"copy_bytes", p.copy_bytes}});
   write_cache(path, all);
   return p;

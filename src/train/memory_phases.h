@@ -1,4 +1,5 @@
-// What a step keeps in its arena while it goes on: the parts of the step in their order, and of each the bytes by kind at its fullest moment.
+// What a step keeps in its arena while it goes on: the parts of the step in their order, and of each the bytes by kind at its
+// fullest moment.
 #pragma once
 #include <array>
 #include <numeric>
@@ -11,7 +12,8 @@
 namespace ravine {
 
 struct MemoryPhase {
-  std::string name;  // "forward 0", "backward 0", "update", "validation"; the number is that of the micro batch among those that are planned
+  std::string name;  // "forward 0", "backward 0", "update", "validation"; the number is that of the micro batch among those
+                     // that are planned
   std::array<int64_t, kMemoryKinds> at_peak{};
   int64_t total() const { return std::accumulate(at_peak.begin(), at_peak.end(), int64_t{0}); }
 };

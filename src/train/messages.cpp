@@ -25,7 +25,8 @@ double MessageRates::line(const std::vector<Point>& p, double bytes) {
   if (p.empty() || bytes <= 0) return 0;
   if (bytes <= p.front().bytes) return p.front().seconds;
   for (size_t i = 1; i < p.size(); ++i)
-    if (bytes <= p[i].bytes) return p[i - 1].seconds + (p[i].seconds - p[i - 1].seconds) * (bytes - p[i - 1].bytes) / (p[i].bytes - p[i - 1].bytes);
+    if (bytes <= p[i].bytes)
+      return p[i - 1].seconds + (p[i].seconds - p[i - 1].seconds) * (bytes - p[i - 1].bytes) / (p[i].bytes - p[i - 1].bytes);
   return p.back().seconds * bytes / p.back().bytes;
 }
 
@@ -33,7 +34,12 @@ double MessageRates::of(const std::vector<Point>& points, double bytes, int n) c
   return n < 2 ? 0 : line(points, bytes * static_cast<double>(n - 1) / static_cast<double>(std::max(1, ranks - 1)));
 }
 
-Json MessageRates::json() const { return {{"ranks", ranks}, {"all_to_all", points_json(all_to_all)}, {"all_gather", points_json(all_gather)}, {"send", points_json(send)}}; }
+Json MessageRates::json() const {
+  return {{"ranks", ranks},
+          {"all_to_all", points_json(all_to_all)},
+          {"all_gather", points_json(all_gather)},
+          {"send", points_json(send)}};
+}
 
 std::optional<MessageRates> MessageRates::from_json(const Json& j) {
   try {

@@ -1,4 +1,5 @@
-// How fast messages travel between ranks: measured by `mpirun -n N ravine bench messages`, kept beside the peaks of the machine.
+// How fast messages travel between ranks: measured by `mpirun -n N ravine bench messages`, kept beside the peaks of the
+// machine.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,11 +14,12 @@ struct MessageRates {
   struct Point {
     double bytes, seconds;  // of one call; of a piece, as Group's arguments count it
   };
-  int ranks = 2;            // that talked at once
-  bool measured = false;    // false: a guess from the rate of memory
+  int ranks = 2;          // that talked at once
+  bool measured = false;  // false: a guess from the rate of memory
   std::vector<Point> all_to_all, all_gather, send;
 
-  // Seconds of a call in a group of `ranks`: between measured sizes along a line, beyond them in proportion; in proportion to what a rank hands over.
+  // Seconds of a call in a group of `ranks`: between measured sizes along a line, beyond them in proportion; in proportion to
+  // what a rank hands over.
   double exchange(double bytes, int ranks) const { return of(all_to_all, bytes, ranks); }
   double gather(double bytes, int ranks) const { return of(all_gather, bytes, ranks); }
   double message(double bytes) const { return line(send, bytes); }

@@ -9,8 +9,8 @@ namespace ravine {
 class NanWatch : public Observer {
  public:
   void after(const CallInfo& call) override;
-  // "first: matmul at model.layers.3.mlp.down_proj (forward), tensor 'out', row 5, column 7: nan", and what of its inputs is not
-  // finite (then a weight is to blame); empty: none.
+  // "first: matmul at model.layers.3.mlp.down_proj (forward), tensor 'out', row 5, column 7: nan", and what of its inputs is
+  // not finite (then a weight is to blame); empty: none.
   const std::string& found() const { return found_; }
 
  private:

@@ -17,15 +17,18 @@ namespace ravine {
 namespace {
 
 int64_t vocabulary_in(const Json& config) {
-  const bool there = config.is_object() && config.contains("vocab_size") && config["vocab_size"].is_number();  // 1024.0 is a whole number too
-  return there && std::abs(config["vocab_size"].get<double>()) < 1e15 ? static_cast<int64_t>(config["vocab_size"].get<double>()) : 0;
+  const bool there =
+      config.is_object() && config.contains("vocab_size") && config["vocab_size"].is_number();  // 1024.0 is a whole number too
+  return there && std::abs(config["vocab_size"].get<double>()) < 1e15 ? static_cast<int64_t>(config["vocab_size"].get<double>())
+                                                                      : 0;
 }
 
 // The config of a model whose weights are new: its vocabulary is the tokenizer's where that has more ids.
 Json new_model_config(const Config& c) {
   Json config = read_json(c.model.config);
   if (c.model.tokenizer.empty() || !std::filesystem::exists(c.model.tokenizer)) return config;
-  if (const int64_t rows = run_vocabulary(c, config, open_tokenizer(c.model.tokenizer)->size()); rows > vocabulary_in(config)) config["vocab_size"] = rows;
+  if (const int64_t rows = run_vocabulary(c, config, open_tokenizer(c.model.tokenizer)->size()); rows > vocabulary_in(config))
+    config["vocab_size"] = rows;
   return config;
 }
 
@@ -37,12 +40,15 @@ int64_t run_vocabulary(const Config& c, const Json& model_config, int64_t tokeni
 }
 
 std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows) {
-  return rows > 0 && tokenizer_ids > rows ? fmt::format("the tokenizer has {} ids, the model a vocabulary of {}", tokenizer_ids, rows) : "";
+  return rows > 0 && tokenizer_ids > rows
+             ? fmt::format("the tokenizer has {} ids, the model a vocabulary of {}", tokenizer_ids, rows)
+             : "";
 }
 
 void refuse_without_model(const Config& c) {
   if (c.model.path.empty() && c.model.config.empty())
-    throw UserError("no model", "model.path, model.config", "one of them must be given", "set model.path=FOLDER to go on from weights, or model.config=FILE.json to start from random ones");
+    throw UserError("no model", "model.path, model.config", "one of them must be given",
+                    "set model.path=FOLDER to go on from weights, or model.config=FILE.json to start from random ones");
 }
 
 std::unique_ptr<Model> open_run_model(const Config& c) {
@@ -51,20 +57,28 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
     check_model_config(c.model.config);
   else
     check_model_folder(c.model.path, "model.path");
-  std::unique_ptr<Model> model = c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_model(c.model.path);
+  std::unique_ptr<Model> model =
+      c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_model(c.model.path);
   auto given = [&](const std::string& option) {
     const auto place = c.sources.find(option);
     return place == c.sources.end() || place->second == "command line" ? "" : ", " + place->second;
   };
   std::vector<ParamRule> rules;
-  for (const std::string& f : c.train.freeze) rules.push_back({.match = f, .freeze = true, .option = "train.freeze", .given = given("train.freeze")});
+  for (const std::string& f : c.train.freeze)
+    rules.push_back({.match = f, .freeze = true, .option = "train.freeze", .given = given("train.freeze")});
   for (size_t i = 0; i < c.optimizer.groups.size(); ++i) {
     const ParamGroup& g = c.optimizer.groups[i];
-    rules.push_back({.match = g.match, .lr_mult = g.lr_mult, .wd_mult = g.wd_mult, .option = fmt::format("optimizer.groups[{}].match", i), .given = given("optimizer.groups")});
+    rules.push_back({.match = g.match,
+                     .lr_mult = g.lr_mult,
+                     .wd_mult = g.wd_mult,
+                     .option = fmt::format("optimizer.groups[{}].match", i),
+                     .given = given("optimizer.groups")});
   }
   apply_rules(model->params(), rules);
-  if (const auto& all = model->params().params(); std::none_of(all.begin(), all.end(), [](const Param& p) { return p.trainable; }))
-    throw UserError("nothing is left to train", fmt::format("train.freeze={}", c.train.freeze), "it freezes every parameter of the model", "leave some out of it");
+  if (const auto& all = model->params().params();
+      std::none_of(all.begin(), all.end(), [](const Param& p) { return p.trainable; }))
+    throw UserError("nothing is left to train", fmt::format("train.freeze={}", c.train.freeze),
+                    "it freezes every parameter of the model", "leave some out of it");
   return model;
 }
 
@@ -83,16 +97,19 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
   std::string where = c.model.tokenizer.empty() ? c.model.path : c.model.tokenizer;
   if (needs_tokenizer(data)) {
     if (where.empty())
-      throw UserError("no tokenizer", "model.tokenizer", "text data needs one", "set model.tokenizer to a tokenizer.model or its folder");
+      throw UserError("no tokenizer", "model.tokenizer", "text data needs one",
+                      "set model.tokenizer to a tokenizer.model or its folder");
     s.tokenizer = open_tokenizer(where);
     if (const std::string trouble = vocabulary_trouble(s.tokenizer->size(), facts.vocabulary); !trouble.empty())
-      throw UserError(trouble, where, "every id must have a row in the embedding", "use the tokenizer of this model, or a config with a larger vocab_size");
+      throw UserError(trouble, where, "every id must have a row in the embedding",
+                      "use the tokenizer of this model, or a config with a larger vocab_size");
   }
   refuse_long_sequences(c, facts);
   s.data = open_datasets(data, s.tokenizer.get());
   if (c.model.path.empty())
     if (const int64_t had = vocabulary_in(read_json(c.model.config)); had != facts.vocabulary)
-      s.data.notes.push_back(fmt::format("the new model has the {} ids of the tokenizer, not the {} of {}", facts.vocabulary, had, c.model.config));
+      s.data.notes.push_back(fmt::format("the new model has the {} ids of the tokenizer, not the {} of {}", facts.vocabulary,
+                                         had, c.model.config));
   return s;
 }
 
@@ -104,12 +121,23 @@ TrainState state_of(const FlatStore& store, const Optimizer& optimizer, StateFor
     const TensorView values = store.resident_values(b);
     for (const Piece& piece : pieces_of(bucket, writing ? bucket.primary : store.resident(b))) {
       if (!piece.param->trainable && use == StateFor::writing_trained) continue;
-      if (writing && std::any_of(bucket.spans.begin(), bucket.spans.end(), [&](const Bucket::Span& x) { return x.param == piece.param && x.replica; })) continue;
-      const TensorView v = view_of(values.as<char>() + (piece.from - store.resident(b).begin) * size_of(values.dtype), values.dtype, piece.shape);
-      s.tensors.push_back({.name = "weights/" + piece.param->name, .view = v, .global = piece.param->shape, .begin = piece.begin, .unit = bucket.unit->index});
+      if (writing && std::any_of(bucket.spans.begin(), bucket.spans.end(),
+                                 [&](const Bucket::Span& x) { return x.param == piece.param && x.replica; }))
+        continue;
+      const TensorView v = view_of(values.as<char>() + (piece.from - store.resident(b).begin) * size_of(values.dtype),
+                                   values.dtype, piece.shape);
+      s.tensors.push_back({.name = "weights/" + piece.param->name,
+                           .view = v,
+                           .global = piece.param->shape,
+                           .begin = piece.begin,
+                           .unit = bucket.unit->index});
     }
     for (const Optimizer::StatePiece& p : optimizer.states(b, writing ? Optimizer::Of::primary : Optimizer::Of::kept))
-      s.tensors.push_back({.name = p.state + "/" + p.param->name, .view = p.view, .global = p.global, .begin = p.begin, .unit = bucket.unit->index});
+      s.tensors.push_back({.name = p.state + "/" + p.param->name,
+                           .view = p.view,
+                           .global = p.global,
+                           .begin = p.begin,
+                           .unit = bucket.unit->index});
   }
   s.scalars["optimizer_steps"] = optimizer.steps();
   return s;
@@ -118,9 +146,12 @@ TrainState state_of(const FlatStore& store, const Optimizer& optimizer, StateFor
 int64_t checkpoint_scalar(const CheckpointReader& reader, const std::string& key) {
   const Json& s = reader.scalars();
   if (!s.contains(key) || !s[key].is_number_integer())
-    throw UserError("checkpoint lacks '" + key + "'", fmt::format("checkpoint of step {}", reader.step()), "it must be a training checkpoint", "choose another one");
+    throw UserError("checkpoint lacks '" + key + "'", fmt::format("checkpoint of step {}", reader.step()),
+                    "it must be a training checkpoint", "choose another one");
   const auto value = s[key].get<int64_t>();
-  if (value < 0) throw UserError(fmt::format("checkpoint says {} of '{}'", value, key), fmt::format("checkpoint of step {}", reader.step()), "it counts from 0", "choose another one");
+  if (value < 0)
+    throw UserError(fmt::format("checkpoint says {} of '{}'", value, key), fmt::format("checkpoint of step {}", reader.step()),
+                    "it counts from 0", "choose another one");
   return value;
 }
 
@@ -145,14 +176,16 @@ void read_rounded(const CheckpointReader& reader, const StateTensor& t) {
       const From* in = reinterpret_cast<const From*>(memory.data());
       using Wide = std::conditional_t<std::is_same_v<From, double>, double, float>;
       using Narrow = std::conditional_t<std::is_same_v<To, double>, double, float>;
-      std::transform(in, in + t.view.count(), t.view.as<To>(), [](From x) { return static_cast<To>(static_cast<Narrow>(static_cast<Wide>(x))); });
+      std::transform(in, in + t.view.count(), t.view.as<To>(),
+                     [](From x) { return static_cast<To>(static_cast<Narrow>(static_cast<Wide>(x))); });
     });
   });
 }
 
 }  // namespace
 
-void restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader, const std::string& model_path) {
+void restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader,
+             const std::string& model_path) {
   std::set<std::string> frozen, elsewhere;
   for (const Param& p : model.params().params())
     if (!p.trainable) frozen.insert("weights/" + p.name);

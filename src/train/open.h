@@ -14,11 +14,13 @@ namespace ravine {
 // A UserError where a config names no model: for commands that say more before they open it.
 void refuse_without_model(const Config& config);
 
-// The model of model.path or model.config with train.freeze and optimizer.groups applied; a new one has at least as many ids as model.tokenizer, where
-// that exists. Neither is a UserError; so is a pattern of either option that matches nothing, and a run without a parameter to train.
+// The model of model.path or model.config with train.freeze and optimizer.groups applied; a new one has at least as many ids as
+// model.tokenizer, where that exists. Neither is a UserError; so is a pattern of either option that matches nothing, and a run
+// without a parameter to train.
 std::unique_ptr<Model> open_run_model(const Config& config);
 
-// The rows of a run's embedding: vocab_size of its model's config (0 where it has none); of new weights (model.config) at least as many as the tokenizer has ids.
+// The rows of a run's embedding: vocab_size of its model's config (0 where it has none); of new weights (model.config) at least
+// as many as the tokenizer has ids.
 int64_t run_vocabulary(const Config& config, const Json& model_config, int64_t tokenizer_ids);
 // What is wrong with a tokenizer of so many ids before an embedding of so many rows (0: not known); "" if nothing is.
 std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows);
@@ -34,16 +36,20 @@ struct Sources {
 // `progress` is called now and then while text is tokenized.
 Sources open_sources(const Config& config, const ModelFacts& facts, std::function<void(const TokenizeProgress&)> progress = {});
 
-// The tensors of a run's state, in the order of the optimizer's updates, as checkpoints hold them: "weights/NAME", "m/NAME", "v/NAME"
-// or "momentum/NAME"; of what is frozen the weights only. Views into the engine's live buffers. Of several ranks each writes what it alone answers for; and
-// reads what it holds. The scalars hold "optimizer_steps" only.
+// The tensors of a run's state, in the order of the optimizer's updates, as checkpoints hold them: "weights/NAME", "m/NAME",
+// "v/NAME" or "momentum/NAME"; of what is frozen the weights only. Views into the engine's live buffers. Of several ranks each
+// writes what it alone answers for; and reads what it holds. The scalars hold "optimizer_steps" only.
 enum class StateFor : uint8_t { writing, writing_trained, reading };  // writing_trained: without what is frozen
 TrainState state_of(const FlatStore& store, const Optimizer& optimizer, StateFor use = StateFor::writing);
-inline TrainState state_of(StepEngine& engine, StateFor use = StateFor::writing) { return state_of(engine.store(), engine.optimizer(), use); }
+inline TrainState state_of(StepEngine& engine, StateFor use = StateFor::writing) {
+  return state_of(engine.store(), engine.optimizer(), use);
+}
 // The parameters of a run that a checkpoint does not hold: frozen, they are those of the model folder that the run began from.
 std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model& model);
-// Fills the engine from a checkpoint of any layout, 16-bit copies included; what was left out of it comes from `model_path`. All ranks call it.
-void restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader, const std::string& model_path = "");
+// Fills the engine from a checkpoint of any layout, 16-bit copies included; what was left out of it comes from `model_path`.
+// All ranks call it.
+void restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader,
+             const std::string& model_path = "");
 inline void restore(StepEngine& engine, const CheckpointReader& reader, const std::string& model_path = "") {
   restore(engine.store(), engine.optimizer(), engine.ctx(), engine.model(), reader, model_path);
 }

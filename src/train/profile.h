@@ -13,10 +13,10 @@ class Profile : public Observer {
   explicit Profile(bool timeline = false) : timeline_(timeline) {}
   void before(const CallInfo& call) override;
   void after(const CallInfo& call) override;
-  void begin_step();                          // forgets what came before and starts the clock
+  void begin_step();  // forgets what came before and starts the clock
   // A table by op, longest first. `flops` and `bytes_per_second` are the peaks that the last column refers to.
   std::string table(double flops, double bytes_per_second) const;
-  std::string timeline_json() const;          // Chrome trace events, which Perfetto opens
+  std::string timeline_json() const;  // Chrome trace events, which Perfetto opens
 
  private:
   struct Row {

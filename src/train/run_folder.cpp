@@ -28,17 +28,21 @@ namespace ravine {
 namespace {
 
 // What a run writes directly in its folder.
-constexpr const char* kNames[] = {"checkpoints", "config.yaml", "exported", kHealthFile, "log.txt", "metrics.jsonl", "model", "stop", "tensorboard", "tokens", ".lock", kFolderMark};
+constexpr const char* kNames[] = {"checkpoints", "config.yaml", "exported",    kHealthFile, "log.txt", "metrics.jsonl",
+                                  "model",       "stop",        "tensorboard", "tokens",    ".lock",   kFolderMark};
 std::string edited_name(int n) { return fmt::format("config.edited-{}.yaml", n); }  // what somebody had made of config.yaml
 
 bool is_numbered(std::string_view name, std::string_view before, std::string_view behind) {
   if (!name.starts_with(before) || !name.ends_with(behind) || name.size() <= before.size() + behind.size()) return false;
-  return name.substr(before.size(), name.size() - before.size() - behind.size()).find_first_not_of("0123456789") == std::string_view::npos;
+  return name.substr(before.size(), name.size() - before.size() - behind.size()).find_first_not_of("0123456789") ==
+         std::string_view::npos;
 }
 
-// What a run gives a number until it is free (save_model_folder does so to a model): it takes no name of others there, but the files are the run's.
+// What a run gives a number until it is free (save_model_folder does so to a model): it takes no name of others there, but the
+// files are the run's.
 bool is_name_of_run(const std::string& name) {
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || is_numbered(name, "config.edited-", ".yaml") || is_numbered(name, "model.new-", "");
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) ||
+         is_numbered(name, "config.edited-", ".yaml") || is_numbered(name, "model.new-", "");
 }
 
 struct Input {
@@ -52,7 +56,8 @@ std::vector<Input> inputs_of(const Config& config) {
   std::vector<Input> in;
   auto add = [&](const Option& o, const std::string& key) {
     const auto* text = std::get_if<std::string*>(&o.target);
-    if (text && (o.rule.path == Rule::Path::reads || o.rule.path == Rule::Path::reads_folder)) in.push_back({key, **text, o.rule.path == Rule::Path::reads_folder});
+    if (text && (o.rule.path == Rule::Path::reads || o.rule.path == Rule::Path::reads_folder))
+      in.push_back({key, **text, o.rule.path == Rule::Path::reads_folder});
   };
   for (const Section& s : sections_of(copy))
     for (const Option& o : s.options) {
@@ -83,11 +88,12 @@ void refuse_overlap(const Config& c) {
     if (key == "checkpoint.resume" && (!is_checkpoint_name(path) || lies_within(path, out + "/checkpoints"))) continue;
     const bool inside = whole || key == "checkpoint.resume";
     if (same_path(out, path) || (inside && lies_within(out, path)))
-      throw UserError(fmt::format("train.output is {}{}", same_path(out, path) ? "" : "inside ", key), out, fmt::format("what is read from, here '{}', is not written to", path),
-                      "choose another train.output");
+      throw UserError(fmt::format("train.output is {}{}", same_path(out, path) ? "" : "inside ", key), out,
+                      fmt::format("what is read from, here '{}', is not written to", path), "choose another train.output");
     for (const char* name : kNames)
       if (lies_within(path, out + "/" + name))
-        throw UserError(fmt::format("{} is what the run writes", key), path, fmt::format("'{}' in train.output is the run's own, and what is read from is not written to", name),
+        throw UserError(fmt::format("{} is what the run writes", key), path,
+                        fmt::format("'{}' in train.output is the run's own, and what is read from is not written to", name),
                         "choose another train.output");
   }
 }
@@ -96,7 +102,8 @@ void refuse_overlap(const Config& c) {
 int64_t newest_step(const std::string& checkpoints) {
   int64_t newest = -1;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(checkpoints, error)) newest = std::max(newest, checkpoint_step(entry.path().filename().string()).value_or(-1));
+  for (const auto& entry : fs::directory_iterator(checkpoints, error))
+    newest = std::max(newest, checkpoint_step(entry.path().filename().string()).value_or(-1));
   return newest;
 }
 
@@ -133,13 +140,16 @@ bool is_metrics(const std::string& path) {
 
 // A run of a version that left no mark; also a checkpoint that `convert` has written.
 bool is_run_without_mark(const std::string& folder) {
-  return has_checkpoint(folder + "/checkpoints") || (is_written_config(folder + "/config.yaml") && is_metrics(folder + "/metrics.jsonl"));
+  return has_checkpoint(folder + "/checkpoints") ||
+         (is_written_config(folder + "/config.yaml") && is_metrics(folder + "/metrics.jsonl"));
 }
 
-// Where the kind is not said: marks of runs list nothing but what has names of theirs; those of folders that are replaced as a whole list all that they hold.
+// Where the kind is not said: marks of runs list nothing but what has names of theirs; those of folders that are replaced as a
+// whole list all that they hold.
 bool is_run_mark(const FolderMark& mark) {
   if (!mark.kind.empty()) return mark.kind == kRunFolder;
-  return std::all_of(mark.files.begin(), mark.files.end(), [](const auto& f) { return is_name_of_run(f.first.substr(0, f.first.find('/'))); });
+  return std::all_of(mark.files.begin(), mark.files.end(),
+                     [](const auto& f) { return is_name_of_run(f.first.substr(0, f.first.find('/'))); });
 }
 
 // Whether every line of `text` stands in `all`, in this order.
@@ -177,7 +187,9 @@ std::string run_in(const std::string& folder) {
     const Config c = parse_config(read_whole(file, int64_t{4} << 20), file);
     std::vector<std::string> sources;
     for (const DataSource& s : c.data.train) sources.push_back(s.path);
-    return fmt::format("{} on data.train=[{}]", c.model.path.empty() ? "model.config=" + c.model.config : "model.path=" + c.model.path, fmt::join(sources, ", "));
+    return fmt::format("{} on data.train=[{}]",
+                       c.model.path.empty() ? "model.config=" + c.model.config : "model.path=" + c.model.path,
+                       fmt::join(sources, ", "));
   } catch (const std::exception&) {
     return "";
   }
@@ -191,22 +203,33 @@ RunFolder::RunFolder(const Config& config) : folder_(config.train.output), resum
 
 void RunFolder::look(bool whole) {
   std::error_code error;
-  if (fs::exists(folder_, error) && !fs::is_directory(folder_, error)) throw UserError("train.output is a file", folder_, "a run writes a folder", "choose another train.output");
+  if (fs::exists(folder_, error) && !fs::is_directory(folder_, error))
+    throw UserError("train.output is a file", folder_, "a run writes a folder", "choose another train.output");
   for (const char* name : {"config.yaml", "exported", "log.txt", "metrics.jsonl", "stop", ".lock", "checkpoints/latest"})
-    if (const auto status = fs::status(path(name), error); fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
-      throw UserError("no plain file has the name of one", path(name), "a run reads and writes a plain file there, not a pipe or a device", "remove it, or choose another train.output");
+    if (const auto status = fs::status(path(name), error);
+        fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status))
+      throw UserError("no plain file has the name of one", path(name),
+                      "a run reads and writes a plain file there, not a pipe or a device",
+                      "remove it, or choose another train.output");
   if (const std::string run = run_that_owns(folder_); !run.empty())
-    throw UserError("train.output lies in another run", folder_, fmt::format("it is what the run in {} writes, and a run there would mix with it", run), "choose another train.output");
+    throw UserError("train.output lies in another run", folder_,
+                    fmt::format("it is what the run in {} writes, and a run there would mix with it", run),
+                    "choose another train.output");
   const auto mark = read_mark(folder_);
   if (mark && !is_run_mark(*mark))
-    throw UserError(mark->kind == kModelFolder || mark->kind.empty() ? "train.output is a model that a run has exported" : fmt::format("train.output is a folder of `ravine {}`", mark->kind), folder_,
-                    "a run writes into a folder that is new, or its own", "choose another train.output");
+    throw UserError(mark->kind == kModelFolder || mark->kind.empty()
+                        ? "train.output is a model that a run has exported"
+                        : fmt::format("train.output is a folder of `ravine {}`", mark->kind),
+                    folder_, "a run writes into a folder that is new, or its own", "choose another train.output");
   mark_ = mark.value_or(FolderMark{});
   if (!mark && !is_run_without_mark(folder_))
     for (const char* name : kNames) {
-      const bool lock = name == std::string_view(".lock");  // a run that was killed before it had its mark; the lock knows its own
+      const bool lock =
+          name == std::string_view(".lock");  // a run that was killed before it had its mark; the lock knows its own
       if (!lock && fs::exists(fs::symlink_status(path(name), error)))
-        throw UserError("train.output holds files of others", path(name), "no run has made this folder, and a run would write this name", "choose another train.output, or move it away");
+        throw UserError("train.output holds files of others", path(name),
+                        "no run has made this folder, and a run would write this name",
+                        "choose another train.output, or move it away");
     }
   refuse_foreign_model(path("model"), run().empty() ? "of no run" : run(), whole ? &model_seen_ : nullptr);
   refuse_other_run();
@@ -220,15 +243,22 @@ void RunFolder::refuse_other_run() const {
   const std::string of = run_in(folder_), there = of.empty() ? "" : fmt::format(", of a run of {}", of);
   if (resume_ == "none") {
     if (newest >= 0)
-      throw UserError("train.output already holds checkpoints", folder_, "with checkpoint.resume=none a run begins anew and would mix with them",
-                      fmt::format("choose another train.output, move {}/step_* away, or use checkpoint.resume=auto", path("checkpoints")));
+      throw UserError(
+          "train.output already holds checkpoints", folder_,
+          "with checkpoint.resume=none a run begins anew and would mix with them",
+          fmt::format("choose another train.output, move {}/step_* away, or use checkpoint.resume=auto", path("checkpoints")));
     return;
   }
   if (is_checkpoint_name(resume_)) {
     if (lies_within(resume_, path("checkpoints")) || (newest < 0 && !model)) return;
-    throw UserError(fmt::format("train.output holds a run of its own{}", newest < 0 ? "" : ", saved after step " + std::to_string(newest)), folder_,
-                    fmt::format("checkpoint.resume names a checkpoint of another folder, '{}', and a run that goes on from there would mix with it", resume_),
-                    newest < 0 ? "choose another train.output" : "choose another train.output, or go on with what is there by checkpoint.resume=auto");
+    throw UserError(
+        fmt::format("train.output holds a run of its own{}", newest < 0 ? "" : ", saved after step " + std::to_string(newest)),
+        folder_,
+        fmt::format(
+            "checkpoint.resume names a checkpoint of another folder, '{}', and a run that goes on from there would mix with it",
+            resume_),
+        newest < 0 ? "choose another train.output"
+                   : "choose another train.output, or go on with what is there by checkpoint.resume=auto");
   }
   if (newest >= 0) return;
   std::string saved;
@@ -236,11 +266,13 @@ void RunFolder::refuse_other_run() const {
     if (file.starts_with("checkpoints/")) saved = fs::path(file).parent_path().string();
   const std::string begin = "choose another train.output, or set checkpoint.resume=none to begin anew";
   if (!saved.empty())
-    throw UserError(fmt::format("the checkpoints of this run are gone{}", there), path(saved), "it was saved there, and without it the same command would begin anew, over what the run has written",
+    throw UserError(fmt::format("the checkpoints of this run are gone{}", there), path(saved),
+                    "it was saved there, and without it the same command would begin anew, over what the run has written",
                     fmt::format("put it back, {}{}", begin, model ? " and replace train.output/model" : ""));
   if (model)
     throw UserError(fmt::format("train.output holds a finished model and no checkpoint{}", there), path("model"),
-                    "a run goes on from its checkpoints, and one that begins anew would replace the model", begin + " and replace it");
+                    "a run goes on from its checkpoints, and one that begins anew would replace the model",
+                    begin + " and replace it");
 }
 
 void RunFolder::hold() {
@@ -262,14 +294,17 @@ void RunFolder::hold() {
 
 void RunFolder::check_there() const {
   if (lock_ && !lock_->in_place())
-    fail("the folder of the run is gone ({}): it was removed or renamed while the run wrote there, and no part of it is made again; what was saved is where the folder is now, if anywhere", folder_);
+    fail(
+        "the folder of the run is gone ({}): it was removed or renamed while the run wrote there, and no part of it is made again; what was saved is where the folder is now, if anywhere",
+        folder_);
 }
 
 std::string RunFolder::export_trouble() const {
   const auto mark = read_mark(path("model"));
   if (!mark) return fmt::format("{} is not there", path("model"));
   if (const std::string changed = changed_in_folder(path("model"), *mark); !changed.empty())
-    throw UserError("the exported model is damaged, or was changed", path("model/" + changed), "it is not what the run has written", "move it away: the same command then exports it again");
+    throw UserError("the exported model is damaged, or was changed", path("model/" + changed),
+                    "it is not what the run has written", "move it away: the same command then exports it again");
   const std::string missing = missing_in_folder(path("model"), *mark);
   return missing.empty() ? "" : fmt::format("{} lacks {}", path("model"), missing);
 }
@@ -287,7 +322,8 @@ void RunFolder::note_saved(int64_t step) {
   note("checkpoints/" + checkpoint_name(step) + "/manifest.json");
 }
 
-// As the mark says; of a run that kept no such record, if all that stands there is what this version would write too: older ones had fewer options.
+// As the mark says; of a run that kept no such record, if all that stands there is what this version would write too: older
+// ones had fewer options.
 bool RunFolder::unedited(const std::string& file) const {
   try {
     const std::string had = read_whole(file, int64_t{64} << 20);
@@ -312,7 +348,9 @@ void RunFolder::write_config(const std::string& text) {
   const std::string file = path("config.yaml");
   std::error_code error;
   const auto known = mark_.files.find("config.yaml");
-  if (fs::exists(fs::symlink_status(file, error)) && known != mark_.files.end() && known->second.checksum == checksum_text(checksum_of(std::as_bytes(std::span(text)))) && unedited(file)) return;
+  if (fs::exists(fs::symlink_status(file, error)) && known != mark_.files.end() &&
+      known->second.checksum == checksum_text(checksum_of(std::as_bytes(std::span(text)))) && unedited(file))
+    return;
   write_file_atomic(file, text, [&](const std::string&) { keep_edited(); });
   note("config.yaml");
 }

@@ -1,4 +1,5 @@
-// What the path of a folder means where a run, or the model of one, is asked for: the folder that `ravine init` made stands for its run, a run for its model.
+// What the path of a folder means where a run, or the model of one, is asked for: the folder that `ravine init` made stands for
+// its run, a run for its model.
 #pragma once
 #include <string>
 
@@ -9,18 +10,21 @@ namespace ravine {
 // Whether `ravine init` has prepared this folder: it holds run.yaml and is no run itself.
 bool is_prepared(const std::string& folder);
 
-// Of a prepared folder the run: where the train.output of its run.yaml is, or `run` in it, should the folder have been moved or copied. Any other path as it is. A prepared
-// folder in which nothing has run yet is a UserError with the command that begins it.
+// Of a prepared folder the run: where the train.output of its run.yaml is, or `run` in it, should the folder have been moved or
+// copied. Any other path as it is. A prepared folder in which nothing has run yet is a UserError with the command that begins
+// it.
 std::string run_meant_by(const std::string& path);
 
-// Of a run, or a prepared folder, the model that the run has made; any other path as it is. A run without one yet is a UserError that names `key`, the option or
-// flag that gave the path.
+// Of a run, or a prepared folder, the model that the run has made; any other path as it is. A run without one yet is a
+// UserError that names `key`, the option or flag that gave the path.
 std::string model_meant_by(const std::string& path, const std::string& key);
 
-// "ravine train --config RUN/config.yaml", with train.output=RUN where the file, of a copied or moved run, names another folder.
+// "ravine train --config RUN/config.yaml", with train.output=RUN where the file, of a copied or moved run, names another
+// folder.
 std::string command_that_goes_on_in(const std::string& run);
 
-// A UserError where train.output comes from the file of a run, or of a prepared folder, that was copied or moved, and so names another folder than that of the run which lies with the file.
+// A UserError where train.output comes from the file of a run, or of a prepared folder, that was copied or moved, and so names
+// another folder than that of the run which lies with the file.
 void refuse_config_of_other_run(const Config& config);
 
 }  // namespace ravine

@@ -24,7 +24,8 @@ std::string text_in(const Json& object, const char* key) {
   return it != object.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
-const char* kNewRun = "or begin a run of its own: another train.output (weights of a checkpoint: ravine convert --to hf, then model.path)";
+const char* kNewRun =
+    "or begin a run of its own: another train.output (weights of a checkpoint: ravine convert --to hf, then model.path)";
 
 }  // namespace
 
@@ -38,13 +39,15 @@ Json recorded_options(const Config& config, int64_t data_ranks, int64_t sum_leav
   return out;
 }
 
-RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& scalars, const std::string& instructions, const std::string& where) {
+RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& scalars, const std::string& instructions,
+                     const std::string& where) {
   RunRecord out{.checkpoint = checkpoint, .step = step};
   auto has = [&](const char* key) { return scalars.contains(key); };
   if (has("sum_leaves")) out.sum_leaves = field<int64_t>(scalars, "sum_leaves", where);
   if (has("layout") && field<Json>(scalars, "layout", where).contains("stage_layers")) {
     int64_t layers = 0;
-    for (const Json& n : array_field(scalars.at("layout"), "stage_layers", where + ": layout")) layers += n.is_number_integer() ? n.get<int64_t>() : 0;
+    for (const Json& n : array_field(scalars.at("layout"), "stage_layers", where + ": layout"))
+      layers += n.is_number_integer() ? n.get<int64_t>() : 0;
     if (layers > 0) out.layers = layers;
   }
   if (has("model")) out.model = field<Json>(scalars, "model", where);
@@ -55,23 +58,27 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
   if (has("compute")) {
     const std::string compute = field<std::string>(scalars, "compute", where);
     out.options["precision.compute"] = compute;
-    if (compute == "bf16" && !instructions.empty()) out.options["precision.bf16_products"] = instructions.find("dot products") != std::string::npos ? "dot" : "widen";
+    if (compute == "bf16" && !instructions.empty())
+      out.options["precision.bf16_products"] = instructions.find("dot products") != std::string::npos ? "dot" : "widen";
   }
   const Json options = has("options") ? field<Json>(scalars, "options", where) : Json::object();
   for (const auto& [key, value] : options.items()) {
-    if (!value.is_string()) throw UserError(fmt::format("'{}' of the options", shortened(key)), where, "it must be a text", "use another checkpoint");
+    if (!value.is_string())
+      throw UserError(fmt::format("'{}' of the options", shortened(key)), where, "it must be a text", "use another checkpoint");
     out.options[key] = value.get<std::string>();
   }
   return out;
 }
 
-std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume, const TakesCheckpoint& takes) {
+std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume,
+                                              const TakesCheckpoint& takes) {
   if (resume == "none") return {};
   for (const std::string& from : resume == "auto" ? checkpoints_to_try(checkpoints_dir, takes) : std::vector{resume}) {
     try {
       const Json manifest = read_json((fs::path(from) / "manifest.json").string(), int64_t{1} << 30);
       const Json& scalars = manifest.at("scalars");
-      return run_record(fs::path(from).lexically_normal().filename().string(), field_or(manifest, "step", "", int64_t{0}), scalars, text_in(manifest, "instructions"), "");
+      return run_record(fs::path(from).lexically_normal().filename().string(), field_or(manifest, "step", "", int64_t{0}),
+                        scalars, text_in(manifest, "instructions"), "");
     } catch (const std::exception&) {
     }
   }
@@ -89,7 +96,8 @@ void keep_choices(Config& config, const RunRecord& was, const std::string& backe
   if (options.compute != "bf16" || options.bf16_products != "auto" || backend != "cpu") return;
   keep(options.bf16_products, "precision.bf16_products", {"dot", "widen"});
   if (options.bf16_products == "dot" && !cpu.bf16_dot)
-    throw UserError(fmt::format("{} was made with bf16 dot products", was.checkpoint), "precision.bf16_products", "this machine has no such instruction (AVX512_BF16)",
+    throw UserError(fmt::format("{} was made with bf16 dot products", was.checkpoint), "precision.bf16_products",
+                    "this machine has no such instruction (AVX512_BF16)",
                     "set precision.bf16_products=widen to go on here: numbers agree closely from there on, not bit for bit");
 }
 
@@ -135,7 +143,9 @@ std::vector<OptionChange> option_changes(const RunRecord& was, const Json& now, 
       if (o.rule.path != Rule::Path::none && o.is_text()) {
         const std::string from = plain(c.was), to = plain(c.now);
         if (!from.empty() && !to.empty() && same_path(from, to)) continue;
-        if (c.name == "model.path" && !from.empty() && !to.empty() && (was.weights.empty() ? !fs::exists(from, error) : was.weights == weights)) c.rule = OnResume::may_change;
+        if (c.name == "model.path" && !from.empty() && !to.empty() &&
+            (was.weights.empty() ? !fs::exists(from, error) : was.weights == weights))
+          c.rule = OnResume::may_change;
       }
       out.push_back(std::move(c));
     }
@@ -153,15 +163,19 @@ void refuse_strangers_in_default(const RunRecord& was, const Config& config) {
       if (name != "model.path" && name != "model.config" && name != "data.train") continue;
       const auto before = was.options.find(name);
       if (before == was.options.end()) return;
-      const std::string had = o.is_text() ? plain(before->second) : paths_of_sources(before->second), has = o.is_text() ? plain(o.yaml()) : paths_of_sources(o.yaml());
+      const std::string had = o.is_text() ? plain(before->second) : paths_of_sources(before->second),
+                        has = o.is_text() ? plain(o.yaml()) : paths_of_sources(o.yaml());
       if (!had.empty()) there += fmt::format("{}{}={}", there.empty() ? "" : " ", name, shortened(had));
       if (!has.empty()) here += fmt::format("{}{}={}", here.empty() ? "" : " ", name, shortened(has));
       other = other || (had != has && !(!had.empty() && !has.empty() && o.is_text() && same_path(had, has)));
     }
   if (other)
-    throw UserError(fmt::format("another run is in {}: {}, saved after step {}", config.train.output, there, was.step), "train.output, which is not given",
-                    fmt::format("this one is {}, and a folder holds one run", here),
-                    fmt::format("give this run a folder of its own, like train.output=runs/second; or train.output={} to go on with the run there", config.train.output));
+    throw UserError(
+        fmt::format("another run is in {}: {}, saved after step {}", config.train.output, there, was.step),
+        "train.output, which is not given", fmt::format("this one is {}, and a folder holds one run", here),
+        fmt::format(
+            "give this run a folder of its own, like train.output=runs/second; or train.output={} to go on with the run there",
+            config.train.output));
 }
 
 void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>& changes, const Config& config) {
@@ -178,19 +192,23 @@ void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>&
     data = data && of_data;
   }
   if (what.empty()) return;
-  throw UserError(fmt::format("{}", fmt::join(what, "; ")), where, fmt::format("{} goes on with the options it was made with; docs/options.md says which may change", was.checkpoint),
-                  fmt::format("set {}{}, {}", fmt::join(back, " "), data ? ", or checkpoint.other_data=true" : "", kNewRun));
+  throw UserError(
+      fmt::format("{}", fmt::join(what, "; ")), where,
+      fmt::format("{} goes on with the options it was made with; docs/options.md says which may change", was.checkpoint),
+      fmt::format("set {}{}, {}", fmt::join(back, " "), data ? ", or checkpoint.other_data=true" : "", kNewRun));
 }
 
 void refuse_other_model(const RunRecord& was, const Model& model, const Config& config) {
   const std::string where = config.model.path.empty() ? config.model.config : config.model.path;
   auto refuse = [&](const std::string& field, const std::string& is, const std::string& had) {
-    throw UserError(fmt::format("{} is {}, was {}", field, is, had), where, fmt::format("{} goes on with the model it was made with", was.checkpoint),
+    throw UserError(fmt::format("{} is {}, was {}", field, is, had), where,
+                    fmt::format("{} goes on with the model it was made with", was.checkpoint),
                     fmt::format("go back to that model, {}", kNewRun));
   };
   // What says nothing about weights or arithmetic.
-  static const std::set<std::string> kIdle = {"architectures", "transformers_version", "torch_dtype", "dtype", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id",
-                                              "auto_map", "initializer_range"};
+  static const std::set<std::string> kIdle = {"architectures", "transformers_version", "torch_dtype",  "dtype",
+                                              "use_cache",     "bos_token_id",         "eos_token_id", "pad_token_id",
+                                              "auto_map",      "initializer_range"};
   if (was.model.is_object()) {
     const Json& now = model.config();
     for (const auto& [key, value] : was.model.items()) {
@@ -198,13 +216,18 @@ void refuse_other_model(const RunRecord& was, const Model& model, const Config& 
       const auto it = now.find(key);
       if (it == now.end() || *it == value) continue;
       const auto tokenizer = was.options.find("model.tokenizer");
-      if (key == "vocab_size" && config.model.path.empty() && !config.model.tokenizer.empty() && tokenizer != was.options.end() && tokenizer->second != yaml_text(config.model.tokenizer))
-        throw UserError(fmt::format("vocab_size is {}, was {}", shortened(it->dump()), shortened(value.dump())), fmt::format("model.tokenizer={}", config.model.tokenizer),
-                        fmt::format("{} goes on with the model it was made with, which has the ids of its tokenizer", was.checkpoint), fmt::format("set model.tokenizer={}, {}", tokenizer->second, kNewRun));
+      if (key == "vocab_size" && config.model.path.empty() && !config.model.tokenizer.empty() &&
+          tokenizer != was.options.end() && tokenizer->second != yaml_text(config.model.tokenizer))
+        throw UserError(
+            fmt::format("vocab_size is {}, was {}", shortened(it->dump()), shortened(value.dump())),
+            fmt::format("model.tokenizer={}", config.model.tokenizer),
+            fmt::format("{} goes on with the model it was made with, which has the ids of its tokenizer", was.checkpoint),
+            fmt::format("set model.tokenizer={}, {}", tokenizer->second, kNewRun));
       refuse(key, shortened(it->dump()), shortened(value.dump()));
     }
   }
-  if (was.layers && *was.layers != layers_of(model)) refuse("the number of layers", std::to_string(layers_of(model)), std::to_string(*was.layers));
+  if (was.layers && *was.layers != layers_of(model))
+    refuse("the number of layers", std::to_string(layers_of(model)), std::to_string(*was.layers));
 }
 
 }  // namespace ravine

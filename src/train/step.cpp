@@ -14,17 +14,23 @@ namespace ravine {
 
 ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step) {
   batch_.tokens = m.rows * m.columns;
-  require(static_cast<int64_t>(m.ids.size()) == batch_.tokens && m.labels.size() == m.ids.size() && m.positions.size() == m.ids.size(),
-          "batch: {} ids, {} labels, {} positions for {} rows of {}", m.ids.size(), m.labels.size(), m.positions.size(), m.rows, m.columns);
-  auto view = [&](const std::vector<int32_t>& v) { return view_of(const_cast<int32_t*>(v.data()), DType::i32, {batch_.tokens}); };
+  require(static_cast<int64_t>(m.ids.size()) == batch_.tokens && m.labels.size() == m.ids.size() &&
+              m.positions.size() == m.ids.size(),
+          "batch: {} ids, {} labels, {} positions for {} rows of {}", m.ids.size(), m.labels.size(), m.positions.size(), m.rows,
+          m.columns);
+  auto view = [&](const std::vector<int32_t>& v) {
+    return view_of(const_cast<int32_t*>(v.data()), DType::i32, {batch_.tokens});
+  };
   batch_.ids = view(m.ids);
   batch_.labels = view(m.labels);
   batch_.positions = view(m.positions);
   const auto columns = static_cast<size_t>(m.columns);
-  for (size_t i = 0; i < m.ids.size(); ++i) sequences_.push_back(m.sequence_index[i / columns]), places_.push_back(static_cast<int32_t>(i % columns));
+  for (size_t i = 0; i < m.ids.size(); ++i)
+    sequences_.push_back(m.sequence_index[i / columns]), places_.push_back(static_cast<int32_t>(i % columns));
   batch_.sequences = view_of(sequences_.data(), DType::i64, {batch_.tokens});
   batch_.places = view_of(places_.data(), DType::i32, {batch_.tokens});
-  for (const TokenSpan& s : m.segments) batch_.segments.push_back({.q_begin = s.begin, .q_count = s.length, .k_begin = s.begin, .k_count = s.length});
+  for (const TokenSpan& s : m.segments)
+    batch_.segments.push_back({.q_begin = s.begin, .q_count = s.length, .k_begin = s.begin, .k_count = s.length});
   for (int32_t p : m.positions) batch_.max_position = std::max<int64_t>(batch_.max_position, p + 1);
   batch_.grad_scale = grad_scale;
   batch_.step = static_cast<uint32_t>(step);
@@ -39,7 +45,8 @@ Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
     for (auto& k : known)
       if (glob_match(op, k)) return;
     std::string near = nearest(op, known);
-    throw UserError("no op '" + op + "'", key, "it must be the name of an op", near.empty() ? "see docs/howto/add-an-op.md" : "did you mean '" + near + "'?");
+    throw UserError("no op '" + op + "'", key, "it must be the name of an op",
+                    near.empty() ? "see docs/howto/add-an-op.md" : "did you mean '" + near + "'?");
   };
   for (const RecipeOption& o : options.recipes) {
     check(o.op, ops, "precision.recipes");
@@ -74,13 +81,17 @@ Ctx::Setup StepEngine::setup(Arena& arena, FlatStore& store, const Kernels& kern
 }
 
 FlatLayout StepEngine::layout(const Ranks& ranks) const {
-  return {.stages = stages_of_units(model_, parts_, ranks.mesh().pipeline), .zero = narrow_option<int>(config_.parallel.zero, "parallel.zero"),
-          .whole_below = config_.parallel.zero_threshold, .sequence = config_.parallel.sequence, .ranks = &ranks};
+  return {.stages = stages_of_units(model_, parts_, ranks.mesh().pipeline),
+          .zero = narrow_option<int>(config_.parallel.zero, "parallel.zero"),
+          .whole_below = config_.parallel.zero_threshold,
+          .sequence = config_.parallel.sequence,
+          .ranks = &ranks};
 }
 
 namespace {
 
-// How many micro batches of a chunk are under way at most. In a pipeline two at least: a message may still be under way when the next is made.
+// How many micro batches of a chunk are under way at most. In a pipeline two at least: a message may still be under way when
+// the next is made.
 std::vector<int64_t> most_under_way(const std::vector<PipelineTask>& tasks, int stages, int chunks) {
   std::vector<int64_t> now(static_cast<size_t>(chunks), 0), most(static_cast<size_t>(chunks), stages > 1 ? 2 : 1);
   for (const PipelineTask& t : tasks) {
@@ -93,10 +104,18 @@ std::vector<int64_t> most_under_way(const std::vector<PipelineTask>& tasks, int 
 
 }  // namespace
 
-StepEngine::StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape, Observer* watch, const Ranks* ranks)
-    : model_(model), config_(config), types_(types), kernels_(kernels), recipe_(make_recipe(config.precision, kernels)), shape_(shape),
-      stash_(make_stash(config.train.recompute)), ranks_(ranks ? ranks : &alone_) {
-  int stages = ranks_->mesh().pipeline, chunks = stages > 1 ? narrow_option<int>(config.parallel.virtual_stages, "parallel.virtual") : 1;
+StepEngine::StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape,
+                       Observer* watch, const Ranks* ranks)
+    : model_(model),
+      config_(config),
+      types_(types),
+      kernels_(kernels),
+      recipe_(make_recipe(config.precision, kernels)),
+      shape_(shape),
+      stash_(make_stash(config.train.recompute)),
+      ranks_(ranks ? ranks : &alone_) {
+  int stages = ranks_->mesh().pipeline,
+      chunks = stages > 1 ? narrow_option<int>(config.parallel.virtual_stages, "parallel.virtual") : 1;
   parts_ = split_model(model, stages * chunks, config.parallel.stage_layers);
   Kernels meta = meta_kernels(kernels_);
   PhaseArena arena;
@@ -109,12 +128,13 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
   Optimizer optimizer(config.optimizer, store, DeviceKind::meta, fake.at().tensor, fake.mesh().tensor);
   Stage stage(model, fake, parts_);
   MicroBatch micro = random_micro_batch(shape.rows, shape.columns, 1);
-  // All leaves, and of each as many micro batches as it takes for everything to come that can come: a first, a later and the last one, and in a pipeline a whole
-  // round of those under way, ending like the real one.
+  // All leaves, and of each as many micro batches as it takes for everything to come that can come: a first, a later and the
+  // last one, and in a pipeline a whole round of those under way, ending like the real one.
   int64_t leaf = div_exact(shape.micro_batches, shape.leaves), enough = 3;
   if (stages > 1) {
     int64_t held = 1;
-    std::vector<PipelineTask> tasks = pipeline_schedule(stages, chunks, static_cast<int>(shape.micro_batches), ranks_->at().pipeline);
+    std::vector<PipelineTask> tasks =
+        pipeline_schedule(stages, chunks, static_cast<int>(shape.micro_batches), ranks_->at().pipeline);
     for (int64_t n : most_under_way(tasks, stages, chunks)) held = std::max(held, n);
     held = std::lcm(held, static_cast<int64_t>(stages));
     enough = 3 * held + leaf % held;
@@ -127,7 +147,8 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     std::vector<MicroBatch> micros(static_cast<size_t>(shape.leaves * of_leaf), micro);
     std::vector<Communication> sent(micros.size());
     for (size_t i = 0; i < micros.size(); ++i) micros[i].index = static_cast<int64_t>(i);
-    run_with({.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake, .sent = &sent}, micros, 0, 0, {}, [](double, double) { return Verdict::apply; });
+    run_with({.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake, .sent = &sent}, micros, 0, 0, {},
+             [](double, double) { return Verdict::apply; });
     // Those that were left out are like the second of a leaf, which is neither its first nor its last.
     communication_ = communication_of(fake);
     for (int64_t i = of_leaf; i < leaf; ++i)
@@ -150,16 +171,21 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
 
 Communication communication_of(const Ranks& ranks) {
   auto of = [](const Group& g) { return g.traffic().bytes; };
-  return {.data = of(ranks.along(Axis::data)), .tensor = of(ranks.along(Axis::tensor)), .pipeline = of(ranks.along(Axis::pipeline)) + of(ranks.back())};
+  return {.data = of(ranks.along(Axis::data)),
+          .tensor = of(ranks.along(Axis::tensor)),
+          .pipeline = of(ranks.along(Axis::pipeline)) + of(ranks.back())};
 }
 
 StepEngine::~StepEngine() = default;
 
-Verdict stop_unless_finite(double loss, double grad_norm) { return std::isfinite(loss) && std::isfinite(grad_norm) ? Verdict::apply : Verdict::stop; }
+Verdict stop_unless_finite(double loss, double grad_norm) {
+  return std::isfinite(loss) && std::isfinite(grad_norm) ? Verdict::apply : Verdict::stop;
+}
 
 void StepEngine::allocate() {
   store_ = std::make_unique<FlatStore>(model_.params(), types_, DeviceKind::cpu, layout(*ranks_));
-  optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *store_, DeviceKind::cpu, ranks_->at().tensor, ranks_->mesh().tensor);
+  optimizer_ =
+      std::make_unique<Optimizer>(config_.optimizer, *store_, DeviceKind::cpu, ranks_->at().tensor, ranks_->mesh().tensor);
   arena_ = std::make_unique<PlannedArena>(DeviceKind::cpu, memory_.arena);
   ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_, *ranks_));
   store_->attach(*ctx_);
@@ -167,14 +193,16 @@ void StepEngine::allocate() {
   stage_ = std::make_unique<Stage>(model_, *ranks_, parts_);
 }
 
-StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, double lr, const std::function<void(const Unit&)>& before_unit,
-                           const Decide& decide) {
-  require(static_cast<int64_t>(micros.size()) == shape_.micro_batches, "step: {} micro batches, planned were {}", micros.size(), shape_.micro_batches);
-  return run_with({.c = *ctx_, .store = *store_, .optimizer = *optimizer_, .stage = *stage_, .ranks = *ranks_}, micros, step, lr, before_unit, decide);
+StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, double lr,
+                           const std::function<void(const Unit&)>& before_unit, const Decide& decide) {
+  require(static_cast<int64_t>(micros.size()) == shape_.micro_batches, "step: {} micro batches, planned were {}", micros.size(),
+          shape_.micro_batches);
+  return run_with({.c = *ctx_, .store = *store_, .optimizer = *optimizer_, .stage = *stage_, .ranks = *ranks_}, micros, step,
+                  lr, before_unit, decide);
 }
 
-// Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch among those
-// under way, and for gradients how many sums of leaves are waiting.
+// Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch
+// among those under way, and for gradients how many sums of leaves are waiting.
 void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, const std::vector<double>& scales, int64_t step) {
   Ctx& c = p.c;
   int stages = p.ranks.mesh().pipeline, chunks = p.stage.chunks();
@@ -197,10 +225,15 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
       return;
     }
     bool opens = t.micro % leaf == 0, ends = shape_.leaves > 1 && t.micro % leaf == leaf - 1;
-    // Of a whole model the gradients of the last micro batch go to the other data ranks as they come; stages send theirs at the end.
+    // Of a whole model the gradients of the last micro batch go to the other data ranks as they come; stages send theirs at the
+    // end.
     bool last = stages == 1 && t.micro + 1 == static_cast<int>(micros.size());
     uint64_t waiting = static_cast<uint64_t>(t.micro / leaf);
-    c.arena().section(fmt::format("backward {} {} {}{}", t.chunk, slot, opens ? fmt::format("leaf {}", std::popcount(waiting)) : "more", last ? " last" : ends ? " end" : ""));
+    c.arena().section(fmt::format("backward {} {} {}{}", t.chunk, slot,
+                                  opens ? fmt::format("leaf {}", std::popcount(waiting)) : "more",
+                                  last   ? " last"
+                                  : ends ? " end"
+                                         : ""));
     p.store.end_leaf(ends, last);
     auto found = under_way.find({t.chunk, t.micro});
     p.stage.backward(c, t.chunk, std::move(found->second.micro));
@@ -210,7 +243,8 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
   for (const PipelineTask& t : tasks) {
     const Communication before = communication_of(p.ranks);
     run(t);
-    if (p.sent) (*p.sent)[static_cast<size_t>(t.micro)] = (*p.sent)[static_cast<size_t>(t.micro)] + (communication_of(p.ranks) - before);
+    if (p.sent)
+      (*p.sent)[static_cast<size_t>(t.micro)] = (*p.sent)[static_cast<size_t>(t.micro)] + (communication_of(p.ranks) - before);
   }
   p.stage.drain();
 }
@@ -238,7 +272,9 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   const bool by_micro = config_.train.loss_average == "micro";
   if (by_micro)
     for (size_t m = 0; m < micros.size(); ++m)
-      scales[m] = micros[m].valid_tokens > 0 ? 1.0 / (static_cast<double>(micros[m].valid_tokens) * static_cast<double>(micros.size()) * data.size()) : 0.0;
+      scales[m] = micros[m].valid_tokens > 0
+                      ? 1.0 / (static_cast<double>(micros[m].valid_tokens) * static_cast<double>(micros.size()) * data.size())
+                      : 0.0;
   c.begin_step(step);
   for (ExactSum& s : local_squares_) s = {};
   run_micros(p, micros, scales, step);

@@ -1,5 +1,5 @@
-// One optimizer step of one rank: micro batches forward and backward as the schedule of its stage says, gradients finished, clipped, applied.
-// And its memory, known before a byte is allocated: the same code runs once on the meta device.
+// One optimizer step of one rank: micro batches forward and backward as the schedule of its stage says, gradients finished,
+// clipped, applied. And its memory, known before a byte is allocated: the same code runs once on the meta device.
 #pragma once
 #include <functional>
 #include <memory>
@@ -29,11 +29,11 @@ class ModelBatch {
 
 // What a run keeps in memory, by kind, in bytes.
 struct RunMemory {
-  int64_t weights = 0, optimizer = 0;   // outside the arena
-  MemoryPlan arena;                     // gradients, activations, workspace
-  std::vector<MemoryPhase> phases;      // of the arena, while the step goes on
-  int64_t base = 0;                     // the program itself and what it holds at the time of planning (tokens, tables)
-  int64_t batches = 0;                  // what the loader holds ready, the one it makes and the one in use (data/loader.h)
+  int64_t weights = 0, optimizer = 0;  // outside the arena
+  MemoryPlan arena;                    // gradients, activations, workspace
+  std::vector<MemoryPhase> phases;     // of the arena, while the step goes on
+  int64_t base = 0;                    // the program itself and what it holds at the time of planning (tokens, tables)
+  int64_t batches = 0;                 // what the loader holds ready, the one it makes and the one in use (data/loader.h)
   int64_t total() const { return base + batches + weights + optimizer + arena.total; }
 };
 
@@ -41,8 +41,12 @@ struct RunMemory {
 struct Communication {
   int64_t data = 0, tensor = 0, pipeline = 0;
   int64_t all() const { return data + tensor + pipeline; }
-  friend Communication operator+(const Communication& a, const Communication& b) { return {a.data + b.data, a.tensor + b.tensor, a.pipeline + b.pipeline}; }
-  friend Communication operator-(const Communication& a, const Communication& b) { return {a.data - b.data, a.tensor - b.tensor, a.pipeline - b.pipeline}; }
+  friend Communication operator+(const Communication& a, const Communication& b) {
+    return {a.data + b.data, a.tensor + b.tensor, a.pipeline + b.pipeline};
+  }
+  friend Communication operator-(const Communication& a, const Communication& b) {
+    return {a.data - b.data, a.tensor - b.tensor, a.pipeline - b.pipeline};
+  }
 };
 Communication communication_of(const Ranks& ranks);  // all that was handed over so far
 
@@ -55,22 +59,23 @@ struct StepShape {
 enum class Verdict { apply, skip, stop };  // update; go on without an update; end the run without one
 
 struct StepResult {
-  double loss = 0, grad_norm = 0;       // mean loss as train.loss_average says; norm before clipping
-  int64_t tokens = 0, valid = 0;        // columns fed; labels counted
-  Verdict verdict = Verdict::apply;     // what was decided of it
-};                                      // of all ranks: every rank gets the same
+  double loss = 0, grad_norm = 0;    // mean loss as train.loss_average says; norm before clipping
+  int64_t tokens = 0, valid = 0;     // columns fed; labels counted
+  Verdict verdict = Verdict::apply;  // what was decided of it
+};                                   // of all ranks: every rank gets the same
 
-// Between the norm of the gradients and the update stands one decision, taken from sums over all ranks, so all ranks take the same one.
+// Between the norm of the gradients and the update stands one decision, taken from sums over all ranks, so all ranks take the
+// same one.
 using Decide = std::function<Verdict(double loss, double grad_norm)>;
 Verdict stop_unless_finite(double loss, double grad_norm);
 
 // Everything that computes. Not movable: parts refer to each other.
 class StepEngine {
  public:
-  // Plans memory on meta; allocates nothing yet. `watch` (optional) sees the kernel calls of the plan. ranks (must outlive this): null is one
-  // alone; fake ones give the plan of a layout that is not there.
-  StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape, Observer* watch = nullptr,
-             const Ranks* ranks = nullptr);
+  // Plans memory on meta; allocates nothing yet. `watch` (optional) sees the kernel calls of the plan. ranks (must outlive
+  // this): null is one alone; fake ones give the plan of a layout that is not there.
+  StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape,
+             Observer* watch = nullptr, const Ranks* ranks = nullptr);
   ~StepEngine();
 
   const RunMemory& memory() const { return memory_; }
@@ -80,19 +85,20 @@ class StepEngine {
   // Allocates weights, moments and the arena.
   void allocate();
 
-  // Runs the step: loss and gradients of every micro batch, their norm, then what `decide` says of these; by default the update, unless one of them is
-  // not finite. Its learning rate is `lr`; `before_unit`: see Optimizer. A step that is not applied leaves weights, moments and the count of updates alone.
-  StepResult run(const std::vector<MicroBatch>& micros, int64_t step, double lr, const std::function<void(const Unit&)>& before_unit = {},
-                 const Decide& decide = stop_unless_finite);
-  // Sum of losses and number of labels of a batch, forward only. All ranks of a model call it together; the sum over them is that of
-  // the batch.
+  // Runs the step: loss and gradients of every micro batch, their norm, then what `decide` says of these; by default the
+  // update, unless one of them is not finite. Its learning rate is `lr`; `before_unit`: see Optimizer. A step that is not
+  // applied leaves weights, moments and the count of updates alone.
+  StepResult run(const std::vector<MicroBatch>& micros, int64_t step, double lr,
+                 const std::function<void(const Unit&)>& before_unit = {}, const Decide& decide = stop_unless_finite);
+  // Sum of losses and number of labels of a batch, forward only. All ranks of a model call it together; the sum over them is
+  // that of the batch.
   std::pair<ExactSum, int64_t> evaluate(const MicroBatch& micro);
 
   // Between steps: the memory that activations and gradients had goes back to the system until it is used again.
   void rest() { arena_->forget(); }
 
-  // Whether the config asks for what the gradients of parameters come to on this rank alone (FlatGrads::watch_local), and their sums of squares in the last
-  // step, by Param::index.
+  // Whether the config asks for what the gradients of parameters come to on this rank alone (FlatGrads::watch_local), and their
+  // sums of squares in the last step, by Param::index.
   static bool wants_local(const Config& c) { return !c.log.local_norms.empty() || c.health.embedding_norm > 0; }
   const std::vector<ExactSum>& local_squares() const { return local_squares_; }
 

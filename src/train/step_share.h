@@ -4,8 +4,8 @@
 
 namespace ravine {
 
-// A step of a small Llama (hidden 768, 2 layers, 2 sequences of 512 tokens, f32), estimated from `peaks` alone, by the median of five that
-// are timed. Takes a few seconds and about 300 MB.
+// A step of a small Llama (hidden 768, 2 layers, 2 sequences of 512 tokens, f32), estimated from `peaks` alone, by the median
+// of five that are timed. Takes a few seconds and about 300 MB.
 double measure_step_share(const MachinePeaks& peaks);
 
 }  // namespace ravine

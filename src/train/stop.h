@@ -1,11 +1,12 @@
-// How a run is asked to stop: SIGINT, SIGTERM, SIGUSR1, SIGHUP (a terminal that is closed; not under nohup), or a file `stop` in the output folder (`ravine stop DIR`).
+// How a run is asked to stop: SIGINT, SIGTERM, SIGUSR1, SIGHUP (a terminal that is closed; not under nohup), or a file `stop`
+// in the output folder (`ravine stop DIR`).
 #pragma once
 #include <string>
 
 namespace ravine {
 
-// Installs the handlers for the length of a scope. The first signal asks to finish the step and save; a second SIGINT, whatever came between, ends the process at once
-// with status 130.. Both say so at once, if they were given words.
+// Installs the handlers for the length of a scope. The first signal asks to finish the step and save; a second SIGINT, whatever
+// came between, ends the process at once with status 130.. Both say so at once, if they were given words.
 class StopSignals {
  public:
   StopSignals();
@@ -13,12 +14,13 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
   static bool requested();
-  // What the first signal and the end by a second one say, a line each, without a newline; longer lines are cut. Left out while a signal is being answered.
+  // What the first signal and the end by a second one say, a line each, without a newline; longer lines are cut. Left out while
+  // a signal is being answered.
   static void say_when_asked(const std::string& first, const std::string& end);
 };
 
-// Before a command is known, and before it asks StopSignals: main holds the signals back from its first line on, until the command line says whether the command is one that they
-// ask to stop.
+// Before a command is known, and before it asks StopSignals: main holds the signals back from its first line on, until the
+// command line says whether the command is one that they ask to stop.
 class HeldSignals {
  public:
   HeldSignals();
@@ -28,8 +30,9 @@ class HeldSignals {
   static void release();
 };
 
-// For the length of a command of that kind: outside the scope of a StopSignals a signal ends the process at once with status 130 and a word (whether the work had not begun, is done, or was
-// left by an error), where by default it would end it without. Signals that are ignored stay so.
+// For the length of a command of that kind: outside the scope of a StopSignals a signal ends the process at once with status
+// 130 and a word (whether the work had not begun, is done, or was left by an error), where by default it would end it without.
+// Signals that are ignored stay so.
 class EndBySignal {
  public:
   EndBySignal();
@@ -37,7 +40,7 @@ class EndBySignal {
   EndBySignal& operator=(const EndBySignal&) = delete;
 };
 
-void request_stop(const std::string& output);   // leaves the file
+void request_stop(const std::string& output);  // leaves the file
 bool stop_requested(const std::string& output);
 void clear_stop_request(const std::string& output);
 

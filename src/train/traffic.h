@@ -1,4 +1,5 @@
-// What ranks sent and how long they stood still for each other in a step, by axis of the mesh. Waiting is time inside calls that wait for messages.
+// What ranks sent and how long they stood still for each other in a step, by axis of the mesh. Waiting is time inside calls
+// that wait for messages.
 #pragma once
 #include <array>
 #include <string>
@@ -14,11 +15,11 @@ struct StepTraffic {
     double mb = 0;       // sent by the rank that sent most, MB
     double seconds = 0;  // waited for it, mean over ranks
   };
-  std::vector<Part> parts;         // axes of more than one rank
-  double sent_mb = 0;              // by this rank, MB
-  double wait = 0, wait_least = 0; // shares of the step that the rank that waited most, and least, stood still
-  int slowest = 0;                 // the rank that waited least: the others wait for it
-  double bubble = -1;              // share of the step that stages waited for each other, mean over ranks; -1: no pipeline
+  std::vector<Part> parts;          // axes of more than one rank
+  double sent_mb = 0;               // by this rank, MB
+  double wait = 0, wait_least = 0;  // shares of the step that the rank that waited most, and least, stood still
+  int slowest = 0;                  // the rank that waited least: the others wait for it
+  double bubble = -1;               // share of the step that stages waited for each other, mean over ranks; -1: no pipeline
 };
 
 class TrafficMeter {

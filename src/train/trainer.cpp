@@ -21,9 +21,9 @@
 #include "io/model_folder.h"
 #include "io/open_weights.h"
 #include "kernels/backend.h"
-#include "train/estimate.h"
 #include "train/advice.h"
 #include "train/arithmetic.h"
+#include "train/estimate.h"
 #include "train/machine.h"
 #include "train/open.h"
 #include "train/stop.h"
@@ -65,7 +65,8 @@ void Trainer::open() {
   model_ = open_run_model(c);
   if (was) refuse_other_model(*was, *model_, c);
   if (world_) check_same(world_->all(), "model", model_->config().dump(1));
-  if (world_ && !was) check_same(world_->all(), "weights", weights_);  // a copy of the folder on another machine may be an older one
+  if (world_ && !was)
+    check_same(world_->all(), "weights", weights_);  // a copy of the folder on another machine may be an older one
   layout_ = run_layout(c, ranks, *model_, was ? was->sum_leaves : std::nullopt);
   if (world_ && ranks > 1) ranks_ = Ranks(*world_, layout_.mesh);
   if (!ranks_.first()) log_.quiet(true);
@@ -74,19 +75,28 @@ void Trainer::open() {
 
   // Before anything is written. Whoever resumes does not need the weights that the run began with.
   const std::string& resume = c.checkpoint.resume;
-  if (!c.model.path.empty() && (resume == "none" || (resume == "auto" && checkpoints_to_try(path("checkpoints")).empty()))) check_weights(c.model.path, *model_);
-  if (resume != "none" && resume != "auto") check_checkpoint_folder(resume, "checkpoint.resume"), CheckpointReader(resume, false);
+  if (!c.model.path.empty() && (resume == "none" || (resume == "auto" && checkpoints_to_try(path("checkpoints")).empty())))
+    check_weights(c.model.path, *model_);
+  if (resume != "none" && resume != "auto")
+    check_checkpoint_folder(resume, "checkpoint.resume"), CheckpointReader(resume, false);
 
   open_data();
-  check_same(ranks_.all(), "data", fmt::format("{} sequences of {} tokens, {} tokens in all", train_data_->sample_count(), train_data_->columns(), train_data_->token_count()));
+  check_same(ranks_.all(), "data",
+             fmt::format("{} sequences of {} tokens, {} tokens in all", train_data_->sample_count(), train_data_->columns(),
+                         train_data_->token_count()));
   fingerprint_ = fingerprint_of(c.data, tokenizer_.get());
   check_same(ranks_.all(), "data", fingerprint_.text());
   if (int64_t tokens = c.train.micro_batch * train_data_->columns(); c.parallel.sequence && tokens % layout_.mesh.tensor != 0)
-    throw UserError(fmt::format("micro batches of {} tokens over {} tensor ranks", tokens, layout_.mesh.tensor), "parallel.sequence",
-                    "with it the tokens of a micro batch must be a multiple of the tensor ranks", "change data.sequence_length, or set parallel.sequence=false");
-  const StepShape shape{.rows = c.train.micro_batch, .columns = train_data_->columns(), .micro_batches = layout_.micro_batches, .validation = valid_data_ != nullptr,
+    throw UserError(fmt::format("micro batches of {} tokens over {} tensor ranks", tokens, layout_.mesh.tensor),
+                    "parallel.sequence", "with it the tokens of a micro batch must be a multiple of the tensor ranks",
+                    "change data.sequence_length, or set parallel.sequence=false");
+  const StepShape shape{.rows = c.train.micro_batch,
+                        .columns = train_data_->columns(),
+                        .micro_batches = layout_.micro_batches,
+                        .validation = valid_data_ != nullptr,
                         .leaves = layout_.leaves};
-  if (c.parallel.split == "cost" && layout_.mesh.pipeline > 1) config_.parallel.stage_layers = layers_by_cost(*model_, c, types_, kernels, train_data_->columns());
+  if (c.parallel.split == "cost" && layout_.mesh.pipeline > 1)
+    config_.parallel.stage_layers = layers_by_cost(*model_, c, types_, kernels, train_data_->columns());
   engine_ = std::make_unique<StepEngine>(*model_, config_, types_, kernels, shape, nullptr, &ranks_);
   check_memory();
   measure_what_is_saved();
@@ -112,8 +122,8 @@ DType export_type(const std::string& model_path) {
 
 }  // namespace
 
-// Works out precision.compute, precision.bf16_products and checkpoint.model_dtype: what they say, else as the checkpoint had them, else by the CPUs of all ranks. From here on config_ holds
-// what was chosen.
+// Works out precision.compute, precision.bf16_products and checkpoint.model_dtype: what they say, else as the checkpoint had
+// them, else by the CPUs of all ranks. From here on config_ holds what was chosen.
 Kernels Trainer::choose_kernels(const std::optional<RunRecord>& was) {
   PrecisionOptions& p = config_.precision;
   const PrecisionOptions given = p;
@@ -125,7 +135,10 @@ Kernels Trainer::choose_kernels(const std::optional<RunRecord>& was) {
   p.compute = name(chosen.compute);
   if (chosen.compute == DType::bf16 && backend_ == "cpu") p.bf16_products = name(chosen.products);
   const bool chose = kept || !chosen.why.empty();
-  why_ = !chose ? "" : fmt::format("{}{}: {}", p.compute, chosen.compute == DType::bf16 ? fmt::format(", products by {}", p.bf16_products) : "", kept ? "as in " + was->checkpoint : chosen.why);
+  why_ = !chose ? ""
+                : fmt::format("{}{}: {}", p.compute,
+                              chosen.compute == DType::bf16 ? fmt::format(", products by {}", p.bf16_products) : "",
+                              kept ? "as in " + was->checkpoint : chosen.why);
   if (config_.checkpoint.model_dtype == "auto") config_.checkpoint.model_dtype = name(export_type(config_.model.path));
   config_text_ = to_yaml(config_);
   options_ = recorded_options(config_, layout_.mesh.data, layout_.sum_leaves);
@@ -135,7 +148,8 @@ Kernels Trainer::choose_kernels(const std::optional<RunRecord>& was) {
   return kernels;
 }
 
-// Of several ranks all write their parts of checkpoints into one folder: each makes a file in one that the first has made, which looks for them. `digits`: the same on all ranks.
+// Of several ranks all write their parts of checkpoints into one folder: each makes a file in one that the first has made,
+// which looks for them. `digits`: the same on all ranks.
 void Trainer::check_shared(const std::string& digits) {
   const Group& all = ranks_.all();
   if (all.size() == 1) return;
@@ -168,10 +182,12 @@ void Trainer::check_shared(const std::string& digits) {
     std::error_code ignored;
     fs::remove_all(folder, ignored);
   }
-  if (unseen = gather_texts(all, unseen)[0]; !unseen.empty()) problems[std::stoul(unseen)] = "writes there what the first rank does not see";
+  if (unseen = gather_texts(all, unseen)[0]; !unseen.empty())
+    problems[std::stoul(unseen)] = "writes there what the first rank does not see";
   for (size_t r = 0; r < problems.size(); ++r)
     if (!problems[r].empty())
-      throw UserError(fmt::format("rank {} ({}) {}", r, hosts[r], problems[r]), config_.train.output, fmt::format("all ranks write their parts of checkpoints into one folder, that of rank 0 ({})", hosts[0]),
+      throw UserError(fmt::format("rank {} ({}) {}", r, hosts[r], problems[r]), config_.train.output,
+                      fmt::format("all ranks write their parts of checkpoints into one folder, that of rank 0 ({})", hosts[0]),
                       "set train.output to a folder that all ranks share and may write to");
 }
 
@@ -183,15 +199,15 @@ void Trainer::open_data() {
   Sources sources = open_sources(c, model_->facts(), [&](const TokenizeProgress& p) {
     if (now() - last < 5) return;
     last = now();
-    log_.line("tokens   {} of {} read, {} of text, {} tokens", p.files_done, counted(p.files, "file"), human_bytes(static_cast<double>(p.text_bytes)),
-              human_count(static_cast<double>(p.tokens)));
+    log_.line("tokens   {} of {} read, {} of text, {} tokens", p.files_done, counted(p.files, "file"),
+              human_bytes(static_cast<double>(p.text_bytes)), human_count(static_cast<double>(p.tokens)));
   });
   tokenizer_ = std::move(sources.tokenizer);
   train_data_ = std::move(sources.data.train);
   valid_data_ = std::move(sources.data.valid);
   if (follows_validation(c.schedule) && !valid_data_)
-    throw UserError(fmt::format("schedule.type is {}, and there is nothing to validate on", c.schedule.type), "schedule.type", "the rate follows the validation loss",
-                    "set data.valid or data.valid_fraction, or another schedule.type");
+    throw UserError(fmt::format("schedule.type is {}, and there is nothing to validate on", c.schedule.type), "schedule.type",
+                    "the rate follows the validation loss", "set data.valid or data.valid_fraction, or another schedule.type");
   tokens_in_use_ = std::move(sources.data.tokens);
   data_notes_ = std::move(sources.data.notes);
   data_warnings_ = std::move(sources.data.warnings);
@@ -221,13 +237,15 @@ void Trainer::report_saves() {
     saved_ = s->step;
     if (ranks_.first()) folder_->note_saved(s->step);
     warn_of_health(s->step);
-    log_.line("saved    {}: {} in {:.2f} s, {:.2f} GB/s", checkpoint_name(s->step), human_bytes(static_cast<double>(s->bytes)), s->seconds,
-              1e-9 * static_cast<double>(s->bytes) / s->seconds);
+    log_.line("saved    {}: {} in {:.2f} s, {:.2f} GB/s", checkpoint_name(s->step), human_bytes(static_cast<double>(s->bytes)),
+              s->seconds, 1e-9 * static_cast<double>(s->bytes) / s->seconds);
   }
   if (auto warning = writer_->take_warning()) {
     if (!saved) not_saved_ = *warning;
-    const int64_t every = config_.checkpoint.every, next = every > 0 ? std::min(config_.train.steps, (done_ / every + 1) * every) : 0;
-    log_.warn("{}{}", *warning, saved || next <= done_ ? "" : fmt::format("; the next is tried after step {}, or when the run stops", next));
+    const int64_t every = config_.checkpoint.every,
+                  next = every > 0 ? std::min(config_.train.steps, (done_ / every + 1) * every) : 0;
+    log_.warn("{}{}", *warning,
+              saved || next <= done_ ? "" : fmt::format("; the next is tried after step {}, or when the run stops", next));
   }
 }
 
@@ -247,8 +265,9 @@ void Trainer::warn_of_health(int64_t step) {
   const auto verdict = unhealthy_.find(step);
   if (verdict == unhealthy_.end()) return;
   if (verdict->second)
-    log_.warn("{} is unhealthy: embedding_local_norm is above health.embedding_norm={} on a rank of the first stage; a resume takes an older one", checkpoint_name(step),
-              config_.health.embedding_norm);
+    log_.warn(
+        "{} is unhealthy: embedding_local_norm is above health.embedding_norm={} on a rank of the first stage; a resume takes an older one",
+        checkpoint_name(step), config_.health.embedding_norm);
   unhealthy_.erase(verdict);
 }
 
@@ -266,14 +285,17 @@ void Trainer::check_memory() {
   auto text = [](int64_t bytes) { return human_bytes(static_cast<double>(bytes)); };
   std::string what, fix;
   if (m.total() > have) {
-    what = fmt::format("the run needs {} of memory{}", text(m.total()), ranks_.size() > 1 ? fmt::format(" on rank {}", ranks_.rank()) : "");
+    what = fmt::format("the run needs {} of memory{}", text(m.total()),
+                       ranks_.size() > 1 ? fmt::format(" on rank {}", ranks_.rank()) : "");
     bool fixed = !tokenizer_;  // the length of fixed batches is not ours to choose
     Variants variants(config_, backend_, types_, *engine_, !fixed);
-    for (const Variant& v : variants.that_fit(have - kSpare, 3)) fix += (fix.empty() ? "what fits, cheapest first: " : "; or ") + v.text();
+    for (const Variant& v : variants.that_fit(have - kSpare, 3))
+      fix += (fix.empty() ? "what fits, cheapest first: " : "; or ") + v.text();
     if (fix.empty()) {
       Variant least = variants.smallest();
-      fix = fmt::format("no train.micro_batch, train.recompute{} or precision.compute makes it fit, the least is {}; use a smaller model or a larger machine",
-                        fixed ? "" : ", data.sequence_length", least.changes.empty() ? text(least.bytes) : least.text());
+      fix = fmt::format(
+          "no train.micro_batch, train.recompute{} or precision.compute makes it fit, the least is {}; use a smaller model or a larger machine",
+          fixed ? "" : ", data.sequence_length", least.changes.empty() ? text(least.bytes) : least.text());
     }
   }
   std::vector<std::string> whats = gather_texts(ranks_.all(), what), fixes = gather_texts(ranks_.all(), fix),
@@ -308,7 +330,9 @@ void Trainer::follow(double validation_loss) {
   if (!follows_validation(config_.schedule)) return;
   const double was = plateau_.rate();
   plateau_.observe(validation_loss);
-  if (plateau_.rate() != was) log_.line("rate     {:.4g}, was {:.4g}: schedule.type={} follows the validation loss", plateau_.rate(), was, config_.schedule.type);
+  if (plateau_.rate() != was)
+    log_.line("rate     {:.4g}, was {:.4g}: schedule.type={} follows the validation loss", plateau_.rate(), was,
+              config_.schedule.type);
 }
 
 void Trainer::save_checkpoint(int64_t step) {
@@ -341,11 +365,15 @@ void Trainer::step(int64_t step) {
     report_saves();
     return;
   }
-  const double lr = follows_validation(config_.schedule) ? plateau_.rate() : learning_rate(config_.schedule, config_.optimizer.lr, config_.train.steps, engine_->optimizer().steps());
+  const double lr = follows_validation(config_.schedule) ? plateau_.rate()
+                                                         : learning_rate(config_.schedule, config_.optimizer.lr,
+                                                                         config_.train.steps, engine_->optimizer().steps());
   if (injection_) injection_->begin_step(step);
-  StepResult r = engine_->run(batches.micro, step, lr, [&](const Unit& u) { writer_->wait_unit(u.index); },
-                              [&](double loss, double norm) { return spikes_.judge(loss, norm); });
-  if (injection_ && !injection_->missed().empty()) log_.warn("step {}: probe.inject found no call of {}", step, injection_->missed());
+  StepResult r = engine_->run(
+      batches.micro, step, lr, [&](const Unit& u) { writer_->wait_unit(u.index); },
+      [&](double loss, double norm) { return spikes_.judge(loss, norm); });
+  if (injection_ && !injection_->missed().empty())
+    log_.warn("step {}: probe.inject found no call of {}", step, injection_->missed());
   if (config_.health.skip_norm > 0)
     note_verdict(r, step);
   else if (r.verdict == Verdict::stop)
@@ -379,11 +407,13 @@ void Trainer::note_verdict(const StepResult& r, int64_t step) {
   if (r.verdict == Verdict::apply) return;
   const double limit = config_.health.skip_norm;
   log_.line("opt_global_step: {}, skip_data_grad_norm_threshold: {}, is_skip: [ True]", engine_->optimizer().steps(), limit);
-  const std::string what = fmt::format("Current global norm [{}] of step {} has been {} consecutive times greater than threshold", r.grad_norm, step, spikes_.in_a_row());
+  const std::string what =
+      fmt::format("Current global norm [{}] of step {} has been {} consecutive times greater than threshold", r.grad_norm, step,
+                  spikes_.in_a_row());
   if (r.verdict == Verdict::stop) {
     wait_for_save();
-    fail("{} {}, stop training (health.skip_count={}); the weights are those of step {}, the last checkpoint is untouched", what, limit, config_.health.skip_count,
-         step - spikes_.in_a_row());
+    fail("{} {}, stop training (health.skip_count={}); the weights are those of step {}, the last checkpoint is untouched",
+         what, limit, config_.health.skip_count, step - spikes_.in_a_row());
   }
   log_.line("{}: {}", what, limit);
 }
@@ -391,12 +421,16 @@ void Trainer::note_verdict(const StepResult& r, int64_t step) {
 // What a signal answers during the next step: that it is heard, how long it may take, and what a second one costs.
 void Trainer::say_what_stops() const {
   if (!ranks_.first()) return;
-  const std::string again = saved_.value_or(0) > 0 ? fmt::format("loses what came after {}", checkpoint_name(*saved_)) : "loses the whole run: nothing is saved yet";
+  const std::string again = saved_.value_or(0) > 0 ? fmt::format("loses what came after {}", checkpoint_name(*saved_))
+                                                   : "loses the whole run: nothing is saved yet";
   const double seconds = last_ && last_->step_time > 0 ? last_->step_time : step_seconds_;
   StopSignals::say_when_asked(
-      fmt::format("stopping: step {} is finished and saved first (a step takes {}); Ctrl-C again ends at once and {}", done_ + 1, roughly(seconds), again),
-      fmt::format("ended at once: {}", saved_.value_or(0) > 0 ? fmt::format("what came after {} is not saved; {} goes on from there", checkpoint_name(*saved_), command_that_goes_on())
-                                                         : std::string("nothing was saved, the same command begins again")));
+      fmt::format("stopping: step {} is finished and saved first (a step takes {}); Ctrl-C again ends at once and {}",
+                  done_ + 1, roughly(seconds), again),
+      fmt::format("ended at once: {}", saved_.value_or(0) > 0
+                                           ? fmt::format("what came after {} is not saved; {} goes on from there",
+                                                         checkpoint_name(*saved_), command_that_goes_on())
+                                           : std::string("nothing was saved, the same command begins again")));
 }
 
 bool Trainer::stop_wanted() const {
@@ -410,7 +444,10 @@ void Trainer::run() {
     if (ranks_.size() == 1) keep_tokens();
   }
   StopSignals signals;
-  if (ranks_.first()) StopSignals::say_when_asked("stopping: before the first step, as soon as all is opened; Ctrl-C again ends at once, and nothing is lost", "ended at once: no step was made, nothing is lost");
+  if (ranks_.first())
+    StopSignals::say_when_asked(
+        "stopping: before the first step, as soon as all is opened; Ctrl-C again ends at once, and nothing is lost",
+        "ended at once: no step was made, nothing is lost");
   ranks_.all().barrier();
   const std::unique_ptr<CheckpointReader> from = find_checkpoint();
   if (from && is_complete()) return;
@@ -422,7 +459,8 @@ void Trainer::run() {
   // Of all ranks; those that share cores have them once.
   int local = world_ ? world_->local_size() : 1, cores = static_cast<int>(std::thread::hardware_concurrency());
   double share = std::min(1.0, static_cast<double>(cores) / (local * thread_count()));
-  peak_flops_ = static_cast<double>(largest(ranks_.all(), std::llround(peak * ranks_.size() * (ranks_.size() > 1 ? share : 1.0))));
+  peak_flops_ =
+      static_cast<double>(largest(ranks_.all(), std::llround(peak * ranks_.size() * (ranks_.size() > 1 ? share : 1.0))));
   announce();
   engine_->allocate();
   if (injection_) engine_->ctx().add_observer(injection_.get());
@@ -463,8 +501,9 @@ void Trainer::run() {
   }
   stopped = stopped && done_ < config_.train.steps;
   if (ranks_.first())
-    StopSignals::say_when_asked("all steps are done: what is left to write is written first; Ctrl-C again ends at once, and the same command goes on from the last checkpoint",
-                                fmt::format("ended at once: {} goes on from the last checkpoint", command_that_goes_on()));
+    StopSignals::say_when_asked(
+        "all steps are done: what is left to write is written first; Ctrl-C again ends at once, and the same command goes on from the last checkpoint",
+        fmt::format("ended at once: {} goes on from the last checkpoint", command_that_goes_on()));
   for (auto& h : hooks_) h->finish(*this, stopped);
   wait_for_save();
   report_saves();
@@ -475,7 +514,8 @@ void Trainer::run() {
   if (ranks_.first()) fs::remove(path("exported"));
   export_model();
   try {  // without it the next start exports again
-    if (ranks_.first() && fs::exists(path("checkpoints/" + checkpoint_name(done_)))) write_file_atomic(path("exported"), fmt::format("{} {}\n", checkpoint_name(done_), export_text()));
+    if (ranks_.first() && fs::exists(path("checkpoints/" + checkpoint_name(done_))))
+      write_file_atomic(path("exported"), fmt::format("{} {}\n", checkpoint_name(done_), export_text()));
   } catch (const DiskFull& e) {
     log_.warn("{}", e.what());
   }

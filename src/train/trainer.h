@@ -1,5 +1,5 @@
-// A training run: opens what the config names, plans memory, resumes or begins, runs the steps, writes the run folder. Of several ranks all
-// do the same; rank 0 speaks and writes, checkpoints apart, of which each writes its part.
+// A training run: opens what the config names, plans memory, resumes or begins, runs the steps, writes the run folder. Of
+// several ranks all do the same; rank 0 speaks and writes, checkpoints apart, of which each writes its part.
 #pragma once
 #include <map>
 #include <memory>
@@ -28,14 +28,15 @@ namespace ravine {
 
 class Trainer {
  public:
-  // Opens model, tokenizer and data and plans memory; mistakes in them and in the options are found here, before anything is written but, on several ranks, the folder with the
-  // tokens that the first makes for all. What is wrong with the bytes of a checkpoint is found by run(), which takes the folder first.
-  // world: the ranks of this job, which must outlive it; null: alone.
+  // Opens model, tokenizer and data and plans memory; mistakes in them and in the options are found here, before anything is
+  // written but, on several ranks, the folder with the tokens that the first makes for all. What is wrong with the bytes of a
+  // checkpoint is found by run(), which takes the folder first. world: the ranks of this job, which must outlive it; null:
+  // alone.
   Trainer(Config config, const std::string& backend, Log& log, World* world = nullptr);
   ~Trainer();
 
-  // Runs to train.steps and writes train.output/model. Throws Stopped after saving when asked to stop; Error naming step (and op, with
-  // train.find_nan) when the loss is no longer finite.
+  // Runs to train.steps and writes train.output/model. Throws Stopped after saving when asked to stop; Error naming step (and
+  // op, with train.find_nan) when the loss is no longer finite.
   void run();
 
   // --- for hooks
@@ -44,14 +45,14 @@ class Trainer {
   Model& model() { return *model_; }
   StepEngine& engine() { return *engine_; }
   const Ranks& ranks() const { return ranks_; }
-  std::string path(const std::string& name) const;   // inside train.output
+  std::string path(const std::string& name) const;  // inside train.output
   int64_t tokens_seen() const { return tokens_; }
   // Mean loss over the validation set, or nothing if there is none.
   std::optional<double> validate();
-  void follow(double validation_loss);                // a schedule that does sets the rate of the next steps
-  void save_checkpoint(int64_t step);                 // starts it; the background thread goes on
-  bool is_saved(int64_t step);                        // whether its checkpoint is complete; waits for the one under way. All ranks ask
-  void begin_window() { window_ = {}; }               // a line was written: means begin again
+  void follow(double validation_loss);   // a schedule that does sets the rate of the next steps
+  void save_checkpoint(int64_t step);    // starts it; the background thread goes on
+  bool is_saved(int64_t step);           // whether its checkpoint is complete; waits for the one under way. All ranks ask
+  void begin_window() { window_ = {}; }  // a line was written: means begin again
   const StepReport* last_report() const { return last_ ? &*last_ : nullptr; }
 
  private:
@@ -69,8 +70,8 @@ class Trainer {
   void check_shared(const std::string& digits);
   TakesCheckpoint healthy_only() const;  // what a resume may take where health.embedding_norm is set; null: any
   void check_disk();
-  int64_t checkpoint_bytes() const;                     // of all ranks; needs no memory yet
-  void refuse_without_room(int64_t step) const;         // at which the run begins
+  int64_t checkpoint_bytes() const;              // of all ranks; needs no memory yet
+  void refuse_without_room(int64_t step) const;  // at which the run begins
   int64_t saves_from(int64_t step) const;
   void measure_what_is_saved();
   std::string what_is_kept() const;
@@ -79,14 +80,16 @@ class Trainer {
   [[noreturn]] void end_stopped();
   void note_verdict(const StepResult& result, int64_t step);
   Kernels choose_kernels(const std::optional<RunRecord>& was);
-  // The checkpoint that the run goes on from, opened, its options compared with those of this run and the differences said; null: the run begins.
+  // The checkpoint that the run goes on from, opened, its options compared with those of this run and the differences said;
+  // null: the run begins.
   std::unique_ptr<CheckpointReader> find_checkpoint();
   // Whether all steps are done and train.output/model holds what came of them, byte for byte; says so, or what it lacks.
   bool is_complete();
   void begin(const CheckpointReader* from);
   void place_data(const CheckpointReader* from);
   TrainState state() const;
-  // Whether frozen weights are those of model.path: where a checkpoint lacks them they must be, and others there are a UserError.
+  // Whether frozen weights are those of model.path: where a checkpoint lacks them they must be, and others there are a
+  // UserError.
   void place_frozen(const CheckpointReader* from, const RunRecord* was);
   void step(int64_t step);
   std::string bad_weight() const;
@@ -95,11 +98,13 @@ class Trainer {
   std::string export_text() const;  // the options that decide what the files of the exported model are like
 
   Config config_;
-  std::string config_text_;  // what config.yaml gets: with what auto chose, without the layers of each stage that parallel.split came to
+  std::string config_text_;  // what config.yaml gets: with what auto chose, without the layers of each stage that
+                             // parallel.split came to
   Json options_;             // as checkpoints record them
-  std::string weights_, began_with_;  // checksum of what model.path holds, and of what it held when the run began; empty: not given
-  bool frozen_elsewhere_ = false;        // frozen weights are those of model.path, and left out of checkpoints
-  std::string why_;          // of what precision.compute=auto and bf16_products=auto chose; empty: nothing
+  std::string weights_,
+      began_with_;  // checksum of what model.path holds, and of what it held when the run began; empty: not given
+  bool frozen_elsewhere_ = false;  // frozen weights are those of model.path, and left out of checkpoints
+  std::string why_;                // of what precision.compute=auto and bf16_products=auto chose; empty: nothing
   std::string backend_;
   Log& log_;
   World* world_;
@@ -124,14 +129,14 @@ class Trainer {
   std::unique_ptr<FaultInjection> injection_;  // null: none
   SpikeGuard spikes_{config_.health};
   PlateauRate plateau_{config_.schedule, config_.optimizer.lr};
-  std::map<int64_t, bool> unhealthy_;          // of checkpoints under way: the verdict of health.embedding_norm
+  std::map<int64_t, bool> unhealthy_;  // of checkpoints under way: the verdict of health.embedding_norm
   std::optional<StepReport> last_;
   double peak_flops_ = 0, step_seconds_ = 0;  // of the machine at most; of a step, as estimated before the first
-  std::string instructions_;  // of the kernels: recorded in checkpoints
-  CheckpointLine line_;       // which checkpoints led here
-  std::string from_;          // the checkpoint that the run goes on from
+  std::string instructions_;                  // of the kernels: recorded in checkpoints
+  CheckpointLine line_;                       // which checkpoints led here
+  std::string from_;                          // the checkpoint that the run goes on from
   int64_t done_ = 0, tokens_ = 0;
-  StepWindow window_;                               // since the last line; in checkpoints, so that a resumed run shows the same means
+  StepWindow window_;  // since the last line; in checkpoints, so that a resumed run shows the same means
   int64_t checkpoint_bytes_ = 0, model_bytes_ = 0;  // of all ranks
   std::optional<int64_t> saved_;                    // the newest step with a complete checkpoint, as this rank knows
   std::string not_saved_;                           // why the save after it failed

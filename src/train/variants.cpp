@@ -26,7 +26,13 @@ std::string Variant::text() const {
 }
 
 Variants::Variants(const Config& config, const std::string& backend, const Types& types, StepEngine& engine, bool shorten)
-    : config_(config), backend_(backend), compute_(name(types.compute)), model_(engine.model()), shape_(engine.shape()), ranks_(engine.ranks()), base_(engine.memory().base) {
+    : config_(config),
+      backend_(backend),
+      compute_(name(types.compute)),
+      model_(engine.model()),
+      shape_(engine.shape()),
+      ranks_(engine.ranks()),
+      base_(engine.memory().base) {
   const MachinePeaks peaks = known_machine_peaks().value_or(usual_machine());
   flops_f32_ = peaks.f32_flops;
   flops_bf16_ = peaks.bf16_flops;
@@ -60,10 +66,15 @@ Variant Variants::plan(const std::string& recompute, const std::string& compute,
   config.train.recompute = recompute;
   config.precision.compute = compute;
   const int64_t micros = div_exact(shape_.rows * shape_.micro_batches, micro);
-  const StepShape shape{.rows = micro, .columns = length, .micro_batches = micros, .validation = shape_.validation, .leaves = std::gcd(shape_.leaves, micros)};
+  const StepShape shape{.rows = micro,
+                        .columns = length,
+                        .micro_batches = micros,
+                        .validation = shape_.validation,
+                        .leaves = std::gcd(shape_.leaves, micros)};
   WorkCount work;
   const Arithmetic arithmetic = choose_arithmetic(config.precision, backend_, cpu_arithmetic(cpu_id()));
-  StepEngine engine(model_, config, Types::of(arithmetic.compute), backend_kernels(backend_, arithmetic.products), shape, &work, &ranks_);
+  StepEngine engine(model_, config, Types::of(arithmetic.compute), backend_kernels(backend_, arithmetic.products), shape, &work,
+                    &ranks_);
   v.bytes = engine.memory().total() - engine.memory().base + base_;
   double tokens = static_cast<double>(micro * shape.micro_batches * length);
   double seconds = work.seconds(compute == "bf16" ? flops_bf16_ : flops_f32_, bytes_, shape.micro_batches) / tokens;
@@ -115,7 +126,8 @@ std::vector<Variant> Variants::neighbours() {
     if (r != config_.train.recompute) out.push_back(plan(r, compute_, shape_.rows, shape_.columns));
   int64_t global = shape_.rows * shape_.micro_batches;
   if (micros_.size() > 1) out.push_back(plan(config_.train.recompute, compute_, micros_[1], shape_.columns));
-  if (global % (2 * shape_.rows) == 0 && ranks_.mesh().pipeline == 1) out.push_back(plan(config_.train.recompute, compute_, 2 * shape_.rows, shape_.columns));
+  if (global % (2 * shape_.rows) == 0 && ranks_.mesh().pipeline == 1)
+    out.push_back(plan(config_.train.recompute, compute_, 2 * shape_.rows, shape_.columns));
   if (backend_ == "cpu" && (compute_ == "f32" || compute_ == "bf16"))
     out.push_back(plan(config_.train.recompute, compute_ == "f32" ? "bf16" : "f32", shape_.rows, shape_.columns));
   return out;

@@ -1,5 +1,5 @@
-// Other ways to run a training that need another amount of memory: each is planned on meta exactly as the run itself, and its time is
-// compared with that of the run as configured (train/work.h).
+// Other ways to run a training that need another amount of memory: each is planned on meta exactly as the run itself, and its
+// time is compared with that of the run as configured (train/work.h).
 #pragma once
 #include <string>
 #include <vector>
@@ -21,8 +21,8 @@ class Variants {
   // `engine` is the planned run. shorten: whether the length of the sequences is ours to choose (not with fixed batch files).
   Variants(const Config& config, const std::string& backend, const Types& types, StepEngine& engine, bool shorten);
 
-  // The cheapest ways, fastest first, shorter sequences last, at most `count`, to need no more than `bytes`. None of them does more than it
-  // must: a milder one of the same kind would not fit.
+  // The cheapest ways, fastest first, shorter sequences last, at most `count`, to need no more than `bytes`. None of them does
+  // more than it must: a milder one of the same kind would not fit.
   std::vector<Variant> that_fit(int64_t bytes, size_t count);
   // The one that needs least of all.
   Variant smallest();
@@ -35,7 +35,9 @@ class Variants {
   };
   std::vector<Way> all() const;
   Variant plan(const std::string& recompute, const std::string& compute, int64_t micro, int64_t length);
-  Variant plan(const Way& w) { return plan(recomputes_[w.recompute], computes_[w.compute], micros_[w.micro], lengths_[w.length]); }
+  Variant plan(const Way& w) {
+    return plan(recomputes_[w.recompute], computes_[w.compute], micros_[w.micro], lengths_[w.length]);
+  }
 
   Config config_;
   std::string backend_, compute_;
@@ -49,7 +51,8 @@ class Variants {
   std::vector<int64_t> micros_, lengths_;
 };
 
-// Bytes that a run may plan with in this process: what is free, what it holds already, and less for stacks where address space is limited.
+// Bytes that a run may plan with in this process: what is free, what it holds already, and less for stacks where address space
+// is limited.
 int64_t memory_for_run();
 
 }  // namespace ravine

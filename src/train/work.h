@@ -10,8 +10,8 @@ namespace ravine {
 class WorkCount : public Observer {
  public:
   void after(const CallInfo& call) override;
-  // Seconds of a step of so many micro batches if every kernel call ran at the machine's peak of products, or of memory where that takes
-  // longer.
+  // Seconds of a step of so many micro batches if every kernel call ran at the machine's peak of products, or of memory where
+  // that takes longer.
   double seconds(double flops_per_second, double bytes_per_second, int64_t micro_batches) const;
 
  private:

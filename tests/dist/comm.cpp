@@ -25,7 +25,8 @@ TEST(Groups, AllGatherKeepsRankOrder) {
     all.all_gather(mine.data(), got.data(), count * 4).wait();
     EXPECT_EQ(all.traffic().bytes - before, (all.size() - 1) * count * 4);
     for (int r = 0; r < all.size(); ++r)
-      EXPECT_EQ(std::memcmp(got.data() + r * count, numbers(r, count).data(), static_cast<size_t>(count) * 4), 0) << "rank " << r;
+      EXPECT_EQ(std::memcmp(got.data() + r * count, numbers(r, count).data(), static_cast<size_t>(count) * 4), 0)
+          << "rank " << r;
     // In place.
     std::fill(got.begin(), got.end(), -1);
     std::copy(mine.begin(), mine.end(), got.begin() + all.rank() * count);
@@ -34,7 +35,8 @@ TEST(Groups, AllGatherKeepsRankOrder) {
   }
 }
 
-// A message that does not fit fails at its wait: a destructor says so and ends nothing, and the group is of no use from then on.
+// A message that does not fit fails at its wait: a destructor says so and ends nothing, and the group is of no use from then
+// on.
 TEST(Groups, AFailedWaitIsNoCrash) {
   const Group& all = world->all();
   if (all.size() < 2) GTEST_SKIP() << "one rank";
@@ -78,7 +80,8 @@ TEST(Groups, AllToAllExchangesRaggedPieces) {
     std::string got(want.size(), ' ');
     all.all_to_all(send.data(), to, got.data(), from).wait();
     EXPECT_TRUE(got == want) << scale;
-    EXPECT_EQ(all.traffic().bytes - before, static_cast<int64_t>(send.size()) - to[static_cast<size_t>(all.rank())]) << "what stays here is not sent";
+    EXPECT_EQ(all.traffic().bytes - before, static_cast<int64_t>(send.size()) - to[static_cast<size_t>(all.rank())])
+        << "what stays here is not sent";
   }
 }
 
@@ -133,7 +136,9 @@ int main(int argc, char** argv) {
   auto world = ravine::open_world();
   ravine::world = world.get();
   ravine::Heartbeat heartbeat(*world, 20);
-  if (world->rank()) delete testing::UnitTest::GetInstance()->listeners().Release(testing::UnitTest::GetInstance()->listeners().default_result_printer());
+  if (world->rank())
+    delete testing::UnitTest::GetInstance()->listeners().Release(
+        testing::UnitTest::GetInstance()->listeners().default_result_printer());
   bool failed = ravine::any(world->all(), RUN_ALL_TESTS() != 0);
   if (failed && world->rank() == 0) std::puts("a rank failed");
   return failed;

@@ -1,5 +1,5 @@
-// One rank of a job in which rank 2 comes to harm: mpirun -n 4 dist_faulty kill|wait|stop|throw|two|slow; two: rank 0, and after it rank 2. The others wait in a collective.
-// Patience is 3 s. What each must do is checked by tests/dist/faults.py.
+// One rank of a job in which rank 2 comes to harm: mpirun -n 4 dist_faulty kill|wait|stop|throw|two|slow; two: rank 0, and
+// after it rank 2. The others wait in a collective. Patience is 3 s. What each must do is checked by tests/dist/faults.py.
 #include <signal.h>
 #include <unistd.h>
 

@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       return 0;
     const auto model = make_model(config, "fuzz");
     const ModelFacts& f = model->facts();
-    if (f.layers < 1 || f.heads < 1 || f.heads % f.kv_heads != 0 || f.vocabulary < 1 || model->params().count() < 1) std::abort();
+    if (f.layers < 1 || f.heads < 1 || f.heads % f.kv_heads != 0 || f.vocabulary < 1 || model->params().count() < 1)
+      std::abort();
     model->prepare(8, Types::of(DType::f32), DeviceKind::cpu);
     if (!(model->training_flops_per_token(16) > 0)) std::abort();
   } catch (const UserError&) {

@@ -29,7 +29,9 @@ class Bytes final : public Tokenizer {
     return ids;
   }
   std::unique_ptr<Decoding> start_decoding(bool skip) const override { return std::make_unique<Pieces>(*this, skip); }
-  std::string id_to_piece(int32_t id) const override { return id == 257 ? "<eos>" : id == 256 ? "<bos>" : std::string(1, static_cast<char>(id)); }
+  std::string id_to_piece(int32_t id) const override {
+    return id == 257 ? "<eos>" : id == 256 ? "<bos>" : std::string(1, static_cast<char>(id));
+  }
 
  private:
   struct Pieces final : Decoding {
@@ -47,7 +49,8 @@ class Bytes final : public Tokenizer {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Bytes bytes;
-  static const ChatEncoder chatml(bytes, choose_template("chatml", "", bytes).chat, LossOn::answers), llama2(bytes, choose_template("llama2", "", bytes).chat, LossOn::answers);
+  static const ChatEncoder chatml(bytes, choose_template("chatml", "", bytes).chat, LossOn::answers),
+      llama2(bytes, choose_template("llama2", "", bytes).chat, LossOn::answers);
   static const auto handlers = [] {  // as preprocess has them: made once, for all records
     HandlerOptions options;
     options.tokenizer = &bytes;

@@ -1,5 +1,5 @@
-// Any bytes as model.safetensors.index.json beside one good shard a.safetensors: a UserError, or every tensor it names is there.
-// Both readers of an index are asked: the one of weights and the one of `diff` and `info`.
+// Any bytes as model.safetensors.index.json beside one good shard a.safetensors: a UserError, or every tensor it names is
+// there. Both readers of an index are asked: the one of weights and the one of `diff` and `info`.
 #include "base/error.h"
 #include "files/safetensors.h"
 #include "files/tensor_set.h"
@@ -24,9 +24,13 @@ const Scratch& folder_with_shard() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ravine;
-  static const std::unique_ptr<Model> model =
-      make_model(Json{{"model_type", "llama"}, {"hidden_size", 4}, {"intermediate_size", 4}, {"num_hidden_layers", 1},
-                      {"num_attention_heads", 1}, {"vocab_size", 2}}, "fuzz");
+  static const std::unique_ptr<Model> model = make_model(Json{{"model_type", "llama"},
+                                                              {"hidden_size", 4},
+                                                              {"intermediate_size", 4},
+                                                              {"num_hidden_layers", 1},
+                                                              {"num_attention_heads", 1},
+                                                              {"vocab_size", 2}},
+                                                         "fuzz");
   const Scratch& scratch = folder_with_shard();
   scratch.write("model.safetensors.index.json", text_of(data, size));
   try {

@@ -1,5 +1,5 @@
-// A template, any bytes or (behind a byte 0xff) one made by a grammar that the bytes choose from: a TemplateError or a text, within bounds; and the
-// texts of the first messages are those that a rendering of them alone gives.
+// A template, any bytes or (behind a byte 0xff) one made by a grammar that the bytes choose from: a TemplateError or a text,
+// within bounds; and the texts of the first messages are those that a rendering of them alone gives.
 #include <initializer_list>
 
 #include "base/text.h"
@@ -32,36 +32,107 @@ class Grammar {
   }
   void statement(std::string& out, int depth) {
     switch (depth > 5 ? pick(4) : pick(10)) {
-      case 0: out += "{{ ", value(out, 0), out += " }}"; break;
-      case 1: out += "{% set n.x = ", value(out, 0), out += " %}"; break;
-      case 2: out += "{% set n.y = ", value(out, 0), out += " %}"; break;
-      case 3: out += one({"a", "{{ loop.last }}", "{{ loop.nextitem }}", "{{ messages[-1].role }}", "{{ loop.changed(n.x) }}", "{{ messages|length }}", "{{ m.content }}", "{{ f(n.x) }}"}); break;
-      case 4: out += "{% for i in ", value(out, 0), out += " %}", body(out, depth), out += "{% endfor %}"; break;
-      case 5: out += "{% for m in messages", out += one({"", "[1:]", "[::-1]", "[:1]"}), out += " %}", body(out, depth), out += one({"", "{% break %}", "{% continue %}"}), out += "{% endfor %}"; break;
-      case 6: out += "{% if ", value(out, 0), out += " %}", body(out, depth), out += "{% endif %}"; break;
-      case 7: out += "{% for i in range(", out += one({"2", "9", "99", "9999"}), out += ") %}", body(out, depth), out += "{% endfor %}"; break;
-      case 8: out += "{% macro f(a) %}", body(out, depth), out += "{% endmacro %}"; break;
-      default: out += "{% set s %}", body(out, depth), out += "{% endset %}";
+      case 0:
+        out += "{{ ", value(out, 0), out += " }}";
+        break;
+      case 1:
+        out += "{% set n.x = ", value(out, 0), out += " %}";
+        break;
+      case 2:
+        out += "{% set n.y = ", value(out, 0), out += " %}";
+        break;
+      case 3:
+        out += one({"a", "{{ loop.last }}", "{{ loop.nextitem }}", "{{ messages[-1].role }}", "{{ loop.changed(n.x) }}",
+                    "{{ messages|length }}", "{{ m.content }}", "{{ f(n.x) }}"});
+        break;
+      case 4:
+        out += "{% for i in ", value(out, 0), out += " %}", body(out, depth), out += "{% endfor %}";
+        break;
+      case 5:
+        out += "{% for m in messages", out += one({"", "[1:]", "[::-1]", "[:1]"}), out += " %}", body(out, depth),
+            out += one({"", "{% break %}", "{% continue %}"}), out += "{% endfor %}";
+        break;
+      case 6:
+        out += "{% if ", value(out, 0), out += " %}", body(out, depth), out += "{% endif %}";
+        break;
+      case 7:
+        out += "{% for i in range(", out += one({"2", "9", "99", "9999"}), out += ") %}", body(out, depth),
+            out += "{% endfor %}";
+        break;
+      case 8:
+        out += "{% macro f(a) %}", body(out, depth), out += "{% endmacro %}";
+        break;
+      default:
+        out += "{% set s %}", body(out, depth), out += "{% endset %}";
     }
   }
   void value(std::string& out, int depth) {
     if (out.size() > kLongest) depth = 9;
     switch (depth > 6 ? pick(4) : pick(12)) {
-      case 0: out += one({"1", "0", "-1", "2.5", "none", "true", "'ab'", "'\xc3\xa9 x'", "99", "''"}); break;
-      case 1: out += one({"n.x", "n.y", "messages", "m", "i", "s", "loop.index", "n", "loop", "add_generation_prompt"}); break;
-      case 2: out += one({"f(n.y)", "range(9)", "n.x.items()", "messages[0]", "caller", "f"}); break;
-      case 3: out += one({"[]", "{}", "()"}); break;
-      case 4: out += "[", value(out, depth + 1), out += ", ", value(out, depth + 1), out += "]"; break;
-      case 5: out += "{'a': ", value(out, depth + 1), out += "}"; break;
-      case 6: out += "(", value(out, depth + 1), out += ")", out += one({".get", ".upper()", ".split('a')", "[0]", "[1:]", "[::-1]", ".rsplit('b')", ".strip()", ".find('b')", ".items()", ".count(1)", ".rfind('a')"}); break;
+      case 0:
+        out += one({"1", "0", "-1", "2.5", "none", "true", "'ab'", "'\xc3\xa9 x'", "99", "''"});
+        break;
+      case 1:
+        out += one({"n.x", "n.y", "messages", "m", "i", "s", "loop.index", "n", "loop", "add_generation_prompt"});
+        break;
+      case 2:
+        out += one({"f(n.y)", "range(9)", "n.x.items()", "messages[0]", "caller", "f"});
+        break;
+      case 3:
+        out += one({"[]", "{}", "()"});
+        break;
+      case 4:
+        out += "[", value(out, depth + 1), out += ", ", value(out, depth + 1), out += "]";
+        break;
+      case 5:
+        out += "{'a': ", value(out, depth + 1), out += "}";
+        break;
+      case 6:
+        out += "(", value(out, depth + 1), out += ")",
+            out += one({".get", ".upper()", ".split('a')", "[0]", "[1:]", "[::-1]", ".rsplit('b')", ".strip()", ".find('b')",
+                        ".items()", ".count(1)", ".rfind('a')"});
+        break;
       case 7:
       case 8:
-        out += "(", value(out, depth + 1), out += one({" + ", " ~ ", " * ", " == ", " < ", " in ", " and ", " or ", " // ", " % ", " - ", " ** ", " != ", " >= "}), value(out, depth + 1), out += ")";
+        out += "(", value(out, depth + 1),
+            out +=
+            one({" + ", " ~ ", " * ", " == ", " < ", " in ", " and ", " or ", " // ", " % ", " - ", " ** ", " != ", " >= "}),
+            value(out, depth + 1), out += ")";
         break;
       default:
         out += "(", value(out, depth + 1), out += ")|";
-        out += one({"sort", "list", "join(',')", "string", "tojson", "length", "unique", "map('upper')", "map('map', 'list')", "reverse", "first", "last", "sum", "min", "replace('a', 'bb')", "indent", "trim", "title",
-                    "select", "batch(2)", "dictsort", "items", "default(1)", "tojson(indent=2)", "center(20)", "wordcount", "e", "int", "abs", "selectattr('role')", "map(attribute='content')", "sort(reverse=true)"});
+        out += one({"sort",
+                    "list",
+                    "join(',')",
+                    "string",
+                    "tojson",
+                    "length",
+                    "unique",
+                    "map('upper')",
+                    "map('map', 'list')",
+                    "reverse",
+                    "first",
+                    "last",
+                    "sum",
+                    "min",
+                    "replace('a', 'bb')",
+                    "indent",
+                    "trim",
+                    "title",
+                    "select",
+                    "batch(2)",
+                    "dictsort",
+                    "items",
+                    "default(1)",
+                    "tojson(indent=2)",
+                    "center(20)",
+                    "wordcount",
+                    "e",
+                    "int",
+                    "abs",
+                    "selectattr('role')",
+                    "map(attribute='content')",
+                    "sort(reverse=true)"});
     }
   }
   const uint8_t* data_;
@@ -74,9 +145,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string source(reinterpret_cast<const char*>(data), size);
   if (size > 0 && data[0] == 0xff) source = Grammar(data + 1, size - 1).run();
   if (source.size() > 1 << 14 || find_invalid_utf8(source) != std::string_view::npos) return 0;
-  static const Json variables = Json::parse(R"({"messages": [{"role": "user", "content": " Hi "}, {"role": "assistant", "content": "Yo", "n": [1, 2.5, null]}, {"role": "user", "content": "Why?"}],
+  static const Json variables = Json::parse(
+      R"({"messages": [{"role": "user", "content": " Hi "}, {"role": "assistant", "content": "Yo", "n": [1, 2.5, null]}, {"role": "user", "content": "Why?"}],
       "bos_token": "<s>", "add_generation_prompt": true})");
-  const int64_t work = jinja::Budget::kWork / (size % 64 == 63 ? 128 : 4096);  // a unit takes some microseconds with sanitizers; most inputs get little
+  const int64_t work =
+      jinja::Budget::kWork /
+      (size % 64 == 63 ? 128 : 4096);  // a unit takes some microseconds with sanitizers; most inputs get little
   auto rendered = [&](const jinja::Template& t, const Json& of) {
     try {
       return "text " + t.render(of, nullptr, work);
@@ -88,7 +162,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   };
   try {
     const jinja::Template t(source);
-    if (!rendered(t, variables).starts_with("text") || source.find("strftime_now") != std::string::npos || size % 8 > 0) return 0;
+    if (!rendered(t, variables).starts_with("text") || source.find("strftime_now") != std::string::npos || size % 8 > 0)
+      return 0;
     jinja::Beginnings texts(t, variables, "messages", 4 * work);
     for (size_t n = 0; n <= 3; ++n) {
       Json first = variables;

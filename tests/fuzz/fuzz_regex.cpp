@@ -1,4 +1,5 @@
-// Any bytes as a pattern of a tokenizer and a text, a zero byte between: refused with a UserError, or matches that lie in the text, in order.
+// Any bytes as a pattern of a tokenizer and a text, a zero byte between: refused with a UserError, or matches that lie in the
+// text, in order.
 #include <cstdlib>
 
 #include "base/error.h"

@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const SentencePieceModel model = parse_sentencepiece(bytes, "fuzz", prefix);
       PieceJoiner joiner(model);
       std::string text;
-      for (int32_t id : model.encode("Hello  world \xEF\xAC\x81 \xE4\xBD\xA0\xE5\xA5\xBD\n\t<s> 12")) joiner.feed(piece_of(model, id, "fuzz"), text);
+      for (int32_t id : model.encode("Hello  world \xEF\xAC\x81 \xE4\xBD\xA0\xE5\xA5\xBD\n\t<s> 12"))
+        joiner.feed(piece_of(model, id, "fuzz"), text);
       joiner.finish(text);
     } catch (const UserError&) {
     }

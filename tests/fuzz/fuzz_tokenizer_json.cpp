@@ -1,4 +1,5 @@
-// Any bytes as a tokenizer.json: refused with a UserError, or it encodes and decodes without a fault, and streams what it decodes.
+// Any bytes as a tokenizer.json: refused with a UserError, or it encodes and decodes without a fault, and streams what it
+// decodes.
 #include <cstdlib>
 
 #include "base/error.h"
@@ -12,7 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto classes = char_table();  // else each tokenizer would make it anew
   try {
     auto t = make_tokenizer(read_tokenizer_json(std::string(reinterpret_cast<const char*>(data), size), "input"));
-    for (const char* text : {"the river", " a\n\n  b1 ", "e\xCC\x81\xE5\xB1\xB1\xF0\x9F\x98\x80", "\xFF\xC3", "aaaaaaaaab<s>ab", ""}) {
+    for (const char* text :
+         {"the river", " a\n\n  b1 ", "e\xCC\x81\xE5\xB1\xB1\xF0\x9F\x98\x80", "\xFF\xC3", "aaaaaaaaab<s>ab", ""}) {
       auto ids = t->encode(text, true);
       for (int32_t id : ids)
         if (id < 0 || id >= t->size() + (1 << 24)) std::abort();

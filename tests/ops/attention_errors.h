@@ -4,8 +4,8 @@
 
 namespace ravine {
 
-// Visible pairs of one query row and head, in double: s = scale q.k (+ ALiBi, or capped), its magnitude, p = softmax(s), what dropout multiplies
-// p with.
+// Visible pairs of one query row and head, in double: s = scale q.k (+ ALiBi, or capped), its magnitude, p = softmax(s), what
+// dropout multiplies p with.
 struct VisibleRow {
   std::vector<int64_t> keys;
   std::vector<double> s, magnitude, p, kept;
@@ -35,7 +35,8 @@ inline VisibleRow visible(const std::vector<double>& q, const std::vector<double
       kept = uniform24(words[static_cast<size_t>(j % 4)]) >= at.dropout.p ? 1 / (1 - at.dropout.p) : 0;
     }
     r.kept.push_back(kept);
-    r.keys.push_back(seg.k_begin + j), r.s.push_back(at.scale * s + bias), r.magnitude.push_back(at.scale * m + std::fabs(bias));
+    r.keys.push_back(seg.k_begin + j), r.s.push_back(at.scale * s + bias),
+        r.magnitude.push_back(at.scale * m + std::fabs(bias));
     largest = std::max(largest, r.s.back()), r.top = std::max(r.top, std::fabs(r.s.back()));
   }
   for (double s : r.s) r.p.push_back(std::exp(s - largest)), sum += r.p.back();
@@ -43,13 +44,15 @@ inline VisibleRow visible(const std::vector<double>& q, const std::vector<double
   return r;
 }
 
-// Roundings of a score: D products and sums, scale and one more; under a cap 1 / cap, 3 ulp of tanh (whose argument's error reaches it by a slope of at
-// most 1), and cap.
-inline double score_roundings(const AttentionShape& at) { return static_cast<double>(at.head_size) + 2 + (at.cap != 0 ? 9 : 0); }
+// Roundings of a score: D products and sums, scale and one more; under a cap 1 / cap, 3 ulp of tanh (whose argument's error
+// reaches it by a slope of at most 1), and cap.
+inline double score_roundings(const AttentionShape& at) {
+  return static_cast<double>(at.head_size) + 2 + (at.cap != 0 ? 9 : 0);
+}
 
-// Forward. A score is off by gamma(score_roundings) times its magnitude; a probability's exponent by twice the largest of that and by a
-// few roundings of |s|; an online softmax rescales at most once for every 8 keys, each time with one exp and one product.
-// Numerator and sum are both off by that. 16-bit: each probability is rounded to the type of q, in ref and in cpu.
+// Forward. A score is off by gamma(score_roundings) times its magnitude; a probability's exponent by twice the largest of that
+// and by a few roundings of |s|; an online softmax rescales at most once for every 8 keys, each time with one exp and one
+// product. Numerator and sum are both off by that. 16-bit: each probability is rounded to the type of q, in ref and in cpu.
 struct ForwardErrors {
   std::vector<double> out, lse;
 };
@@ -108,17 +111,21 @@ inline BackwardErrors backward_errors(const AttentionBackward& a, double u = kU3
         for (size_t j = 0; j < r.keys.size(); ++j) {
           int64_t key = r.keys[j];
           double p = std::exp(r.s[j] - get(a.lse, h, row)), dp = 0;
-          for (int64_t e = 0; e < d; ++e) dp += r.kept[j] * std::fabs(dout[row * wide + h * d + e] * v[key * narrow + g * d + e]);
+          for (int64_t e = 0; e < d; ++e)
+            dp += r.kept[j] * std::fabs(dout[row * wide + h * d + e] * v[key * narrow + g * d + e]);
           // The slope of a cap, 1 - (s / cap)^2, is at most 1 and off by twice what s / cap is off by.
           double slope_error = at.cap == 0 ? 0 : 2 * gamma(score_roundings(at)) * r.magnitude[j] / at.cap + gamma(6);
-          double p_error = std::expm1(gamma(score_roundings(at)) * r.magnitude[j] + 4 * u * (std::fabs(r.s[j]) + lse)) + gamma(kFunction);
+          double p_error =
+              std::expm1(gamma(score_roundings(at)) * r.magnitude[j] + 4 * u * (std::fabs(r.s[j]) + lse)) + gamma(kFunction);
           constexpr double kFlushed = 0x1p-79;
-          double ds = p * (dp + delta), ds_error = ds * (p_error + slope_error + gamma(d + 6) + 3 * u16 + terms) + lost / std::min(1.0, at.scale) + kFlushed * (dp + delta);
+          double ds = p * (dp + delta), ds_error = ds * (p_error + slope_error + gamma(d + 6) + 3 * u16 + terms) +
+                                                   lost / std::min(1.0, at.scale) + kFlushed * (dp + delta);
           for (int64_t e = 0; e < d; ++e) {
             errors.dq[row * wide + h * d + e] += at.scale * ds_error * std::fabs(k[key * narrow + g * d + e]);
             errors.dk[key * narrow + g * d + e] += at.scale * ds_error * std::fabs(q[row * wide + h * d + e]);
             errors.dv[key * narrow + g * d + e] +=
-                (r.kept[j] * p * (p_error + gamma(2) + 2 * u16 + terms) + lost + r.kept[j] * kFlushed) * std::fabs(dout[row * wide + h * d + e]);
+                (r.kept[j] * p * (p_error + gamma(2) + 2 * u16 + terms) + lost + r.kept[j] * kFlushed) *
+                std::fabs(dout[row * wide + h * d + e]);
           }
         }
       }

@@ -41,10 +41,21 @@ const std::vector<Batch> kBatches = {
     documents("several blocks of queries per task", {520}, 0),
 };
 const Heads kHeads[] = {{2, 2, 8}, {4, 2, 10}, {3, 1, 16}, {4, 2, 64}, {2, 1, 128}, {6, 1, 8}, {12, 12, 8}};
-const Masking kMasks[] = {{true, 0}, {false, 0}, {true, 17}, {false, 33}, {true, 1},
-                         {true, 0, true}, {false, 0, true}, {true, 17, true},
-                         {true, 0, false, 3}, {false, 33, false, 1.5}, {true, 17, false, 3},
-                         {true, 0, false, 0, 0.3}, {false, 33, false, 0, 0.1}, {true, 17, false, 3, 0.3}, {true, 0, true, 0, 0.5}};
+const Masking kMasks[] = {{true, 0},
+                          {false, 0},
+                          {true, 17},
+                          {false, 33},
+                          {true, 1},
+                          {true, 0, true},
+                          {false, 0, true},
+                          {true, 17, true},
+                          {true, 0, false, 3},
+                          {false, 33, false, 1.5},
+                          {true, 17, false, 3},
+                          {true, 0, false, 0, 0.3},
+                          {false, 33, false, 0, 0.1},
+                          {true, 17, false, 3, 0.3},
+                          {true, 0, true, 0, 0.5}};
 
 class CpuAttention : public testing::TestWithParam<DType> {};
 
@@ -63,7 +74,8 @@ AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const 
     a.q = c.input(1, t, {b.q_rows, wide}, 3, spread), a.k = c.input(2, t, {b.k_rows, narrow}, 1, spread);
     a.v = c.input(3, t, {b.k_rows, narrow}, 5, spread);
   }
-  a.at = {b.segments, h.heads, h.kv_heads, h.size, 1 / std::sqrt(static_cast<double>(h.size)), mask.causal, mask.window, {}, mask.cap};
+  a.at = {b.segments,  h.heads,     h.kv_heads, h.size,  1 / std::sqrt(static_cast<double>(h.size)),
+          mask.causal, mask.window, {},         mask.cap};
   if (mask.dropout != 0) {
     std::vector<int64_t> places, sequences;
     for (int64_t i = 0; i < b.q_rows; ++i) places.push_back(1000 + i % 300), sequences.push_back((int64_t{1} << 33) + i / 300);
@@ -84,8 +96,8 @@ void each_case(DType t, F&& f) {
           if (b.q_rows < 500 ? h.size != 10 && h.heads != 6 : m.cap == 0 || m.dropout == 0) continue;
         }
         f(b, h, m,
-          fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {} alibi {} cap {} dropout {}", name(t), b.what, h.heads,
-                      h.kv_heads, h.size, m.causal, m.window, m.alibi, m.cap, m.dropout));
+          fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {} alibi {} cap {} dropout {}", name(t), b.what,
+                      h.heads, h.kv_heads, h.size, m.causal, m.window, m.alibi, m.cap, m.dropout));
       }
 }
 

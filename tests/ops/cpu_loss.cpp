@@ -83,7 +83,8 @@ TEST_P(CpuLoss, LossHead) {
   DType type = GetParam();
   double u16 = type == DType::f32 ? 0 : unit(type), lost = type == DType::f32 ? 0 : 2 * smallest(type);
   for (Size s : kSizes)
-    for (int variant = 0; variant < 6; ++variant) {  // 0 losses only, 1 dx, 2 dx and dweight, 3 dweight accumulated, 4 and 5 capped: dx and dweight, dx
+    for (int variant = 0; variant < 6;
+         ++variant) {  // 0 losses only, 1 dx, 2 dx and dweight, 3 dweight accumulated, 4 and 5 capped: dx and dweight, dx
       Case c;
       LossHead a;
       a.cap = variant == 4 ? 1.5 : variant == 5 ? 20 : 0;
@@ -104,7 +105,8 @@ TEST_P(CpuLoss, LossHead) {
             logits[v] += product, off[v] += gamma32(s.channels + 1) * std::fabs(product);
           }
         if (a.cap != 0)  // 1 / cap, 3 ulp of tanh, cap
-          for (int64_t v = 0; v < s.vocabulary; ++v) logits[v] = a.cap * std::tanh(logits[v] / a.cap), off[v] += gamma32(10) * std::fabs(logits[v]);
+          for (int64_t v = 0; v < s.vocabulary; ++v)
+            logits[v] = a.cap * std::tanh(logits[v] / a.cap), off[v] += gamma32(10) * std::fabs(logits[v]);
         auto t = token_errors(logits, off, labels[i], a.grad_scale);
         loss_error.push_back(t.loss);
         if (a.cap != 0)  // the slope 1 - (y / cap)^2 is at most 1, and off by twice what y / cap is off by

@@ -30,9 +30,10 @@ RowFigures figures(const std::vector<double>& x, int64_t row, int64_t cols, doub
   return f;
 }
 
-// The mean is off by m = gamma(C + 1) mean|x|. That shifts every deviation, which also has a rounding of |x| + |mean|; the sum of squares
-// changes by C m^2 at most (a shift of the mean is of second order) and by its own roundings: rstd is relatively off by
-// r = gamma(C + 2) / 2 + (m rstd)^2 + 2 roundings of the deviations against rstd. A stored 16-bit sum is off by one rounding more.
+// The mean is off by m = gamma(C + 1) mean|x|. That shifts every deviation, which also has a rounding of |x| + |mean|; the sum
+// of squares changes by C m^2 at most (a shift of the mean is of second order) and by its own roundings: rstd is relatively off
+// by r = gamma(C + 2) / 2 + (m rstd)^2 + 2 roundings of the deviations against rstd. A stored 16-bit sum is off by one rounding
+// more.
 TEST(CpuNorms, LayerNorm) {
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -60,7 +61,8 @@ TEST(CpuNorms, LayerNorm) {
             double m = gamma32(s.cols + 1) * f.magnitude + stored * f.magnitude + kU32 * std::fabs(f.mean);
             double d = m + (kU32 + stored) * (largest + std::fabs(f.mean));  // of a deviation
             mean_error[i] = m;
-            double relative = gamma32(s.cols + 2) / 2 + d * d * f.rstd * f.rstd + 2 * d * f.spread * f.rstd * f.rstd + gamma32(2 * kFunction);
+            double relative =
+                gamma32(s.cols + 2) / 2 + d * d * f.rstd * f.rstd + 2 * d * f.spread * f.rstd * f.rstd + gamma32(2 * kFunction);
             rstd_error[i] = relative * f.rstd;
             for (int64_t j = 0; j < s.cols; ++j) {
               double xhat = std::fabs(x[i * s.cols + j] - f.mean) * f.rstd;
@@ -81,7 +83,8 @@ TEST(CpuNorms, LayerNorm) {
         }
 }
 
-// dx = dsum + rstd (h - m1 - xhat m2): the terms and their roundings, with m1 off by gamma(C + 2) mean|h| and m2 by gamma(C + 5) mean|h xhat|.
+// dx = dsum + rstd (h - m1 - xhat m2): the terms and their roundings, with m1 off by gamma(C + 2) mean|h| and m2 by gamma(C +
+// 5) mean|h xhat|.
 TEST(CpuNorms, LayerNormBackward) {
   for (DType t : kFloats)
     for (Size s : kSizes)
@@ -109,13 +112,15 @@ TEST(CpuNorms, LayerNormBackward) {
             m1 += h, m2 += h * xhat_of(j);
           }
           for (int64_t j = 0; j < s.cols; ++j) {
-            double h = std::fabs(get(a.dout, i, j) * get(a.weight, 0, j)), side = a.dsum.absent() ? 0 : std::fabs(get(a.dsum, i, j));
+            double h = std::fabs(get(a.dout, i, j) * get(a.weight, 0, j)),
+                   side = a.dsum.absent() ? 0 : std::fabs(get(a.dsum, i, j));
             dx_error[i * s.cols + j] =
                 kU32 * side + rstd * (gamma32(6) * h + gamma32(s.cols + 6) * m1 + gamma32(s.cols + 12) * xhat_of(j) * m2);
             dw[j] += std::fabs(get(a.dout, i, j)) * xhat_of(j), db[j] += std::fabs(get(a.dout, i, j));
           }
         }
-        for (int64_t j = 0; a.accumulate && j < s.cols; ++j) dw[j] += std::fabs(get(a.dweight, 0, j)), db[j] += std::fabs(get(a.dbias, 0, j));
+        for (int64_t j = 0; a.accumulate && j < s.cols; ++j)
+          dw[j] += std::fabs(get(a.dweight, 0, j)), db[j] += std::fabs(get(a.dbias, 0, j));
         auto o = run_both(a);
         auto error = [&](int64_t i) { return dx_error[i]; };
         expect_close(o["dx"], error, "dx " + at(t, s));
@@ -187,7 +192,7 @@ TEST(CpuNorms, HeadNormBackward) {
               double rstd = get(a.rstd, i, g), mean = 0;
               auto hat = [&](int64_t j) { return std::fabs(get(a.x, i, g * h.cols + j)) * rstd; };
               auto in = [&](int64_t j) { return std::fabs(get(a.dout, i, g * h.cols + j) * get(a.weight, 0, j)); };
-              for (int64_t j = 0; j < h.cols; ++j) mean += in(j) * hat(j) / static_cast<double>(h.cols);
+              for (int64_t j = 0; j < h.cols; ++j) mean += in(j)*hat(j) / static_cast<double>(h.cols);
               for (int64_t j = 0; j < h.cols; ++j) {
                 error[i * cols + g * h.cols + j] = rstd * (gamma32(5) * in(j) + gamma32(h.cols + 10) * hat(j) * mean);
                 dw[j] += std::fabs(get(a.dout, i, g * h.cols + j)) * hat(j);
@@ -209,16 +214,23 @@ TEST(CpuNorms, PartNorm) {
     for (Size s : kSizes)
       for (bool weighted : {false, true}) {
         Case c;
-        const TensorView x = c.input(1, t, {s.rows, 2 * s.cols}, 3).view().columns(s.cols, s.cols), y = c.input(2, t, {s.rows, s.cols}, 2), weight = c.input(3, t, {s.cols});
+        const TensorView x = c.input(1, t, {s.rows, 2 * s.cols}, 3).view().columns(s.cols, s.cols),
+                         y = c.input(2, t, {s.rows, s.cols}, 2), weight = c.input(3, t, {s.cols});
         RowDot dot{.x = x, .y = y, .weight = weighted ? weight : TensorView{}, .out = c.output(DType::f32, {s.rows}, 4)};
         auto d = run_both(dot);
         std::vector<double> terms(static_cast<size_t>(s.rows));
         for (int64_t i = 0; i < s.rows; ++i)
-          for (int64_t j = 0; j < s.cols; ++j) terms[i] += std::fabs(get(x, i, j) * get(y, i, j) * (weighted ? get(weight, 0, j) : 1));
+          for (int64_t j = 0; j < s.cols; ++j)
+            terms[i] += std::fabs(get(x, i, j) * get(y, i, j) * (weighted ? get(weight, 0, j) : 1));
         expect_close(
             d["out"], [&](int64_t i) { return gamma32(s.cols + 3) * terms[i]; }, "dot " + at(t, s));
-        PartNormForward f{.x = x, .weight = weight, .squares = c.input(4, DType::f32, {s.rows}).random(5, 0.5, 9), .out = c.output(t, {s.rows, s.cols}, 6),
-                          .rstd = c.output(DType::f32, {s.rows}, 7), .width = 3 * s.cols, .eps = 1e-5};
+        PartNormForward f{.x = x,
+                          .weight = weight,
+                          .squares = c.input(4, DType::f32, {s.rows}).random(5, 0.5, 9),
+                          .out = c.output(t, {s.rows, s.cols}, 6),
+                          .rstd = c.output(DType::f32, {s.rows}, 7),
+                          .width = 3 * s.cols,
+                          .eps = 1e-5};
         auto o = run_both(f);
         expect_close(
             o["rstd"], [&](int64_t i) { return gamma32(2) * o["rstd"].want[i]; }, "rstd " + at(t, s));
@@ -306,12 +318,13 @@ TEST(CpuNorms, UnitRowsBackward) {
       }
 }
 
-// x Phi(x): Phi is made as 1/2 + erf/2, so it is off by roundings of 1/2 however small it is. The tanh form is x times a sigmoid, whose
-// argument u has roundings that count |u| times.
+// x Phi(x): Phi is made as 1/2 + erf/2, so it is off by roundings of 1/2 however small it is. The tanh form is x times a
+// sigmoid, whose argument u has roundings that count |u| times.
 constexpr double kTiny = 0x1p-148;  // roundings of a sigmoid that is subnormal
 double gelu_error(double x, GeluForm form) {
   if (form == GeluForm::exact) return std::fabs(x) * gamma32(kFunction);
-  double u = 2 * std::sqrt(2 / std::numbers::pi) * std::fabs(x) * (1 + 0.044715 * x * x), s = 1 / (1 + std::exp(x > 0 ? -u : u));
+  double u = 2 * std::sqrt(2 / std::numbers::pi) * std::fabs(x) * (1 + 0.044715 * x * x),
+         s = 1 / (1 + std::exp(x > 0 ? -u : u));
   return std::fabs(x) * (s * gamma32(2 * kFunction + 2 + 5 * std::min(u, 104.0)) + kTiny);
 }
 
@@ -325,7 +338,8 @@ TEST(CpuNorms, Gelu) {
           for (bool in_place : {false, true}) {
             Case c;
             GeluForward a;
-            a.x = c.input(1, t, {s.rows, s.cols}, 3, scale), a.out = in_place ? a.x : c.output(t, {s.rows, s.cols}, 2).view(), a.form = form;
+            a.x = c.input(1, t, {s.rows, s.cols}, 3, scale), a.out = in_place ? a.x : c.output(t, {s.rows, s.cols}, 2).view(),
+            a.form = form;
             auto x = values(a.x);
             expect_close(
                 run_both(a)["out"], [&](int64_t i) { return gelu_error(x[i], form); }, at(t, s));
@@ -349,15 +363,16 @@ TEST(CpuNorms, GeluBackward) {
               double v = std::fabs(x[i]);
               if (form == GeluForm::exact) {
                 double density = std::exp(-v * v / 2) / std::sqrt(2 * std::numbers::pi);
-                return std::fabs(dout[i]) * (gamma32(2 * kFunction) + v * density * gamma32(2 * kFunction + std::min(v * v, 200.0)));
+                return std::fabs(dout[i]) *
+                       (gamma32(2 * kFunction) + v * density * gamma32(2 * kFunction + std::min(v * v, 200.0)));
               }
               double root = 2 * std::sqrt(2 / std::numbers::pi), u = root * v * (1 + 0.044715 * v * v), e = std::exp(-u);
-              double s1 = x[i] > 0 ? 1 / (1 + e) : e / (1 + e), steep = e / ((1 + e) * (1 + e)), du = root * (1 + 3 * 0.044715 * v * v);
+              double s1 = x[i] > 0 ? 1 / (1 + e) : e / (1 + e), steep = e / ((1 + e) * (1 + e)),
+                     du = root * (1 + 3 * 0.044715 * v * v);
               double wide = gamma32(3 * kFunction + 6 + 5 * std::min(u, 104.0));
               return std::fabs(dout[i]) * (wide * (s1 + v * steep * du) + kTiny * (1 + v * du));
             };
-            expect_close(
-                run_both(a)["dx"], error, at(t, s));
+            expect_close(run_both(a)["dx"], error, at(t, s));
             c.expect_intact();
           }
 }

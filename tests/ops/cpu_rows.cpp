@@ -43,7 +43,8 @@ TEST(CpuRows, ScaledEmbedding) {
     for (DType out : kFloats)
       for (Size s : kSizes) {
         Case c;
-        EmbeddingForward a{c.integers(DType::i32, some_ids(s.rows, 13)), c.input(1, t, {13, s.cols}, 2), c.output(out, {s.rows, s.cols}, 3), 3.46};
+        EmbeddingForward a{c.integers(DType::i32, some_ids(s.rows, 13)), c.input(1, t, {13, s.cols}, 2),
+                           c.output(out, {s.rows, s.cols}, 3), 3.46};
         auto o = run_both(a)["out"];
         expect_close(
             o, [&](int64_t i) { return gamma32(2) * std::fabs(o.want[i]); }, at(t, s));
@@ -60,8 +61,12 @@ TEST(CpuRows, EmbeddingBackward) {
         for (auto [padding, scale] : {std::pair{-1, 1.0}, {3, 1.0}, {-1, 3.46}}) {
           Case c;
           Buffer& dweight = accumulate ? c.input(2, DType::f32, {13, s.cols}) : c.output(DType::f32, {13, s.cols});
-          EmbeddingBackward a{c.integers(DType::i32, some_ids(s.rows, 7)), c.input(1, t, {s.rows, s.cols}, 5), dweight, padding,
-                              accumulate, scale};
+          EmbeddingBackward a{c.integers(DType::i32, some_ids(s.rows, 7)),
+                              c.input(1, t, {s.rows, s.cols}, 5),
+                              dweight,
+                              padding,
+                              accumulate,
+                              scale};
           auto magnitude = run_ref(a, true)["dweight"];
           expect_close(
               run_both(a)["dweight"], [&](int64_t i) { return gamma32(s.rows + 3) * magnitude[i]; }, at(t, s));
@@ -107,7 +112,8 @@ TEST(CpuRows, RmsNormBackward) {
   SKIP_WITHOUT(RmsNormBackward);
   for (DType t : kFloats)
     for (Size s : kSizes)
-      for (int variant = 0; variant < 5; ++variant) {  // 0 bare, 1 dsum, 2 dx in place of dsum and a branch, 3 accumulate, 4 offset
+      for (int variant = 0; variant < 5;
+           ++variant) {  // 0 bare, 1 dsum, 2 dx in place of dsum and a branch, 3 accumulate, 4 offset
         Case c;
         RmsNormBackward a;
         a.offset = variant == 4 ? 1 : 0;
@@ -124,7 +130,8 @@ TEST(CpuRows, RmsNormBackward) {
         for (int64_t i = 0; i < s.rows; ++i) {
           double rstd = get(a.rstd, 0, i), mean = 0;
           for (int64_t j = 0; j < s.cols; ++j)
-            mean += std::fabs(get(a.dout, i, j) * (a.offset + get(a.weight, 0, j)) * get(a.x, i, j) * rstd) / static_cast<double>(s.cols);
+            mean += std::fabs(get(a.dout, i, j) * (a.offset + get(a.weight, 0, j)) * get(a.x, i, j) * rstd) /
+                    static_cast<double>(s.cols);
           for (int64_t j = 0; j < s.cols; ++j) {
             double h = std::fabs(get(a.dout, i, j) * (a.offset + get(a.weight, 0, j))), xhat = std::fabs(get(a.x, i, j) * rstd);
             double side = a.dsum.absent() ? 0 : std::fabs(get(a.dsum, i, j));
@@ -222,7 +229,8 @@ TEST(CpuRows, Swiglu) {
       }
 }
 
-// gelu(g) = g sigmoid(u): u carries 6 roundings, and the logarithm of the sigmoid has a slope of at most 1. Then exp, a quotient, products.
+// gelu(g) = g sigmoid(u): u carries 6 roundings, and the logarithm of the sigmoid has a slope of at most 1. Then exp, a
+// quotient, products.
 double geglu_error(double g) {
   double u = 1.5957691216057308 * std::fabs(g) * (1 + 0.044715 * g * g);
   return std::expm1(gamma32(6) * std::min(u, 120.0)) + gamma32(2 * kFunction + 4);
@@ -234,7 +242,8 @@ TEST(CpuRows, Geglu) {
     for (Size s : kSizes)
       for (double scale : {1.0, 30.0}) {
         Case c;
-        GegluForward a{c.input(1, t, {s.rows, s.cols}, 3, scale), c.input(2, t, {s.rows, s.cols}, 1), c.output(t, {s.rows, s.cols}, 2)};
+        GegluForward a{c.input(1, t, {s.rows, s.cols}, 3, scale), c.input(2, t, {s.rows, s.cols}, 1),
+                       c.output(t, {s.rows, s.cols}, 2)};
         auto gate = values(a.gate);
         auto o = run_both(a)["out"];
         expect_close(
@@ -252,19 +261,25 @@ TEST(CpuRows, GegluBackward) {
         for (double scale : {1.0, 30.0}) {
           Case c;
           GegluBackward a;
-          a.gate = c.input(1, t, {s.rows, s.cols}, 3, scale), a.up = c.input(2, t, {s.rows, s.cols}, 1), a.dout = c.input(3, t, {s.rows, s.cols}, 2);
-          a.dgate = in_place ? a.gate : c.output(t, {s.rows, s.cols}, 3).view(), a.dup = in_place ? a.up : c.output(t, {s.rows, s.cols}, 1).view();
+          a.gate = c.input(1, t, {s.rows, s.cols}, 3, scale), a.up = c.input(2, t, {s.rows, s.cols}, 1),
+          a.dout = c.input(3, t, {s.rows, s.cols}, 2);
+          a.dgate = in_place ? a.gate : c.output(t, {s.rows, s.cols}, 3).view(),
+          a.dup = in_place ? a.up : c.output(t, {s.rows, s.cols}, 1).view();
           auto gate = values(a.gate), up = values(a.up), dout = values(a.dout);
           auto want = run_ref(a);
           auto o = run_both(a);
           auto error = [&](int64_t i) {
-            double g = gate[i], u = 1.5957691216057308 * g * (1 + 0.044715 * g * g), du = 1.5957691216057308 * (1 + 3 * 0.044715 * g * g);
+            double g = gate[i], u = 1.5957691216057308 * g * (1 + 0.044715 * g * g),
+                   du = 1.5957691216057308 * (1 + 3 * 0.044715 * g * g);
             double s1 = 1 / (1 + std::exp(-u)), s2 = 1 / (1 + std::exp(u));
-            return (2 * geglu_error(g) + gamma32(2 * kFunction)) * std::fabs(dout[i] * up[i]) * (s1 + std::fabs(g) * s1 * s2 * du) + kFlushed;
+            return (2 * geglu_error(g) + gamma32(2 * kFunction)) * std::fabs(dout[i] * up[i]) *
+                       (s1 + std::fabs(g) * s1 * s2 * du) +
+                   kFlushed;
           };
           expect_close(o["dgate"], error, "dgate " + at(t, s));
           expect_close(
-              o["dup"], [&](int64_t i) { return geglu_error(gate[i]) * std::fabs(want["dup"][i]) + kFlushed; }, "dup " + at(t, s));
+              o["dup"], [&](int64_t i) { return geglu_error(gate[i]) * std::fabs(want["dup"][i]) + kFlushed; },
+              "dup " + at(t, s));
           c.expect_intact();
         }
 }
@@ -273,7 +288,8 @@ TEST(CpuRows, GegluBackward) {
 TEST(CpuRows, TanhOfTheSoftCap) {
   SKIP_WITHOUT(SoftCapForward);
   std::vector<float> x;
-  for (uint32_t bits = 0; bits <= std::bit_cast<uint32_t>(64.0f); bits += 509) x.push_back(std::bit_cast<float>(bits)), x.push_back(-x.back());
+  for (uint32_t bits = 0; bits <= std::bit_cast<uint32_t>(64.0f); bits += 509)
+    x.push_back(std::bit_cast<float>(bits)), x.push_back(-x.back());
   const float infinity = std::numeric_limits<float>::infinity();
   for (float more : {infinity, -infinity, std::numeric_limits<float>::quiet_NaN()}) x.push_back(more);
   std::vector<float> y(x.size());
@@ -320,7 +336,8 @@ TEST(CpuRows, SoftCapBackward) {
         auto dy = values(a.dy);
         auto o = run_both(a)["dx"];
         expect_close(
-            o, [&](int64_t i) { return gamma32(5) * a.scale * std::fabs(dy[i]) + gamma32(4) * std::fabs(o.want[i]); }, at(t, s));
+            o, [&](int64_t i) { return gamma32(5) * a.scale * std::fabs(dy[i]) + gamma32(4) * std::fabs(o.want[i]); },
+            at(t, s));
         c.expect_intact();
       }
 }
@@ -405,7 +422,8 @@ TEST(CpuRows, Cast) {
           }
 }
 
-// Values next to the middle of two 16-bit numbers, nearer than an f32 can tell: rounded through f32 they would go the wrong way.
+// Values next to the middle of two 16-bit numbers, nearer than an f32 can tell: rounded through f32 they would go the wrong
+// way.
 TEST(CpuRows, CastOfDoublesRoundsOnce) {
   SKIP_WITHOUT(Cast);
   for (auto [to, unit] : {std::pair{DType::bf16, 0x1p-7}, std::pair{DType::f16, 0x1p-10}})
@@ -415,7 +433,10 @@ TEST(CpuRows, CastOfDoublesRoundsOnce) {
         std::vector<double> x, want;
         for (int odd = 0; odd < 2; ++odd) {
           x.push_back(sign * (1 + (odd + 0.5) * unit + off));
-          want.push_back(sign * (1 + (off > 0 ? odd + 1 : off < 0 ? odd : odd + odd % 2) * unit));  // a tie goes to the even one
+          want.push_back(sign * (1 + (off > 0   ? odd + 1
+                                      : off < 0 ? odd
+                                                : odd + odd % 2) *
+                                         unit));  // a tie goes to the even one
         }
         Cast a{c.input(1, DType::f64, {1, 2}, 3, 1), c.output(to, {1, 2}, 1)};
         for (size_t i = 0; i < x.size(); ++i) a.x.as<double>()[i] = x[i];
@@ -464,8 +485,8 @@ TEST(CpuRows, Softmax) {
       }
 }
 
-// ALiBi, which only the unfused definition asks of this kernel: slope * (key - query's position) is added to the scaled score. Distances are below 300: as much more
-// argument, rounded twice.
+// ALiBi, which only the unfused definition asks of this kernel: slope * (key - query's position) is added to the scaled score.
+// Distances are below 300: as much more argument, rounded twice.
 TEST(CpuRows, SoftmaxWithAlibi) {
   SKIP_WITHOUT(SoftmaxForward);
   for (DType t : {DType::f32, DType::bf16})

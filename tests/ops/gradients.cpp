@@ -129,7 +129,8 @@ TEST(Gradients, HeadNorm) {
   f.x = f64(c, 1, {n, heads * d}, 2), f.weight = f64(c, 2, {d}), f.out = c.output(DType::f64, {n, heads * d});
   f.rstd = c.output(DType::f64, {n, heads}), f.eps = 1e-3;
   HeadNormBackward b;
-  b.dout = f64(c, 3, {n, heads * d}), b.x = f.x, b.weight = f.weight, b.rstd = f.rstd, b.dx = c.output(DType::f64, {n, heads * d});
+  b.dout = f64(c, 3, {n, heads * d}), b.x = f.x, b.weight = f.weight, b.rstd = f.rstd,
+  b.dx = c.output(DType::f64, {n, heads * d});
   b.dweight = c.output(DType::f64, {d});
   auto loss = [&] {
     kRef.of<HeadNormForward>().run(f, nullptr);
@@ -147,8 +148,10 @@ TEST(Gradients, HeadNorm) {
 TEST(Gradients, PartNorm) {
   Case c;
   const int64_t n = 3, w = 11;
-  const TensorView x = f64(c, 1, {n, w}, 2), weight = f64(c, 2, {w}), dout = f64(c, 3, {n, w}), out = c.output(DType::f64, {n, w}), dx = c.output(DType::f64, {n, w});
-  const TensorView dweight = c.output(DType::f64, {w}), rstd = c.output(DType::f64, {n}), sum = c.output(DType::f64, {n}), one = c.output(DType::f64, {n});
+  const TensorView x = f64(c, 1, {n, w}, 2), weight = f64(c, 2, {w}), dout = f64(c, 3, {n, w}),
+                   out = c.output(DType::f64, {n, w}), dx = c.output(DType::f64, {n, w});
+  const TensorView dweight = c.output(DType::f64, {w}), rstd = c.output(DType::f64, {n}), sum = c.output(DType::f64, {n}),
+                   one = c.output(DType::f64, {n});
   const std::pair<int64_t, int64_t> parts[] = {{0, 4}, {4, 7}};
   auto of = [](const TensorView& v, std::pair<int64_t, int64_t> p) {
     TensorView part = v;
@@ -165,14 +168,16 @@ TEST(Gradients, PartNorm) {
   };
   auto loss = [&] {
     total(x, false);
-    for (const auto& p : parts) kRef.of<PartNormForward>().run({of(x, p), of(weight, p), sum, of(out, p), rstd, w, 1e-3}, nullptr);
+    for (const auto& p : parts)
+      kRef.of<PartNormForward>().run({of(x, p), of(weight, p), sum, of(out, p), rstd, w, 1e-3}, nullptr);
     Value v;
     v.add(out, dout);
     return v;
   };
   loss();
   total(dout, true);
-  for (const auto& p : parts) kRef.of<PartNormBackward>().run({of(dout, p), of(x, p), of(weight, p), rstd, sum, of(dx, p), of(dweight, p), w}, nullptr);
+  for (const auto& p : parts)
+    kRef.of<PartNormBackward>().run({of(dout, p), of(x, p), of(weight, p), rstd, sum, of(dx, p), of(dweight, p), w}, nullptr);
   expect_gradient(loss, w + 10 + n * w, x, dx, "dx");
   expect_gradient(loss, w + 10 + n * w, weight, dweight, "dweight");
 }
@@ -180,7 +185,8 @@ TEST(Gradients, PartNorm) {
 TEST(Gradients, UnitRows) {
   Case c;
   int64_t n = 4, w = 7;
-  TensorView x = f64(c, 1, {n, w}), out = c.output(DType::f64, {n, w}), dout = f64(c, 2, {n, w}), dx = c.output(DType::f64, {n, w});
+  TensorView x = f64(c, 1, {n, w}), out = c.output(DType::f64, {n, w}), dout = f64(c, 2, {n, w}),
+             dx = c.output(DType::f64, {n, w});
   kRef.of<UnitRowsBackward>().run({dout, x, dx}, nullptr);
   auto loss = [&] {
     kRef.of<UnitRowsForward>().run({x, out}, nullptr);
@@ -195,7 +201,8 @@ TEST(Gradients, Gelu) {
   for (GeluForm form : {GeluForm::exact, GeluForm::tanh}) {
     Case c;
     int64_t n = 3, w = 17;
-    TensorView x = f64(c, 1, {n, w}, 4), out = c.output(DType::f64, {n, w}), dout = f64(c, 2, {n, w}), dx = c.output(DType::f64, {n, w});
+    TensorView x = f64(c, 1, {n, w}, 4), out = c.output(DType::f64, {n, w}), dout = f64(c, 2, {n, w}),
+               dx = c.output(DType::f64, {n, w});
     kRef.of<GeluBackward>().run({x, dout, dx, form}, nullptr);
     auto loss = [&] {
       kRef.of<GeluForward>().run({x, out, form}, nullptr);
@@ -292,7 +299,8 @@ TEST(Gradients, Attention) {
   std::vector<int32_t> places = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3};
   std::vector<int64_t> sequences = {7, 7, 7, 7, 7, 7, 8, 8, 8, 8};
   auto dropout = [&](int64_t rows) {
-    return AttentionDropout{0.4, 99, 7, 2, view_of(places.data(), DType::i32, {rows}), view_of(sequences.data(), DType::i64, {rows})};
+    return AttentionDropout{
+        0.4, 99, 7, 2, view_of(places.data(), DType::i32, {rows}), view_of(sequences.data(), DType::i64, {rows})};
   };
   check_attention({packed, 4, 2, 3, 0.6, true, 0, {}, 0, dropout(10)}, 10, 10, "packed, dropout");
   check_attention({packed, 2, 1, 3, 0.6, true, 2, {}, 0.8, dropout(10)}, 10, 10, "packed, window, cap, dropout");
@@ -302,28 +310,29 @@ TEST(Gradients, Attention) {
 
 TEST(Gradients, Softmax) {
   for (double slope : {0.0, 0.3})
-   for (bool causal : {false, true})
-    for (int64_t window : {0, 2}) {
-      Case c;
-      int64_t q = 4, k = 6;
-      TensorView scores = f64(c, 1, {q, k}, 2), probs = c.output(DType::f64, {q, k}), dprobs = f64(c, 2, {q, k});
-      TensorView dscores = c.output(DType::f64, {q, k});
-      auto loss = [&] {
-        kRef.of<SoftmaxForward>().run({scores, probs, 0.7, causal, window, slope}, nullptr);
-        Value v;
-        v.add(probs, dprobs);
-        return v;
-      };
-      loss();
-      kRef.of<SoftmaxBackward>().run({probs, dprobs, dscores, 0.7}, nullptr);
-      expect_gradient(loss, 3 * k + 20 + q * k, scores, dscores, "dscores");
-    }
+    for (bool causal : {false, true})
+      for (int64_t window : {0, 2}) {
+        Case c;
+        int64_t q = 4, k = 6;
+        TensorView scores = f64(c, 1, {q, k}, 2), probs = c.output(DType::f64, {q, k}), dprobs = f64(c, 2, {q, k});
+        TensorView dscores = c.output(DType::f64, {q, k});
+        auto loss = [&] {
+          kRef.of<SoftmaxForward>().run({scores, probs, 0.7, causal, window, slope}, nullptr);
+          Value v;
+          v.add(probs, dprobs);
+          return v;
+        };
+        loss();
+        kRef.of<SoftmaxBackward>().run({probs, dprobs, dscores, 0.7}, nullptr);
+        expect_gradient(loss, 3 * k + 20 + q * k, scores, dscores, "dscores");
+      }
 }
 
 TEST(Gradients, SoftCap) {
   Case c;
   int64_t n = 4, w = 9;
-  TensorView x = f64(c, 1, {n, w}, 6), y = c.output(DType::f64, {n, w}), dy = f64(c, 2, {n, w}), dx = c.output(DType::f64, {n, w});
+  TensorView x = f64(c, 1, {n, w}, 6), y = c.output(DType::f64, {n, w}), dy = f64(c, 2, {n, w}),
+             dx = c.output(DType::f64, {n, w});
   auto loss = [&] {
     kRef.of<SoftCapForward>().run({x, y, 1.5, 0.7}, nullptr);
     Value v;

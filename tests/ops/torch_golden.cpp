@@ -186,8 +186,8 @@ TEST_F(TorchGolden, Sgd) {
     UpdateSpan span{0, n, 1, s.decay};
     TensorView trail = fresh({grads.rows(), n}), rates = scalars({0.05, 1, 1, 1});
     for (int64_t t = 0; t < grads.rows(); ++t) {
-      kRef.of<Sgd>().run({param, grads.row_range(t, 1), buffer, {}, rates, {&span, 1}, s.momentum, s.dampening, s.nesterov, t == 0},
-                   nullptr);
+      kRef.of<Sgd>().run(
+          {param, grads.row_range(t, 1), buffer, {}, rates, {&span, 1}, s.momentum, s.dampening, s.nesterov, t == 0}, nullptr);
       kRef.of<Cast>().run({param, trail.row_range(t, 1)}, nullptr);
     }
     expect(trail, at + "params", 5 * 10, scale);

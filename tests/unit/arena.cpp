@@ -30,7 +30,8 @@ void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 namespace ravine {
 namespace {
 
-// Two micro batches under way in turn, as in a pipeline: forward k takes a place that backward k gives back, one step later than k + 1 began.
+// Two micro batches under way in turn, as in a pipeline: forward k takes a place that backward k gives back, one step later
+// than k + 1 began.
 template <class Check>
 void run(Arena& arena, int micros, Check&& check) {
   std::vector<std::vector<ArenaBlock>> kept(static_cast<size_t>(micros));
@@ -76,7 +77,8 @@ TEST(Arena, SectionsThatComeAgainKeepTheirPlaces) {
   EXPECT_EQ(arena.live(), 0);
 }
 
-// First fit by its definition: the largest first, each at the lowest offset that none of those placed before takes while it is alive.
+// First fit by its definition: the largest first, each at the lowest offset that none of those placed before takes while it is
+// alive.
 std::vector<int64_t> first_fit(const std::vector<std::array<int64_t, 3>>& blocks) {  // begin, end, bytes
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), 0);
@@ -87,7 +89,8 @@ std::vector<int64_t> first_fit(const std::vector<std::array<int64_t, 3>>& blocks
     for (bool moved = true; moved;) {
       moved = false;
       for (size_t j = 0; j < blocks.size(); ++j)
-        if (offsets[j] >= 0 && blocks[j][0] < blocks[i][1] && blocks[i][0] < blocks[j][1] && offsets[j] < at + blocks[i][2] && at < offsets[j] + blocks[j][2])
+        if (offsets[j] >= 0 && blocks[j][0] < blocks[i][1] && blocks[i][0] < blocks[j][1] && offsets[j] < at + blocks[i][2] &&
+            at < offsets[j] + blocks[j][2])
           at = offsets[j] + blocks[j][2], moved = true;
     }
     offsets[i] = at;
@@ -115,12 +118,13 @@ TEST(Arena, PackingIsFirstFitByDecreasingSize) {
     }
     const MemoryPlan plan = arena.pack();
     const std::vector<int64_t> offsets = first_fit(blocks);
-    for (size_t i = 0; i < blocks.size(); ++i) ASSERT_EQ(plan.sections.at("first")[i].offset, offsets[i]) << "round " << round << ", block " << i;
+    for (size_t i = 0; i < blocks.size(); ++i)
+      ASSERT_EQ(plan.sections.at("first")[i].offset, offsets[i]) << "round " << round << ", block " << i;
   }
 }
 
-// Saved activations of many layers are all alive between forward and backward: a plan that compares each with each takes 16 times as long for
-// 4 times the layers.
+// Saved activations of many layers are all alive between forward and backward: a plan that compares each with each takes 16
+// times as long for 4 times the layers.
 TEST(Arena, TimeGrowsWithTheLayersNotWithTheirSquare) {
   auto seconds = [](int layers) {
     RecordingArena arena;
@@ -209,7 +213,8 @@ TEST(Arena, FreedMemoryOfTheHeapIsTakenAgainWhereItFits) {
   const ArenaBlock d = arena.allocate(128 << 10, MemoryKind::workspace), e = arena.allocate(1, MemoryKind::workspace);
   EXPECT_EQ(arena.live(), 3);
   for (const ArenaBlock* one : {&c, &d, &e})
-    for (const ArenaBlock* other : {&c, &d, &e}) EXPECT_TRUE(one == other || one->data + one->bytes <= other->data || other->data + other->bytes <= one->data);
+    for (const ArenaBlock* other : {&c, &d, &e})
+      EXPECT_TRUE(one == other || one->data + one->bytes <= other->data || other->data + other->bytes <= one->data);
   arena.release(c);
   EXPECT_THROW(arena.release(c), Error) << "twice";
 }

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <set>
 #include <filesystem>
+#include <set>
 #include <thread>
 
 #include "base/error.h"
@@ -44,7 +44,7 @@ TEST(Interfaces, HostsMeetOnTheNetworkTheyShare) {
                     host("b lo=127.0.0.1/8 docker0=172.17.0.1/16 wlan0=192.168.2.5/24 eth0=10.0.0.2/24"),
                     host("c lo=127.0.0.1/8 docker0=172.17.0.1/16 wlan0=192.168.1.7/24 eth0=10.0.0.3/24")};
   EXPECT_EQ(meeting_address(hosts, "", "", ""), "10.0.0.1");
-  EXPECT_EQ(meeting_address(hosts, "", "wlan0", ""), "192.168.1.5");              // MPI was told
+  EXPECT_EQ(meeting_address(hosts, "", "wlan0", ""), "192.168.1.5");               // MPI was told
   EXPECT_EQ(meeting_address(hosts, "", "ib0,192.168.0.0/16", ""), "192.168.1.5");  // one that is not here, then a network
   EXPECT_EQ(meeting_address(hosts, "", "lo", ""), "10.0.0.1");                     // reaches no other host
   EXPECT_EQ(meeting_address(hosts, "10.0.0.0/24", "wlan0", ""), "10.0.0.1");
@@ -55,7 +55,8 @@ TEST(Interfaces, HostsMeetOnTheNetworkTheyShare) {
 
 // Machines that are routed to each other share no network (masks of 32 bits).
 TEST(Interfaces, RoutedHostsMeetAtAnAddressOfOneHostAlone) {
-  const Hosts hosts{host("a lo=127.0.0.1/8 docker0=172.17.0.1/16 eth0=10.128.0.2/32"), host("b lo=127.0.0.1/8 docker0=172.17.0.1/16 eth0=10.132.0.9/32")};
+  const Hosts hosts{host("a lo=127.0.0.1/8 docker0=172.17.0.1/16 eth0=10.128.0.2/32"),
+                    host("b lo=127.0.0.1/8 docker0=172.17.0.1/16 eth0=10.132.0.9/32")};
   EXPECT_EQ(meeting_address(hosts, "", "", ""), "10.128.0.2");
 }
 
@@ -75,7 +76,9 @@ TEST(Interfaces, MistakesNameWhatThereIs) {
   EXPECT_THROW(meeting_address({host("a lo=127.0.0.1/8"), host("b lo=127.0.0.1/8")}, "", "", ""), UserError);
 }
 
-void say_to(const Socket& to, const std::string& text) { ASSERT_EQ(send(*to, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size())); }
+void say_to(const Socket& to, const std::string& text) {
+  ASSERT_EQ(send(*to, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+}
 
 TEST(Meeting, ListensOnItsAddressAlone) {
   int port = 0;
@@ -89,7 +92,8 @@ TEST(Meeting, ListensOnItsAddressAlone) {
   EXPECT_THROW(listen_on("203.0.113.1", &port), Error);  // not of this machine
 }
 
-// Strangers came first, and each would be worth seconds of silence: who is silent, who says half a hello, who says another one, who talks for long.
+// Strangers came first, and each would be worth seconds of silence: who is silent, who says half a hello, who says another one,
+// who talks for long.
 TEST(Meeting, StrangersKeepNobodyWaiting) {
   int port = 0;
   const Socket listener = listen_on("127.0.0.2", &port);
@@ -111,7 +115,9 @@ TEST(Meeting, StrangersKeepNobodyWaiting) {
     }
   });
   // One after the other, half of the 60 being silent for 5 s each, ours would come too late.
-  met = meet(listener, 3, 8, [&](const std::string& h) { return h.starts_with("hello ") && h.ends_with("!") && came.insert(h).second; }, 100);
+  met = meet(
+      listener, 3, 8,
+      [&](const std::string& h) { return h.starts_with("hello ") && h.ends_with("!") && came.insert(h).second; }, 100);
   ours.join();
   ASSERT_EQ(met.size(), 3u);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(met[i].hello, "hello " + std::to_string(i + 1) + "!");
@@ -123,7 +129,8 @@ TEST(Meeting, WhoStaysAwayIsCounted) {
   const Socket one = reach("127.0.0.1", port, 10);
   say_to(one, "hello");
   try {
-    meet(listener, 3, 5, [](const std::string&) { return true; }, 0.5);
+    meet(
+        listener, 3, 5, [](const std::string&) { return true; }, 0.5);
     ADD_FAILURE() << "it met";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("1 of 3 ranks"), std::string::npos) << e.what();
@@ -133,7 +140,9 @@ TEST(Meeting, WhoStaysAwayIsCounted) {
 
 // Whatever ends a meeting, its sockets are closed.
 TEST(Meeting, AnErrorLeavesNoSocketOpen) {
-  auto sockets = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()); };
+  auto sockets = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
   const auto before = sockets();
   try {
     int port = 0;
@@ -141,7 +150,8 @@ TEST(Meeting, AnErrorLeavesNoSocketOpen) {
     const Socket one = reach("127.0.0.1", port, 10), two = reach("127.0.0.1", port, 10);
     say_to(one, "hello");
     say_to(two, "hello");
-    meet(listener, 3, 5, [](const std::string&) -> bool { throw std::runtime_error("no memory"); }, 10);
+    meet(
+        listener, 3, 5, [](const std::string&) -> bool { throw std::runtime_error("no memory"); }, 10);
     ADD_FAILURE() << "it met";
   } catch (const std::runtime_error&) {
   }

@@ -100,26 +100,47 @@ TEST(Config, EveryKindOfValue) {
 
 // Each key reaches the member that it names, and no other.
 TEST(Config, KeysAreTheirMembers) {
-  const Config c = parse_config("", "x", {{"optimizer.type", "sgd"}, {"optimizer.momentum", "0.5"}, {"optimizer.nesterov", "true"}, {"schedule.type", "warmup_stable_decay"}, {"schedule.warmup_steps", "3"},
-                                          {"schedule.steps", "41"}, {"schedule.timescale", "4"}, {"schedule.stable_steps", "5"}, {"schedule.decay_steps", "6"}, {"schedule.cycles", "1.5"}, {"schedule.power", "2.5"},
-                                          {"schedule.end_lr", "1e-9"}, {"schedule.min_lr_ratio", "0.125"}, {"schedule.warmup_type", "cosine"}, {"schedule.decay_type", "1-sqrt"}, {"schedule.warmup_lr_ratio", "0.5"}, {"schedule.factor", "0.75"}, {"schedule.patience", "7"},
-                                          {"schedule.threshold", "0.25"}, {"schedule.threshold_mode", "abs"}, {"schedule.cooldown", "8"}, {"schedule.raise_cooldown", "9"}, {"schedule.lowest_lr", "0.0625"}, {"schedule.highest_lr", "0.375"},
-                                          {"schedule.smooth_window", "10"}, {"schedule.reset_after", "11"}, {"train.loss_average", "micro"},
-                                          {"data.order", "megatron"}, {"data.reset_position_ids", "true"}, {"data.eod", "17"}, {"checkpoint.verify", "false"}, {"checkpoint.other_data", "true"},
-                                          {"health.skip_norm", "9"}, {"health.skip_count", "3"}, {"health.embedding_norm", "8"}, {"precision.unfused", "[attention]"}});
+  const Config c = parse_config("", "x", {{"optimizer.type", "sgd"},           {"optimizer.momentum", "0.5"},
+                                          {"optimizer.nesterov", "true"},      {"schedule.type", "warmup_stable_decay"},
+                                          {"schedule.warmup_steps", "3"},      {"schedule.steps", "41"},
+                                          {"schedule.timescale", "4"},         {"schedule.stable_steps", "5"},
+                                          {"schedule.decay_steps", "6"},       {"schedule.cycles", "1.5"},
+                                          {"schedule.power", "2.5"},           {"schedule.end_lr", "1e-9"},
+                                          {"schedule.min_lr_ratio", "0.125"},  {"schedule.warmup_type", "cosine"},
+                                          {"schedule.decay_type", "1-sqrt"},   {"schedule.warmup_lr_ratio", "0.5"},
+                                          {"schedule.factor", "0.75"},         {"schedule.patience", "7"},
+                                          {"schedule.threshold", "0.25"},      {"schedule.threshold_mode", "abs"},
+                                          {"schedule.cooldown", "8"},          {"schedule.raise_cooldown", "9"},
+                                          {"schedule.lowest_lr", "0.0625"},    {"schedule.highest_lr", "0.375"},
+                                          {"schedule.smooth_window", "10"},    {"schedule.reset_after", "11"},
+                                          {"train.loss_average", "micro"},     {"data.order", "megatron"},
+                                          {"data.reset_position_ids", "true"}, {"data.eod", "17"},
+                                          {"checkpoint.verify", "false"},      {"checkpoint.other_data", "true"},
+                                          {"health.skip_norm", "9"},           {"health.skip_count", "3"},
+                                          {"health.embedding_norm", "8"},      {"precision.unfused", "[attention]"}});
   EXPECT_TRUE(c.optimizer.type == "sgd" && c.optimizer.momentum == 0.5 && c.optimizer.nesterov && c.optimizer.dampening == 0);
   const ScheduleOptions& s = c.schedule;
-  EXPECT_TRUE(s.type == "warmup_stable_decay" && s.warmup_steps == 3 && s.steps == 41 && s.timescale == 4 && s.stable_steps == 5 && s.decay_steps == 6 && s.cycles == 1.5 && s.power == 2.5);
+  EXPECT_TRUE(s.type == "warmup_stable_decay" && s.warmup_steps == 3 && s.steps == 41 && s.timescale == 4 &&
+              s.stable_steps == 5 && s.decay_steps == 6 && s.cycles == 1.5 && s.power == 2.5);
   EXPECT_TRUE(s.end_lr == 1e-9 && s.min_lr_ratio == 0.125 && s.warmup_type == "cosine" && s.decay_type == "1-sqrt");
-  EXPECT_TRUE(s.warmup_lr_ratio == 0.5 && s.factor == 0.75 && s.patience == 7 && s.threshold == 0.25 && s.threshold_mode == "abs" && s.cooldown == 8 && s.raise_cooldown == 9);
+  EXPECT_TRUE(s.warmup_lr_ratio == 0.5 && s.factor == 0.75 && s.patience == 7 && s.threshold == 0.25 &&
+              s.threshold_mode == "abs" && s.cooldown == 8 && s.raise_cooldown == 9);
   EXPECT_TRUE(s.lowest_lr == 0.0625 && s.highest_lr == 0.375 && s.smooth_window == 10 && s.reset_after == 11);
   EXPECT_EQ(c.train.loss_average, "micro");
-  EXPECT_TRUE(c.data.order == "megatron" && c.data.reset_position_ids && !c.data.reset_attention_mask && !c.data.eod_mask_loss && !c.data.document_attention && c.data.eod == 17);
+  EXPECT_TRUE(c.data.order == "megatron" && c.data.reset_position_ids && !c.data.reset_attention_mask &&
+              !c.data.eod_mask_loss && !c.data.document_attention && c.data.eod == 17);
   EXPECT_TRUE(!c.checkpoint.verify && c.checkpoint.other_data);
   EXPECT_TRUE(c.health.skip_norm == 9 && c.health.skip_count == 3 && c.health.embedding_norm == 8);
   EXPECT_EQ(c.precision.unfused, std::vector<std::string>{"attention"});
-  const Config o = parse_config("", "x", {{"optimizer.type", "sgd"}, {"optimizer.momentum", "0.5"}, {"optimizer.dampening", "0.25"}, {"data.reset_attention_mask", "true"}, {"data.eod_mask_loss", "true"}, {"data.document_attention", "true"}});
-  EXPECT_TRUE(o.optimizer.dampening == 0.25 && !o.optimizer.nesterov && o.data.reset_attention_mask && o.data.eod_mask_loss && o.data.document_attention && !o.data.reset_position_ids);
+  const Config o = parse_config("", "x",
+                                {{"optimizer.type", "sgd"},
+                                 {"optimizer.momentum", "0.5"},
+                                 {"optimizer.dampening", "0.25"},
+                                 {"data.reset_attention_mask", "true"},
+                                 {"data.eod_mask_loss", "true"},
+                                 {"data.document_attention", "true"}});
+  EXPECT_TRUE(o.optimizer.dampening == 0.25 && !o.optimizer.nesterov && o.data.reset_attention_mask && o.data.eod_mask_loss &&
+              o.data.document_attention && !o.data.reset_position_ids);
 }
 
 TEST(Config, LiteralTextIsNotYaml) {
@@ -189,11 +210,14 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
       {"train: {seed: 9223372036854775808}",
        "train.seed is '9223372036854775808' (run.yaml:1): must be a whole number of at most 64 bits; write a number"},
       {"train: {steps: 0}", "train.steps is '0' (run.yaml:1): must be at least 1 and at most 1000000000; give a larger value"},
-      {"train: {dropout: 1}", "train.dropout is '1' (run.yaml:1): must be at least 0 and at most 0.99: what stays is multiplied by 1 / (1 - dropout); give a smaller value"},
+      {"train: {dropout: 1}",
+       "train.dropout is '1' (run.yaml:1): must be at least 0 and at most 0.99: what stays is multiplied by 1 / (1 - dropout); give a smaller value"},
       {"optimizer: {lr: .nan}", "optimizer.lr is '.nan' (run.yaml:1): must be a finite number; write a number"},
       {"optimizer: {lr: high}", "optimizer.lr is 'high' (run.yaml:1): must be a number; write a number"},
-      {"optimizer: {eps: 0}", "optimizer.eps is '0' (run.yaml:1): must be at least 1e-20 and at most 1: the square of a gradient below 1e-19 is 0 in f32, and eps alone divides it; give a larger value"},
-      {"optimizer: {lr: 1e-300}", "optimizer.lr is '1e-300' (run.yaml:1): must be 0, or at least 1e-12 and at most 10; give a larger value"},
+      {"optimizer: {eps: 0}",
+       "optimizer.eps is '0' (run.yaml:1): must be at least 1e-20 and at most 1: the square of a gradient below 1e-19 is 0 in f32, and eps alone divides it; give a larger value"},
+      {"optimizer: {lr: 1e-300}",
+       "optimizer.lr is '1e-300' (run.yaml:1): must be 0, or at least 1e-12 and at most 10; give a larger value"},
       {"optimizer: {betas: [0.9]}", "optimizer.betas is a list (run.yaml:1): must have 2 elements, has 1; write as many"},
       {"optimizer:\n  betas: [0.9,\n   1]",
        "optimizer.betas is '1' (run.yaml:3): must be at least 0 and at most 0.999999; give a smaller value"},
@@ -215,7 +239,8 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
        "precision.recipes is 'softmax' (run.yaml:1): each element must be a map like {path: .., op: .., compute: .., round: "
        ".., role: ..}; write it so"},
       {"parallel: {zero: 4}", "parallel.zero is '4' (run.yaml:1): must be at least 0 and at most 3; give a smaller value"},
-      {"parallel: {tensor: 0}", "parallel.tensor is '0' (run.yaml:1): must be at least 1 and at most 32768; give a larger value"},
+      {"parallel: {tensor: 0}",
+       "parallel.tensor is '0' (run.yaml:1): must be at least 1 and at most 32768; give a larger value"},
       {"train: {global_batch: 6, micro_batch: 4}",
        "train.global_batch is 6 (run.yaml:1): must be a multiple of train.micro_batch, 4; use 8 or another multiple"},
       {"model: {path: a, config: b}",
@@ -225,8 +250,10 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
       {"optimizer: {nesterov: true, momentum: 0}",
        "optimizer.nesterov is true (run.yaml:1): needs a momentum above 0 and a dampening of 0; set optimizer.momentum=0.9 "
        "optimizer.dampening=0, or remove nesterov"},
-      {"data: {text_key: .nan}", "data.text_key is '.nan' (run.yaml:1): must be a text; write a name, or put it in quotes if this is one"},
-      {"data: {split: x}", "data.split is 'x' (run.yaml:1): must be one to three numbers between commas, one of them above 0; write for example 969,30,1"},
+      {"data: {text_key: .nan}",
+       "data.text_key is '.nan' (run.yaml:1): must be a text; write a name, or put it in quotes if this is one"},
+      {"data: {split: x}",
+       "data.split is 'x' (run.yaml:1): must be one to three numbers between commas, one of them above 0; write for example 969,30,1"},
       {"probe: {inject: {}}",
        "probe.inject is a map (run.yaml:1): an element says something: {step: .., path: .., op: .., phase: .., tensor: .., value: .., element: ..}; name at least "
        "one field or remove the element"},
@@ -236,7 +263,8 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
        "schedule.end_lr is 1e-07, optimizer.lr 1e-07 (run.yaml:2): a polynomial schedule falls from optimizer.lr to schedule.end_lr; lower schedule.end_lr"},
       {"optimizer: {weight_decay: 5000, groups: [{match: x, wd_mult: 0}]}",
        "optimizer.lr=0.0003 times optimizer.weight_decay=5000 is 1.4999999999999998 (run.yaml:1): a step takes away this share of each weight, at most 1; lower one of them"},
-      {"optimizer: {weight_decay: 1e300}", "optimizer.weight_decay is '1e300' (run.yaml:1): must be 0, or at least 1e-12 and at most 10000; give a smaller value"},
+      {"optimizer: {weight_decay: 1e300}",
+       "optimizer.weight_decay is '1e300' (run.yaml:1): must be 0, or at least 1e-12 and at most 10000; give a smaller value"},
       {"optimizer: {weight_decay: 5000}",
        "optimizer.lr=0.0003 times optimizer.weight_decay=5000 is 1.4999999999999998 (run.yaml:1): a step takes away this share of each weight, at most 1; lower one of them"},
       {"train: {global_batch: 131072}",
@@ -252,7 +280,8 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
 // A step takes away rate times decay of each weight: of groups by their own factors.
 TEST(Config, NoGroupDecaysByMoreThanAllOfIt) {
   const auto refused = [](const std::string& lr_mult, const std::string& wd_mult) {
-    return error_of("", {"optimizer.lr=0.5", "optimizer.weight_decay=1", "optimizer.groups=[{match: a}, {match: b, lr_mult: " + lr_mult + ", wd_mult: " + wd_mult + "}]"});
+    return error_of("", {"optimizer.lr=0.5", "optimizer.weight_decay=1",
+                         "optimizer.groups=[{match: a}, {match: b, lr_mult: " + lr_mult + ", wd_mult: " + wd_mult + "}]"});
   };
   EXPECT_EQ(refused("2", "1"), "no error") << "exactly all";
   EXPECT_EQ(refused("1", "2"), "no error");
@@ -283,7 +312,8 @@ TEST(Config, ErrorsOfTheCommandLine) {
     load_config("/does/not/exist.yaml");
     FAIL();
   } catch (const UserError& e) {
-    EXPECT_STREQ(e.what(), "cannot read the config (/does/not/exist.yaml): No such file or directory; check the path: there is no /does");
+    EXPECT_STREQ(e.what(),
+                 "cannot read the config (/does/not/exist.yaml): No such file or directory; check the path: there is no /does");
   }
 }
 

@@ -85,11 +85,13 @@ TEST(YamlScalars, FloatsBeyondPyYaml) {
 
 TEST(Yaml, AKeyTwiceIsRefusedInFilesWithBothLines) {
   const std::string text = "train:\n  steps: 1\nlog:\n  every: 2\ntrain:\n  seed: 3\n";
-  EXPECT_EQ(error_of(text).find("'train' a second time (f.yaml:5): a key stands once, the first is in line 1"), 0u) << error_of(text);
+  EXPECT_EQ(error_of(text).find("'train' a second time (f.yaml:5): a key stands once, the first is in line 1"), 0u)
+      << error_of(text);
   EXPECT_THROW(load_yaml("a: {b: 1, b: 2}", "f.yaml"), UserError);
   EXPECT_THROW(load_yaml("- a: 1\n  a: 1\n", "f.yaml"), UserError);
   EXPECT_EQ(at(load_yaml("{a: 1, a: 2}", "command line", false), "a")->integer, 2) << "on the command line the last wins";
-  EXPECT_EQ(at(load_yaml("x: &x {a: 1}\ny: {<<: *x, a: 2}\n", "f.yaml"), "y")->find("a")->integer, 2) << "a merged key is not a second one";
+  EXPECT_EQ(at(load_yaml("x: &x {a: 1}\ny: {<<: *x, a: 2}\n", "f.yaml"), "y")->find("a")->integer, 2)
+      << "a merged key is not a second one";
 }
 
 TEST(Yaml, ReadsADocument) {
@@ -120,8 +122,9 @@ TEST(Yaml, TagsAnchorsAndMerges) {
 }
 
 TEST(Yaml, RefusesWithPlaceRuleAndFix) {
-  EXPECT_EQ(error_of("a: 1\nb: *x\n"),
-            "alias *x (f.yaml:2): no such anchor before it; define &x first, or put values that start with * in quotes: ['*x']");
+  EXPECT_EQ(
+      error_of("a: 1\nb: *x\n"),
+      "alias *x (f.yaml:2): no such anchor before it; define &x first, or put values that start with * in quotes: ['*x']");
   EXPECT_EQ(error_of("a: &a [1, *a]\n"), "alias *a (f.yaml:1): it stands inside the value it names; remove the loop");
   EXPECT_EQ(error_of("a: !!python/name:os.system x\n"),
             "tag tag:yaml.org,2002:python/name:os.system (f.yaml:1): only the tags of plain YAML are read; remove the tag");
@@ -170,7 +173,8 @@ TEST(Yaml, TextsAreQuotedWherePyYamlReadsSomethingElse) {
   for (const Json& row : rows) {
     const std::string text = row[0], quoted = row[2], written = yaml_text(text);
     plain += written == text;
-    EXPECT_TRUE(written == quoted || (written == text && row[1].get<bool>())) << Json(text).dump() << " is written as " << written << " instead of " << quoted;
+    EXPECT_TRUE(written == quoted || (written == text && row[1].get<bool>()))
+        << Json(text).dump() << " is written as " << written << " instead of " << quoted;
   }
   EXPECT_GT(plain, 50u);
 }
@@ -196,8 +200,10 @@ TEST(Yaml, TextsAndNumbersRoundTrip) {
     EXPECT_EQ(root->find("k")->items[0]->text, text);
   }
   EXPECT_THROW(yaml_text("\xff"), UserError);
-  const std::regex yaml_1_1("[-+]?[0-9][0-9_]*\\.[0-9_]*([eE][-+][0-9]+)?|[-+]?\\.inf|\\.nan");  // a float for every reader: yaml.org/type/float.html
-  for (double x : {1e300, -1e-5, 1e16, 2e-7, 5e-324, 1e22, 0.0, 3.0}) EXPECT_TRUE(std::regex_match(yaml_real(x), yaml_1_1)) << yaml_real(x);  // no digits behind a dot
+  const std::regex yaml_1_1(
+      "[-+]?[0-9][0-9_]*\\.[0-9_]*([eE][-+][0-9]+)?|[-+]?\\.inf|\\.nan");  // a float for every reader: yaml.org/type/float.html
+  for (double x : {1e300, -1e-5, 1e16, 2e-7, 5e-324, 1e22, 0.0, 3.0})
+    EXPECT_TRUE(std::regex_match(yaml_real(x), yaml_1_1)) << yaml_real(x);  // no digits behind a dot
   for (int i = 0; i < 20000; ++i) {
     double x = std::bit_cast<double>(draw());
     YamlNode node = resolve_scalar(yaml_real(x));

@@ -73,7 +73,8 @@ TEST(FamilyFiles, ThereAndBack) {
     for (const FileTensor& t : g.model->files().tensors)
       for (const FileTensor::Run& r : t.runs) {  // row by row, by the definition of a run
         const std::vector<float> param = values(*w.tensors.at(t.params[r.param]->name)), &file = want[t.name];
-        const int64_t inner = t.transposed ? t.shape[0] : t.shape.count() / t.shape[0], outputs = t.transposed ? t.shape[1] : t.shape[0];
+        const int64_t inner = t.transposed ? t.shape[0] : t.shape.count() / t.shape[0],
+                      outputs = t.transposed ? t.shape[1] : t.shape[0];
         for (int64_t i = 0; i < r.count; ++i)
           for (int64_t c = 0; c < inner; ++c)
             ASSERT_EQ(param[static_cast<size_t>((r.param_row + i) * inner + c)],
@@ -95,8 +96,8 @@ TEST(FamilyFiles, WeightsOfAnotherModelAreRefused) {
         const auto& x = a.model->params().params();
         const auto& y = b.model->params().params();
         return x.size() == y.size() && std::equal(x.begin(), x.end(), y.begin(), [](const Param& p, const Param& q) {
-          return p.name == q.name && p.shape == q.shape && (!p.tied || q.tied);  // a tied model passes over a head
-        });
+                 return p.name == q.name && p.shape == q.shape && (!p.tied || q.tied);  // a tied model passes over a head
+               });
       };
       Weights w;
       for (const Param& p : g.model->params().params())
@@ -137,7 +138,13 @@ TEST(MindFormers, NamesAsRecorded) {
   if (!shared || !*shared) GTEST_SKIP() << "RAVINE_SHARED names no folder of recorded names";
   const Json j = read_json(std::string(shared) + "/golden/mindformers/weight_names.json");
   for (const auto& [key, family] : {std::pair{"llama_legacy", "llama"}, {"qwen2_mcore", "qwen2"}, {"qwen3_mcore", "qwen3"}}) {
-    const Geometry g = geometry_of(Json{{"model_type", family}, {"hidden_size", 8}, {"intermediate_size", 16}, {"num_hidden_layers", 2}, {"num_attention_heads", 2}, {"vocab_size", 11}}, "test");
+    const Geometry g = geometry_of(Json{{"model_type", family},
+                                        {"hidden_size", 8},
+                                        {"intermediate_size", 16},
+                                        {"num_hidden_layers", 2},
+                                        {"num_attention_heads", 2},
+                                        {"vocab_size", 11}},
+                                   "test");
     for (const auto& [ours, theirs] : j[key].items()) EXPECT_EQ(mindformers_name(ours, g), theirs.get<std::string>());
   }
   EXPECT_TRUE(is_mindformers_name("decoder.layers.3.self_attention.linear_q.weight"));

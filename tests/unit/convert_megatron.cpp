@@ -15,8 +15,8 @@ namespace {
 using Values = std::function<void(TorchSave&)>;
 
 // A rank's file: arguments, two tensors a [2,3] and b [3], and what `optimizer` writes; the tensors' data counts up.
-void write_rank(const std::string& folder, const std::string& name, const Values& arguments, const std::vector<Shape>& more = {},
-                const Values& optimizer = {}) {
+void write_rank(const std::string& folder, const std::string& name, const Values& arguments,
+                const std::vector<Shape>& more = {}, const Values& optimizer = {}) {
   std::filesystem::create_directories(folder + "/mp_rank_00");
   TorchSave out(folder + "/mp_rank_00/model_optim_rng.pt");
   out.begin_dict();
@@ -103,8 +103,12 @@ TEST(Megatron, MomentsByNumberAndShape) {
     std::vector<std::vector<Shape>> groups;
     float first_of_matrix;  // element 0 of its second moment; 0: refused
   } cases[] = {
-      {"apart", {{matrix}, {vector}}, 7},        {"vectors first", {{vector}, {matrix}}, 13}, {"together", {{matrix, vector}}, 7},
-      {"another order", {{vector, matrix}}, 0}, {"one is missing", {{matrix}}, 0},           {"twice", {{matrix}, {matrix}}, 0},
+      {"apart", {{matrix}, {vector}}, 7},
+      {"vectors first", {{vector}, {matrix}}, 13},
+      {"together", {{matrix, vector}}, 7},
+      {"another order", {{vector, matrix}}, 0},
+      {"one is missing", {{matrix}}, 0},
+      {"twice", {{matrix}, {matrix}}, 0},
       {"other sizes", {{Shape{3, 2}}, {vector}}, 0},
   };
   for (const auto& c : cases) {
@@ -114,7 +118,8 @@ TEST(Megatron, MomentsByNumberAndShape) {
       for (const Shape& s : g) data.push_back(s), data.push_back(s);
     write_rank(folder / "x", kTable, {}, data, adam(c.groups));
     if (c.first_of_matrix == 0) {
-      EXPECT_NE(refusal(folder / "x", StateKind::second_moment).find("optimizer state cannot be read"), std::string::npos) << c.name;
+      EXPECT_NE(refusal(folder / "x", StateKind::second_moment).find("optimizer state cannot be read"), std::string::npos)
+          << c.name;
       continue;
     }
     const MegatronFolder f = open_megatron(folder / "x", StateKind::second_moment);

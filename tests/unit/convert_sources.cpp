@@ -1,5 +1,5 @@
-// What checkpoints of other programs say in ways that no conversion of ours writes: arguments and spellings of Megatron, frozen and shared parameters of DeepSpeed,
-// optimizer's tensors of MindFormers; and what our arguments say of each family.
+// What checkpoints of other programs say in ways that no conversion of ours writes: arguments and spellings of Megatron, frozen
+// and shared parameters of DeepSpeed, optimizer's tensors of MindFormers; and what our arguments say of each family.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -49,7 +49,12 @@ Weights megatron(const TemporaryFolder& folder, const Values& arguments, const T
   TorchSave out(folder / "mg/mp_rank_00/model_optim_rng.pt");
   out.begin_dict();
   out.text("args"), out.begin_namespace();
-  for (const auto& [key, v] : {std::pair{"num_layers", int64_t{1}}, {"hidden_size", kHidden}, {"ffn_hidden_size", kFfn}, {"num_attention_heads", 2}, {"true_vocab_size", kRows}}) out.text(key), out.integer(v);
+  for (const auto& [key, v] : {std::pair{"num_layers", int64_t{1}},
+                               {"hidden_size", kHidden},
+                               {"ffn_hidden_size", kFfn},
+                               {"num_attention_heads", 2},
+                               {"true_vocab_size", kRows}})
+    out.text(key), out.integer(v);
   if (arguments) arguments(out);
   out.end();
   out.text("checkpoint_version"), out.real(3.0);
@@ -62,58 +67,143 @@ Weights megatron(const TemporaryFolder& folder, const Values& arguments, const T
   return read_megatron(folder / "mg", config, "config.json", false);
 }
 
-Values integer(const char* key, int64_t v) { return [=](TorchSave& out) { out.text(key), out.integer(v); }; }
-Values real(const char* key, double v) { return [=](TorchSave& out) { out.text(key), out.real(v); }; }
-Values flag(const char* key, bool v) { return [=](TorchSave& out) { out.text(key), out.boolean(v); }; }
-Values word(const char* key, const char* v) { return [=](TorchSave& out) { out.text(key), out.text(v); }; }
-Values both(Values a, Values b) { return [a = std::move(a), b = std::move(b)](TorchSave& out) { a(out), b(out); }; }
+Values integer(const char* key, int64_t v) {
+  return [=](TorchSave& out) { out.text(key), out.integer(v); };
+}
+Values real(const char* key, double v) {
+  return [=](TorchSave& out) { out.text(key), out.real(v); };
+}
+Values flag(const char* key, bool v) {
+  return [=](TorchSave& out) { out.text(key), out.boolean(v); };
+}
+Values word(const char* key, const char* v) {
+  return [=](TorchSave& out) { out.text(key), out.text(v); };
+}
+Values both(Values a, Values b) {
+  return [a = std::move(a), b = std::move(b)](TorchSave& out) { a(out), b(out); };
+}
 
 TEST(MegatronArguments, SayWhatTheModelIs) {
   TemporaryFolder folder;
-  const Tensors rms{{"embedding.word_embeddings.weight", {kRows, kHidden}}, {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
+  const Tensors rms{{"embedding.word_embeddings.weight", {kRows, kHidden}},
+                    {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
   auto with = [](Tensors t, const Tensors& more) { return t.insert(t.end(), more.begin(), more.end()), t; };
   const std::string layer = "decoder.layers.0.";
-  const Tensors::value_type qkv_bias{layer + "self_attention.linear_qkv.bias", {3 * kHidden}}, o_bias{layer + "self_attention.linear_proj.bias", {kHidden}},
-      head{"output_layer.weight", {kRows, kHidden}}, norms{layer + "self_attention.q_layernorm.weight", {kHidden / 2}};
+  const Tensors::value_type qkv_bias{layer + "self_attention.linear_qkv.bias", {3 * kHidden}},
+      o_bias{layer + "self_attention.linear_proj.bias", {kHidden}}, head{"output_layer.weight", {kRows, kHidden}},
+      norms{layer + "self_attention.q_layernorm.weight", {kHidden / 2}};
   const Tensors layer_norm = with(rms, {{layer + "input_layernorm.bias", {kHidden}}});
-  const Tensors bloom = with(layer_norm, {{"embedding.norm.weight", {kHidden}}}), gpt2 = with(layer_norm, {{"embedding.position_embeddings.weight", {77, kHidden}}});
+  const Tensors bloom = with(layer_norm, {{"embedding.norm.weight", {kHidden}}}),
+                gpt2 = with(layer_norm, {{"embedding.position_embeddings.weight", {77, kHidden}}});
   const struct {
     const char* what;
     Values arguments;
     Tensors tensors;
     Json want;  // fields; null: not there
   } cases[] = {
-      {"nothing but sizes", {}, rms,
-       {{"model_type", "llama"}, {"num_key_value_heads", 2}, {"head_dim", 4}, {"max_position_embeddings", 2048}, {"rms_norm_eps", 1e-5}, {"rope_theta", 10000.0}, {"tie_word_embeddings", true},
-        {"attention_bias", false}, {"mlp_bias", false}, {"hidden_act", "silu"}, {"vocab_size", kRows}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}}},
-      {"the default of --num-query-groups without --group-query-attention", both(flag("group_query_attention", false), integer("num_query_groups", 1)), rms, {{"num_key_value_heads", 2}}},
+      {"nothing but sizes",
+       {},
+       rms,
+       {{"model_type", "llama"},
+        {"num_key_value_heads", 2},
+        {"head_dim", 4},
+        {"max_position_embeddings", 2048},
+        {"rms_norm_eps", 1e-5},
+        {"rope_theta", 10000.0},
+        {"tie_word_embeddings", true},
+        {"attention_bias", false},
+        {"mlp_bias", false},
+        {"hidden_act", "silu"},
+        {"vocab_size", kRows},
+        {"intermediate_size", kFfn},
+        {"num_hidden_layers", 1},
+        {"num_attention_heads", 2}}},
+      {"the default of --num-query-groups without --group-query-attention",
+       both(flag("group_query_attention", false), integer("num_query_groups", 1)),
+       rms,
+       {{"num_key_value_heads", 2}}},
       {"groups", both(flag("group_query_attention", true), integer("num_query_groups", 1)), rms, {{"num_key_value_heads", 1}}},
       {"wide heads", integer("kv_channels", 6), rms, {{"head_dim", 6}}},
       {"an older file", integer("seq_length", 33), rms, {{"max_position_embeddings", 33}}},
-      {"both lengths", both(integer("seq_length", 33), integer("max_position_embeddings", 44)), rms, {{"max_position_embeddings", 44}}},
+      {"both lengths",
+       both(integer("seq_length", 33), integer("max_position_embeddings", 44)),
+       rms,
+       {{"max_position_embeddings", 44}}},
       {"the older name of eps", real("layernorm_epsilon", 2e-6), rms, {{"rms_norm_eps", 2e-6}}},
       {"both names of eps", both(real("layernorm_epsilon", 2e-6), real("norm_epsilon", 3e-6)), rms, {{"rms_norm_eps", 3e-6}}},
       {"a whole base", integer("rotary_base", 50000), rms, {{"rope_theta", 50000.0}}},
       {"another base", real("rotary_base", 12345.5), rms, {{"rope_theta", 12345.5}}},
       {"a head", {}, with(rms, {head}), {{"tie_word_embeddings", false}}},
-      {"a head that is the copy of the last stage", flag("untie_embeddings_and_output_weights", false), with(rms, {head}), {{"tie_word_embeddings", true}}},
+      {"a head that is the copy of the last stage",
+       flag("untie_embeddings_and_output_weights", false),
+       with(rms, {head}),
+       {{"tie_word_embeddings", true}}},
       {"biases of q, k, v alone", {}, with(rms, {qkv_bias}), {{"model_type", "qwen2"}, {"attention_bias", nullptr}}},
-      {"biases of attention", {}, with(rms, {qkv_bias, o_bias}), {{"model_type", "llama"}, {"attention_bias", true}, {"mlp_bias", false}}},
-      {"biases of the MLP", {}, with(rms, {{layer + "mlp.linear_fc1.bias", {2 * kFfn}}}), {{"model_type", "llama"}, {"attention_bias", false}, {"mlp_bias", true}}},
+      {"biases of attention",
+       {},
+       with(rms, {qkv_bias, o_bias}),
+       {{"model_type", "llama"}, {"attention_bias", true}, {"mlp_bias", false}}},
+      {"biases of the MLP",
+       {},
+       with(rms, {{layer + "mlp.linear_fc1.bias", {2 * kFfn}}}),
+       {{"model_type", "llama"}, {"attention_bias", false}, {"mlp_bias", true}}},
       {"norms of q and k", {}, with(rms, {norms}), {{"model_type", "qwen3"}, {"attention_bias", false}}},
       {"and biases", {}, with(rms, {norms, qkv_bias}), {{"model_type", "qwen3"}, {"attention_bias", true}}},
-      {"ALiBi", both(word("position_embedding_type", "alibi"), integer("seq_length", 33)), rms,
-       {{"model_type", "baichuan"}, {"model_max_length", 33}, {"max_position_embeddings", nullptr}, {"rope_theta", nullptr}, {"z_loss_weight", nullptr}}},
-      {"Baichuan2", both(word("position_embedding_type", "alibi"), flag("lm_norm_weight", true)), rms, {{"model_type", "baichuan"}, {"z_loss_weight", 0}}},
+      {"ALiBi",
+       both(word("position_embedding_type", "alibi"), integer("seq_length", 33)),
+       rms,
+       {{"model_type", "baichuan"},
+        {"model_max_length", 33},
+        {"max_position_embeddings", nullptr},
+        {"rope_theta", nullptr},
+        {"z_loss_weight", nullptr}}},
+      {"Baichuan2",
+       both(word("position_embedding_type", "alibi"), flag("lm_norm_weight", true)),
+       rms,
+       {{"model_type", "baichuan"}, {"z_loss_weight", 0}}},
       {"another kind of positions", word("position_embedding_type", "rope"), rms, {{"model_type", "llama"}}},
-      {"a norm behind the embedding", real("layernorm_epsilon", 2e-6), bloom, {{"model_type", "bloom"}, {"n_layer", 1}, {"n_head", 2}, {"hidden_size", kHidden}, {"layer_norm_epsilon", 2e-6}, {"tie_word_embeddings", true}}},
-      {"a table of positions", both(integer("max_position_embeddings", 77), real("norm_epsilon", 2e-6)), gpt2,
-       {{"model_type", "gpt2"}, {"n_positions", 77}, {"n_inner", kFfn}, {"n_embd", kHidden}, {"n_layer", 1}, {"n_head", 2}, {"layer_norm_epsilon", 2e-6}, {"activation_function", "gelu_new"}}},
-      {"its exact GELU", both(integer("max_position_embeddings", 77), flag("openai_gelu", false)), gpt2, {{"activation_function", "gelu"}}},
-      {"its GELU by tanh", both(integer("max_position_embeddings", 77), flag("openai_gelu", true)), gpt2, {{"activation_function", "gelu_new"}}},
-      {"LayerNorm alone", both(integer("max_position_embeddings", 77), real("rotary_base", 500)), layer_norm,
-       {{"model_type", "gpt_neox"}, {"max_position_embeddings", 77}, {"use_parallel_residual", false}, {"hidden_act", "gelu"}, {"rotary_pct", 1.0}, {"rotary_emb_base", 500.0}, {"layer_norm_eps", 1e-5}}},
-      {"with a part of the rotation", both(real("rotary_percent", 0.5), flag("openai_gelu", true)), layer_norm, {{"hidden_act", "gelu_new"}, {"rotary_pct", 0.5}, {"rotary_emb_base", 10000.0}}},
+      {"a norm behind the embedding",
+       real("layernorm_epsilon", 2e-6),
+       bloom,
+       {{"model_type", "bloom"},
+        {"n_layer", 1},
+        {"n_head", 2},
+        {"hidden_size", kHidden},
+        {"layer_norm_epsilon", 2e-6},
+        {"tie_word_embeddings", true}}},
+      {"a table of positions",
+       both(integer("max_position_embeddings", 77), real("norm_epsilon", 2e-6)),
+       gpt2,
+       {{"model_type", "gpt2"},
+        {"n_positions", 77},
+        {"n_inner", kFfn},
+        {"n_embd", kHidden},
+        {"n_layer", 1},
+        {"n_head", 2},
+        {"layer_norm_epsilon", 2e-6},
+        {"activation_function", "gelu_new"}}},
+      {"its exact GELU",
+       both(integer("max_position_embeddings", 77), flag("openai_gelu", false)),
+       gpt2,
+       {{"activation_function", "gelu"}}},
+      {"its GELU by tanh",
+       both(integer("max_position_embeddings", 77), flag("openai_gelu", true)),
+       gpt2,
+       {{"activation_function", "gelu_new"}}},
+      {"LayerNorm alone",
+       both(integer("max_position_embeddings", 77), real("rotary_base", 500)),
+       layer_norm,
+       {{"model_type", "gpt_neox"},
+        {"max_position_embeddings", 77},
+        {"use_parallel_residual", false},
+        {"hidden_act", "gelu"},
+        {"rotary_pct", 1.0},
+        {"rotary_emb_base", 500.0},
+        {"layer_norm_eps", 1e-5}}},
+      {"with a part of the rotation",
+       both(real("rotary_percent", 0.5), flag("openai_gelu", true)),
+       layer_norm,
+       {{"hidden_act", "gelu_new"}, {"rotary_pct", 0.5}, {"rotary_emb_base", 10000.0}}},
   };
   for (const auto& c : cases) {
     const Weights w = megatron(folder, c.arguments, c.tensors);
@@ -123,15 +213,21 @@ TEST(MegatronArguments, SayWhatTheModelIs) {
 }
 
 Json llama() {
-  return {{"model_type", "llama"}, {"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"num_key_value_heads", 1}, {"vocab_size", kRows},
-          {"tie_word_embeddings", false}};
+  return {{"model_type", "llama"},    {"hidden_size", kHidden},   {"intermediate_size", kFfn}, {"num_hidden_layers", 1},
+          {"num_attention_heads", 2}, {"num_key_value_heads", 1}, {"vocab_size", kRows},       {"tie_word_embeddings", false}};
 }
 
 TEST(MegatronNames, AreReadInEverySpelling) {
   TemporaryFolder folder;
-  const Tensors core{{"embedding.word_embeddings.weight", {kRows, kHidden}}, {"decoder.layers.0.input_layernorm.weight", {kHidden}}, {"decoder.layers.0.self_attention.linear_qkv.weight", {16, kHidden}},
-                     {"decoder.layers.0.self_attention.linear_proj.weight", {kHidden, kHidden}}, {"decoder.layers.0.pre_mlp_layernorm.weight", {kHidden}}, {"decoder.layers.0.mlp.linear_fc1.weight", {2 * kFfn, kHidden}},
-                     {"decoder.layers.0.mlp.linear_fc2.weight", {kHidden, kFfn}}, {"decoder.final_layernorm.weight", {kHidden}}, {"output_layer.weight", {kRows, kHidden}}};
+  const Tensors core{{"embedding.word_embeddings.weight", {kRows, kHidden}},
+                     {"decoder.layers.0.input_layernorm.weight", {kHidden}},
+                     {"decoder.layers.0.self_attention.linear_qkv.weight", {16, kHidden}},
+                     {"decoder.layers.0.self_attention.linear_proj.weight", {kHidden, kHidden}},
+                     {"decoder.layers.0.pre_mlp_layernorm.weight", {kHidden}},
+                     {"decoder.layers.0.mlp.linear_fc1.weight", {2 * kFfn, kHidden}},
+                     {"decoder.layers.0.mlp.linear_fc2.weight", {kHidden, kFfn}},
+                     {"decoder.final_layernorm.weight", {kHidden}},
+                     {"output_layer.weight", {kRows, kHidden}}};
   auto read = [&](const Tensors& t) {
     std::map<std::string, std::vector<float>> out;
     for (const auto& [name, e] : megatron(folder, {}, t, llama()).tensors) out[name] = values_of(*e);
@@ -149,14 +245,26 @@ TEST(MegatronNames, AreReadInEverySpelling) {
   rows("mlp.gate_proj.weight", 5, 0, kFfn), rows("mlp.up_proj.weight", 5, kFfn, kFfn);
   const std::string layer = "decoder.layers.0.";
   const std::vector<std::pair<std::string, std::vector<std::string>>> spellings{
-      {"embedding.word_embeddings.weight", {"language_model.embedding.word_embeddings.weight", "module.embedding.word_embeddings.weight", "module.language_model.embedding.word_embeddings.weight"}},
-      {layer + "input_layernorm.weight", {layer + "input_norm.weight", layer + "self_attention.linear_qkv.layer_norm_weight", "transformer.layers.0.input_layernorm.weight", "encoder.layers.0.input_norm.weight"}},
-      {layer + "self_attention.linear_qkv.weight", {layer + "self_attention.query_key_value.weight", "language_model.encoder.layers.0.self_attention.query_key_value.weight"}},
-      {layer + "self_attention.linear_proj.weight", {layer + "self_attention.dense.weight", "language_model.transformer.layers.0.self_attention.dense.weight"}},
-      {layer + "pre_mlp_layernorm.weight", {layer + "post_attention_norm.weight", layer + "post_attention_layernorm.weight", layer + "mlp.linear_fc1.layer_norm_weight"}},
-      {layer + "mlp.linear_fc1.weight", {layer + "mlp.dense_h_to_4h.weight", layer + "mlp.proj.weight", "module.decoder.layers.0.mlp.linear_fc1.weight"}},
+      {"embedding.word_embeddings.weight",
+       {"language_model.embedding.word_embeddings.weight", "module.embedding.word_embeddings.weight",
+        "module.language_model.embedding.word_embeddings.weight"}},
+      {layer + "input_layernorm.weight",
+       {layer + "input_norm.weight", layer + "self_attention.linear_qkv.layer_norm_weight",
+        "transformer.layers.0.input_layernorm.weight", "encoder.layers.0.input_norm.weight"}},
+      {layer + "self_attention.linear_qkv.weight",
+       {layer + "self_attention.query_key_value.weight",
+        "language_model.encoder.layers.0.self_attention.query_key_value.weight"}},
+      {layer + "self_attention.linear_proj.weight",
+       {layer + "self_attention.dense.weight", "language_model.transformer.layers.0.self_attention.dense.weight"}},
+      {layer + "pre_mlp_layernorm.weight",
+       {layer + "post_attention_norm.weight", layer + "post_attention_layernorm.weight",
+        layer + "mlp.linear_fc1.layer_norm_weight"}},
+      {layer + "mlp.linear_fc1.weight",
+       {layer + "mlp.dense_h_to_4h.weight", layer + "mlp.proj.weight", "module.decoder.layers.0.mlp.linear_fc1.weight"}},
       {layer + "mlp.linear_fc2.weight", {layer + "mlp.dense_4h_to_h.weight"}},
-      {"decoder.final_layernorm.weight", {"decoder.final_norm.weight", "encoder.final_norm.weight", "encoder.final_layernorm.weight", "transformer.final_layernorm.weight", "language_model.encoder.final_norm.weight"}},
+      {"decoder.final_layernorm.weight",
+       {"decoder.final_norm.weight", "encoder.final_norm.weight", "encoder.final_layernorm.weight",
+        "transformer.final_layernorm.weight", "language_model.encoder.final_norm.weight"}},
       {"output_layer.weight", {"language_model.output_layer.weight", "module.output_layer.weight"}},
   };
   for (const auto& [name, others] : spellings)
@@ -167,8 +275,9 @@ TEST(MegatronNames, AreReadInEverySpelling) {
       EXPECT_EQ(read(t), want) << other;
     }
   // What holds no weights of its own.
-  for (const char* more : {"decoder.layers.0.self_attention.rotary_emb.inv_freq", "decoder.layers.0.mlp.linear_fc1._extra_state", "word_embeddings_for_head.weight", "module.word_embeddings_for_head.weight",
-                           "language_model.word_embeddings_for_head.weight"}) {
+  for (const char* more : {"decoder.layers.0.self_attention.rotary_emb.inv_freq",
+                           "decoder.layers.0.mlp.linear_fc1._extra_state", "word_embeddings_for_head.weight",
+                           "module.word_embeddings_for_head.weight", "language_model.word_embeddings_for_head.weight"}) {
     Tensors t = core;
     t.push_back({more, {3}});
     EXPECT_EQ(read(t), want) << more;
@@ -184,7 +293,8 @@ TEST(MegatronNames, AreReadInEverySpelling) {
 
 TEST(MegatronFolders, TheTrackerSaysWhichStepAndTheOlderFileIsTaken) {
   TemporaryFolder folder;
-  const Tensors t{{"embedding.word_embeddings.weight", {kRows, kHidden}}, {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
+  const Tensors t{{"embedding.word_embeddings.weight", {kRows, kHidden}},
+                  {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
   megatron(folder, {}, t);
   namespace fs = std::filesystem;
   fs::rename(folder / "mg/mp_rank_00/model_optim_rng.pt", folder / "mg/mp_rank_00/model_rng.pt");
@@ -197,7 +307,9 @@ TEST(MegatronFolders, TheTrackerSaysWhichStepAndTheOlderFileIsTaken) {
   }
   for (const char* text : {"", "12x", "-1", "120.0"}) {
     spill(folder / "run/latest_checkpointed_iteration.txt", text);
-    EXPECT_NE(message_of<UserError>([&] { open_megatron(folder / "run", StateKind::weights); }).find("bad tracker file"), std::string::npos) << text;
+    EXPECT_NE(message_of<UserError>([&] { open_megatron(folder / "run", StateKind::weights); }).find("bad tracker file"),
+              std::string::npos)
+        << text;
   }
   fs::remove(folder / "run/latest_checkpointed_iteration.txt");
   spill(folder / "run/latest", "iter_0000120\n");
@@ -214,12 +326,19 @@ TEST(MegatronNotes, SayWhatTheArgumentsCannot) {
   EXPECT_EQ(notes(llama(), MegatronNames::legacy), 0u);
   EXPECT_EQ(notes(with(llama(), {{"rope_theta", 10000}, {"rope_scaling", nullptr}}), MegatronNames::legacy), 0u);
   EXPECT_EQ(notes(with(llama(), {{"model_type", "qwen2"}, {"use_sliding_window", false}}), MegatronNames::mcore), 0u);
-  EXPECT_EQ(notes(with(llama(), {{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 0}}), MegatronNames::mcore), 1u);
+  EXPECT_EQ(
+      notes(with(llama(),
+                 {{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 0}}),
+            MegatronNames::mcore),
+      1u);
   EXPECT_EQ(notes(with(llama(), {{"rope_theta", 50000}}), MegatronNames::legacy), 1u);
-  EXPECT_EQ(notes(with(llama(), {{"rope_parameters", {{"rope_theta", 50000}, {"rope_type", "default"}}}}), MegatronNames::legacy), 1u);
+  EXPECT_EQ(
+      notes(with(llama(), {{"rope_parameters", {{"rope_theta", 50000}, {"rope_type", "default"}}}}), MegatronNames::legacy),
+      1u);
   EXPECT_EQ(notes(with(llama(), {{"rope_theta", 50000}}), MegatronNames::mcore), 0u) << "newer ones take the argument";
   EXPECT_EQ(notes(with(llama(), {{"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}}}), MegatronNames::mcore), 1u);
-  const Json neox{{"model_type", "gpt_neox"}, {"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"vocab_size", kRows}, {"rotary_pct", 0.5}};
+  const Json neox{{"model_type", "gpt_neox"}, {"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1},
+                  {"num_attention_heads", 2}, {"vocab_size", kRows},    {"rotary_pct", 0.5}};
   EXPECT_EQ(notes(neox, MegatronNames::mcore), 1u) << "side by side is the default";
   EXPECT_EQ(notes(with(neox, {{"use_parallel_residual", true}}), MegatronNames::mcore), 1u);
   EXPECT_EQ(notes(with(neox, {{"use_parallel_residual", false}}), MegatronNames::mcore), 0u);
@@ -237,7 +356,8 @@ struct Written {
     const auto model = make_model(config, "test");
     const std::vector<std::byte> zeros(1 << 16);
     std::vector<TensorBytes> tensors;
-    for (const FileTensor& t : model->files().tensors) tensors.push_back({t.name, DType::f32, t.shape, std::span(zeros).first(static_cast<size_t>(t.shape.count() * 4))});
+    for (const FileTensor& t : model->files().tensors)
+      tensors.push_back({t.name, DType::f32, t.shape, std::span(zeros).first(static_cast<size_t>(t.shape.count() * 4))});
     save_safetensors(in + "/model.safetensors", tensors);
     convert_weights({.input = in, .output = out, .to = "megatron-mcore", .dtype = dtype}, [](int64_t, int64_t) {});
     file = std::make_shared<TorchFile>(out + "/release/mp_rank_00/model_optim_rng.pt");
@@ -249,13 +369,28 @@ struct Written {
 TEST(MegatronArguments, OfEveryFamilySayItsParts) {
   TemporaryFolder folder;
   auto with = [](Json c, const Json& more) { return c.update(more), c; };
-  const Json gpt2{{"model_type", "gpt2"}, {"n_embd", kHidden}, {"n_layer", 1}, {"n_head", 2}, {"vocab_size", kRows}, {"n_positions", 77}};
-  const Json bloom{{"model_type", "bloom"}, {"hidden_size", kHidden}, {"n_layer", 1}, {"n_head", 2}, {"vocab_size", kRows}, {"seq_length", 99}};
-  const Json neox{{"model_type", "gpt_neox"}, {"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 1}, {"vocab_size", kRows}, {"max_position_embeddings", 55}};
-  const Json baichuan{{"model_type", "baichuan"}, {"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"vocab_size", kRows}};
-  // What is true: of swiglu, add_bias_linear, add_qkv_bias, add_dense_bias, qk_layernorm, embed_layernorm, untie.., add_position_embedding, use_rotary.., lm_norm_weight, openai_gelu.
-  const std::vector<const char*> flags{"swiglu", "add_bias_linear", "add_qkv_bias", "add_dense_bias", "qk_layernorm", "embed_layernorm", "untie_embeddings_and_output_weights", "add_position_embedding",
-                                       "use_rotary_position_embeddings", "lm_norm_weight", "openai_gelu"};
+  const Json gpt2{{"model_type", "gpt2"}, {"n_embd", kHidden},   {"n_layer", 1},
+                  {"n_head", 2},          {"vocab_size", kRows}, {"n_positions", 77}};
+  const Json bloom{{"model_type", "bloom"}, {"hidden_size", kHidden}, {"n_layer", 1},
+                   {"n_head", 2},           {"vocab_size", kRows},    {"seq_length", 99}};
+  const Json neox{{"model_type", "gpt_neox"},     {"hidden_size", kHidden},   {"intermediate_size", kFfn},
+                  {"num_hidden_layers", 1},       {"num_attention_heads", 1}, {"vocab_size", kRows},
+                  {"max_position_embeddings", 55}};
+  const Json baichuan{{"model_type", "baichuan"}, {"hidden_size", kHidden},   {"intermediate_size", kFfn},
+                      {"num_hidden_layers", 1},   {"num_attention_heads", 2}, {"vocab_size", kRows}};
+  // What is true: of swiglu, add_bias_linear, add_qkv_bias, add_dense_bias, qk_layernorm, embed_layernorm, untie..,
+  // add_position_embedding, use_rotary.., lm_norm_weight, openai_gelu.
+  const std::vector<const char*> flags{"swiglu",
+                                       "add_bias_linear",
+                                       "add_qkv_bias",
+                                       "add_dense_bias",
+                                       "qk_layernorm",
+                                       "embed_layernorm",
+                                       "untie_embeddings_and_output_weights",
+                                       "add_position_embedding",
+                                       "use_rotary_position_embeddings",
+                                       "lm_norm_weight",
+                                       "openai_gelu"};
   const struct {
     const char* what;
     Json config;
@@ -264,10 +399,12 @@ TEST(MegatronArguments, OfEveryFamilySayItsParts) {
     int64_t length;
   } cases[] = {
       {"llama", with(llama(), {{"max_position_embeddings", 66}}), "1_____1_1__", "rope", 66},
-      {"llama with biases", with(llama(), {{"attention_bias", true}, {"tie_word_embeddings", true}}), "1_11____1__", "rope", 2048},
+      {"llama with biases", with(llama(), {{"attention_bias", true}, {"tie_word_embeddings", true}}), "1_11____1__", "rope",
+       2048},
       {"llama with all biases", with(llama(), {{"attention_bias", true}, {"mlp_bias", true}}), "1111__1_1__", "rope", 2048},
       {"qwen2", with(llama(), {{"model_type", "qwen2"}, {"max_position_embeddings", 66}}), "1_1___1_1__", "rope", 66},
-      {"qwen3", with(llama(), {{"model_type", "qwen3"}, {"head_dim", 4}, {"max_position_embeddings", 66}}), "1___1_1_1__", "rope", 66},
+      {"qwen3", with(llama(), {{"model_type", "qwen3"}, {"head_dim", 4}, {"max_position_embeddings", 66}}), "1___1_1_1__",
+       "rope", 66},
       {"gpt2", gpt2, "_111___1__1", "learned_absolute", 77},
       {"bloom", bloom, "_111_1____1", "alibi", 99},
       {"pythia", neox, "_111__1_1__", "rope", 55},
@@ -286,16 +423,19 @@ TEST(MegatronArguments, OfEveryFamilySayItsParts) {
   }
   auto base = [&](const Json& more) { return real_argument(*Written(folder, with(llama(), more)).file, "rotary_base"); };
   EXPECT_EQ(base({{"rope_theta", 12345.5}}), 12345.5);
-  EXPECT_EQ(base({{"rope_parameters", {{"rope_theta", 70000}, {"rope_type", "default"}}}}), 70000) << "as newer configs write it";
+  EXPECT_EQ(base({{"rope_parameters", {{"rope_theta", 70000}, {"rope_type", "default"}}}}), 70000)
+      << "as newer configs write it";
   EXPECT_EQ(base(Json::object()), 10000);
   auto percent = [&](const Json& more) { return real_argument(*Written(folder, with(neox, more)).file, "rotary_percent"); };
   EXPECT_EQ(percent({{"rotary_pct", 0.5}}), 0.5);
-  EXPECT_EQ(percent({{"rope_parameters", {{"partial_rotary_factor", 0.5}, {"rope_theta", 10000.0}, {"rope_type", "default"}}}}), 0.5);
+  EXPECT_EQ(percent({{"rope_parameters", {{"partial_rotary_factor", 0.5}, {"rope_theta", 10000.0}, {"rope_type", "default"}}}}),
+            0.5);
   EXPECT_EQ(percent(Json::object()), 0.25);
   EXPECT_EQ(real_argument(*Written(folder, with(neox, {{"rotary_emb_base", 500}})).file, "rotary_base"), 500);
   EXPECT_EQ(real_argument(*Written(folder, gpt2).file, "norm_epsilon"), 1e-5) << "the default of LayerNorm";
   EXPECT_EQ(real_argument(*Written(folder, llama()).file, "norm_epsilon"), 1e-6) << "that of Llama";
-  for (auto [dtype, fp16, bf16] : {std::tuple{DType::f16, true, false}, {DType::bf16, false, true}, {DType::f32, false, false}}) {
+  for (auto [dtype, fp16, bf16] :
+       {std::tuple{DType::f16, true, false}, {DType::bf16, false, true}, {DType::f32, false, false}}) {
     const Written w(folder, llama(), dtype);
     EXPECT_TRUE(w.is("fp16") == fp16 && w.is("bf16") == bf16) << name(dtype);
   }
@@ -318,33 +458,47 @@ void shape(TorchSave& out, const char* name, std::initializer_list<int64_t> size
   out.end();
 }
 
-// Two ranks: `a` [2,3] and `b` [3] are trained (9 elements, 5 a rank and one of padding), `frozen` [5] is not, `buffer` [2] is none of the parameters, `alias` is `a`.
+// Two ranks: `a` [2,3] and `b` [3] are trained (9 elements, 5 a rank and one of padding), `frozen` [5] is not, `buffer` [2] is
+// none of the parameters, `alias` is `a`.
 TEST(DeepSpeed, FrozenSharedAndBuffersComeAlong) {
   TemporaryFolder folder;
   for (int64_t stage : {2, 3}) {
     const std::string at = folder / fmt::format("zero{}", stage);
     std::filesystem::create_directories(at);
     for (int rank = 0; rank < (stage == 3 ? 2 : 1); ++rank)
-      write_file(at + (stage == 3 ? fmt::format("/zero_pp_rank_{}_mp_rank_00_model_states.pt", rank) : "/mp_rank_00_model_states.pt"), [&](TorchSave& out) {
-        out.text("module"), out.begin_dict(), out.text("buffer"), out.tensor(DType::f32, {2}), out.end();
-        out.text("buffer_names"), out.begin_list(), out.text("buffer"), out.end();
-        out.text("shared_params"), out.begin_dict(), out.text("alias"), out.text("a"), out.text("lost"), out.text("nowhere"), out.end();
-        out.text("param_shapes"), out.begin_list(), out.begin_dict(), shape(out, "a", {2, 3}), shape(out, "b", {3}), out.end(), out.end();
-        out.text("frozen_param_shapes"), out.begin_dict(), shape(out, "frozen", {5}), out.end();
-        out.text("frozen_param_fragments"), out.begin_dict(), out.text("frozen"), out.tensor(DType::f32, {stage == 3 ? 3 : 5}), out.end();
-        out.text("global_steps"), out.integer(6), out.text("global_samples"), out.integer(48), out.text("skipped_steps"), out.integer(2);
-      }, {{"buffer", {2}}, {"frozen", {stage == 3 ? 3 : 5}}});
+      write_file(
+          at + (stage == 3 ? fmt::format("/zero_pp_rank_{}_mp_rank_00_model_states.pt", rank) : "/mp_rank_00_model_states.pt"),
+          [&](TorchSave& out) {
+            out.text("module"), out.begin_dict(), out.text("buffer"), out.tensor(DType::f32, {2}), out.end();
+            out.text("buffer_names"), out.begin_list(), out.text("buffer"), out.end();
+            out.text("shared_params"), out.begin_dict(), out.text("alias"), out.text("a"), out.text("lost"),
+                out.text("nowhere"), out.end();
+            out.text("param_shapes"), out.begin_list(), out.begin_dict(), shape(out, "a", {2, 3}), shape(out, "b", {3}),
+                out.end(), out.end();
+            out.text("frozen_param_shapes"), out.begin_dict(), shape(out, "frozen", {5}), out.end();
+            out.text("frozen_param_fragments"), out.begin_dict(), out.text("frozen"),
+                out.tensor(DType::f32, {stage == 3 ? 3 : 5}), out.end();
+            out.text("global_steps"), out.integer(6), out.text("global_samples"), out.integer(48), out.text("skipped_steps"),
+                out.integer(2);
+          },
+          {{"buffer", {2}}, {"frozen", {stage == 3 ? 3 : 5}}});
     for (int rank = 0; rank < 2; ++rank)
-      write_file(at + fmt::format("/zero_pp_rank_{}_mp_rank_00_optim_states.pt", rank), [&](TorchSave& out) {
-        out.text("optimizer_state_dict"), out.begin_dict();
-        out.text("zero_stage"), out.integer(stage);
-        out.text("partition_count"), out.begin_list(), out.integer(2), out.end();
-        out.text(stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups"), out.begin_list(), out.tensor(DType::f32, {5}), out.end();
-        out.text(stage == 3 ? "optimizer_state_dict" : "base_optimizer_state"), out.begin_dict(), out.text("state"), out.begin_dict(), out.end(), out.end();
-        out.end();
-      }, {{"flat", {5}}});
+      write_file(at + fmt::format("/zero_pp_rank_{}_mp_rank_00_optim_states.pt", rank),
+                 [&](TorchSave& out) {
+                   out.text("optimizer_state_dict"), out.begin_dict();
+                   out.text("zero_stage"), out.integer(stage);
+                   out.text("partition_count"), out.begin_list(), out.integer(2), out.end();
+                   out.text(stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups"), out.begin_list(),
+                       out.tensor(DType::f32, {5}), out.end();
+                   out.text(stage == 3 ? "optimizer_state_dict" : "base_optimizer_state"), out.begin_dict(), out.text("state"),
+                       out.begin_dict(), out.end(), out.end();
+                   out.end();
+                 },
+                 {{"flat", {5}}});
     const Weights w = read_deepspeed(at, Json(), "");
-    auto got = [&](const char* name) { return w.tensors.contains(name) ? values_of(*w.tensors.at(name)) : std::vector<float>{}; };
+    auto got = [&](const char* name) {
+      return w.tensors.contains(name) ? values_of(*w.tensors.at(name)) : std::vector<float>{};
+    };
     using Floats = std::vector<float>;
     EXPECT_EQ(w.tensors.size(), 5u);
     if (stage == 2) {
@@ -370,15 +524,26 @@ TEST(MindFormers, WhatTrainingPutsBesideWeightsIsNoWeight) {
   const std::vector<int32_t> whole{42};
   std::vector<TensorBytes> tensors;
   const Json config = llama();
-  auto add = [&](const std::string& name, const Shape& s) { tensors.push_back({name, DType::f32, s, std::as_bytes(std::span(zeros)).first(static_cast<size_t>(s.count() * 4))}); };
+  auto add = [&](const std::string& name, const Shape& s) {
+    tensors.push_back({name, DType::f32, s, std::as_bytes(std::span(zeros)).first(static_cast<size_t>(s.count() * 4))});
+  };
   const std::string layer = "model.layers.0.";
-  for (const auto& [name, s] : Tensors{{"model.tok_embeddings.embedding_weight", {kRows, kHidden}}, {"model.norm_out.weight", {kHidden}}, {"lm_head.weight", {kRows, kHidden}}, {layer + "attention_norm.weight", {kHidden}},
-                                       {layer + "ffn_norm.weight", {kHidden}}, {layer + "attention.wq.weight", {8, kHidden}}, {layer + "attention.wk.weight", {4, kHidden}}, {layer + "attention.wv.weight", {4, kHidden}},
-                                       {layer + "attention.wo.weight", {kHidden, 8}}, {layer + "feed_forward.w1.weight", {kFfn, kHidden}}, {layer + "feed_forward.w2.weight", {kHidden, kFfn}},
+  for (const auto& [name, s] : Tensors{{"model.tok_embeddings.embedding_weight", {kRows, kHidden}},
+                                       {"model.norm_out.weight", {kHidden}},
+                                       {"lm_head.weight", {kRows, kHidden}},
+                                       {layer + "attention_norm.weight", {kHidden}},
+                                       {layer + "ffn_norm.weight", {kHidden}},
+                                       {layer + "attention.wq.weight", {8, kHidden}},
+                                       {layer + "attention.wk.weight", {4, kHidden}},
+                                       {layer + "attention.wv.weight", {4, kHidden}},
+                                       {layer + "attention.wo.weight", {kHidden, 8}},
+                                       {layer + "feed_forward.w1.weight", {kFfn, kHidden}},
+                                       {layer + "feed_forward.w2.weight", {kHidden, kFfn}},
                                        {layer + "feed_forward.w3.weight", {kFfn, kHidden}}})
     add(name, s);
   const size_t weights = tensors.size();
-  for (const char* prefix : {"adam_m.", "adam_v.", "adam.", "moments.", "accu_grads.", "exp_avg.", "exp_avg_sq.", "optimizer."}) add(prefix + layer + "attention.wq.weight", {8, kHidden});
+  for (const char* prefix : {"adam_m.", "adam_v.", "adam.", "moments.", "accu_grads.", "exp_avg.", "exp_avg_sq.", "optimizer."})
+    add(prefix + layer + "attention.wq.weight", {8, kHidden});
   add("learning_rate", {1}), add("loss_scale", {}), add("beta1_power", {});
   tensors.push_back({"global_step", DType::i32, {1}, std::as_bytes(std::span(whole))});
   save_safetensors(folder / "a.safetensors", tensors);
@@ -390,7 +555,8 @@ TEST(MindFormers, WhatTrainingPutsBesideWeightsIsNoWeight) {
   EXPECT_TRUE(w.tensors.contains("model.layers.0.self_attn.q_proj.weight"));
   tensors.back() = {"global_step", DType::f32, {1}, std::as_bytes(std::span(step))};
   save_safetensors(folder / "b.safetensors", tensors);
-  EXPECT_EQ(read_mindformers(folder / "b.safetensors", config, "config.json", false, StateKind::weights).position.step, 41) << "of any type";
+  EXPECT_EQ(read_mindformers(folder / "b.safetensors", config, "config.json", false, StateKind::weights).position.step, 41)
+      << "of any type";
 }
 
 // --- which layout a folder is
@@ -406,9 +572,13 @@ TEST(Recognise, ByNamesInTheirOrder) {
       {"texts", {"a.txt", "config.json"}, {}},
       {"a checkpoint", {"manifest.json", "state-00000.safetensors"}, WeightLayout::ravine},
       {"checkpoints", {"step_000001/manifest.json"}, WeightLayout::ravine},
-      {"a run with its model", {"checkpoints/step_000001/manifest.json", "model/model.safetensors", "latest"}, WeightLayout::ravine},
+      {"a run with its model",
+       {"checkpoints/step_000001/manifest.json", "model/model.safetensors", "latest"},
+       WeightLayout::ravine},
       {"a copy of a model in a folder of that name", {"step_000001/notes.txt"}, {}},
-      {"Megatron's", {"latest_checkpointed_iteration.txt", "iter_0000001/mp_rank_00/model_optim_rng.pt"}, WeightLayout::megatron},
+      {"Megatron's",
+       {"latest_checkpointed_iteration.txt", "iter_0000001/mp_rank_00/model_optim_rng.pt"},
+       WeightLayout::megatron},
       {"its ranks", {"mp_rank_00/model_optim_rng.pt"}, WeightLayout::megatron},
       {"MindFormers' ranks", {"rank_0/a.safetensors", "rank_1/a.safetensors"}, WeightLayout::mindformers},
       {"MindFormers' map", {"param_name_map.json", "model-00001-of-00001.safetensors"}, WeightLayout::mindformers},
@@ -430,8 +600,11 @@ TEST(Recognise, ByNamesInTheirOrder) {
   EXPECT_EQ(recognise("/no/such/file.ckpt")->layout, WeightLayout::mindformers) << "by its name";
   // Files of safetensors by the names inside.
   const std::vector<float> one(1);
-  for (auto [name, metadata, want] : {std::tuple{"model.layers.0.attention.wq.weight", "", WeightLayout::mindformers}, {"decoder.layers.0.self_attention.linear_q.weight", "", WeightLayout::mindformers},
-                                      {"model.layers.0.self_attn.q_proj.weight", "", WeightLayout::hf}, {"transformer.h.0.attn.c_attn.weight", "pt", WeightLayout::hf}, {"anything", "ms", WeightLayout::mindformers}}) {
+  for (auto [name, metadata, want] : {std::tuple{"model.layers.0.attention.wq.weight", "", WeightLayout::mindformers},
+                                      {"decoder.layers.0.self_attention.linear_q.weight", "", WeightLayout::mindformers},
+                                      {"model.layers.0.self_attn.q_proj.weight", "", WeightLayout::hf},
+                                      {"transformer.h.0.attn.c_attn.weight", "pt", WeightLayout::hf},
+                                      {"anything", "ms", WeightLayout::mindformers}}) {
     TemporaryFolder f;
     SafetensorsOptions options;
     if (*metadata) options.metadata = {{"format", metadata}};
@@ -447,15 +620,23 @@ TEST(ResizeVocabulary, KeepsWhatTheVocabularySaid) {
   auto resized = [](const Json& config, int64_t rows) {
     Weights w;
     w.config = config;
-    Json whole{{"hidden_size", kHidden}, {"intermediate_size", kFfn}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"max_position_embeddings", 8}};
+    Json whole{{"hidden_size", kHidden},
+               {"intermediate_size", kFfn},
+               {"num_hidden_layers", 1},
+               {"num_attention_heads", 2},
+               {"max_position_embeddings", 8}};
     whole.update(config);
     if (whole.value("z_loss_weight", 0.0) != 0) whole["z_loss_weight"] = 0;
     resize_vocabulary(w, make_model(whole, "test")->decoder()->implied, rows);
     return w.config;
   };
-  EXPECT_EQ(resized({{"model_type", "baichuan"}, {"vocab_size", 125696}}, 125700), (Json{{"model_type", "baichuan"}, {"vocab_size", 125700}, {"z_loss_weight", 0}})) << "Baichuan2 is known by its vocabulary";
-  EXPECT_EQ(resized({{"model_type", "baichuan"}, {"vocab_size", 125696}, {"z_loss_weight", 0.5}}, 9), (Json{{"model_type", "baichuan"}, {"vocab_size", 9}, {"z_loss_weight", 0.5}}));
-  EXPECT_EQ(resized({{"model_type", "baichuan"}, {"vocab_size", 64000}}, 9), (Json{{"model_type", "baichuan"}, {"vocab_size", 9}}));
+  EXPECT_EQ(resized({{"model_type", "baichuan"}, {"vocab_size", 125696}}, 125700),
+            (Json{{"model_type", "baichuan"}, {"vocab_size", 125700}, {"z_loss_weight", 0}}))
+      << "Baichuan2 is known by its vocabulary";
+  EXPECT_EQ(resized({{"model_type", "baichuan"}, {"vocab_size", 125696}, {"z_loss_weight", 0.5}}, 9),
+            (Json{{"model_type", "baichuan"}, {"vocab_size", 9}, {"z_loss_weight", 0.5}}));
+  EXPECT_EQ(resized({{"model_type", "baichuan"}, {"vocab_size", 64000}}, 9),
+            (Json{{"model_type", "baichuan"}, {"vocab_size", 9}}));
   EXPECT_EQ(resized({{"model_type", "llama"}, {"vocab_size", 125696}}, 9), (Json{{"model_type", "llama"}, {"vocab_size", 9}}));
 }
 
@@ -471,7 +652,8 @@ TEST(Adapters, AreWhatIsNoWholeModel) {
   spill(f / "adapter_config.json", R"({"r": 3})");
   EXPECT_EQ(find_adapter(f.path())->config_file, f / "adapter_config.json");
   EXPECT_EQ(adapter_config(*find_adapter(f.path())), (Json{{"r", 3}}));
-  for (const char* model : {"model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model-00001-of-00002.bin"}) {
+  for (const char* model : {"model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json",
+                            "pytorch_model.bin", "pytorch_model-00001-of-00002.bin"}) {
     spill(f / model, "x");
     EXPECT_FALSE(find_adapter(f.path())) << model << ": a model with an adapter beside it";
     std::filesystem::remove(f / model);
@@ -530,7 +712,9 @@ TEST(MegatronFolders, RanksThatDoNotBelongTogetherAreRefused) {
     write_rank(folder / "mp_rank_00/model_optim_rng.pt", {});
     write_rank(folder / "mp_rank_01/model_optim_rng.pt", c.second);
     if (*c.says)
-      EXPECT_NE(message_of<UserError>([&] { open_megatron(folder.path(), StateKind::weights); }).find(c.says), std::string::npos) << c.what;
+      EXPECT_NE(message_of<UserError>([&] { open_megatron(folder.path(), StateKind::weights); }).find(c.says),
+                std::string::npos)
+          << c.what;
     else
       EXPECT_EQ(open_megatron(folder.path(), StateKind::weights).tensor, 2) << c.what;
   }
@@ -545,9 +729,11 @@ TEST(MegatronFolders, RanksThatDoNotBelongTogetherAreRefused) {
 
 TEST(MegatronArguments, SayWhereTheRunStands) {
   TemporaryFolder folder;
-  const Tensors tensors{{"embedding.word_embeddings.weight", {kRows, kHidden}}, {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
+  const Tensors tensors{{"embedding.word_embeddings.weight", {kRows, kHidden}},
+                        {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
   auto position = [&](const Values& v) { return megatron(folder, v, tensors).position; };
-  const Values lengths = both(integer("seq_length", 16), integer("max_position_embeddings", 64)), batches = both(integer("micro_batch_size", 2), integer("global_batch_size", 12));
+  const Values lengths = both(integer("seq_length", 16), integer("max_position_embeddings", 64)),
+               batches = both(integer("micro_batch_size", 2), integer("global_batch_size", 12));
   RunPosition at = position(both(both(lengths, batches), integer("consumed_train_samples", 36)));
   EXPECT_EQ(at.tokens, 36 * 16) << "samples have seq_length tokens, whatever the model could take";
   EXPECT_EQ(at.global_batch, 12);
@@ -557,14 +743,17 @@ TEST(MegatronArguments, SayWhereTheRunStands) {
 
 TEST(MegatronVocabulary, ATrueSizeBeyondTheTableIsNotBelieved) {
   TemporaryFolder folder;
-  const Tensors tensors{{"embedding.word_embeddings.weight", {kRows - 2, kHidden}}, {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
+  const Tensors tensors{{"embedding.word_embeddings.weight", {kRows - 2, kHidden}},
+                        {"decoder.layers.0.input_layernorm.weight", {kHidden}}};
   EXPECT_EQ(megatron(folder, {}, tensors).config.value("vocab_size", 0), kRows - 2) << "true_vocab_size is 5 of 3 rows";
 }
 
 // Masters of a run in 16 bits, and an optimizer whose state lies at the top.
 TEST(MegatronOptimizer, MastersAndMomentsWhereverTheyLie) {
   TemporaryFolder folder;
-  const Tensors tensors{{"embedding.word_embeddings.weight", {2, 3}}, {"decoder.layers.0.self_attention.rotary_emb.inv_freq", {2}}, {"decoder.final_layernorm.weight", {3}}};
+  const Tensors tensors{{"embedding.word_embeddings.weight", {2, 3}},
+                        {"decoder.layers.0.self_attention.rotary_emb.inv_freq", {2}},
+                        {"decoder.final_layernorm.weight", {3}}};
   auto write = [&](bool inner, bool empty_group) {
     std::filesystem::remove_all(folder / "mg");
     std::filesystem::create_directories(folder / "mg/mp_rank_00");
@@ -587,8 +776,10 @@ TEST(MegatronOptimizer, MastersAndMomentsWhereverTheyLie) {
     }
     out.end();
     out.text("param_groups"), out.begin_list();
-    if (empty_group) out.begin_dict(), out.text("step"), out.integer(17), out.text("params"), out.begin_list(), out.end(), out.end();
-    out.begin_dict(), out.text("step"), out.integer(17), out.text("params"), out.begin_list(), out.integer(0), out.integer(1), out.end(), out.end();
+    if (empty_group)
+      out.begin_dict(), out.text("step"), out.integer(17), out.text("params"), out.begin_list(), out.end(), out.end();
+    out.begin_dict(), out.text("step"), out.integer(17), out.text("params"), out.begin_list(), out.integer(0), out.integer(1),
+        out.end(), out.end();
     out.end();
     if (inner) {
       out.end();
@@ -610,8 +801,10 @@ TEST(MegatronOptimizer, MastersAndMomentsWhereverTheyLie) {
     write(inner, inner);
     EXPECT_EQ(firsts(StateKind::first_moment), (Firsts{3000, 5000})) << inner << ": frequencies have none";
     EXPECT_EQ(firsts(StateKind::second_moment), (Firsts{4000, 6000})) << inner;
-    EXPECT_EQ(firsts(StateKind::masters), inner ? (Firsts{7000, 8000}) : (Firsts{0, 2000})) << inner << ": of a run in f32 they are the weights";
-    EXPECT_EQ(optimizer_steps(*open_megatron(folder / "mg", StateKind::weights).ranks[0].file), 17) << "FusedAdam counts in its groups";
+    EXPECT_EQ(firsts(StateKind::masters), inner ? (Firsts{7000, 8000}) : (Firsts{0, 2000}))
+        << inner << ": of a run in f32 they are the weights";
+    EXPECT_EQ(optimizer_steps(*open_megatron(folder / "mg", StateKind::weights).ranks[0].file), 17)
+        << "FusedAdam counts in its groups";
   }
 }
 
@@ -624,7 +817,8 @@ TEST(MegatronPlan, TheLastStageOfATiedModelHasItsCopy) {
   w.config = config;
   for (const Param& p : g.model->params().params())
     if (!p.tied) w.add(p.name, zeros(DType::f32, p.shape));
-  for (auto [names, copy] : {std::pair{MegatronNames::legacy, "word_embeddings_for_head.weight"}, {MegatronNames::mcore, "output_layer.weight"}})
+  for (auto [names, copy] :
+       {std::pair{MegatronNames::legacy, "word_embeddings_for_head.weight"}, {MegatronNames::mcore, "output_layer.weight"}})
     for (int64_t stages : {1, 2}) {
       const auto files = plan_megatron(w, g, {names, 1, stages, 1});
       ASSERT_EQ(files.size(), static_cast<size_t>(stages));
@@ -645,30 +839,40 @@ struct ZeroFolder {
     std::filesystem::create_directories(at);
     const int64_t models = stage == 3 ? files : 1;
     for (int64_t rank = 0; rank < models; ++rank)
-      write_file(at + (stage == 3 ? fmt::format("/zero_pp_rank_{}_mp_rank_00_model_states.pt", rank) : "/mp_rank_00_model_states.pt"), [&](TorchSave& out) {
-        out.text("module"), out.begin_dict(), out.text("buffer"), out.tensor(DType::f16, {2}), out.end();
-        out.text("buffer_names"), out.begin_list(), out.text("buffer"), out.end();
-        out.text("param_shapes"), out.begin_list();
-        out.begin_dict(), shape(out, "a", {2, 2}), out.end();
-        out.begin_dict(), shape(out, "b", {4}), out.end();
-        out.end();
-        out.text("global_steps"), out.integer(rank > 0 && second_step ? second_step : 6);
-        out.text("global_samples"), out.integer(49);
-      }, {{"half", {1}}});
+      write_file(
+          at + (stage == 3 ? fmt::format("/zero_pp_rank_{}_mp_rank_00_model_states.pt", rank) : "/mp_rank_00_model_states.pt"),
+          [&](TorchSave& out) {
+            out.text("module"), out.begin_dict(), out.text("buffer"), out.tensor(DType::f16, {2}), out.end();
+            out.text("buffer_names"), out.begin_list(), out.text("buffer"), out.end();
+            out.text("param_shapes"), out.begin_list();
+            out.begin_dict(), shape(out, "a", {2, 2}), out.end();
+            out.begin_dict(), shape(out, "b", {4}), out.end();
+            out.end();
+            out.text("global_steps"), out.integer(rank > 0 && second_step ? second_step : 6);
+            out.text("global_samples"), out.integer(49);
+          },
+          {{"half", {1}}});
     for (int64_t rank = 0; rank < files; ++rank)
-      write_file(at + fmt::format("/zero_pp_rank_{}_mp_rank_00_optim_states.pt", rank == 1 && one_more ? 2 : rank), [&](TorchSave& out) {
-        out.text("optimizer_state_dict"), out.begin_dict();
-        out.text("zero_stage"), out.integer(rank > 0 && second_stage ? second_stage : stage);
-        out.text("partition_count"), out.begin_list(), out.integer(ranks), out.integer(ranks), out.end();
-        out.text(stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups"), out.begin_list(), out.tensor(DType::f32, {2}), out.tensor(DType::f32, {2}), out.end();
-        out.text(stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
-        auto state = [&] { out.begin_dict(), out.text("exp_avg"), out.tensor(DType::f32, {2}), out.text("exp_avg_sq"), out.tensor(DType::f32, {2}), out.text("step"), out.integer(5), out.end(); };
-        if (elastic)
-          out.begin_list(), state(), state(), out.end();
-        else
-          out.begin_dict(), out.text("state"), out.begin_dict(), out.integer(0), state(), out.integer(1), state(), out.end(), out.end();
-        out.end();
-      }, {{"0", {2}}, {"1", {2}}, {"m0", {2}}, {"v0", {2}}, {"m1", {2}}, {"v1", {2}}});
+      write_file(at + fmt::format("/zero_pp_rank_{}_mp_rank_00_optim_states.pt", rank == 1 && one_more ? 2 : rank),
+                 [&](TorchSave& out) {
+                   out.text("optimizer_state_dict"), out.begin_dict();
+                   out.text("zero_stage"), out.integer(rank > 0 && second_stage ? second_stage : stage);
+                   out.text("partition_count"), out.begin_list(), out.integer(ranks), out.integer(ranks), out.end();
+                   out.text(stage == 3 ? "fp32_flat_groups" : "single_partition_of_fp32_groups"), out.begin_list(),
+                       out.tensor(DType::f32, {2}), out.tensor(DType::f32, {2}), out.end();
+                   out.text(stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+                   auto state = [&] {
+                     out.begin_dict(), out.text("exp_avg"), out.tensor(DType::f32, {2}), out.text("exp_avg_sq"),
+                         out.tensor(DType::f32, {2}), out.text("step"), out.integer(5), out.end();
+                   };
+                   if (elastic)
+                     out.begin_list(), state(), state(), out.end();
+                   else
+                     out.begin_dict(), out.text("state"), out.begin_dict(), out.integer(0), state(), out.integer(1), state(),
+                         out.end(), out.end();
+                   out.end();
+                 },
+                 {{"0", {2}}, {"1", {2}}, {"m0", {2}}, {"v0", {2}}, {"m1", {2}}, {"v1", {2}}});
   }
 };
 
@@ -689,7 +893,8 @@ TEST(DeepSpeed, GroupsAndOtherForms) {
       EXPECT_TRUE(w.position.step == 6 && w.position.optimizer_steps == 5);
       EXPECT_EQ(w.position.global_batch, 0) << "49 samples are not 6 equal batches";
     }
-    const Weights m = read_deepspeed(folder / "run", Json(), "", StateKind::first_moment), v = read_deepspeed(folder / "run", Json(), "", StateKind::second_moment);
+    const Weights m = read_deepspeed(folder / "run", Json(), "", StateKind::first_moment),
+                  v = read_deepspeed(folder / "run", Json(), "", StateKind::second_moment);
     EXPECT_EQ(values_of(*m.tensors.at("a")), (Floats{2000, 2001, 2000, 2001}));
     EXPECT_EQ(values_of(*m.tensors.at("b")), (Floats{4000, 4001, 4000, 4001}));
     EXPECT_EQ(values_of(*v.tensors.at("b")), (Floats{5000, 5001, 5000, 5001}));
@@ -711,12 +916,16 @@ TEST(DeepSpeed, RanksThatDoNotBelongTogetherAreRefused) {
   for (const auto& c : cases) {
     TemporaryFolder folder;
     c.z.write(folder.path());
-    EXPECT_NE(message_of<UserError>([&] { read_deepspeed(folder.path(), llama(), "c"); }).find(c.says), std::string::npos) << c.what;
+    EXPECT_NE(message_of<UserError>([&] { read_deepspeed(folder.path(), llama(), "c"); }).find(c.says), std::string::npos)
+        << c.what;
   }
   TemporaryFolder folder;
   ZeroFolder{.stage = 3}.write(folder.path());
   std::filesystem::remove(folder / "zero_pp_rank_1_mp_rank_00_model_states.pt");
-  EXPECT_NE(message_of<UserError>([&] { read_deepspeed(folder.path(), llama(), "c"); }).find("2 ranks have optimizer files, 1 have model files"), std::string::npos);
+  EXPECT_NE(message_of<UserError>([&] {
+              read_deepspeed(folder.path(), llama(), "c");
+            }).find("2 ranks have optimizer files, 1 have model files"),
+            std::string::npos);
 }
 
 // --- what lies beside the weights
@@ -732,12 +941,15 @@ TEST(Beside, TokenizersComeAlongFromEveryLayout) {
   const auto model = make_model(config, "test");
   const std::vector<std::byte> zeros(1 << 16);
   std::vector<TensorBytes> tensors;
-  for (const FileTensor& t : model->files().tensors) tensors.push_back({t.name, DType::f32, t.shape, std::span(zeros).first(static_cast<size_t>(t.shape.count() * 4))});
+  for (const FileTensor& t : model->files().tensors)
+    tensors.push_back({t.name, DType::f32, t.shape, std::span(zeros).first(static_cast<size_t>(t.shape.count() * 4))});
   save_safetensors(folder / "hf/model.safetensors", tensors);
   spill(folder / "hf/vocab.txt", "[PAD]\n[UNK]\n");
   spill(folder / "hf/generation_config.json", R"({"top_k": 7})");
   auto convert = [&](const std::string& from, const std::string& to, const std::string& layout, const std::string& with = "") {
-    convert_weights({.input = from, .output = to, .to = layout, .model_config = with, .pipeline = layout == "megatron-mcore" ? 2 : 1}, [](int64_t, int64_t) {});
+    convert_weights(
+        {.input = from, .output = to, .to = layout, .model_config = with, .pipeline = layout == "megatron-mcore" ? 2 : 1},
+        [](int64_t, int64_t) {});
     EXPECT_EQ(slurp(to + "/vocab.txt"), slurp(folder / "hf/vocab.txt")) << from << " to " << to;
     EXPECT_EQ(slurp(to + "/generation_config.json"), R"({"top_k": 7})") << from << " to " << to;
   };
@@ -751,13 +963,15 @@ TEST(Beside, TokenizersComeAlongFromEveryLayout) {
 
 // --- rules of the conversion itself
 
-std::string hf_model(const TemporaryFolder& folder, const std::string& name, const Json& config, const std::function<void(std::vector<TensorBytes>&)>& change = {}) {
+std::string hf_model(const TemporaryFolder& folder, const std::string& name, const Json& config,
+                     const std::function<void(std::vector<TensorBytes>&)>& change = {}) {
   static const std::vector<std::byte> zeros(1 << 16);
   std::filesystem::create_directories(folder / name);
   spill(folder / (name + "/config.json"), config.dump());
   const auto model = make_model(config, "test");
   std::vector<TensorBytes> tensors;
-  for (const FileTensor& t : model->files().tensors) tensors.push_back({t.name, DType::f32, t.shape, std::span(zeros).first(static_cast<size_t>(t.shape.count() * 4))});
+  for (const FileTensor& t : model->files().tensors)
+    tensors.push_back({t.name, DType::f32, t.shape, std::span(zeros).first(static_cast<size_t>(t.shape.count() * 4))});
   if (change) change(tensors);
   save_safetensors(folder / (name + "/model.safetensors"), tensors);
   return folder / name;
@@ -776,10 +990,14 @@ TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseAskedFor) {
   });
   std::filesystem::create_directories(folder / "full"), spill(folder / "full/x", "x");
   ConvertReport r = convert_weights({.input = in, .output = folder / "full", .to = "hf", .dry_run = true}, quiet);
-  EXPECT_EQ(r.rows.size(), make_model(tied, "t")->files().tensors.size()) << "no copy of the table, no frequencies; and a dry run needs no empty folder";
+  EXPECT_EQ(r.rows.size(), make_model(tied, "t")->files().tensors.size())
+      << "no copy of the table, no frequencies; and a dry run needs no empty folder";
   EXPECT_TRUE(r.notes.empty()) << r.notes[0];
   // Of two types Megatron takes none, but the one that is asked for.
-  EXPECT_NE(message_of<UserError>([&] { convert_weights({.input = in, .output = folder / "m", .to = "megatron-mcore"}, quiet); }).find("weights of several types"), std::string::npos);
+  EXPECT_NE(message_of<UserError>([&] {
+              convert_weights({.input = in, .output = folder / "m", .to = "megatron-mcore"}, quiet);
+            }).find("weights of several types"),
+            std::string::npos);
   r = convert_weights({.input = in, .output = folder / "m", .to = "megatron-mcore", .dtype = DType::f16}, quiet);
   for (const ConvertRow& row : r.rows) EXPECT_EQ(row.dtype, "f16") << row.name;
   r = convert_weights({.input = in, .output = folder / "half", .to = "hf", .dtype = DType::bf16}, quiet);
@@ -789,7 +1007,8 @@ TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseAskedFor) {
   // A family that is not known keeps its names, and whole numbers stay whole.
   std::filesystem::create_directories(folder / "other");
   spill(folder / "other/config.json", R"({"model_type": "no_such_family"})");
-  save_safetensors(folder / "other/model.safetensors", {{"x", DType::f32, {2}, std::span(zeros).first(8)}, {"n", DType::i64, {2}, std::span(zeros).first(16)}});
+  save_safetensors(folder / "other/model.safetensors",
+                   {{"x", DType::f32, {2}, std::span(zeros).first(8)}, {"n", DType::i64, {2}, std::span(zeros).first(16)}});
   r = convert_weights({.input = folder / "other", .output = folder / "other2", .to = "hf", .dtype = DType::f16}, quiet);
   std::map<std::string, std::string> types;
   for (const ConvertRow& row : r.rows) types[row.name] = row.dtype;
@@ -798,9 +1017,16 @@ TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseAskedFor) {
   // Virtual stages are told apart where they lie in one file.
   Json four = llama();
   four["num_hidden_layers"] = 4;
-  r = convert_weights({.input = hf_model(folder, "four", four), .output = "", .to = "megatron-mcore", .pipeline = 2, .virtual_stages = 2, .dry_run = true}, quiet);
+  r = convert_weights({.input = hf_model(folder, "four", four),
+                       .output = "",
+                       .to = "megatron-mcore",
+                       .pipeline = 2,
+                       .virtual_stages = 2,
+                       .dry_run = true},
+                      quiet);
   std::set<std::string> rows;
-  for (const ConvertRow& row : r.rows) EXPECT_TRUE(rows.insert(row.file + " " + row.name).second) << row.file << " " << row.name;
+  for (const ConvertRow& row : r.rows)
+    EXPECT_TRUE(rows.insert(row.file + " " + row.name).second) << row.file << " " << row.name;
   EXPECT_TRUE(rows.contains("release/mp_rank_00_001/model_optim_rng.pt model1: output_layer.weight"));
 }
 
@@ -832,21 +1058,29 @@ TEST(MindFormers, FilesThatDoNotBelongTogetherAreRefused) {
     save_safetensors(at, t);
   };
   auto says = [&](const std::string& at, const char* text) {
-    EXPECT_NE(message_of<UserError>([&] { read_mindformers(at, llama(), "c", false, StateKind::weights); }).find(text), std::string::npos) << text;
+    EXPECT_NE(message_of<UserError>([&] { read_mindformers(at, llama(), "c", false, StateKind::weights); }).find(text),
+              std::string::npos)
+        << text;
   };
-  save(folder / "a/rank_0/x.safetensors", "model.norm_out.weight"), save(folder / "a/rank_2/x.safetensors", "model.norm_out.weight");
+  save(folder / "a/rank_0/x.safetensors", "model.norm_out.weight"),
+      save(folder / "a/rank_2/x.safetensors", "model.norm_out.weight");
   says(folder / "a", "rank 1 has no file");
-  save(folder / "b/x_rank_0-1.safetensors", "model.norm_out.weight"), save(folder / "b/y_rank_0-2.safetensors", "model.norm_out.weight");
+  save(folder / "b/x_rank_0-1.safetensors", "model.norm_out.weight"),
+      save(folder / "b/y_rank_0-2.safetensors", "model.norm_out.weight");
   says(folder / "b", "is of rank 0 too");
-  save(folder / "c/model-00001.safetensors", "model.norm_out.weight"), save(folder / "c/model-00002.safetensors", "model.norm_out.weight");
+  save(folder / "c/model-00001.safetensors", "model.norm_out.weight"),
+      save(folder / "c/model-00002.safetensors", "model.norm_out.weight");
   says(folder / "c", "tensor is stored twice");
   save(folder / "d/model-00001.safetensors", "model.norm_out.weight");
-  spill(folder / "d/param_name_map.json", R"({"model.norm_out.weight": "model-00001.safetensors", "lm_head.weight": "model-00002.safetensors"})");
+  spill(folder / "d/param_name_map.json",
+        R"({"model.norm_out.weight": "model-00001.safetensors", "lm_head.weight": "model-00002.safetensors"})");
   says(folder / "d", "one of the files must hold it");
-  save(folder / "e/x_rank_0-1.safetensors", "model.norm_out.weight"), save(folder / "e/model.safetensors", "model.norm_out.weight");
+  save(folder / "e/x_rank_0-1.safetensors", "model.norm_out.weight"),
+      save(folder / "e/model.safetensors", "model.norm_out.weight");
   says(folder / "e", "two layouts in one folder");
   save(folder / "f.safetensors", "model.norm_out.weight", -3, true);
-  EXPECT_EQ(read_mindformers(folder / "f.safetensors", llama(), "c", false, StateKind::weights).position.step, 0) << "no step is negative";
+  EXPECT_EQ(read_mindformers(folder / "f.safetensors", llama(), "c", false, StateKind::weights).position.step, 0)
+      << "no step is negative";
 }
 
 // --- checkpoints of our own: what of a run is kept, and where its model and tokenizer are looked for
@@ -868,7 +1102,9 @@ TEST(RavineRun, KeepsItsPlaceAndItsModel) {
   scalars({{"tokens", 123}, {"global_batch", 7}, {"optimizer_steps", 3}, {"data", {{"any", {1, 2}}}}});
   convert_weights({.input = folder / "run", .output = folder / "again", .to = "ravine", .optimizer = true}, quiet);
   const Json got = parse_manifest(slurp(folder / "again/checkpoints/step_000000/manifest.json"), "m").scalars;
-  EXPECT_TRUE(got["tokens"] == 123 && got["global_batch"] == 7 && got["optimizer_steps"] == 3 && got["data"] == (Json{{"any", {1, 2}}}) && got["optimizer"] == "adamw") << got;
+  EXPECT_TRUE(got["tokens"] == 123 && got["global_batch"] == 7 && got["optimizer_steps"] == 3 &&
+              got["data"] == (Json{{"any", {1, 2}}}) && got["optimizer"] == "adamw")
+      << got;
   auto theta = [&](const char* output) {
     convert_weights({.input = folder / "run", .output = folder / output, .to = "hf"}, quiet);
     return Json::parse(slurp(folder / (std::string(output) + "/config.json"))).value("rope_theta", 0.0);
@@ -898,7 +1134,8 @@ TEST(RavineRun, KeepsItsPlaceAndItsModel) {
     convert_weights({.input = folder / "run", .output = folder / output, .to = "hf"}, quiet);
     return slurp(folder / (std::string(output) + "/vocab.txt"));
   };
-  for (const char* at : {"run", "run/model", "path", "tokens"}) std::filesystem::create_directories(folder / at), spill(folder / (std::string(at) + "/vocab.txt"), at);
+  for (const char* at : {"run", "run/model", "path", "tokens"})
+    std::filesystem::create_directories(folder / at), spill(folder / (std::string(at) + "/vocab.txt"), at);
   options("path: " + (folder / "path") + ", tokenizer: " + (folder / "tokens"));
   EXPECT_EQ(vocabulary("f"), "run");
   std::filesystem::remove(folder / "run/vocab.txt");

@@ -122,15 +122,27 @@ TEST(CpuUpdates, AdamWsEpsIsAddedToTheRoot) {
     const int64_t n = 300;
     for (bool l2 : {false, true})
       for (double eps : {0.5, 1e-3}) {
-        Buffer p = vector_of(DType::f32, n, 1), g = vector_of(DType::f32, n, 2), m = vector_of(DType::f32, n), v = vector_of(DType::f32, n);
+        Buffer p = vector_of(DType::f32, n, 1), g = vector_of(DType::f32, n, 2), m = vector_of(DType::f32, n),
+               v = vector_of(DType::f32, n);
         for (int64_t i = 0; i < n; ++i) m.set(0, i, 0.25), v.set(0, i, 0.0625);
         Buffer p0 = p;
         std::vector<double> scalars = {0.125, 0.75, 0.5, 1};
         std::vector<UpdateSpan> spans = {{0, n, 1, 0}};
-        run(AdamW{flat(p), flat(g), flat(m), flat(v), {}, view_of(scalars.data(), DType::f64, {kStepScalars}), spans, 0.5, 0.5, eps, l2});
+        run(AdamW{flat(p),
+                  flat(g),
+                  flat(m),
+                  flat(v),
+                  {},
+                  view_of(scalars.data(), DType::f64, {kStepScalars}),
+                  spans,
+                  0.5,
+                  0.5,
+                  eps,
+                  l2});
         for (int64_t i = 0; i < n; ++i) {
           const double mean = 0.125 + 0.5 * g.get(0, i), square = 0.03125 + 0.5 * g.get(0, i) * g.get(0, i);
-          const double step = 0.125 * (mean / 0.75) / (std::sqrt(square / 0.5) + eps), size = 0.125 * (0.125 + 0.5 * std::abs(g.get(0, i))) / 0.75 / (std::sqrt(square / 0.5) + eps);
+          const double step = 0.125 * (mean / 0.75) / (std::sqrt(square / 0.5) + eps),
+                       size = 0.125 * (0.125 + 0.5 * std::abs(g.get(0, i))) / 0.75 / (std::sqrt(square / 0.5) + eps);
           NEAR_ALL(p, 0, i, p0.get(0, i) - step, std::abs(p0.get(0, i)) + size, 8);
         }
       }
@@ -145,15 +157,18 @@ TEST(CpuUpdates, SgdsFirstStepWithEverySwitch) {
       for (bool nesterov : {false, true})
         for (double dampening : {0.0, 0.25})
           for (bool copied : {false, true}) {
-            Buffer p = vector_of(DType::f32, n, 1), g = vector_of(DType::bf16, n, 2), b = vector_of(DType::f32, n, 3), copy = vector_of(DType::f16, n), p0 = p, b0 = b;
+            Buffer p = vector_of(DType::f32, n, 1), g = vector_of(DType::bf16, n, 2), b = vector_of(DType::f32, n, 3),
+                   copy = vector_of(DType::f16, n), p0 = p, b0 = b;
             std::vector<double> scalars = {0.25, 1, 1, 0.5};
             std::vector<UpdateSpan> spans = {{0, 40, 1, 0.125}, {40, n - 40, 2, 0.5}};
-            Sgd a{flat(p), flat(g), flat(b), {}, view_of(scalars.data(), DType::f64, {kStepScalars}), spans, 0.75, dampening, nesterov, first};
+            Sgd a{flat(p), flat(g), flat(b),   {},       view_of(scalars.data(), DType::f64, {kStepScalars}),
+                  spans,   0.75,    dampening, nesterov, first};
             if (copied) a.copy = flat(copy);
             run(a);
             for (int64_t i = 0; i < n; ++i) {
               const double lr = i < 40 ? 0.25 : 0.5, x = p0.get(0, i), d = 0.5 * g.get(0, i) + (i < 40 ? 0.125 : 0.5) * x;
-              const double size = std::abs(g.get(0, i)) + std::abs(x) + std::abs(b0.get(0, i)), buffer = first ? d : 0.75 * b0.get(0, i) + (1 - dampening) * d;
+              const double size = std::abs(g.get(0, i)) + std::abs(x) + std::abs(b0.get(0, i)),
+                           buffer = first ? d : 0.75 * b0.get(0, i) + (1 - dampening) * d;
               NEAR_ALL(b, 0, i, buffer, size, 4);
               NEAR_ALL(p, 0, i, x - lr * (nesterov ? d + 0.75 * buffer : buffer), size, 8);
               if (copied) {

@@ -87,13 +87,18 @@ TEST(ChatEncoder, loss_on_last_and_all) {
 TEST(ChatEncoder, the_last_answer_is_learned_though_a_question_follows) {
   auto tokenizer = open_tokenizer(kGolden);
   ChatEncoder last(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::last);
-  EXPECT_EQ(learned_text(*tokenizer, last.encode(talk({"Why?", "It is.", "And?", "The sea.", "So?"}), "here")), "The sea.<|im_end|>");
+  EXPECT_EQ(learned_text(*tokenizer, last.encode(talk({"Why?", "It is.", "And?", "The sea.", "So?"}), "here")),
+            "The sea.<|im_end|>");
   Conversation c = talk({"Why?", "It is.", "And?", "The sea.", "So?"});
   c.learned = {false, true, false, false, false};  // "weight": 0 on the later answer
   EXPECT_EQ(learned_text(*tokenizer, last.encode(c, "here")), "It is.<|im_end|>");
   c.learned = {false, false, false, false, false};
   EXPECT_EQ(learned_text(*tokenizer, last.encode(c, "here")), "");
-  EXPECT_EQ(learned_text(*tokenizer, ChatEncoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::all).encode(c, "here")).substr(0, 19), "<s><|im_start|>user") << "all is all, whatever is learned";
+  EXPECT_EQ(learned_text(*tokenizer,
+                         ChatEncoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::all).encode(c, "here"))
+                .substr(0, 19),
+            "<s><|im_start|>user")
+      << "all is all, whatever is learned";
 }
 
 // The pad token of this tokenizer is the end token <|im_end|>: it is learned all the same.
@@ -135,10 +140,12 @@ TEST(ChatEncoder, templates_by_name) {
 
 TEST(ChatEncoder, template_without_an_end_token_gets_eos) {
   auto tokenizer = open_tokenizer(kGolden);
-  ChatEncoder encoder(*tokenizer, jinja_template("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"), LossOn::answers);
+  ChatEncoder encoder(*tokenizer, jinja_template("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"),
+                      LossOn::answers);
   EXPECT_TRUE(encoder.end_is_appended());
   EXPECT_EQ(encoder.end_token(), *tokenizer->special().eos);
-  EXPECT_EQ(learned_text(*tokenizer, encoder.encode(talk({"a", "the river"}), "here")), " the river\n</s>");  // its first token holds the space of the heading
+  EXPECT_EQ(learned_text(*tokenizer, encoder.encode(talk({"a", "the river"}), "here")),
+            " the river\n</s>");  // its first token holds the space of the heading
   EXPECT_EQ(learned_text(*tokenizer, encoder.encode(talk({"a", "the river", "b"}), "here")), " the river\n");
   Bytes none(false, false);
   EXPECT_USER_ERROR(ChatEncoder(none, jinja_template("{{ messages[-1].content }}"), LossOn::answers), "no end token");
@@ -148,17 +155,26 @@ TEST(ChatEncoder, template_without_an_end_token_gets_eos) {
 TEST(ChatEncoder, templates_that_rewrite_the_past) {
   auto tokenizer = open_tokenizer(kGolden);
   // Earlier answers lose their text.
-  const char* forgets = "{% for m in messages %}{% if m.role == 'user' %}{{ 'Q' + m.content }}{% elif loop.last %}{{ 'A' + m.content + '</s>' }}{% else %}{{ 'A...</s>' }}{% endif %}{% endfor %}";
+  const char* forgets =
+      "{% for m in messages %}{% if m.role == 'user' %}{{ 'Q' + m.content }}{% elif loop.last %}{{ 'A' + m.content + '</s>' }}{% else %}{{ 'A...</s>' }}{% endif %}{% endfor %}";
   Conversation c = talk({"Why?", "It is.", "And?", "The sea."});
-  ChatEncoder answers(*tokenizer, jinja_template(forgets), LossOn::answers), last(*tokenizer, jinja_template(forgets), LossOn::last);
+  ChatEncoder answers(*tokenizer, jinja_template(forgets), LossOn::answers),
+      last(*tokenizer, jinja_template(forgets), LossOn::last);
   EncodedChat e = last.encode(c, "f record 2");
   EXPECT_TRUE(learned_text(*tokenizer, e).ends_with("The sea.</s>"));
-  EXPECT_USER_ERROR(ChatEncoder(*tokenizer, jinja_template("{% for m in messages %}{{ raise_exception('only one turn') if messages|length > 2 }}{{ m.content }}{% endfor %}</s>"), LossOn::answers).encode(c, "f record 2"),
-                    "the chat template refuses this conversation (f record 2): only one turn");
+  EXPECT_USER_ERROR(
+      ChatEncoder(
+          *tokenizer,
+          jinja_template(
+              "{% for m in messages %}{{ raise_exception('only one turn') if messages|length > 2 }}{{ m.content }}{% endfor %}</s>"),
+          LossOn::answers)
+          .encode(c, "f record 2"),
+      "the chat template refuses this conversation (f record 2): only one turn");
 }
 
 // What a chat encodes to by the rule itself: a rendering and an encoding of the beginning for every border.
-EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conversation& c, const std::string& end, bool asks) {
+EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conversation& c, const std::string& end,
+                        bool asks) {
   auto render = [&](size_t n, bool ask) {
     Json first = Json::array();
     for (size_t i = 0; i < n; ++i) first.push_back(c.messages[i]);
@@ -189,7 +205,8 @@ EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conv
     if (!c.learned[i]) continue;
     const auto& said = c.messages[i]["content"].get_ref<const std::string&>();
     const size_t from = said.find_first_not_of(" \n"), to = said.find_last_not_of(" \n");
-    const std::string words = from == std::string::npos ? "" : said.substr(from, to - from + 1), prompt = i ? render(i, true) : "";
+    const std::string words = from == std::string::npos ? "" : said.substr(from, to - from + 1),
+                      prompt = i ? render(i, true) : "";
     size_t begin = 0;
     if (i > 0 && text.starts_with(prompt)) {
       begin = prompt.size();
@@ -203,7 +220,8 @@ EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conv
     if (stop < begin) throw UserError("rewritten", "", "", "");
     if (!end.empty())
       if (size_t at = text.substr(0, stop).rfind(end); at != std::string::npos && at >= begin) stop = at + end.size();
-    std::fill(e.learned.begin() + static_cast<ptrdiff_t>(within(begin)), e.learned.begin() + static_cast<ptrdiff_t>(std::max(within(begin), within(stop))), uint8_t{1});
+    std::fill(e.learned.begin() + static_cast<ptrdiff_t>(within(begin)),
+              e.learned.begin() + static_cast<ptrdiff_t>(std::max(within(begin), within(stop))), uint8_t{1});
   }
   return e;
 }
@@ -211,15 +229,22 @@ EncodedChat by_the_rule(const Tokenizer& t, const ChatTemplate& chat, const Conv
 TEST(ChatEncoder, borders_are_those_of_a_rendering_for_each_turn) {
   auto json_tokenizer = open_tokenizer(kGolden);
   Bytes bytes(false);
-  const std::vector<std::string> words = {"the", " river", "of ", "stones", "<|im_end|>", "\n", "it is", "?", "  ", "é", "</s>", "assistant", "0"};
+  const std::vector<std::string> words = {"the", " river", "of ", "stones", "<|im_end|>", "\n", "it is",
+                                          "?",   "  ",     "é",   "</s>",   "assistant",  "0"};
   size_t compared = 0, refused = 0;
   for (const Tokenizer* t : std::initializer_list<const Tokenizer*>{json_tokenizer.get(), &bytes}) {
     std::vector<std::pair<std::string, std::string>> templates;
     for (const std::string& name : prompt_template_names()) templates.emplace_back(name, choose_template(name, "", *t).source);
-    for (const auto& [name, source] : read_json(kGolden + "expected.json")["templates"].items()) templates.emplace_back(name, source);
-    templates.emplace_back("rewrites", "{% for m in messages %}{% if m.role == 'user' %}{{ 'Q' + m.content }}{% elif loop.last %}{{ 'A' + m.content + '</s>' }}{% else %}{{ 'A...</s>' }}{% endif %}{% endfor %}");
-    templates.emplace_back("counts", "{% for m in messages %}{{ m.content }}</s>{% if messages|length > 5 %} {% endif %}{% endfor %}");
-    templates.emplace_back("last", "{% for m in messages %}{{ m.role }} {{ m.content }}{{ '</s>' if not loop.last or m.role == 'assistant' }}\n{% endfor %}{% if add_generation_prompt %}assistant {% endif %}");
+    for (const auto& [name, source] : read_json(kGolden + "expected.json")["templates"].items())
+      templates.emplace_back(name, source);
+    templates.emplace_back(
+        "rewrites",
+        "{% for m in messages %}{% if m.role == 'user' %}{{ 'Q' + m.content }}{% elif loop.last %}{{ 'A' + m.content + '</s>' }}{% else %}{{ 'A...</s>' }}{% endif %}{% endfor %}");
+    templates.emplace_back("counts",
+                           "{% for m in messages %}{{ m.content }}</s>{% if messages|length > 5 %} {% endif %}{% endfor %}");
+    templates.emplace_back(
+        "last",
+        "{% for m in messages %}{{ m.role }} {{ m.content }}{{ '</s>' if not loop.last or m.role == 'assistant' }}\n{% endfor %}{% if add_generation_prompt %}assistant {% endif %}");
     for (const auto& [name, source] : templates) {
       SCOPED_TRACE(name);
       if (source.empty()) continue;
@@ -231,7 +256,8 @@ TEST(ChatEncoder, borders_are_those_of_a_rendering_for_each_turn) {
       }
       const auto chat = jinja_template(source);
       const Json question = {{{"role", "user"}, {"content", "Hello"}}};
-      const bool asks = chat->render({{"messages", question}, {"add_generation_prompt", true}}) != chat->render({{"messages", question}, {"add_generation_prompt", false}});
+      const bool asks = chat->render({{"messages", question}, {"add_generation_prompt", true}}) !=
+                        chat->render({{"messages", question}, {"add_generation_prompt", false}});
       const std::string end = encoder->end_is_appended() ? "" : t->id_to_piece(encoder->end_token());
       for (uint32_t seed = 0; seed < 30; ++seed) {
         uint32_t state = seed * 2654435761u + 1;
@@ -257,7 +283,8 @@ TEST(ChatEncoder, borders_are_those_of_a_rendering_for_each_turn) {
           ++refused;
           continue;
         }
-        if (encoder->end_is_appended() && !c.learned.empty() && c.learned.back()) want->ids.push_back(encoder->end_token()), want->learned.push_back(1);
+        if (encoder->end_is_appended() && !c.learned.empty() && c.learned.back())
+          want->ids.push_back(encoder->end_token()), want->learned.push_back(1);
         while (!want->learned.empty() && want->learned.back() == 0) want->learned.pop_back(), want->ids.pop_back();
         ASSERT_EQ(got->ids, want->ids) << c.messages.dump();
         ASSERT_EQ(got->learned, want->learned) << c.messages.dump();
@@ -276,7 +303,9 @@ class Counted final : public Tokenizer {
   std::string kind() const override { return of_.kind(); }
   int64_t size() const override { return of_.size(); }
   uint64_t fingerprint() const override { return of_.fingerprint(); }
-  std::vector<int32_t> encode(std::string_view text, bool special) const override { return bytes += text.size(), of_.encode(text, special); }
+  std::vector<int32_t> encode(std::string_view text, bool special) const override {
+    return bytes += text.size(), of_.encode(text, special);
+  }
   std::unique_ptr<Decoding> start_decoding(bool skip) const override { return of_.start_decoding(skip); }
   std::string id_to_piece(int32_t id) const override { return of_.id_to_piece(id); }
   mutable size_t bytes = 0;
@@ -301,20 +330,34 @@ TEST(ChatEncoder, long_chats_are_encoded_in_proportion) {
   said.resize(200);
   EXPECT_NO_THROW(looks.encode(talk(said), "here"));
   for (int i = 0; i < 4800; ++i) said.push_back("a");
-  EXPECT_USER_ERROR(looks.encode(talk(said), "f record 2"), "the chat template refuses this conversation (f record 2): the template takes too many steps");
+  EXPECT_USER_ERROR(looks.encode(talk(said), "f record 2"),
+                    "the chat template refuses this conversation (f record 2): the template takes too many steps");
 }
 
 TEST(Conversations, forms) {
-  Json alpaca{{"system", "S"}, {"instruction", "I"}, {"input", "X"}, {"output", "O"}, {"history", Json::array({Json::array({"q", "a"})})}};
+  Json alpaca{{"system", "S"},
+              {"instruction", "I"},
+              {"input", "X"},
+              {"output", "O"},
+              {"history", Json::array({Json::array({"q", "a"})})}};
   Conversation c = read_conversation(alpaca, ChatFormat::alpaca, "r");
-  EXPECT_EQ(c.messages.dump(), R"([{"role":"system","content":"S"},{"role":"user","content":"q"},{"role":"assistant","content":"a"},{"role":"user","content":"I\nX"},{"role":"assistant","content":"O"}])");
+  EXPECT_EQ(
+      c.messages.dump(),
+      R"([{"role":"system","content":"S"},{"role":"user","content":"q"},{"role":"assistant","content":"a"},{"role":"user","content":"I\nX"},{"role":"assistant","content":"O"}])");
   EXPECT_EQ(c.learned, (std::vector<bool>{false, false, true, false, true}));
-  Json share{{"conversations", {{{"from", "human"}, {"value", "q"}}, {{"from", "function_call"}, {"value", "f()"}}, {{"from", "observation"}, {"value", "1"}}, {{"from", "gpt"}, {"value", "a"}}}}, {"tools", "[{\"name\": \"f\"}]"}};
+  Json share{{"conversations",
+              {{{"from", "human"}, {"value", "q"}},
+               {{"from", "function_call"}, {"value", "f()"}},
+               {{"from", "observation"}, {"value", "1"}},
+               {{"from", "gpt"}, {"value", "a"}}}},
+             {"tools", "[{\"name\": \"f\"}]"}};
   c = read_conversation(share, ChatFormat::sharegpt, "r");
   EXPECT_EQ(c.messages[1]["role"], "assistant");
   EXPECT_EQ(c.messages[2]["role"], "tool");
   EXPECT_EQ(c.tools[0]["name"], "f");
-  Json openai = parse_json(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, {"role": "assistant", "content": null, "tool_calls": []}, {"role": "assistant", "content": "c", "weight": 0}]})", "r");
+  Json openai = parse_json(
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, {"role": "assistant", "content": null, "tool_calls": []}, {"role": "assistant", "content": "c", "weight": 0}]})",
+      "r");
   c = read_conversation(openai, ChatFormat::messages, "r");
   EXPECT_EQ(c.messages[0]["content"], "ab");
   EXPECT_EQ(c.messages[1]["content"], "");
@@ -324,16 +367,34 @@ TEST(Conversations, forms) {
   EXPECT_EQ(detect_chat_format(share), ChatFormat::sharegpt);
   EXPECT_EQ(detect_chat_format(openai), ChatFormat::messages);
   EXPECT_EQ(detect_chat_format({{"text", "x"}}), std::nullopt);
-  EXPECT_USER_ERROR(read_conversation({{"instruction", "I"}, {"ouput", "O"}}, ChatFormat::alpaca, "f record 3"), "no key 'output' (f record 3): the record must have it, it has instruction, ouput; did you mean 'ouput'? rename 'ouput' to 'output'");
-  EXPECT_USER_ERROR(read_conversation({{"conversations", {{{"from", "bot"}, {"value", "q"}}}}}, ChatFormat::sharegpt, "f record 3"), "unknown speaker 'bot' (f record 3)");
-  EXPECT_USER_ERROR(read_conversation({{"messages", Json::array()}}, ChatFormat::messages, "f record 3"), "an empty conversation (f record 3)");
-  EXPECT_USER_ERROR(read_conversation(parse_json(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", ""), ChatFormat::messages, "f record 3"), "wrong part of 'content' (f record 3)");
+  EXPECT_USER_ERROR(
+      read_conversation({{"instruction", "I"}, {"ouput", "O"}}, ChatFormat::alpaca, "f record 3"),
+      "no key 'output' (f record 3): the record must have it, it has instruction, ouput; did you mean 'ouput'? rename 'ouput' to 'output'");
+  EXPECT_USER_ERROR(
+      read_conversation({{"conversations", {{{"from", "bot"}, {"value", "q"}}}}}, ChatFormat::sharegpt, "f record 3"),
+      "unknown speaker 'bot' (f record 3)");
+  EXPECT_USER_ERROR(read_conversation({{"messages", Json::array()}}, ChatFormat::messages, "f record 3"),
+                    "an empty conversation (f record 3)");
+  EXPECT_USER_ERROR(read_conversation(parse_json(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})", ""),
+                                      ChatFormat::messages, "f record 3"),
+                    "wrong part of 'content' (f record 3)");
 }
 
 TEST(Conversations, every_speaker_and_every_way_to_say_nothing) {
-  for (auto [from, role] : std::vector<std::pair<const char*, const char*>>{{"human", "user"}, {"user", "user"}, {"gpt", "assistant"}, {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"}, {"bard", "assistant"},
-                                                                             {"model", "assistant"}, {"function_call", "assistant"}, {"system", "system"}, {"observation", "tool"}, {"tool", "tool"}}) {
-    const Conversation c = read_conversation({{"conversations", {{{"from", from}, {"value", "x"}}}}}, ChatFormat::sharegpt, "r");
+  for (auto [from, role] : std::vector<std::pair<const char*, const char*>>{{"human", "user"},
+                                                                            {"user", "user"},
+                                                                            {"gpt", "assistant"},
+                                                                            {"assistant", "assistant"},
+                                                                            {"chatgpt", "assistant"},
+                                                                            {"bing", "assistant"},
+                                                                            {"bard", "assistant"},
+                                                                            {"model", "assistant"},
+                                                                            {"function_call", "assistant"},
+                                                                            {"system", "system"},
+                                                                            {"observation", "tool"},
+                                                                            {"tool", "tool"}}) {
+    const Conversation c =
+        read_conversation({{"conversations", {{{"from", from}, {"value", "x"}}}}}, ChatFormat::sharegpt, "r");
     EXPECT_EQ(c.messages[0]["role"], role) << from;
     EXPECT_EQ(c.learned[0], role == std::string("assistant")) << from;
   }
@@ -341,28 +402,38 @@ TEST(Conversations, every_speaker_and_every_way_to_say_nothing) {
   const auto alpaca = ChatFormat::alpaca, share = ChatFormat::sharegpt, messages = ChatFormat::messages;
   EXPECT_EQ(read(R"({"instruction": "I", "input": "", "output": "O"})", alpaca).messages[0]["content"], "I");
   EXPECT_EQ(read(R"({"instruction": "", "input": "X", "output": "O"})", alpaca).messages[0]["content"], "X");
-  EXPECT_EQ(read(R"({"instruction": "I", "input": null, "output": "O", "system": "", "history": null})", alpaca).messages.size(), 2u);
+  EXPECT_EQ(
+      read(R"({"instruction": "I", "input": null, "output": "O", "system": "", "history": null})", alpaca).messages.size(), 2u);
   EXPECT_USER_ERROR(read(R"({"instruction": null, "output": "O"})", alpaca), "'instruction' is null (r)");
-  EXPECT_USER_ERROR(read(R"({"instruction": "I", "output": "O", "history": [["q"]]})", alpaca), "each must be [question, answer]");
-  EXPECT_USER_ERROR(read(R"({"instruction": "I", "output": "O", "history": "q"})", alpaca), "it must be a list of [question, answer]");
-  EXPECT_USER_ERROR(read(R"({"instruction": 3, "output": "O"})", alpaca), "'instruction' is no text (r): it must be a string, not number");
+  EXPECT_USER_ERROR(read(R"({"instruction": "I", "output": "O", "history": [["q"]]})", alpaca),
+                    "each must be [question, answer]");
+  EXPECT_USER_ERROR(read(R"({"instruction": "I", "output": "O", "history": "q"})", alpaca),
+                    "it must be a list of [question, answer]");
+  EXPECT_USER_ERROR(read(R"({"instruction": 3, "output": "O"})", alpaca),
+                    "'instruction' is no text (r): it must be a string, not number");
   Conversation c = read(R"({"system": "S", "conversations": [{"from": "human", "value": "q"}], "tools": ""})", share);
   EXPECT_EQ(c.messages[0].dump(), R"({"role":"system","content":"S"})");
   EXPECT_TRUE(c.tools.is_null());
   EXPECT_TRUE(read(R"({"messages": [{"role": "user", "content": "q"}], "tools": []})", messages).tools.is_null());
   EXPECT_EQ(read(R"({"messages": [{"role": "user", "content": "q"}], "tools": [{"a": 1}]})", messages).tools.size(), 1u);
-  EXPECT_USER_ERROR(read(R"({"messages": [{"role": "user", "content": "q"}], "tools": {"a": 1}})", messages), "'tools' is no list");
+  EXPECT_USER_ERROR(read(R"({"messages": [{"role": "user", "content": "q"}], "tools": {"a": 1}})", messages),
+                    "'tools' is no list");
   // Other fields stay for the template; null ones are none.
-  c = read(R"({"messages": [{"role": "user", "content": "q", "name": "N", "extra": null, "weight": 1}, {"role": "assistant", "tool_calls": [1]}, {"role": "tool", "content": ""}]})", messages);
+  c = read(
+      R"({"messages": [{"role": "user", "content": "q", "name": "N", "extra": null, "weight": 1}, {"role": "assistant", "tool_calls": [1]}, {"role": "tool", "content": ""}]})",
+      messages);
   EXPECT_EQ(c.messages[0].dump(), R"({"role":"user","content":"q","name":"N"})");
   EXPECT_EQ(c.messages[1].dump(), R"({"role":"assistant","tool_calls":[1],"content":""})");
   EXPECT_EQ(c.learned, (std::vector<bool>{false, true, false}));
   EXPECT_USER_ERROR(read(R"({"messages": [{"role": "user"}]})", messages), "'content' is no text");
-  EXPECT_USER_ERROR(read(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})", messages), "wrong 'weight'");
+  EXPECT_USER_ERROR(read(R"({"messages": [{"role": "assistant", "content": "a", "weight": 0.5}]})", messages),
+                    "wrong 'weight'");
   EXPECT_USER_ERROR(read(R"({"messages": [{"content": "a"}]})", messages), "no key 'role' (r: messages)");
   EXPECT_USER_ERROR(read(R"([1])", messages), "not a JSON object");
-  EXPECT_EQ(detect_chat_format(parse_json(R"({"messages": "x", "instruction": "", "output": ""})", "r")), alpaca) << "messages are a list";
-  EXPECT_EQ(detect_chat_format(parse_json(R"({"messages": [], "conversations": [], "instruction": "", "output": ""})", "r")), messages);
+  EXPECT_EQ(detect_chat_format(parse_json(R"({"messages": "x", "instruction": "", "output": ""})", "r")), alpaca)
+      << "messages are a list";
+  EXPECT_EQ(detect_chat_format(parse_json(R"({"messages": [], "conversations": [], "instruction": "", "output": ""})", "r")),
+            messages);
   EXPECT_EQ(detect_chat_format(parse_json(R"({"conversations": [], "instruction": "", "output": ""})", "r")), share);
   EXPECT_EQ(detect_chat_format(parse_json(R"({"instruction": ""})", "r")), std::nullopt);
   for (ChatFormat f : {alpaca, share, messages}) EXPECT_EQ(chat_format(name(f)), f);
@@ -374,14 +445,20 @@ TEST(ChatCounts, are_told_in_words) {
   EXPECT_EQ(c.text(), "1000 conversations, 4000 tokens (25.0 % learned), 12 cut at data.sequence_length");
   EXPECT_EQ(c.warning(), "");
   c.without_answer = 20, c.answer_behind = 30;
-  EXPECT_EQ(c.text(), "1000 conversations, 4000 tokens (25.0 % learned), 12 cut at data.sequence_length, 50 left out: 20 without an answer to learn, 30 with the answer behind data.sequence_length");
+  EXPECT_EQ(
+      c.text(),
+      "1000 conversations, 4000 tokens (25.0 % learned), 12 cut at data.sequence_length, 50 left out: 20 without an answer to learn, 30 with the answer behind data.sequence_length");
   EXPECT_EQ(c.warning(), "") << "one in twenty and no more";
   c.answer_behind = 31;
-  EXPECT_EQ(c.warning(), "51 of 1000 conversations (5 %) are left out and not learned: 20 without an answer to learn, 31 with the answer behind data.sequence_length; a larger data.sequence_length reaches their answers; "
-                         "look at some for an answer that is empty, or roles that data.format does not expect");
+  EXPECT_EQ(
+      c.warning(),
+      "51 of 1000 conversations (5 %) are left out and not learned: 20 without an answer to learn, 31 with the answer behind data.sequence_length; a larger data.sequence_length reaches their answers; "
+      "look at some for an answer that is empty, or roles that data.format does not expect");
   c = {.records = 10, .too_long = 4};
   EXPECT_EQ(c.text(), "10 conversations, 0 tokens (0.0 % learned), 4 left out: 4 too long");
-  EXPECT_EQ(c.warning(), "4 of 10 conversations (40 %) are left out and not learned: 4 too long; a larger data.sequence_length keeps long ones whole, data.too_long=cut their beginning");
+  EXPECT_EQ(
+      c.warning(),
+      "4 of 10 conversations (40 %) are left out and not learned: 4 too long; a larger data.sequence_length keeps long ones whole, data.too_long=cut their beginning");
   EXPECT_EQ(ChatCounts{}.warning(), "");
 }
 
@@ -439,7 +516,8 @@ TEST(ChatSamples, pack_every_conversation_once_and_apart) {
     }
   }
   EXPECT_EQ(seen, want);
-  EXPECT_LE(p.count(), used / 16 * 11 / 9 + 1);  // best fit decreasing: at most 11/9 of the optimum, and that is at least used / 16
+  EXPECT_LE(p.count(),
+            used / 16 * 11 / 9 + 1);  // best fit decreasing: at most 11/9 of the optimum, and that is at least used / 16
   ChatSamples alone(store, {.columns = 16, .pack = false});
   EXPECT_EQ(alone.count(), 200);
   EXPECT_TRUE(alone.ragged());
@@ -457,7 +535,10 @@ DatasetOptions options(const std::string& path, int64_t columns) {
 
 std::string set_of(const Folder& f, const std::string& name, int n) {
   Json list = Json::array();
-  for (int i = 0; i < n; ++i) list.push_back({{"instruction", fmt::format("What is {}?", i)}, {"input", ""}, {"output", fmt::format("It is {} {}", i, std::string(static_cast<size_t>(i % 9), 'x'))}});
+  for (int i = 0; i < n; ++i)
+    list.push_back({{"instruction", fmt::format("What is {}?", i)},
+                    {"input", ""},
+                    {"output", fmt::format("It is {} {}", i, std::string(static_cast<size_t>(i % 9), 'x'))}});
   return f.write(name, list.dump(1));
 }
 
@@ -508,7 +589,8 @@ TEST(ChatSets, text_and_conversations_side_by_side) {
   o.train = {{f.write("a.jsonl", lines)}, {f.write("b.jsonl", "{\"text\": \"the river and the sea\"}\n")}};
   Datasets d = open_datasets(o, tokenizer.get());
   bool text = false, chat = false;
-  for (int64_t i = 0; i < d.train->sample_count(); ++i) (d.train->origin(i).find("b.jsonl") != std::string::npos ? text : chat) = true;
+  for (int64_t i = 0; i < d.train->sample_count(); ++i)
+    (d.train->origin(i).find("b.jsonl") != std::string::npos ? text : chat) = true;
   EXPECT_TRUE(text && chat);
   o.train[0].weight = 3;
   EXPECT_NO_THROW(open_datasets(o, tokenizer.get()));
@@ -545,8 +627,11 @@ TEST(ChatSets, parquet_equals_lines) {
 TEST(ChatSets, what_does_not_fit_is_counted) {
   Folder f;
   auto tokenizer = open_tokenizer(kGolden);
-  auto chat = [](const std::string& q, const std::string& a) { return Json{{"messages", {{{"role", "user"}, {"content", q}}, {{"role", "assistant"}, {"content", a}}}}}.dump() + "\n"; };
-  std::string lines = chat("a", "b") + chat("a", std::string(300, 'x')) + chat(std::string(300, 'x'), "b") + R"({"messages": [{"role": "user", "content": "no answer"}]})" + "\n";
+  auto chat = [](const std::string& q, const std::string& a) {
+    return Json{{"messages", {{{"role", "user"}, {"content", q}}, {{"role", "assistant"}, {"content", a}}}}}.dump() + "\n";
+  };
+  std::string lines = chat("a", "b") + chat("a", std::string(300, 'x')) + chat(std::string(300, 'x'), "b") +
+                      R"({"messages": [{"role": "user", "content": "no answer"}]})" + "\n";
   auto path = f.write("m.jsonl", lines);
   ChatEncoder encoder(*tokenizer, jinja_template(prompt_template("chatml")), LossOn::answers);
   ChatSet cut = read_chats({path}, *tokenizer, encoder, {.longest = 40});
@@ -556,15 +641,21 @@ TEST(ChatSets, what_does_not_fit_is_counted) {
   EXPECT_EQ(cut.counts.without_answer, 1);
   EXPECT_EQ(cut.train.count(), 2);
   EXPECT_EQ(cut.train.length(1), 40);
-  EXPECT_NE(cut.counts.text().find("1 cut at data.sequence_length, 2 left out: 1 without an answer to learn (the first is " + path + " record 4), 1 with the answer behind"), std::string::npos) << cut.counts.text();
+  EXPECT_NE(cut.counts.text().find("1 cut at data.sequence_length, 2 left out: 1 without an answer to learn (the first is " +
+                                   path + " record 4), 1 with the answer behind"),
+            std::string::npos)
+      << cut.counts.text();
   ChatSet dropped = read_chats({path}, *tokenizer, encoder, {.longest = 40, .drop_longer = true});
   EXPECT_EQ(dropped.counts.too_long, 2);
   EXPECT_EQ(dropped.train.count(), 1);
   EXPECT_USER_ERROR(read_chats({path}, *tokenizer, encoder, {.longest = 4}), "no conversation is left");
-  EXPECT_USER_ERROR(read_chats({path}, *tokenizer, encoder, {.vocabulary = 50}), "is beyond the vocabulary (" + path + " record 1)");
+  EXPECT_USER_ERROR(read_chats({path}, *tokenizer, encoder, {.vocabulary = 50}),
+                    "is beyond the vocabulary (" + path + " record 1)");
   EXPECT_USER_ERROR(read_chats({f.write("e.jsonl", "")}, *tokenizer, encoder, {}), "the file holds no record");
-  EXPECT_USER_ERROR(read_chats({f.write("w.jsonl", "{\"a\": 1}\n")}, *tokenizer, encoder, {}), "no conversation (" + (f / "w.jsonl") + " record 1)");
-  EXPECT_USER_ERROR(read_chats({f.write("x.jsonl", chat("a", "b") + "\n{\"messages\": 3}\n")}, *tokenizer, encoder, {}), "(" + (f / "x.jsonl") + " record 3)");
+  EXPECT_USER_ERROR(read_chats({f.write("w.jsonl", "{\"a\": 1}\n")}, *tokenizer, encoder, {}),
+                    "no conversation (" + (f / "w.jsonl") + " record 1)");
+  EXPECT_USER_ERROR(read_chats({f.write("x.jsonl", chat("a", "b") + "\n{\"messages\": 3}\n")}, *tokenizer, encoder, {}),
+                    "(" + (f / "x.jsonl") + " record 3)");
 }
 
 // A conversation of just as many tokens as fit is whole; the cut keeps the first ones.
@@ -632,8 +723,10 @@ TEST(ChatRecords, lists_and_objects) {
   std::string large = "[";
   for (int i = 0; i < 3000; ++i) large += fmt::format("{}{{\"t\":\"{}\"}}", i ? "," : "", std::string(1000, 'x'));
   EXPECT_EQ(bodies(large + "]").size(), 3000u);  // over several reads
-  for (const char* bad : {"[{}", "[{},]", "[{} {}]", "[{}] x", "{\"a\":", "x", "{},{}", "[{\"a\":\"]"}) EXPECT_USER_ERROR(bodies(bad), "not valid JSON");
-  for (const char* bad : {"[1]", "[[{}]]", "[\"a\"]", "[null]", "[{}, 1]"}) EXPECT_USER_ERROR(bodies(bad), "a list of something else than objects");
+  for (const char* bad : {"[{}", "[{},]", "[{} {}]", "[{}] x", "{\"a\":", "x", "{},{}", "[{\"a\":\"]"})
+    EXPECT_USER_ERROR(bodies(bad), "not valid JSON");
+  for (const char* bad : {"[1]", "[[{}]]", "[\"a\"]", "[null]", "[{}, 1]"})
+    EXPECT_USER_ERROR(bodies(bad), "a list of something else than objects");
 }
 
 }  // namespace

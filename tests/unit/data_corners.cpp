@@ -1,4 +1,5 @@
-// Where two rules of the data room meet: second files and lists, what is kept under which key, settings that only one of two files says.
+// Where two rules of the data room meet: second files and lists, what is kept under which key, settings that only one of two
+// files says.
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -31,7 +32,9 @@ std::vector<std::string> documents(const std::string& path) {
 TEST(Folders, DescriptionsOfADatasetAreNoData) {
   Folder f;
   const std::string data = f.write("d/train.JSONL", "{\"text\": \"a\"}\n");
-  for (const char* other : {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", ".hidden.jsonl", "notes.md"}) f.write(std::string("d/") + other, "{}");
+  for (const char* other :
+       {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", ".hidden.jsonl", "notes.md"})
+    f.write(std::string("d/") + other, "{}");
   EXPECT_EQ(source_files(f / "d"), std::vector<std::string>{data});
   fs::create_directories(f / "d/x.jsonl");
   EXPECT_EQ(source_files(f / "d/*.*SO*"), std::vector<std::string>{data});
@@ -49,10 +52,14 @@ TEST(Texts, PlacesCountTheMarkAtTheBeginningAndLinesMayEndAsOnWindows) {
   std::string all;
   for (size_t i = 0; i < docs.size(); ++i) {
     all += docs[i];
-    if (i + 1 < docs.size()) { EXPECT_TRUE(docs[i].ends_with("\r\n\r\n")) << i; }
+    if (i + 1 < docs.size()) {
+      EXPECT_TRUE(docs[i].ends_with("\r\n\r\n")) << i;
+    }
   }
   EXPECT_EQ(all, text);
-  EXPECT_EQ(documents(f.write("n.jsonl", "{\"text\": null}\n{\"text\": \"a\"}\n{\"text\": null, \"x\": 1}\n")), std::vector<std::string>{"a"}) << "null is no text, as in a table";
+  EXPECT_EQ(documents(f.write("n.jsonl", "{\"text\": null}\n{\"text\": \"a\"}\n{\"text\": null, \"x\": 1}\n")),
+            std::vector<std::string>{"a"})
+      << "null is no text, as in a table";
 }
 
 // --- tokens that are kept
@@ -80,7 +87,8 @@ TEST(TokenKeys, FollowTheSuffixAndNotTheFolder) {
 
 std::string talks(int n, const std::string& last = "It is") {
   std::string text;
-  for (int i = 0; i < n; ++i) text += Json{{"instruction", fmt::format("What is {}?", i)}, {"output", i + 1 < n ? "It is" : last}}.dump() + "\n";
+  for (int i = 0; i < n; ++i)
+    text += Json{{"instruction", fmt::format("What is {}?", i)}, {"output", i + 1 < n ? "It is" : last}}.dump() + "\n";
   return text;
 }
 
@@ -143,7 +151,8 @@ TEST(TokensKept, OfBothListsAndNothingOfOthersIsRemoved) {
   // Those of an older version go, whatever else lies there stays.
   const std::vector<std::byte> one(1);
   auto foreign = [&](const std::string& stem, const std::string& format, const std::string& key) {
-    save_safetensors(f / ("tokens/" + stem + ".safetensors"), {{"x", DType::u8, {1}, one}}, {.metadata = {{"format", format}, {"key", key}}});
+    save_safetensors(f / ("tokens/" + stem + ".safetensors"), {{"x", DType::u8, {1}, one}},
+                     {.metadata = {{"format", format}, {"key", key}}});
   };
   foreign("0123456789abcdef", "ravine-chats-1", "0123456789abcdef");
   foreign("0123456789abcde0", "pt", "0123456789abcde0");
@@ -153,7 +162,8 @@ TEST(TokensKept, OfBothListsAndNothingOfOthersIsRemoved) {
   save_tokens(o.cache, d.tokens);
   std::vector<std::string> left = entries(o.cache);
   EXPECT_EQ(left.size(), 2u + 3u);
-  for (const char* stays : {"0123456789abcde0.safetensors", "0123456789abcde1.safetensors", "weights.safetensors"}) EXPECT_EQ(std::count(left.begin(), left.end(), stays), 1) << stays;
+  for (const char* stays : {"0123456789abcde0.safetensors", "0123456789abcde1.safetensors", "weights.safetensors"})
+    EXPECT_EQ(std::count(left.begin(), left.end(), stays), 1) << stays;
 }
 
 // --- lists of data
@@ -168,19 +178,26 @@ TEST(Lists, EachSourceIsReadInItsOwnFormAndEachFileToo) {
   o.train.push_back({f.write("b.jsonl", both), 1});
   Datasets d = open_datasets(o, t.get());
   EXPECT_TRUE(d.end_token);
-  EXPECT_NE(fmt::format("{}", fmt::join(d.notes, "|")).find("a.jsonl (alpaca): 1 conversation"), std::string::npos) << fmt::format("{}", fmt::join(d.notes, "|"));
-  EXPECT_NE(fmt::format("{}", fmt::join(d.notes, "|")).find("b.jsonl: the text under 'text'; not used: instruction, output"), std::string::npos) << fmt::format("{}", fmt::join(d.notes, "|"));
+  EXPECT_NE(fmt::format("{}", fmt::join(d.notes, "|")).find("a.jsonl (alpaca): 1 conversation"), std::string::npos)
+      << fmt::format("{}", fmt::join(d.notes, "|"));
+  EXPECT_NE(fmt::format("{}", fmt::join(d.notes, "|")).find("b.jsonl: the text under 'text'; not used: instruction, output"),
+            std::string::npos)
+      << fmt::format("{}", fmt::join(d.notes, "|"));
   o.train[0].format = "", o.format = "alpaca", o.train[1].format = "text";
   d = open_datasets(o, t.get());
   EXPECT_NE(fmt::format("{}", fmt::join(d.notes, "|")).find("a.jsonl (alpaca): 1 conversation"), std::string::npos);
-  EXPECT_EQ(fmt::format("{}", fmt::join(d.notes, "|")).find("b.jsonl (alpaca)"), std::string::npos) << "the source's own goes first";
+  EXPECT_EQ(fmt::format("{}", fmt::join(d.notes, "|")).find("b.jsonl (alpaca)"), std::string::npos)
+      << "the source's own goes first";
   // Files of one source in two forms.
   f.write("two/a.jsonl", talks(2));
-  f.write("two/b.jsonl", Json{{"conversations", {{{"from", "human"}, {"value", "Why?"}}, {{"from", "gpt"}, {"value", "It is"}}}}}.dump() + "\n");
+  f.write(
+      "two/b.jsonl",
+      Json{{"conversations", {{{"from", "human"}, {"value", "Why?"}}, {{"from", "gpt"}, {"value", "It is"}}}}}.dump() + "\n");
   o = options(f / "two");
   o.sequence_length = 100;
   d = open_datasets(o, t.get());
-  EXPECT_NE(fmt::format("{}", fmt::join(d.notes, "|")).find("3 conversations"), std::string::npos) << fmt::format("{}", fmt::join(d.notes, "|"));
+  EXPECT_NE(fmt::format("{}", fmt::join(d.notes, "|")).find("3 conversations"), std::string::npos)
+      << fmt::format("{}", fmt::join(d.notes, "|"));
 }
 
 TEST(Lists, WhatValidationSaysCountsOnce) {
@@ -236,7 +253,8 @@ TEST(MegatronOrders, TheEndThatIsNamedAndIdsOfLabels) {
   Folder f;
   Bytes t;
   DatasetOptions o = options(token_file(f, "a", "xbxxbxxxbxxxxbxxx"));
-  o.order = "megatron", o.split = "100", o.sequence_length = 4, o.eod_mask_loss = true, o.train_samples = 4, o.valid_samples = 0;
+  o.order = "megatron", o.split = "100", o.sequence_length = 4, o.eod_mask_loss = true, o.train_samples = 4,
+  o.valid_samples = 0;
   auto learned = [&] {
     int64_t n = 0;
     const auto d = std::move(open_datasets(o, &t).train);
@@ -244,7 +262,9 @@ TEST(MegatronOrders, TheEndThatIsNamedAndIdsOfLabels) {
       const Sample s = d->sample(i);
       for (size_t c = 0; c < s.ids.size(); ++c) {
         n += s.labels[c] != kIgnored;
-        if (o.eod >= 0) { EXPECT_EQ(s.labels[c] == kIgnored, s.ids[c] == o.eod); }
+        if (o.eod >= 0) {
+          EXPECT_EQ(s.labels[c] == kIgnored, s.ids[c] == o.eod);
+        }
       }
     }
     return n;
@@ -254,7 +274,8 @@ TEST(MegatronOrders, TheEndThatIsNamedAndIdsOfLabels) {
   EXPECT_LT(learned(), 16);
   // An id that comes as a label only.
   o = options(token_file(f, "b", "xxxxz"));
-  o.order = "megatron", o.split = "100", o.sequence_length = 4, o.train_samples = 1, o.valid_samples = 0, o.vocabulary = 'x' + 4;
+  o.order = "megatron", o.split = "100", o.sequence_length = 4, o.train_samples = 1, o.valid_samples = 0,
+  o.vocabulary = 'x' + 4;
   EXPECT_THROW(open_datasets(o, &t).train->sample(0), UserError);
   o.vocabulary = 'z' + 4;
   EXPECT_NO_THROW(open_datasets(o, &t).train->sample(0));
@@ -305,7 +326,8 @@ TEST(Preprocess, OtherRulesDoNotGoOnWithTheFirst) {
 TEST(LlamaFolder, SettingsOfBothFiles) {
   Folder f;
   auto with = [&](const char* config, const char* map = "{}", const char* added = "{}") {
-    f.write("t/tokenizer_config.json", config), f.write("t/special_tokens_map.json", map), f.write("t/added_tokens.json", added);
+    f.write("t/tokenizer_config.json", config), f.write("t/special_tokens_map.json", map),
+        f.write("t/added_tokens.json", added);
     fs::copy_file(kLlama + "/tokenizer.model", f / "t/tokenizer.model", fs::copy_options::overwrite_existing);
     return open_tokenizer(f / "t");
   };
@@ -314,10 +336,13 @@ TEST(LlamaFolder, SettingsOfBothFiles) {
   const int32_t bos = *plain->special().bos, eos = *plain->special().eos;
   EXPECT_NE(bos, eos);
   EXPECT_EQ(with(R"({"unk_token": null})")->special().unk, std::nullopt) << "null is none, though a Llama has one";
-  EXPECT_EQ(with(R"({"unk_token": null})", R"({"unk_token": "<unk>"})")->special().unk, std::nullopt) << "whatever the map says";
+  EXPECT_EQ(with(R"({"unk_token": null})", R"({"unk_token": "<unk>"})")->special().unk, std::nullopt)
+      << "whatever the map says";
   EXPECT_EQ(with("{}", R"({"bos_token": "</s>"})")->special().bos, eos) << "what the config leaves out is the map's";
   EXPECT_EQ(with(R"({"bos_token": "<s>"})", R"({"bos_token": "</s>"})")->special().bos, bos) << "the config goes first";
-  for (const auto& [config, map] : {std::pair{R"({"additional_special_tokens": ["<new>"]})", "{}"}, {"{}", R"({"additional_special_tokens": ["<new>"]})"}, {R"({"extra_special_tokens": ["<new>"]})", "{}"}}) {
+  for (const auto& [config, map] : {std::pair{R"({"additional_special_tokens": ["<new>"]})", "{}"},
+                                    {"{}", R"({"additional_special_tokens": ["<new>"]})"},
+                                    {R"({"extra_special_tokens": ["<new>"]})", "{}"}}) {
     const auto t = with(config, map);
     EXPECT_EQ(t->size(), pieces + 1) << config << map;
     EXPECT_EQ(t->encode("<new>", false).back(), pieces) << config << map;
@@ -327,12 +352,15 @@ TEST(LlamaFolder, SettingsOfBothFiles) {
   const auto t = with(R"({"pad_token": "<pad>"})", "{}", far.c_str());
   EXPECT_EQ(t->special().pad, pieces + 10) << "behind all ids that are taken";
   EXPECT_EQ(t->encode("<far>", false).back(), pieces + 9);
-  EXPECT_EQ(with(R"({"added_tokens_decoder": {}})", "{}", far.c_str())->size(), pieces) << "the older file counts where the newer list is not there";
+  EXPECT_EQ(with(R"({"added_tokens_decoder": {}})", "{}", far.c_str())->size(), pieces)
+      << "the older file counts where the newer list is not there";
 }
 
 TEST(JsonFolder, NamedTokensAreSpecialAndListedOnesMayChangeTheirFlags) {
   Folder f;
-  const Json json{{"version", "1.0"}, {"added_tokens", {{{"id", 2}, {"content", "<y>"}, {"special", false}}}}, {"model", {{"type", "WordLevel"}, {"vocab", {{"a", 0}, {" ", 1}}}, {"unk_token", "a"}}}};
+  const Json json{{"version", "1.0"},
+                  {"added_tokens", {{{"id", 2}, {"content", "<y>"}, {"special", false}}}},
+                  {"model", {{"type", "WordLevel"}, {"vocab", {{"a", 0}, {" ", 1}}}, {"unk_token", "a"}}}};
   f.write("t/tokenizer.json", json.dump());
   auto with = [&](const char* config) {
     f.write("t/tokenizer_config.json", config);

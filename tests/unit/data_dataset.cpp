@@ -376,7 +376,8 @@ TEST(DatasetOptions, every_option_arrives) {
     EXPECT_EQ(one.reset_attention_mask, flag == std::string("reset_attention_mask"));
     EXPECT_EQ(one.eod_mask_loss, flag == std::string("eod_mask_loss"));
   }
-  const DatasetOptions plain = dataset_options(parse_config("model: {path: M}\ndata: {cache: false, valid_fraction: 0.25}\ntrain: {valid_every: 5}\n", "c"), 1);
+  const DatasetOptions plain = dataset_options(
+      parse_config("model: {path: M}\ndata: {cache: false, valid_fraction: 0.25}\ntrain: {valid_every: 5}\n", "c"), 1);
   EXPECT_EQ(plain.tokenizer_path, "M");
   EXPECT_EQ(plain.cache, "");
   EXPECT_EQ(plain.valid_fraction, 0.25);
@@ -395,7 +396,8 @@ TEST(Dataset, who_needs_a_tokenizer) {
   o = options({{f / "x"}});
   o.order = "megatron";
   EXPECT_FALSE(needs_tokenizer(o));
-  for (bool DatasetOptions::*flag : {&DatasetOptions::reset_position_ids, &DatasetOptions::reset_attention_mask, &DatasetOptions::eod_mask_loss}) {
+  for (bool DatasetOptions::*flag :
+       {&DatasetOptions::reset_position_ids, &DatasetOptions::reset_attention_mask, &DatasetOptions::eod_mask_loss}) {
     DatasetOptions with = o;
     with.*flag = true;
     EXPECT_TRUE(needs_tokenizer(with)) << "its end token";
@@ -407,10 +409,12 @@ TEST(Dataset, who_needs_a_tokenizer) {
 TEST(Dataset, what_does_not_go_together_is_refused) {
   Folder f;
   Bytes bytes;
-  const auto text = f.write("t/a.txt", "text"), fixed = write_batches(f / "b.safetensors", {{"input_ids", {1, 8}, {1, 2, 3, 4, 5, 6, 7, 8}}});
+  const auto text = f.write("t/a.txt", "text"),
+             fixed = write_batches(f / "b.safetensors", {{"input_ids", {1, 8}, {1, 2, 3, 4, 5, 6, 7, 8}}});
   f.write("m/a.txt", "text");
   f.write("m/b.jsonl", R"({"instruction": "a", "output": "b"})");
-  EXPECT_USER_ERROR(open_datasets(options({{f / "m"}}), &bytes), "kinds of data do not mix (data.train: " + (f / "m") + "): its files are of several kinds");
+  EXPECT_USER_ERROR(open_datasets(options({{f / "m"}}), &bytes),
+                    "kinds of data do not mix (data.train: " + (f / "m") + "): its files are of several kinds");
   DatasetOptions o = options({{fixed}});
   o.valid = {{fixed}, {text}};
   EXPECT_USER_ERROR(open_datasets(o, &bytes), "kinds of data do not mix (data.valid): fixed batch files stand alone");
@@ -421,7 +425,9 @@ TEST(Dataset, what_does_not_go_together_is_refused) {
   o.valid = {{text, 2}};
   o.valid_fraction = 0.5;
   EXPECT_EQ(open_datasets(o, &bytes).valid->token_count(), 5) << "names go before the share, and weights are for training";
-  for (int64_t n : {0, (1 << 24) + 1}) EXPECT_USER_ERROR(open_datasets(options({{text}}, n), &bytes), "wrong sequence length (data.sequence_length): 1 to 16777216");
+  for (int64_t n : {0, (1 << 24) + 1})
+    EXPECT_USER_ERROR(open_datasets(options({{text}}, n), &bytes),
+                      "wrong sequence length (data.sequence_length): 1 to 16777216");
   for (double share : {-0.1, 1.0, std::nan("")}) {
     o = options({{text}});
     o.valid_fraction = share;
@@ -441,7 +447,12 @@ TEST(Dataset, padding_is_an_id_that_the_model_has) {
     explicit Padded(std::optional<int32_t> pad, bool eos) : Bytes(false, eos) { special_.pad = pad; }
   };
   Folder f;
-  for (auto [pad, eos, vocabulary, want] : std::vector<std::tuple<std::optional<int32_t>, bool, int64_t, int32_t>>{{258, true, 0, 258}, {std::nullopt, true, 0, 2}, {std::nullopt, false, 0, 0}, {258, true, 258, 0}, {258, true, 259, 258}}) {
+  for (auto [pad, eos, vocabulary, want] :
+       std::vector<std::tuple<std::optional<int32_t>, bool, int64_t, int32_t>>{{258, true, 0, 258},
+                                                                               {std::nullopt, true, 0, 2},
+                                                                               {std::nullopt, false, 0, 0},
+                                                                               {258, true, 258, 0},
+                                                                               {258, true, 259, 258}}) {
     const Padded t(pad, eos);
     auto o = options({{f.write("a.txt", "ab")}}, 4);
     o.append_eos = false;
@@ -483,13 +494,16 @@ TEST(FixedBatches, ids_of_every_whole_type) {
   EXPECT_EQ(FixedBatches(typed_batches<int8_t>(f, DType::i8, {1, 120, 3}), 1000).sample(0).ids, want);
   EXPECT_EQ(FixedBatches(typed_batches<uint8_t>(f, DType::u8, {1, 200, 3}), 1000).sample(0).ids, (Ids{1, 200, 3}));
   EXPECT_EQ(FixedBatches(typed_batches<int32_t>(f, DType::i32, {1, 70000, 3}), 100000).sample(0).ids, (Ids{1, 70000, 3}));
-  EXPECT_USER_ERROR(FixedBatches(typed_batches<int64_t>(f, DType::i64, {1, int64_t{1} << 32, 3}), 1000), "4294967296 is out of range");
+  EXPECT_USER_ERROR(FixedBatches(typed_batches<int64_t>(f, DType::i64, {1, int64_t{1} << 32, 3}), 1000),
+                    "4294967296 is out of range");
   EXPECT_USER_ERROR(FixedBatches(typed_batches<int16_t>(f, DType::i16, {1, -5, 3}), 1000), "-5 is out of range");
 }
 
 TEST(FixedBatches, what_counts_and_what_does_not) {
   Folder f;
-  auto open = [&](const std::vector<test::IntTensor>& t, int64_t positions = 0) { return FixedBatches(write_batches(f / "x.safetensors", t), 10, positions); };
+  auto open = [&](const std::vector<test::IntTensor>& t, int64_t positions = 0) {
+    return FixedBatches(write_batches(f / "x.safetensors", t), 10, positions);
+  };
   const test::IntTensor ids{"input_ids", {2, 3}, {1, 2, 3, 4, 5, 6}}, mask{"attention_mask", {2, 3}, {0, 1, 1, 1, 1, 0}};
   // The row is chosen by its number, in each tensor.
   const auto all = open({ids, mask, {"labels", {2, 3}, {9, 8, 7, 6, 5, 4}}, {"position_ids", {2, 3}, {0, 0, 1, 0, 1, 2}}});
@@ -501,14 +515,20 @@ TEST(FixedBatches, what_counts_and_what_does_not) {
   const auto next = open({ids, mask, {"next_labels", {2, 3}, {9, 8, 7, 6, 5, 4}}});
   EXPECT_EQ(next.sample(0).labels, (Ids{kIgnored, 8, 7}));
   EXPECT_EQ(next.sample(1).labels, (Ids{6, 5, kIgnored}));
-  EXPECT_EQ(open({{"input_ids", {1, 1}, {3}}, {"next_labels", {1, 1}, {4}}}).sample(0).labels, Ids{4}) << "one column has a next label";
+  EXPECT_EQ(open({{"input_ids", {1, 1}, {3}}, {"next_labels", {1, 1}, {4}}}).sample(0).labels, Ids{4})
+      << "one column has a next label";
   EXPECT_NO_THROW(open({ids, {"position_ids", {2, 3}, {0, 1, 2, 3, 4, 5}}}, 6));
-  EXPECT_USER_ERROR(open({ids, {"position_ids", {2, 3}, {0, 1, 2, 3, 4, 5}}}, 5), "5 is out of range (" + (f / "x.safetensors") + ": position_ids, row 1, column 2): 0 to 4; correct the file");
+  EXPECT_USER_ERROR(
+      open({ids, {"position_ids", {2, 3}, {0, 1, 2, 3, 4, 5}}}, 5),
+      "5 is out of range (" + (f / "x.safetensors") + ": position_ids, row 1, column 2): 0 to 4; correct the file");
   EXPECT_USER_ERROR(open({ids, {"position_ids", {2, 3}, {0, 1, 2, 3, 4, 1 << 24}}}), "0 to 16777215");
   EXPECT_USER_ERROR(open({ids, {"position_ids", {2, 3}, {0, -1, 2, 3, 4, 5}}}), "-1 is out of range");
-  EXPECT_USER_ERROR(open({ids, {"labels", {2, 3}, {9, -100, -100, 9, -100, -100}}}), "nothing to learn (" + (f / "x.safetensors") + ": labels): no row has a label that counts");
-  EXPECT_USER_ERROR(open({ids, {"next_labels", {2, 3}, {-100, -100, -100, -100, -100, -100}}}), ": next_labels): no row has a label");
-  EXPECT_USER_ERROR(open({ids, {"attention_mask", {2, 3}, {0, 0, 0, 0, 0, 0}}}), ": attention_mask): the mask has no one in any row");
+  EXPECT_USER_ERROR(open({ids, {"labels", {2, 3}, {9, -100, -100, 9, -100, -100}}}),
+                    "nothing to learn (" + (f / "x.safetensors") + ": labels): no row has a label that counts");
+  EXPECT_USER_ERROR(open({ids, {"next_labels", {2, 3}, {-100, -100, -100, -100, -100, -100}}}),
+                    ": next_labels): no row has a label");
+  EXPECT_USER_ERROR(open({ids, {"attention_mask", {2, 3}, {0, 0, 0, 0, 0, 0}}}),
+                    ": attention_mask): the mask has no one in any row");
   EXPECT_USER_ERROR(open({ids, {"attention_mask", {2, 3}, {1, 0, 0, 0, 1, 0}}}), ": attention_mask): no row has a label");
   EXPECT_NO_THROW(open({ids, {"attention_mask", {2, 3}, {0, 0, 0, 1, 1, 0}}})) << "one row is enough";
   EXPECT_THROW(all.sample(2), Error);

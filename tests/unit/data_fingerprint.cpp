@@ -28,7 +28,8 @@ struct Texts : testing::Test {
   Bytes tokenizer;
   std::string refusal(const DataOptions& was, const DataOptions& now) {
     Json kept = fingerprint_of(was, &tokenizer).json();
-    std::string text = message([&] { refuse_other_data(Json::parse(kept.dump()), fingerprint_of(now, &tokenizer), "step_000007"); });
+    std::string text =
+        message([&] { refuse_other_data(Json::parse(kept.dump()), fingerprint_of(now, &tokenizer), "step_000007"); });
     return text == "no error" ? "" : text;
   }
 };
@@ -41,7 +42,9 @@ TEST_F(Texts, SameDataUnderAnotherPathGoesOn) {
 TEST_F(Texts, AnyOtherByteIsRefused) {
   Json kept = fingerprint_of(sources({{a, 1}, {b, 1}}), &tokenizer).json();
   folder.write("b.txt", "four Five");
-  std::string what = message([&] { refuse_other_data(kept, fingerprint_of(sources({{a, 1}, {b, 1}}), &tokenizer), "step_000007"); });
+  std::string what = message([&] {
+    refuse_other_data(kept, fingerprint_of(sources({{a, 1}, {b, 1}}), &tokenizer), "step_000007");
+  });
   EXPECT_NE(what.find("other data than the checkpoint's (data.train: " + b + ")"), std::string::npos) << what;
   EXPECT_NE(what.find("step_000007"), std::string::npos) << what;
   EXPECT_NE(what.find("checkpoint.other_data=true"), std::string::npos) << what;
@@ -59,7 +62,10 @@ TEST_F(Texts, InABlendSourcesComeAndGo) {
   EXPECT_NE(refusal(sources({{a, 3}, {b, 1}}), sources({{c, 1}})).find("none of its sources"), std::string::npos);
   Json kept = fingerprint_of(sources({{a, 3}, {b, 1}}), &tokenizer).json();
   folder.write("b.txt", "something else");
-  EXPECT_NE(message([&] { refuse_other_data(kept, fingerprint_of(sources({{a, 3}, {b, 1}}), &tokenizer), "x"); }).find("data.train: " + b), std::string::npos);
+  EXPECT_NE(message([&] {
+              refuse_other_data(kept, fingerprint_of(sources({{a, 3}, {b, 1}}), &tokenizer), "x");
+            }).find("data.train: " + b),
+            std::string::npos);
 }
 
 TEST_F(Texts, AnotherTokenizerIsRefused) {
@@ -79,7 +85,8 @@ TEST_F(Texts, OptionsThatCutSamplesAreNamed) {
 
 TEST_F(Texts, WhatIsNoFingerprintSaysNothing) {
   DataFingerprint now = fingerprint_of(sources({{a, 1}}), &tokenizer);
-  for (const char* text : {"null", "3", "{}", R"({"sources":7})", R"({"sources":[7],"blend":"x","tokenizer":[]})", R"({"options":[1]})"}) {
+  for (const char* text :
+       {"null", "3", "{}", R"({"sources":7})", R"({"sources":[7],"blend":"x","tokenizer":[]})", R"({"options":[1]})"}) {
     Json was = Json::parse(text);
     std::string what = message([&] { refuse_other_data(was, now, "x"); });
     EXPECT_TRUE(what == "no error" || what.find("other data") == 0) << text << ": " << what;
@@ -114,7 +121,7 @@ TEST(Fingerprint, OfLargeTokenFilesSizeAndPartsCount) {
 // Of large files 1024 blocks of 4 KiB are looked at, from the first byte to the last.
 TEST(Fingerprint, BlocksAllOverALargeFileCount) {
   Folder folder;
-  const std::string prefix = folder.write("big", "") , bin = prefix + ".bin";
+  const std::string prefix = folder.write("big", ""), bin = prefix + ".bin";
   folder.write("big.idx", "index");
   std::ofstream(bin).close();
   const int64_t size = (int64_t{64} << 20) + 999, step = (size - 4096) / 1023;
@@ -130,15 +137,19 @@ TEST(Fingerprint, BlocksAllOverALargeFileCount) {
     return fingerprint_of(sources({{prefix, 1}}), nullptr).sources[0].checksum;
   };
   const std::string zeros = sum_with(-1);
-  for (int64_t at : {int64_t{0}, int64_t{4095}, step, step + 4095, 700 * step + 17, 1022 * step, size - 4096, size - 1}) EXPECT_NE(sum_with(at), zeros) << at;
+  for (int64_t at : {int64_t{0}, int64_t{4095}, step, step + 4095, 700 * step + 17, 1022 * step, size - 4096, size - 1})
+    EXPECT_NE(sum_with(at), zeros) << at;
 }
 
 TEST_F(Texts, EveryOptionThatCutsOrOrdersIsRemembered) {
   Json j = fingerprint_of(sources({{a, 1}}), &tokenizer).json();
   std::set<std::string> keys;
   for (const auto& [key, value] : j["options"].items()) keys.insert(key);
-  EXPECT_EQ(keys, (std::set<std::string>{"data.valid_fraction", "data.sequence_length", "data.text_key", "data.format", "data.chat_template", "data.loss_on", "data.too_long", "data.pack", "data.document_attention",
-                                         "data.append_eos", "data.shuffle", "data.order", "data.split", "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss", "data.eod"}));
+  EXPECT_EQ(keys,
+            (std::set<std::string>{"data.valid_fraction", "data.sequence_length", "data.text_key", "data.format",
+                                   "data.chat_template", "data.loss_on", "data.too_long", "data.pack",
+                                   "data.document_attention", "data.append_eos", "data.shuffle", "data.order", "data.split",
+                                   "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss", "data.eod"}));
   EXPECT_FALSE(j["blend"].get<bool>());
   EXPECT_TRUE(fingerprint_of(sources({{a, 1}, {b, 2}}), &tokenizer).json()["blend"].get<bool>());
   const DataFingerprint one = fingerprint_of(sources({{a, 1}}), &tokenizer);
@@ -146,15 +157,18 @@ TEST_F(Texts, EveryOptionThatCutsOrOrdersIsRemembered) {
   EXPECT_NE(fingerprint_of(sources({{a, 1}}), nullptr).text().find("tokenizer: none"), std::string::npos);
   DataOptions other = sources({{a, 1}});
   other.split = "1,0,0", other.eod = 3;
-  EXPECT_EQ(other_data_options(j, fingerprint_of(other, &tokenizer)), (std::vector<std::string>{"data.split (was \"969,30,1\", is \"1,0,0\")", "data.eod (was -1, is 3)"}));
+  EXPECT_EQ(other_data_options(j, fingerprint_of(other, &tokenizer)),
+            (std::vector<std::string>{"data.split (was \"969,30,1\", is \"1,0,0\")", "data.eod (was -1, is 3)"}));
 }
 
 // A folder's checksum is that of all its files; a run without a tokenizer takes any.
 TEST_F(Texts, WhatAnExistingBlendWasAndWhoHasNoTokenizer) {
   EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 1}, {b, 1}})), "");
-  EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 2}, {folder.write("new.txt", "x"), 1}})), "") << "it blends from now on: a new one may come";
+  EXPECT_EQ(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 2}, {folder.write("new.txt", "x"), 1}})), "")
+      << "it blends from now on: a new one may come";
   EXPECT_EQ(refusal(sources({{a, 2}, {b, 1}}), sources({{a, 1}})), "") << "the checkpoint blended: who is gone is gone";
-  EXPECT_NE(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 1}})).find("names 1 sources, step_000007 was made with 2"), std::string::npos);
+  EXPECT_NE(refusal(sources({{a, 1}, {b, 1}}), sources({{a, 1}})).find("names 1 sources, step_000007 was made with 2"),
+            std::string::npos);
   Json kept = fingerprint_of(sources({{a, 1}}), &tokenizer).json();
   EXPECT_EQ(message([&] { refuse_other_data(kept, fingerprint_of(sources({{a, 1}}), nullptr), "x"); }), "no error");
   folder.write("d/1.txt", "one"), folder.write("d/2.txt", "two");

@@ -38,7 +38,8 @@ std::vector<Ids> sequences(const TokenDocument& d) {
   std::vector<Ids> out;
   size_t at = 0;
   for (int32_t n : d.lengths) {
-    out.emplace_back(d.ids.begin() + static_cast<ptrdiff_t>(at), d.ids.begin() + static_cast<ptrdiff_t>(at + static_cast<size_t>(n)));
+    out.emplace_back(d.ids.begin() + static_cast<ptrdiff_t>(at),
+                     d.ids.begin() + static_cast<ptrdiff_t>(at + static_cast<size_t>(n)));
     at += static_cast<size_t>(n);
   }
   EXPECT_EQ(at, d.ids.size());
@@ -112,7 +113,8 @@ TEST(Handlers, chat_templates) {
   o.chat_template = kGolden;  // the folder's own
   Json messages{{"messages", {{{"role", "user"}, {"content", "Why?"}}, {{"role", "assistant"}, {"content", "The sea"}}}}};
   HandledRecord got = handle(*make("messages", o), messages);
-  EXPECT_EQ(tokenizer->decode(got.lists[0].ids, false), "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\nThe sea<|im_end|>");
+  EXPECT_EQ(tokenizer->decode(got.lists[0].ids, false),
+            "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\nThe sea<|im_end|>");
   Ids learned;
   for (int32_t l : got.lists[2].ids)
     if (l != -100) learned.push_back(l);
@@ -121,7 +123,8 @@ TEST(Handlers, chat_templates) {
   HandledRecord none = handle(*make("messages", o), messages);
   EXPECT_TRUE(none.lists[0].lengths.empty());
   EXPECT_EQ(none.dropped.size(), 1u);
-  Json alpaca{{"instruction", "Why?"}, {"output", "The sea"}}, shares{{"conversations", {{{"from", "human"}, {"value", "Why?"}}, {{"from", "gpt"}, {"value", "The sea"}}}}};
+  Json alpaca{{"instruction", "Why?"}, {"output", "The sea"}},
+      shares{{"conversations", {{{"from", "human"}, {"value", "Why?"}}, {{"from", "gpt"}, {"value", "The sea"}}}}};
   EXPECT_EQ(handle(*make("alpaca", o), alpaca).lists[2].ids, got.lists[2].ids);
   EXPECT_EQ(handle(*make("sharegpt", o), shares).lists[2].ids, got.lists[2].ids);
 }
@@ -131,10 +134,13 @@ TEST(Handlers, errors_name_the_record) {
   HandlerOptions o;
   o.tokenizer = &bytes;
   auto general = make("GeneralInstructionHandler", o);
-  EXPECT_USER_ERROR(handle(*general, {{"instruction", "a"}, {"inptu", "b"}, {"output", "c"}}), "no key 'input' (set.json:7): did you mean 'inptu'?");
-  EXPECT_USER_ERROR(handle(*general, {{"instruction", 3}, {"input", "b"}, {"output", "c"}}), "'instruction' is no text (set.json:7)");
+  EXPECT_USER_ERROR(handle(*general, {{"instruction", "a"}, {"inptu", "b"}, {"output", "c"}}),
+                    "no key 'input' (set.json:7): did you mean 'inptu'?");
+  EXPECT_USER_ERROR(handle(*general, {{"instruction", 3}, {"input", "b"}, {"output", "c"}}),
+                    "'instruction' is no text (set.json:7)");
   EXPECT_USER_ERROR(handle(*general, Json::array({1})), "not a JSON object (set.json:7)");
-  EXPECT_USER_ERROR(handle(*make("BelleMultiTurnInstructionHandler", o), {{"instruction", ""}, {"output", "c"}}), "holds no turn (set.json:7)");
+  EXPECT_USER_ERROR(handle(*make("BelleMultiTurnInstructionHandler", o), {{"instruction", ""}, {"output", "c"}}),
+                    "holds no turn (set.json:7)");
   EXPECT_USER_ERROR(handle(*make("MOSSInstructionHandler", o), {{"chat", "x"}}), "no map 'chat' (set.json:7)");
   EXPECT_USER_ERROR(make("MOSSMultiTurnHandler", o), "the tokenizer has no end token");
   o.append_eod = true;
@@ -178,9 +184,13 @@ TEST(Handlers, eos_behind_conversations_and_the_length_with_it) {
   // Turns that are null or empty are none.
   HandlerOptions moss;
   moss.tokenizer = tokenizer.get();
-  const Json chat{{"chat", {{"turn_1", {{"Human", "<|Human|>: a<eoh>\n"}, {"MOSS", "<|MOSS|>: b<eom>\n"}}}, {"turn_2", nullptr}, {"turn_3", Json::object()}}}};
+  const Json chat{{"chat",
+                   {{"turn_1", {{"Human", "<|Human|>: a<eoh>\n"}, {"MOSS", "<|MOSS|>: b<eom>\n"}}},
+                    {"turn_2", nullptr},
+                    {"turn_3", Json::object()}}}};
   const Json one{{"chat", {{"turn_1", {{"Human", "a"}, {"MOSS", "b"}}}}}};
-  for (const char* name : {"MOSSInstructionHandler", "MOSSMultiTurnHandler"}) EXPECT_EQ(handle(*make(name, moss), chat).lists[0].ids, handle(*make(name, moss), one).lists[0].ids) << name;
+  for (const char* name : {"MOSSInstructionHandler", "MOSSMultiTurnHandler"})
+    EXPECT_EQ(handle(*make(name, moss), chat).lists[0].ids, handle(*make(name, moss), one).lists[0].ids) << name;
 }
 
 }  // namespace

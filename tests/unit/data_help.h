@@ -48,8 +48,10 @@ class Bytes : public Tokenizer {
     struct Plain : Decoding {
       explicit Plain(bool skip) : skip(skip) {}
       void feed(int32_t id, std::string& out) override {
-        if (id >= 3) out += static_cast<char>(id - 3);
-        else if (!skip) out += "<" + std::to_string(id) + ">";
+        if (id >= 3)
+          out += static_cast<char>(id - 3);
+        else if (!skip)
+          out += "<" + std::to_string(id) + ">";
       }
       void finish(std::string&) override {}
       bool skip;

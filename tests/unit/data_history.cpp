@@ -44,7 +44,8 @@ std::unique_ptr<MixedDataset> mixed(const std::vector<Source>& sources, bool ble
 }
 
 // Takes steps [from, to) as a run does that resumed with this history.
-void take(MixedDataset& data, DataHistory& history, int64_t from, int64_t to, int64_t batch, std::map<int32_t, std::vector<int32_t>>& seen) {
+void take(MixedDataset& data, DataHistory& history, int64_t from, int64_t to, int64_t batch,
+          std::map<int32_t, std::vector<int32_t>>& seen) {
   data.note_sources(history, from, batch);
   data.follow(history);
   LoaderOptions o{.global_batch = batch, .micro_batch = 1, .history = history};
@@ -79,9 +80,15 @@ TEST(DataHistory, damaged_ones_are_refused) {
   DataHistory h;
   h.change(0, 8, {"a", "b"}, {1, 2});
   h.change(5, 4, {"a", "b"}, {1, 2});
-  for (auto damage : std::vector<std::function<void(Json&)>>{[](Json& j) { j.erase("sources"); }, [](Json& j) { j["segments"][0]["global_batch"] = 0; },
-                                                             [](Json& j) { j["segments"][1]["step"] = 0; }, [](Json& j) { j["segments"][1]["sample"] = "x"; },
-                                                             [](Json& j) { j["segments"][0]["weights"] = {1, 2, 3}; }, [](Json& j) { j["segments"][0]["weights"] = {0, 0}; }}) {
+  for (auto damage : std::vector<std::function<void(Json&)>>{
+           [](Json& j) { j.erase("sources"); }, [](Json& j) { j["segments"][0]["global_batch"] = 0; },
+           [](Json& j) { j["segments"][1]["step"] = 0; }, [](Json& j) { j["segments"][1]["sample"] = "x"; },
+           [](Json& j) {
+             j["segments"][0]["weights"] = {1, 2, 3};
+           },
+           [](Json& j) {
+             j["segments"][0]["weights"] = {0, 0};
+           }}) {
     Json j = h.json();
     damage(j);
     EXPECT_USER_ERROR(DataHistory::from_json(j, "checkpoint of step 5"), "(checkpoint of step 5");
@@ -104,7 +111,8 @@ TEST(DataHistory, weights_change_without_repeating_or_losing_samples) {
   EXPECT_EQ(seen[1].size(), 300u + 120 + 160 + 80);
   EXPECT_EQ(seen[2].size(), 100u + 240 + 80);
   EXPECT_EQ(seen[3].size(), 120u);
-  for (const auto& [tag, samples] : seen) EXPECT_EQ(std::set<int32_t>(samples.begin(), samples.end()).size(), samples.size()) << tag;
+  for (const auto& [tag, samples] : seen)
+    EXPECT_EQ(std::set<int32_t>(samples.begin(), samples.end()).size(), samples.size()) << tag;
   // Each source gives its samples in the order it has when it is alone: none was passed over.
   for (const auto& [tag, samples] : seen) {
     std::map<int32_t, std::vector<int32_t>> alone;
@@ -112,7 +120,13 @@ TEST(DataHistory, weights_change_without_repeating_or_losing_samples) {
     std::vector<Source> all{{"a", 1, 1, 1000}, {"b", 1, 2, 1000}, {"c", 1, 3, 1000}};
     h.change(0, 1, {"a", "b", "c"}, {1, 1, 1});
     auto one = mixed({all[static_cast<size_t>(tag) - 1]});
-    h = DataHistory::from_json({{"sources", {"a", "b", "c"}}, {"segments", {{{"step", 0}, {"sample", 0}, {"global_batch", 1}, {"weights", {tag == 1 ? 1 : 0, tag == 2 ? 1 : 0, tag == 3 ? 1 : 0}}}}}}, "");
+    h = DataHistory::from_json({{"sources", {"a", "b", "c"}},
+                                {"segments",
+                                 {{{"step", 0},
+                                   {"sample", 0},
+                                   {"global_batch", 1},
+                                   {"weights", {tag == 1 ? 1 : 0, tag == 2 ? 1 : 0, tag == 3 ? 1 : 0}}}}}},
+                               "");
     take(*one, h, 0, static_cast<int64_t>(samples.size()), 1, alone);
     EXPECT_EQ(samples, alone[tag]) << tag;
   }
@@ -136,7 +150,11 @@ TEST(DataHistory, samples_of_a_source_that_is_gone) {
   auto one = mixed({{"a", 1, 1, 100}});
   one->note_sources(h, 5, 8);
   one->follow(h);
-  EXPECT_USER_ERROR([&] { for (int64_t i = 0; i < 40; ++i) one->sample(i); }(), "a source of these samples is gone (b)");
+  EXPECT_USER_ERROR(
+      [&] {
+        for (int64_t i = 0; i < 40; ++i) one->sample(i);
+      }(),
+      "a source of these samples is gone (b)");
   for (int64_t i = 40; i < 80; ++i) EXPECT_EQ(one->sample(i).ids[0], 1);
 }
 
@@ -154,7 +172,8 @@ TEST(Loader, ranks_share_the_micro_batches_of_a_step_in_order) {
         EXPECT_EQ(mine.skipped, step == 2);
         EXPECT_EQ(static_cast<int64_t>(mine.micro.size()), step == 2 ? 0 : 12 / ranks);
         valid += mine.valid_tokens;
-        for (const MicroBatch& m : mine.micro) sequences.insert(sequences.end(), m.sequence_index.begin(), m.sequence_index.end());
+        for (const MicroBatch& m : mine.micro)
+          sequences.insert(sequences.end(), m.sequence_index.begin(), m.sequence_index.end());
       }
       for (const MicroBatch& m : all.micro) want.insert(want.end(), m.sequence_index.begin(), m.sequence_index.end());
       EXPECT_EQ(sequences, want);
@@ -204,7 +223,8 @@ TEST(DataHistory, who_is_told_apart) {
     mixed(sources, blend)->note_sources(h, h.empty() ? 0 : 5, 8);
     return h.segments().back().weights;
   };
-  const std::vector<Source> one{{"a", 1, 1, 10}}, two{{"a", 1, 1, 10}, {"b", 1, 2, 10}}, uneven{{"a", 3, 1, 10}, {"b", 1, 2, 10}};
+  const std::vector<Source> one{{"a", 1, 1, 10}}, two{{"a", 1, 1, 10}, {"b", 1, 2, 10}},
+      uneven{{"a", 3, 1, 10}, {"b", 1, 2, 10}};
   EXPECT_EQ(weights(one, false), std::vector<double>{1});
   EXPECT_EQ(weights(two, false), std::vector<double>{});
   EXPECT_EQ(weights(uneven, true), (std::vector<double>{3, 1}));

@@ -30,7 +30,8 @@ TEST(IndexedFile, reads_what_megatron_wrote) {
     EXPECT_EQ(ravine::name(file.type()), e["dtype"].get<std::string>());
     ASSERT_EQ(file.sequences(), static_cast<int64_t>(e["sequence_lengths"].size()));
     ASSERT_EQ(file.documents() + 1, static_cast<int64_t>(e["document_indices"].size()));
-    for (int64_t d = 0; d <= file.documents(); ++d) EXPECT_EQ(file.document_begin(d), e["document_indices"][static_cast<size_t>(d)].get<int64_t>());
+    for (int64_t d = 0; d <= file.documents(); ++d)
+      EXPECT_EQ(file.document_begin(d), e["document_indices"][static_cast<size_t>(d)].get<int64_t>());
     for (int64_t i = 0; i < file.sequences(); ++i) {
       const auto k = static_cast<size_t>(i);
       ASSERT_EQ(file.length(i), e["sequence_lengths"][k].get<int64_t>());
@@ -71,7 +72,8 @@ TEST(IndexedFile, lies_inside_are_found_when_they_are_met) {
   Folder f;
   const std::string prefix = write_pair(f, "lies", files()["int32"]), good = whole(prefix + ".idx");
   volatile int touched = 0;
-  const size_t documents = 34 + 12 * files()["int32"]["sequence_lengths"].size();  // where other borders of documents may be as good
+  const size_t documents =
+      34 + 12 * files()["int32"]["sequence_lengths"].size();  // where other borders of documents may be as good
   for (size_t i = 0; i < good.size(); i += i < 40 ? 1 : 3)
     for (int change : {0x80, 0x01}) {
       std::string bad = good;
@@ -145,7 +147,8 @@ TEST(IndexedWriter, writes_what_megatron_writes) {
     EXPECT_EQ(whole(f / ("copy_" + name + ".idx")), whole(prefix + ".idx"));
     EXPECT_EQ(whole(f / ("copy_" + name + ".bin")), whole(prefix + ".bin"));
   }
-  for (const auto& [size, type] : megatron()["indexed"]["smallest_type"].items()) EXPECT_EQ(ravine::name(smallest_type(std::stoll(size))), type.get<std::string>());
+  for (const auto& [size, type] : megatron()["indexed"]["smallest_type"].items())
+    EXPECT_EQ(ravine::name(smallest_type(std::stoll(size))), type.get<std::string>());
 }
 
 TEST(IndexedWriter, ids_are_stored_in_any_whole_type) {
@@ -181,7 +184,8 @@ TEST(IndexedWriter, ids_are_stored_in_any_whole_type) {
 TEST(IndexedWriter, merges_as_megatron_does) {
   Folder f;
   std::vector<std::string> parts;
-  for (const auto& part : megatron()["indexed"]["merged"]) parts.push_back(write_pair(f, part, files()[part.get<std::string>()]));
+  for (const auto& part : megatron()["indexed"]["merged"])
+    parts.push_back(write_pair(f, part, files()[part.get<std::string>()]));
   merge_indexed(parts, f / "all", false);
   const std::string wanted = write_pair(f, "merged", files()["merged"]);
   EXPECT_EQ(whole(f / "all.idx"), whole(wanted + ".idx"));
@@ -189,7 +193,8 @@ TEST(IndexedWriter, merges_as_megatron_does) {
   EXPECT_USER_ERROR(merge_indexed(parts, f / "all", false), "output exists");
   merge_indexed({parts[0]}, f / "all", true);
   EXPECT_EQ(whole(f / "all.idx"), whole(parts[0] + ".idx"));
-  const std::string other = write_pair(f, "uint16", files()["uint16"]), modes = write_pair(f, "multimodal", files()["multimodal"]);
+  const std::string other = write_pair(f, "uint16", files()["uint16"]),
+                    modes = write_pair(f, "multimodal", files()["multimodal"]);
   EXPECT_USER_ERROR(merge_indexed({parts[0], other}, f / "no", false), "types of tokens differ");
   EXPECT_USER_ERROR(merge_indexed({parts[0], modes}, f / "no", false), "multimodal and plain data do not mix");
   EXPECT_TRUE(leftovers_of(indexed_journal(f / "no")).empty() && !std::filesystem::exists(indexed_journal(f / "all")));
@@ -239,7 +244,8 @@ TEST(IndexedTokens, documents_of_several_files_in_one_row) {
   EXPECT_USER_ERROR(many.copy(99'999, ids), "token 7 is beyond the vocabulary (" + (f / "many") + " document 101)");
 }
 
-std::string write_tokens(const Folder& f, const std::string& name, const std::vector<int32_t>& ids, const std::vector<int32_t>& lengths, TokenType type = TokenType::i32) {
+std::string write_tokens(const Folder& f, const std::string& name, const std::vector<int32_t>& ids,
+                         const std::vector<int32_t>& lengths, TokenType type = TokenType::i32) {
   std::filesystem::create_directories(f / "work");
   IndexedWriter w(f / "work", name, type, false);
   StoredDocuments d;
@@ -254,7 +260,8 @@ std::string write_tokens(const Folder& f, const std::string& name, const std::ve
   return f / name;
 }
 
-// Neighbours are compared a block of 16384 at a time: a lie at any place of a block is found, also where blocks meet, and named by its number.
+// Neighbours are compared a block of 16384 at a time: a lie at any place of a block is found, also where blocks meet, and named
+// by its number.
 TEST(IndexedFile, lies_where_blocks_meet_are_found) {
   Folder f;
   constexpr int32_t kCount = 40000;
@@ -266,7 +273,8 @@ TEST(IndexedFile, lies_where_blocks_meet_are_found) {
     for (bool length : {true, false}) {
       if (i + 2 == kCount && !length) continue;  // where the last sequence lies is checked on opening
       std::string bad = good;
-      const size_t at = length ? kIndexHeader + 4 * static_cast<size_t>(i) : kIndexHeader + 4 * size_t{kCount} + 8 * static_cast<size_t>(i + 1);
+      const size_t at = length ? kIndexHeader + 4 * static_cast<size_t>(i)
+                               : kIndexHeader + 4 * size_t{kCount} + 8 * static_cast<size_t>(i + 1);
       bad[at] = static_cast<char>(bad[at] + 4);
       f.write("many.idx", bad);
       EXPECT_USER_ERROR(IndexedFile(prefix).check(), fmt::format("sequence {} (document {} of {})", i + 1, i + 1, kCount));
@@ -280,7 +288,15 @@ TEST(IndexedFile, lies_where_blocks_meet_are_found) {
 // On opening 64 pieces of 512 tokens are looked at; the rest where it is met.
 TEST(IndexedTokens, ids_beyond_the_vocabulary_in_the_pieces_that_are_looked_at) {
   Folder f;
-  for (auto [at, found] : std::vector<std::pair<size_t, bool>>{{0, true}, {511, true}, {512, false}, {999, false}, {1000, true}, {31511, true}, {63000, true}, {63511, true}, {63999, false}}) {
+  for (auto [at, found] : std::vector<std::pair<size_t, bool>>{{0, true},
+                                                               {511, true},
+                                                               {512, false},
+                                                               {999, false},
+                                                               {1000, true},
+                                                               {31511, true},
+                                                               {63000, true},
+                                                               {63511, true},
+                                                               {63999, false}}) {
     std::vector<int32_t> ids(64000, 3);
     ids[at] = 5;
     const std::string prefix = write_tokens(f, "t", ids, {64000});
@@ -296,7 +312,8 @@ TEST(IndexedTokens, ids_beyond_the_vocabulary_in_the_pieces_that_are_looked_at) 
   EXPECT_USER_ERROR(open_token_file(write_tokens(f, "s", {1, 2, 5}, {3}), 5), "token 5");
   EXPECT_USER_ERROR(open_token_file(write_tokens(f, "n", {1, -2, 3}, {3}), 5), "token -2");
   EXPECT_NO_THROW(open_token_file(write_tokens(f, "e", {}, {}), 5));
-  EXPECT_USER_ERROR(open_token_file(f / "nothing", 5), "no token files (" + (f / "nothing") + "): PREFIX.bin and PREFIX.idx must be there");
+  EXPECT_USER_ERROR(open_token_file(f / "nothing", 5),
+                    "no token files (" + (f / "nothing") + "): PREFIX.bin and PREFIX.idx must be there");
 }
 
 TEST(IndexedFile, ends_of_sequences_and_of_the_file) {

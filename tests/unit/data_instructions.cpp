@@ -1,4 +1,5 @@
-// Instruction files: rows as ModelLink's loader gives them, ModelLink's order, packing, and every way in which the three files can be wrong.
+// Instruction files: rows as ModelLink's loader gives them, ModelLink's order, packing, and every way in which the three files
+// can be wrong.
 #include "data/instruct/instruction_files.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +41,8 @@ std::vector<Chat> chats() {
   return all;
 }
 
-void write_list(const Folder& f, const std::string& prefix, const std::string& list, const std::vector<Ids>& rows, TokenType type = TokenType::i32) {
+void write_list(const Folder& f, const std::string& prefix, const std::string& list, const std::vector<Ids>& rows,
+                TokenType type = TokenType::i32) {
   IndexedWriter w(f.path.string(), "w", type, false);
   StoredDocuments d;
   for (const Ids& row : rows) {
@@ -83,8 +85,10 @@ TEST(InstructionFiles, rows_are_those_of_modellink) {
     const Sample s = d.train->sample(i);
     const auto n = std::min<size_t>(c.ids.size() - 1, 12);  // input_ids[:-1], labels[1:], each cut
     ASSERT_EQ(s.ids.size(), 12u);
-    EXPECT_EQ(Ids(s.ids.begin(), s.ids.begin() + static_cast<ptrdiff_t>(n)), Ids(c.ids.begin(), c.ids.begin() + static_cast<ptrdiff_t>(n)));
-    EXPECT_EQ(Ids(s.labels.begin(), s.labels.begin() + static_cast<ptrdiff_t>(n)), Ids(c.labels.begin() + 1, c.labels.begin() + 1 + static_cast<ptrdiff_t>(n)));
+    EXPECT_EQ(Ids(s.ids.begin(), s.ids.begin() + static_cast<ptrdiff_t>(n)),
+              Ids(c.ids.begin(), c.ids.begin() + static_cast<ptrdiff_t>(n)));
+    EXPECT_EQ(Ids(s.labels.begin(), s.labels.begin() + static_cast<ptrdiff_t>(n)),
+              Ids(c.labels.begin() + 1, c.labels.begin() + 1 + static_cast<ptrdiff_t>(n)));
     for (size_t t = n; t < 12; ++t) EXPECT_EQ(s.labels[t], kIgnored);
     EXPECT_EQ(s.segments, (std::vector<TokenSpan>{{0, static_cast<int32_t>(n)}}));
     for (size_t t = 0; t < 12; ++t) EXPECT_EQ(s.positions[t], static_cast<int32_t>(t));
@@ -125,7 +129,8 @@ TEST(InstructionFiles, packed_side_by_side_and_every_label_once) {
   for (const Chat& c : all) {
     const size_t n = std::min<size_t>(c.ids.size(), 13);
     wanted_columns += static_cast<int64_t>(n) - 1;
-    wanted_labels += static_cast<int64_t>(n) - 1 - std::count(c.labels.begin() + 1, c.labels.begin() + static_cast<ptrdiff_t>(n), kIgnored);
+    wanted_labels +=
+        static_cast<int64_t>(n) - 1 - std::count(c.labels.begin() + 1, c.labels.begin() + static_cast<ptrdiff_t>(n), kIgnored);
   }
   EXPECT_EQ(columns, wanted_columns);
   EXPECT_EQ(labels, wanted_labels);
@@ -170,12 +175,14 @@ TEST(InstructionFiles, what_is_missing_or_does_not_fit_is_named) {
     auto fewer = rows(chats());
     fewer.pop_back();
     write_list(f, "set", "packed_labels", fewer);
-    EXPECT_USER_ERROR(open_datasets(options(x), nullptr), "files do not belong together (" + x + "_packed_labels_document.idx)");
+    EXPECT_USER_ERROR(open_datasets(options(x), nullptr),
+                      "files do not belong together (" + x + "_packed_labels_document.idx)");
     auto moved = rows(chats());  // as many tokens in all
     moved[0].push_back(moved[1].back());
     moved[1].pop_back();
     write_list(f, "set", "packed_labels", moved);
-    EXPECT_USER_ERROR(open_datasets(options(x), nullptr), "_packed_labels_document sequence 0): it has 6 tokens, the ids have 5");
+    EXPECT_USER_ERROR(open_datasets(options(x), nullptr),
+                      "_packed_labels_document sequence 0): it has 6 tokens, the ids have 5");
   }
   {
     Folder f;
@@ -212,7 +219,8 @@ TEST(InstructionFiles, what_cannot_be_learned_is_counted) {
   DatasetOptions o = options(write_set(f, "set", all));
   const Bytes tokenizer;
   Datasets d = open_datasets(o, &tokenizer);
-  EXPECT_NE(d.notes[0].find("2 left out: 1 without an answer to learn, 1 with the answer behind"), std::string::npos) << d.notes[0];
+  EXPECT_NE(d.notes[0].find("2 left out: 1 without an answer to learn, 1 with the answer behind"), std::string::npos)
+      << d.notes[0];
   o.sequence_length = 10;
   o.too_long = "drop";
   d = open_datasets(o, &tokenizer);
@@ -225,7 +233,8 @@ TEST(InstructionFiles, what_cannot_be_learned_is_counted) {
   EXPECT_GT(d.valid->token_count(), 0);
 }
 
-// python -c "import numpy as np; r=np.random.RandomState(1234); [(lambda a: (r.shuffle(a), print(a.tolist())))(np.arange(3,10)) for _ in range(3)]"
+// python -c "import numpy as np; r=np.random.RandomState(1234); [(lambda a: (r.shuffle(a), print(a.tolist())))(np.arange(3,10))
+// for _ in range(3)]"
 TEST(InstructionOrder, is_numpys_for_one_epoch_after_the_other) {
   const std::vector<int64_t> wanted{5, 4, 9, 3, 7, 8, 6, 8, 3, 6, 7, 5, 9, 4, 4, 9, 6, 3, 8, 5, 7};
   auto first = [&](size_t n) { return std::vector<int64_t>(wanted.begin(), wanted.begin() + static_cast<ptrdiff_t>(n)); };

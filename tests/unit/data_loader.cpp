@@ -160,7 +160,9 @@ class Ragged final : public Dataset {
   int64_t token_count() const override { return 1; }
   Sample sample(int64_t i) const override {
     Sample s{std::vector<int32_t>(80, 9), std::vector<int32_t>(80, kIgnored), std::vector<int32_t>(80), {}};
-    if (i > 0) s.segments = {{0, static_cast<int32_t>(i) / 2}, {static_cast<int32_t>(i) / 2, static_cast<int32_t>(i) - static_cast<int32_t>(i) / 2}};
+    if (i > 0)
+      s.segments = {{0, static_cast<int32_t>(i) / 2},
+                    {static_cast<int32_t>(i) / 2, static_cast<int32_t>(i) - static_cast<int32_t>(i) / 2}};
     if (i > 0) s.labels[static_cast<size_t>(i) - 1] = 5;
     std::iota(s.positions.begin(), s.positions.end(), 0);
     return s;
@@ -171,7 +173,8 @@ class Ragged final : public Dataset {
 
 TEST(Loader, ragged_rows_are_as_wide_as_the_longest) {
   const Ragged data;
-  for (auto [first, rows, columns] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{{0, 1, 32}, {1, 1, 32}, {32, 1, 32}, {33, 1, 64}, {31, 3, 64}, {64, 1, 64}, {65, 1, 80}, {79, 2, 80}}) {
+  for (auto [first, rows, columns] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
+           {0, 1, 32}, {1, 1, 32}, {32, 1, 32}, {33, 1, 64}, {31, 3, 64}, {64, 1, 64}, {65, 1, 80}, {79, 2, 80}}) {
     const MicroBatch b = make_micro_batch(data, first, rows);
     EXPECT_EQ(b.columns, columns) << first;
     EXPECT_EQ(b.ids.size(), static_cast<size_t>(rows * columns));
@@ -184,7 +187,8 @@ TEST(Loader, ragged_rows_are_as_wide_as_the_longest) {
       if (n == 0) continue;
       ++valid;
       EXPECT_EQ(b.labels[static_cast<size_t>(r * columns + n - 1)], 5);
-      EXPECT_EQ(b.segments[static_cast<size_t>(2 * r)], (TokenSpan{static_cast<int32_t>(r * columns), static_cast<int32_t>(n / 2)}));
+      EXPECT_EQ(b.segments[static_cast<size_t>(2 * r)],
+                (TokenSpan{static_cast<int32_t>(r * columns), static_cast<int32_t>(n / 2)}));
     }
     EXPECT_EQ(b.valid_tokens, valid);
   }
@@ -210,9 +214,12 @@ TEST(Loader, random_batches_are_whole_and_the_same) {
   EXPECT_FALSE(std::equal(b.ids.begin(), b.ids.begin() + 50, b.ids.begin() + 50)) << "rows differ";
 }
 
-// Whole steps: those that hold what is prefetched, one being made, one in use; of each row ids, labels, positions and its number.
+// Whole steps: those that hold what is prefetched, one being made, one in use; of each row ids, labels, positions and its
+// number.
 TEST(Loader, bytes_of_what_is_held) {
-  const auto one = [](int64_t rows, int64_t columns) { return static_cast<int64_t>(sizeof(MicroBatch)) + rows * (8 + 12 * columns); };
+  const auto one = [](int64_t rows, int64_t columns) {
+    return static_cast<int64_t>(sizeof(MicroBatch)) + rows * (8 + 12 * columns);
+  };
   EXPECT_EQ(loader_bytes(0, 4, 2, 100), 3 * 4 * one(2, 100));
   EXPECT_EQ(loader_bytes(4, 4, 2, 100), 3 * 4 * one(2, 100));
   EXPECT_EQ(loader_bytes(5, 4, 2, 100), 4 * 4 * one(2, 100));
@@ -228,7 +235,8 @@ TEST(Loader, a_history_moves_the_samples_of_a_step) {
   LoaderOptions o{.global_batch = 999, .micro_batch = 2, .skip_steps = {5}, .history = h};
   auto samples = [&](int64_t step) {
     std::vector<int64_t> all;
-    for (const MicroBatch& m : make_step(data, o, step).micro) all.insert(all.end(), m.sequence_index.begin(), m.sequence_index.end());
+    for (const MicroBatch& m : make_step(data, o, step).micro)
+      all.insert(all.end(), m.sequence_index.begin(), m.sequence_index.end());
     return all;
   };
   EXPECT_EQ(samples(2), (std::vector<int64_t>{8, 9, 10, 11}));

@@ -223,7 +223,8 @@ TEST(MegatronGpt, blends) {
   }
   for (const Json& r : gpt()["raw_exhaustive_blends"]) {
     std::string digits;
-    for (int16_t d : build_exhaustive_blend_index(r["sizes"].get<std::vector<int64_t>>()).dataset) digits += static_cast<char>('0' + d);
+    for (int16_t d : build_exhaustive_blend_index(r["sizes"].get<std::vector<int64_t>>()).dataset)
+      digits += static_cast<char>('0' + d);
     EXPECT_EQ(digits, r["dataset_index"].get<std::string>());
   }
 }
@@ -250,8 +251,10 @@ TEST(MegatronGpt, index_files_of_another_tokenizer_object) {
   const GptSplits theirs = open();
   const std::string text = theirs[0]->parts()[0]->description();
   // As json.dumps(indent=4) writes it.
-  EXPECT_NE(text.find("\n    \"tokenizer\": {\n        \"class\": \"_HuggingFaceTokenizer\",\n        \"tokenizer_path\": [\n            \"llama\"\n        ],\n        \"use_fast\": \"True\"\n    }\n}"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find(
+          "\n    \"tokenizer\": {\n        \"class\": \"_HuggingFaceTokenizer\",\n        \"tokenizer_path\": [\n            \"llama\"\n        ],\n        \"use_fast\": \"True\"\n    }\n}"),
+      std::string::npos)
       << text;
   const std::set<std::string> before = files();
   ASSERT_TRUE(before.count(md5_hex(text) + "-GPTDataset-train-shuffle_index.npy"));
@@ -277,7 +280,8 @@ TEST(MegatronGpt, index_files_are_written_found_and_not_trusted) {
   const std::vector<std::string> prefixes{Corpora::prefix("a"), Corpora::prefix("b")};
   const GptSplits plain = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o);
   o.cache = "cache";
-  const GptSplits written = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o), read = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o);
+  const GptSplits written = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o),
+                  read = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o);
   for (int64_t i = 0; i < 200; ++i) {
     EXPECT_EQ(written[0]->sample(i).tokens, plain[0]->sample(i).tokens);
     EXPECT_EQ(read[0]->sample(i).tokens, plain[0]->sample(i).tokens);
@@ -285,9 +289,11 @@ TEST(MegatronGpt, index_files_are_written_found_and_not_trusted) {
   std::string shuffle;
   for (const auto& file : std::filesystem::directory_iterator("cache")) {
     const std::string name = file.path().filename();
-    if (name.starts_with(md5_hex(plain[0]->parts()[0]->description())) && name.find("shuffle") != std::string::npos) shuffle = file.path();
+    if (name.starts_with(md5_hex(plain[0]->parts()[0]->description())) && name.find("shuffle") != std::string::npos)
+      shuffle = file.path();
   }
-  EXPECT_EQ(std::filesystem::path(shuffle).filename().string(), md5_hex(plain[0]->parts()[0]->description()) + "-GPTDataset-train-shuffle_index.npy");
+  EXPECT_EQ(std::filesystem::path(shuffle).filename().string(),
+            md5_hex(plain[0]->parts()[0]->description()) + "-GPTDataset-train-shuffle_index.npy");
   // A number beyond the samples.
   std::string bytes = test::whole(shuffle);
   for (size_t i = bytes.size() - 800; i < bytes.size(); ++i) bytes[i] = '\xff';
@@ -371,8 +377,15 @@ TEST(MegatronDataset, trains_in_that_order) {
 
 // numpy.sum of [0.1 * (i % 13) + 1 / (i + 3) for i in range(n)]: plain below eight, eight sums up to 128, halves beyond.
 TEST(NumpySum, is_numpys_to_the_last_bit) {
-  for (auto [n, sum] : std::vector<std::pair<int, double>>{{3, 1.0833333333333335}, {7, 3.4289682539682547}, {8, 4.2289682539682545}, {9, 5.119877344877345}, {17, 10.447739657143684}, {128, 79.64859133826599}, {129, 80.75622492605224},
-                                                           {300, 184.1892973977139}, {1000, 605.3874678655415}}) {
+  for (auto [n, sum] : std::vector<std::pair<int, double>>{{3, 1.0833333333333335},
+                                                           {7, 3.4289682539682547},
+                                                           {8, 4.2289682539682545},
+                                                           {9, 5.119877344877345},
+                                                           {17, 10.447739657143684},
+                                                           {128, 79.64859133826599},
+                                                           {129, 80.75622492605224},
+                                                           {300, 184.1892973977139},
+                                                           {1000, 605.3874678655415}}) {
     std::vector<double> values;
     for (int i = 0; i < n; ++i) values.push_back(0.1 * (i % 13) + 1.0 / (i + 3));
     EXPECT_EQ(numpy_sum(values), sum) << n;
@@ -393,7 +406,8 @@ DatasetOptions megatron_options(const std::vector<DataSource>& train) {
   return o;
 }
 
-// data.train and data.valid as Megatron's builder is asked: weights blend, lists of their own take 100 and 0,100 as their split.
+// data.train and data.valid as Megatron's builder is asked: weights blend, lists of their own take 100 and 0,100 as their
+// split.
 TEST(MegatronDataset, blends_and_lists_of_their_own) {
   Corpora corpora;
   const std::string a = Corpora::prefix("a"), b = Corpora::prefix("b");
@@ -443,8 +457,13 @@ TEST(MegatronDataset, what_the_order_does_not_take) {
   refused([](auto& o) { o.document_attention = true; }, "(data.document_attention)");
   refused([](auto& o) { o.shuffle = false; }, "(data.shuffle=false)");
   refused([](auto& o) { o.pack = false; }, "(data.pack=false)");
-  refused([&](auto& o) { o.train = {{a, 2}, {b, 1}}, o.valid_samples = -1; }, "no number of validation samples (train.valid_batches)");
-  refused([&](auto& o) { o.train = {{corpora.folder.write("t.txt", "text")}}; }, "not token files (data.train: " + (corpora.folder / "t.txt") + ")");
+  refused(
+      [&](auto& o) {
+        o.train = {{a, 2}, {b, 1}}, o.valid_samples = -1;
+      },
+      "no number of validation samples (train.valid_batches)");
+  refused([&](auto& o) { o.train = {{corpora.folder.write("t.txt", "text")}}; },
+          "not token files (data.train: " + (corpora.folder / "t.txt") + ")");
   refused([](auto& o) { o.reset_attention_mask = true; }, "no end-of-document id");
   refused([](auto& o) { o.split = "0,1"; }, "too little data (data.train): the split '0,1' leaves no sample of 32 tokens");
   DatasetOptions all = megatron_options({{a, 2}, {b, 1}});

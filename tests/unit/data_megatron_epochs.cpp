@@ -1,4 +1,5 @@
-// Index arrays around the ends of epochs, as megatron-core's GPTDataset gave them: tests/golden/megatron_epochs.json, made by tools/golden/make_epochs.py.
+// Index arrays around the ends of epochs, as megatron-core's GPTDataset gave them: tests/golden/megatron_epochs.json, made by
+// tools/golden/make_epochs.py.
 #include <numeric>
 
 #include "data/megatron/indices.h"
@@ -23,7 +24,8 @@ TEST(MegatronEpochs, ArraysAtEveryNumberOfSamples) {
       const int64_t n = sample_count(tokens, plan, length, extra, false);
       const auto index = build_sample_index(std::as_bytes(std::span(lengths)), documents, n, length, extra);
       const auto shuffle = build_shuffle_index(plan.separate_last ? plan.samples_before_last : n, n, random);
-      const Json got{test::md5_of(std::span(documents)).substr(0, 8), test::md5_of(std::span(index)).substr(0, 8), test::md5_of(std::span(shuffle)).substr(0, 8)};
+      const Json got{test::md5_of(std::span(documents)).substr(0, 8), test::md5_of(std::span(index)).substr(0, 8),
+                     test::md5_of(std::span(shuffle)).substr(0, 8)};
       ASSERT_EQ(got, c["samples_from_1"][i]);
     }
   }

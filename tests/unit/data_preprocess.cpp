@@ -50,7 +50,8 @@ struct Job {
 
 TEST(Preprocess, texts_of_every_kind_of_file_in_order) {
   Job s;
-  s.o.inputs = {s.f.write("in/a.txt", "one\ntwo\n"), s.f.write("in/b.jsonl", "{\"text\":\"three\"}\n{\"text\":\"\"}\n{\"text\":[\"fo\",\"ur\"]}\n"),
+  s.o.inputs = {s.f.write("in/a.txt", "one\ntwo\n"),
+                s.f.write("in/b.jsonl", "{\"text\":\"three\"}\n{\"text\":\"\"}\n{\"text\":[\"fo\",\"ur\"]}\n"),
                 s.f.write("in/c.json", "[{\"text\":\"f\\u0069ve\"}]"), s.f.write("in/d.csv", "text\nsix\n")};
   s.h.append_eod = true;
   const PreprocessReport r = s.run();
@@ -59,7 +60,8 @@ TEST(Preprocess, texts_of_every_kind_of_file_in_order) {
     ids.push_back(2);
     return ids;
   };
-  EXPECT_EQ(documents(s.f / "out/p_text_document"), (std::vector<Ids>{with_end("one"), with_end("two"), with_end("three"), with_end("four"), with_end("five"), with_end("six")}));
+  EXPECT_EQ(documents(s.f / "out/p_text_document"), (std::vector<Ids>{with_end("one"), with_end("two"), with_end("three"),
+                                                                      with_end("four"), with_end("five"), with_end("six")}));
   EXPECT_EQ(IndexedFile(s.f / "out/p_text_document").sequences(), 7);
   EXPECT_EQ(IndexedFile(s.f / "out/p_text_document").type(), TokenType::u16);
   EXPECT_EQ(r.records, 7);
@@ -90,7 +92,9 @@ TEST(Preprocess, keys_give_files_of_their_own) {
 std::string corpus(int records, int bad = -1) {
   std::string text;
   for (int i = 0; i < records; ++i)
-    text += i == bad ? "{\"text\" \"\"}\n" : "{\"text\":\"" + std::to_string(i) + " " + std::string(static_cast<size_t>(i * 37 % 3000), static_cast<char>('a' + i % 26)) + "\"}\n";
+    text += i == bad ? "{\"text\" \"\"}\n"
+                     : "{\"text\":\"" + std::to_string(i) + " " +
+                           std::string(static_cast<size_t>(i * 37 % 3000), static_cast<char>('a' + i % 26)) + "\"}\n";
   return text;
 }
 
@@ -190,7 +194,8 @@ TEST(Preprocess, a_kill_while_the_work_is_removed) {
     const TracedChild child = trace_child(n, [&] { s.run(); });
     if (!child.possible) GTEST_SKIP() << "no tracing here";
     if (!child.killed) break;
-    for (const std::string& call : child.calls) removing = removing || (call.starts_with("unlink ") && call.find(".lengths") != std::string::npos);
+    for (const std::string& call : child.calls)
+      removing = removing || (call.starts_with("unlink ") && call.find(".lengths") != std::string::npos);
     if (!removing) continue;
     ++moments;
     s.o.overwrite = true;
@@ -246,12 +251,15 @@ TEST(Preprocess, bad_input) {
   EXPECT_USER_ERROR(make_record_handler("text", s.h), "the tokenizer has no end token");
 }
 
-// What is left out and repaired is counted over all batches and files, and over a stop; the first place of each is that of the first.
+// What is left out and repaired is counted over all batches and files, and over a stop; the first place of each is that of the
+// first.
 TEST(Preprocess, counts_and_first_places_of_all) {
   Job s;
   std::string lines;
-  for (int i = 0; i < 9000; ++i) lines += i % 3 == 1 ? "{\"text\":\"\"}\n" : i % 1000 == 500 ? "{\"text\":\"a\xff\"}\n" : "{\"text\":\"b\"}\n";
-  s.o.inputs = {s.f.write("a.txt", "one\n"), s.f.write("b.jsonl", lines), s.f.write("c.jsonl", "{\"text\":\"\"}\n{\"text\":\"c\xff\"}\n")};
+  for (int i = 0; i < 9000; ++i)
+    lines += i % 3 == 1 ? "{\"text\":\"\"}\n" : i % 1000 == 500 ? "{\"text\":\"a\xff\"}\n" : "{\"text\":\"b\"}\n";
+  s.o.inputs = {s.f.write("a.txt", "one\n"), s.f.write("b.jsonl", lines),
+                s.f.write("c.jsonl", "{\"text\":\"\"}\n{\"text\":\"c\xff\"}\n")};
   s.o.workers = 2;
   s.o.save_seconds = 0;
   PreprocessReport r;

@@ -24,7 +24,9 @@ using Records = std::vector<std::string>;
 
 TEST(Records, lines_of_text) {
   Folder f;
-  const auto a = f.write("a.txt", "\xEF\xBB\xBF" "one\r\n\ntwo\nthree");
+  const auto a = f.write("a.txt",
+                         "\xEF\xBB\xBF"
+                         "one\r\n\ntwo\nthree");
   EXPECT_EQ(records(a), (Records{"1:one", "3:two", "4:three"}));
   EXPECT_EQ(records(a, {.whole_text = true}), (Records{"1:one\r\n\ntwo\nthree"}));
   EXPECT_EQ(records(f.write("b.jsonl", "{\"text\":1}\n \n{}\n")), (Records{"1:{\"text\":1}", "3:{}"}));
@@ -56,7 +58,8 @@ TEST(Records, json_as_array_or_in_a_row) {
   for (const auto& [text, rule] : bad) EXPECT_USER_ERROR(records(f.write("bad.json", text)), rule);
   EXPECT_USER_ERROR(records(f.write("bad.json", "{}\n\n{")), "bad.json:3");
   EXPECT_USER_ERROR(records(f.write("deep.json", "{\"a\":" + std::string(2000, '['))), "nested");
-  EXPECT_USER_ERROR(records(f.write("long.json", "{\"a\":\"" + std::string(600'000, 'x')), {.max_record = 1000}), "record is too long");
+  EXPECT_USER_ERROR(records(f.write("long.json", "{\"a\":\"" + std::string(600'000, 'x')), {.max_record = 1000}),
+                    "record is too long");
 }
 
 // Objects of many sizes around the pieces that are read at once.
@@ -65,7 +68,8 @@ TEST(Records, json_across_pieces) {
   std::string text = "[";
   Records wanted;
   for (int i = 0; i < 200; ++i) {
-    const std::string body = "{\"text\":\"" + std::string(static_cast<size_t>(i * 97 % 5000), i % 7 == 0 ? '}' : 'x') + "\\\"\"}";
+    const std::string body =
+        "{\"text\":\"" + std::string(static_cast<size_t>(i * 97 % 5000), i % 7 == 0 ? '}' : 'x') + "\\\"\"}";
     text += (i ? ",\n" : "") + body;
     wanted.push_back(std::to_string(i + 1) + ":" + body);
   }
@@ -78,7 +82,8 @@ TEST(Records, csv_by_the_rules) {
   Folder f;
   EXPECT_EQ(records(f.write("a.csv", "id,text\r\n1,\"a \"\"b\"\",\r\n中\"\r\n\r\n2,\n")),
             (Records{"2:{\"id\":\"1\",\"text\":\"a \\\"b\\\",\\r\\n中\"}", "5:{\"id\":\"2\",\"text\":\"\"}"}));
-  EXPECT_EQ(records(f.write("b.csv", "\xEF\xBB\xBFtext\n\"\"\nit is 5\" long"), {.fields = {"text"}}), (Records{"2:{\"text\":\"\"}", "3:{\"text\":\"it is 5\\\" long\"}"}));
+  EXPECT_EQ(records(f.write("b.csv", "\xEF\xBB\xBFtext\n\"\"\nit is 5\" long"), {.fields = {"text"}}),
+            (Records{"2:{\"text\":\"\"}", "3:{\"text\":\"it is 5\\\" long\"}"}));
   EXPECT_EQ(records(f.write("c.csv", "a,text,b\n1,2,3\n"), {.fields = {"text"}}), (Records{"2:{\"text\":\"2\"}"}));
   EXPECT_EQ(records(f.write("d.csv", "text\n")), Records{});
   const std::pair<const char*, const char*> bad[] = {{"", "no header"},
@@ -130,11 +135,13 @@ TEST(Records, broken_parquet_is_named) {
   const std::string bytes{std::istreambuf_iterator<char>(in), {}};
   Folder f;
   for (size_t size : {size_t{0}, size_t{4}, size_t{11}, bytes.size() / 2, bytes.size() - 1})
-    EXPECT_USER_ERROR(records(f.write("bad.parquet", bytes.substr(0, size))), "cannot read parquet file (" + (f / "bad.parquet"));
+    EXPECT_USER_ERROR(records(f.write("bad.parquet", bytes.substr(0, size))),
+                      "cannot read parquet file (" + (f / "bad.parquet"));
   std::string bad = bytes;
   for (size_t at = 4; at < 900; ++at) bad[at] = '\0';  // the first pages; the footer at the end is whole
   EXPECT_USER_ERROR(records(f.write("bad.parquet", bad)), "cannot read parquet file (" + (f / "bad.parquet") + ":1)");
-  EXPECT_USER_ERROR(open_documents(RAVINE_SOURCE_DIR "/tests/golden/files/records.parquet", "nothing"), "it has no column 'nothing', only");
+  EXPECT_USER_ERROR(open_documents(RAVINE_SOURCE_DIR "/tests/golden/files/records.parquet", "nothing"),
+                    "it has no column 'nothing', only");
 }
 
 TEST(Records, training_reads_them_too) {
@@ -158,21 +165,29 @@ TEST(Records, csv_across_pieces) {
   for (int shift = -3; shift <= 3; ++shift) {
     const auto fill = static_cast<size_t>((1 << 18) + shift - 7);  // behind "a,b\r\n" and the quote
     const std::string text = "a,b\r\n\"" + std::string(fill, 'x') + "\"\"y\",\"1\r\n2\"\r\n3,4\r\n";
-    EXPECT_EQ(records(f.write("a.csv", text)), (Records{"2:{\"a\":\"" + std::string(fill, 'x') + "\\\"y\",\"b\":\"1\\r\\n2\"}", "4:{\"a\":\"3\",\"b\":\"4\"}"})) << shift;
+    EXPECT_EQ(records(f.write("a.csv", text)),
+              (Records{"2:{\"a\":\"" + std::string(fill, 'x') + "\\\"y\",\"b\":\"1\\r\\n2\"}", "4:{\"a\":\"3\",\"b\":\"4\"}"}))
+        << shift;
     const std::string plain = "a,b\n" + std::string(fill, 'z') + ",w\r\n5,6";
-    EXPECT_EQ(records(f.write("b.csv", plain)), (Records{"2:{\"a\":\"" + std::string(fill, 'z') + "\",\"b\":\"w\"}", "3:{\"a\":\"5\",\"b\":\"6\"}"})) << shift;
+    EXPECT_EQ(records(f.write("b.csv", plain)),
+              (Records{"2:{\"a\":\"" + std::string(fill, 'z') + "\",\"b\":\"w\"}", "3:{\"a\":\"5\",\"b\":\"6\"}"}))
+        << shift;
   }
   EXPECT_EQ(records(f.write("c.csv", "a\n\r\n\n1\r2\n")), (Records{"4:{\"a\":\"1\\r2\"}"})) << "a lone CR is text";
   EXPECT_EQ(records(f.write("d.csv", "a,\"b \"\"c\"\"\"\n1,\t\n")), (Records{"2:{\"a\":\"1\",\"b \\\"c\\\"\":\"\\t\"}"}));
-  EXPECT_EQ(records(f.write("e.csv", "b,a\n1,2\n"), {.fields = {"a", "b"}}), (Records{"2:{\"b\":\"1\",\"a\":\"2\"}"})) << "in the order of the table";
+  EXPECT_EQ(records(f.write("e.csv", "b,a\n1,2\n"), {.fields = {"a", "b"}}), (Records{"2:{\"b\":\"1\",\"a\":\"2\"}"}))
+      << "in the order of the table";
   EXPECT_USER_ERROR(records(f.write("g.csv", std::string(65536, ',') + "\n")), "too many columns");
-  EXPECT_USER_ERROR(records(f.write("h.csv", "a\n\"" + std::string(700'000, 'x') + "\"\n"), {.max_record = 300'000}), "record is too long");
+  EXPECT_USER_ERROR(records(f.write("h.csv", "a\n\"" + std::string(700'000, 'x') + "\"\n"), {.max_record = 300'000}),
+                    "record is too long");
 }
 
 TEST(Records, json_between_objects) {
   Folder f;
   const std::string blank(5000, ' ');
-  EXPECT_EQ(records(f.write("a.json", blank + "[" + blank + "{}" + blank + "\n," + blank + "{\"a\": \"\\\\\"}" + blank + "]" + blank)), (Records{"1:{}", "2:{\"a\": \"\\\\\"}"}));
+  EXPECT_EQ(records(f.write("a.json",
+                            blank + "[" + blank + "{}" + blank + "\n," + blank + "{\"a\": \"\\\\\"}" + blank + "]" + blank)),
+            (Records{"1:{}", "2:{\"a\": \"\\\\\"}"}));
   for (int shift = -3; shift <= 3; ++shift) {  // quotes and backslashes at the end of a piece
     const std::string body = "{\"a\":\"" + std::string(static_cast<size_t>((1 << 18) + shift - 8), 'x') + "\\\\\\\"}{\"}";
     EXPECT_EQ(records(f.write("b.json", body + "\n{}")), (Records{"1:" + body, "2:{}"})) << shift;
@@ -185,7 +200,12 @@ TEST(Records, json_between_objects) {
 
 TEST(Records, lines_and_how_far_they_are) {
   Folder f;
-  EXPECT_EQ(records(f.write("a.txt", "a\r\n\r\nb\rc\n\xEF\xBB\xBF" "d\n")), (Records{"1:a", "3:b\rc", "4:\xEF\xBB\xBF" "d"}));
+  EXPECT_EQ(records(f.write("a.txt",
+                            "a\r\n\r\nb\rc\n\xEF\xBB\xBF"
+                            "d\n")),
+            (Records{"1:a", "3:b\rc",
+                     "4:\xEF\xBB\xBF"
+                     "d"}));
   EXPECT_EQ(records(f.write("b.jsonl", "\xEF\xBB\xBF{}\r\n\t\r\n{}")), (Records{"1:{}\r", "3:{}"}));
   EXPECT_EQ(records(f.write("c.txt", " \n")), (Records{"1: "})) << "blanks are text";
   EXPECT_EQ(records(f.write("d.txt", "\xEF\xBB\xBFx\n"), {.whole_text = true}), (Records{"1:x\n"}));

@@ -12,7 +12,9 @@ namespace {
 TEST(JsonStrings, HoldEveryByteOfAText) {
   std::string all;
   for (int c = 0; c < 0x80; ++c) all += static_cast<char>(c);
-  for (const std::string& text : {all, std::string("plain"), std::string(), std::string("\"\\"), std::string("end\n"), std::string("\tbegin"), std::string("\xC3\xA9 \xE5\xB1\xB1 \xF0\x9F\x98\x80"), std::string(3, '\0')}) {
+  for (const std::string& text :
+       {all, std::string("plain"), std::string(), std::string("\"\\"), std::string("end\n"), std::string("\tbegin"),
+        std::string("\xC3\xA9 \xE5\xB1\xB1 \xF0\x9F\x98\x80"), std::string(3, '\0')}) {
     std::string out = "x";
     append_json_string(out, text);
     ASSERT_EQ(out[0], 'x') << "what was there stays";

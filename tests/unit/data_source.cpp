@@ -42,7 +42,8 @@ TEST(Source, files_globs_and_folders) {
   EXPECT_USER_ERROR(source_files(f / "*.none"), "no file has a name of this pattern");
   f.write("i/p.bin", "");
   f.write("i/p.idx", "");
-  for (const char* name : {"i/p", "i/p.bin", "i/p.idx", "i/*", "i/p.*"}) EXPECT_EQ(source_files(f / name), (std::vector<std::string>{f / "i/p"})) << name;
+  for (const char* name : {"i/p", "i/p.bin", "i/p.idx", "i/*", "i/p.*"})
+    EXPECT_EQ(source_files(f / name), (std::vector<std::string>{f / "i/p"})) << name;
   EXPECT_EQ(source_kind(f / "i/p"), SourceKind::indexed);
   std::filesystem::create_directories(f / "empty");
   EXPECT_USER_ERROR(source_files(f / "empty"), "no data in folder");
@@ -140,8 +141,12 @@ TEST(Source, where_a_document_begins) {
   for (std::string text; reader->next(text);) places.push_back(reader->where());
   EXPECT_EQ(places, (std::vector<std::string>{path + ":1", path + ":3", path + ":5"}));
   // The byte of an error is that of the file, mark and all.
-  EXPECT_USER_ERROR(documents(f.write("b.txt", "\xEF\xBB\xBF" "a\n\xFF")), (f / "b.txt") + ":2, byte 5 of the text");
-  EXPECT_USER_ERROR(documents(f.write("c.txt", "\xEF\xBB\xBF" + block + block + "ab\xFF")), (f / "c.txt") + ":5, byte " + std::to_string(3 + 2 * block.size() + 2));
+  EXPECT_USER_ERROR(documents(f.write("b.txt",
+                                      "\xEF\xBB\xBF"
+                                      "a\n\xFF")),
+                    (f / "b.txt") + ":2, byte 5 of the text");
+  EXPECT_USER_ERROR(documents(f.write("c.txt", "\xEF\xBB\xBF" + block + block + "ab\xFF")),
+                    (f / "c.txt") + ":5, byte " + std::to_string(3 + 2 * block.size() + 2));
   // A mark that stands elsewhere is text.
   EXPECT_EQ(documents(f.write("d.txt", "a\xEF\xBB\xBF"))[0], "a\xEF\xBB\xBF");
   // Blank lines of Windows part documents as well.
@@ -151,26 +156,43 @@ TEST(Source, where_a_document_begins) {
 }
 
 TEST(Source, what_is_no_text_is_told_how_to_become_some) {
-  for (auto [name, advice] : std::vector<std::pair<const char*, const char*>>{{"a.arrow", "Dataset.to_parquet"}, {"a.docx", "pdftotext or pandoc"}, {"a.tar", "unpack it"}, {"a.zip.gz", "unpack it"}, {"a.tsv", "save the table as .csv"}, {"a.npy", "input_ids [N, T]"},
-                                                                               {"a.HTML", "copy or link it"}, {"a.xyz", "give it the suffix .txt"}, {"noSuffix", "give it the suffix .txt"}})
+  for (auto [name, advice] : std::vector<std::pair<const char*, const char*>>{{"a.arrow", "Dataset.to_parquet"},
+                                                                              {"a.docx", "pdftotext or pandoc"},
+                                                                              {"a.tar", "unpack it"},
+                                                                              {"a.zip.gz", "unpack it"},
+                                                                              {"a.tsv", "save the table as .csv"},
+                                                                              {"a.npy", "input_ids [N, T]"},
+                                                                              {"a.HTML", "copy or link it"},
+                                                                              {"a.xyz", "give it the suffix .txt"},
+                                                                              {"noSuffix", "give it the suffix .txt"}})
     EXPECT_USER_ERROR(source_kind(name), advice);
-  for (auto [name, kind] : std::vector<std::pair<const char*, SourceKind>>{{"A.TXT", SourceKind::text}, {"a.JsonL.GZ", SourceKind::jsonl}, {"a.Parquet", SourceKind::parquet}, {"a.csv.xz", SourceKind::csv}, {"a.txt.zst", SourceKind::text}}) EXPECT_EQ(source_kind(name), kind);
+  for (auto [name, kind] : std::vector<std::pair<const char*, SourceKind>>{{"A.TXT", SourceKind::text},
+                                                                           {"a.JsonL.GZ", SourceKind::jsonl},
+                                                                           {"a.Parquet", SourceKind::parquet},
+                                                                           {"a.csv.xz", SourceKind::csv},
+                                                                           {"a.txt.zst", SourceKind::text}})
+    EXPECT_EQ(source_kind(name), kind);
   Folder f;
-  for (const char* skipped : {"d/.a.txt", "d/dataset_infos.json", "d/dataset_dict.json", "d/state.json", "d/dataset_info.json"}) f.write(skipped, "x");
+  for (const char* skipped : {"d/.a.txt", "d/dataset_infos.json", "d/dataset_dict.json", "d/state.json", "d/dataset_info.json"})
+    f.write(skipped, "x");
   const auto z = f.write("d/z.txt", ""), a = f.write("d/A.TXT.gz", ""), b = f.write("d/b/m.json", "");
   EXPECT_EQ(source_files(f / "d"), (std::vector<std::string>{a, b, z}));
-  EXPECT_USER_ERROR(open_documents(test::write_batches(f / "x.safetensors", {{"input_ids", {1, 2}, {1, 2}}}), "text"), "it holds token ids already");
+  EXPECT_USER_ERROR(open_documents(test::write_batches(f / "x.safetensors", {{"input_ids", {1, 2}, {1, 2}}}), "text"),
+                    "it holds token ids already");
   EXPECT_USER_ERROR(source_files("a.txt,b.txt"), "data.train=[a.txt,b.txt], or --input a.txt b.txt");
 }
 
 TEST(Source, texts_of_records) {
   Folder f;
-  EXPECT_EQ(documents(f.write("a.jsonl", "{\"text\": null}\n{\"text\": \"x\"}\n{\"text\": \"\"}\n{\"text\": \"y\", \"text\": \"z\"}\n")), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(documents(f.write("a.jsonl",
+                              "{\"text\": null}\n{\"text\": \"x\"}\n{\"text\": \"\"}\n{\"text\": \"y\", \"text\": \"z\"}\n")),
+            (std::vector<std::string>{"x", "y"}));
   auto reader = open_documents(f.write("b.jsonl", "{\"text\": \"x\"}\n\n{\"text\": \"y\"}\n"), "text");
   std::string text;
   ASSERT_TRUE(reader->next(text) && reader->next(text));
   EXPECT_EQ(reader->where(), (f / "b.jsonl") + ":3");
-  EXPECT_USER_ERROR(documents(f.write("c.jsonl", "{\"a\": 1, \"b\": 2}\n")), "each record must hold a text, it has a, b; put the text of each record under \"text\"");
+  EXPECT_USER_ERROR(documents(f.write("c.jsonl", "{\"a\": 1, \"b\": 2}\n")),
+                    "each record must hold a text, it has a, b; put the text of each record under \"text\"");
   EXPECT_USER_ERROR(documents(f.write("d.jsonl", "{\"text\": \"a\xFF\"}\n")), (f / "d.jsonl") + ":1, byte 11 of the line");
 }
 

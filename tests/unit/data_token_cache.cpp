@@ -55,7 +55,9 @@ DatasetOptions options(const Folder& f, const std::string& file) {
 
 std::string lines(int n) {
   std::string text;
-  for (int i = 0; i < n; ++i) text += "{\"text\": \"document number " + std::to_string(i) + " of them\", \"other\": \"x" + std::to_string(i) + "\", \"side\": \"y" + std::to_string(i) + "\"}\n";
+  for (int i = 0; i < n; ++i)
+    text += "{\"text\": \"document number " + std::to_string(i) + " of them\", \"other\": \"x" + std::to_string(i) +
+            "\", \"side\": \"y" + std::to_string(i) + "\"}\n";
   return text;
 }
 
@@ -113,13 +115,16 @@ TEST(TokenCache, WhateverChangesTheIdsMisses) {
     change(o);
     misses(o, t, what);
   }
-  f.write("a.jsonl", lines(39) + "{\"text\": \"document number 39 of tham\", \"other\": \"x39\", \"side\": \"y39\"}\n");  // same size
+  f.write("a.jsonl",
+          lines(39) + "{\"text\": \"document number 39 of tham\", \"other\": \"x39\", \"side\": \"y39\"}\n");  // same size
   misses(options(f, file), t, "a changed file of the same size");
 }
 
 std::string talks(int n) {
   std::string text;
-  for (int i = 0; i < n; ++i) text += "{\"instruction\": \"what is " + std::to_string(i) + "\", \"output\": \"" + std::string(static_cast<size_t>(i), 'x') + " it is\"}\n";
+  for (int i = 0; i < n; ++i)
+    text += "{\"instruction\": \"what is " + std::to_string(i) + "\", \"output\": \"" +
+            std::string(static_cast<size_t>(i), 'x') + " it is\"}\n";
   return text;
 }
 

@@ -1,5 +1,5 @@
-// Attention as a model sees it: the unfused definition beside the fused kernels under caps and dropout; what the mask of dropout depends on, how much it drops, that
-// every backend drops the same, and that it is for training.
+// Attention as a model sees it: the unfused definition beside the fused kernels under caps and dropout; what the mask of
+// dropout depends on, how much it drops, that every backend drops the same, and that it is for training.
 #include "engine/ops/attention.h"
 
 #include <gtest/gtest.h>
@@ -21,17 +21,18 @@ struct Way {
   bool fused;
 };
 std::vector<Way> ways() {
-  return {{"ref, f64", ref_kernels(), DType::f64, true},         {"ref, f64, unfused", ref_kernels(), DType::f64, false},
-          {"ref, bf16", ref_kernels(), DType::bf16, true},       {"cpu, f32", cpu_kernels(), DType::f32, true},
+  return {{"ref, f64", ref_kernels(), DType::f64, true},           {"ref, f64, unfused", ref_kernels(), DType::f64, false},
+          {"ref, bf16", ref_kernels(), DType::bf16, true},         {"cpu, f32", cpu_kernels(), DType::f32, true},
           {"cpu, f32, unfused", cpu_kernels(), DType::f32, false}, {"cpu, bf16", cpu_kernels(), DType::bf16, true},
-          {"cpu, f16", cpu_kernels(), DType::f16, true},         {"cpu, bf16, unfused", cpu_kernels(), DType::bf16, false}};
+          {"cpu, f16", cpu_kernels(), DType::f16, true},           {"cpu, bf16, unfused", cpu_kernels(), DType::bf16, false}};
 }
 
 struct Setting {
   Setting(const Way& way, double p, uint64_t seed = 5, const Group* tensor = nullptr) : kernels(way.kernels), type(way.type) {
     if (!way.fused) recipe.unfuse("attention");
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = Types::of(way.type);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe,
+    s.types = Types::of(way.type);
     s.seed = seed, s.attention_dropout = p;
     s.groups[static_cast<size_t>(Axis::tensor)] = tensor;
     c = std::make_unique<Ctx>(s);
@@ -46,7 +47,8 @@ struct Setting {
       }
       ++first_sequence;
     }
-    batch.places = view_of(places.data(), DType::i32, {batch.tokens}), batch.sequences = view_of(sequences.data(), DType::i64, {batch.tokens});
+    batch.places = view_of(places.data(), DType::i32, {batch.tokens}),
+    batch.sequences = view_of(sequences.data(), DType::i64, {batch.tokens});
   }
   Tensor tensor(int64_t rows, int64_t cols, auto value) {
     Tensor t = c->empty({rows, cols}, DType::f64), narrow = c->empty({rows, cols}, type);
@@ -77,7 +79,9 @@ struct Setting {
 std::vector<std::vector<double>> results(Setting& s, const AttentionShape& at) {
   const int64_t n = s.batch.tokens, wide = at.heads * at.head_size, narrow = at.kv_heads * at.head_size;
   auto random = [&](uint64_t key, double spread) {
-    return [=](int64_t i, int64_t j) { return spread * (2 * uniform24(philox(key, {static_cast<uint32_t>(i), static_cast<uint32_t>(j), 0, 0})[0]) - 1); };
+    return [=](int64_t i, int64_t j) {
+      return spread * (2 * uniform24(philox(key, {static_cast<uint32_t>(i), static_cast<uint32_t>(j), 0, 0})[0]) - 1);
+    };
   };
   std::vector<std::vector<double>> out;
   TensorRef refs[3];
@@ -109,18 +113,23 @@ TEST(Attention, TheUnfusedDefinitionIsWhatTheKernelsDo) {
           s.sequences_of({11, 30, 1}, 13);
           const auto got = results(s, at);
           if (want.empty()) want = got;
-          // The bf16 and f16 of q, k, v and of the probabilities are of the sizes of what they are compared with; f32 sums 30 of them.
+          // The bf16 and f16 of q, k, v and of the probabilities are of the sizes of what they are compared with; f32 sums 30
+          // of them.
           const double bound = way.type == DType::f64 ? 1e-13 : way.type == DType::f32 ? 1e-5 : 40 * epsilon(way.type);
           for (size_t t = 0; t < want.size(); ++t)
-            for (size_t i = 0; i < want[t].size(); ++i) ASSERT_NEAR(got[t][i], want[t][i], bound * 4) << way.name << " cap " << cap << " p " << p << " tensor " << t << " " << i;
+            for (size_t i = 0; i < want[t].size(); ++i)
+              ASSERT_NEAR(got[t][i], want[t][i], bound * 4)
+                  << way.name << " cap " << cap << " p " << p << " tensor " << t << " " << i;
         }
       }
 }
 
-// The mask: queries that see all keys alike, and values that are columns of the identity, so that element (i, j) of the output is what becomes of key j.
+// The mask: queries that see all keys alike, and values that are columns of the identity, so that element (i, j) of the output
+// is what becomes of key j.
 constexpr int64_t kKeysSeen = 64, kHeads = 4;
 
-std::vector<bool> mask(Setting& s, uint32_t step, const std::string& path = "self_attn", bool training = true, int64_t heads = kHeads) {
+std::vector<bool> mask(Setting& s, uint32_t step, const std::string& path = "self_attn", bool training = true,
+                       int64_t heads = kHeads) {
   AttentionShape at;
   at.heads = heads, at.kv_heads = 1, at.head_size = kKeysSeen, at.causal = false;
   std::vector<bool> kept;
@@ -132,7 +141,8 @@ std::vector<bool> mask(Setting& s, uint32_t step, const std::string& path = "sel
     std::vector<int64_t> key(static_cast<size_t>(n));
     for (const Segment& g : s.batch.segments)
       for (int64_t j = 0; j < g.k_count; ++j) key[static_cast<size_t>(g.k_begin + j)] = j;
-    Tensor y = attention(c, s.tensor(n, heads * kKeysSeen, [](int64_t, int64_t) { return 0; }), s.tensor(n, kKeysSeen, [](int64_t, int64_t) { return 1; }),
+    Tensor y = attention(c, s.tensor(n, heads * kKeysSeen, [](int64_t, int64_t) { return 0; }),
+                         s.tensor(n, kKeysSeen, [](int64_t, int64_t) { return 1; }),
                          s.tensor(n, kKeysSeen, [&](int64_t i, int64_t j) { return key[static_cast<size_t>(i)] == j; }), at);
     for (double x : s.numbers(y.view())) kept.push_back(x != 0);
     return Flow{};
@@ -182,9 +192,14 @@ TEST(AttentionDropout, AnotherMaskForEveryStepPathSeedSequenceHeadQueryAndKey) {
   expect_independent(m, mask(other_sequences, 3), p, "sequences");
   // Row i of the output has the keys of one head after another.
   const size_t row = kHeads * kKeysSeen;
-  for (auto [shift, what] : {std::pair{size_t{1}, "keys"}, {size_t{4}, "keys four apart"}, {size_t{kKeysSeen}, "heads"}, {row, "queries"},
-                             {row * kKeysSeen, "documents of a sequence"}, {2 * row * kKeysSeen, "neighbouring sequences"}})
-    expect_independent({m.begin(), m.end() - static_cast<int64_t>(shift)}, {m.begin() + static_cast<int64_t>(shift), m.end()}, p, what);
+  for (auto [shift, what] : {std::pair{size_t{1}, "keys"},
+                             {size_t{4}, "keys four apart"},
+                             {size_t{kKeysSeen}, "heads"},
+                             {row, "queries"},
+                             {row * kKeysSeen, "documents of a sequence"},
+                             {2 * row * kKeysSeen, "neighbouring sequences"}})
+    expect_independent({m.begin(), m.end() - static_cast<int64_t>(shift)}, {m.begin() + static_cast<int64_t>(shift), m.end()},
+                       p, what);
 }
 
 TEST(AttentionDropout, EveryBackendAndTheUnfusedDefinitionDropTheSame) {
@@ -220,7 +235,9 @@ TEST(AttentionDropout, TensorRanksHaveTheMasksOfTheirHeads) {
     const std::vector<bool> got = mask(part, 3, "self_attn", true, kHeads / 2);
     for (int64_t i = 0; i < kKeysSeen; ++i)
       for (int64_t j = 0; j < kHeads / 2 * kKeysSeen; ++j)
-        ASSERT_EQ(got[static_cast<size_t>(i * kHeads / 2 * kKeysSeen + j)], want[static_cast<size_t>(i * kHeads * kKeysSeen + rank * kHeads / 2 * kKeysSeen + j)]) << rank;
+        ASSERT_EQ(got[static_cast<size_t>(i * kHeads / 2 * kKeysSeen + j)],
+                  want[static_cast<size_t>(i * kHeads * kKeysSeen + rank * kHeads / 2 * kKeysSeen + j)])
+            << rank;
   }
 }
 

@@ -1,12 +1,13 @@
-// Ops with a soft cap, a scale or an offset: the loss head and the logits fused, unfused and cut over tensor ranks; the embedding; the norm; GEGLU beside its parts.
+// Ops with a soft cap, a scale or an offset: the loss head and the logits fused, unfused and cut over tensor ranks; the
+// embedding; the norm; GEGLU beside its parts.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "base/philox.h"
 #include "engine/ops/embedding.h"
-#include "engine/ops/gelu.h"
 #include "engine/ops/geglu.h"
+#include "engine/ops/gelu.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/loss_head.h"
 #include "engine/ops/rms_norm.h"
@@ -22,10 +23,12 @@ using Numbers = std::vector<double>;
 
 double number(uint64_t key, int64_t i) { return 2 * uniform24(philox(key, {static_cast<uint32_t>(i), 0, 0, 0})[0]) - 1; }
 
-// A store of one parameter [rows, cols] in f64, cut over ranks by rows as vocabularies are: ceil(rows / ranks) each, padding at the end.
+// A store of one parameter [rows, cols] in f64, cut over ranks by rows as vocabularies are: ceil(rows / ranks) each, padding at
+// the end.
 class OneParam : public LoggingStore {
  public:
-  OneParam(int64_t rows, int64_t cols, int rank, int ranks) : padded(ceil_div(rows, ranks)), begin(padded * rank), count(std::clamp<int64_t>(rows - begin, 0, padded)), cols(cols) {
+  OneParam(int64_t rows, int64_t cols, int rank, int ranks)
+      : padded(ceil_div(rows, ranks)), begin(padded * rank), count(std::clamp<int64_t>(rows - begin, 0, padded)), cols(cols) {
     param.name = "weight", param.shape = {rows, cols};
     values.resize(static_cast<size_t>(padded * cols)), grads.assign(values.size(), NAN);
     for (int64_t i = 0; i < count * cols; ++i) values[static_cast<size_t>(i)] = number(1, begin * cols + i);
@@ -42,7 +45,10 @@ class OneParam : public LoggingStore {
   Numbers values, grads;
 
  private:
-  TensorView view(const Numbers& v) const { return view_of(const_cast<double*>(v.data()), DType::f64, padded == param.shape[0] && cols == 1 ? Shape{padded} : Shape{padded, cols}); }
+  TensorView view(const Numbers& v) const {
+    return view_of(const_cast<double*>(v.data()), DType::f64,
+                   padded == param.shape[0] && cols == 1 ? Shape{padded} : Shape{padded, cols});
+  }
 };
 
 struct Result {
@@ -65,7 +71,8 @@ Result head(double cap, bool fused, int size, bool sequence, bool unit_rows, con
     Recipe recipe;
     if (!fused) recipe.unfuse("loss_head");
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = Types::of(DType::f64);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe,
+    s.types = Types::of(DType::f64);
     s.groups[static_cast<size_t>(Axis::tensor)] = &ranks.along(Axis::tensor), s.sequence = sequence;
     Ctx c(s);
     std::vector<int32_t> labels;
@@ -124,8 +131,10 @@ TEST(LossHead, CappedFusedUnfusedAndCutOverTheVocabulary) {
       const Result want = head(cap, true, 1, false, unit_rows);
       if (cap != 0)
         for (double y : want.logits) EXPECT_LT(std::abs(y), cap);
-      for (auto [fused, size, sequence] : {std::tuple{false, 1, false}, {true, 2, false}, {true, 2, true}, {true, 4, true}, {true, 12, false}}) {
-        const std::string what = fmt::format("cap {}, fused {}, ranks {}, sequence {}, unit rows {}", cap, fused, size, sequence, unit_rows);
+      for (auto [fused, size, sequence] :
+           {std::tuple{false, 1, false}, {true, 2, false}, {true, 2, true}, {true, 4, true}, {true, 12, false}}) {
+        const std::string what =
+            fmt::format("cap {}, fused {}, ranks {}, sequence {}, unit rows {}", cap, fused, size, sequence, unit_rows);
         const Result got = head(cap, fused, size, sequence, unit_rows);
         expect_near(got.loss, want.loss, 1e-12, "loss, " + what), expect_near(got.dx, want.dx, 1e-13, "dx, " + what);
         expect_near(got.dw, want.dw, 1e-13, "dw, " + what), expect_near(got.logits, want.logits, 1e-13, "logits, " + what);
@@ -150,7 +159,8 @@ TEST(LossHead, ItsLossIsThatOfTheLogits) {
 struct Alone {
   Alone(int64_t rows, int64_t cols, const Kernels& table = ref_kernels()) : kernels(table), store(rows, cols, 0, 1) {
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = Types::of(DType::f64);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(),
+    s.types = Types::of(DType::f64);
     c = std::make_unique<Ctx>(s);
   }
   template <class F>
@@ -210,7 +220,11 @@ TEST(RmsNorm, TheOffsetIsAddedToTheWeight) {
     if (offset == 0)
       for (double& w : a.store.values) w += 1;
     a.batch.tokens = 4;
-    Numbers out = a.run([&](Ctx& c, Tensor x) { return gelu(c, rms_norm(c, {std::move(x), {}}, a.store.param, 1e-5, offset).out, GeluForm::tanh); }, {4, 9}, &dx);
+    Numbers out = a.run(
+        [&](Ctx& c, Tensor x) {
+          return gelu(c, rms_norm(c, {std::move(x), {}}, a.store.param, 1e-5, offset).out, GeluForm::tanh);
+        },
+        {4, 9}, &dx);
     dw = a.store.grads;
     return out;
   };
@@ -227,7 +241,8 @@ TEST(Geglu, IsGeluTimesUp) {
   const Numbers got = a.run([](Ctx& c, Tensor x) { return geglu(c, x); }, {4, 14}, &dx);
   for (int64_t i = 0; i < 4; ++i)
     for (int64_t j = 0; j < 7; ++j) {
-      const double g = 2 * number(2, i * 14 + j), up = 2 * number(2, i * 14 + 7 + j), t = std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g));
+      const double g = 2 * number(2, i * 14 + j), up = 2 * number(2, i * 14 + 7 + j),
+                   t = std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g));
       EXPECT_NEAR(got[static_cast<size_t>(i * 7 + j)], 0.5 * g * (1 + t) * up, 1e-15 * 8);
       EXPECT_NEAR(dx[static_cast<size_t>(i * 14 + 7 + j)], number(3, i * 7 + j) * 0.5 * g * (1 + t), 1e-15 * 8);
     }

@@ -1,4 +1,5 @@
-// Ctx: the order of blocks and ops on the tape, what backward is given, recompute and rebuilding, leases, rules of precision, observers.
+// Ctx: the order of blocks and ops on the tape, what backward is given, recompute and rebuilding, leases, rules of precision,
+// observers.
 #include "engine/ctx.h"
 
 #include <gtest/gtest.h>
@@ -15,9 +16,13 @@ using Lines = std::vector<std::string>;
 
 struct Setting {
   explicit Setting(const std::string& recompute = "none", Recipe rules = {}, Types types = Types::of(DType::f64))
-      : recipe(std::move(rules)), stash(make_stash(recompute)), first(units.unit("model.layers.0")), second(units.unit("model.layers.1")) {
+      : recipe(std::move(rules)),
+        stash(make_stash(recompute)),
+        first(units.unit("model.layers.0")),
+        second(units.unit("model.layers.1")) {
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = types;
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe,
+    s.types = types;
     c = std::make_unique<Ctx>(s);
     batch.tokens = 2;
     c->begin(batch, true);
@@ -46,16 +51,17 @@ std::vector<double> numbers(const TensorView& v) { return {v.as<double>(), v.as<
 Tensor twice(Ctx& c, const Tensor& x, Lines* log = nullptr, const char* name = "twice") {
   Tensor y = c.empty({x.rows(), x.cols()}, DType::f64);
   c.call(Add{x.view(), x.view(), y.view()});
-  c.record(name, {y.ref()},
-           [xr = x.ref(), yr = y.ref(), log, name](Ctx& c) {
-             if (log) log->push_back(std::string(name) + " dx at " + c.path() + " in " + std::string(ravine::name(c.phase())));
-             Tensor dy = c.grads().get(yr), dx = c.empty(xr.shape, xr.dtype);
-             c.call(Add{dy.view(), dy.view(), dx.view()});
-             c.give_grad(xr, dx);
-           },
-           [log, name](Ctx&) {
-             if (log) log->push_back(std::string(name) + " dw");
-           });
+  c.record(
+      name, {y.ref()},
+      [xr = x.ref(), yr = y.ref(), log, name](Ctx& c) {
+        if (log) log->push_back(std::string(name) + " dx at " + c.path() + " in " + std::string(ravine::name(c.phase())));
+        Tensor dy = c.grads().get(yr), dx = c.empty(xr.shape, xr.dtype);
+        c.call(Add{dy.view(), dy.view(), dx.view()});
+        c.give_grad(xr, dx);
+      },
+      [log, name](Ctx&) {
+        if (log) log->push_back(std::string(name) + " dw");
+      });
   return y;
 }
 
@@ -85,10 +91,25 @@ TEST(Tape, BlocksAndOpsGoBackLastFirstInsideLeases) {
   });
   EXPECT_EQ(c.path(), "");
   c.backward({xr});
-  EXPECT_EQ(s.log(), (Lines{"acquire model.layers.0", "runs at model.layers.0", "release model.layers.0", "acquire model.layers.1", "release model.layers.1",
-                            "prefetch model.layers.0", "acquire model.layers.1", "open model.layers.1", "c dx at model.layers.1 in backward", "c dw",
-                            "close model.layers.1", "release model.layers.1", "acquire model.layers.0", "open model.layers.0",
-                            "b dx at model.layers.0.mlp in backward", "b dw", "a dx at model.layers.0.mlp in backward", "a dw", "close model.layers.0",
+  EXPECT_EQ(s.log(), (Lines{"acquire model.layers.0",
+                            "runs at model.layers.0",
+                            "release model.layers.0",
+                            "acquire model.layers.1",
+                            "release model.layers.1",
+                            "prefetch model.layers.0",
+                            "acquire model.layers.1",
+                            "open model.layers.1",
+                            "c dx at model.layers.1 in backward",
+                            "c dw",
+                            "close model.layers.1",
+                            "release model.layers.1",
+                            "acquire model.layers.0",
+                            "open model.layers.0",
+                            "b dx at model.layers.0.mlp in backward",
+                            "b dw",
+                            "a dx at model.layers.0.mlp in backward",
+                            "a dw",
+                            "close model.layers.0",
                             "release model.layers.0"}));
   EXPECT_EQ(numbers(c.grads().get(xr).view()), (std::vector<double>{8, 8}));
 }
@@ -204,7 +225,8 @@ TEST(Recompute, ABlockKeepsItsInputsAndRunsAgain) {
       c.record("reads", {}, [kept, &seen](Ctx& c) { seen = numbers(kept.get(c).view()); });
       return Flow{y, z};
     });
-    EXPECT_EQ(s.arena.live(), std::string(policy) == "full" ? 4 : 2) << "full: two inputs and two outputs; none: the outputs, one of which an op saved";
+    EXPECT_EQ(s.arena.live(), std::string(policy) == "full" ? 4 : 2)
+        << "full: two inputs and two outputs; none: the outputs, one of which an op saved";
     TensorRef ox = out.x.ref(), ob = out.branch.ref();
     c.block("", s.second, std::move(out), [&](Ctx& c, Flow in) {
       ones(c, in.x);
@@ -212,7 +234,8 @@ TEST(Recompute, ABlockKeepsItsInputsAndRunsAgain) {
       return Flow{};
     });
     c.backward({xr, br});
-    EXPECT_EQ(runs, std::string(policy) == "full" ? (Lines{"forward at model.layers.0", "recompute, records at model.layers.0"}) : (Lines{"forward, records at model.layers.0"}));
+    EXPECT_EQ(runs, std::string(policy) == "full" ? (Lines{"forward at model.layers.0", "recompute, records at model.layers.0"})
+                                                  : (Lines{"forward, records at model.layers.0"}));
     EXPECT_EQ(seen, (std::vector<double>{6, 8}));
     EXPECT_EQ(numbers(c.grads().get(xr).view()), (std::vector<double>{2, 2})) << policy;
     EXPECT_EQ(numbers(c.grads().get(br).view()), (std::vector<double>{4, 4})) << policy;
@@ -311,7 +334,8 @@ TEST(Sides, ABlockThatRunsAgainGivesItsSumsOnce) {
 
 struct Told : Observer {
   void after(const CallInfo& call) override {
-    lines.push_back(fmt::format("{} {} {} {} {} {} #{}", call.step, call.micro, name(call.phase), name(call.role), call.path, call.op, call.ordinal));
+    lines.push_back(fmt::format("{} {} {} {} {} {} #{}", call.step, call.micro, name(call.phase), name(call.role), call.path,
+                                call.op, call.ordinal));
   }
   Lines lines;
 };
@@ -338,8 +362,9 @@ TEST(Calls, SayWhatTheyAreFor) {
   s.c->set_phase(Phase::update);
   Tensor t = s.tensor({1}, {1, 1});
   s.c->call(Fill{t.view(), 1});
-  EXPECT_EQ(told.lines, (Lines{"7 3 forward forward model.layers.0 add #0", "7 3 forward forward model.layers.0 add #1", "7 3 recompute forward model.layers.0 add #0",
-                               "7 3 recompute forward model.layers.0 add #1", "7 3 backward dw model.layers.0 fill #0", "7 3 backward dx model.layers.0 add #0",
+  EXPECT_EQ(told.lines, (Lines{"7 3 forward forward model.layers.0 add #0", "7 3 forward forward model.layers.0 add #1",
+                               "7 3 recompute forward model.layers.0 add #0", "7 3 recompute forward model.layers.0 add #1",
+                               "7 3 backward dw model.layers.0 fill #0", "7 3 backward dx model.layers.0 add #0",
                                "7 3 backward dx model.layers.0 add #1", "7 0 update forward  fill #0"}));
 }
 
@@ -348,7 +373,8 @@ TEST(Calls, RunAgainOnOtherTensors) {
     void after(const CallInfo& call) override {
       std::vector<TensorView> on;
       for (const NamedView& t : call.tensors) on.push_back(t.view);
-      if (std::string_view(call.op) == "add") on[1] = view_of(&other, DType::f64, {1, 1}), on[2] = view_of(&out, DType::f64, {1, 1});
+      if (std::string_view(call.op) == "add")
+        on[1] = view_of(&other, DType::f64, {1, 1}), on[2] = view_of(&out, DType::f64, {1, 1});
       call.rerun(ref_kernels(), on);
     }
     double other = 10, out = 0;
@@ -453,9 +479,11 @@ TEST(Observers, SeeEveryCallAndWhatBlocksHandOn) {
   });
   s.c->backward({xr});
   const std::string add = "add at model.layers.0 in ";
-  EXPECT_EQ(watch.log, (Lines{"before " + add + "forward: a b out, 2", "after " + add + "forward: a b out, 2", "flow model.layers.0 x", "flow ",
-                              "before fill at  in backward: out, 0", "after fill at  in backward: out, 0", "before " + add + "recompute: a b out, 2",
-                              "after " + add + "recompute: a b out, 2", "before " + add + "backward: a b out, 2", "after " + add + "backward: a b out, 2"}));
+  EXPECT_EQ(watch.log,
+            (Lines{"before " + add + "forward: a b out, 2", "after " + add + "forward: a b out, 2", "flow model.layers.0 x",
+                   "flow ", "before fill at  in backward: out, 0", "after fill at  in backward: out, 0",
+                   "before " + add + "recompute: a b out, 2", "after " + add + "recompute: a b out, 2",
+                   "before " + add + "backward: a b out, 2", "after " + add + "backward: a b out, 2"}));
 }
 
 }  // namespace

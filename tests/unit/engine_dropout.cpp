@@ -1,4 +1,5 @@
-// Dropout as a model sees it: how much is dropped, what the mask depends on, its gradient, the rows of a rank under sequence parallelism, and that it is for training.
+// Dropout as a model sees it: how much is dropped, what the mask depends on, its gradient, the rows of a rank under sequence
+// parallelism, and that it is for training.
 #include "engine/ops/dropout.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,8 @@ constexpr double kShare = 0.3;
 struct Setting {
   explicit Setting(uint64_t seed = 5, const Group* tensor = nullptr) {
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = Types::of(DType::f64);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(),
+    s.types = Types::of(DType::f64);
     s.seed = seed, s.dropout = kShare;
     s.groups[static_cast<size_t>(Axis::tensor)] = tensor;
     s.sequence = tensor != nullptr;
@@ -100,7 +102,8 @@ TEST(Dropout, TheMaskFollowsTheSequenceAndThePosition) {
   std::reverse(turned.sequences.begin(), turned.sequences.end());
   std::vector<double> m = s.mask(3), t = turned.mask(3);
   for (int64_t i = 0; i < kRows; ++i)
-    EXPECT_TRUE(std::equal(m.begin() + i * kColumns, m.begin() + (i + 1) * kColumns, t.begin() + (kRows - 1 - i) * kColumns)) << "row " << i;
+    EXPECT_TRUE(std::equal(m.begin() + i * kColumns, m.begin() + (i + 1) * kColumns, t.begin() + (kRows - 1 - i) * kColumns))
+        << "row " << i;
 }
 
 TEST(Dropout, UnderSequenceParallelismEachRankHasTheMaskOfItsRows) {

@@ -1,4 +1,5 @@
-// Gradients of activations: the first writer of a column range overwrites, later ones add; what was never written cannot be read.
+// Gradients of activations: the first writer of a column range overwrites, later ones add; what was never written cannot be
+// read.
 #include "engine/grads.h"
 
 #include <gtest/gtest.h>

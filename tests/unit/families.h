@@ -16,9 +16,18 @@ namespace ravine {
 
 // Every switch of a decoder occurs in one of them.
 inline std::map<std::string, Json> tiny_families() {
-  Json llama{{"hidden_size", 12},  {"intermediate_size", 20},      {"num_hidden_layers", 2}, {"num_attention_heads", 3}, {"vocab_size", 19},
-             {"rms_norm_eps", 1e-5}, {"initializer_range", 0.3},     {"hidden_act", "silu"},   {"pad_token_id", nullptr},   {"max_position_embeddings", 32},
-             {"head_dim", 4},        {"tie_word_embeddings", false}};
+  Json llama{{"hidden_size", 12},
+             {"intermediate_size", 20},
+             {"num_hidden_layers", 2},
+             {"num_attention_heads", 3},
+             {"vocab_size", 19},
+             {"rms_norm_eps", 1e-5},
+             {"initializer_range", 0.3},
+             {"hidden_act", "silu"},
+             {"pad_token_id", nullptr},
+             {"max_position_embeddings", 32},
+             {"head_dim", 4},
+             {"tie_word_embeddings", false}};
   auto with = [](Json j, const Json& more) {
     j.update(more);
     return j;
@@ -27,42 +36,49 @@ inline std::map<std::string, Json> tiny_families() {
   for (Json* j : {&baichuan, &alibi}) j->erase("head_dim"), (*j)["model_type"] = "baichuan";
   alibi.erase("max_position_embeddings");
   alibi["model_max_length"] = 32;
-  Json bloom{{"model_type", "bloom"}, {"n_embed", 12}, {"n_layer", 2}, {"num_attention_heads", 3}, {"vocab_size", 19}, {"initializer_range", 0.3}};
-  Json gpt2{{"model_type", "gpt2"}, {"n_embd", 12}, {"n_layer", 2}, {"n_head", 3}, {"n_positions", 32}, {"vocab_size", 19}, {"initializer_range", 0.3}};
-  Json neox{{"model_type", "gpt_neox"}, {"hidden_size", 12},        {"intermediate_size", 20}, {"num_hidden_layers", 2}, {"num_attention_heads", 2},
-            {"vocab_size", 19},         {"initializer_range", 0.3}, {"rotary_pct", 0.7},       {"max_position_embeddings", 32}};
-  return {{"aquila", with(llama, {{"model_type", "aquila"}})},
-          {"baichuan-7b", baichuan},
-          {"baichuan-13b", alibi},
-          {"baichuan2-7b", with(baichuan, {{"z_loss_weight", 0}})},
-          {"baichuan2-13b", with(alibi, {{"z_loss_weight", 0}})},
-          {"bloom", bloom},
-          {"gpt2", with(gpt2, {{"scale_attn_by_inverse_layer_idx", true}})},
-          {"internlm", with(llama, {{"model_type", "internlm"}, {"bias", true}})},
-          {"llama", with(llama, {{"model_type", "llama"}, {"num_key_value_heads", 1}})},
-          {"mistral", with(llama, {{"model_type", "mistral"}, {"num_key_value_heads", 1}, {"sliding_window", 3}})},
-          {"gemma2", with(llama, {{"model_type", "gemma2"},
-                                  {"hidden_act", "gelu_pytorch_tanh"},
-                                  {"head_dim", 8},
-                                  {"num_key_value_heads", 1},
-                                  {"query_pre_attn_scalar", 5},
-                                  {"sliding_window", 3},
-                                  {"attn_logit_softcapping", 1.5},
-                                  {"final_logit_softcapping", 2.0},
-                                  {"tie_word_embeddings", true}})},
-          {"olmo2", with(llama, {{"model_type", "olmo2"}, {"num_key_value_heads", 1}})},
-          // Of the two sequences of a tiny batch one is longer than the factors for short ones go.
-          {"phi3", with(llama, {{"model_type", "phi3"},
-                                {"head_dim", 8},
-                                {"num_key_value_heads", 1},
-                                {"sliding_window", 4},
-                                {"partial_rotary_factor", 0.5},
-                                {"original_max_position_embeddings", 6},
-                                {"rope_scaling", {{"type", "longrope"}, {"short_factor", {1.0, 1.3}}, {"long_factor", {2.5, 6.0}}}}})},
-          {"pythia", neox},
-          {"pythia-serial", with(neox, {{"use_parallel_residual", false}, {"tie_word_embeddings", true}})},
-          {"qwen2", with(llama, {{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}})},
-          {"qwen3", with(llama, {{"model_type", "qwen3"}, {"head_dim", 8}, {"num_key_value_heads", 1}, {"tie_word_embeddings", true}})}};
+  Json bloom{{"model_type", "bloom"},    {"n_embed", 12},    {"n_layer", 2},
+             {"num_attention_heads", 3}, {"vocab_size", 19}, {"initializer_range", 0.3}};
+  Json gpt2{{"model_type", "gpt2"},    {"n_embd", 12}, {"n_layer", 2}, {"n_head", 3}, {"n_positions", 32}, {"vocab_size", 19},
+            {"initializer_range", 0.3}};
+  Json neox{{"model_type", "gpt_neox"}, {"hidden_size", 12},        {"intermediate_size", 20},
+            {"num_hidden_layers", 2},   {"num_attention_heads", 2}, {"vocab_size", 19},
+            {"initializer_range", 0.3}, {"rotary_pct", 0.7},        {"max_position_embeddings", 32}};
+  return {
+      {"aquila", with(llama, {{"model_type", "aquila"}})},
+      {"baichuan-7b", baichuan},
+      {"baichuan-13b", alibi},
+      {"baichuan2-7b", with(baichuan, {{"z_loss_weight", 0}})},
+      {"baichuan2-13b", with(alibi, {{"z_loss_weight", 0}})},
+      {"bloom", bloom},
+      {"gpt2", with(gpt2, {{"scale_attn_by_inverse_layer_idx", true}})},
+      {"internlm", with(llama, {{"model_type", "internlm"}, {"bias", true}})},
+      {"llama", with(llama, {{"model_type", "llama"}, {"num_key_value_heads", 1}})},
+      {"mistral", with(llama, {{"model_type", "mistral"}, {"num_key_value_heads", 1}, {"sliding_window", 3}})},
+      {"gemma2", with(llama, {{"model_type", "gemma2"},
+                              {"hidden_act", "gelu_pytorch_tanh"},
+                              {"head_dim", 8},
+                              {"num_key_value_heads", 1},
+                              {"query_pre_attn_scalar", 5},
+                              {"sliding_window", 3},
+                              {"attn_logit_softcapping", 1.5},
+                              {"final_logit_softcapping", 2.0},
+                              {"tie_word_embeddings", true}})},
+      {"olmo2", with(llama, {{"model_type", "olmo2"}, {"num_key_value_heads", 1}})},
+      // Of the two sequences of a tiny batch one is longer than the factors for short ones go.
+      {"phi3",
+       with(llama, {{"model_type", "phi3"},
+                    {"head_dim", 8},
+                    {"num_key_value_heads", 1},
+                    {"sliding_window", 4},
+                    {"partial_rotary_factor", 0.5},
+                    {"original_max_position_embeddings", 6},
+                    {"rope_scaling", {{"type", "longrope"}, {"short_factor", {1.0, 1.3}}, {"long_factor", {2.5, 6.0}}}}})},
+      {"pythia", neox},
+      {"pythia-serial", with(neox, {{"use_parallel_residual", false}, {"tie_word_embeddings", true}})},
+      {"qwen2",
+       with(llama, {{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 3}, {"max_window_layers", 1}})},
+      {"qwen3",
+       with(llama, {{"model_type", "qwen3"}, {"head_dim", 8}, {"num_key_value_heads", 1}, {"tie_word_embeddings", true}})}};
 }
 
 // Tokens of a batch with its documents; a row outside every segment is padding.
@@ -73,7 +89,8 @@ struct TinyBatch {
 
   void add(const std::vector<int32_t>& tokens, int64_t padding_before = 0, int64_t padding_after = 0) {
     auto row = [&](int32_t id, int32_t label, int32_t position) {
-      ids.push_back(id), labels.push_back(label), positions.push_back(position), sequences.push_back(static_cast<int64_t>(segments.size()));
+      ids.push_back(id), labels.push_back(label), positions.push_back(position),
+          sequences.push_back(static_cast<int64_t>(segments.size()));
     };
     for (int64_t i = 0; i < padding_before; ++i) row(0, -100, 0);
     const auto begin = static_cast<int64_t>(ids.size()), n = static_cast<int64_t>(tokens.size());
@@ -102,9 +119,12 @@ inline std::vector<int32_t> tiny_tokens(uint64_t key, int64_t n) {
 }
 
 struct TinyRun {
-  TinyRun(const Json& config, DType compute, const std::string& recompute, double dropout = 0, const std::vector<std::string>& unfused = {},
-          const Kernels& table = ref_kernels())
-      : model(make_model(config, "test")), kernels(table), types(Types::of(compute)), store(model->params(), types, DeviceKind::cpu),
+  TinyRun(const Json& config, DType compute, const std::string& recompute, double dropout = 0,
+          const std::vector<std::string>& unfused = {}, const Kernels& table = ref_kernels())
+      : model(make_model(config, "test")),
+        kernels(table),
+        types(Types::of(compute)),
+        store(model->params(), types, DeviceKind::cpu),
         stash(make_stash(recompute)) {
     for (auto& op : unfused) recipe.unfuse(op);
     initialise(model->params(), store, 7);
@@ -118,7 +138,8 @@ struct TinyRun {
             store.master(p).as<float>()[i] = static_cast<float>(x);
         }
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe, s.types = types;
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe,
+    s.types = types;
     s.dropout = s.attention_dropout = dropout, s.seed = 3;
     ctx = std::make_unique<Ctx>(s);
     store.refresh_copies(*ctx);

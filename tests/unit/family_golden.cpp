@@ -1,6 +1,6 @@
-// Families against what Transformers computed in double (tests/golden/families, made by tools/golden/make_families.py): reading both
-// spellings of the config and the family's own names, logits, hidden states, loss, every gradient under the name of the file, and beam searches. Export
-// gives the file that was read.
+// Families against what Transformers computed in double (tests/golden/families, made by tools/golden/make_families.py): reading
+// both spellings of the config and the family's own names, logits, hidden states, loss, every gradient under the name of the
+// file, and beam searches. Export gives the file that was read.
 #include <filesystem>
 
 #include "files/safetensors.h"
@@ -49,8 +49,9 @@ class Golden : public testing::TestWithParam<std::string> {
   std::string folder() const { return kGolden + GetParam(); }
 };
 
-// Bounds follow from what single precision came to in PyTorch itself (distance.json: of each tensor, the largest over a few orders of its sums): a second program is another
-// draw of that spread, with other orders and kernels: 8 times. Roundings of double precision are 2^-29 of those, and grow alike.
+// Bounds follow from what single precision came to in PyTorch itself (distance.json: of each tensor, the largest over a few
+// orders of its sums): a second program is another draw of that spread, with other orders and kernels: 8 times. Roundings of
+// double precision are 2^-29 of those, and grow alike.
 TEST_P(Golden, LogitsHiddenStatesLossAndGradients) {
   const SafetensorsReader io(folder() + "/io.safetensors");
   const Json far = read_json(folder() + "/distance.json");
@@ -69,7 +70,8 @@ TEST_P(Golden, LogitsHiddenStatesLossAndGradients) {
       EXPECT_LE(norm(off), bound) << out.name << " in " << name(t) << ", of norm " << norm(want);
     }
     for (const TensorInfo& i : io.tensors())
-      EXPECT_TRUE(given.count(std::string(i.name)) || i.name == "input_ids" || i.name == "labels") << i.name << " is not written";
+      EXPECT_TRUE(given.count(std::string(i.name)) || i.name == "input_ids" || i.name == "labels")
+          << i.name << " is not written";
   }
 }
 
@@ -83,7 +85,8 @@ TEST_P(Golden, BothSpellingsOfTheConfigAreOneModel) {
   TemporaryFolder copy;
   fs::copy_file(folder() + "/model.safetensors", copy / "model.safetensors");
   fs::copy_file(folder() + "/config.v5.json", copy / "config.json");
-  Session a = open_session(folder(), DType::f32, "cpu", OpenFor::gradients), b = open_session(copy / "", DType::f32, "cpu", OpenFor::gradients);
+  Session a = open_session(folder(), DType::f32, "cpu", OpenFor::gradients),
+          b = open_session(copy / "", DType::f32, "cpu", OpenFor::gradients);
   TraceInput in = read_trace_input(folder() + "/io.safetensors", a.model->facts());
   EXPECT_TRUE(trace(a, in, false, {})[0].data == trace(b, in, false, {})[0].data);
 }
@@ -134,7 +137,8 @@ TEST_P(Golden, Beams) {
       for (size_t i = 0; i < cases.size(); ++i) {
         ASSERT_EQ(got[i].beams.size(), cases[i].at("sequences").size()) << setting;
         for (size_t k = 0; k < got[i].beams.size(); ++k) {
-          EXPECT_EQ(got[i].beams[k].ids, cases[i].at("sequences").at(k).get<std::vector<int32_t>>()) << setting << " prompt " << i << " beam " << k;
+          EXPECT_EQ(got[i].beams[k].ids, cases[i].at("sequences").at(k).get<std::vector<int32_t>>())
+              << setting << " prompt " << i << " beam " << k;
           // Single precision sums up to 14 log-probabilities of a few units each.
           EXPECT_NEAR(got[i].beams[k].score, cases[i].at("scores").at(k).get<double>(), 1e-4) << setting;
         }

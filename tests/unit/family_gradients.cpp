@@ -1,5 +1,5 @@
-// The tape over every family in f64: gradients against central differences; equality of every way to keep activations, of packed and
-// padded batches with sequences by themselves.
+// The tape over every family in f64: gradients against central differences; equality of every way to keep activations, of
+// packed and padded batches with sequences by themselves.
 #include <set>
 
 #include "tests/unit/families.h"
@@ -45,7 +45,8 @@ TEST_P(Families, GradientsEqualCentralDifferences) {
   TinyBatch batch = packed();
   for (bool unfused : {false, true}) {
     TinyRun run(config(), DType::f64, "cheap", unfused ? 0.3 : 0,
-                unfused ? std::vector<std::string>{"attention", "add_rms_norm", "add_layer_norm", "loss_head"} : std::vector<std::string>());
+                unfused ? std::vector<std::string>{"attention", "add_rms_norm", "add_layer_norm", "loss_head"}
+                        : std::vector<std::string>());
     expect_central_differences(run, batch, run.gradients(batch));
   }
 }
@@ -63,22 +64,26 @@ TEST(Unfused, AttentionAndHeadAreWhatTheFusedOnesAre) {
       const auto a = fused.gradients(batch, &want), b = apart.gradients(batch, &got);
       EXPECT_NEAR(want, got, 1e-13) << op;
       for (const auto& [name, g] : a)
-        for (size_t i = 0; i < g.size(); ++i) ASSERT_NEAR(g[i], b.at(name)[i], 1e-13 + 1e-11 * std::abs(g[i])) << op << " " << name << " " << i;
+        for (size_t i = 0; i < g.size(); ++i)
+          ASSERT_NEAR(g[i], b.at(name)[i], 1e-13 + 1e-11 * std::abs(g[i])) << op << " " << name << " " << i;
     }
 }
 
-// The products of q, k and v, or of gate and up, one by one: what each column of a joined product is does not depend on its neighbours.
+// The products of q, k and v, or of gate and up, one by one: what each column of a joined product is does not depend on its
+// neighbours.
 TEST(Unfused, ProductsApartGiveTheSameLogits) {
   for (const char* family : {"llama", "gpt2", "pythia", "qwen2"})
     for (DType t : {DType::f32, DType::bf16}) {
       TinyBatch batch;
       batch.add(tiny_tokens(1, 8)), batch.add(tiny_tokens(2, 5), 0, 1);
-      TinyRun joined(tiny_families().at(family), t, "cheap", 0, {}, cpu_kernels()), apart(tiny_families().at(family), t, "cheap", 0, {"qkv", "gate_up"}, cpu_kernels());
+      TinyRun joined(tiny_families().at(family), t, "cheap", 0, {}, cpu_kernels()),
+          apart(tiny_families().at(family), t, "cheap", 0, {"qkv", "gate_up"}, cpu_kernels());
       EXPECT_TRUE(joined.logits(batch) == apart.logits(batch)) << family << " " << name(t);
     }
 }
 
-// PyTorch's padding_idx: the row of the padding id learns nothing as an input, in the families whose code says so. In GPT-2, GPT-NeoX and Bloom it is a row as any other.
+// PyTorch's padding_idx: the row of the padding id learns nothing as an input, in the families whose code says so. In GPT-2,
+// GPT-NeoX and Bloom it is a row as any other.
 TEST(Padding, LearnsWhereItsFamilyLetsIt) {
   const std::set<std::string> learn = {"gpt2", "pythia", "pythia-serial", "bloom"};
   for (auto [name, config] : tiny_families()) {
@@ -116,7 +121,8 @@ TEST_P(Families, RecomputationAndUnfusedNormsKeepTheBits) {
       for (const char* recompute : {"cheap", "full"})
         for (bool unfused : {false, true}) {
           TinyRun other(config(), t, recompute, 0.2,
-                        unfused ? std::vector<std::string>{"add_rms_norm", "add_layer_norm"} : std::vector<std::string>(), table);
+                        unfused ? std::vector<std::string>{"add_rms_norm", "add_layer_norm"} : std::vector<std::string>(),
+                        table);
           auto g = other.gradients(batch, &got);
           EXPECT_EQ(want, got) << table.backend << " " << name(t) << " " << recompute;
           EXPECT_TRUE(first == g) << table.backend << " " << name(t) << " " << recompute;
@@ -178,7 +184,8 @@ TEST(Relatives, NormHead) {
   for (const char* size : {"7b", "13b"}) {
     TinyBatch batch;
     batch.add(tiny_tokens(1, 8));
-    TinyRun two(tiny_families().at(std::string("baichuan2-") + size), DType::f64, "cheap"), one(tiny_families().at(std::string("baichuan-") + size), DType::f64, "cheap");
+    TinyRun two(tiny_families().at(std::string("baichuan2-") + size), DType::f64, "cheap"),
+        one(tiny_families().at(std::string("baichuan-") + size), DType::f64, "cheap");
     const Param& head = *one.model->params().find("lm_head.weight");
     for (int64_t i = 0; i < head.shape[0]; ++i) {
       double* row = one.store.master(head).row<double>(i);
@@ -213,7 +220,8 @@ TEST(Relatives, FilesAreLaidOutAsPublished) {
   EXPECT_TRUE(stacked[1].param == 1 && stacked[1].row == 12 && stacked[1].count == 12);
   auto [heads, no, per_head, first] = tensor("bloom", "transformer.h.0.self_attention.query_key_value.bias");
   EXPECT_TRUE((heads == Shape{36}) && !no && per_head.size() == 9);
-  EXPECT_TRUE(per_head[4].param == 1 && per_head[4].param_row == 4 && per_head[4].row == 16 && per_head[4].count == 4);  // k of head 1
+  EXPECT_TRUE(per_head[4].param == 1 && per_head[4].param_row == 4 && per_head[4].row == 16 &&
+              per_head[4].count == 4);  // k of head 1
   auto [conv, turned, runs, name] = tensor("gpt2", "transformer.h.1.attn.c_attn.weight");
   EXPECT_TRUE((conv == Shape{12, 36}) && turned && runs.size() == 3);
   EXPECT_TRUE(std::get<0>(tensor("gpt2", "transformer.h.1.mlp.c_fc.weight")) == (Shape{12, 48}));

@@ -1,4 +1,5 @@
-// TensorBoard's events as they are read: restarts, files of one run in order, forms of values; and bytes that go past the page cache in any pieces.
+// TensorBoard's events as they are read: restarts, files of one run in order, forms of values; and bytes that go past the page
+// cache in any pieces.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,10 @@ using Points = std::vector<std::pair<int64_t, double>>;
 
 // A record of a file of events: both checksums are right.
 std::string record(const std::string& payload) {
-  auto masked = [](std::string_view b) { const uint32_t c = crc32c(b); return (c >> 15 | c << 17) + 0xa282ead8u; };
+  auto masked = [](std::string_view b) {
+    const uint32_t c = crc32c(b);
+    return (c >> 15 | c << 17) + 0xa282ead8u;
+  };
   auto bytes = [](uint64_t v, int n) {
     std::string out;
     for (int i = 0; i < n; ++i) out += static_cast<char>(v >> (8 * i));
@@ -36,7 +40,8 @@ TEST(EventsRead, ARestartTakesBackWhatCameBeforeIt) {
   std::vector<std::string> files;
   auto write = [&](int64_t from, int64_t to, double scale) {
     EventWriter w(f.path(), from > 1 ? from : 0);
-    for (int64_t i = from; i <= to; ++i) w.scalar("loss", i, scale * static_cast<double>(i)), w.scalar("rare", i == from ? i : 1000 + i, 1);
+    for (int64_t i = from; i <= to; ++i)
+      w.scalar("loss", i, scale * static_cast<double>(i)), w.scalar("rare", i == from ? i : 1000 + i, 1);
     files.push_back(w.path());
   };
   write(1, 10, 1);
@@ -44,7 +49,8 @@ TEST(EventsRead, ARestartTakesBackWhatCameBeforeIt) {
   write(3, 4, 4);
   write(5, 5, 8);
   const EventData data = read_events(files);
-  EXPECT_EQ(data.scalars.at("loss"), (Points{{1, 1}, {2, 2}, {3, 12}, {4, 16}, {5, 40}})) << "a later restart reaches back over an earlier one";
+  EXPECT_EQ(data.scalars.at("loss"), (Points{{1, 1}, {2, 2}, {3, 12}, {4, 16}, {5, 40}}))
+      << "a later restart reaches back over an earlier one";
   EXPECT_EQ(data.scalars.at("rare"), (Points{{1, 1}, {3, 1}, {5, 1}}));
   EXPECT_EQ(data.events, 4 + 3 + 2 * (10 + 3 + 2 + 1)) << "versions, marks and values";
   EXPECT_FALSE(data.cut);
@@ -54,9 +60,14 @@ TEST(EventsRead, ARestartTakesBackWhatCameBeforeIt) {
 TEST(EventsRead, KnowsEachFormOfAValue) {
   TemporaryFolder f;
   const std::string half("\0\0\0\x3f", 4), tag("\x0a\x01x", 3);
-  // Event: step 7, summary; value: tag, then simple_value, or a tensor of DT_FLOAT with tensor_content or float_val, or of another type.
-  auto event = [&](const std::string& value) { return record(std::string("\x10\x07", 2) + message('\x2a', message('\x0a', tag + value))); };
-  const std::string values[] = {"\x15" + half, message('\x42', "\x08\x01" + message('\x22', half)), message('\x42', "\x08\x01" + message('\x2a', half)), message('\x42', "\x08\x07" + message('\x22', half)), ""};
+  // Event: step 7, summary; value: tag, then simple_value, or a tensor of DT_FLOAT with tensor_content or float_val, or of
+  // another type.
+  auto event = [&](const std::string& value) {
+    return record(std::string("\x10\x07", 2) + message('\x2a', message('\x0a', tag + value)));
+  };
+  const std::string values[] = {"\x15" + half, message('\x42', "\x08\x01" + message('\x22', half)),
+                                message('\x42', "\x08\x01" + message('\x2a', half)),
+                                message('\x42', "\x08\x07" + message('\x22', half)), ""};
   std::string all;
   for (const std::string& v : values) all += event(v);
   spill(f / "events.out.tfevents.1", all);
@@ -72,15 +83,20 @@ TEST(EventsRead, KnowsEachFormOfAValue) {
     std::string bad = all;
     bad[at] ^= 1;
     spill(f / "events.out.tfevents.1", bad);
-    EXPECT_NE(message_of<UserError>([&] { read_events({f / "events.out.tfevents.1"}); }).find("damaged event file"), std::string::npos) << at;
+    EXPECT_NE(message_of<UserError>([&] { read_events({f / "events.out.tfevents.1"}); }).find("damaged event file"),
+              std::string::npos)
+        << at;
   }
 }
 
 TEST(EventsRead, FilesOfAFolderInOrder) {
   TemporaryFolder f;
-  for (const char* name : {"events.out.tfevents.2", "events.out.tfevents.10", "events.out.tfevents.1", "other", "x.events.out.tfevents.3"}) spill(f / name, "");
+  for (const char* name :
+       {"events.out.tfevents.2", "events.out.tfevents.10", "events.out.tfevents.1", "other", "x.events.out.tfevents.3"})
+    spill(f / name, "");
   std::filesystem::create_directory(f / "events.out.tfevents.0");
-  EXPECT_EQ(event_files(f.path()), (std::vector<std::string>{f / "events.out.tfevents.1", f / "events.out.tfevents.10", f / "events.out.tfevents.2"}));
+  EXPECT_EQ(event_files(f.path()),
+            (std::vector<std::string>{f / "events.out.tfevents.1", f / "events.out.tfevents.10", f / "events.out.tfevents.2"}));
   EXPECT_TRUE(is_event_file("a/events.out.tfevents.5") && !is_event_file("events.out.tfevents.5/a"));
 }
 
@@ -99,7 +115,8 @@ TEST(StraightWriter, TakesBytesInAnyPieces) {
         Fd fd(::open((f / "a").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
         {
           StraightWriter w(*fd, f / "a");
-          for (size_t at = 0; at < size; at += piece) w.write(std::as_bytes(std::span(bytes)).subspan(at, std::min(piece, size - at)));
+          for (size_t at = 0; at < size; at += piece)
+            w.write(std::as_bytes(std::span(bytes)).subspan(at, std::min(piece, size - at)));
           w.finish();
         }
         EXPECT_TRUE(slurp(f / "a") == bytes.substr(0, size)) << size << " bytes by " << piece;

@@ -1,4 +1,5 @@
-// Formats that hold more than our own programs write: every type of MindSpore's .ckpt and of torch.save, pieces of one tensor, shapes spelled in both ways.
+// Formats that hold more than our own programs write: every type of MindSpore's .ckpt and of torch.save, pieces of one tensor,
+// shapes spelled in both ways.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -17,10 +18,13 @@ std::string varint(uint64_t v) {
   for (; v >= 128; v >>= 7) out += static_cast<char>(v | 128);
   return out + static_cast<char>(v);
 }
-std::string field(int number, const std::string& bytes) { return varint(static_cast<uint64_t>(number) << 3 | 2) + varint(bytes.size()) + bytes; }
+std::string field(int number, const std::string& bytes) {
+  return varint(static_cast<uint64_t>(number) << 3 | 2) + varint(bytes.size()) + bytes;
+}
 std::string whole_field(int number, uint64_t v) { return varint(static_cast<uint64_t>(number) << 3) + varint(v); }
 
-std::string entry(const std::string& name, const std::vector<uint64_t>& shape, const std::string& type, const std::string& content, bool packed = false) {
+std::string entry(const std::string& name, const std::vector<uint64_t>& shape, const std::string& type,
+                  const std::string& content, bool packed = false) {
   std::string dims;
   for (uint64_t d : shape) dims += packed ? varint(d) : whole_field(1, d);
   if (packed) dims = field(1, dims);
@@ -34,12 +38,17 @@ std::vector<std::byte> read_all(const CkptFile& f, const TensorInfo& t) {
 }
 
 TEST(Ckpt, EveryTypeAndBothSpellingsOfAShape) {
-  const std::pair<const char*, DType> types[] = {{"Float32", DType::f32}, {"Float16", DType::f16}, {"BFloat16", DType::bf16}, {"Float64", DType::f64}, {"Int64", DType::i64},
-                                                 {"Int32", DType::i32},   {"Int16", DType::i16},   {"Int8", DType::i8},       {"UInt8", DType::u8},    {"Bool", DType::boolean}};
+  const std::pair<const char*, DType> types[] = {{"Float32", DType::f32}, {"Float16", DType::f16}, {"BFloat16", DType::bf16},
+                                                 {"Float64", DType::f64}, {"Int64", DType::i64},   {"Int32", DType::i32},
+                                                 {"Int16", DType::i16},   {"Int8", DType::i8},     {"UInt8", DType::u8},
+                                                 {"Bool", DType::boolean}};
   TemporaryFolder f;
   std::string all;
-  for (const auto& [type, dtype] : types) all += entry(type, {2, 3}, type, std::string(static_cast<size_t>(6 * size_of(dtype)), static_cast<char>(size_of(dtype))), dtype == DType::f16);
-  all += entry("a text", {}, "Str", "words") + entry("epoch", {}, "Int32", std::string("\7\0\0\0", 4)) + entry("long", {200}, "UInt8", std::string(200, 'x'));
+  for (const auto& [type, dtype] : types)
+    all += entry(type, {2, 3}, type, std::string(static_cast<size_t>(6 * size_of(dtype)), static_cast<char>(size_of(dtype))),
+                 dtype == DType::f16);
+  all += entry("a text", {}, "Str", "words") + entry("epoch", {}, "Int32", std::string("\7\0\0\0", 4)) +
+         entry("long", {200}, "UInt8", std::string(200, 'x'));
   for (const char* tail : {"", "crc_num0123456789"}) {
     spill(f / "a.ckpt", all + tail);
     const CkptFile file(f / "a.ckpt");
@@ -48,7 +57,8 @@ TEST(Ckpt, EveryTypeAndBothSpellingsOfAShape) {
       const TensorInfo* t = file.find(type);
       ASSERT_TRUE(t) << type;
       EXPECT_TRUE(t->dtype == dtype && t->shape == (Shape{2, 3})) << type;
-      EXPECT_EQ(read_all(file, *t), std::vector<std::byte>(static_cast<size_t>(6 * size_of(dtype)), static_cast<std::byte>(size_of(dtype))));
+      EXPECT_EQ(read_all(file, *t),
+                std::vector<std::byte>(static_cast<size_t>(6 * size_of(dtype)), static_cast<std::byte>(size_of(dtype))));
     }
     EXPECT_EQ(file.find("epoch")->shape.rank(), 0);
     EXPECT_EQ(file.find("long")->shape, (Shape{200})) << "a number of two bytes";
@@ -59,7 +69,8 @@ TEST(Ckpt, PiecesOfATensorAreOne) {
   TemporaryFolder f;
   std::string bytes(24, '\0');
   std::iota(bytes.begin(), bytes.end(), '\0');
-  spill(f / "a.ckpt", entry("x", {6}, "Float32", bytes.substr(0, 7)) + entry("y", {1}, "Int8", "z") + entry("x", {6}, "Float32", bytes.substr(7, 1)) + entry("x", {6}, "Float32", bytes.substr(8)));
+  spill(f / "a.ckpt", entry("x", {6}, "Float32", bytes.substr(0, 7)) + entry("y", {1}, "Int8", "z") +
+                          entry("x", {6}, "Float32", bytes.substr(7, 1)) + entry("x", {6}, "Float32", bytes.substr(8)));
   const CkptFile file(f / "a.ckpt");
   const TensorInfo& x = *file.find("x");
   ASSERT_EQ(file.tensors().size(), 2u);
@@ -95,20 +106,24 @@ TEST(Ckpt, WhatIsWrongIsNamed) {
       {std::string(1, '\x0b'), "begins no field"},
       {"\x08" + std::string(11, '\xff'), "is too long"},
       {"\x08\xff", "ends inside a number"}};
-  for (const auto& [bytes, words] : table) EXPECT_NE(refusal(bytes).find(words), std::string::npos) << words << ": " << refusal(bytes);
+  for (const auto& [bytes, words] : table)
+    EXPECT_NE(refusal(bytes).find(words), std::string::npos) << words << ": " << refusal(bytes);
 }
 
 TEST(TorchSave, EveryTypeShapeAndNumberComesBack) {
   TemporaryFolder f;
-  const DType types[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::i16, DType::i8, DType::u8, DType::boolean};
+  const DType types[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64,
+                         DType::i32, DType::i16, DType::i8,   DType::u8,  DType::boolean};
   const Shape shapes[] = {{2, 3}, {}, {0, 4}, {5}, {2, 1, 3, 1, 2}};
-  const int64_t numbers[] = {0, 1, -1, INT32_MAX, INT32_MIN, int64_t{INT32_MAX} + 1, int64_t{INT32_MIN} - 1, INT64_MAX, INT64_MIN};
+  const int64_t numbers[] = {0,         1,        -1, INT32_MAX, INT32_MIN, int64_t{INT32_MAX} + 1, int64_t{INT32_MIN} - 1,
+                             INT64_MAX, INT64_MIN};
   TorchSave out(f / "a.pt");
   out.begin_dict();
   out.text("numbers"), out.begin_list();
   for (int64_t n : numbers) out.integer(n);
   out.end();
-  out.text("real"), out.real(-0.1), out.text("yes"), out.boolean(true), out.text("no"), out.boolean(false), out.text("none"), out.none();
+  out.text("real"), out.real(-0.1), out.text("yes"), out.boolean(true), out.text("no"), out.boolean(false), out.text("none"),
+      out.none();
   out.text("t"), out.begin_ordered_dict();
   for (DType t : types)
     for (size_t s = 0; s < std::size(shapes); ++s) out.text(std::string(name(t)) + std::to_string(s)), out.tensor(t, shapes[s]);
@@ -119,7 +134,8 @@ TEST(TorchSave, EveryTypeShapeAndNumberComesBack) {
   for (DType t : types)
     for (const Shape& s : shapes) {
       const std::vector<std::byte> data(static_cast<size_t>(s.count() * size_of(t)), static_cast<std::byte>(next++));
-      for (size_t at = 0; at < data.size(); at += 5) out.write(std::span(data).subspan(at, std::min<size_t>(5, data.size() - at)));
+      for (size_t at = 0; at < data.size(); at += 5)
+        out.write(std::span(data).subspan(at, std::min<size_t>(5, data.size() - at)));
     }
   out.commit();
   const TorchFile file(f / "a.pt");
@@ -127,7 +143,8 @@ TEST(TorchSave, EveryTypeShapeAndNumberComesBack) {
   const Pickle::Ref list = *p.find(p.root(), "numbers");
   for (size_t i = 0; i < std::size(numbers); ++i) EXPECT_EQ(p.integer(p.items(list)[i]), numbers[i]);
   EXPECT_EQ(p.real(*p.find(p.root(), "real")), -0.1);
-  EXPECT_TRUE(p.boolean(*p.find(p.root(), "yes")) == true && p.boolean(*p.find(p.root(), "no")) == false && p.is_none(*p.find(p.root(), "none")));
+  EXPECT_TRUE(p.boolean(*p.find(p.root(), "yes")) == true && p.boolean(*p.find(p.root(), "no")) == false &&
+              p.is_none(*p.find(p.root(), "none")));
   next = 1;
   for (DType t : types)
     for (size_t s = 0; s < std::size(shapes); ++s, ++next) {

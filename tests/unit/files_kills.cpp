@@ -26,8 +26,15 @@ void save(const std::string& dir, int64_t step, int64_t content, int64_t keep) {
 
 // What a user may have put beside ours, under names that look like temporaries.
 const std::vector<std::string>& foreign_names() {
-  static const std::vector<std::string> names{"mine.tmp", "model.tmp", "model.old", "step_000020.tmp", "step_000020.parts.tmp", "step_000010.old.tmp", "notes.tmp-1",
-                                              "model.ravine-0123456789abcdef01234567.tmp", "step_000020.ravine-0123456789abcdef01234567.old"};
+  static const std::vector<std::string> names{"mine.tmp",
+                                              "model.tmp",
+                                              "model.old",
+                                              "step_000020.tmp",
+                                              "step_000020.parts.tmp",
+                                              "step_000010.old.tmp",
+                                              "notes.tmp-1",
+                                              "model.ravine-0123456789abcdef01234567.tmp",
+                                              "step_000020.ravine-0123456789abcdef01234567.old"};
   return names;
 }
 
@@ -110,7 +117,8 @@ void kill_saves(bool exchange) {
     EXPECT_TRUE(back.difference(1).empty() || back.difference(2).empty()) << "call " << n;
     for (const auto& entry : fs::directory_iterator(dir)) {
       const std::string name = entry.path().filename().string();
-      EXPECT_TRUE(name == "latest" || checkpoint_step(name) || std::find(foreign_names().begin(), foreign_names().end(), name) != foreign_names().end())
+      EXPECT_TRUE(name == "latest" || checkpoint_step(name) ||
+                  std::find(foreign_names().begin(), foreign_names().end(), name) != foreign_names().end())
           << name << " stays after call " << n << ", " << child.calls.back();
     }
     expect_foreign(dir);
@@ -140,11 +148,14 @@ TEST(Kills, WhatIsTouchedIsOurs) {
   if (!child.possible) GTEST_SKIP() << "no tracing here";
   ASSERT_EQ(child.status, 0);
   // The folder of the checkpoints, and its parent, are on the disk before anything is said to be saved.
-  auto place = [&](const std::string& call) { return std::find(child.calls.begin(), child.calls.end(), call) - child.calls.begin(); };
+  auto place = [&](const std::string& call) {
+    return std::find(child.calls.begin(), child.calls.end(), call) - child.calls.begin();
+  };
   const auto end = static_cast<std::ptrdiff_t>(child.calls.size());
   for (const std::string& made : {folder / "run", dir}) {
     const auto made_at = place("mkdir " + made), synced = place("fsync " + folder_of(made));
-    EXPECT_TRUE(made_at < synced && synced < end) << made << ": made at " << made_at << ", its name synced at " << synced << " of " << end;
+    EXPECT_TRUE(made_at < synced && synced < end)
+        << made << ": made at " << made_at << ", its name synced at " << synced << " of " << end;
   }
   // No name is removed that was not made in here, and what has a guessable name never is created in place.
   for (const std::string& call : child.calls) {

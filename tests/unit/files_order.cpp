@@ -1,4 +1,5 @@
-// What has its name is on the disk: each writer's system calls in a traced child, read as one who lets the power fail between any two of them.
+// What has its name is on the disk: each writer's system calls in a traced child, read as one who lets the power fail between
+// any two of them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -31,7 +32,8 @@ class Disk {
   std::string play(const std::vector<std::string>& calls) {
     for (const std::string& call : calls) {
       const size_t one = call.find(' '), two = call.find(' ', one + 1);
-      const std::string verb = call.substr(0, one), a = call.substr(one + 1, two - one - 1), b = two == std::string::npos ? "" : call.substr(two + 1);
+      const std::string verb = call.substr(0, one), a = call.substr(one + 1, two - one - 1),
+                        b = two == std::string::npos ? "" : call.substr(two + 1);
       if (verb == "create") files_[a] = true, made_in(a);
       if (verb == "mkdir") folders_[a] = false, made_in(a);
       if (verb == "write" && fs::path(a).filename().string().starts_with("#")) files_[a] = true;  // made without a name
@@ -50,12 +52,15 @@ class Disk {
   int named() const { return named_; }
 
  private:
-  static bool within(const std::string& path, const std::string& folder) { return path == folder || path.starts_with(folder + "/"); }
+  static bool within(const std::string& path, const std::string& folder) {
+    return path == folder || path.starts_with(folder + "/");
+  }
   void made_in(const std::string& path) {
     if (const auto at = folders_.find(folder_of(path)); at != folders_.end()) at->second = true;
   }
   void remove(const std::string& path) {
-    if (!files_.erase(path) && !folders_.erase(path) && !owed_.empty()) wrong_ += path + ", which was there before, goes while names in " + *owed_.begin() + " are not synced\n";
+    if (!files_.erase(path) && !folders_.erase(path) && !owed_.empty())
+      wrong_ += path + ", which was there before, goes while names in " + *owed_.begin() + " are not synced\n";
   }
   template <class Map>
   void move(Map& all, const std::string& a, const std::string& b, const char* what) {
@@ -72,7 +77,8 @@ class Disk {
     for (auto& [path, dirty] : moved) all[path] = dirty;
   }
   void rename(const std::string& a, const std::string& b) {
-    if (fs::path(b).filename() == "latest" && !owed_.empty()) wrong_ += "latest is written before the name of the checkpoint is synced\n";
+    if (fs::path(b).filename() == "latest" && !owed_.empty())
+      wrong_ += "latest is written before the name of the checkpoint is synced\n";
     std::erase_if(files_, [&](const auto& f) { return within(f.first, b); });
     move(files_, a, b, " is not synced as it becomes ");
     move(folders_, a, b, ": its names are not synced as it becomes ");
@@ -99,7 +105,9 @@ void expect_order(int names, const std::function<void()>& write) {
 }
 
 TEST(Order, TheJudgeNoticesWhatIsLeftOut) {
-  const std::vector<std::string> good{"create /d/x.ravine-1", "write /d/x.ravine-1", "fsync /d/x.ravine-1", "rename /d/x.ravine-1 /d/x", "fsync /d", "unlink /d/old"};
+  const std::vector<std::string> good{
+      "create /d/x.ravine-1", "write /d/x.ravine-1", "fsync /d/x.ravine-1", "rename /d/x.ravine-1 /d/x", "fsync /d",
+      "unlink /d/old"};
   EXPECT_EQ(Disk().play(good), "");
   for (const size_t left_out : {2, 4}) {
     auto bad = good;
@@ -112,7 +120,8 @@ TEST(Order, TheJudgeNoticesWhatIsLeftOut) {
   late = good;
   std::swap(late[4], late[5]);
   EXPECT_NE(Disk().play(late), "") << "the old one goes too early";
-  std::vector<std::string> folder{"mkdir /d/m.ravine-1", "create /d/m.ravine-1/a", "fsync /d/m.ravine-1/a", "fsync /d/m.ravine-1", "rename /d/m.ravine-1 /d/m", "fsync /d"};
+  std::vector<std::string> folder{"mkdir /d/m.ravine-1", "create /d/m.ravine-1/a",    "fsync /d/m.ravine-1/a",
+                                  "fsync /d/m.ravine-1", "rename /d/m.ravine-1 /d/m", "fsync /d"};
   EXPECT_EQ(Disk().play(folder), "");
   for (const size_t left_out : {2, 3, 5}) {
     auto bad = folder;
@@ -134,7 +143,8 @@ TEST(Order, AFile) {
     std::string temporary;
     std::vector<std::string> expected;
     for (const std::string& call : child.calls) {
-      if (call.starts_with("create ")) temporary = call.substr(7), expected = {call, "write " + temporary, "fsync " + temporary};
+      if (call.starts_with("create "))
+        temporary = call.substr(7), expected = {call, "write " + temporary, "fsync " + temporary};
       if (call.starts_with("link ")) {
         const std::string nameless = call.substr(5, call.find(' ', 5) - 5);
         temporary = call.substr(6 + nameless.size()), expected = {"write " + nameless, "fsync " + nameless, call};
@@ -275,7 +285,8 @@ TEST(Order, ACheckpointThenLatestThenTheOldOnesGo) {
   EXPECT_FALSE(fs::exists(dir + "/step_000010"));
 }
 
-// The first rank takes the other's part into its folder: it may be a machine that sees the part's bytes only once they are on the disk.
+// The first rank takes the other's part into its folder: it may be a machine that sees the part's bytes only once they are on
+// the disk.
 TEST(Order, PartsOfTwoRanks) {
   TemporaryFolder folder;
   expect_order(5, [&] {

@@ -35,7 +35,9 @@ TEST(Temporary, NamesAreOursByTheirCheckDigitsAlone) {
     other[i] = other[i] == 'f' ? 'e' : 'f';
     EXPECT_FALSE(parse_temporary(other)) << other;
   }
-  for (const char* foreign : {"", "model.tmp", "model.old", ".tmp", "model.tmp-17", "model.ravine-.tmp", "step_000020.parts.tmp"}) EXPECT_FALSE(parse_temporary(foreign)) << foreign;
+  for (const char* foreign :
+       {"", "model.tmp", "model.old", ".tmp", "model.tmp-17", "model.ravine-.tmp", "step_000020.parts.tmp"})
+    EXPECT_FALSE(parse_temporary(foreign)) << foreign;
 }
 
 TEST(Temporary, LongNamesHaveOneToo) {
@@ -94,15 +96,19 @@ TEST(Temporary, ALockIsNoLinkAndNoFileOfOthers) {
   refused("a second name");
   EXPECT_EQ(slurp(folder / "theirs"), "17 host\n");
   fs::remove(lock);
-  for (const std::string& text : {std::string("keep this\n"), std::string("12 monkeys\nand more\n"), std::string(1000, '7'), std::string("my\0notes\n", 9), std::string("\xff\xfe" "dear"), std::string("a\x7f"),
-                                  std::string("1234\n"), std::string(9, '\0'), std::string(), std::string("ravine lock: process 17 host\nand my notes\n")}) {
+  for (const std::string& text : {std::string("keep this\n"), std::string("12 monkeys\nand more\n"), std::string(1000, '7'),
+                                  std::string("my\0notes\n", 9),
+                                  std::string("\xff\xfe"
+                                              "dear"),
+                                  std::string("a\x7f"), std::string("1234\n"), std::string(9, '\0'), std::string(),
+                                  std::string("ravine lock: process 17 host\nand my notes\n")}) {
     spill(lock, text);
     refused(text);
     EXPECT_EQ(slurp(lock), text);
   }
   fs::remove(lock);
   EXPECT_NO_THROW(FolderLock(folder.path()));
-  EXPECT_EQ(folder.count(), 1);  // theirs
+  EXPECT_EQ(folder.count(), 1);                   // theirs
   spill(lock, "ravine lock: process 17 host\n");  // of a process that is gone
   EXPECT_NO_THROW(FolderLock(folder.path()));
   // What a power loss or an earlier version leaves is taken in a folder of ours only.
@@ -133,8 +139,10 @@ TEST(FolderMark, NamesWhatIsNotOurs) {
     const std::string before = had ? slurp(folder / path) : "";
     spill(folder / path, text);
     EXPECT_EQ(foreign_in_folder(folder.path(), *mark), path);
-    if (had) spill(folder / path, before);
-    else fs::remove(folder / path);
+    if (had)
+      spill(folder / path, before);
+    else
+      fs::remove(folder / path);
     EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "");
   };
   with("notes.txt", "dear");
@@ -155,7 +163,8 @@ TEST(FolderMark, NamesWhatIsNotOurs) {
   fs::remove(folder / "empty");
   fs::create_symlink("config.json", folder / "link");
   EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "link");
-  for (const char* text : {"", "{", "[]", "{\"format\":\"ravine-folder\",\"version\":2,\"run\":\"a\",\"files\":{}}", "{\"format\":\"ravine-folder\",\"version\":1,\"run\":7,\"files\":{}}"}) {
+  for (const char* text : {"", "{", "[]", "{\"format\":\"ravine-folder\",\"version\":2,\"run\":\"a\",\"files\":{}}",
+                           "{\"format\":\"ravine-folder\",\"version\":1,\"run\":7,\"files\":{}}"}) {
     spill(folder / kFolderMark, text);
     EXPECT_FALSE(read_mark(folder.path())) << text;
   }
@@ -168,12 +177,14 @@ TEST(FolderMark, WhatWasNotTouchedIsNotReadAgain) {
   spill(folder / "config.json", "{}");
   write_mark(folder.path(), mark_of(folder.path(), "run 1", kModelFolder));
   FolderMark mark = *read_mark(folder.path());
-  for (const auto& [path, file] : mark.files) EXPECT_EQ(file.inode, 0) << path << " was only just written: a later change may have the same time";
+  for (const auto& [path, file] : mark.files)
+    EXPECT_EQ(file.inode, 0) << path << " was only just written: a later change may have the same time";
   // As if two seconds had gone by.
   auto settle = [&](const char* name, const char* checksum) {
     struct stat s {};
     ASSERT_EQ(::stat((folder / name).c_str(), &s), 0);
-    mark.files[name] = {s.st_size, checksum, static_cast<int64_t>(s.st_ino), int64_t{s.st_ctim.tv_sec} * 1'000'000'000 + s.st_ctim.tv_nsec};
+    mark.files[name] = {s.st_size, checksum, static_cast<int64_t>(s.st_ino),
+                        int64_t{s.st_ctim.tv_sec} * 1'000'000'000 + s.st_ctim.tv_nsec};
   };
   settle("weights", "0000000000000000");
   write_mark(folder.path(), mark);
@@ -198,8 +209,9 @@ TEST(FolderMark, OldMarksAreRead) {
   TemporaryFolder folder;
   spill(folder / "config.json", "{}");
   spill(folder / "weights", "0123456789");
-  spill(folder / kFolderMark, R"({"format":"ravine-folder","version":1,"run":"a","files":{"config.json":{"bytes":2,"checksum":")" + checksum_text(checksum_of_file(folder / "config.json")) +
-                                  R"("},"weights":{"bytes":10,"checksum":""}}})");
+  spill(folder / kFolderMark,
+        R"({"format":"ravine-folder","version":1,"run":"a","files":{"config.json":{"bytes":2,"checksum":")" +
+            checksum_text(checksum_of_file(folder / "config.json")) + R"("},"weights":{"bytes":10,"checksum":""}}})");
   auto mark = read_mark(folder.path());
   ASSERT_TRUE(mark);
   EXPECT_EQ(foreign_in_folder(folder.path(), *mark), "");
@@ -232,7 +244,8 @@ TEST(Leftovers, WhatIsNotOursInAReplacedFolderStays) {
     EXPECT_EQ(folder.count(), 1) << "with it moved away they go";
   }
   // Names that are not the caller's.
-  const std::string conversion = temporary_path(folder / "big", random_digits()), file = temporary_path(folder / "model", random_digits());
+  const std::string conversion = temporary_path(folder / "big", random_digits()),
+                    file = temporary_path(folder / "model", random_digits());
   fs::create_directory(conversion);
   spill(file, "");
   remove_leftovers(folder.path(), [](const std::string& target) { return target == "model"; });
@@ -257,8 +270,15 @@ TEST(FolderLock, ALockWithTheTemporaryNameOfItsKilledMakerIsTaken) {
 }
 
 TEST(TokenizerFiles, AFolderHoldsOneOrNot) {
-  for (const auto& [files, holds] : {std::pair{std::vector<const char*>{}, false}, {{"tokenizer.model"}, true}, {{"tokenizer.model.xz"}, true}, {{"tokenizer.json"}, true}, {{"vocab.json"}, false},
-                                     {{"merges.txt"}, false}, {{"vocab.json", "merges.txt.xz"}, true}, {{"vocab.txt"}, true}, {{"tokenizer_config.json", "chat_template.jinja"}, false}}) {
+  for (const auto& [files, holds] : {std::pair{std::vector<const char*>{}, false},
+                                     {{"tokenizer.model"}, true},
+                                     {{"tokenizer.model.xz"}, true},
+                                     {{"tokenizer.json"}, true},
+                                     {{"vocab.json"}, false},
+                                     {{"merges.txt"}, false},
+                                     {{"vocab.json", "merges.txt.xz"}, true},
+                                     {{"vocab.txt"}, true},
+                                     {{"tokenizer_config.json", "chat_template.jinja"}, false}}) {
     TemporaryFolder folder;
     for (const char* name : files) spill(folder / name, "");
     EXPECT_EQ(has_tokenizer(folder.path()), holds) << (files.empty() ? "nothing" : files[0]);

@@ -1,8 +1,8 @@
 // Sets of files that are replaced together, marks of outputs, looks at a lock.
 #include "files/file_set.h"
 
-#include <gtest/gtest.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -42,9 +42,12 @@ std::string seen(const TemporaryFolder& folder) {
   } catch (const UserError&) {
     return "unfinished";
   }
-  if (slurp(folder / "a") == "old" && slurp(folder / "b") == "old" && slurp(folder / "old") == "old" && !folder.has("sub")) return "old";
-  if (slurp(folder / "a") == "new" && slurp(folder / "b") == "new" && slurp(folder / "sub/c") == "new" && !folder.has("old")) return "new";
-  return "torn: " + slurp(folder / "a") + " " + slurp(folder / "b") + " " + slurp(folder / "old") + " " + slurp(folder / "sub/c");
+  if (slurp(folder / "a") == "old" && slurp(folder / "b") == "old" && slurp(folder / "old") == "old" && !folder.has("sub"))
+    return "old";
+  if (slurp(folder / "a") == "new" && slurp(folder / "b") == "new" && slurp(folder / "sub/c") == "new" && !folder.has("old"))
+    return "new";
+  return "torn: " + slurp(folder / "a") + " " + slurp(folder / "b") + " " + slurp(folder / "old") + " " +
+         slurp(folder / "sub/c");
 }
 
 bool has_both(const TemporaryFolder& folder) {
@@ -66,7 +69,8 @@ TEST(FileSet, AKillAtAnyMoment) {
     if (!child.possible) GTEST_SKIP() << "no tracing here";
     const std::string found = seen(folder);
     ++count[found];
-    ASSERT_TRUE(found == "old" || found == "new" || found == "unfinished") << "call " << n << ", " << child.calls.back() << ": " << found;
+    ASSERT_TRUE(found == "old" || found == "new" || found == "unfinished")
+        << "call " << n << ", " << child.calls.back() << ": " << found;
     EXPECT_FALSE(has_both(folder)) << "call " << n << ", " << child.calls.back();
     const bool ended = finish_file_set(folder / "set.replacing", kKind);
     EXPECT_EQ(ended, found == "unfinished");
@@ -85,13 +89,15 @@ TEST(FileSet, AKillAtAnyMoment) {
   EXPECT_GT(count["unfinished"], 5);
 }
 
-// A folder with a, b and old, in which a writer of a new set was killed; `calls` of its system calls were done after the journal had its name.
+// A folder with a, b and old, in which a writer of a new set was killed; `calls` of its system calls were done after the
+// journal had its name.
 void be_killed(const TemporaryFolder& folder, int calls) {
   for (const char* name : {"a", "b", "old"}) spill(folder / name, "old");
   const TracedChild whole = trace_child(0, [&] { write_set(folder / "set.replacing", true); });
   if (!whole.possible) GTEST_SKIP() << "no tracing here";
   int n = 0;
-  while (whole.calls[static_cast<size_t>(n)].find("set.replacing", whole.calls[static_cast<size_t>(n)].rfind('/')) == std::string::npos ||
+  while (whole.calls[static_cast<size_t>(n)].find("set.replacing", whole.calls[static_cast<size_t>(n)].rfind('/')) ==
+             std::string::npos ||
          !whole.calls[static_cast<size_t>(n)].ends_with("/set.replacing"))
     ++n;
   fs::remove_all(folder / "sub");
@@ -102,7 +108,8 @@ void be_killed(const TemporaryFolder& folder, int calls) {
 
 std::map<std::string, std::string> content(const TemporaryFolder& folder) {
   std::map<std::string, std::string> all;
-  for (const auto& entry : fs::recursive_directory_iterator(folder.path())) all[entry.path().lexically_relative(folder.path()).string()] = entry.is_regular_file() ? slurp(entry.path().string()) : "";
+  for (const auto& entry : fs::recursive_directory_iterator(folder.path()))
+    all[entry.path().lexically_relative(folder.path()).string()] = entry.is_regular_file() ? slurp(entry.path().string()) : "";
   return all;
 }
 
@@ -128,8 +135,11 @@ TEST(FileSet, WhatTheUserPutThereLaterStays) {
       else
         spill(folder / name, "dear");
       const auto before = content(folder);
-      EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find(folder / name), std::string::npos) << calls << " " << name;
-      EXPECT_NE(message_of<UserError>([&] { FileSet again(folder / "set.replacing", kKind); }).find("set.replacing"), std::string::npos);
+      EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find(folder / name),
+                std::string::npos)
+          << calls << " " << name;
+      EXPECT_NE(message_of<UserError>([&] { FileSet again(folder / "set.replacing", kKind); }).find("set.replacing"),
+                std::string::npos);
       EXPECT_EQ(content(folder), before) << calls << " " << name;
     }
 }
@@ -143,7 +153,8 @@ TEST(FileSet, WhatWaitsIsWhatWasWritten) {
     fs::remove_all(waits);
     spill(waits, "dear");
     const auto before = content(folder);
-    EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find(waits), std::string::npos) << name;
+    EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find(waits), std::string::npos)
+        << name;
     EXPECT_EQ(content(folder), before) << name;
   }
 }
@@ -153,7 +164,8 @@ TEST(FileSet, AJournalNamesOnlyItsKindsNames) {
   auto entry = [](const std::string& name, const std::string& path) {
     struct stat s {};
     ::stat(path.c_str(), &s);
-    return fmt::format(R"({{"name":"{}","bytes":{},"changed":{},"file":{}}})", name, s.st_size, int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec, s.st_ino);
+    return fmt::format(R"({{"name":"{}","bytes":{},"changed":{},"file":{}}})", name, s.st_size,
+                       int64_t{s.st_mtim.tv_sec} * 1'000'000'000 + s.st_mtim.tv_nsec, s.st_ino);
   };
   for (const std::string victim : {"notes", "../notes", "/etc/notes", "sub/c", "..", "."}) {
     TemporaryFolder folder;
@@ -162,9 +174,12 @@ TEST(FileSet, AJournalNamesOnlyItsKindsNames) {
     for (const char* file : {"notes", "d/notes", "d/sub/c"}) spill(folder / file, "dear");
     for (const bool as_new : {false, true}) {
       const std::string named = entry(victim, folder / ("d/" + victim));
-      spill(folder / "d/set.replacing/.set.json", fmt::format(fmt::runtime(form), 2, "test files", as_new ? named : "", as_new ? "" : named));
+      spill(folder / "d/set.replacing/.set.json",
+            fmt::format(fmt::runtime(form), 2, "test files", as_new ? named : "", as_new ? "" : named));
       const auto before = content(folder);
-      EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "d/set.replacing", kKind); }).find("move it away"), std::string::npos) << victim;
+      EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "d/set.replacing", kKind); }).find("move it away"),
+                std::string::npos)
+          << victim;
       EXPECT_EQ(content(folder), before) << victim;
     }
   }
@@ -172,7 +187,8 @@ TEST(FileSet, AJournalNamesOnlyItsKindsNames) {
   spill(folder / "a", "dear");
   fs::create_directory(folder / "set.replacing");
   spill(folder / "set.replacing/.set.json", fmt::format(fmt::runtime(form), 2, "others", "", entry("a", folder / "a")));
-  EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find("another kind"), std::string::npos);
+  EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find("another kind"),
+            std::string::npos);
   EXPECT_EQ(slurp(folder / "a"), "dear");
 }
 
@@ -185,7 +201,8 @@ TEST(FileSet, FoldersOfItsNamesAreRefusedBeforeAnythingMoves) {
       fs::create_directory(folder / name);
       if (filled) spill(folder / (name + "/mine"), "dear");
       const auto before = content(folder);
-      EXPECT_NE(message_of<UserError>([&] { write_set(folder / "set.replacing", true); }).find(folder / name), std::string::npos);
+      EXPECT_NE(message_of<UserError>([&] { write_set(folder / "set.replacing", true); }).find(folder / name),
+                std::string::npos);
       EXPECT_EQ(content(folder), before) << name;
     }
   TemporaryFolder folder;
@@ -201,14 +218,16 @@ TEST(FileSet, OneProcessEndsWhatWasBegun) {
   Fd other(::open((folder / "set.replacing").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   ASSERT_EQ(::flock(*other, LOCK_EX | LOCK_NB), 0);
   const auto before = content(folder);
-  EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find("another process"), std::string::npos);
+  EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find("another process"),
+            std::string::npos);
   EXPECT_EQ(content(folder), before);
   other.close();
   EXPECT_TRUE(finish_file_set(folder / "set.replacing", kKind));
   EXPECT_EQ(seen(folder), "new");
 }
 
-// The one that is late takes back what it was about to put there: nothing waits for names afterwards, and one whole set lies there.
+// The one that is late takes back what it was about to put there: nothing waits for names afterwards, and one whole set lies
+// there.
 TEST(FileSet, WhoComesLateStandsBack) {
   for (const bool overwrite : {false, true}) {
     TemporaryFolder folder;
@@ -221,9 +240,11 @@ TEST(FileSet, WhoComesLateStandsBack) {
       set.commit({"a", "b"}, overwrite);
     };
     bool came = false;
-    const TracedChild late = trace_child(0, [&] { write("late"); }, [&](const std::string& call) {
-      if (!came && call.starts_with("rename ") && call.ends_with("/set.replacing")) came = true, write("first");
-    });
+    const TracedChild late = trace_child(
+        0, [&] { write("late"); },
+        [&](const std::string& call) {
+          if (!came && call.starts_with("rename ") && call.ends_with("/set.replacing")) came = true, write("first");
+        });
     if (!late.possible) GTEST_SKIP() << "no tracing here";
     EXPECT_TRUE(came);
     EXPECT_EQ(late.status, 9) << "it says so";
@@ -263,14 +284,17 @@ TEST(FileSet, OfTwoWritersOneIsLate) {
     }
     EXPECT_GE(ended, 1) << "round " << round;
     EXPECT_NO_THROW(refuse_unfinished(folder / "set.replacing")) << "round " << round;
-    EXPECT_TRUE(slurp(folder / "a") == slurp(folder / "b") && slurp(folder / "a") != "old" && !folder.has("old")) << "round " << round << ": " << slurp(folder / "a") << " " << slurp(folder / "b");
+    EXPECT_TRUE(slurp(folder / "a") == slurp(folder / "b") && slurp(folder / "a") != "old" && !folder.has("old"))
+        << "round " << round << ": " << slurp(folder / "a") << " " << slurp(folder / "b");
     if (HasFailure()) return;
   }
 }
 
 TEST(FileSet, NamesThatAreNotUtf8) {
   TemporaryFolder folder;
-  const std::string name = "\xff" "a.bin";
+  const std::string name =
+      "\xff"
+      "a.bin";
   FileSet set(folder / "set.replacing", {"test files", {name}});
   spill(set.folder() + "/" + name, "new");
   set.commit({name}, true);
@@ -279,12 +303,15 @@ TEST(FileSet, NamesThatAreNotUtf8) {
 }
 
 TEST(FileSet, AFolderOfThatNameThatIsNotOurs) {
-  for (const std::string text : {"", "{}", R"({"format":"ravine-file-set","version":1,"names":["a"],"gone":[],"overwrite":true})", R"({"format":"ravine-file-set","version":2,"kind":"test files","new":7,"old":[],"overwrite":true})"}) {
+  for (const std::string text :
+       {"", "{}", R"({"format":"ravine-file-set","version":1,"names":["a"],"gone":[],"overwrite":true})",
+        R"({"format":"ravine-file-set","version":2,"kind":"test files","new":7,"old":[],"overwrite":true})"}) {
     TemporaryFolder folder;
     fs::create_directories(folder / "set.replacing");
     spill(folder / "set.replacing/notes", "dear");
     spill(folder / "set.replacing/.set.json", text);
-    EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find("move it away"), std::string::npos);
+    EXPECT_NE(message_of<UserError>([&] { finish_file_set(folder / "set.replacing", kKind); }).find("move it away"),
+              std::string::npos);
     EXPECT_EQ(slurp(folder / "set.replacing/notes"), "dear");
   }
 }
@@ -298,7 +325,8 @@ TEST(OutputMark, OurArraysAreKnownByTheirHeaders) {
     EXPECT_LE(plain.size(), 128u);
   }
   // NumPy's own of a state of 16 qubits, as numpy.save writes it: as long as headers of ours were once.
-  std::string many = "\x93NUMPY\x01" + std::string(1, 0) + "\xb6" + std::string(1, 0) + "{'descr': '<f4', 'fortran_order': False, 'shape': (";
+  std::string many =
+      "\x93NUMPY\x01" + std::string(1, 0) + "\xb6" + std::string(1, 0) + "{'descr': '<f4', 'fortran_order': False, 'shape': (";
   for (int i = 0; i < 16; ++i) many += i == 0 ? "2" : ", 2";
   many += "), }";
   many.resize(191, ' ');

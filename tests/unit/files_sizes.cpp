@@ -1,4 +1,5 @@
-// What happens beyond one chunk: comparisons, checksums, weights that are converted in pieces; and files that grow on a disk that is full.
+// What happens beyond one chunk: comparisons, checksums, weights that are converted in pieces; and files that grow on a disk
+// that is full.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,7 +22,9 @@
 namespace ravine {
 namespace {
 
-Difference difference(const std::vector<float>& a, const std::vector<float>& b) { return compare(DType::f32, std::as_bytes(std::span(a)), DType::f32, std::as_bytes(std::span(b))); }
+Difference difference(const std::vector<float>& a, const std::vector<float>& b) {
+  return compare(DType::f32, std::as_bytes(std::span(a)), DType::f32, std::as_bytes(std::span(b)));
+}
 
 constexpr size_t kChunkOf = 1 << 16;  // of files/compare.cpp
 
@@ -44,7 +47,8 @@ TEST(CompareLarge, NamesTheFirstOfTheLargestAndCountsEach) {
   for (size_t at : {size_t{1023}, size_t{1024}, kChunkOf - 1, kChunkOf, 2 * kChunkOf + 5}) b[at] = 2;
   b[kChunkOf + 9] = 1.5;
   Difference d = difference(a, b);
-  EXPECT_TRUE(d.differing == 6 && d.at == 1023 && d.max_abs == 1 && d.max_ulp == 1 << 23) << d.differing << " " << d.at << " " << d.max_ulp;
+  EXPECT_TRUE(d.differing == 6 && d.at == 1023 && d.max_abs == 1 && d.max_ulp == 1 << 23)
+      << d.differing << " " << d.at << " " << d.max_ulp;
   b[2 * kChunkOf + 5] = 3;
   d = difference(a, b);
   EXPECT_TRUE(d.at == static_cast<int64_t>(2 * kChunkOf + 5) && d.max_abs == 2 && d.max_ulp == (1 << 23) + (1 << 22));
@@ -61,12 +65,14 @@ TEST(ChecksumLarge, OfFilesBeyondOneRead) {
   spill(f / "a", bytes);
   EXPECT_EQ(checksum_of_file(f / "a"), checksum_of(std::as_bytes(std::span(bytes))));
   Checksum sum;
-  for (size_t at = 0; at < bytes.size(); at += 1000) sum.update(std::as_bytes(std::span(bytes)).subspan(at, std::min<size_t>(1000, bytes.size() - at)));
+  for (size_t at = 0; at < bytes.size(); at += 1000)
+    sum.update(std::as_bytes(std::span(bytes)).subspan(at, std::min<size_t>(1000, bytes.size() - at)));
   EXPECT_EQ(sum.value(), checksum_of(std::as_bytes(std::span(bytes))));
   uint64_t value = 0;
   EXPECT_EQ(checksum_text(0x1a2b), "0000000000001a2b");
   EXPECT_TRUE(parse_checksum("0000000000001a2b", &value) && value == 0x1a2b);
-  for (const char* bad : {"000000000001a2b", "00000000000001a2b", "000000000000xa2b", "-000000000001a2b", ""}) EXPECT_FALSE(parse_checksum(bad, &value)) << bad;
+  for (const char* bad : {"000000000001a2b", "00000000000001a2b", "000000000000xa2b", "-000000000001a2b", ""})
+    EXPECT_FALSE(parse_checksum(bad, &value)) << bad;
 }
 
 // A limit on the size of files stands for a full disk.
@@ -105,16 +111,22 @@ TEST(AppendedFile, HoldsWholeRecordsOnly) {
 // --- weights
 
 struct Holder {
-  explicit Holder(const Json& c) : model(make_model(c, "config.json")), store(model->params(), Types::of(DType::f32), DeviceKind::cpu) { initialise(model->params(), store, 3); }
+  explicit Holder(const Json& c)
+      : model(make_model(c, "config.json")), store(model->params(), Types::of(DType::f32), DeviceKind::cpu) {
+    initialise(model->params(), store, 3);
+  }
   std::unique_ptr<Model> model;
   FlatStore store;
 };
 
 // Matrices beyond the elements that are converted at a time, stored as they are and transposed.
 TEST(ModelFolder, LargeTensorsComeBackElementByElement) {
-  const Json llama{{"model_type", "llama"}, {"hidden_size", 2048}, {"intermediate_size", 36}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"head_dim", 8}, {"vocab_size", 2100},
-                   {"max_position_embeddings", 16}, {"rms_norm_eps", 1e-5}, {"tie_word_embeddings", true}};
-  const Json gpt2{{"model_type", "gpt2"}, {"n_embd", 512}, {"n_layer", 1}, {"n_head", 2}, {"n_inner", 8400}, {"n_positions", 16}, {"vocab_size", 30}};
+  const Json llama{{"model_type", "llama"},      {"hidden_size", 2048},           {"intermediate_size", 36},
+                   {"num_hidden_layers", 1},     {"num_attention_heads", 2},      {"head_dim", 8},
+                   {"vocab_size", 2100},         {"max_position_embeddings", 16}, {"rms_norm_eps", 1e-5},
+                   {"tie_word_embeddings", true}};
+  const Json gpt2{{"model_type", "gpt2"}, {"n_embd", 512},     {"n_layer", 1},    {"n_head", 2},
+                  {"n_inner", 8400},      {"n_positions", 16}, {"vocab_size", 30}};
   for (const Json& config : {llama, gpt2})
     for (DType type : {DType::bf16, DType::f32}) {
       TemporaryFolder folder;
@@ -123,14 +135,16 @@ TEST(ModelFolder, LargeTensorsComeBackElementByElement) {
       load_weights(folder / "m", *b.model, b.store);
       for (const Param& p : a.model->params().params()) {
         const float *x = a.store.master(p).as<float>(), *y = b.store.master(p).as<float>();
-        for (int64_t i = 0; i < p.shape.count(); ++i) ASSERT_EQ(y[i], type == DType::f32 ? x[i] : static_cast<float>(bf16(x[i]))) << p.name << " " << i;
+        for (int64_t i = 0; i < p.shape.count(); ++i)
+          ASSERT_EQ(y[i], type == DType::f32 ? x[i] : static_cast<float>(bf16(x[i]))) << p.name << " " << i;
       }
     }
 }
 
 TEST(ModelFolder, GenerationConfigHasEveryTokenOfTheModel) {
-  Json config{{"model_type", "llama"}, {"hidden_size", 8}, {"intermediate_size", 12}, {"num_hidden_layers", 1}, {"num_attention_heads", 2}, {"vocab_size", 23}, {"max_position_embeddings", 16},
-              {"bos_token_id", 1}, {"eos_token_id", {2, 5}}, {"pad_token_id", 3}};
+  Json config{{"model_type", "llama"},    {"hidden_size", 8}, {"intermediate_size", 12},       {"num_hidden_layers", 1},
+              {"num_attention_heads", 2}, {"vocab_size", 23}, {"max_position_embeddings", 16}, {"bos_token_id", 1},
+              {"eos_token_id", {2, 5}},   {"pad_token_id", 3}};
   auto saved = [&](const Json& given) {
     TemporaryFolder folder;
     Holder h(config);
@@ -140,7 +154,8 @@ TEST(ModelFolder, GenerationConfigHasEveryTokenOfTheModel) {
     return read_json(folder / "m/generation_config.json");
   };
   EXPECT_EQ(saved(Json::object()), (Json{{"bos_token_id", 1}, {"eos_token_id", {2, 5}}, {"pad_token_id", 3}}));
-  EXPECT_EQ(saved({{"bos_token_id", 7}, {"pad_token_id", 8}, {"eos_token_id", 9}, {"top_k", 4}}), (Json{{"bos_token_id", 7}, {"pad_token_id", 8}, {"eos_token_id", 9}, {"top_k", 4}}));
+  EXPECT_EQ(saved({{"bos_token_id", 7}, {"pad_token_id", 8}, {"eos_token_id", 9}, {"top_k", 4}}),
+            (Json{{"bos_token_id", 7}, {"pad_token_id", 8}, {"eos_token_id", 9}, {"top_k", 4}}));
   config["eos_token_id"] = 4;
   config.erase("pad_token_id"), config.erase("bos_token_id");
   const Json one = saved(Json::object());
@@ -157,7 +172,9 @@ TEST(WeightsType, IsTheOneOfAllFloatingTensors) {
     int n = 0;
     for (auto [a, b] : files) {
       const std::string name = std::to_string(n++);
-      save_safetensors(f / ("m/" + name + ".safetensors"), {{"a" + name, a, {2}, std::span(zeros).first(static_cast<size_t>(2 * size_of(a)))}, {"b" + name, b, {2}, std::span(zeros).first(static_cast<size_t>(2 * size_of(b)))}});
+      save_safetensors(f / ("m/" + name + ".safetensors"),
+                       {{"a" + name, a, {2}, std::span(zeros).first(static_cast<size_t>(2 * size_of(a)))},
+                        {"b" + name, b, {2}, std::span(zeros).first(static_cast<size_t>(2 * size_of(b)))}});
     }
     return weights_type(f / "m");
   };

@@ -120,11 +120,13 @@ TEST(Events, Sample) {
       EXPECT_EQ(behind<double>(first[static_cast<size_t>(i)], "\x09"), 1000.0 + i);
       EXPECT_EQ(behind<float>(first[static_cast<size_t>(i)], "\x0a\x0atrain/loss\x15"), 100.0f + static_cast<float>(i));
     }
-    for (const char* part : {"config", "text", "*model*: caf\xc3\xa9\n\n    lr: 3e-4\n"}) EXPECT_NE(first[11].find(part), std::string::npos) << part;
+    for (const char* part : {"config", "text", "*model*: caf\xc3\xa9\n\n    lr: 3e-4\n"})
+      EXPECT_NE(first[11].find(part), std::string::npos) << part;
   }
   const auto frames = frames_of(slurp(path));
   ASSERT_EQ(frames.size(), 11u);
-  EXPECT_EQ(frames[1].substr(9), std::string("\x10\x06\x3a\x02\x08\x01", 6));  // step 6, SessionLog START: TensorBoard forgets what was beyond
+  EXPECT_EQ(frames[1].substr(9),
+            std::string("\x10\x06\x3a\x02\x08\x01", 6));  // step 6, SessionLog START: TensorBoard forgets what was beyond
   for (int i = 6; i <= 12; ++i) {
     const std::string& f = frames[static_cast<size_t>(i - 4)];
     EXPECT_EQ(f.substr(9, 2), std::string({'\x10', static_cast<char>(i)}));

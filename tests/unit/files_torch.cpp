@@ -119,7 +119,8 @@ TEST(TorchFile, EveryLieIsNamed) {
   EXPECT_SAYS(refusal(tensor_pickle(6, 1, {2, 3}, {3, 1})), "its last element is number 6 of a storage of 6");
   EXPECT_SAYS(refusal(tensor_pickle(6, 0, {2, 3}, {4, 1})), "its last element is number 6 of a storage of 6");
   EXPECT_SAYS(refusal(tensor_pickle(7, 0, {2, 3}, {3, 1})), "says 7 elements of 4 bytes, the file holds 24");
-  EXPECT_SAYS(refusal(tensor_pickle(6, int64_t{1} << 62, {0}, {1})), "it begins at element 4611686018427387904 of a storage of 6");
+  EXPECT_SAYS(refusal(tensor_pickle(6, int64_t{1} << 62, {0}, {1})),
+              "it begins at element 4611686018427387904 of a storage of 6");
   EXPECT_TRUE(TorchStateFile(archive(folder.path(), tensor_pickle(6, 6, {0}, {1}), 24)).find("w")->shape == Shape{0});
   EXPECT_SAYS(refusal(tensor_pickle(6, -1, {2, 3}, {3, 1})), "its offset is a whole number");
   EXPECT_SAYS(refusal(tensor_pickle(6, 0, {2, -3}, {3, 1})), "whole numbers");

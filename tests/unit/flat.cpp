@@ -19,7 +19,8 @@ struct Small {
     set.add(embed, {"table", {257, 12}, {{0}}, {}, true, Use::table});
     Unit& layer = set.unit("layer");
     set.add(layer, {"norm", {12}, {}, {}, false, Use::vector});
-    set.add_joined(layer, {{"q", {24, 12}, {{0}}}, {"k", {6, 12}, {{0, Axis::tensor, 2}}}, {"v", {6, 12}, {{0, Axis::tensor, 2}}}});
+    set.add_joined(layer,
+                   {{"q", {24, 12}, {{0}}}, {"k", {6, 12}, {{0, Axis::tensor, 2}}}, {"v", {6, 12}, {{0, Axis::tensor, 2}}}});
     set.add(layer, {"out", {12, 24}, {{1}}});
     set.add(layer, {"bias", {24}, {{0}}, {}, false, Use::vector});
     for (Unit& u : set.units()) units.push_back(&u);
@@ -48,7 +49,8 @@ TEST(Flat, PiecesCoverEveryParameterOnce) {
             }
           }
         }
-      for (const Param& p : m.set.params()) EXPECT_EQ(cover_fault(p.shape, boxes[p.name]), "") << p.name << " tensor " << tensor << " data " << data;
+      for (const Param& p : m.set.params())
+        EXPECT_EQ(cover_fault(p.shape, boxes[p.name]), "") << p.name << " tensor " << tensor << " data " << data;
     }
 }
 
@@ -70,16 +72,19 @@ TEST(Flat, PartsBeginWhereNormsSumAnew) {
   }
 }
 
-// Over all ranks every parameter counts once in norms, and partial sums begin at the same elements however many data ranks there are.
+// Over all ranks every parameter counts once in norms, and partial sums begin at the same elements however many data ranks
+// there are.
 TEST(Flat, CopiesCountOnce) {
   for (int tensor : {1, 2, 4, 8}) {
-    std::map<std::string, std::set<std::pair<std::vector<int64_t>, int64_t>>> first;  // by parameter: where runs begin, and their length
+    std::map<std::string, std::set<std::pair<std::vector<int64_t>, int64_t>>>
+        first;  // by parameter: where runs begin, and their length
     for (int data : {1, 2, 3}) {
       std::map<std::string, std::vector<Box>> boxes;
       std::map<std::string, std::set<std::pair<std::vector<int64_t>, int64_t>>> runs;
       ParamSet set;
       Unit& layer = set.unit("layer");
-      set.add_joined(layer, {{"q", {240, 40}, {{0}}}, {"k", {60, 40}, {{0, Axis::tensor, 2}}}, {"v", {60, 40}, {{0, Axis::tensor, 2}}}});
+      set.add_joined(
+          layer, {{"q", {240, 40}, {{0}}}, {"k", {60, 40}, {{0, Axis::tensor, 2}}}, {"v", {60, 40}, {{0, Axis::tensor, 2}}}});
       set.add(layer, {"out", {40, 240}, {{1}}});
       const std::vector<Unit*> units{&layer};
       for (int t = 0; t < tensor; ++t)
@@ -91,10 +96,12 @@ TEST(Flat, CopiesCountOnce) {
               EXPECT_LE(r.begin + r.count, b.primary.begin + b.primary.count);
               for (const Piece& p : pieces_of(b, r)) boxes[p.param->name].push_back({p.begin, p.shape});
               for (int64_t at = 0; at < r.count; at += kNormRun)
-                for (const Piece& p : pieces_of(b, {r.begin + at, std::min(kNormRun, r.count - at)})) runs[p.param->name].insert({p.begin, p.shape.count()});
+                for (const Piece& p : pieces_of(b, {r.begin + at, std::min(kNormRun, r.count - at)}))
+                  runs[p.param->name].insert({p.begin, p.shape.count()});
             }
         }
-      for (const Param& p : set.params()) EXPECT_EQ(cover_fault(p.shape, boxes[p.name]), "") << p.name << " tensor " << tensor << " data " << data;
+      for (const Param& p : set.params())
+        EXPECT_EQ(cover_fault(p.shape, boxes[p.name]), "") << p.name << " tensor " << tensor << " data " << data;
       if (first.empty()) first = runs;
       EXPECT_TRUE(runs == first) << "tensor " << tensor << " data " << data;
     }

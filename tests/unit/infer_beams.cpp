@@ -1,5 +1,5 @@
-// Beam search: the decisions against enumeration and against a plain transcription of ModelLink's rules; the run with a cache against one
-// that computes every beam anew. Transformers' own results are in family_golden.cpp.
+// Beam search: the decisions against enumeration and against a plain transcription of ModelLink's rules; the run with a cache
+// against one that computes every beam anew. Transformers' own results are in family_golden.cpp.
 #include "infer/beams.h"
 
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@ struct Table {
   std::vector<float> logits(size_t number, int32_t last) const {
     std::vector<float> row;
     for (int64_t j = 0; j < vocabulary; ++j)
-      row.push_back(static_cast<float>(
-          6 * uniform24(philox(key, {static_cast<uint32_t>(last), static_cast<uint32_t>(j), static_cast<uint32_t>(number), 0})[0])));
+      row.push_back(static_cast<float>(6 * uniform24(philox(key, {static_cast<uint32_t>(last), static_cast<uint32_t>(j),
+                                                                  static_cast<uint32_t>(number), 0})[0])));
     return row;
   }
   double logprob(size_t number, int32_t last, int32_t id) const { return log_probability(logits(number, last), id); }
@@ -35,7 +35,8 @@ std::vector<Beam> run(const Table& t, const BeamOptions& b, const GenerateOption
   BeamSearch s(b, o, prompt, static_cast<int64_t>(prompt.size()) + o.max_new_tokens, 0, t.vocabulary);
   while (!s.done()) {
     std::vector<std::vector<float>> rows;
-    for (int64_t i = 0; i < (s.first() ? 1 : s.live()); ++i) rows.push_back(t.logits(s.tokens(i).size() - prompt.size(), s.tokens(i).back()));
+    for (int64_t i = 0; i < (s.first() ? 1 : s.live()); ++i)
+      rows.push_back(t.logits(s.tokens(i).size() - prompt.size(), s.tokens(i).back()));
     s.advance(rows);
   }
   return s.best(count);
@@ -62,7 +63,8 @@ TEST(BeamSearch, FindsTheBestOfAll) {
   }
 }
 
-// Logits follow from the place in the continuation and the token before, so a longer prompt changes neither results nor when it is over.
+// Logits follow from the place in the continuation and the token before, so a longer prompt changes neither results nor when it
+// is over.
 TEST(BeamSearch, ThePromptsLengthDecidesNothing) {
   for (uint64_t key = 0; key < 40; ++key)
     for (EarlyStop stop : {EarlyStop::no, EarlyStop::yes, EarlyStop::never})
@@ -78,14 +80,16 @@ TEST(BeamSearch, ThePromptsLengthDecidesNothing) {
             int steps = 0;
             for (; !s.done(); ++steps) {
               std::vector<std::vector<float>> rows;
-              for (int64_t i = 0; i < (s.first() ? 1 : s.live()); ++i) rows.push_back(t.logits(s.tokens(i).size() - prompt.size(), s.tokens(i).back()));
+              for (int64_t i = 0; i < (s.first() ? 1 : s.live()); ++i)
+                rows.push_back(t.logits(s.tokens(i).size() - prompt.size(), s.tokens(i).back()));
               s.advance(rows);
             }
             std::string text = fmt::format("{} steps", steps);
             for (const Beam& beam : s.best(3)) text += fmt::format("; {} {}", fmt::join(beam.ids, " "), beam.score);
             return text;
           };
-          EXPECT_EQ(outcome({2}), outcome({4, 6, 5, 0, 4, 6, 5, 0, 4, 6, 5, 0, 2})) << key << " " << static_cast<int>(stop) << " " << penalty << " " << static_cast<int>(rules);
+          EXPECT_EQ(outcome({2}), outcome({4, 6, 5, 0, 4, 6, 5, 0, 4, 6, 5, 0, 2}))
+              << key << " " << static_cast<int>(stop) << " " << penalty << " " << static_cast<int>(rules);
         }
 }
 
@@ -199,15 +203,19 @@ TEST(BeamSearch, Draws) {
   for (size_t i = 0; i < 4; ++i)
     for (size_t j = i + 1; j < 4; ++j) {
       double expected = p[i] * p[j] * (1 / (1 - p[i]) + 1 / (1 - p[j]));
-      EXPECT_NEAR((pairs[i * 4 + j] + pairs[j * 4 + i]) / static_cast<double>(draws), expected, 5 * std::sqrt(expected * (1 - expected) / draws));
+      EXPECT_NEAR((pairs[i * 4 + j] + pairs[j * 4 + i]) / static_cast<double>(draws), expected,
+                  5 * std::sqrt(expected * (1 - expected) / draws));
     }
 }
 
 Session small_session(const std::string& type) {
-  Json config = type == "llama" ? Json{{"model_type", "llama"}, {"hidden_size", 32}, {"num_hidden_layers", 2}, {"num_attention_heads", 4},
-                                       {"num_key_value_heads", 2}, {"intermediate_size", 48}, {"vocab_size", 61}, {"max_position_embeddings", 64},
+  Json config = type == "llama" ? Json{{"model_type", "llama"},    {"hidden_size", 32},
+                                       {"num_hidden_layers", 2},   {"num_attention_heads", 4},
+                                       {"num_key_value_heads", 2}, {"intermediate_size", 48},
+                                       {"vocab_size", 61},         {"max_position_embeddings", 64},
                                        {"initializer_range", 0.4}}
-                                : Json{{"model_type", "bloom"}, {"n_embed", 32}, {"n_layer", 2}, {"n_head", 4}, {"vocab_size", 61}, {"initializer_range", 0.4}};
+                                : Json{{"model_type", "bloom"}, {"n_embed", 32},    {"n_layer", 2},
+                                       {"n_head", 4},           {"vocab_size", 61}, {"initializer_range", 0.4}};
   Session s;
   s.model = make_model(config, "test");
   s.kernels = ref_kernels();
@@ -236,7 +244,8 @@ std::vector<float> last_logits(const Session& s, Tokens context) {
   return {row, row + logits.cols()};
 }
 
-const std::vector<Tokens> kPrompts = {{5}, {1, 2, 3, 4, 5}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 11, 12, 13, 14, 15, 16, 17}, {60, 30, 60}, {22, 23}};
+const std::vector<Tokens> kPrompts = {
+    {5}, {1, 2, 3, 4, 5}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 11, 12, 13, 14, 15, 16, 17}, {60, 30, 60}, {22, 23}};
 
 TEST(Beams, CachesFollowTheirBeams) {
   for (const char* type : {"llama", "bloom"})

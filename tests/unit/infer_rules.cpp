@@ -1,4 +1,5 @@
-// What generation and trace are given and how it is understood: defaults of generation_config.json, prompts, limits, inputs of trace; the cache beyond its task size; choices beyond a row of eight.
+// What generation and trace are given and how it is understood: defaults of generation_config.json, prompts, limits, inputs of
+// trace; the cache beyond its task size; choices beyond a row of eight.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,12 +34,16 @@ ModelFacts facts_of(int64_t vocabulary, std::vector<int64_t> eos, int64_t positi
   f.vocabulary = vocabulary, f.eos = std::move(eos), f.max_positions = positions;
   return f;
 }
-GenerationDefaults defaults(const Json& j, const ModelFacts& f = facts_of(100, {7, 9, 100, -1})) { return parse_generation_config(j, "g.json", f); }
+GenerationDefaults defaults(const Json& j, const ModelFacts& f = facts_of(100, {7, 9, 100, -1})) {
+  return parse_generation_config(j, "g.json", f);
+}
 
 TEST(GenerationDefaults, AreThoseOfTransformers) {
   const GenerationDefaults d = defaults(Json::object());
-  EXPECT_TRUE(d.processing.repetition_penalty == 1 && d.processing.no_repeat_ngram == 0 && d.processing.temperature == 1 && d.processing.top_k == 50 && d.processing.top_p == 1);
-  EXPECT_TRUE(d.length_penalty == 1 && d.early_stopping == EarlyStop::no && !d.max_new_tokens && !d.max_length && d.not_offered.empty());
+  EXPECT_TRUE(d.processing.repetition_penalty == 1 && d.processing.no_repeat_ngram == 0 && d.processing.temperature == 1 &&
+              d.processing.top_k == 50 && d.processing.top_p == 1);
+  EXPECT_TRUE(d.length_penalty == 1 && d.early_stopping == EarlyStop::no && !d.max_new_tokens && !d.max_length &&
+              d.not_offered.empty());
   EXPECT_EQ(d.end_ids, (Ids{7, 9})) << "the model's, as far as it has them";
   EXPECT_EQ(defaults({{"eos_token_id", nullptr}}).end_ids, (Ids{7, 9}));
   EXPECT_EQ(defaults({{"eos_token_id", {99, 0}}}).end_ids, (Ids{99, 0})) << "in their order, and instead of the model's";
@@ -46,9 +51,17 @@ TEST(GenerationDefaults, AreThoseOfTransformers) {
 }
 
 TEST(GenerationDefaults, EveryFieldIsRead) {
-  const GenerationDefaults d = defaults({{"repetition_penalty", 1.5}, {"no_repeat_ngram_size", 3}, {"temperature", 0.25}, {"top_k", 0}, {"top_p", 0.5}, {"length_penalty", -2}, {"early_stopping", "never"},
-                                         {"max_new_tokens", 12}, {"max_length", 34}});
-  EXPECT_TRUE(d.processing.repetition_penalty == 1.5 && d.processing.no_repeat_ngram == 3 && d.processing.temperature == 0.25 && d.processing.top_k == 0 && d.processing.top_p == 0.5);
+  const GenerationDefaults d = defaults({{"repetition_penalty", 1.5},
+                                         {"no_repeat_ngram_size", 3},
+                                         {"temperature", 0.25},
+                                         {"top_k", 0},
+                                         {"top_p", 0.5},
+                                         {"length_penalty", -2},
+                                         {"early_stopping", "never"},
+                                         {"max_new_tokens", 12},
+                                         {"max_length", 34}});
+  EXPECT_TRUE(d.processing.repetition_penalty == 1.5 && d.processing.no_repeat_ngram == 3 && d.processing.temperature == 0.25 &&
+              d.processing.top_k == 0 && d.processing.top_p == 0.5);
   EXPECT_TRUE(d.length_penalty == -2 && d.early_stopping == EarlyStop::never && d.max_new_tokens == 12 && d.max_length == 34);
   EXPECT_EQ(defaults({{"temperature", 0}}).processing.temperature, 1) << "of models that are meant to be greedy";
   EXPECT_EQ(defaults({{"early_stopping", true}}).early_stopping, EarlyStop::yes);
@@ -57,11 +70,29 @@ TEST(GenerationDefaults, EveryFieldIsRead) {
 
 TEST(GenerationDefaults, WhatIsNotOfferedIsNamedWhereItActs) {
   const std::vector<std::pair<const char*, std::pair<Json, Json>>> fields = {
-      {"min_length", {0, 1}}, {"min_new_tokens", {0, 1}}, {"min_p", {0, 0.1}}, {"typical_p", {1, 0.9}}, {"top_h", {nullptr, 0.5}}, {"epsilon_cutoff", {0, 0.1}}, {"eta_cutoff", {0.0, 0.1}},
-      {"encoder_repetition_penalty", {1.0, 1.1}}, {"encoder_no_repeat_ngram_size", {0, 2}}, {"bad_words_ids", {Json::array(), Json::array({Json::array({1})})}}, {"force_words_ids", {nullptr, Json::array({1})}},
-      {"suppress_tokens", {nullptr, Json::array({1})}}, {"begin_suppress_tokens", {Json::array(), Json::array({1})}}, {"forced_bos_token_id", {nullptr, 1}}, {"forced_eos_token_id", {nullptr, 1}},
-      {"sequence_bias", {nullptr, Json::array({1})}}, {"guidance_scale", {1, 1.5}}, {"exponential_decay_length_penalty", {nullptr, Json::array({1, 2})}}, {"stop_strings", {nullptr, "a"}},
-      {"watermarking_config", {nullptr, Json{{"a", 1}}}}, {"renormalize_logits", {false, true}}, {"max_time", {nullptr, 3}}, {"penalty_alpha", {0, 0.5}}};
+      {"min_length", {0, 1}},
+      {"min_new_tokens", {0, 1}},
+      {"min_p", {0, 0.1}},
+      {"typical_p", {1, 0.9}},
+      {"top_h", {nullptr, 0.5}},
+      {"epsilon_cutoff", {0, 0.1}},
+      {"eta_cutoff", {0.0, 0.1}},
+      {"encoder_repetition_penalty", {1.0, 1.1}},
+      {"encoder_no_repeat_ngram_size", {0, 2}},
+      {"bad_words_ids", {Json::array(), Json::array({Json::array({1})})}},
+      {"force_words_ids", {nullptr, Json::array({1})}},
+      {"suppress_tokens", {nullptr, Json::array({1})}},
+      {"begin_suppress_tokens", {Json::array(), Json::array({1})}},
+      {"forced_bos_token_id", {nullptr, 1}},
+      {"forced_eos_token_id", {nullptr, 1}},
+      {"sequence_bias", {nullptr, Json::array({1})}},
+      {"guidance_scale", {1, 1.5}},
+      {"exponential_decay_length_penalty", {nullptr, Json::array({1, 2})}},
+      {"stop_strings", {nullptr, "a"}},
+      {"watermarking_config", {nullptr, Json{{"a", 1}}}},
+      {"renormalize_logits", {false, true}},
+      {"max_time", {nullptr, 3}},
+      {"penalty_alpha", {0, 0.5}}};
   for (const auto& [key, values] : fields) {
     EXPECT_TRUE(defaults({{key, values.first}}).not_offered.empty()) << key;
     EXPECT_EQ(defaults({{key, values.second}}).not_offered, std::vector<std::string>{key});
@@ -69,11 +100,19 @@ TEST(GenerationDefaults, WhatIsNotOfferedIsNamedWhereItActs) {
 }
 
 TEST(GenerationDefaults, LimitsAreHeld) {
-  for (const Json& bad : {Json{{"repetition_penalty", 0}}, Json{{"no_repeat_ngram_size", -1}}, Json{{"temperature", -0.1}}, Json{{"top_k", -1}}, Json{{"top_p", -0.1}}, Json{{"top_p", 1.1}},
-                          Json{{"length_penalty", 101}}, Json{{"early_stopping", "always"}}, Json{{"early_stopping", 1}}, Json{{"max_new_tokens", 0}}, Json{{"max_length", 0}}, Json{{"max_length", 1e16}},
-                          Json{{"eos_token_id", -1}}, Json{{"eos_token_id", {1, 100}}}})
-    EXPECT_NE(message_of<UserError>([&] { defaults(bad); }).find(fmt::format("field '{}' is {} (g.json)", bad.begin().key(), bad.begin()->dump())), std::string::npos) << bad;
-  for (const Json& good : {Json{{"top_p", 0}}, Json{{"top_p", 1}}, Json{{"max_length", 1}}, Json{{"max_new_tokens", 1}}, Json{{"length_penalty", -100}}, Json{{"eos_token_id", 99}}}) EXPECT_NO_THROW(defaults(good)) << good;
+  for (const Json& bad :
+       {Json{{"repetition_penalty", 0}}, Json{{"no_repeat_ngram_size", -1}}, Json{{"temperature", -0.1}}, Json{{"top_k", -1}},
+        Json{{"top_p", -0.1}}, Json{{"top_p", 1.1}}, Json{{"length_penalty", 101}}, Json{{"early_stopping", "always"}},
+        Json{{"early_stopping", 1}}, Json{{"max_new_tokens", 0}}, Json{{"max_length", 0}}, Json{{"max_length", 1e16}},
+        Json{{"eos_token_id", -1}}, Json{{"eos_token_id", {1, 100}}}})
+    EXPECT_NE(message_of<UserError>([&] {
+                defaults(bad);
+              }).find(fmt::format("field '{}' is {} (g.json)", bad.begin().key(), bad.begin()->dump())),
+              std::string::npos)
+        << bad;
+  for (const Json& good : {Json{{"top_p", 0}}, Json{{"top_p", 1}}, Json{{"max_length", 1}}, Json{{"max_new_tokens", 1}},
+                           Json{{"length_penalty", -100}}, Json{{"eos_token_id", 99}}})
+    EXPECT_NO_THROW(defaults(good)) << good;
 }
 
 TEST(Prompts, TheFieldOfItsOwnNameComesFirst) {
@@ -81,7 +120,8 @@ TEST(Prompts, TheFieldOfItsOwnNameComesFirst) {
   spill(f / "p.jsonl", "{\"text\": \"t\", \"prompt\": \"p\"}\r\n \t\n{\"text\": \"t\"}\n{\"prompt\": 3, \"text\": \"u\"}\n");
   EXPECT_EQ(read_prompt_texts(f / "p.jsonl", "text"), (std::vector<std::string>{"p", "t", "u"}));
   spill(f / "p.txt", "a\n\n");
-  EXPECT_EQ(read_prompt_texts(f / "p.txt", "text"), (std::vector<std::string>{"a", ""})) << "the newline at the end begins no line";
+  EXPECT_EQ(read_prompt_texts(f / "p.txt", "text"), (std::vector<std::string>{"a", ""}))
+      << "the newline at the end begins no line";
 }
 
 TEST(LengthLimit, IsTheLowerOfBoth) {
@@ -101,15 +141,24 @@ TEST(CheckPrompts, SaysWhichPromptAndHowManyTokensAreLeft) {
   const ModelFacts f = facts_of(10, {}, 8);
   auto refusal = [&](const Prompts& p) { return message_of<UserError>([&] { check_prompts(p, f, o, "file"); }); };
   EXPECT_NO_THROW(check_prompts({{1, 2, 3}, {9}}, f, o, "file"));
-  EXPECT_NE(refusal({{1}, {1, 2, 3, 4}}).find("4 tokens and 5 new ones (file, prompt 7): the model has max_position_embeddings = 8; use --max-new-tokens 4 or less"), std::string::npos) << refusal({{1}, {1, 2, 3, 4}});
+  EXPECT_NE(
+      refusal({{1}, {1, 2, 3, 4}})
+          .find(
+              "4 tokens and 5 new ones (file, prompt 7): the model has max_position_embeddings = 8; use --max-new-tokens 4 or less"),
+      std::string::npos)
+      << refusal({{1}, {1, 2, 3, 4}});
   EXPECT_NE(refusal({{1, 10}}).find("token 10 (file, prompt 5)"), std::string::npos);
   o.max_length = 3;
-  EXPECT_NE(refusal({{1, 2, 3}}).find("a prompt of 3 tokens (file, prompt 5): max_length = 3 leaves no room"), std::string::npos) << refusal({{1, 2, 3}});
+  EXPECT_NE(refusal({{1, 2, 3}}).find("a prompt of 3 tokens (file, prompt 5): max_length = 3 leaves no room"),
+            std::string::npos)
+      << refusal({{1, 2, 3}});
 }
 
 Session session_in(DType type) {
-  const Json config = {{"model_type", "llama"}, {"hidden_size", 32}, {"num_hidden_layers", 2}, {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"intermediate_size", 48}, {"vocab_size", 61},
-                       {"max_position_embeddings", 64}, {"initializer_range", 0.4}, {"tie_word_embeddings", false}};
+  const Json config = {
+      {"model_type", "llama"},    {"hidden_size", 32},           {"num_hidden_layers", 2}, {"num_attention_heads", 4},
+      {"num_key_value_heads", 2}, {"intermediate_size", 48},     {"vocab_size", 61},       {"max_position_embeddings", 64},
+      {"initializer_range", 0.4}, {"tie_word_embeddings", false}};
   Session s;
   s.model = make_model(config, "test");
   s.kernels = ref_kernels();
@@ -139,7 +188,8 @@ TEST(Generate, PenaltiesActOnTheLikeliestTokenInEveryType) {
     GenerateOptions plain;
     plain.max_new_tokens = 30;
     const Ids ids = generate(s, {{5, 6, 7}}, plain)[0].ids;
-    EXPECT_LT(std::set<int32_t>(ids.begin(), ids.end()).size(), ids.size()) << "without them some token comes again, so the above says something";
+    EXPECT_LT(std::set<int32_t>(ids.begin(), ids.end()).size(), ids.size())
+        << "without them some token comes again, so the above says something";
   }
 }
 
@@ -149,7 +199,9 @@ TEST(Generate, AnEndThatIsAlsoTheLastTokenIsAnEnd) {
   o.max_new_tokens = 3;
   const Ids ids = generate(s, {{5}}, o)[0].ids;
   o.end_ids = {60, ids[2]};
-  if (ids[0] != ids[2] && ids[1] != ids[2]) { EXPECT_EQ(generate(s, {{5}}, o)[0].finish, Finish::eos); }
+  if (ids[0] != ids[2] && ids[1] != ids[2]) {
+    EXPECT_EQ(generate(s, {{5}}, o)[0].finish, Finish::eos);
+  }
   GenerateEvents events;
   events.token = [](size_t, int32_t) { return false; };
   o.end_ids = {ids[0]};
@@ -235,7 +287,11 @@ TEST(Output, JsonOfBeams) {
   char line[400] = {};
   EXPECT_NE(std::fgets(line, sizeof line, file), nullptr);
   std::fclose(file);
-  EXPECT_EQ(Json::parse(line), (Json{{"prompt_ids", {1}}, {"ids", {4, 5}}, {"text", ""}, {"finish", "stop"}, {"logprob", -2.0},
+  EXPECT_EQ(Json::parse(line), (Json{{"prompt_ids", {1}},
+                                     {"ids", {4, 5}},
+                                     {"text", ""},
+                                     {"finish", "stop"},
+                                     {"logprob", -2.0},
                                      {"beams", {{{"ids", {4, 5}}, {"score", -1.0}}, {{"ids", {6}}, {"score", -1.5}}}}}));
 }
 
@@ -249,7 +305,9 @@ TEST(TraceInput, KnowsPaddingPositionsAndLabels) {
   const std::vector<int16_t> ids{1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2};
   const std::vector<uint8_t> mask{0, 1, 1, 0, 1, 1, 1, 1, 0, 0, 0, 0};
   const std::vector<int64_t> labels{9, -100, 3, 4, 5, 6, -100, 8, 1, 2, 3, 4};
-  save_safetensors(f / "a", {tensor("input_ids", DType::i16, {3, 4}, ids), tensor("attention_mask", DType::boolean, {3, 4}, mask), tensor("labels", DType::i64, {3, 4}, labels)});
+  save_safetensors(f / "a",
+                   {tensor("input_ids", DType::i16, {3, 4}, ids), tensor("attention_mask", DType::boolean, {3, 4}, mask),
+                    tensor("labels", DType::i64, {3, 4}, labels)});
   const TraceInput in = read_trace_input(f / "a", facts_of(10, {}, 4));
   EXPECT_TRUE(in.rows == 3 && in.columns == 4);
   EXPECT_EQ(in.ids, Ids(ids.begin(), ids.end()));
@@ -258,7 +316,8 @@ TEST(TraceInput, KnowsPaddingPositionsAndLabels) {
   EXPECT_EQ(in.labels, (Ids{-100, 3, 4, -100, 6, -100, 8, -100, 2, 3, 4, -100})) << "of the token that comes next";
   const std::vector<int32_t> positions{3, 2, 1, 0, 0, 0, 3, 3, 1, 1, 2, 2};
   const std::vector<int8_t> small(12, 9);
-  save_safetensors(f / "b", {tensor("input_ids", DType::i8, {3, 4}, small), tensor("position_ids", DType::i32, {3, 4}, positions)});
+  save_safetensors(f / "b",
+                   {tensor("input_ids", DType::i8, {3, 4}, small), tensor("position_ids", DType::i32, {3, 4}, positions)});
   const TraceInput other = read_trace_input(f / "b", facts_of(10, {}, 4));
   EXPECT_EQ(other.positions, positions);
   EXPECT_EQ(other.segments, (std::vector<Segment>{{0, 4, 0, 4}, {4, 4, 4, 4}, {8, 4, 8, 4}}));
@@ -270,13 +329,16 @@ TEST(TraceInput, KnowsPaddingPositionsAndLabels) {
   const TensorBytes good = tensor("input_ids", DType::i16, {3, 4}, ids);
   EXPECT_NE(refusal({good}, 9).find("token 9 in 'input_ids'"), std::string::npos);
   EXPECT_NE(refusal({good}, 10, 3).find("rows of 4 tokens"), std::string::npos);
-  EXPECT_NE(refusal({good, tensor("position_ids", DType::i32, {3, 4}, positions)}, 10, 3).find("row 0, column 0"), std::string::npos);
-  EXPECT_NE(refusal({good, tensor("labels", DType::i16, {4, 3}, ids)}).find("it must be [B,T], like input_ids"), std::string::npos);
+  EXPECT_NE(refusal({good, tensor("position_ids", DType::i32, {3, 4}, positions)}, 10, 3).find("row 0, column 0"),
+            std::string::npos);
+  EXPECT_NE(refusal({good, tensor("labels", DType::i16, {4, 3}, ids)}).find("it must be [B,T], like input_ids"),
+            std::string::npos);
   const std::vector<int64_t> large{0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 0}, minus{0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   EXPECT_NE(refusal({good, tensor("labels", DType::i64, {3, 4}, large)}).find("label 10"), std::string::npos);
   EXPECT_NE(refusal({good, tensor("labels", DType::i64, {3, 4}, minus)}).find("label -1"), std::string::npos);
   const std::vector<uint8_t> holes{1, 0, 1, 0, 1, 1, 1, 1, 0, 0, 0, 0}, none(12, 0), twos{1, 1, 1, 1, 1, 2, 1, 1, 0, 0, 0, 0};
-  EXPECT_NE(refusal({good, tensor("attention_mask", DType::u8, {3, 4}, holes)}).find("row 0 of 'attention_mask' has holes"), std::string::npos);
+  EXPECT_NE(refusal({good, tensor("attention_mask", DType::u8, {3, 4}, holes)}).find("row 0 of 'attention_mask' has holes"),
+            std::string::npos);
   EXPECT_NE(refusal({good, tensor("attention_mask", DType::u8, {3, 4}, none)}).find("all 0"), std::string::npos);
   EXPECT_NE(refusal({good, tensor("attention_mask", DType::u8, {3, 4}, twos)}).find("row 1, column 1"), std::string::npos);
   const std::vector<float> real(12, 1);
@@ -288,7 +350,8 @@ TEST(Trace, LossIsTheMeanOverTheLabels) {
   Session s = session_in(DType::f64);
   TraceInput in;
   in.rows = 2, in.columns = 3;
-  in.ids = {4, 5, 6, 7, 8, 9}, in.positions = {0, 1, 2, 0, 1, 2}, in.segments = {{0, 3, 0, 3}, {3, 3, 3, 3}}, in.labels = {11, -100, -100, -100, 13, -100};
+  in.ids = {4, 5, 6, 7, 8, 9}, in.positions = {0, 1, 2, 0, 1, 2}, in.segments = {{0, 3, 0, 3}, {3, 3, 3, 3}},
+  in.labels = {11, -100, -100, -100, 13, -100};
   const Recipe recipe;
   std::map<std::string, NamedTensor> out;
   for (const NamedTensor& t : trace(s, in, false, recipe)) out[t.name] = t;
@@ -308,8 +371,10 @@ TEST(Trace, LossIsTheMeanOverTheLabels) {
 // What one step of decoding computes, by hand; weights drawn at random have the spread that the model asks for.
 TEST(InferenceSpeed, DecodeCountsItsProductsAndKeys) {
   TemporaryFolder dir;
-  const Json config = {{"model_type", "llama"}, {"hidden_size", 128}, {"num_hidden_layers", 2}, {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"intermediate_size", 192}, {"vocab_size", 700},
-                       {"max_position_embeddings", 64}, {"initializer_range", 0.4}, {"attention_bias", true}};
+  const Json config = {
+      {"model_type", "llama"},    {"hidden_size", 128},       {"num_hidden_layers", 2}, {"num_attention_heads", 4},
+      {"num_key_value_heads", 2}, {"intermediate_size", 192}, {"vocab_size", 700},      {"max_position_embeddings", 64},
+      {"initializer_range", 0.4}, {"attention_bias", true}};
   spill(dir / "config.json", config.dump());
   Session s = open_random_session(dir / "config.json", DType::f32, "cpu");
   SpeedOptions o;
@@ -327,8 +392,12 @@ TEST(InferenceSpeed, DecodeCountsItsProductsAndKeys) {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < v.count(); ++i) sum += v.as<float>()[i], squares += double{v.as<float>()[i]} * v.as<float>()[i];
     const double n = static_cast<double>(v.count());
-    if (p.init.kind == Init::ones) { EXPECT_EQ(sum, n) << p.name; }
-    if (p.init.kind == Init::zeros) { EXPECT_EQ(squares, 0) << p.name; }
+    if (p.init.kind == Init::ones) {
+      EXPECT_EQ(sum, n) << p.name;
+    }
+    if (p.init.kind == Init::zeros) {
+      EXPECT_EQ(squares, 0) << p.name;
+    }
     if (p.init.kind != Init::normal) continue;
     EXPECT_NEAR(sum / n, 0, 5 * p.init.std / std::sqrt(n)) << p.name;
     EXPECT_NEAR(squares / n, p.init.std * p.init.std, 5 * std::sqrt(2 / n) * p.init.std * p.init.std) << p.name;
@@ -359,7 +428,8 @@ TEST(Beams, WhoHearsTokensMayStopHearing) {
   BeamOptions b;
   b.beams = 2;
   int heard = 0;
-  const auto got = generate_beams(s, {{5}, {6, 7}}, o, b, 1, {[&](size_t prompt, int32_t) { return prompt > 0 || ++heard < 3; }, {}, {}});
+  const auto got =
+      generate_beams(s, {{5}, {6, 7}}, o, b, 1, {[&](size_t prompt, int32_t) { return prompt > 0 || ++heard < 3; }, {}, {}});
   EXPECT_EQ(heard, 3);
   EXPECT_EQ(got[0].ids.size(), 6u) << "the result is whole";
   EXPECT_TRUE(got[0].begun && got[1].begun);
@@ -381,7 +451,8 @@ TEST(Prompts, LinesCountBlankOnesToo) {
   EXPECT_NE(message_of<UserError>([&] { read_prompt_texts(f / "p.jsonl", "text"); }).find("p.jsonl:4"), std::string::npos);
   const std::vector<int16_t> minus{1, -1};
   save_safetensors(f / "a", {tensor("input_ids", DType::i16, {1, 2}, minus)});
-  EXPECT_NE(message_of<UserError>([&] { read_trace_input(f / "a", facts_of(100000, {})); }).find("token -1 in 'input_ids'"), std::string::npos);
+  EXPECT_NE(message_of<UserError>([&] { read_trace_input(f / "a", facts_of(100000, {})); }).find("token -1 in 'input_ids'"),
+            std::string::npos);
 }
 
 }  // namespace

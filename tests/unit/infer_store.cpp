@@ -1,5 +1,5 @@
-// The store of a model that only runs: one copy of each weight, in the type that kernels read, and the same results as the store of a
-// training run.
+// The store of a model that only runs: one copy of each weight, in the type that kernels read, and the same results as the
+// store of a training run.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,14 +15,15 @@ namespace ravine {
 namespace {
 
 Json config(bool tied) {
-  return {{"model_type", "llama"},    {"hidden_size", 32},       {"num_hidden_layers", 2}, {"num_attention_heads", 4},
-          {"num_key_value_heads", 2}, {"intermediate_size", 48}, {"vocab_size", 61},       {"max_position_embeddings", 64},
+  return {{"model_type", "llama"},    {"hidden_size", 32},        {"num_hidden_layers", 2},     {"num_attention_heads", 4},
+          {"num_key_value_heads", 2}, {"intermediate_size", 48},  {"vocab_size", 61},           {"max_position_embeddings", 64},
           {"attention_bias", true},   {"initializer_range", 0.4}, {"tie_word_embeddings", tied}};
 }
 
 // A folder with f32 weights, and the store they came from.
 struct Folder {
-  explicit Folder(bool tied) : model(make_model(config(tied), "test")), store(model->params(), Types::of(DType::f32), DeviceKind::cpu) {
+  explicit Folder(bool tied)
+      : model(make_model(config(tied), "test")), store(model->params(), Types::of(DType::f32), DeviceKind::cpu) {
     initialise(model->params(), store, 5);
     for (Param& p : model->params().params())
       if (p.init.kind != Init::normal && !p.tied)
@@ -85,7 +86,8 @@ TEST(InferenceStore, GeneratesWhatTheTrainingStoreGenerates) {
   GenerateOptions o;
   o.max_new_tokens = 12;
   const std::vector<std::vector<int32_t>> prompts = {{5, 7, 9}, {1}, {60, 3, 8, 8, 1}};
-  Session running = open_session(f.dir / "m", DType::f32, "cpu"), training = open_session(f.dir / "m", DType::f32, "cpu", OpenFor::gradients);
+  Session running = open_session(f.dir / "m", DType::f32, "cpu"),
+          training = open_session(f.dir / "m", DType::f32, "cpu", OpenFor::gradients);
   ASSERT_EQ(running.trainable, nullptr);
   ASSERT_NE(training.trainable, nullptr);
   const auto a = generate(running, prompts, o), b = generate(training, prompts, o);
@@ -97,7 +99,9 @@ TEST(InferenceStore, GeneratesWhatTheTrainingStoreGenerates) {
 
 // Whoever has a source of weights cannot ask it for gradients: that does not compile.
 template <class Store>
-concept Trains = requires(Store s, Ctx& c, const Unit& u) { s.open_grads(c, u); };
+concept Trains = requires(Store s, Ctx& c, const Unit& u) {
+  s.open_grads(c, u);
+};
 static_assert(std::is_base_of_v<WeightSource, InferenceStore> && !std::is_base_of_v<GradStore, InferenceStore>);
 static_assert(!Trains<InferenceStore> && !Trains<WeightSource> && Trains<FlatStore>);
 

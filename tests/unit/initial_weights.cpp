@@ -1,5 +1,6 @@
-// Initial weights: normal with the standard deviation that the family declares, parameters independent of each other and of the seed beside theirs. A statistic
-// of n draws lies within 5 of its own standard deviations (one in 1.7 million does not); the draws are fixed by the seed, so a test that passes keeps passing.
+// Initial weights: normal with the standard deviation that the family declares, parameters independent of each other and of the
+// seed beside theirs. A statistic of n draws lies within 5 of its own standard deviations (one in 1.7 million does not); the
+// draws are fixed by the seed, so a test that passes keeps passing.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +15,8 @@ namespace {
 constexpr double kFar = 5;
 
 struct Drawn {
-  explicit Drawn(const Json& config, uint64_t seed = 11) : model(make_model(config, "test")), store(model->params(), Types::of(DType::f32), DeviceKind::cpu) {
+  explicit Drawn(const Json& config, uint64_t seed = 11)
+      : model(make_model(config, "test")), store(model->params(), Types::of(DType::f32), DeviceKind::cpu) {
     initialise(store, seed);
   }
   std::vector<double> of(const std::string& name) {
@@ -36,7 +38,8 @@ double sum_of(const std::vector<double>& v, auto f) {
   return s;
 }
 
-// Mean 0, variance std^2, third moment 0, fourth 3 std^4, each with the standard deviation that it has for normal draws; share beyond 2 std.
+// Mean 0, variance std^2, third moment 0, fourth 3 std^4, each with the standard deviation that it has for normal draws; share
+// beyond 2 std.
 void expect_normal(const std::vector<double>& v, double std, const std::string& what) {
   const double n = static_cast<double>(v.size());
   auto moment = [&](int k) { return sum_of(v, [&](double x) { return std::pow(x / std, k); }) / n; };
@@ -54,9 +57,12 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return ab / std::sqrt(aa * bb);
 }
 
-const Json kLlama{{"model_type", "llama"}, {"hidden_size", 64}, {"intermediate_size", 96}, {"num_hidden_layers", 3}, {"num_attention_heads", 4},
-                  {"vocab_size", 256}, {"max_position_embeddings", 32}, {"initializer_range", 0.03}, {"attention_bias", true}};
-const Json kGpt2{{"model_type", "gpt2"}, {"n_embd", 64}, {"n_layer", 3}, {"n_head", 4}, {"n_positions", 64}, {"vocab_size", 256}, {"initializer_range", 0.05}};
+const Json kLlama{{"model_type", "llama"},         {"hidden_size", 64},         {"intermediate_size", 96},
+                  {"num_hidden_layers", 3},        {"num_attention_heads", 4},  {"vocab_size", 256},
+                  {"max_position_embeddings", 32}, {"initializer_range", 0.03}, {"attention_bias", true}};
+const Json kGpt2{
+    {"model_type", "gpt2"},     {"n_embd", 64}, {"n_layer", 3}, {"n_head", 4}, {"n_positions", 64}, {"vocab_size", 256},
+    {"initializer_range", 0.05}};
 
 TEST(InitialWeights, MatricesAreNormalNormsOneBiasesZero) {
   Drawn d(kLlama);
@@ -102,7 +108,8 @@ TEST(InitialWeights, ParametersAreIndependent) {
     };
     for (size_t j = 0; j < i; ++j) expect_apart(d.of(names[j]), names[j]);
     expect_apart(other.of(names[i]), "the same of another seed");
-    for (size_t shift : {1, 2, 4, 64}) expect_apart({a.begin() + static_cast<ptrdiff_t>(shift), a.end()}, fmt::format("itself {} further", shift));
+    for (size_t shift : {1, 2, 4, 64})
+      expect_apart({a.begin() + static_cast<ptrdiff_t>(shift), a.end()}, fmt::format("itself {} further", shift));
   }
 }
 

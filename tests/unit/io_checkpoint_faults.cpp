@@ -316,7 +316,8 @@ TEST(CheckpointFaults, WrongStateIsRefusedAtOnce) {
 }
 
 // What a save that is waited for warns of; empty: of nothing.
-std::string warning_of_save(CheckpointWriter& writer, const TemporaryFolder& folder, TestState& live, int64_t step, int64_t keep) {
+std::string warning_of_save(CheckpointWriter& writer, const TemporaryFolder& folder, TestState& live, int64_t step,
+                            int64_t keep) {
   writer.save(folder.path(), step, live.state(), keep);
   writer.wait();
   return writer.take_warning().value_or("");
@@ -403,7 +404,8 @@ TEST(CheckpointFaults, OnlyTheLineThatLedHereIsCounted) {
   EXPECT_TRUE(third.holds("c", 100) && third.holds("b", 6) && third.holds("a", 4));
   EXPECT_FALSE(third.holds("b", 7) || third.holds("a", 5) || third.holds("", 1) || third.holds("d", 1));
   EXPECT_EQ(CheckpointLine::from_scalars({{"line", third.json()}}).json(), third.json());
-  for (const Json& scalars : {Json::object(), Json{{"line", 1}}, Json{{"line", {{"process", 1}, {"before", Json::array()}}}}, Json{{"line", {{"process", "x"}, {"before", {1}}}}}}) {
+  for (const Json& scalars : {Json::object(), Json{{"line", 1}}, Json{{"line", {{"process", 1}, {"before", Json::array()}}}},
+                              Json{{"line", {{"process", "x"}, {"before", {1}}}}}}) {
     const CheckpointLine none = CheckpointLine::from_scalars(scalars);
     EXPECT_TRUE(none.process.empty() && none.before.empty()) << scalars;
     EXPECT_TRUE(none.gone_on("c", 3).holds("", 3)) << "what older programs have written up to there";
@@ -467,13 +469,18 @@ TEST(CheckpointFaults, ALateRanksPartIsNotTakenForOneOfTheNextSave) {
 TEST(CheckpointFaults, LeftoversAreRemoved) {
   TemporaryFolder folder;
   save(folder.path(), 10);
-  for (const char* name : {"step_000020", "step_000020.parts", "step_000005"}) fs::create_directories(temporary_path(folder / name, random_digits()));
-  const std::string old = temporary_path(folder / "step_000010", random_digits(), true), cut = temporary_path(folder / "step_000005", random_digits());
-  for (const std::string& path : {old, cut}) fs::create_directories(path), spill(path + "/state-00000.safetensors", "part");  // of the first: it has its name, so this is the old one
+  for (const char* name : {"step_000020", "step_000020.parts", "step_000005"})
+    fs::create_directories(temporary_path(folder / name, random_digits()));
+  const std::string old = temporary_path(folder / "step_000010", random_digits(), true),
+                    cut = temporary_path(folder / "step_000005", random_digits());
+  for (const std::string& path : {old, cut})
+    fs::create_directories(path),
+        spill(path + "/state-00000.safetensors", "part");  // of the first: it has its name, so this is the old one
   spill(temporary_path(cut + "/manifest.json", random_digits()), "part");
-  const std::string theirs = temporary_path(folder / "step_000007", random_digits()), conversion = temporary_path(folder / "big", random_digits());
+  const std::string theirs = temporary_path(folder / "step_000007", random_digits()),
+                    conversion = temporary_path(folder / "big", random_digits());
   for (const std::string& path : {theirs, conversion}) fs::create_directories(path), spill(path + "/notes.txt", "dear");
-  fs::create_directory(folder / "step_000020.tmp");                                              // somebody's
+  fs::create_directory(folder / "step_000020.tmp");  // somebody's
   clean_leftovers(folder.path());
   EXPECT_EQ(slurp(theirs + "/notes.txt"), "dear") << "put into a checkpoint while it was replaced";
   EXPECT_EQ(slurp(conversion + "/notes.txt"), "dear") << "no checkpoint's";

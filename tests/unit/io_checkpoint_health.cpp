@@ -1,4 +1,5 @@
-// Verdicts on checkpoints: what is said where, which of it counts, and that nothing which goes wrong beside a save makes it a failed one.
+// Verdicts on checkpoints: what is said where, which of it counts, and that nothing which goes wrong beside a save makes it a
+// failed one.
 #include "io/checkpoint_health.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +38,8 @@ struct HealthRun {
   }
   Steps steps() const {
     Steps out;
-    for (const std::string& path : checkpoints_to_try(dir())) out.insert(out.begin(), checkpoint_step(path.substr(dir().size() + 1)).value());
+    for (const std::string& path : checkpoints_to_try(dir()))
+      out.insert(out.begin(), checkpoint_step(path.substr(dir().size() + 1)).value());
     return out;
   }
   bool healthy(int64_t step) const { return CheckpointVerdicts(dir()).healthy(checkpoint_name(step)); }
@@ -50,10 +52,12 @@ TEST(CheckpointHealth, TheFileIsWrittenWithTheCheckpoint) {
   EXPECT_FALSE(run.folder.has(kHealthFile)) << "nothing was judged";
   EXPECT_EQ(run.save(2, false), "");
   EXPECT_EQ(run.save(3, true), "");
-  EXPECT_EQ(Json::parse(slurp(run.file())), Json::parse(R"([{"is_health":0,"ckpt_name":"step_000002"},{"is_health":1,"ckpt_name":"step_000003"}])"));
+  EXPECT_EQ(Json::parse(slurp(run.file())),
+            Json::parse(R"([{"is_health":0,"ckpt_name":"step_000002"},{"is_health":1,"ckpt_name":"step_000003"}])"));
   EXPECT_TRUE(run.healthy(1) && run.healthy(2) && !run.healthy(3));
   EXPECT_EQ(run.save(2, true), "");
-  EXPECT_EQ(Json::parse(slurp(run.file())), Json::parse(R"([{"is_health":1,"ckpt_name":"step_000003"},{"is_health":1,"ckpt_name":"step_000002"}])"));
+  EXPECT_EQ(Json::parse(slurp(run.file())),
+            Json::parse(R"([{"is_health":1,"ckpt_name":"step_000003"},{"is_health":1,"ckpt_name":"step_000002"}])"));
   EXPECT_EQ(run.save(3), "") << "not judged this time: the verdict on the one before has gone with it";
   EXPECT_TRUE(run.healthy(3));
 }
@@ -71,7 +75,8 @@ TEST(CheckpointHealth, TheManifestCountsWhereTheFileLacksOne) {
 TEST(CheckpointHealth, TheNewestHealthyOneStaysByTheSameVerdicts) {
   HealthRun run;
   for (int64_t step : {1, 2, 3}) run.save(step, step == 2);
-  run.write(R"([{"is_health":0,"ckpt_name":"step_000001"},{"is_health":1,"ckpt_name":"step_000002"},{"is_health":1,"ckpt_name":"step_000003"}])");
+  run.write(
+      R"([{"is_health":0,"ckpt_name":"step_000001"},{"is_health":1,"ckpt_name":"step_000002"},{"is_health":1,"ckpt_name":"step_000003"}])");
   EXPECT_EQ(run.save(4, true, 1), "");
   EXPECT_EQ(run.steps(), (Steps{1, 4})) << "1 is the only one that the file calls healthy";
 }
@@ -100,7 +105,8 @@ TEST(CheckpointHealth, WhatCannotBeReadIsAWarningOfTheSaveAndAnErrorOfTheResume)
   EXPECT_THROW(run.healthy(1), UserError);
 }
 
-// A rank whose folder has gone away cannot leave a mark: the ranks tell the first, and its save fails instead of waiting for ever.
+// A rank whose folder has gone away cannot leave a mark: the ranks tell the first, and its save fails instead of waiting for
+// ever.
 TEST(CheckpointHealth, APartThatWillNeverComeIsGivenUp) {
   TemporaryFolder folder;
   std::vector<float> values(8, 1);

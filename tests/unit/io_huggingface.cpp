@@ -114,7 +114,11 @@ TEST(HuggingFace, ShardsAndConfigAsTransformersWritesThem) {
   spill(folder / "tokenizer.model", "pieces");
   spill(folder / "chat_template.jinja", "{{ x }}");
   spill(folder / "pytorch_model.bin", "not a tokenizer");
-  SaveFolder options{.dir = folder / "m", .dtype = DType::bf16, .shard_bytes = 3000, .tokenizer = folder.path(), .generation = {{"temperature", 0.5}, {"eos_token_id", 7}}};
+  SaveFolder options{.dir = folder / "m",
+                     .dtype = DType::bf16,
+                     .shard_bytes = 3000,
+                     .tokenizer = folder.path(),
+                     .generation = {{"temperature", 0.5}, {"eos_token_id", 7}}};
   save_model_folder(options, *w.model, w.store);
   const Json saved = read_json(folder / "m/config.json");
   EXPECT_EQ(saved["dtype"], "bfloat16");
@@ -357,7 +361,12 @@ TEST(HuggingFace, SharedModelsComeBackAsTheyWere) {
     };
     World w(open_model(from)->config());
     load_weights(from, *w.model, w.store);
-    save_model_folder({.dir = folder / "m", .dtype = DType::f32, .shard_bytes = 40000, .tokenizer = from, .generation = read_json(from + "/generation_config.json")}, *w.model, w.store);
+    save_model_folder({.dir = folder / "m",
+                       .dtype = DType::f32,
+                       .shard_bytes = 40000,
+                       .tokenizer = from,
+                       .generation = read_json(from + "/generation_config.json")},
+                      *w.model, w.store);
     EXPECT_TRUE(load(folder / "m") == w.weights()) << name;
     for (const auto& [param, values] : w.weights())
       for (double x : values) ASSERT_TRUE(std::isfinite(x)) << name << " " << param;

@@ -82,7 +82,8 @@ TEST(LoadBoxes, EveryRankHasItsPart) {
           for (const Unit& unit : model->params().units())
             for (const Param* p : unit.params)
               if (stages[unit.index] == ranks.at().pipeline) {
-                EXPECT_EQ(running.value(*p).shape, local_shape(p->tied ? *p->tied : *p, mesh.tensor)) << where << " " << p->name;
+                EXPECT_EQ(running.value(*p).shape, local_shape(p->tied ? *p->tied : *p, mesh.tensor))
+                    << where << " " << p->name;
               }
         }
     }

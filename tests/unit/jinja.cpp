@@ -21,8 +21,12 @@ TEST(Jinja, as_recorded) {
   for (const auto& row : want["rows"]) {
     std::string source = row["template"];
     SCOPED_TRACE(source);
-    Json variables{{"messages", want["messages"][row["messages"].get<size_t>()]}, {"tools", nullptr}, {"documents", nullptr},
-                   {"add_generation_prompt", true}, {"bos_token", "<s>"}, {"eos_token", "</s>"}};
+    Json variables{{"messages", want["messages"][row["messages"].get<size_t>()]},
+                   {"tools", nullptr},
+                   {"documents", nullptr},
+                   {"add_generation_prompt", true},
+                   {"bos_token", "<s>"},
+                   {"eos_token", "</s>"}};
     try {
       std::string text = Template(source).render(variables);
       EXPECT_TRUE(row.contains("text")) << text;
@@ -49,7 +53,8 @@ TEST(Jinja, places_to_round_to_without_end) {
 // tools/golden/make_jinja_words.py: each filter, test, method and operator with arguments that tell its branches apart.
 TEST(Jinja, every_word_as_recorded) {
   const Json want = read_json(kGolden + "jinja_words.json");
-  const Json variables{{"messages", want["messages"]}, {"tools", nullptr}, {"documents", nullptr}, {"add_generation_prompt", true}, {"bos_token", "<s>"}, {"eos_token", "</s>"}};
+  const Json variables{{"messages", want["messages"]},  {"tools", nullptr},   {"documents", nullptr},
+                       {"add_generation_prompt", true}, {"bos_token", "<s>"}, {"eos_token", "</s>"}};
   for (const Json& row : want["rows"]) {
     const std::string source = row[0];
     try {
@@ -72,14 +77,23 @@ std::string error_of(const std::string& source) {
 }
 
 TEST(Jinja, work_and_memory_are_bounded) {
-  EXPECT_NE(error_of("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}").find("too much memory"), std::string::npos);
-  EXPECT_NE(error_of("{% for i in range(90000) %}{{ i * i + i - i * i // 3 > 1 and i % 7 == 3 or i < 5 }}{{ [i, i][0] + [i][0] * (i + 1) * (i - 1) }}{{ i }}{{ i }}{{ i + i + i + i + i + i + i + i + i + i + i + i }}{% endfor %}").find("too many steps"), std::string::npos);
+  EXPECT_NE(
+      error_of("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}").find("too much memory"),
+      std::string::npos);
+  EXPECT_NE(
+      error_of(
+          "{% for i in range(90000) %}{{ i * i + i - i * i // 3 > 1 and i % 7 == 3 or i < 5 }}{{ [i, i][0] + [i][0] * (i + 1) * (i - 1) }}{{ i }}{{ i }}{{ i + i + i + i + i + i + i + i + i + i + i + i }}{% endfor %}")
+          .find("too many steps"),
+      std::string::npos);
   EXPECT_NE(error_of("{{ 'x' * 1000000000 }}").find("too much text"), std::string::npos);
   EXPECT_NE(error_of("{{ range(1000000) }}").find("range too big"), std::string::npos);
-  EXPECT_NE(error_of("{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}").find("too much memory"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of("{% set ns = namespace(s='xxxxxxxxxxxxxxxx') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}")
+          .find("too much memory"),
+      std::string::npos);
   EXPECT_NE(error_of("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").find("too deeply"), std::string::npos);
-  EXPECT_NE(error_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}").find("too deeply"), std::string::npos);
+  EXPECT_NE(error_of("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}").find("too deeply"),
+            std::string::npos);
   std::string chain = "{{ 1";
   for (int i = 0; i < 5000; ++i) chain += " + 1";
   EXPECT_NE(error_of(chain + " }}").find("too deeply"), std::string::npos);
@@ -92,23 +106,47 @@ TEST(Jinja, work_and_memory_are_bounded) {
 
 // Chains of values hold each other, in lists, dicts and methods: taken apart in a destructor that calls itself.
 TEST(Jinja, values_of_a_loop_are_not_nested_without_end) {
-  for (const char* step : {"[n.x]", "{'a': n.x}", "{'a': n.x.get}", "(n.x, 1)", "[n.x][:]", "dict(a=n.x)", "[n.x]|map('list')", "{'a': n.x}.items"})
-    EXPECT_NE(error_of(std::string("{% set n = namespace(x={}) %}{% for i in range(99999) %}{% set n.x = ") + step + " %}{% endfor %}").find("nested too deeply"), std::string::npos)
+  for (const char* step : {"[n.x]", "{'a': n.x}", "{'a': n.x.get}", "(n.x, 1)", "[n.x][:]", "dict(a=n.x)", "[n.x]|map('list')",
+                           "{'a': n.x}.items"})
+    EXPECT_NE(error_of(std::string("{% set n = namespace(x={}) %}{% for i in range(99999) %}{% set n.x = ") + step +
+                       " %}{% endfor %}")
+                  .find("nested too deeply"),
+              std::string::npos)
         << step;
   // A namespace may hold itself; it is not walked into.
-  EXPECT_EQ(error_of("{% set n = namespace(x=1) %}{% set n.x = [n] %}{{ n.x }}{{ n.x == n.x }}"), "rendered: [<Namespace>]True");
+  EXPECT_EQ(error_of("{% set n = namespace(x=1) %}{% set n.x = [n] %}{{ n.x }}{{ n.x == n.x }}"),
+            "rendered: [<Namespace>]True");
 }
 
 // A value of 64 lists that is 2^64 values when it is walked through.
 TEST(Jinja, shared_lists_are_counted_as_often_as_they_are_walked_through) {
-  const std::string shared = "{% set n = namespace(x=1, y=1) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% set n.y = [n.y, n.y] %}{% endfor %}";
-  for (const char* use : {"n.x == n.y", "n.x != n.y", "n.x < n.y", "n.x >= n.y", "n.x in [n.y]", "[n.x, n.y]|sort", "[n.x, n.y]|max", "[n.x, n.y]|unique", "[n.x].index(n.y)",
-                          "[n.x].count(n.y)", "n.x is eq(n.y)", "n.x is lt(n.y)", "[n.x]|select('eq', n.y)|list", "{'a': n.x} == {'a': n.y}", "n.x|string", "n.x ~ ''", "n.x|tojson",
-                          "[n.x]|join", "n.x is in([n.y])", "[n.x] is sameas [n.y]"}) {
+  const std::string shared =
+      "{% set n = namespace(x=1, y=1) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% set n.y = [n.y, n.y] %}{% endfor %}";
+  for (const char* use : {"n.x == n.y",
+                          "n.x != n.y",
+                          "n.x < n.y",
+                          "n.x >= n.y",
+                          "n.x in [n.y]",
+                          "[n.x, n.y]|sort",
+                          "[n.x, n.y]|max",
+                          "[n.x, n.y]|unique",
+                          "[n.x].index(n.y)",
+                          "[n.x].count(n.y)",
+                          "n.x is eq(n.y)",
+                          "n.x is lt(n.y)",
+                          "[n.x]|select('eq', n.y)|list",
+                          "{'a': n.x} == {'a': n.y}",
+                          "n.x|string",
+                          "n.x ~ ''",
+                          "n.x|tojson",
+                          "[n.x]|join",
+                          "n.x is in([n.y])",
+                          "[n.x] is sameas [n.y]"}) {
     const std::string said = error_of(shared + "{{ " + use + " }}");
     EXPECT_NE(said.find("too many steps"), std::string::npos) << use << ": " << said;
   }
-  EXPECT_EQ(error_of(shared + "{{ n.x == n.x }}"), "rendered: True");  // elements that are the same object are equal, as in Python
+  EXPECT_EQ(error_of(shared + "{{ n.x == n.x }}"),
+            "rendered: True");  // elements that are the same object are equal, as in Python
 }
 
 // 60 calls of a macro with a deep expression, and filters that call filters: each level takes stack.
@@ -120,12 +158,16 @@ TEST(Jinja, depth_of_a_run_is_bounded) {
     for (int i = 0; i < 450; ++i) c += " + 1";
     return c;
   }();
-  EXPECT_NE(error_of("{% macro f(n) %}{{ " + deep + " if n else 0 }}{% endmacro %}{{ f(59) }}").find("too deeply"), std::string::npos);
-  EXPECT_NE(error_of("{% macro f(n) %}{{ f(n - 1)|int + " + chain + " if n else 0 }}{% endmacro %}{{ f(59) }}").find("too deeply"), std::string::npos);
+  EXPECT_NE(error_of("{% macro f(n) %}{{ " + deep + " if n else 0 }}{% endmacro %}{{ f(59) }}").find("too deeply"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of("{% macro f(n) %}{{ f(n - 1)|int + " + chain + " if n else 0 }}{% endmacro %}{{ f(59) }}").find("too deeply"),
+      std::string::npos);
   std::string maps = "'map'";
   for (int i = 0; i < 800; ++i) maps += ", 'map'";
   EXPECT_NE(error_of("{{ 'a'|map(" + maps + ")|list }}").find("too deeply"), std::string::npos);
-  EXPECT_EQ(error_of("{% macro f(n) %}{{ n ~ f(n - 1) if n else '' }}{% endmacro %}{{ f(30) }}").substr(0, 18), "rendered: 30292827");
+  EXPECT_EQ(error_of("{% macro f(n) %}{{ n ~ f(n - 1) if n else '' }}{% endmacro %}{{ f(30) }}").substr(0, 18),
+            "rendered: 30292827");
 }
 
 TEST(Jinja, size_of_a_template_is_bounded) {
@@ -155,7 +197,8 @@ int64_t work_of(const std::string& source, const Json& variables) {
   return work;
 }
 
-// Each operation counts what it touches: work grows with the size of what it is given, at least by a unit for 64 bytes or a value.
+// Each operation counts what it touches: work grows with the size of what it is given, at least by a unit for 64 bytes or a
+// value.
 TEST(Jinja, every_operation_counts_what_it_touches) {
   auto variables = [](size_t n) {
     Json numbers = Json::array(), words = Json::array(), rows = Json::array(), table = Json::object();
@@ -166,34 +209,53 @@ TEST(Jinja, every_operation_counts_what_it_touches) {
     Json same = numbers, other = table;
     std::string text;
     while (text.size() < 64 * n) text += "ab c\ndé, ";
-    return Json{{"s", text}, {"t", text}, {"l", numbers}, {"m", same}, {"w", words}, {"r", rows}, {"d", table}, {"e", other}, {"k", fmt::format("k{}", n - 1)}, {"n", n}};
+    return Json{{"s", text},  {"t", text},  {"l", numbers},
+                {"m", same},  {"w", words}, {"r", rows},
+                {"d", table}, {"e", other}, {"k", fmt::format("k{}", n - 1)},
+                {"n", n}};
   };
   const Json small = variables(50), large = variables(450);
-  for (const char* use : {
-           // text: operators
-           "s + t", "s ~ 1", "s == t", "s != t", "s < t", "s <= t", "'#' in s", "'#' not in s", "'ab' * n", "s[n * 60]", "s[:n * 60]", "s[::-1]", "s[::2]", "s[-60 * n]", "[s] == [t]",
-           // text: methods
-           "s.strip('abcdé, \n')", "(s ~ ' ' * n * 4).strip()", "s.lstrip()", "s.rstrip()", "s.split()", "s.split('b')", "s.rsplit('b')", "s.rsplit()", "s.splitlines()", "s.upper()", "s.lower()", "s.title()",
-           "s.capitalize()", "s.startswith(t)", "s.endswith(t)", "s.removeprefix('a')", "s.removesuffix('b')", "s.replace('a', 'b')", "(s ~ 'z').find('z')", "s.rfind('#')", "(s ~ 'z').index('z')",
-           "(s ~ 'z').rindex('a')", "s.count('a')", "s.count('')", "','.join(w)", "('1' * n * 9).isdigit()", "(' ' * n * 9).isspace()", "('a' * n * 9).isalpha()", "('a' * n * 9).isalnum()", "s.isupper()", "s.islower()",
-           // text: filters and tests
-           "s|trim", "s|upper", "s|lower", "s|title", "s|capitalize", "(l)|string", "s|e", "s|escape", "s|replace('a', 'b')", "s|replace('#', '')", "s|indent", "s|wordcount", "s|center(99999)", "s|tojson",
-           "s|list", "s|reverse", "s|length", "s|count", "s|int", "s|float", "s|sort", "s|join", "s|unique", "s is eq(t)", "s is lt(t)", "s is ge(t)", "s is upper", "s is lower", "'#' is in(s)", "s|first", "s|batch(3)",
-           // lists
-           "l + m", "[1] * n", "l == m", "l != m", "l < m", "-1 in l", "l[1:]", "l[::-1]", "l[::2]", "l.index(n - 1)", "l.count(3)", "l|list ~ ''", "l|last ~ l", "l|reverse", "l|sort", "l|min", "l|max", "l|sum", "w|unique",
-           "l|map('abs')", "r|map(attribute='b.c')", "r|map(attribute='zz', default=1)", "l|select", "l|reject('odd')", "r|selectattr('a')", "r|rejectattr('a', 'eq', 3)", "w|join", "w|join(',')", "r|join(',', attribute='a')",
-           "r|sort(attribute='a')", "r|sum(attribute='a')", "l|batch(4)", "l|tojson", "l|string", "l is eq(m)", "l is lt(m)", "range(n)", "n in l", "l is sameas m", "w|map('upper')|list", "w|sort(case_sensitive=true)",
-           // dicts and names
-           "d == e", "k in d", "d[k]", "d.get(k)", "d.zz", "d.items()", "d.keys()", "d.values()", "d|items", "d|dictsort", "d|dictsort(by='value')", "d|tojson", "d|tojson(sort_keys=true)", "d|tojson(indent=2)", "d|string",
-           "d|list", "d|length ~ d", "dict(d)", "namespace(d)", "dict(**d)", "f(**d)", "f(*l)", "g(l)", "g(s)"}) {
+  for (const char* use :
+       {// text: operators
+        "s + t", "s ~ 1", "s == t", "s != t", "s < t", "s <= t", "'#' in s", "'#' not in s", "'ab' * n", "s[n * 60]",
+        "s[:n * 60]", "s[::-1]", "s[::2]", "s[-60 * n]", "[s] == [t]",
+        // text: methods
+        "s.strip('abcdé, \n')", "(s ~ ' ' * n * 4).strip()", "s.lstrip()", "s.rstrip()", "s.split()", "s.split('b')",
+        "s.rsplit('b')", "s.rsplit()", "s.splitlines()", "s.upper()", "s.lower()", "s.title()", "s.capitalize()",
+        "s.startswith(t)", "s.endswith(t)", "s.removeprefix('a')", "s.removesuffix('b')", "s.replace('a', 'b')",
+        "(s ~ 'z').find('z')", "s.rfind('#')", "(s ~ 'z').index('z')", "(s ~ 'z').rindex('a')", "s.count('a')", "s.count('')",
+        "','.join(w)", "('1' * n * 9).isdigit()", "(' ' * n * 9).isspace()", "('a' * n * 9).isalpha()",
+        "('a' * n * 9).isalnum()", "s.isupper()", "s.islower()",
+        // text: filters and tests
+        "s|trim", "s|upper", "s|lower", "s|title", "s|capitalize", "(l)|string", "s|e", "s|escape", "s|replace('a', 'b')",
+        "s|replace('#', '')", "s|indent", "s|wordcount", "s|center(99999)", "s|tojson", "s|list", "s|reverse", "s|length",
+        "s|count", "s|int", "s|float", "s|sort", "s|join", "s|unique", "s is eq(t)", "s is lt(t)", "s is ge(t)", "s is upper",
+        "s is lower", "'#' is in(s)", "s|first", "s|batch(3)",
+        // lists
+        "l + m", "[1] * n", "l == m", "l != m", "l < m", "-1 in l", "l[1:]", "l[::-1]", "l[::2]", "l.index(n - 1)",
+        "l.count(3)", "l|list ~ ''", "l|last ~ l", "l|reverse", "l|sort", "l|min", "l|max", "l|sum", "w|unique", "l|map('abs')",
+        "r|map(attribute='b.c')", "r|map(attribute='zz', default=1)", "l|select", "l|reject('odd')", "r|selectattr('a')",
+        "r|rejectattr('a', 'eq', 3)", "w|join", "w|join(',')", "r|join(',', attribute='a')", "r|sort(attribute='a')",
+        "r|sum(attribute='a')", "l|batch(4)", "l|tojson", "l|string", "l is eq(m)", "l is lt(m)", "range(n)", "n in l",
+        "l is sameas m", "w|map('upper')|list", "w|sort(case_sensitive=true)",
+        // dicts and names
+        "d == e", "k in d", "d[k]", "d.get(k)", "d.zz", "d.items()", "d.keys()", "d.values()", "d|items", "d|dictsort",
+        "d|dictsort(by='value')", "d|tojson", "d|tojson(sort_keys=true)", "d|tojson(indent=2)", "d|string", "d|list",
+        "d|length ~ d", "dict(d)", "namespace(d)", "dict(**d)", "f(**d)", "f(*l)", "g(l)", "g(s)"}) {
     auto work = [&](const Json& v) {
-      return work_of("{% macro f() %}{% endmacro %}{% macro g(x) %}{% for i in x %}{% endfor %}{% endmacro %}{% set x = " + std::string(use) + " %}", v);
+      return work_of("{% macro f() %}{% endmacro %}{% macro g(x) %}{% for i in x %}{% endfor %}{% endmacro %}{% set x = " +
+                         std::string(use) + " %}",
+                     v);
     };
     EXPECT_GE(work(large) - work(small), 400) << use;
   }
-  for (const char* statement : {"{{ s }}", "{% set x %}{{ s }}{% endset %}", "{% filter upper %}{{ s }}{% endfilter %}", "{% for c in s %}{% endfor %}", "{% for c in l %}{% endfor %}", "{% for c in d %}{% endfor %}",
-                                "{% for c in l if c > n %}{% endfor %}", "{% for k, v in d.items() %}{% endfor %}", "{% for i in [1, 2] %}{{ loop.changed(s) }}{% endfor %}",
-                                "{% macro f() %}{{ s }}{% endmacro %}{% set x = f() %}", "{% macro f() %}{{ caller() }}{% endmacro %}{% call f() %}{{ s }}{% endcall %}", "{% set a = namespace(**d) %}{% set a.z = 1 %}"})
+  for (const char* statement :
+       {"{{ s }}", "{% set x %}{{ s }}{% endset %}", "{% filter upper %}{{ s }}{% endfilter %}", "{% for c in s %}{% endfor %}",
+        "{% for c in l %}{% endfor %}", "{% for c in d %}{% endfor %}", "{% for c in l if c > n %}{% endfor %}",
+        "{% for k, v in d.items() %}{% endfor %}", "{% for i in [1, 2] %}{{ loop.changed(s) }}{% endfor %}",
+        "{% macro f() %}{{ s }}{% endmacro %}{% set x = f() %}",
+        "{% macro f() %}{{ caller() }}{% endmacro %}{% call f() %}{{ s }}{% endcall %}",
+        "{% set a = namespace(**d) %}{% set a.z = 1 %}"})
     EXPECT_GE(work_of(statement, large) - work_of(statement, small), 400) << statement;
 }
 
@@ -217,12 +279,14 @@ Json chat_of(size_t n, bool system = true) {
   Json messages = Json::array();
   if (system) messages.push_back({{"role", "system"}, {"content", "be short"}});
   for (size_t i = 0; messages.size() < n; ++i)
-    messages.push_back({{"role", i % 2 ? "assistant" : "user"}, {"content", fmt::format(" {} said {} ", i % 2 ? "it" : "who", i)}});
+    messages.push_back(
+        {{"role", i % 2 ? "assistant" : "user"}, {"content", fmt::format(" {} said {} ", i % 2 ? "it" : "who", i)}});
   return messages;
 }
 
 Json asked(Json messages, bool ask) {
-  return {{"messages", std::move(messages)}, {"tools", nullptr}, {"documents", nullptr}, {"add_generation_prompt", ask}, {"bos_token", "<s>"}, {"eos_token", "</s>"}};
+  return {{"messages", std::move(messages)}, {"tools", nullptr},   {"documents", nullptr},
+          {"add_generation_prompt", ask},    {"bos_token", "<s>"}, {"eos_token", "</s>"}};
 }
 
 const char* const kLoops[] = {
@@ -272,7 +336,8 @@ TEST(Beginnings, equal_renderings_of_the_first_elements) {
           if (whole.starts_with("error")) continue;  // a conversation that is refused as a whole
           texts.emplace(t, asked(all, ask), "messages");
           for (size_t n = 0; n <= all.size(); n += step) {
-            const std::string want = tried([&] { return t.render(asked(Json(all.begin(), all.begin() + static_cast<ptrdiff_t>(n)), ask)); });
+            const std::string want =
+                tried([&] { return t.render(asked(Json(all.begin(), all.begin() + static_cast<ptrdiff_t>(n)), ask)); });
             const std::string got = tried([&] {
               const jinja::Beginnings::Text text = texts->first(n);
               return texts->lead().substr(0, text.shared) + text.rest;

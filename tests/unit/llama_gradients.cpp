@@ -15,22 +15,30 @@ namespace ravine {
 namespace {
 
 Json config(bool tied) {
-  return Json{{"model_type", "llama"}, {"hidden_size", 12}, {"intermediate_size", 20}, {"num_hidden_layers", 2}, {"num_attention_heads", 4},
-              {"num_key_value_heads", 2}, {"head_dim", 4}, {"vocab_size", 19}, {"max_position_embeddings", 32}, {"attention_bias", true},
-              {"mlp_bias", true}, {"tie_word_embeddings", tied}, {"initializer_range", 0.3}};
+  return Json{{"model_type", "llama"},   {"hidden_size", 12},        {"intermediate_size", 20},
+              {"num_hidden_layers", 2},  {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+              {"head_dim", 4},           {"vocab_size", 19},         {"max_position_embeddings", 32},
+              {"attention_bias", true},  {"mlp_bias", true},         {"tie_word_embeddings", tied},
+              {"initializer_range", 0.3}};
 }
 
 struct Tiny {
   Tiny(DType compute, bool tied, const std::string& recompute, double dropout, const std::vector<std::string>& unfused = {})
-      : model(make_model(config(tied), "test")), kernels(ref_kernels()), types(Types::of(compute)),
-        store(model->params(), types, DeviceKind::cpu), stash(make_stash(recompute)) {
+      : model(make_model(config(tied), "test")),
+        kernels(ref_kernels()),
+        types(Types::of(compute)),
+        store(model->params(), types, DeviceKind::cpu),
+        stash(make_stash(recompute)) {
     for (auto& op : unfused) recipe.unfuse(op);
     initialise(model->params(), store, 7);
     for (const Param& p : model->params().params())  // so that norms and biases take part
       if (p.init.kind != Init::normal && !p.tied)
         for (int64_t i = 0; i < p.shape.count(); ++i) {
           double x = (p.init.kind == Init::ones ? 1.0 : 0.0) + 0.1 * std::sin(3.0 * static_cast<double>(i) + 1);
-          if (types.master == DType::f64) store.master(p).as<double>()[i] = x; else store.master(p).as<float>()[i] = static_cast<float>(x);
+          if (types.master == DType::f64)
+            store.master(p).as<double>()[i] = x;
+          else
+            store.master(p).as<float>()[i] = static_cast<float>(x);
         }
     Ctx::Setup s;
     s.kernels = &kernels;
@@ -110,7 +118,12 @@ TEST_P(Gradients, EqualCentralDifferences) {
     EXPECT_GT(scale, 0) << p->name;
     for (int64_t i = 0; i < p->shape.count(); i += std::max<int64_t>(1, p->shape.count() / 5)) {
       double keep = w[i];
-      auto at = [&](double d) { w[i] = keep + d; double l = run.loss(false); w[i] = keep; return l; };
+      auto at = [&](double d) {
+        w[i] = keep + d;
+        double l = run.loss(false);
+        w[i] = keep;
+        return l;
+      };
       // Five points: error h^4 f'''''/30, rounding eps |loss| / h.
       double d = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h);
       EXPECT_NEAR(g[static_cast<size_t>(i)], d, 3e-10 + 1e-7 * scale) << p->name << " [" << i << "]";
@@ -118,7 +131,8 @@ TEST_P(Gradients, EqualCentralDifferences) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, Gradients,
-                         testing::Values(std::tuple{false, 0.0, false}, std::tuple{true, 0.0, false}, std::tuple{true, 0.3, false}, std::tuple{false, 0.0, true}));
+                         testing::Values(std::tuple{false, 0.0, false}, std::tuple{true, 0.0, false},
+                                         std::tuple{true, 0.3, false}, std::tuple{false, 0.0, true}));
 
 std::vector<std::byte> all_gradients(Tiny& run, double& loss) {
   loss = run.loss(true);
@@ -221,7 +235,8 @@ TEST(Frozen, ParametersGetNoGradient) {
     TensorView g = store.grad(p);
     if (p.name.find("layers.0.") != std::string::npos) EXPECT_TRUE(g.absent()) << p.name;
     if (p.name == "model.layers.1.self_attn.q_proj.weight")
-      for (int64_t i = 0; i < g.count(); ++i) ASSERT_EQ(g.as<double>()[i], 0) << "a frozen member of a joined product is cleared";
+      for (int64_t i = 0; i < g.count(); ++i)
+        ASSERT_EQ(g.as<double>()[i], 0) << "a frozen member of a joined product is cleared";
     if (p.name == "model.layers.1.self_attn.k_proj.weight") EXPECT_NE(g.as<double>()[0], 0);
   }
   store.end_step();

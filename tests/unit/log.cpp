@@ -1,4 +1,5 @@
-// What the log sends to a terminal, as a terminal shows it: narrower or wider while a bar is there, wrapping its lines anew or not.
+// What the log sends to a terminal, as a terminal shows it: narrower or wider while a bar is there, wrapping its lines anew or
+// not.
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -14,7 +15,8 @@
 namespace ravine {
 namespace {
 
-// The few codes that the log uses. Rows of a line that was too long are joined to the row before (`continued`), as terminals remember it.
+// The few codes that the log uses. Rows of a line that was too long are joined to the row before (`continued`), as terminals
+// remember it.
 class Screen {
  public:
   Screen(size_t columns, bool rewraps) : columns_(columns), rewraps_(rewraps), rows_(1) {}

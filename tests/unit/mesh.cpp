@@ -140,14 +140,15 @@ TEST(Launched, IsSaidByTheLauncher) {
     int rank;
     bool several;
   };
-  for (const Case& c : std::vector<Case>{{{}, false, 0, false},
-                                         {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"PMIX_RANK", "2"}}, true, 2, true},
-                                         {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "0"}}, true, 0, true},
-                                         {{{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}, true, 0, false},
-                                         {{{"PMIX_RANK", "3"}}, true, 3, true},
-                                         {{{"PMIX_RANK", "0"}}, true, 0, false},
-                                         {{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, true, 0, true},
-                                         {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, true, 1, true}}) {
+  for (const Case& c :
+       std::vector<Case>{{{}, false, 0, false},
+                         {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"PMIX_RANK", "2"}}, true, 2, true},
+                         {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "0"}}, true, 0, true},
+                         {{{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}, true, 0, false},
+                         {{{"PMIX_RANK", "3"}}, true, 3, true},
+                         {{{"PMIX_RANK", "0"}}, true, 0, false},
+                         {{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}, true, 0, true},
+                         {{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, true, 1, true}}) {
     for (const char* v : all) unsetenv(v);
     for (auto [key, value] : c.set) setenv(key, value, 1);
     const std::string what = c.set.empty() ? "nothing" : c.set[0].first;

@@ -1,4 +1,5 @@
-// The models of configs/: parameter counts to the unit, on meta and without memory; every run file is a valid config that names one.
+// The models of configs/: parameter counts to the unit, on meta and without memory; every run file is a valid config that names
+// one.
 #include <filesystem>
 
 #include "config/config.h"
@@ -13,10 +14,10 @@ const std::string kConfigs = RAVINE_SOURCE_DIR "/configs/";
 
 // As published, or by hand from the shapes: embedding and head, and per layer attention, MLP, norms, biases.
 const std::map<std::string, int64_t> kParameters = {
-    {"aquila-7b", 7295537152},    {"baichuan-7b", 7000559616},   {"baichuan-13b", 13264901120}, {"baichuan2-7b", 7505973248},
-    {"baichuan2-13b", 13896668160}, {"bloom-7b1", 7069016064},     {"bloom-176b", 176247271424},  {"internlm-7b", 7321948160},
-    {"internlm-65b", 66454298624},  {"llama-7b", 6738415616},      {"llama-13b", 13015864320},    {"llama-33b", 32528943616},
-    {"llama-65b", 65285660672},     {"llama2-7b", 6738415616},     {"llama2-13b", 13015864320},   {"llama2-34b", 33743970304},
+    {"aquila-7b", 7295537152},      {"baichuan-7b", 7000559616}, {"baichuan-13b", 13264901120}, {"baichuan2-7b", 7505973248},
+    {"baichuan2-13b", 13896668160}, {"bloom-7b1", 7069016064},   {"bloom-176b", 176247271424},  {"internlm-7b", 7321948160},
+    {"internlm-65b", 66454298624},  {"llama-7b", 6738415616},    {"llama-13b", 13015864320},    {"llama-33b", 32528943616},
+    {"llama-65b", 65285660672},     {"llama2-7b", 6738415616},   {"llama2-13b", 13015864320},   {"llama2-34b", 33743970304},
     {"llama2-70b", 68976648192},
 };
 
@@ -56,7 +57,8 @@ TEST(ModelConfigs, RunFilesAreValidAndNameAModel) {
   for (auto& [name, count] : kParameters) EXPECT_TRUE(runs.count(name)) << name;
 }
 
-// Published files write more than Ravine reads, and other programs' fields: these are known to say nothing, others are refused by name.
+// Published files write more than Ravine reads, and other programs' fields: these are known to say nothing, others are refused
+// by name.
 TEST(ModelConfigs, UnknownFieldsAreRefusedByName) {
   for (auto& [name, config] : tiny_families()) {
     Json c = config;
@@ -178,7 +180,8 @@ TEST(ModelConfigs, LayersAskForTheirWindow) {
       return c;
     };
     EXPECT_EQ(windows(family, on, {}), (Windows{0, 3})) << family;
-    EXPECT_EQ(windows(family, on, {"sliding_window"}), (Windows{0, 4096})) << family << ": what is switched on and not given has Transformers' default";
+    EXPECT_EQ(windows(family, on, {"sliding_window"}), (Windows{0, 4096}))
+        << family << ": what is switched on and not given has Transformers' default";
     EXPECT_EQ(windows(family, on, {"max_window_layers"}), (Windows{0, 0})) << family << ": from layer 28 on";
     EXPECT_EQ(windows(family, with({{"sliding_window", nullptr}}), {}), (Windows{0, 0})) << family;
     EXPECT_EQ(windows(family, on, {"use_sliding_window"}), (Windows{0, 0})) << family;

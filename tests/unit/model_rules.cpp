@@ -1,5 +1,5 @@
-// What a config makes of a model beyond its shapes: the scale of attention in each layer, counts of products, rules for parameters, fields that are read together;
-// and what kernels say of their arithmetic.
+// What a config makes of a model beyond its shapes: the scale of attention in each layer, counts of products, rules for
+// parameters, fields that are read together; and what kernels say of their arithmetic.
 #include <cmath>
 #include <set>
 
@@ -81,7 +81,10 @@ TEST(ModelRules, AModelSaysHowItIsBuilt) {
   for (const auto& [name, config] : tiny_families()) {
     const auto model = make_model(config, "test");
     const DecoderSpec& s = *model->decoder();
-    const Topology want = name == "pythia" ? Topology::parallel : name == "olmo2" ? Topology::post_norm : name == "gemma2" ? Topology::sandwich : Topology::pre_norm;
+    const Topology want = name == "pythia"   ? Topology::parallel
+                          : name == "olmo2"  ? Topology::post_norm
+                          : name == "gemma2" ? Topology::sandwich
+                                             : Topology::pre_norm;
     EXPECT_EQ(s.topology, want) << name;
     EXPECT_EQ(s.head.unit_rows, name.starts_with("baichuan2")) << name;
     EXPECT_EQ(s.head.tied, model->params().find("lm_head.weight") == nullptr) << name;
@@ -126,24 +129,62 @@ TEST(ModelRules, LayersMayDiffer) {
 // Shapes as published, to the unit.
 TEST(ModelRules, ParametersOfPublishedShapes) {
   auto count = [](const Json& config) { return make_model(config, "test")->params().count(); };
-  EXPECT_EQ(count({{"model_type", "phi3"}, {"hidden_size", 3072}, {"intermediate_size", 8192}, {"num_hidden_layers", 32}, {"num_attention_heads", 32}, {"num_key_value_heads", 32},
-                   {"vocab_size", 32064}, {"max_position_embeddings", 4096}, {"original_max_position_embeddings", 4096}, {"rope_scaling", nullptr}, {"sliding_window", 2047},
-                   {"pad_token_id", 32000}, {"embd_pdrop", 0.0}, {"resid_pdrop", 0.0}, {"attention_bias", false}}),
+  EXPECT_EQ(count({{"model_type", "phi3"},
+                   {"hidden_size", 3072},
+                   {"intermediate_size", 8192},
+                   {"num_hidden_layers", 32},
+                   {"num_attention_heads", 32},
+                   {"num_key_value_heads", 32},
+                   {"vocab_size", 32064},
+                   {"max_position_embeddings", 4096},
+                   {"original_max_position_embeddings", 4096},
+                   {"rope_scaling", nullptr},
+                   {"sliding_window", 2047},
+                   {"pad_token_id", 32000},
+                   {"embd_pdrop", 0.0},
+                   {"resid_pdrop", 0.0},
+                   {"attention_bias", false}}),
             3821079552);
-  EXPECT_EQ(count({{"model_type", "olmo2"}, {"hidden_size", 4096}, {"intermediate_size", 11008}, {"num_hidden_layers", 32}, {"num_attention_heads", 32}, {"num_key_value_heads", 32},
-                   {"vocab_size", 100352}, {"max_position_embeddings", 4096}, {"rope_scaling", nullptr}, {"rope_theta", 500000}, {"rms_norm_eps", 1e-6}, {"pad_token_id", 100277}}),
+  EXPECT_EQ(count({{"model_type", "olmo2"},
+                   {"hidden_size", 4096},
+                   {"intermediate_size", 11008},
+                   {"num_hidden_layers", 32},
+                   {"num_attention_heads", 32},
+                   {"num_key_value_heads", 32},
+                   {"vocab_size", 100352},
+                   {"max_position_embeddings", 4096},
+                   {"rope_scaling", nullptr},
+                   {"rope_theta", 500000},
+                   {"rms_norm_eps", 1e-6},
+                   {"pad_token_id", 100277}}),
             7298617344);
-  EXPECT_EQ(count({{"model_type", "gemma2"}, {"hidden_size", 2304}, {"intermediate_size", 9216}, {"num_hidden_layers", 26}, {"num_attention_heads", 8}, {"num_key_value_heads", 4},
-                   {"head_dim", 256}, {"vocab_size", 256000}, {"max_position_embeddings", 8192}, {"rms_norm_eps", 1e-6}, {"pad_token_id", 0}, {"hidden_act", "gelu_pytorch_tanh"},
-                   {"hidden_activation", "gelu_pytorch_tanh"}, {"query_pre_attn_scalar", 256}, {"sliding_window", 4096}, {"cache_implementation", "hybrid"}, {"attn_logit_softcapping", 50.0},
+  EXPECT_EQ(count({{"model_type", "gemma2"},
+                   {"hidden_size", 2304},
+                   {"intermediate_size", 9216},
+                   {"num_hidden_layers", 26},
+                   {"num_attention_heads", 8},
+                   {"num_key_value_heads", 4},
+                   {"head_dim", 256},
+                   {"vocab_size", 256000},
+                   {"max_position_embeddings", 8192},
+                   {"rms_norm_eps", 1e-6},
+                   {"pad_token_id", 0},
+                   {"hidden_act", "gelu_pytorch_tanh"},
+                   {"hidden_activation", "gelu_pytorch_tanh"},
+                   {"query_pre_attn_scalar", 256},
+                   {"sliding_window", 4096},
+                   {"cache_implementation", "hybrid"},
+                   {"attn_logit_softcapping", 50.0},
                    {"final_logit_softcapping", 30.0}}),
             2614341888);
 }
 
-// 6 FLOPs for each element of a matrix that a token meets, the head once whether tied or not, and attention over half of the sequence.
+// 6 FLOPs for each element of a matrix that a token meets, the head once whether tied or not, and attention over half of the
+// sequence.
 TEST(ModelRules, FlopsOfATokenByTheShapes) {
-  const Json shape{{"model_type", "llama"}, {"hidden_size", 24}, {"intermediate_size", 40}, {"num_hidden_layers", 3}, {"num_attention_heads", 4}, {"num_key_value_heads", 2},
-                   {"head_dim", 10}, {"vocab_size", 50}, {"max_position_embeddings", 64}};
+  const Json shape{{"model_type", "llama"},  {"hidden_size", 24},        {"intermediate_size", 40},
+                   {"num_hidden_layers", 3}, {"num_attention_heads", 4}, {"num_key_value_heads", 2},
+                   {"head_dim", 10},         {"vocab_size", 50},         {"max_position_embeddings", 64}};
   const double layer = 24.0 * 10 * (4 + 2 * 2) + 40.0 * 24 + 3.0 * 24 * 40, matrices = 3 * layer + 50 * 24;
   for (bool tied : {false, true}) {
     Json c = shape;
@@ -153,13 +194,15 @@ TEST(ModelRules, FlopsOfATokenByTheShapes) {
     EXPECT_EQ(model->training_flops_per_token(64), 6 * matrices + 6.0 * 3 * 64 * 4 * 10) << tied;
     EXPECT_EQ(model->params().count(), matrices + 7 * 24 + (tied ? 0 : 50 * 24)) << "norms, and a table of its own";
   }
-  // Under a window of 16, a query of 64 sees 16 keys but at the beginning: 16 - 16^2 / 128 on average, where it would see half of 64.
+  // Under a window of 16, a query of 64 sees 16 keys but at the beginning: 16 - 16^2 / 128 on average, where it would see half
+  // of 64.
   Json c = shape;
   c.update({{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 1}});
   c["head_dim"] = 10;
   EXPECT_EQ(make_model(c, "test")->training_flops_per_token(64), 6 * matrices + 12 * (32.0 + 2 * 14) * 4 * 10);
   c["sliding_window"] = 64;
-  EXPECT_EQ(make_model(c, "test")->training_flops_per_token(64), 6 * matrices + 6.0 * 3 * 64 * 4 * 10) << "a window as long as the sequence hides nothing";
+  EXPECT_EQ(make_model(c, "test")->training_flops_per_token(64), 6 * matrices + 6.0 * 3 * 64 * 4 * 10)
+      << "a window as long as the sequence hides nothing";
   std::unique_ptr<Model> unit = make_model(tiny("baichuan2-7b"), "test");
   EXPECT_EQ(unit->params().matrix_count(), 2 * (4 * 12 * 12 + 3 * 12 * 20) + 19 * 12) << "a head of unit rows is a product too";
 }
@@ -192,15 +235,21 @@ TEST(ModelRules, FlopsOfKernels) {
 TEST(ModelRules, GroupsOfParameters) {
   std::unique_ptr<Model> model = make_model(tiny("llama"), "test");
   ParamSet& set = model->params();
-  apply_rules(set, {{"*.q_proj.weight", 2, 3, false}, {"model.layers.1.*", 5, 7, false}, {"*.mlp.*", 1, 1, true}, {"model.layers.0.mlp.*", 11, 13, false}});
+  apply_rules(set, {{"*.q_proj.weight", 2, 3, false},
+                    {"model.layers.1.*", 5, 7, false},
+                    {"*.mlp.*", 1, 1, true},
+                    {"model.layers.0.mlp.*", 11, 13, false}});
   struct Want {
     const char* name;
     double lr, wd;
     bool trains;
   };
-  for (const Want& w : {Want{"model.layers.0.self_attn.q_proj.weight", 2, 3, true}, Want{"model.layers.1.self_attn.q_proj.weight", 2, 3, true},  // the first that fits counts
-                        Want{"model.layers.1.self_attn.k_proj.weight", 5, 7, true}, Want{"model.layers.0.self_attn.k_proj.weight", 1, 1, true},
-                        Want{"model.layers.1.mlp.up_proj.weight", 5, 7, false}, Want{"model.layers.0.mlp.up_proj.weight", 11, 13, false}, Want{"lm_head.weight", 1, 1, true}}) {
+  for (const Want& w :
+       {Want{"model.layers.0.self_attn.q_proj.weight", 2, 3, true},
+        Want{"model.layers.1.self_attn.q_proj.weight", 2, 3, true},  // the first that fits counts
+        Want{"model.layers.1.self_attn.k_proj.weight", 5, 7, true}, Want{"model.layers.0.self_attn.k_proj.weight", 1, 1, true},
+        Want{"model.layers.1.mlp.up_proj.weight", 5, 7, false}, Want{"model.layers.0.mlp.up_proj.weight", 11, 13, false},
+        Want{"lm_head.weight", 1, 1, true}}) {
     const Param& p = *set.find(w.name);
     EXPECT_EQ(p.lr_mult, w.lr) << w.name;
     EXPECT_EQ(p.wd_mult, w.wd) << w.name;
@@ -214,15 +263,18 @@ TEST(ModelRules, GroupsOfParameters) {
     }
     return "";
   };
-  EXPECT_NE(refusal("model.layers.0.mlp.up_prj.weight").find("did you mean 'model.layers.0.mlp.up_proj.weight'?"), std::string::npos);
+  EXPECT_NE(refusal("model.layers.0.mlp.up_prj.weight").find("did you mean 'model.layers.0.mlp.up_proj.weight'?"),
+            std::string::npos);
   EXPECT_NE(refusal("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz").find("pattern='zzz"), std::string::npos);
-  EXPECT_NE(refusal("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz").find("the names are model.embed_tokens.weight .. lm_head.weight"), std::string::npos);
+  EXPECT_NE(refusal("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz").find("the names are model.embed_tokens.weight .. lm_head.weight"),
+            std::string::npos);
   EXPECT_NE(refusal("embed").find("write '*embed*', which matches model.embed_tokens.weight"), std::string::npos);
   EXPECT_NE(refusal("*lm_hea*x").find("for example"), std::string::npos);
 }
 
 TEST(ModelRules, FieldsOfAConfig) {
-  const Json json{{"whole", 7.0}, {"half", 7.5}, {"text", "seven"}, {"low", 1}, {"high", 9}, {"null", nullptr}, {"flag", 1}, {"ids", {1, 2}}, {"id", 3}, {"words", {"a", 1}}, {"same", 7}};
+  const Json json{{"whole", 7.0}, {"half", 7.5},   {"text", "seven"}, {"low", 1},          {"high", 9}, {"null", nullptr},
+                  {"flag", 1},    {"ids", {1, 2}}, {"id", 3},         {"words", {"a", 1}}, {"same", 7}};
   auto refusal = [&](auto&& f) -> std::string {
     ConfigReader r(json, "config.json");
     try {
@@ -248,15 +300,25 @@ TEST(ModelRules, FieldsOfAConfig) {
   EXPECT_NE(refusal([](ConfigReader& c) { c.integer("half", 1, 9); }).find("'half' is 7.5"), std::string::npos);
   EXPECT_NE(refusal([](ConfigReader& c) { c.integer("text", 1, 9, 5); }).find("whole number"), std::string::npos);
   EXPECT_NE(refusal([](ConfigReader& c) { c.integer("absent", 1, 9); }).find("'absent' is missing"), std::string::npos);
-  EXPECT_NE(refusal([](ConfigReader& c) { c.any_integer({"absent", "gone"}, 1, 9); }).find("'absent' is missing"), std::string::npos);
-  EXPECT_NE(refusal([](ConfigReader& c) { c.any_integer({"whole", "high"}, 1, 9); }).find("it must equal 'whole', which is 7"), std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) {
+              c.any_integer({"absent", "gone"}, 1, 9);
+            }).find("'absent' is missing"),
+            std::string::npos);
+  EXPECT_NE(refusal([](ConfigReader& c) {
+              c.any_integer({"whole", "high"}, 1, 9);
+            }).find("it must equal 'whole', which is 7"),
+            std::string::npos);
   EXPECT_NE(refusal([](ConfigReader& c) { c.number("half", 0, 7.4, 0); }).find("a number from 0 to 7.4"), std::string::npos);
   EXPECT_NE(refusal([](ConfigReader& c) { c.boolean("flag", false); }).find("true or false"), std::string::npos);
   EXPECT_NE(refusal([](ConfigReader& c) { c.text("low", ""); }).find("a string"), std::string::npos);
   EXPECT_NE(refusal([](ConfigReader& c) { c.ids("text"); }).find("token id"), std::string::npos);
   EXPECT_NE(refusal([](ConfigReader& c) { c.texts("words"); }).find("list of strings"), std::string::npos);
-  EXPECT_NE(refusal([](ConfigReader& c) { c.only("low", 2, "reasons"); }).find("only 2 is supported: reasons"), std::string::npos);
-  EXPECT_EQ(refusal([](ConfigReader& c) { c.only("null", 2, "reasons"), c.only("absent", 2, "reasons"), c.only("low", 1, "reasons"); }), "");
+  EXPECT_NE(refusal([](ConfigReader& c) { c.only("low", 2, "reasons"); }).find("only 2 is supported: reasons"),
+            std::string::npos);
+  EXPECT_EQ(refusal([](ConfigReader& c) {
+              c.only("null", 2, "reasons"), c.only("absent", 2, "reasons"), c.only("low", 1, "reasons");
+            }),
+            "");
 }
 
 TEST(ModelRules, TokensThatMeanSomething) {
@@ -270,11 +332,12 @@ TEST(ModelRules, TokensThatMeanSomething) {
   EXPECT_THROW(facts({{"pad_token_id", 19}}), UserError) << "the vocabulary ends before it";
 }
 
-// What kernels are asked for where a file says nothing, and where it says something else: classes of Transformers 4 have these defaults.
+// What kernels are asked for where a file says nothing, and where it says something else: classes of Transformers 4 have these
+// defaults.
 struct Asked {
   std::set<double> eps, head_eps;
   std::set<GeluForm> gelu;
-  int64_t turned = 0;     // columns of the table of rotations
+  int64_t turned = 0;    // columns of the table of rotations
   double frequency = 0;  // of the second pair of columns
 };
 Asked& asked() {
@@ -286,10 +349,18 @@ Asked asked_by(const Json& config) {
   static const Kernels plain = ref_kernels();
   asked() = {};
   Kernels k = plain;
-  k.of<RmsNormForward>().run = [](const RmsNormForward& a, void* w) { asked().eps.insert(a.eps), plain.of<RmsNormForward>().run(a, w); };
-  k.of<LayerNormForward>().run = [](const LayerNormForward& a, void* w) { asked().eps.insert(a.eps), plain.of<LayerNormForward>().run(a, w); };
-  k.of<HeadNormForward>().run = [](const HeadNormForward& a, void* w) { asked().head_eps.insert(a.eps), plain.of<HeadNormForward>().run(a, w); };
-  k.of<GeluForward>().run = [](const GeluForward& a, void* w) { asked().gelu.insert(a.form), plain.of<GeluForward>().run(a, w); };
+  k.of<RmsNormForward>().run = [](const RmsNormForward& a, void* w) {
+    asked().eps.insert(a.eps), plain.of<RmsNormForward>().run(a, w);
+  };
+  k.of<LayerNormForward>().run = [](const LayerNormForward& a, void* w) {
+    asked().eps.insert(a.eps), plain.of<LayerNormForward>().run(a, w);
+  };
+  k.of<HeadNormForward>().run = [](const HeadNormForward& a, void* w) {
+    asked().head_eps.insert(a.eps), plain.of<HeadNormForward>().run(a, w);
+  };
+  k.of<GeluForward>().run = [](const GeluForward& a, void* w) {
+    asked().gelu.insert(a.form), plain.of<GeluForward>().run(a, w);
+  };
   k.of<Rope>().run = [](const Rope& a, void* w) {
     asked().turned = a.table.cols();
     asked().frequency = std::acos(a.table.row<double>(1)[1]);
@@ -316,14 +387,16 @@ TEST(ModelRules, NormsActivationsAndRotationsWhereAFileSaysNothing) {
     EXPECT_NEAR(given.frequency, std::pow(500, -2 / d), 1e-9) << family;
     EXPECT_EQ(given.head_eps, family == "qwen3" ? std::set<double>{1e-4} : std::set<double>{}) << family;
   }
-  EXPECT_NEAR(asked_by(tiny("internlm", {{"rotary", {{"base", 300}, {"type", "dynamic"}}}})).frequency, std::pow(300, -0.5), 1e-9);
+  EXPECT_NEAR(asked_by(tiny("internlm", {{"rotary", {{"base", 300}, {"type", "dynamic"}}}})).frequency, std::pow(300, -0.5),
+              1e-9);
   EXPECT_EQ(asked_by(tiny("baichuan-13b")).turned, 0) << "ALiBi turns nothing";
   for (const char* family : {"gpt2", "bloom"}) {
     EXPECT_EQ(asked_by(tiny(family)).eps, std::set<double>{1e-5}) << family;
     EXPECT_EQ(asked_by(tiny(family, {{"layer_norm_epsilon", 1e-3}})).eps, std::set<double>{1e-3}) << family;
     EXPECT_EQ(asked_by(tiny(family)).gelu, Forms{GeluForm::tanh}) << family;
   }
-  for (const char* act : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"}) EXPECT_EQ(asked_by(tiny("gpt2", {{"activation_function", act}})).gelu, Forms{GeluForm::tanh}) << act;
+  for (const char* act : {"gelu_new", "gelu_fast", "gelu_pytorch_tanh"})
+    EXPECT_EQ(asked_by(tiny("gpt2", {{"activation_function", act}})).gelu, Forms{GeluForm::tanh}) << act;
   EXPECT_EQ(asked_by(tiny("gpt2", {{"activation_function", "gelu"}})).gelu, Forms{GeluForm::exact});
   const Json wide{{"hidden_size", 32}};
   const Asked neox = asked_by(tiny("pythia", wide, {"rotary_pct"}));
@@ -331,7 +404,11 @@ TEST(ModelRules, NormsActivationsAndRotationsWhereAFileSaysNothing) {
   EXPECT_EQ(neox.gelu, Forms{GeluForm::exact});
   EXPECT_EQ(neox.turned, 4) << "a quarter of 16";
   EXPECT_NEAR(neox.frequency, std::pow(10000, -0.5), 1e-9);
-  const Asked other = asked_by(tiny("pythia", {{"hidden_size", 32}, {"rotary_pct", 0.5}, {"rotary_emb_base", 700}, {"hidden_act", "gelu_new"}, {"layer_norm_eps", 1e-4}}));
+  const Asked other = asked_by(tiny("pythia", {{"hidden_size", 32},
+                                               {"rotary_pct", 0.5},
+                                               {"rotary_emb_base", 700},
+                                               {"hidden_act", "gelu_new"},
+                                               {"layer_norm_eps", 1e-4}}));
   EXPECT_EQ(other.eps, std::set<double>{1e-4});
   EXPECT_EQ(other.gelu, Forms{GeluForm::tanh});
   EXPECT_EQ(other.turned, 8);

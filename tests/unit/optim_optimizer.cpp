@@ -1,5 +1,5 @@
-// Optimizer: which parameter gets which rate and decay, clipping, steps and moments. Expected values are computed here from the formulas of torch.optim, an
-// element at a time, in double; the ref backend in f64 differs by roundings of 2^-53.
+// Optimizer: which parameter gets which rate and decay, clipping, steps and moments. Expected values are computed here from the
+// formulas of torch.optim, an element at a time, in double; the ref backend in f64 differs by roundings of 2^-53.
 #include "optim/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,8 @@ struct Small {
     set.add(fixed, {"table", {4, 3}, {}, {}, true, Use::table});
     Unit& head = set.unit("head");
     set.add(head, {"out", {4, 3}});
-    set.add_joined(head, {{"a", {2, 3}}, {"b", {2, 3}}, {"c", {2, 3}}, {"d", {2, 3}}});  // neighbours that differ in one of the two
+    set.add_joined(head,
+                   {{"a", {2, 3}}, {"b", {2, 3}}, {"c", {2, 3}}, {"d", {2, 3}}});  // neighbours that differ in one of the two
     set.find("k")->trainable = set.find("kb")->trainable = set.find("table")->trainable = false;
     set.find("q")->lr_mult = 0.5;
     set.find("v")->wd_mult = 3;
@@ -38,15 +39,20 @@ struct Small {
 };
 
 struct Trial {
-  explicit Trial(const OptimizerOptions& o) : options(o), store(small.set, Types::of(DType::f64), DeviceKind::cpu), stash(make_stash("none")) {
+  explicit Trial(const OptimizerOptions& o)
+      : options(o), store(small.set, Types::of(DType::f64), DeviceKind::cpu), stash(make_stash("none")) {
     Ctx::Setup s;
-    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = Types::of(DType::f64);
+    s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(),
+    s.types = Types::of(DType::f64);
     c = std::make_unique<Ctx>(s);
     optimizer = std::make_unique<Optimizer>(options, store, DeviceKind::cpu);
     for (const Param& p : small.set.params())
-      for (int64_t i = 0; i < p.shape.count(); ++i) store.master(p).as<double>()[i] = weights[p.name].emplace_back(std::sin(7.0 * static_cast<double>(i) + static_cast<double>(p.index)));
+      for (int64_t i = 0; i < p.shape.count(); ++i)
+        store.master(p).as<double>()[i] =
+            weights[p.name].emplace_back(std::sin(7.0 * static_cast<double>(i) + static_cast<double>(p.index)));
   }
-  // Gradients of `size` times made-up numbers, which depend on the step. Frozen members of joined products get some too, as one product makes them all.
+  // Gradients of `size` times made-up numbers, which depend on the step. Frozen members of joined products get some too, as one
+  // product makes them all.
   double begin(int step, double size) {
     for (Unit& u : small.set.units()) store.open_grads(*c, u);
     double squares = 0;
@@ -87,7 +93,8 @@ struct Trial {
         } else {
           m[i] = options.betas[0] * m[i] + (1 - options.betas[0]) * g;
           v[i] = options.betas[1] * v[i] + (1 - options.betas[1]) * g * g;
-          w[i] -= rate * (m[i] / (1 - std::pow(options.betas[0], t))) / (std::sqrt(v[i] / (1 - std::pow(options.betas[1], t))) + options.eps);
+          w[i] -= rate * (m[i] / (1 - std::pow(options.betas[0], t))) /
+                  (std::sqrt(v[i] / (1 - std::pow(options.betas[1], t))) + options.eps);
         }
       }
     }
@@ -99,7 +106,8 @@ struct Trial {
         if (!p.trainable)
           EXPECT_EQ(got, want) << what << ": " << p.name << " is frozen";
         else
-          EXPECT_NEAR(got, want, 16 * epsilon(DType::f64)) << what << ": " << p.name << " [" << i << "]";  // numbers of size 1, a dozen operations a step
+          EXPECT_NEAR(got, want, 16 * epsilon(DType::f64))
+              << what << ": " << p.name << " [" << i << "]";  // numbers of size 1, a dozen operations a step
       }
   }
   Small small;
@@ -125,7 +133,8 @@ OptimizerOptions options(const std::string& type) {
 }
 
 TEST(Optimizer, StepsAreThoseOfTheFormulas) {
-  std::map<std::string, OptimizerOptions> cases = {{"adamw", options("adamw")}, {"adam", options("adam")}, {"momentum", options("sgd")}};
+  std::map<std::string, OptimizerOptions> cases = {
+      {"adamw", options("adamw")}, {"adam", options("adam")}, {"momentum", options("sgd")}};
   cases["plain sgd"] = cases["nesterov"] = cases["momentum"];
   cases["plain sgd"].momentum = 0;
   cases["nesterov"].nesterov = true;
@@ -134,7 +143,8 @@ TEST(Optimizer, StepsAreThoseOfTheFormulas) {
     Trial t(o);
     for (int step = 1; step <= 4; ++step) {
       const double norm = t.begin(step, step % 2 ? 0.1 : 3.0), lr = 0.01 * step;
-      EXPECT_NEAR(t.optimizer->grad_norm(*t.c, SelfGroup()), norm, 4 * epsilon(DType::f64) * norm) << name << ": what is frozen does not count";
+      EXPECT_NEAR(t.optimizer->grad_norm(*t.c, SelfGroup()), norm, 4 * epsilon(DType::f64) * norm)
+          << name << ": what is frozen does not count";
       EXPECT_EQ(norm > o.clip_norm, step % 2 == 0);
       t.expect_step(step, lr, std::min(1.0, o.clip_norm / (norm + 1e-6)));
       t.update(lr, norm);
@@ -181,7 +191,8 @@ TEST(Optimizer, UnitsAreAnnouncedBeforeTheyChange) {
   t.update(0.01, norm, [&](const Unit& u) {
     if (!told.empty() && told.back() == u.name) return;  // it is called for each of its buffers
     told.push_back(u.name);
-    for (const Param* p : u.params) EXPECT_EQ(t.store.master(*p).as<double>()[0], t.weights[p->name][0]) << p->name << " has changed already";
+    for (const Param* p : u.params)
+      EXPECT_EQ(t.store.master(*p).as<double>()[0], t.weights[p->name][0]) << p->name << " has changed already";
   });
   EXPECT_EQ(told, (std::vector<std::string>{"layer", "head"})) << "a unit that is frozen whole does not change";
 }
@@ -206,9 +217,11 @@ TEST(Optimizer, MomentsByNameAndTheirBytes) {
   EXPECT_EQ(sgd.optimizer->bytes(), 8 * trained);
   std::map<std::string, int64_t> kept;
   for (size_t b = 0; b < adam.store.buckets().size(); ++b)
-    for (const Optimizer::StatePiece& s : adam.optimizer->states(b, Optimizer::Of::primary)) kept[s.state + "/" + s.param->name] += s.view.count();
+    for (const Optimizer::StatePiece& s : adam.optimizer->states(b, Optimizer::Of::primary))
+      kept[s.state + "/" + s.param->name] += s.view.count();
   for (const Param& p : adam.small.set.params())
-    for (const char* state : {"m/", "v/"}) EXPECT_EQ(kept[state + p.name], p.trainable ? p.shape.count() : 0) << state << p.name;
+    for (const char* state : {"m/", "v/"})
+      EXPECT_EQ(kept[state + p.name], p.trainable ? p.shape.count() : 0) << state << p.name;
 }
 
 // A step that leaves a parameter without a gradient treats it as zero: it decays, and its moments fade.

@@ -1,5 +1,5 @@
-// States per row, block and tensor: a rule that sees rows, matrices or whole tensors gives, under every way to divide a model, what it gives on one rank, bit for
-// bit; and goes on so from a checkpoint of any other. The rules are of this test alone.
+// States per row, block and tensor: a rule that sees rows, matrices or whole tensors gives, under every way to divide a model,
+// what it gives on one rank, bit for bit; and goes on so from a checkpoint of any other. The rules are of this test alone.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,12 +19,15 @@ namespace {
 
 using Per = StateDeclaration::Per;
 
-// Keeps a moment like the parameter, a sum of squares of each row, the largest number of each block of 5, and where it sees tensors whole their sum of squares.
+// Keeps a moment like the parameter, a sum of squares of each row, the largest number of each block of 5, and where it sees
+// tensors whole their sum of squares.
 class ItemRule : public UpdateRule {
  public:
   explicit ItemRule(Whole sees) : sees_(sees) {}
   std::vector<StateDeclaration> states() const override {
-    std::vector<StateDeclaration> out{{.name = "moment"}, {.name = "rows", .per = Per::row}, {.name = "blocks", .per = Per::block, .block = 5, .type = DType::f32}};
+    std::vector<StateDeclaration> out{{.name = "moment"},
+                                      {.name = "rows", .per = Per::row},
+                                      {.name = "blocks", .per = Per::block, .block = 5, .type = DType::f32}};
     if (sees_ == Whole::tensor) out.push_back({.name = "whole", .per = Per::tensor});
     return out;
   }
@@ -38,7 +41,8 @@ class ItemRule : public UpdateRule {
  private:
   template <class T>
   void run(const UpdateViews& v, int64_t step, double lr, double scale) const {
-    const int64_t items = v.param.shape[0], size = v.param.count() / items, columns = v.param.shape[-1], rows = size / columns, blocks = ceil_div(columns, int64_t{5});
+    const int64_t items = v.param.shape[0], size = v.param.count() / items, columns = v.param.shape[-1], rows = size / columns,
+                  blocks = ceil_div(columns, int64_t{5});
     ASSERT_EQ(v.states[1].count(), items * rows);
     ASSERT_EQ(v.states[2].count(), items * rows * blocks);
     for (int64_t item = 0; item < items; ++item) {
@@ -60,13 +64,18 @@ class ItemRule : public UpdateRule {
           const int64_t at = r * columns + i;
           float& block = v.states[2].as<float>()[(item * rows + r) * blocks + i / 5];
           block = std::max(block, std::abs(static_cast<float>(g[at])));
-          m[at] = static_cast<T>(static_cast<float>(0.9 * static_cast<double>(static_cast<float>(m[at])) + static_cast<double>(static_cast<float>(g[at]))));
+          m[at] = static_cast<T>(static_cast<float>(0.9 * static_cast<double>(static_cast<float>(m[at])) +
+                                                    static_cast<double>(static_cast<float>(g[at]))));
         }
         for (int64_t i = 0; i < columns; ++i) {
           const int64_t at = r * columns + i;
-          const double step_size = lr * v.spans[0].lr_mult / (1 + std::sqrt(static_cast<double>(static_cast<float>(row))) + 0.1 * std::sqrt(whole) + static_cast<double>(step));
+          const double step_size = lr * v.spans[0].lr_mult /
+                                   (1 + std::sqrt(static_cast<double>(static_cast<float>(row))) + 0.1 * std::sqrt(whole) +
+                                    static_cast<double>(step));
           const double block = static_cast<double>(v.states[2].as<float>()[(item * rows + r) * blocks + i / 5]);
-          w[at] = static_cast<T>(static_cast<float>(static_cast<double>(static_cast<float>(w[at])) * (1 - lr * v.spans[0].weight_decay) - step_size * static_cast<double>(static_cast<float>(m[at])) / (1 + block)));
+          w[at] = static_cast<T>(
+              static_cast<float>(static_cast<double>(static_cast<float>(w[at])) * (1 - lr * v.spans[0].weight_decay) -
+                                 step_size * static_cast<double>(static_cast<float>(m[at])) / (1 + block)));
         }
       }
     }
@@ -75,8 +84,9 @@ class ItemRule : public UpdateRule {
 };
 
 Json shape() {
-  return {{"model_type", "llama"}, {"hidden_size", 32}, {"intermediate_size", 44}, {"num_hidden_layers", 2}, {"num_attention_heads", 4}, {"num_key_value_heads", 1}, {"vocab_size", 61},
-          {"max_position_embeddings", 32}, {"initializer_range", 0.3}, {"attention_bias", true}};
+  return {{"model_type", "llama"},    {"hidden_size", 32},        {"intermediate_size", 44}, {"num_hidden_layers", 2},
+          {"num_attention_heads", 4}, {"num_key_value_heads", 1}, {"vocab_size", 61},        {"max_position_embeddings", 32},
+          {"initializer_range", 0.3}, {"attention_bias", true}};
 }
 
 struct Layout {
@@ -87,7 +97,8 @@ struct Layout {
 using Numbers = std::map<std::string, std::vector<double>>;  // by name in checkpoints
 
 // Steps first..last; made-up gradients, whole numbers that data ranks share out, so that their sums are exact.
-Numbers trained(Whole sees, const Types& types, const Layout& layout, int first, int last, const std::string& from, const std::string& to) {
+Numbers trained(Whole sees, const Types& types, const Layout& layout, int first, int last, const std::string& from,
+                const std::string& to) {
   Numbers out;
   std::map<std::string, std::vector<Box>> saved;
   std::map<std::string, Shape> shapes;
@@ -95,7 +106,9 @@ Numbers trained(Whole sees, const Types& types, const Layout& layout, int first,
   on_ranks({.data = layout.data, .tensor = layout.tensor}, [&](const Ranks& ranks) {
     std::unique_ptr<Model> model = make_model(shape(), "test");
     ParamSet& set = model->params();
-    for (const char* name : {"model.layers.0.mlp.up_proj.weight", "model.layers.1.self_attn.o_proj.weight", "model.layers.1.mlp.down_proj.weight", "model.layers.1.input_layernorm.weight"}) set.find(name)->trainable = false;
+    for (const char* name : {"model.layers.0.mlp.up_proj.weight", "model.layers.1.self_attn.o_proj.weight",
+                             "model.layers.1.mlp.down_proj.weight", "model.layers.1.input_layernorm.weight"})
+      set.find(name)->trainable = false;
     set.find("model.layers.0.self_attn.q_proj.weight")->lr_mult = 3;
     HeapArena arena;
     const Kernels kernels = ref_kernels();
@@ -140,7 +153,8 @@ Numbers trained(Whole sees, const Types& types, const Layout& layout, int first,
           else
             g.as<float>()[i] = static_cast<float>(real ? share : 0);
           // Of neighbours that hold the same key/value head each has found a part.
-          if (const int n = replicas_of(p, layout.tensor); n > 1 && ranks.at().tensor % n > 0) g.dtype == DType::f64 ? g.as<double>()[i] = 0 : g.as<float>()[i] = 0;
+          if (const int n = replicas_of(p, layout.tensor); n > 1 && ranks.at().tensor % n > 0)
+            g.dtype == DType::f64 ? g.as<double>()[i] = 0 : g.as<float>()[i] = 0;
         }
       }
       for (Unit& u : set.units()) store.close_grads(c, u);
@@ -162,24 +176,30 @@ Numbers trained(Whole sees, const Types& types, const Layout& layout, int first,
     auto note = [&](const std::string& name, const TensorView& view, const Shape& global, const std::vector<int64_t>& begin) {
       std::vector<double>& whole = out[name];
       whole.resize(static_cast<size_t>(global.count()), NAN);
-      each_shared_run({begin, view.shape}, {std::vector<int64_t>(static_cast<size_t>(global.rank())), global}, [&](const Run& r) {
-        for (int64_t i = 0; i < r.count; ++i) {
-          const double x = view.dtype == DType::f64 ? view.as<double>()[r.from + i] : view.dtype == DType::f32 ? view.as<float>()[r.from + i] : static_cast<float>(view.as<bf16>()[r.from + i]);
-          double& place = whole[static_cast<size_t>(r.to + i)];
-          EXPECT_TRUE(std::isnan(place) || place == x) << name << ": ranks that keep the same differ at " << r.to + i;
-          place = x;
-        }
-      });
+      each_shared_run(
+          {begin, view.shape}, {std::vector<int64_t>(static_cast<size_t>(global.rank())), global}, [&](const Run& r) {
+            for (int64_t i = 0; i < r.count; ++i) {
+              const double x = view.dtype == DType::f64   ? view.as<double>()[r.from + i]
+                               : view.dtype == DType::f32 ? view.as<float>()[r.from + i]
+                                                          : static_cast<float>(view.as<bf16>()[r.from + i]);
+              double& place = whole[static_cast<size_t>(r.to + i)];
+              EXPECT_TRUE(std::isnan(place) || place == x) << name << ": ranks that keep the same differ at " << r.to + i;
+              place = x;
+            }
+          });
     };
     for (const StateTensor& t : state_of(store, optimizer, StateFor::reading).tensors) note(t.name, t.view, t.global, t.begin);
-    for (const StateTensor& t : state_of(store, optimizer, StateFor::writing).tensors) saved[t.name].push_back({t.begin, t.view.shape}), shapes[t.name] = t.global;
+    for (const StateTensor& t : state_of(store, optimizer, StateFor::writing).tensors)
+      saved[t.name].push_back({t.begin, t.view.shape}), shapes[t.name] = t.global;
     for (size_t b = 0; b < store.buckets().size(); ++b) {
       const TensorView master = store.owned_master(b), copy = store.owned_copy(b);
       for (int64_t i = 0; !copy.absent() && !master.absent() && i < master.count(); ++i)
-        ASSERT_EQ(static_cast<float>(copy.as<bf16>()[i]), static_cast<float>(bf16(master.as<float>()[i]))) << "copies follow their masters";
+        ASSERT_EQ(static_cast<float>(copy.as<bf16>()[i]), static_cast<float>(bf16(master.as<float>()[i])))
+            << "copies follow their masters";
     }
   });
-  for (const auto& [name, boxes] : saved) EXPECT_EQ(cover_fault(shapes[name], boxes), "") << name << ": saved once, " << layout.text();
+  for (const auto& [name, boxes] : saved)
+    EXPECT_EQ(cover_fault(shapes[name], boxes), "") << name << ": saved once, " << layout.text();
   EXPECT_EQ(saved.size(), out.size());
   return out;
 }
@@ -189,7 +209,8 @@ void expect_same(const Numbers& want, const Numbers& got, const std::string& wha
   for (const auto& [name, numbers] : want) EXPECT_TRUE(got.contains(name) && got.at(name) == numbers) << what << ": " << name;
 }
 
-const std::vector<Layout> kLayouts = {{2, 1, 0}, {2, 1, 1}, {2, 1, 2}, {2, 1, 3}, {3, 1, 1}, {5, 1, 3}, {1, 2, 0}, {1, 4, 0}, {2, 2, 0}, {2, 2, 1}, {2, 2, 2}, {2, 2, 3}, {3, 2, 3}};
+const std::vector<Layout> kLayouts = {{2, 1, 0}, {2, 1, 1}, {2, 1, 2}, {2, 1, 3}, {3, 1, 1}, {5, 1, 3}, {1, 2, 0},
+                                      {1, 4, 0}, {2, 2, 0}, {2, 2, 1}, {2, 2, 2}, {2, 2, 3}, {3, 2, 3}};
 
 TEST(ItemStates, EveryLayoutGivesTheBitsOfOneRank) {
   for (Whole sees : {Whole::row, Whole::matrix, Whole::tensor}) {
@@ -198,14 +219,19 @@ TEST(ItemStates, EveryLayoutGivesTheBitsOfOneRank) {
     EXPECT_EQ(one.at("rows/lm_head.weight").size(), 61u);
     EXPECT_EQ(one.at("rows/model.norm.weight").size(), 1u) << "a vector is one row";
     EXPECT_EQ(one.at("blocks/lm_head.weight").size(), 61u * 7);
-    EXPECT_EQ(one.count("moment/model.layers.1.mlp.down_proj.weight") + one.count("moment/model.layers.0.mlp.up_proj.weight"), 0u) << "frozen";
-    for (const Layout& layout : kLayouts) expect_same(one, trained(sees, Types::of(DType::f64), layout, 1, 3, "", ""), fmt::format("{}, {}", static_cast<int>(sees), layout.text()));
+    EXPECT_EQ(one.count("moment/model.layers.1.mlp.down_proj.weight") + one.count("moment/model.layers.0.mlp.up_proj.weight"),
+              0u)
+        << "frozen";
+    for (const Layout& layout : kLayouts)
+      expect_same(one, trained(sees, Types::of(DType::f64), layout, 1, 3, "", ""),
+                  fmt::format("{}, {}", static_cast<int>(sees), layout.text()));
   }
 }
 
 TEST(ItemStates, SixteenBitsToo) {
   const Numbers one = trained(Whole::tensor, Types::of(DType::bf16), {}, 1, 2, "", "");
-  for (const Layout& layout : std::vector<Layout>{{2, 1, 1}, {2, 1, 3}, {2, 2, 2}}) expect_same(one, trained(Whole::tensor, Types::of(DType::bf16), layout, 1, 2, "", ""), layout.text());
+  for (const Layout& layout : std::vector<Layout>{{2, 1, 1}, {2, 1, 3}, {2, 2, 2}})
+    expect_same(one, trained(Whole::tensor, Types::of(DType::bf16), layout, 1, 2, "", ""), layout.text());
 }
 
 TEST(ItemStates, ACheckpointGoesOnInAnyOtherLayout) {
@@ -216,7 +242,8 @@ TEST(ItemStates, ACheckpointGoesOnInAnyOtherLayout) {
       const std::string folder = dir / fmt::format("{} {}", static_cast<int>(sees), before.text());
       trained(sees, Types::of(DType::f64), before, 1, 2, "", folder);
       for (const Layout& after : std::vector<Layout>{{}, {2, 1, 0}, {2, 2, 3}, {1, 2, 0}})
-        expect_same(one, trained(sees, Types::of(DType::f64), after, 3, 4, folder + "/" + checkpoint_name(2), ""), before.text() + " to " + after.text());
+        expect_same(one, trained(sees, Types::of(DType::f64), after, 3, 4, folder + "/" + checkpoint_name(2), ""),
+                    before.text() + " to " + after.text());
     }
   }
 }
@@ -232,7 +259,8 @@ TEST(ItemStates, BytesFollowFromTheDeclaration) {
     int64_t kept = 0, all = 0;
     for (int rank = 0; rank < data; ++rank) {
       Ranks ranks = Ranks::fake({.data = data}, rank);
-      FlatStore store(model->params(), Types::of(DType::f32), DeviceKind::meta, {.zero = zero, .whole_below = 10, .ranks = &ranks});
+      FlatStore store(model->params(), Types::of(DType::f32), DeviceKind::meta,
+                      {.zero = zero, .whole_below = 10, .ranks = &ranks});
       Optimizer optimizer({}, store, DeviceKind::meta, 0, 1, std::make_unique<ItemRule>(Whole::tensor));
       int64_t planned = 0;
       for (const Bucket& b : store.buckets()) planned += state_bytes(rule, b, 1);

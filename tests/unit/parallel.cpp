@@ -1,5 +1,5 @@
-// The pool behind parallel_for: every index once, thread numbers that may pick scratch memory, exceptions, nesting, several callers,
-// changing thread counts, and that waiting threads sleep.
+// The pool behind parallel_for: every index once, thread numbers that may pick scratch memory, exceptions, nesting, several
+// callers, changing thread counts, and that waiting threads sleep.
 #include "base/parallel.h"
 
 #include <gtest/gtest.h>

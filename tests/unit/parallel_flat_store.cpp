@@ -1,4 +1,5 @@
-// FlatStore: who overwrites a gradient and who adds, what is frozen or unused, tied places of use, leaves, and values that are gathered while a unit is leased.
+// FlatStore: who overwrites a gradient and who adds, what is frozen or unused, tied places of use, leaves, and values that are
+// gathered while a unit is leased.
 #include "parallel/flat_store.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +37,8 @@ struct Small {
 };
 
 struct Here {
-  explicit Here(const Types& types = Types::of(DType::f64), const FlatLayout& layout = {}) : store(small.set, types, DeviceKind::cpu, layout), stash(make_stash("none")) {
+  explicit Here(const Types& types = Types::of(DType::f64), const FlatLayout& layout = {})
+      : store(small.set, types, DeviceKind::cpu, layout), stash(make_stash("none")) {
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = types;
     c = std::make_unique<Ctx>(s);
@@ -89,9 +91,11 @@ TEST(FlatGradients, TheFirstWriterOfAStepOverwritesLaterOnesAdd) {
 TEST(FlatGradients, WhatNobodyWroteAndWhatIsFrozenIsZero) {
   Here h;
   h.open();
-  for (const char* name : {"q", "k"}) EXPECT_FALSE(h.write(*h.small.set.find(name), 7)) << "one product writes all members of a joined group";
+  for (const char* name : {"q", "k"})
+    EXPECT_FALSE(h.write(*h.small.set.find(name), 7)) << "one product writes all members of a joined group";
   bool accumulate = false;
-  EXPECT_TRUE(h.store.add_to_grad(*h.small.set.find("fixed"), accumulate).absent()) << "frozen by itself: there is no place for it";
+  EXPECT_TRUE(h.store.add_to_grad(*h.small.set.find("fixed"), accumulate).absent())
+      << "frozen by itself: there is no place for it";
   h.close();
   h.store.finish_grads(*h.c);
   EXPECT_EQ(h.first("q"), 7);
@@ -178,7 +182,8 @@ TEST(FlatValues, AUnitIsGatheredWhileItIsLeased) {
   EXPECT_EQ(h.arena.live(), 0);
 }
 
-// A bucket names the ranks that hold it in common: parameters whose group is the tensor axis are summed and divided along it, beside others of the data axis.
+// A bucket names the ranks that hold it in common: parameters whose group is the tensor axis are summed and divided along it,
+// beside others of the data axis.
 TEST(FlatGroups, EachIsSummedAndDividedAlongItsOwn) {
   for (int zero : {0, 1, 2, 3}) {
     on_ranks({.data = 2, .tensor = 2}, [&](const Ranks& ranks) {
@@ -200,7 +205,8 @@ TEST(FlatGroups, EachIsSummedAndDividedAlongItsOwn) {
       for (const char* name : {"common", "expert"}) {
         bool accumulate = false;
         const TensorView g = store.add_to_grad(*set.find(name), accumulate);
-        for (int64_t i = 0; i < g.count(); ++i) g.as<double>()[i] = static_cast<double>(i) + 10000.0 * ranks.at().data + 100000.0 * ranks.at().tensor;
+        for (int64_t i = 0; i < g.count(); ++i)
+          g.as<double>()[i] = static_cast<double>(i) + 10000.0 * ranks.at().data + 100000.0 * ranks.at().tensor;
       }
       store.close_grads(c, unit);
       store.finish_grads(c);
@@ -213,19 +219,23 @@ TEST(FlatGroups, EachIsSummedAndDividedAlongItsOwn) {
         ASSERT_EQ(bucket.owned, (zero > 0 ? Range{half, 1024} : Range{0, 2048}));
         const TensorView g = store.owned_grad(b);
         for (int64_t i = 0; i < g.count(); ++i)
-          ASSERT_EQ(g.as<double>()[i], 2.0 * static_cast<double>(bucket.owned.begin + i) + (expert ? 100000.0 + 20000.0 * ranks.at().data : 10000.0 + 200000.0 * ranks.at().tensor));
+          ASSERT_EQ(g.as<double>()[i],
+                    2.0 * static_cast<double>(bucket.owned.begin + i) +
+                        (expert ? 100000.0 + 20000.0 * ranks.at().data : 10000.0 + 200000.0 * ranks.at().tensor));
       }
       store.end_step();
       // What each has of the values comes together along the same ranks.
       for (size_t b = 0; b < 2; ++b) {
         const TensorView owned = store.owned_master(b);
-        for (int64_t i = 0; i < owned.count(); ++i) owned.as<double>()[i] = static_cast<double>(store.buckets()[b].owned.begin + i);
+        for (int64_t i = 0; i < owned.count(); ++i)
+          owned.as<double>()[i] = static_cast<double>(store.buckets()[b].owned.begin + i);
         store.publish(c, b);
       }
       store.settle_values();
       Lease lease(store, unit);
       for (const char* name : {"common", "expert"})
-        for (int64_t i = 0; i < 2048; ++i) ASSERT_EQ(store.master(*set.find(name)).as<double>()[i], static_cast<double>(i)) << name;
+        for (int64_t i = 0; i < 2048; ++i)
+          ASSERT_EQ(store.master(*set.find(name)).as<double>()[i], static_cast<double>(i)) << name;
     });
   }
 }

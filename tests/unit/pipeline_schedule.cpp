@@ -53,7 +53,8 @@ TEST(PipelineSchedule, OneForwardOneBackwardHoldsNoMoreThanItMust) {
 
 TEST(PipelineSchedule, ChartShowsEveryStage) {
   PipelineTimes t = pipeline_times(2, 1, 2, {1, 1}, {2, 2});
-  EXPECT_EQ(pipeline_chart(t), "stage 0  |F0 F1 ......B0=== ...B1=== |\nstage 1  |...F0 B0=== F1 B1=== ......|\nbubble 33.3 %\n");
+  EXPECT_EQ(pipeline_chart(t),
+            "stage 0  |F0 F1 ......B0=== ...B1=== |\nstage 1  |...F0 B0=== F1 B1=== ......|\nbubble 33.3 %\n");
   EXPECT_NE(pipeline_svg(t).find("<svg"), std::string::npos);
 }
 

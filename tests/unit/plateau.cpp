@@ -1,5 +1,5 @@
-// Rates that follow the validation loss equal those of torch's ReduceLROnPlateau and Transformers' GreedyLR (tools/golden/make_plateau.py), also when all but the
-// recorded state is thrown away on the way.
+// Rates that follow the validation loss equal those of torch's ReduceLROnPlateau and Transformers' GreedyLR
+// (tools/golden/make_plateau.py), also when all but the recorded state is thrown away on the way.
 #include "optim/plateau.h"
 
 #include <gtest/gtest.h>
@@ -16,17 +16,28 @@ ScheduleOptions options_of(const Json& c) {
   ScheduleOptions o;
   o.type = c["type"];
   for (auto& [key, value] : c["kwargs"].items()) {
-    if (key == "factor") o.factor = value;
-    else if (key == "patience") o.patience = value;
-    else if (key == "cooldown") o.cooldown = value;
-    else if (key == "warmup") o.raise_cooldown = value;
-    else if (key == "min_lr") o.lowest_lr = value;
-    else if (key == "max_lr") o.highest_lr = value;
-    else if (key == "threshold") o.threshold = value;
-    else if (key == "threshold_mode") o.threshold_mode = value;
-    else if (key == "window_size") o.smooth_window = value;
-    else if (key == "reset_start") o.reset_after = value;
-    else EXPECT_EQ(key, "smooth");
+    if (key == "factor")
+      o.factor = value;
+    else if (key == "patience")
+      o.patience = value;
+    else if (key == "cooldown")
+      o.cooldown = value;
+    else if (key == "warmup")
+      o.raise_cooldown = value;
+    else if (key == "min_lr")
+      o.lowest_lr = value;
+    else if (key == "max_lr")
+      o.highest_lr = value;
+    else if (key == "threshold")
+      o.threshold = value;
+    else if (key == "threshold_mode")
+      o.threshold_mode = value;
+    else if (key == "window_size")
+      o.smooth_window = value;
+    else if (key == "reset_start")
+      o.reset_after = value;
+    else
+      EXPECT_EQ(key, "smooth");
   }
   return o;
 }

@@ -1,4 +1,5 @@
-// Charts against their definition: ticks, places of points, gaps, what thinning keeps, names and colours; and the metrics that they are drawn of.
+// Charts against their definition: ticks, places of points, gaps, what thinning keeps, names and colours; and the metrics that
+// they are drawn of.
 #include "probe/chart.h"
 
 #include <cmath>
@@ -41,7 +42,8 @@ std::string at(const char* pen, double x, double y) { return fmt::format("{}{:.2
 TEST(Svg, PointsLieWhereTheirValuesSay) {
   const Chart chart{"t", "step", false, {{"a", {10, 20, 30}, {0, 10, 5}}}};
   auto y = [](double v) { return (v + 0.4) / 10.8; };  // a margin of 4 % on both sides
-  EXPECT_EQ(path_of(svg_chart(chart, kWide, kHigh), "a"), at("M", 0, y(0)) + " h0.01" + at(" L", 0.5, y(10)) + at(" L", 1, y(5)));
+  EXPECT_EQ(path_of(svg_chart(chart, kWide, kHigh), "a"),
+            at("M", 0, y(0)) + " h0.01" + at(" L", 0.5, y(10)) + at(" L", 1, y(5)));
 }
 
 TEST(Svg, LogarithmsHaveGapsAtZeroAndTicksAtPowersOfTen) {
@@ -50,13 +52,22 @@ TEST(Svg, LogarithmsHaveGapsAtZeroAndTicksAtPowersOfTen) {
   const std::string svg = svg_chart(chart, kWide, kHigh);
   EXPECT_EQ(path_of(svg, "a"), at("M", 0, y(1)) + " h0.01" + at(" L", 0.25, y(100)) + at(" M", 1, y(10)) + " h0.01");
   for (double tick : {1, 10, 100})
-    EXPECT_NE(svg.find(fmt::format("y1=\"{0:.2f}\" y2=\"{0:.2f}\" stroke=\"#dddddd\"/><text x=\"58\" y=\"{1:.2f}\" text-anchor=\"end\">{2}</text>", 62 - 28 * y(tick), 66 - 28 * y(tick), tick)), std::string::npos)
-        << tick << "\n" << svg;
+    EXPECT_NE(
+        svg.find(fmt::format(
+            "y1=\"{0:.2f}\" y2=\"{0:.2f}\" stroke=\"#dddddd\"/><text x=\"58\" y=\"{1:.2f}\" text-anchor=\"end\">{2}</text>",
+            62 - 28 * y(tick), 66 - 28 * y(tick), tick)),
+        std::string::npos)
+        << tick << "\n"
+        << svg;
 }
 
 TEST(Svg, ValuesAllAlikeLieInTheMiddle) {
-  for (double v : {5.0, 0.0, -2.0}) EXPECT_EQ(path_of(svg_chart({"t", "step", false, {{"a", {0, 1}, {v, v}}}}, kWide, kHigh), "a"), at("M", 0, 0.5) + " h0.01" + at(" L", 1, 0.5)) << v;
-  EXPECT_NE(svg_chart({"t", "step", false, {{"a", {0, 1}, {5, 5}}}}, kWide, kHigh).find(">5.2</text>"), std::string::npos) << "5 % around it";
+  for (double v : {5.0, 0.0, -2.0})
+    EXPECT_EQ(path_of(svg_chart({"t", "step", false, {{"a", {0, 1}, {v, v}}}}, kWide, kHigh), "a"),
+              at("M", 0, 0.5) + " h0.01" + at(" L", 1, 0.5))
+        << v;
+  EXPECT_NE(svg_chart({"t", "step", false, {{"a", {0, 1}, {5, 5}}}}, kWide, kHigh).find(">5.2</text>"), std::string::npos)
+      << "5 % around it";
 }
 
 TEST(Svg, AGapPartsTheCurve) {
@@ -81,16 +92,24 @@ TEST(Svg, LongSeriesKeepBothExtremesOfAColumnInTheirOrder) {
 TEST(Svg, NamesStandInTheRowOfTheTitleOrOnAGroundOfTheirOwn) {
   Chart chart{"loss", "step", false, {{"a", {0, 1}, {0, 1}}, {"b<&\"", {0, 1}, {0, 1}}}};
   const std::string row = svg_chart(chart, 720, 300);  // to 704: the last name first
-  EXPECT_NE(row.find("<line x1=\"688.0\" x2=\"704.0\" y1=\"16\" y2=\"16\" stroke=\"#d55e00\" stroke-width=\"3\"/><text x=\"682.0\" y=\"20\" text-anchor=\"end\">b&lt;&amp;&quot;</text>"), std::string::npos) << row;
-  EXPECT_NE(row.find("<text x=\"612.0\" y=\"20\" text-anchor=\"end\">a</text>"), std::string::npos) << "four letters of 7 and 42 before it: " << row;
+  EXPECT_NE(
+      row.find(
+          "<line x1=\"688.0\" x2=\"704.0\" y1=\"16\" y2=\"16\" stroke=\"#d55e00\" stroke-width=\"3\"/><text x=\"682.0\" y=\"20\" text-anchor=\"end\">b&lt;&amp;&quot;</text>"),
+      std::string::npos)
+      << row;
+  EXPECT_NE(row.find("<text x=\"612.0\" y=\"20\" text-anchor=\"end\">a</text>"), std::string::npos)
+      << "four letters of 7 and 42 before it: " << row;
   EXPECT_EQ(row.find("fill-opacity"), std::string::npos);
   chart.title = std::string(80, 't');
   const std::string below = svg_chart(chart, 720, 300);
-  EXPECT_NE(below.find("<rect x=\"638.0\" y=\"36.0\" width=\"64.0\" height=\"38.0\" fill=\"#ffffff\" fill-opacity=\"0.8\"/>"), std::string::npos) << below;
+  EXPECT_NE(below.find("<rect x=\"638.0\" y=\"36.0\" width=\"64.0\" height=\"38.0\" fill=\"#ffffff\" fill-opacity=\"0.8\"/>"),
+            std::string::npos)
+      << below;
   EXPECT_NE(below.find("<text x=\"674.0\" y=\"50\" text-anchor=\"end\">a</text>"), std::string::npos) << below;
   EXPECT_NE(below.find("<text x=\"674.0\" y=\"66\" text-anchor=\"end\">b&lt;&amp;&quot;</text>"), std::string::npos) << below;
   chart.series.resize(1);
-  EXPECT_EQ(svg_chart(chart, 720, 300).find("text-anchor=\"end\">a</text>"), std::string::npos) << "one curve is named by the title";
+  EXPECT_EQ(svg_chart(chart, 720, 300).find("text-anchor=\"end\">a</text>"), std::string::npos)
+      << "one curve is named by the title";
 }
 
 std::string repeated(const std::string& s, int n) {
@@ -102,17 +121,21 @@ std::string repeated(const std::string& s, int n) {
 TEST(Terminal, AFlatLineIsInItsRow) {
   const Chart chart{"t", "step", false, {{"a", {0, 1}, {0, 0}}}};
   const std::string pad(10, ' ');
-  EXPECT_EQ(terminal_chart(chart, 32, 4, false),
-            "t\n         1 ┤\n" + pad + " │\n         0 ┤" + repeated("⠉", 20) + "\n        -1 ┤\n" + pad + " └" + repeated("─", 20) + "\n" + pad + "  0" + std::string(13, ' ') + "1 step\n");
+  EXPECT_EQ(terminal_chart(chart, 32, 4, false), "t\n         1 ┤\n" + pad + " │\n         0 ┤" + repeated("⠉", 20) +
+                                                     "\n        -1 ┤\n" + pad + " └" + repeated("─", 20) + "\n" + pad + "  0" +
+                                                     std::string(13, ' ') + "1 step\n");
 }
 
 TEST(Terminal, ARiseGoesFromTheFirstDotBelowToTheLastAbove) {
   const std::string text = terminal_chart({"t", "s", false, {{"a", {0, 1}, {0, 1}}}}, 32, 3, false);
   std::vector<std::string> lines;
-  for (size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) lines.push_back(text.substr(begin, text.find('\n', begin) - begin));
+  for (size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1)
+    lines.push_back(text.substr(begin, text.find('\n', begin) - begin));
   ASSERT_EQ(lines.size(), 6u);
-  const std::string first = lines[3].substr(std::string(11, ' ').size() + 3, 3), last = lines[1].substr(lines[1].size() - 3);  // a frame's sign has three bytes
-  EXPECT_TRUE((static_cast<unsigned char>(first[2]) | static_cast<unsigned char>(first[1]) << 6) & 0x40) << "the lowest dot of the first column: " << lines[3];
+  const std::string first = lines[3].substr(std::string(11, ' ').size() + 3, 3),
+                    last = lines[1].substr(lines[1].size() - 3);  // a frame's sign has three bytes
+  EXPECT_TRUE((static_cast<unsigned char>(first[2]) | static_cast<unsigned char>(first[1]) << 6) & 0x40)
+      << "the lowest dot of the first column: " << lines[3];
   EXPECT_TRUE(static_cast<unsigned char>(last[2]) & 0x08) << "the highest dot of the last column: " << lines[1];
 }
 
@@ -130,7 +153,9 @@ TEST(Xml, EscapesWhatHasAMeaning) { EXPECT_EQ(xml_escaped("a<b>&\"c\"\t\n\x01\x1
 TEST(RunMetrics, AreColumnsOfRows) {
   TemporaryFolder f;
   std::filesystem::create_directory(f / "book");
-  spill(f / "book/metrics.jsonl", "{\"step\":2,\"loss\":1.5,\"note\":\"x\"}\n{\"step\":4,\"loss\":null,\"lr\":0.25}\n{\"step\":6,\"loss\":0.5}\n{\"step\":8,\"lo");
+  spill(
+      f / "book/metrics.jsonl",
+      "{\"step\":2,\"loss\":1.5,\"note\":\"x\"}\n{\"step\":4,\"loss\":null,\"lr\":0.25}\n{\"step\":6,\"loss\":0.5}\n{\"step\":8,\"lo");
   for (const std::string& path : {f / "book", f / "book/metrics.jsonl", f / "book/"}) {
     const RunMetrics m = read_run_metrics(path);
     EXPECT_EQ(m.name, path.ends_with('/') ? m.name : "book");

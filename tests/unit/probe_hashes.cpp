@@ -1,4 +1,5 @@
-// What checks of equality stand on, on calls made by hand: checksums of what calls write, a sum in another order, and the work of a step.
+// What checks of equality stand on, on calls made by hand: checksums of what calls write, a sum in another order, and the work
+// of a step.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +30,14 @@ TensorView matrix_of(std::vector<float>& v, int64_t rows, int64_t cols) {
 }
 
 void make(Observer& o, const Call& c, const std::vector<NamedView>& tensors) {
-  o.after({.step = c.step, .micro = c.micro, .phase = c.phase, .path = c.path, .op = c.op, .ordinal = c.ordinal, .tensors = tensors, .flops = c.flops});
+  o.after({.step = c.step,
+           .micro = c.micro,
+           .phase = c.phase,
+           .path = c.path,
+           .op = c.op,
+           .ordinal = c.ordinal,
+           .tensors = tensors,
+           .flops = c.flops});
 }
 
 void write(Observer& o, const Call& c, float x, const char* tensor = "out", Access access = Access::write) {
@@ -57,7 +65,7 @@ TEST(OpHashes, MatchCallsByAllThatNamesThem) {
   write(same, {.phase = Phase::recompute}, 1);
   write(same, {.path = "head"}, 5, "w", Access::update);
   write(same, {.op = "add"}, 7);
-  write(same, {.step = 3}, 6);             // only this run makes these: passed over
+  write(same, {.step = 3}, 6);  // only this run makes these: passed over
   write(same, {.path = "elsewhere"}, 6);
   write(same, {}, 9, "another");
   write(same, {}, 9, "out", Access::read);  // what is read was written by somebody else
@@ -86,7 +94,8 @@ TEST(OpHashes, NameTheFirstThatDiffers) {
 
 TEST(OpHashes, ChecksumsAreOfElementsRowAfterRow) {
   std::vector<float> close{1, 2, 3, 4, 5, 6}, wide{1, 2, 3, -7, 4, 5, 6, -8}, moved{1, 2, 4, 3, 5, 6}, last{1, 2, 3, 4, 5, 7};
-  EXPECT_EQ(checksum_of_view(matrix_of(close, 2, 3)), checksum_of_view(matrix_of(wide, 2, 3))) << "what lies between rows is not of the tensor";
+  EXPECT_EQ(checksum_of_view(matrix_of(close, 2, 3)), checksum_of_view(matrix_of(wide, 2, 3)))
+      << "what lies between rows is not of the tensor";
   EXPECT_NE(checksum_of_view(matrix_of(close, 2, 3)), checksum_of_view(matrix_of(moved, 2, 3)));
   EXPECT_NE(checksum_of_view(matrix_of(close, 2, 3)), checksum_of_view(matrix_of(last, 2, 3)));
   wide[7] = 100, wide[3] = 100;
@@ -98,7 +107,9 @@ TEST(ReorderSum, ChangesOneElementOfOneProductOfThePath) {
   std::vector<float> out, bias{0, 0};
   auto run = [&](Observer& o, const char* path, const char* op, Phase phase, bool with_bias) {
     out = {12, 12, 0, 0};
-    std::vector<NamedView> tensors{{"a", matrix_of(a, 2, 3), Access::read}, {"b", matrix_of(b, 2, 3), Access::read}, {"out", matrix_of(out, 2, 2), Access::write}};
+    std::vector<NamedView> tensors{{"a", matrix_of(a, 2, 3), Access::read},
+                                   {"b", matrix_of(b, 2, 3), Access::read},
+                                   {"out", matrix_of(out, 2, 2), Access::write}};
     if (with_bias) tensors.push_back({"bias", row_of(bias), Access::read});
     make(o, {.phase = phase, .path = path, .op = op}, tensors);
   };
@@ -125,14 +136,15 @@ TEST(ReorderSum, ChangesOneElementOfOneProductOfThePath) {
 TEST(WorkCount, OneMicroBatchALaterOneForEachOtherAndTheUpdate) {
   WorkCount work;
   std::vector<float> v(25);  // 100 bytes
-  auto call = [&](int64_t micro, Phase phase, double flops, Access access, const char* op = "matmul", const char* tensor = "out") {
+  auto call = [&](int64_t micro, Phase phase, double flops, Access access, const char* op = "matmul",
+                  const char* tensor = "out") {
     make(work, {.micro = micro, .phase = phase, .op = op, .flops = flops}, {{tensor, row_of(v), access}});
   };
-  call(0, Phase::forward, 1000, Access::write);         // 1000 FLOPs take 10 s, 100 bytes 1 s
-  call(0, Phase::backward, 50, Access::update);         // read and written: 2 s
-  call(1, Phase::forward, 300, Access::write);          // 3 s
-  call(2, Phase::forward, 1e9, Access::write);          // as the second: not counted
-  call(0, Phase::update, 700, Access::update);          // 7 s
+  call(0, Phase::forward, 1000, Access::write);                     // 1000 FLOPs take 10 s, 100 bytes 1 s
+  call(0, Phase::backward, 50, Access::update);                     // read and written: 2 s
+  call(1, Phase::forward, 300, Access::write);                      // 3 s
+  call(2, Phase::forward, 1e9, Access::write);                      // as the second: not counted
+  call(0, Phase::update, 700, Access::update);                      // 7 s
   call(0, Phase::forward, 0, Access::read, "embedding", "weight");  // a few rows of it
   call(0, Phase::forward, 0, Access::read, "embedding", "ids");     // 1 s
   EXPECT_DOUBLE_EQ(work.seconds(100, 100, 1), 10 + 2 + 1 + 7);

@@ -1,5 +1,5 @@
-// Ranks that are threads of one test: groups that hand bytes over as those of MPI do, and count them alike. So what several ranks compute is compared with one in
-// a unit test, number by number, without a launcher.
+// Ranks that are threads of one test: groups that hand bytes over as those of MPI do, and count them alike. So what several
+// ranks compute is compared with one in a unit test, number by number, without a launcher.
 #pragma once
 #include <condition_variable>
 #include <cstring>
@@ -51,24 +51,35 @@ class Post {
 class ThreadGroup final : public Group {
  public:
   ThreadGroup(Post& post, std::string name, int rank, int size)
-      : post_(post), name_(std::move(name)), rank_(rank), size_(size), sent_(static_cast<size_t>(size)), received_(static_cast<size_t>(size)) {}
+      : post_(post),
+        name_(std::move(name)),
+        rank_(rank),
+        size_(size),
+        sent_(static_cast<size_t>(size)),
+        received_(static_cast<size_t>(size)) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   Pending all_gather(const void* mine, void* all, int64_t bytes) const override {
-    return exchange([&](int) { return mine; }, all, std::vector<int64_t>(static_cast<size_t>(size_), bytes), std::vector<int64_t>(static_cast<size_t>(size_), bytes));
+    return exchange([&](int) { return mine; }, all, std::vector<int64_t>(static_cast<size_t>(size_), bytes),
+                    std::vector<int64_t>(static_cast<size_t>(size_), bytes));
   }
   Pending all_to_all(const void* send, void* receive, int64_t bytes) const override {
     const std::vector<int64_t> sizes(static_cast<size_t>(size_), bytes);
     return all_to_all(send, sizes, receive, sizes);
   }
-  Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive, std::span<const int64_t> from) const override {
-    return exchange([&](int r) { return static_cast<const std::byte*>(send) + std::accumulate(to.begin(), to.begin() + r, int64_t{0}); }, receive, to, from);
+  Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive,
+                     std::span<const int64_t> from) const override {
+    return exchange(
+        [&](int r) { return static_cast<const std::byte*>(send) + std::accumulate(to.begin(), to.begin() + r, int64_t{0}); },
+        receive, to, from);
   }
   Pending send(const void* data, int64_t bytes, int to) const override {
     put(data, bytes, to);
     return {};
   }
-  Pending receive(void* data, int64_t bytes, int from) const override { return Pending(std::make_unique<Coming>(post_, std::vector{get(data, bytes, from)})); }
+  Pending receive(void* data, int64_t bytes, int from) const override {
+    return Pending(std::make_unique<Coming>(post_, std::vector{get(data, bytes, from)}));
+  }
   void barrier() const override {
     std::vector<char> all(static_cast<size_t>(size_));
     all_gather(all.data(), all.data(), 1).wait();
@@ -93,7 +104,9 @@ class ThreadGroup final : public Group {
     traffic_.bytes += bytes;
     post_.put({name_, rank_, to, sent_[static_cast<size_t>(to)]++}, data, bytes);
   }
-  Letter get(void* data, int64_t bytes, int from) const { return {{name_, from, rank_, received_[static_cast<size_t>(from)]++}, data, bytes}; }
+  Letter get(void* data, int64_t bytes, int from) const {
+    return {{name_, from, rank_, received_[static_cast<size_t>(from)]++}, data, bytes};
+  }
   template <class F>
   Pending exchange(F&& piece, void* receive, std::span<const int64_t> to, std::span<const int64_t> from) const {
     std::vector<Letter> coming;
@@ -124,7 +137,8 @@ class ThreadWorld final : public World {
   std::unique_ptr<Group> group(const std::vector<int>& ranks, std::string_view name) override {
     const auto me = std::find(ranks.begin(), ranks.end(), rank());
     require(me != ranks.end(), "ranks: {} is not in its group", rank());
-    return std::make_unique<ThreadGroup>(post_, fmt::format("{} {} {}", opened_++, name, ranks.front()), static_cast<int>(me - ranks.begin()), static_cast<int>(ranks.size()));
+    return std::make_unique<ThreadGroup>(post_, fmt::format("{} {} {}", opened_++, name, ranks.front()),
+                                         static_cast<int>(me - ranks.begin()), static_cast<int>(ranks.size()));
   }
 
  private:

@@ -1,4 +1,5 @@
-// Every rope_type gives the frequencies and the table that Transformers gives (tools/golden/make_rope.py), in either spelling of config.json.
+// Every rope_type gives the frequencies and the table that Transformers gives (tools/golden/make_rope.py), in either spelling
+// of config.json.
 #include "model/layers/rope.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,8 @@ TEST(Rope, FrequenciesAreThoseOfTransformers) {
   ASSERT_GT(golden["cases"].size(), 20u);
   for (const Json& c : golden["cases"]) {
     Json new_style{{"max_position_embeddings", c["max_position_embeddings"]}, {"rope_parameters", c["rope_parameters"]}};
-    Json old_style{{"max_position_embeddings", c["max_position_embeddings"]}, {"rope_theta", c["rope_parameters"]["rope_theta"]}};
+    Json old_style{{"max_position_embeddings", c["max_position_embeddings"]},
+                   {"rope_theta", c["rope_parameters"]["rope_theta"]}};
     for (auto& [key, value] : c["rope_parameters"].items())
       if (key != "rope_theta") old_style["rope_scaling"][key == "rope_type" ? "type" : key] = value;
     for (const Json& config : {new_style, old_style}) {
@@ -39,7 +41,8 @@ TEST(Rope, FrequenciesAreThoseOfTransformers) {
   }
 }
 
-// What kernels read: cos and sin of position times frequency, each times the type's factor (yarn's attention_factor), halves side by side.
+// What kernels read: cos and sin of position times frequency, each times the type's factor (yarn's attention_factor), halves
+// side by side.
 TEST(Rope, TheTableIsThatOfTransformers) {
   const Json golden = read_json(std::string(RAVINE_SOURCE_DIR) + "/tests/golden/rope.json");
   int with_factor = 0;
@@ -56,11 +59,15 @@ TEST(Rope, TheTableIsThatOfTransformers) {
       const auto half = static_cast<int64_t>(c["inv_freq"].size());
       ASSERT_EQ(view.cols(), 2 * half);
       ASSERT_GE(view.rows(), rows);
-      const double first = c["inv_freq"].front(), last = c["inv_freq"].back(), bound = eps * (8 + std::log(first / last));  // of the recorded frequencies, as above
+      const double first = c["inv_freq"].front(), last = c["inv_freq"].back(),
+                   bound = eps * (8 + std::log(first / last));  // of the recorded frequencies, as above
       for (int64_t p : {int64_t{0}, int64_t{1}, rows / 2, rows - 1})
         for (int64_t j = 0; j < half; ++j) {
-          const double angle = static_cast<double>(p) * c["inv_freq"][static_cast<size_t>(j)].get<double>(), off = factor * (bound * angle + eps);
-          auto at = [&](int64_t i) { return type == DType::f64 ? view.row<double>(p)[i] : static_cast<double>(view.row<float>(p)[i]); };
+          const double angle = static_cast<double>(p) * c["inv_freq"][static_cast<size_t>(j)].get<double>(),
+                       off = factor * (bound * angle + eps);
+          auto at = [&](int64_t i) {
+            return type == DType::f64 ? view.row<double>(p)[i] : static_cast<double>(view.row<float>(p)[i]);
+          };
           EXPECT_NEAR(at(j), factor * std::cos(angle), off) << config.dump() << " position " << p << " at " << j;
           EXPECT_NEAR(at(j + half), factor * std::sin(angle), off) << config.dump() << " position " << p << " at " << j;
         }
@@ -78,13 +85,16 @@ TEST(Rope, TheTableGrowsWithThePositions) {
     const std::vector<double> f = inverse_frequencies(s, length);
     ASSERT_GE(table.view().rows(), length);
     for (size_t j = 0; j < f.size(); ++j)
-      EXPECT_NEAR(table.view().row<double>(length - 1)[j], std::cos(static_cast<double>(length - 1) * f[j]), 2 * std::numeric_limits<double>::epsilon()) << length << " at " << j;
+      EXPECT_NEAR(table.view().row<double>(length - 1)[j], std::cos(static_cast<double>(length - 1) * f[j]),
+                  2 * std::numeric_limits<double>::epsilon())
+          << length << " at " << j;
   }
 }
 
 TEST(Rope, WhatATypeNeedsIsAskedForByName) {
-  for (const char* text : {R"({"rope_type":"linear"})", R"({"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0})",
-                           R"({"rope_type":"spiral","factor":2.0})", R"({"rope_type":"linear","factor":2.0,"surprise":1})"}) {
+  for (const char* text :
+       {R"({"rope_type":"linear"})", R"({"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0})",
+        R"({"rope_type":"spiral","factor":2.0})", R"({"rope_type":"linear","factor":2.0,"surprise":1})"}) {
     Json config{{"max_position_embeddings", 128}, {"rope_parameters", Json::parse(text)}};
     EXPECT_THROW(settings_of(config, 16), UserError) << text;
   }

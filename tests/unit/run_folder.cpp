@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 
 TEST(RunFolder, WhoeverWaitedForTheLockReadsTheMarkAgain) {
   TinyRunFolder run;
-  auto first = std::make_unique<RunFolder>(run.config), second = std::make_unique<RunFolder>(run.config);  // both look before one of them writes
+  auto first = std::make_unique<RunFolder>(run.config),
+       second = std::make_unique<RunFolder>(run.config);  // both look before one of them writes
   first->hold();
   const std::string name = first->run();
   EXPECT_FALSE(name.empty());
@@ -54,8 +55,12 @@ TEST(RunFolder, EveryOptionThatNamesSomethingReadIsAnInput) {
 }
 
 TEST(RunFolder, OnlyARunsMarkOpensIt) {
-  for (const auto& [mark, opens] : {std::pair{FolderMark{"x", {}, kRunFolder}, true}, {FolderMark{"x", {}, ""}, true}, {FolderMark{"x", {{"config.yaml", {}}}, ""}, true},
-                                    {FolderMark{"x", {}, kModelFolder}, false}, {FolderMark{"x", {}, kPreprocessFolder}, false}, {FolderMark{"x", {{"config.json", {}}}, ""}, false},
+  for (const auto& [mark, opens] : {std::pair{FolderMark{"x", {}, kRunFolder}, true},
+                                    {FolderMark{"x", {}, ""}, true},
+                                    {FolderMark{"x", {{"config.yaml", {}}}, ""}, true},
+                                    {FolderMark{"x", {}, kModelFolder}, false},
+                                    {FolderMark{"x", {}, kPreprocessFolder}, false},
+                                    {FolderMark{"x", {{"config.json", {}}}, ""}, false},
                                     {FolderMark{"x", {}, "a kind to come"}, false}}) {
     TinyRunFolder run;
     fs::create_directories(run.config.train.output);
@@ -71,8 +76,11 @@ TEST(RunFolder, OnlyARunsMarkOpensIt) {
 TEST(RunFolder, WhatHasANumberIsTheRunsToo) {
   TinyRunFolder run;
   write_mark(run.folder.path(), {"a run", {}, kRunFolder});
-  for (const char* name : {"config.edited-1.yaml", "model.new-12", "model", "model/config.json"}) EXPECT_EQ(run_that_owns(run.folder / name), fs::canonical(run.folder.path()).string()) << name;
-  for (const char* name : {"config.edited-.yaml", "config.edited-x.yaml", "model.new-", "model.new-1b", "models", "config.json"}) EXPECT_EQ(run_that_owns(run.folder / name), "") << name;
+  for (const char* name : {"config.edited-1.yaml", "model.new-12", "model", "model/config.json"})
+    EXPECT_EQ(run_that_owns(run.folder / name), fs::canonical(run.folder.path()).string()) << name;
+  for (const char* name :
+       {"config.edited-.yaml", "config.edited-x.yaml", "model.new-", "model.new-1b", "models", "config.json"})
+    EXPECT_EQ(run_that_owns(run.folder / name), "") << name;
 }
 
 TEST(RunFolder, AStopThatWasLeftIsDroppedOnceAndOneThatComesLaterCounts) {

@@ -1,4 +1,5 @@
-// Which run or model a folder stands for: one that init prepared, one that was copied or moved with its run, a run with and without its model.
+// Which run or model a folder stands for: one that init prepared, one that was copied or moved with its run, a run with and
+// without its model.
 #include "train/run_places.h"
 
 #include "base/error.h"
@@ -78,7 +79,9 @@ TEST(ModelMeant, IsThatOfTheRun) {
   EXPECT_EQ(model_meant_by(plain, "--model"), plain) << "whoever opens it says what is wrong";
   fake_run(run, run);
   const std::string said = message_of<UserError>([&] { model_meant_by(run, "model.path"); });
-  for (const std::string& part : {"model.path=" + run, "`ravine train --config " + run + "/config.yaml`", "`ravine convert --input " + run + " --output DIR --to hf`"}) EXPECT_NE(said.find(part), std::string::npos) << said;
+  for (const std::string& part : {"model.path=" + run, "`ravine train --config " + run + "/config.yaml`",
+                                  "`ravine convert --input " + run + " --output DIR --to hf`"})
+    EXPECT_NE(said.find(part), std::string::npos) << said;
   fs::create_directories(run + "/model");
   EXPECT_THROW(model_meant_by(run, "--model"), UserError) << "a model folder without a config is none";
   spill(run + "/model/config.json", "{}");
@@ -97,9 +100,11 @@ TEST(GoesOn, ByTheRunsOwnConfigWhereverItLies) {
   EXPECT_EQ(command_that_goes_on_in(run), "ravine train --config '" + run + "/config.yaml'");
   EXPECT_EQ(command_that_goes_on_in(run + "/"), "ravine train --config '" + run + "/config.yaml'");
   fake_run(run, other);
-  EXPECT_EQ(command_that_goes_on_in(run), "ravine train --config '" + run + "/config.yaml' train.output='" + run + "'") << "it was moved";
+  EXPECT_EQ(command_that_goes_on_in(run), "ravine train --config '" + run + "/config.yaml' train.output='" + run + "'")
+      << "it was moved";
   spill(run + "/config.yaml", "no: [");
-  EXPECT_EQ(command_that_goes_on_in(run), "ravine train --config '" + run + "/config.yaml'") << "train says what is wrong with it";
+  EXPECT_EQ(command_that_goes_on_in(run), "ravine train --config '" + run + "/config.yaml'")
+      << "train says what is wrong with it";
 }
 
 TEST(ConfigOfAnotherRun, IsRefusedUntilItIsSaidWhichIsMeant) {
@@ -109,8 +114,10 @@ TEST(ConfigOfAnotherRun, IsRefusedUntilItIsSaidWhichIsMeant) {
   EXPECT_EQ(refusal(first + "/config.yaml"), "taken");
   const std::string said = refusal(copy + "/config.yaml");
   EXPECT_NE(said.find("it was copied or moved, and says " + first), std::string::npos) << said;
-  EXPECT_NE(said.find("train.output=" + copy + " for the run here, train.output=" + first + " for that one"), std::string::npos) << said;
-  for (const std::string& meant : {first, copy}) EXPECT_EQ(refusal(copy + "/config.yaml", {{.key = "train.output", .value = meant}}), "taken") << meant;
+  EXPECT_NE(said.find("train.output=" + copy + " for the run here, train.output=" + first + " for that one"), std::string::npos)
+      << said;
+  for (const std::string& meant : {first, copy})
+    EXPECT_EQ(refusal(copy + "/config.yaml", {{.key = "train.output", .value = meant}}), "taken") << meant;
   spill(f / "config.yaml", slurp(copy + "/config.yaml"));
   EXPECT_EQ(refusal(f / "config.yaml"), "taken") << "no run lies there";
   spill(copy + "/mine.yaml", slurp(copy + "/config.yaml"));
@@ -122,7 +129,8 @@ TEST(ConfigOfAnotherRun, IsRefusedUntilItIsSaidWhichIsMeant) {
   EXPECT_EQ(refusal(made + "/run.yaml"), "taken");
   EXPECT_EQ(refusal(again + "/run.yaml"), "taken") << "nothing has run there";
   fake_run(again + "/run", made + "/run");
-  EXPECT_NE(refusal(again + "/run.yaml").find("train.output=" + again + "/run for the run here"), std::string::npos) << refusal(again + "/run.yaml");
+  EXPECT_NE(refusal(again + "/run.yaml").find("train.output=" + again + "/run for the run here"), std::string::npos)
+      << refusal(again + "/run.yaml");
 }
 
 }  // namespace

@@ -89,21 +89,25 @@ ScheduleOptions schedule(const std::string& type, int64_t warmup = 0, double min
 // get_wsd_schedule: the shapes of warm-up and decay, what is between, and where it stays. 100 steps: 10 up, 60 stable, 30 down.
 TEST(Schedule, ShapesOfWarmUpAndDecay) {
   const double pi = 3.14159265358979323846;
-  const std::map<std::string, double (*)(double)> rises = {{"linear", [](double p) { return p; }},
-                                                           {"cosine", [](double p) { return 0.5 * (1 - std::cos(3.14159265358979323846 * p)); }},
-                                                           {"1-sqrt", [](double p) { return 1 - std::sqrt(1 - p); }}};
+  const std::map<std::string, double (*)(double)> rises = {
+      {"linear", [](double p) { return p; }},
+      {"cosine", [](double p) { return 0.5 * (1 - std::cos(3.14159265358979323846 * p)); }},
+      {"1-sqrt", [](double p) { return 1 - std::sqrt(1 - p); }}};
   for (const auto& [up, rise] : rises)
     for (const char* down : {"linear", "cosine", "1-sqrt"})
       for (double least : {0.0, 0.25}) {
         ScheduleOptions o = schedule("warmup_stable_decay", 10, least);
         o.decay_steps = 30, o.warmup_type = up, o.decay_type = down;
         auto at = [&](int64_t step) { return learning_rate(o, 2, 100, step) / 2; };
-        for (int64_t step = 0; step < 10; ++step) EXPECT_NEAR(at(step), least + (1 - least) * rise(static_cast<double>(step) / 10), 1e-15) << up << step;
+        for (int64_t step = 0; step < 10; ++step)
+          EXPECT_NEAR(at(step), least + (1 - least) * rise(static_cast<double>(step) / 10), 1e-15) << up << step;
         EXPECT_EQ(at(10), 1);
         EXPECT_EQ(at(69), 1);
         for (int64_t step = 70; step < 100; ++step) {
           const double p = static_cast<double>(step - 70) / 30;
-          const double fall = down == std::string("linear") ? 1 - p : down == std::string("cosine") ? 0.5 * (1 + std::cos(pi * p)) : 1 - std::sqrt(p);
+          const double fall = down == std::string("linear")   ? 1 - p
+                              : down == std::string("cosine") ? 0.5 * (1 + std::cos(pi * p))
+                                                              : 1 - std::sqrt(p);
           EXPECT_NEAR(at(step), least + (1 - least) * fall, 1e-15) << down << step;
         }
         for (int64_t step : {100, 101, 1000}) EXPECT_EQ(at(step), least);
@@ -120,11 +124,13 @@ TEST(Schedule, BehindTheEndAndDefaults) {
   for (double cycles : {0.0, 1.0, 2.0, 2.5}) {
     ScheduleOptions o = schedule("cosine_with_restarts", 10);
     o.cycles = cycles;
-    for (int64_t step : {110, 111, 150, 1000}) EXPECT_EQ(learning_rate(o, 1, 110, step), 0) << cycles << " cycles, step " << step;
+    for (int64_t step : {110, 111, 150, 1000})
+      EXPECT_EQ(learning_rate(o, 1, 110, step), 0) << cycles << " cycles, step " << step;
     const double given = cycles > 0 ? cycles : 1;
     for (int64_t step : {10, 35, 60, 85, 109}) {
       const double phase = given * static_cast<double>(step - 10) / 100;
-      EXPECT_NEAR(learning_rate(o, 1, 110, step), 0.5 * (1 + std::cos(pi * (phase - std::floor(phase)))), 1e-14) << cycles << " " << step;
+      EXPECT_NEAR(learning_rate(o, 1, 110, step), 0.5 * (1 + std::cos(pi * (phase - std::floor(phase)))), 1e-14)
+          << cycles << " " << step;
     }
   }
   for (double cycles : {0.0, 0.5, 1.5}) {
@@ -147,10 +153,12 @@ TEST(Schedule, BehindTheEndAndDefaults) {
   EXPECT_NEAR(learning_rate(r, 1, 100, 40), std::sqrt(90.0 / 120), 1e-15);
   EXPECT_NEAR(learning_rate(schedule("inverse_sqrt"), 1, 100, 30000), 0.5, 1e-15) << "10000 where there is no warm-up";
   for (const char* type : {"constant", "linear", "cosine", "cosine_with_restarts", "polynomial", "inverse_sqrt"})
-    for (int64_t step : {0, 3, 9}) EXPECT_EQ(learning_rate(schedule(type, 10), 3, 100, step), 3 * (static_cast<double>(step) / 10)) << type;
+    for (int64_t step : {0, 3, 9})
+      EXPECT_EQ(learning_rate(schedule(type, 10), 3, 100, step), 3 * (static_cast<double>(step) / 10)) << type;
 }
 
-// get_cosine_with_min_lr_schedule_with_warmup_lr_rate: its first rate is not 0, and the last step of the warm-up has the full one.
+// get_cosine_with_min_lr_schedule_with_warmup_lr_rate: its first rate is not 0, and the last step of the warm-up has the full
+// one.
 TEST(Schedule, WarmUpFromARateOfItsOwn) {
   ScheduleOptions o = schedule("cosine_warmup_with_min_lr", 5, 0.1);
   EXPECT_EQ(learning_rate(o, 2, 25, 0), 0.4);
@@ -172,8 +180,8 @@ TEST(Schedule, LengthOfItsOwn) {
 }
 
 TEST(Schedule, EdgesStayFinite) {
-  for (const char* type :
-       {"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay", "cosine_warmup_with_min_lr", "reduce_lr_on_plateau", "greedy"})
+  for (const char* type : {"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt",
+                           "warmup_stable_decay", "cosine_warmup_with_min_lr", "reduce_lr_on_plateau", "greedy"})
     for (int64_t warmup : {0, 1, 10, 20})
       for (int64_t step : {0, 9, 10, 11, 1000}) {
         ScheduleOptions o;

@@ -1,4 +1,5 @@
-// What was meant by words and numbers that are written otherwise: characters of other keyboards, numbers with units, words without their flags.
+// What was meant by words and numbers that are written otherwise: characters of other keyboards, numbers with units, words
+// without their flags.
 #include <gtest/gtest.h>
 
 #include "base/cut_text.h"
@@ -16,15 +17,34 @@ TEST(LookAlikes, AreNamedWithTheCharacterThatWasMeant) {
   struct Case {
     const char *text, *plain, *said;
   };
-  for (const Case& c : {Case{"a\uff1db", "a=b", "'\uff1d' (U+FF1D) is a full-width '='"}, Case{"\uff5e", "~", "'\uff5e' (U+FF5E) is a full-width '~'"}, Case{"\uff01", "!", "'\uff01' (U+FF01) is a full-width '!'"},
-                        Case{"a\u3000b", "a b", "a blank in it is the full-width one (U+3000)"}, Case{"a\u00a0b", "a b", "a blank in it is the no-break one (U+00A0)"},
-                        Case{"a\u202fb", "a b", "a blank in it is the no-break one (U+202F)"}, Case{"a\u2003b", "a b", "a blank in it is the typographic one (U+2003)"},
-                        Case{"\u2014x", "-x", "'\u2014' (U+2014) is a typographic '-'"}, Case{"\u2212" "1", "-1", "'\u2212' (U+2212) is a typographic '-'"}, Case{"\u2018x\u2019", "'x'", "'\u2018' (U+2018) is a typographic '''"},
-                        Case{"\u201cx\u201d", "\"x\"", "'\u201c' (U+201C) is a typographic '\"'"}, Case{"a\u3001b", "a,b", "'\u3001' (U+3001) is the Chinese ','"}, Case{"1\u3002" "5", "1.5", "'\u3002' (U+3002) is the Chinese '.'"},
-                        Case{"\u3010" "1\u3011", "[1]", "'\u3010' (U+3010) is the Chinese '['"}, Case{"a\u200bb", "ab", "a character that nobody sees (U+200B) stands in it"},
-                        Case{"\ufeffx", "x", "a character that nobody sees (U+FEFF) stands in it"}, Case{"a\u00adb", "ab", "a character that nobody sees (U+00AD) stands in it"},
-                        Case{"a\u2060", "a", "a character that nobody sees (U+2060) stands in it"}, Case{"plain", "plain", ""}, Case{"\u00e9\u65e5\U0001f600\uff5f", "\u00e9\u65e5\U0001f600\uff5f", ""},
-                        Case{"\U0001f600\uff0c\u65e5\uff1a", "\U0001f600,\u65e5:", "'\uff0c' (U+FF0C) is a full-width ','"}, Case{"a\uff1d\xff\uff1d", "a=\xff\uff1d", "'\uff1d' (U+FF1D) is a full-width '='"}}) {
+  for (const Case& c : {Case{"a\uff1db", "a=b", "'\uff1d' (U+FF1D) is a full-width '='"},
+                        Case{"\uff5e", "~", "'\uff5e' (U+FF5E) is a full-width '~'"},
+                        Case{"\uff01", "!", "'\uff01' (U+FF01) is a full-width '!'"},
+                        Case{"a\u3000b", "a b", "a blank in it is the full-width one (U+3000)"},
+                        Case{"a\u00a0b", "a b", "a blank in it is the no-break one (U+00A0)"},
+                        Case{"a\u202fb", "a b", "a blank in it is the no-break one (U+202F)"},
+                        Case{"a\u2003b", "a b", "a blank in it is the typographic one (U+2003)"},
+                        Case{"\u2014x", "-x", "'\u2014' (U+2014) is a typographic '-'"},
+                        Case{"\u2212"
+                             "1",
+                             "-1", "'\u2212' (U+2212) is a typographic '-'"},
+                        Case{"\u2018x\u2019", "'x'", "'\u2018' (U+2018) is a typographic '''"},
+                        Case{"\u201cx\u201d", "\"x\"", "'\u201c' (U+201C) is a typographic '\"'"},
+                        Case{"a\u3001b", "a,b", "'\u3001' (U+3001) is the Chinese ','"},
+                        Case{"1\u3002"
+                             "5",
+                             "1.5", "'\u3002' (U+3002) is the Chinese '.'"},
+                        Case{"\u3010"
+                             "1\u3011",
+                             "[1]", "'\u3010' (U+3010) is the Chinese '['"},
+                        Case{"a\u200bb", "ab", "a character that nobody sees (U+200B) stands in it"},
+                        Case{"\ufeffx", "x", "a character that nobody sees (U+FEFF) stands in it"},
+                        Case{"a\u00adb", "ab", "a character that nobody sees (U+00AD) stands in it"},
+                        Case{"a\u2060", "a", "a character that nobody sees (U+2060) stands in it"},
+                        Case{"plain", "plain", ""},
+                        Case{"\u00e9\u65e5\U0001f600\uff5f", "\u00e9\u65e5\U0001f600\uff5f", ""},
+                        Case{"\U0001f600\uff0c\u65e5\uff1a", "\U0001f600,\u65e5:", "'\uff0c' (U+FF0C) is a full-width ','"},
+                        Case{"a\uff1d\xff\uff1d", "a=\xff\uff1d", "'\uff1d' (U+FF1D) is a full-width '='"}}) {
     EXPECT_EQ(with_plain_characters(c.text), c.plain);
     EXPECT_EQ(look_alike(c.text), c.said) << c.text;
   }
@@ -206,61 +226,71 @@ TEST(Words, WithoutAFlagAreToldWhereTheyBelong) {
   fs::create_directories(f / "run");
   fs::create_directories(f / "texts");
   for (const char* file : {"model/config.json", "run/config.yaml", "other.yaml", "a.txt"}) spill(f / file, "");
-  const CommandSpec talk{"talk", "talks", "ravine talk", {"model"}}, train{"train", "trains", "ravine train", {"model", "data", "train"}}, files{"files", "reads", "ravine files", {}}, one{"one", "shows", "ravine one", {}},
-      encode{"tokenizer encode", "ids", "ravine tokenizer encode", {}}, decode{"tokenizer decode", "text", "ravine tokenizer decode", {}};
+  const CommandSpec talk{"talk", "talks", "ravine talk", {"model"}},
+      train{"train", "trains", "ravine train", {"model", "data", "train"}}, files{"files", "reads", "ravine files", {}},
+      one{"one", "shows", "ravine one", {}}, encode{"tokenizer encode", "ids", "ravine tokenizer encode", {}},
+      decode{"tokenizer decode", "text", "ravine tokenizer decode", {}};
   struct Case {
     std::string said, wanted;
   };
-  for (const Case& c : {Case{said<TalkFlags>(talk, {f / "model"}), "a model is given as --model " + (f / "model")},
-                        {said<NoFlags>(train, {f / "model"}), "a model is given as model.path=" + (f / "model")},
-                        {said<NoFlags>(train, {f / "model/config.json"}), "the shape of a new model is given as model.config=" + (f / "model/config.json")},
-                        {said<TalkFlags>(talk, {f / "run"}), "a run's folder stands for its model: --model " + (f / "run")},
-                        {said<NoFlags>(train, {f / "run"}), "a run is begun or gone on with by --config " + (f / "run/config.yaml")},
-                        {said<NoFlags>(train, {f / "other.yaml"}), "a config is given as --config " + (f / "other.yaml")},
-                        {said<NoFlags>(train, {f / "a.txt"}), "data are given as data.train=" + (f / "a.txt")},
-                        {said<NoFlags>(train, {f / "texts"}), "data are given as data.train=" + (f / "texts")},
-                        {said<TalkFlags>(talk, {f / "a.txt"}), "prompts of a file are given as --prompts " + (f / "a.txt")},
-                        {said<FileFlags>(files, {f / "a.txt"}), "a file is given as --input " + (f / "a.txt")},
-                        {said<TalkFlags>(talk, {"hello"}), "a prompt is given as --prompt hello"},
-                        {said<TalkFlags>(talk, {"--prompts", f / "a.txt", "hello"}), "there is a prompt already: leave this word out"},
-                        {said<TalkFlags>(talk, {"--prompt", "Once", "upon", "a"}), "a text with blanks stands in quotes: --prompt \"Once upon ..\""},
-                        {said<TalkFlags>(talk, {"--kind", "cpu", "upon"}), "a prompt is given as --prompt upon"},
-                        {said<TalkFlags>(talk, {"--system=Be", "kind"}), "did you mean '--kind'?"},
-                        {said<TalkFlags>(talk, {"--json", "true"}), "--json is a switch: leave out 'true'"},
-                        {said<TalkFlags>(talk, {"--json", "no"}), "--json is a switch: leave it out, or write --json=false"},
-                        {said<NoFlags>(train, {"train.steps", "=", "3"}), "no blanks around '=': write train.steps=3"},
-                        {said<NoFlags>(train, {"train.steps", "=3"}), "no blank before '=': write train.steps=3"},
-                        {said<NoFlags>(train, {"train.steps", "3"}), "an option is written with its value: train.steps=3"},
-                        {said<NoFlags>(train, {"train.steps"}), "an option is written with its value: train.steps=VALUE"},
-                        {said<NoFlags>(train, {"train.steps", "train.seed=1"}), "an option is written with its value: train.steps=VALUE"},
-                        {said<NoFlags>(train, {"train.freeze=[a,", "b]"}), "a list has no blanks, or stands in quotes: 'train.freeze=[a, b]'"},
-                        {said<NoFlags>(train, {"Train.Steps:=3"}), "write train.steps=3"},
-                        {said<OneFlags>(one, {f / "a.txt", f / "other.yaml"}), "it takes one at a time: ravine one " + (f / "other.yaml")},
-                        {said<TokenFlags>(encode, {"hello"}), "text comes from stdin: echo hello | ravine tokenizer encode --tokenizer DIR"},
-                        {said<TokenFlags>(encode, {"--tokenizer", "t", "hello"}), "| ravine tokenizer encode --tokenizer t"},
-                        {said<TokenFlags>(encode, {f / "model"}), "a tokenizer is given as --tokenizer " + (f / "model")},
-                        {said<TokenFlags>(decode, {"[1,", "2,30]"}), "ids come from stdin: echo '[1, 2, 30]' | ravine tokenizer decode --tokenizer DIR"},
-                        {said<NoFlags>(train, {"nonsense"}), "see `ravine train --help`"}})
+  for (const Case& c :
+       {Case{said<TalkFlags>(talk, {f / "model"}), "a model is given as --model " + (f / "model")},
+        {said<NoFlags>(train, {f / "model"}), "a model is given as model.path=" + (f / "model")},
+        {said<NoFlags>(train, {f / "model/config.json"}),
+         "the shape of a new model is given as model.config=" + (f / "model/config.json")},
+        {said<TalkFlags>(talk, {f / "run"}), "a run's folder stands for its model: --model " + (f / "run")},
+        {said<NoFlags>(train, {f / "run"}), "a run is begun or gone on with by --config " + (f / "run/config.yaml")},
+        {said<NoFlags>(train, {f / "other.yaml"}), "a config is given as --config " + (f / "other.yaml")},
+        {said<NoFlags>(train, {f / "a.txt"}), "data are given as data.train=" + (f / "a.txt")},
+        {said<NoFlags>(train, {f / "texts"}), "data are given as data.train=" + (f / "texts")},
+        {said<TalkFlags>(talk, {f / "a.txt"}), "prompts of a file are given as --prompts " + (f / "a.txt")},
+        {said<FileFlags>(files, {f / "a.txt"}), "a file is given as --input " + (f / "a.txt")},
+        {said<TalkFlags>(talk, {"hello"}), "a prompt is given as --prompt hello"},
+        {said<TalkFlags>(talk, {"--prompts", f / "a.txt", "hello"}), "there is a prompt already: leave this word out"},
+        {said<TalkFlags>(talk, {"--prompt", "Once", "upon", "a"}),
+         "a text with blanks stands in quotes: --prompt \"Once upon ..\""},
+        {said<TalkFlags>(talk, {"--kind", "cpu", "upon"}), "a prompt is given as --prompt upon"},
+        {said<TalkFlags>(talk, {"--system=Be", "kind"}), "did you mean '--kind'?"},
+        {said<TalkFlags>(talk, {"--json", "true"}), "--json is a switch: leave out 'true'"},
+        {said<TalkFlags>(talk, {"--json", "no"}), "--json is a switch: leave it out, or write --json=false"},
+        {said<NoFlags>(train, {"train.steps", "=", "3"}), "no blanks around '=': write train.steps=3"},
+        {said<NoFlags>(train, {"train.steps", "=3"}), "no blank before '=': write train.steps=3"},
+        {said<NoFlags>(train, {"train.steps", "3"}), "an option is written with its value: train.steps=3"},
+        {said<NoFlags>(train, {"train.steps"}), "an option is written with its value: train.steps=VALUE"},
+        {said<NoFlags>(train, {"train.steps", "train.seed=1"}), "an option is written with its value: train.steps=VALUE"},
+        {said<NoFlags>(train, {"train.freeze=[a,", "b]"}), "a list has no blanks, or stands in quotes: 'train.freeze=[a, b]'"},
+        {said<NoFlags>(train, {"Train.Steps:=3"}), "write train.steps=3"},
+        {said<OneFlags>(one, {f / "a.txt", f / "other.yaml"}), "it takes one at a time: ravine one " + (f / "other.yaml")},
+        {said<TokenFlags>(encode, {"hello"}), "text comes from stdin: echo hello | ravine tokenizer encode --tokenizer DIR"},
+        {said<TokenFlags>(encode, {"--tokenizer", "t", "hello"}), "| ravine tokenizer encode --tokenizer t"},
+        {said<TokenFlags>(encode, {f / "model"}), "a tokenizer is given as --tokenizer " + (f / "model")},
+        {said<TokenFlags>(decode, {"[1,", "2,30]"}),
+         "ids come from stdin: echo '[1, 2, 30]' | ravine tokenizer decode --tokenizer DIR"},
+        {said<NoFlags>(train, {"nonsense"}), "see `ravine train --help`"}})
     EXPECT_TRUE(c.said.ends_with(c.wanted)) << c.said << "\nwanted " << c.wanted;
 }
 
 TEST(Words, FlagsThatAreNoneAreToldWhatTheyAreHere) {
-  const CommandSpec talk{"talk", "talks", "ravine talk", {"model"}}, train{"train", "trains", "ravine train", {"model", "data", "train"}};
+  const CommandSpec talk{"talk", "talks", "ravine talk", {"model"}},
+      train{"train", "trains", "ravine train", {"model", "data", "train"}};
   struct Case {
     std::string said, wanted;
   };
-  for (const Case& c : {Case{said<NoFlags>(train, {"--train.steps=7"}), "options have no dashes: write train.steps=7"},
-                        {said<NoFlags>(train, {"--train.steps", "7"}), "options have no dashes: write train.steps=7"},
-                        {said<NoFlags>(train, {"--train.steps"}), "options have no dashes: write train.steps=VALUE"},
-                        {said<NoFlags>(train, {"--train.steps", "train.seed=1"}), "options have no dashes: write train.steps=VALUE"},
-                        {said<NoFlags>(train, {"--sequence-length", "64"}), "data.sequence_length=64"},
-                        {said<TalkFlags>(talk, {"--sys", "x"}), "did you mean '--system'?"},
-                        {said<TalkFlags>(talk, {"--promt", "x"}), "did you mean '--prompt'?"}})
+  for (const Case& c :
+       {Case{said<NoFlags>(train, {"--train.steps=7"}), "options have no dashes: write train.steps=7"},
+        {said<NoFlags>(train, {"--train.steps", "7"}), "options have no dashes: write train.steps=7"},
+        {said<NoFlags>(train, {"--train.steps"}), "options have no dashes: write train.steps=VALUE"},
+        {said<NoFlags>(train, {"--train.steps", "train.seed=1"}), "options have no dashes: write train.steps=VALUE"},
+        {said<NoFlags>(train, {"--sequence-length", "64"}), "data.sequence_length=64"},
+        {said<TalkFlags>(talk, {"--sys", "x"}), "did you mean '--system'?"},
+        {said<TalkFlags>(talk, {"--promt", "x"}), "did you mean '--prompt'?"}})
     EXPECT_TRUE(c.said.ends_with(c.wanted)) << c.said << "\nwanted " << c.wanted;
 }
 
 TEST(Interfaces, OfMpiAreThoseOfTheFirstVariableThatSaysOne) {
-  const char* ours[] = {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_oob_tcp_if_include", "HYDRA_IFACE", "MPIR_CVAR_NETWORK_IFACE", "UCX_NET_DEVICES"};
+  const char* ours[] = {"OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include",
+                        "PRTE_MCA_oob_tcp_if_include", "HYDRA_IFACE",
+                        "MPIR_CVAR_NETWORK_IFACE",     "UCX_NET_DEVICES"};
   const char* excluded[] = {"OMPI_MCA_btl_tcp_if_exclude", "OMPI_MCA_oob_tcp_if_exclude", "PRTE_MCA_oob_tcp_if_exclude"};
   auto clear = [&] {
     for (const char* v : ours) unsetenv(v);

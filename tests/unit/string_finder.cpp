@@ -1,4 +1,5 @@
-// Strings found in texts, by both ways of looking, against the definition: the leftmost first, of those the longest, none inside another.
+// Strings found in texts, by both ways of looking, against the definition: the leftmost first, of those the longest, none
+// inside another.
 #include "data/tokenizers/string_finder.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,9 @@ Found by_definition(const std::vector<std::string>& strings, std::string_view te
   for (size_t at = 0; at < text.size();) {
     int32_t best = -1;
     for (size_t k = 0; k < strings.size(); ++k)
-      if (text.substr(at).starts_with(strings[k]) && (best < 0 || strings[k].size() > strings[static_cast<size_t>(best)].size())) best = static_cast<int32_t>(k);
+      if (text.substr(at).starts_with(strings[k]) &&
+          (best < 0 || strings[k].size() > strings[static_cast<size_t>(best)].size()))
+        best = static_cast<int32_t>(k);
     if (best < 0) {
       ++at;
       continue;

@@ -102,7 +102,8 @@ TEST(Tokenizer, raw_model_file) {
 TEST(Tokenizer, text_cut_in_pieces_has_the_same_ids) {
   Folder f("words");
   std::string corpus;
-  for (int i = 0; i < 300; ++i) corpus += fmt::format("the river {} rolls  down to the sea, 山谷里有一条河。 def f(x): return {}\n", i, i * 7);
+  for (int i = 0; i < 300; ++i)
+    corpus += fmt::format("the river {} rolls  down to the sea, 山谷里有一条河。 def f(x): return {}\n", i, i * 7);
   f.write("corpus.txt", corpus);
   std::vector<std::string> models{kGolden + "llama/tokenizer.model"};
   for (bool bytes : {true, false}) {
@@ -116,8 +117,38 @@ TEST(Tokenizer, text_cut_in_pieces_has_the_same_ids) {
     train_tokenizer(t);
     models.push_back(t.output + "/tokenizer.model");
   }
-  const std::vector<std::string> bits{"the", " the", "river", " ", "  ", "     ", "山谷", "河", "。", "é", "e\xCC\x81", "\xE2\x96\x81", "\n", "\t", "def f(x)", "12 345", "river rolls", "<|a b|>", "(x)", "<s>", "</s>",
-                                      "<0x41>", "\xFF", "\xE5\xB1", "\xF0\x9F\x98\x80", std::string(1, '\0'), "aaaaaaaa", "zqx", "\xC3", "\xEF\xBF\xBD", "\u3000", "it's"};
+  const std::vector<std::string> bits{"the",
+                                      " the",
+                                      "river",
+                                      " ",
+                                      "  ",
+                                      "     ",
+                                      "山谷",
+                                      "河",
+                                      "。",
+                                      "é",
+                                      "e\xCC\x81",
+                                      "\xE2\x96\x81",
+                                      "\n",
+                                      "\t",
+                                      "def f(x)",
+                                      "12 345",
+                                      "river rolls",
+                                      "<|a b|>",
+                                      "(x)",
+                                      "<s>",
+                                      "</s>",
+                                      "<0x41>",
+                                      "\xFF",
+                                      "\xE5\xB1",
+                                      "\xF0\x9F\x98\x80",
+                                      std::string(1, '\0'),
+                                      "aaaaaaaa",
+                                      "zqx",
+                                      "\xC3",
+                                      "\xEF\xBF\xBD",
+                                      "\u3000",
+                                      "it's"};
   std::mt19937 draw(1);
   for (const std::string& path : models) {
     SCOPED_TRACE(path);
@@ -181,7 +212,8 @@ TEST(Tokenizer, folders_without_a_tokenizer_are_refused_by_name) {
   Folder dir("refused");
   EXPECT_NE(message([&] { open_tokenizer(dir.path.string()); }).find("it must hold tokenizer.model"), std::string::npos);
   dir.write("tokenizer.json", "{}");
-  EXPECT_NE(message([&] { open_tokenizer(dir.path.string()); }).find("tokenizer.json): it must have the field 'model'"), std::string::npos);
+  EXPECT_NE(message([&] { open_tokenizer(dir.path.string()); }).find("tokenizer.json): it must have the field 'model'"),
+            std::string::npos);
   EXPECT_NE(message([&] { open_tokenizer((dir.path / "tokenizer.json").string()); }).find("'model'"), std::string::npos);
   EXPECT_NE(message([&] { open_tokenizer((dir.path / "none.model").string()); }).find("no such tokenizer"), std::string::npos);
 }

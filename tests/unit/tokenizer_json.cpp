@@ -1,4 +1,5 @@
-// tokenizer.json against what PyPI's tokenizers recorded for small tokenizers of every component (tools/golden/make_tokenizers.py).
+// tokenizer.json against what PyPI's tokenizers recorded for small tokenizers of every component
+// (tools/golden/make_tokenizers.py).
 #include <gtest/gtest.h>
 
 #include <random>
@@ -17,7 +18,9 @@ namespace {
 using test::Folder;
 const std::string kGolden = std::string(RAVINE_SOURCE_DIR) + "/tests/golden/";
 
-std::unique_ptr<Tokenizer> tokenizer_of(const Json& json) { return make_tokenizer(read_tokenizer_json(json.dump(), "golden.json")); }
+std::unique_ptr<Tokenizer> tokenizer_of(const Json& json) {
+  return make_tokenizer(read_tokenizer_json(json.dump(), "golden.json"));
+}
 
 std::vector<int32_t> ids_of(const Json& j) { return j.get<std::vector<int32_t>>(); }
 
@@ -54,7 +57,8 @@ TEST(TokenizerJson, every_component_as_recorded) {
   EXPECT_GE(rows, 29u);
 }
 
-// As PyPI's tokenizers 0.23 has it: letters, digits and underscores on either side make it a part of a longer word; everything else does not.
+// As PyPI's tokenizers 0.23 has it: letters, digits and underscores on either side make it a part of a longer word; everything
+// else does not.
 TEST(TokenizerJson, single_words_end_where_words_end) {
   Json j = read_json(kGolden + "tokenizers.json")["rows"][0]["tokenizer"];
   int32_t whole = -1;
@@ -66,9 +70,13 @@ TEST(TokenizerJson, single_words_end_where_words_end) {
     const auto ids = t->encode(text, false);
     return std::count(ids.begin(), ids.end(), whole);
   };
-  for (const char* text : {"whole", "a whole", "whole.", "(whole)", "whole-x", "whole\n", "\xE5\xB1\xB1 whole", "whole,whole", "a whole b"}) EXPECT_GE(found(text), 1) << text;
+  for (const char* text :
+       {"whole", "a whole", "whole.", "(whole)", "whole-x", "whole\n", "\xE5\xB1\xB1 whole", "whole,whole", "a whole b"})
+    EXPECT_GE(found(text), 1) << text;
   EXPECT_EQ(found("whole,whole"), 2);
-  for (const char* text : {"wholes", "wholesome x", "whole_", "whole1", "awhole", "_whole", "1whole", "whole\xC3\xA9", "\xC3\xA9whole", "whole\xE5\xB1\xB1", "wholewhole"}) EXPECT_EQ(found(text), 0) << text;
+  for (const char* text : {"wholes", "wholesome x", "whole_", "whole1", "awhole", "_whole", "1whole", "whole\xC3\xA9",
+                           "\xC3\xA9whole", "whole\xE5\xB1\xB1", "wholewhole"})
+    EXPECT_EQ(found(text), 0) << text;
 }
 
 // tools/golden/make_tokenizer_corners.py: parts in any order, and rules where two ways are equally good.
@@ -99,7 +107,8 @@ TEST(TokenizerJson, chains_of_post_processors_as_recorded) {
   const Json rows = read_json(kGolden + "post_processors.json");
   ASSERT_GT(rows.size(), 60u);
   for (const Json& row : rows) {
-    Json j = Json::parse(R"({"version":"1.0","added_tokens":[],"pre_tokenizer":{"type":"Whitespace"},"model":{"type":"WordLevel","vocab":{"a":0,"b":1,"text":2,"unknown":3},"unk_token":"unknown"}})");
+    Json j = Json::parse(
+        R"({"version":"1.0","added_tokens":[],"pre_tokenizer":{"type":"Whitespace"},"model":{"type":"WordLevel","vocab":{"a":0,"b":1,"text":2,"unknown":3},"unk_token":"unknown"}})");
     j["post_processor"] = row["post_processor"];
     SCOPED_TRACE(row.dump());
     if (row["ids"].is_null()) {
@@ -116,14 +125,16 @@ TEST(TokenizerJson, scanners_equal_pcre2) {
   auto table = char_table();
   RegexScratch scratch;
   std::mt19937 random(3);
-  const char32_t odd[] = {U'\'', U's', U'S', U't', U'r', U'E', U'e', U'v', U'l', U'L', U'm', U'd', 0x17f, U' ', U' ', U'\n', U'\r', U'\t', U'a', U'1',
-                          U'9', U'.', U'-', 0xa0, 0x3000, 0x4e2d, 0xe9, 0x301, 0x660, 0xbd, 0x1f600, 0x200b, 0x2028, 0x180e, 0x85, 0x1c};
+  const char32_t odd[] = {U'\'',  U's',   U'S', U't',  U'r',  U'E',  U'e',    U'v',   U'l',   U'L',   U'm', U'd',
+                          0x17f,  U' ',   U' ', U'\n', U'\r', U'\t', U'a',    U'1',   U'9',   U'.',   U'-', 0xa0,
+                          0x3000, 0x4e2d, 0xe9, 0x301, 0x660, 0xbd,  0x1f600, 0x200b, 0x2028, 0x180e, 0x85, 0x1c};
   for (auto pattern : {SplitPattern::gpt2, SplitPattern::llama3, SplitPattern::qwen2}) {
     Regex regex(pattern_text(pattern), "pattern");
     auto compare = [&](const std::string& text) {
       std::vector<std::pair<size_t, size_t>> want, got;
       each_match(regex, text, scratch, [&](size_t b, size_t e) { want.emplace_back(b, e); });
-      scan_words(pattern, *table, text, [&](std::string_view w) { got.emplace_back(w.data() - text.data(), w.data() - text.data() + w.size()); });
+      scan_words(pattern, *table, text,
+                 [&](std::string_view w) { got.emplace_back(w.data() - text.data(), w.data() - text.data() + w.size()); });
       ASSERT_EQ(got, want) << pattern_text(pattern) << " " << Json(text).dump();
     };
     std::string text;
@@ -141,7 +152,8 @@ TEST(TokenizerJson, scanners_equal_pcre2) {
 }
 
 Json base_json() {
-  return Json::parse(R"({"version":"1.0","added_tokens":[],"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"aba":3,"aa":4,"aaaa":5},
+  return Json::parse(
+      R"({"version":"1.0","added_tokens":[],"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"aba":3,"aa":4,"aaaa":5},
       "merges":[["a","b"],["a","a"],["aa","aa"],["ab","a"]]}})");
 }
 
@@ -175,7 +187,8 @@ TEST(TokenizerJson, long_words_as_short_ones) {
 TEST(TokenizerJson, bad_text_becomes_the_replacement_character) {
   Json want = read_json(kGolden + "tokenizers.json");
   auto t = tokenizer_of(want["rows"][0]["tokenizer"]);
-  const std::pair<const char*, const char*> cases[] = {  // as bytes.decode("utf-8", "replace") has it
+  const std::pair<const char*, const char*> cases[] = {
+      // as bytes.decode("utf-8", "replace") has it
       {"\xff", "\xEF\xBF\xBD"},
       {"a\xc3", "a\xEF\xBF\xBD"},
       {"\xc3(", "\xEF\xBF\xBD("},
@@ -204,7 +217,10 @@ TEST(TokenizerJson, what_is_not_known_is_refused_by_name) {
   };
   EXPECT_EQ(message([](Json&) {}), "no UserError");
   has([](Json& j) { j["normalizer"] = {{"type", "Magic"}}; }, "golden.json: normalizer): the normalizer 'Magic' is not known");
-  has([](Json& j) { j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Nope"}}}}}; },
+  has(
+      [](Json& j) {
+        j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {{{"type", "Nope"}}}}};
+      },
       "pre_tokenizer.pretokenizers[0]): the pre-tokenizer 'Nope' is not known");
   has([](Json& j) { j["decoder"] = {{"type", "Odd"}}; }, "the decoder 'Odd' is not known");
   has([](Json& j) { j["post_processor"] = {{"type", "Odd"}}; }, "the post-processor 'Odd' is not known");
@@ -223,7 +239,11 @@ TEST(TokenizerJson, what_is_not_known_is_refused_by_name) {
   has([&](Json& j) { split(j, "("); }, "wrong regular expression (golden.json: pre_tokenizer.pattern.Regex)");
   has([&](Json& j) { split(j, "[a&&b]"); }, "&& in a class");
   has([&](Json& j) { split(j, "\\p{Klingon}"); }, "the property 'Klingon'");
-  has([](Json& j) { j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}}; }, "damaged table of normalisation rules");
+  has(
+      [](Json& j) {
+        j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}};
+      },
+      "damaged table of normalisation rules");
 }
 
 TEST(TokenizerJson, syntax_of_oniguruma) {
@@ -252,7 +272,8 @@ TEST(TokenizerJson, folders) {
   Folder f;
   Json want = read_json(kGolden + "tokenizers.json");
   f.write("a/tokenizer.json", want["rows"][0]["tokenizer"].dump());
-  f.write("a/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "pad_token": "<new>", "add_bos_token": true})");
+  f.write("a/tokenizer_config.json",
+          R"({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "pad_token": "<new>", "add_bos_token": true})");
   auto t = open_tokenizer(f / "a");
   auto plain = open_tokenizer(f / "a/tokenizer.json");
   EXPECT_EQ(t->id_to_piece(*t->special().bos), "<s>");
@@ -271,7 +292,8 @@ TEST(TokenizerJson, folders) {
   f.write("b/vocab.json", model["vocab"].dump());
   f.write("b/merges.txt", merges);
   auto old = open_tokenizer(f / "b");
-  for (const std::string text : {"the river", "  don't 123\n", "\xE5\xB1\xB1"}) EXPECT_EQ(old->encode(text, false), plain->encode(text, false));
+  for (const std::string text : {"the river", "  don't 123\n", "\xE5\xB1\xB1"})
+    EXPECT_EQ(old->encode(text, false), plain->encode(text, false));
   f.write("c/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\nri\n##ver\n.\n");
   auto bert = open_tokenizer(f / "c");
   EXPECT_EQ(bert->encode("The river.", true), (std::vector<int32_t>{2, 4, 5, 6, 7, 3}));
@@ -280,7 +302,8 @@ TEST(TokenizerJson, folders) {
   EXPECT_USER_ERROR(open_tokenizer(f / "d"), "no tokenizer in folder");
 }
 
-// Settings of a folder over its tokenizer.json: the config before the map, ids of new tokens behind the vocabulary, what goes around a text.
+// Settings of a folder over its tokenizer.json: the config before the map, ids of new tokens behind the vocabulary, what goes
+// around a text.
 TEST(TokenizerJson, settings_of_a_folder) {
   Folder f;
   Json j = base_json();  // a b ab aba aa aaaa
@@ -292,7 +315,8 @@ TEST(TokenizerJson, settings_of_a_folder) {
     return open_tokenizer(f / "t");
   };
   using Ids = std::vector<int32_t>;
-  auto t = with(R"({"bos_token": "<x>", "unk_token": null})", R"({"bos_token": "<y>", "eos_token": {"content": "<e>"}, "unk_token": "<u>", "pad_token": "ab"})");
+  auto t = with(R"({"bos_token": "<x>", "unk_token": null})",
+                R"({"bos_token": "<y>", "eos_token": {"content": "<e>"}, "unk_token": "<u>", "pad_token": "ab"})");
   EXPECT_EQ(t->special().bos, 6);
   EXPECT_EQ(t->special().eos, 8) << "new, behind all others";
   EXPECT_EQ(t->special().pad, 2) << "the piece it is";
@@ -304,14 +328,19 @@ TEST(TokenizerJson, settings_of_a_folder) {
   EXPECT_EQ(t->encode("ab", true), (Ids{6, 2}));
   EXPECT_EQ(t->encode("ab", false), Ids{2});
   EXPECT_EQ(with(R"({"bos_token": "<x>", "eos_token": "<y>", "add_eos_token": true})")->encode("ab", true), (Ids{2, 7}));
-  EXPECT_EQ(with(R"({"bos_token": "<x>", "eos_token": "<y>", "add_bos_token": true, "add_eos_token": true})")->encode("ab", true), (Ids{6, 2, 7}));
+  EXPECT_EQ(
+      with(R"({"bos_token": "<x>", "eos_token": "<y>", "add_bos_token": true, "add_eos_token": true})")->encode("ab", true),
+      (Ids{6, 2, 7}));
   EXPECT_EQ(with(R"({"bos_token": "<x>"})")->encode("ab", true), Ids{2});
-  t = with(R"({"additional_special_tokens": ["<p>", {"content": "<q>", "lstrip": true}], "split_special_tokens": false})", R"({"additional_special_tokens": ["<r>"]})");
+  t = with(R"({"additional_special_tokens": ["<p>", {"content": "<q>", "lstrip": true}], "split_special_tokens": false})",
+           R"({"additional_special_tokens": ["<r>"]})");
   EXPECT_EQ(t->size(), 10);
   EXPECT_EQ(t->encode("a <q><p>", false), (Ids{0, 9, 8}));
   EXPECT_EQ(with("{}", R"({"additional_special_tokens": ["<r>"]})")->encode("<r>", false), Ids{8});
-  EXPECT_EQ(with(R"({"bos_token": "<x>", "split_special_tokens": true})")->encode("a<x>b", false), (Ids{2})) << "as text, of which the letters are known";
-  t = with(R"({"added_tokens_decoder": {"9": {"content": "<n>"}, "8": {"content": "<m>", "special": true, "rstrip": true}, "6": {"content": "<x>", "special": true}}})");
+  EXPECT_EQ(with(R"({"bos_token": "<x>", "split_special_tokens": true})")->encode("a<x>b", false), (Ids{2}))
+      << "as text, of which the letters are known";
+  t = with(
+      R"({"added_tokens_decoder": {"9": {"content": "<n>"}, "8": {"content": "<m>", "special": true, "rstrip": true}, "6": {"content": "<x>", "special": true}}})");
   EXPECT_EQ(t->encode("<m> a<n>", false), (Ids{8, 0, 9})) << "in the order of their ids";
   EXPECT_EQ(t->decode(Ids{8, 0, 9}, true), "a <n>");
   // What the post-processor of the file says stays unless the config asks.
@@ -319,9 +348,13 @@ TEST(TokenizerJson, settings_of_a_folder) {
   f.write("t/tokenizer.json", j.dump());
   EXPECT_EQ(with("{}")->encode("ab", true), (Ids{6, 2, 7}));
   EXPECT_EQ(with(R"({"bos_token": "<x>", "add_bos_token": false})")->encode("ab", true), Ids{2});
-  for (auto [config, part] : std::vector<std::pair<const char*, const char*>>{{R"({"added_tokens_decoder": {"x": {"content": "<n>"}}})", "added_tokens_decoder.x): the key must be a token id"}, {R"({"added_tokens_decoder": []})", "it must be an object"},
-                                                                               {R"({"bos_token": 3})", "bos_token): a token is a string"}, {R"({"bos_token": ""})", "a token must not be empty"}, {R"({"add_bos_token": 1})", "it must be true or false"},
-                                                                               {R"({"additional_special_tokens": "x"})", "it must be a list of tokens"}})
+  for (auto [config, part] : std::vector<std::pair<const char*, const char*>>{
+           {R"({"added_tokens_decoder": {"x": {"content": "<n>"}}})", "added_tokens_decoder.x): the key must be a token id"},
+           {R"({"added_tokens_decoder": []})", "it must be an object"},
+           {R"({"bos_token": 3})", "bos_token): a token is a string"},
+           {R"({"bos_token": ""})", "a token must not be empty"},
+           {R"({"add_bos_token": 1})", "it must be true or false"},
+           {R"({"additional_special_tokens": "x"})", "it must be a list of tokens"}})
     EXPECT_USER_ERROR(with(config), part);
 }
 
@@ -338,7 +371,8 @@ TEST(TokenizerJson, older_files_by_their_class) {
   EXPECT_EQ(bert(R"({"strip_accents": false})")->encode("The caf\xC3\xA9", false), (Ids{4, 7}));
   EXPECT_EQ(bert(R"({"do_lower_case": false, "strip_accents": true})")->encode("The caf\xC3\xA9", false), (Ids{5, 6}));
   EXPECT_EQ(bert(R"({"tokenize_chinese_chars": false})")->encode("\xE5\xB1\xB1\xE5\xB1\xB1", false), (Ids{8, 9}));
-  EXPECT_EQ(bert(R"({"tokenizer_class": "BertTokenizerFast"})")->encode("a zz", true), (Ids{2, 10, 1, 3})) << "lines lose the blanks behind them";
+  EXPECT_EQ(bert(R"({"tokenizer_class": "BertTokenizerFast"})")->encode("a zz", true), (Ids{2, 10, 1, 3}))
+      << "lines lose the blanks behind them";
   EXPECT_USER_ERROR(bert(R"({"tokenizer_class": "T5Tokenizer"})"), "'T5Tokenizer' is not one of BertTokenizer");
   EXPECT_USER_ERROR(bert(R"({"cls_token": "[X]"})"), "[X]): this token must be in the vocabulary");
   const Json want = read_json(kGolden + "tokenizers.json");
@@ -351,10 +385,13 @@ TEST(TokenizerJson, older_files_by_their_class) {
     f.write("b/tokenizer_config.json", config);
     return open_tokenizer(f / "b");
   };
-  auto of_row = [&](size_t row, const std::string& text) { return tokenizer_of(want["rows"][row]["tokenizer"])->encode(text, false); };
+  auto of_row = [&](size_t row, const std::string& text) {
+    return tokenizer_of(want["rows"][row]["tokenizer"])->encode(text, false);
+  };
   for (const std::string text : {"the river 12345 cafe\xCC\x81", "don't\n\n x"}) {
     EXPECT_EQ(pair("{}")->encode(text, false), of_row(0, text));
-    EXPECT_EQ(pair(R"({"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": true})")->encode(text, false), of_row(0, " " + text));
+    EXPECT_EQ(pair(R"({"tokenizer_class": "GPT2TokenizerFast", "add_prefix_space": true})")->encode(text, false),
+              of_row(0, " " + text));
     Json qwen = want["rows"][3]["tokenizer"];
     qwen["model"] = model, qwen["post_processor"] = nullptr;
     ASSERT_EQ(want["rows"][3]["name"], "qwen2");

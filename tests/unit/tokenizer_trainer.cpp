@@ -2,8 +2,8 @@
 
 #include <map>
 
-#include "base/json.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "data/tokenizers/normalizer.h"
@@ -69,7 +69,8 @@ TEST(TokenizerTrainer, special_tokens) {
       if (t.type == "unigram") t.symbols.clear();
       train_tokenizer(t);
       const auto tokenizer = open_tokenizer(t.output);
-      const int32_t start = tokenizer->encode("<|im_start|>", false).back(), end = tokenizer->encode("a<|im_end|>", false).back();
+      const int32_t start = tokenizer->encode("<|im_start|>", false).back(),
+                    end = tokenizer->encode("a<|im_end|>", false).back();
       EXPECT_EQ(tokenizer->id_to_piece(start), "<|im_start|>") << type;
       EXPECT_EQ(tokenizer->id_to_piece(end), "<|im_end|>") << type;
       const auto ids = tokenizer->encode("<|im_start|>river\nstones<|im_end|>", false);
@@ -77,7 +78,8 @@ TEST(TokenizerTrainer, special_tokens) {
       EXPECT_EQ(ids.back(), end);
       EXPECT_EQ(std::count(ids.begin(), ids.end(), start) + std::count(ids.begin(), ids.end(), end), 2);
       EXPECT_EQ(tokenizer->decode(ids, true), "river\nstones") << type << prefix;
-      if (!prefix || t.type == "byte-bpe") EXPECT_EQ(tokenizer->decode(ids, false), "<|im_start|>river\nstones<|im_end|>") << type;
+      if (!prefix || t.type == "byte-bpe")
+        EXPECT_EQ(tokenizer->decode(ids, false), "<|im_start|>river\nstones<|im_end|>") << type;
     }
   Folder f;
   auto t = training(f);
@@ -115,7 +117,8 @@ TEST(StreamDecoder, settles_at_a_border) {
   }
 }
 
-// Transformers reads tokenizer.json: through it come the ids of tokenizer.model, as tools/golden/compare_trained.py shows with the library itself.
+// Transformers reads tokenizer.json: through it come the ids of tokenizer.model, as tools/golden/compare_trained.py shows with
+// the library itself.
 TEST(TokenizerTrainer, tokenizer_json_gives_the_ids_of_the_model) {
   for (const char* type : {"bpe", "unigram"})
     for (bool prefix : {true, false}) {
@@ -126,7 +129,8 @@ TEST(TokenizerTrainer, tokenizer_json_gives_the_ids_of_the_model) {
       if (t.type == "bpe") t.symbols = {"<|call|>", "a,b"};
       train_tokenizer(t);
       auto model = open_tokenizer(f / "out/tokenizer.model"), json = open_tokenizer(f / "out/tokenizer.json");
-      for (const std::string text : {"The river", " The river", "  two  spaces ", "new\nlines\t\n", "", " ", "\xF0\x9F\x98\x80 12345", "x <|call|>x a,b a,bc", "ravine\xE2\x96\x81ravine"})
+      for (const std::string text : {"The river", " The river", "  two  spaces ", "new\nlines\t\n", "", " ",
+                                     "\xF0\x9F\x98\x80 12345", "x <|call|>x a,b a,bc", "ravine\xE2\x96\x81ravine"})
         EXPECT_EQ(json->encode(text, false), model->encode(text, false)) << type << prefix << " '" << text << "'";
       EXPECT_EQ(json->encode("x", true).front(), 1) << "bos";
     }
@@ -165,7 +169,8 @@ TEST(TokenizerTrainer, a_pair_that_is_frequent_enough_is_learned) {
   std::vector<int32_t> id_of_byte(256);
   for (int b = 0; b < 256; ++b) id_of_byte[static_cast<size_t>(b)] = b;
   const std::vector<std::pair<std::string, int64_t>> words{{"ab", 3}, {"cd", 2}};
-  for (auto [least, learned] : {std::pair{1, 2}, {2, 2}, {3, 1}, {4, 0}}) EXPECT_EQ(learn_merges(words, id_of_byte, 300, least).size(), static_cast<size_t>(learned)) << least;
+  for (auto [least, learned] : {std::pair{1, 2}, {2, 2}, {3, 1}, {4, 0}})
+    EXPECT_EQ(learn_merges(words, id_of_byte, 300, least).size(), static_cast<size_t>(learned)) << least;
   EXPECT_EQ(learn_merges(words, id_of_byte, 257, 1).size(), 1u) << "no more than there is room for";
 }
 
@@ -180,10 +185,12 @@ TEST(TokenizerTrainer, byte_bpe_merges_as_hugging_face) {
   for (const auto& c : want["cases"]) {
     auto pattern = c["pattern"] == "gpt2" ? SplitPattern::gpt2 : SplitPattern::llama3;
     std::map<std::string, int64_t> counts;
-    for (const auto& text : want["corpus"]) scan_words(pattern, *char_table(), text.get<std::string>(), [&](std::string_view w) { ++counts[std::string(w)]; });
+    for (const auto& text : want["corpus"])
+      scan_words(pattern, *char_table(), text.get<std::string>(), [&](std::string_view w) { ++counts[std::string(w)]; });
     auto merges = learn_merges({counts.begin(), counts.end()}, id_of_byte, c["size"].get<int64_t>() - 1, c["min_frequency"]);
     std::vector<std::string> texts(256);
-    for (int b = 0; b < 256; ++b) texts[static_cast<size_t>(id_of_byte[static_cast<size_t>(b)])] = std::string(1, static_cast<char>(b));
+    for (int b = 0; b < 256; ++b)
+      texts[static_cast<size_t>(id_of_byte[static_cast<size_t>(b)])] = std::string(1, static_cast<char>(b));
     ASSERT_EQ(merges.size(), c["model"].size());
     for (size_t i = 0; i < merges.size(); ++i) {
       std::string a = texts[static_cast<size_t>(merges[i].left)], b = texts[static_cast<size_t>(merges[i].right)];
@@ -229,7 +236,8 @@ TEST(TokenizerTrainer, errors_write_nothing) {
     EXPECT_USER_ERROR(train_tokenizer(t), part);
     EXPECT_FALSE(std::filesystem::exists(f / "out"));
   };
-  wrong([](auto& t) { t.vocabulary = 100; }, "--vocab-size is 100 (tokenizer train): bytes, special tokens and symbols are pieces too, so it is 260 to");
+  wrong([](auto& t) { t.vocabulary = 100; },
+        "--vocab-size is 100 (tokenizer train): bytes, special tokens and symbols are pieces too, so it is 260 to");
   wrong([](auto& t) { t.vocabulary = 261; }, "vocabulary too small (vocab-size, 261)");
   wrong([](auto& t) { t.type = "magic"; }, "bpe, unigram or byte-bpe");
   wrong([](auto& t) { t.type = "byte-bpe", t.pattern = "gpt9"; }, "gpt2, llama3 or qwen2");
@@ -243,8 +251,10 @@ TEST(TokenizerTrainer, errors_write_nothing) {
   wrong([&](auto& t) { t.input = {f / "none.txt"}; }, "no such data");
 }
 
-// Byte-pair learning as it is defined: the most frequent pair, of equals the one of the lowest ids, joined from the left in every word.
-std::vector<BpeMerge> learn_plainly(const std::vector<std::pair<std::string, int64_t>>& words, const std::vector<int32_t>& id_of_byte, int64_t tokens, int64_t least) {
+// Byte-pair learning as it is defined: the most frequent pair, of equals the one of the lowest ids, joined from the left in
+// every word.
+std::vector<BpeMerge> learn_plainly(const std::vector<std::pair<std::string, int64_t>>& words,
+                                    const std::vector<int32_t>& id_of_byte, int64_t tokens, int64_t least) {
   std::vector<std::vector<int32_t>> ids;
   for (const auto& [word, n] : words) {
     ids.emplace_back();
@@ -263,7 +273,8 @@ std::vector<BpeMerge> learn_plainly(const std::vector<std::pair<std::string, int
     merges.push_back({best.first, best.second, next});
     for (auto& word : ids)
       for (size_t i = 0; i + 1 < word.size(); ++i)
-        if (word[i] == best.first && word[i + 1] == best.second) word[i] = next, word.erase(word.begin() + static_cast<ptrdiff_t>(i) + 1);
+        if (word[i] == best.first && word[i + 1] == best.second)
+          word[i] = next, word.erase(word.begin() + static_cast<ptrdiff_t>(i) + 1);
   }
   return merges;
 }
@@ -287,7 +298,8 @@ TEST(TokenizerTrainer, merges_of_many_words_are_those_of_the_definition) {
       set_thread_count(threads);
       const auto got = learn_merges(words, id_of_byte, 300, least), want = learn_plainly(words, id_of_byte, 300, least);
       ASSERT_EQ(got.size(), want.size());
-      for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(got[i].left == want[i].left && got[i].right == want[i].right && got[i].becomes == want[i].becomes) << i;
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_TRUE(got[i].left == want[i].left && got[i].right == want[i].right && got[i].becomes == want[i].becomes) << i;
     }
   set_thread_count(before);
 }

@@ -25,8 +25,8 @@
 #include <vector>
 
 struct TracedChild {
-  bool possible = true;            // false: this system does not let processes be traced
-  bool killed = false;             // else it ended by itself, with `status`
+  bool possible = true;  // false: this system does not let processes be traced
+  bool killed = false;   // else it ended by itself, with `status`
   int status = -1;
   std::vector<std::string> calls;  // "rename A B", "unlink A", "fsync A", ..: those that change something, in order
 };
@@ -59,7 +59,9 @@ inline std::string text_of(pid_t pid, uint64_t address) {
 
 inline std::string path_of(pid_t pid, uint64_t fd) {
   std::error_code ignored;
-  std::string path = std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(static_cast<int>(fd)), ignored).string();
+  std::string path =
+      std::filesystem::read_symlink("/proc/" + std::to_string(pid) + "/fd/" + std::to_string(static_cast<int>(fd)), ignored)
+          .string();
   constexpr std::string_view kNameless = " (deleted)";
   if (path.ends_with(kNameless)) path.resize(path.size() - kNameless.size());
   return path;
@@ -75,30 +77,48 @@ inline std::string words(pid_t pid, const SyscallInfo& s) {
   const auto& a = s.args;
   switch (static_cast<long>(s.number)) {
 #ifdef SYS_rename
-    case SYS_rename: return "rename " + text_of(pid, a[0]) + " " + text_of(pid, a[1]);
-    case SYS_mkdir: return "mkdir " + text_of(pid, a[0]);
-    case SYS_unlink: return "unlink " + text_of(pid, a[0]);
-    case SYS_rmdir: return "unlink " + text_of(pid, a[0]);
-    case SYS_open: return (a[1] & O_CREAT) ? "create " + text_of(pid, a[0]) : "";
+    case SYS_rename:
+      return "rename " + text_of(pid, a[0]) + " " + text_of(pid, a[1]);
+    case SYS_mkdir:
+      return "mkdir " + text_of(pid, a[0]);
+    case SYS_unlink:
+      return "unlink " + text_of(pid, a[0]);
+    case SYS_rmdir:
+      return "unlink " + text_of(pid, a[0]);
+    case SYS_open:
+      return (a[1] & O_CREAT) ? "create " + text_of(pid, a[0]) : "";
 #endif
 #ifdef SYS_renameat
-    case SYS_renameat: return "rename " + at(pid, a[0], a[1]) + " " + at(pid, a[2], a[3]);
+    case SYS_renameat:
+      return "rename " + at(pid, a[0], a[1]) + " " + at(pid, a[2], a[3]);
 #endif
-    case SYS_renameat2: return std::string((a[4] & RENAME_EXCHANGE) ? "exchange " : "rename ") + at(pid, a[0], a[1]) + " " + at(pid, a[2], a[3]);
+    case SYS_renameat2:
+      return std::string((a[4] & RENAME_EXCHANGE) ? "exchange " : "rename ") + at(pid, a[0], a[1]) + " " + at(pid, a[2], a[3]);
     case SYS_linkat: {  // of a file that has no name yet: /proc/self/fd/N
       const std::string from = text_of(pid, a[1]), proc = "/proc/self/fd/";
-      return "link " + (from.starts_with(proc) ? path_of(pid, std::stoul(from.substr(proc.size()))) : at(pid, a[0], a[1])) + " " + at(pid, a[2], a[3]);
+      return "link " + (from.starts_with(proc) ? path_of(pid, std::stoul(from.substr(proc.size()))) : at(pid, a[0], a[1])) +
+             " " + at(pid, a[2], a[3]);
     }
-    case SYS_mkdirat: return "mkdir " + at(pid, a[0], a[1]);
-    case SYS_unlinkat: return "unlink " + at(pid, a[0], a[1]);
-    case SYS_openat: return (a[2] & O_CREAT) ? "create " + at(pid, a[0], a[1]) : "";
-    case SYS_fsync: return "fsync " + path_of(pid, a[0]);
-    case SYS_ftruncate: return "truncate " + path_of(pid, a[0]);
-    case SYS_fallocate: return "allocate " + path_of(pid, a[0]);
-    case SYS_write: return "write " + path_of(pid, a[0]);
-    case SYS_pwrite64: return "write " + path_of(pid, a[0]);
-    case SYS_io_uring_enter: return "write by io_uring";
-    default: return "";
+    case SYS_mkdirat:
+      return "mkdir " + at(pid, a[0], a[1]);
+    case SYS_unlinkat:
+      return "unlink " + at(pid, a[0], a[1]);
+    case SYS_openat:
+      return (a[2] & O_CREAT) ? "create " + at(pid, a[0], a[1]) : "";
+    case SYS_fsync:
+      return "fsync " + path_of(pid, a[0]);
+    case SYS_ftruncate:
+      return "truncate " + path_of(pid, a[0]);
+    case SYS_fallocate:
+      return "allocate " + path_of(pid, a[0]);
+    case SYS_write:
+      return "write " + path_of(pid, a[0]);
+    case SYS_pwrite64:
+      return "write " + path_of(pid, a[0]);
+    case SYS_io_uring_enter:
+      return "write by io_uring";
+    default:
+      return "";
   }
 }
 
@@ -106,10 +126,12 @@ inline std::string words(pid_t pid, const SyscallInfo& s) {
 
 // Makes renameat2 refuse RENAME_EXCHANGE in this process from now on, as file systems without it do.
 inline bool refuse_exchange() {
-  const auto number = static_cast<uint32_t>(offsetof(seccomp_data, nr)), flags = static_cast<uint32_t>(offsetof(seccomp_data, args) + 4 * sizeof(uint64_t));
-  std::array<sock_filter, 6> code{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, number), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 3),
-                                   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, flags), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RENAME_EXCHANGE, 0, 1),
-                                   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const auto number = static_cast<uint32_t>(offsetof(seccomp_data, nr)),
+             flags = static_cast<uint32_t>(offsetof(seccomp_data, args) + 4 * sizeof(uint64_t));
+  std::array<sock_filter, 6> code{
+      {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, number), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 3),
+       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, flags), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, RENAME_EXCHANGE, 0, 1),
+       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
   sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
@@ -117,17 +139,20 @@ inline bool refuse_exchange() {
 // Makes openat refuse O_TMPFILE in this process from now on, as file systems without nameless files do.
 inline bool refuse_nameless() {
   constexpr uint32_t kTmpfile = O_TMPFILE & ~O_DIRECTORY;
-  const auto number = static_cast<uint32_t>(offsetof(seccomp_data, nr)), flags = static_cast<uint32_t>(offsetof(seccomp_data, args) + 2 * sizeof(uint64_t));
-  std::array<sock_filter, 6> code{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, number), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
-                                   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, flags), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kTmpfile, 0, 1),
-                                   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const auto number = static_cast<uint32_t>(offsetof(seccomp_data, nr)),
+             flags = static_cast<uint32_t>(offsetof(seccomp_data, args) + 2 * sizeof(uint64_t));
+  std::array<sock_filter, 6> code{
+      {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, number), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, flags), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kTmpfile, 0, 1),
+       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
   sock_fprog program{static_cast<unsigned short>(code.size()), code.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Runs f in a child, which is killed as it begins the call number `kill_at` (from 1; 0: never) of those that `calls` counts. `before` runs here
-// before each of them, while the child waits.
-inline TracedChild trace_child(int kill_at, const std::function<void()>& f, const std::function<void(const std::string& call)>& before = {}) {
+// Runs f in a child, which is killed as it begins the call number `kill_at` (from 1; 0: never) of those that `calls` counts.
+// `before` runs here before each of them, while the child waits.
+inline TracedChild trace_child(int kill_at, const std::function<void()>& f,
+                               const std::function<void(const std::string& call)>& before = {}) {
   TracedChild out;
   const pid_t child = ::fork();
   if (child == 0) {
@@ -166,7 +191,9 @@ inline TracedChild trace_child(int kill_at, const std::function<void()>& f, cons
     long signal = 0;
     if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
       traced::SyscallInfo info{};
-      if (::ptrace(static_cast<__ptrace_request>(traced::kGetSyscallInfo), pid, reinterpret_cast<void*>(sizeof info), &info) > 0 && info.op == 1)
+      if (::ptrace(static_cast<__ptrace_request>(traced::kGetSyscallInfo), pid, reinterpret_cast<void*>(sizeof info), &info) >
+              0 &&
+          info.op == 1)
         if (std::string call = traced::words(pid, info); !call.empty()) {
           out.calls.push_back(std::move(call));
           if (before) before(out.calls.back());

@@ -1,5 +1,5 @@
-// Conversations through a model: packed side by side, or padded to the longest of a micro batch, they have the loss and the gradients of each
-// alone.
+// Conversations through a model: packed side by side, or padded to the longest of a micro batch, they have the loss and the
+// gradients of each alone.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,8 +17,10 @@ namespace {
 constexpr int64_t kVocabulary = 97, kColumns = 96;
 
 Json config() {
-  return Json{{"model_type", "llama"}, {"hidden_size", 32}, {"intermediate_size", 64}, {"num_hidden_layers", 2}, {"num_attention_heads", 4},
-              {"num_key_value_heads", 2}, {"vocab_size", kVocabulary}, {"max_position_embeddings", 128}, {"initializer_range", 0.3}};
+  return Json{
+      {"model_type", "llama"},    {"hidden_size", 32},        {"intermediate_size", 64},   {"num_hidden_layers", 2},
+      {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", kVocabulary}, {"max_position_embeddings", 128},
+      {"initializer_range", 0.3}};
 }
 
 std::shared_ptr<ChatStore> store() {
@@ -45,7 +47,8 @@ struct Trial {
     options.train.recompute = "none";
     options.optimizer.type = "sgd";
     options.optimizer.clip_norm = 0;
-    engine = std::make_unique<StepEngine>(*model, options, types, backend_kernels(backend), StepShape{micro_batch, kColumns, data->sample_count() / micro_batch, false});
+    engine = std::make_unique<StepEngine>(*model, options, types, backend_kernels(backend),
+                                          StepShape{micro_batch, kColumns, data->sample_count() / micro_batch, false});
     engine->allocate();
     begin_weights(*engine, options);
   }
@@ -90,15 +93,23 @@ struct Ends {
   Trial trial;
   StepResult step;
   std::vector<double> weights;
-  Ends(bool pack, int64_t micro_batch, bool alone, DType type) : trial(pack, micro_batch, type == DType::f64 ? "ref" : "cpu", type), step(trial.step(alone)), weights(weights_of(trial)) {}
+  Ends(bool pack, int64_t micro_batch, bool alone, DType type)
+      : trial(pack, micro_batch, type == DType::f64 ? "ref" : "cpu", type),
+        step(trial.step(alone)),
+        weights(weights_of(trial)) {}
 };
 
-// What single precision of the same step lies from double is what its roundings come to here; sums in another order are another draw of them, and those of double are 2^-29
-// of them. Two draws differ by at most both, and the largest of few by twice a usual one: 4 times, and a last rounding.
+// What single precision of the same step lies from double is what its roundings come to here; sums in another order are another
+// draw of them, and those of double are 2^-29 of them. Two draws differ by at most both, and the largest of few by twice a
+// usual one: 4 times, and a last rounding.
 TEST(ChatTraining, packed_and_padded_equal_each_alone) {
   Ends exact(false, 1, true, DType::f64);
-  auto off = [](const Ends& a, const Ends& b) { return std::array{std::abs(a.step.loss - b.step.loss), std::abs(a.step.grad_norm - b.step.grad_norm), distance(a.weights, b.weights)}; };
-  const std::array sizes{exact.step.loss, exact.step.grad_norm, distance(exact.weights, std::vector<double>(exact.weights.size()))};
+  auto off = [](const Ends& a, const Ends& b) {
+    return std::array{std::abs(a.step.loss - b.step.loss), std::abs(a.step.grad_norm - b.step.grad_norm),
+                      distance(a.weights, b.weights)};
+  };
+  const std::array sizes{exact.step.loss, exact.step.grad_norm,
+                         distance(exact.weights, std::vector<double>(exact.weights.size()))};
   const Ends single(false, 1, true, DType::f32);
   const auto rounded = off(single, exact);
   for (DType type : {DType::f64, DType::f32}) {
@@ -111,7 +122,8 @@ TEST(ChatTraining, packed_and_padded_equal_each_alone) {
     const double rounding = epsilon(type) / 2;
     for (const Ends* other : {&padded, &packed})
       for (size_t i = 0; i < 3; ++i)
-        EXPECT_LE(off(*other, exact)[i], 4 * (rounded[i] * rounding / 0x1p-24 + rounding * sizes[i])) << (other == &padded ? "padded" : "packed") << ", " << std::array{"loss", "norm", "weights"}[i];
+        EXPECT_LE(off(*other, exact)[i], 4 * (rounded[i] * rounding / 0x1p-24 + rounding * sizes[i]))
+            << (other == &padded ? "padded" : "packed") << ", " << std::array{"loss", "norm", "weights"}[i];
   }
 }
 

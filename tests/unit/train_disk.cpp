@@ -1,7 +1,6 @@
 // What a run asks of its disk, counted by hand.
 #include <gtest/gtest.h>
 
-
 #include "files/disk_space.h"
 #include "train/disk_needs.h"
 
@@ -10,7 +9,8 @@ namespace {
 
 constexpr int64_t kCheckpoint = 100, kModel = 30;
 
-// What is on the disk over time, save by save: the new one lies beside those kept until it is complete; then older ones go; last comes the model.
+// What is on the disk over time, save by save: the new one lies beside those kept until it is complete; then older ones go;
+// last comes the model.
 DiskNeeds played(int64_t saves, int64_t keep, int64_t there) {
   int64_t n = there, peak = 0;
   for (int64_t s = 0; s < saves; ++s) {
@@ -26,8 +26,10 @@ TEST(DiskNeeds, EqualARunThatIsPlayed) {
     for (int64_t keep = 0; keep < 5; ++keep)
       for (int64_t there = 0; there < 6; ++there) {
         const DiskNeeds d = disk_needs(kCheckpoint, kModel, saves, keep, there);
-        EXPECT_EQ(d.most, std::max(played(saves, keep, there).most, d.least)) << saves << " saves, keep " << keep << ", " << there << " there";
-        EXPECT_EQ(d.least, played(std::min<int64_t>(saves, 1), keep, there).most) << saves << " saves, keep " << keep << ", " << there << " there";
+        EXPECT_EQ(d.most, std::max(played(saves, keep, there).most, d.least))
+            << saves << " saves, keep " << keep << ", " << there << " there";
+        EXPECT_EQ(d.least, played(std::min<int64_t>(saves, 1), keep, there).most)
+            << saves << " saves, keep " << keep << ", " << there << " there";
       }
 }
 

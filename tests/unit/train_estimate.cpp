@@ -1,5 +1,5 @@
-// Predicted times are what their definitions come to: every sum over ranks, message, update and micro batch once, worked out here by hand from rates that make one
-// of them count; what is known of the machine and of messages; who waits for whom.
+// Predicted times are what their definitions come to: every sum over ranks, message, update and micro batch once, worked out
+// here by hand from rates that make one of them count; what is known of the machine and of messages; who waits for whom.
 #include "train/estimate.h"
 
 #include <gtest/gtest.h>
@@ -21,14 +21,16 @@ namespace {
 constexpr int64_t kColumns = 8, kLayers = 3, kHidden = 16, kWidth = 32, kVocabulary = 40;
 
 Json shape(const Json& more = Json::object()) {
-  Json j{{"model_type", "llama"}, {"hidden_size", kHidden}, {"intermediate_size", kWidth}, {"num_hidden_layers", kLayers}, {"num_attention_heads", 4},
-         {"vocab_size", kVocabulary}, {"max_position_embeddings", 64}};
+  Json j{{"model_type", "llama"},        {"hidden_size", kHidden},   {"intermediate_size", kWidth},
+         {"num_hidden_layers", kLayers}, {"num_attention_heads", 4}, {"vocab_size", kVocabulary},
+         {"max_position_embeddings", 64}};
   j.update(more);
   return j;
 }
 
 // Sizes do not matter: a sum takes kExchange, a gathering kGather, a message between stages kSend.
-constexpr double kExchange = 1, kGather = 100, kSend = 10000, kFast = 1e300, kSmall = 1e-3;  // kernel calls take microseconds each
+constexpr double kExchange = 1, kGather = 100, kSend = 10000, kFast = 1e300,
+                 kSmall = 1e-3;  // kernel calls take microseconds each
 
 Rates messages_only(int ranks) {
   Rates r;
@@ -73,13 +75,16 @@ TEST_F(Estimate, MicroBatchesAndLeavesOfOneRank) {
 TEST_F(Estimate, SumsOverTensorRanks) {
   config.parallel.tensor = 2;
   const double sum = kExchange + kGather;
-  EXPECT_NEAR(estimate(messages_only(2)).tensor, 12 * (2 + 4 * kLayers) * sum, kSmall) << "the embedding's, the head's, four of each layer";
+  EXPECT_NEAR(estimate(messages_only(2)).tensor, 12 * (2 + 4 * kLayers) * sum, kSmall)
+      << "the embedding's, the head's, four of each layer";
   EXPECT_EQ(estimate(messages_only(2)).data, 0);
   for (const char* recompute : {"none", "cheap", "full"})
     for (bool sequence : {false, true}) {
       config.train.recompute = recompute, config.parallel.sequence = sequence;
       const bool full = recompute == std::string("full"), none = recompute == std::string("none");
-      EXPECT_NEAR(estimate(messages_only(2)).tensor, 12 * ((2 + (full ? 6 : 4) * kLayers) * sum + (sequence && !none ? 2 * kLayers * kGather : 0)), kSmall) << recompute << sequence;
+      EXPECT_NEAR(estimate(messages_only(2)).tensor,
+                  12 * ((2 + (full ? 6 : 4) * kLayers) * sum + (sequence && !none ? 2 * kLayers * kGather : 0)), kSmall)
+          << recompute << sequence;
     }
   config.train.recompute = "none", config.parallel.sequence = false, config.parallel.tensor = 4;
   EXPECT_NEAR(estimate(messages_only(2)).tensor, 12 * (2 + 4 * kLayers) * sum, kSmall);
@@ -87,7 +92,8 @@ TEST_F(Estimate, SumsOverTensorRanks) {
   adding.messages.all_to_all = adding.messages.all_gather = {{1e15, 0}};
   adding.bytes = 1;
   EXPECT_NEAR(estimate(adding).tensor, 12 * (2 + 4 * kLayers) * 3.0 * kColumns * kHidden * 4, 1);
-  EXPECT_NEAR(estimate(adding, Types::of(DType::bf16)).tensor, 12 * (4 + (1 + 4 * kLayers) * 2) * 3.0 * kColumns * kHidden, 1) << "the embedding's is of the stream, f32";
+  EXPECT_NEAR(estimate(adding, Types::of(DType::bf16)).tensor, 12 * (4 + (1 + 4 * kLayers) * 2) * 3.0 * kColumns * kHidden, 1)
+      << "the embedding's is of the stream, f32";
 }
 
 TEST_F(Estimate, StagesWaitAndSend) {
@@ -115,7 +121,10 @@ TEST_F(Estimate, SumsOverDataRanks) {
   for (int64_t zero : {0, 1, 2, 3}) {
     config.parallel.zero = zero;
     const double whole = kExchange + kGather, part = kExchange, values = kGather;
-    const double want = zero == 0 ? whole : zero == 1 ? part + values : zero == 2 ? micros * part + values : micros * part + 2 * micros * values;
+    const double want = zero == 0   ? whole
+                        : zero == 1 ? part + values
+                        : zero == 2 ? micros * part + values
+                                    : micros * part + 2 * micros * values;
     EXPECT_NEAR(estimate(messages_only(2)).data, kBuffers * want, kSmall) << "ZeRO " << zero;
   }
   // Copies in bf16 are gathered too: matrices' instead of f32, the table's masters as before; norms have none.
@@ -132,20 +141,24 @@ TEST_F(Estimate, NormUpdateAndLeavesReadAndWriteMemory) {
   Rates memory;
   memory.flops_f32 = memory.flops_bf16 = kFast;
   memory.bytes = 1;
-  const double elements = 2.0 * kVocabulary * kHidden + kHidden + kLayers * (4.0 * kHidden * kHidden + 3.0 * kHidden * kWidth + 2 * kHidden);
+  const double elements =
+      2.0 * kVocabulary * kHidden + kHidden + kLayers * (4.0 * kHidden * kHidden + 3.0 * kHidden * kWidth + 2 * kHidden);
   auto update = [&](const std::string& type, double momentum, const Types& types = Types::of(DType::f32)) {
     config.optimizer.type = type, config.optimizer.momentum = momentum;
     return estimate(memory, types).update;
   };
-  EXPECT_NEAR(update("adamw", 0), elements * 4 * (1 + 1 + 2 + 4), kSmall) << "norm; gradient; weight and two moments read and written";
+  EXPECT_NEAR(update("adamw", 0), elements * 4 * (1 + 1 + 2 + 4), kSmall)
+      << "norm; gradient; weight and two moments read and written";
   EXPECT_NEAR(update("sgd", 0.9), elements * 4 * (1 + 1 + 2 + 2), kSmall);
   EXPECT_NEAR(update("sgd", 0), elements * 4 * (1 + 1 + 2), kSmall);
   const double matrices = elements - kVocabulary * kHidden - kHidden * (1 + 2 * kLayers);
-  EXPECT_NEAR(update("adamw", 0, Types::of(DType::bf16)), elements * 4 * 8 + matrices * 2, kSmall) << "a copy of matrices is written";
+  EXPECT_NEAR(update("adamw", 0, Types::of(DType::bf16)), elements * 4 * 8 + matrices * 2, kSmall)
+      << "a copy of matrices is written";
   EXPECT_EQ(estimate(memory).leaves, 0);
   std::unique_ptr<Model> whole = std::exchange(model, make_model(shape(), "test"));
   for (Param& p : model->params().params()) p.trainable = p.name == "lm_head.weight";
-  EXPECT_NEAR(update("adamw", 0), static_cast<double>(kVocabulary * kHidden) * 4 * 8, kSmall) << "what is frozen is not updated";
+  EXPECT_NEAR(update("adamw", 0), static_cast<double>(kVocabulary * kHidden) * 4 * 8, kSmall)
+      << "what is frozen is not updated";
   model = std::move(whole);
   config.parallel.sum_leaves = 4;
   EXPECT_NEAR(estimate(memory).leaves, 3 * elements * 3 * 4, kSmall) << "three sums of two into one";
@@ -157,10 +170,13 @@ TEST_F(Estimate, BlocksCostTheirProducts) {
   slow.flops_f32 = 1, slow.flops_bf16 = 4, slow.bytes = kFast, slow.step_share = 1;
   const double tokens = 2 * kColumns;
   config.train.micro_batch = 2;
-  auto costs_of = [&](const Types& types) { return block_costs(*model, config, types, backend_kernels("cpu"), kColumns, slow); };
+  auto costs_of = [&](const Types& types) {
+    return block_costs(*model, config, types, backend_kernels("cpu"), kColumns, slow);
+  };
   const BlockCosts c = costs_of(Types::of(DType::f32));
   ASSERT_EQ(c.forward.size(), static_cast<size_t>(kLayers + 2));
-  const double layer = 2 * tokens * (4 * kHidden * kHidden + 3 * kHidden * kWidth), pairs = 2 * kColumns * (kColumns + 1) / 2.0, attention = 4 * kHidden * pairs;
+  const double layer = 2 * tokens * (4 * kHidden * kHidden + 3 * kHidden * kWidth), pairs = 2 * kColumns * (kColumns + 1) / 2.0,
+               attention = 4 * kHidden * pairs;
   const double small = tokens * (2 * 4 * kHidden + 2 * 3 * kHidden + 5 * kWidth);  // two norms, two rotations, the gate
   const double head = 2 * tokens * kHidden * kVocabulary;
   for (size_t b = 1; b <= kLayers; ++b) {
@@ -192,42 +208,56 @@ TEST(Decisions, SettingsAndReasonsHaveTheirNumbers) {
   EXPECT_TRUE(none.settings().empty());
   std::vector<std::string> whys;
   for (const DecisionStep& s : none.steps) whys.push_back(s.setting + ": " + s.why);
-  EXPECT_EQ(whys, (std::vector<std::string>{"train.micro_batch=1: any batch comes of accumulation; nothing else is given up", "parallel.zero=1: the optimizer's state over 2 data ranks; sends no more",
-                                            "train.recompute=full: activations are computed again: a third more arithmetic",
-                                            "parallel.zero=2: gradients too; 7 x the parameters are sent per step instead of 2 x",
-                                            "parallel.zero=3: weights too, gathered around each layer; 18 x the parameters are sent", "precision.compute=bf16: activations halve; other rounding"}));
+  EXPECT_EQ(whys,
+            (std::vector<std::string>{"train.micro_batch=1: any batch comes of accumulation; nothing else is given up",
+                                      "parallel.zero=1: the optimizer's state over 2 data ranks; sends no more",
+                                      "train.recompute=full: activations are computed again: a third more arithmetic",
+                                      "parallel.zero=2: gradients too; 7 x the parameters are sent per step instead of 2 x",
+                                      "parallel.zero=3: weights too, gathered around each layer; 18 x the parameters are sent",
+                                      "precision.compute=bf16: activations halve; other rounding"}));
   const Decision all = decide(*model, config, "cpu", 2, kColumns, int64_t{1} << 50);
-  EXPECT_EQ(all.settings(), (std::vector<std::string>{"parallel.zero=0", "train.recompute=cheap", "train.micro_batch=2", "precision.compute=" + config.precision.compute}))
+  EXPECT_EQ(all.settings(), (std::vector<std::string>{"parallel.zero=0", "train.recompute=cheap", "train.micro_batch=2",
+                                                      "precision.compute=" + config.precision.compute}))
       << "of 12 sequences on 2 ranks: 2 at a time, 4 do not divide";
-  EXPECT_EQ(decide(*model, config, "cpu", 1, kColumns, int64_t{1} << 50).choice()->config.train.micro_batch, 4) << "8 do not divide 12";
+  EXPECT_EQ(decide(*model, config, "cpu", 1, kColumns, int64_t{1} << 50).choice()->config.train.micro_batch, 4)
+      << "8 do not divide 12";
   std::vector<std::string> alone;
   for (const DecisionStep& s : decide(*model, config, "ref", 1, kColumns, 1).steps) alone.push_back(s.setting);
-  EXPECT_EQ(alone, (std::vector<std::string>{"train.micro_batch=1", "train.recompute=full"})) << "one rank divides nothing, and ref has no faster type";
+  EXPECT_EQ(alone, (std::vector<std::string>{"train.micro_batch=1", "train.recompute=full"}))
+      << "one rank divides nothing, and ref has no faster type";
 }
 
 // Beside the plan as it is: each way to recompute, fewer and more rows where they divide, the other type.
 TEST(Neighbours, AreThoseThatTheRunCouldTake) {
   std::unique_ptr<Model> model = make_model(shape(), "test");
-  auto neighbours = [&](const std::string& recompute, const std::string& compute, int64_t rows, int64_t micros, const std::string& backend = "cpu") {
+  auto neighbours = [&](const std::string& recompute, const std::string& compute, int64_t rows, int64_t micros,
+                        const std::string& backend = "cpu") {
     Config c;
-    c.train.recompute = recompute, c.precision.compute = compute, c.train.micro_batch = rows, c.train.global_batch = rows * micros;
+    c.train.recompute = recompute, c.precision.compute = compute, c.train.micro_batch = rows,
+    c.train.global_batch = rows * micros;
     const Types types = Types::of(*parse_dtype(compute));
     StepEngine engine(*model, c, types, backend_kernels(backend), {.rows = rows, .columns = kColumns, .micro_batches = micros});
     std::vector<std::string> out;
-    for (const Variant& v : Variants(c, backend, types, engine, false).neighbours()) out.push_back(fmt::format("{}", fmt::join(v.changes, " ")));
+    for (const Variant& v : Variants(c, backend, types, engine, false).neighbours())
+      out.push_back(fmt::format("{}", fmt::join(v.changes, " ")));
     return out;
   };
   using Texts = std::vector<std::string>;
-  EXPECT_EQ(neighbours("cheap", "f32", 6, 4), (Texts{"", "train.recompute=none", "train.recompute=full", "train.micro_batch=3", "train.micro_batch=12", "precision.compute=bf16"}));
-  EXPECT_EQ(neighbours("full", "bf16", 9, 3), (Texts{"", "train.recompute=none", "train.recompute=cheap", "train.micro_batch=3", "precision.compute=f32"})) << "4 do not divide 9, 18 not 27";
-  EXPECT_EQ(neighbours("none", "f32", 1, 2, "ref"), (Texts{"", "train.recompute=cheap", "train.recompute=full", "train.micro_batch=2"}));
+  EXPECT_EQ(neighbours("cheap", "f32", 6, 4), (Texts{"", "train.recompute=none", "train.recompute=full", "train.micro_batch=3",
+                                                     "train.micro_batch=12", "precision.compute=bf16"}));
+  EXPECT_EQ(neighbours("full", "bf16", 9, 3),
+            (Texts{"", "train.recompute=none", "train.recompute=cheap", "train.micro_batch=3", "precision.compute=f32"}))
+      << "4 do not divide 9, 18 not 27";
+  EXPECT_EQ(neighbours("none", "f32", 1, 2, "ref"),
+            (Texts{"", "train.recompute=cheap", "train.recompute=full", "train.micro_batch=2"}));
 }
 
 TEST(Neighbours, InWords) {
   Variant v;
   v.changes = {"train.recompute=full", "train.micro_batch=2"};
   v.bytes = int64_t{3} << 29, v.time = 1.254;
-  EXPECT_EQ(v.text(), "train.recompute=full train.micro_batch=2 (" + human_bytes(static_cast<double>(int64_t{3} << 29)) + ", 1.25 x the time)");
+  EXPECT_EQ(v.text(), "train.recompute=full train.micro_batch=2 (" + human_bytes(static_cast<double>(int64_t{3} << 29)) +
+                          ", 1.25 x the time)");
 }
 
 struct EmptyCache {
@@ -296,7 +326,8 @@ TEST(Waiting, TheOneThatWaitsLeastIsWaitedFor) {
     meter.begin(ranks);
     const double tensor[] = {0.4, 0.2, 1.0, 0.3}, pipeline[] = {0.1, 0.2, 0.3, 0.1}, back[] = {0.3, 0, 0.1, 0};
     const size_t me = static_cast<size_t>(ranks.rank());
-    waited(ranks.along(Axis::tensor), tensor[me]), waited(ranks.along(Axis::pipeline), pipeline[me]), waited(ranks.back(), back[me]);
+    waited(ranks.along(Axis::tensor), tensor[me]), waited(ranks.along(Axis::pipeline), pipeline[me]),
+        waited(ranks.back(), back[me]);
     std::vector<char> bytes(4000000);
     const Group& group = ranks.along(Axis::tensor);
     if (ranks.rank() == 1) group.send(bytes.data(), 3000000, 0).wait();

@@ -24,11 +24,13 @@ Json wide_llama() {
 }
 
 struct Engine {
-  explicit Engine(DType compute, const std::function<bool(const Param&)>& frozen, int data = 1, int64_t zero = 0) : model(make_model(wide_llama(), "test")), ranks(Ranks::fake({.data = data}, 0)) {
+  explicit Engine(DType compute, const std::function<bool(const Param&)>& frozen, int data = 1, int64_t zero = 0)
+      : model(make_model(wide_llama(), "test")), ranks(Ranks::fake({.data = data}, 0)) {
     for (Param& p : model->params().params()) p.trainable = !frozen(p);
     config.parallel.zero = zero;
     config.parallel.zero_threshold = 1;
-    engine = std::make_unique<StepEngine>(*model, config, Types::of(compute), backend_kernels("cpu", Bf16Products::widen), StepShape{.rows = 1, .columns = kWidth}, nullptr, &ranks);
+    engine = std::make_unique<StepEngine>(*model, config, Types::of(compute), backend_kernels("cpu", Bf16Products::widen),
+                                          StepShape{.rows = 1, .columns = kWidth}, nullptr, &ranks);
   }
   Config config;
   std::unique_ptr<Model> model;
@@ -39,7 +41,8 @@ struct Engine {
 bool half(const Param& p) { return p.name.find("layers.0.") != std::string::npos || p.name == "model.embed_tokens.weight"; }
 bool none(const Param&) { return false; }
 
-// f32 masters of what is trained, with 16-bit copies for products; of what is frozen what kernels read: 16 bits for products, f32 for norms and tables.
+// f32 masters of what is trained, with 16-bit copies for products; of what is frozen what kernels read: 16 bits for products,
+// f32 for norms and tables.
 TEST(Frozen, APlanCountsWhatIsKept) {
   for (DType compute : {DType::f32, DType::bf16})
     for (auto frozen : {none, half}) {
@@ -53,14 +56,17 @@ TEST(Frozen, APlanCountsWhatIsKept) {
       EXPECT_EQ(e.engine->memory().weights, weights) << name(compute);
       EXPECT_EQ(e.engine->memory().optimizer, moments) << name(compute);
     }
-  const auto gradients = [](const Engine& e) { return e.engine->memory().arena.peak_kind[static_cast<size_t>(MemoryKind::gradients)]; };
+  const auto gradients = [](const Engine& e) {
+    return e.engine->memory().arena.peak_kind[static_cast<size_t>(MemoryKind::gradients)];
+  };
   EXPECT_LT(gradients(Engine(DType::bf16, half)), gradients(Engine(DType::bf16, none)));
 }
 
 TEST(Frozen, ShardsOfSixteenBitsUnderZero3) {
   const Engine whole(DType::bf16, half, 2, 2), shards(DType::bf16, half, 2, 3);
   for (size_t b = 0; b < 2; ++b) EXPECT_GT(whole.engine->memory().weights, shards.engine->memory().weights);
-  FlatStore store(whole.model->params(), Types::of(DType::bf16), DeviceKind::meta, {.zero = 3, .whole_below = 1, .ranks = &whole.ranks});
+  FlatStore store(whole.model->params(), Types::of(DType::bf16), DeviceKind::meta,
+                  {.zero = 3, .whole_below = 1, .ranks = &whole.ranks});
   int found = 0;
   for (size_t b = 0; b < store.buckets().size(); ++b) {
     const Bucket& bucket = store.buckets()[b];
@@ -120,12 +126,14 @@ TEST(Frozen, WhatIsLeftOutComesFromTheModelFolder) {
   c.model.path = dir / "m";
   begin_weights(*e.engine, c);
   const TrainState trained = state_of(*e.engine, StateFor::writing_trained);
-  for (const StateTensor& t : trained.tensors) EXPECT_FALSE(half(*e.model->params().find(t.name.substr(t.name.find('/') + 1)))) << t.name;
+  for (const StateTensor& t : trained.tensors)
+    EXPECT_FALSE(half(*e.model->params().find(t.name.substr(t.name.find('/') + 1)))) << t.name;
   CheckpointWriter writer;
   writer.save(dir / "c", 1, trained, 0);
   writer.wait();
   const CheckpointReader reader(dir / "c/step_000001", true);
-  EXPECT_EQ(left_out_of(reader, *e.model).size(), static_cast<size_t>(std::count_if(e.model->params().params().begin(), e.model->params().params().end(), half)));
+  EXPECT_EQ(left_out_of(reader, *e.model).size(),
+            static_cast<size_t>(std::count_if(e.model->params().params().begin(), e.model->params().params().end(), half)));
   Engine again(DType::bf16, half);
   again.engine->allocate();
   restore(*again.engine, reader, dir / "m");

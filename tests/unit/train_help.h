@@ -16,8 +16,9 @@ namespace ravine {
 inline constexpr int64_t kVocabulary = 23, kWidth = 12;
 
 inline Json tiny_llama() {
-  return Json{{"model_type", "llama"}, {"hidden_size", 8}, {"intermediate_size", 12}, {"num_hidden_layers", 2}, {"num_attention_heads", 2},
-              {"vocab_size", kVocabulary}, {"max_position_embeddings", 32}, {"initializer_range", 0.3}};
+  return Json{{"model_type", "llama"},         {"hidden_size", 8},         {"intermediate_size", 12},
+              {"num_hidden_layers", 2},        {"num_attention_heads", 2}, {"vocab_size", kVocabulary},
+              {"max_position_embeddings", 32}, {"initializer_range", 0.3}};
 }
 
 // Rows of ids that follow from `key`; the first `ignored` labels of each do not count.

@@ -1,4 +1,5 @@
-// Hooks and the loop that calls them: in their order, what each is given, when each acts; the rate of each step; what of the machine's memory a rank may have.
+// Hooks and the loop that calls them: in their order, what each is given, when each acts; the rate of each step; what of the
+// machine's memory a rank may have.
 #include "train/hooks.h"
 
 #include <filesystem>
@@ -15,7 +16,8 @@ namespace fs = std::filesystem;
 StepReport report_of(int64_t step) {
   StepReport r;
   r.step = step;
-  r.loss = 1.5, r.lr = 2.5, r.grad_norm = 3.5, r.tokens = 40, r.tokens_per_second = 5.5, r.sol = 0.65, r.step_time = 7.5, r.memory_mb = 8.5, r.wait = 9.5;
+  r.loss = 1.5, r.lr = 2.5, r.grad_norm = 3.5, r.tokens = 40, r.tokens_per_second = 5.5, r.sol = 0.65, r.step_time = 7.5,
+  r.memory_mb = 8.5, r.wait = 9.5;
   return r;
 }
 
@@ -29,8 +31,17 @@ TEST(Hooks, MetricsHoldEachFigureUnderItsName) {
   r.more.emplace_back("valid_loss", 10.5);
   hook->after_step(t, r);
   ASSERT_EQ(run.metrics().size(), 1u);
-  EXPECT_EQ(run.metrics()[0], (Json{{"step", 1}, {"loss", 1.5}, {"lr", 2.5}, {"grad_norm", 3.5}, {"tokens", 40}, {"tokens_per_second", 5.5}, {"sol", 0.65},
-                                    {"step_time", 7.5}, {"memory_mb", 8.5}, {"data_wait", 9.5}, {"valid_loss", 10.5}}));
+  EXPECT_EQ(run.metrics()[0], (Json{{"step", 1},
+                                    {"loss", 1.5},
+                                    {"lr", 2.5},
+                                    {"grad_norm", 3.5},
+                                    {"tokens", 40},
+                                    {"tokens_per_second", 5.5},
+                                    {"sol", 0.65},
+                                    {"step_time", 7.5},
+                                    {"memory_mb", 8.5},
+                                    {"data_wait", 9.5},
+                                    {"valid_loss", 10.5}}));
   StepReport skipped;
   skipped.step = 2, skipped.left_out = skipped.skipped = true, skipped.tokens = 40;
   hook->after_step(t, skipped);
@@ -54,7 +65,8 @@ TEST(Hooks, MetricsOfSeveralRanksSayWhatWasSent) {
   r.traffic.parts.push_back({"data", 3, 4});
   hook->after_step(t, r);
   const Json m = run.metrics()[0];
-  const Json want{{"comm_mb", 1}, {"comm_wait", 0.5}, {"comm_wait_least", 0.25}, {"slowest_rank", 1}, {"bubble", 0.125}, {"comm_data_mb", 3}, {"comm_data_seconds", 4}};
+  const Json want{{"comm_mb", 1},    {"comm_wait", 0.5},  {"comm_wait_least", 0.25}, {"slowest_rank", 1},
+                  {"bubble", 0.125}, {"comm_data_mb", 3}, {"comm_data_seconds", 4}};
   for (auto& [key, value] : want.items()) EXPECT_EQ(m.at(key).get<double>(), value.get<double>()) << key;
 }
 
@@ -116,7 +128,8 @@ TEST(Hooks, ARunCallsThemInOrder) {
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto step = static_cast<int64_t>(i) + 1;
     EXPECT_EQ(rows[i]["step"], step);
-    EXPECT_EQ(rows[i]["lr"].get<double>(), learning_rate(run.config.schedule, 0.01, 4, step - 1)) << "the first step has index 0";
+    EXPECT_EQ(rows[i]["lr"].get<double>(), learning_rate(run.config.schedule, 0.01, 4, step - 1))
+        << "the first step has index 0";
     EXPECT_EQ(rows[i]["tokens"], 2 * kWidth * step);
     EXPECT_EQ(rows[i].contains("valid_loss"), step % 2 == 0) << "validation comes before the row is written";
   }
@@ -144,7 +157,9 @@ TEST(Trainer, ValidationLossIsTheMeanOverLabelsThatCount) {
     MicroBatch m;
     m.rows = 1, m.columns = kWidth;
     for (int64_t i = 0; i < kWidth; ++i) {
-      auto id = [&](int64_t at) { return static_cast<int32_t>(philox(2, {static_cast<uint32_t>(r), static_cast<uint32_t>(at), 0, 0})[0] % kVocabulary); };
+      auto id = [&](int64_t at) {
+        return static_cast<int32_t>(philox(2, {static_cast<uint32_t>(r), static_cast<uint32_t>(at), 0, 0})[0] % kVocabulary);
+      };
       m.ids.push_back(id(i));
       m.positions.push_back(static_cast<int32_t>(i));
       const bool counts = i + 1 < kWidth && i + 1 > r;
@@ -177,7 +192,8 @@ TEST(Trainer, ASkippedStepTeachesNothingAndTheRateWaits) {
   ScheduleOptions ten = run.config.schedule;
   ten.steps = 0;
   for (auto [step, updates] : {std::pair{1, 0}, {3, 1}, {4, 2}})  // of schedule.steps, not train.steps
-    EXPECT_EQ(rows[static_cast<size_t>(step - 1)]["lr"].get<double>(), learning_rate(ten, 0.05, 10, updates)) << "before step " << step;
+    EXPECT_EQ(rows[static_cast<size_t>(step - 1)]["lr"].get<double>(), learning_rate(ten, 0.05, 10, updates))
+        << "before step " << step;
   EXPECT_EQ(t.tokens_seen(), 6 * kWidth);
   EXPECT_EQ(t.engine().optimizer().steps(), 3) << "moments know the steps that were taken";
 }

@@ -1,4 +1,5 @@
-// What parallel.* means for so many ranks: meshes that fit, leaves, who takes which micro batch; refusals with what would do; the layout in words.
+// What parallel.* means for so many ranks: meshes that fit, leaves, who takes which micro batch; refusals with what would do;
+// the layout in words.
 #include "train/layout.h"
 
 #include <gtest/gtest.h>
@@ -17,8 +18,14 @@ struct Deep {
   Deep() {
     config.train.global_batch = 48;
     config.train.micro_batch = 2;
-    model = make_model(Json{{"model_type", "llama"}, {"hidden_size", 48}, {"intermediate_size", 96}, {"num_hidden_layers", 6}, {"num_attention_heads", 12}, {"num_key_value_heads", 4},
-                            {"vocab_size", 101}, {"max_position_embeddings", 64}},
+    model = make_model(Json{{"model_type", "llama"},
+                            {"hidden_size", 48},
+                            {"intermediate_size", 96},
+                            {"num_hidden_layers", 6},
+                            {"num_attention_heads", 12},
+                            {"num_key_value_heads", 4},
+                            {"vocab_size", 101},
+                            {"max_position_embeddings", 64}},
                        "test");
   }
   RunLayout layout(int ranks, std::optional<int64_t> leaves = {}) const { return run_layout(config, ranks, *model, leaves); }
@@ -79,18 +86,61 @@ TEST_F(Layouts, RefusalsSayWhatWouldDo) {
     std::vector<const char*> words;
   };
   const std::vector<Case> cases = {
-      {"not the ranks", 5, [](Config& c) { c.parallel.data = 3; }, {"parallel.data=3 on 5 ranks", "data x tensor x pipeline must be the number of ranks (mpirun -n 5)", "use parallel.data=1 parallel.pipeline=5"}},
-      {"alone", 1, [](Config& c) { c.parallel.tensor = 2, c.parallel.data = 2; }, {"parallel.data=2 parallel.tensor=2 on one rank", "mpirun -n 4 ravine"}},
-      {"micro batches", 16, [](Config&) {}, {"24 micro batches over 16 data ranks", "train.global_batch / train.micro_batch = 24 must be a multiple of the data ranks", "use parallel.data=8"}},
-      {"heads", 5, [](Config& c) { c.parallel.tensor = 5; }, {"parallel.tensor=5", "the 12 attention heads must be a multiple of it"}},
-      {"key/value heads", 3, [](Config& c) { c.parallel.tensor = 3; }, {"the 4 key/value heads must be a multiple of it, or divide it"}},
-      {"copies of key/value heads", 6, [](Config& c) { c.parallel.tensor = 6; }, {"parallel.tensor=6", "the 4 key/value heads must be a multiple of it, or divide it"}},
-      {"layers", 8, [](Config& c) { c.parallel.pipeline = 8; }, {"8 stages of 1 part ", "every part needs one of the model's 6 layers"}},
-      {"parts", 4, [](Config& c) { c.parallel.pipeline = 4, c.parallel.virtual_stages = 2; }, {"4 stages of 2 parts", "every part needs one of the model's 6 layers"}},
-      {"interleaved", 6, [](Config& c) { c.parallel.pipeline = 3, c.parallel.data = 2, c.parallel.virtual_stages = 2, c.train.global_batch = 16; }, {"4 micro batches per rank on 3 stages", "in groups of as many as there are stages"}},
-      {"interleaved, of one rank", 4, [](Config& c) { c.parallel.pipeline = 2, c.parallel.data = 2, c.parallel.virtual_stages = 2, c.train.global_batch = 12; }, {"3 micro batches per rank on 2 stages", "in groups of as many as there are stages"}},
-      {"leaves", 4, [](Config& c) { c.parallel.sum_leaves = 6; }, {"parallel.sum_leaves is 6", "it must be a multiple of the 4 data ranks and divide the 24 micro batches", "use one of 4, 8, 12, 24"}},
-      {"many leaves", 1, [](Config& c) { c.parallel.sum_leaves = c.train.global_batch = 514, c.train.micro_batch = 1; }, {"514 for each of 1 data rank", "at most 256 leaves"}},
+      {"not the ranks",
+       5,
+       [](Config& c) { c.parallel.data = 3; },
+       {"parallel.data=3 on 5 ranks", "data x tensor x pipeline must be the number of ranks (mpirun -n 5)",
+        "use parallel.data=1 parallel.pipeline=5"}},
+      {"alone",
+       1,
+       [](Config& c) { c.parallel.tensor = 2, c.parallel.data = 2; },
+       {"parallel.data=2 parallel.tensor=2 on one rank", "mpirun -n 4 ravine"}},
+      {"micro batches",
+       16,
+       [](Config&) {},
+       {"24 micro batches over 16 data ranks",
+        "train.global_batch / train.micro_batch = 24 must be a multiple of the data ranks", "use parallel.data=8"}},
+      {"heads",
+       5,
+       [](Config& c) { c.parallel.tensor = 5; },
+       {"parallel.tensor=5", "the 12 attention heads must be a multiple of it"}},
+      {"key/value heads",
+       3,
+       [](Config& c) { c.parallel.tensor = 3; },
+       {"the 4 key/value heads must be a multiple of it, or divide it"}},
+      {"copies of key/value heads",
+       6,
+       [](Config& c) { c.parallel.tensor = 6; },
+       {"parallel.tensor=6", "the 4 key/value heads must be a multiple of it, or divide it"}},
+      {"layers",
+       8,
+       [](Config& c) { c.parallel.pipeline = 8; },
+       {"8 stages of 1 part ", "every part needs one of the model's 6 layers"}},
+      {"parts",
+       4,
+       [](Config& c) { c.parallel.pipeline = 4, c.parallel.virtual_stages = 2; },
+       {"4 stages of 2 parts", "every part needs one of the model's 6 layers"}},
+      {"interleaved",
+       6,
+       [](Config& c) {
+         c.parallel.pipeline = 3, c.parallel.data = 2, c.parallel.virtual_stages = 2, c.train.global_batch = 16;
+       },
+       {"4 micro batches per rank on 3 stages", "in groups of as many as there are stages"}},
+      {"interleaved, of one rank",
+       4,
+       [](Config& c) {
+         c.parallel.pipeline = 2, c.parallel.data = 2, c.parallel.virtual_stages = 2, c.train.global_batch = 12;
+       },
+       {"3 micro batches per rank on 2 stages", "in groups of as many as there are stages"}},
+      {"leaves",
+       4,
+       [](Config& c) { c.parallel.sum_leaves = 6; },
+       {"parallel.sum_leaves is 6", "it must be a multiple of the 4 data ranks and divide the 24 micro batches",
+        "use one of 4, 8, 12, 24"}},
+      {"many leaves",
+       1,
+       [](Config& c) { c.parallel.sum_leaves = c.train.global_batch = 514, c.train.micro_batch = 1; },
+       {"514 for each of 1 data rank", "at most 256 leaves"}},
   };
   for (const Case& k : cases) {
     Deep at;
@@ -114,8 +164,10 @@ TEST(NearestMeshes, name_what_is_given_up) {
       return out;
     };
   };
-  EXPECT_EQ(nearest_meshes(3, {1, 1, 2}, those(no_tensor)), "use parallel.data=3 parallel.tensor=1, or parallel.data=1 parallel.tensor=1 parallel.pipeline=3");
-  EXPECT_EQ(nearest_meshes(3, {1, 1, 2}, those([&](const Mesh& m) { return no_tensor(m) && m.ranks() == 2 && m.data == 2; })), "start 2 ranks: parallel.data=2 parallel.tensor=1");
+  EXPECT_EQ(nearest_meshes(3, {1, 1, 2}, those(no_tensor)),
+            "use parallel.data=3 parallel.tensor=1, or parallel.data=1 parallel.tensor=1 parallel.pipeline=3");
+  EXPECT_EQ(nearest_meshes(3, {1, 1, 2}, those([&](const Mesh& m) { return no_tensor(m) && m.ranks() == 2 && m.data == 2; })),
+            "start 2 ranks: parallel.data=2 parallel.tensor=1");
 }
 
 // meshes_of lists what run_layout takes, and nothing else.
@@ -125,7 +177,8 @@ TEST_F(Layouts, MeshesAreThoseThatAreTaken) {
       config.parallel = {};
       config.parallel.virtual_stages = chunks;
       std::set<std::tuple<int, int, int>> listed, taken;
-      for (const Mesh& m : meshes_of(ranks, config.parallel, *model, micro_batches_of(config))) EXPECT_TRUE(listed.insert({m.pipeline, m.data, m.tensor}).second);
+      for (const Mesh& m : meshes_of(ranks, config.parallel, *model, micro_batches_of(config)))
+        EXPECT_TRUE(listed.insert({m.pipeline, m.data, m.tensor}).second);
       for (int p = 1; p <= ranks; ++p)
         for (int t = 1; t <= ranks; ++t) {
           if (ranks % (p * t)) continue;
@@ -167,16 +220,21 @@ TEST_F(Layouts, InWords) {
   config.parallel.tensor = 2, config.parallel.pipeline = 2, config.parallel.data = 2, config.parallel.stage_layers = {4, 2};
   const std::vector<std::string> hosts = {"a", "a", "a", "a", "b", "b", "c", "c"};
   EXPECT_EQ(mesh_lines(config, layout(8), *model, hosts),
-            (std::vector<std::string>{"stage 0: the embedding and layers 0-3, on ranks 0 1 2 3 (a)", "stage 1: layers 4-5 and the head, on ranks 4 5 6 7 (b, c)",
-                                      "ranks that share each layer: 0 1 | 2 3 | 4 5 | 6 7", "ranks that add their gradients: 0 2 | 1 3 | 4 6 | 5 7"}));
+            (std::vector<std::string>{"stage 0: the embedding and layers 0-3, on ranks 0 1 2 3 (a)",
+                                      "stage 1: layers 4-5 and the head, on ranks 4 5 6 7 (b, c)",
+                                      "ranks that share each layer: 0 1 | 2 3 | 4 5 | 6 7",
+                                      "ranks that add their gradients: 0 2 | 1 3 | 4 6 | 5 7"}));
   EXPECT_EQ(layers_of_parts(*model, config), (std::vector<int64_t>{4, 2}));
-  config.parallel.zero = 1, config.parallel.tensor = 1, config.parallel.data = 1, config.parallel.virtual_stages = 2, config.parallel.stage_layers = {1, 2, 2, 1};
+  config.parallel.zero = 1, config.parallel.tensor = 1, config.parallel.data = 1, config.parallel.virtual_stages = 2,
+  config.parallel.stage_layers = {1, 2, 2, 1};
   EXPECT_EQ(mesh_lines(config, layout(2), *model, {}),
-            (std::vector<std::string>{"stage 0: the embedding and layer 0; layers 3-4, on rank 0", "stage 1: layers 1-2; layer 5 and the head, on rank 1"}));
+            (std::vector<std::string>{"stage 0: the embedding and layer 0; layers 3-4, on rank 0",
+                                      "stage 1: layers 1-2; layer 5 and the head, on rank 1"}));
   EXPECT_EQ(layers_of_parts(*model, config), (std::vector<int64_t>{1, 2, 2, 1}));
   config.parallel = {};
   config.parallel.zero = 1;
-  EXPECT_EQ(mesh_lines(config, layout(12), *model, {}), (std::vector<std::string>{"ranks that add their gradients and divide what ZeRO divides: 0 1 .. 11"}));
+  EXPECT_EQ(mesh_lines(config, layout(12), *model, {}),
+            (std::vector<std::string>{"ranks that add their gradients and divide what ZeRO divides: 0 1 .. 11"}));
   EXPECT_TRUE(mesh_lines(config, layout(1), *model, {}).empty());
   EXPECT_EQ(layers_of_parts(*model, config), (std::vector<int64_t>{6}));
 }
@@ -191,9 +249,11 @@ TEST_F(Layouts, PartsOfTheModelByTheirLayers) {
   EXPECT_EQ(parts(1, {}), (Parts{{0, 8}}));
   EXPECT_EQ(parts(4, {}), (Parts{{0, 3}, {3, 5}, {5, 6}, {6, 8}})) << "the earlier take more";
   EXPECT_EQ(parts(2, {5, 1}), (Parts{{0, 6}, {6, 8}}));
-  for (const std::vector<int64_t>& bad : std::vector<std::vector<int64_t>>{{6}, {3, 2}, {3, 4}, {2, 2, 2}}) EXPECT_THROW(parts(2, bad), UserError);
+  for (const std::vector<int64_t>& bad : std::vector<std::vector<int64_t>>{{6}, {3, 2}, {3, 4}, {2, 2, 2}})
+    EXPECT_THROW(parts(2, bad), UserError);
   EXPECT_THROW(parts(7, {}), UserError);
-  EXPECT_EQ(stages_of_units(*model, split_model(*model, 4, {}), 2), (std::vector<int>{0, 0, 0, 1, 1, 0, 1, 1})) << "parts go round the stages";
+  EXPECT_EQ(stages_of_units(*model, split_model(*model, 4, {}), 2), (std::vector<int>{0, 0, 0, 1, 1, 0, 1, 1}))
+      << "parts go round the stages";
 }
 
 TEST(SameEverywhere, TheFirstLineThatDiffersIsShown) {
@@ -210,7 +270,8 @@ TEST(SameEverywhere, TheFirstLineThatDiffersIsShown) {
       what = e.what();
     }
   });
-  for (const char* word : {"ranks differ in their config", "rank 2", "it has 'b: 4', rank 0 has 'b: 2'"}) EXPECT_NE(what.find(word), std::string::npos) << what;
+  for (const char* word : {"ranks differ in their config", "rank 2", "it has 'b: 4', rank 0 has 'b: 2'"})
+    EXPECT_NE(what.find(word), std::string::npos) << what;
 }
 
 }  // namespace

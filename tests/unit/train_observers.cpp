@@ -53,8 +53,12 @@ TEST(NanWatch, NamesTheInputsThatHaveIt) {
   NanWatch watch;
   std::vector<float> out{1, NAN}, w{1, 1, -INFINITY, 1}, fine{1, 2};
   call(watch, "head", "matmul", Phase::update,
-       {{"a", matrix(fine, DType::f32, 1, 2, 2), Access::read}, {"b", matrix(w, DType::f32, 2, 2, 2), Access::read}, {"p", matrix(out, DType::f32, 1, 2, 2), Access::update}});
-  EXPECT_EQ(watch.found(), "first: matmul at head (update), tensor 'p', row 0, column 1: nan; its input has it already, tensor 'b', row 1, column 0: -inf");
+       {{"a", matrix(fine, DType::f32, 1, 2, 2), Access::read},
+        {"b", matrix(w, DType::f32, 2, 2, 2), Access::read},
+        {"p", matrix(out, DType::f32, 1, 2, 2), Access::update}});
+  EXPECT_EQ(
+      watch.found(),
+      "first: matmul at head (update), tensor 'p', row 0, column 1: nan; its input has it already, tensor 'b', row 1, column 0: -inf");
 }
 
 TEST(NanWatch, KnowsEveryTypeAndRowsThatSeeNoKey) {
@@ -78,7 +82,8 @@ TEST(NanWatch, KnowsEveryTypeAndRowsThatSeeNoKey) {
   EXPECT_NE(found("out", matrix(empty, DType::f32, 1, 2, 2)), "");
 }
 
-InjectOption fault(int64_t step, const std::string& path, const std::string& op, const std::string& phase, const std::string& tensor, const std::string& value, int64_t element) {
+InjectOption fault(int64_t step, const std::string& path, const std::string& op, const std::string& phase,
+                   const std::string& tensor, const std::string& value, int64_t element) {
   InjectOption o;
   o.step = step, o.path = path, o.op = op, o.phase = phase, o.tensor = tensor, o.value = value, o.element = element;
   return o;
@@ -88,7 +93,8 @@ TEST(FaultInjection, SpoilsOneElementOfTheFirstCallThatFits) {
   FaultInjection f({fault(2, "a.*", "mat*", "backward", "d*", "-inf", 10), fault(2, "*", "add", "update", "*", "nan", 0)});
   std::vector<float> read(8, 1), out(8, 1), later(8, 1);
   std::vector<int32_t> ids(6, 1);
-  const NamedView r{"dx", matrix(read, DType::f32, 2, 3, 4), Access::read}, i{"di", matrix(ids, DType::i32, 2, 3, 3), Access::write}, x{"x", matrix(later, DType::f32, 2, 3, 4), Access::write},
+  const NamedView r{"dx", matrix(read, DType::f32, 2, 3, 4), Access::read},
+      i{"di", matrix(ids, DType::i32, 2, 3, 3), Access::write}, x{"x", matrix(later, DType::f32, 2, 3, 4), Access::write},
       w{"dw", matrix(out, DType::f32, 2, 3, 4), Access::update};
   const std::vector<float> ones(8, 1);
   auto run = [&](const char* path, const char* op, Phase phase) { call(f, path, op, phase, {r, i, x, w}); };
@@ -123,8 +129,10 @@ TEST(FaultInjection, PutsEachValueInEachType) {
   for (auto [text, value] : {std::pair{"inf", kInf}, {"-inf", -kInf}, {"nan", std::nan("")}}) {
     FaultInjection f({fault(1, "*", "*", "forward", "*", text, 1), fault(1, "*", "*", "forward", "d", text, 0)});
     f.begin_step(1);
-    call(f, "p", "add", Phase::forward, {{"b", matrix(b, DType::bf16, 1, 2, 2), Access::write}, {"d", matrix(d, DType::f64, 1, 2, 2), Access::write}});
-    for (double got : {static_cast<double>(static_cast<float>(b[1])), d[0]}) EXPECT_TRUE(std::isnan(value) ? std::isnan(got) : got == value) << text << " " << got;
+    call(f, "p", "add", Phase::forward,
+         {{"b", matrix(b, DType::bf16, 1, 2, 2), Access::write}, {"d", matrix(d, DType::f64, 1, 2, 2), Access::write}});
+    for (double got : {static_cast<double>(static_cast<float>(b[1])), d[0]})
+      EXPECT_TRUE(std::isnan(value) ? std::isnan(got) : got == value) << text << " " << got;
     EXPECT_TRUE(static_cast<float>(b[0]) == 1 && d[1] == 1) << "the first tensor that fits, and one element";
   }
   FaultInjection f({fault(1, "*", "*", "forward", "*", "bad_alloc", 0)});
@@ -133,8 +141,12 @@ TEST(FaultInjection, PutsEachValueInEachType) {
 }
 
 TEST(FaultInjection, AnOpThatIsNoneIsRefused) {
-  auto refusal = [](const std::string& op) { return message_of<UserError>([&] { FaultInjection f({fault(1, "*", op, "forward", "*", "nan", 0)}); }); };
-  EXPECT_NE(refusal("matmull").find("no op 'matmull' (probe.inject): it must be the name of an op; did you mean 'matmul'?"), std::string::npos) << refusal("matmull");
+  auto refusal = [](const std::string& op) {
+    return message_of<UserError>([&] { FaultInjection f({fault(1, "*", op, "forward", "*", "nan", 0)}); });
+  };
+  EXPECT_NE(refusal("matmull").find("no op 'matmull' (probe.inject): it must be the name of an op; did you mean 'matmul'?"),
+            std::string::npos)
+      << refusal("matmull");
   EXPECT_NE(refusal("qqqqqqqqqqqq").find("docs/howto/add-an-op.md"), std::string::npos);
 }
 
@@ -142,14 +154,16 @@ TEST(Profile, CountsBytesAndFlopsOfCallsOfOneKind) {
   Profile p(true);
   call(p, "before", "add", Phase::forward, {}, 5);
   p.begin_step();
-  const TensorView large = view_of(nullptr, DType::f32, {100000, 1000}), small = view_of(nullptr, DType::bf16, {100000, 1000});  // 400 and 200 MB
+  const TensorView large = view_of(nullptr, DType::f32, {100000, 1000}),
+                   small = view_of(nullptr, DType::bf16, {100000, 1000});  // 400 and 200 MB
   auto slow = [&](const char* path, const char* op, Phase phase, const std::vector<NamedView>& tensors, double flops) {
     const CallInfo info{.phase = phase, .path = path, .op = op, .tensors = tensors, .flops = flops};
     p.before(info);
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     p.after(info);
   };
-  const std::vector<NamedView> one{{"x", small, Access::read}, {"p", large, Access::update}, {"y", small, Access::write}};  // 200 + 2 * 400 + 200
+  const std::vector<NamedView> one{
+      {"x", small, Access::read}, {"p", large, Access::update}, {"y", small, Access::write}};  // 200 + 2 * 400 + 200
   slow("a", "matmul", Phase::forward, one, 1e9);
   slow("b", "matmul", Phase::forward, one, 2e9);
   slow("c", "matmul", Phase::backward, {{"x", small, Access::read}}, 8e9);
@@ -161,7 +175,8 @@ TEST(Profile, CountsBytesAndFlopsOfCallsOfOneKind) {
   const std::regex line(R"((\w+ \(\w+\)) +(\d+) +([\d.]+) +([\d.]+)% +([\d.]+) +([\d.]+) +([\d.]+)\n)");
   double last = kInf, inside = 0, total_share = 0;
   for (std::sregex_iterator m(table.begin(), table.end(), line), end; m != end; ++m) {
-    rows[(*m)[1]] = {std::stod((*m)[2]), std::stod((*m)[3]), std::stod((*m)[4]), std::stod((*m)[5]), std::stod((*m)[6]), std::stod((*m)[7])};
+    rows[(*m)[1]] = {std::stod((*m)[2]), std::stod((*m)[3]), std::stod((*m)[4]),
+                     std::stod((*m)[5]), std::stod((*m)[6]), std::stod((*m)[7])};
     EXPECT_LE(std::stod((*m)[3]), last) << "longest first";
     last = std::stod((*m)[3]);
     inside += last, total_share += std::stod((*m)[4]);
@@ -186,9 +201,12 @@ TEST(Profile, CountsBytesAndFlopsOfCallsOfOneKind) {
   const Json& e = t.at("traceEvents");
   ASSERT_EQ(e.size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_TRUE(e[i].at("name") == "matmul" && e[i].at("ph") == "X" && e[i].at("args").at("path") == std::string(1, static_cast<char>('a' + i)));
+    EXPECT_TRUE(e[i].at("name") == "matmul" && e[i].at("ph") == "X" &&
+                e[i].at("args").at("path") == std::string(1, static_cast<char>('a' + i)));
     EXPECT_GE(e[i].at("dur").get<double>(), 3000) << "microseconds";
-    if (i > 0) { EXPECT_GE(e[i].at("ts").get<double>(), e[i - 1].at("ts").get<double>() + e[i - 1].at("dur").get<double>() - 1e-3); }
+    if (i > 0) {
+      EXPECT_GE(e[i].at("ts").get<double>(), e[i - 1].at("ts").get<double>() + e[i - 1].at("dur").get<double>() - 1e-3);
+    }
   }
   EXPECT_NEAR((e[0].at("dur").get<double>() + e[1].at("dur").get<double>()) / 1000, f.ms, 0.006);
   EXPECT_LT(e[0].at("ts").get<double>(), e[2].at("ts").get<double>()) << "since the step began";

@@ -21,7 +21,8 @@ TEST(OpenModel, RulesOfTheConfigReachTheirParameters) {
   c.optimizer.groups.push_back({.match = "lm_head.weight", .lr_mult = 2, .wd_mult = 0});
   const auto model = open_run_model(c);
   for (const Param& p : model->params().params()) {
-    const bool frozen = p.name == "model.embed_tokens.weight" || p.name.starts_with("model.layers.0.mlp."), q = p.name.ends_with("q_proj.weight"), head = p.name == "lm_head.weight";
+    const bool frozen = p.name == "model.embed_tokens.weight" || p.name.starts_with("model.layers.0.mlp."),
+               q = p.name.ends_with("q_proj.weight"), head = p.name == "lm_head.weight";
     EXPECT_EQ(p.trainable, !frozen) << p.name;
     EXPECT_EQ(p.lr_mult, q ? 0.5 : head ? 2 : 1) << p.name;
     EXPECT_EQ(p.wd_mult, q ? 3 : head ? 0 : 1) << p.name;
@@ -51,7 +52,13 @@ TEST(Vocabulary, OfANewModelGrowsWithItsTokenizer) {
   run.config.model.tokenizer = kTokenizer;
   const int64_t ids = open_tokenizer(kTokenizer)->size();
   EXPECT_EQ(open_run_model(run.config)->facts().vocabulary, ids);
-  std::ofstream(run.config.model.config) << [&] { Json j = tiny_llama(); j["vocab_size"] = ids + 5; return j; }().dump();
+  std::ofstream(run.config.model.config) <<
+      [&] {
+        Json j = tiny_llama();
+        j["vocab_size"] = ids + 5;
+        return j;
+      }()
+          .dump();
   EXPECT_EQ(open_run_model(run.config)->facts().vocabulary, ids + 5);
 }
 
@@ -63,20 +70,23 @@ TEST(OpenSources, RefusesWhatDoesNotFit) {
   text.data.valid.clear();
   ModelFacts facts;
   facts.vocabulary = 23, facts.max_positions = 32;
-  EXPECT_NE(message_of<UserError>([&] { open_sources(text, facts); }).find("no tokenizer (model.tokenizer)"), std::string::npos);
+  EXPECT_NE(message_of<UserError>([&] { open_sources(text, facts); }).find("no tokenizer (model.tokenizer)"),
+            std::string::npos);
   text.model.tokenizer = kTokenizer;
   EXPECT_NE(message_of<UserError>([&] { open_sources(text, facts); }).find("the model a vocabulary of 23"), std::string::npos);
   Config batches = run.config;
   facts.max_positions = kWidth;
   EXPECT_EQ(open_sources(batches, facts).tokenizer, nullptr) << "of ids no tokenizer is opened";
   facts.max_positions = kWidth - 1;
-  EXPECT_NE(message_of<UserError>([&] { open_sources(batches, facts); }).find("the model has max_position_embeddings = 11"), std::string::npos);
+  EXPECT_NE(message_of<UserError>([&] { open_sources(batches, facts); }).find("the model has max_position_embeddings = 11"),
+            std::string::npos);
   facts.max_positions = 0;
   EXPECT_NO_THROW(open_sources(batches, facts)) << "positions without end";
   facts.max_positions = kWidth;
   facts.vocabulary = 40;
   const Sources wider = open_sources(batches, facts);
-  EXPECT_EQ(wider.data.notes.back(), fmt::format("the new model has the 40 ids of the tokenizer, not the 23 of {}", run.config.model.config));
+  EXPECT_EQ(wider.data.notes.back(),
+            fmt::format("the new model has the 40 ids of the tokenizer, not the 23 of {}", run.config.model.config));
 }
 
 // State goes into a checkpoint and comes back whole, under names that say what it is.
@@ -88,11 +98,13 @@ TEST(State, ComesBackUnderItsNames) {
   t.run();
   const CheckpointReader saved(run.config.train.output + "/checkpoints/step_000004", true);
   size_t weights = 0, m = 0, v = 0;
-  for (const std::string& name : saved.names()) weights += name.starts_with("weights/"), m += name.starts_with("m/"), v += name.starts_with("v/");
+  for (const std::string& name : saved.names())
+    weights += name.starts_with("weights/"), m += name.starts_with("m/"), v += name.starts_with("v/");
   EXPECT_EQ(weights, t.model().params().params().size());
   EXPECT_TRUE(m == weights && v == weights);
   EXPECT_EQ(checkpoint_scalar(saved, "optimizer_steps"), 4);
-  EXPECT_NE(message_of<UserError>([&] { checkpoint_scalar(saved, "none"); }).find("checkpoint lacks 'none'"), std::string::npos);
+  EXPECT_NE(message_of<UserError>([&] { checkpoint_scalar(saved, "none"); }).find("checkpoint lacks 'none'"),
+            std::string::npos);
   TinyRunFolder other;
   other.config.train.seed = 99;
   Trainer u(other.config, "cpu", other.log);
@@ -113,7 +125,8 @@ TEST(Stop, ByAFileOrASignal) {
   request_stop(f.path());
   clear_stop_request(f.path());
   EXPECT_FALSE(f.has("stop"));
-  struct sigaction before {}, after {};
+  struct sigaction before {
+  }, after{};
   ::sigaction(SIGTERM, nullptr, &before);
   ::signal(SIGHUP, SIG_IGN);  // as nohup does
   for (int number : {SIGINT, SIGTERM, SIGUSR1}) {

@@ -1,4 +1,5 @@
-// Plans of layouts that are not there: published recipes fit their ranks, 1024 ranks in one process, decisions, predicted times.
+// Plans of layouts that are not there: published recipes fit their ranks, 1024 ranks in one process, decisions, predicted
+// times.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -39,7 +40,8 @@ TEST(Recipes, EachFitsTheRanksOfItsTable) {
     std::string parallel;
     for (std::string line; std::getline(in, line);) {
       size_t at = line.find("on "), cut = line.find(" ranks: parallel: ");
-      if (line[0] == '#' && at != std::string::npos && cut != std::string::npos) ranks = std::stoi(line.substr(at + 3)), parallel = line.substr(cut + 8);
+      if (line[0] == '#' && at != std::string::npos && cut != std::string::npos)
+        ranks = std::stoi(line.substr(at + 3)), parallel = line.substr(cut + 8);
     }
     if (ranks == 0) continue;
     ++found;
@@ -61,8 +63,10 @@ TEST(Recipes, EachFitsTheRanksOfItsTable) {
 }
 
 TEST(Plan, OneProcessPlaysAnyOf1024Ranks) {
-  Config c = parse_config("train: {global_batch: 1024, micro_batch: 1}\ndata: {sequence_length: 512}\nprecision: {compute: bf16}\n"
-                          "parallel: {tensor: 8, pipeline: 8, sequence: true, zero: 1}\n", "test");
+  Config c = parse_config(
+      "train: {global_batch: 1024, micro_batch: 1}\ndata: {sequence_length: 512}\nprecision: {compute: bf16}\n"
+      "parallel: {tensor: 8, pipeline: 8, sequence: true, zero: 1}\n",
+      "test");
   c.model.config = kConfigs + "models/llama2-70b.json";
   std::unique_ptr<Model> model = open_run_model(c);
   RunLayout layout = run_layout(c, 1024, *model);
@@ -72,7 +76,8 @@ TEST(Plan, OneProcessPlaysAnyOf1024Ranks) {
   Communication sent;
   for (int rank : {0, 7, 127, 128, 500, 896, 1023}) {
     Ranks fake = Ranks::fake(layout.mesh, rank);
-    StepEngine engine(*model, c, Types::of(DType::bf16), cpu(), {1, 512, layout.micro_batches, false, layout.leaves}, nullptr, &fake);
+    StepEngine engine(*model, c, Types::of(DType::bf16), cpu(), {1, 512, layout.micro_batches, false, layout.leaves}, nullptr,
+                      &fake);
     ++weights[engine.memory().weights];
     if (rank == 500) sent = engine.communication();
     EXPECT_LT(engine.memory().arena.total, 20 * kGiB);
@@ -80,7 +85,8 @@ TEST(Plan, OneProcessPlaysAnyOf1024Ranks) {
   EXPECT_EQ(weights.size(), 3u) << "first, middle and last stage";
   EXPECT_GT(sent.data, 0);
   EXPECT_GT(sent.tensor, sent.pipeline);
-  StepEstimate e = estimate_step(*model, c, layout, Types::of(DType::bf16), 512, usual(), block_costs(*model, c, Types::of(DType::bf16), cpu(), 512, usual()));
+  StepEstimate e = estimate_step(*model, c, layout, Types::of(DType::bf16), 512, usual(),
+                                 block_costs(*model, c, Types::of(DType::bf16), cpu(), 512, usual()));
   EXPECT_GT(e.seconds, model->training_flops_per_token(512) * 1024 * 512 / 1024 / 1e11) << "faster than products allow";
   EXPECT_GT(e.bubble, 7.0 / (64 + 7) * 0.8);
   std::vector<std::string> lines = mesh_lines(c, layout, *model, {});
@@ -89,19 +95,29 @@ TEST(Plan, OneProcessPlaysAnyOf1024Ranks) {
   EXPECT_NE(lines[7].find("and the head, on ranks 896 897 .. 1023"), std::string::npos) << lines[7];
 }
 
-// What counts is the rank that needs most, and the one that sends most: with a large vocabulary the last stage, with the head and its gradients.
+// What counts is the rank that needs most, and the one that sends most: with a large vocabulary the last stage, with the head
+// and its gradients.
 TEST(Plan, TheStageThatNeedsMostCounts) {
-  Config c = parse_config("train: {global_batch: 8, micro_batch: 1}\ndata: {sequence_length: 32}\nparallel: {pipeline: 4}\n", "test");
+  Config c =
+      parse_config("train: {global_batch: 8, micro_batch: 1}\ndata: {sequence_length: 32}\nparallel: {pipeline: 4}\n", "test");
   std::set<int64_t> programs;
   for (const std::vector<int64_t>& layers : {std::vector<int64_t>{1, 1, 1, 5}, {5, 1, 1, 1}, {1, 5, 1, 1}}) {
     c.parallel.stage_layers = layers;
-    const std::unique_ptr<Model> model = make_model(Json{{"model_type", "llama"}, {"hidden_size", 64}, {"intermediate_size", 128}, {"num_hidden_layers", 8}, {"num_attention_heads", 4}, {"vocab_size", 101}}, "test");
+    const std::unique_ptr<Model> model = make_model(Json{{"model_type", "llama"},
+                                                         {"hidden_size", 64},
+                                                         {"intermediate_size", 128},
+                                                         {"num_hidden_layers", 8},
+                                                         {"num_attention_heads", 4},
+                                                         {"vocab_size", 101}},
+                                                    "test");
     const RunLayout layout = run_layout(c, 4, *model);
     int64_t most = 0, sent = 0;
     std::set<int64_t> all;
     for (int stage = 0; stage < 4; ++stage) {
       const Ranks at = Ranks::fake(layout.mesh, stage);
-      const StepEngine one(*model, c, Types::of(DType::f32), cpu(), {.rows = 1, .columns = 32, .micro_batches = layout.micro_batches, .leaves = layout.leaves}, nullptr, &at);
+      const StepEngine one(*model, c, Types::of(DType::f32), cpu(),
+                           {.rows = 1, .columns = 32, .micro_batches = layout.micro_batches, .leaves = layout.leaves}, nullptr,
+                           &at);
       all.insert(one.memory().total() - one.memory().base);
       most = std::max(most, one.memory().total() - one.memory().base), sent = std::max(sent, one.communication().all());
     }
@@ -110,7 +126,8 @@ TEST(Plan, TheStageThatNeedsMostCounts) {
     EXPECT_EQ(planned.sent.all(), sent);
     programs.insert(planned.bytes - most);
   }
-  EXPECT_EQ(programs.size(), 1u) << "the program itself counts alike in all; another stage than the one that needs most was taken for some";
+  EXPECT_EQ(programs.size(), 1u)
+      << "the program itself counts alike in all; another stage than the one that needs most was taken for some";
 }
 
 struct Small : testing::Test {
@@ -129,7 +146,8 @@ TEST_F(Small, DecisionsTakeTheCheapestThatFits) {
   EXPECT_EQ(all.choice(), nullptr);
   std::vector<std::string> order;
   for (const DecisionStep& s : all.steps) order.push_back(s.setting);
-  EXPECT_EQ(order, (std::vector<std::string>{"train.micro_batch=1", "parallel.zero=1", "train.recompute=full", "parallel.zero=2", "parallel.zero=3", "precision.compute=bf16"}));
+  EXPECT_EQ(order, (std::vector<std::string>{"train.micro_batch=1", "parallel.zero=1", "train.recompute=full",
+                                             "parallel.zero=2", "parallel.zero=3", "precision.compute=bf16"}));
   std::vector<int64_t> zero;
   for (const DecisionStep& s : all.steps) zero.push_back(s.config.parallel.zero);
   EXPECT_EQ(zero, (std::vector<int64_t>{0, 1, 1, 2, 3, 3}));
@@ -153,13 +171,15 @@ TEST_F(Small, LayersByCostMakeRoomForTheHead) {
   ASSERT_EQ(costs.forward.size(), model->blocks().size());
   for (size_t b = 0; b < costs.forward.size(); ++b) EXPECT_GT(costs.forward[b], 0) << b;
   EXPECT_NEAR(costs.forward[1] / costs.forward[2], 1, 0.05) << "layers are alike";
-  for (size_t b = 1; b + 1 < costs.forward.size(); ++b) EXPECT_GT(costs.later[b], 1.2 * costs.forward[b]) << "backward is twice the products";
+  for (size_t b = 1; b + 1 < costs.forward.size(); ++b)
+    EXPECT_GT(costs.later[b], 1.2 * costs.forward[b]) << "backward is twice the products";
   std::vector<int64_t> split = layers_by_cost(*model, c, types, cpu(), 128);
   EXPECT_EQ(std::accumulate(split.begin(), split.end(), int64_t{0}), model->facts().layers);
   // No other split has a faster slowest part.
   auto slowest = [&](int64_t first) {
     double a = 0, b = 0;
-    for (size_t i = 0; i < costs.forward.size(); ++i) (i <= static_cast<size_t>(first) ? a : b) += costs.forward[i] + costs.later[i];
+    for (size_t i = 0; i < costs.forward.size(); ++i)
+      (i <= static_cast<size_t>(first) ? a : b) += costs.forward[i] + costs.later[i];
     return std::max(a, b);
   };
   for (int64_t n = 1; n < model->facts().layers; ++n) EXPECT_LE(slowest(split[0]), slowest(n) * (1 + 1e-12)) << n;
@@ -169,7 +189,8 @@ TEST_F(Small, LayersByCostMakeRoomForTheHead) {
 TEST_F(Small, TimesFollowWhatALayoutDoes) {
   auto seconds = [&](int64_t data, int64_t pipeline, int64_t zero, const std::string& recompute = "cheap", int64_t leaves = 0) {
     Config at = c;
-    at.parallel.data = data, at.parallel.pipeline = pipeline, at.parallel.zero = zero, at.train.recompute = recompute, at.parallel.sum_leaves = leaves;
+    at.parallel.data = data, at.parallel.pipeline = pipeline, at.parallel.zero = zero, at.train.recompute = recompute,
+    at.parallel.sum_leaves = leaves;
     RunLayout layout = run_layout(at, static_cast<int>(data * pipeline), *model);
     return estimate_step(*model, at, layout, types, 128, usual(), block_costs(*model, at, types, cpu(), 128, usual()));
   };
@@ -196,7 +217,8 @@ TEST(Messages, BetweenMeasuredSizesAlongALine) {
   EXPECT_DOUBLE_EQ(r.exchange(100, 1), 0);
   r.all_gather = r.send = r.all_to_all;
   EXPECT_DOUBLE_EQ(MessageRates::from_json(Json::parse(r.json().dump()))->exchange(150, 3), 2e-6);
-  for (const char* text : {"null", "{}", R"({"ranks":2,"all_to_all":[],"all_gather":[],"send":[]})", R"({"ranks":2,"all_to_all":[[1]],"all_gather":[[1,2]],"send":[[1,2]]})"})
+  for (const char* text : {"null", "{}", R"({"ranks":2,"all_to_all":[],"all_gather":[],"send":[]})",
+                           R"({"ranks":2,"all_to_all":[[1]],"all_gather":[[1,2]],"send":[[1,2]]})"})
     EXPECT_FALSE(MessageRates::from_json(Json::parse(text))) << text;
 }
 

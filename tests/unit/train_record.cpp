@@ -1,4 +1,5 @@
-// What a checkpoint remembers of its run: the checksum of weights, what counts as the same model or the same place, and what auto had chosen.
+// What a checkpoint remembers of its run: the checksum of weights, what counts as the same model or the same place, and what
+// auto had chosen.
 #include "train/run_record.h"
 
 #include <cstring>
@@ -44,9 +45,11 @@ std::string with_byte(int64_t size, int64_t at) {
 TEST(WeightsChecksum, LooksAtBlocksOfLargeFilesSpreadOverAllOfThem) {
   constexpr int64_t kMiB = int64_t{1} << 20, kSize = 4 * kMiB + 5;
   const std::string small = with_byte(kMiB, -1), large = with_byte(kSize, -1);
-  for (int64_t at : {int64_t{0}, kMiB / 2 + 1, kMiB - 1}) EXPECT_NE(with_byte(kMiB, at), small) << at << ": all of what is not large";
+  for (int64_t at : {int64_t{0}, kMiB / 2 + 1, kMiB - 1})
+    EXPECT_NE(with_byte(kMiB, at), small) << at << ": all of what is not large";
   const int64_t step = (kSize - 4096) / 255;
-  for (int64_t at : {int64_t{0}, int64_t{4095}, step, 100 * step + 4095, 254 * step, 255 * step, kSize - 4096, kSize - 1}) EXPECT_NE(with_byte(kSize, at), large) << at;
+  for (int64_t at : {int64_t{0}, int64_t{4095}, step, 100 * step + 4095, 254 * step, 255 * step, kSize - 4096, kSize - 1})
+    EXPECT_NE(with_byte(kSize, at), large) << at;
   EXPECT_NE(with_byte(kSize - 1, -1), large) << "the size";
 }
 
@@ -60,10 +63,13 @@ std::string said_by(F&& f) {
   return "";
 }
 
-std::vector<OptionChange> changes(const std::string& was_path, const std::string& was_weights, const std::string& path, const std::string& weights) {
+std::vector<OptionChange> changes(const std::string& was_path, const std::string& was_weights, const std::string& path,
+                                  const std::string& weights) {
   Config was, now;
   was.model.path = was_path, now.model.path = path;
-  return option_changes(run_record("step_000002", 2, Json{{"options", recorded_options(was, 1, 1)}, {"weights", was_weights}}, "", "here"), recorded_options(now, 1, 1), weights);
+  return option_changes(
+      run_record("step_000002", 2, Json{{"options", recorded_options(was, 1, 1)}, {"weights", was_weights}}, "", "here"),
+      recorded_options(now, 1, 1), weights);
 }
 
 TEST(Resume, WeightsMayMoveButNotChange) {
@@ -74,7 +80,8 @@ TEST(Resume, WeightsMayMoveButNotChange) {
   auto rule = [](const std::vector<OptionChange>& c) { return c.size() == 1 ? c[0].rule : OnResume::undecided; };
   EXPECT_EQ(rule(changes(f / "a", "123", f / "b", "123")), OnResume::may_change);
   EXPECT_EQ(rule(changes(f / "a", "123", f / "b", "124")), OnResume::fixed);
-  EXPECT_EQ(rule(changes(f / "gone", "123", f / "b", "124")), OnResume::fixed) << "that it is gone says nothing where a checksum is known";
+  EXPECT_EQ(rule(changes(f / "gone", "123", f / "b", "124")), OnResume::fixed)
+      << "that it is gone says nothing where a checksum is known";
   EXPECT_EQ(rule(changes(f / "gone", "", f / "b", "124")), OnResume::may_change);
   EXPECT_EQ(rule(changes(f / "a", "", f / "b", "124")), OnResume::fixed);
   EXPECT_EQ(rule(changes(f / "a", "123", "", "123")), OnResume::fixed) << "no weights are another model";
@@ -82,7 +89,8 @@ TEST(Resume, WeightsMayMoveButNotChange) {
 }
 
 TEST(Resume, LongValuesAreCutInWhatIsSaid) {
-  const OptionChange c{.name = "data.split", .was = std::string(201, 'a'), .now = std::string(200, 'b'), .rule = OnResume::fixed};
+  const OptionChange c{
+      .name = "data.split", .was = std::string(201, 'a'), .now = std::string(200, 'b'), .rule = OnResume::fixed};
   EXPECT_EQ(c.text(), "data.split: " + std::string(200, 'b') + ", was " + std::string(200, 'a') + "..");
 }
 
@@ -110,22 +118,49 @@ TEST(Resume, RecordsWhatRanksCameTo) {
   c.parallel.data = 0, c.parallel.sum_leaves = 0;
   const Json o = recorded_options(c, 3, 8);
   EXPECT_TRUE(o.at("parallel.data") == "3" && o.at("parallel.sum_leaves") == "8") << o;
-  const RunRecord r = run_record("s", 7, Json{{"weights", "abc"}, {"sum_leaves", 8}, {"model", {{"a", 1}}}, {"layout", {{"stage_layers", {2, 3}}}}}, "", "here");
-  EXPECT_TRUE(r.weights == "abc" && r.sum_leaves == 8 && r.layers == 5 && r.model.at("a") == 1 && r.step == 7 && r.checkpoint == "s");
+  const RunRecord r = run_record(
+      "s", 7, Json{{"weights", "abc"}, {"sum_leaves", 8}, {"model", {{"a", 1}}}, {"layout", {{"stage_layers", {2, 3}}}}}, "",
+      "here");
+  EXPECT_TRUE(r.weights == "abc" && r.sum_leaves == 8 && r.layers == 5 && r.model.at("a") == 1 && r.step == 7 &&
+              r.checkpoint == "s");
 }
 
 TEST(Resume, AnotherModelIsOneOfOtherFieldsThatMatter) {
-  const Json here{{"model_type", "llama"}, {"hidden_size", 8}, {"intermediate_size", 12}, {"num_hidden_layers", 2}, {"num_attention_heads", 2}, {"vocab_size", 23}, {"max_position_embeddings", 32},
-                  {"rms_norm_eps", 1e-5}, {"architectures", {"LlamaForCausalLM"}}, {"transformers_version", "4.40"}, {"torch_dtype", "float32"}, {"use_cache", true}, {"bos_token_id", 1},
-                  {"eos_token_id", 2}, {"pad_token_id", 0}, {"initializer_range", 0.02}, {"_name_or_path", "here"}};
+  const Json here{{"model_type", "llama"},
+                  {"hidden_size", 8},
+                  {"intermediate_size", 12},
+                  {"num_hidden_layers", 2},
+                  {"num_attention_heads", 2},
+                  {"vocab_size", 23},
+                  {"max_position_embeddings", 32},
+                  {"rms_norm_eps", 1e-5},
+                  {"architectures", {"LlamaForCausalLM"}},
+                  {"transformers_version", "4.40"},
+                  {"torch_dtype", "float32"},
+                  {"use_cache", true},
+                  {"bos_token_id", 1},
+                  {"eos_token_id", 2},
+                  {"pad_token_id", 0},
+                  {"initializer_range", 0.02},
+                  {"_name_or_path", "here"}};
   const auto model = make_model(here, "config.json");
   Config c;
   c.model.config = "config.json";
   auto refusal = [&](const Json& was, std::optional<int64_t> layers = {}) {
-    return said_by([&] { refuse_other_model({.checkpoint = "step_000002", .step = 2, .options = {}, .model = was, .sum_leaves = {}, .layers = layers, .weights = ""}, *model, c); });
+    return said_by([&] {
+      refuse_other_model({.checkpoint = "step_000002",
+                          .step = 2,
+                          .options = {},
+                          .model = was,
+                          .sum_leaves = {},
+                          .layers = layers,
+                          .weights = ""},
+                         *model, c);
+    });
   };
   Json idle = here;
-  for (const char* key : {"architectures", "transformers_version", "torch_dtype", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", "_name_or_path"})
+  for (const char* key : {"architectures", "transformers_version", "torch_dtype", "use_cache", "bos_token_id", "eos_token_id",
+                          "pad_token_id", "initializer_range", "_name_or_path"})
     idle[key] = "another";
   idle["surplus"] = 1;
   EXPECT_EQ(refusal(here), "");
@@ -133,7 +168,10 @@ TEST(Resume, AnotherModelIsOneOfOtherFieldsThatMatter) {
   EXPECT_EQ(refusal(idle), "") << "of these none says anything about weights or arithmetic";
   Json eps = here;
   eps["rms_norm_eps"] = 1e-6;
-  EXPECT_NE(refusal(eps).find("rms_norm_eps is 1e-05, was 1e-06 (config.json): step_000002 goes on with the model it was made with"), std::string::npos) << refusal(eps);
+  EXPECT_NE(
+      refusal(eps).find("rms_norm_eps is 1e-05, was 1e-06 (config.json): step_000002 goes on with the model it was made with"),
+      std::string::npos)
+      << refusal(eps);
   EXPECT_EQ(refusal(here, 2), "");
   EXPECT_NE(refusal(here, 3).find("the number of layers is 2, was 3"), std::string::npos);
 }
@@ -143,7 +181,9 @@ TEST(Resume, OnlyTheDefaultFolderIsTakenForAnothers) {
   was.model.config = "a.json", now.model.config = "b.json";
   const RunRecord r = run_record("step_000002", 2, Json{{"options", recorded_options(was, 1, 1)}}, "", "here");
   auto refusal = [&](const Config& c) { return said_by([&] { refuse_strangers_in_default(r, c); }); };
-  EXPECT_NE(refusal(now).find("another run is in runs/default: model.config=a.json data.train=[], saved after step 2"), std::string::npos) << refusal(now);
+  EXPECT_NE(refusal(now).find("another run is in runs/default: model.config=a.json data.train=[], saved after step 2"),
+            std::string::npos)
+      << refusal(now);
   EXPECT_NE(refusal(now).find("this one is model.config=b.json data.train=[]"), std::string::npos) << refusal(now);
   EXPECT_EQ(refusal(was), "");
   Config named = now;
@@ -155,7 +195,8 @@ TEST(Resume, OnlyTheDefaultFolderIsTakenForAnothers) {
   Config data = was;
   data.data.train.push_back({"c.txt"});
   EXPECT_NE(refusal(data).find("data.train=[c.txt]"), std::string::npos) << refusal(data);
-  EXPECT_EQ(said_by([&] { refuse_strangers_in_default(run_record("s", 2, Json::object(), "", "here"), now); }), "") << "a checkpoint that knows no options";
+  EXPECT_EQ(said_by([&] { refuse_strangers_in_default(run_record("s", 2, Json::object(), "", "here"), now); }), "")
+      << "a checkpoint that knows no options";
 }
 
 }  // namespace

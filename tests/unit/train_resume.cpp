@@ -39,7 +39,8 @@ TEST(Resume, TensorBoardHasEachStepOnce) {
   std::vector<int64_t> steps;
   for (const auto& [step, value] : data.scalars.at("train/loss")) steps.push_back(step);
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4})) << "the step resumed from keeps its point, those behind it come again";
-  for (const char* tag : {"train/lr", "train/grad_norm", "speed/tokens_per_second", "speed/sol", "memory/resident_mb"}) EXPECT_EQ(data.scalars.at(tag).size(), 4u) << tag;
+  for (const char* tag : {"train/lr", "train/grad_norm", "speed/tokens_per_second", "speed/sol", "memory/resident_mb"})
+    EXPECT_EQ(data.scalars.at(tag).size(), 4u) << tag;
   steps.clear();
   for (const Json& m : run.metrics()) steps.push_back(m["step"]);
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4}));
@@ -71,7 +72,8 @@ TEST(Resume, OtherWeightsThanAtTheBeginningAreSaidEachTime) {
     EXPECT_NE(log.find(words + std::to_string(steps - 1)), std::string::npos) << log;
   }
   const std::string saved = run.config.train.output + "/checkpoints/step_000005";
-  EXPECT_EQ(CheckpointReader(saved, true).scalars().at("weights"), weights_checksum(made.folder / "1/model")) << "those that it began with";
+  EXPECT_EQ(CheckpointReader(saved, true).scalars().at("weights"), weights_checksum(made.folder / "1/model"))
+      << "those that it began with";
 }
 
 TEST(Resume, CheckpointsSayWhatTheyAreOf) {
@@ -83,10 +85,16 @@ TEST(Resume, CheckpointsSayWhatTheyAreOf) {
   run.config.optimizer.type = "sgd";
   run_once(run);
   const Json s = CheckpointReader(run.config.train.output + "/checkpoints/step_000003", true).scalars();
-  EXPECT_TRUE(s.at("step") == 3 && s.at("tokens") == 3 * 2 * kWidth && s.at("seed") == 11 && s.at("optimizer") == "sgd" && s.at("global_batch") == 2 && s.at("optimizer_steps") == 3) << s;
-  EXPECT_TRUE(s.at("layout").at("stage_layers") == Json({2}) && s.at("layout").at("micro_batches") == 2 && s.at("layout").at("data") == 1) << s;
-  EXPECT_TRUE(s.at("window").at("steps") == 1 && s.at("window").at("tokens") == 2 * kWidth) << "the step behind the last line: " << s;
-  EXPECT_FALSE(CheckpointReader(run.config.train.output + "/checkpoints/step_000004", true).scalars().contains("window")) << "a line was written";
+  EXPECT_TRUE(s.at("step") == 3 && s.at("tokens") == 3 * 2 * kWidth && s.at("seed") == 11 && s.at("optimizer") == "sgd" &&
+              s.at("global_batch") == 2 && s.at("optimizer_steps") == 3)
+      << s;
+  EXPECT_TRUE(s.at("layout").at("stage_layers") == Json({2}) && s.at("layout").at("micro_batches") == 2 &&
+              s.at("layout").at("data") == 1)
+      << s;
+  EXPECT_TRUE(s.at("window").at("steps") == 1 && s.at("window").at("tokens") == 2 * kWidth)
+      << "the step behind the last line: " << s;
+  EXPECT_FALSE(CheckpointReader(run.config.train.output + "/checkpoints/step_000004", true).scalars().contains("window"))
+      << "a line was written";
 }
 
 TEST(Run, EndsWithTheMeanOfItsLastTwentyLosses) {
@@ -101,7 +109,8 @@ TEST(Run, EndsWithTheMeanOfItsLastTwentyLosses) {
   for (const Json& m : run.metrics())
     if (m["step"].get<int64_t>() > 2 && m.contains("loss")) sum += m["loss"].get<double>(), ++n;
   EXPECT_EQ(n, 20);
-  EXPECT_NE(log.find(fmt::format("done     23 steps, loss {:.4f} on average over the last 20\n", sum / 20)), std::string::npos) << log;
+  EXPECT_NE(log.find(fmt::format("done     23 steps, loss {:.4f} on average over the last 20\n", sum / 20)), std::string::npos)
+      << log;
   EXPECT_NE(log.find("step 21/23  skipped (data.skip_steps)\n"), std::string::npos) << log;
   const EventData data = read_events(event_files(run.config.train.output + "/tensorboard"));
   EXPECT_EQ(data.scalars.at("train/loss").size(), 22u) << "a step that was left out has no point";
@@ -134,7 +143,9 @@ TEST(Run, ARunWithoutCheckpointsSaysThatItBeginsAgain) {
   run_once(run);
   fs::remove_all(run.config.train.output + "/model");
   const std::string log = run_once(run);
-  EXPECT_NE(log.find("anew     the run begins again: it was at step 4 at least, of which no checkpoint is there"), std::string::npos) << log;
+  EXPECT_NE(log.find("anew     the run begins again: it was at step 4 at least, of which no checkpoint is there"),
+            std::string::npos)
+      << log;
   EXPECT_EQ(run.metrics().size(), 4u);
 }
 
@@ -148,7 +159,8 @@ TEST(Run, TheExportKeepsTheBasesGenerationConfig) {
   run.config.model.config.clear();
   run.config.model.path = model;
   run_once(run);
-  EXPECT_EQ(read_json(run.config.train.output + "/model/generation_config.json"), (Json{{"temperature", 0.25}, {"eos_token_id", {3, 5}}}));
+  EXPECT_EQ(read_json(run.config.train.output + "/model/generation_config.json"),
+            (Json{{"temperature", 0.25}, {"eos_token_id", {3, 5}}}));
 }
 
 TEST(Run, MetricsOfStrangeLinesAreLeftOutAndTheRestKept) {
@@ -157,9 +169,12 @@ TEST(Run, MetricsOfStrangeLinesAreLeftOutAndTheRestKept) {
   Trainer t(run.config, "cpu", run.log);
   fs::create_directories(run.config.train.output);
   const std::string path = run.config.train.output + "/metrics.jsonl";
-  spill(path, "{\"step\":1,\"loss\":1}\nnonsense\n{\"loss\":1}\n{\"step\":\"2\"}\n{\"step\":2}\n{\"step\":5}\n{\"step\":1}\n{\"step\":2,\"lo");
+  spill(
+      path,
+      "{\"step\":1,\"loss\":1}\nnonsense\n{\"loss\":1}\n{\"step\":\"2\"}\n{\"step\":2}\n{\"step\":5}\n{\"step\":1}\n{\"step\":2,\"lo");
   metrics_hook(1)->start(t, 2);
-  EXPECT_EQ(slurp(path), "{\"step\":1,\"loss\":1}\n{\"step\":2}\n") << "behind the first step that is done again nothing is kept";
+  EXPECT_EQ(slurp(path), "{\"step\":1,\"loss\":1}\n{\"step\":2}\n")
+      << "behind the first step that is done again nothing is kept";
 }
 
 TEST(StepWindow, WeighsLabels) {
@@ -206,8 +221,11 @@ TEST(Shown, IsOfTheWindow) {
   EXPECT_EQ(m.at("step_time"), 1);
   EXPECT_NEAR(m.at("sol").get<double>(), 0.25 * 48 / 50, 1e-15);
   const EventData data = read_events(event_files(run.config.train.output + "/tensorboard"));
-  const std::map<std::string, double> want{{"train/loss", 3}, {"train/mean_loss", 3.5}, {"train/lr", 0}, {"train/grad_norm", 0}, {"speed/tokens_per_second", 48}, {"speed/sol", 0.24f}, {"memory/resident_mb", 0},
-                                           {"ranks/wait_most", 0.5}, {"ranks/wait_least", 0.125}, {"ranks/bubble", 0.25}, {"ranks/data_seconds", 4}, {"train/valid_loss", 1.25}};
+  const std::map<std::string, double> want{
+      {"train/loss", 3},         {"train/mean_loss", 3.5},        {"train/lr", 0},
+      {"train/grad_norm", 0},    {"speed/tokens_per_second", 48}, {"speed/sol", 0.24f},
+      {"memory/resident_mb", 0}, {"ranks/wait_most", 0.5},        {"ranks/wait_least", 0.125},
+      {"ranks/bubble", 0.25},    {"ranks/data_seconds", 4},       {"train/valid_loss", 1.25}};
   for (const auto& [tag, value] : want) {
     ASSERT_EQ(data.scalars.count(tag), 1u) << tag;
     EXPECT_EQ(data.scalars.at(tag), (std::vector<std::pair<int64_t, double>>{{2, value}})) << tag;
@@ -215,7 +233,8 @@ TEST(Shown, IsOfTheWindow) {
   EXPECT_EQ(data.scalars.size(), want.size());
   r.step = 3, r.more.clear();
   board->after_step(t, r);
-  EXPECT_EQ(read_events(event_files(run.config.train.output + "/tensorboard")).scalars.at("train/loss").size(), 1u) << "no line, no point";
+  EXPECT_EQ(read_events(event_files(run.config.train.output + "/tensorboard")).scalars.at("train/loss").size(), 1u)
+      << "no line, no point";
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What a run shows of itself, and what is remembered of the machine: lines of the console, peaks in the cache, memory by parts of a step, norms of parameters on a rank.
+// What a run shows of itself, and what is remembered of the machine: lines of the console, peaks in the cache, memory by parts
+// of a step, norms of parameters on a rank.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +23,8 @@ namespace fs = std::filesystem;
 
 StepReport report(int64_t step, double seconds) {
   StepReport r;
-  r.step = step, r.loss = 2.5, r.lr = 0.00125, r.grad_norm = 3.25, r.tokens = 40, r.tokens_per_second = 511.6, r.sol = 0.454, r.step_time = seconds;
+  r.step = step, r.loss = 2.5, r.lr = 0.00125, r.grad_norm = 3.25, r.tokens = 40, r.tokens_per_second = 511.6, r.sol = 0.454,
+  r.step_time = seconds;
   return r;
 }
 
@@ -50,7 +52,8 @@ TEST(Console, LinesHaveTheirFigures) {
   r = report(2, 20);
   r.more.emplace_back("valid_loss", 1.25), r.embedding_local_norm = 12.34567;
   hook->after_step(t, r);
-  has(fmt::format("20000 ms  left {}  valid_loss 1.2500  embedding_local_norm 12.3457\n", human_time((0.9 * 10 + 0.1 * 20) * 99)));
+  has(fmt::format("20000 ms  left {}  valid_loss 1.2500  embedding_local_norm 12.3457\n",
+                  human_time((0.9 * 10 + 0.1 * 20) * 99)));
   r = report(3, 11);
   r.ranks = 4, r.traffic.wait = 0.52, r.traffic.wait_least = 0.13, r.traffic.slowest = 3, r.traffic.bubble = 0.26;
   hook->after_step(t, r);
@@ -79,7 +82,8 @@ TEST(Console, LinesHaveTheirFigures) {
     third->after_step(t, r);
   }
   const std::string some = lines();
-  for (int64_t step = 1; step <= 7; ++step) EXPECT_EQ(some.find(fmt::format("step   {}/101", step)) != std::string::npos, step % 3 == 0 || step == 4) << some;
+  for (int64_t step = 1; step <= 7; ++step)
+    EXPECT_EQ(some.find(fmt::format("step   {}/101", step)) != std::string::npos, step % 3 == 0 || step == 4) << some;
 }
 
 // The file of peaks is by the kind of CPU, instruction set and number of threads.
@@ -88,28 +92,32 @@ TEST(Machine, PeaksOfTheCacheAreThoseOfThisMachine) {
   setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
   fs::create_directories(folder / "ravine");
   const std::string file = folder / "ravine/machine.json";
-  const std::string key = fmt::format("{}, {}, {}, {} threads", program_version(), cpu_name(), cpu_instruction_set(), thread_count());
+  const std::string key =
+      fmt::format("{}, {}, {}, {} threads", program_version(), cpu_name(), cpu_instruction_set(), thread_count());
   Json peaks{{"f32_flops", 1e11}, {"bf16_flops", 2e11}, {"f32_product", 3e11}, {"bf16_product", 4e11}, {"bf16_dot", 5e11}};
   auto keep = [&](const std::string& name, const Json& value) { spill(file, Json{{name, value}}.dump()); };
   keep(key, peaks);
   EXPECT_FALSE(known_machine_peaks(Peaks::all)) << "memory was not measured";
   ASSERT_TRUE(known_machine_peaks(Peaks::arithmetic));
   const MachinePeaks p = *known_machine_peaks(Peaks::arithmetic);
-  EXPECT_TRUE(p.f32_flops == 1e11 && p.bf16_flops == 2e11 && p.f32_product == 3e11 && p.bf16_product == 4e11 && p.bf16_dot == 5e11);
+  EXPECT_TRUE(p.f32_flops == 1e11 && p.bf16_flops == 2e11 && p.f32_product == 3e11 && p.bf16_product == 4e11 &&
+              p.bf16_dot == 5e11);
   EXPECT_EQ(machine_peaks(Peaks::arithmetic).f32_flops, 1e11) << "and is not measured again";
   peaks["read_bytes"] = 6e10, peaks["copy_bytes"] = 7e10;
   keep(key, peaks);
   ASSERT_TRUE(known_machine_peaks(Peaks::all));
   EXPECT_TRUE(known_machine_peaks(Peaks::all)->read_bytes == 6e10 && known_machine_peaks(Peaks::all)->copy_bytes == 7e10);
   const Rates rates = known_rates(2);
-  EXPECT_TRUE(rates.measured && rates.flops_f32 == 3e11 / 2 && rates.flops_bf16 == 4e11 / 2 && rates.bytes == 7e10 / 2) << "products and copies, shared by two";
+  EXPECT_TRUE(rates.measured && rates.flops_f32 == 3e11 / 2 && rates.flops_bf16 == 4e11 / 2 && rates.bytes == 7e10 / 2)
+      << "products and copies, shared by two";
   const int threads = thread_count();
   set_thread_count(threads + 1);
   EXPECT_FALSE(known_machine_peaks(Peaks::arithmetic)) << "of another number of threads";
   set_thread_count(threads);
   keep("another CPU", peaks);
   EXPECT_FALSE(known_machine_peaks(Peaks::arithmetic));
-  for (const std::string& damaged : {std::string("{"), std::string("[]"), Json{{key, "text"}}.dump(), Json{{key, {{"f32_flops", 1}}}}.dump()}) {
+  for (const std::string& damaged :
+       {std::string("{"), std::string("[]"), Json{{key, "text"}}.dump(), Json{{key, {{"f32_flops", 1}}}}.dump()}) {
     spill(file, damaged);
     EXPECT_FALSE(known_machine_peaks(Peaks::arithmetic)) << damaged;
   }
@@ -147,20 +155,25 @@ TEST(MemoryPhases, HaveTheirFullestMoments) {
   const struct {
     const char* name;
     int64_t activations, workspace, gradients;
-  } want[] = {{"forward 0", 640, 6400, 0}, {"forward 1", 704, 0, 0}, {"backward 0", 704, 0, 128}, {"backward 1", 0, 0, 128}, {"update", 0, 1920, 128}, {"validation", 64, 0, 0}};
+  } want[] = {{"forward 0", 640, 6400, 0}, {"forward 1", 704, 0, 0}, {"backward 0", 704, 0, 128},
+              {"backward 1", 0, 0, 128},   {"update", 0, 1920, 128}, {"validation", 64, 0, 0}};
   ASSERT_EQ(a.phases().size(), std::size(want));
   for (size_t i = 0; i < std::size(want); ++i) {
     const MemoryPhase& p = a.phases()[i];
     EXPECT_EQ(p.name, want[i].name);
-    EXPECT_TRUE(of(p, MemoryKind::activations) == want[i].activations && of(p, MemoryKind::workspace) == want[i].workspace && of(p, MemoryKind::gradients) == want[i].gradients)
-        << p.name << ": " << of(p, MemoryKind::activations) << " " << of(p, MemoryKind::workspace) << " " << of(p, MemoryKind::gradients);
+    EXPECT_TRUE(of(p, MemoryKind::activations) == want[i].activations && of(p, MemoryKind::workspace) == want[i].workspace &&
+                of(p, MemoryKind::gradients) == want[i].gradients)
+        << p.name << ": " << of(p, MemoryKind::activations) << " " << of(p, MemoryKind::workspace) << " "
+        << of(p, MemoryKind::gradients);
     EXPECT_EQ(p.total(), want[i].activations + want[i].workspace + want[i].gradients);
   }
 }
 
 // GPT-2 has two tables: words, and positions behind them. What health.embedding_norm asks about are the words.
 TEST(LocalNorms, AreOfEachParameterAndTheEmbeddingIsThatOfWords) {
-  const Json shape{{"model_type", "gpt2"}, {"n_embd", 8}, {"n_layer", 2}, {"n_head", 2}, {"n_positions", 32}, {"vocab_size", kVocabulary}, {"initializer_range", 0.3}};
+  const Json shape{
+      {"model_type", "gpt2"},    {"n_embd", 8}, {"n_layer", 2}, {"n_head", 2}, {"n_positions", 32}, {"vocab_size", kVocabulary},
+      {"initializer_range", 0.3}};
   const std::unique_ptr<Model> model = make_model(shape, "test");
   Config config;
   config.health.embedding_norm = 1e9;
@@ -169,7 +182,9 @@ TEST(LocalNorms, AreOfEachParameterAndTheEmbeddingIsThatOfWords) {
   StepEngine engine(*model, config, Types::of(DType::f64), backend_kernels("ref"), {.rows = 2, .columns = kWidth});
   engine.allocate();
   initialise(model->params(), engine.store(), 1);
-  EXPECT_EQ(gather_local_norms(engine, "*").size(), static_cast<size_t>(std::count_if(model->params().params().begin(), model->params().params().end(), [](const Param& p) { return !p.tied; })));
+  EXPECT_EQ(gather_local_norms(engine, "*").size(),
+            static_cast<size_t>(std::count_if(model->params().params().begin(), model->params().params().end(),
+                                              [](const Param& p) { return !p.tied; })));
   const StepResult r = engine.run({made_up(1, 2, 1)}, 1, 0);
   std::map<std::string, double> squares;
   double sum = 0;
@@ -184,7 +199,8 @@ TEST(LocalNorms, AreOfEachParameterAndTheEmbeddingIsThatOfWords) {
   EXPECT_EQ(embedding_squares(engine), squares.at("model.embed_tokens.weight"));
   std::vector<std::string> some;
   for (const LocalNorm& n : gather_local_norms(engine, "model.layers.1.*norm.weight")) some.push_back(n.parameter);
-  EXPECT_EQ(some, (std::vector<std::string>{"model.layers.1.input_layernorm.weight", "model.layers.1.post_attention_layernorm.weight"}));
+  EXPECT_EQ(some, (std::vector<std::string>{"model.layers.1.input_layernorm.weight",
+                                            "model.layers.1.post_attention_layernorm.weight"}));
 }
 
 }  // namespace

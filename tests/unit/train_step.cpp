@@ -1,4 +1,5 @@
-// StepEngine: what a step's loss and gradients are means over, what validation counts, when dropout acts, and when nothing may change.
+// StepEngine: what a step's loss and gradients are means over, what validation counts, when dropout acts, and when nothing may
+// change.
 #include "train/step.h"
 
 #include <cmath>
@@ -11,14 +12,17 @@ namespace ravine {
 namespace {
 
 struct Engine {
-  explicit Engine(int64_t micro_batches = 1, double dropout = 0, const std::string& recompute = "cheap", const std::string& average = "tokens") : model(make_model(tiny_llama(), "test")) {
+  explicit Engine(int64_t micro_batches = 1, double dropout = 0, const std::string& recompute = "cheap",
+                  const std::string& average = "tokens")
+      : model(make_model(tiny_llama(), "test")) {
     config.train.micro_batch = 2;
     config.train.dropout = dropout;
     config.train.recompute = recompute;
     config.train.loss_average = average;
     config.optimizer.type = "sgd";
     config.optimizer.momentum = config.optimizer.weight_decay = config.optimizer.clip_norm = 0;
-    engine = std::make_unique<StepEngine>(*model, config, Types::of(DType::f64), backend_kernels("ref"), StepShape{2, kWidth, micro_batches, true});
+    engine = std::make_unique<StepEngine>(*model, config, Types::of(DType::f64), backend_kernels("ref"),
+                                          StepShape{2, kWidth, micro_batches, true});
     engine->allocate();
     begin_weights(*engine, config);
   }
@@ -71,7 +75,8 @@ TEST(Step, LossAndGradientAreMeansOverAllTokensThatCount) {
   EXPECT_NEAR(r.loss, (sum_a.value() + sum_b.value()) / 28, kClose * r.loss);
   StepResult ra = first.engine->run({a}, 1, lr), rb = second.engine->run({b}, 1, lr);
   EXPECT_NEAR(r.loss, (22 * ra.loss + 6 * rb.loss) / 28, kClose * r.loss);
-  std::vector<double> d = change(begun, both.weights()), da = change(begun, first.weights()), db = change(begun, second.weights());
+  std::vector<double> d = change(begun, both.weights()), da = change(begun, first.weights()),
+                      db = change(begun, second.weights());
   EXPECT_NEAR(norm(d) / lr, r.grad_norm, kClose * r.grad_norm) << "plain sgd: the change is the gradient times the rate";
   for (size_t i = 0; i < d.size(); ++i) ASSERT_NEAR(d[i], (22 * da[i] + 6 * db[i]) / 28, kClose * norm(d)) << i;
 }
@@ -86,11 +91,13 @@ TEST(Step, MicroBatchesCountAlikeWhereAskedFor) {
     for (size_t i = 0; i < micros.size(); ++i) micros[i].index = static_cast<int64_t>(i);
     return micros;
   };
-  const StepResult r = both.engine->run(numbered({a, b}), 1, lr), ra = first.engine->run({a}, 1, lr), rb = second.engine->run({b}, 1, lr);
+  const StepResult r = both.engine->run(numbered({a, b}), 1, lr), ra = first.engine->run({a}, 1, lr),
+                   rb = second.engine->run({b}, 1, lr);
   EXPECT_EQ(r.valid, 28);
   EXPECT_GT(std::abs(ra.loss - rb.loss), 1e-3 * ra.loss) << "else this shows nothing";
   EXPECT_NEAR(r.loss, (ra.loss + rb.loss) / 2, kClose * r.loss);
-  const std::vector<double> d = change(begun, both.weights()), da = change(begun, first.weights()), db = change(begun, second.weights());
+  const std::vector<double> d = change(begun, both.weights()), da = change(begun, first.weights()),
+                            db = change(begun, second.weights());
   for (size_t i = 0; i < d.size(); ++i) ASSERT_NEAR(d[i], (da[i] + db[i]) / 2, kClose * norm(d)) << i;
   EXPECT_NEAR(norm(d) / lr, r.grad_norm, kClose * r.grad_norm);
   EXPECT_NEAR(three.engine->run(numbered({a, none, b}), 1, lr).loss, (ra.loss + rb.loss) / 3, kClose * r.loss);

@@ -12,8 +12,9 @@ namespace ravine {
 namespace {
 
 Json shape_of_model(int64_t layers) {
-  return Json{{"model_type", "llama"}, {"hidden_size", 128}, {"intermediate_size", 352}, {"num_hidden_layers", layers}, {"num_attention_heads", 4},
-              {"num_key_value_heads", 4}, {"vocab_size", 512}, {"max_position_embeddings", 512}};
+  return Json{
+      {"model_type", "llama"},    {"hidden_size", 128},       {"intermediate_size", 352}, {"num_hidden_layers", layers},
+      {"num_attention_heads", 4}, {"num_key_value_heads", 4}, {"vocab_size", 512},        {"max_position_embeddings", 512}};
 }
 
 struct Planned {
@@ -30,11 +31,16 @@ struct Planned {
     Types t = types;
     for (const std::string& change : v.changes) {
       Setting s = parse_setting(change);
-      if (s.key == "train.recompute") c.train.recompute = s.value;
-      else if (s.key == "train.micro_batch") shape.micro_batches = shape.micro_batches * shape.rows / std::stoll(s.value), shape.rows = std::stoll(s.value);
-      else if (s.key == "precision.compute") t = Types::of(*parse_dtype(s.value));
-      else if (s.key == "data.sequence_length") shape.columns = std::stoll(s.value);
-      else ADD_FAILURE() << change;
+      if (s.key == "train.recompute")
+        c.train.recompute = s.value;
+      else if (s.key == "train.micro_batch")
+        shape.micro_batches = shape.micro_batches * shape.rows / std::stoll(s.value), shape.rows = std::stoll(s.value);
+      else if (s.key == "precision.compute")
+        t = Types::of(*parse_dtype(s.value));
+      else if (s.key == "data.sequence_length")
+        shape.columns = std::stoll(s.value);
+      else
+        ADD_FAILURE() << change;
     }
     EXPECT_EQ(shape.rows * shape.micro_batches, 16) << v.text() << ": another global batch";
     return StepEngine(*model, c, t, backend_kernels("cpu"), shape).memory().total();
@@ -79,7 +85,8 @@ TEST(Variants, HaveTimesWithoutMeasuredPeaks) {
   Variants variants = p.variants(true);
   ASSERT_FALSE(variants.neighbours().empty());
   for (const Variant& v : variants.neighbours()) EXPECT_TRUE(std::isfinite(v.time) && v.time > 0) << v.text();
-  for (const Variant& v : variants.that_fit(variants.smallest().bytes, 100)) EXPECT_TRUE(std::isfinite(v.time) && v.time > 0) << v.text();
+  for (const Variant& v : variants.that_fit(variants.smallest().bytes, 100))
+    EXPECT_TRUE(std::isfinite(v.time) && v.time > 0) << v.text();
 }
 
 TEST(Variants, NoneIsNeedless) {
@@ -120,7 +127,8 @@ TEST(Variants, TimeCountsTheForwardPassThatIsRunAgain) {
     if (v.changes == std::vector<std::string>{"train.recompute=full"}) full = v.time;
     if (v.changes == std::vector<std::string>{"train.micro_batch=4"}) micro = v.time;
   }
-  // One forward pass of the layers more, which are most of this model; no op's backward is cheaper than its forward, so half at most.
+  // One forward pass of the layers more, which are most of this model; no op's backward is cheaper than its forward, so half at
+  // most.
   EXPECT_GT(full, 1.1);
   EXPECT_LE(full, 1.5);
   EXPECT_GE(micro, 1);

@@ -6,7 +6,8 @@ namespace ravine {
 
 std::unique_ptr<World> open_mpi_world();
 std::unique_ptr<World> open_mpi_world() {
-  throw UserError("this build has no MPI", "mpirun", "several ranks need it", "install libopenmpi-dev and build again, or run without mpirun");
+  throw UserError("this build has no MPI", "mpirun", "several ranks need it",
+                  "install libopenmpi-dev and build again, or run without mpirun");
 }
 
 }  // namespace ravine

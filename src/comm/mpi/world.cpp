@@ -61,7 +61,8 @@ class MpiGroup;
 class Request final : public Pending::Impl {
  public:
   // `kept`: what the library reads until the request is done.
-  Request(MPI_Request request, const MpiGroup& group, const WaitPlace& place, std::vector<int> kept = {}) : request_(request), group_(group), place_(place), kept_(std::move(kept)) {}
+  Request(MPI_Request request, const MpiGroup& group, const WaitPlace& place, std::vector<int> kept = {})
+      : request_(request), group_(group), place_(place), kept_(std::move(kept)) {}
   void wait() override;
 
  private:
@@ -73,7 +74,13 @@ class Request final : public Pending::Impl {
 class MpiGroup final : public Group {
  public:
   MpiGroup(MPI_Comm comm, std::string_view name, WaitState& waits)
-      : comm_(comm), waits_(waits), barrier_(place("barrier", name)), all_gather_(place("all_gather", name)), all_to_all_(place("all_to_all", name)), send_(place("send", name)), receive_(place("receive", name)) {
+      : comm_(comm),
+        waits_(waits),
+        barrier_(place("barrier", name)),
+        all_gather_(place("all_gather", name)),
+        all_to_all_(place("all_to_all", name)),
+        send_(place("send", name)),
+        receive_(place("receive", name)) {
     MPI_Comm_rank(comm, &rank_);
     MPI_Comm_size(comm, &size_);
   }
@@ -91,7 +98,8 @@ class MpiGroup final : public Group {
     Unit unit(bytes);
     bool in_place = mine == static_cast<char*>(all) + rank_ * bytes;
     MPI_Request r;
-    check(MPI_Iallgather(in_place ? MPI_IN_PLACE : mine, unit.count(), unit.type(), all, unit.count(), unit.type(), comm_, &r), "all_gather");
+    check(MPI_Iallgather(in_place ? MPI_IN_PLACE : mine, unit.count(), unit.type(), all, unit.count(), unit.type(), comm_, &r),
+          "all_gather");
     return pending(r, (size_ - 1) * bytes, all_gather_);
   }
   Pending all_to_all(const void* send, void* receive, int64_t bytes) const override {
@@ -102,7 +110,8 @@ class MpiGroup final : public Group {
     check(MPI_Ialltoall(send, unit.count(), unit.type(), receive, unit.count(), unit.type(), comm_, &r), "all_to_all");
     return pending(r, (size_ - 1) * bytes, all_to_all_);
   }
-  Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive, std::span<const int64_t> from) const override {
+  Pending all_to_all(const void* send, std::span<const int64_t> to, void* receive,
+                     std::span<const int64_t> from) const override {
     const size_t n = static_cast<size_t>(size_);
     require(to.size() == n && from.size() == n, "all_to_all: {} and {} pieces for {} ranks", to.size(), from.size(), n);
     const int64_t others = std::accumulate(to.begin(), to.end(), int64_t{0}) - to[static_cast<size_t>(rank_)];
@@ -172,7 +181,9 @@ class MpiGroup final : public Group {
     count(bytes);
     return Pending(std::make_unique<Request>(r, *this, place));
   }
-  const WaitPlace& place(const char* call, std::string_view name) const { return waits_.places.emplace_back(WaitPlace{call, std::string(name)}); }
+  const WaitPlace& place(const char* call, std::string_view name) const {
+    return waits_.places.emplace_back(WaitPlace{call, std::string(name)});
+  }
   void check_usable() const { require(failed_.empty(), "the group '{}' has failed before: {}", barrier_.group, failed_); }
   MPI_Comm comm_;
   WaitState& waits_;

@@ -1,5 +1,5 @@
-// Records {"instruction", "input", "output"} as plain text by the prompt below. An empty input leaves its part out, where the seed's own
-// handler writes "###None".
+// Records {"instruction", "input", "output"} as plain text by the prompt below. An empty input leaves its part out, where the
+// seed's own handler writes "###None".
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 
@@ -24,6 +24,8 @@ class AlpacaPretrain final : public PlainTextHandler {
 
 }  // namespace
 
-std::unique_ptr<RecordHandler> make_alpaca_pretrain(const HandlerOptions& options) { return std::make_unique<AlpacaPretrain>(options); }
+std::unique_ptr<RecordHandler> make_alpaca_pretrain(const HandlerOptions& options) {
+  return std::make_unique<AlpacaPretrain>(options);
+}
 
 }  // namespace ravine

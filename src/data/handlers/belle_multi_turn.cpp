@@ -1,5 +1,5 @@
-// Records {"instruction": "Human: .. Assistant: .. Human: .. Assistant:", "output"}. What follows the last "Assistant:" of the instruction is
-// replaced by the output; a part without "Assistant:" counts as an answer.
+// Records {"instruction": "Human: .. Assistant: .. Human: .. Assistant:", "output"}. What follows the last "Assistant:" of the
+// instruction is replaced by the output; a part without "Assistant:" counts as an answer.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 
@@ -28,6 +28,8 @@ class BelleMultiTurn final : public PromptHandler {
 
 }  // namespace
 
-std::unique_ptr<RecordHandler> make_belle_multi_turn(const HandlerOptions& options) { return std::make_unique<BelleMultiTurn>(options); }
+std::unique_ptr<RecordHandler> make_belle_multi_turn(const HandlerOptions& options) {
+  return std::make_unique<BelleMultiTurn>(options);
+}
 
 }  // namespace ravine

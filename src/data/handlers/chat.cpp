@@ -1,5 +1,5 @@
-// Conversations (data/instruct/conversation.h) by the chat template that --template names, or the tokenizer's own; all answers are learned,
-// each with the end token behind it. --append-eod puts eos behind a conversation that does not end with it.
+// Conversations (data/instruct/conversation.h) by the chat template that --template names, or the tokenizer's own; all answers
+// are learned, each with the end token behind it. --append-eod puts eos behind a conversation that does not end with it.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 #include "data/instruct/chat_encoder.h"
@@ -13,7 +13,9 @@ namespace {
 class Chat final : public PackedHandler {
  public:
   Chat(const HandlerOptions& o, ChatFormat format)
-      : PackedHandler(o), format_(format), encoder_(*o.tokenizer, choose_template(o.chat_template, "", *o.tokenizer, "--template").chat, LossOn::answers) {}
+      : PackedHandler(o),
+        format_(format),
+        encoder_(*o.tokenizer, choose_template(o.chat_template, "", *o.tokenizer, "--template").chat, LossOn::answers) {}
 
  private:
   void add_sequences(const Fields& r, HandledRecord& out) const override {
@@ -36,8 +38,14 @@ class Chat final : public PackedHandler {
 
 }  // namespace
 
-std::unique_ptr<RecordHandler> make_alpaca_chat(const HandlerOptions& options) { return std::make_unique<Chat>(options, ChatFormat::alpaca); }
-std::unique_ptr<RecordHandler> make_sharegpt_chat(const HandlerOptions& options) { return std::make_unique<Chat>(options, ChatFormat::sharegpt); }
-std::unique_ptr<RecordHandler> make_messages_chat(const HandlerOptions& options) { return std::make_unique<Chat>(options, ChatFormat::messages); }
+std::unique_ptr<RecordHandler> make_alpaca_chat(const HandlerOptions& options) {
+  return std::make_unique<Chat>(options, ChatFormat::alpaca);
+}
+std::unique_ptr<RecordHandler> make_sharegpt_chat(const HandlerOptions& options) {
+  return std::make_unique<Chat>(options, ChatFormat::sharegpt);
+}
+std::unique_ptr<RecordHandler> make_messages_chat(const HandlerOptions& options) {
+  return std::make_unique<Chat>(options, ChatFormat::messages);
+}
 
 }  // namespace ravine

@@ -18,6 +18,8 @@ class GeneralInstruction final : public PromptHandler {
 
 }  // namespace
 
-std::unique_ptr<RecordHandler> make_general_instruction(const HandlerOptions& options) { return std::make_unique<GeneralInstruction>(options); }
+std::unique_ptr<RecordHandler> make_general_instruction(const HandlerOptions& options) {
+  return std::make_unique<GeneralInstruction>(options);
+}
 
 }  // namespace ravine

@@ -1,5 +1,5 @@
-// Records {"code_with_problem", "code_only", "explanation_only"}. The question is the problem before its first code block, the answer the
-// code and its explanation.
+// Records {"code_with_problem", "code_only", "explanation_only"}. The question is the problem before its first code block, the
+// answer the code and its explanation.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 
@@ -13,12 +13,15 @@ class LeetcodePython final : public PromptHandler {
 
  private:
   std::vector<Message> messages(const Fields& r) const override {
-    return {{true, stripped(split_by(r.text("code_with_problem"), "```")[0])}, {false, r.text("code_only") + "\n" + r.text("explanation_only")}};
+    return {{true, stripped(split_by(r.text("code_with_problem"), "```")[0])},
+            {false, r.text("code_only") + "\n" + r.text("explanation_only")}};
   }
 };
 
 }  // namespace
 
-std::unique_ptr<RecordHandler> make_leetcode_python(const HandlerOptions& options) { return std::make_unique<LeetcodePython>(options); }
+std::unique_ptr<RecordHandler> make_leetcode_python(const HandlerOptions& options) {
+  return std::make_unique<LeetcodePython>(options);
+}
 
 }  // namespace ravine

@@ -1,5 +1,6 @@
-// Records {"chat": {"turn_1": {"Human": "<|Human|>: ..<eoh>\n", "MOSS": "<|MOSS|>: ..<eom>\n"}, ..}}. One sequence for the first turn, one for
-// the first two, and so on, each with its last answer learned; they are sequences of one document and get no eod.
+// Records {"chat": {"turn_1": {"Human": "<|Human|>: ..<eoh>\n", "MOSS": "<|MOSS|>: ..<eom>\n"}, ..}}. One sequence for the
+// first turn, one for the first two, and so on, each with its last answer learned; they are sequences of one document and get
+// no eod.
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 

@@ -1,5 +1,5 @@
-// Records as moss.cpp, for Baichuan: each turn is 195, the question, 196, the answer; eos closes the whole. All answers are learned, and eos
-// in the place of each 195.
+// Records as moss.cpp, for Baichuan: each turn is 195, the question, 196, the answer; eos closes the whole. All answers are
+// learned, and eos in the place of each 195.
 #include "base/error.h"
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
@@ -15,7 +15,8 @@ class MossMultiTurn final : public PackedHandler {
  public:
   explicit MossMultiTurn(const HandlerOptions& o) : PackedHandler(o) {
     if (!o.tokenizer->special().eos)
-      throw UserError("the tokenizer has no end token", "--tokenizer", "MOSSMultiTurnHandler puts eos behind each conversation", "use Baichuan's tokenizer");
+      throw UserError("the tokenizer has no end token", "--tokenizer", "MOSSMultiTurnHandler puts eos behind each conversation",
+                      "use Baichuan's tokenizer");
   }
 
  private:
@@ -42,6 +43,8 @@ class MossMultiTurn final : public PackedHandler {
 
 }  // namespace
 
-std::unique_ptr<RecordHandler> make_moss_multi_turn(const HandlerOptions& options) { return std::make_unique<MossMultiTurn>(options); }
+std::unique_ptr<RecordHandler> make_moss_multi_turn(const HandlerOptions& options) {
+  return std::make_unique<MossMultiTurn>(options);
+}
 
 }  // namespace ravine

@@ -18,17 +18,22 @@ constexpr const char* kSystem =
 constexpr std::string_view kResponse = "### Response:";
 
 Json object_of(const Record& record, const std::string& where) {
-  if (record.plain) throw UserError("not a JSON object", where, "this handler reads records with fields", "give .json, .jsonl, .csv or .parquet");
+  if (record.plain)
+    throw UserError("not a JSON object", where, "this handler reads records with fields",
+                    "give .json, .jsonl, .csv or .parquet");
   Json json = parse_json(record.body, where);
   if (!json.is_object()) throw UserError("not a JSON object", where, "a record is an object", "correct the file");
   return json;
 }
 
-std::string where_of(const Record& record) { return fmt::format("{}:{}", record.file ? *record.file : "record", record.number); }
+std::string where_of(const Record& record) {
+  return fmt::format("{}:{}", record.file ? *record.file : "record", record.number);
+}
 
 void need_eos(const HandlerOptions& o) {
   if (o.append_eod && !o.tokenizer->special().eos)
-    throw UserError("the tokenizer has no end token", "--append-eod", "eos is put behind each document", "leave --append-eod out");
+    throw UserError("the tokenizer has no end token", "--append-eod", "eos is put behind each document",
+                    "leave --append-eod out");
 }
 
 }  // namespace
@@ -39,13 +44,17 @@ std::string text_field(const Json& object, const char* key, const std::string& w
     std::vector<std::string> keys;
     for (const auto& [k, v] : object.items()) keys.push_back(k);
     if (const auto form = detect_chat_format(object))
-      if (*form != ChatFormat::alpaca) throw UserError(fmt::format("no key '{}'", key), where, fmt::format("the record is a conversation ({})", name(*form)), fmt::format("write --handler {}", name(*form)));
+      if (*form != ChatFormat::alpaca)
+        throw UserError(fmt::format("no key '{}'", key), where, fmt::format("the record is a conversation ({})", name(*form)),
+                        fmt::format("write --handler {}", name(*form)));
     std::string near = nearest(key, keys);
-    throw UserError(fmt::format("no key '{}'", key), where, near.empty() ? "the handler needs it" : fmt::format("did you mean '{}'?", near),
+    throw UserError(fmt::format("no key '{}'", key), where,
+                    near.empty() ? "the handler needs it" : fmt::format("did you mean '{}'?", near),
                     "correct the record or choose another handler");
   }
   if (!it->is_string())
-    throw UserError(fmt::format("'{}' is no text", key), where, fmt::format("it must be a string, not {}", it->type_name()), "correct the record");
+    throw UserError(fmt::format("'{}' is no text", key), where, fmt::format("it must be a string, not {}", it->type_name()),
+                    "correct the record");
   return it->get<std::string>();
 }
 
@@ -59,7 +68,8 @@ std::string stripped(std::string_view text) { return std::string(strip_left(stri
 std::vector<std::string> split_by(std::string_view text, std::string_view by) {
   std::vector<std::string> parts;
   size_t at = 0;
-  for (size_t next; (next = text.find(by, at)) != std::string_view::npos; at = next + by.size()) parts.emplace_back(text.substr(at, next - at));
+  for (size_t next; (next = text.find(by, at)) != std::string_view::npos; at = next + by.size())
+    parts.emplace_back(text.substr(at, next - at));
   parts.emplace_back(text.substr(at));
   return parts;
 }
@@ -99,7 +109,9 @@ void PackedHandler::add(const std::vector<int32_t>& ids, const std::vector<int32
   out.lists[2].add(labels);
 }
 
-void PromptHandler::add_sequences(const Fields& record, HandledRecord& out) const { add_prompt(messages(record), options().append_eod, out); }
+void PromptHandler::add_sequences(const Fields& record, HandledRecord& out) const {
+  add_prompt(messages(record), options().append_eod, out);
+}
 
 void PromptHandler::add_prompt(const std::vector<Message>& messages, bool append_eod, HandledRecord& out) const {
   std::string prompt = fmt::format("\n{}\n", kSystem);

@@ -8,7 +8,8 @@
 
 namespace ravine {
 
-// Writes PREFIX_packed_input_ids_document, _packed_attention_mask_document and _packed_labels_document, all of int32 as ModelLink has them.
+// Writes PREFIX_packed_input_ids_document, _packed_attention_mask_document and _packed_labels_document, all of int32 as
+// ModelLink has them.
 class PackedHandler : public RecordHandler {
  public:
   explicit PackedHandler(const HandlerOptions& options);  // append_eod without an eos is a UserError
@@ -34,7 +35,8 @@ class PackedHandler : public RecordHandler {
   HandlerOptions options_;
 };
 
-// Messages by the Alpaca prompt of ModelLink (modellink/data/prompter.py), the last answer learned: the labels up to and with the last
+// Messages by the Alpaca prompt of ModelLink (modellink/data/prompter.py), the last answer learned: the labels up to and with
+// the last
 // "### Response:" and its line end are ignored, as many as that text alone has tokens.
 class PromptHandler : public PackedHandler {
  public:
@@ -66,7 +68,7 @@ class PlainTextHandler : public RecordHandler {
 
 std::string text_field(const Json& object, const char* key, const std::string& where);  // missing, or no string: a UserError
 std::string replaced(std::string text, std::string_view what, std::string_view by);
-std::string stripped(std::string_view text);                                            // as Python's str.strip()
-std::vector<std::string> split_by(std::string_view text, std::string_view by);          // as Python's str.split(by)
+std::string stripped(std::string_view text);                                    // as Python's str.strip()
+std::vector<std::string> split_by(std::string_view text, std::string_view by);  // as Python's str.split(by)
 
 }  // namespace ravine

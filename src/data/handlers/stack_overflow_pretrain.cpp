@@ -12,13 +12,15 @@ class StackOverflowPretrain final : public PlainTextHandler {
 
  private:
   std::string text(const Json& r, const std::string& where) const override {
-    return "In python, " + text_field(r, "title", where) + "\n### Question:\n" + text_field(r, "question_body", where) + "\n### Response:\n" +
-           text_field(r, "answer_body", where) + "\n";
+    return "In python, " + text_field(r, "title", where) + "\n### Question:\n" + text_field(r, "question_body", where) +
+           "\n### Response:\n" + text_field(r, "answer_body", where) + "\n";
   }
 };
 
 }  // namespace
 
-std::unique_ptr<RecordHandler> make_stack_overflow_pretrain(const HandlerOptions& options) { return std::make_unique<StackOverflowPretrain>(options); }
+std::unique_ptr<RecordHandler> make_stack_overflow_pretrain(const HandlerOptions& options) {
+  return std::make_unique<StackOverflowPretrain>(options);
+}
 
 }  // namespace ravine

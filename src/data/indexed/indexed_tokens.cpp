@@ -11,9 +11,11 @@ std::unique_ptr<IndexedFile> open_token_file(const std::string& path, int64_t vo
   if (!is_indexed_prefix(path, &prefix))
     throw UserError("no token files", path, "PREFIX.bin and PREFIX.idx must be there", indexed_prefix_advice(path));
   auto file = std::make_unique<IndexedFile>(prefix);
-  if (file->has_modes()) throw UserError("multimodal data", prefix + ".idx", "its sequences have modes; text is wanted", "name another file");
+  if (file->has_modes())
+    throw UserError("multimodal data", prefix + ".idx", "its sequences have modes; text is wanted", "name another file");
   if (file->type() == TokenType::f32 || file->type() == TokenType::f64)
-    throw UserError("not token ids", prefix + ".idx", fmt::format("the file holds {}, ids are whole numbers", name(file->type())), "name another file");
+    throw UserError("not token ids", prefix + ".idx",
+                    fmt::format("the file holds {}, ids are whole numbers", name(file->type())), "name another file");
   file->check();
   constexpr int64_t kPieces = 64, kPiece = 512;
   for (int64_t i = 0; vocabulary > 0 && i < kPieces && file->tokens() > 0; ++i) {
@@ -29,7 +31,8 @@ std::unique_ptr<IndexedFile> open_token_file(const std::string& path, int64_t vo
 void check_ids(std::span<const int32_t> ids, int64_t vocabulary, const std::string& where) {
   for (int32_t id : ids)
     if (id < 0 || id >= vocabulary)
-      throw UserError(fmt::format("token {} is beyond the vocabulary", id), where, fmt::format("the model has ids 0 to {}", vocabulary - 1),
+      throw UserError(fmt::format("token {} is beyond the vocabulary", id), where,
+                      fmt::format("the model has ids 0 to {}", vocabulary - 1),
                       "use the tokenizer that belongs to the model to make the files");
 }
 
@@ -46,7 +49,8 @@ IndexedTokens::IndexedTokens(const std::vector<std::string>& prefixes, int64_t v
 
 const IndexedTokens::Part& IndexedTokens::part_of_document(int64_t document) const {
   require(document >= 0 && document < documents(), "indexed tokens: document is 0 to {}, got {}", documents() - 1, document);
-  return *std::upper_bound(parts_.begin(), parts_.end(), document, [](int64_t d, const Part& p) { return d < p.documents_end; });
+  return *std::upper_bound(parts_.begin(), parts_.end(), document,
+                           [](int64_t d, const Part& p) { return d < p.documents_end; });
 }
 
 const IndexedTokens::Part& IndexedTokens::part_of_token(int64_t token) const {
@@ -68,7 +72,8 @@ int64_t IndexedTokens::end_of(int64_t document) const {
   const Part& p = part_of_document(document);
   const int64_t begin = begin_in(p, document - p.documents_begin), end = begin_in(p, document - p.documents_begin + 1);
   if (end < begin)
-    throw UserError("wrong index", p.file->prefix() + ".idx", fmt::format("document {} ends before it begins", document - p.documents_begin), "make the file again");
+    throw UserError("wrong index", p.file->prefix() + ".idx",
+                    fmt::format("document {} ends before it begins", document - p.documents_begin), "make the file again");
   return p.tokens_begin + end;
 }
 
@@ -95,7 +100,8 @@ void IndexedTokens::copy(int64_t begin, std::span<int32_t> into) const {
     const auto piece = into.subspan(done, n);
     p.file->copy_range(at - p.tokens_begin, piece);
     for (size_t i = 0; i < n; ++i)
-      if (piece[i] < 0 || piece[i] >= vocabulary_) check_ids(piece.subspan(i, 1), vocabulary_, name_of(at + static_cast<int64_t>(i)));
+      if (piece[i] < 0 || piece[i] >= vocabulary_)
+        check_ids(piece.subspan(i, 1), vocabulary_, name_of(at + static_cast<int64_t>(i)));
     done += n;
   }
 }

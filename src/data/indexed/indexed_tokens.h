@@ -35,8 +35,9 @@ class IndexedTokens final : public TokenDocuments {
   int64_t vocabulary_;
 };
 
-// Opens a prefix for training on its tokens: whole numbers without modes and an index that holds together (IndexedFile::check), else a UserError. With a vocabulary, up to 64 pieces of the file
-// are looked at for ids beyond it, so that files of another tokenizer are mostly found before a run begins.
+// Opens a prefix for training on its tokens: whole numbers without modes and an index that holds together (IndexedFile::check),
+// else a UserError. With a vocabulary, up to 64 pieces of the file are looked at for ids beyond it, so that files of another
+// tokenizer are mostly found before a run begins.
 std::unique_ptr<IndexedFile> open_token_file(const std::string& path, int64_t vocabulary = 0);
 
 // A UserError naming file and place if an id is outside [0, vocabulary).

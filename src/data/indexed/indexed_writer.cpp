@@ -1,9 +1,9 @@
 #include "data/indexed/indexed_writer.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -42,19 +42,29 @@ size_t append(std::span<const int32_t> ids, std::vector<std::byte>& out) {
     std::memcpy(to, &value, sizeof(T));
   }
   if (good) return ids.size();
-  return static_cast<size_t>(std::find_if(ids.begin(), ids.end(), [](int32_t id) { return static_cast<int64_t>(static_cast<T>(id)) != static_cast<int64_t>(id); }) - ids.begin());
+  return static_cast<size_t>(
+      std::find_if(ids.begin(), ids.end(),
+                   [](int32_t id) { return static_cast<int64_t>(static_cast<T>(id)) != static_cast<int64_t>(id); }) -
+      ids.begin());
 }
 
 size_t append(TokenType type, std::span<const int32_t> ids, std::vector<std::byte>& out) {
   switch (type) {
-    case TokenType::u8: return append<uint8_t>(ids, out);
-    case TokenType::i8: return append<int8_t>(ids, out);
-    case TokenType::i16: return append<int16_t>(ids, out);
-    case TokenType::u16: return append<uint16_t>(ids, out);
-    case TokenType::i32: return append<int32_t>(ids, out);
-    case TokenType::i64: return append<int64_t>(ids, out);
+    case TokenType::u8:
+      return append<uint8_t>(ids, out);
+    case TokenType::i8:
+      return append<int8_t>(ids, out);
+    case TokenType::i16:
+      return append<int16_t>(ids, out);
+    case TokenType::u16:
+      return append<uint16_t>(ids, out);
+    case TokenType::i32:
+      return append<int32_t>(ids, out);
+    case TokenType::i64:
+      return append<int64_t>(ids, out);
     case TokenType::f32:
-    case TokenType::f64: break;
+    case TokenType::f64:
+      break;
   }
   fail("index: ids are not stored as {}", name(type));
 }
@@ -62,7 +72,8 @@ size_t append(TokenType type, std::span<const int32_t> ids, std::vector<std::byt
 void rename_file(const std::string& from, const std::string& to, bool overwrite) {
   if (!overwrite && ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
   if (!overwrite && errno == EEXIST)
-    throw UserError("output exists", to, "it came while this was being written, and nothing is overwritten unasked", "move it away, then the same command puts the new one there");
+    throw UserError("output exists", to, "it came while this was being written, and nothing is overwritten unasked",
+                    "move it away, then the same command puts the new one there");
   if (!overwrite && errno != EINVAL && errno != ENOSYS) throw_system("rename file to", to, errno);
   if (::rename(from.c_str(), to.c_str()) != 0) throw_system("rename file to", to, errno);
 }
@@ -80,7 +91,8 @@ void IndexedWriter::Part::open(const std::string& file, const int64_t* size) {
   struct stat s;
   if (::fstat(*fd, &s) != 0) throw_system("open file", path, errno);
   if (s.st_size < *size)
-    throw UserError("what an earlier run left is damaged", path, fmt::format("it must hold at least {} bytes, got {}", *size, s.st_size), "begin anew with --restart");
+    throw UserError("what an earlier run left is damaged", path,
+                    fmt::format("it must hold at least {} bytes, got {}", *size, s.st_size), "begin anew with --restart");
   if (::ftruncate(*fd, *size) != 0 || ::lseek(*fd, 0, SEEK_END) != *size) throw_system("cut file", path, errno);
 }
 
@@ -99,7 +111,8 @@ void IndexedWriter::Part::flush() {
 
 // What was written, and not what has its name meanwhile.
 MappedFile IndexedWriter::Part::mapped(int64_t size) const {
-  struct stat s {}, named {};
+  struct stat s {
+  }, named{};
   if (::fstat(*fd, &s) != 0) throw_system("read file", path, errno);
   const bool same = ::stat(path.c_str(), &named) == 0 && named.st_ino == s.st_ino && named.st_dev == s.st_dev;
   require(same && s.st_size == size, "index: '{}' holds the {} bytes that were written to it, got {}", path, size,
@@ -107,7 +120,8 @@ MappedFile IndexedWriter::Part::mapped(int64_t size) const {
   return MappedFile(path, fd, size, MappedFile::Use::sequential);
 }
 
-IndexedWriter::IndexedWriter(const std::string& folder, const std::string& name, TokenType type, bool modes, const Position* from)
+IndexedWriter::IndexedWriter(const std::string& folder, const std::string& name, TokenType type, bool modes,
+                             const Position* from)
     : base_(folder + "/" + name), type_(type), width_(size_of(type)), has_modes_(modes) {
   bin_.open(base_ + ".bin", from ? &from->bin : nullptr);
   lengths_.open(base_ + ".lengths", from ? &from->lengths : nullptr);
@@ -116,7 +130,8 @@ IndexedWriter::IndexedWriter(const std::string& folder, const std::string& name,
   if (from) position_ = *from;
 }
 
-void IndexedWriter::add_stored(std::span<const std::byte> tokens, std::span<const int32_t> lengths, std::span<const int8_t> modes) {
+void IndexedWriter::add_stored(std::span<const std::byte> tokens, std::span<const int32_t> lengths,
+                               std::span<const int8_t> modes) {
   require(modes.size() == (has_modes_ ? lengths.size() : 0), "index: {} modes for {} sequences", modes.size(), lengths.size());
   bin_.append(tokens);
   lengths_.append(std::as_bytes(lengths));
@@ -130,10 +145,13 @@ void IndexedWriter::end_document() {
   position_.documents += 8;
 }
 
-void StoredDocuments::add(TokenType type, std::span<const int32_t> ids, std::span<const int32_t> of_sequences, const std::string& where) {
-  require(std::accumulate(of_sequences.begin(), of_sequences.end(), int64_t{0}) == static_cast<int64_t>(ids.size()), "index: lengths do not sum up to {} ids", ids.size());
+void StoredDocuments::add(TokenType type, std::span<const int32_t> ids, std::span<const int32_t> of_sequences,
+                          const std::string& where) {
+  require(std::accumulate(of_sequences.begin(), of_sequences.end(), int64_t{0}) == static_cast<int64_t>(ids.size()),
+          "index: lengths do not sum up to {} ids", ids.size());
   if (size_t bad = append(type, ids, tokens); bad < ids.size())
-    throw UserError(fmt::format("token {} does not fit", ids[bad]), where, fmt::format("the file holds {}", name(type)), "choose a wider type, for example --dtype int32");
+    throw UserError(fmt::format("token {} does not fit", ids[bad]), where, fmt::format("the file holds {}", name(type)),
+                    "choose a wider type, for example --dtype int32");
   lengths.insert(lengths.end(), of_sequences.begin(), of_sequences.end());
   sequences.push_back(static_cast<int32_t>(of_sequences.size()));
 }
@@ -153,12 +171,14 @@ void IndexedWriter::add_file(const IndexedFile& file) {
   auto refuse = [&](const std::string& what, const std::string& rule) {
     throw UserError(what, file.prefix() + ".idx", rule, "merge files of one kind");
   };
-  if (file.type() != type_) refuse("types of tokens differ", fmt::format("the first file holds {}, this one {}", name(type_), name(file.type())));
+  if (file.type() != type_)
+    refuse("types of tokens differ", fmt::format("the first file holds {}, this one {}", name(type_), name(file.type())));
   if (file.has_modes() != has_modes_) refuse("multimodal and plain data do not mix", "all files must have modes, or none");
   file.check();
   const int64_t before = position_.sequences();
   constexpr size_t kPiece = size_t{64} << 20;
-  for (auto rest = file.all_bytes(); !rest.empty(); rest = rest.subspan(std::min(rest.size(), kPiece))) bin_.append(rest.first(std::min(rest.size(), kPiece)));
+  for (auto rest = file.all_bytes(); !rest.empty(); rest = rest.subspan(std::min(rest.size(), kPiece)))
+    bin_.append(rest.first(std::min(rest.size(), kPiece)));
   for (auto rest = file.lengths(0, file.sequences()); !rest.empty(); rest = rest.subspan(std::min(rest.size(), kPiece)))
     lengths_.append(rest.first(std::min(rest.size(), kPiece)));
   for (int64_t d = 1; d <= file.documents(); ++d) documents_.append(bytes_of(before + file.document_begin(d)));
@@ -210,15 +230,18 @@ void IndexedWriter::finish() {
 }
 
 void IndexedWriter::publish(const std::string& folder, const std::string& name, const std::string& prefix, bool overwrite) {
-  finish_file_set(indexed_journal(prefix), indexed_set(prefix));  // a replacement that was cut short would be ended later, over these
+  finish_file_set(indexed_journal(prefix),
+                  indexed_set(prefix));  // a replacement that was cut short would be ended later, over these
   for (const char* suffix : {".bin", ".idx"}) {
     const std::string from = folder + "/" + name + suffix;
     std::error_code ec;
     if (!fs::exists(from, ec)) continue;
     if (overwrite && suffix == std::string_view(".bin")) {  // an old index must not be seen with new tokens
       refuse_folders(folder_of(prefix), indexed_set(prefix).files);
-      if (::unlink((prefix + ".idx").c_str()) == 0) sync_folder(folder_of(prefix));
-      else if (errno != ENOENT) throw_system("remove", prefix + ".idx", errno);
+      if (::unlink((prefix + ".idx").c_str()) == 0)
+        sync_folder(folder_of(prefix));
+      else if (errno != ENOENT)
+        throw_system("remove", prefix + ".idx", errno);
     }
     rename_file(from, prefix + suffix, overwrite);
   }
@@ -229,7 +252,9 @@ void refuse_existing(const std::string& prefix, bool overwrite) {
   std::error_code ec;
   if (overwrite) return refuse_folders(folder_of(prefix), indexed_set(prefix).files);
   for (const char* suffix : {".bin", ".idx"})
-    if (fs::exists(fs::symlink_status(prefix + suffix, ec))) throw UserError("output exists", prefix + suffix, "nothing is overwritten unasked", "remove it, choose another prefix or add --overwrite");
+    if (fs::exists(fs::symlink_status(prefix + suffix, ec)))
+      throw UserError("output exists", prefix + suffix, "nothing is overwritten unasked",
+                      "remove it, choose another prefix or add --overwrite");
 }
 
 void merge_indexed(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool overwrite) {
@@ -238,14 +263,16 @@ void merge_indexed(const std::vector<std::string>& prefixes, const std::string& 
   std::vector<IndexedFile> files;
   for (const std::string& path : prefixes) {
     std::string prefix;
-    if (!is_indexed_prefix(path, &prefix)) throw UserError("no token files", path, "PREFIX.bin and PREFIX.idx must be there", indexed_prefix_advice(path));
+    if (!is_indexed_prefix(path, &prefix))
+      throw UserError("no token files", path, "PREFIX.bin and PREFIX.idx must be there", indexed_prefix_advice(path));
     files.emplace_back(prefix);
   }
   refuse_existing(output_prefix, overwrite);
   create_folders(folder_of(output_prefix));
   for (const IndexedFile& f : files)
     if (same_path(f.prefix() + ".bin", output_prefix + ".bin") || same_path(f.prefix() + ".idx", output_prefix + ".idx"))
-      throw UserError("the output is an input", output_prefix, "what is read from is not written to", "choose another --output-prefix");
+      throw UserError("the output is an input", output_prefix, "what is read from is not written to",
+                      "choose another --output-prefix");
   FileSet set(indexed_journal(output_prefix), indexed_set(output_prefix));
   const std::string name = output_prefix.substr(output_prefix.rfind('/') + 1);
   IndexedWriter writer(set.folder(), name, files[0].type(), files[0].has_modes());

@@ -17,7 +17,8 @@ struct StoredDocuments {
   std::vector<int32_t> lengths;    // of sequences, in tokens
   std::vector<int32_t> sequences;  // of each document
   void clear() { tokens.clear(), lengths.clear(), sequences.clear(); }
-  // A document of sequences with these lengths (their sum is ids.size()). An id that the type cannot hold is a UserError naming `where`.
+  // A document of sequences with these lengths (their sum is ids.size()). An id that the type cannot hold is a UserError naming
+  // `where`.
   void add(TokenType type, std::span<const int32_t> ids, std::span<const int32_t> lengths, const std::string& where);
 };
 
@@ -68,8 +69,9 @@ class IndexedWriter {
   Position position_;
 };
 
-// Joins files of one type (and all or none with modes) into PREFIX, as Megatron's builder does with add_index. Existing files of
-// the name are a UserError unless `overwrite`; after a kill the old pair is there, or the new one, or it waits for its names (files/file_set.h) and readers say so.
+// Joins files of one type (and all or none with modes) into PREFIX, as Megatron's builder does with add_index. Existing files
+// of the name are a UserError unless `overwrite`; after a kill the old pair is there, or the new one, or it waits for its names
+// (files/file_set.h) and readers say so.
 void merge_indexed(const std::vector<std::string>& prefixes, const std::string& output_prefix, bool overwrite);
 
 // A UserError if PREFIX.bin or PREFIX.idx is there; with `overwrite` only if it is no file.

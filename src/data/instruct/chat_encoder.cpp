@@ -31,7 +31,8 @@ auto refused(const std::string& where, F&& what) {
   try {
     return what();
   } catch (const jinja::TemplateError& e) {
-    throw UserError("the chat template refuses this conversation", where, e.what(), "correct the record, or set data.chat_template to another template");
+    throw UserError("the chat template refuses this conversation", where, e.what(),
+                    "correct the record, or set data.chat_template to another template");
   }
 }
 
@@ -71,11 +72,13 @@ class FirstMessages {
   size_t seen_ = 0, common_ = 0;  // of the lead: compared, alike
 };
 
-// Which ids stand for the beginnings of a text. The end token of answers cuts a text in parts that have their ids by themselves, so only
-// the part that a beginning ends in is encoded for it; that the parts make up the ids is checked, else the whole text is one part.
+// Which ids stand for the beginnings of a text. The end token of answers cuts a text in parts that have their ids by
+// themselves, so only the part that a beginning ends in is encoded for it; that the parts make up the ids is checked, else the
+// whole text is one part.
 class TokenPlaces {
  public:
-  TokenPlaces(const Tokenizer& tokenizer, const std::string& text, const std::vector<int32_t>& ids, const std::string& end_text, int32_t end)
+  TokenPlaces(const Tokenizer& tokenizer, const std::string& text, const std::vector<int32_t>& ids, const std::string& end_text,
+              int32_t end)
       : tokenizer_(tokenizer), text_(text), ids_(ids), end_bytes_(end_text.size()) {
     parts_.push_back({0, 0});
     size_t at = 0;
@@ -88,8 +91,11 @@ class TokenPlaces {
     }
     for (size_t k = 0; k < parts_.size() && parts_.size() > 1; ++k) {
       const Part next = k + 1 < parts_.size() ? parts_[k + 1] : Part{text.size(), ids.size()};
-      const std::vector<int32_t> own = tokenizer.encode(std::string_view(text).substr(parts_[k].byte, next.byte - parts_[k].byte), false);
-      if (!std::equal(own.begin(), own.end(), ids.begin() + static_cast<ptrdiff_t>(parts_[k].id), ids.begin() + static_cast<ptrdiff_t>(next.id))) parts_.resize(1);
+      const std::vector<int32_t> own =
+          tokenizer.encode(std::string_view(text).substr(parts_[k].byte, next.byte - parts_[k].byte), false);
+      if (!std::equal(own.begin(), own.end(), ids.begin() + static_cast<ptrdiff_t>(parts_[k].id),
+                      ids.begin() + static_cast<ptrdiff_t>(next.id)))
+        parts_.resize(1);
     }
   }
 
@@ -97,13 +103,15 @@ class TokenPlaces {
   size_t within(size_t bytes) {
     if (bytes >= text_.size()) return ids_.size();
     if (bytes == 0) return 0;
-    const auto after = std::partition_point(parts_.begin() + 1, parts_.end(), [&](const Part& p) { return p.byte + end_bytes_ <= bytes; });
+    const auto after =
+        std::partition_point(parts_.begin() + 1, parts_.end(), [&](const Part& p) { return p.byte + end_bytes_ <= bytes; });
     const Part part = *std::prev(after);
     const std::string_view text = std::string_view(text_).substr(part.byte);
     const std::span<const int32_t> ids = std::span(ids_).subspan(part.id);
     bytes -= part.byte;
     const std::vector<int32_t> own = tokenizer_.encode(text.substr(0, bytes), false);
-    auto [x, y] = std::mismatch(own.begin(), own.begin() + static_cast<ptrdiff_t>(std::min(own.size(), ids.size())), ids.begin());
+    auto [x, y] =
+        std::mismatch(own.begin(), own.begin() + static_cast<ptrdiff_t>(std::min(own.size(), ids.size())), ids.begin());
     auto same = static_cast<size_t>(x - own.begin());
     if (x == own.end()) return part.id + same;
     // Cut here, the text has other tokens before the cut: go on by the text that the ids stand for, while it is the same.
@@ -152,7 +160,8 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatT
   asks_ = render(question, nullptr, true, "a question") != render(question, nullptr, false, "a question");
   size_t at = text.rfind(answer);
   if (at == std::string::npos)
-    throw UserError("the chat template drops the answer", "a question and its answer", "it must write what the assistant said", "use another template");
+    throw UserError("the chat template drops the answer", "a question and its answer", "it must write what the assistant said",
+                    "use another template");
   for (int32_t id : tokenizer.encode(std::string_view(text).substr(at + answer.size()), false)) {
     std::span<const int32_t> one(&id, 1);
     std::string seen = tokenizer.decode(one, false);
@@ -167,8 +176,9 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatT
   if (end_ >= 0) return;
   end_text_.clear();
   if (!tokenizer.special().eos)
-    throw UserError("no end token", "chat template", "neither the template nor the tokenizer has one, so a model would never stop",
-                    "a model's tokenizer_config.json names its end token: copy it beside the tokenizer (or: ravine tokenizer train --special-tokens TOKEN .. makes one that has such tokens)");
+    throw UserError(
+        "no end token", "chat template", "neither the template nor the tokenizer has one, so a model would never stop",
+        "a model's tokenizer_config.json names its end token: copy it beside the tokenizer (or: ravine tokenizer train --special-tokens TOKEN .. makes one that has such tokens)");
   end_ = *tokenizer.special().eos;
   std::string eos = tokenizer.id_to_piece(end_);
   if (text.find(eos, at) != std::string::npos)
@@ -176,14 +186,17 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatT
                     "a raw SentencePiece file has no special strings", "name the tokenizer's folder instead of its file");
 }
 
-std::string ChatEncoder::settings() const { return fmt::format("{} {} {}", checksum_text(chat_->fingerprint()), static_cast<int>(loss_), end_); }
+std::string ChatEncoder::settings() const {
+  return fmt::format("{} {} {}", checksum_text(chat_->fingerprint()), static_cast<int>(loss_), end_);
+}
 
 std::string ChatEncoder::render(const Json& messages, const Json& tools, bool ask, const std::string& where) const {
   return refused(where, [&] { return chat_->render(request(messages, tools, ask)); });
 }
 
 // Of the answers to learn, in order.
-std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, const Conversation& c, const std::string& where) const {
+std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, const Conversation& c,
+                                                    const std::string& where) const {
   FirstMessages asked(*chat_, c, true, text, where), told(*chat_, c, false, text, where);
   size_t i = 0;
   if (loss_ == LossOn::last)
@@ -198,19 +211,22 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, con
     const FirstMessages::Compared prompt = i == 0 ? FirstMessages::Compared{} : asked.first(i);
     if (i > 0 && prompt.common == prompt.size) {
       s.begin = prompt.size;
-      // A template that does not ask puts its heading of the answer ("assistant: ") behind the prompt: that is not what was said.
+      // A template that does not ask puts its heading of the answer ("assistant: ") behind the prompt: that is not what was
+      // said.
       size_t at = asks_ || words.empty() ? std::string::npos : find_text(text, words, s.begin);
       if (at != std::string::npos && !strip_left(std::string_view(text).substr(s.begin, at - s.begin)).empty()) s.begin = at;
     } else {  // the prompt says more than the text repeats, or the conversation opens with an answer: look for its words
       const size_t before = i == 0 ? 0 : told.first(i).common;
       s.begin = words.empty() ? std::string::npos : find_text(text, words, before);
       if (s.begin == std::string::npos)
-        throw UserError("an answer cannot be found in what the chat template makes", where, fmt::format("message {} must appear in the text as it is", i + 1),
+        throw UserError("an answer cannot be found in what the chat template makes", where,
+                        fmt::format("message {} must appear in the text as it is", i + 1),
                         "set data.loss_on=all, or data.chat_template to another template");
     }
     s.end = i + 1 < c.messages.size() ? told.first(i + 1).common : text.size();
     if (s.end < s.begin)
-      throw UserError("the chat template changes earlier messages when later ones come", where, fmt::format("message {} is not where it was", i + 1),
+      throw UserError("the chat template changes earlier messages when later ones come", where,
+                      fmt::format("message {} is not where it was", i + 1),
                       "set data.loss_on=last, or data.chat_template to another template");
     if (!end_text_.empty()) {
       size_t at = std::string_view(text).substr(s.begin, s.end - s.begin).rfind(end_text_);
@@ -223,8 +239,11 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, con
 
 // A template that writes whatever role it is given would let a slip ("usr") be trained as a speaker of its own.
 void ChatEncoder::check_roles(const Json& messages, const std::string& where) const {
-  static const std::vector<std::string> usual = {"system", "user", "assistant", "tool", "function", "developer", "observation", "ipython"};
-  static const std::map<std::string, const char*> others = {{"human", "user"}, {"question", "user"}, {"gpt", "assistant"}, {"bot", "assistant"}, {"ai", "assistant"}, {"model", "assistant"}, {"answer", "assistant"}};
+  static const std::vector<std::string> usual = {"system",   "user",      "assistant",   "tool",
+                                                 "function", "developer", "observation", "ipython"};
+  static const std::map<std::string, const char*> others = {
+      {"human", "user"},   {"question", "user"},   {"gpt", "assistant"},   {"bot", "assistant"},
+      {"ai", "assistant"}, {"model", "assistant"}, {"answer", "assistant"}};
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& given = messages[i]["role"];
     const std::string role = given.is_string() ? given.get<std::string>() : given.dump();
@@ -233,8 +252,10 @@ void ChatEncoder::check_roles(const Json& messages, const std::string& where) co
     for (char& ch : lower) ch = static_cast<char>(ch >= 'A' && ch <= 'Z' ? ch - 'A' + 'a' : ch);
     const auto other = others.find(lower);
     const std::string near = other != others.end() ? other->second : nearest(lower, usual);
-    throw UserError(fmt::format("unknown role '{}'", role), fmt::format("{}, message {}", where, i + 1), "roles are system, user, assistant and tool; the chat template names no other like it",
-                    near.empty() ? "correct the record, or set data.chat_template to a template that knows this role" : fmt::format("did you mean '{}'?", near));
+    throw UserError(fmt::format("unknown role '{}'", role), fmt::format("{}, message {}", where, i + 1),
+                    "roles are system, user, assistant and tool; the chat template names no other like it",
+                    near.empty() ? "correct the record, or set data.chat_template to a template that knows this role"
+                                 : fmt::format("did you mean '{}'?", near));
   }
 }
 
@@ -249,7 +270,8 @@ EncodedChat ChatEncoder::encode(const Conversation& c, const std::string& where)
     TokenPlaces places(tokenizer_, text, e.ids, end_text_, end_);
     for (Span s : answers(text, c, where)) {
       size_t begin = places.within(s.begin), end = places.within(s.end);
-      std::fill(e.learned.begin() + static_cast<ptrdiff_t>(begin), e.learned.begin() + static_cast<ptrdiff_t>(std::max(begin, end)), uint8_t{1});
+      std::fill(e.learned.begin() + static_cast<ptrdiff_t>(begin),
+                e.learned.begin() + static_cast<ptrdiff_t>(std::max(begin, end)), uint8_t{1});
     }
   }
   if (end_text_.empty() && (loss_ == LossOn::all || ends_with_answer)) {

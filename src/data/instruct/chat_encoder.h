@@ -19,17 +19,18 @@ struct EncodedChat {
 enum class LossOn { answers, last, all };
 LossOn loss_on(const std::string& name);  // of "answers", "last", "all"
 
-// The ids are those of the whole rendered text, as Transformers' apply_chat_template gives them. An answer is what a template puts between
-// the prompt it makes for generation and the end token behind the answer, which is learned with it. Where a token holds the end of a prompt
-// and the beginning of the answer, it is learned; what stands behind the last learned token is left out. A template without an end token
-// gets the tokenizer's eos behind the conversation. Const members may be called by several threads.
+// The ids are those of the whole rendered text, as Transformers' apply_chat_template gives them. An answer is what a template
+// puts between the prompt it makes for generation and the end token behind the answer, which is learned with it. Where a token
+// holds the end of a prompt and the beginning of the answer, it is learned; what stands behind the last learned token is left
+// out. A template without an end token gets the tokenizer's eos behind the conversation. Const members may be called by several
+// threads.
 class ChatEncoder {
  public:
   // A template that cannot render a question and its answer, or no end token at all, is a UserError.
   ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss);
 
-  // A role that is neither usual nor named by the template, a conversation that the template refuses, or whose answers cannot be found in the text, is a UserError naming `where`. Without an
-  // answer to learn, no id is learned.
+  // A role that is neither usual nor named by the template, a conversation that the template refuses, or whose answers cannot
+  // be found in the text, is a UserError naming `where`. Without an answer to learn, no id is learned.
   EncodedChat encode(const Conversation& conversation, const std::string& where) const;
 
   int32_t end_token() const { return end_; }  // what a model trained so says when an answer is done

@@ -6,7 +6,8 @@
 
 namespace ravine {
 
-ChatPrompt::ChatPrompt(const Tokenizer& tokenizer, const std::string& wanted, const std::string& folder, const std::string& system)
+ChatPrompt::ChatPrompt(const Tokenizer& tokenizer, const std::string& wanted, const std::string& folder,
+                       const std::string& system)
     : tokenizer_(tokenizer), chat_(choose_template(wanted, folder, tokenizer, "--template").chat), system_(system) {
   end_ = ChatEncoder(tokenizer, chat_, LossOn::answers).end_token();
   begin_again();
@@ -22,7 +23,8 @@ std::vector<int32_t> ChatPrompt::ask(const std::string& question) {
   try {
     return tokenizer_.encode(chat_->render({{"messages", messages_}, {"add_generation_prompt", true}}), false);
   } catch (const jinja::TemplateError& e) {
-    throw UserError("the chat template refuses this conversation", "--chat", e.what(), "leave out --system, or give another --template");
+    throw UserError("the chat template refuses this conversation", "--chat", e.what(),
+                    "leave out --system, or give another --template");
   }
 }
 

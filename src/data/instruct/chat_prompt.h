@@ -12,8 +12,8 @@ namespace ravine {
 
 class ChatPrompt {
  public:
-  // `wanted`: as choose_template (data/instruct/prompt_templates.h); `folder`: the tokenizer's. `system`: its first message; empty: none. No template is
-  // a UserError that says how to give one.
+  // `wanted`: as choose_template (data/instruct/prompt_templates.h); `folder`: the tokenizer's. `system`: its first message;
+  // empty: none. No template is a UserError that says how to give one.
   ChatPrompt(const Tokenizer& tokenizer, const std::string& wanted, const std::string& folder, const std::string& system);
 
   // The ids of all that was said, this question and the beginning of an answer: those of Transformers' apply_chat_template with

@@ -4,7 +4,8 @@
 
 namespace ravine {
 
-ChatRecords::ChatRecords(const std::string& path) : reader_(open_records(path, {})), by_order_(source_kind(path) == SourceKind::json) {}
+ChatRecords::ChatRecords(const std::string& path)
+    : reader_(open_records(path, {})), by_order_(source_kind(path) == SourceKind::json) {}
 
 bool ChatRecords::next(Record& record) {
   if (!reader_->next(record)) return false;

@@ -7,7 +7,8 @@
 
 namespace ravine {
 
-// Files as data/record_reader.h says. Records of a .json are numbered by their order instead of their line, since a list is often one line.
+// Files as data/record_reader.h says. Records of a .json are numbered by their order instead of their line, since a list is
+// often one line.
 class ChatRecords {
  public:
   explicit ChatRecords(const std::string& path);

@@ -36,7 +36,9 @@ Json conversation_json(const Record& r) {
   return parse_json(r.body, place_of(r));
 }
 
-bool learns(const EncodedChat& e) { return e.learned.size() > 1 && std::find(e.learned.begin() + 1, e.learned.end(), 1) != e.learned.end(); }
+bool learns(const EncodedChat& e) {
+  return e.learned.size() > 1 && std::find(e.learned.begin() + 1, e.learned.end(), 1) != e.learned.end();
+}
 
 class ChatReading {
  public:
@@ -68,7 +70,10 @@ class ChatReading {
     std::optional<ChatFormat> known = chat_format(options_.format);
     size_t bytes = 0;
     for (Record r; records.next(r); r = {}) {
-      if (r.plain) throw UserError("plain text, not conversations", path, fmt::format("data.format={} reads records of JSON", options_.format), "leave data.format out, or name a .json, .jsonl, .csv or .parquet file");
+      if (r.plain)
+        throw UserError("plain text, not conversations", path,
+                        fmt::format("data.format={} reads records of JSON", options_.format),
+                        "leave data.format out, or name a .json, .jsonl, .csv or .parquet file");
       if (!known && !(known = detect_chat_format(conversation_json(r)))) {
         refuse_chat_slip(conversation_json(r), place_of(r));
         throw UserError("no conversation", place_of(r), "it has neither messages, conversations, nor instruction and output",
@@ -98,7 +103,8 @@ class ChatReading {
       counts.too_long += r.fate == Fate::too_long;
       if (r.fate == Fate::without_answer && counts.without_answer++ == 0) counts.first_without_answer = place_of(r.record);
       counts.answer_behind += r.fate == Fate::answer_behind;
-      if (r.fate == Fate::too_long || r.fate == Fate::answer_behind) counts.longest_left_out = std::max(counts.longest_left_out, r.length);
+      if (r.fate == Fate::too_long || r.fate == Fate::answer_behind)
+        counts.longest_left_out = std::max(counts.longest_left_out, r.length);
       if (r.fate > Fate::cut) continue;
       all.append(r.chat, r.record.number);
       hashes.push_back(r.hash);
@@ -155,7 +161,9 @@ namespace {
 
 std::string reasons(const ChatCounts& c) {
   std::string s;
-  const std::string without = c.first_without_answer.empty() ? "without an answer to learn" : fmt::format("without an answer to learn (the first is {})", c.first_without_answer);
+  const std::string without = c.first_without_answer.empty()
+                                  ? "without an answer to learn"
+                                  : fmt::format("without an answer to learn (the first is {})", c.first_without_answer);
   for (auto [n, why] : {std::pair(c.too_long, "too long"), std::pair(c.without_answer, without.c_str()),
                         std::pair(c.answer_behind, "with the answer behind data.sequence_length")})
     if (n) s += fmt::format("{}{} {}", s.empty() ? "" : ", ", n, why);
@@ -164,7 +172,9 @@ std::string reasons(const ChatCounts& c) {
 
 // What would leave a conversation, where none is left.
 std::string what_is_missing(const ChatCounts& c, ChatFormat form) {
-  if (c.longest_left_out > 0) return fmt::format("the longest has {} tokens: set data.sequence_length={}{}", c.longest_left_out, c.longest_left_out - 1, c.too_long > 0 ? ", or data.too_long=cut" : "");
+  if (c.longest_left_out > 0)
+    return fmt::format("the longest has {} tokens: set data.sequence_length={}{}", c.longest_left_out, c.longest_left_out - 1,
+                       c.too_long > 0 ? ", or data.too_long=cut" : "");
   return form == ChatFormat::alpaca     ? "write the answers under 'output': it is empty in all records"
          : form == ChatFormat::sharegpt ? "add the answers: no turn of 'gpt' has text (\"from\": \"gpt\")"
                                         : "add the answers: no message of 'assistant' has text (\"role\": \"assistant\")";
@@ -173,8 +183,11 @@ std::string what_is_missing(const ChatCounts& c, ChatFormat form) {
 }  // namespace
 
 std::string ChatCounts::text() const {
-  auto percent = [](int64_t part, int64_t of) { return of > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(of) : 0.0; };
-  std::string s = fmt::format("{}, {} ({:.1f} % learned)", counted(records, "conversation"), counted(tokens, "token"), percent(learned, tokens));
+  auto percent = [](int64_t part, int64_t of) {
+    return of > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(of) : 0.0;
+  };
+  std::string s = fmt::format("{}, {} ({:.1f} % learned)", counted(records, "conversation"), counted(tokens, "token"),
+                              percent(learned, tokens));
   if (cut) s += fmt::format(", {} cut at data.sequence_length", cut);
   return left_out() == 0 ? s : s + fmt::format(", {} left out: {}", left_out(), reasons(*this));
 }
@@ -183,14 +196,19 @@ std::string ChatCounts::warning() const {
   const int64_t out = left_out();
   if (records == 0 || static_cast<double>(out) <= kFewLeftOut * static_cast<double>(records)) return "";
   std::string fix;
-  if (too_long > 0) fix += "; a larger data.sequence_length keeps long ones whole, data.too_long=cut their beginning";
-  else if (answer_behind > 0) fix += "; a larger data.sequence_length reaches their answers";
+  if (too_long > 0)
+    fix += "; a larger data.sequence_length keeps long ones whole, data.too_long=cut their beginning";
+  else if (answer_behind > 0)
+    fix += "; a larger data.sequence_length reaches their answers";
   if (without_answer > 0) fix += "; look at some for an answer that is empty, or roles that data.format does not expect";
-  return fmt::format("{} of {} ({:.0f} %) are left out and not learned: {}{}", out, counted(records, "conversation"), 100.0 * static_cast<double>(out) / static_cast<double>(records), reasons(*this), fix);
+  return fmt::format("{} of {} ({:.0f} %) are left out and not learned: {}{}", out, counted(records, "conversation"),
+                     100.0 * static_cast<double>(out) / static_cast<double>(records), reasons(*this), fix);
 }
 
-ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder, const ChatSetOptions& options) {
-  require(options.held_out >= 0 && options.held_out < 1, "chats: the held out share is 0 <= share < 1, got {}", options.held_out);
+ChatSet read_chats(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder,
+                   const ChatSetOptions& options) {
+  require(options.held_out >= 0 && options.held_out < 1, "chats: the held out share is 0 <= share < 1, got {}",
+          options.held_out);
   require(options.longest >= 2, "chats: a conversation may have two tokens at least, got {}", options.longest);
   ChatReading r(tokenizer, encoder, options);
   r.run(files);

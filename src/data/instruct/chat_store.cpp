@@ -8,7 +8,8 @@
 namespace ravine {
 
 void ChatStore::append(const EncodedChat& chat, int64_t record) {
-  require(chat.ids.size() >= 2 && chat.ids.size() == chat.learned.size(), "chat store: {} ids, {} marks", chat.ids.size(), chat.learned.size());
+  require(chat.ids.size() >= 2 && chat.ids.size() == chat.learned.size(), "chat store: {} ids, {} marks", chat.ids.size(),
+          chat.learned.size());
   tokens_.append(chat.ids);
   grow_held(learned_, chat.learned.size(), files_.empty() ? "data" : files_.back().first);
   learned_.insert(learned_.end(), chat.learned.begin(), chat.learned.end());
@@ -42,8 +43,8 @@ std::vector<int64_t> ChatStore::file_places(const std::vector<std::string>& path
 }
 
 ChatStore::Bytes ChatStore::bytes(const std::vector<int64_t>& places) const {
-  return {tokens_.id_bytes(), std::as_bytes(std::span(tokens_.ends())), std::as_bytes(std::span(learned_)), std::as_bytes(std::span(records_)),
-          std::as_bytes(std::span(places))};
+  return {tokens_.id_bytes(), std::as_bytes(std::span(tokens_.ends())), std::as_bytes(std::span(learned_)),
+          std::as_bytes(std::span(records_)), std::as_bytes(std::span(places))};
 }
 
 bool ChatStore::restore(const Bytes& b, const std::vector<std::string>& paths) {
@@ -62,7 +63,9 @@ bool ChatStore::restore(const Bytes& b, const std::vector<std::string>& paths) {
     if (length(i) < 2) return false;
   for (size_t i = 0; i < places.size(); i += 2) {
     const int64_t path = places[i], first = places[i + 1];
-    if (path < 0 || path >= static_cast<int64_t>(paths.size()) || first < (files_.empty() ? 0 : files_.back().second) || first > count()) return false;
+    if (path < 0 || path >= static_cast<int64_t>(paths.size()) || first < (files_.empty() ? 0 : files_.back().second) ||
+        first > count())
+      return false;
     files_.emplace_back(paths[static_cast<size_t>(path)], first);
   }
   return true;
@@ -78,7 +81,8 @@ void ChatStore::split(const std::vector<uint64_t>& hashes, uint64_t threshold, C
   }
 }
 
-ChatSamples::ChatSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout) : store_(std::move(store)), layout_(layout) {
+ChatSamples::ChatSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout)
+    : store_(std::move(store)), layout_(layout) {
   std::vector<int32_t> columns;
   for (int64_t i = 0; i < store_->count(); ++i) columns.push_back(static_cast<int32_t>(store_->length(i)) - 1);
   spread_ = spread_chats(columns, layout_);

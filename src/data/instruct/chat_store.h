@@ -23,8 +23,8 @@ class ChatStore {
   int64_t tokens() const { return tokens_.tokens(); }
   EncodedChat chat(int64_t i) const;
   std::string origin(int64_t i) const;  // "FILE record 3"
-  // All of it as bytes, and back into an empty store of the same vocabulary. files: for each file that was begun its place among `paths` and
-  // its first conversation. restore is false if the parts do not fit together.
+  // All of it as bytes, and back into an empty store of the same vocabulary. files: for each file that was begun its place
+  // among `paths` and its first conversation. restore is false if the parts do not fit together.
   struct Bytes {
     std::span<const std::byte> ids, ends, learned, records, files;
   };
@@ -41,8 +41,8 @@ class ChatStore {
   std::vector<std::pair<std::string, int64_t>> files_;  // with its first conversation
 };
 
-// A sample holds whole conversations, each a segment of its own with positions from 0: attention never crosses from one to the other, so
-// the loss is that of each alone. No conversation may be longer than columns + 1.
+// A sample holds whole conversations, each a segment of its own with positions from 0: attention never crosses from one to the
+// other, so the loss is that of each alone. No conversation may be longer than columns + 1.
 class ChatSamples final : public SampleStream {
  public:
   ChatSamples(std::shared_ptr<const ChatStore> store, const ChatLayout& layout);

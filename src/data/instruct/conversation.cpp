@@ -9,7 +9,8 @@ namespace ravine {
 
 namespace {
 
-[[noreturn]] void wrong_record(const std::string& what, const std::string& where, const std::string& rule, const std::string& fix = "correct the record") {
+[[noreturn]] void wrong_record(const std::string& what, const std::string& where, const std::string& rule,
+                               const std::string& fix = "correct the record") {
   throw UserError(what, where, rule, fix);
 }
 
@@ -23,14 +24,20 @@ std::string text_of(const Json& record, const char* key, const std::string& wher
   auto it = record.find(key);
   if (it == record.end() || it->is_null()) {
     if (!needed) return "";
-    if (it != record.end()) wrong_record(fmt::format("'{}' is null", key), where, "it must be a text", fmt::format("fill in '{}', or leave the record out", key));
+    if (it != record.end())
+      wrong_record(fmt::format("'{}' is null", key), where, "it must be a text",
+                   fmt::format("fill in '{}', or leave the record out", key));
     std::vector<std::string> keys;
     for (const auto& [k, v] : record.items()) keys.push_back(k);
     std::string near = nearest(key, keys);
-    wrong_record(fmt::format("no key '{}'", key), where, fmt::format("the record must have it, it has {}", keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", "))),
-                 near.empty() ? fmt::format("add '{}' to the record", key) : fmt::format("did you mean '{0}'? rename '{0}' to '{1}'", near, key));
+    wrong_record(
+        fmt::format("no key '{}'", key), where,
+        fmt::format("the record must have it, it has {}", keys.empty() ? "none" : fmt::format("{}", fmt::join(keys, ", "))),
+        near.empty() ? fmt::format("add '{}' to the record", key)
+                     : fmt::format("did you mean '{0}'? rename '{0}' to '{1}'", near, key));
   }
-  if (!it->is_string()) wrong_record(fmt::format("'{}' is no text", key), where, fmt::format("it must be a string, not {}", it->type_name()));
+  if (!it->is_string())
+    wrong_record(fmt::format("'{}' is no text", key), where, fmt::format("it must be a string, not {}", it->type_name()));
   return it->get<std::string>();
 }
 
@@ -72,34 +79,41 @@ Conversation alpaca(const Json& r, const std::string& where) {
 
 // Roles of chat templates by the speakers of ShareGPT.
 const std::map<std::string, const char*>& speakers() {
-  static const std::map<std::string, const char*> roles{{"human", "user"},          {"user", "user"},        {"gpt", "assistant"},
-                                                        {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
-                                                        {"bard", "assistant"},      {"model", "assistant"},  {"function_call", "assistant"},
-                                                        {"system", "system"},       {"observation", "tool"}, {"tool", "tool"}};
+  static const std::map<std::string, const char*> roles{
+      {"human", "user"},          {"user", "user"},         {"gpt", "assistant"},
+      {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
+      {"bard", "assistant"},      {"model", "assistant"},   {"function_call", "assistant"},
+      {"system", "system"},       {"observation", "tool"},  {"tool", "tool"}};
   return roles;
 }
 
 const char* role_of(const std::string& from, const std::string& where) {
   if (auto role = speakers().find(from); role != speakers().end()) return role->second;
-  static const std::map<std::string, const char*> others{{"bot", "gpt"}, {"ai", "gpt"}, {"llm", "gpt"}, {"answer", "gpt"}, {"question", "human"}, {"person", "human"}, {"function", "tool"}};
+  static const std::map<std::string, const char*> others{{"bot", "gpt"},      {"ai", "gpt"},         {"llm", "gpt"},
+                                                         {"answer", "gpt"},   {"question", "human"}, {"person", "human"},
+                                                         {"function", "tool"}};
   std::vector<std::string> known;
   for (const auto& [name, role] : speakers()) known.push_back(name);
   const std::string lower = in_small_letters(from);
   const auto other = others.find(lower);
   const std::string near = other != others.end() ? other->second : nearest(lower, known);
-  wrong_record(fmt::format("unknown speaker '{}'", from), where, "speakers are human or user, gpt or assistant, system, function_call, observation or tool",
+  wrong_record(fmt::format("unknown speaker '{}'", from), where,
+               "speakers are human or user, gpt or assistant, system, function_call, observation or tool",
                near.empty() ? "write one of them" : fmt::format("did you mean '{}'?", near));
 }
 
 // The first of two keys that the entry has: both spellings of a turn are in use under both names of the list.
-const char* first_of(const Json& entry, const char* usual, const char* other) { return !entry.contains(usual) && entry.contains(other) ? other : usual; }
+const char* first_of(const Json& entry, const char* usual, const char* other) {
+  return !entry.contains(usual) && entry.contains(other) ? other : usual;
+}
 
 Conversation sharegpt(const Json& r, const std::string& where) {
   Conversation c;
   c.tools = tools_of(r, where);
   if (std::string system = text_of(r, "system", where, false); !system.empty()) say(c, "system", system);
   auto list = r.find("conversations");
-  if (list == r.end() || !list->is_array()) wrong_record("no list 'conversations'", where, "it must be a list of {\"from\", \"value\"}");
+  if (list == r.end() || !list->is_array())
+    wrong_record("no list 'conversations'", where, "it must be a list of {\"from\", \"value\"}");
   for (const Json& m : *list) {
     if (!m.is_object()) wrong_record("wrong entry of 'conversations'", where, "each must be {\"from\", \"value\"}");
     const char* role = role_of(text_of(m, first_of(m, "from", "role"), where + ": conversations", true), where);
@@ -112,12 +126,14 @@ Conversation messages(const Json& r, const std::string& where) {
   Conversation c;
   c.tools = tools_of(r, where);
   auto list = r.find("messages");
-  if (list == r.end() || !list->is_array()) wrong_record("no list 'messages'", where, "it must be a list of {\"role\", \"content\"}");
+  if (list == r.end() || !list->is_array())
+    wrong_record("no list 'messages'", where, "it must be a list of {\"role\", \"content\"}");
   for (const Json& given : *list) {
     if (!given.is_object()) wrong_record("wrong entry of 'messages'", where, "each must be {\"role\", \"content\"}");
     Json m = given;
     if (!m.contains("role") && m.contains("from"))
-      m = {{"role", role_of(text_of(given, "from", where + ": messages", true), where)}, {"content", given.contains("value") ? given["value"] : Json()}};
+      m = {{"role", role_of(text_of(given, "from", where + ": messages", true), where)},
+           {"content", given.contains("value") ? given["value"] : Json()}};
     std::string role = text_of(m, "role", where + ": messages", true), text;
     Json content = m.contains("content") ? Json(m["content"]) : Json();
     if (content.is_array()) {
@@ -174,9 +190,12 @@ namespace {
 // Questions and answers under other keys than Alpaca's.
 void refuse_questions(const Json& record, const std::string& where) {
   static constexpr std::pair<const char*, const char*> kPairs[] = {
-      {"instruction", "output"}, {"instruction", "response"}, {"instruction", "answer"}, {"instruction", "completion"}, {"question", "answer"}, {"question", "response"}, {"question", "output"},
-      {"prompt", "completion"},  {"prompt", "response"},      {"prompt", "answer"},      {"prompt", "output"},          {"query", "response"},  {"query", "answer"},      {"problem", "solution"},
-      {"problem", "answer"},     {"user", "assistant"},       {"input", "output"},       {"prompt", "chosen"},          {"question", "chosen"}, {"input", "target"},      {"source", "target"}};
+      {"instruction", "output"}, {"instruction", "response"}, {"instruction", "answer"}, {"instruction", "completion"},
+      {"question", "answer"},    {"question", "response"},    {"question", "output"},    {"prompt", "completion"},
+      {"prompt", "response"},    {"prompt", "answer"},        {"prompt", "output"},      {"query", "response"},
+      {"query", "answer"},       {"problem", "solution"},     {"problem", "answer"},     {"user", "assistant"},
+      {"input", "output"},       {"prompt", "chosen"},        {"question", "chosen"},    {"input", "target"},
+      {"source", "target"}};
   std::map<std::string, std::string> texts;  // by their keys in small letters
   for (const auto& [key, value] : record.items())
     if (value.is_string()) texts.emplace(in_small_letters(key), key);
@@ -188,8 +207,11 @@ void refuse_questions(const Json& record, const std::string& where) {
     for (const auto& [from, to] : {std::pair(q->second, "instruction"), std::pair(a->second, "output")})
       if (from != to) rename += fmt::format("{}'{}' to '{}'", rename.empty() ? "rename " : " and ", from, to);
     const bool preference = std::string_view(answer) == "chosen";
-    throw UserError("questions and answers under other keys", where, fmt::format("a conversation has 'instruction' and 'output', the record has '{}' and '{}'", q->second, a->second),
-                    rename + (preference ? ": then the chosen answers are learned (the rejected are not used)" : ": then the answers are learned"));
+    throw UserError(
+        "questions and answers under other keys", where,
+        fmt::format("a conversation has 'instruction' and 'output', the record has '{}' and '{}'", q->second, a->second),
+        rename + (preference ? ": then the chosen answers are learned (the rejected are not used)"
+                             : ": then the answers are learned"));
   }
 }
 
@@ -201,7 +223,8 @@ void refuse_wrapped(const Json& record, const std::string& where) {
   if (lists.empty() || record.contains("messages") || record.contains("conversations")) return;
   if (!nearest("messages", lists).empty() || !nearest("conversations", lists).empty()) return;
   throw UserError("lists of records under a key", where, "a file of records is the list itself, or one record per line",
-                  fmt::format("the records are under '{}': write {} as a file of {} own", fmt::join(lists, "' and '"), lists.size() > 1 ? "each such list" : "that list", lists.size() > 1 ? "its" : "its"));
+                  fmt::format("the records are under '{}': write {} as a file of {} own", fmt::join(lists, "' and '"),
+                              lists.size() > 1 ? "each such list" : "that list", lists.size() > 1 ? "its" : "its"));
 }
 
 }  // namespace
@@ -213,7 +236,9 @@ void refuse_chat_slip(const Json& record, const std::string& where) {
   auto refuse = [&](const char* key, ChatFormat form, auto&& fits) {
     const std::string near = record.contains(key) ? "" : nearest(key, keys);
     if (!near.empty() && fits(record[near]))
-      throw UserError(fmt::format("no key '{}'", key), where, fmt::format("a conversation ({}) has it; '{}' is nearly that", name(form), near), fmt::format("rename '{}' to '{}'", near, key));
+      throw UserError(fmt::format("no key '{}'", key), where,
+                      fmt::format("a conversation ({}) has it; '{}' is nearly that", name(form), near),
+                      fmt::format("rename '{}' to '{}'", near, key));
   };
   auto is_text = [](const Json& v) { return v.is_string(); };
   auto is_list = [](const Json& v) { return v.is_array(); };
@@ -227,10 +252,15 @@ void refuse_chat_slip(const Json& record, const std::string& where) {
 
 Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where, const std::string& asked_by) {
   if (!record.is_object()) wrong_record("not a JSON object", where, "a record is an object");
-  const char* own = format == ChatFormat::alpaca ? "instruction" : format == ChatFormat::sharegpt ? "conversations" : "messages";
+  const char* own = format == ChatFormat::alpaca     ? "instruction"
+                    : format == ChatFormat::sharegpt ? "conversations"
+                                                     : "messages";
   if (const auto other = detect_chat_format(record); other && *other != format && !record.contains(own))
-    wrong_record(fmt::format("a conversation of the form {}, not {}", name(*other), name(format)), where, "the records of a file are of one form",
-                 asked_by.starts_with("--") ? fmt::format("write {} {}", asked_by, name(*other)) : fmt::format("set {}={} if all are like this one, else make two files of them", asked_by, name(*other)));
+    wrong_record(fmt::format("a conversation of the form {}, not {}", name(*other), name(format)), where,
+                 "the records of a file are of one form",
+                 asked_by.starts_with("--")
+                     ? fmt::format("write {} {}", asked_by, name(*other))
+                     : fmt::format("set {}={} if all are like this one, else make two files of them", asked_by, name(*other)));
   if (!record.contains(own)) refuse_chat_slip(record, where);
   Conversation c = format == ChatFormat::alpaca     ? alpaca(record, where)
                    : format == ChatFormat::sharegpt ? sharegpt(record, where)

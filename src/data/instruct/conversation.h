@@ -8,12 +8,16 @@
 
 namespace ravine {
 
-// alpaca    {"instruction", "input", "output"}, perhaps "system" and "history": [[question, answer], ..]; an input that is not empty
+// alpaca    {"instruction", "input", "output"}, perhaps "system" and "history": [[question, answer], ..]; an input that is not
+// empty
 //           stands behind the instruction on a line of its own
-// sharegpt  {"conversations": [{"from", "value"}, ..]}, perhaps "system", "tools"; from: human or user, gpt or assistant, system,
+// sharegpt  {"conversations": [{"from", "value"}, ..]}, perhaps "system", "tools"; from: human or user, gpt or assistant,
+// system,
 //           function_call, observation or tool; {"role", "content"} stand for {"from", "value"}
-// messages  {"messages": [{"role", "content", ..}, ..]}, perhaps "tools", as OpenAI's API has them; content is text or a list of
-//           {"type": "text", "text"}; an assistant's message of "weight": 0 is not learned; {"from", "value"} stand for {"role", "content"}
+// messages  {"messages": [{"role", "content", ..}, ..]}, perhaps "tools", as OpenAI's API has them; content is text or a list
+// of
+//           {"type": "text", "text"}; an assistant's message of "weight": 0 is not learned; {"from", "value"} stand for
+//           {"role", "content"}
 enum class ChatFormat { alpaca, sharegpt, messages };
 
 std::optional<ChatFormat> chat_format(const std::string& name);  // of "alpaca", "sharegpt", "messages"
@@ -21,7 +25,8 @@ const char* name(ChatFormat format);
 // What a record looks like; nothing if it is no conversation.
 std::optional<ChatFormat> detect_chat_format(const Json& record);
 
-// A record that is none, but nearly: a UserError for one misspelled key of a form, for questions and answers under other keys, and for lists of records under a key.
+// A record that is none, but nearly: a UserError for one misspelled key of a form, for questions and answers under other keys,
+// and for lists of records under a key.
 void refuse_chat_slip(const Json& record, const std::string& where);
 
 struct Conversation {
@@ -30,8 +35,9 @@ struct Conversation {
   std::vector<bool> learned;      // of each message: it is an answer to learn
 };
 
-// An answer without any text, and without calls of tools, is not learned. A missing field or a wrong value is a UserError naming `where` and the field.
-// `asked_by`: the option or flag that names the form, for messages.
-Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where, const std::string& asked_by = "data.format");
+// An answer without any text, and without calls of tools, is not learned. A missing field or a wrong value is a UserError
+// naming `where` and the field. `asked_by`: the option or flag that names the form, for messages.
+Conversation read_conversation(const Json& record, ChatFormat format, const std::string& where,
+                               const std::string& asked_by = "data.format");
 
 }  // namespace ravine

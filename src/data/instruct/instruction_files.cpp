@@ -27,7 +27,8 @@ std::unique_ptr<IndexedFile> open_list(const std::string& prefix, const char* na
   for (const char* suffix : {".idx", ".bin"})
     if (std::string path = prefix + name + suffix; !is_regular(path))
       throw UserError("instruction files are not complete", path,
-                      fmt::format("it is missing beside the others; {}{{{},{},{}}}.bin and .idx belong together", prefix, kInstructionIds, kInstructionMask, kInstructionLabels),
+                      fmt::format("it is missing beside the others; {}{{{},{},{}}}.bin and .idx belong together", prefix,
+                                  kInstructionIds, kInstructionMask, kInstructionLabels),
                       "make all of them again with ravine preprocess --handler, or fetch it");
   return open_token_file(prefix + name);
 }
@@ -46,7 +47,9 @@ bool is_instruction_prefix(const std::string& path, std::string* prefix) {
     }
   std::error_code ignored;
   if (suffix || p.empty() || p.back() == '/' || std::filesystem::exists(p, ignored) || there(p)) return false;
-  if (std::none_of(std::begin(kInstructionLists), std::end(kInstructionLists), [&](const char* name) { return there(p + name); })) return false;
+  if (std::none_of(std::begin(kInstructionLists), std::end(kInstructionLists),
+                   [&](const char* name) { return there(p + name); }))
+    return false;
   if (prefix) *prefix = p;
   return true;
 }
@@ -54,11 +57,13 @@ bool is_instruction_prefix(const std::string& path, std::string* prefix) {
 InstructionFiles::InstructionFiles(const std::vector<std::string>& prefixes, int64_t vocabulary) : vocabulary_(vocabulary) {
   require(!prefixes.empty(), "instruction files: at least one prefix, got none");
   for (const std::string& x : prefixes) {
-    Part p{open_list(x, kInstructionIds), open_list(x, kInstructionMask), open_list(x, kInstructionLabels), parts_.empty() ? 0 : parts_.back().end, 0};
+    Part p{open_list(x, kInstructionIds), open_list(x, kInstructionMask), open_list(x, kInstructionLabels),
+           parts_.empty() ? 0 : parts_.back().end, 0};
     for (const auto* other : {&p.mask, &p.labels})
       if ((*other)->sequences() != p.ids->sequences() || (*other)->tokens() != p.ids->tokens())
         throw UserError("files do not belong together", (*other)->prefix() + ".idx",
-                        fmt::format("it has {} sequences of {} tokens in all, {} has {} of {}", (*other)->sequences(), (*other)->tokens(), p.ids->prefix(), p.ids->sequences(), p.ids->tokens()),
+                        fmt::format("it has {} sequences of {} tokens in all, {} has {} of {}", (*other)->sequences(),
+                                    (*other)->tokens(), p.ids->prefix(), p.ids->sequences(), p.ids->tokens()),
                         "make all of them again");
     p.end = p.begin + p.ids->sequences();
     tokens_ += p.ids->tokens();
@@ -76,8 +81,8 @@ int64_t InstructionFiles::length(int64_t i) const {
   const int64_t n = p.ids->length(i - p.begin);
   for (const auto* other : {&p.mask, &p.labels})
     if (int64_t have = (*other)->length(i - p.begin); have != n)
-      throw UserError("files do not belong together", fmt::format("{} sequence {}", (*other)->prefix(), i - p.begin), fmt::format("it has {} tokens, the ids have {}", have, n),
-                      "make all of them again");
+      throw UserError("files do not belong together", fmt::format("{} sequence {}", (*other)->prefix(), i - p.begin),
+                      fmt::format("it has {} tokens, the ids have {}", have, n), "make all of them again");
   return n;
 }
 
@@ -101,14 +106,19 @@ InstructionFiles::Row InstructionFiles::row(int64_t i, int64_t most) const {
   check_ids(r.ids, vocabulary_, where(i));
   for (int32_t label : r.labels)
     if (label != kIgnored && (label < 0 || label >= vocabulary_))
-      throw UserError(fmt::format("label {} is beyond the vocabulary", label), fmt::format("{} sequence {}", p.labels->prefix(), s), fmt::format("labels are 0 to {}, or {}", vocabulary_ - 1, kIgnored),
+      throw UserError(fmt::format("label {} is beyond the vocabulary", label),
+                      fmt::format("{} sequence {}", p.labels->prefix(), s),
+                      fmt::format("labels are 0 to {}, or {}", vocabulary_ - 1, kIgnored),
                       "use the tokenizer that belongs to the model to make the files");
   r.ids.pop_back();
   r.labels.erase(r.labels.begin());
   mask.pop_back();
-  auto first = std::find(mask.begin(), mask.end(), 1), behind = std::find_if(first, mask.end(), [](int32_t m) { return m != 1; });
-  if (std::any_of(mask.begin(), first, [](int32_t m) { return m != 0; }) || std::any_of(behind, mask.end(), [](int32_t m) { return m != 0; }))
-    throw UserError("wrong attention mask", fmt::format("{} sequence {}", p.mask->prefix(), s), "it is 0 or 1, the ones side by side", "make the files again");
+  auto first = std::find(mask.begin(), mask.end(), 1),
+       behind = std::find_if(first, mask.end(), [](int32_t m) { return m != 1; });
+  if (std::any_of(mask.begin(), first, [](int32_t m) { return m != 0; }) ||
+      std::any_of(behind, mask.end(), [](int32_t m) { return m != 0; }))
+    throw UserError("wrong attention mask", fmt::format("{} sequence {}", p.mask->prefix(), s),
+                    "it is 0 or 1, the ones side by side", "make the files again");
   r.seen = {static_cast<int32_t>(first - mask.begin()), static_cast<int32_t>(behind - first)};
   for (size_t t = 0; t < mask.size(); ++t)
     if (mask[t] == 0) r.labels[t] = kIgnored;
@@ -132,13 +142,19 @@ InstructionChoice choose_instructions(const InstructionFiles& files, const ChatS
       const InstructionFiles::Row whole = files.row(i, std::max<int64_t>(n, 2));
       l.hash = checksum_of(std::as_bytes(std::span(whole.ids)));
       l.tokens = std::min(n, o.longest);
-      auto learned = [&](int64_t columns) { return columns - std::count(whole.labels.begin(), whole.labels.begin() + columns, kIgnored); };
+      auto learned = [&](int64_t columns) {
+        return columns - std::count(whole.labels.begin(), whole.labels.begin() + columns, kIgnored);
+      };
       const auto all = static_cast<int64_t>(whole.labels.size());
       l.learned = learned(std::min(all, o.longest - 1));
-      if (learned(all) == 0) l.fate = Fate::without_answer;
-      else if (n > o.longest && o.drop_longer) l.fate = Fate::too_long;
-      else if (n > o.longest) l.fate = l.learned > 0 ? Fate::cut : Fate::answer_behind;
-      else l.end = whole.labels.back();
+      if (learned(all) == 0)
+        l.fate = Fate::without_answer;
+      else if (n > o.longest && o.drop_longer)
+        l.fate = Fate::too_long;
+      else if (n > o.longest)
+        l.fate = l.learned > 0 ? Fate::cut : Fate::answer_behind;
+      else
+        l.end = whole.labels.back();
     }
   });
   InstructionChoice c;
@@ -164,7 +180,8 @@ InstructionChoice choose_instructions(const InstructionFiles& files, const ChatS
   const std::string where = files.count() > 0 ? files.where(0) : "instruction files";
   if (c.train.empty())
     throw UserError("no conversation is left", where, looks.empty() ? "the files hold no sequence" : c.counts.text(),
-                    looks.empty() ? "make them again with ravine preprocess --handler" : "raise data.sequence_length, or make the files again");
+                    looks.empty() ? "make them again with ravine preprocess --handler"
+                                  : "raise data.sequence_length, or make the files again");
   if (o.held_out > 0) {
     const uint64_t threshold = held_out_threshold(hashes, o.held_out, where);
     std::vector<int64_t> all;
@@ -185,12 +202,16 @@ InstructionEnd instruction_end(const InstructionChoice& choice, const Tokenizer*
   }
   if (!tokenizer) return {};
   const auto end = choice.end;
-  if (end && *end < tokenizer->size() && tokenizer->decode(std::span(&*end, 1), true).empty() && !tokenizer->decode(std::span(&*end, 1), false).empty())
+  if (end && *end < tokenizer->size() && tokenizer->decode(std::span(&*end, 1), true).empty() &&
+      !tokenizer->decode(std::span(&*end, 1), false).empty())
     return {end, fmt::format("answers end with {} (id {})", tokenizer->id_to_piece(*end), *end)};
-  return {std::nullopt, "answers do not all end with one special token, so a model would not learn to stop: preprocess --append-eod puts eos there"};
+  return {
+      std::nullopt,
+      "answers do not all end with one special token, so a model would not learn to stop: preprocess --append-eod puts eos there"};
 }
 
-InstructionSamples::InstructionSamples(std::shared_ptr<const InstructionFiles> files, std::vector<int64_t> chosen, const ChatLayout& layout)
+InstructionSamples::InstructionSamples(std::shared_ptr<const InstructionFiles> files, std::vector<int64_t> chosen,
+                                       const ChatLayout& layout)
     : files_(std::move(files)), chosen_(std::move(chosen)), layout_(layout) {
   std::vector<int32_t> columns;
   for (int64_t i : chosen_) {

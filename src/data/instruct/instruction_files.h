@@ -1,5 +1,6 @@
-// Instruction files as ModelLink and `ravine preprocess --handler` write them: X_packed_input_ids_document, X_packed_attention_mask_document
-// and X_packed_labels_document, three .bin/.idx side by side with one sequence per conversation. Source: modellink/data/mtf_dataset.py.
+// Instruction files as ModelLink and `ravine preprocess --handler` write them: X_packed_input_ids_document,
+// X_packed_attention_mask_document and X_packed_labels_document, three .bin/.idx side by side with one sequence per
+// conversation. Source: modellink/data/mtf_dataset.py.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -15,14 +16,15 @@
 
 namespace ravine {
 
-// Whether `path` is X, or the name of one of the three (with or without .bin or .idx), and one of their files is there; then X. What exists
-// under the name X itself is not meant.
+// Whether `path` is X, or the name of one of the three (with or without .bin or .idx), and one of their files is there; then X.
+// What exists under the name X itself is not meant.
 bool is_instruction_prefix(const std::string& path, std::string* prefix = nullptr);
 
 // The conversations of some X, one X behind the other; mapped. Const members may be called by many threads.
 class InstructionFiles {
  public:
-  // A file that is missing or broken, and three that do not have the same sequences, are UserErrors naming it. ids are in [0, vocabulary).
+  // A file that is missing or broken, and three that do not have the same sequences, are UserErrors naming it. ids are in [0,
+  // vocabulary).
   InstructionFiles(const std::vector<std::string>& prefixes, int64_t vocabulary);
 
   int64_t count() const { return parts_.back().end; }
@@ -34,8 +36,8 @@ class InstructionFiles {
     std::vector<int32_t> ids, labels;  // n - 1 of each: labels[t] is what ids[t] predicts, or kIgnored
     TokenSpan seen;                    // columns whose attention mask is 1; others predict nothing
   };
-  // The first `most` tokens (at least 2) of conversation i. An id or a label beyond the vocabulary, and a mask whose ones do not stand side by
-  // side, are UserErrors.
+  // The first `most` tokens (at least 2) of conversation i. An id or a label beyond the vocabulary, and a mask whose ones do
+  // not stand side by side, are UserErrors.
   Row row(int64_t i, int64_t most) const;
 
  private:
@@ -54,12 +56,12 @@ struct InstructionChoice {
   std::optional<int32_t> end;  // the last id of every whole conversation, when that is one and it is learned
 };
 
-// Looks at everything once. Left out is what has no label that counts, also behind a cut, and with drop_longer what is longer than `longest`
-// tokens. Held out is by a hash of the ids. Nothing left is a UserError.
+// Looks at everything once. Left out is what has no label that counts, also behind a cut, and with drop_longer what is longer
+// than `longest` tokens. Held out is by a hash of the ids. Nothing left is a UserError.
 InstructionChoice choose_instructions(const InstructionFiles& files, const ChatSetOptions& options);
 
-// The token that a model trained on them ends answers with: the common end, if it is special to the tokenizer (opened at `path` when null and
-// there is one). Otherwise the note says so.
+// The token that a model trained on them ends answers with: the common end, if it is special to the tokenizer (opened at `path`
+// when null and there is one). Otherwise the note says so.
 struct InstructionEnd {
   std::optional<int32_t> token;
   std::string note;

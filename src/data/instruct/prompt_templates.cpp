@@ -20,15 +20,18 @@ constexpr Entry kTemplates[] = {
      "appropriately completes the request.\\n\\n' }}{% endif %}{% for m in messages %}{% if m.role == 'system' %}{{ m.content + '\\n\\n' }}"
      "{% elif m.role == 'assistant' %}{{ m.content + eos_token + '\\n\\n' }}{% else %}{{ '### Instruction:\\n' + m.content + "
      "'\\n\\n### Response:\\n' }}{% endif %}{% endfor %}"},
-    {"chatml", "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    {"chatml",
+     "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"},
-    {"qwen", "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{% endif %}"
+    {"qwen",
+     "{% if messages[0].role != 'system' %}{{ '<|im_start|>system\\nYou are a helpful assistant.<|im_end|>\\n' }}{% endif %}"
      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"},
     {"default",
      "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ m.content + '\\n' }}{% elif m.role == 'assistant' %}"
      "{{ m.content + eos_token + '\\n' }}{% else %}{{ 'Human: ' + m.content + '\\nAssistant:' }}{% endif %}{% endfor %}"},
-    {"empty", "{{ bos_token }}{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"},
+    {"empty",
+     "{{ bos_token }}{% for m in messages %}{{ m.content }}{% if m.role == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}"},
     {"llama2",
      "{% set ns = namespace(system='') %}{% for m in messages %}{% if m.role == 'system' %}{% set ns.system = '<<SYS>>\\n' + m.content + "
      "'\\n<</SYS>>\\n\\n' %}{% elif m.role == 'assistant' %}{{ ' ' + m.content + ' ' + eos_token }}{% else %}{{ bos_token + '[INST] ' + "
@@ -77,13 +80,17 @@ std::string prompt_template(const std::string& name) {
 
 void check_template_name(const std::string& wanted, const std::string& asked_by) {
   std::error_code ignored;
-  if (!prompt_template(wanted).empty() || std::filesystem::is_regular_file(wanted, ignored) || std::filesystem::is_directory(wanted, ignored)) return;
+  if (!prompt_template(wanted).empty() || std::filesystem::is_regular_file(wanted, ignored) ||
+      std::filesystem::is_directory(wanted, ignored))
+    return;
   const std::string near = nearest(wanted, prompt_template_names());
-  throw UserError("no chat template '" + wanted + "'", asked_by, fmt::format("names are {}; or it is a file", fmt::join(prompt_template_names(), ", ")),
+  throw UserError("no chat template '" + wanted + "'", asked_by,
+                  fmt::format("names are {}; or it is a file", fmt::join(prompt_template_names(), ", ")),
                   near.empty() ? "use one of them" : "did you mean '" + near + "'?");
 }
 
-ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& t, const std::string& asked_by) {
+ChosenTemplate choose_template(const std::string& wanted, const std::string& tokenizer_path, const Tokenizer& t,
+                               const std::string& asked_by) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   bool named = !prompt_template(wanted).empty();
@@ -92,8 +99,10 @@ ChosenTemplate choose_template(const std::string& wanted, const std::string& tok
     if (fs::is_directory(folder, ignored))
       if (auto own = load_chat_template(folder)) return {std::move(own), ""};
     const bool flag = asked_by.starts_with("--");
-    throw UserError("the tokenizer has no chat template", folder.empty() ? asked_by : folder, "conversations become text by one",
-                    fmt::format("{} {}chatml, or another of {}, or a file of Jinja", flag ? "add" : "set", asked_by + (flag ? " " : "="), fmt::join(prompt_template_names(), ", ")));
+    throw UserError("the tokenizer has no chat template", folder.empty() ? asked_by : folder,
+                    "conversations become text by one",
+                    fmt::format("{} {}chatml, or another of {}, or a file of Jinja", flag ? "add" : "set",
+                                asked_by + (flag ? " " : "="), fmt::join(prompt_template_names(), ", ")));
   }
   auto first = t.encode("a", true);
   bool adds_bos = t.special().bos && !first.empty() && first[0] == *t.special().bos;

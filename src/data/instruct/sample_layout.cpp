@@ -12,14 +12,16 @@ ChatSpread spread_chats(std::span<const int32_t> lengths, const ChatLayout& layo
   const auto n = static_cast<int64_t>(lengths.size());
   const int64_t S = layout.columns;
   for (int64_t i = 0; i < n; ++i)
-    require(lengths[static_cast<size_t>(i)] <= S, "chat samples: conversation {} takes {} columns, a sample has {}", i, lengths[static_cast<size_t>(i)], S);
+    require(lengths[static_cast<size_t>(i)] <= S, "chat samples: conversation {} takes {} columns, a sample has {}", i,
+            lengths[static_cast<size_t>(i)], S);
   std::vector<int64_t> sample_of(static_cast<size_t>(n));
   int64_t samples = n;
   if (layout.pack) {
     samples = 0;
     std::vector<int64_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), int64_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)]; });
     std::vector<std::vector<int64_t>> with_room(static_cast<size_t>(S) + 1);  // samples by the columns they have left
     std::set<int64_t> rooms;                                                  // that occur
     for (int64_t i : order) {
@@ -48,7 +50,8 @@ ChatSpread spread_chats(std::span<const int32_t> lengths, const ChatLayout& layo
   std::partial_sum(s.begins.begin(), s.begins.end(), s.begins.begin());
   std::vector<int64_t> next = s.begins;
   s.chats.resize(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) s.chats[static_cast<size_t>(next[static_cast<size_t>(sample_of[static_cast<size_t>(i)])]++)] = i;
+  for (int64_t i = 0; i < n; ++i)
+    s.chats[static_cast<size_t>(next[static_cast<size_t>(sample_of[static_cast<size_t>(i)])]++)] = i;
   return s;
 }
 

@@ -17,7 +17,7 @@ struct ChatLayout {
 
 // Samples of whole conversations, by their numbers.
 struct ChatSpread {
-  std::vector<int64_t> chats;        // sample after sample
+  std::vector<int64_t> chats;         // sample after sample
   std::vector<int64_t> begins = {0};  // where each sample's begin in `chats`, and the end
   int64_t samples() const { return static_cast<int64_t>(begins.size()) - 1; }
   std::span<const int64_t> of(int64_t sample) const {
@@ -26,8 +26,9 @@ struct ChatSpread {
   }
 };
 
-// lengths: columns that each conversation takes, at most layout.columns. Packing puts each, the longest first, into the fullest sample that
-// still has room (best fit decreasing); it depends on the lengths alone. Without packing each has a sample of its own.
+// lengths: columns that each conversation takes, at most layout.columns. Packing puts each, the longest first, into the fullest
+// sample that still has room (best fit decreasing); it depends on the lengths alone. Without packing each has a sample of its
+// own.
 ChatSpread spread_chats(std::span<const int32_t> lengths, const ChatLayout& layout);
 
 // Fills a sample to layout.columns with padding that is not learned; positions go on.

@@ -11,13 +11,14 @@ namespace ravine::jinja {
 class Builtins {
  public:
   // `before_change` is called before a loop remembers something.
-  Builtins(Budget& budget, std::function<void(Namespace*)> before_change) : budget_(budget), before_change_(std::move(before_change)) {}
+  Builtins(Budget& budget, std::function<void(Namespace*)> before_change)
+      : budget_(budget), before_change_(std::move(before_change)) {}
   Value filter(const std::string& name, Arguments& a);  // an unknown name is a TemplateError
   bool test(const std::string& name, Arguments& a);
   bool has_test(std::string_view name) const;
 
-  Value attribute(const Value& of, std::string_view name);          // of.name
-  Value item(const Value& of, const Value& key);                    // of[key]
+  Value attribute(const Value& of, std::string_view name);  // of.name
+  Value item(const Value& of, const Value& key);            // of[key]
   Value slice(const Value& of, const Value* begin, const Value* end, const Value* step);
   Value binary(const std::string& op, const Value& a, const Value& b);
   Value made(std::string s);               // a string that counts

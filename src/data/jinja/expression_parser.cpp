@@ -7,12 +7,13 @@ namespace ravine::jinja {
 namespace {
 
 constexpr int kDeepest = 100;      // of statements and expressions within each other
-constexpr int kDeepestTree = 500;    // with chains like a + b + c + ..
+constexpr int kDeepestTree = 500;  // with chains like a + b + c + ..
 
 }  // namespace
 
 ExpressionParser::Deeper::Deeper(ExpressionParser& p) : parser(p) {
-  if (++p.depth_ > kDeepest) p.wrong(fmt::format("nested too deeply, more than {} brackets and blocks within each other", kDeepest));
+  if (++p.depth_ > kDeepest)
+    p.wrong(fmt::format("nested too deeply, more than {} brackets and blocks within each other", kDeepest));
 }
 
 void ExpressionParser::wrong(const std::string& what) const { raise("line {}: {}", now().line, what); }
@@ -43,7 +44,8 @@ NodePtr ExpressionParser::make(NodeKind kind, std::string text) const {
 
 void ExpressionParser::deepen(Node& n, const NodePtr& child) const {
   if (child) n.depth = std::max(n.depth, child->depth + 1);
-  if (n.depth > kDeepestTree) wrong(fmt::format("nested too deeply, more than {} expressions and blocks within each other", kDeepestTree));
+  if (n.depth > kDeepestTree)
+    wrong(fmt::format("nested too deeply, more than {} expressions and blocks within each other", kDeepestTree));
 }
 
 void ExpressionParser::push(Node& n, NodePtr child) const {
@@ -225,7 +227,8 @@ void ExpressionParser::arguments(Node& n) {
       n.names.emplace_back("*");
     } else if (skip_op("**")) {
       n.names.emplace_back("**");
-    } else if (now().kind == TokenKind::name && at_ + 1 < t_.size() && t_[at_ + 1].kind == TokenKind::op && t_[at_ + 1].text == "=") {
+    } else if (now().kind == TokenKind::name && at_ + 1 < t_.size() && t_[at_ + 1].kind == TokenKind::op &&
+               t_[at_ + 1].text == "=") {
       n.names.push_back(take().text);
       take();
     } else {
@@ -301,8 +304,8 @@ NodePtr ExpressionParser::filters(NodePtr n, bool first) {
       NodePtr t = make_of(NodeKind::test, want_name(), std::move(n));
       if (is_op("(")) {
         arguments(*t);
-      } else if (takes_argument() && !is_name("else") && !is_name("or") && !is_name("and") && !is_name("is") && !is_name("if") &&
-                 !is_name("in") && !is_name("not") && !is_name("recursive")) {
+      } else if (takes_argument() && !is_name("else") && !is_name("or") && !is_name("and") && !is_name("is") &&
+                 !is_name("if") && !is_name("in") && !is_name("not") && !is_name("recursive")) {
         t->names.emplace_back();
         push(*t, postfix(primary()));
       }

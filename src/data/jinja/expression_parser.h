@@ -1,4 +1,5 @@
-// Expressions of templates, and what the parser of statements (parser.cpp) needs of tokens and nodes. Mistakes are TemplateErrors with their line.
+// Expressions of templates, and what the parser of statements (parser.cpp) needs of tokens and nodes. Mistakes are
+// TemplateErrors with their line.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -25,7 +26,9 @@ class ExpressionParser {
   const Token& now() const { return t_[at_]; }
   bool is_op(std::string_view op) const { return now().kind == TokenKind::op && now().text == op; }
   bool is_name(std::string_view name) const { return now().kind == TokenKind::name && now().text == name; }
-  bool next_is_name(std::string_view name) const { return at_ + 1 < t_.size() && t_[at_ + 1].kind == TokenKind::name && t_[at_ + 1].text == name; }
+  bool next_is_name(std::string_view name) const {
+    return at_ + 1 < t_.size() && t_[at_ + 1].kind == TokenKind::name && t_[at_ + 1].text == name;
+  }
   bool skip_op(std::string_view op) { return is_op(op) ? (take(), true) : false; }
   bool skip_name(std::string_view name) { return is_name(name) ? (take(), true) : false; }
   Token take();

@@ -160,14 +160,14 @@ Value Run::compare(const Node& n, Scope& s) {
   for (size_t i = 0; i < n.names.size(); ++i) {
     Value right = eval(*n.children[i + 1], s);
     const std::string& op = n.names[i];
-    bool holds = op == "=="       ? equal(left, right, budget_)
-                 : op == "!="     ? !equal(left, right, budget_)
-                 : op == "<"      ? less(left, right, budget_)
-                 : op == ">"      ? less(right, left, budget_)
-                 : op == "<="     ? !less(right, left, budget_)
-                 : op == ">="     ? !less(left, right, budget_)
-                 : op == "in"     ? contains(right, left, budget_)
-                                  : !contains(right, left, budget_);
+    bool holds = op == "=="   ? equal(left, right, budget_)
+                 : op == "!=" ? !equal(left, right, budget_)
+                 : op == "<"  ? less(left, right, budget_)
+                 : op == ">"  ? less(right, left, budget_)
+                 : op == "<=" ? !less(right, left, budget_)
+                 : op == ">=" ? !less(left, right, budget_)
+                 : op == "in" ? contains(right, left, budget_)
+                              : !contains(right, left, budget_);
     if (!holds) return false;
     left = std::move(right);
   }

@@ -12,7 +12,8 @@ namespace {
 
 // Work of changing the case: characters beyond ASCII take a table of ICU.
 void count_cases(std::string_view s, Budget& budget) {
-  budget.chars(s.size() + 32 * static_cast<size_t>(std::count_if(s.begin(), s.end(), [](char c) { return static_cast<signed char>(c) < -64; })));
+  budget.chars(s.size() + 32 * static_cast<size_t>(std::count_if(s.begin(), s.end(),
+                                                                 [](char c) { return static_cast<signed char>(c) < -64; })));
   budget.bytes(s.size());
 }
 
@@ -82,7 +83,8 @@ Value rounded(const Value& v, const Value& precision, const Value& method) {
   if (how != "common") raise("method must be common, ceil or floor");
   if (v.is_int() && digits >= 0) return v;
   if (digits < 0 || !std::isfinite(x)) {
-    const double tens = std::pow(10.0, static_cast<double>(-digits)), r = digits < 0 ? std::nearbyint(v.number() / tens) * tens : v.number();
+    const double tens = std::pow(10.0, static_cast<double>(-digits)),
+                 r = digits < 0 ? std::nearbyint(v.number() / tens) * tens : v.number();
     return v.is_int() && std::abs(r) < 9e15 ? Value(static_cast<int64_t>(r)) : Value(r);
   }
   // Of the number itself, as Python rounds: its product with a power of ten may be a tie that it is not.
@@ -166,7 +168,8 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
     const std::string s = text();
     count_cases(s, budget_);
     std::string out;
-    for (size_t at = 0; at < s.size();) name == "upper" ? append_upper(out, next_char(s, at)) : append_lower(out, next_char(s, at));
+    for (size_t at = 0; at < s.size();)
+      name == "upper" ? append_upper(out, next_char(s, at)) : append_lower(out, next_char(s, at));
     return made(std::move(out));
   }
   if (name == "title" || name == "capitalize") return made(cased(text(), name == "title", budget_));
@@ -211,7 +214,8 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
   if (name == "indent") {
     Value width = a.get(1, "width", Value(int64_t{4}));
     if (width.is_number() && (width.integer() < 0 || width.integer() > 1000)) raise("indent takes a width of 0 to 1000");
-    std::string pad = width.is_string() ? width.string() : std::string(static_cast<size_t>(width.is_number() ? width.integer() : 4), ' ');
+    std::string pad =
+        width.is_string() ? width.string() : std::string(static_cast<size_t>(width.is_number() ? width.integer() : 4), ' ');
     bool first = truth(a.get(2, "first", false)), blank = truth(a.get(3, "blank", false));
     std::string out, s = text();
     budget_.chars(4 * s.size());
@@ -239,7 +243,8 @@ Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) 
   if (name == "center") {
     std::string s = text();
     Value w = a.get(1, "width", Value(int64_t{80}));
-    int64_t width = w.is_number() ? std::min<int64_t>(w.integer(), 100000) : 80, n = length(v.is_string() ? v : Value(s), budget_);
+    int64_t width = w.is_number() ? std::min<int64_t>(w.integer(), 100000) : 80,
+            n = length(v.is_string() ? v : Value(s), budget_);
     if (width <= n) return made(s);
     int64_t total = width - n, left = total / 2 + (total & width & 1);
     return made(std::string(static_cast<size_t>(left), ' ') + s + std::string(static_cast<size_t>(total - left), ' '));
@@ -295,7 +300,8 @@ Value Builtins::list_filter(const std::string& name, Arguments& a, bool& known) 
     return made(List(all.list().rbegin(), all.list().rend()));
   }
   if (name == "sort")
-    return sorted(v, truth(a.get(1, "reverse", false)), !truth(a.get(2, "case_sensitive", false)), a.get(3, "attribute", None{}));
+    return sorted(v, truth(a.get(1, "reverse", false)), !truth(a.get(2, "case_sensitive", false)),
+                  a.get(3, "attribute", None{}));
   if (name == "min" || name == "max") {
     List l = sorted(v, false, !truth(a.get(1, "case_sensitive", false)), a.get(2, "attribute", None{}));
     if (l.empty()) return Undefined("item");
@@ -406,9 +412,12 @@ Value Builtins::filter(const std::string& name, Arguments& a) {
 }
 
 bool Builtins::has_test(std::string_view name) const {
-  for (std::string_view t : {"defined", "undefined", "none", "boolean", "true", "false", "integer", "float", "number", "string", "mapping", "iterable",
-                             "sequence", "callable", "sameas", "equalto", "eq", "==", "ne", "!=", "lt", "<", "lessthan", "le", "<=", "gt", ">",
-                             "greaterthan", "ge", ">=", "in", "divisibleby", "odd", "even", "upper", "lower", "test", "filter"})
+  for (std::string_view t : {"defined", "undefined", "none",   "boolean",     "true",     "false",    "integer",
+                             "float",   "number",    "string", "mapping",     "iterable", "sequence", "callable",
+                             "sameas",  "equalto",   "eq",     "==",          "ne",       "!=",       "lt",
+                             "<",       "lessthan",  "le",     "<=",          "gt",       ">",        "greaterthan",
+                             "ge",      ">=",        "in",     "divisibleby", "odd",      "even",     "upper",
+                             "lower",   "test",      "filter"})
     if (t == name) return true;
   return false;
 }

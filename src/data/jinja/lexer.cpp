@@ -11,7 +11,9 @@ namespace {
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c) || static_cast<unsigned char>(c) >= 0x80; }
+bool is_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c) || static_cast<unsigned char>(c) >= 0x80;
+}
 
 class Lexer {
  public:
@@ -29,7 +31,8 @@ class Lexer {
   bool at(std::string_view t) const { return std::string_view(s_).substr(at_).starts_with(t); }
   void add(TokenKind kind, std::string text) { tokens_.push_back({kind, std::move(text), line_}); }
   void advance(size_t to) {
-    line_ += static_cast<int>(std::count(s_.begin() + static_cast<ptrdiff_t>(at_), s_.begin() + static_cast<ptrdiff_t>(to), '\n'));
+    line_ +=
+        static_cast<int>(std::count(s_.begin() + static_cast<ptrdiff_t>(at_), s_.begin() + static_cast<ptrdiff_t>(to), '\n'));
     at_ = to;
   }
 
@@ -52,7 +55,8 @@ class Lexer {
       size_t start = text.rfind('\n');
       bool from_line_start = start != std::string::npos || line_starting_;
       start = start == std::string::npos ? 0 : start + 1;
-      if (from_line_start && std::all_of(text.begin() + static_cast<ptrdiff_t>(start), text.end(), is_space)) text.resize(start);
+      if (from_line_start && std::all_of(text.begin() + static_cast<ptrdiff_t>(start), text.end(), is_space))
+        text.resize(start);
     }
     advance(tag);
     if (!text.empty()) add(TokenKind::text, text);
@@ -219,22 +223,48 @@ class Lexer {
       }
       if (++i >= s_.size()) wrong("a string does not end");
       switch (s_[i]) {
-        case 'n': value += '\n'; break;
-        case 't': value += '\t'; break;
-        case 'r': value += '\r'; break;
-        case 'b': value += '\b'; break;
-        case 'f': value += '\f'; break;
-        case 'v': value += '\v'; break;
-        case 'a': value += '\a'; break;
-        case '0': value += '\0'; break;
-        case '\n': break;
+        case 'n':
+          value += '\n';
+          break;
+        case 't':
+          value += '\t';
+          break;
+        case 'r':
+          value += '\r';
+          break;
+        case 'b':
+          value += '\b';
+          break;
+        case 'f':
+          value += '\f';
+          break;
+        case 'v':
+          value += '\v';
+          break;
+        case 'a':
+          value += '\a';
+          break;
+        case '0':
+          value += '\0';
+          break;
+        case '\n':
+          break;
         case '\\':
         case '\'':
-        case '"': value += s_[i]; break;
-        case 'x': ++i, hex(2), --i; break;
-        case 'u': ++i, hex(4), --i; break;
-        case 'U': ++i, hex(8), --i; break;
-        default: value += '\\', value += s_[i];
+        case '"':
+          value += s_[i];
+          break;
+        case 'x':
+          ++i, hex(2), --i;
+          break;
+        case 'u':
+          ++i, hex(4), --i;
+          break;
+        case 'U':
+          ++i, hex(8), --i;
+          break;
+        default:
+          value += '\\', value += s_[i];
       }
     }
     add(TokenKind::string, value);

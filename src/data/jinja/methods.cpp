@@ -111,7 +111,8 @@ List split_by(const std::string& s, const std::string& by, int64_t most, bool fr
   Pieces out(budget);
   std::string_view text = s;
   size_t from = 0;
-  for (size_t at; (most < 0 || out.count() < most) && (at = find_in(text, by, from, budget)) != std::string::npos; from = at + by.size())
+  for (size_t at; (most < 0 || out.count() < most) && (at = find_in(text, by, from, budget)) != std::string::npos;
+       from = at + by.size())
     out.add(text.substr(from, at - from));
   out.add(text.substr(from));
   return std::move(out.list);
@@ -136,7 +137,8 @@ List split_lines(const std::string& s, bool keep, Budget& budget) {
 
 // Work of changing the case: characters beyond ASCII take a table of ICU.
 void count_case(std::string_view s, Budget& budget) {
-  budget.chars(s.size() + 32 * static_cast<size_t>(std::count_if(s.begin(), s.end(), [](char c) { return static_cast<signed char>(c) < -64; })));
+  budget.chars(s.size() + 32 * static_cast<size_t>(std::count_if(s.begin(), s.end(),
+                                                                 [](char c) { return static_cast<signed char>(c) < -64; })));
   budget.bytes(s.size());
 }
 std::string upper(std::string_view s, Budget& budget) {
@@ -210,7 +212,9 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
   };
   if (name == "strip" || name == "lstrip" || name == "rstrip") {
     bool left = name != "rstrip", right = name != "lstrip";
-    return fn([=](Arguments& a) { return b->made(std::string(strip(self.string(), a.get(0, "chars", None{}), left, right, *budget))); });
+    return fn([=](Arguments& a) {
+      return b->made(std::string(strip(self.string(), a.get(0, "chars", None{}), left, right, *budget)));
+    });
   }
   if (name == "split" || name == "rsplit") {
     bool right = name == "rsplit";
@@ -220,7 +224,8 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
                                 : split_by(self.string(), text_of(by, "the separator"), limit(a, 1), right, *budget));
     });
   }
-  if (name == "splitlines") return fn([=](Arguments& a) { return Value(split_lines(self.string(), truth(a.get(0, "keepends", false)), *budget)); });
+  if (name == "splitlines")
+    return fn([=](Arguments& a) { return Value(split_lines(self.string(), truth(a.get(0, "keepends", false)), *budget)); });
   if (name == "upper") return fn([=](Arguments&) { return b->made(upper(self.string(), *budget)); });
   if (name == "lower") return fn([=](Arguments&) { return b->made(lower(self.string(), *budget)); });
   if (name == "title") return fn([=](Arguments&) { return b->made(title_case(self.string(), *budget)); });
@@ -269,17 +274,27 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
       return Value(std::count_if(s.begin(), s.begin() + static_cast<ptrdiff_t>(at), [](char c) { return !is_tail(c); }));
     });
   }
-  if (name == "count") return fn([=](Arguments& a) { return Value(count_of(self, text_of(a.get(0, ""), "what is counted"), *budget)); });
+  if (name == "count")
+    return fn([=](Arguments& a) { return Value(count_of(self, text_of(a.get(0, ""), "what is counted"), *budget)); });
   auto all = [&](bool (*f)(char32_t)) { return fn([=](Arguments&) { return Value(all_chars(self.string(), f, *budget)); }); };
   if (name == "isdigit") return all([](char32_t c) { return c >= '0' && c <= '9'; });
   if (name == "isspace") return all(is_unicode_space);
   auto classes = [&](uint8_t of) {
-    return fn([=, table = char_table()](Arguments&) { return Value(all_chars(self.string(), [&](char32_t c) { return (table->of(c) & of) != 0; }, *budget)); });
+    return fn([=, table = char_table()](Arguments&) {
+      return Value(all_chars(
+          self.string(), [&](char32_t c) { return (table->of(c) & of) != 0; }, *budget));
+    });
   };
   if (name == "isalpha") return classes(kLetter);
   if (name == "isalnum") return classes(kLetter | kNumber);
-  if (name == "isupper") return fn([=](Arguments&) { return Value(upper(self.string(), *budget) == self.string() && lower(self.string(), *budget) != self.string()); });
-  if (name == "islower") return fn([=](Arguments&) { return Value(lower(self.string(), *budget) == self.string() && upper(self.string(), *budget) != self.string()); });
+  if (name == "isupper")
+    return fn([=](Arguments&) {
+      return Value(upper(self.string(), *budget) == self.string() && lower(self.string(), *budget) != self.string());
+    });
+  if (name == "islower")
+    return fn([=](Arguments&) {
+      return Value(lower(self.string(), *budget) == self.string() && upper(self.string(), *budget) != self.string());
+    });
   return Undefined(name);
 }
 

@@ -112,7 +112,8 @@ Value Builtins::binary(const std::string& op, const Value& a, const Value& b) {
   if (op == "/") return a.number() / b.number();
   if (op == "//") return real ? Value(std::floor(a.number() / b.number())) : Value(floor_div(a.integer(), b.integer()));
   if (op == "%") {
-    if (!real) return b.integer() == -1 ? Value(int64_t{0}) : Value(a.integer() - b.integer() * floor_div(a.integer(), b.integer()));
+    if (!real)
+      return b.integer() == -1 ? Value(int64_t{0}) : Value(a.integer() - b.integer() * floor_div(a.integer(), b.integer()));
     double r = std::fmod(a.number(), b.number());
     return r == 0 ? std::copysign(r, b.number()) : (r < 0) != (b.number() < 0) ? r + b.number() : r;
   }
@@ -186,8 +187,8 @@ size_t place_of(std::string_view s, int64_t index, Budget& budget) {
     return at;
   }
   at = s.size();
-  for (int64_t i = index; i < 0 && at > 0; ++i)
-    do --at;
+  for (int64_t i = index; i < 0 && at > 0; ++i) do
+      --at;
     while (at > 0 && (static_cast<unsigned char>(s[at]) & 0xc0) == 0x80);
   budget.chars(s.size() - at);
   return at;
@@ -238,7 +239,9 @@ Value Builtins::slice(const Value& of, const Value* begin, const Value* end, con
   if (of.is_open() && by == 1 && first >= 0) {
     const OpenList& l = of.open();
     if (to_end) {
-      return Value(std::make_shared<const OpenList>(l.all, l.offset + static_cast<size_t>(std::min<int64_t>(first, INT32_MAX)), l.reach), of.depth());
+      return Value(
+          std::make_shared<const OpenList>(l.all, l.offset + static_cast<size_t>(std::min<int64_t>(first, INT32_MAX)), l.reach),
+          of.depth());
     }
     if (int64_t last = number(end, 0); last >= 0 && last <= static_cast<int64_t>(l.size())) {
       List part;

@@ -27,15 +27,15 @@ enum class NodeKind {
   compare,    // [0] then pairs of operator (names) and operand
   condition,  // [1] if [0] else [2] (may be null)
   // statements
-  output,       // text, or children one after the other
-  block,        // children one after the other
-  if_block,     // condition, body, condition, body, .., else
-  for_block,    // target, iterable, filter (or null), body, else (or null)
-  set,          // target, value
-  set_block,    // target, body; filters are wrapped around by the parser: children[2] is the filter chain over name ""
-  macro,        // text; names with defaults (null: none); body in body
-  call_block,   // call, body
-  filter_block, // filter chain over name "", body
+  output,        // text, or children one after the other
+  block,         // children one after the other
+  if_block,      // condition, body, condition, body, .., else
+  for_block,     // target, iterable, filter (or null), body, else (or null)
+  set,           // target, value
+  set_block,     // target, body; filters are wrapped around by the parser: children[2] is the filter chain over name ""
+  macro,         // text; names with defaults (null: none); body in body
+  call_block,    // call, body
+  filter_block,  // filter chain over name "", body
   break_loop,
   continue_loop,
 };

@@ -183,7 +183,9 @@ Value Run::iterable(const Node& n, Scope& s) {
   return kept;
 }
 
-void Run::for_block(const Node& n, Scope& s, std::string& out, Value over) { finish_loop(n, s, scopes_.loop(std::move(over)), 0, out); }
+void Run::for_block(const Node& n, Scope& s, std::string& out, Value over) {
+  finish_loop(n, s, scopes_.loop(std::move(over)), 0, out);
+}
 
 void Run::finish_loop(const Node& n, Scope& s, Namespace& space, size_t i, std::string& out) {
   const Value over = space.loop->over;
@@ -219,7 +221,9 @@ Value Run::macro(const Node& n, Scope& where) {
       if (a.has(i, node->names[i]))
         scopes_.set(s, node->names[i], a.get(i, node->names[i]));
       else
-        scopes_.set(s, node->names[i], node->children[i] && node->kind == NodeKind::macro ? eval(*node->children[i], s) : Value(Undefined(node->names[i])));
+        scopes_.set(s, node->names[i],
+                    node->children[i] && node->kind == NodeKind::macro ? eval(*node->children[i], s)
+                                                                       : Value(Undefined(node->names[i])));
     }
     List more;
     for (size_t i = node->names.size(); i < a.args.size(); ++i) more.push_back(a.args[i]);

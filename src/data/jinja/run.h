@@ -1,4 +1,5 @@
-// One render of a template: statements in run.cpp, expressions in expressions.cpp, functions that every template has in globals.cpp.
+// One render of a template: statements in run.cpp, expressions in expressions.cpp, functions that every template has in
+// globals.cpp.
 #pragma once
 #include <string>
 

@@ -1,5 +1,5 @@
-// What a render remembers: variables in scopes within each other, namespaces and loops. They live as long as it does, so values may point to them, and what changed
-// behind a mark can be taken back.
+// What a render remembers: variables in scopes within each other, namespaces and loops. They live as long as it does, so values
+// may point to them, and what changed behind a mark can be taken back.
 #pragma once
 #include <deque>
 #include <optional>
@@ -34,7 +34,7 @@ class Scopes {
   void keep(Namespace& n);
 
   void mark();
-  void undo();  // all since the mark
+  void undo();    // all since the mark
   void forget();  // the mark: what changed stays
 
  private:

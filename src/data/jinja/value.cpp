@@ -36,7 +36,8 @@ std::string shown(std::string_view text) {
 }
 
 void Value::hold(int depth) {
-  if (depth >= kDeepestValue) beyond("values are nested too deeply (more than {} lists and dicts within each other)", kDeepestValue);
+  if (depth >= kDeepestValue)
+    beyond("values are nested too deeply (more than {} lists and dicts within each other)", kDeepestValue);
   depth_ = static_cast<uint8_t>(depth + 1);
 }
 
@@ -72,7 +73,8 @@ const List& OpenList::list() const {
   reach->whole();
   if (offset == 0 && reach->length == all->size()) return *all;
   if (part_length_ != reach->length) {
-    part_.assign(all->begin() + static_cast<ptrdiff_t>(std::min(offset, all->size())), all->begin() + static_cast<ptrdiff_t>(std::min(offset + size(), all->size())));
+    part_.assign(all->begin() + static_cast<ptrdiff_t>(std::min(offset, all->size())),
+                 all->begin() + static_cast<ptrdiff_t>(std::min(offset + size(), all->size())));
     part_length_ = reach->length;
   }
   return part_;
@@ -150,8 +152,7 @@ bool equal(const Value& a, const Value& b, Budget& budget) {
 
 bool less(const Value& a, const Value& b, Budget& budget) {
   budget.values(1);
-  if (a.is_number() && b.is_number())
-    return a.is_float() || b.is_float() ? a.number() < b.number() : a.integer() < b.integer();
+  if (a.is_number() && b.is_number()) return a.is_float() || b.is_float() ? a.number() < b.number() : a.integer() < b.integer();
   if (a.is_string() && b.is_string()) {
     budget.read(std::min(a.string().size(), b.string().size()));
     return a.string() < b.string();
@@ -285,7 +286,9 @@ class JsonText {
     std::vector<const std::pair<Value, Value>*> order;
     budget_.list(v.dict().size());
     for (const auto& e : v.dict()) order.push_back(&e);
-    if (sort_) std::stable_sort(order.begin(), order.end(), [&](const auto* a, const auto* b) { return less(a->first, b->first, budget_); });
+    if (sort_)
+      std::stable_sort(order.begin(), order.end(),
+                       [&](const auto* a, const auto* b) { return less(a->first, b->first, budget_); });
     add("{");
     for (size_t i = 0; i < order.size(); ++i) {
       next(i, depth + 1);

@@ -50,15 +50,16 @@ struct Undefined {
 };
 struct None {};
 
-// What a run has seen of an open list: it goes alike for every length from `least` on. And the length that the list has in this run.
+// What a run has seen of an open list: it goes alike for every length from `least` on. And the length that the list has in this
+// run.
 struct Reach {
   size_t length = 0, least = 0;
   void upto(size_t n) { least = std::max(least, n); }
   void whole() { least = SIZE_MAX; }
 };
 
-// A list that is looked at as the beginning of a longer one: the elements of `all` from `offset` to `reach->length`. Who asks for all of it
-// (Value::list) has seen its end.
+// A list that is looked at as the beginning of a longer one: the elements of `all` from `offset` to `reach->length`. Who asks
+// for all of it (Value::list) has seen its end.
 struct OpenList {
   std::shared_ptr<const List> all;
   size_t offset = 0;
@@ -73,7 +74,8 @@ struct OpenList {
   mutable size_t part_length_ = SIZE_MAX;
 };
 
-// A list, a dict and a bound method lie at most kDeepestValue deep within each other, so that walks (and destructors) may recurse.
+// A list, a dict and a bound method lie at most kDeepestValue deep within each other, so that walks (and destructors) may
+// recurse.
 class Value {
  public:
   static constexpr int kDeepestValue = 64;
@@ -122,7 +124,7 @@ class Value {
   Namespace* space() const { return held<Namespace*>(); }
   const Function& function() const { return *held<std::shared_ptr<const Function>>(); }
   const std::string& undefined_name() const { return held<Undefined>().name; }
-  int depth() const { return depth_; }  // of what it holds: 0 for a number
+  int depth() const { return depth_; }         // of what it holds: 0 for a number
   bool same_object(const Value& other) const;  // of lists and dicts: one and the same
 
  private:
@@ -133,15 +135,16 @@ class Value {
     raise("a value is used as what it is not");
   }
   void hold(int depth);
-  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>, std::shared_ptr<const List>, std::shared_ptr<const Dict>,
-               Namespace*, std::shared_ptr<const Function>, std::shared_ptr<const OpenList>>
+  std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>, std::shared_ptr<const List>,
+               std::shared_ptr<const Dict>, Namespace*, std::shared_ptr<const Function>, std::shared_ptr<const OpenList>>
       v_;
   bool tuple_ = false;
   uint8_t depth_ = 0;
 };
 
 // Here, where values are known: clang makes the destructor of the list with it.
-inline OpenList::OpenList(std::shared_ptr<const List> of, size_t from, Reach* seen) : all(std::move(of)), offset(from), reach(seen) {}
+inline OpenList::OpenList(std::shared_ptr<const List> of, size_t from, Reach* seen)
+    : all(std::move(of)), offset(from), reach(seen) {}
 
 // What a loop knows of itself.
 struct Loop {
@@ -167,10 +170,10 @@ struct Namespace {
 class Budget {
  public:
   static constexpr int64_t kWork = 40'000'000;
-  static constexpr size_t kBytes = size_t{128} << 20;        // of all that is made, whether it still lives or not
+  static constexpr size_t kBytes = size_t{128} << 20;  // of all that is made, whether it still lives or not
   static constexpr size_t kLongestText = size_t{64} << 20;
-  static constexpr int kLevels = 600;                        // of calls of the tree walker within each other
-  static constexpr size_t kTextBytes = 64;                   // of a string beside its characters
+  static constexpr int kLevels = 600;       // of calls of the tree walker within each other
+  static constexpr size_t kTextBytes = 64;  // of a string beside its characters
 
   explicit Budget(int64_t work = kWork, size_t bytes = kBytes) : work_(work), bytes_(bytes), most_(work) {}
 
@@ -178,10 +181,10 @@ class Budget {
     if ((work_ -= n) < 0) beyond("the template takes too many steps (more than {} units of work)", most_);
   }
   void work(size_t n) { work(static_cast<int64_t>(std::min<size_t>(n, INT64_MAX / 2))); }
-  void step() { work(int64_t{8}); }                           // a node of the tree, a call
-  void values(size_t n) { work(2 * n); }                      // looked at or copied
-  void read(size_t bytes) { work(bytes / 64); }               // copied, compared, searched
-  void chars(size_t bytes) { work(bytes / 4); }               // looked at one by one
+  void step() { work(int64_t{8}); }              // a node of the tree, a call
+  void values(size_t n) { work(2 * n); }         // looked at or copied
+  void read(size_t bytes) { work(bytes / 64); }  // copied, compared, searched
+  void chars(size_t bytes) { work(bytes / 4); }  // looked at one by one
   void bytes(size_t n) {
     if (n > bytes_) beyond("the template takes too much memory (more than {} MiB)", kBytes >> 20);
     bytes_ -= n;
@@ -194,7 +197,8 @@ class Budget {
 
   struct Level {
     explicit Level(Budget& b) : budget(b) {
-      if (b.level_ >= kLevels) beyond("expressions, loops and macros of the template run too deeply within each other (more than {})", kLevels);
+      if (b.level_ >= kLevels)
+        beyond("expressions, loops and macros of the template run too deeply within each other (more than {})", kLevels);
       ++b.level_;
     }
     ~Level() { --budget.level_; }
@@ -225,7 +229,7 @@ bool truth(const Value& v);
 bool equal(const Value& a, const Value& b, Budget& budget);
 bool less(const Value& a, const Value& b, Budget& budget);  // a TemplateError if they cannot be compared
 bool contains(const Value& inside, const Value& what, Budget& budget);
-std::string str(const Value& v, Budget& budget);  // as Python's str()
+std::string str(const Value& v, Budget& budget);                       // as Python's str()
 void append(std::string& out, std::string_view text, Budget& budget);  // counted; at most kLongestText together
 void append_str(std::string& out, const Value& v, Budget& budget);
 void append_repr(std::string& out, const Value& v, Budget& budget, bool outermost = true);

@@ -12,8 +12,10 @@ std::pair<size_t, int64_t> GptBlend::place(int64_t i) const {
   require(i >= 0 && i < size(), "gpt blend: sample is 0 to {}, got {}", size() - 1, i);
   if (!blended_) return {0, i};
   const int64_t part = dataset_.view()[static_cast<size_t>(i)], number = sample_.view()[static_cast<size_t>(i)];
-  if (part < 0 || part >= static_cast<int64_t>(parts_.size()) || number < 0 || number >= parts_[static_cast<size_t>(part)]->size())
-    throw UserError("index files do not fit the data", description_.substr(0, 200), fmt::format("sample {} is number {} of dataset {}", i, number, part),
+  if (part < 0 || part >= static_cast<int64_t>(parts_.size()) || number < 0 ||
+      number >= parts_[static_cast<size_t>(part)]->size())
+    throw UserError("index files do not fit the data", description_.substr(0, 200),
+                    fmt::format("sample {} is number {} of dataset {}", i, number, part),
                     "remove the index files: they are made again");
   return {static_cast<size_t>(part), number};
 }
@@ -73,7 +75,9 @@ struct GptBuilder {
       for (const auto& p : out->parts_) sizes.push_back(p->size());
       blend.assign(sizes.begin(), sizes.end());
       const int64_t there = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-      if (there == 0) throw UserError("no samples in a split", name(s), "the files of the blend give none", "give it a larger share or more data");
+      if (there == 0)
+        throw UserError("no samples in a split", name(s), "the files of the blend give none",
+                        "give it a larger share or more data");
       all = size < 0;
       if (!all) size = std::min(size, there);
     }
@@ -100,21 +104,27 @@ struct GptBuilder {
   }
 };
 
-GptSplits build_gpt_splits(const std::vector<std::string>& prefixes, const std::vector<double>& weights, const std::array<int64_t, 3>& sizes, const GptOptions& options) {
-  auto refuse = [](const std::string& what, const std::string& rule, const std::string& fix) { throw UserError(what, "Megatron data order", rule, fix); };
+GptSplits build_gpt_splits(const std::vector<std::string>& prefixes, const std::vector<double>& weights,
+                           const std::array<int64_t, 3>& sizes, const GptOptions& options) {
+  auto refuse = [](const std::string& what, const std::string& rule, const std::string& fix) {
+    throw UserError(what, "Megatron data order", rule, fix);
+  };
   if (prefixes.empty()) refuse("no data", "at least one prefix of .bin/.idx files is needed", "name one");
   if (options.sequence_length < 1 || options.sequence_length > 1 << 24)
     refuse("wrong sequence length", fmt::format("1 to {}, got {}", 1 << 24, options.sequence_length), "choose another length");
   if (!weights.empty() && weights.size() != prefixes.size())
-    refuse("wrong number of weights", fmt::format("one for each of {} prefixes, got {}", prefixes.size(), weights.size()), "give as many weights as prefixes");
+    refuse("wrong number of weights", fmt::format("one for each of {} prefixes, got {}", prefixes.size(), weights.size()),
+           "give as many weights as prefixes");
   for (double w : weights)
-    if (!std::isfinite(w) || w <= 0) refuse("wrong weight", fmt::format("weights are above 0, got {}", w), "leave the source out instead");
+    if (!std::isfinite(w) || w <= 0)
+      refuse("wrong weight", fmt::format("weights are above 0, got {}", w), "leave the source out instead");
   if (weights.empty() && prefixes.size() > 1 && options.order == MegatronOrder::of_2023)
     refuse("no weights", "the 2023 order blends by weights only", "give a weight for each prefix");
   if ((options.reset_attention_mask || options.reset_position_ids || options.eod_mask_loss) && options.eod < 0)
     refuse("no end-of-document id", "masks at document ends need it", "name it, or a tokenizer that has an end token");
   if (options.order == MegatronOrder::of_2023 && (options.partial_valid || !options.extra_token))
-    refuse("option of a later order", "partial validation samples and samples without an extra token came after 2023", "use the order megatron");
+    refuse("option of a later order", "partial validation samples and samples without an extra token came after 2023",
+           "use the order megatron");
   GptBuilder builder{weights, options, {}, SplitString(options.split)};
   for (const std::string& path : prefixes) builder.files.push_back(open_token_file(path, options.vocabulary));
   GptSplits out;
@@ -122,7 +132,8 @@ GptSplits build_gpt_splits(const std::vector<std::string>& prefixes, const std::
     const auto i = static_cast<size_t>(s);
     if (sizes[i] == 0 || !builder.split.shares(s)) continue;
     if (sizes[i] < 0 && !weights.empty())
-      refuse(fmt::format("no number of {} samples", name(s)), "a blend by weights needs one", "give the number of samples, or no weights");
+      refuse(fmt::format("no number of {} samples", name(s)), "a blend by weights needs one",
+             "give the number of samples, or no weights");
     out[i] = builder.build(s, sizes[i]);
   }
   return out;

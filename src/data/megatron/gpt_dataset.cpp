@@ -25,21 +25,26 @@ int64_t count_tokens(const IndexedFile& file, SplitRange range) {
 
 }  // namespace
 
-GptDataset::GptDataset(std::shared_ptr<const IndexedFile> file, MegatronSplit split, SplitRange range, int64_t samples, const GptOptions& options)
+GptDataset::GptDataset(std::shared_ptr<const IndexedFile> file, MegatronSplit split, SplitRange range, int64_t samples,
+                       const GptOptions& options)
     : file_(std::move(file)), options_(options), range_(range) {
-  require(range.begin >= 0 && range.begin <= range.end && range.end <= file_->sequences(), "gpt dataset: sequences {} to {} of {}", range.begin, range.end,
-          file_->sequences());
+  require(range.begin >= 0 && range.begin <= range.end && range.end <= file_->sequences(),
+          "gpt dataset: sequences {} to {} of {}", range.begin, range.end, file_->sequences());
   const SplitString split_string(options.split);
-  description_ = describe({options.order, file_->prefix(), samples, options.seed, options.sequence_length, split, &split_string, options.tokenizer});
+  description_ = describe({options.order, file_->prefix(), samples, options.seed, options.sequence_length, split, &split_string,
+                           options.tokenizer});
   tokens_ = count_tokens(*file_, range);
   const bool core = options.order == MegatronOrder::core;
   const int extra = options.extra_token ? 1 : 0;
   const bool partial = options.partial_valid && split == MegatronSplit::valid;
   if (tokens_ == 0 && (samples > 0 || !core))
-    throw UserError("no tokens in a split", file_->prefix(), fmt::format("the split '{}' leaves none of {} sequences to {}", options.split, file_->sequences(), name(split)),
-                    "give it a larger share, ask for 0 samples of it, or give more data");
+    throw UserError(
+        "no tokens in a split", file_->prefix(),
+        fmt::format("the split '{}' leaves none of {} sequences to {}", options.split, file_->sequences(), name(split)),
+        "give it a larger share, ask for 0 samples of it, or give more data");
   if (options.seed < 0 || options.seed > UINT32_MAX)
-    throw UserError("wrong seed", fmt::format("{}", options.seed), fmt::format("this data order takes 0 to {}", UINT32_MAX), "choose another seed");
+    throw UserError("wrong seed", fmt::format("{}", options.seed), fmt::format("this data order takes 0 to {}", UINT32_MAX),
+                    "choose another seed");
 
   const IndexCache cache(options.cache, "GPTDataset", options.order, split, description_);
   if (cache.complete()) {
@@ -54,7 +59,8 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedFile> file, MegatronSplit sp
   NumpyRandomState random(narrow_option<uint32_t>(options.seed, "train.seed"));
   documents_ = IndexArray<int32_t>(build_document_index(range.begin, range.end, plan, random));
   const int64_t n = sample_count(tokens_, plan, options.sequence_length, extra, partial);
-  samples_ = IndexArray<int32_t>(build_sample_index(file_->lengths(0, file_->sequences()), documents_.view(), n, options.sequence_length, extra));
+  samples_ = IndexArray<int32_t>(
+      build_sample_index(file_->lengths(0, file_->sequences()), documents_.view(), n, options.sequence_length, extra));
   shuffle_ = IndexArray<uint32_t>(build_shuffle_index(plan.separate_last ? plan.samples_before_last : n, n, random));
   cache.save("document_index", documents_.view(), 1);
   cache.save("sample_index", samples_.view(), 2);
@@ -68,13 +74,16 @@ std::array<int64_t, 4> GptDataset::place(int64_t i) const {
   const auto index = samples_.view();
   // What a cache holds is not trusted.
   auto refuse = [&](const char* why) {
-    throw UserError("index files do not fit the data", options_.cache.empty() ? file_->prefix() : options_.cache, why, "remove the index files: they are made again");
+    throw UserError("index files do not fit the data", options_.cache.empty() ? file_->prefix() : options_.cache, why,
+                    "remove the index files: they are made again");
   };
   if (2 * number + 3 >= index.size()) refuse("the shuffle index points behind the samples");
   const std::array<int64_t, 4> p{index[2 * number], index[2 * number + 1], index[2 * number + 2], index[2 * number + 3]};
-  if (p[0] < 0 || p[0] > p[2] || p[2] >= static_cast<int64_t>(documents_.view().size()) || p[1] < 0 || p[3] < -1) refuse("the sample index points outside the documents");
+  if (p[0] < 0 || p[0] > p[2] || p[2] >= static_cast<int64_t>(documents_.view().size()) || p[1] < 0 || p[3] < -1)
+    refuse("the sample index points outside the documents");
   for (int64_t d = p[0]; d <= p[2]; ++d)
-    if (int64_t s = documents_.view()[static_cast<size_t>(d)]; s < range_.begin || s >= range_.end) refuse("the document index names a sequence outside the split");
+    if (int64_t s = documents_.view()[static_cast<size_t>(d)]; s < range_.begin || s >= range_.end)
+      refuse("the document index names a sequence outside the split");
   return p;
 }
 
@@ -88,7 +97,8 @@ GptSample GptDataset::sample(int64_t i) const {
     const int64_t sequence = documents_.view()[static_cast<size_t>(d)], have = file_->length(sequence);
     const int64_t from = d == first ? first_token : 0, to = d == last ? last_token + static_cast<int64_t>(extra) : have;
     if (from > to || to > have || row.size() + static_cast<size_t>(to - from) > S + extra)
-      throw UserError("index files do not fit the data", file_->prefix(), fmt::format("sample {} takes tokens {} to {} of a sequence of {}", i, from, to, have),
+      throw UserError("index files do not fit the data", file_->prefix(),
+                      fmt::format("sample {} takes tokens {} to {} of a sequence of {}", i, from, to, have),
                       "remove the index files: they are made again");
     row.resize(row.size() + static_cast<size_t>(to - from));
     file_->copy(sequence, from, std::span(row).last(static_cast<size_t>(to - from)));
@@ -127,14 +137,17 @@ std::vector<uint8_t> hidden_bits(const GptSample& s) {
   for (size_t c = 0; c < S; ++c) {
     while (static_cast<size_t>(s.segments[segment].begin + s.segments[segment].length) <= c) ++segment;
     for (size_t k = 0; k < S; ++k)
-      if (k > c || k < static_cast<size_t>(s.segments[segment].begin)) bits[c * width + k / 8] |= static_cast<uint8_t>(1u << (k % 8));
+      if (k > c || k < static_cast<size_t>(s.segments[segment].begin))
+        bits[c * width + k / 8] |= static_cast<uint8_t>(1u << (k % 8));
   }
   return bits;
 }
 
 std::string GptDataset::origin(int64_t i) const {
   const auto p = place(i);
-  auto one = [&](int64_t d, int64_t token) { return fmt::format("sequence {} token {}", documents_.view()[static_cast<size_t>(d)], token); };
+  auto one = [&](int64_t d, int64_t token) {
+    return fmt::format("sequence {} token {}", documents_.view()[static_cast<size_t>(d)], token);
+  };
   return fmt::format("{} {} to {}", file_->prefix(), one(p[0], p[1]), one(p[2], p[3]));
 }
 

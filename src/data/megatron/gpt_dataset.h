@@ -22,7 +22,7 @@ struct GptOptions {
   int64_t seed = 1234;             // 0 to 2^32-1
   std::string split = "969,30,1";
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
-  int64_t eod = -1;  // end-of-document id; needed by the three above
+  int64_t eod = -1;            // end-of-document id; needed by the three above
   bool partial_valid = false;  // core: the last, padded sample of the validation split, too
   bool extra_token = true;     // false (core): samples of S tokens without overlap; the last column predicts nothing
   std::string cache;           // folder of index files; empty: none
@@ -38,17 +38,18 @@ struct GptSample {
   int64_t padding = 0;              // columns at the end that are none
 };
 
-// Rows of the sample's attention mask, S rows of (S+7)/8 bytes: bit k of row c (least significant first) is 1 if column c does not
-// see column k.
+// Rows of the sample's attention mask, S rows of (S+7)/8 bytes: bit k of row c (least significant first) is 1 if column c does
+// not see column k.
 std::vector<uint8_t> hidden_bits(const GptSample& sample);
 
 // A split of one file. Const members may be called by several threads.
 class GptDataset {
  public:
   // samples below 0: one epoch. Builds the indices, or maps them from the cache.
-  GptDataset(std::shared_ptr<const IndexedFile> file, MegatronSplit split, SplitRange range, int64_t samples, const GptOptions& options);
+  GptDataset(std::shared_ptr<const IndexedFile> file, MegatronSplit split, SplitRange range, int64_t samples,
+             const GptOptions& options);
   int64_t size() const { return static_cast<int64_t>(shuffle_.view().size()); }  // all samples of all epochs
-  int64_t tokens() const { return tokens_; }                                    // of one epoch
+  int64_t tokens() const { return tokens_; }                                     // of one epoch
   GptSample sample(int64_t i) const;
   std::string origin(int64_t i) const;
   std::span<const int32_t> document_index() const { return documents_.view(); }
@@ -94,6 +95,7 @@ class GptBlend {
 // train, valid and test; null where the split has weight 0 or 0 samples are wanted. Sizes below 0: one epoch. Weights: none for
 // a single prefix or (core) a blend by size. What does not fit together is a UserError.
 using GptSplits = std::array<std::unique_ptr<GptBlend>, 3>;
-GptSplits build_gpt_splits(const std::vector<std::string>& prefixes, const std::vector<double>& weights, const std::array<int64_t, 3>& sizes, const GptOptions& options);
+GptSplits build_gpt_splits(const std::vector<std::string>& prefixes, const std::vector<double>& weights,
+                           const std::array<int64_t, 3>& sizes, const GptOptions& options);
 
 }  // namespace ravine

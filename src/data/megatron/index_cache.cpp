@@ -40,7 +40,8 @@ std::string list(const std::vector<std::string>& items) {
 
 std::string object(const std::vector<std::pair<std::string, std::string>>& fields) {
   std::string out = "{";
-  for (size_t i = 0; i < fields.size(); ++i) out.append(i ? ",\n    " : "\n    ").append(quoted(fields[i].first)).append(": ").append(indented(fields[i].second, 4));
+  for (size_t i = 0; i < fields.size(); ++i)
+    out.append(i ? ",\n    " : "\n    ").append(quoted(fields[i].first)).append(": ").append(indented(fields[i].second, 4));
   return out + "\n}";
 }
 
@@ -71,13 +72,15 @@ std::string tokenizer_identity(const std::string& text) {
   const bool file = text[0] != '{' && std::filesystem::is_regular_file(text, ec);
   const std::string where = file ? text : "--index-tokenizer";
   auto refuse = [&](const std::string& rule) -> Json {
-    throw UserError("no identity of a tokenizer", where, rule, "give the object that Megatron's unique_identifiers are, or a description.txt beside its index files");
+    throw UserError("no identity of a tokenizer", where, rule,
+                    "give the object that Megatron's unique_identifiers are, or a description.txt beside its index files");
   };
   if (!file && text[0] != '{') refuse("it is a JSON object, or a file that holds one");
   Json j = file ? read_json(text, kMostDescription) : parse_json(text, where);
   if (!j.is_object()) refuse("it must be a JSON object");
   if (j.contains("class") && j["class"] == "BlendedDataset") refuse("the description of a blend names no tokenizer of its own");
-  if (j.contains("dataset_path")) j = j.contains("tokenizer") ? Json(j["tokenizer"]) : refuse("this description has no tokenizer");
+  if (j.contains("dataset_path"))
+    j = j.contains("tokenizer") ? Json(j["tokenizer"]) : refuse("this description has no tokenizer");
   if (!j.is_object() && !j.is_null()) refuse("it must be a JSON object");
   return j.dump();
 }
@@ -101,13 +104,14 @@ std::string describe(const GptDescription& d) {
       first = false;
     }
     f.push_back({"split_matrix", list(rows)});
-    f.push_back({"tokenizer", parse_json(d.tokenizer.empty() ? "null" : d.tokenizer, "tokenizer identifiers").dump(4, ' ', true, Json::error_handler_t::replace)});
+    f.push_back({"tokenizer", parse_json(d.tokenizer.empty() ? "null" : d.tokenizer, "tokenizer identifiers")
+                                  .dump(4, ' ', true, Json::error_handler_t::replace)});
   }
   return object(f);
 }
 
-std::string describe_blend(const std::vector<std::string>& datasets, MegatronOrder order, MegatronSplit split, const std::vector<double>& weights, bool counts,
-                           int64_t size) {
+std::string describe_blend(const std::vector<std::string>& datasets, MegatronOrder order, MegatronSplit split,
+                           const std::vector<double>& weights, bool counts, int64_t size) {
   std::vector<std::pair<std::string, std::string>> f{{"class", quoted("BlendedDataset")}, {"datasets", list(datasets)}};
   if (order == MegatronOrder::core) f.push_back({"split", quoted(name(split))});
   std::vector<std::string> numbers;
@@ -117,7 +121,8 @@ std::string describe_blend(const std::vector<std::string>& datasets, MegatronOrd
   return object(f);
 }
 
-IndexCache::IndexCache(std::string folder, const std::string& kind, MegatronOrder order, MegatronSplit split, std::string description)
+IndexCache::IndexCache(std::string folder, const std::string& kind, MegatronOrder order, MegatronSplit split,
+                       std::string description)
     : folder_(std::move(folder)), description_(std::move(description)) {
   const std::string behind = "-" + kind + "-" + (order == MegatronOrder::core ? std::string(name(split)) + "-" : "");
   start_ = read_start_ = md5_hex(description_) + behind;
@@ -135,7 +140,9 @@ void IndexCache::find_other(const std::string& kind_and_split) {
   for (const auto& entry : std::filesystem::directory_iterator(folder_, ec)) {
     const std::string file = entry.path().filename().string();
     const bool better = !complete_ || file < read_start_ + "description.txt";  // of several the first by name
-    if (!better || !file.ends_with(tail) || !entry.is_regular_file(ec) || entry.file_size(ec) > static_cast<uintmax_t>(kMostDescription)) continue;
+    if (!better || !file.ends_with(tail) || !entry.is_regular_file(ec) ||
+        entry.file_size(ec) > static_cast<uintmax_t>(kMostDescription))
+      continue;
     if (without_tokenizer(read_whole(entry.path().string(), kMostDescription)) != mine) continue;
     read_start_ = file.substr(0, file.size() - std::string_view("description.txt").size());
     complete_ = true;
@@ -160,10 +167,14 @@ std::optional<IndexArray<T>> IndexCache::load(const std::string& name, int rank)
   const size_t brace = text.substr(0, 256).find("'shape': (");
   if (brace == std::string_view::npos) return std::nullopt;
   int64_t n = 0;
-  for (size_t at = brace + 10; at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) && n < (int64_t{1} << 58) / 10; ++at) n = 10 * n + (text[at] - '0');
+  for (size_t at = brace + 10;
+       at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) && n < (int64_t{1} << 58) / 10; ++at)
+    n = 10 * n + (text[at] - '0');
   const std::string header = npy_header(npy_code<T>(), rank == 1 ? Shape{n} : Shape{n, 2});
   const auto count = static_cast<size_t>(n * rank);
-  if (!text.starts_with(header) || (bytes.size() - header.size()) / sizeof(T) != count || (bytes.size() - header.size()) % sizeof(T) != 0) return std::nullopt;
+  if (!text.starts_with(header) || (bytes.size() - header.size()) / sizeof(T) != count ||
+      (bytes.size() - header.size()) % sizeof(T) != 0)
+    return std::nullopt;
   const std::span view(reinterpret_cast<const T*>(bytes.data() + header.size()), count);  // 64 bytes behind a page: aligned
   return IndexArray<T>(std::move(map), view);
 }

@@ -1,6 +1,6 @@
 // Index files in Megatron's format: FOLDER/<md5>-GPTDataset-<split>-document_index.npy and its siblings, named by the md5 of a
-// JSON text that describes the dataset; the 2023 kind leaves the split out of the name. In core's description stands who Megatron's tokenizer
-// object was. No index depends on it, so files that differ in it alone are found too.
+// JSON text that describes the dataset; the 2023 kind leaves the split out of the name. In core's description stands who
+// Megatron's tokenizer object was. No index depends on it, so files that differ in it alone are found too.
 #pragma once
 #include <memory>
 #include <optional>
@@ -40,15 +40,15 @@ struct GptDescription {
   std::string tokenizer;  // core only: JSON of the tokenizer's unique_identifiers, one line; "null" if unknown
 };
 
-// For GptDescription::tokenizer: `text` is such a JSON object, or a file that holds one or is a description.txt of Megatron (whose tokenizer is
-// meant); empty stays empty. Anything else is a UserError.
+// For GptDescription::tokenizer: `text` is such a JSON object, or a file that holds one or is a description.txt of Megatron
+// (whose tokenizer is meant); empty stays empty. Anything else is a UserError.
 std::string tokenizer_identity(const std::string& text);
 
 // The JSON text as Python's json.dumps(indent=4) writes it.
 std::string describe(const GptDescription& d);
 // Of a blend of datasets. Weights are doubles, or with `counts` whole numbers; size below 0: null.
-std::string describe_blend(const std::vector<std::string>& datasets, MegatronOrder order, MegatronSplit split, const std::vector<double>& weights, bool counts,
-                           int64_t size);
+std::string describe_blend(const std::vector<std::string>& datasets, MegatronOrder order, MegatronSplit split,
+                           const std::vector<double>& weights, bool counts, int64_t size);
 
 // The files of one dataset or blend in a folder.
 class IndexCache {
@@ -73,9 +73,21 @@ class IndexCache {
 
 template <class T>
 constexpr const char* npy_code();
-template <> constexpr const char* npy_code<int16_t>() { return "<i2"; }
-template <> constexpr const char* npy_code<int32_t>() { return "<i4"; }
-template <> constexpr const char* npy_code<int64_t>() { return "<i8"; }
-template <> constexpr const char* npy_code<uint32_t>() { return "<u4"; }
+template <>
+constexpr const char* npy_code<int16_t>() {
+  return "<i2";
+}
+template <>
+constexpr const char* npy_code<int32_t>() {
+  return "<i4";
+}
+template <>
+constexpr const char* npy_code<int64_t>() {
+  return "<i8";
+}
+template <>
+constexpr const char* npy_code<uint32_t>() {
+  return "<u4";
+}
 
 }  // namespace ravine

@@ -26,10 +26,12 @@ EpochPlan plan_epochs(int64_t tokens, int64_t samples, int64_t length, int extra
 std::vector<int32_t> build_document_index(int64_t first, int64_t last, const EpochPlan& plan, NumpyRandomState& random) {
   const int64_t n = last - first, total = mul_checked(n, plan.epochs);
   if (total > INT32_MAX)
-    throw UserError("too many documents", fmt::format("{} documents in {} epochs", n, plan.epochs), fmt::format("an index of documents has at most {} entries", INT32_MAX),
+    throw UserError("too many documents", fmt::format("{} documents in {} epochs", n, plan.epochs),
+                    fmt::format("an index of documents has at most {} entries", INT32_MAX),
                     "ask for fewer samples or split the data");
   std::vector<int32_t> index(static_cast<size_t>(total));
-  for (int64_t e = 0; e < plan.epochs; ++e) std::iota(index.begin() + e * n, index.begin() + (e + 1) * n, static_cast<int32_t>(first));
+  for (int64_t e = 0; e < plan.epochs; ++e)
+    std::iota(index.begin() + e * n, index.begin() + (e + 1) * n, static_cast<int32_t>(first));
   const std::span all(index);
   const auto apart = static_cast<size_t>(plan.separate_last ? total - n : total);
   random.shuffle(all.first(apart));
@@ -43,7 +45,8 @@ int64_t sample_count(int64_t tokens, const EpochPlan& plan, int64_t length, int 
   return all / length;  // towards zero: no tokens give no sample
 }
 
-std::vector<int32_t> build_sample_index(std::span<const std::byte> lengths, std::span<const int32_t> documents, int64_t samples, int64_t length, int extra) {
+std::vector<int32_t> build_sample_index(std::span<const std::byte> lengths, std::span<const int32_t> documents, int64_t samples,
+                                        int64_t length, int extra) {
   std::vector<int32_t> index(static_cast<size_t>(2 * (samples + 1)));
   const std::byte* at = lengths.data();
   const auto n = static_cast<int64_t>(documents.size());
@@ -54,13 +57,15 @@ std::vector<int32_t> build_sample_index(std::span<const std::byte> lengths, std:
   };
   // Lengths are looked up in shuffled order; they are asked for this far ahead.
   constexpr int64_t kAhead = 32;
-  for (int64_t d = 0; d < std::min(kAhead, n); ++d) __builtin_prefetch(at + 4 * static_cast<int64_t>(documents[static_cast<size_t>(d)]));
+  for (int64_t d = 0; d < std::min(kAhead, n); ++d)
+    __builtin_prefetch(at + 4 * static_cast<int64_t>(documents[static_cast<size_t>(d)]));
   int64_t document = 0, offset = 0, here = n > 0 ? length_of(0) : 0;
   int32_t* out = index.data() + 2;
   for (int64_t s = 1; s <= samples; ++s) {
     int64_t rest = length + extra - (here - offset);
     while (rest > 0 && document + 1 < n) {
-      if (document + kAhead < n) __builtin_prefetch(at + 4 * static_cast<int64_t>(documents[static_cast<size_t>(document + kAhead)]));
+      if (document + kAhead < n)
+        __builtin_prefetch(at + 4 * static_cast<int64_t>(documents[static_cast<size_t>(document + kAhead)]));
       here = length_of(++document);
       rest -= here;
     }
@@ -73,7 +78,8 @@ std::vector<int32_t> build_sample_index(std::span<const std::byte> lengths, std:
 
 std::vector<uint32_t> build_shuffle_index(int64_t first, int64_t total, NumpyRandomState& random) {
   if (total >= int64_t{UINT32_MAX} - 1)
-    throw UserError("too many samples", fmt::format("{}", total), fmt::format("an index has less than {}", UINT32_MAX - 1), "ask for fewer samples or longer ones");
+    throw UserError("too many samples", fmt::format("{}", total), fmt::format("an index has less than {}", UINT32_MAX - 1),
+                    "ask for fewer samples or longer ones");
   std::vector<uint32_t> index(static_cast<size_t>(total));
   std::iota(index.begin(), index.end(), 0u);
   const std::span all(index);

@@ -12,7 +12,7 @@ namespace ravine {
 
 struct EpochPlan {
   int64_t epochs = 1;
-  bool separate_last = false;      // the last epoch is shuffled by itself: less than 80 % of it is needed
+  bool separate_last = false;       // the last epoch is shuffled by itself: less than 80 % of it is needed
   int64_t samples_before_last = 0;  // where it begins among the samples, if separate
 };
 
@@ -28,7 +28,8 @@ int64_t sample_count(int64_t tokens, const EpochPlan& plan, int64_t length, int 
 
 // Where each sample begins: pairs (place in the document index, token of that document), one more than there are samples.
 // `lengths` are int32 of all documents, not aligned. Every document must be in range (checked by the caller).
-std::vector<int32_t> build_sample_index(std::span<const std::byte> lengths, std::span<const int32_t> documents, int64_t samples, int64_t length, int extra);
+std::vector<int32_t> build_sample_index(std::span<const std::byte> lengths, std::span<const int32_t> documents, int64_t samples,
+                                        int64_t length, int extra);
 
 // 0 .. total-1, shuffled in the ranges [0, first) and [first, total).
 std::vector<uint32_t> build_shuffle_index(int64_t first, int64_t total, NumpyRandomState& random);

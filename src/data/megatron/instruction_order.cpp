@@ -14,8 +14,12 @@ namespace {
 
 class InstructionOrder final : public Dataset {
  public:
-  InstructionOrder(std::shared_ptr<const InstructionFiles> files, SplitRange range, std::vector<int64_t> order, const ChatLayout& layout)
-      : begin_(range.begin), order_(std::move(order)), columns_(layout.columns), samples_(std::move(files), numbers(range), layout) {}
+  InstructionOrder(std::shared_ptr<const InstructionFiles> files, SplitRange range, std::vector<int64_t> order,
+                   const ChatLayout& layout)
+      : begin_(range.begin),
+        order_(std::move(order)),
+        columns_(layout.columns),
+        samples_(std::move(files), numbers(range), layout) {}
   int64_t sample_count() const override { return static_cast<int64_t>(order_.size()); }
   int64_t columns() const override { return columns_; }
   int64_t token_count() const override { return samples_.token_count(); }
@@ -41,7 +45,8 @@ std::string one_prefix(const std::vector<DataSource>& sources, const char* key) 
   for (const DataSource& s : sources)
     for (const std::string& path : source_files(s.path)) all.push_back(path);
   if (all.size() != 1 || source_kind(all[0]) != SourceKind::instructions)
-    throw UserError("instruction files are not blended in a Megatron order", key, fmt::format("it must name one prefix of them, got {} sources", all.size()),
+    throw UserError("instruction files are not blended in a Megatron order", key,
+                    fmt::format("it must name one prefix of them, got {} sources", all.size()),
                     "name one, or set data.order=philox");
   return all[0];
 }
@@ -63,26 +68,33 @@ std::vector<int64_t> build_instruction_order(SplitRange range, int64_t samples, 
 
 Datasets open_instruction_order(const DatasetOptions& o, int64_t vocabulary, const Tokenizer* tokenizer) {
   if (o.reset_position_ids || o.reset_attention_mask || o.eod_mask_loss || !o.index_cache.empty())
-    throw UserError("option has no effect on instruction files", "data.reset_position_ids, data.reset_attention_mask, data.eod_mask_loss, data.index_cache",
+    throw UserError("option has no effect on instruction files",
+                    "data.reset_position_ids, data.reset_attention_mask, data.eod_mask_loss, data.index_cache",
                     "each row is one conversation, its labels are in the files", "leave them out");
   const SpecialTokens special = tokenizer ? tokenizer->special() : SpecialTokens{};
   ChatLayout layout{o.sequence_length, false, special.pad.value_or(special.eos.value_or(0))};
   if (layout.padding >= vocabulary) layout.padding = 0;
   Datasets d;
-  auto make = [&](const std::string& prefix, const std::string& split, MegatronSplit part, int64_t samples, const char* key) -> std::unique_ptr<Dataset> {
+  auto make = [&](const std::string& prefix, const std::string& split, MegatronSplit part, int64_t samples,
+                  const char* key) -> std::unique_ptr<Dataset> {
     auto files = std::make_shared<const InstructionFiles>(std::vector{prefix}, vocabulary);
-    const auto range = SplitString(split).range(part, files->count(), MegatronOrder::of_2023);  // ModelLink has kept that rounding
+    const auto range =
+        SplitString(split).range(part, files->count(), MegatronOrder::of_2023);  // ModelLink has kept that rounding
     if (!range || range->begin >= range->end || samples == 0) return nullptr;
-    const InstructionChoice all = choose_instructions(*files, {"", INT32_MAX, false, vocabulary, 0, nullptr});  // finds every mistake
+    const InstructionChoice all =
+        choose_instructions(*files, {"", INT32_MAX, false, vocabulary, 0, nullptr});  // finds every mistake
     int64_t cut = 0;
     for (int64_t i = range->begin; i < range->end; ++i) cut += files->length(i) > o.sequence_length + 1;
-    d.notes.push_back(fmt::format("{} ({}, instruction files): {} of {} conversations, {} cut at data.sequence_length", prefix, key, range->end - range->begin, files->count(), cut));
-    if (all.counts.without_answer > 0) d.notes.push_back(fmt::format("{} of all have no answer to learn; this order keeps them", all.counts.without_answer));
+    d.notes.push_back(fmt::format("{} ({}, instruction files): {} of {} conversations, {} cut at data.sequence_length", prefix,
+                                  key, range->end - range->begin, files->count(), cut));
+    if (all.counts.without_answer > 0)
+      d.notes.push_back(fmt::format("{} of all have no answer to learn; this order keeps them", all.counts.without_answer));
     if (const InstructionEnd end = instruction_end(all, tokenizer, o.tokenizer_path); !d.end_token) {
       d.end_token = end.token;
       if (!end.note.empty()) d.notes.push_back(end.note);
     }
-    return std::make_unique<InstructionOrder>(files, *range, build_instruction_order(*range, samples, narrow_option<uint32_t>(o.seed, "train.seed")), layout);
+    return std::make_unique<InstructionOrder>(
+        files, *range, build_instruction_order(*range, samples, narrow_option<uint32_t>(o.seed, "train.seed")), layout);
   };
   const std::string train = one_prefix(o.train, "data.train");
   if (o.valid.empty()) {
@@ -92,7 +104,9 @@ Datasets open_instruction_order(const DatasetOptions& o, int64_t vocabulary, con
     d.train = make(train, "100", MegatronSplit::train, o.train_samples, "train");
     d.valid = make(one_prefix(o.valid, "data.valid"), "100", MegatronSplit::train, o.valid_samples, "valid");
   }
-  if (!d.train) throw UserError("too little data", "data.train", fmt::format("the split '{}' leaves no conversation for training", o.split), "give more data, or another split");
+  if (!d.train)
+    throw UserError("too little data", "data.train", fmt::format("the split '{}' leaves no conversation for training", o.split),
+                    "give more data, or another split");
   return d;
 }
 

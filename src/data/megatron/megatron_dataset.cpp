@@ -14,7 +14,8 @@ namespace {
 
 class MegatronDataset final : public Dataset {
  public:
-  MegatronDataset(std::unique_ptr<GptBlend> data, int64_t columns, int64_t vocabulary) : data_(std::move(data)), columns_(columns), vocabulary_(vocabulary) {}
+  MegatronDataset(std::unique_ptr<GptBlend> data, int64_t columns, int64_t vocabulary)
+      : data_(std::move(data)), columns_(columns), vocabulary_(vocabulary) {}
   int64_t sample_count() const override { return data_->size(); }
   int64_t columns() const override { return columns_; }
   int64_t token_count() const override { return data_->tokens(); }
@@ -50,7 +51,8 @@ List list_of(const std::vector<DataSource>& sources, const char* key, MegatronOr
     weighted = weighted || s.weight != 1;
     for (const std::string& path : source_files(s.path)) {
       if (source_kind(path) != SourceKind::indexed)
-        throw UserError("not token files", fmt::format("{}: {}", key, path), "a Megatron order takes .bin/.idx prefixes", "make them with ravine preprocess, or set data.order=philox");
+        throw UserError("not token files", fmt::format("{}: {}", key, path), "a Megatron order takes .bin/.idx prefixes",
+                        "make them with ravine preprocess, or set data.order=philox");
       list.prefixes.push_back(path);
       list.weights.push_back(s.weight);
     }
@@ -62,11 +64,17 @@ List list_of(const std::vector<DataSource>& sources, const char* key, MegatronOr
 }  // namespace
 
 Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
-  auto refuse = [](const char* key, const std::string& rule, const std::string& fix) { throw UserError("option does not go with a Megatron order", key, rule, fix); };
+  auto refuse = [](const char* key, const std::string& rule, const std::string& fix) {
+    throw UserError("option does not go with a Megatron order", key, rule, fix);
+  };
   if (o.valid_fraction > 0) refuse("data.valid_fraction", "data.split says what is held out", "set data.split instead");
-  if (o.document_attention) refuse("data.document_attention", "documents end at the end-of-document id there", "set data.reset_attention_mask=true and data.reset_position_ids=true instead");
+  if (o.document_attention)
+    refuse("data.document_attention", "documents end at the end-of-document id there",
+           "set data.reset_attention_mask=true and data.reset_position_ids=true instead");
   if (!o.shuffle) refuse("data.shuffle=false", "the order is shuffled by the seed", "leave it out");
-  const bool instructions = std::any_of(o.train.begin(), o.train.end(), [](const DataSource& s) { return source_kind(source_files(s.path).at(0)) == SourceKind::instructions; });
+  const bool instructions = std::any_of(o.train.begin(), o.train.end(), [](const DataSource& s) {
+    return source_kind(source_files(s.path).at(0)) == SourceKind::instructions;
+  });
   if (!o.pack && !instructions) refuse("data.pack=false", "documents are always joined there", "leave it out");
   const int64_t vocabulary = o.vocabulary > 0 ? o.vocabulary : tokenizer ? tokenizer->size() : 0;
   require(vocabulary > 0, "dataset: token files need the size of the vocabulary, got {}", vocabulary);
@@ -86,7 +94,8 @@ Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokeni
   const List train = list_of(o.train, "data.train", g.order);
   // A blend by weights needs a number of samples, also for the one epoch that validation takes otherwise.
   if (o.valid_samples < 0 && o.valid.empty() && !train.weights.empty() && SplitString(o.split).shares(MegatronSplit::valid))
-    throw UserError("no number of validation samples", "train.valid_batches", "a blend by weights needs one", "set train.valid_batches, or data.split=100 for no validation");
+    throw UserError("no number of validation samples", "train.valid_batches", "a blend by weights needs one",
+                    "set train.valid_batches, or data.split=100 for no validation");
   Datasets d;
   auto wrap = [&](std::unique_ptr<GptBlend>& data) -> std::unique_ptr<Dataset> {
     if (!data || data->size() == 0) return nullptr;
@@ -103,7 +112,10 @@ Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokeni
     g.split = "0,100";
     d.valid = wrap(build_gpt_splits(valid.prefixes, valid.weights, {0, o.valid_samples, 0}, g)[1]);
   }
-  if (!d.train) throw UserError("too little data", "data.train", fmt::format("the split '{}' leaves no sample of {} tokens for training", o.split, o.sequence_length), "give more data or shorter sequences");
+  if (!d.train)
+    throw UserError("too little data", "data.train",
+                    fmt::format("the split '{}' leaves no sample of {} tokens for training", o.split, o.sequence_length),
+                    "give more data or shorter sequences");
   return d;
 }
 
@@ -111,7 +123,8 @@ void refuse_megatron_options(const DatasetOptions& o) {
   auto refuse = [](const char* key, const std::string& instead) {
     throw UserError("option has no effect", key, "it belongs to data.order megatron and megatron-2023", instead);
   };
-  if (o.reset_position_ids || o.reset_attention_mask) refuse("data.reset_position_ids, data.reset_attention_mask", "set data.document_attention=true, or a Megatron order");
+  if (o.reset_position_ids || o.reset_attention_mask)
+    refuse("data.reset_position_ids, data.reset_attention_mask", "set data.document_attention=true, or a Megatron order");
   if (o.eod_mask_loss) refuse("data.eod_mask_loss", "leave it out, or set a Megatron order");
   if (!o.index_cache.empty()) refuse("data.index_cache", "leave it out, or set a Megatron order");
 }

@@ -1,13 +1,14 @@
-// Training on .bin/.idx prefixes in the order that Megatron gives them: data.order megatron or megatron-2023. Instruction files take ModelLink's
-// order (instruction_order.h).
+// Training on .bin/.idx prefixes in the order that Megatron gives them: data.order megatron or megatron-2023. Instruction files
+// take ModelLink's order (instruction_order.h).
 #pragma once
 #include "data/dataset.h"
 
 namespace ravine {
 
 // With data.valid empty, train and valid are the first two shares of options.split of the files in `train`; else each list is
-// taken whole. Weights that are all 1 mean no weights for several files in the order `megatron` (each by its size), equal shares in
-// `megatron-2023`. Behind the last sample the same order begins again. `tokenizer` may be null if no end token is needed.
+// taken whole. Weights that are all 1 mean no weights for several files in the order `megatron` (each by its size), equal
+// shares in `megatron-2023`. Behind the last sample the same order begins again. `tokenizer` may be null if no end token is
+// needed.
 Datasets open_megatron_datasets(const DatasetOptions& options, const Tokenizer* tokenizer);
 
 // A UserError if an option is set that only a Megatron order honours.

@@ -38,9 +38,12 @@ int64_t rounded(double x) { return static_cast<int64_t>(std::nearbyint(x)); }  /
 
 const char* name(MegatronSplit s) {
   switch (s) {
-    case MegatronSplit::train: return "train";
-    case MegatronSplit::valid: return "valid";
-    case MegatronSplit::test: return "test";
+    case MegatronSplit::train:
+      return "train";
+    case MegatronSplit::valid:
+      return "valid";
+    case MegatronSplit::test:
+      return "test";
   }
   fail("split: train, valid or test, got {}", static_cast<int>(s));
 }
@@ -56,7 +59,8 @@ std::vector<double> normalized(const std::vector<double>& values) {
 
 SplitString::SplitString(const std::string& text) : text_(text) {
   auto refuse = [&](const std::string& rule) {
-    throw UserError("wrong split", fmt::format("'{}'", text), rule, "write for example 969,30,1: the shares of train, valid and test");
+    throw UserError("wrong split", fmt::format("'{}'", text), rule,
+                    "write for example 969,30,1: the shares of train, valid and test");
   };
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find_first_not_of(".0123456789", at), text.size());
@@ -67,7 +71,8 @@ SplitString::SplitString(const std::string& text) : text_(text) {
     }
     double value = 0;
     auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, value);
-    if (error != std::errc() || rest != text.data() + end) refuse(fmt::format("'{}' is not a number", text.substr(at, end - at)));
+    if (error != std::errc() || rest != text.data() + end)
+      refuse(fmt::format("'{}' is not a number", text.substr(at, end - at)));
     weights_.push_back(value);
     at = end;
   }
@@ -97,7 +102,8 @@ std::optional<SplitRange> SplitString::range(MegatronSplit s, int64_t sequences,
   const auto i = static_cast<size_t>(s);
   if (border[i] < 0 || border[i + 1] < border[i])
     throw UserError("split does not fit the data", fmt::format("'{}'", text_),
-                    fmt::format("the 2023 rule of rounding gives {} the sequences {} to {} of {}", name(s), border[i], border[i + 1], sequences),
+                    fmt::format("the 2023 rule of rounding gives {} the sequences {} to {} of {}", name(s), border[i],
+                                border[i + 1], sequences),
                     "use data.order=megatron or another split");
   return SplitRange{border[i], border[i + 1]};
 }

@@ -18,7 +18,8 @@ constexpr size_t kMostColumns = 65536;
 
 class CsvRecords final : public RecordReader {
  public:
-  CsvRecords(const std::string& path, const RecordOptions& o) : file_(std::make_shared<const std::string>(path)), text_(path, o.max_record) {
+  CsvRecords(const std::string& path, const RecordOptions& o)
+      : file_(std::make_shared<const std::string>(path)), text_(path, o.max_record) {
     if (!row()) refuse("no header", "the first line must name the columns");
     std::unordered_set<std::string_view> seen, wanted(o.fields.begin(), o.fields.end());
     for (const std::string& name : fields_) {
@@ -31,12 +32,14 @@ class CsvRecords final : public RecordReader {
       if (!seen.contains(name)) {
         for (const auto& [by, called] : {std::pair(';', "semicolons"), std::pair('\t', "tabs")})
           if (fields_.size() == 1 && fields_[0].find(by) != std::string::npos)
-            throw UserError(fmt::format("{} between the fields", called), text_.path() + ":1", "a .csv has commas between its fields", "save the table again with commas between the fields");
+            throw UserError(fmt::format("{} between the fields", called), text_.path() + ":1",
+                            "a .csv has commas between its fields", "save the table again with commas between the fields");
         Json row = Json::object();
         for (const std::string& column : fields_) row[column] = "";
         refuse_chat_slip(row, text_.path() + ":1");
         const std::string near = nearest(name, fields_);
-        throw UserError(fmt::format("no column '{}'", name), text_.path() + ":1", fmt::format("the header names {}", printable(fmt::format("{}", fmt::join(fields_, ", ")))),
+        throw UserError(fmt::format("no column '{}'", name), text_.path() + ":1",
+                        fmt::format("the header names {}", printable(fmt::format("{}", fmt::join(fields_, ", ")))),
                         name_field(o.asked_by, near.empty() ? "COLUMN" : near) + ", the column that holds the text");
       }
   }
@@ -69,8 +72,10 @@ class CsvRecords final : public RecordReader {
     line_ = text_.line();
     fields_.clear();
     for (;;) {
-      if (names_.empty() && fields_.size() >= kMostColumns) refuse("too many columns", fmt::format("a table has at most {}", kMostColumns));
-      if (!names_.empty() && fields_.size() >= names_.size()) refuse(fmt::format("more than {} fields", names_.size()), fmt::format("the header names {} columns", names_.size()));
+      if (names_.empty() && fields_.size() >= kMostColumns)
+        refuse("too many columns", fmt::format("a table has at most {}", kMostColumns));
+      if (!names_.empty() && fields_.size() >= names_.size())
+        refuse(fmt::format("more than {} fields", names_.size()), fmt::format("the header names {} columns", names_.size()));
       fields_.emplace_back();
       field(fields_.back());
       const int c = text_.peek();
@@ -112,7 +117,8 @@ class CsvRecords final : public RecordReader {
   }
 
   [[noreturn]] void refuse(const std::string& what, const std::string& rule) const {
-    throw UserError("not valid CSV: " + what, fmt::format("{}:{}", text_.path(), std::max<int64_t>(line_, 1)), rule, "write the file again with a CSV library");
+    throw UserError("not valid CSV: " + what, fmt::format("{}:{}", text_.path(), std::max<int64_t>(line_, 1)), rule,
+                    "write the file again with a CSV library");
   }
 
   std::shared_ptr<const std::string> file_;
@@ -124,6 +130,8 @@ class CsvRecords final : public RecordReader {
 
 }  // namespace
 
-std::unique_ptr<RecordReader> open_csv_records(const std::string& path, const RecordOptions& options) { return std::make_unique<CsvRecords>(path, options); }
+std::unique_ptr<RecordReader> open_csv_records(const std::string& path, const RecordOptions& options) {
+  return std::make_unique<CsvRecords>(path, options);
+}
 
 }  // namespace ravine

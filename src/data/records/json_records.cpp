@@ -9,7 +9,8 @@ namespace {
 
 class JsonRecords final : public RecordReader {
  public:
-  JsonRecords(const std::string& path, const RecordOptions& o) : file_(std::make_shared<const std::string>(path)), text_(path, o.max_record) {}
+  JsonRecords(const std::string& path, const RecordOptions& o)
+      : file_(std::make_shared<const std::string>(path)), text_(path, o.max_record) {}
 
   bool next(Record& record) override {
     if (!begun_) {
@@ -82,12 +83,16 @@ class JsonRecords final : public RecordReader {
   }
 
   [[noreturn]] void refuse_element() {
-    const bool values = array_ && std::string_view("[\"-0123456789tfn").find(static_cast<char>(text_.peek())) != std::string_view::npos;
-    throw UserError(values ? "a list of something else than objects" : "not valid JSON", fmt::format("{}:{}", text_.path(), text_.line()), "a record must be a JSON object",
-                    values ? "write each as an object: [{\"text\": \"..\"}, ..]" : "correct the file; plain text is named .txt, one object per line .jsonl");
+    const bool values =
+        array_ && std::string_view("[\"-0123456789tfn").find(static_cast<char>(text_.peek())) != std::string_view::npos;
+    throw UserError(values ? "a list of something else than objects" : "not valid JSON",
+                    fmt::format("{}:{}", text_.path(), text_.line()), "a record must be a JSON object",
+                    values ? "write each as an object: [{\"text\": \"..\"}, ..]"
+                           : "correct the file; plain text is named .txt, one object per line .jsonl");
   }
   [[noreturn]] void refuse(const std::string& rule) const {
-    throw UserError("not valid JSON", fmt::format("{}:{}", text_.path(), text_.line()), rule, "correct the file; one object per line belongs into a .jsonl file");
+    throw UserError("not valid JSON", fmt::format("{}:{}", text_.path(), text_.line()), rule,
+                    "correct the file; one object per line belongs into a .jsonl file");
   }
 
   std::shared_ptr<const std::string> file_;
@@ -97,6 +102,8 @@ class JsonRecords final : public RecordReader {
 
 }  // namespace
 
-std::unique_ptr<RecordReader> open_json_records(const std::string& path, const RecordOptions& options) { return std::make_unique<JsonRecords>(path, options); }
+std::unique_ptr<RecordReader> open_json_records(const std::string& path, const RecordOptions& options) {
+  return std::make_unique<JsonRecords>(path, options);
+}
 
 }  // namespace ravine

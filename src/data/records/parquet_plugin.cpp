@@ -68,27 +68,43 @@ void append_value(std::string& out, const arrow::Array& array, int64_t i) {
     return;
   }
   switch (array.type_id()) {
-    case T::BOOL: out += as<arrow::BooleanArray>(array).Value(i) ? "true" : "false"; return;
-    case T::INT8: return append_number(out, static_cast<int>(as<arrow::Int8Array>(array).Value(i)));
-    case T::INT16: return append_number(out, as<arrow::Int16Array>(array).Value(i));
-    case T::INT32: return append_number(out, as<arrow::Int32Array>(array).Value(i));
-    case T::INT64: return append_number(out, as<arrow::Int64Array>(array).Value(i));
-    case T::UINT8: return append_number(out, static_cast<int>(as<arrow::UInt8Array>(array).Value(i)));
-    case T::UINT16: return append_number(out, as<arrow::UInt16Array>(array).Value(i));
-    case T::UINT32: return append_number(out, as<arrow::UInt32Array>(array).Value(i));
-    case T::UINT64: return append_number(out, as<arrow::UInt64Array>(array).Value(i));
-    case T::FLOAT: return append_number(out, as<arrow::FloatArray>(array).Value(i));
-    case T::DOUBLE: return append_number(out, as<arrow::DoubleArray>(array).Value(i));
+    case T::BOOL:
+      out += as<arrow::BooleanArray>(array).Value(i) ? "true" : "false";
+      return;
+    case T::INT8:
+      return append_number(out, static_cast<int>(as<arrow::Int8Array>(array).Value(i)));
+    case T::INT16:
+      return append_number(out, as<arrow::Int16Array>(array).Value(i));
+    case T::INT32:
+      return append_number(out, as<arrow::Int32Array>(array).Value(i));
+    case T::INT64:
+      return append_number(out, as<arrow::Int64Array>(array).Value(i));
+    case T::UINT8:
+      return append_number(out, static_cast<int>(as<arrow::UInt8Array>(array).Value(i)));
+    case T::UINT16:
+      return append_number(out, as<arrow::UInt16Array>(array).Value(i));
+    case T::UINT32:
+      return append_number(out, as<arrow::UInt32Array>(array).Value(i));
+    case T::UINT64:
+      return append_number(out, as<arrow::UInt64Array>(array).Value(i));
+    case T::FLOAT:
+      return append_number(out, as<arrow::FloatArray>(array).Value(i));
+    case T::DOUBLE:
+      return append_number(out, as<arrow::DoubleArray>(array).Value(i));
     case T::STRING:
-    case T::BINARY: return append_string(out, as<arrow::BinaryArray>(array).GetView(i));
+    case T::BINARY:
+      return append_string(out, as<arrow::BinaryArray>(array).GetView(i));
     case T::LARGE_STRING:
-    case T::LARGE_BINARY: return append_string(out, as<arrow::LargeBinaryArray>(array).GetView(i));
+    case T::LARGE_BINARY:
+      return append_string(out, as<arrow::LargeBinaryArray>(array).GetView(i));
     case T::STRING_VIEW:
-    case T::BINARY_VIEW: return append_string(out, as<arrow::BinaryViewArray>(array).GetView(i));
+    case T::BINARY_VIEW:
+      return append_string(out, as<arrow::BinaryViewArray>(array).GetView(i));
     case T::MAP: {
       const auto& map = as<arrow::MapArray>(array);
       const auto key = map.keys()->type_id();
-      if (key != T::STRING && key != T::LARGE_STRING) return append_elements(out, *map.values(), map.value_offset(i), map.value_offset(i + 1));
+      if (key != T::STRING && key != T::LARGE_STRING)
+        return append_elements(out, *map.values(), map.value_offset(i), map.value_offset(i + 1));
       out += '{';
       for (int64_t k = map.value_offset(i); k < map.value_offset(i + 1); ++k) {
         if (k > map.value_offset(i)) out += ',';
@@ -177,7 +193,8 @@ T checked(arrow::Result<T> result) {
 std::unique_ptr<Reader> make_reader(const char* path, const void* data, size_t size, std::string_view fields) {
   std::shared_ptr<arrow::io::RandomAccessFile> input;
   if (data)
-    input = std::make_shared<arrow::io::BufferReader>(std::make_shared<arrow::Buffer>(static_cast<const uint8_t*>(data), static_cast<int64_t>(size)));
+    input = std::make_shared<arrow::io::BufferReader>(
+        std::make_shared<arrow::Buffer>(static_cast<const uint8_t*>(data), static_cast<int64_t>(size)));
   else
     input = checked(arrow::io::ReadableFile::Open(path));
   parquet::arrow::FileReaderBuilder builder;
@@ -187,7 +204,8 @@ std::unique_ptr<Reader> make_reader(const char* path, const void* data, size_t s
   properties.set_use_threads(false);
   properties.set_pre_buffer(false);
   auto reader = std::make_unique<Reader>();
-  if (auto status = builder.properties(properties)->Build(&reader->file); !status.ok()) throw std::runtime_error(status.message());
+  if (auto status = builder.properties(properties)->Build(&reader->file); !status.ok())
+    throw std::runtime_error(status.message());
   std::set<std::string, std::less<>> wanted;
   for (size_t at = 0; at < fields.size();) {
     const size_t end = fields.find('\n', at);

@@ -35,7 +35,8 @@ const RavineParquet& load_library(const std::string& path) {
 
 class ParquetRecords final : public RecordReader {
  public:
-  ParquetRecords(const std::string& path, const RecordOptions& o) : file_(std::make_shared<const std::string>(path)), library_(load_library(path)), max_(o.max_record) {
+  ParquetRecords(const std::string& path, const RecordOptions& o)
+      : file_(std::make_shared<const std::string>(path)), library_(load_library(path)), max_(o.max_record) {
     std::string fields;
     for (const std::string& f : o.fields) fields += f + "\n";
     if (!path.ends_with(".parquet")) {
@@ -45,7 +46,8 @@ class ParquetRecords final : public RecordReader {
       throw UserError("cannot open file", path, "it must be a regular file", "check the path");
     }
     char error[512] = "";
-    reader_ = library_.open(path.c_str(), whole_.empty() ? nullptr : whole_.data(), whole_.size(), fields.c_str(), error, sizeof error);
+    reader_ = library_.open(path.c_str(), whole_.empty() ? nullptr : whole_.data(), whole_.size(), fields.c_str(), error,
+                            sizeof error);
     if (!reader_) refuse(error);
   }
   ~ParquetRecords() override {
@@ -61,7 +63,9 @@ class ParquetRecords final : public RecordReader {
     const int result = library_.next(reader_, &json, &size, error, sizeof error);
     if (result < 0) refuse(error);
     if (result == 0) return false;
-    if (static_cast<int64_t>(size) > max_) throw UserError("record is too long", fmt::format("{}:{}", *file_, row_ + 1), fmt::format("at most {} bytes", max_), "split it");
+    if (static_cast<int64_t>(size) > max_)
+      throw UserError("record is too long", fmt::format("{}:{}", *file_, row_ + 1), fmt::format("at most {} bytes", max_),
+                      "split it");
     record.body.assign(json, size);
     record.plain = false;
     record.file = file_;
@@ -71,7 +75,9 @@ class ParquetRecords final : public RecordReader {
   double done() const override { return library_.done(reader_); }
 
  private:
-  [[noreturn]] void refuse(const char* why) const { throw UserError("cannot read parquet file", fmt::format("{}:{}", *file_, row_ + 1), why, "fetch or write the file again"); }
+  [[noreturn]] void refuse(const char* why) const {
+    throw UserError("cannot read parquet file", fmt::format("{}:{}", *file_, row_ + 1), why, "fetch or write the file again");
+  }
 
   std::shared_ptr<const std::string> file_;
   const RavineParquet& library_;
@@ -82,6 +88,8 @@ class ParquetRecords final : public RecordReader {
 
 }  // namespace
 
-std::unique_ptr<RecordReader> open_parquet_records(const std::string& path, const RecordOptions& options) { return std::make_unique<ParquetRecords>(path, options); }
+std::unique_ptr<RecordReader> open_parquet_records(const std::string& path, const RecordOptions& options) {
+  return std::make_unique<ParquetRecords>(path, options);
+}
 
 }  // namespace ravine

@@ -12,7 +12,9 @@ namespace {
 
 constexpr std::string_view kMark = "\xEF\xBB\xBF";  // byte order mark
 
-double share(int64_t done, int64_t size) { return size > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(size)) : 1.0; }
+double share(int64_t done, int64_t size) {
+  return size > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(size)) : 1.0;
+}
 
 class LineRecords final : public RecordReader {
  public:
@@ -41,12 +43,15 @@ class LineRecords final : public RecordReader {
   // One value over several lines, under the name of lines.
   void refuse_list(std::string_view first) const {
     const size_t second = first.find_first_not_of(" \t\r", 1);
-    const bool list = first[0] == '[' && (second == std::string_view::npos || first[second] == '{'), object = first[0] == '{' && second == std::string_view::npos;
+    const bool list = first[0] == '[' && (second == std::string_view::npos || first[second] == '{'),
+               object = first[0] == '{' && second == std::string_view::npos;
     if (!list && !object) return;
     std::string name = *file_;
     if (const size_t at = name.rfind(".jsonl"); at != std::string::npos) name.erase(at + 5, 1);
-    throw UserError(list ? "a list of JSON in a .jsonl file" : "an object of JSON over several lines in a .jsonl file", fmt::format("{}:{}", *file_, lines_.line_number()), "each line must hold one whole JSON object",
-                    fmt::format("a list, or objects over several lines, are named .json: mv {} {}", shell_word(*file_), shell_word(name)));
+    throw UserError(
+        list ? "a list of JSON in a .jsonl file" : "an object of JSON over several lines in a .jsonl file",
+        fmt::format("{}:{}", *file_, lines_.line_number()), "each line must hold one whole JSON object",
+        fmt::format("a list, or objects over several lines, are named .json: mv {} {}", shell_word(*file_), shell_word(name)));
   }
 
   std::shared_ptr<const std::string> file_;
@@ -89,9 +94,12 @@ std::unique_ptr<RecordReader> open_text_records(const std::string& path, const R
   return std::make_unique<LineRecords>(path, options, false);
 }
 
-std::unique_ptr<RecordReader> open_jsonl_records(const std::string& path, const RecordOptions& options) { return std::make_unique<LineRecords>(path, options, true); }
+std::unique_ptr<RecordReader> open_jsonl_records(const std::string& path, const RecordOptions& options) {
+  return std::make_unique<LineRecords>(path, options, true);
+}
 
-TextWindow::TextWindow(const std::string& path, int64_t max_record) : path_(path), source_(open_bytes(path)), max_record_(max_record), size_(size_of_file(path)) {
+TextWindow::TextWindow(const std::string& path, int64_t max_record)
+    : path_(path), source_(open_bytes(path)), max_record_(max_record), size_(size_of_file(path)) {
   more(0);
   if (buffer_.starts_with(kMark)) at_ = kMark.size();
 }
@@ -100,7 +108,8 @@ bool TextWindow::more(size_t ahead) {
   constexpr size_t kPiece = size_t{1} << 18;
   while (!at_end_ && at_ + ahead >= buffer_.size()) {
     if (static_cast<int64_t>(buffer_.size() - at_) > max_record_)
-      throw UserError("record is too long", fmt::format("{}:{}", path_, line_), fmt::format("at most {} bytes", max_record_), "check that brackets and quotes are closed");
+      throw UserError("record is too long", fmt::format("{}:{}", path_, line_), fmt::format("at most {} bytes", max_record_),
+                      "check that brackets and quotes are closed");
     if (at_ > kPiece || at_ == buffer_.size()) buffer_.erase(0, at_), at_ = 0;
     const size_t had = buffer_.size(), piece = std::max(kPiece, had);
     buffer_.resize(had + piece);

@@ -26,7 +26,9 @@ void AddedVocabulary::add(AddedEntry entry, const Vocabulary& model, const Norma
   said_ += entry.token.content.size();
   formed_ += entry.form.size();
   if (formed_ > 8 * said_ + (size_t{1} << 20))
-    throw UserError("wrong tokenizer file", "added_tokens", fmt::format("the normalizer makes {} bytes of tokens of {} bytes", formed_, said_), "correct or replace the file");
+    throw UserError("wrong tokenizer file", "added_tokens",
+                    fmt::format("the normalizer makes {} bytes of tokens of {} bytes", formed_, said_),
+                    "correct or replace the file");
   by_content_[entry.token.content] = id;
   if (entry.token.special) special_[entry.token.content] = true;
   end_ = std::max<int64_t>(end_, int64_t{id} + 1);
@@ -41,7 +43,8 @@ void AddedVocabulary::finish() {
 
 bool AddedVocabulary::is_special(std::string_view content) const { return special_.contains(std::string(content)); }
 
-bool AddedVocabulary::settle(std::string_view text, int32_t id, bool all_text, size_t done, size_t& begin, size_t& end, Space& space) const {
+bool AddedVocabulary::settle(std::string_view text, int32_t id, bool all_text, size_t done, size_t& begin, size_t& end,
+                             Space& space) const {
   const AddedToken& t = by_id_.at(id).token;
   if (all_text && special_.contains(t.content)) return false;
   auto before = [&](size_t at) {  // of the character that ends at `at`

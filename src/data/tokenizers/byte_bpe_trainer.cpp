@@ -79,7 +79,8 @@ struct Change {
 };
 
 // Joins a pair in one word and notes which pairs come and go, as Word::merge there.
-void join_pair(std::vector<int32_t>& w, int32_t a, int32_t b, int32_t becomes, int64_t count, uint32_t index, std::vector<Change>& changes) {
+void join_pair(std::vector<int32_t>& w, int32_t a, int32_t b, int32_t becomes, int64_t count, uint32_t index,
+               std::vector<Change>& changes) {
   size_t to = 0;
   for (size_t i = 0; i < w.size();) {
     if (i + 1 < w.size() && w[i] == a && w[i + 1] == b) {
@@ -106,7 +107,9 @@ struct Candidate {
   std::vector<uint32_t> words;  // that gained the pair when this was made
 };
 struct Later {  // the most frequent first, then the lowest ids
-  bool operator()(const Candidate& a, const Candidate& b) const { return a.count != b.count ? a.count < b.count : a.pair > b.pair; }
+  bool operator()(const Candidate& a, const Candidate& b) const {
+    return a.count != b.count ? a.count < b.count : a.pair > b.pair;
+  }
 };
 
 class Learner {
@@ -115,7 +118,8 @@ class Learner {
     words_.resize(words.size());
     counts_.resize(words.size());
     texts_.resize(256);
-    for (int b = 0; b < 256; ++b) texts_[static_cast<size_t>(id_of_byte[static_cast<size_t>(b)])] = std::string(1, static_cast<char>(b));
+    for (int b = 0; b < 256; ++b)
+      texts_[static_cast<size_t>(id_of_byte[static_cast<size_t>(b)])] = std::string(1, static_cast<char>(b));
     for (size_t i = 0; i < texts_.size(); ++i) ids_[texts_[i]] = static_cast<int32_t>(i);
     for (size_t w = 0; w < words.size(); ++w) {
       counts_[w] = words[w].second;
@@ -138,7 +142,8 @@ class Learner {
       }
       if (top.count < 1 || top.count < min_frequency) break;
       auto a = static_cast<int32_t>(top.pair >> 32), b = static_cast<int32_t>(top.pair);
-      auto [known, fresh] = ids_.emplace(texts_[static_cast<size_t>(a)] + texts_[static_cast<size_t>(b)], static_cast<int32_t>(texts_.size()));
+      auto [known, fresh] =
+          ids_.emplace(texts_[static_cast<size_t>(a)] + texts_[static_cast<size_t>(b)], static_cast<int32_t>(texts_.size()));
       if (fresh) texts_.push_back(known->first);
       merges.push_back({a, b, known->second});
       join(top, a, b, known->second);
@@ -158,7 +163,8 @@ class Learner {
     parallel_for(parts, [&](int64_t p) {
       for (size_t w = static_cast<size_t>(p); w < words_.size(); w += static_cast<size_t>(parts))
         for (size_t i = 0; i + 1 < words_[w].size(); ++i)
-          of[static_cast<size_t>(p)].push_back({pair_key(words_[w][i], words_[w][i + 1]), counts_[w], static_cast<uint32_t>(w)});
+          of[static_cast<size_t>(p)].push_back(
+              {pair_key(words_[w][i], words_[w][i + 1]), counts_[w], static_cast<uint32_t>(w)});
     });
     for (auto& part : of) {
       apply(part);
@@ -213,7 +219,8 @@ SplitPattern pattern_of(const std::string& name) {
 }
 
 Json pre_tokenizer_of(SplitPattern pattern) {
-  Json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", pattern == SplitPattern::gpt2}};
+  Json bytes{
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", pattern == SplitPattern::gpt2}};
   if (pattern == SplitPattern::gpt2) return bytes;
   Json split{{"type", "Split"}, {"pattern", {{"Regex", pattern_text(pattern)}}}, {"behavior", "Isolated"}, {"invert", false}};
   return {{"type", "Sequence"}, {"pretokenizers", Json::array({split, bytes})}};
@@ -221,8 +228,8 @@ Json pre_tokenizer_of(SplitPattern pattern) {
 
 }  // namespace
 
-std::vector<BpeMerge> learn_merges(const std::vector<std::pair<std::string, int64_t>>& words, const std::vector<int32_t>& id_of_byte,
-                                   int64_t tokens, int64_t min_frequency) {
+std::vector<BpeMerge> learn_merges(const std::vector<std::pair<std::string, int64_t>>& words,
+                                   const std::vector<int32_t>& id_of_byte, int64_t tokens, int64_t min_frequency) {
   return Learner(words, id_of_byte).run(tokens, min_frequency);
 }
 
@@ -260,7 +267,8 @@ TrainedTokenizer train_byte_bpe(const TokenizerTraining& o) {
   auto merges = learn_merges(words, id_of_byte, o.vocabulary - first, o.min_frequency);
 
   std::vector<std::string> texts(256);  // as the file spells them
-  for (int b = 0; b < 256; ++b) append_utf8(texts[static_cast<size_t>(id_of_byte[static_cast<size_t>(b)])], alphabet.of_byte[b]);
+  for (int b = 0; b < 256; ++b)
+    append_utf8(texts[static_cast<size_t>(id_of_byte[static_cast<size_t>(b)])], alphabet.of_byte[b]);
   Json list = Json::array();
   for (const auto& m : merges) {
     const std::string a = texts[static_cast<size_t>(m.left)], b = texts[static_cast<size_t>(m.right)];
@@ -273,7 +281,13 @@ TrainedTokenizer train_byte_bpe(const TokenizerTraining& o) {
   int64_t id = 0;
   for (const auto& s : special) {
     vocab += fmt::format("{}{}:{}", id ? "," : "", Json(s).dump(), id);
-    added.push_back({{"id", id++}, {"content", s}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", true}});
+    added.push_back({{"id", id++},
+                     {"content", s},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
   }
   for (const auto& t : texts) vocab += fmt::format(",{}:{}", Json(t).dump(), id++);
   Json decoder{{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};

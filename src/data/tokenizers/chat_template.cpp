@@ -16,7 +16,8 @@ namespace {
 constexpr int64_t kTemplateLimit = 4 << 20;
 
 jinja::Template parse_template(const std::string& source, const std::string& where) {
-  if (find_invalid_utf8(source) != std::string::npos) throw UserError("wrong chat template", where, "it must be UTF-8", "correct the file");
+  if (find_invalid_utf8(source) != std::string::npos)
+    throw UserError("wrong chat template", where, "it must be UTF-8", "correct the file");
   try {
     return jinja::Template(source, where);
   } catch (const jinja::TemplateError& e) {
@@ -31,7 +32,8 @@ std::optional<std::string> template_text(const Json& value, const std::string& w
     for (const auto& one : value)
       if (one.is_object() && one.value("name", Json()) == "default" && one.contains("template") && one["template"].is_string())
         return one["template"].get<std::string>();
-  throw UserError("wrong tokenizer setting", where, "a chat template is a string, or a list with an entry named 'default'", "correct the file");
+  throw UserError("wrong tokenizer setting", where, "a chat template is a string, or a list with an entry named 'default'",
+                  "correct the file");
 }
 
 }  // namespace
@@ -58,7 +60,8 @@ Json ChatTemplate::variables(const Json& conversation) const {
 
 std::unique_ptr<ChatTemplate> load_chat_template(const std::string& dir) {
   std::string config_path, map_path;
-  Json config = read_settings(dir, "tokenizer_config.json", config_path), map = read_settings(dir, "special_tokens_map.json", map_path);
+  Json config = read_settings(dir, "tokenizer_config.json", config_path),
+       map = read_settings(dir, "special_tokens_map.json", map_path);
   Json tokens = Json::object();
   for (const Json* from : {&map, &config})  // the config wins
     for (const auto& [key, value] : from->items()) {

@@ -12,7 +12,8 @@ namespace {
 
 void check_part(size_t size, size_t most) {
   if (size > most)
-    throw UserError("the decoder makes too much text", "tokenizer.json", fmt::format("at most {} bytes for tokens of this length", most), "use another tokenizer");
+    throw UserError("the decoder makes too much text", "tokenizer.json",
+                    fmt::format("at most {} bytes for tokens of this length", most), "use another tokenizer");
 }
 
 std::string replace_all(std::string_view s, std::string_view from, std::string_view to, size_t most) {
@@ -28,8 +29,8 @@ std::string replace_all(std::string_view s, std::string_view from, std::string_v
 // English as it is written, from tokens with spaces between (tokenizers/src/decoders/wordpiece.rs).
 std::string clean_up(std::string s) {
   static constexpr std::pair<std::string_view, std::string_view> kRules[] = {
-      {" .", "."},    {" ?", "?"},   {" !", "!"},           {" ,", ","},   {" ' ", "'"},  {" n't", "n't"},
-      {" 'm", "'m"},  {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (auto [from, to] : kRules) s = replace_all(s, from, to, SIZE_MAX);  // none makes it longer
   return s;
 }
@@ -78,7 +79,8 @@ class ByteFallbackStep final : public DecoderStep {
     if (bytes_.empty()) return;
     bool good = true;
     std::string_view rest = bytes_;
-    for (int n; good && !rest.empty(); rest.remove_prefix(static_cast<size_t>(std::max(n, 1)))) good = (n = utf8_head(rest)) > 0;
+    for (int n; good && !rest.empty(); rest.remove_prefix(static_cast<size_t>(std::max(n, 1))))
+      good = (n = utf8_head(rest)) > 0;
     if (good)
       emit(bytes_);
     else
@@ -91,7 +93,10 @@ class ByteFallbackStep final : public DecoderStep {
     if (s.size() != 6 || !s.starts_with("<0x") || s[5] != '>') return std::nullopt;
     int v = 0;
     for (char c : s.substr(3, 2)) {
-      int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+      int digit = c >= '0' && c <= '9'   ? c - '0'
+                  : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                  : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                         : -1;
       if (digit < 0 && !(c == '+' && v == 0)) return std::nullopt;
       if (digit >= 0) v = v * 16 + digit;
     }
@@ -103,7 +108,8 @@ class ByteFallbackStep final : public DecoderStep {
 // Behind a Fuse the end of the text is not known: as many of the character as may be cut there are held back, as a number.
 class StripStep final : public DecoderStep {
  public:
-  StripStep(std::string content, int64_t start, int64_t stop, bool whole) : content_(std::move(content)), start_(start), stop_(stop), whole_(whole) {}
+  StripStep(std::string content, int64_t start, int64_t stop, bool whole)
+      : content_(std::move(content)), start_(start), stop_(stop), whole_(whole) {}
   void feed(std::string_view text, const Emit& emit) override {
     if (!whole_) cut_ = 0;
     while (cut_ >= 0 && cut_ < start_ && text.starts_with(content_)) {
@@ -251,7 +257,8 @@ class BpeStep final : public DecoderStep {
 
 class CtcStep final : public DecoderStep {
  public:
-  CtcStep(std::string pad, std::string delimiter, bool clean) : pad_(std::move(pad)), delimiter_(std::move(delimiter)), clean_(clean) {}
+  CtcStep(std::string pad, std::string delimiter, bool clean)
+      : pad_(std::move(pad)), delimiter_(std::move(delimiter)), clean_(clean) {}
   void feed(std::string_view text, const Emit& emit) override {
     if (before_ == text) return;
     before_ = std::string(text);

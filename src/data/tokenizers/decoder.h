@@ -27,8 +27,8 @@ class DecoderStep {
   size_t most_ = 0;
 };
 
-// The decoders of one text, in order. All that a step hands on, and all that comes out, has at most 64 bytes per byte of the tokens so far
-// (kDecodedSlack on top); more is a UserError, before it is held.
+// The decoders of one text, in order. All that a step hands on, and all that comes out, has at most 64 bytes per byte of the
+// tokens so far (kDecodedSlack on top); more is a UserError, before it is held.
 class DecoderRun {
  public:
   void token(std::string_view text, std::string& out);
@@ -56,7 +56,8 @@ class Decoder {
   bool none_ = true;
 };
 
-// Any of: ByteLevel Metaspace ByteFallback Fuse Strip Replace WordPiece BPEDecoder CTC Sequence. Another type is refused by name, and so are more than kMostParts.
+// Any of: ByteLevel Metaspace ByteFallback Fuse Strip Replace WordPiece BPEDecoder CTC Sequence. Another type is refused by
+// name, and so are more than kMostParts.
 Decoder read_decoder(const JsonView& json);
 
 }  // namespace ravine

@@ -44,14 +44,15 @@ class JsonTokenizer final : public Tokenizer {
   std::string kind() const override { return fmt::format("tokenizer.json ({})", p_.model->kind()); }
   int64_t size() const override { return size_; }
   uint64_t fingerprint() const override {
-    std::string words = fmt::format("{} {} {}", p_.split_special, fmt::join(p_.post_processor.before, ","), fmt::join(p_.post_processor.after, ","));
+    std::string words = fmt::format("{} {} {}", p_.split_special, fmt::join(p_.post_processor.before, ","),
+                                    fmt::join(p_.post_processor.after, ","));
     std::vector<int32_t> added;  // in order; not all ids, of which a few bytes can say many millions
     for (const auto& [id, entry] : p_.added.list()) added.push_back(id);
     std::sort(added.begin(), added.end());
     for (int32_t id : added)
       if (const AddedEntry* e = p_.added.by_id(id); id >= 0 && id < size_)
-        words += fmt::format(" {}{}{}{}{}{}{}", id, e->token.lstrip, e->token.rstrip, e->token.single_word, e->token.special, e->normalized,
-                             e->token.content);
+        words += fmt::format(" {}{}{}{}{}{}{}", id, e->token.lstrip, e->token.rstrip, e->token.single_word, e->token.special,
+                             e->normalized, e->token.content);
     return philox_key(p_.checksum, words);
   }
 
@@ -73,7 +74,9 @@ class JsonTokenizer final : public Tokenizer {
     return ids;
   }
 
-  std::unique_ptr<Decoding> start_decoding(bool skip_special) const override { return std::make_unique<JsonDecoding>(*this, skip_special); }
+  std::unique_ptr<Decoding> start_decoding(bool skip_special) const override {
+    return std::make_unique<JsonDecoding>(*this, skip_special);
+  }
 
   std::string id_to_piece(int32_t id) const override {
     check(id);
@@ -86,8 +89,8 @@ class JsonTokenizer final : public Tokenizer {
 
   void check(int32_t id) const {
     if (id < 0 || id >= size_)
-      throw UserError(fmt::format("token {} is outside the vocabulary", id), p_.where, fmt::format("ids are 0 to {}", size_ - 1),
-                      "use the tokenizer that made these ids");
+      throw UserError(fmt::format("token {} is outside the vocabulary", id), p_.where,
+                      fmt::format("ids are 0 to {}", size_ - 1), "use the tokenizer that made these ids");
   }
 
   void encode_raw(TextSpan text, Scratch& s, std::vector<int32_t>& ids) const {
@@ -142,7 +145,8 @@ class JsonTokenizer final : public Tokenizer {
   mutable std::vector<std::unique_ptr<Scratch>> free_;
 };
 
-JsonDecoding::JsonDecoding(const JsonTokenizer& tokenizer, bool skip) : tokenizer_(tokenizer), skip_(skip), run_(tokenizer.p_.decoder.start()) {}
+JsonDecoding::JsonDecoding(const JsonTokenizer& tokenizer, bool skip)
+    : tokenizer_(tokenizer), skip_(skip), run_(tokenizer.p_.decoder.start()) {}
 
 void JsonDecoding::feed(int32_t id, std::string& out) {
   tokenizer_.check(id);
@@ -181,7 +185,8 @@ TokenizerParts read_tokenizer_json(const std::string& bytes, const std::string& 
   if (auto error = parser.parse(bytes).get(root))
     throw UserError("not valid JSON", where, simdjson::error_message(error), "repair or replace the file");
   JsonView json(root, where);
-  json.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model"});
+  json.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder",
+             "model"});
   if (json.text("version", "1.0") != "1.0") json.at("version").wrong("only version 1.0 is known");
   TokenizerParts p;
   p.where = where;

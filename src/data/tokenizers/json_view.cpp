@@ -6,7 +6,9 @@
 
 namespace ravine {
 
-void JsonView::wrong(const std::string& rule) const { throw UserError("wrong tokenizer file", where(), rule, "correct or replace the file"); }
+void JsonView::wrong(const std::string& rule) const {
+  throw UserError("wrong tokenizer file", where(), rule, "correct or replace the file");
+}
 
 std::string_view JsonView::string() const {
   std::string_view s;

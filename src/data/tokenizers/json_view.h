@@ -16,7 +16,8 @@ inline constexpr int kDeepestSequence = 16;  // parts of a tokenizer.json that a
 
 class JsonView {
  public:
-  JsonView(simdjson::dom::element value, const std::string& file, std::string path = "") : value_(value), file_(&file), path_(std::move(path)) {}
+  JsonView(simdjson::dom::element value, const std::string& file, std::string path = "")
+      : value_(value), file_(&file), path_(std::move(path)) {}
 
   bool is_null() const { return value_.is_null(); }
   bool is_object() const { return value_.is_object(); }

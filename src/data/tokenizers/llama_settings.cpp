@@ -57,9 +57,10 @@ void check_class(const Json& config, const std::string& file) {
   if (!it->is_string()) wrong_setting(file, "tokenizer_class", "it must be a string");
   std::string name = *it;
   if (std::find(kClasses.begin(), kClasses.end(), name) == kClasses.end())
-    throw UserError("this kind of tokenizer is not read from tokenizer.model", file + ": tokenizer_class",
-                    fmt::format("'{}' is not one of {}", name, fmt::join(kClasses, ", ")),
-                    "put its tokenizer.json into the folder, or name the tokenizer.model file itself to use it as raw SentencePiece");
+    throw UserError(
+        "this kind of tokenizer is not read from tokenizer.model", file + ": tokenizer_class",
+        fmt::format("'{}' is not one of {}", name, fmt::join(kClasses, ", ")),
+        "put its tokenizer.json into the folder, or name the tokenizer.model file itself to use it as raw SentencePiece");
 }
 
 }  // namespace
@@ -91,7 +92,8 @@ LlamaSettings load_llama_settings(const std::string& dir, int64_t pieces,
       std::string where = "added_tokens_decoder." + key;
       int64_t id = -1;
       auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-      if (error != std::errc{} || end != key.data() + key.size()) wrong_setting(config_path, where, "the key must be a token id");
+      if (error != std::errc{} || end != key.data() + key.size())
+        wrong_setting(config_path, where, "the key must be a token id");
       AddedToken t = read_token(value, config_path, where);
       t.id = checked_id(id, config_path, where);
       s.added.add(t);

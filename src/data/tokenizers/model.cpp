@@ -68,8 +68,9 @@ std::unique_ptr<TokenModel> read_model(const JsonView& json, bool bytes) {
   if (type == "WordPiece") {
     json.only({"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"});
     auto longest = json.find("max_input_chars_per_word");
-    return make_word_piece(read_vocabulary(json.at("vocab")), json.text("unk_token", "[UNK]"), json.text("continuing_subword_prefix", "##"),
-                           longest ? longest->integer(0, INT32_MAX) : 100, json.where());
+    return make_word_piece(read_vocabulary(json.at("vocab")), json.text("unk_token", "[UNK]"),
+                           json.text("continuing_subword_prefix", "##"), longest ? longest->integer(0, INT32_MAX) : 100,
+                           json.where());
   }
   if (type == "WordLevel") {
     json.only({"type", "unk_token", "vocab"});

@@ -41,7 +41,8 @@ struct BpeOptions {
   bool bytes = false;
 };
 // Merges as pairs of texts, best first. `where` names the file in errors.
-std::unique_ptr<TokenModel> make_bpe(Vocabulary vocabulary, const std::vector<std::pair<std::string_view, std::string_view>>& merges,
+std::unique_ptr<TokenModel> make_bpe(Vocabulary vocabulary,
+                                     const std::vector<std::pair<std::string_view, std::string_view>>& merges,
                                      const BpeOptions& options, const std::string& where);
 std::unique_ptr<TokenModel> make_unigram(const JsonView& json);
 std::unique_ptr<TokenModel> make_word_piece(Vocabulary vocabulary, std::string unk_token, std::string prefix, int64_t longest,

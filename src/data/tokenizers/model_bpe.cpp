@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t kNone = UINT64_MAX;  // a pair that does not join; else rank << 32 | id of what it becomes
 constexpr size_t kShort = 64;           // symbols that are searched in a row; beyond that by a heap
 
-// Pairs of ids to what they become, in one flat table. Most pairs that are asked for are not in it, and it is larger than a cache: a bit
-// field of a few hundred kilobytes answers for most of those.
+// Pairs of ids to what they become, in one flat table. Most pairs that are asked for are not in it, and it is larger than a
+// cache: a bit field of a few hundred kilobytes answers for most of those.
 class MergeTable {
  public:
   void reserve(size_t count) {
@@ -49,7 +49,9 @@ class MergeTable {
     uint64_t key;
     uint64_t becomes;
   };
-  static uint64_t key_of(int32_t a, int32_t b) { return (uint64_t{static_cast<uint32_t>(a)} << 32 | static_cast<uint32_t>(b)) + 1; }
+  static uint64_t key_of(int32_t a, int32_t b) {
+    return (uint64_t{static_cast<uint32_t>(a)} << 32 | static_cast<uint32_t>(b)) + 1;
+  }
   size_t place(uint64_t key) const { return hash_mix(key ^ secret_, 0x9E3779B97F4A7C15ull ^ secret_) & (slots_.size() - 1); }
   size_t bit_of(uint64_t key) const { return (key * 0xD6E8FEB86659FD93ull >> 20) & (may_hold_.size() * 64 - 1); }
   uint64_t secret_ = hash_secret();
@@ -66,7 +68,8 @@ struct BpeScratch final : ModelScratch {
 
 class Bpe final : public TokenModel {
  public:
-  Bpe(Vocabulary v, const std::vector<std::pair<std::string_view, std::string_view>>& merges, const BpeOptions& o, const std::string& where)
+  Bpe(Vocabulary v, const std::vector<std::pair<std::string_view, std::string_view>>& merges, const BpeOptions& o,
+      const std::string& where)
       : o_(o), where_(where) {
     vocabulary_ = std::move(v);
     read_merges(merges);
@@ -104,7 +107,8 @@ class Bpe final : public TokenModel {
     }
   }
   [[noreturn]] void missing(size_t merge, std::string_view text) const {
-    throw UserError("wrong tokenizer file", where_, fmt::format("merge {} needs '{}', which is not in the vocabulary", merge, text),
+    throw UserError("wrong tokenizer file", where_,
+                    fmt::format("merge {} needs '{}', which is not in the vocabulary", merge, text),
                     "correct or replace the file");
   }
 
@@ -179,13 +183,15 @@ class Bpe final : public TokenModel {
         symbols.push_back(id);
         continue;
       }
-      if (o_.byte_fallback && std::all_of(text.begin(), text.end(), [&](char b) { return fallback_[static_cast<unsigned char>(b)] >= 0; })) {
+      if (o_.byte_fallback &&
+          std::all_of(text.begin(), text.end(), [&](char b) { return fallback_[static_cast<unsigned char>(b)] >= 0; })) {
         for (char b : text) symbols.push_back(fallback_[static_cast<unsigned char>(b)]);  // before a pending unknown, as there
         continue;
       }
       if (o_.unk_token.empty()) continue;  // nothing stands for it
       if (unk_ < 0)
-        throw UserError("text that the tokenizer cannot take", where_, fmt::format("the unknown token '{}' is not in the vocabulary", o_.unk_token),
+        throw UserError("text that the tokenizer cannot take", where_,
+                        fmt::format("the unknown token '{}' is not in the vocabulary", o_.unk_token),
                         "use a tokenizer with an unknown token");
       if (pending && !o_.fuse_unk) symbols.push_back(unk_);
       pending = true;
@@ -291,7 +297,8 @@ class Bpe final : public TokenModel {
 
 }  // namespace
 
-std::unique_ptr<TokenModel> make_bpe(Vocabulary vocabulary, const std::vector<std::pair<std::string_view, std::string_view>>& merges,
+std::unique_ptr<TokenModel> make_bpe(Vocabulary vocabulary,
+                                     const std::vector<std::pair<std::string_view, std::string_view>>& merges,
                                      const BpeOptions& options, const std::string& where) {
   return std::make_unique<Bpe>(std::move(vocabulary), merges, options, where);
 }

@@ -34,12 +34,14 @@ class Unigram final : public TokenModel {
       simdjson::dom::array pair;
       std::string_view text;
       double score = 0;
-      if (e.get_array().get(pair) || pair.size() != 2 || pair.at(0).get_string().get(text) || pair.at(1).get_double().get(score))
+      if (e.get_array().get(pair) || pair.size() != 2 || pair.at(0).get_string().get(text) ||
+          pair.at(1).get_double().get(score))
         list.wrong(fmt::format("entry {} must be a text and a score", scores_.size()));
       auto id = static_cast<int32_t>(scores_.size());
       if (id >= kMaxTokenId) list.wrong("it has too many entries");
       vocabulary_.add(text, id);
-      if (text.size() > kLongestPiece) list.wrong(fmt::format("entry {} has {} bytes; a piece has at most {}", scores_.size(), text.size(), kLongestPiece));
+      if (text.size() > kLongestPiece)
+        list.wrong(fmt::format("entry {} has {} bytes; a piece has at most {}", scores_.size(), text.size(), kLongestPiece));
       if (!text.empty()) trie_.add(text, id);
       scores_.push_back(score);
       low = std::min(low, score);

@@ -15,7 +15,9 @@ class WordPiece final : public TokenModel {
     vocabulary_ = std::move(v);
     vocabulary_.each([&](std::string_view s, int32_t id) {
       if (s.size() > prefix.size() + kLongestPiece)
-        throw UserError("wrong tokenizer file", where_, fmt::format("the piece of id {} has {} bytes; at most {} are read", id, s.size(), kLongestPiece), "correct or replace the file");
+        throw UserError("wrong tokenizer file", where_,
+                        fmt::format("the piece of id {} has {} bytes; at most {} are read", id, s.size(), kLongestPiece),
+                        "correct or replace the file");
       if (!s.empty()) first_.add(s, id);
       if (s.size() > prefix.size() && s.starts_with(prefix)) inner_.add(s.substr(prefix.size()), id);
     });
@@ -49,7 +51,8 @@ class WordPiece final : public TokenModel {
     ids.resize(before);
     int32_t id = vocabulary_.find(unk_);
     if (id < 0)
-      throw UserError("text that the tokenizer cannot take", where_, fmt::format("the unknown token '{}' is not in the vocabulary", unk_),
+      throw UserError("text that the tokenizer cannot take", where_,
+                      fmt::format("the unknown token '{}' is not in the vocabulary", unk_),
                       "use a tokenizer with an unknown token");
     ids.push_back(id);
   }
@@ -63,13 +66,16 @@ class WordPiece final : public TokenModel {
 
 class WordLevel final : public TokenModel {
  public:
-  WordLevel(Vocabulary v, std::string unk, std::string where) : unk_(std::move(unk)), where_(std::move(where)) { vocabulary_ = std::move(v); }
+  WordLevel(Vocabulary v, std::string unk, std::string where) : unk_(std::move(unk)), where_(std::move(where)) {
+    vocabulary_ = std::move(v);
+  }
   std::string kind() const override { return "WordLevel"; }
   void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch&) const override {
     int32_t id = vocabulary_.find(word);
     if (id < 0) id = vocabulary_.find(unk_);
     if (id < 0)
-      throw UserError("text that the tokenizer cannot take", where_, fmt::format("the unknown token '{}' is not in the vocabulary", unk_),
+      throw UserError("text that the tokenizer cannot take", where_,
+                      fmt::format("the unknown token '{}' is not in the vocabulary", unk_),
                       "use a tokenizer with an unknown token");
     ids.push_back(id);
   }

@@ -10,7 +10,6 @@ namespace ravine {
 
 namespace {
 
-
 bool has_non_ascii(std::string_view s) {
   for (char c : s)
     if (static_cast<unsigned char>(c) >= 0x80) return true;
@@ -109,7 +108,8 @@ class Strip final : public Normalizer {
 
 class Bert final : public Normalizer {
  public:
-  Bert(bool clean, bool chinese, bool strip, bool lower) : clean_(clean), chinese_(chinese), strip_(strip), lower_(lower), nfd_(NormalForm::nfd) {}
+  Bert(bool clean, bool chinese, bool strip, bool lower)
+      : clean_(clean), chinese_(chinese), strip_(strip), lower_(lower), nfd_(NormalForm::nfd) {}
   bool is_identity(std::string_view) const override { return false; }
   std::string change(std::string text, bool& at_start, RegexScratch&, size_t) const override {
     auto table = char_table();
@@ -148,7 +148,9 @@ class Bert final : public Normalizer {
 
 void check_growth(size_t size, size_t most) {
   if (size > most)
-    throw UserError("the normalizer makes too much text", "tokenizer.json", fmt::format("a text may grow to 64 times its size and {} bytes", kNormalizedSlack), "use another tokenizer");
+    throw UserError("the normalizer makes too much text", "tokenizer.json",
+                    fmt::format("a text may grow to 64 times its size and {} bytes", kNormalizedSlack),
+                    "use another tokenizer");
 }
 
 class Prepend final : public Normalizer {
@@ -209,7 +211,9 @@ class Precompiled final : public Normalizer {
  public:
   explicit Precompiled(PrecompiledRules rules) : rules_(std::move(rules)) {}
   bool is_identity(std::string_view) const override { return false; }
-  std::string change(std::string text, bool&, RegexScratch&, size_t) const override { return rules_.apply(text); }  // kLongestReplacement bounds it
+  std::string change(std::string text, bool&, RegexScratch&, size_t) const override {
+    return rules_.apply(text);
+  }  // kLongestReplacement bounds it
 
  private:
   PrecompiledRules rules_;

@@ -22,8 +22,8 @@ class Normalizer {
   virtual ~Normalizer() = default;
   // Whether apply() would give the text back; may say false when it takes a closer look.
   virtual bool is_identity(std::string_view text) const = 0;
-  // `at_start` is cleared when the beginning of the text is cut off. What comes to more than 64 bytes per byte of text (kNormalizedSlack on
-  // top) is a UserError, before it is held.
+  // `at_start` is cleared when the beginning of the text is cut off. What comes to more than 64 bytes per byte of text
+  // (kNormalizedSlack on top) is a UserError, before it is held.
   std::string apply(std::string text, bool& at_start, RegexScratch& scratch) const {
     const size_t most = 64 * text.size() + kNormalizedSlack;
     return change(std::move(text), at_start, scratch, most);

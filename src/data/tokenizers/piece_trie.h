@@ -12,7 +12,8 @@ namespace ravine {
 // Bytes of a piece of Unigram and WordPiece models: the work per byte of text. Published vocabularies have up to 256.
 inline constexpr size_t kLongestPiece = 1024;
 
-// All pieces by their bytes; edges in one flat hash table. A text is walked at most one piece deep from each place, hence kLongestPiece.
+// All pieces by their bytes; edges in one flat hash table. A text is walked at most one piece deep from each place, hence
+// kLongestPiece.
 class PieceTrie {
  public:
   void add(std::string_view text, int32_t value) {

@@ -34,7 +34,8 @@ size_t ids_of(const Encodings& all) {
   return n;
 }
 
-// Makes an encoding of each of its pieces. Given two, which are another template's, it takes `pair`, and for more the library has no rule.
+// Makes an encoding of each of its pieces. Given two, which are another template's, it takes `pair`, and for more the library
+// has no rule.
 Encodings by_template(const JsonView& json, const Encodings& given) {
   json.only({"type", "single", "pair", "special_tokens"});
   if (given.size() > 2) json.wrong(fmt::format("a template cannot follow one that makes {} pieces", given.size()));
@@ -48,7 +49,8 @@ Encodings by_template(const JsonView& json, const Encodings& given) {
       const std::string_view id = sequence->at("id").string();
       const size_t i = id == "A" ? 0 : id == "B" ? 1 : given.size();
       if (i >= given.size() || (given[i].text && ++texts > 1))
-        sequence->wrong(given.size() == 1 ? "a text stands once in the template, as A" : "what comes in stands once in the template, as A and B");
+        sequence->wrong(given.size() == 1 ? "a text stands once in the template, as A"
+                                          : "what comes in stands once in the template, as A and B");
       out.push_back(given[i]);
       if ((ids += ids_of({given[i]})) > kMostAround) json.wrong(fmt::format("at most {} tokens go around a text", kMostAround));
       return;
@@ -86,7 +88,8 @@ Encodings processed(const JsonView& json, int depth, size_t& parts, Encodings gi
   }
   if (type == "BertProcessing" || type == "RobertaProcessing") {
     json.only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
-    return by_cls_and_sep(second_as_id(json.at("cls")), second_as_id(json.at("sep")), type == "RobertaProcessing", std::move(given));
+    return by_cls_and_sep(second_as_id(json.at("cls")), second_as_id(json.at("sep")), type == "RobertaProcessing",
+                          std::move(given));
   }
   if (type == "Sequence") {
     json.only({"type", "processors"});

@@ -7,7 +7,6 @@ namespace ravine {
 
 namespace {
 
-
 enum class Behavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 Behavior read_behavior(const JsonView& json) {
@@ -224,7 +223,9 @@ enum class Prefix { first, never, always };
 
 class Metaspace final : public PreTokenizerStep {
  public:
-  Metaspace(char32_t mark, Prefix prefix, bool split) : mark_(mark), prefix_(prefix), split_(split) { append_utf8(text_, mark); }
+  Metaspace(char32_t mark, Prefix prefix, bool split) : mark_(mark), prefix_(prefix), split_(split) {
+    append_utf8(text_, mark);
+  }
   void cut(const TextSpan& word, WordList& list, RegexScratch&) const override {
     std::string s;
     for (char c : word.text)
@@ -301,16 +302,18 @@ char32_t one_char(const JsonView& json) {
 // The list of steps as it is read; `bytes` says where the last change to byte characters stands.
 struct Reading {
   std::vector<std::unique_ptr<PreTokenizerStep>> steps;
-  std::optional<size_t> bytes;              // index of the last MapBytes
-  std::vector<SplitPattern> patterns;       // of the scanners among the steps
-  int maps = 0;                             // of bytes to characters, and of spaces to marks
+  std::optional<size_t> bytes;         // index of the last MapBytes
+  std::vector<SplitPattern> patterns;  // of the scanners among the steps
+  int maps = 0;                        // of bytes to characters, and of spaces to marks
   size_t parts = 0;
-  bool prefix = false;                      // a space goes in front of the text, before anything is cut
-  bool changed_after = false;               // something but cutting comes after the bytes
+  bool prefix = false;         // a space goes in front of the text, before anything is cut
+  bool changed_after = false;  // something but cutting comes after the bytes
 
   void add(std::unique_ptr<PreTokenizerStep> step) { steps.push_back(std::move(step)); }
   void count_map(const JsonView& json) {
-    if (++maps > 4) json.wrong("characters are exchanged too often");  // each time a copy of the text is held, which may be twice as long, and more
+    if (++maps > 4)
+      json.wrong(
+          "characters are exchanged too often");  // each time a copy of the text is held, which may be twice as long, and more
   }
   void read(const JsonView& json, int depth);
   void read_split(const JsonView& json);
@@ -347,7 +350,8 @@ void Reading::read_metaspace(const JsonView& json) {
   else if (scheme != "always")
     json.at("prepend_scheme").wrong("it must be first, never or always");
   if (!json.flag("add_prefix_space", true)) {
-    if (json.find("prepend_scheme") && prefix != Prefix::never) json.wrong("add_prefix_space does not agree with prepend_scheme");
+    if (json.find("prepend_scheme") && prefix != Prefix::never)
+      json.wrong("add_prefix_space does not agree with prepend_scheme");
     prefix = Prefix::never;
   }
   changed_after = true;

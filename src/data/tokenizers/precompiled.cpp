@@ -80,7 +80,8 @@ void check_depth(size_t n, Unit&& unit, const std::string& where) {
     }
     if (down) continue;
     depth[s.at] = std::max<uint16_t>(depth[s.at], 1);
-    if (depth[s.at] > kLongestRule) damaged_map(where, fmt::format("a rule of normalisation is longer than {} bytes", kLongestRule));
+    if (depth[s.at] > kLongestRule)
+      damaged_map(where, fmt::format("a rule of normalisation is longer than {} bytes", kLongestRule));
     under_way[s.at] = false;
     walk.pop_back();
   }

@@ -22,7 +22,8 @@ class PrecompiledRules {
 // Bytes that a rule may put in the place of a character or cluster; Unicode's own need 33.
 inline constexpr size_t kLongestReplacement = 256;
 
-// Checks that rules and replacements have bounded lengths, and that no step in the table leads out of it: size of the trie, trie (darts-clone units), then the replacements.
+// Checks that rules and replacements have bounded lengths, and that no step in the table leads out of it: size of the trie,
+// trie (darts-clone units), then the replacements.
 void check_precompiled(std::string_view blob, const std::string& where);
 
 std::string to_base64(std::string_view bytes);

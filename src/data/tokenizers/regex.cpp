@@ -51,15 +51,17 @@ Regex::Regex(std::string_view pattern, const std::string& where) : where_(where)
   bool counted = false;
   std::string text = translate_regex(pattern, where, &counted);
   std::unique_ptr<pcre2_compile_context, void (*)(pcre2_compile_context*)> context(pcre2_compile_context_create(nullptr),
-                                                                                  pcre2_compile_context_free);
+                                                                                   pcre2_compile_context_free);
   require(context != nullptr, "regex: out of memory");
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), 64);
   pcre2_set_max_pattern_length(context.get(), 1 << 20);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | (counted ? 0 : PCRE2_AUTO_CALLOUT), &error, &offset, context.get()));
+  code_.reset(
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | (counted ? 0 : PCRE2_AUTO_CALLOUT),
+                    &error, &offset, context.get()));
   if (!code_)
     throw UserError("wrong regular expression", where, fmt::format("'{}': {} at byte {}", pattern, pcre_message(error), offset),
                     "correct the file");
@@ -67,12 +69,14 @@ Regex::Regex(std::string_view pattern, const std::string& where) : where_(where)
 }
 
 bool Regex::find(std::string_view text, size_t from, RegexScratch& scratch, size_t& begin, size_t& end) const {
-  int rc = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK, scratch.data_,
-                       scratch.context_);
+  int rc = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from, PCRE2_NO_UTF_CHECK,
+                       scratch.data_, scratch.context_);
   if (rc == PCRE2_ERROR_NOMATCH) return false;
   if (rc < 0)
     throw UserError("regular expression takes too much work", fmt::format("{}: '{}'", where_, shown_),
-                    rc == PCRE2_ERROR_CALLOUT ? fmt::format("at most {} steps per byte of text, here {} for {} bytes", kRegexSteps, scratch.work_.steps, text.size()) : pcre_message(rc),
+                    rc == PCRE2_ERROR_CALLOUT ? fmt::format("at most {} steps per byte of text, here {} for {} bytes",
+                                                            kRegexSteps, scratch.work_.steps, text.size())
+                                              : pcre_message(rc),
                     "use another tokenizer, or cut the text into shorter documents");
   const PCRE2_SIZE* at = pcre2_get_ovector_pointer(scratch.data_);
   begin = at[0];

@@ -40,8 +40,9 @@ class Regex {
   // Syntax that PCRE2 would read otherwise is translated (\h, ^ and $ at lines, (?m), {n,m}+, classes of Unicode 16) or refused
   // with a UserError that names `where`.
   Regex(std::string_view pattern, const std::string& where);
-  // The first match at or after `from` in valid UTF-8; false if there is none. Searches of one text that take more than kRegexSteps steps per
-  // byte of it are a UserError that names the pattern: backtracking may take the square of the text, or worse.
+  // The first match at or after `from` in valid UTF-8; false if there is none. Searches of one text that take more than
+  // kRegexSteps steps per byte of it are a UserError that names the pattern: backtracking may take the square of the text, or
+  // worse.
   bool find(std::string_view text, size_t from, RegexScratch& scratch, size_t& begin, size_t& end) const;
 
  private:

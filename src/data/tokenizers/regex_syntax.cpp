@@ -9,7 +9,8 @@ namespace ravine {
 
 namespace {
 
-constexpr std::string_view kWhiteSpace = "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+constexpr std::string_view kWhiteSpace =
+    "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 
 // What Oniguruma counts as \w.
 std::string word_class() {
@@ -211,14 +212,14 @@ class Translator {
         return add_property("Nd", c == 'D', in_class);
       case 'w':
       case 'W':
-        return add_set(word_class(),
-                       c == 'W', in_class);
+        return add_set(word_class(), c == 'W', in_class);
       case 'h':
       case 'H':
         return add_set("0-9a-fA-F", c == 'H', in_class);
       case 'u': {
         std::string_view hex = p_.substr(at_, 4);
-        if (hex.size() != 4 || hex.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos) refuse("\\u without 4 digits");
+        if (hex.size() != 4 || hex.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
+          refuse("\\u without 4 digits");
         out_ += fmt::format("\\x{{{}}}", hex);
         at_ += 4;
         return;
@@ -284,7 +285,7 @@ class Translator {
   const std::string& where_;
   std::string out_;
   size_t at_ = 0;
-  size_t atom_ = 0;  // where the last atom begins in out_
+  size_t atom_ = 0;           // where the last atom begins in out_
   bool group_ended_ = false;  // the atom is a group
   bool extended_ = false;     // white space may stand between an atom and its repetition
   std::vector<size_t> group_starts_;
@@ -292,6 +293,8 @@ class Translator {
 
 }  // namespace
 
-std::string translate_regex(std::string_view pattern, const std::string& where, bool* counted) { return Translator(pattern, where).run(counted); }
+std::string translate_regex(std::string_view pattern, const std::string& where, bool* counted) {
+  return Translator(pattern, where).run(counted);
+}
 
 }  // namespace ravine

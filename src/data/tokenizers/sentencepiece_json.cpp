@@ -9,10 +9,10 @@
 #include <unordered_set>
 
 #include "base/json.h"
+#include "data/tokenizer.h"
 #include "data/tokenizers/llama_settings.h"
 #include "data/tokenizers/precompiled.h"
 #include "data/tokenizers/sentencepiece_model.h"
-#include "data/tokenizer.h"
 #include "data/tokenizers/tokenizer_folder.h"
 #include "files/tokenizer_files.h"
 
@@ -34,17 +34,23 @@ Json merges_of(const SentencePieceModel& m) {
       auto left = id.find(text.substr(0, cut)), right = id.find(text.substr(cut));
       if (left != id.end() && right != id.end()) merges.push_back({m.processor->GetScore(made), left->second, right->second});
     }
-  std::sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) { return std::tuple(-a.score, a.left, a.right) < std::tuple(-b.score, b.left, b.right); });
+  std::sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) {
+    return std::tuple(-a.score, a.left, a.right) < std::tuple(-b.score, b.left, b.right);
+  });
   Json out = Json::array();
-  for (const Merge& x : merges) out.push_back({m.pieces[static_cast<size_t>(x.left)].text, m.pieces[static_cast<size_t>(x.right)].text});
+  for (const Merge& x : merges)
+    out.push_back({m.pieces[static_cast<size_t>(x.left)].text, m.pieces[static_cast<size_t>(x.right)].text});
   return out;
 }
 
-Json text_rule(const char* type, std::string_view from, std::string_view to) { return {{"type", type}, {"pattern", {{"String", from}}}, {"content", to}}; }
+Json text_rule(const char* type, std::string_view from, std::string_view to) {
+  return {{"type", type}, {"pattern", {{"String", from}}}, {"content", to}};
+}
 
 // A pattern that any of these texts fits, the longest first.
 std::string any_of_texts(std::vector<std::string> texts) {
-  std::sort(texts.begin(), texts.end(), [](const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
+  std::sort(texts.begin(), texts.end(),
+            [](const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
   std::string pattern;
   for (const std::string& s : texts) {
     pattern += pattern.empty() ? "" : "|";
@@ -66,7 +72,8 @@ Json symbols_rule(const SentencePieceModel& m) {
 }
 
 // What is put around each text: ids with their spellings.
-Json around(const std::vector<std::pair<int32_t, std::string>>& before, const std::vector<std::pair<int32_t, std::string>>& after) {
+Json around(const std::vector<std::pair<int32_t, std::string>>& before,
+            const std::vector<std::pair<int32_t, std::string>>& after) {
   Json single = Json::array(), pair = Json::array(), specials = Json::object();
   auto special = [&](const std::pair<int32_t, std::string>& t, int type) {
     specials[t.second] = {{"id", t.second}, {"ids", {t.first}}, {"tokens", {t.second}}};
@@ -92,13 +99,16 @@ struct Surroundings {
 };
 
 Json added_token(int64_t id, const std::string& content, bool special) {
-  return {{"id", id}, {"content", content}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}, {"special", special}};
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
 std::optional<std::string> json_of(const SentencePieceModel& m, const Surroundings& s) {
   const bool bpe = m.algorithm == "bpe";
   const Json symbols = symbols_rule(m);
-  if ((!bpe && m.algorithm != "unigram") || !m.escape_whitespaces || m.whitespace_as_suffix || (m.has_rules && !symbols.is_null())) return std::nullopt;
+  if ((!bpe && m.algorithm != "unigram") || !m.escape_whitespaces || m.whitespace_as_suffix ||
+      (m.has_rules && !symbols.is_null()))
+    return std::nullopt;
   Json vocabulary = bpe ? Json::object() : Json::array();
   const int32_t unk = m.processor->unk_id();
   for (size_t i = 0; i < m.pieces.size(); ++i) {
@@ -123,8 +133,15 @@ std::optional<std::string> json_of(const SentencePieceModel& m, const Surroundin
   if (s.strips_prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   Json model = {{"type", bpe ? "BPE" : "Unigram"}};
   if (bpe) {
-    model.update(Json{{"dropout", nullptr}, {"unk_token", m.pieces[static_cast<size_t>(unk)].text}, {"continuing_subword_prefix", nullptr}, {"end_of_word_suffix", nullptr}, {"fuse_unk", true},
-                      {"byte_fallback", m.byte_fallback}, {"ignore_merges", !symbols.is_null()}, {"vocab", std::move(vocabulary)}, {"merges", merges_of(m)}});
+    model.update(Json{{"dropout", nullptr},
+                      {"unk_token", m.pieces[static_cast<size_t>(unk)].text},
+                      {"continuing_subword_prefix", nullptr},
+                      {"end_of_word_suffix", nullptr},
+                      {"fuse_unk", true},
+                      {"byte_fallback", m.byte_fallback},
+                      {"ignore_merges", !symbols.is_null()},
+                      {"vocab", std::move(vocabulary)},
+                      {"merges", merges_of(m)}});
   } else {
     if (!symbols.is_null()) return std::nullopt;  // Unigram there has no pieces that always win
     model.update(Json{{"unk_id", unk}, {"vocab", std::move(vocabulary)}, {"byte_fallback", m.byte_fallback}});
@@ -143,37 +160,46 @@ std::optional<std::string> json_of(const SentencePieceModel& m, const Surroundin
 
 Json prepend_mark() { return {{"type", "Prepend"}, {"prepend", kSpaceMark}}; }
 
-// LlamaTokenizer's rules. Legacy: every stretch of text between special strings is a text of its own for SentencePiece, prefix and all. Not legacy: the whole
-// text has one prefix, and none where a special string begins it; so special strings are found behind the normalizer, which is to leave them alone.
+// LlamaTokenizer's rules. Legacy: every stretch of text between special strings is a text of its own for SentencePiece, prefix
+// and all. Not legacy: the whole text has one prefix, and none where a special string begins it; so special strings are found
+// behind the normalizer, which is to leave them alone.
 std::optional<Surroundings> llama_surroundings(const SentencePieceModel& m, const LlamaSettings& settings) {
   if (settings.split_special || (!settings.legacy && (m.has_rules || m.remove_extra_whitespaces))) return std::nullopt;
   Surroundings s;
   std::vector<AddedToken> list = settings.added.list();
   if (m.algorithm != "bpe")  // a control piece would be found in text otherwise
     for (size_t i = 0; i < m.pieces.size(); ++i)
-      if ((m.pieces[i].type == PieceType::control || m.pieces[i].type == PieceType::unknown) && !settings.added.by_id(static_cast<int32_t>(i)))
+      if ((m.pieces[i].type == PieceType::control || m.pieces[i].type == PieceType::unknown) &&
+          !settings.added.by_id(static_cast<int32_t>(i)))
         list.push_back({.content = m.pieces[i].text, .id = static_cast<int32_t>(i), .special = true});
   std::sort(list.begin(), list.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
   auto next = static_cast<int64_t>(m.pieces.size());
   std::vector<std::string> texts, special;
   for (const AddedToken& t : list) {
     // Ids behind the vocabulary follow each other there; those in it are found by their spelling.
-    if (t.id >= static_cast<int64_t>(m.pieces.size()) ? t.id != next++ : m.pieces[static_cast<size_t>(t.id)].text != t.content) return std::nullopt;
+    if (t.id >= static_cast<int64_t>(m.pieces.size()) ? t.id != next++ : m.pieces[static_cast<size_t>(t.id)].text != t.content)
+      return std::nullopt;
     texts.push_back(t.content);
     if (t.special) special.push_back(t.content);
     Json token = added_token(t.id, t.content, t.special);
-    token["single_word"] = t.single_word, token["lstrip"] = t.lstrip, token["rstrip"] = t.rstrip, token["normalized"] = !settings.legacy;
+    token["single_word"] = t.single_word, token["lstrip"] = t.lstrip, token["rstrip"] = t.rstrip,
+    token["normalized"] = !settings.legacy;
     s.added.push_back(std::move(token));
   }
   if (settings.legacy && m.add_dummy_prefix)
     s.prefix = prepend_mark();
   else if (!settings.legacy && settings.add_prefix_space)
-    s.prefix = {{"type", "Replace"}, {"pattern", {{"Regex", texts.empty() ? "\\A" : fmt::format("\\A(?!{})", any_of_texts(texts))}}}, {"content", kSpaceMark}};
+    s.prefix = {{"type", "Replace"},
+                {"pattern", {{"Regex", texts.empty() ? "\\A" : fmt::format("\\A(?!{})", any_of_texts(texts))}}},
+                {"content", kSpaceMark}};
   else if (!settings.legacy && !special.empty())  // without a prefix that rule takes a space of the text's own
-    s.prefix = {{"type", "Replace"}, {"pattern", {{"Regex", fmt::format("\\A (?=(?:{}))", any_of_texts(special))}}}, {"content", ""}};
+    s.prefix = {
+        {"type", "Replace"}, {"pattern", {{"Regex", fmt::format("\\A (?=(?:{}))", any_of_texts(special))}}}, {"content", ""}};
   s.strips_prefix = settings.legacy ? m.add_dummy_prefix : settings.add_prefix_space;
-  for (const auto& [wanted, key, into] : {std::tuple{settings.add_bos, "bos_token", &s.before}, {settings.add_eos, "eos_token", &s.after}})
-    if (wanted && settings.named.contains(key)) into->emplace_back(settings.added.by_content(settings.named.at(key))->id, settings.named.at(key));
+  for (const auto& [wanted, key, into] :
+       {std::tuple{settings.add_bos, "bos_token", &s.before}, {settings.add_eos, "eos_token", &s.after}})
+    if (wanted && settings.named.contains(key))
+      into->emplace_back(settings.added.by_content(settings.named.at(key))->id, settings.named.at(key));
   return s;
 }
 
@@ -182,10 +208,12 @@ std::optional<Surroundings> llama_surroundings(const SentencePieceModel& m, cons
 std::optional<std::string> sentencepiece_json(const SentencePieceModel& m, bool bos) {
   Surroundings s;
   for (size_t i = 0; i < m.pieces.size(); ++i)
-    if (m.pieces[i].type == PieceType::control || m.pieces[i].type == PieceType::unknown) s.added.push_back(added_token(static_cast<int64_t>(i), m.pieces[i].text, true));
+    if (m.pieces[i].type == PieceType::control || m.pieces[i].type == PieceType::unknown)
+      s.added.push_back(added_token(static_cast<int64_t>(i), m.pieces[i].text, true));
   if (m.add_dummy_prefix) s.prefix = prepend_mark();
   s.strips_prefix = m.add_dummy_prefix;
-  if (const int32_t id = m.processor->bos_id(); bos && id >= 0) s.before.emplace_back(id, m.pieces[static_cast<size_t>(id)].text);
+  if (const int32_t id = m.processor->bos_id(); bos && id >= 0)
+    s.before.emplace_back(id, m.pieces[static_cast<size_t>(id)].text);
   return json_of(m, s);
 }
 
@@ -193,10 +221,11 @@ std::map<std::string, std::string> missing_tokenizer_files(const std::string& fo
   const std::string file = find_in_folder(folder, "tokenizer.model");
   if (file.empty() || !find_in_folder(folder, "tokenizer.json").empty() || !is_llama_folder(folder)) return {};
   const SentencePieceModel m = load_sentencepiece(file);
-  const LlamaSettings settings = load_llama_settings(folder, static_cast<int64_t>(m.pieces.size()), [&](const std::string& text) {
-    const int id = m.processor->PieceToId(text);
-    return m.pieces[static_cast<size_t>(id)].text == text ? id : -1;
-  });
+  const LlamaSettings settings =
+      load_llama_settings(folder, static_cast<int64_t>(m.pieces.size()), [&](const std::string& text) {
+        const int id = m.processor->PieceToId(text);
+        return m.pieces[static_cast<size_t>(id)].text == text ? id : -1;
+      });
   const auto rules = llama_surroundings(m, settings);
   if (!rules) return {};
   const auto json = json_of(m, *rules);

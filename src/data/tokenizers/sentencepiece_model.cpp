@@ -126,7 +126,8 @@ SentencePiece read_piece(std::string_view data, const std::string& where) {
     }
   }
   if (p.text.empty()) damaged(where, "a piece is empty");
-  if (p.text.size() > kLongestPiece) damaged(where, fmt::format("a piece has {} bytes, at most {} are read", p.text.size(), kLongestPiece));
+  if (p.text.size() > kLongestPiece)
+    damaged(where, fmt::format("a piece has {} bytes, at most {} are read", p.text.size(), kLongestPiece));
   if (find_invalid_utf8(p.text) != std::string_view::npos) damaged(where, "a piece is not UTF-8");
   if (p.type == PieceType::byte) {
     auto b = byte_of(p.text);
@@ -153,7 +154,8 @@ void read_trainer(std::string_view data, SentencePieceModel& m, const std::strin
     } else if (f->number == 44) {
       want(*f, 2, where);
       if (find_invalid_utf8(f->bytes) != std::string_view::npos) damaged(where, "unk_surface is not UTF-8");
-      if (f->bytes.size() > kLongestPiece) damaged(where, fmt::format("unk_surface has {} bytes, at most {} are read", f->bytes.size(), kLongestPiece));
+      if (f->bytes.size() > kLongestPiece)
+        damaged(where, fmt::format("unk_surface has {} bytes, at most {} are read", f->bytes.size(), kLongestPiece));
       m.unk_surface = f->bytes.substr(0, f->bytes.find('\0'));
     }
   }
@@ -183,7 +185,8 @@ void read_normalizer(std::string_view data, SentencePieceModel& m, const std::st
 // Repeated messages merge and the last value wins: normalizer_spec {add_dummy_prefix: false}.
 const std::string kNoDummyPrefix("\x1A\x02\x18\x00", 4);
 
-std::unique_ptr<sentencepiece::SentencePieceProcessor> open_processor(const std::string& bytes, size_t pieces, const std::string& where) {
+std::unique_ptr<sentencepiece::SentencePieceProcessor> open_processor(const std::string& bytes, size_t pieces,
+                                                                      const std::string& where) {
   auto processor = std::make_unique<sentencepiece::SentencePieceProcessor>();
   try {
     auto status = processor->LoadFromSerializedProto(bytes);
@@ -233,8 +236,10 @@ SentencePieceModel parse_sentencepiece(std::string bytes, const std::string& whe
   if (m.algorithm == "bpe" && !m.has_rules && !m.remove_extra_whitespaces && m.escape_whitespaces && !m.whitespace_as_suffix) {
     std::vector<std::string_view> matched;
     for (const SentencePiece& p : m.pieces)
-      if (p.type == PieceType::normal || p.type == PieceType::user_defined || p.type == PieceType::unused) matched.push_back(p.text);
-    m.words = std::make_unique<SentencePieceWords>(matched, !m.byte_fallback, open_processor(bytes + kNoDummyPrefix, m.pieces.size(), where));
+      if (p.type == PieceType::normal || p.type == PieceType::user_defined || p.type == PieceType::unused)
+        matched.push_back(p.text);
+    m.words = std::make_unique<SentencePieceWords>(matched, !m.byte_fallback,
+                                                   open_processor(bytes + kNoDummyPrefix, m.pieces.size(), where));
   }
   return m;
 }
@@ -251,7 +256,9 @@ std::vector<int32_t> SentencePieceModel::encode(std::string_view text) const {
 
 void SentencePieceModel::encode_whole(std::string_view text, std::vector<int32_t>& ids) const {
   auto status = processor->Encode(absl::string_view(text.data(), text.size()), &ids);
-  if (!status.ok()) throw UserError("the tokenizer cannot encode this text", "tokenizer.model", status.ToString(), "the model's rules contradict each other: replace the file");
+  if (!status.ok())
+    throw UserError("the tokenizer cannot encode this text", "tokenizer.model", status.ToString(),
+                    "the model's rules contradict each other: replace the file");
 }
 
 const SentencePiece& piece_of(const SentencePieceModel& model, int32_t id, const std::string& where) {

@@ -10,9 +10,9 @@
 #include "base/json.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "data/source.h"
 #include "data/tokenizers/sentencepiece_json.h"
 #include "data/tokenizers/sentencepiece_model.h"
-#include "data/source.h"
 #include "files/file_set.h"
 #include "files/same_path.h"
 #include "files/tokenizer_files.h"
@@ -101,7 +101,8 @@ void check(const TokenizerTraining& o) {
   if (o.input.empty()) wrong("input", "name at least one text file");
   if (o.output.empty()) wrong("output", "name the folder to write");
   bool bytes = o.type == "byte-bpe";
-  if (o.type != "bpe" && o.type != "unigram" && !bytes) wrong("type", fmt::format("bpe, unigram or byte-bpe, got '{}'", o.type));
+  if (o.type != "bpe" && o.type != "unigram" && !bytes)
+    wrong("type", fmt::format("bpe, unigram or byte-bpe, got '{}'", o.type));
   if (bytes && o.pattern != "gpt2" && o.pattern != "llama3" && o.pattern != "qwen2")
     wrong("pattern", fmt::format("gpt2, llama3 or qwen2, got '{}'", o.pattern));
   if (bytes && o.min_frequency < 1) wrong("min-frequency", fmt::format("at least 1, got {}", o.min_frequency));
@@ -109,16 +110,21 @@ void check(const TokenizerTraining& o) {
     wrong("normalization", fmt::format("identity or nmt_nfkc, got '{}'", o.normalization));
   if (!(o.character_coverage > 0 && o.character_coverage <= 1))
     wrong("character-coverage", fmt::format("0 < share <= 1, got {}", o.character_coverage));
-  int64_t least = (bytes ? 1 : 4) + (o.byte_fallback || bytes ? 256 : 0) + static_cast<int64_t>(o.symbols.size() + o.special.size());
+  int64_t least =
+      (bytes ? 1 : 4) + (o.byte_fallback || bytes ? 256 : 0) + static_cast<int64_t>(o.symbols.size() + o.special.size());
   if (o.vocabulary < least || o.vocabulary > 1 << 22)
-    throw UserError(fmt::format("--vocab-size is {}", o.vocabulary), "tokenizer train", fmt::format("bytes, special tokens and symbols are pieces too, so it is {} to {}", least, 1 << 22),
+    throw UserError(fmt::format("--vocab-size is {}", o.vocabulary), "tokenizer train",
+                    fmt::format("bytes, special tokens and symbols are pieces too, so it is {} to {}", least, 1 << 22),
                     fmt::format("write --vocab-size {}", o.vocabulary < least ? std::max<int64_t>(least, 1000) : 1 << 22));
   for (const auto& [name, list] : {std::pair("symbols", &o.symbols), {"special-tokens", &o.special}})
     for (const auto& s : *list)
-      if (s.empty() || s.find_first_of(std::string("\"\n\0", 3)) != std::string::npos || find_invalid_utf8(s) != std::string::npos)
-        wrong(name, fmt::format("a {} is UTF-8, not empty, without quotes and line ends", list == &o.special ? "token" : "symbol"));
+      if (s.empty() || s.find_first_of(std::string("\"\n\0", 3)) != std::string::npos ||
+          find_invalid_utf8(s) != std::string::npos)
+        wrong(name,
+              fmt::format("a {} is UTF-8, not empty, without quotes and line ends", list == &o.special ? "token" : "symbol"));
   for (const auto& s : o.special)
-    if (std::find(o.symbols.begin(), o.symbols.end(), s) != o.symbols.end() || std::count(o.special.begin(), o.special.end(), s) > 1 || (!bytes && (s == "<unk>" || s == "<s>" || s == "</s>")))
+    if (std::find(o.symbols.begin(), o.symbols.end(), s) != o.symbols.end() ||
+        std::count(o.special.begin(), o.special.end(), s) > 1 || (!bytes && (s == "<unk>" || s == "<s>" || s == "</s>")))
       wrong("special-tokens", fmt::format("'{}' is a token already", s));
 }
 
@@ -129,11 +135,15 @@ void refuse_tokenizer(const TokenizerTraining& o) {
     for (const std::string& text : source_files(path))
       for (const char* name : kTokenizerFiles)
         if (const auto file = std::filesystem::path(o.output) / name; same_path(text, file.string()))
-          throw UserError("a text has the name of a file of the tokenizer", text, fmt::format("--output {} replaces or removes {} there, and what is read is never replaced", o.output, name),
-                          "choose another --output");
+          throw UserError(
+              "a text has the name of a file of the tokenizer", text,
+              fmt::format("--output {} replaces or removes {} there, and what is read is never replaced", o.output, name),
+              "choose another --output");
   for (const char* name : kTokenizerFiles)
-    if (const auto path = std::filesystem::path(o.output) / name; !o.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path, ec)))
-      throw UserError("output exists", path.string(), "a tokenizer is there already, and nothing is overwritten unasked", "choose another --output, or add --overwrite");
+    if (const auto path = std::filesystem::path(o.output) / name;
+        !o.overwrite && std::filesystem::exists(std::filesystem::symlink_status(path, ec)))
+      throw UserError("output exists", path.string(), "a tokenizer is there already, and nothing is overwritten unasked",
+                      "choose another --output, or add --overwrite");
   refuse_folders(o.output, {std::begin(kTokenizerFiles), std::end(kTokenizerFiles)});
 }
 
@@ -203,24 +213,23 @@ TrainedTokenizer train_tokenizer(const TokenizerTraining& o) {
   Lines lines(o);
   if (lines.done()) throw UserError("no text in the data", o.input[0], "a tokenizer learns from text", "check the files");
   auto flag = [](bool on) { return std::string(on ? "true" : "false"); };
-  std::unordered_map<std::string, std::string> args{
-      {"model_type", o.type},
-      {"vocab_size", std::to_string(o.vocabulary)},
-      {"hard_vocab_limit", "false"},
-      {"character_coverage", fmt::format("{}", o.character_coverage)},
-      {"normalization_rule_name", o.normalization},
-      {"remove_extra_whitespaces", "false"},
-      {"allow_whitespace_only_pieces", "true"},
-      {"byte_fallback", flag(o.byte_fallback)},
-      {"split_digits", flag(o.split_digits)},
-      {"add_dummy_prefix", flag(o.add_dummy_prefix)},
-      {"unk_id", "0"},
-      {"bos_id", "1"},
-      {"eos_id", "2"},
-      {"pad_id", "-1"},
-      {"num_threads", std::to_string(o.threads > 0 ? o.threads : thread_count())},
-      {"max_sentence_length", "8192"},
-      {"minloglevel", "2"}};
+  std::unordered_map<std::string, std::string> args{{"model_type", o.type},
+                                                    {"vocab_size", std::to_string(o.vocabulary)},
+                                                    {"hard_vocab_limit", "false"},
+                                                    {"character_coverage", fmt::format("{}", o.character_coverage)},
+                                                    {"normalization_rule_name", o.normalization},
+                                                    {"remove_extra_whitespaces", "false"},
+                                                    {"allow_whitespace_only_pieces", "true"},
+                                                    {"byte_fallback", flag(o.byte_fallback)},
+                                                    {"split_digits", flag(o.split_digits)},
+                                                    {"add_dummy_prefix", flag(o.add_dummy_prefix)},
+                                                    {"unk_id", "0"},
+                                                    {"bos_id", "1"},
+                                                    {"eos_id", "2"},
+                                                    {"pad_id", "-1"},
+                                                    {"num_threads", std::to_string(o.threads > 0 ? o.threads : thread_count())},
+                                                    {"max_sentence_length", "8192"},
+                                                    {"minloglevel", "2"}};
   for (const auto& [key, texts] : {std::pair("user_defined_symbols", &o.symbols), {"control_symbols", &o.special}}) {
     std::string list;
     for (const auto& s : *texts) list += (list.empty() ? "\"" : ",\"") + s + "\"";

@@ -25,13 +25,12 @@ char32_t first_character(std::string_view s, int* length) {
 }
 
 uint64_t neighbours_key(char32_t a, char32_t b) { return uint64_t{a} << 32 | b; }
-size_t pair_slot(uint64_t key, size_t slots) {
-  return hash_mix(key ^ hash_secret(), 0x9E3779B97F4A7C15ull) & (slots - 1);
-}
+size_t pair_slot(uint64_t key, size_t slots) { return hash_mix(key ^ hash_secret(), 0x9E3779B97F4A7C15ull) & (slots - 1); }
 
 }  // namespace
 
-SentencePieceWords::SentencePieceWords(const std::vector<std::string_view>& pieces, bool joins_unknown, std::unique_ptr<sentencepiece::SentencePieceProcessor> inner)
+SentencePieceWords::SentencePieceWords(const std::vector<std::string_view>& pieces, bool joins_unknown,
+                                       std::unique_ptr<sentencepiece::SentencePieceProcessor> inner)
     : joins_unknown_(joins_unknown), inner_(std::move(inner)) {
   std::vector<uint64_t> keys;
   for (std::string_view piece : pieces) {
@@ -108,7 +107,9 @@ void SentencePieceWords::encode_rest(std::string_view text, size_t begin, std::v
       if (cache->find(key, part.size(), ids)) continue;
     }
     const auto status = inner_->Encode(absl::string_view(part.data(), part.size()), &part_ids);
-    if (!status.ok()) throw UserError("the tokenizer cannot encode this text", "tokenizer.model", status.ToString(), "the model's rules contradict each other: replace the file");
+    if (!status.ok())
+      throw UserError("the tokenizer cannot encode this text", "tokenizer.model", status.ToString(),
+                      "the model's rules contradict each other: replace the file");
     ids.insert(ids.end(), part_ids.begin(), part_ids.end());
     if (fits) cache->put(key, part.size(), part_ids.data(), part_ids.size());
   }

@@ -1,5 +1,5 @@
-// SentencePiece's BPE in pieces: text is cut where no token can lie across, each part is encoded by itself, and short parts are remembered.
-// The ids are those of the whole text, in a fraction of the time and with memory that does not grow with the text.
+// SentencePiece's BPE in pieces: text is cut where no token can lie across, each part is encoded by itself, and short parts are
+// remembered. The ids are those of the whole text, in a fraction of the time and with memory that does not grow with the text.
 #pragma once
 #include <sentencepiece_processor.h>
 
@@ -14,12 +14,15 @@
 
 namespace ravine {
 
-// Between two characters that stand side by side in no piece nothing is ever joined: joining makes pieces, and only of neighbours. That holds
-// for BPE, whose joins on one side do not see the other; not for Unigram, where scores add up over the text in floats.
+// Between two characters that stand side by side in no piece nothing is ever joined: joining makes pieces, and only of
+// neighbours. That holds for BPE, whose joins on one side do not see the other; not for Unigram, where scores add up over the
+// text in floats.
 class SentencePieceWords {
  public:
-  // pieces: texts of all pieces that text may match; joins_unknown: neighbouring unknown characters become one id (no byte fallback). `inner` encodes what does not stand at the beginning: no space is put in front, no white space removed.
-  SentencePieceWords(const std::vector<std::string_view>& pieces, bool joins_unknown, std::unique_ptr<sentencepiece::SentencePieceProcessor> inner);
+  // pieces: texts of all pieces that text may match; joins_unknown: neighbouring unknown characters become one id (no byte
+  // fallback). `inner` encodes what does not stand at the beginning: no space is put in front, no white space removed.
+  SentencePieceWords(const std::vector<std::string_view>& pieces, bool joins_unknown,
+                     std::unique_ptr<sentencepiece::SentencePieceProcessor> inner);
 
   // first: encodes the beginning of a text.
   template <class First>

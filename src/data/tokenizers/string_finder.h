@@ -21,9 +21,10 @@ class StringFinder {
     int32_t value;
   };
 
-  // One walk over a text. Time is linear in the text, whatever the strings are: a tree is walked from each place where a string may begin,
-  // which is fast for texts as people write them; where that takes more than a few steps per byte, the rest is looked through once from its
-  // end by an Aho-Corasick automaton of the reversed strings, which knows the longest string that begins at each place.
+  // One walk over a text. Time is linear in the text, whatever the strings are: a tree is walked from each place where a string
+  // may begin, which is fast for texts as people write them; where that takes more than a few steps per byte, the rest is
+  // looked through once from its end by an Aho-Corasick automaton of the reversed strings, which knows the longest string that
+  // begins at each place.
   class Search {
    public:
     Search(const StringFinder& finder, std::string_view text) : finder_(finder), text_(text) {}

@@ -216,7 +216,8 @@ TokenizerParts from_word_pieces(const std::string& path, const Settings& s) {
   v.each([&](std::string_view t, int32_t i) { all += fmt::format("{}{}:{}", all.empty() ? "" : ",", Json(t).dump(), i); });
   std::string whole = json.dump();
   whole.pop_back();
-  whole += fmt::format(R"(,"model":{{"type":"WordPiece","unk_token":{},"continuing_subword_prefix":"##","vocab":{{{}}}}}}})", Json(unk).dump(), all);
+  whole += fmt::format(R"(,"model":{{"type":"WordPiece","unk_token":{},"continuing_subword_prefix":"##","vocab":{{{}}}}}}})",
+                       Json(unk).dump(), all);
   return read_tokenizer_json(whole, path);
 }
 
@@ -234,7 +235,8 @@ Json read_settings(const std::string& dir, const char* name, std::string& path) 
 std::unique_ptr<Tokenizer> open_tokenizer_folder(const std::string& dir) {
   Settings settings(dir);
   TokenizerParts parts;
-  std::string json = find_in_folder(dir, "tokenizer.json"), vocab = find_in_folder(dir, "vocab.json"), merges = find_in_folder(dir, "merges.txt");
+  std::string json = find_in_folder(dir, "tokenizer.json"), vocab = find_in_folder(dir, "vocab.json"),
+              merges = find_in_folder(dir, "merges.txt");
   if (!json.empty())
     parts = read_tokenizer_json(read_whole(json, kFileLimit), json);
   else if (!vocab.empty() && !merges.empty())

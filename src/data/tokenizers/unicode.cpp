@@ -26,8 +26,8 @@ bool age_at_most(char32_t c, int major) {
 }
 
 bool is_white(char32_t c) {
-  return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
-         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+  return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+         c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
 bool is_ascii_punctuation(char32_t c) {
@@ -36,7 +36,8 @@ bool is_ascii_punctuation(char32_t c) {
 
 // Circled and squared Latin letters: alphabetic, though symbols.
 bool is_other_alphabetic(char32_t c) {
-  return (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+  return (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
+         (c >= 0x1f170 && c <= 0x1f189);
 }
 
 uint8_t class_of_category(std::string_view category) {
@@ -48,8 +49,9 @@ uint8_t class_of_category(std::string_view category) {
 }
 
 const char* category_name(int8_t type) {
-  static constexpr const char* kNames[] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Me", "Mc", "Nd", "Nl", "No", "Zs", "Zl", "Zp",
-                                           "Cc", "Cf", "Co", "Cs", "Pd", "Ps", "Pe", "Pc", "Po", "Sm", "Sc", "Sk", "So", "Pi", "Pf"};
+  static constexpr const char* kNames[] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Me", "Mc", "Nd",
+                                           "Nl", "No", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs", "Pd",
+                                           "Ps", "Pe", "Pc", "Po", "Sm", "Sc", "Sk", "So", "Pi", "Pf"};
   return kNames[type];
 }
 
@@ -68,7 +70,8 @@ CharTable::CharTable() {
         return true;
       },
       &fill);
-  each_category_delta([&](char32_t first, char32_t last, std::string_view category) { fill(first, last, class_of_category(category)); });
+  each_category_delta(
+      [&](char32_t first, char32_t last, std::string_view category) { fill(first, last, class_of_category(category)); });
   for (char32_t c = 0; c < 0x110000; ++c) {
     if (is_white(c)) all[c] |= kSpace;
     if (c == 0x200c || c == 0x200d || is_other_alphabetic(c)) all[c] |= kWord;
@@ -102,8 +105,8 @@ void append_utf8(std::string& out, char32_t c) {
   } else if (c < 0x10000) {
     out += {static_cast<char>(0xe0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 0x3f)), static_cast<char>(0x80 | (c & 0x3f))};
   } else {
-    out += {static_cast<char>(0xf0 | c >> 18), static_cast<char>(0x80 | (c >> 12 & 0x3f)), static_cast<char>(0x80 | (c >> 6 & 0x3f)),
-            static_cast<char>(0x80 | (c & 0x3f))};
+    out += {static_cast<char>(0xf0 | c >> 18), static_cast<char>(0x80 | (c >> 12 & 0x3f)),
+            static_cast<char>(0x80 | (c >> 6 & 0x3f)), static_cast<char>(0x80 | (c & 0x3f))};
   }
 }
 
@@ -190,8 +193,9 @@ bool is_other(char32_t c) {
 }
 
 bool is_chinese(char32_t c) {
-  return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b73f) ||
-         (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) || (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
+  return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x20000 && c <= 0x2a6df) ||
+         (c >= 0x2a700 && c <= 0x2b73f) || (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
+         (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
 int script_of(char32_t c) {
@@ -239,7 +243,8 @@ Normalization::Normalization(NormalForm form) : impl_(std::make_unique<Impl>()) 
   impl_->normalizer = std::make_unique<icu::FilteredNormalizer2>(*base, impl_->known);
   impl_->plain_bits.resize(0x110000 / 64);
   for (int32_t i = 0; i < impl_->plain.getRangeCount(); ++i)
-    for (auto c = static_cast<uint32_t>(impl_->plain.getRangeStart(i)); c <= static_cast<uint32_t>(impl_->plain.getRangeEnd(i)); ++c)
+    for (auto c = static_cast<uint32_t>(impl_->plain.getRangeStart(i)); c <= static_cast<uint32_t>(impl_->plain.getRangeEnd(i));
+         ++c)
       impl_->plain_bits[c / 64] |= uint64_t{1} << (c % 64);
 }
 
@@ -272,7 +277,8 @@ std::string Normalization::apply(std::string_view text) const {
     size_t n = text.size();
     if (n > kPiece) {
       n = kPiece;
-      while (n < text.size() && !(static_cast<unsigned char>(text[n]) < 0x80 && static_cast<unsigned char>(text[n - 1]) < 0x80)) ++n;
+      while (n < text.size() && !(static_cast<unsigned char>(text[n]) < 0x80 && static_cast<unsigned char>(text[n - 1]) < 0x80))
+        ++n;
     }
     icu::StringByteSink<std::string> sink(&out);
     UErrorCode error = U_ZERO_ERROR;

@@ -65,7 +65,7 @@ bool is_nonspacing_mark(char32_t c);  // \p{Mn}, as crate unicode_categories 0.1
 bool is_other(char32_t c);            // control, format, private use: what BERT's clean-up drops
 bool is_chinese(char32_t c);          // the blocks that BERT sets spaces around
 
-int script_of(char32_t c);            // a number per script; Hiragana and Katakana count as Han; -1 for a space
+int script_of(char32_t c);  // a number per script; Hiragana and Katakana count as Han; -1 for a space
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 

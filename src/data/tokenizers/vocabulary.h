@@ -10,8 +10,8 @@ namespace ravine {
 
 inline constexpr int64_t kMaxTokenId = 1 << 24;
 
-// A secret of this process: with it no file can choose strings or pairs whose places in a table collide, which would make it a list.
-// Nothing that is seen depends on it.
+// A secret of this process: with it no file can choose strings or pairs whose places in a table collide, which would make it a
+// list. Nothing that is seen depends on it.
 uint64_t hash_secret();
 
 inline uint64_t hash_mix(uint64_t a, uint64_t b) {
@@ -53,8 +53,8 @@ class Vocabulary {
     if (id < 0 || static_cast<size_t>(id) >= by_id_.size() || by_id_[static_cast<size_t>(id)] < 0) return std::nullopt;
     return view(entries_[static_cast<size_t>(by_id_[static_cast<size_t>(id)])]);
   }
-  int64_t count() const { return static_cast<int64_t>(entries_.size()); }   // of texts
-  int64_t end() const { return static_cast<int64_t>(by_id_.size()); }       // the highest id and one
+  int64_t count() const { return static_cast<int64_t>(entries_.size()); }  // of texts
+  int64_t end() const { return static_cast<int64_t>(by_id_.size()); }      // the highest id and one
   template <class F>
   void each(F&& f) const {
     for (const auto& e : entries_) f(view(e), e.id);

@@ -1,4 +1,5 @@
-// Remembers the ids of short words. Bounded: a new word takes the place of an old one. Grows to its size with the words it is given.
+// Remembers the ids of short words. Bounded: a new word takes the place of an old one. Grows to its size with the words it is
+// given.
 #pragma once
 #include <cstdint>
 #include <cstring>

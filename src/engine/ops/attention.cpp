@@ -28,8 +28,12 @@ struct Unfused {
     Probabilities p{c.empty({q.rows(), k.rows()}, c.types().stat), c.empty({q.rows(), k.rows()}, q.dtype), {}};
     c.call(Matmul{.a = q, .b = k, .out = p.scores.view(), .trans_b = true});
     if (at.cap != 0) c.call(SoftCapForward{.x = p.scores.view(), .y = p.scores.view(), .cap = at.cap, .scale = at.scale});
-    c.call(SoftmaxForward{.scores = p.scores.view(), .probs = p.probs.view(), .scale = at.cap != 0 ? 1 : at.scale, .causal = at.causal,
-                          .window = at.window, .slope = at.slopes.empty() ? 0.0 : at.slopes[static_cast<size_t>(head)]});
+    c.call(SoftmaxForward{.scores = p.scores.view(),
+                          .probs = p.probs.view(),
+                          .scale = at.cap != 0 ? 1 : at.scale,
+                          .causal = at.causal,
+                          .window = at.window,
+                          .slope = at.slopes.empty() ? 0.0 : at.slopes[static_cast<size_t>(head)]});
     if (at.cap == 0) p.scores = Tensor();
     p.dropped = p.probs;
     if (at.dropout.p != 0) {
@@ -40,8 +44,13 @@ struct Unfused {
   }
   void drop(const TensorView& from, const Segment& s, int64_t head, const TensorView& to) const {
     const AttentionDropout& d = at.dropout;
-    c.call(Dropout{.x = from, .positions = elements(d.places, s.q_begin, s.q_count), .sequences = elements(d.sequences, s.q_begin, s.q_count), .out = to,
-                   .p = d.p, .key = d.head_key(head), .step = d.step});
+    c.call(Dropout{.x = from,
+                   .positions = elements(d.places, s.q_begin, s.q_count),
+                   .sequences = elements(d.sequences, s.q_begin, s.q_count),
+                   .out = to,
+                   .p = d.p,
+                   .key = d.head_key(head),
+                   .step = d.step});
   }
   static TensorView elements(TensorView v, int64_t begin, int64_t count) {
     if (v.data) v.data = static_cast<std::byte*>(v.data) + begin * size_of(v.dtype);
@@ -62,7 +71,11 @@ struct Unfused {
     each([&](const Segment& s, int64_t head, int64_t qc, int64_t kc) {
       auto [scores, p, dropped] = probabilities(queries(q, s, qc), keys(k, s, kc), s, head);
       Tensor dp = c.empty({p.rows(), p.cols()}, c.types().stat), ds = c.empty({p.rows(), p.cols()}, q.dtype);
-      c.call(Matmul{.a = dropped.view(), .b = queries(dout, s, qc), .out = keys(wide_v.view(), s, kc), .trans_a = true, .accumulate = true});
+      c.call(Matmul{.a = dropped.view(),
+                    .b = queries(dout, s, qc),
+                    .out = keys(wide_v.view(), s, kc),
+                    .trans_a = true,
+                    .accumulate = true});
       c.call(Matmul{.a = queries(dout, s, qc), .b = keys(v, s, kc), .out = dp.view(), .trans_b = true});
       if (at.dropout.p != 0) drop(dp.view(), s, head, dp.view());
       if (at.cap != 0) {
@@ -72,7 +85,8 @@ struct Unfused {
         c.call(SoftmaxBackward{.probs = p.view(), .dprobs = dp.view(), .dscores = ds.view(), .scale = at.scale});
       }
       c.call(Matmul{.a = ds.view(), .b = keys(k, s, kc), .out = queries(dq, s, qc)});
-      c.call(Matmul{.a = ds.view(), .b = queries(q, s, qc), .out = keys(wide_k.view(), s, kc), .trans_a = true, .accumulate = true});
+      c.call(Matmul{
+          .a = ds.view(), .b = queries(q, s, qc), .out = keys(wide_k.view(), s, kc), .trans_a = true, .accumulate = true});
     });
     c.call(Cast{wide_k.view(), dk});
     c.call(Cast{wide_v.view(), dv});
@@ -89,8 +103,11 @@ void fill_in(Ctx& c, AttentionShape& at) {
 
 Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, AttentionShape at) {
   if (c.attention_dropout() != 0)
-    at.dropout = {.p = c.attention_dropout(), .key = philox_key(c.seed(), c.path() + ".attention_dropout"), .first_head = c.group(Axis::tensor).rank() * at.heads,
-                  .places = {}, .sequences = {}};
+    at.dropout = {.p = c.attention_dropout(),
+                  .key = philox_key(c.seed(), c.path() + ".attention_dropout"),
+                  .first_head = c.group(Axis::tensor).rank() * at.heads,
+                  .places = {},
+                  .sequences = {}};
   fill_in(c, at);
   bool fused = c.has<AttentionForward>() && c.has<AttentionBackward>() && c.fused("attention");
   Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute), lse;
@@ -113,8 +130,16 @@ Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, Atte
     require(!a && !b && !d, "attention: q, k and v must be used by attention only");
     Tensor q = sq.get(c), k = sk.get(c), v = sv.get(c);
     if (fused)
-      c.call(AttentionBackward{.dout = dout.view(), .q = q.view(), .k = k.view(), .v = v.view(), .out = sout.get(c).view(),
-                               .lse = slse.get(c).view(), .dq = dq.view(), .dk = dk.view(), .dv = dv.view(), .at = shape});
+      c.call(AttentionBackward{.dout = dout.view(),
+                               .q = q.view(),
+                               .k = k.view(),
+                               .v = v.view(),
+                               .out = sout.get(c).view(),
+                               .lse = slse.get(c).view(),
+                               .dq = dq.view(),
+                               .dk = dk.view(),
+                               .dv = dv.view(),
+                               .at = shape});
     else
       Unfused{c, shape}.backward(dout.view(), q.view(), k.view(), v.view(), dq.view(), dk.view(), dv.view());
   });

@@ -3,8 +3,10 @@
 
 namespace ravine {
 
-// dropout(softmax(capped(scale q k^T))) v over the batch's segments. q [N,H*D]; k, v [N,G*D]; out [N,H*D] in the compute type. at.segments and
-// at.dropout are filled in from the batch and the run (dropout in training only, by seed, path, step, sequence, place, key and head of the model); at.slopes must outlive the backward pass. Unfused (precision.unfused: [attention]): per segment and head two products and a softmax.
+// dropout(softmax(capped(scale q k^T))) v over the batch's segments. q [N,H*D]; k, v [N,G*D]; out [N,H*D] in the compute type.
+// at.segments and at.dropout are filled in from the batch and the run (dropout in training only, by seed, path, step, sequence,
+// place, key and head of the model); at.slopes must outlive the backward pass. Unfused (precision.unfused: [attention]): per
+// segment and head two products and a softmax.
 Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, AttentionShape at);
 
 // The same over keys and values of a cache; nothing is recorded.

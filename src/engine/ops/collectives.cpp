@@ -4,7 +4,8 @@ namespace ravine {
 namespace {
 
 TensorView piece(const TensorView& flat, int64_t begin, int64_t count) {
-  return view_of(flat.data ? static_cast<char*>(flat.data) + begin * size_of(flat.dtype) : nullptr, flat.dtype, {count}, flat.device);
+  return view_of(flat.data ? static_cast<char*>(flat.data) + begin * size_of(flat.dtype) : nullptr, flat.dtype, {count},
+                 flat.device);
 }
 
 TensorView flat_of(const TensorView& x) {
@@ -24,7 +25,8 @@ void tree_sum(Ctx& c, const TensorView& received, int ranks, int64_t count) {
 }  // namespace
 
 Reduction Reduction::scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine) {
-  require(all.count() == group.size() * mine.count() && all.dtype == mine.dtype, "reduce_scatter: {} elements for {} ranks of {}", all.count(), group.size(), mine.count());
+  require(all.count() == group.size() * mine.count() && all.dtype == mine.dtype,
+          "reduce_scatter: {} elements for {} ranks of {}", all.count(), group.size(), mine.count());
   Reduction r;
   r.group_ = &group;
   r.scatter_ = true;
@@ -76,7 +78,9 @@ bool Reduction::step(Ctx& c) {
   return true;
 }
 
-void reduce_scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine) { Reduction::scatter(c, group, all, mine).step(c); }
+void reduce_scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine) {
+  Reduction::scatter(c, group, all, mine).step(c);
+}
 
 void all_reduce(Ctx& c, const Group& group, const TensorView& x) {
   Reduction r = Reduction::whole(c, group, x);

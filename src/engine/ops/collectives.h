@@ -1,5 +1,5 @@
-// Sums over the ranks of a group in a fixed order: a balanced tree, neighbours first, whatever the library underneath does. As bytes:
-// a piece of everything to each rank, ordered sums there, and back.
+// Sums over the ranks of a group in a fixed order: a balanced tree, neighbours first, whatever the library underneath does. As
+// bytes: a piece of everything to each rank, ordered sums there, and back.
 #pragma once
 #include "engine/ctx.h"
 
@@ -10,9 +10,9 @@ void reduce_scatter(Ctx& c, const Group& group, const TensorView& all, const Ten
 // x = the sum over ranks of x, on every rank. x lies in one run of memory.
 void all_reduce(Ctx& c, const Group& group, const TensorView& x);
 
-// The same in steps, so that messages travel while the caller computes. step() waits for what is under way and does what comes next; the sum is there
-// when it returns true (reduce_scatter: the first time, all_reduce: the second). All ranks make and step theirs in the same order. `all` or `x`
-// must stay where it is until then.
+// The same in steps, so that messages travel while the caller computes. step() waits for what is under way and does what comes
+// next; the sum is there when it returns true (reduce_scatter: the first time, all_reduce: the second). All ranks make and step
+// theirs in the same order. `all` or `x` must stay where it is until then.
 class Reduction {
  public:
   static Reduction scatter(Ctx& c, const Group& group, const TensorView& all, const TensorView& mine);

@@ -1,5 +1,5 @@
-#include "base/philox.h"
 #include "engine/ops/dropout.h"
+#include "base/philox.h"
 
 namespace ravine {
 
@@ -13,7 +13,8 @@ Tensor dropout(Ctx& c, Tensor x) {
       if (v->data) v->data = static_cast<std::byte*>(v->data) + c.stream_begin() * size_of(v->dtype);
       v->shape = {from.rows()};
     }
-    c.call(Dropout{.x = from, .positions = positions, .sequences = sequences, .out = to, .p = p, .key = key, .step = c.batch().step});
+    c.call(Dropout{
+        .x = from, .positions = positions, .sequences = sequences, .out = to, .p = p, .key = key, .step = c.batch().step});
   };
   TensorRef xr = x.ref();
   Tensor y = x.renamed();

@@ -24,8 +24,13 @@ Tensor look_up(Ctx& c, const Param& table, TensorView Batch::*rows, int64_t padd
   c.record("embedding", {x.ref()}, {}, [&table, rows, padding_id, scale, xr = x.ref()](Ctx& c) {
     bool accumulate = false;
     TensorView dweight = c.grad_store().add_to_grad(table, accumulate);
-    if (!dweight.absent()) c.call(EmbeddingBackward{.ids = rows_here(c, rows), .dout = c.grads().get(xr).view(), .dweight = dweight,
-                                                    .padding_id = padding_id, .accumulate = accumulate, .scale = scale});
+    if (!dweight.absent())
+      c.call(EmbeddingBackward{.ids = rows_here(c, rows),
+                               .dout = c.grads().get(xr).view(),
+                               .dweight = dweight,
+                               .padding_id = padding_id,
+                               .accumulate = accumulate,
+                               .scale = scale});
   });
   return x;
 }
@@ -38,8 +43,8 @@ Tensor embedding(Ctx& c, const Param& table, int64_t padding_id, double scale) {
 }
 
 Tensor position_embedding(Ctx& c, const Param& table) {
-  require(c.batch().max_position <= table.shape[0], "position_embedding: position {} is beyond the table of {}", c.batch().max_position - 1,
-          table.shape[0]);
+  require(c.batch().max_position <= table.shape[0], "position_embedding: position {} is beyond the table of {}",
+          c.batch().max_position - 1, table.shape[0]);
   return look_up(c, table, &Batch::positions, -1, 1);
 }
 

@@ -22,8 +22,11 @@ Tensor gated(Ctx& c, const Tensor& gate_up) {
     bool accumulate = false;
     Tensor gu = saved.get(c), dout = c.grads().get(outr), d = c.grads().add_to(gr, accumulate);
     require(!accumulate, "{}: gate and up must be used by it only", Forward::name);
-    c.call(Backward{.gate = gu.view().columns(0, width), .up = gu.view().columns(width, width), .dout = dout.view(),
-                    .dgate = d.view().columns(0, width), .dup = d.view().columns(width, width)});
+    c.call(Backward{.gate = gu.view().columns(0, width),
+                    .up = gu.view().columns(width, width),
+                    .dout = dout.view(),
+                    .dgate = d.view().columns(0, width),
+                    .dup = d.view().columns(width, width)});
   });
   return out;
 }

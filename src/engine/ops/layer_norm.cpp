@@ -12,13 +12,21 @@ Normed layer_norm(Ctx& c, Flow in, const Param& weight, const Param& bias, doubl
   if (in.branch && !c.fused("add_layer_norm")) {
     r.sum = c.empty({rows, cols}, c.types().residual);
     c.call(Add{in.x.view(), in.branch.view(), r.sum.view()});
-    c.call(LayerNormForward{.x = r.sum.view(), .weight = w, .bias = b, .out = r.out.view(), .mean = mean.view(), .rstd = rstd.view(), .eps = eps});
+    c.call(LayerNormForward{
+        .x = r.sum.view(), .weight = w, .bias = b, .out = r.out.view(), .mean = mean.view(), .rstd = rstd.view(), .eps = eps});
   } else {
     // As in rms_norm: without a branch the sum is x itself; with one, x is written over if nobody else holds it.
     r.sum = !in.branch || in.x.unique() ? in.x.renamed() : c.empty({rows, cols}, c.types().residual);
     TensorView sum = in.branch ? r.sum.view() : TensorView{};
-    c.call(LayerNormForward{.x = in.x.view(), .branch = in.branch.view(), .weight = w, .bias = b, .sum = sum, .out = r.out.view(),
-                            .mean = mean.view(), .rstd = rstd.view(), .eps = eps});
+    c.call(LayerNormForward{.x = in.x.view(),
+                            .branch = in.branch.view(),
+                            .weight = w,
+                            .bias = b,
+                            .sum = sum,
+                            .out = r.out.view(),
+                            .mean = mean.view(),
+                            .rstd = rstd.view(),
+                            .eps = eps});
   }
   if (!c.recording()) return r;
 
@@ -27,7 +35,8 @@ Normed layer_norm(Ctx& c, Flow in, const Param& weight, const Param& bias, doubl
   if (!type) {
     r.out.set_rebuild([sum, &weight, &bias, eps](Ctx& c) {
       Tensor x = sum.get(c), out = c.empty({x.rows(), x.cols()}, c.types().compute);
-      c.call(LayerNormForward{.x = x.view(), .weight = c.store().master(weight), .bias = c.store().master(bias), .out = out.view(), .eps = eps});
+      c.call(LayerNormForward{
+          .x = x.view(), .weight = c.store().master(weight), .bias = c.store().master(bias), .out = out.view(), .eps = eps});
       return out;
     });
   }
@@ -49,9 +58,17 @@ Normed layer_norm(Ctx& c, Flow in, const Param& weight, const Param& bias, doubl
         accumulate = more = accumulate || more;
       }
       require(accumulate == more, "layer_norm: gradients of '{}' and its bias were not written together", weight.name);
-      c.call(LayerNormBackward{.dout = dout.view(), .x = x.view(), .weight = c.store().master(weight), .mean = shift.get(c).view(),
-                               .rstd = scale.get(c).view(), .dsum = dsum.view(), .dx = dx.view(), .dbranch = dbranch.view(), .dweight = dweight,
-                               .dbias = dbias, .accumulate = accumulate});
+      c.call(LayerNormBackward{.dout = dout.view(),
+                               .x = x.view(),
+                               .weight = c.store().master(weight),
+                               .mean = shift.get(c).view(),
+                               .rstd = scale.get(c).view(),
+                               .dsum = dsum.view(),
+                               .dx = dx.view(),
+                               .dbranch = dbranch.view(),
+                               .dweight = dweight,
+                               .dbias = dbias,
+                               .accumulate = accumulate});
     } else if (br.id && br.dtype != dx.dtype()) {
       dbranch = c.empty(br.shape, br.dtype);
       c.call(Cast{dx.view(), dbranch.view()});

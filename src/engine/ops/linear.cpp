@@ -13,7 +13,8 @@ TensorView joined(Ctx& c, TensorView first, std::span<Param* const> params) {
 }
 
 namespace {
-// f(first row, rows) of the products that joined weights are: one; or, with precision.unfused, one for each weight ("qkv" are three, "gate_up" two).
+// f(first row, rows) of the products that joined weights are: one; or, with precision.unfused, one for each weight ("qkv" are
+// three, "gate_up" two).
 template <class F>
 void each_product(Ctx& c, std::span<Param* const> weights, int64_t rows, F&& f) {
   if (weights.size() == 1 || c.fused(weights.size() == 2 ? "gate_up" : "qkv")) return f(int64_t{0}, rows);
@@ -41,11 +42,17 @@ TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate)
 
 Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases, bool partial) {
   TensorView w = joined(c, c.store().value(*weights[0]), weights);
-  TensorView b = biases.empty() || (partial && c.group(Axis::tensor).rank() > 0) ? TensorView{} : joined(c, c.store().master(*biases[0]), biases);
+  TensorView b = biases.empty() || (partial && c.group(Axis::tensor).rank() > 0)
+                     ? TensorView{}
+                     : joined(c, c.store().master(*biases[0]), biases);
   require(x.cols() == w.cols(), "linear: x has {} columns, weight '{}' has {}", x.cols(), weights[0]->name, w.cols());
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().compute);
   each_product(c, weights, w.rows(), [&](int64_t row, int64_t rows) {
-    c.call(Matmul{.a = x.view(), .b = w.row_range(row, rows), .bias = b.absent() ? b : b.columns(row, rows), .out = y.view().columns(row, rows), .trans_b = true});
+    c.call(Matmul{.a = x.view(),
+                  .b = w.row_range(row, rows),
+                  .bias = b.absent() ? b : b.columns(row, rows),
+                  .out = y.view().columns(row, rows),
+                  .trans_b = true});
   });
   if (!c.recording()) return y;
 
@@ -58,7 +65,10 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
     Tensor dy = c.grads().get(yr), dx = c.grads().add_to(xr, accumulate);
     TensorView w = joined(c, c.store().value(*weights[0]), weights);
     each_product(c, weights, w.rows(), [&](int64_t row, int64_t rows) {
-      c.call(Matmul{.a = dy.view().columns(row, rows), .b = w.row_range(row, rows), .out = dx.view(), .accumulate = accumulate || row > 0});
+      c.call(Matmul{.a = dy.view().columns(row, rows),
+                    .b = w.row_range(row, rows),
+                    .out = dx.view(),
+                    .accumulate = accumulate || row > 0});
     });
   };
   BackwardFn dw = [weights, biases, saved, trains, trains_bias, partial, yr = y.ref()](Ctx& c) {
@@ -68,12 +78,18 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
       TensorView g = joined_grad(c, weights, accumulate);
       Tensor x = saved.get(c);
       each_product(c, weights, g.rows(), [&](int64_t row, int64_t rows) {
-        c.call(Matmul{.a = dy.view().columns(row, rows), .b = x.view(), .out = g.row_range(row, rows), .trans_a = true, .accumulate = accumulate, .tokens_reduced = true});
+        c.call(Matmul{.a = dy.view().columns(row, rows),
+                      .b = x.view(),
+                      .out = g.row_range(row, rows),
+                      .trans_a = true,
+                      .accumulate = accumulate,
+                      .tokens_reduced = true});
       });
     }
     if (trains_bias) {
       TensorView g = joined_grad(c, biases, accumulate);
-      // Under sequence parallelism the store sums gradients of what is not cut over tensor ranks, and every one of them has all of dy here.
+      // Under sequence parallelism the store sums gradients of what is not cut over tensor ranks, and every one of them has all
+      // of dy here.
       if (partial && c.sequence_parallel() && c.group(Axis::tensor).rank() > 0) {
         if (!accumulate) c.call(Fill{g, 0});
       } else {

@@ -5,9 +5,9 @@
 
 namespace ravine {
 
-// y = x W^T + b, where W is the rows of `weights` one under the other (they are joined in memory) and b likewise (may be empty).
-// x [N, in]; y [N, sum of outs] in the compute type. A frozen W does not keep x.
-// partial: the result is summed over tensor ranks afterwards, so the first of them adds the bias.
+// y = x W^T + b, where W is the rows of `weights` one under the other (they are joined in memory) and b likewise (may be
+// empty). x [N, in]; y [N, sum of outs] in the compute type. A frozen W does not keep x. partial: the result is summed over
+// tensor ranks afterwards, so the first of them adds the bias.
 Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases, bool partial = false);
 
 // The joined view of params that lie side by side, from the view of the first.

@@ -1,24 +1,37 @@
-#include "engine/ops/linear.h"
 #include "engine/ops/loss_head.h"
+#include "engine/ops/linear.h"
 #include "engine/ops/vocabulary_parallel.h"
 
 namespace ravine {
 namespace {
 
 // Fused: one kernel. Unfused: logits in full, cross-entropy, two products.
-void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx, const TensorView& dweight, bool accumulate, double cap) {
+void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx, const TensorView& dweight, bool accumulate,
+         double cap) {
   const Batch& b = c.batch();
   Tensor losses = c.empty({b.tokens}, DType::f64);
   if (c.has<LossHead>() && c.fused("loss_head")) {
-    c.call(LossHead{.x = x, .weight = w, .labels = b.labels, .losses = losses.view(), .dx = dx, .dweight = dweight, .grad_scale = b.grad_scale,
-                    .accumulate = accumulate, .cap = cap});
+    c.call(LossHead{.x = x,
+                    .weight = w,
+                    .labels = b.labels,
+                    .losses = losses.view(),
+                    .dx = dx,
+                    .dweight = dweight,
+                    .grad_scale = b.grad_scale,
+                    .accumulate = accumulate,
+                    .cap = cap});
   } else {
     Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
     c.call(Matmul{.a = x, .b = w, .out = y.view(), .trans_b = true});
     soft_cap(c, y.view(), cap);
     bool backward = !dx.absent() || !dweight.absent();
-    Tensor dy = cap == 0 || !backward ? y : c.empty({x.rows(), w.rows()}, y.dtype());  // the slope of the cap is taken from capped logits
-    c.call(CrossEntropy{.logits = y.view(), .labels = b.labels, .losses = losses.view(), .dlogits = backward ? dy.view() : TensorView{},
+    Tensor dy = cap == 0 || !backward
+                    ? y
+                    : c.empty({x.rows(), w.rows()}, y.dtype());  // the slope of the cap is taken from capped logits
+    c.call(CrossEntropy{.logits = y.view(),
+                        .labels = b.labels,
+                        .losses = losses.view(),
+                        .dlogits = backward ? dy.view() : TensorView{},
                         .grad_scale = b.grad_scale});
     if (backward && cap != 0) c.call(SoftCapBackward{.y = y.view(), .dy = dy.view(), .dx = dy.view(), .cap = cap});
     y = std::move(dy);
@@ -28,7 +41,8 @@ void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx,
       y = narrow;
     }
     if (!dx.absent()) c.call(Matmul{.a = y.view(), .b = w, .out = dx});
-    if (!dweight.absent()) c.call(Matmul{.a = y.view(), .b = x, .out = dweight, .trans_a = true, .accumulate = accumulate, .tokens_reduced = true});
+    if (!dweight.absent())
+      c.call(Matmul{.a = y.view(), .b = x, .out = dweight, .trans_a = true, .accumulate = accumulate, .tokens_reduced = true});
   }
   ExactSum sum;
   if (const double* l = losses.view().as<double>())
@@ -37,7 +51,8 @@ void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx,
 }
 
 // The same over rows of length 1: the head sees them, and its gradient is taken back through them.
-void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView& dx, const TensorView& dweight, bool accumulate, double cap) {
+void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView& dx, const TensorView& dweight,
+              bool accumulate, double cap) {
   Tensor w = unit_rows(c, weight), dw;
   if (!dweight.absent()) dw = c.empty({w.rows(), w.cols()}, dweight.dtype);
   run(c, x, w.view(), dx, dw.view(), false, cap);
@@ -50,7 +65,8 @@ void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView
 void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows, double cap) {
   require(!c.batch().labels.absent(), "loss_head: the batch has no labels");
   if (c.group(Axis::tensor).size() > 1) return loss_head_parallel(c, x, weight, unit_rows, cap);
-  auto run = [&weight, unit_rows, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+  auto run = [&weight, unit_rows, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight,
+                                       bool accumulate) {
     if (unit_rows)
       run_unit(c, x, weight, dx, dweight, accumulate, cap);
     else

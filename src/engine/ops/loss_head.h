@@ -3,9 +3,9 @@
 
 namespace ravine {
 
-// Output product, softmax and cross-entropy over the batch's labels, in one chunked kernel; in training it runs in the backward pass,
-// where it yields loss, dx and dW together. The sum of losses (nats) goes to side "loss", before any division.
-// unit_rows: the rows of the weight are brought to length 1 first (NormHead, Baichuan2), in f32, rounded once to the compute type; the
+// Output product, softmax and cross-entropy over the batch's labels, in one chunked kernel; in training it runs in the backward
+// pass, where it yields loss, dx and dW together. The sum of losses (nats) goes to side "loss", before any division. unit_rows:
+// the rows of the weight are brought to length 1 first (NormHead, Baichuan2), in f32, rounded once to the compute type; the
 // gradient goes through that. This holds a copy of the weight, and one of its gradient, while the head runs.
 // cap: 0, or logits become cap * tanh(logit / cap) (Gemma 2).
 void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows = false, double cap = 0);

@@ -11,20 +11,36 @@ Normed rms_norm(Ctx& c, Flow in, const Param& weight, double eps, double offset)
   if (in.branch && !c.fused("add_rms_norm")) {
     r.sum = c.empty({rows, cols}, c.types().residual);
     c.call(Add{in.x.view(), in.branch.view(), r.sum.view()});
-    c.call(RmsNormForward{.x = r.sum.view(), .weight = c.store().master(weight), .out = r.out.view(), .rstd = rstd.view(), .eps = eps, .offset = offset});
+    c.call(RmsNormForward{.x = r.sum.view(),
+                          .weight = c.store().master(weight),
+                          .out = r.out.view(),
+                          .rstd = rstd.view(),
+                          .eps = eps,
+                          .offset = offset});
   } else {
     // Without a branch the sum is x itself, under a name of its own; with one, x is written over if nobody else holds it.
     r.sum = !in.branch || in.x.unique() ? in.x.renamed() : c.empty({rows, cols}, c.types().residual);
     TensorView sum = in.branch ? r.sum.view() : TensorView{};
-    c.call(RmsNormForward{.x = in.x.view(), .branch = in.branch.view(), .weight = c.store().master(weight), .sum = sum, .out = r.out.view(),
-                          .rstd = rstd.view(), .eps = eps, .offset = offset});
+    c.call(RmsNormForward{.x = in.x.view(),
+                          .branch = in.branch.view(),
+                          .weight = c.store().master(weight),
+                          .sum = sum,
+                          .out = r.out.view(),
+                          .rstd = rstd.view(),
+                          .eps = eps,
+                          .offset = offset});
   }
   if (!c.recording()) return r;
 
   Saved sum = c.save(r.sum), scale = c.save(rstd);
   r.out.set_rebuild([sum, &weight, eps, offset](Ctx& c) {
     Tensor x = sum.get(c), out = c.empty({x.rows(), x.cols()}, c.types().compute), rstd = c.empty({x.rows()}, c.types().stat);
-    c.call(RmsNormForward{.x = x.view(), .weight = c.store().master(weight), .out = out.view(), .rstd = rstd.view(), .eps = eps, .offset = offset});
+    c.call(RmsNormForward{.x = x.view(),
+                          .weight = c.store().master(weight),
+                          .out = out.view(),
+                          .rstd = rstd.view(),
+                          .eps = eps,
+                          .offset = offset});
     return out;
   });
   c.record("rms_norm", {r.out.ref(), r.sum.ref()}, [=, &weight, sr = r.sum.ref(), outr = r.out.ref()](Ctx& c) {
@@ -37,8 +53,15 @@ Normed rms_norm(Ctx& c, Flow in, const Param& weight, double eps, double offset)
       if (br.id && br.dtype != dx.dtype()) dbranch = c.empty(br.shape, br.dtype);
       bool accumulate = false;
       TensorView dweight = c.grad_store().add_to_grad(weight, accumulate);
-      c.call(RmsNormBackward{.dout = dout.view(), .x = x.view(), .weight = c.store().master(weight), .rstd = scale.get(c).view(),
-                             .dsum = dsum.view(), .dx = dx.view(), .dbranch = dbranch.view(), .dweight = dweight, .accumulate = accumulate,
+      c.call(RmsNormBackward{.dout = dout.view(),
+                             .x = x.view(),
+                             .weight = c.store().master(weight),
+                             .rstd = scale.get(c).view(),
+                             .dsum = dsum.view(),
+                             .dx = dx.view(),
+                             .dbranch = dbranch.view(),
+                             .dweight = dweight,
+                             .accumulate = accumulate,
                              .offset = offset});
     } else if (br.id && br.dtype != dx.dtype()) {
       dbranch = c.empty(br.shape, br.dtype);

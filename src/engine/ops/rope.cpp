@@ -3,7 +3,8 @@
 namespace ravine {
 namespace {
 
-// f(table, first row, rows) over runs of neighbours that take one table; rows outside every segment are padding and go with what is before them.
+// f(table, first row, rows) over runs of neighbours that take one table; rows outside every segment are padding and go with
+// what is before them.
 template <class F>
 void each_run(const Batch& b, const RopeTables& t, int64_t rows, F&& f) {
   if (t.far.absent()) return f(t.near, int64_t{0}, rows);
@@ -30,7 +31,8 @@ void rotate(Ctx& c, const TensorView& x, const RopeTables& tables, int64_t heads
 }  // namespace
 
 void rope(Ctx& c, const Tensor& x, const RopeTables& tables, int64_t heads) {
-  require(c.batch().max_position <= tables.near.rows(), "rope: position {} is beyond the table of {}", c.batch().max_position - 1, tables.near.rows());
+  require(c.batch().max_position <= tables.near.rows(), "rope: position {} is beyond the table of {}",
+          c.batch().max_position - 1, tables.near.rows());
   rotate(c, x.view(), tables, heads, false);
   c.record("rope", {}, [xr = x.ref(), tables, heads](Ctx& c) {
     if (c.grads().has(xr)) rotate(c, c.grads().get(xr).view(), tables, heads, true);

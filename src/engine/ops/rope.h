@@ -3,7 +3,8 @@
 
 namespace ravine {
 
-// Tables [P,R] of angles. With `far` (LongRoPE), sequences of more than `limit` tokens take that one from their first token on, others `near`.
+// Tables [P,R] of angles. With `far` (LongRoPE), sequences of more than `limit` tokens take that one from their first token on,
+// others `near`.
 struct RopeTables {
   TensorView near, far;
   int64_t limit = 0;

@@ -30,7 +30,8 @@ Tensor tp_enter(Ctx& c, Tensor x) {
   Tensor y = gather_tokens(c, x.view());
   if (!c.recording()) return y;
   y.set_rebuild([saved = c.save(x)](Ctx& c) { return gather_tokens(c, saved.get(c).view()); });
-  c.record("tp_enter", {y.ref()}, [xr = x.ref(), yr = y.ref()](Ctx& c) { c.give_grad(xr, scatter_tokens(c, c.grads().get(yr).view())); });
+  c.record("tp_enter", {y.ref()},
+           [xr = x.ref(), yr = y.ref()](Ctx& c) { c.give_grad(xr, scatter_tokens(c, c.grads().get(yr).view())); });
   return y;
 }
 
@@ -41,7 +42,8 @@ Tensor tp_exit(Ctx& c, Tensor x) {
     return x;
   }
   Tensor y = scatter_tokens(c, x.view());
-  c.record("tp_exit", {y.ref()}, [xr = x.ref(), yr = y.ref()](Ctx& c) { c.give_grad(xr, gather_tokens(c, c.grads().get(yr).view())); });
+  c.record("tp_exit", {y.ref()},
+           [xr = x.ref(), yr = y.ref()](Ctx& c) { c.give_grad(xr, gather_tokens(c, c.grads().get(yr).view())); });
   return y;
 }
 

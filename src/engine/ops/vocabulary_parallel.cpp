@@ -66,7 +66,8 @@ struct Head {
     const Group& group = c.group(Axis::tensor);
     int64_t w = here.count, v = w + 1;
     TensorView rows = x.row_range(begin, n);
-    Tensor y = c.empty({n, v}, c.types().stat), losses = c.empty({n}, DType::f64), labels = c.empty({n}, DType::i32, MemoryKind::workspace);
+    Tensor y = c.empty({n, v}, c.types().stat), losses = c.empty({n}, DType::f64),
+           labels = c.empty({n}, DType::i32, MemoryKind::workspace);
     const int32_t* given = c.batch().labels.as<int32_t>();
     int32_t* to = labels.view().as<int32_t>();
     // The logsumexp of my logits, from the loss of label 0.
@@ -94,14 +95,18 @@ struct Head {
     }
     bool backward = !dx.absent() || !dweight.absent();
     Tensor dy = cap == 0 || !backward ? y : c.empty({n, v}, y.dtype());  // the slope of the cap is taken from capped logits
-    c.call(CrossEntropy{.logits = y.view(), .labels = labels.view(), .losses = losses.view(), .dlogits = backward ? dy.view() : TensorView{},
+    c.call(CrossEntropy{.logits = y.view(),
+                        .labels = labels.view(),
+                        .losses = losses.view(),
+                        .dlogits = backward ? dy.view() : TensorView{},
                         .grad_scale = c.batch().grad_scale});
     if (sums)
       for (int64_t i = 0; i < n; ++i)
         if (to[i] >= 0 && to[i] < w) loss.add(losses.view().as<double>()[i]);
     if (!backward) return;
     if (cap != 0 && w > 0)
-      c.call(SoftCapBackward{.y = y.view().columns(0, w), .dy = dy.view().columns(0, w), .dx = dy.view().columns(0, w), .cap = cap});
+      c.call(SoftCapBackward{
+          .y = y.view().columns(0, w), .dy = dy.view().columns(0, w), .dx = dy.view().columns(0, w), .cap = cap});
     Tensor narrow = dy;
     if (x.dtype != dy.dtype()) {
       narrow = c.empty({n, v}, x.dtype);
@@ -113,11 +118,18 @@ struct Head {
       return;
     }
     if (!dx.absent()) c.call(Matmul{.a = d, .b = table.row_range(0, w), .out = dx.row_range(begin, n)});
-    if (!dweight.absent()) c.call(Matmul{.a = d, .b = rows, .out = dweight.row_range(0, w), .trans_a = true, .accumulate = accumulate || begin > 0,
-                                         .tokens_reduced = true});
+    if (!dweight.absent())
+      c.call(Matmul{.a = d,
+                    .b = rows,
+                    .out = dweight.row_range(0, w),
+                    .trans_a = true,
+                    .accumulate = accumulate || begin > 0,
+                    .tokens_reduced = true});
   }
 
-  static double at(const TensorView& y, int64_t row, int64_t col) { return y.dtype == DType::f64 ? y.row<double>(row)[col] : y.row<float>(row)[col]; }
+  static double at(const TensorView& y, int64_t row, int64_t col) {
+    return y.dtype == DType::f64 ? y.row<double>(row)[col] : y.row<float>(row)[col];
+  }
   static void put(const TensorView& y, int64_t row, int64_t col, double value) {
     if (y.dtype == DType::f64)
       y.row<double>(row)[col] = value;
@@ -140,7 +152,8 @@ struct Head {
   void run_all(const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
     if (!dweight.absent() && !accumulate && here.count < dweight.rows())
       c.call(Fill{dweight.row_range(here.count, dweight.rows() - here.count), 0});  // padding
-    for (int64_t begin = 0; begin < x.rows(); begin += kChunk) chunk(x, begin, std::min(kChunk, x.rows() - begin), dx, dweight, accumulate);
+    for (int64_t begin = 0; begin < x.rows(); begin += kChunk)
+      chunk(x, begin, std::min(kChunk, x.rows() - begin), dx, dweight, accumulate);
     c.side(Side::loss, loss);
   }
 };
@@ -172,14 +185,19 @@ Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id, double
       c.call(Cast{dx.view(), mine.view()});
     }
     clear_foreign_rows(c, here, mine.view());
-    c.call(EmbeddingBackward{.ids = local.view(), .dout = mine.view(), .dweight = dweight, .padding_id = padding, .accumulate = accumulate,
+    c.call(EmbeddingBackward{.ids = local.view(),
+                             .dout = mine.view(),
+                             .dweight = dweight,
+                             .padding_id = padding,
+                             .accumulate = accumulate,
                              .scale = scale});
   });
   return x;
 }
 
 void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit, double cap) {
-  auto run = [&weight, unit, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+  auto run = [&weight, unit, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight,
+                                  bool accumulate) {
     if (!unit) return Head{c, weight, c.store().value(weight), cap}.run(x, dx, dweight, accumulate);
     Tensor w = unit_rows(c, weight), dw;
     if (!dweight.absent()) dw = c.empty({w.rows(), w.cols()}, dweight.dtype);
@@ -198,7 +216,8 @@ void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit,
 }
 
 Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool unit, double cap) {
-  require(!c.sequence_parallel() || c.batch().logit_rows.absent(), "logits: of some rows only, while tensor ranks have a part of the tokens each");
+  require(!c.sequence_parallel() || c.batch().logit_rows.absent(),
+          "logits: of some rows only, while tensor ranks have a part of the tokens each");
   Tensor x = c.sequence_parallel() ? gather_tokens(c, part.view()) : part;
   Tensor unit_weight = unit ? unit_rows(c, weight) : Tensor();
   const Group& group = c.group(Axis::tensor);

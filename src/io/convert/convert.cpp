@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-Weights read_source(WeightLayout layout, const ConvertOptions& o, const Json& config, const std::string& where, StateKind kind) {
+Weights read_source(WeightLayout layout, const ConvertOptions& o, const Json& config, const std::string& where,
+                    StateKind kind) {
   switch (layout) {
     case WeightLayout::hf:
       if (is_moment(kind))
@@ -39,7 +40,8 @@ Weights read_source(WeightLayout layout, const ConvertOptions& o, const Json& co
 }
 
 WeightLayout layout_of(const ConvertOptions& o, std::string* what) {
-  if (!fs::exists(o.input)) throw UserError("no such file or folder", o.input, "it must exist", missing_path_advice(o.input, Hub::models));
+  if (!fs::exists(o.input))
+    throw UserError("no such file or folder", o.input, "it must exist", missing_path_advice(o.input, Hub::models));
   refuse_adapter(o.input, "--input");
   for (WeightLayout l :
        {WeightLayout::hf, WeightLayout::megatron, WeightLayout::deepspeed, WeightLayout::mindformers, WeightLayout::ravine})
@@ -59,7 +61,9 @@ WeightLayout layout_of(const ConvertOptions& o, std::string* what) {
 void check_output(const std::string& output) {
   std::error_code error;
   if (fs::is_symlink(fs::path(output), error))
-    throw UserError("output is a link", output, "the folder must be new or empty, and be no link", fs::exists(output, error) ? "name the folder that it leads to" : "it leads nowhere: remove it, or choose another --output");
+    throw UserError("output is a link", output, "the folder must be new or empty, and be no link",
+                    fs::exists(output, error) ? "name the folder that it leads to"
+                                              : "it leads nowhere: remove it, or choose another --output");
   if (fs::exists(output, error) && (!fs::is_directory(output, error) || !fs::is_empty(output, error)))
     throw UserError("output exists", output, "the folder must be new or empty", "choose another --output, or remove it");
 }
@@ -100,13 +104,17 @@ void check_room(const std::string& output, TargetFolder& folder, int64_t bytes) 
   const auto room = free_space(folder.folder());
   if (!room || *room + there >= bytes) return;
   if (folder.taken_up()) folder.keep();
-  fail("no room for the conversion ({}): {} are free, it needs {}; free some, or choose another --output{}", output, human_bytes(static_cast<double>(*room)),
-       human_bytes(static_cast<double>(bytes - there)), folder.taken_up() ? fmt::format("; what an interrupted conversion has completed stays in {}, for the same command", folder.folder()) : "");
+  fail("no room for the conversion ({}): {} are free, it needs {}; free some, or choose another --output{}", output,
+       human_bytes(static_cast<double>(*room)), human_bytes(static_cast<double>(bytes - there)),
+       folder.taken_up()
+           ? fmt::format("; what an interrupted conversion has completed stays in {}, for the same command", folder.folder())
+           : "");
 }
 
 // All that decides the bytes of the target, as far as it is known without reading the weights.
 std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertReport& report) {
-  std::string out = fmt::format("{} {} {} {} {} {}\n{}\n", o.to, o.tensor, o.pipeline, o.virtual_stages, o.fused, o.optimizer, w.config.dump());
+  std::string out = fmt::format("{} {} {} {} {} {}\n{}\n", o.to, o.tensor, o.pipeline, o.virtual_stages, o.fused, o.optimizer,
+                                w.config.dump());
   out += fmt::format("{} {} {} {}\n", w.position.step, w.position.optimizer_steps, w.position.tokens, w.position.global_batch);
   for (const ConvertRow& r : report.rows) out += fmt::format("{} {} {} {} {}\n", r.file, r.name, r.dtype, r.shape, r.rule);
   out += fmt::format("{}\n", program_version());
@@ -179,7 +187,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   report.notes.insert(report.notes.begin(), w.notes.begin(), w.notes.end());
   if (w.config.is_null()) report.notes.push_back("no config.json was found: weights only (--model-config gives one)");
   if (!known && !hf_to_hf) report.notes.push_back("the family is not known: names and shapes are not checked");
-  if (to_ravine && !o.optimizer) report.notes.push_back("moments are zero and the run begins at step 0 (--optimizer takes those of the input)");
+  if (to_ravine && !o.optimizer)
+    report.notes.push_back("moments are zero and the run begins at step 0 (--optimizer takes those of the input)");
   if (o.dry_run) return report;
 
   int64_t done = 0;
@@ -189,7 +198,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   if (target.has_parent_path()) create_folders(target.parent_path().string());
   TargetFolder folder(target.string(), plan_text(o, w, report));
   check_room(o.output, folder, report.bytes);
-  if (folder.taken_up()) report.notes.push_back("goes on with the files that an interrupted conversion of the same input has completed");
+  if (folder.taken_up())
+    report.notes.push_back("goes on with the files that an interrupted conversion of the same input has completed");
   if (to_megatron)
     write_megatron(folder, plan.megatron, w, g, megatron, dtype, advance);
   else if (to_mindformers)

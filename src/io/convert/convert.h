@@ -23,16 +23,17 @@ std::optional<Recognised> recognise(const std::string& path);
 
 struct ConvertOptions {
   std::string input, output;
-  std::string to = "hf";       // hf, megatron-legacy, megatron-mcore, mindformers, ravine
-  std::string from = "auto";   // or the name of a layout
-  std::string model_config;    // a config.json; "": what the source has
-  std::optional<DType> dtype;  // of floating tensors; none: as stored
+  std::string to = "hf";                                 // hf, megatron-legacy, megatron-mcore, mindformers, ravine
+  std::string from = "auto";                             // or the name of a layout
+  std::string model_config;                              // a config.json; "": what the source has
+  std::optional<DType> dtype;                            // of floating tensors; none: as stored
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;  // of Megatron; MindFormers: tensor only
-  bool fused = false;             // MindFormers: q, k, v joined, gate and up too
-  bool optimizer = false;         // to ravine: with the moments of the source, and its step
-  int64_t resize_vocabulary = 0;  // 0: as it is
+  bool fused = false;                                    // MindFormers: q, k, v joined, gate and up too
+  bool optimizer = false;                                // to ravine: with the moments of the source, and its step
+  int64_t resize_vocabulary = 0;                         // 0: as it is
   bool dry_run = false, allow_unknown = false;
-  std::function<std::map<std::string, std::string>(const std::string&)> missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)
+  std::function<std::map<std::string, std::string>(const std::string&)>
+      missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)
 };
 
 struct ConvertRow {
@@ -45,8 +46,9 @@ struct ConvertReport {
   int64_t bytes = 0;
 };
 
-// Writes the folder `output`, which appears whole or not at all; an existing one that is not empty is a UserError. What a killed
-// conversion of the same input and options has completed (output.tmp) is taken up. With dry_run nothing is written. `progress` gets bytes written and in all.
+// Writes the folder `output`, which appears whole or not at all; an existing one that is not empty is a UserError. What a
+// killed conversion of the same input and options has completed (output.tmp) is taken up. With dry_run nothing is written.
+// `progress` gets bytes written and in all.
 ConvertReport convert_weights(const ConvertOptions& options, const std::function<void(int64_t, int64_t)>& progress);
 
 }  // namespace ravine

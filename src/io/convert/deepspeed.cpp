@@ -14,7 +14,6 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-
 using File = std::shared_ptr<const TorchFile>;
 
 Pickle::Ref need(const TorchFile& f, Pickle::Ref dict, const char* key) {
@@ -155,8 +154,8 @@ Checkpoint open_checkpoint(const std::string& path) {
   return c;
 }
 
-// The states of the torch optimizer inside, by group (stage 3: by sub-group), whether numbered in a dict or, as elastic checkpoints
-// have them, in a list.
+// The states of the torch optimizer inside, by group (stage 3: by sub-group), whether numbered in a dict or, as elastic
+// checkpoints have them, in a list.
 std::vector<Pickle::Ref> optimizer_states(const TorchFile& f, int64_t stage) {
   const Pickle& p = f.pickle();
   const Pickle::Ref own = need(f, p.root(), "optimizer_state_dict");
@@ -181,7 +180,8 @@ std::vector<ElementsPtr> flat_parts(const File& f, int64_t stage, StateKind kind
     for (Pickle::Ref state : optimizer_states(*f, stage)) {
       const auto v = p.find(state, key);
       if (!v)
-        throw UserError("no moments", f->path(), fmt::format("its optimizer keeps no '{}'; states of Adam and AdamW are read", key),
+        throw UserError("no moments", f->path(),
+                        fmt::format("its optimizer keeps no '{}'; states of Adam and AdamW are read", key),
                         "leave out --optimizer");
       out.push_back(torch_elements(f, *v, fmt::format("{}[{}]", key, out.size())));
     }
@@ -280,7 +280,8 @@ void read_position(const Checkpoint& c, RunPosition& at) {
     return v ? std::max<int64_t>(torch_whole_number(model, *v).value_or(0), 0) : 0;
   };
   at.step = number("global_steps");
-  if (const int64_t samples = number("global_samples"); at.step > 0 && samples % at.step == 0) at.global_batch = samples / at.step;
+  if (const int64_t samples = number("global_samples"); at.step > 0 && samples % at.step == 0)
+    at.global_batch = samples / at.step;
   at.optimizer_steps = std::max<int64_t>(at.step - number("skipped_steps"), 0);
   if (c.stage == 0) return;
   const auto states = optimizer_states(*c.optimizer[0], c.stage);
@@ -346,7 +347,8 @@ Weights read_deepspeed(const std::string& path, const Json& config, const std::s
   read_position(c, w.position);
   if (c.stage == 0) {
     if (is_moment(kind))
-      throw UserError("no optimizer state", c.folder, "moments are read from checkpoints of ZeRO 1, 2 and 3", "leave out --optimizer");
+      throw UserError("no optimizer state", c.folder, "moments are read from checkpoints of ZeRO 1, 2 and 3",
+                      "leave out --optimizer");
     const File& f = c.model[0];
     const auto state = std::make_shared<TorchStateFile>(f, need(*f, f->pickle().root(), "module"), "");
     for (const TensorInfo& t : state->tensors()) w.add(t.name, stored(state, t));

@@ -63,9 +63,11 @@ class AsType : public Elements {
 // Row r is column r of the source.
 class Transposed : public Elements {
  public:
-  explicit Transposed(ElementsPtr from) : Elements(from->dtype(), {from->shape()[1], from->shape()[0]}), from_(std::move(from)) {}
+  explicit Transposed(ElementsPtr from)
+      : Elements(from->dtype(), {from->shape()[1], from->shape()[0]}), from_(std::move(from)) {}
   void read(int64_t begin, std::span<std::byte> into) const override {
-    const int64_t size = size_of(dtype()), rows = shape()[0], cols = shape()[1], end = begin + static_cast<int64_t>(into.size()) / size;
+    const int64_t size = size_of(dtype()), rows = shape()[0], cols = shape()[1],
+                  end = begin + static_cast<int64_t>(into.size()) / size;
     const int64_t first = begin / cols, last = ceil_div(end, cols);  // our rows: a run in each row of the source
     std::vector<std::byte> run(static_cast<size_t>((last - first) * size));
     for (int64_t c = 0; c < cols; ++c) {

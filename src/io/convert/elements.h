@@ -21,7 +21,7 @@ class Elements {
   int64_t count() const { return shape_.count(); }
   // Copies row-major elements from element `begin` on; whole elements.
   virtual void read(int64_t begin, std::span<std::byte> into) const = 0;
-  virtual std::string where() const = 0;  // file and name, or the rule by which it is made
+  virtual std::string where() const = 0;                                   // file and name, or the rule by which it is made
   virtual void files(std::set<std::string>& paths) const { (void)paths; }  // adds those it reads
 
  private:

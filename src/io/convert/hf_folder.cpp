@@ -82,7 +82,8 @@ void write_config(TargetFolder& folder, const Weights& w, const std::vector<Name
 
 void copy_beside(TargetFolder& folder, const Weights& w) {
   std::error_code error;
-  if (const std::string& tokenizer = w.tokenizer.empty() ? w.folder : w.tokenizer; !tokenizer.empty()) copy_tokenizer(tokenizer, folder.folder(), w.missing_tokenizer_files);
+  if (const std::string& tokenizer = w.tokenizer.empty() ? w.folder : w.tokenizer; !tokenizer.empty())
+    copy_tokenizer(tokenizer, folder.folder(), w.missing_tokenizer_files);
   if (w.folder.empty()) return;
   if (const std::string file = w.folder + "/generation_config.json"; fs::is_regular_file(file, error)) {
     const std::string to = folder.path("generation_config.json");

@@ -19,8 +19,8 @@ struct NamedElements {
 };
 
 // Tensors in files of at most `shard_bytes` below `prefix`: one `single` where they fit (if that is not ""), else
-// `stem`-0000i-of-0000N.safetensors. Files that the folder has already are passed over. Returns tensor -> file. `progress` is called
-// with the bytes written.
+// `stem`-0000i-of-0000N.safetensors. Files that the folder has already are passed over. Returns tensor -> file. `progress` is
+// called with the bytes written.
 inline constexpr int64_t kShardBytes = 5'000'000'000;
 std::map<std::string, std::string> write_shards(TargetFolder& folder, const std::vector<NamedElements>& tensors,
                                                 const std::string& single, const std::string& stem, const Metadata& metadata,

@@ -15,9 +15,10 @@
 
 namespace ravine {
 
-// Reads headers only. `config` (null: none) is what --model-config gave: it decides sizes and vocabulary; without it a config.json
-// in the folder does (this program writes one), else the stored arguments, and padding of the vocabulary is what repeats the last row. A missing rank, ranks of different
-// steps or types, and names or shapes that do not fit are UserErrors. With `allow_unknown` unknown tensors are left out.
+// Reads headers only. `config` (null: none) is what --model-config gave: it decides sizes and vocabulary; without it a
+// config.json in the folder does (this program writes one), else the stored arguments, and padding of the vocabulary is what
+// repeats the last row. A missing rank, ranks of different steps or types, and names or shapes that do not fit are UserErrors.
+// With `allow_unknown` unknown tensors are left out.
 Weights read_megatron(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
                       StateKind kind = StateKind::weights);
 
@@ -40,8 +41,8 @@ struct MegatronFile {
 // What the layout consists of; sizes that do not divide are a UserError.
 std::vector<MegatronFile> plan_megatron(const Weights& weights, const Geometry& g, const MegatronLayout& layout);
 // Writes files and tracker; `progress` is called with the bytes written.
-void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files, const Weights& weights,
-                    const Geometry& g, const MegatronLayout& layout, DType dtype, const std::function<void(int64_t)>& progress);
+void write_megatron(TargetFolder& folder, const std::vector<MegatronFile>& files, const Weights& weights, const Geometry& g,
+                    const MegatronLayout& layout, DType dtype, const std::function<void(int64_t)>& progress);
 
 // What the user should know of it: where Megatron's own model computes otherwise than this family.
 void megatron_notes(const Geometry& g, const MegatronLayout& layout, std::vector<std::string>& notes);

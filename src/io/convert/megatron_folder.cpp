@@ -13,7 +13,6 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-
 std::string first_word(const std::string& path) {
   const std::string text = read_whole(path, 4096);
   const size_t from = text.find_first_not_of(" \t\r\n");
@@ -45,7 +44,8 @@ std::string ranks_folder(const std::string& path) {
 }
 
 [[noreturn]] void no_experts(const std::string& where) {
-  throw UserError("mixture of experts", where, "checkpoints of models with experts, divided over expert-parallel ranks or not, are not read",
+  throw UserError("mixture of experts", where,
+                  "checkpoints of models with experts, divided over expert-parallel ranks or not, are not read",
                   "use a dense model");
 }
 
@@ -125,8 +125,7 @@ MegatronFolder open_megatron(const std::string& path, StateKind kind) {
           break;
         }
       for (int64_t c = 0; r.chunks.size() == static_cast<size_t>(c); ++c)
-        if (auto model = pickle.find(pickle.root(), fmt::format("model{}", c)))
-          r.chunks.push_back(tensors_of(r.file, *model));
+        if (auto model = pickle.find(pickle.root(), fmt::format("model{}", c))) r.chunks.push_back(tensors_of(r.file, *model));
       if (argument(*r.file, "num_experts").value_or(0) > 0 || argument(*r.file, "expert_model_parallel_size").value_or(1) > 1)
         no_experts(it->second + ": args");
       for (const auto& chunk : r.chunks)

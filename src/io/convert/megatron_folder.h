@@ -26,8 +26,8 @@ struct MegatronFolder {
   const MegatronRank& at(int64_t t, int64_t p) const { return ranks[static_cast<size_t>(p * tensor + t)]; }
 };
 
-// A missing rank, ranks of different steps or layouts, experts, and an old order of q, k, v are UserErrors. `kind`: elements are
-// the weights, or what the optimizer holds for them; a checkpoint without optimizer state is then a UserError (masters: the
+// A missing rank, ranks of different steps or layouts, experts, and an old order of q, k, v are UserErrors. `kind`: elements
+// are the weights, or what the optimizer holds for them; a checkpoint without optimizer state is then a UserError (masters: the
 // weights themselves).
 MegatronFolder open_megatron(const std::string& path, StateKind kind);
 

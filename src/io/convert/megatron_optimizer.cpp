@@ -7,7 +7,8 @@ namespace ravine {
 namespace {
 
 [[noreturn]] void refuse_moments(const TorchFile& f, const std::string& rule) {
-  throw UserError("optimizer state cannot be read", f.path(), rule, "leave out --optimizer, or save the run with its optimizer state");
+  throw UserError("optimizer state cannot be read", f.path(), rule,
+                  "leave out --optimizer, or save the run with its optimizer state");
 }
 
 // The torch optimizer's dict: the entry "optimizer" itself, or (16-bit runs) its entry of that name.
@@ -39,12 +40,16 @@ std::vector<std::vector<ElementsPtr>> groups_of(const MegatronRank& rank, StateK
     for (Pickle::Ref group : p.items(*masters)) {
       if (p.kind(group) != Pickle::Kind::list) refuse_moments(f, "fp32_from_fp16_params is a list of lists of tensors");
       auto& to = out.emplace_back();
-      for (Pickle::Ref v : p.items(group)) to.push_back(torch_elements(rank.file, v, fmt::format("master {} of group {}", to.size(), out.size())));
+      for (Pickle::Ref v : p.items(group))
+        to.push_back(torch_elements(rank.file, v, fmt::format("master {} of group {}", to.size(), out.size())));
     }
     return out;
   }
   const auto optimizer = torch_optimizer(p);
-  if (!optimizer) refuse_moments(f, "it must hold 'optimizer' with 'state' and 'param_groups' (that of the distributed optimizer, distrib_optim.pt, is not read)");
+  if (!optimizer)
+    refuse_moments(
+        f,
+        "it must hold 'optimizer' with 'state' and 'param_groups' (that of the distributed optimizer, distrib_optim.pt, is not read)");
   const auto state = numbered(p, *p.find(*optimizer, "state"));
   const char* key = kind == StateKind::first_moment ? "exp_avg" : "exp_avg_sq";
   const Pickle::Ref groups = *p.find(*optimizer, "param_groups");
@@ -56,7 +61,9 @@ std::vector<std::vector<ElementsPtr>> groups_of(const MegatronRank& rank, StateK
     for (Pickle::Ref number : p.items(*params)) {
       auto it = state.find(p.integer(number).value_or(-1));
       const auto moment = it == state.end() ? std::nullopt : p.find(it->second, key);
-      if (!moment) refuse_moments(f, fmt::format("parameter {} has no '{}'; moments of Adam are read", p.integer(number).value_or(-1), key));
+      if (!moment)
+        refuse_moments(f,
+                       fmt::format("parameter {} has no '{}'; moments of Adam are read", p.integer(number).value_or(-1), key));
       to.push_back(torch_elements(rank.file, *moment, fmt::format("{} of parameter {}", key, *p.integer(number))));
     }
   }
@@ -93,9 +100,12 @@ void take_from_optimizer(MegatronRank& rank, StateKind kind) {
       break;
     }
     if (!found)
-      refuse_moments(*rank.file, fmt::format("group {} of its {} parameters is neither all of the model's {} tensors, nor its {} matrices, nor its {} vectors "
-                                     "in their order and shapes",
-                                     i, groups[i].size(), all.size(), matrices.size(), vectors.size()));
+      refuse_moments(
+          *rank.file,
+          fmt::format(
+              "group {} of its {} parameters is neither all of the model's {} tensors, nor its {} matrices, nor its {} vectors "
+              "in their order and shapes",
+              i, groups[i].size(), all.size(), matrices.size(), vectors.size()));
   }
   if (taken != all.size()) refuse_moments(*rank.file, fmt::format("it holds {} of the model's {} tensors", taken, all.size()));
 }

@@ -10,7 +10,6 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-
 void replace_prefix(std::string& s, std::string_view from, std::string_view to) {
   if (s.starts_with(from)) s.replace(0, from.size(), to);
 }
@@ -83,7 +82,8 @@ std::map<std::string, Shards> gather(const MegatronFolder& f, int64_t* layers) {
           }
           Shards& shards = out[name];
           if (static_cast<int64_t>(shards.size()) != t)
-            throw UserError("ranks do not match", fmt::format("{}: tensor '{}'", f.at(t, p).file->path(), printable(tensor.name)),
+            throw UserError("ranks do not match",
+                            fmt::format("{}: tensor '{}'", f.at(t, p).file->path(), printable(tensor.name)),
                             t < static_cast<int64_t>(shards.size()) ? "another rank or stage holds it too"
                                                                     : "tensor rank 0 does not hold it",
                             kComplete);
@@ -137,7 +137,8 @@ Json config_of(const MegatronFolder& f, const std::map<std::string, Shards>& ten
       c["layer_norm_epsilon"] = eps, c["activation_function"] = argument(file, "openai_gelu") == 0 ? "gelu" : "gelu_new";
     } else {
       kind("gpt_neox", "GPTNeoXForCausalLM");
-      c["hidden_size"] = hidden, c["num_hidden_layers"] = layers, c["num_attention_heads"] = heads, c["intermediate_size"] = ffn;
+      c["hidden_size"] = hidden, c["num_hidden_layers"] = layers, c["num_attention_heads"] = heads,
+      c["intermediate_size"] = ffn;
       c["max_position_embeddings"] = positions, c["layer_norm_eps"] = eps, c["use_parallel_residual"] = false;
       c["hidden_act"] = argument(file, "openai_gelu").value_or(0) != 0 ? "gelu_new" : "gelu";
       c["rotary_pct"] = real_argument(file, "rotary_percent").value_or(1.0), c["rotary_emb_base"] = base;
@@ -366,7 +367,8 @@ Weights read_megatron(const std::string& path, const Json& config, const std::st
     else if (allow_unknown)
       w.notes.push_back(fmt::format("left out: '{}'", printable(name)));
     else
-      throw UserError("unknown tensor", shards[0]->where(), "none of the families has it", "use --allow-unknown to leave it out");
+      throw UserError("unknown tensor", shards[0]->where(), "none of the families has it",
+                      "use --allow-unknown to leave it out");
   }
   const TorchFile& file = *f.ranks[0].file;
   const auto whole = [&](const char* key) {

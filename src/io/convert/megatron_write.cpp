@@ -102,7 +102,8 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
   for (const char* kind : {"weight", "bias"}) {
     const ElementsPtr gate = get(fmt::format("mlp.gate_proj.{}", kind)), up = get(fmt::format("mlp.up_proj.{}", kind));
     if (!up) continue;
-    put(fmt::format("mlp.linear_fc1.{}", kind), fmt::format("mlp.dense_h_to_4h.{}", kind), gate ? c.gate_up(gate, up) : c.rows(up));
+    put(fmt::format("mlp.linear_fc1.{}", kind), fmt::format("mlp.dense_h_to_4h.{}", kind),
+        gate ? c.gate_up(gate, up) : c.rows(up));
   }
   put("mlp.linear_fc2.weight", "mlp.dense_4h_to_h.weight", cut("mlp.down_proj.weight", &Cutter::cols));
   put("mlp.linear_fc2.bias", "mlp.dense_4h_to_h.bias", get("mlp.down_proj.bias"));
@@ -112,9 +113,12 @@ void add_layer(std::vector<MegatronFile::Tensor>& out, const Cutter& c, const Ge
 void write_arguments(TorchSave& out, const Geometry& g, const MegatronLayout& l, DType dtype) {
   const bool core = l.names == MegatronNames::mcore;
   const DecoderSpec& s = g.spec();
-  const bool layer_norm = s.norm.kind == NormSpec::layer, table = s.position_table, alibi = s.attention.alibi, rope = s.rope.has_value();
+  const bool layer_norm = s.norm.kind == NormSpec::layer, table = s.position_table, alibi = s.attention.alibi,
+             rope = s.rope.has_value();
   const double base = rope ? s.rope->theta : 10000, eps = s.norm.eps;
-  const int64_t bound = g.model->facts().max_positions, positions = bound > 0 ? bound : s.trained_length > 0 ? s.trained_length : 2048;
+  const int64_t bound = g.model->facts().max_positions, positions = bound > 0              ? bound
+                                                                    : s.trained_length > 0 ? s.trained_length
+                                                                                           : 2048;
   const bool qkv_bias = s.attention.qkv_bias;
   out.begin_namespace();
   auto integer = [&](const char* key, int64_t v) { out.text(key), out.integer(v); };
@@ -224,8 +228,10 @@ void refuse_for_megatron(const Geometry& g, const std::string& where) {
   add(s.embedding_scale != 1, "a scaled embedding");
   add(!s.mlps.empty(), "MLPs that differ from layer to layer");
   if (!what.empty())
-    throw UserError("layout cannot hold the model", where, fmt::format("Megatron-core's model has no {}: there are no names for the {} family", what, g.family),
-                    "stay with hf or ravine: `ravine train` goes on from either on any number of ranks, and --to hf is what Transformers reads");
+    throw UserError(
+        "layout cannot hold the model", where,
+        fmt::format("Megatron-core's model has no {}: there are no names for the {} family", what, g.family),
+        "stay with hf or ravine: `ravine train` goes on from either on any number of ranks, and --to hf is what Transformers reads");
 }
 
 void megatron_notes(const Geometry& g, const MegatronLayout& l, std::vector<std::string>& notes) {
@@ -233,7 +239,8 @@ void megatron_notes(const Geometry& g, const MegatronLayout& l, std::vector<std:
   if (l.names == MegatronNames::legacy && s.rope && s.rope->theta != 10000)
     notes.push_back("Megatron of 2023 computes with a rope base of 10000 whatever args.rotary_base says");
   if (s.topology == Topology::parallel)
-    notes.push_back("Megatron computes attention and MLP one after the other, this model side by side: its own GPT model gives other logits");
+    notes.push_back(
+        "Megatron computes attention and MLP one after the other, this model side by side: its own GPT model gives other logits");
   auto lost = [&](bool is, const char* what) {
     if (is) notes.push_back(fmt::format("the arguments do not carry {}; config.json beside them does", what));
   };

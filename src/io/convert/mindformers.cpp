@@ -16,7 +16,6 @@ namespace fs = std::filesystem;
 namespace ravine {
 namespace {
 
-
 // "" for a name that MindFormers does not use.
 std::string our_name(const std::string& name) {
   for (const bool core : {false, true}) {
@@ -215,7 +214,9 @@ Weights read_mindformers(const std::string& path, const Json& config, const std:
     const size_t end = layer_end(name, "model.layers.");
     const std::string suffix = end == std::string::npos ? "" : name.substr(end), kind = name.substr(name.rfind('.') + 1);
     const std::string prefix = end == std::string::npos ? "" : name.substr(0, end);
-    const auto fused = [&, &parts = parts, &name = name](int64_t rows) { return joined(parts, kind == "bias" ? Shape{rows} : Shape{rows, g.hidden}, name); };
+    const auto fused = [&, &parts = parts, &name = name](int64_t rows) {
+      return joined(parts, kind == "bias" ? Shape{rows} : Shape{rows, g.hidden}, name);
+    };
     if (suffix.starts_with("fused_qkv.")) {
       add_fused_qkv(w, g, prefix, kind, fused((g.heads + 2 * g.kv_heads) * g.head_size));
     } else if (suffix.starts_with("fused_gate_up.")) {

@@ -12,9 +12,9 @@
 
 namespace ravine {
 
-// Of a training state the weights are taken, or the moments "adam_m." and "adam_v."; counters are passed over. `config` is that of --model-config, or null: then DIR/config.json must be
-// there. How ranks cut a tensor follows from its shape: neighbouring ranks are tensor ranks. A name or shape that does not fit
-// is a UserError.
+// Of a training state the weights are taken, or the moments "adam_m." and "adam_v."; counters are passed over. `config` is that
+// of --model-config, or null: then DIR/config.json must be there. How ranks cut a tensor follows from its shape: neighbouring
+// ranks are tensor ranks. A name or shape that does not fit is a UserError.
 Weights read_mindformers(const std::string& path, const Json& config, const std::string& config_where, bool allow_unknown,
                          StateKind kind = StateKind::weights);
 

@@ -9,36 +9,37 @@ struct SpellingPair {
   const char *ours, *theirs;
 };
 inline constexpr SpellingPair kLegacyTop[] = {{"model.embed_tokens.weight", "model.tok_embeddings.embedding_weight"},
-                               {"model.norm.", "model.norm_out."},
-                               {"lm_head.weight", "lm_head.weight"}};
+                                              {"model.norm.", "model.norm_out."},
+                                              {"lm_head.weight", "lm_head.weight"}};
 inline constexpr SpellingPair kCoreTop[] = {{"model.embed_tokens.weight", "embedding.word_embeddings.weight"},
-                             {"model.norm.", "decoder.final_layernorm."},
-                             {"lm_head.weight", "output_layer.weight"}};
+                                            {"model.norm.", "decoder.final_layernorm."},
+                                            {"lm_head.weight", "output_layer.weight"}};
 inline constexpr SpellingPair kLegacyLayer[] = {{"input_layernorm.", "attention_norm."},
-                                 {"post_attention_layernorm.", "ffn_norm."},
-                                 {"self_attn.q_proj.", "attention.wq."},
-                                 {"self_attn.k_proj.", "attention.wk."},
-                                 {"self_attn.v_proj.", "attention.wv."},
-                                 {"self_attn.o_proj.", "attention.wo."},
-                                 {"mlp.gate_proj.", "feed_forward.w1."},
-                                 {"mlp.down_proj.", "feed_forward.w2."},
-                                 {"mlp.up_proj.", "feed_forward.w3."},
-                                 {"fused_qkv.", "attention.w_qkv."},
-                                 {"fused_gate_up.", "feed_forward.w_gate_hidden."}};
+                                                {"post_attention_layernorm.", "ffn_norm."},
+                                                {"self_attn.q_proj.", "attention.wq."},
+                                                {"self_attn.k_proj.", "attention.wk."},
+                                                {"self_attn.v_proj.", "attention.wv."},
+                                                {"self_attn.o_proj.", "attention.wo."},
+                                                {"mlp.gate_proj.", "feed_forward.w1."},
+                                                {"mlp.down_proj.", "feed_forward.w2."},
+                                                {"mlp.up_proj.", "feed_forward.w3."},
+                                                {"fused_qkv.", "attention.w_qkv."},
+                                                {"fused_gate_up.", "feed_forward.w_gate_hidden."}};
 inline constexpr SpellingPair kCoreLayer[] = {{"input_layernorm.", "input_layernorm."},
-                               {"post_attention_layernorm.", "pre_mlp_layernorm."},
-                               {"self_attn.q_proj.", "self_attention.linear_q."},
-                               {"self_attn.k_proj.", "self_attention.linear_k."},
-                               {"self_attn.v_proj.", "self_attention.linear_v."},
-                               {"self_attn.o_proj.", "self_attention.linear_proj."},
-                               {"self_attn.q_norm.", "self_attention.q_layernorm."},
-                               {"self_attn.k_norm.", "self_attention.k_layernorm."},
-                               {"mlp.gate_proj.", "mlp.gating."},
-                               {"mlp.up_proj.", "mlp.linear_fc1."},
-                               {"mlp.down_proj.", "mlp.linear_fc2."},
-                               {"fused_qkv.", "self_attention.linear_qkv."}};
+                                              {"post_attention_layernorm.", "pre_mlp_layernorm."},
+                                              {"self_attn.q_proj.", "self_attention.linear_q."},
+                                              {"self_attn.k_proj.", "self_attention.linear_k."},
+                                              {"self_attn.v_proj.", "self_attention.linear_v."},
+                                              {"self_attn.o_proj.", "self_attention.linear_proj."},
+                                              {"self_attn.q_norm.", "self_attention.q_layernorm."},
+                                              {"self_attn.k_norm.", "self_attention.k_layernorm."},
+                                              {"mlp.gate_proj.", "mlp.gating."},
+                                              {"mlp.up_proj.", "mlp.linear_fc1."},
+                                              {"mlp.down_proj.", "mlp.linear_fc2."},
+                                              {"fused_qkv.", "self_attention.linear_qkv."}};
 
-template <size_t N> std::string renamed(const std::string& name, const SpellingPair (&table)[N], bool to_ours) {
+template <size_t N>
+std::string renamed(const std::string& name, const SpellingPair (&table)[N], bool to_ours) {
   for (const SpellingPair& p : table) {
     const std::string_view from = to_ours ? p.theirs : p.ours, to = to_ours ? p.ours : p.theirs;
     if (from.ends_with('.') ? name.starts_with(from) : name == from) return std::string(to) + name.substr(from.size());

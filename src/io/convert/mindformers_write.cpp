@@ -28,9 +28,11 @@ std::map<std::string, ElementsPtr> spelled(const Weights& w, const Geometry& g, 
     const std::string suffix = end == std::string::npos ? "" : name.substr(end, name.rfind('.') - end);
     auto part = [&](const char* module) { return w.tensors.at(prefix + module + "." + kind); };
     if (suffix == "self_attn.q_proj")
-      out.emplace(mindformers_name(prefix + "fused_qkv." + kind, g), fused_qkv(e, part("self_attn.k_proj"), part("self_attn.v_proj"), g));
+      out.emplace(mindformers_name(prefix + "fused_qkv." + kind, g),
+                  fused_qkv(e, part("self_attn.k_proj"), part("self_attn.v_proj"), g));
     else if (suffix == "mlp.gate_proj")
-      out.emplace(mindformers_name(prefix + "fused_gate_up." + kind, g), interleave_rows({e, part("mlp.up_proj")}, "rows of gate and up in turn"));
+      out.emplace(mindformers_name(prefix + "fused_gate_up." + kind, g),
+                  interleave_rows({e, part("mlp.up_proj")}, "rows of gate and up in turn"));
     else if (suffix != "self_attn.k_proj" && suffix != "self_attn.v_proj" && suffix != "mlp.up_proj")
       out.emplace(mindformers_name(name, g), e);
   }
@@ -48,8 +50,8 @@ ElementsPtr cut(const std::string& name, const ElementsPtr& e, int64_t r, int64_
     const int64_t cols = e->shape()[1] / n;
     return take_cols(e, r * cols, cols, fmt::format("columns of rank {} of {}", r, n));
   }
-  if (is({".attention.wq.", ".attention.wk.", ".attention.wv.", ".attention.w_qkv.", ".feed_forward.w1.", ".feed_forward.w3.", ".w_gate_hidden.",
-          ".linear_q.", ".linear_k.", ".linear_v.", ".mlp.gating.", ".linear_fc1."})) {
+  if (is({".attention.wq.", ".attention.wk.", ".attention.wv.", ".attention.w_qkv.", ".feed_forward.w1.", ".feed_forward.w3.",
+          ".w_gate_hidden.", ".linear_q.", ".linear_k.", ".linear_v.", ".mlp.gating.", ".linear_fc1."})) {
     const int64_t rows = e->shape()[0] / n;
     return stack_rows({{e, r * rows, rows}}, fmt::format("rows of rank {} of {}", r, n));
   }
@@ -75,15 +77,17 @@ std::string mindformers_name(const std::string& name, const Geometry& g) {
 
 std::vector<MindFormersFile> plan_mindformers(const Weights& w, const Geometry& g, const MindFormersLayout& layout) {
   if (g.spec().names.mindformers == CheckpointNames::MindFormers::none)
-    throw UserError("layout cannot hold the model", w.config_where, fmt::format("MindFormers has no names for the {} family that are known here", g.family),
+    throw UserError("layout cannot hold the model", w.config_where,
+                    fmt::format("MindFormers has no names for the {} family that are known here", g.family),
                     "use another layout");
   if (layout.fused && core_names(g))
-    throw UserError("layout cannot hold the model", "--fused", "joined names (w_qkv, w_gate_hidden) are those of the Llama class of MindFormers",
-                    "leave out --fused");
+    throw UserError("layout cannot hold the model", "--fused",
+                    "joined names (w_qkv, w_gate_hidden) are those of the Llama class of MindFormers", "leave out --fused");
   const int64_t n = layout.ranks;
   for (const auto& [size, what] : {std::pair{g.kv_heads, "key/value heads"}, {g.ffn, "rows of the MLP"}})
     if (size % n != 0)
-      throw UserError("layout does not fit", fmt::format("{} tensor ranks", n), fmt::format("they must divide the {} {}", size, what), "choose another number");
+      throw UserError("layout does not fit", fmt::format("{} tensor ranks", n),
+                      fmt::format("they must divide the {} {}", size, what), "choose another number");
   const auto tensors = spelled(w, g, layout.fused);
   std::vector<MindFormersFile> files;
   for (int64_t r = 0; r < n; ++r) {

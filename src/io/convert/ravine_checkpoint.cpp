@@ -28,7 +28,8 @@ const char* prefix_of(StateKind kind) {
 constexpr int64_t kStatePiece = int64_t{8} << 20;  // bytes of one read
 constexpr int64_t kMaxRunFile = int64_t{1} << 30;
 
-// The options of a run; nothing where it has none, or none that can be read, which is noted: what they name is then looked for where the run itself keeps it only.
+// The options of a run; nothing where it has none, or none that can be read, which is noted: what they name is then looked for
+// where the run itself keeps it only.
 std::optional<ModelOptions> options_of(const std::string& run, Weights& w) {
   const std::string yaml = run + "/config.yaml";
   if (!fs::exists(yaml)) return {};
@@ -49,7 +50,8 @@ std::string run_model_config(const std::string& run, const std::optional<ModelOp
   return fs::is_directory(path) ? path + "/config.json" : path;
 }
 
-// The tokenizer of a run, with generation_config.json and chat template: those that lie with its final model, else what its options name.
+// The tokenizer of a run, with generation_config.json and chat template: those that lie with its final model, else what its
+// options name.
 void find_tokenizer(const std::string& run, const std::optional<ModelOptions>& options, Weights& w) {
   for (const std::string& own : {run, run + "/model"})
     if (has_tokenizer(own)) {
@@ -68,16 +70,23 @@ void find_tokenizer(const std::string& run, const std::optional<ModelOptions>& o
 }
 
 // The weights that a checkpoint leaves to the model folder that its run began from.
-void add_frozen(Weights& w, const Json& names, const Json& scalars, const std::optional<ModelOptions>& options, const std::string& checkpoint) {
+void add_frozen(Weights& w, const Json& names, const Json& scalars, const std::optional<ModelOptions>& options,
+                const std::string& checkpoint) {
   const std::string from = options ? options->path : "";
   const auto sum = scalars.find("weights");
   auto refuse = [&](const std::string& what) {
-    throw UserError(what, checkpoint, fmt::format("{} frozen parameters are not in it: they are those of the model that the run began with", names.size()),
-                    "put that model back where model.path in the run's config.yaml says, or set it there to where it is now");
+    throw UserError(
+        what, checkpoint,
+        fmt::format("{} frozen parameters are not in it: they are those of the model that the run began with", names.size()),
+        "put that model back where model.path in the run's config.yaml says, or set it there to where it is now");
   };
-  if (!names.is_array()) throw UserError("checkpoint is damaged", checkpoint + "/manifest.json: scalars.frozen", "it must be an array of names", "use another checkpoint");
-  if (from.empty() || !fs::is_directory(from)) refuse(from.empty() ? "model.path of the run is not known" : fmt::format("{}, which the run began with, is gone", from));
-  if (sum == scalars.end() || !sum->is_string() || weights_checksum(from) != sum->get<std::string>()) refuse(fmt::format("{} holds other weights than when the run began", from));
+  if (!names.is_array())
+    throw UserError("checkpoint is damaged", checkpoint + "/manifest.json: scalars.frozen", "it must be an array of names",
+                    "use another checkpoint");
+  if (from.empty() || !fs::is_directory(from))
+    refuse(from.empty() ? "model.path of the run is not known" : fmt::format("{}, which the run began with, is gone", from));
+  if (sum == scalars.end() || !sum->is_string() || weights_checksum(from) != sum->get<std::string>())
+    refuse(fmt::format("{} holds other weights than when the run began", from));
   Weights began = read_hf(from, w.config, w.config_where);
   from_family_files(began, geometry_of(w.config, w.config_where));
   for (const Json& name : names) {
@@ -90,8 +99,7 @@ void add_frozen(Weights& w, const Json& names, const Json& scalars, const std::o
 
 }  // namespace
 
-Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where,
-                               StateKind kind) {
+Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where, StateKind kind) {
   Weights w;
   std::string folder = path;
   if (!fs::exists(folder + "/manifest.json")) {
@@ -101,7 +109,9 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     folder = *newest;
     const std::string name = fs::path(folder).filename().string();
     if (!CheckpointVerdicts(checkpoints).healthy(name))
-      w.notes.push_back(fmt::format("{} is the newest, and the run judged it unhealthy; an older one is converted where it is named: --input {}/step_N", name, checkpoints));
+      w.notes.push_back(fmt::format(
+          "{} is the newest, and the run judged it unhealthy; an older one is converted where it is named: --input {}/step_N",
+          name, checkpoints));
   }
   // newest_checkpoint has verified what it found; moments lie in the files whose weights were read before.
   if (folder == path && !is_moment(kind)) CheckpointReader(folder, true);
@@ -148,7 +158,8 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
     w.add(t.name.substr(prefix.size()),
           assembled(t.shape, std::move(copies), t.slices.size() == 1 ? "as it is" : fmt::format("{} slices", t.slices.size())));
   }
-  if (const auto frozen = m.scalars.find("frozen"); frozen != m.scalars.end() && !is_moment(kind)) add_frozen(w, *frozen, m.scalars, options, folder);
+  if (const auto frozen = m.scalars.find("frozen"); frozen != m.scalars.end() && !is_moment(kind))
+    add_frozen(w, *frozen, m.scalars, options, folder);
   if (w.tensors.empty() && is_moment(kind))
     throw UserError("no optimizer state", folder, "moments of Adam and AdamW are read", "leave out --optimizer");
   if (w.tensors.empty()) throw UserError("no weights", folder, "it must be a checkpoint of training", "check the path");
@@ -181,7 +192,8 @@ void write_ravine(TargetFolder& folder, const std::vector<NamedElements>& tensor
   Manifest m;
   m.step = w.position.step;
   m.program = "ravine convert";
-  m.scalars = {{"step", m.step}, {"tokens", w.position.tokens}, {"optimizer_steps", w.position.optimizer_steps}, {"optimizer", "adamw"}};
+  m.scalars = {
+      {"step", m.step}, {"tokens", w.position.tokens}, {"optimizer_steps", w.position.optimizer_steps}, {"optimizer", "adamw"}};
   if (w.position.global_batch > 0) m.scalars["global_batch"] = w.position.global_batch;
   if (!w.data_history.is_null()) m.scalars["data"] = w.data_history;
   const std::string step = fmt::format("checkpoints/{}", checkpoint_name(m.step));
@@ -213,11 +225,15 @@ void write_ravine(TargetFolder& folder, const std::vector<NamedElements>& tensor
         sum.update(piece);
       }
       const Shape& shape = t->elements->shape();
-      m.tensors.push_back({t->name, DType::f32, shape,
-                           {{m.files.size() - 1, t->name, {std::vector<int64_t>(static_cast<size_t>(shape.rank())), shape}, sum.value()}}});
+      m.tensors.push_back(
+          {t->name,
+           DType::f32,
+           shape,
+           {{m.files.size() - 1, t->name, {std::vector<int64_t>(static_cast<size_t>(shape.rank())), shape}, sum.value()}}});
     }
   }
-  if (const std::string fault = manifest_fault(m); !fault.empty()) fail("convert: the checkpoint holds every tensor once, got {}", fault);
+  if (const std::string fault = manifest_fault(m); !fault.empty())
+    fail("convert: the checkpoint holds every tensor once, got {}", fault);
   write_file_atomic(folder.path(step + "/manifest.json"), write_manifest(m));
   write_file_atomic(folder.path("checkpoints/latest"), checkpoint_name(m.step) + "\n");
   write_mark(folder.folder(), {.run = new_run_id(), .files = {}, .kind = kRunFolder});  // a run goes on in it

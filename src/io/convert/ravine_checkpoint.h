@@ -8,8 +8,8 @@
 
 namespace ravine {
 
-// `path`: a run, its folder checkpoints, or one step_N of it, written by however many ranks. Without `config` the config.json of
-// the run's folder, else its config.yaml, says which model it is. Parameters that were not trained have no moments.
+// `path`: a run, its folder checkpoints, or one step_N of it, written by however many ranks. Without `config` the config.json
+// of the run's folder, else its config.yaml, says which model it is. Parameters that were not trained have no moments.
 Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where,
                                StateKind kind = StateKind::weights);
 

@@ -42,7 +42,8 @@ void stream(const Elements& tensor, DType dtype, const std::function<void(std::s
   const int64_t largest = std::min(piece, all);
   // Not set to zero first: pages are touched where they are filled, by many threads.
   auto source = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(largest * from_size));
-  auto target = std::make_unique_for_overwrite<std::byte[]>(tensor.dtype() != dtype ? static_cast<size_t>(largest * to_size) : 0);
+  auto target =
+      std::make_unique_for_overwrite<std::byte[]>(tensor.dtype() != dtype ? static_cast<size_t>(largest * to_size) : 0);
   const Passing passing(tensor);
   for (int64_t begin = 0; begin < all; begin += piece) {
     const int64_t count = std::min(piece, all - begin);

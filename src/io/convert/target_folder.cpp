@@ -27,13 +27,17 @@ std::string text_of(const std::string& path) {
 
 AtomicFolder TargetFolder::begin(const std::string& path) {
   std::error_code error;
-  if (fs::is_symlink(path, error)) throw UserError("cannot write folder", path, "it is a link, and a folder that appears whole cannot take its place", "name the folder that it leads to, or another");
+  if (fs::is_symlink(path, error))
+    throw UserError("cannot write folder", path, "it is a link, and a folder that appears whole cannot take its place",
+                    "name the folder that it leads to, or another");
   if (fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error)))
     throw UserError("cannot write folder", path, "it exists and is not empty", "choose another or remove it");
   std::string found;
   for (const std::string& left : leftovers_of(path)) {
     auto lock = std::make_unique<FolderLock>(left);  // of one that is being written: an error
-    if (is_in_use(left)) throw UserError("output folder is in use", path, "another process is writing to it", "stop that run or choose another folder");
+    if (is_in_use(left))
+      throw UserError("output folder is in use", path, "another process is writing to it",
+                      "stop that run or choose another folder");
     if (found.empty() && text_of(left + "/" + kPlan) == text_) {
       found = left;
       lock_ = std::move(lock);

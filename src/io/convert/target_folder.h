@@ -9,9 +9,11 @@
 
 namespace ravine {
 
-// Files are built in a temporary folder beside PATH (files/temporary.h), each of them atomically. Beside them lies what the conversion is: `plan`, a text that must differ
-// whenever a file would get other bytes: by the program's version, the options, and what names, sizes and times say of the files that are read (describe_source). A conversion of the same plan finds the files that are complete; any other plan starts
-// anew, and what a killed one left goes. An error removes the folder, a kill leaves it. Two conversions into one folder at a time: a UserError.
+// Files are built in a temporary folder beside PATH (files/temporary.h), each of them atomically. Beside them lies what the
+// conversion is: `plan`, a text that must differ whenever a file would get other bytes: by the program's version, the options,
+// and what names, sizes and times say of the files that are read (describe_source). A conversion of the same plan finds the
+// files that are complete; any other plan starts anew, and what a killed one left goes. An error removes the folder, a kill
+// leaves it. Two conversions into one folder at a time: a UserError.
 class TargetFolder {
  public:
   TargetFolder(const std::string& path, const std::string& plan);
@@ -26,12 +28,12 @@ class TargetFolder {
   bool has(const std::string& file) const;
   bool taken_up() const { return taken_up_; }
   void keep() { folder_.keep(); }  // an error leaves it too, as a kill does
-  void commit();  // under its name; once
+  void commit();                   // under its name; once
 
  private:
   AtomicFolder begin(const std::string& path);
   bool taken_up_ = false;
-  std::string text_;  // of the plan
+  std::string text_;                  // of the plan
   std::unique_ptr<FolderLock> lock_;  // before folder_: of one that is taken up it is held from the first look on
   AtomicFolder folder_;
 };

@@ -29,7 +29,9 @@ ElementsPtr torch_elements(std::shared_ptr<const TorchFile> file, Pickle::Ref v,
 }
 
 std::optional<int64_t> torch_whole_number(const TorchFile& f, Pickle::Ref v) {
-  const auto whole = [](double x) { return x == std::floor(x) && std::abs(x) < 1e15 ? std::optional(static_cast<int64_t>(x)) : std::nullopt; };
+  const auto whole = [](double x) {
+    return x == std::floor(x) && std::abs(x) < 1e15 ? std::optional(static_cast<int64_t>(x)) : std::nullopt;
+  };
   if (const auto number = f.pickle().real(v)) return whole(*number);
   if (!f.is_tensor(v)) return {};
   const TorchTensor t = f.tensor(v, "step");

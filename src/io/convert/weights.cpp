@@ -27,7 +27,8 @@ void Weights::add(const std::string& name, ElementsPtr tensor) {
 
 bool has_geometry(const Json& config) {
   if (!config.is_object() || !config.contains("model_type") || !config["model_type"].is_string()) return false;
-  return std::any_of(families().begin(), families().end(), [&](const Family& f) { return config["model_type"] == f.model_type; });
+  return std::any_of(families().begin(), families().end(),
+                     [&](const Family& f) { return config["model_type"] == f.model_type; });
 }
 
 Geometry geometry_of(const Json& config, const std::string& where) {
@@ -92,12 +93,15 @@ void from_family_files(Weights& w, const Geometry& g) {
     ElementsPtr e = take(t.name);
     if (!e) continue;
     if (!(e->shape() == t.shape))
-      throw UserError("misshapen tensor", e->where(),
-                      fmt::format("'{}' is {}, {} makes it {}", printable(t.name), e->shape().text(), w.config_where, t.shape.text()),
-                      "use weights that belong to the config");
+      throw UserError(
+          "misshapen tensor", e->where(),
+          fmt::format("'{}' is {}, {} makes it {}", printable(t.name), e->shape().text(), w.config_where, t.shape.text()),
+          "use weights that belong to the config");
     if (t.transposed) e = transposed(e);
     for (size_t i = 0; i < t.params.size(); ++i)
-      out.emplace_back(t.params[i]->name, t.params.size() == 1 ? e : stack_rows(rows_of(t, i, e), fmt::format("part {} of {}", i + 1, t.params.size())));
+      out.emplace_back(
+          t.params[i]->name,
+          t.params.size() == 1 ? e : stack_rows(rows_of(t, i, e), fmt::format("part {} of {}", i + 1, t.params.size())));
   }
   for (const std::string& name : files.copies) take(name);
   for (auto& [name, e] : out) w.add(name, e);

@@ -22,11 +22,12 @@ struct RunPosition {
 
 struct Weights {
   std::map<std::string, ElementsPtr> tensors;
-  Json config;                     // config.json; null if the source has none
-  std::string config_where;        // file that it came from
-  std::string tokenizer;           // folder or file of the tokenizer, where it lies elsewhere than in `folder`
-  std::function<std::map<std::string, std::string>(const std::string&)> missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)
-  std::string folder;              // Hugging Face folder with tokenizer and generation_config.json; "" if there is none
+  Json config;               // config.json; null if the source has none
+  std::string config_where;  // file that it came from
+  std::string tokenizer;     // folder or file of the tokenizer, where it lies elsewhere than in `folder`
+  std::function<std::map<std::string, std::string>(const std::string&)>
+      missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)
+  std::string folder;           // Hugging Face folder with tokenizer and generation_config.json; "" if there is none
   RunPosition position;
   Json data_history;               // of a Ravine run: what it saw of its data (data/history.h); null elsewhere
   std::vector<std::string> notes;  // what the user should know
@@ -41,10 +42,10 @@ inline bool is_moment(StateKind kind) { return kind == StateKind::first_moment |
 struct Geometry {
   std::string family;  // for messages
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, kv_heads = 0, head_size = 0, vocabulary = 0;
-  bool tied = false, gated = true;            // the head is the embedding; the MLP has a gate
+  bool tied = false, gated = true;  // the head is the embedding; the MLP has a gate
   std::shared_ptr<Model> model;
   const DecoderSpec& spec() const { return *model->decoder(); }
-  int64_t group() const { return heads / kv_heads; }  // query heads of a group
+  int64_t group() const { return heads / kv_heads; }                                       // query heads of a group
   const Param* find(const std::string& name) const { return model->params().find(name); }  // a tied head has none of its own
   bool has(const std::string& name) const { return find(name) != nullptr; }
 };

@@ -96,8 +96,8 @@ void load_keys(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t
 }
 
 // What the keys [key, key + keys), of the tile that w holds from `tile` on, and a block of queries, from `row` of q on, give.
-void tile_gradient(const AttentionBackward& a, const QueryBlock& b, int64_t row, int64_t head, int64_t first, int64_t tile, int64_t key,
-                   int64_t keys, float* dk, float* dv, Work& w) {
+void tile_gradient(const AttentionBackward& a, const QueryBlock& b, int64_t row, int64_t head, int64_t first, int64_t tile,
+                   int64_t key, int64_t keys, float* dk, float* dv, Work& w) {
   const int64_t size = a.at.head_size, skipped = key - tile;
   const float *q = w.q + first * size, *dout = w.dout + first * size, *k = w.keys + skipped * size;
   float* dq = w.dq + first * size;

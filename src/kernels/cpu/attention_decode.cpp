@@ -12,7 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// A head's part of a row is short and rows are far apart, which the processor does not foresee: asks for the part `rows` rows on.
+// A head's part of a row is short and rows are far apart, which the processor does not foresee: asks for the part `rows` rows
+// on.
 template <class T>
 HWY_INLINE void prefetch_row(const T* row, int64_t stride, int64_t size, int64_t rows = 12) {
   const char* at = reinterpret_cast<const char*>(row + rows * stride);
@@ -20,7 +21,8 @@ HWY_INLINE void prefetch_row(const T* row, int64_t stride, int64_t size, int64_t
 }
 
 // One query against keys [0, n) in rows of k and v: out[size] = sum e^(score - top) v, with top and the sum of the powers.
-// q is scaled; scores has room for n; with a cap (0: none) they become cap * tanh(score). ALiBi adds slope * (distance + j) to the score of key j.
+// q is scaled; scores has room for n; with a cap (0: none) they become cap * tanh(score). ALiBi adds slope * (distance + j) to
+// the score of key j.
 template <class T>
 void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float cap,
                float slope, int64_t distance, float* scores, float* out, float* top_and_sum) {
@@ -37,7 +39,8 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
     auto step = [&](int64_t i, auto part) RAVINE_LANES {
       const Lanes query = Row<float>(const_cast<float*>(q)).load(i, part);
 #pragma GCC unroll 4
-      for (int c = 0; c < kCount; ++c) sum[c] = hn::MulAdd(query, Row<T>(const_cast<T*>(k) + (j + c) * ldk).load(i, part), sum[c]);
+      for (int c = 0; c < kCount; ++c)
+        sum[c] = hn::MulAdd(query, Row<T>(const_cast<T*>(k) + (j + c) * ldk).load(i, part), sum[c]);
     };
     each_vector(size, step);
 #pragma GCC unroll 4
@@ -55,7 +58,8 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
     const Lanes tops = fold(
         n, all(-std::numeric_limits<float>::infinity()),
         [&](Lanes m, int64_t i, auto part) RAVINE_LANES {
-          const Lanes s = hn::Mul(all(cap), tanh_of(p.load(i, part, -std::numeric_limits<float>::infinity())));  // -cap beyond the row
+          const Lanes s =
+              hn::Mul(all(cap), tanh_of(p.load(i, part, -std::numeric_limits<float>::infinity())));  // -cap beyond the row
           p.store(s, i, part);
           return hn::Max(m, s);
         },
@@ -102,12 +106,12 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
   }
 }
 
-void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, float cap, float slope,
-            int64_t distance, float* scores, float* out, float* top_and_sum) {
+void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, float cap, float slope, int64_t distance,
+            float* scores, float* out, float* top_and_sum) {
   auto typed = [&](auto zero) {
     using T = decltype(zero);
-    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, cap, slope, distance,
-              scores, out, top_and_sum);
+    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, cap, slope,
+              distance, scores, out, top_and_sum);
   };
   if (k.dtype == DType::f32) return typed(float{});
   if (k.dtype == DType::bf16) return typed(bf16{});
@@ -195,7 +199,8 @@ void run_slots(const AttentionForward& a, const std::vector<Slot>& slots, const 
         pack_transposed(Corner(a.q, s.q_begin + i, h * size), 1, size, q, 1, score_factor(at));
         HWY_DYNAMIC_DISPATCH(decode)
         (q, Corner(a.k, s.k_begin + begin, kv * size), Corner(a.v, s.k_begin + begin, kv * size), end - begin, size,
-         static_cast<float>(at.cap), at.slopes.empty() ? 0.0f : static_cast<float>(at.slopes[h]), begin - b.position, scores, partial, partial + size);
+         static_cast<float>(at.cap), at.slopes.empty() ? 0.0f : static_cast<float>(at.slopes[h]), begin - b.position, scores,
+         partial, partial + size);
       }
     }
   });

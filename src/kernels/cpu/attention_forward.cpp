@@ -42,8 +42,8 @@ struct Task {
 };
 
 // `row`: where the block begins in q.
-void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, int64_t row, int64_t head, Work& w, const Work::Rows& r,
-                 int64_t key, int64_t keys) {
+void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, int64_t row, int64_t head, Work& w,
+                 const Work::Rows& r, int64_t key, int64_t keys) {
   const int64_t size = a.at.head_size, lanes = round_up(b.count, 16);
   const int64_t begin = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
   if (begin >= end) return;
@@ -105,7 +105,8 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
     }
     for (int64_t n = 0; n < t.blocks; ++n)
       for (int64_t h = 0; h < t.heads; ++h)
-        attend_tile(a, s, query_block(s, t.first_block + n), s.q_begin + (t.first_block + n) * kQueries, t.head + h, w, w.rows[n * t.heads + h], key, keys);
+        attend_tile(a, s, query_block(s, t.first_block + n), s.q_begin + (t.first_block + n) * kQueries, t.head + h, w,
+                    w.rows[n * t.heads + h], key, keys);
   }
   for (int64_t n = 0; n < t.blocks; ++n)
     for (int64_t h = 0; h < t.heads; ++h)

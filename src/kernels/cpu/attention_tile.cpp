@@ -198,7 +198,8 @@ void drop_factors(const DroppedRows& rows, const Randoms& random, int64_t i, int
 }
 
 template <class T, bool kCapped, bool kDropped>
-void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, const Extras& x) {
+void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta,
+                   const Extras& x) {
   [[maybe_unused]] const Lanes into = all(kCapped ? 1 / x.cap : 0.0f);
   [[maybe_unused]] const Randoms random(kDropped ? x.dropped->key : 0);
   HWY_ALIGN float factors[kKeys + 64];
@@ -225,7 +226,8 @@ void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, cons
 }
 
 template <class T>
-void gradient_of(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, const Extras& x) {
+void gradient_of(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta,
+                 const Extras& x) {
   if (x.dropped)
     return x.cap != 0 ? gradient_rows<T, true, true>(queries, keys, scores, dp, lse, delta, x)
                       : gradient_rows<T, false, true>(queries, keys, scores, dp, lse, delta, x);
@@ -233,8 +235,8 @@ void gradient_of(int64_t queries, int64_t keys, float* scores, float* dp, const 
              : gradient_rows<T, false, false>(queries, keys, scores, dp, lse, delta, x);
 }
 
-void do_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type, float cap,
-                 const DroppedRows* dropped, int64_t key) {
+void do_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type,
+                 float cap, const DroppedRows* dropped, int64_t key) {
   const Extras x{cap, dropped, key};
   if (type == DType::bf16) return gradient_of<bf16>(queries, keys, scores, dp, lse, delta, x);
   if (type == DType::f16) return gradient_of<f16>(queries, keys, scores, dp, lse, delta, x);
@@ -278,7 +280,9 @@ void add_alibi(float slope, const QueryBlock& q, int64_t key, int64_t keys, int6
 void add_alibi_rows(float slope, const QueryBlock& q, int64_t key, int64_t keys, float* scores) {
   HWY_DYNAMIC_DISPATCH(do_alibi_rows)(slope, q, key, keys, scores);
 }
-void cap_scores(float cap, int64_t keys, int64_t lanes, float* scores) { HWY_DYNAMIC_DISPATCH(do_cap)(cap, keys, kQueries, lanes, scores); }
+void cap_scores(float cap, int64_t keys, int64_t lanes, float* scores) {
+  HWY_DYNAMIC_DISPATCH(do_cap)(cap, keys, kQueries, lanes, scores);
+}
 void cap_rows(float cap, int64_t queries, int64_t keys, float* scores) {
   HWY_DYNAMIC_DISPATCH(do_cap)(cap, queries, kKeys, round_up(keys, 16), scores);
 }
@@ -299,8 +303,8 @@ bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float*
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide) {
   HWY_DYNAMIC_DISPATCH(do_scale)(rows, count, n, factor, divide);
 }
-void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta,
-                      DType type, float cap, const DroppedRows* dropped, int64_t key) {
+void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type,
+                      float cap, const DroppedRows* dropped, int64_t key) {
   HWY_DYNAMIC_DISPATCH(do_gradient)(queries, keys, scores, dp, lse, delta, type, cap, dropped, key);
 }
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
@@ -317,9 +321,10 @@ void check_attention(const char* op, const AttentionShape& at, const TensorView&
   require(
       q.dtype == k.dtype && q.dtype == v.dtype && (q.dtype == DType::f32 || q.dtype == DType::bf16 || q.dtype == DType::f16),
       "{}: q, k and v have one type of f32, bf16, f16, got {}, {} and {}", op, name(q.dtype), name(k.dtype), name(v.dtype));
-  require(at.slopes.empty() || static_cast<int64_t>(at.slopes.size()) == at.heads, "{}: slopes are one per head, got {} for {}", op,
-          at.slopes.size(), at.heads);
-  require(at.cap >= 0 && (at.cap == 0 || at.slopes.empty()), "{}: cap must be 0 or above, and not beside slopes, got {}", op, at.cap);
+  require(at.slopes.empty() || static_cast<int64_t>(at.slopes.size()) == at.heads, "{}: slopes are one per head, got {} for {}",
+          op, at.slopes.size(), at.heads);
+  require(at.cap >= 0 && (at.cap == 0 || at.slopes.empty()), "{}: cap must be 0 or above, and not beside slopes, got {}", op,
+          at.cap);
   if (at.dropout.p != 0) {
     require(at.dropout.p > 0 && at.dropout.p < 1, "{}: p of dropout must be in [0, 1), got {}", op, at.dropout.p);
     check_vector(op, "places", at.dropout.places, DType::i32, q.rows());

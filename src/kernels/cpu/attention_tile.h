@@ -94,10 +94,11 @@ void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool
 void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores);
 
 // scores become p = e^(score - lse), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and
-// the gradient of the scores, both [queries][kKeys]. `keys` is rounded up to a multiple of 16. With a cap (0: none) the gradient goes
-// through it. With `dropped` (null: none) p and dp go through dropout; `key`, a multiple of 4, is where keys begin in the segment.
-void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta,
-                      DType type, float cap, const DroppedRows* dropped, int64_t key);
+// the gradient of the scores, both [queries][kKeys]. `keys` is rounded up to a multiple of 16. With a cap (0: none) the
+// gradient goes through it. With `dropped` (null: none) p and dp go through dropout; `key`, a multiple of 4, is where keys
+// begin in the segment.
+void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type,
+                      float cap, const DroppedRows* dropped, int64_t key);
 
 // to[i] = a[i] . b[i] over n, for `count` rows.
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to);

@@ -129,7 +129,9 @@ void cast(const Cast& a, void*) {
 }  // namespace
 
 template <>
-Kernel<Cast> cpu_kernel() { return {cast, no_workspace<Cast>}; }
+Kernel<Cast> cpu_kernel() {
+  return {cast, no_workspace<Cast>};
+}
 
 }  // namespace ravine
 #endif

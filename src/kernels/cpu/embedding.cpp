@@ -82,7 +82,9 @@ void forward(const EmbeddingForward& a, void*) {
   auto row = [](const TensorView& v, int64_t r) { return static_cast<char*>(v.data) + r * v.stride * size_of(v.dtype); };
   if (a.scale != 1) {
     const auto scale = static_cast<float>(a.scale);
-    return for_rows(rows, cols, [&](int64_t r) { HWY_DYNAMIC_DISPATCH(scale_row)(a.weight, a.ids.as<int32_t>()[r], a.out, r, cols, scale); });
+    return for_rows(rows, cols, [&](int64_t r) {
+      HWY_DYNAMIC_DISPATCH(scale_row)(a.weight, a.ids.as<int32_t>()[r], a.out, r, cols, scale);
+    });
   }
   for_rows(rows, cols, [&](int64_t r) {
     convert_run(a.weight.dtype, row(a.weight, a.ids.as<int32_t>()[r]), a.out.dtype, row(a.out, r), cols);
@@ -117,7 +119,9 @@ void backward(const EmbeddingBackward& a, void* workspace) {
 }  // namespace
 
 template <>
-Kernel<EmbeddingForward> cpu_kernel() { return {forward, no_workspace<EmbeddingForward>}; }
+Kernel<EmbeddingForward> cpu_kernel() {
+  return {forward, no_workspace<EmbeddingForward>};
+}
 
 template <>
 Kernel<EmbeddingBackward> cpu_kernel() {

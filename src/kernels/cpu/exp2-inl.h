@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// 2^(n + r) for |r| <= 1/2 and t = n + magic: 2^r by a minimax polynomial of degree 6 (least worst relative error, 2e-9), n added to
-// the exponent.
+// 2^(n + r) for |r| <= 1/2 and t = n + magic: 2^r by a minimax polynomial of degree 6 (least worst relative error, 2e-9), n
+// added to the exponent.
 HWY_INLINE Lanes exp2_of_parts(Lanes t, Lanes r) {
   Lanes p = all(0.00015345810970757157f);
   p = hn::MulAdd(p, r, all(0.0013399930903688073f));

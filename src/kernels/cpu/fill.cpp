@@ -53,6 +53,8 @@ void run(const Fill& a, void*) {
 }  // namespace
 
 template <>
-Kernel<Fill> cpu_kernel() { return {run, no_workspace<Fill>}; }
+Kernel<Fill> cpu_kernel() {
+  return {run, no_workspace<Fill>};
+}
 
 }  // namespace ravine

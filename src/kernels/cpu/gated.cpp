@@ -87,18 +87,21 @@ void check_forward(const Args& a) {
 
 template <class Args>
 void check_backward(const Args& a) {
-  check_rows(a.name, a.dout.rows(), a.dout.cols(), {{"gate", &a.gate}, {"up", &a.up}, {"dout", &a.dout}, {"dgate", &a.dgate}, {"dup", &a.dup}});
+  check_rows(a.name, a.dout.rows(), a.dout.cols(),
+             {{"gate", &a.gate}, {"up", &a.up}, {"dout", &a.dout}, {"dgate", &a.dgate}, {"dup", &a.dup}});
 }
 
 }  // namespace
 
 template <>
 Kernel<SwigluForward> cpu_kernel() {
-  return {[](const SwigluForward& a, void*) { check_forward(a), HWY_DYNAMIC_DISPATCH(swiglu)(a); }, no_workspace<SwigluForward>};
+  return {[](const SwigluForward& a, void*) { check_forward(a), HWY_DYNAMIC_DISPATCH(swiglu)(a); },
+          no_workspace<SwigluForward>};
 }
 template <>
 Kernel<SwigluBackward> cpu_kernel() {
-  return {[](const SwigluBackward& a, void*) { check_backward(a), HWY_DYNAMIC_DISPATCH(swiglu_backward)(a); }, no_workspace<SwigluBackward>};
+  return {[](const SwigluBackward& a, void*) { check_backward(a), HWY_DYNAMIC_DISPATCH(swiglu_backward)(a); },
+          no_workspace<SwigluBackward>};
 }
 template <>
 Kernel<GegluForward> cpu_kernel() {
@@ -106,7 +109,8 @@ Kernel<GegluForward> cpu_kernel() {
 }
 template <>
 Kernel<GegluBackward> cpu_kernel() {
-  return {[](const GegluBackward& a, void*) { check_backward(a), HWY_DYNAMIC_DISPATCH(geglu_backward)(a); }, no_workspace<GegluBackward>};
+  return {[](const GegluBackward& a, void*) { check_backward(a), HWY_DYNAMIC_DISPATCH(geglu_backward)(a); },
+          no_workspace<GegluBackward>};
 }
 
 }  // namespace ravine

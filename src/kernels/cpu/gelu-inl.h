@@ -52,7 +52,7 @@ HWY_INLINE Lanes slope(Lanes x) {
   } else {
     const Lanes u = twice_inner(x), e = exp_negative(hn::Neg(hn::Abs(u))), below = hn::Add(all(1.0f), e);
     const Lanes s = hn::Div(hn::IfThenElse(hn::Lt(u, zero()), e, all(1.0f)), below);  // sigmoid
-    const Lanes s_slope = hn::Div(e, hn::Mul(below, below));                           // s (1 - s)
+    const Lanes s_slope = hn::Div(e, hn::Mul(below, below));                          // s (1 - s)
     const Lanes du = hn::MulAdd(x2, all(1.5957691216f * 3 * 0.044715f), all(1.5957691216f));
     return hn::MulAdd(hn::Mul(x, s_slope), du, s);
   }

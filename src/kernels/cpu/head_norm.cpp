@@ -83,8 +83,7 @@ constexpr int64_t kTokens = 32;  // rows per partial sum of dweight
 void check(const char* op, const TensorView& x, const TensorView& weight, const TensorView& rstd) {
   require(!weight.absent() && weight.cols() > 0 && x.cols() % weight.cols() == 0,
           "{}: rows must be whole heads of the weight's size, got {} columns and {}", op, x.cols(), weight.cols());
-  require(rstd.absent() ||
-              (rstd.rows() == x.rows() && rstd.cols() == x.cols() / weight.cols() && rstd.dtype == DType::f32),
+  require(rstd.absent() || (rstd.rows() == x.rows() && rstd.cols() == x.cols() / weight.cols() && rstd.dtype == DType::f32),
           "{}: rstd is f32, one per row and head, got {}", op, rstd.shape.text());
 }
 

@@ -181,8 +181,8 @@ HWY_INLINE Lanes exp_negative(Lanes x) {
   return hn::IfThenElse(small, hn::Exp(f32s, x), fast);
 }
 
-// tanh(x) within 3 ulp everywhere, infinities included; NaN stays. With m = e^(-2|x|) - 1, which loses nothing where x is small:
-// tanh|x| = -m / (2 + m). From |x| = 30 on it is 1.
+// tanh(x) within 3 ulp everywhere, infinities included; NaN stays. With m = e^(-2|x|) - 1, which loses nothing where x is
+// small: tanh|x| = -m / (2 + m). From |x| = 30 on it is 1.
 HWY_INLINE Lanes tanh_of(Lanes x) {
   const Lanes size = hn::Abs(x), most = all(30.0f);
   const ExpParts e = exp_parts(hn::Mul(all(-2.0f), hn::IfThenElse(hn::Gt(size, most), most, size)));

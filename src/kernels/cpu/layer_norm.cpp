@@ -29,9 +29,10 @@ void forward_rows(const LayerNormForward& a, const float* weight, const float* b
     const Row<B> branch(a.branch, r), out(a.out, r);
     auto added = [&](int64_t i, auto part) RAVINE_LANES { return hn::Add(x.load(i, part), branch.load(i, part)); };
     auto normalise = [&](auto&& value) RAVINE_LANES {
-      const float mean = static_cast<float>(
-          static_cast<double>(sum_of(cols, [&](Lanes acc, int64_t i, auto part)
-                                               RAVINE_LANES { return hn::Add(acc, value(i, part)); })) / cols);
+      const float mean =
+          static_cast<float>(static_cast<double>(sum_of(cols, [&](Lanes acc, int64_t i, auto part)
+                                                                  RAVINE_LANES { return hn::Add(acc, value(i, part)); })) /
+                             cols);
       const Lanes m = all(mean);
       const float squares = sum_of(cols, [&](Lanes acc, int64_t i, auto part) RAVINE_LANES {
         const Lanes d = within(hn::Sub(value(i, part), m), part);
@@ -74,8 +75,8 @@ void backward_rows(const LayerNormBackward& a, const float* weight, int64_t toke
       auto normal = [&](int64_t i, auto part) RAVINE_LANES { return hn::Mul(hn::Sub(x.load(i, part), mean), rstd); };
       auto inner = [&](int64_t i, auto part) RAVINE_LANES { return hn::Mul(dout.load(i, part), w.load(i, part)); };
       const float first = sum_of(cols, [&](Lanes s, int64_t i, auto part) RAVINE_LANES { return hn::Add(s, inner(i, part)); });
-      const float second = sum_of(cols, [&](Lanes s, int64_t i, auto part)
-                                            RAVINE_LANES { return hn::MulAdd(inner(i, part), normal(i, part), s); });
+      const float second = sum_of(
+          cols, [&](Lanes s, int64_t i, auto part) RAVINE_LANES { return hn::MulAdd(inner(i, part), normal(i, part), s); });
       const Lanes m1 = all(static_cast<float>(static_cast<double>(first) / cols));
       const Lanes m2 = all(static_cast<float>(static_cast<double>(second) / cols));
       each_vector(cols, [&](int64_t i, auto part) RAVINE_LANES {

@@ -103,12 +103,14 @@ void logits_of_block(const LossHead& a, const Plan& p, const Memory& m, const Ch
                 w.f32() + k, m.x_t + t * p.channels + k * kPanel, logits + t);
   });
   const int64_t v = block * kVocabulary;
-  if (a.cap != 0) cap_logits(m.logits + v * p.pitch, p.pitch, std::min(kVocabulary, p.vocabulary - v), c.lanes, static_cast<float>(a.cap));
+  if (a.cap != 0)
+    cap_logits(m.logits + v * p.pitch, p.pitch, std::min(kVocabulary, p.vocabulary - v), c.lanes, static_cast<float>(a.cap));
   logit_sums(m.logits + v * p.pitch, p.pitch, std::min(kVocabulary, p.vocabulary - v), c.lanes, m.tops + block * p.chunk,
              m.sums + block * p.chunk);
 }
 
-// Losses, and per token what turns logits into gradients (hit: what the label's loses, under a cap). The sum is over blocks in order, in double.
+// Losses, and per token what turns logits into gradients (hit: what the label's loses, under a cap). The sum is over blocks in
+// order, in double.
 void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c) {
   for (int64_t t = 0; t < c.lanes; ++t) {
     float top = m.tops[t];

@@ -40,12 +40,14 @@ void do_cap(float* logits, int64_t pitch, int64_t rows, int64_t lanes, float cap
   const Lanes by = all(cap), into = all(1 / cap);
   for (int64_t j = 0; j < rows; ++j) {
     float* row = logits + j * pitch;
-    for (int64_t c = 0; c < lanes; c += kLanes) hn::StoreU(hn::Mul(by, tanh_of(hn::Mul(into, hn::LoadU(f32s, row + c)))), f32s, row + c);
+    for (int64_t c = 0; c < lanes; c += kLanes)
+      hn::StoreU(hn::Mul(by, tanh_of(hn::Mul(into, hn::LoadU(f32s, row + c)))), f32s, row + c);
   }
 }
 
 template <bool kCapped>
-void gradient_rows(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor, float cap) {
+void gradient_rows(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor,
+                   float cap) {
   const Lanes log2e = all(kLog2eF), into = all(kCapped ? 1 / cap : 0.0f);
   for (int64_t j = 0; j < rows; ++j) {
     float* row = logits + j * pitch;
@@ -82,7 +84,8 @@ void logit_sums(const float* logits, int64_t pitch, int64_t rows, int64_t lanes,
 void cap_logits(float* logits, int64_t pitch, int64_t rows, int64_t lanes, float cap) {
   HWY_DYNAMIC_DISPATCH(do_cap)(logits, pitch, rows, lanes, cap);
 }
-void logit_gradient(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor, float cap) {
+void logit_gradient(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor,
+                    float cap) {
   HWY_DYNAMIC_DISPATCH(do_gradient)(logits, pitch, rows, lanes, top, factor, cap);
 }
 

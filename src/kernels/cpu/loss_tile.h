@@ -12,6 +12,7 @@ void logit_sums(const float* logits, int64_t pitch, int64_t rows, int64_t lanes,
 void cap_logits(float* logits, int64_t pitch, int64_t rows, int64_t lanes, float cap);
 
 // logit becomes factor * 2^(log2(e) * logit - top), and, if it is capped (cap != 0), times 1 - (logit / cap)^2.
-void logit_gradient(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor, float cap);
+void logit_gradient(float* logits, int64_t pitch, int64_t rows, int64_t lanes, const float* top, const float* factor,
+                    float cap);
 
 }  // namespace ravine

@@ -26,10 +26,12 @@ void forward_rows(const PartNormForward& a, const float* weight) {
   const Row<float> w(const_cast<float*>(weight));
   for_rows(a.x.rows(), a.x.cols(), [&](int64_t r) HWY_ATTR {
     const Row<X> x(a.x, r), out(a.out, r);
-    const float rstd = static_cast<float>(1.0 / std::sqrt(static_cast<double>(a.squares.as<float>()[r]) / static_cast<double>(a.width) + a.eps));
+    const float rstd = static_cast<float>(
+        1.0 / std::sqrt(static_cast<double>(a.squares.as<float>()[r]) / static_cast<double>(a.width) + a.eps));
     if (!a.rstd.absent()) a.rstd.as<float>()[r] = rstd;
     const Lanes by = all(rstd);
-    each_vector(a.x.cols(), [&](int64_t i, auto part) RAVINE_LANES { out.store(hn::Mul(hn::Mul(x.load(i, part), by), w.load(i, part)), i, part); });
+    each_vector(a.x.cols(), [&](int64_t i, auto part)
+                                RAVINE_LANES { out.store(hn::Mul(hn::Mul(x.load(i, part), by), w.load(i, part)), i, part); });
   });
 }
 
@@ -44,7 +46,8 @@ void backward_rows(const PartNormBackward& a, const float* weight, int64_t token
     for (int64_t r = chunk * tokens, end = std::min(rows, r + tokens); r < end; ++r) {
       const Row<X> x(a.x, r), dout(a.dout, r), dx(a.dx, r);
       const float scale = a.rstd.as<float>()[r];
-      const Lanes rstd = all(scale), mean = all(static_cast<float>(static_cast<double>(a.dots.as<float>()[r]) * scale / static_cast<double>(a.width)));
+      const Lanes rstd = all(scale), mean = all(static_cast<float>(static_cast<double>(a.dots.as<float>()[r]) * scale /
+                                                                   static_cast<double>(a.width)));
       each_vector(cols, [&](int64_t i, auto part) RAVINE_LANES {
         const Lanes xhat = hn::Mul(x.load(i, part), rstd), d = dout.load(i, part);
         dx.store(hn::Mul(rstd, hn::NegMulAdd(xhat, mean, hn::Mul(d, w.load(i, part)))), i, part);

@@ -130,10 +130,10 @@ constexpr int64_t kFloats = int64_t{64} << 20, kFloatsOfRun = 1 << 16;
 // Memory of kFloats floats, resident, aligned to cache lines.
 class Buffer {
  public:
-  explicit Buffer(float value) : data_(static_cast<float*>(::operator new(kFloats * 4, std::align_val_t{64}))) {
+  explicit Buffer(float value) : data_(static_cast<float*>(::operator new (kFloats * 4, std::align_val_t{64}))) {
     parallel_for(kFloats / kFloatsOfRun, [&](int64_t i) { std::fill(run(i), run(i + 1), value); });
   }
-  ~Buffer() { ::operator delete(data_, std::align_val_t{64}); }
+  ~Buffer() { ::operator delete (data_, std::align_val_t{64}); }
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   float* run(int64_t i) const { return data_ + i * kFloatsOfRun; }
@@ -145,8 +145,9 @@ class Buffer {
 double read_peak(const Buffer& from) {
   std::vector<float> sink(kFloats / kFloatsOfRun);
   return 4.0 * kFloats / best_time(0.25, [&] {
-    parallel_for(kFloats / kFloatsOfRun, [&](int64_t i) { sink[i] = HWY_DYNAMIC_DISPATCH(read_run)(from.run(i), kFloatsOfRun); });
-  });
+           parallel_for(kFloats / kFloatsOfRun,
+                        [&](int64_t i) { sink[i] = HWY_DYNAMIC_DISPATCH(read_run)(from.run(i), kFloatsOfRun); });
+         });
 }
 
 }  // namespace
@@ -165,8 +166,10 @@ MachinePeaks measure_peaks(bool memory) {
   const Buffer from(1.0f), to(0.0f);
   p.read_bytes = read_peak(from);
   p.copy_bytes = 8.0 * kFloats / best_time(0.25, [&] {
-    parallel_for(kFloats / kFloatsOfRun, [&](int64_t i) { HWY_DYNAMIC_DISPATCH(copy_run)(from.run(i), to.run(i), kFloatsOfRun); });
-  });
+                   parallel_for(kFloats / kFloatsOfRun, [&](int64_t i) {
+                     HWY_DYNAMIC_DISPATCH(copy_run)(from.run(i), to.run(i), kFloatsOfRun);
+                   });
+                 });
   return p;
 }
 

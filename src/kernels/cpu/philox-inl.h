@@ -13,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// words: 4 * kLanes words, philox of counters {counter[0] + lane, counter[1], counter[2], counter[3]}, the four of one after another.
-// across: word w of the counter {first, second[lane], third[lane], fourth} in lane `lane` of out[w].
+// words: 4 * kLanes words, philox of counters {counter[0] + lane, counter[1], counter[2], counter[3]}, the four of one after
+// another. across: word w of the counter {first, second[lane], third[lane], fourth} in lane `lane` of out[w].
 #if HWY_TARGET == HWY_SCALAR
 struct Randoms {
   uint64_t key;
@@ -78,14 +78,16 @@ class Randoms {
   }
 
   // Even lanes go through the first of the two vectors, odd ones through the second.
-  HWY_INLINE void across(uint32_t first, const uint32_t* second, const uint32_t* third, uint32_t fourth, hn::Vec<Bits32>* out) const {
+  HWY_INLINE void across(uint32_t first, const uint32_t* second, const uint32_t* third, uint32_t fourth,
+                         hn::Vec<Bits32>* out) const {
     const Wide wide;
     const Words s = hn::BitCast(wide, hn::LoadU(bits32, second)), t = hn::BitCast(wide, hn::LoadU(bits32, third));
     Words c0[2], c1[2] = {s, hn::ShiftRight<32>(s)}, c2[2] = {t, hn::ShiftRight<32>(t)}, c3[2];
     for (int h = 0; h < 2; ++h) c0[h] = hn::Set(wide, first), c3[h] = hn::Set(wide, fourth);
     rounds(c0, c1, c2, c3);
     const Words low = hn::Set(wide, 0xffffffffu);
-    auto join = [&](const Words* c) RAVINE_LANES { return hn::BitCast(bits32, hn::Or(hn::And(c[0], low), hn::ShiftLeft<32>(c[1]))); };
+    auto join = [&](const Words* c)
+                    RAVINE_LANES { return hn::BitCast(bits32, hn::Or(hn::And(c[0], low), hn::ShiftLeft<32>(c[1]))); };
     out[0] = join(c0), out[1] = join(c1), out[2] = join(c2), out[3] = join(c3);
   }
 };

@@ -18,7 +18,9 @@ void check_vector(const char* op, const char* what, const TensorView& v, DType t
   require(v.dtype == t, "{}: {} is {}, expected {}", op, what, name(v.dtype), name(t));
 }
 
-int64_t widened_bytes(const TensorView& weight) { return weight.absent() || weight.dtype == DType::f32 ? 0 : round_up(4 * weight.cols(), 64); }
+int64_t widened_bytes(const TensorView& weight) {
+  return weight.absent() || weight.dtype == DType::f32 ? 0 : round_up(4 * weight.cols(), 64);
+}
 
 const float* widened(const TensorView& weight, void* workspace) {
   if (weight.absent()) return nullptr;

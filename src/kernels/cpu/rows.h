@@ -35,7 +35,8 @@ void check_rows(const char* op, int64_t rows, int64_t cols,
 // A vector of n elements.
 void check_vector(const char* op, const char* what, const TensorView& v, DType t, int64_t n);
 
-// A weight [cols] in f32: itself, or widened into the beginning of the workspace, which needs so many bytes for it. Absent: null.
+// A weight [cols] in f32: itself, or widened into the beginning of the workspace, which needs so many bytes for it. Absent:
+// null.
 int64_t widened_bytes(const TensorView& weight);
 const float* widened(const TensorView& weight, void* workspace);
 

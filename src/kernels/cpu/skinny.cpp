@@ -12,7 +12,8 @@ namespace ravine {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kTaskBytes = 1 << 17;  // of the weight, about what a task reads
-constexpr int64_t kDepth = 1024;         // elements of rows of x that all columns of a task meet in turn: they stay in the first-level cache
+constexpr int64_t kDepth =
+    1024;  // elements of rows of x that all columns of a task meet in turn: they stay in the first-level cache
 
 // Columns that go together with so many rows: their sums fit into the registers, and there are enough of them to hide latency.
 constexpr int columns_beside(int rows) {
@@ -20,8 +21,8 @@ constexpr int columns_beside(int rows) {
   return rows <= 2 ? 4 : rows <= 4 ? 3 : 1;
 }
 
-// out[i * ld + j] (+)= x[i] . w[j] for kA rows of x and kB rows of w, which are read once. Meanwhile the next kB rows are asked for: with
-// many rows of x the processor is busy for too long to look that far ahead by itself.
+// out[i * ld + j] (+)= x[i] . w[j] for kA rows of x and kB rows of w, which are read once. Meanwhile the next kB rows are asked
+// for: with many rows of x the processor is busy for too long to look that far ahead by itself.
 template <int kA, int kB, class T>
 HWY_INLINE void dots(const float* x, int64_t ldx, const T* w, int64_t stride, int64_t k, bool add, float* out, int64_t ld) {
   Lanes sum[kA][kB];
@@ -53,11 +54,13 @@ HWY_INLINE void dots(const float* x, int64_t ldx, const T* w, int64_t stride, in
 #pragma GCC unroll 8
   for (int i = 0; i < kA; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < kB; ++j) out[i * ld + j] = (add ? out[i * ld + j] : 0.0f) + hn::GetLane(hn::SumOfLanes(f32s, sum[i][j]));
+    for (int j = 0; j < kB; ++j)
+      out[i * ld + j] = (add ? out[i * ld + j] : 0.0f) + hn::GetLane(hn::SumOfLanes(f32s, sum[i][j]));
 }
 
 template <int kA, class T>
-void rows_of(const float* x, int64_t ldx, const T* w, int64_t stride, int64_t count, int64_t k, bool add, float* out, int64_t ld) {
+void rows_of(const float* x, int64_t ldx, const T* w, int64_t stride, int64_t count, int64_t k, bool add, float* out,
+             int64_t ld) {
   constexpr int kB = columns_beside(kA);
   int64_t j = 0;
   for (; j + kB <= count; j += kB) dots<kA, kB>(x, ldx, w + j * stride, stride, k, add, out + j, ld);

@@ -14,7 +14,8 @@ void forward_rows(const SoftCapForward& a) {
   const Lanes cap = all(static_cast<float>(a.cap)), into = all(static_cast<float>(a.scale / a.cap));
   for_pieces(a.y, {&a.x, &a.y}, [&](int64_t row, int64_t col, int64_t n) HWY_ATTR {
     const Row<T> x(a.x, row, col), y(a.y, row, col);
-    each_vector(n, [&](int64_t i, auto part) RAVINE_LANES { y.store(hn::Mul(cap, tanh_of(hn::Mul(into, x.load(i, part)))), i, part); });
+    each_vector(
+        n, [&](int64_t i, auto part) RAVINE_LANES { y.store(hn::Mul(cap, tanh_of(hn::Mul(into, x.load(i, part)))), i, part); });
   });
 }
 

@@ -11,8 +11,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ravine {
 namespace HWY_NAMESPACE {
 
-// Sum of squares of at most 1024 elements: squares of f32 are exact in double. Zeros behind them change no bit: how much padding a buffer ends with depends on
-// how many data ranks divide it.
+// Sum of squares of at most 1024 elements: squares of f32 are exact in double. Zeros behind them change no bit: how much
+// padding a buffer ends with depends on how many data ranks divide it.
 double square_sum(const float* x, int64_t n) {
   using F64 = hn::ScalableTag<double>;
   const F64 f64s;
@@ -79,7 +79,9 @@ void run(const SumSquares& a, void*) {
 }  // namespace
 
 template <>
-Kernel<SumSquares> cpu_kernel() { return {run, no_workspace<SumSquares>}; }
+Kernel<SumSquares> cpu_kernel() {
+  return {run, no_workspace<SumSquares>};
+}
 
 }  // namespace ravine
 #endif

@@ -41,7 +41,8 @@ void backward_rows(const UnitRowsBackward& a) {
     const Lanes dot = norm < kLeastNorm ? zero() : all(product);
     each_vector(cols, [&](int64_t i, auto part) RAVINE_LANES {
       const Lanes rest = hn::NegMulAdd(hn::Mul(x.load(i, part), by), dot, dout.load(i, part));
-      const Lanes mine = hn::Mul(by, rest);  // rounded before it is added: a gradient is the same whether its parts are added here or elsewhere
+      const Lanes mine = hn::Mul(
+          by, rest);  // rounded before it is added: a gradient is the same whether its parts are added here or elsewhere
       dx.store(a.accumulate ? hn::Add(dx.load(i, part), mine) : mine, i, part);
     });
   });

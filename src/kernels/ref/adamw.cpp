@@ -37,6 +37,8 @@ void run(const AdamW& a, void*) {
 }  // namespace
 
 template <>
-Kernel<AdamW> kernel_of() { return entry<AdamW>(run); }
+Kernel<AdamW> kernel_of() {
+  return entry<AdamW>(run);
+}
 
 }  // namespace ravine::ref

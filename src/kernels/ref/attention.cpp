@@ -26,14 +26,15 @@ void check_shape(const char* op, const AttentionShape& at, const TensorView& q, 
   check(op, "q", q, q.rows(), at.heads * at.head_size);
   check(op, "k", k, k.rows(), at.kv_heads * at.head_size);
   check(op, "v", v, k.rows(), at.kv_heads * at.head_size);
-  require(at.cap >= 0 && (at.cap == 0 || at.slopes.empty()), "{}: cap must be 0 or above, and not beside slopes, got {}", op, at.cap);
+  require(at.cap >= 0 && (at.cap == 0 || at.slopes.empty()), "{}: cap must be 0 or above, and not beside slopes, got {}", op,
+          at.cap);
   if (at.dropout.p != 0) {
     require(at.dropout.p > 0 && at.dropout.p < 1, "{}: p of dropout must be in [0, 1), got {}", op, at.dropout.p);
     check_integers(op, "places", at.dropout.places, DType::i32, q.rows());
     check_integers(op, "sequences", at.dropout.sequences, DType::i64, q.rows());
   }
-  require(at.slopes.empty() || static_cast<int64_t>(at.slopes.size()) == at.heads, "{}: slopes are one per head, got {} for {}", op,
-          at.slopes.size(), at.heads);
+  require(at.slopes.empty() || static_cast<int64_t>(at.slopes.size()) == at.heads, "{}: slopes are one per head, got {} for {}",
+          op, at.slopes.size(), at.heads);
   for (const Segment& s : at.segments)
     require(s.q_begin >= 0 && s.q_count >= 0 && s.q_begin <= q.rows() - s.q_count && s.k_begin >= 0 && s.k_count >= 0 &&
                 s.k_begin <= k.rows() - s.k_count,
@@ -63,7 +64,8 @@ class Drop {
   Drop(const AttentionShape& at, int64_t row, int64_t head) : drop_(at.dropout) {
     if (drop_.p == 0) return;
     key_ = drop_.head_key(head);
-    place_ = static_cast<uint32_t>(drop_.places.as<int32_t>()[row]), sequence_ = static_cast<uint32_t>(drop_.sequences.as<int64_t>()[row]);
+    place_ = static_cast<uint32_t>(drop_.places.as<int32_t>()[row]),
+    sequence_ = static_cast<uint32_t>(drop_.sequences.as<int64_t>()[row]);
   }
   double operator()(int64_t j) const {
     if (drop_.p == 0) return 1;
@@ -77,8 +79,8 @@ class Drop {
   uint32_t place_ = 0, sequence_ = 0;
 };
 
-// Per query row and head: s = scale q k^T (capped, or + alibi) over the keys the mask lets through, lse = logsumexp(s), p = exp(s - lse),
-// out = dropout(p) v.
+// Per query row and head: s = scale q k^T (capped, or + alibi) over the keys the mask lets through, lse = logsumexp(s), p =
+// exp(s - lse), out = dropout(p) v.
 void forward(const AttentionForward& a, void*) {
   const AttentionShape& at = a.at;
   int64_t n = a.q.rows(), d = at.head_size, group = at.heads / std::max<int64_t>(1, at.kv_heads);
@@ -96,11 +98,13 @@ void forward(const AttentionForward& a, void*) {
         int64_t i = row - s->q_begin, first = mask.first(i), last = std::max(first, mask.last(i)), col = h / group * d;
         p.resize(last - first);
         for (int64_t j = first; j < last; ++j)
-          p[j - first] = soft_cap(at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + col, d), at.cap) + alibi(at, h, *s, i, j);
+          p[j - first] =
+              soft_cap(at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + col, d), at.cap) + alibi(at, h, *s, i, j);
         lse = log_sum_exp(p.data(), last - first);
         const Drop drop(at, row, h);
         for (int64_t j = first; j < last; ++j)
-          add_scaled(&out[h * d], round_factor(a.q.dtype, drop(j) * std::exp(p[j - first] - lse)), v.row(s->k_begin + j) + col, d);
+          add_scaled(&out[h * d], round_factor(a.q.dtype, drop(j) * std::exp(p[j - first] - lse)), v.row(s->k_begin + j) + col,
+                     d);
       }
       if (!a.lse.absent()) store(&lse, a.lse, h, row, 1);
     }
@@ -116,8 +120,8 @@ bool overlap_in_keys(std::span<const Segment> segments) {
   return false;
 }
 
-// With p = exp(s - lse), m what dropout multiplies with, dp = m dout v^T, delta = dout . out:  ds = p (dp - delta), times the slope of
-// the cap;  dq = scale ds k;  dk = scale ds^T q;  dv = (m p)^T dout. (Dao et al. 2022, FlashAttention, algorithm 4.)
+// With p = exp(s - lse), m what dropout multiplies with, dp = m dout v^T, delta = dout . out:  ds = p (dp - delta), times the
+// slope of the cap;  dq = scale ds k;  dk = scale ds^T q;  dv = (m p)^T dout. (Dao et al. 2022, FlashAttention, algorithm 4.)
 void backward(const AttentionBackward& a, void*) {
   const AttentionShape& at = a.at;
   int64_t n = a.q.rows(), m = a.k.rows(), d = at.head_size, group = at.heads / std::max<int64_t>(1, at.kv_heads);
@@ -144,7 +148,8 @@ void backward(const AttentionBackward& a, void*) {
           int64_t key = s.k_begin + j;
           double y = soft_cap(at.scale * dot(q.row(row) + col, k.row(key) + g * d, d), at.cap), m = drop(j);
           double p = std::exp(y + alibi(at, h, s, i, j) - lse.row(h)[row]);
-          double ds = round_factor(t, p * (m * dot(dout.row(row) + col, v.row(key) + g * d, d) - delta) * soft_cap_slope(y, at.cap));
+          double ds =
+              round_factor(t, p * (m * dot(dout.row(row) + col, v.row(key) + g * d, d) - delta) * soft_cap_slope(y, at.cap));
           add_scaled(&dq[row * wide + col], at.scale * ds, k.row(key) + g * d, d);
           add_scaled(&dk[key * narrow + g * d], at.scale * ds, q.row(row) + col, d);
           add_scaled(&dv[key * narrow + g * d], round_factor(t, m * p), dout.row(row) + col, d);
@@ -168,8 +173,12 @@ void backward(const AttentionBackward& a, void*) {
 }  // namespace
 
 template <>
-Kernel<AttentionForward> kernel_of() { return entry<AttentionForward>(forward); }
+Kernel<AttentionForward> kernel_of() {
+  return entry<AttentionForward>(forward);
+}
 template <>
-Kernel<AttentionBackward> kernel_of() { return entry<AttentionBackward>(backward); }
+Kernel<AttentionBackward> kernel_of() {
+  return entry<AttentionBackward>(backward);
+}
 
 }  // namespace ravine::ref

@@ -34,6 +34,8 @@ void run(const CrossEntropy& a, void*) {
 }  // namespace
 
 template <>
-Kernel<CrossEntropy> kernel_of() { return entry<CrossEntropy>(run); }
+Kernel<CrossEntropy> kernel_of() {
+  return entry<CrossEntropy>(run);
+}
 
 }  // namespace ravine::ref

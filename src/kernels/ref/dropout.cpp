@@ -27,6 +27,8 @@ void run(const Dropout& a, void*) {
 }  // namespace
 
 template <>
-Kernel<Dropout> kernel_of() { return entry<Dropout>(run); }
+Kernel<Dropout> kernel_of() {
+  return entry<Dropout>(run);
+}
 
 }  // namespace ravine::ref

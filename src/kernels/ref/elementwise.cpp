@@ -44,10 +44,16 @@ void fill(const Fill& a, void*) {
 }  // namespace
 
 template <>
-Kernel<Add> kernel_of() { return entry<Add>(add); }
+Kernel<Add> kernel_of() {
+  return entry<Add>(add);
+}
 template <>
-Kernel<Cast> kernel_of() { return entry<Cast>(cast); }
+Kernel<Cast> kernel_of() {
+  return entry<Cast>(cast);
+}
 template <>
-Kernel<Fill> kernel_of() { return entry<Fill>(fill); }
+Kernel<Fill> kernel_of() {
+  return entry<Fill>(fill);
+}
 
 }  // namespace ravine::ref

@@ -55,8 +55,12 @@ void backward(const EmbeddingBackward& a, void*) {
 }  // namespace
 
 template <>
-Kernel<EmbeddingForward> kernel_of() { return entry<EmbeddingForward>(forward); }
+Kernel<EmbeddingForward> kernel_of() {
+  return entry<EmbeddingForward>(forward);
+}
 template <>
-Kernel<EmbeddingBackward> kernel_of() { return entry<EmbeddingBackward>(backward); }
+Kernel<EmbeddingBackward> kernel_of() {
+  return entry<EmbeddingBackward>(backward);
+}
 
 }  // namespace ravine::ref

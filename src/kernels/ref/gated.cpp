@@ -59,12 +59,20 @@ void backward(const Args& a, void*) {
 }  // namespace
 
 template <>
-Kernel<SwigluForward> kernel_of() { return entry<SwigluForward>(forward<Silu>); }
+Kernel<SwigluForward> kernel_of() {
+  return entry<SwigluForward>(forward<Silu>);
+}
 template <>
-Kernel<SwigluBackward> kernel_of() { return entry<SwigluBackward>(backward<Silu>); }
+Kernel<SwigluBackward> kernel_of() {
+  return entry<SwigluBackward>(backward<Silu>);
+}
 template <>
-Kernel<GegluForward> kernel_of() { return entry<GegluForward>(forward<GeluTanh>); }
+Kernel<GegluForward> kernel_of() {
+  return entry<GegluForward>(forward<GeluTanh>);
+}
 template <>
-Kernel<GegluBackward> kernel_of() { return entry<GegluBackward>(backward<GeluTanh>); }
+Kernel<GegluBackward> kernel_of() {
+  return entry<GegluBackward>(backward<GeluTanh>);
+}
 
 }  // namespace ravine::ref

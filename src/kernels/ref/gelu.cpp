@@ -53,8 +53,12 @@ double gelu_tanh_slope(double x) {
 }
 
 template <>
-Kernel<GeluForward> kernel_of() { return entry<GeluForward>(forward); }
+Kernel<GeluForward> kernel_of() {
+  return entry<GeluForward>(forward);
+}
 template <>
-Kernel<GeluBackward> kernel_of() { return entry<GeluBackward>(backward); }
+Kernel<GeluBackward> kernel_of() {
+  return entry<GeluBackward>(backward);
+}
 
 }  // namespace ravine::ref

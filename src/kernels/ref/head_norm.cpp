@@ -68,8 +68,12 @@ void backward(const HeadNormBackward& a, void*) {
 }  // namespace
 
 template <>
-Kernel<HeadNormForward> kernel_of() { return entry<HeadNormForward>(forward); }
+Kernel<HeadNormForward> kernel_of() {
+  return entry<HeadNormForward>(forward);
+}
 template <>
-Kernel<HeadNormBackward> kernel_of() { return entry<HeadNormBackward>(backward); }
+Kernel<HeadNormBackward> kernel_of() {
+  return entry<HeadNormBackward>(backward);
+}
 
 }  // namespace ravine::ref

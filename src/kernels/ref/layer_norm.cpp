@@ -90,8 +90,12 @@ void backward(const LayerNormBackward& a, void*) {
 }  // namespace
 
 template <>
-Kernel<LayerNormForward> kernel_of() { return entry<LayerNormForward>(forward); }
+Kernel<LayerNormForward> kernel_of() {
+  return entry<LayerNormForward>(forward);
+}
 template <>
-Kernel<LayerNormBackward> kernel_of() { return entry<LayerNormBackward>(backward); }
+Kernel<LayerNormBackward> kernel_of() {
+  return entry<LayerNormBackward>(backward);
+}
 
 }  // namespace ravine::ref

@@ -9,8 +9,8 @@ constexpr int64_t kTokens = 64;  // of a chunk
 
 Operand operand(const Doubles& x, int64_t row = 0) { return {x.row(row), x.stride(), 1}; }
 
-// logits = x W^T, capped;  losses = logsumexp(logits) - logits[label];  dlogits = grad_scale (softmax - onehot), times the slope of the cap;
-// dx = dlogits W;  dweight (+)= dlogits^T x. Tokens whose label is negative take no part.
+// logits = x W^T, capped;  losses = logsumexp(logits) - logits[label];  dlogits = grad_scale (softmax - onehot), times the
+// slope of the cap; dx = dlogits W;  dweight (+)= dlogits^T x. Tokens whose label is negative take no part.
 void run(const LossHead& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols(), v = a.weight.rows();
   check(a.name, "x", a.x, n, c);
@@ -38,7 +38,8 @@ void run(const LossHead& a, void*) {
         double lse = log_sum_exp(row, v);
         loss = lse - row[label];
         for (int64_t j = 0; train && j < v; ++j)
-          row[j] = round_factor(a.x.dtype, a.grad_scale * (std::exp(row[j] - lse) - (j == label)) * soft_cap_slope(row[j], a.cap));
+          row[j] =
+              round_factor(a.x.dtype, a.grad_scale * (std::exp(row[j] - lse) - (j == label)) * soft_cap_slope(row[j], a.cap));
       }
       store(&loss, a.losses, 0, from + i, 1);
     });
@@ -62,6 +63,8 @@ void run(const LossHead& a, void*) {
 }  // namespace
 
 template <>
-Kernel<LossHead> kernel_of() { return entry<LossHead>(run); }
+Kernel<LossHead> kernel_of() {
+  return entry<LossHead>(run);
+}
 
 }  // namespace ravine::ref

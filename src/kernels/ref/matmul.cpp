@@ -30,6 +30,8 @@ void run(const Matmul& a, void*) {
 }  // namespace
 
 template <>
-Kernel<Matmul> kernel_of() { return entry<Matmul>(run); }
+Kernel<Matmul> kernel_of() {
+  return entry<Matmul>(run);
+}
 
 }  // namespace ravine::ref

@@ -76,10 +76,16 @@ void backward(const PartNormBackward& a, void*) {
 }  // namespace
 
 template <>
-Kernel<RowDot> kernel_of() { return entry<RowDot>(row_dot); }
+Kernel<RowDot> kernel_of() {
+  return entry<RowDot>(row_dot);
+}
 template <>
-Kernel<PartNormForward> kernel_of() { return entry<PartNormForward>(forward); }
+Kernel<PartNormForward> kernel_of() {
+  return entry<PartNormForward>(forward);
+}
 template <>
-Kernel<PartNormBackward> kernel_of() { return entry<PartNormBackward>(backward); }
+Kernel<PartNormBackward> kernel_of() {
+  return entry<PartNormBackward>(backward);
+}
 
 }  // namespace ravine::ref

@@ -5,7 +5,8 @@
 namespace ravine::ref {
 namespace {
 
-// sum = x + branch;  rstd = 1/sqrt(mean(sum^2) + eps);  out = sum rstd (offset + weight). What is normalised is `sum` as it is stored.
+// sum = x + branch;  rstd = 1/sqrt(mean(sum^2) + eps);  out = sum rstd (offset + weight). What is normalised is `sum` as it is
+// stored.
 void forward(const RmsNormForward& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols();
   check(a.name, "x", a.x, n, c);
@@ -79,8 +80,12 @@ void backward(const RmsNormBackward& a, void*) {
 }  // namespace
 
 template <>
-Kernel<RmsNormForward> kernel_of() { return entry<RmsNormForward>(forward); }
+Kernel<RmsNormForward> kernel_of() {
+  return entry<RmsNormForward>(forward);
+}
 template <>
-Kernel<RmsNormBackward> kernel_of() { return entry<RmsNormBackward>(backward); }
+Kernel<RmsNormBackward> kernel_of() {
+  return entry<RmsNormBackward>(backward);
+}
 
 }  // namespace ravine::ref

@@ -33,6 +33,8 @@ void run(const Rope& a, void*) {
 }  // namespace
 
 template <>
-Kernel<Rope> kernel_of() { return entry<Rope>(run); }
+Kernel<Rope> kernel_of() {
+  return entry<Rope>(run);
+}
 
 }  // namespace ravine::ref

@@ -34,6 +34,8 @@ void run(const Sgd& a, void*) {
 }  // namespace
 
 template <>
-Kernel<Sgd> kernel_of() { return entry<Sgd>(run); }
+Kernel<Sgd> kernel_of() {
+  return entry<Sgd>(run);
+}
 
 }  // namespace ravine::ref

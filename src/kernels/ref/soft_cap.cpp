@@ -35,8 +35,12 @@ void backward(const SoftCapBackward& a, void*) {
 }  // namespace
 
 template <>
-Kernel<SoftCapForward> kernel_of() { return entry<SoftCapForward>(forward); }
+Kernel<SoftCapForward> kernel_of() {
+  return entry<SoftCapForward>(forward);
+}
 template <>
-Kernel<SoftCapBackward> kernel_of() { return entry<SoftCapBackward>(backward); }
+Kernel<SoftCapBackward> kernel_of() {
+  return entry<SoftCapBackward>(backward);
+}
 
 }  // namespace ravine::ref

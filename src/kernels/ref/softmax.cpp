@@ -41,8 +41,12 @@ void backward(const SoftmaxBackward& a, void*) {
 }  // namespace
 
 template <>
-Kernel<SoftmaxForward> kernel_of() { return entry<SoftmaxForward>(forward); }
+Kernel<SoftmaxForward> kernel_of() {
+  return entry<SoftmaxForward>(forward);
+}
 template <>
-Kernel<SoftmaxBackward> kernel_of() { return entry<SoftmaxBackward>(backward); }
+Kernel<SoftmaxBackward> kernel_of() {
+  return entry<SoftmaxBackward>(backward);
+}
 
 }  // namespace ravine::ref

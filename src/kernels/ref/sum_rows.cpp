@@ -25,6 +25,8 @@ void run(const SumRows& a, void*) {
 }  // namespace
 
 template <>
-Kernel<SumRows> kernel_of() { return entry<SumRows>(run); }
+Kernel<SumRows> kernel_of() {
+  return entry<SumRows>(run);
+}
 
 }  // namespace ravine::ref

@@ -22,6 +22,8 @@ void run(const SumSquares& a, void*) {
 }  // namespace
 
 template <>
-Kernel<SumSquares> kernel_of() { return entry<SumSquares>(run); }
+Kernel<SumSquares> kernel_of() {
+  return entry<SumSquares>(run);
+}
 
 }  // namespace ravine::ref

@@ -44,8 +44,12 @@ void backward(const UnitRowsBackward& a, void*) {
 }  // namespace
 
 template <>
-Kernel<UnitRowsForward> kernel_of() { return entry<UnitRowsForward>(forward); }
+Kernel<UnitRowsForward> kernel_of() {
+  return entry<UnitRowsForward>(forward);
+}
 template <>
-Kernel<UnitRowsBackward> kernel_of() { return entry<UnitRowsBackward>(backward); }
+Kernel<UnitRowsBackward> kernel_of() {
+  return entry<UnitRowsBackward>(backward);
+}
 
 }  // namespace ravine::ref

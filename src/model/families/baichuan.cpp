@@ -1,5 +1,5 @@
-// Baichuan 7B, 13B and Baichuan2 7B, 13B (Baichuan 2023): Llama with q, k, v in one matrix; the 13B ones have ALiBi instead of rotary
-// positions; in version 2 the rows of the head have length 1 (NormHead).
+// Baichuan 7B, 13B and Baichuan2 7B, 13B (Baichuan 2023): Llama with q, k, v in one matrix; the 13B ones have ALiBi instead of
+// rotary positions; in version 2 the rows of the head have length 1 (NormHead).
 #include "model/decoder.h"
 #include "model/families/families.h"
 
@@ -16,7 +16,8 @@ std::unique_ptr<Model> make_baichuan(const Json& config, const std::string& wher
   if (s.head.unit_rows) s.implied = {{"z_loss_weight", 0}};
   read_llama_shape(r, f, s);
   if (s.attention.alibi) {
-    if (!r.has("model_max_length")) r.refuse("max_position_embeddings", "it or model_max_length is required", "use a complete config.json");
+    if (!r.has("model_max_length"))
+      r.refuse("max_position_embeddings", "it or model_max_length is required", "use a complete config.json");
     s.trained_length = r.integer("model_max_length", 1, 1 << 30);
     f.max_positions = 0;
   } else {
@@ -28,7 +29,9 @@ std::unique_ptr<Model> make_baichuan(const Json& config, const std::string& wher
   read_common(r, f);
   s.names.architecture = "BaichuanForCausalLM";
   s.names.mindformers = CheckpointNames::MindFormers::llama;
-  s.names.modules = {{"self_attn.q_proj", "self_attn.W_pack"}, {"self_attn.k_proj", "self_attn.W_pack"}, {"self_attn.v_proj", "self_attn.W_pack"}};
+  s.names.modules = {{"self_attn.q_proj", "self_attn.W_pack"},
+                     {"self_attn.k_proj", "self_attn.W_pack"},
+                     {"self_attn.v_proj", "self_attn.W_pack"}};
   s.names.constants = {"rotary_emb.inv_freq", "self_attn.future_mask", "model.future_mask"};
   return make_decoder(config, f, std::move(s));
 }

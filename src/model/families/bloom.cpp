@@ -25,7 +25,9 @@ std::unique_ptr<Model> make_bloom(const Json& config, const std::string& where) 
   r.ignore({"attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "offset_alibi", "skip_bias_add",
             "skip_bias_add_qkv", "slow_but_exact"});
   read_common(r, f);
-  s.names = {"BloomForCausalLM", "transformer.", "transformer.h.",
+  s.names = {"BloomForCausalLM",
+             "transformer.",
+             "transformer.h.",
              {{"model.embed_tokens", "transformer.word_embeddings"},
               {"model.embed_norm", "transformer.word_embeddings_layernorm"},
               {"model.norm", "transformer.ln_f"},
@@ -35,7 +37,9 @@ std::unique_ptr<Model> make_bloom(const Json& config, const std::string& where) 
               {"self_attn.o_proj", "self_attention.dense"},
               {"mlp.up_proj", "mlp.dense_h_to_4h"},
               {"mlp.down_proj", "mlp.dense_4h_to_h"}},
-             CheckpointNames::per_head, false, {}};
+             CheckpointNames::per_head,
+             false,
+             {}};
   return make_decoder(config, f, std::move(s));
 }
 

@@ -1,5 +1,6 @@
-// Gemma 2 (Google 2024): norms in front of attention and MLP and behind them, scaling by 1 + weight; an embedding scaled by the root of the hidden size;
-// capped scores and logits; a window in every other layer; an MLP gated by tanh GELU; scores divided by the root of query_pre_attn_scalar; a tied head.
+// Gemma 2 (Google 2024): norms in front of attention and MLP and behind them, scaling by 1 + weight; an embedding scaled by the
+// root of the hidden size; capped scores and logits; a window in every other layer; an MLP gated by tanh GELU; scores divided
+// by the root of query_pre_attn_scalar; a tied head.
 #include <cmath>
 
 #include "model/decoder.h"
@@ -9,7 +10,9 @@ namespace ravine {
 namespace {
 
 // A cap that a file may switch off by null.
-double read_cap(ConfigReader& r, const std::string& key, double absent) { return r.number(key, 1e-3, 1e6, r.is_null(key) ? 0 : absent); }
+double read_cap(ConfigReader& r, const std::string& key, double absent) {
+  return r.number(key, 1e-3, 1e6, r.is_null(key) ? 0 : absent);
+}
 
 }  // namespace
 

@@ -26,9 +26,12 @@ std::unique_ptr<Model> make_gpt2(const Json& config, const std::string& where) {
   if (!r.boolean("scale_attn_weights", true)) s.attention.scale = 1;
   s.scale_by_layer = r.boolean("scale_attn_by_inverse_layer_idx", false);
   // Of other heads and programs.
-  r.ignore({"n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"});
+  r.ignore({"n_ctx", "reorder_and_upcast_attn", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+            "summary_type", "summary_use_proj"});
   read_common(r, f);
-  s.names = {"GPT2LMHeadModel", "transformer.", "transformer.h.",
+  s.names = {"GPT2LMHeadModel",
+             "transformer.",
+             "transformer.h.",
              {{"model.embed_tokens", "transformer.wte"},
               {"model.embed_positions", "transformer.wpe"},
               {"model.norm", "transformer.ln_f"},
@@ -40,7 +43,9 @@ std::unique_ptr<Model> make_gpt2(const Json& config, const std::string& where) {
               {"self_attn.o_proj", "attn.c_proj"},
               {"mlp.up_proj", "mlp.c_fc"},
               {"mlp.down_proj", "mlp.c_proj"}},
-             CheckpointNames::stacked, true, {".attn.bias", ".attn.masked_bias"}};
+             CheckpointNames::stacked,
+             true,
+             {".attn.bias", ".attn.masked_bias"}};
   return make_decoder(config, f, std::move(s));
 }
 

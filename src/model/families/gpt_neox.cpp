@@ -1,4 +1,5 @@
-// GPT-NeoX and Pythia (Black et al. 2022; Biderman et al. 2023): attention and MLP side by side, rotation of a part of each head.
+// GPT-NeoX and Pythia (Black et al. 2022; Biderman et al. 2023): attention and MLP side by side, rotation of a part of each
+// head.
 #include "model/decoder.h"
 #include "model/families/families.h"
 
@@ -22,9 +23,12 @@ std::unique_ptr<Model> make_gpt_neox(const Json& config, const std::string& wher
   s.head.tied = r.boolean("tie_word_embeddings", false);
   s.rope = read_rope(r, s.attention.head_size, f.max_positions, r.number("rotary_pct", 1e-3, 1, 0.25), "rotary_emb_base");
   if (s.rope->dims < 2 || s.rope->dims % 2)
-    r.refuse("rotary_pct", fmt::format("it must give an even number of dims of {}", s.attention.head_size), "correct the field");
+    r.refuse("rotary_pct", fmt::format("it must give an even number of dims of {}", s.attention.head_size),
+             "correct the field");
   read_common(r, f);
-  s.names = {"GPTNeoXForCausalLM", "gpt_neox.", "gpt_neox.layers.",
+  s.names = {"GPTNeoXForCausalLM",
+             "gpt_neox.",
+             "gpt_neox.layers.",
              {{"model.embed_tokens", "gpt_neox.embed_in"},
               {"model.norm", "gpt_neox.final_layer_norm"},
               {"lm_head", "embed_out"},
@@ -34,7 +38,9 @@ std::unique_ptr<Model> make_gpt_neox(const Json& config, const std::string& wher
               {"self_attn.o_proj", "attention.dense"},
               {"mlp.up_proj", "mlp.dense_h_to_4h"},
               {"mlp.down_proj", "mlp.dense_4h_to_h"}},
-             CheckpointNames::per_head, false, {"attention.bias", "attention.masked_bias", "rotary_emb.inv_freq"}};
+             CheckpointNames::per_head,
+             false,
+             {"attention.bias", "attention.masked_bias", "rotary_emb.inv_freq"}};
   return make_decoder(config, f, std::move(s));
 }
 

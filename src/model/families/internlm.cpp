@@ -5,14 +5,16 @@
 namespace ravine {
 namespace {
 
-// Later revisions write {"base": 10000, "type": "dynamic"}: the type matters only beyond max_position_embeddings, where no run goes.
+// Later revisions write {"base": 10000, "type": "dynamic"}: the type matters only beyond max_position_embeddings, where no run
+// goes.
 RopeSettings read_rotary(ConfigReader& r, const ModelFacts& f, int64_t head_size) {
   RopeSettings rope = read_rope(r, head_size, f.max_positions);
   if (const Json* o = r.object("rotary")) {
     ConfigReader in(*o, r.where() + ", rotary");
     rope.theta = in.number("base", 1e-3, 1e12, rope.theta);
     std::string type = in.text("type", "origin");
-    if (type != "origin" && type != "dynamic") in.refuse("type", "it must be origin or dynamic", "use a model with one of these");
+    if (type != "origin" && type != "dynamic")
+      in.refuse("type", "it must be origin or dynamic", "use a model with one of these");
     in.ignore({"scaling_factor"});
     in.finish();
   }

@@ -22,7 +22,8 @@ std::vector<double> alibi_slopes(int64_t heads) {
 
 int64_t local_kv_heads(int64_t kv_heads, int ranks) { return ranks > kv_heads ? 1 : div_exact(kv_heads, ranks); }
 
-Attention::Attention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& s, const RopeTable* table)
+Attention::Attention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& s,
+                     const RopeTable* table)
     : spec_(s),
       layer_(layer),
       table_(table),
@@ -51,8 +52,10 @@ Tensor Attention::operator()(Ctx& c, const Tensor& x) const {
   int64_t width = heads * spec_.head_size, kv_width = kv_heads * spec_.head_size;
   double scale = spec_.scale != 0 ? spec_.scale : 1 / std::sqrt(static_cast<double>(spec_.head_size));
   AttentionShape at;
-  at.heads = heads, at.kv_heads = kv_heads, at.head_size = spec_.head_size, at.scale = scale, at.window = spec_.window, at.cap = spec_.cap;
-  if (spec_.alibi) at.slopes = std::span(slopes_).subspan(static_cast<size_t>(ranks.rank() * heads), static_cast<size_t>(heads));
+  at.heads = heads, at.kv_heads = kv_heads, at.head_size = spec_.head_size, at.scale = scale, at.window = spec_.window,
+  at.cap = spec_.cap;
+  if (spec_.alibi)
+    at.slopes = std::span(slopes_).subspan(static_cast<size_t>(ranks.rank() * heads), static_cast<size_t>(heads));
 
   Tensor qkv = qkv_(c, tp_enter(c, x));  // [N, (H + 2G) D]
   Tensor q = qkv.columns(0, width), k = qkv.columns(width, kv_width), v = qkv.columns(width + kv_width, kv_width);

@@ -7,20 +7,21 @@ namespace ravine {
 
 struct AttentionSpec {
   int64_t hidden = 0, heads = 0, kv_heads = 0, head_size = 0;
-  int64_t window = 0;       // keys that a query sees at most, itself among them; 0: all
+  int64_t window = 0;  // keys that a query sees at most, itself among them; 0: all
   bool qkv_bias = false, out_bias = false;
   bool alibi = false;
   // RMSNorm on q and k before the rotation: on each head by itself (Qwen3), or on a whole row of all heads (OLMo 2).
   enum class Norms : uint8_t { none, head, row } norms = Norms::none;
   double norm_eps = 1e-6;
-  double scale = 0;         // of the scores; 0: 1/sqrt(head_size)
-  double cap = 0;           // scaled scores s become cap tanh(s / cap) before the mask; 0: as they are
-  int64_t value_size = 0;   // of a head of values, where it is not head_size; 0: it is. Kernels and caches take no other yet: make_decoder refuses
+  double scale = 0;        // of the scores; 0: 1/sqrt(head_size)
+  double cap = 0;          // scaled scores s become cap tanh(s / cap) before the mask; 0: as they are
+  int64_t value_size = 0;  // of a head of values, where it is not head_size; 0: it is. Kernels and caches take no other yet:
+                           // make_decoder refuses
   double init_std = 0.02, out_init_std = 0.02;
 };
 
-// Slopes of ALiBi (Press et al. 2022): powers of 2^(-8/n); of n heads that are no power of two, those of the power below, then every
-// other one of the power above.
+// Slopes of ALiBi (Press et al. 2022): powers of 2^(-8/n); of n heads that are no power of two, those of the power below, then
+// every other one of the power above.
 std::vector<double> alibi_slopes(int64_t heads);
 
 // Key/value heads on each of `ranks` tensor ranks: its share, or the one of its query heads where there are fewer than ranks.

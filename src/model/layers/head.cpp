@@ -5,7 +5,8 @@
 
 namespace ravine {
 
-Head::Head(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabulary, int64_t hidden, const HeadSpec& spec, double init_std, Param* embedding)
+Head::Head(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabulary, int64_t hidden, const HeadSpec& spec,
+           double init_std, Param* embedding)
     : spec_(spec), unit_rows_(spec.unit_rows), scope_(name) {
   Param weight{name + ".weight", {vocabulary, hidden}, {{0, Axis::tensor}}, {Init::normal, init_std}};
   if (spec.unit_rows) weight.use = Use::unit_matrix;

@@ -2,10 +2,13 @@
 
 namespace ravine {
 
-Linear::Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split, double init_std) : split_(split) {
+Linear::Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split,
+               double init_std)
+    : split_(split) {
   std::vector<Param> weights, biases;
   for (const LinearSpec& s : specs) {
-    Param w{s.name + ".weight", {s.out, in}, {{split == Split::columns ? 0 : 1, Axis::tensor, s.parts}}, {Init::normal, init_std}};
+    Param w{
+        s.name + ".weight", {s.out, in}, {{split == Split::columns ? 0 : 1, Axis::tensor, s.parts}}, {Init::normal, init_std}};
     weights.push_back(w);
     Param b{s.name + ".bias", {s.out}, {}, {Init::zeros}, false, Use::vector};
     if (split == Split::columns) b.cuts = {{0, Axis::tensor, s.parts}};

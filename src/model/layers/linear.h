@@ -19,8 +19,8 @@ struct LinearSpec {
 class Linear {
  public:
   Linear() = default;
-  // Declares <name>.weight (and .bias) for each spec, side by side: one product computes them all. Split by rows, the results of
-  // tensor ranks are summed: the bias, which each of them holds, comes from the first.
+  // Declares <name>.weight (and .bias) for each spec, side by side: one product computes them all. Split by rows, the results
+  // of tensor ranks are summed: the bias, which each of them holds, comes from the first.
   Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split, double init_std);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // [N, sum of outs]
 

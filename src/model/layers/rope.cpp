@@ -23,7 +23,8 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
   ConfigReader in(*o, r.where() + ", " + key);
   s.theta = in.number("rope_theta", 1e-3, 1e12, s.theta);
   double share = in.number("partial_rotary_factor", 0, 1, partial > 0 ? partial : 1);
-  if (partial == 0 && share != 1) in.refuse("partial_rotary_factor", "this family rotates whole heads", "use a model without it");
+  if (partial == 0 && share != 1)
+    in.refuse("partial_rotary_factor", "this family rotates whole heads", "use a model without it");
   if (partial > 0) rotate(share);
   std::string type = in.text("rope_type", in.text("type", "default"));
   in.ignore({"type"});
@@ -34,8 +35,10 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
   }
   if ((type == "su" || type == "yarn") && in.has("short_factor")) type = "longrope";  // as early files of Phi-3 call it
   if (type != "linear" && type != "dynamic" && type != "yarn" && type != "llama3" && type != "longrope")
-    in.refuse(in.has("rope_type") ? "rope_type" : "type", "it must be default, linear, dynamic, yarn, llama3 or longrope", "use a model with one of these");
-  if (!in.has("factor") && type != "yarn" && type != "longrope") in.refuse("factor", "it is required for rope_type " + type, "complete the field");
+    in.refuse(in.has("rope_type") ? "rope_type" : "type", "it must be default, linear, dynamic, yarn, llama3 or longrope",
+              "use a model with one of these");
+  if (!in.has("factor") && type != "yarn" && type != "longrope")
+    in.refuse("factor", "it is required for rope_type " + type, "complete the field");
   s.factor = in.number("factor", 1e-3, 1e6, 0);
   s.original_positions = in.number("original_max_position_embeddings", 1, 1e9, 0);
   if (original > 0 && (type == "llama3" || type == "yarn" || type == "longrope")) s.original_positions = original;
@@ -46,19 +49,25 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
   } else if (type == "llama3") {
     s.type = RopeSettings::llama3;
     for (const char* k : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"})
-      if (!in.has(k) && !(k[0] == 'o' && original > 0)) in.refuse(k, "it is required for rope_type llama3", "complete the field");
+      if (!in.has(k) && !(k[0] == 'o' && original > 0))
+        in.refuse(k, "it is required for rope_type llama3", "complete the field");
     s.low_freq_factor = in.number("low_freq_factor", 1e-3, 1e6, 1);
     s.high_freq_factor = in.number("high_freq_factor", 1e-3, 1e6, 4);
-    if (!(s.high_freq_factor > s.low_freq_factor)) in.refuse("high_freq_factor", "it must be above low_freq_factor", "correct the field");
+    if (!(s.high_freq_factor > s.low_freq_factor))
+      in.refuse("high_freq_factor", "it must be above low_freq_factor", "correct the field");
   } else if (type == "longrope") {
     s.type = RopeSettings::longrope;
-    if (s.original_positions == 0) in.refuse("original_max_position_embeddings", "it is required for rope_type longrope, here or beside it", "complete the field");
+    if (s.original_positions == 0)
+      in.refuse("original_max_position_embeddings", "it is required for rope_type longrope, here or beside it",
+                "complete the field");
     s.short_factor = in.numbers("short_factor", 1e-6, 1e6), s.long_factor = in.numbers("long_factor", 1e-6, 1e6);
     for (const auto& [k, factors] : {std::pair{"short_factor", &s.short_factor}, {"long_factor", &s.long_factor}})
       if (static_cast<int64_t>(factors->size()) != s.dims / 2)
-        in.refuse(k, fmt::format("it must have {} numbers, one for each pair of rotated dims of a head", s.dims / 2), "use the field of this model");
+        in.refuse(k, fmt::format("it must have {} numbers, one for each pair of rotated dims of a head", s.dims / 2),
+                  "use the field of this model");
     if (s.factor == 0) s.factor = s.max_positions / s.original_positions;
-    s.attention_factor = in.number("attention_factor", 0, 1e3, s.factor <= 1 ? 1 : std::sqrt(1 + std::log(s.factor) / std::log(s.original_positions)));
+    s.attention_factor = in.number("attention_factor", 0, 1e3,
+                                   s.factor <= 1 ? 1 : std::sqrt(1 + std::log(s.factor) / std::log(s.original_positions)));
   } else {
     s.type = RopeSettings::yarn;
     if (s.original_positions == 0) s.original_positions = s.max_positions;
@@ -118,9 +127,11 @@ void RopeTable::prepare(int64_t positions, DType dtype, DeviceKind device) {
   bool dynamic = settings_.type == RopeSettings::dynamic;
   const TensorView& view = tables_.near;
   int64_t length = dynamic ? std::max<int64_t>(positions, static_cast<int64_t>(settings_.max_positions)) : 0;
-  bool fits = (view.absent() ? 0 : view.rows()) >= positions && view.dtype == dtype && view.device == device && (!dynamic || made_for_ == length);
+  bool fits = (view.absent() ? 0 : view.rows()) >= positions && view.dtype == dtype && view.device == device &&
+              (!dynamic || made_for_ == length);
   if (fits) return;
-  int64_t rows = std::max(positions, std::min<int64_t>(2 * positions, std::max<int64_t>(positions, static_cast<int64_t>(settings_.max_positions))));
+  int64_t rows = std::max(
+      positions, std::min<int64_t>(2 * positions, std::max<int64_t>(positions, static_cast<int64_t>(settings_.max_positions))));
   made_for_ = length;
   tables_.near = made(memory_, rows, length, dtype, device);
   if (settings_.type != RopeSettings::longrope) return;

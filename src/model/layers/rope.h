@@ -7,27 +7,30 @@
 
 namespace ravine {
 
-// rope_theta, rope_scaling (transformers 4.x) or rope_parameters (5.x). Formulas: transformers' modeling_rope_utils; linear (kaiokendev),
-// dynamic NTK (bloc97, emozilla), YaRN (Peng et al. 2023), llama3 (Meta 2024), longrope (Ding et al. 2024).
+// rope_theta, rope_scaling (transformers 4.x) or rope_parameters (5.x). Formulas: transformers' modeling_rope_utils; linear
+// (kaiokendev), dynamic NTK (bloc97, emozilla), YaRN (Peng et al. 2023), llama3 (Meta 2024), longrope (Ding et al. 2024).
 struct RopeSettings {
   enum Type { plain, linear, dynamic, yarn, llama3, longrope } type = plain;
   double theta = 10000, factor = 1;
-  double low_freq_factor = 1, high_freq_factor = 4;                  // llama3
-  double beta_fast = 32, beta_slow = 1;                               // yarn
-  double attention_factor = 1;                                        // yarn, longrope: of cosines and sines
-  std::vector<double> short_factor, long_factor;                      // longrope: of wavelengths, up to original_positions and beyond
-  bool truncate = true;                                               // yarn
+  double low_freq_factor = 1, high_freq_factor = 4;  // llama3
+  double beta_fast = 32, beta_slow = 1;              // yarn
+  double attention_factor = 1;                       // yarn, longrope: of cosines and sines
+  std::vector<double> short_factor, long_factor;     // longrope: of wavelengths, up to original_positions and beyond
+  bool truncate = true;                              // yarn
   double original_positions = 0, max_positions = 0;
-  double share = 1;                                                   // of a head that is rotated, as the file says
-  int64_t dims = 0;                                                   // rotated dims of a head
-  // Whether a sequence that grows from `before` to `now` tokens has other angles from its first token on, so that cached keys are void.
+  double share = 1;  // of a head that is rotated, as the file says
+  int64_t dims = 0;  // rotated dims of a head
+  // Whether a sequence that grows from `before` to `now` tokens has other angles from its first token on, so that cached keys
+  // are void.
   bool turns_between(int64_t before, int64_t now) const {
     const auto far = [&](int64_t n) { return static_cast<double>(n) > original_positions; };
     return type == longrope && far(before) != far(now);
   }
 };
-// partial: the share of a head's dims that is rotated where the config does not say (under partial_rotary_factor); 0: whole heads only.
-RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions, double partial = 0, const std::string& theta = "rope_theta");
+// partial: the share of a head's dims that is rotated where the config does not say (under partial_rotary_factor); 0: whole
+// heads only.
+RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions, double partial = 0,
+                       const std::string& theta = "rope_theta");
 
 // Inverse frequencies (dims/2 of them) for sequences of `length` (matters for dynamic and longrope), in double.
 std::vector<double> inverse_frequencies(const RopeSettings& s, int64_t length);

@@ -1,4 +1,5 @@
-// AdamW (Loshchilov, Hutter 2019) and Adam (Kingma, Ba 2015), which adds the decay to the gradient. Formulas: AdamW in kernels/kernels.h.
+// AdamW (Loshchilov, Hutter 2019) and Adam (Kingma, Ba 2015), which adds the decay to the gradient. Formulas: AdamW in
+// kernels/kernels.h.
 #include <array>
 #include <cmath>
 
@@ -14,8 +15,17 @@ class AdamRule : public UpdateRule {
   void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
     const double t = static_cast<double>(step), b1 = o_.betas[0], b2 = o_.betas[1];
     std::array<double, kStepScalars> scalars{lr, 1 - std::pow(b1, t), 1 - std::pow(b2, t), grad_scale};
-    c.call(AdamW{.param = v.param, .grad = v.grad, .m = v.states[0], .v = v.states[1], .copy = v.copy, .scalars = view_of(scalars.data(), DType::f64, {kStepScalars}),
-                 .spans = v.spans, .beta1 = b1, .beta2 = b2, .eps = o_.eps, .l2 = l2_});
+    c.call(AdamW{.param = v.param,
+                 .grad = v.grad,
+                 .m = v.states[0],
+                 .v = v.states[1],
+                 .copy = v.copy,
+                 .scalars = view_of(scalars.data(), DType::f64, {kStepScalars}),
+                 .spans = v.spans,
+                 .beta1 = b1,
+                 .beta2 = b2,
+                 .eps = o_.eps,
+                 .l2 = l2_});
   }
 
  private:
