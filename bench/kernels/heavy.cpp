@@ -13,6 +13,7 @@
 #include "base/parallel.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
+#include "kernels/peaks.h"
 
 namespace ravine {
 namespace {

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "device/device.h"
 #include "kernels/kernels.h"
+#include "kernels/peaks.h"
 
 using namespace ravine;
 

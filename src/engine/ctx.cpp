@@ -58,6 +58,14 @@ void Ctx::record(const char* op, std::vector<TensorRef> outputs, BackwardFn dx, 
   current_->ops.push_back({path_, op, std::move(outputs), std::move(dx), std::move(dw)});
 }
 
+// Host work: a loss per token.
+void Ctx::side(Side side, const TensorView& values) {
+  ExactSum sum;
+  if (const double* v = values.as<double>())
+    for (int64_t i = 0; i < values.count(); ++i) sum.add(v[i]);
+  this->side(side, sum);
+}
+
 void Ctx::give_grad(const TensorRef& ref, Tensor t) {
   if (!grads_.has(ref)) return grads_.put(ref, std::move(t));
   Tensor old = grads_.take(ref);

@@ -82,6 +82,8 @@ class Ctx {
   void side(Side side, const ExactSum& sum) {
     if (phase_ != Phase::recompute) sides_.add(micro_, side, sum);
   }
+  // The exact sum of a vector of f64; on meta none.
+  void side(Side side, const TensorView& values);
   // Tensors that leave sideways: logits, the normed last hidden state. Kept until the next begin().
   void output(const std::string& name, const Tensor& t) { outputs_[name] = t; }
 

@@ -147,6 +147,7 @@ class BeamRun {
     team_.share(candidates_.data(), static_cast<int64_t>(candidates_.size() * sizeof(BeamSearch::Candidate)));
   }
 
+  // Host work: what is done to scores is by the rules of beams (infer/beam_search.h).
   std::vector<std::vector<float>> logits_of(const ActiveSearch& a) {
     const TensorView logits = ctx_.outputs().at("logits").view();
     std::vector<std::vector<float>> rows(a.slots.size(), std::vector<float>(static_cast<size_t>(logits.cols())));

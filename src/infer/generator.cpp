@@ -187,6 +187,7 @@ class Run {
     }
   }
 
+  // Host work: what is done to scores and draws is by the rules of sampling (infer/sampler.h).
   static std::vector<float> scores_of(const TensorView& logits, int64_t row) {
     std::vector<float> scores(static_cast<size_t>(logits.cols()));
     visit_float(logits.dtype, [&](auto zero) {
@@ -203,7 +204,7 @@ class Run {
               a.context.size(), o_.number(a.prompt) + 1);
   }
 
-  // Where a score is not finite, what comes out has no meaning, and neither has its probability.
+  // Host work, as above. Where a score is not finite, what comes out has no meaning, and neither has its probability.
   int32_t choose_one(const Active& a, const TensorView& logits, int64_t row) const {
     if (!o_.sample && o_.processing.repetition_penalty == 1 && o_.processing.no_repeat_ngram == 0 &&
         logits.dtype == DType::f32) {

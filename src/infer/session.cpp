@@ -103,7 +103,7 @@ Session open_session(const std::string& folder, DType compute, const std::string
 Session open_random_session(const std::string& config, DType compute, const std::string& backend, Bf16Products products) {
   Session s = declare(config, compute, backend, products, {});
   InferenceStore& store = hold_for_running(s);
-  // One run of normal numbers again and again: drawing each would take longer than the measurement.
+  // Host work, once: one run of normal numbers again and again: drawing each would take longer than the measurement.
   constexpr int64_t kRun = 65521;  // a prime: rows are not equal
   for (const Param& p : s.model->params().params()) {
     if (p.tied) continue;

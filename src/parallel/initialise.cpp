@@ -8,7 +8,7 @@
 namespace ravine {
 namespace {
 
-// Elements [begin, begin + n) of p, in order of memory of the whole parameter.
+// Host work, once: elements [begin, begin + n) of p, in order of memory of the whole parameter.
 void draw(const Param& p, uint64_t key, int64_t begin, int64_t n, const TensorView& out, int64_t at) {
   constexpr int64_t kRun = 4096;
   visit_float(out.dtype, [&](auto zero) {

@@ -18,6 +18,7 @@ double value_of(const std::string& text) {
   return text == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
 }
 
+// Host work: the planted value.
 void put(const TensorView& v, int64_t element, double value) {
   const int64_t at = element % v.count();
   visit_float(v.dtype, [&](auto zero) {

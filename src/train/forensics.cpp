@@ -7,6 +7,7 @@
 namespace ravine {
 
 // "weight 'NAME' holds nan at element 5" of the first weight on any rank that is not finite; "" if all are. All ranks call it.
+// Host work, after a failure.
 std::string Trainer::bad_weight() const {
   const FlatStore& store = engine_->store();
   std::string mine;

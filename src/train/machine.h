@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/kernels.h"
+#include "kernels/peaks.h"
 #include "train/messages.h"
 
 namespace ravine {

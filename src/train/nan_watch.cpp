@@ -8,7 +8,7 @@ namespace ravine {
 
 namespace {
 
-// "tensor 'out', row 5, column 7: nan" of the first element that is not finite; "" if all are.
+// Host work, after a failure: "tensor 'out', row 5, column 7: nan" of the first element that is not finite; "" if all are.
 std::string first_bad(const NamedView& t) {
   std::string found;
   if (!is_float(t.view.dtype) || !t.view.data) return found;

@@ -164,7 +164,7 @@ std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model
 
 namespace {
 
-// Of what is frozen older checkpoints have the masters; it may be kept in fewer bits now.
+// Host work, once: of what is frozen older checkpoints have the masters; it may be kept in fewer bits now.
 void read_rounded(const CheckpointReader& reader, const StateTensor& t) {
   const DType stored = reader.dtype(t.name);
   Storage memory(DeviceKind::cpu, t.view.count() * size_of(stored));

@@ -1,6 +1,7 @@
 // How near steps of training come to what products and memory allow on this machine: what every predicted step is divided by.
 #pragma once
 #include "kernels/kernels.h"
+#include "kernels/peaks.h"
 
 namespace ravine {
 

@@ -360,5 +360,94 @@ TEST(CpuRows, CrossEntropy) {
   });
 }
 
+// Each rank has a run of the vocabulary (one has none) and the logsumexp of all: losses stand where the label is, and the
+// gradients are the columns of the whole one.
+TEST(CpuRows, CrossEntropyOfPartsOfAVocabulary) {
+  each_target([] {
+    for (DType tl : kTypes)
+      for (DType tg : kTypes)
+        for (int64_t v : {3, 100, 5003}) {
+          const int64_t n = 6, parts = 4, ends[] = {0, 1, v / 2, v / 2, v};
+          Buffer logits(tl, n, v, 1, 3, 20), grads(tg, n, v), sums(DType::f64, parts, n), labels = vector_of(DType::i32, n);
+          for (int64_t i = 0; i < n; ++i) labels.set(0, i, i == 3 ? -100.0 : static_cast<double>(i * 977 % v));
+          for (int64_t p = 0; p < parts; ++p) {
+            TensorView to = sums.view().row_range(p, 1);
+            to.shape = {n};
+            if (ends[p] == ends[p + 1])
+              run(Fill{to, -std::numeric_limits<double>::infinity()});
+            else
+              run(LogSumExp{logits.view().columns(ends[p], ends[p + 1] - ends[p]), to});
+          }
+          std::vector<double> loss(n);
+          for (int64_t p = 0; p < parts; ++p) {
+            const int64_t first = ends[p], width = ends[p + 1] - first;
+            if (width == 0) continue;
+            Buffer losses = vector_of(DType::f64, n);
+            CrossEntropy a{.logits = logits.view().columns(first, width),
+                           .labels = flat(labels),
+                           .losses = flat(losses),
+                           .dlogits = grads.view().columns(first, width),
+                           .grad_scale = 0.25,
+                           .sums = sums.view(),
+                           .first = first,
+                           .whole = v};
+            run(a);
+            for (int64_t i = 0; i < n; ++i) {
+              const auto label = static_cast<int64_t>(labels.get(0, i));
+              if (label < first || label >= first + width) EXPECT_EQ(losses.get(0, i), 0) << "another part has the label";
+              loss[i] += losses.get(0, i);
+            }
+            a.dlogits = {};
+            run(a);  // losses alone
+            for (int64_t i = 0; i < n; ++i) EXPECT_LE(losses.get(0, i), loss[i]);
+            labels.set(0, 0, static_cast<double>(v));
+            EXPECT_THROW(run(a), Error);
+            labels.set(0, 0, 0);
+            a.whole = 0;
+            EXPECT_THROW(run(a), Error) << "sums need the size of the whole";
+          }
+          for (int64_t i = 0; i < n; ++i) {
+            const auto label = static_cast<int64_t>(labels.get(0, i));
+            double sum = 0, top = logits.get(i, 0), steps = 60.0 + 4096.0 / 16;
+            for (int64_t j = 0; j < v; ++j) top = std::max(top, logits.get(i, j));
+            for (int64_t j = 0; j < v; ++j) sum += std::exp(logits.get(i, j) - top);
+            ASSERT_NEAR(loss[i], label < 0 ? 0 : top + std::log(sum) - logits.get(i, label), kF32 * (steps + 80));
+            for (int64_t j = 0; j < v; ++j) {
+              double p = std::exp(logits.get(i, j) - top) / sum;
+              NEAR_ALL(grads, i, j, label < 0 ? 0 : 0.25 * (p - (j == label)), 0.25 * p, steps);
+            }
+          }
+          ASSERT_TRUE(grads.gaps_untouched());
+        }
+  });
+}
+
+// A part of a table: rows of others are zero, and get nothing; ids and padding count in the whole table.
+TEST(CpuRows, EmbeddingOfPartsOfATable) {
+  each_target([] {
+    const int64_t n = 11, c = 19, v = 5, first = 3, whole = 10;
+    for (double scale : {1.0, 3.5}) {
+      Buffer weight(DType::f32, v, c, 1), out(DType::f32, n, c, 5), dout(DType::f32, n, c, 2), dweight(DType::f32, v, c, 3),
+          ids = vector_of(DType::i32, n);
+      for (int64_t i = 0; i < n; ++i) ids.set(0, i, static_cast<double>(i % whole));
+      run(EmbeddingForward{flat(ids), weight.view(), out.view(), scale, first, whole});
+      run(EmbeddingBackward{flat(ids), dout.view(), dweight.view(), 4, false, scale, first, whole});
+      for (int64_t i = 0; i < n; ++i)
+        for (int64_t j = 0; j < c; ++j) {
+          const auto at = static_cast<int64_t>(ids.get(0, i)) - first;
+          ASSERT_EQ(out.get(i, j), at < 0 || at >= v ? 0.0 : static_cast<float>(scale) * static_cast<float>(weight.get(at, j)));
+        }
+      for (int64_t r = 0; r < v; ++r)
+        for (int64_t j = 0; j < c; ++j)
+          ASSERT_EQ(dweight.get(r, j),
+                    first + r == 4 ? 0.0 : static_cast<float>(scale) * static_cast<float>(dout.get(first + r, j)));
+      run(EmbeddingForward{flat(ids), weight.view().row_range(0, 0), out.view(), scale, whole, whole});  // a rank without rows
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out.get(i, 0), 0);
+      ids.set(0, 3, whole);
+      EXPECT_THROW(run(EmbeddingForward{flat(ids), weight.view(), out.view(), scale, first, whole}), Error);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace ravine

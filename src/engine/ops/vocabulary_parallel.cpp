@@ -1,7 +1,7 @@
 #include "engine/ops/vocabulary_parallel.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 #include "engine/ops/collectives.h"
 #include "engine/ops/linear.h"
@@ -12,46 +12,20 @@ namespace {
 
 // Rows of the table that this rank has. The last ranks may have fewer than the others, or none: the rest of theirs is padding.
 struct Rows {
-  int64_t begin = 0, count = 0, padded = 0;
-  bool has(int32_t id) const { return id >= begin && id < begin + count; }
+  int64_t begin = 0, count = 0, padded = 0, whole = 0;
 };
 
 Rows rows_of_rank(Ctx& c, const Param& p) {
   const Group& group = c.group(Axis::tensor);
   Rows r;
-  r.padded = ceil_div(p.shape[0], group.size());
+  r.whole = p.shape[0];
+  r.padded = ceil_div(r.whole, group.size());
   r.begin = r.padded * group.rank();
-  r.count = std::clamp<int64_t>(p.shape[0] - r.begin, 0, r.padded);
+  r.count = std::clamp<int64_t>(r.whole - r.begin, 0, r.padded);
   return r;
 }
 
-// ids of my rows, counted from the first; others become 0. On meta nothing is there to change.
-Tensor local_ids(Ctx& c, const Rows& here) {
-  Tensor local = c.empty({c.batch().tokens}, DType::i32, MemoryKind::workspace);
-  const int32_t* ids = c.batch().ids.as<int32_t>();
-  if (int32_t* to = local.view().as<int32_t>())
-    for (int64_t n = 0; n < c.batch().tokens; ++n) to[n] = here.has(ids[n]) ? static_cast<int32_t>(ids[n] - here.begin) : 0;
-  return local;
-}
-
-void clear_foreign_rows(Ctx& c, const Rows& here, const TensorView& x) {
-  const int32_t* ids = c.batch().ids.as<int32_t>();
-  for (int64_t n = 0, end; x.data && n < x.rows(); n = end) {
-    for (end = n; end < x.rows() && !here.has(ids[end]);) ++end;
-    if (end > n)
-      c.call(Fill{x.row_range(n, end - n), 0});
-    else
-      ++end;
-  }
-}
-
 constexpr int64_t kChunk = 1024;  // tokens
-
-// log(sum of exp) of finite numbers and -inf.
-double log_add(double a, double b) {
-  double top = std::max(a, b);
-  return top == -INFINITY ? top : top + std::log(std::exp(a - top) + std::exp(b - top));
-}
 
 struct Head {
   Ctx& c;
@@ -59,82 +33,51 @@ struct Head {
   TensorView table;  // my rows as the products read them
   double cap;        // of my logits; 0: none
   Rows here = rows_of_rank(c, weight);
-  ExactSum loss;
 
   // Tokens [begin, begin + n). dx and dweight are absent without backward.
   void chunk(const TensorView& x, int64_t begin, int64_t n, const TensorView& dx, const TensorView& dweight, bool accumulate) {
     const Group& group = c.group(Axis::tensor);
-    int64_t w = here.count, v = w + 1;
-    TensorView rows = x.row_range(begin, n);
-    Tensor y = c.empty({n, v}, c.types().stat), losses = c.empty({n}, DType::f64),
-           labels = c.empty({n}, DType::i32, MemoryKind::workspace);
-    const int32_t* given = c.batch().labels.as<int32_t>();
-    int32_t* to = labels.view().as<int32_t>();
-    // The logsumexp of my logits, from the loss of label 0.
-    Tensor all = c.empty({group.size(), n}, DType::f64, MemoryKind::workspace);
-    double* sums = all.view().as<double>();
-    double* mine = sums ? sums + group.rank() * n : nullptr;
-    if (w > 0) {
-      c.call(Matmul{.a = rows, .b = table.row_range(0, w), .out = y.view().columns(0, w), .trans_b = true});
-      soft_cap(c, y.view().columns(0, w), cap);
-      if (to) std::fill_n(to, n, 0);
-      c.call(CrossEntropy{.logits = y.view().columns(0, w), .labels = labels.view(), .losses = losses.view()});
-    }
-    if (mine)
-      for (int64_t i = 0; i < n; ++i) mine[i] = w == 0 ? -INFINITY : losses.view().as<double>()[i] + at(y.view(), i, 0);
-    group.all_gather(mine, sums, n * 8).wait();
-    if (sums) {
-      for (int64_t i = 0; i < n; ++i) {
-        double others = -INFINITY;
-        for (int r = 0; r < group.size(); ++r)
-          if (r != group.rank()) others = log_add(others, sums[r * n + i]);
-        put(y.view(), i, w, std::max(others, -1e30));
-        int32_t label = given[begin + i];
-        to[i] = label < 0 ? label : here.has(label) ? static_cast<int32_t>(label - here.begin) : static_cast<int32_t>(w);
-      }
-    }
-    bool backward = !dx.absent() || !dweight.absent();
-    Tensor dy = cap == 0 || !backward ? y : c.empty({n, v}, y.dtype());  // the slope of the cap is taken from capped logits
-    c.call(CrossEntropy{.logits = y.view(),
-                        .labels = labels.view(),
-                        .losses = losses.view(),
-                        .dlogits = backward ? dy.view() : TensorView{},
-                        .grad_scale = c.batch().grad_scale});
-    if (sums)
-      for (int64_t i = 0; i < n; ++i)
-        if (to[i] >= 0 && to[i] < w) loss.add(losses.view().as<double>()[i]);
-    if (!backward) return;
-    if (cap != 0 && w > 0)
-      c.call(SoftCapBackward{
-          .y = y.view().columns(0, w), .dy = dy.view().columns(0, w), .dx = dy.view().columns(0, w), .cap = cap});
-    Tensor narrow = dy;
-    if (x.dtype != dy.dtype()) {
-      narrow = c.empty({n, v}, x.dtype);
-      c.call(Cast{dy.view(), narrow.view()});
-    }
-    TensorView d = narrow.view().columns(0, w);
-    if (w == 0) {
+    Tensor sums = c.empty({group.size(), n}, DType::f64), mine = c.empty({n}, DType::f64);
+    const TensorView rows = x.row_range(begin, n);
+    if (here.count == 0) {  // this rank has padding only, and nothing to say
+      c.call(Fill{mine.view(), std::numeric_limits<double>::lowest()});  // a finite one: no exp of it is more than 0
+      group.all_gather(mine.view().data, sums.view().data, mine.view().bytes()).wait();
       if (!dx.absent()) c.call(Fill{dx.row_range(begin, n), 0});
       return;
     }
-    if (!dx.absent()) c.call(Matmul{.a = d, .b = table.row_range(0, w), .out = dx.row_range(begin, n)});
+    const TensorView w = table.row_range(0, here.count);
+    Tensor y = c.empty({n, here.count}, c.types().stat);
+    c.call(Matmul{.a = rows, .b = w, .out = y.view(), .trans_b = true});
+    soft_cap(c, y.view(), cap);
+    c.call(LogSumExp{.logits = y.view(), .out = mine.view()});
+    group.all_gather(mine.view().data, sums.view().data, mine.view().bytes()).wait();
+    const bool backward = !dx.absent() || !dweight.absent();
+    Tensor dy =
+        cap == 0 || !backward ? y : c.empty({n, here.count}, y.dtype());  // the slope of the cap is that of capped logits
+    c.call(CrossEntropy{.logits = y.view(),
+                        .labels = c.batch().labels.columns(begin, n),
+                        .losses = mine.view(),
+                        .dlogits = backward ? dy.view() : TensorView{},
+                        .grad_scale = c.batch().grad_scale,
+                        .sums = sums.view(),
+                        .first = here.begin,
+                        .whole = here.whole});
+    c.side(Side::loss, mine.view());
+    if (!backward) return;
+    if (cap != 0) c.call(SoftCapBackward{.y = y.view(), .dy = dy.view(), .dx = dy.view(), .cap = cap});
+    Tensor narrow = dy;
+    if (x.dtype != dy.dtype()) {
+      narrow = c.empty({n, here.count}, x.dtype);
+      c.call(Cast{dy.view(), narrow.view()});
+    }
+    if (!dx.absent()) c.call(Matmul{.a = narrow.view(), .b = w, .out = dx.row_range(begin, n)});
     if (!dweight.absent())
-      c.call(Matmul{.a = d,
+      c.call(Matmul{.a = narrow.view(),
                     .b = rows,
-                    .out = dweight.row_range(0, w),
+                    .out = dweight.row_range(0, here.count),
                     .trans_a = true,
                     .accumulate = accumulate || begin > 0,
                     .tokens_reduced = true});
-  }
-
-  static double at(const TensorView& y, int64_t row, int64_t col) {
-    return y.dtype == DType::f64 ? y.row<double>(row)[col] : y.row<float>(row)[col];
-  }
-  static void put(const TensorView& y, int64_t row, int64_t col, double value) {
-    if (y.dtype == DType::f64)
-      y.row<double>(row)[col] = value;
-    else
-      y.row<float>(row)[col] = static_cast<float>(value);
   }
 
   // x, dx: the tokens that are here.
@@ -154,43 +97,38 @@ struct Head {
       c.call(Fill{dweight.row_range(here.count, dweight.rows() - here.count), 0});  // padding
     for (int64_t begin = 0; begin < x.rows(); begin += kChunk)
       chunk(x, begin, std::min(kChunk, x.rows() - begin), dx, dweight, accumulate);
-    c.side(Side::loss, loss);
   }
 };
 
 }  // namespace
 
 Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id, double scale) {
-  Rows here = rows_of_rank(c, table);
+  const Rows here = rows_of_rank(c, table);
   Tensor x = c.empty({c.batch().tokens, table.shape[1]}, c.types().residual);
-  {
-    Tensor local = local_ids(c, here);
-    c.call(EmbeddingForward{.ids = local.view(), .weight = c.store().master(table), .out = x.view(), .scale = scale});
-  }
-  clear_foreign_rows(c, here, x.view());
+  c.call(EmbeddingForward{.ids = c.batch().ids,
+                          .weight = c.store().master(table).row_range(0, here.count),
+                          .out = x.view(),
+                          .scale = scale,
+                          .first = here.begin,
+                          .whole = here.whole});
   if (c.sequence_parallel())
     x = scatter_tokens(c, x.view());
   else
     all_reduce(c, c.group(Axis::tensor), x.view());
-  int64_t padding = padding_id >= here.begin && padding_id < here.begin + here.count ? padding_id - here.begin : -1;
-  c.record("embedding", {x.ref()}, {}, [&table, here, padding, scale, xr = x.ref()](Ctx& c) {
+  c.record("embedding", {x.ref()}, {}, [&table, here, padding_id, scale, xr = x.ref()](Ctx& c) {
     bool accumulate = false;
     TensorView dweight = c.grad_store().add_to_grad(table, accumulate);
     if (dweight.absent()) return;
-    Tensor dx = c.grads().get(xr), mine, local = local_ids(c, here);
-    if (c.sequence_parallel()) {
-      mine = gather_tokens(c, dx.view());
-    } else {
-      mine = c.empty(xr.shape, xr.dtype);
-      c.call(Cast{dx.view(), mine.view()});
-    }
-    clear_foreign_rows(c, here, mine.view());
-    c.call(EmbeddingBackward{.ids = local.view(),
-                             .dout = mine.view(),
+    Tensor dx = c.grads().get(xr);
+    if (c.sequence_parallel()) dx = gather_tokens(c, dx.view());
+    c.call(EmbeddingBackward{.ids = c.batch().ids,
+                             .dout = dx.view(),
                              .dweight = dweight,
-                             .padding_id = padding,
+                             .padding_id = padding_id,
                              .accumulate = accumulate,
-                             .scale = scale});
+                             .scale = scale,
+                             .first = here.begin,
+                             .whole = here.whole});
   });
   return x;
 }

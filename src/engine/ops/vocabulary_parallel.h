@@ -8,10 +8,9 @@ namespace ravine {
 // Rows of ids that another rank has are zero, then the sum over tensor ranks: exact, only one is not zero.
 Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id, double scale);
 
-// One chunk of tokens at a time: logits of my rows; one more column holds the logsumexp of all other ranks' logits, so that
-// softmax and losses over it are those of the whole vocabulary (a label that another rank has points at that column). dx is
-// summed over tensor ranks. Losses go to side "loss" on the rank that has the label: of all tensor ranks every label is counted
-// once. unit_rows, cap: as in loss_head.
+// One chunk of tokens at a time: logits of my rows, their logsumexp, which all tensor ranks tell one another, and from these
+// the losses of the labels that are here and the gradient (kernels/loss.h). dx is summed over tensor ranks. Losses go to side
+// "loss" on the rank that has the label: of all tensor ranks every label is counted once. unit_rows, cap: as in loss_head.
 void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows, double cap);
 
 // logits [N, V] of all ranks and all tokens, on every rank. x: the tokens that are here.

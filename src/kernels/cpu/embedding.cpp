@@ -31,7 +31,7 @@ void gather_rows(const EmbeddingBackward& a, const int32_t* first, const int32_t
                  int64_t col, int64_t n) {
   const Lanes scale = all(static_cast<float>(a.scale));
   for (int64_t v = begin; v < end; ++v) {
-    int64_t from = first[v], to = v == a.padding_id ? from : first[v + 1];
+    int64_t from = first[v], to = a.first + v == a.padding_id ? from : first[v + 1];
     if (from == to && a.accumulate) continue;
     const Row<G> row(a.dweight, v, col);
     if (from == to) {
@@ -78,16 +78,16 @@ void forward(const EmbeddingForward& a, void*) {
   const int64_t rows = a.out.rows(), cols = a.out.cols();
   check_rows("embedding", rows, cols, {{"out", &a.out}});
   check_rows("embedding", a.weight.rows(), cols, {{"weight", &a.weight}});
-  check_ids("embedding", a.ids, rows, a.weight.rows());
+  check_ids("embedding", a.ids, rows, a.whole > 0 ? a.whole : a.weight.rows());
   auto row = [](const TensorView& v, int64_t r) { return static_cast<char*>(v.data) + r * v.stride * size_of(v.dtype); };
-  if (a.scale != 1) {
-    const auto scale = static_cast<float>(a.scale);
-    return for_rows(rows, cols, [&](int64_t r) {
-      HWY_DYNAMIC_DISPATCH(scale_row)(a.weight, a.ids.as<int32_t>()[r], a.out, r, cols, scale);
-    });
-  }
   for_rows(rows, cols, [&](int64_t r) {
-    convert_run(a.weight.dtype, row(a.weight, a.ids.as<int32_t>()[r]), a.out.dtype, row(a.out, r), cols);
+    const int64_t at = a.ids.as<int32_t>()[r] - a.first;
+    if (at < 0 || at >= a.weight.rows())
+      std::memset(row(a.out, r), 0, cols * size_of(a.out.dtype));
+    else if (a.scale != 1)
+      HWY_DYNAMIC_DISPATCH(scale_row)(a.weight, at, a.out, r, cols, static_cast<float>(a.scale));
+    else
+      convert_run(a.weight.dtype, row(a.weight, at), a.out.dtype, row(a.out, r), cols);
   });
 }
 
@@ -97,15 +97,19 @@ void backward(const EmbeddingBackward& a, void* workspace) {
   const int64_t rows = a.dout.rows(), cols = a.dout.cols(), vocabulary = a.dweight.rows();
   check_rows("embedding_backward", rows, cols, {{"dout", &a.dout}});
   check_rows("embedding_backward", vocabulary, cols, {{"dweight", &a.dweight}});
-  check_ids("embedding_backward", a.ids, rows, vocabulary);
+  check_ids("embedding_backward", a.ids, rows, a.whole > 0 ? a.whole : vocabulary);
   auto* first = static_cast<int32_t*>(workspace);
   int32_t* order = first + vocabulary + 1;
   const int32_t* ids = a.ids.as<int32_t>();
   std::fill_n(first, vocabulary + 1, 0);
-  for (int64_t n = 0; n < rows; ++n) ++first[ids[n]];
+  auto at = [&](int64_t n) { return ids[n] - a.first; };
+  auto here = [&](int64_t n) { return at(n) >= 0 && at(n) < vocabulary; };
+  for (int64_t n = 0; n < rows; ++n)
+    if (here(n)) ++first[at(n)];
   for (int64_t v = 0, sum = 0; v <= vocabulary; ++v) sum += std::exchange(first[v], static_cast<int32_t>(sum));
   // After this loop first[v] is where v + 1 begins: shifted back below.
-  for (int64_t n = 0; n < rows; ++n) order[first[ids[n]]++] = static_cast<int32_t>(n);
+  for (int64_t n = 0; n < rows; ++n)
+    if (here(n)) order[first[at(n)]++] = static_cast<int32_t>(n);
   std::copy_backward(first, first + vocabulary, first + vocabulary + 1);
   first[0] = 0;
   const int64_t wide = std::min<int64_t>(cols, 512), across = ceil_div(cols, wide);

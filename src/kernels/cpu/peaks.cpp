@@ -59,6 +59,7 @@ HWY_AFTER_NAMESPACE();
 #include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu_id.h"
+#include "kernels/peaks.h"
 
 namespace ravine {
 HWY_EXPORT(fma_loop);

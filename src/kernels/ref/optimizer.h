@@ -4,7 +4,7 @@
 
 namespace ravine::ref {
 
-// Scalars of the step (kernels.h: StepScalar).
+// Scalars of the step (updates.h: StepScalar).
 inline std::vector<double> step_scalars(const char* op, const TensorView& scalars) {
   require(scalars.dtype == DType::f64, "{}: scalars must be f64, got {}", op, name(scalars.dtype));
   check_vector(op, "scalars", scalars, kStepScalars);

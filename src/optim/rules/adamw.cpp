@@ -1,5 +1,5 @@
 // AdamW (Loshchilov, Hutter 2019) and Adam (Kingma, Ba 2015), which adds the decay to the gradient. Formulas: AdamW in
-// kernels/kernels.h.
+// kernels/updates.h.
 #include <array>
 #include <cmath>
 

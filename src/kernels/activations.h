@@ -1,0 +1,98 @@
+// Activations of MLPs, and dropout. Letters, types and determinism: kernels.h.
+#pragma once
+#include <cstdint>
+
+#include "kernels/view.h"
+
+namespace ravine {
+
+// out = silu(gate) * up (Shazeer 2020), silu(g) = g / (1 + exp(-g)). gate, up, out [N,I].
+struct SwigluForward {
+  static constexpr const char* name = "swiglu";
+  TensorView gate, up, out;
+  template <class F>
+  void each(F&& f) const {
+    f("gate", gate, Access::read), f("up", up, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 5.0 * out.count(); }
+};
+
+// dgate = dout * up * s(1 + g(1-s)), dup = dout * g s, s = sigmoid(gate). dgate, dup may be the memory of gate, up.
+struct SwigluBackward {
+  static constexpr const char* name = "swiglu_backward";
+  TensorView gate, up, dout, dgate, dup;
+  template <class F>
+  void each(F&& f) const {
+    f("gate", gate, Access::read), f("up", up, Access::read), f("dout", dout, Access::read);
+    f("dgate", dgate, Access::write), f("dup", dup, Access::write);
+  }
+  double flops() const { return 10.0 * dout.count(); }
+};
+
+// out = gelu(gate) * up (Shazeer 2020), gelu in its tanh form (below); the rest as SwiGLU.
+struct GegluForward {
+  static constexpr const char* name = "geglu";
+  TensorView gate, up, out;
+  template <class F>
+  void each(F&& f) const {
+    f("gate", gate, Access::read), f("up", up, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 11.0 * out.count(); }
+};
+
+// dgate = dout * up * the slope of gelu at gate, dup = dout * gelu(gate). dgate, dup may be the memory of gate, up.
+struct GegluBackward {
+  static constexpr const char* name = "geglu_backward";
+  TensorView gate, up, dout, dgate, dup;
+  template <class F>
+  void each(F&& f) const {
+    f("gate", gate, Access::read), f("up", up, Access::read), f("dout", dout, Access::read);
+    f("dgate", dgate, Access::write), f("dup", dup, Access::write);
+  }
+  double flops() const { return 18.0 * dout.count(); }
+};
+
+// GELU (Hendrycks, Gimpel 2016): x Phi(x), Phi the normal distribution; or its tanh form, 0.5 x (1 + tanh(sqrt(2/pi) (x +
+// 0.044715 x^3))).
+enum class GeluForm : uint8_t { exact, tanh };
+struct GeluForward {
+  static constexpr const char* name = "gelu";
+  TensorView x, out;  // [N,I]
+  GeluForm form = GeluForm::exact;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 10.0 * out.count(); }
+};
+
+// dx = dout * the slope at x. dx may be the memory of x or dout.
+struct GeluBackward {
+  static constexpr const char* name = "gelu_backward";
+  TensorView x, dout, dx;
+  GeluForm form = GeluForm::exact;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("dout", dout, Access::read), f("dx", dx, Access::write);
+  }
+  double flops() const { return 15.0 * dx.count(); }
+};
+
+// out = x * keep / (1-p) with keep = (uniform >= p); the mask is never stored, backward calls this again on the gradient.
+// Word c%4 of philox(key, {c/4, position, low half of sequence, step}) decides channel c, uniform24. positions i32 [N],
+// sequences i64 [N]: global position and global sequence index of each row. In place allowed.
+struct Dropout {
+  static constexpr const char* name = "dropout";
+  TensorView x, positions, sequences, out;
+  double p = 0;
+  uint64_t key = 0;
+  uint32_t step = 0;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("positions", positions, Access::read), f("sequences", sequences, Access::read),
+        f("out", out, Access::write);
+  }
+  double flops() const { return 2.0 * x.count(); }
+};
+
+}  // namespace ravine

@@ -1,0 +1,125 @@
+// Rotary positions and attention over ragged segments: fused, and the softmax of the unfused definition. Letters, types and
+// determinism: kernels.h.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "kernels/view.h"
+
+namespace ravine {
+
+// Rotary position embedding (Su et al. 2021), half-rotation layout, in place on x [N, heads*D] (a column slice is fine):
+//   for j < R/2: (x[j], x[j+R/2]) <- (x[j] cos - x[j+R/2] sin, x[j+R/2] cos + x[j] sin), table row = positions[n].
+// table [P,R] f32 (f64 on ref): R/2 cosines, then R/2 sines; R <= D, dims from R on stay. inverse: rotates back (the gradient).
+struct Rope {
+  static constexpr const char* name = "rope";
+  TensorView x, positions /* i32 [N] */, table;
+  int64_t heads = 0;
+  bool inverse = false;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::update), f("positions", positions, Access::read), f("table", table, Access::read);
+  }
+  double flops() const { return 3.0 * x.count(); }
+};
+
+// One sequence of a ragged batch: queries are rows [q_begin, q_begin+q_count) of q, keys rows [k_begin, k_begin+k_count) of k
+// and v. Query i of it has position k_count - q_count + i among its keys.
+struct Segment {
+  int64_t q_begin = 0, q_count = 0, k_begin = 0, k_count = 0;
+  friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+// Dropout of attention probabilities (Vaswani et al. 2017), after the softmax: what was p_ij becomes keep ? p_ij / (1-p) : 0,
+// for q head first_head + h of the whole model (h: of this rank). The mask is never stored: it is what Dropout drops of the
+// matrix of probabilities [queries, keys] of a segment and head with key head_key(h), positions `places`, channels the keys of
+// the segment from 0 on.
+struct AttentionDropout {
+  double p = 0;      // 0: none
+  uint64_t key = 0;  // of the place in the model
+  uint32_t step = 0;
+  int64_t first_head = 0;
+  TensorView places, sequences;  // of the rows of q: i32 [N], place in its sequence; i64 [N], global index of its sequence
+  uint64_t head_key(int64_t h) const;
+};
+
+// How attention sees a batch. Segments do not overlap in q.
+struct AttentionShape {
+  std::span<const Segment> segments;
+  int64_t heads = 0, kv_heads = 0,
+          head_size = 0;  // heads is a multiple of kv_heads; q head h reads kv head h / (heads/kv_heads)
+  double scale = 1;       // of the scores, before the softmax
+  bool causal = true;     // key position <= query position
+  int64_t window = 0;     // 0, or: query position - key position < window
+  // ALiBi (Press et al. 2022), one per head, or empty: slope * (key position - query position) is added to the scaled scores.
+  // That form differs from slope * key position by what the softmax does not see, and loses no digits in long rows. Memory of
+  // the caller.
+  std::span<const double> slopes;
+  // 0, or a soft cap (Gemma 2): scaled scores s become cap * tanh(s / cap), before the mask and the softmax. Not beside ALiBi.
+  double cap = 0;
+  AttentionDropout dropout;
+};
+
+// out = dropout(softmax(capped(scale * q k^T))) v per segment and head, in O(N) memory, work only where the mask lets something
+// through. q, out [N, H*D]; k, v [M, G*D]; lse [H, N]: log of the sum of exponentials (natural log, of scaled and capped
+// scores, nothing dropped), kept for backward (optional when not training). Rows outside every segment, and rows whose mask
+// lets no key through, get out = 0, lse = -inf. ref and bf16: probabilities are rounded to the type of q before the product
+// with v.
+struct AttentionForward {
+  static constexpr const char* name = "attention";
+  TensorView q, k, v, out, lse;
+  AttentionShape at;
+  template <class F>
+  void each(F&& f) const {
+    f("q", q, Access::read), f("k", k, Access::read), f("v", v, Access::read), f("out", out, Access::write),
+        f("lse", lse, Access::write);
+  }
+  double flops() const;
+};
+
+// Gradients of the above: dq, dk, dv of the shapes and types of q, k, v. Every row is written (zeros outside segments).
+struct AttentionBackward {
+  static constexpr const char* name = "attention_backward";
+  TensorView dout, q, k, v, out, lse, dq, dk, dv;
+  AttentionShape at;
+  template <class F>
+  void each(F&& f) const {
+    f("dout", dout, Access::read), f("q", q, Access::read), f("k", k, Access::read), f("v", v, Access::read);
+    f("out", out, Access::read), f("lse", lse, Access::read), f("dq", dq, Access::write), f("dk", dk, Access::write),
+        f("dv", dv, Access::write);
+  }
+  double flops() const;
+};
+
+// The inner op of unfused attention, for one segment and head: probs = softmax(scale * scores + slope * (key - query position))
+// under the mask. scores, probs [q_count, k_count]; masked entries and empty rows become 0. In place allowed.
+struct SoftmaxForward {
+  static constexpr const char* name = "softmax";
+  TensorView scores, probs;
+  double scale = 1;
+  bool causal = true;
+  int64_t window = 0;
+  double slope = 0;  // of ALiBi
+  template <class F>
+  void each(F&& f) const {
+    f("scores", scores, Access::read), f("probs", probs, Access::write);
+  }
+  double flops() const { return 5.0 * scores.count(); }
+};
+
+// dscores = scale * probs * (dprobs - sum_k probs * dprobs). In place on dprobs allowed.
+struct SoftmaxBackward {
+  static constexpr const char* name = "softmax_backward";
+  TensorView probs, dprobs, dscores;
+  double scale = 1;
+  template <class F>
+  void each(F&& f) const {
+    f("probs", probs, Access::read), f("dprobs", dprobs, Access::read), f("dscores", dscores, Access::write);
+  }
+  double flops() const { return 5.0 * probs.count(); }
+};
+
+// Pairs (query, key) that the mask lets through, summed over segments: the work of attention is 4 D H times this.
+double attention_pairs(const AttentionShape& at);
+
+}  // namespace ravine

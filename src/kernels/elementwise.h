@@ -1,0 +1,55 @@
+// Values one by one: sums, conversions, constants, and the sum of squares. Letters, types and determinism: kernels.h.
+#pragma once
+#include "base/exact_sum.h"
+#include "kernels/view.h"
+
+namespace ravine {
+
+// out = a + b; out may be the memory of a. Types may differ.
+struct Add {
+  static constexpr const char* name = "add";
+  TensorView a, b, out;
+  template <class F>
+  void each(F&& f) const {
+    f("a", a, Access::read), f("b", b, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return static_cast<double>(out.count()); }
+};
+
+// out = x in another type (round to nearest even). With `round_to`, values are rounded to that type on the way (simulated
+// precision).
+struct Cast {
+  static constexpr const char* name = "cast";
+  TensorView x, out;
+  DType round_to = DType::f64;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 0; }
+};
+
+struct Fill {
+  static constexpr const char* name = "fill";
+  TensorView out;
+  double value = 0;
+  template <class F>
+  void each(F&& f) const {
+    f("out", out, Access::write);
+  }
+  double flops() const { return 0; }
+};
+
+// result += sum of x^2, exact up to the rounding of partial sums over runs of 1024 elements in double.
+struct SumSquares {
+  static constexpr const char* name = "sum_squares";
+  TensorView x;  // any shape, contiguous
+  ExactSum* result = nullptr;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read);
+  }
+  double flops() const { return 2.0 * x.count(); }
+};
+
+}  // namespace ravine

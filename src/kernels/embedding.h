@@ -1,0 +1,42 @@
+// Rows of a table by token id, and back. Letters, types and determinism: kernels.h.
+#pragma once
+#include <cstdint>
+
+#include "kernels/view.h"
+
+namespace ravine {
+
+// out[n] = scale * weight[ids[n]]. ids i32 [N]; weight [V,C]; out [N,C].
+// A part of a vocabulary: where `whole` is not 0, weight has rows [first, first + V) of a table of `whole` rows; ids count in
+// the whole table, and out[n] is zero where another part has the row. V may be 0.
+struct EmbeddingForward {
+  static constexpr const char* name = "embedding";
+  TensorView ids, weight, out;
+  double scale = 1;
+  int64_t first = 0, whole = 0;
+  template <class F>
+  void each(F&& f) const {
+    f("ids", ids, Access::read), f("weight", weight, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 0; }
+};
+
+// dweight[ids[n]] += scale * dout[n], tokens in order; without `accumulate`, dweight is cleared first. Rows of dweight equal to
+// `padding_id` (if >= 0) get nothing (PyTorch's padding_idx). dweight is wider than or as wide as dout. first, whole: as above;
+// tokens whose row another part has give nothing; padding_id counts in the whole table.
+struct EmbeddingBackward {
+  static constexpr const char* name = "embedding_backward";
+  TensorView ids, dout, dweight;
+  int64_t padding_id = -1;
+  bool accumulate = false;
+  double scale = 1;
+  int64_t first = 0, whole = 0;
+  template <class F>
+  void each(F&& f) const {
+    f("ids", ids, Access::read), f("dout", dout, Access::read),
+        f("dweight", dweight, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return static_cast<double>(dout.count()); }
+};
+
+}  // namespace ravine

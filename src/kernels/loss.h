@@ -1,0 +1,85 @@
+// From the last hidden state to the loss: output product, cap of logits, softmax, cross-entropy. Letters, types and
+// determinism: kernels.h.
+#pragma once
+#include "kernels/view.h"
+
+namespace ravine {
+
+// y = cap * tanh(scale * x / cap): a soft cap (Gemma 2). Types may differ; y may be the memory of x.
+struct SoftCapForward {
+  static constexpr const char* name = "soft_cap";
+  TensorView x, y;  // [N,C]
+  double cap = 1, scale = 1;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("y", y, Access::write);
+  }
+  double flops() const { return 12.0 * y.count(); }
+};
+
+// dx = scale * (1 - (y / cap)^2) * dy. dx may be the memory of y or dy.
+struct SoftCapBackward {
+  static constexpr const char* name = "soft_cap_backward";
+  TensorView y, dy, dx;
+  double cap = 1, scale = 1;
+  template <class F>
+  void each(F&& f) const {
+    f("y", y, Access::read), f("dy", dy, Access::read), f("dx", dx, Access::write);
+  }
+  double flops() const { return 5.0 * dx.count(); }
+};
+
+// Output product, softmax and cross-entropy in one, in chunks of tokens: logits never exist in full.
+//   losses[n] = logsumexp(x[n] W^T) - (x[n] W^T)[labels[n]], 0 where labels[n] < 0;
+//   dlogits = grad_scale * (softmax - onehot), 0 where labels[n] < 0;  dx = dlogits W;  dweight (+)= dlogits^T x.
+// x [N,C]; weight [V,C]; labels i32 [N]; losses f64 [N]; dx [N,C] and dweight [V,C] optional (evaluation, frozen head).
+// With `cap`, x[n] W^T stands above for cap * tanh(x[n] W^T / cap), and dlogits go through that.
+// 16-bit: logits are kept in f32, dlogits are rounded to the type of x before the two products.
+struct LossHead {
+  static constexpr const char* name = "loss_head";
+  TensorView x, weight, labels, losses, dx, dweight;
+  double grad_scale = 1;
+  bool accumulate = false;
+  double cap = 0;  // 0: none
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("weight", weight, Access::read), f("labels", labels, Access::read),
+        f("losses", losses, Access::write);
+    f("dx", dx, Access::write), f("dweight", dweight, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 2.0 * x.count() * weight.rows() * (1 + !dx.absent() + !dweight.absent()); }
+};
+
+// out[n] = log(sum_v exp(logits[n, v])). logits [N,V]; out f64 [N]. What tensor ranks that have a part of the vocabulary each
+// tell one another (Narayanan et al. 2021, section 5): CrossEntropy reads it as `sums`.
+struct LogSumExp {
+  static constexpr const char* name = "log_sum_exp";
+  TensorView logits, out;
+  template <class F>
+  void each(F&& f) const {
+    f("logits", logits, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 3.0 * logits.count(); }
+};
+
+// The two halves of an unfused loss head: losses from logits [N,V], and dlogits (in place allowed).
+//   losses[n] = lse[n] - logits[n, labels[n]];  dlogits = grad_scale * (exp(logits - lse) - onehot);  both 0 where labels[n] <
+//   0.
+// lse is the logsumexp of the row. A part of a vocabulary: where `whole` is not 0, logits has columns [first, first + V) of
+// rows of `whole`; labels count in the whole row, and losses[n] is 0 where another part has the label. Then lse comes from
+// `sums` f64 [R,N], the LogSumExp of each of the R parts.
+struct CrossEntropy {
+  static constexpr const char* name = "cross_entropy";
+  TensorView logits, labels, losses, dlogits /* optional */;
+  double grad_scale = 1;
+  TensorView sums = {};  // of all parts; absent: logits is whole
+  int64_t first = 0, whole = 0;
+  template <class F>
+  void each(F&& f) const {
+    f("logits", logits, Access::read), f("labels", labels, Access::read), f("losses", losses, Access::write),
+        f("dlogits", dlogits, Access::write), f("sums", sums, Access::read);
+  }
+  double flops() const { return 5.0 * logits.count(); }
+};
+
+}  // namespace ravine

@@ -1,0 +1,39 @@
+// Matrix products, and the sums over rows that gradients of biases are. Letters, types and determinism: kernels.h.
+#pragma once
+#include <cstdint>
+
+#include "kernels/view.h"
+
+namespace ravine {
+
+// out (+)= op(a) op(b) + bias. op(a) [M,K], op(b) [K,N], out [M,N], bias [N] (optional; any floating type).
+// a and b have one type; out has it too, or f32. f32 accumulation for 16-bit operands. `accumulate` adds to out.
+// The reduction runs in chunks of at most 1024 of K, in order, when `tokens_reduced` (weight gradients: K counts tokens).
+struct Matmul {
+  static constexpr const char* name = "matmul";
+  TensorView a, b, bias, out;
+  bool trans_a = false, trans_b = false, accumulate = false, tokens_reduced = false;
+  int64_t m() const { return out.rows(); }
+  int64_t n() const { return out.cols(); }
+  int64_t k() const { return trans_a ? a.rows() : a.cols(); }
+  template <class F>
+  void each(F&& f) const {
+    f("a", a, Access::read), f("b", b, Access::read), f("bias", bias, Access::read);
+    f("out", out, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 2.0 * m() * n() * k(); }
+};
+
+// out[c] (+)= sum_n x[n,c]: the gradient of a bias. out [C], at least f32.
+struct SumRows {
+  static constexpr const char* name = "sum_rows";
+  TensorView x, out;
+  bool accumulate = false;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("out", out, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return static_cast<double>(x.count()); }
+};
+
+}  // namespace ravine
