@@ -274,7 +274,8 @@ struct PrecisionOptions {
       one_of({"auto", "dot", "widen"}) & other_bits());
     v("recipes", recipes,
       "exceptions by path and op: {path: GLOB, op: GLOB, compute: TYPE, round: TYPE}; the last match counts", fixed());
-    v("unfused", unfused, "ops that run as their unfused definition, like [attention, add_rms_norm, loss_head]",
+    v("unfused", unfused,
+      "ops that run as their unfused definition: attention, add_rms_norm, add_layer_norm, loss_head, qkv, gate_up, rope, swiglu, geglu",
       filled() & other_bits());
   }
 };

@@ -6,7 +6,7 @@
 
 namespace ravine {
 
-// out = silu(gate) * up (Shazeer 2020), silu(g) = g / (1 + exp(-g)). gate, up, out [N,I].
+// out = silu(gate) * up (Shazeer 2020), silu(g) = g / (1 + exp(-g)). gate, up, out [N,I]. Without up: silu(gate) alone.
 struct SwigluForward {
   static constexpr const char* name = "swiglu";
   TensorView gate, up, out;
@@ -17,7 +17,8 @@ struct SwigluForward {
   double flops() const { return 5.0 * out.count(); }
 };
 
-// dgate = dout * up * s(1 + g(1-s)), dup = dout * g s, s = sigmoid(gate). dgate, dup may be the memory of gate, up.
+// dgate = dout * up * s(1 + g(1-s)), dup = dout * g s, s = sigmoid(gate). dgate, dup may be the memory of gate, up; both up and
+// dup may be absent.
 struct SwigluBackward {
   static constexpr const char* name = "swiglu_backward";
   TensorView gate, up, dout, dgate, dup;

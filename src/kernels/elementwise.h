@@ -16,6 +16,18 @@ struct Add {
   double flops() const { return static_cast<double>(out.count()); }
 };
 
+// out = scale * (a * b), rounded once where scale is 1 or -1; out may be the memory of a or b. Types may differ.
+struct Multiply {
+  static constexpr const char* name = "multiply";
+  TensorView a, b, out;
+  double scale = 1;
+  template <class F>
+  void each(F&& f) const {
+    f("a", a, Access::read), f("b", b, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return static_cast<double>(out.count()); }
+};
+
 // out = x in another type (round to nearest even). With `round_to`, values are rounded to that type on the way (simulated
 // precision).
 struct Cast {

@@ -46,7 +46,7 @@ using AllKernels =
                HeadNormForward, HeadNormBackward, RowDot, PartNormForward, PartNormBackward, UnitRowsForward, UnitRowsBackward,
                Matmul, SumRows, Rope, AttentionForward, AttentionBackward, SoftmaxForward, SoftmaxBackward, SoftCapForward,
                SoftCapBackward, SwigluForward, SwigluBackward, GegluForward, GegluBackward, GeluForward, GeluBackward, Dropout,
-               LossHead, LogSumExp, CrossEntropy, Add, Cast, Fill, SumSquares, AdamW, Sgd>;
+               LossHead, LogSumExp, CrossEntropy, Add, Multiply, Cast, Fill, SumSquares, AdamW, Sgd>;
 
 struct Kernels {
   const char* backend = "";

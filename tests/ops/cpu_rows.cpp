@@ -218,10 +218,11 @@ TEST(CpuRows, Swiglu) {
   SKIP_WITHOUT(SwigluForward);
   for (DType t : kFloats)
     for (Size s : kSizes)
-      for (double scale : {1.0, 30.0}) {
+      for (auto [scale, alone] : {std::pair{1.0, false}, {30.0, false}, {1.0, true}}) {
         Case c;
         SwigluForward a{c.input(1, t, {s.rows, s.cols}, 3, scale), c.input(2, t, {s.rows, s.cols}, 1),
                         c.output(t, {s.rows, s.cols}, 2)};
+        if (alone) a.up = {};
         auto o = run_both(a)["out"];
         expect_close(
             o, [&](int64_t i) { return gamma32(2 * kFunction + 3) * std::fabs(o.want[i]); }, at(t, s));
@@ -240,10 +241,11 @@ TEST(CpuRows, Geglu) {
   SKIP_WITHOUT(GegluForward);
   for (DType t : kFloats)
     for (Size s : kSizes)
-      for (double scale : {1.0, 30.0}) {
+      for (auto [scale, alone] : {std::pair{1.0, false}, {30.0, false}, {1.0, true}}) {
         Case c;
         GegluForward a{c.input(1, t, {s.rows, s.cols}, 3, scale), c.input(2, t, {s.rows, s.cols}, 1),
                        c.output(t, {s.rows, s.cols}, 2)};
+        if (alone) a.up = {};
         auto gate = values(a.gate);
         auto o = run_both(a)["out"];
         expect_close(
@@ -258,14 +260,15 @@ TEST(CpuRows, GegluBackward) {
   for (DType t : kFloats)
     for (Size s : kSizes)
       for (bool in_place : {false, true})
-        for (double scale : {1.0, 30.0}) {
+        for (auto [scale, alone] : {std::pair{1.0, false}, {30.0, false}, {1.0, true}}) {
           Case c;
           GegluBackward a;
           a.gate = c.input(1, t, {s.rows, s.cols}, 3, scale), a.up = c.input(2, t, {s.rows, s.cols}, 1),
           a.dout = c.input(3, t, {s.rows, s.cols}, 2);
           a.dgate = in_place ? a.gate : c.output(t, {s.rows, s.cols}, 3).view(),
           a.dup = in_place ? a.up : c.output(t, {s.rows, s.cols}, 1).view();
-          auto gate = values(a.gate), up = values(a.up), dout = values(a.dout);
+          if (alone) a.up = a.dup = {};
+          auto gate = values(a.gate), up = alone ? std::vector<double>(gate.size(), 1) : values(a.up), dout = values(a.dout);
           auto want = run_ref(a);
           auto o = run_both(a);
           auto error = [&](int64_t i) {
@@ -277,9 +280,10 @@ TEST(CpuRows, GegluBackward) {
                    kFlushed;
           };
           expect_close(o["dgate"], error, "dgate " + at(t, s));
-          expect_close(
-              o["dup"], [&](int64_t i) { return geglu_error(gate[i]) * std::fabs(want["dup"][i]) + kFlushed; },
-              "dup " + at(t, s));
+          if (!alone)
+            expect_close(
+                o["dup"], [&](int64_t i) { return geglu_error(gate[i]) * std::fabs(want["dup"][i]) + kFlushed; },
+                "dup " + at(t, s));
           c.expect_intact();
         }
 }
@@ -347,14 +351,15 @@ TEST(CpuRows, SwigluBackward) {
   for (DType t : kFloats)
     for (Size s : kSizes)
       for (bool in_place : {false, true})
-        for (double scale : {1.0, 30.0}) {
+        for (auto [scale, alone] : {std::pair{1.0, false}, {30.0, false}, {1.0, true}}) {
           Case c;
           SwigluBackward a;
           a.gate = c.input(1, t, {s.rows, s.cols}, 3, scale), a.up = c.input(2, t, {s.rows, s.cols}, 1);
           a.dout = c.input(3, t, {s.rows, s.cols}, 2);
           a.dgate = in_place ? a.gate : c.output(t, {s.rows, s.cols}, 3).view();
           a.dup = in_place ? a.up : c.output(t, {s.rows, s.cols}, 1).view();
-          auto gate = values(a.gate), up = values(a.up), dout = values(a.dout);
+          if (alone) a.up = a.dup = {};
+          auto gate = values(a.gate), up = alone ? std::vector<double>(gate.size(), 1) : values(a.up), dout = values(a.dout);
           auto want = run_ref(a);
           auto o = run_both(a);
           auto error = [&](int64_t i) {  // 1 + g (1 - s): the terms, not their sum, since they may cancel
@@ -362,8 +367,9 @@ TEST(CpuRows, SwigluBackward) {
             return gamma32(4 * kFunction) * std::fabs(dout[i] * up[i]) * s1 * (1 + std::fabs(gate[i]));
           };
           expect_close(o["dgate"], error, "dgate " + at(t, s));
-          expect_close(
-              o["dup"], [&](int64_t i) { return gamma32(2 * kFunction + 3) * std::fabs(want["dup"][i]); }, "dup " + at(t, s));
+          if (!alone)
+            expect_close(
+                o["dup"], [&](int64_t i) { return gamma32(2 * kFunction + 3) * std::fabs(want["dup"][i]); }, "dup " + at(t, s));
           c.expect_intact();
         }
 }
@@ -404,6 +410,23 @@ TEST(CpuRows, Add) {
           auto o = run_both(a)["out"];
           expect_close(
               o, [&](int64_t i) { return kU32 * std::fabs(o.want[i]); }, at(ta, s));
+          c.expect_intact();
+        }
+}
+
+// Two roundings at most; one where the scale is a sign.
+TEST(CpuRows, Multiply) {
+  SKIP_WITHOUT(Multiply);
+  for (DType ta : kFloats)
+    for (DType tb : kFloats)
+      for (Size s : kSizes)
+        for (auto [in_place, scale] : {std::pair{0, 1.0}, {1, -1.0}, {2, 0.3}}) {
+          Case c;
+          Multiply a{c.input(1, ta, {s.rows, s.cols}, 3), c.input(2, tb, {s.rows, s.cols}, 1), {}, scale};
+          a.out = in_place == 1 ? a.a : in_place == 2 ? a.b : c.output(tb, {s.rows, s.cols}, 2).view();
+          auto o = run_both(a)["out"];
+          expect_close(
+              o, [&](int64_t i) { return (scale == 0.3 ? gamma32(3) : kU32) * std::fabs(o.want[i]); }, at(ta, s));
           c.expect_intact();
         }
 }

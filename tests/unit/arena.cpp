@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // the operator new below takes from malloc
 static std::atomic<int64_t> allocations{0};
 void* operator new(std::size_t bytes) {
   ++allocations;

@@ -45,7 +45,8 @@ TEST_P(Families, GradientsEqualCentralDifferences) {
   TinyBatch batch = packed();
   for (bool unfused : {false, true}) {
     TinyRun run(config(), DType::f64, "cheap", unfused ? 0.3 : 0,
-                unfused ? std::vector<std::string>{"attention", "add_rms_norm", "add_layer_norm", "loss_head"}
+                unfused ? std::vector<std::string>{"attention", "add_rms_norm", "add_layer_norm", "loss_head", "rope", "swiglu",
+                                                   "geglu"}
                         : std::vector<std::string>());
     expect_central_differences(run, batch, run.gradients(batch));
   }
@@ -55,8 +56,10 @@ TEST_P(Families, GradientsEqualCentralDifferences) {
 TEST(Unfused, AttentionAndHeadAreWhatTheFusedOnesAre) {
   Json grouped = tiny_families().at("llama");
   grouped.update({{"num_attention_heads", 6}, {"num_key_value_heads", 3}});
-  for (const Json& config : {grouped, tiny_families().at("bloom"), tiny_families().at("mistral")})
-    for (const char* op : {"attention", "loss_head", "add_rms_norm", "add_layer_norm", "qkv", "gate_up"}) {
+  for (const Json& config : {grouped, tiny_families().at("bloom"), tiny_families().at("mistral"), tiny_families().at("pythia"),
+                             tiny_families().at("gemma2")})
+    for (const char* op :
+         {"attention", "loss_head", "add_rms_norm", "add_layer_norm", "qkv", "gate_up", "rope", "swiglu", "geglu"}) {
       TinyBatch batch;
       batch.add(tiny_tokens(1, 8)), batch.add(tiny_tokens(2, 5), 0, 1);
       double want, got;

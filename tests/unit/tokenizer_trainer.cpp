@@ -83,7 +83,7 @@ TEST(TokenizerTrainer, special_tokens) {
     }
   Folder f;
   auto t = training(f);
-  for (const std::string& taken : {"<s>", "<|call|>", "x\ny", ""}) {
+  for (const char* taken : {"<s>", "<|call|>", "x\ny", ""}) {
     t.symbols = {"<|call|>"};
     t.special = {taken};
     EXPECT_THROW(train_tokenizer(t), UserError) << taken;

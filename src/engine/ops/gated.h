@@ -4,13 +4,20 @@
 
 namespace ravine {
 
-// Forward and Backward: the kernels' arguments. gate_up [N, 2I]; [N, I], compute type.
+// Forward and Backward: the kernels' arguments. gate_up [N, 2I]; [N, I], compute type. Unfused: the activation of the gate
+// alone, rounded to the compute type, then a product; backward likewise.
 template <class Forward, class Backward>
 Tensor gated(Ctx& c, const Tensor& gate_up) {
   int64_t width = div_exact(gate_up.cols(), 2);
   auto forward = [width](Ctx& c, const Tensor& gu) {
     Tensor out = c.empty({gu.rows(), width}, c.types().compute);
-    c.call(Forward{.gate = gu.view().columns(0, width), .up = gu.view().columns(width, width), .out = out.view()});
+    const TensorView gate = gu.view().columns(0, width), up = gu.view().columns(width, width);
+    if (c.fused(Forward::name)) {
+      c.call(Forward{.gate = gate, .up = up, .out = out.view()});
+    } else {
+      c.call(Forward{.gate = gate, .up = {}, .out = out.view()});
+      c.call(Multiply{.a = out.view(), .b = up, .out = out.view()});
+    }
     return out;
   };
   Tensor out = forward(c, gate_up);
@@ -22,11 +29,17 @@ Tensor gated(Ctx& c, const Tensor& gate_up) {
     bool accumulate = false;
     Tensor gu = saved.get(c), dout = c.grads().get(outr), d = c.grads().add_to(gr, accumulate);
     require(!accumulate, "{}: gate and up must be used by it only", Forward::name);
-    c.call(Backward{.gate = gu.view().columns(0, width),
-                    .up = gu.view().columns(width, width),
-                    .dout = dout.view(),
-                    .dgate = d.view().columns(0, width),
-                    .dup = d.view().columns(width, width)});
+    const TensorView gate = gu.view().columns(0, width), up = gu.view().columns(width, width);
+    const TensorView dgate = d.view().columns(0, width), dup = d.view().columns(width, width);
+    if (c.fused(Forward::name)) {
+      c.call(Backward{.gate = gate, .up = up, .dout = dout.view(), .dgate = dgate, .dup = dup});
+      return;
+    }
+    Tensor active = c.empty({gu.rows(), width}, c.types().compute), dactive = c.empty({gu.rows(), width}, c.types().compute);
+    c.call(Forward{.gate = gate, .up = {}, .out = active.view()});
+    c.call(Multiply{.a = dout.view(), .b = up, .out = dactive.view()});
+    c.call(Multiply{.a = dout.view(), .b = active.view(), .out = dup});
+    c.call(Backward{.gate = gate, .up = {}, .dout = dactive.view(), .dgate = dgate, .dup = {}});
   });
   return out;
 }

@@ -18,13 +18,37 @@ void each_run(const Batch& b, const RopeTables& t, int64_t rows, F&& f) {
   f(!b.segments.empty() && is_far(b.segments.size() - 1) ? t.far : t.near, begin, rows - begin);
 }
 
+// As separate ops, each rounded to the type of x: cosines and sines of the rows, four products and two sums per head.
+void rotate_unfused(Ctx& c, const Rope& a) {
+  const int64_t rows = a.x.rows(), half = a.table.cols() / 2, size = div_exact(a.x.cols(), a.heads);
+  Tensor angles = c.empty({rows, 2 * half}, a.x.dtype), one = c.empty({rows, half}, a.x.dtype),
+         two = c.empty({rows, half}, a.x.dtype), low = c.empty({rows, half}, a.x.dtype);
+  c.call(EmbeddingForward{.ids = a.positions, .weight = a.table, .out = angles.view()});
+  const TensorView cos = angles.view().columns(0, half), sin = angles.view().columns(half, half);
+  const double sign = a.inverse ? -1 : 1;
+  for (int64_t h = 0; h < a.heads; ++h) {
+    const TensorView lo = a.x.columns(h * size, half), hi = a.x.columns(h * size + half, half);
+    c.call(Multiply{.a = lo, .b = cos, .out = one.view()});
+    c.call(Multiply{.a = hi, .b = sin, .out = two.view(), .scale = -sign});
+    c.call(Add{one.view(), two.view(), low.view()});
+    c.call(Multiply{.a = hi, .b = cos, .out = one.view()});
+    c.call(Multiply{.a = lo, .b = sin, .out = two.view(), .scale = sign});
+    c.call(Add{one.view(), two.view(), hi});
+    c.call(Cast{low.view(), lo});
+  }
+}
+
 void rotate(Ctx& c, const TensorView& x, const RopeTables& tables, int64_t heads, bool inverse) {
   const Batch& b = c.batch();
   each_run(b, tables, x.rows(), [&](const TensorView& table, int64_t begin, int64_t rows) {
     TensorView positions = b.positions;
     positions.shape = {rows};
     if (positions.data) positions.data = static_cast<std::byte*>(positions.data) + begin * size_of(positions.dtype);
-    c.call(Rope{.x = x.row_range(begin, rows), .positions = positions, .table = table, .heads = heads, .inverse = inverse});
+    const Rope a{.x = x.row_range(begin, rows), .positions = positions, .table = table, .heads = heads, .inverse = inverse};
+    if (c.fused("rope"))
+      c.call(a);
+    else
+      rotate_unfused(c, a);
   });
 }
 

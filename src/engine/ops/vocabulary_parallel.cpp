@@ -39,7 +39,7 @@ struct Head {
     const Group& group = c.group(Axis::tensor);
     Tensor sums = c.empty({group.size(), n}, DType::f64), mine = c.empty({n}, DType::f64);
     const TensorView rows = x.row_range(begin, n);
-    if (here.count == 0) {  // this rank has padding only, and nothing to say
+    if (here.count == 0) {                                               // this rank has padding only, and nothing to say
       c.call(Fill{mine.view(), std::numeric_limits<double>::lowest()});  // a finite one: no exp of it is more than 0
       group.all_gather(mine.view().data, sums.view().data, mine.view().bytes()).wait();
       if (!dx.absent()) c.call(Fill{dx.row_range(begin, n), 0});

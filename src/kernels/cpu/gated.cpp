@@ -27,6 +27,8 @@ template <class Act, class T, class Args>
 void forward_rows(const Args& a) {
   for_pieces(a.out, {&a.gate, &a.up, &a.out}, [&](int64_t row, int64_t col, int64_t n) HWY_ATTR {
     const Row<T> gate(a.gate, row, col), up(a.up, row, col), out(a.out, row, col);
+    if (a.up.absent())
+      return each_vector(n, [&](int64_t i, auto part) RAVINE_LANES { out.store(Act::value(gate.load(i, part)), i, part); });
     each_vector(n, [&](int64_t i, auto part) RAVINE_LANES {
       const Lanes g = gate.load(i, part);
       out.store(hn::Mul(Act::value(g), up.load(i, part)), i, part);
@@ -39,6 +41,10 @@ void backward_rows(const Args& a) {
   for_pieces(a.dout, {&a.gate, &a.up, &a.dout, &a.dgate, &a.dup}, [&](int64_t row, int64_t col, int64_t n) HWY_ATTR {
     const Row<T> gate(a.gate, row, col), up(a.up, row, col), dout(a.dout, row, col), dgate(a.dgate, row, col),
         dup(a.dup, row, col);
+    if (a.up.absent())
+      return each_vector(n, [&](int64_t i, auto part) RAVINE_LANES {
+        dgate.store(hn::Mul(dout.load(i, part), Act::rise(gate.load(i, part))), i, part);
+      });
     each_vector(n, [&](int64_t i, auto part) RAVINE_LANES {
       const Lanes g = gate.load(i, part), d = dout.load(i, part);
       const Lanes dg = hn::Mul(hn::Mul(d, up.load(i, part)), Act::rise(g));
@@ -87,6 +93,7 @@ void check_forward(const Args& a) {
 
 template <class Args>
 void check_backward(const Args& a) {
+  require(a.up.absent() == a.dup.absent(), "{}: up and dup are there both, or neither", a.name);
   check_rows(a.name, a.dout.rows(), a.dout.cols(),
              {{"gate", &a.gate}, {"up", &a.up}, {"dout", &a.dout}, {"dgate", &a.dgate}, {"dup", &a.dup}});
 }

@@ -21,15 +21,20 @@ struct GeluTanh {
   static double times_slope(double d, double g) { return d * gelu_tanh_slope(g); }
 };
 
-// out = act(gate) up
+template <class Args>
+std::vector<double> up_row(const Args& a, int64_t i) {
+  return a.up.absent() ? std::vector<double>(a.gate.cols(), 1.0) : load_row(a.up, i);
+}
+
+// out = act(gate) up; an absent up is 1
 template <class Act, class Args>
 void forward(const Args& a, void*) {
   int64_t n = a.out.rows(), c = a.out.cols();
   check(a.name, "gate", a.gate, n, c);
-  check(a.name, "up", a.up, n, c);
+  check_optional(a.name, "up", a.up, n, c);
   check(a.name, "out", a.out, n, c);
   each_row(n, c, [&](int64_t i) {
-    std::vector<double> gate = load_row(a.gate, i), up = load_row(a.up, i);
+    std::vector<double> gate = load_row(a.gate, i), up = up_row(a, i);
     for (int64_t j = 0; j < c; ++j) up[j] *= Act::value(gate[j]);
     store_row(up, a.out, i);
   });
@@ -40,19 +45,19 @@ template <class Act, class Args>
 void backward(const Args& a, void*) {
   int64_t n = a.dout.rows(), c = a.dout.cols();
   check(a.name, "gate", a.gate, n, c);
-  check(a.name, "up", a.up, n, c);
+  check_optional(a.name, "up", a.up, n, c);
   check(a.name, "dout", a.dout, n, c);
   check(a.name, "dgate", a.dgate, n, c);
-  check(a.name, "dup", a.dup, n, c);
+  check_optional(a.name, "dup", a.dup, n, c);
   each_row(n, c, [&](int64_t i) {
-    std::vector<double> gate = load_row(a.gate, i), up = load_row(a.up, i), dout = load_row(a.dout, i);
+    std::vector<double> gate = load_row(a.gate, i), up = up_row(a, i), dout = load_row(a.dout, i);
     for (int64_t j = 0; j < c; ++j) {
       double g = gate[j];
       gate[j] = Act::times_slope(dout[j] * up[j], g);
       up[j] = Act::times_value(dout[j], g);
     }
     store_row(gate, a.dgate, i);
-    store_row(up, a.dup, i);
+    if (!a.dup.absent()) store_row(up, a.dup, i);
   });
 }
 
