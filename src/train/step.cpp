@@ -58,7 +58,8 @@ Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
     recipe.add(rule);
   }
   for (const std::string& op : options.unfused) {
-    check(op, {"attention", "add_rms_norm", "add_layer_norm", "loss_head", "qkv", "gate_up", "rope", "swiglu", "geglu"}, "precision.unfused");
+    check(op, {"attention", "add_rms_norm", "add_layer_norm", "loss_head", "qkv", "gate_up", "rope", "swiglu", "geglu"},
+          "precision.unfused");
     recipe.unfuse(op);
   }
   return recipe;
