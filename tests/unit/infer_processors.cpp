@@ -11,6 +11,7 @@
 #include <limits>
 #include <span>
 
+#include "base/parallel.h"
 #include "files/safetensors.h"
 #include "infer/sampler.h"
 #include "tests/unit/log_probability.h"
@@ -149,6 +150,49 @@ TEST(Sampler, DrawsFollowTheDistribution) {
   double chi = 0;
   for (size_t i : {0u, 1u, 3u}) chi += std::pow(count[i] - kDraws * p[i], 2) / (kDraws * p[i]);
   EXPECT_LT(chi, 18.4);  // two degrees of freedom, one in ten thousand; the draws are always the same
+}
+
+// Pearson's chi-square of counts against n p, tokens that are expected less than five times taken together, in deviations from
+// its mean: its degrees of freedom k have mean k and variance 2 k.
+double deviations(const std::vector<int64_t>& count, const std::vector<double>& p, int64_t n) {
+  double chi = 0, rare = 0, bins = 0;
+  int64_t rare_count = 0;
+  auto add = [&](int64_t seen, double expected) {
+    chi += std::pow(static_cast<double>(seen) - expected, 2) / expected, ++bins;
+  };
+  for (size_t i = 0; i < p.size(); ++i) {
+    const double expected = static_cast<double>(n) * p[i];
+    if (expected >= 5)
+      add(count[i], expected);
+    else
+      rare += expected, rare_count += count[i];
+  }
+  if (rare >= 5) add(rare_count, rare);
+  return (chi - (bins - 1)) / std::sqrt(2 * (bins - 1));
+}
+
+// Scores of a whole vocabulary, as steep as words are (Zipf), its likely tokens all over it.
+TEST(Sampler, DrawsOfAWholeVocabularyFollowTheDistribution) {
+  constexpr int64_t kVocabulary = 4099, kDraws = 100000;
+  std::vector<float> scores(kVocabulary);
+  for (int64_t i = 0; i < kVocabulary; ++i)
+    scores[static_cast<size_t>(i * 1733 % kVocabulary)] = -std::log(static_cast<float>(i + 1));
+  auto probabilities = [&](double temperature) {
+    std::vector<double> p;
+    double sum = 0;
+    for (float s : scores) p.push_back(std::exp(s / temperature)), sum += p.back();
+    for (double& x : p) x /= sum;
+    return p;
+  };
+  std::vector<int32_t> drawn(kDraws);
+  parallel_for(kDraws, [&](int64_t i) {
+    drawn[static_cast<size_t>(i)] =
+        choose_at_random(scores, 11, static_cast<uint64_t>(i / 100), static_cast<uint64_t>(i % 100));
+  });
+  std::vector<int64_t> count(kVocabulary);
+  for (int32_t id : drawn) ++count[static_cast<size_t>(id)];
+  EXPECT_LT(deviations(count, probabilities(1), kDraws), 4);
+  for (double other : {0.97, 1.03}) EXPECT_GT(deviations(count, probabilities(other), kDraws), 4) << "the test sees " << other;
 }
 
 TEST(Sampler, DrawDependsOnSeedSequenceAndPosition) {
