@@ -503,6 +503,29 @@ def test_plan(folder):
     check(none["activations"] >= 4 * 4 * T * MIDDLE["hidden_size"] * MIDDLE["num_hidden_layers"], f"{none}")
 
 
+def test_activations_of_a_layer_by_formula(folder):
+    """What a layer keeps for its backward pass, counted in the arena as layers are added. Per token, in f32: two inputs of norms and their rstd lie beside the
+    sequence (Korthikanti et al. 2022: 1/t of them under sequence parallelism), q, k, v, what attention gives, its lse, gate and up beside the heads and the width
+    (1/t under tensor ranks). recompute=none also keeps outputs of norms, gathered as products read them, and that of SwiGLU; full keeps the input alone."""
+    C, H, G, D, I, T = 256, 8, 4, 32, 768, 512
+    model = {"model_type": "llama", "hidden_size": C, "intermediate_size": I, "num_attention_heads": H, "num_key_value_heads": G, "vocab_size": 512, "max_position_embeddings": T}
+
+    def kept(recompute, tensor, sequence):
+        sizes = []
+        for layers in (6, 7):
+            (folder / "config.json").write_text(json.dumps(dict(model, num_hidden_layers=layers)))
+            sizes.append(last_json("plan", f"model.config={folder / 'config.json'}", f"data.sequence_length={T}", "train.micro_batch=1", f"train.recompute={recompute}", "precision.compute=f32",
+                                   f"parallel.tensor={tensor}", f"parallel.sequence={str(sequence).lower()}", "--json")["activations"])
+        return (sizes[1] - sizes[0]) / (4 * T)
+
+    for tensor, sequence in ((1, False), (2, False), (2, True), (4, True)):
+        parts = tensor if sequence else 1
+        cheap = (2 * C + 2) / parts + ((H + 2 * G) * D + H * D + H + 2 * I) / tensor
+        for recompute, want in (("cheap", cheap), ("none", cheap + 2 * C + I / tensor), ("full", 2 * C / parts)):
+            got = kept(recompute, tensor, sequence)
+            check(got == want, f"recompute {recompute}, {tensor} tensor ranks, sequence {sequence}: {got} numbers per token and layer, by formula {want}")
+
+
 def test_info_and_data_show(folder):
     w = save_model(folder / "model", SMALL)
     rows = save_rows(folder / "data.safetensors", 6, 6, 11, 1)
