@@ -108,7 +108,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
                     missing_path_advice(path, Hub::models));
   std::string name = path;
   for (const char* suffix : {".xz", ".gz", ".zst"})
-    if (name.ends_with(suffix)) name.resize(name.size() - std::string_view(suffix).size());
+    if (name.ends_with(suffix)) name.erase(name.size() - std::string_view(suffix).size());
   refuse_other_file(path, name.ends_with(".json"));
   if (name.ends_with(".json")) return open_tokenizer_json(path);
   return open_sentencepiece_tokenizer(path);

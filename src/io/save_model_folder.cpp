@@ -90,7 +90,7 @@ void copy_tokenizer_files(const std::string& source, const std::string& into) {
     throw UserError("cannot copy tokenizer", source, "it must be a folder or a file", "check the path");
   std::string plain = source;
   for (const char* packed : {".xz", ".gz", ".zst"})
-    if (plain.ends_with(packed)) plain.resize(plain.size() - std::string_view(packed).size());
+    if (plain.ends_with(packed)) plain.erase(plain.size() - std::string_view(packed).size());
   const std::string name = plain.ends_with(".json") ? "tokenizer.json" : "tokenizer.model";
   if (plain == source)
     copy_file(source, into + "/" + name);

@@ -183,7 +183,7 @@ std::string PrecompiledRules::apply(std::string_view text) const {
     for (size_t to : grapheme_ends(stretch)) {
       std::string_view cluster = stretch.substr(from, to - from);
       if (cluster.size() >= 6 || !one(cluster)) {
-        if (cluster.size() < 6) out.resize(out.size() - cluster.size());
+        if (cluster.size() < 6) out.erase(out.size() - cluster.size());
         for (size_t i = 0; i < cluster.size();) {
           size_t begin = i;
           next_char(cluster, i);
