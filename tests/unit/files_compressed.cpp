@@ -29,7 +29,7 @@ std::string gzip(const std::string& text) {
   z.next_out = reinterpret_cast<Bytef*>(out.data());
   z.avail_out = static_cast<uInt>(out.size());
   EXPECT_EQ(deflate(&z, Z_FINISH), Z_STREAM_END);
-  out.resize(out.size() - z.avail_out);
+  out.erase(out.size() - z.avail_out);
   deflateEnd(&z);
   return out;
 }
