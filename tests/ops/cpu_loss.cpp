@@ -7,7 +7,8 @@ namespace {
 struct Size {
   int64_t tokens, channels, vocabulary;
 };
-const Size kSizes[] = {{1, 10, 40}, {7, 40, 257}, {33, 16, 1030}, {1030, 8, 40}, {5, 768, 300}, {2100, 8, 17}, {3, 8, 9001}};
+const Size kSizes[] = {{1, 10, 40},   {7, 40, 257},  {33, 16, 1030}, {1030, 8, 40},
+                       {5, 768, 300}, {2100, 8, 17}, {3, 8, 9001},   {70, 11, 130}};
 
 std::vector<int64_t> some_labels(int64_t n, int64_t v) {
   std::vector<int64_t> labels;
@@ -78,9 +79,7 @@ TEST_P(CpuLoss, CrossEntropy) {
 
 // The logits are off by gamma(C + 1) of their magnitude. 16-bit: dlogits are rounded to the type of x in ref and in cpu. The
 // two products then carry the errors of dlogits, and gamma of their length.
-TEST_P(CpuLoss, LossHead) {
-  SKIP_WITHOUT(LossHead);
-  DType type = GetParam();
+void check_loss_head(DType type, const Kernels& kernels) {
   double u16 = type == DType::f32 ? 0 : unit(type), lost = type == DType::f32 ? 0 : 2 * smallest(type);
   for (Size s : kSizes)
     for (int variant = 0; variant < 6;
@@ -128,7 +127,7 @@ TEST_P(CpuLoss, LossHead) {
         auto old = values(a.dweight);  // rounded after each chunk of tokens at most
         for (size_t i = 0; i < old.size(); ++i) dw_error[i] += gamma32(s.tokens + 2) * std::fabs(old[i]);
       }
-      auto o = run_both(a);
+      auto o = run_both(a, kernels);
       std::string what = fmt::format("{} [{}, {}], {} words", name(type), s.tokens, s.channels, s.vocabulary);
       expect_close(
           o["losses"], [&](int64_t i) { return loss_error[i]; }, "losses " + what);
@@ -140,6 +139,18 @@ TEST_P(CpuLoss, LossHead) {
             o["dweight"], [&](int64_t i) { return dw_error[i]; }, "dweight " + what);
       c.expect_intact();
     }
+}
+
+TEST_P(CpuLoss, LossHead) {
+  SKIP_WITHOUT(LossHead);
+  check_loss_head(GetParam(), cpu_kernels());
+}
+
+// bf16 by the dot product instruction: the same bounds, since products of bf16 are exact in f32 and each enters with one
+// rounding.
+TEST(CpuLossDot, LossHead) {
+  if (!cpu_has_bf16_dot()) GTEST_SKIP() << "this machine has no bf16 dot product";
+  check_loss_head(DType::bf16, cpu_kernels(Bf16Products::dot));
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CpuLoss, testing::ValuesIn(kFloats), [](const auto& t) { return text_of(t.param); });

@@ -7,5 +7,6 @@ namespace ravine {
 template <class Args>
 Kernel<Args> cpu_kernel();
 Kernel<Matmul> cpu_matmul(Bf16Products products);
+Kernel<LossHead> cpu_loss_head(Bf16Products products);
 
 }  // namespace ravine

@@ -3,14 +3,18 @@
 // with one operand that stays in the second-level cache while the others stream by: logits and their sums (x stays); gradients
 // of the logits, and dweight (x stays); dx (each task gathers the share of a run of blocks, which stays; shares are added in
 // order).
+// Two ways to multiply: f32 tiles, into which 16 bits are widened; or strips of bf16 dot products (`pairs`), which read the
+// weight as it lies, and gradients of the logits as bf16 in the place of the logits.
 #include <algorithm>
 #include <cmath>
 
 #include "base/parallel.h"
+#include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/loss_tile.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/prefetch.h"
+#include "kernels/cpu/strip.h"
 #include "kernels/cpu/tile_run.h"
 
 namespace ravine {
@@ -23,14 +27,19 @@ constexpr int64_t kShares = 16;           // of dx
 constexpr int64_t kRows = 64;             // of the weight per product, so that little else is in the cache beside what stays
 constexpr int64_t kSharedRows = 128;      // likewise for dx, whose sums are read and written each time
 constexpr int64_t kPanel = 64, kRun = 384;
+constexpr int64_t kPairRows = 512;  // of the weight per product of dx, by dot products
+static_assert(kPanel == kStripCols);
 constexpr double kLn2 = 0.6931471805599453;
 
 struct Plan {
   int64_t tokens, vocabulary, channels, chunk, blocks, pitch, shares;
+  bool pairs;
+  // Floats that a vector of n elements takes, in an operand of products.
+  int64_t steps(int64_t n) const { return pairs ? ceil_div(n, 2) : n; }
 };
 
-Plan plan_of(const LossHead& x) {
-  Plan p{x.x.rows(), x.weight.rows(), x.x.cols(), 0, 0, 0, 0};
+Plan plan_of(const LossHead& x, Bf16Products products) {
+  Plan p{x.x.rows(), x.weight.rows(), x.x.cols(), 0, 0, 0, 0, products == Bf16Products::dot && x.x.dtype == DType::bf16};
   const int64_t fit = kMostLogits / std::max<int64_t>(p.vocabulary, 1) / kPanel * kPanel;
   p.chunk = std::min(round_up(p.tokens, 16), std::clamp(fit, kPanel, kMostTokens));
   p.pitch = p.chunk + 16;  // rows that do not alias in cache
@@ -38,6 +47,9 @@ Plan plan_of(const LossHead& x) {
   p.shares = std::min(p.blocks, kShares);
   return p;
 }
+
+// Of a row of the weight as pairs.
+int64_t pair_pitch(const Plan& p) { return round_up(ceil_div(p.channels, 2), 16) + 16; }
 
 struct Memory {
   float *x_t, *x, *logits, *tops, *sums, *top, *factor, *hit, *shares, *threads;
@@ -48,14 +60,17 @@ Memory lay_out(const LossHead& a, const Plan& p, void* workspace, int threads) {
   Memory m{};
   Scratch s(workspace);
   const int64_t columns = round_up(p.channels, kPanel);
-  m.x_t = s.floats(p.channels * round_up(p.chunk, kPanel));
+  m.x_t = s.floats(p.steps(p.channels) * round_up(p.chunk, kPanel));
   m.logits = s.floats(p.blocks * kVocabulary * p.pitch);
   m.tops = s.floats(p.blocks * p.chunk), m.sums = s.floats(p.blocks * p.chunk);
   m.top = s.floats(p.chunk), m.factor = s.floats(p.chunk);
   if (a.cap != 0) m.hit = s.floats(p.chunk);
-  if (!a.dweight.absent()) m.x = s.floats(p.chunk * columns);
+  if (!a.dweight.absent()) m.x = s.floats(p.steps(p.chunk) * columns);
   if (!a.dx.absent()) m.shares = s.floats(p.shares * p.chunk * p.channels);
   m.per_thread = std::max(kRows * (columns + 16), kSharedRows * kPanel);
+  if (p.pairs)  // a packed run of rows, or: gradients in sixes, a panel of the weight, a tile
+    m.per_thread = std::max(kStripRows * pair_pitch(p),
+                            round_up(p.chunk, kStripStep) * (kPairRows / 2 + 8) + kPairRows / 2 * kPanel + kStripRows * kPanel);
   m.threads = s.floats(threads * m.per_thread);
   m.bytes = s.bytes();
   return m;
@@ -64,6 +79,25 @@ Memory lay_out(const LossHead& a, const Plan& p, void* workspace, int threads) {
 struct Chunk {
   int64_t first, count, lanes;
 };
+
+// x of the chunk in two forms, as pairs along what is summed over: panels of 64 tokens [C/2][64], and of 64 channels
+// [tokens/2][64].
+void pair_tokens(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c) {
+  const int64_t steps = p.steps(p.channels);
+  parallel_for(ceil_div(c.count, kPanel), [&](int64_t i) {
+    const int64_t t = i * kPanel, count = std::min(kPanel, c.count - t);
+    float* panel = m.x_t + t * steps;
+    if (count % 16) std::fill(panel, panel + steps * kPanel, 0.0f);
+    pairs_transposed(Corner(a.x, c.first + t), count, p.channels, panel, kPanel);
+  });
+  if (!m.x) return;
+  parallel_for(ceil_div(p.channels, kPanel), [&](int64_t i) {
+    const int64_t j = i * kPanel, width = std::min(kPanel, p.channels - j);
+    float* panel = m.x + j * p.steps(c.count);
+    if (width % 16) std::fill(panel, panel + p.steps(c.count) * kPanel, 0.0f);
+    pairs_of_rows(Corner(a.x, c.first, j), c.count, width, panel, kPanel);
+  });
+}
 
 // x of the chunk in two forms: transposed panels of 64 tokens [C][64], and panels of 64 channels [tokens][64].
 void pack_tokens(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c) {
@@ -87,7 +121,25 @@ void each_rows(const Plan& p, int64_t block, int64_t rows, F&& f) {
   for (int64_t v = begin; v < end; v += rows) f(v, std::min(rows, end - v));
 }
 
-void logits_of_block(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, float* scratch) {
+void paired_logits(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, float* scratch) {
+  const bool lies = p.channels % 2 == 0 && a.weight.stride % 2 == 0;
+  each_rows(p, block, kStripRows, [&](int64_t v, int64_t rows) {
+    const Corner w(a.weight, v);
+    Strip s;
+    s.a = w.f32(), s.a_row = w.stride / 2;
+    if (!lies) {
+      pairs_along_rows(w, rows, p.channels, scratch, pair_pitch(p));
+      s.a = scratch, s.a_row = pair_pitch(p);
+    }
+    s.rows = rows, s.depth = p.steps(p.channels), s.ldc = p.pitch;
+    for (int64_t t = 0; t < c.lanes; t += kPanel) {
+      s.b = m.x_t + t * s.depth, s.c = m.logits + v * p.pitch + t, s.cols = std::min(kPanel, c.lanes - t);
+      strip_bf16(s);
+    }
+  });
+}
+
+void widened_logits(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, float* scratch) {
   TileRun product;
   each_rows(p, block, kRows, [&](int64_t v, int64_t rows) {
     float* logits = m.logits + v * p.pitch;
@@ -102,6 +154,10 @@ void logits_of_block(const LossHead& a, const Plan& p, const Memory& m, const Ch
         product({rows, std::min(kPanel, c.lanes - t), std::min(kRun, p.channels - k), w.stride, kPanel, p.pitch, false, k > 0},
                 w.f32() + k, m.x_t + t * p.channels + k * kPanel, logits + t);
   });
+}
+
+void logits_of_block(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, float* scratch) {
+  (p.pairs ? paired_logits : widened_logits)(a, p, m, c, block, scratch);
   const int64_t v = block * kVocabulary;
   if (a.cap != 0)
     cap_logits(m.logits + v * p.pitch, p.pitch, std::min(kVocabulary, p.vocabulary - v), c.lanes, static_cast<float>(a.cap));
@@ -130,18 +186,39 @@ void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chun
   }
 }
 
-// Logits become their gradients.
+// Logits become their gradients; for dot products as bf16 at the beginning of each row.
 void gradients_of_rows(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t v, int64_t rows) {
   float* d = m.logits + v * p.pitch;
   logit_gradient(d, p.pitch, rows, c.lanes, m.top, m.factor, static_cast<float>(a.cap));
   for (int64_t t = 0; t < c.count; ++t)
     if (const int64_t label = a.labels.as<int32_t>()[c.first + t]; label >= v && label < v + rows)
       d[(label - v) * p.pitch + t] -= m.hit ? m.hit[t] : static_cast<float>(a.grad_scale);
-  if (a.x.dtype != DType::f32)
-    for (int64_t i = 0; i < rows; ++i) round_run(d + i * p.pitch, c.lanes, a.x.dtype);
+  for (int64_t i = 0; i < rows; ++i) {
+    if (p.pairs)
+      narrow_run(d + i * p.pitch, c.lanes);
+    else if (a.x.dtype != DType::f32)
+      round_run(d + i * p.pitch, c.lanes, a.x.dtype);
+  }
 }
 
-void dweight_of_block(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, float* tile) {
+void paired_dweight(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, float* tile) {
+  const int64_t steps = p.steps(c.count);
+  each_rows(p, block, kStripRows, [&](int64_t v, int64_t rows) {
+    gradients_of_rows(a, p, m, c, v, rows);
+    Strip s;
+    s.a = m.logits + v * p.pitch, s.a_row = p.pitch, s.c = tile, s.ldc = kPanel;
+    s.rows = rows, s.depth = steps;
+    for (int64_t j = 0; j < p.channels; j += kPanel) {
+      const Corner to(a.dweight, v, j);
+      s.b = m.x + j * steps, s.cols = std::min(kPanel, p.channels - j);
+      prefetch(to, rows, s.cols);
+      strip_bf16(s);
+      unpack(tile, kPanel, rows, s.cols, nullptr, a.accumulate || c.first > 0, to);
+    }
+  });
+}
+
+void widened_dweight(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t block, float* tile) {
   TileRun product;
   each_rows(p, block, kRows, [&](int64_t v, int64_t rows) {
     gradients_of_rows(a, p, m, c, v, rows);
@@ -157,9 +234,38 @@ void dweight_of_block(const LossHead& a, const Plan& p, const Memory& m, const C
   });
 }
 
+// The same by dot products: gradients of a run of rows, transposed, in sixes of tokens, by panels of the weight.
+void paired_share(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t from, int64_t to, float* share,
+                  float* scratch) {
+  const int64_t first = from * kVocabulary, last = std::min(p.vocabulary, to * kVocabulary);
+  for (int64_t v = first; v < last; v += kPairRows) {
+    const int64_t rows = std::min(kPairRows, last - v), steps = ceil_div(rows, 2), pitch = kStripStep * (kPairRows / 2 + 8);
+    float *sixes = scratch, *panel = sixes + round_up(p.chunk, kStripStep) * (kPairRows / 2 + 8),
+          *tile = panel + kPairRows / 2 * kPanel;
+    if (a.dweight.absent()) gradients_of_rows(a, p, m, c, v, rows);
+    Corner d;
+    d.data = m.logits + v * p.pitch, d.dtype = DType::bf16, d.stride = 2 * p.pitch;
+    pairs_of_rows_in_sixes(d, rows, c.count, sixes, pitch);
+    Strip s;
+    s.a_sixes = true, s.a_row = pitch / kStripStep, s.b = panel, s.c = tile, s.ldc = kPanel, s.depth = steps;
+    for (int64_t j = 0; j < p.channels; j += kPanel) {
+      s.cols = std::min(kPanel, p.channels - j);
+      if (s.cols % 16) std::fill(panel, panel + steps * kPanel, 0.0f);
+      pairs_of_rows(Corner(a.weight, v, j), rows, s.cols, panel, kPanel);
+      for (int64_t t = 0; t < c.count; t += kStripRows) {
+        s.a = sixes + t * s.a_row, s.rows = std::min(kStripRows, c.count - t);
+        strip_bf16(s);
+        Corner sum;
+        sum.data = share + j * c.count + t * s.cols, sum.stride = s.cols;
+        unpack(tile, kPanel, s.rows, s.cols, nullptr, v > first, sum);
+      }
+    }
+  }
+}
+
 // The share of dx of blocks [from, to): panels of 64 channels, [tokens][64] each.
-void share_of_blocks(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t from, int64_t to, float* share,
-                     float* scratch) {
+void widened_share(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c, int64_t from, int64_t to, float* share,
+                   float* scratch) {
   TileRun product;
   for (int64_t block = from; block < to; ++block)
     each_rows(p, block, kSharedRows, [&](int64_t v, int64_t rows) {
@@ -195,19 +301,20 @@ void check(const LossHead& a) {
 }
 
 void run_chunk(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c) {
-  pack_tokens(a, p, m, c);
+  (p.pairs ? pair_tokens : pack_tokens)(a, p, m, c);
   parallel_for_threads(p.blocks,
                        [&](int64_t b, int thread) { logits_of_block(a, p, m, c, b, m.threads + thread * m.per_thread); });
   finish_losses(a, p, m, c);
   if (a.dx.absent() && a.dweight.absent()) return;
   if (!a.dweight.absent())
-    parallel_for_threads(p.blocks,
-                         [&](int64_t b, int thread) { dweight_of_block(a, p, m, c, b, m.threads + thread * m.per_thread); });
+    parallel_for_threads(p.blocks, [&](int64_t b, int thread) {
+      (p.pairs ? paired_dweight : widened_dweight)(a, p, m, c, b, m.threads + thread * m.per_thread);
+    });
   if (a.dx.absent()) return;
   const int64_t size = p.chunk * p.channels;
   parallel_for_threads(p.shares, [&](int64_t i, int thread) {
-    share_of_blocks(a, p, m, c, p.blocks * i / p.shares, p.blocks * (i + 1) / p.shares, m.shares + i * size,
-                    m.threads + thread * m.per_thread);
+    (p.pairs ? paired_share : widened_share)(a, p, m, c, p.blocks * i / p.shares, p.blocks * (i + 1) / p.shares,
+                                             m.shares + i * size, m.threads + thread * m.per_thread);
   });
   constexpr int64_t kTokens = 64;
   const int64_t runs = ceil_div(c.count, kTokens);
@@ -222,9 +329,10 @@ void run_chunk(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c
   });
 }
 
+template <Bf16Products kProducts>
 void run(const LossHead& a, void* workspace) {
   check(a);
-  const Plan p = plan_of(a);
+  const Plan p = plan_of(a, kProducts);
   if (p.tokens == 0 && !a.dweight.absent() && !a.accumulate) {
     for (int64_t v = 0; v < p.vocabulary; ++v) {
       char* row = static_cast<char*>(a.dweight.data) + v * a.dweight.stride * size_of(a.dweight.dtype);
@@ -241,9 +349,14 @@ void run(const LossHead& a, void* workspace) {
 
 }  // namespace
 
-template <>
-Kernel<LossHead> cpu_kernel() {
-  return {run, [](const LossHead& a, int threads) { return lay_out(a, plan_of(a), nullptr, threads).bytes; }};
+Kernel<LossHead> cpu_loss_head(Bf16Products products) {
+  auto entry = []<Bf16Products kProducts>() -> Kernel<LossHead> {
+    return {run<kProducts>,
+            [](const LossHead& a, int threads) { return lay_out(a, plan_of(a, kProducts), nullptr, threads).bytes; }};
+  };
+  if (products == Bf16Products::widen) return entry.operator()<Bf16Products::widen>();
+  require(has_bf16_dot(), "loss_head: this machine has no bf16 dot product");
+  return entry.operator()<Bf16Products::dot>();
 }
 
 }  // namespace ravine

@@ -207,6 +207,13 @@ void do_round(float* x, int64_t n, DType type) {
   if (type == DType::f16) round_all<f16>(x, n);
 }
 
+// What is written lies before what is still to be read.
+void do_narrow(float* x, int64_t n) {
+  const Row<float> from(x);
+  const Row<bf16> to(reinterpret_cast<bf16*>(x));
+  each_vector(n, [&](int64_t i, auto part) RAVINE_LANES { to.store(from.load(i, part), i, part); });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ravine
 HWY_AFTER_NAMESPACE();
@@ -218,6 +225,7 @@ HWY_EXPORT(do_transposed);
 HWY_EXPORT(do_sixes);
 HWY_EXPORT(do_unpack);
 HWY_EXPORT(do_round);
+HWY_EXPORT(do_narrow);
 
 void pack_copy(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld) {
   HWY_DYNAMIC_DISPATCH(do_copy)(from, rows, cols, to, ld);
@@ -231,6 +239,7 @@ void pack_sixes(const Corner& from, int64_t rows, int64_t cols, float* to, int64
 void unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const float* bias, bool accumulate, const Corner& to) {
   HWY_DYNAMIC_DISPATCH(do_unpack)(from, ld, rows, cols, bias, accumulate, to);
 }
+void narrow_run(float* x, int64_t n) { HWY_DYNAMIC_DISPATCH(do_narrow)(x, n); }
 void round_run(float* x, int64_t n, DType type) { HWY_DYNAMIC_DISPATCH(do_round)(x, n, type); }
 
 }  // namespace ravine

@@ -38,6 +38,9 @@ void unpack(const float* from, int64_t ld, int64_t rows, int64_t cols, const flo
 // x[i] = the nearest value of `type`, for i < n: a value that becomes an operand in that type.
 void round_run(float* x, int64_t n, DType type);
 
+// The same, kept as bf16 at the beginning of the memory of x.
+void narrow_run(float* x, int64_t n);
+
 // 64-byte aligned pieces of a workspace, and their size in bytes.
 class Scratch {
  public:
