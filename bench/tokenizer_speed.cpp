@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "data/source.h"
-#include "data/tokenizer.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 using namespace ravine;
 

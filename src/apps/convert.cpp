@@ -5,8 +5,8 @@
 #include "apps/command.h"
 #include "base/counted.h"
 #include "base/log.h"
-#include "data/tokenizers/sentencepiece_json.h"
 #include "files/tensor_file.h"
+#include "text/tokenizers/sentencepiece_json.h"
 #include "train/run_places.h"
 
 namespace ravine {

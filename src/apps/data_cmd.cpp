@@ -16,6 +16,7 @@
 #include "data/loader.h"
 #include "io/checkpoint.h"
 #include "io/model_folder.h"
+#include "text/tokenizers/open_tokenizer.h"
 #include "train/advice.h"
 #include "train/layout.h"
 #include "train/open.h"

@@ -6,11 +6,11 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/megatron/gpt_dataset.h"
-#include "data/tokenizer.h"
 #include "files/fd.h"
 #include "files/npy.h"
 #include "files/output_mark.h"
 #include "files/safetensors.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 namespace {

@@ -14,7 +14,6 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "data/indexed/indexed_file.h"
-#include "data/tokenizer.h"
 #include "files/compressed.h"
 #include "files/folder_lock.h"
 #include "files/folder_mark.h"
@@ -24,6 +23,7 @@
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
+#include "text/tokenizer.h"
 #include "train/run_folder.h"
 #include "train/run_places.h"
 

@@ -17,13 +17,13 @@
 #include "data/instruct/chat_encoder.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/instruction_files.h"
-#include "data/instruct/prompt_templates.h"
 #include "data/record_reader.h"
 #include "data/source.h"
-#include "data/tokenizer.h"
-#include "data/tokenizers/unicode.h"
 #include "files/compressed.h"
 #include "files/safetensors.h"
+#include "text/chat/prompt_templates.h"
+#include "text/tokenizers/open_tokenizer.h"
+#include "text/unicode/unicode.h"
 
 namespace fs = std::filesystem;
 

@@ -11,7 +11,6 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "config/config.h"
-#include "data/tokenizer.h"
 #include "files/compressed.h"
 #include "files/fd.h"
 #include "files/folder_mark.h"
@@ -23,6 +22,7 @@
 #include "io/open_weights.h"
 #include "model/model.h"
 #include "probe/run_metrics.h"
+#include "text/tokenizers/open_tokenizer.h"
 #include "train/run_places.h"
 
 namespace fs = std::filesystem;

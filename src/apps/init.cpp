@@ -18,9 +18,7 @@
 #include "data/instruct/chat_set.h"
 #include "data/instruct/conversation.h"
 #include "data/source.h"
-#include "data/tokenizer.h"
-#include "data/tokenizers/chat_template.h"
-#include "data/tokenizers/trainer.h"
+#include "data/source_texts.h"
 #include "files/atomic.h"
 #include "files/file_set.h"
 #include "files/temporary.h"
@@ -28,6 +26,9 @@
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "io/open_weights.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizers/open_tokenizer.h"
+#include "text/training/trainer.h"
 #include "train/open.h"
 
 namespace ravine {
@@ -302,19 +303,18 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
                                   yaml_quoted(absolute_path(flags.model)));
   if (flags.model.empty()) {
     TokenizerTraining training;
-    training.input = {flags.text.empty() ? (building / "manual.txt").string() : data};
-    training.text_key = flags.text_key;
+    std::string learned = flags.text.empty() ? (building / "manual.txt").string() : data;
     if (sft) {
-      const std::string words = (building / "words.txt").string();
-      write_file_atomic(words, flags.text.empty() ? manual_text(commands) : words_of(data));
-      training.input = {words};
+      learned = (building / "words.txt").string();
+      write_file_atomic(learned, flags.text.empty() ? manual_text(commands) : words_of(data));
       training.special = kChatTokens;
       training.add_dummy_prefix = false;  // what stands behind a token of the template gets no blank that nobody wrote
     }
     training.output = (building / "tokenizer").string();
     training.vocabulary = 1024;
-    const TrainedTokenizer tokenizer = train_tokenizer(training);
-    if (std::error_code error; sft) fs::remove(training.input[0], error);
+    SourceTexts text({learned}, flags.text_key);
+    const TrainedTokenizer tokenizer = train_tokenizer(training, text);
+    if (std::error_code error; sft) fs::remove(learned, error);
     names.emplace_back("tokenizer");
     make("model.json", small_llama(tokenizer.vocabulary).dump(1) + "\n");
     model = fmt::format(

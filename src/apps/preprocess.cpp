@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "data/record_handler.h"
 #include "data/source.h"
-#include "data/tokenizer.h"
+#include "text/tokenizers/open_tokenizer.h"
 #include "train/stop.h"
 
 namespace ravine {

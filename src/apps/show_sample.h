@@ -3,7 +3,7 @@
 #include <string>
 
 #include "data/sample.h"
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace ravine {
 

@@ -1,4 +1,4 @@
-#include "data/tokenizer.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 #include <unistd.h>
 
@@ -12,14 +12,15 @@
 #include "base/narrow_option.h"
 #include "base/shell_word.h"
 #include "base/text.h"
-#include "data/instruct/prompt_templates.h"
 #include "data/source.h"
-#include "data/tokenizers/chat_template.h"
-#include "data/tokenizers/trainer.h"
+#include "data/source_texts.h"
 #include "device/device.h"
 #include "files/compressed.h"
 #include "files/npy.h"
 #include "files/output_mark.h"
+#include "text/chat/chat_template.h"
+#include "text/chat/prompt_templates.h"
+#include "text/training/trainer.h"
 
 namespace ravine {
 namespace {
@@ -166,11 +167,13 @@ int run_tokenizer_info(TokenizerInfoFlags& flags, Config&) {
 
 struct TokenizerTrainFlags {
   TokenizerTraining training;
+  std::vector<std::string> input;
+  std::string text_key = "text";
   int64_t threads = 0;
   template <class V>
   void each(V&& v) {
     TokenizerTraining& t = training;
-    v("input", t.input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders",
+    v("input", input, "text: .txt, .jsonl (also .gz, .zst, .xz), patterns, folders",
       required() & metavar("PATH") & reads_folder());
     v("output", t.output, "folder to write; Transformers reads it too", required() & filled() & writes() & metavar("DIR"));
     v("vocab-size", t.vocabulary, "pieces in all; a small text may give fewer", between(1, 1 << 24));
@@ -188,7 +191,7 @@ struct TokenizerTrainFlags {
     v("symbols", t.symbols, "strings that are always one piece", metavar("TEXT"));
     v("special-tokens", t.special,
       "likewise, and no part of the text: a chat template's, such as \"<|im_start|>\" \"<|im_end|>\"", metavar("TEXT .."));
-    v("text-key", t.text_key, "field of a JSON line that holds the text", filled());
+    v("text-key", text_key, "field of a JSON line that holds the text", filled());
     v("max-bytes", t.max_bytes, "of text to learn from, the first so many", between(1, 1e15));
     v("overwrite", t.overwrite, "replace a tokenizer that is there, of whatever type, with all its files");
     v("threads", threads, "0: all cores", between(0, 4096));
@@ -197,7 +200,8 @@ struct TokenizerTrainFlags {
 
 int run_train_tokenizer(TokenizerTrainFlags& flags, Config&) {
   flags.training.threads = narrow_option<int>(flags.threads, "--threads");
-  TrainedTokenizer made = train_tokenizer(flags.training);
+  SourceTexts text(flags.input, flags.text_key);
+  TrainedTokenizer made = train_tokenizer(flags.training, text);
   Log log;
   if (made.cut_off)
     log.line("learned from the first {} of the text (--max-bytes)", human_bytes(static_cast<double>(made.bytes)));

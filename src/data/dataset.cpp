@@ -13,11 +13,11 @@
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/instruction_files.h"
-#include "data/instruct/prompt_templates.h"
 #include "data/megatron/megatron_dataset.h"
 #include "data/mixed_dataset.h"
 #include "data/packing.h"
 #include "data/source.h"
+#include "text/chat/prompt_templates.h"
 
 namespace ravine {
 
@@ -176,7 +176,7 @@ class Opening {
 
   void chats(const Files& g) {
     if (!encoder_) {
-      ChosenTemplate chosen = choose_template(o_.chat_template, o_.tokenizer_path, *tokenizer_);
+      ChosenTemplate chosen = choose_template(o_.chat_template, o_.tokenizer_path, *tokenizer_, "data.chat_template");
       out_.chat_template = chosen.source;
       encoder_ = std::make_unique<ChatEncoder>(*tokenizer_, std::move(chosen.chat), loss_on(o_.loss_on));
       out_.end_token = encoder_->end_token();
@@ -418,7 +418,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (!(o.valid_fraction >= 0 && o.valid_fraction < 1))
     throw UserError("wrong share", "data.valid_fraction", fmt::format("0 <= share < 1, got {}", o.valid_fraction),
                     "choose another share");
-  if (!o.chat_template.empty()) check_template_name(o.chat_template);  // though nothing may ask for it
+  if (!o.chat_template.empty()) check_template_name(o.chat_template, "data.chat_template");  // though nothing may ask for it
   if (o.order != "philox") return open_megatron_datasets(o, tokenizer);
   refuse_megatron_options(o);
   Datasets d;

@@ -12,7 +12,7 @@
 #include "data/sample.h"
 #include "data/token_cache.h"
 #include "data/token_store.h"
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace ravine {
 

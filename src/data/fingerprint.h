@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "config/config.h"
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace ravine {
 

@@ -21,10 +21,10 @@
 #include "data/preprocess_state.h"
 #include "data/record_reader.h"
 #include "data/text_encoding.h"
-#include "data/tokenizers/unicode.h"
 #include "files/folder_lock.h"
 #include "files/folder_mark.h"
 #include "files/temporary.h"
+#include "text/unicode/unicode.h"
 
 namespace ravine {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "data/record.h"
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace ravine {
 

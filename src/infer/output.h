@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizer.h"
 #include "infer/generator.h"
+#include "text/tokenizer.h"
 
 namespace ravine {
 

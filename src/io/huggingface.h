@@ -26,7 +26,7 @@ std::vector<std::string> load_weights(const std::string& folder, const Model& mo
 void check_weights(const std::string& folder, const Model& model);
 
 // What a folder with a tokenizer lacks for readers of other libraries, as name and text of files
-// (data/tokenizers/sentencepiece_json.h); none: nothing is added.
+// (text/tokenizers/sentencepiece_json.h); none: nothing is added.
 using MissingTokenizerFiles = std::function<std::map<std::string, std::string>(const std::string& folder)>;
 
 struct SaveFolder {

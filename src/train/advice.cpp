@@ -15,10 +15,10 @@
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/instruction_files.h"
-#include "data/instruct/prompt_templates.h"
 #include "data/source.h"
-#include "data/tokenizer.h"
 #include "files/tokenizer_files.h"
+#include "text/chat/prompt_templates.h"
+#include "text/tokenizers/open_tokenizer.h"
 #include "train/open.h"
 
 namespace ravine {
@@ -174,7 +174,7 @@ class Advice {
   }
 
   void chats(const std::string& path, const std::string& file, const std::string& format) {
-    ChatEncoder encoder(*tokenizer_, choose_template(c_.data.chat_template, where_, *tokenizer_).chat,
+    ChatEncoder encoder(*tokenizer_, choose_template(c_.data.chat_template, where_, *tokenizer_, "data.chat_template").chat,
                         loss_on(c_.data.loss_on));
     if (encoder.end_is_appended())
       say("{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only (a tokenizer gets those of the template by `ravine tokenizer train --special-tokens ..`)",

@@ -6,7 +6,7 @@
 #include "comm/mesh.h"
 #include "config/config.h"
 #include "data/dataset.h"
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace ravine {
 

@@ -5,13 +5,13 @@
 
 #include "base/program_name.h"
 #include "base/shell_word.h"
-#include "data/tokenizers/chat_template.h"
-#include "data/tokenizers/sentencepiece_json.h"
 #include "files/tokenizer_files.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "io/open_weights.h"
 #include "parallel/whole_units.h"
+#include "text/chat/chat_template.h"
+#include "text/tokenizers/sentencepiece_json.h"
 #include "train/trainer.h"
 
 namespace ravine {

@@ -11,6 +11,7 @@
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "parallel/initialise.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 

@@ -5,8 +5,8 @@
 
 #include "config/config.h"
 #include "data/dataset.h"
-#include "data/tokenizer.h"
 #include "io/checkpoint.h"
+#include "text/tokenizer.h"
 #include "train/step.h"
 
 namespace ravine {

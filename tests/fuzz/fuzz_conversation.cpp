@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "data/handlers/handlers.h"
 #include "data/instruct/chat_encoder.h"
-#include "data/instruct/prompt_templates.h"
+#include "text/chat/prompt_templates.h"
 
 using namespace ravine;
 
@@ -49,8 +49,8 @@ class Bytes final : public Tokenizer {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Bytes bytes;
-  static const ChatEncoder chatml(bytes, choose_template("chatml", "", bytes).chat, LossOn::answers),
-      llama2(bytes, choose_template("llama2", "", bytes).chat, LossOn::answers);
+  static const ChatEncoder chatml(bytes, choose_template("chatml", "", bytes, "data.chat_template").chat, LossOn::answers),
+      llama2(bytes, choose_template("llama2", "", bytes, "data.chat_template").chat, LossOn::answers);
   static const auto handlers = [] {  // as preprocess has them: made once, for all records
     HandlerOptions options;
     options.tokenizer = &bytes;

@@ -3,7 +3,7 @@
 #include <initializer_list>
 
 #include "base/text.h"
-#include "data/jinja/render.h"
+#include "text/jinja/render.h"
 
 using namespace ravine;
 

@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "data/tokenizers/json_tokenizer.h"
-#include "data/tokenizers/unicode.h"
+#include "text/tokenizers/json_tokenizer.h"
+#include "text/unicode/unicode.h"
 
 using namespace ravine;
 

@@ -1,7 +1,7 @@
 // Any bytes as the settings files of a Llama tokenizer (cut at zero bytes: tokenizer_config.json, special_tokens_map.json,
 // added_tokens.json, a text): a UserError, or special tokens that have an id each and cut the text without losing more than
 // blanks.
-#include "data/tokenizers/llama_settings.h"
+#include "text/tokenizers/llama_settings.h"
 
 #include "base/error.h"
 #include "scratch.h"

@@ -25,7 +25,7 @@
 #include "base/shape.h"
 #include "base/shell_word.h"
 #include "base/text.h"
-#include "tests/unit/data_help.h"
+#include "tests/unit/text_help.h"
 
 namespace ravine {
 namespace {

@@ -10,9 +10,10 @@
 #include "data/dataset.h"
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
-#include "data/instruct/prompt_templates.h"
 #include "data/loader.h"
 #include "tests/unit/data_help.h"
+#include "text/chat/prompt_templates.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 namespace {
@@ -117,7 +118,7 @@ TEST(ChatEncoder, templates_by_name) {
   auto tokenizer = open_tokenizer(kGolden);
   for (const std::string& name : prompt_template_names()) {
     SCOPED_TRACE(name);
-    ChosenTemplate chosen = choose_template(name, "", *tokenizer);
+    ChosenTemplate chosen = choose_template(name, "", *tokenizer, "data.chat_template");
     ChatEncoder encoder(*tokenizer, std::move(chosen.chat), LossOn::answers);
     EncodedChat e = encoder.encode(talk({"Why?", "It is.", "And?", "The sea."}), "here");
     std::string learned = learned_text(*tokenizer, e);
@@ -131,11 +132,12 @@ TEST(ChatEncoder, templates_by_name) {
     bool bos = e.ids[0] == *tokenizer->special().bos;
     EXPECT_EQ(bos, name != "qwen" && name != "glm4");
   }
-  EXPECT_USER_ERROR(choose_template("chatlm", "", *tokenizer), "did you mean 'chatml'?");
-  EXPECT_USER_ERROR(choose_template("", "", *tokenizer), "the tokenizer has no chat template (data.chat_template)");
-  EXPECT_EQ(choose_template("", kGolden, *tokenizer).source, "");
+  EXPECT_USER_ERROR(choose_template("chatlm", "", *tokenizer, "data.chat_template"), "did you mean 'chatml'?");
+  EXPECT_USER_ERROR(choose_template("", "", *tokenizer, "data.chat_template"),
+                    "the tokenizer has no chat template (data.chat_template)");
+  EXPECT_EQ(choose_template("", kGolden, *tokenizer, "data.chat_template").source, "");
   Bytes bytes(false);  // puts no bos in front: the named template must not either, wherever it is rendered
-  EXPECT_TRUE(choose_template("chatml", "", bytes).source.starts_with("{% set bos_token = '' %}"));
+  EXPECT_TRUE(choose_template("chatml", "", bytes, "data.chat_template").source.starts_with("{% set bos_token = '' %}"));
 }
 
 TEST(ChatEncoder, template_without_an_end_token_gets_eos) {
@@ -234,7 +236,8 @@ TEST(ChatEncoder, borders_are_those_of_a_rendering_for_each_turn) {
   size_t compared = 0, refused = 0;
   for (const Tokenizer* t : std::initializer_list<const Tokenizer*>{json_tokenizer.get(), &bytes}) {
     std::vector<std::pair<std::string, std::string>> templates;
-    for (const std::string& name : prompt_template_names()) templates.emplace_back(name, choose_template(name, "", *t).source);
+    for (const std::string& name : prompt_template_names())
+      templates.emplace_back(name, choose_template(name, "", *t, "data.chat_template").source);
     for (const auto& [name, source] : read_json(kGolden + "expected.json")["templates"].items())
       templates.emplace_back(name, source);
     templates.emplace_back(

@@ -11,6 +11,7 @@
 #include "data/record_handler.h"
 #include "data/source.h"
 #include "tests/unit/data_help.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "data/handlers/handlers.h"
 #include "tests/unit/data_help.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "data/dataset.h"
 #include "tests/unit/data_help.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 namespace {

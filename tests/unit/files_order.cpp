@@ -14,8 +14,8 @@
 #include "files/torch_save.h"
 #include "io/checkpoint.h"
 #include "io_checkpoint_state.h"
-#include "tests/unit/data_help.h"
 #include "tests/unit/files_temporary.h"
+#include "tests/unit/text_help.h"
 #include "traced_child.h"
 
 using namespace ravine;

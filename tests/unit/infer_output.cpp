@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "infer/prompts.h"
 #include "tests/unit/files_temporary.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 namespace {

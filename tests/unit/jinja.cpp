@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "data/jinja/render.h"
-#include "data/tokenizers/chat_template.h"
-#include "tests/unit/data_help.h"
+#include "tests/unit/text_help.h"
+#include "text/chat/chat_template.h"
+#include "text/jinja/render.h"
 
 namespace ravine {
 namespace {

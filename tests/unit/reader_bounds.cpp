@@ -21,9 +21,6 @@
 #include "data/record_reader.h"
 #include "data/source.h"
 #include "data/token_store.h"
-#include "data/tokenizers/json_tokenizer.h"
-#include "data/tokenizers/llama_settings.h"
-#include "data/tokenizers/sentencepiece_model.h"
 #include "files/compressed.h"
 #include "files/mindspore_ckpt.h"
 #include "files/npy.h"
@@ -36,6 +33,9 @@
 #include "io/manifest.h"
 #include "io/open_weights.h"
 #include "tests/unit/files_temporary.h"
+#include "text/tokenizers/json_tokenizer.h"
+#include "text/tokenizers/llama_settings.h"
+#include "text/tokenizers/sentencepiece_model.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Strings found in texts, by both ways of looking, against the definition: the leftmost first, of those the longest, none
 // inside another.
-#include "data/tokenizers/string_finder.h"
+#include "text/tokenizers/string_finder.h"
 
 #include <gtest/gtest.h>
 

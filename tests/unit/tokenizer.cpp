@@ -1,6 +1,6 @@
 // Against what Transformers' LlamaTokenizer and sentencepiece recorded on small models (tools/golden/tokenizer.py), and on
 // damaged files.
-#include "data/tokenizer.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
@@ -12,9 +12,10 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "data/tokenizers/sentencepiece_model.h"
-#include "data/tokenizers/trainer.h"
+#include "data/source_texts.h"
 #include "files/compressed.h"
+#include "text/tokenizers/sentencepiece_model.h"
+#include "text/training/trainer.h"
 
 namespace ravine {
 namespace {
@@ -108,13 +109,13 @@ TEST(Tokenizer, text_cut_in_pieces_has_the_same_ids) {
   std::vector<std::string> models{kGolden + "llama/tokenizer.model"};
   for (bool bytes : {true, false}) {
     TokenizerTraining t;
-    t.input = {(f.path / "corpus.txt").string()};
     t.output = (f.path / (bytes ? "bytes" : "unknown")).string();
     t.vocabulary = bytes ? 500 : 120;
     t.byte_fallback = bytes;
     t.character_coverage = bytes ? 0.9995 : 0.98;
     t.symbols = {"river rolls", "<|a b|>", "(x)"};
-    train_tokenizer(t);
+    SourceTexts text({(f.path / "corpus.txt").string()}, "text");
+    train_tokenizer(t, text);
     models.push_back(t.output + "/tokenizer.model");
   }
   const std::vector<std::string> bits{"the",

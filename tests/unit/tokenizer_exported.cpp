@@ -1,13 +1,14 @@
 // When a tokenizer.json is made of a tokenizer.model, and what the fingerprint of a tokenizer follows.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <set>
 
 #include "base/json.h"
-#include "data/tokenizer.h"
-#include "data/tokenizers/sentencepiece_json.h"
 #include "tests/unit/files_temporary.h"
+#include "text/tokenizers/open_tokenizer.h"
+#include "text/tokenizers/sentencepiece_json.h"
 
 namespace ravine {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "data/tokenizer.h"
-#include "data/tokenizers/json_tokenizer.h"
-#include "data/tokenizers/regex.h"
-#include "data/tokenizers/split_patterns.h"
-#include "tests/unit/data_help.h"
+#include "tests/unit/text_help.h"
+#include "text/tokenizers/json_tokenizer.h"
+#include "text/tokenizers/open_tokenizer.h"
+#include "text/tokenizers/regex.h"
+#include "text/tokenizers/split_patterns.h"
 
 namespace ravine {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/tokenizers/trainer.h"
+#include "text/training/trainer.h"
 
 #include <map>
 
@@ -6,10 +6,13 @@
 #include "base/json.h"
 #include "base/parallel.h"
 #include "base/text.h"
-#include "data/tokenizers/normalizer.h"
-#include "data/tokenizers/split_patterns.h"
+#include "data/source_texts.h"
 #include "files/compressed.h"
-#include "tests/unit/data_help.h"
+#include "tests/unit/text_help.h"
+#include "text/tokenizers/byte_alphabet.h"
+#include "text/tokenizers/open_tokenizer.h"
+#include "text/tokenizers/split_patterns.h"
+#include "text/training/byte_bpe_trainer.h"
 
 namespace ravine {
 namespace {
@@ -23,8 +26,17 @@ std::string corpus() {
   return text + "na\xC3\xAFve caf\xC3\xA9 " + std::string(20000, 'z') + "\n";
 }
 
-TokenizerTraining training(const Folder& f) {
-  TokenizerTraining t;
+struct Training : TokenizerTraining {
+  std::vector<std::string> input;
+};
+
+TrainedTokenizer train(const Training& t) {
+  SourceTexts text(t.input, "text");
+  return train_tokenizer(t, text);
+}
+
+Training training(const Folder& f) {
+  Training t;
   t.input = {f.write("corpus.txt", corpus())};
   t.output = f / "out";
   t.vocabulary = 400;
@@ -35,7 +47,7 @@ TEST(TokenizerTrainer, makes_a_llama_folder) {
   Folder f;
   auto t = training(f);
   t.symbols = {"<|call|>", "a,b"};
-  auto result = train_tokenizer(t);
+  auto result = train(t);
   EXPECT_LE(result.vocabulary, 400);  // a small text has fewer pieces in it
   EXPECT_GT(result.vocabulary, 340);
   EXPECT_GT(result.lines, 300);
@@ -67,7 +79,7 @@ TEST(TokenizerTrainer, special_tokens) {
       t.symbols = {"<|call|>"};
       t.special = {"<|im_start|>", "<|im_end|>"};
       if (t.type == "unigram") t.symbols.clear();
-      train_tokenizer(t);
+      train(t);
       const auto tokenizer = open_tokenizer(t.output);
       const int32_t start = tokenizer->encode("<|im_start|>", false).back(),
                     end = tokenizer->encode("a<|im_end|>", false).back();
@@ -86,7 +98,7 @@ TEST(TokenizerTrainer, special_tokens) {
   for (const char* taken : {"<s>", "<|call|>", "x\ny", ""}) {
     t.symbols = {"<|call|>"};
     t.special = {taken};
-    EXPECT_THROW(train_tokenizer(t), UserError) << taken;
+    EXPECT_THROW(train(t), UserError) << taken;
   }
 }
 
@@ -94,7 +106,7 @@ TEST(TokenizerTrainer, special_tokens) {
 TEST(StreamDecoder, settles_at_a_border) {
   Folder f;
   auto t = training(f);
-  train_tokenizer(t);
+  train(t);
   for (const char* path : {"out", "out/tokenizer.model", "out/tokenizer.json"}) {
     const auto tokenizer = open_tokenizer(f / path);
     const auto ids = tokenizer->encode("The river\n\nsang\t\xE5\xB3\xA1", false);
@@ -127,7 +139,7 @@ TEST(TokenizerTrainer, tokenizer_json_gives_the_ids_of_the_model) {
       t.type = type;
       t.add_dummy_prefix = prefix;
       if (t.type == "bpe") t.symbols = {"<|call|>", "a,b"};
-      train_tokenizer(t);
+      train(t);
       auto model = open_tokenizer(f / "out/tokenizer.model"), json = open_tokenizer(f / "out/tokenizer.json");
       for (const std::string text : {"The river", " The river", "  two  spaces ", "new\nlines\t\n", "", " ",
                                      "\xF0\x9F\x98\x80 12345", "x <|call|>x a,b a,bc", "ravine\xE2\x96\x81ravine"})
@@ -143,7 +155,7 @@ TEST(TokenizerTrainer, repeats_and_does_not_depend_on_threads) {
   std::string first;
   for (int threads : {1, 3, 1}) {
     t.threads = threads;
-    train_tokenizer(t);
+    train(t);
     std::string model = read_whole(f / "out/tokenizer.model", 1 << 24);
     // The model records the number of threads it was made with; the pieces come before that.
     model = model.substr(0, model.size() * 9 / 10 < 4000 ? model.size() / 2 : 4000);
@@ -158,7 +170,7 @@ TEST(TokenizerTrainer, unigram_nfkc_and_limits) {
   t.type = "unigram";
   t.normalization = "nmt_nfkc";
   t.max_bytes = 5000;
-  auto result = train_tokenizer(t);
+  auto result = train(t);
   EXPECT_TRUE(result.cut_off);
   EXPECT_LE(result.bytes, 5100);
   auto tokenizer = open_tokenizer(f / "out/tokenizer.model");
@@ -212,7 +224,7 @@ TEST(TokenizerTrainer, byte_bpe_folder_with_any_number_of_threads) {
   int before = thread_count();
   for (int threads : {1, 3}) {
     set_thread_count(threads);
-    auto result = train_tokenizer(t);
+    auto result = train(t);
     EXPECT_LE(result.vocabulary, 500);
     EXPECT_GT(result.vocabulary, 300);
     std::string json = read_whole(f / "out/tokenizer.json", 1 << 24);
@@ -233,7 +245,7 @@ TEST(TokenizerTrainer, errors_write_nothing) {
   auto wrong = [&](auto change, const char* part) {
     auto t = training(f);
     change(t);
-    EXPECT_USER_ERROR(train_tokenizer(t), part);
+    EXPECT_USER_ERROR(train(t), part);
     EXPECT_FALSE(std::filesystem::exists(f / "out"));
   };
   wrong([](auto& t) { t.vocabulary = 100; },
@@ -311,7 +323,7 @@ TEST(TokenizerTrainer, what_byte_bpe_writes_and_how_much_it_reads) {
   t.vocabulary = 300;
   t.symbols = {"<|a|>", "<|endoftext|>", "<|b|>", "<|a|>"};
   t.pattern = "qwen2";
-  const TrainedTokenizer all = train_tokenizer(t);
+  const TrainedTokenizer all = train(t);
   EXPECT_EQ(all.vocabulary, 300);
   EXPECT_FALSE(all.cut_off);
   EXPECT_EQ(all.bytes, static_cast<int64_t>(corpus().size()));
@@ -331,7 +343,7 @@ TEST(TokenizerTrainer, what_byte_bpe_writes_and_how_much_it_reads) {
   t.overwrite = true;
   t.pattern = "gpt2";
   t.max_bytes = 1;
-  const TrainedTokenizer cut = train_tokenizer(t);
+  const TrainedTokenizer cut = train(t);
   EXPECT_TRUE(cut.cut_off);
   EXPECT_EQ(cut.lines, 1) << "a document is not cut";
   EXPECT_EQ(read_json(f / "out/tokenizer.json")["pre_tokenizer"]["use_regex"], true);
@@ -347,13 +359,13 @@ TEST(TokenizerTrainer, lines_that_sentencepiece_sees) {
   std::string solid;
   while (solid.size() < 6000) solid += "\xE5\xB1\xB1";
   t.input = {f.write("a.txt", words + "\n\n" + solid + "\nend\n")};
-  const TrainedTokenizer got = train_tokenizer(t);
+  const TrainedTokenizer got = train(t);
   EXPECT_EQ(got.lines, 3 + 2 + 1);
   EXPECT_EQ(got.bytes, static_cast<int64_t>(words.size() + solid.size() + 3));
   EXPECT_FALSE(got.cut_off);
   t.overwrite = true;
   t.max_bytes = 3000;
-  EXPECT_EQ(train_tokenizer(t).lines, 1);
+  EXPECT_EQ(train(t).lines, 1);
 }
 
 }  // namespace

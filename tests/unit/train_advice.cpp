@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "data/indexed/indexed_writer.h"
-#include "data/tokenizer.h"
 #include "tests/unit/train_help.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 namespace {

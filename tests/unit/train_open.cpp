@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "tests/unit/train_help.h"
+#include "text/tokenizers/open_tokenizer.h"
 #include "train/stop.h"
 
 namespace ravine {

@@ -1,7 +1,7 @@
-"""Makes src/data/tokenizers/unicode_delta_table.inc: code points whose class in the regular expressions of Hugging Face tokenizers (Oniguruma, Unicode 16)
+"""Makes src/text/unicode/unicode_delta_table.inc: code points whose class in the regular expressions of Hugging Face tokenizers (Oniguruma, Unicode 16)
 is not that of Unicode 14, which PCRE2 10.42 carries. Asked of the library itself, code point by code point.
 
-  python tools/golden/make_unicode.py src/data/tokenizers/unicode_delta_table.inc      (Python with unicodedata 14.0, tokenizers)
+  python tools/golden/make_unicode.py src/text/unicode/unicode_delta_table.inc      (Python with unicodedata 14.0, tokenizers)
 """
 import sys, unicodedata
 import tokenizers

@@ -3,8 +3,8 @@
 #include "data/handlers/handlers.h"
 #include "data/handlers/packed.h"
 #include "data/instruct/chat_encoder.h"
-#include "data/instruct/prompt_templates.h"
 #include "data/sample.h"
+#include "text/chat/prompt_templates.h"
 
 namespace ravine {
 

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "data/instruct/conversation.h"
 #include "data/sample.h"
-#include "data/tokenizers/utf8.h"
+#include "text/unicode/utf8.h"
 
 namespace ravine {
 

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "data/tokenizers/utf8.h"
 #include "files/checksum.h"
+#include "text/unicode/utf8.h"
 
 namespace ravine {
 
@@ -152,42 +152,13 @@ LossOn loss_on(const std::string& name) {
 
 ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss)
     : tokenizer_(tokenizer), chat_(std::move(chat)), loss_(loss) {
-  // The end token is the first special one behind an answer, with nothing but white space in between.
-  const std::string answer = "Ravine";
-  Json probe = {{{"role", "user"}, {"content", "Hello"}}, {{"role", "assistant"}, {"content", answer}}};
-  std::string text = render(probe, nullptr, false, "a question and its answer");
-  const Json question = Json::array({probe[0]});
+  end_ = refused("a question and its answer", [&] { return end_of_answer(tokenizer, *chat_); });
+  const Json question = Json::array({{{"role", "user"}, {"content", "Hello"}}});
   asks_ = render(question, nullptr, true, "a question") != render(question, nullptr, false, "a question");
-  size_t at = text.rfind(answer);
-  if (at == std::string::npos)
-    throw UserError("the chat template drops the answer", "a question and its answer", "it must write what the assistant said",
-                    "use another template");
-  for (int32_t id : tokenizer.encode(std::string_view(text).substr(at + answer.size()), false)) {
-    std::span<const int32_t> one(&id, 1);
-    std::string seen = tokenizer.decode(one, false);
-    if (!seen.empty() && tokenizer.decode(one, true).empty()) {
-      end_ = id;
-      end_text_ = tokenizer.id_to_piece(id);
-      if (text.find(end_text_, at) == std::string::npos) end_text_ = std::string(strip_left(strip_right(seen)));
-      break;
-    }
-    if (!strip_left(seen).empty()) break;
-  }
-  if (end_ >= 0) return;
-  end_text_.clear();
-  if (!tokenizer.special().eos)
-    throw UserError(
-        "no end token", "chat template", "neither the template nor the tokenizer has one, so a model would never stop",
-        "a model's tokenizer_config.json names its end token: copy it beside the tokenizer (or: ravine tokenizer train --special-tokens TOKEN .. makes one that has such tokens)");
-  end_ = *tokenizer.special().eos;
-  std::string eos = tokenizer.id_to_piece(end_);
-  if (text.find(eos, at) != std::string::npos)
-    throw UserError(fmt::format("the tokenizer does not know '{}' when it stands in text", eos), "chat template",
-                    "a raw SentencePiece file has no special strings", "name the tokenizer's folder instead of its file");
 }
 
 std::string ChatEncoder::settings() const {
-  return fmt::format("{} {} {}", checksum_text(chat_->fingerprint()), static_cast<int>(loss_), end_);
+  return fmt::format("{} {} {}", checksum_text(chat_->fingerprint()), static_cast<int>(loss_), end_.id);
 }
 
 std::string ChatEncoder::render(const Json& messages, const Json& tools, bool ask, const std::string& where) const {
@@ -228,9 +199,9 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, con
       throw UserError("the chat template changes earlier messages when later ones come", where,
                       fmt::format("message {} is not where it was", i + 1),
                       "set data.loss_on=last, or data.chat_template to another template");
-    if (!end_text_.empty()) {
-      size_t at = std::string_view(text).substr(s.begin, s.end - s.begin).rfind(end_text_);
-      if (at != std::string::npos) s.end = s.begin + at + end_text_.size();
+    if (!end_.text.empty()) {
+      size_t at = std::string_view(text).substr(s.begin, s.end - s.begin).rfind(end_.text);
+      if (at != std::string::npos) s.end = s.begin + at + end_.text.size();
     }
     spans.push_back(s);
   }
@@ -267,15 +238,15 @@ EncodedChat ChatEncoder::encode(const Conversation& c, const std::string& where)
   e.learned.assign(e.ids.size(), loss_ == LossOn::all);
   bool ends_with_answer = !c.learned.empty() && c.learned.back();
   if (loss_ != LossOn::all) {
-    TokenPlaces places(tokenizer_, text, e.ids, end_text_, end_);
+    TokenPlaces places(tokenizer_, text, e.ids, end_.text, end_.id);
     for (Span s : answers(text, c, where)) {
       size_t begin = places.within(s.begin), end = places.within(s.end);
       std::fill(e.learned.begin() + static_cast<ptrdiff_t>(begin),
                 e.learned.begin() + static_cast<ptrdiff_t>(std::max(begin, end)), uint8_t{1});
     }
   }
-  if (end_text_.empty() && (loss_ == LossOn::all || ends_with_answer)) {
-    e.ids.push_back(end_);
+  if (end_.text.empty() && (loss_ == LossOn::all || ends_with_answer)) {
+    e.ids.push_back(end_.id);
     e.learned.push_back(1);
   }
   while (!e.learned.empty() && e.learned.back() == 0) {

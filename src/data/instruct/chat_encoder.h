@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "data/instruct/conversation.h"
-#include "data/tokenizer.h"
-#include "data/tokenizers/chat_template.h"
+#include "text/chat/chat_template.h"
+#include "text/chat/end_of_answer.h"
+#include "text/tokenizer.h"
 
 namespace ravine {
 
@@ -33,8 +34,8 @@ class ChatEncoder {
   // be found in the text, is a UserError naming `where`. Without an answer to learn, no id is learned.
   EncodedChat encode(const Conversation& conversation, const std::string& where) const;
 
-  int32_t end_token() const { return end_; }  // what a model trained so says when an answer is done
-  bool end_is_appended() const { return end_text_.empty(); }
+  int32_t end_token() const { return end_.id; }  // what a model trained so says when an answer is done
+  bool end_is_appended() const { return end_.text.empty(); }
   std::string settings() const;  // all that decides, with the tokenizer, what encode() gives
 
  private:
@@ -48,8 +49,7 @@ class ChatEncoder {
   const Tokenizer& tokenizer_;
   std::shared_ptr<const ChatTemplate> chat_;
   LossOn loss_;
-  std::string end_text_;  // of the template's end token; empty: it has none
-  int32_t end_ = -1;
+  EndOfAnswer end_;
   bool asks_ = true;  // add_generation_prompt changes the text
 };
 

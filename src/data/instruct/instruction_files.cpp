@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "data/indexed/indexed_tokens.h"
 #include "files/checksum.h"
+#include "text/tokenizers/open_tokenizer.h"
 
 namespace ravine {
 

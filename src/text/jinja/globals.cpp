@@ -1,0 +1,63 @@
+#include <ctime>
+
+#include "text/jinja/run.h"
+
+namespace ravine::jinja {
+namespace {
+
+constexpr int64_t kLongestRange = 100000;
+
+}  // namespace
+
+void Run::set_globals(Scope& globals) {
+  auto define = [&](const char* name, Function f) { globals.names.emplace_back(name, Value(std::move(f))); };
+  define("range", Function([](Arguments& a) {
+           a.at_most("range", 3);
+           auto n = [&](size_t i) {
+             if (!a.args[i].is_number() || a.args[i].is_float()) raise("range needs integers");
+             return a.args[i].integer();
+           };
+           if (a.args.empty()) raise("range needs a number");
+           int64_t from = a.args.size() > 1 ? n(0) : 0, to = a.args.size() > 1 ? n(1) : n(0), by = a.args.size() > 2 ? n(2) : 1;
+           if (by == 0) raise("range() arg 3 must not be zero");
+           List l;
+           for (int64_t i = from; by > 0 ? i < to : i > to;) {
+             if (static_cast<int64_t>(l.size()) >= kLongestRange) beyond("range too big, at most {}", kLongestRange);
+             a.budget->list(1);
+             l.emplace_back(i);
+             if (__builtin_add_overflow(i, by, &i)) break;
+           }
+           return Value(std::move(l));
+         }));
+  define("dict", Function([](Arguments& a) {
+           Dict d;
+           if (!a.args.empty() && a.args[0].is_dict()) {
+             a.budget->list(2 * a.args[0].dict().size());
+             d = a.args[0].dict();
+           }
+           a.budget->list(4 * a.named.size());
+           for (auto& [k, v] : a.named) d.emplace_back(Value(k), v);
+           return Value(std::move(d));
+         }));
+  define("namespace", Function([this](Arguments& a) {
+           Namespace& n = scopes_.space();
+           if (!a.args.empty() && a.args[0].is_dict())
+             for (const auto& [k, v] : a.args[0].dict()) scopes_.set(n, str(k, budget_), v);
+           for (auto& [k, v] : a.named) scopes_.set(n, k, v);
+           return Value(&n);
+         }));
+  define("raise_exception",
+         Function([this](Arguments& a) -> Value { throw TemplateError(str(a.get(0, "message"), budget_)); }));
+  define("strftime_now", Function([](Arguments& a) {
+           Value format = a.get(0, "format");
+           if (!format.is_string() || format.string().size() > 256) raise("strftime_now needs a format");
+           std::time_t now = std::time(nullptr);
+           std::tm local{};
+           localtime_r(&now, &local);
+           char text[1024];
+           size_t n = std::strftime(text, sizeof text, format.string().c_str(), &local);
+           return Value(std::string(text, n));
+         }));
+}
+
+}  // namespace ravine::jinja

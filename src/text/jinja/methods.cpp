@@ -1,0 +1,352 @@
+// Methods of strings, lists and dicts; none of them changes anything.
+#include <algorithm>
+
+#include "text/jinja/builtins.h"
+#include "text/unicode/unicode.h"
+
+namespace ravine::jinja {
+
+namespace {
+
+const std::string& text_of(const Value& v, const char* what) {
+  if (!v.is_string()) raise("{} must be a string, not {}", what, type_name(v));
+  return v.string();
+}
+
+bool is_tail(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }  // of a character in UTF-8
+
+// Walks from both ends: what stays is not looked at.
+std::string_view strip(std::string_view s, const Value& set, bool left, bool right, Budget& budget) {
+  std::u32string of = set.is_string() ? chars(set.string()) : std::u32string();
+  auto drops = [&](std::string_view c) {
+    size_t at = 0;
+    budget.work(2 + of.size() / 2);
+    char32_t x = next_char(c, at);
+    return set.is_string() ? of.find(x) != of.npos : is_unicode_space(x);
+  };
+  while (left && !s.empty()) {
+    size_t n = 1;
+    while (n < s.size() && is_tail(s[n])) ++n;
+    if (!drops(s.substr(0, n))) break;
+    s.remove_prefix(n);
+  }
+  while (right && !s.empty()) {
+    size_t n = s.size() - 1;
+    while (n > 0 && is_tail(s[n])) --n;
+    if (!drops(s.substr(n))) break;
+    s = s.substr(0, n);
+  }
+  return s;
+}
+
+// Pieces of a text as they are found, counted.
+class Pieces {
+ public:
+  explicit Pieces(Budget& budget) : budget_(budget) {}
+  void add(std::string_view s) {
+    budget_.work(int64_t{8});
+    budget_.read(s.size());
+    budget_.bytes(sizeof(Value) + Budget::kTextBytes + s.size());
+    list.emplace_back(s);
+  }
+  int64_t count() const { return static_cast<int64_t>(list.size()); }
+  List list;
+
+ private:
+  Budget& budget_;
+};
+
+List split_spaces(const std::string& text, int64_t most, bool from_right, Budget& budget) {
+  budget.chars(6 * text.size());
+  budget.bytes(4 * text.size());
+  std::u32string s = chars(text);
+  Pieces out(budget);
+  auto space = [&](size_t i) { return is_unicode_space(s[i]); };
+  auto piece = [&](size_t begin, size_t end) { out.add(utf8(std::u32string_view(s).substr(begin, end - begin))); };
+  if (!from_right) {
+    for (size_t i = 0;;) {
+      while (i < s.size() && space(i)) ++i;
+      if (i >= s.size()) return std::move(out.list);
+      size_t end = i;
+      if (most >= 0 && out.count() >= most) {
+        piece(i, s.size());  // the rest as it is
+        return std::move(out.list);
+      }
+      while (end < s.size() && !space(end)) ++end;
+      piece(i, end);
+      i = end;
+    }
+  }
+  for (size_t end = s.size();;) {
+    while (end > 0 && space(end - 1)) --end;
+    if (end == 0) break;
+    size_t i = end;
+    if (most >= 0 && out.count() >= most) {
+      i = 0;
+    } else {
+      while (i > 0 && !space(i - 1)) --i;
+    }
+    piece(i, end);
+    if (most >= 0 && out.count() > most) break;
+    end = i;
+  }
+  std::reverse(out.list.begin(), out.list.end());
+  return std::move(out.list);
+}
+
+List split_by(const std::string& s, const std::string& by, int64_t most, bool from_right, Budget& budget) {
+  if (by.empty()) raise("empty separator");
+  if (from_right) {  // forward through the text backwards
+    budget.chars(2 * (s.size() + by.size()));
+    budget.bytes(s.size() + by.size());
+    List mirrored = split_by({s.rbegin(), s.rend()}, {by.rbegin(), by.rend()}, most, false, budget);
+    Pieces out(budget);
+    for (size_t i = mirrored.size(); i-- > 0;) {
+      const std::string& piece = mirrored[i].string();
+      budget.chars(piece.size());
+      out.add(std::string(piece.rbegin(), piece.rend()));
+    }
+    return std::move(out.list);
+  }
+  Pieces out(budget);
+  std::string_view text = s;
+  size_t from = 0;
+  for (size_t at; (most < 0 || out.count() < most) && (at = find_in(text, by, from, budget)) != std::string::npos;
+       from = at + by.size())
+    out.add(text.substr(from, at - from));
+  out.add(text.substr(from));
+  return std::move(out.list);
+}
+
+List split_lines(const std::string& s, bool keep, Budget& budget) {
+  budget.chars(s.size());
+  Pieces out(budget);
+  std::string_view text = s;
+  for (size_t from = 0; from < s.size();) {
+    size_t end = s.find_first_of("\r\n\v\f", from);
+    if (end == std::string::npos) {
+      out.add(text.substr(from));
+      break;
+    }
+    size_t next = end + (s.compare(end, 2, "\r\n") == 0 ? 2 : 1);
+    out.add(text.substr(from, (keep ? next : end) - from));
+    from = next;
+  }
+  return std::move(out.list);
+}
+
+// Work of changing the case: characters beyond ASCII take a table of ICU.
+void count_case(std::string_view s, Budget& budget) {
+  budget.chars(s.size() + 32 * static_cast<size_t>(std::count_if(s.begin(), s.end(),
+                                                                 [](char c) { return static_cast<signed char>(c) < -64; })));
+  budget.bytes(s.size());
+}
+std::string upper(std::string_view s, Budget& budget) {
+  count_case(s, budget);
+  std::string out;
+  for (size_t at = 0; at < s.size();) append_upper(out, next_char(s, at));
+  return out;
+}
+std::string lower(std::string_view s, Budget& budget) {
+  count_case(s, budget);
+  std::string out;
+  for (size_t at = 0; at < s.size();) append_lower(out, next_char(s, at));
+  return out;
+}
+
+// str.title: the first of each run of letters that have a case.
+std::string title_case(std::string_view s, Budget& budget) {
+  count_case(s, budget);
+  std::string out, up, low;
+  bool before = false;
+  for (size_t at = 0; at < s.size();) {
+    const char32_t c = next_char(s, at);
+    up.clear(), low.clear();
+    append_upper(up, c), append_lower(low, c);
+    out += before ? low : up;
+    before = up != low;
+  }
+  return out;
+}
+
+template <class F>
+bool all_chars(std::string_view s, F&& f, Budget& budget) {
+  budget.chars(2 * s.size());
+  for (size_t at = 0; at < s.size();)
+    if (!f(next_char(s, at))) return false;
+  return !s.empty();
+}
+
+int64_t count_of(const Value& of, const std::string& what, Budget& budget) {
+  int64_t n = 0;
+  if (what.empty()) return length(of, budget) + 1;
+  for (size_t at = 0; (at = find_in(of.string(), what, at, budget)) != std::string::npos; at += what.size()) {
+    budget.step();
+    ++n;
+  }
+  return n;
+}
+
+bool any_affix(const std::string& s, const Value& affix, bool front, Budget& budget) {
+  auto one = [&](const Value& v) {
+    const std::string& a = text_of(v, "the affix");
+    budget.values(1);
+    budget.read(std::min(a.size(), s.size()));
+    return front ? s.starts_with(a) : s.ends_with(a);
+  };
+  if (affix.is_list()) return std::any_of(affix.list().begin(), affix.list().end(), one);
+  return one(affix);
+}
+
+}  // namespace
+
+Value Builtins::text_method(const Value& of, std::string_view name) {
+  const Value self = of;
+  auto fn = [&](Function f) { return Value(std::move(f), self); };
+  Builtins* b = this;
+  Budget* budget = &budget_;
+  auto limit = [](Arguments& a, size_t at) {
+    Value v = a.get(at, "maxsplit", Value(int64_t{-1}));
+    if (!v.is_number() || v.is_float()) raise("maxsplit must be an integer");
+    return v.integer();
+  };
+  if (name == "strip" || name == "lstrip" || name == "rstrip") {
+    bool left = name != "rstrip", right = name != "lstrip";
+    return fn([=](Arguments& a) {
+      return b->made(std::string(strip(self.string(), a.get(0, "chars", None{}), left, right, *budget)));
+    });
+  }
+  if (name == "split" || name == "rsplit") {
+    bool right = name == "rsplit";
+    return fn([=](Arguments& a) {
+      Value by = a.get(0, "sep", None{});
+      return Value(by.is_none() ? split_spaces(self.string(), limit(a, 1), right, *budget)
+                                : split_by(self.string(), text_of(by, "the separator"), limit(a, 1), right, *budget));
+    });
+  }
+  if (name == "splitlines")
+    return fn([=](Arguments& a) { return Value(split_lines(self.string(), truth(a.get(0, "keepends", false)), *budget)); });
+  if (name == "upper") return fn([=](Arguments&) { return b->made(upper(self.string(), *budget)); });
+  if (name == "lower") return fn([=](Arguments&) { return b->made(lower(self.string(), *budget)); });
+  if (name == "title") return fn([=](Arguments&) { return b->made(title_case(self.string(), *budget)); });
+  if (name == "capitalize")
+    return fn([=](Arguments& a) {
+      Arguments x{{self}, {}, a.budget};
+      return b->filter("capitalize", x);
+    });
+  if (name == "startswith" || name == "endswith") {
+    bool front = name == "startswith";
+    return fn([=](Arguments& a) { return Value(any_affix(self.string(), a.get(0, ""), front, *budget)); });
+  }
+  if (name == "removeprefix" || name == "removesuffix") {
+    bool front = name == "removeprefix";
+    return fn([=](Arguments& a) {
+      std::string_view s = self.string();
+      const Value given = a.get(0, "");
+      const std::string& affix = text_of(given, "the affix");
+      budget->read(std::min(affix.size(), s.size()));
+      if (front && s.starts_with(affix)) s.remove_prefix(affix.size());
+      if (!front && s.ends_with(affix)) s.remove_suffix(affix.size());
+      return b->made(std::string(s));
+    });
+  }
+  if (name == "replace")
+    return fn([=](Arguments& a) {
+      Arguments x{{self, a.get(0, "old"), a.get(1, "new"), a.get(2, "count", None{})}, {}, a.budget};
+      return b->filter("replace", x);
+    });
+  if (name == "join")
+    return fn([=](Arguments& a) {
+      Arguments x{{a.get(0, "iterable"), self}, {}, a.budget};
+      return b->filter("join", x);
+    });
+  if (name == "find" || name == "rfind" || name == "index" || name == "rindex") {
+    bool right = name[0] == 'r', must = name.ends_with("index");
+    return fn([=](Arguments& a) {
+      a.at_most("find", 1);
+      const std::string& s = self.string();
+      const Value given = a.get(0, "");
+      const std::string& what = text_of(given, "what is looked for");
+      size_t at = right ? find_last(s, what, s.size(), *budget) : find_in(s, what, 0, *budget);
+      if (at == std::string::npos && must) raise("substring not found");
+      if (at == std::string::npos) return Value(int64_t{-1});
+      budget->chars(at);
+      return Value(std::count_if(s.begin(), s.begin() + static_cast<ptrdiff_t>(at), [](char c) { return !is_tail(c); }));
+    });
+  }
+  if (name == "count")
+    return fn([=](Arguments& a) { return Value(count_of(self, text_of(a.get(0, ""), "what is counted"), *budget)); });
+  auto all = [&](bool (*f)(char32_t)) { return fn([=](Arguments&) { return Value(all_chars(self.string(), f, *budget)); }); };
+  if (name == "isdigit") return all([](char32_t c) { return c >= '0' && c <= '9'; });
+  if (name == "isspace") return all(is_unicode_space);
+  auto classes = [&](uint8_t of) {
+    return fn([=, table = char_table()](Arguments&) {
+      return Value(all_chars(
+          self.string(), [&](char32_t c) { return (table->of(c) & of) != 0; }, *budget));
+    });
+  };
+  if (name == "isalpha") return classes(kLetter);
+  if (name == "isalnum") return classes(kLetter | kNumber);
+  if (name == "isupper")
+    return fn([=](Arguments&) {
+      return Value(upper(self.string(), *budget) == self.string() && lower(self.string(), *budget) != self.string());
+    });
+  if (name == "islower")
+    return fn([=](Arguments&) {
+      return Value(lower(self.string(), *budget) == self.string() && upper(self.string(), *budget) != self.string());
+    });
+  return Undefined(name);
+}
+
+Value Builtins::method(const Value& of, std::string_view name) {
+  if (of.is_string()) return text_method(of, name);
+  const Value self = of;
+  Budget* budget = &budget_;
+  if (of.is_dict()) {
+    if (name == "items" || name == "keys" || name == "values") {
+      char kind = name[0];
+      auto list = [=](Arguments&) {
+        List l;
+        budget->list(self.dict().size() * (kind == 'i' ? 5 : 1));
+        l.reserve(self.dict().size());
+        for (const auto& [k, v] : self.dict()) l.push_back(kind == 'k' ? k : kind == 'v' ? v : Value(List{k, v}, true));
+        return Value(std::move(l));
+      };
+      return Value(Function(list), self);
+    }
+    if (name == "get") {
+      auto get = [=](Arguments& a) {
+        const Value* v = lookup(self.dict(), a.get(0, "key"), *budget);
+        return v ? *v : a.get(1, "default", None{});
+      };
+      return Value(Function(get), self);
+    }
+    if (name == "copy") return Value(Function([=](Arguments&) { return self; }), self);
+    for (std::string_view n : {"update", "pop", "setdefault", "clear", "popitem"})
+      if (name == n && !lookup(of.dict(), name, budget_)) raise("{} would change a dict, which a template may not", name);
+  }
+  if (of.is_list()) {
+    if (name == "index" || name == "count") {
+      bool index = name == "index";
+      auto find = [=](Arguments& a) {
+        int64_t n = 0, i = 0;
+        Value what = a.get(0, "value");
+        for (const Value& v : self.list()) {
+          if (equal(v, what, *budget)) {
+            if (index) return Value(i);
+            ++n;
+          }
+          ++i;
+        }
+        if (index) raise("value is not in list");
+        return Value(n);
+      };
+      return Value(Function(find), self);
+    }
+    for (std::string_view n : {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"})
+      if (name == n) raise("{} would change a list, which a template may not", name);
+  }
+  return Undefined(name);
+}
+
+}  // namespace ravine::jinja

@@ -1,0 +1,52 @@
+// The `model` of a tokenizer.json: one word to ids.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizers/json_view.h"
+#include "text/tokenizers/vocabulary.h"
+
+namespace ravine {
+
+// Memory that encoding of words uses again and again; one thread at a time.
+struct ModelScratch {
+  virtual ~ModelScratch() = default;
+};
+
+class TokenModel {
+ public:
+  virtual ~TokenModel() = default;
+  virtual std::string kind() const = 0;  // "BPE"
+  virtual std::unique_ptr<ModelScratch> scratch() const { return std::make_unique<ModelScratch>(); }
+  // Appends the ids of a word (valid UTF-8, or bytes for a model that was read so). A word that the model cannot take, where it
+  // has no unknown token, is a UserError.
+  virtual void encode(std::string_view word, std::vector<int32_t>& ids, ModelScratch& scratch) const = 0;
+  // As the file spells them.
+  const Vocabulary& vocabulary() const { return vocabulary_; }
+
+ protected:
+  Vocabulary vocabulary_;
+};
+
+// BPE, Unigram, WordPiece, WordLevel; another type is refused by name. `bytes`: words come as bytes that the vocabulary spells
+// with the byte characters.
+std::unique_ptr<TokenModel> read_model(const JsonView& json, bool bytes);
+
+struct BpeOptions {
+  std::string unk_token, prefix, suffix;  // "": none
+  bool fuse_unk = false, byte_fallback = false, ignore_merges = false;
+  bool bytes = false;
+};
+// Merges as pairs of texts, best first. `where` names the file in errors.
+std::unique_ptr<TokenModel> make_bpe(Vocabulary vocabulary,
+                                     const std::vector<std::pair<std::string_view, std::string_view>>& merges,
+                                     const BpeOptions& options, const std::string& where);
+std::unique_ptr<TokenModel> make_unigram(const JsonView& json);
+std::unique_ptr<TokenModel> make_word_piece(Vocabulary vocabulary, std::string unk_token, std::string prefix, int64_t longest,
+                                            const std::string& where);
+std::unique_ptr<TokenModel> make_word_level(Vocabulary vocabulary, std::string unk_token, const std::string& where);
+
+}  // namespace ravine

@@ -1,0 +1,71 @@
+#include "text/tokenizers/open_tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/missing_path.h"
+#include "files/compressed.h"
+#include "files/file_set.h"
+#include "files/tokenizer_files.h"
+#include "text/tokenizer_set.h"
+#include "text/tokenizers/json_tokenizer.h"
+#include "text/tokenizers/llama_settings.h"
+#include "text/tokenizers/llama_tokenizer.h"
+#include "text/tokenizers/sentencepiece_tokenizer.h"
+#include "text/tokenizers/tokenizer_folder.h"
+
+namespace ravine {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// A file of text or of a list where a tokenizer is named: what it begins with tells.
+void refuse_other_file(const std::string& path, bool json) {
+  std::string begin(64, '\0');
+  begin.resize(open_bytes(path)->read(std::as_writable_bytes(std::span(begin))));
+  const size_t first = begin.find_first_not_of(" \t\r\n");
+  const bool text = begin.size() >= 16 && std::all_of(begin.begin(), begin.end(), [](char c) {
+                      return static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\r' || c == '\t';
+                    });
+  if (json ? first == std::string::npos || begin[first] == '{' : !text) return;
+  throw UserError(
+      json ? "not a tokenizer.json" : "text, not a tokenizer", path,
+      json ? "a tokenizer.json is one object" : "a SentencePiece model is a binary file, other tokenizers are a tokenizer.json",
+      "name the tokenizer.model, the tokenizer.json, or the folder that holds one");
+}
+
+[[noreturn]] void refuse_folder(const std::string& path) {
+  std::string fix = "name the file or folder of the tokenizer";
+  for (const char* inside : {"run/model", "model", "tokenizer"})
+    if (const std::string there = (fs::path(path) / inside).string(); has_tokenizer(there)) fix = "its tokenizer is " + there;
+  throw UserError("no tokenizer in folder", path,
+                  "it must hold tokenizer.model, tokenizer.json, vocab.json with merges.txt, or vocab.txt", fix);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& path) {
+  std::error_code ec;
+  refuse_unfinished(tokenizer_journal(fs::is_directory(path, ec) ? path : folder_of(path)));
+  if (fs::is_directory(path, ec)) {
+    if (fs::directory_iterator(path, ec); ec)
+      throw UserError("cannot read folder", path, ec.message(), "check its permissions");
+    if (!has_tokenizer(path)) refuse_folder(path);
+    bool model = !find_in_folder(path, "tokenizer.model").empty(), json = !find_in_folder(path, "tokenizer.json").empty();
+    if (model && (!json || is_llama_folder(path))) return open_llama_tokenizer(path);
+    return open_tokenizer_folder(path);
+  }
+  if (!fs::exists(path, ec))
+    throw UserError("no such tokenizer", path, "it must be a tokenizer.model, a tokenizer.json or a folder that holds one",
+                    missing_path_advice(path, Hub::models));
+  std::string name = path;
+  for (const char* suffix : {".xz", ".gz", ".zst"})
+    if (name.ends_with(suffix)) name.erase(name.size() - std::string_view(suffix).size());
+  refuse_other_file(path, name.ends_with(".json"));
+  if (name.ends_with(".json")) return open_tokenizer_json(path);
+  return open_sentencepiece_tokenizer(path);
+}
+
+}  // namespace ravine

@@ -1,0 +1,242 @@
+#include "text/tokenizers/tokenizer_folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "files/compressed.h"
+#include "files/tokenizer_files.h"
+#include "text/tokenizers/json_tokenizer.h"
+#include "text/tokenizers/settings_file.h"
+
+namespace ravine {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kFileLimit = int64_t{128} << 20;
+
+[[noreturn]] void wrong_file(const std::string& file, const std::string& key, const std::string& rule) {
+  throw UserError("wrong tokenizer setting", file + ": " + key, rule, "correct the file");
+}
+
+bool setting(const Json& j, const std::string& file, const char* key, bool fallback) {
+  auto it = j.find(key);
+  if (it == j.end() || it->is_null()) return fallback;
+  if (!it->is_boolean()) wrong_file(file, key, "it must be true or false");
+  return it->get<bool>();
+}
+
+AddedEntry read_entry(const Json& j, const std::string& file, const std::string& key, bool special) {
+  AddedEntry e;
+  e.token.special = special;
+  if (j.is_string()) {
+    e.token.content = j.get<std::string>();
+  } else if (j.is_object() && j.contains("content") && j["content"].is_string()) {
+    e.token.content = j["content"].get<std::string>();
+    e.token.lstrip = setting(j, file, "lstrip", false);
+    e.token.rstrip = setting(j, file, "rstrip", false);
+    e.token.single_word = setting(j, file, "single_word", false);
+    e.token.special = special || setting(j, file, "special", false);
+    e.normalized = setting(j, file, "normalized", !e.token.special);
+  } else {
+    wrong_file(file, key, "a token is a string or an object with the string 'content'");
+  }
+  if (e.token.content.empty()) wrong_file(file, key, "a token must not be empty");
+  return e;
+}
+
+bool same(const AddedEntry& a, const AddedEntry& b) {
+  return a.token.content == b.token.content && a.token.lstrip == b.token.lstrip && a.token.rstrip == b.token.rstrip &&
+         a.token.single_word == b.token.single_word && a.token.special == b.token.special && a.normalized == b.normalized;
+}
+
+// The settings of the folder laid over what the tokenizer's own file says.
+class Settings {
+ public:
+  explicit Settings(const std::string& dir) {
+    config_ = read_settings(dir, "tokenizer_config.json", config_path_);
+    map_ = read_settings(dir, "special_tokens_map.json", map_path_);
+  }
+  const Json& config() const { return config_; }
+  const std::string& config_path() const { return config_path_; }
+
+  void apply(TokenizerParts& p) const {
+    add_listed(p);
+    p.special = {named(p, "bos_token"), named(p, "eos_token"), named(p, "pad_token"), named(p, "unk_token")};
+    for (const char* key : {"sep_token", "cls_token", "mask_token"}) named(p, key);
+    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) add_more(p, key);
+    p.added.finish();
+    p.split_special = setting(config_, config_path_, "split_special_tokens", false);
+    bool asked = config_.contains("add_bos_token") || config_.contains("add_eos_token");
+    if (asked || !p.has_post_processor) {
+      p.post_processor = {};
+      if (setting(config_, config_path_, "add_bos_token", false) && p.special.bos) p.post_processor.before = {*p.special.bos};
+      if (setting(config_, config_path_, "add_eos_token", false) && p.special.eos) p.post_processor.after = {*p.special.eos};
+    }
+  }
+
+ private:
+  void add(TokenizerParts& p, AddedEntry e) const { p.added.add(std::move(e), p.model->vocabulary(), p.normalizer.get()); }
+
+  void add_listed(TokenizerParts& p) const {
+    auto it = config_.find("added_tokens_decoder");
+    if (it == config_.end() || it->is_null()) return;
+    if (!it->is_object()) wrong_file(config_path_, "added_tokens_decoder", "it must be an object");
+    std::vector<std::pair<int64_t, AddedEntry>> list;
+    for (const auto& [key, value] : it->items()) {
+      std::string where = "added_tokens_decoder." + key;
+      int64_t id = -1;
+      auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+      if (error != std::errc{} || end != key.data() + key.size() || id < 0 || id >= kMaxTokenId)
+        wrong_file(config_path_, where, fmt::format("the key must be a token id from 0 to {}", kMaxTokenId - 1));
+      list.emplace_back(id, read_entry(value, config_path_, where, false));
+    }
+    std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& [id, e] : list) {
+      const AddedEntry* known = p.added.by_id(p.added.find(e.token.content));
+      if (!known || !same(*known, e)) add(p, std::move(e));
+    }
+  }
+
+  std::optional<int32_t> named(TokenizerParts& p, const char* key) const {
+    bool in_config = config_.contains(key);
+    const Json& from = in_config ? config_ : map_;
+    if (!from.contains(key) || from[key].is_null()) return std::nullopt;
+    AddedEntry e = read_entry(from[key], in_config ? config_path_ : map_path_, key, true);
+    std::string content = e.token.content;
+    const AddedEntry* known = p.added.by_id(p.added.find(content));
+    if (!known || !known->token.special) add(p, std::move(e));
+    return p.added.find(content);
+  }
+
+  void add_more(TokenizerParts& p, const char* key) const {
+    bool in_config = config_.contains(key);
+    const Json& from = in_config ? config_ : map_;
+    if (!from.contains(key) || from[key].is_null()) return;
+    const std::string& path = in_config ? config_path_ : map_path_;
+    if (!from[key].is_structured()) wrong_file(path, key, "it must be a list of tokens");
+    for (const auto& value : from[key]) {
+      AddedEntry e = read_entry(value, path, key, true);
+      if (p.added.find(e.token.content) < 0) add(p, std::move(e));
+    }
+  }
+
+  Json config_, map_;
+  std::string config_path_, map_path_;
+};
+
+std::string class_name(const Settings& s) {
+  auto it = s.config().find("tokenizer_class");
+  if (it == s.config().end() || it->is_null()) return "";
+  if (!it->is_string()) wrong_file(s.config_path(), "tokenizer_class", "it must be a string");
+  std::string name = *it;
+  if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  return name;
+}
+
+Json split_by(std::string_view regex) {
+  return {{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}, {"invert", false}};
+}
+
+// The older pair of files as the tokenizer.json that Transformers makes of them.
+TokenizerParts from_vocab_and_merges(const std::string& vocab, const std::string& merges, const Settings& s) {
+  std::string name = class_name(s);
+  bool prefix = setting(s.config(), s.config_path(), "add_prefix_space", false);
+  Json bytes{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", true}, {"use_regex", true}};
+  Json normalizer, pre = bytes, post{{"type", "ByteLevel"}, {"add_prefix_space", prefix}, {"trim_offsets", false}};
+  if (name == "Qwen2Tokenizer") {
+    normalizer = {{"type", "NFC"}};
+    bytes["use_regex"] = false;
+    pre = {{"type", "Sequence"}, {"pretokenizers", {split_by(pattern_text(SplitPattern::qwen2)), bytes}}};
+  } else if (name != "" && name != "GPT2Tokenizer" && name != "GPTNeoXTokenizer") {
+    throw UserError("this kind of tokenizer is not read from vocab.json and merges.txt", s.config_path() + ": tokenizer_class",
+                    fmt::format("'{}' is not one of GPT2Tokenizer, GPTNeoXTokenizer, Qwen2Tokenizer", name),
+                    "save it with Transformers, which writes a tokenizer.json");
+  }
+  std::string list;
+  std::string text = read_whole(merges, kFileLimit);
+  if (find_invalid_utf8(text) != std::string::npos) wrong_file(merges, "text", "it must be UTF-8");
+  for (const auto& line : split(text, '\n')) {
+    std::string_view l = line;
+    if (l.ends_with('\r')) l.remove_suffix(1);
+    if (l.empty() || l.starts_with("#version")) continue;
+    if (!list.empty()) list += ',';
+    list += Json(l).dump();
+  }
+  std::string json = fmt::format(
+      R"({{"version":"1.0","normalizer":{},"pre_tokenizer":{},"post_processor":{},"decoder":{},"model":{{"type":"BPE","vocab":{},"merges":[{}]}}}})",
+      normalizer.dump(), pre.dump(), post.dump(), Json{{"type", "ByteLevel"}}.dump(), read_whole(vocab, kFileLimit), list);
+  return read_tokenizer_json(json, vocab);
+}
+
+TokenizerParts from_word_pieces(const std::string& path, const Settings& s) {
+  std::string name = class_name(s);
+  if (name != "" && name != "BertTokenizer" && name != "DistilBertTokenizer" && name != "ElectraTokenizer")
+    throw UserError("this kind of tokenizer is not read from vocab.txt", s.config_path() + ": tokenizer_class",
+                    fmt::format("'{}' is not one of BertTokenizer, DistilBertTokenizer, ElectraTokenizer", name),
+                    "save it with Transformers, which writes a tokenizer.json");
+  std::string text = read_whole(path, kFileLimit);
+  if (find_invalid_utf8(text) != std::string::npos) wrong_file(path, "text", "it must be UTF-8");
+  Vocabulary v;
+  int32_t id = 0;
+  auto lines = split(text, '\n');
+  if (!lines.empty() && lines.back().empty()) lines.pop_back();
+  for (const auto& line : lines) v.add(strip_right(line), id++);
+  v.freeze();
+  auto text_of = [&](const char* key, const char* fallback) {
+    auto it = s.config().find(key);
+    if (it == s.config().end()) return std::string(fallback);
+    return it->is_string() ? it->get<std::string>() : it->is_object() ? it->value("content", fallback) : std::string(fallback);
+  };
+  std::string cls = text_of("cls_token", "[CLS]"), sep = text_of("sep_token", "[SEP]"), unk = text_of("unk_token", "[UNK]");
+  for (const auto& t : {cls, sep, unk})
+    if (v.find(t) < 0) wrong_file(path, t, "this token must be in the vocabulary");
+  bool lower = setting(s.config(), s.config_path(), "do_lower_case", true);
+  Json accents;
+  if (s.config().contains("strip_accents")) accents = s.config()["strip_accents"];
+  Json added = Json::array();
+  for (const auto& t : {text_of("pad_token", "[PAD]"), unk, cls, sep, text_of("mask_token", "[MASK]")})
+    if (v.find(t) >= 0) added.push_back({{"id", v.find(t)}, {"content", t}, {"special", true}, {"normalized", false}});
+  Json vocab = Json::object();
+  Json json{{"version", "1.0"},
+            {"added_tokens", added},
+            {"normalizer",
+             {{"type", "BertNormalizer"},
+              {"clean_text", true},
+              {"handle_chinese_chars", setting(s.config(), s.config_path(), "tokenize_chinese_chars", true)},
+              {"strip_accents", accents},
+              {"lowercase", lower}}},
+            {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+            {"post_processor", {{"type", "BertProcessing"}, {"sep", {sep, v.find(sep)}}, {"cls", {cls, v.find(cls)}}}},
+            {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}}};
+  std::string all;
+  v.each([&](std::string_view t, int32_t i) { all += fmt::format("{}{}:{}", all.empty() ? "" : ",", Json(t).dump(), i); });
+  std::string whole = json.dump();
+  whole.pop_back();
+  whole += fmt::format(R"(,"model":{{"type":"WordPiece","unk_token":{},"continuing_subword_prefix":"##","vocab":{{{}}}}}}})",
+                       Json(unk).dump(), all);
+  return read_tokenizer_json(whole, path);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> open_tokenizer_folder(const std::string& dir) {
+  Settings settings(dir);
+  TokenizerParts parts;
+  std::string json = find_in_folder(dir, "tokenizer.json"), vocab = find_in_folder(dir, "vocab.json"),
+              merges = find_in_folder(dir, "merges.txt");
+  if (!json.empty())
+    parts = read_tokenizer_json(read_whole(json, kFileLimit), json);
+  else if (!vocab.empty() && !merges.empty())
+    parts = from_vocab_and_merges(vocab, merges, settings);
+  else
+    parts = from_word_pieces(find_in_folder(dir, "vocab.txt"), settings);
+  settings.apply(parts);
+  return make_tokenizer(std::move(parts));
+}
+
+}  // namespace ravine

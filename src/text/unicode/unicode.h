@@ -1,0 +1,88 @@
+// What tokenizers ask about code points. The classes are those of the Unicode version that the Hugging Face libraries carry:
+// ICU's data with the differences of unicode_delta.cpp laid over it.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/unicode/utf8.h"
+
+namespace ravine {
+
+// Classes as the regular expressions of tokenizers see them.
+enum CharClass : uint8_t {
+  kLetter = 1,       // \p{L}
+  kNumber = 2,       // \p{N}
+  kSpace = 4,        // \s, White_Space
+  kPunctuation = 8,  // ASCII punctuation or \p{P}, as crate unicode_categories 0.1.1 has it
+  kWord = 16,        // \w of Rust's regex crate
+  kNumeric = 32,     // char::is_numeric of Rust
+};
+
+// Classes of all code points in two steps of a table.
+class CharTable {
+ public:
+  CharTable();
+  uint8_t of(char32_t c) const { return c < 0x110000 ? pages_[page_of_[c >> 8] + (c & 0xff)] : 0; }
+  uint8_t ascii(unsigned char c) const { return ascii_[c]; }  // c < 0x80
+
+ private:
+  uint8_t ascii_[128];
+  uint32_t page_of_[0x1100];  // where the page of 256 code points begins
+  std::vector<uint8_t> pages_;
+};
+
+std::shared_ptr<const CharTable> char_table();  // shared by those who hold it
+
+// The code point at s[at] of valid UTF-8; moves `at` behind it.
+inline char32_t next_char(std::string_view s, size_t& at) {
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
+  unsigned char c = byte(at);
+  if (c < 0x80) return at += 1, c;
+  if (c < 0xe0) return at += 2, (c & 0x1fu) << 6 | (byte(at - 1) & 0x3fu);
+  if (c < 0xf0) return at += 3, (c & 0xfu) << 12 | (byte(at - 2) & 0x3fu) << 6 | (byte(at - 1) & 0x3fu);
+  return at += 4, (c & 7u) << 18 | (byte(at - 3) & 0x3fu) << 12 | (byte(at - 2) & 0x3fu) << 6 | (byte(at - 1) & 0x3fu);
+}
+
+void append_utf8(std::string& out, char32_t c);
+
+// Valid UTF-8: each maximal part that is no text becomes U+FFFD, as Rust's and Python's lossy decoding do.
+std::string lossy_utf8(std::string_view bytes);
+
+// Takes one character from the front, or what is none as U+FFFD, and returns its length in bytes. 0: there is nothing, or
+// (unless `at_end`) more bytes must come before it is known.
+size_t take_utf8(std::string_view bytes, bool at_end, std::string& out);
+
+// Lower case of one character on its own, as Rust's char::to_lowercase.
+void append_lower(std::string& out, char32_t c);
+
+void append_upper(std::string& out, char32_t c);  // upper case, as Python's str.upper
+
+bool is_mark(char32_t c);             // \p{M} of Unicode 13
+bool is_nonspacing_mark(char32_t c);  // \p{Mn}, as crate unicode_categories 0.1.1 has it
+bool is_other(char32_t c);            // control, format, private use: what BERT's clean-up drops
+bool is_chinese(char32_t c);          // the blocks that BERT sets spaces around
+
+int script_of(char32_t c);  // a number per script; Hiragana and Katakana count as Han; -1 for a space
+
+enum class NormalForm { nfc, nfd, nfkc, nfkd };
+
+// Unicode normal forms of Unicode 13: later characters stay as they are.
+class Normalization {
+ public:
+  explicit Normalization(NormalForm form);
+  ~Normalization();
+  bool is_identity(std::string_view text) const;  // quick and safe: false when it takes a closer look
+  std::string apply(std::string_view text) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Ends of the extended grapheme clusters of the text, in bytes.
+std::vector<size_t> grapheme_ends(std::string_view text);
+
+}  // namespace ravine
