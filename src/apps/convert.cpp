@@ -13,7 +13,10 @@ namespace ravine {
 namespace {
 
 struct ConvertFlags {
-  std::string input, output, to, from = "auto", dtype, model_config;
+  std::string input, output, model_config;
+  ConvertTarget to = ConvertTarget::hf;
+  std::optional<WeightLayout> from;
+  std::optional<DType> dtype;
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1, resize_vocab = 0, threads = 0;
   bool optimizer = false, fused = false, dry_run = false, allow_unknown = false;
   template <class V>
@@ -22,16 +25,16 @@ struct ConvertFlags {
       required() & metavar("PATH") & reads_folder());
     v("output", output, "folder to write: it appears whole or not at all (not needed with --dry-run)",
       metavar("DIR") & writes());
-    v("to", to, "layout to write", required() & one_of({"hf", "megatron-legacy", "megatron-mcore", "mindformers", "ravine"}));
-    v("from", from, "layout of the input; auto: recognised",
-      one_of({"auto", "hf", "megatron", "deepspeed", "mindformers", "ravine"}));
+    v("to", to, "layout to write", required());
+    v("from", from, "layout of the input; auto: recognised", no_value(kAuto));
     v("tensor", tensor, "tensor ranks of the Megatron or MindFormers folder to write", between(1, 1000));
     v("pipeline", pipeline, "pipeline ranks of the Megatron folder", between(1, 1000));
     v("virtual", virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
     v("fused", fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
     v("optimizer", optimizer,
       "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
-    v("dtype", dtype, "type of the weights written; none: as stored", one_of({"", "f32", "bf16", "f16"}));
+    v("dtype", dtype, "type of the weights written; none: as stored",
+      one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
     v("model-config", model_config, "config.json of the model, where the input has none or another vocabulary",
       metavar("FILE") & reads());
     v("resize-vocab", resize_vocab, "rows of embedding and head; new ones are the mean of the old. 0: as they are",
@@ -53,8 +56,8 @@ void print_rows(const ConvertReport& report) {
 int run_convert(ConvertFlags& flags, Config&) {
   if (flags.output.empty() && !flags.dry_run)
     throw UserError("--output is missing", "command line", "a folder is written", "give --output DIR, or --dry-run");
-  const bool megatron = flags.to.starts_with("megatron-"), mindformers = flags.to == "mindformers",
-             ravine = flags.to == "ravine";
+  const bool megatron = is_megatron(flags.to), mindformers = flags.to == ConvertTarget::mindformers,
+             ravine = flags.to == ConvertTarget::ravine;
   auto only = [&](bool used, bool fits, const char* what, const char* rule) {
     if (used && !fits) throw UserError(what, "command line", rule, "leave it out");
   };
@@ -64,12 +67,15 @@ int run_convert(ConvertFlags& flags, Config&) {
        "only Megatron folders are written for several stages");
   only(flags.fused, mindformers, "--fused", "only MindFormers has these names");
   only(flags.optimizer, ravine, "--optimizer", "only Ravine checkpoints are written with moments");
-  only(!flags.dtype.empty() && flags.dtype != "f32", !ravine, "--dtype", "checkpoints of training hold f32");
+  only(flags.dtype.value_or(DType::f32) != DType::f32, !ravine, "--dtype", "checkpoints of training hold f32");
   while (flags.input.size() > 1 && flags.input.back() == '/') flags.input.pop_back();
   flags.input = run_meant_by(flags.input);
-  ConvertOptions o{
-      .input = flags.input, .output = flags.output, .to = flags.to, .from = flags.from, .model_config = flags.model_config};
-  if (!flags.dtype.empty()) o.dtype = parse_dtype(flags.dtype);
+  ConvertOptions o{.input = flags.input,
+                   .output = flags.output,
+                   .to = flags.to,
+                   .from = flags.from,
+                   .model_config = flags.model_config,
+                   .dtype = flags.dtype};
   o.tensor = flags.tensor, o.pipeline = flags.pipeline, o.virtual_stages = flags.virtual_stages;
   o.fused = flags.fused, o.optimizer = flags.optimizer;
   o.resize_vocabulary = flags.resize_vocab;

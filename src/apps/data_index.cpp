@@ -18,7 +18,8 @@ namespace {
 struct IndexFlags {
   std::vector<std::string> prefix;
   std::vector<double> weights;
-  std::string split = "969,30,1", samples, order = "megatron", tokenizer, index_tokenizer, cache, out;
+  std::string split = "969,30,1", samples, tokenizer, index_tokenizer, cache, out;
+  MegatronOrder order = MegatronOrder::core;
   int64_t sequence_length = 1024, seed = 1234, first = 20, eod = -1;
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false, partial_valid = false,
        no_extra_token = false, overwrite = false;
@@ -31,7 +32,7 @@ struct IndexFlags {
     v("seed", seed, "seed of the shuffles", between(0, 4294967295.0));
     v("samples", samples, "samples of train, valid and test; one left empty means one epoch",
       required() & metavar("TRAIN,VALID,TEST"));
-    v("order", order, "whose order: Megatron-core's, or that of Megatron-LM in 2023", one_of({"megatron", "megatron-2023"}));
+    v("order", order, "whose order: Megatron-core's, or that of Megatron-LM in 2023");
     v("first", first, "samples to write per split", between(0, 1e9));
     v("reset-position-ids", reset_position_ids, "positions begin again behind each end of a document");
     v("reset-attention-mask", reset_attention_mask, "attention stays inside documents");
@@ -138,7 +139,7 @@ int run_index(IndexFlags& f, Config&) {
   refuse_inputs(options_of(f), "--out", paths);
   for (const IndexFile& o : outputs) refuse_other_output(o.path, o.mark, f.overwrite);
   GptOptions o;
-  o.order = f.order == "megatron" ? MegatronOrder::core : MegatronOrder::of_2023;
+  o.order = f.order;
   o.sequence_length = f.sequence_length;
   o.seed = f.seed;
   o.split = f.split;

@@ -11,6 +11,7 @@
 #include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "data/instruct/conversation.h"
 #include "data/record_handler.h"
 #include "data/source.h"
 #include "data/tokenizer.h"
@@ -87,7 +88,7 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   h.keys = f.json_keys;
   h.append_eod = f.append_eod;
   h.sequence_length = f.seq_length;
-  const bool conversations = f.handler == "alpaca" || f.handler == "sharegpt" || f.handler == "messages";
+  const bool conversations = value_named<ChatFormat>(f.handler).has_value();
   h.chat_template = f.chat_template;
   if (conversations && f.chat_template.empty() && std::filesystem::is_directory(f.tokenizer))
     h.chat_template = f.tokenizer;  // its own

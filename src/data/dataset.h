@@ -22,7 +22,10 @@ struct DatasetOptions {
   int64_t sequence_length = 1024;
   std::string text_key = "text";
   bool pack = true, document_attention = false, append_eos = true, shuffle = true;
-  std::string format = "auto", chat_template, loss_on = "answers", too_long = "cut";  // of conversations: data/instruct
+  std::string chat_template;  // of conversations: data/instruct
+  RecordFormat format = RecordFormat::automatic;
+  LossOn loss_on = LossOn::answers;
+  TooLong too_long = TooLong::cut;
   std::string tokenizer_path;  // folder whose chat template is used when none is named
   uint64_t seed = 42;
   int64_t vocabulary = 0;                                 // of the model; ids must be below it. 0: the tokenizer's
@@ -31,7 +34,8 @@ struct DatasetOptions {
   std::string cache;                                      // folder to find tokens in (data/token_cache.h); empty: none
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread while text is tokenized
   // Megatron's orders (data/megatron/megatron_dataset.h).
-  std::string order = "philox", split = "969,30,1", index_cache;
+  SampleOrder order = SampleOrder::philox;
+  std::string split = "969,30,1", index_cache;
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
   int64_t eod = -1;                               // -1: the tokenizer's
   int64_t train_samples = 1, valid_samples = -1;  // samples that the run wants; -1: one epoch

@@ -153,8 +153,8 @@ TEST(TokenCache, ConversationsAreKeptToo) {
   EXPECT_GE(work, 40);
   EXPECT_FALSE(again(o));
   for (auto& [what, change] : std::vector<std::pair<const char*, std::function<void(DatasetOptions&)>>>{
-           {"loss_on", [](DatasetOptions& c) { c.loss_on = "all"; }},
-           {"too_long", [](DatasetOptions& c) { c.too_long = "drop"; }},
+           {"loss_on", [](DatasetOptions& c) { c.loss_on = LossOn::all; }},
+           {"too_long", [](DatasetOptions& c) { c.too_long = TooLong::drop; }},
            {"sequence_length", [](DatasetOptions& c) { c.sequence_length = 390; }},
            {"chat_template", [](DatasetOptions& c) { c.chat_template = "qwen"; }},
            {"valid_fraction", [](DatasetOptions& c) { c.valid_fraction = 0.5; }}}) {

@@ -8,11 +8,11 @@
 namespace ravine {
 
 struct ChatSetOptions {
-  std::string format = "auto";  // auto: the first record of each file tells
-  int64_t longest = 1025;       // tokens of a conversation at most
-  bool drop_longer = false;     // false: cut off behind that
-  int64_t vocabulary = 0;       // ids must be below it; 0: the tokenizer's size
-  double held_out = 0;          // share of the conversations that go to the second store, by a hash of their record alone
+  RecordFormat format = RecordFormat::automatic;  // automatic: the first record of each file tells
+  int64_t longest = 1025;                         // tokens of a conversation at most
+  bool drop_longer = false;                       // false: cut off behind that
+  int64_t vocabulary = 0;                         // ids must be below it; 0: the tokenizer's size
+  double held_out = 0;  // share of the conversations that go to the second store, by a hash of their record alone
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread now and then; may be empty
 };
 

@@ -81,7 +81,7 @@ Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokeni
   if (instructions) return open_instruction_order(o, vocabulary, tokenizer);
 
   GptOptions g;
-  g.order = o.order == "megatron" ? MegatronOrder::core : MegatronOrder::of_2023;
+  g.order = o.order == SampleOrder::megatron ? MegatronOrder::core : MegatronOrder::of_2023;
   g.sequence_length = o.sequence_length;
   g.seed = static_cast<int64_t>(o.seed);
   g.split = o.split;
