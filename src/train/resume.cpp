@@ -23,7 +23,7 @@ TrainState Trainer::state() const {
   TrainState s = state_of(*engine_, frozen_elsewhere_ ? StateFor::writing_trained : StateFor::writing);
   s.scalars["step"] = done_;
   s.scalars["tokens"] = tokens_;
-  s.scalars["optimizer"] = config_.optimizer.type;
+  s.scalars["optimizer"] = name(config_.optimizer.type);
   s.scalars["seed"] = config_.train.seed;
   s.scalars["global_batch"] = config_.train.global_batch;
   s.scalars["compute"] = std::string(name(types_.compute));

@@ -59,7 +59,8 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
     const std::string compute = field<std::string>(scalars, "compute", where);
     out.options["precision.compute"] = compute;
     if (compute == "bf16" && !instructions.empty())
-      out.options["precision.bf16_products"] = instructions.find("dot products") != std::string::npos ? "dot" : "widen";
+      out.options["precision.bf16_products"] =
+          name(instructions.find("dot products") != std::string::npos ? Bf16Products::dot : Bf16Products::widen);
   }
   const Json options = has("options") ? field<Json>(scalars, "options", where) : Json::object();
   for (const auto& [key, value] : options.items()) {
