@@ -42,10 +42,18 @@ struct DataSource {
   }
 };
 
-struct DataOptions {
+// What samples Megatron's GPT dataset makes of token files: for training in its order, and for `ravine data index`.
+struct MegatronOptions {
+  int64_t sequence_length = 1024;  // predictions of a sample
+  std::string split = "969,30,1";
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  int64_t eod = -1;         // end-of-document id; needed by the three above
+  std::string index_cache;  // folder of index files; empty: none
+};
+
+struct DataOptions : MegatronOptions {
   std::vector<DataSource> train, valid;
   double valid_fraction = 0;
-  int64_t sequence_length = 1024;
   std::string text_key = "text", chat_template;
   RecordFormat format = RecordFormat::automatic;
   LossOn loss_on = LossOn::answers;
@@ -55,9 +63,6 @@ struct DataOptions {
   int64_t prefetch = 4;
   bool cache = true;
   SampleOrder order = SampleOrder::philox;
-  std::string split = "969,30,1", index_cache;
-  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
-  int64_t eod = -1;
   template <class V>
   void each(V&& v) {
     v("train", train, "training sources: paths, or {path: PATH, weight: W, format: F}", may_change());

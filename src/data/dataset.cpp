@@ -153,15 +153,15 @@ class Opening {
     TokenizeOptions t{o_.text_key, o_.append_eos, o_.vocabulary, held_out_, o_.threads, o_.progress};
     TokensInUse tokens;
     std::optional<TokenizedFiles> files;
-    if (!o_.cache.empty()) {
+    if (!o_.token_folder.empty()) {
       tokens.key = token_key(g.paths, *tokenizer_, t);
-      files = load_tokens(o_.cache, tokens.key, g.paths, *tokenizer_);
+      files = load_tokens(o_.token_folder, tokens.key, g.paths, *tokenizer_);
       tokens.fresh = !files;
     }
     if (!files) files.emplace(tokenize_files(g.paths, *tokenizer_, t));
     tokens.train = std::make_shared<const TokenStore>(std::move(files->train));
     tokens.held_out = std::make_shared<const TokenStore>(std::move(files->held_out));
-    if (!o_.cache.empty()) out_.tokens.push_back(tokens);
+    if (!o_.token_folder.empty()) out_.tokens.push_back(tokens);
     if (std::any_of(g.paths.begin(), g.paths.end(),
                     [](const std::string& path) { return source_kind(path) == SourceKind::text; }))
       out_.notes.push_back(fmt::format("{}: text that runs on from line to line, in {} (preprocess makes one of each line)",
@@ -184,13 +184,12 @@ class Opening {
           fmt::format("answers end with {} (id {}){}", tokenizer_->id_to_piece(encoder_->end_token()), encoder_->end_token(),
                       encoder_->end_is_appended() ? ", the tokenizer's eos: the chat template has no end token" : ""));
     }
-    ChatSetOptions c{
-        format_of(g.source, o_), o_.sequence_length + 1, o_.too_long == TooLong::drop, o_.vocabulary, held_out_, o_.progress};
+    ChatSetOptions c{format_of(g.source, o_), o_.sequence_length + 1, o_.too_long, o_.vocabulary, held_out_, o_.progress};
     TokensInUse tokens;
     std::optional<ChatSet> set;
-    if (!o_.cache.empty()) {
+    if (!o_.token_folder.empty()) {
       tokens.key = chats_key(g.paths, *tokenizer_, *encoder_, c);
-      set = load_chats(o_.cache, tokens.key, g.paths, *tokenizer_);
+      set = load_chats(o_.token_folder, tokens.key, g.paths, *tokenizer_);
       tokens.fresh = !set;
     }
     if (!set) set.emplace(read_chats(g.paths, *tokenizer_, *encoder_, c));
@@ -199,7 +198,7 @@ class Opening {
     tokens.files = g.paths;
     tokens.counts = set->counts;
     tokens.format = set->format;
-    if (!o_.cache.empty()) out_.tokens.push_back(tokens);
+    if (!o_.token_folder.empty()) out_.tokens.push_back(tokens);
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
     add(g, std::make_unique<ChatSamples>(tokens.chats, layout),
         held_out_ > 0 ? std::make_unique<ChatSamples>(tokens.held_out_chats, layout) : nullptr);
@@ -224,8 +223,8 @@ class Opening {
                       fmt::format("data.loss_on={} cannot change them", name(o_.loss_on)),
                       "leave data.loss_on out, or train on the records themselves");
     auto files = std::make_shared<const InstructionFiles>(g.paths, vocabulary_);
-    InstructionChoice c = choose_instructions(*files, {RecordFormat::automatic, o_.sequence_length + 1,
-                                                       o_.too_long == TooLong::drop, vocabulary_, held_out_, nullptr});
+    InstructionChoice c = choose_instructions(
+        *files, {RecordFormat::automatic, o_.sequence_length + 1, o_.too_long, vocabulary_, held_out_, nullptr});
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
     auto samples = [&](std::vector<int64_t>& chosen) {
       return std::make_unique<InstructionSamples>(files, std::move(chosen), layout);
@@ -369,35 +368,16 @@ void check_valid_samples(const Config& config) {
 }  // namespace
 
 DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
-  const DataOptions& d = config.data;
   check_valid_samples(config);
-  return {.train = d.train,
-          .valid = d.valid,
-          .valid_fraction = d.valid_fraction,
-          .sequence_length = d.sequence_length,
-          .text_key = d.text_key,
-          .pack = d.pack,
-          .document_attention = d.document_attention,
-          .append_eos = d.append_eos,
-          .shuffle = d.shuffle,
-          .chat_template = d.chat_template,
-          .format = d.format,
-          .loss_on = d.loss_on,
-          .too_long = d.too_long,
-          .tokenizer_path = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer,
-          .seed = static_cast<uint64_t>(config.train.seed),
-          .vocabulary = vocabulary,
-          .threads = narrow_option<int>(config.train.threads, "train.threads"),
-          .cache = d.cache ? config.train.output + "/tokens" : "",
-          .order = d.order,
-          .split = d.split,
-          .index_cache = d.index_cache,
-          .reset_position_ids = d.reset_position_ids,
-          .reset_attention_mask = d.reset_attention_mask,
-          .eod_mask_loss = d.eod_mask_loss,
-          .eod = d.eod,
-          .train_samples = config.train.steps * config.train.global_batch,
-          .valid_samples = valid_samples(config.train)};
+  DatasetOptions o{config.data};
+  o.tokenizer_path = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer;
+  o.seed = static_cast<uint64_t>(config.train.seed);
+  o.vocabulary = vocabulary;
+  o.threads = narrow_option<int>(config.train.threads, "train.threads");
+  if (o.cache) o.token_folder = config.train.output + "/tokens";
+  o.train_samples = config.train.steps * config.train.global_batch;
+  o.valid_samples = valid_samples(config.train);
+  return o;
 }
 
 bool needs_tokenizer(const DatasetOptions& o) {

@@ -145,9 +145,10 @@ uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& token
 
 uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder,
                    const ChatSetOptions& o) {
-  return cache_key(fmt::format("{} {} {} {} {} {} {} {} {:a}", kChatFormat, tokenizer.fingerprint(), tokenizer.size(),
-                               encoder.settings(), name(o.format), o.longest, o.drop_longer, o.vocabulary, o.held_out),
-                   files);
+  return cache_key(
+      fmt::format("{} {} {} {} {} {} {} {} {:a}", kChatFormat, tokenizer.fingerprint(), tokenizer.size(), encoder.settings(),
+                  name(o.format), o.longest, o.too_long == TooLong::drop, o.vocabulary, o.held_out),
+      files);
 }
 
 std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files,

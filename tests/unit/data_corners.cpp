@@ -69,7 +69,7 @@ DatasetOptions options(const std::string& file, const std::string& cache = "") {
   o.train = {{file, 1}};
   o.sequence_length = 16;
   o.threads = 1;
-  o.cache = cache;
+  o.token_folder = cache;
   o.tokenizer_path = kChat;
   return o;
 }
@@ -139,15 +139,15 @@ TEST(TokensKept, OfBothListsAndNothingOfOthersIsRemoved) {
   DatasetOptions o = options(f.write("a.jsonl", "{\"text\": \"one\"}\n"), f / "tokens");
   o.valid = {{f.write("v.jsonl", "{\"text\": \"two\"}\n"), 1}};
   Datasets d = open_datasets(o, &t);
-  save_tokens(o.cache, d.tokens);
-  EXPECT_EQ(entries(o.cache).size(), 2u) << "those of the validation files too";
+  save_tokens(o.token_folder, d.tokens);
+  EXPECT_EQ(entries(o.token_folder).size(), 2u) << "those of the validation files too";
   for (const TokensInUse& kept : open_datasets(o, &t).tokens) EXPECT_FALSE(kept.fresh);
   // Another run's entries, in a folder that is linked here, stay; in the run's own they go.
-  fs::create_directory_symlink(o.cache, f / "linked");
+  fs::create_directory_symlink(o.token_folder, f / "linked");
   DatasetOptions other = options(f.write("b.jsonl", "{\"text\": \"three\"}\n"), f / "linked");
   Datasets more = open_datasets(other, &t);
-  save_tokens(other.cache, more.tokens);
-  EXPECT_EQ(entries(o.cache).size(), 3u);
+  save_tokens(other.token_folder, more.tokens);
+  EXPECT_EQ(entries(o.token_folder).size(), 3u);
   // Those of an older version go, whatever else lies there stays.
   const std::vector<std::byte> one(1);
   auto foreign = [&](const std::string& stem, const std::string& format, const std::string& key) {
@@ -159,8 +159,8 @@ TEST(TokensKept, OfBothListsAndNothingOfOthersIsRemoved) {
   foreign("0123456789abcde1", "ravine-tokens-1", "0123456789abcdef");
   foreign("weights", "ravine-tokens-1", "weights");
   d = open_datasets(o, &t);
-  save_tokens(o.cache, d.tokens);
-  std::vector<std::string> left = entries(o.cache);
+  save_tokens(o.token_folder, d.tokens);
+  std::vector<std::string> left = entries(o.token_folder);
   EXPECT_EQ(left.size(), 2u + 3u);
   for (const char* stays : {"0123456789abcde0.safetensors", "0123456789abcde1.safetensors", "weights.safetensors"})
     EXPECT_EQ(std::count(left.begin(), left.end(), stays), 1) << stays;

@@ -363,7 +363,7 @@ TEST(DatasetOptions, every_option_arrives) {
   EXPECT_EQ(o.seed, 9u);
   EXPECT_EQ(o.vocabulary, 1234);
   EXPECT_EQ(o.threads, 3);
-  EXPECT_EQ(o.cache, "O/tokens");
+  EXPECT_EQ(o.token_folder, "O/tokens");
   EXPECT_EQ(o.order, SampleOrder::megatron);
   EXPECT_EQ(o.split, "98,2");
   EXPECT_EQ(o.index_cache, "I");
@@ -379,7 +379,7 @@ TEST(DatasetOptions, every_option_arrives) {
   const DatasetOptions plain = dataset_options(
       parse_config("model: {path: M}\ndata: {cache: false, valid_fraction: 0.25}\ntrain: {valid_every: 5}\n", "c"), 1);
   EXPECT_EQ(plain.tokenizer_path, "M");
-  EXPECT_EQ(plain.cache, "");
+  EXPECT_EQ(plain.token_folder, "");
   EXPECT_EQ(plain.valid_fraction, 0.25);
   EXPECT_EQ(plain.valid_samples, -1) << "all, one epoch";
   EXPECT_EQ(dataset_options(parse_config("train: {valid_batches: 5}", "c"), 1).valid_samples, 0) << "no validation";

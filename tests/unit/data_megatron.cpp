@@ -246,7 +246,7 @@ TEST(MegatronGpt, index_files_of_another_tokenizer_object) {
     return build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, with);
   };
   const std::string identity = R"({"class": "_HuggingFaceTokenizer", "tokenizer_path": ["llama"], "use_fast": "True"})";
-  o.cache = "cache";
+  o.index_cache = "cache";
   o.tokenizer = tokenizer_identity(identity);
   const GptSplits theirs = open();
   const std::string text = theirs[0]->parts()[0]->description();
@@ -279,7 +279,7 @@ TEST(MegatronGpt, index_files_are_written_found_and_not_trusted) {
   GptOptions o = options_of(c, c["corpora"][0]);
   const std::vector<std::string> prefixes{Corpora::prefix("a"), Corpora::prefix("b")};
   const GptSplits plain = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o);
-  o.cache = "cache";
+  o.index_cache = "cache";
   const GptSplits written = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o),
                   read = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o);
   for (int64_t i = 0; i < 200; ++i) {

@@ -49,7 +49,7 @@ DatasetOptions options(const Folder& f, const std::string& file) {
   o.sequence_length = 16;
   o.valid_fraction = 0.3;
   o.threads = 1;
-  o.cache = f / "tokens";
+  o.token_folder = f / "tokens";
   return o;
 }
 
@@ -100,7 +100,7 @@ TEST(TokenCache, WhateverChangesTheIdsMisses) {
     Datasets d = open_datasets(o, &tokenizer);
     EXPECT_GT(tokenizer.calls, before) << what;
     DatasetOptions plain = o;
-    plain.cache.clear();
+    plain.token_folder.clear();
     EXPECT_EQ(all(d), all(open_datasets(plain, &tokenizer))) << what;
   };
   Counting other(2);
@@ -142,7 +142,7 @@ TEST(TokenCache, ConversationsAreKeptToo) {
     int before = t.calls;
     Datasets d = open_datasets(with, &t);
     DatasetOptions plain = with;
-    plain.cache.clear();
+    plain.token_folder.clear();
     int spent = t.calls - before;
     Datasets p = open_datasets(plain, &t);
     EXPECT_EQ(all(d), all(p));

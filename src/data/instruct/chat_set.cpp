@@ -130,7 +130,7 @@ class ChatReading {
     auto longest = static_cast<size_t>(options_.longest);
     if (!learns(c)) {
       row.fate = Fate::without_answer;
-    } else if (c.ids.size() > longest && options_.drop_longer) {
+    } else if (c.ids.size() > longest && options_.too_long == TooLong::drop) {
       row.fate = Fate::too_long;
     } else if (c.ids.size() > longest) {
       c.ids.resize(longest);
