@@ -1,8 +1,8 @@
-#include <chrono>
 #include <filesystem>
 
 #include "apps/commands.h"
 #include "apps/rank_job.h"
+#include "base/clock.h"
 #include "base/counted.h"
 #include "files/atomic.h"
 #include "files/output_mark.h"
@@ -20,8 +20,6 @@
 
 namespace ravine {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 struct MachineFlags {
   bool json = false;
@@ -149,9 +147,9 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   engine.run(micros, 1, 1e-4);
   double best = 1e30;
   for (int64_t s = 0; s < flags.steps; ++s) {
-    double began = now();
+    double began = seconds_now();
     engine.run(micros, s + 2, 1e-4);
-    best = std::min(best, now() - began);
+    best = std::min(best, seconds_now() - began);
   }
   if (flags.profile) {
     Profile profile(!flags.timeline.empty());

@@ -61,7 +61,7 @@ int run_determinism(DeterminismFlags& flags, Config& config) {
     fmt::print("{} of {}, {}, recompute {}, {}, against:\n{:<22} {:>7} {:>7} {:>8} {:>9}  {}\n", counted(flags.steps, "step"),
                counted(config.train.global_batch, "sequence"),
                name(choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id())).compute),
-               config.train.recompute, counted(thread_count(), "thread"), "case", "losses", "norms", "weights", "outputs",
+               name(config.train.recompute), counted(thread_count(), "thread"), "case", "losses", "norms", "weights", "outputs",
                "first difference");
   DeterminismOptions options{flags.steps, flags.inject, folder.path};
   std::vector<DeterminismCase> cases = check_determinism(config, flags.common.backend, options, [&](const DeterminismCase& c) {
@@ -91,14 +91,14 @@ struct LayoutsFlags {
   ModelFlag model;
   CommonFlags common;
   int64_t steps = 3;
-  std::string inject;
+  std::optional<LayoutFault> inject;
   bool json = false;
   template <class V>
   void each(V&& v) {
     model.each(v);
     v("steps", steps, "steps of each run", between(1, 1e6));
     v("inject", inject, "one more case, with a fault that must be found: the order of one sum, one cut or one mask is altered",
-      one_of({"", "sum", "cut", "mask"}));
+      no_value(""));
     v("json", json, "one JSON object");
     common.each(v);
   }
@@ -111,7 +111,7 @@ int run_layouts(LayoutsFlags& flags, Config& config) {
   int status = job.run([&](World* world) {
     const int ranks = world ? world->size() : 1;
     const std::string more = "start it on several, at best 4 or 8: mpirun -n 2 ravine check layouts ..";
-    if (ranks == 1 && flags.inject.empty())
+    if (ranks == 1 && !flags.inject)
       throw UserError("nothing to compare", "check layouts",
                       "layouts of several ranks are held against one, and here is one rank", more);
     bool speaks = ranks == 1 || world->rank() == 0;

@@ -9,11 +9,17 @@
 namespace ravine {
 namespace {
 
+enum class Shell : uint8_t { bash, zsh, fish };
+constexpr auto names_of(Shell) {
+  using enum Shell;
+  return std::to_array<ValueName<Shell>>({{bash, "bash"}, {zsh, "zsh"}, {fish, "fish"}});
+}
+
 struct CompletionFlags {
-  std::string shell;
+  Shell shell = Shell::bash;
   template <class V>
   void each(V&& v) {
-    v("shell", shell, "shell to write for", positional() & required() & one_of({"bash", "zsh", "fish"}));
+    v("shell", shell, "shell to write for", positional() & required());
   }
 };
 
@@ -72,9 +78,9 @@ Command completion_command(const std::vector<Command>& others) {
                                             .example = "source <(ravine completion bash)"},
                                            "Machine", others, [](CompletionFlags& flags, const std::vector<Command>& commands) {
                                              const CompletionTables tables = completion_tables(commands);
-                                             const std::string script = flags.shell == "zsh"    ? zsh_completion(tables)
-                                                                        : flags.shell == "fish" ? fish_completion(tables)
-                                                                                                : bash_completion(tables);
+                                             const std::string script = flags.shell == Shell::zsh    ? zsh_completion(tables)
+                                                                        : flags.shell == Shell::fish ? fish_completion(tables)
+                                                                                                     : bash_completion(tables);
                                              std::fwrite(script.data(), 1, script.size(), stdout);
                                              return 0;
                                            });

@@ -13,31 +13,31 @@ namespace ravine {
 namespace {
 
 struct ConvertFlags {
-  std::string input, output, to, from = "auto", dtype, model_config;
-  int64_t tensor = 1, pipeline = 1, virtual_stages = 1, resize_vocab = 0, threads = 0;
-  bool optimizer = false, fused = false, dry_run = false, allow_unknown = false;
+  ConvertOptions options;
+  int64_t threads = 0;
   template <class V>
   void each(V&& v) {
-    v("input", input, "Hugging Face folder, or checkpoint of Megatron, DeepSpeed, MindFormers (also a .ckpt) or Ravine",
+    ConvertOptions& o = options;
+    v("input", o.input, "Hugging Face folder, or checkpoint of Megatron, DeepSpeed, MindFormers (also a .ckpt) or Ravine",
       required() & metavar("PATH") & reads_folder());
-    v("output", output, "folder to write: it appears whole or not at all (not needed with --dry-run)",
+    v("output", o.output, "folder to write: it appears whole or not at all (not needed with --dry-run)",
       metavar("DIR") & writes());
-    v("to", to, "layout to write", required() & one_of({"hf", "megatron-legacy", "megatron-mcore", "mindformers", "ravine"}));
-    v("from", from, "layout of the input; auto: recognised",
-      one_of({"auto", "hf", "megatron", "deepspeed", "mindformers", "ravine"}));
-    v("tensor", tensor, "tensor ranks of the Megatron or MindFormers folder to write", between(1, 1000));
-    v("pipeline", pipeline, "pipeline ranks of the Megatron folder", between(1, 1000));
-    v("virtual", virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
-    v("fused", fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
-    v("optimizer", optimizer,
+    v("to", o.to, "layout to write", required());
+    v("from", o.from, "layout of the input; auto: recognised", no_value(kAuto));
+    v("tensor", o.tensor, "tensor ranks of the Megatron or MindFormers folder to write", between(1, 1000));
+    v("pipeline", o.pipeline, "pipeline ranks of the Megatron folder", between(1, 1000));
+    v("virtual", o.virtual_stages, "virtual stages per pipeline rank", between(1, 1000));
+    v("fused", o.fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
+    v("optimizer", o.optimizer,
       "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
-    v("dtype", dtype, "type of the weights written; none: as stored", one_of({"", "f32", "bf16", "f16"}));
-    v("model-config", model_config, "config.json of the model, where the input has none or another vocabulary",
+    v("dtype", o.dtype, "type of the weights written; none: as stored",
+      one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
+    v("model-config", o.model_config, "config.json of the model, where the input has none or another vocabulary",
       metavar("FILE") & reads());
-    v("resize-vocab", resize_vocab, "rows of embedding and head; new ones are the mean of the old. 0: as they are",
+    v("resize-vocab", o.resize_vocabulary, "rows of embedding and head; new ones are the mean of the old. 0: as they are",
       between(0, 1 << 30));
-    v("dry-run", dry_run, "only list the tensors that would be written");
-    v("allow-unknown", allow_unknown, "leave out tensors that the layout does not know");
+    v("dry-run", o.dry_run, "only list the tensors that would be written");
+    v("allow-unknown", o.allow_unknown, "leave out tensors that the layout does not know");
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
   }
 };
@@ -51,30 +51,24 @@ void print_rows(const ConvertReport& report) {
 }
 
 int run_convert(ConvertFlags& flags, Config&) {
-  if (flags.output.empty() && !flags.dry_run)
+  ConvertOptions o = flags.options;
+  if (o.output.empty() && !o.dry_run)
     throw UserError("--output is missing", "command line", "a folder is written", "give --output DIR, or --dry-run");
-  const bool megatron = flags.to.starts_with("megatron-"), mindformers = flags.to == "mindformers",
-             ravine = flags.to == "ravine";
+  const bool megatron = is_megatron(o.to), mindformers = o.to == ConvertTarget::mindformers,
+             ravine = o.to == ConvertTarget::ravine;
   auto only = [&](bool used, bool fits, const char* what, const char* rule) {
     if (used && !fits) throw UserError(what, "command line", rule, "leave it out");
   };
-  only(flags.tensor > 1, megatron || mindformers, "--tensor",
+  only(o.tensor > 1, megatron || mindformers, "--tensor",
        "only Megatron and MindFormers folders are written for several ranks");
-  only(flags.pipeline > 1 || flags.virtual_stages > 1, megatron, "--pipeline and --virtual",
+  only(o.pipeline > 1 || o.virtual_stages > 1, megatron, "--pipeline and --virtual",
        "only Megatron folders are written for several stages");
-  only(flags.fused, mindformers, "--fused", "only MindFormers has these names");
-  only(flags.optimizer, ravine, "--optimizer", "only Ravine checkpoints are written with moments");
-  only(!flags.dtype.empty() && flags.dtype != "f32", !ravine, "--dtype", "checkpoints of training hold f32");
-  while (flags.input.size() > 1 && flags.input.back() == '/') flags.input.pop_back();
-  flags.input = run_meant_by(flags.input);
-  ConvertOptions o{
-      .input = flags.input, .output = flags.output, .to = flags.to, .from = flags.from, .model_config = flags.model_config};
-  if (!flags.dtype.empty()) o.dtype = parse_dtype(flags.dtype);
-  o.tensor = flags.tensor, o.pipeline = flags.pipeline, o.virtual_stages = flags.virtual_stages;
-  o.fused = flags.fused, o.optimizer = flags.optimizer;
-  o.resize_vocabulary = flags.resize_vocab;
+  only(o.fused, mindformers, "--fused", "only MindFormers has these names");
+  only(o.optimizer, ravine, "--optimizer", "only Ravine checkpoints are written with moments");
+  only(o.dtype.value_or(DType::f32) != DType::f32, !ravine, "--dtype", "checkpoints of training hold f32");
+  while (o.input.size() > 1 && o.input.back() == '/') o.input.pop_back();
+  o.input = run_meant_by(o.input);
   o.missing_tokenizer_files = missing_tokenizer_files;
-  o.dry_run = flags.dry_run, o.allow_unknown = flags.allow_unknown;
   Log log;
   const ConvertReport report = convert_weights(o, [&](int64_t done, int64_t all) {
     log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
@@ -83,11 +77,10 @@ int run_convert(ConvertFlags& flags, Config&) {
   log.end_progress();
   log.line("input: {}", report.source);
   for (const std::string& note : report.notes) log.warn("{}", note);
-  if (flags.dry_run) print_rows(report);
-  log.line("{}{}, {}{}", flags.dry_run ? "would write " : "", counted(report.rows.size(), "tensor"),
-           human_bytes(static_cast<double>(report.bytes)), flags.dry_run ? "" : fmt::format(" in {}", flags.output));
-  if (ravine && !flags.dry_run)
-    log.line("to go on: ravine train model.config={0}/config.json train.output={0} ...", flags.output);
+  if (o.dry_run) print_rows(report);
+  log.line("{}{}, {}{}", o.dry_run ? "would write " : "", counted(report.rows.size(), "tensor"),
+           human_bytes(static_cast<double>(report.bytes)), o.dry_run ? "" : fmt::format(" in {}", o.output));
+  if (ravine && !o.dry_run) log.line("to go on: ravine train model.config={0}/config.json train.output={0} ...", o.output);
   return 0;
 }
 

@@ -24,19 +24,23 @@
 namespace ravine {
 namespace {
 
+enum class Colour : uint8_t { always, never };
+constexpr auto names_of(Colour) {
+  return std::to_array<ValueName<Colour>>({{Colour::always, "always"}, {Colour::never, "never"}});
+}
+
 struct ShowFlags {
   ModelFlag model;
   int64_t step = 1, rank = 0, ranks = 0;
   bool json = false;
-  std::string color = "auto";
+  std::optional<Colour> color;
   template <class V>
   void each(V&& v) {
     model.each(v);
     v("step", step, "step of the run, as metrics.jsonl counts it", between(1, kMostSteps));
     v("rank", rank, "data-parallel rank whose samples are shown, when there are several", between(0, kMostRanks));
     v("ranks", ranks, "of so many; 0: parallel.data", between(0, kMostRanks));
-    v("color", color, "what is learned in green; auto: on a terminal, elsewhere between ⟦ and ⟧",
-      one_of({"auto", "always", "never"}));
+    v("color", color, "what is learned in green; auto: on a terminal, elsewhere between ⟦ and ⟧", no_value(kAuto));
     v("json", json, "one JSON line per sample: ids, labels, positions, segments, text");
   }
 };
@@ -114,9 +118,9 @@ int run_show(ShowFlags& flags, Config& config) {
     throw UserError(fmt::format("a step of {} sequences", batch), "train.micro_batch",
                     fmt::format("it is not shared evenly by {} ranks in micro batches of {}", ranks, micro),
                     "choose --ranks and train.micro_batch so that it is");
-  Marks marks = flags.color == "always" || (flags.color == "auto" && shows_colour(STDOUT_FILENO)) ? Marks::colours
-                : flags.color == "auto"                                                           ? Marks::brackets
-                                                                                                  : Marks::none;
+  Marks marks = flags.color == Colour::always || (!flags.color && shows_colour(STDOUT_FILENO)) ? Marks::colours
+                : !flags.color                                                                 ? Marks::brackets
+                                                                                               : Marks::none;
   const LoaderOptions sharing{.rank = flags.rank, .ranks = ranks, .round_robin = takes_turns(config.parallel)};
   std::vector<int64_t> samples;
   for (const int64_t place : share_of_rank(sharing, batch / micro))

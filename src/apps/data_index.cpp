@@ -18,29 +18,29 @@ namespace {
 struct IndexFlags {
   std::vector<std::string> prefix;
   std::vector<double> weights;
-  std::string split = "969,30,1", samples, order = "megatron", tokenizer, index_tokenizer, cache, out;
-  int64_t sequence_length = 1024, seed = 1234, first = 20, eod = -1;
-  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false, partial_valid = false,
-       no_extra_token = false, overwrite = false;
+  GptOptions gpt;
+  std::string samples, tokenizer, index_tokenizer, out;
+  int64_t first = 20;
+  bool no_extra_token = false, overwrite = false;
   template <class V>
   void each(V&& v) {
     v("prefix", prefix, "token files, without .bin and .idx", required() & filled() & reads());
     v("weights", weights, "share of each prefix; none: one prefix, or each by its size", between(1e-9, 1e15));
-    v("split", split, "shares of train, valid and test");
-    v("sequence-length", sequence_length, "predictions of a sample", between(1, 1 << 24));
-    v("seed", seed, "seed of the shuffles", between(0, 4294967295.0));
+    v("split", gpt.split, "shares of train, valid and test");
+    v("sequence-length", gpt.sequence_length, "predictions of a sample", between(1, kMostTokens));
+    v("seed", gpt.seed, "seed of the shuffles", between(0, 4294967295.0));
     v("samples", samples, "samples of train, valid and test; one left empty means one epoch",
       required() & metavar("TRAIN,VALID,TEST"));
-    v("order", order, "whose order: Megatron-core's, or that of Megatron-LM in 2023", one_of({"megatron", "megatron-2023"}));
+    v("order", gpt.order, "whose order: Megatron-core's, or that of Megatron-LM in 2023");
     v("first", first, "samples to write per split", between(0, 1e9));
-    v("reset-position-ids", reset_position_ids, "positions begin again behind each end of a document");
-    v("reset-attention-mask", reset_attention_mask, "attention stays inside documents");
-    v("eod-mask-loss", eod_mask_loss, "ends of documents predict nothing");
-    v("eod", eod, "id that ends a document", between(0, 2147483647.0));
-    v("partial-validation", partial_valid, "keep the last, padded validation sample");
+    v("reset-position-ids", gpt.reset_position_ids, "positions begin again behind each end of a document");
+    v("reset-attention-mask", gpt.reset_attention_mask, "attention stays inside documents");
+    v("eod-mask-loss", gpt.eod_mask_loss, "ends of documents predict nothing");
+    v("eod", gpt.eod, "id that ends a document", between(0, 2147483647.0));
+    v("partial-validation", gpt.partial_valid, "keep the last, padded validation sample");
     v("no-extra-token", no_extra_token, "samples do not overlap by a token; the last column predicts nothing");
     v("tokenizer", tokenizer, "takes the id that ends a document from here", metavar("DIR-or-FILE") & reads());
-    v("cache", cache, "folder of index files as Megatron names them: read from there, or written there",
+    v("cache", gpt.index_cache, "folder of index files as Megatron names them: read from there, or written there",
       metavar("DIR") & writes());
     v("index-tokenizer", index_tokenizer,
       "names those files as Megatron-core does with this tokenizer: its unique_identifiers as JSON, a file of them, or a description.txt of its cache",
@@ -137,18 +137,8 @@ int run_index(IndexFlags& f, Config&) {
   for (const IndexFile& o : outputs) paths.push_back(o.path);
   refuse_inputs(options_of(f), "--out", paths);
   for (const IndexFile& o : outputs) refuse_other_output(o.path, o.mark, f.overwrite);
-  GptOptions o;
-  o.order = f.order == "megatron" ? MegatronOrder::core : MegatronOrder::of_2023;
-  o.sequence_length = f.sequence_length;
-  o.seed = f.seed;
-  o.split = f.split;
-  o.reset_position_ids = f.reset_position_ids;
-  o.reset_attention_mask = f.reset_attention_mask;
-  o.eod_mask_loss = f.eod_mask_loss;
-  o.eod = f.eod;
-  o.partial_valid = f.partial_valid;
+  GptOptions o = f.gpt;
   o.extra_token = !f.no_extra_token;
-  o.cache = f.cache;
   o.tokenizer = tokenizer_identity(f.index_tokenizer);
   if (o.eod < 0 && !f.tokenizer.empty()) o.eod = open_tokenizer(f.tokenizer)->special().eos.value_or(-1);
   const GptSplits splits = build_gpt_splits(f.prefix, f.weights, parse_sizes(f.samples), o);
@@ -165,9 +155,9 @@ int run_index(IndexFlags& f, Config&) {
     } else {
       save_indices(start, *data->parts()[0], f.overwrite);
     }
-    save_samples(start, *data, f.first, f.reset_attention_mask, f.overwrite);
+    save_samples(start, *data, f.first, f.gpt.reset_attention_mask, f.overwrite);
     fmt::print("{:<6} {} of {}; one epoch has {}\n", name(s), counted(data->size(), "sample"),
-               counted(f.sequence_length, "token"), counted(data->tokens(), "token"));
+               counted(f.gpt.sequence_length, "token"), counted(data->tokens(), "token"));
   }
   return 0;
 }

@@ -35,7 +35,8 @@ constexpr const char* kToUtf8 =
 
 struct GenerateFlags {
   CommonFlags common;
-  std::string model, prompt, prompts, prompt_ids, chat_template, system, beam_rules = "transformers";
+  std::string model, prompt, prompts, prompt_ids, chat_template, system;
+  BeamRules beam_rules = BeamRules::transformers;
   // Empty: not given.
   std::vector<int64_t> max_new_tokens, top_k, no_repeat_ngram_size, beams, num_return;
   std::vector<double> temperature, top_p, repetition_penalty, length_penalty;
@@ -75,7 +76,7 @@ struct GenerateFlags {
     v("early-stopping", early_stopping, "of beams: stop as soon as N are finished");
     v("num-return", num_return, "of beams: the K best, under \"beams\" of the JSON line",
       between(1, 4096) & length(1) & metavar("K"));
-    v("beam-rules", beam_rules, "whose rules of beam search count", one_of({"transformers", "modellink"}));
+    v("beam-rules", beam_rules, "whose rules of beam search count");
     common.each(v);
   }
 };
@@ -396,13 +397,13 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
   const GenerationDefaults defaults = read_generation_config(config.model.path, session.model->facts());
   for (const std::string& field : defaults.not_offered)
     log.warn("'{}' of generation_config.json is not offered and has no effect", field);
-  if (!flags.sample && flags.beam_rules == "transformers" &&
+  if (!flags.sample && flags.beam_rules == BeamRules::transformers &&
       (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()) &&
       flags.temperature != std::vector<double>{0})
     log.warn("without --sample there is no effect of {}", given_of({{"--temperature", !flags.temperature.empty()},
                                                                     {"--top-k", !flags.top_k.empty()},
                                                                     {"--top-p", !flags.top_p.empty()}}));
-  beams.rules = flags.beam_rules == "modellink" ? BeamRules::modellink : BeamRules::transformers;
+  beams.rules = flags.beam_rules;
   beams.length_penalty = flags.length_penalty.empty() ? defaults.length_penalty : flags.length_penalty[0];
   beams.early_stopping = flags.early_stopping ? EarlyStop::yes : defaults.early_stopping;
   if (beams.rules == BeamRules::modellink && beams.early_stopping != EarlyStop::no)

@@ -141,8 +141,7 @@ Json foreign_checkpoint(const std::string& path, const Recognised& r, bool list)
   Json j{{"kind", r.what}, {"path", path}};
   j["to_use_it"] = fmt::format("ravine convert --input {} --output DIR --to hf", path);
   try {
-    const ConvertReport report =
-        convert_weights({.input = path, .from = std::string(name(r.layout)), .dry_run = true}, [](int64_t, int64_t) {});
+    const ConvertReport report = convert_weights({.input = path, .from = r.layout, .dry_run = true}, [](int64_t, int64_t) {});
     j["tensors"] = report.rows.size();
     j["bytes"] = report.bytes;
     for (const std::string& note : report.notes) j["notes"].push_back(note);

@@ -153,7 +153,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   };
   fmt::print("{} parameters, micro batch {} x {}, {} per step, {} arithmetic, recompute {}\n\n",
              human_count(static_cast<double>(model->params().count())), shape.rows, counted(shape.columns, "token"),
-             counted(shape.micro_batches, "micro batch"), name(compute), config.train.recompute);
+             counted(shape.micro_batches, "micro batch"), name(compute), name(config.train.recompute));
   line("weights", m.weights, "masters in f32, and 16-bit copies where products need them; of what is frozen one of the two");
   line("optimizer", m.optimizer, "moments");
   line("arena", m.arena.total, "one block that all of a step's memory takes turns in; at its fullest moment:");

@@ -20,7 +20,7 @@ struct PlannedLayout {
   Communication sent;  // of the rank that sends most
   std::string text() const {
     return layout.text() + (config.parallel.zero > 0 ? fmt::format(", ZeRO {}", config.parallel.zero) : "") +
-           (config.train.recompute == "full" ? ", recompute full" : "") +
+           (config.train.recompute == Recompute::full ? ", recompute full" : "") +
            (layout.leaves > 1 ? fmt::format(", {} leaves", layout.sum_leaves) : "");
   }
 };
@@ -59,7 +59,7 @@ std::string reason(const std::vector<PlannedLayout>& all, int64_t have) {
 
 StepEstimate estimate_of(const PlanFor& plan, Config& c, const RunLayout& layout) {
   c.parallel.data = layout.mesh.data, c.parallel.tensor = layout.mesh.tensor, c.parallel.pipeline = layout.mesh.pipeline;
-  if (c.parallel.split == "cost" && layout.mesh.pipeline > 1 && c.parallel.stage_layers.empty())
+  if (c.parallel.split == StageSplit::cost && layout.mesh.pipeline > 1 && c.parallel.stage_layers.empty())
     c.parallel.stage_layers = layers_by_cost(plan.model, c, plan.types, plan.kernels, plan.columns);
   return estimate_step(plan.model, c, layout, plan.types, plan.columns, plan.rates,
                        block_costs(plan.model, c, plan.types, plan.kernels, plan.columns, plan.rates));
@@ -69,7 +69,7 @@ int print_layouts(const PlanFor& plan) {
   std::vector<PlannedLayout> all;
   for (const Mesh& mesh : meshes_of(plan.ranks, plan.config.parallel, plan.model, micro_batches_of(plan.config)))
     for (int64_t zero = 0; zero <= (mesh.data > 1 ? 3 : 0); ++zero)
-      for (const char* recompute : {"cheap", "full"}) {
+      for (const Recompute recompute : {Recompute::cheap, Recompute::full}) {
         Config c = plan.config;
         c.parallel.data = mesh.data;
         c.parallel.tensor = mesh.tensor;
@@ -99,7 +99,7 @@ int print_layouts(const PlanFor& plan) {
                       {"tensor", l.layout.mesh.tensor},
                       {"pipeline", l.layout.mesh.pipeline},
                       {"zero", l.config.parallel.zero},
-                      {"recompute", l.config.train.recompute},
+                      {"recompute", name(l.config.train.recompute)},
                       {"leaves", l.layout.sum_leaves},
                       {"memory", l.bytes},
                       {"fits", l.bytes <= have},

@@ -1,16 +1,17 @@
 #include "data/preprocess.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "base/text.h"
+#include "data/instruct/conversation.h"
 #include "data/record_handler.h"
 #include "data/source.h"
 #include "text/tokenizers/open_tokenizer.h"
@@ -20,31 +21,32 @@ namespace ravine {
 namespace {
 
 struct PreprocessFlags {
-  std::vector<std::string> input, json_keys = {"text"};
-  std::string tokenizer, output_prefix, handler = "text", chat_template, dtype;
-  bool append_eod = false, split_by_document = false, strict = false, overwrite = false, restart = false;
-  int64_t workers = 0, seq_length = 0;
-  double save_every = 10;
+  PreprocessOptions options;
+  HandlerOptions handling;
+  std::string tokenizer, handler = "text";
+  int64_t workers = 0;
   template <class V>
   void each(V&& v) {
-    v("input", input, "files, folders or patterns: .txt .json .jsonl .csv .parquet, each also .gz .zst .xz",
+    PreprocessOptions& o = options;
+    HandlerOptions& h = handling;
+    v("input", o.inputs, "files, folders or patterns: .txt .json .jsonl .csv .parquet, each also .gz .zst .xz",
       required() & filled() & reads_folder());
     v("tokenizer", tokenizer, "folder, tokenizer.json, or tokenizer.model (raw SentencePiece)",
       required() & metavar("DIR-or-FILE") & reads());
-    v("output-prefix", output_prefix, "where to write PREFIX_<key>_document.bin and .idx",
+    v("output-prefix", o.output_prefix, "where to write PREFIX_<key>_document.bin and .idx",
       required() & metavar("PREFIX") & writes());
-    v("json-keys", json_keys, "fields that hold text; each gives files of its own", filled());
-    v("append-eod", append_eod, "put the end token behind each document");
+    v("json-keys", h.keys, "fields that hold text; each gives files of its own", filled());
+    v("append-eod", h.append_eod, "put the end token behind each document");
     v("handler", handler, "how a record becomes tokens; text takes --json-keys", one_of(record_handler_names()));
-    v("seq-length", seq_length, "conversations of more tokens are left out; 0: none", between(0, kMostTokens));
-    v("template", chat_template, "chat template of conversations: a name or a file", metavar("NAME-or-FILE") & reads());
+    v("seq-length", h.sequence_length, "conversations of more tokens are left out; 0: none", between(0, kMostTokens));
+    v("template", h.chat_template, "chat template of conversations: a name or a file", metavar("NAME-or-FILE") & reads());
     v("workers", workers, "threads that encode; 0: all cores", between(0, 4096));
-    v("split-by-document", split_by_document, "a .txt file is one document; else each line is one");
-    v("dtype", dtype, "type of the tokens on disk: int32, uint16, ..; empty: as Megatron chooses, uint16 below 65500 tokens");
-    v("strict", strict, "refuse bad UTF-8 and empty texts instead of repairing or leaving them out");
-    v("save-every", save_every, "seconds between two points that a killed run goes on from", between(0, 1e6));
-    v("restart", restart, "begin anew where an earlier run was killed");
-    v("overwrite", overwrite, "replace files of this name");
+    v("split-by-document", o.whole_text, "a .txt file is one document; else each line is one");
+    v("dtype", o.type, "type of the tokens on disk: int32, uint16, ..; empty: as Megatron chooses, uint16 below 65500 tokens");
+    v("strict", o.strict, "refuse bad UTF-8 and empty texts instead of repairing or leaving them out");
+    v("save-every", o.save_seconds, "seconds between two points that a killed run goes on from", between(0, 1e6));
+    v("restart", o.restart, "begin anew where an earlier run was killed");
+    v("overwrite", o.overwrite, "replace files of this name");
   }
 };
 
@@ -67,11 +69,11 @@ class Bar {
   }
   void end() { log_.end_progress(); }
   Log& log() { return log_; }
-  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  double elapsed() const { return seconds_now() - begin_; }
 
  private:
   Log log_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  double begin_ = seconds_now();
   double told_ = 0, first_bytes_ = -1;
 };
 
@@ -82,32 +84,20 @@ bool holds_plain_text(const std::string& input) {
 
 int run_preprocess(PreprocessFlags& f, Config&) {
   const auto tokenizer = open_tokenizer(f.tokenizer);
-  HandlerOptions h;
+  HandlerOptions h = f.handling;
   h.tokenizer = tokenizer.get();
-  h.keys = f.json_keys;
-  h.append_eod = f.append_eod;
-  h.sequence_length = f.seq_length;
-  const bool conversations = f.handler == "alpaca" || f.handler == "sharegpt" || f.handler == "messages";
-  h.chat_template = f.chat_template;
-  if (conversations && f.chat_template.empty() && std::filesystem::is_directory(f.tokenizer))
+  const bool conversations = value_named<ChatFormat>(f.handler).has_value();
+  if (conversations && h.chat_template.empty() && std::filesystem::is_directory(f.tokenizer))
     h.chat_template = f.tokenizer;  // its own
   const auto handler = make_record_handler(f.handler, h);
-  std::vector<std::string> outputs{f.output_prefix + ".preprocess"};
+  PreprocessOptions o = f.options;
+  std::vector<std::string> outputs{o.output_prefix + ".preprocess"};
   for (const auto& list : handler->lists())
     for (const char* end : {".bin", ".idx"})
-      outputs.push_back(fmt::format("{}_{}_document{}", f.output_prefix, list.name, end));
+      outputs.push_back(fmt::format("{}_{}_document{}", o.output_prefix, list.name, end));
   refuse_inputs(options_of(f), "--output-prefix", outputs);
-  PreprocessOptions o;
-  o.inputs = f.input;
-  o.output_prefix = f.output_prefix;
   o.workers = f.workers > 0 ? narrow_option<int>(f.workers, "--workers") : thread_count();
-  o.whole_text = f.split_by_document;
-  o.strict = f.strict;
-  o.overwrite = f.overwrite;
-  o.restart = f.restart;
-  o.type = f.dtype;
-  o.save_seconds = f.save_every;
-  o.settings = fmt::format("{} {} {} {}", f.handler, f.append_eod, f.seq_length, f.chat_template);
+  o.settings = fmt::format("{} {} {} {}", f.handler, h.append_eod, h.sequence_length, f.handling.chat_template);
   Bar bar;
   o.progress = [&](const PreprocessProgress& p) { bar.show(p); };
   const StopSignals signals;
@@ -127,7 +117,7 @@ int run_preprocess(PreprocessFlags& f, Config&) {
   for (const auto& [why, count] : r.left_out)
     log.warn("left out: {} {} (first: {})", counted(count, "time"), why, r.first[why]);
   log.line("{} of {} in {}", counted(r.records, "record"), counted(r.files, "file"), human_time(bar.elapsed()));
-  if (!f.split_by_document && std::any_of(f.input.begin(), f.input.end(), holds_plain_text))
+  if (!o.whole_text && std::any_of(o.inputs.begin(), o.inputs.end(), holds_plain_text))
     log.line(
         "each line of a .txt file is a document here; --split-by-document takes the file as one, train a text as it runs on");
   for (const std::string& prefix : r.prefixes) {

@@ -12,17 +12,18 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace ravine {
 namespace {
 
-constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr double kSpin = 50e-6;  // seconds
 
 using Word = std::atomic<uint32_t>;  // a futex
 
@@ -45,13 +46,13 @@ template <class F>
 uint32_t wait_until(Word& word, Word& sleepers, F&& done) {
   uint32_t seen = word.load(std::memory_order_acquire);
   if (done(seen)) return seen;
-  const auto end = std::chrono::steady_clock::now() + kSpin;
+  const double end = seconds_now() + kSpin;
   do {
     for (int i = 0; i < 16; ++i) {
       pause();
       if (done(seen = word.load(std::memory_order_acquire))) return seen;
     }
-  } while (std::chrono::steady_clock::now() < end);
+  } while (seconds_now() < end);
   sleepers.fetch_add(1);  // sequentially consistent, before the word is read: either side sees the other's change
   while (!done(seen = word.load())) sleep_while(word, seen);
   sleepers.fetch_sub(1);

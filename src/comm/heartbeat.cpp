@@ -16,6 +16,7 @@
 #include <set>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
@@ -26,10 +27,10 @@
 namespace ravine {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr auto kBeat = std::chrono::milliseconds(1000), kLook = std::chrono::milliseconds(200);
+constexpr double kBeat = 1;  // seconds
+constexpr auto kLook = std::chrono::milliseconds(200);
 
-double since(Clock::time_point t) { return std::chrono::duration<double>(Clock::now() - t).count(); }
+double since(double t) { return seconds_now() - t; }
 
 // One message, always of this size. Text fields end with a zero.
 struct Message {
@@ -55,7 +56,7 @@ struct Heartbeat::Impl {
     int rank = 0;
     std::string host, inbox;
     std::string waits;  // "all_gather over data", or empty
-    Clock::time_point heard = Clock::now();
+    double heard = seconds_now();
     bool said_bye = false, failed = false;
   };
 
@@ -144,7 +145,7 @@ struct Heartbeat::Impl {
     int rank;
     std::string who, why;
     int status;
-    Clock::time_point since;
+    double since = 0;
   };
 
   void note_failure(const Failure& f) {
@@ -171,14 +172,14 @@ struct Heartbeat::Impl {
   }
 
   void watch() {
-    auto beat = Clock::now() - kBeat, looked = Clock::now();
+    double beat = seconds_now() - kBeat, looked = seconds_now();
     while (!stop) {
       // This process, or the machine, stood still: what the others said meanwhile is not read yet.
       if (since(looked) > patience / 2)
-        for (Peer& peer : peers) peer.heard = Clock::now();
-      looked = Clock::now();
-      if (Clock::now() - beat >= kBeat) {
-        beat = Clock::now();
+        for (Peer& peer : peers) peer.heard = seconds_now();
+      looked = seconds_now();
+      if (since(beat) >= kBeat) {
+        beat = seconds_now();
         for (Peer& peer : peers) send_to(peer, message(Message::alive));
       }
       std::vector<pollfd> ready;
@@ -209,7 +210,7 @@ struct Heartbeat::Impl {
       peer.inbox.erase(0, sizeof m);
       m.call[sizeof m.call - 1] = m.group[sizeof m.group - 1] = m.why[sizeof m.why - 1] = 0;
       if (m.token != token) continue;
-      peer.heard = Clock::now();
+      peer.heard = seconds_now();
       peer.waits = m.call[0] ? fmt::format("{} over {}", m.call, m.group) : "";
       if (m.kind == Message::bye) peer.said_bye = true;
       if (m.kind == Message::failed)
@@ -217,7 +218,7 @@ struct Heartbeat::Impl {
                       .who = fmt::format("rank {} ({})", peer.rank, peer.host),
                       .why = m.why,
                       .status = m.status,
-                      .since = Clock::now()}),
+                      .since = seconds_now()}),
             peer.failed = true;
       if (m.kind == Message::over) {
         std::fflush(nullptr);
@@ -289,7 +290,7 @@ void Heartbeat::failed(const std::string& why, int status) {
                                 .who = fmt::format("rank 0 ({})", impl_->world.host()),
                                 .why = why,
                                 .status = status,
-                                .since = Clock::now()});
+                                .since = seconds_now()});
   Message m = impl_->message(Message::failed);
   m.status = status;
   put(m.why, why);

@@ -11,16 +11,14 @@
 #include <cstring>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace ravine {
 namespace {
 
-using MeetingClock = std::chrono::steady_clock;
 constexpr double kSilence = 5;      // seconds; one of ours says hello as soon as it is connected
 constexpr size_t kStrangers = 256;  // who are heard at once, at most
-
-double seconds_since(MeetingClock::time_point t) { return std::chrono::duration<double>(MeetingClock::now() - t).count(); }
 
 sockaddr_in place(const std::string& address, int port) {
   sockaddr_in at{};
@@ -33,7 +31,7 @@ sockaddr_in place(const std::string& address, int port) {
 struct Guest {
   Socket socket;
   std::string said;
-  MeetingClock::time_point came = MeetingClock::now();
+  double came = seconds_now();
 };
 
 }  // namespace
@@ -52,7 +50,7 @@ Socket listen_on(const std::string& address, int* port) {
 
 std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const std::function<bool(const std::string&)>& ours,
                           double seconds) {
-  const auto began = MeetingClock::now();
+  const double began = seconds_now();
   std::vector<Visitor> met;
   std::vector<Guest> guests;  // who have not said hello yet, oldest first
   while (static_cast<int>(met.size()) < count) {
@@ -62,7 +60,7 @@ std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const 
     std::vector<Guest> still;
     for (size_t i = 0; i < guests.size(); ++i) {
       Guest& g = guests[i];
-      bool stays = seconds_since(g.came) < kSilence;
+      bool stays = seconds_now() - g.came < kSilence;
       if (ready[i + 1].revents) {
         std::string bytes(size - g.said.size(), '\0');
         const ssize_t n = ::recv(*g.socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -78,10 +76,10 @@ std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const 
     while (ready[0].revents && guests.size() < 2 * kStrangers) {
       Socket came(::accept4(*listener, nullptr, nullptr, SOCK_CLOEXEC));
       if (!came) break;
-      guests.push_back({std::move(came), "", MeetingClock::now()});
+      guests.push_back({std::move(came), "", seconds_now()});
     }
     if (guests.size() > kStrangers) guests.erase(guests.begin(), guests.end() - static_cast<std::ptrdiff_t>(kStrangers));
-    if (seconds_since(began) > seconds) break;
+    if (seconds_now() - began > seconds) break;
   }
   if (static_cast<int>(met.size()) < count)
     fail("heartbeat: {} of {} ranks came within {:.0f} s; parallel.interface names the network that they reach rank 0 by",
@@ -90,7 +88,7 @@ std::vector<Visitor> meet(const Socket& listener, int count, size_t size, const 
 }
 
 Socket reach(const std::string& address, int port, double seconds) {
-  const auto began = MeetingClock::now();
+  const double began = seconds_now();
   const sockaddr_in to = place(address, port);
   int code = 0;
   do {
@@ -100,7 +98,7 @@ Socket reach(const std::string& address, int port, double seconds) {
     if (code == EINPROGRESS) {
       pollfd p{*socket, POLLOUT, 0};
       socklen_t size = sizeof code;
-      const int left = static_cast<int>(1000 * (seconds - seconds_since(began)));
+      const int left = static_cast<int>(1000 * (began + seconds - seconds_now()));
       if (::poll(&p, 1, left > 0 ? left : 0) <= 0)
         code = ETIMEDOUT;
       else if (::getsockopt(*socket, SOL_SOCKET, SO_ERROR, &code, &size) != 0)
@@ -109,7 +107,7 @@ Socket reach(const std::string& address, int port, double seconds) {
     if (code == 0) return socket;
     socket = Socket();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  } while (seconds_since(began) < seconds && code != EHOSTUNREACH && code != ENETUNREACH);
+  } while (seconds_now() - began < seconds && code != EHOSTUNREACH && code != ENETUNREACH);
   fail("heartbeat: rank 0 is not reached at {}:{}: {}; parallel.interface names the network that ranks reach it by", address,
        port, std::strerror(code));
 }

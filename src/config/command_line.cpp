@@ -119,7 +119,7 @@ class Words {
     given_.insert(f.key);
     if (f.rule.same_as.empty()) return;
     bool literal = f.is_text();
-    settings_.push_back({f.rule.same_as, literal ? *std::get<std::string*>(f.target) : f.yaml(), kPlace, literal});
+    settings_.push_back({f.rule.same_as, literal ? f.text() : f.yaml(), kPlace, literal});
   }
 
   std::string value(const std::string& name, const std::string& word, size_t equals) {

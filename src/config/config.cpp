@@ -252,22 +252,22 @@ void check_update(const Config& c) {
       conflict(c, fmt::format("optimizer.lr={}{} is {}", o.lr, of, rate), given_of(c, {group, "optimizer.lr"}),
                fmt::format("a rate is at most {}", kMostRate), "lower one of them");
     // adam adds the decay to the gradient, which it scales to one.
-    if (decay > 1 && o.type != "adam")
+    if (decay > 1 && o.type != OptimizerType::adam)
       conflict(c, fmt::format("optimizer.lr={} times optimizer.weight_decay={}{} is {}", o.lr, o.weight_decay, of, decay),
                given_of(c, {"optimizer.weight_decay", group, "optimizer.lr"}),
                "a step takes away this share of each weight, at most 1", "lower one of them");
   }
-  if (c.schedule.type == "polynomial" && c.schedule.end_lr >= o.lr)
+  if (c.schedule.type == ScheduleType::polynomial && c.schedule.end_lr >= o.lr)
     conflict(c, fmt::format("schedule.end_lr is {}, optimizer.lr {}", c.schedule.end_lr, o.lr),
              given_of(c, {"schedule.end_lr", "optimizer.lr", "schedule.type"}),
              "a polynomial schedule falls from optimizer.lr to schedule.end_lr", "lower schedule.end_lr");
   const ScheduleOptions& s = c.schedule;
   if (!follows_validation(s)) return;
   if (c.train.valid_every == 0)
-    conflict(c, fmt::format("schedule.type is {}, train.valid_every 0", s.type),
+    conflict(c, fmt::format("schedule.type is {}, train.valid_every 0", name(s.type)),
              given_of(c, {"schedule.type", "train.valid_every"}), "the rate follows the validation loss",
              "set train.valid_every, and data.valid or data.valid_fraction");
-  if (s.type == "greedy" &&
+  if (s.type == ScheduleType::greedy &&
       (o.lr < lowest_lr(s) || o.lr > s.highest_lr))  // the code it comes from would leave such a rate alone for ever
     conflict(c,
              fmt::format("optimizer.lr is {}, schedule.lowest_lr {}, schedule.highest_lr {}", o.lr, lowest_lr(s), s.highest_lr),
@@ -294,9 +294,13 @@ bool is_split(const std::string& text) {
 
 }  // namespace
 
-bool follows_validation(const ScheduleOptions& s) { return s.type == "reduce_lr_on_plateau" || s.type == "greedy"; }
+bool follows_validation(const ScheduleOptions& s) {
+  return s.type == ScheduleType::reduce_lr_on_plateau || s.type == ScheduleType::greedy;
+}
 
-double lowest_lr(const ScheduleOptions& s) { return s.lowest_lr >= 0 ? s.lowest_lr : s.type == "greedy" ? 1e-3 : 0; }
+double lowest_lr(const ScheduleOptions& s) {
+  return s.lowest_lr >= 0 ? s.lowest_lr : s.type == ScheduleType::greedy ? 1e-3 : 0;
+}
 
 std::vector<Section> sections_of(Config& config) {
   std::vector<Section> sections;
@@ -341,11 +345,11 @@ void validate(const Config& c) {
   if (!is_split(c.data.split))
     conflict(c, fmt::format("data.split is '{}'", short_name(c.data.split)), "data.split",
              "must be one to three numbers between commas, one of them above 0", "write for example 969,30,1");
-  if (c.parallel.split == "cost" && !c.parallel.stage_layers.empty())
+  if (c.parallel.split == StageSplit::cost && !c.parallel.stage_layers.empty())
     conflict(c, "parallel.split and parallel.stage_layers are both given", "parallel.stage_layers",
              "layers are shared by one of them", "remove one");
   for (size_t i = 0; i < c.precision.recipes.size(); ++i)
-    if (c.precision.recipes[i].compute.empty() && c.precision.recipes[i].round.empty())
+    if (!c.precision.recipes[i].compute && !c.precision.recipes[i].round)
       conflict(c, fmt::format("precision.recipes[{}] changes nothing", i), "precision.recipes",
                "an exception names the arithmetic or a rounding", "set its compute or round, or remove it");
   if (c.health.skip_count > 0 && c.health.skip_norm == 0)

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "config/choices.h"
 #include "config/option.h"
 
 namespace ravine {
@@ -32,28 +33,36 @@ struct ModelOptions {
 struct DataSource {
   std::string path;
   double weight = 1;
-  std::string format;
+  std::optional<RecordFormat> format;
   template <class V>
   void each(V&& v) {
     v("path", path, "file, folder, pattern or .bin/.idx prefix", bare() & filled() & reads_folder());
     v("weight", weight, "share of this source among all, relative; such as counts of tokens", between(1e-9, 1e15));
-    v("format", format, "as data.format, for this source; empty: data.format",
-      one_of({"", "auto", "text", "alpaca", "sharegpt", "messages"}));
+    v("format", format, "as data.format, for this source; empty: data.format", no_value(""));
   }
 };
 
-struct DataOptions {
+// What samples Megatron's GPT dataset makes of token files: for training in its order, and for `ravine data index`.
+struct MegatronOptions {
+  int64_t sequence_length = 1024;  // predictions of a sample
+  std::string split = "969,30,1";
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  int64_t eod = -1;         // end-of-document id; needed by the three above
+  std::string index_cache;  // folder of index files; empty: none
+};
+
+struct DataOptions : MegatronOptions {
   std::vector<DataSource> train, valid;
   double valid_fraction = 0;
-  int64_t sequence_length = 1024;
-  std::string text_key = "text", format = "auto", chat_template, loss_on = "answers", too_long = "cut";
+  std::string text_key = "text", chat_template;
+  RecordFormat format = RecordFormat::automatic;
+  LossOn loss_on = LossOn::answers;
+  TooLong too_long = TooLong::cut;
   bool pack = true, document_attention = false, append_eos = true, shuffle = true;
   std::vector<int64_t> skip_steps;
   int64_t prefetch = 4;
   bool cache = true;
-  std::string order = "philox", split = "969,30,1", index_cache;
-  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
-  int64_t eod = -1;
+  SampleOrder order = SampleOrder::philox;
   template <class V>
   void each(V&& v) {
     v("train", train, "training sources: paths, or {path: PATH, weight: W, format: F}", may_change());
@@ -65,15 +74,14 @@ struct DataOptions {
     v("text_key", text_key, "field of a JSON line that holds the text", filled() & fixed());
     v("format", format,
       "what JSON records are: text under data.text_key; conversations of the form alpaca, sharegpt or messages; auto: the first record tells",
-      one_of({"auto", "text", "alpaca", "sharegpt", "messages"}) & fixed());
+      fixed());
     v("chat_template", chat_template,
       "how conversations become text: a name (alpaca, chatml, llama3, ..) or a file of Jinja; empty: the chat template of the tokenizer",
       reads() & fixed());
     v("loss_on", loss_on, "tokens of a conversation that are learned: those of all answers, of the last one, or all tokens",
-      one_of({"answers", "last", "all"}) & fixed());
+      fixed());
     v("too_long", too_long,
-      "conversations that do not fit into a sequence: cut off behind it, or left out; either is counted and reported",
-      one_of({"cut", "drop"}) & fixed());
+      "conversations that do not fit into a sequence: cut off behind it, or left out; either is counted and reported", fixed());
     v("pack", pack,
       "join documents or conversations until a sequence is full; false: one per sequence, padded to the longest of the micro batch",
       fixed());
@@ -87,7 +95,7 @@ struct DataOptions {
     v("cache", cache, "keep the tokens of text and conversations in train.output/tokens for the next start", may_change());
     v("order", order,
       "order of the samples: philox needs no index; megatron and megatron-2023 give those of Megatron-core and of Megatron-LM in 2023, from .bin/.idx prefixes",
-      one_of({"philox", "megatron", "megatron-2023"}) & fixed());
+      fixed());
     v("split", split, "shares of train, valid and test under a Megatron order, when data.valid is empty", fixed());
     v("index_cache", index_cache,
       "folder of index files as Megatron names them, read and written; empty: indices stay in memory", writes() & may_change());
@@ -103,7 +111,8 @@ struct DataOptions {
 struct TrainOptions {
   int64_t steps = 1000, global_batch = 8, micro_batch = 1, seed = 42;
   std::string output = "runs/default";
-  std::string recompute = "cheap", loss_average = "tokens";
+  Recompute recompute = Recompute::cheap;
+  LossAverage loss_average = LossAverage::tokens;
   double dropout = 0, attention_dropout = 0;
   int64_t valid_every = 0, valid_batches = 0;
   bool find_nan = false;
@@ -119,11 +128,10 @@ struct TrainOptions {
     v("seed", seed, "seed of initialisation, data order and dropout", at_least(0) & fixed());
     v("output", output, "folder that the run writes", filled() & writes() & metavar("DIR") & may_change());
     v("recompute", recompute,
-      "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations",
-      one_of({"none", "cheap", "full"}) & may_change());
+      "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations", may_change());
     v("loss_average", loss_average,
       "the loss of a step: the mean over its labels, or, as Megatron and MindFormers take it, the mean of the means of its micro batches",
-      one_of({"tokens", "micro"}) & fixed());
+      fixed());
     v("dropout", dropout, "probability of dropping an activation while training",
       between(0, 0.99) & because("what stays is multiplied by 1 / (1 - dropout)") & fixed());
     v("attention_dropout", attention_dropout, "probability of dropping a probability of attention while training",
@@ -148,7 +156,8 @@ struct ParamGroup {
 };
 
 struct OptimizerOptions {
-  std::string type = "adamw", decay = "matrices";
+  OptimizerType type = OptimizerType::adamw;
+  DecayOf decay = DecayOf::matrices;
   double lr = 3e-4;
   std::vector<double> betas = {0.9, 0.95};
   double eps = 1e-8, weight_decay = 0.1, clip_norm = 1, momentum = 0.9;
@@ -157,7 +166,7 @@ struct OptimizerOptions {
   std::vector<ParamGroup> groups;
   template <class V>
   void each(V&& v) {
-    v("type", type, "update rule", one_of({"adamw", "adam", "sgd"}) & fixed());
+    v("type", type, "update rule", fixed());
     v("lr", lr, "peak learning rate", between(1e-12, kMostRate) & or_zero() & fixed());
     v("betas", betas, "decay rates of the first and second moment (adamw, adam)",
       between(0, kMostMomentum) & length(2) & fixed());
@@ -165,8 +174,7 @@ struct OptimizerOptions {
       between(1e-20, 1) & because("the square of a gradient below 1e-19 is 0 in f32, and eps alone divides it") & fixed());
     v("weight_decay", weight_decay, "weight decay, of what optimizer.decay says", between(1e-12, 1e4) & or_zero() & fixed());
     v("decay", decay,
-      "what decays: matrices, or all, norms and biases too, as PyTorch and DeepSpeed do where no groups are given",
-      one_of({"matrices", "all"}) & fixed());
+      "what decays: matrices, or all, norms and biases too, as PyTorch and DeepSpeed do where no groups are given", fixed());
     v("clip_norm", clip_norm, "largest global norm of the gradients; 0: no clipping",
       between(1e-8, 1e12) & or_zero() & fixed());
     v("momentum", momentum, "momentum (sgd)", between(0, kMostMomentum) & fixed());
@@ -179,23 +187,20 @@ struct OptimizerOptions {
 };
 
 struct ScheduleOptions {
-  std::string type = "cosine";
+  ScheduleType type = ScheduleType::cosine;
   int64_t warmup_steps = 100;
   double min_lr_ratio = 0.1, cycles = 0, power = 1, end_lr = 1e-7;
   int64_t timescale = 0, stable_steps = -1, decay_steps = 0;
-  std::string warmup_type = "linear", decay_type = "cosine";
+  RateShape warmup_type = RateShape::linear, decay_type = RateShape::cosine;
   double warmup_lr_ratio = 0;
   // Of the types that follow the validation loss.
   double factor = 0, threshold = 0, lowest_lr = -1, highest_lr = 1;
-  std::string threshold_mode = "auto";
+  std::optional<ThresholdMode> threshold_mode;
   int64_t patience = 10, cooldown = 0, raise_cooldown = 0, smooth_window = 0, reset_after = 500;
   int64_t steps = 0;
   template <class V>
   void each(V&& v) {
-    v("type", type, "shape of the learning rate over the steps",
-      one_of({"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay",
-              "cosine_warmup_with_min_lr", "reduce_lr_on_plateau", "greedy"}) &
-          fixed());
+    v("type", type, "shape of the learning rate over the steps", fixed());
     v("warmup_steps", warmup_steps,
       "steps in which the rate rises, from 0 at the first one (reduce_lr_on_plateau and greedy have no warm-up)",
       between(0, kMostSteps) & fixed());
@@ -211,9 +216,9 @@ struct ScheduleOptions {
     v("stable_steps", stable_steps, "steps at the full rate (warmup_stable_decay); -1: what warm-up and decay leave",
       between(-1, kMostSteps) & may_change());
     v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay)", between(0, kMostSteps) & may_change());
-    v("warmup_type", warmup_type, "shape of the warm-up (warmup_stable_decay)",
-      one_of({"linear", "cosine", "1-sqrt"}) & fixed());
-    v("decay_type", decay_type, "shape of the decay (warmup_stable_decay)", one_of({"cosine", "linear", "1-sqrt"}) & fixed());
+    v("warmup_type", warmup_type, "shape of the warm-up (warmup_stable_decay)", fixed());
+    v("decay_type", decay_type, "shape of the decay (warmup_stable_decay)",
+      one_of<RateShape>({RateShape::cosine, RateShape::linear, RateShape::one_minus_sqrt}) & fixed());
     v("warmup_lr_ratio", warmup_lr_ratio,
       "first rate as a share of optimizer.lr (cosine_warmup_with_min_lr); 0: 1/warmup_steps",
       between(1e-12, 1) & or_zero() & fixed());
@@ -226,7 +231,7 @@ struct ScheduleOptions {
     v("threshold", threshold, "how much better counts as better; 0: 1e-4, greedy 1e-6",
       between(1e-12, 1) & or_zero() & fixed());
     v("threshold_mode", threshold_mode, "what threshold is: a share of the best loss, or nats; auto: rel, greedy abs",
-      one_of({"auto", "rel", "abs"}) & fixed());
+      no_value(kAuto) & fixed());
     v("cooldown", cooldown, "validations after the rate was lowered that do not count", between(0, kMostSteps) & fixed());
     v("raise_cooldown", raise_cooldown, "validations after the rate was raised that do not count (greedy)",
       between(0, kMostSteps) & fixed());
@@ -247,31 +252,35 @@ bool follows_validation(const ScheduleOptions& schedule);
 double lowest_lr(const ScheduleOptions& schedule);  // schedule.lowest_lr, or what -1 stands for
 
 struct RecipeOption {
-  std::string path = "*", op = "*", compute, round, role;
+  std::string path = "*", op = "*";
+  std::optional<DType> compute, round;
+  std::optional<Role> role;
   template <class V>
   void each(V&& v) {
+    using enum DType;
     v("path", path, "glob pattern of the dotted path of a call, like layers.0.attention.*", filled());
     v("op", op, "glob pattern of the op's name, like rms_norm", filled());
-    v("compute", compute, "arithmetic of these calls; empty: as elsewhere", one_of({"", "f32", "bf16", "f16", "f64"}));
-    v("round", round, "results are rounded to this type; empty: no rounding", one_of({"", "f32", "bf16", "f16"}));
+    v("compute", compute, "arithmetic of these calls; empty: as elsewhere", one_of<DType>({std::nullopt, f32, bf16, f16, f64}));
+    v("round", round, "results are rounded to this type; empty: no rounding", one_of<DType>({std::nullopt, f32, bf16, f16}));
     v("role", role,
       "only calls that work out this: values of the forward pass, gradients of inputs (dx) or of weights (dw); empty: all",
-      one_of({"", "forward", "dx", "dw"}));
+      no_value(""));
   }
 };
 
 struct PrecisionOptions {
-  std::string compute = "f32", bf16_products = "auto";
+  std::optional<DType> compute = DType::f32;  // none: auto
+  std::optional<Bf16Products> bf16_products;
   std::vector<RecipeOption> recipes;
   std::vector<std::string> unfused;
   template <class V>
   void each(V&& v) {
     v("compute", compute,
       "arithmetic; master weights are f32; f64 needs --backend ref; auto: bf16 on CPUs that are known to multiply it faster, else f32",
-      one_of({"f32", "bf16", "f16", "f64", "auto"}) & fixed());
+      one_of<DType>({DType::f32, DType::bf16, DType::f16, DType::f64, std::nullopt}, kAuto) & fixed());
     v("bf16_products", bf16_products,
       "how bf16 is multiplied: dot product instruction, or widened to f32; auto: what is faster on CPUs of this kind, or what a checkpoint was made with",
-      one_of({"auto", "dot", "widen"}) & other_bits());
+      one_of<Bf16Products>({std::nullopt, Bf16Products::dot, Bf16Products::widen}, kAuto) & other_bits());
     v("recipes", recipes,
       "exceptions by path and op: {path: GLOB, op: GLOB, compute: TYPE, round: TYPE}; the last match counts", fixed());
     v("unfused", unfused,
@@ -284,7 +293,7 @@ struct ParallelOptions {
   int64_t data = 0, tensor = 1, pipeline = 1;
   bool sequence = false;
   int64_t zero = 0, sum_leaves = 0, virtual_stages = 1;
-  std::string split = "even";
+  StageSplit split = StageSplit::even;
   std::vector<int64_t> stage_layers;
   int64_t zero_threshold = 10000;
   double patience = 20;
@@ -305,7 +314,7 @@ struct ParallelOptions {
       between(1, 4096) & may_change());
     v("split", split,
       "how layers are shared among the parts of a pipeline: even in number, or in cost, counted in FLOPs and bytes",
-      one_of({"even", "cost"}) & may_change());
+      may_change());
     v("stage_layers", stage_layers, "layers of each part of the pipeline, in order; empty: as parallel.split says",
       between(0, 4096) & may_change());
     v("zero_threshold", zero_threshold, "buffers of fewer elements (norms, biases) are not divided over data ranks",
@@ -319,9 +328,13 @@ struct ParallelOptions {
   }
 };
 
+// checkpoint.resume, if it is no folder: the newest checkpoint if there is any, or none.
+inline constexpr const char *kResumeNewest = "auto", *kResumeNone = "none";
+
 struct CheckpointOptions {
   int64_t every = 200, keep = 3;
-  std::string resume = "auto", model_dtype = "auto";
+  std::string resume = kResumeNewest;
+  std::optional<DType> model_dtype;
   int64_t shard_mb = 5000;
   bool verify = true, other_data = false;
   template <class V>
@@ -333,7 +346,7 @@ struct CheckpointOptions {
       filled() & reads() & metavar("auto|none|DIR") & may_change());
     v("model_dtype", model_dtype,
       "type of the weights in train.output/model; auto: the 16-bit type of all weights in model.path, else f32, in which they are trained",
-      one_of({"auto", "f32", "bf16", "f16"}) & may_change());
+      one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}, kAuto) & may_change());
     v("shard_mb", shard_mb, "largest size of one file of the exported model folder, in MB", between(1, 1e6) & may_change());
     v("verify", verify, "check checksums on load", may_change());
     v("other_data", other_data,
@@ -376,17 +389,18 @@ struct HealthOptions {
 
 struct InjectOption {
   int64_t step = 1;
-  std::string path = "*", op = "*", phase = "forward", tensor = "*", value = "nan";
+  std::string path = "*", op = "*", tensor = "*";
+  Phase phase = Phase::forward;
+  PlantedValue value = PlantedValue::nan;
   int64_t element = 0;
   template <class V>
   void each(V&& v) {
     v("step", step, "step in which it happens", between(1, kMostSteps));
     v("path", path, "glob pattern of the dotted path of a call", filled());
     v("op", op, "glob pattern of the op's name", filled());
-    v("phase", phase, "when the call is made", one_of({"forward", "recompute", "backward", "update"}));
+    v("phase", phase, "when the call is made");
     v("tensor", tensor, "glob pattern of the name of a tensor that the call writes", filled());
-    v("value", value, "what is put there; bad_alloc: nothing, the call ends as if memory had run out",
-      one_of({"nan", "inf", "-inf", "bad_alloc"}));
+    v("value", value, "what is put there; bad_alloc: nothing, the call ends as if memory had run out");
     v("element", element, "which element, counted through rows and columns", between(0, 1e15));
   }
 };

@@ -147,14 +147,10 @@ class Assignment {
     check_bounds(v, v.real);
     *out = v.real;
   }
+  void operator()(const std::shared_ptr<AnyChoice>& out, const YamlNode& v) const { out->set(text_of(v)); }
   void operator()(std::string* out, const YamlNode& v) const {
-    if (!v.scalar()) wrong(v, "must be a text", "put it in quotes if it holds : [ { or #");
-    if (v.kind == Kind::real && !std::isfinite(v.real))
-      wrong(v, "must be a text", "write a name, or put it in quotes if this is one");
-    std::string text = v.kind == Kind::null ? "" : v.text;
+    std::string text = text_of(v);
     const Rule& rule = option_.rule;
-    if (!rule.choices.empty() && std::find(rule.choices.begin(), rule.choices.end(), text) == rule.choices.end())
-      wrong(v, choices_in_words(rule.choices), advice_on(text));
     if (rule.filled && text.empty()) wrong(v, "must not be empty", "write a value or remove the line");
     if (!option_.section.empty() && find_invalid_utf8(text) != std::string::npos)
       wrong(v, "must be UTF-8, config.yaml could not hold it", "rename it");
@@ -193,6 +189,18 @@ class Assignment {
   }
 
  private:
+  // One of the choices where there are any.
+  std::string text_of(const YamlNode& v) const {
+    if (!v.scalar()) wrong(v, "must be a text", "put it in quotes if it holds : [ { or #");
+    if (v.kind == Kind::real && !std::isfinite(v.real))
+      wrong(v, "must be a text", "write a name, or put it in quotes if this is one");
+    std::string text = v.kind == Kind::null ? "" : v.text;
+    const std::vector<std::string>& choices = option_.rule.choices;
+    if (!choices.empty() && std::find(choices.begin(), choices.end(), text) == choices.end())
+      wrong(v, choices_in_words(choices), advice_on(text));
+    return text;
+  }
+
   // A list, nothing (an empty list), or a single element without brackets.
   template <class F>
   void each_item(const YamlNode& v, F&& f) const {
@@ -227,7 +235,7 @@ class Assignment {
       element(*found).assign(*value, source_);
     }
     for (const Option& field : fields)  // a required field that was not given still has its empty default
-      if (field.rule.filled && field.is_text() && std::get<std::string*>(field.target)->empty())
+      if (field.rule.filled && field.is_text() && field.text().empty())
         wrong(item, fmt::format("an element needs '{}'", field.key), "write it like " + pattern(fields));
   }
 
@@ -341,6 +349,7 @@ Rule operator&(Rule a, const Rule& b) {
   if (b.min) a.min = b.min, a.above = b.above;
   if (b.max) a.max = b.max, a.below = b.below;
   if (!b.choices.empty()) a.choices = b.choices;
+  if (!b.none.empty()) a.none = b.none;
   if (b.count >= 0) a.count = b.count;
   a.zero |= b.zero;
   if (!b.why.empty()) a.why = b.why;
@@ -372,6 +381,10 @@ void Option::assign_text(const std::string& text, const std::string& source) con
   assign(literal, source);
 }
 
+std::string Option::text() const {
+  return is_choice() ? std::get<std::shared_ptr<AnyChoice>>(target)->text() : *std::get<std::string*>(target);
+}
+
 std::string Option::yaml() const {
   struct Writer {
     std::string operator()(bool* v) const { return *v ? "true" : "false"; }
@@ -387,6 +400,7 @@ std::string Option::yaml() const {
     std::string operator()(std::vector<std::string>* v) const {
       return list_text<std::string>(*v, [](const std::string& x) { return yaml_text(x); });
     }
+    std::string operator()(const std::shared_ptr<AnyChoice>& v) const { return yaml_text(v->text()); }
     std::string operator()(const std::shared_ptr<Records>& v) const {
       std::vector<std::string> parts;
       for (size_t i = 0; i < v->size(); ++i) parts.push_back(record_text(v->fields(i)));
@@ -397,8 +411,8 @@ std::string Option::yaml() const {
 }
 
 std::string Option::type() const {
-  static constexpr const char* names[] = {"true or false",         "whole number",    "number",        "text",
-                                          "list of whole numbers", "list of numbers", "list of texts", "list"};
+  static constexpr const char* names[] = {"true or false",   "whole number",  "number", "text",  "list of whole numbers",
+                                          "list of numbers", "list of texts", "list",   "choice"};
   std::string text = names[target.index()];
   if (!rule.choices.empty()) {
     text = words(rule.choices, " | ");

@@ -1,7 +1,8 @@
 // One declaration per option. A struct of options has a member
 //   template <class V> void each(V&& v) { v("steps", steps, "optimizer steps of the whole run", at_least(1)); ... }
 // From that one line come reading, writing, validation, help, docs and completion. Field types: bool, int64_t, double,
-// std::string (with one_of: a choice), std::vector of int64_t, double or std::string, and std::vector of structs with `each`.
+// std::string, enums with a table of names and std::optional of such (choice.h), std::vector of int64_t, double or std::string,
+// and std::vector of structs with `each`. A text with one_of is for names that only a table at run time knows.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "config/choice.h"
 #include "config/yaml.h"
 
 namespace ravine {
@@ -24,16 +26,17 @@ struct Rule {
   bool above = false, below = false;  // min / max themselves are excluded
   bool zero = false;                  // 0 is allowed beside the bounds
   std::string why;                    // said behind the bounds, where they are not obvious
-  std::vector<std::string> choices;
-  int64_t count = -1;        // exact length of a list
-  bool filled = false;       // no empty text or list
-  int64_t max_bytes = 4096;  // of a text: as long as a path may be
-  std::string reason;        // said instead of the bound
-  bool bare = false;         // in a struct of a list: the field that a bare text sets
-  bool required = false;     // flags: must be given
-  bool positional = false;   // flags: given without its name; a list takes all that is left
-  std::string same_as;       // flags: shorthand of this config key
-  std::string metavar;       // word for the value in help
+  std::vector<std::string> choices;   // of an enum: the names of all its values, unless one_of names some
+  std::string none;                   // optional choices: the word for no value
+  int64_t count = -1;                 // exact length of a list
+  bool filled = false;                // no empty text or list
+  int64_t max_bytes = 4096;           // of a text: as long as a path may be
+  std::string reason;                 // said instead of the bound
+  bool bare = false;                  // in a struct of a list: the field that a bare text sets
+  bool required = false;              // flags: must be given
+  bool positional = false;            // flags: given without its name; a list takes all that is left
+  std::string same_as;                // flags: shorthand of this config key
+  std::string metavar;                // word for the value in help
   OnResume on_resume = OnResume::undecided;
   enum class Path : uint8_t {
     none,
@@ -53,6 +56,14 @@ inline Rule or_zero() { return {.zero = true}; }
 inline Rule because(std::string why) { return {.why = std::move(why)}; }
 inline Rule at_most_bytes(int64_t n) { return {.max_bytes = n}; }
 inline Rule one_of(std::vector<std::string> words) { return {.choices = std::move(words)}; }
+// Some values of an enum, in the order in which people see them; std::nullopt stands for the word `none`.
+template <ChoiceType E>
+Rule one_of(std::initializer_list<std::optional<E>> values, std::string none = "") {
+  std::vector<std::string> words;
+  for (const std::optional<E>& v : values) words.push_back(v ? std::string(name(*v)) : none);
+  return {.choices = std::move(words), .none = std::move(none)};
+}
+inline Rule no_value(std::string word) { return {.none = std::move(word)}; }  // of an optional choice; before all its values
 inline Rule length(int64_t n) { return {.count = n}; }
 inline Rule filled() { return {.filled = true}; }
 inline Rule bare() { return {.bare = true}; }
@@ -91,13 +102,15 @@ struct Option {
   std::string help;
   Rule rule;
   std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*,
-               std::shared_ptr<Records>>
+               std::shared_ptr<Records>, std::shared_ptr<AnyChoice>>
       target;
 
   std::string name() const { return section.empty() ? key : section + "." + key; }
   bool is_bool() const { return std::holds_alternative<bool*>(target); }
-  bool is_text() const { return std::holds_alternative<std::string*>(target); }
-  bool is_list() const { return target.index() >= 4; }
+  bool is_choice() const { return std::holds_alternative<std::shared_ptr<AnyChoice>>(target); }
+  bool is_text() const { return std::holds_alternative<std::string*>(target) || is_choice(); }  // taken literally
+  bool is_list() const { return target.index() >= 4 && !is_choice(); }
+  std::string text() const;  // the value of a text or a choice as it stands
 
   // Reads a value; a UserError says option, place, rule and fix. `source` is the file, or what stands for it (command line).
   void assign(const YamlNode& value, const std::string& source) const;
@@ -131,10 +144,17 @@ class OptionCollector {
   template <class T>
   void operator()(const char* key, T& field, const char* help, Rule rule = {}) {
     Option option{section_, key, help, std::move(rule), {}};
-    if constexpr (requires { option.target = &field; })
+    if constexpr (requires { option.target = &field; }) {
       option.target = &field;
-    else
+    } else if constexpr (ChoiceType<T>) {
+      if (option.rule.choices.empty()) option.rule.choices = all_names<T>();
+      option.target = std::make_shared<ChoiceOf<T>>(&field);
+    } else if constexpr (ChoiceType<typename T::value_type>) {
+      if (option.rule.choices.empty()) option.rule.choices = all_names<typename T::value_type>({option.rule.none});
+      option.target = std::make_shared<OptionalChoice<typename T::value_type>>(&field, option.rule.none);
+    } else {
       option.target = std::make_shared<RecordsOf<typename T::value_type>>(&field);
+    }
     out_.push_back(std::move(option));
   }
 

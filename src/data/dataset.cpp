@@ -64,15 +64,15 @@ bool holds_ids(const std::string& path) {
   return kind == SourceKind::fixed || kind == SourceKind::indexed || kind == SourceKind::instructions;
 }
 
-bool holds_chats(const std::string& path, const std::string& format, const std::string& text_key) {
-  if (format == "text" || holds_ids(path)) return false;
+bool holds_chats(const std::string& path, RecordFormat format, const std::string& text_key) {
+  if (format == RecordFormat::text || holds_ids(path)) return false;
   return chat_format(format) || (source_kind(path) != SourceKind::text && detect_chat_file(path, text_key));
 }
 
 // The format of a source: its own, else that of all.
-std::string format_of(const DataSource& s, const DatasetOptions& o) { return s.format.empty() ? o.format : s.format; }
+RecordFormat format_of(const DataSource& s, const DatasetOptions& o) { return s.format.value_or(o.format); }
 
-Files::Kind kind_of(const std::string& path, const std::string& format, const std::string& text_key) {
+Files::Kind kind_of(const std::string& path, RecordFormat format, const std::string& text_key) {
   if (holds_chats(path, format, text_key)) return Files::chats;
   switch (source_kind(path)) {
     case SourceKind::fixed:
@@ -153,15 +153,15 @@ class Opening {
     TokenizeOptions t{o_.text_key, o_.append_eos, o_.vocabulary, held_out_, o_.threads, o_.progress};
     TokensInUse tokens;
     std::optional<TokenizedFiles> files;
-    if (!o_.cache.empty()) {
+    if (!o_.token_folder.empty()) {
       tokens.key = token_key(g.paths, *tokenizer_, t);
-      files = load_tokens(o_.cache, tokens.key, g.paths, *tokenizer_);
+      files = load_tokens(o_.token_folder, tokens.key, g.paths, *tokenizer_);
       tokens.fresh = !files;
     }
     if (!files) files.emplace(tokenize_files(g.paths, *tokenizer_, t));
     tokens.train = std::make_shared<const TokenStore>(std::move(files->train));
     tokens.held_out = std::make_shared<const TokenStore>(std::move(files->held_out));
-    if (!o_.cache.empty()) out_.tokens.push_back(tokens);
+    if (!o_.token_folder.empty()) out_.tokens.push_back(tokens);
     if (std::any_of(g.paths.begin(), g.paths.end(),
                     [](const std::string& path) { return source_kind(path) == SourceKind::text; }))
       out_.notes.push_back(fmt::format("{}: text that runs on from line to line, in {} (preprocess makes one of each line)",
@@ -178,19 +178,18 @@ class Opening {
     if (!encoder_) {
       ChosenTemplate chosen = choose_template(o_.chat_template, o_.tokenizer_path, *tokenizer_, "data.chat_template");
       out_.chat_template = chosen.source;
-      encoder_ = std::make_unique<ChatEncoder>(*tokenizer_, std::move(chosen.chat), loss_on(o_.loss_on));
+      encoder_ = std::make_unique<ChatEncoder>(*tokenizer_, std::move(chosen.chat), o_.loss_on);
       out_.end_token = encoder_->end_token();
       out_.notes.push_back(
           fmt::format("answers end with {} (id {}){}", tokenizer_->id_to_piece(encoder_->end_token()), encoder_->end_token(),
                       encoder_->end_is_appended() ? ", the tokenizer's eos: the chat template has no end token" : ""));
     }
-    ChatSetOptions c{
-        format_of(g.source, o_), o_.sequence_length + 1, o_.too_long == "drop", o_.vocabulary, held_out_, o_.progress};
+    ChatSetOptions c{format_of(g.source, o_), o_.sequence_length + 1, o_.too_long, o_.vocabulary, held_out_, o_.progress};
     TokensInUse tokens;
     std::optional<ChatSet> set;
-    if (!o_.cache.empty()) {
+    if (!o_.token_folder.empty()) {
       tokens.key = chats_key(g.paths, *tokenizer_, *encoder_, c);
-      set = load_chats(o_.cache, tokens.key, g.paths, *tokenizer_);
+      set = load_chats(o_.token_folder, tokens.key, g.paths, *tokenizer_);
       tokens.fresh = !set;
     }
     if (!set) set.emplace(read_chats(g.paths, *tokenizer_, *encoder_, c));
@@ -199,7 +198,7 @@ class Opening {
     tokens.files = g.paths;
     tokens.counts = set->counts;
     tokens.format = set->format;
-    if (!o_.cache.empty()) out_.tokens.push_back(tokens);
+    if (!o_.token_folder.empty()) out_.tokens.push_back(tokens);
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
     add(g, std::make_unique<ChatSamples>(tokens.chats, layout),
         held_out_ > 0 ? std::make_unique<ChatSamples>(tokens.held_out_chats, layout) : nullptr);
@@ -219,13 +218,13 @@ class Opening {
 
   // Files of `ravine preprocess --handler`: what is learned was settled there.
   void instructions(const Files& g) {
-    if (o_.loss_on != "answers")
+    if (o_.loss_on != LossOn::answers)
       throw UserError("the labels are in the files already", fmt::format("{}: {}", key_, g.source.path),
-                      fmt::format("data.loss_on={} cannot change them", o_.loss_on),
+                      fmt::format("data.loss_on={} cannot change them", name(o_.loss_on)),
                       "leave data.loss_on out, or train on the records themselves");
     auto files = std::make_shared<const InstructionFiles>(g.paths, vocabulary_);
-    InstructionChoice c =
-        choose_instructions(*files, {"", o_.sequence_length + 1, o_.too_long == "drop", vocabulary_, held_out_, nullptr});
+    InstructionChoice c = choose_instructions(
+        *files, {RecordFormat::automatic, o_.sequence_length + 1, o_.too_long, vocabulary_, held_out_, nullptr});
     ChatLayout layout{o_.sequence_length, o_.pack, padding_};
     auto samples = [&](std::vector<int64_t>& chosen) {
       return std::make_unique<InstructionSamples>(files, std::move(chosen), layout);
@@ -245,7 +244,7 @@ class Opening {
   static constexpr size_t kFilesNamed = 4;  // of a source
 
   // Which field of records is trained on, and what is not: that a conversation is taken apart must not go unsaid.
-  void note_fields(const std::string& path, const std::string& format) {
+  void note_fields(const std::string& path, RecordFormat format) {
     Record first;
     if (!ChatRecords(path).next(first)) return;
     const Json record = first.json();
@@ -259,7 +258,7 @@ class Opening {
                                      others.empty() ? ""
                                                     : fmt::format("; not used: {}{}", fmt::join(others, ", "),
                                                                   more ? fmt::format(" and {} more", more) : "")));
-    if (format == "text" || o_.text_key == "text") return;
+    if (format == RecordFormat::text || o_.text_key == "text") return;
     if (const auto form = detect_chat_format(record))
       out_.warnings.push_back(fmt::format(
           "{}: only '{}' is trained on, as plain text, though the records are conversations ({}): leave data.text_key out to learn their answers, or set data.format=text",
@@ -357,7 +356,7 @@ int64_t valid_samples(const TrainOptions& t) {
 // Orders of Megatron make an index of all samples that a run asks for.
 void check_valid_samples(const Config& config) {
   constexpr int64_t kMost = int64_t{1} << 40;
-  if (config.data.order != "philox" && valid_samples(config.train) > kMost)
+  if (config.data.order != SampleOrder::philox && valid_samples(config.train) > kMost)
     throw UserError(
         "too many samples for validation", "train.valid_batches",
         fmt::format(
@@ -369,39 +368,20 @@ void check_valid_samples(const Config& config) {
 }  // namespace
 
 DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
-  const DataOptions& d = config.data;
   check_valid_samples(config);
-  return {.train = d.train,
-          .valid = d.valid,
-          .valid_fraction = d.valid_fraction,
-          .sequence_length = d.sequence_length,
-          .text_key = d.text_key,
-          .pack = d.pack,
-          .document_attention = d.document_attention,
-          .append_eos = d.append_eos,
-          .shuffle = d.shuffle,
-          .format = d.format,
-          .chat_template = d.chat_template,
-          .loss_on = d.loss_on,
-          .too_long = d.too_long,
-          .tokenizer_path = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer,
-          .seed = static_cast<uint64_t>(config.train.seed),
-          .vocabulary = vocabulary,
-          .threads = narrow_option<int>(config.train.threads, "train.threads"),
-          .cache = d.cache ? config.train.output + "/tokens" : "",
-          .order = d.order,
-          .split = d.split,
-          .index_cache = d.index_cache,
-          .reset_position_ids = d.reset_position_ids,
-          .reset_attention_mask = d.reset_attention_mask,
-          .eod_mask_loss = d.eod_mask_loss,
-          .eod = d.eod,
-          .train_samples = config.train.steps * config.train.global_batch,
-          .valid_samples = valid_samples(config.train)};
+  DatasetOptions o{config.data};
+  o.tokenizer_path = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer;
+  o.seed = static_cast<uint64_t>(config.train.seed);
+  o.vocabulary = vocabulary;
+  o.threads = narrow_option<int>(config.train.threads, "train.threads");
+  if (o.cache) o.token_folder = config.train.output + "/tokens";
+  o.train_samples = config.train.steps * config.train.global_batch;
+  o.valid_samples = valid_samples(config.train);
+  return o;
 }
 
 bool needs_tokenizer(const DatasetOptions& o) {
-  if (o.order != "philox") return (o.reset_position_ids || o.reset_attention_mask || o.eod_mask_loss) && o.eod < 0;
+  if (o.order != SampleOrder::philox) return (o.reset_position_ids || o.reset_attention_mask || o.eod_mask_loss) && o.eod < 0;
   for (const auto* list : {&o.train, &o.valid})
     for (const auto& s : *list)
       for (const auto& file : source_files(s.path))
@@ -419,7 +399,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
     throw UserError("wrong share", "data.valid_fraction", fmt::format("0 <= share < 1, got {}", o.valid_fraction),
                     "choose another share");
   if (!o.chat_template.empty()) check_template_name(o.chat_template, "data.chat_template");  // though nothing may ask for it
-  if (o.order != "philox") return open_megatron_datasets(o, tokenizer);
+  if (o.order != SampleOrder::philox) return open_megatron_datasets(o, tokenizer);
   refuse_megatron_options(o);
   Datasets d;
   bool fixed = false, valid_fixed = false;

@@ -16,25 +16,16 @@
 
 namespace ravine {
 
-struct DatasetOptions {
-  std::vector<DataSource> train, valid;
-  double valid_fraction = 0;  // of the training documents, held out when `valid` is empty
-  int64_t sequence_length = 1024;
-  std::string text_key = "text";
-  bool pack = true, document_attention = false, append_eos = true, shuffle = true;
-  std::string format = "auto", chat_template, loss_on = "answers", too_long = "cut";  // of conversations: data/instruct
+// The data section of a config, and what else a run knows of its data.
+struct DatasetOptions : DataOptions {
   std::string tokenizer_path;  // folder whose chat template is used when none is named
-  uint64_t seed = 42;
+  uint64_t seed = static_cast<uint64_t>(TrainOptions().seed);
   int64_t vocabulary = 0;                                 // of the model; ids must be below it. 0: the tokenizer's
   int64_t max_positions = 0;                              // of the model; 0: no limit
   int threads = 0;                                        // for tokenizing; 0: the cores of this machine
-  std::string cache;                                      // folder to find tokens in (data/token_cache.h); empty: none
+  std::string token_folder;                               // to find tokens in (data/token_cache.h); empty: none
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread while text is tokenized
-  // Megatron's orders (data/megatron/megatron_dataset.h).
-  std::string order = "philox", split = "969,30,1", index_cache;
-  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
-  int64_t eod = -1;                               // -1: the tokenizer's
-  int64_t train_samples = 1, valid_samples = -1;  // samples that the run wants; -1: one epoch
+  int64_t train_samples = 1, valid_samples = -1;          // that the run wants, of a Megatron order; -1: one epoch
 };
 
 DatasetOptions dataset_options(const Config& config, int64_t vocabulary);
@@ -62,7 +53,7 @@ class Dataset {
 
 struct Datasets {
   std::unique_ptr<Dataset> train, valid;  // valid is null if there is none; it is never shuffled
-  std::vector<TokensInUse> tokens;        // with options.cache: what save_tokens may write there
+  std::vector<TokensInUse> tokens;        // with options.token_folder: what save_tokens may write there
   std::vector<std::string> notes;         // what was read, cut and left out, a line each, for people
   std::vector<std::string> warnings;      // of these what is likely a mistake
   std::optional<int32_t> end_token;       // that answers of conversations end with; none without conversations

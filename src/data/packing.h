@@ -11,7 +11,7 @@
 namespace ravine {
 
 struct PackOptions {
-  int64_t columns = 1024;           // S of a sample
+  int64_t columns = 0;              // S of a sample
   bool pack = true;                 // false: a sample holds one document, or a part of it
   bool document_attention = false;  // attention and positions stay inside documents
   int32_t padding = 0;              // id of padding columns

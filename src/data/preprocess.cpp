@@ -3,7 +3,6 @@
 #include <simdjson.h>
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -31,8 +31,6 @@ namespace ravine {
 namespace fs = std::filesystem;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr const char* kState = "state.json";
 constexpr const char* kParts[] = {".bin", ".idx", ".lengths", ".documents", ".modes"};  // of a list, while it is written
@@ -401,9 +399,9 @@ class Job {
     r.records += static_cast<int64_t>(b->count);
     state_.file = b->file;
     state_.record = b->record;
-    const auto now = Clock::now();
+    const double now = seconds_now();
     const bool stop = o_.stop && o_.stop();
-    if (stop || std::chrono::duration<double>(now - saved_).count() >= o_.save_seconds) save();
+    if (stop || now - saved_ >= o_.save_seconds) save();
     if (stop) throw Stopped(fmt::format("stopped after {}; the same command goes on from there", counted(r.records, "record")));
     if (o_.progress) {
       int64_t tokens = 0;
@@ -417,7 +415,7 @@ class Job {
     state_.lists.clear();
     for (auto& w : writers_) state_.lists.push_back(w->flush(true));
     state_.save(folder_);
-    saved_ = Clock::now();
+    saved_ = seconds_now();
   }
 
   const PreprocessOptions& o_;
@@ -429,7 +427,7 @@ class Job {
   PreprocessState state_;
   std::vector<std::unique_ptr<IndexedWriter>> writers_;
   double total_bytes_ = 0;
-  Clock::time_point saved_ = Clock::now();
+  double saved_ = seconds_now();
 };
 
 }  // namespace

@@ -145,9 +145,10 @@ uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& token
 
 uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder,
                    const ChatSetOptions& o) {
-  return cache_key(fmt::format("{} {} {} {} {} {} {} {} {:a}", kChatFormat, tokenizer.fingerprint(), tokenizer.size(),
-                               encoder.settings(), o.format, o.longest, o.drop_longer, o.vocabulary, o.held_out),
-                   files);
+  return cache_key(
+      fmt::format("{} {} {} {} {} {} {} {} {:a}", kChatFormat, tokenizer.fingerprint(), tokenizer.size(), encoder.settings(),
+                  name(o.format), o.longest, o.too_long == TooLong::drop, o.vocabulary, o.held_out),
+      files);
 }
 
 std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
@@ -171,7 +172,8 @@ std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const
     const Json j = parse_json(e.in.metadata().at("counts"), path);
     ChatCounts c{j.at("records"),       j.at("cut"),    j.at("too_long"), j.at("without_answer"),
                  j.at("answer_behind"), j.at("tokens"), j.at("learned"),  j.value("first_without_answer", "")};
-    ChatSet out{ChatStore(tokenizer.size()), ChatStore(tokenizer.size()), c, chat_format(j.at("format")).value()};
+    ChatSet out{ChatStore(tokenizer.size()), ChatStore(tokenizer.size()), c,
+                value_named<ChatFormat>(j.at("format").get_ref<const std::string&>()).value()};
     auto bytes = [&](size_t i) {
       return ChatStore::Bytes{e.parts[i], e.parts[i + 1], e.parts[i + 2], e.parts[i + 3], e.parts[i + 4]};
     };

@@ -77,8 +77,8 @@ struct TokenizeProgress {
 };
 
 struct TokenizeOptions {
-  std::string text_key = "text";
-  bool append_eos = true;
+  std::string text_key;
+  bool append_eos = false;
   int64_t vocabulary = 0;  // ids must be below it; 0: the tokenizer's size
   double held_out = 0;     // share of the text that goes to the second store (held_out.h), 0 <= share < 1
   int threads = 0;         // 0: as many as thread_count()

@@ -6,19 +6,9 @@
 
 namespace ravine {
 
-std::string_view name(Phase p) {
-  constexpr std::string_view names[] = {"forward", "recompute", "backward", "update"};
-  return names[static_cast<int>(p)];
-}
-
 Types Types::of(DType compute) {
   if (compute == DType::f64) return {DType::f64, DType::f64, DType::f64, DType::f64};
   return {compute, DType::f32, DType::f32, DType::f32};
-}
-
-std::string_view name(Role r) {
-  constexpr std::string_view names[] = {"forward", "dx", "dw"};
-  return names[static_cast<int>(r)];
 }
 
 const RecipeRule* Recipe::find(const std::string& path, const std::string& op, Role role) const {

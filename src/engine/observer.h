@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/choices.h"
 #include "engine/tensor.h"
 #include "kernels/kernels.h"
 
@@ -14,14 +15,6 @@ namespace ravine {
 
 struct Param;
 class WeightSource;
-
-enum class Phase : uint8_t { forward, recompute, backward, update };
-std::string_view name(Phase p);
-
-// What a call works out: values of the forward pass (also when it runs again, and in the update), gradients of inputs,
-// gradients of parameters. A kernel that gives both kinds of gradients counts as dx.
-enum class Role : uint8_t { forward, dx, dw };
-std::string_view name(Role r);
 
 struct NamedView {
   const char* name;

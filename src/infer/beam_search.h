@@ -10,12 +10,17 @@
 #include <utility>
 #include <vector>
 
+#include "config/choice.h"
 #include "infer/generator.h"
 
 namespace ravine {
 
 enum class EarlyStop : uint8_t { no, yes, never };  // never: Transformers' early_stopping="never", the canonical rule
 enum class BeamRules : uint8_t { transformers, modellink };
+constexpr auto names_of(BeamRules) {
+  using enum BeamRules;
+  return std::to_array<ValueName<BeamRules>>({{transformers, "transformers"}, {modellink, "modellink"}});
+}
 
 struct BeamOptions {
   int64_t beams = 1;

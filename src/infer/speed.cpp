@@ -1,8 +1,8 @@
 #include "infer/speed.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/philox.h"
 #include "infer/generator.h"
 #include "model/decoder.h"
@@ -11,8 +11,6 @@ namespace ravine {
 namespace {
 
 using Prompts = std::vector<std::vector<int32_t>>;
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 Prompts random_prompts(const SpeedOptions& o, int64_t vocabulary) {
   Prompts prompts(static_cast<size_t>(o.batch));
@@ -71,9 +69,9 @@ Speed measure_prefill(const Session& session, const SpeedOptions& o) {
       g.observer = o.observer;
       if (o.begin) o.begin();
     }
-    const double began = now();
+    const double began = seconds_now();
     generate(session, prompts, g, {}, "--sequence-length");
-    if (i > 0) s.seconds = std::min(s.seconds, now() - began);
+    if (i > 0) s.seconds = std::min(s.seconds, seconds_now() - began);
   }
   const double batch = static_cast<double>(o.batch), length = static_cast<double>(o.length);
   s.tokens_per_second = batch * length / s.seconds;
@@ -102,10 +100,10 @@ Speed measure_decode(const Session& session, const SpeedOptions& o) {
     return true;
   };
   events.stop = [&] {
-    const double t = now();
+    const double t = seconds_now();
     if (warm > kWarm) times.push_back(t - began);
     if (writing == o.batch && warm++ == kWarm && o.begin) o.begin();
-    began = now();
+    began = seconds_now();
     return static_cast<int64_t>(times.size()) == o.steps;
   };
   const Prompts prompts = random_prompts(o, f.vocabulary);

@@ -117,7 +117,7 @@ class TraceRun {
         out_(out),
         whole_(in),
         mine_(part_of(in, rows_of(in.rows, ranks_.at().data, ranks_.mesh().data))),
-        stash_(make_stash("cheap")),
+        stash_(make_stash(Recompute::cheap)),
         hidden_(to()),
         stage_(model_, ranks_, session.parts) {
     setup_ = session.setup(arena_);

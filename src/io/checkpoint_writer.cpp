@@ -15,6 +15,7 @@
 
 #include "base/blocked_signals.h"
 #include "base/checked.h"
+#include "base/clock.h"
 #include "files/atomic.h"
 #include "files/compressed.h"
 #include "files/safetensors.h"
@@ -276,7 +277,7 @@ struct CheckpointWriter::Impl {
       if (!job) return;
       lock.unlock();
       std::string problem;
-      const auto began = std::chrono::steady_clock::now();
+      const double began = seconds_now();
       completed = began;
       bool complete = false;
       try {
@@ -289,7 +290,7 @@ struct CheckpointWriter::Impl {
       lock.lock();
       if (!problem.empty()) warning = problem;
       part_failed = !complete;
-      const double seconds = std::chrono::duration<double>(completed - began).count();
+      const double seconds = completed - began;
       if (complete && completed > began) saved = CheckpointWriter::Saved{job->step, written, seconds};
       pending.clear();
       job.reset();
@@ -341,7 +342,7 @@ struct CheckpointWriter::Impl {
         throw UserError("cannot replace checkpoint", replaced + "/" + foreign, "no checkpoint has such a file", "move it away");
     });
     const std::string problem = name_latest(j);
-    completed = std::chrono::steady_clock::now();
+    completed = seconds_now();
     if (warnings.empty()) beside(unwritten.c_str(), [&] { record_verdict(j.dir, name, m.scalars); });
     if (!problem.empty())
       return warnings.empty() ? problem : problem + "; " + warnings;  // older ones stay: one of them may be what `latest` names
@@ -419,7 +420,7 @@ struct CheckpointWriter::Impl {
   bool part_done = false, part_failed = false;  // of the last save
   std::atomic<bool> given_up{false};            // parts of others are no longer waited for
   int64_t written = 0;  // of the thread alone: bytes of its last file, and when its checkpoint was complete
-  std::chrono::steady_clock::time_point completed;
+  double completed = 0;
   bool stop = false;
   KnownCheckpoints known;
   std::thread thread;

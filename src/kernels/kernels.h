@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "config/choices.h"
 #include "kernels/activations.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
@@ -73,10 +74,8 @@ struct Kernels {
   }
 };
 
-// How cpu multiplies bf16: widened to f32, or by the dot product instruction (which cpu_has_bf16_dot() must allow). Either way
-// operands are bf16 and sums are f32; kernels/cpu/bf16_dot.h says where bits differ. Skinny products and those inside attention
-// widen.
-enum class Bf16Products : uint8_t { widen, dot };
+// Whether Bf16Products::dot may be asked for. Either way of multiplying takes bf16 and sums in f32; kernels/cpu/bf16_dot.h says
+// where bits differ. Skinny products and those inside attention widen.
 bool cpu_has_bf16_dot();
 const char* cpu_instruction_set();  // "avx512", "avx2" or "scalar"
 

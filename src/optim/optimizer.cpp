@@ -7,7 +7,7 @@
 namespace ravine {
 
 UpdateSpan Optimizer::span_of(const Param& p, int64_t begin, int64_t count) const {
-  return {begin, count, p.lr_mult, p.decay || options_.decay == "all" ? options_.weight_decay * p.wd_mult : 0.0};
+  return {begin, count, p.lr_mult, p.decay || options_.decay == DecayOf::all ? options_.weight_decay * p.wd_mult : 0.0};
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank, int tensor_size,

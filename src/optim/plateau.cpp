@@ -22,8 +22,8 @@ double PlateauRate::smoothed(double loss) {
 
 bool PlateauRate::better(double loss) const {
   const double threshold = options_.threshold > 0 ? options_.threshold : greedy() ? 1e-6 : 1e-4;
-  const bool relative = options_.threshold_mode == "auto" ? !greedy() : options_.threshold_mode == "rel";
-  return relative ? loss < best_ * (1.0 - threshold) : loss < best_ - threshold;
+  const ThresholdMode mode = options_.threshold_mode.value_or(greedy() ? ThresholdMode::absolute : ThresholdMode::relative);
+  return mode == ThresholdMode::relative ? loss < best_ * (1.0 - threshold) : loss < best_ - threshold;
 }
 
 void PlateauRate::observe(double loss) {

@@ -24,7 +24,7 @@ class PlateauRate {
   void restore(const Json& state, const std::string& where);
 
  private:
-  bool greedy() const { return options_.type == "greedy"; }
+  bool greedy() const { return options_.type == ScheduleType::greedy; }
   double smoothed(double loss);
   bool better(double loss) const;
   void lower();

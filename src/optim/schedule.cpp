@@ -14,21 +14,19 @@ double cosine_wave(double cycles, double progress) {
 }
 
 // 1 to 0 while progress goes from 0 to 1; a warm-up runs it backwards.
-double fall(const std::string& shape, double cycles, double progress) {
-  if (shape == "linear") return 1.0 - progress;
-  if (shape == "cosine") return cosine_wave(cycles, progress);
-  require(shape == "1-sqrt", "learning_rate: unknown shape {}", shape);
+double fall(RateShape shape, double cycles, double progress) {
+  if (shape == RateShape::linear) return 1.0 - progress;
+  if (shape == RateShape::cosine) return cosine_wave(cycles, progress);
   return 1.0 - std::sqrt(progress);
 }
 
-double rise(const std::string& shape, double progress) {
-  if (shape == "linear") return progress;
-  if (shape == "cosine") return 0.5 * (1.0 - std::cos(std::numbers::pi * progress));
-  require(shape == "1-sqrt", "learning_rate: unknown shape {}", shape);
+double rise(RateShape shape, double progress) {
+  if (shape == RateShape::linear) return progress;
+  if (shape == RateShape::cosine) return 0.5 * (1.0 - std::cos(std::numbers::pi * progress));
   return 1.0 - std::sqrt(1.0 - progress);
 }
 
-double polynomial(const ScheduleOptions& s, double base_lr, double steps, double step) {
+double falling_polynomial(const ScheduleOptions& s, double base_lr, double steps, double step) {
   if (!(base_lr > s.end_lr))
     throw UserError(fmt::format("end_lr {} is not below lr {}", s.end_lr, base_lr), "schedule.end_lr",
                     "a polynomial schedule falls from optimizer.lr to schedule.end_lr", "lower schedule.end_lr");
@@ -58,28 +56,44 @@ double warmed_cosine(const ScheduleOptions& s, double steps, double step) {
   return std::max(0.0, wave * (1 - s.min_lr_ratio) + s.min_lr_ratio);
 }
 
-double factor_of(const ScheduleOptions& s, double base_lr, double steps, double step) {
+double inverse_root(const ScheduleOptions& s, double step) {
   const double warmup = static_cast<double>(s.warmup_steps);
-  if (follows_validation(s)) return 1.0;
-  if (s.type == "warmup_stable_decay") return stable_decay(s, steps, step);
-  if (s.type == "cosine_warmup_with_min_lr") return warmed_cosine(s, steps, step);
-  if (step < warmup) return step / std::max(1.0, warmup);
-  const double progress = (step - warmup) / std::max(1.0, steps - warmup);
-  if (s.type == "constant") return 1.0;
-  if (s.type == "linear") return std::max(0.0, (steps - step) / std::max(1.0, steps - warmup));
-  if (s.type == "cosine") {
-    const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, progress);
-    return std::max(0.0, wave * (1 - s.min_lr_ratio) + s.min_lr_ratio);
-  }
-  if (s.type == "cosine_with_restarts") {
-    if (progress >= 1.0) return 0.0;
-    const double phase = std::fmod((s.cycles > 0 ? s.cycles : 1.0) * progress, 1.0);
-    return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * phase)));
-  }
-  if (s.type == "polynomial") return polynomial(s, base_lr, steps, step);
-  require(s.type == "inverse_sqrt", "learning_rate: unknown schedule {}", s.type);
   const double timescale = s.timescale > 0 ? static_cast<double>(s.timescale) : s.warmup_steps > 0 ? warmup : 10000.0;
   return 1.0 / std::sqrt((step + (timescale - warmup)) / timescale);
+}
+
+double factor_of(const ScheduleOptions& s, double base_lr, double steps, double step) {
+  using enum ScheduleType;
+  const double warmup = static_cast<double>(s.warmup_steps);
+  if (follows_validation(s)) return 1.0;
+  if (s.type == warmup_stable_decay) return stable_decay(s, steps, step);
+  if (s.type == cosine_warmup_with_min_lr) return warmed_cosine(s, steps, step);
+  if (step < warmup) return step / std::max(1.0, warmup);
+  const double progress = (step - warmup) / std::max(1.0, steps - warmup);
+  switch (s.type) {
+    case linear:
+      return std::max(0.0, (steps - step) / std::max(1.0, steps - warmup));
+    case cosine: {
+      const double wave = cosine_wave(s.cycles > 0 ? s.cycles : 0.5, progress);
+      return std::max(0.0, wave * (1 - s.min_lr_ratio) + s.min_lr_ratio);
+    }
+    case cosine_with_restarts: {
+      if (progress >= 1.0) return 0.0;
+      const double phase = std::fmod((s.cycles > 0 ? s.cycles : 1.0) * progress, 1.0);
+      return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * phase)));
+    }
+    case polynomial:
+      return falling_polynomial(s, base_lr, steps, step);
+    case inverse_sqrt:
+      return inverse_root(s, step);
+    case constant:
+    case warmup_stable_decay:  // and what else was answered above
+    case cosine_warmup_with_min_lr:
+    case reduce_lr_on_plateau:
+    case greedy:
+      break;
+  }
+  return 1.0;
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace ravine {
 std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options) {
   for (const RuleEntry& r : kRules)
     if (options.type == r.type) return r.make(options);
-  fail("no update rule is called '{}'", options.type);
+  fail("no update rule is called '{}'", name(options.type));
 }
 
 }  // namespace ravine

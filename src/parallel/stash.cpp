@@ -36,9 +36,8 @@ class ArenaStash : public Stash {
 
 }  // namespace
 
-std::unique_ptr<Stash> make_stash(const std::string& recompute) {
-  require(recompute == "none" || recompute == "cheap" || recompute == "full", "stash: no policy '{}'", recompute);
-  return std::make_unique<ArenaStash>(recompute != "none", recompute == "full");
+std::unique_ptr<Stash> make_stash(Recompute recompute) {
+  return std::make_unique<ArenaStash>(recompute != Recompute::none, recompute == Recompute::full);
 }
 
 }  // namespace ravine

@@ -36,7 +36,7 @@ struct Trace {
 struct Way {
   std::string name;
   int threads;
-  std::string recompute;
+  Recompute recompute;
   std::vector<std::string> unfused;
   int64_t resume_after = 0;  // 0: in one go
   bool observed = true;
@@ -204,8 +204,8 @@ std::vector<DeterminismCase> check_determinism(const Config& config, const std::
   };
   for (int n : {1, 2, 3, 4})
     if (n != first.threads) add(fmt::format("{} thread{}", n, n > 1 ? "s" : "")).threads = n;
-  for (const char* r : {"none", "cheap", "full"})
-    if (r != first.recompute) add(fmt::format("recompute {}", r)).recompute = r;
+  for (const Recompute r : {Recompute::none, Recompute::cheap, Recompute::full})
+    if (r != first.recompute) add(fmt::format("recompute {}", name(r))).recompute = r;
   for (const std::string& op : bitwise_fusions())
     if (std::find(config.precision.unfused.begin(), config.precision.unfused.end(), op) == config.precision.unfused.end())
       add("unfused " + op).unfused = {op};

@@ -69,13 +69,13 @@ struct Case {
   Mesh mesh;
   int64_t zero = 0, virtual_stages = 1;
   bool sequence = false;
-  std::string inject;
+  std::optional<LayoutFault> inject;
   std::string name() const {
     std::string out = mesh.ranks() > 1 ? mesh.text() : "one rank";
     if (virtual_stages > 1) out += ", interleaved";
     if (sequence) out += ", sequence";
     if (zero > 0) out += fmt::format(", ZeRO {}", zero);
-    return inject.empty() ? out : fmt::format("{}, with another {}", out, inject);
+    return inject ? fmt::format("{}, with another {}", out, ravine::name(*inject)) : out;
   }
 };
 
@@ -141,7 +141,7 @@ class LayoutCheck {
     StepEngine engine(*model, config, types_, backend_kernels(backend_, arithmetic_.products), shape, nullptr, &ranks);
     engine.allocate();
     begin_weights(engine, config);
-    if (way.inject == "cut") {
+    if (way.inject == LayoutFault::cut) {
       TensorView weight = engine.store().resident_values(0);
       if (weight.dtype == DType::f64)
         std::swap(weight.as<double>()[0], weight.as<double>()[1]);
@@ -159,8 +159,8 @@ class LayoutCheck {
     for (int64_t s = 0; s < options_.steps; ++s) {
       double lr = learning_rate(config.schedule, config.optimizer.lr, config.train.steps, s + config.schedule.warmup_steps);
       std::vector<MicroBatch> micros = make_step(*data_, loading, s).micro;
-      if (way.inject == "sum") std::swap(micros.front(), micros.back());
-      if (way.inject == "mask" && std::exchange(micros[0].labels[0], kIgnored) != kIgnored) --micros[0].valid_tokens;
+      if (way.inject == LayoutFault::sum) std::swap(micros.front(), micros.back());
+      if (way.inject == LayoutFault::mask && std::exchange(micros[0].labels[0], kIgnored) != kIgnored) --micros[0].valid_tokens;
       StepResult r = engine.run(micros, s + 1, lr);
       trace.losses.push_back(r.loss);
       trace.norms.push_back(r.grad_norm);
@@ -202,7 +202,7 @@ class LayoutCheck {
 std::vector<Case> cases_for(int ranks) {
   std::vector<Case> out;
   auto add = [&](Mesh mesh, int64_t zero = 0, int64_t parts = 1, bool sequence = false) {
-    if (mesh.ranks() <= ranks) out.push_back({mesh, zero, parts, sequence, ""});
+    if (mesh.ranks() <= ranks) out.push_back({mesh, zero, parts, sequence, std::nullopt});
   };
   for (int d : {2, 4, 8}) add({1, d, 1});
   for (int64_t zero : {1, 2, 3})
@@ -247,7 +247,7 @@ std::vector<LayoutResult> check_layouts(const Config& config, const std::string&
   LayoutTrace one;
   if (me == 0) one = check.run({}, Ranks());
   std::vector<Case> cases = cases_for(ranks);
-  if (!options.inject.empty()) {
+  if (options.inject) {
     cases.push_back({});
     cases.back().inject = options.inject;
   }

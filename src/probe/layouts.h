@@ -2,6 +2,7 @@
 // where that is promised, within the bound of reordered sums where tensor parallelism cuts sums in pieces.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,16 @@
 
 namespace ravine {
 
+// Two micro batches trade places in the tree of leaves; two weights trade places; one label is left out.
+enum class LayoutFault : uint8_t { sum, cut, mask };
+constexpr auto names_of(LayoutFault) {
+  using enum LayoutFault;
+  return std::to_array<ValueName<LayoutFault>>({{sum, "sum"}, {cut, "cut"}, {mask, "mask"}});
+}
+
 struct LayoutsOptions {
   int64_t steps = 3;
-  // Not empty: one more case with a planted fault, which must differ: "sum" (two micro batches trade places in the tree of
-  // leaves), "cut" (two weights trade places), "mask" (one label is left out).
-  std::string inject;
+  std::optional<LayoutFault> inject;  // one more case with this fault, which must differ
 };
 
 struct LayoutResult {

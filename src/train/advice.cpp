@@ -161,21 +161,23 @@ class Advice {
   }
 
   void source(const DataSource& s) {
-    std::string file = source_files(s.path).at(0), format = s.format.empty() ? c_.data.format : s.format;
+    const std::string file = source_files(s.path).at(0);
+    const RecordFormat format = s.format.value_or(c_.data.format);
     SourceKind kind = source_kind(file);
     if (kind == SourceKind::fixed) return;
     if (kind == SourceKind::indexed) return token_file(s.path, file);
     if (kind == SourceKind::instructions) return instructions(s.path, file);
     if (!tokenizer_) return;
-    if (chat_format(format) || (format == "auto" && kind != SourceKind::text && detect_chat_file(file, c_.data.text_key)))
+    if (chat_format(format) ||
+        (format == RecordFormat::automatic && kind != SourceKind::text && detect_chat_file(file, c_.data.text_key)))
       chats(s.path, file, format);
     else
       documents(s.path, file);
   }
 
-  void chats(const std::string& path, const std::string& file, const std::string& format) {
+  void chats(const std::string& path, const std::string& file, RecordFormat format) {
     ChatEncoder encoder(*tokenizer_, choose_template(c_.data.chat_template, where_, *tokenizer_, "data.chat_template").chat,
-                        loss_on(c_.data.loss_on));
+                        c_.data.loss_on);
     if (encoder.end_is_appended())
       say("{}: the chat template ends answers with no special token of this tokenizer; its eos is put behind the last one only (a tokenizer gets those of the template by `ravine tokenizer train --special-tokens ..`)",
           path);
@@ -263,7 +265,7 @@ class Advice {
     int64_t enough = (lengths[static_cast<size_t>((95 * n + 99) / 100 - 1)] + 63) / 64 * 64;
     if (positions_ > 0) enough = std::min(enough, positions_);
     say("{}: {} % of the first {} conversations are longer than data.sequence_length={} and are {}{}", path, 100 * longer / n,
-        n, c_.data.sequence_length, c_.data.too_long == "drop" ? "left out" : "cut",
+        n, c_.data.sequence_length, c_.data.too_long == TooLong::drop ? "left out" : "cut",
         enough > c_.data.sequence_length
             ? fmt::format("; data.sequence_length={} would keep {} % of them whole", enough, 100 * fits(enough) / n)
             : "; the model takes no longer ones");
@@ -297,7 +299,7 @@ std::vector<std::string> idle_options(const Config& c, const Mesh& mesh) {
 
 std::vector<std::string> scarce_data(const Config& c, const Dataset& data) {
   std::vector<std::string> lines;
-  if (c.data.order != "philox") return lines;
+  if (c.data.order != SampleOrder::philox) return lines;
   const int64_t sequences = data.sample_count(), batch = c.train.global_batch;
   if (data.token_count() < data.columns())
     lines.push_back(fmt::format(
@@ -311,9 +313,9 @@ std::vector<std::string> scarce_data(const Config& c, const Dataset& data) {
 }
 
 double passes_over(const Config& c, const Dataset& data) {
-  return c.data.order == "philox" ? static_cast<double>(c.train.steps) * static_cast<double>(c.train.global_batch) /
-                                        static_cast<double>(data.sample_count())
-                                  : 0;
+  if (c.data.order != SampleOrder::philox) return 0;
+  return static_cast<double>(c.train.steps) * static_cast<double>(c.train.global_batch) /
+         static_cast<double>(data.sample_count());
 }
 
 std::string roughly(double seconds) { return seconds < 1 ? "less than 1 s" : "about " + human_time(seconds); }

@@ -109,8 +109,7 @@ void Trainer::announce() {
                         : "");
   for (const std::string& note : data_notes_) log_.line("         {}", note);
   for (const std::string& line : data_warnings_) log_.warn("{}", line);
-  const Kernels kernels =
-      backend_kernels(backend_, config_.precision.bf16_products == "dot" ? Bf16Products::dot : Bf16Products::widen);
+  const Kernels kernels = backend_kernels(backend_, config_.precision.bf16_products.value_or(Bf16Products::widen));
   if (ranks_.first())
     step_seconds_ =
         estimated_step(*model_, config_, layout_, types_, kernels, train_data_->columns(), world_ ? world_->local_size() : 1);

@@ -6,23 +6,21 @@
 
 namespace ravine {
 
-std::string_view name(Bf16Products products) { return products == Bf16Products::dot ? "dot" : "widen"; }
-
 Arithmetic choose_arithmetic(const PrecisionOptions& options, const std::string& backend, const CpuArithmetic& cpu) {
   Arithmetic out;
   const bool own = backend == "cpu";
-  if (options.compute == "auto") {
-    const bool bf16 = own && cpu.bf16_faster && options.bf16_products != "widen";
+  if (!options.compute) {
+    const bool bf16 = own && cpu.bf16_faster && options.bf16_products != Bf16Products::widen;
     out.compute = bf16 ? DType::bf16 : DType::f32;
     if (own) out.why = cpu.why;
   } else {
-    out.compute = *parse_dtype(options.compute);
+    out.compute = *options.compute;
   }
   if (out.compute == DType::f64 && backend != "ref")
     throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only",
                     "add --backend ref");
-  if (!own || options.bf16_products == "widen") return out;
-  if (options.bf16_products == "auto") {
+  if (!own || options.bf16_products == Bf16Products::widen) return out;
+  if (!options.bf16_products) {
     if (out.compute != DType::bf16) return out;
     out.products = cpu.products;
     out.why = cpu.why;

@@ -20,6 +20,4 @@ Arithmetic choose_arithmetic(const PrecisionOptions& options, const std::string&
 // What the CPUs of all ranks are good at, the same on every rank. All ranks call it.
 CpuArithmetic common_arithmetic(const Group& all);
 
-std::string_view name(Bf16Products products);  // as precision.bf16_products spells it
-
 }  // namespace ravine

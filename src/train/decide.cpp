@@ -35,9 +35,9 @@ std::vector<std::string> Decision::settings() const {
   const DecisionStep* c = choice();
   if (!c) return {};
   return {fmt::format("parallel.zero={}", c->config.parallel.zero),
-          fmt::format("train.recompute={}", c->config.train.recompute),
+          fmt::format("train.recompute={}", name(c->config.train.recompute)),
           fmt::format("train.micro_batch={}", c->config.train.micro_batch),
-          fmt::format("precision.compute={}", c->config.precision.compute)};
+          fmt::format("precision.compute={}", name_or(c->config.precision.compute, kAuto))};
 }
 
 namespace {
@@ -57,7 +57,7 @@ Decision decide(Model& model, const Config& asked, const std::string& backend, i
   Decision out;
   Config c = asked;
   c.train.micro_batch = 1;
-  c.train.recompute = "cheap";
+  c.train.recompute = Recompute::cheap;
   c.parallel.zero = 0;
   auto attempt = [&](const std::string& setting, const std::string& why) {
     RunLayout layout = run_layout(c, ranks, model);
@@ -74,7 +74,7 @@ Decision decide(Model& model, const Config& asked, const std::string& backend, i
       c.parallel.zero = 1;
       if (attempt("parallel.zero=1", fmt::format("the optimizer's state over {} data ranks; sends no more", data))) return true;
     }
-    c.train.recompute = "full";
+    c.train.recompute = Recompute::full;
     if (attempt("train.recompute=full", "activations are computed again: a third more arithmetic")) return true;
     if (data > 1) {
       c.parallel.zero = 2;
@@ -86,8 +86,8 @@ Decision decide(Model& model, const Config& asked, const std::string& backend, i
                   fmt::format("weights too, gathered around each layer; {} x the parameters are sent", 3 * micros)))
         return true;
     }
-    if (c.precision.compute != "f32" || backend != "cpu") return false;
-    c.precision.compute = "bf16";
+    if (c.precision.compute != DType::f32 || backend != "cpu") return false;
+    c.precision.compute = DType::bf16;
     return attempt("precision.compute=bf16", "activations halve; other rounding");
   };
   if (!search()) return out;

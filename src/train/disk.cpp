@@ -70,7 +70,7 @@ void Trainer::measure_what_is_saved() {
   checkpoint_bytes_ = checkpoint_bytes();
   model_bytes_ = 0;
   for (const FileTensor& t : model_->files().tensors)
-    model_bytes_ += t.shape.count() * size_of(parse_dtype(config_.checkpoint.model_dtype).value());
+    model_bytes_ += t.shape.count() * size_of(config_.checkpoint.model_dtype.value());
 }
 
 void Trainer::check_disk() {
@@ -93,7 +93,7 @@ void Trainer::check_disk() {
 
 // With another checkpoint.resume the same command would begin where this one began, or be refused.
 std::string Trainer::command_that_goes_on() const {
-  return config_.checkpoint.resume == "auto" ? "the same command" : "the same command with checkpoint.resume=auto";
+  return config_.checkpoint.resume == kResumeNewest ? "the same command" : "the same command with checkpoint.resume=auto";
 }
 
 // What a run that could not write goes on from; read from the disk, not remembered.
@@ -106,7 +106,7 @@ std::string Trainer::what_is_kept() const {
     return e.what();
   }
   return fmt::format("no checkpoint was saved before: once that is mended the same command begins {}; a checkpoint needs {}",
-                     config_.checkpoint.resume == "auto" || config_.checkpoint.resume == "none"
+                     config_.checkpoint.resume == kResumeNewest || config_.checkpoint.resume == kResumeNone
                          ? "anew"
                          : "again at " + config_.checkpoint.resume,
                      human(checkpoint_bytes_));

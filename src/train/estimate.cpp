@@ -170,8 +170,9 @@ StepEstimate estimate_step(Model& model, const Config& c, const RunLayout& layou
                                stream * 3 * bytes / rates.bytes;
   };
   // What a product took in is not kept but gathered again for the gradient of its weights.
-  double again =
-      m.tensor > 1 && c.parallel.sequence && c.train.recompute != "none" ? rates.messages.gather(piece * narrow, m.tensor) : 0;
+  double again = m.tensor > 1 && c.parallel.sequence && c.train.recompute != Recompute::none
+                     ? rates.messages.gather(piece * narrow, m.tensor)
+                     : 0;
   double message = stages > 1 ? rates.messages.message(stream * wide / (c.parallel.sequence ? m.tensor : 1)) : 0;
   double firsts = static_cast<double>(c.parallel.zero >= 2 ? layout.micro_batches : layout.leaves) /
                   micros;  // share of micro batches that begin a sum
@@ -187,7 +188,7 @@ StepEstimate estimate_step(Model& model, const Config& c, const RunLayout& layou
       if (head) sums_back += tensor_sum(narrow);
       if (embedding || head) continue;
       sums_ahead += 2 * tensor_sum(narrow);
-      sums_back += (c.train.recompute == "full" ? 4 : 2) * tensor_sum(narrow) + 2 * again;
+      sums_back += (c.train.recompute == Recompute::full ? 4 : 2) * tensor_sum(narrow) + 2 * again;
     }
     size_t stage = p % static_cast<size_t>(stages);
     compute[stage] += micros * (ahead + back);

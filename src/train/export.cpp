@@ -69,7 +69,7 @@ bool rounds_frozen(const FlatWeights& store) {
 }  // namespace
 
 std::string Trainer::export_text() const {
-  return fmt::format("{}, files of {} MB", config_.checkpoint.model_dtype, config_.checkpoint.shard_mb);
+  return fmt::format("{}, files of {} MB", name(config_.checkpoint.model_dtype.value()), config_.checkpoint.shard_mb);
 }
 
 void Trainer::export_model() {
@@ -78,7 +78,7 @@ void Trainer::export_model() {
   const Config& c = config_;
   SaveFolder folder;
   folder.dir = path("model");
-  folder.dtype = parse_dtype(c.checkpoint.model_dtype).value();
+  folder.dtype = c.checkpoint.model_dtype.value();
   folder.shard_bytes = config_.checkpoint.shard_mb * 1000000;
   folder.tokenizer = config_.model.tokenizer.empty() ? config_.model.path : config_.model.tokenizer;
   folder.missing_tokenizer_files = missing_tokenizer_files;

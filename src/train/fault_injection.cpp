@@ -13,9 +13,9 @@
 namespace ravine {
 namespace {
 
-double value_of(const std::string& text) {
-  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
-  return text == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+double value_of(PlantedValue value) {
+  if (value == PlantedValue::nan) return std::numeric_limits<double>::quiet_NaN();
+  return value == PlantedValue::infinity ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
 }
 
 // Host work: the planted value.
@@ -54,15 +54,14 @@ void FaultInjection::begin_step(int64_t step) {
 void FaultInjection::after(const CallInfo& call) {
   for (Fault& f : faults_) {
     const InjectOption& o = f.option;
-    if (f.done || o.step != step_ || o.phase != name(call.phase) || !glob_match(o.path, call.path) ||
-        !glob_match(o.op, call.op))
+    if (f.done || o.step != step_ || o.phase != call.phase || !glob_match(o.path, call.path) || !glob_match(o.op, call.op))
       continue;
     for (const NamedView& t : call.tensors) {
       if (t.access == Access::read || !is_float(t.view.dtype) || !t.view.data || t.view.count() == 0 ||
           !glob_match(o.tensor, t.name))
         continue;
       f.done = true;
-      if (o.value == "bad_alloc") throw std::bad_alloc();
+      if (o.value == PlantedValue::bad_alloc) throw std::bad_alloc();
       put(t.view, o.element, value_of(o.value));
       break;
     }
@@ -73,8 +72,8 @@ std::string FaultInjection::missed() const {
   std::string out;
   for (const Fault& f : faults_)
     if (!f.done && f.option.step == step_)
-      out += fmt::format("{}{} at {} ({}), tensor {}", out.empty() ? "" : "; ", f.option.op, f.option.path, f.option.phase,
-                         f.option.tensor);
+      out += fmt::format("{}{} at {} ({}), tensor {}", out.empty() ? "" : "; ", f.option.op, f.option.path,
+                         name(f.option.phase), f.option.tensor);
   return out;
 }
 

@@ -1,17 +1,15 @@
 #include "train/messages.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace ravine {
 namespace {
 
 constexpr int64_t kSizes[] = {1 << 10, 1 << 14, 1 << 17, 1 << 19, 1 << 21, 1 << 23};
-
-double clock_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 Json points_json(const std::vector<MessageRates::Point>& points) {
   Json list = Json::array();
@@ -69,9 +67,9 @@ MessageRates measure_messages(const Group& group) {
       std::vector<int64_t> times;
       for (int i = -2; i < repeats; ++i) {
         group.barrier();
-        double began = clock_now();
+        double began = seconds_now();
         call(bytes);
-        int64_t slowest = largest(group, static_cast<int64_t>(1e9 * (clock_now() - began)));
+        int64_t slowest = largest(group, static_cast<int64_t>(1e9 * (seconds_now() - began)));
         if (i >= 0) times.push_back(slowest);
       }
       std::nth_element(times.begin(), times.begin() + repeats / 2, times.end());

@@ -23,7 +23,7 @@ TrainState Trainer::state() const {
   TrainState s = state_of(*engine_, frozen_elsewhere_ ? StateFor::writing_trained : StateFor::writing);
   s.scalars["step"] = done_;
   s.scalars["tokens"] = tokens_;
-  s.scalars["optimizer"] = config_.optimizer.type;
+  s.scalars["optimizer"] = name(config_.optimizer.type);
   s.scalars["seed"] = config_.train.seed;
   s.scalars["global_batch"] = config_.train.global_batch;
   s.scalars["compute"] = std::string(name(types_.compute));
@@ -54,7 +54,7 @@ TrainState Trainer::state() const {
 }
 
 TakesCheckpoint Trainer::healthy_only() const {
-  if (config_.health.embedding_norm == 0 || config_.checkpoint.resume != "auto") return {};
+  if (config_.health.embedding_norm == 0 || config_.checkpoint.resume != kResumeNewest) return {};
   const std::string folder = path("checkpoints");
   const CheckpointVerdicts verdicts(folder);
   const std::vector<std::string> all = checkpoints_to_try(folder);
@@ -78,17 +78,17 @@ std::unique_ptr<CheckpointReader> Trainer::find_checkpoint() {
   std::optional<std::string> from;
   if (ranks_.first()) clean_leftovers(folder);
   auto warn = [&](const std::string& text) { log_.warn("{}", text); };
-  if (resume == "auto") {
+  if (resume == kResumeNewest) {
     if (ranks_.first()) from = newest_checkpoint(folder, warn, healthy_only(), config_.checkpoint.verify);
     if (std::string found = gather_texts(ranks_.all(), from.value_or(""))[0]; !found.empty()) from = found;
-  } else if (resume == "none") {
+  } else if (resume == kResumeNone) {
     return nullptr;
   } else {
     from = resume;
   }
   if (!from) return nullptr;
-  auto reader = std::make_unique<CheckpointReader>(
-      *from, config_.checkpoint.verify && resume != "auto" && ranks_.first());  // newest_checkpoint has looked at its find
+  auto reader = std::make_unique<CheckpointReader>(*from, config_.checkpoint.verify && resume != kResumeNewest &&
+                                                              ranks_.first());  // newest_checkpoint has looked at its find
   from_ = *from;
   done_ = checkpoint_scalar(*reader, "step");
   tokens_ = checkpoint_scalar(*reader, "tokens");
@@ -145,7 +145,7 @@ bool Trainer::is_complete() {
   const int64_t exported_step = checkpoint_step(of).value_or(0), to = std::max(done_, config_.train.steps);
   std::error_code error;
   std::string shorter;  // a model of more steps than this run would come to is not replaced unasked
-  if (ranks_.first() && config_.checkpoint.resume == "auto" && exported_step > to && fs::exists(path("model"), error))
+  if (ranks_.first() && config_.checkpoint.resume == kResumeNewest && exported_step > to && fs::exists(path("model"), error))
     shorter = fmt::format("what can be gone on from is {}, and {} is gone or damaged: the model would be replaced by one of {}",
                           from_, of, counted(to, "step"));
   if (shorter = gather_texts(ranks_.all(), shorter)[0]; !shorter.empty())

@@ -79,7 +79,7 @@ std::vector<Input> inputs_of(const Config& config) {
   return in;
 }
 
-bool is_checkpoint_name(const std::string& resume) { return resume != "auto" && resume != "none"; }
+bool is_checkpoint_name(const std::string& resume) { return resume != kResumeNewest && resume != kResumeNone; }
 
 void refuse_overlap(const Config& c) {
   const std::string& out = c.train.output;
@@ -241,7 +241,7 @@ void RunFolder::refuse_other_run() const {
   std::error_code error;
   const bool model = fs::is_directory(path("model"), error) && !fs::is_empty(path("model"), error);
   const std::string of = run_in(folder_), there = of.empty() ? "" : fmt::format(", of a run of {}", of);
-  if (resume_ == "none") {
+  if (resume_ == kResumeNone) {
     if (newest >= 0)
       throw UserError(
           "train.output already holds checkpoints", folder_,

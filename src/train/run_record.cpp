@@ -59,7 +59,8 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
     const std::string compute = field<std::string>(scalars, "compute", where);
     out.options["precision.compute"] = compute;
     if (compute == "bf16" && !instructions.empty())
-      out.options["precision.bf16_products"] = instructions.find("dot products") != std::string::npos ? "dot" : "widen";
+      out.options["precision.bf16_products"] =
+          name(instructions.find("dot products") != std::string::npos ? Bf16Products::dot : Bf16Products::widen);
   }
   const Json options = has("options") ? field<Json>(scalars, "options", where) : Json::object();
   for (const auto& [key, value] : options.items()) {
@@ -72,8 +73,8 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
 
 std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir, const std::string& resume,
                                               const TakesCheckpoint& takes) {
-  if (resume == "none") return {};
-  for (const std::string& from : resume == "auto" ? checkpoints_to_try(checkpoints_dir, takes) : std::vector{resume}) {
+  if (resume == kResumeNone) return {};
+  for (const std::string& from : resume == kResumeNewest ? checkpoints_to_try(checkpoints_dir, takes) : std::vector{resume}) {
     try {
       const Json manifest = read_json((fs::path(from) / "manifest.json").string(), int64_t{1} << 30);
       const Json& scalars = manifest.at("scalars");
@@ -87,15 +88,17 @@ std::optional<RunRecord> glance_at_checkpoint(const std::string& checkpoints_dir
 
 void keep_choices(Config& config, const RunRecord& was, const std::string& backend, const CpuArithmetic& cpu) {
   PrecisionOptions& options = config.precision;
-  auto keep = [&](std::string& value, const char* key, const std::set<std::string>& known) {
+  auto keep = [&]<class E>(std::optional<E>& value, const char* key, std::initializer_list<E> known) {
     const auto it = was.options.find(key);
-    if (value == "auto" && it != was.options.end() && known.count(it->second)) value = it->second;
+    if (value || it == was.options.end()) return;
+    for (const E one : known)
+      if (it->second == name(one)) value = one;
   };
-  keep(config.checkpoint.model_dtype, "checkpoint.model_dtype", {"f32", "bf16", "f16"});
-  keep(options.compute, "precision.compute", {"f32", "bf16", "f16", "f64"});
-  if (options.compute != "bf16" || options.bf16_products != "auto" || backend != "cpu") return;
-  keep(options.bf16_products, "precision.bf16_products", {"dot", "widen"});
-  if (options.bf16_products == "dot" && !cpu.bf16_dot)
+  keep(config.checkpoint.model_dtype, "checkpoint.model_dtype", {DType::f32, DType::bf16, DType::f16});
+  keep(options.compute, "precision.compute", {DType::f32, DType::bf16, DType::f16, DType::f64});
+  if (options.compute != DType::bf16 || options.bf16_products || backend != "cpu") return;
+  keep(options.bf16_products, "precision.bf16_products", {Bf16Products::dot, Bf16Products::widen});
+  if (options.bf16_products == Bf16Products::dot && !cpu.bf16_dot)
     throw UserError(fmt::format("{} was made with bf16 dot products", was.checkpoint), "precision.bf16_products",
                     "this machine has no such instruction (AVX512_BF16)",
                     "set precision.bf16_products=widen to go on here: numbers agree closely from there on, not bit for bit");

@@ -50,12 +50,7 @@ Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
   };
   for (const RecipeOption& o : options.recipes) {
     check(o.op, ops, "precision.recipes");
-    RecipeRule rule{.path = o.path, .op = o.op};
-    if (!o.compute.empty()) rule.arithmetic = parse_dtype(o.compute);
-    if (!o.round.empty()) rule.rounding = parse_dtype(o.round);
-    for (Role role : {Role::forward, Role::dx, Role::dw})
-      if (o.role == name(role)) rule.role = role;
-    recipe.add(rule);
+    recipe.add({.path = o.path, .op = o.op, .role = o.role, .arithmetic = o.compute, .rounding = o.round});
   }
   for (const std::string& op : options.unfused) {
     check(op, {"attention", "add_rms_norm", "add_layer_norm", "loss_head", "qkv", "gate_up", "rope", "swiglu", "geglu"},
@@ -270,7 +265,7 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   // What the sum of losses of a micro batch counts in the loss of the step.
   const double scale = result.valid > 0 ? 1.0 / static_cast<double>(result.valid) : 0.0;
   std::vector<double> scales(micros.size(), scale);
-  const bool by_micro = config_.train.loss_average == "micro";
+  const bool by_micro = config_.train.loss_average == LossAverage::micro;
   if (by_micro)
     for (size_t m = 0; m < micros.size(); ++m)
       scales[m] = micros[m].valid_tokens > 0

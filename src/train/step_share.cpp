@@ -1,8 +1,8 @@
 #include "train/step_share.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "kernels/backend.h"
 #include "parallel/initialise.h"
 #include "train/estimate.h"
@@ -31,9 +31,9 @@ double measure_step_share(const MachinePeaks& peaks) {
   const std::vector<MicroBatch> micros{random_micro_batch(kRows, kColumns, kVocabulary)};
   std::vector<double> times;
   for (int step = 0; step < 6; ++step) {
-    const auto began = std::chrono::steady_clock::now();
+    const double began = seconds_now();
     engine.run(micros, step + 1, 1e-4);
-    if (step > 0) times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+    if (step > 0) times.push_back(seconds_now() - began);
   }
   std::nth_element(times.begin(), times.begin() + 2, times.end());
   return expected / times[2];

@@ -75,9 +75,10 @@ void Trainer::open() {
 
   // Before anything is written. Whoever resumes does not need the weights that the run began with.
   const std::string& resume = c.checkpoint.resume;
-  if (!c.model.path.empty() && (resume == "none" || (resume == "auto" && checkpoints_to_try(path("checkpoints")).empty())))
+  if (!c.model.path.empty() &&
+      (resume == kResumeNone || (resume == kResumeNewest && checkpoints_to_try(path("checkpoints")).empty())))
     check_weights(c.model.path, *model_);
-  if (resume != "none" && resume != "auto")
+  if (resume != kResumeNone && resume != kResumeNewest)
     check_checkpoint_folder(resume, "checkpoint.resume"), CheckpointReader(resume, false);
 
   open_data();
@@ -95,7 +96,7 @@ void Trainer::open() {
                         .micro_batches = layout_.micro_batches,
                         .validation = valid_data_ != nullptr,
                         .leaves = layout_.leaves};
-  if (c.parallel.split == "cost" && layout_.mesh.pipeline > 1)
+  if (c.parallel.split == StageSplit::cost && layout_.mesh.pipeline > 1)
     config_.parallel.stage_layers = layers_by_cost(*model_, c, types_, kernels, train_data_->columns());
   engine_ = std::make_unique<StepEngine>(*model_, config_, types_, kernels, shape, nullptr, &ranks_);
   check_memory();
@@ -132,14 +133,15 @@ Kernels Trainer::choose_kernels(const std::optional<RunRecord>& was) {
   const bool kept = p.compute != given.compute || p.bf16_products != given.bf16_products;
   const Arithmetic chosen = choose_arithmetic(p, backend_, cpu);
   types_ = Types::of(chosen.compute);
-  p.compute = name(chosen.compute);
-  if (chosen.compute == DType::bf16 && backend_ == "cpu") p.bf16_products = name(chosen.products);
+  p.compute = chosen.compute;
+  if (chosen.compute == DType::bf16 && backend_ == "cpu") p.bf16_products = chosen.products;
   const bool chose = kept || !chosen.why.empty();
   why_ = !chose ? ""
-                : fmt::format("{}{}: {}", p.compute,
-                              chosen.compute == DType::bf16 ? fmt::format(", products by {}", p.bf16_products) : "",
-                              kept ? "as in " + was->checkpoint : chosen.why);
-  if (config_.checkpoint.model_dtype == "auto") config_.checkpoint.model_dtype = name(export_type(config_.model.path));
+                : fmt::format(
+                      "{}{}: {}", name(chosen.compute),
+                      chosen.compute == DType::bf16 ? fmt::format(", products by {}", name_or(p.bf16_products, kAuto)) : "",
+                      kept ? "as in " + was->checkpoint : chosen.why);
+  if (!config_.checkpoint.model_dtype) config_.checkpoint.model_dtype = export_type(config_.model.path);
   config_text_ = to_yaml(config_);
   options_ = recorded_options(config_, layout_.mesh.data, layout_.sum_leaves);
   if (was) refuse_other_options(*was, option_changes(*was, options_, weights_), config_);
@@ -206,8 +208,9 @@ void Trainer::open_data() {
   train_data_ = std::move(sources.data.train);
   valid_data_ = std::move(sources.data.valid);
   if (follows_validation(c.schedule) && !valid_data_)
-    throw UserError(fmt::format("schedule.type is {}, and there is nothing to validate on", c.schedule.type), "schedule.type",
-                    "the rate follows the validation loss", "set data.valid or data.valid_fraction, or another schedule.type");
+    throw UserError(fmt::format("schedule.type is {}, and there is nothing to validate on", name(c.schedule.type)),
+                    "schedule.type", "the rate follows the validation loss",
+                    "set data.valid or data.valid_fraction, or another schedule.type");
   tokens_in_use_ = std::move(sources.data.tokens);
   data_notes_ = std::move(sources.data.notes);
   data_warnings_ = std::move(sources.data.warnings);
@@ -332,7 +335,7 @@ void Trainer::follow(double validation_loss) {
   plateau_.observe(validation_loss);
   if (plateau_.rate() != was)
     log_.line("rate     {:.4g}, was {:.4g}: schedule.type={} follows the validation loss", plateau_.rate(), was,
-              config_.schedule.type);
+              name(config_.schedule.type));
 }
 
 void Trainer::save_checkpoint(int64_t step) {

@@ -28,7 +28,7 @@ std::string Variant::text() const {
 Variants::Variants(const Config& config, const std::string& backend, const Types& types, StepEngine& engine, bool shorten)
     : config_(config),
       backend_(backend),
-      compute_(name(types.compute)),
+      compute_(types.compute),
       model_(engine.model()),
       shape_(engine.shape()),
       ranks_(engine.ranks()),
@@ -37,10 +37,10 @@ Variants::Variants(const Config& config, const std::string& backend, const Types
   flops_f32_ = peaks.f32_flops;
   flops_bf16_ = peaks.bf16_flops;
   bytes_ = peaks.copy_bytes;
-  for (const char* r : {"none", "cheap", "full"})
+  for (const Recompute r : {Recompute::none, Recompute::cheap, Recompute::full})
     if (r == config.train.recompute || !recomputes_.empty()) recomputes_.push_back(r);
   computes_ = {compute_};
-  if (compute_ == "f32" && backend == "cpu") computes_.push_back("bf16");
+  if (compute_ == DType::f32 && backend == "cpu") computes_.push_back(DType::bf16);
   for (int64_t rows = shape_.rows; rows > 0; rows = micros_.back() / 2) {
     while (shape_.rows % rows != 0) --rows;  // more micro batches by a whole factor: pipelines and leaves go on to divide them
     micros_.push_back(rows);
@@ -52,14 +52,14 @@ Variants::Variants(const Config& config, const std::string& backend, const Types
   seconds_ = plan(config.train.recompute, compute_, shape_.rows, shape_.columns).time;
 }
 
-Variant Variants::plan(const std::string& recompute, const std::string& compute, int64_t micro, int64_t length) {
+Variant Variants::plan(Recompute recompute, DType compute, int64_t micro, int64_t length) {
   Variant v;
   auto change = [&](const char* key, const auto& was, const auto& is) {
     if (was != is) v.changes.push_back(fmt::format("{}={}", key, is));
   };
-  change("train.recompute", config_.train.recompute, recompute);
+  change("train.recompute", name(config_.train.recompute), name(recompute));
   change("train.micro_batch", shape_.rows, micro);
-  change("precision.compute", compute_, compute);
+  change("precision.compute", name(compute_), name(compute));
   change("data.sequence_length", shape_.columns, length);
   v.same_work = length == shape_.columns;
   Config config = config_;
@@ -77,7 +77,7 @@ Variant Variants::plan(const std::string& recompute, const std::string& compute,
                     &ranks_);
   v.bytes = engine.memory().total() - engine.memory().base + base_;
   double tokens = static_cast<double>(micro * shape.micro_batches * length);
-  double seconds = work.seconds(compute == "bf16" ? flops_bf16_ : flops_f32_, bytes_, shape.micro_batches) / tokens;
+  double seconds = work.seconds(compute == DType::bf16 ? flops_bf16_ : flops_f32_, bytes_, shape.micro_batches) / tokens;
   v.time = seconds_ > 0 ? seconds / seconds_ : seconds;
   return v;
 }
@@ -122,14 +122,15 @@ Variant Variants::smallest() {
 
 std::vector<Variant> Variants::neighbours() {
   std::vector<Variant> out{plan(config_.train.recompute, compute_, shape_.rows, shape_.columns)};
-  for (const char* r : {"none", "cheap", "full"})
+  for (const Recompute r : {Recompute::none, Recompute::cheap, Recompute::full})
     if (r != config_.train.recompute) out.push_back(plan(r, compute_, shape_.rows, shape_.columns));
   int64_t global = shape_.rows * shape_.micro_batches;
   if (micros_.size() > 1) out.push_back(plan(config_.train.recompute, compute_, micros_[1], shape_.columns));
   if (global % (2 * shape_.rows) == 0 && ranks_.mesh().pipeline == 1)
     out.push_back(plan(config_.train.recompute, compute_, 2 * shape_.rows, shape_.columns));
-  if (backend_ == "cpu" && (compute_ == "f32" || compute_ == "bf16"))
-    out.push_back(plan(config_.train.recompute, compute_ == "f32" ? "bf16" : "f32", shape_.rows, shape_.columns));
+  if (backend_ == "cpu" && (compute_ == DType::f32 || compute_ == DType::bf16))
+    out.push_back(
+        plan(config_.train.recompute, compute_ == DType::f32 ? DType::bf16 : DType::f32, shape_.rows, shape_.columns));
   return out;
 }
 

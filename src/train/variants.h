@@ -34,20 +34,22 @@ class Variants {
     size_t recompute, compute, micro, length;  // indices, mildest first
   };
   std::vector<Way> all() const;
-  Variant plan(const std::string& recompute, const std::string& compute, int64_t micro, int64_t length);
+  Variant plan(Recompute recompute, DType compute, int64_t micro, int64_t length);
   Variant plan(const Way& w) {
     return plan(recomputes_[w.recompute], computes_[w.compute], micros_[w.micro], lengths_[w.length]);
   }
 
   Config config_;
-  std::string backend_, compute_;
+  std::string backend_;
+  DType compute_;
   Model& model_;
   StepShape shape_;
   Ranks ranks_;
   int64_t base_;
   double flops_f32_, flops_bf16_, bytes_;  // per second
   double seconds_ = 0;                     // per token, as configured
-  std::vector<std::string> recomputes_, computes_;
+  std::vector<Recompute> recomputes_;
+  std::vector<DType> computes_;
   std::vector<int64_t> micros_, lengths_;
 };
 

@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numbers>
 #include <random>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/exact_sum.h"
@@ -416,6 +418,15 @@ TEST(JsonFields, AreOfTheirKindOrRefused) {
             R"({"b":5,"a":{"x":2},"c":4})");
   EXPECT_USER_ERROR(parse_json("{\"a\": }", "here"), "not valid JSON (here)");
   EXPECT_USER_ERROR(parse_json("[1] 2", "here"), "not valid JSON (here)");
+}
+
+TEST(Clock, CountsSecondsOfTheSteadyClock) {
+  auto steady = [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
+  for (int i = 0; i < 100; ++i) {
+    const double before = steady(), now = seconds_now();
+    EXPECT_LE(before, now);
+    EXPECT_LE(now, steady());
+  }
 }
 
 TEST(Checked, NumbersThatDoNotFitAreRefused) {

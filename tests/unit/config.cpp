@@ -44,9 +44,9 @@ TEST(Config, DefaultsAreThoseOfTheManual) {
   EXPECT_EQ(c.optimizer.lr, 3e-4);
   EXPECT_EQ(c.optimizer.betas, (std::vector<double>{0.9, 0.95}));
   EXPECT_EQ(c.optimizer.eps, 1e-8);
-  EXPECT_EQ(c.schedule.type, "cosine");
+  EXPECT_EQ(c.schedule.type, ScheduleType::cosine);
   EXPECT_EQ(c.schedule.warmup_steps, 100);
-  EXPECT_EQ(c.precision.compute, "f32");
+  EXPECT_EQ(c.precision.compute, DType::f32);
   EXPECT_EQ(c.checkpoint.every, 200);
   EXPECT_EQ(c.checkpoint.resume, "auto");
   EXPECT_TRUE(c.log.tensorboard);
@@ -88,7 +88,7 @@ TEST(Config, EveryKindOfValue) {
   EXPECT_EQ(c.train.steps, 10000);
   EXPECT_EQ(c.train.freeze.size(), 2u);
   EXPECT_EQ(c.precision.recipes.at(0).path, "*");
-  EXPECT_EQ(c.precision.recipes[0].compute, "f64");
+  EXPECT_EQ(c.precision.recipes[0].compute, DType::f64);
 
   Config line = from("data: {train: [x, y]}",
                      {"data.train=[{path: z, weight: 2}]", "data.valid=one.txt", "model.path=a=b", "precision.recipes="});
@@ -118,16 +118,18 @@ TEST(Config, KeysAreTheirMembers) {
                                           {"checkpoint.verify", "false"},      {"checkpoint.other_data", "true"},
                                           {"health.skip_norm", "9"},           {"health.skip_count", "3"},
                                           {"health.embedding_norm", "8"},      {"precision.unfused", "[attention]"}});
-  EXPECT_TRUE(c.optimizer.type == "sgd" && c.optimizer.momentum == 0.5 && c.optimizer.nesterov && c.optimizer.dampening == 0);
+  EXPECT_TRUE(c.optimizer.type == OptimizerType::sgd && c.optimizer.momentum == 0.5 && c.optimizer.nesterov &&
+              c.optimizer.dampening == 0);
   const ScheduleOptions& s = c.schedule;
-  EXPECT_TRUE(s.type == "warmup_stable_decay" && s.warmup_steps == 3 && s.steps == 41 && s.timescale == 4 &&
+  EXPECT_TRUE(s.type == ScheduleType::warmup_stable_decay && s.warmup_steps == 3 && s.steps == 41 && s.timescale == 4 &&
               s.stable_steps == 5 && s.decay_steps == 6 && s.cycles == 1.5 && s.power == 2.5);
-  EXPECT_TRUE(s.end_lr == 1e-9 && s.min_lr_ratio == 0.125 && s.warmup_type == "cosine" && s.decay_type == "1-sqrt");
+  EXPECT_TRUE(s.end_lr == 1e-9 && s.min_lr_ratio == 0.125 && s.warmup_type == RateShape::cosine &&
+              s.decay_type == RateShape::one_minus_sqrt);
   EXPECT_TRUE(s.warmup_lr_ratio == 0.5 && s.factor == 0.75 && s.patience == 7 && s.threshold == 0.25 &&
-              s.threshold_mode == "abs" && s.cooldown == 8 && s.raise_cooldown == 9);
+              s.threshold_mode == ThresholdMode::absolute && s.cooldown == 8 && s.raise_cooldown == 9);
   EXPECT_TRUE(s.lowest_lr == 0.0625 && s.highest_lr == 0.375 && s.smooth_window == 10 && s.reset_after == 11);
-  EXPECT_EQ(c.train.loss_average, "micro");
-  EXPECT_TRUE(c.data.order == "megatron" && c.data.reset_position_ids && !c.data.reset_attention_mask &&
+  EXPECT_EQ(c.train.loss_average, LossAverage::micro);
+  EXPECT_TRUE(c.data.order == SampleOrder::megatron && c.data.reset_position_ids && !c.data.reset_attention_mask &&
               !c.data.eod_mask_loss && !c.data.document_attention && c.data.eod == 17);
   EXPECT_TRUE(!c.checkpoint.verify && c.checkpoint.other_data);
   EXPECT_TRUE(c.health.skip_norm == 9 && c.health.skip_count == 3 && c.health.embedding_norm == 8);
@@ -159,7 +161,7 @@ TEST(Config, WritesWhatItReads) {
     c.train.freeze = {"*x*", "[0]", "\n", "é\u2028"};
     c.train.seed = static_cast<int64_t>(draw() >> 1);
     c.data.skip_steps = {1, static_cast<int64_t>(draw() % 1000000000) + 1};
-    c.precision.recipes = {{"layers.*", "softmax", "", "bf16"}};
+    c.precision.recipes = {{"layers.*", "softmax", std::nullopt, DType::bf16}};
     c.train.output = "null";
     std::string text = to_yaml(c);
     Config back = from(text);
@@ -172,7 +174,7 @@ TEST(Config, WritesWhatItReads) {
     EXPECT_EQ(back.train.freeze, c.train.freeze);
     EXPECT_EQ(back.train.seed, c.train.seed);
     EXPECT_EQ(back.train.output, "null");
-    EXPECT_EQ(back.precision.recipes[0].round, "bf16");
+    EXPECT_EQ(back.precision.recipes[0].round, DType::bf16);
   }
   EXPECT_EQ(to_yaml(from(defaults_text())), to_yaml(Config())) << "the list of defaults is itself a config";
 }

@@ -359,7 +359,7 @@ struct Written {
     for (const FileTensor& t : model->files().tensors)
       tensors.push_back({t.name, DType::f32, t.shape, std::span(zeros).first(static_cast<size_t>(t.shape.count() * 4))});
     save_safetensors(in + "/model.safetensors", tensors);
-    convert_weights({.input = in, .output = out, .to = "megatron-mcore", .dtype = dtype}, [](int64_t, int64_t) {});
+    convert_weights({.input = in, .output = out, .to = ConvertTarget::megatron_mcore, .dtype = dtype}, [](int64_t, int64_t) {});
     file = std::make_shared<TorchFile>(out + "/release/mp_rank_00/model_optim_rng.pt");
   }
   bool is(const char* key) const { return argument(*file, key).value_or(-1) == 1; }
@@ -946,18 +946,21 @@ TEST(Beside, TokenizersComeAlongFromEveryLayout) {
   save_safetensors(folder / "hf/model.safetensors", tensors);
   spill(folder / "hf/vocab.txt", "[PAD]\n[UNK]\n");
   spill(folder / "hf/generation_config.json", R"({"top_k": 7})");
-  auto convert = [&](const std::string& from, const std::string& to, const std::string& layout, const std::string& with = "") {
-    convert_weights(
-        {.input = from, .output = to, .to = layout, .model_config = with, .pipeline = layout == "megatron-mcore" ? 2 : 1},
-        [](int64_t, int64_t) {});
+  auto convert = [&](const std::string& from, const std::string& to, ConvertTarget layout, const std::string& with = "") {
+    convert_weights({.input = from,
+                     .output = to,
+                     .to = layout,
+                     .model_config = with,
+                     .pipeline = layout == ConvertTarget::megatron_mcore ? 2 : 1},
+                    [](int64_t, int64_t) {});
     EXPECT_EQ(slurp(to + "/vocab.txt"), slurp(folder / "hf/vocab.txt")) << from << " to " << to;
     EXPECT_EQ(slurp(to + "/generation_config.json"), R"({"top_k": 7})") << from << " to " << to;
   };
-  for (const std::string layout : {"hf", "megatron-mcore", "megatron-legacy", "mindformers", "ravine"}) {
-    const std::string made = folder / ("as-" + layout);
+  for (const auto& [layout, word] : names_of(ConvertTarget{})) {
+    const std::string made = folder / (std::string("as-") + word);
     convert(folder / "hf", made, layout);
-    convert(made, made + "-back", "hf");
-    convert(made, made + "-given", "hf", folder / "config.json");
+    convert(made, made + "-back", ConvertTarget::hf);
+    convert(made, made + "-given", ConvertTarget::hf, folder / "config.json");
   }
 }
 
@@ -989,18 +992,18 @@ TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseAskedFor) {
     t[0].dtype = DType::bf16, t[0].bytes = t[0].bytes.first(t[0].bytes.size() / 2);
   });
   std::filesystem::create_directories(folder / "full"), spill(folder / "full/x", "x");
-  ConvertReport r = convert_weights({.input = in, .output = folder / "full", .to = "hf", .dry_run = true}, quiet);
+  ConvertReport r = convert_weights({.input = in, .output = folder / "full", .to = ConvertTarget::hf, .dry_run = true}, quiet);
   EXPECT_EQ(r.rows.size(), make_model(tied, "t")->files().tensors.size())
       << "no copy of the table, no frequencies; and a dry run needs no empty folder";
   EXPECT_TRUE(r.notes.empty()) << r.notes[0];
   // Of two types Megatron takes none, but the one that is asked for.
   EXPECT_NE(message_of<UserError>([&] {
-              convert_weights({.input = in, .output = folder / "m", .to = "megatron-mcore"}, quiet);
+              convert_weights({.input = in, .output = folder / "m", .to = ConvertTarget::megatron_mcore}, quiet);
             }).find("weights of several types"),
             std::string::npos);
-  r = convert_weights({.input = in, .output = folder / "m", .to = "megatron-mcore", .dtype = DType::f16}, quiet);
+  r = convert_weights({.input = in, .output = folder / "m", .to = ConvertTarget::megatron_mcore, .dtype = DType::f16}, quiet);
   for (const ConvertRow& row : r.rows) EXPECT_EQ(row.dtype, "f16") << row.name;
-  r = convert_weights({.input = in, .output = folder / "half", .to = "hf", .dtype = DType::bf16}, quiet);
+  r = convert_weights({.input = in, .output = folder / "half", .to = ConvertTarget::hf, .dtype = DType::bf16}, quiet);
   const Json said = Json::parse(slurp(folder / "half/config.json"));
   EXPECT_EQ(said.value("dtype", ""), "bfloat16");
   EXPECT_FALSE(said.contains("torch_dtype")) << "the older name only where it was";
@@ -1009,7 +1012,8 @@ TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseAskedFor) {
   spill(folder / "other/config.json", R"({"model_type": "no_such_family"})");
   save_safetensors(folder / "other/model.safetensors",
                    {{"x", DType::f32, {2}, std::span(zeros).first(8)}, {"n", DType::i64, {2}, std::span(zeros).first(16)}});
-  r = convert_weights({.input = folder / "other", .output = folder / "other2", .to = "hf", .dtype = DType::f16}, quiet);
+  r = convert_weights({.input = folder / "other", .output = folder / "other2", .to = ConvertTarget::hf, .dtype = DType::f16},
+                      quiet);
   std::map<std::string, std::string> types;
   for (const ConvertRow& row : r.rows) types[row.name] = row.dtype;
   EXPECT_EQ(types, (std::map<std::string, std::string>{{"n", "i64"}, {"x", "f16"}}));
@@ -1019,7 +1023,7 @@ TEST(Convert, WhatIsNoWeightIsLeftOutAndTypesAreThoseAskedFor) {
   four["num_hidden_layers"] = 4;
   r = convert_weights({.input = hf_model(folder, "four", four),
                        .output = "",
-                       .to = "megatron-mcore",
+                       .to = ConvertTarget::megatron_mcore,
                        .pipeline = 2,
                        .virtual_stages = 2,
                        .dry_run = true},
@@ -1088,7 +1092,7 @@ TEST(MindFormers, FilesThatDoNotBelongTogetherAreRefused) {
 TEST(RavineRun, KeepsItsPlaceAndItsModel) {
   TemporaryFolder folder;
   const auto quiet = [](int64_t, int64_t) {};
-  convert_weights({.input = hf_model(folder, "hf", llama()), .output = folder / "run", .to = "ravine"}, quiet);
+  convert_weights({.input = hf_model(folder, "hf", llama()), .output = folder / "run", .to = ConvertTarget::ravine}, quiet);
   ASSERT_TRUE(read_mark(folder / "run")) << "training goes on in it";
   EXPECT_EQ(read_mark(folder / "run")->kind, kRunFolder);
   const std::string step = folder / "run/checkpoints/step_000000";
@@ -1100,13 +1104,13 @@ TEST(RavineRun, KeepsItsPlaceAndItsModel) {
   Json trained = llama();
   trained["rope_theta"] = 777.0;
   scalars({{"tokens", 123}, {"global_batch", 7}, {"optimizer_steps", 3}, {"data", {{"any", {1, 2}}}}});
-  convert_weights({.input = folder / "run", .output = folder / "again", .to = "ravine", .optimizer = true}, quiet);
+  convert_weights({.input = folder / "run", .output = folder / "again", .to = ConvertTarget::ravine, .optimizer = true}, quiet);
   const Json got = parse_manifest(slurp(folder / "again/checkpoints/step_000000/manifest.json"), "m").scalars;
   EXPECT_TRUE(got["tokens"] == 123 && got["global_batch"] == 7 && got["optimizer_steps"] == 3 &&
               got["data"] == (Json{{"any", {1, 2}}}) && got["optimizer"] == "adamw")
       << got;
   auto theta = [&](const char* output) {
-    convert_weights({.input = folder / "run", .output = folder / output, .to = "hf"}, quiet);
+    convert_weights({.input = folder / "run", .output = folder / output, .to = ConvertTarget::hf}, quiet);
     return Json::parse(slurp(folder / (std::string(output) + "/config.json"))).value("rope_theta", 0.0);
   };
   // What the run trained goes before the config beside it, that before its final model's, that before what its options name.
@@ -1131,7 +1135,7 @@ TEST(RavineRun, KeepsItsPlaceAndItsModel) {
   EXPECT_EQ(theta("e"), 5);
   // The tokenizer: that of the run, of its final model, the one that its options name, that of the model it went on from.
   auto vocabulary = [&](const char* output) {
-    convert_weights({.input = folder / "run", .output = folder / output, .to = "hf"}, quiet);
+    convert_weights({.input = folder / "run", .output = folder / output, .to = ConvertTarget::hf}, quiet);
     return slurp(folder / (std::string(output) + "/vocab.txt"));
   };
   for (const char* at : {"run", "run/model", "path", "tokens"})
@@ -1151,7 +1155,7 @@ TEST(RavineRun, KeepsItsPlaceAndItsModel) {
       bytes.back() = static_cast<char>(bytes.back() ^ 1);
       spill(file.path().string(), bytes);
     }
-  EXPECT_THROW(convert_weights({.input = step, .output = folder / "z", .to = "hf"}, quiet), Error);
+  EXPECT_THROW(convert_weights({.input = step, .output = folder / "z", .to = ConvertTarget::hf}, quiet), Error);
 }
 
 }  // namespace

@@ -439,8 +439,8 @@ TEST(Conversations, every_speaker_and_every_way_to_say_nothing) {
             messages);
   EXPECT_EQ(detect_chat_format(parse_json(R"({"conversations": [], "instruction": "", "output": ""})", "r")), share);
   EXPECT_EQ(detect_chat_format(parse_json(R"({"instruction": ""})", "r")), std::nullopt);
-  for (ChatFormat f : {alpaca, share, messages}) EXPECT_EQ(chat_format(name(f)), f);
-  EXPECT_EQ(chat_format("auto"), std::nullopt);
+  for (ChatFormat f : {alpaca, share, messages}) EXPECT_EQ(chat_format(value_named<RecordFormat>(name(f)).value()), f);
+  EXPECT_EQ(chat_format(RecordFormat::automatic), std::nullopt);
 }
 
 TEST(ChatCounts, are_told_in_words) {
@@ -600,7 +600,7 @@ TEST(ChatSets, text_and_conversations_side_by_side) {
   o.train = {{f.write("c.jsonl", "{\"text\": \"the river\", \"instruction\": \"a\", \"output\": \"b\"}\n")}};
   o.chat_template = "";  // has the text key: it is text, which needs no template
   EXPECT_NO_THROW(open_datasets(o, tokenizer.get()));
-  o.format = "alpaca";
+  o.format = RecordFormat::alpaca;
   EXPECT_USER_ERROR(open_datasets(o, tokenizer.get()), "the tokenizer has no chat template");
 }
 
@@ -613,7 +613,7 @@ TEST(ChatSets, parquet_equals_lines) {
   for (const char* form : {"alpaca", "sharegpt", "messages"}) {
     SCOPED_TRACE(form);
     const ChatSet lines = read_chats({files + form + ".jsonl"}, *tokenizer, encoder, {});
-    EXPECT_STREQ(name(lines.format), form);
+    EXPECT_EQ(name(lines.format), form);
     ASSERT_EQ(lines.train.count() + lines.counts.without_answer, 20);
     if (!parquet) continue;
     EXPECT_EQ(detect_chat_file(files + form + ".parquet", "text"), lines.format);

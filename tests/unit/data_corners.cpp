@@ -70,7 +70,7 @@ DatasetOptions options(const std::string& file, const std::string& cache = "") {
   o.train = {{file, 1}};
   o.sequence_length = 16;
   o.threads = 1;
-  o.cache = cache;
+  o.token_folder = cache;
   o.tokenizer_path = kChat;
   return o;
 }
@@ -106,10 +106,10 @@ TEST(TokenKeys, OfConversationsFollowWhatCutsAndDropsThem) {
   const uint64_t plain = key([](auto&) {});
   EXPECT_EQ(key([](DatasetOptions& o) { o.shuffle = false, o.pack = false, o.seed = 3; }), plain) << "what comes behind";
   EXPECT_NE(key([](DatasetOptions& o) { o.sequence_length = 199; }), plain);
-  EXPECT_NE(key([](DatasetOptions& o) { o.too_long = "drop"; }), plain);
-  EXPECT_NE(key([](DatasetOptions& o) { o.loss_on = "all"; }), plain);
+  EXPECT_NE(key([](DatasetOptions& o) { o.too_long = TooLong::drop; }), plain);
+  EXPECT_NE(key([](DatasetOptions& o) { o.loss_on = LossOn::all; }), plain);
   EXPECT_NE(key([&](DatasetOptions& o) { o.vocabulary = t->size() + 1; }), plain) << "ids are checked against it";
-  EXPECT_NE(key([](DatasetOptions& o) { o.format = "alpaca"; }), plain);
+  EXPECT_NE(key([](DatasetOptions& o) { o.format = RecordFormat::alpaca; }), plain);
 }
 
 TEST(TokensKept, WithWhatWasSaidOfThem) {
@@ -140,15 +140,15 @@ TEST(TokensKept, OfBothListsAndNothingOfOthersIsRemoved) {
   DatasetOptions o = options(f.write("a.jsonl", "{\"text\": \"one\"}\n"), f / "tokens");
   o.valid = {{f.write("v.jsonl", "{\"text\": \"two\"}\n"), 1}};
   Datasets d = open_datasets(o, &t);
-  save_tokens(o.cache, d.tokens);
-  EXPECT_EQ(entries(o.cache).size(), 2u) << "those of the validation files too";
+  save_tokens(o.token_folder, d.tokens);
+  EXPECT_EQ(entries(o.token_folder).size(), 2u) << "those of the validation files too";
   for (const TokensInUse& kept : open_datasets(o, &t).tokens) EXPECT_FALSE(kept.fresh);
   // Another run's entries, in a folder that is linked here, stay; in the run's own they go.
-  fs::create_directory_symlink(o.cache, f / "linked");
+  fs::create_directory_symlink(o.token_folder, f / "linked");
   DatasetOptions other = options(f.write("b.jsonl", "{\"text\": \"three\"}\n"), f / "linked");
   Datasets more = open_datasets(other, &t);
-  save_tokens(other.cache, more.tokens);
-  EXPECT_EQ(entries(o.cache).size(), 3u);
+  save_tokens(other.token_folder, more.tokens);
+  EXPECT_EQ(entries(o.token_folder).size(), 3u);
   // Those of an older version go, whatever else lies there stays.
   const std::vector<std::byte> one(1);
   auto foreign = [&](const std::string& stem, const std::string& format, const std::string& key) {
@@ -160,8 +160,8 @@ TEST(TokensKept, OfBothListsAndNothingOfOthersIsRemoved) {
   foreign("0123456789abcde1", "ravine-tokens-1", "0123456789abcdef");
   foreign("weights", "ravine-tokens-1", "weights");
   d = open_datasets(o, &t);
-  save_tokens(o.cache, d.tokens);
-  std::vector<std::string> left = entries(o.cache);
+  save_tokens(o.token_folder, d.tokens);
+  std::vector<std::string> left = entries(o.token_folder);
   EXPECT_EQ(left.size(), 2u + 3u);
   for (const char* stays : {"0123456789abcde0.safetensors", "0123456789abcde1.safetensors", "weights.safetensors"})
     EXPECT_EQ(std::count(left.begin(), left.end(), stays), 1) << stays;
@@ -175,7 +175,7 @@ TEST(Lists, EachSourceIsReadInItsOwnFormAndEachFileToo) {
   const std::string both = Json{{"text", "the river"}, {"instruction", "Why?"}, {"output", "It is"}}.dump() + "\n";
   DatasetOptions o = options(f.write("a.jsonl", both));
   o.sequence_length = 100;
-  o.train[0].format = "alpaca";
+  o.train[0].format = RecordFormat::alpaca;
   o.train.push_back({f.write("b.jsonl", both), 1});
   Datasets d = open_datasets(o, t.get());
   EXPECT_TRUE(d.end_token);
@@ -184,7 +184,7 @@ TEST(Lists, EachSourceIsReadInItsOwnFormAndEachFileToo) {
   EXPECT_NE(fmt::format("{}", fmt::join(d.notes, "|")).find("b.jsonl: the text under 'text'; not used: instruction, output"),
             std::string::npos)
       << fmt::format("{}", fmt::join(d.notes, "|"));
-  o.train[0].format = "", o.format = "alpaca", o.train[1].format = "text";
+  o.train[0].format = std::nullopt, o.format = RecordFormat::alpaca, o.train[1].format = RecordFormat::text;
   d = open_datasets(o, t.get());
   EXPECT_NE(fmt::format("{}", fmt::join(d.notes, "|")).find("a.jsonl (alpaca): 1 conversation"), std::string::npos);
   EXPECT_EQ(fmt::format("{}", fmt::join(d.notes, "|")).find("b.jsonl (alpaca)"), std::string::npos)
@@ -254,7 +254,7 @@ TEST(MegatronOrders, TheEndThatIsNamedAndIdsOfLabels) {
   Folder f;
   Bytes t;
   DatasetOptions o = options(token_file(f, "a", "xbxxbxxxbxxxxbxxx"));
-  o.order = "megatron", o.split = "100", o.sequence_length = 4, o.eod_mask_loss = true, o.train_samples = 4,
+  o.order = SampleOrder::megatron, o.split = "100", o.sequence_length = 4, o.eod_mask_loss = true, o.train_samples = 4,
   o.valid_samples = 0;
   auto learned = [&] {
     int64_t n = 0;
@@ -275,7 +275,7 @@ TEST(MegatronOrders, TheEndThatIsNamedAndIdsOfLabels) {
   EXPECT_LT(learned(), 16);
   // An id that comes as a label only.
   o = options(token_file(f, "b", "xxxxz"));
-  o.order = "megatron", o.split = "100", o.sequence_length = 4, o.train_samples = 1, o.valid_samples = 0,
+  o.order = SampleOrder::megatron, o.split = "100", o.sequence_length = 4, o.train_samples = 1, o.valid_samples = 0,
   o.vocabulary = 'x' + 4;
   EXPECT_THROW(open_datasets(o, &t).train->sample(0), UserError);
   o.vocabulary = 'z' + 4;
@@ -289,15 +289,15 @@ TEST(MegatronOrders, OneSourceOfWeightOneIsNoBlend) {
   for (int i = 0; i < 400; ++i) text += i % 10 == 9 ? '\n' : static_cast<char>('a' + i % 26);
   DatasetOptions o = options(token_file(f, "a", text));
   o.sequence_length = 4, o.train_samples = 8, o.valid_samples = -1;
-  for (const char* order : {"megatron", "megatron-2023"}) {
+  for (const SampleOrder order : {SampleOrder::megatron, SampleOrder::megatron_2023}) {
     o.order = order;
     o.train[0].weight = 1;
-    EXPECT_NO_THROW(open_datasets(o, &t)) << order;
+    EXPECT_NO_THROW(open_datasets(o, &t)) << name(order);
     o.train[0].weight = 2;
     EXPECT_USER_ERROR(open_datasets(o, &t), "no number of validation samples");
     DatasetOptions named = o;
-    named.valid = {{token_file(f, std::string("v") + order, text), 1}};
-    EXPECT_NO_THROW(open_datasets(named, &t)) << order << ": files of its own are taken for one epoch";
+    named.valid = {{token_file(f, fmt::format("v{}", name(order)), text), 1}};
+    EXPECT_NO_THROW(open_datasets(named, &t)) << name(order) << ": files of its own are taken for one epoch";
   }
 }
 

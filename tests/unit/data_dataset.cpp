@@ -349,22 +349,22 @@ TEST(DatasetOptions, every_option_arrives) {
   const DatasetOptions o = dataset_options(parse_config(yaml, "c"), 1234);
   EXPECT_EQ(o.train.size(), 2u);
   EXPECT_EQ(o.train[0].weight, 2);
-  EXPECT_EQ(o.train[0].format, "text");
+  EXPECT_EQ(o.train[0].format, RecordFormat::text);
   EXPECT_EQ(o.valid.at(0).path, "v");
   EXPECT_EQ(o.sequence_length, 77);
   EXPECT_EQ(o.text_key, "body");
   EXPECT_FALSE(o.pack || o.append_eos || o.shuffle);
   EXPECT_TRUE(o.document_attention);
-  EXPECT_EQ(o.format, "alpaca");
+  EXPECT_EQ(o.format, RecordFormat::alpaca);
   EXPECT_EQ(o.chat_template, "chatml");
-  EXPECT_EQ(o.loss_on, "last");
-  EXPECT_EQ(o.too_long, "drop");
+  EXPECT_EQ(o.loss_on, LossOn::last);
+  EXPECT_EQ(o.too_long, TooLong::drop);
   EXPECT_EQ(o.tokenizer_path, "T");
   EXPECT_EQ(o.seed, 9u);
   EXPECT_EQ(o.vocabulary, 1234);
   EXPECT_EQ(o.threads, 3);
-  EXPECT_EQ(o.cache, "O/tokens");
-  EXPECT_EQ(o.order, "megatron");
+  EXPECT_EQ(o.token_folder, "O/tokens");
+  EXPECT_EQ(o.order, SampleOrder::megatron);
   EXPECT_EQ(o.split, "98,2");
   EXPECT_EQ(o.index_cache, "I");
   EXPECT_EQ(o.eod, 5);
@@ -379,7 +379,7 @@ TEST(DatasetOptions, every_option_arrives) {
   const DatasetOptions plain = dataset_options(
       parse_config("model: {path: M}\ndata: {cache: false, valid_fraction: 0.25}\ntrain: {valid_every: 5}\n", "c"), 1);
   EXPECT_EQ(plain.tokenizer_path, "M");
-  EXPECT_EQ(plain.cache, "");
+  EXPECT_EQ(plain.token_folder, "");
   EXPECT_EQ(plain.valid_fraction, 0.25);
   EXPECT_EQ(plain.valid_samples, -1) << "all, one epoch";
   EXPECT_EQ(dataset_options(parse_config("train: {valid_batches: 5}", "c"), 1).valid_samples, 0) << "no validation";
@@ -394,7 +394,7 @@ TEST(Dataset, who_needs_a_tokenizer) {
   o.valid = {{text}};
   EXPECT_TRUE(needs_tokenizer(o));
   o = options({{f / "x"}});
-  o.order = "megatron";
+  o.order = SampleOrder::megatron;
   EXPECT_FALSE(needs_tokenizer(o));
   for (bool DatasetOptions::*flag :
        {&DatasetOptions::reset_position_ids, &DatasetOptions::reset_attention_mask, &DatasetOptions::eod_mask_loss}) {

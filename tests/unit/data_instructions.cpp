@@ -196,7 +196,7 @@ TEST(InstructionFiles, what_is_missing_or_does_not_fit_is_named) {
     all[3].mask[4] = 0;
     EXPECT_USER_ERROR(open_datasets(options(write_set(f, "set", all)), nullptr), "wrong attention mask");
     DatasetOptions o = options(write_set(f, "set", chats()));
-    o.loss_on = "last";
+    o.loss_on = LossOn::last;
     EXPECT_USER_ERROR(open_datasets(o, nullptr), "the labels are in the files already");
   }
 }
@@ -222,7 +222,7 @@ TEST(InstructionFiles, what_cannot_be_learned_is_counted) {
   EXPECT_NE(d.notes[0].find("2 left out: 1 without an answer to learn, 1 with the answer behind"), std::string::npos)
       << d.notes[0];
   o.sequence_length = 10;
-  o.too_long = "drop";
+  o.too_long = TooLong::drop;
   d = open_datasets(o, &tokenizer);
   EXPECT_NE(d.notes[0].find("3 left out: 2 too long, 1 without an answer to learn"), std::string::npos) << d.notes[0];
   o.sequence_length = 16;
@@ -251,7 +251,7 @@ TEST(InstructionOrder, training_in_it) {
   o.split = "80,20,0";
   o.train_samples = 20;
   o.valid_samples = 3;
-  for (const char* order : {"megatron", "megatron-2023"}) {
+  for (const SampleOrder order : {SampleOrder::megatron, SampleOrder::megatron_2023}) {
     o.order = order;
     const Datasets d = open_datasets(o, nullptr);
     const auto train = build_instruction_order({0, 8}, 20, 1234), valid = build_instruction_order({8, 10}, 3, 1234);

@@ -246,7 +246,7 @@ TEST(MegatronGpt, index_files_of_another_tokenizer_object) {
     return build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, with);
   };
   const std::string identity = R"({"class": "_HuggingFaceTokenizer", "tokenizer_path": ["llama"], "use_fast": "True"})";
-  o.cache = "cache";
+  o.index_cache = "cache";
   o.tokenizer = tokenizer_identity(identity);
   const GptSplits theirs = open();
   const std::string text = theirs[0]->parts()[0]->description();
@@ -279,7 +279,7 @@ TEST(MegatronGpt, index_files_are_written_found_and_not_trusted) {
   GptOptions o = options_of(c, c["corpora"][0]);
   const std::vector<std::string> prefixes{Corpora::prefix("a"), Corpora::prefix("b")};
   const GptSplits plain = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o);
-  o.cache = "cache";
+  o.index_cache = "cache";
   const GptSplits written = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o),
                   read = build_gpt_splits(prefixes, {0.3, 0.7}, {200, 10, 5}, o);
   for (int64_t i = 0; i < 200; ++i) {
@@ -333,7 +333,7 @@ TEST(MegatronDataset, trains_in_that_order) {
   const Json& c = gpt()["cases"]["two_epochs_separate"];
   DatasetOptions o;
   o.train = {{Corpora::prefix("a")}};
-  o.order = "megatron";
+  o.order = SampleOrder::megatron;
   o.sequence_length = c["sequence_length"];
   o.seed = c["seed"];
   o.split = c["split"];
@@ -396,7 +396,7 @@ TEST(NumpySum, is_numpys_to_the_last_bit) {
 DatasetOptions megatron_options(const std::vector<DataSource>& train) {
   DatasetOptions o;
   o.train = train;
-  o.order = "megatron";
+  o.order = SampleOrder::megatron;
   o.sequence_length = 32;
   o.seed = 1234;
   o.split = "80,20,0";
@@ -436,7 +436,7 @@ TEST(MegatronDataset, blends_and_lists_of_their_own) {
   same(*d.train, *build_gpt_splits({a}, {}, {150, 0, 0}, g)[0]);
   g.split = "0,100";
   same(*d.valid, *build_gpt_splits({b}, {}, {0, 12, 0}, g)[1]);
-  o.order = "megatron-2023";
+  o.order = SampleOrder::megatron_2023;
   g.order = MegatronOrder::of_2023;
   g.split = "100";
   same(*open_datasets(o, nullptr).train, *build_gpt_splits({a}, {}, {150, 0, 0}, g)[0]);
@@ -471,7 +471,7 @@ TEST(MegatronDataset, what_the_order_does_not_take) {
   EXPECT_NO_THROW(open_datasets(all, nullptr)) << "no validation, no question";
   auto needs_order = [&](const std::function<void(DatasetOptions&)>& change, const std::string& key) {
     DatasetOptions o = megatron_options({{a}});
-    o.order = "philox";
+    o.order = SampleOrder::philox;
     change(o);
     EXPECT_USER_ERROR(open_datasets(o, nullptr), "option has no effect (" + key);
   };

@@ -50,7 +50,7 @@ DatasetOptions options(const Folder& f, const std::string& file) {
   o.sequence_length = 16;
   o.valid_fraction = 0.3;
   o.threads = 1;
-  o.cache = f / "tokens";
+  o.token_folder = f / "tokens";
   return o;
 }
 
@@ -101,7 +101,7 @@ TEST(TokenCache, WhateverChangesTheIdsMisses) {
     Datasets d = open_datasets(o, &tokenizer);
     EXPECT_GT(tokenizer.calls, before) << what;
     DatasetOptions plain = o;
-    plain.cache.clear();
+    plain.token_folder.clear();
     EXPECT_EQ(all(d), all(open_datasets(plain, &tokenizer))) << what;
   };
   Counting other(2);
@@ -143,7 +143,7 @@ TEST(TokenCache, ConversationsAreKeptToo) {
     int before = t.calls;
     Datasets d = open_datasets(with, &t);
     DatasetOptions plain = with;
-    plain.cache.clear();
+    plain.token_folder.clear();
     int spent = t.calls - before;
     Datasets p = open_datasets(plain, &t);
     EXPECT_EQ(all(d), all(p));
@@ -154,8 +154,8 @@ TEST(TokenCache, ConversationsAreKeptToo) {
   EXPECT_GE(work, 40);
   EXPECT_FALSE(again(o));
   for (auto& [what, change] : std::vector<std::pair<const char*, std::function<void(DatasetOptions&)>>>{
-           {"loss_on", [](DatasetOptions& c) { c.loss_on = "all"; }},
-           {"too_long", [](DatasetOptions& c) { c.too_long = "drop"; }},
+           {"loss_on", [](DatasetOptions& c) { c.loss_on = LossOn::all; }},
+           {"too_long", [](DatasetOptions& c) { c.too_long = TooLong::drop; }},
            {"sequence_length", [](DatasetOptions& c) { c.sequence_length = 390; }},
            {"chat_template", [](DatasetOptions& c) { c.chat_template = "qwen"; }},
            {"valid_fraction", [](DatasetOptions& c) { c.valid_fraction = 0.5; }}}) {

@@ -67,7 +67,7 @@ struct Setting {
   HeapArena arena;
   Recipe recipe;
   LoggingStore store;
-  std::unique_ptr<Stash> stash = make_stash("none");
+  std::unique_ptr<Stash> stash = make_stash(Recompute::none);
   Unit unit{"model.layers.0", {}, 0};
   std::vector<int32_t> places;
   std::vector<int64_t> sequences;

@@ -67,7 +67,7 @@ Result head(double cap, bool fused, int size, bool sequence, bool unit_rows, con
   on_ranks(mesh, [&](const Ranks& ranks) {
     HeapArena arena;
     OneParam store(kVocabulary, kChannels, ranks.at().tensor, size);
-    std::unique_ptr<Stash> stash = make_stash("none");
+    std::unique_ptr<Stash> stash = make_stash(Recompute::none);
     Recipe recipe;
     if (!fused) recipe.unfuse("loss_head");
     Ctx::Setup s;
@@ -191,7 +191,7 @@ struct Alone {
   Kernels kernels;
   HeapArena arena;
   OneParam store;
-  std::unique_ptr<Stash> stash = make_stash("cheap");
+  std::unique_ptr<Stash> stash = make_stash(Recompute::cheap);
   Unit unit{"block", {}, 0};
   Batch batch;
   std::unique_ptr<Ctx> c;

@@ -15,7 +15,7 @@ namespace {
 using Lines = std::vector<std::string>;
 
 struct Setting {
-  explicit Setting(const std::string& recompute = "none", Recipe rules = {}, Types types = Types::of(DType::f64))
+  explicit Setting(Recompute recompute = Recompute::none, Recipe rules = {}, Types types = Types::of(DType::f64))
       : recipe(std::move(rules)),
         stash(make_stash(recompute)),
         first(units.unit("model.layers.0")),
@@ -209,7 +209,7 @@ TEST(Tape, RecordingOutsideABlockIsAnError) {
 }
 
 TEST(Recompute, ABlockKeepsItsInputsAndRunsAgain) {
-  for (const char* policy : {"none", "full"}) {
+  for (const Recompute policy : {Recompute::none, Recompute::full}) {
     Setting s(policy);
     Ctx& c = *s.c;
     std::vector<std::string> runs;
@@ -225,7 +225,7 @@ TEST(Recompute, ABlockKeepsItsInputsAndRunsAgain) {
       c.record("reads", {}, [kept, &seen](Ctx& c) { seen = numbers(kept.get(c).view()); });
       return Flow{y, z};
     });
-    EXPECT_EQ(s.arena.live(), std::string(policy) == "full" ? 4 : 2)
+    EXPECT_EQ(s.arena.live(), policy == Recompute::full ? 4 : 2)
         << "full: two inputs and two outputs; none: the outputs, one of which an op saved";
     TensorRef ox = out.x.ref(), ob = out.branch.ref();
     c.block("", s.second, std::move(out), [&](Ctx& c, Flow in) {
@@ -234,18 +234,18 @@ TEST(Recompute, ABlockKeepsItsInputsAndRunsAgain) {
       return Flow{};
     });
     c.backward({xr, br});
-    EXPECT_EQ(runs, std::string(policy) == "full" ? (Lines{"forward at model.layers.0", "recompute, records at model.layers.0"})
-                                                  : (Lines{"forward, records at model.layers.0"}));
+    EXPECT_EQ(runs, policy == Recompute::full ? (Lines{"forward at model.layers.0", "recompute, records at model.layers.0"})
+                                              : (Lines{"forward, records at model.layers.0"}));
     EXPECT_EQ(seen, (std::vector<double>{6, 8}));
-    EXPECT_EQ(numbers(c.grads().get(xr).view()), (std::vector<double>{2, 2})) << policy;
-    EXPECT_EQ(numbers(c.grads().get(br).view()), (std::vector<double>{4, 4})) << policy;
+    EXPECT_EQ(numbers(c.grads().get(xr).view()), (std::vector<double>{2, 2})) << name(policy);
+    EXPECT_EQ(numbers(c.grads().get(br).view()), (std::vector<double>{4, 4})) << name(policy);
     EXPECT_FALSE(c.grads().has(ox) || c.grads().has(ob));
     EXPECT_EQ(c.phase(), Phase::backward);
   }
 }
 
 TEST(Saving, WhatCanBeRebuiltIsNotKept) {
-  for (const char* policy : {"none", "cheap"}) {
+  for (const Recompute policy : {Recompute::none, Recompute::cheap}) {
     Setting s(policy);
     int built = 0;
     Tensor t = s.tensor({5}, {1, 1});
@@ -258,8 +258,8 @@ TEST(Saving, WhatCanBeRebuiltIsNotKept) {
     });
     Saved saved = s.c->save(t);
     t = Tensor();
-    const bool cheap = std::string(policy) == "cheap";
-    EXPECT_EQ(s.arena.live(), cheap ? 0 : 1) << policy;
+    const bool cheap = policy == Recompute::cheap;
+    EXPECT_EQ(s.arena.live(), cheap ? 0 : 1) << name(policy);
     EXPECT_EQ(numbers(saved.get(*s.c).view())[0], 5);
     EXPECT_EQ(built, cheap ? 1 : 0);
     if (!cheap) EXPECT_EQ(saved.get(*s.c).ref().id, id) << "with the id it had";
@@ -316,7 +316,7 @@ TEST(Sides, SumsAreKeptUntilTheDriverClearsThem) {
 }
 
 TEST(Sides, ABlockThatRunsAgainGivesItsSumsOnce) {
-  Setting s("full");
+  Setting s(Recompute::full);
   TensorRef xr;
   s.c->block("model.layers.0", s.first, {s.tensor({1}, {1, 1}), {}}, [&](Ctx& c, Flow in) {
     xr = in.x.ref();
@@ -341,7 +341,7 @@ struct Told : Observer {
 };
 
 TEST(Calls, SayWhatTheyAreFor) {
-  Setting s("full");
+  Setting s(Recompute::full);
   Told told;
   s.c->add_observer(&told);
   s.c->begin_step(7);
@@ -395,7 +395,7 @@ TEST(Calls, RunAgainOnOtherTensors) {
 const double kThird = 1.0 / 3;
 
 double added(const Recipe& recipe, const std::string& path, DType type = DType::f64) {
-  Setting s("none", recipe);
+  Setting s(Recompute::none, recipe);
   Tensor a = s.c->empty({1, 1}, type), out = s.c->empty({1, 1}, type);
   s.c->call(Fill{a.view(), kThird});
   Ctx::Scope scope(*s.c, path);
@@ -424,8 +424,8 @@ TEST(Rules, ArithmeticNarrowerThanTheTensorsRoundsOperandsFirst) {
 
 TEST(Rules, OptionsBecomeRules) {
   PrecisionOptions o;
-  o.recipes.push_back({"model.layers.*", "rms_norm", "f64", "bf16"});
-  o.recipes.push_back({"lm_head", "loss_head", "", "f16"});
+  o.recipes.push_back({"model.layers.*", "rms_norm", DType::f64, DType::bf16});
+  o.recipes.push_back({"lm_head", "loss_head", std::nullopt, DType::f16});
   o.unfused = {"attention"};
   Recipe r = make_recipe(o, ref_kernels());
   const RecipeRule* norm = r.find("model.layers.3", "rms_norm", Role::forward);
@@ -438,13 +438,13 @@ TEST(Rules, OptionsBecomeRules) {
   EXPECT_EQ(head->rounding, DType::f16);
   EXPECT_EQ(r.find("model.layers.3", "matmul", Role::forward), nullptr);
   EXPECT_EQ(r.find("model.layers.3", "rms_norm", Role::dx), norm) << "any role";
-  o.recipes.push_back({.path = "*", .op = "matmul", .round = "bf16", .role = "dw"});
+  o.recipes.push_back({.path = "*", .op = "matmul", .round = DType::bf16, .role = Role::dw});
   r = make_recipe(o, ref_kernels());
   EXPECT_EQ(r.find("model.layers.3", "matmul", Role::dx), nullptr);
   ASSERT_NE(r.find("model.layers.3", "matmul", Role::dw), nullptr);
   EXPECT_FALSE(r.fused("attention"));
   EXPECT_TRUE(r.fused("loss_head"));
-  o.recipes.push_back({"*", "rms_nrm", "", "bf16"});
+  o.recipes.push_back({"*", "rms_nrm", std::nullopt, DType::bf16});
   EXPECT_THROW(make_recipe(o, ref_kernels()), UserError);
 }
 
@@ -465,7 +465,7 @@ struct Watch : Observer {
 };
 
 TEST(Observers, SeeEveryCallAndWhatBlocksHandOn) {
-  Setting s("full");
+  Setting s(Recompute::full);
   Watch watch;
   s.c->add_observer(&watch);
   TensorRef xr;

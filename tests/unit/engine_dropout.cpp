@@ -50,7 +50,7 @@ struct Setting {
   HeapArena arena;
   Kernels kernels = ref_kernels();
   LoggingStore store;
-  std::unique_ptr<Stash> stash = make_stash("none");
+  std::unique_ptr<Stash> stash = make_stash(Recompute::none);
   Unit unit{"model.layers.0", {}, 0};
   std::vector<int32_t> positions;
   std::vector<int64_t> sequences;

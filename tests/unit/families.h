@@ -119,7 +119,7 @@ inline std::vector<int32_t> tiny_tokens(uint64_t key, int64_t n) {
 }
 
 struct TinyRun {
-  TinyRun(const Json& config, DType compute, const std::string& recompute, double dropout = 0,
+  TinyRun(const Json& config, DType compute, Recompute recompute, double dropout = 0,
           const std::vector<std::string>& unfused = {}, const Kernels& table = ref_kernels())
       : model(make_model(config, "test")),
         kernels(table),

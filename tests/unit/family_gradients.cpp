@@ -44,7 +44,7 @@ void expect_central_differences(TinyRun& run, TinyBatch& batch, const std::map<s
 TEST_P(Families, GradientsEqualCentralDifferences) {
   TinyBatch batch = packed();
   for (bool unfused : {false, true}) {
-    TinyRun run(config(), DType::f64, "cheap", unfused ? 0.3 : 0,
+    TinyRun run(config(), DType::f64, Recompute::cheap, unfused ? 0.3 : 0,
                 unfused ? std::vector<std::string>{"attention", "add_rms_norm", "add_layer_norm", "loss_head", "rope", "swiglu",
                                                    "geglu"}
                         : std::vector<std::string>());
@@ -63,7 +63,7 @@ TEST(Unfused, AttentionAndHeadAreWhatTheFusedOnesAre) {
       TinyBatch batch;
       batch.add(tiny_tokens(1, 8)), batch.add(tiny_tokens(2, 5), 0, 1);
       double want, got;
-      TinyRun fused(config, DType::f64, "none"), apart(config, DType::f64, "none", 0, {op});
+      TinyRun fused(config, DType::f64, Recompute::none), apart(config, DType::f64, Recompute::none, 0, {op});
       const auto a = fused.gradients(batch, &want), b = apart.gradients(batch, &got);
       EXPECT_NEAR(want, got, 1e-13) << op;
       for (const auto& [name, g] : a)
@@ -79,8 +79,8 @@ TEST(Unfused, ProductsApartGiveTheSameLogits) {
     for (DType t : {DType::f32, DType::bf16}) {
       TinyBatch batch;
       batch.add(tiny_tokens(1, 8)), batch.add(tiny_tokens(2, 5), 0, 1);
-      TinyRun joined(tiny_families().at(family), t, "cheap", 0, {}, cpu_kernels()),
-          apart(tiny_families().at(family), t, "cheap", 0, {"qkv", "gate_up"}, cpu_kernels());
+      TinyRun joined(tiny_families().at(family), t, Recompute::cheap, 0, {}, cpu_kernels()),
+          apart(tiny_families().at(family), t, Recompute::cheap, 0, {"qkv", "gate_up"}, cpu_kernels());
       EXPECT_TRUE(joined.logits(batch) == apart.logits(batch)) << family << " " << name(t);
     }
 }
@@ -93,10 +93,10 @@ TEST(Padding, LearnsWhereItsFamilyLetsIt) {
     TinyBatch batch;
     batch.add({5, 3, 7, 3, 2, 3, 11}), batch.add({3, 1});
     config["tie_word_embeddings"] = false;
-    TinyRun plain(config, DType::f64, "none");
+    TinyRun plain(config, DType::f64, Recompute::none);
     const auto want = plain.gradients(batch);
     config["pad_token_id"] = 3;
-    TinyRun padded(config, DType::f64, "none");
+    TinyRun padded(config, DType::f64, Recompute::none);
     const auto got = padded.gradients(batch);
     for (const auto& [parameter, g] : want) {
       if (parameter != "model.embed_tokens.weight") {
@@ -119,23 +119,23 @@ TEST_P(Families, RecomputationAndUnfusedNormsKeepTheBits) {
     for (const Kernels& table : {ref_kernels(), cpu_kernels()}) {
       TinyBatch batch = packed();
       double want, got;
-      TinyRun run(config(), t, "none", 0.2, {}, table);
+      TinyRun run(config(), t, Recompute::none, 0.2, {}, table);
       auto first = run.gradients(batch, &want);
-      for (const char* recompute : {"cheap", "full"})
+      for (const Recompute recompute : {Recompute::cheap, Recompute::full})
         for (bool unfused : {false, true}) {
           TinyRun other(config(), t, recompute, 0.2,
                         unfused ? std::vector<std::string>{"add_rms_norm", "add_layer_norm"} : std::vector<std::string>(),
                         table);
           auto g = other.gradients(batch, &got);
-          EXPECT_EQ(want, got) << table.backend << " " << name(t) << " " << recompute;
-          EXPECT_TRUE(first == g) << table.backend << " " << name(t) << " " << recompute;
+          EXPECT_EQ(want, got) << table.backend << " " << name(t) << " " << name(recompute);
+          EXPECT_TRUE(first == g) << table.backend << " " << name(t) << " " << name(recompute);
         }
     }
 }
 
 // What a sequence gives depends neither on its neighbours in the batch nor on padding on either side.
 TEST_P(Families, PackedAndPaddedRowsAreThemselves) {
-  TinyRun run(config(), DType::f64, "cheap");
+  TinyRun run(config(), DType::f64, Recompute::cheap);
   const auto a = tiny_tokens(1, 8), b = tiny_tokens(2, 5);
   TinyBatch only_a, only_b, together;
   only_a.add(a), only_b.add(b);
@@ -173,7 +173,8 @@ TEST(Relatives, AreLlamaBitForBit) {
     for (const Kernels& table : {ref_kernels(), cpu_kernels()}) {
       TinyBatch batch;
       batch.add(tiny_tokens(1, 8)), batch.add(tiny_tokens(2, 5), 0, 1);
-      TinyRun a(tiny_families().at(name), DType::f32, "cheap", 0, {}, table), b(llama, DType::f32, "cheap", 0, {}, table);
+      TinyRun a(tiny_families().at(name), DType::f32, Recompute::cheap, 0, {}, table),
+          b(llama, DType::f32, Recompute::cheap, 0, {}, table);
       EXPECT_TRUE(a.logits(batch) == b.logits(batch)) << name;
       double one, two;
       EXPECT_TRUE(a.gradients(batch, &one) == b.gradients(batch, &two)) << name;
@@ -187,8 +188,8 @@ TEST(Relatives, NormHead) {
   for (const char* size : {"7b", "13b"}) {
     TinyBatch batch;
     batch.add(tiny_tokens(1, 8));
-    TinyRun two(tiny_families().at(std::string("baichuan2-") + size), DType::f64, "cheap"),
-        one(tiny_families().at(std::string("baichuan-") + size), DType::f64, "cheap");
+    TinyRun two(tiny_families().at(std::string("baichuan2-") + size), DType::f64, Recompute::cheap),
+        one(tiny_families().at(std::string("baichuan-") + size), DType::f64, Recompute::cheap);
     const Param& head = *one.model->params().find("lm_head.weight");
     for (int64_t i = 0; i < head.shape[0]; ++i) {
       double* row = one.store.master(head).row<double>(i);

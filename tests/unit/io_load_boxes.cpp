@@ -51,7 +51,7 @@ void expect_box(const ParamBox& box, const TensorView& whole, const std::string&
 
 TEST(LoadBoxes, EveryRankHasItsPart) {
   for (auto& [name, config] : configs()) {
-    TinyRun one(config, DType::f32, "none");
+    TinyRun one(config, DType::f32, Recompute::none);
     for (DType stored : {DType::f32, DType::bf16}) {
       TemporaryFolder dir;
       save_model_folder({dir / "m", stored}, *one.model, one.store);

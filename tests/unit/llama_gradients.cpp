@@ -23,7 +23,7 @@ Json config(bool tied) {
 }
 
 struct Tiny {
-  Tiny(DType compute, bool tied, const std::string& recompute, double dropout, const std::vector<std::string>& unfused = {})
+  Tiny(DType compute, bool tied, Recompute recompute, double dropout, const std::vector<std::string>& unfused = {})
       : model(make_model(config(tied), "test")),
         kernels(ref_kernels()),
         types(Types::of(compute)),
@@ -100,7 +100,7 @@ TEST_P(Gradients, EqualCentralDifferences) {
   auto [tied, dropout, unfused] = GetParam();
   std::vector<std::string> off;
   if (unfused) off = {"attention", "add_rms_norm", "loss_head"};
-  Tiny run(DType::f64, tied, "cheap", dropout, off);
+  Tiny run(DType::f64, tied, Recompute::cheap, dropout, off);
   run.loss(true);
   std::vector<std::pair<const Param*, std::vector<double>>> gradients;
   for (const Param& p : run.model->params().params()) {
@@ -153,7 +153,7 @@ TEST(MicroBatches, AddUpFusedOrNot) {
     for (bool tied : {false, true}) {
       std::vector<std::string> unfused;
       if (*off) unfused.push_back(off);
-      Tiny once(DType::f64, tied, "none", 0, unfused), twice(DType::f64, tied, "none", 0, unfused);
+      Tiny once(DType::f64, tied, Recompute::none, 0, unfused), twice(DType::f64, tied, Recompute::none, 0, unfused);
       once.loss(true);
       for (int i = 0; i < 2; ++i) {
         twice.ctx->begin(twice.batch, true);
@@ -180,7 +180,7 @@ TEST(MicroBatches, AddUpFusedOrNot) {
 TEST(Recompute, GivesTheSameBits) {
   for (DType t : {DType::f32, DType::bf16}) {
     double l0, l1, l2;
-    Tiny none(t, true, "none", 0.2), cheap(t, true, "cheap", 0.2), full(t, true, "full", 0.2);
+    Tiny none(t, true, Recompute::none, 0.2), cheap(t, true, Recompute::cheap, 0.2), full(t, true, Recompute::full, 0.2);
     auto g0 = all_gradients(none, l0), g1 = all_gradients(cheap, l1), g2 = all_gradients(full, l2);
     EXPECT_EQ(l0, l1);
     EXPECT_EQ(l0, l2);
@@ -190,7 +190,7 @@ TEST(Recompute, GivesTheSameBits) {
 }
 
 TEST(Accumulation, SecondMicroBatchAdds) {
-  Tiny run(DType::f64, true, "cheap", 0);
+  Tiny run(DType::f64, true, Recompute::cheap, 0);
   double once;
   auto g = all_gradients(run, once);
   for (int pass = 0; pass < 2; ++pass) {  // of one leaf: the second must add
@@ -216,7 +216,7 @@ TEST(Accumulation, SecondMicroBatchAdds) {
 }
 
 TEST(Frozen, ParametersGetNoGradient) {
-  Tiny run(DType::f64, false, "cheap", 0);
+  Tiny run(DType::f64, false, Recompute::cheap, 0);
   apply_rules(run.model->params(), {{"model.layers.0.*", 1, 1, true}, {"model.layers.1.self_attn.q_proj.weight", 1, 1, true}});
   FlatStore store(run.model->params(), run.types, DeviceKind::cpu);
   initialise(run.model->params(), store, 7);

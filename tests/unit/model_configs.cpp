@@ -155,7 +155,7 @@ std::vector<int64_t> windows_of(const Json& config) {
   };
   TinyBatch tokens;
   tokens.add(tiny_tokens(1, 5));
-  TinyRun(config, DType::f64, "none", 0, {}, spying).logits(tokens);
+  TinyRun(config, DType::f64, Recompute::none, 0, {}, spying).logits(tokens);
   return windows;
 }
 

@@ -29,7 +29,7 @@ std::vector<AttentionShape> asked_of_attention(const Json& config) {
   };
   TinyBatch tokens;
   tokens.add(tiny_tokens(1, 5));
-  TinyRun(config, DType::f64, "none", 0, {}, spying).logits(tokens);
+  TinyRun(config, DType::f64, Recompute::none, 0, {}, spying).logits(tokens);
   return seen;
 }
 
@@ -368,7 +368,7 @@ Asked asked_by(const Json& config) {
   };
   TinyBatch tokens;
   tokens.add(tiny_tokens(1, 5));
-  TinyRun(config, DType::f64, "none", 0, {}, k).logits(tokens);
+  TinyRun(config, DType::f64, Recompute::none, 0, {}, k).logits(tokens);
   return asked();
 }
 

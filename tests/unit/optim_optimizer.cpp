@@ -40,7 +40,7 @@ struct Small {
 
 struct Trial {
   explicit Trial(const OptimizerOptions& o)
-      : options(o), store(small.set, Types::of(DType::f64), DeviceKind::cpu), stash(make_stash("none")) {
+      : options(o), store(small.set, Types::of(DType::f64), DeviceKind::cpu), stash(make_stash(Recompute::none)) {
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(),
     s.types = Types::of(DType::f64);
@@ -121,7 +121,7 @@ struct Trial {
   std::map<std::string, std::vector<double>> weights, gradients, first, second;
 };
 
-OptimizerOptions options(const std::string& type) {
+OptimizerOptions options(OptimizerType type) {
   OptimizerOptions o;
   o.type = type;
   o.betas = {0.7, 0.9};
@@ -133,8 +133,9 @@ OptimizerOptions options(const std::string& type) {
 }
 
 TEST(Optimizer, StepsAreThoseOfTheFormulas) {
-  std::map<std::string, OptimizerOptions> cases = {
-      {"adamw", options("adamw")}, {"adam", options("adam")}, {"momentum", options("sgd")}};
+  std::map<std::string, OptimizerOptions> cases = {{"adamw", options(OptimizerType::adamw)},
+                                                   {"adam", options(OptimizerType::adam)},
+                                                   {"momentum", options(OptimizerType::sgd)}};
   cases["plain sgd"] = cases["nesterov"] = cases["momentum"];
   cases["plain sgd"].momentum = 0;
   cases["nesterov"].nesterov = true;
@@ -155,7 +156,7 @@ TEST(Optimizer, StepsAreThoseOfTheFormulas) {
 }
 
 TEST(Optimizer, NoClippingWhereItIsOff) {
-  OptimizerOptions o = options("sgd");
+  OptimizerOptions o = options(OptimizerType::sgd);
   o.clip_norm = 0;
   Trial t(o);
   double norm = t.begin(1, 100);
@@ -165,8 +166,8 @@ TEST(Optimizer, NoClippingWhereItIsOff) {
 }
 
 TEST(Optimizer, NormsAndBiasesDecayWhereAllDo) {
-  OptimizerOptions o = options("adamw");
-  o.decay = "all";
+  OptimizerOptions o = options(OptimizerType::adamw);
+  o.decay = DecayOf::all;
   Trial t(o);
   const double norm = t.begin(1, 0.1);
   t.expect_step(1, 0.5, 1);
@@ -175,7 +176,7 @@ TEST(Optimizer, NormsAndBiasesDecayWhereAllDo) {
 }
 
 TEST(Optimizer, StepsGoOnWhereTheyAreSet) {
-  Trial t(options("adamw"));
+  Trial t(options(OptimizerType::adamw));
   t.optimizer->set_steps(9);
   double norm = t.begin(1, 0.1);
   t.expect_step(10, 0.01, 1);
@@ -185,7 +186,7 @@ TEST(Optimizer, StepsGoOnWhereTheyAreSet) {
 }
 
 TEST(Optimizer, UnitsAreAnnouncedBeforeTheyChange) {
-  Trial t(options("adamw"));
+  Trial t(options(OptimizerType::adamw));
   double norm = t.begin(1, 1);
   std::vector<std::string> told;
   t.update(0.01, norm, [&](const Unit& u) {
@@ -198,8 +199,8 @@ TEST(Optimizer, UnitsAreAnnouncedBeforeTheyChange) {
 }
 
 TEST(Optimizer, MomentsByNameAndTheirBytes) {
-  Trial adam(options("adamw")), sgd(options("sgd"));
-  OptimizerOptions plain = options("sgd");
+  Trial adam(options(OptimizerType::adamw)), sgd(options(OptimizerType::sgd));
+  OptimizerOptions plain = options(OptimizerType::sgd);
   plain.momentum = 0;
   Trial none(plain);
   auto names = [](const Trial& t) {
@@ -226,7 +227,7 @@ TEST(Optimizer, MomentsByNameAndTheirBytes) {
 
 // A step that leaves a parameter without a gradient treats it as zero: it decays, and its moments fade.
 TEST(Optimizer, AParameterThatNobodyUsedHasAGradientOfZero) {
-  Trial t(options("adamw"));
+  Trial t(options(OptimizerType::adamw));
   for (int step = 1; step <= 2; ++step) {
     t.begin(step, 0.1);
     t.store.end_step();

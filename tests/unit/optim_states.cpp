@@ -112,7 +112,7 @@ Numbers trained(Whole sees, const Types& types, const Layout& layout, int first,
     set.find("model.layers.0.self_attn.q_proj.weight")->lr_mult = 3;
     HeapArena arena;
     const Kernels kernels = ref_kernels();
-    const auto stash = make_stash("none");
+    const auto stash = make_stash(Recompute::none);
     FlatStore store(set, types, DeviceKind::cpu, {.zero = layout.zero, .whole_below = 100, .ranks = &ranks});
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = types;

@@ -38,7 +38,7 @@ struct Small {
 
 struct Here {
   explicit Here(const Types& types = Types::of(DType::f64), const FlatLayout& layout = {})
-      : store(small.set, types, DeviceKind::cpu, layout), stash(make_stash("none")) {
+      : store(small.set, types, DeviceKind::cpu, layout), stash(make_stash(Recompute::none)) {
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = types;
     c = std::make_unique<Ctx>(s);
@@ -195,7 +195,7 @@ TEST(FlatGroups, EachIsSummedAndDividedAlongItsOwn) {
       const Types types = Types::of(DType::f64);
       HeapArena arena;
       const Kernels kernels = ref_kernels();
-      const auto stash = make_stash("none");
+      const auto stash = make_stash(Recompute::none);
       FlatStore store(set, types, DeviceKind::cpu, {.zero = zero, .whole_below = 10, .ranks = &ranks});
       Ctx::Setup s;
       s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = types;

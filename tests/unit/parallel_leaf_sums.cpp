@@ -10,7 +10,7 @@ namespace ravine {
 namespace {
 
 struct Summed {
-  Summed() : stash(make_stash("none")) {
+  Summed() : stash(make_stash(Recompute::none)) {
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena, s.stash = stash.get(), s.types = Types::of(DType::f64);
     c = std::make_unique<Ctx>(s);

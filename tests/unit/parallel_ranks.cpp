@@ -125,7 +125,7 @@ Outcome trained(const Json& shape, const Config& config, const std::function<voi
     if (change) change(model->params());
     const RunLayout layout = run_layout(config, mesh.ranks(), *model);
     const int64_t columns = config.data.sequence_length;
-    const bool narrow = config.precision.compute == "bf16";
+    const bool narrow = config.precision.compute == DType::bf16;
     const Types types = Types::of(narrow ? DType::bf16 : DType::f64);
     StepEngine engine(
         *model, config, types, narrow ? backend_kernels("cpu", Bf16Products::widen) : backend_kernels("ref"),
@@ -206,9 +206,9 @@ Config config_of(const std::map<std::string, int64_t>& parallel) {
   c.train.global_batch = 8;
   c.train.micro_batch = 1;
   c.train.steps = 3;
-  c.train.recompute = "cheap";
+  c.train.recompute = Recompute::cheap;
   c.data.sequence_length = kColumns;
-  c.optimizer.type = "sgd";
+  c.optimizer.type = OptimizerType::sgd;
   c.optimizer.momentum = 0, c.optimizer.weight_decay = 0.1, c.optimizer.lr = 0.5, c.optimizer.clip_norm = 0.5;
   c.parallel.data = 1;
   c.parallel.zero_threshold = 100;
@@ -311,7 +311,7 @@ TEST(TensorRanks, OnAnyMeshWithAnyZero) {
 
 TEST(TensorRanks, RecomputationDropoutAndFrozenParameters) {
   const Json shape = families_for_ranks().at("qwen3");
-  for (const char* recompute : {"none", "cheap", "full"})
+  for (const Recompute recompute : {Recompute::none, Recompute::cheap, Recompute::full})
     for (int64_t sequence : {0, 1}) {
       auto config = [&](const std::map<std::string, int64_t>& parallel) {
         Config c = config_of(parallel);
@@ -324,7 +324,7 @@ TEST(TensorRanks, RecomputationDropoutAndFrozenParameters) {
           set.find(name)->trainable = false;
       };
       expect_near(trained(shape, config({}), freeze), trained(shape, config({{"tensor", 2}, {"sequence", sequence}}), freeze),
-                  fmt::format("{}, sequence {}", recompute, sequence));
+                  fmt::format("{}, sequence {}", ravine::name(recompute), sequence));
     }
 }
 
@@ -374,12 +374,12 @@ TEST(DataRanksAndStages, KeepEveryBit) {
 TEST(DataRanksAndStages, KeepEveryBitInBf16) {
   auto families = families_for_ranks();
   for (const std::string name : {"llama, tied", "baichuan2-13b", "gpt2"})
-    for (const char* type : {"adamw", "sgd"}) {
+    for (const OptimizerType type : {OptimizerType::adamw, OptimizerType::sgd}) {
       auto config = [&](const std::map<std::string, int64_t>& parallel) {
         Config c = config_of(parallel);
         c.parallel.sum_leaves = 8;  // ZeRO 2 and 3 promise the same bits where a leaf is one micro batch
-        c.precision.compute = "bf16", c.optimizer.type = type, c.optimizer.momentum = 0.9, c.optimizer.lr = 0.01,
-        c.train.recompute = "full", c.train.dropout = 0.1;
+        c.precision.compute = DType::bf16, c.optimizer.type = type, c.optimizer.momentum = 0.9, c.optimizer.lr = 0.01,
+        c.train.recompute = Recompute::full, c.train.dropout = 0.1;
         return c;
       };
       const Outcome one = trained(families.at(name), config({}));
@@ -448,7 +448,8 @@ TEST(Traffic, IsWhatThePlanSays) {
         if (recompute == std::string("none")) c.train.global_batch = 16, c.parallel.sum_leaves = c.parallel.data;
         if (recompute == std::string("full"))
           c.train.global_batch = 16, c.parallel.sum_leaves = std::min<int64_t>(4, 2 * c.parallel.data);
-        c.train.steps = 1, c.train.recompute = narrow ? "cheap" : recompute, c.precision.compute = narrow ? "bf16" : "f64";
+        c.train.steps = 1, c.train.recompute = narrow ? Recompute::cheap : value_named<Recompute>(recompute).value(),
+        c.precision.compute = narrow ? DType::bf16 : DType::f64;
         const Outcome run = trained(families.at(name), c);
         std::unique_ptr<Model> model = make_model(families.at(name), "test");
         const Mesh mesh{static_cast<int>(c.parallel.pipeline), static_cast<int>(c.parallel.data),

@@ -14,7 +14,7 @@ namespace {
 
 ScheduleOptions options_of(const Json& c) {
   ScheduleOptions o;
-  o.type = c["type"];
+  o.type = value_named<ScheduleType>(c["type"].get<std::string>()).value();
   for (auto& [key, value] : c["kwargs"].items()) {
     if (key == "factor")
       o.factor = value;
@@ -31,7 +31,7 @@ ScheduleOptions options_of(const Json& c) {
     else if (key == "threshold")
       o.threshold = value;
     else if (key == "threshold_mode")
-      o.threshold_mode = value;
+      o.threshold_mode = value_named<ThresholdMode>(value.get<std::string>());
     else if (key == "window_size")
       o.smooth_window = value;
     else if (key == "reset_start")
@@ -69,12 +69,12 @@ TEST(Plateau, EqualsTorchAndTransformers) {
 
 TEST(Plateau, LossesThatAreNotFiniteAreNoBetter) {
   ScheduleOptions o;
-  o.type = "reduce_lr_on_plateau", o.patience = 1, o.factor = 0.5;
+  o.type = ScheduleType::reduce_lr_on_plateau, o.patience = 1, o.factor = 0.5;
   PlateauRate rate(o, 1);
   rate.observe(2);
   for (double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) rate.observe(loss);
   EXPECT_EQ(rate.rate(), 0.5);
-  o.type = "greedy", o.smooth_window = 3, o.lowest_lr = 0;
+  o.type = ScheduleType::greedy, o.smooth_window = 3, o.lowest_lr = 0;
   PlateauRate smooth(o, 1);
   smooth.observe(std::numeric_limits<double>::quiet_NaN());
   for (int i = 0; i < 4; ++i) smooth.observe(2 - i);
@@ -84,7 +84,7 @@ TEST(Plateau, LossesThatAreNotFiniteAreNoBetter) {
 
 TEST(Plateau, DamagedStateIsRefusedByName) {
   ScheduleOptions o;
-  o.type = "greedy";
+  o.type = ScheduleType::greedy;
   PlateauRate rate(o, 1);
   for (const char* key : {"rate", "best", "bad", "good", "cooling", "warming", "left_to_reset", "sum"}) {
     Json s = rate.state();

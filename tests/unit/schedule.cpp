@@ -17,9 +17,10 @@ int64_t number(const Json& j, int64_t otherwise) { return j.is_null() ? otherwis
 
 ScheduleOptions options_of(const Json& curve, double base_lr) {
   ScheduleOptions o;
-  o.type = curve["lr_scheduler_type"];
-  if (o.type == "constant_with_warmup") o.type = "constant";
-  if (o.type == "cosine_with_min_lr") o.type = "cosine";
+  std::string type = curve["lr_scheduler_type"];
+  if (type == "constant_with_warmup") type = "constant";
+  if (type == "cosine_with_min_lr") type = "cosine";
+  o.type = value_named<ScheduleType>(type).value();
   o.warmup_steps = number(curve["num_warmup_steps"], 0);
   o.min_lr_ratio = 0;
   for (auto& [key, value] : curve["kwargs"].items()) {
@@ -42,9 +43,9 @@ ScheduleOptions options_of(const Json& curve, double base_lr) {
     else if (key == "warmup_lr_rate")
       o.warmup_lr_ratio = value.is_null() ? 0 : value.get<double>();
     else if (key == "warmup_type")
-      o.warmup_type = value;
+      o.warmup_type = value_named<RateShape>(value.get<std::string>()).value();
     else if (key == "decay_type")
-      o.decay_type = value;
+      o.decay_type = value_named<RateShape>(value.get<std::string>()).value();
     else
       ADD_FAILURE() << key;
   }
@@ -80,7 +81,7 @@ TEST(Schedule, EqualsTransformersAtEveryStep) {
   EXPECT_GE(compare(all, steps), 17 * 200);
 }
 
-ScheduleOptions schedule(const std::string& type, int64_t warmup = 0, double min_lr_ratio = 0) {
+ScheduleOptions schedule(ScheduleType type, int64_t warmup = 0, double min_lr_ratio = 0) {
   ScheduleOptions o;
   o.type = type, o.warmup_steps = warmup, o.min_lr_ratio = min_lr_ratio;
   return o;
@@ -89,14 +90,14 @@ ScheduleOptions schedule(const std::string& type, int64_t warmup = 0, double min
 // get_wsd_schedule: the shapes of warm-up and decay, what is between, and where it stays. 100 steps: 10 up, 60 stable, 30 down.
 TEST(Schedule, ShapesOfWarmUpAndDecay) {
   const double pi = 3.14159265358979323846;
-  const std::map<std::string, double (*)(double)> rises = {
-      {"linear", [](double p) { return p; }},
-      {"cosine", [](double p) { return 0.5 * (1 - std::cos(3.14159265358979323846 * p)); }},
-      {"1-sqrt", [](double p) { return 1 - std::sqrt(1 - p); }}};
+  const std::map<RateShape, double (*)(double)> rises = {
+      {RateShape::linear, [](double p) { return p; }},
+      {RateShape::cosine, [](double p) { return 0.5 * (1 - std::cos(3.14159265358979323846 * p)); }},
+      {RateShape::one_minus_sqrt, [](double p) { return 1 - std::sqrt(1 - p); }}};
   for (const auto& [up, rise] : rises)
-    for (const char* down : {"linear", "cosine", "1-sqrt"})
+    for (const RateShape down : {RateShape::linear, RateShape::cosine, RateShape::one_minus_sqrt})
       for (double least : {0.0, 0.25}) {
-        ScheduleOptions o = schedule("warmup_stable_decay", 10, least);
+        ScheduleOptions o = schedule(ScheduleType::warmup_stable_decay, 10, least);
         o.decay_steps = 30, o.warmup_type = up, o.decay_type = down;
         auto at = [&](int64_t step) { return learning_rate(o, 2, 100, step) / 2; };
         for (int64_t step = 0; step < 10; ++step)
@@ -122,7 +123,7 @@ TEST(Schedule, ShapesOfWarmUpAndDecay) {
 TEST(Schedule, BehindTheEndAndDefaults) {
   const double pi = 3.14159265358979323846;
   for (double cycles : {0.0, 1.0, 2.0, 2.5}) {
-    ScheduleOptions o = schedule("cosine_with_restarts", 10);
+    ScheduleOptions o = schedule(ScheduleType::cosine_with_restarts, 10);
     o.cycles = cycles;
     for (int64_t step : {110, 111, 150, 1000})
       EXPECT_EQ(learning_rate(o, 1, 110, step), 0) << cycles << " cycles, step " << step;
@@ -134,24 +135,25 @@ TEST(Schedule, BehindTheEndAndDefaults) {
     }
   }
   for (double cycles : {0.0, 0.5, 1.5}) {
-    ScheduleOptions o = schedule("cosine", 10, 0.1);
+    ScheduleOptions o = schedule(ScheduleType::cosine, 10, 0.1);
     o.cycles = cycles;
     for (int64_t step : {10, 50, 110, 160, 210}) {  // it follows its wave, also behind the end
       const double wave = 0.5 * (1 + std::cos(2 * pi * (cycles > 0 ? cycles : 0.5) * static_cast<double>(step - 10) / 100));
       EXPECT_NEAR(learning_rate(o, 1, 110, step), 0.1 + 0.9 * wave, 1e-14) << cycles << " " << step;
     }
   }
-  EXPECT_EQ(learning_rate(schedule("linear", 10), 1, 110, 60), 0.5);
-  for (int64_t step : {110, 111, 500}) EXPECT_EQ(learning_rate(schedule("linear", 10), 1, 110, step), 0);
-  ScheduleOptions p = schedule("polynomial", 10);
+  EXPECT_EQ(learning_rate(schedule(ScheduleType::linear, 10), 1, 110, 60), 0.5);
+  for (int64_t step : {110, 111, 500}) EXPECT_EQ(learning_rate(schedule(ScheduleType::linear, 10), 1, 110, step), 0);
+  ScheduleOptions p = schedule(ScheduleType::polynomial, 10);
   p.power = 2, p.end_lr = 0.01;
   EXPECT_NEAR(learning_rate(p, 0.1, 110, 60), 0.09 * 0.25 + 0.01, 1e-16);
   for (int64_t step : {110, 111, 500}) EXPECT_NEAR(learning_rate(p, 0.1, 110, step), 0.01, 1e-17);
-  ScheduleOptions r = schedule("inverse_sqrt", 10);
+  ScheduleOptions r = schedule(ScheduleType::inverse_sqrt, 10);
   EXPECT_NEAR(learning_rate(r, 1, 100, 40), std::sqrt(10.0 / 40), 1e-15) << "the timescale is the warm-up";
   r.timescale = 90;
   EXPECT_NEAR(learning_rate(r, 1, 100, 40), std::sqrt(90.0 / 120), 1e-15);
-  EXPECT_NEAR(learning_rate(schedule("inverse_sqrt"), 1, 100, 30000), 0.5, 1e-15) << "10000 where there is no warm-up";
+  EXPECT_NEAR(learning_rate(schedule(ScheduleType::inverse_sqrt), 1, 100, 30000), 0.5, 1e-15)
+      << "10000 where there is no warm-up";
   for (const char* type : {"constant", "linear", "cosine", "cosine_with_restarts", "polynomial", "inverse_sqrt"})
     for (int64_t step : {0, 3, 9})
       EXPECT_EQ(learning_rate(schedule(type, 10), 3, 100, step), 3 * (static_cast<double>(step) / 10)) << type;
@@ -160,7 +162,7 @@ TEST(Schedule, BehindTheEndAndDefaults) {
 // get_cosine_with_min_lr_schedule_with_warmup_lr_rate: its first rate is not 0, and the last step of the warm-up has the full
 // one.
 TEST(Schedule, WarmUpFromARateOfItsOwn) {
-  ScheduleOptions o = schedule("cosine_warmup_with_min_lr", 5, 0.1);
+  ScheduleOptions o = schedule(ScheduleType::cosine_warmup_with_min_lr, 5, 0.1);
   EXPECT_EQ(learning_rate(o, 2, 25, 0), 0.4);
   EXPECT_EQ(learning_rate(o, 2, 25, 4), 2);
   o.warmup_lr_ratio = 0.25;
@@ -173,27 +175,26 @@ TEST(Schedule, WarmUpFromARateOfItsOwn) {
 
 TEST(Schedule, LengthOfItsOwn) {
   ScheduleOptions o;
-  o.type = "linear", o.warmup_steps = 0;
+  o.type = ScheduleType::linear, o.warmup_steps = 0;
   EXPECT_EQ(learning_rate(o, 1, 100, 50), 0.5);
   o.steps = 200;
   EXPECT_EQ(learning_rate(o, 1, 100, 50), 0.75);
 }
 
 TEST(Schedule, EdgesStayFinite) {
-  for (const char* type : {"constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt",
-                           "warmup_stable_decay", "cosine_warmup_with_min_lr", "reduce_lr_on_plateau", "greedy"})
+  for (const auto& [type, word] : names_of(ScheduleType{}))
     for (int64_t warmup : {0, 1, 10, 20})
       for (int64_t step : {0, 9, 10, 11, 1000}) {
         ScheduleOptions o;
         o.type = type, o.warmup_steps = warmup, o.decay_steps = 5;
         double lr = learning_rate(o, 1e-3, 10, step);
-        EXPECT_TRUE(std::isfinite(lr) && lr >= 0 && lr <= 1e-3) << type << " " << warmup << " " << step << ": " << lr;
+        EXPECT_TRUE(std::isfinite(lr) && lr >= 0 && lr <= 1e-3) << word << " " << warmup << " " << step << ": " << lr;
       }
 }
 
 TEST(Schedule, PolynomialMustFall) {
   ScheduleOptions o;
-  o.type = "polynomial", o.end_lr = 0.1, o.warmup_steps = 0;
+  o.type = ScheduleType::polynomial, o.end_lr = 0.1, o.warmup_steps = 0;
   EXPECT_THROW(learning_rate(o, 0.1, 10, 1), UserError);
 }
 

@@ -146,7 +146,7 @@ TEST(Advice, OfConversations) {
       std::vector<std::string>{
           (f / "a.jsonl") +
           ": 10 % of the first 10 conversations are longer than data.sequence_length=60 and are cut; data.sequence_length=640 would keep 100 % of them whole"});
-  c.data.too_long = "drop";
+  c.data.too_long = TooLong::drop;
   EXPECT_EQ(
       said(),
       std::vector<std::string>{
@@ -387,7 +387,7 @@ TEST(ScarceData, IsSaidOfLessThanASequenceOrABatch) {
           "the data are 3 sequences, a step takes 4 (train.global_batch): each step sees them 1.3 times; give more data, or set train.global_batch=3"});
   EXPECT_TRUE(scarce_data(c, CountedData(4, 40)).empty());
   EXPECT_DOUBLE_EQ(passes_over(c, CountedData(16, 160)), 1.5);
-  c.data.order = "megatron";
+  c.data.order = SampleOrder::megatron;
   EXPECT_TRUE(scarce_data(c, CountedData(1, 9)).empty()) << "its samples are made for the run";
   EXPECT_EQ(passes_over(c, CountedData(16, 160)), 0);
 }

@@ -44,8 +44,8 @@ struct Trial {
     streams.push_back({"chats", 1, std::make_unique<ChatSamples>(store(), ChatLayout{kColumns, pack, 0})});
     data = std::make_unique<MixedDataset>(std::move(streams), false, std::nullopt, kColumns);
     options.train.micro_batch = micro_batch;
-    options.train.recompute = "none";
-    options.optimizer.type = "sgd";
+    options.train.recompute = Recompute::none;
+    options.optimizer.type = OptimizerType::sgd;
     options.optimizer.clip_norm = 0;
     engine = std::make_unique<StepEngine>(*model, options, types, backend_kernels(backend),
                                           StepShape{micro_batch, kColumns, data->sample_count() / micro_batch, false});

@@ -44,7 +44,7 @@ struct Estimate : testing::Test {
   Estimate() {
     config.train.global_batch = 12;
     config.train.micro_batch = 1;
-    config.train.recompute = "none";
+    config.train.recompute = Recompute::none;
     config.parallel.data = 1;
     config.parallel.zero_threshold = 0;
     model = make_model(shape(), "test");
@@ -78,15 +78,15 @@ TEST_F(Estimate, SumsOverTensorRanks) {
   EXPECT_NEAR(estimate(messages_only(2)).tensor, 12 * (2 + 4 * kLayers) * sum, kSmall)
       << "the embedding's, the head's, four of each layer";
   EXPECT_EQ(estimate(messages_only(2)).data, 0);
-  for (const char* recompute : {"none", "cheap", "full"})
+  for (const Recompute recompute : {Recompute::none, Recompute::cheap, Recompute::full})
     for (bool sequence : {false, true}) {
       config.train.recompute = recompute, config.parallel.sequence = sequence;
-      const bool full = recompute == std::string("full"), none = recompute == std::string("none");
+      const bool full = recompute == Recompute::full, none = recompute == Recompute::none;
       EXPECT_NEAR(estimate(messages_only(2)).tensor,
                   12 * ((2 + (full ? 6 : 4) * kLayers) * sum + (sequence && !none ? 2 * kLayers * kGather : 0)), kSmall)
-          << recompute << sequence;
+          << name(recompute) << sequence;
     }
-  config.train.recompute = "none", config.parallel.sequence = false, config.parallel.tensor = 4;
+  config.train.recompute = Recompute::none, config.parallel.sequence = false, config.parallel.tensor = 4;
   EXPECT_NEAR(estimate(messages_only(2)).tensor, 12 * (2 + 4 * kLayers) * sum, kSmall);
   Rates adding = messages_only(4);  // the sums themselves: two read, one written, of f32 all over
   adding.messages.all_to_all = adding.messages.all_gather = {{1e15, 0}};
@@ -143,21 +143,21 @@ TEST_F(Estimate, NormUpdateAndLeavesReadAndWriteMemory) {
   memory.bytes = 1;
   const double elements =
       2.0 * kVocabulary * kHidden + kHidden + kLayers * (4.0 * kHidden * kHidden + 3.0 * kHidden * kWidth + 2 * kHidden);
-  auto update = [&](const std::string& type, double momentum, const Types& types = Types::of(DType::f32)) {
+  auto update = [&](OptimizerType type, double momentum, const Types& types = Types::of(DType::f32)) {
     config.optimizer.type = type, config.optimizer.momentum = momentum;
     return estimate(memory, types).update;
   };
-  EXPECT_NEAR(update("adamw", 0), elements * 4 * (1 + 1 + 2 + 4), kSmall)
+  EXPECT_NEAR(update(OptimizerType::adamw, 0), elements * 4 * (1 + 1 + 2 + 4), kSmall)
       << "norm; gradient; weight and two moments read and written";
-  EXPECT_NEAR(update("sgd", 0.9), elements * 4 * (1 + 1 + 2 + 2), kSmall);
-  EXPECT_NEAR(update("sgd", 0), elements * 4 * (1 + 1 + 2), kSmall);
+  EXPECT_NEAR(update(OptimizerType::sgd, 0.9), elements * 4 * (1 + 1 + 2 + 2), kSmall);
+  EXPECT_NEAR(update(OptimizerType::sgd, 0), elements * 4 * (1 + 1 + 2), kSmall);
   const double matrices = elements - kVocabulary * kHidden - kHidden * (1 + 2 * kLayers);
-  EXPECT_NEAR(update("adamw", 0, Types::of(DType::bf16)), elements * 4 * 8 + matrices * 2, kSmall)
+  EXPECT_NEAR(update(OptimizerType::adamw, 0, Types::of(DType::bf16)), elements * 4 * 8 + matrices * 2, kSmall)
       << "a copy of matrices is written";
   EXPECT_EQ(estimate(memory).leaves, 0);
   std::unique_ptr<Model> whole = std::exchange(model, make_model(shape(), "test"));
   for (Param& p : model->params().params()) p.trainable = p.name == "lm_head.weight";
-  EXPECT_NEAR(update("adamw", 0), static_cast<double>(kVocabulary * kHidden) * 4 * 8, kSmall)
+  EXPECT_NEAR(update(OptimizerType::adamw, 0), static_cast<double>(kVocabulary * kHidden) * 4 * 8, kSmall)
       << "what is frozen is not updated";
   model = std::move(whole);
   config.parallel.sum_leaves = 4;
@@ -189,9 +189,9 @@ TEST_F(Estimate, BlocksCostTheirProducts) {
   const double all_of_head = c.forward.back() + c.first.back();
   EXPECT_GT(all_of_head, 2.9 * head);
   EXPECT_LT(all_of_head, 4.4 * head);
-  config.train.recompute = "full";
+  config.train.recompute = Recompute::full;
   EXPECT_NEAR(costs_of(Types::of(DType::f32)).later[2], c.later[2] + c.forward[2], small) << "run forward again";
-  config.train.recompute = "none";
+  config.train.recompute = Recompute::none;
   slow.step_share = 0.5;
   EXPECT_NEAR(costs_of(Types::of(DType::f32)).forward[1], 2 * c.forward[1], 1e-3);
   slow.step_share = 1;
@@ -216,8 +216,9 @@ TEST(Decisions, SettingsAndReasonsHaveTheirNumbers) {
                                       "parallel.zero=3: weights too, gathered around each layer; 18 x the parameters are sent",
                                       "precision.compute=bf16: activations halve; other rounding"}));
   const Decision all = decide(*model, config, "cpu", 2, kColumns, int64_t{1} << 50);
-  EXPECT_EQ(all.settings(), (std::vector<std::string>{"parallel.zero=0", "train.recompute=cheap", "train.micro_batch=2",
-                                                      "precision.compute=" + config.precision.compute}))
+  EXPECT_EQ(all.settings(),
+            (std::vector<std::string>{"parallel.zero=0", "train.recompute=cheap", "train.micro_batch=2",
+                                      fmt::format("precision.compute={}", name_or(config.precision.compute, kAuto))}))
       << "of 12 sequences on 2 ranks: 2 at a time, 4 do not divide";
   EXPECT_EQ(decide(*model, config, "cpu", 1, kColumns, int64_t{1} << 50).choice()->config.train.micro_batch, 4)
       << "8 do not divide 12";
@@ -230,12 +231,11 @@ TEST(Decisions, SettingsAndReasonsHaveTheirNumbers) {
 // Beside the plan as it is: each way to recompute, fewer and more rows where they divide, the other type.
 TEST(Neighbours, AreThoseThatTheRunCouldTake) {
   std::unique_ptr<Model> model = make_model(shape(), "test");
-  auto neighbours = [&](const std::string& recompute, const std::string& compute, int64_t rows, int64_t micros,
-                        const std::string& backend = "cpu") {
+  auto neighbours = [&](Recompute recompute, DType compute, int64_t rows, int64_t micros, const std::string& backend = "cpu") {
     Config c;
     c.train.recompute = recompute, c.precision.compute = compute, c.train.micro_batch = rows,
     c.train.global_batch = rows * micros;
-    const Types types = Types::of(*parse_dtype(compute));
+    const Types types = Types::of(compute);
     StepEngine engine(*model, c, types, backend_kernels(backend), {.rows = rows, .columns = kColumns, .micro_batches = micros});
     std::vector<std::string> out;
     for (const Variant& v : Variants(c, backend, types, engine, false).neighbours())
@@ -243,12 +243,13 @@ TEST(Neighbours, AreThoseThatTheRunCouldTake) {
     return out;
   };
   using Texts = std::vector<std::string>;
-  EXPECT_EQ(neighbours("cheap", "f32", 6, 4), (Texts{"", "train.recompute=none", "train.recompute=full", "train.micro_batch=3",
-                                                     "train.micro_batch=12", "precision.compute=bf16"}));
-  EXPECT_EQ(neighbours("full", "bf16", 9, 3),
+  EXPECT_EQ(neighbours(Recompute::cheap, DType::f32, 6, 4),
+            (Texts{"", "train.recompute=none", "train.recompute=full", "train.micro_batch=3", "train.micro_batch=12",
+                   "precision.compute=bf16"}));
+  EXPECT_EQ(neighbours(Recompute::full, DType::bf16, 9, 3),
             (Texts{"", "train.recompute=none", "train.recompute=cheap", "train.micro_batch=3", "precision.compute=f32"}))
       << "4 do not divide 9, 18 not 27";
-  EXPECT_EQ(neighbours("none", "f32", 1, 2, "ref"),
+  EXPECT_EQ(neighbours(Recompute::none, DType::f32, 1, 2, "ref"),
             (Texts{"", "train.recompute=cheap", "train.recompute=full", "train.micro_batch=2"}));
 }
 

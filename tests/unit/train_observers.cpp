@@ -82,15 +82,16 @@ TEST(NanWatch, KnowsEveryTypeAndRowsThatSeeNoKey) {
   EXPECT_NE(found("out", matrix(empty, DType::f32, 1, 2, 2)), "");
 }
 
-InjectOption fault(int64_t step, const std::string& path, const std::string& op, const std::string& phase,
-                   const std::string& tensor, const std::string& value, int64_t element) {
+InjectOption fault(int64_t step, const std::string& path, const std::string& op, Phase phase, const std::string& tensor,
+                   PlantedValue value, int64_t element) {
   InjectOption o;
   o.step = step, o.path = path, o.op = op, o.phase = phase, o.tensor = tensor, o.value = value, o.element = element;
   return o;
 }
 
 TEST(FaultInjection, SpoilsOneElementOfTheFirstCallThatFits) {
-  FaultInjection f({fault(2, "a.*", "mat*", "backward", "d*", "-inf", 10), fault(2, "*", "add", "update", "*", "nan", 0)});
+  FaultInjection f({fault(2, "a.*", "mat*", Phase::backward, "d*", PlantedValue::minus_infinity, 10),
+                    fault(2, "*", "add", Phase::update, "*", PlantedValue::nan, 0)});
   std::vector<float> read(8, 1), out(8, 1), later(8, 1);
   std::vector<int32_t> ids(6, 1);
   const NamedView r{"dx", matrix(read, DType::f32, 2, 3, 4), Access::read},
@@ -126,23 +127,25 @@ TEST(FaultInjection, SpoilsOneElementOfTheFirstCallThatFits) {
 TEST(FaultInjection, PutsEachValueInEachType) {
   std::vector<bf16> b(2, bf16(1));
   std::vector<double> d(2, 1);
-  for (auto [text, value] : {std::pair{"inf", kInf}, {"-inf", -kInf}, {"nan", std::nan("")}}) {
-    FaultInjection f({fault(1, "*", "*", "forward", "*", text, 1), fault(1, "*", "*", "forward", "d", text, 0)});
+  for (auto [planted, value] :
+       {std::pair{PlantedValue::infinity, kInf}, {PlantedValue::minus_infinity, -kInf}, {PlantedValue::nan, std::nan("")}}) {
+    FaultInjection f(
+        {fault(1, "*", "*", Phase::forward, "*", planted, 1), fault(1, "*", "*", Phase::forward, "d", planted, 0)});
     f.begin_step(1);
     call(f, "p", "add", Phase::forward,
          {{"b", matrix(b, DType::bf16, 1, 2, 2), Access::write}, {"d", matrix(d, DType::f64, 1, 2, 2), Access::write}});
     for (double got : {static_cast<double>(static_cast<float>(b[1])), d[0]})
-      EXPECT_TRUE(std::isnan(value) ? std::isnan(got) : got == value) << text << " " << got;
+      EXPECT_TRUE(std::isnan(value) ? std::isnan(got) : got == value) << name(planted) << " " << got;
     EXPECT_TRUE(static_cast<float>(b[0]) == 1 && d[1] == 1) << "the first tensor that fits, and one element";
   }
-  FaultInjection f({fault(1, "*", "*", "forward", "*", "bad_alloc", 0)});
+  FaultInjection f({fault(1, "*", "*", Phase::forward, "*", PlantedValue::bad_alloc, 0)});
   f.begin_step(1);
   EXPECT_THROW(call(f, "p", "add", Phase::forward, {{"b", matrix(b, DType::bf16, 1, 2, 2), Access::write}}), std::bad_alloc);
 }
 
 TEST(FaultInjection, AnOpThatIsNoneIsRefused) {
   auto refusal = [](const std::string& op) {
-    return message_of<UserError>([&] { FaultInjection f({fault(1, "*", op, "forward", "*", "nan", 0)}); });
+    return message_of<UserError>([&] { FaultInjection f({fault(1, "*", op, Phase::forward, "*", PlantedValue::nan, 0)}); });
   };
   EXPECT_NE(refusal("matmull").find("no op 'matmull' (probe.inject): it must be the name of an op; did you mean 'matmul'?"),
             std::string::npos)

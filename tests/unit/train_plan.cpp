@@ -187,7 +187,7 @@ TEST_F(Small, LayersByCostMakeRoomForTheHead) {
 }
 
 TEST_F(Small, TimesFollowWhatALayoutDoes) {
-  auto seconds = [&](int64_t data, int64_t pipeline, int64_t zero, const std::string& recompute = "cheap", int64_t leaves = 0) {
+  auto seconds = [&](int64_t data, int64_t pipeline, int64_t zero, Recompute recompute = Recompute::cheap, int64_t leaves = 0) {
     Config at = c;
     at.parallel.data = data, at.parallel.pipeline = pipeline, at.parallel.zero = zero, at.train.recompute = recompute,
     at.parallel.sum_leaves = leaves;
@@ -199,8 +199,8 @@ TEST_F(Small, TimesFollowWhatALayoutDoes) {
   EXPECT_LT(seconds(2, 1, 0).seconds, one);
   EXPECT_GT(seconds(2, 1, 2).data, 2 * seconds(2, 1, 0).data) << "ZeRO 2 reduces every micro batch";
   EXPECT_GT(seconds(2, 1, 3).data, seconds(2, 1, 2).data);
-  EXPECT_GT(seconds(1, 1, 0, "full").seconds, 1.15 * one);
-  EXPECT_GT(seconds(1, 1, 0, "cheap", 16).leaves, 0);
+  EXPECT_GT(seconds(1, 1, 0, Recompute::full).seconds, 1.15 * one);
+  EXPECT_GT(seconds(1, 1, 0, Recompute::cheap, 16).leaves, 0);
   StepEstimate two = seconds(1, 2, 0);
   EXPECT_GT(two.bubble, 0.9 / 17);
   EXPECT_GT(two.seconds - two.update, (1 + 0.5 / 16) * two.compute) << "the last stage waits for the first of 16 micro batches";

@@ -96,21 +96,21 @@ TEST(Resume, LongValuesAreCutInWhatIsSaid) {
 
 TEST(Resume, TheTypeOfTheExportedModelIsKept) {
   Config was;
-  was.checkpoint.model_dtype = "bf16";
+  was.checkpoint.model_dtype = DType::bf16;
   const RunRecord r = run_record("step_000002", 2, Json{{"options", recorded_options(was, 1, 1)}}, "", "here");
   auto kept = [](Config c, const RunRecord& record) {
-    c.precision.compute = "f32";
+    c.precision.compute = DType::f32;
     keep_choices(c, record, "cpu", {});
     return c.checkpoint.model_dtype;
   };
   Config now;
-  now.checkpoint.model_dtype = "auto";
-  EXPECT_EQ(kept(now, r), "bf16");
-  now.checkpoint.model_dtype = "f16";
-  EXPECT_EQ(kept(now, r), "f16") << "what is asked for by name counts";
-  now.checkpoint.model_dtype = "auto";
-  was.checkpoint.model_dtype = "auto";
-  EXPECT_EQ(kept(now, run_record("s", 2, Json{{"options", recorded_options(was, 1, 1)}}, "", "here")), "auto");
+  now.checkpoint.model_dtype = std::nullopt;
+  EXPECT_EQ(kept(now, r), DType::bf16);
+  now.checkpoint.model_dtype = DType::f16;
+  EXPECT_EQ(kept(now, r), DType::f16) << "what is asked for by name counts";
+  now.checkpoint.model_dtype = std::nullopt;
+  was.checkpoint.model_dtype = std::nullopt;
+  EXPECT_EQ(kept(now, run_record("s", 2, Json{{"options", recorded_options(was, 1, 1)}}, "", "here")), std::nullopt);
 }
 
 TEST(Resume, RecordsWhatRanksCameTo) {

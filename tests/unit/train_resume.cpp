@@ -82,7 +82,7 @@ TEST(Resume, CheckpointsSayWhatTheyAreOf) {
   run.config.log.every = 2;
   run.config.train.valid_every = 0;
   run.config.train.seed = 11;
-  run.config.optimizer.type = "sgd";
+  run.config.optimizer.type = OptimizerType::sgd;
   run_once(run);
   const Json s = CheckpointReader(run.config.train.output + "/checkpoints/step_000003", true).scalars();
   EXPECT_TRUE(s.at("step") == 3 && s.at("tokens") == 3 * 2 * kWidth && s.at("seed") == 11 && s.at("optimizer") == "sgd" &&
@@ -123,7 +123,7 @@ TEST(Run, ACompleteRunExportsAgainWhereAnotherModelIsAskedFor) {
   const std::string model = run.config.train.output + "/model/model.safetensors", nothing = "nothing is left to do";
   EXPECT_NE(run_once(run).find(nothing), std::string::npos);
   const auto bytes = fs::file_size(model);
-  run.config.checkpoint.model_dtype = "bf16";
+  run.config.checkpoint.model_dtype = DType::bf16;
   const std::string log = run_once(run);
   EXPECT_EQ(log.find(nothing), std::string::npos) << log;
   EXPECT_NE(log.find("in bf16, rounded from f32 (checkpoint.model_dtype)"), std::string::npos) << log;

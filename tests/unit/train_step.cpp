@@ -12,14 +12,14 @@ namespace ravine {
 namespace {
 
 struct Engine {
-  explicit Engine(int64_t micro_batches = 1, double dropout = 0, const std::string& recompute = "cheap",
-                  const std::string& average = "tokens")
+  explicit Engine(int64_t micro_batches = 1, double dropout = 0, Recompute recompute = Recompute::cheap,
+                  LossAverage average = LossAverage::tokens)
       : model(make_model(tiny_llama(), "test")) {
     config.train.micro_batch = 2;
     config.train.dropout = dropout;
     config.train.recompute = recompute;
     config.train.loss_average = average;
-    config.optimizer.type = "sgd";
+    config.optimizer.type = OptimizerType::sgd;
     config.optimizer.momentum = config.optimizer.weight_decay = config.optimizer.clip_norm = 0;
     engine = std::make_unique<StepEngine>(*model, config, Types::of(DType::f64), backend_kernels("ref"),
                                           StepShape{2, kWidth, micro_batches, true});
@@ -84,7 +84,7 @@ TEST(Step, LossAndGradientAreMeansOverAllTokensThatCount) {
 // train.loss_average=micro: each micro batch counts alike, however many of its labels count; one without any counts as 0.
 TEST(Step, MicroBatchesCountAlikeWhereAskedFor) {
   const MicroBatch a = made_up(1, 2, 1), b = made_up(2, 2, 9), none = made_up(3, 2, kWidth);
-  Engine both(2, 0, "cheap", "micro"), three(3, 0, "cheap", "micro"), first, second;
+  Engine both(2, 0, Recompute::cheap, LossAverage::micro), three(3, 0, Recompute::cheap, LossAverage::micro), first, second;
   const std::vector<double> begun = both.weights();
   const double lr = 0.5;
   auto numbered = [](std::vector<MicroBatch> micros) {
@@ -122,7 +122,7 @@ TEST(Step, ValidationChangesNothingAndCountsWhatCounts) {
 
 TEST(Step, DropoutHasAnotherMaskEveryStepAndNoneInValidation) {
   const MicroBatch m = made_up(4, 2, 0);
-  for (const char* recompute : {"none", "cheap", "full"}) {
+  for (const Recompute recompute : {Recompute::none, Recompute::cheap, Recompute::full}) {
     Engine plain(1, 0, recompute), drops(1, 0.3, recompute);
     const double without = plain.evaluated(m);
     EXPECT_EQ(drops.evaluated(m), without) << "validation knows no dropout";
@@ -140,7 +140,7 @@ TEST(Step, DropoutHasAnotherMaskEveryStepAndNoneInValidation) {
 TEST(Step, TheMaskIsTheSameHoweverMemoryIsKept) {
   const MicroBatch m = made_up(5, 2, 0);
   std::vector<double> losses, norms;
-  for (const char* recompute : {"none", "cheap", "full"}) {
+  for (const Recompute recompute : {Recompute::none, Recompute::cheap, Recompute::full}) {
     Engine e(1, 0.3, recompute);
     StepResult r = e.engine->run({m}, 7, 0.1);
     losses.push_back(r.loss), norms.push_back(r.grad_norm);

@@ -19,7 +19,7 @@ Json shape_of_model(int64_t layers) {
 
 struct Planned {
   Planned() : model(make_model(shape_of_model(4), "test")) {
-    config.train.recompute = "none";
+    config.train.recompute = Recompute::none;
     config.train.global_batch = 16;
     engine = std::make_unique<StepEngine>(*model, config, types, backend_kernels("cpu"), StepShape{8, 256, 2, false});
   }
@@ -32,7 +32,7 @@ struct Planned {
     for (const std::string& change : v.changes) {
       Setting s = parse_setting(change);
       if (s.key == "train.recompute")
-        c.train.recompute = s.value;
+        c.train.recompute = value_named<Recompute>(s.value).value();
       else if (s.key == "train.micro_batch")
         shape.micro_batches = shape.micro_batches * shape.rows / std::stoll(s.value), shape.rows = std::stoll(s.value);
       else if (s.key == "precision.compute")

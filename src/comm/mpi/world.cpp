@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <numeric>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/host_name.h"
 #include "comm/world.h"
@@ -157,14 +157,14 @@ class MpiGroup final : public Group {
   }
   void finish(MPI_Request& request, const WaitPlace& place) const {
     const Waiting waiting(waits_, place);
-    auto began = std::chrono::steady_clock::now();
+    const double began = seconds_now();
     try {
       check(MPI_Wait(&request, MPI_STATUS_IGNORE), place.call.c_str());
     } catch (const Error& e) {
       if (failed_.empty()) failed_ = e.what();
       throw;
     }
-    traffic_.wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    traffic_.wait_seconds += seconds_now() - began;
   }
   void progress() const override {
     int ready = 0;

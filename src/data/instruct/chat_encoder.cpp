@@ -143,13 +143,6 @@ class TokenPlaces {
 
 }  // namespace
 
-LossOn loss_on(const std::string& name) {
-  if (name == "answers") return LossOn::answers;
-  if (name == "last") return LossOn::last;
-  require(name == "all", "loss_on: answers, last or all, got {}", name);
-  return LossOn::all;
-}
-
 ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss)
     : tokenizer_(tokenizer), chat_(std::move(chat)), loss_(loss) {
   end_ = refused("a question and its answer", [&] { return end_of_answer(tokenizer, *chat_); });

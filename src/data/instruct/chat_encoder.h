@@ -17,9 +17,6 @@ struct EncodedChat {
   std::vector<uint8_t> learned;  // of each id: 1 if it is to be predicted
 };
 
-enum class LossOn { answers, last, all };
-LossOn loss_on(const std::string& name);  // of "answers", "last", "all"
-
 // The ids are those of the whole rendered text, as Transformers' apply_chat_template gives them. An answer is what a template
 // puts between the prompt it makes for generation and the end token behind the answer, which is learned with it. Where a token
 // holds the end of a prompt and the beginning of the answer, it is learned; what stands behind the last learned token is left

@@ -72,7 +72,7 @@ class ChatReading {
     for (Record r; records.next(r); r = {}) {
       if (r.plain)
         throw UserError("plain text, not conversations", path,
-                        fmt::format("data.format={} reads records of JSON", options_.format),
+                        fmt::format("data.format={} reads records of JSON", name(options_.format)),
                         "leave data.format out, or name a .json, .jsonl, .csv or .parquet file");
       if (!known && !(known = detect_chat_format(conversation_json(r)))) {
         refuse_chat_slip(conversation_json(r), place_of(r));
@@ -130,7 +130,7 @@ class ChatReading {
     auto longest = static_cast<size_t>(options_.longest);
     if (!learns(c)) {
       row.fate = Fate::without_answer;
-    } else if (c.ids.size() > longest && options_.drop_longer) {
+    } else if (c.ids.size() > longest && options_.too_long == TooLong::drop) {
       row.fate = Fate::too_long;
     } else if (c.ids.size() > longest) {
       c.ids.resize(longest);

@@ -3,16 +3,17 @@
 #include <functional>
 #include <string>
 
+#include "config/config.h"
 #include "data/instruct/chat_store.h"
 
 namespace ravine {
 
 struct ChatSetOptions {
-  std::string format = "auto";  // auto: the first record of each file tells
-  int64_t longest = 1025;       // tokens of a conversation at most
-  bool drop_longer = false;     // false: cut off behind that
-  int64_t vocabulary = 0;       // ids must be below it; 0: the tokenizer's size
-  double held_out = 0;          // share of the conversations that go to the second store, by a hash of their record alone
+  RecordFormat format = RecordFormat::automatic;        // automatic: the first record of each file tells
+  int64_t longest = DataOptions().sequence_length + 1;  // tokens of a conversation at most
+  TooLong too_long = TooLong::cut;                      // of longer ones
+  int64_t vocabulary = 0;                               // ids must be below it; 0: the tokenizer's size
+  double held_out = 0;  // share of the conversations that go to the second store, by a hash of their record alone
   std::function<void(const TokenizeProgress&)> progress;  // called on the calling thread now and then; may be empty
 };
 
@@ -23,7 +24,7 @@ inline constexpr double kFewLeftOut = 0.05;
 struct ChatCounts {
   int64_t records = 0;               // read
   int64_t cut = 0;                   // kept, without their end
-  int64_t too_long = 0;              // left out (drop_longer)
+  int64_t too_long = 0;              // left out (TooLong::drop)
   int64_t without_answer = 0;        // left out: nothing to learn in them
   int64_t answer_behind = 0;         // left out: all that is to be learned lies behind the cut
   int64_t tokens = 0, learned = 0;   // of what is kept

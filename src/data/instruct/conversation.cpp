@@ -166,16 +166,7 @@ Conversation messages(const Json& r, const std::string& where) {
 
 }  // namespace
 
-std::optional<ChatFormat> chat_format(const std::string& text) {
-  for (ChatFormat f : {ChatFormat::alpaca, ChatFormat::sharegpt, ChatFormat::messages})
-    if (text == name(f)) return f;
-  return std::nullopt;
-}
-
-const char* name(ChatFormat format) {
-  constexpr const char* names[] = {"alpaca", "sharegpt", "messages"};
-  return names[static_cast<int>(format)];
-}
+std::optional<ChatFormat> chat_format(RecordFormat format) { return value_named<ChatFormat>(name(format)); }
 
 std::optional<ChatFormat> detect_chat_format(const Json& r) {
   if (!r.is_object()) return std::nullopt;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/json.h"
+#include "config/choices.h"
 #include "data/record.h"
 
 namespace ravine {
@@ -18,10 +19,13 @@ namespace ravine {
 // of
 //           {"type": "text", "text"}; an assistant's message of "weight": 0 is not learned; {"from", "value"} stand for
 //           {"role", "content"}
-enum class ChatFormat { alpaca, sharegpt, messages };
+enum class ChatFormat : uint8_t { alpaca, sharegpt, messages };
+constexpr auto names_of(ChatFormat) {
+  using enum ChatFormat;
+  return std::to_array<ValueName<ChatFormat>>({{alpaca, "alpaca"}, {sharegpt, "sharegpt"}, {messages, "messages"}});
+}
 
-std::optional<ChatFormat> chat_format(const std::string& name);  // of "alpaca", "sharegpt", "messages"
-const char* name(ChatFormat format);
+std::optional<ChatFormat> chat_format(RecordFormat format);  // none: records are text, or the first one tells
 // What a record looks like; nothing if it is no conversation.
 std::optional<ChatFormat> detect_chat_format(const Json& record);
 

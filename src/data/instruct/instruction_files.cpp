@@ -150,7 +150,7 @@ InstructionChoice choose_instructions(const InstructionFiles& files, const ChatS
       l.learned = learned(std::min(all, o.longest - 1));
       if (learned(all) == 0)
         l.fate = Fate::without_answer;
-      else if (n > o.longest && o.drop_longer)
+      else if (n > o.longest && o.too_long == TooLong::drop)
         l.fate = Fate::too_long;
       else if (n > o.longest)
         l.fate = l.learned > 0 ? Fate::cut : Fate::answer_behind;

@@ -10,9 +10,9 @@
 namespace ravine {
 
 struct ChatLayout {
-  int64_t columns = 1024;  // S of a sample: a conversation of n tokens takes n - 1 of them
-  bool pack = true;        // several conversations side by side where they fit
-  int32_t padding = 0;     // id of padding columns
+  int64_t columns = 0;  // S of a sample: a conversation of n tokens takes n - 1 of them
+  bool pack = true;     // several conversations side by side where they fit
+  int32_t padding = 0;  // id of padding columns
 };
 
 // Samples of whole conversations, by their numbers.

@@ -85,7 +85,7 @@ struct GptBuilder {
     std::vector<std::string> descriptions;
     for (const auto& p : out->parts_) descriptions.push_back(p->description());
     out->description_ = describe_blend(descriptions, options.order, s, blend, all, all ? -1 : size);
-    const IndexCache cache(options.cache, "BlendedDataset", options.order, s, out->description_);
+    const IndexCache cache(options.index_cache, "BlendedDataset", options.order, s, out->description_);
     if (cache.complete()) {
       auto d = cache.load<int16_t>("dataset_index", 1);
       auto i = cache.load<int64_t>("dataset_sample_index", 1);

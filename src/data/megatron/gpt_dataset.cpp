@@ -46,7 +46,7 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedFile> file, MegatronSplit sp
     throw UserError("wrong seed", fmt::format("{}", options.seed), fmt::format("this data order takes 0 to {}", UINT32_MAX),
                     "choose another seed");
 
-  const IndexCache cache(options.cache, "GPTDataset", options.order, split, description_);
+  const IndexCache cache(options.index_cache, "GPTDataset", options.order, split, description_);
   if (cache.complete()) {
     auto d = cache.load<int32_t>("document_index", 1), s = cache.load<int32_t>("sample_index", 2);
     auto h = cache.load<uint32_t>("shuffle_index", 1);
@@ -74,8 +74,8 @@ std::array<int64_t, 4> GptDataset::place(int64_t i) const {
   const auto index = samples_.view();
   // What a cache holds is not trusted.
   auto refuse = [&](const char* why) {
-    throw UserError("index files do not fit the data", options_.cache.empty() ? file_->prefix() : options_.cache, why,
-                    "remove the index files: they are made again");
+    throw UserError("index files do not fit the data", options_.index_cache.empty() ? file_->prefix() : options_.index_cache,
+                    why, "remove the index files: they are made again");
   };
   if (2 * number + 3 >= index.size()) refuse("the shuffle index points behind the samples");
   const std::array<int64_t, 4> p{index[2 * number], index[2 * number + 1], index[2 * number + 2], index[2 * number + 3]};

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "data/indexed/indexed_file.h"
 #include "data/megatron/index_cache.h"
 #include "data/megatron/indices.h"
@@ -16,16 +17,11 @@
 
 namespace ravine {
 
-struct GptOptions {
+struct GptOptions : MegatronOptions {
   MegatronOrder order = MegatronOrder::core;
-  int64_t sequence_length = 1024;  // S predictions of a sample
-  int64_t seed = 1234;             // 0 to 2^32-1
-  std::string split = "969,30,1";
-  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
-  int64_t eod = -1;            // end-of-document id; needed by the three above
+  int64_t seed = 1234;         // 0 to 2^32-1
   bool partial_valid = false;  // core: the last, padded sample of the validation split, too
   bool extra_token = true;     // false (core): samples of S tokens without overlap; the last column predicts nothing
-  std::string cache;           // folder of index files; empty: none
   int64_t vocabulary = 0;      // ids are expected below it (a few are looked at on opening); 0: any
   std::string tokenizer;       // core: identifiers that name the index files (see GptDescription)
 };

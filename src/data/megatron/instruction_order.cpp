@@ -81,8 +81,8 @@ Datasets open_instruction_order(const DatasetOptions& o, int64_t vocabulary, con
     const auto range =
         SplitString(split).range(part, files->count(), MegatronOrder::of_2023);  // ModelLink has kept that rounding
     if (!range || range->begin >= range->end || samples == 0) return nullptr;
-    const InstructionChoice all =
-        choose_instructions(*files, {"", INT32_MAX, false, vocabulary, 0, nullptr});  // finds every mistake
+    const InstructionChoice all = choose_instructions(
+        *files, {RecordFormat::automatic, INT32_MAX, TooLong::cut, vocabulary, 0, nullptr});  // finds every mistake
     int64_t cut = 0;
     for (int64_t i = range->begin; i < range->end; ++i) cut += files->length(i) > o.sequence_length + 1;
     d.notes.push_back(fmt::format("{} ({}, instruction files): {} of {} conversations, {} cut at data.sequence_length", prefix,

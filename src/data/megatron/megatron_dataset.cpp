@@ -80,16 +80,10 @@ Datasets open_megatron_datasets(const DatasetOptions& o, const Tokenizer* tokeni
   require(vocabulary > 0, "dataset: token files need the size of the vocabulary, got {}", vocabulary);
   if (instructions) return open_instruction_order(o, vocabulary, tokenizer);
 
-  GptOptions g;
-  g.order = o.order == "megatron" ? MegatronOrder::core : MegatronOrder::of_2023;
-  g.sequence_length = o.sequence_length;
+  GptOptions g{o};
+  g.order = o.order == SampleOrder::megatron ? MegatronOrder::core : MegatronOrder::of_2023;
   g.seed = static_cast<int64_t>(o.seed);
-  g.split = o.split;
-  g.reset_position_ids = o.reset_position_ids;
-  g.reset_attention_mask = o.reset_attention_mask;
-  g.eod_mask_loss = o.eod_mask_loss;
-  g.eod = o.eod >= 0 ? o.eod : tokenizer ? tokenizer->special().eos.value_or(-1) : -1;
-  g.cache = o.index_cache;
+  if (g.eod < 0 && tokenizer) g.eod = tokenizer->special().eos.value_or(-1);
   g.vocabulary = vocabulary;
   const List train = list_of(o.train, "data.train", g.order);
   // A blend by weights needs a number of samples, also for the one epoch that validation takes otherwise.

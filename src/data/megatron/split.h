@@ -6,9 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "config/choice.h"
+
 namespace ravine {
 
-enum class MegatronOrder { core, of_2023 };  // Megatron-core 0.16; Megatron-LM of November 2023, which ModelLink carries
+enum class MegatronOrder : uint8_t { core, of_2023 };  // Megatron-core 0.16; Megatron-LM of November 2023, as in ModelLink
+constexpr auto names_of(MegatronOrder) {               // as data.order has them
+  using enum MegatronOrder;
+  return std::to_array<ValueName<MegatronOrder>>({{core, "megatron"}, {of_2023, "megatron-2023"}});
+}
 enum class MegatronSplit { train, valid, test };
 inline constexpr std::array<MegatronSplit, 3> kMegatronSplits{MegatronSplit::train, MegatronSplit::valid, MegatronSplit::test};
 const char* name(MegatronSplit s);

@@ -43,12 +43,10 @@ WeightLayout layout_of(const ConvertOptions& o, std::string* what) {
   if (!fs::exists(o.input))
     throw UserError("no such file or folder", o.input, "it must exist", missing_path_advice(o.input, Hub::models));
   refuse_adapter(o.input, "--input");
-  for (WeightLayout l :
-       {WeightLayout::hf, WeightLayout::megatron, WeightLayout::deepspeed, WeightLayout::mindformers, WeightLayout::ravine})
-    if (o.from == name(l)) {
-      *what = fmt::format("{} (--from)", o.from);
-      return l;
-    }
+  if (o.from) {
+    *what = fmt::format("{} (--from)", name(*o.from));
+    return *o.from;
+  }
   const auto found = recognise(o.input);
   if (!found)
     throw UserError("unknown layout", o.input,
@@ -113,8 +111,8 @@ void check_room(const std::string& output, TargetFolder& folder, int64_t bytes) 
 
 // All that decides the bytes of the target, as far as it is known without reading the weights.
 std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertReport& report) {
-  std::string out = fmt::format("{} {} {} {} {} {}\n{}\n", o.to, o.tensor, o.pipeline, o.virtual_stages, o.fused, o.optimizer,
-                                w.config.dump());
+  std::string out = fmt::format("{} {} {} {} {} {}\n{}\n", name(o.to), o.tensor, o.pipeline, o.virtual_stages, o.fused,
+                                o.optimizer, w.config.dump());
   out += fmt::format("{} {} {} {}\n", w.position.step, w.position.optimizer_steps, w.position.tokens, w.position.global_batch);
   for (const ConvertRow& r : report.rows) out += fmt::format("{} {} {} {} {}\n", r.file, r.name, r.dtype, r.shape, r.rule);
   out += fmt::format("{}\n", program_version());
@@ -129,8 +127,9 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   ConvertReport report;
   const WeightLayout layout = layout_of(o, &report.source);
   if (!o.dry_run) check_output(o.output);
-  const bool to_megatron = o.to.starts_with("megatron-"), to_mindformers = o.to == "mindformers", to_ravine = o.to == "ravine";
-  const bool hf_to_hf = layout == WeightLayout::hf && o.to == "hf";
+  const bool to_megatron = is_megatron(o.to), to_mindformers = o.to == ConvertTarget::mindformers,
+             to_ravine = o.to == ConvertTarget::ravine;
+  const bool hf_to_hf = layout == WeightLayout::hf && o.to == ConvertTarget::hf;
   Weights w = read_source(layout, o, o.model_config.empty() ? Json() : read_json(o.model_config), o.model_config,
                           to_ravine ? StateKind::masters : StateKind::weights);
   w.missing_tokenizer_files = o.missing_tokenizer_files;
@@ -138,7 +137,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   const bool known = has_geometry(w.config);
   Geometry g;
   Weights first, second;
-  if (known || o.to != "hf" || o.resize_vocabulary > 0 || layout == WeightLayout::ravine) {
+  if (known || o.to != ConvertTarget::hf || o.resize_vocabulary > 0 || layout == WeightLayout::ravine) {
     if (w.config.is_null())
       throw UserError("no config", o.input, "the layout of weights needs it", "give --model-config CONFIG.json");
     g = geometry_of(w.config, w.config_where);
@@ -156,8 +155,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
 
   Plan plan;
   DType dtype = DType::f32;
-  const MegatronLayout megatron{o.to == "megatron-legacy" ? MegatronNames::legacy : MegatronNames::mcore, o.tensor, o.pipeline,
-                                o.virtual_stages};
+  const MegatronLayout megatron{o.to == ConvertTarget::megatron_legacy ? MegatronNames::legacy : MegatronNames::mcore, o.tensor,
+                                o.pipeline, o.virtual_stages};
   auto row = [&](const std::string& file, const std::string& n, const Elements& e, DType d) {
     report.rows.push_back({file, n, std::string(name(d)), e.shape().text(), e.where()});
     report.bytes += e.count() * size_of(d);

@@ -8,11 +8,30 @@
 
 #include "base/dtype.h"
 #include "base/json.h"
+#include "config/choice.h"
 
 namespace ravine {
 
-enum class WeightLayout { hf, megatron, deepspeed, mindformers, ravine };
-std::string_view name(WeightLayout layout);
+enum class WeightLayout : uint8_t { hf, megatron, deepspeed, mindformers, ravine };
+constexpr auto names_of(WeightLayout) {
+  using enum WeightLayout;
+  return std::to_array<ValueName<WeightLayout>>(
+      {{hf, "hf"}, {megatron, "megatron"}, {deepspeed, "deepspeed"}, {mindformers, "mindformers"}, {ravine, "ravine"}});
+}
+
+// What can be written.
+enum class ConvertTarget : uint8_t { hf, megatron_legacy, megatron_mcore, mindformers, ravine };
+constexpr auto names_of(ConvertTarget) {
+  using enum ConvertTarget;
+  return std::to_array<ValueName<ConvertTarget>>({{hf, "hf"},
+                                                  {megatron_legacy, "megatron-legacy"},
+                                                  {megatron_mcore, "megatron-mcore"},
+                                                  {mindformers, "mindformers"},
+                                                  {ravine, "ravine"}});
+}
+inline bool is_megatron(ConvertTarget to) {
+  return to == ConvertTarget::megatron_legacy || to == ConvertTarget::megatron_mcore;
+}
 
 struct Recognised {
   WeightLayout layout;
@@ -23,8 +42,8 @@ std::optional<Recognised> recognise(const std::string& path);
 
 struct ConvertOptions {
   std::string input, output;
-  std::string to = "hf";                                 // hf, megatron-legacy, megatron-mcore, mindformers, ravine
-  std::string from = "auto";                             // or the name of a layout
+  ConvertTarget to = ConvertTarget::hf;
+  std::optional<WeightLayout> from;                      // none: recognised
   std::string model_config;                              // a config.json; "": what the source has
   std::optional<DType> dtype;                            // of floating tensors; none: as stored
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;  // of Megatron; MindFormers: tensor only

@@ -192,8 +192,10 @@ void write_ravine(TargetFolder& folder, const std::vector<NamedElements>& tensor
   Manifest m;
   m.step = w.position.step;
   m.program = "ravine convert";
-  m.scalars = {
-      {"step", m.step}, {"tokens", w.position.tokens}, {"optimizer_steps", w.position.optimizer_steps}, {"optimizer", "adamw"}};
+  m.scalars = {{"step", m.step},
+               {"tokens", w.position.tokens},
+               {"optimizer_steps", w.position.optimizer_steps},
+               {"optimizer", name(OptimizerType::adamw)}};
   if (w.position.global_batch > 0) m.scalars["global_batch"] = w.position.global_batch;
   if (!w.data_history.is_null()) m.scalars["data"] = w.data_history;
   const std::string step = fmt::format("checkpoints/{}", checkpoint_name(m.step));

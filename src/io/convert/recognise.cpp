@@ -48,22 +48,6 @@ Recognised states(const std::string& folder) {
 
 }  // namespace
 
-std::string_view name(WeightLayout layout) {
-  switch (layout) {
-    case WeightLayout::hf:
-      return "hf";
-    case WeightLayout::megatron:
-      return "megatron";
-    case WeightLayout::deepspeed:
-      return "deepspeed";
-    case WeightLayout::mindformers:
-      return "mindformers";
-    case WeightLayout::ravine:
-      return "ravine";
-  }
-  return "";
-}
-
 std::optional<Recognised> recognise(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {

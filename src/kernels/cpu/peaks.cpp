@@ -52,10 +52,10 @@ const char* instruction_set() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <chrono>
 #include <memory>
 #include <vector>
 
+#include "base/clock.h"
 #include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu_id.h"
@@ -69,18 +69,16 @@ HWY_EXPORT(instruction_set);
 
 namespace {
 
-double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 // Least time of f over `total` seconds, at least three runs after one to warm up.
 template <class F>
 double best_time(double total, F&& f) {
   f();
-  const double begin = seconds();
+  const double begin = seconds_now();
   double best = 1e30;
-  for (int i = 0; i < 3 || seconds() - begin < total; ++i) {
-    const double t = seconds();
+  for (int i = 0; i < 3 || seconds_now() - begin < total; ++i) {
+    const double t = seconds_now();
     f();
-    best = std::min(best, seconds() - t);
+    best = std::min(best, seconds_now() - t);
   }
   return best;
 }

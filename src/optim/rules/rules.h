@@ -9,9 +9,10 @@ std::unique_ptr<UpdateRule> adam_rule(const OptimizerOptions& o);
 std::unique_ptr<UpdateRule> sgd_rule(const OptimizerOptions& o);
 
 struct RuleEntry {
-  const char* type;
+  OptimizerType type;
   std::unique_ptr<UpdateRule> (*make)(const OptimizerOptions&);
 };
-inline constexpr RuleEntry kRules[] = {{"adamw", adamw_rule}, {"adam", adam_rule}, {"sgd", sgd_rule}};
+inline constexpr RuleEntry kRules[] = {
+    {OptimizerType::adamw, adamw_rule}, {OptimizerType::adam, adam_rule}, {OptimizerType::sgd, sgd_rule}};
 
 }  // namespace ravine

@@ -1,0 +1,145 @@
+// The closed choices of options, with the names by which users know them. What a value does is said by the option (config.h)
+// and by the room that does it.
+#pragma once
+#include "config/choice.h"
+
+namespace ravine {
+
+inline constexpr const char* kAuto = "auto";  // the word for a choice that is left to the program
+
+// ---- data ----
+
+enum class RecordFormat : uint8_t { automatic, text, alpaca, sharegpt, messages };
+constexpr auto names_of(RecordFormat) {
+  using enum RecordFormat;
+  return std::to_array<ValueName<RecordFormat>>(
+      {{automatic, kAuto}, {text, "text"}, {alpaca, "alpaca"}, {sharegpt, "sharegpt"}, {messages, "messages"}});
+}
+
+enum class LossOn : uint8_t { answers, last, all };
+constexpr auto names_of(LossOn) {
+  using enum LossOn;
+  return std::to_array<ValueName<LossOn>>({{answers, "answers"}, {last, "last"}, {all, "all"}});
+}
+
+enum class TooLong : uint8_t { cut, drop };
+constexpr auto names_of(TooLong) {
+  using enum TooLong;
+  return std::to_array<ValueName<TooLong>>({{cut, "cut"}, {drop, "drop"}});
+}
+
+enum class SampleOrder : uint8_t { philox, megatron, megatron_2023 };
+constexpr auto names_of(SampleOrder) {
+  using enum SampleOrder;
+  return std::to_array<ValueName<SampleOrder>>({{philox, "philox"}, {megatron, "megatron"}, {megatron_2023, "megatron-2023"}});
+}
+
+// ---- train ----
+
+enum class Recompute : uint8_t { none, cheap, full };
+constexpr auto names_of(Recompute) {
+  using enum Recompute;
+  return std::to_array<ValueName<Recompute>>({{none, "none"}, {cheap, "cheap"}, {full, "full"}});
+}
+
+enum class LossAverage : uint8_t { tokens, micro };
+constexpr auto names_of(LossAverage) {
+  using enum LossAverage;
+  return std::to_array<ValueName<LossAverage>>({{tokens, "tokens"}, {micro, "micro"}});
+}
+
+// ---- optimizer and schedule ----
+
+enum class OptimizerType : uint8_t { adamw, adam, sgd };
+constexpr auto names_of(OptimizerType) {
+  using enum OptimizerType;
+  return std::to_array<ValueName<OptimizerType>>({{adamw, "adamw"}, {adam, "adam"}, {sgd, "sgd"}});
+}
+
+enum class DecayOf : uint8_t { matrices, all };
+constexpr auto names_of(DecayOf) {
+  using enum DecayOf;
+  return std::to_array<ValueName<DecayOf>>({{matrices, "matrices"}, {all, "all"}});
+}
+
+enum class ScheduleType : uint8_t {
+  constant,
+  linear,
+  cosine,
+  polynomial,
+  cosine_with_restarts,
+  inverse_sqrt,
+  warmup_stable_decay,
+  cosine_warmup_with_min_lr,
+  reduce_lr_on_plateau,
+  greedy
+};
+constexpr auto names_of(ScheduleType) {
+  using enum ScheduleType;
+  return std::to_array<ValueName<ScheduleType>>({{constant, "constant"},
+                                                 {linear, "linear"},
+                                                 {cosine, "cosine"},
+                                                 {polynomial, "polynomial"},
+                                                 {cosine_with_restarts, "cosine_with_restarts"},
+                                                 {inverse_sqrt, "inverse_sqrt"},
+                                                 {warmup_stable_decay, "warmup_stable_decay"},
+                                                 {cosine_warmup_with_min_lr, "cosine_warmup_with_min_lr"},
+                                                 {reduce_lr_on_plateau, "reduce_lr_on_plateau"},
+                                                 {greedy, "greedy"}});
+}
+
+// How a rate rises or falls.
+enum class RateShape : uint8_t { linear, cosine, one_minus_sqrt };
+constexpr auto names_of(RateShape) {
+  using enum RateShape;
+  return std::to_array<ValueName<RateShape>>({{linear, "linear"}, {cosine, "cosine"}, {one_minus_sqrt, "1-sqrt"}});
+}
+
+enum class ThresholdMode : uint8_t { relative, absolute };
+constexpr auto names_of(ThresholdMode) {
+  using enum ThresholdMode;
+  return std::to_array<ValueName<ThresholdMode>>({{relative, "rel"}, {absolute, "abs"}});
+}
+
+// ---- layout ----
+
+enum class StageSplit : uint8_t { even, cost };
+constexpr auto names_of(StageSplit) {
+  using enum StageSplit;
+  return std::to_array<ValueName<StageSplit>>({{even, "even"}, {cost, "cost"}});
+}
+
+// ---- arithmetic ----
+
+// How cpu multiplies bf16: widened to f32, or by the dot product instruction (kernels/kernels.h).
+enum class Bf16Products : uint8_t { widen, dot };
+constexpr auto names_of(Bf16Products) {
+  using enum Bf16Products;
+  return std::to_array<ValueName<Bf16Products>>({{widen, "widen"}, {dot, "dot"}});
+}
+
+// ---- kernel calls, as rules of precision and planted faults name them (engine/observer.h) ----
+
+enum class Phase : uint8_t { forward, recompute, backward, update };
+constexpr auto names_of(Phase) {
+  using enum Phase;
+  return std::to_array<ValueName<Phase>>(
+      {{forward, "forward"}, {recompute, "recompute"}, {backward, "backward"}, {update, "update"}});
+}
+
+// What a call works out: values of the forward pass (also when it runs again, and in the update), gradients of inputs,
+// gradients of parameters. A kernel that gives both kinds of gradients counts as dx.
+enum class Role : uint8_t { forward, dx, dw };
+constexpr auto names_of(Role) {
+  using enum Role;
+  return std::to_array<ValueName<Role>>({{forward, "forward"}, {dx, "dx"}, {dw, "dw"}});
+}
+
+enum class PlantedValue : uint8_t { nan, infinity, minus_infinity, bad_alloc };
+constexpr auto names_of(PlantedValue) {
+  using enum PlantedValue;
+  return std::to_array<ValueName<PlantedValue>>(
+      {{nan, "nan"}, {infinity, "inf"}, {minus_infinity, "-inf"}, {bad_alloc, "bad_alloc"}});
+}
+
+}  // namespace ravine
