@@ -1,4 +1,4 @@
-"""A room that includes a room of its own or a higher level must not compile; and no room of today does."""
+"""A room that includes a room of its own or a higher level must not compile; and no room of today does. Within the room text no circles."""
 import os, re, subprocess, sys, tempfile
 
 root = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
@@ -15,7 +15,39 @@ def compiles(room, include):
         return subprocess.run(["c++", "-std=c++20", "-fsyntax-only", "-I", os.path.join(build, "include", room), path], capture_output=True).returncode == 0
 
 
+def includes(room):
+    """Of each file of the room (a header and its .cpp are one, without their endings): what it includes of this program."""
+    found = {}
+    for folder, _, names in os.walk(os.path.join(root, "src", room)):
+        for name in names:
+            if name.endswith((".h", ".cpp")):
+                path = os.path.join(folder, name)
+                key = os.path.splitext(os.path.relpath(path, os.path.join(root, "src")))[0]
+                found.setdefault(key, set()).update(re.findall(r'#include "(\w+/[^".]+)', open(path).read()))
+    return found
+
+
+def in_circles(graph):
+    """What is left when all is taken away that includes nothing that is left."""
+    left = {a: {b for b in to if b != a} for a, to in graph.items()}
+    while True:
+        done = [a for a, to in left.items() if not to & left.keys()]
+        if not done:
+            return sorted(left)
+        for a in done:
+            del left[a]
+
+
 def main():
+    files = includes("text")
+    assert len(files) > 30, "the room text is looked at"
+    assert {b.split("/")[0] for to in files.values() for b in to} == {"base", "files", "text"}, "text knows base and files only"
+    assert not in_circles(files), in_circles(files)
+    folders = {}
+    for a, to in files.items():
+        folders.setdefault(os.path.dirname(a), set()).update(os.path.dirname(b) for b in to)
+    assert not in_circles(folders), in_circles(folders)
+    assert in_circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["a", "b", "c"], "circles are found"
     assert compiles("engine", "kernels/kernels.h"), "a lower room must be visible"
     assert not compiles("engine", "model/model.h"), "engine must not see model"
     assert not compiles("optim", "parallel/flat_store.h"), "rooms of one level must not see each other"

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "data/source_texts.h"
 #include "tests/unit/data_help.h"
 
 namespace ravine {
@@ -194,6 +195,24 @@ TEST(Source, texts_of_records) {
   EXPECT_USER_ERROR(documents(f.write("c.jsonl", "{\"a\": 1, \"b\": 2}\n")),
                     "each record must hold a text, it has a, b; put the text of each record under \"text\"");
   EXPECT_USER_ERROR(documents(f.write("d.jsonl", "{\"text\": \"a\xFF\"}\n")), (f / "d.jsonl") + ":1, byte 11 of the line");
+}
+
+// What a tokenizer learns from.
+TEST(SourceTexts, are_the_documents_of_all_files_and_nothing_that_is_no_text) {
+  Folder f;
+  const auto a = f.write("a.jsonl", "{\"t\": \"one\"}\n{\"t\": \"two\"}\n"), b = f.write("b/c.txt", "three\n");
+  SourceTexts texts({a, f / "b", f / "*.jsonl"}, "t");
+  EXPECT_EQ(texts.files(), (std::vector<std::string>{a, b, a}));
+  EXPECT_EQ(texts.name(), a);
+  std::vector<std::string> all;
+  for (std::string text; texts.next(text);) all.push_back(text);
+  EXPECT_EQ(all, (std::vector<std::string>{"one", "two", "three\n", "one", "two"}));
+
+  const std::string ids = test::write_batches(f / "x.safetensors", {{"input_ids", {1, 2}, {1, 2}}});
+  SourceTexts mixed({a, ids}, "t");
+  std::string text;
+  EXPECT_USER_ERROR(mixed.next(text), "not a text file (" + ids);  // before the first is read
+  EXPECT_USER_ERROR(SourceTexts({}, "t"), "name at least one text file");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/text_help.h"
+#include "text/chat/chat_prompt.h"
 #include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"
 
@@ -106,6 +107,18 @@ TEST(PromptTemplates, BosIsTheTokenizersHabit) {
   EXPECT_EQ(choose_template(kTokenizer, "", none, "data.chat_template").source, "");
   EXPECT_EQ(choose_template(kTokenizer, "", none, "data.chat_template").chat->render(question),
             choose_template("", kTokenizer, none, "data.chat_template").chat->render(question));
+}
+
+TEST(ChatPrompts, EndWithTheTokenOfTheTemplateOrTheTokenizer) {
+  test::Folder f;
+  const auto tokenizer = open_tokenizer(kTokenizer);
+  EXPECT_EQ(ChatPrompt(*tokenizer, "empty", "", "").end_token(), *tokenizer->special().eos);
+  const test::Bytes bytes;  // knows no special strings: eos is put behind an answer
+  EXPECT_EQ(ChatPrompt(bytes, f.write("plain.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}"), "", "").end_token(),
+            2);
+  EXPECT_USER_ERROR(ChatPrompt(bytes, f.write("no.jinja", "{{ raise_exception('never') }}"), "", ""),
+                    "the chat template refuses this conversation (a question and its answer): never");
+  EXPECT_USER_ERROR(ChatPrompt(bytes, f.write("mute.jinja", "x"), "", ""), "the chat template drops the answer");
 }
 
 }  // namespace
