@@ -1,6 +1,16 @@
 #include "train/disk_needs.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "engine/flat.h"
+#include "files/disk_space.h"
+#include "io/checkpoint.h"
+#include "io/huggingface.h"
+#include "optim/optimizer.h"
+#include "train/run_folder.h"
 
 namespace ravine {
 
@@ -19,6 +29,81 @@ DiskNeeds disk_needs(int64_t checkpoint, int64_t model, int64_t saves, int64_t k
   d.least = std::max(int64_t{0}, needs(std::min<int64_t>(saves, 1)));
   d.most = std::max(d.least, needs(saves));
   return d;
+}
+
+namespace {
+
+std::string human(int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+
+// As state_of lists it, once over all ranks: weights and states of what is trained, and frozen weights where there is no
+// model.path to read them from again.
+int64_t checkpoint_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen) {
+  const std::unique_ptr<UpdateRule> rule = make_update_rule(config.optimizer);
+  std::vector<Unit*> units;
+  for (Unit& u : model.params().units()) units.push_back(&u);
+  int64_t bytes = 0;
+  for (const Bucket& b : flat_buckets(model.params(), units, {}, types))
+    for (const Bucket::Span& s : b.spans)
+      bytes += s.param->trainable ? s.shape.count() * size_of(b.master_type) + state_bytes(*rule, *s.param, b.master_type)
+               : keeps_frozen     ? s.shape.count() * size_of(b.has_master() ? b.master_type : b.copy_type)
+                                  : 0;
+  return bytes;
+}
+
+// What the run at this step needs of its disk, and what that has.
+struct DiskRoom {
+  DiskRoom(const Config& config, const SavedBytes& bytes, int64_t step) {
+    const int64_t every = config.checkpoint.every, left = std::max(int64_t{0}, config.train.steps - step);
+    saves = every > 0 ? left / every + (left % every != 0) : 0;
+    int64_t there = 0;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(run_path(config, "checkpoints"), error))
+      if (checkpoint_step(entry.path().filename().string())) ++there;
+    needs = disk_needs(bytes.checkpoint, bytes.model, saves, config.checkpoint.keep, there);
+    free = free_space(config.train.output);
+  }
+  int64_t saves = 0;  // still to come
+  DiskNeeds needs;
+  std::optional<int64_t> free;  // nothing: not known
+};
+
+}  // namespace
+
+SavedBytes saved_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen) {
+  SavedBytes bytes{.checkpoint = checkpoint_bytes(config, model, types, keeps_frozen)};
+  for (const FileTensor& t : model.files().tensors)
+    bytes.model += t.shape.count() * size_of(config.checkpoint.model_dtype.value());
+  return bytes;
+}
+
+void refuse_without_room(const Config& config, const Ranks& ranks, const SavedBytes& bytes, int64_t step) {
+  std::string refusal;
+  if (ranks.first()) {
+    const DiskRoom room(config, bytes, step);
+    const bool saves = room.saves > 0;
+    if (room.free && *room.free < room.needs.least)
+      refusal = fmt::format(
+          "no room for the run ({}): {} are free, it needs at least {}: {}the model of {}; free some, or choose another train.output{}",
+          config.train.output, human(*room.free), human(room.needs.least),
+          saves ? fmt::format("a checkpoint of {} and ", human(bytes.checkpoint)) : "", human(bytes.model),
+          saves ? ", or go without checkpoints by checkpoint.every=0" : "");
+  }
+  refusal = gather_texts(ranks.all(), refusal)[0];
+  if (!refusal.empty()) fail("{}", refusal);
+}
+
+void warn_of_little_room(const Config& config, Log& log, const SavedBytes& bytes, int64_t step) {
+  const DiskRoom room(config, bytes, step);
+  const int64_t keep = config.checkpoint.keep;
+  if (room.free && *room.free < room.needs.most)
+    log.warn(
+        "{} has {} free, the run may need {}: checkpoints of {} ({}, and one while it is written) and the model of {}; a checkpoint that finds no room is left "
+        "out and said, earlier ones stay",
+        config.train.output, human(*room.free), human(room.needs.most), human(bytes.checkpoint),
+        keep == 0 ? "all are kept" : fmt::format("checkpoint.keep={}", keep), human(bytes.model));
+  else if (room.free && room.saves == 0 && *room.free < bytes.checkpoint)
+    log.warn("{} has {} free, and a checkpoint needs {}: stopping this run will not save it", config.train.output,
+             human(*room.free), human(bytes.checkpoint));
 }
 
 }  // namespace ravine

@@ -1,10 +1,14 @@
-// The model folder that a run leaves at its end.
+#include "train/export.h"
+
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
+#include "base/counted.h"
 #include "base/program_name.h"
 #include "base/shell_word.h"
+#include "files/atomic.h"
 #include "files/tokenizer_files.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
@@ -12,7 +16,7 @@
 #include "parallel/whole_units.h"
 #include "text/chat/chat_template.h"
 #include "text/tokenizers/sentencepiece_json.h"
-#include "train/trainer.h"
+#include "train/forensics.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -66,73 +70,142 @@ bool rounds_frozen(const FlatWeights& store) {
                      [](const Bucket& b) { return b.storage == ValueStorage::copy; });
 }
 
-}  // namespace
-
-std::string Trainer::export_text() const {
-  return fmt::format("{}, files of {} MB", name(config_.checkpoint.model_dtype.value()), config_.checkpoint.shard_mb);
+// The options that decide what the files of the exported model are like.
+std::string export_text(const Config& config) {
+  return fmt::format("{}, files of {} MB", name(config.checkpoint.model_dtype.value()), config.checkpoint.shard_mb);
 }
 
-void Trainer::export_model() {
-  if (const std::string bad = bad_weight(); !bad.empty())
-    log_.warn("{}; no loss has shown it, and the model is saved as it is", bad);
-  const Config& c = config_;
-  SaveFolder folder;
-  folder.dir = path("model");
-  folder.dtype = c.checkpoint.model_dtype.value();
-  folder.shard_bytes = config_.checkpoint.shard_mb * 1000000;
-  folder.tokenizer = config_.model.tokenizer.empty() ? config_.model.path : config_.model.tokenizer;
-  folder.missing_tokenizer_files = missing_tokenizer_files;
-  if (std::string given = (fs::path(c.model.path) / "generation_config.json").string();
-      !c.model.path.empty() && fs::exists(given))
-    folder.generation = read_json(given);
-  if (end_token_) {
-    Json ids = Json::array({*end_token_});
-    Json had = folder.generation.contains("eos_token_id") ? Json(folder.generation["eos_token_id"]) : Json(model_->facts().eos);
+// generation_config.json: that of model.path, with the end token of answers before the end tokens that the model had.
+Json generation_of(const OpenedRun& run) {
+  Json generation = Json::object();
+  const std::string& path = run.config.model.path;
+  const std::optional<int32_t> end_token = run.data.end_token;
+  if (std::string given = (fs::path(path) / "generation_config.json").string(); !path.empty() && fs::exists(given))
+    generation = read_json(given);
+  if (end_token) {
+    Json ids = Json::array({*end_token});
+    Json had = generation.contains("eos_token_id") ? Json(generation["eos_token_id"]) : Json(run.model->facts().eos);
     for (const Json& id : had.is_array() ? had : Json::array({had}))
-      if (id.is_number_integer() && id != *end_token_) ids.push_back(id);
-    folder.generation["eos_token_id"] = ids.size() == 1 ? Json(*end_token_) : ids;
+      if (id.is_number_integer() && id != *end_token) ids.push_back(id);
+    generation["eos_token_id"] = ids.size() == 1 ? Json(*end_token) : ids;
   }
-  folder.chat_template = chat_template_;
-  folder.run = folder_->run();
-  folder.seen = folder_->model_seen();
-  std::string exact_from;  // where frozen weights can be read again as they were
-  if (any(ranks_.all(), rounds_frozen(engine_->store())) && !c.model.path.empty() && ranks_.first()) try {
-      if (weights_checksum(c.model.path) == began_with_) exact_from = c.model.path;
+  return generation;
+}
+
+SaveFolder save_folder_of(const OpenedRun& run) {
+  const Config& c = run.config;
+  SaveFolder folder;
+  folder.dir = run.path("model");
+  folder.dtype = c.checkpoint.model_dtype.value();
+  folder.shard_bytes = c.checkpoint.shard_mb * 1000000;
+  folder.tokenizer = c.model.tokenizer.empty() ? c.model.path : c.model.tokenizer;
+  folder.missing_tokenizer_files = missing_tokenizer_files;
+  folder.generation = generation_of(run);
+  folder.chat_template = run.data.chat_template;
+  folder.run = run.folder->run();
+  folder.seen = run.folder->model_seen();
+  return folder;
+}
+
+// Where frozen weights can be read again as they were, on the first rank; "": nowhere, or there is no need to. All ranks call
+// it.
+std::string exact_weights(const OpenedRun& run, const Progress& progress) {
+  const std::string& path = run.config.model.path;
+  if (!any(run.ranks.all(), rounds_frozen(run.engine->store())) || !run.ranks.first()) return "";
+  if (!path.empty()) try {
+      if (weights_checksum(path) == progress.began_with) return path;
     } catch (const UserError&) {
     }
-  if (any(ranks_.all(), rounds_frozen(engine_->store())) && exact_from.empty() && frozen_elsewhere_ && ranks_.first())
-    log_.warn("{} no longer holds the weights that this run began with: frozen ones are exported as training has them, in {}",
-              c.model.path, name(types_.compute));
+  if (progress.frozen_elsewhere)
+    run.log.warn(
+        "{} no longer holds the weights that this run began with: frozen ones are exported as training has them, in {}", path,
+        name(run.chosen.types.compute));
+  return "";
+}
+
+void write_model(const OpenedRun& run, const Progress& progress, const Saves& saves, const SaveFolder& folder) {
+  StepEngine& engine = *run.engine;
+  const std::string exact_from = exact_weights(run, progress);
   auto save = [&](WeightSource& store) {
     try {
-      ExactFrozen exact(store, *model_, types_, exact_from);
-      save_model_folder(folder, *model_, exact_from.empty() ? store : exact);
+      ExactFrozen exact(store, *run.model, run.chosen.types, exact_from);
+      save_model_folder(folder, *run.model, exact_from.empty() ? store : exact);
     } catch (const DiskFull& e) {
-      fail("the model was not saved, it needs {}: {}; {}", human_bytes(static_cast<double>(model_bytes_)), e.what(),
-           what_is_kept());
+      fail("the model was not saved, it needs {}: {}; {}", human_bytes(static_cast<double>(run.bytes.model)), e.what(),
+           saves.what_is_kept());
     }
   };
-  engine_->rest();  // whole units, and what is sent of them, take its place
+  engine.rest();  // whole units, and what is sent of them, take its place
   // Every rank is asked, so that all go the same way.
-  if (!any(ranks_.all(), !engine_->store().all_resident())) {
-    if (ranks_.first()) save(engine_->store());
-  } else {
-    UnitExport whole(*model_, engine_->store(), ranks_, engine_->stages());
-    if (ranks_.first()) {
-      save(whole);
-      whole.end();
-    } else {
-      whole.serve();
-    }
+  if (!any(run.ranks.all(), !engine.store().all_resident())) {
+    if (run.ranks.first()) save(engine.store());
+    return;
   }
-  log_.line(
+  UnitExport whole(*run.model, engine.store(), run.ranks, engine.stages());
+  if (run.ranks.first()) {
+    save(whole);
+    whole.end();
+  } else {
+    whole.serve();
+  }
+}
+
+}  // namespace
+
+bool is_complete(const OpenedRun& run, int64_t done, const std::string& from) {
+  const Config& config = run.config;
+  const int64_t steps = config.train.steps;
+  std::ifstream in(run.path("exported"));
+  std::string of, as;
+  in >> of;
+  const int64_t exported_step = checkpoint_step(of).value_or(0), to = std::max(done, steps);
+  std::error_code error;
+  std::string shorter;  // a model of more steps than this run would come to is not replaced unasked
+  if (run.ranks.first() && config.checkpoint.resume == kResumeNewest && exported_step > to &&
+      fs::exists(run.path("model"), error))
+    shorter = fmt::format("what can be gone on from is {}, and {} is gone or damaged: the model would be replaced by one of {}",
+                          from, of, counted(to, "step"));
+  if (shorter = gather_texts(run.ranks.all(), shorter)[0]; !shorter.empty())
+    throw UserError(
+        fmt::format("train.output holds a finished model of {}", counted(exported_step, "step")), run.path("model"), shorter,
+        fmt::format("put {} back, train its steps again by train.steps={}, or move the model away", of, exported_step));
+  if (done < steps) return false;
+  const bool named = of == checkpoint_name(done);
+  const bool exported = named && (!(in >> std::ws && std::getline(in, as)) ||
+                                  as == export_text(config));  // an older version names the checkpoint only
+  const std::string trouble = run.ranks.first() && exported ? run.folder->export_trouble() : "";
+  const bool all = any(run.ranks.all(), run.ranks.first() && exported && trouble.empty());
+  std::string more = all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", run.path("model")) : "";
+  if (!trouble.empty()) more = fmt::format("; {}: the model is exported again", trouble);
+  run.log.line("complete: {}, saved in {}{}",
+               done == steps ? fmt::format("{} of {}", done, counted(done, "step"))
+                             : fmt::format("{}, train.steps is {}", counted(done, "step"), steps),
+               from, more);
+  return all;
+}
+
+void export_model(const OpenedRun& run, const Progress& progress, const Saves& saves) {
+  const bool first = run.ranks.first();
+  if (first) fs::remove(run.path("exported"));
+  if (const std::string bad = bad_weight(*run.engine); !bad.empty())
+    run.log.warn("{}; no loss has shown it, and the model is saved as it is", bad);
+  const SaveFolder folder = save_folder_of(run);
+  write_model(run, progress, saves, folder);
+  run.log.line(
       "saved    {}{}", folder.dir,
       folder.dtype == DType::f32 ? "" : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
-  const bool chats = ranks_.first() && end_token_ && load_chat_template(folder.dir);
-  log_.line("next     {}", has_tokenizer(folder.dir)
-                               ? fmt::format("{} generate --model {} {}--prompt TEXT --sample", program_word(),
-                                             shell_word(folder.dir), chats ? "--chat " : "")
-                               : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
+  const bool chats = first && run.data.end_token && load_chat_template(folder.dir);
+  run.log.line("next     {}", has_tokenizer(folder.dir)
+                                  ? fmt::format("{} generate --model {} {}--prompt TEXT --sample", program_word(),
+                                                shell_word(folder.dir), chats ? "--chat " : "")
+                                  : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
+  const std::string checkpoint = checkpoint_name(progress.done);
+  try {  // without it the next start exports again
+    if (first && fs::exists(run.path("checkpoints/" + checkpoint)))
+      write_file_atomic(run.path("exported"), fmt::format("{} {}\n", checkpoint, export_text(run.config)));
+  } catch (const DiskFull& e) {
+    run.log.warn("{}", e.what());
+  }
 }
 
 }  // namespace ravine

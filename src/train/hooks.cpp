@@ -13,7 +13,6 @@
 #include "files/atomic.h"
 #include "files/tensorboard.h"
 #include "files/tensorboard_reader.h"
-#include "train/trainer.h"
 
 namespace ravine {
 
@@ -58,12 +57,12 @@ struct Shown {
 class Validation : public Hook {
  public:
   explicit Validation(int64_t every) : every_(every) {}
-  void after_step(Trainer& t, StepReport& r) override {
-    bool due = every_ > 0 && (r.step % every_ == 0 || r.step == t.config().train.steps);
+  void after_step(RunView& run, StepReport& r) override {
+    bool due = every_ > 0 && (r.step % every_ == 0 || r.step == run.config().train.steps);
     if (!due) return;
-    if (auto loss = t.validate()) {
+    if (auto loss = run.validate()) {
       r.more.emplace_back("valid_loss", *loss);
-      t.follow(*loss);
+      run.follow(*loss);
     }
   }
 
@@ -116,8 +115,8 @@ class Metrics : public Hook {
  public:
   explicit Metrics(int64_t every) : every_(every) {}
 
-  void start(Trainer& t, int64_t done) override {
-    std::string path = t.path("metrics.jsonl"), kept;
+  void start(RunView& run, int64_t done) override {
+    std::string path = run.path("metrics.jsonl"), kept;
     int64_t lost = 0;
     if (std::ifstream in(path); in) {
       for (std::string line; std::getline(in, line);) {
@@ -134,19 +133,19 @@ class Metrics : public Hook {
       throw_system("read", path, errno);
     }
     if (lost > done && done == 0)
-      t.log().line("anew     the run begins again: it was at step {} at least, of which no checkpoint is there", lost);
+      run.log().line("anew     the run begins again: it was at step {} at least, of which no checkpoint is there", lost);
     write_file_atomic(path, kept);
     Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!fd) throw_system("open file", path, errno);
     out_ = AppendedFile(std::move(fd), path);
   }
 
-  void after_step(Trainer& t, StepReport& r) override {
-    if (!line_due(r, every_, t.config().train.steps)) return;
+  void after_step(RunView& run, StepReport& r) override {
+    if (!line_due(r, every_, run.config().train.steps)) return;
     try {
       out_.append(as_json(r).dump() + "\n");
     } catch (const Error& e) {
-      t.log().warn("metrics of step {} are lost, the run goes on: {}", r.step, e.what());
+      run.log().warn("metrics of step {} are lost, the run goes on: {}", r.step, e.what());
     }
   }
 
@@ -158,14 +157,14 @@ class Metrics : public Hook {
 class TensorBoard : public Hook {
  public:
   explicit TensorBoard(int64_t every) : every_(every) {}
-  void start(Trainer& t, int64_t done) override {
-    create_folders(t.path("tensorboard"));
+  void start(RunView& run, int64_t done) override {
+    create_folders(run.path("tensorboard"));
     const bool before =
-        done > 0 || !event_files(t.path("tensorboard")).empty();  // a run that begins anew takes back all that is there
-    writer_ = std::make_unique<EventWriter>(t.path("tensorboard"), before ? done + 1 : 0);
+        done > 0 || !event_files(run.path("tensorboard")).empty();  // a run that begins anew takes back all that is there
+    writer_ = std::make_unique<EventWriter>(run.path("tensorboard"), before ? done + 1 : 0);
   }
-  void after_step(Trainer& t, StepReport& r) override {
-    if (!line_due(r, every_, t.config().train.steps)) return;
+  void after_step(RunView& run, StepReport& r) override {
+    if (!line_due(r, every_, run.config().train.steps)) return;
     const Shown shown(r);
     try {
       if (!r.left_out) write_step(r, shown);
@@ -179,7 +178,7 @@ class TensorBoard : public Hook {
         }
       writer_->flush();
     } catch (const Error& e) {
-      t.log().warn("TensorBoard file: {}; the run goes on", e.what());
+      run.log().warn("TensorBoard file: {}; the run goes on", e.what());
     }
   }
 
@@ -214,15 +213,15 @@ std::string waiting(const StepTraffic& t) {
 class Console : public Hook {
  public:
   explicit Console(int64_t every) : every_(every) {}
-  void start(Trainer&, int64_t) override { average_ = 0; }
-  void after_step(Trainer& t, StepReport& r) override {
+  void start(RunView&, int64_t) override { average_ = 0; }
+  void after_step(RunView& run, StepReport& r) override {
     std::string added;
     for (auto& [name, value] : r.more) added += fmt::format("  {} {:.4f}", name, value);
-    if (r.left_out) return t.log().line("step {}/{}  skipped (data.skip_steps){}", r.step, t.config().train.steps, added);
+    if (r.left_out) return run.log().line("step {}/{}  skipped (data.skip_steps){}", r.step, run.config().train.steps, added);
     if (!r.skipped) losses_.push_back(r.loss);
     if (losses_.size() > kLast) losses_.pop_front();
     average_ = average_ == 0 ? r.step_time : 0.9 * average_ + 0.1 * r.step_time;
-    int64_t steps = t.config().train.steps;
+    int64_t steps = run.config().train.steps;
     std::string left = human_time(average_ * static_cast<double>(steps - r.step));
     std::string width = std::to_string(steps);
     if (line_due(r, every_, steps)) {
@@ -231,24 +230,24 @@ class Console : public Hook {
       if (r.ranks > 1) more += waiting(r.traffic);
       more += added;
       if (r.embedding_local_norm) more += fmt::format("  embedding_local_norm {:.6g}", *r.embedding_local_norm);
-      t.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step,
-                   width.size(), steps, shown.loss, r.lr, r.grad_norm, std::llround(shown.tokens_per_second), shown.sol,
-                   1000 * shown.step_time, left, r.skipped ? more + "  skipped" : more);
+      run.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}",
+                     r.step, width.size(), steps, shown.loss, r.lr, r.grad_norm, std::llround(shown.tokens_per_second),
+                     shown.sol, 1000 * shown.step_time, left, r.skipped ? more + "  skipped" : more);
       for (const LocalNorm& n : r.local_norms)
         for (size_t i = 0; i < n.ranks.size(); ++i)
-          t.log().line("local    {}{}  squares {:.6g}  norm {:.6g}", n.parameter,
-                       r.ranks > 1 ? fmt::format(" on rank {}", n.ranks[i]) : "", n.squares[i], std::sqrt(n.squares[i]));
+          run.log().line("local    {}{}  squares {:.6g}  norm {:.6g}", n.parameter,
+                         r.ranks > 1 ? fmt::format(" on rank {}", n.ranks[i]) : "", n.squares[i], std::sqrt(n.squares[i]));
     }
-    t.log().progress(static_cast<double>(r.step) / static_cast<double>(steps),
-                     fmt::format("{}/{}  loss {:.3f}  left {}", r.step, steps, r.loss, left));
+    run.log().progress(static_cast<double>(r.step) / static_cast<double>(steps),
+                       fmt::format("{}/{}  loss {:.3f}  left {}", r.step, steps, r.loss, left));
   }
-  void finish(Trainer& t, bool stopped) override {
-    t.log().end_progress();
+  void finish(RunView& run, bool stopped) override {
+    run.log().end_progress();
     if (stopped || losses_.empty()) return;
     double sum = 0;
     for (double loss : losses_) sum += loss;
-    t.log().line("done     {}, loss {:.4f} on average over the last {}", counted(t.config().train.steps, "step"),
-                 sum / static_cast<double>(losses_.size()), losses_.size());
+    run.log().line("done     {}, loss {:.4f} on average over the last {}", counted(run.config().train.steps, "step"),
+                   sum / static_cast<double>(losses_.size()), losses_.size());
   }
 
  private:
@@ -261,8 +260,8 @@ class Console : public Hook {
 class Window : public Hook {
  public:
   explicit Window(int64_t every) : every_(every) {}
-  void after_step(Trainer& t, StepReport& r) override {
-    if (!r.skipped && line_due(r, every_, t.config().train.steps)) t.begin_window();
+  void after_step(RunView& run, StepReport& r) override {
+    if (!r.skipped && line_due(r, every_, run.config().train.steps)) run.begin_window();
   }
 
  private:
@@ -272,13 +271,13 @@ class Window : public Hook {
 class Checkpoints : public Hook {
  public:
   explicit Checkpoints(int64_t every) : every_(every) {}
-  void after_step(Trainer& t, StepReport& r) override {
-    if (every_ > 0 && (r.step % every_ == 0 || r.step == t.config().train.steps)) t.save_checkpoint(r.step);
+  void after_step(RunView& run, StepReport& r) override {
+    if (every_ > 0 && (r.step % every_ == 0 || r.step == run.config().train.steps)) run.save_checkpoint(r.step);
   }
   // Once more where the save of the last step has failed.
-  void finish(Trainer& t, bool stopped) override {
-    if (!t.last_report() || (!stopped && every_ == 0)) return;
-    if (const int64_t step = t.last_report()->step; !t.is_saved(step)) t.save_checkpoint(step);
+  void finish(RunView& run, bool stopped) override {
+    if (!run.last_report() || (!stopped && every_ == 0)) return;
+    if (const int64_t step = run.last_report()->step; !run.is_saved(step)) run.save_checkpoint(step);
   }
 
  private:

@@ -1,4 +1,5 @@
-// Seam S7: what happens around a step. A hook is one class; the trainer calls all of them in order.
+// Seam S7: what happens around a step. A hook is one class that sees the run through a RunView; the run calls all of them in
+// order.
 #pragma once
 #include <functional>
 #include <memory>
@@ -7,13 +8,11 @@
 #include <vector>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "train/local_norms.h"
+#include "train/run_view.h"
 #include "train/traffic.h"
 
 namespace ravine {
-
-class Trainer;
 
 // The steps since the last line of the log, the newest among them: what log.every has lines and metrics show means of.
 struct StepWindow {
@@ -53,9 +52,9 @@ bool line_due(const StepReport& report, int64_t every, int64_t steps);
 class Hook {
  public:
   virtual ~Hook() = default;
-  virtual void start(Trainer&, int64_t /*done*/) {}  // before the first step; `done` steps lie behind
-  virtual void after_step(Trainer&, StepReport&) {}
-  virtual void finish(Trainer&, bool /*stopped*/) {}  // after the last step
+  virtual void start(RunView&, int64_t /*done*/) {}  // before the first step; `done` steps lie behind
+  virtual void after_step(RunView&, StepReport&) {}
+  virtual void finish(RunView&, bool /*stopped*/) {}  // after the last step
 };
 
 // In the order in which a run uses them.

@@ -1,13 +1,17 @@
 #include "train/machine.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/json.h"
 #include "base/parallel.h"
 #include "base/version.h"
 #include "files/atomic.h"
+#include "kernels/kernels.h"
 
 namespace ravine {
 
@@ -65,6 +69,17 @@ std::optional<MachinePeaks> known_machine_peaks(Peaks what) {
   } catch (const std::exception&) {
   }
   return std::nullopt;
+}
+
+double peak_of_ranks(const Ranks& ranks, int local, DType compute) {
+  double peak = 0;
+  if (ranks.first()) {
+    MachinePeaks peaks = machine_peaks(Peaks::arithmetic);
+    peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
+  }
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
+  double share = std::min(1.0, static_cast<double>(cores) / (local * thread_count()));
+  return static_cast<double>(largest(ranks.all(), std::llround(peak * ranks.size() * (ranks.size() > 1 ? share : 1.0))));
 }
 
 MachinePeaks usual_machine() {

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "base/dtype.h"
+#include "comm/ranks.h"
 #include "kernels/peaks.h"
 #include "train/messages.h"
 
@@ -17,6 +19,9 @@ enum class Peaks : uint8_t { arithmetic, all };
 MachinePeaks machine_peaks(Peaks what = Peaks::all, bool measure_again = false);
 std::optional<MachinePeaks> known_machine_peaks(
     Peaks what = Peaks::all);  // those of the cache, never measured; nothing if there are none
+// FLOP/s of products that all ranks together reach at most, in this type, by what the first measures; ranks of a host that
+// share cores have them once. `local`: ranks of this host. All ranks call it and get the same.
+double peak_of_ranks(const Ranks& ranks, int local, DType compute);
 // What is reckoned with where nothing was measured: a usual balance of products to memory.
 MachinePeaks usual_machine();
 // Of messages between so many ranks of this machine, as `bench messages` measured them; nothing if it did not.

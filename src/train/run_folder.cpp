@@ -165,6 +165,8 @@ bool lines_within(const std::string& text, const std::string& all) {
 
 }  // namespace
 
+std::string run_path(const Config& config, const std::string& name) { return (fs::path(config.train.output) / name).string(); }
+
 bool is_run(const std::string& folder) {
   const auto mark = read_mark(folder);
   return mark ? is_run_mark(*mark) : is_run_without_mark(folder);

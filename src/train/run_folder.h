@@ -23,6 +23,9 @@ bool is_run(const std::string& folder);
 // other command writes; "" if there is none.
 std::string run_that_owns(const std::string& path);
 
+// The place of a name inside train.output.
+std::string run_path(const Config& config, const std::string& name);
+
 class RunFolder {
  public:
   // Looks, and writes nothing. UserErrors: an output that is an input (the folder is, or lies in, one that is read; something

@@ -5,6 +5,7 @@
 #include "tests/unit/io_checkpoint_state.h"
 #include "tests/unit/train_help.h"
 #include "train/open.h"
+#include "train/run_record.h"
 #include "train/stop.h"
 
 namespace ravine {

@@ -4,6 +4,7 @@
 #include <regex>
 
 #include "files/tensorboard_reader.h"
+#include "io/open_weights.h"
 #include "tests/unit/train_help.h"
 
 namespace ravine {
@@ -161,80 +162,6 @@ TEST(Run, TheExportKeepsTheBasesGenerationConfig) {
   run_once(run);
   EXPECT_EQ(read_json(run.config.train.output + "/model/generation_config.json"),
             (Json{{"temperature", 0.25}, {"eos_token_id", {3, 5}}}));
-}
-
-TEST(Run, MetricsOfStrangeLinesAreLeftOutAndTheRestKept) {
-  TinyRunFolder run;
-  run.config.train.valid_every = 0;
-  Trainer t(run.config, "cpu", run.log);
-  fs::create_directories(run.config.train.output);
-  const std::string path = run.config.train.output + "/metrics.jsonl";
-  spill(
-      path,
-      "{\"step\":1,\"loss\":1}\nnonsense\n{\"loss\":1}\n{\"step\":\"2\"}\n{\"step\":2}\n{\"step\":5}\n{\"step\":1}\n{\"step\":2,\"lo");
-  metrics_hook(1)->start(t, 2);
-  EXPECT_EQ(slurp(path), "{\"step\":1,\"loss\":1}\n{\"step\":2}\n")
-      << "behind the first step that is done again nothing is kept";
-}
-
-TEST(StepWindow, WeighsLabels) {
-  StepWindow w;
-  EXPECT_TRUE(w.mean_loss() == 0 && w.tokens_per_second() == 0);
-  w.add(2.0, 10, 64, 0.5);
-  w.add(4.0, 30, 32, 1.5);
-  EXPECT_EQ(w.mean_loss(), (2.0 * 10 + 4.0 * 30) / 40);
-  EXPECT_EQ(w.tokens_per_second(), 96 / 2.0);
-  EXPECT_EQ(w.step_time(), 1.0);
-  const StepWindow back = StepWindow::from_json(w.json(), "here");
-  EXPECT_TRUE(back.steps == 2 && back.valid == 40 && back.tokens == 96 && back.loss == 140 && back.seconds == 2);
-  EXPECT_NE(message_of<UserError>([] { StepWindow::from_json(Json{{"steps", 1}}, "here"); }).find("here"), std::string::npos);
-}
-
-TEST(LineDue, EveryAtTheEndAndWhereThereIsMore) {
-  StepReport r;
-  auto due = [&](int64_t step, int64_t every, int64_t steps) { return r.step = step, line_due(r, every, steps); };
-  EXPECT_TRUE(due(6, 3, 20) && due(20, 3, 20) && !due(7, 3, 20) && !due(19, 3, 20));
-  r.more.emplace_back("valid_loss", 1);
-  EXPECT_TRUE(due(7, 3, 20));
-}
-
-// What a line shows where it stands for several steps.
-TEST(Shown, IsOfTheWindow) {
-  TinyRunFolder run;
-  run.config.train.steps = 100;
-  Trainer t(run.config, "cpu", run.log);
-  fs::create_directories(run.config.train.output);
-  auto metrics = metrics_hook(2), board = tensorboard_hook(2);
-  metrics->start(t, 0), board->start(t, 0);
-  StepReport r;
-  r.step = 2, r.loss = 3, r.tokens_per_second = 50, r.sol = 0.25, r.step_time = 1, r.ranks = 2;
-  r.traffic.wait = 0.5, r.traffic.wait_least = 0.125, r.traffic.bubble = 0.25, r.traffic.parts = {{"data", 3, 4}};
-  r.window.add(2.0, 10, 64, 0.5);
-  r.window.add(4.0, 30, 32, 1.5);
-  r.more.emplace_back("valid_loss", 1.25);
-  metrics->after_step(t, r), board->after_step(t, r);
-  const Json m = run.metrics().at(0);
-  EXPECT_EQ(m.at("loss"), 3);
-  EXPECT_EQ(m.at("mean_loss"), 3.5);
-  EXPECT_EQ(m.at("mean_steps"), 2);
-  EXPECT_EQ(m.at("tokens_per_second"), 48);
-  EXPECT_EQ(m.at("step_time"), 1);
-  EXPECT_NEAR(m.at("sol").get<double>(), 0.25 * 48 / 50, 1e-15);
-  const EventData data = read_events(event_files(run.config.train.output + "/tensorboard"));
-  const std::map<std::string, double> want{
-      {"train/loss", 3},         {"train/mean_loss", 3.5},        {"train/lr", 0},
-      {"train/grad_norm", 0},    {"speed/tokens_per_second", 48}, {"speed/sol", 0.24f},
-      {"memory/resident_mb", 0}, {"ranks/wait_most", 0.5},        {"ranks/wait_least", 0.125},
-      {"ranks/bubble", 0.25},    {"ranks/data_seconds", 4},       {"train/valid_loss", 1.25}};
-  for (const auto& [tag, value] : want) {
-    ASSERT_EQ(data.scalars.count(tag), 1u) << tag;
-    EXPECT_EQ(data.scalars.at(tag), (std::vector<std::pair<int64_t, double>>{{2, value}})) << tag;
-  }
-  EXPECT_EQ(data.scalars.size(), want.size());
-  r.step = 3, r.more.clear();
-  board->after_step(t, r);
-  EXPECT_EQ(read_events(event_files(run.config.train.output + "/tensorboard")).scalars.at("train/loss").size(), 1u)
-      << "no line, no point";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a run shows of itself, and what is remembered of the machine: lines of the console, peaks in the cache, memory by parts
-// of a step, norms of parameters on a rank.
+// What a run shows of itself, and what is remembered of the machine: peaks in the cache, memory by parts of a step, norms of
+// parameters on a rank.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +11,6 @@
 #include "parallel/initialise.h"
 #include "tests/unit/train_help.h"
 #include "train/estimate.h"
-#include "train/hooks.h"
 #include "train/local_norms.h"
 #include "train/machine.h"
 #include "train/memory_phases.h"
@@ -20,71 +19,6 @@ namespace ravine {
 namespace {
 
 namespace fs = std::filesystem;
-
-StepReport report(int64_t step, double seconds) {
-  StepReport r;
-  r.step = step, r.loss = 2.5, r.lr = 0.00125, r.grad_norm = 3.25, r.tokens = 40, r.tokens_per_second = 511.6, r.sol = 0.454,
-  r.step_time = seconds;
-  return r;
-}
-
-TEST(Console, LinesHaveTheirFigures) {
-  TinyRunFolder run;
-  run.config.train.steps = 101;
-  Trainer t(run.config, "cpu", run.log);
-  run.log.open(run.folder / "log.txt");
-  std::string before;
-  auto lines = [&] {
-    const std::string all = slurp(run.folder / "log.txt"), fresh = all.substr(before.size());
-    before = all;
-    return fresh;
-  };
-  auto has = [&](const std::string& words) {
-    const std::string text = lines();
-    EXPECT_NE(text.find(words), std::string::npos) << text << "lacks " << words;
-  };
-  auto hook = console_hook(1);
-  hook->start(t, 0);
-  StepReport r = report(1, 10);
-  hook->after_step(t, r);
-  has("step   1/101  loss 2.5000  lr 1.25e-03  norm 3.250      512 tok/s  sol 0.45  10000 ms  left 16m 40s\n");
-  // A running mean: a tenth of it is the newest step.
-  r = report(2, 20);
-  r.more.emplace_back("valid_loss", 1.25), r.embedding_local_norm = 12.34567;
-  hook->after_step(t, r);
-  has(fmt::format("20000 ms  left {}  valid_loss 1.2500  embedding_local_norm 12.3457\n",
-                  human_time((0.9 * 10 + 0.1 * 20) * 99)));
-  r = report(3, 11);
-  r.ranks = 4, r.traffic.wait = 0.52, r.traffic.wait_least = 0.13, r.traffic.slowest = 3, r.traffic.bubble = 0.26;
-  hook->after_step(t, r);
-  has(fmt::format("left {}  wait 52 %, 13 % on rank 3, the slowest  bubble 26 %\n", human_time(11 * 98)));
-  r.step = 4, r.traffic.bubble = -1, r.skipped = true;
-  r.local_norms = {{"a.weight", {0, 2}, {9, 6.25}}};
-  hook->after_step(t, r);
-  const std::string skipped = lines();
-  EXPECT_NE(skipped.find("13 % on rank 3, the slowest  skipped\n"), std::string::npos) << skipped << "no pipeline, no bubble";
-  EXPECT_NE(skipped.find("local    a.weight on rank 0  squares 9  norm 3\n"), std::string::npos) << skipped;
-  EXPECT_NE(skipped.find("local    a.weight on rank 2  squares 6.25  norm 2.5\n"), std::string::npos) << skipped;
-  r = report(5, 11);
-  r.local_norms = {{"a.weight", {0}, {9}}};
-  hook->after_step(t, r);
-  has("local    a.weight  squares 9  norm 3\n");
-  r = report(6, 11);
-  r.left_out = r.skipped = true;
-  hook->after_step(t, r);
-  EXPECT_NE(lines().find("step 6/101  skipped (data.skip_steps)\n"), std::string::npos);
-  // Every third step only, but for what has more to say.
-  auto third = console_hook(3);
-  third->start(t, 0);
-  for (int64_t step = 1; step <= 7; ++step) {
-    r = report(step, 11);
-    if (step == 4) r.more.emplace_back("valid_loss", 1);
-    third->after_step(t, r);
-  }
-  const std::string some = lines();
-  for (int64_t step = 1; step <= 7; ++step)
-    EXPECT_EQ(some.find(fmt::format("step   {}/101", step)) != std::string::npos, step % 3 == 0 || step == 4) << some;
-}
 
 // The file of peaks is by the kind of CPU, instruction set and number of threads.
 TEST(Machine, PeaksOfTheCacheAreThoseOfThisMachine) {

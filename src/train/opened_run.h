@@ -1,0 +1,58 @@
+// What a run is made of.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "comm/ranks.h"
+#include "config/config.h"
+#include "kernels/kernels.h"
+#include "model/model.h"
+#include "train/disk_needs.h"
+#include "train/layout.h"
+#include "train/run_data.h"
+#include "train/run_folder.h"
+#include "train/step.h"
+
+namespace ravine {
+
+// What the run computes with and what is written down of its options, once auto has chosen.
+struct RunChoices {
+  Types types;
+  Kernels kernels;
+  std::string why;  // of what precision.compute=auto and bf16_products=auto chose; empty: nothing
+  // Both without the layers of each stage that parallel.split came to.
+  std::string config_text;  // what config.yaml gets
+  Json options;             // as checkpoints record them
+};
+
+// Everything that a run opens before it touches its folder; from then on nothing of it changes but the numbers that the engine
+// holds. Of several ranks all do the same, and each has its own. Not movable: parts refer to each other.
+struct OpenedRun {
+  // Opens model, tokenizer and data and plans memory; mistakes in them and in the options are found here, before anything is
+  // written but, on several ranks, the folder with the tokens that the first makes for all. What is wrong with the bytes of a
+  // checkpoint is not found here. world: the ranks of this job, which must outlive it; null: alone. All ranks make theirs at
+  // the same time.
+  OpenedRun(Config config, const std::string& backend, Log& log, World* world);
+  OpenedRun(const OpenedRun&) = delete;
+  OpenedRun& operator=(const OpenedRun&) = delete;
+
+  std::string path(const std::string& name) const { return run_path(config, name); }
+
+  Config config;  // with what auto chose
+  Log& log;
+  World* world;
+  std::unique_ptr<RunFolder> folder;
+  std::string weights;  // checksum of what model.path holds; empty: not given, or not known
+  std::unique_ptr<Model> model;
+  RunLayout layout;
+  Ranks ranks;
+  RunChoices chosen;
+  RunData data;
+  std::unique_ptr<StepEngine> engine;
+  SavedBytes bytes;
+};
+
+}  // namespace ravine

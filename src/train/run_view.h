@@ -1,0 +1,34 @@
+// What a hook sees of the run that calls it, and what it may ask of it. Nothing else of a run is open to hooks.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "config/config.h"
+
+namespace ravine {
+
+struct StepReport;
+
+class RunView {
+ public:
+  virtual ~RunView() = default;
+  virtual const Config& config() const = 0;  // with what auto chose
+  virtual Log& log() = 0;
+  virtual std::string path(const std::string& name) const = 0;  // inside train.output
+
+  // Mean loss over the validation set, or nothing if there is none. All ranks ask.
+  virtual std::optional<double> validate() = 0;
+  virtual void follow(double validation_loss) = 0;  // a schedule that does sets the rate of the next steps
+
+  // Starts it, the background thread goes on; waits for the one before. All ranks ask.
+  virtual void save_checkpoint(int64_t step) = 0;
+  // Whether the checkpoint of the last step is complete; waits for the one under way. All ranks ask.
+  virtual bool is_saved(int64_t step) = 0;
+
+  virtual void begin_window() = 0;                    // a line was written: means begin again
+  virtual const StepReport* last_report() const = 0;  // null: no step was made
+};
+
+}  // namespace ravine

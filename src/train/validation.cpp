@@ -1,0 +1,29 @@
+#include "train/validation.h"
+
+#include <numeric>
+
+namespace ravine {
+
+std::optional<double> validation_loss(StepEngine& engine, const Dataset* data, const TrainOptions& options) {
+  if (!data) return std::nullopt;
+  ExactSum loss;
+  int64_t count = 0, rows = options.micro_batch, total = ceil_div(data->sample_count(), rows);
+  if (options.valid_batches > 0) total = std::min(total, options.valid_batches);
+  // Data ranks take turns, and all of them make as many: blocks may be gathered from all.
+  const Group& turns = engine.ranks().along(Axis::data);
+  for (int64_t round = 0; round < ceil_div(total, turns.size()); ++round) {
+    int64_t b = round * turns.size() + turns.rank(), real = std::min(b, total - 1);
+    int64_t n = std::min(rows, data->sample_count() - real * rows);
+    MicroBatch m = make_micro_batch(*data, real * rows, n);
+    auto [mine, valid] = engine.evaluate(m);
+    if (b >= total) continue;
+    loss.add(mine);
+    count += valid;
+  }
+  std::vector<int64_t> counts = gather_integers(turns, count);
+  count = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  double all = sum(engine.ranks().all(), loss).value();
+  return count > 0 ? std::optional<double>(all / static_cast<double>(count)) : std::nullopt;
+}
+
+}  // namespace ravine
