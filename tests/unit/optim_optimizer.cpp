@@ -80,14 +80,14 @@ struct Trial {
   void expect_step(int t, double lr, double scale) {
     for (const Param& p : small.set.params()) {
       if (!p.trainable) continue;
-      double rate = lr * p.lr_mult, decay = p.decay || options.decay == "all" ? options.weight_decay * p.wd_mult : 0;
+      double rate = lr * p.lr_mult, decay = p.decay || options.decay == DecayOf::all ? options.weight_decay * p.wd_mult : 0;
       std::vector<double>&w = weights[p.name], &m = first[p.name], &v = second[p.name];
       m.resize(w.size()), v.resize(w.size());
       for (size_t i = 0; i < w.size(); ++i) {
         double g = scale * gradients[p.name][i];
-        if (options.type == "adamw") w[i] *= 1 - rate * decay;
-        if (options.type != "adamw") g += decay * w[i];
-        if (options.type == "sgd") {
+        if (options.type == OptimizerType::adamw) w[i] *= 1 - rate * decay;
+        if (options.type != OptimizerType::adamw) g += decay * w[i];
+        if (options.type == OptimizerType::sgd) {
           m[i] = t == 1 ? g : options.momentum * m[i] + (1 - options.dampening) * g;
           w[i] -= rate * (options.momentum == 0 ? g : options.nesterov ? g + options.momentum * m[i] : m[i]);
         } else {

@@ -391,7 +391,7 @@ TEST(DataRanksAndStages, KeepEveryBitInBf16) {
                                                                               {{"pipeline", 2}, {"data", 2}, {"zero", 1}},
                                                                               {{"pipeline", 2}, {"data", 2}, {"zero", 3}}})
         expect_same(one, trained(families.at(name), config(parallel)),
-                    fmt::format("{}, {}, {}", name, type, Json(parallel).dump()));
+                    fmt::format("{}, {}, {}", name, ravine::name(type), Json(parallel).dump()));
     }
 }
 

@@ -101,15 +101,15 @@ TEST(Schedule, ShapesOfWarmUpAndDecay) {
         o.decay_steps = 30, o.warmup_type = up, o.decay_type = down;
         auto at = [&](int64_t step) { return learning_rate(o, 2, 100, step) / 2; };
         for (int64_t step = 0; step < 10; ++step)
-          EXPECT_NEAR(at(step), least + (1 - least) * rise(static_cast<double>(step) / 10), 1e-15) << up << step;
+          EXPECT_NEAR(at(step), least + (1 - least) * rise(static_cast<double>(step) / 10), 1e-15) << name(up) << step;
         EXPECT_EQ(at(10), 1);
         EXPECT_EQ(at(69), 1);
         for (int64_t step = 70; step < 100; ++step) {
           const double p = static_cast<double>(step - 70) / 30;
-          const double fall = down == std::string("linear")   ? 1 - p
-                              : down == std::string("cosine") ? 0.5 * (1 + std::cos(pi * p))
-                                                              : 1 - std::sqrt(p);
-          EXPECT_NEAR(at(step), least + (1 - least) * fall, 1e-15) << down << step;
+          const double fall = down == RateShape::linear   ? 1 - p
+                              : down == RateShape::cosine ? 0.5 * (1 + std::cos(pi * p))
+                                                          : 1 - std::sqrt(p);
+          EXPECT_NEAR(at(step), least + (1 - least) * fall, 1e-15) << name(down) << step;
         }
         for (int64_t step : {100, 101, 1000}) EXPECT_EQ(at(step), least);
         o.stable_steps = 20;  // said, not worked out: the decay begins at 30
@@ -154,9 +154,10 @@ TEST(Schedule, BehindTheEndAndDefaults) {
   EXPECT_NEAR(learning_rate(r, 1, 100, 40), std::sqrt(90.0 / 120), 1e-15);
   EXPECT_NEAR(learning_rate(schedule(ScheduleType::inverse_sqrt), 1, 100, 30000), 0.5, 1e-15)
       << "10000 where there is no warm-up";
-  for (const char* type : {"constant", "linear", "cosine", "cosine_with_restarts", "polynomial", "inverse_sqrt"})
+  for (const ScheduleType type : {ScheduleType::constant, ScheduleType::linear, ScheduleType::cosine,
+                                  ScheduleType::cosine_with_restarts, ScheduleType::polynomial, ScheduleType::inverse_sqrt})
     for (int64_t step : {0, 3, 9})
-      EXPECT_EQ(learning_rate(schedule(type, 10), 3, 100, step), 3 * (static_cast<double>(step) / 10)) << type;
+      EXPECT_EQ(learning_rate(schedule(type, 10), 3, 100, step), 3 * (static_cast<double>(step) / 10)) << name(type);
 }
 
 // get_cosine_with_min_lr_schedule_with_warmup_lr_rate: its first rate is not 0, and the last step of the warm-up has the full
