@@ -37,8 +37,8 @@ auto meaning(const RopeSettings& s) {
 
 bool same_spec(const DecoderSpec& a, const DecoderSpec& b, int64_t layers) {
   auto meaning_of = [](const DecoderSpec& s) {
-    const auto& [topology, norm, attention, windows, by_layer, mlp, mlps, rope, head, embedding_scale, embedding_norm, positions,
-                 padding_learns, trained_length, implied, names] = s;
+    const auto& [topology, norm, attention, windows, by_layer, mlp, mlps, rope, head, embedding_scale, embedding_norm,
+                 positions, padding_learns, trained_length, implied, names] = s;
     return std::tuple(topology, meaning(norm), meaning(attention), by_layer, rope.has_value(),
                       meaning(rope.value_or(RopeSettings())), meaning(head), embedding_scale, embedding_norm, positions,
                       padding_learns);

@@ -176,11 +176,13 @@ TEST(Resume, AnotherModelIsOneOfOtherFieldsThatMatter) {
   EXPECT_NE(refusal(here, 3).find("the number of layers is 2, was 3"), std::string::npos);
 }
 
-// Changes of a config, and the field that a refusal names: "" where both are one model. Absent fields mean what Transformers takes.
+// Changes of a config, and the field that a refusal names: "" where both are one model. Absent fields mean what Transformers
+// takes.
 TEST(Resume, AnotherModelIsOneThatComputesOtherNumbers) {
-  const Json llama{{"model_type", "llama"},       {"hidden_size", 32},           {"intermediate_size", 64},
-                   {"num_hidden_layers", 2},      {"num_attention_heads", 4},    {"num_key_value_heads", 2},
-                   {"vocab_size", 64},            {"max_position_embeddings", 64}, {"rms_norm_eps", 1e-5}};
+  const Json llama{
+      {"model_type", "llama"},    {"hidden_size", 32},        {"intermediate_size", 64}, {"num_hidden_layers", 2},
+      {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 64},        {"max_position_embeddings", 64},
+      {"rms_norm_eps", 1e-5}};
   const Json linear{{"rope_type", "linear"}, {"factor", 2.0}};
   const Json longrope{{"rope_type", "longrope"},
                       {"original_max_position_embeddings", 16},
@@ -193,8 +195,10 @@ TEST(Resume, AnotherModelIsOneThatComputesOtherNumbers) {
                                  {"use_sliding_window", true},
                                  {"sliding_window", 8},
                                  {"layer_types", {"full_attention", "sliding_attention"}}});
-  const Json gpt2{{"model_type", "gpt2"}, {"n_embd", 32}, {"n_layer", 2}, {"n_head", 4}, {"n_positions", 64}, {"vocab_size", 64}};
-  const Json gemma = with(llama, {{"model_type", "gemma2"}, {"head_dim", 8}, {"sliding_window", 8}, {"query_pre_attn_scalar", 8}});
+  const Json gpt2{{"model_type", "gpt2"}, {"n_embd", 32},      {"n_layer", 2},
+                  {"n_head", 4},          {"n_positions", 64}, {"vocab_size", 64}};
+  const Json gemma =
+      with(llama, {{"model_type", "gemma2"}, {"head_dim", 8}, {"sliding_window", 8}, {"query_pre_attn_scalar", 8}});
   struct Case {
     Json base, change;
     std::string field;
@@ -230,10 +234,14 @@ TEST(Resume, AnotherModelIsOneThatComputesOtherNumbers) {
       {gpt2, {{"layer_norm_epsilon", 1e-6}}, "layer_norm_epsilon"},
       {gpt2, {{"scale_attn_by_inverse_layer_idx", true}}, "scale_attn_by_inverse_layer_idx"},
       // One model in other words.
-      {llama, {{"rope_scaling", {{"rope_type", "default"}}}, {"rope_theta", 10000}, {"attention_bias", false}, {"head_dim", 8}}, ""},
+      {llama,
+       {{"rope_scaling", {{"rope_type", "default"}}}, {"rope_theta", 10000}, {"attention_bias", false}, {"head_dim", 8}},
+       ""},
       {llama, {{"hidden_act", "silu"}, {"tie_word_embeddings", false}, {"initializer_range", 0.5}, {"bos_token_id", 1}}, ""},
       {scaled, {{"rope_scaling", nullptr}, {"rope_parameters", part(linear, "rope_theta", 10000.0)}}, ""},
-      {far, {{"rope_scaling", {{"factor", 4.0}}}}, "rope_scaling"},  // what it is anyway, but said: an object is compared as it stands
+      {far,
+       {{"rope_scaling", {{"factor", 4.0}}}},
+       "rope_scaling"},  // what it is anyway, but said: an object is compared as it stands
       {gpt2, {{"pad_token_id", 3}, {"n_inner", 128}, {"activation_function", "gelu_new"}}, ""},
   };
   for (const Case& c : cases)
