@@ -11,6 +11,7 @@
 #include "files/same_path.h"
 #include "io/checkpoint.h"
 #include "io/open_weights.h"
+#include "model/same_model.h"
 #include "parallel/fit.h"
 
 namespace ravine {
@@ -201,6 +202,41 @@ void refuse_other_options(const RunRecord& was, const std::vector<OptionChange>&
       fmt::format("set {}{}, {}", fmt::join(back, " "), data ? ", or checkpoint.other_data=true" : "", kNewRun));
 }
 
+namespace {
+
+// The model of a config.json; null where this program does not read it.
+std::unique_ptr<Model> model_of(const Json& config) {
+  try {
+    return make_model(config, "config.json");
+  } catch (const UserError&) {
+    return nullptr;
+  }
+}
+
+// Of two configs that make two models, the field that does: with the other's value it makes the same. Several that do it
+// together are named together.
+std::string field_that_differs(const Json& was, const Model& model) {
+  const Json& now = model.config();
+  std::set<std::string> keys;
+  for (const Json* config : {&was, &now})
+    for (const auto& [key, value] : config->items()) keys.insert(key);
+  std::vector<std::string> all;
+  for (const std::string& key : keys) {
+    const auto before = was.find(key), after = now.find(key);
+    if (before != was.end() && after != now.end() && *before == *after) continue;
+    Json other = now;
+    if (before == was.end())
+      other.erase(key);
+    else
+      other[key] = *before;
+    const std::unique_ptr<Model> made = model_of(other);
+    if (!made || !same_model(*made, model)) all.push_back(key);
+  }
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+}  // namespace
+
 void refuse_other_model(const RunRecord& was, const Model& model, const Config& config) {
   const std::string where = config.model.path.empty() ? config.model.config : config.model.path;
   auto refuse = [&](const std::string& field, const std::string& is, const std::string& had) {
@@ -227,6 +263,15 @@ void refuse_other_model(const RunRecord& was, const Model& model, const Config& 
             fmt::format("{} goes on with the model it was made with, which has the ids of its tokenizer", was.checkpoint),
             fmt::format("set model.tokenizer={}, {}", tokenizer->second, kNewRun));
       refuse(key, shortened(it->dump()), shortened(value.dump()));
+    }
+    // What one of the two does not say is what the family takes there: the models tell.
+    if (const std::unique_ptr<Model> then = model_of(was.model); then && !same_model(*then, model)) {
+      const std::string field = field_that_differs(was.model, model);
+      auto said = [&](const Json& config) {
+        const auto it = config.find(field);
+        return it == config.end() ? std::string("not given") : shortened(it->dump());
+      };
+      refuse(field, said(now), said(was.model));
     }
   }
   if (was.layers && *was.layers != layers_of(model))

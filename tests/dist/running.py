@@ -168,6 +168,33 @@ def test_generate_with_families(folder):
         compare_generations(folder, family_model(folder, family), [(4, {"tensor": 2, "pipeline": 2})], ["greedy", "beams"])
 
 
+def test_how_answers_of_other_ranks_end(folder):
+    """Whoever has found an answer, the first rank says all of it: what ends at an end token says eos, and is the shorter for it; of beams each with its score."""
+    model = make_model(folder)
+    prompts = folder / "prompts.json"
+    prompts.write_text(json.dumps(PROMPTS))
+    free = generate(1, model, prompts, *JUDGE)
+    check(all(a["finish"] == "length" and len(a["ids"]) == 9 for a in free), f"{free}")
+    ends = sorted({a["ids"][3] for a in free})  # the fourth word of each answer ends it, or an earlier one does
+    given = Path(model) / "generation_config.json"
+    for stops in (ends, ends[:1], ends[-1:]):
+        (Path(model) / ".ravine").unlink(missing_ok=True)
+        given.write_text(json.dumps({"eos_token_id": stops}))
+        for ranks, layout in ((2, {}), (3, {}), (4, {"tensor": 2})):
+            got = generate(ranks, model, prompts, *JUDGE, *options(layout))
+            for a, whole in zip(got, free):
+                at = next((i for i, t in enumerate(whole["ids"]) if t in stops), None)
+                want = ("length", whole["ids"]) if at is None else ("eos", whole["ids"][:at + 1])
+                check((a["finish"], a["ids"]) == want, f"{ranks} ranks, {layout}, ends {stops}: {a}, wanted {want}")
+            if stops == ends:
+                break
+        check({a["finish"] for a in got} == ({"eos"} if stops == ends else {"eos", "length"}), f"{stops}: {got}")
+    for way in ("beams", "beams, early", "modellink"):
+        one = generate(1, model, prompts, *JUDGE, *WAYS[way])
+        got = generate(3, model, prompts, *JUDGE, *WAYS[way])
+        check(got == one, f"{way}:\n{one}\n{got}")
+
+
 def test_fewer_prompts_than_data_ranks(folder):
     """Ranks without a prompt wait for those that have one; the answers are those of one rank."""
     model = make_model(folder)

@@ -382,5 +382,25 @@ def test_stop(folder):
     check(len(r.checkpoints(out)) == 1, "nothing was saved")
 
 
+def test_a_stop_that_one_rank_hears(folder):
+    """Launchers and users signal any process of a job: whichever hears it, all save the same step and end."""
+    base = {**prepare(folder), "train.steps": 20000, "schedule.steps": STEPS, "train.valid_every": 0}
+    for rank, number, layout in ((1, signal.SIGUSR1, []), (1, signal.SIGTERM, ["parallel.pipeline=2"]), (0, signal.SIGHUP, ["parallel.zero=3"])):
+        out = folder / number.name
+        job = subprocess.Popen([*LAUNCH, "-n", "2", *r.command("train", *r.settings({**base, "train.output": str(out)}), *layout)],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        mine = processes(job, 2)
+        while job.poll() is None and (not (out / "metrics.jsonl").exists() or (out / "metrics.jsonl").stat().st_size < 300):
+            time.sleep(0.02)
+        os.kill(mine[rank], number)
+        try:
+            text = job.communicate(timeout=60)[0]
+        finally:
+            job.terminate()
+        check(job.returncode == 130 and text.count("stopped after step") == 1, f"{number.name} at rank {rank}: {job.returncode}: {text[-1500:]}")
+        last = max(r.metrics(out))
+        check(r.checkpoints(out) == [f"step_{last:06}"] and last < 20000, f"{number.name}: {r.checkpoints(out)} after step {last}")
+
+
 if __name__ == "__main__":
     r.main(globals())

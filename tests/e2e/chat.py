@@ -88,6 +88,30 @@ def test_show_marks_what_is_learned(folder):
     check("rank 3 (--rank)" in bad.stderr, bad.stderr)
 
 
+def test_a_conversation_that_just_fits(folder):
+    """n tokens make n - 1 columns: such a conversation is whole, its end token learned, and one column less cuts it or leaves it out. From records and
+    from instruction files."""
+    golden = json.loads((GOLDEN / "expected.json").read_text())["chats"][0]
+    last = max(i for i, learned in enumerate(golden["mask"]) if learned)  # what the template writes behind it is nobody's
+    ids, answer = golden["ids"][:last + 1], [t for t, learned in zip(golden["ids"], golden["mask"]) if learned]
+    rows = [{"messages": golden["messages"]}] * 4
+    Path(folder / "a.json").write_text(json.dumps(rows))
+    run("preprocess", "--input", folder / "a.json", "--tokenizer", tokenizer(folder), "--handler", "messages", "--output-prefix", folder / "files")
+    fits = len(ids) - 1
+    for source, pack in (("a.json", False), ("files", True)):
+        ask = lambda columns, status=0, **more: run("data", "show", "--step", "1", "--json", *seen(options(
+            folder, "x", data__train=[str(folder / source)], data__pack=pack, data__sequence_length=columns, train__global_batch=1, train__micro_batch=1, **more)), status=status)
+        for keep in ("cut", "drop"):
+            said = ask(fits, data__too_long=keep)
+            row = json.loads(said.stdout)
+            check(row["ids"] == ids[:-1] and [t for t in row["labels"] if t != -100] == answer, f"{source}, {keep}: {row}")
+            check("4 conversations" in said.stderr and "cut at" not in said.stderr and "left out" not in said.stderr, said.stderr)
+        said = ask(fits - 1, data__too_long="cut")
+        row = json.loads(said.stdout)
+        check(row["ids"] == ids[:-2] and [t for t in row["labels"] if t != -100] == answer[:-1] and "4 cut at data.sequence_length" in said.stderr, f"{source}: {row}{said.stderr}")
+        check("no conversation is left" in ask(fits - 1, 2, data__too_long="drop").stderr, source)
+
+
 def test_weights_change_on_resume(folder):
     a, b = alpaca(folder / "a.json", 50), alpaca(folder / "b.json", 50, "Why is")
     common = dict(data__pack=False, data__sequence_length=96)

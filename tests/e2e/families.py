@@ -1,6 +1,8 @@
 """Every family through the program: the same bits with other threads, recomputation and after a resume; training, export, trace and beam search
 of what was exported; refusals of the command line."""
+import array
 import json
+import math
 
 import ravine_run as r
 
@@ -107,6 +109,53 @@ def test_train_export_and_run(folder):
         stored.pop("__metadata__", None)
         gradients = {k[5:]: v["shape"] for k, v in header.items() if k.startswith("grad.")}
         r.check(gradients == {k: v["shape"] for k, v in stored.items()}, f"{name}: gradients are not named and shaped as the weights: {gradients}")
+
+
+JUDGE = ["--backend", "ref", "precision.compute=f64"]
+
+
+def log_softmax(row):
+    top = max(row)
+    whole = top + math.log(sum(math.exp(x - top) for x in row))
+    return [x - whole for x in row]
+
+
+def test_a_text_that_outgrows_the_original_length(folder):
+    """LongRoPE turns all positions of a text that is longer than the original length, 12 here: what generation adds, and its log-probability, are those of the whole
+    text as trace computes it without a cache, one text at a time, several on both sides of the length, and in beams."""
+    original, vocabulary = 12, 96
+    config = {**FAMILIES["phi3"], "original_max_position_embeddings": original, "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.2], "long_factor": [7.0, 40.0]}}
+    (folder / "config.json").write_text(json.dumps(config))
+    values = {**options(folder, "phi3"), "model.config": folder / "config.json", "train.output": folder / "run", "train.dropout": 0.0, "train.steps": 12, "optimizer.lr": 5e-2}
+    r.run("train", *r.settings({**values, "checkpoint.every": 0}))
+    model = folder / "run" / "model"
+
+    def logits(texts):
+        """Per text and position."""
+        columns = len(texts[0])
+        r.save_tensors(folder / "in", {"input_ids": ("I64", (len(texts), columns), [t for text in texts for t in text])})
+        r.run("trace", "--model", model, "--input", folder / "in", "--out", folder / "out", *JUDGE)
+        kind, shape, raw = r.load_tensors(folder, "out")["logits"]
+        flat = array.array({"F64": "d", "F32": "f"}[kind], raw)
+        r.check(len(flat) == len(texts) * columns * vocabulary, shape)
+        return [[log_softmax(flat[(t * columns + c) * vocabulary:][:vocabulary]) for c in range(columns)] for t in range(len(texts))]
+
+    prompts = [[5, 6, 7, 8], [11, 12, 13, 14, 15, 16, 17, 18, 19], [20 + i for i in range(15)]]
+    (folder / "prompts.json").write_text(json.dumps(prompts))
+    for more in ([], ["--batch", 1], ["--beams", 3, "--num-return", 3, "--length-penalty", 0]):
+        answers = [json.loads(x) for x in r.run("generate", "--model", model, "--prompt-ids", folder / "prompts.json", "--json", "--max-new-tokens", 11, *JUDGE, *more).stdout.splitlines()]
+        found = [(p, g["ids"], g["logprob"]) for p, a in zip(prompts, answers) for g in [a, *a.get("beams", [])] if "logprob" in g]
+        texts = [p + ids for p, ids, _ in found]
+        longest = max(map(len, texts))
+        far = logits([t + [0] * (longest - len(t)) for t in texts])
+        near = logits([t[:original] for t in texts])
+        for (prompt, ids, logprob), text, beyond, before in zip(found, texts, far, near):
+            rows = [(beyond if n > original else before)[n - 1] for n in range(len(prompt), len(text))]
+            want = sum(row[t] for row, t in zip(rows, ids))
+            bound = 1e-9 if "--beams" not in more else len(ids) * abs(want) * 2.0 ** -24  # beams are summed in f32
+            r.check(abs(logprob - want) < bound, f"{more}: {prompt} goes on with {ids} at {logprob}, the whole text has {want}")
+            r.check("--beams" in more or ids == [row.index(max(row)) for row in rows], f"{more}: {prompt} goes on with {ids}, which are not the best")
+        r.check(any(len(p) < original < len(p) + len(ids) for p, ids, _ in found), f"no text has outgrown the length: {found}")
 
 
 def test_refusals(folder):

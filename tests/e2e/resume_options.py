@@ -84,6 +84,35 @@ def test_fixed_options_are_refused_by_name(folder):
     r.check("changed  data.shuffle: false, was true" in log and "after step 2" in log, log)
 
 
+def test_other_data_lets_data_change_and_nothing_else(folder):
+    """checkpoint.other_data=true is about the data section: what is fixed elsewhere stays fixed, named without the options of data."""
+    train(folder, train__steps=2)
+    before = files(folder / "run")
+    others = {key.replace(".", "__"): value for key, value in FIXED.items()}
+    error = train(folder, status=2, checkpoint__other_data=True, **others).splitlines()[-1]
+    for key in FIXED:
+        r.check((f"{key} is " in error) == (not key.startswith("data.")), f"{key}: {error}")
+    error = train(folder, status=2, checkpoint__other_data=True, data__shuffle=False, optimizer__lr=2e-2).splitlines()[-1]
+    r.check("optimizer.lr is 0.02, was 0.01" in error and "data.shuffle" not in error and "checkpoint.other_data" not in error, error)
+    r.check(files(folder / "run") == before, "a refused start wrote something")
+
+
+LINEAR = {"rope_type": "linear", "factor": 2.0}
+
+
+def test_what_a_config_leaves_out_counts(folder):
+    """Objects and fields that only one of two configs has make another model, where they say other than what the family takes anyway (the table of all kinds:
+    tests/unit/train_record.cpp)."""
+    train(folder, train__steps=2, model__config=r.save_config(folder / "linear.json", rope_scaling=LINEAR))
+    for number, (other, error) in enumerate((({"rope_scaling": {**LINEAR, "factor": 4.0}}, 'rope_scaling is {"rope_type":"linear","factor":4.0}, was {"rope_type":"linear","factor":2.0}'),
+                                             ({}, 'rope_scaling is not given, was {"rope_type":"linear","factor":2.0}'),
+                                             ({"rope_scaling": LINEAR, "rope_theta": 5e5}, "rope_theta is 500000.0, was not given"))):
+        log = train(folder, status=2, model__config=r.save_config(folder / f"{number}.json", **other))
+        r.check(f"error: {error} ({folder / f'{number}.json'}): step_000002 goes on with the model" in log, log)
+    log = train(folder, model__config=r.save_config(folder / "same.json", rope_parameters={**LINEAR, "rope_theta": 10000.0}, attention_bias=False))
+    r.check("after step 2" in log and max(r.metrics(folder / "run")) == 4, log)
+
+
 def test_what_may_change_is_named(folder):
     train(folder, train__steps=2)
     changes = {"train.steps": 4, "train.global_batch": 8, "train.micro_batch": 1, "train.recompute": "full", "train.threads": 1, "log.every": 2, "checkpoint.every": 1, "checkpoint.keep": 1,

@@ -65,6 +65,40 @@ def test_encode_and_decode(folder):
         both_ways(row["name"], file, golden["texts"], [e[0] for e in row["encode"]], [e[1] for e in row["encode"]], row["decode"])
 
 
+# Lines that look like comments of one kind or another.
+MARKS = ["#", "##", "# #", "#!", "//", ";", "%", "--", "#version"]
+
+
+def test_lines_that_look_like_comments(folder):
+    """In files of tokenizers, texts and templates only the head of merges.txt (#version) is no line like all others."""
+    signs = [chr(c) for c in range(33, 127)]
+    merges = [("#", "#"), ("##", "#"), ("#", "!"), ("/", "/"), (";", ";"), ("%", "%"), ("-", "-"), ("a", "b")]
+    vocab = {t: i for i, t in enumerate([*signs, "\u0120", "\u010a", *(a + b for a, b in merges)])}
+    for name, head in (("with a head", "#version: 0.2\n"), ("without", "")):
+        old = folder / name
+        old.mkdir()
+        (old / "vocab.json").write_text(json.dumps(vocab))
+        (old / "merges.txt").write_text(head + "".join(f"{a} {b}\n" for a, b in merges))
+        pieces = (("###", ["###"]), ("##", ["##"]), ("#!ab", ["#!", "ab"]), ("//;;%%--", ["//", ";;", "%%", "--"]))
+        same(lines("encode", old, [{"text": t} for t, _ in pieces], "--no-special"), [{"ids": [vocab[w] for w in ws]} for _, ws in pieces], f"merges.txt {name}")
+    # A vocabulary of one token a line: its number is that of the line.
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "#", "##b", "//", ";", "# c", "%", "zz", "##d"]
+    bert = folder / "bert"
+    bert.mkdir()
+    (bert / "vocab.txt").write_text("".join(w + "\n" for w in words))
+    pieces = (("zz", ["zz"]), ("zzd", ["zz", "##d"]), ("#;%", ["#", ";", "%"]), ("zzb", ["zz", "##b"]))
+    same(lines("encode", bert, [{"text": t} for t, _ in pieces], "--no-special"), [{"ids": [words.index(w) for w in ws]} for _, ws in pieces], "vocab.txt")
+    # Texts: one a line, each as it is.
+    want = lines("encode", GOLDEN / "chat", [{"text": t} for t in MARKS], "--no-special")
+    got = ask("encode", GOLDEN / "chat", "".join(t + "\n" for t in MARKS), "--no-special").splitlines()
+    same([json.loads(line) for line in got], [x["ids"] for x in want], "plain lines")
+    # Templates: Transformers' have no line comments and no line statements.
+    for mark in ("#", "##", "# #", "%"):
+        (folder / "t.jinja").write_text(f"{mark} {{{{ messages[0].content }}}}\n{mark} end\n")
+        got = lines("render", None, [{"messages": [{"role": "user", "content": "x"}]}], "--template", folder / "t.jinja")
+        check(got[0].get("text") == f"{mark} x\n{mark} end", f"a template with {mark!r}: {got}")
+
+
 def test_plain_lines_and_npy(folder):
     """Lines of text and lines of lists say the same as JSON; --npy takes all of stdin, line ends and all, as one text."""
     v = next(v for v in SENTENCEPIECE["variants"] if v["model"] == "llama")

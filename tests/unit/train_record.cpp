@@ -176,6 +176,93 @@ TEST(Resume, AnotherModelIsOneOfOtherFieldsThatMatter) {
   EXPECT_NE(refusal(here, 3).find("the number of layers is 2, was 3"), std::string::npos);
 }
 
+// Changes of a config, and the field that a refusal names: "" where both are one model. Absent fields mean what Transformers
+// takes.
+TEST(Resume, AnotherModelIsOneThatComputesOtherNumbers) {
+  const Json llama{
+      {"model_type", "llama"},    {"hidden_size", 32},        {"intermediate_size", 64}, {"num_hidden_layers", 2},
+      {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"vocab_size", 64},        {"max_position_embeddings", 64},
+      {"rms_norm_eps", 1e-5}};
+  const Json linear{{"rope_type", "linear"}, {"factor", 2.0}};
+  const Json longrope{{"rope_type", "longrope"},
+                      {"original_max_position_embeddings", 16},
+                      {"short_factor", {1.0, 1.0, 1.0, 1.0}},
+                      {"long_factor", {1.0, 2.0, 3.0, 4.0}}};
+  auto with = [](Json base, const Json& changes) { return base.merge_patch(changes), base; };  // null takes a field away
+  auto part = [&](const Json& object, const char* key, const Json& value) { return with(object, Json{{key, value}}); };
+  const Json scaled = with(llama, {{"rope_scaling", linear}}), far = with(llama, {{"rope_scaling", longrope}});
+  const Json qwen = with(llama, {{"model_type", "qwen2"},
+                                 {"use_sliding_window", true},
+                                 {"sliding_window", 8},
+                                 {"layer_types", {"full_attention", "sliding_attention"}}});
+  const Json gpt2{{"model_type", "gpt2"}, {"n_embd", 32},      {"n_layer", 2},
+                  {"n_head", 4},          {"n_positions", 64}, {"vocab_size", 64}};
+  const Json gemma =
+      with(llama, {{"model_type", "gemma2"}, {"head_dim", 8}, {"sliding_window", 8}, {"query_pre_attn_scalar", 8}});
+  struct Case {
+    Json base, change;
+    std::string field;
+  };
+  const std::vector<Case> cases = {
+      // Parts of objects and lists.
+      {scaled, {{"rope_scaling", {{"factor", 4.0}}}}, "rope_scaling"},
+      {scaled, {{"rope_scaling", {{"rope_type", "dynamic"}}}}, "rope_scaling"},
+      {far, {{"rope_scaling", {{"long_factor", {1.0, 2.0, 3.0, 5.0}}}}}, "rope_scaling"},
+      {far, {{"rope_scaling", {{"short_factor", {1.0, 1.0, 1.0, 1.5}}}}}, "rope_scaling"},
+      {far, {{"rope_scaling", {{"original_max_position_embeddings", 32}}}}, "rope_scaling"},
+      {far, {{"rope_scaling", {{"attention_factor", 1.0}}}}, "rope_scaling"},
+      {qwen, {{"layer_types", {"sliding_attention", "full_attention"}}}, "layer_types"},
+      {qwen, {{"sliding_window", 4}}, "sliding_window"},
+      // What only one of the two says.
+      {llama, {{"rope_scaling", linear}}, "rope_scaling"},
+      {llama, {{"rope_parameters", linear}}, "rope_parameters"},
+      {llama, {{"rope_theta", 5e5}}, "rope_theta"},
+      {llama, {{"rms_norm_eps", nullptr}}, "rms_norm_eps"},
+      {llama, {{"num_key_value_heads", nullptr}}, "num_key_value_heads"},
+      {llama, {{"max_position_embeddings", nullptr}}, "max_position_embeddings"},
+      {llama, {{"head_dim", 16}}, "head_dim"},
+      {llama, {{"attention_bias", true}}, "attention_bias"},
+      {llama, {{"mlp_bias", true}}, "mlp_bias"},
+      {llama, {{"tie_word_embeddings", true}}, "tie_word_embeddings"},
+      {llama, {{"pad_token_id", 3}}, "pad_token_id"},  // its embedding gets no gradient
+      {qwen, {{"layer_types", nullptr}, {"max_window_layers", 2}}, "layer_types"},
+      {gemma, {{"attn_logit_softcapping", 20.0}}, "attn_logit_softcapping"},
+      {gemma, {{"final_logit_softcapping", 20.0}}, "final_logit_softcapping"},
+      {gemma, {{"query_pre_attn_scalar", 16}}, "query_pre_attn_scalar"},
+      {gpt2, {{"n_inner", 64}}, "n_inner"},
+      {gpt2, {{"activation_function", "gelu"}}, "activation_function"},
+      {gpt2, {{"layer_norm_epsilon", 1e-6}}, "layer_norm_epsilon"},
+      {gpt2, {{"scale_attn_by_inverse_layer_idx", true}}, "scale_attn_by_inverse_layer_idx"},
+      // One model in other words.
+      {llama,
+       {{"rope_scaling", {{"rope_type", "default"}}}, {"rope_theta", 10000}, {"attention_bias", false}, {"head_dim", 8}},
+       ""},
+      {llama, {{"hidden_act", "silu"}, {"tie_word_embeddings", false}, {"initializer_range", 0.5}, {"bos_token_id", 1}}, ""},
+      {scaled, {{"rope_scaling", nullptr}, {"rope_parameters", part(linear, "rope_theta", 10000.0)}}, ""},
+      {far,
+       {{"rope_scaling", {{"factor", 4.0}}}},
+       "rope_scaling"},  // what it is anyway, but said: an object is compared as it stands
+      {gpt2, {{"pad_token_id", 3}, {"n_inner", 128}, {"activation_function", "gelu_new"}}, ""},
+  };
+  for (const Case& c : cases)
+    for (bool back : {false, true}) {
+      Json was = c.base, now = with(c.base, c.change);
+      if (back) std::swap(was, now);
+      Config config;
+      config.model.config = "config.json";
+      const auto model = make_model(now, "config.json");
+      const std::string said = said_by([&] {
+        RunRecord record;
+        record.checkpoint = "step_000002", record.step = 2, record.model = was;
+        refuse_other_model(record, *model, config);
+      });
+      if (c.field.empty())
+        EXPECT_EQ(said, "") << c.change;
+      else
+        EXPECT_NE(said.find(c.field + " is "), std::string::npos) << c.change << (back ? ", back" : "") << ": '" << said << "'";
+    }
+}
+
 TEST(Resume, OnlyTheDefaultFolderIsTakenForAnothers) {
   Config was, now;
   was.model.config = "a.json", now.model.config = "b.json";

@@ -1,0 +1,64 @@
+#include "model/same_model.h"
+
+#include <tuple>
+
+#include "model/decoder.h"
+
+namespace ravine {
+namespace {
+
+// What counts of each part. The bindings name every member, so that a new one does not compile before somebody has decided.
+auto meaning(const NormSpec& s) {
+  const auto& [kind, eps, offset] = s;
+  return std::tuple(kind, eps, offset);
+}
+
+auto meaning(const HeadSpec& s) {
+  const auto& [tied, unit_rows, cap] = s;
+  return std::tuple(tied, unit_rows, cap);
+}
+
+auto meaning(const MlpSpec& s) {
+  const auto& [width, act, bias, std, out_std] = s;
+  return std::tuple(width, act, bias);
+}
+
+auto meaning(const AttentionSpec& s) {  // the window is asked of each layer
+  const auto& [hidden, heads, kv_heads, head_size, window, qkv_bias, out_bias, alibi, norms, eps, scale, cap, value_size, std,
+               out_std] = s;
+  return std::tuple(hidden, heads, kv_heads, head_size, qkv_bias, out_bias, alibi, norms,
+                    norms == AttentionSpec::Norms::none ? 0 : eps, scale, cap, value_size);
+}
+
+auto meaning(const RopeSettings& s) {
+  const auto& [type, theta, factor, low, high, fast, slow, attention, near, far, truncate, original, max, share, dims] = s;
+  return std::tuple(type, theta, factor, low, high, fast, slow, attention, near, far, truncate, original, max, dims);
+}
+
+bool same_spec(const DecoderSpec& a, const DecoderSpec& b, int64_t layers) {
+  auto meaning_of = [](const DecoderSpec& s) {
+    const auto& [topology, norm, attention, windows, by_layer, mlp, mlps, rope, head, embedding_scale, embedding_norm,
+                 positions, padding_learns, trained_length, implied, names] = s;
+    return std::tuple(topology, meaning(norm), meaning(attention), by_layer, rope.has_value(),
+                      meaning(rope.value_or(RopeSettings())), meaning(head), embedding_scale, embedding_norm, positions,
+                      padding_learns);
+  };
+  if (meaning_of(a) != meaning_of(b)) return false;
+  for (int64_t i = 0; i < layers; ++i)
+    if (a.window(i) != b.window(i) || meaning(a.mlp_of(i)) != meaning(b.mlp_of(i))) return false;
+  return true;
+}
+
+}  // namespace
+
+bool same_model(const Model& a, const Model& b) {
+  const ModelFacts &f = a.facts(), &g = b.facts();
+  if (std::tie(f.family, f.layers, f.hidden, f.vocabulary, f.max_positions) !=
+      std::tie(g.family, g.layers, g.hidden, g.vocabulary, g.max_positions))
+    return false;
+  const DecoderSpec *s = a.decoder(), *t = b.decoder();
+  if (!s || !t) return a.config() == b.config();
+  return same_spec(*s, *t, f.layers) && (s->padding_learns || f.pad == g.pad);
+}
+
+}  // namespace ravine
