@@ -105,6 +105,7 @@ class Ctx {
   const Recipe* recipe() const { return setup_.recipe; }
   uint64_t seed() const { return setup_.seed; }
   double dropout() const { return training_ ? setup_.dropout : 0; }
+  bool dropping() const { return training_; }  // what drops by a probability of its own does
   double attention_dropout() const { return training_ ? setup_.attention_dropout : 0; }
   const std::string& path() const { return path_; }
   Phase phase() const { return phase_; }

@@ -2,6 +2,7 @@
 // and dump all read that declaration. Names are those of Hugging Face's Llama and never change.
 #pragma once
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,8 +22,8 @@ struct Cut {
 };
 
 struct Init {
-  enum Kind : uint8_t { normal, zeros, ones } kind = normal;
-  double std = 0.02;
+  enum Kind : uint8_t { normal, uniform, zeros, ones } kind = normal;
+  double std = 0.02;  // uniform: the half width, values are of [-std, std)
 };
 
 // In which type kernels read it: matrices in the compute type, vectors (norms, biases), lookup tables, and matrices whose rows
@@ -43,6 +44,7 @@ struct Param {
   Param* tied =
       nullptr;  // the value is that one's; the gradient has its own place and is added to that one's at the end of the step
   bool trainable = true;
+  bool adapter = false;  // stands in the files of an adapter, not in those of the model
   double lr_mult = 1, wd_mult = 1;
   Axis group = Axis::data;  // the ranks along it hold the same of it: they sum its gradients and divide what is kept of it
   size_t index = 0;         // among all parameters of the model
@@ -53,6 +55,13 @@ struct Unit {
   std::string name;
   std::vector<Param*> params;
   size_t index = 0;
+};
+
+// What adapter a linear layer gets: LoRA (Hu et al. 2021) as PEFT defines it, y = x W^T + scale * dropout(x) A^T B^T.
+struct AdapterSpec {
+  int64_t rank = 0;
+  double scale = 1, dropout = 0;
+  std::string module;  // as files name it; parts of one joined layer that share it have one A, and B for all their outputs
 };
 
 // Owns the declarations of a model, in order.
@@ -69,6 +78,9 @@ class ParamSet {
   const std::deque<Param>& params() const { return params_; }
   std::deque<Param>& params() { return params_; }
   Param* find(const std::string& name);
+  // Asked by linear layers as they are declared, with the name of a module; empty: none has an adapter.
+  std::function<std::optional<AdapterSpec>(const std::string& module)> adapter_of;
+
   int64_t count() const;         // elements of all parameters, tied ones once
   int64_t matrix_count() const;  // elements that take part in matrix products per token (a tied table counts: it is the head)
 

@@ -81,13 +81,15 @@ struct GeluBackward {
 
 // out = x * keep / (1-p) with keep = (uniform >= p); the mask is never stored, backward calls this again on the gradient.
 // Word c%4 of philox(key, {c/4, position, low half of sequence, step}) decides channel c, uniform24. positions i32 [N],
-// sequences i64 [N]: global position and global sequence index of each row. In place allowed.
+// sequences i64 [N]: global position and global sequence index of each row. In place allowed. first: the channel of the first
+// column, a multiple of 4 (a tensor rank that has a part of the channels).
 struct Dropout {
   static constexpr const char* name = "dropout";
   TensorView x, positions, sequences, out;
   double p = 0;
   uint64_t key = 0;
   uint32_t step = 0;
+  int64_t first = 0;
   template <class F>
   void each(F&& f) const {
     f("x", x, Access::read), f("positions", positions, Access::read), f("sequences", sequences, Access::read),

@@ -16,7 +16,8 @@ struct Add {
   double flops() const { return static_cast<double>(out.count()); }
 };
 
-// out = scale * (a * b), rounded once where scale is 1 or -1; out may be the memory of a or b. Types may differ.
+// out = scale * (a * b), rounded once where scale is 1 or -1; without b: scale * a. out may be the memory of a or b. Types may
+// differ.
 struct Multiply {
   static constexpr const char* name = "multiply";
   TensorView a, b, out;

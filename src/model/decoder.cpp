@@ -114,6 +114,7 @@ class Decoder : public Model {
     facts_.hidden = a.hidden, facts_.heads = a.heads, facts_.kv_heads = a.kv_heads, facts_.head_size = a.head_size;
     facts_.window = a.window;
     if (spec_.rope) table_ = std::make_unique<RopeTable>(*spec_.rope);
+    params_.adapter_of = spec_.adapter_of;
     add_embedding();
     for (int64_t i = 0; i < facts_.layers; ++i) add_layer(i);
     add_head();

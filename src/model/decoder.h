@@ -2,6 +2,7 @@
 // A family reads its config.json into a DecoderSpec and names its files. Whoever must know how a model is built (converters,
 // plans, figures) asks that spec (Model::decoder), never the family's name.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,7 @@ struct DecoderSpec {
       0;  // sequences that it was trained with, where facts.max_positions sets no bound (ALiBi); 0: the file does not say
   Json implied = Json::object();  // fields that a config.json needs once its sizes change, where they now follow from sizes
   CheckpointNames names;
+  std::function<std::optional<AdapterSpec>(const std::string& module)> adapter_of;  // model/adapters.h; empty: none has one
 
   int64_t window(int64_t layer) const { return windows.empty() ? attention.window : windows[static_cast<size_t>(layer)]; }
   bool windowed() const;  // in some layer

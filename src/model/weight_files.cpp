@@ -53,6 +53,7 @@ WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, i
   WeightFiles f{names.architecture, names.base, {}, {}, {names.constants.begin(), names.constants.end()}};
   std::map<std::string, size_t> places;
   for (const Param& p : params.params()) {
+    if (p.adapter) continue;
     if (p.tied) {
       f.copies.push_back(file_name(p.name, names));
       continue;

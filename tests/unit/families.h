@@ -121,7 +121,10 @@ inline std::vector<int32_t> tiny_tokens(uint64_t key, int64_t n) {
 struct TinyRun {
   TinyRun(const Json& config, DType compute, Recompute recompute, double dropout = 0,
           const std::vector<std::string>& unfused = {}, const Kernels& table = ref_kernels())
-      : model(make_model(config, "test")),
+      : TinyRun(make_model(config, "test"), compute, recompute, dropout, unfused, table) {}
+  TinyRun(std::unique_ptr<Model> given, DType compute, const std::string& recompute, double dropout = 0,
+          const std::vector<std::string>& unfused = {}, const Kernels& table = ref_kernels())
+      : model(std::move(given)),
         kernels(table),
         types(Types::of(compute)),
         store(model->params(), types, DeviceKind::cpu),

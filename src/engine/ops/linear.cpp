@@ -25,8 +25,8 @@ void each_product(Ctx& c, std::span<Param* const> weights, int64_t rows, F&& f) 
     begin += count;
   }
 }
+}  // namespace
 
-// The joined gradient; every param is marked as written.
 TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate) {
   TensorView first;
   for (size_t i = 0; i < params.size(); ++i) {
@@ -38,7 +38,6 @@ TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate)
   if (params.size() == 1 || first.absent()) return first;
   return joined(c, first, params);
 }
-}  // namespace
 
 Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases, bool partial) {
   TensorView w = joined(c, c.store().value(*weights[0]), weights);

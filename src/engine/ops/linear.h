@@ -13,6 +13,9 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
 // The joined view of params that lie side by side, from the view of the first.
 TensorView joined(Ctx& c, TensorView first, std::span<Param* const> params);
 
+// The joined gradient of params that lie side by side; each of them is marked as written.
+TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate);
+
 // logits [N,V] of all rows, in f32 (f64 where the run is f64): for trace and generation only, training never makes them.
 // unit_rows, cap: as in loss_head.
 Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows = false, double cap = 0);

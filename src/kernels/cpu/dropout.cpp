@@ -22,7 +22,7 @@ void drop_rows(const Dropout& a) {
     const auto sequence = static_cast<uint32_t>(a.sequences.as<int64_t>()[r]);
     HWY_ALIGN uint32_t words[4 * kLanes];
     for (int64_t c = 0; c < cols; c += 4 * kLanes) {
-      random.words({static_cast<uint32_t>(c / 4), position, sequence, a.step}, words);
+      random.words({static_cast<uint32_t>((a.first + c) / 4), position, sequence, a.step}, words);
       each_vector(std::min(4 * kLanes, cols - c), [&](int64_t i, auto part) RAVINE_LANES {
         const Lanes factor = hn::IfThenElseZero(keeping.keeps(hn::Load(bits32, words + i)), scale);
         out.store(hn::Mul(x.load(c + i, part), factor), c + i, part);
@@ -51,6 +51,7 @@ Kernel<Dropout> cpu_kernel() {
             check_rows("dropout", a.x.rows(), a.x.cols(), {{"x", &a.x}, {"out", &a.out}});
             check_vector("dropout", "positions", a.positions, DType::i32, a.x.rows());
             check_vector("dropout", "sequences", a.sequences, DType::i64, a.x.rows());
+            require(a.first >= 0 && a.first % 4 == 0, "dropout: first must be a multiple of 4, got {}", a.first);
             require(a.p >= 0 && a.p < 1, "dropout: p must be at least 0 and less than 1, got {}", a.p);
             HWY_DYNAMIC_DISPATCH(drop)(a);
           },

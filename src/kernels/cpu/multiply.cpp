@@ -14,6 +14,8 @@ void multiply_rows(const Multiply& a) {
   const Lanes scale = all(static_cast<float>(a.scale));
   for_pieces(a.out, {&a.a, &a.b, &a.out}, [&](int64_t row, int64_t col, int64_t n) HWY_ATTR {
     const Row<T> x(a.a, row, col), y(a.b, row, col), out(a.out, row, col);
+    if (a.b.absent())
+      return each_vector(n, [&](int64_t i, auto part) RAVINE_LANES { out.store(hn::Mul(scale, x.load(i, part)), i, part); });
     each_vector(n, [&](int64_t i, auto part)
                        RAVINE_LANES { out.store(hn::Mul(scale, hn::Mul(x.load(i, part), y.load(i, part))), i, part); });
   });

@@ -20,10 +20,10 @@ void add(const Add& a, void*) {
 void multiply(const Multiply& a, void*) {
   int64_t n = a.out.rows(), c = a.out.cols();
   check(a.name, "a", a.a, n, c);
-  check(a.name, "b", a.b, n, c);
+  check_optional(a.name, "b", a.b, n, c);
   check(a.name, "out", a.out, n, c);
   each_row(n, c, [&](int64_t i) {
-    std::vector<double> x = load_row(a.a, i), y = load_row(a.b, i);
+    std::vector<double> x = load_row(a.a, i), y = a.b.absent() ? std::vector<double>(c, 1.0) : load_row(a.b, i);
     for (int64_t j = 0; j < c; ++j) x[j] *= a.scale * y[j];
     store_row(x, a.out, i);
   });

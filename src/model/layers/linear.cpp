@@ -1,5 +1,7 @@
 #include "model/layers/linear.h"
 
+#include <cmath>
+
 namespace ravine {
 
 Linear::Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split,
@@ -17,11 +19,37 @@ Linear::Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, 
   }
   weights_ = set.add_joined(unit, std::move(weights));
   if (bias) biases_ = set.add_joined(unit, std::move(biases));
+  if (set.adapter_of) add_adapters(set, unit, specs, in);
+}
+
+// A: uniform with bound 1/sqrt(in), as torch's kaiming_uniform with a = sqrt(5) and so PEFT; B: zero. Both decay.
+void Linear::add_adapters(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in) {
+  std::vector<Param> downs;
+  std::string module;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const std::optional<AdapterSpec> spec = set.adapter_of(specs[i].name);
+    if (!spec) continue;
+    if (module != spec->module) {
+      module = spec->module;
+      Param a{specs[i].name + ".lora_A.weight", {spec->rank, in}, {}, {Init::uniform, 1 / std::sqrt(static_cast<double>(in))}};
+      if (split_ == Split::rows) a.cuts = {{1, Axis::tensor, specs[i].parts}};
+      a.adapter = true;
+      downs.push_back(a);
+      adapters_.scale.push_back(spec->scale), adapters_.dropout.push_back(spec->dropout);
+    }
+    Param b{specs[i].name + ".lora_B.weight", {specs[i].out, spec->rank}, {}, {Init::zeros}};
+    if (split_ == Split::columns) b.cuts = {{0, Axis::tensor, specs[i].parts}};
+    b.adapter = true;
+    adapters_.ups.push_back({downs.size() - 1, set.add(unit, b), i});
+  }
+  if (!downs.empty()) adapters_.a = set.add_joined(unit, std::move(downs));
 }
 
 Tensor Linear::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, scope_);
-  return linear(c, x, weights_, biases_, split_ == Split::rows);
+  Tensor y = linear(c, x, weights_, biases_, split_ == Split::rows);
+  if (!adapters_.empty()) lora(c, x, y, adapters_, weights_, split_ == Split::rows);
+  return y;
 }
 
 }  // namespace ravine

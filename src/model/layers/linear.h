@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/ops/linear.h"
+#include "engine/ops/lora.h"
 
 namespace ravine {
 
@@ -20,12 +21,16 @@ class Linear {
  public:
   Linear() = default;
   // Declares <name>.weight (and .bias) for each spec, side by side: one product computes them all. Split by rows, the results
-  // of tensor ranks are summed: the bias, which each of them holds, comes from the first.
+  // of tensor ranks are summed: the bias, which each of them holds, comes from the first. What set.adapter_of says has an
+  // adapter gets <name>.lora_A.weight [rank, in] and <name>.lora_B.weight [out, rank].
   Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split, double init_std);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // [N, sum of outs]
 
  private:
+  void add_adapters(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in);
+
   std::vector<Param*> weights_, biases_;
+  LoraAdapters adapters_;
   Split split_ = Split::columns;
   std::string scope_;
 };

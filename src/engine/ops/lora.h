@@ -1,0 +1,32 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "engine/ctx.h"
+
+namespace ravine {
+
+// The adapters of one linear layer (Hu et al. 2021, as PEFT defines them). A is [r, in] each, side by side in memory; B is
+// [out, r] for each run of outputs.
+struct LoraAdapters {
+  struct Up {
+    size_t adapter;  // whose A it goes with
+    Param* b;
+    size_t weight;  // of the layer's joined weights: the outputs that it adds to
+  };
+  std::vector<Param*> a;
+  std::vector<double> scale;  // of each A
+  std::vector<Up> ups;        // in order of the adapters
+  std::vector<double> dropout;
+  bool empty() const { return a.empty(); }
+};
+
+// y += scale * dropout(x) A^T B^T for each adapter, in place; right after linear(c, x, weights, ..) has made y. x is kept for
+// the gradient of A; of dropout, whose mask follows from (seed, path and adapter, step, sequence, position, channel), each
+// adapter has its own. Over tensor ranks: where outputs are cut (B is), x is whole, and each rank has a part of what A learns;
+// where inputs are cut (A is), `partial`, each rank has a part of x A^T: the small [N, r] is summed, or under sequence
+// parallelism the store sums.
+void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters, std::span<Param* const> weights,
+          bool partial);
+
+}  // namespace ravine

@@ -1,0 +1,172 @@
+#include "model/adapters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/text.h"
+#include "model/decoder.h"
+#include "text/regex.h"
+
+namespace ravine {
+namespace {
+
+constexpr std::string_view kWeight = ".weight", kDown = ".lora_A", kUp = ".lora_B", kPeft = "base_model.model.";
+
+std::string module_of(std::string name) {
+  name.resize(name.size() - kWeight.size());
+  return name;
+}
+
+// "model.layers.7.mlp.up_proj": 7; -1 outside of layers.
+int64_t layer_of(const std::string& declared) {
+  constexpr std::string_view kLayers = "model.layers.";
+  return declared.starts_with(kLayers) ? std::stoll(declared.substr(kLayers.size())) : -1;
+}
+
+bool is_end(const std::string& name, const std::string& end) { return name == end || name.ends_with("." + end); }
+
+bool matches(const std::string& pattern, const std::string& name, const std::string& where) {
+  const Regex regex("^(?:" + pattern + ")$", where);
+  RegexScratch scratch;
+  scratch.start(name);
+  size_t begin = 0, end = 0;
+  return regex.find(name, 0, scratch, begin, end);
+}
+
+// The value of the first pattern that the module matches, else `otherwise`.
+template <class T>
+T by_pattern(const std::map<std::string, T>& patterns, const std::string& module, T otherwise, const std::string& where) {
+  for (const auto& [key, value] : patterns)
+    if (matches("(.*\\.)?(" + key + ")", module, where)) return value;
+  return otherwise;
+}
+
+struct Module {
+  std::string declared, file;  // names without ".weight"
+  bool linear = false;         // a linear layer of a layer
+};
+
+std::vector<Module> modules_of(const Model& model) {
+  std::vector<Module> out;
+  for (const FileTensor& t : model.files().tensors)
+    if (t.name.ends_with(kWeight))
+      for (const Param* p : t.params)
+        out.push_back(
+            {module_of(p->name), module_of(t.name), p->use == Use::matrix && p->shape.rank() == 2 && layer_of(p->name) >= 0});
+  return out;
+}
+
+std::string ends_of(const std::vector<Module>& modules, bool linear) {
+  std::set<std::string> ends;
+  for (const Module& m : modules)
+    if (m.linear || !linear) ends.insert(m.file.substr(m.file.rfind('.') + 1));
+  std::string out;
+  for (const std::string& e : ends) out += (out.empty() ? "" : ", ") + e;
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora) {
+  require(base.decoder() != nullptr, "adapters: the model is not a decoder");
+  const std::vector<Module> modules = modules_of(base);
+  auto targeted = [&](const Module& m) {
+    if (lora.targets_whole) return matches(lora.targets.at(0), m.file, lora.where);
+    return std::any_of(lora.targets.begin(), lora.targets.end(),
+                       [&](const std::string& t) { return t == "all-linear" ? m.linear : is_end(m.file, t); });
+  };
+  for (int64_t layer : lora.layers)
+    if (layer < 0 || layer >= base.facts().layers)
+      throw UserError(fmt::format("layer {} of {}", layer, base.facts().layers), lora.where, "layers count from 0",
+                      fmt::format("name layers below {}", base.facts().layers));
+  for (const std::string& t : lora.targets)
+    if (!lora.targets_whole && t != "all-linear" &&
+        std::none_of(modules.begin(), modules.end(), [&](const Module& m) { return is_end(m.file, t); }))
+      throw UserError(fmt::format("no module of the model ends in '{}'", t), lora.where,
+                      "targets are the last parts of names of linear layers",
+                      fmt::format("choose among {}, or all-linear", ends_of(modules, true)));
+  std::map<std::string, AdapterSpec> chosen;  // by declared name
+  for (const Module& m : modules) {
+    if (!targeted(m)) continue;
+    if (!m.linear)
+      throw UserError(
+          fmt::format("a target that is no linear layer of a layer: {}", m.file), lora.where,
+          "adapters stand beside the linear layers of attention and MLP",
+          fmt::format("choose among {}, or all-linear; lora.save trains other modules whole", ends_of(modules, true)));
+    if (!lora.layers.empty() && std::find(lora.layers.begin(), lora.layers.end(), layer_of(m.declared)) == lora.layers.end())
+      continue;
+    const int64_t rank = by_pattern(lora.rank_pattern, m.file, lora.rank, lora.where);
+    const double alpha = by_pattern(lora.alpha_pattern, m.file, lora.alpha, lora.where);
+    if (rank < 1)
+      throw UserError(fmt::format("rank {} for {}", rank, m.file), lora.where, "a rank is at least 1", "give a larger one");
+    const double by = lora.rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank);
+    chosen[m.declared] = {.rank = rank, .scale = alpha / by, .dropout = lora.dropout, .module = m.file};
+  }
+  if (chosen.empty())
+    throw UserError("no module gets an adapter", lora.where, "targets and layers must leave one",
+                    fmt::format("choose among {}, or all-linear", ends_of(modules, true)));
+
+  DecoderSpec spec = *base.decoder();
+  spec.adapter_of = [chosen](const std::string& module) {
+    const auto it = chosen.find(module);
+    return it == chosen.end() ? std::optional<AdapterSpec>() : it->second;
+  };
+  std::unique_ptr<Model> model = make_decoder(base.config(), base.facts(), std::move(spec));
+  for (Param& p : model->params().params()) p.trainable = p.adapter;
+  for (const std::string& word : lora.save) {
+    bool found = false;
+    for (const FileTensor& t : model->files().tensors) {
+      const std::string module = t.name.substr(0, t.name.rfind('.'));
+      if (!module.ends_with(word)) continue;
+      found = true;
+      for (const Param* p : t.params) model->params().params()[p->index].trainable = true;
+    }
+    for (const std::string& copy : model->files().copies)
+      if (copy.substr(0, copy.rfind('.')).ends_with(word))
+        throw UserError(fmt::format("'{}' is the embedding once more (tie_word_embeddings)", copy), lora.where,
+                        "a module that is trained whole has weights of its own",
+                        "leave it out of the modules that are trained whole, or name the embedding, which is both");
+    if (!found)
+      throw UserError(fmt::format("no module of the model ends in '{}'", word), lora.where,
+                      "modules that are trained whole are named by their last parts",
+                      fmt::format("choose among {}", ends_of(modules, false)));
+  }
+  return model;
+}
+
+WeightFiles adapter_files(const Model& model) {
+  WeightFiles out;
+  out.architecture = model.files().architecture;
+  std::map<std::string, const FileTensor*> base;  // by declared module
+  for (const FileTensor& t : model.files().tensors)
+    if (t.name.ends_with(kWeight))
+      for (const Param* p : t.params) base[module_of(p->name)] = &t;
+  std::map<std::string, size_t> places;
+  for (const Param& p : model.params().params()) {
+    if (!p.adapter) continue;
+    const std::string module = module_of(p.name);  // "model.layers.0.self_attn.q_proj.lora_A"
+    const bool down = module.ends_with(kDown);
+    const FileTensor& t = *base.at(module.substr(0, module.size() - kDown.size()));
+    const std::string name = fmt::format("{}{}{}{}", kPeft, module_of(t.name), down ? kDown : kUp, kWeight);
+    const auto [it, fresh] = places.try_emplace(name, out.tensors.size());
+    if (fresh) out.tensors.push_back({name, {}, {}, false, {}});
+    FileTensor& f = out.tensors[it->second];
+    f.params.push_back(&p);
+    if (down) {
+      f.shape = p.shape;
+      f.runs = {{0, 0, 0, p.shape[0]}};
+    } else {  // its rows are those of the weight: an output each
+      f.shape = {t.transposed ? t.shape[1] : t.shape[0], p.shape[1]};
+      f.runs = t.runs;
+    }
+  }
+  for (const FileTensor& t : model.files().tensors) {
+    if (std::none_of(t.params.begin(), t.params.end(), [](const Param* p) { return p->trainable; })) continue;
+    out.tensors.push_back(t);
+    out.tensors.back().name = std::string(kPeft) + t.name;
+  }
+  return out;
+}
+
+}  // namespace ravine

@@ -1,0 +1,34 @@
+// Which modules of a model get adapters: LoRA (Hu et al. 2021) by the rules of PEFT 0.21 (peft/tuners/lora/config.py,
+// tuners_utils.py check_target_module_exists, other.py get_pattern_key).
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/model.h"
+
+namespace ravine {
+
+struct LoraSettings {
+  int64_t rank = 0;  // 0: none
+  double alpha = 8, dropout = 0;
+  bool rslora = false;  // scale alpha / sqrt(rank), else alpha / rank
+  std::vector<std::string>
+      targets;                 // ends of module names at a dot, as files have them; "all-linear": all linear layers of layers
+  bool targets_whole = false;  // one target, a regular expression of the whole name
+  std::map<std::string, int64_t> rank_pattern;  // of modules whose name matches (.*\.)?(key)
+  std::map<std::string, double> alpha_pattern;
+  std::vector<int64_t> layers;    // that get adapters; empty: all
+  std::vector<std::string> save;  // modules trained whole: names that end so
+  std::string where;              // for messages: the option or the file
+};
+
+// The same model with adapters declared beside its weights, all frozen but adapters and whole modules. A UserError where a
+// target or a whole module matches nothing (with the modules there are), or where what is asked for cannot be.
+std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora);
+
+// How adapter_model.safetensors spells what is trained: lora_A, lora_B, and whole modules. Only for a model with adapters.
+WeightFiles adapter_files(const Model& model);
+
+}  // namespace ravine
