@@ -6,12 +6,11 @@
 #include "base/text.h"
 #include "io/huggingface.h"
 #include "io/load_boxes.h"
+#include "io/load_tensors.h"
 #include "io/open_weights.h"
 
 namespace ravine {
 namespace {
-
-using Files = std::vector<std::unique_ptr<TensorFile>>;
 
 struct StoredParam {
   const TensorFile* file = nullptr;
@@ -19,8 +18,8 @@ struct StoredParam {
 };
 
 // Which stored tensor is which of the family's, by index. Everything is checked here, before any weight changes.
-std::vector<StoredParam> match(const Files& files, const std::string& folder, const Model& model) {
-  const WeightFiles& all = model.files();
+std::vector<StoredParam> match(const TensorSource& source) {
+  const WeightFiles& all = source.table;
   // By name, with and without the prefix of the base model; -1: a copy of another parameter, which is not read.
   std::unordered_map<std::string, int64_t> by_name;
   auto know = [&](const std::string& name, int64_t index) {
@@ -30,7 +29,7 @@ std::vector<StoredParam> match(const Files& files, const std::string& folder, co
   for (size_t i = 0; i < all.tensors.size(); ++i) know(all.tensors[i].name, static_cast<int64_t>(i));
   for (const std::string& name : all.copies) know(name, -1);
   std::vector<StoredParam> out(all.tensors.size());
-  for (const auto& file : files) {
+  for (const auto& file : source.files) {
     for (const TensorInfo& info : file->tensors()) {
       auto it = by_name.find(std::string(info.name));
       if (it == by_name.end()) {
@@ -39,8 +38,8 @@ std::vector<StoredParam> match(const Files& files, const std::string& folder, co
         for (const FileTensor& t : all.tensors) names.push_back(t.name);
         const std::string near = nearest(info.name, names);
         throw UserError("surplus tensor", tensor_at(file->path(), info.name),
-                        fmt::format("the model ({}) has no parameter of this name", model.facts().family),
-                        near.empty() ? "use weights that belong to config.json" : fmt::format("did you mean '{}'?", near));
+                        fmt::format("{} ({}) has no parameter of this name", source.whole, source.kind),
+                        near.empty() ? source.fix : fmt::format("did you mean '{}'?", near));
       }
       if (it->second < 0) continue;
       StoredParam& place = out[static_cast<size_t>(it->second)];
@@ -51,8 +50,8 @@ std::vector<StoredParam> match(const Files& files, const std::string& folder, co
                         "remove one of them");
       if (!(info.shape == t.shape))
         throw UserError("misshapen tensor", tensor_at(file->path(), info.name),
-                        fmt::format("its shape is {}, the model needs {}", info.shape.text(), t.shape.text()),
-                        "use weights that belong to config.json");
+                        fmt::format("its shape is {}, {} needs {}", info.shape.text(), source.whole, t.shape.text()),
+                        source.fix);
       if (!is_float(info.dtype))
         throw UserError("tensor is not floating", tensor_at(file->path(), info.name),
                         fmt::format("weights must be f32, bf16, f16 or f64, it is {}", name(info.dtype)),
@@ -68,29 +67,33 @@ std::vector<StoredParam> match(const Files& files, const std::string& folder, co
     ++missing;
   }
   if (first) {
-    const std::string where = files.size() == 1 ? files[0]->path() : folder;
+    const std::string where = source.files.size() == 1 ? source.files[0]->path() : source.where;
     throw UserError("missing tensor", tensor_at(where, first->name),
-                    fmt::format("the model needs it ({} of {} parameters are missing)", missing, out.size()),
-                    "use weights that belong to config.json");
+                    fmt::format("{} needs it ({} of {} parameters are missing)", source.whole, missing, out.size()),
+                    source.fix);
   }
   return out;
 }
 
-}  // namespace
-
-void check_weights(const std::string& folder, const Model& model) {
-  const Files files = open_weights(folder);
-  check_export(folder, false);
-  match(files, folder, model);
+TensorSource model_source(const std::vector<std::unique_ptr<TensorFile>>& files, const std::string& folder,
+                          const Model& model) {
+  return {.files = files,
+          .where = folder,
+          .table = model.files(),
+          .whole = "the model",
+          .kind = model.facts().family,
+          .fix = "use weights that belong to config.json"};
 }
 
-std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store,
+}  // namespace
+
+void check_tensors(const TensorSource& source) { match(source); }
+
+std::vector<std::string> load_tensors(const TensorSource& source, size_t params, WeightSource& store,
                                       const std::function<bool(const Param&)>& wanted) {
-  const Files files = open_weights(folder);
-  check_export(folder, false);
-  const std::vector<StoredParam> stored = match(files, folder, model);
-  const std::vector<FileTensor>& tensors = model.files().tensors;
-  std::vector<std::vector<ParamBox>> boxes(model.params().params().size());  // by Param::index
+  const std::vector<StoredParam> stored = match(source);
+  const std::vector<FileTensor>& tensors = source.table.tensors;
+  std::vector<std::vector<ParamBox>> boxes(params);  // by Param::index
   for (ParamBox& box : store.boxes())
     if (!wanted || wanted(*box.param)) boxes[box.param->index].push_back(std::move(box));
   std::vector<BoxRead> reads;
@@ -104,6 +107,19 @@ std::vector<std::string> load_weights(const std::string& folder, const Model& mo
     run_read(reads[static_cast<size_t>(i)], scratch[static_cast<size_t>(thread)]);
   });
   return names;
+}
+
+void check_weights(const std::string& folder, const Model& model) {
+  const auto files = open_weights(folder);
+  check_export(folder, false);
+  check_tensors(model_source(files, folder, model));
+}
+
+std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store,
+                                      const std::function<bool(const Param&)>& wanted) {
+  const auto files = open_weights(folder);
+  check_export(folder, false);
+  return load_tensors(model_source(files, folder, model), model.params().params().size(), store, wanted);
 }
 
 }  // namespace ravine

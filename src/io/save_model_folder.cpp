@@ -5,23 +5,18 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "base/parallel.h"
 #include "files/atomic.h"
 #include "files/compressed.h"
-#include "files/convert.h"
 #include "files/folder_mark.h"
-#include "files/safetensors.h"
 #include "files/tokenizer_files.h"
-#include "io/file_rows.h"
 #include "io/huggingface.h"
+#include "io/write_tensors.h"
 
 namespace fs = std::filesystem;
 
 namespace ravine {
 namespace {
 
-constexpr int64_t kPiece = int64_t{4} << 20;  // elements converted at a time
-constexpr int64_t kChunk = int64_t{64} << 10;
 constexpr int64_t kMaxTokenizer = int64_t{1} << 30;  // bytes
 
 std::string torch_name(DType t) {
@@ -118,8 +113,7 @@ struct Entry {
   const std::string& name() const { return tensor->name; }
 };
 
-// As huggingface_hub splits a state dict: in order, a new shard when the next tensor does not fit. Inside a file by name, as
-// safetensors sorts tensors of one type.
+// As huggingface_hub splits a state dict: in order, a new shard when the next tensor does not fit.
 std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, int64_t limit) {
   std::vector<std::vector<Entry>> shards(1);
   int64_t size = 0;
@@ -132,54 +126,23 @@ std::vector<std::vector<Entry>> split_shards(const Model& model, DType dtype, in
     shards.back().push_back({&t, bytes});
     size += bytes;
   }
-  for (auto& s : shards) std::sort(s.begin(), s.end(), [](const Entry& a, const Entry& b) { return a.name() < b.name(); });
   return shards;
-}
-
-void write_tensor(SafetensorsWriter& writer, const Entry& e, DType dtype, WeightSource& store,
-                  std::vector<std::byte>& scratch) {
-  const FileTensor& t = *e.tensor;
-  Lease lease(store, *t.params[0]->unit);
-  std::vector<TensorView> of;
-  for (const Param* p : t.params) {
-    of.push_back(store.master(*p));
-    require(of.back().shape == p->shape && of.back().contiguous() && of.back().data,
-            "save_model_folder: the master of '{}' is whole, contiguous and not on meta, got {}", p->name,
-            of.back().shape.text());
-  }
-  if (of.size() == 1 && of[0].dtype == dtype && !t.transposed) {
-    writer.write(e.name(), {static_cast<const std::byte*>(of[0].data), static_cast<size_t>(e.bytes)});
-    return;
-  }
-  for (const FileRange& large : file_ranges(t, kPiece)) {
-    scratch.resize(static_cast<size_t>(large.count * size_of(dtype)));
-    FileTensor part;  // only its shape is asked for the cuts
-    part.shape = t.shape.rank() < 2 ? Shape{large.count} : Shape{large.count / t.shape[-1], t.shape[-1]};
-    const std::vector<FileRange> small = file_ranges(part, kChunk);
-    parallel_for(static_cast<int64_t>(small.size()), [&](int64_t i) {
-      const FileRange& r = small[static_cast<size_t>(i)];
-      gather(t, {large.begin + r.begin, r.count}, dtype, scratch.data() + r.begin * size_of(dtype), of);
-    });
-    writer.write(e.name(), scratch);
-  }
 }
 
 void write_weights(const std::string& folder, const SaveFolder& options, const Model& model, WeightSource& store) {
   const auto shards = split_shards(model, options.dtype, options.shard_bytes);
-  std::vector<std::byte> scratch;
   int64_t total = 0;
   std::map<std::string, std::string> places;
   for (size_t i = 0; i < shards.size(); ++i) {
     const std::string file =
         shards.size() == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    SafetensorsWriter writer(folder + "/" + file, {{{"format", "pt"}}});
-    for (const Entry& e : shards[i]) writer.declare(e.name(), options.dtype, e.tensor->shape);
+    std::vector<const FileTensor*> tensors;
     for (const Entry& e : shards[i]) {
-      write_tensor(writer, e, options.dtype, store, scratch);
+      tensors.push_back(e.tensor);
       places[e.name()] = file;
       total += e.bytes;
     }
-    writer.commit();
+    write_tensors(folder + "/" + file, tensors, options.dtype, store);
   }
   if (shards.size() == 1) return;
   Json index;

@@ -1,0 +1,178 @@
+#include "io/adapter_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+
+#include "base/text.h"
+#include "files/atomic.h"
+#include "files/tensor_set.h"
+#include "io/huggingface.h"
+#include "io/load_tensors.h"
+#include "io/write_tensors.h"
+
+namespace ravine {
+namespace fs = std::filesystem;
+namespace {
+
+// Fields of adapter_config.json as they are where nothing is asked for; another value changes the arithmetic or what is
+// trained.
+struct Unused {
+  const char* key;
+  Json none;  // beside null, [], {} and false
+  const char* what;
+};
+const std::vector<Unused>& unused_fields() {
+  static const std::vector<Unused> fields = {
+      {"use_dora", false, "DoRA"},
+      {"bias", "none", "trained biases"},
+      {"lora_bias", false, "a bias beside B"},
+      {"use_qalora", false, "QA-LoRA"},
+      {"use_bdlora", nullptr, "BD-LoRA"},
+      {"layer_replication", nullptr, "replicated layers"},
+      {"target_parameters", nullptr, "targets that are parameters, not modules"},
+      {"trainable_token_indices", nullptr, "single trained rows of the embedding"},
+      {"exclude_modules", nullptr, "excluded modules"},
+      {"layers_pattern", nullptr, "another name of the list of layers"},
+      {"arrow_config", nullptr, "Arrow"},
+      {"alora_invocation_tokens", nullptr, "activated LoRA"},
+      {"monteclora_config", nullptr, "MonteCLoRA"},
+      {"kasa_config", nullptr, "KaSA"},
+      {"velora_config", nullptr, "VeLoRA"},
+  };
+  return fields;
+}
+
+bool says_nothing(const Json& value, const Json& none) {
+  return value == none || value.is_null() || value == Json(false) || ((value.is_array() || value.is_object()) && value.empty());
+}
+
+[[noreturn]] void refuse(const std::string& file, const std::string& what, const std::string& rule) {
+  throw UserError(what, file, rule, "save the adapter again with PEFT, or merge it into its base there");
+}
+
+template <class T>
+T field(const Json& config, const std::string& file, const char* key, T otherwise) {
+  const auto it = config.find(key);
+  if (it == config.end() || it->is_null()) return otherwise;
+  try {
+    return it->get<T>();
+  } catch (const Json::exception&) {
+    refuse(file, fmt::format("\"{}\" is {}", key, escaped(it->dump(-1, ' ', true, Json::error_handler_t::replace))),
+           "it has another type in what PEFT writes");
+  }
+}
+
+std::vector<std::string> names(const Json& config, const std::string& file, const char* key) {
+  const auto it = config.find(key);
+  if (it != config.end() && it->is_string()) return {it->get<std::string>()};
+  return field<std::vector<std::string>>(config, file, key, {});
+}
+
+TensorSource source_of(const std::vector<std::unique_ptr<TensorFile>>& files, const std::string& folder,
+                       const WeightFiles& table, const Model& model) {
+  return {.files = files,
+          .where = folder,
+          .table = table,
+          .whole = "the adapter of this model",
+          .kind = model.facts().family,
+          .fix = "use the adapter with the base that it was trained on"};
+}
+
+std::vector<std::unique_ptr<TensorFile>> open_adapter(const std::string& folder) {
+  const auto adapter = find_adapter(folder);
+  if (!adapter || adapter->weights_file.empty())
+    throw UserError("no weights of an adapter", folder, "adapter_model.safetensors or adapter_model.bin must be there",
+                    "name the folder that PEFT has saved");
+  std::vector<std::unique_ptr<TensorFile>> files;
+  files.push_back(open_tensor_file(adapter->weights_file));
+  return files;
+}
+
+}  // namespace
+
+LoraSettings adapter_settings(const std::string& folder) {
+  const auto adapter = find_adapter(folder);
+  if (!adapter || adapter->config_file.empty())
+    throw UserError("not the folder of an adapter", folder, "adapter_config.json must be there",
+                    "name the folder that PEFT has saved");
+  const std::string& file = adapter->config_file;
+  const Json config = adapter_config(*adapter);
+  if (const auto type = field<std::string>(config, file, "peft_type", ""); type != "LORA")
+    refuse(file, fmt::format("peft_type '{}'", escaped(type)), "LoRA is the kind of adapter that is applied");
+  for (const Unused& u : unused_fields())
+    if (const auto it = config.find(u.key); it != config.end() && !says_nothing(*it, u.none))
+      refuse(file, fmt::format("\"{}\" asks for {}", u.key, u.what), "the arithmetic of plain LoRA is applied");
+  LoraSettings s;
+  s.where = file;
+  s.rank = field<int64_t>(config, file, "r", 8);
+  s.alpha = field<double>(config, file, "lora_alpha", 8);
+  s.dropout = field<double>(config, file, "lora_dropout", 0);
+  s.rslora = field<bool>(config, file, "use_rslora", false);
+  s.targets = names(config, file, "target_modules");
+  const auto given = config.find("target_modules");
+  s.targets_whole = given != config.end() && given->is_string() && s.targets[0] != "all-linear";
+  s.save = names(config, file, "modules_to_save");
+  s.rank_pattern = field<std::map<std::string, int64_t>>(config, file, "rank_pattern", {});
+  s.alpha_pattern = field<std::map<std::string, double>>(config, file, "alpha_pattern", {});
+  if (const auto it = config.find("layers_to_transform"); it != config.end() && it->is_number_integer())
+    s.layers = {it->get<int64_t>()};
+  else
+    s.layers = field<std::vector<int64_t>>(config, file, "layers_to_transform", {});
+  if (s.targets.empty()) refuse(file, "\"target_modules\" is empty", "an adapter names the modules that it stands beside");
+  if (s.rank < 1 || !(s.dropout >= 0 && s.dropout < 1) || !std::isfinite(s.alpha))
+    refuse(file, fmt::format("r {}, lora_alpha {}, lora_dropout {}", s.rank, s.alpha, s.dropout),
+           "a rank is at least 1, a dropout in [0, 1)");
+  return s;
+}
+
+void check_adapter(const std::string& folder, const Model& model) {
+  const auto files = open_adapter(folder);
+  const WeightFiles table = adapter_files(model);
+  check_tensors(source_of(files, folder, table, model));
+}
+
+void load_adapter(const std::string& folder, const Model& model, WeightSource& store) {
+  const auto files = open_adapter(folder);
+  const WeightFiles table = adapter_files(model);
+  load_tensors(source_of(files, folder, table, model), model.params().params().size(), store);
+}
+
+void save_adapter(const SaveAdapter& options, const LoraSettings& lora, const Model& model, WeightSource& store) {
+  auto or_null = [](const auto& list) { return list.empty() ? Json() : Json(list); };
+  Json config = {
+      {"alpha_pattern", lora.alpha_pattern},
+      {"base_model_name_or_path", options.base},
+      {"bias", "none"},
+      {"fan_in_fan_out",
+       model.files().tensors.size() > 0 && std::any_of(model.files().tensors.begin(), model.files().tensors.end(),
+                                                       [](const FileTensor& t) { return t.transposed; })},
+      {"inference_mode", true},
+      {"init_lora_weights", true},
+      {"layers_to_transform", or_null(lora.layers)},
+      {"lora_alpha", lora.alpha == std::floor(lora.alpha) ? Json(static_cast<int64_t>(lora.alpha)) : Json(lora.alpha)},
+      {"lora_dropout", lora.dropout},
+      {"modules_to_save", or_null(lora.save)},
+      {"peft_type", "LORA"},
+      {"r", lora.rank},
+      {"rank_pattern", lora.rank_pattern},
+      {"target_modules", lora.targets_whole || lora.targets == std::vector<std::string>{"all-linear"} ? Json(lora.targets.at(0))
+                                                                                                      : Json(lora.targets)},
+      {"task_type", "CAUSAL_LM"},
+      {"use_dora", false},
+      {"use_rslora", lora.rslora}};
+  const fs::path target = fs::path(options.dir).lexically_normal();
+  refuse_foreign_model(target.string(), options.run, nullptr);
+  if (target.has_parent_path()) create_folders(target.parent_path().string());
+  AtomicFolder folder(target.string());
+  write_file_atomic(folder.folder() + "/adapter_config.json", config.dump(2) + "\n");
+  const WeightFiles table = adapter_files(model);
+  std::vector<const FileTensor*> tensors;
+  for (const FileTensor& t : table.tensors) tensors.push_back(&t);
+  write_tensors(folder.folder() + "/adapter_model.safetensors", tensors, options.dtype, store);
+  write_mark(folder.folder(), mark_of(folder.folder(), options.run, kModelFolder));
+  folder.commit([&](const std::string& replaced) { refuse_foreign_model(replaced, options.run, nullptr); });
+}
+
+}  // namespace ravine

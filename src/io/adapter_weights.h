@@ -1,0 +1,30 @@
+// Adapters of PEFT into a model and out of one: adapter_config.json as settings, adapter_model.safetensors (or .bin, whose
+// pickle is not executed) as weights. Source: peft 0.21, tuners/lora/config.py, utils/save_and_load.py.
+#pragma once
+#include <string>
+
+#include "files/folder_mark.h"
+#include "io/adapter_folder.h"
+#include "model/adapters.h"
+
+namespace ravine {
+
+// What adapter_config.json says; `where` of it names the file. A kind of adapter, or a field of LoRA, that the arithmetic of
+// model/adapters.h does not have is a UserError that names it: DoRA, biases, AdaLoRA, ...
+LoraSettings adapter_settings(const std::string& folder);
+
+// Reads A, B and whole modules of `folder` into store.master(): each must be there once, in its shape. A file that belongs to
+// another base is a UserError that names the first tensor that differs. `model` is with_adapters(.., adapter_settings(folder)).
+void load_adapter(const std::string& folder, const Model& model, WeightSource& store);
+void check_adapter(const std::string& folder, const Model& model);  // headers only
+
+struct SaveAdapter {
+  std::string dir;  // appears whole or not at all; one that the same run has made is replaced
+  DType dtype = DType::f32;
+  std::string base;  // base_model_name_or_path
+  std::string run;   // who makes it: recorded in its mark
+};
+// Blocks until the folder is on disk; errors as save_model_folder.
+void save_adapter(const SaveAdapter& options, const LoraSettings& lora, const Model& model, WeightSource& store);
+
+}  // namespace ravine
