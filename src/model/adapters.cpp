@@ -68,8 +68,7 @@ std::string ends_of(const std::vector<Module>& modules, bool linear) {
 
 }  // namespace
 
-std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora) {
-  require(base.decoder() != nullptr, "adapters: the model is not a decoder");
+std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSettings& lora) {
   const std::vector<Module> modules = modules_of(base);
   auto targeted = [&](const Module& m) {
     if (lora.targets_whole) return matches(lora.targets.at(0), m.file, lora.where);
@@ -106,9 +105,14 @@ std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora
   if (chosen.empty())
     throw UserError("no module gets an adapter", lora.where, "targets and layers must leave one",
                     fmt::format("choose among {}, or all-linear", ends_of(modules, true)));
+  return chosen;
+}
 
+std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora) {
+  require(base.decoder() != nullptr, "adapters: the model is not a decoder");
+  const std::vector<Module> modules = modules_of(base);
   DecoderSpec spec = *base.decoder();
-  spec.adapter_of = [chosen](const std::string& module) {
+  spec.adapter_of = [chosen = adapter_specs(base, lora)](const std::string& module) {
     const auto it = chosen.find(module);
     return it == chosen.end() ? std::optional<AdapterSpec>() : it->second;
   };

@@ -24,6 +24,10 @@ struct LoraSettings {
   std::string where;              // for messages: the option or the file
 };
 
+// What adapter each module gets, by its declared name. A UserError where a target matches nothing (with the modules there are),
+// or where what is asked for cannot be.
+std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSettings& lora);
+
 // The same model with adapters declared beside its weights, all frozen but adapters and whole modules. A UserError where a
 // target or a whole module matches nothing (with the modules there are), or where what is asked for cannot be.
 std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora);

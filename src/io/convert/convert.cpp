@@ -12,6 +12,7 @@
 #include "io/convert/deepspeed.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
+#include "io/convert/merge_adapter.h"
 #include "io/convert/mindformers.h"
 #include "io/convert/ravine_checkpoint.h"
 
@@ -83,6 +84,7 @@ DType common_type(const Weights& w, const ConvertOptions& o) {
 void settle(Weights& w, const Geometry& g, WeightLayout layout, const ConvertOptions& o, bool moments) {
   if (layout == WeightLayout::hf || layout == WeightLayout::deepspeed) from_family_files(w, g);
   check_weights(w, g, o.allow_unknown, moments);
+  if (!o.adapter.empty() && !moments) merge_adapter(w, g, o.adapter);
   if (o.resize_vocabulary > 0) resize_vocabulary(w, g.spec().implied, o.resize_vocabulary, moments);
 }
 
@@ -118,6 +120,7 @@ std::string plan_text(const ConvertOptions& o, const Weights& w, const ConvertRe
   out += fmt::format("{}\n", program_version());
   for (const std::string& beside : {w.folder, w.tokenizer})  // of a run they may lie elsewhere
     if (!beside.empty() && !lies_within(beside, o.input)) out += describe_source(beside);
+  if (!o.adapter.empty()) out += describe_source(o.adapter);
   return out + describe_source(o.input);
 }
 
@@ -137,7 +140,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   const bool known = has_geometry(w.config);
   Geometry g;
   Weights first, second;
-  if (known || o.to != ConvertTarget::hf || o.resize_vocabulary > 0 || layout == WeightLayout::ravine) {
+  if (known || o.to != ConvertTarget::hf || !o.adapter.empty() || o.resize_vocabulary > 0 || layout == WeightLayout::ravine) {
     if (w.config.is_null())
       throw UserError("no config", o.input, "the layout of weights needs it", "give --model-config CONFIG.json");
     g = geometry_of(w.config, w.config_where);

@@ -45,6 +45,7 @@ struct ConvertOptions {
   ConvertTarget to = ConvertTarget::hf;
   std::optional<WeightLayout> from;                      // none: recognised
   std::string model_config;                              // a config.json; "": what the source has
+  std::string adapter;                                   // of PEFT, merged into the weights; "": none
   std::optional<DType> dtype;                            // of floating tensors; none: as stored
   int64_t tensor = 1, pipeline = 1, virtual_stages = 1;  // of Megatron; MindFormers: tensor only
   bool fused = false;                                    // MindFormers: q, k, v joined, gate and up too

@@ -80,8 +80,9 @@ void check_weights(Weights& w, const Geometry& g, bool allow_unknown, bool parti
                       "use a complete checkpoint of this model");
 }
 
-void from_family_files(Weights& w, const Geometry& g) {
-  const WeightFiles& files = g.model->files();
+void from_family_files(Weights& w, const Geometry& g) { from_files(w, g.model->files(), w.config_where); }
+
+void from_files(Weights& w, const WeightFiles& files, const std::string& where) {
   auto take = [&](const std::string& name) {
     ElementsPtr e;
     for (const std::string& n : {name, name.starts_with(files.base) ? name.substr(files.base.size()) : name})
@@ -93,10 +94,9 @@ void from_family_files(Weights& w, const Geometry& g) {
     ElementsPtr e = take(t.name);
     if (!e) continue;
     if (!(e->shape() == t.shape))
-      throw UserError(
-          "misshapen tensor", e->where(),
-          fmt::format("'{}' is {}, {} makes it {}", printable(t.name), e->shape().text(), w.config_where, t.shape.text()),
-          "use weights that belong to the config");
+      throw UserError("misshapen tensor", e->where(),
+                      fmt::format("'{}' is {}, {} makes it {}", printable(t.name), e->shape().text(), where, t.shape.text()),
+                      "use weights that belong to the config");
     if (t.transposed) e = transposed(e);
     for (size_t i = 0; i < t.params.size(); ++i)
       out.emplace_back(

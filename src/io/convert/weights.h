@@ -63,6 +63,7 @@ void check_weights(Weights& weights, const Geometry& g, bool allow_unknown, bool
 // Between a family's files and the names above: joined q, k, v are cut, matrices stored [in, out] are turned. Names that are
 // not of the family's files stay as they are.
 void from_family_files(Weights& weights, const Geometry& g);
+void from_files(Weights& weights, const WeightFiles& files, const std::string& where);  // `where`: what says the shapes
 void to_family_files(Weights& weights, const Geometry& g);
 
 // The vocabulary with `rows` entries: old ones stay as they are; new ones are the mean of the old, in the embedding and in the

@@ -1,0 +1,93 @@
+#include "io/convert/merge_adapter.h"
+
+#include "files/convert.h"
+#include "files/tensor_set.h"
+#include "io/adapter_weights.h"
+
+namespace ravine {
+namespace {
+
+std::vector<double> numbers(const Elements& e) {
+  std::vector<std::byte> bytes(static_cast<size_t>(e.count() * size_of(e.dtype())));
+  e.read(0, bytes);
+  std::vector<double> out(static_cast<size_t>(e.count()));
+  convert(e.dtype(), bytes.data(), DType::f64, out.data(), e.count());
+  return out;
+}
+
+// w [out, in] + scale * b [out, r] a [r, in]. a and b are small, and read at once.
+class LowRankSum : public Elements {
+ public:
+  LowRankSum(ElementsPtr w, const ElementsPtr& a, const ElementsPtr& b, double scale)
+      : Elements(w->dtype(), w->shape()),
+        w_(std::move(w)),
+        a_(numbers(*a)),
+        b_(numbers(*b)),
+        rank_(a->shape()[0]),
+        scale_(scale) {
+    a->files(files_), b->files(files_);
+  }
+  void read(int64_t begin, std::span<std::byte> into) const override {
+    const int64_t size = size_of(dtype()), n = static_cast<int64_t>(into.size()) / size, cols = shape()[1];
+    std::vector<std::byte> stored(into.size());
+    w_->read(begin, stored);
+    std::vector<double> sum(static_cast<size_t>(n)), row(static_cast<size_t>(cols));
+    convert(dtype(), stored.data(), DType::f64, sum.data(), n);
+    for (int64_t at = begin; at < begin + n;) {
+      const int64_t r = at / cols, first = at % cols, end = std::min(cols, first + begin + n - at);
+      std::fill(row.begin() + first, row.begin() + end, 0.0);
+      for (int64_t k = 0; k < rank_; ++k) {
+        const double b = b_[static_cast<size_t>(r * rank_ + k)];
+        const double* a = a_.data() + k * cols;
+        for (int64_t c = first; c < end; ++c) row[static_cast<size_t>(c)] += b * a[c];
+      }
+      for (int64_t c = first; c < end; ++c)
+        sum[static_cast<size_t>(at - begin + c - first)] += scale_ * row[static_cast<size_t>(c)];
+      at += end - first;
+    }
+    convert(DType::f64, sum.data(), dtype(), into.data(), n);
+  }
+  std::string where() const override { return fmt::format("{} + {} B A", w_->where(), scale_); }
+  void files(std::set<std::string>& paths) const override {
+    w_->files(paths);
+    paths.insert(files_.begin(), files_.end());
+  }
+
+ private:
+  ElementsPtr w_;
+  std::vector<double> a_, b_;
+  int64_t rank_;
+  double scale_;
+  std::set<std::string> files_;
+};
+
+}  // namespace
+
+void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapter) {
+  const LoraSettings lora = adapter_settings(adapter);
+  const std::unique_ptr<Model> model = with_adapters(*g.model, lora);
+  check_adapter(adapter, *model);
+  Weights parts;
+  const std::shared_ptr<const TensorFile> file = open_tensor_file(find_adapter(adapter)->weights_file);
+  for (const TensorInfo& t : file->tensors()) parts.add(t.name, stored(file, t));
+  from_files(parts, adapter_files(*model), adapter);
+  std::map<std::string, AdapterSpec> specs = adapter_specs(*g.model, lora);
+  ElementsPtr down;
+  for (const Param& p : model->params().params()) {
+    constexpr std::string_view kUp = ".lora_B.weight", kDown = ".lora_A.weight";
+    const auto found = parts.tensors.find(p.name);
+    if (found == parts.tensors.end()) continue;
+    if (!p.adapter) {
+      weights.tensors[p.name] = as_type(found->second, weights.tensors.at(p.name)->dtype());
+      continue;
+    }
+    if (!p.name.ends_with(kUp)) continue;
+    const std::string module = p.name.substr(0, p.name.size() - kUp.size());
+    if (const auto own = parts.tensors.find(module + std::string(kDown)); own != parts.tensors.end()) down = own->second;
+    ElementsPtr& w = weights.tensors.at(module + ".weight");  // without an A of its own it shares that of the module before it
+    w = std::make_shared<LowRankSum>(w, down, found->second, specs.at(module).scale);
+  }
+  weights.notes.push_back(fmt::format("merged with {}", adapter));
+}
+
+}  // namespace ravine
