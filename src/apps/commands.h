@@ -13,6 +13,7 @@ Command data_index_command();  // actions of `data`
 Command data_merge_command();
 Command preprocess_command();
 Command convert_command();
+Command merge_lora_command();  // in convert.cpp
 Command diff_command();
 Command plan_command();
 Command bench_command();

@@ -5,6 +5,8 @@
 #include "apps/command.h"
 #include "base/counted.h"
 #include "base/log.h"
+#include "base/program_name.h"
+#include "base/shell_word.h"
 #include "files/tensor_file.h"
 #include "text/tokenizers/sentencepiece_json.h"
 #include "train/run_places.h"
@@ -30,6 +32,7 @@ struct ConvertFlags {
     v("fused", o.fused, "MindFormers: q, k, v as one matrix per layer, gate and up too (qkv_concat)");
     v("optimizer", o.optimizer,
       "to ravine: with the moments and the step of the input (DeepSpeed ZeRO, Megatron, MindFormers, Ravine), so that its run goes on");
+    v("adapter", o.adapter, "adapter of PEFT that is merged into the weights on the way", metavar("DIR") & reads_folder());
     v("dtype", o.dtype, "type of the weights written; none: as stored",
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
     v("model-config", o.model_config, "config.json of the model, where the input has none or another vocabulary",
@@ -48,6 +51,44 @@ void print_rows(const ConvertReport& report) {
     file = std::max(file, r.file.size()), tensor = std::max(tensor, printable(r.name).size());
   for (const ConvertRow& r : report.rows)
     fmt::print("{:<{}}  {:<{}}  {:<5} {:<16} {}\n", r.file, file, printable(r.name), tensor, r.dtype, r.shape, r.rule);
+}
+
+// Converts, with a progress bar and what the user should know.
+ConvertReport show_conversion(const ConvertOptions& o, Log& log) {
+  const ConvertReport report = convert_weights(o, [&](int64_t done, int64_t all) {
+    log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
+                 fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
+  });
+  log.end_progress();
+  log.line("input: {}", report.source);
+  for (const std::string& note : report.notes) log.warn("{}", note);
+  return report;
+}
+
+struct MergeFlags {
+  ConvertOptions options;
+  int64_t threads = 0;
+  template <class V>
+  void each(V&& v) {
+    ConvertOptions& o = options;
+    v("model", o.input, "base model, a Hugging Face folder", required() & metavar("DIR") & reads_folder());
+    v("adapter", o.adapter, "LoRA adapter of PEFT, or OUTPUT/adapter of a run", required() & metavar("DIR") & reads_folder());
+    v("output", o.output, "model folder to write: it appears whole or not at all", required() & metavar("DIR") & writes());
+    v("dtype", o.dtype, "type of the weights written; none: as the base has them",
+      one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
+    v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & same_as("train.threads"));
+  }
+};
+
+int run_merge(MergeFlags& flags, Config&) {
+  ConvertOptions& o = flags.options;
+  o.to = ConvertTarget::hf, o.from = WeightLayout::hf;
+  o.missing_tokenizer_files = missing_tokenizer_files;
+  Log log;
+  const ConvertReport report = show_conversion(o, log);
+  log.line("{}, {} in {}", counted(report.rows.size(), "tensor"), human_bytes(static_cast<double>(report.bytes)), o.output);
+  log.line("next     {} generate --model {} --prompt TEXT --sample", program_word(), shell_word(o.output));
+  return 0;
 }
 
 int run_convert(ConvertFlags& flags, Config&) {
@@ -70,13 +111,7 @@ int run_convert(ConvertFlags& flags, Config&) {
   o.input = run_meant_by(o.input);
   o.missing_tokenizer_files = missing_tokenizer_files;
   Log log;
-  const ConvertReport report = convert_weights(o, [&](int64_t done, int64_t all) {
-    log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
-                 fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
-  });
-  log.end_progress();
-  log.line("input: {}", report.source);
-  for (const std::string& note : report.notes) log.warn("{}", note);
+  const ConvertReport report = show_conversion(o, log);
   if (o.dry_run) print_rows(report);
   log.line("{}{}, {}{}", o.dry_run ? "would write " : "", counted(report.rows.size(), "tensor"),
            human_bytes(static_cast<double>(report.bytes)), o.dry_run ? "" : fmt::format(" in {}", o.output));
@@ -85,6 +120,14 @@ int run_convert(ConvertFlags& flags, Config&) {
 }
 
 }  // namespace
+
+Command merge_lora_command() {
+  return command<MergeFlags>({.name = "merge-lora",
+                              .summary = "a model of a base and a LoRA adapter: W + scale B A, rounded once to the base's type",
+                              .example = "ravine merge-lora --model qwen2 --adapter runs/tune/adapter --output tuned",
+                              .lasting = true},
+                             "Data", run_merge);
+}
 
 Command convert_command() {
   return command<ConvertFlags>(

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "model/decoder.h"
-#include "text/regex.h"
+#include "text/tokenizers/regex.h"
 
 namespace ravine {
 namespace {
