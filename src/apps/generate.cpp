@@ -35,7 +35,7 @@ constexpr const char* kToUtf8 =
 
 struct GenerateFlags {
   CommonFlags common;
-  std::string model, prompt, prompts, prompt_ids, chat_template, system;
+  std::string model, adapter, prompt, prompts, prompt_ids, chat_template, system;
   BeamRules beam_rules = BeamRules::transformers;
   // Empty: not given.
   std::vector<int64_t> max_new_tokens, top_k, no_repeat_ngram_size, beams, num_return;
@@ -45,6 +45,8 @@ struct GenerateFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
+    v("adapter", adapter, "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run",
+      metavar("DIR") & reads_folder());
     v("prompt", prompt, "text to go on from; -: all of stdin; several are --prompts", filled() & at_most_bytes(kMostPrompt));
     v("prompts", prompts, "many: FILE.txt with one per line, or FILE.jsonl with a text under \"prompt\" or data.text_key",
       reads() & metavar("FILE"));
@@ -383,7 +385,8 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
   if (conversation && world && world->size() > 1)
     throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from",
                     "give a question with --prompt, or run it without mpirun");
-  session = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags));
+  session =
+      open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags), flags.adapter);
   const Ranks& ranks = session.ranks();
   const std::string words = Json(prompts).dump();
   check_same(

@@ -8,6 +8,7 @@
 
 #include "base/json_fields.h"
 #include "base/log.h"
+#include "base/program_name.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -66,7 +67,7 @@ Json adapter_folder(const std::string& path, const AdapterFolder& adapter) {
   j["parameters"] = elements;
   j["bytes"] = bytes;
   j["elements_by_dtype"] = types;
-  j["to_use_it"] = "adapters are not applied yet; merged by PEFT it becomes a model: " + merge_command(path);
+  j["to_use_it"] = fmt::format("{} generate --model BASE --adapter {}", program_word(), shell_word(path));
   return j;
 }
 

@@ -13,7 +13,7 @@
 namespace ravine {
 
 Session open_model_job(World* world, const std::string& folder, const Config& config, const std::string& backend, OpenFor use,
-                       const std::string& flags) {
+                       const std::string& flags, const std::string& adapter) {
   check_model_folder(folder, "--model");
   const bool several = world && world->size() > 1;
   if (several) {
@@ -30,7 +30,7 @@ Session open_model_job(World* world, const std::string& folder, const Config& co
     spread.local = world->local_size();
   }
   const Arithmetic arithmetic = choose_arithmetic(config.precision, backend, common_arithmetic(spread.ranks->all()));
-  return open_session(folder, arithmetic.compute, backend, use, arithmetic.products, spread);
+  return open_session(folder, arithmetic.compute, backend, use, arithmetic.products, spread, adapter);
 }
 
 std::string describe_ranks(const Session& s) {

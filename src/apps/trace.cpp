@@ -14,16 +14,18 @@ namespace {
 
 struct TraceFlags {
   CommonFlags common;
-  std::string model, input, out;
+  std::string model, adapter, input, out;
   bool backward = false, overwrite = false;
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & metavar("DIR") & reads_folder());
+    v("adapter", adapter, "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run",
+      metavar("DIR") & reads_folder());
     v("input", input, "safetensors file with input_ids, optional labels, attention_mask, position_ids",
       required() & metavar("FILE") & reads());
     v("out", out, "safetensors file to write", required() & filled() & metavar("FILE") & writes());
     v("overwrite", overwrite, "replace whatever file has that name; unasked only a trace is replaced");
-    v("backward", backward, "also the gradients of all weights");
+    v("backward", backward, "also the gradients of all weights; with an adapter, of what it trains");
     common.each(v);
   }
 };
@@ -45,7 +47,7 @@ int run_trace(TraceFlags& flags, Config& config) {
   RankJob job(config.parallel, config.train.threads);
   Session session;
   return job.run([&](World* world) {
-    session = open_model_job(world, model, config, flags.common.backend, OpenFor::gradients, describe(flags));
+    session = open_model_job(world, model, config, flags.common.backend, OpenFor::gradients, describe(flags), flags.adapter);
     const TraceInput input = read_trace_input(flags.input, session.model->facts());
     if (flags.backward && input.labels.empty())
       throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");

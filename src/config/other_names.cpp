@@ -325,8 +325,8 @@ constexpr OtherName kOtherNames[] = {
     {"template", "--template"},
     {"template", "data.chat_template"},
     {"f", "--prompts"},
-    {"adapter", "a merged model: adapters are not applied yet (merge them with PEFT)"},
-    {"lora", "a merged model: adapters are not applied yet (merge them with PEFT)"},
+    {"lora", "--adapter"},
+    {"peft", "--adapter"},
     {"c", "--config"},
 };
 

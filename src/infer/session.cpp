@@ -7,6 +7,7 @@
 #include "base/narrow_option.h"
 #include "base/parallel.h"
 #include "base/philox.h"
+#include "io/adapter_weights.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 
@@ -26,8 +27,8 @@ Ctx::Setup Session::setup(Arena& arena) const {
 
 namespace {
 
-Session declare(const std::string& path, DType compute, const std::string& backend, Bf16Products products,
-                const Spread& spread) {
+Session declare(const std::string& path, DType compute, const std::string& backend, Bf16Products products, const Spread& spread,
+                const std::string& adapter = "") {
   if (compute == DType::f64 && backend != "ref")
     throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only",
                     "add --backend ref");
@@ -36,6 +37,11 @@ Session declare(const std::string& path, DType compute, const std::string& backe
   s.kernels = backend_kernels(backend, products);
   s.types = Types::of(compute);
   s.model = open_model(path);
+  if (!adapter.empty()) {
+    s.adapter = adapter;
+    s.model = with_adapters(*s.model, adapter_settings(adapter));
+    check_adapter(adapter, *s.model);
+  }
   s.spread = spread;
   const int stages = s.ranks().mesh().pipeline;
   s.parts =
@@ -75,13 +81,15 @@ void settle(Session& s) {
 }  // namespace
 
 Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use, Bf16Products products,
-                     const Spread& spread) {
+                     const Spread& spread, const std::string& adapter) {
   check_model_folder(folder, "--model");
-  Session s = declare(folder, compute, backend, products, spread);
+  Session s = declare(folder, compute, backend, products, spread, adapter);
   const ParallelOptions& o = spread.options;
   const bool divided = o.zero == 3 && s.ranks().mesh().data > 1;
   if (use == OpenFor::running && !divided) {
-    s.stored_names = load_weights(folder, *s.model, hold_for_running(s));
+    InferenceStore& store = hold_for_running(s);
+    s.stored_names = load_weights(folder, *s.model, store);
+    if (!adapter.empty()) load_adapter(adapter, *s.model, store);
     settle(s);
     return s;
   }
@@ -94,6 +102,7 @@ Session open_session(const std::string& folder, DType compute, const std::string
   s.trainable =
       &hold(s, [&](DeviceKind device) { return std::make_unique<FlatStore>(s.model->params(), s.types, device, layout); });
   s.stored_names = load_weights(folder, *s.model, *s.trainable);
+  if (!adapter.empty()) load_adapter(adapter, *s.model, *s.trainable);
   HeapArena arena;
   Ctx c(s.setup(arena));
   s.trainable->refresh_copies(c);

@@ -21,7 +21,7 @@ struct Spread {
 };
 
 struct Session {
-  std::string folder;
+  std::string folder, adapter;  // adapter: a PEFT folder whose weights are there too; "": none
   std::unique_ptr<Model> model;
   Kernels kernels;
   Types types;
@@ -47,9 +47,10 @@ enum class OpenFor : uint8_t { running, gradients };
 
 // Reads FOLDER/config.json and the weights beside it; blocks until they are in memory. f64 is computed by "ref" only.
 // UserErrors name what is wrong with a file, a tensor, or say how much memory the weights would need. All ranks call it; that
-// the model fits their mesh is the caller's to see to (parallel/fit.h).
+// the model fits their mesh is the caller's to see to (parallel/fit.h). With an adapter of PEFT its matrices stand beside the
+// weights (model/adapters.h), and for gradients the weights are frozen.
 Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use = OpenFor::running,
-                     Bf16Products products = Bf16Products::widen, const Spread& spread = {});
+                     Bf16Products products = Bf16Products::widen, const Spread& spread = {}, const std::string& adapter = "");
 
 // As above for speed only: CONFIG.json or a folder that holds one; weights are drawn at random, for running.
 Session open_random_session(const std::string& config, DType compute, const std::string& backend,

@@ -5,6 +5,7 @@
 
 #include "files/safetensors.h"
 #include "io/file_rows.h"
+#include "model/adapters.h"
 #include "parallel/stash.h"
 #include "parallel/whole_units.h"
 
@@ -114,6 +115,7 @@ class TraceRun {
         store_(*session.trainable),
         ranks_(session.ranks()),
         facts_(model_.facts()),
+        learned_(session.adapter.empty() ? model_.files() : adapter_files(model_)),
         out_(out),
         whole_(in),
         mine_(part_of(in, rows_of(in.rows, ranks_.at().data, ranks_.mesh().data))),
@@ -140,9 +142,8 @@ class TraceRun {
     for (int64_t i = 0; i <= facts_.layers; ++i)
       out_.declare(fmt::format("hidden.{}", i), to(), {whole_.rows, whole_.columns, facts_.hidden});
     if (!whole_.labels.empty()) out_.declare("loss", to(), {});
-    const std::vector<FileTensor>& tensors = model_.files().tensors;
-    for (size_t i = 0; backward && i < tensors.size(); ++i)
-      out_.declare("grad." + session_.stored_names[i], to(), tensors[i].shape);
+    for (size_t i = 0; backward && i < learned_.tensors.size(); ++i)
+      out_.declare(gradient_name(i), to(), learned_.tensors[i].shape);
   }
 
   void forward() {
@@ -193,13 +194,12 @@ class TraceRun {
     UnitExport whole(model_, store_, ranks_, session_.stages(), UnitExport::Of::gradients);
     if (!ranks_.first()) return whole.serve();
     // Named and laid out as in the files that were read.
-    const std::vector<FileTensor>& tensors = model_.files().tensors;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const FileTensor& t = tensors[i];
+    for (size_t i = 0; i < learned_.tensors.size(); ++i) {
+      const FileTensor& t = learned_.tensors[i];
       Lease lease(whole, *t.params[0]->unit);
       std::vector<TensorView> of;
       for (const Param* p : t.params) of.push_back(whole.master(*p));
-      NamedTensor g{"grad." + session_.stored_names[i], to(), t.shape,
+      NamedTensor g{gradient_name(i), to(), t.shape,
                     std::vector<std::byte>(static_cast<size_t>(t.shape.count() * size_of(to())))};
       gather(t, {0, t.shape.count()}, to(), g.data.data(), of);
       out_.write(g);
@@ -208,6 +208,9 @@ class TraceRun {
   }
 
  private:
+  std::string gradient_name(size_t i) const {
+    return "grad." + (session_.adapter.empty() ? session_.stored_names[i] : learned_.tensors[i].name);
+  }
   DType to() const { return session_.types.compute == DType::f64 ? DType::f64 : DType::f32; }
   static TensorView view(const std::vector<int32_t>& v) {
     return view_of(const_cast<int32_t*>(v.data()), DType::i32, {static_cast<int64_t>(v.size())});
@@ -244,6 +247,7 @@ class TraceRun {
   FlatStore& store_;
   const Ranks& ranks_;
   const ModelFacts& facts_;
+  const WeightFiles learned_;  // what has gradients
   TraceOutput& out_;
   const TraceInput& whole_;
   const TraceInput mine_;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/program_name.h"
 #include "base/shell_word.h"
 #include "base/text.h"
 
@@ -47,29 +48,21 @@ Json adapter_config(const AdapterFolder& adapter) {
   return config;
 }
 
-std::string merge_command(const std::string& folder) {
-  return "python -c " +
-         shell_word(fmt::format(
-             "from peft import AutoPeftModelForCausalLM as M; M.from_pretrained({}).merge_and_unload().save_pretrained(\"MERGED\")",
-             Json(folder).dump(-1, ' ', false, Json::error_handler_t::replace)));
-}
-
 void refuse_adapter(const std::string& folder, const std::string& key) {
   const auto adapter = find_adapter(folder);
   if (!adapter) return;
-  std::string base = "a base model";
+  std::string base = "BASE", of = "a base model";
   try {
     const Json config = adapter_config(*adapter);
     if (const auto it = config.find("base_model_name_or_path"); it != config.end() && it->is_string() && *it != Json(""))
-      base = "the model " + escaped(it->get<std::string>());
+      base = shell_word(it->get<std::string>()), of = "the model " + escaped(it->get<std::string>());
   } catch (const UserError&) {  // refused in any case
   }
   throw UserError(
-      "an adapter, not a model", fmt::format("{}={}", key, folder),
-      fmt::format("a PEFT folder holds changes to {}, and ravine does not apply adapters yet", base),
+      "an adapter, not a model", fmt::format("{}={}", key, folder), fmt::format("a PEFT folder holds changes to {}", of),
       fmt::format(
-          "merge the two with PEFT and name the folder MERGED that it writes (with the tokenizer's files copied there): {}",
-          merge_command(folder)));
+          "give both: --model {0} --adapter {1}; or make one model of them: {2} merge-lora --model {0} --adapter {1} --output MERGED",
+          escaped(base), shell_word(folder), program_word()));
 }
 
 }  // namespace ravine

@@ -18,9 +18,6 @@ std::optional<AdapterFolder> find_adapter(const std::string& folder);
 // Its adapter_config.json; an empty object if it has none. A file that holds no object is a UserError.
 Json adapter_config(const AdapterFolder& adapter);
 
-// A command that makes a model of adapter and base, by PEFT itself.
-std::string merge_command(const std::string& folder);
-
 // Where models are read: a UserError if `folder` is an adapter's, which names its base and says how the two become a model.
 // `key` is the option or flag that gave it.
 void refuse_adapter(const std::string& folder, const std::string& key);

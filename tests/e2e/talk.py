@@ -218,7 +218,7 @@ def test_an_adapter_is_no_model(folder):
                  ["train", f"model.path={path}", f"data.train={data}", f"train.output={folder / 'run'}"], ["bench", "train", "--model", path]]
     for words in commands:
         told = r.run(*words, status=2).stderr
-        r.check("an adapter, not a model" in told and "some/base" in told and "merge_and_unload" in told and str(path) in told, f"{words}: {told}")
+        r.check("an adapter, not a model" in told and "some/base" in told and "merge-lora" in told and str(path) in told, f"{words}: {told}")
     r.check(sorted(p.name for p in folder.iterdir()) == before, "nothing was written")
     # Beside the weights of a whole model it is a file that is passed over.
     shutil.copy(path / "adapter_model.safetensors", path / "model.safetensors")
