@@ -1,0 +1,138 @@
+"""Adapters against PEFT (tests/golden/lora, made by tools/golden/make_lora.py): what a model computes beside one, gradients of what it trains, the model that the two are
+merged into; and what is refused."""
+import array
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import ravine_run as r
+from ravine_run import check
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "lora"
+CASES = "qwen2", "gpt2", "bloom", "llama", "phi3", "layers"
+EPS = 2.0**-24
+
+
+def golden(case):
+    return r.load_tensors(GOLDEN / case, "golden.safetensors")
+
+
+def trace(folder, case, *more, adapter=True, model=None):
+    given = golden(case)
+    ids, labels = (flat(given[n]) for n in ("input_ids", "labels"))
+    r.save_tensors(folder / "in.safetensors", {"input_ids": ("I64", [2, 7], ids), "labels": ("I64", [2, 7], labels)})
+    r.run("trace", "--model", model or GOLDEN / case / "base", *(["--adapter", GOLDEN / case / "adapter"] if adapter else []), "--input", folder / "in.safetensors", "--out",
+          folder / "out.safetensors", "--overwrite", *more)
+    return r.load_tensors(folder, "out.safetensors")
+
+
+def flat(tensor):
+    """The numbers of a tensor as load_tensors gives it."""
+    kind, _, body = tensor
+    return array.array({"F64": "d", "F32": "f", "I64": "q"}[kind], body).tolist()
+
+
+def distance(got, want):
+    got, want = flat(got), flat(want)
+    check(len(got) == len(want), f"{len(got)} numbers instead of {len(want)}")
+    top = max(map(abs, want))
+    return max(abs(a - b) for a, b in zip(got, want)) / max(top, 1e-30)
+
+
+def test_logits_and_gradients_are_those_of_peft(folder):
+    """In f64 to the roundings of f64; in f32 to those of a model of two layers and sums of at most 64 terms (gamma of 2000)."""
+    for case in CASES:
+        want = golden(case)
+        for more, bound in ((("--backend", "ref", "precision.compute=f64"), 1e-11), (("precision.compute=f32",), 2000 * EPS)):
+            got = trace(folder, case, "--backward", *more)
+            check(distance(got["logits"], want["logits"]) < bound, f"{case}: logits {distance(got['logits'], want['logits'])}")
+            check(abs(flat(got["loss"])[0] - flat(want["loss"])[0]) < bound * 10, f"{case}: loss {got['loss']} instead of {want['loss']}")
+            names = {n for n in want if n.startswith("grad.")}
+            check({n for n in got if n.startswith("grad.")} == names, f"{case}: gradients of {sorted({n for n in got if n.startswith('grad.')} ^ names)[:4]}")
+            for n in names:
+                check(distance(got[n], want[n]) < 20 * bound, f"{case}: {n} differs by {distance(got[n], want[n])}")
+        base = trace(folder, case, "--backend", "ref", "precision.compute=f64", adapter=False)
+        check(distance(base["logits"], want["logits"]) > 1e-3, f"{case}: the adapter changes something")
+
+
+def test_merged_is_what_peft_merges(folder):
+    for case in CASES:
+        out = folder / case
+        before = {p.name: p.read_bytes() for p in sorted((GOLDEN / case / "base").iterdir())}
+        r.run("merge-lora", "--model", GOLDEN / case / "base", "--adapter", GOLDEN / case / "adapter", "--output", out)
+        check({p.name: p.read_bytes() for p in sorted((GOLDEN / case / "base").iterdir())} == before, f"{case}: the base is as it was")
+        want, was, got = golden(case), r.load_tensors(GOLDEN / case / "base"), r.load_tensors(out)
+        check(set(got) == set(was), f"{case}: {sorted(set(got) ^ set(was))}")
+        changed = {n[7:] for n in want if n.startswith("merged.")} & set(was)
+        for n in was:
+            if n not in changed:
+                check(got[n] == was[n], f"{case}: {n} is that of the base")
+            else:  # PEFT rounds the product, the scale and the sum; we the sum
+                top = max(map(abs, flat(was[n]))) + max(abs(a - b) for a, b in zip(flat(want["merged." + n]), flat(was[n])))
+                check(all(abs(a - b) <= 16 * EPS * top for a, b in zip(flat(got[n]), flat(want["merged." + n]))), f"{case}: {n}")
+        shutil.rmtree(out)
+        r.run("convert", "--input", GOLDEN / case / "base", "--adapter", GOLDEN / case / "adapter", "--output", out, "--to", "hf")
+        check(r.load_tensors(out) == got, f"{case}: convert --adapter gives the same")
+        shutil.rmtree(out)
+
+
+def broken(folder, change, case="layers"):
+    path = folder / "adapter"
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(GOLDEN / case / "adapter", path)
+    config = json.loads((path / "adapter_config.json").read_text())
+    config.update(change)
+    (path / "adapter_config.json").write_text(json.dumps(config))
+    return path
+
+
+def test_what_is_refused_is_named(folder):
+    def refused(path, *parts, base=GOLDEN / "layers" / "base"):
+        for words in (["merge-lora", "--model", base, "--adapter", path, "--output", folder / "out"],
+                      ["generate", "--model", base, "--adapter", path, "--prompt-ids", folder / "ids.json"]):
+            said = r.run(*words, status=2).stderr
+            check(all(p in said for p in parts), f"{parts}: {said}")
+        check(not (folder / "out").exists(), "nothing is written")
+
+    (folder / "ids.json").write_text("[[3, 4]]")
+    file = str(folder / "adapter" / "adapter_config.json")
+    refused(broken(folder, {"use_dora": True}), "DoRA", file)
+    refused(broken(folder, {"bias": "all"}), "trained biases", file)
+    refused(broken(folder, {"peft_type": "IA3"}), "IA3", file)
+    refused(broken(folder, {"target_modules": ["query"]}), "no module of the model ends in 'query'", "q_proj", file)
+    refused(broken(folder, {"r": 3}), "o_proj", "shape", "[2,", "[3,")
+    refused(broken(folder, {"r": 0}), "rank", file)
+    refused(broken(folder, {"r": "4"}), '"r"', file)
+    refused(broken(folder, {"layers_to_transform": [0]}), "layers.0")
+    refused(broken(folder, {"layers_to_transform": [7]}), "layer 7 of 2", file)
+    refused(broken(folder, {"rank_pattern": {"(": 1}}), file)
+    refused(GOLDEN / "layers" / "adapter", "lora_", "shape", base=other_base(folder))
+    (folder / "none").mkdir()
+    refused(folder / "none", "adapter_config.json", str(folder / "none"))
+    path = broken(folder, {})
+    (path / "adapter_model.safetensors").unlink()
+    refused(path, "adapter_model.safetensors", str(path))
+    body = (GOLDEN / "layers" / "adapter" / "adapter_model.safetensors").read_bytes()
+    (path / "adapter_model.safetensors").write_bytes(body[:-5])
+    refused(path, "adapter_model.safetensors")
+
+
+def other_base(folder):
+    config = json.loads((GOLDEN / "layers" / "base" / "config.json").read_text())
+    config.update(hidden_size=32)
+    path = folder / "other"
+    path.mkdir(exist_ok=True)
+    (path / "config.json").write_text(json.dumps(config))
+    (path / "run.yml").write_text("")
+    r.run("train", f"model.config={path / 'config.json'}", "train.steps=1", f"data.train=[{ids_file(folder)}]", "data.sequence_length=4", f"train.output={folder / 'run'}", "log.tensorboard=false")
+    return folder / "run" / "model"
+
+
+def ids_file(folder):
+    r.save_ids(folder / "t.safetensors", 4, 4, 37)
+    return folder / "t.safetensors"
+
+
+if __name__ == "__main__":
+    sys.exit(r.main(globals()))

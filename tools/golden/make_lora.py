@@ -1,0 +1,61 @@
+"""Makes tests/golden/lora: tiny models with LoRA adapters of PEFT, and what PEFT computes with them.
+
+    python tools/golden/make_lora.py tests/golden/lora
+
+Needs torch, transformers and peft. Per case a folder: base/ and adapter/ as save_pretrained writes them (random weights, B not zero), and
+golden.safetensors: input_ids and labels [2,7]; logits [2,7,V] and loss in f64; grad.NAME in f64 of every trained tensor, by its name in
+adapter_model.safetensors; merged.NAME: weights of merge_and_unload() in f32 that differ from the base's."""
+import os, shutil, sys
+import peft, torch, transformers as tf
+from safetensors.torch import save_file
+
+out = sys.argv[1]
+COMMON = dict(vocab_size=37, torch_dtype="float32", bos_token_id=1, eos_token_id=2)
+LLAMA = dict(COMMON, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=32)
+CASES = {
+    "qwen2": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True), dict(r=3, lora_alpha=6, target_modules="all-linear")),
+    "gpt2": (tf.GPT2Config(**COMMON, n_embd=16, n_layer=2, n_head=4, n_positions=32, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
+             dict(r=2, lora_alpha=5, target_modules=["c_attn", "c_proj"], fan_in_fan_out=True)),
+    "bloom": (tf.BloomConfig(**COMMON, hidden_size=16, n_layer=2, n_head=4), dict(r=2, lora_alpha=4, target_modules=["query_key_value", "dense_4h_to_h"])),
+    "llama": (tf.LlamaConfig(**LLAMA, num_key_value_heads=2),
+              dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "up_proj"], use_rslora=True, rank_pattern={"layers.1.self_attn.q_proj": 2},
+                   alpha_pattern={"v_proj": 3}, modules_to_save=["embed_tokens", "lm_head", "norm"])),
+    "phi3": (tf.Phi3Config(**LLAMA, num_key_value_heads=2, pad_token_id=0),
+             dict(r=2, lora_alpha=2, target_modules=r".*layers\.[01]\.(self_attn\.qkv_proj|mlp\.gate_up_proj)", layers_to_transform=None)),
+    "layers": (tf.LlamaConfig(**LLAMA), dict(r=2, lora_alpha=4, target_modules=["o_proj", "down_proj"], layers_to_transform=[1])),
+}
+for name, (config, lora) in CASES.items():
+    torch.manual_seed(len(name))
+    folder = os.path.join(out, name)
+    shutil.rmtree(folder, ignore_errors=True)
+    base = tf.AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for p in base.parameters():
+            p.add_(0.05 * torch.randn_like(p))
+    base.save_pretrained(os.path.join(folder, "base"))
+    was = {n: p.detach().clone() for n, p in base.state_dict().items()}
+    model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **lora), autocast_adapter_dtype=False)
+    with torch.no_grad():
+        for n, p in model.named_parameters():
+            if p.requires_grad:
+                p.add_(0.1 * torch.randn_like(p))
+    model.peft_config["default"].base_model_name_or_path = "base"
+    model.save_pretrained(os.path.join(folder, "adapter"), save_embedding_layers=False)
+    os.remove(os.path.join(folder, "adapter", "README.md")) if os.path.exists(os.path.join(folder, "adapter", "README.md")) else None
+    ids = torch.randint(3, 37, (2, 7))
+    labels = ids.clone()
+    labels[0, :3] = -100
+    golden = {"input_ids": ids, "labels": labels}
+    model.double().eval()
+    result = model(input_ids=ids, labels=labels)
+    result.loss.backward()
+    golden["logits"], golden["loss"] = result.logits.detach(), result.loss.detach()
+    for n, p in model.named_parameters():
+        if p.requires_grad:
+            golden["grad." + n.replace(".modules_to_save.default.", ".").replace(".default.", ".")] = p.grad.clone()
+    merged = model.float().merge_and_unload()
+    for n, p in merged.state_dict().items():
+        if n in was and not torch.equal(p, was[n]):
+            golden["merged." + n] = p.detach().clone()
+    save_file({n: t.contiguous() for n, t in golden.items()}, os.path.join(folder, "golden.safetensors"))
+    print(name, sum(p.numel() for p in model.parameters()), sorted(n for n in golden if n.startswith("merged."))[:3])
