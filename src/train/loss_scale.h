@@ -1,0 +1,43 @@
+// Loss scaling for 16-bit gradients (Micikevicius et al. 2018): the loss is multiplied before backward, gradients are divided
+// after it by the scale of their own backward; a step whose gradients are not finite is not applied.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "base/json.h"
+
+namespace ravine {
+
+struct LossScaleSettings {
+  // Whose rule moves the scale (deepspeed/runtime/fp16/loss_scaler.py DynamicLossScaler; MindSpore's
+  // DynamicLossScaleUpdateCell):
+  //   deepspeed      0.19: grows after `window` good steps behind an overflow, the one right behind it not counted
+  //   deepspeed_013  0.13: that one counts
+  //   mindformers    grows `window` steps after an overflow or a growth; no hysteresis; an overflow at the minimum changes
+  //   nothing
+  enum class Rule : uint8_t { deepspeed, deepspeed_013, mindformers } rule = Rule::deepspeed;
+  double initial = 65536, factor = 2, least = 1;
+  int64_t window = 1000;
+  int64_t hysteresis = 2;               // so many overflows before the scale falls
+  bool consecutive_hysteresis = false;  // each good step fills it again
+  bool fixed = false;                   // the scale stays
+};
+
+class LossScale {
+ public:
+  explicit LossScale(const LossScaleSettings& settings);
+  double scale() const { return scale_; }  // for the next backward
+  int64_t hysteresis() const { return left_; }
+  // After a step. False: an overflow at the smallest scale, with which DeepSpeed ends the run; nothing changes then.
+  [[nodiscard]] bool update(bool overflow);
+
+  Json state() const;                                         // for checkpoints
+  void restore(const Json& state, const std::string& where);  // what is no state of this class is a UserError
+
+ private:
+  LossScaleSettings settings_;
+  double scale_;
+  int64_t step_, last_overflow_, left_;
+};
+
+}  // namespace ravine
