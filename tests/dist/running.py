@@ -118,6 +118,46 @@ def test_trace_of_families(folder):
         compare_traces(folder, family_model(folder, family), [*LAYOUTS, (2, {"zero": 3, "zero_threshold": 100})], save_input(folder / "in"))
 
 
+def make_adapter(path, model, family, **config):
+    """LoRA beside every linear layer, both matrices drawn; in files a module that joins q, k and v has one pair."""
+    draw, tensors, targets = random.Random(9), {}, set()
+    for name, (_, shape, _) in sorted(r.load_tensors(model).items()):
+        if len(shape) != 2 or not any(f".{part}." in name for part in ("layers", "h")):
+            continue
+        module, rank = name[:-len(".weight")], 3
+        out, inner = reversed(shape) if family == "gpt2" else shape
+        targets.add(module.rsplit(".", 1)[1])
+        for side, size in (("A", (rank, inner)), ("B", (out, rank))):
+            tensors[f"base_model.model.{module}.lora_{side}.weight"] = ("F32", size, [draw.gauss(0, 0.2) for _ in range(size[0] * size[1])])
+    path.mkdir()
+    r.save_tensors(path / "adapter_model.safetensors", tensors)
+    (path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 3, "lora_alpha": 4, "target_modules": sorted(targets), "bias": "none", **config}))
+    return path
+
+
+def test_trace_with_adapters(folder):
+    """What is cut and what is not: A where outputs are cut, B where inputs are, under tensor ranks with and without sequence parallelism; shared keys and values."""
+    for family in ("llama", "bloom", "gpt2", "qwen2"):
+        model = make_model(folder) if family == "llama" else family_model(folder, family)
+        adapter = make_adapter(folder / f"adapter {family}", model, family)
+        data = save_input(folder / "in")
+        plain = load_after(trace, 1, model, data, folder / "plain", *JUDGE)
+        one = load_after(trace, 1, model, data, folder / "one rank", *JUDGE, "--adapter", adapter)
+        check(distance({"logits": plain["logits"]}, {"logits": one["logits"]})[1] > 1e-3, f"{family}: the adapter changes something")
+        check(len([n for n in one if n.startswith("grad.") and ".lora_" in n]) == len([n for n in one if n.startswith("grad.")]) > 6, f"{family}: gradients of adapters alone")
+        for ranks, settings in [*LAYOUTS, (4, {"tensor": 4}), (2, {"tensor": 2, "sequence": True}), (2, {"zero": 3, "zero_threshold": 100}), (4, {"tensor": 2, "pipeline": 2, "sequence": True})]:
+            if family != "llama" and settings.get("tensor") == 4:
+                continue
+            got = load_after(trace, ranks, model, data, folder / "several", *JUDGE, "--adapter", adapter, *options(settings))
+            where, d = distance(one, got)
+            check(where == "" or d < 1e-12, f"{family}, {settings}: {where} differs by {d}")
+
+
+def load_after(act, *words):
+    act(*words)
+    return load(words[3])
+
+
 PROMPTS = [[5, 9, 200], [17], [30, 31, 32, 33, 34, 35, 36, 37], [256, 3], [8, 8, 8, 8, 8]]
 WAYS = {
     "greedy": [],
