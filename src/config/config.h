@@ -30,6 +30,39 @@ struct ModelOptions {
   }
 };
 
+struct LoraOptions {
+  int64_t rank = 0;
+  double alpha = 16, dropout = 0;
+  std::vector<std::string> targets;
+  bool rslora = false;
+  std::map<std::string, int64_t> rank_pattern;
+  std::map<std::string, double> alpha_pattern;
+  std::vector<int64_t> layers;
+  std::vector<std::string> save;
+  std::string path;
+  bool merge = false;
+  bool asked() const { return rank > 0 || !path.empty(); }
+  template <class V>
+  void each(V&& v) {
+    v("rank", rank, "rows of A; 0: the whole model is trained", between(0, 65536) & fixed());
+    v("alpha", alpha, "B A counts alpha / rank times", above(0) & at_most(1e9) & fixed());
+    v("dropout", dropout, "probability that a value is dropped before A", at_least(0) & below(1) & fixed());
+    v("targets", targets,
+      "ends of names of the modules that get adapters, as the family's files spell them, or all-linear; empty: those of q and v",
+      fixed());
+    v("rslora", rslora, "alpha / sqrt(rank) instead (rank-stabilised)", fixed());
+    v("rank_pattern", rank_pattern, "another rank by module: ends of names, or regular expressions, as PEFT has them",
+      between(1, 65536) & fixed());
+    v("alpha_pattern", alpha_pattern, "another alpha by module", above(0) & at_most(1e9) & fixed());
+    v("layers", layers, "layers that get adapters, from 0; empty: all", at_least(0) & fixed());
+    v("save", save, "ends of names of modules that are trained whole beside adapters, like [embed_tokens, lm_head, norm]",
+      fixed());
+    v("path", path, "folder of a PEFT adapter to go on from; what its adapter_config.json says need not be said again",
+      reads_folder() & fixed());
+    v("merge", merge, "at the end OUTPUT/model, with adapters merged into it, instead of OUTPUT/adapter", may_change());
+  }
+};
+
 struct DataSource {
   std::string path;
   double weight = 1;
@@ -418,6 +451,7 @@ struct ProbeOptions {
 
 struct Config {
   ModelOptions model;
+  LoraOptions lora;
   DataOptions data;
   TrainOptions train;
   OptimizerOptions optimizer;
@@ -435,6 +469,7 @@ struct Config {
   template <class V>
   void each_section(V&& v) {
     v("model", model, "what is trained or run");
+    v("lora", lora, "adapters that are trained instead of the model");
     v("data", data, "what it reads");
     v("train", train, "the run");
     v("optimizer", optimizer, "how parameters change");

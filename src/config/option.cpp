@@ -180,6 +180,20 @@ class Assignment {
             count == 1 ? "give it once" : "write as many");
     *out = std::move(list);
   }
+  template <class T>
+  void operator()(std::map<std::string, T>* out, const YamlNode& v) const {
+    std::map<std::string, T> map;
+    if (v.kind != Kind::null) {
+      if (v.kind != Kind::map) wrong(v, "must be a map of names to numbers", "write it like {NAME: 4}");
+      for (const auto& [key, value] : v.fields) {
+        Option named = option_;
+        named.key = fmt::format("{}[{}]", option_.key, escaped(key.substr(0, 80)));
+        if (key.empty()) wrong(v, "a name must not be empty", "write it like {NAME: 4}");
+        Assignment(named, source_)(&map[key], *value);
+      }
+    }
+    *out = std::move(map);
+  }
   void operator()(const std::shared_ptr<Records>& records, const YamlNode& v) const {
     records->clear();
     each_item(v, [&](const YamlNode& item) {
@@ -324,6 +338,13 @@ std::string list_text(const std::vector<T>& list, std::string (*one)(const T&)) 
   return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
+template <class T>
+std::string map_text(const std::map<std::string, T>& map, std::string (*one)(const T&)) {
+  std::vector<std::string> parts;
+  for (const auto& [key, x] : map) parts.push_back(fmt::format("{}: {}", yaml_text(key), one(x)));
+  return fmt::format("{{{}}}", fmt::join(parts, ", "));
+}
+
 std::string record_text(const std::vector<Option>& fields) {
   std::string text;
   for (const Option& f : fields) text += fmt::format("{}{}: {}", text.empty() ? "{" : ", ", f.key, f.yaml());
@@ -400,6 +421,12 @@ std::string Option::yaml() const {
     std::string operator()(std::vector<std::string>* v) const {
       return list_text<std::string>(*v, [](const std::string& x) { return yaml_text(x); });
     }
+    std::string operator()(std::map<std::string, int64_t>* v) const {
+      return map_text<int64_t>(*v, [](const int64_t& x) { return std::to_string(x); });
+    }
+    std::string operator()(std::map<std::string, double>* v) const {
+      return map_text<double>(*v, [](const double& x) { return yaml_real(x); });
+    }
     std::string operator()(const std::shared_ptr<AnyChoice>& v) const { return yaml_text(v->text()); }
     std::string operator()(const std::shared_ptr<Records>& v) const {
       std::vector<std::string> parts;
@@ -411,8 +438,9 @@ std::string Option::yaml() const {
 }
 
 std::string Option::type() const {
-  static constexpr const char* names[] = {"true or false",   "whole number",  "number", "text",  "list of whole numbers",
-                                          "list of numbers", "list of texts", "list",   "choice"};
+  static constexpr const char* names[] = {"true or false",   "whole number",  "number", "text",   "list of whole numbers",
+                                          "list of numbers", "list of texts", "list",   "choice", "map of whole numbers",
+                                          "map of numbers"};
   std::string text = names[target.index()];
   if (!rule.choices.empty()) {
     text = words(rule.choices, " | ");
@@ -421,7 +449,7 @@ std::string Option::type() const {
   }
   if (rule.count >= 0) text = fmt::format("{} {}", rule.count, text.substr(text.find(' ') + 4));  // "2 numbers"
   if (!rule.reason.empty()) return text + "; " + rule.reason;
-  if (rule.min || rule.max) text += (is_list() ? ", each " : ", ") + bounds(rule);
+  if (rule.min || rule.max) text += (is_list() || is_map() ? ", each " : ", ") + bounds(rule);
   return text;
 }
 

@@ -2,9 +2,11 @@
 //   template <class V> void each(V&& v) { v("steps", steps, "optimizer steps of the whole run", at_least(1)); ... }
 // From that one line come reading, writing, validation, help, docs and completion. Field types: bool, int64_t, double,
 // std::string, enums with a table of names and std::optional of such (choice.h), std::vector of int64_t, double or std::string,
-// and std::vector of structs with `each`. A text with one_of is for names that only a table at run time knows.
+// std::map of names to int64_t or double, and std::vector of structs with `each`. A text with one_of is for names that only a
+// table at run time knows.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -102,14 +104,16 @@ struct Option {
   std::string help;
   Rule rule;
   std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*,
-               std::shared_ptr<Records>, std::shared_ptr<AnyChoice>>
+               std::shared_ptr<Records>, std::shared_ptr<AnyChoice>, std::map<std::string, int64_t>*,
+               std::map<std::string, double>*>
       target;
 
   std::string name() const { return section.empty() ? key : section + "." + key; }
   bool is_bool() const { return std::holds_alternative<bool*>(target); }
   bool is_choice() const { return std::holds_alternative<std::shared_ptr<AnyChoice>>(target); }
   bool is_text() const { return std::holds_alternative<std::string*>(target) || is_choice(); }  // taken literally
-  bool is_list() const { return target.index() >= 4 && !is_choice(); }
+  bool is_map() const { return target.index() >= 9; }
+  bool is_list() const { return target.index() >= 4 && !is_choice() && !is_map(); }
   std::string text() const;  // the value of a text or a choice as it stands
 
   // Reads a value; a UserError says option, place, rule and fix. `source` is the file, or what stands for it (command line).

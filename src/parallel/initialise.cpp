@@ -49,12 +49,13 @@ void initialise(const ParamSet& params, WeightSource& store, uint64_t seed) {
   }
 }
 
-void initialise(FlatWeights& store, uint64_t seed) {
+void initialise(FlatWeights& store, uint64_t seed, const std::function<bool(const Param&)>& wanted) {
   for (size_t b = 0; b < store.table().buckets.size(); ++b) {
     TensorView to = store.resident_values(b);
     if (!to.data) continue;
     const Range resident = store.resident(b);
     for (const Piece& piece : pieces_of(store.table().buckets[b], resident)) {
+      if (wanted && !wanted(*piece.param)) continue;
       const Shape& whole = piece.param->shape;
       // Rows of the box that lie side by side in the parameter.
       int inner = whole.rank();

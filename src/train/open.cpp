@@ -8,10 +8,12 @@
 #include <set>
 
 #include "base/text.h"
+#include "io/adapter_weights.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "parallel/initialise.h"
 #include "text/tokenizers/open_tokenizer.h"
+#include "train/adapter.h"
 
 namespace ravine {
 
@@ -60,6 +62,10 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
     check_model_folder(c.model.path, "model.path");
   std::unique_ptr<Model> model =
       c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_model(c.model.path);
+  if (const auto lora = lora_of(c, *model)) {
+    model = with_adapters(*model, *lora);
+    if (!c.lora.path.empty()) check_adapter(c.lora.path, *model);
+  }
   auto given = [&](const std::string& option) {
     const auto place = c.sources.find(option);
     return place == c.sources.end() || place->second == "command line" ? "" : ", " + place->second;
@@ -211,6 +217,10 @@ void begin_weights(StepEngine& engine, const Config& c) {
   } else {
     load_weights(c.model.path, engine.model(), store);
   }
+  if (!c.lora.path.empty())
+    load_adapter(c.lora.path, engine.model(), store);
+  else if (c.lora.asked())
+    initialise(store, static_cast<uint64_t>(c.train.seed), [](const Param& p) { return p.adapter; });
   store.refresh_copies(engine.ctx());
 }
 

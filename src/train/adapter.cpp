@@ -1,0 +1,91 @@
+#include "train/adapter.h"
+
+#include <set>
+
+#include "base/log.h"
+#include "io/adapter_weights.h"
+
+namespace ravine {
+namespace {
+
+// The ends of the modules that hold queries and values, as files name them: what PEFT takes for most families.
+std::vector<std::string> usual_targets(const Model& base) {
+  std::set<std::string> ends;
+  for (const FileTensor& t : base.files().tensors)
+    for (const Param* p : t.params)
+      if (p->name.ends_with(".q_proj.weight") || p->name.ends_with(".v_proj.weight")) {
+        const std::string module = t.name.substr(0, t.name.rfind('.'));
+        ends.insert(module.substr(module.rfind('.') + 1));
+      }
+  return {ends.begin(), ends.end()};
+}
+
+std::string text_of(const std::string& x) { return x; }
+std::string text_of(bool x) { return x ? "true" : "false"; }
+template <class T>
+std::string text_of(const T& x) {
+  return Json(x).dump();
+}
+
+}  // namespace
+
+std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
+  const LoraOptions& o = c.lora;
+  if (!o.asked()) {
+    for (const auto& [key, where] : c.sources)
+      if (key.starts_with("lora.") && key != "lora.rank" && key != "lora.path")
+        throw UserError(fmt::format("{} without an adapter", key), where, "it says how an adapter is made",
+                        "set lora.rank, or lora.path to the folder of one, or leave it out");
+    return std::nullopt;
+  }
+  if (c.model.path.empty())
+    throw UserError("an adapter without a base", "lora.rank", "adapters stand beside weights that are there",
+                    "set model.path to the folder of the base model");
+  LoraSettings s{.rank = o.rank,
+                 .alpha = o.alpha,
+                 .dropout = o.dropout,
+                 .rslora = o.rslora,
+                 .targets = o.targets.empty() ? usual_targets(base) : o.targets,
+                 .rank_pattern = o.rank_pattern,
+                 .alpha_pattern = o.alpha_pattern,
+                 .layers = o.layers,
+                 .save = o.save,
+                 .where = "lora.targets"};
+  if (o.path.empty()) return s;
+  LoraSettings stored = adapter_settings(o.path);
+  auto agree = [&](const char* key, const auto& given, const auto& there) {
+    const auto where = c.sources.find(fmt::format("lora.{}", key));
+    if (where != c.sources.end() && given != there)
+      throw UserError(fmt::format("lora.{} is {}", key, text_of(given)), where->second,
+                      fmt::format("{} says {}", stored.where, text_of(there)), "leave it out, or use another adapter");
+  };
+  auto sorted = [](auto list) {
+    std::sort(list.begin(), list.end());
+    return list;
+  };
+  agree("rank", o.rank, stored.rank), agree("alpha", o.alpha, stored.alpha), agree("rslora", o.rslora, stored.rslora);
+  agree("targets", sorted(o.targets), sorted(stored.targets)), agree("layers", sorted(o.layers), sorted(stored.layers));
+  agree("save", sorted(o.save), sorted(stored.save)), agree("rank_pattern", o.rank_pattern, stored.rank_pattern);
+  agree("alpha_pattern", o.alpha_pattern, stored.alpha_pattern);
+  if (c.sources.contains("lora.dropout")) stored.dropout = o.dropout;  // of training alone, it changes no function
+  return stored;
+}
+
+std::string adapter_text(const LoraSettings& lora, const Model& model) {
+  int64_t trained = 0, all = 0, bytes = 0;
+  for (const Param& p : model.params().params()) {
+    if (p.tied) continue;
+    all += p.shape.count();
+    if (p.trainable) trained += p.shape.count();
+  }
+  for (const FileTensor& t : adapter_files(model).tensors) bytes += 4 * t.shape.count();
+  std::string targets;
+  for (const std::string& t : lora.targets) targets += (targets.empty() ? "" : ", ") + t;
+  return fmt::format("rank {}, {} {:g} on {}{}: {} of {} parameters are trained, {} in a file", lora.rank,
+                     lora.rslora ? "rank-stabilised, alpha" : "alpha", lora.alpha, targets,
+                     lora.layers.empty() ? "" : fmt::format(" of layers {}", fmt::join(lora.layers, ", ")),
+                     human_count(static_cast<double>(trained)), human_count(static_cast<double>(all)),
+                     human_bytes(static_cast<double>(bytes)));
+}
+
+}  // namespace ravine
