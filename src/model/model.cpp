@@ -28,7 +28,11 @@ double Model::training_flops_per_token(int64_t T) const {
     const double w = decoder() ? static_cast<double>(decoder()->window(i)) : 0;
     keys += w > 0 && w < length ? 2 * w - w * w / length : length;
   }
-  return 6.0 * static_cast<double>(params_.matrix_count()) + 6.0 * keys * static_cast<double>(facts_.heads * facts_.head_size);
+  double products = 0;  // of a weight: forward, dx, and dw where it is trained
+  for (const Param& p : params_.params())
+    if (p.use == Use::matrix || p.use == Use::unit_matrix)
+      products += (p.trainable ? 6.0 : 4.0) * static_cast<double>(p.shape.count());
+  return products + 6.0 * keys * static_cast<double>(facts_.heads * facts_.head_size);
 }
 
 std::unique_ptr<Model> open_model(const std::string& path) {

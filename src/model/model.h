@@ -54,8 +54,8 @@ class Model {
   const ParamSet& params() const { return params_; }
   const std::vector<Block>& blocks() const { return blocks_; }
 
-  // 6 * (parameters in products) + attention 6 T C per token and layer (causal half; forward and twice for backward); under a
-  // window of w < T 12 (w - w^2 / 2T) C: the last w keys, fewer at the beginning.
+  // 6 * (parameters in products, 4 * where they are frozen) + attention 6 T C per token and layer (causal half; forward and
+  // twice for backward); under a window of w < T 12 (w - w^2 / 2T) C: the last w keys, fewer at the beginning.
   double training_flops_per_token(int64_t sequence_length) const;
 
  protected:

@@ -7,6 +7,7 @@
 
 #include "base/counted.h"
 #include "base/parallel.h"
+#include "train/adapter.h"
 #include "train/advice.h"
 #include "train/estimate.h"
 #include "train/machine.h"
@@ -115,6 +116,7 @@ double announce(const OpenedRun& run, int64_t done, double peak_flops) {
   log.line("model    {}: {} parameters, {}, hidden {}, {} ({} key/value), vocabulary {}", f.family,
            human_count(static_cast<double>(run.model->params().count())), counted(f.layers, "layer"), f.hidden,
            counted(f.heads, "head"), f.kv_heads, f.vocabulary);
+  if (run.lora) log.line("adapter  {}", adapter_text(*run.lora, *run.model));
   const Kernels& kernels = run.chosen.kernels;
   log.line("compute  {} on {} ({}, {}), peak {:.0f} GFLOP/s (sol 1)", name(run.chosen.types.compute), kernels.backend,
            kernels.instructions, counted(thread_count(), "thread"), peak_flops * 1e-9);

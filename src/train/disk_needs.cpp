@@ -9,6 +9,7 @@
 #include "files/disk_space.h"
 #include "io/checkpoint.h"
 #include "io/huggingface.h"
+#include "model/adapters.h"
 #include "optim/optimizer.h"
 #include "train/run_folder.h"
 
@@ -71,8 +72,9 @@ struct DiskRoom {
 
 SavedBytes saved_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen) {
   SavedBytes bytes{.checkpoint = checkpoint_bytes(config, model, types, keeps_frozen)};
-  for (const FileTensor& t : model.files().tensors)
-    bytes.model += t.shape.count() * size_of(config.checkpoint.model_dtype.value());
+  const bool adapter = config.lora.asked() && !config.lora.merge;
+  for (const FileTensor& t : adapter ? adapter_files(model).tensors : model.files().tensors)
+    bytes.model += t.shape.count() * (adapter ? 4 : size_of(config.checkpoint.model_dtype.value()));
   return bytes;
 }
 

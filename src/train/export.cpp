@@ -10,6 +10,7 @@
 #include "base/shell_word.h"
 #include "files/atomic.h"
 #include "files/tokenizer_files.h"
+#include "io/adapter_weights.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "io/open_weights.h"
@@ -17,6 +18,7 @@
 #include "text/chat/chat_template.h"
 #include "text/tokenizers/sentencepiece_json.h"
 #include "train/forensics.h"
+#include "train/merged_weights.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -95,7 +97,7 @@ Json generation_of(const OpenedRun& run) {
 SaveFolder save_folder_of(const OpenedRun& run) {
   const Config& c = run.config;
   SaveFolder folder;
-  folder.dir = run.path("model");
+  folder.dir = run.path(exported_name(run.config));
   folder.dtype = c.checkpoint.model_dtype.value();
   folder.shard_bytes = c.checkpoint.shard_mb * 1000000;
   folder.tokenizer = c.model.tokenizer.empty() ? c.model.path : c.model.tokenizer;
@@ -129,7 +131,13 @@ void write_model(const OpenedRun& run, const Progress& progress, const Saves& sa
   auto save = [&](WeightSource& store) {
     try {
       ExactFrozen exact(store, *run.model, run.chosen.types, exact_from);
-      save_model_folder(folder, *run.model, exact_from.empty() ? store : exact);
+      WeightSource& source = exact_from.empty() ? store : exact;
+      if (run.lora && !run.config.lora.merge)
+        return save_adapter({.dir = folder.dir, .base = run.config.model.path, .run = folder.run}, *run.lora, *run.model,
+                            store);
+      if (!run.lora) return save_model_folder(folder, *run.model, source);
+      MergedWeights merged(source, *run.model, *run.lora);
+      save_model_folder(folder, *run.model, merged);
     } catch (const DiskFull& e) {
       fail("the model was not saved, it needs {}: {}; {}", human_bytes(static_cast<double>(run.bytes.model)), e.what(),
            saves.what_is_kept());
@@ -162,12 +170,13 @@ bool is_complete(const OpenedRun& run, int64_t done, const std::string& from) {
   std::error_code error;
   std::string shorter;  // a model of more steps than this run would come to is not replaced unasked
   if (run.ranks.first() && config.checkpoint.resume == kResumeNewest && exported_step > to &&
-      fs::exists(run.path("model"), error))
+      fs::exists(run.path(exported_name(run.config)), error))
     shorter = fmt::format("what can be gone on from is {}, and {} is gone or damaged: the model would be replaced by one of {}",
                           from, of, counted(to, "step"));
   if (shorter = gather_texts(run.ranks.all(), shorter)[0]; !shorter.empty())
     throw UserError(
-        fmt::format("train.output holds a finished model of {}", counted(exported_step, "step")), run.path("model"), shorter,
+        fmt::format("train.output holds a finished model of {}", counted(exported_step, "step")),
+        run.path(exported_name(run.config)), shorter,
         fmt::format("put {} back, train its steps again by train.steps={}, or move the model away", of, exported_step));
   if (done < steps) return false;
   const bool named = of == checkpoint_name(done);
@@ -175,7 +184,9 @@ bool is_complete(const OpenedRun& run, int64_t done, const std::string& from) {
                                   as == export_text(config));  // an older version names the checkpoint only
   const std::string trouble = run.ranks.first() && exported ? run.folder->export_trouble() : "";
   const bool all = any(run.ranks.all(), run.ranks.first() && exported && trouble.empty());
-  std::string more = all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", run.path("model")) : "";
+  std::string more =
+      all ? fmt::format(" and {}: nothing is left to do; a larger train.steps goes on", run.path(exported_name(run.config)))
+          : "";
   if (!trouble.empty()) more = fmt::format("; {}: the model is exported again", trouble);
   run.log.line("complete: {}, saved in {}{}",
                done == steps ? fmt::format("{} of {}", done, counted(done, "step"))
@@ -191,14 +202,20 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
     run.log.warn("{}; no loss has shown it, and the model is saved as it is", bad);
   const SaveFolder folder = save_folder_of(run);
   write_model(run, progress, saves, folder);
-  run.log.line(
-      "saved    {}{}", folder.dir,
-      folder.dtype == DType::f32 ? "" : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
+  run.log.line("saved    {}{}", folder.dir,
+               folder.dtype == DType::f32 || (run.lora && !run.config.lora.merge)
+                   ? ""
+                   : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
   const bool chats = first && run.data.end_token && load_chat_template(folder.dir);
-  run.log.line("next     {}", has_tokenizer(folder.dir)
-                                  ? fmt::format("{} generate --model {} {}--prompt TEXT --sample", program_word(),
-                                                shell_word(folder.dir), chats ? "--chat " : "")
-                                  : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
+  if (run.lora && !run.config.lora.merge)
+    run.log.line(
+        "next     {0} generate --model {1} --adapter {2} {3}--prompt TEXT; one model of both: {0} merge-lora --model {1} --adapter {2} --output DIR",
+        program_word(), shell_word(run.config.model.path), shell_word(folder.dir), run.data.end_token ? "--chat " : "");
+  else
+    run.log.line("next     {}", has_tokenizer(folder.dir)
+                                    ? fmt::format("{} generate --model {} {}--prompt TEXT --sample", program_word(),
+                                                  shell_word(folder.dir), chats ? "--chat " : "")
+                                    : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
   const std::string checkpoint = checkpoint_name(progress.done);
   try {  // without it the next start exports again
     if (first && fs::exists(run.path("checkpoints/" + checkpoint)))

@@ -8,6 +8,7 @@
 #include "io/model_folder.h"
 #include "io/open_weights.h"
 #include "kernels/backend.h"
+#include "train/adapter.h"
 #include "train/arithmetic.h"
 #include "train/estimate.h"
 #include "train/open.h"
@@ -45,6 +46,7 @@ void open_model(OpenedRun& run, const std::optional<RunRecord>& was) {
       unknown = e.what();  // whoever resumes does not need these weights
     }
   run.model = open_run_model(c);
+  run.lora = lora_of(c, *run.model);
   if (was) refuse_other_model(*was, *run.model, c);
   if (world) check_same(world->all(), "model", run.model->config().dump(1));
   if (world && !was)

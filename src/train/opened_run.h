@@ -9,7 +9,7 @@
 #include "comm/ranks.h"
 #include "config/config.h"
 #include "kernels/kernels.h"
-#include "model/model.h"
+#include "model/adapters.h"
 #include "train/disk_needs.h"
 #include "train/layout.h"
 #include "train/run_data.h"
@@ -47,6 +47,7 @@ struct OpenedRun {
   std::unique_ptr<RunFolder> folder;
   std::string weights;  // checksum of what model.path holds; empty: not given, or not known
   std::unique_ptr<Model> model;
+  std::optional<LoraSettings> lora;  // of the adapter that is trained
   RunLayout layout;
   Ranks ranks;
   RunChoices chosen;

@@ -28,8 +28,9 @@ namespace ravine {
 namespace {
 
 // What a run writes directly in its folder.
-constexpr const char* kNames[] = {"checkpoints", "config.yaml", "exported",    kHealthFile, "log.txt", "metrics.jsonl",
-                                  "model",       "stop",        "tensorboard", "tokens",    ".lock",   kFolderMark};
+constexpr const char* kNames[] = {"checkpoints",   "config.yaml", "exported", kHealthFile, "log.txt",
+                                  "metrics.jsonl", "adapter",     "model",    "stop",      "tensorboard",
+                                  "tokens",        ".lock",       kFolderMark};
 std::string edited_name(int n) { return fmt::format("config.edited-{}.yaml", n); }  // what somebody had made of config.yaml
 
 bool is_numbered(std::string_view name, std::string_view before, std::string_view behind) {
@@ -197,7 +198,8 @@ std::string run_in(const std::string& folder) {
   }
 }
 
-RunFolder::RunFolder(const Config& config) : folder_(config.train.output), resume_(config.checkpoint.resume) {
+RunFolder::RunFolder(const Config& config)
+    : folder_(config.train.output), resume_(config.checkpoint.resume), exported_(exported_name(config)) {
   while (folder_.size() > 1 && folder_.back() == '/') folder_.pop_back();
   refuse_overlap(config);
   look(false);
@@ -233,7 +235,7 @@ void RunFolder::look(bool whole) {
                         "no run has made this folder, and a run would write this name",
                         "choose another train.output, or move it away");
     }
-  refuse_foreign_model(path("model"), run().empty() ? "of no run" : run(), whole ? &model_seen_ : nullptr);
+  refuse_foreign_model(path(exported_), run().empty() ? "of no run" : run(), whole ? &model_seen_ : nullptr);
   refuse_other_run();
 }
 
@@ -241,7 +243,7 @@ void RunFolder::look(bool whole) {
 void RunFolder::refuse_other_run() const {
   const int64_t newest = newest_step(path("checkpoints"));
   std::error_code error;
-  const bool model = fs::is_directory(path("model"), error) && !fs::is_empty(path("model"), error);
+  const bool model = fs::is_directory(path(exported_), error) && !fs::is_empty(path(exported_), error);
   const std::string of = run_in(folder_), there = of.empty() ? "" : fmt::format(", of a run of {}", of);
   if (resume_ == kResumeNone) {
     if (newest >= 0)
@@ -272,7 +274,7 @@ void RunFolder::refuse_other_run() const {
                     "it was saved there, and without it the same command would begin anew, over what the run has written",
                     fmt::format("put it back, {}{}", begin, model ? " and replace train.output/model" : ""));
   if (model)
-    throw UserError(fmt::format("train.output holds a finished model and no checkpoint{}", there), path("model"),
+    throw UserError(fmt::format("train.output holds a finished model and no checkpoint{}", there), path(exported_),
                     "a run goes on from its checkpoints, and one that begins anew would replace the model",
                     begin + " and replace it");
 }
@@ -302,13 +304,13 @@ void RunFolder::check_there() const {
 }
 
 std::string RunFolder::export_trouble() const {
-  const auto mark = read_mark(path("model"));
-  if (!mark) return fmt::format("{} is not there", path("model"));
-  if (const std::string changed = changed_in_folder(path("model"), *mark); !changed.empty())
-    throw UserError("the exported model is damaged, or was changed", path("model/" + changed),
+  const auto mark = read_mark(path(exported_));
+  if (!mark) return fmt::format("{} is not there", path(exported_));
+  if (const std::string changed = changed_in_folder(path(exported_), *mark); !changed.empty())
+    throw UserError("the exported model is damaged, or was changed", path(exported_ + "/" + changed),
                     "it is not what the run has written", "move it away: the same command then exports it again");
-  const std::string missing = missing_in_folder(path("model"), *mark);
-  return missing.empty() ? "" : fmt::format("{} lacks {}", path("model"), missing);
+  const std::string missing = missing_in_folder(path(exported_), *mark);
+  return missing.empty() ? "" : fmt::format("{} lacks {}", path(exported_), missing);
 }
 
 void RunFolder::note(const std::string& file) {

@@ -16,6 +16,11 @@
 
 namespace ravine {
 
+// What a run leaves at its end, inside train.output: "model", or "adapter" where one is trained and not merged.
+inline const char* exported_name(const Config& config) {
+  return config.lora.asked() && !config.lora.merge ? "adapter" : "model";
+}
+
 // Whether a run has made this folder, by its mark or, of older versions, by what lies in it.
 bool is_run(const std::string& folder);
 
@@ -61,8 +66,8 @@ class RunFolder {
   bool unedited(const std::string& config_file) const;
   void note(const std::string& file);
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  std::string folder_, resume_;
-  FolderMark mark_;  // run empty: not marked yet
+  std::string folder_, resume_, exported_;  // exported_: exported_name
+  FolderMark mark_;                         // run empty: not marked yet
   FolderMark model_seen_;
   std::unique_ptr<FolderLock> lock_;
 };

@@ -97,7 +97,7 @@ std::string Saves::what_is_lost(int64_t done) {
       lost = fmt::format(
           "the run was not saved, only its model is, in {}: no checkpoint could be written{}; a checkpoint needs {}. The model is complete, but nothing can go on from it: to train again "
           "begin anew in another train.output, or here with checkpoint.resume=none, which replaces the model",
-          run_path(config_, "model"), not_saved_.empty() ? "" : " (" + not_saved_ + ")",
+          run_path(config_, exported_name(config_)), not_saved_.empty() ? "" : " (" + not_saved_ + ")",
           human_bytes(static_cast<double>(bytes_.checkpoint)));
     }
   }

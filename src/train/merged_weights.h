@@ -1,0 +1,28 @@
+// The weights of a base with the adapters beside them added in, W + scale B A, unit by unit as they are opened: for export.
+#pragma once
+#include <map>
+
+#include "engine/param_store.h"
+#include "model/adapters.h"
+
+namespace ravine {
+
+class MergedWeights : public WeightSource {
+ public:
+  // Both must outlive this; the source has whole f32 or f64 masters of adapters and of what they stand beside.
+  MergedWeights(WeightSource& source, const Model& model, const LoraSettings& lora);
+  void acquire(const Unit& unit) override;
+  void release(const Unit& unit) override { source_.release(unit); }
+  TensorView value(const Param& p) const override { return master(p); }
+  TensorView master(const Param& p) const override;
+  std::vector<ParamBox> boxes() const override { return source_.boxes(); }
+
+ private:
+  WeightSource& source_;
+  const Model& model_;
+  std::map<std::string, AdapterSpec> specs_;
+  const Unit* open_ = nullptr;
+  std::map<const Param*, std::vector<double>> sums_;  // of the open unit
+};
+
+}  // namespace ravine
