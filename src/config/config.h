@@ -45,7 +45,7 @@ struct LoraOptions {
   template <class V>
   void each(V&& v) {
     v("rank", rank, "rows of A; 0: the whole model is trained", between(0, 65536) & fixed());
-    v("alpha", alpha, "B A counts alpha / rank times", above(0) & at_most(1e9) & fixed());
+    v("alpha", alpha, "B A counts alpha / rank times", between(1e-6, 1e9) & fixed());
     v("dropout", dropout, "probability that a value is dropped before A", at_least(0) & below(1) & fixed());
     v("targets", targets,
       "ends of names of the modules that get adapters, as the family's files spell them, or all-linear; empty: those of q and v",
@@ -53,8 +53,8 @@ struct LoraOptions {
     v("rslora", rslora, "alpha / sqrt(rank) instead (rank-stabilised)", fixed());
     v("rank_pattern", rank_pattern, "another rank by module: ends of names, or regular expressions, as PEFT has them",
       between(1, 65536) & fixed());
-    v("alpha_pattern", alpha_pattern, "another alpha by module", above(0) & at_most(1e9) & fixed());
-    v("layers", layers, "layers that get adapters, from 0; empty: all", at_least(0) & fixed());
+    v("alpha_pattern", alpha_pattern, "another alpha by module", between(1e-6, 1e9) & fixed());
+    v("layers", layers, "layers that get adapters, from 0; empty: all", between(0, 1e9) & fixed());
     v("save", save, "ends of names of modules that are trained whole beside adapters, like [embed_tokens, lm_head, norm]",
       fixed());
     v("path", path, "folder of a PEFT adapter to go on from; what its adapter_config.json says need not be said again",

@@ -113,6 +113,18 @@ class ListOf(Kind):
         return (self.count is None or len(items) == self.count) and all(self.of.takes(*item) for item in items)
 
 
+class MapOf(Kind):
+    """Names to numbers."""
+    def __init__(self, of):
+        self.of = of
+        self.bounds, self.beyond = [f"{{x: {b}, y.z: {b}}}" for b in of.bounds], [f"{{x: {b}}}" for b in of.beyond]
+
+    def takes(self, kind, value):
+        if kind == "map":
+            return all(self.of.takes(*parsed(pair.split(":")[1].strip())) for pair in value[1:-1].split(",") if pair.strip())
+        return kind == "null"
+
+
 class Records(Kind):
     """Maps; `bare`: a text stands for one of them."""
     def __init__(self, bare=False):
@@ -133,6 +145,9 @@ NAME, FREE = Text(filled=True), Text()
 
 OPTIONS = {
     "model.path": FREE, "model.config": FREE, "model.tokenizer": FREE,
+    "lora.rank": Number(0, 65536), "lora.alpha": real(1e-6, 1e9), "lora.dropout": real(0, 1, below=True), "lora.targets": ListOf(FREE), "lora.rslora": Bool(),
+    "lora.rank_pattern": MapOf(Number(1, 65536)), "lora.alpha_pattern": MapOf(real(1e-6, 1e9)), "lora.layers": ListOf(Number(0, 10**9)), "lora.save": ListOf(FREE),
+    "lora.path": FREE, "lora.merge": Bool(),
     "data.train": Records(bare=True), "data.valid": Records(bare=True),
     "data.valid_fraction": real(1e-6, 1, zero=True, below=True),
     "data.sequence_length": Number(2, TOKENS), "data.text_key": NAME, "data.format": Text(choices=FORMATS), "data.chat_template": FREE,
@@ -209,7 +224,7 @@ FLAGS = {
     "plan": {"model": FREE, "ranks": Number(0, RANKS), "layouts": Bool(), "decide": Bool(), "memory": real(0.001, 1e9, zero=True), "local": Number(0, 4096),
              "schedule": FREE, "svg": FREE, "overwrite": Bool(), **JSON, **COMPUTE},
     "stop": {}, "init": {"data": FREE, "text-key": NAME, "model": FREE}, "plot": {"keys": ListOf(FREE), "output": FREE, "log-scale": Bool(), "overwrite": Bool()}, "man": {"output": FREE, "overwrite": Bool()},
-    "generate": {"model": FREE, "prompt": Text(most=2**30, filled=True), "chat": Bool(), "system": Text(most=2**30), "template": FREE, "prompts": FREE, "prompt-ids": FREE, "max-new-tokens": one(Number(1, TOKENS)), "sample": Bool(),
+    "generate": {"model": FREE, "adapter": FREE, "prompt": Text(most=2**30, filled=True), "chat": Bool(), "system": Text(most=2**30), "template": FREE, "prompts": FREE, "prompt-ids": FREE, "max-new-tokens": one(Number(1, TOKENS)), "sample": Bool(),
                  "temperature": one(real(1e-6, 1e6, zero=True)), "top-k": one(Number(0, 2**31 - 1)), "top-p": one(real(0, 1)),
                  "repetition-penalty": one(real(1e-6, 1e6)), "no-repeat-ngram-size": one(Number(0, TOKENS)), "seed": Number(0, 2**63 - 1), **JSON,
                  "batch": Number(1, 2**16), "beams": one(Number(1, 4096)), "length-penalty": one(real(-100, 100)), "early-stopping": Bool(),
@@ -234,9 +249,10 @@ FLAGS = {
     "data merge": {"input": ListOf(NAME), "output-prefix": FREE, "overwrite": Bool()},
     "convert": {"input": FREE, "output": FREE, "to": Text(choices=("hf", "megatron-legacy", "megatron-mcore", "mindformers", "ravine")),
                 "from": Text(choices=("auto", "hf", "megatron", "deepspeed", "mindformers", "ravine")), "tensor": Number(1, 1000), "pipeline": Number(1, 1000),
-                "virtual": Number(1, 1000), "fused": Bool(), "optimizer": Bool(), "dtype": Text(choices=("", "f32", "bf16", "f16")), "model-config": FREE,
+                "virtual": Number(1, 1000), "fused": Bool(), "optimizer": Bool(), "dtype": Text(choices=("", "f32", "bf16", "f16")), "model-config": FREE, "adapter": FREE,
                 "resize-vocab": Number(0, 2**30), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
-    "trace": {"model": FREE, "input": FREE, "out": NAME, "overwrite": Bool(), "backward": Bool(), **COMPUTE},
+    "merge-lora": {"model": FREE, "adapter": FREE, "output": FREE, "dtype": Text(choices=("", "f32", "bf16", "f16")), **THREADS},
+    "trace": {"model": FREE, "adapter": FREE, "input": FREE, "out": NAME, "overwrite": Bool(), "backward": Bool(), **COMPUTE},
     "diff": {"only": FREE, "all": Bool(), **JSON},
     "bench machine": {**JSON, **THREADS}, "bench messages": {**JSON},
     "bench train": BENCH, "bench prefill": SPEED, "bench decode": SPEED,
@@ -283,7 +299,7 @@ def commands_there(prefix=()):
     if prefix and "\nActions:\n" not in text:
         return [" ".join(prefix)]
     listed = text.split("\nActions:\n" if prefix else "\nUsage:", 1)[1]
-    return [name for word in re.findall(r"^  ([a-z]+) {2,}", listed, re.M) for name in commands_there((*prefix, word))]
+    return [name for word in re.findall(r"^  ([a-z-]+) {2,}", listed, re.M) for name in commands_there((*prefix, word))]
 
 
 def flags_there(command):
