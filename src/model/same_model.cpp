@@ -38,7 +38,7 @@ auto meaning(const RopeSettings& s) {
 bool same_spec(const DecoderSpec& a, const DecoderSpec& b, int64_t layers) {
   auto meaning_of = [](const DecoderSpec& s) {
     const auto& [topology, norm, attention, windows, by_layer, mlp, mlps, rope, head, embedding_scale, embedding_norm,
-                 positions, padding_learns, trained_length, implied, names] = s;
+                 positions, padding_learns, trained_length, implied, names, adapters] = s;  // of adapters the options speak
     return std::tuple(topology, meaning(norm), meaning(attention), by_layer, rope.has_value(),
                       meaning(rope.value_or(RopeSettings())), meaning(head), embedding_scale, embedding_norm, positions,
                       padding_learns);
