@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <memory>
+#include <set>
 
 #include "base/text.h"
 #include "files/atomic.h"
@@ -157,8 +158,7 @@ void save_adapter(const SaveAdapter& options, const LoraSettings& lora, const Mo
       {"peft_type", "LORA"},
       {"r", lora.rank},
       {"rank_pattern", lora.rank_pattern},
-      {"target_modules", lora.targets_whole || lora.targets == std::vector<std::string>{"all-linear"} ? Json(lora.targets.at(0))
-                                                                                                      : Json(lora.targets)},
+      {"target_modules", std::move(targets)},
       {"task_type", "CAUSAL_LM"},
       {"use_dora", false},
       {"use_rslora", lora.rslora}};
