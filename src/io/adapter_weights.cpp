@@ -142,6 +142,11 @@ void load_adapter(const std::string& folder, const Model& model, WeightSource& s
 
 void save_adapter(const SaveAdapter& options, const LoraSettings& lora, const Model& model, WeightSource& store) {
   auto or_null = [](const auto& list) { return list.empty() ? Json() : Json(list); };
+  // all-linear is written as what it came to, as PEFT does.
+  std::set<std::string> modules;
+  for (const auto& [declared, spec] : adapter_specs(model, lora)) modules.insert(spec.module);
+  const bool all = lora.targets == std::vector<std::string>{"all-linear"};
+  const Json targets = lora.targets_whole ? Json(lora.targets.at(0)) : all ? Json(modules) : Json(lora.targets);
   Json config = {
       {"alpha_pattern", lora.alpha_pattern},
       {"base_model_name_or_path", options.base},
@@ -158,7 +163,7 @@ void save_adapter(const SaveAdapter& options, const LoraSettings& lora, const Mo
       {"peft_type", "LORA"},
       {"r", lora.rank},
       {"rank_pattern", lora.rank_pattern},
-      {"target_modules", std::move(targets)},
+      {"target_modules", targets},
       {"task_type", "CAUSAL_LM"},
       {"use_dora", false},
       {"use_rslora", lora.rslora}};
