@@ -7,14 +7,14 @@
 
 namespace ravine {
 
-using Rule = LossScaleSettings::Rule;
+using ScaleRule = LossScaleSettings::Rule;
 
 // DeepSpeed counts steps from 0 with the last overflow at -1, MindSpore from 1 with it at 0.
 LossScale::LossScale(const LossScaleSettings& settings)
     : settings_(settings),
       scale_(settings.initial),
-      step_(settings.rule == Rule::mindformers ? 1 : 0),
-      last_overflow_(settings.rule == Rule::mindformers ? 0 : -1),
+      step_(settings.rule == ScaleRule::mindformers ? 1 : 0),
+      last_overflow_(settings.rule == ScaleRule::mindformers ? 0 : -1),
       left_(settings.hysteresis) {
   require(settings.initial > 0 && settings.factor > 1 && settings.window > 0 && settings.hysteresis > 0,
           "loss scale: initial {}, factor {}, window {}, hysteresis {}", settings.initial, settings.factor, settings.window,
@@ -23,7 +23,7 @@ LossScale::LossScale(const LossScaleSettings& settings)
 
 bool LossScale::update(bool overflow) {
   if (settings_.fixed) return true;
-  const bool mindformers = settings_.rule == Rule::mindformers;
+  const bool mindformers = settings_.rule == ScaleRule::mindformers;
   if (overflow) {
     if (mindformers || settings_.hysteresis == 1 || left_ == 1) {
       if (!mindformers && scale_ <= settings_.least) return false;
@@ -34,7 +34,7 @@ bool LossScale::update(bool overflow) {
     last_overflow_ = step_;
   } else {
     if (settings_.consecutive_hysteresis) left_ = settings_.hysteresis;
-    const int64_t since = step_ - last_overflow_ - (settings_.rule == Rule::deepspeed ? 1 : 0);
+    const int64_t since = step_ - last_overflow_ - (settings_.rule == ScaleRule::deepspeed ? 1 : 0);
     const bool grows = mindformers ? since >= settings_.window : since > 0 && since % settings_.window == 0;
     if (grows) {
       left_ = settings_.hysteresis;
