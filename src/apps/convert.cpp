@@ -65,7 +65,7 @@ ConvertReport show_conversion(const ConvertOptions& o, Log& log) {
   return report;
 }
 
-struct MergeFlags {
+struct MergeLoraFlags {
   ConvertOptions options;
   int64_t threads = 0;
   template <class V>
@@ -80,7 +80,7 @@ struct MergeFlags {
   }
 };
 
-int run_merge(MergeFlags& flags, Config&) {
+int run_merge_lora(MergeLoraFlags& flags, Config&) {
   ConvertOptions& o = flags.options;
   o.to = ConvertTarget::hf, o.from = WeightLayout::hf;
   o.missing_tokenizer_files = missing_tokenizer_files;
@@ -122,11 +122,12 @@ int run_convert(ConvertFlags& flags, Config&) {
 }  // namespace
 
 Command merge_lora_command() {
-  return command<MergeFlags>({.name = "merge-lora",
-                              .summary = "a model of a base and a LoRA adapter: W + scale B A, rounded once to the base's type",
-                              .example = "ravine merge-lora --model qwen2 --adapter runs/tune/adapter --output tuned",
-                              .lasting = true},
-                             "Data", run_merge);
+  return command<MergeLoraFlags>(
+      {.name = "merge-lora",
+       .summary = "a model of a base and a LoRA adapter: W + scale B A, rounded once to the base's type",
+       .example = "ravine merge-lora --model qwen2 --adapter runs/tune/adapter --output tuned",
+       .lasting = true},
+      "Data", run_merge_lora);
 }
 
 Command convert_command() {

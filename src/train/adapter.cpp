@@ -20,7 +20,6 @@ std::vector<std::string> usual_targets(const Model& base) {
   return {ends.begin(), ends.end()};
 }
 
-std::string text_of(const std::string& x) { return x; }
 std::string text_of(bool x) { return x ? "true" : "false"; }
 template <class T>
 std::string text_of(const T& x) {

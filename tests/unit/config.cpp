@@ -72,7 +72,12 @@ TEST(Config, EveryKindOfValue) {
       "data: {train: [a.txt, {path: b, weight: 0.3}], skip_steps: [3, 0x10], shuffle: off}\n"
       "optimizer: {lr: 1e-5, betas: [0.8, .9], groups: [{match: '*norm*', wd_mult: 0}]}\n"
       "train: {output: 2024, steps: 1e4, freeze: ['*embed*', x]}\n"
-      "precision: {recipes: [{op: softmax, compute: f64}]}\n");
+      "precision: {recipes: [{op: softmax, compute: f64}]}\n"
+      "lora: {rank: 4, rank_pattern: {q_proj: 8, 'layers.0.*': 2}, alpha_pattern: {x: 1e-1}, layers: [0, 3]}\n");
+  EXPECT_EQ(c.lora.rank_pattern, (std::map<std::string, int64_t>{{"layers.0.*", 2}, {"q_proj", 8}}));
+  EXPECT_EQ(c.lora.alpha_pattern, (std::map<std::string, double>{{"x", 0.1}}));
+  EXPECT_EQ(c.lora.layers, (std::vector<int64_t>{0, 3}));
+  EXPECT_TRUE(from("lora: {rank_pattern: }").lora.rank_pattern.empty());
   ASSERT_EQ(c.data.train.size(), 2u);
   EXPECT_EQ(c.data.train[0].path, "a.txt");
   EXPECT_EQ(c.data.train[0].weight, 1);
@@ -159,6 +164,8 @@ TEST(Config, WritesWhatItReads) {
     c.optimizer.betas = {static_cast<double>(draw() >> 11) * 0x1p-54, 0};
     c.data.train = {{"a b: #c", 0.1 * static_cast<double>(1 + draw() % 100)}, {"yes", 1.1e-9}};
     c.train.freeze = {"*x*", "[0]", "\n", "é\u2028"};
+    c.lora.rank_pattern = {{"a: b", 1}, {"(.*\\.)?q_proj|x", 7}, {"é\n", 3}};
+    c.lora.alpha_pattern = {{"{", 0.1}, {"layers.0", 1e-6}};
     c.train.seed = static_cast<int64_t>(draw() >> 1);
     c.data.skip_steps = {1, static_cast<int64_t>(draw() % 1000000000) + 1};
     c.precision.recipes = {{"layers.*", "softmax", std::nullopt, DType::bf16}};
@@ -172,6 +179,8 @@ TEST(Config, WritesWhatItReads) {
     EXPECT_EQ(back.data.train[0].path, "a b: #c");
     EXPECT_EQ(back.data.train[1].path, "yes");
     EXPECT_EQ(back.train.freeze, c.train.freeze);
+    EXPECT_EQ(back.lora.rank_pattern, c.lora.rank_pattern);
+    EXPECT_EQ(back.lora.alpha_pattern, c.lora.alpha_pattern);
     EXPECT_EQ(back.train.seed, c.train.seed);
     EXPECT_EQ(back.train.output, "null");
     EXPECT_EQ(back.precision.recipes[0].round, DType::bf16);
@@ -194,7 +203,7 @@ TEST(Config, EveryOptionIsDeclaredWhole) {
 TEST(Config, ErrorsNamePlaceRuleAndFix) {
   const std::pair<const char*, const char*> cases[] = {
       {"trian: {steps: 1}",
-       "unknown section 'trian' (run.yaml:1): sections are model, data, train, optimizer, schedule, precision, "
+       "unknown section 'trian' (run.yaml:1): sections are model, lora, data, train, optimizer, schedule, precision, "
        "parallel, checkpoint, log, health, probe; did you mean 'train'?"},
       {"train:\n  stpes: 1",
        "unknown key 'train.stpes' (run.yaml:2): section train has no such key; did you mean 'train.steps'?"},
@@ -297,6 +306,11 @@ TEST(Config, ErrorsOfTheCommandLine) {
       {"train.stpes=1", "unknown key 'train.stpes' (command line): section train has no such key; did you mean 'train.steps'?"},
       {"train=1", "'train' is a section (command line): values are given to section.key; write train.steps=.."},
       {"train.steps=0", "train.steps is '0' (command line): must be at least 1 and at most 1000000000; give a larger value"},
+      {"lora.rank_pattern=[1]",
+       "lora.rank_pattern is '[1]' (command line): must be a map of names to numbers; write it like {NAME: 4}"},
+      {"lora.rank_pattern={q_proj: 0}",
+       "lora.rank_pattern[q_proj] is '0' (command line): must be at least 1 and at most 65536; give a larger value"},
+      {"lora.alpha_pattern={x: y}", "lora.alpha_pattern[x] is 'y' (command line): must be a number; write a number"},
       {"train.steps", "'train.steps' (command line): options are written section.key=value; write for example train.steps=100"},
       {"=1", "'=1' (command line): options are written section.key=value; write for example train.steps=100"},
       {"train.freeze=[*a]",
