@@ -101,7 +101,7 @@ def test_what_is_refused_is_named(folder):
     refused(broken(folder, {"bias": "all"}), "trained biases", file)
     refused(broken(folder, {"peft_type": "IA3"}), "IA3", file)
     refused(broken(folder, {"target_modules": ["query"]}), "no module of the model ends in 'query'", "q_proj", file)
-    refused(broken(folder, {"r": 3}), "o_proj", "shape", "[2,", "[3,")
+    refused(broken(folder, {"r": 3}), "_proj.lora_", "shape", "[2, ", "[3, ")
     refused(broken(folder, {"r": 0}), "rank", file)
     refused(broken(folder, {"r": "4"}), '"r"', file)
     refused(broken(folder, {"layers_to_transform": [0]}), "layers.0")

@@ -15,9 +15,8 @@ import sys
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch.overrides import TorchFunctionMode
-from transformers import activations, AutoConfig, AutoModelForCausalLM, GenerationConfig
-from transformers.models.bloom import modeling_bloom
+from double import AllDouble
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
 torch.set_num_threads(1)
 V, C, POSITIONS = 29, 12, 40
@@ -56,27 +55,6 @@ SEARCHES = [dict(num_beams=b, length_penalty=p, early_stopping=e, **more)
             for b, p, e, more in [(4, 1.0, False, {}), (4, 1.0, True, {}), (3, 0.4, False, {}), (3, 2.0, "never", {}), (5, -0.5, False, {}),
                                   (4, 1.0, "never", {"repetition_penalty": 1.3}), (4, 1.2, False, {"no_repeat_ngram_size": 2})]]
 NEW = 14
-
-
-class AllDouble(TorchFunctionMode):
-    """Model code casts to float32 inside norms, softmax and RoPE: here these casts give double."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func is torch.Tensor.float:
-            return args[0].double()
-        swap = lambda v: torch.float64 if v is torch.float32 else v
-        return func(*[swap(a) for a in args], **{k: swap(v) for k, v in (kwargs or {}).items()})
-
-
-class ExactGelu(torch.nn.Module):
-    """Bloom's and gelu_fast, with sqrt(2/pi) in full, where their own code has eight and ten digits."""
-
-    def forward(self, x):
-        return torch.nn.functional.gelu(x, approximate="tanh")
-
-
-modeling_bloom.BloomGelu = ExactGelu
-activations.FastGELUActivation.forward = ExactGelu.forward
 
 
 def fill(model, seed):

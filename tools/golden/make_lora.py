@@ -6,8 +6,10 @@ Needs torch, transformers and peft. Per case a folder: base/ and adapter/ as sav
 golden.safetensors: input_ids and labels [2,7]; logits [2,7,V] and loss in f64; grad.NAME in f64 of every trained tensor, by its name in
 adapter_model.safetensors; merged.NAME: weights of merge_and_unload() in f32 that differ from the base's."""
 import os, shutil, sys
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import peft, torch, transformers as tf
 from safetensors.torch import save_file
+from double import AllDouble
 
 out = sys.argv[1]
 COMMON = dict(vocab_size=37, torch_dtype="float32", bos_token_id=1, eos_token_id=2)
@@ -46,14 +48,20 @@ for name, (config, lora) in CASES.items():
     labels = ids.clone()
     labels[0, :3] = -100
     golden = {"input_ids": ids, "labels": labels}
-    model.double().eval()
-    result = model(input_ids=ids, labels=labels)
-    result.loss.backward()
+    torch.set_default_dtype(torch.float64)
+    with AllDouble():
+        exact = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float64).double()
+        exact.load_state_dict({n: p.double() for n, p in was.items()})
+    exact = peft.PeftModel.from_pretrained(exact, os.path.join(folder, "adapter"), is_trainable=True, autocast_adapter_dtype=False).double().eval()
+    with AllDouble():
+        result = exact(input_ids=ids, labels=labels)
+        result.loss.backward()
+    torch.set_default_dtype(torch.float32)
     golden["logits"], golden["loss"] = result.logits.detach(), result.loss.detach()
-    for n, p in model.named_parameters():
+    for n, p in exact.named_parameters():
         if p.requires_grad:
             golden["grad." + n.replace(".modules_to_save.default.", ".").replace(".default.", ".")] = p.grad.clone()
-    merged = model.float().merge_and_unload()
+    merged = model.merge_and_unload()
     for n, p in merged.state_dict().items():
         if n in was and not torch.equal(p, was[n]):
             golden["merged." + n] = p.detach().clone()
