@@ -25,7 +25,7 @@ EXTRA = {"check_models": ["--beams"]}
 
 def has(program, need):
     if "." in need:
-        return subprocess.run([program, "config", "--explain", need], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+        return re.search(rf"\b{re.escape(need)}\b", subprocess.run([program, "config", "--list"], stdout=subprocess.PIPE, text=True).stdout) is not None
     return re.search(rf"^  {need}\s", subprocess.run([program, "--help"], stdout=subprocess.PIPE, text=True).stdout, re.M) is not None
 
 
