@@ -648,7 +648,7 @@ TEST(ChatSets, what_does_not_fit_is_counted) {
                                    path + " record 4), 1 with the answer behind"),
             std::string::npos)
       << cut.counts.text();
-  ChatSet dropped = read_chats({path}, *tokenizer, encoder, {.longest = 40, .drop_longer = true});
+  ChatSet dropped = read_chats({path}, *tokenizer, encoder, {.longest = 40, .too_long = TooLong::drop});
   EXPECT_EQ(dropped.counts.too_long, 2);
   EXPECT_EQ(dropped.train.count(), 1);
   EXPECT_USER_ERROR(read_chats({path}, *tokenizer, encoder, {.longest = 4}), "no conversation is left");
@@ -670,8 +670,8 @@ TEST(ChatSets, as_long_as_fits_is_whole) {
   const auto path = f.write("a.jsonl", line);
   const EncodedChat whole = read_chats({path}, *tokenizer, encoder, {}).train.chat(0);
   const auto n = static_cast<int64_t>(whole.ids.size());
-  for (bool drop : {false, true}) {
-    const ChatSet fits = read_chats({path}, *tokenizer, encoder, {.longest = n, .drop_longer = drop});
+  for (const TooLong longer : {TooLong::cut, TooLong::drop}) {
+    const ChatSet fits = read_chats({path}, *tokenizer, encoder, {.longest = n, .too_long = longer});
     EXPECT_EQ(fits.counts.cut + fits.counts.left_out(), 0);
     EXPECT_EQ(fits.counts.tokens, n);
     EXPECT_EQ(fits.counts.learned, std::count(whole.learned.begin(), whole.learned.end(), 1));

@@ -14,7 +14,7 @@ using test::message;
 
 DataOptions sources(std::vector<std::pair<std::string, double>> list) {
   DataOptions o;
-  for (auto& [path, weight] : list) o.train.push_back({path, weight, ""});
+  for (auto& [path, weight] : list) o.train.push_back({path, weight, std::nullopt});
   return o;
 }
 

@@ -122,7 +122,7 @@ struct TinyRun {
   TinyRun(const Json& config, DType compute, Recompute recompute, double dropout = 0,
           const std::vector<std::string>& unfused = {}, const Kernels& table = ref_kernels())
       : TinyRun(make_model(config, "test"), compute, recompute, dropout, unfused, table) {}
-  TinyRun(std::unique_ptr<Model> given, DType compute, const std::string& recompute, double dropout = 0,
+  TinyRun(std::unique_ptr<Model> given, DType compute, Recompute recompute, double dropout = 0,
           const std::vector<std::string>& unfused = {}, const Kernels& table = ref_kernels())
       : model(std::move(given)),
         kernels(table),

@@ -41,7 +41,7 @@ TEST(Adapters, GradientsEqualCentralDifferences) {
     for (double dropout : {0.0, 0.4}) {
       LoraSettings s = settings(targets);
       s.dropout = dropout;
-      TinyRun run(adapted(tiny_families().at(family), s), DType::f64, "cheap");
+      TinyRun run(adapted(tiny_families().at(family), s), DType::f64, Recompute::cheap);
       TinyBatch batch = two_sequences();
       const auto grads = run.gradients(batch);
       size_t checked = 0;
@@ -78,8 +78,8 @@ TEST(Adapters, AreWhatTheMergedModelIs) {
       s.rslora = rslora;
       s.rank_pattern = {{"layers.1.*|h.1.*", 3}};
       const double rank[] = {2, 3};
-      TinyRun with(adapted(tiny_families().at(family), s), DType::f64, "none");
-      TinyRun merged(tiny_families().at(family), DType::f64, "none");
+      TinyRun with(adapted(tiny_families().at(family), s), DType::f64, Recompute::none);
+      TinyRun merged(tiny_families().at(family), DType::f64, Recompute::none);
       TinyBatch batch = two_sequences();
       EXPECT_EQ(adapted(tiny_families().at(family), s)->params().find("model.embed_tokens.weight")->trainable, false);
       const Param* down = nullptr;
