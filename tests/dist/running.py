@@ -370,6 +370,11 @@ def test_stop(folder):
         job.send_signal(number)
         _, err = job.communicate(timeout=60)
         check(job.returncode != 0 and err.count("stopped on request") == 1 and (number == signal.SIGINT or job.returncode == 130), f"{number.name}: {job.returncode}\n{err}")
+    # One rank alone hears it: those that work on the same text with it stop too.
+    job, _ = long_job(folder, 2, {"tensor": 2})
+    os.kill(processes(job, 2)[1], signal.SIGTERM)
+    _, err = job.communicate(timeout=60)
+    check(job.returncode == 130 and err.count("stopped on request") == 1, f"SIGTERM at rank 1: {job.returncode}\n{err}")
 
 
 def test_a_lost_rank_ends_the_job(folder):

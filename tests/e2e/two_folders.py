@@ -1,6 +1,7 @@
 """A run that is given two folders, model.path and model.tokenizer, each with all files of a model: what comes from which."""
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import ravine_run as r
@@ -51,6 +52,12 @@ def test_what_comes_from_which(folder):
             generation = json.loads((at / "generation_config.json").read_text())
             end = generation["eos_token_id"]
             check(generation["top_k"] == 5 and 7 in (end if isinstance(end, list) else [end]), f"{at.name} of {data}: {generation}")
+    # Running takes the same from each.
+    encoded = subprocess.run(r.command("tokenizer", "encode", "--tokenizer", b), input="A river\n", capture_output=True, text=True).stdout
+    said = json.loads(r.run("generate", "--model", a, f"model.tokenizer={b}", "--prompt", "A river", "--json", "--max-new-tokens", 1).stdout)
+    check(said["prompt_ids"] == json.loads(encoded), f"{said}, {encoded}")
+    chat = json.loads(r.run("generate", "--model", a, f"model.tokenizer={b}", "--chat", "--prompt", "A river", "--json", "--max-new-tokens", 1).stdout)
+    check(chat["prompt_ids"][0] == json.loads((b / "tokenizer.json").read_text())["model"]["vocab"]["<|im_start|>"], f"not the template of model.tokenizer: {chat}")
 
 
 if __name__ == "__main__":
