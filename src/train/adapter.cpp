@@ -31,10 +31,18 @@ std::string text_of(const T& x) {
 std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
   const LoraOptions& o = c.lora;
   if (!o.asked()) {
-    for (const auto& [key, where] : c.sources)
-      if (key.starts_with("lora.") && key != "lora.rank" && key != "lora.path")
-        throw UserError(fmt::format("{} without an adapter", key), where, "it says how an adapter is made",
-                        "set lora.rank, or lora.path to the folder of one, or leave it out");
+    const LoraOptions none;
+    auto unused = [&](const char* key, const auto& given, const auto& absent) {
+      if (given == absent) return;
+      const auto where = c.sources.find(fmt::format("lora.{}", key));
+      throw UserError(fmt::format("lora.{} without an adapter", key), where == c.sources.end() ? "lora" : where->second,
+                      "it says how an adapter is made", "set lora.rank, or lora.path to the folder of one, or leave it out");
+    };
+    unused("alpha", o.alpha, none.alpha), unused("dropout", o.dropout, none.dropout),
+        unused("targets", o.targets, none.targets);
+    unused("rslora", o.rslora, none.rslora), unused("rank_pattern", o.rank_pattern, none.rank_pattern);
+    unused("alpha_pattern", o.alpha_pattern, none.alpha_pattern), unused("layers", o.layers, none.layers);
+    unused("save", o.save, none.save), unused("merge", o.merge, none.merge);
     return std::nullopt;
   }
   if (c.model.path.empty())
@@ -52,21 +60,26 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
                  .where = "lora.targets"};
   if (o.path.empty()) return s;
   LoraSettings stored = adapter_settings(o.path);
-  auto agree = [&](const char* key, const auto& given, const auto& there) {
+  // A value that is the default says nothing: a run's config.yaml holds all of them.
+  const LoraOptions none;
+  auto agree = [&](const char* key, const auto& given, const auto& absent, const auto& there) {
     const auto where = c.sources.find(fmt::format("lora.{}", key));
-    if (where != c.sources.end() && given != there)
-      throw UserError(fmt::format("lora.{} is {}", key, text_of(given)), where->second,
+    if (given != absent && given != there)
+      throw UserError(fmt::format("lora.{} is {}", key, text_of(given)), where == c.sources.end() ? "lora" : where->second,
                       fmt::format("{} says {}", stored.where, text_of(there)), "leave it out, or use another adapter");
   };
   auto sorted = [](auto list) {
     std::sort(list.begin(), list.end());
     return list;
   };
-  agree("rank", o.rank, stored.rank), agree("alpha", o.alpha, stored.alpha), agree("rslora", o.rslora, stored.rslora);
-  agree("targets", sorted(o.targets), sorted(stored.targets)), agree("layers", sorted(o.layers), sorted(stored.layers));
-  agree("save", sorted(o.save), sorted(stored.save)), agree("rank_pattern", o.rank_pattern, stored.rank_pattern);
-  agree("alpha_pattern", o.alpha_pattern, stored.alpha_pattern);
-  if (c.sources.contains("lora.dropout")) stored.dropout = o.dropout;  // of training alone, it changes no function
+  agree("rank", o.rank, none.rank, stored.rank), agree("alpha", o.alpha, none.alpha, stored.alpha);
+  agree("rslora", o.rslora, none.rslora, stored.rslora);
+  agree("targets", sorted(o.targets), none.targets, sorted(stored.targets));
+  agree("layers", sorted(o.layers), none.layers, sorted(stored.layers));
+  agree("save", sorted(o.save), none.save, sorted(stored.save));
+  agree("rank_pattern", o.rank_pattern, none.rank_pattern, stored.rank_pattern);
+  agree("alpha_pattern", o.alpha_pattern, none.alpha_pattern, stored.alpha_pattern);
+  if (o.dropout != none.dropout) stored.dropout = o.dropout;  // of training alone, it changes no function
   return stored;
 }
 

@@ -8,7 +8,8 @@
 namespace ravine {
 
 // Nothing where lora.rank is 0 and lora.path empty. With lora.path the settings are those of its adapter_config.json; an option
-// that was given as well must agree with it, or is a UserError. An adapter without model.path is a UserError.
+// that is not at its default must agree with it, or is a UserError. An adapter without model.path is a UserError, so are its
+// options without one.
 std::optional<LoraSettings> lora_of(const Config& config, const Model& base);
 
 // "adapters rank 8, alpha 16 on q_proj, v_proj: 1.2 M of 134 M parameters are trained, 4.7 MB".
