@@ -307,7 +307,7 @@ TEST(Config, ErrorsOfTheCommandLine) {
       {"train=1", "'train' is a section (command line): values are given to section.key; write train.steps=.."},
       {"train.steps=0", "train.steps is '0' (command line): must be at least 1 and at most 1000000000; give a larger value"},
       {"lora.rank_pattern=[1]",
-       "lora.rank_pattern is '[1]' (command line): must be a map of names to numbers; write it like {NAME: 4}"},
+       "lora.rank_pattern is a list (command line): must be a map of names to numbers; write it like {NAME: 4}"},
       {"lora.rank_pattern={q_proj: 0}",
        "lora.rank_pattern[q_proj] is '0' (command line): must be at least 1 and at most 65536; give a larger value"},
       {"lora.alpha_pattern={x: y}", "lora.alpha_pattern[x] is 'y' (command line): must be a number; write a number"},
