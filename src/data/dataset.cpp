@@ -178,6 +178,7 @@ class Opening {
     if (!encoder_) {
       ChosenTemplate chosen = choose_template(o_.chat_template, o_.tokenizer_path, *tokenizer_, "data.chat_template");
       out_.chat_template = chosen.source;
+      out_.chat_fingerprint = chosen.chat->fingerprint();
       encoder_ = std::make_unique<ChatEncoder>(*tokenizer_, std::move(chosen.chat), o_.loss_on);
       out_.end_token = encoder_->end_token();
       out_.notes.push_back(

@@ -52,12 +52,13 @@ class Dataset {
 };
 
 struct Datasets {
-  std::unique_ptr<Dataset> train, valid;  // valid is null if there is none; it is never shuffled
-  std::vector<TokensInUse> tokens;        // with options.token_folder: what save_tokens may write there
-  std::vector<std::string> notes;         // what was read, cut and left out, a line each, for people
-  std::vector<std::string> warnings;      // of these what is likely a mistake
-  std::optional<int32_t> end_token;       // that answers of conversations end with; none without conversations
-  std::string chat_template;              // that they were rendered with, when it was not the tokenizer's own; else empty
+  std::unique_ptr<Dataset> train, valid;     // valid is null if there is none; it is never shuffled
+  std::vector<TokensInUse> tokens;           // with options.token_folder: what save_tokens may write there
+  std::vector<std::string> notes;            // what was read, cut and left out, a line each, for people
+  std::vector<std::string> warnings;         // of these what is likely a mistake
+  std::optional<int32_t> end_token;          // that answers of conversations end with; none without conversations
+  std::string chat_template;                 // that they were rendered with, when it was not the tokenizer's own; else empty
+  std::optional<uint64_t> chat_fingerprint;  // of the template of data.train, its own or not; none without conversations
 };
 
 // Opens and tokenizes everything; blocks until done.

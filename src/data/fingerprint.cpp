@@ -51,13 +51,14 @@ std::string text_at(const Json& j, const char* key) {
 
 }  // namespace
 
-DataFingerprint fingerprint_of(const DataOptions& data, const Tokenizer* tokenizer) {
+DataFingerprint fingerprint_of(const DataOptions& data, const Tokenizer* tokenizer, std::optional<uint64_t> chat_template) {
   DataFingerprint out;
   for (const DataSource& s : data.train) {
     out.sources.push_back({s.path, checksum_of_source(s.path)});
     out.blend = out.blend || s.weight != 1;
   }
   if (tokenizer) out.tokenizer = checksum_text(tokenizer->fingerprint());
+  if (chat_template) out.chat_template = checksum_text(*chat_template);
   static const std::set<std::string> kOthers = {"train", "valid", "skip_steps", "prefetch", "cache", "index_cache"};
   DataOptions copy = data;
   for (const Option& o : options_of(copy, "data"))
@@ -69,13 +70,14 @@ Json DataFingerprint::json() const {
   Json list = Json::array(), keys = Json::object();
   for (const Source& s : sources) list.push_back({{"path", s.path}, {"checksum", s.checksum}});
   for (const auto& [key, value] : options) keys[key] = value;
-  return {{"sources", list}, {"blend", blend}, {"tokenizer", tokenizer}, {"options", keys}};
+  return {{"sources", list}, {"blend", blend}, {"tokenizer", tokenizer}, {"chat_template", chat_template}, {"options", keys}};
 }
 
 std::string DataFingerprint::text() const {
   std::string out;
   for (const Source& s : sources) out += fmt::format("{}: checksum {}\n", s.path, s.checksum);
-  return out + fmt::format("tokenizer: {}\n", tokenizer.empty() ? "none" : "checksum " + tokenizer);
+  out += fmt::format("tokenizer: {}\n", tokenizer.empty() ? "none" : "checksum " + tokenizer);
+  return chat_template.empty() ? out : out + fmt::format("chat template: checksum {}\n", chat_template);
 }
 
 void refuse_other_data(const Json& was, const DataFingerprint& now, const std::string& checkpoint) {
@@ -87,6 +89,11 @@ void refuse_other_data(const Json& was, const DataFingerprint& now, const std::s
     refuse("another tokenizer than the checkpoint's", "model.tokenizer",
            fmt::format("{} was made with one of checksum {}, this one has {}: the same text would give other ids", checkpoint,
                        before, now.tokenizer));
+  if (std::string before = text_at(was, "chat_template");
+      !before.empty() && !now.chat_template.empty() && before != now.chat_template)
+    refuse("another chat template than the checkpoint's", "data.chat_template, or the one of the tokenizer",
+           fmt::format("{} was made with one of checksum {}, this one has {}: the same conversation would give other text",
+                       checkpoint, before, now.chat_template));
   std::vector<DataFingerprint::Source> sources;
   for (const Json& s : was["sources"])
     if (s.is_object()) sources.push_back({text_at(s, "path"), text_at(s, "checksum")});

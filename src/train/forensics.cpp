@@ -6,6 +6,7 @@
 
 namespace ravine {
 
+// Host work, after a failure.
 std::string bad_weight(StepEngine& engine) {
   const FlatStore& store = engine.store();
   std::string mine;

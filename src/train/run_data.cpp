@@ -40,7 +40,7 @@ RunData open_run_data(const Config& config, const ModelFacts& facts, const Ranks
   check_same(ranks.all(), "data",
              fmt::format("{} sequences of {} tokens, {} tokens in all", data.train->sample_count(), data.train->columns(),
                          data.train->token_count()));
-  data.fingerprint = fingerprint_of(config.data, data.tokenizer.get());
+  data.fingerprint = fingerprint_of(config.data, data.tokenizer.get(), sources.data.chat_fingerprint);
   check_same(ranks.all(), "data", data.fingerprint.text());
   return data;
 }

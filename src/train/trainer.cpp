@@ -14,7 +14,6 @@
 #include "train/validation.h"
 
 namespace ravine {
-namespace {}  // namespace
 
 Trainer::Trainer(Config config, const std::string& backend, Log& log, World* world)
     : run_(std::move(config), backend, log, world), progress_(run_) {

@@ -237,6 +237,26 @@ def test_tables_of_conversations(folder):
         check(same_run(folder / form, folder / f"{form}-table") == "", f"{form}: parquet and jsonl train alike")
 
 
+def test_a_chat_template_that_has_changed(folder):
+    """The same path, or the tokenizer's own, with another text in it: a resume would train on other conversations."""
+    data = alpaca(folder / "a.json", 40)
+    chatml = json.loads((GOLDEN / "expected.json").read_text())["templates"]["chatml"]
+    for name, file in (("given", "t.jinja"), ("own", "chat_template.jinja")):
+        more = dict(data__train=[data], schedule__steps=6, **({"data__chat_template": str(folder / file)} if name == "given" else {}))
+        (folder / file).write_text(chatml)
+        run("train", *options(folder, name, train__steps=2, **more))
+        before = {p: p.stat().st_mtime_ns for p in (folder / name / "checkpoints").rglob("*")}
+        (folder / file).write_text(chatml.replace("<|im_start|>' + m.role", "<|im_start|>the ' + m.role"))
+        said = run("train", *options(folder, name, train__steps=4, **more), status=2).stderr
+        check("another chat template than the checkpoint's (data.chat_template, or the one of the tokenizer): step_000002" in said, said)
+        check({p: p.stat().st_mtime_ns for p in (folder / name / "checkpoints").rglob("*")} == before, "a refused start wrote something")
+        if name == "own":
+            run("train", *options(folder, name, train__steps=3, checkpoint__other_data=True, **more))
+        else:
+            (folder / file).write_text(chatml)
+            run("train", *options(folder, name, train__steps=3, **more))
+
+
 def test_skipped_steps(folder):
     data = alpaca(folder / "a.json", 40)
     run("train", *options(folder, "x", data__train=[data], data__skip_steps=[3]))

@@ -75,6 +75,23 @@ TEST_F(Texts, AnotherTokenizerIsRefused) {
   EXPECT_NE(what.find("another tokenizer than the checkpoint's (model.tokenizer)"), std::string::npos) << what;
 }
 
+TEST_F(Texts, AnotherChatTemplateIsRefused) {
+  auto refusal = [&](std::optional<uint64_t> was, std::optional<uint64_t> now) {
+    const Json kept = Json::parse(fingerprint_of(sources({{a, 1}}), &tokenizer, was).json().dump());
+    return message([&] { refuse_other_data(kept, fingerprint_of(sources({{a, 1}}), &tokenizer, now), "step_000007"); });
+  };
+  EXPECT_NE(refusal(5, 6).find("another chat template than the checkpoint's (data.chat_template"), std::string::npos)
+      << refusal(5, 6);
+  EXPECT_NE(refusal(0, 6).find("another chat template"), std::string::npos);
+  EXPECT_EQ(refusal(5, 5), "no error");
+  EXPECT_EQ(refusal({}, 6), "no error") << "none was rendered, or the program did not record it";
+  EXPECT_EQ(refusal(5, {}), "no error");
+  Json older = fingerprint_of(sources({{a, 1}}), &tokenizer, 5).json();
+  older.erase("chat_template");
+  EXPECT_EQ(message([&] { refuse_other_data(older, fingerprint_of(sources({{a, 1}}), &tokenizer, 6), "x"); }), "no error");
+  EXPECT_NE(fingerprint_of(sources({{a, 1}}), &tokenizer, 5).text(), fingerprint_of(sources({{a, 1}}), &tokenizer, 6).text());
+}
+
 TEST_F(Texts, OptionsThatCutSamplesAreNamed) {
   DataOptions was = sources({{a, 1}}), now = was;
   now.pack = false;

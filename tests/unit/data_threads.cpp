@@ -37,14 +37,14 @@ TEST(Tokenize, TakesTheThreadsOfTheProcess) {
   const int before = thread_count();
   set_thread_count(1);
   const Seen alone;
-  tokenize_files(files, alone, {});
+  tokenize_files(files, alone, {.text_key = "text"});
   EXPECT_EQ(alone.threads(), std::set<std::thread::id>{std::this_thread::get_id()});
   set_thread_count(3);
   const Seen three;
-  tokenize_files(files, three, {});
+  tokenize_files(files, three, {.text_key = "text"});
   EXPECT_LE(three.threads().size(), 3u);
   const Seen told;
-  tokenize_files(files, told, {.threads = 1});
+  tokenize_files(files, told, {.text_key = "text", .threads = 1});
   EXPECT_EQ(told.threads().size(), 1u);
   set_thread_count(before);
 }

@@ -29,7 +29,7 @@ struct Shared : testing::Test {
   void SetUp() override {
     if (shared().empty()) GTEST_SKIP() << "RAVINE_SHARED does not name the folder of recorded tokenizers";
     golden = shared() + "/golden/tokenizers/";
-    model = shared() + "/text/tokenizers/llama/tokenizer.model";
+    model = shared() + "/data/tokenizers/llama/tokenizer.model";
     Json strings = read_json(golden + "strings.json");
     for (const auto& s : strings["strings"]) texts.push_back(unhex(s["utf8"]));
   }
