@@ -4,7 +4,6 @@ A test program is `python3 NAME.py PATH_OF_RAVINE [FUNCTION ..]`; each of its fu
 """
 import array
 import json
-import mmap
 import os
 import pty
 import random
@@ -130,8 +129,7 @@ def load_tensors(folder, files="*.safetensors"):
 
 def sanitized():
     """The program was built with AddressSanitizer, which takes an address space that no limit allows."""
-    with open(PROGRAM, "rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as program:
-        return program.find(b"__asan_init") >= 0
+    return subprocess.run(["grep", "-q", "-a", "-F", "__asan_init", PROGRAM]).returncode == 0  # not in here: what this process holds counts as its children's
 
 
 def shared(*names):
