@@ -1,5 +1,5 @@
 // `ravine init`: a folder with a commented run.yaml that trains as it is, on the user's text and model or on ones made here:
-// the manual of this program as text, its options as questions and answers, a small Llama.
+// the manual of this program as text, its options as questions and answers, a small Llama, of which adapters get a folder.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,8 +26,12 @@
 #include "io/huggingface.h"
 #include "io/model_folder.h"
 #include "io/open_weights.h"
+#include "parallel/flat_store.h"
+#include "parallel/initialise.h"
 #include "text/chat/chat_template.h"
+#include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"
+#include "text/tokenizers/sentencepiece_json.h"
 #include "text/training/trainer.h"
 #include "train/open.h"
 
@@ -40,10 +44,10 @@ struct InitFlags {
   std::string text, model, text_key = DataOptions{}.text_key;
   template <class V>
   void each(V&& v) {
-    v("folder", words, "what to prepare (pretrain or sft; default pretrain), and the folder to make",
+    v("folder", words, "what to prepare (pretrain, sft or lora; default pretrain), and the folder to make",
       positional() & required() & writes() & metavar("[KIND] DIR"));
     v("data", text,
-      "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft; default: this program's manual",
+      "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft and lora; default: this program's manual",
       reads() & metavar("FILE"));
     v("text-key", text_key, "key or column of --data that holds the text", filled());
     v("model", model, "Hugging Face folder to go on from; default: a new small Llama", reads_folder() & metavar("DIR"));
@@ -57,18 +61,28 @@ struct InitKind {
   const char* data;  // lines of the data section behind data.train: {0} the chat template, {1} the length
   int64_t length;    // of a sequence, where the model has as many positions
   const char* rate;
+  bool chats;             // its data are conversations
+  const char* lora = "";  // lines of the sections lora
 };
+
+constexpr const char* kChatData =
+    "  sequence_length: {1:<6} # tokens of a sequence; longer conversations are cut (data.too_long)\n"
+    "  chat_template: {0}   # how a conversation becomes text; empty: the template of the model's tokenizer\n"
+    "  loss_on: answers        # or last, or all\n";
 
 constexpr InitKind kKinds[] = {
     {"pretrain", "Pretraining on text",
      "  sequence_length: {1:<6} # tokens of a sequence; the model's max_position_embeddings is the limit\n"
      "  valid_fraction: 0.05    # part of the text held out, to see how well it goes on with what it has not seen\n",
-     128, "1.0e-3"},
-    {"sft", "Fine-tuning on instructions",
-     "  sequence_length: {1:<6} # tokens of a sequence; longer conversations are cut (data.too_long)\n"
-     "  chat_template: {0}   # how a conversation becomes text; empty: the template of the model's tokenizer\n"
-     "  loss_on: answers        # or last, or all\n",
-     256, "3.0e-4"},
+     128, "1.0e-3", false},
+    {"sft", "Fine-tuning on instructions", kChatData, 256, "3.0e-4", true},
+    {"lora", "Adapters beside a model, trained on instructions", kChatData, 256, "5.0e-4", true,
+     "lora:\n"
+     "  rank: 8                 # width of an adapter\n"
+     "  alpha: 16               # what it computes is added alpha/rank times\n"
+     "  targets: all-linear     # or names of modules: [q_proj, v_proj]\n"
+     "  dropout: 0.05\n"
+     "  merge: false            # true: a whole model with the adapter in it, instead of the adapter alone\n"},
 };
 
 // The manual as prose: help pages, then every option with its meaning.
@@ -129,7 +143,27 @@ const std::vector<std::string> kChatTokens = {"<|im_start|>", "<|im_end|>"};
 // In the folder that is made: where all of it waits for its names.
 constexpr const char* kInitJournal = "init.replacing";
 
-FileSetKind init_set() { return {"run of init", {"run.yaml", "manual.txt", "instructions.json", "model.json"}, {"tokenizer"}}; }
+FileSetKind init_set() {
+  return {"run of init", {"run.yaml", "manual.txt", "instructions.json", "model.json"}, {"tokenizer", "base"}};
+}
+
+// What a run from this model needs to say.
+struct BaseModel {
+  int64_t positions = INT64_MAX;
+  std::string chat_template = "chatml";
+};
+
+// A model folder with the initial weights of a run.
+void save_new_model(const Json& shape, const std::string& tokenizer, const std::string& dir) {
+  const auto model = make_model(shape, dir);
+  FlatStore store(model->params(), Types::of(DType::f32), DeviceKind::cpu);
+  initialise(store, TrainOptions{}.seed);
+  save_model_folder({.dir = dir,
+                     .tokenizer = tokenizer,
+                     .missing_tokenizer_files = missing_tokenizer_files,
+                     .chat_template = prompt_template(BaseModel{}.chat_template)},
+                    *model, store);
+}
 
 std::string yaml_quoted(const std::string& path) { return Json(path).dump(); }  // a JSON string is a YAML one
 
@@ -155,12 +189,13 @@ const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
   if (flags.words.size() > 2)
     throw UserError(counted(flags.words.size(), "name"), "init", "it takes a kind and a folder",
                     "for example: ravine init pretrain first");
-  throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain or sft",
+  throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain, sft or lora",
                   did_you_mean(name, names, "choose one of them"));
 }
 
 // Refuses data of the other kind, and such as init cannot write a run for.
-void check_data(const std::string& data, bool sft, const InitFlags& flags) {
+void check_data(const std::string& data, const InitKind& made, const InitFlags& flags) {
+  const bool sft = made.chats;
   const std::string where = "--data=" + data;
   const std::vector<std::string> files = source_files(data);
   const SourceKind kind = source_kind(files.at(0));
@@ -182,7 +217,8 @@ void check_data(const std::string& data, bool sft, const InitFlags& flags) {
     open_documents(files[0], flags.text_key, "--text-key")->next(text);
   }
   if (!chats && sft)
-    throw UserError("text, not conversations", where, "sft takes instructions: Alpaca, ShareGPT or messages",
+    throw UserError("text, not conversations", where,
+                    fmt::format("{} takes instructions: Alpaca, ShareGPT or messages", made.name),
                     "write " + again("pretrain"));
 }
 
@@ -207,12 +243,6 @@ std::string words_of(const std::string& data) {
 std::string absolute_path(const std::string& path) {
   return path.empty() ? "" : fs::absolute(path).lexically_normal().string();
 }
-
-// What a run from this model needs to say.
-struct BaseModel {
-  int64_t positions = INT64_MAX;
-  std::string chat_template = "chatml";
-};
 
 BaseModel look_at_model(const std::string& folder, bool sft) {
   check_model_folder(folder, "--model");
@@ -269,12 +299,12 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       throw UserError(fmt::format("the name '{}'", escaped(path)), flag,
                       "run.yaml names it, and a text has neither control characters nor bytes that are not UTF-8",
                       "give it another name");
-  const bool sft = kind.name == std::string("sft");
+  const bool chats = kind.chats, adapter = *kind.lora != 0;
   std::string data = absolute_path(flags.text);
-  if (!data.empty()) check_data(flags.text, sft, flags);
-  if (sft && flags.text_key != DataOptions{}.text_key)
+  if (!data.empty()) check_data(flags.text, kind, flags);
+  if (chats && flags.text_key != DataOptions{}.text_key)
     say(fmt::format("note: --text-key={} has no effect: conversations have keys of their own", escaped(flags.text_key)));
-  const BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, sft);
+  BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, chats);
   struct Folder {  // empty again, and gone if it was made here, where this fails
     fs::path made;
     explicit Folder(const fs::path& p) {
@@ -295,16 +325,16 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     names.emplace_back(name);
   };
   if (data.empty()) {
-    const char* name = sft ? "instructions.json" : "manual.txt";
+    const char* name = chats ? "instructions.json" : "manual.txt";
     data = absolute_path((dir / name).string());
-    make(name, sft ? manual_instructions(commands).dump(1) + "\n" : manual_text(commands));
+    make(name, chats ? manual_instructions(commands).dump(1) + "\n" : manual_text(commands));
   }
   std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n",
                                   yaml_quoted(absolute_path(flags.model)));
   if (flags.model.empty()) {
     TokenizerTraining training;
     std::string learned = flags.text.empty() ? (building / "manual.txt").string() : data;
-    if (sft) {
+    if (chats) {
       learned = (building / "words.txt").string();
       write_file_atomic(learned, flags.text.empty() ? manual_text(commands) : words_of(data));
       training.special = kChatTokens;
@@ -314,15 +344,28 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     training.vocabulary = 1024;
     SourceTexts text({learned}, flags.text_key);
     const TrainedTokenizer tokenizer = train_tokenizer(training, text);
-    if (std::error_code error; sft) fs::remove(learned, error);
-    names.emplace_back("tokenizer");
-    make("model.json", small_llama(tokenizer.vocabulary).dump(1) + "\n");
-    model = fmt::format(
-        "model:\n"
-        "  config: {}       # the shape of a new model, weights from train.seed; or, to go on from a model:\n"
-        "  tokenizer: {}\n"
-        "  # path: my-llama          # Hugging Face folder with config, weights, tokenizer (instead of both)\n",
-        yaml_quoted(absolute_path((dir / "model.json").string())), yaml_quoted(absolute_path((dir / "tokenizer").string())));
+    if (std::error_code error; chats) fs::remove(learned, error);
+    const Json shape = small_llama(tokenizer.vocabulary);
+    if (adapter) {
+      save_new_model(shape, training.output, (building / "base").string());
+      std::error_code error;
+      fs::remove_all(training.output, error);
+      names.emplace_back("base");
+      base.chat_template = "\"\"";
+      model = fmt::format(
+          "model:\n"
+          "  path: {}    # what the adapter stands beside; here random weights, so that this runs: name a folder of use\n",
+          yaml_quoted(absolute_path((dir / "base").string())));
+    } else {
+      names.emplace_back("tokenizer");
+      make("model.json", shape.dump(1) + "\n");
+      model = fmt::format(
+          "model:\n"
+          "  config: {}       # the shape of a new model, weights from train.seed; or, to go on from a model:\n"
+          "  tokenizer: {}\n"
+          "  # path: my-llama          # Hugging Face folder with config, weights, tokenizer (instead of both)\n",
+          yaml_quoted(absolute_path((dir / "model.json").string())), yaml_quoted(absolute_path((dir / "tokenizer").string())));
+    }
   }
   const std::string yaml = fmt::format(
       "# {0}. To run it:            ravine train --config {1}\n"
@@ -332,7 +375,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "{2}"
       "data:\n"
       "  train: [{3}]    # more files, or {{path: FILE, weight: 2}}, by comma\n"
-      "{4}{8}"
+      "{4}{8}{9}"
       "train:\n"
       "  output: {5}     # everything the run writes; model/ in it is the result\n"
       "  steps: 200\n"
@@ -354,10 +397,11 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  every: 10\n",
       kind.title, shell_word((dir / "run.yaml").string()), model, yaml_quoted(data),
       fmt::format(fmt::runtime(kind.data), base.chat_template, std::min(kind.length, base.positions)),
-      yaml_quoted(absolute_path((dir / "run").string())), sft ? "# " : "", kind.rate,
+      yaml_quoted(absolute_path((dir / "run").string())), chats ? "# " : "", kind.rate,
       flags.text_key == DataOptions{}.text_key
           ? ""
-          : fmt::format("  text_key: {}    # key or column that holds the text\n", yaml_quoted(flags.text_key)));
+          : fmt::format("  text_key: {}    # key or column that holds the text\n", yaml_quoted(flags.text_key)),
+      kind.lora);
   make("run.yaml", yaml);
   set.commit(names, false);
   say_ready();

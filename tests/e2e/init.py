@@ -46,6 +46,25 @@ def test_sft(folder):
     trained(folder, config)
 
 
+def test_lora(folder):
+    r.run("init", "lora", folder / "l")
+    config, base = folder / "l" / "run.yaml", folder / "l" / "base"
+    r.check("path:" in config.read_text() and "rank: 8" in config.read_text() and (base / "config.json").exists(), config.read_text())
+    before = (base / "model.safetensors").read_bytes()
+    said = r.run("train", "--config", config, "train.steps=2", "log.every=1", "schedule.warmup_steps=1", cwd=folder).stderr
+    adapter = folder / "l" / "run" / "adapter"
+    settings = json.loads((adapter / "adapter_config.json").read_text())
+    r.check((settings["r"], settings["lora_alpha"], len(settings["target_modules"])) == (8, 16, 7), settings)
+    r.check(f"--adapter {adapter}" in said, said)
+    r.check((base / "model.safetensors").read_bytes() == before, "the base was changed")
+    r.run("generate", "--model", base, "--adapter", adapter, "--prompt", "ravine", "--max-new-tokens", 2, "--chat", cwd=folder)
+    r.run("init", "lora", folder / "m", "--model", base)
+    config = folder / "m" / "run.yaml"
+    r.check(str(base) in config.read_text() and not (folder / "m" / "base").exists(), config.read_text())
+    r.run("train", "--config", config, "train.steps=2", "schedule.warmup_steps=1", "lora.merge=true", cwd=folder)
+    r.run("generate", "--model", folder / "m" / "run" / "model", "--prompt", "ravine", "--max-new-tokens", 2, cwd=folder)
+
+
 def test_mistakes(folder):
     (folder / "full").mkdir()
     (folder / "full" / "mine").write_text("x")
