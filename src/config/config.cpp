@@ -258,7 +258,7 @@ void check_type(const Config& c) {
     conflict(c, "optimizer.nesterov is true", "optimizer.nesterov", "needs a momentum above 0 and a dampening of 0",
              "set optimizer.momentum=0.9 optimizer.dampening=0, or remove nesterov");
   if (type.is_taken("eps") && o.eps.size() != type.eps)
-    conflict(c, fmt::format("optimizer.eps has {} numbers", o.eps.size()), "optimizer.eps",
+    conflict(c, fmt::format("optimizer.eps has {} number{}", o.eps.size(), o.eps.size() == 1 ? "" : "s"), "optimizer.eps",
              fmt::format("{} takes {}", name_of_type, type.eps), "write as many");
   for (double eps : type.is_taken("eps") ? o.eps : std::vector<double>())
     if (eps < (type.eps == 1 ? 1e-20 : 1e-37))
@@ -284,6 +284,20 @@ void check_type(const Config& c) {
     conflict(c, fmt::format("optimizer.factor_max is {}, optimizer.factor_min {}", o.factor_max, o.factor_min),
              given_of(c, {"optimizer.factor_max", "optimizer.factor_min"}), "a factor lies between the two",
              "set optimizer.factor_max above optimizer.factor_min");
+  const bool one_bit = type.is_taken("freeze_step") || type.is_taken("var_freeze_step");
+  auto refuse_ranks = [&](const char* key, int64_t value, int64_t most, const char* rule) {
+    if (value > most)
+      conflict(c, fmt::format("{} is {}, optimizer.type {}", key, value, name_of_type), given_of(c, {key, "optimizer.type"}),
+               rule, fmt::format("set {}={}, or another optimizer.type", key, most));
+  };
+  if (one_bit)
+    refuse_ranks("parallel.zero", c.parallel.zero, 0,
+                 "data ranks send moments in place of gradients, so each keeps all of them, as in DeepSpeed");
+  if (one_bit)
+    refuse_ranks("parallel.tensor", c.parallel.tensor, 1, "moments are compressed whole, and tensor ranks have parts of them");
+  if (o.type == OptimizerType::onebit_lamb)
+    refuse_ranks("parallel.pipeline", c.parallel.pipeline, 1,
+                 "moments of all layers are brought to one size and sent together");
   if (o.type == OptimizerType::came && o.beta1 == 0)
     conflict(c, "optimizer.beta1 is 0", "optimizer.beta1", "came moves weights along the first moment, and needs one",
              "set optimizer.beta1=0.9");

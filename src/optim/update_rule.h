@@ -55,8 +55,9 @@ class UpdateRule {
 
   // Of rules that send something else than gradients (the 1-bit types; parallel.zero 0 and one tensor rank only). Whether step
   // `step` takes gradients as each rank has them, as if they were the mean, in place of their sum over the ranks.
-  virtual bool sends_itself() const { return false; }
   virtual bool wants_local(int64_t /*step*/) const { return false; }
+  // From which step on all are so; 0: none ever is. Such a rule asks for the same memory in every step.
+  virtual int64_t local_from() const { return 0; }
   // Numbers of the master's type that a rank keeps for itself of an item of `count` elements (of all, where it sees the model)
   // over so many ranks. Not in checkpoints: zero at first and after a resume.
   virtual int64_t own_count(int64_t /*count*/, int /*ranks*/) const { return 0; }

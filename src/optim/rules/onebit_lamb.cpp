@@ -26,7 +26,7 @@ class OnebitLambRule : public UpdateRule {
             {.name = "last_factor", .per = Per::tensor, .type = DType::f64}};
   }
   Whole sees() const override { return Whole::model; }
-  bool sends_itself() const override { return true; }
+  int64_t local_from() const override { return o_.freeze_step + 1; }
   bool wants_local(int64_t step) const override { return step > o_.freeze_step; }
   // Errors, and what stands behind the last tensor.
   int64_t own_count(int64_t count, int ranks) const override {
@@ -36,15 +36,18 @@ class OnebitLambRule : public UpdateRule {
 
   void update_all(Ctx& c, std::span<const UpdateViews> all, const TensorView& own, const Group& group, int64_t step, double lr,
                   double grad_scale) const override {
+    int64_t count = 0, most = 0;
+    for (const UpdateViews& v : all) count += v.param.count(), most = std::max(most, v.param.count());
+    const DType type = all[0].param.dtype;
+    const Tensor before = c.empty({count}, type, MemoryKind::workspace), joined = like(c, before.view()),
+                 u = c.empty({most}, type, MemoryKind::workspace), largest = c.empty({1}, DType::f64, MemoryKind::workspace);
+    const CompressionRoom room(c, count, group.size(), type);
     if (changes_nothing(step)) return;
     if (!wants_local(step)) {
-      for (const UpdateViews& v : all) warm_up(c, v, step, lr, grad_scale);
+      for (const UpdateViews& v : all) warm_up(c, v, stretch(u.view(), 0, v.param.count()), step, lr, grad_scale);
       return;
     }
     if (step == o_.freeze_step + 1) scale_momenta(c, all);
-    int64_t count = 0;
-    for (const UpdateViews& v : all) count += v.param.count();
-    const Tensor before = c.empty({count}, all[0].param.dtype, MemoryKind::workspace), joined = like(c, before.view());
     int64_t at = 0;
     for (const UpdateViews& v : all) {
       const TensorView old = stretch(before.view(), at, v.param.count()), part = stretch(joined.view(), at, v.param.count());
@@ -56,14 +59,14 @@ class OnebitLambRule : public UpdateRule {
     }
     if (group.size() > 1) {
       const int64_t errors = error_count(count, group.size()), behind = padded_count(count, group.size()) - count;
-      compressed_mean(c, group, joined.view(), stretch(own, 0, errors),
+      compressed_mean(c, group, room, joined.view(), stretch(own, 0, errors),
                       behind > 0 ? stretch(own, errors, behind) : TensorView{});
     }
     at = 0;
     for (const UpdateViews& v : all) {
       const int64_t n = v.param.count();
       c.call(Cast{stretch(joined.view(), at, n), flat(v.states[0])});
-      compressed(c, v, stretch(before.view(), at, n), step, lr);
+      compressed(c, v, stretch(before.view(), at, n), stretch(u.view(), 0, n), largest.view(), lr);
       at += n;
     }
   }
@@ -90,16 +93,15 @@ class OnebitLambRule : public UpdateRule {
             .grad_scale = 1};
   }
 
-  void warm_up(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const {
-    const Tensor u = like(c, v.param);
-    AdamDirection move = direction(v, v.grad, v.states[1], u.view());
+  void warm_up(Ctx& c, const UpdateViews& v, const TensorView& u, int64_t step, double lr, double grad_scale) const {
+    AdamDirection move = direction(v, v.grad, v.states[1], u);
     move.beta1 = o_.betas[0], move.beta2 = o_.betas[1], move.grad_scale = grad_scale;
     move.weight_decay = v.spans[0].weight_decay;
     c.call(move);
     if (step == o_.freeze_step) c.call(Cast{flat(v.states[1]), flat(v.states[2])});
-    const double ratio = trust_ratio(norm_of(c, v.param), norm_of(c, u.view()), o_.min_coeff, o_.max_coeff);
+    const double ratio = trust_ratio(norm_of(c, v.param), norm_of(c, u), o_.min_coeff, o_.max_coeff);
     if (ratio != 1) set(v.states[4], o_.coeff_beta * number(v.states[4]) + (1 - o_.coeff_beta) * ratio);
-    c.call(Blend{.y = v.param, .x = u.view(), .take = -lr * v.spans[0].lr_mult * ratio});
+    c.call(Blend{.y = v.param, .x = u, .take = -lr * v.spans[0].lr_mult * ratio});
   }
 
   void scale_momenta(Ctx& c, std::span<const UpdateViews> all) const {
@@ -112,29 +114,29 @@ class OnebitLambRule : public UpdateRule {
     }
   }
 
-  void compressed(Ctx& c, const UpdateViews& v, const TensorView& before, int64_t, double lr) const {
+  void compressed(Ctx& c, const UpdateViews& v, const TensorView& before, const TensorView& u, const TensorView& largest,
+                  double lr) const {
     const TensorView &m = v.states[0], &square = v.states[1], &fresh = v.states[2];
     const double b1 = o_.betas[0], decay = v.spans[0].weight_decay;
-    const Tensor u = like(c, v.param), largest = c.empty({1}, DType::f64, MemoryKind::workspace);
     c.call(Blend{.y = m, .x = m, .keep = 0, .take = 1 / number(v.states[3])});
     c.call(Blend{.y = before, .x = flat(m), .keep = -b1 / (1 - b1), .take = 1 / (1 - b1)});
-    AdamDirection follow = direction(v, before, fresh, u.view());
+    AdamDirection follow = direction(v, before, fresh, u);
     follow.beta2 = o_.betas[1];
     c.call(follow);
-    c.call(LargestRatio{.v = square, .fresh = fresh, .largest = largest.view(), .eps = o_.eps[0]});
-    c.call(direction(v, before, square, u.view()));
-    double factor = number(largest.view());
+    c.call(LargestRatio{.v = square, .fresh = fresh, .largest = largest, .eps = o_.eps[0]});
+    c.call(direction(v, before, square, u));
+    double factor = number(largest);
     if (decay > 0) {
-      const double plain = norm_of(c, u.view());
-      c.call(Blend{.y = u.view(), .x = v.param, .take = decay});
-      const double whole = norm_of(c, u.view()), share = whole > 0 ? std::min(1.0, plain / whole) : 1;
+      const double plain = norm_of(c, u);
+      c.call(Blend{.y = u, .x = v.param, .take = decay});
+      const double whole = norm_of(c, u), share = whole > 0 ? std::min(1.0, plain / whole) : 1;
       factor = factor * share + (1 - share);
     }
     const double last = number(v.states[5]);
     factor = std::max(std::min(factor, o_.factor_max), o_.factor_min);
     factor = std::max(std::min(factor, last * (1 + o_.factor_threshold)), last * (1 - o_.factor_threshold));
     set(v.states[5], factor);
-    c.call(Blend{.y = v.param, .x = u.view(), .take = -lr * v.spans[0].lr_mult * number(v.states[4]) * factor});
+    c.call(Blend{.y = v.param, .x = u, .take = -lr * v.spans[0].lr_mult * number(v.states[4]) * factor});
   }
 
   const OptimizerOptions& o_;

@@ -29,16 +29,17 @@ class ZerooneAdamRule : public UpdateRule {
             {.name = "lrs", .per = StateDeclaration::Per::tensor, .type = DType::f64}};
   }
   Whole sees() const override { return Whole::tensor; }
-  bool sends_itself() const override { return true; }
+  int64_t local_from() const override { return o_.var_freeze_step + 2; }
   bool wants_local(int64_t step) const override {
     return !changes_nothing(step) && (frozen(step) || step % before(step).moments != 0);
   }
   int64_t own_count(int64_t count, int ranks) const override { return error_count(count, ranks); }
   void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
+    const Tensor direction = like(c, v.param);
+    const CompressionRoom room(c, v.param.count(), v.group->size(), v.param.dtype);
     if (changes_nothing(step)) return;
     const TensorView &m = v.states[0], &square = v.states[1], &way = v.states[2];
     const double rate = lr * v.spans[0].lr_mult, b1 = o_.betas[0], b2 = o_.betas[1];
-    const Tensor direction = like(c, v.param);
     if (frozen(step) && !frozen(step - 1) && !v.own.absent()) c.call(Fill{v.own, 0});  // errors of gradients are none of ways
     AdamDirection move{.param = v.param,
                        .grad = v.grad,
@@ -57,24 +58,24 @@ class ZerooneAdamRule : public UpdateRule {
       move.beta1 = b1, move.beta2 = b2;
     } else if (v.group->size() > 1) {
       c.call(Blend{.y = direction.view(), .x = v.grad, .keep = 0, .take = grad_scale});
-      compressed_mean(c, *v.group, direction.view(), v.own);
+      compressed_mean(c, *v.group, room, direction.view(), v.own);
       c.call(Blend{.y = m, .x = direction.view(), .keep = b1, .take = 1 - b1});
     }
     c.call(move);
     c.call(Blend{.y = v.param, .x = direction.view(), .take = -rate});
     if (!frozen(step)) return;
     c.call(Blend{.y = way, .x = direction.view(), .take = -rate});
-    if (step % before(step).local == 0) exchange(c, v, direction.view());
+    if (step % before(step).local == 0) exchange(c, v, room, direction.view());
   }
 
  private:
   bool frozen(int64_t step) const { return step > o_.var_freeze_step + 1; }
 
-  void exchange(Ctx& c, const UpdateViews& v, const TensorView& scratch) const {
+  void exchange(Ctx& c, const UpdateViews& v, const CompressionRoom& room, const TensorView& scratch) const {
     const TensorView &m = v.states[0], &square = v.states[1], &way = v.states[2];
     c.call(Blend{.y = v.param, .x = way, .take = -1});
     c.call(TimesRoot{.x = way, .v = square, .eps = o_.eps[0]});
-    compressed_mean(c, *v.group, way, v.own);
+    compressed_mean(c, *v.group, room, way, v.own);
     c.call(Blend{.y = m, .x = way, .keep = 0, .take = -1 / sum_of_rates(v.states[3])});
     c.call(AdamDirection{.param = v.param,
                          .grad = v.grad,
