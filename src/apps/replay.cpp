@@ -28,7 +28,7 @@ struct ReplayOptimizerFlags {
 int run_replay_optimizer(ReplayOptimizerFlags& flags, Config& config) {
   refuse_other_output(flags.out, kReplayMark, flags.overwrite);
   if (follows_validation(config.schedule))
-    throw UserError(fmt::format("schedule.type is {}", config.schedule.type), "schedule.type",
+    throw UserError(fmt::format("schedule.type is {}", name(config.schedule.type)), "schedule.type",
                     "its rate follows the validation loss, and a replay has none", "choose another, or give lrs in the file");
   RankJob job(config.parallel, config.train.threads);
   return job.run([&](World* world) {
@@ -39,7 +39,7 @@ int run_replay_optimizer(ReplayOptimizerFlags& flags, Config& config) {
     std::vector<TensorBytes> views;
     for (const ReplayTensor& t : tensors) views.push_back({t.name, t.dtype, t.shape, t.data});
     save_safetensors(flags.out, views, {.metadata = {{"ravine", "replay"}}}, may_replace_output(kReplayMark, flags.overwrite));
-    say(fmt::format("saved    {}: {} of {}, {} each", escaped(flags.out), counted(input.steps, "step"), config.optimizer.type,
+    say(fmt::format("saved    {}: {} of {}, {} each", escaped(flags.out), counted(input.steps, "step"), name(config.optimizer.type),
                     counted(static_cast<int64_t>(input.params.size()), "parameter")));
   });
 }

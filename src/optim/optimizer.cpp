@@ -35,7 +35,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
   int64_t elements = 0;
   for (const Bucket& b : store.buckets()) {
     require(rule_->local_from() == 0 || (!b.divided() && tensor_size == 1), "optimizer: {} knows neither ZeRO nor tensor ranks",
-            options.type);
+            name(options.type));
     std::vector<UpdateSpan> spans;
     for (const Bucket::Span& s : b.spans) {
       if (!s.param->trainable) continue;

@@ -134,7 +134,7 @@ std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Confi
                                            const Ranks& ranks) {
   OptimizerOptions options = config.optimizer;
   if (!config.sources.contains("optimizer.clip_norm")) options.clip_norm = 0;
-  if (options.type == "adafactor" && options.relative_step && !input.lrs.empty())
+  if (options.type == OptimizerType::adafactor && options.relative_step && !input.lrs.empty())
     throw UserError("'lrs' in the file, and optimizer.relative_step is true", "optimizer.relative_step",
                     "adafactor works out its own rate where relative_step is true, as it is by default",
                     "set optimizer.relative_step=false, or leave out lrs");
@@ -145,7 +145,7 @@ std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Confi
   declare(set, input);
   HeapArena arena;
   FlatStore store(set, types, DeviceKind::cpu, {.ranks = &ranks});
-  const std::unique_ptr<Stash> stash = make_stash("none");
+  const std::unique_ptr<Stash> stash = make_stash(Recompute::none);
   Ctx::Setup setup;
   setup.kernels = &kernels, setup.arena = &arena, setup.store = &store, setup.grads = &store, setup.stash = stash.get(),
   setup.types = types;
