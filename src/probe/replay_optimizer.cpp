@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "files/safetensors.h"
+#include "io/slices.h"
 #include "kernels/backend.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -205,12 +206,18 @@ std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Confi
   if (!ranks.first()) return out;
   for (size_t b = 0; b < store.buckets().size(); ++b)
     for (const Optimizer::StatePiece& s : optimizer.states(b, Optimizer::Of::kept)) {
-      require(s.view.count() == s.global.count(), "replay: a part of state '{}' of '{}' only", s.state, s.param->name);
-      const std::byte* from = s.view.as<std::byte>();
-      out.push_back({.name = fmt::format("state.{}.{}", s.state, s.param->name),
-                     .dtype = s.view.dtype,
-                     .shape = s.global,
-                     .data = {from, from + s.view.bytes()}});
+      const std::string name = fmt::format("state.{}.{}", s.state, s.param->name);
+      if (out.back().name != name)
+        out.push_back({.name = name,
+                       .dtype = s.view.dtype,
+                       .shape = s.global,
+                       .data = std::vector<std::byte>(static_cast<size_t>(s.global.count() * size_of(s.view.dtype)))});
+      const int64_t size = size_of(s.view.dtype);
+      const Box whole{std::vector<int64_t>(static_cast<size_t>(s.global.rank())), s.global};
+      each_shared_run({s.begin, s.view.shape}, whole, [&](const Run& run) {
+        std::memcpy(out.back().data.data() + run.to * size, s.view.as<std::byte>() + run.from * size,
+                    static_cast<size_t>(run.count * size));
+      });
     }
   return out;
 }
