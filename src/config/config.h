@@ -211,7 +211,7 @@ struct OptimizerOptions {
   std::vector<ParamGroup> groups;
   template <class V>
   void each(V&& v) {
-    v("type", type, "update rule", fixed());
+    v("type", type, "update rule; docs/howto/optimizers.md says what each takes, and which defaults are its own", fixed());
     v("lr", lr, "peak learning rate", between(1e-12, kMostRate) & or_zero() & fixed());
     v("betas", betas, "decay rates of the first and second moment (adamw, adam, lamb, lion, muon, 1-bit types)",
       between(0, kMostMomentum) & length(2) & fixed());
@@ -252,7 +252,7 @@ struct OptimizerOptions {
       fixed());
     v("freeze_step", freeze_step, "last step with whole gradients and a moving second moment (onebit_adam, onebit_lamb)",
       between(2, kMostSteps) & fixed());
-    v("var_freeze_step", var_freeze_step, "the second moment moves in this step for the last time (zeroone_adam)",
+    v("var_freeze_step", var_freeze_step, "the second moment moves up to the step behind this one (zeroone_adam)",
       between(2, kMostSteps) & fixed());
     v("var_update_scaler", var_update_scaler,
       "updates of the second moment until the interval between them doubles (zeroone_adam)", between(1, kMostSteps) & fixed());
