@@ -165,7 +165,7 @@ TEST(Config, OptimizersHaveTheirOwnSettings) {
 
   EXPECT_EQ(
       error_of("optimizer: {type: lion, max_coeff: 5}"),
-      "optimizer.max_coeff is 5, optimizer.type lion (run.yaml:1): lion has no such setting, lamb, onebit_lamb have; remove it, "
+      "optimizer.max_coeff is 5.0, optimizer.type lion (run.yaml:1): lion has no such setting, lamb, onebit_lamb have; remove it, "
       "or set optimizer.type=lamb");
   EXPECT_EQ(
       error_of("optimizer: {momentum: 0.5}"),
