@@ -15,6 +15,7 @@ Command preprocess_command();
 Command convert_command();
 Command merge_lora_command();  // in convert.cpp
 Command diff_command();
+Command replay_command();
 Command plan_command();
 Command bench_command();
 Command config_command();

@@ -50,10 +50,43 @@ constexpr auto names_of(LossAverage) {
 
 // ---- optimizer and schedule ----
 
-enum class OptimizerType : uint8_t { adamw, adam, sgd };
+// Muon's factor on the rate of a matrix.
+enum class AdjustRate : uint8_t { original, match_rms_adamw };
+constexpr auto names_of(AdjustRate) {
+  using enum AdjustRate;
+  return std::to_array<ValueName<AdjustRate>>({{original, "original"}, {match_rms_adamw, "match_rms_adamw"}});
+}
+
+enum class OptimizerType : uint8_t {
+  adamw,
+  adam,
+  sgd,
+  adagrad,
+  adafactor,
+  lamb,
+  lion,
+  muon,
+  came,
+  cadam,
+  onebit_adam,
+  zeroone_adam,
+  onebit_lamb
+};
 constexpr auto names_of(OptimizerType) {
   using enum OptimizerType;
-  return std::to_array<ValueName<OptimizerType>>({{adamw, "adamw"}, {adam, "adam"}, {sgd, "sgd"}});
+  return std::to_array<ValueName<OptimizerType>>({{adamw, "adamw"},
+                                                  {adam, "adam"},
+                                                  {sgd, "sgd"},
+                                                  {adagrad, "adagrad"},
+                                                  {adafactor, "adafactor"},
+                                                  {lamb, "lamb"},
+                                                  {lion, "lion"},
+                                                  {muon, "muon"},
+                                                  {came, "came"},
+                                                  {cadam, "cadam"},
+                                                  {onebit_adam, "onebit_adam"},
+                                                  {zeroone_adam, "zeroone_adam"},
+                                                  {onebit_lamb, "onebit_lamb"}});
 }
 
 enum class DecayOf : uint8_t { matrices, all };

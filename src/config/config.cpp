@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/look_alike.h"
+#include "config/optimizer_types.h"
 #include "config/other_names.h"
 #include "config/yaml_slips.h"
 
@@ -236,11 +237,75 @@ void check_sizes(const Config& c) {
              fmt::format("their product is the number of ranks, at most {}", kMostRanks), "lower one of them");
 }
 
-void check_update(const Config& c) {
+// What optimizer.type takes, and rules between its settings.
+void check_type(const Config& c) {
+  Config copy = c, table;
   const OptimizerOptions& o = c.optimizer;
-  if (o.nesterov && (o.momentum == 0 || o.dampening != 0))
+  const OptimizerTraits& type = traits_of(o.type);
+  const std::string_view name_of_type = name(o.type);
+  const std::vector<Option> given = options_of(copy.optimizer, "optimizer"), plain = options_of(table.optimizer, "optimizer");
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (type.is_taken(given[i].key) || !c.sources.contains(given[i].name()) || given[i].yaml() == plain[i].yaml()) continue;
+    std::vector<std::string> others;
+    for (const OptimizerTraits& t : optimizer_traits())
+      if (t.is_taken(given[i].key)) others.emplace_back(name(t.type));
+    conflict(
+        c, fmt::format("{} is {}, optimizer.type {}", given[i].name(), given[i].yaml(), name_of_type), given[i].name(),
+        fmt::format("{} has no such setting, {} ha{}", name_of_type, fmt::join(others, ", "), others.size() == 1 ? "s" : "ve"),
+        fmt::format("remove it, or set optimizer.type={}", others.front()));
+  }
+  if (o.nesterov && type.is_taken("nesterov") && (o.momentum == 0 || o.dampening != 0))
     conflict(c, "optimizer.nesterov is true", "optimizer.nesterov", "needs a momentum above 0 and a dampening of 0",
              "set optimizer.momentum=0.9 optimizer.dampening=0, or remove nesterov");
+  if (type.is_taken("eps") && o.eps.size() != type.eps)
+    conflict(c, fmt::format("optimizer.eps has {} number{}", o.eps.size(), o.eps.size() == 1 ? "" : "s"), "optimizer.eps",
+             fmt::format("{} takes {}", name_of_type, type.eps), "write as many");
+  for (double eps : type.is_taken("eps") ? o.eps : std::vector<double>())
+    if (eps < (type.eps == 1 ? 1e-20 : 1e-37))
+      conflict(c, fmt::format("optimizer.eps is '{}'", eps), "optimizer.eps",
+               type.eps == 1
+                   ? "must be at least 1e-20 and at most 1: the square of a gradient below 1e-19 is 0 in f32, and "
+                     "eps alone divides it"
+                   : "each must be at least 1e-37: it divides alone where gradients are 0, and smaller ones are 0 in f32",
+               "give a larger value");
+  if (type.is_taken("relative_step") && o.relative_step && o.lr != table.optimizer.lr)
+    conflict(c, fmt::format("optimizer.lr is {}, optimizer.relative_step true", o.lr),
+             given_of(c, {"optimizer.lr", "optimizer.relative_step"}),
+             "adafactor works out its own rate where relative_step is true, as it is by default",
+             "remove optimizer.lr, or set optimizer.relative_step=false");
+  if (o.warmup_init && !o.relative_step)
+    conflict(c, "optimizer.warmup_init is true, optimizer.relative_step false", "optimizer.warmup_init",
+             "it is how relative_step begins", "set optimizer.relative_step=true, or remove optimizer.warmup_init");
+  if (type.is_taken("max_coeff") && o.max_coeff < o.min_coeff)
+    conflict(c, fmt::format("optimizer.max_coeff is {}, optimizer.min_coeff {}", o.max_coeff, o.min_coeff),
+             given_of(c, {"optimizer.max_coeff", "optimizer.min_coeff"}), "a trust ratio lies between the two",
+             "set optimizer.max_coeff above optimizer.min_coeff");
+  if (type.is_taken("factor_max") && o.factor_max < o.factor_min)
+    conflict(c, fmt::format("optimizer.factor_max is {}, optimizer.factor_min {}", o.factor_max, o.factor_min),
+             given_of(c, {"optimizer.factor_max", "optimizer.factor_min"}), "a factor lies between the two",
+             "set optimizer.factor_max above optimizer.factor_min");
+  const bool one_bit = type.is_taken("freeze_step") || type.is_taken("var_freeze_step");
+  auto refuse_ranks = [&](const char* key, int64_t value, int64_t most, const char* rule) {
+    if (value > most)
+      conflict(c, fmt::format("{} is {}, optimizer.type {}", key, value, name_of_type), given_of(c, {key, "optimizer.type"}),
+               rule, fmt::format("set {}={}, or another optimizer.type", key, most));
+  };
+  if (one_bit)
+    refuse_ranks("parallel.zero", c.parallel.zero, 0,
+                 "data ranks send moments in place of gradients, so each keeps all of them, as in DeepSpeed");
+  if (one_bit)
+    refuse_ranks("parallel.tensor", c.parallel.tensor, 1, "moments are compressed whole, and tensor ranks have parts of them");
+  if (o.type == OptimizerType::onebit_lamb)
+    refuse_ranks("parallel.pipeline", c.parallel.pipeline, 1,
+                 "moments of all layers are brought to one size and sent together");
+  if (o.type == OptimizerType::came && o.beta1 == 0)
+    conflict(c, "optimizer.beta1 is 0", "optimizer.beta1", "came moves weights along the first moment, and needs one",
+             "set optimizer.beta1=0.9");
+}
+
+void check_update(const Config& c) {
+  const OptimizerOptions& o = c.optimizer;
+  check_type(c);
   // One element for what no group names.
   std::vector<ParamGroup> groups = o.groups;
   groups.push_back({});
@@ -251,8 +316,10 @@ void check_update(const Config& c) {
     if (rate > kMostRate)
       conflict(c, fmt::format("optimizer.lr={}{} is {}", o.lr, of, rate), given_of(c, {group, "optimizer.lr"}),
                fmt::format("a rate is at most {}", kMostRate), "lower one of them");
-    // adam adds the decay to the gradient, which it scales to one.
-    if (decay > 1 && o.type != OptimizerType::adam)
+    // These add the decay to what they scale to one.
+    const bool scaled = o.type == OptimizerType::adam || o.type == OptimizerType::adagrad || o.type == OptimizerType::lamb ||
+                        o.type == OptimizerType::onebit_lamb;
+    if (decay > 1 && !scaled)
       conflict(c, fmt::format("optimizer.lr={} times optimizer.weight_decay={}{} is {}", o.lr, o.weight_decay, of, decay),
                given_of(c, {"optimizer.weight_decay", group, "optimizer.lr"}),
                "a step takes away this share of each weight, at most 1", "lower one of them");
@@ -323,6 +390,7 @@ Config parse_config(const std::string& yaml, const std::string& name, const std:
   Loader loader(config);
   loader.document(*load_yaml(yaml, name), name);
   for (const Setting& s : settings) loader.setting(s);
+  apply_type_defaults(config);
   validate(config);
   return config;
 }
@@ -332,6 +400,7 @@ Config load_config(const std::string& file, const std::vector<Setting>& settings
   Loader loader(config);
   if (!file.empty()) loader.document(*read_yaml(file), file);
   for (const Setting& s : settings) loader.setting(s);
+  apply_type_defaults(config);
   validate(config);
   return config;
 }

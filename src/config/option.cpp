@@ -377,6 +377,7 @@ Rule operator&(Rule a, const Rule& b) {
   if (b.max_bytes != Rule{}.max_bytes) a.max_bytes = b.max_bytes;
   a.filled |= b.filled;
   a.bare |= b.bare;
+  a.lone |= b.lone;
   a.required |= b.required;
   a.positional |= b.positional;
   if (!b.reason.empty()) a.reason = b.reason;
@@ -434,14 +435,16 @@ std::string Option::yaml() const {
       return fmt::format("[{}]", fmt::join(parts, ", "));
     }
   };
-  return std::visit(Writer{}, target);
+  const std::string text = std::visit(Writer{}, target);
+  const auto* numbers = std::get_if<std::vector<double>*>(&target);
+  return rule.lone && numbers && (*numbers)->size() == 1 ? text.substr(1, text.size() - 2) : text;
 }
 
 std::string Option::type() const {
   static constexpr const char* names[] = {"true or false",   "whole number",  "number", "text",   "list of whole numbers",
                                           "list of numbers", "list of texts", "list",   "choice", "map of whole numbers",
                                           "map of numbers"};
-  std::string text = names[target.index()];
+  std::string text = rule.lone ? "number or list of numbers" : names[target.index()];
   if (!rule.choices.empty()) {
     text = words(rule.choices, " | ");
   } else if (!rule.metavar.empty() && is_text()) {

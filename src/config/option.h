@@ -35,6 +35,7 @@ struct Rule {
   int64_t max_bytes = 4096;           // of a text: as long as a path may be
   std::string reason;                 // said instead of the bound
   bool bare = false;                  // in a struct of a list: the field that a bare text sets
+  bool lone = false;                  // a list of one number is written without brackets
   bool required = false;              // flags: must be given
   bool positional = false;            // flags: given without its name; a list takes all that is left
   std::string same_as;                // flags: shorthand of this config key
@@ -69,6 +70,7 @@ inline Rule no_value(std::string word) { return {.none = std::move(word)}; }  //
 inline Rule length(int64_t n) { return {.count = n}; }
 inline Rule filled() { return {.filled = true}; }
 inline Rule bare() { return {.bare = true}; }
+inline Rule lone() { return {.lone = true}; }
 inline Rule required() { return {.required = true}; }
 inline Rule positional() { return {.positional = true}; }
 inline Rule same_as(std::string key) { return {.same_as = std::move(key)}; }

@@ -19,6 +19,7 @@ inline constexpr int64_t kOutputMarkWithin = 1024;
 // Metadata of safetensors files; comments of pictures; of .npy files a blank behind the brace of the header, where NumPy never
 // writes one.
 inline constexpr OutputMark kTraceMark{"a trace", R"("ravine":"trace")"};
+inline constexpr OutputMark kReplayMark{"a replay", R"("ravine":"replay")"};
 inline constexpr OutputMark kSamplesMark{"samples of `ravine data index`", R"("ravine":"data index")"};
 inline constexpr OutputMark kNpyMark{"an array that ravine has written",
                                      std::string_view("\x93NUMPY\x01\x00\x76\x00{ 'descr': '", 22)};

@@ -47,7 +47,9 @@ using AllKernels =
                HeadNormForward, HeadNormBackward, RowDot, PartNormForward, PartNormBackward, UnitRowsForward, UnitRowsBackward,
                Matmul, SumRows, Rope, AttentionForward, AttentionBackward, SoftmaxForward, SoftmaxBackward, SoftCapForward,
                SoftCapBackward, SwigluForward, SwigluBackward, GegluForward, GegluBackward, GeluForward, GeluBackward, Dropout,
-               LossHead, LogSumExp, CrossEntropy, Add, Multiply, Cast, Fill, SumSquares, AdamW, Sgd>;
+               LossHead, LogSumExp, CrossEntropy, Add, Multiply, Cast, Fill, SumSquares, AdamW, Sgd, Lion, Adagrad, Blend,
+               AdamDirection, FactoredMoments, FactoredScale, RootScale, Cadam, TimesRoot, LargestRatio, PackSigns,
+               UnpackSigns>;
 
 struct Kernels {
   const char* backend = "";

@@ -53,4 +53,166 @@ struct Sgd {
   double flops() const { return 5.0 * param.count(); }
 };
 
+// Lion (Chen et al. 2023) as DeepSpeed's lion kernels: g' = g * gradient scale;  c = b1 m + (1-b1) g';
+//   p = (1 - lr wd) p - lr sign(c), where the sign bit counts: +0 is positive;  m = b2 m + (1-b2) g'.
+struct Lion {
+  static constexpr const char* name = "lion";
+  TensorView param, grad, m, copy, scalars;
+  std::span<const UpdateSpan> spans;
+  double beta1 = 0.9, beta2 = 0.99;
+  template <class F>
+  void each(F&& f) const {
+    f("param", param, Access::update), f("grad", grad, Access::read), f("m", m, Access::update);
+    f("copy", copy, Access::write), f("scalars", scalars, Access::read);
+  }
+  double flops() const { return 9.0 * param.count(); }
+};
+
+// torch.optim.Adagrad: g' = g * gradient scale + wd p;  sum += g'^2 (the first step: initial + g'^2);
+//   p -= lr g' / (sqrt(sum) + eps). The lr scalar has its decay already.
+struct Adagrad {
+  static constexpr const char* name = "adagrad";
+  TensorView param, grad, sum, copy, scalars;
+  std::span<const UpdateSpan> spans;
+  double eps = 1e-10, initial = 0;
+  bool first = false;
+  template <class F>
+  void each(F&& f) const {
+    f("param", param, Access::update), f("grad", grad, Access::read), f("sum", sum, Access::update);
+    f("copy", copy, Access::write), f("scalars", scalars, Access::read);
+  }
+  double flops() const { return 8.0 * param.count(); }
+};
+
+// What rules that see more than elements are made of. Views are packed and of one number of elements where nothing else is
+// said; on cpu grad is of any type that lanes know, the others are f32.
+
+// y = keep y + take x. x may be y.
+struct Blend {
+  static constexpr const char* name = "blend";
+  TensorView y, x;
+  double keep = 1, take = 1;
+  template <class F>
+  void each(F&& f) const {
+    f("y", y, Access::update), f("x", x, Access::read);
+  }
+  double flops() const { return 3.0 * y.count(); }
+};
+
+// The direction of Lamb (You et al. 2020) and of 1-bit Adam: g' = g * grad_scale;  m = b1 m + (1-b1) g';
+//   v = b2 v + (1-b2) g'^2;  out = m / (sqrt(v) + eps) + wd p. A beta of 1 leaves its moment alone.
+struct AdamDirection {
+  static constexpr const char* name = "adam_direction";
+  TensorView param, grad, m, v, out;
+  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0, grad_scale = 1;
+  template <class F>
+  void each(F&& f) const {
+    f("param", param, Access::read), f("grad", grad, Access::read), f("m", m, Access::update), f("v", v, Access::update);
+    f("out", out, Access::write);
+  }
+  double flops() const { return 11.0 * param.count(); }
+};
+
+// Second moments in rows and columns (Adafactor, Shazeer and Stern 2018) of matrices x [.., R, C]: with
+// s = (scale x - minus)^2 + eps, row [.., R] = decay row + (1-decay) mean of s over columns, col [.., C] the same over rows.
+// minus (optional) is like x. Sums over rows go in chunks of 256, in order.
+struct FactoredMoments {
+  static constexpr const char* name = "factored_moments";
+  TensorView x, minus, row, col;
+  double decay = 0, eps = 1e-30, scale = 1;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("minus", minus, Access::read), f("row", row, Access::update), f("col", col, Access::update);
+  }
+  double flops() const { return 5.0 * x.count(); }
+};
+
+// out = scale x / sqrt(row col / mean(row)), of each matrix of x [.., R, C]. out may be x.
+struct FactoredScale {
+  static constexpr const char* name = "factored_scale";
+  TensorView x, row, col, out;
+  double scale = 1;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("row", row, Access::read), f("col", col, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 2.0 * x.count(); }
+};
+
+// The same of vectors: square = decay square + (1-decay) ((scale x)^2 + eps);  out = scale x / sqrt(square).
+struct RootScale {
+  static constexpr const char* name = "root_scale";
+  TensorView x, square, out;
+  double decay = 0, eps = 1e-30, scale = 1;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("square", square, Access::update), f("out", out, Access::write);
+  }
+  double flops() const { return 8.0 * x.count(); }
+};
+
+// ModelLink's cadam, row by row of x [.., C]: the first moment is kept as f16 numbers q [.., C] times one scale s [..] (f32).
+//   m = b q s + (1-b) g * grad_scale;  s = max|m| / 65503 + 1e-8;  q = f16(clamp(m / s, -65503, 65503));
+//   p = (1 - lr wd) p - lr sign(m), sign(0) = 0.
+struct Cadam {
+  static constexpr const char* name = "cadam";
+  TensorView param, grad, q, s;
+  double beta = 0.9, lr = 0, weight_decay = 0, grad_scale = 1;
+  template <class F>
+  void each(F&& f) const {
+    f("param", param, Access::update), f("grad", grad, Access::read), f("q", q, Access::update), f("s", s, Access::update);
+  }
+  double flops() const { return 9.0 * param.count(); }
+};
+
+// x *= sqrt(v) + eps.
+struct TimesRoot {
+  static constexpr const char* name = "times_root";
+  TensorView x, v;
+  double eps = 1e-8;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::update), f("v", v, Access::read);
+  }
+  double flops() const { return 3.0 * x.count(); }
+};
+
+// The largest (sqrt(v) + eps) / (sqrt(fresh) + eps), into `largest` (f64, one number).
+struct LargestRatio {
+  static constexpr const char* name = "largest_ratio";
+  TensorView v, fresh, largest;
+  double eps = 1e-8;
+  template <class F>
+  void each(F&& f) const {
+    f("v", v, Access::read), f("fresh", fresh, Access::read), f("largest", largest, Access::write);
+  }
+  double flops() const { return 6.0 * v.count(); }
+};
+
+// One bit per number: bit i of bits (u8, count / 8; the first of eight is the highest) says x[i] >= 0, and
+//   x[i] -= scale * sign(x[i]) remains, the error that the bits leave. A zero counts as positive.
+struct PackSigns {
+  static constexpr const char* name = "pack_signs";
+  TensorView x, bits;
+  double scale = 0;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::update), f("bits", bits, Access::write);
+  }
+  double flops() const { return 2.0 * x.count(); }
+};
+
+// out (+)= scale * sign, from such bits of as many numbers as `out` has or more.
+struct UnpackSigns {
+  static constexpr const char* name = "unpack_signs";
+  TensorView bits, out;
+  double scale = 0;
+  bool accumulate = false;
+  template <class F>
+  void each(F&& f) const {
+    f("bits", bits, Access::read), f("out", out, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 1.0 * out.count(); }
+};
+
 }  // namespace ravine

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 
 namespace ravine {
 
@@ -11,21 +12,30 @@ UpdateSpan Optimizer::span_of(const Param& p, int64_t begin, int64_t count) cons
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank, int tensor_size,
-                     std::unique_ptr<UpdateRule> rule)
+                     std::unique_ptr<UpdateRule> rule, int group_size)
     : options_(options),
       store_(store),
       tensor_rank_(tensor_rank),
       tensor_size_(tensor_size),
       rule_(rule ? std::move(rule) : make_update_rule(options_)),
       declared_(rule_->states()),
-      states_(declared_.size()) {
+      states_(declared_.size()),
+      group_size_(group_size) {
   using Per = StateDeclaration::Per;
   for (const StateDeclaration& s : declared_) {
     require(s.per != Per::block || s.block > 0, "optimizer: state '{}' is of blocks of {}", s.name, s.block);
-    const Whole least = s.per == Per::element ? Whole::element : s.per == Per::tensor ? Whole::tensor : Whole::row;
+    const Whole least = s.per == Per::element  ? Whole::element
+                        : s.per == Per::tensor ? Whole::tensor
+                        : s.per == Per::column ? Whole::matrix
+                                               : Whole::row;
     require(rule_->sees() >= least, "optimizer: state '{}' has one value for what the rule does not see whole", s.name);
+    require(!s.of || rule_->sees() > Whole::element,
+            "optimizer: state '{}' is not of all parameters, and the rule sees elements", s.name);
   }
+  int64_t elements = 0;
   for (const Bucket& b : store.buckets()) {
+    require(rule_->local_from() == 0 || (!b.divided() && tensor_size == 1), "optimizer: {} knows neither ZeRO nor tensor ranks",
+            name(options.type));
     std::vector<UpdateSpan> spans;
     for (const Bucket::Span& s : b.spans) {
       if (!s.param->trainable) continue;
@@ -48,15 +58,24 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
       for (const SpanItems& items : items_.back()) count += state_count(declared_[i], items);
       states_[i].emplace_back(device, count * size_of(state_type(declared_[i], b.master_type)));
     }
+    int64_t own = 0;
+    for (const SpanItems& items : items_.back()) {
+      own += items.count * rule_->own_count(items.size, group_size_);
+      elements += items.count * items.size;
+    }
+    if (rule_->sees() != Whole::model) own_.emplace_back(device, own * size_of(b.master_type));
   }
+  if (rule_->sees() == Whole::model && !store.buckets().empty())
+    own_.emplace_back(device, rule_->own_count(elements, group_size_) * size_of(store.buckets()[0].master_type));
 }
 
 double Optimizer::grad_norm(Ctx& c, const Group& all) const {
   ExactSum squares;
   for (size_t b = 0; b < store_.buckets().size(); ++b) {
-    const Bucket& bucket = store_.buckets()[b];
+    Bucket bucket = store_.buckets()[b];
     const TensorView g = store_.owned_grad(b);
     if (g.absent()) continue;
+    if (wants_local()) bucket.primary = bucket.owned;
     for (const Range& r : counted_ranges(bucket)) {
       TensorView run = g;
       if (g.data) run.data = static_cast<std::byte*>(g.data) + (r.begin - bucket.owned.begin) * size_of(g.dtype);
@@ -64,7 +83,7 @@ double Optimizer::grad_norm(Ctx& c, const Group& all) const {
       c.call(SumSquares{run, &squares});
     }
   }
-  return std::sqrt(sum(all, squares).value());
+  return std::sqrt(sum(all, squares).value() * (wants_local() ? group_size_ : 1));
 }
 
 namespace {
@@ -141,8 +160,15 @@ class CutItems {
 }  // namespace
 
 void Optimizer::update(Ctx& c, double lr, double norm, const std::function<void(const Unit&)>& before_unit) {
+  double scale = options_.clip_norm > 0 ? std::min(1.0, options_.clip_norm / (norm + 1e-6)) : 1.0;
+  if (wants_local()) scale *= group_size_;
   ++steps_;
-  const double scale = options_.clip_norm > 0 ? std::min(1.0, options_.clip_norm / (norm + 1e-6)) : 1.0;
+  if (rule_->sees() == Whole::model) {
+    for (size_t b = 0; b < store_.buckets().size(); ++b)
+      if (before_unit && !store_.owned_grad(b).absent()) before_unit(*store_.buckets()[b].unit);
+    update_model(c, lr, scale);
+    return;
+  }
   for (size_t b = 0; b < store_.buckets().size(); ++b) {
     if (store_.owned_grad(b).absent()) continue;
     const Unit& unit = *store_.buckets()[b].unit;
@@ -184,6 +210,67 @@ TensorView Optimizer::kept(size_t b, size_t s, const SpanItems& items) const {
     from += state_count(declared_[s], i);
   }
   return {};
+}
+
+TensorView Optimizer::own(size_t b, const SpanItems& items) const {
+  const DType type = store_.buckets()[b].master_type;
+  int64_t from = 0;
+  for (const SpanItems& i : items_[b]) {
+    const int64_t count = i.count * rule_->own_count(i.size, group_size_);
+    if (i.span == items.span)
+      return count == 0
+                 ? TensorView{}
+                 : view_of(own_[b].data() ? own_[b].data() + from * size_of(type) : nullptr, type, {count}, own_[b].device());
+    from += count;
+  }
+  return {};
+}
+
+// All tensors in place: nothing is divided or cut.
+void Optimizer::update_model(Ctx& c, double lr, double scale) {
+  std::vector<std::pair<const Param*, UpdateViews>> all;
+  std::deque<UpdateSpan> spans;
+  const Group* group = nullptr;
+  for (size_t b = 0; b < store_.buckets().size(); ++b) {
+    const Bucket& bucket = store_.buckets()[b];
+    const TensorView master = store_.owned_master(b), grad = store_.owned_grad(b);
+    if (grad.absent()) continue;
+    group = &c.group(bucket.group);
+    for (const SpanItems& items : items_[b]) {
+      const Bucket::Span& span = bucket.spans[items.span];
+      auto shaped = [&](TensorView v, const Shape& item) {
+        v.shape = {1};
+        for (int d = 0; d < item.rank(); ++d) v.shape.push_back(item[d]);
+        return view_of(v.data, v.dtype, v.shape, v.device);
+      };
+      const Range range = items.range(bucket);
+      UpdateViews v{.param = shaped(part_of(master, range.begin - bucket.owned.begin, range.count), items.whole),
+                    .grad = shaped(part_of(grad, range.begin - bucket.owned.begin, range.count), items.whole),
+                    .copy = {},
+                    .states = {},
+                    .spans = {}};
+      for (size_t i = 0; i < declared_.size(); ++i)
+        v.states.push_back(declared_[i].is_of(*span.param) ? shaped(kept(b, i, items), state_shape(declared_[i], items.whole))
+                                                           : TensorView{});
+      spans.push_back(span_of(*span.param, 0, range.count));
+      v.spans = {&spans.back(), 1};
+      v.group = group;
+      all.emplace_back(span.param, std::move(v));
+    }
+  }
+  if (all.empty()) return;
+  std::sort(all.begin(), all.end(), [](const auto& x, const auto& y) { return x.first->index < y.first->index; });
+  std::vector<UpdateViews> views;
+  for (auto& [param, v] : all) views.push_back(std::move(v));
+  const DType type = views[0].param.dtype;
+  const Storage& mine = own_.front();
+  rule_->update_all(c, views, view_of(mine.data(), type, {mine.bytes() / size_of(type)}, mine.device()), *group, steps_, lr,
+                    scale);
+  for (size_t b = 0; b < store_.buckets().size(); ++b) {
+    if (store_.owned_grad(b).absent()) continue;
+    if (store_.buckets()[b].has_copy()) c.call(Cast{store_.owned_master(b), store_.owned_copy(b)});
+    store_.publish(c, b);
+  }
 }
 
 // Span by span: items come together, are updated, and go back. All ranks of the group and all tensor ranks go the same way.
@@ -247,6 +334,10 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
                         .states = {},
                         .spans = {}};
       for (size_t i = 0; i < declared_.size(); ++i) {
+        if (!declared_[i].is_of(*span.param)) {
+          views.states.emplace_back();
+          continue;
+        }
         TensorView state = kept(b, i, *mine);
         if (mine->cut && declared_[i].per == StateDeclaration::Per::element)
           whole_states[i] = whole(state), state = whole_states[i].view();
@@ -254,6 +345,8 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
       }
       const UpdateSpan one = span_of(*span.param, 0, views.param.count());
       views.spans = {&one, 1};
+      views.own = own(b, *mine);
+      views.group = &group;
       rule_->update(c, views, steps_, lr, scale);
       if (mine->cut) {
         cut.take(tensor_rank_, whole_params.view(), params.view());
@@ -273,6 +366,7 @@ int64_t Optimizer::bytes() const {
   int64_t n = 0;
   for (const std::vector<Storage>& state : states_)
     for (const Storage& s : state) n += s.bytes();
+  for (const Storage& s : own_) n += s.bytes();
   return n;
 }
 
@@ -310,6 +404,7 @@ std::vector<Optimizer::StatePiece> Optimizer::states(size_t b, Of of) const {
     }
     for (const SpanItems& i : items) {
       const Bucket::Span& span = bucket.spans[i.span];
+      if (!state.is_of(*span.param)) continue;
       if (state.per == Per::element) {
         like(kept(b, s, i), i.range(bucket).begin, i.range(bucket));
       } else if (!primary || (i.cut ? tensor_rank_ == 0 : !span.replica)) {

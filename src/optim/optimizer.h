@@ -12,11 +12,16 @@ namespace ravine {
 class Optimizer {
  public:
   // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say. `tensor`: how many tensor
-  // ranks cut the parameters, and which of them this is. rule: null is the one that the options name.
+  // ranks cut the parameters, and which of them this is. rule: null is the one that the options name. group_size: ranks of the
+  // groups of the buckets, for rules that send something else than gradients.
   Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank = 0, int tensor_size = 1,
-            std::unique_ptr<UpdateRule> rule = nullptr);
+            std::unique_ptr<UpdateRule> rule = nullptr, int group_size = 1);
 
-  // L2 norm of all gradients of the step, over all ranks, every parameter counted once, independent of order.
+  // Whether the next update takes gradients as each rank has them; the store must not have summed them then.
+  bool wants_local() const { return rule_->wants_local(steps_ + 1); }
+
+  // L2 norm of all gradients of the step, over all ranks, every parameter counted once, independent of order. Of gradients that
+  // are not summed: the root mean square of the ranks' norms, each taken as if it had the mean.
   double grad_norm(Ctx& c, const Group& all) const;
 
   // One update with learning rate `lr`; gradients are scaled by min(1, clip / (norm + 1e-6)) if clipping is on.
@@ -44,6 +49,9 @@ class Optimizer {
   UpdateSpan span_of(const Param& p, int64_t begin, int64_t count) const;
   void update_elements(Ctx& c, size_t bucket, double lr, double scale);
   void update_items(Ctx& c, size_t bucket, double lr, double scale);
+  void update_model(Ctx& c, double lr, double scale);
+  // What this rank keeps for itself of items.
+  TensorView own(size_t bucket, const SpanItems& items) const;
   // State `s` of items that this rank keeps: its values of them lie side by side.
   TensorView kept(size_t bucket, size_t s, const SpanItems& items) const;
 
@@ -55,6 +63,8 @@ class Optimizer {
   std::vector<std::vector<UpdateSpan>> spans_;  // per bucket; of a rule of elements
   std::vector<std::vector<SpanItems>> items_;   // per bucket; of others
   std::vector<std::vector<Storage>> states_;    // by state of the rule, per bucket
+  int group_size_;
+  std::vector<Storage> own_;  // per bucket; of a rule that sees the model: one
   int64_t steps_ = 0;
 };
 

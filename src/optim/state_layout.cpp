@@ -25,7 +25,8 @@ std::vector<SpanItems> items_in(const Bucket& bucket, Range shard, Whole whole, 
     const Bucket::Span& s = bucket.spans[i];
     if (!s.param->trainable || s.shape.count() == 0) continue;
     const int dims = item_dims(whole, s.shape), outer = s.shape.rank() - dims;
-    SpanItems items{.span = i, .size = last_dims(s.shape, dims).count(), .whole = last_dims(s.param->shape, dims)};
+    SpanItems items{
+        .span = i, .param = s.param, .size = last_dims(s.shape, dims).count(), .whole = last_dims(s.param->shape, dims)};
     for (const Cut& cut : s.param->cuts)
       items.cut = items.cut || (cut.axis == Axis::tensor && tensor_size > 1 && cut.dim >= outer);
     int64_t there = s.shape.count() / items.size;
@@ -46,7 +47,9 @@ Shape state_shape(const StateDeclaration& state, const Shape& shape) {
   if (state.per == StateDeclaration::Per::element) return shape;
   Shape out;
   if (state.per == StateDeclaration::Per::tensor || shape.rank() == 0) return out;
-  for (int d = 0; d + 1 < shape.rank(); ++d) out.push_back(shape[d]);
+  const bool column = state.per == StateDeclaration::Per::column;
+  for (int d = 0; d + (column ? 2 : 1) < shape.rank(); ++d) out.push_back(shape[d]);
+  if (column) out.push_back(shape[-1]);
   if (state.per == StateDeclaration::Per::block) out.push_back(ceil_div(shape[-1], state.block));
   return out;
 }
@@ -54,12 +57,14 @@ Shape state_shape(const StateDeclaration& state, const Shape& shape) {
 DType state_type(const StateDeclaration& state, DType master) { return state.type.value_or(master); }
 
 int64_t state_count(const StateDeclaration& state, const SpanItems& items) {
+  if (!state.is_of(*items.param)) return 0;
   return items.count * (state.per == StateDeclaration::Per::element ? items.size : state_shape(state, items.whole).count());
 }
 
 int64_t state_bytes(const UpdateRule& rule, const Param& param, DType master) {
   int64_t n = 0;
-  for (const StateDeclaration& s : rule.states()) n += state_shape(s, param.shape).count() * size_of(state_type(s, master));
+  for (const StateDeclaration& s : rule.states())
+    if (s.is_of(param)) n += state_shape(s, param.shape).count() * size_of(state_type(s, master));
   return n;
 }
 

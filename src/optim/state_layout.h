@@ -16,6 +16,7 @@ namespace ravine {
 // Items of one span of a bucket: [first, first + count) in order of memory.
 struct SpanItems {
   size_t span = 0;
+  const Param* param = nullptr;
   int64_t first = 0, count = 0;
   int64_t size = 0;  // local elements of one
   Shape whole;       // of one, over all tensor ranks
@@ -28,7 +29,7 @@ std::vector<SpanItems> items_in(const Bucket& bucket, Range shard, Whole whole, 
 // The shape of a state of a parameter of this shape (or of an item of it). A vector is one row.
 Shape state_shape(const StateDeclaration& state, const Shape& shape);
 DType state_type(const StateDeclaration& state, DType master);
-// Values that a rank keeps of items.
+// Values that a rank keeps of items; 0 where the parameter has no such state.
 int64_t state_count(const StateDeclaration& state, const SpanItems& items);
 // Bytes of all states of a rule: of a parameter over all ranks; of what a rank has of a bucket.
 int64_t state_bytes(const UpdateRule& rule, const Param& param, DType master);

@@ -156,7 +156,7 @@ void FlatGrads::reduce(Ctx& c, Accumulator& a) {
   if (a.reduced || !sum_leaves(c, a)) return;
   a.reduced = true;
   const Group& group = table_->group(a.bucket);
-  if (group.size() == 1 || reduces_early(a.bucket)) return;
+  if (group.size() == 1 || reduces_early(a.bucket) || keep_local_) return;
   Reduction r = bucket_of(a).divided() ? Reduction::scatter(c, group, a.sum.view(), owned_sum(a))
                                        : Reduction::whole(c, group, a.sum.view());
   moving_.push_back({static_cast<size_t>(&a - accumulators_.data()), {}, {}, false, std::move(r)});

@@ -38,6 +38,10 @@ class FlatGrads : public GradStore {
   // rank owns. Null: no more. Gradients then wait for the end of the step before they are sent.
   void watch_local(std::vector<ExactSum>* to) { local_ = to; }
 
+  // From the next backward on gradients stay what this rank has found, not summed over the ranks of their group (of stages
+  // 0 and 1).
+  void keep_local(bool on) { keep_local_ = on; }
+
   void open_grads(Ctx& c, const Unit& unit) override;
   void close_grads(Ctx& c, const Unit& unit) override;
   TensorView add_to_grad(const Param& p, bool& accumulate) override;
@@ -97,6 +101,7 @@ class FlatGrads : public GradStore {
 
   std::shared_ptr<const FlatTable> table_;
   bool leaf_ends_ = false, step_ends_ = false;
+  bool keep_local_ = false;
   std::vector<ExactSum>* local_ = nullptr;
   std::deque<Moving> moving_;  // in the order in which they began
   std::vector<Accumulator> accumulators_;

@@ -121,7 +121,8 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     local_squares_.resize(model.params().params().size());
     store.watch_local(&local_squares_);
   }
-  Optimizer optimizer(config.optimizer, store, DeviceKind::meta, fake.at().tensor, fake.mesh().tensor);
+  Optimizer optimizer(config.optimizer, store, DeviceKind::meta, fake.at().tensor, fake.mesh().tensor, nullptr,
+                      fake.mesh().data);
   Stage stage(model, fake, parts_);
   MicroBatch micro = random_micro_batch(shape.rows, shape.columns, 1);
   // All leaves, and of each as many micro batches as it takes for everything to come that can come: a first, a later and the
@@ -143,12 +144,18 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     std::vector<MicroBatch> micros(static_cast<size_t>(shape.leaves * of_leaf), micro);
     std::vector<Communication> sent(micros.size());
     for (size_t i = 0; i < micros.size(); ++i) micros[i].index = static_cast<int64_t>(i);
-    run_with({.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake, .sent = &sent}, micros, 0, 0, {},
-             [](double, double) { return Verdict::apply; });
+    const Decide apply = [](double, double) { return Verdict::apply; };
+    Parts parts{.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake, .sent = &sent};
+    run_with(parts, micros, 0, 0, {}, apply);
     // Those that were left out are like the second of a leaf, which is neither its first nor its last.
     communication_ = communication_of(fake);
     for (int64_t i = of_leaf; i < leaf; ++i)
       for (int64_t l = 0; l < shape.leaves; ++l) communication_ = communication_ + sent[static_cast<size_t>(l * of_leaf + 1)];
+    if (const int64_t from = optimizer.rule().local_from(); from > 0) {  // gradients then go another way
+      optimizer.set_steps(from - 1);
+      parts.sent = nullptr;
+      run_with(parts, micros, 0, 0, {}, apply);
+    }
     if (shape.validation) {
       ModelBatch b(micro, 0, 0);
       arena.section("valid");
@@ -180,8 +187,8 @@ Verdict stop_unless_finite(double loss, double grad_norm) {
 
 void StepEngine::allocate() {
   store_ = std::make_unique<FlatStore>(model_.params(), types_, DeviceKind::cpu, layout(*ranks_));
-  optimizer_ =
-      std::make_unique<Optimizer>(config_.optimizer, *store_, DeviceKind::cpu, ranks_->at().tensor, ranks_->mesh().tensor);
+  optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *store_, DeviceKind::cpu, ranks_->at().tensor,
+                                           ranks_->mesh().tensor, nullptr, ranks_->mesh().data);
   arena_ = std::make_unique<PlannedArena>(DeviceKind::cpu, memory_.arena);
   ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_, *ranks_));
   store_->attach(*ctx_);
@@ -223,7 +230,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
     bool opens = t.micro % leaf == 0, ends = shape_.leaves > 1 && t.micro % leaf == leaf - 1;
     // Of a whole model the gradients of the last micro batch go to the other data ranks as they come; stages send theirs at the
     // end.
-    bool last = stages == 1 && t.micro + 1 == static_cast<int>(micros.size());
+    bool last = stages == 1 && t.micro + 1 == static_cast<int>(micros.size()) && !p.optimizer.wants_local();
     uint64_t waiting = static_cast<uint64_t>(t.micro / leaf);
     c.arena().section(fmt::format("backward {} {} {}{}", t.chunk, slot,
                                   opens ? fmt::format("leaf {}", std::popcount(waiting)) : "more",
@@ -273,9 +280,10 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
                       : 0.0;
   c.begin_step(step);
   for (ExactSum& s : local_squares_) s = {};
+  p.store.keep_local(p.optimizer.wants_local());
   run_micros(p, micros, scales, step);
   c.set_phase(Phase::update);
-  c.arena().section("update");
+  c.arena().section(p.optimizer.wants_local() ? "update, local gradients" : "update");
   p.store.finish_grads(c);
   ExactSum loss;
   if (by_micro)

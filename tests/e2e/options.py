@@ -103,7 +103,7 @@ class ListOf(Kind):
     """One value stands for a list of one."""
     def __init__(self, of, count=None):
         self.of, self.count = of, count
-        repeat = (lambda x: f"[{x}, {x}]") if count == 2 else str
+        repeat = (lambda x: f"[{', '.join([x] * count)}]") if count and count > 1 else str
         self.bounds, self.beyond, self.with_ = list(map(repeat, of.bounds)), list(map(repeat, of.beyond)), of.with_
 
     def takes(self, kind, value):
@@ -161,11 +161,19 @@ OPTIONS = {
     "train.output": NAME, "train.recompute": Text(choices=("none", "cheap", "full")), "train.dropout": real(0, 0.99), "train.attention_dropout": real(0, 0.99),
     "train.valid_every": Number(0, STEPS), "train.valid_batches": Number(0, STEPS), "train.find_nan": Bool(), "train.threads": Number(0, 4096),
     "train.freeze": ListOf(NAME), "train.loss_average": Text(choices=("tokens", "micro")),
-    "optimizer.type": Text(choices=("adamw", "adam", "sgd")), "optimizer.lr": real(1e-12, 10, zero=True),
-    "optimizer.betas": ListOf(real(0, 0.999999), 2), "optimizer.eps": real(1e-20, 1),
+    "optimizer.type": Text(choices=("adamw", "adam", "sgd", "adagrad", "adafactor", "lamb", "lion", "muon", "came", "cadam", "onebit_adam", "zeroone_adam", "onebit_lamb")),
+    "optimizer.lr": real(1e-12, 10, zero=True),
+    "optimizer.betas": ListOf(real(0, 0.999999), 2), "optimizer.eps": ListOf(real(1e-20, 1), 1),
     "optimizer.weight_decay": real(1e-12, 1e4, "optimizer.lr=1e-5", zero=True), "optimizer.clip_norm": real(1e-8, 1e12, zero=True),
     "optimizer.momentum": real(0, 0.999999), "optimizer.nesterov": Bool(), "optimizer.dampening": real(0, 1), "optimizer.groups": Records(),
     "optimizer.decay": Text(choices=("matrices", "all")),
+    "optimizer.lr_decay": real(1e-12, 1e6, zero=True), "optimizer.initial_accumulator_value": real(1e-30, 1e12, zero=True), "optimizer.beta1": real(0, 0.999999),
+    "optimizer.beta3": real(0, 0.999999), "optimizer.clip_threshold": real(1e-6, 1e6), "optimizer.decay_rate": real(-1, 1), "optimizer.scale_parameter": Bool(),
+    "optimizer.relative_step": Bool(), "optimizer.warmup_init": Bool(), "optimizer.bias_correction": Bool(), "optimizer.max_coeff": real(1e-12, 1e12),
+    "optimizer.min_coeff": real(1e-12, 1e12, zero=True), "optimizer.ns_coefficients": ListOf(real(-100, 100), 3), "optimizer.ns_steps": Number(1, 99),
+    "optimizer.adjust_lr_fn": Text(choices=("original", "match_rms_adamw")), "optimizer.freeze_step": Number(2, STEPS), "optimizer.var_freeze_step": Number(2, STEPS),
+    "optimizer.var_update_scaler": Number(1, STEPS), "optimizer.local_step_scaler": Number(1, STEPS), "optimizer.local_step_clipper": Number(1, STEPS),
+    "optimizer.coeff_beta": real(0, 0.999999), "optimizer.factor_max": real(1e-6, 1e6), "optimizer.factor_min": real(1e-6, 1e6), "optimizer.factor_threshold": real(1e-6, 1),
     "schedule.type": Text(choices=("constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay", "cosine_warmup_with_min_lr")),  # two more follow a validation: plateau.py
     "schedule.warmup_steps": Number(0, STEPS), "schedule.min_lr_ratio": real(0, 1), "schedule.cycles": real(1e-3, 1e6, zero=True),
     "schedule.power": real(0.01, 100), "schedule.end_lr": real(0, 10), "schedule.timescale": Number(0, STEPS), "schedule.stable_steps": Number(-1, STEPS),
@@ -186,6 +194,14 @@ OPTIONS = {
     "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": FREE, "probe.inject": Records(),
     "health.skip_norm": real(1e-12, 1e12, zero=True), "health.skip_count": Number(0, 10**9, "health.skip_norm=1"), "health.embedding_norm": real(1e-12, 1e18, zero=True),
 }
+
+# What an option of the optimizer is given with: a type that takes it, and bounds of others that would be in its way.
+BESIDE = {f"optimizer.{key}": [f"optimizer.{setting}" for setting in settings.split()] for keys, settings in {
+    "momentum nesterov dampening": "type=sgd", "lr_decay initial_accumulator_value": "type=adagrad", "beta3": "type=came",
+    "beta1 clip_threshold decay_rate scale_parameter relative_step warmup_init": "type=adafactor", "bias_correction": "type=lamb",
+    "max_coeff": "type=lamb min_coeff=0", "min_coeff": "type=lamb max_coeff=1e12", "ns_coefficients ns_steps adjust_lr_fn": "type=muon",
+    "freeze_step coeff_beta factor_threshold": "type=onebit_lamb", "factor_max": "type=onebit_lamb factor_min=1e-6", "factor_min": "type=onebit_lamb factor_max=1e6",
+    "var_freeze_step var_update_scaler local_step_scaler local_step_clipper": "type=zeroone_adam"}.items() for key in keys.split()}
 
 # Fields of the elements of a list: the element around VALUE, and its kind.
 SOURCE = {"weight": ("{path: x, weight: VALUE}", real(1e-9, 1e15)), "path": ("{path: VALUE}", NAME),
@@ -253,6 +269,7 @@ FLAGS = {
                 "resize-vocab": Number(0, 2**30), "dry-run": Bool(), "allow-unknown": Bool(), **THREADS},
     "merge-lora": {"model": FREE, "adapter": FREE, "output": FREE, "dtype": Text(choices=("", "f32", "bf16", "f16")), **THREADS},
     "trace": {"model": FREE, "adapter": FREE, "input": FREE, "out": NAME, "overwrite": Bool(), "backward": Bool(), **COMPUTE},
+    "replay optimizer": {"input": FREE, "out": NAME, "overwrite": Bool(), **COMPUTE},
     "diff": {"only": FREE, "all": Bool(), **JSON},
     "bench machine": {**JSON, **THREADS}, "bench messages": {**JSON},
     "bench train": BENCH, "bench prefill": SPEED, "bench decode": SPEED,
@@ -346,6 +363,7 @@ def test_options(folder):
 
         def job(values, taken, others=(), option=option, around=around):
             words = [f"{option}={around.replace('VALUE', value)}" for value in values]
+            others = [*BESIDE.get(option, []), *others]
             jobs.append(lambda: verdict(call("config", *others, *words, cwd=folder), option, taken, short(" ".join(words))))
 
         takes = {value: kind.takes(*parsed(value)) and not (around != "VALUE" and value == LONG) for value in VALUES}
@@ -366,7 +384,11 @@ def test_rules_between_options(folder):
         "optimizer.lr": ["schedule.type=polynomial", "optimizer.lr=1e-8"],
         "optimizer.weight_decay": ["optimizer.lr=0.1", "optimizer.weight_decay=100"],
         "optimizer.groups": ["optimizer.groups={match: x, lr_mult: 1e6}"],
-        "optimizer.nesterov": ["optimizer.nesterov=true", "optimizer.momentum=0"],
+        "optimizer.nesterov": ["optimizer.type=sgd", "optimizer.nesterov=true", "optimizer.momentum=0"],
+        "optimizer.momentum": ["optimizer.momentum=0.5"],
+        "optimizer.lr_decay": ["optimizer.type=lion", "optimizer.lr_decay=1"],
+        "optimizer.relative_step": ["optimizer.type=adafactor", "optimizer.lr=1e-3"],
+        "optimizer.max_coeff": ["optimizer.type=lamb", "optimizer.max_coeff=1e-3"],
         "train.global_batch": ["train.global_batch=131072"],
         "train.micro_batch": ["train.micro_batch=1048576", "train.global_batch=1048576"],
         "parallel.data": ["parallel.data=1024", "parallel.tensor=1024"],
@@ -412,7 +434,7 @@ TOGETHER = ["data.append_eos", "data.prefetch", "data.shuffle", "data.skip_steps
             "checkpoint.verify", "log.every", "log.local_norms", "health.embedding_norm"]
 STABLE = ["schedule.type=warmup_stable_decay"]
 ALONE = {"train.loss_average": [], "optimizer.decay": [], "health.skip_norm": [], "optimizer.type": [], "optimizer.lr": [], "optimizer.betas": [], "optimizer.eps": [], "optimizer.clip_norm": [], "optimizer.weight_decay": ["optimizer.lr=1e-5"],
-         "optimizer.momentum": ["optimizer.type=sgd"], "optimizer.dampening": ["optimizer.type=sgd"], "schedule.type": [], "schedule.warmup_steps": [],
+         **{option: others for option, others in BESIDE.items() if option not in ("optimizer.clip_threshold", "optimizer.max_coeff", "optimizer.min_coeff")}, "schedule.type": [], "schedule.warmup_steps": [],
          "schedule.min_lr_ratio": [], "schedule.steps": [], "schedule.cycles": ["schedule.type=cosine_with_restarts"],
          "schedule.power": ["schedule.type=polynomial"], "schedule.timescale": ["schedule.type=inverse_sqrt"],
          "schedule.end_lr": [], "schedule.stable_steps": STABLE, "schedule.decay_steps": STABLE, "schedule.warmup_type": STABLE, "schedule.decay_type": STABLE,

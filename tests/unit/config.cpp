@@ -43,7 +43,7 @@ TEST(Config, DefaultsAreThoseOfTheManual) {
   EXPECT_EQ(c.data.sequence_length, 1024);
   EXPECT_EQ(c.optimizer.lr, 3e-4);
   EXPECT_EQ(c.optimizer.betas, (std::vector<double>{0.9, 0.95}));
-  EXPECT_EQ(c.optimizer.eps, 1e-8);
+  EXPECT_EQ(c.optimizer.eps, std::vector<double>{1e-8});
   EXPECT_EQ(c.schedule.type, ScheduleType::cosine);
   EXPECT_EQ(c.schedule.warmup_steps, 100);
   EXPECT_EQ(c.precision.compute, DType::f32);
@@ -150,6 +150,40 @@ TEST(Config, KeysAreTheirMembers) {
               o.data.document_attention && !o.data.reset_position_ids);
 }
 
+// Each type has the defaults of the class it is named after, and refuses what it does not take.
+TEST(Config, OptimizersHaveTheirOwnSettings) {
+  EXPECT_EQ(from("optimizer: {type: lion}").optimizer.betas, (std::vector<double>{0.9, 0.999}));
+  EXPECT_EQ(from("optimizer: {type: lion, betas: [0.9, 0.95]}").optimizer.betas, (std::vector<double>{0.9, 0.95})) << "given";
+  EXPECT_EQ(from("", {"optimizer.type=adagrad"}).optimizer.eps, std::vector<double>{1e-10});
+  const OptimizerOptions came = from("optimizer: {type: came}").optimizer, muon = from("optimizer: {type: muon}").optimizer;
+  EXPECT_EQ(came.eps, (std::vector<double>{1e-30, 1e-3, 1e-16}));
+  EXPECT_TRUE(came.decay_rate == 0.8 && !came.scale_parameter && came.weight_decay == 0 && came.beta1 == 0.9);
+  EXPECT_TRUE(muon.nesterov && muon.momentum == 0.95 && muon.eps == std::vector<double>{1e-7} && muon.weight_decay == 0.1);
+  const Config factored = from("optimizer: {type: adafactor, relative_step: false}");
+  EXPECT_EQ(to_yaml(from(to_yaml(factored))), to_yaml(factored)) << "a complete file gives nothing that its type does not take";
+  EXPECT_NE(to_yaml(from("")).find("  eps: 1.0e-08\n"), std::string::npos) << "one number has no brackets";
+
+  EXPECT_EQ(
+      error_of("optimizer: {type: lion, max_coeff: 5}"),
+      "optimizer.max_coeff is 5.0, optimizer.type lion (run.yaml:1): lion has no such setting, lamb, onebit_lamb have; remove it, "
+      "or set optimizer.type=lamb");
+  EXPECT_EQ(
+      error_of("optimizer: {momentum: 0.5}"),
+      "optimizer.momentum is 0.5, optimizer.type adamw (run.yaml:1): adamw has no such setting, sgd, muon have; remove it, or "
+      "set optimizer.type=sgd");
+  EXPECT_EQ(
+      error_of("optimizer: {type: adafactor, lr: 1e-3}"),
+      "optimizer.lr is 0.001, optimizer.relative_step true (run.yaml:1): adafactor works out its own rate where relative_step is "
+      "true, as it is by default; remove optimizer.lr, or set optimizer.relative_step=false");
+  EXPECT_EQ(error_of("optimizer: {type: came, eps: 1e-8}"),
+            "optimizer.eps has 1 number (run.yaml:1): came takes 3; write as many");
+  EXPECT_NE(error_of("optimizer: {type: lamb, eps: [1e-8, 1e-3]}").find("lamb takes 1"), std::string::npos);
+  EXPECT_NE(error_of("optimizer: {type: came, beta1: 0}").find("needs one; set optimizer.beta1=0.9"), std::string::npos);
+  EXPECT_NE(error_of("optimizer: {type: lamb, max_coeff: 0.001}").find("set optimizer.max_coeff above"), std::string::npos);
+  EXPECT_NE(error_of("optimizer: {type: adafactor, relative_step: false, warmup_init: true}").find("warmup_init"),
+            std::string::npos);
+}
+
 TEST(Config, LiteralTextIsNotYaml) {
   Config c = parse_config("", "", {{.key = "model.path", .value = "*a: {b #c", .literal = true}});
   EXPECT_EQ(c.model.path, "*a: {b #c");
@@ -233,7 +267,7 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
       {"optimizer:\n  betas: [0.9,\n   1]",
        "optimizer.betas is '1' (run.yaml:3): must be at least 0 and at most 0.999999; give a smaller value"},
       {"optimizer: {type: adamm}",
-       "optimizer.type is 'adamm' (run.yaml:1): must be one of adamw, adam, sgd; did you mean 'adamw'?"},
+       "optimizer.type is 'adamm' (run.yaml:1): must be one of adamw, adam, sgd, adagrad, adafactor, lamb, lion, muon, came, cadam, onebit_adam, zeroone_adam, onebit_lamb; did you mean 'adamw'?"},
       {"log: {tensorboard: 1}", "log.tensorboard is '1' (run.yaml:1): must be true or false; write true or false"},
       {"model: {path: [a]}", "model.path is a list (run.yaml:1): must be a text; put it in quotes if it holds : [ { or #"},
       {"train: {output: ''}", "train.output is '' (run.yaml:1): must not be empty; write a value or remove the line"},
@@ -258,7 +292,7 @@ TEST(Config, ErrorsNamePlaceRuleAndFix) {
        "model.path and model.config are both given (run.yaml:1): a model comes from one of them; remove one"},
       {"data: {valid: a, valid_fraction: 0.1}",
        "data.valid and data.valid_fraction are both given (run.yaml:1): validation data come from one of them; remove one"},
-      {"optimizer: {nesterov: true, momentum: 0}",
+      {"optimizer: {type: sgd, nesterov: true, momentum: 0}",
        "optimizer.nesterov is true (run.yaml:1): needs a momentum above 0 and a dampening of 0; set optimizer.momentum=0.9 "
        "optimizer.dampening=0, or remove nesterov"},
       {"data: {text_key: .nan}",

@@ -148,7 +148,7 @@ TEST(Frame, BashCompletes) {
   EXPECT_EQ(complete("ravine tokenizer encode --backend "), "cpu |ref |");
   EXPECT_EQ(complete("ravine tokenizer encode --backend=r"), "ref |");
   EXPECT_EQ(complete("ravine throw optimizer.n"), "optimizer.nesterov=|");
-  EXPECT_EQ(complete("ravine throw optimizer.type=a"), "adamw |adam |");
+  EXPECT_EQ(complete("ravine throw optimizer.type=a"), "adamw |adam |adagrad |adafactor |");
   EXPECT_EQ(complete("ravine throw train.s"), "|") << "only sections that the command takes";
   EXPECT_EQ(complete("ravine completion "), "bash |zsh |fish |--help |");
   std::filesystem::remove_all(folder);

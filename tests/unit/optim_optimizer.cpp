@@ -94,7 +94,7 @@ struct Trial {
           m[i] = options.betas[0] * m[i] + (1 - options.betas[0]) * g;
           v[i] = options.betas[1] * v[i] + (1 - options.betas[1]) * g * g;
           w[i] -= rate * (m[i] / (1 - std::pow(options.betas[0], t))) /
-                  (std::sqrt(v[i] / (1 - std::pow(options.betas[1], t))) + options.eps);
+                  (std::sqrt(v[i] / (1 - std::pow(options.betas[1], t))) + options.eps[0]);
         }
       }
     }
@@ -125,7 +125,7 @@ OptimizerOptions options(OptimizerType type) {
   OptimizerOptions o;
   o.type = type;
   o.betas = {0.7, 0.9};
-  o.eps = 1e-3;
+  o.eps = {1e-3};
   o.weight_decay = 0.25;
   o.clip_norm = 2;
   o.momentum = 0.6;

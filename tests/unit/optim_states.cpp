@@ -1,8 +1,11 @@
 // States per row, block and tensor: a rule that sees rows, matrices or whole tensors gives, under every way to divide a model,
-// what it gives on one rank, bit for bit; and goes on so from a checkpoint of any other. The rules are of this test alone.
+// what it gives on one rank, bit for bit; and goes on so from a checkpoint of any other. A rule of this test alone, then all
+// that users can choose.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <map>
 #include <mutex>
 
 #include "io/checkpoint.h"
@@ -97,8 +100,14 @@ struct Layout {
 using Numbers = std::map<std::string, std::vector<double>>;  // by name in checkpoints
 
 // Steps first..last; made-up gradients, whole numbers that data ranks share out, so that their sums are exact.
-Numbers trained(Whole sees, const Types& types, const Layout& layout, int first, int last, const std::string& from,
-                const std::string& to) {
+using MakeRule = std::function<std::unique_ptr<UpdateRule>()>;
+
+MakeRule item_rule(Whole sees) {
+  return [sees] { return std::make_unique<ItemRule>(sees); };
+}
+
+Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& layout, int first, int last,
+                const std::string& from, const std::string& to) {
   Numbers out;
   std::map<std::string, std::vector<Box>> saved;
   std::map<std::string, Shape> shapes;
@@ -121,7 +130,7 @@ Numbers trained(Whole sees, const Types& types, const Layout& layout, int first,
     store.attach(c);
     OptimizerOptions options;
     options.clip_norm = 100;
-    Optimizer optimizer(options, store, DeviceKind::cpu, ranks.at().tensor, layout.tensor, std::make_unique<ItemRule>(sees));
+    Optimizer optimizer(options, store, DeviceKind::cpu, ranks.at().tensor, layout.tensor, make_rule());
     if (from.empty()) {
       initialise(store, 5);
       store.refresh_copies(c);
@@ -181,6 +190,7 @@ Numbers trained(Whole sees, const Types& types, const Layout& layout, int first,
             for (int64_t i = 0; i < r.count; ++i) {
               const double x = view.dtype == DType::f64   ? view.as<double>()[r.from + i]
                                : view.dtype == DType::f32 ? view.as<float>()[r.from + i]
+                               : view.dtype == DType::f16 ? static_cast<float>(view.as<f16>()[r.from + i])
                                                           : static_cast<float>(view.as<bf16>()[r.from + i]);
               double& place = whole[static_cast<size_t>(r.to + i)];
               EXPECT_TRUE(std::isnan(place) || place == x) << name << ": ranks that keep the same differ at " << r.to + i;
@@ -214,7 +224,7 @@ const std::vector<Layout> kLayouts = {{2, 1, 0}, {2, 1, 1}, {2, 1, 2}, {2, 1, 3}
 
 TEST(ItemStates, EveryLayoutGivesTheBitsOfOneRank) {
   for (Whole sees : {Whole::row, Whole::matrix, Whole::tensor}) {
-    const Numbers one = trained(sees, Types::of(DType::f64), {}, 1, 3, "", "");
+    const Numbers one = trained(item_rule(sees), Types::of(DType::f64), {}, 1, 3, "", "");
     EXPECT_EQ(one.contains("whole/lm_head.weight"), sees == Whole::tensor);
     EXPECT_EQ(one.at("rows/lm_head.weight").size(), 61u);
     EXPECT_EQ(one.at("rows/model.norm.weight").size(), 1u) << "a vector is one row";
@@ -223,26 +233,60 @@ TEST(ItemStates, EveryLayoutGivesTheBitsOfOneRank) {
               0u)
         << "frozen";
     for (const Layout& layout : kLayouts)
-      expect_same(one, trained(sees, Types::of(DType::f64), layout, 1, 3, "", ""),
+      expect_same(one, trained(item_rule(sees), Types::of(DType::f64), layout, 1, 3, "", ""),
                   fmt::format("{}, {}", static_cast<int>(sees), layout.text()));
   }
 }
 
+// Options of each type, which its rule refers to.
+const OptimizerOptions& options_of_type(const std::string& type) {
+  static std::map<std::string, OptimizerOptions> all;
+  OptimizerOptions& o = all[type];
+  o = parse_config("", "test", {{"optimizer.type", type}, {"optimizer.weight_decay", "0.1"}}).optimizer;
+  o.relative_step = false;
+  if (type == "adafactor") o.beta1 = 0.5;
+  return o;
+}
+
+class EveryRule : public testing::TestWithParam<const char*> {};
+
+TEST_P(EveryRule, GivesTheBitsOfOneRankInEveryLayout) {
+  const OptimizerOptions& options = options_of_type(GetParam());
+  const MakeRule make = [&] { return make_update_rule(options); };
+  const Numbers one = trained(make, Types::of(DType::f64), {}, 1, 3, "", "");
+  const Numbers start = trained(make, Types::of(DType::f64), {}, 1, 0, "", "");
+  for (const auto& [name, numbers] : one)
+    for (double x : numbers) ASSERT_TRUE(std::isfinite(x)) << name;
+  EXPECT_NE(one.at("weights/lm_head.weight"), start.at("weights/lm_head.weight")) << "it learns";
+  for (const Layout& layout : kLayouts)
+    expect_same(one, trained(make, Types::of(DType::f64), layout, 1, 3, "", ""), layout.text());
+  // And goes on from a checkpoint of another.
+  TemporaryFolder dir;
+  trained(make, Types::of(DType::f64), {2, 2, 3}, 1, 2, "", dir / "saved");
+  expect_same(one, trained(make, Types::of(DType::f64), {3, 1, 1}, 3, 3, dir / "saved" + "/" + checkpoint_name(2), ""),
+              "resumed");
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, EveryRule,
+                         testing::Values("adamw", "adam", "sgd", "adagrad", "adafactor", "lamb", "lion", "muon", "came",
+                                         "cadam"),
+                         [](const auto& info) { return std::string(info.param); });
+
 TEST(ItemStates, SixteenBitsToo) {
-  const Numbers one = trained(Whole::tensor, Types::of(DType::bf16), {}, 1, 2, "", "");
+  const Numbers one = trained(item_rule(Whole::tensor), Types::of(DType::bf16), {}, 1, 2, "", "");
   for (const Layout& layout : std::vector<Layout>{{2, 1, 1}, {2, 1, 3}, {2, 2, 2}})
-    expect_same(one, trained(Whole::tensor, Types::of(DType::bf16), layout, 1, 2, "", ""), layout.text());
+    expect_same(one, trained(item_rule(Whole::tensor), Types::of(DType::bf16), layout, 1, 2, "", ""), layout.text());
 }
 
 TEST(ItemStates, ACheckpointGoesOnInAnyOtherLayout) {
   TemporaryFolder dir;
   for (Whole sees : {Whole::row, Whole::tensor}) {
-    const Numbers one = trained(sees, Types::of(DType::f64), {}, 1, 4, "", "");
+    const Numbers one = trained(item_rule(sees), Types::of(DType::f64), {}, 1, 4, "", "");
     for (const Layout& before : std::vector<Layout>{{}, {2, 2, 1}, {3, 1, 3}, {1, 4, 0}}) {
       const std::string folder = dir / fmt::format("{} {}", static_cast<int>(sees), before.text());
-      trained(sees, Types::of(DType::f64), before, 1, 2, "", folder);
+      trained(item_rule(sees), Types::of(DType::f64), before, 1, 2, "", folder);
       for (const Layout& after : std::vector<Layout>{{}, {2, 1, 0}, {2, 2, 3}, {1, 2, 0}})
-        expect_same(one, trained(sees, Types::of(DType::f64), after, 3, 4, folder + "/" + checkpoint_name(2), ""),
+        expect_same(one, trained(item_rule(sees), Types::of(DType::f64), after, 3, 4, folder + "/" + checkpoint_name(2), ""),
                     before.text() + " to " + after.text());
     }
   }

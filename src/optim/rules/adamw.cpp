@@ -24,7 +24,7 @@ class AdamRule : public UpdateRule {
                  .spans = v.spans,
                  .beta1 = b1,
                  .beta2 = b2,
-                 .eps = o_.eps,
+                 .eps = o_.eps[0],
                  .l2 = l2_});
   }
 

@@ -1,0 +1,64 @@
+#include "apps/commands.h"
+#include "apps/rank_job.h"
+#include "base/counted.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "files/output_mark.h"
+#include "files/safetensors.h"
+#include "probe/replay_optimizer.h"
+
+namespace ravine {
+namespace {
+
+struct ReplayOptimizerFlags {
+  CommonFlags common;
+  std::string input, out;
+  bool overwrite = false;
+  template <class V>
+  void each(V&& v) {
+    v("input", input, "safetensors file with p.NAME [..], g.NAME [S, ..] (of R ranks [R, S, ..]) and optional lrs [S]",
+      required() & metavar("FILE") & reads());
+    v("out", out, "safetensors file to write: p.NAME [S + 1, ..] (of R ranks [R, S + 1, ..]) and state.STATE.NAME",
+      required() & filled() & metavar("FILE") & writes());
+    v("overwrite", overwrite, "replace whatever file has that name; unasked only a replay is replaced");
+    common.each(v);
+  }
+};
+
+int run_replay_optimizer(ReplayOptimizerFlags& flags, Config& config) {
+  refuse_other_output(flags.out, kReplayMark, flags.overwrite);
+  if (follows_validation(config.schedule))
+    throw UserError(fmt::format("schedule.type is {}", name(config.schedule.type)), "schedule.type",
+                    "its rate follows the validation loss, and a replay has none", "choose another, or give lrs in the file");
+  RankJob job(config.parallel, config.train.threads);
+  return job.run([&](World* world) {
+    const Ranks ranks = world ? Ranks(*world, {.data = world->size()}) : Ranks();
+    const ReplayInput input = read_replay_input(flags.input, ranks.rank(), ranks.size());
+    const std::vector<ReplayTensor> tensors = replay_optimizer(input, config, flags.common.backend, ranks);
+    if (!ranks.first()) return;
+    std::vector<TensorBytes> views;
+    for (const ReplayTensor& t : tensors) views.push_back({t.name, t.dtype, t.shape, t.data});
+    save_safetensors(flags.out, views, {.metadata = {{"ravine", "replay"}}}, may_replace_output(kReplayMark, flags.overwrite));
+    say(fmt::format("saved    {}: {} of {}, {} each", escaped(flags.out), counted(input.steps, "step"), name(config.optimizer.type),
+                    counted(static_cast<int64_t>(input.params.size()), "parameter")));
+  });
+}
+
+}  // namespace
+
+Command replay_command() {
+  return command_of(
+      {.name = "replay",
+       .summary = "run one part of a training step on recorded inputs",
+       .example = "ravine replay optimizer --input grads.safetensors --out weights.safetensors optimizer.type=lion"},
+      "Precision",
+      {command<ReplayOptimizerFlags>(
+          {.name = "replay optimizer",
+           .summary = "the update rule alone: recorded gradients in, weights after every step and states out",
+           .example = "ravine replay optimizer --input grads.safetensors --out weights.safetensors optimizer.type=lion",
+           .sections = {"optimizer", "schedule", "train.steps", "precision.compute", "precision.bf16_products",
+                        "parallel.patience", "parallel.interface"}},
+          "", run_replay_optimizer)});
+}
+
+}  // namespace ravine

@@ -1,0 +1,125 @@
+// 0/1 Adam (Lu et al. 2022) as DeepSpeed's ZeroOneAdam has it (deepspeed/runtime/fp16/onebit/zoadam.py), tensor by tensor.
+// Step 1 changes nothing. Then, while v moves (up to step var_freeze_step + 1):
+//   in steps that the interval divides m and v take the mean gradient; in others m takes its compressed mean (one rank:
+//   nothing). The interval begins at 1 and doubles after var_update_scaler such steps.
+// When v is frozen each rank goes on by itself, m = b1 m + (1-b1) g, and notes in `a` how far it went; in steps that the local
+// interval divides it goes back, and all go the compressed mean of the ways, m becoming what would have led there:
+//   p -= a;  a *= sqrt(v) + eps;  a = mean(a);  m = -a / (sum of the rates);  p += a / (sqrt(v) + eps);  a = 0.
+//   The local interval begins at 1 and doubles every local_step_scaler steps, up to local_step_clipper.
+// Every step p -= lr (m / (sqrt(v) + eps) + wd p), without bias correction. Between exchanges ranks hold different weights.
+#include "optim/rules/one_bit.h"
+#include "optim/rules/rules.h"
+#include "optim/rules/tensor_parts.h"
+
+namespace ravine {
+namespace {
+
+// Where its two counters stand before a step.
+struct Intervals {
+  int64_t step = 2, moments = 1, counted = 0, local = 1, locally = 0;
+};
+
+class ZerooneAdamRule : public UpdateRule {
+ public:
+  explicit ZerooneAdamRule(const OptimizerOptions& o) : o_(o) {}
+  std::vector<StateDeclaration> states() const override {
+    return {{.name = "m"},
+            {.name = "v"},
+            {.name = "momentum_accumulator"},
+            {.name = "lrs", .per = StateDeclaration::Per::tensor, .type = DType::f64}};
+  }
+  Whole sees() const override { return Whole::tensor; }
+  int64_t local_from() const override { return o_.var_freeze_step + 2; }
+  bool wants_local(int64_t step) const override {
+    return !changes_nothing(step) && (frozen(step) || step % before(step).moments != 0);
+  }
+  int64_t own_count(int64_t count, int ranks) const override { return error_count(count, ranks); }
+  void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
+    const Tensor direction = like(c, v.param);
+    const CompressionRoom room(c, v.param.count(), v.group->size(), v.param.dtype);
+    if (changes_nothing(step)) return;
+    const TensorView &m = v.states[0], &square = v.states[1], &way = v.states[2];
+    const double rate = lr * v.spans[0].lr_mult, b1 = o_.betas[0], b2 = o_.betas[1];
+    if (frozen(step) && !frozen(step - 1) && !v.own.absent()) c.call(Fill{v.own, 0});  // errors of gradients are none of ways
+    AdamDirection move{.param = v.param,
+                       .grad = v.grad,
+                       .m = m,
+                       .v = square,
+                       .out = direction.view(),
+                       .beta1 = 1,
+                       .beta2 = 1,
+                       .eps = o_.eps[0],
+                       .weight_decay = v.spans[0].weight_decay,
+                       .grad_scale = grad_scale};
+    if (frozen(step)) {
+      move.beta1 = b1;
+      add_rate(v.states[3], rate);
+    } else if (!wants_local(step)) {
+      move.beta1 = b1, move.beta2 = b2;
+    } else if (v.group->size() > 1) {
+      c.call(Blend{.y = direction.view(), .x = v.grad, .keep = 0, .take = grad_scale});
+      compressed_mean(c, *v.group, room, direction.view(), v.own);
+      c.call(Blend{.y = m, .x = direction.view(), .keep = b1, .take = 1 - b1});
+    }
+    c.call(move);
+    c.call(Blend{.y = v.param, .x = direction.view(), .take = -rate});
+    if (!frozen(step)) return;
+    c.call(Blend{.y = way, .x = direction.view(), .take = -rate});
+    if (step % before(step).local == 0) exchange(c, v, room, direction.view());
+  }
+
+ private:
+  bool frozen(int64_t step) const { return step > o_.var_freeze_step + 1; }
+
+  void exchange(Ctx& c, const UpdateViews& v, const CompressionRoom& room, const TensorView& scratch) const {
+    const TensorView &m = v.states[0], &square = v.states[1], &way = v.states[2];
+    c.call(Blend{.y = v.param, .x = way, .take = -1});
+    c.call(TimesRoot{.x = way, .v = square, .eps = o_.eps[0]});
+    compressed_mean(c, *v.group, room, way, v.own);
+    c.call(Blend{.y = m, .x = way, .keep = 0, .take = -1 / sum_of_rates(v.states[3])});
+    c.call(AdamDirection{.param = v.param,
+                         .grad = v.grad,
+                         .m = way,
+                         .v = square,
+                         .out = scratch,
+                         .beta1 = 1,
+                         .beta2 = 1,
+                         .eps = o_.eps[0],
+                         .weight_decay = 0,
+                         .grad_scale = 1});
+    c.call(Blend{.y = v.param, .x = scratch});
+    c.call(Fill{way, 0});
+    c.call(Fill{v.states[3], 0});
+  }
+
+  // Host work: one number of a tensor.
+  static void add_rate(const TensorView& lrs, double rate) {
+    if (lrs.data) *lrs.as<double>() += rate;
+  }
+  // Host work: the same. On meta 1; after rates of 0 nothing has moved, and the quotient is 0.
+  static double sum_of_rates(const TensorView& lrs) {
+    const double sum = lrs.data ? *lrs.as<double>() : 1;
+    return sum == 0 ? 1 : sum;
+  }
+
+  const Intervals& before(int64_t step) const {
+    if (step < at_.step) at_ = {};
+    for (; at_.step < step; ++at_.step) {
+      if (frozen(at_.step)) {
+        if (++at_.locally == o_.local_step_scaler) at_.locally = 0, at_.local = std::min(o_.local_step_clipper, at_.local * 2);
+      } else if (at_.step % at_.moments == 0 && ++at_.counted == o_.var_update_scaler) {
+        at_.counted = 0, at_.moments *= 2;
+      }
+    }
+    return at_;
+  }
+
+  const OptimizerOptions& o_;
+  mutable Intervals at_;  // of the last step that was asked for; a function of the step alone
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateRule> zeroone_adam_rule(const OptimizerOptions& o) { return std::make_unique<ZerooneAdamRule>(o); }
+
+}  // namespace ravine

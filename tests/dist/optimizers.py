@@ -1,0 +1,102 @@
+"""`ravine replay optimizer` on two ranks: rules that take the mean gradient against one rank that is given it, and 1-bit Adam against its formula.
+
+python3 optimizers.py PATH_OF_ravine [FUNCTION ..]
+"""
+import array
+import math
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from training import LAUNCH
+import ravine_run as r
+from ravine_run import check
+
+STEPS, FREEZE = 9, 4
+SHAPES = {"w": (6, 5), "b": (7,)}
+F64 = ["--backend", "ref", "precision.compute=f64"]
+
+
+def single(xs):
+    return array.array("f", xs).tolist()
+
+
+def make_input(folder):
+    """(path for two ranks, path for one with the means, {name: numbers}, {name: [rank][step][numbers]}, rates)"""
+    draw = random.Random(3)
+    p = {n: single(draw.gauss(0, 0.5) for _ in range(math.prod(s))) for n, s in SHAPES.items()}
+    g = {n: [[single(draw.gauss(0, 1) for _ in range(math.prod(s))) for _ in range(STEPS)] for _ in range(2)] for n, s in SHAPES.items()}
+    lrs = single(0.01 * (1 + k % 3) for k in range(STEPS))
+    common = {**{f"p.{n}": ("F32", s, p[n]) for n, s in SHAPES.items()}, "lrs": ("F32", (STEPS,), lrs)}
+    flat = lambda x: [v for y in x for v in (flat(y) if isinstance(y, list) else [y])]
+    two = {f"g.{n}": ("F32", (2, STEPS, *s), flat(g[n])) for n, s in SHAPES.items()}
+    # Halves of f32 numbers are exact; their sum is rounded once, here as there.
+    mean = {f"g.{n}": ("F32", (STEPS, *s), single((a + b) / 2 for a, b in zip(flat(g[n][0]), flat(g[n][1])))) for n, s in SHAPES.items()}
+    return r.save_tensors(folder / "two.safetensors", {**common, **two}), r.save_tensors(folder / "mean.safetensors", {**common, **mean}), p, g, lrs
+
+
+def replay(folder, source, ranks, *words):
+    out = folder / f"out{ranks}.safetensors"
+    done = subprocess.run([*(LAUNCH + ["-n", str(ranks)] if ranks > 1 else []), *r.command("replay", "optimizer", "--input", source, "--out", out, "--overwrite", *words)],
+                          capture_output=True, text=True, timeout=r.LIMIT)
+    check(done.returncode == 0, done.stderr)
+    header, body = r.load_raw(out)
+    kinds = {"F64": "d", "F32": "f"}
+    return {n: (t["shape"], array.array(kinds[t["dtype"]], body[slice(*t["data_offsets"])]).tolist()) for n, t in header.items() if t.get("dtype") in kinds}
+
+
+def test_rules_take_the_mean_gradient(folder):
+    two, mean, *_ = make_input(folder)
+    for kind in ("adamw", "lamb", "muon"):
+        a, b = replay(folder, two, 2, f"optimizer.type={kind}"), replay(folder, mean, 1, f"optimizer.type={kind}")
+        for n, s in SHAPES.items():
+            check(a["p." + n][0] == [2, STEPS + 1, *s] and b["p." + n][0] == [STEPS + 1, *s], f"{kind}: {a['p.' + n][0]}")
+            check(a["p." + n][1] == b["p." + n][1] * 2, f"{kind}: p.{n} differs from one rank with the mean")
+
+
+def compressed(mine, worker, server, padded):
+    """The mean of two ranks as DeepSpeed's CompressedBackend leaves it."""
+    sign = lambda x: 1.0 if x >= 0 else -1.0
+    scale = lambda x: math.sqrt(sum(v * v for v in x) / len(x))
+    sent = []
+    for k in range(2):
+        c = [a + b for a, b in zip(mine[k] + [0.0] * (padded - len(mine[k])), worker[k])]
+        s = scale(c)
+        worker[k] = [v - s * sign(v) for v in c]
+        sent.append([s * sign(v) for v in c])
+    out, half = [], padded // 2
+    for k in range(2):
+        c = [(a + b) / 2 + e for a, b, e in zip(sent[0][k * half:(k + 1) * half], sent[1][k * half:(k + 1) * half], server[k])]
+        s = scale(c)
+        server[k] = [v - s * sign(v) for v in c]
+        out += [s * sign(v) for v in c]
+    return out[:len(mine[0])]
+
+
+def test_onebit_adam_is_its_formula(folder):
+    two, _, p, g, lrs = make_input(folder)
+    got = replay(folder, two, 2, "optimizer.type=onebit_adam", f"optimizer.freeze_step={FREEZE}", "optimizer.weight_decay=0.1", "optimizer.decay=all", *F64)
+    for n, shape in SHAPES.items():
+        size, padded = math.prod(shape), -(-math.prod(shape) // 16) * 16
+        w, m, v, want = list(p[n]), [0.0] * size, [0.0] * size, list(p[n])
+        worker, server = [[0.0] * padded for _ in range(2)], [[0.0] * (padded // 2) for _ in range(2)]
+        for t in range(1, STEPS + 1):
+            mine = [g[n][k][t - 1] for k in range(2)]
+            if 1 < t <= FREEZE:
+                mean = [(a + b) / 2 for a, b in zip(*mine)]
+                m = [0.9 * a + 0.1 * b for a, b in zip(m, mean)]
+                v = [0.999 * a + 0.001 * b * b for a, b in zip(v, mean)]
+            elif t > FREEZE:
+                m = compressed([[0.9 * a + 0.1 * b for a, b in zip(m, x)] for x in mine], worker, server, padded)
+            if t > 1:  # the first changes nothing
+                w = [a - lrs[t - 1] * (b / (math.sqrt(c) + 1e-8) + 0.1 * a) for a, b, c in zip(w, m, v)]
+            want += w
+        off = max(abs(a - b) for a, b in zip(got["p." + n][1], want * 2))
+        check(off < 1e-12, f"p.{n} is off by {off}")
+
+
+if __name__ == "__main__":
+    sys.exit(r.main(globals()))
