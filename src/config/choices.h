@@ -145,6 +145,14 @@ constexpr auto names_of(StageSplit) {
 // ---- arithmetic ----
 
 // How cpu multiplies bf16: widened to f32, or by the dot product instruction (kernels/kernels.h).
+// Whose rule moves a dynamic loss scale (train/loss_scale.h).
+enum class ScaleRule : uint8_t { deepspeed, deepspeed_013, mindformers };
+constexpr auto names_of(ScaleRule) {
+  using enum ScaleRule;
+  return std::to_array<ValueName<ScaleRule>>(
+      {{deepspeed, "deepspeed"}, {deepspeed_013, "deepspeed-0.13"}, {mindformers, "mindformers"}});
+}
+
 enum class Bf16Products : uint8_t { widen, dot };
 constexpr auto names_of(Bf16Products) {
   using enum Bf16Products;

@@ -15,7 +15,7 @@ namespace ravine {
 constexpr double kMostSteps = 1e9, kMostSequences = 1 << 20, kMostMicroBatches = 1 << 16, kMostTokens = 1 << 24,
                  kMostRanks = 1 << 15, kMostLeaves = 1 << 16;
 // Factors of what the update does to a weight. Decay rates nearer to 1 are 1 in the f32 that moments are kept in.
-constexpr double kMostRate = 10, kMostMomentum = 0.999999;
+constexpr double kMostRate = 10, kMostMomentum = 0.999999, kMostScale = 1e30;
 
 struct ModelOptions {
   std::string path, config, tokenizer;
@@ -360,6 +360,11 @@ struct PrecisionOptions {
   std::optional<Bf16Products> bf16_products;
   std::vector<RecipeOption> recipes;
   std::vector<std::string> unfused;
+  std::optional<double> loss_scale;  // none: auto
+  ScaleRule scale_rule = ScaleRule::deepspeed;
+  double scale_initial = 65536, scale_factor = 2, scale_min = 1;
+  int64_t scale_window = 1000, scale_hysteresis = 2;
+  bool scale_consecutive_hysteresis = false;
   template <class V>
   void each(V&& v) {
     v("compute", compute,
@@ -373,6 +378,20 @@ struct PrecisionOptions {
     v("unfused", unfused,
       "ops that run as their unfused definition: attention, add_rms_norm, add_layer_norm, loss_head, qkv, gate_up, rope, swiglu, geglu",
       filled() & other_bits());
+    v("loss_scale", loss_scale,
+      "the loss is multiplied by it before backward, gradients are divided again; 0: a scale that falls with each overflow and grows without; auto: 0 with compute f16, else none",
+      between(1e-30, kMostScale) & or_zero() & no_value(kAuto) & other_bits());
+    v("scale_rule", scale_rule, "whose rule moves a loss scale that moves", other_bits());
+    v("scale_initial", scale_initial, "first loss scale that moves", between(1e-30, kMostScale) & other_bits());
+    v("scale_window", scale_window, "steps without an overflow after which the loss scale grows",
+      between(1, kMostSteps) & other_bits());
+    v("scale_hysteresis", scale_hysteresis, "overflows before the loss scale falls (deepspeed)",
+      between(1, kMostSteps) & other_bits());
+    v("scale_factor", scale_factor, "the loss scale falls and grows by it", above(1) & at_most(1e6) & other_bits());
+    v("scale_min", scale_min, "smallest loss scale; an overflow there ends the run (mindformers: it stays)",
+      between(1e-30, kMostScale) & other_bits());
+    v("scale_consecutive_hysteresis", scale_consecutive_hysteresis,
+      "each step without an overflow allows scale_hysteresis of them again (deepspeed)", other_bits());
   }
 };
 

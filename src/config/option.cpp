@@ -147,6 +147,15 @@ class Assignment {
     check_bounds(v, v.real);
     *out = v.real;
   }
+  void operator()(std::optional<double>* out, const YamlNode& v) const {
+    const std::string& none = option_.rule.none;
+    if (v.kind == Kind::text && v.text == none) return out->reset();
+    if (v.kind != Kind::integer && v.kind != Kind::real)
+      wrong(v, fmt::format("must be a number or {}", none), fmt::format("write {} or a number", none));
+    double value = 0;
+    (*this)(&value, v);
+    *out = value;
+  }
   void operator()(const std::shared_ptr<AnyChoice>& out, const YamlNode& v) const { out->set(text_of(v)); }
   void operator()(std::string* out, const YamlNode& v) const {
     std::string text = text_of(v);
@@ -412,6 +421,7 @@ std::string Option::yaml() const {
     std::string operator()(bool* v) const { return *v ? "true" : "false"; }
     std::string operator()(int64_t* v) const { return std::to_string(*v); }
     std::string operator()(double* v) const { return yaml_real(*v); }
+    std::string operator()(std::optional<double>* v) const { return yaml_real(v->value()); }
     std::string operator()(std::string* v) const { return yaml_text(*v); }
     std::string operator()(std::vector<int64_t>* v) const {
       return list_text<int64_t>(*v, [](const int64_t& x) { return std::to_string(x); });
@@ -435,6 +445,8 @@ std::string Option::yaml() const {
       return fmt::format("[{}]", fmt::join(parts, ", "));
     }
   };
+  const auto* optional = std::get_if<std::optional<double>*>(&target);
+  if (optional && !**optional) return yaml_text(rule.none);
   const std::string text = std::visit(Writer{}, target);
   const auto* numbers = std::get_if<std::vector<double>*>(&target);
   return rule.lone && numbers && (*numbers)->size() == 1 ? text.substr(1, text.size() - 2) : text;
@@ -443,10 +455,12 @@ std::string Option::yaml() const {
 std::string Option::type() const {
   static constexpr const char* names[] = {"true or false",   "whole number",  "number", "text",   "list of whole numbers",
                                           "list of numbers", "list of texts", "list",   "choice", "map of whole numbers",
-                                          "map of numbers"};
+                                          "map of numbers",  "number"};
   std::string text = rule.lone ? "number or list of numbers" : names[target.index()];
   if (!rule.choices.empty()) {
     text = words(rule.choices, " | ");
+  } else if (!rule.none.empty()) {
+    text = rule.none + ", or a " + text;
   } else if (!rule.metavar.empty() && is_text()) {
     text = rule.metavar;
   }

@@ -29,7 +29,7 @@ struct Rule {
   bool zero = false;                  // 0 is allowed beside the bounds
   std::string why;                    // said behind the bounds, where they are not obvious
   std::vector<std::string> choices;   // of an enum: the names of all its values, unless one_of names some
-  std::string none;                   // optional choices: the word for no value
+  std::string none;                   // optional choices and numbers: the word for no value
   int64_t count = -1;                 // exact length of a list
   bool filled = false;                // no empty text or list
   int64_t max_bytes = 4096;           // of a text: as long as a path may be
@@ -66,7 +66,9 @@ Rule one_of(std::initializer_list<std::optional<E>> values, std::string none = "
   for (const std::optional<E>& v : values) words.push_back(v ? std::string(name(*v)) : none);
   return {.choices = std::move(words), .none = std::move(none)};
 }
-inline Rule no_value(std::string word) { return {.none = std::move(word)}; }  // of an optional choice; before all its values
+inline Rule no_value(std::string word) {
+  return {.none = std::move(word)};
+}  // of an optional number, or choice: before all its values
 inline Rule length(int64_t n) { return {.count = n}; }
 inline Rule filled() { return {.filled = true}; }
 inline Rule bare() { return {.bare = true}; }
@@ -107,15 +109,15 @@ struct Option {
   Rule rule;
   std::variant<bool*, int64_t*, double*, std::string*, std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*,
                std::shared_ptr<Records>, std::shared_ptr<AnyChoice>, std::map<std::string, int64_t>*,
-               std::map<std::string, double>*>
+               std::map<std::string, double>*, std::optional<double>*>
       target;
 
   std::string name() const { return section.empty() ? key : section + "." + key; }
   bool is_bool() const { return std::holds_alternative<bool*>(target); }
   bool is_choice() const { return std::holds_alternative<std::shared_ptr<AnyChoice>>(target); }
   bool is_text() const { return std::holds_alternative<std::string*>(target) || is_choice(); }  // taken literally
-  bool is_map() const { return target.index() >= 9; }
-  bool is_list() const { return target.index() >= 4 && !is_choice() && !is_map(); }
+  bool is_map() const { return target.index() == 9 || target.index() == 10; }
+  bool is_list() const { return target.index() >= 4 && target.index() <= 7; }
   std::string text() const;  // the value of a text or a choice as it stands
 
   // Reads a value; a UserError says option, place, rule and fix. `source` is the file, or what stands for it (command line).

@@ -159,8 +159,9 @@ class CutItems {
 
 }  // namespace
 
-void Optimizer::update(Ctx& c, double lr, double norm, const std::function<void(const Unit&)>& before_unit) {
+void Optimizer::update(Ctx& c, double lr, double norm, const std::function<void(const Unit&)>& before_unit, double loss_scale) {
   double scale = options_.clip_norm > 0 ? std::min(1.0, options_.clip_norm / (norm + 1e-6)) : 1.0;
+  scale /= loss_scale;
   if (wants_local()) scale *= group_size_;
   ++steps_;
   if (rule_->sees() == Whole::model) {

@@ -24,9 +24,10 @@ class Optimizer {
   // are not summed: the root mean square of the ranks' norms, each taken as if it had the mean.
   double grad_norm(Ctx& c, const Group& all) const;
 
-  // One update with learning rate `lr`; gradients are scaled by min(1, clip / (norm + 1e-6)) if clipping is on.
-  // `before_unit` is called before the parameters of a unit change (a checkpoint may still be writing them).
-  void update(Ctx& c, double lr, double norm, const std::function<void(const Unit&)>& before_unit);
+  // One update with learning rate `lr`; gradients, which are `loss_scale` times what they should be, are divided by it and
+  // scaled by min(1, clip / (norm + 1e-6)) if clipping is on; `norm` is that of the divided ones. `before_unit` is called
+  // before the parameters of a unit change (a checkpoint may still be writing them).
+  void update(Ctx& c, double lr, double norm, const std::function<void(const Unit&)>& before_unit, double loss_scale = 1);
 
   int64_t steps() const { return steps_; }
   void set_steps(int64_t n) { steps_ = n; }

@@ -83,7 +83,7 @@ Json as_json(const StepReport& r) {
   j["loss"] = r.loss;
   if (shown.several) j["mean_loss"] = shown.loss, j["mean_steps"] = r.window.steps;
   j["lr"] = r.lr;
-  j["grad_norm"] = r.grad_norm;
+  j["grad_norm"] = r.overflow ? Json() : Json(r.grad_norm);
   j["tokens"] = r.tokens;
   j["tokens_per_second"] = shown.tokens_per_second;
   j["sol"] = shown.sol;
@@ -91,6 +91,7 @@ Json as_json(const StepReport& r) {
   j["memory_mb"] = r.memory_mb;
   j["data_wait"] = r.wait;
   if (r.skipped) j["skipped"] = true;
+  if (r.loss_scale) j["loss_scale"] = *r.loss_scale, j["overflow"] = r.overflow;
   if (r.embedding_local_norm) j["embedding_local_norm"] = *r.embedding_local_norm;
   for (const LocalNorm& n : r.local_norms) {
     Json& to = j["local_norms"][n.parameter];
@@ -187,7 +188,8 @@ class TensorBoard : public Hook {
     writer_->scalar("train/loss", r.step, r.loss);
     if (shown.several) writer_->scalar("train/mean_loss", r.step, shown.loss);
     writer_->scalar("train/lr", r.step, r.lr);
-    writer_->scalar("train/grad_norm", r.step, r.grad_norm);
+    if (!r.overflow) writer_->scalar("train/grad_norm", r.step, r.grad_norm);
+    if (r.loss_scale) writer_->scalar("train/loss_scale", r.step, *r.loss_scale);
     writer_->scalar("speed/tokens_per_second", r.step, shown.tokens_per_second);
     writer_->scalar("speed/sol", r.step, shown.sol);
     writer_->scalar("memory/resident_mb", r.step, r.memory_mb);
@@ -228,6 +230,7 @@ class Console : public Hook {
       const Shown shown(r);
       std::string more;
       if (r.ranks > 1) more += waiting(r.traffic);
+      if (r.loss_scale) more += fmt::format("  scale {:g}{}", *r.loss_scale, r.overflow ? "  overflow" : "");
       more += added;
       if (r.embedding_local_norm) more += fmt::format("  embedding_local_norm {:.6g}", *r.embedding_local_norm);
       run.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}",

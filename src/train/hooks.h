@@ -39,6 +39,8 @@ struct StepReport {
   StepTraffic traffic;                         // of several ranks
   StepWindow window;                           // this step and those before it back to the last line
   bool skipped = false;                        // nothing was learned
+  bool overflow = false;                       // because gradients, scaled as they were, are not finite
+  std::optional<double> loss_scale;            // of the next step, where losses are scaled
   bool left_out = false;                       // by data.skip_steps: then nothing was computed either
   std::optional<double> embedding_local_norm;  // sum of squares on the first rank, where health.embedding_norm asks for it
   std::vector<LocalNorm> local_norms;          // of log.local_norms; the first rank has them

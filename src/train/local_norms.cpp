@@ -11,11 +11,10 @@ namespace {
 // The parameters whose gradients this rank has, with the sum of squares of its part.
 template <class F>
 void each_local(StepEngine& engine, F&& f) {
-  const std::vector<ExactSum>& squares = engine.local_squares();
-  if (squares.empty()) return;
+  if (!engine.has_local()) return;
   for (const Bucket& b : engine.store().buckets())
     for (const Bucket::Span& s : b.spans)
-      if (s.param->trainable) f(*s.param, squares[s.param->index].value());
+      if (s.param->trainable) f(*s.param, engine.local_squares(*s.param));
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 
 namespace ravine {
 
-using ScaleRule = LossScaleSettings::Rule;
-
 // DeepSpeed counts steps from 0 with the last overflow at -1, MindSpore from 1 with it at 0.
 LossScale::LossScale(const LossScaleSettings& settings)
     : settings_(settings),
@@ -20,6 +18,8 @@ LossScale::LossScale(const LossScaleSettings& settings)
           "loss scale: initial {}, factor {}, window {}, hysteresis {}", settings.initial, settings.factor, settings.window,
           settings.hysteresis);
 }
+
+bool is_overflow(double loss, double grad_norm) { return !std::isfinite(loss) || !std::isfinite(grad_norm); }
 
 bool LossScale::update(bool overflow) {
   if (settings_.fixed) return true;
@@ -63,6 +63,19 @@ void LossScale::restore(const Json& state, const std::string& where) {
   if (!(scale_ > 0) || !std::isfinite(scale_) || left_ < 1 || left_ > settings_.hysteresis)
     throw UserError(fmt::format("a loss scale of {}, hysteresis {}", scale_, left_), where,
                     "a scale is above zero, the hysteresis 1 to that of the options", "use another checkpoint");
+}
+
+std::optional<LossScale> loss_scale_of(const PrecisionOptions& o, DType compute) {
+  if (!o.loss_scale && compute != DType::f16) return std::nullopt;
+  const double fixed = o.loss_scale.value_or(0);
+  return LossScale({.rule = o.scale_rule,
+                    .initial = fixed > 0 ? fixed : o.scale_initial,
+                    .factor = o.scale_factor,
+                    .least = o.scale_min,
+                    .window = o.scale_window,
+                    .hysteresis = o.scale_hysteresis,
+                    .consecutive_hysteresis = o.scale_consecutive_hysteresis,
+                    .fixed = fixed > 0});
 }
 
 }  // namespace ravine

@@ -2,26 +2,30 @@
 // after it by the scale of their own backward; a step whose gradients are not finite is not applied.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/json.h"
+#include "config/config.h"
 
 namespace ravine {
 
 struct LossScaleSettings {
-  // Whose rule moves the scale (deepspeed/runtime/fp16/loss_scaler.py DynamicLossScaler; MindSpore's
+  // (deepspeed/runtime/fp16/loss_scaler.py DynamicLossScaler; MindSpore's
   // DynamicLossScaleUpdateCell):
   //   deepspeed      0.19: grows after `window` good steps behind an overflow, the one right behind it not counted
   //   deepspeed_013  0.13: that one counts
   //   mindformers    grows `window` steps after an overflow or a growth; no hysteresis; an overflow at the minimum changes
   //   nothing
-  enum class Rule : uint8_t { deepspeed, deepspeed_013, mindformers } rule = Rule::deepspeed;
+  ScaleRule rule = ScaleRule::deepspeed;
   double initial = 65536, factor = 2, least = 1;
   int64_t window = 1000;
   int64_t hysteresis = 2;               // so many overflows before the scale falls
   bool consecutive_hysteresis = false;  // each good step fills it again
   bool fixed = false;                   // the scale stays
 };
+
+bool is_overflow(double loss, double grad_norm);  // one of them is not finite
 
 class LossScale {
  public:
@@ -39,5 +43,8 @@ class LossScale {
   double scale_;
   int64_t step_, last_overflow_, left_;
 };
+
+// What the options ask for with this arithmetic; nothing: losses are not scaled.
+std::optional<LossScale> loss_scale_of(const PrecisionOptions& options, DType compute);
 
 }  // namespace ravine

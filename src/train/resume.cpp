@@ -19,7 +19,10 @@ std::string scalars_of(const ResumePoint& from) { return from.folder + "/manifes
 }  // namespace
 
 Progress::Progress(const OpenedRun& run)
-    : spikes(run.config.health), plateau(run.config.schedule, run.config.optimizer.lr), began_with(run.weights) {}
+    : spikes(run.config.health),
+      loss_scale(loss_scale_of(run.config.precision, run.chosen.types.compute)),
+      plateau(run.config.schedule, run.config.optimizer.lr),
+      began_with(run.weights) {}
 
 TrainState checkpoint_state(const OpenedRun& run, const Progress& p) {
   const Config& config = run.config;
@@ -51,6 +54,7 @@ TrainState checkpoint_state(const OpenedRun& run, const Progress& p) {
   s.scalars["line"] = p.line.json();
   if (p.window.steps > 0) s.scalars["window"] = p.window.json();
   if (follows_validation(config.schedule)) s.scalars["schedule"] = p.plateau.state();
+  if (p.loss_scale) s.scalars["loss_scale"] = p.loss_scale->state();
   if (p.spikes.in_a_row() > 0) s.scalars["spikes_in_a_row"] = p.spikes.in_a_row();
   s.program = program_version();
   s.instructions = run.chosen.kernels.instructions;
@@ -191,6 +195,8 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   for (const std::string& key : other_data_options(field_or(s, "fingerprint", where, Json()), run.data.fingerprint))
     run.log.warn("{}: samples are cut otherwise than before the checkpoint, so some text may come again or be left out", key);
   p.spikes.go_on_from(field_or(s, "spikes_in_a_row", where, int64_t{0}));
+  if (p.loss_scale && s.contains("loss_scale"))
+    p.loss_scale->restore(field<Json>(s, "loss_scale", where), where + ": loss_scale");
   if (follows_validation(run.config.schedule) && s.contains("schedule"))
     p.plateau.restore(field<Json>(s, "schedule", where), where + ": schedule");
   if (s.contains("window")) p.window = StepWindow::from_json(s["window"], where + ": window");

@@ -9,6 +9,7 @@
 #include "optim/plateau.h"
 #include "train/guard.h"
 #include "train/hooks.h"
+#include "train/loss_scale.h"
 #include "train/opened_run.h"
 
 namespace ravine {
@@ -21,6 +22,7 @@ struct Progress {
   DataHistory history;           // which samples the steps take
   StepWindow window;             // since the last line; in checkpoints, so that a resumed run shows the same means
   SpikeGuard spikes;
+  std::optional<LossScale> loss_scale;  // none: losses are not scaled
   PlateauRate plateau;
   CheckpointLine line;            // which checkpoints led here
   std::string began_with;         // checksum of what model.path held when the run began; empty: not given

@@ -146,7 +146,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     for (size_t i = 0; i < micros.size(); ++i) micros[i].index = static_cast<int64_t>(i);
     const Decide apply = [](double, double) { return Verdict::apply; };
     Parts parts{.c = c, .store = store, .optimizer = optimizer, .stage = stage, .ranks = fake, .sent = &sent};
-    run_with(parts, micros, 0, 0, {}, apply);
+    run_with(parts, micros, 0, 0, {}, apply, 1);
     // Those that were left out are like the second of a leaf, which is neither its first nor its last.
     communication_ = communication_of(fake);
     for (int64_t i = of_leaf; i < leaf; ++i)
@@ -154,7 +154,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     if (const int64_t from = optimizer.rule().local_from(); from > 0) {  // gradients then go another way
       optimizer.set_steps(from - 1);
       parts.sent = nullptr;
-      run_with(parts, micros, 0, 0, {}, apply);
+      run_with(parts, micros, 0, 0, {}, apply, 1);
     }
     if (shape.validation) {
       ModelBatch b(micro, 0, 0);
@@ -197,16 +197,17 @@ void StepEngine::allocate() {
 }
 
 StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, double lr,
-                           const std::function<void(const Unit&)>& before_unit, const Decide& decide) {
+                           const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale) {
   require(static_cast<int64_t>(micros.size()) == shape_.micro_batches, "step: {} micro batches, planned were {}", micros.size(),
           shape_.micro_batches);
   return run_with({.c = *ctx_, .store = *store_, .optimizer = *optimizer_, .stage = *stage_, .ranks = *ranks_}, micros, step,
-                  lr, before_unit, decide);
+                  lr, before_unit, decide, loss_scale);
 }
 
 // Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch
 // among those under way, and for gradients how many sums of leaves are waiting.
-void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, const std::vector<double>& scales, int64_t step) {
+void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, const std::vector<double>& grad_scales,
+                            int64_t step) {
   Ctx& c = p.c;
   int stages = p.ranks.mesh().pipeline, chunks = p.stage.chunks();
   std::vector<PipelineTask> tasks = pipeline_schedule(stages, chunks, static_cast<int>(micros.size()), p.ranks.at().pipeline);
@@ -221,7 +222,8 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
     int64_t slot = t.micro % most[static_cast<size_t>(t.chunk)];
     if (!t.backward) {
       UnderWay& u = under_way[{t.chunk, t.micro}];
-      u.batch = std::make_unique<ModelBatch>(micros[static_cast<size_t>(t.micro)], scales[static_cast<size_t>(t.micro)], step);
+      u.batch =
+          std::make_unique<ModelBatch>(micros[static_cast<size_t>(t.micro)], grad_scales[static_cast<size_t>(t.micro)], step);
       c.arena().section(fmt::format("forward {} {}", t.chunk, slot));
       c.begin(u.batch->batch(), true);
       u.micro = p.stage.forward(c, t.chunk, true);
@@ -253,7 +255,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
 }
 
 StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, int64_t step, double lr,
-                                const std::function<void(const Unit&)>& before_unit, const Decide& decide) {
+                                const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale) {
   Ctx& c = p.c;
   StepResult result;
   for (const MicroBatch& m : micros) {
@@ -281,7 +283,10 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   c.begin_step(step);
   for (ExactSum& s : local_squares_) s = {};
   p.store.keep_local(p.optimizer.wants_local());
-  run_micros(p, micros, scales, step);
+  loss_scale_ = loss_scale;
+  std::vector<double> grad_scales = scales;
+  for (double& s : grad_scales) s *= loss_scale;
+  run_micros(p, micros, grad_scales, step);
   c.set_phase(Phase::update);
   c.arena().section(p.optimizer.wants_local() ? "update, local gradients" : "update");
   p.store.finish_grads(c);
@@ -291,9 +296,9 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   else
     loss = c.sides().total(Side::loss);
   result.loss = sum(p.ranks.all(), loss).value() * (by_micro ? 1.0 : scale);
-  result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all());
+  result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all()) / loss_scale;
   result.verdict = decide(result.loss, result.grad_norm);
-  if (result.verdict == Verdict::apply) p.optimizer.update(c, lr, result.grad_norm, before_unit);
+  if (result.verdict == Verdict::apply) p.optimizer.update(c, lr, result.grad_norm, before_unit, loss_scale);
   p.store.end_step();
   require(c.arena().live() == 0, "step: {} blocks of the arena are still held after the step", c.arena().live());
   return result;

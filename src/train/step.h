@@ -87,9 +87,11 @@ class StepEngine {
 
   // Runs the step: loss and gradients of every micro batch, their norm, then what `decide` says of these; by default the
   // update, unless one of them is not finite. Its learning rate is `lr`; `before_unit`: see Optimizer. A step that is not
-  // applied leaves weights, moments and the count of updates alone.
+  // applied leaves weights, moments and the count of updates alone. Backward works out loss_scale times the gradients; norms
+  // and the update are those of the gradients themselves.
   StepResult run(const std::vector<MicroBatch>& micros, int64_t step, double lr,
-                 const std::function<void(const Unit&)>& before_unit = {}, const Decide& decide = stop_unless_finite);
+                 const std::function<void(const Unit&)>& before_unit = {}, const Decide& decide = stop_unless_finite,
+                 double loss_scale = 1);
   // Sum of losses and number of labels of a batch, forward only. All ranks of a model call it together; the sum over them is
   // that of the batch.
   std::pair<ExactSum, int64_t> evaluate(const MicroBatch& micro);
@@ -97,10 +99,11 @@ class StepEngine {
   // Between steps: the memory that activations and gradients had goes back to the system until it is used again.
   void rest() { arena_->forget(); }
 
-  // Whether the config asks for what the gradients of parameters come to on this rank alone (FlatGrads::watch_local), and their
-  // sums of squares in the last step, by Param::index.
+  // Whether the config asks for what the gradients of parameters come to on this rank alone (FlatGrads::watch_local), and the
+  // sum of squares of one's in the last step.
   static bool wants_local(const Config& c) { return !c.log.local_norms.empty() || c.health.embedding_norm > 0; }
-  const std::vector<ExactSum>& local_squares() const { return local_squares_; }
+  bool has_local() const { return !local_squares_.empty(); }
+  double local_squares(const Param& p) const { return local_squares_[p.index].value() / (loss_scale_ * loss_scale_); }
 
   FlatStore& store() { return *store_; }
   const Ranks& ranks() const { return *ranks_; }
@@ -120,8 +123,8 @@ class StepEngine {
     std::vector<Communication>* sent = nullptr;  // by micro batch of this rank, added to
   };
   StepResult run_with(Parts parts, const std::vector<MicroBatch>& micros, int64_t step, double lr,
-                      const std::function<void(const Unit&)>& before_unit, const Decide& decide);
-  void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, const std::vector<double>& scales, int64_t step);
+                      const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale);
+  void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, const std::vector<double>& grad_scales, int64_t step);
   FlatLayout layout(const Ranks& ranks) const;
   Ctx::Setup setup(Arena& arena, FlatStore& store, const Kernels& kernels, const Ranks& ranks);
 
@@ -142,7 +145,8 @@ class StepEngine {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Ctx> ctx_;
   std::unique_ptr<Stage> stage_;
-  std::vector<ExactSum> local_squares_;  // empty: not wanted
+  std::vector<ExactSum> local_squares_;  // of what backward left, by Param::index; empty: not wanted
+  double loss_scale_ = 1;                // of the last step
 };
 
 // Reads precision.recipes and precision.unfused. An unknown op name is a UserError.

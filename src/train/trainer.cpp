@@ -134,6 +134,10 @@ void Trainer::step(int64_t step) {
   StepReport report;
   report.step = step;
   report.skipped = r.verdict == Verdict::skip;
+  if (progress_.loss_scale) {
+    report.overflow = is_overflow(r.loss, r.grad_norm);
+    report.loss_scale = progress_.loss_scale->scale();
+  }
   report.loss = r.loss;
   report.lr = lr;
   report.grad_norm = r.grad_norm;
@@ -173,10 +177,18 @@ StepResult Trainer::compute(const StepBatches& batches, int64_t step, double lr)
   if (injection_) injection_->begin_step(step);
   StepResult r = run_.engine->run(
       batches.micro, step, lr, [&](const Unit& u) { saves_->wait_unit(u.index); },
-      [&](double loss, double norm) { return progress_.spikes.judge(loss, norm); });
+      [&](double loss, double norm) { return decide(loss, norm); }, progress_.loss_scale ? progress_.loss_scale->scale() : 1);
   if (injection_ && !injection_->missed().empty())
     run_.log.warn("step {}: probe.inject found no call of {}", step, injection_->missed());
   return r;
+}
+
+// An overflow is the loss scale's to answer; what is finite with it is judged like any step.
+Verdict Trainer::decide(double loss, double norm) {
+  if (!progress_.loss_scale) return progress_.spikes.judge(loss, norm);
+  const bool overflow = is_overflow(loss, norm), goes_on = progress_.loss_scale->update(overflow);
+  if (overflow) return goes_on ? Verdict::skip : Verdict::stop;
+  return progress_.spikes.judge(loss, norm);
 }
 
 // What was decided of a step that is not applied. The lines of health.skip_norm are MindFormers', so that what reads its logs
@@ -185,6 +197,13 @@ void Trainer::judge(const StepBatches& batches, int64_t step, const StepResult& 
   if (r.verdict == Verdict::apply) return;
   StepEngine& engine = *run_.engine;
   const HealthOptions& health = run_.config.health;
+  if (progress_.loss_scale && is_overflow(r.loss, r.grad_norm)) {
+    if (r.verdict == Verdict::skip) return;
+    saves_->wait();
+    fail(
+        "step {}: gradients overflow at the smallest loss scale (precision.scale_min={}): the weights are those after {} updates, the last checkpoint is untouched; lower optimizer.lr, or take precision.compute=bf16, whose range is that of f32",
+        step, run_.config.precision.scale_min, engine.optimizer().steps());
+  }
   if (health.skip_norm == 0) {
     const std::string origin = run_.config.train.find_nan ? origin_of_nan(engine, batches.micro, step, injection_.get())
                                                           : "; set train.find_nan=true to have the first op named";

@@ -52,6 +52,7 @@ class Trainer : public RunView {
   void step(int64_t step);
   void leave_out(int64_t step);
   StepResult compute(const StepBatches& batches, int64_t step, double lr);
+  Verdict decide(double loss, double norm);
   void judge(const StepBatches& batches, int64_t step, const StepResult& result);
   void end_step(StepReport& report);
   bool stop_wanted() const;

@@ -12,7 +12,7 @@
 namespace ravine {
 namespace {
 
-using Rule = LossScaleSettings::Rule;
+using Rule = ScaleRule;
 
 std::vector<double> scales(const LossScaleSettings& s, const std::vector<int>& overflow) {
   LossScale scale(s);
