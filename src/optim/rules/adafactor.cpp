@@ -22,6 +22,11 @@ class AdafactorRule : public UpdateRule {
     return out;
   }
   Whole sees() const override { return Whole::tensor; }
+  std::optional<double> own_rate(int64_t step) const override {
+    if (!o_.relative_step) return {};
+    const double t = static_cast<double>(step);
+    return std::min(o_.warmup_init ? 1e-6 * t : 1e-2, 1 / std::sqrt(t));
+  }
   void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
     const double t = static_cast<double>(step), beta2 = 1 - std::pow(t, o_.decay_rate);
     const Tensor u = like(c, v.param);
@@ -38,7 +43,7 @@ class AdafactorRule : public UpdateRule {
       c.call(RootScale{
           .x = v.grad, .square = v.states[2], .out = u.view(), .decay = beta2, .eps = o_.eps[0], .scale = grad_scale});
     }
-    double rate = (o_.relative_step ? std::min(o_.warmup_init ? 1e-6 * t : 1e-2, 1 / std::sqrt(t)) : lr) * v.spans[0].lr_mult;
+    double rate = own_rate(step).value_or(lr) * v.spans[0].lr_mult;
     if (o_.scale_parameter) rate *= std::max(o_.eps[1], root_mean_square(c, v.param));
     const double taken = rate / std::max(1.0, root_mean_square(c, u.view()) / o_.clip_threshold);
     const double keep = 1 - rate * v.spans[0].weight_decay;
