@@ -1,8 +1,8 @@
 // Adafactor (Shazeer, Stern 2018) as transformers.optimization.Adafactor has it, tensor by tensor:
-//   beta2 = 1 - t^decay_rate;  squares g^2 + eps[0] decay by it, of matrices in means of rows and columns (last two dims), of
-//   vectors in elements;  u = g / sqrt(squares);  u /= max(1, rms(u) / clip_threshold);
-//   rate = [relative_step: min(0.01 or, with warmup_init, 1e-6 t, 1 / sqrt(t)), else lr] * [scale_parameter: max(eps[1],
-//   rms(p))]; u *= rate;  with beta1: u = m = beta1 m + (1 - beta1) u;  p -= rate wd p, then p -= u.
+//   beta2 = 1 - t^-|decay_rate|;  squares g^2 + eps[0] decay by it, of matrices in means of rows and columns (last two dims),
+//   of vectors in elements;  u = g / sqrt(squares);  u /= max(1, rms(u) / clip_threshold); rate = [relative_step: min(0.01 or,
+//   with warmup_init, 1e-6 t, 1 / sqrt(t)), else lr] * [scale_parameter: max(eps[1], rms(p))]; u *= rate;  with beta1: u = m =
+//   beta1 m + (1 - beta1) u;  p -= rate wd p, then p -= u.
 // optimizer.beta1 0 is its None: a moment that remembers nothing.
 #include "optim/rules/rules.h"
 #include "optim/rules/tensor_parts.h"
@@ -28,7 +28,7 @@ class AdafactorRule : public UpdateRule {
     return std::min(o_.warmup_init ? 1e-6 * t : 1e-2, 1 / std::sqrt(t));
   }
   void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
-    const double t = static_cast<double>(step), beta2 = 1 - std::pow(t, o_.decay_rate);
+    const double t = static_cast<double>(step), beta2 = 1 - std::pow(t, -std::abs(o_.decay_rate));
     const Tensor u = like(c, v.param);
     if (v.states[2].absent()) {
       c.call(FactoredMoments{.x = v.grad,
