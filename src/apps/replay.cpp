@@ -39,8 +39,8 @@ int run_replay_optimizer(ReplayOptimizerFlags& flags, Config& config) {
     std::vector<TensorBytes> views;
     for (const ReplayTensor& t : tensors) views.push_back({t.name, t.dtype, t.shape, t.data});
     save_safetensors(flags.out, views, {.metadata = {{"ravine", "replay"}}}, may_replace_output(kReplayMark, flags.overwrite));
-    say(fmt::format("saved    {}: {} of {}, {} each", escaped(flags.out), counted(input.steps, "step"), name(config.optimizer.type),
-                    counted(static_cast<int64_t>(input.params.size()), "parameter")));
+    say(fmt::format("saved    {}: {} of {}, {} each", escaped(flags.out), counted(input.steps, "step"),
+                    name(config.optimizer.type), counted(static_cast<int64_t>(input.params.size()), "parameter")));
   });
 }
 

@@ -233,8 +233,7 @@ struct OptimizerOptions {
     v("beta3", beta3, "decay rate of the instability (came)", between(0, kMostMomentum) & fixed());
     v("clip_threshold", clip_threshold, "largest root mean square of an update before the rate (adafactor, came)",
       between(1e-6, 1e6) & fixed());
-    v("decay_rate", decay_rate,
-      "squares of gradients decay at step t by 1 - t^decay_rate (adafactor), 1 - t^-decay_rate (came)",
+    v("decay_rate", decay_rate, "squares of gradients decay at step t by 1 - t^-|decay_rate| (adafactor, came)",
       between(-1, 1) & fixed());
     v("scale_parameter", scale_parameter, "the rate is multiplied by the root mean square of the parameter (adafactor, came)",
       fixed());

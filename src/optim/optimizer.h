@@ -29,6 +29,8 @@ class Optimizer {
   // before the parameters of a unit change (a checkpoint may still be writing them).
   void update(Ctx& c, double lr, double norm, const std::function<void(const Unit&)>& before_unit, double loss_scale = 1);
 
+  // The rate that the next update takes of what the schedule says: that, or the rule's own.
+  double rate(double scheduled) const { return rule_->own_rate(steps_ + 1).value_or(scheduled); }
   int64_t steps() const { return steps_; }
   void set_steps(int64_t n) { steps_ = n; }
   int64_t bytes() const;

@@ -47,6 +47,9 @@ class UpdateRule {
   // others beside it.
   virtual void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const = 0;
 
+  // The rate of step `step` where the rule works it out itself, whatever is given to update.
+  virtual std::optional<double> own_rate(int64_t /*step*/) const { return {}; }
+
   // Of rules that see the model: all trained parameters of this rank, in their order; `own` of all their elements together.
   virtual void update_all(Ctx&, std::span<const UpdateViews>, const TensorView& /*own*/, const Group&, int64_t /*step*/,
                           double /*lr*/, double /*grad_scale*/) const {

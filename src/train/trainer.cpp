@@ -124,9 +124,10 @@ void Trainer::step(int64_t step) {
   if (batches.skipped) return leave_out(step);
   const Config& c = run_.config;
   StepEngine& engine = *run_.engine;
-  const double lr = follows_validation(c.schedule)
-                        ? progress_.plateau.rate()
-                        : learning_rate(c.schedule, c.optimizer.lr, c.train.steps, engine.optimizer().steps());
+  const double scheduled = follows_validation(c.schedule)
+                               ? progress_.plateau.rate()
+                               : learning_rate(c.schedule, c.optimizer.lr, c.train.steps, engine.optimizer().steps());
+  const double lr = engine.optimizer().rate(scheduled);
   const StepResult r = compute(batches, step, lr);
   judge(batches, step, r);
   progress_.done = step;

@@ -434,7 +434,7 @@ TOGETHER = ["data.append_eos", "data.prefetch", "data.shuffle", "data.skip_steps
             "checkpoint.verify", "log.every", "log.local_norms", "health.embedding_norm"]
 STABLE = ["schedule.type=warmup_stable_decay"]
 ALONE = {"train.loss_average": [], "optimizer.decay": [], "health.skip_norm": [], "optimizer.type": [], "optimizer.lr": [], "optimizer.betas": [], "optimizer.eps": [], "optimizer.clip_norm": [], "optimizer.weight_decay": ["optimizer.lr=1e-5"],
-         **{option: others for option, others in BESIDE.items() if option not in ("optimizer.clip_threshold", "optimizer.max_coeff", "optimizer.min_coeff")}, "schedule.type": [], "schedule.warmup_steps": [],
+         **{option: others for option, others in BESIDE.items() if option not in ("optimizer.clip_threshold", "optimizer.max_coeff", "optimizer.min_coeff", "optimizer.ns_coefficients")}, "schedule.type": [], "schedule.warmup_steps": [],
          "schedule.min_lr_ratio": [], "schedule.steps": [], "schedule.cycles": ["schedule.type=cosine_with_restarts"],
          "schedule.power": ["schedule.type=polynomial"], "schedule.timescale": ["schedule.type=inverse_sqrt"],
          "schedule.end_lr": [], "schedule.stable_steps": STABLE, "schedule.decay_steps": STABLE, "schedule.warmup_type": STABLE, "schedule.decay_type": STABLE,

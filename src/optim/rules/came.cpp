@@ -23,7 +23,7 @@ class CameRule : public UpdateRule {
   }
   Whole sees() const override { return Whole::tensor; }
   void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
-    const double beta2 = 1 - std::pow(static_cast<double>(step), -o_.decay_rate);
+    const double beta2 = 1 - std::pow(static_cast<double>(step), -std::abs(o_.decay_rate));
     const TensorView &moment = v.states[0], &row = v.states[2], &col = v.states[3];
     const bool matrix = v.states[1].absent();
     const Tensor u = like(c, v.param);

@@ -41,7 +41,7 @@ class MuonRule : public UpdateRule {
       orthogonalise(c, part(x.view(), i, rows, columns), next.view(), gram.view(), step_matrix.view());
     const double tall = static_cast<double>(rows), wide = static_cast<double>(columns), rate = lr * v.spans[0].lr_mult,
                  factor = o_.adjust_lr_fn == AdjustRate::original ? std::sqrt(std::max(1.0, tall / wide))
-                                                        : 0.2 * std::sqrt(std::max(tall, wide));
+                                                                  : 0.2 * std::sqrt(std::max(tall, wide));
     c.call(Blend{.y = v.param, .x = x.view(), .keep = 1 - rate * v.spans[0].weight_decay, .take = -rate * factor});
   }
 
