@@ -233,9 +233,10 @@ class Console : public Hook {
       if (r.loss_scale) more += fmt::format("  scale {:g}{}", *r.loss_scale, r.overflow ? "  overflow" : "");
       more += added;
       if (r.embedding_local_norm) more += fmt::format("  embedding_local_norm {:.6g}", *r.embedding_local_norm);
-      run.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {:.3f}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}",
-                     r.step, width.size(), steps, shown.loss, r.lr, r.grad_norm, std::llround(shown.tokens_per_second),
-                     shown.sol, 1000 * shown.step_time, left, r.skipped ? more + "  skipped" : more);
+      run.log().line("step {:>{}}/{}  loss {:.4f}  lr {:.2e}  norm {}  {:>7} tok/s  sol {:.2f}  {:.0f} ms  left {}{}", r.step,
+                     width.size(), steps, shown.loss, r.lr, r.overflow ? "-" : fmt::format("{:.3f}", r.grad_norm),
+                     std::llround(shown.tokens_per_second), shown.sol, 1000 * shown.step_time, left,
+                     r.skipped ? more + "  skipped" : more);
       for (const LocalNorm& n : r.local_norms)
         for (size_t i = 0; i < n.ranks.size(); ++i)
           run.log().line("local    {}{}  squares {:.6g}  norm {:.6g}", n.parameter,

@@ -35,6 +35,19 @@ def test_a_step_is_skipped_on_all_ranks(folder):
     check([row["step"] for row in rows_of(out) if row.get("skipped")] == skipped, "tensor")
 
 
+def test_an_overflow_on_one_rank_is_one_on_all(folder):
+    """f16 from a scale that is too large: gradients of some sequences overflow before those of others, and every layout has the bits of one rank."""
+    base = {**prepare(folder), "train.valid_every": 0, "train.steps": 30, "precision.compute": "f16", "precision.scale_initial": 2.0 ** 36, "precision.scale_hysteresis": 1,
+            "precision.scale_window": 3, "checkpoint.every": 0}
+    one = train(base, folder / "one")
+    overflows = [row["overflow"] for row in rows_of(one)]
+    check(overflows[0] and 3 < overflows.count(False) < 25, f"{overflows}")
+    for name, ranks, parallel in (("data", 2, {"data": 2}), ("zero 2", 4, {"data": 4, "zero": 2}), ("zero 3", 2, {"data": 2, "zero": 3}), ("both", 4, {"pipeline": 2, "data": 2, "zero": 1})):
+        out = train(base, folder / name, ranks, **{f"parallel__{k}": v for k, v in parallel.items()})
+        same(one, out, name)
+        check([(row["overflow"], row["loss_scale"]) for row in rows_of(out)] == [(row["overflow"], row["loss_scale"]) for row in rows_of(one)], name)
+
+
 def test_one_rank_of_the_first_stage_is_enough(folder):
     """Each data rank has the embedding's gradient of its own batches, before they are added up."""
     base = {**prepare(folder), "train.valid_every": 0, "checkpoint.every": 1, "checkpoint.keep": 0}
