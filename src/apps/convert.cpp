@@ -55,7 +55,7 @@ void print_rows(const ConvertReport& report) {
 
 // Converts, with a progress bar and what the user should know.
 ConvertReport show_conversion(const ConvertOptions& o, Log& log) {
-  const ConvertReport report = convert_weights(o, [&](int64_t done, int64_t all) {
+  ConvertReport report = convert_weights(o, [&](int64_t done, int64_t all) {
     log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
                  fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
   });

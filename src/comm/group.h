@@ -23,7 +23,7 @@ class Pending {
   Pending() = default;
   explicit Pending(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
   Pending(Pending&&) = default;
-  Pending& operator=(Pending&& other) {
+  Pending& operator=(Pending&& other) {  // NOLINT(performance-noexcept-move-constructor): wait() throws what went wrong
     wait();
     impl_ = std::move(other.impl_);
     return *this;

@@ -302,7 +302,7 @@ class Words {
     const size_t at = name_places_[which];
     const std::string before = at > 0 ? args_[at - 1] : "", quoted = shell_word(word);
     const std::string after = at + 1 < args_.size() ? args_[at + 1] : "";
-    if (const std::string meant = spelled_otherwise(word); !meant.empty()) return meant;
+    if (std::string meant = spelled_otherwise(word); !meant.empty()) return meant;
     for (const Option& f : flags_)
       if ("--" + f.key == before && f.is_bool() && resolve_scalar(word).kind == YamlNode::Kind::boolean)
         return resolve_scalar(word).boolean ? fmt::format("{} is a switch: leave out '{}'", before, word)

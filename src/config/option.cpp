@@ -313,7 +313,7 @@ class Assignment {
     const std::string type = other_type_name(text);
     if (!type.empty() && std::find(choices.begin(), choices.end(), type) != choices.end())
       return fmt::format("here it is {}", type);
-    if (const std::string other = other_value_advice(option_.name(), text); !other.empty()) return other;
+    if (std::string other = other_value_advice(option_.name(), text); !other.empty()) return other;
     for (const std::string& choice : choices)
       if (in_small_letters(choice) == in_small_letters(text)) return fmt::format("did you mean '{}'?", choice);
     return did_you_mean(text, choices, "write one of them");

@@ -16,7 +16,7 @@ void widen(const std::byte* from, std::vector<int64_t>& into) {
   for (size_t i = 0; i < into.size(); ++i) {
     T v;
     std::memcpy(&v, from + i * sizeof(T), sizeof(T));
-    into[i] = static_cast<int64_t>(v);
+    into[i] = static_cast<int64_t>(v);  // NOLINT(bugprone-signed-char-misuse): a number
   }
 }
 

@@ -51,12 +51,12 @@ To element(From x) {
     return static_cast<To>(x);
   } else if constexpr (std::is_floating_point_v<From>) {
     constexpr double low = static_cast<double>(std::numeric_limits<To>::min());
-    constexpr double past = static_cast<double>(std::numeric_limits<To>::max() / 2 + 1) * 2;  // max + 1, exact
+    constexpr double past = 2 * static_cast<double>(uint64_t{1} << (std::numeric_limits<To>::digits - 1));  // max + 1, exact
     const double r = std::nearbyint(static_cast<double>(x));
     if (r != r) return 0;
     return r < low ? std::numeric_limits<To>::min() : r >= past ? std::numeric_limits<To>::max() : static_cast<To>(r);
   } else {
-    const int64_t v = x;
+    const int64_t v = x;  // NOLINT(bugprone-signed-char-misuse): a number
     if (v < static_cast<int64_t>(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
     if (v > static_cast<int64_t>(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
     return static_cast<To>(v);

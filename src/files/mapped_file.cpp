@@ -116,9 +116,10 @@ MappedFile::~MappedFile() {
 
 void MappedFile::will_read(std::span<const std::byte> part) const {
   constexpr uintptr_t kPage = 4096;
-  const auto begin = reinterpret_cast<uintptr_t>(part.data()) / kPage * kPage;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(part.data()) + part.size();
-  if (!part.empty()) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);  // a hint: failing changes nothing
+  if (part.empty()) return;
+  const size_t before = reinterpret_cast<uintptr_t>(part.data()) % kPage;  // of its first page
+  // A hint: failing changes nothing.
+  ::madvise(const_cast<std::byte*>(part.data() - before), before + part.size(), MADV_WILLNEED);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

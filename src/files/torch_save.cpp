@@ -60,7 +60,7 @@ std::string_view storage_class(DType t) {
 
 }  // namespace
 
-TorchSave::TorchSave(std::string path, bool straight)
+TorchSave::TorchSave(const std::string& path, bool straight)
     : zip_(path, 0xffffffff, straight), top_(std::filesystem::path(path).stem().string()) {
   op(0x80), op(2);
 }

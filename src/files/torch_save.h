@@ -15,7 +15,7 @@ namespace ravine {
 class TorchSave {
  public:
   explicit TorchSave(
-      std::string path,
+      const std::string& path,
       bool straight = false);  // straight: as AtomicFile; members lie in a folder of the name of the file without its end
 
   // Values. Containers hold what comes until end(): a dict keys and values in turn.

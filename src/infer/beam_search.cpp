@@ -33,8 +33,8 @@ void to_log_softmax(std::vector<float>& row) {
 
 }  // namespace
 
-BeamSearch::BeamSearch(const BeamOptions& beams, const GenerateOptions& options, std::vector<int32_t> prompt, int64_t limit,
-                       uint64_t prompt_number, int64_t vocabulary)
+BeamSearch::BeamSearch(const BeamOptions& beams, const GenerateOptions& options, const std::vector<int32_t>& prompt,
+                       int64_t limit, uint64_t prompt_number, int64_t vocabulary)
     : options_(beams),
       generate_(options),
       prompt_size_(prompt.size()),

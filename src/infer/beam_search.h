@@ -32,7 +32,7 @@ struct BeamOptions {
 class BeamSearch {
  public:
   // limit: tokens of prompt and continuation together; `prompt_number` and the seed key the draws of options.sample.
-  BeamSearch(const BeamOptions& beams, const GenerateOptions& options, std::vector<int32_t> prompt, int64_t limit,
+  BeamSearch(const BeamOptions& beams, const GenerateOptions& options, const std::vector<int32_t>& prompt, int64_t limit,
              uint64_t prompt_number, int64_t vocabulary);
 
   int64_t live() const { return static_cast<int64_t>(live_.size()); }

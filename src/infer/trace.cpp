@@ -20,7 +20,7 @@ std::vector<int64_t> read_ids(const SafetensorsReader& file, const TensorInfo& t
     for (size_t i = 0; i < out.size(); ++i) {
       T x;
       std::memcpy(&x, bytes.data() + i * sizeof(T), sizeof(T));
-      out[i] = static_cast<int64_t>(x);
+      out[i] = static_cast<int64_t>(x);  // NOLINT(bugprone-signed-char-misuse): a number
     }
   };
   switch (t.dtype) {
@@ -154,7 +154,8 @@ class TraceRun {
       c.add_observer(&hidden_);
       for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
         c.begin(batch_, false);
-        hidden_.begin(session_.parts[static_cast<size_t>(chunk * ranks_.mesh().pipeline + ranks_.at().pipeline)].begin);
+        const int part = chunk * ranks_.mesh().pipeline + ranks_.at().pipeline;
+        hidden_.begin(session_.parts[static_cast<size_t>(part)].begin);
         stage_.forward(c, chunk, false);
       }
       stage_.drain();

@@ -139,8 +139,9 @@ class CutItems {
       int64_t rest = row % (items_.size / width), at = 0, scale = items_.whole[-1];
       bool real = last > 0;
       for (int d = dims - 2; d >= 0; --d) {
-        const int64_t i = origin[static_cast<size_t>(outer + d)] + rest % here[outer + d];
-        rest /= here[outer + d];
+        const int dim = outer + d;
+        const int64_t i = origin[static_cast<size_t>(dim)] + rest % here[dim];
+        rest /= here[dim];
         real = real && i < items_.whole[d];
         at += i * scale;
         scale *= items_.whole[d];

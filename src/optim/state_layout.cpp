@@ -38,7 +38,7 @@ std::vector<SpanItems> items_in(const Bucket& bucket, Range shard, Whole whole, 
     };
     items.first = first_from(shard.begin);
     items.count = first_from(shard.begin + shard.count) - items.first;
-    if (items.count > 0) out.push_back(std::move(items));
+    if (items.count > 0) out.push_back(items);
   }
   return out;
 }

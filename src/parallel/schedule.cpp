@@ -1,6 +1,7 @@
 #include "parallel/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -109,15 +110,15 @@ std::string pipeline_chart(const PipelineTimes& times) {
     std::string line = fmt::format("stage {:<3}|", s);
     size_t edge = line.size();
     for (const auto& span : times.stages[s]) {
-      size_t begin = edge + static_cast<size_t>(span.begin * columns + 0.5),
-             end = edge + static_cast<size_t>(span.end * columns + 0.5);
+      size_t begin = edge + static_cast<size_t>(std::lround(span.begin * columns)),
+             end = edge + static_cast<size_t>(std::lround(span.end * columns));
       line.resize(std::max(line.size(), begin), '.');
       std::string text = label(span.task, chunks);
       text.resize(std::max<size_t>(end - begin, text.size() + 1), span.task.backward ? '=' : '-');
       text.back() = ' ';
       line += text;
     }
-    line.resize(std::max(line.size(), edge + static_cast<size_t>(times.length * columns + 0.5)), '.');
+    line.resize(std::max(line.size(), edge + static_cast<size_t>(std::lround(times.length * columns))), '.');
     out += line + "|\n";
   }
   return out + fmt::format("bubble {:.1f} %\n", 100 * times.bubble);

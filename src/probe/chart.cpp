@@ -70,7 +70,7 @@ std::vector<ChartPoint> thinned(const Series& s, const ChartAxis& ax, const Char
   std::vector<ChartPoint> all, out;
   for (size_t i = 0; i < s.y.size(); ++i)
     all.push_back({ax.place(s.x[i]), is_drawn(s.y[i], ay.logarithmic) ? ay.place(s.y[i]) : std::nan("")});
-  if (all.size() <= static_cast<size_t>(2 * columns)) return all;
+  if (all.size() <= 2 * static_cast<size_t>(columns)) return all;
   for (size_t i = 0; i < all.size();) {
     const int column = static_cast<int>(all[i].x * columns);
     size_t end = i, low = i, high = i;
@@ -100,7 +100,10 @@ std::string utf8(char32_t c) {  // of the Braille block: three bytes
 class DotScreen {
  public:
   DotScreen(int columns, int rows)
-      : columns_(columns), rows_(rows), dots_(static_cast<size_t>(columns * rows)), owner_(dots_.size(), -1) {}
+      : columns_(columns),
+        rows_(rows),
+        dots_(static_cast<size_t>(columns) * static_cast<size_t>(rows)),
+        owner_(dots_.size(), -1) {}
 
   void line(ChartPoint a, ChartPoint b, int series) {
     const int steps = 1 + static_cast<int>(std::max(std::abs(b.x - a.x) * 2 * columns_, std::abs(b.y - a.y) * 4 * rows_));
@@ -110,7 +113,7 @@ class DotScreen {
     const int column = std::clamp(static_cast<int>(std::lround(x * (2 * columns_ - 1))), 0, 2 * columns_ - 1);
     const int row = std::clamp(static_cast<int>(std::lround((1 - y) * (4 * rows_ - 1))), 0, 4 * rows_ - 1);
     static constexpr int kBits[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-    const size_t cell = static_cast<size_t>(row / 4 * columns_ + column / 2);
+    const size_t cell = cell_at(row / 4, column / 2);
     dots_[cell] |= static_cast<uint8_t>(kBits[row % 4][column % 2]);
     owner_[cell] = series;
   }
@@ -118,7 +121,7 @@ class DotScreen {
     std::string out;
     int now = -1;
     for (int c = 0; c < columns_; ++c) {
-      const size_t cell = static_cast<size_t>(r * columns_ + c);
+      const size_t cell = cell_at(r, c);
       if (colour && owner_[cell] >= 0 && owner_[cell] != now)
         out += fmt::format("\x1b[{}m", kTerminalColours[static_cast<size_t>(now = owner_[cell]) % kTerminalColours.size()]);
       out += dots_[cell] ? utf8(0x2800 + dots_[cell]) : " ";
@@ -127,6 +130,9 @@ class DotScreen {
   }
 
  private:
+  size_t cell_at(int row, int column) const {
+    return static_cast<size_t>(row) * static_cast<size_t>(columns_) + static_cast<size_t>(column);
+  }
   int columns_, rows_;
   std::vector<uint8_t> dots_;
   std::vector<int> owner_;

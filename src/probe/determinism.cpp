@@ -1,6 +1,6 @@
 #include "probe/determinism.h"
 
-#include <cstring>
+#include <bit>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -24,7 +24,7 @@ const std::vector<std::string>& bitwise_fusions() {
 
 namespace {
 
-bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 // What is compared of a run.
 struct Trace {

@@ -1,7 +1,7 @@
 #include "probe/layouts.h"
 
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -223,7 +223,7 @@ LayoutResult compare_layouts(const Case& way, const LayoutTrace& one, const Layo
   r.name = way.name();
   r.bitwise = way.mesh.tensor == 1;
   r.bound = r.bitwise ? 0 : bound;
-  auto same = [](double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; };
+  auto same = [](double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); };
   for (size_t s = one.losses.size(); s-- > 0;) {
     if (!same(one.norms[s], other.norms[s])) r.norms = false, r.first = fmt::format("gradient norm of step {}", s + 1);
     if (!same(one.losses[s], other.losses[s])) r.losses = false, r.first = fmt::format("loss of step {}", s + 1);

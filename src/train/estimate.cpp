@@ -91,8 +91,8 @@ BlockCosts block_costs(Model& model, const Config& config, const Types& types, c
   c.parallel.stage_layers.clear();
   BlockWork work(model, types, rates);
   Ranks fake = Ranks::fake(Mesh{1, 1, narrow_option<int>(config.parallel.tensor, "parallel.tensor")}, 0);
-  StepEngine(model, c, types, kernels, {.rows = config.train.micro_batch, .columns = columns, .micro_batches = 2}, &work,
-             &fake);
+  const StepEngine planned(model, c, types, kernels, {.rows = config.train.micro_batch, .columns = columns, .micro_batches = 2},
+                           &work, &fake);
   return work.costs;
 }
 

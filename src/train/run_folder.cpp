@@ -177,7 +177,7 @@ std::string run_that_owns(const std::string& path) {
   std::error_code error;
   const fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
   for (fs::path name = whole; name.has_relative_path(); name = name.parent_path()) {
-    const std::string run = name.parent_path().string();
+    std::string run = name.parent_path().string();
     if (!is_name_of_run(name.filename().string())) continue;
     if (is_run(run)) return run;
   }

@@ -39,7 +39,7 @@ std::string run_meant_by(const std::string& path) {
   if (!is_prepared(path)) return path;
   const std::string config = (fs::path(path) / "run.yaml").lexically_normal().string();
   const fs::path moved = (fs::path(path) / "run").lexically_normal();
-  if (const std::string said = load_config(config, {}).train.output; is_run(said) && !is_copy(path, said)) return said;
+  if (std::string said = load_config(config, {}).train.output; is_run(said) && !is_copy(path, said)) return said;
   if (is_run(moved.string())) return moved.string();
   throw UserError("nothing has run here yet", path, "`ravine init` has prepared this folder, a run makes the model",
                   fmt::format("begin it by `ravine train --config {}`", shell_word(config)));

@@ -226,7 +226,8 @@ void IndexedFile::copy_range(int64_t begin, std::span<int32_t> into) const {
   require(begin >= 0 && begin <= tokens() && n <= tokens() - begin, "index: tokens {} to {} of {}", begin, begin + n, tokens());
   const std::byte* at = bin_.bytes().data() + begin * width_;
   auto plain = [&]<class T>(T) {
-    for (int64_t i = 0; i < n; ++i) into[static_cast<size_t>(i)] = static_cast<int32_t>(load<T>(at, i));
+    for (int64_t i = 0; i < n; ++i)
+      into[static_cast<size_t>(i)] = static_cast<int32_t>(load<T>(at, i));  // NOLINT(bugprone-signed-char-misuse): a number
   };
   switch (type_) {
     case TokenType::u8:

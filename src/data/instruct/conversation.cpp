@@ -214,8 +214,8 @@ void refuse_wrapped(const Json& record, const std::string& where) {
   if (lists.empty() || record.contains("messages") || record.contains("conversations")) return;
   if (!nearest("messages", lists).empty() || !nearest("conversations", lists).empty()) return;
   throw UserError("lists of records under a key", where, "a file of records is the list itself, or one record per line",
-                  fmt::format("the records are under '{}': write {} as a file of {} own", fmt::join(lists, "' and '"),
-                              lists.size() > 1 ? "each such list" : "that list", lists.size() > 1 ? "its" : "its"));
+                  fmt::format("the records are under '{}': write {} as a file of its own", fmt::join(lists, "' and '"),
+                              lists.size() > 1 ? "each such list" : "that list"));
 }
 
 }  // namespace

@@ -135,7 +135,7 @@ std::vector<uint8_t> hidden_bits(const GptSample& s) {
   std::vector<uint8_t> bits(S * width, 0);
   size_t segment = 0;
   for (size_t c = 0; c < S; ++c) {
-    while (static_cast<size_t>(s.segments[segment].begin + s.segments[segment].length) <= c) ++segment;
+    while (s.segments[segment].begin + s.segments[segment].length <= static_cast<int64_t>(c)) ++segment;
     for (size_t k = 0; k < S; ++k)
       if (k > c || k < static_cast<size_t>(s.segments[segment].begin))
         bits[c * width + k / 8] |= static_cast<uint8_t>(1u << (k % 8));

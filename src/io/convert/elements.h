@@ -62,6 +62,6 @@ ElementsPtr take_cols(ElementsPtr source, int64_t first, int64_t count, const st
 // [n, m] -> [m, n].
 ElementsPtr transposed(ElementsPtr source);
 ElementsPtr zeros(DType dtype, const Shape& shape);
-inline Rows all_rows(ElementsPtr e) { return {e, 0, e->shape()[0], 1}; }
+inline Rows all_rows(const ElementsPtr& e) { return {e, 0, e->shape()[0], 1}; }
 
 }  // namespace ravine

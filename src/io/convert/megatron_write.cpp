@@ -56,7 +56,7 @@ class Cutter {
   }
   // A bias that only some of a joined tensor's parts have is zero in the others.
   ElementsPtr or_zeros(const std::string& name, int64_t n, DType dtype) const {
-    if (const ElementsPtr e = get(name)) return e;
+    if (ElementsPtr e = get(name)) return e;
     return in_memory(dtype, {n}, std::vector<std::byte>(static_cast<size_t>(n * size_of(dtype))));
   }
 

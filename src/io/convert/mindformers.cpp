@@ -25,7 +25,7 @@ std::string our_name(const std::string& name) {
           core ? renamed(name.substr(end), kCoreLayer, true) : renamed(name.substr(end), kLegacyLayer, true);
       if (!suffix.empty()) return "model.layers." + name.substr(prefix.size(), end - prefix.size()) + suffix;
     }
-    const std::string top = core ? renamed(name, kCoreTop, true) : renamed(name, kLegacyTop, true);
+    std::string top = core ? renamed(name, kCoreTop, true) : renamed(name, kLegacyTop, true);
     if (!top.empty()) return top;
   }
   return "";

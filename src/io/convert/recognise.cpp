@@ -38,7 +38,7 @@ bool mindformers_names(const std::string& file) {
 
 // Files *_model_states.pt: of ZeRO if there are optimizer shards, else of Megatron where they say its version.
 Recognised states(const std::string& folder) {
-  const Recognised zero{WeightLayout::deepspeed, "DeepSpeed ZeRO checkpoint"};
+  Recognised zero{WeightLayout::deepspeed, "DeepSpeed ZeRO checkpoint"};
   if (!first_file(folder, "_optim_states.pt").empty()) return zero;
   const TorchFile f(first_file(folder, "_model_states.pt"));
   if (f.pickle().find(f.pickle().root(), "checkpoint_version"))

@@ -44,18 +44,20 @@ void narrow_run(float* x, int64_t n);
 // 64-byte aligned pieces of a workspace, and their size in bytes.
 class Scratch {
  public:
-  explicit Scratch(void* memory) : begin_(reinterpret_cast<uintptr_t>(memory)), at_((begin_ + 63) / 64 * 64) {}
+  explicit Scratch(void* memory)
+      : begin_(static_cast<std::byte*>(memory)), at_((64 - reinterpret_cast<uintptr_t>(memory) % 64) % 64) {}
   float* floats(int64_t n) {
-    float* p = reinterpret_cast<float*>(at_);
-    at_ += static_cast<uintptr_t>(n * 4 + 63) / 64 * 64;
+    float* p = begin_ ? reinterpret_cast<float*>(begin_ + at_) : nullptr;
+    at_ += static_cast<size_t>(n * 4 + 63) / 64 * 64;
     return p;
   }
   double* doubles(int64_t n) { return reinterpret_cast<double*>(floats(2 * n)); }
   // Bytes taken so far, and those that aligning may cost. Of a null memory: what to ask for.
-  int64_t bytes() const { return static_cast<int64_t>(at_ - begin_) + 64; }
+  int64_t bytes() const { return static_cast<int64_t>(at_) + 64; }
 
  private:
-  uintptr_t begin_, at_;
+  std::byte* begin_;
+  size_t at_;
 };
 
 }  // namespace ravine

@@ -155,7 +155,7 @@ List Builtins::picked(Arguments& a, bool by_attribute, bool keep) {
 
 Value Builtins::text_filter(const std::string& name, Arguments& a, bool& known) {
   known = true;
-  const Value v = a.get(0, "");
+  Value v = a.get(0, "");
   auto text = [&] { return str(v, budget_); };
   if (name == "trim") {
     const Value x = v.is_string() ? v : made(text());

@@ -300,28 +300,28 @@ Value Builtins::text_method(const Value& of, std::string_view name) {
 
 Value Builtins::method(const Value& of, std::string_view name) {
   if (of.is_string()) return text_method(of, name);
-  const Value self = of;
   Budget* budget = &budget_;
+  // The functions hold what `of` refers to: [=] copies it.
   if (of.is_dict()) {
     if (name == "items" || name == "keys" || name == "values") {
       char kind = name[0];
       auto list = [=](Arguments&) {
         List l;
-        budget->list(self.dict().size() * (kind == 'i' ? 5 : 1));
-        l.reserve(self.dict().size());
-        for (const auto& [k, v] : self.dict()) l.push_back(kind == 'k' ? k : kind == 'v' ? v : Value(List{k, v}, true));
+        budget->list(of.dict().size() * (kind == 'i' ? 5 : 1));
+        l.reserve(of.dict().size());
+        for (const auto& [k, v] : of.dict()) l.push_back(kind == 'k' ? k : kind == 'v' ? v : Value(List{k, v}, true));
         return Value(std::move(l));
       };
-      return Value(Function(list), self);
+      return Value(Function(list), of);
     }
     if (name == "get") {
       auto get = [=](Arguments& a) {
-        const Value* v = lookup(self.dict(), a.get(0, "key"), *budget);
+        const Value* v = lookup(of.dict(), a.get(0, "key"), *budget);
         return v ? *v : a.get(1, "default", None{});
       };
-      return Value(Function(get), self);
+      return Value(Function(get), of);
     }
-    if (name == "copy") return Value(Function([=](Arguments&) { return self; }), self);
+    if (name == "copy") return Value(Function([=](Arguments&) { return of; }), of);
     for (std::string_view n : {"update", "pop", "setdefault", "clear", "popitem"})
       if (name == n && !lookup(of.dict(), name, budget_)) raise("{} would change a dict, which a template may not", name);
   }
@@ -331,7 +331,7 @@ Value Builtins::method(const Value& of, std::string_view name) {
       auto find = [=](Arguments& a) {
         int64_t n = 0, i = 0;
         Value what = a.get(0, "value");
-        for (const Value& v : self.list()) {
+        for (const Value& v : of.list()) {
           if (equal(v, what, *budget)) {
             if (index) return Value(i);
             ++n;
@@ -341,7 +341,7 @@ Value Builtins::method(const Value& of, std::string_view name) {
         if (index) raise("value is not in list");
         return Value(n);
       };
-      return Value(Function(find), self);
+      return Value(Function(find), of);
     }
     for (std::string_view n : {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse"})
       if (name == n) raise("{} would change a list, which a template may not", name);

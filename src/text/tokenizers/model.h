@@ -45,8 +45,8 @@ std::unique_ptr<TokenModel> make_bpe(Vocabulary vocabulary,
                                      const std::vector<std::pair<std::string_view, std::string_view>>& merges,
                                      const BpeOptions& options, const std::string& where);
 std::unique_ptr<TokenModel> make_unigram(const JsonView& json);
-std::unique_ptr<TokenModel> make_word_piece(Vocabulary vocabulary, std::string unk_token, std::string prefix, int64_t longest,
-                                            const std::string& where);
+std::unique_ptr<TokenModel> make_word_piece(Vocabulary vocabulary, std::string unk_token, const std::string& prefix,
+                                            int64_t longest, const std::string& where);
 std::unique_ptr<TokenModel> make_word_level(Vocabulary vocabulary, std::string unk_token, const std::string& where);
 
 }  // namespace ravine

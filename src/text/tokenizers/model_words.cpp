@@ -86,9 +86,9 @@ class WordLevel final : public TokenModel {
 
 }  // namespace
 
-std::unique_ptr<TokenModel> make_word_piece(Vocabulary vocabulary, std::string unk_token, std::string prefix, int64_t longest,
-                                            const std::string& where) {
-  return std::make_unique<WordPiece>(std::move(vocabulary), std::move(unk_token), std::move(prefix), longest, where);
+std::unique_ptr<TokenModel> make_word_piece(Vocabulary vocabulary, std::string unk_token, const std::string& prefix,
+                                            int64_t longest, const std::string& where) {
+  return std::make_unique<WordPiece>(std::move(vocabulary), std::move(unk_token), prefix, longest, where);
 }
 
 std::unique_ptr<TokenModel> make_word_level(Vocabulary vocabulary, std::string unk_token, const std::string& where) {

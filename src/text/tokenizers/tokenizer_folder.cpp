@@ -152,7 +152,7 @@ TokenizerParts from_vocab_and_merges(const std::string& vocab, const std::string
     normalizer = {{"type", "NFC"}};
     bytes["use_regex"] = false;
     pre = {{"type", "Sequence"}, {"pretokenizers", {split_by(pattern_text(SplitPattern::qwen2)), bytes}}};
-  } else if (name != "" && name != "GPT2Tokenizer" && name != "GPTNeoXTokenizer") {
+  } else if (!name.empty() && name != "GPT2Tokenizer" && name != "GPTNeoXTokenizer") {
     throw UserError("this kind of tokenizer is not read from vocab.json and merges.txt", s.config_path() + ": tokenizer_class",
                     fmt::format("'{}' is not one of GPT2Tokenizer, GPTNeoXTokenizer, Qwen2Tokenizer", name),
                     "save it with Transformers, which writes a tokenizer.json");
@@ -175,7 +175,7 @@ TokenizerParts from_vocab_and_merges(const std::string& vocab, const std::string
 
 TokenizerParts from_word_pieces(const std::string& path, const Settings& s) {
   std::string name = class_name(s);
-  if (name != "" && name != "BertTokenizer" && name != "DistilBertTokenizer" && name != "ElectraTokenizer")
+  if (!name.empty() && name != "BertTokenizer" && name != "DistilBertTokenizer" && name != "ElectraTokenizer")
     throw UserError("this kind of tokenizer is not read from vocab.txt", s.config_path() + ": tokenizer_class",
                     fmt::format("'{}' is not one of BertTokenizer, DistilBertTokenizer, ElectraTokenizer", name),
                     "save it with Transformers, which writes a tokenizer.json");
