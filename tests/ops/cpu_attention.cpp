@@ -219,6 +219,42 @@ TEST_P(CpuAttention, ScoresFarApart) {
   }
 }
 
+// Scores that f32 holds exactly, around 1024, where f32 holds their logsumexp to 2^-14 only. With an lse of f64 probabilities
+// keep the roundings of e^x: a few units in the last place of each, and one per key that is summed over.
+TEST(CpuAttentionF32, WideLogSumsLoseNothing) {
+  SKIP_WITHOUT(AttentionBackward);
+  for (int64_t n : {3, 7, 8, 100}) {  // few queries go another way
+    Case c;
+    AttentionForward f;
+    const std::vector<Segment> all{{0, n, 0, n}};
+    f.q = c.output(DType::f32, {n, 16}), f.k = c.output(DType::f32, {n, 16}), f.v = c.input(3, DType::f32, {n, 16}, 0, 1);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < 16; ++j) {
+        f.q.row<float>(i)[j] = j == 0 ? 64.0f : static_cast<float>((i * 7 + j * 3) % 5 - 2) / 4;
+        f.k.row<float>(i)[j] = j == 0 ? 64.0f : static_cast<float>((i * 5 + j * 2) % 7 - 3) / 4;
+      }
+    f.out = c.output(DType::f32, {n, 16}), f.lse = c.output(DType::f64, {1, n});
+    f.at = {.segments = all, .heads = 1, .kv_heads = 1, .head_size = 16, .scale = 0.25};
+    auto forward = run_both(f);
+    for (int64_t i = 0; i < n; ++i)
+      EXPECT_NEAR(forward["lse"].got[static_cast<size_t>(i)], forward["lse"].want[static_cast<size_t>(i)],
+                  static_cast<double>(n + 8) * kU32)
+          << n << " keys, query " << i;
+    AttentionBackward b;
+    b.q = f.q, b.k = f.k, b.v = f.v, b.out = f.out, b.lse = f.lse, b.at = f.at;
+    b.dout = c.input(4, DType::f32, {n, 16}, 0, 1);
+    b.dq = c.output(DType::f32, {n, 16}), b.dk = c.output(DType::f32, {n, 16}), b.dv = c.output(DType::f32, {n, 16});
+    auto backward = run_both(b);
+    for (int64_t i = 0; i < n * 16; ++i) {  // dv[k, j] = sum of p[q, k] dout[q, j], each p at most 1
+      double most = 0;
+      for (int64_t q = i / 16; q < n; ++q) most += std::fabs(b.dout.row<float>(q)[i % 16]);
+      EXPECT_NEAR(backward["dv"].got[static_cast<size_t>(i)], backward["dv"].want[static_cast<size_t>(i)],
+                  most * static_cast<double>(n + 8) * kU32)
+          << n << " keys, element " << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, CpuAttention, testing::ValuesIn(kFloats), [](const auto& t) { return text_of(t.param); });
 
 }  // namespace

@@ -112,7 +112,8 @@ Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, Atte
   bool fused = c.has<AttentionForward>() && c.has<AttentionBackward>() && c.fused("attention");
   Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute), lse;
   if (fused) {
-    if (c.recording()) lse = c.empty({at.heads, q.rows()}, c.types().stat);
+    const bool wide = c.types().compute == DType::f32;  // (kernels/attention.h says why)
+    if (c.recording()) lse = c.empty({at.heads, q.rows()}, wide ? DType::f64 : c.types().stat);
     c.call(AttentionForward{.q = q.view(), .k = k.view(), .v = v.view(), .out = out.view(), .lse = lse.view(), .at = at});
   } else {
     Unfused{c, at}.forward(q.view(), k.view(), v.view(), out.view());

@@ -16,9 +16,9 @@ constexpr int64_t kTasksWanted = 12, kMostParts = 4;
 
 int64_t parts_of(const AttentionBackward& a) { return std::min(kMostParts, ceil_div(kTasksWanted, a.at.kv_heads)); }
 
-// What a thread needs for a task. q, dout, dq, lse and delta: of all queries of all heads that share keys.
+// What a thread needs for a task. q, dout, dq, lse, its rest and delta: of all queries of all heads that share keys.
 struct Work {
-  float *scores, *dp, *keys, *keys_t, *values_t, *wide_out, *q, *dout, *dq, *lse, *delta;
+  float *scores, *dp, *keys, *keys_t, *values_t, *wide_out, *q, *dout, *dq, *lse, *lse_rest, *delta;
   TileRun score_product, key_product, query_product;
 };
 
@@ -29,7 +29,7 @@ Work lay_out_thread(Scratch& s, const AttentionBackward& a) {
   for (float** p : {&w.keys, &w.keys_t, &w.values_t}) *p = s.floats(kKeys * size);
   w.wide_out = s.floats(kQueries * size);
   for (float** p : {&w.q, &w.dout, &w.dq}) *p = s.floats(queries * size);
-  w.lse = s.floats(queries), w.delta = s.floats(queries);
+  for (float** p : {&w.lse, &w.lse_rest, &w.delta}) *p = s.floats(queries);
   return w;
 }
 
@@ -65,7 +65,7 @@ Memory lay_out(const AttentionBackward& a, void* workspace, int threads) {
 // A block of queries of one head: `first` is its first row among the queries that w holds, `row` among all.
 void load_block(const AttentionBackward& a, int64_t row, int64_t head, int64_t count, int64_t first, const Work& w) {
   const int64_t size = a.at.head_size, column = head * size;
-  float *dout = w.dout + first * size, *dq = w.dq + first * size, *lse = w.lse + first, *delta = w.delta + first;
+  float *dout = w.dout + first * size, *dq = w.dq + first * size, *delta = w.delta + first;
   pack_copy(Corner(a.q, row, column), count, size, w.q + first * size, size);
   pack_copy(Corner(a.dout, row, column), count, size, dout, size);
   std::fill(dq, dq + count * size, 0.0f);
@@ -77,9 +77,10 @@ void load_block(const AttentionBackward& a, int64_t row, int64_t head, int64_t c
     row_dots(dout, size, w.wide_out, size, count, size, delta);
   }
   for (int64_t i = 0; i < count; ++i) {
-    lse[i] = a.lse.row<float>(head)[row + i];
-    const bool some = lse[i] != -std::numeric_limits<float>::infinity();
-    if (!some) lse[i] = std::numeric_limits<float>::infinity();
+    const double sum = load_log_sum(a.lse, head, row + i);
+    const bool some = sum != -std::numeric_limits<double>::infinity();
+    w.lse[first + i] = some ? static_cast<float>(sum) : std::numeric_limits<float>::infinity();
+    w.lse_rest[first + i] = some ? static_cast<float>(sum - w.lse[first + i]) : 0.0f;
     delta[i] = some ? static_cast<float>(delta[i] * a.at.scale) : 0.0f;
   }
 }
@@ -110,11 +111,12 @@ void tile_gradient(const AttentionBackward& a, const QueryBlock& b, int64_t row,
   if (cap != 0) cap_rows(cap, b.count, keys, w.scores);
   if (!a.at.slopes.empty()) add_alibi_rows(static_cast<float>(a.at.slopes[head]), b, key, keys, w.scores);
   if (!b.sees_all(a.at, key, keys)) mask_rows(a.at, b, key, keys, w.scores);
+  const LogSums sums{w.lse + first, w.lse_rest + first};
   if (a.at.dropout.p != 0) {
     const DroppedRows dropped(a.at.dropout, row, b.count, head);
-    softmax_gradient(b.count, keys, w.scores, w.dp, w.lse + first, w.delta + first, a.q.dtype, cap, &dropped, key);
+    softmax_gradient(b.count, keys, w.scores, w.dp, sums, w.delta + first, a.q.dtype, cap, &dropped, key);
   } else {
-    softmax_gradient(b.count, keys, w.scores, w.dp, w.lse + first, w.delta + first, a.q.dtype, cap, nullptr, key);
+    softmax_gradient(b.count, keys, w.scores, w.dp, sums, w.delta + first, a.q.dtype, cap, nullptr, key);
   }
   each_lane_group(a.at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
     const Tile t{seen, size, n, kKeys, size, size, true, true};
@@ -155,15 +157,14 @@ void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, 
 
 void check(const AttentionBackward& a) {
   const char* op = "attention_backward";
-  check_attention(op, a.at, a.q, a.k, a.v);
+  check_attention(op, a.at, a.q, a.k, a.v, a.lse);
+  require(!a.lse.absent(), "{}: lse must be there", op);
   auto alike = [&](const TensorView& x, const TensorView& y, const char* what) {
     require(x.rows() == y.rows() && x.cols() == y.cols() && x.dtype == y.dtype, "{}: {} differ, got {} {} and {} {}", op, what,
             name(x.dtype), x.shape.text(), name(y.dtype), y.shape.text());
   };
   alike(a.dout, a.q, "dout and q"), alike(a.out, a.q, "out and q"), alike(a.dq, a.q, "dq and q");
   alike(a.dk, a.k, "dk and k"), alike(a.dv, a.v, "dv and v");
-  require(a.lse.rows() == a.at.heads && a.lse.cols() == a.q.rows() && a.lse.dtype == DType::f32,
-          "{}: lse is f32 [heads, tokens], got {}", op, a.lse.shape.text());
 }
 
 // Segments that share keys must not run side by side.

@@ -171,7 +171,7 @@ void join(const AttentionForward& a, const Segment& s, int64_t i, int64_t head, 
     sum += static_cast<double>(factor) * p[size + 1];
     for (int64_t j = 0; j < size; ++j) out[j] += factor * p[j];
   }
-  if (!a.lse.absent()) a.lse.row<float>(head)[s.q_begin + i] = static_cast<float>(top + std::log(sum));
+  if (!a.lse.absent()) store_log_sum(a.lse, head, s.q_begin + i, top + std::log(sum));
   for (int64_t j = 0; j < size; ++j) out[j] = sum == 0 ? 0.0f : static_cast<float>(out[j] / sum);
   unpack(out, size, 1, size, nullptr, false, Corner(a.out, s.q_begin + i, head * size));
 }

@@ -66,8 +66,7 @@ void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t 
             const Work::Rows& r) {
   const int64_t size = a.at.head_size, row = s.q_begin + block * kQueries;
   for (int64_t i = 0; i < b.count; ++i) {
-    if (!a.lse.absent())
-      a.lse.row<float>(head)[row + i] = static_cast<float>(r.top[i] + std::log(static_cast<double>(r.sum[i])));
+    if (!a.lse.absent()) store_log_sum(a.lse, head, row + i, r.top[i] + std::log(static_cast<double>(r.sum[i])));
     if (r.sum[i] == 0) r.sum[i] = 1;  // nothing was let through: out is zero
     if (a.at.dropout.p != 0) r.sum[i] = static_cast<float>(r.sum[i] * (1 - a.at.dropout.p));
   }
@@ -114,11 +113,9 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
 }
 
 void check(const AttentionForward& a) {
-  check_attention("attention", a.at, a.q, a.k, a.v);
+  check_attention("attention", a.at, a.q, a.k, a.v, a.lse);
   require(a.out.rows() == a.q.rows() && a.out.cols() == a.q.cols() && a.out.dtype == a.q.dtype,
           "attention: out is like q, got {} and {}", a.out.shape.text(), a.q.shape.text());
-  require(a.lse.absent() || (a.lse.rows() == a.at.heads && a.lse.cols() == a.q.rows() && a.lse.dtype == DType::f32),
-          "attention: lse is f32 [heads, tokens], got {}", a.lse.shape.text());
 }
 
 int64_t bytes_per_thread(const AttentionForward& a) {
@@ -132,7 +129,8 @@ void run(const AttentionForward& a, void* workspace) {
   each_gap(a.at, a.q.rows(), [&](int64_t from, int64_t to) {
     clear_rows(a.out, from, to);
     if (!a.lse.absent())
-      for (int64_t h = 0; h < a.at.heads; ++h) std::fill(a.lse.row<float>(h) + from, a.lse.row<float>(h) + to, kNothing);
+      for (int64_t h = 0; h < a.at.heads; ++h)
+        for (int64_t i = from; i < to; ++i) store_log_sum(a.lse, h, i, kNothing);
   });
   const int64_t group = a.at.heads / a.at.kv_heads, each = bytes_per_thread(a);
   std::vector<const Segment*> few;

@@ -198,17 +198,17 @@ void drop_factors(const DroppedRows& rows, const Randoms& random, int64_t i, int
 }
 
 template <class T, bool kCapped, bool kDropped>
-void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta,
+void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, const LogSums& sums, const float* delta,
                    const Extras& x) {
   [[maybe_unused]] const Lanes into = all(kCapped ? 1 / x.cap : 0.0f);
   [[maybe_unused]] const Randoms random(kDropped ? x.dropped->key : 0);
   HWY_ALIGN float factors[kKeys + 64];
   for (int64_t i = 0; i < queries; ++i) {
-    const Lanes base = all(lse[i]), shift = all(delta[i]);
+    const Lanes base = all(sums.lse[i]), rest = all(sums.rest[i]), shift = all(delta[i]);
     float *s = scores + i * kKeys, *g = dp + i * kKeys;
     if constexpr (kDropped) drop_factors(*x.dropped, random, i, x.key, keys, factors);
     auto turn = [&](int64_t c) RAVINE_LANES {
-      const Lanes y = hn::LoadU(f32s, s + c), p = exp_or_zero(hn::Sub(y, base));
+      const Lanes y = hn::LoadU(f32s, s + c), p = exp_or_zero(hn::Sub(hn::Sub(y, base), rest));
       Lanes kept = p, d = hn::LoadU(f32s, g + c);
       if constexpr (kDropped) kept = hn::Mul(p, hn::Load(f32s, factors + c)), d = hn::Mul(d, hn::Load(f32s, factors + c));
       hn::StoreU(rounded<T>(kept), f32s, s + c);
@@ -226,21 +226,21 @@ void gradient_rows(int64_t queries, int64_t keys, float* scores, float* dp, cons
 }
 
 template <class T>
-void gradient_of(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta,
+void gradient_of(int64_t queries, int64_t keys, float* scores, float* dp, const LogSums& sums, const float* delta,
                  const Extras& x) {
   if (x.dropped)
-    return x.cap != 0 ? gradient_rows<T, true, true>(queries, keys, scores, dp, lse, delta, x)
-                      : gradient_rows<T, false, true>(queries, keys, scores, dp, lse, delta, x);
-  x.cap != 0 ? gradient_rows<T, true, false>(queries, keys, scores, dp, lse, delta, x)
-             : gradient_rows<T, false, false>(queries, keys, scores, dp, lse, delta, x);
+    return x.cap != 0 ? gradient_rows<T, true, true>(queries, keys, scores, dp, sums, delta, x)
+                      : gradient_rows<T, false, true>(queries, keys, scores, dp, sums, delta, x);
+  x.cap != 0 ? gradient_rows<T, true, false>(queries, keys, scores, dp, sums, delta, x)
+             : gradient_rows<T, false, false>(queries, keys, scores, dp, sums, delta, x);
 }
 
-void do_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type,
+void do_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const LogSums& sums, const float* delta, DType type,
                  float cap, const DroppedRows* dropped, int64_t key) {
   const Extras x{cap, dropped, key};
-  if (type == DType::bf16) return gradient_of<bf16>(queries, keys, scores, dp, lse, delta, x);
-  if (type == DType::f16) return gradient_of<f16>(queries, keys, scores, dp, lse, delta, x);
-  gradient_of<float>(queries, keys, scores, dp, lse, delta, x);
+  if (type == DType::bf16) return gradient_of<bf16>(queries, keys, scores, dp, sums, delta, x);
+  if (type == DType::f16) return gradient_of<f16>(queries, keys, scores, dp, sums, delta, x);
+  gradient_of<float>(queries, keys, scores, dp, sums, delta, x);
 }
 
 void do_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
@@ -303,15 +303,26 @@ bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float*
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide) {
   HWY_DYNAMIC_DISPATCH(do_scale)(rows, count, n, factor, divide);
 }
-void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type,
-                      float cap, const DroppedRows* dropped, int64_t key) {
-  HWY_DYNAMIC_DISPATCH(do_gradient)(queries, keys, scores, dp, lse, delta, type, cap, dropped, key);
+void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const LogSums& sums, const float* delta,
+                      DType type, float cap, const DroppedRows* dropped, int64_t key) {
+  HWY_DYNAMIC_DISPATCH(do_gradient)(queries, keys, scores, dp, sums, delta, type, cap, dropped, key);
 }
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(do_dots)(a, lda, b, ldb, count, n, to);
 }
 
-void check_attention(const char* op, const AttentionShape& at, const TensorView& q, const TensorView& k, const TensorView& v) {
+void store_log_sum(const TensorView& lse, int64_t head, int64_t row, double value) {
+  if (lse.dtype == DType::f64)
+    lse.row<double>(head)[row] = value;
+  else
+    lse.row<float>(head)[row] = static_cast<float>(value);
+}
+double load_log_sum(const TensorView& lse, int64_t head, int64_t row) {
+  return lse.dtype == DType::f64 ? lse.row<double>(head)[row] : lse.row<float>(head)[row];
+}
+
+void check_attention(const char* op, const AttentionShape& at, const TensorView& q, const TensorView& k, const TensorView& v,
+                     const TensorView& lse) {
   require(at.head_size > 0 && at.kv_heads > 0 && at.heads > 0 && at.heads % at.kv_heads == 0,
           "{}: heads must be a multiple of kv_heads, got {} and {} of size {}", op, at.heads, at.kv_heads, at.head_size);
   require(q.cols() == at.heads * at.head_size && k.cols() == at.kv_heads * at.head_size && v.cols() == k.cols() &&
@@ -321,6 +332,9 @@ void check_attention(const char* op, const AttentionShape& at, const TensorView&
   require(
       q.dtype == k.dtype && q.dtype == v.dtype && (q.dtype == DType::f32 || q.dtype == DType::bf16 || q.dtype == DType::f16),
       "{}: q, k and v have one type of f32, bf16, f16, got {}, {} and {}", op, name(q.dtype), name(k.dtype), name(v.dtype));
+  require(lse.absent() ||
+              (lse.rows() == at.heads && lse.cols() == q.rows() && (lse.dtype == DType::f32 || lse.dtype == DType::f64)),
+          "{}: lse is f32 or f64 [heads, tokens], got {} {}", op, name(lse.dtype), lse.shape.text());
   require(at.slopes.empty() || static_cast<int64_t>(at.slopes.size()) == at.heads, "{}: slopes are one per head, got {} for {}",
           op, at.slopes.size(), at.heads);
   require(at.cap >= 0 && (at.cap == 0 || at.slopes.empty()), "{}: cap must be 0 or above, and not beside slopes, got {}", op,

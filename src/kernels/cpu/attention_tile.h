@@ -93,18 +93,27 @@ void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool
 // Puts -inf into scores [q.count][kKeys] of keys from `key` on where the mask lets nothing through; keys <= kKeys.
 void mask_rows(const AttentionShape& at, const QueryBlock& q, int64_t key, int64_t keys, float* scores);
 
+// Log of a sum as backward takes it: what f32 holds of it, and the rest.
+struct LogSums {
+  const float *lse, *rest;
+};
+// Row `row` of head `head` of an lse of f32 or f64.
+void store_log_sum(const TensorView& lse, int64_t head, int64_t row, double value);
+double load_log_sum(const TensorView& lse, int64_t head, int64_t row);
+
 // scores become p = e^(score - lse), rounded to `type`, and dp becomes p * (dp - delta), rounded too: the probabilities and
 // the gradient of the scores, both [queries][kKeys]. `keys` is rounded up to a multiple of 16. With a cap (0: none) the
 // gradient goes through it. With `dropped` (null: none) p and dp go through dropout; `key`, a multiple of 4, is where keys
 // begin in the segment.
-void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const float* lse, const float* delta, DType type,
-                      float cap, const DroppedRows* dropped, int64_t key);
+void softmax_gradient(int64_t queries, int64_t keys, float* scores, float* dp, const LogSums& sums, const float* delta,
+                      DType type, float cap, const DroppedRows* dropped, int64_t key);
 
 // to[i] = a[i] . b[i] over n, for `count` rows.
 void row_dots(const float* a, int64_t lda, const float* b, int64_t ldb, int64_t count, int64_t n, float* to);
 
-// Shapes and types as the contract says; throws otherwise.
-void check_attention(const char* op, const AttentionShape& at, const TensorView& q, const TensorView& k, const TensorView& v);
+// Shapes and types as the contract says; throws otherwise. `lse` may be absent.
+void check_attention(const char* op, const AttentionShape& at, const TensorView& q, const TensorView& k, const TensorView& v,
+                     const TensorView& lse);
 
 // f(from, to) for each run of rows of [0, rows) that no segment's queries cover.
 template <class F>
