@@ -5,18 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "config/bounds.h"
 #include "config/choices.h"
 #include "config/option.h"
 #include "config/schedule_classes.h"
 
 namespace ravine {
-
-// Bounds that several options share. A billion steps of one second each take thirty years; what a step of a rank holds is
-// planned piece by piece, and counts of tokens in a micro batch have 32 bits.
-constexpr double kMostSteps = 1e9, kMostSequences = 1 << 20, kMostMicroBatches = 1 << 16, kMostTokens = 1 << 24,
-                 kMostRanks = 1 << 15, kMostLeaves = 1 << 16;
-// Factors of what the update does to a weight. Decay rates nearer to 1 are 1 in the f32 that moments are kept in.
-constexpr double kMostRate = 10, kMostMomentum = 0.999999, kMostScale = 1e30;
 
 struct ModelOptions {
   std::string path, config, tokenizer;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "config/bounds.h"
 #include "config/option.h"
 
 namespace ravine {
@@ -28,9 +29,7 @@ struct ScheduleClasses {
 
   template <class V>
   void each(V&& v) {
-    constexpr double kMostRate = 1000, kMostCycles = 1e6;
-    constexpr int64_t kMost = int64_t{1} << 40;
-    const Rule length = between(-1, kMost) & may_change(), steps = between(0, kMost) & fixed();
+    const Rule length = between(-1, kMostSteps) & may_change(), steps = between(0, kMostSteps) & fixed();
     const Rule rate = between(0, kMostRate) & fixed(), share = between(0, 1) & no_value("none") & fixed();
     v("total_steps", total_steps, "length of the schedule (MindFormers' classes); -1: schedule.steps, or train.steps", length);
     v("warmup_ratio", warmup_ratio, "warm-up as a share of the length, in place of warmup_steps (MindFormers' classes)", share);
@@ -40,7 +39,7 @@ struct ScheduleClasses {
       rate & no_value("none"));
     v("num_cycles", num_cycles,
       "waves (CosineWithWarmUpLR, ConstantWithCoolDownLR: 0.5 unless given) or restarts (CosineWithRestartsAndWarmUpLR: 1)",
-      between(0, kMostCycles) & no_value("none") & fixed());
+      between(0, 1e6) & no_value("none") & fixed());
     v("decay_ratio", decay_ratio,
       "share of the length in place of decay_steps (CosineWithWarmUpLR, CosineWithRestartsAndWarmUpLR, PolynomialWithWarmUpLR, ConstantWithCoolDownLR)",
       share);
@@ -62,7 +61,7 @@ struct ScheduleClasses {
     v("total_num_steps", total_num_steps,
       "length of the schedule (WarmupDecayLR, WarmupCosineLR); -1: schedule.steps, or train.steps", length);
     v("warmup_num_steps", warmup_num_steps, "steps of the warm-up, at least 2 (DeepSpeed's Warmup classes)",
-      between(1, kMost) & fixed());
+      between(1, kMostSteps) & fixed());
     v("warmup_min_lr", warmup_min_lr, "rate at which the warm-up begins, and WarmupDecayLR ends (WarmupLR, WarmupDecayLR)",
       rate);
     v("warmup_max_lr", warmup_max_lr, "rate at its end (WarmupLR, WarmupDecayLR); none: optimizer.lr", rate & no_value("none"));
@@ -70,23 +69,24 @@ struct ScheduleClasses {
     v("cos_min_ratio", cos_min_ratio, "last rate as a share of optimizer.lr (WarmupCosineLR)", between(0, 1) & fixed());
     v("cycle_min_lr", cycle_min_lr, "lowest rate of the cycle (OneCycle, which needs it)", rate & no_value("none"));
     v("cycle_max_lr", cycle_max_lr, "highest rate of the cycle (OneCycle, which needs it)", rate & no_value("none"));
-    v("cycle_first_step_size", cycle_first_step_size, "steps in which the rate rises (OneCycle)", between(1, kMost) & fixed());
+    v("cycle_first_step_size", cycle_first_step_size, "steps in which the rate rises (OneCycle)",
+      between(1, kMostSteps) & fixed());
     v("cycle_second_step_size", cycle_second_step_size, "steps in which it falls again (OneCycle); 0: as many", steps);
     v("cycle_first_stair_count", cycle_first_stair_count, "stairs of the rise (OneCycle); 0: none", steps);
     v("cycle_second_stair_count", cycle_second_stair_count, "stairs of the fall (OneCycle); -1: as many as of the rise",
-      between(-1, kMost) & fixed());
+      between(-1, kMostSteps) & fixed());
     v("decay_step_size", decay_step_size, "steps of a unit of the decay behind the cycle (OneCycle); 0: no decay", steps);
     v("decay_lr_rate", decay_lr_rate, "the rate is divided by 1 + decay_lr_rate per unit (OneCycle)",
       between(0, 1e6) & fixed());
     v("cycle_momentum", cycle_momentum,
       "the first beta goes from cycle_max_mom to cycle_min_mom and back, the second is 0.99 (OneCycle, with optimizers that have betas)",
       fixed());
-    v("cycle_min_mom", cycle_min_mom, "lowest first beta (OneCycle)", between(0, 1) & below(1) & fixed());
-    v("cycle_max_mom", cycle_max_mom, "highest first beta (OneCycle)", between(0, 1) & below(1) & fixed());
+    v("cycle_min_mom", cycle_min_mom, "lowest first beta (OneCycle)", between(0, kMostMomentum) & fixed());
+    v("cycle_max_mom", cycle_max_mom, "highest first beta (OneCycle)", between(0, kMostMomentum) & fixed());
     v("decay_mom_rate", decay_mom_rate,
       "behind the cycle the first beta is multiplied by 1 + decay_mom_rate per unit (OneCycle)", between(0, 1) & fixed());
     v("lr_range_test_min_lr", lr_range_test_min_lr, "first rate (LRRangeTest)", rate);
-    v("lr_range_test_step_size", lr_range_test_step_size, "steps of a unit (LRRangeTest)", between(1, kMost) & fixed());
+    v("lr_range_test_step_size", lr_range_test_step_size, "steps of a unit (LRRangeTest)", between(1, kMostSteps) & fixed());
     v("lr_range_test_step_rate", lr_range_test_step_rate, "share of the first rate that a unit adds (LRRangeTest)",
       between(0, 1e6) & fixed());
     v("lr_range_test_staircase", lr_range_test_staircase, "the rate rises at the end of a unit, not step by step (LRRangeTest)",
