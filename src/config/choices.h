@@ -105,7 +105,22 @@ enum class ScheduleType : uint8_t {
   warmup_stable_decay,
   cosine_warmup_with_min_lr,
   reduce_lr_on_plateau,
-  greedy
+  greedy,
+  // Of other programs, by the names of their classes (optim/class_schedules.h): DeepSpeed's, MindFormers'.
+  LRRangeTest,
+  OneCycle,
+  WarmupLR,
+  WarmupDecayLR,
+  WarmupCosineLR,
+  ConstantWarmUpLR,
+  ConstantWithCoolDownLR,
+  LinearWithWarmUpLR,
+  CosineWithWarmUpLR,
+  CosineWithRestartsAndWarmUpLR,
+  PolynomialWithWarmUpLR,
+  WarmUpStableDecayLR,
+  CosineAnnealingLR,
+  CosineAnnealingWarmRestarts
 };
 constexpr auto names_of(ScheduleType) {
   using enum ScheduleType;
@@ -118,14 +133,29 @@ constexpr auto names_of(ScheduleType) {
                                                  {warmup_stable_decay, "warmup_stable_decay"},
                                                  {cosine_warmup_with_min_lr, "cosine_warmup_with_min_lr"},
                                                  {reduce_lr_on_plateau, "reduce_lr_on_plateau"},
-                                                 {greedy, "greedy"}});
+                                                 {greedy, "greedy"},
+                                                 {LRRangeTest, "LRRangeTest"},
+                                                 {OneCycle, "OneCycle"},
+                                                 {WarmupLR, "WarmupLR"},
+                                                 {WarmupDecayLR, "WarmupDecayLR"},
+                                                 {WarmupCosineLR, "WarmupCosineLR"},
+                                                 {ConstantWarmUpLR, "ConstantWarmUpLR"},
+                                                 {ConstantWithCoolDownLR, "ConstantWithCoolDownLR"},
+                                                 {LinearWithWarmUpLR, "LinearWithWarmUpLR"},
+                                                 {CosineWithWarmUpLR, "CosineWithWarmUpLR"},
+                                                 {CosineWithRestartsAndWarmUpLR, "CosineWithRestartsAndWarmUpLR"},
+                                                 {PolynomialWithWarmUpLR, "PolynomialWithWarmUpLR"},
+                                                 {WarmUpStableDecayLR, "WarmUpStableDecayLR"},
+                                                 {CosineAnnealingLR, "CosineAnnealingLR"},
+                                                 {CosineAnnealingWarmRestarts, "CosineAnnealingWarmRestarts"}});
 }
 
 // How a rate rises or falls.
-enum class RateShape : uint8_t { linear, cosine, one_minus_sqrt };
+enum class RateShape : uint8_t { linear, cosine, one_minus_sqrt, log };
 constexpr auto names_of(RateShape) {
   using enum RateShape;
-  return std::to_array<ValueName<RateShape>>({{linear, "linear"}, {cosine, "cosine"}, {one_minus_sqrt, "1-sqrt"}});
+  return std::to_array<ValueName<RateShape>>(
+      {{linear, "linear"}, {cosine, "cosine"}, {one_minus_sqrt, "1-sqrt"}, {log, "log"}});
 }
 
 enum class ThresholdMode : uint8_t { relative, absolute };

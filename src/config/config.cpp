@@ -303,9 +303,53 @@ void check_type(const Config& c) {
              "set optimizer.beta1=0.9");
 }
 
+// What the classes of other programs need, and where they refuse.
+void check_class_schedule(const Config& c) {
+  using enum ScheduleType;
+  const ScheduleOptions& s = c.schedule;
+  const ScheduleClasses& x = s.classes;
+  auto refuse = [&](const std::string& what, const char* key, const std::string& rule, const std::string& fix) {
+    conflict(c, what, given_of(c, {key, "schedule.type"}), rule, fix);
+  };
+  auto need = [&](bool given, const char* key, const char* words) {
+    if (!given)
+      refuse(fmt::format("schedule.type is {}, {} not given", name(s.type), key), key, words, fmt::format("set {}", key));
+  };
+  if (s.warmup_type == RateShape::log && s.type != WarmupLR && s.type != WarmupDecayLR && s.type != WarmupCosineLR)
+    refuse("schedule.warmup_type is log", "schedule.warmup_type", "only WarmupLR, WarmupDecayLR and WarmupCosineLR rise so",
+           "choose linear, cosine or 1-sqrt");
+  if ((s.type == WarmupLR || s.type == WarmupDecayLR || s.type == WarmupCosineLR) && s.warmup_type &&
+      *s.warmup_type != RateShape::log && *s.warmup_type != RateShape::linear)
+    refuse(fmt::format("schedule.warmup_type is {}", name(*s.warmup_type)), "schedule.warmup_type",
+           fmt::format("the warm-up of {} is log or linear", name(s.type)), "choose one of these");
+  if (s.type == OneCycle) {
+    need(x.cycle_min_lr.has_value(), "schedule.cycle_min_lr", "the cycle begins and ends at it");
+    need(x.cycle_max_lr.has_value(), "schedule.cycle_max_lr", "the cycle rises to it");
+  }
+  if (s.type == CosineAnnealingLR) need(x.t_max > 0, "schedule.t_max", "half a wave is so many steps long");
+  if (s.type == CosineAnnealingWarmRestarts) need(x.t_0 > 0, "schedule.t_0", "the first wave is so many steps long");
+  if (s.type == WarmUpStableDecayLR)
+    need(x.decay_start_ratio || x.decay_start_steps >= 0, "schedule.decay_start_steps", "the decay begins at this step");
+  if (s.type == PolynomialWithWarmUpLR || s.type == WarmUpStableDecayLR) {
+    const double end = x.lr_end.value_or(1e-7);
+    if (end >= c.optimizer.lr)
+      refuse(fmt::format("schedule.lr_end is {}, optimizer.lr {}", end, c.optimizer.lr), "schedule.lr_end",
+             fmt::format("{} falls from optimizer.lr to schedule.lr_end", name(s.type)), "lower schedule.lr_end");
+  }
+  if (s.type == WarmUpStableDecayLR) {
+    const int64_t length = x.total_steps > 0 ? x.total_steps : s.steps > 0 ? s.steps : c.train.steps;
+    const double begin = x.decay_start_ratio ? std::floor(static_cast<double>(length) * *x.decay_start_ratio)
+                                             : static_cast<double>(x.decay_start_steps);
+    if (begin >= static_cast<double>(length))
+      refuse(fmt::format("the decay begins at step {} of {}", begin, length), "schedule.decay_start_steps",
+             "WarmUpStableDecayLR decays between there and its end", "begin it earlier");
+  }
+}
+
 void check_update(const Config& c) {
   const OptimizerOptions& o = c.optimizer;
   check_type(c);
+  check_class_schedule(c);
   // One element for what no group names.
   std::vector<ParamGroup> groups = o.groups;
   groups.push_back({});

@@ -5,17 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "config/bounds.h"
 #include "config/choices.h"
 #include "config/option.h"
+#include "config/schedule_classes.h"
 
 namespace ravine {
-
-// Bounds that several options share. A billion steps of one second each take thirty years; what a step of a rank holds is
-// planned piece by piece, and counts of tokens in a micro batch have 32 bits.
-constexpr double kMostSteps = 1e9, kMostSequences = 1 << 20, kMostMicroBatches = 1 << 16, kMostTokens = 1 << 24,
-                 kMostRanks = 1 << 15, kMostLeaves = 1 << 16;
-// Factors of what the update does to a weight. Decay rates nearer to 1 are 1 in the f32 that moments are kept in.
-constexpr double kMostRate = 10, kMostMomentum = 0.999999, kMostScale = 1e30;
 
 struct ModelOptions {
   std::string path, config, tokenizer;
@@ -277,13 +272,15 @@ struct ScheduleOptions {
   int64_t warmup_steps = 100;
   double min_lr_ratio = 0.1, cycles = 0, power = 1, end_lr = 1e-7;
   int64_t timescale = 0, stable_steps = -1, decay_steps = 0;
-  RateShape warmup_type = RateShape::linear, decay_type = RateShape::cosine;
+  std::optional<RateShape> warmup_type;
+  RateShape decay_type = RateShape::cosine;
   double warmup_lr_ratio = 0;
   // Of the types that follow the validation loss.
   double factor = 0, threshold = 0, lowest_lr = -1, highest_lr = 1;
   std::optional<ThresholdMode> threshold_mode;
   int64_t patience = 10, cooldown = 0, raise_cooldown = 0, smooth_window = 0, reset_after = 500;
   int64_t steps = 0;
+  ScheduleClasses classes;
   template <class V>
   void each(V&& v) {
     v("type", type, "shape of the learning rate over the steps", fixed());
@@ -295,14 +292,17 @@ struct ScheduleOptions {
       between(0, 1) & fixed());
     v("cycles", cycles, "waves (cosine, cosine_warmup_with_min_lr) or restarts (cosine_with_restarts); 0: 0.5 waves, 1 restart",
       between(1e-3, 1e6) & or_zero() & fixed());
-    v("power", power, "exponent (polynomial)", between(0.01, 100) & fixed());
+    v("power", power, "exponent (polynomial, PolynomialWithWarmUpLR)", between(0.01, 100) & fixed());
     v("end_lr", end_lr, "last rate (polynomial); below optimizer.lr", between(0, kMostRate) & fixed());
     v("timescale", timescale, "time scale (inverse_sqrt); 0: warmup_steps, or 10000 without warm-up",
       between(0, kMostSteps) & fixed());
     v("stable_steps", stable_steps, "steps at the full rate (warmup_stable_decay); -1: what warm-up and decay leave",
       between(-1, kMostSteps) & may_change());
-    v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay)", between(0, kMostSteps) & may_change());
-    v("warmup_type", warmup_type, "shape of the warm-up (warmup_stable_decay)", fixed());
+    v("decay_steps", decay_steps, "steps of the decay (warmup_stable_decay; MindFormers' classes: 0: to the end)",
+      between(0, kMostSteps) & may_change());
+    v("warmup_type", warmup_type,
+      "shape of the warm-up (warmup_stable_decay; WarmupLR, WarmupDecayLR and WarmupCosineLR: log or linear); auto: linear, and log of these three",
+      no_value(kAuto) & fixed());
     v("decay_type", decay_type, "shape of the decay (warmup_stable_decay)",
       one_of<RateShape>({RateShape::cosine, RateShape::linear, RateShape::one_minus_sqrt}) & fixed());
     v("warmup_lr_ratio", warmup_lr_ratio,
@@ -330,6 +330,7 @@ struct ScheduleOptions {
       "times that a rate at its lowest would be lowered before all begins anew at optimizer.lr (greedy)",
       between(1, kMostSteps) & fixed());
     v("steps", steps, "length of the schedule; 0: train.steps", between(0, kMostSteps) & may_change());
+    classes.each(v);
   }
 };
 

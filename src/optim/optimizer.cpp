@@ -160,7 +160,10 @@ class CutItems {
 
 }  // namespace
 
-void Optimizer::update(Ctx& c, double lr, double norm, const std::function<void(const Unit&)>& before_unit, double loss_scale) {
+void Optimizer::update(Ctx& c, const UpdateRates& rates, double norm, const std::function<void(const Unit&)>& before_unit,
+                       double loss_scale) {
+  const double lr = rates.lr;
+  if (rates.betas) options_.betas.assign(rates.betas->begin(), rates.betas->end());
   double scale = options_.clip_norm > 0 ? std::min(1.0, options_.clip_norm / (norm + 1e-6)) : 1.0;
   scale /= loss_scale;
   if (wants_local()) scale *= group_size_;

@@ -5,6 +5,7 @@
 
 #include "config/config.h"
 #include "engine/ctx.h"
+#include "optim/schedule.h"
 #include "optim/state_layout.h"
 
 namespace ravine {
@@ -24,10 +25,11 @@ class Optimizer {
   // are not summed: the root mean square of the ranks' norms, each taken as if it had the mean.
   double grad_norm(Ctx& c, const Group& all) const;
 
-  // One update with learning rate `lr`; gradients, which are `loss_scale` times what they should be, are divided by it and
+  // One update at these rates; gradients, which are `loss_scale` times what they should be, are divided by it and
   // scaled by min(1, clip / (norm + 1e-6)) if clipping is on; `norm` is that of the divided ones. `before_unit` is called
   // before the parameters of a unit change (a checkpoint may still be writing them).
-  void update(Ctx& c, double lr, double norm, const std::function<void(const Unit&)>& before_unit, double loss_scale = 1);
+  void update(Ctx& c, const UpdateRates& rates, double norm, const std::function<void(const Unit&)>& before_unit,
+              double loss_scale = 1);
 
   // The rate that the next update takes of what the schedule says: that, or the rule's own.
   double rate(double scheduled) const { return rule_->own_rate(steps_ + 1).value_or(scheduled); }

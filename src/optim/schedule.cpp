@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "optim/class_schedules.h"
 
 namespace ravine {
 namespace {
@@ -40,7 +41,7 @@ double stable_decay(const ScheduleOptions& s, double steps, double step) {
   const double warmup = static_cast<double>(s.warmup_steps), decay = static_cast<double>(s.decay_steps);
   const double stable = s.stable_steps >= 0 ? static_cast<double>(s.stable_steps) : steps - warmup - decay;
   auto raised = [&](double factor) { return std::max(0.0, factor * (1.0 - s.min_lr_ratio) + s.min_lr_ratio); };
-  if (step < warmup) return raised(rise(s.warmup_type, step / std::max(1.0, warmup)));
+  if (step < warmup) return raised(rise(s.warmup_type.value_or(RateShape::linear), step / std::max(1.0, warmup)));
   if (step < warmup + stable) return 1.0;
   if (step >= warmup + stable + decay) return s.min_lr_ratio;
   return raised(fall(s.decay_type, 0.5, (step - warmup - stable) / std::max(1.0, decay)));
@@ -86,11 +87,7 @@ double factor_of(const ScheduleOptions& s, double base_lr, double steps, double 
       return falling_polynomial(s, base_lr, steps, step);
     case inverse_sqrt:
       return inverse_root(s, step);
-    case constant:
-    case warmup_stable_decay:  // and what else was answered above
-    case cosine_warmup_with_min_lr:
-    case reduce_lr_on_plateau:
-    case greedy:
+    default:  // constant, and what was answered above
       break;
   }
   return 1.0;
@@ -100,7 +97,16 @@ double factor_of(const ScheduleOptions& s, double base_lr, double steps, double 
 
 double learning_rate(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index) {
   const int64_t steps = schedule.steps > 0 ? schedule.steps : total_steps;
-  return base_lr * factor_of(schedule, base_lr, static_cast<double>(steps), static_cast<double>(step_index));
+  const double rate = is_class_schedule(schedule.type)
+                          ? class_rate(schedule, base_lr, steps, step_index)
+                          : base_lr * factor_of(schedule, base_lr, static_cast<double>(steps), static_cast<double>(step_index));
+  return rate * schedule.classes.lr_scale;
+}
+
+UpdateRates rates_of_update(const ScheduleOptions& schedule, double base_lr, int64_t total_steps, int64_t step_index) {
+  UpdateRates rates = learning_rate(schedule, base_lr, total_steps, step_index);
+  rates.betas = class_betas(schedule, step_index);
+  return rates;
 }
 
 }  // namespace ravine

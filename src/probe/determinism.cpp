@@ -138,8 +138,8 @@ class Check {
     if (!way.inject.empty()) engine.ctx().add_observer(&reorder);
     if (way.observed) engine.ctx().add_observer(&hashes);
     for (int64_t s = from; s < to; ++s) {
-      double lr = learning_rate(config.schedule, config.optimizer.lr, config.train.steps, s);
-      StepResult r = engine.run(batches_[static_cast<size_t>(s)], s + 1, lr);
+      const UpdateRates rates = rates_of_update(config.schedule, config.optimizer.lr, config.train.steps, s);
+      StepResult r = engine.run(batches_[static_cast<size_t>(s)], s + 1, rates);
       trace.losses.push_back(r.loss);
       trace.norms.push_back(r.grad_norm);
     }

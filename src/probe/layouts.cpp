@@ -157,11 +157,12 @@ class LayoutCheck {
     loading.round_robin = layout.round_robin;
     LayoutTrace trace;
     for (int64_t s = 0; s < options_.steps; ++s) {
-      double lr = learning_rate(config.schedule, config.optimizer.lr, config.train.steps, s + config.schedule.warmup_steps);
+      const UpdateRates rates =
+          rates_of_update(config.schedule, config.optimizer.lr, config.train.steps, s + config.schedule.warmup_steps);
       std::vector<MicroBatch> micros = make_step(*data_, loading, s).micro;
       if (way.inject == LayoutFault::sum) std::swap(micros.front(), micros.back());
       if (way.inject == LayoutFault::mask && std::exchange(micros[0].labels[0], kIgnored) != kIgnored) --micros[0].valid_tokens;
-      StepResult r = engine.run(micros, s + 1, lr);
+      StepResult r = engine.run(micros, s + 1, rates);
       trace.losses.push_back(r.loss);
       trace.norms.push_back(r.grad_norm);
     }

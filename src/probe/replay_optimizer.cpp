@@ -183,9 +183,9 @@ std::vector<ReplayTensor> replay_optimizer(const ReplayInput& input, const Confi
     if (!std::isfinite(norm))
       throw UserError(fmt::format("gradients of step {} are not finite", s + 1), "--input", "an update needs numbers",
                       "mend the file; a training run stops at such a step");
-    const double lr =
-        input.lrs.empty() ? learning_rate(config.schedule, options.lr, length, s) : input.lrs[static_cast<size_t>(s)];
-    optimizer.update(c, lr, norm, {});
+    UpdateRates rates = rates_of_update(config.schedule, options.lr, length, s);
+    if (!input.lrs.empty()) rates.lr = input.lrs[static_cast<size_t>(s)];
+    optimizer.update(c, rates, norm, {});
     store.end_step();
     note();
   }

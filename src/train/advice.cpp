@@ -17,6 +17,7 @@
 #include "data/instruct/instruction_files.h"
 #include "data/source.h"
 #include "files/tokenizer_files.h"
+#include "optim/class_schedules.h"
 #include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "train/open.h"
@@ -60,7 +61,7 @@ class Advice {
   void numbers() {
     const TrainOptions& t = c_.train;
     bool valid = !c_.data.valid.empty() || c_.data.valid_fraction > 0;
-    if (c_.schedule.warmup_steps >= t.steps)
+    if (!is_class_schedule(c_.schedule.type) && c_.schedule.warmup_steps >= t.steps)
       say("schedule.warmup_steps={} is not below train.steps={}: the rate never reaches optimizer.lr", c_.schedule.warmup_steps,
           t.steps);
     if (t.valid_every > 0 && !valid)

@@ -196,12 +196,12 @@ void StepEngine::allocate() {
   stage_ = std::make_unique<Stage>(model_, *ranks_, parts_);
 }
 
-StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, double lr,
+StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
                            const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale) {
   require(static_cast<int64_t>(micros.size()) == shape_.micro_batches, "step: {} micro batches, planned were {}", micros.size(),
           shape_.micro_batches);
   return run_with({.c = *ctx_, .store = *store_, .optimizer = *optimizer_, .stage = *stage_, .ranks = *ranks_}, micros, step,
-                  lr, before_unit, decide, loss_scale);
+                  rates, before_unit, decide, loss_scale);
 }
 
 // Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch
@@ -254,7 +254,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
   p.stage.drain();
 }
 
-StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, int64_t step, double lr,
+StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
                                 const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale) {
   Ctx& c = p.c;
   StepResult result;
@@ -298,7 +298,7 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   result.loss = sum(p.ranks.all(), loss).value() * (by_micro ? 1.0 : scale);
   result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all()) / loss_scale;
   result.verdict = decide(result.loss, result.grad_norm);
-  if (result.verdict == Verdict::apply) p.optimizer.update(c, lr, result.grad_norm, before_unit, loss_scale);
+  if (result.verdict == Verdict::apply) p.optimizer.update(c, rates, result.grad_norm, before_unit, loss_scale);
   p.store.end_step();
   require(c.arena().live() == 0, "step: {} blocks of the arena are still held after the step", c.arena().live());
   return result;

@@ -86,10 +86,10 @@ class StepEngine {
   void allocate();
 
   // Runs the step: loss and gradients of every micro batch, their norm, then what `decide` says of these; by default the
-  // update, unless one of them is not finite. Its learning rate is `lr`; `before_unit`: see Optimizer. A step that is not
+  // update, unless one of them is not finite. Its rates are `rates`; `before_unit`: see Optimizer. A step that is not
   // applied leaves weights, moments and the count of updates alone. Backward works out loss_scale times the gradients; norms
   // and the update are those of the gradients themselves.
-  StepResult run(const std::vector<MicroBatch>& micros, int64_t step, double lr,
+  StepResult run(const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
                  const std::function<void(const Unit&)>& before_unit = {}, const Decide& decide = stop_unless_finite,
                  double loss_scale = 1);
   // Sum of losses and number of labels of a batch, forward only. All ranks of a model call it together; the sum over them is
@@ -122,7 +122,7 @@ class StepEngine {
     const Ranks& ranks;
     std::vector<Communication>* sent = nullptr;  // by micro batch of this rank, added to
   };
-  StepResult run_with(Parts parts, const std::vector<MicroBatch>& micros, int64_t step, double lr,
+  StepResult run_with(Parts parts, const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
                       const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale);
   void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, const std::vector<double>& grad_scales, int64_t step);
   FlatLayout layout(const Ranks& ranks) const;

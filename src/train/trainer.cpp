@@ -124,11 +124,10 @@ void Trainer::step(int64_t step) {
   if (batches.skipped) return leave_out(step);
   const Config& c = run_.config;
   StepEngine& engine = *run_.engine;
-  const double scheduled = follows_validation(c.schedule)
-                               ? progress_.plateau.rate()
-                               : learning_rate(c.schedule, c.optimizer.lr, c.train.steps, engine.optimizer().steps());
-  const double lr = engine.optimizer().rate(scheduled);
-  const StepResult r = compute(batches, step, lr);
+  UpdateRates rates = rates_of_update(c.schedule, c.optimizer.lr, c.train.steps, engine.optimizer().steps());
+  if (follows_validation(c.schedule)) rates.lr = progress_.plateau.rate();
+  rates.lr = engine.optimizer().rate(rates.lr);
+  const StepResult r = compute(batches, step, rates);
   judge(batches, step, r);
   progress_.done = step;
   progress_.tokens += r.tokens;
@@ -140,7 +139,7 @@ void Trainer::step(int64_t step) {
     report.loss_scale = progress_.loss_scale->scale();
   }
   report.loss = r.loss;
-  report.lr = lr;
+  report.lr = rates.lr;
   report.grad_norm = r.grad_norm;
   report.tokens = progress_.tokens;
   report.step_time = seconds_now() - began;
@@ -174,10 +173,10 @@ void Trainer::end_step(StepReport& report) {
   saves_->report(progress_.done);
 }
 
-StepResult Trainer::compute(const StepBatches& batches, int64_t step, double lr) {
+StepResult Trainer::compute(const StepBatches& batches, int64_t step, const UpdateRates& rates) {
   if (injection_) injection_->begin_step(step);
   StepResult r = run_.engine->run(
-      batches.micro, step, lr, [&](const Unit& u) { saves_->wait_unit(u.index); },
+      batches.micro, step, rates, [&](const Unit& u) { saves_->wait_unit(u.index); },
       [&](double loss, double norm) { return decide(loss, norm); }, progress_.loss_scale ? progress_.loss_scale->scale() : 1);
   if (injection_ && !injection_->missed().empty())
     run_.log.warn("step {}: probe.inject found no call of {}", step, injection_->missed());

@@ -51,7 +51,7 @@ class Trainer : public RunView {
   void finish(bool stopped);
   void step(int64_t step);
   void leave_out(int64_t step);
-  StepResult compute(const StepBatches& batches, int64_t step, double lr);
+  StepResult compute(const StepBatches& batches, int64_t step, const UpdateRates& rates);
   Verdict decide(double loss, double norm);
   void judge(const StepBatches& batches, int64_t step, const StepResult& result);
   void end_step(StepReport& report);

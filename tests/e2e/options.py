@@ -76,6 +76,15 @@ def real(low, high, *with_, **more):
     return Number(low, high, *with_, whole=False, **more)
 
 
+class Maybe(Kind):
+    """A number, or a word for none."""
+    def __init__(self, of, word="none"):
+        self.of, self.word, self.bounds, self.beyond, self.with_ = of, word, [word] + of.bounds, of.beyond, of.with_
+
+    def takes(self, kind, value):
+        return self.of.takes(kind, value)
+
+
 class Text(Kind):
     def __init__(self, filled=False, choices=(), most=4096):
         self.filled, self.choices, self.most = filled, choices, most
@@ -142,6 +151,8 @@ STEPS, RANKS, TOKENS = 10**9, 2**15, 2**24
 FORMATS = ("auto", "text", "alpaca", "sharegpt", "messages")
 TYPES = ("f32", "bf16", "f16", "f64")
 NAME, FREE = Text(filled=True), Text()
+CLASSES = ("LRRangeTest", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "ConstantWarmUpLR", "ConstantWithCoolDownLR", "LinearWithWarmUpLR", "CosineWithWarmUpLR",
+           "CosineWithRestartsAndWarmUpLR", "PolynomialWithWarmUpLR")  # the others need an argument: schedules.py
 
 OPTIONS = {
     "model.path": FREE, "model.config": FREE, "model.tokenizer": FREE,
@@ -174,16 +185,19 @@ OPTIONS = {
     "optimizer.adjust_lr_fn": Text(choices=("original", "match_rms_adamw")), "optimizer.freeze_step": Number(2, STEPS), "optimizer.var_freeze_step": Number(2, STEPS),
     "optimizer.var_update_scaler": Number(1, STEPS), "optimizer.local_step_scaler": Number(1, STEPS), "optimizer.local_step_clipper": Number(1, STEPS),
     "optimizer.coeff_beta": real(0, 0.999999), "optimizer.factor_max": real(1e-6, 1e6), "optimizer.factor_min": real(1e-6, 1e6), "optimizer.factor_threshold": real(1e-6, 1),
-    "schedule.type": Text(choices=("constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay", "cosine_warmup_with_min_lr")),  # two more follow a validation: plateau.py
+    "schedule.type": Text(choices=("constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay", "cosine_warmup_with_min_lr", *CLASSES)),  # two more follow a validation: plateau.py
     "schedule.warmup_steps": Number(0, STEPS), "schedule.min_lr_ratio": real(0, 1), "schedule.cycles": real(1e-3, 1e6, zero=True),
     "schedule.power": real(0.01, 100), "schedule.end_lr": real(0, 10), "schedule.timescale": Number(0, STEPS), "schedule.stable_steps": Number(-1, STEPS),
-    "schedule.decay_steps": Number(0, STEPS), "schedule.warmup_type": Text(choices=("linear", "cosine", "1-sqrt")),
+    "schedule.decay_steps": Number(0, STEPS), "schedule.warmup_type": Text(choices=("auto", "linear", "cosine", "1-sqrt")),
     "schedule.decay_type": Text(choices=("cosine", "linear", "1-sqrt")), "schedule.steps": Number(0, STEPS),
     "schedule.warmup_lr_ratio": real(1e-12, 1, zero=True), "schedule.factor": real(1e-6, 0.999999, zero=True), "schedule.patience": Number(0, STEPS),
     "schedule.threshold": real(1e-12, 1, zero=True), "schedule.threshold_mode": Text(choices=("auto", "rel", "abs")), "schedule.cooldown": Number(0, STEPS),
     "schedule.raise_cooldown": Number(0, STEPS), "schedule.lowest_lr": real(-1, 10), "schedule.highest_lr": real(1e-12, 10),
     "schedule.smooth_window": Number(0, 100000), "schedule.reset_after": Number(1, STEPS),
     "precision.compute": Text(choices=(*TYPES, "auto")), "precision.bf16_products": Text(choices=("auto", "dot", "widen")),
+    "precision.loss_scale": Maybe(real(1e-30, 1e30, zero=True), "auto"), "precision.scale_rule": Text(choices=("deepspeed", "deepspeed-0.13", "mindformers")),
+    "precision.scale_initial": real(1e-30, 1e30), "precision.scale_window": Number(1, STEPS), "precision.scale_hysteresis": Number(1, STEPS),
+    "precision.scale_factor": real(1.000001, 1e6), "precision.scale_min": real(1e-30, 1e30, "precision.scale_initial=1e30"), "precision.scale_consecutive_hysteresis": Bool(),
     "precision.recipes": Records(), "precision.unfused": ListOf(NAME),
     "parallel.data": Number(0, RANKS), "parallel.tensor": Number(1, RANKS), "parallel.pipeline": Number(1, RANKS), "parallel.sequence": Bool(),
     "parallel.zero": Number(0, 3), "parallel.sum_leaves": Number(0, 2**16), "parallel.virtual": Number(1, 4096),
@@ -194,6 +208,17 @@ OPTIONS = {
     "log.every": Number(1, STEPS), "log.tensorboard": Bool(), "log.local_norms": FREE, "probe.inject": Records(),
     "health.skip_norm": real(1e-12, 1e12, zero=True), "health.skip_count": Number(0, 10**9, "health.skip_norm=1"), "health.embedding_norm": real(1e-12, 1e18, zero=True),
 }
+
+# The arguments of other programs' schedules.
+RATE = real(0, 10)
+OPTIONS |= {f"schedule.{key}": kind for keys, kind in (
+    ("total_steps total_num_steps decay_start_steps cycle_second_stair_count", Number(-1, STEPS)),
+    ("keep_steps final_steps t_max t_0 cycle_second_step_size cycle_first_stair_count decay_step_size", Number(0, STEPS)),
+    ("warmup_num_steps cycle_first_step_size lr_range_test_step_size", Number(1, STEPS)), ("t_mult", Number(1, 1000)),
+    ("warmup_ratio decay_ratio decay_start_ratio", Maybe(real(0, 1))), ("lr_end lr_end2 warmup_max_lr cycle_min_lr cycle_max_lr", Maybe(RATE)),
+    ("num_cycles", Maybe(real(0, 1e6))), ("lr_scale decay_lr_rate lr_range_test_step_rate", real(0, 1e6)), ("decay_mom_rate warmup_min_ratio cos_min_ratio", real(0, 1)),
+    ("warmup_lr_init lr_end1 eta_min warmup_min_lr lr_range_test_min_lr", RATE), ("cycle_min_mom cycle_max_mom", real(0, 0.999999)),
+    ("cycle_momentum lr_range_test_staircase", Bool())) for key in keys.split()}
 
 # What an option of the optimizer is given with: a type that takes it, and bounds of others that would be in its way.
 BESIDE = {f"optimizer.{key}": [f"optimizer.{setting}" for setting in settings.split()] for keys, settings in {

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "optim/class_schedules.h"
 
 namespace ravine {
 namespace {
@@ -79,6 +81,61 @@ TEST(Schedule, EqualsTransformersAtEveryStep) {
   std::vector<int64_t> steps(all["steps"].get<size_t>());
   for (size_t i = 0; i < steps.size(); ++i) steps[i] = static_cast<int64_t>(i);
   EXPECT_GE(compare(all, steps), 17 * 200);
+}
+
+// Config as options of these names would give it.
+Config config_of(const Json& curve) {
+  std::vector<Setting> settings = {{"optimizer.lr", curve["base_lr"].dump()}, {"schedule.type", curve["type"]}};
+  for (auto& [key, value] : curve["args"].items())
+    settings.push_back({"schedule." + key, value.is_string() ? value.get<std::string>() : value.dump()});
+  return parse_config("", "x", settings);
+}
+
+// tools/golden/copy_class_schedules.py. DeepSpeed works in f64. MindFormers works in f32: angles of up to 3 pi carry two
+// roundings into half a cosine, 10 units in the last place of the full rate, and the sum around it two more.
+TEST(Schedule, EqualsClassesOfDeepSpeedAndMindFormers) {
+  const Json all = read_json(RAVINE_SOURCE_DIR "/tests/golden/class_schedules.json");
+  const std::vector<int64_t> steps = all["steps"];
+  std::set<std::string> types;
+  for (const Json& curve : all["curves"]) {
+    const Config c = config_of(curve);
+    const double bound = c.optimizer.lr * (curve.contains("f32") ? 12 * 0x1p-24 : 1e-13);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const UpdateRates got = rates_of_update(c.schedule, c.optimizer.lr, 200, steps[i]);
+      EXPECT_NEAR(got.lr, curve["lr"][i].get<double>(), bound) << curve["type"] << curve["args"] << " at step " << steps[i];
+      EXPECT_EQ(got.betas.has_value(), curve.contains("betas"));
+      if (!got.betas) continue;
+      EXPECT_NEAR((*got.betas)[0], curve["betas"][i][0].get<double>(), 1e-13) << curve["args"] << " at step " << steps[i];
+      EXPECT_EQ((*got.betas)[1], curve["betas"][i][1].get<double>());
+    }
+    types.insert(curve["type"]);
+  }
+  for (const auto& row : names_of(ScheduleType{}))
+    EXPECT_EQ(is_class_schedule(row.value), types.contains(row.name)) << row.name;
+}
+
+TEST(Schedule, ClassesRefuseWhatTheyCannotDo) {
+  auto refused = [](std::vector<Setting> settings, const std::string& word) {
+    try {
+      parse_config("", "x", settings);
+      ADD_FAILURE() << word;
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
+    }
+  };
+  refused({{"schedule.type", "OneCycle"}, {"schedule.cycle_min_lr", "1e-5"}}, "schedule.cycle_max_lr");
+  refused({{"schedule.type", "OneCycle"}, {"schedule.cycle_max_lr", "1e-5"}}, "schedule.cycle_min_lr");
+  refused({{"schedule.type", "CosineAnnealingLR"}}, "schedule.t_max");
+  refused({{"schedule.type", "CosineAnnealingWarmRestarts"}}, "schedule.t_0");
+  refused({{"schedule.type", "WarmUpStableDecayLR"}}, "schedule.decay_start_steps");
+  refused({{"schedule.type", "WarmUpStableDecayLR"}, {"schedule.decay_start_steps", "9"}, {"train.steps", "9"}}, "earlier");
+  refused({{"schedule.type", "PolynomialWithWarmUpLR"}, {"optimizer.lr", "1e-8"}}, "schedule.lr_end");
+  refused({{"schedule.type", "WarmupLR"}, {"schedule.warmup_type", "cosine"}}, "schedule.warmup_type");
+  refused({{"schedule.type", "linear"}, {"schedule.warmup_type", "log"}}, "schedule.warmup_type");
+  ScheduleOptions o;
+  o.type = ScheduleType::OneCycle, o.classes.decay_step_size = 1, o.classes.decay_mom_rate = 1;
+  EXPECT_NO_THROW(class_betas(o, 4000));
+  EXPECT_THROW(class_betas(o, 4001), UserError);
 }
 
 ScheduleOptions schedule(ScheduleType type, int64_t warmup = 0, double min_lr_ratio = 0) {
