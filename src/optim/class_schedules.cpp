@@ -9,8 +9,6 @@
 namespace ravine {
 namespace {
 
-using enum ScheduleType;
-
 double half_wave(double angle) { return 0.5 * (1 + std::cos(angle)); }
 
 // ---- MindFormers ----
@@ -32,34 +30,34 @@ double decay_of(const ScheduleOptions& s, double total, double otherwise) {
   return s.decay_steps > 0 ? static_cast<double>(s.decay_steps) : otherwise;
 }
 
-double cosine(const ScheduleOptions& s, double lr, const Length& l, double t) {
+double class_cosine(const ScheduleOptions& s, double lr, const Length& l, double t) {
   const double end = s.classes.lr_end.value_or(0), progress = (t - l.warmup) / std::max(1.0, l.total - l.warmup);
   const double wave = half_wave(std::numbers::pi * 2 * s.classes.num_cycles.value_or(0.5) * progress);
   return end + (lr - end) * std::max(0.0, wave);
 }
 
-double cosine_restarts(const ScheduleOptions& s, double lr, const Length& l, double t) {
+double class_cosine_restarts(const ScheduleOptions& s, double lr, const Length& l, double t) {
   const double end = s.classes.lr_end.value_or(0), progress = (t - l.warmup) / std::max(1.0, l.total - l.warmup);
   if (progress >= 1) return 0;
   const double wave = half_wave(std::numbers::pi * std::fmod(s.classes.num_cycles.value_or(1) * progress, 1.0));
   return end + (lr - end) * std::max(0.0, wave);
 }
 
-double polynomial_fall(const ScheduleOptions& s, double lr, const Length& l, double t) {
+double class_polynomial(const ScheduleOptions& s, double lr, const Length& l, double t) {
   const double end = s.classes.lr_end.value_or(1e-7);
   if (t > l.total) return end;
   const double left = 1 - (t - l.warmup) / decay_of(s, l.total, l.total - l.warmup);
   return (lr - end) * std::pow(left, s.power) + end;
 }
 
-double stable_decay(const ScheduleOptions& s, double lr, const Length& l, double t) {
+double class_stable_decay(const ScheduleOptions& s, double lr, const Length& l, double t) {
   const double end = s.classes.lr_end.value_or(1e-7);
   const double begin = s.classes.decay_start_ratio ? std::floor(l.total * *s.classes.decay_start_ratio)
                                                    : static_cast<double>(s.classes.decay_start_steps);
   return t < begin ? lr : lr - (lr - end) * (t - begin) / (l.total - begin);
 }
 
-double cool_down(const ScheduleOptions& s, double lr, const Length& l, double t) {
+double class_cool_down(const ScheduleOptions& s, double lr, const Length& l, double t) {
   const ScheduleClasses& c = s.classes;
   const double decay = decay_of(s, l.total, l.total), in_decay = t - l.warmup - static_cast<double>(c.keep_steps);
   if (in_decay < 0) return lr;
@@ -71,7 +69,8 @@ double cool_down(const ScheduleOptions& s, double lr, const Length& l, double t)
   return in_decay < decay + static_cast<double>(c.final_steps) || last == 0 ? c.lr_end1 : last;
 }
 
-double annealing(const ScheduleOptions& s, double lr, double t) {
+double class_annealing(const ScheduleOptions& s, double lr, double t) {
+  using enum ScheduleType;
   const ScheduleClasses& c = s.classes;
   double length = static_cast<double>(c.t_max);
   if (s.type == CosineAnnealingWarmRestarts) {
@@ -82,7 +81,8 @@ double annealing(const ScheduleOptions& s, double lr, double t) {
 }
 
 double mindformers_rate(const ScheduleOptions& s, double lr, int64_t steps, double t) {
-  if (s.type == CosineAnnealingLR || s.type == CosineAnnealingWarmRestarts) return annealing(s, lr, t);
+  using enum ScheduleType;
+  if (s.type == CosineAnnealingLR || s.type == CosineAnnealingWarmRestarts) return class_annealing(s, lr, t);
   const Length l = length_of(s, steps);
   // Asked before the warm-up, as there.
   if ((s.type == CosineWithWarmUpLR || s.type == CosineWithRestartsAndWarmUpLR) && t >= decay_of(s, l.total, l.total))
@@ -92,15 +92,15 @@ double mindformers_rate(const ScheduleOptions& s, double lr, int64_t steps, doub
     case LinearWithWarmUpLR:
       return lr * std::max(0.0, (l.total - t) / std::max(1.0, l.total - l.warmup));
     case CosineWithWarmUpLR:
-      return cosine(s, lr, l, t);
+      return class_cosine(s, lr, l, t);
     case CosineWithRestartsAndWarmUpLR:
-      return cosine_restarts(s, lr, l, t);
+      return class_cosine_restarts(s, lr, l, t);
     case PolynomialWithWarmUpLR:
-      return polynomial_fall(s, lr, l, t);
+      return class_polynomial(s, lr, l, t);
     case WarmUpStableDecayLR:
-      return stable_decay(s, lr, l, t);
+      return class_stable_decay(s, lr, l, t);
     case ConstantWithCoolDownLR:
-      return cool_down(s, lr, l, t);
+      return class_cool_down(s, lr, l, t);
     default:
       return lr;  // ConstantWarmUpLR
   }
@@ -113,6 +113,7 @@ double warm(const ScheduleOptions& s, double i, double warmup) {
 }
 
 double warmup_rate(const ScheduleOptions& s, double base_lr, double total, double i) {
+  using enum ScheduleType;
   const ScheduleClasses& c = s.classes;
   const double warmup = static_cast<double>(std::max<int64_t>(2, c.warmup_num_steps));
   if (s.type == WarmupCosineLR) {
@@ -163,9 +164,10 @@ double range_test(const ScheduleClasses& c, double step) {
 
 }  // namespace
 
-bool is_class_schedule(ScheduleType type) { return type >= LRRangeTest; }
+bool is_class_schedule(ScheduleType type) { return type >= ScheduleType::LRRangeTest; }
 
 double class_rate(const ScheduleOptions& s, double base_lr, int64_t steps, int64_t step) {
+  using enum ScheduleType;
   const double t = static_cast<double>(step);
   switch (s.type) {
     case LRRangeTest:
@@ -184,7 +186,7 @@ double class_rate(const ScheduleOptions& s, double base_lr, int64_t steps, int64
 
 std::optional<std::array<double, 2>> class_betas(const ScheduleOptions& s, int64_t step) {
   const ScheduleClasses& c = s.classes;
-  if (s.type != OneCycle || !c.cycle_momentum) return std::nullopt;
+  if (s.type != ScheduleType::OneCycle || !c.cycle_momentum) return std::nullopt;
   const Cycle at = cycle_at(c, static_cast<double>(step));
   double beta = step == 0 ? c.cycle_min_mom  // as it is made there, before the first update
                 : at.over ? c.cycle_max_mom * (1 + c.decay_mom_rate * at.decayed)
