@@ -136,7 +136,8 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
   const Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
-  StepEngine engine(*model, config, Types::of(compute), kernels, {.rows = flags.micro_batch, .columns = flags.length});
+  StepEngine engine(*model, config, Types::of(compute, config.precision.gradients), kernels,
+                    {.rows = flags.micro_batch, .columns = flags.length});
   MachinePeaks peaks = machine_peaks(flags.profile ? Peaks::all : Peaks::arithmetic);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
   double planned = static_cast<double>(engine.memory().total()) / (1 << 20);

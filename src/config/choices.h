@@ -174,7 +174,6 @@ constexpr auto names_of(StageSplit) {
 
 // ---- arithmetic ----
 
-// How cpu multiplies bf16: widened to f32, or by the dot product instruction (kernels/kernels.h).
 // Whose rule moves a dynamic loss scale (train/loss_scale.h).
 enum class ScaleRule : uint8_t { deepspeed, deepspeed_013, mindformers };
 constexpr auto names_of(ScaleRule) {
@@ -183,6 +182,14 @@ constexpr auto names_of(ScaleRule) {
       {{deepspeed, "deepspeed"}, {deepspeed_013, "deepspeed-0.13"}, {mindformers, "mindformers"}});
 }
 
+// What gradients of matrices are kept in between the micro batches and the update.
+enum class GradientType : uint8_t { f32, compute };
+constexpr auto names_of(GradientType) {
+  using enum GradientType;
+  return std::to_array<ValueName<GradientType>>({{f32, "f32"}, {compute, "compute"}});
+}
+
+// How cpu multiplies bf16: widened to f32, or by the dot product instruction (kernels/kernels.h).
 enum class Bf16Products : uint8_t { widen, dot };
 constexpr auto names_of(Bf16Products) {
   using enum Bf16Products;

@@ -360,6 +360,7 @@ struct PrecisionOptions {
   std::optional<Bf16Products> bf16_products;
   std::vector<RecipeOption> recipes;
   std::vector<std::string> unfused;
+  GradientType gradients = GradientType::f32;
   std::optional<double> loss_scale;  // none: auto
   ScaleRule scale_rule = ScaleRule::deepspeed;
   double scale_initial = 65536, scale_factor = 2, scale_min = 1;
@@ -378,6 +379,9 @@ struct PrecisionOptions {
     v("unfused", unfused,
       "ops that run as their unfused definition: attention, add_rms_norm, add_layer_norm, loss_head, qkv, gate_up, rope, swiglu, geglu",
       filled() & other_bits());
+    v("gradients", gradients,
+      "type of the gradients of matrices: f32, or the compute type, in which each micro batch and each sum over ranks is rounded; the update widens them as it reads them",
+      other_bits());
     v("loss_scale", loss_scale,
       "the loss is multiplied by it before backward, gradients are divided again; 0: a scale that falls with each overflow and grows without; auto: 0 with compute f16, else none",
       between(1e-30, kMostScale) & or_zero() & no_value(kAuto) & other_bits());

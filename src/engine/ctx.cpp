@@ -6,9 +6,13 @@
 
 namespace ravine {
 
-Types Types::of(DType compute) {
-  if (compute == DType::f64) return {DType::f64, DType::f64, DType::f64, DType::f64};
-  return {compute, DType::f32, DType::f32, DType::f32};
+Types Types::of(DType compute, GradientType gradients) {
+  const DType wide = compute == DType::f64 ? DType::f64 : DType::f32;
+  return {.compute = compute,
+          .residual = wide,
+          .master = wide,
+          .stat = wide,
+          .gradient = gradients == GradientType::compute ? compute : wide};
 }
 
 const RecipeRule* Recipe::find(const std::string& path, const std::string& op, Role role) const {

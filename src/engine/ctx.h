@@ -16,6 +16,7 @@
 
 #include "base/parallel.h"
 #include "comm/group.h"
+#include "config/choices.h"
 #include "engine/batch.h"
 #include "engine/grads.h"
 #include "engine/observer.h"
@@ -31,9 +32,10 @@ namespace ravine {
 struct Types {
   DType compute = DType::f32;   // activations inside blocks, matrices as kernels read them
   DType residual = DType::f32;  // the residual stream and its gradient
-  DType master = DType::f32;    // weights, weight gradients, moments
+  DType master = DType::f32;    // weights, moments
   DType stat = DType::f32;      // rstd, lse, tables
-  static Types of(DType compute);
+  DType gradient = DType::f32;  // gradients of the matrices that kernels read in the compute type; of others: master
+  static Types of(DType compute, GradientType gradients = GradientType::f32);
 };
 
 class Ctx {

@@ -26,9 +26,10 @@ void divide(Bucket& b, const Sharding& sharding) {
 }
 
 void declare_types(Bucket& b, bool matrix, const Types& types) {
-  b.master_type = b.grad_type = types.master;
-  b.copy_type = types.compute;
   const bool narrow = matrix && types.compute != types.master;
+  b.master_type = types.master;
+  b.grad_type = narrow ? types.gradient : types.master;
+  b.copy_type = types.compute;
   b.reads_master =
       !narrow || std::any_of(b.spans.begin(), b.spans.end(), [](const Bucket::Span& s) { return s.param->use != Use::matrix; });
   // What is frozen is kept in the types that kernels read, and in no other.

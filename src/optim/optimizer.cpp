@@ -314,6 +314,11 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
       c.call(Cast{part_of(grad, wanted[0].begin, wanted[0].count), view(grads)});
       c.call(Cast{part_of(master, wanted[0].begin, wanted[0].count), view(params)});
     }
+    if (mine && bucket.grad_type != bucket.master_type) {  // rules of more than elements take masters and gradients of one type
+      Tensor wide = buffer(wanted[me].count, bucket.master_type);
+      c.call(Cast{grads.view(), wide.view()});
+      grads = std::move(wide);
+    }
     if (mine) {
       const Bucket::Span& span = bucket.spans[s];
       const CutItems cut(span, *mine, tensor_size_);

@@ -103,7 +103,12 @@ void FlatGrads::close_grads(Ctx& c, const Unit& unit) {
         moving_.push_back({i, {}, std::move(all), leaf_ends_, std::move(r)});
       }
     } else {
-      if (leaf_ends_) end_leaf_of(c, a);
+      if (rounds(a.bucket)) {
+        clear_unwritten(c, a);
+        add_micro(c, a, std::exchange(a.leaf, {}), leaf_ends_);
+      } else if (leaf_ends_) {
+        end_leaf_of(c, a);
+      }
       if (step_ends_ && !local_) reduce(c, a);
     }
   }
@@ -122,7 +127,7 @@ void FlatGrads::advance(Ctx& c, size_t count) {
     }
     m.from = Tensor();
     Accumulator& a = accumulators_[m.accumulator];
-    if (reduces_early(a.bucket)) take_reduced(c, a, std::move(m.to), m.leaf_ends);
+    if (reduces_early(a.bucket)) add_micro(c, a, std::move(m.to), m.leaf_ends);
   }
   for (; !still.empty(); still.pop_back()) moving_.push_front(std::move(still.back()));
 }
@@ -131,20 +136,20 @@ void FlatGrads::settle(Ctx& c) {
   while (!moving_.empty()) advance(c, moving_.size());
 }
 
-// The sum over the group of one micro batch.
-void FlatGrads::take_reduced(Ctx& c, Accumulator& a, Tensor sum, bool leaf_ends) {
-  if (!a.leaf_shard)
-    a.leaf_shard = std::move(sum);
+// The gradients of one micro batch: of this rank, or their sum over the group.
+void FlatGrads::add_micro(Ctx& c, Accumulator& a, Tensor micro, bool leaf_ends) {
+  if (!a.leaf_sum)
+    a.leaf_sum = std::move(micro);
   else
-    c.call(Add{a.leaf_shard.view(), sum.view(), a.leaf_shard.view()});
-  if (leaf_ends) a.leaves.add(c, std::exchange(a.leaf_shard, {}));
+    c.call(Add{a.leaf_sum.view(), micro.view(), a.leaf_sum.view()});
+  if (leaf_ends) a.leaves.add(c, std::exchange(a.leaf_sum, {}));
 }
 
 // The leaves of this rank. Whether there are any.
 bool FlatGrads::sum_leaves(Ctx& c, Accumulator& a) {
   if (a.sum) return true;
   if (a.leaf) end_leaf_of(c, a);
-  if (a.leaf_shard) a.leaves.add(c, std::exchange(a.leaf_shard, {}));
+  if (a.leaf_sum) a.leaves.add(c, std::exchange(a.leaf_sum, {}));
   a.sum = a.leaves.total(c);
   if (!a.sum) return false;
   if (table_->sequence && !bucket_of(a).cut) all_reduce(c, table_->ranks->along(Axis::tensor), a.sum.view());
@@ -246,7 +251,7 @@ void FlatGrads::add_tied(Ctx& c) {
 
 void FlatGrads::end_step() {
   for (Accumulator& a : accumulators_) {
-    a.leaf = a.leaf_shard = a.sum = Tensor();
+    a.leaf = a.leaf_sum = a.sum = Tensor();
     a.leaves.clear();
     a.reduced = false;
   }
@@ -275,7 +280,7 @@ std::vector<const Param*> FlatGrads::grads_in(const TensorView& v) const {
       if (t) find_params(bucket_of(a), t.view().data, t.view().bytes(), t.dtype(), first, v, found);
     };
     look(a.leaf, 0);
-    look(a.leaf_shard, shard);
+    look(a.leaf_sum, reduces_early(a.bucket) ? shard : 0);
     look(a.sum, reduces_early(a.bucket) ? shard : 0);
     if (a.tied && !found.empty()) found = {a.tied};
     out.insert(out.end(), found.begin(), found.end());

@@ -10,6 +10,9 @@
 // leaves of a balanced tree (LeafSums), whose upper levels run over the ranks of the group. A tied parameter has an accumulator
 // of its own per place of use, summed like the owner's and added to it once at the end. So bits do not depend on how leaves lie
 // on ranks, as long as those of a rank are a power of two.
+//
+// Gradients of 16 bits (precision.gradients) are rounded once per micro batch, and once per sum of two: a micro batch has an
+// accumulator of its own and is then added, at every stage, so that the stages round alike.
 #pragma once
 #include <deque>
 #include <memory>
@@ -63,8 +66,8 @@ class FlatGrads : public GradStore {
     size_t bucket = 0;
     const Param* tied = nullptr;  // null: the bucket's own
     const Unit* unit = nullptr;   // whose backward adds to it; null: of an owner on another stage, which nobody writes to
-    Tensor leaf;                  // of the leaf under way: the whole bucket
-    Tensor leaf_shard;            // of the leaf under way where every micro batch is reduced: this rank's shard
+    Tensor leaf;                  // of the leaf under way: the whole bucket; of its micro batch, where these are added
+    Tensor leaf_sum;  // of the leaf under way, where micro batches are added: the bucket, or this rank's shard if reduced
     LeafSums leaves;
     bool reduced = false;  // over the group, or on its way
     Tensor sum;            // after finish_grads: of the bucket, or of the shard if reduced early
@@ -83,6 +86,8 @@ class FlatGrads : public GradStore {
     Reduction reduction;
   };
   static constexpr int kNone = -1;
+  // Gradients of 16 bits: what is added is rounded first.
+  bool rounds(size_t bucket) const { return table_->buckets[bucket].grad_type != table_->buckets[bucket].master_type; }
   bool reduces_early(size_t bucket) const { return table_->zero >= 2 && table_->group(bucket).size() > 1; }
   const Bucket& bucket_of(const Accumulator& a) const { return table_->buckets[a.bucket]; }
   Accumulator& own(size_t bucket) { return accumulators_[static_cast<size_t>(own_[bucket])]; }
@@ -94,7 +99,7 @@ class FlatGrads : public GradStore {
   bool sum_leaves(Ctx& c, Accumulator& a);
   void reduce(Ctx& c, Accumulator& a);
   void note_local(Ctx& c, bool early);
-  void take_reduced(Ctx& c, Accumulator& a, Tensor sum, bool leaf_ends);
+  void add_micro(Ctx& c, Accumulator& a, Tensor micro, bool leaf_ends);
   void advance(Ctx& c, size_t count);
   void add_tied(Ctx& c);
   TensorView owned_sum(const Accumulator& a) const;

@@ -61,7 +61,7 @@ class Check {
         backend_(backend),
         options_(options),
         arithmetic_(choose_arithmetic(config.precision, backend, cpu_arithmetic(cpu_id()))),
-        types_(Types::of(arithmetic_.compute)) {
+        types_(Types::of(arithmetic_.compute, config.precision.gradients)) {
     std::unique_ptr<Model> model = open_run_model(config);
     micros_ = div_exact(config.train.global_batch, config.train.micro_batch);
     if (config.data.train.empty()) {

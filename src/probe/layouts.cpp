@@ -92,7 +92,7 @@ class LayoutCheck {
         options_(options),
         arithmetic_(
             choose_arithmetic(config.precision, backend, world ? common_arithmetic(world->all()) : cpu_arithmetic(cpu_id()))),
-        types_(Types::of(arithmetic_.compute)) {
+        types_(Types::of(arithmetic_.compute, config.precision.gradients)) {
     config_.train.global_batch = kMicros * config.train.micro_batch;
     config_.parallel = ParallelOptions();
     config_.parallel.sum_leaves = kMicros;

@@ -63,7 +63,7 @@ Decision decide(Model& model, const Config& asked, const std::string& backend, i
     RunLayout layout = run_layout(c, ranks, model);
     const Arithmetic arithmetic = choose_arithmetic(c.precision, backend, cpu_arithmetic(cpu_id()));
     Kernels kernels = backend_kernels(backend, arithmetic.products);
-    int64_t bytes = plan_ranks(model, c, layout, Types::of(arithmetic.compute), kernels, columns).bytes;
+    int64_t bytes = plan_ranks(model, c, layout, Types::of(arithmetic.compute, c.precision.gradients), kernels, columns).bytes;
     out.steps.push_back({.config = c, .layout = layout, .setting = setting, .why = why, .bytes = bytes, .fits = bytes <= have});
     return out.steps.back().fits;
   };

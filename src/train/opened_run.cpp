@@ -81,7 +81,7 @@ RunChoices make_choices(OpenedRun& run, const std::optional<RunRecord>& was, con
   p.compute = chosen.compute;
   if (chosen.compute == DType::bf16 && backend == "cpu") p.bf16_products = chosen.products;
   RunChoices out;
-  out.types = Types::of(chosen.compute);
+  out.types = Types::of(chosen.compute, p.gradients);
   if (kept || !chosen.why.empty())
     out.why = fmt::format("{}{}: {}", name(chosen.compute),
                           chosen.compute == DType::bf16 ? fmt::format(", products by {}", name_or(p.bf16_products, kAuto)) : "",

@@ -73,8 +73,8 @@ Variant Variants::plan(Recompute recompute, DType compute, int64_t micro, int64_
                         .leaves = std::gcd(shape_.leaves, micros)};
   WorkCount work;
   const Arithmetic arithmetic = choose_arithmetic(config.precision, backend_, cpu_arithmetic(cpu_id()));
-  StepEngine engine(model_, config, Types::of(arithmetic.compute), backend_kernels(backend_, arithmetic.products), shape, &work,
-                    &ranks_);
+  StepEngine engine(model_, config, Types::of(arithmetic.compute, config.precision.gradients),
+                    backend_kernels(backend_, arithmetic.products), shape, &work, &ranks_);
   v.bytes = engine.memory().total() - engine.memory().base + base_;
   double tokens = static_cast<double>(micro * shape.micro_batches * length);
   double seconds = work.seconds(compute == DType::bf16 ? flops_bf16_ : flops_f32_, bytes_, shape.micro_batches) / tokens;

@@ -94,6 +94,12 @@ def test_zero_in_bf16_with_recompute_and_dropout(folder):
             precision__compute="bf16", precision__bf16_products="widen", train__recompute="full", train__dropout=0.1, train__attention_dropout=0.2)
 
 
+def test_gradients_of_16_bits(folder):
+    """Rounded once per micro batch and per sum of two, whoever adds."""
+    layouts(folder, [("one", 1, {}), ("data 2", 2, {}), ("zero1", 2, {"zero": 1}), ("zero2", 4, {"zero": 2}), ("zero3", 2, {"zero": 3}), ("pipe 2 data 2", 4, {"pipeline": 2, "zero": 1})],
+            model={"tie_word_embeddings": True}, precision__compute="bf16", precision__gradients="compute")
+
+
 def test_tied_embeddings(folder):
     layouts(folder, [("one", 1, {}), ("data 2", 2, {}), ("zero1", 2, {"zero": 1}), ("zero3", 4, {"zero": 3}), ("pipe 2", 2, {"pipeline": 2}),
                      ("pipe 2 data 2 zero 2", 4, {"pipeline": 2, "zero": 2})], model={"tie_word_embeddings": True})

@@ -505,7 +505,7 @@ def test_plan(folder):
 
 def test_activations_of_a_layer_by_formula(folder):
     """What a layer keeps for its backward pass, counted in the arena as layers are added. Per token, in f32: two inputs of norms and their rstd lie beside the
-    sequence (Korthikanti et al. 2022: 1/t of them under sequence parallelism), q, k, v, what attention gives, its lse, gate and up beside the heads and the width
+    sequence (Korthikanti et al. 2022: 1/t of them under sequence parallelism), q, k, v, what attention gives, its lse (f64), gate and up beside the heads and the width
     (1/t under tensor ranks). recompute=none also keeps outputs of norms, gathered as products read them, and that of SwiGLU; full keeps the input alone."""
     C, H, G, D, I, T = 256, 8, 4, 32, 768, 512
     model = {"model_type": "llama", "hidden_size": C, "intermediate_size": I, "num_attention_heads": H, "num_key_value_heads": G, "vocab_size": 512, "max_position_embeddings": T}
@@ -520,7 +520,7 @@ def test_activations_of_a_layer_by_formula(folder):
 
     for tensor, sequence in ((1, False), (2, False), (2, True), (4, True)):
         parts = tensor if sequence else 1
-        cheap = (2 * C + 2) / parts + ((H + 2 * G) * D + H * D + H + 2 * I) / tensor
+        cheap = (2 * C + 2) / parts + ((H + 2 * G) * D + H * D + 2 * H + 2 * I) / tensor
         for recompute, want in (("cheap", cheap), ("none", cheap + 2 * C + I / tensor), ("full", 2 * C / parts)):
             got = kept(recompute, tensor, sequence)
             check(got == want, f"recompute {recompute}, {tensor} tensor ranks, sequence {sequence}: {got} numbers per token and layer, by formula {want}")

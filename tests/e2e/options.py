@@ -195,7 +195,7 @@ OPTIONS = {
     "schedule.raise_cooldown": Number(0, STEPS), "schedule.lowest_lr": real(-1, 10), "schedule.highest_lr": real(1e-12, 10),
     "schedule.smooth_window": Number(0, 100000), "schedule.reset_after": Number(1, STEPS),
     "precision.compute": Text(choices=(*TYPES, "auto")), "precision.bf16_products": Text(choices=("auto", "dot", "widen")),
-    "precision.loss_scale": Maybe(real(1e-30, 1e30, zero=True), "auto"), "precision.scale_rule": Text(choices=("deepspeed", "deepspeed-0.13", "mindformers")),
+    "precision.gradients": Text(choices=("f32", "compute")), "precision.loss_scale": Maybe(real(1e-30, 1e30, zero=True), "auto"), "precision.scale_rule": Text(choices=("deepspeed", "deepspeed-0.13", "mindformers")),
     "precision.scale_initial": real(1e-30, 1e30), "precision.scale_window": Number(1, STEPS), "precision.scale_hysteresis": Number(1, STEPS),
     "precision.scale_factor": real(1.000001, 1e6), "precision.scale_min": real(1e-30, 1e30, "precision.scale_initial=1e30"), "precision.scale_consecutive_hysteresis": Bool(),
     "precision.recipes": Records(), "precision.unfused": ListOf(NAME),

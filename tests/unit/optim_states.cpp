@@ -157,13 +157,10 @@ Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& lay
           }
           const int64_t whole = real ? (at * 7 + static_cast<int64_t>(p.index) * 13 + step * 5) % 23 - 11 : 0;
           const int64_t share = ranks.at().data == 0 ? whole - (layout.data - 1) * 3 : 3;
-          if (g.dtype == DType::f64)
-            g.as<double>()[i] = static_cast<double>(real ? share : 0);
-          else
-            g.as<float>()[i] = static_cast<float>(real ? share : 0);
           // Of neighbours that hold the same key/value head each has found a part.
-          if (const int n = replicas_of(p, layout.tensor); n > 1 && ranks.at().tensor % n > 0)
-            g.dtype == DType::f64 ? g.as<double>()[i] = 0 : g.as<float>()[i] = 0;
+          const int n = replicas_of(p, layout.tensor);
+          const auto value = static_cast<float>(real && (n == 1 || ranks.at().tensor % n == 0) ? share : 0);
+          visit_float(g.dtype, [&](auto zero) { g.as<decltype(zero)>()[i] = decltype(zero)(value); });
         }
       }
       for (Unit& u : set.units()) store.close_grads(c, u);
@@ -276,6 +273,16 @@ TEST(ItemStates, SixteenBitsToo) {
   const Numbers one = trained(item_rule(Whole::tensor), Types::of(DType::bf16), {}, 1, 2, "", "");
   for (const Layout& layout : std::vector<Layout>{{2, 1, 1}, {2, 1, 3}, {2, 2, 2}})
     expect_same(one, trained(item_rule(Whole::tensor), Types::of(DType::bf16), layout, 1, 2, "", ""), layout.text());
+}
+
+// precision.gradients=compute: what is widened as the update reads it gives the bits of gradients that are kept in f32 (these
+// are whole numbers, which bf16 holds), whatever the rule sees and however the model is divided.
+TEST_P(EveryRule, GivesTheSameBitsFromGradientsOf16Bits) {
+  const OptimizerOptions& options = options_of_type(GetParam());
+  const MakeRule make = [&] { return make_update_rule(options); };
+  const Numbers wide = trained(make, Types::of(DType::bf16), {}, 1, 3, "", "");
+  for (const Layout& layout : std::vector<Layout>{{}, {2, 1, 1}, {2, 1, 3}, {2, 2, 2}})
+    expect_same(wide, trained(make, Types::of(DType::bf16, GradientType::compute), layout, 1, 3, "", ""), layout.text());
 }
 
 TEST(ItemStates, ACheckpointGoesOnInAnyOtherLayout) {

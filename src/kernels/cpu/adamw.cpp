@@ -49,6 +49,7 @@ void update(const AdamW& a) {
     if (a.copy.dtype == DType::bf16) return update_spans<float, bf16>(a);
     return update_spans<float, Any>(a);
   }
+  if (a.grad.dtype == DType::bf16 && !a.copy.absent() && a.copy.dtype == DType::bf16) return update_spans<bf16, bf16>(a);
   if (a.copy.absent()) return update_spans<Any, void>(a);
   update_spans<Any, Any>(a);
 }
