@@ -45,8 +45,8 @@ double class_cosine_restarts(const ScheduleOptions& s, double lr, const Length& 
 
 double class_polynomial(const ScheduleOptions& s, double lr, const Length& l, double t) {
   const double end = s.classes.lr_end.value_or(1e-7);
-  if (t > l.total) return end;
-  const double left = 1 - (t - l.warmup) / decay_of(s, l.total, l.total - l.warmup);
+  if (t > l.total) return end;  // and behind the decay: there it would go on below zero
+  const double left = std::max(0.0, 1 - (t - l.warmup) / decay_of(s, l.total, l.total - l.warmup));
   return (lr - end) * std::pow(left, s.power) + end;
 }
 
@@ -54,7 +54,7 @@ double class_stable_decay(const ScheduleOptions& s, double lr, const Length& l, 
   const double end = s.classes.lr_end.value_or(1e-7);
   const double begin = s.classes.decay_start_ratio ? std::floor(l.total * *s.classes.decay_start_ratio)
                                                    : static_cast<double>(s.classes.decay_start_steps);
-  return t < begin ? lr : lr - (lr - end) * (t - begin) / (l.total - begin);
+  return t < begin ? lr : std::max(end, lr - (lr - end) * (t - begin) / (l.total - begin));
 }
 
 double class_cool_down(const ScheduleOptions& s, double lr, const Length& l, double t) {
@@ -70,13 +70,13 @@ double class_cool_down(const ScheduleOptions& s, double lr, const Length& l, dou
 }
 
 double class_annealing(const ScheduleOptions& s, double lr, double t) {
-  using enum ScheduleType;
   const ScheduleClasses& c = s.classes;
-  double length = static_cast<double>(c.t_max);
-  if (s.type == CosineAnnealingWarmRestarts) {
-    length = static_cast<double>(c.t_0);
-    while (t >= length) t -= length, length *= static_cast<double>(c.t_mult);
-  }
+  const bool restarts = s.type == ScheduleType::CosineAnnealingWarmRestarts;
+  double length = static_cast<double>(std::max<int64_t>(1, restarts ? c.t_0 : c.t_max));
+  if (restarts && c.t_mult == 1)
+    t = std::fmod(t, length);
+  else
+    for (; restarts && t >= length; length *= static_cast<double>(c.t_mult)) t -= length;
   return c.eta_min + (lr - c.eta_min) * half_wave(std::numbers::pi * t / length);
 }
 
@@ -146,7 +146,12 @@ Cycle cycle_at(const ScheduleClasses& c, double step) {
   const bool rises = x <= part;
   double scale = rises ? x / part : (x - 1) / (part - 1);
   const int64_t stairs = rises || c.cycle_second_stair_count < 0 ? c.cycle_first_stair_count : c.cycle_second_stair_count;
-  if (stairs > 0) scale = std::floor(scale * static_cast<double>(stairs)) / static_cast<double>(stairs);
+  if (stairs > 0) {  // in whole numbers: a stair begins at a step
+    const int64_t turn = static_cast<int64_t>(step) % (c.cycle_first_step_size + second);
+    const int64_t done =
+        rises ? turn * stairs / c.cycle_first_step_size : (c.cycle_first_step_size + second - turn) * stairs / second;
+    scale = static_cast<double>(done) / static_cast<double>(stairs);
+  }
   return {.scale = scale};
 }
 
