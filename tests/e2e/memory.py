@@ -58,14 +58,15 @@ def test_plan(folder):
 
 def test_gradients_of_16_bits(folder):
     """With precision.gradients=compute a parameter of a matrix takes 4 (master) + 8 (moments) + 2 (copy) + 2 (gradient) bytes: 2 less, in the plan and as the system sees it."""
-    more = {"precision.compute": "bf16", "checkpoint.every": 0, "data.sequence_length": 256, "train.micro_batch": 1, "train.global_batch": 2}
+    more = {"precision.compute": "bf16", "checkpoint.every": 0, "train.micro_batch": 1, "train.global_batch": 1,
+            "data.train": [r.save_ids(folder / "short.safetensors", 8, 16)], "data.sequence_length": 16}  # gradients are most of what a step adds
     tiny = {"model.config": r.save_config(folder / "tiny" / "config.json"), "data.train": [r.save_ids(folder / "tiny" / "ids.safetensors", 8, 16)], "data.sequence_length": 16}
     unplanned(folder, "first", **{**more, **tiny})
     matrices = 8 * (4 * 256 * 256 + 3 * 256 * 688) + 2 * 512 * 256
     own, taken, planned = {}, {}, {}
     for kind in ("f32", "compute"):
-        own[kind] = unplanned(folder, f"{kind}-tiny", **{**more, **tiny}, precision__gradients=kind)
-        status, text, taken[kind] = train(options(folder, train__output=folder / kind, **more, precision__gradients=kind))
+        own[kind] = unplanned(folder, f"{kind}-tiny", **{**more, **tiny, "precision.gradients": kind})
+        status, text, taken[kind] = train({**options(folder, train__output=folder / kind), **more, "precision.gradients": kind})
         r.check(status == 0, text)
         planned[kind] = float(re.search(r"([\d.]+) MiB in all", text)[1])
         r.check(abs(taken[kind] - planned[kind] - own[kind]) <= 4 * HUGE_PAGE, f"{kind}: took {taken[kind]:.1f} MiB, planned {planned[kind]:.1f}, own {own[kind]:.1f}")
