@@ -54,7 +54,7 @@ double class_stable_decay(const ScheduleOptions& s, double lr, const Length& l, 
   const double end = s.classes.lr_end.value_or(1e-7);
   const double begin = s.classes.decay_start_ratio ? std::floor(l.total * *s.classes.decay_start_ratio)
                                                    : static_cast<double>(s.classes.decay_start_steps);
-  return t < begin ? lr : std::max(end, lr - (lr - end) * (t - begin) / (l.total - begin));
+  return t < begin ? lr : lr - (lr - end) * (t - begin) / (l.total - begin);
 }
 
 double class_cool_down(const ScheduleOptions& s, double lr, const Length& l, double t) {

@@ -64,6 +64,11 @@ class Advice {
     if (!is_class_schedule(c_.schedule.type) && c_.schedule.warmup_steps >= t.steps)
       say("schedule.warmup_steps={} is not below train.steps={}: the rate never reaches optimizer.lr", c_.schedule.warmup_steps,
           t.steps);
+    const ScheduleOptions& s = c_.schedule;
+    if (const int64_t end = s.classes.total_steps > 0 ? s.classes.total_steps : s.steps;
+        s.type == ScheduleType::WarmUpStableDecayLR && end > 0 && end < t.steps)
+      say("schedule.total_steps={} is below train.steps={}: behind its end WarmUpStableDecayLR falls on, below zero, as in MindFormers",
+          end, t.steps);
     if (t.valid_every > 0 && !valid)
       say("train.valid_every={}, but there is nothing to validate on: set data.valid or data.valid_fraction", t.valid_every);
     if (t.valid_every == 0 && valid) say("validation data are given, but train.valid_every=0 never looks at them");

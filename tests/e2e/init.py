@@ -54,7 +54,7 @@ def test_lora(folder):
     said = r.run("train", "--config", config, "train.steps=2", "log.every=1", "schedule.warmup_steps=1", cwd=folder).stderr
     adapter = folder / "l" / "run" / "adapter"
     settings = json.loads((adapter / "adapter_config.json").read_text())
-    r.check((settings["r"], settings["lora_alpha"], len(settings["target_modules"])) == (8, 16, 7), settings)
+    r.check((settings["r"], settings["lora_alpha"], len({m.split(".")[-1] for m in settings["target_modules"]})) == (8, 16, 7), settings)
     r.check(f"--adapter {adapter}" in said, said)
     r.check((base / "model.safetensors").read_bytes() == before, "the base was changed")
     r.run("generate", "--model", base, "--adapter", adapter, "--prompt", "ravine", "--max-new-tokens", 2, "--chat", cwd=folder)
