@@ -47,7 +47,7 @@ using AllKernels =
                HeadNormForward, HeadNormBackward, RowDot, PartNormForward, PartNormBackward, UnitRowsForward, UnitRowsBackward,
                Matmul, SumRows, Rope, AttentionForward, AttentionBackward, SoftmaxForward, SoftmaxBackward, SoftCapForward,
                SoftCapBackward, SwigluForward, SwigluBackward, GegluForward, GegluBackward, GeluForward, GeluBackward, Dropout,
-               LossHead, LogSumExp, CrossEntropy, Add, Multiply, Cast, Fill, SumSquares, AdamW, Sgd, Lion, Adagrad, Blend,
+               LossHead, LogSumExp, CrossEntropy, Add, Multiply, Cast, Fill, SumSquares, AdamW, Sgd, Lion, Adagrad, WeightedSum,
                AdamDirection, FactoredMoments, FactoredScale, RootScale, Cadam, TimesRoot, LargestRatio, PackSigns,
                UnpackSigns>;
 

@@ -88,8 +88,8 @@ struct Adagrad {
 // said; on cpu grad is of any type that lanes know, the others are f32.
 
 // y = keep y + take x. x may be y.
-struct Blend {
-  static constexpr const char* name = "blend";
+struct WeightedSum {
+  static constexpr const char* name = "weighted_sum";
   TensorView y, x;
   double keep = 1, take = 1;
   template <class F>

@@ -102,7 +102,7 @@ TEST(CpuRules, BlendAndTheDirectionOfAdam) {
     every_way(
         {&y},
         [&] {
-          run(Blend{flat(y), flat(x), 0.75, -0.3});
+          run(WeightedSum{flat(y), flat(x), 0.75, -0.3});
         },
         [&](std::vector<Buffer>& was) {
           for (int64_t i = 0; i < n; ++i)
@@ -277,8 +277,8 @@ TEST(CpuRules, SignsInBits) {
 
 TEST(CpuRules, WrongShapesAreRefused) {
   Buffer a = vector_of(DType::f32, 8, 1), b = vector_of(DType::f32, 9, 1), wide = vector_of(DType::f64, 8, 1);
-  EXPECT_THROW(run(Blend{flat(a), flat(b)}), Error);
-  EXPECT_THROW(run(Blend{flat(wide), flat(a)}), Error);
+  EXPECT_THROW(run(WeightedSum{flat(a), flat(b)}), Error);
+  EXPECT_THROW(run(WeightedSum{flat(wide), flat(a)}), Error);
   EXPECT_THROW(run(FactoredScale{flat(a), flat(a), flat(a), flat(a)}), Error) << "a vector is no matrix";
 }
 

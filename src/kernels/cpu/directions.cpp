@@ -23,7 +23,7 @@ Row<T> at(const TensorView& v, int64_t begin) {
   return Row<T>(flat, 0, begin);
 }
 
-void blend(const Blend& a) {
+void blend(const WeightedSum& a) {
   const Lanes keep = all(static_cast<float>(a.keep)), take = all(static_cast<float>(a.take));
   for_tiles(a.y.count(), [&](int64_t begin, int64_t n) HWY_ATTR {
     const Row<float> y = at<float>(a.y, begin);
@@ -273,12 +273,12 @@ std::pair<int64_t, int64_t> sides(const char* op, const TensorView& x) {
 }  // namespace
 
 template <>
-Kernel<Blend> cpu_kernel() {
-  return {[](const Blend& a, void*) {
+Kernel<WeightedSum> cpu_kernel() {
+  return {[](const WeightedSum& a, void*) {
             check_packed(a.name, a.x, {{"y", &a.y, DType::f32, a.x.count()}});
             HWY_DYNAMIC_DISPATCH(blend)(a);
           },
-          no_workspace<Blend>};
+          no_workspace<WeightedSum>};
 }
 
 template <>

@@ -10,7 +10,7 @@ void check_like(const char* op, const TensorView& x, std::initializer_list<std::
   for (auto [what, v] : others) check_vector(op, what, flat(*v), x.count());
 }
 
-void run(const Blend& a, void*) {
+void run(const WeightedSum& a, void*) {
   check_like(a.name, a.y, {{"x", &a.x}});
   const TensorView ys = flat(a.y), xs = flat(a.x);
   const UpdateSpan all{0, a.y.count()};
@@ -188,8 +188,8 @@ void run(const UnpackSigns& a, void*) {
 }  // namespace
 
 template <>
-Kernel<Blend> kernel_of() {
-  return entry<Blend>(run);
+Kernel<WeightedSum> kernel_of() {
+  return entry<WeightedSum>(run);
 }
 template <>
 Kernel<AdamDirection> kernel_of() {

@@ -48,10 +48,10 @@ class AdafactorRule : public UpdateRule {
     const double taken = rate / std::max(1.0, root_mean_square(c, u.view()) / o_.clip_threshold);
     const double keep = 1 - rate * v.spans[0].weight_decay;
     if (o_.beta1 > 0) {
-      c.call(Blend{.y = v.states[3], .x = u.view(), .keep = o_.beta1, .take = (1 - o_.beta1) * taken});
-      c.call(Blend{.y = v.param, .x = v.states[3], .keep = keep, .take = -1});
+      c.call(WeightedSum{.y = v.states[3], .x = u.view(), .keep = o_.beta1, .take = (1 - o_.beta1) * taken});
+      c.call(WeightedSum{.y = v.param, .x = v.states[3], .keep = keep, .take = -1});
     } else {
-      c.call(Blend{.y = v.param, .x = u.view(), .keep = keep, .take = -taken});
+      c.call(WeightedSum{.y = v.param, .x = u.view(), .keep = keep, .take = -taken});
     }
   }
 

@@ -37,7 +37,7 @@ class CameRule : public UpdateRule {
     }
     const double clipped = 1 / std::max(1.0, root_mean_square(c, u.view()) / o_.clip_threshold);
     const double rate = lr * v.spans[0].lr_mult * (o_.scale_parameter ? std::max(o_.eps[1], root_mean_square(c, v.param)) : 1);
-    c.call(Blend{.y = moment, .x = u.view(), .keep = o_.beta1, .take = (1 - o_.beta1) * clipped});
+    c.call(WeightedSum{.y = moment, .x = u.view(), .keep = o_.beta1, .take = (1 - o_.beta1) * clipped});
     if (matrix) {
       c.call(FactoredMoments{.x = u.view(),
                              .minus = moment,
@@ -49,7 +49,7 @@ class CameRule : public UpdateRule {
       c.call(FactoredScale{.x = moment, .row = v.states[4], .col = v.states[5], .out = u.view()});
     }
     const double keep = 1 - rate * v.spans[0].weight_decay;
-    c.call(Blend{.y = v.param, .x = matrix ? u.view() : moment, .keep = keep, .take = -rate});
+    c.call(WeightedSum{.y = v.param, .x = matrix ? u.view() : moment, .keep = keep, .take = -rate});
   }
 
  private:

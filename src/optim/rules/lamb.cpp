@@ -28,7 +28,7 @@ class LambRule : public UpdateRule {
                          .grad_scale = grad_scale});
     const double ratio = trust_ratio(norm_of(c, v.param), norm_of(c, direction.view()), o_.min_coeff, o_.max_coeff);
     const double correction = o_.bias_correction ? std::sqrt(1 - std::pow(b2, t)) / (1 - std::pow(b1, t)) : 1;
-    c.call(Blend{.y = v.param, .x = direction.view(), .take = -lr * v.spans[0].lr_mult * correction * ratio});
+    c.call(WeightedSum{.y = v.param, .x = direction.view(), .take = -lr * v.spans[0].lr_mult * correction * ratio});
   }
 
  private:

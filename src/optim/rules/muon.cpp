@@ -30,9 +30,10 @@ class MuonRule : public UpdateRule {
   void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
     if (v.states[0].absent()) return adamw(c, v, step, lr, grad_scale);
     const Tensor x = like(c, v.param);
-    c.call(Blend{.y = v.states[0], .x = v.grad, .keep = o_.momentum, .take = (1 - o_.momentum) * grad_scale});
+    c.call(WeightedSum{.y = v.states[0], .x = v.grad, .keep = o_.momentum, .take = (1 - o_.momentum) * grad_scale});
     c.call(Cast{v.states[0], x.view()});
-    if (o_.nesterov) c.call(Blend{.y = x.view(), .x = v.grad, .keep = o_.momentum, .take = (1 - o_.momentum) * grad_scale});
+    if (o_.nesterov)
+      c.call(WeightedSum{.y = x.view(), .x = v.grad, .keep = o_.momentum, .take = (1 - o_.momentum) * grad_scale});
     const int64_t rows = v.param.shape[-2], columns = v.param.shape[-1];
     const Tensor next = c.empty({rows, columns}, x.dtype(), MemoryKind::workspace);
     const int64_t side = std::min(rows, columns);
@@ -42,7 +43,7 @@ class MuonRule : public UpdateRule {
     const double tall = static_cast<double>(rows), wide = static_cast<double>(columns), rate = lr * v.spans[0].lr_mult,
                  factor = o_.adjust_lr_fn == AdjustRate::original ? std::sqrt(std::max(1.0, tall / wide))
                                                                   : 0.2 * std::sqrt(std::max(tall, wide));
-    c.call(Blend{.y = v.param, .x = x.view(), .keep = 1 - rate * v.spans[0].weight_decay, .take = -rate * factor});
+    c.call(WeightedSum{.y = v.param, .x = x.view(), .keep = 1 - rate * v.spans[0].weight_decay, .take = -rate * factor});
   }
 
  private:
@@ -56,13 +57,13 @@ class MuonRule : public UpdateRule {
                      const TensorView& polynomial) const {
     const bool tall = x.shape[0] > x.shape[1];
     const double a = o_.ns_coefficients[0], b = o_.ns_coefficients[1], d = o_.ns_coefficients[2];
-    c.call(Blend{.y = x, .x = x, .keep = 0, .take = 1 / std::max(norm_of(c, x), o_.eps[0])});
+    c.call(WeightedSum{.y = x, .x = x, .keep = 0, .take = 1 / std::max(norm_of(c, x), o_.eps[0])});
     for (int64_t i = 0; i < o_.ns_steps; ++i) {
       c.call(Matmul{.a = x, .b = x, .bias = {}, .out = gram, .trans_a = tall, .trans_b = !tall});
       c.call(Matmul{.a = gram, .b = gram, .bias = {}, .out = polynomial});
-      c.call(Blend{.y = polynomial, .x = gram, .keep = d, .take = b});
+      c.call(WeightedSum{.y = polynomial, .x = gram, .keep = d, .take = b});
       c.call(Matmul{.a = tall ? x : polynomial, .b = tall ? polynomial : x, .bias = {}, .out = next});
-      c.call(Blend{.y = x, .x = next, .keep = a});
+      c.call(WeightedSum{.y = x, .x = next, .keep = a});
     }
   }
 

@@ -57,8 +57,8 @@ void compressed_mean(Ctx& c, const Group& group, const CompressionRoom& room, co
   if (ranks == 1) return;
   const int64_t all = padded_count(count, group.size()), chunk = all / ranks, bytes = chunk / 8;
   const TensorView worker = stretch(errors, 0, all), server = stretch(errors, all, chunk);
-  c.call(Blend{.y = stretch(worker, 0, count), .x = stretch(x, 0, count)});
-  if (!padding.absent() && all > count) c.call(Blend{.y = stretch(worker, count, all - count), .x = padding});
+  c.call(WeightedSum{.y = stretch(worker, 0, count), .x = stretch(x, 0, count)});
+  if (!padding.absent() && all > count) c.call(WeightedSum{.y = stretch(worker, count, all - count), .x = padding});
 
   const TensorView bits = room.bits.view(), got = room.got.view(), mean = room.mean.view();
   std::vector<double> scales = scales_of_all(group, room, pack(c, worker, bits));
@@ -68,7 +68,7 @@ void compressed_mean(Ctx& c, const Group& group, const CompressionRoom& room, co
                        .out = stretch(mean, 0, chunk),
                        .scale = scales[static_cast<size_t>(r)] / static_cast<double>(ranks),
                        .accumulate = r > 0});
-  c.call(Blend{.y = server, .x = stretch(mean, 0, chunk)});
+  c.call(WeightedSum{.y = server, .x = stretch(mean, 0, chunk)});
 
   const TensorView mine = stretch(bits, 0, bytes);
   scales = scales_of_all(group, room, pack(c, server, mine));

@@ -23,7 +23,7 @@ class OnebitAdamRule : public UpdateRule {
     if (changes_nothing(step)) return;
     const bool frozen = wants_local(step);
     if (frozen) {
-      c.call(Blend{.y = v.states[0], .x = v.grad, .keep = o_.betas[0], .take = (1 - o_.betas[0]) * grad_scale});
+      c.call(WeightedSum{.y = v.states[0], .x = v.grad, .keep = o_.betas[0], .take = (1 - o_.betas[0]) * grad_scale});
       compressed_mean(c, *v.group, room, v.states[0], v.own);
     }
     c.call(AdamDirection{.param = v.param,
@@ -36,7 +36,7 @@ class OnebitAdamRule : public UpdateRule {
                          .eps = o_.eps[0],
                          .weight_decay = v.spans[0].weight_decay,
                          .grad_scale = grad_scale});
-    c.call(Blend{.y = v.param, .x = direction.view(), .take = -lr * v.spans[0].lr_mult});
+    c.call(WeightedSum{.y = v.param, .x = direction.view(), .take = -lr * v.spans[0].lr_mult});
   }
 
  private:

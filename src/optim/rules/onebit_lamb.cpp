@@ -54,7 +54,8 @@ class OnebitLambRule : public UpdateRule {
       const double scale = number(v.states[3]);
       c.call(Cast{flat(v.states[0]), old});
       c.call(Cast{flat(v.states[0]), part});
-      c.call(Blend{.y = part, .x = flat(v.grad), .keep = o_.betas[0] * scale, .take = (1 - o_.betas[0]) * grad_scale * scale});
+      c.call(WeightedSum{
+          .y = part, .x = flat(v.grad), .keep = o_.betas[0] * scale, .take = (1 - o_.betas[0]) * grad_scale * scale});
       at += v.param.count();
     }
     if (group.size() > 1) {
@@ -101,7 +102,7 @@ class OnebitLambRule : public UpdateRule {
     if (step == o_.freeze_step) c.call(Cast{flat(v.states[1]), flat(v.states[2])});
     const double ratio = trust_ratio(norm_of(c, v.param), norm_of(c, u), o_.min_coeff, o_.max_coeff);
     if (ratio != 1) set(v.states[4], o_.coeff_beta * number(v.states[4]) + (1 - o_.coeff_beta) * ratio);
-    c.call(Blend{.y = v.param, .x = u, .take = -lr * v.spans[0].lr_mult * ratio});
+    c.call(WeightedSum{.y = v.param, .x = u, .take = -lr * v.spans[0].lr_mult * ratio});
   }
 
   void scale_momenta(Ctx& c, std::span<const UpdateViews> all) const {
@@ -118,8 +119,8 @@ class OnebitLambRule : public UpdateRule {
                   double lr) const {
     const TensorView &m = v.states[0], &square = v.states[1], &fresh = v.states[2];
     const double b1 = o_.betas[0], decay = v.spans[0].weight_decay;
-    c.call(Blend{.y = m, .x = m, .keep = 0, .take = 1 / number(v.states[3])});
-    c.call(Blend{.y = before, .x = flat(m), .keep = -b1 / (1 - b1), .take = 1 / (1 - b1)});
+    c.call(WeightedSum{.y = m, .x = m, .keep = 0, .take = 1 / number(v.states[3])});
+    c.call(WeightedSum{.y = before, .x = flat(m), .keep = -b1 / (1 - b1), .take = 1 / (1 - b1)});
     AdamDirection follow = direction(v, before, fresh, u);
     follow.beta2 = o_.betas[1];
     c.call(follow);
@@ -128,7 +129,7 @@ class OnebitLambRule : public UpdateRule {
     double factor = number(largest);
     if (decay > 0) {
       const double plain = norm_of(c, u);
-      c.call(Blend{.y = u, .x = v.param, .take = decay});
+      c.call(WeightedSum{.y = u, .x = v.param, .take = decay});
       const double whole = norm_of(c, u), share = whole > 0 ? std::min(1.0, plain / whole) : 1;
       factor = factor * share + (1 - share);
     }
@@ -136,7 +137,7 @@ class OnebitLambRule : public UpdateRule {
     factor = std::max(std::min(factor, o_.factor_max), o_.factor_min);
     factor = std::max(std::min(factor, last * (1 + o_.factor_threshold)), last * (1 - o_.factor_threshold));
     set(v.states[5], factor);
-    c.call(Blend{.y = v.param, .x = u, .take = -lr * v.spans[0].lr_mult * number(v.states[4]) * factor});
+    c.call(WeightedSum{.y = v.param, .x = u, .take = -lr * v.spans[0].lr_mult * number(v.states[4]) * factor});
   }
 
   const OptimizerOptions& o_;

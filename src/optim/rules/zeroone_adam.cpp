@@ -57,14 +57,14 @@ class ZerooneAdamRule : public UpdateRule {
     } else if (!wants_local(step)) {
       move.beta1 = b1, move.beta2 = b2;
     } else if (v.group->size() > 1) {
-      c.call(Blend{.y = direction.view(), .x = v.grad, .keep = 0, .take = grad_scale});
+      c.call(WeightedSum{.y = direction.view(), .x = v.grad, .keep = 0, .take = grad_scale});
       compressed_mean(c, *v.group, room, direction.view(), v.own);
-      c.call(Blend{.y = m, .x = direction.view(), .keep = b1, .take = 1 - b1});
+      c.call(WeightedSum{.y = m, .x = direction.view(), .keep = b1, .take = 1 - b1});
     }
     c.call(move);
-    c.call(Blend{.y = v.param, .x = direction.view(), .take = -rate});
+    c.call(WeightedSum{.y = v.param, .x = direction.view(), .take = -rate});
     if (!frozen(step)) return;
-    c.call(Blend{.y = way, .x = direction.view(), .take = -rate});
+    c.call(WeightedSum{.y = way, .x = direction.view(), .take = -rate});
     if (step % before(step).local == 0) exchange(c, v, room, direction.view());
   }
 
@@ -73,10 +73,10 @@ class ZerooneAdamRule : public UpdateRule {
 
   void exchange(Ctx& c, const UpdateViews& v, const CompressionRoom& room, const TensorView& scratch) const {
     const TensorView &m = v.states[0], &square = v.states[1], &way = v.states[2];
-    c.call(Blend{.y = v.param, .x = way, .take = -1});
+    c.call(WeightedSum{.y = v.param, .x = way, .take = -1});
     c.call(TimesRoot{.x = way, .v = square, .eps = o_.eps[0]});
     compressed_mean(c, *v.group, room, way, v.own);
-    c.call(Blend{.y = m, .x = way, .keep = 0, .take = -1 / sum_of_rates(v.states[3])});
+    c.call(WeightedSum{.y = m, .x = way, .keep = 0, .take = -1 / sum_of_rates(v.states[3])});
     c.call(AdamDirection{.param = v.param,
                          .grad = v.grad,
                          .m = way,
@@ -87,7 +87,7 @@ class ZerooneAdamRule : public UpdateRule {
                          .eps = o_.eps[0],
                          .weight_decay = 0,
                          .grad_scale = 1});
-    c.call(Blend{.y = v.param, .x = scratch});
+    c.call(WeightedSum{.y = v.param, .x = scratch});
     c.call(Fill{way, 0});
     c.call(Fill{v.states[3], 0});
   }
