@@ -157,23 +157,23 @@ int run_layouts(LayoutsFlags& flags, Config& config) {
 }  // namespace
 
 Command check_command() {
-  return command_of(
-      {.name = "check",
-       .summary = "claims about numbers, shown on your own config",
-       .example = "ravine check determinism --config run.yaml"},
-      "Machine",
-      {command<DeterminismFlags>(
-           {.name = "check determinism",
-            .summary = "a short training again, with other threads, recomputation, resumed: the same bits?",
-            .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
-            .sections = {"model", "lora", "data", "train", "optimizer", "schedule", "precision"},
-            .alone = true},
-           "", run_determinism),
-       command<LayoutsFlags>({.name = "check layouts",
-                              .summary = "a short training on many layouts of ranks: the same bits?",
-                              .example = "mpirun -n 4 ravine check layouts --config run.yaml",
-                              .sections = {"model", "lora", "data", "train", "optimizer", "schedule", "precision", "parallel"}},
-                             "", run_layouts)});
+  return command_of({.name = "check",
+                     .summary = "claims about numbers, shown on your own config",
+                     .example = "ravine check determinism --config run.yaml"},
+                    "Machine",
+                    {command<DeterminismFlags>(
+                         {.name = "check determinism",
+                          .summary = "a short training again, with other threads, recomputation, resumed: the same bits?",
+                          .example = "ravine check determinism --config run.yaml --steps 4 precision.compute=bf16",
+                          .sections = {"model", "lora", "data", "train", "dpo", "optimizer", "schedule", "precision"},
+                          .alone = true},
+                         "", run_determinism),
+                     command<LayoutsFlags>({.name = "check layouts",
+                                            .summary = "a short training on many layouts of ranks: the same bits?",
+                                            .example = "mpirun -n 4 ravine check layouts --config run.yaml",
+                                            .sections = {"model", "lora", "data", "train", "dpo", "optimizer", "schedule",
+                                                         "precision", "parallel"}},
+                                           "", run_layouts)});
 }
 
 }  // namespace ravine

@@ -21,8 +21,10 @@ std::string sample_text(const Sample& s, const Tokenizer* tokenizer, Marks marks
   for (size_t k = 0; k < s.segments.size(); ++k) {
     const TokenSpan& seg = s.segments[k];
     if (s.segments.size() > 1)
-      out += fmt::format("{}-- segment {}, columns {} to {}\n", out.empty() || out.back() == '\n' ? "" : "\n", k + 1, seg.begin,
-                         seg.begin + seg.length - 1);
+      out += fmt::format("{}-- {}, columns {} to {}\n", out.empty() || out.back() == '\n' ? "" : "\n",
+                         s.pairs.empty() ? fmt::format("segment {}", k + 1)
+                                         : fmt::format("pair {}, {}", k / 2 + 1, k % 2 ? "rejected" : "chosen"),
+                         seg.begin, seg.begin + seg.length - 1);
     std::optional<StreamDecoder> decoder;
     if (tokenizer) decoder.emplace(*tokenizer, false);
     bool on = false;

@@ -42,6 +42,18 @@ constexpr auto names_of(Recompute) {
   return std::to_array<ValueName<Recompute>>({{none, "none"}, {cheap, "cheap"}, {full, "full"}});
 }
 
+enum class TrainObjective : uint8_t { causal, dpo };
+constexpr auto names_of(TrainObjective) {
+  using enum TrainObjective;
+  return std::to_array<ValueName<TrainObjective>>({{causal, "causal"}, {dpo, "dpo"}});
+}
+
+enum class PreferenceLossType : uint8_t { sigmoid, hinge, ipo };
+constexpr auto names_of(PreferenceLossType) {
+  using enum PreferenceLossType;
+  return std::to_array<ValueName<PreferenceLossType>>({{sigmoid, "sigmoid"}, {hinge, "hinge"}, {ipo, "ipo"}});
+}
+
 enum class LossAverage : uint8_t { tokens, micro };
 constexpr auto names_of(LossAverage) {
   using enum LossAverage;

@@ -237,6 +237,31 @@ void check_sizes(const Config& c) {
              fmt::format("their product is the number of ranks, at most {}", kMostRanks), "lower one of them");
 }
 
+void check_preferences(const Config& c) {
+  Config copy = c, table;
+  const std::vector<Option> given = options_of(copy.dpo, "dpo"), plain = options_of(table.dpo, "dpo");
+  for (size_t i = 0; i < given.size() && c.train.objective != TrainObjective::dpo; ++i)
+    if (given[i].yaml() != plain[i].yaml())
+      conflict(c, fmt::format("{} is {}, train.objective {}", given[i].name(), given[i].yaml(), name(c.train.objective)),
+               given[i].name(), "it says how preferences are learned", "set train.objective=dpo, or remove it");
+  if (c.train.objective != TrainObjective::dpo) return;
+  if (c.dpo.loss != PreferenceLossType::sigmoid && c.dpo.label_smoothing != 0)
+    conflict(c, fmt::format("dpo.label_smoothing is {}, dpo.loss {}", c.dpo.label_smoothing, name(c.dpo.loss)),
+             given_of(c, {"dpo.label_smoothing", "dpo.loss"}), "only sigmoid has label smoothing",
+             "remove dpo.label_smoothing, or set dpo.loss=sigmoid");
+  if (c.data.loss_on != LossOn::answers)
+    conflict(c, fmt::format("data.loss_on is {}, train.objective dpo", name(c.data.loss_on)),
+             given_of(c, {"data.loss_on", "train.objective"}), "of a pair the two answers are compared", "remove data.loss_on");
+  if (c.data.order != SampleOrder::philox)
+    conflict(c, fmt::format("data.order is {}, train.objective dpo", name(c.data.order)),
+             given_of(c, {"data.order", "train.objective"}), "orders of Megatron are of token files, which hold no pairs",
+             "remove data.order");
+  if (c.data.format != RecordFormat::automatic)
+    conflict(c, fmt::format("data.format is {}, train.objective dpo", name(c.data.format)),
+             given_of(c, {"data.format", "train.objective"}), "records of pairs have one form: prompt, chosen, rejected",
+             "remove data.format");
+}
+
 // What optimizer.type takes, and rules between its settings.
 void check_type(const Config& c) {
   Config copy = c, table;
@@ -469,6 +494,7 @@ void validate(const Config& c) {
     conflict(c, fmt::format("health.skip_count is {}", c.health.skip_count), "health.skip_count",
              "it counts the steps that health.skip_norm skips", "set health.skip_norm too, or leave it out");
   check_sizes(c);
+  check_preferences(c);
   check_update(c);
 }
 

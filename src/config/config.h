@@ -139,6 +139,7 @@ struct DataOptions : MegatronOptions {
 struct TrainOptions {
   int64_t steps = 1000, global_batch = 8, micro_batch = 1, seed = 42;
   std::string output = "runs/default";
+  TrainObjective objective = TrainObjective::causal;
   Recompute recompute = Recompute::cheap;
   LossAverage loss_average = LossAverage::tokens;
   double dropout = 0, attention_dropout = 0;
@@ -155,6 +156,9 @@ struct TrainOptions {
       between(1, kMostSequences) & other_bits());
     v("seed", seed, "seed of initialisation, data order and dropout", at_least(0) & fixed());
     v("output", output, "folder that the run writes", filled() & writes() & metavar("DIR") & may_change());
+    v("objective", objective,
+      "what is learned: causal, the next token of text and answers; dpo, to prefer the chosen of two answers (section dpo)",
+      fixed());
     v("recompute", recompute,
       "what the backward pass rebuilds instead of keeping: cheap is the outputs of norms and activations", may_change());
     v("loss_average", loss_average,
@@ -169,6 +173,27 @@ struct TrainOptions {
     v("find_nan", find_nan, "when the loss becomes NaN, name the first op that produced one", may_change());
     v("threads", threads, "threads for compute; 0: all cores of this process", between(0, 4096) & may_change());
     v("freeze", freeze, "glob patterns of parameters that are not trained", filled() & fixed());
+  }
+};
+
+// Direct preference optimisation, of train.objective=dpo.
+struct DpoOptions {
+  PreferenceLossType loss = PreferenceLossType::sigmoid;
+  double beta = 0.1, label_smoothing = 0, ftx = 0;
+  std::string reference;
+  template <class V>
+  void each(V&& v) {
+    v("loss", loss,
+      "sigmoid (Rafailov et al. 2023); hinge (Zhao et al. 2023); ipo (Azar et al. 2023), of log-probabilities per token",
+      fixed());
+    v("beta", beta, "how strongly the model is held to the reference; with ipo its tau", between(1e-6, 1e6) & fixed());
+    v("label_smoothing", label_smoothing, "share of the pairs whose order is taken to be wrong (sigmoid)",
+      at_least(0) & below(0.5) & fixed());
+    v("ftx", ftx, "how much of the cross-entropy of the chosen answer, mean over its tokens, is added to the loss of a pair",
+      between(0, 1e6) & fixed());
+    v("reference", reference,
+      "folder of the reference model, of the same shape; empty: the model as the run begins, of adapters the base without them",
+      reads_folder() & fixed());
   }
 };
 
@@ -531,6 +556,7 @@ struct Config {
   LoraOptions lora;
   DataOptions data;
   TrainOptions train;
+  DpoOptions dpo;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
   PrecisionOptions precision;
@@ -549,6 +575,7 @@ struct Config {
     v("lora", lora, "adapters that are trained instead of the model");
     v("data", data, "what it reads");
     v("train", train, "the run");
+    v("dpo", dpo, "learning from pairs of answers");
     v("optimizer", optimizer, "how parameters change");
     v("schedule", schedule, "the learning rate over the steps");
     v("precision", precision, "number formats");

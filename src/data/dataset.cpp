@@ -13,6 +13,7 @@
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/instruction_files.h"
+#include "data/instruct/pair_set.h"
 #include "data/megatron/megatron_dataset.h"
 #include "data/mixed_dataset.h"
 #include "data/packing.h"
@@ -53,7 +54,7 @@ class FixedDataset final : public Dataset {
 };
 
 struct Files {
-  enum Kind : uint8_t { text, chats, indexed, instructions, fixed };
+  enum Kind : uint8_t { text, chats, pairs, indexed, instructions, fixed };
   DataSource source;
   std::vector<std::string> paths;
   Kind kind = text;
@@ -71,6 +72,19 @@ bool holds_chats(const std::string& path, RecordFormat format, const std::string
 
 // The format of a source: its own, else that of all.
 RecordFormat format_of(const DataSource& s, const DatasetOptions& o) { return s.format.value_or(o.format); }
+
+Files::Kind kind_of_pairs(const std::string& path) {
+  switch (source_kind(path)) {
+    case SourceKind::jsonl:
+    case SourceKind::json:
+    case SourceKind::csv:
+    case SourceKind::parquet:
+      return Files::pairs;
+    default:
+      throw UserError("no file of records", path, "train.objective=dpo learns from records with 'chosen' and 'rejected'",
+                      "name a .jsonl, .json, .csv or .parquet file, or set train.objective=causal");
+  }
+}
 
 Files::Kind kind_of(const std::string& path, RecordFormat format, const std::string& text_key) {
   if (holds_chats(path, format, text_key)) return Files::chats;
@@ -95,9 +109,15 @@ std::vector<Files> expand(const std::vector<DataSource>& sources, const char* ke
                       "leave the source out instead");
     all.push_back({s, source_files(s.path)});
     Files& f = all.back();
-    f.kind = kind_of(f.paths[0], format_of(s, o), o.text_key);
+    if (o.pairs && s.format)
+      throw UserError("a format of pairs", fmt::format("{}: {}", key, s.path), "records of pairs have one form",
+                      "remove the format of the source");
+    auto kind = [&](const std::string& path) {
+      return o.pairs ? kind_of_pairs(path) : kind_of(path, format_of(s, o), o.text_key);
+    };
+    f.kind = kind(f.paths[0]);
     for (const auto& path : f.paths)
-      if (kind_of(path, format_of(s, o), o.text_key) != f.kind)
+      if (kind(path) != f.kind)
         throw UserError("kinds of data do not mix", fmt::format("{}: {}", key, s.path),
                         "its files are of several kinds: text, conversations, token files, instruction files, fixed batches",
                         "name them as sources of their own, or set their format");
@@ -209,6 +229,46 @@ class Opening {
       out_.warnings.push_back(fmt::format("{}: {}", g.source.path, w));
   }
 
+  // Preferences: both answers of a pair share a sequence, and each may have half of it.
+  void pairs(const Files& g) {
+    std::shared_ptr<const ChatTemplate> chat;
+    if (holds_conversations_of_preferences(g.paths[0])) {
+      if (!pair_template_) {
+        ChosenTemplate chosen = choose_template(o_.chat_template, o_.tokenizer_path, *tokenizer_, "data.chat_template");
+        pair_template_ = std::move(chosen.chat);
+        out_.chat_template = chosen.source;
+        out_.chat_fingerprint = pair_template_->fingerprint();
+      }
+      chat = pair_template_;
+    }
+    const PairEncoder encoder(*tokenizer_, chat);
+    if (o_.sequence_length < 4)
+      throw UserError("too short for a pair", "data.sequence_length",
+                      fmt::format("it holds both answers of a pair, got {}", o_.sequence_length), "set a larger one");
+    ChatSetOptions c{RecordFormat::automatic, o_.sequence_length / 2, o_.too_long, o_.vocabulary, held_out_, o_.progress};
+    TokensInUse tokens;
+    std::optional<ChatSet> set;
+    if (!o_.token_folder.empty()) {
+      tokens.key = pairs_key(g.paths, *tokenizer_, encoder, c);
+      set = load_chats(o_.token_folder, tokens.key, g.paths, *tokenizer_);
+      tokens.fresh = !set;
+    }
+    if (!set) set.emplace(read_pairs(g.paths, *tokenizer_, encoder, c));
+    tokens.chats = std::make_shared<const ChatStore>(std::move(set->train));
+    tokens.held_out_chats = std::make_shared<const ChatStore>(std::move(set->held_out));
+    tokens.files = g.paths;
+    tokens.counts = set->counts;
+    tokens.format = set->format;
+    if (!o_.token_folder.empty()) out_.tokens.push_back(tokens);
+    ChatLayout layout{o_.sequence_length, o_.pack, padding_};
+    add(g, std::make_unique<PairSamples>(tokens.chats, layout),
+        held_out_ > 0 ? std::make_unique<PairSamples>(tokens.held_out_chats, layout) : nullptr);
+    out_.notes.push_back(fmt::format("{} (preferences): {}, in {}", g.source.path, pair_counts_text(tokens.counts),
+                                     counted(streams.train.back().samples->count(), "sequence")));
+    if (const std::string w = pair_counts_warning(tokens.counts); !w.empty())
+      out_.warnings.push_back(fmt::format("{}: {}", g.source.path, w));
+  }
+
   void indexed(const Files& g) {
     if (held_out_ > 0)
       throw UserError("nothing to hold out", "data.valid_fraction", "token files are taken whole",
@@ -287,6 +347,7 @@ class Opening {
   double held_out_;
   int32_t padding_ = 0;
   std::unique_ptr<ChatEncoder> encoder_;
+  std::shared_ptr<const ChatTemplate> pair_template_;
   Datasets& out_;
 };
 
@@ -296,7 +357,7 @@ std::vector<Files> joined(const std::vector<Files>& sources) {
   std::map<Files::Kind, size_t> first;
   for (const Files& f : sources) {
     auto [it, fresh] = first.emplace(f.kind, out.size());
-    if (f.kind == Files::chats || f.kind == Files::instructions || fresh) {
+    if (f.kind == Files::chats || f.kind == Files::pairs || f.kind == Files::instructions || fresh) {
       out.push_back(f);
       continue;
     }
@@ -318,6 +379,9 @@ void open_read(const std::vector<Files>& sources, const char* key, const Dataset
     switch (g.kind) {
       case Files::chats:
         opening.chats(g);
+        break;
+      case Files::pairs:
+        opening.pairs(g);
         break;
       case Files::indexed:
         opening.indexed(g);
@@ -371,6 +435,7 @@ void check_valid_samples(const Config& config) {
 DatasetOptions dataset_options(const Config& config, int64_t vocabulary) {
   check_valid_samples(config);
   DatasetOptions o{config.data};
+  o.pairs = config.train.objective == TrainObjective::dpo;
   o.tokenizer_path = config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer;
   o.seed = static_cast<uint64_t>(config.train.seed);
   o.vocabulary = vocabulary;
@@ -406,7 +471,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   bool fixed = false, valid_fixed = false;
   auto train = expand(o.train, "data.train", o, &fixed);
   auto valid = expand(o.valid, "data.valid", o, &valid_fixed);
-  auto is_read = [](const Files& f) { return f.kind == Files::text || f.kind == Files::chats; };
+  auto is_read = [](const Files& f) { return f.kind == Files::text || f.kind == Files::chats || f.kind == Files::pairs; };
   if (!tokenizer && (std::any_of(train.begin(), train.end(), is_read) || std::any_of(valid.begin(), valid.end(), is_read)))
     throw UserError("no tokenizer", "model", "text data needs one",
                     "give a model folder with tokenizer.model, or model.tokenizer");
@@ -415,7 +480,7 @@ Datasets open_datasets(const DatasetOptions& o, const Tokenizer* tokenizer) {
   if (fixed && held_out > 0)
     throw UserError("nothing to hold out", "data.valid_fraction", "fixed batch files are taken whole",
                     "name validation files in data.valid");
-  if (const auto chats = [](const Files& f) { return f.kind == Files::chats; };
+  if (const auto chats = [](const Files& f) { return f.kind == Files::chats || f.kind == Files::pairs; };
       !o.chat_template.empty() && std::none_of(train.begin(), train.end(), chats) &&
       std::none_of(valid.begin(), valid.end(), chats))
     d.warnings.push_back(fmt::format("data.chat_template={} has no effect: no source holds conversations that it would render",

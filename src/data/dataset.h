@@ -19,6 +19,7 @@ namespace ravine {
 // The data section of a config, and what else a run knows of its data.
 struct DatasetOptions : DataOptions {
   std::string tokenizer_path;  // folder whose chat template is used when none is named
+  bool pairs = false;          // records are preference pairs
   uint64_t seed = static_cast<uint64_t>(TrainOptions().seed);
   int64_t vocabulary = 0;                                 // of the model; ids must be below it. 0: the tokenizer's
   int64_t max_positions = 0;                              // of the model; 0: no limit
@@ -43,6 +44,7 @@ class Dataset {
   virtual std::string origin(int64_t index) const = 0;  // where it comes from, for people
   // Samples end in padding of different length, as the rule: micro batches are as wide as their longest row needs.
   virtual bool ragged() const { return false; }
+  virtual PairSet pairs() const { return {}; }  // preferences: of one pass
   // Tells a run's history that from `step` on it takes samples of this dataset.
   virtual void note_sources(DataHistory& history, int64_t step, int64_t global_batch) const {
     history.change(step, global_batch, {}, {});
@@ -65,11 +67,11 @@ struct Datasets {
 // Text: when every weight is 1, all sources are one stream of documents, cut and shuffled together; with other weights each
 // source is a stream of its own, and weights are shares of the samples (data/blend.h). Shuffling permutes the samples
 // of each pass by the seed. Conversations (data/instruct): each source is a stream of its own, and may stand beside text.
-// .bin/.idx prefixes are taken as text that is tokenized already. With a Megatron order all sources are prefixes.
-// Fixed batch files: rows in order, file after file, over again at the end; no shuffling, no weights; sequence_length must be
-// their number of columns. They do not mix with others within a list. A source is of one kind. `tokenizer` may be null when no
-// list holds text. Empty data, data too short for one prediction and all errors of source.h, token_store.h and fixed_batches.h
-// are UserErrors.
+// With `pairs` every source holds records of preferences (data/instruct/pair_set.h). .bin/.idx prefixes are taken as text that
+// is tokenized already. With a Megatron order all sources are prefixes. Fixed batch files: rows in order, file after file, over
+// again at the end; no shuffling, no weights; sequence_length must be their number of columns. They do not mix with others
+// within a list. A source is of one kind. `tokenizer` may be null when no list holds text. Empty data, data too short for one
+// prediction and all errors of source.h, token_store.h and fixed_batches.h are UserErrors.
 Datasets open_datasets(const DatasetOptions& options, const Tokenizer* tokenizer);
 
 }  // namespace ravine

@@ -46,7 +46,10 @@ MicroBatch make_micro_batch(const Dataset& data, int64_t first, int64_t rows) {
     b.labels.insert(b.labels.end(), s.labels.begin(), s.labels.begin() + b.columns);
     b.positions.insert(b.positions.end(), s.positions.begin(), s.positions.begin() + b.columns);
     b.sequence_index.push_back(first + r);
-    b.valid_tokens += static_cast<int64_t>(s.labels.size()) - std::count(s.labels.begin(), s.labels.end(), kIgnored);
+    b.pairs.insert(b.pairs.end(), s.pairs.begin(), s.pairs.end());
+    b.valid_tokens += s.pairs.empty()
+                          ? static_cast<int64_t>(s.labels.size()) - std::count(s.labels.begin(), s.labels.end(), kIgnored)
+                          : static_cast<int64_t>(s.pairs.size());
   }
   return b;
 }

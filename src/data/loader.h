@@ -19,8 +19,12 @@ struct MicroBatch {
   std::vector<int32_t> ids, labels, positions;  // rows * columns
   std::vector<TokenSpan> segments;
   std::vector<int64_t> sequence_index;  // rows; global number of each sequence, step * global_batch + place in the batch
-  int64_t valid_tokens = 0;             // labels that count
+  int64_t valid_tokens = 0;             // labels that count; of pairs the pairs
   int64_t index = 0;                    // place in the step, over all data ranks
+  // Of preferences (Sample::pairs): pair p is segments 2p and 2p + 1. reference: log-probability of the answer of each segment
+  // under the reference model, which train/reference.h fills in; empty: 0 of all.
+  std::vector<int64_t> pairs;
+  std::vector<double> reference;
 };
 
 // Samples first .. first+rows-1 of a dataset. Of a ragged one (dataset.h) columns that are padding in every row are left out at

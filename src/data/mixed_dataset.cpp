@@ -89,7 +89,20 @@ MixedDataset::Place MixedDataset::place(int64_t index) const {
 
 Sample MixedDataset::sample(int64_t index) const {
   Place at = place(index);
-  return streams_[at.stream].samples->sample(at.sample);
+  Sample s = streams_[at.stream].samples->sample(at.sample);
+  for (size_t before = 0; before < at.stream && !s.pairs.empty(); ++before)
+    for (int64_t& pair : s.pairs) pair += streams_[before].samples->pairs().count;
+  return s;
+}
+
+PairSet MixedDataset::pairs() const {
+  PairSet all;
+  for (const MixedStream& s : streams_) {
+    const PairSet p = s.samples->pairs();
+    all.count += p.count;
+    all.fingerprint = philox_key(all.fingerprint, fmt::format("{} {}", p.count, p.fingerprint));
+  }
+  return all;
 }
 
 std::string MixedDataset::origin(int64_t index) const {

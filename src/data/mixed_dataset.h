@@ -26,6 +26,7 @@ class MixedDataset final : public Dataset {
   int64_t columns() const override { return columns_; }
   int64_t token_count() const override { return tokens_; }
   bool ragged() const override { return ragged_; }
+  PairSet pairs() const override;  // of the streams, one behind the other
   Sample sample(int64_t index) const override;
   std::string origin(int64_t index) const override;
   void note_sources(DataHistory& history, int64_t step, int64_t global_batch) const override;

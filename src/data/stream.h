@@ -16,6 +16,7 @@ class SampleStream {
   virtual std::string origin(int64_t i) const = 0;  // where it comes from, for people
   virtual int64_t token_count() const = 0;          // of the whole source
   virtual bool ragged() const { return false; }     // samples end in padding of different length, as the rule
+  virtual PairSet pairs() const { return {}; }
 };
 
 }  // namespace ravine

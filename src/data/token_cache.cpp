@@ -151,6 +151,13 @@ uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& token
       files);
 }
 
+uint64_t pairs_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const PairEncoder& encoder,
+                   const ChatSetOptions& o) {
+  return cache_key(fmt::format("pairs {} {} {} {} {} {} {} {:a}", kChatFormat, tokenizer.fingerprint(), tokenizer.size(),
+                               encoder.settings(), o.longest, o.too_long == TooLong::drop, o.vocabulary, o.held_out),
+                   files);
+}
+
 std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
                                           const Tokenizer& tokenizer) {
   const std::string path = file_of(folder, key);

@@ -9,23 +9,26 @@
 #include <vector>
 
 #include "data/instruct/chat_set.h"
+#include "data/instruct/preference.h"
 #include "data/token_store.h"
 
 namespace ravine {
 
-// Both read all files.
+// They read all files.
 uint64_t token_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const TokenizeOptions& options);
 uint64_t chats_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const ChatEncoder& encoder,
                    const ChatSetOptions& options);
+uint64_t pairs_key(const std::vector<std::string>& files, const Tokenizer& tokenizer, const PairEncoder& encoder,
+                   const ChatSetOptions& options);
 
-// What was kept under the key, as tokenize_files and read_chats would give it for these files; nothing if it is not there or
-// damaged.
+// What was kept under the key, as tokenize_files and read_chats (read_pairs) would give it for these files; nothing if it is
+// not there or damaged.
 std::optional<TokenizedFiles> load_tokens(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
                                           const Tokenizer& tokenizer);
 std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const std::vector<std::string>& files,
                                   const Tokenizer& tokenizer);
 
-// Tokens of a run: what it read from the cache, and what is to be written there. Either text or conversations.
+// Tokens of a run: what it read from the cache, and what is to be written there. Either text or conversations (or pairs).
 struct TokensInUse {
   uint64_t key = 0;
   bool fresh = false;  // not in the folder yet

@@ -16,6 +16,18 @@ class KvCache {
   virtual std::pair<TensorView, TensorView> append(int layer, const TensorView& k, const TensorView& v) = 0;
 };
 
+class Ctx;
+
+// A loss of whole sequences in place of the sum over labels. The loss head tells it the cross-entropies of the labels, and
+// hears from it what each counts in the gradient.
+class SequenceLoss {
+ public:
+  virtual ~SequenceLoss() = default;
+  // Host work. losses: f64 [N], 0 where there is no label. weights: f64 [N], the derivatives of the loss by these; absent where
+  // no gradient is wanted. Sums go sideways (Ctx::side). On meta neither has data. All tensor ranks call it with the same.
+  virtual void weigh(Ctx& c, const TensorView& losses, const TensorView& weights) const = 0;
+};
+
 struct Batch {
   int64_t tokens = 0;             // N
   TensorView ids, positions;      // i32 [N]
@@ -27,10 +39,11 @@ struct Batch {
   std::vector<int64_t> lengths;   // of the segments' sequences, where more of them is known than the keys that are here (a
                                   // prompt read in pieces); or empty
   int64_t max_position = 0;       // largest position + 1
-  double grad_scale = 1;          // 1 / valid tokens of the whole step
+  double grad_scale = 1;          // 1 / valid tokens (or pairs) of the whole step
   uint32_t step = 0;
   int64_t micro = 0;  // place in the step, over all data ranks, from 0
   KvCache* cache = nullptr;
+  const SequenceLoss* sequence_loss = nullptr;  // null: the sum over labels
   int64_t length(size_t segment) const { return lengths.empty() ? segments[segment].k_count : lengths[segment]; }
 };
 

@@ -7,7 +7,11 @@
 
 namespace ravine {
 
-enum class Side : uint8_t { loss };  // loss: of the labels of a micro batch that count, summed
+// Sums over a micro batch. loss: of its labels that count, or of its preference pairs; the others are of pairs: the rewards of
+// the chosen and the rejected answers, the pairs whose chosen one is larger, the log-probabilities of the answers.
+enum class Side : uint8_t { loss, chosen_reward, rejected_reward, right_order, chosen_log_prob, rejected_log_prob };
+inline constexpr Side kSides[] = {Side::loss,        Side::chosen_reward,   Side::rejected_reward,
+                                  Side::right_order, Side::chosen_log_prob, Side::rejected_log_prob};
 
 class Sides {
  public:

@@ -34,18 +34,21 @@ struct SoftCapBackward {
 //   dlogits = grad_scale * (softmax - onehot), 0 where labels[n] < 0;  dx = dlogits W;  dweight (+)= dlogits^T x.
 // x [N,C]; weight [V,C]; labels i32 [N]; losses f64 [N]; dx [N,C] and dweight [V,C] optional (evaluation, frozen head).
 // With `cap`, x[n] W^T stands above for cap * tanh(x[n] W^T / cap), and dlogits go through that.
+// With `row_weights` f64 [N], grad_scale * row_weights[n] stands above for grad_scale.
 // 16-bit: logits are kept in f32, dlogits are rounded to the type of x before the two products.
 struct LossHead {
   static constexpr const char* name = "loss_head";
   TensorView x, weight, labels, losses, dx, dweight;
   double grad_scale = 1;
   bool accumulate = false;
-  double cap = 0;  // 0: none
+  double cap = 0;               // 0: none
+  TensorView row_weights = {};  // optional
   template <class F>
   void each(F&& f) const {
     f("x", x, Access::read), f("weight", weight, Access::read), f("labels", labels, Access::read),
         f("losses", losses, Access::write);
     f("dx", dx, Access::write), f("dweight", dweight, accumulate ? Access::update : Access::write);
+    f("row_weights", row_weights, Access::read);
   }
   double flops() const { return 2.0 * x.count() * weight.rows() * (1 + !dx.absent() + !dweight.absent()); }
 };
@@ -67,17 +70,18 @@ struct LogSumExp {
 //   0.
 // lse is the logsumexp of the row. A part of a vocabulary: where `whole` is not 0, logits has columns [first, first + V) of
 // rows of `whole`; labels count in the whole row, and losses[n] is 0 where another part has the label. Then lse comes from
-// `sums` f64 [R,N], the LogSumExp of each of the R parts.
+// `sums` f64 [R,N], the LogSumExp of each of the R parts. row_weights: as of LossHead.
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
   TensorView logits, labels, losses, dlogits /* optional */;
   double grad_scale = 1;
   TensorView sums = {};  // of all parts; absent: logits is whole
   int64_t first = 0, whole = 0;
+  TensorView row_weights = {};  // optional
   template <class F>
   void each(F&& f) const {
     f("logits", logits, Access::read), f("labels", labels, Access::read), f("losses", losses, Access::write),
-        f("dlogits", dlogits, Access::write), f("sums", sums, Access::read);
+        f("dlogits", dlogits, Access::write), f("sums", sums, Access::read), f("row_weights", row_weights, Access::read);
   }
   double flops() const { return 5.0 * logits.count(); }
 };

@@ -15,6 +15,7 @@
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/instruction_files.h"
+#include "data/instruct/pair_set.h"
 #include "data/source.h"
 #include "files/tokenizer_files.h"
 #include "optim/class_schedules.h"
@@ -133,8 +134,9 @@ class Advice {
     model_config_ = j;
     vocabulary_ = run_vocabulary(c_, j, 0);
     positions_ = whole("max_position_embeddings");
-    if (int64_t most = positions_; most > 0 && c_.data.sequence_length > most)
-      say("data.sequence_length={} is above the model's max_position_embeddings={}", c_.data.sequence_length, most);
+    if (int64_t most = positions_; most > 0 && c_.data.sequence_length > most * in_a_sequence())
+      say("data.sequence_length={} is above {}the model's max_position_embeddings={}", c_.data.sequence_length,
+          in_a_sequence() == 2 ? "twice " : "", most);
     dropout(j, "train.dropout", {"hidden_dropout", "resid_pdrop"});
     dropout(j, "train.attention_dropout", {"attention_dropout", "attn_pdrop"});
   }
@@ -174,8 +176,10 @@ class Advice {
     if (kind == SourceKind::indexed) return token_file(s.path, file);
     if (kind == SourceKind::instructions) return instructions(s.path, file);
     if (!tokenizer_) return;
-    if (chat_format(format) ||
-        (format == RecordFormat::automatic && kind != SourceKind::text && detect_chat_file(file, c_.data.text_key)))
+    if (c_.train.objective == TrainObjective::dpo)
+      pairs(s.path, file);
+    else if (chat_format(format) ||
+             (format == RecordFormat::automatic && kind != SourceKind::text && detect_chat_file(file, c_.data.text_key)))
       chats(s.path, file, format);
     else
       documents(s.path, file);
@@ -202,6 +206,25 @@ class Advice {
     share(path, lengths);
     if (10 * empty >= n && empty > 0) say("{}: {} of the first {} conversations have no answer to learn", path, empty, n);
   }
+
+  void pairs(const std::string& path, const std::string& file) {
+    std::shared_ptr<const ChatTemplate> chat;
+    if (holds_conversations_of_preferences(file))
+      chat = choose_template(c_.data.chat_template, where_, *tokenizer_, "data.chat_template").chat;
+    const PairEncoder encoder(*tokenizer_, chat);
+    ChatRecords records(file);
+    int64_t n = 0;
+    std::vector<int64_t> lengths;
+    for (Record r; n < kRecords && records.next(r); ++n) {
+      const std::string where = fmt::format("{} record {}", file, r.number);
+      const EncodedPair p = encoder.encode(read_preference(parse_json(r.body, where), where), where);
+      lengths.push_back(2 * static_cast<int64_t>(std::max(p.chosen.ids.size(), p.rejected.ids.size())));  // each has half
+    }
+    share(path, lengths);
+  }
+
+  // How many answers share the columns of a sequence, each with positions from 0.
+  int64_t in_a_sequence() const { return c_.train.objective == TrainObjective::dpo ? 2 : 1; }
 
   // Ids are looked at here and there; ends of the first documents.
   void token_file(const std::string& path, const std::string& file) {
@@ -259,7 +282,7 @@ class Advice {
     return (path.parent_path() / (path.stem().string() + ".lf" + path.extension().string())).string();
   }
 
-  // Of conversations: what does not fit, and the length that nearly all fit into. `lengths`: tokens that are predicted.
+  // Of conversations or pairs: what does not fit, and the length that nearly all fit into. `lengths`: columns that they take.
   void share(const std::string& path, std::vector<int64_t> lengths) {
     const auto n = static_cast<int64_t>(lengths.size());
     auto fits = [&](int64_t length) {
@@ -269,9 +292,10 @@ class Advice {
     if (n == 0 || 10 * longer < n) return;
     std::sort(lengths.begin(), lengths.end());
     int64_t enough = (lengths[static_cast<size_t>((95 * n + 99) / 100 - 1)] + 63) / 64 * 64;
-    if (positions_ > 0) enough = std::min(enough, positions_);
-    say("{}: {} % of the first {} conversations are longer than data.sequence_length={} and are {}{}", path, 100 * longer / n,
-        n, c_.data.sequence_length, c_.data.too_long == TooLong::drop ? "left out" : "cut",
+    if (positions_ > 0) enough = std::min(enough, positions_ * in_a_sequence());
+    say("{}: {} % of the first {} {} are longer than data.sequence_length={} and are {}{}", path, 100 * longer / n, n,
+        in_a_sequence() == 2 ? "pairs" : "conversations", c_.data.sequence_length,
+        c_.data.too_long == TooLong::drop ? "left out" : "cut",
         enough > c_.data.sequence_length
             ? fmt::format("; data.sequence_length={} would keep {} % of them whole", enough, 100 * fits(enough) / n)
             : "; the model takes no longer ones");

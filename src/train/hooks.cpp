@@ -60,9 +60,10 @@ class Validation : public Hook {
   void after_step(RunView& run, StepReport& r) override {
     bool due = every_ > 0 && (r.step % every_ == 0 || r.step == run.config().train.steps);
     if (!due) return;
-    if (auto loss = run.validate()) {
-      r.more.emplace_back("valid_loss", *loss);
-      run.follow(*loss);
+    if (const auto result = run.validate()) {
+      r.more.emplace_back("valid_loss", result->loss);
+      for (const auto& [name, value] : result->preferences) r.more.emplace_back("valid_" + name, value);
+      run.follow(result->loss);
     }
   }
 
@@ -84,6 +85,7 @@ Json as_json(const StepReport& r) {
   if (shown.several) j["mean_loss"] = shown.loss, j["mean_steps"] = r.window.steps;
   j["lr"] = r.lr;
   j["grad_norm"] = r.overflow ? Json() : Json(r.grad_norm);
+  for (const auto& [name, value] : r.preferences) j[name] = value;
   j["tokens"] = r.tokens;
   j["tokens_per_second"] = shown.tokens_per_second;
   j["sol"] = shown.sol;
@@ -190,6 +192,7 @@ class TensorBoard : public Hook {
     writer_->scalar("train/lr", r.step, r.lr);
     if (!r.overflow) writer_->scalar("train/grad_norm", r.step, r.grad_norm);
     if (r.loss_scale) writer_->scalar("train/loss_scale", r.step, *r.loss_scale);
+    for (const auto& [name, value] : r.preferences) writer_->scalar("train/" + name, r.step, value);
     writer_->scalar("speed/tokens_per_second", r.step, shown.tokens_per_second);
     writer_->scalar("speed/sol", r.step, shown.sol);
     writer_->scalar("memory/resident_mb", r.step, r.memory_mb);
@@ -229,6 +232,8 @@ class Console : public Hook {
     if (line_due(r, every_, steps)) {
       const Shown shown(r);
       std::string more;
+      for (const auto& [name, value] : r.preferences)
+        if (name == "rewards/margins" || name == "rewards/accuracies") more += fmt::format("  {} {:.4f}", name, value);
       if (r.ranks > 1) more += waiting(r.traffic);
       if (r.loss_scale) more += fmt::format("  scale {:g}{}", *r.loss_scale, r.overflow ? "  overflow" : "");
       more += added;

@@ -44,6 +44,7 @@ struct StepReport {
   bool left_out = false;                       // by data.skip_steps: then nothing was computed either
   std::optional<double> embedding_local_norm;  // sum of squares on the first rank, where health.embedding_norm asks for it
   std::vector<LocalNorm> local_norms;          // of log.local_norms; the first rank has them
+  std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by TRL's names (train/preference.h)
   std::vector<std::pair<std::string, double>> more;
 };
 

@@ -90,10 +90,13 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
 }
 
 void refuse_long_sequences(const Config& c, const ModelFacts& facts) {
-  if (facts.max_positions > 0 && c.data.sequence_length > facts.max_positions)
+  const bool pairs = c.train.objective == TrainObjective::dpo;  // each answer has half of a sequence, with positions from 0
+  const int64_t most = facts.max_positions * (pairs ? 2 : 1);
+  if (most > 0 && c.data.sequence_length > most)
     throw UserError(fmt::format("data.sequence_length is {}", c.data.sequence_length), "data.sequence_length",
-                    fmt::format("the model has max_position_embeddings = {}", facts.max_positions),
-                    fmt::format("set data.sequence_length={} or less, or change the model's config", facts.max_positions));
+                    fmt::format("the model has max_position_embeddings = {}{}", facts.max_positions,
+                                pairs ? ", and each answer of a pair has half of a sequence" : ""),
+                    fmt::format("set data.sequence_length={} or less, or change the model's config", most));
 }
 
 Sources open_sources(const Config& c, const ModelFacts& facts, std::function<void(const TokenizeProgress&)> progress) {

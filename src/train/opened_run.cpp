@@ -12,6 +12,7 @@
 #include "train/arithmetic.h"
 #include "train/estimate.h"
 #include "train/open.h"
+#include "train/reference.h"
 #include "train/resume.h"
 #include "train/run_record.h"
 #include "train/variants.h"
@@ -101,6 +102,7 @@ void check_what_it_begins_from(const OpenedRun& run) {
   if (!c.model.path.empty() &&
       (resume == kResumeNone || (resume == kResumeNewest && checkpoints_to_try(run.path("checkpoints")).empty())))
     check_weights(c.model.path, *run.model);
+  check_reference(c, *run.model);
   if (resume != kResumeNone && resume != kResumeNewest)
     check_checkpoint_folder(resume, "checkpoint.resume"), CheckpointReader(resume, false);
 }
@@ -116,7 +118,7 @@ void plan_step(OpenedRun& run) {
   const StepShape shape{.rows = c.train.micro_batch,
                         .columns = columns,
                         .micro_batches = run.layout.micro_batches,
-                        .validation = run.data.valid != nullptr,
+                        .validation = run.data.valid != nullptr || c.train.objective == TrainObjective::dpo,
                         .leaves = run.layout.leaves};
   if (c.parallel.split == StageSplit::cost && mesh.pipeline > 1)
     c.parallel.stage_layers = layers_by_cost(*run.model, c, run.chosen.types, run.chosen.kernels, columns);

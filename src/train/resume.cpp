@@ -154,11 +154,10 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   return from;
 }
 
-namespace {
-
 // Goes on where the checkpoint's run was among the samples, though batch size, sources or weights may be others now.
-void place_data(const OpenedRun& run, const CheckpointReader* from, Progress& p) {
+void place_data(const OpenedRun& run, const ResumePoint* point, Progress& p) {
   const int64_t batch = run.config.train.global_batch;
+  const CheckpointReader* from = point ? point->reader.get() : nullptr;
   if (from) {
     const Json& s = from->scalars();
     if (s.contains("data"))
@@ -174,6 +173,8 @@ void place_data(const OpenedRun& run, const CheckpointReader* from, Progress& p)
                  p.history.first_sample(p.done));
   run.data.train->follow(p.history);
 }
+
+namespace {
 
 void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& process, Progress& p) {
   const CheckpointReader& reader = *from.reader;
@@ -200,7 +201,6 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   if (follows_validation(run.config.schedule) && s.contains("schedule"))
     p.plateau.restore(field<Json>(s, "schedule", where), where + ": schedule");
   if (s.contains("window")) p.window = StepWindow::from_json(s["window"], where + ": window");
-  place_data(run, &reader, p);
   run.log.line("resume   from {} after step {}, read in {:.2f} s", from.folder, p.done, seconds);
 }
 
@@ -210,7 +210,6 @@ void begin_run(const OpenedRun& run, const ResumePoint* from, const std::string&
   if (from) return go_on(run, *from, process, p);
   p.line.process = process;
   p.frozen_elsewhere = frozen_lie_elsewhere(run, nullptr, "");
-  place_data(run, nullptr, p);
   const auto began = seconds_now();
   begin_weights(*run.engine, run.config);
   if (!run.config.model.path.empty())

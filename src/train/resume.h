@@ -44,6 +44,9 @@ struct ResumePoint {
 // begins. The folder is held by the first rank; all ranks call it.
 std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& progress);
 
+// Which samples the steps take, in `progress` and in the run's data: on from the checkpoint, or (null) as a run begins.
+void place_data(const OpenedRun& run, const ResumePoint* from, Progress& progress);
+
 // Fills the engine, which is allocated, and the rest of `progress`: from the checkpoint, or (null) as a run begins. `process`:
 // of the checkpoints that this process will write (CheckpointLine). All ranks call it.
 void begin_run(const OpenedRun& run, const ResumePoint* from, const std::string& process, Progress& progress);

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "config/config.h"
@@ -11,6 +13,11 @@ namespace ravine {
 
 struct StepReport;
 
+struct ValidationResult {
+  double loss = 0;                                          // mean
+  std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (train/preference.h)
+};
+
 class RunView {
  public:
   virtual ~RunView() = default;
@@ -18,8 +25,8 @@ class RunView {
   virtual Log& log() = 0;
   virtual std::string path(const std::string& name) const = 0;  // inside train.output
 
-  // Mean loss over the validation set, or nothing if there is none. All ranks ask.
-  virtual std::optional<double> validate() = 0;
+  // Over the validation set, or nothing if there is none. All ranks ask.
+  virtual std::optional<ValidationResult> validate() = 0;
   virtual void follow(double validation_loss) = 0;  // a schedule that does sets the rate of the next steps
 
   // Starts it, the background thread goes on; waits for the one before. All ranks ask.

@@ -9,10 +9,11 @@
 #include "base/narrow_option.h"
 #include "base/text.h"
 #include "parallel/stash.h"
+#include "train/preference.h"
 
 namespace ravine {
 
-ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step) {
+ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step, const SequenceLoss* loss) {
   batch_.tokens = m.rows * m.columns;
   require(static_cast<int64_t>(m.ids.size()) == batch_.tokens && m.labels.size() == m.ids.size() &&
               m.positions.size() == m.ids.size(),
@@ -35,6 +36,7 @@ ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step) {
   batch_.grad_scale = grad_scale;
   batch_.step = static_cast<uint32_t>(step);
   batch_.micro = m.index;
+  batch_.sequence_loss = loss;
 }
 
 Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
@@ -125,6 +127,8 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
                       fake.mesh().data);
   Stage stage(model, fake, parts_);
   MicroBatch micro = random_micro_batch(shape.rows, shape.columns, 1);
+  if (config.train.objective == TrainObjective::dpo)
+    for (int32_t& p : micro.positions) p %= static_cast<int32_t>(ceil_div(shape.columns, 2));  // as far as an answer goes
   // All leaves, and of each as many micro batches as it takes for everything to come that can come: a first, a later and the
   // last one, and in a pipeline a whole round of those under way, ending like the real one.
   int64_t leaf = div_exact(shape.micro_batches, shape.leaves), enough = 3;
@@ -157,7 +161,8 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
       run_with(parts, micros, 0, 0, {}, apply, 1);
     }
     if (shape.validation) {
-      ModelBatch b(micro, 0, 0);
+      const std::unique_ptr<SequenceLoss> loss = sequence_loss(micro);
+      ModelBatch b(micro, 0, 0, loss.get());
       arena.section("valid");
       c.begin(b.batch(), false);
       for (int chunk = 0; chunk < stage.chunks(); ++chunk) stage.forward(c, chunk, false);
@@ -214,6 +219,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
   std::vector<int64_t> most = most_under_way(tasks, stages, chunks);
   int64_t leaf = div_exact(static_cast<int64_t>(micros.size()), shape_.leaves);
   struct UnderWay {
+    std::unique_ptr<SequenceLoss> loss;
     std::unique_ptr<ModelBatch> batch;
     Stage::Micro micro;
   };
@@ -222,8 +228,9 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
     int64_t slot = t.micro % most[static_cast<size_t>(t.chunk)];
     if (!t.backward) {
       UnderWay& u = under_way[{t.chunk, t.micro}];
-      u.batch =
-          std::make_unique<ModelBatch>(micros[static_cast<size_t>(t.micro)], grad_scales[static_cast<size_t>(t.micro)], step);
+      const MicroBatch& m = micros[static_cast<size_t>(t.micro)];
+      u.loss = sequence_loss(m);
+      u.batch = std::make_unique<ModelBatch>(m, grad_scales[static_cast<size_t>(t.micro)], step, u.loss.get());
       c.arena().section(fmt::format("forward {} {}", t.chunk, slot));
       c.begin(u.batch->batch(), true);
       u.micro = p.stage.forward(c, t.chunk, true);
@@ -290,12 +297,16 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   c.set_phase(Phase::update);
   c.arena().section(p.optimizer.wants_local() ? "update, local gradients" : "update");
   p.store.finish_grads(c);
-  ExactSum loss;
-  if (by_micro)
-    for (size_t m = 0; m < micros.size(); ++m) loss.add(c.sides().of(micros[m].index, Side::loss).value() * scales[m]);
-  else
-    loss = c.sides().total(Side::loss);
-  result.loss = sum(p.ranks.all(), loss).value() * (by_micro ? 1.0 : scale);
+  auto mean = [&](Side side) {
+    ExactSum all;
+    if (by_micro)
+      for (size_t m = 0; m < micros.size(); ++m) all.add(c.sides().of(micros[m].index, side).value() * scales[m]);
+    else
+      all = c.sides().total(side);
+    return sum(p.ranks.all(), all).value() * (by_micro ? 1.0 : scale);
+  };
+  result.loss = mean(Side::loss);
+  if (config_.train.objective == TrainObjective::dpo) result.preferences = preference_metrics(mean);
   result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all()) / loss_scale;
   result.verdict = decide(result.loss, result.grad_norm);
   if (result.verdict == Verdict::apply) p.optimizer.update(c, rates, result.grad_norm, before_unit, loss_scale);
@@ -304,9 +315,13 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   return result;
 }
 
-std::pair<ExactSum, int64_t> StepEngine::evaluate(const MicroBatch& micro) {
+std::unique_ptr<SequenceLoss> StepEngine::sequence_loss(const MicroBatch& micro) const {
+  return config_.train.objective == TrainObjective::dpo ? std::make_unique<DpoLoss>(config_.dpo, micro) : nullptr;
+}
+
+void StepEngine::run_forward(const MicroBatch& micro, const SequenceLoss* loss) {
   Ctx& c = *ctx_;
-  ModelBatch b(micro, 0, 0);
+  ModelBatch b(micro, 0, 0, loss);
   c.begin_step(0);
   c.arena().section("valid");
   for (int chunk = 0; chunk < stage_->chunks(); ++chunk) {
@@ -314,7 +329,19 @@ std::pair<ExactSum, int64_t> StepEngine::evaluate(const MicroBatch& micro) {
     stage_->forward(c, chunk, false);
   }
   stage_->drain();
-  return {c.sides().total(Side::loss), micro.valid_tokens};
+}
+
+std::pair<ExactSum, int64_t> StepEngine::evaluate(const MicroBatch& micro) {
+  const std::unique_ptr<SequenceLoss> loss = sequence_loss(micro);
+  run_forward(micro, loss.get());
+  return {ctx_->sides().total(Side::loss), micro.valid_tokens};
+}
+
+std::vector<double> StepEngine::answer_log_probs(const MicroBatch& micro) {
+  std::vector<double> out;
+  const AnswerLogProbs noting(out);
+  run_forward(micro, &noting);
+  return out;
 }
 
 }  // namespace ravine

@@ -18,7 +18,8 @@ namespace ravine {
 // A micro batch of the loader as the model reads it. Views point into `micro`, which must stay.
 class ModelBatch {
  public:
-  ModelBatch(const MicroBatch& micro, double grad_scale, int64_t step);
+  // loss (may be null) must stay too.
+  ModelBatch(const MicroBatch& micro, double grad_scale, int64_t step, const SequenceLoss* loss = nullptr);
   const Batch& batch() const { return batch_; }
 
  private:
@@ -59,10 +60,11 @@ struct StepShape {
 enum class Verdict { apply, skip, stop };  // update; go on without an update; end the run without one
 
 struct StepResult {
-  double loss = 0, grad_norm = 0;    // mean loss as train.loss_average says; norm before clipping
-  int64_t tokens = 0, valid = 0;     // columns fed; labels counted
-  Verdict verdict = Verdict::apply;  // what was decided of it
-};                                   // of all ranks: every rank gets the same
+  double loss = 0, grad_norm = 0;                           // mean loss as train.loss_average says; norm before clipping
+  int64_t tokens = 0, valid = 0;                            // columns fed; labels, or pairs, counted
+  Verdict verdict = Verdict::apply;                         // what was decided of it
+  std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (train/preference.h)
+};                                                          // of all ranks: every rank gets the same
 
 // Between the norm of the gradients and the update stands one decision, taken from sums over all ranks, so all ranks take the
 // same one.
@@ -92,9 +94,12 @@ class StepEngine {
   StepResult run(const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
                  const std::function<void(const Unit&)>& before_unit = {}, const Decide& decide = stop_unless_finite,
                  double loss_scale = 1);
-  // Sum of losses and number of labels of a batch, forward only. All ranks of a model call it together; the sum over them is
-  // that of the batch.
+  // Sum of losses and number of labels (or pairs) of a batch, forward only; its other sums are in ctx().sides() until the next
+  // step. All ranks of a model call it together; the sum over them is that of the batch.
   std::pair<ExactSum, int64_t> evaluate(const MicroBatch& micro);
+  // The log-probability of the answer of each segment, forward only; empty but on the last pipeline stage, whose tensor ranks
+  // have the same. All ranks of a model call it together.
+  std::vector<double> answer_log_probs(const MicroBatch& micro);
 
   // Between steps: the memory that activations and gradients had goes back to the system until it is used again.
   void rest() { arena_->forget(); }
@@ -125,6 +130,8 @@ class StepEngine {
   StepResult run_with(Parts parts, const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
                       const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale);
   void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, const std::vector<double>& grad_scales, int64_t step);
+  void run_forward(const MicroBatch& micro, const SequenceLoss* loss);
+  std::unique_ptr<SequenceLoss> sequence_loss(const MicroBatch& micro) const;  // null: the sum over labels
   FlatLayout layout(const Ranks& ranks) const;
   Ctx::Setup setup(Arena& arena, FlatStore& store, const Kernels& kernels, const Ranks& ranks);
 

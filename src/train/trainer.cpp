@@ -55,6 +55,8 @@ bool Trainer::prepare() {
   const std::string process = checksum_text(shared);
   check_shared(ranks, run_.world, run_.config.train.output, process);
   saves_ = std::make_unique<Saves>(run_.config, run_.log, ranks, *run_.folder, run_.bytes, shared, progress_.done);
+  place_data(run_, from ? &*from : nullptr, progress_);
+  references_ = reference_log_probs(run_, progress_);
   begin_run(run_, from ? &*from : nullptr, process, progress_);
   refuse_without_room(run_.config, ranks, run_.bytes, progress_.done);
   if (first()) {
@@ -145,6 +147,7 @@ void Trainer::step(int64_t step) {
   report.step_time = seconds_now() - began;
   report.tokens_per_second = static_cast<double>(r.tokens) / report.step_time;
   report.valid = r.valid;
+  report.preferences = r.preferences;
   report.sol = report.tokens_per_second * run_.model->training_flops_per_token(run_.data.train->columns()) / peak_flops_;
   report.memory_mb = static_cast<double>(resident_memory()) / (1 << 20);
   report.wait = waited;
@@ -173,7 +176,8 @@ void Trainer::end_step(StepReport& report) {
   saves_->report(progress_.done);
 }
 
-StepResult Trainer::compute(const StepBatches& batches, int64_t step, const UpdateRates& rates) {
+StepResult Trainer::compute(StepBatches& batches, int64_t step, const UpdateRates& rates) {
+  for (MicroBatch& m : batches.micro) references_.train.fill(m);
   if (injection_) injection_->begin_step(step);
   StepResult r = run_.engine->run(
       batches.micro, step, rates, [&](const Unit& u) { saves_->wait_unit(u.index); },
@@ -242,7 +246,9 @@ void Trainer::say_what_stops() const {
                                                  : std::string("nothing was saved, the same command begins again")));
 }
 
-std::optional<double> Trainer::validate() { return validation_loss(*run_.engine, run_.data.valid.get(), run_.config.train); }
+std::optional<ValidationResult> Trainer::validate() {
+  return validation_result(*run_.engine, run_.data.valid.get(), run_.config.train, references_.valid);
+}
 
 void Trainer::follow(double validation_loss) {
   const ScheduleOptions& schedule = run_.config.schedule;

@@ -10,6 +10,7 @@
 #include "train/fault_injection.h"
 #include "train/hooks.h"
 #include "train/opened_run.h"
+#include "train/reference.h"
 #include "train/resume.h"
 #include "train/run_view.h"
 #include "train/saves.h"
@@ -30,7 +31,7 @@ class Trainer : public RunView {
   const Config& config() const override { return run_.config; }
   Log& log() override { return run_.log; }
   std::string path(const std::string& name) const override { return run_.path(name); }
-  std::optional<double> validate() override;
+  std::optional<ValidationResult> validate() override;
   void follow(double validation_loss) override;
   void save_checkpoint(int64_t step) override;
   bool is_saved(int64_t step) override { return saves_->is_saved(step); }
@@ -51,7 +52,7 @@ class Trainer : public RunView {
   void finish(bool stopped);
   void step(int64_t step);
   void leave_out(int64_t step);
-  StepResult compute(const StepBatches& batches, int64_t step, const UpdateRates& rates);
+  StepResult compute(StepBatches& batches, int64_t step, const UpdateRates& rates);
   Verdict decide(double loss, double norm);
   void judge(const StepBatches& batches, int64_t step, const StepResult& result);
   void end_step(StepReport& report);
@@ -60,6 +61,7 @@ class Trainer : public RunView {
 
   OpenedRun run_;                              // what it is made of
   Progress progress_;                          // where it stands
+  References references_;                      // of train.objective=dpo
   std::unique_ptr<FaultInjection> injection_;  // null: none
   std::unique_ptr<Saves> saves_;               // null before run() has found out where the run begins
   std::vector<std::unique_ptr<Hook>> hooks_;   // in the order of their calls

@@ -2,11 +2,14 @@
 
 #include <numeric>
 
+#include "train/preference.h"
+
 namespace ravine {
 
-std::optional<double> validation_loss(StepEngine& engine, const Dataset* data, const TrainOptions& options) {
+std::optional<ValidationResult> validation_result(StepEngine& engine, const Dataset* data, const TrainOptions& options,
+                                                  const ReferenceLogProbs& reference) {
   if (!data) return std::nullopt;
-  ExactSum loss;
+  Sides sides;
   int64_t count = 0, rows = options.micro_batch, total = ceil_div(data->sample_count(), rows);
   if (options.valid_batches > 0) total = std::min(total, options.valid_batches);
   // Data ranks take turns, and all of them make as many: blocks may be gathered from all.
@@ -15,15 +18,21 @@ std::optional<double> validation_loss(StepEngine& engine, const Dataset* data, c
     int64_t b = round * turns.size() + turns.rank(), real = std::min(b, total - 1);
     int64_t n = std::min(rows, data->sample_count() - real * rows);
     MicroBatch m = make_micro_batch(*data, real * rows, n);
+    reference.fill(m);
     auto [mine, valid] = engine.evaluate(m);
     if (b >= total) continue;
-    loss.add(mine);
+    for (Side side : kSides) sides.add(0, side, engine.ctx().sides().total(side));
     count += valid;
   }
   std::vector<int64_t> counts = gather_integers(turns, count);
   count = std::accumulate(counts.begin(), counts.end(), int64_t{0});
-  double all = sum(engine.ranks().all(), loss).value();
-  return count > 0 ? std::optional<double>(all / static_cast<double>(count)) : std::nullopt;
+  auto mean = [&](Side side) {
+    const double all = sum(engine.ranks().all(), sides.total(side)).value();
+    return count > 0 ? all / static_cast<double>(count) : 0.0;
+  };
+  ValidationResult result{.loss = mean(Side::loss), .preferences = {}};
+  if (options.objective == TrainObjective::dpo) result.preferences = preference_metrics(mean);
+  return count > 0 ? std::optional(result) : std::nullopt;
 }
 
 }  // namespace ravine

@@ -1,14 +1,18 @@
-// The loss over the validation data.
+// What the model comes to on the validation data.
 #pragma once
 #include <optional>
 
 #include "data/dataset.h"
+#include "train/reference.h"
+#include "train/run_view.h"
 #include "train/step.h"
 
 namespace ravine {
 
-// Mean cross-entropy over the labels of `data`, in nats, or of its first train.valid_batches micro batches; nothing where none
-// counts, or `data` is null. All ranks call it and get the same.
-std::optional<double> validation_loss(StepEngine& engine, const Dataset* data, const TrainOptions& options);
+// Means over `data`, or over its first train.valid_batches micro batches: of the cross-entropy over labels, in nats, or of the
+// loss and the metrics of preferences over pairs. Nothing where none counts, or `data` is null. All ranks call it and get the
+// same.
+std::optional<ValidationResult> validation_result(StepEngine& engine, const Dataset* data, const TrainOptions& options,
+                                                  const ReferenceLogProbs& reference);
 
 }  // namespace ravine

@@ -123,6 +123,7 @@ def prepare(folder):
     (folder / "wikipedia" / "a.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in (folder / "book.txt").read_text().split("\n\n")))
     for name, form in (("alpaca_en.json", "alpaca"), ("alpaca_zh.json", "alpaca"), ("alpaca.json", "alpaca"), ("chats/a.jsonl", "messages"), ("chats.jsonl", "messages"), ("valid.jsonl", "messages")):
         conversations(folder / name, form)
+    (folder / "pairs.jsonl").write_text("".join(json.dumps({"instruction": f"What is {i}?", "chosen": f"{i} is a number.", "rejected": "No."}) + "\n" for i in range(24)))
     r.run("tokenizer", "train", "--input", folder / "book.txt", "--output", folder / "made-tokenizer", "--vocab-size", 400)
     r.save_config(folder / "config.json", **TINY)
     one_step = ["train.steps=1", "schedule.warmup_steps=0", "train.global_batch=1", "train.threads=1", "log.tensorboard=false"]

@@ -171,7 +171,8 @@ OPTIONS = {
     "train.micro_batch": Number(1, 2**20, "train.global_batch=1048576", "data.sequence_length=16"), "train.seed": Number(0, 2**63 - 1),
     "train.output": NAME, "train.recompute": Text(choices=("none", "cheap", "full")), "train.dropout": real(0, 0.99), "train.attention_dropout": real(0, 0.99),
     "train.valid_every": Number(0, STEPS), "train.valid_batches": Number(0, STEPS), "train.find_nan": Bool(), "train.threads": Number(0, 4096),
-    "train.freeze": ListOf(NAME), "train.loss_average": Text(choices=("tokens", "micro")),
+    "train.freeze": ListOf(NAME), "train.loss_average": Text(choices=("tokens", "micro")), "train.objective": Text(choices=("causal", "dpo")),
+    "dpo.loss": Text(choices=("sigmoid", "hinge", "ipo")), "dpo.beta": real(1e-6, 1e6), "dpo.label_smoothing": real(0, 0.5, below=True), "dpo.ftx": real(0, 1e6), "dpo.reference": FREE,
     "optimizer.type": Text(choices=("adamw", "adam", "sgd", "adagrad", "adafactor", "lamb", "lion", "muon", "came", "cadam", "onebit_adam", "zeroone_adam", "onebit_lamb")),
     "optimizer.lr": real(1e-12, 10, zero=True),
     "optimizer.betas": ListOf(real(0, 0.999999), 2), "optimizer.eps": ListOf(real(1e-20, 1), 1),
@@ -227,6 +228,7 @@ BESIDE = {f"optimizer.{key}": [f"optimizer.{setting}" for setting in settings.sp
     "max_coeff": "type=lamb min_coeff=0", "min_coeff": "type=lamb max_coeff=1e12", "ns_coefficients ns_steps adjust_lr_fn": "type=muon",
     "freeze_step coeff_beta factor_threshold": "type=onebit_lamb", "factor_max": "type=onebit_lamb factor_min=1e-6", "factor_min": "type=onebit_lamb factor_max=1e6",
     "var_freeze_step var_update_scaler local_step_scaler local_step_clipper": "type=zeroone_adam"}.items() for key in keys.split()}
+DPO = {option: ["train.objective=dpo"] for option in OPTIONS if option.startswith("dpo.")}
 
 # Fields of the elements of a list: the element around VALUE, and its kind.
 SOURCE = {"weight": ("{path: x, weight: VALUE}", real(1e-9, 1e15)), "path": ("{path: VALUE}", NAME),
@@ -388,7 +390,7 @@ def test_options(folder):
 
         def job(values, taken, others=(), option=option, around=around):
             words = [f"{option}={around.replace('VALUE', value)}" for value in values]
-            others = [*BESIDE.get(option, []), *others]
+            others = [*BESIDE.get(option, DPO.get(option, [])), *others]
             jobs.append(lambda: verdict(call("config", *others, *words, cwd=folder), option, taken, short(" ".join(words))))
 
         takes = {value: kind.takes(*parsed(value)) and not (around != "VALUE" and value == LONG) for value in VALUES}
@@ -414,6 +416,11 @@ def test_rules_between_options(folder):
         "optimizer.lr_decay": ["optimizer.type=lion", "optimizer.lr_decay=1"],
         "optimizer.relative_step": ["optimizer.type=adafactor", "optimizer.lr=1e-3"],
         "optimizer.max_coeff": ["optimizer.type=lamb", "optimizer.max_coeff=1e-3"],
+        "dpo.beta": ["dpo.beta=0.5"],
+        "dpo.label_smoothing": ["train.objective=dpo", "dpo.loss=ipo", "dpo.label_smoothing=0.1"],
+        "data.loss_on": ["train.objective=dpo", "data.loss_on=all"],
+        "data.order": ["train.objective=dpo", "data.order=megatron"],
+        "data.format": ["train.objective=dpo", "data.format=alpaca"],
         "train.global_batch": ["train.global_batch=131072"],
         "train.micro_batch": ["train.micro_batch=1048576", "train.global_batch=1048576"],
         "parallel.data": ["parallel.data=1024", "parallel.tensor=1024"],

@@ -46,23 +46,33 @@ TokenErrors token_errors(const std::vector<double>& logits, const std::vector<do
   return t;
 }
 
+// Of rows: negative, zero, large.
+std::vector<double> some_weights(int64_t n) {
+  std::vector<double> weights;
+  for (int64_t i = 0; i < n; ++i)
+    weights.push_back(i % 7 == 3 ? 0 : (i % 3 == 1 ? -1 : 1) * (0.01 + 1.37 * static_cast<double>(i % 11)));
+  return weights;
+}
+
 class CpuLoss : public testing::TestWithParam<DType> {};
 
 TEST_P(CpuLoss, CrossEntropy) {
   SKIP_WITHOUT(CrossEntropy);
   for (Size s : kSizes)
-    for (int variant : {0, 1, 2}) {  // losses only, gradient, gradient in place
+    for (int variant : {0, 1, 2, 3}) {  // losses only, gradient, gradient in place, gradient of weighted rows
       Case c;
       CrossEntropy a;
       a.logits = c.input(1, GetParam(), {s.tokens, s.vocabulary}, 3, 5);
       auto labels = some_labels(s.tokens, s.vocabulary);
       a.labels = c.integers(DType::i32, labels), a.losses = c.output(DType::f64, {s.tokens});
-      if (variant == 1) a.dlogits = c.output(GetParam(), {s.tokens, s.vocabulary}, 2);
+      if (variant == 1 || variant == 3) a.dlogits = c.output(GetParam(), {s.tokens, s.vocabulary}, 2);
       if (variant == 2) a.dlogits = a.logits;
       a.grad_scale = 0.25;
+      const std::vector<double> weights = variant == 3 ? some_weights(s.tokens) : std::vector<double>(s.tokens, 1);
+      if (variant == 3) a.row_weights = c.doubles(weights);
       std::vector<double> loss_error, dlogits_error, exact(s.vocabulary);
       for (int64_t i = 0; i < s.tokens; ++i) {
-        auto t = token_errors(values(a.logits.row_range(i, 1)), exact, labels[i], a.grad_scale);
+        auto t = token_errors(values(a.logits.row_range(i, 1)), exact, labels[i], a.grad_scale * weights[i]);
         loss_error.push_back(t.loss);
         dlogits_error.insert(dlogits_error.end(), t.dlogits_error.begin(), t.dlogits_error.end());
       }
@@ -82,18 +92,21 @@ TEST_P(CpuLoss, CrossEntropy) {
 void check_loss_head(DType type, const Kernels& kernels) {
   double u16 = type == DType::f32 ? 0 : unit(type), lost = type == DType::f32 ? 0 : 2 * smallest(type);
   for (Size s : kSizes)
-    for (int variant = 0; variant < 6;
-         ++variant) {  // 0 losses only, 1 dx, 2 dx and dweight, 3 dweight accumulated, 4 and 5 capped: dx and dweight, dx
+    for (int variant = 0; variant < 8;
+         ++variant) {  // 0 losses only, 1 dx, 2 dx and dweight, 3 dweight accumulated,
+                       // 4 and 5 capped: dx and dweight, dx; 6 and 7: as 2 and 4 with weighted rows
       Case c;
       LossHead a;
-      a.cap = variant == 4 ? 1.5 : variant == 5 ? 20 : 0;
+      a.cap = variant == 4 || variant == 7 ? 1.5 : variant == 5 ? 20 : 0;
       a.x = c.input(1, type, {s.tokens, s.channels}, 3), a.weight = c.input(2, type, {s.vocabulary, s.channels}, 0, 0.5);
       auto labels = some_labels(s.tokens, s.vocabulary);
       a.labels = c.integers(DType::i32, labels), a.losses = c.output(DType::f64, {s.tokens});
       if (variant == 1 || variant == 2 || variant >= 4) a.dx = c.output(type, {s.tokens, s.channels}, 5);
-      if (variant == 2 || variant == 4) a.dweight = c.output(DType::f32, {s.vocabulary, s.channels});
+      if (variant == 2 || variant == 4 || variant >= 6) a.dweight = c.output(DType::f32, {s.vocabulary, s.channels});
       if (variant == 3) a.dweight = c.input(3, DType::f32, {s.vocabulary, s.channels});
       a.grad_scale = 0.125, a.accumulate = variant == 3;
+      const std::vector<double> weights = variant >= 6 ? some_weights(s.tokens) : std::vector<double>(s.tokens, 1);
+      if (variant >= 6) a.row_weights = c.doubles(weights);
       auto x = values(a.x), w = values(a.weight);
       std::vector<double> loss_error, dx_error(x.size()), dw_error(w.size());
       for (int64_t i = 0; i < s.tokens; ++i) {
@@ -106,11 +119,12 @@ void check_loss_head(DType type, const Kernels& kernels) {
         if (a.cap != 0)  // 1 / cap, 3 ulp of tanh, cap
           for (int64_t v = 0; v < s.vocabulary; ++v)
             logits[v] = a.cap * std::tanh(logits[v] / a.cap), off[v] += gamma32(10) * std::fabs(logits[v]);
-        auto t = token_errors(logits, off, labels[i], a.grad_scale);
+        const double scale = a.grad_scale * weights[i];
+        auto t = token_errors(logits, off, labels[i], scale);
         loss_error.push_back(t.loss);
         if (a.cap != 0)  // the slope 1 - (y / cap)^2 is at most 1, and off by twice what y / cap is off by
           for (int64_t v = 0; v < s.vocabulary; ++v) {
-            const double p = t.dlogits[v] + (v == labels[i] ? 2 * a.grad_scale : 0);
+            const double p = t.dlogits[v] + (v == labels[i] ? 2 * std::fabs(scale) : 0);
             t.dlogits_error[v] += p * (2 * off[v] / a.cap + gamma32(6));
           }
         if (labels[i] < 0) continue;

@@ -382,15 +382,18 @@ TEST(Gradients, Dropout) {
   expect_gradient(loss, 2 + n * w, x, dx, "dx");
 }
 
-void check_loss_head(double cap) {
+void check_loss_head(double cap, const std::vector<double>& weights = {}) {
   Case c;
   int64_t n = 5, w = 6, vocabulary = 9;
   LossHead a;
   a.x = f64(c, 1, {n, w}), a.weight = f64(c, 2, {vocabulary, w}), a.labels = c.integers(DType::i32, {3, -100, 0, 8, 3});
   a.losses = c.output(DType::f64, {n}), a.dx = c.output(DType::f64, {n, w}), a.dweight = c.output(DType::f64, {vocabulary, w});
   a.grad_scale = 0.3, a.cap = cap;
+  std::vector<double> scales(n, a.grad_scale);
+  for (size_t i = 0; i < weights.size(); ++i) scales[i] *= weights[i];
+  if (!weights.empty()) a.row_weights = c.doubles(weights);
   kRef.of<LossHead>().run(a, nullptr);
-  TensorView ones = c.doubles(std::vector<double>(n, a.grad_scale));
+  TensorView ones = c.doubles(scales);
   LossHead forward = a;
   forward.dx = {}, forward.dweight = {};
   auto loss = [&] {
@@ -405,6 +408,7 @@ void check_loss_head(double cap) {
 
   CrossEntropy e;
   e.logits = f64(c, 3, {n, vocabulary}, 3), e.labels = a.labels, e.losses = a.losses, e.grad_scale = a.grad_scale;
+  e.row_weights = a.row_weights;
   e.dlogits = c.output(DType::f64, {n, vocabulary});
   kRef.of<CrossEntropy>().run(e, nullptr);
   CrossEntropy plain = e;
@@ -419,7 +423,7 @@ void check_loss_head(double cap) {
 }
 
 TEST(Gradients, LossHeadAndCrossEntropy) {
-  for (double cap : {0.0, 0.7, 4.0}) check_loss_head(cap);
+  for (double cap : {0.0, 0.7, 4.0}) check_loss_head(cap), check_loss_head(cap, {2.5, 1, 0, -0.75, 0.125});
 }
 
 }  // namespace

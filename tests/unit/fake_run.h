@@ -22,7 +22,9 @@ class FakeRun : public RunView {
   const Config& config() const override { return options; }
   Log& log() override { return lines; }
   std::string path(const std::string& name) const override { return options.train.output + "/" + name; }
-  std::optional<double> validate() override { return loss; }
+  std::optional<ValidationResult> validate() override {
+    return loss ? std::optional(ValidationResult{.loss = *loss, .preferences = {}}) : std::nullopt;
+  }
   void follow(double validation_loss) override { followed.push_back(validation_loss); }
   void save_checkpoint(int64_t step) override { saved.push_back(step); }
   bool is_saved(int64_t step) override { return complete == step; }

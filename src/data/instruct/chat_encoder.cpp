@@ -143,19 +143,43 @@ class TokenPlaces {
 
 }  // namespace
 
+// A template that writes whatever role it is given would let a slip ("usr") be trained as a speaker of its own.
+void check_roles(const ChatTemplate& chat, const Json& messages, const std::string& where) {
+  static const std::vector<std::string> usual = {"system",   "user",      "assistant",   "tool",
+                                                 "function", "developer", "observation", "ipython"};
+  static const std::map<std::string, const char*> others = {
+      {"human", "user"},   {"question", "user"},   {"gpt", "assistant"},   {"bot", "assistant"},
+      {"ai", "assistant"}, {"model", "assistant"}, {"answer", "assistant"}};
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Json& given = messages[i]["role"];
+    const std::string role = given.is_string() ? given.get<std::string>() : given.dump();
+    if (std::find(usual.begin(), usual.end(), role) != usual.end() || chat.names(role)) continue;
+    std::string lower = role;
+    for (char& ch : lower) ch = static_cast<char>(ch >= 'A' && ch <= 'Z' ? ch - 'A' + 'a' : ch);
+    const auto other = others.find(lower);
+    const std::string near = other != others.end() ? other->second : nearest(lower, usual);
+    throw UserError(fmt::format("unknown role '{}'", role), fmt::format("{}, message {}", where, i + 1),
+                    "roles are system, user, assistant and tool; the chat template names no other like it",
+                    near.empty() ? "correct the record, or set data.chat_template to a template that knows this role"
+                                 : fmt::format("did you mean '{}'?", near));
+  }
+}
+
+std::string render_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, bool ask,
+                            const std::string& where) {
+  return refused(where, [&] { return chat.render(request(messages, tools, ask)); });
+}
+
 ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, std::shared_ptr<const ChatTemplate> chat, LossOn loss)
     : tokenizer_(tokenizer), chat_(std::move(chat)), loss_(loss) {
   end_ = refused("a question and its answer", [&] { return end_of_answer(tokenizer, *chat_); });
   const Json question = Json::array({{{"role", "user"}, {"content", "Hello"}}});
-  asks_ = render(question, nullptr, true, "a question") != render(question, nullptr, false, "a question");
+  asks_ = render_messages(*chat_, question, nullptr, true, "a question") !=
+          render_messages(*chat_, question, nullptr, false, "a question");
 }
 
 std::string ChatEncoder::settings() const {
   return fmt::format("{} {} {}", checksum_text(chat_->fingerprint()), static_cast<int>(loss_), end_.id);
-}
-
-std::string ChatEncoder::render(const Json& messages, const Json& tools, bool ask, const std::string& where) const {
-  return refused(where, [&] { return chat_->render(request(messages, tools, ask)); });
 }
 
 // Of the answers to learn, in order.
@@ -201,31 +225,9 @@ std::vector<ChatEncoder::Span> ChatEncoder::answers(const std::string& text, con
   return spans;
 }
 
-// A template that writes whatever role it is given would let a slip ("usr") be trained as a speaker of its own.
-void ChatEncoder::check_roles(const Json& messages, const std::string& where) const {
-  static const std::vector<std::string> usual = {"system",   "user",      "assistant",   "tool",
-                                                 "function", "developer", "observation", "ipython"};
-  static const std::map<std::string, const char*> others = {
-      {"human", "user"},   {"question", "user"},   {"gpt", "assistant"},   {"bot", "assistant"},
-      {"ai", "assistant"}, {"model", "assistant"}, {"answer", "assistant"}};
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const Json& given = messages[i]["role"];
-    const std::string role = given.is_string() ? given.get<std::string>() : given.dump();
-    if (std::find(usual.begin(), usual.end(), role) != usual.end() || chat_->names(role)) continue;
-    std::string lower = role;
-    for (char& ch : lower) ch = static_cast<char>(ch >= 'A' && ch <= 'Z' ? ch - 'A' + 'a' : ch);
-    const auto other = others.find(lower);
-    const std::string near = other != others.end() ? other->second : nearest(lower, usual);
-    throw UserError(fmt::format("unknown role '{}'", role), fmt::format("{}, message {}", where, i + 1),
-                    "roles are system, user, assistant and tool; the chat template names no other like it",
-                    near.empty() ? "correct the record, or set data.chat_template to a template that knows this role"
-                                 : fmt::format("did you mean '{}'?", near));
-  }
-}
-
 EncodedChat ChatEncoder::encode(const Conversation& c, const std::string& where) const {
-  check_roles(c.messages, where);
-  std::string text = render(c.messages, c.tools, false, where);
+  check_roles(*chat_, c.messages, where);
+  std::string text = render_messages(*chat_, c.messages, c.tools, false, where);
   EncodedChat e;
   e.ids = tokenizer_.encode(text, false);
   e.learned.assign(e.ids.size(), loss_ == LossOn::all);

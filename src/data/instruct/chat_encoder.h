@@ -12,6 +12,12 @@
 
 namespace ravine {
 
+// A role that is neither usual nor named by the template is a UserError naming `where` and the message.
+void check_roles(const ChatTemplate& chat, const Json& messages, const std::string& where);
+// The text of messages; what the template refuses is a UserError naming `where`. ask: with the prompt for an answer behind.
+std::string render_messages(const ChatTemplate& chat, const Json& messages, const Json& tools, bool ask,
+                            const std::string& where);
+
 struct EncodedChat {
   std::vector<int32_t> ids;
   std::vector<uint8_t> learned;  // of each id: 1 if it is to be predicted
@@ -39,8 +45,6 @@ class ChatEncoder {
   struct Span {
     size_t begin = 0, end = 0;  // in bytes of the text
   };
-  void check_roles(const Json& messages, const std::string& where) const;
-  std::string render(const Json& messages, const Json& tools, bool ask, const std::string& where) const;
   std::vector<Span> answers(const std::string& text, const Conversation& conversation, const std::string& where) const;
 
   const Tokenizer& tokenizer_;

@@ -88,20 +88,21 @@ ChatSamples::ChatSamples(std::shared_ptr<const ChatStore> store, const ChatLayou
   spread_ = spread_chats(columns, layout_);
 }
 
+void append_chat(Sample& s, const EncodedChat& c) {
+  const auto n = static_cast<int32_t>(c.ids.size()) - 1;
+  s.segments.push_back({static_cast<int32_t>(s.ids.size()), n});
+  for (int32_t t = 0; t < n; ++t) {
+    const auto at = static_cast<size_t>(t);
+    s.ids.push_back(c.ids[at]);
+    s.labels.push_back(c.learned[at + 1] ? c.ids[at + 1] : kIgnored);
+    s.positions.push_back(t);
+  }
+}
+
 Sample ChatSamples::sample(int64_t i) const {
   require(i >= 0 && i < count(), "chat samples: sample is 0 to {}, got {}", count() - 1, i);
   Sample s;
-  for (int64_t k : spread_.of(i)) {
-    EncodedChat c = store_->chat(k);
-    auto n = static_cast<int32_t>(c.ids.size()) - 1;
-    s.segments.push_back({static_cast<int32_t>(s.ids.size()), n});
-    for (int32_t t = 0; t < n; ++t) {
-      auto at = static_cast<size_t>(t);
-      s.ids.push_back(c.ids[at]);
-      s.labels.push_back(c.learned[at + 1] ? c.ids[at + 1] : kIgnored);
-      s.positions.push_back(t);
-    }
-  }
+  for (int64_t k : spread_.of(i)) append_chat(s, store_->chat(k));
   pad_sample(s, layout_);
   return s;
 }

@@ -41,6 +41,9 @@ class ChatStore {
   std::vector<std::pair<std::string, int64_t>> files_;  // with its first conversation
 };
 
+// Appends a conversation as a segment of its own, with positions from 0.
+void append_chat(Sample& sample, const EncodedChat& chat);
+
 // A sample holds whole conversations, each a segment of its own with positions from 0: attention never crosses from one to the
 // other, so the loss is that of each alone. No conversation may be longer than columns + 1.
 class ChatSamples final : public SampleStream {

@@ -201,8 +201,9 @@ void refuse_questions(const Json& record, const std::string& where) {
     throw UserError(
         "questions and answers under other keys", where,
         fmt::format("a conversation has 'instruction' and 'output', the record has '{}' and '{}'", q->second, a->second),
-        rename + (preference ? ": then the chosen answers are learned (the rejected are not used)"
-                             : ": then the answers are learned"));
+        (preference ? "set train.objective=dpo to learn which answer is preferred; or " : "") + rename +
+            (preference ? ": then the chosen answers are learned (the rejected are not used)"
+                        : ": then the answers are learned"));
   }
 }
 
@@ -234,6 +235,10 @@ void refuse_chat_slip(const Json& record, const std::string& where) {
   auto is_text = [](const Json& v) { return v.is_string(); };
   auto is_list = [](const Json& v) { return v.is_array(); };
   refuse_questions(record, where);
+  if (record.contains("chosen") && record.contains("rejected"))
+    throw UserError("pairs of answers", where, "they are neither text nor conversations",
+                    "set train.objective=dpo to learn which answer is preferred; to learn the chosen ones alone, write them as "
+                    "conversations ('instruction' and 'output')");
   refuse_wrapped(record, where);
   if (record.contains("instruction")) refuse("output", ChatFormat::alpaca, is_text);
   if (record.contains("output")) refuse("instruction", ChatFormat::alpaca, is_text);

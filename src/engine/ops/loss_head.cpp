@@ -6,20 +6,20 @@ namespace ravine {
 namespace {
 
 // Fused: one kernel. Unfused: logits in full, cross-entropy, two products.
-void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx, const TensorView& dweight, bool accumulate,
-         double cap) {
+void pass(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& losses, const TensorView& row_weights,
+          const TensorView& dx, const TensorView& dweight, bool accumulate, double cap) {
   const Batch& b = c.batch();
-  Tensor losses = c.empty({b.tokens}, DType::f64);
   if (c.has<LossHead>() && c.fused("loss_head")) {
     c.call(LossHead{.x = x,
                     .weight = w,
                     .labels = b.labels,
-                    .losses = losses.view(),
+                    .losses = losses,
                     .dx = dx,
                     .dweight = dweight,
                     .grad_scale = b.grad_scale,
                     .accumulate = accumulate,
-                    .cap = cap});
+                    .cap = cap,
+                    .row_weights = row_weights});
   } else {
     Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
     c.call(Matmul{.a = x, .b = w, .out = y.view(), .trans_b = true});
@@ -30,9 +30,10 @@ void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx,
                     : c.empty({x.rows(), w.rows()}, y.dtype());  // the slope of the cap is taken from capped logits
     c.call(CrossEntropy{.logits = y.view(),
                         .labels = b.labels,
-                        .losses = losses.view(),
+                        .losses = losses,
                         .dlogits = backward ? dy.view() : TensorView{},
-                        .grad_scale = b.grad_scale});
+                        .grad_scale = b.grad_scale,
+                        .row_weights = row_weights});
     if (backward && cap != 0) c.call(SoftCapBackward{.y = y.view(), .dy = dy.view(), .dx = dy.view(), .cap = cap});
     y = std::move(dy);
     if (backward && x.dtype != y.dtype()) {
@@ -44,7 +45,21 @@ void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx,
     if (!dweight.absent())
       c.call(Matmul{.a = y.view(), .b = x, .out = dweight, .trans_a = true, .accumulate = accumulate, .tokens_reduced = true});
   }
-  c.side(Side::loss, losses.view());
+}
+
+void run(Ctx& c, const TensorView& x, const TensorView& w, const TensorView& dx, const TensorView& dweight, bool accumulate,
+         double cap) {
+  const Batch& b = c.batch();
+  Tensor losses = c.empty({b.tokens}, DType::f64), weights;
+  const bool backward = !dx.absent() || !dweight.absent();
+  if (b.sequence_loss) {
+    pass(c, x, w, losses.view(), {}, {}, {}, false, cap);
+    if (backward) weights = c.empty({b.tokens}, DType::f64);
+    b.sequence_loss->weigh(c, losses.view(), weights.view());
+    if (!backward) return;
+  }
+  pass(c, x, w, losses.view(), weights.view(), dx, dweight, accumulate, cap);
+  if (!b.sequence_loss) c.side(Side::loss, losses.view());
 }
 
 // The same over rows of length 1: the head sees them, and its gradient is taken back through them.

@@ -4,7 +4,8 @@
 namespace ravine {
 
 // Output product, softmax and cross-entropy over the batch's labels, in one chunked kernel; in training it runs in the backward
-// pass, where it yields loss, dx and dW together. The sum of losses (nats) goes to side "loss", before any division. unit_rows:
+// pass, where it yields loss, dx and dW together. The sum of losses (nats) goes to side "loss", before any division. A loss of
+// sequences (Batch::sequence_loss) is asked between two passes: losses first, then gradients with its weights. unit_rows:
 // the rows of the weight are brought to length 1 first (NormHead, Baichuan2), in f32, rounded once to the compute type; the
 // gradient goes through that. This holds a copy of the weight, and one of its gradient, while the head runs.
 // cap: 0, or logits become cap * tanh(logit / cap) (Gemma 2).

@@ -34,14 +34,16 @@ struct Head {
   double cap;        // of my logits; 0: none
   Rows here = rows_of_rank(c, weight);
 
-  // Tokens [begin, begin + n). dx and dweight are absent without backward.
-  void chunk(const TensorView& x, int64_t begin, int64_t n, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+  // Tokens [begin, begin + n). dx and dweight are absent without backward. losses f64 [N], where another rank has the label 0.
+  void chunk(const TensorView& x, int64_t begin, int64_t n, const TensorView& losses, const TensorView& row_weights,
+             const TensorView& dx, const TensorView& dweight, bool accumulate) {
     const Group& group = c.group(Axis::tensor);
     Tensor sums = c.empty({group.size(), n}, DType::f64), mine = c.empty({n}, DType::f64);
-    const TensorView rows = x.row_range(begin, n);
+    const TensorView rows = x.row_range(begin, n), of_rows = losses.columns(begin, n);
     if (here.count == 0) {                                               // this rank has padding only, and nothing to say
       c.call(Fill{mine.view(), std::numeric_limits<double>::lowest()});  // a finite one: no exp of it is more than 0
       group.all_gather(mine.view().data, sums.view().data, mine.view().bytes()).wait();
+      c.call(Fill{of_rows, 0});
       if (!dx.absent()) c.call(Fill{dx.row_range(begin, n), 0});
       return;
     }
@@ -56,13 +58,13 @@ struct Head {
         cap == 0 || !backward ? y : c.empty({n, here.count}, y.dtype());  // the slope of the cap is that of capped logits
     c.call(CrossEntropy{.logits = y.view(),
                         .labels = c.batch().labels.columns(begin, n),
-                        .losses = mine.view(),
+                        .losses = of_rows,
                         .dlogits = backward ? dy.view() : TensorView{},
                         .grad_scale = c.batch().grad_scale,
                         .sums = sums.view(),
                         .first = here.begin,
-                        .whole = here.whole});
-    c.side(Side::loss, mine.view());
+                        .whole = here.whole,
+                        .row_weights = row_weights.absent() ? row_weights : row_weights.columns(begin, n)});
     if (!backward) return;
     if (cap != 0) c.call(SoftCapBackward{.y = y.view(), .dy = dy.view(), .dx = dy.view(), .cap = cap});
     Tensor narrow = dy;
@@ -95,8 +97,37 @@ struct Head {
   void run_all(const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
     if (!dweight.absent() && !accumulate && here.count < dweight.rows())
       c.call(Fill{dweight.row_range(here.count, dweight.rows() - here.count), 0});  // padding
+    const SequenceLoss* of_sequences = c.batch().sequence_loss;
+    const bool backward = !dx.absent() || !dweight.absent();
+    Tensor losses = c.empty({x.rows()}, DType::f64), weights;
+    if (of_sequences) {
+      pass(x, losses.view(), {}, {}, {}, false);
+      share(losses.view());
+      if (backward) weights = c.empty({x.rows()}, DType::f64);
+      of_sequences->weigh(c, losses.view(), weights.view());
+      if (!backward) return;
+    }
+    pass(x, losses.view(), weights.view(), dx, dweight, accumulate);
+    if (!of_sequences) c.side(Side::loss, losses.view());
+  }
+
+  // Host work: the losses of all labels, of which one rank has each and the others 0.
+  void share(const TensorView& losses) {
+    const Group& group = c.group(Axis::tensor);
+    const int64_t n = losses.count();
+    Tensor all = c.empty({group.size(), n}, DType::f64);
+    group.all_gather(losses.data, all.view().data, losses.bytes()).wait();
+    if (!losses.data) return;
+    for (int64_t i = 0; i < n; ++i) {
+      losses.as<double>()[i] = 0;
+      for (int64_t r = 0; r < group.size(); ++r) losses.as<double>()[i] += all.view().row<double>(r)[i];
+    }
+  }
+
+  void pass(const TensorView& x, const TensorView& losses, const TensorView& row_weights, const TensorView& dx,
+            const TensorView& dweight, bool accumulate) {
     for (int64_t begin = 0; begin < x.rows(); begin += kChunk)
-      chunk(x, begin, std::min(kChunk, x.rows() - begin), dx, dweight, accumulate);
+      chunk(x, begin, std::min(kChunk, x.rows() - begin), losses, row_weights, dx, dweight, accumulate);
   }
 };
 

@@ -28,6 +28,10 @@ double sum_of_row(const Row<L>& logits, int64_t cols, Lanes& top) {
   return sum;
 }
 
+double scale_of(const CrossEntropy& a, int64_t row) {
+  return a.row_weights.absent() ? a.grad_scale : a.grad_scale * a.row_weights.as<double>()[row];
+}
+
 // log(sum of exp) over what each part of row r has.
 double join(const TensorView& sums, int64_t r) {
   double top = -std::numeric_limits<double>::infinity(), sum = 0;
@@ -59,11 +63,12 @@ void part_rows(const CrossEntropy& a) {
     if (a.dlogits.absent()) return;
     float near = static_cast<float>(lse);
     if (static_cast<double>(near) < lse) near = std::nextafter(near, std::numeric_limits<float>::infinity());
-    const Lanes top = all(near), factor = all(static_cast<float>(a.grad_scale * std::exp(static_cast<double>(near) - lse)));
+    const double scale = scale_of(a, r);
+    const Lanes top = all(near), factor = all(static_cast<float>(scale * std::exp(static_cast<double>(near) - lse)));
     each_vector(cols, [&](int64_t i, auto part) RAVINE_LANES {
       grads.store(hn::Mul(exp_negative(hn::Sub(logits.load(i, part), top)), factor), i, part);
     });
-    if (here) grads.store(all(static_cast<float>(a.grad_scale * (std::exp(log_p) - 1))), at, Part{1});
+    if (here) grads.store(all(static_cast<float>(scale * (std::exp(log_p) - 1))), at, Part{1});
   });
 }
 
@@ -86,8 +91,9 @@ void entropy_rows(const CrossEntropy& a) {
     const Lanes at_label = hn::Sub(logits.load(label, Part{1}), top);
     a.losses.as<double>()[r] = std::log(sum) - hn::GetLane(at_label);
     if (a.dlogits.absent()) return;
-    const Lanes factor = all(static_cast<float>(a.grad_scale / sum));
-    const float hit = static_cast<float>(a.grad_scale * (std::exp(static_cast<double>(hn::GetLane(at_label))) / sum - 1));
+    const double scale = scale_of(a, r);
+    const Lanes factor = all(static_cast<float>(scale / sum));
+    const float hit = static_cast<float>(scale * (std::exp(static_cast<double>(hn::GetLane(at_label))) / sum - 1));
     each_vector(cols, [&](int64_t i, auto part) RAVINE_LANES {
       grads.store(hn::Mul(exp_negative(hn::Sub(logits.load(i, part), top)), factor), i, part);
     });
@@ -137,6 +143,8 @@ Kernel<CrossEntropy> cpu_kernel() {
             check_vector("cross_entropy", "losses", a.losses, DType::f64, a.logits.rows());
             require(a.sums.absent() || (a.sums.dtype == DType::f64 && a.sums.cols() == a.logits.rows() && a.whole > 0),
                     "cross_entropy: sums must be f64 [parts, {}], beside the size of the whole vocabulary", a.logits.rows());
+            if (!a.row_weights.absent())
+              check_vector("cross_entropy", "row_weights", a.row_weights, DType::f64, a.logits.rows());
             HWY_DYNAMIC_DISPATCH(entropy)(a);
           },
           no_workspace<CrossEntropy>};

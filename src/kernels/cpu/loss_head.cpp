@@ -165,6 +165,10 @@ void logits_of_block(const LossHead& a, const Plan& p, const Memory& m, const Ch
              m.sums + block * p.chunk);
 }
 
+double scale_of(const LossHead& a, int64_t token) {
+  return a.row_weights.absent() ? a.grad_scale : a.grad_scale * a.row_weights.as<double>()[token];
+}
+
 // Losses, and per token what turns logits into gradients (hit: what the label's loses, under a cap). The sum is over blocks in
 // order, in double.
 void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chunk& c) {
@@ -175,11 +179,12 @@ void finish_losses(const LossHead& a, const Plan& p, const Memory& m, const Chun
     for (int64_t b = 0; b < p.blocks; ++b)
       sum += m.sums[b * p.chunk + t] * std::exp2(static_cast<double>(m.tops[b * p.chunk + t]) - top);
     const int32_t label = t < c.count ? a.labels.as<int32_t>()[c.first + t] : -1;
+    const double scale = label >= 0 ? scale_of(a, c.first + t) : 0;
     m.top[t] = top;
-    m.factor[t] = label >= 0 ? static_cast<float>(a.grad_scale / sum) : 0.0f;
+    m.factor[t] = label >= 0 ? static_cast<float>(scale / sum) : 0.0f;
     if (m.hit) {
       const double share = label >= 0 ? m.logits[label * p.pitch + t] / a.cap : 0;
-      m.hit[t] = static_cast<float>(a.grad_scale * (1 - share * share));
+      m.hit[t] = static_cast<float>(scale * (1 - share * share));
     }
     if (t < c.count)
       a.losses.as<double>()[c.first + t] = label >= 0 ? (top + std::log2(sum)) * kLn2 - m.logits[label * p.pitch + t] : 0.0;
@@ -192,7 +197,7 @@ void gradients_of_rows(const LossHead& a, const Plan& p, const Memory& m, const 
   logit_gradient(d, p.pitch, rows, c.lanes, m.top, m.factor, static_cast<float>(a.cap));
   for (int64_t t = 0; t < c.count; ++t)
     if (const int64_t label = a.labels.as<int32_t>()[c.first + t]; label >= v && label < v + rows)
-      d[(label - v) * p.pitch + t] -= m.hit ? m.hit[t] : static_cast<float>(a.grad_scale);
+      d[(label - v) * p.pitch + t] -= m.hit ? m.hit[t] : static_cast<float>(scale_of(a, c.first + t));
   for (int64_t i = 0; i < rows; ++i) {
     if (p.pairs)
       narrow_run(d + i * p.pitch, c.lanes);
@@ -295,6 +300,8 @@ void check(const LossHead& a) {
   require(a.dweight.absent() ||
               (a.dweight.rows() == a.weight.rows() && a.dweight.cols() == a.weight.cols() && cpu_type(a.dweight.dtype)),
           "loss_head: dweight is like weight, got {} {}", name(a.dweight.dtype), a.dweight.shape.text());
+  require(a.row_weights.absent() || (a.row_weights.dtype == DType::f64 && a.row_weights.count() == a.x.rows()),
+          "loss_head: row_weights are f64, one per token, got {} {}", a.row_weights.count(), name(a.row_weights.dtype));
   for (int64_t t = 0; t < a.x.rows(); ++t)
     require(a.labels.as<int32_t>()[t] < a.weight.rows(), "loss_head: labels lie below the vocabulary of {}, got {} at token {}",
             a.weight.rows(), a.labels.as<int32_t>()[t], t);

@@ -17,7 +17,7 @@ void sum(const LogSumExp& a, void*) {
 }
 
 // losses[n] = lse[n] - logits[n, label];  dlogits = grad_scale (exp(logits - lse) - onehot); both 0 where the label is
-// negative.
+// negative. grad_scale counts row_weights[n] times.
 void run(const CrossEntropy& a, void*) {
   int64_t n = a.logits.rows(), v = a.logits.cols(), whole = a.whole > 0 ? a.whole : v, parts = a.sums.rows();
   check(a.name, "logits", a.logits, n, v);
@@ -25,6 +25,7 @@ void run(const CrossEntropy& a, void*) {
   check_integers(a.name, "labels", a.labels, DType::i32, n);
   check_vector(a.name, "losses", a.losses, n);
   check_optional(a.name, "dlogits", a.dlogits, n, v);
+  if (!a.row_weights.absent()) check_vector(a.name, "row_weights", a.row_weights, n);
   each_row(n, v, [&](int64_t i) {
     int32_t label = a.labels.as<int32_t>()[i];
     require(label < whole, "cross_entropy: labels must be below {}, got {} at {}", whole, label, i);
@@ -45,7 +46,8 @@ void run(const CrossEntropy& a, void*) {
       if (has) loss = lse - row[here];
       for (double& x : row) x = std::exp(x - lse);
       if (has) row[here] -= 1;
-      for (double& x : row) x *= a.grad_scale;
+      const double scale = a.grad_scale * row_weight(a.row_weights, i);
+      for (double& x : row) x *= scale;
     }
     store(&loss, a.losses, 0, i, 1);
     if (!a.dlogits.absent()) store_row(row, a.dlogits, i);

@@ -10,7 +10,8 @@ constexpr int64_t kTokens = 64;  // of a chunk
 Operand operand(const Doubles& x, int64_t row = 0) { return {x.row(row), x.stride(), 1}; }
 
 // logits = x W^T, capped;  losses = logsumexp(logits) - logits[label];  dlogits = grad_scale (softmax - onehot), times the
-// slope of the cap; dx = dlogits W;  dweight (+)= dlogits^T x. Tokens whose label is negative take no part.
+// weight of the row and the slope of the cap; dx = dlogits W;  dweight (+)= dlogits^T x. Tokens whose label is negative take no
+// part.
 void run(const LossHead& a, void*) {
   int64_t n = a.x.rows(), c = a.x.cols(), v = a.weight.rows();
   check(a.name, "x", a.x, n, c);
@@ -19,6 +20,7 @@ void run(const LossHead& a, void*) {
   check_vector(a.name, "losses", a.losses, n);
   check_optional(a.name, "dx", a.dx, n, c);
   check_optional(a.name, "dweight", a.dweight, v, c);
+  if (!a.row_weights.absent()) check_vector(a.name, "row_weights", a.row_weights, n);
   const int32_t* labels = a.labels.as<int32_t>();
   for (int64_t i = 0; i < n; ++i) require(labels[i] < v, "loss_head: labels must be below {}, got {} at {}", v, labels[i], i);
   Doubles x(a.x), weight(a.weight);
@@ -35,11 +37,10 @@ void run(const LossHead& a, void*) {
         std::fill(row, row + v, 0.0);
       } else {
         for (int64_t j = 0; j < v; ++j) row[j] = soft_cap(row[j], a.cap);
-        double lse = log_sum_exp(row, v);
+        double lse = log_sum_exp(row, v), scale = a.grad_scale * row_weight(a.row_weights, from + i);
         loss = lse - row[label];
         for (int64_t j = 0; train && j < v; ++j)
-          row[j] =
-              round_factor(a.x.dtype, a.grad_scale * (std::exp(row[j] - lse) - (j == label)) * soft_cap_slope(row[j], a.cap));
+          row[j] = round_factor(a.x.dtype, scale * (std::exp(row[j] - lse) - (j == label)) * soft_cap_slope(row[j], a.cap));
       }
       store(&loss, a.losses, 0, from + i, 1);
     });

@@ -101,6 +101,12 @@ void check_vector(const char* op, const char* what, const TensorView& v, int64_t
   require(is_float(v.dtype), "{}: {} is {}, expected a floating type", op, what, name(v.dtype));
 }
 
+double row_weight(const TensorView& weights, int64_t row) {
+  double w = 1;
+  if (!weights.absent()) load(weights, 0, row, 1, &w);
+  return w;
+}
+
 void check_integers(const char* op, const char* what, const TensorView& v, DType t, int64_t n) {
   require(!v.absent() && v.count() == n && v.contiguous(), "{}: {} is {}, expected {} packed elements", op, what,
           v.shape.text(), n);

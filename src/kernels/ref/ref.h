@@ -76,6 +76,7 @@ double gelu_tanh_slope(double x);
 void check(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);           // floating, that shape
 void check_optional(const char* op, const char* what, const TensorView& v, int64_t rows, int64_t cols);  // or absent
 void check_vector(const char* op, const char* what, const TensorView& v, int64_t n);                     // floating, packed
+double row_weight(const TensorView& weights, int64_t row);  // 1 where there are none
 void check_integers(const char* op, const char* what, const TensorView& v, DType t, int64_t n);
 
 // What a mask lets through: keys [first(i), last(i)) of query row i.
