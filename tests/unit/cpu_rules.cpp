@@ -96,7 +96,7 @@ TEST(CpuRules, Adagrad) {
     }
 }
 
-TEST(CpuRules, BlendAndTheDirectionOfAdam) {
+TEST(CpuRules, WeightedSumsAndTheDirectionOfAdam) {
   for (int64_t n : kCounts) {
     Buffer y = vector_of(DType::f32, n, 1), x = vector_of(DType::f16, n, 2);
     every_way(

@@ -23,7 +23,7 @@ Row<T> at(const TensorView& v, int64_t begin) {
   return Row<T>(flat, 0, begin);
 }
 
-void blend(const WeightedSum& a) {
+void weighted_sum(const WeightedSum& a) {
   const Lanes keep = all(static_cast<float>(a.keep)), take = all(static_cast<float>(a.take));
   for_tiles(a.y.count(), [&](int64_t begin, int64_t n) HWY_ATTR {
     const Row<float> y = at<float>(a.y, begin);
@@ -241,7 +241,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ravine {
-HWY_EXPORT(blend);
+HWY_EXPORT(weighted_sum);
 HWY_EXPORT(adam_direction);
 HWY_EXPORT(factored_moments);
 HWY_EXPORT(factored_scale);
@@ -276,7 +276,7 @@ template <>
 Kernel<WeightedSum> cpu_kernel() {
   return {[](const WeightedSum& a, void*) {
             check_packed(a.name, a.x, {{"y", &a.y, DType::f32, a.x.count()}});
-            HWY_DYNAMIC_DISPATCH(blend)(a);
+            HWY_DYNAMIC_DISPATCH(weighted_sum)(a);
           },
           no_workspace<WeightedSum>};
 }
