@@ -10,6 +10,7 @@
 #include "base/look_alike.h"
 #include "config/optimizer_types.h"
 #include "config/other_names.h"
+#include "config/schedule_takes.h"
 #include "config/yaml_slips.h"
 
 namespace ravine {
@@ -340,6 +341,20 @@ void check_class_schedule(const Config& c) {
     if (!given)
       refuse(fmt::format("schedule.type is {}, {} not given", name(s.type), key), key, words, fmt::format("set {}", key));
   };
+  Config copy = c, table;
+  const std::vector<Option> given = options_of(copy.schedule, "schedule"), plain = options_of(table.schedule, "schedule");
+  for (size_t i = 0; i < given.size(); ++i) {
+    const std::string& key = given[i].key;
+    if (!is_class_argument(key) || takes_argument(s.type, key) || given[i].yaml() == plain[i].yaml()) continue;
+    std::vector<std::string> others;
+    for (const auto& row : names_of(ScheduleType{}))
+      if (takes_argument(row.value, key)) others.emplace_back(row.name);
+    conflict(
+        c, fmt::format("{} is {}, schedule.type {}", given[i].name(), given[i].yaml(), name(s.type)), given[i].name(),
+        fmt::format("{} has no such setting, {} ha{}", name(s.type), fmt::join(others, ", "), others.size() == 1 ? "s" : "ve"),
+        key == "warmup_ratio" ? std::string("write schedule.warmup_steps, a number of steps")
+                              : fmt::format("remove it, or set schedule.type={}", others.front()));
+  }
   if (s.warmup_type == RateShape::log && s.type != WarmupLR && s.type != WarmupDecayLR && s.type != WarmupCosineLR)
     refuse("schedule.warmup_type is log", "schedule.warmup_type", "only WarmupLR, WarmupDecayLR and WarmupCosineLR rise so",
            "choose linear, cosine or 1-sqrt");
@@ -350,6 +365,9 @@ void check_class_schedule(const Config& c) {
   if (s.type == OneCycle) {
     need(x.cycle_min_lr.has_value(), "schedule.cycle_min_lr", "the cycle begins and ends at it");
     need(x.cycle_max_lr.has_value(), "schedule.cycle_max_lr", "the cycle rises to it");
+    if (*x.cycle_min_lr > *x.cycle_max_lr)
+      refuse(fmt::format("schedule.cycle_min_lr is {}, schedule.cycle_max_lr {}", *x.cycle_min_lr, *x.cycle_max_lr),
+             "schedule.cycle_min_lr", "the cycle rises from one to the other", "lower schedule.cycle_min_lr");
   }
   if (s.type == CosineAnnealingLR) need(x.t_max > 0, "schedule.t_max", "half a wave is so many steps long");
   if (s.type == CosineAnnealingWarmRestarts) need(x.t_0 > 0, "schedule.t_0", "the first wave is so many steps long");

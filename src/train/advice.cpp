@@ -66,6 +66,21 @@ class Advice {
       say("schedule.warmup_steps={} is not below train.steps={}: the rate never reaches optimizer.lr", c_.schedule.warmup_steps,
           t.steps);
     const ScheduleOptions& s = c_.schedule;
+    if (is_class_schedule(s.type)) {
+      const double full = s.type == ScheduleType::OneCycle      ? s.classes.cycle_max_lr.value_or(0)
+                          : s.type == ScheduleType::LRRangeTest ? 0
+                                                                : s.classes.warmup_max_lr.value_or(c_.optimizer.lr);
+      const int64_t stride = std::max<int64_t>(1, t.steps / 10000);
+      double most = 0;
+      for (int64_t step = 0; step < t.steps; step += stride)
+        most = std::max(most, class_rate(s, c_.optimizer.lr, s.steps > 0 ? s.steps : t.steps, step));
+      if (most < 0.99 * full)
+        say("schedule.type={}: in train.steps={} the rate reaches {:.3g} at most, never {:.3g}", name(s.type), t.steps, most,
+            full);
+      if (c_.sources.contains("optimizer.lr") &&
+          (s.type == ScheduleType::OneCycle || s.type == ScheduleType::LRRangeTest || s.classes.warmup_max_lr))
+        say("schedule.type={} has rates of its own: optimizer.lr={} has no effect", name(s.type), c_.optimizer.lr);
+    }
     if (const int64_t end = s.classes.total_steps > 0 ? s.classes.total_steps : s.steps;
         s.type == ScheduleType::WarmUpStableDecayLR && end > 0 && end < t.steps)
       say("schedule.total_steps={} is below train.steps={}: behind its end WarmUpStableDecayLR falls on, below zero, as in MindFormers",

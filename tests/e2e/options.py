@@ -214,11 +214,11 @@ OPTIONS = {
 RATE = real(0, 10)
 OPTIONS |= {f"schedule.{key}": kind for keys, kind in (
     ("total_steps total_num_steps decay_start_steps cycle_second_stair_count", Number(-1, STEPS)),
-    ("keep_steps final_steps t_max t_0 cycle_second_step_size cycle_first_stair_count decay_step_size", Number(0, STEPS)),
-    ("warmup_num_steps cycle_first_step_size lr_range_test_step_size", Number(1, STEPS)), ("t_mult", Number(1, 1000)),
-    ("warmup_ratio decay_ratio decay_start_ratio", Maybe(real(0, 1))), ("lr_end lr_end2 warmup_max_lr cycle_min_lr cycle_max_lr", Maybe(RATE)),
+    ("keep_steps final_steps cycle_second_step_size cycle_first_stair_count decay_step_size", Number(0, STEPS)),
+    ("warmup_num_steps cycle_first_step_size lr_range_test_step_size t_max t_0", Number(1, STEPS)), ("t_mult", Number(1, 1000)),
+    ("warmup_ratio decay_ratio", Maybe(real(0, 1))), ("decay_start_ratio", Maybe(real(0, 1, below=True))), ("lr_end lr_end2 warmup_max_lr", Maybe(RATE)),
     ("num_cycles", Maybe(real(0, 1e6))), ("lr_scale decay_lr_rate lr_range_test_step_rate", real(0, 1e6)), ("decay_mom_rate warmup_min_ratio cos_min_ratio", real(0, 1)),
-    ("warmup_lr_init lr_end1 eta_min warmup_min_lr lr_range_test_min_lr", RATE), ("cycle_min_mom cycle_max_mom", real(0, 0.999999)),
+    ("warmup_lr_init lr_end1 eta_min warmup_min_lr lr_range_test_min_lr", RATE), ("cycle_min_lr cycle_max_lr", RATE), ("cycle_min_mom cycle_max_mom", real(0, 0.999999)),
     ("cycle_momentum lr_range_test_staircase", Bool())) for key in keys.split()}
 
 # What an option of the optimizer is given with: a type that takes it, and bounds of others that would be in its way.
@@ -229,6 +229,17 @@ BESIDE = {f"optimizer.{key}": [f"optimizer.{setting}" for setting in settings.sp
     "freeze_step coeff_beta factor_threshold": "type=onebit_lamb", "factor_max": "type=onebit_lamb factor_min=1e-6", "factor_min": "type=onebit_lamb factor_max=1e6",
     "var_freeze_step var_update_scaler local_step_scaler local_step_clipper": "type=zeroone_adam"}.items() for key in keys.split()}
 DPO = {option: ["train.objective=dpo"] for option in OPTIONS if option.startswith("dpo.")}
+
+# The same of the arguments of other programs' schedules.
+BESIDE |= {f"schedule.{key}": [f"schedule.{setting}" for setting in settings.split()] for keys, settings in {
+    "total_num_steps warmup_num_steps warmup_min_lr warmup_max_lr": "type=WarmupDecayLR", "warmup_min_ratio cos_min_ratio": "type=WarmupCosineLR",
+    "cycle_first_step_size cycle_second_step_size cycle_first_stair_count cycle_second_stair_count decay_step_size decay_lr_rate cycle_momentum cycle_min_mom cycle_max_mom decay_mom_rate":
+        "type=OneCycle cycle_min_lr=0 cycle_max_lr=1e-3", "cycle_min_lr": "type=OneCycle cycle_max_lr=10", "cycle_max_lr": "type=OneCycle cycle_min_lr=0",
+    "lr_range_test_min_lr lr_range_test_step_size lr_range_test_step_rate lr_range_test_staircase": "type=LRRangeTest",
+    "total_steps warmup_ratio warmup_lr_init lr_end num_cycles decay_ratio": "type=CosineWithWarmUpLR", "keep_steps lr_end1 final_steps lr_end2": "type=ConstantWithCoolDownLR",
+    "decay_start_steps": "type=WarmUpStableDecayLR decay_start_ratio=0.5", "decay_start_ratio": "type=WarmUpStableDecayLR decay_start_steps=1",
+    "t_max": "type=CosineAnnealingLR", "t_0": "type=CosineAnnealingWarmRestarts", "t_mult": "type=CosineAnnealingWarmRestarts t_0=1", "eta_min": "type=CosineAnnealingLR t_max=5",
+}.items() for key in keys.split()}
 
 # Fields of the elements of a list: the element around VALUE, and its kind.
 SOURCE = {"weight": ("{path: x, weight: VALUE}", real(1e-9, 1e15)), "path": ("{path: VALUE}", NAME),
@@ -466,7 +477,7 @@ TOGETHER = ["data.append_eos", "data.prefetch", "data.shuffle", "data.skip_steps
             "checkpoint.verify", "log.every", "log.local_norms", "health.embedding_norm"]
 STABLE = ["schedule.type=warmup_stable_decay"]
 ALONE = {"train.loss_average": [], "optimizer.decay": [], "health.skip_norm": [], "optimizer.type": [], "optimizer.lr": [], "optimizer.betas": [], "optimizer.eps": [], "optimizer.clip_norm": [], "optimizer.weight_decay": ["optimizer.lr=1e-5"],
-         **{option: others for option, others in BESIDE.items() if option not in ("optimizer.clip_threshold", "optimizer.max_coeff", "optimizer.min_coeff", "optimizer.ns_coefficients")}, "schedule.type": [], "schedule.warmup_steps": [],
+         **{option: others for option, others in BESIDE.items() if option.startswith("optimizer.") and option not in ("optimizer.clip_threshold", "optimizer.max_coeff", "optimizer.min_coeff", "optimizer.ns_coefficients")}, "schedule.type": [], "schedule.warmup_steps": [],
          "schedule.min_lr_ratio": [], "schedule.steps": [], "schedule.cycles": ["schedule.type=cosine_with_restarts"],
          "schedule.power": ["schedule.type=polynomial"], "schedule.timescale": ["schedule.type=inverse_sqrt"],
          "schedule.end_lr": [], "schedule.stable_steps": STABLE, "schedule.decay_steps": STABLE, "schedule.warmup_type": STABLE, "schedule.decay_type": STABLE,
