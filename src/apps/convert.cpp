@@ -126,6 +126,7 @@ Command merge_lora_command() {
       {.name = "merge-lora",
        .summary = "a model of a base and a LoRA adapter: W + scale B A, rounded once to the base's type",
        .example = "ravine merge-lora --model qwen2 --adapter runs/tune/adapter --output tuned",
+       .alone = true,
        .lasting = true},
       "Data", run_merge_lora);
 }

@@ -207,15 +207,22 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
                    ? ""
                    : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
   const bool chats = first && run.data.end_token && load_chat_template(folder.dir);
-  if (run.lora && !run.config.lora.merge)
+  if (run.lora && !run.config.lora.merge) {
+    // The template that the answers were learned with, where the base has none of its own.
+    const std::string& given = run.config.data.chat_template;
+    const bool own = first && run.data.end_token && load_chat_template(run.config.model.path);
+    const std::string talk = !run.data.end_token    ? ""
+                             : own || given.empty() ? "--chat "
+                                                    : fmt::format("--chat --template {} ", shell_word(given));
     run.log.line(
         "next     {0} generate --model {1} --adapter {2} {3}--prompt TEXT; one model of both: {0} merge-lora --model {1} --adapter {2} --output DIR",
-        program_word(), shell_word(run.config.model.path), shell_word(folder.dir), run.data.end_token ? "--chat " : "");
-  else
+        program_word(), shell_word(run.config.model.path), shell_word(folder.dir), talk);
+  } else {
     run.log.line("next     {}", has_tokenizer(folder.dir)
                                     ? fmt::format("{} generate --model {} {}--prompt TEXT --sample", program_word(),
                                                   shell_word(folder.dir), chats ? "--chat " : "")
                                     : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
+  }
   const std::string checkpoint = checkpoint_name(progress.done);
   try {  // without it the next start exports again
     if (first && fs::exists(run.path("checkpoints/" + checkpoint)))

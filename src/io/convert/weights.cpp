@@ -58,6 +58,10 @@ void check_weights(Weights& w, const Geometry& g, bool allow_unknown, bool parti
       it = w.tensors.erase(it);  // a constant; a copy of the embedding
       continue;
     }
+    if (!p && name.find(".lora_") != name.npos)  // left out, what remains would be the model that the training began with
+      throw UserError("a checkpoint of an adapter, not of a model", tensor->where(),
+                      "it holds what was trained beside the model, and none of its other weights",
+                      "let the run come to its end, then `ravine merge-lora --model BASE --adapter RUN/adapter --output DIR`");
     if (!p) {
       if (!allow_unknown)
         throw UserError("unknown tensor", tensor->where(),
