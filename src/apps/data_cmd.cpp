@@ -20,6 +20,7 @@
 #include "train/advice.h"
 #include "train/layout.h"
 #include "train/open.h"
+#include "train/vocabulary.h"
 
 namespace ravine {
 namespace {

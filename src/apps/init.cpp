@@ -34,6 +34,7 @@
 #include "text/tokenizers/sentencepiece_json.h"
 #include "text/training/trainer.h"
 #include "train/open.h"
+#include "train/vocabulary.h"
 
 namespace ravine {
 namespace fs = std::filesystem;

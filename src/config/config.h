@@ -7,6 +7,7 @@
 
 #include "config/bounds.h"
 #include "config/choices.h"
+#include "config/model_choices.h"
 #include "config/option.h"
 #include "config/schedule_classes.h"
 
@@ -14,6 +15,9 @@ namespace ravine {
 
 struct ModelOptions {
   std::string path, config, tokenizer;
+  int64_t vocabulary = 0;
+  NewRows new_rows = NewRows::mean;
+  Tie tie = Tie::stored;
   template <class V>
   void each(V&& v) {
     v("path", path,
@@ -22,6 +26,15 @@ struct ModelOptions {
     v("config", config, "config.json of a model whose weights are initialised from train.seed (instead of model.path)",
       reads() & may_change());
     v("tokenizer", tokenizer, "tokenizer folder or file; empty: the one in model.path", reads() & may_change());
+    v("vocabulary", vocabulary,
+      "rows of embedding and head, where those of model.path are to be more or fewer: the first keep their bits; 0: as stored; -1: what the tokenizer needs, and no fewer than stored",
+      between(-1, 1 << 30) & may_change());
+    v("new_rows", new_rows,
+      "what rows beyond those of model.path begin with: the mean of the stored ones, or normal numbers as in a new model",
+      fixed());
+    v("tie", tie,
+      "whether the head of model.path becomes the table of the embedding (tied), or begins as a copy of it (untied)",
+      may_change());
   }
 };
 
@@ -43,14 +56,15 @@ struct LoraOptions {
     v("alpha", alpha, "B A counts alpha / rank times", between(1e-6, 1e9) & fixed());
     v("dropout", dropout, "probability that a value is dropped before A", at_least(0) & below(1) & fixed());
     v("targets", targets,
-      "ends of names of the modules that get adapters, as the family's files spell them, or all-linear; empty: those of q and v",
+      "ends of names of the modules that get adapters, as the family's files or Megatron spell them, or all-linear: every linear layer but the head; empty: those of q and v",
       fixed());
     v("rslora", rslora, "alpha / sqrt(rank) instead (rank-stabilised)", fixed());
     v("rank_pattern", rank_pattern, "another rank by module: ends of names, or regular expressions, as PEFT has them",
       between(1, 65536) & fixed());
     v("alpha_pattern", alpha_pattern, "another alpha by module", between(1e-6, 1e9) & fixed());
     v("layers", layers, "layers that get adapters, from 0; empty: all", between(0, 1e9) & fixed());
-    v("save", save, "ends of names of modules that are trained whole beside adapters, like [embed_tokens, lm_head, norm]",
+    v("save", save,
+      "ends of names of modules that are trained whole beside adapters, like [embed_tokens, lm_head, norm]; Megatron's word_embeddings and output_layer too",
       fixed());
     v("path", path, "folder of a PEFT adapter to go on from; what its adapter_config.json says need not be said again",
       reads_folder() & fixed());

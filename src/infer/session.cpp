@@ -39,8 +39,7 @@ Session declare(const std::string& path, DType compute, const std::string& backe
   s.model = open_model(path);
   if (!adapter.empty()) {
     s.adapter = adapter;
-    s.model = with_adapters(*s.model, adapter_settings(adapter));
-    check_adapter(adapter, *s.model);
+    s.model = with_adapter_of(adapter, *s.model);
   }
   s.spread = spread;
   const int stages = s.ranks().mesh().pipeline;

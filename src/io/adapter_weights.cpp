@@ -6,12 +6,14 @@
 #include <memory>
 #include <set>
 
+#include "base/program_name.h"
 #include "base/text.h"
 #include "files/atomic.h"
 #include "files/tensor_set.h"
 #include "io/huggingface.h"
 #include "io/load_tensors.h"
 #include "io/write_tensors.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -91,7 +93,68 @@ std::vector<std::unique_ptr<TensorFile>> open_adapter(const std::string& folder)
   return files;
 }
 
+constexpr std::string_view kPeft = "base_model.model.";
+
+bool is_vocabulary_table(const FileTensor& t) {
+  return t.params.size() == 1 && (t.params[0]->name == kEmbedding || t.params[0]->name == kHead);
+}
+
+// The name under which the file holds the base's table, with PEFT's word for what an adapter stands beside; "": it does not.
+std::string table_in(const TensorFile& file, const FileTensor& t) {
+  const std::string name = std::string(kPeft) + t.name;
+  for (const std::string& n : {name, name.substr(0, name.rfind('.')) + ".base_layer.weight"})
+    if (file.find(n)) return n;
+  return "";
+}
+
 }  // namespace
+
+WeightFiles adapter_files_in(const TensorFile& file, const Model& model) {
+  WeightFiles table = adapter_files(model);
+  std::set<std::string> there;
+  for (const FileTensor& t : table.tensors) there.insert(t.name);
+  for (const FileTensor& t : model.files().tensors) {
+    if (!is_vocabulary_table(t) || there.contains(std::string(kPeft) + t.name)) continue;
+    const std::string name = table_in(file, t);
+    if (name.empty()) continue;
+    table.tensors.push_back(t);
+    table.tensors.back().name = name;
+  }
+  for (const std::string& copy : model.files().copies) table.copies.push_back(std::string(kPeft) + copy);
+  return table;
+}
+
+int64_t adapter_vocabulary(const std::string& folder, const Model& base) {
+  const auto files = open_adapter(folder);
+  int64_t rows = base.facts().vocabulary;
+  std::string lacks;
+  for (const FileTensor& t : base.files().tensors) {
+    if (!is_vocabulary_table(t)) continue;
+    if (const TensorInfo* info = files[0]->find(table_in(*files[0], t)); !info)
+      lacks = t.name;
+    else if (info->shape.rank() == 2)
+      rows = info->shape[0];
+  }
+  if (rows != base.facts().vocabulary && !lacks.empty())
+    throw UserError(
+        fmt::format("a table of {} rows, and no '{}{}'", rows, kPeft, lacks), files[0]->path(),
+        fmt::format("the base has {} rows in embedding and head, and the adapter replaces one of them alone",
+                    base.facts().vocabulary),
+        fmt::format("resize the base first, as PEFT needs it too: {} convert --resize-vocab {} --to hf", program_word(), rows));
+  return rows;
+}
+
+std::unique_ptr<Model> with_adapter_of(const std::string& folder, const Model& base) {
+  const LoraSettings lora = adapter_settings(folder);
+  const int64_t rows = adapter_vocabulary(folder, base);
+  const bool tied = is_tied(base) && !copies_table(base, lora);
+  std::unique_ptr<Model> resized;
+  if (rows != base.facts().vocabulary || tied != is_tied(base))
+    resized = with_vocabulary(base, {.rows = rows, .tied = tied, .where = open_adapter(folder)[0]->path()});
+  std::unique_ptr<Model> model = with_adapters(resized ? *resized : base, lora);
+  check_adapter(folder, *model);
+  return model;
+}
 
 LoraSettings adapter_settings(const std::string& folder) {
   const auto adapter = find_adapter(folder);
@@ -115,6 +178,7 @@ LoraSettings adapter_settings(const std::string& folder) {
   const auto given = config.find("target_modules");
   s.targets_whole = given != config.end() && given->is_string() && s.targets[0] != "all-linear";
   s.save = names(config, file, "modules_to_save");
+  s.ties_weights = field<bool>(config, file, "ensure_weight_tying", false);
   s.rank_pattern = field<std::map<std::string, int64_t>>(config, file, "rank_pattern", {});
   s.alpha_pattern = field<std::map<std::string, double>>(config, file, "alpha_pattern", {});
   if (const auto it = config.find("layers_to_transform"); it != config.end() && it->is_number_integer())
@@ -130,13 +194,13 @@ LoraSettings adapter_settings(const std::string& folder) {
 
 void check_adapter(const std::string& folder, const Model& model) {
   const auto files = open_adapter(folder);
-  const WeightFiles table = adapter_files(model);
+  const WeightFiles table = adapter_files_in(*files[0], model);
   check_tensors(source_of(files, folder, table, model));
 }
 
 void load_adapter(const std::string& folder, const Model& model, WeightSource& store) {
   const auto files = open_adapter(folder);
-  const WeightFiles table = adapter_files(model);
+  const WeightFiles table = adapter_files_in(*files[0], model);
   load_tensors(source_of(files, folder, table, model), model.params().params().size(), store);
 }
 
@@ -167,12 +231,21 @@ void save_adapter(const SaveAdapter& options, const LoraSettings& lora, const Mo
       {"task_type", "CAUSAL_LM"},
       {"use_dora", false},
       {"use_rslora", lora.rslora}};
+  if (lora.ties_weights) config["ensure_weight_tying"] = true;  // versions of PEFT before 0.18 do not know it
   const fs::path target = fs::path(options.dir).lexically_normal();
   refuse_foreign_model(target.string(), options.run, nullptr);
   if (target.has_parent_path()) create_folders(target.parent_path().string());
   AtomicFolder folder(target.string());
   write_file_atomic(folder.folder() + "/adapter_config.json", config.dump(2) + "\n");
-  const WeightFiles table = adapter_files(model);
+  WeightFiles table = adapter_files(model);
+  if (lora.ties_weights) {  // PEFT looks for the table under both names
+    const std::vector<FileTensor> own = table.tensors;
+    for (const FileTensor& t : own)
+      if (is_vocabulary_table(t) && is_tied(model)) {
+        table.tensors.push_back(t);
+        table.tensors.back().name = std::string(kPeft) + model.files().copies.at(0);
+      }
+  }
   std::vector<const FileTensor*> tensors;
   for (const FileTensor& t : table.tensors) tensors.push_back(&t);
   write_tensors(folder.folder() + "/adapter_model.safetensors", tensors, options.dtype, store);

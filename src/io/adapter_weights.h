@@ -4,6 +4,7 @@
 #include <string>
 
 #include "files/folder_mark.h"
+#include "files/tensor_file.h"
 #include "io/adapter_folder.h"
 #include "model/adapters.h"
 
@@ -13,6 +14,15 @@ namespace ravine {
 // model/adapters.h does not have is a UserError that names it: DoRA, biases, AdaLoRA, ...
 LoraSettings adapter_settings(const std::string& folder);
 
+// `base`, as its folder has it, with the adapter of `folder` declared beside its weights; where the adapter holds whole tables
+// of another vocabulary, as PEFT writes them of a model that was resized before, it has theirs. A UserError where the tables
+// that it holds are not all of the model's, and what with_adapters and check_adapter refuse.
+std::unique_ptr<Model> with_adapter_of(const std::string& folder, const Model& base);
+// The vocabulary of these tables; that of `base` where the adapter has none.
+int64_t adapter_vocabulary(const std::string& folder, const Model& base);
+// How the file spells what is read of it: adapters, whole modules, and tables that PEFT writes beside these unasked, of a model
+// whose vocabulary was resized. A tied head among them is the embedding once more, which nobody reads.
+WeightFiles adapter_files_in(const TensorFile& file, const Model& model);
 // Reads A, B and whole modules of `folder` into store.master(): each must be there once, in its shape. A file that belongs to
 // another base is a UserError that names the first tensor that differs. `model` is with_adapters(.., adapter_settings(folder)).
 void load_adapter(const std::string& folder, const Model& model, WeightSource& store);

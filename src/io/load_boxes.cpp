@@ -14,7 +14,11 @@ constexpr int64_t kShortRow = 2048;                  // bytes of a row below whi
 
 int64_t file_row(const FileTensor& t) { return t.shape.rank() < 2 ? 1 : t.shape.count() / std::max<int64_t>(1, t.shape[0]); }
 
+// Whether the rows of the file are all of those of its parameters, each once, and all of them are here.
 bool all_whole(const FileTensor& t, const std::vector<std::vector<ParamBox>>& boxes) {
+  int64_t rows = 0;
+  for (const Param* p : t.params) rows += p->shape[0];
+  if (rows != t.shape[t.transposed ? 1 : 0]) return false;
   return std::all_of(t.params.begin(), t.params.end(), [&](const Param* p) {
     const std::vector<ParamBox>& of = boxes[p->index];
     return of.size() == 1 && of[0].view.shape == p->shape;

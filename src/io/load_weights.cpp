@@ -7,7 +7,9 @@
 #include "io/huggingface.h"
 #include "io/load_boxes.h"
 #include "io/load_tensors.h"
+#include "io/new_rows.h"
 #include "io/open_weights.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 namespace {
@@ -76,10 +78,10 @@ std::vector<StoredParam> match(const TensorSource& source) {
 }
 
 TensorSource model_source(const std::vector<std::unique_ptr<TensorFile>>& files, const std::string& folder,
-                          const Model& model) {
+                          const WeightFiles& table, const Model& model) {
   return {.files = files,
           .where = folder,
-          .table = model.files(),
+          .table = table,
           .whole = "the model",
           .kind = model.facts().family,
           .fix = "use weights that belong to config.json"};
@@ -112,14 +114,25 @@ std::vector<std::string> load_tensors(const TensorSource& source, size_t params,
 void check_weights(const std::string& folder, const Model& model) {
   const auto files = open_weights(folder);
   check_export(folder, false);
-  check_tensors(model_source(files, folder, model));
+  const WeightFiles table = stored_files(model);
+  check_tensors(model_source(files, folder, table, model));
 }
 
 std::vector<std::string> load_weights(const std::string& folder, const Model& model, WeightSource& store,
                                       const std::function<bool(const Param&)>& wanted) {
   const auto files = open_weights(folder);
   check_export(folder, false);
-  return load_tensors(model_source(files, folder, model), model.params().params().size(), store, wanted);
+  const WeightFiles table = stored_files(model);
+  const std::vector<std::string> names =
+      load_tensors(model_source(files, folder, table, model), model.params().params().size(), store, wanted);
+  fill_new_rows(files, table, names, model, store, wanted);
+  std::vector<std::string> all;  // a head that the files lack goes by the name that they would give it
+  size_t read = 0;
+  for (const FileTensor& t : model.files().tensors) {
+    const bool there = read < table.tensors.size() && table.tensors[read].name == t.name;
+    all.push_back(there ? names[read++] : t.name);
+  }
+  return all;
 }
 
 }  // namespace ravine

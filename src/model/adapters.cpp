@@ -6,12 +6,14 @@
 
 #include "base/text.h"
 #include "model/decoder.h"
+#include "model/vocabulary.h"
 #include "text/tokenizers/regex.h"
 
 namespace ravine {
 namespace {
 
-constexpr std::string_view kWeight = ".weight", kDown = ".lora_A", kUp = ".lora_B", kPeft = "base_model.model.";
+constexpr std::string_view kWeight = ".weight", kDown = ".lora_A", kUp = ".lora_B", kTableDown = ".lora_embedding_A",
+                           kTableUp = ".lora_embedding_B", kPeft = "base_model.model.";
 
 std::string module_of(std::string name) {
   name.resize(name.size() - kWeight.size());
@@ -43,8 +45,12 @@ T by_pattern(const std::map<std::string, T>& patterns, const std::string& module
 }
 
 struct Module {
-  std::string declared, file;  // names without ".weight"
-  bool linear = false;         // a linear layer of a layer
+  std::string declared, file;                             // names without ".weight"
+  bool linear = false;                                    // a linear layer of a layer
+  bool table = false;                                     // the embedding
+  bool head = false;                                      // the output product
+  bool copy = false;                                      // it has the weights of another
+  bool takes() const { return linear || table || head; }  // an adapter
 };
 
 std::vector<Module> modules_of(const Model& model) {
@@ -52,21 +58,74 @@ std::vector<Module> modules_of(const Model& model) {
   for (const FileTensor& t : model.files().tensors)
     if (t.name.ends_with(kWeight))
       for (const Param* p : t.params)
-        out.push_back(
-            {module_of(p->name), module_of(t.name), p->use == Use::matrix && p->shape.rank() == 2 && layer_of(p->name) >= 0});
+        out.push_back({module_of(p->name), module_of(t.name),
+                       p->use == Use::matrix && p->shape.rank() == 2 && layer_of(p->name) >= 0, p->name == kEmbedding,
+                       p->name == kHead && p->use == Use::matrix});
+  if (is_tied(model)) out.push_back({module_of(kHead), module_of(model.files().copies.at(0)), false, false, true, true});
   return out;
 }
 
-std::string ends_of(const std::vector<Module>& modules, bool linear) {
+std::string ends_of(const std::vector<Module>& modules, bool targets) {
   std::set<std::string> ends;
   for (const Module& m : modules)
-    if (m.linear || !linear) ends.insert(m.file.substr(m.file.rfind('.') + 1));
+    if (targets ? m.takes() : !m.copy) ends.insert(m.file.substr(m.file.rfind('.') + 1));
   std::string out;
   for (const std::string& e : ends) out += (out.empty() ? "" : ", ") + e;
   return out;
 }
 
+// Megatron's word for a module, and ends of the names by which models declare what it is; `proj` joins gate and up.
+struct MegatronWord {
+  const char* word;
+  std::vector<const char*> declared;
+};
+const std::vector<MegatronWord>& megatron_words() {
+  static const std::vector<MegatronWord> words = {
+      {"query_key_value", {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}},
+      {"dense", {"self_attn.o_proj"}},
+      {"gate_proj", {"mlp.gate_proj"}},
+      {"dense_h_to_4h", {"mlp.up_proj"}},
+      {"proj", {"mlp.gate_proj", "mlp.up_proj"}},
+      {"dense_4h_to_h", {"mlp.down_proj"}},
+      {"word_embeddings", {"model.embed_tokens"}},
+      {"output_layer", {"lm_head"}},
+  };
+  return words;
+}
+
+// The last part of a module's name in files, or the last two where another kind of module has the same last part.
+std::string end_of(const Module& module, const std::string& declared_end, const std::vector<Module>& modules) {
+  const size_t dot = module.file.rfind('.');
+  const std::string last = module.file.substr(dot + 1);
+  const bool shared = std::any_of(modules.begin(), modules.end(), [&](const Module& m) {
+    return is_end(m.file, last) && !is_end(m.declared, declared_end) &&
+           m.file.substr(0, m.file.rfind('.')) != module.file.substr(0, dot);
+  });
+  const size_t before = shared && dot != std::string::npos && dot > 0 ? module.file.rfind('.', dot - 1) : std::string::npos;
+  return before == std::string::npos ? last : module.file.substr(before + 1);
+}
+
 }  // namespace
+
+std::vector<std::string> family_spelling(const Model& base, const std::vector<std::string>& ends) {
+  const std::vector<Module> modules = modules_of(base);
+  std::vector<std::string> out;
+  auto add = [&](const std::string& end) {
+    if (std::find(out.begin(), out.end(), end) == out.end()) out.push_back(end);
+  };
+  for (const std::string& end : ends) {
+    const bool own = std::any_of(modules.begin(), modules.end(), [&](const Module& m) { return is_end(m.file, end); });
+    const auto word =
+        std::find_if(megatron_words().begin(), megatron_words().end(), [&](const MegatronWord& w) { return end == w.word; });
+    bool found = false;
+    if (!own && word != megatron_words().end())
+      for (const char* declared : word->declared)
+        for (const Module& m : modules)
+          if (is_end(m.declared, declared)) add(end_of(m, declared, modules)), found = true;
+    if (!found) add(end);
+  }
+  return out;
+}
 
 std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSettings& lora) {
   const std::vector<Module> modules = modules_of(base);
@@ -83,15 +142,15 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
     if (!lora.targets_whole && t != "all-linear" &&
         std::none_of(modules.begin(), modules.end(), [&](const Module& m) { return is_end(m.file, t); }))
       throw UserError(fmt::format("no module of the model ends in '{}'", t), lora.where,
-                      "targets are the last parts of names of linear layers",
+                      "targets are the last parts of names of linear layers, of the embedding or of the head",
                       fmt::format("choose among {}, or all-linear", ends_of(modules, true)));
   std::map<std::string, AdapterSpec> chosen;  // by declared name
   for (const Module& m : modules) {
     if (!targeted(m)) continue;
-    if (!m.linear)
+    if (!m.takes())
       throw UserError(
-          fmt::format("a target that is no linear layer of a layer: {}", m.file), lora.where,
-          "adapters stand beside the linear layers of attention and MLP",
+          fmt::format("a target that is no linear layer: {}", m.file), lora.where,
+          "adapters stand beside the linear layers of attention and MLP, the embedding and the head",
           fmt::format("choose among {}, or all-linear; lora.save trains other modules whole", ends_of(modules, true)));
     if (!lora.layers.empty() && std::find(lora.layers.begin(), lora.layers.end(), layer_of(m.declared)) == lora.layers.end())
       continue;
@@ -102,10 +161,32 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
     const double by = lora.rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank);
     chosen[m.declared] = {.rank = rank, .scale = alpha / by, .dropout = lora.dropout, .module = m.file};
   }
+  if (lora.ties_weights && is_tied(base) && (chosen.contains(module_of(kEmbedding)) || chosen.contains(module_of(kHead))))
+    throw UserError("adapters of embedding and head that are one (ensure_weight_tying)", lora.where,
+                    "embedding and head have an A and a B each, or are trained whole as one table",
+                    "train the adapter again without ensure_weight_tying, or with the embedding in modules_to_save");
   if (chosen.empty())
     throw UserError("no module gets an adapter", lora.where, "targets and layers must leave one",
                     fmt::format("choose among {}, or all-linear", ends_of(modules, true)));
   return chosen;
+}
+
+bool parts_tables(const Model& base, const LoraSettings& lora) {
+  if (!is_tied(base)) return false;
+  const std::map<std::string, AdapterSpec> specs = adapter_specs(base, lora);
+  return specs.contains(module_of(kEmbedding)) || specs.contains(module_of(kHead)) || copies_table(base, lora);
+}
+
+bool saves_table(const Model& base, const LoraSettings& lora) {
+  const std::vector<Module> modules = modules_of(base);
+  return std::any_of(modules.begin(), modules.end(), [&](const Module& m) {
+    return (m.table || m.head) &&
+           std::any_of(lora.save.begin(), lora.save.end(), [&](const std::string& word) { return m.file.ends_with(word); });
+  });
+}
+
+bool copies_table(const Model& base, const LoraSettings& lora) {
+  return is_tied(base) && !lora.ties_weights && saves_table(base, lora);
 }
 
 std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora) {
@@ -117,6 +198,7 @@ std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora
     return it == chosen.end() ? std::optional<AdapterSpec>() : it->second;
   };
   std::unique_ptr<Model> model = make_decoder(base.config(), base.facts(), std::move(spec));
+  model->set_stored_vocabulary(base.stored_vocabulary());
   for (Param& p : model->params().params()) p.trainable = p.adapter;
   for (const std::string& word : lora.save) {
     bool found = false;
@@ -143,13 +225,29 @@ WeightFiles adapter_files(const Model& model) {
   WeightFiles out;
   out.architecture = model.files().architecture;
   std::map<std::string, const FileTensor*> base;  // by declared module
+  FileTensor tied_head;
   for (const FileTensor& t : model.files().tensors)
     if (t.name.ends_with(kWeight))
       for (const Param* p : t.params) base[module_of(p->name)] = &t;
+  if (is_tied(model)) {
+    tied_head = *base.at(module_of(kEmbedding));
+    tied_head.name = model.files().copies.at(0);
+    base[module_of(kHead)] = &tied_head;
+  }
   std::map<std::string, size_t> places;
   for (const Param& p : model.params().params()) {
     if (!p.adapter) continue;
     const std::string module = module_of(p.name);  // "model.layers.0.self_attn.q_proj.lora_A"
+    if (const bool a = module.ends_with(kTableDown); a || module.ends_with(kTableUp)) {  // A [r, V] is a table of ids here
+      const FileTensor& t = *base.at(module.substr(0, module.rfind('.')));
+      const int64_t rows = p.shape[0], rank = p.shape[1];
+      out.tensors.push_back({fmt::format("{}{}{}", kPeft, module_of(t.name), a ? kTableDown : kTableUp),
+                             {&p},
+                             a ? Shape{rank, rows} : p.shape,
+                             a,
+                             {{0, 0, 0, rows}}});
+      continue;
+    }
     const bool down = module.ends_with(kDown);
     const FileTensor& t = *base.at(module.substr(0, module.size() - kDown.size()));
     const std::string name = fmt::format("{}{}{}{}", kPeft, module_of(t.name), down ? kDown : kUp, kWeight);

@@ -21,12 +21,25 @@ struct LoraSettings {
   std::map<std::string, double> alpha_pattern;
   std::vector<int64_t> layers;    // that get adapters; empty: all
   std::vector<std::string> save;  // modules trained whole: names that end so
+  bool ties_weights = false;      // of a tied base, embedding and head are trained whole as one table (ensure_weight_tying)
   std::string where;              // for messages: the option or the file
 };
+
+// Ends of module names with those that the family's files do not have, but Megatron has, as the files spell them: on Llama
+// "query_key_value" is q_proj, k_proj, v_proj. Source: ModelLink 1.0, --lora-target-modules, --lora-modules-to-save.
+std::vector<std::string> family_spelling(const Model& base, const std::vector<std::string>& ends);
 
 // What adapter each module gets, by its declared name. A UserError where a target matches nothing (with the modules there are),
 // or where what is asked for cannot be.
 std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSettings& lora);
+
+// Whether embedding or head is trained whole.
+bool saves_table(const Model& base, const LoraSettings& lora);
+// Embedding and head that are one table in the base: whether one that is trained whole has a table of its own, as PEFT has it
+// where ties_weights does not say otherwise; the model then is the untied one (model/vocabulary.h).
+bool copies_table(const Model& base, const LoraSettings& lora);
+// The same, or an adapter stands beside one of them: merged, they are two tables.
+bool parts_tables(const Model& base, const LoraSettings& lora);
 
 // The same model with adapters declared beside its weights, all frozen but adapters and whole modules. A UserError where a
 // target or a whole module matches nothing (with the modules there are), or where what is asked for cannot be.

@@ -8,6 +8,7 @@
 #include "engine/ops/add_branch.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/embedding.h"
+#include "engine/ops/lora.h"
 
 namespace ravine {
 namespace {
@@ -137,16 +138,37 @@ class Decoder : public Model {
     };
     embedding_ = table("model.embed_tokens.weight", facts_.vocabulary, {{0, Axis::tensor}});
     const Param* positions = spec_.position_table ? table("model.embed_positions.weight", facts_.max_positions, {}) : nullptr;
+    add_embedding_adapter(unit);
     if (spec_.embedding_norm) embedding_norm_.emplace(params_, unit, "model.embed_norm", facts_.hidden, spec_.norm);
     int64_t padding = spec_.padding_learns ? -1 : facts_.pad;
-    blocks_.push_back(
-        {"model.embed_tokens", &unit, [this, positions, padding](Ctx& c, Flow) {
-           // Dropout has one mask for the sum: it follows from the path, and both terms have that.
-           Flow out{dropout(c, embedding(c, *embedding_, padding, rounded(spec_.embedding_scale, c.types().compute))), {}};
-           if (positions) out.branch = dropout(c, position_embedding(c, *positions));
-           if (embedding_norm_) out = {(*embedding_norm_)(c, std::move(out), c.types().residual).out, {}};
-           return out;
-         }});
+    blocks_.push_back({"model.embed_tokens", &unit, [this, positions, padding](Ctx& c, Flow) {
+                         // Dropout has one mask for the sum: it follows from the path, and both terms have that.
+                         const double scale = rounded(spec_.embedding_scale, c.types().compute);
+                         Tensor x = embedding(c, *embedding_, padding, scale);
+                         if (const auto& a = embedding_adapter_)
+                           x = add(c, std::move(x), low_rank_up(c, embedding(c, *a->a, padding, scale * a->scale), *a->b));
+                         Flow out{dropout(c, std::move(x)), {}};
+                         if (positions) out.branch = dropout(c, position_embedding(c, *positions));
+                         if (embedding_norm_) out = {(*embedding_norm_)(c, std::move(out), c.types().residual).out, {}};
+                         return out;
+                       }});
+  }
+
+  // As PEFT has it: A [r, V], here a table of ids, begins at zero, B [C, r] normal; no dropout.
+  void add_embedding_adapter(Unit& unit) {
+    if (!params_.adapter_of) return;
+    const std::string module = "model.embed_tokens";
+    const std::optional<AdapterSpec> spec = params_.adapter_of(module);
+    if (!spec) return;
+    Param a{module + ".lora_embedding_A.weight",
+            {facts_.vocabulary, spec->rank},
+            {{0, Axis::tensor}},
+            {Init::zeros},
+            true,
+            Use::table};
+    Param b{module + ".lora_embedding_B.weight", {facts_.hidden, spec->rank}, {}, {Init::normal, 1}};
+    a.adapter = b.adapter = true;
+    embedding_adapter_ = {params_.add(unit, a), params_.add(unit, b), spec->scale};
   }
 
   void add_layer(int64_t i) {
@@ -176,6 +198,11 @@ class Decoder : public Model {
   std::optional<Norm> embedding_norm_, norm_;
   std::optional<Head> head_;
   Param* embedding_ = nullptr;
+  struct EmbeddingAdapter {
+    Param *a, *b;
+    double scale;
+  };
+  std::optional<EmbeddingAdapter> embedding_adapter_;
 };
 
 }  // namespace

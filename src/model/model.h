@@ -2,10 +2,12 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "config/model_choices.h"
 #include "engine/ctx.h"
 #include "model/weight_files.h"
 
@@ -25,6 +27,14 @@ struct ModelFacts {
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_size = 0, vocabulary = 0, max_positions = 0, window = 0;
   std::vector<int64_t> eos;
   int64_t bos = -1, pad = -1;
+};
+
+// The files that a model begins from, where their vocabulary or their tie of embedding and head is another than the model's.
+struct StoredVocabulary {
+  int64_t rows = 0;   // of the tables in the files
+  bool tied = false;  // they have no head of its own
+  NewRows new_rows = NewRows::mean;
+  uint64_t seed = 0;  // of rows that are drawn
 };
 
 class Model {
@@ -50,6 +60,9 @@ class Model {
   }                                                    // how it is built; null: not as the decoder of model/decoder.h
   const Json& config() const { return config_; }       // as read, for export
   const WeightFiles& files() const { return files_; }  // how weight files spell and lay out the parameters
+  // Nothing where files are read as they are; set by with_vocabulary (model/vocabulary.h).
+  const std::optional<StoredVocabulary>& stored_vocabulary() const { return stored_vocabulary_; }
+  void set_stored_vocabulary(std::optional<StoredVocabulary> stored) { stored_vocabulary_ = stored; }
   ParamSet& params() { return params_; }
   const ParamSet& params() const { return params_; }
   const std::vector<Block>& blocks() const { return blocks_; }
@@ -64,6 +77,7 @@ class Model {
   std::vector<Block> blocks_;
   ModelFacts facts_;
   WeightFiles files_;
+  std::optional<StoredVocabulary> stored_vocabulary_;
   Json config_;
 };
 

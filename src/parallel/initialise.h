@@ -1,5 +1,4 @@
-// Initial values: each follows from the seed, the name of its parameter and its place in it, so that every layout begins with
-// the same. Element i of a normal one is drawn from Philox keyed by (seed, name) at counter i.
+// Initial values of parameters (engine/initial_values.h) in the stores that hold them.
 #pragma once
 #include <functional>
 

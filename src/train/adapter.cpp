@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "io/adapter_weights.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 namespace {
@@ -24,6 +25,14 @@ std::string text_of(bool x) { return x ? "true" : "false"; }
 template <class T>
 std::string text_of(const T& x) {
   return Json(x).dump();
+}
+
+// Adapters of embedding and head that are one table would be merged into both.
+void refuse_merged_tie(const Config& c, const Model& base, const LoraSettings& lora) {
+  if (!c.lora.merge || !parts_tables(base, lora)) return;
+  throw UserError("the adapter of a tied embedding or head, merged", "lora.merge",
+                  "embedding and head are one table, and an adapter stands beside one of its uses",
+                  "set model.tie=untied, or leave lora.merge out: merge-lora stores both tables");
 }
 
 }  // namespace
@@ -48,17 +57,20 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
   if (c.model.path.empty())
     throw UserError("an adapter without a base", "lora.rank", "adapters stand beside weights that are there",
                     "set model.path to the folder of the base model");
+  const std::vector<std::string> targets = family_spelling(base, o.targets), save = family_spelling(base, o.save);
   LoraSettings s{.rank = o.rank,
                  .alpha = o.alpha,
                  .dropout = o.dropout,
                  .rslora = o.rslora,
-                 .targets = o.targets.empty() ? usual_targets(base) : o.targets,
+                 .targets = targets.empty() ? usual_targets(base) : targets,
                  .rank_pattern = o.rank_pattern,
                  .alpha_pattern = o.alpha_pattern,
                  .layers = o.layers,
-                 .save = o.save,
+                 .save = save,
+                 .ties_weights = false,
                  .where = "lora.targets"};
-  if (o.path.empty()) return s;
+  s.ties_weights = is_tied(base) && saves_table(base, s);
+  if (o.path.empty()) return refuse_merged_tie(c, base, s), s;
   LoraSettings stored = adapter_settings(o.path);
   // A value that is the default says nothing: a run's config.yaml holds all of them.
   const LoraOptions none;
@@ -74,12 +86,13 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
   };
   agree("rank", o.rank, none.rank, stored.rank), agree("alpha", o.alpha, none.alpha, stored.alpha);
   agree("rslora", o.rslora, none.rslora, stored.rslora);
-  agree("targets", sorted(o.targets), none.targets, sorted(stored.targets));
+  agree("targets", sorted(targets), none.targets, sorted(stored.targets));
   agree("layers", sorted(o.layers), none.layers, sorted(stored.layers));
-  agree("save", sorted(o.save), none.save, sorted(stored.save));
+  agree("save", sorted(save), none.save, sorted(stored.save));
   agree("rank_pattern", o.rank_pattern, none.rank_pattern, stored.rank_pattern);
   agree("alpha_pattern", o.alpha_pattern, none.alpha_pattern, stored.alpha_pattern);
   if (o.dropout != none.dropout) stored.dropout = o.dropout;  // of training alone, it changes no function
+  refuse_merged_tie(c, base, stored);
   return stored;
 }
 

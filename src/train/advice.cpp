@@ -22,6 +22,7 @@
 #include "text/chat/prompt_templates.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "train/open.h"
+#include "train/vocabulary.h"
 
 namespace ravine {
 namespace {

@@ -6,7 +6,8 @@
 namespace ravine {
 namespace {
 
-constexpr std::string_view kDown = ".lora_A.weight", kUp = ".lora_B.weight";
+constexpr std::string_view kDown = ".lora_A.weight", kUp = ".lora_B.weight", kTableDown = ".lora_embedding_A.weight",
+                           kTableUp = ".lora_embedding_B.weight";
 
 std::vector<double> numbers(const TensorView& v) {
   require(v.contiguous() && v.data, "merge: weights are whole and in one run");
@@ -30,21 +31,26 @@ void MergedWeights::acquire(const Unit& unit) {
   for (const Param* p : unit.params) by_name[p->name] = p;
   const Param* down = nullptr;
   for (const Param* p : unit.params) {
-    if (!p->name.ends_with(kUp)) continue;
-    const std::string module = p->name.substr(0, p->name.size() - kUp.size());
-    if (const auto own = by_name.find(module + std::string(kDown)); own != by_name.end()) down = own->second;
+    const bool table = p->name.ends_with(kTableUp);
+    if (!table && !p->name.ends_with(kUp)) continue;
+    const std::string module = p->name.substr(0, p->name.size() - (table ? kTableUp : kUp).size());
+    if (const auto own = by_name.find(module + std::string(table ? kTableDown : kDown)); own != by_name.end())
+      down = own->second;
     const Param* weight = by_name.at(module + ".weight");  // without an A of its own it shares that of the module before it
-    const std::vector<double> a = numbers(source_.master(*down)), b = numbers(source_.master(*p));
+    // W + scale * left right, by rows of W: B [out, r] and A [r, in]; of an embedding A [V, r], a table, and B [C, r] turned.
+    const Param *left = table ? down : p, *right = table ? p : down;
+    const std::vector<double> l = numbers(source_.master(*left)), r = numbers(source_.master(*right));
     std::vector<double> w = numbers(source_.master(*weight));
-    const int64_t rank = p->shape[1], cols = down->shape[1];
+    const int64_t rank = left->shape[1], cols = weight->shape[1];
     const double scale = specs_.at(module).scale;
-    parallel_for(p->shape[0], [&](int64_t r) {
+    parallel_for(left->shape[0], [&](int64_t i) {
       std::vector<double> row(static_cast<size_t>(cols));
       for (int64_t k = 0; k < rank; ++k) {
-        const double by = b[static_cast<size_t>(r * rank + k)];
-        for (int64_t c = 0; c < cols; ++c) row[static_cast<size_t>(c)] += by * a[static_cast<size_t>(k * cols + c)];
+        const double by = l[static_cast<size_t>(i * rank + k)];
+        for (int64_t c = 0; c < cols; ++c)
+          row[static_cast<size_t>(c)] += by * r[static_cast<size_t>(table ? c * rank + k : k * cols + c)];
       }
-      for (int64_t c = 0; c < cols; ++c) w[static_cast<size_t>(r * cols + c)] += scale * row[static_cast<size_t>(c)];
+      for (int64_t c = 0; c < cols; ++c) w[static_cast<size_t>(i * cols + c)] += scale * row[static_cast<size_t>(c)];
     });
     sums_[weight] = std::move(w);
   }

@@ -14,39 +14,9 @@
 #include "parallel/initialise.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "train/adapter.h"
+#include "train/vocabulary.h"
 
 namespace ravine {
-
-namespace {
-
-int64_t vocabulary_in(const Json& config) {
-  const bool there =
-      config.is_object() && config.contains("vocab_size") && config["vocab_size"].is_number();  // 1024.0 is a whole number too
-  return there && std::abs(config["vocab_size"].get<double>()) < 1e15 ? static_cast<int64_t>(config["vocab_size"].get<double>())
-                                                                      : 0;
-}
-
-// The config of a model whose weights are new: its vocabulary is the tokenizer's where that has more ids.
-Json new_model_config(const Config& c) {
-  Json config = read_json(c.model.config);
-  if (c.model.tokenizer.empty() || !std::filesystem::exists(c.model.tokenizer)) return config;
-  if (const int64_t rows = run_vocabulary(c, config, open_tokenizer(c.model.tokenizer)->size()); rows > vocabulary_in(config))
-    config["vocab_size"] = rows;
-  return config;
-}
-
-}  // namespace
-
-int64_t run_vocabulary(const Config& c, const Json& model_config, int64_t tokenizer_ids) {
-  const int64_t rows = vocabulary_in(model_config);
-  return c.model.path.empty() && rows > 0 ? std::max(rows, tokenizer_ids) : rows;
-}
-
-std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows) {
-  return rows > 0 && tokenizer_ids > rows
-             ? fmt::format("the tokenizer has {} ids, the model a vocabulary of {}", tokenizer_ids, rows)
-             : "";
-}
 
 void refuse_without_model(const Config& c) {
   if (c.model.path.empty() && c.model.config.empty())
@@ -57,14 +27,14 @@ void refuse_without_model(const Config& c) {
 std::unique_ptr<Model> open_run_model(const Config& c) {
   refuse_without_model(c);
   if (c.model.path.empty())
-    check_model_config(c.model.config);
+    check_model_config(c.model.config), refuse_vocabulary_of_new_model(c);
   else
     check_model_folder(c.model.path, "model.path");
-  std::unique_ptr<Model> model =
-      c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_model(c.model.path);
+  std::unique_ptr<Model> model = c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_resized_model(c);
   if (const auto lora = lora_of(c, *model)) {
     model = with_adapters(*model, *lora);
     if (!c.lora.path.empty()) check_adapter(c.lora.path, *model);
+    refuse_lost_tables(c, *model);
   }
   auto given = [&](const std::string& option) {
     const auto place = c.sources.find(option);
@@ -112,12 +82,13 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
     s.tokenizer = open_tokenizer(where);
     if (const std::string trouble = vocabulary_trouble(s.tokenizer->size(), facts.vocabulary); !trouble.empty())
       throw UserError(trouble, where, "every id must have a row in the embedding",
-                      "use the tokenizer of this model, or a config with a larger vocab_size");
+                      c.model.path.empty() ? "use the tokenizer of this model, or a config with a larger vocab_size"
+                                           : "set model.vocabulary=-1 to give each a row, or use the tokenizer of this model");
   }
   refuse_long_sequences(c, facts);
   s.data = open_datasets(data, s.tokenizer.get());
   if (c.model.path.empty())
-    if (const int64_t had = vocabulary_in(read_json(c.model.config)); had != facts.vocabulary)
+    if (const int64_t had = run_vocabulary(c, read_json(c.model.config), 0); had != facts.vocabulary)
       s.data.notes.push_back(fmt::format("the new model has the {} ids of the tokenizer, not the {} of {}", facts.vocabulary,
                                          had, c.model.config));
   return s;

@@ -14,16 +14,10 @@ namespace ravine {
 // A UserError where a config names no model: for commands that say more before they open it.
 void refuse_without_model(const Config& config);
 
-// The model of model.path or model.config with train.freeze and optimizer.groups applied; a new one has at least as many ids as
-// model.tokenizer, where that exists. Neither is a UserError; so is a pattern of either option that matches nothing, and a run
-// without a parameter to train.
+// The model of model.path or model.config with its vocabulary (train/vocabulary.h), train.freeze and optimizer.groups applied;
+// a new one has at least as many ids as model.tokenizer, where that exists. Neither is a UserError; so is a pattern of either
+// option that matches nothing, and a run without a parameter to train.
 std::unique_ptr<Model> open_run_model(const Config& config);
-
-// The rows of a run's embedding: vocab_size of its model's config (0 where it has none); of new weights (model.config) at least
-// as many as the tokenizer has ids.
-int64_t run_vocabulary(const Config& config, const Json& model_config, int64_t tokenizer_ids);
-// What is wrong with a tokenizer of so many ids before an embedding of so many rows (0: not known); "" if nothing is.
-std::string vocabulary_trouble(int64_t tokenizer_ids, int64_t rows);
 
 // A UserError where data.sequence_length is beyond the positions that the model has.
 void refuse_long_sequences(const Config& config, const ModelFacts& facts);

@@ -240,9 +240,14 @@ std::string field_that_differs(const Json& was, const Model& model) {
 void refuse_other_model(const RunRecord& was, const Model& model, const Config& config) {
   const std::string where = config.model.path.empty() ? config.model.config : config.model.path;
   auto refuse = [&](const std::string& field, const std::string& is, const std::string& had) {
+    const bool stored = !config.model.path.empty();  // then options change these fields of it
+    const std::string back = stored && field == "vocab_size" ? fmt::format("set model.vocabulary={}", had)
+                             : stored && field == "tie_word_embeddings"
+                                 ? fmt::format("set model.tie={}", name(had == "true" ? Tie::tied : Tie::untied))
+                                 : "go back to that model";
     throw UserError(fmt::format("{} is {}, was {}", field, is, had), where,
                     fmt::format("{} goes on with the model it was made with", was.checkpoint),
-                    fmt::format("go back to that model, {}", kNewRun));
+                    fmt::format("{}, {}", back, kNewRun));
   };
   // What says nothing about weights or arithmetic.
   static const std::set<std::string> kIdle = {"architectures", "transformers_version", "torch_dtype",  "dtype",

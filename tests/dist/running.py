@@ -119,9 +119,15 @@ def test_trace_of_families(folder):
 
 
 def make_adapter(path, model, family, **config):
-    """LoRA beside every linear layer, both matrices drawn; in files a module that joins q, k and v has one pair."""
-    draw, tensors, targets = random.Random(9), {}, set()
+    """LoRA beside every linear layer, the embedding and the head, both matrices drawn; in files a module that joins q, k and v has one pair."""
+    draw, tensors, targets = random.Random(9), {}, {"lm_head"}
     for name, (_, shape, _) in sorted(r.load_tensors(model).items()):
+        table = name.rsplit(".", 2)[1] in ("embed_tokens", "word_embeddings", "wte")
+        if table:
+            targets.add(name.rsplit(".", 2)[1])
+            for end, size in ((f"{name[:-len('.weight')]}.lora_embedding_A", (3, shape[0])), (f"{name[:-len('.weight')]}.lora_embedding_B", (shape[1], 3)),
+                              ("lm_head.lora_A.weight", (3, shape[1])), ("lm_head.lora_B.weight", (shape[0], 3))):
+                tensors[f"base_model.model.{end}"] = ("F32", size, [draw.gauss(0, 0.2) for _ in range(size[0] * size[1])])
         if len(shape) != 2 or not any(f".{part}." in name for part in ("layers", "h")):
             continue
         module, rank = name[:-len(".weight")], 3

@@ -155,7 +155,7 @@ MISTAKES = [
     ("a tokenizer of the hub", TRAIN + "model.tokenizer=meta-llama/Llama-2-7b-hf", ["no such tokenizer", "hf download meta-llama/Llama-2-7b-hf"]),
     ("preferences", "dpo {base}", ["dpo", "ravine train train.objective=dpo"]),
     ("a reference model", TRAIN + "train.objective=dpo --ref-model {base}", ["dpo.reference"]),
-    ("adapters", TRAIN + "--lora", ["--lora", "lora.rank=8 trains an adapter"]),
+    ("adapters", TRAIN + "--lora", ["--lora", "adapters", "lora.rank=8"]),
     ("a device", TRAIN + "--device cuda", ["--device", "CPU", "leave it out"]),
     ("serve", "serve --model {run}/model", ["serve", "no server yet", "ravine generate"]),
     ("eval", "eval --model {run}/model", ["eval", "ravine bench"]),

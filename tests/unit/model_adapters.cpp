@@ -34,10 +34,16 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> kCases = {{"
                                                                               {"gemma2", {"all-linear"}},
                                                                               {"phi3", {"qkv_proj", "gate_up_proj"}},
                                                                               {"pythia", {"query_key_value"}},
-                                                                              {"qwen2", {"all-linear"}}};
+                                                                              {"qwen2", {"all-linear"}},
+                                                                              {"llama", {"embed_tokens", "lm_head", "q_proj"}}};
+// Of these embedding and head are one table, which two adapters make two.
+const std::vector<std::pair<std::string, std::vector<std::string>>> kTied = {
+    {"gemma2", {"embed_tokens", "lm_head"}}, {"bloom", {"word_embeddings", "dense"}}, {"gpt2", {"wte", "lm_head", "c_attn"}}};
 
 TEST(Adapters, GradientsEqualCentralDifferences) {
-  for (const auto& [family, targets] : kCases)
+  auto cases = kCases;
+  cases.insert(cases.end(), kTied.begin(), kTied.end());
+  for (const auto& [family, targets] : cases)
     for (double dropout : {0.0, 0.4}) {
       LoraSettings s = settings(targets);
       s.dropout = dropout;
@@ -89,6 +95,17 @@ TEST(Adapters, AreWhatTheMergedModelIs) {
         for (const Param* p : unit.params)
           if (p->name.ends_with(".lora_A.weight")) downs[p->name.substr(0, p->name.size() - 14)] = p;
         for (const Param* p : unit.params) {
+          if (p->name == "model.embed_tokens.lora_embedding_B.weight") {
+            const Param* a = with.model->params().find("model.embed_tokens.lora_embedding_A.weight");
+            double* w = merged.store.master(*merged.model->params().find("model.embed_tokens.weight")).as<double>();
+            const double *rows = with.store.master(*a).as<double>(), *b = with.store.master(*p).as<double>();
+            const int64_t r = p->shape[1], hidden = p->shape[0];
+            ASSERT_EQ(a->shape, (Shape{19, r}));
+            for (int64_t id = 0; id < 19; ++id)
+              for (int64_t j = 0; j < hidden; ++j)
+                for (int64_t k = 0; k < r; ++k)
+                  w[id * hidden + j] += (rslora ? 3 / std::sqrt(2.0) : 1.5) * rows[id * r + k] * b[j * r + k];
+          }
           if (!p->name.ends_with(".lora_B.weight")) continue;
           const std::string module = p->name.substr(0, p->name.size() - 14);
           if (downs.contains(module))
@@ -130,6 +147,56 @@ TEST(Adapters, NamesAreThoseOfPeft) {
   for (const std::string& n : bloom) EXPECT_NE(n.find("self_attention.query_key_value.lora_"), std::string::npos) << n;
 }
 
+TEST(Adapters, OfTablesAreNamedAsPeftHasThem) {
+  for (const auto& [family, table] :
+       {std::pair{"llama", "model.embed_tokens"}, {"gemma2", "model.embed_tokens"}, {"gpt2", "transformer.wte"}}) {
+    const std::string end = std::string(table).substr(std::string(table).rfind('.') + 1), peft = "base_model.model.";
+    const std::vector<std::string> want = {peft + table + ".lora_embedding_A [2, 19]",
+                                           peft + table + ".lora_embedding_B [12, 2]", peft + "lm_head.lora_A.weight [2, 12]",
+                                           peft + "lm_head.lora_B.weight [19, 2]"};
+    auto got = names(*adapted(tiny_families().at(family), settings({end, "lm_head"})));
+    std::sort(got.begin(), got.end());
+    EXPECT_EQ(got.size(), 4u);
+    for (const std::string& n : want) EXPECT_NE(std::find(got.begin(), got.end(), n), got.end()) << family << ": " << n;
+  }
+  // all-linear leaves the tables alone, and so do chosen layers.
+  for (const std::string& n : names(*adapted(tiny_families().at("llama"), settings({"all-linear"}))))
+    EXPECT_NE(n.find(".layers."), std::string::npos) << n;
+  LoraSettings s = settings({"embed_tokens", "q_proj"});
+  s.layers = {1};
+  EXPECT_EQ(names(*adapted(tiny_families().at("llama"), s)).size(), 2u);
+}
+
+TEST(Adapters, MegatronsWordsAreTheFamilys) {
+  const auto llama = make_model(tiny_families().at("llama"), "test"), bloom = make_model(tiny_families().at("bloom"), "test");
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(family_spelling(*llama, {"query_key_value", "dense_4h_to_h"}), (Words{"q_proj", "k_proj", "v_proj", "down_proj"}));
+  EXPECT_EQ(family_spelling(*llama, {"word_embeddings", "output_layer"}), (Words{"embed_tokens", "lm_head"}));
+  EXPECT_EQ(family_spelling(*bloom, {"query_key_value", "word_embeddings"}), (Words{"query_key_value", "word_embeddings"}));
+  EXPECT_EQ(family_spelling(*llama, {"nothing"}), (Words{"nothing"}));
+}
+
+TEST(Adapters, ATiedTableTrainedWholeIsOneOrTwo) {
+  const auto tied = make_model(tiny_families().at("gemma2"), "test"), own = make_model(tiny_families().at("llama"), "test");
+  LoraSettings s = settings({"q_proj"});
+  EXPECT_FALSE(saves_table(*tied, s));
+  EXPECT_FALSE(parts_tables(*tied, s));
+  s.save = {"embed_tokens"};
+  EXPECT_TRUE(saves_table(*tied, s));
+  EXPECT_TRUE(copies_table(*tied, s));
+  EXPECT_TRUE(parts_tables(*tied, s));
+  EXPECT_FALSE(copies_table(*own, s));
+  EXPECT_FALSE(parts_tables(*own, s));
+  s.ties_weights = true;
+  EXPECT_FALSE(copies_table(*tied, s));
+  EXPECT_FALSE(parts_tables(*tied, s));
+  s = settings({"lm_head"});
+  EXPECT_FALSE(copies_table(*tied, s));
+  EXPECT_TRUE(parts_tables(*tied, s));
+  s.ties_weights = true;
+  EXPECT_NE(message_of<UserError>([&] { with_adapters(*tied, s); }).find("ensure_weight_tying"), std::string::npos);
+}
+
 TEST(Adapters, WhatCannotBeIsRefusedWithWhatThereIs) {
   const Json llama = tiny_families().at("llama");
   auto refused = [&](LoraSettings s, const std::string& part) {
@@ -137,8 +204,8 @@ TEST(Adapters, WhatCannotBeIsRefusedWithWhatThereIs) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   refused(settings({"query"}), "no module of the model ends in 'query'");
-  refused(settings({"query"}), "down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj");
-  refused(settings({"lm_head"}), "no linear layer of a layer");
+  refused(settings({"query"}), "down_proj, embed_tokens, gate_proj, k_proj, lm_head, o_proj, q_proj, up_proj, v_proj");
+  refused(settings({"norm"}), "no linear layer");
   LoraSettings s = settings({"q_proj"});
   s.layers = {99};
   refused(s, "layer 99 of");
@@ -146,6 +213,11 @@ TEST(Adapters, WhatCannotBeIsRefusedWithWhatThereIs) {
   refused(s, "no module of the model ends in 'nothing'");
   s = settings({"q_proj"}), s.rank_pattern = {{"q_proj", 0}};
   refused(s, "rank 0");
+  // The rows of this head are brought to length 1: PEFT has no adapter for it either.
+  EXPECT_NE(message_of<UserError>([&] {
+              adapted(tiny_families().at("baichuan2-7b"), settings({"lm_head"}));
+            }).find("no linear layer: lm_head"),
+            std::string::npos);
   Json tied = llama;
   tied["tie_word_embeddings"] = true;
   s = settings({"q_proj"}), s.save = {"lm_head"};

@@ -8,6 +8,7 @@
 #include "tests/unit/train_help.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "train/stop.h"
+#include "train/vocabulary.h"
 
 namespace ravine {
 namespace {
@@ -44,6 +45,12 @@ TEST(Vocabulary, OfANewModelGrowsWithItsTokenizer) {
   EXPECT_EQ(run_vocabulary(c, model, 80), 100);
   c.model.path = "folder";
   EXPECT_EQ(run_vocabulary(c, model, 120), 100) << "weights that are there have their rows";
+  c.model.vocabulary = -1;
+  EXPECT_EQ(run_vocabulary(c, model, 120), 120);
+  EXPECT_EQ(run_vocabulary(c, model, 80), 100) << "no row is lost that no number gives up";
+  c.model.vocabulary = 64;
+  EXPECT_EQ(run_vocabulary(c, model, 50), 64);
+  c.model.vocabulary = 0;
   c.model.path.clear();
   EXPECT_EQ(run_vocabulary(c, Json{{"vocab_size", "x"}}, 120), 0) << "not known";
   EXPECT_EQ(vocabulary_trouble(100, 100), "");

@@ -1,17 +1,17 @@
 """Makes tests/golden/lora: tiny models with LoRA adapters of PEFT, and what PEFT computes with them.
 
-    python tools/golden/make_lora.py tests/golden/lora
+    python tools/golden/make_lora.py tests/golden/lora [CASE ..]
 
 Needs torch, transformers and peft. Per case a folder: base/ and adapter/ as save_pretrained writes them (random weights, B not zero), and
 golden.safetensors: input_ids and labels [2,7]; logits [2,7,V] and loss in f64; grad.NAME in f64 of every trained tensor, by its name in
 adapter_model.safetensors; merged.NAME: weights of merge_and_unload() in f32 that differ from the base's."""
-import os, shutil, sys
+import copy, os, shutil, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import peft, torch, transformers as tf
 from safetensors.torch import save_file
 from double import AllDouble
 
-out = sys.argv[1]
+out, only = sys.argv[1], sys.argv[2:]
 COMMON = dict(vocab_size=37, torch_dtype="float32", bos_token_id=1, eos_token_id=2)
 LLAMA = dict(COMMON, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=32)
 CASES = {
@@ -24,34 +24,58 @@ CASES = {
                    alpha_pattern={"v_proj": 3}, modules_to_save=["embed_tokens", "lm_head", "norm"])),
     "phi3": (tf.Phi3Config(**LLAMA, num_key_value_heads=2, pad_token_id=0),
              dict(r=2, lora_alpha=2, target_modules=r".*layers\.[01]\.(self_attn\.qkv_proj|mlp\.gate_up_proj)", layers_to_transform=None)),
+    # Vocabularies that were resized before: tables as whole modules, and as PEFT stores them unasked.
+    "resized": (tf.LlamaConfig(**LLAMA), dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"]), dict(rows=41)),
+    "resized-unasked": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True), dict(r=2, lora_alpha=4, target_modules=["q_proj"]), dict(rows=41, save_embedding_layers=True)),
+    # The embedding as a target: scaled, tied; beside its base layer, as PEFT stores it unasked; with a padding id.
+    "embedding": (tf.LlamaConfig(**LLAMA, pad_token_id=0), dict(r=3, lora_alpha=6, target_modules=["embed_tokens", "v_proj"]), dict(save_embedding_layers="auto")),
+    "embedding-scaled": (tf.Gemma2Config(**LLAMA, num_key_value_heads=2, head_dim=4, pad_token_id=0, query_pre_attn_scalar=4, sliding_window=8),
+                         dict(r=2, lora_alpha=4, target_modules=["embed_tokens", "o_proj"])),
+    # The head: alone, and beside the embedding whose table it shares, with capped logits.
+    "head": (tf.LlamaConfig(**LLAMA), dict(r=3, lora_alpha=6, target_modules=["lm_head", "q_proj"])),
+    "head-tied": (tf.Gemma2Config(**LLAMA, num_key_value_heads=2, head_dim=4, query_pre_attn_scalar=4, sliding_window=8, final_logit_softcapping=3.0),
+                  dict(r=2, lora_alpha=4, target_modules=["embed_tokens", "lm_head"])),
+    # A tied embedding trained whole: the head keeps the base's table, or is tied to what is trained.
+    "saved-tied": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True), dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"])),
+    "saved-ensured": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True),
+                      dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
     "layers": (tf.LlamaConfig(**LLAMA), dict(r=2, lora_alpha=4, target_modules=["o_proj", "down_proj"], layers_to_transform=[1])),
 }
-for name, (config, lora) in CASES.items():
+for name, (config, lora, *more) in CASES.items():
+    if only and name not in only:
+        continue
+    rows, embedding_layers = (more or [{}])[0].get("rows"), (more or [{}])[0].get("save_embedding_layers", False)
     torch.manual_seed(len(name))
     folder = os.path.join(out, name)
     shutil.rmtree(folder, ignore_errors=True)
-    base = tf.AutoModelForCausalLM.from_config(config)
+    base = tf.AutoModelForCausalLM.from_config(copy.deepcopy(config))
     with torch.no_grad():
         for p in base.parameters():
             p.add_(0.05 * torch.randn_like(p))
     base.save_pretrained(os.path.join(folder, "base"))
     was = {n: p.detach().clone() for n, p in base.state_dict().items()}
+    if rows:
+        base.resize_token_embeddings(rows, mean_resizing=False)
     model = peft.get_peft_model(base, peft.LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **lora), autocast_adapter_dtype=False)
     with torch.no_grad():
         for n, p in model.named_parameters():
             if p.requires_grad:
                 p.add_(0.1 * torch.randn_like(p))
     model.peft_config["default"].base_model_name_or_path = "base"
-    model.save_pretrained(os.path.join(folder, "adapter"), save_embedding_layers=False)
+    model.save_pretrained(os.path.join(folder, "adapter"), save_embedding_layers=embedding_layers)
     os.remove(os.path.join(folder, "adapter", "README.md")) if os.path.exists(os.path.join(folder, "adapter", "README.md")) else None
-    ids = torch.randint(3, 37, (2, 7))
+    ids = torch.randint(3, rows or 37, (2, 7))
+    if config.pad_token_id is not None and name.startswith("embedding"):
+        ids[1, 2] = config.pad_token_id
     labels = ids.clone()
     labels[0, :3] = -100
     golden = {"input_ids": ids, "labels": labels}
     torch.set_default_dtype(torch.float64)
     with AllDouble():
-        exact = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float64).double()
+        exact = tf.AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation="eager", dtype=torch.float64).double()
         exact.load_state_dict({n: p.double() for n, p in was.items()})
+        if rows:
+            exact.resize_token_embeddings(rows, mean_resizing=False)
     exact = peft.PeftModel.from_pretrained(exact, os.path.join(folder, "adapter"), is_trainable=True, autocast_adapter_dtype=False).double().eval()
     with AllDouble():
         result = exact(input_ids=ids, labels=labels)
@@ -60,7 +84,7 @@ for name, (config, lora) in CASES.items():
     golden["logits"], golden["loss"] = result.logits.detach(), result.loss.detach()
     for n, p in exact.named_parameters():
         if p.requires_grad:
-            golden["grad." + n.replace(".modules_to_save.default.", ".").replace(".default.", ".")] = p.grad.clone()
+            golden["grad." + (n + ".").replace(".modules_to_save.default.", ".").replace(".default.", ".").removesuffix(".")] = p.grad.clone()
     merged = model.merge_and_unload()
     for n, p in merged.state_dict().items():
         if n in was and not torch.equal(p, was[n]):

@@ -5,6 +5,8 @@
 
 namespace ravine {
 
+struct LoraAdapters;  // engine/ops/lora.h
+
 // y = x W^T + b, where W is the rows of `weights` one under the other (they are joined in memory) and b likewise (may be
 // empty). x [N, in]; y [N, sum of outs] in the compute type. A frozen W does not keep x. partial: the result is summed over
 // tensor ranks afterwards, so the first of them adds the bias.
@@ -17,8 +19,9 @@ TensorView joined(Ctx& c, TensorView first, std::span<Param* const> params);
 TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate);
 
 // logits [N,V] of all rows, in f32 (f64 where the run is f64): for trace and generation only, training never makes them.
-// unit_rows, cap: as in loss_head.
-Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows = false, double cap = 0);
+// unit_rows, cap, adapter (null: none): as in loss_head.
+Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows = false, double cap = 0,
+              const LoraAdapters* adapter = nullptr);
 
 // y = cap * tanh(y / cap), in place; without a cap (0) nothing is done. Nothing is recorded.
 void soft_cap(Ctx& c, const TensorView& y, double cap);

@@ -1,157 +1,55 @@
 #include "engine/ops/lora.h"
 
-#include <algorithm>
 #include <memory>
 #include <utility>
 
-#include "base/philox.h"
-#include "engine/ops/collectives.h"
-#include "engine/ops/linear.h"
+#include "engine/ops/lora_products.h"
 
 namespace ravine {
 namespace {
 
-// The adapters of a layer as one rank has them: rows of the joined A, columns of [N, R] and of y.
-class Lora {
- public:
-  Lora(Ctx& c, const LoraAdapters& s, std::span<Param* const> weights, bool partial)
-      : s_(s), weights_(weights), partial_(partial), path_(c.path()) {
-    rows_.push_back(0);
-    for (const Param* a : s.a) rows_.push_back(rows_.back() + a->shape[0]);
-  }
-
-  int64_t rank() const { return rows_.back(); }
-  TensorView a(Ctx& c) const { return joined(c, c.store().value(*s_.a[0]), s_.a); }
-  TensorView part(const TensorView& v, size_t adapter) const {
-    return v.columns(rows_[adapter], rows_[adapter + 1] - rows_[adapter]);
-  }
-  TensorView outputs(Ctx& c, const TensorView& y, size_t weight) const {
-    int64_t from = 0;
-    for (size_t i = 0; i < weight; ++i) from += c.store().shape(*weights_[i])[0];
-    return y.columns(from, c.store().shape(*weights_[weight])[0]);
-  }
-
-  // f(first adapter, x of its products, rows of A): all of them at once where all read x, else one after the other.
-  template <class F>
-  void each_input(Ctx& c, const TensorView& x, F&& f) const {
-    if (!drops(c)) return f(x, int64_t{0}, rank());
-    for (size_t i = 0; i < s_.a.size(); ++i) {
-      Tensor dropped = c.empty({x.rows(), x.cols()}, x.dtype);
-      drop(c, i, x, dropped.view());
-      f(dropped.view(), rows_[i], rows_[i + 1] - rows_[i]);
-    }
-  }
-  bool drops(Ctx& c) const {
-    return c.dropping() && std::any_of(s_.dropout.begin(), s_.dropout.end(), [](double p) { return p > 0; });
-  }
-  void drop(Ctx& c, size_t adapter, const TensorView& from, const TensorView& to) const {
-    TensorView positions = c.batch().positions, sequences = c.batch().sequences;
-    positions.shape = sequences.shape = {from.rows()};
-    const std::string& name = s_.a[adapter]->name;
-    c.call(Dropout{.x = from,
-                   .positions = positions,
-                   .sequences = sequences,
-                   .out = to,
-                   .p = s_.dropout[adapter],
-                   .key = philox_key(c.seed(), name + ".dropout"),
-                   .step = c.batch().step,
-                   .first = partial_ ? from.cols() * c.group(Axis::tensor).rank() : 0});
-  }
-  void scale(Ctx& c, const TensorView& v) const {
-    for (size_t i = 0; i < s_.a.size(); ++i)
-      if (s_.scale[i] != 1) c.call(Multiply{.a = part(v, i), .b = {}, .out = part(v, i), .scale = s_.scale[i]});
-  }
-
-  // scale * x A^T, [N, R]
-  Tensor down(Ctx& c, const TensorView& x) const {
-    Tensor h = c.empty({x.rows(), rank()}, c.types().compute);
-    const TensorView a = this->a(c);
-    each_input(c, x, [&](const TensorView& x, int64_t from, int64_t rows) {
-      c.call(Matmul{.a = x, .b = a.row_range(from, rows), .out = h.view().columns(from, rows), .trans_b = true});
-    });
-    scale(c, h.view());
-    return h;
-  }
-  void add_up(Ctx& c, const TensorView& h, const TensorView& y) const {
-    for (const auto& up : s_.ups)
-      c.call(Matmul{.a = part(h, up.adapter),
-                    .b = c.store().value(*up.b),
-                    .out = outputs(c, y, up.weight),
-                    .trans_b = true,
-                    .accumulate = true});
-  }
-  // scale * dy B, [N, R]
-  Tensor back(Ctx& c, const TensorView& dy) const {
-    Tensor u = c.empty({dy.rows(), rank()}, c.types().compute);
-    for (size_t i = 0; i < s_.ups.size(); ++i)
-      c.call(Matmul{.a = outputs(c, dy, s_.ups[i].weight),
-                    .b = c.store().value(*s_.ups[i].b),
-                    .out = part(u.view(), s_.ups[i].adapter),
-                    .accumulate = i > 0 && s_.ups[i - 1].adapter == s_.ups[i].adapter});
-    scale(c, u.view());
-    return u;
-  }
-  void add_dx(Ctx& c, const TensorView& u, const TensorView& dx, bool accumulate) const {
-    const TensorView a = this->a(c);
-    if (!drops(c)) return c.call(Matmul{.a = u, .b = a, .out = dx, .accumulate = accumulate});
-    Tensor of_one = c.empty({dx.rows(), dx.cols()}, dx.dtype);
-    for (size_t i = 0; i < s_.a.size(); ++i, accumulate = true) {
-      c.call(Matmul{.a = part(u, i), .b = a.row_range(rows_[i], rows_[i + 1] - rows_[i]), .out = of_one.view()});
-      drop(c, i, of_one.view(), accumulate ? of_one.view() : dx);
-      if (accumulate) c.call(Add{dx, of_one.view(), dx});
-    }
-  }
-  void add_da(Ctx& c, const TensorView& u, const TensorView& x) const {
-    bool accumulate = false;
-    const TensorView g = joined_grad(c, s_.a, accumulate);
-    if (g.absent()) return;
-    each_input(c, x, [&](const TensorView& x, int64_t from, int64_t rows) {
-      c.call(Matmul{.a = u.columns(from, rows),
-                    .b = x,
-                    .out = g.row_range(from, rows),
-                    .trans_a = true,
-                    .accumulate = accumulate,
-                    .tokens_reduced = true});
-    });
-  }
-  void add_db(Ctx& c, const TensorView& dy, const TensorView& h) const {
-    for (const auto& up : s_.ups) {
-      bool accumulate = false;
-      const TensorView g = c.grad_store().add_to_grad(*up.b, accumulate);
-      if (!g.absent())
-        c.call(Matmul{.a = outputs(c, dy, up.weight),
-                      .b = part(h, up.adapter),
-                      .out = g,
-                      .trans_a = true,
-                      .accumulate = accumulate,
-                      .tokens_reduced = true});
-    }
-  }
-  // Of a matrix that is not cut each tensor rank has a part of the gradient: without sequence parallelism the factor [N, R] is
-  // made whole.
-  static Tensor whole(Ctx& c, const Tensor& part) {
-    if (c.group(Axis::tensor).size() == 1 || c.sequence_parallel()) return part;
-    Tensor sum = c.empty({part.rows(), part.cols()}, part.dtype());
-    c.call(Cast{part.view(), sum.view()});
-    all_reduce(c, c.group(Axis::tensor), sum.view());
-    return sum;
-  }
-  bool partial() const { return partial_; }
-  bool trains() const { return s_.a[0]->trainable || s_.ups[0].b->trainable; }
-
- private:
-  const LoraAdapters& s_;
-  std::span<Param* const> weights_;
-  bool partial_;
-  std::string path_;
-  std::vector<int64_t> rows_;  // of the joined A: where each begins, and the end
-};
+// In the type of compute, which products read.
+Tensor for_products(Ctx& c, const Tensor& t) {
+  if (t.dtype() == c.types().compute) return t;
+  Tensor out = c.empty({t.rows(), t.cols()}, c.types().compute);
+  c.call(Cast{t.view(), out.view()});
+  return out;
+}
 
 }  // namespace
 
+Tensor low_rank_up(Ctx& c, const Tensor& h, Param& b) {
+  const Tensor x = for_products(c, h);
+  Tensor y = c.empty({h.rows(), b.shape[0]}, c.types().residual);
+  c.call(Matmul{.a = x.view(), .b = c.store().value(b), .out = y.view(), .trans_b = true});
+  if (!c.recording()) return y;
+  const auto narrow = std::make_shared<Tensor>();  // from the one pass to the other
+  c.record(
+      "lora", {y.ref()},
+      [narrow, &b, hr = h.ref(), yr = y.ref()](Ctx& c) {
+        *narrow = for_products(c, c.grads().get(yr));
+        bool accumulate = false;
+        Tensor dh = c.grads().add_to(hr, accumulate);
+        c.call(Matmul{.a = narrow->view(), .b = c.store().value(b), .out = dh.view(), .accumulate = accumulate});
+      },
+      [narrow, &b, saved = c.save(x)](Ctx& c) {
+        const Tensor dy = std::exchange(*narrow, Tensor());
+        bool accumulate = false;
+        const TensorView g = c.grad_store().add_to_grad(b, accumulate);
+        if (!g.absent())
+          c.call(Matmul{.a = dy.view(),
+                        .b = saved.get(c).view(),
+                        .out = g,
+                        .trans_a = true,
+                        .accumulate = accumulate,
+                        .tokens_reduced = true});
+      });
+  return y;
+}
+
 void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters, std::span<Param* const> weights,
           bool partial) {
-  const Lora l(c, adapters, weights, partial);
+  const LoraProducts l(adapters, weights, partial);
   Tensor h = l.down(c, x.view());
   l.add_up(c, h.view(), y.view());
   if (!c.recording()) return;
@@ -167,9 +65,9 @@ void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters
       },
       [l, u, saved_x, saved_h, yr = y.ref()](Ctx& c) {
         Tensor dy = c.grads().get(yr), back = std::exchange(*u, Tensor());
-        l.add_da(c, (l.partial() ? back : Lora::whole(c, back)).view(), saved_x.get(c).view());
+        l.add_da(c, (l.partial() ? back : LoraProducts::whole(c, back)).view(), saved_x.get(c).view());
         const Tensor h = saved_h.get(c);
-        l.add_db(c, dy.view(), (l.partial() ? Lora::whole(c, h) : h).view());
+        l.add_db(c, dy.view(), (l.partial() ? LoraProducts::whole(c, h) : h).view());
       });
 }
 

@@ -29,4 +29,8 @@ struct LoraAdapters {
 void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters, std::span<Param* const> weights,
           bool partial);
 
+// h B^T in the residual type, what an adapter adds to the output of an embedding: h [N, r] are rows of its A, already scaled; B
+// is [C, r], whole on every tensor rank.
+Tensor low_rank_up(Ctx& c, const Tensor& h, Param& b);
+
 }  // namespace ravine

@@ -74,9 +74,10 @@ void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView
 
 }  // namespace
 
-void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows, double cap) {
+void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows, double cap, const LoraAdapters& adapter) {
   require(!c.batch().labels.absent(), "loss_head: the batch has no labels");
-  if (c.group(Axis::tensor).size() > 1) return loss_head_parallel(c, x, weight, unit_rows, cap);
+  require(adapter.empty() || !unit_rows, "loss_head: an adapter beside rows of length 1");
+  if (c.group(Axis::tensor).size() > 1 || !adapter.empty()) return loss_head_parallel(c, x, weight, unit_rows, cap, adapter);
   auto run = [&weight, unit_rows, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight,
                                        bool accumulate) {
     if (unit_rows)

@@ -5,6 +5,7 @@
 
 #include "engine/ops/collectives.h"
 #include "engine/ops/linear.h"
+#include "engine/ops/lora_products.h"
 #include "engine/ops/tensor_parallel.h"
 
 namespace ravine {
@@ -27,11 +28,19 @@ Rows rows_of_rank(Ctx& c, const Param& p) {
 
 constexpr int64_t kChunk = 1024;  // tokens
 
+// What an adapter adds to my logits: h B^T, h [N, r] of all tokens. dh, db: their gradients; absent without backward.
+struct Beside {
+  TensorView h, b, dh, db;
+  bool accumulate = false;  // into db
+};
+
 struct Head {
   Ctx& c;
   const Param& weight;
   TensorView table;  // my rows as the products read them
   double cap;        // of my logits; 0: none
+  const LoraAdapters& adapter;
+  Beside beside = {};
   Rows here = rows_of_rank(c, weight);
 
   // Tokens [begin, begin + n). dx and dweight are absent without backward. losses f64 [N], where another rank has the label 0.
@@ -45,11 +54,15 @@ struct Head {
       group.all_gather(mine.view().data, sums.view().data, mine.view().bytes()).wait();
       c.call(Fill{of_rows, 0});
       if (!dx.absent()) c.call(Fill{dx.row_range(begin, n), 0});
+      if (!beside.dh.absent()) c.call(Fill{beside.dh.row_range(begin, n), 0});
       return;
     }
     const TensorView w = table.row_range(0, here.count);
     Tensor y = c.empty({n, here.count}, c.types().stat);
     c.call(Matmul{.a = rows, .b = w, .out = y.view(), .trans_b = true});
+    const TensorView h = beside.h.absent() ? TensorView{} : beside.h.row_range(begin, n);
+    const TensorView b = beside.h.absent() ? TensorView{} : beside.b.row_range(0, here.count);
+    if (!h.absent()) c.call(Matmul{.a = h, .b = b, .out = y.view(), .trans_b = true, .accumulate = true});
     soft_cap(c, y.view(), cap);
     c.call(LogSumExp{.logits = y.view(), .out = mine.view()});
     group.all_gather(mine.view().data, sums.view().data, mine.view().bytes()).wait();
@@ -73,30 +86,53 @@ struct Head {
       c.call(Cast{dy.view(), narrow.view()});
     }
     if (!dx.absent()) c.call(Matmul{.a = narrow.view(), .b = w, .out = dx.row_range(begin, n)});
-    if (!dweight.absent())
-      c.call(Matmul{.a = narrow.view(),
-                    .b = rows,
-                    .out = dweight.row_range(0, here.count),
-                    .trans_a = true,
-                    .accumulate = accumulate || begin > 0,
-                    .tokens_reduced = true});
+    if (!beside.dh.absent()) c.call(Matmul{.a = narrow.view(), .b = b, .out = beside.dh.row_range(begin, n)});
+    auto add_rows = [&](const TensorView& factor, const TensorView& out, bool more) {
+      if (!out.absent())
+        c.call(Matmul{.a = narrow.view(),
+                      .b = factor,
+                      .out = out.row_range(0, here.count),
+                      .trans_a = true,
+                      .accumulate = more || begin > 0,
+                      .tokens_reduced = true});
+    };
+    add_rows(rows, dweight, accumulate);
+    add_rows(h, beside.db, beside.accumulate);
   }
 
   // x, dx: the tokens that are here.
   void run(const TensorView& part, const TensorView& dpart, const TensorView& dweight, bool accumulate) {
     if (c.sequence_parallel()) {
       Tensor x = gather_tokens(c, part), dx = dpart.absent() ? Tensor() : c.empty({x.rows(), x.cols()}, x.dtype());
-      run_all(x.view(), dx.view(), dweight, accumulate);
+      run_whole(x.view(), dx.view(), dweight, accumulate);
       if (dx) reduce_scatter(c, c.group(Axis::tensor), dx.view(), dpart);
       return;
     }
-    run_all(part, dpart, dweight, accumulate);
+    run_whole(part, dpart, dweight, accumulate);
     if (!dpart.absent()) all_reduce(c, c.group(Axis::tensor), dpart);
   }
 
+  // A and what it is multiplied by are the same on all tensor ranks, B is cut: each of them has a part of what A learns.
+  void run_whole(const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
+    if (adapter.empty()) return run_all(x, dx, dweight, accumulate);
+    const LoraProducts products(adapter, {}, false);
+    const Param& b = *adapter.ups.at(0).b;
+    const Tensor h = products.down(c, x), dh = dx.absent() ? Tensor() : c.empty({h.rows(), h.cols()}, h.dtype());
+    beside = {.h = h.view(), .b = c.store().value(b), .dh = dh.view(), .db = {}};
+    if (dh) beside.db = c.grad_store().add_to_grad(b, beside.accumulate);
+    run_all(x, dx, dweight, accumulate);
+    if (!dh) return;
+    products.scale(c, dh.view());
+    products.add_dx(c, dh.view(), dx, true);
+    products.add_da(c, LoraProducts::whole(c, dh).view(), x);
+  }
+
   void run_all(const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
-    if (!dweight.absent() && !accumulate && here.count < dweight.rows())
-      c.call(Fill{dweight.row_range(here.count, dweight.rows() - here.count), 0});  // padding
+    auto clear_padding = [&](const TensorView& v, bool more) {
+      if (!v.absent() && !more && here.count < v.rows()) c.call(Fill{v.row_range(here.count, v.rows() - here.count), 0});
+    };
+    clear_padding(dweight, accumulate);
+    clear_padding(beside.db, beside.accumulate);
     const SequenceLoss* of_sequences = c.batch().sequence_loss;
     const bool backward = !dx.absent() || !dweight.absent();
     Tensor losses = c.empty({x.rows()}, DType::f64), weights;
@@ -164,13 +200,13 @@ Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id, double
   return x;
 }
 
-void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit, double cap) {
-  auto run = [&weight, unit, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight,
-                                  bool accumulate) {
-    if (!unit) return Head{c, weight, c.store().value(weight), cap}.run(x, dx, dweight, accumulate);
+void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit, double cap, const LoraAdapters& adapter) {
+  auto run = [&weight, &adapter, unit, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight,
+                                            bool accumulate) {
+    if (!unit) return Head{c, weight, c.store().value(weight), cap, adapter}.run(x, dx, dweight, accumulate);
     Tensor w = unit_rows(c, weight), dw;
     if (!dweight.absent()) dw = c.empty({w.rows(), w.cols()}, dweight.dtype);
-    Head{c, weight, w.view(), cap}.run(x, dx, dw.view(), false);
+    Head{c, weight, w.view(), cap, adapter}.run(x, dx, dw.view(), false);
     w = Tensor();
     if (dw) c.call(UnitRowsBackward{.dout = dw.view(), .x = c.store().master(weight), .dx = dweight, .accumulate = accumulate});
   };
@@ -184,7 +220,7 @@ void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit,
   });
 }
 
-Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool unit, double cap) {
+Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool unit, double cap, const LoraAdapters* adapter) {
   require(!c.sequence_parallel() || c.batch().logit_rows.absent(),
           "logits: of some rows only, while tensor ranks have a part of the tokens each");
   Tensor x = c.sequence_parallel() ? gather_tokens(c, part.view()) : part;
@@ -195,6 +231,7 @@ Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool uni
   Tensor out = c.empty({n, v}, c.types().stat);
   Tensor mine = c.empty({n, here.padded}, c.types().stat, MemoryKind::workspace);
   c.call(Matmul{.a = x.view(), .b = unit ? unit_weight.view() : c.store().value(weight), .out = mine.view(), .trans_b = true});
+  if (adapter) LoraProducts(*adapter, {}, false).add_logits(c, x.view(), mine.view());
   soft_cap(c, mine.view(), cap);
   Tensor all = c.empty({group.size(), n * here.padded}, c.types().stat, MemoryKind::workspace);
   group.all_gather(mine.view().data, all.view().data, mine.view().bytes()).wait();

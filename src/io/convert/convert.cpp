@@ -9,6 +9,7 @@
 #include "files/disk_space.h"
 #include "files/same_path.h"
 #include "io/adapter_folder.h"
+#include "io/adapter_weights.h"
 #include "io/convert/deepspeed.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
@@ -85,6 +86,9 @@ void settle(Weights& w, const Geometry& g, WeightLayout layout, const ConvertOpt
   if (layout == WeightLayout::hf || layout == WeightLayout::deepspeed) from_family_files(w, g);
   check_weights(w, g, o.allow_unknown, moments);
   if (!o.adapter.empty() && !moments) merge_adapter(w, g, o.adapter);
+  if (!o.adapter.empty() && moments)
+    if (const int64_t rows = adapter_vocabulary(o.adapter, *g.model); rows != g.vocabulary)
+      resize_vocabulary(w, g.spec().implied, rows, moments);
   if (o.resize_vocabulary > 0) resize_vocabulary(w, g.spec().implied, o.resize_vocabulary, moments);
 }
 
@@ -150,7 +154,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
         settle(*to, g, layout, o, true);
       }
     settle(w, g, layout, o, false);
-    if (o.resize_vocabulary > 0) g = geometry_of(w.config, w.config_where);
+    if (o.resize_vocabulary > 0 || !o.adapter.empty()) g = geometry_of(w.config, w.config_where);
   }
   if (w.tensors.empty()) throw UserError("no weights", o.input, "it must hold tensors", "check the path");
   if (layout == WeightLayout::ravine) report.source += fmt::format(", after step {}", w.position.step);

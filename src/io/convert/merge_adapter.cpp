@@ -3,6 +3,7 @@
 #include "files/convert.h"
 #include "files/tensor_set.h"
 #include "io/adapter_weights.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 namespace {
@@ -61,17 +62,36 @@ class LowRankSum : public Elements {
   std::set<std::string> files_;
 };
 
+constexpr std::string_view kTable = ".lora_embedding_A.weight";
+
+// Embedding and head of one table that an adapter makes two: from here on the head has weights of its own.
+void untie(Weights& weights) {
+  if (weights.tensors.contains(kHead)) return;
+  weights.add(kHead, weights.tensors.at(kEmbedding));
+  weights.config["tie_word_embeddings"] = false;
+  weights.notes.push_back("the head, which was tied to the embedding, is stored beside it: the adapter makes them differ");
+}
+
+void merge_embedding(Weights& weights, const Weights& parts, const std::string& module,
+                     const std::map<std::string, AdapterSpec>& specs) {
+  ElementsPtr& table = weights.tensors.at(module + ".weight");
+  table = std::make_shared<LowRankSum>(table, transposed(parts.tensors.at(module + ".lora_embedding_B.weight")),
+                                       parts.tensors.at(module + std::string(kTable)), specs.at(module).scale);
+}
+
 }  // namespace
 
 void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapter) {
   const LoraSettings lora = adapter_settings(adapter);
-  const std::unique_ptr<Model> model = with_adapters(*g.model, lora);
-  check_adapter(adapter, *model);
+  const std::unique_ptr<Model> model = with_adapter_of(adapter, *g.model);
   Weights parts;
   const std::shared_ptr<const TensorFile> file = open_tensor_file(find_adapter(adapter)->weights_file);
   for (const TensorInfo& t : file->tensors()) parts.add(t.name, stored(file, t));
-  from_files(parts, adapter_files(*model), adapter);
+  from_files(parts, adapter_files_in(*file, *model), adapter);
+  if (const int64_t rows = model->facts().vocabulary; rows != g.vocabulary)
+    set_vocabulary(weights.config, g.spec().implied, rows);
   std::map<std::string, AdapterSpec> specs = adapter_specs(*g.model, lora);
+  if (parts_tables(*g.model, lora)) untie(weights);
   ElementsPtr down;
   for (const Param& p : model->params().params()) {
     constexpr std::string_view kUp = ".lora_B.weight", kDown = ".lora_A.weight";
@@ -79,6 +99,10 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
     if (found == parts.tensors.end()) continue;
     if (!p.adapter) {
       weights.tensors[p.name] = as_type(found->second, weights.tensors.at(p.name)->dtype());
+      continue;
+    }
+    if (p.name.ends_with(kTable)) {
+      merge_embedding(weights, parts, p.name.substr(0, p.name.size() - kTable.size()), specs);
       continue;
     }
     if (!p.name.ends_with(kUp)) continue;

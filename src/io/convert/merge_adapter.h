@@ -8,7 +8,8 @@
 namespace ravine {
 
 // `weights` by declared names, as after from_family_files. Whole modules of the adapter replace theirs, in the type that the
-// base has. What adapter_settings, with_adapters or a shape refuse is a UserError.
+// base has; of a tied embedding with an adapter the head becomes a tensor of its own; the config takes the vocabulary of tables
+// among them. What adapter_settings, with_adapters or a shape refuse is a UserError.
 void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapter);
 
 }  // namespace ravine

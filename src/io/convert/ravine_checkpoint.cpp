@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "config/config.h"
+#include "engine/initial_values.h"
 #include "files/compressed.h"
 #include "files/folder_mark.h"
 #include "files/safetensors.h"
@@ -15,6 +16,7 @@
 #include "io/huggingface.h"
 #include "io/manifest.h"
 #include "io/open_weights.h"
+#include "model/vocabulary.h"
 
 namespace fs = std::filesystem;
 
@@ -30,11 +32,11 @@ constexpr int64_t kMaxRunFile = int64_t{1} << 30;
 
 // The options of a run; nothing where it has none, or none that can be read, which is noted: what they name is then looked for
 // where the run itself keeps it only.
-std::optional<ModelOptions> options_of(const std::string& run, Weights& w) {
+std::optional<Config> options_of(const std::string& run, Weights& w) {
   const std::string yaml = run + "/config.yaml";
   if (!fs::exists(yaml)) return {};
   try {
-    return load_config(yaml).model;
+    return load_config(yaml);
   } catch (const UserError& e) {
     w.notes.push_back(fmt::format("the options of the run are not looked at: {}", e.what()));
     return {};
@@ -42,17 +44,17 @@ std::optional<ModelOptions> options_of(const std::string& run, Weights& w) {
 }
 
 // The config.json of the model that the run trains; "" if it is not found.
-std::string run_model_config(const std::string& run, const std::optional<ModelOptions>& options) {
+std::string run_model_config(const std::string& run, const std::optional<Config>& options) {
   for (const std::string& own : {run + "/config.json", run + "/model/config.json"})
     if (fs::exists(own)) return own;
   if (!options) return "";
-  const std::string path = options->path.empty() ? options->config : options->path;
+  const std::string path = options->model.path.empty() ? options->model.config : options->model.path;
   return fs::is_directory(path) ? path + "/config.json" : path;
 }
 
 // The tokenizer of a run, with generation_config.json and chat template: those that lie with its final model, else what its
 // options name.
-void find_tokenizer(const std::string& run, const std::optional<ModelOptions>& options, Weights& w) {
+void find_tokenizer(const std::string& run, const std::optional<Config>& options, Weights& w) {
   for (const std::string& own : {run, run + "/model"})
     if (has_tokenizer(own)) {
       w.folder = own;
@@ -65,14 +67,34 @@ void find_tokenizer(const std::string& run, const std::optional<ModelOptions>& o
     w.notes.push_back(fmt::format("{}, which the run's config.yaml names, is gone: no tokenizer is copied from there", path));
     return true;
   };
-  if (!options->path.empty() && !gone(options->path)) w.folder = options->path;
-  if (!gone(options->tokenizer)) w.tokenizer = options->tokenizer;
+  if (!options->model.path.empty() && !gone(options->model.path)) w.folder = options->model.path;
+  if (!gone(options->model.tokenizer)) w.tokenizer = options->model.tokenizer;
+}
+
+// Weights of model.path as the run began with them: model.vocabulary and model.tie are applied to embedding and head, whose new
+// rows are not rounded to the type of the files.
+void as_begun(Weights& began, const Geometry& stored, const Geometry& run, const Config& options) {
+  if (stored.tied && !run.tied) began.add(kHead, began.tensors.at(kEmbedding));
+  if (stored.vocabulary == run.vocabulary) return;
+  for (const char* name : {kEmbedding, kHead})
+    if (auto it = began.tensors.find(name); it != began.tensors.end()) {
+      it->second = as_type(it->second, DType::f32);
+      if (options.model.new_rows == NewRows::mean || run.vocabulary <= stored.vocabulary) continue;
+      const Param& p = *run.find(name);
+      const Shape rows{run.vocabulary - stored.vocabulary, p.shape[1]};
+      std::vector<std::byte> drawn(static_cast<size_t>(rows.count() * size_of(DType::f32)));
+      draw_values(p, static_cast<uint64_t>(options.train.seed), stored.vocabulary * p.shape[1], rows.count(),
+                  view_of(drawn.data(), DType::f32, rows), 0);
+      it->second = stack_rows({all_rows(it->second), all_rows(in_memory(DType::f32, rows, std::move(drawn)))},
+                              fmt::format("{} new rows of normal numbers", rows[0]));
+    }
+  resize_vocabulary(began, run.spec().implied, run.vocabulary);
 }
 
 // The weights that a checkpoint leaves to the model folder that its run began from.
-void add_frozen(Weights& w, const Json& names, const Json& scalars, const std::optional<ModelOptions>& options,
+void add_frozen(Weights& w, const Json& names, const Json& scalars, const std::optional<Config>& options,
                 const std::string& checkpoint) {
-  const std::string from = options ? options->path : "";
+  const std::string from = options ? options->model.path : "";
   const auto sum = scalars.find("weights");
   auto refuse = [&](const std::string& what) {
     throw UserError(
@@ -87,8 +109,12 @@ void add_frozen(Weights& w, const Json& names, const Json& scalars, const std::o
     refuse(from.empty() ? "model.path of the run is not known" : fmt::format("{}, which the run began with, is gone", from));
   if (sum == scalars.end() || !sum->is_string() || weights_checksum(from) != sum->get<std::string>())
     refuse(fmt::format("{} holds other weights than when the run began", from));
-  Weights began = read_hf(from, w.config, w.config_where);
-  from_family_files(began, geometry_of(w.config, w.config_where));
+  const std::string where = from + "/config.json";
+  const Json config = read_json(where);
+  const Geometry stored = geometry_of(config, where);
+  Weights began = read_hf(from, config, where);
+  from_family_files(began, stored);
+  as_begun(began, stored, geometry_of(w.config, w.config_where), *options);
   for (const Json& name : names) {
     const auto it = name.is_string() ? began.tensors.find(name.get<std::string>()) : began.tensors.end();
     if (it == began.tensors.end()) refuse(fmt::format("{} has no {}", from, name.dump()));
@@ -119,7 +145,7 @@ Weights read_ravine_checkpoint(const std::string& path, const Json& config, cons
   w.config = config;
   w.config_where = config_where;
   const std::string run = fs::absolute(folder).lexically_normal().parent_path().parent_path().string();
-  const std::optional<ModelOptions> options = options_of(run, w);
+  const std::optional<Config> options = options_of(run, w);
   if (w.config.is_null()) {
     w.config_where = run_model_config(run, options);
     const bool there = !w.config_where.empty() && fs::exists(w.config_where);

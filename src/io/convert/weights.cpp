@@ -4,6 +4,7 @@
 
 #include "files/convert.h"
 #include "model/families/families.h"
+#include "model/vocabulary.h"
 
 namespace ravine {
 namespace {
@@ -164,9 +165,7 @@ void resize_vocabulary(Weights& w, const Json& implied, int64_t rows, bool momen
     it->second =
         stack_rows({all_rows(table), {mean, 0, rows - have, 0}}, fmt::format("{} new rows, the mean of the old", rows - have));
   }
-  for (const auto& [key, value] : implied.items())
-    if (!w.config.contains(key)) w.config[key] = value;
-  w.config["vocab_size"] = rows;
+  set_vocabulary(w.config, implied, rows);
 }
 
 }  // namespace ravine
