@@ -156,6 +156,7 @@ CLASSES = ("LRRangeTest", "WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "Consta
 
 OPTIONS = {
     "model.path": FREE, "model.config": FREE, "model.tokenizer": FREE,
+    "model.vocabulary": Number(-1, 2**30), "model.new_rows": Text(choices=("mean", "normal")), "model.tie": Text(choices=("stored", "tied", "untied")),
     "lora.rank": Number(0, 65536), "lora.alpha": real(1e-6, 1e9), "lora.dropout": real(0, 1, below=True), "lora.targets": ListOf(FREE), "lora.rslora": Bool(),
     "lora.rank_pattern": MapOf(Number(1, 65536)), "lora.alpha_pattern": MapOf(real(1e-6, 1e9)), "lora.layers": ListOf(Number(0, 10**9)), "lora.save": ListOf(FREE),
     "lora.path": FREE, "lora.merge": Bool(),
