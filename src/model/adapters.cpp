@@ -36,13 +36,47 @@ bool matches(const std::string& pattern, const std::string& name, const std::str
   return regex.find(name, 0, scratch, begin, end);
 }
 
-// The value of the first pattern that the module matches, else `otherwise`.
+constexpr size_t kMostPatterns = 4096;  // a model has some hundred modules
+
+// Values of modules by pattern: each is compiled once.
 template <class T>
-T by_pattern(const std::map<std::string, T>& patterns, const std::string& module, T otherwise, const std::string& where) {
-  for (const auto& [key, value] : patterns)
-    if (matches("(.*\\.)?(" + key + ")", module, where)) return value;
-  return otherwise;
-}
+class ByPattern {
+ public:
+  ByPattern(const char* key, const std::map<std::string, T>& patterns, const std::string& where) {
+    if (patterns.size() > kMostPatterns)
+      throw UserError(fmt::format("{} patterns in {}", patterns.size(), key), where, fmt::format("at most {}", kMostPatterns),
+                      "name modules by fewer patterns");
+    for (const auto& [pattern, value] : patterns)
+      patterns_.push_back({Regex("^(?:(.*\\.)?(" + pattern + "))$", where), pattern, value});
+  }
+  // Of the first pattern that the module matches, else `otherwise`.
+  T of(const std::string& module, T otherwise) {
+    for (Pattern& p : patterns_) {
+      size_t begin = 0, end = 0;
+      scratch_.start(module);
+      if (!p.regex.find(module, 0, scratch_, begin, end)) continue;
+      p.used = true;
+      return p.value;
+    }
+    return otherwise;
+  }
+  // One that no module took its value from; "" if there is none.
+  std::string unused() const {
+    for (const Pattern& p : patterns_)
+      if (!p.used) return p.text;
+    return "";
+  }
+
+ private:
+  struct Pattern {
+    Regex regex;
+    std::string text;
+    T value;
+    bool used = false;
+  };
+  std::vector<Pattern> patterns_;
+  RegexScratch scratch_;
+};
 
 struct Module {
   std::string declared, file;                             // names without ".weight"
@@ -144,6 +178,8 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
       throw UserError(fmt::format("no module of the model ends in '{}'", t), lora.where,
                       "targets are the last parts of names of linear layers, of the embedding or of the head",
                       fmt::format("choose among {}, or all-linear", ends_of(modules, true)));
+  ByPattern ranks("rank_pattern", lora.rank_pattern, lora.where);
+  ByPattern alphas("alpha_pattern", lora.alpha_pattern, lora.where);
   std::map<std::string, AdapterSpec> chosen;  // by declared name
   for (const Module& m : modules) {
     if (!targeted(m)) continue;
@@ -154,8 +190,8 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
           fmt::format("choose among {}, or all-linear; lora.save trains other modules whole", ends_of(modules, true)));
     if (!lora.layers.empty() && std::find(lora.layers.begin(), lora.layers.end(), layer_of(m.declared)) == lora.layers.end())
       continue;
-    const int64_t rank = by_pattern(lora.rank_pattern, m.file, lora.rank, lora.where);
-    const double alpha = by_pattern(lora.alpha_pattern, m.file, lora.alpha, lora.where);
+    const int64_t rank = ranks.of(m.file, lora.rank);
+    const double alpha = alphas.of(m.file, lora.alpha);
     if (rank < 1)
       throw UserError(fmt::format("rank {} for {}", rank, m.file), lora.where, "a rank is at least 1", "give a larger one");
     const double by = lora.rslora ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank);
@@ -165,6 +201,12 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
     throw UserError("adapters of embedding and head that are one (ensure_weight_tying)", lora.where,
                     "embedding and head have an A and a B each, or are trained whole as one table",
                     "train the adapter again without ensure_weight_tying, or with the embedding in modules_to_save");
+  if (lora.from_options)
+    for (const auto& [key, unused] : {std::pair{"lora.rank_pattern", ranks.unused()}, {"lora.alpha_pattern", alphas.unused()}})
+      if (!unused.empty())
+        throw UserError(fmt::format("no module with an adapter matches '{}'", unused), key,
+                        "a pattern is the end of a module's name, or a regular expression",
+                        "remove it, or name a module that lora.targets names");
   if (chosen.empty())
     throw UserError("no module gets an adapter", lora.where, "targets and layers must leave one",
                     fmt::format("choose among {}, or all-linear", ends_of(modules, true)));

@@ -23,6 +23,7 @@ struct LoraSettings {
   std::vector<std::string> save;  // modules trained whole: names that end so
   bool ties_weights = false;      // of a tied base, embedding and head are trained whole as one table (ensure_weight_tying)
   std::string where;              // for messages: the option or the file
+  bool from_options = false;      // not from a file: a pattern that matches nothing is a mistake
 };
 
 // Ends of module names with those that the family's files do not have, but Megatron has, as the files spell them: on Llama

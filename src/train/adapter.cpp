@@ -68,32 +68,47 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
                  .layers = o.layers,
                  .save = save,
                  .ties_weights = false,
-                 .where = "lora.targets"};
+                 .where = "lora.targets",
+                 .from_options = true};
   s.ties_weights = is_tied(base) && saves_table(base, s);
   if (o.path.empty()) return refuse_merged_tie(c, base, s), s;
   LoraSettings stored = adapter_settings(o.path);
-  // A value that is the default says nothing: a run's config.yaml holds all of them.
-  const LoraOptions none;
-  auto agree = [&](const char* key, const auto& given, const auto& absent, const auto& there) {
+  auto agree = [&](const char* key, const auto& given, const auto& there) {
     const auto where = c.sources.find(fmt::format("lora.{}", key));
-    if (given != absent && given != there)
-      throw UserError(fmt::format("lora.{} is {}", key, text_of(given)), where == c.sources.end() ? "lora" : where->second,
+    if (where != c.sources.end() && given != there)
+      throw UserError(fmt::format("lora.{} is {}", key, text_of(given)), where->second,
                       fmt::format("{} says {}", stored.where, text_of(there)), "leave it out, or use another adapter");
+  };
+  auto modules = [&](const LoraSettings& lora) {
+    std::vector<std::string> names;
+    for (const auto& [name, spec] : adapter_specs(base, lora)) names.push_back(name);
+    return names;
   };
   auto sorted = [](auto list) {
     std::sort(list.begin(), list.end());
     return list;
   };
-  agree("rank", o.rank, none.rank, stored.rank), agree("alpha", o.alpha, none.alpha, stored.alpha);
-  agree("rslora", o.rslora, none.rslora, stored.rslora);
-  agree("targets", sorted(targets), none.targets, sorted(stored.targets));
-  agree("layers", sorted(o.layers), none.layers, sorted(stored.layers));
-  agree("save", sorted(save), none.save, sorted(stored.save));
-  agree("rank_pattern", o.rank_pattern, none.rank_pattern, stored.rank_pattern);
-  agree("alpha_pattern", o.alpha_pattern, none.alpha_pattern, stored.alpha_pattern);
-  if (o.dropout != none.dropout) stored.dropout = o.dropout;  // of training alone, it changes no function
+  agree("rank", o.rank, stored.rank), agree("alpha", o.alpha, stored.alpha);
+  agree("rslora", o.rslora, stored.rslora);
+  if (!targets.empty()) {  // other words for the same modules agree
+    LoraSettings asked = stored;
+    asked.targets = targets, asked.targets_whole = false;
+    if (modules(asked) != modules(stored)) agree("targets", sorted(targets), sorted(stored.targets));
+  }
+  agree("layers", sorted(o.layers), sorted(stored.layers));
+  agree("save", sorted(save), sorted(stored.save));
+  agree("rank_pattern", o.rank_pattern, stored.rank_pattern);
+  agree("alpha_pattern", o.alpha_pattern, stored.alpha_pattern);
+  if (c.sources.contains("lora.dropout")) stored.dropout = o.dropout;  // of training alone, it changes no function
   refuse_merged_tie(c, base, stored);
   return stored;
+}
+
+void keep_in_config(const LoraSettings& s, Config& c) {
+  LoraOptions& o = c.lora;
+  o.rank = s.rank, o.alpha = s.alpha, o.dropout = s.dropout, o.rslora = s.rslora;
+  if (!s.targets_whole) o.targets = s.targets;
+  o.rank_pattern = s.rank_pattern, o.alpha_pattern = s.alpha_pattern, o.layers = s.layers, o.save = s.save;
 }
 
 std::string adapter_text(const LoraSettings& lora, const Model& model) {

@@ -8,9 +8,13 @@
 namespace ravine {
 
 // Nothing where lora.rank is 0 and lora.path empty. With lora.path the settings are those of its adapter_config.json; an option
-// that is not at its default must agree with it, or is a UserError. An adapter without model.path is a UserError, so are its
-// options without one.
+// that is given must agree with it, or is a UserError (targets: name the same modules; lora.dropout is the run's own). An
+// adapter without model.path is a UserError, so are its options without one.
 std::optional<LoraSettings> lora_of(const Config& config, const Model& base);
+
+// Writes what lora.path gave into the options: config.yaml and checkpoints then say what was trained, and a resume finds out
+// when the file says something else.
+void keep_in_config(const LoraSettings& settings, Config& config);
 
 // "adapters rank 8, alpha 16 on q_proj, v_proj: 1.2 M of 134 M parameters are trained, 4.7 MB".
 std::string adapter_text(const LoraSettings& lora, const Model& model);

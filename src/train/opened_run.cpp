@@ -48,6 +48,7 @@ void open_model(OpenedRun& run, const std::optional<RunRecord>& was) {
     }
   run.model = open_run_model(c);
   run.lora = lora_of(c, *run.model);
+  if (run.lora && !c.lora.path.empty()) keep_in_config(*run.lora, run.config);
   if (was) refuse_other_model(*was, *run.model, c);
   if (world) check_same(world->all(), "model", run.model->config().dump(1));
   if (world && !was)

@@ -149,6 +149,36 @@ def test_layouts_train_the_same(folder):
             check(worst <= 4 * 0.01 * 0.05, f"{layout}: {name} differs by {worst}")  # Adam's first steps are as long as the rate, whatever a gradient near zero comes to
 
 
+def test_an_adapter_goes_on_as_its_file_says(folder):
+    """With lora.path the run takes what adapter_config.json says and keeps it: options that are given agree, at their defaults too, and a file that is changed
+    behind a run is found by its resume."""
+    train(folder, "first", lora__alpha=8, lora__dropout=0.1)
+    first = folder / "first" / "adapter"
+    more = {"lora__rank": None, "lora__targets": None, "lora__path": first}
+    train(folder, "next", **more, train__steps=2)
+    kept = (folder / "next" / "config.yaml").read_text()
+    check("alpha: 8" in kept and "dropout: 0.1" in kept and "rank: 4" in kept, kept)
+    train(folder, "words", **{**more, "lora__targets": "all-linear"}, train__steps=1)  # other words for the same modules
+    said = train(folder, "other", **more, lora__alpha=16, status=2).stderr  # 16 is the default
+    check("lora.alpha is 16" in said and "says 8" in said, said)
+    said = train(folder, "other", **{**more, "lora__targets": "[q_proj]"}, status=2).stderr
+    check("lora.targets" in said, said)
+    copy = folder / "copy"
+    shutil.copytree(first, copy)
+    (copy / ".ravine").unlink(missing_ok=True)
+    train(folder, "changed", **{**more, "lora__path": copy}, train__steps=2)
+    text = (copy / "adapter_config.json").read_text()
+    check('"lora_alpha": 8' in text, text)
+    (copy / "adapter_config.json").write_text(text.replace('"lora_alpha": 8', '"lora_alpha": 800'))
+    said = train(folder, "changed", **{**more, "lora__path": copy}, status=2).stderr
+    check("lora.alpha" in said and "800" in said, said)
+    for key in ("rank_pattern", "alpha_pattern"):
+        said = train(folder, "no", **{f"lora__{key}": "{nosuch: 4}"}, status=2).stderr
+        check("no module with an adapter matches 'nosuch'" in said and f"lora.{key}" in said, said)
+    said = r.run("convert", "--input", folder / "first", "--output", folder / "whole", "--to", "hf", "--allow-unknown", status=2).stderr
+    check("checkpoint of an adapter" in said and "merge-lora" in said, said)
+
+
 def test_what_is_refused(folder):
     def refused(*parts, **more):
         said = train(folder, "bad", status=2, **more).stderr
