@@ -88,6 +88,7 @@ std::vector<std::unique_ptr<TensorFile>> open_adapter(const std::string& folder)
   if (!adapter || adapter->weights_file.empty())
     throw UserError("no weights of an adapter", folder, "adapter_model.safetensors or adapter_model.bin must be there",
                     "name the folder that PEFT has saved");
+  check_export(folder, false);
   std::vector<std::unique_ptr<TensorFile>> files;
   files.push_back(open_tensor_file(adapter->weights_file));
   return files;

@@ -172,6 +172,12 @@ def test_an_adapter_goes_on_as_its_file_says(folder):
     (copy / "adapter_config.json").write_text(text.replace('"lora_alpha": 8', '"lora_alpha": 800'))
     said = train(folder, "changed", **{**more, "lora__path": copy}, status=2).stderr
     check("lora.alpha" in said and "800" in said, said)
+    weights = bytearray((first / "adapter_model.safetensors").read_bytes())
+    weights[-5] ^= 64
+    (first / "adapter_model.safetensors").write_bytes(weights)
+    for words in (["generate", "--model", base_model(folder), "--adapter", first, "--prompt-ids", "1,2"], ["merge-lora", "--model", base_model(folder), "--adapter", first, "--output", folder / "m"]):
+        said = r.run(*words, status=2).stderr
+        check("damaged" in said and "adapter_model.safetensors" in said, said)
     for key in ("rank_pattern", "alpha_pattern"):
         said = train(folder, "no", **{f"lora__{key}": "{nosuch: 4}"}, status=2).stderr
         check("no module with an adapter matches 'nosuch'" in said and f"lora.{key}" in said, said)
