@@ -12,6 +12,7 @@
 #include "files/tensor_set.h"
 #include "io/huggingface.h"
 #include "io/load_tensors.h"
+#include "io/open_weights.h"
 #include "io/write_tensors.h"
 #include "model/vocabulary.h"
 

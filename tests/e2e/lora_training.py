@@ -175,7 +175,8 @@ def test_an_adapter_goes_on_as_its_file_says(folder):
     weights = bytearray((first / "adapter_model.safetensors").read_bytes())
     weights[-5] ^= 64
     (first / "adapter_model.safetensors").write_bytes(weights)
-    for words in (["generate", "--model", base_model(folder), "--adapter", first, "--prompt-ids", "1,2"], ["merge-lora", "--model", base_model(folder), "--adapter", first, "--output", folder / "m"]):
+    (folder / "ids.json").write_text("[[1, 2]]")
+    for words in (["generate", "--model", base_model(folder), "--adapter", first, "--prompt-ids", folder / "ids.json"], ["merge-lora", "--model", base_model(folder), "--adapter", first, "--output", folder / "m"]):
         said = r.run(*words, status=2).stderr
         check("damaged" in said and "adapter_model.safetensors" in said, said)
     for key in ("rank_pattern", "alpha_pattern"):
