@@ -433,8 +433,9 @@ Command generate_command() {
       {.name = "generate",
        .summary = "go on from prompts: text, or ids",
        .example = "ravine generate --model my-llama --prompt \"Once upon a time\" --sample --temperature 0.8",
-       .sections = {"model.path", "model.tokenizer", "data.text_key", "data.chat_template", "precision", "parallel.data",
-                    "parallel.tensor", "parallel.pipeline", "parallel.zero", "parallel.zero_threshold", "parallel.virtual",
+       .sections = {"model.path", "model.tokenizer", "data.text_key", "data.chat_template", "precision.compute",
+                    "precision.bf16_products", "precision.recipes", "precision.unfused", "parallel.data", "parallel.tensor",
+                    "parallel.pipeline", "parallel.zero", "parallel.zero_threshold", "parallel.virtual",
                     "parallel.stage_layers", "parallel.patience", "parallel.interface"}},
       "Run", run_generate);
 }

@@ -383,9 +383,10 @@ void check_class_schedule(const Config& c) {
     const int64_t length = x.total_steps > 0 ? x.total_steps : s.steps > 0 ? s.steps : c.train.steps;
     const double begin = x.decay_start_ratio ? std::floor(static_cast<double>(length) * *x.decay_start_ratio)
                                              : static_cast<double>(x.decay_start_steps);
+    const std::string key = x.decay_start_ratio ? "schedule.decay_start_ratio" : "schedule.decay_start_steps";
     if (begin >= static_cast<double>(length))
-      refuse(fmt::format("the decay begins at step {} of {}", begin, length), "schedule.decay_start_steps",
-             "WarmUpStableDecayLR decays between there and its end", "begin it earlier");
+      refuse(fmt::format("by {} the decay begins at step {} of {}", key, begin, length), key.c_str(),
+             "WarmUpStableDecayLR decays between there and its end", "lower it");
   }
 }
 

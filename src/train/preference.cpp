@@ -41,6 +41,7 @@ PairLoss pair_loss(const DpoOptions& o, const AnswerLogProb& chosen, const Answe
   return p;
 }
 
+// Host work: a sum per answer, in order, of one f64 per token.
 std::vector<AnswerLogProb> answers_of(const Batch& b, const TensorView& losses) {
   std::vector<AnswerLogProb> out;
   for (const Segment& s : b.segments) {
@@ -52,6 +53,7 @@ std::vector<AnswerLogProb> answers_of(const Batch& b, const TensorView& losses) 
   return out;
 }
 
+// Host work: some arithmetic per pair, and a number per token.
 void DpoLoss::weigh(Ctx& c, const TensorView& losses, const TensorView& weights) const {
   if (!losses.data) return;
   const Batch& b = c.batch();

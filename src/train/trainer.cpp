@@ -115,12 +115,13 @@ void Trainer::finish(bool stopped) {
   const std::string lost = saves_->what_is_lost(progress_.done);
   export_model(run_, progress_, *saves_);
   if (!lost.empty()) fail("{}", lost);
-  if (!stopped && progress_.done > 0 && run_.engine->optimizer().steps() == 0)
-    fail("no step of {} changed a weight: {}", progress_.done,
-         progress_.loss_scale
-             ? fmt::format("each overflowed at a loss scale of {}; lower precision.loss_scale or precision.scale_initial",
-                           progress_.loss_scale->scale())
-             : std::string("each was left out, by health.skip_norm or data.skip_steps"));
+  if (stopped || progress_.done == 0 || run_.engine->optimizer().steps() > 0) return;
+  run_.log.warn(
+      "no step of {} changed a weight: {}", progress_.done,
+      progress_.loss_scale
+          ? fmt::format("each overflowed, at last at a loss scale of {}; lower precision.loss_scale or precision.scale_initial",
+                        progress_.loss_scale->scale())
+          : std::string("each was left out, by health.skip_norm or data.skip_steps"));
 }
 
 void Trainer::step(int64_t step) {

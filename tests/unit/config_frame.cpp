@@ -147,7 +147,7 @@ TEST(Frame, BashCompletes) {
   EXPECT_EQ(complete("ravine tokenizer encode --"), "--tokenizer |--jsonl |--backend |--threads |--help |");
   EXPECT_EQ(complete("ravine tokenizer encode --backend "), "cpu |ref |");
   EXPECT_EQ(complete("ravine tokenizer encode --backend=r"), "ref |");
-  EXPECT_EQ(complete("ravine throw optimizer.n"), "optimizer.nesterov=|");
+  EXPECT_EQ(complete("ravine throw optimizer.n"), "optimizer.nesterov=|optimizer.ns_coefficients=|optimizer.ns_steps=|");
   EXPECT_EQ(complete("ravine throw optimizer.type=a"), "adamw |adam |adagrad |adafactor |");
   EXPECT_EQ(complete("ravine throw train.s"), "|") << "only sections that the command takes";
   EXPECT_EQ(complete("ravine completion "), "bash |zsh |fish |--help |");
