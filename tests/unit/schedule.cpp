@@ -128,7 +128,8 @@ TEST(Schedule, ClassesRefuseWhatTheyCannotDo) {
   refused({{"schedule.type", "CosineAnnealingLR"}}, "schedule.t_max");
   refused({{"schedule.type", "CosineAnnealingWarmRestarts"}}, "schedule.t_0");
   refused({{"schedule.type", "WarmUpStableDecayLR"}}, "schedule.decay_start_steps");
-  refused({{"schedule.type", "WarmUpStableDecayLR"}, {"schedule.decay_start_steps", "9"}, {"train.steps", "9"}}, "schedule.decay_start_steps");
+  refused({{"schedule.type", "WarmUpStableDecayLR"}, {"schedule.decay_start_steps", "9"}, {"train.steps", "9"}},
+          "schedule.decay_start_steps");
   refused({{"schedule.type", "PolynomialWithWarmUpLR"}, {"optimizer.lr", "1e-8"}}, "schedule.lr_end");
   refused({{"schedule.type", "WarmupLR"}, {"schedule.warmup_type", "cosine"}}, "schedule.warmup_type");
   refused({{"schedule.type", "linear"}, {"schedule.warmup_type", "log"}}, "schedule.warmup_type");

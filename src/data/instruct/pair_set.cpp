@@ -6,6 +6,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "data/instruct/chat_records.h"
 #include "data/text_encoding.h"
 #include "files/checksum.h"
