@@ -194,6 +194,29 @@ class Opening {
         held_out_ > 0 ? std::make_unique<PackedSamples>(tokens.held_out, pack) : nullptr);
   }
 
+  // Tokens of records, kept under key() or read now, as samples of both parts.
+  template <class Samples, class Key, class Read>
+  TokensInUse add_tokens(const Files& g, Key&& key, Read&& read) {
+    TokensInUse tokens;
+    std::optional<ChatSet> set;
+    if (!o_.token_folder.empty()) {
+      tokens.key = key();
+      set = load_chats(o_.token_folder, tokens.key, g.paths, *tokenizer_);
+      tokens.fresh = !set;
+    }
+    if (!set) set.emplace(read());
+    tokens.chats = std::make_shared<const ChatStore>(std::move(set->train));
+    tokens.held_out_chats = std::make_shared<const ChatStore>(std::move(set->held_out));
+    tokens.files = g.paths;
+    tokens.counts = set->counts;
+    tokens.format = set->format;
+    if (!o_.token_folder.empty()) out_.tokens.push_back(tokens);
+    const ChatLayout layout{o_.sequence_length, o_.pack, padding_};
+    add(g, std::make_unique<Samples>(tokens.chats, layout),
+        held_out_ > 0 ? std::make_unique<Samples>(tokens.held_out_chats, layout) : nullptr);
+    return tokens;
+  }
+
   void chats(const Files& g) {
     if (!encoder_) {
       ChosenTemplate chosen = choose_template(o_.chat_template, o_.tokenizer_path, *tokenizer_, "data.chat_template");
@@ -206,23 +229,9 @@ class Opening {
                       encoder_->end_is_appended() ? ", the tokenizer's eos: the chat template has no end token" : ""));
     }
     ChatSetOptions c{format_of(g.source, o_), o_.sequence_length + 1, o_.too_long, o_.vocabulary, held_out_, o_.progress};
-    TokensInUse tokens;
-    std::optional<ChatSet> set;
-    if (!o_.token_folder.empty()) {
-      tokens.key = chats_key(g.paths, *tokenizer_, *encoder_, c);
-      set = load_chats(o_.token_folder, tokens.key, g.paths, *tokenizer_);
-      tokens.fresh = !set;
-    }
-    if (!set) set.emplace(read_chats(g.paths, *tokenizer_, *encoder_, c));
-    tokens.chats = std::make_shared<const ChatStore>(std::move(set->train));
-    tokens.held_out_chats = std::make_shared<const ChatStore>(std::move(set->held_out));
-    tokens.files = g.paths;
-    tokens.counts = set->counts;
-    tokens.format = set->format;
-    if (!o_.token_folder.empty()) out_.tokens.push_back(tokens);
-    ChatLayout layout{o_.sequence_length, o_.pack, padding_};
-    add(g, std::make_unique<ChatSamples>(tokens.chats, layout),
-        held_out_ > 0 ? std::make_unique<ChatSamples>(tokens.held_out_chats, layout) : nullptr);
+    const TokensInUse tokens = add_tokens<ChatSamples>(
+        g, [&] { return chats_key(g.paths, *tokenizer_, *encoder_, c); },
+        [&] { return read_chats(g.paths, *tokenizer_, *encoder_, c); });
     out_.notes.push_back(fmt::format("{} ({}): {}, in {}", g.source.path, name(tokens.format), tokens.counts.text(),
                                      counted(streams.train.back().samples->count(), "sequence")));
     if (const std::string w = tokens.counts.warning(); !w.empty())
@@ -246,23 +255,9 @@ class Opening {
       throw UserError("too short for a pair", "data.sequence_length",
                       fmt::format("it holds both answers of a pair, got {}", o_.sequence_length), "set a larger one");
     ChatSetOptions c{RecordFormat::automatic, o_.sequence_length / 2, o_.too_long, o_.vocabulary, held_out_, o_.progress};
-    TokensInUse tokens;
-    std::optional<ChatSet> set;
-    if (!o_.token_folder.empty()) {
-      tokens.key = pairs_key(g.paths, *tokenizer_, encoder, c);
-      set = load_chats(o_.token_folder, tokens.key, g.paths, *tokenizer_);
-      tokens.fresh = !set;
-    }
-    if (!set) set.emplace(read_pairs(g.paths, *tokenizer_, encoder, c));
-    tokens.chats = std::make_shared<const ChatStore>(std::move(set->train));
-    tokens.held_out_chats = std::make_shared<const ChatStore>(std::move(set->held_out));
-    tokens.files = g.paths;
-    tokens.counts = set->counts;
-    tokens.format = set->format;
-    if (!o_.token_folder.empty()) out_.tokens.push_back(tokens);
-    ChatLayout layout{o_.sequence_length, o_.pack, padding_};
-    add(g, std::make_unique<PairSamples>(tokens.chats, layout),
-        held_out_ > 0 ? std::make_unique<PairSamples>(tokens.held_out_chats, layout) : nullptr);
+    const TokensInUse tokens = add_tokens<PairSamples>(
+        g, [&] { return pairs_key(g.paths, *tokenizer_, encoder, c); },
+        [&] { return read_pairs(g.paths, *tokenizer_, encoder, c); });
     out_.notes.push_back(fmt::format("{} (preferences): {}, in {}", g.source.path, pair_counts_text(tokens.counts),
                                      counted(streams.train.back().samples->count(), "sequence")));
     if (const std::string w = pair_counts_warning(tokens.counts); !w.empty())

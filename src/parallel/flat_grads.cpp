@@ -103,12 +103,7 @@ void FlatGrads::close_grads(Ctx& c, const Unit& unit) {
         moving_.push_back({i, {}, std::move(all), leaf_ends_, std::move(r)});
       }
     } else {
-      if (rounds(a.bucket)) {
-        clear_unwritten(c, a);
-        add_micro(c, a, std::exchange(a.leaf, {}), leaf_ends_);
-      } else if (leaf_ends_) {
-        end_leaf_of(c, a);
-      }
+      if (leaf_ends_) end_leaf_of(c, a);
       if (step_ends_ && !local_) reduce(c, a);
     }
   }
@@ -136,7 +131,7 @@ void FlatGrads::settle(Ctx& c) {
   while (!moving_.empty()) advance(c, moving_.size());
 }
 
-// The gradients of one micro batch: of this rank, or their sum over the group.
+// The sum over the group of one micro batch.
 void FlatGrads::add_micro(Ctx& c, Accumulator& a, Tensor micro, bool leaf_ends) {
   if (!a.leaf_sum)
     a.leaf_sum = std::move(micro);
@@ -280,7 +275,7 @@ std::vector<const Param*> FlatGrads::grads_in(const TensorView& v) const {
       if (t) find_params(bucket_of(a), t.view().data, t.view().bytes(), t.dtype(), first, v, found);
     };
     look(a.leaf, 0);
-    look(a.leaf_sum, reduces_early(a.bucket) ? shard : 0);
+    look(a.leaf_sum, shard);
     look(a.sum, reduces_early(a.bucket) ? shard : 0);
     if (a.tied && !found.empty()) found = {a.tied};
     out.insert(out.end(), found.begin(), found.end());

@@ -11,8 +11,8 @@
 // of its own per place of use, summed like the owner's and added to it once at the end. So bits do not depend on how leaves lie
 // on ranks, as long as those of a rank are a power of two.
 //
-// Gradients of 16 bits (precision.gradients) are rounded once per micro batch, and once per sum of two: a micro batch has an
-// accumulator of its own and is then added, at every stage, so that the stages round alike.
+// Gradients of 16 bits (precision.gradients) are rounded by whatever adds to them: a kernel, once per micro batch (the loss
+// head once per chunk of tokens), and each sum of two.
 #pragma once
 #include <deque>
 #include <memory>
@@ -66,8 +66,8 @@ class FlatGrads : public GradStore {
     size_t bucket = 0;
     const Param* tied = nullptr;  // null: the bucket's own
     const Unit* unit = nullptr;   // whose backward adds to it; null: of an owner on another stage, which nobody writes to
-    Tensor leaf;                  // of the leaf under way: the whole bucket; of its micro batch, where these are added
-    Tensor leaf_sum;  // of the leaf under way, where micro batches are added: the bucket, or this rank's shard if reduced
+    Tensor leaf;                  // of the leaf under way: the whole bucket
+    Tensor leaf_sum;              // of the leaf under way where every micro batch is reduced: this rank's shard
     LeafSums leaves;
     bool reduced = false;  // over the group, or on its way
     Tensor sum;            // after finish_grads: of the bucket, or of the shard if reduced early
@@ -86,8 +86,6 @@ class FlatGrads : public GradStore {
     Reduction reduction;
   };
   static constexpr int kNone = -1;
-  // Gradients of 16 bits: what is added is rounded first.
-  bool rounds(size_t bucket) const { return table_->buckets[bucket].grad_type != table_->buckets[bucket].master_type; }
   bool reduces_early(size_t bucket) const { return table_->zero >= 2 && table_->group(bucket).size() > 1; }
   const Bucket& bucket_of(const Accumulator& a) const { return table_->buckets[a.bucket]; }
   Accumulator& own(size_t bucket) { return accumulators_[static_cast<size_t>(own_[bucket])]; }
