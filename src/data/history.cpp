@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "config/bounds.h"
 
 namespace ravine {
 
@@ -84,7 +85,10 @@ DataHistory DataHistory::from_json(const Json& json, const std::string& where) {
                           "choose another checkpoint");
         d.weights.push_back(w.get<double>());
       }
-    bool good = d.step >= 0 && d.sample >= 0 && d.global_batch >= 1 && d.weights.size() <= h.sources_.size();
+    // As far as options let a run come, so that no product of these overflows.
+    bool good = d.step >= 0 && static_cast<double>(d.step) <= kMostSteps && d.sample >= 0 &&
+                static_cast<double>(d.sample) <= kMostSteps * kMostSequences && d.global_batch >= 1 &&
+                static_cast<double>(d.global_batch) <= kMostSequences && d.weights.size() <= h.sources_.size();
     if (!h.segments_.empty()) good = good && d.step > h.segments_.back().step && d.sample >= h.segments_.back().sample;
     for (double w : d.weights) good = good && std::isfinite(w) && w >= 0;
     if (!d.weights.empty()) good = good && std::any_of(d.weights.begin(), d.weights.end(), [](double w) { return w > 0; });

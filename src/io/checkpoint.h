@@ -27,6 +27,7 @@ struct StateTensor {
   Shape global;
   std::vector<int64_t> begin;  // per dim; empty means all zeros
   size_t unit = 0;             // what wait_unit waits for
+  bool own = false;            // of this rank alone, under a name that no other writes
 };
 
 // Which checkpoints of a folder led to a state: those that its own process has saved, and of processes before it those up to

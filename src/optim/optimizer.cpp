@@ -12,7 +12,7 @@ UpdateSpan Optimizer::span_of(const Param& p, int64_t begin, int64_t count) cons
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank, int tensor_size,
-                     std::unique_ptr<UpdateRule> rule, int group_size)
+                     std::unique_ptr<UpdateRule> rule, int group_size, int group_rank)
     : options_(options),
       store_(store),
       tensor_rank_(tensor_rank),
@@ -20,7 +20,8 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
       rule_(rule ? std::move(rule) : make_update_rule(options_)),
       declared_(rule_->states()),
       states_(declared_.size()),
-      group_size_(group_size) {
+      group_size_(group_size),
+      group_rank_(group_rank) {
   using Per = StateDeclaration::Per;
   for (const StateDeclaration& s : declared_) {
     require(s.per != Per::block || s.block > 0, "optimizer: state '{}' is of blocks of {}", s.name, s.block);
@@ -378,6 +379,29 @@ int64_t Optimizer::bytes() const {
     for (const Storage& s : state) n += s.bytes();
   for (const Storage& s : own_) n += s.bytes();
   return n;
+}
+
+bool Optimizer::parted() const { return own_ranks() > 1 && steps_ >= rule_->local_from() && rule_->parts_ranks(); }
+
+std::vector<Optimizer::StatePiece> Optimizer::own_states(size_t b) const {
+  std::vector<StatePiece> out;
+  if (own_ranks() == 1 || items_[b].empty()) return out;
+  auto add = [&](const TensorView& errors, const Param* param) {
+    if (!errors.absent()) out.push_back({"errors", param, errors, {errors.count()}, {0}});
+  };
+  if (rule_->sees() == Whole::model) {
+    const bool first =
+        std::all_of(items_.begin(), items_.begin() + static_cast<ptrdiff_t>(b), [](const auto& i) { return i.empty(); });
+    const DType type = store_.buckets()[b].master_type;
+    if (first) add(view_of(own_[0].data(), type, {own_[0].bytes() / size_of(type)}, own_[0].device()), items_[b][0].param);
+  } else {
+    for (const SpanItems& items : items_[b]) add(own(b, items), items.param);
+  }
+  if (!parted()) return out;
+  for (StatePiece& piece : states(b, Of::kept))
+    for (const StateDeclaration& s : declared_)
+      if (s.local && s.name == piece.state) out.push_back(std::move(piece));
+  return out;
 }
 
 std::vector<Optimizer::StatePiece> Optimizer::states(size_t b, Of of) const {

@@ -14,9 +14,9 @@ class Optimizer {
  public:
   // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say. `tensor`: how many tensor
   // ranks cut the parameters, and which of them this is. rule: null is the one that the options name. group_size: ranks of the
-  // groups of the buckets, for rules that send something else than gradients.
+  // groups of the buckets, and group_rank this one, for rules that send something else than gradients.
   Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank = 0, int tensor_size = 1,
-            std::unique_ptr<UpdateRule> rule = nullptr, int group_size = 1);
+            std::unique_ptr<UpdateRule> rule = nullptr, int group_size = 1, int group_rank = 0);
 
   // Whether the next update takes gradients as each rank has them; the store must not have summed them then.
   bool wants_local() const { return rule_->wants_local(steps_ + 1); }
@@ -50,6 +50,15 @@ class Optimizer {
   enum class Of : uint8_t { kept, primary };
   std::vector<StatePiece> states(size_t bucket, Of of) const;
 
+  // Ranks that keep something for themselves between steps; 1: what one has, all have.
+  int own_ranks() const { return rule_->local_from() > 0 ? group_size_ : 1; }
+  int group_rank() const { return group_rank_; }
+  // Whether they hold different weights and states now (of those that StateDeclaration::local says).
+  bool parted() const;
+  // What this rank keeps for itself of a bucket: "errors" of what it sent, of a rule that sees the model those of all under the
+  // name of the first parameter; and the states in which ranks have parted.
+  std::vector<StatePiece> own_states(size_t bucket) const;
+
  private:
   UpdateSpan span_of(const Param& p, int64_t begin, int64_t count) const;
   void update_elements(Ctx& c, size_t bucket, double lr, double scale);
@@ -68,7 +77,7 @@ class Optimizer {
   std::vector<std::vector<UpdateSpan>> spans_;  // per bucket; of a rule of elements
   std::vector<std::vector<SpanItems>> items_;   // per bucket; of others
   std::vector<std::vector<Storage>> states_;    // by state of the rule, per bucket
-  int group_size_;
+  int group_size_, group_rank_;
   std::vector<Storage> own_;  // per bucket; of a rule that sees the model: one
   int64_t steps_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "config/bounds.h"
 
 namespace ravine {
 namespace {
@@ -83,13 +84,26 @@ Json PlateauRate::state() const {
 void PlateauRate::restore(const Json& s, const std::string& where) {
   rate_ = field_or(s, "rate", where, rate_);
   best_ = field_or(s, "best", where, best_);
-  bad_ = field_or(s, "bad", where, bad_);
-  good_ = field_or(s, "good", where, good_);
-  cooling_ = field_or(s, "cooling", where, cooling_);
-  warming_ = field_or(s, "warming", where, warming_);
-  left_to_reset_ = field_or(s, "left_to_reset", where, left_to_reset_);
+  auto count = [&](const char* key, int64_t otherwise) {
+    const int64_t n = field_or(s, key, where, otherwise);
+    if (n < 0 || static_cast<double>(n) > kMostSteps)
+      throw UserError(fmt::format("'{}' is {}", key, n), where,
+                      fmt::format("it counts validations: a whole number from 0 to {:.0f}", kMostSteps),
+                      "resume from another checkpoint");
+    return n;
+  };
+  bad_ = count("bad", bad_), good_ = count("good", good_);
+  cooling_ = count("cooling", cooling_), warming_ = count("warming", warming_);
+  left_to_reset_ = count("left_to_reset", left_to_reset_);
   window_.clear();
-  for (const Json& x : array_field(s, "window", where)) {
+  if (!(rate_ >= 0 && rate_ <= kMostRate))
+    throw UserError(fmt::format("'rate' is {}", rate_), where, fmt::format("a rate is from 0 to {}", kMostRate),
+                    "resume from another checkpoint");
+  const Json& window = array_field(s, "window", where);
+  if (static_cast<int64_t>(window.size()) > options_.smooth_window)
+    throw UserError(fmt::format("'window' holds {} losses", window.size()), where,
+                    fmt::format("schedule.smooth_window is {}", options_.smooth_window), "resume from another checkpoint");
+  for (const Json& x : window) {
     if (!x.is_number())
       throw UserError("'window' holds what is no number", where, "it is the losses of the last validations",
                       "resume from another checkpoint");

@@ -68,6 +68,13 @@ int64_t state_bytes(const UpdateRule& rule, const Param& param, DType master) {
   return n;
 }
 
+int64_t local_state_bytes(const UpdateRule& rule, const Param& param, DType master) {
+  int64_t n = 0;
+  for (const StateDeclaration& s : rule.states())
+    if (s.local && s.is_of(param)) n += state_shape(s, param.shape).count() * size_of(state_type(s, master));
+  return n;
+}
+
 int64_t state_bytes(const UpdateRule& rule, const Bucket& bucket, int tensor_size) {
   int64_t n = 0;
   if (!bucket.trainable) return 0;

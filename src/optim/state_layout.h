@@ -34,6 +34,8 @@ int64_t state_count(const StateDeclaration& state, const SpanItems& items);
 // Bytes of all states of a rule: of a parameter over all ranks; of what a rank has of a bucket.
 int64_t state_bytes(const UpdateRule& rule, const Param& param, DType master);
 int64_t state_bytes(const UpdateRule& rule, const Bucket& bucket, int tensor_size);
+// Of those states of a parameter that ranks may hold different ones of.
+int64_t local_state_bytes(const UpdateRule& rule, const Param& param, DType master);
 
 // A box of the state of a parameter, of which the first value is value `from` of what this rank keeps of these items.
 struct StateBox {

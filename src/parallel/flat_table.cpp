@@ -18,7 +18,11 @@ FlatTable::FlatTable(ParamSet& set, const Types& types, const FlatLayout& layout
       ranks(layout.ranks ? layout.ranks : &alone()),
       zero(layout.zero),
       sequence(layout.sequence),
-      sharding{.mesh = ranks->mesh(), .at = ranks->at(), .divided = layout.zero > 0, .whole_below = layout.whole_below},
+      sharding{.mesh = ranks->mesh(),
+               .at = ranks->at(),
+               .divided = layout.zero > 0,
+               .whole_below = layout.whole_below,
+               .first_answers = layout.first_answers},
       read_by(set.units().size()),
       stages_(layout.stages),
       locations_(set.params().size()) {

@@ -12,6 +12,7 @@ struct FlatLayout {
   std::vector<int> stages;  // pipeline stage of each unit, by Unit::index; empty: all are here
   int zero = 0;
   int64_t whole_below = 0;       // buckets of fewer elements are not divided
+  bool first_answers = false;    // as in Sharding
   bool sequence = false;         // gradients of parameters that are not cut are of a part of the tokens on each tensor rank
   const Ranks* ranks = nullptr;  // null: alone; must outlive the store
 };

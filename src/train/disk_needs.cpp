@@ -38,16 +38,24 @@ std::string human(int64_t bytes) { return human_bytes(static_cast<double>(bytes)
 
 // As state_of lists it, once over all ranks: weights and states of what is trained, and frozen weights where there is no
 // model.path to read them from again.
-int64_t checkpoint_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen) {
+// Of rules by which data ranks keep something for themselves, that of each, as once they have parted.
+int64_t checkpoint_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen, int data_ranks) {
   const std::unique_ptr<UpdateRule> rule = make_update_rule(config.optimizer);
   std::vector<Unit*> units;
   for (Unit& u : model.params().units()) units.push_back(&u);
-  int64_t bytes = 0;
+  int64_t bytes = 0, elements = 0, width = 0;
+  const bool owns = data_ranks > 1 && rule->local_from() > 0, parts = owns && rule->parts_ranks();
   for (const Bucket& b : flat_buckets(model.params(), units, {}, types))
-    for (const Bucket::Span& s : b.spans)
+    for (const Bucket::Span& s : b.spans) {
       bytes += s.param->trainable ? s.shape.count() * size_of(b.master_type) + state_bytes(*rule, *s.param, b.master_type)
                : keeps_frozen     ? s.shape.count() * size_of(b.has_master() ? b.master_type : b.copy_type)
                                   : 0;
+      if (!owns || !s.param->trainable) continue;
+      width = size_of(b.master_type), elements += s.shape.count();
+      if (rule->sees() != Whole::model) bytes += data_ranks * rule->own_count(s.shape.count(), data_ranks) * width;
+      if (parts) bytes += data_ranks * (s.shape.count() * width + local_state_bytes(*rule, *s.param, b.master_type));
+    }
+  if (owns && rule->sees() == Whole::model) bytes += data_ranks * rule->own_count(elements, data_ranks) * width;
   return bytes;
 }
 
@@ -70,8 +78,8 @@ struct DiskRoom {
 
 }  // namespace
 
-SavedBytes saved_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen) {
-  SavedBytes bytes{.checkpoint = checkpoint_bytes(config, model, types, keeps_frozen)};
+SavedBytes saved_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen, int data_ranks) {
+  SavedBytes bytes{.checkpoint = checkpoint_bytes(config, model, types, keeps_frozen, data_ranks)};
   const bool adapter = config.lora.asked() && !config.lora.merge;
   for (const FileTensor& t : adapter ? adapter_files(model).tensors : model.files().tensors)
     bytes.model += t.shape.count() * (adapter ? 4 : size_of(config.checkpoint.model_dtype.value()));

@@ -24,7 +24,7 @@ struct SavedBytes {
   int64_t checkpoint = 0, model = 0;
 };
 // `keeps_frozen`: whether checkpoints hold frozen weights. Takes no memory.
-SavedBytes saved_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen);
+SavedBytes saved_bytes(const Config& config, Model& model, const Types& types, bool keeps_frozen, int data_ranks);
 
 // Of a run that begins at this step: an Error on all ranks where the disk has not even room for what it must write. All ranks
 // call it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 
@@ -50,19 +51,22 @@ Json LossScale::state() const {
   return {{"scale", scale_}, {"step", step_}, {"last_overflow", last_overflow_}, {"hysteresis", left_}};
 }
 
-void LossScale::restore(const Json& state, const std::string& where) {
-  try {
-    scale_ = state.at("scale").get<double>();
-    step_ = state.at("step").get<int64_t>();
-    last_overflow_ = state.at("last_overflow").get<int64_t>();
-    left_ = state.at("hysteresis").get<int64_t>();
-  } catch (const Json::exception&) {
-    throw UserError("no state of a loss scale", where, "it holds scale, step, last_overflow and hysteresis",
-                    "use another checkpoint");
-  }
-  if (!(scale_ > 0) || !std::isfinite(scale_) || left_ < 1 || left_ > settings_.hysteresis)
-    throw UserError(fmt::format("a loss scale of {}, hysteresis {}", scale_, left_), where,
-                    "a scale is above zero, the hysteresis 1 to that of the options", "use another checkpoint");
+void LossScale::restore(const Json& state, int64_t steps, const std::string& where) {
+  auto wrong = [&](const char* key, const std::string& got, const std::string& rule) {
+    throw UserError(fmt::format("'{}' is {}", key, got), where, rule, "use another checkpoint");
+  };
+  auto count = [&](const char* key, int64_t low, int64_t high) {
+    const auto n = field<int64_t>(state, key, where);
+    if (n < low || n > high) wrong(key, std::to_string(n), fmt::format("a whole number from {} to {}", low, high));
+    return n;
+  };
+  scale_ = field<double>(state, "scale", where);
+  const double least = std::min(1e-30, settings_.least);
+  if (!(scale_ >= least && scale_ <= std::numeric_limits<float>::max()))
+    wrong("scale", fmt::format("{}", scale_), fmt::format("a loss scale is a number of f32 from {} on", least));
+  step_ = count("step", 0, steps + 1);
+  last_overflow_ = count("last_overflow", -1, step_);
+  left_ = count("hysteresis", 1, settings_.hysteresis);
 }
 
 std::optional<LossScale> loss_scale_of(const PrecisionOptions& o, DType compute) {

@@ -35,8 +35,9 @@ class LossScale {
   // After a step. False: an overflow at the smallest scale, with which DeepSpeed ends the run; nothing changes then.
   [[nodiscard]] bool update(bool overflow);
 
-  Json state() const;                                         // for checkpoints
-  void restore(const Json& state, const std::string& where);  // what is no state of this class is a UserError
+  Json state() const;  // for checkpoints
+  // After `steps` steps of a run; what is no state of this class then is a UserError that names the field.
+  void restore(const Json& state, int64_t steps, const std::string& where);
 
  private:
   LossScaleSettings settings_;

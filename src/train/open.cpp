@@ -94,6 +94,33 @@ Sources open_sources(const Config& c, const ModelFacts& facts, std::function<voi
   return s;
 }
 
+namespace {
+
+constexpr const char* kOwnRanks = "own_ranks";
+
+void add_own_states(TrainState& s, const FlatStore& store, const Optimizer& optimizer, size_t b) {
+  const Bucket& bucket = store.buckets()[b];
+  const std::string rank = fmt::format("rank_{:05}/", optimizer.group_rank());
+  auto add = [&](const std::string& kind, const Param& param, const TensorView& view, const Shape& global,
+                 const std::vector<int64_t>& begin) {
+    s.tensors.push_back({.name = rank + kind + "/" + param.name,
+                         .view = view,
+                         .global = global,
+                         .begin = begin,
+                         .unit = bucket.unit->index,
+                         .own = true});
+  };
+  for (const Optimizer::StatePiece& p : optimizer.own_states(b)) add(p.state, *p.param, p.view, p.global, p.begin);
+  if (!optimizer.parted() || !bucket.trainable) return;
+  const TensorView values = store.resident_values(b);
+  for (const Piece& piece : pieces_of(bucket, store.resident(b)))
+    add("weights", *piece.param,
+        view_of(values.as<char>() + (piece.from - store.resident(b).begin) * size_of(values.dtype), values.dtype, piece.shape),
+        piece.param->shape, piece.begin);
+}
+
+}  // namespace
+
 TrainState state_of(const FlatStore& store, const Optimizer& optimizer, StateFor use) {
   TrainState s;
   const bool writing = use != StateFor::reading;
@@ -119,8 +146,10 @@ TrainState state_of(const FlatStore& store, const Optimizer& optimizer, StateFor
                            .global = p.global,
                            .begin = p.begin,
                            .unit = bucket.unit->index});
+    if (!writing || b < store.table().borrowed) add_own_states(s, store, optimizer, b);
   }
   s.scalars["optimizer_steps"] = optimizer.steps();
+  if (optimizer.own_ranks() > 1) s.scalars[kOwnRanks] = optimizer.own_ranks();
   return s;
 }
 
@@ -134,6 +163,10 @@ int64_t checkpoint_scalar(const CheckpointReader& reader, const std::string& key
     throw UserError(fmt::format("checkpoint says {} of '{}'", value, key), fmt::format("checkpoint of step {}", reader.step()),
                     "it counts from 0", "choose another one");
   return value;
+}
+
+int64_t own_ranks(const CheckpointReader& reader) {
+  return reader.scalars().contains(kOwnRanks) ? checkpoint_scalar(reader, kOwnRanks) : 1;
 }
 
 std::vector<std::string> left_out_of(const CheckpointReader& reader, const Model& model) {
@@ -165,14 +198,22 @@ void read_rounded(const CheckpointReader& reader, const StateTensor& t) {
 
 }  // namespace
 
-void restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader,
+bool restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model, const CheckpointReader& reader,
              const std::string& model_path) {
   std::set<std::string> frozen, elsewhere;
   for (const Param& p : model.params().params())
     if (!p.trainable) frozen.insert("weights/" + p.name);
   for (const std::string& name : left_out_of(reader, model)) elsewhere.insert(name);
   if (!elsewhere.empty()) load_weights(model_path, model, store, [&](const Param& p) { return elsewhere.contains(p.name); });
+  optimizer.set_steps(checkpoint_scalar(reader, "optimizer_steps"));
+  const bool as_many = own_ranks(reader) == optimizer.own_ranks();
+  bool whole = as_many;
   for (const StateTensor& t : state_of(store, optimizer, StateFor::reading).tensors) {
+    if (t.own &&
+        !(as_many && reader.has(t.name) && reader.shape(t.name) == t.global)) {  // errors of a stage are of all its layers
+      whole = false;
+      continue;
+    }
     const bool still = frozen.contains(t.name);
     if (still && !reader.has(t.name)) continue;
     if (still && reader.dtype(t.name) != t.view.dtype && is_float(reader.dtype(t.name)))
@@ -180,8 +221,8 @@ void restore(FlatStore& store, Optimizer& optimizer, Ctx& c, const Model& model,
     else
       reader.read(t.name, t.view, t.global, t.begin);
   }
-  optimizer.set_steps(checkpoint_scalar(reader, "optimizer_steps"));
   store.refresh_copies(c);
+  return whole;
 }
 
 void begin_weights(StepEngine& engine, const Config& c) {

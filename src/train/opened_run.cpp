@@ -166,7 +166,7 @@ OpenedRun::OpenedRun(Config given, const std::string& backend, Log& to, World* j
   data = open_run_data(config, model->facts(), ranks, *folder, log);
   plan_step(*this);
   refuse_without_memory(*this);
-  bytes = saved_bytes(config, *model, chosen.types, weights.empty());
+  bytes = saved_bytes(config, *model, chosen.types, weights.empty(), layout.mesh.data);
   // Where nothing lies yet that a run might clear away, before anything is written.
   std::error_code ignored;
   const bool fresh = ranks.first() && !fs::exists(path("checkpoints"), ignored);

@@ -122,6 +122,33 @@ bool frozen_lie_elsewhere(const OpenedRun& run, const ResumePoint* from, const s
             : "set model.path to the folder that this run began with, wherever it is now");
 }
 
+// States that it holds are those of this optimizer; one that lacks some is refused where they are read.
+void refuse_other_states(const CheckpointReader& reader, const Model& model, const Config& config, const std::string& folder) {
+  std::set<std::string> kept{"weights"};
+  for (const StateDeclaration& state : make_update_rule(config.optimizer)->states())
+    for (const Param& p : model.params().params())
+      if (state.is_of(p)) kept.insert(state.name);
+  for (const std::string& name : reader.names()) {
+    const std::string kind = name.substr(0, name.find('/'));
+    if (kept.contains(kind) || kind.starts_with("rank_")) continue;
+    throw UserError(fmt::format("checkpoint holds '{}'", name), folder + "/manifest.json: tensors",
+                    fmt::format("optimizer.type={} keeps no '{}'", ravine::name(config.optimizer.type), kind),
+                    "use another checkpoint");
+  }
+}
+
+// Whether the run that wrote it, by the options that it recorded, had a loss scale.
+bool scaled_losses(const Json& scalars) {
+  const auto options = scalars.find("options");
+  if (options == scalars.end() || !options->is_object()) return false;
+  auto is = [&](const char* key, std::string_view value) {
+    const auto it = options->find(key);
+    return it != options->end() && it->is_string() && it->get<std::string>() == value;
+  };
+  return is("precision.compute", name(DType::f16)) ||
+         (options->contains("precision.loss_scale") && !is("precision.loss_scale", kAuto));
+}
+
 }  // namespace
 
 std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
@@ -129,6 +156,7 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   std::optional<ResumePoint> from = open_checkpoint(run);
   if (!from) return std::nullopt;
   const CheckpointReader& reader = *from->reader;
+  refuse_counts(reader.scalars(), reader.step(), scalars_of(*from));
   p.done = checkpoint_scalar(reader, "step");
   p.tokens = checkpoint_scalar(reader, "tokens");
   // Once more: it may be another than the one that was glanced at.
@@ -136,6 +164,7 @@ std::optional<ResumePoint> find_checkpoint(const OpenedRun& run, Progress& p) {
   refuse_other_model(was, *run.model, config);
   const std::vector<OptionChange> changes = option_changes(was, run.chosen.options, run.weights);
   refuse_other_options(was, changes, config);
+  refuse_other_states(reader, *run.model, config, from->folder);
   if (!was.weights.empty()) p.began_with = was.weights;
   p.frozen_elsewhere = frozen_lie_elsewhere(run, &*from, was.weights);
   if (!was.weights.empty() && !run.weights.empty() && was.weights != run.weights)  // at another path it is refused
@@ -180,7 +209,12 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   const CheckpointReader& reader = *from.reader;
   const Json& s = reader.scalars();
   const auto began = seconds_now();
-  restore(*run.engine, reader, run.config.model.path);
+  const bool whole = restore(*run.engine, reader, run.config.model.path);
+  const int64_t had = own_ranks(reader), has = run.engine->optimizer().own_ranks();
+  if (any(run.ranks.all(), !whole))
+    run.log.warn(
+        "{}: what each of {} rank{} kept for itself goes on on as many only, in the same stages, and here are {}: errors of what is sent begin at zero, all have the weights of the first, and numbers part from those of a run left alone",
+        checkpoint_name(p.done), had, had == 1 ? "" : "s", has);
   const double seconds = seconds_now() - began;
   p.line = CheckpointLine::from_scalars(s).gone_on(process, p.done);
   const std::string instructions = run.chosen.kernels.instructions;
@@ -196,8 +230,8 @@ void go_on(const OpenedRun& run, const ResumePoint& from, const std::string& pro
   for (const std::string& key : other_data_options(field_or(s, "fingerprint", where, Json()), run.data.fingerprint))
     run.log.warn("{}: samples are cut otherwise than before the checkpoint, so some text may come again or be left out", key);
   p.spikes.go_on_from(field_or(s, "spikes_in_a_row", where, int64_t{0}));
-  if (p.loss_scale && s.contains("loss_scale"))
-    p.loss_scale->restore(field<Json>(s, "loss_scale", where), where + ": loss_scale");
+  if (p.loss_scale && (s.contains("loss_scale") || scaled_losses(s)))
+    p.loss_scale->restore(field<Json>(s, "loss_scale", where), p.done, where + ": loss_scale");
   if (follows_validation(run.config.schedule) && s.contains("schedule"))
     p.plateau.restore(field<Json>(s, "schedule", where), where + ": schedule");
   if (s.contains("window")) p.window = StepWindow::from_json(s["window"], where + ": window");

@@ -30,6 +30,30 @@ const char* kNewRun =
 
 }  // namespace
 
+void refuse_counts(const Json& scalars, int64_t step, const std::string& where) {
+  constexpr auto kMost = static_cast<int64_t>(kMostSteps), kMostSeen = int64_t{1} << 53;
+  auto count = [&](const Json& in, const char* key, const std::string& at, int64_t low, int64_t high, const std::string& rule) {
+    if (!in.contains(key)) return;
+    const auto n = field<int64_t>(in, key, at);
+    if (n < low || n > high)
+      throw UserError(fmt::format("'{}' is {}", key, n), at, fmt::format("{}: a whole number from {} to {}", rule, low, high),
+                      "use another checkpoint");
+  };
+  count(scalars, "step", where, step, step, "it is that of the manifest");
+  count(scalars, "step", where, 0, kMost, "a run has so many steps");
+  count(scalars, "optimizer_steps", where, 0, step, "a step makes one update at most");
+  count(scalars, "spikes_in_a_row", where, 0, step, "a step is one spike at most");
+  count(scalars, "tokens", where, 0, kMostSeen, "a run sees so many");
+  count(scalars, "global_batch", where, 1, static_cast<int64_t>(kMostSequences), "a step has so many sequences");
+  count(scalars, "own_ranks", where, 1, static_cast<int64_t>(kMostRanks), "a run has so many ranks");
+  if (!scalars.contains("window")) return;
+  const Json window = field<Json>(scalars, "window", where);
+  const std::string in_window = where + ": window";
+  count(window, "steps", in_window, 1, step, "it counts steps of the run");
+  count(window, "valid", in_window, 0, kMostSeen, "it counts labels");
+  count(window, "tokens", in_window, 0, kMostSeen, "it counts tokens");
+}
+
 Json recorded_options(const Config& config, int64_t data_ranks, int64_t sum_leaves) {
   Config copy = config;
   copy.parallel.data = data_ranks;

@@ -25,6 +25,10 @@ struct RunRecord {
   std::string weights;  // weights_checksum of model.path when the run began; empty: none, or not recorded
 };
 
+// A UserError where counts of a checkpoint cannot be those of a run, or disagree; it names `where` and the field. `step` is the
+// manifest's.
+void refuse_counts(const Json& scalars, int64_t step, const std::string& where);
+
 // The options of `config` as checkpoints hold them. What is a matter of the ranks at hand (parallel.data, parallel.sum_leaves)
 // goes in as it came out.
 Json recorded_options(const Config& config, int64_t data_ranks, int64_t sum_leaves);

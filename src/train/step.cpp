@@ -82,6 +82,7 @@ FlatLayout StepEngine::layout(const Ranks& ranks) const {
   return {.stages = stages_of_units(model_, parts_, ranks.mesh().pipeline),
           .zero = narrow_option<int>(config_.parallel.zero, "parallel.zero"),
           .whole_below = config_.parallel.zero_threshold,
+          .first_answers = make_update_rule(config_.optimizer)->parts_ranks(),
           .sequence = config_.parallel.sequence,
           .ranks = &ranks};
 }
@@ -124,7 +125,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     store.watch_local(&local_squares_);
   }
   Optimizer optimizer(config.optimizer, store, DeviceKind::meta, fake.at().tensor, fake.mesh().tensor, nullptr,
-                      fake.mesh().data);
+                      fake.mesh().data, fake.at().data);
   Stage stage(model, fake, parts_);
   MicroBatch micro = random_micro_batch(shape.rows, shape.columns, 1);
   if (config.train.objective == TrainObjective::dpo)
@@ -193,7 +194,7 @@ Verdict stop_unless_finite(double loss, double grad_norm) {
 void StepEngine::allocate() {
   store_ = std::make_unique<FlatStore>(model_.params(), types_, DeviceKind::cpu, layout(*ranks_));
   optimizer_ = std::make_unique<Optimizer>(config_.optimizer, *store_, DeviceKind::cpu, ranks_->at().tensor,
-                                           ranks_->mesh().tensor, nullptr, ranks_->mesh().data);
+                                           ranks_->mesh().tensor, nullptr, ranks_->mesh().data, ranks_->at().data);
   arena_ = std::make_unique<PlannedArena>(DeviceKind::cpu, memory_.arena);
   ctx_ = std::make_unique<Ctx>(setup(*arena_, *store_, kernels_, *ranks_));
   store_->attach(*ctx_);

@@ -3,6 +3,7 @@
 python3 optimizers.py PATH_OF_ravine [FUNCTION ..]
 """
 import array
+import json
 import math
 import os
 import random
@@ -96,6 +97,38 @@ def test_onebit_adam_is_its_formula(folder):
             want += w
         off = max(abs(a - b) for a, b in zip(got["p." + n][1], want * 2))
         check(off < 1e-12, f"p.{n} is off by {off}")
+
+
+def test_ranks_go_on_with_their_own(folder):
+    """Between two exchanges of zeroone_adam ranks hold weights and errors of their own: a resume on as many has the bits of a run left alone, on
+    others it says what is dropped. The model has the weights of one rank, not parts of several."""
+    config = r.save_config(folder / "config.json", hidden_size=64, intermediate_size=192)  # buckets that ZeRO would divide
+    data = r.save_ids(folder / "ids.safetensors", 20, 17)
+    base = {"model.config": config, "data.train": [data], "data.sequence_length": 17, "train.global_batch": 2, "train.micro_batch": 1, "optimizer.lr": 0.01,
+            "schedule.type": "constant", "schedule.warmup_steps": 0, "log.tensorboard": False, "checkpoint.every": 100, "optimizer.type": "zeroone_adam",
+            "optimizer.var_freeze_step": 2, "optimizer.local_step_scaler": 1}
+
+    def train(output, steps, ranks=2, **more):
+        words = r.command("train", *r.settings({**base, "train.output": str(folder / output), "train.steps": steps, "parallel.data": ranks, **more}))
+        done = subprocess.run([*LAUNCH, "-n", str(ranks), *words] if ranks > 1 else words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT)
+        check(done.returncode == 0, f"{words}: {done.stdout}{done.stderr}")
+        return done.stderr
+    train("alone", 9)
+    said = train("stopped", 7) + train("stopped", 9)
+    check("kept for itself" not in said, said)
+    told = r.run("diff", folder / "alone/checkpoints/step_000009", folder / "stopped/checkpoints/step_000009").stdout
+    check("bitwise equal" in told and " not" not in told, told)
+    names = [t["name"] for t in json.loads((folder / "alone/checkpoints/step_000009/manifest.json").read_text())["tensors"]]
+    check("rank_00001/weights/lm_head.weight" in names and "rank_00001/errors/lm_head.weight" in names, names)
+    # Before an exchange the model is that of the first rank, bit for bit.
+    for kind in ("", "rank_00000/"):
+        check(f"{kind}weights/lm_head.weight" in names, names)
+    header, body = r.load_raw(folder / "alone/checkpoints/step_000009/state-00000.safetensors")
+    part = lambda name: body[slice(*header[name]["data_offsets"])]
+    for name in [n for n in names if n.startswith("weights/")]:
+        check(part(name) == part("rank_00000/" + name), f"{name} is not that of the first rank")
+    said = train("stopped", 10, ranks=1)
+    check("kept for itself" in said and "errors of what is sent begin at zero" in said, said)
 
 
 if __name__ == "__main__":

@@ -133,11 +133,16 @@ def test_sealed_manifest_with_values_of_a_wrong_type(folder):
     faults = {"sum_leaves": wrong("sum_leaves", value=[1]), "fingerprint": wrong("fingerprint", value=3),
               "tokens": wrong("tokens", value={}), "optimizer_steps": wrong("optimizer_steps", value="1"), "data": wrong("data", value="x"),
               "sources": wrong("data", "sources", value={"a": 1}), "segments": wrong("data", "segments", value=7),
-              "sample": wrong("data", "segments", 0, "sample", value="0"), "weights": wrong("data", "segments", 0, "weights", value="0.5")}
+              "sample": wrong("data", "segments", 0, "sample", value="0"), "weights": wrong("data", "segments", 0, "weights", value="0.5"),
+              # Of the right type, and of no run: counts that are not those of the step, and a type whose states are not there.
+              "'optimizer_steps' is": wrong("optimizer_steps", value=10**15), "'step' is": wrong("step", value=2**62), "'tokens' is": wrong("tokens", value=2**62),
+              "data position": wrong("data", "segments", 0, "global_batch", value=2**62), "optimizer.type": wrong("optimizer", value="lion"),
+              "lion keeps no": lambda scalars: (scalars.update(optimizer="lion"), scalars["options"].update({"optimizer.type": "lion"}))}
     for key, change in faults.items():
         manifest.write_text(good)
+        lion = ["optimizer.type=lion"] if key.startswith("lion") else []
         sealed(manifest, change)
-        error = r.run("train", *again, status=2).stderr
+        error = r.run("train", *again, *lion, status=2).stderr
         r.check("json" not in error.replace("manifest.json", "").lower() or key == "data", f"{key}: {error}")
         r.check(key in error and "exception" not in error, f"{key}: {error}")
     manifest.write_text(good)

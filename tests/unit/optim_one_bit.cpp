@@ -109,5 +109,23 @@ TEST(OneBit, TheMeanOfTwoCompressions) {
       }
 }
 
+// The intervals of zeroone_adam are those of DeepSpeed's counters, which walk from step to step; and no walk of ours is as long
+// as a step count that a file gives.
+TEST(OneBit, IntervalsOfZerooneAdam) {
+  for (const auto& [freeze, scaler] : {std::pair{2, 1}, {7, 1}, {40, 3}, {1000, 16}}) {
+    OptimizerOptions o;
+    o.type = OptimizerType::zeroone_adam;
+    o.var_freeze_step = freeze, o.var_update_scaler = scaler;
+    const auto rule = make_update_rule(o);
+    int64_t interval = 1, counted = 0;
+    for (int64_t step = 2; step < 300; ++step) {
+      const bool frozen = step > freeze + 1;
+      EXPECT_EQ(rule->wants_local(step), frozen || step % interval != 0) << freeze << " " << scaler << " " << step;
+      if (!frozen && step % interval == 0 && ++counted == scaler) counted = 0, interval *= 2;
+    }
+    EXPECT_TRUE(rule->wants_local(int64_t{1} << 62));
+  }
+}
+
 }  // namespace
 }  // namespace ravine

@@ -3,6 +3,7 @@
 // that users can choose.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -107,7 +108,7 @@ MakeRule item_rule(Whole sees) {
 }
 
 Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& layout, int first, int last,
-                const std::string& from, const std::string& to) {
+                const std::string& from, const std::string& to, bool* whole = nullptr) {
   Numbers out;
   std::map<std::string, std::vector<Box>> saved;
   std::map<std::string, Shape> shapes;
@@ -122,7 +123,8 @@ Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& lay
     HeapArena arena;
     const Kernels kernels = ref_kernels();
     const auto stash = make_stash(Recompute::none);
-    FlatStore store(set, types, DeviceKind::cpu, {.zero = layout.zero, .whole_below = 100, .ranks = &ranks});
+    FlatStore store(set, types, DeviceKind::cpu,
+                    {.zero = layout.zero, .whole_below = 100, .first_answers = make_rule()->parts_ranks(), .ranks = &ranks});
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.types = types;
     for (Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) s.groups[static_cast<size_t>(axis)] = &ranks.along(axis);
@@ -130,14 +132,17 @@ Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& lay
     store.attach(c);
     OptimizerOptions options;
     options.clip_norm = 100;
-    Optimizer optimizer(options, store, DeviceKind::cpu, ranks.at().tensor, layout.tensor, make_rule());
+    Optimizer optimizer(options, store, DeviceKind::cpu, ranks.at().tensor, layout.tensor, make_rule(), layout.data,
+                        ranks.at().data);
     if (from.empty()) {
       initialise(store, 5);
       store.refresh_copies(c);
     } else {
-      restore(store, optimizer, c, *model, CheckpointReader(from, true));
+      const bool kept = restore(store, optimizer, c, *model, CheckpointReader(from, true));
+      if (whole && ranks.first()) *whole = kept;
     }
     for (int step = first; step <= last; ++step) {
+      store.keep_local(optimizer.wants_local());
       for (Unit& u : set.units()) store.open_grads(c, u);
       for (const Param& p : set.params()) {
         if (p.tied) continue;
@@ -195,7 +200,8 @@ Numbers trained(const MakeRule& make_rule, const Types& types, const Layout& lay
             }
           });
     };
-    for (const StateTensor& t : state_of(store, optimizer, StateFor::reading).tensors) note(t.name, t.view, t.global, t.begin);
+    for (const StateTensor& t : state_of(store, optimizer, StateFor::reading).tensors)
+      if (t.own || !optimizer.parted() || ranks.first()) note(t.name, t.view, t.global, t.begin);
     for (const StateTensor& t : state_of(store, optimizer, StateFor::writing).tensors)
       saved[t.name].push_back({t.begin, t.view.shape}), shapes[t.name] = t.global;
     for (size_t b = 0; b < store.buckets().size(); ++b) {
@@ -268,6 +274,32 @@ INSTANTIATE_TEST_SUITE_P(Types, EveryRule,
                          testing::Values("adamw", "adam", "sgd", "adagrad", "adafactor", "lamb", "lion", "muon", "came",
                                          "cadam"),
                          [](const auto& info) { return std::string(info.param); });
+
+// What each rank keeps for itself goes on in a run of as many, and is dropped, which is told, in one of others.
+TEST(ItemStates, RanksGoOnWithTheirOwn) {
+  for (const char* type : {"onebit_adam", "zeroone_adam", "onebit_lamb"}) {
+    static std::map<std::string, OptimizerOptions> all;
+    OptimizerOptions& o = all[type] = parse_config("", "test", {{"optimizer.type", type}}).optimizer;
+    o.freeze_step = o.var_freeze_step = 2, o.local_step_scaler = 1;  // zeroone_adam: ranks part from step 5 on
+    const MakeRule make = [&] { return make_update_rule(o); };
+    const Numbers left_alone = trained(make, Types::of(DType::f64), {2, 1, 0}, 1, 9, "", "");
+    EXPECT_TRUE(left_alone.contains("rank_00001/errors/model.norm.weight") || o.type == OptimizerType::onebit_lamb);
+    EXPECT_EQ(left_alone.contains("rank_00001/weights/lm_head.weight"), o.type == OptimizerType::zeroone_adam);
+    TemporaryFolder dir;
+    trained(make, Types::of(DType::f64), {2, 1, 0}, 1, 6, "", dir / "saved");
+    const std::string saved = dir / "saved" + "/" + checkpoint_name(6);
+    bool whole = false;
+    expect_same(left_alone, trained(make, Types::of(DType::f64), {2, 1, 0}, 7, 9, saved, "", &whole), type);
+    EXPECT_TRUE(whole) << type;
+    for (const int others : {1, 3}) {
+      const Numbers got = trained(make, Types::of(DType::f64), {others, 1, 0}, 7, 6, saved, "", &whole);
+      EXPECT_FALSE(whole) << type << ", " << others << " ranks";
+      for (const auto& [name, numbers] : got)
+        if (name.find("/errors/") != std::string::npos)
+          EXPECT_EQ(std::count(numbers.begin(), numbers.end(), 0.0), static_cast<int64_t>(numbers.size())) << name;
+    }
+  }
+}
 
 TEST(ItemStates, SixteenBitsToo) {
   const Numbers one = trained(item_rule(Whole::tensor), Types::of(DType::bf16), {}, 1, 2, "", "");

@@ -86,11 +86,17 @@ TEST(Plateau, DamagedStateIsRefusedByName) {
   ScheduleOptions o;
   o.type = ScheduleType::greedy;
   PlateauRate rate(o, 1);
-  for (const char* key : {"rate", "best", "bad", "good", "cooling", "warming", "left_to_reset", "sum"}) {
+  std::vector<std::pair<const char*, Json>> wrong;
+  for (const char* key : {"rate", "best", "bad", "good", "cooling", "warming", "left_to_reset", "sum"})
+    wrong.emplace_back(key, "x");
+  for (const char* count : {"bad", "good", "cooling", "warming", "left_to_reset"})  // of the right type, and of no run
+    wrong.emplace_back(count, int64_t{1} << 62), wrong.emplace_back(count, -1);
+  wrong.emplace_back("rate", 1e308), wrong.emplace_back("rate", -1.0), wrong.emplace_back("window", Json::array({1.0}));
+  for (const auto& [key, value] : wrong) {
     Json s = rate.state();
-    s[key] = "x";
+    s[key] = value;
     try {
-      rate.restore(s, "m.json");
+      PlateauRate(o, 1).restore(s, "m.json");
       ADD_FAILURE() << key;
     } catch (const UserError& e) {
       EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 
 #include "base/error.h"
 
@@ -60,16 +61,31 @@ TEST(LossScale, GoesOnFromItsState) {
     LossScale a(s);
     for (size_t i = 0; i < stop; ++i) ASSERT_TRUE(a.update(script[i] != 0));
     LossScale b(s);
-    b.restore(Json::parse(a.state().dump()), "test");
+    b.restore(Json::parse(a.state().dump()), static_cast<int64_t>(stop), "test");
     for (size_t i = stop; i < script.size(); ++i) {
       ASSERT_TRUE(b.update(script[i] != 0));
       ASSERT_EQ(b.scale(), whole[i]) << "stopped after " << stop << ", step " << i;
     }
   }
-  LossScale a(s);
-  EXPECT_THROW(a.restore(Json{{"scale", 1}}, "test"), UserError);
-  EXPECT_THROW(a.restore(Json{{"scale", -1.0}, {"step", 1}, {"last_overflow", 0}, {"hysteresis", 1}}, "test"), UserError);
-  EXPECT_THROW(a.restore(Json{{"scale", 2.0}, {"step", 1}, {"last_overflow", 0}, {"hysteresis", 9}}, "test"), UserError);
+  // What cannot be the state after 3 steps is refused by its field.
+  const Json good{{"scale", 2.0}, {"step", 3}, {"last_overflow", 1}, {"hysteresis", 1}};
+  LossScale(s).restore(good, 3, "test");
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  const std::vector<std::pair<const char*, Json>> wrong{
+      {"scale", nullptr},          {"scale", -1.0},      {"scale", 1e308},
+      {"scale", 1e-300},           {"step", 5},          {"step", -1},
+      {"last_overflow", kLargest}, {"last_overflow", 4}, {"last_overflow", -2},
+      {"hysteresis", 9},           {"hysteresis", 0}};
+  for (const auto& [key, value] : wrong) {
+    Json state = good;
+    state[key] = value;
+    try {
+      LossScale(s).restore(state, 3, "test");
+      FAIL() << key << " " << value << " is taken";
+    } catch (const UserError& e) {
+      EXPECT_NE(std::string(e.what()).find(fmt::format("'{}'", key)), std::string::npos) << e.what();
+    }
+  }
 }
 
 // Recorded from DeepSpeed 0.13.1 and 0.19.8.

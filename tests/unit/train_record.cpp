@@ -88,6 +88,44 @@ TEST(Resume, WeightsMayMoveButNotChange) {
   EXPECT_EQ(rule(changes("", "123", f / "a", "123")), OnResume::fixed);
 }
 
+// Counts that no run comes to, or that disagree, are refused by their field.
+TEST(Resume, CountsAreThoseOfARun) {
+  const Json good{{"step", 20},
+                  {"optimizer_steps", 18},
+                  {"tokens", 4096},
+                  {"global_batch", 8},
+                  {"spikes_in_a_row", 2},
+                  {"own_ranks", 2},
+                  {"window", {{"steps", 3}, {"valid", 10}, {"tokens", 12}}}};
+  refuse_counts(good, 20, "test");
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  for (const auto& [path, value] : std::vector<std::pair<const char*, int64_t>>{{"/step", 19},
+                                                                                {"/optimizer_steps", 21},
+                                                                                {"/optimizer_steps", -1},
+                                                                                {"/tokens", kHuge},
+                                                                                {"/global_batch", 0},
+                                                                                {"/global_batch", kHuge},
+                                                                                {"/spikes_in_a_row", kHuge},
+                                                                                {"/own_ranks", 0},
+                                                                                {"/window/steps", 0},
+                                                                                {"/window/steps", 21},
+                                                                                {"/window/valid", kHuge},
+                                                                                {"/window/tokens", -1}}) {
+    Json scalars = good;
+    scalars[Json::json_pointer(path)] = value;
+    try {
+      refuse_counts(scalars, 20, "test");
+      FAIL() << path << " " << value << " is taken";
+    } catch (const UserError& e) {
+      const std::string key = std::string(path).substr(std::string(path).rfind('/') + 1);
+      EXPECT_NE(std::string(e.what()).find(fmt::format("'{}' is {}", key, value)), std::string::npos) << e.what();
+    }
+  }
+  Json late = good;
+  late["step"] = kHuge;
+  EXPECT_THROW(refuse_counts(late, kHuge, "test"), UserError) << "no run has so many steps";
+}
+
 TEST(Resume, LongValuesAreCutInWhatIsSaid) {
   const OptionChange c{
       .name = "data.split", .was = std::string(201, 'a'), .now = std::string(200, 'b'), .rule = OnResume::fixed};

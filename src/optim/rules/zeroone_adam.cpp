@@ -14,24 +14,19 @@
 namespace ravine {
 namespace {
 
-// Where its two counters stand before a step.
-struct Intervals {
-  int64_t step = 2, moments = 1, counted = 0, local = 1, locally = 0;
-};
-
 class ZerooneAdamRule : public UpdateRule {
  public:
   explicit ZerooneAdamRule(const OptimizerOptions& o) : o_(o) {}
   std::vector<StateDeclaration> states() const override {
-    return {{.name = "m"},
+    return {{.name = "m", .local = true},
             {.name = "v"},
-            {.name = "momentum_accumulator"},
+            {.name = "momentum_accumulator", .local = true},
             {.name = "lrs", .per = StateDeclaration::Per::tensor, .type = DType::f64}};
   }
   Whole sees() const override { return Whole::tensor; }
   int64_t local_from() const override { return o_.var_freeze_step + 2; }
   bool wants_local(int64_t step) const override {
-    return !changes_nothing(step) && (frozen(step) || step % before(step).moments != 0);
+    return !changes_nothing(step) && (frozen(step) || step % interval_of_moments(step) != 0);
   }
   int64_t own_count(int64_t count, int ranks) const override { return error_count(count, ranks); }
   void update(Ctx& c, const UpdateViews& v, int64_t step, double lr, double grad_scale) const override {
@@ -65,7 +60,7 @@ class ZerooneAdamRule : public UpdateRule {
     c.call(WeightedSum{.y = v.param, .x = direction.view(), .take = -rate});
     if (!frozen(step)) return;
     c.call(WeightedSum{.y = way, .x = direction.view(), .take = -rate});
-    if (step % before(step).local == 0) exchange(c, v, room, direction.view());
+    if (step % local_interval(step) == 0) exchange(c, v, room, direction.view());
   }
 
  private:
@@ -102,20 +97,22 @@ class ZerooneAdamRule : public UpdateRule {
     return sum == 0 ? 1 : sum;
   }
 
-  const Intervals& before(int64_t step) const {
-    if (step < at_.step) at_ = {};
-    for (; at_.step < step; ++at_.step) {
-      if (frozen(at_.step)) {
-        if (++at_.locally == o_.local_step_scaler) at_.locally = 0, at_.local = std::min(o_.local_step_clipper, at_.local * 2);
-      } else if (at_.step % at_.moments == 0 && ++at_.counted == o_.var_update_scaler) {
-        at_.counted = 0, at_.moments *= 2;
-      }
+  // Before this step; of steps 2 .. last, those that an interval divides count. An interval ends behind var_update_scaler of
+  // its multiples: as many turns as it doubles, whatever the step.
+  int64_t interval_of_moments(int64_t step) const {
+    const int64_t last = std::min(step - 1, o_.var_freeze_step + 1);
+    for (int64_t interval = 1, at = 1;; interval *= 2) {
+      const int64_t end = (at / interval + o_.var_update_scaler) * interval;
+      if (end > last) return interval;
+      at = end;
     }
-    return at_;
+  }
+  int64_t local_interval(int64_t step) const {
+    const int64_t doubled = std::max<int64_t>(0, step - 1 - (o_.var_freeze_step + 1)) / o_.local_step_scaler;
+    return doubled < 62 ? std::min(o_.local_step_clipper, int64_t{1} << doubled) : o_.local_step_clipper;
   }
 
   const OptimizerOptions& o_;
-  mutable Intervals at_;  // of the last step that was asked for; a function of the step alone
 };
 
 }  // namespace
