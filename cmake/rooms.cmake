@@ -29,6 +29,8 @@ endfunction()
 # ravine_precompile(target): headers from outside that most files read, compiled once. A file still includes all that it uses: the
 # fuzz preset builds without.
 option(RAVINE_PRECOMPILE "compile headers of libraries once for all files" ON)
+set(RAVINE_OUTSIDE_HEADERS <algorithm> <array> <cmath> <cstdint> <cstring> <functional> <map> <memory> <optional> <span> <string> <string_view>
+    <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 function(ravine_precompile target)
   if(NOT RAVINE_PRECOMPILE)
     return()
@@ -37,8 +39,7 @@ function(ravine_precompile target)
     file(WRITE ${CMAKE_BINARY_DIR}/outside.cpp "")
     add_library(ravine_outside OBJECT ${CMAKE_BINARY_DIR}/outside.cpp)
     target_link_libraries(ravine_outside PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
-    target_precompile_headers(ravine_outside PRIVATE <algorithm> <array> <cmath> <cstdint> <cstring> <functional> <map> <memory> <optional>
-      <span> <string> <string_view> <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
+    target_precompile_headers(ravine_outside PRIVATE ${RAVINE_OUTSIDE_HEADERS})
   endif()
   target_precompile_headers(${target} REUSE_FROM ravine_outside)
 endfunction()
