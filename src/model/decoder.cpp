@@ -8,7 +8,7 @@
 #include "engine/ops/add_branch.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/embedding.h"
-#include "engine/ops/lora.h"
+#include "model/layers/embedding.h"
 
 namespace ravine {
 namespace {
@@ -132,43 +132,25 @@ class Decoder : public Model {
  private:
   void add_embedding() {
     Unit& unit = params_.unit("model.embed_tokens");
-    auto table = [&](const char* name, int64_t rows, std::vector<Cut> cuts) {
-      return params_.add(
-          unit, {name, {rows, facts_.hidden}, std::move(cuts), {Init::normal, spec_.attention.init_std}, true, Use::table});
-    };
-    embedding_ = table("model.embed_tokens.weight", facts_.vocabulary, {{0, Axis::tensor}});
-    const Param* positions = spec_.position_table ? table("model.embed_positions.weight", facts_.max_positions, {}) : nullptr;
-    add_embedding_adapter(unit);
+    const double init_std = spec_.attention.init_std;
+    embedding_.emplace(params_, unit, "model.embed_tokens", facts_.vocabulary, facts_.hidden,
+                       spec_.padding_learns ? -1 : facts_.pad, init_std);
+    const Param* positions = nullptr;
+    if (spec_.position_table)
+      positions = params_.add(unit, {"model.embed_positions.weight",
+                                     {facts_.max_positions, facts_.hidden},
+                                     {},
+                                     {Init::normal, init_std},
+                                     true,
+                                     Use::table});
     if (spec_.embedding_norm) embedding_norm_.emplace(params_, unit, "model.embed_norm", facts_.hidden, spec_.norm);
-    int64_t padding = spec_.padding_learns ? -1 : facts_.pad;
-    blocks_.push_back({"model.embed_tokens", &unit, [this, positions, padding](Ctx& c, Flow) {
+    blocks_.push_back({"model.embed_tokens", &unit, [this, positions](Ctx& c, Flow) {
                          // Dropout has one mask for the sum: it follows from the path, and both terms have that.
-                         const double scale = rounded(spec_.embedding_scale, c.types().compute);
-                         Tensor x = embedding(c, *embedding_, padding, scale);
-                         if (const auto& a = embedding_adapter_)
-                           x = add(c, std::move(x), low_rank_up(c, embedding(c, *a->a, padding, scale * a->scale), *a->b));
-                         Flow out{dropout(c, std::move(x)), {}};
+                         Flow out{dropout(c, (*embedding_)(c, rounded(spec_.embedding_scale, c.types().compute))), {}};
                          if (positions) out.branch = dropout(c, position_embedding(c, *positions));
                          if (embedding_norm_) out = {(*embedding_norm_)(c, std::move(out), c.types().residual).out, {}};
                          return out;
                        }});
-  }
-
-  // As PEFT has it: A [r, V], here a table of ids, begins at zero, B [C, r] normal; no dropout.
-  void add_embedding_adapter(Unit& unit) {
-    if (!params_.adapter_of) return;
-    const std::string module = "model.embed_tokens";
-    const std::optional<AdapterSpec> spec = params_.adapter_of(module);
-    if (!spec) return;
-    Param a{module + ".lora_embedding_A.weight",
-            {facts_.vocabulary, spec->rank},
-            {{0, Axis::tensor}},
-            {Init::zeros},
-            true,
-            Use::table};
-    Param b{module + ".lora_embedding_B.weight", {facts_.hidden, spec->rank}, {}, {Init::normal, 1}};
-    a.adapter = b.adapter = true;
-    embedding_adapter_ = {params_.add(unit, a), params_.add(unit, b), spec->scale};
   }
 
   void add_layer(int64_t i) {
@@ -185,7 +167,8 @@ class Decoder : public Model {
   void add_head() {
     Unit& unit = params_.unit("lm_head");
     norm_.emplace(params_, unit, "model.norm", facts_.hidden, spec_.norm);
-    head_.emplace(params_, unit, "lm_head", facts_.vocabulary, facts_.hidden, spec_.head, spec_.attention.init_std, embedding_);
+    head_.emplace(params_, unit, "lm_head", facts_.vocabulary, facts_.hidden, spec_.head, spec_.attention.init_std,
+                  embedding_->weight());
     blocks_.push_back({"", &unit, [this](Ctx& c, Flow in) {
                          (*head_)(c, (*norm_)(c, std::move(in)).out);
                          return Flow();
@@ -195,14 +178,9 @@ class Decoder : public Model {
   DecoderSpec spec_;
   std::unique_ptr<RopeTable> table_;
   std::deque<Layer> layers_;
+  std::optional<Embedding> embedding_;
   std::optional<Norm> embedding_norm_, norm_;
   std::optional<Head> head_;
-  Param* embedding_ = nullptr;
-  struct EmbeddingAdapter {
-    Param *a, *b;
-    double scale;
-  };
-  std::optional<EmbeddingAdapter> embedding_adapter_;
 };
 
 }  // namespace

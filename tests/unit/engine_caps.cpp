@@ -85,13 +85,14 @@ Result head(double cap, bool fused, int size, bool sequence, bool unit_rows, con
       return x;
     };
     Unit unit{"head", {}, 0};
+    const LinearParams product{.weights = {&store.param}};
     c.begin_step(1);
     c.begin(batch, true);
     TensorRef xr;
     c.block("head", unit, {}, [&](Ctx& c, Flow) {
       Tensor x = input();
       xr = x.ref();
-      loss_head(c, x, store.param, unit_rows, cap);
+      loss_head(c, x, product, unit_rows, cap);
       return Flow{};
     });
     c.backward({xr});
@@ -113,7 +114,7 @@ Result head(double cap, bool fused, int size, bool sequence, bool unit_rows, con
     c.begin(batch, false);
     Tensor x = c.empty({kTokens, kChannels}, DType::f64);
     for (int64_t i = 0; i < x.view().count(); ++i) x.view().as<double>()[i] = 3 * number(2, i);
-    Tensor y = logits(c, x, store.param, unit_rows, cap);
+    Tensor y = logits(c, x, {.weights = {&store.param}}, unit_rows, cap);
     std::lock_guard lock(mutex);
     all.logits.assign(y.view().as<double>(), y.view().as<double>() + y.view().count());
   });

@@ -112,13 +112,14 @@ void soft_cap(Ctx& c, const TensorView& y, double cap) {
   if (cap != 0) c.call(SoftCapForward{.x = y, .y = y, .cap = cap});
 }
 
-Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit, double cap, const LoraAdapters* adapter) {
-  if (c.group(Axis::tensor).size() > 1) return logits_parallel(c, x, weight, unit, cap, adapter);
+Tensor logits(Ctx& c, const Tensor& x, const LinearParams& head, bool unit, double cap) {
+  if (c.group(Axis::tensor).size() > 1) return logits_parallel(c, x, head, unit, cap);
+  const Param& weight = *head.weights[0];
   Tensor unit_weight = unit ? unit_rows(c, weight) : Tensor();
   TensorView w = unit ? unit_weight.view() : c.store().value(weight);
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
   c.call(Matmul{.a = x.view(), .b = w, .out = y.view(), .trans_b = true});
-  if (adapter) LoraProducts(*adapter, {}, false).add_logits(c, x.view(), y.view());
+  if (!head.adapters.empty()) LoraProducts(head.adapters, {}, false).add_logits(c, x.view(), y.view());
   soft_cap(c, y.view(), cap);
   return y;
 }

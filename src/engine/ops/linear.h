@@ -1,11 +1,16 @@
 #pragma once
 #include <span>
+#include <vector>
 
-#include "engine/ctx.h"
+#include "engine/ops/lora.h"
 
 namespace ravine {
 
-struct LoraAdapters;  // engine/ops/lora.h
+// What a linear layer multiplies by: weights and biases that are joined in memory (no biases: none), and what its adapters add.
+struct LinearParams {
+  std::vector<Param*> weights, biases;
+  LoraAdapters adapters;
+};
 
 // y = x W^T + b, where W is the rows of `weights` one under the other (they are joined in memory) and b likewise (may be
 // empty). x [N, in]; y [N, sum of outs] in the compute type. A frozen W does not keep x. partial: the result is summed over
@@ -19,9 +24,8 @@ TensorView joined(Ctx& c, TensorView first, std::span<Param* const> params);
 TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate);
 
 // logits [N,V] of all rows, in f32 (f64 where the run is f64): for trace and generation only, training never makes them.
-// unit_rows, cap, adapter (null: none): as in loss_head.
-Tensor logits(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows = false, double cap = 0,
-              const LoraAdapters* adapter = nullptr);
+// head, unit_rows, cap: as in loss_head.
+Tensor logits(Ctx& c, const Tensor& x, const LinearParams& head, bool unit_rows = false, double cap = 0);
 
 // y = cap * tanh(y / cap), in place; without a cap (0) nothing is done. Nothing is recorded.
 void soft_cap(Ctx& c, const TensorView& y, double cap);

@@ -1,5 +1,4 @@
 #include "engine/ops/loss_head.h"
-#include "engine/ops/linear.h"
 #include "engine/ops/vocabulary_parallel.h"
 
 namespace ravine {
@@ -74,10 +73,12 @@ void run_unit(Ctx& c, const TensorView& x, const Param& weight, const TensorView
 
 }  // namespace
 
-void loss_head(Ctx& c, const Tensor& x, const Param& weight, bool unit_rows, double cap, const LoraAdapters& adapter) {
+void loss_head(Ctx& c, const Tensor& x, const LinearParams& head, bool unit_rows, double cap) {
   require(!c.batch().labels.absent(), "loss_head: the batch has no labels");
-  require(adapter.empty() || !unit_rows, "loss_head: an adapter beside rows of length 1");
-  if (c.group(Axis::tensor).size() > 1 || !adapter.empty()) return loss_head_parallel(c, x, weight, unit_rows, cap, adapter);
+  const bool adapted = !head.adapters.empty();
+  require(!adapted || !unit_rows, "loss_head: an adapter beside rows of length 1");
+  if (c.group(Axis::tensor).size() > 1 || adapted) return loss_head_parallel(c, x, head, unit_rows, cap);
+  const Param& weight = *head.weights[0];
   auto run = [&weight, unit_rows, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight,
                                        bool accumulate) {
     if (unit_rows)

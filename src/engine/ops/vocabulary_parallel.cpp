@@ -200,7 +200,9 @@ Tensor embedding_parallel(Ctx& c, const Param& table, int64_t padding_id, double
   return x;
 }
 
-void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit, double cap, const LoraAdapters& adapter) {
+void loss_head_parallel(Ctx& c, const Tensor& x, const LinearParams& head, bool unit, double cap) {
+  const Param& weight = *head.weights[0];
+  const LoraAdapters& adapter = head.adapters;
   auto run = [&weight, &adapter, unit, cap](Ctx& c, const TensorView& x, const TensorView& dx, const TensorView& dweight,
                                             bool accumulate) {
     if (!unit) return Head{c, weight, c.store().value(weight), cap, adapter}.run(x, dx, dweight, accumulate);
@@ -220,7 +222,8 @@ void loss_head_parallel(Ctx& c, const Tensor& x, const Param& weight, bool unit,
   });
 }
 
-Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool unit, double cap, const LoraAdapters* adapter) {
+Tensor logits_parallel(Ctx& c, const Tensor& part, const LinearParams& head, bool unit, double cap) {
+  const Param& weight = *head.weights[0];
   require(!c.sequence_parallel() || c.batch().logit_rows.absent(),
           "logits: of some rows only, while tensor ranks have a part of the tokens each");
   Tensor x = c.sequence_parallel() ? gather_tokens(c, part.view()) : part;
@@ -231,7 +234,7 @@ Tensor logits_parallel(Ctx& c, const Tensor& part, const Param& weight, bool uni
   Tensor out = c.empty({n, v}, c.types().stat);
   Tensor mine = c.empty({n, here.padded}, c.types().stat, MemoryKind::workspace);
   c.call(Matmul{.a = x.view(), .b = unit ? unit_weight.view() : c.store().value(weight), .out = mine.view(), .trans_b = true});
-  if (adapter) LoraProducts(*adapter, {}, false).add_logits(c, x.view(), mine.view());
+  if (!head.adapters.empty()) LoraProducts(head.adapters, {}, false).add_logits(c, x.view(), mine.view());
   soft_cap(c, mine.view(), cap);
   Tensor all = c.empty({group.size(), n * here.padded}, c.types().stat, MemoryKind::workspace);
   group.all_gather(mine.view().data, all.view().data, mine.view().bytes()).wait();

@@ -1,7 +1,6 @@
-// The last block: final norm and output product, a linear layer without bias whose rows are the vocabulary.
+// The output product and the loss: a linear layer without bias whose rows are the vocabulary.
 #pragma once
-#include "engine/ops/lora.h"
-#include "model/layers/norm.h"
+#include "model/layers/linear.h"
 
 namespace ravine {
 
@@ -13,8 +12,7 @@ struct HeadSpec {
 
 class Head {
  public:
-  // Declares <name>.weight [vocabulary, hidden]; tied: as another place of use of `embedding`. What set.adapter_of says has an
-  // adapter gets <name>.lora_A.weight [rank, hidden] and <name>.lora_B.weight [vocabulary, rank]; not with unit_rows.
+  // Declares <name>.weight [vocabulary, hidden]; tied: as another place of use of `embedding`.
   Head(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabulary, int64_t hidden, const HeadSpec& spec,
        double init_std, Param* embedding);
   // x: after the final norm. With labels: the loss head. Without: outputs "hidden" (all rows) and "logits" (the batch's
@@ -25,8 +23,7 @@ class Head {
 
  private:
   HeadSpec spec_;
-  Param* weight_;
-  LoraAdapters adapter_;
+  Linear product_;
   bool unit_rows_;  // they have not been brought to length 1 yet
   std::string scope_;
 };

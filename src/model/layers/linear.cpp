@@ -17,9 +17,15 @@ Linear::Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, 
     biases.push_back(b);
     scope_ += (scope_.empty() ? "" : "+") + s.name.substr(s.name.rfind('.') + 1);
   }
-  weights_ = set.add_joined(unit, std::move(weights));
-  if (bias) biases_ = set.add_joined(unit, std::move(biases));
+  params_.weights = set.add_joined(unit, std::move(weights));
+  if (bias) params_.biases = set.add_joined(unit, std::move(biases));
   if (set.adapter_of) add_adapters(set, unit, specs, in);
+}
+
+Linear::Linear(ParamSet& set, Unit& unit, const std::string& name, Param weight) : scope_(name) {
+  const int64_t out = weight.shape[0], in = weight.shape[1];
+  params_.weights = {set.add(unit, std::move(weight))};
+  if (set.adapter_of) add_adapters(set, unit, {{name, out}}, in);
 }
 
 // A: uniform with bound 1/sqrt(in), as torch's kaiming_uniform with a = sqrt(5) and so PEFT; B: zero. Both decay.
@@ -35,20 +41,20 @@ void Linear::add_adapters(ParamSet& set, Unit& unit, const std::vector<LinearSpe
       if (split_ == Split::rows) a.cuts = {{1, Axis::tensor, specs[i].parts}};
       a.adapter = true;
       downs.push_back(a);
-      adapters_.scale.push_back(spec->scale), adapters_.dropout.push_back(spec->dropout);
+      params_.adapters.scale.push_back(spec->scale), params_.adapters.dropout.push_back(spec->dropout);
     }
     Param b{specs[i].name + ".lora_B.weight", {specs[i].out, spec->rank}, {}, {Init::zeros}};
     if (split_ == Split::columns) b.cuts = {{0, Axis::tensor, specs[i].parts}};
     b.adapter = true;
-    adapters_.ups.push_back({downs.size() - 1, set.add(unit, b), i});
+    params_.adapters.ups.push_back({downs.size() - 1, set.add(unit, b), i});
   }
-  if (!downs.empty()) adapters_.a = set.add_joined(unit, std::move(downs));
+  if (!downs.empty()) params_.adapters.a = set.add_joined(unit, std::move(downs));
 }
 
 Tensor Linear::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, scope_);
-  Tensor y = linear(c, x, weights_, biases_, split_ == Split::rows);
-  if (!adapters_.empty()) lora(c, x, y, adapters_, weights_, split_ == Split::rows);
+  Tensor y = linear(c, x, params_.weights, params_.biases, split_ == Split::rows);
+  if (!params_.adapters.empty()) lora(c, x, y, params_.adapters, params_.weights, split_ == Split::rows);
   return y;
 }
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "engine/ops/linear.h"
-#include "engine/ops/lora.h"
 
 namespace ravine {
 
@@ -24,13 +23,16 @@ class Linear {
   // of tensor ranks are summed: the bias, which each of them holds, comes from the first. What set.adapter_of says has an
   // adapter gets <name>.lora_A.weight [rank, in] and <name>.lora_B.weight [out, rank].
   Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split, double init_std);
+  // The one `weight` [out, in], declared as the caller says (tied, use, cuts over outputs), of the module `name`: what the head
+  // multiplies by.
+  Linear(ParamSet& set, Unit& unit, const std::string& name, Param weight);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // [N, sum of outs]
+  const LinearParams& params() const { return params_; }
 
  private:
   void add_adapters(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in);
 
-  std::vector<Param*> weights_, biases_;
-  LoraAdapters adapters_;
+  LinearParams params_;
   Split split_ = Split::columns;
   std::string scope_;
 };

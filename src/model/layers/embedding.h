@@ -1,0 +1,26 @@
+// Rows of a table by ids. Its adapter sits here.
+#pragma once
+#include <string>
+
+#include "engine/ops/embedding.h"
+
+namespace ravine {
+
+class Embedding {
+ public:
+  // Declares <name>.weight [vocabulary, hidden]. What set.adapter_of says has an adapter gets <name>.lora_embedding_A.weight
+  // [vocabulary, rank], which begins at zero, and <name>.lora_embedding_B.weight [hidden, rank], as PEFT has them (its A is the
+  // transpose). padding: the id whose row does not learn; -1: none.
+  Embedding(ParamSet& set, Unit& unit, const std::string& name, int64_t vocabulary, int64_t hidden, int64_t padding,
+            double init_std);
+  // scale * rows of the batch's ids, in the residual type; an adapter adds its own scale * A[ids] B^T, without dropout.
+  Tensor operator()(Ctx& c, double scale) const;
+  Param* weight() const { return weight_; }
+
+ private:
+  int64_t padding_;
+  Param *weight_, *a_ = nullptr, *b_ = nullptr;
+  double scale_ = 1;
+};
+
+}  // namespace ravine
