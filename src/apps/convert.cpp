@@ -7,7 +7,10 @@
 #include "base/log.h"
 #include "base/program_name.h"
 #include "base/shell_word.h"
+#include "base/text.h"
 #include "files/tensor_file.h"
+#include "io/model_folder.h"
+#include "text/chat/chat_template.h"
 #include "text/tokenizers/sentencepiece_json.h"
 #include "train/run_places.h"
 
@@ -60,7 +63,7 @@ ConvertReport show_conversion(const ConvertOptions& o, Log& log) {
                  fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
   });
   log.end_progress();
-  log.line("input: {}", report.source);
+  if (!o.from) log.line("input: {}", report.source);
   for (const std::string& note : report.notes) log.warn("{}", note);
   return report;
 }
@@ -71,7 +74,8 @@ struct MergeLoraFlags {
   template <class V>
   void each(V&& v) {
     ConvertOptions& o = options;
-    v("model", o.input, "base model, a Hugging Face folder", required() & metavar("DIR") & reads_folder());
+    v("model", o.input, "base model, a Hugging Face folder; of a run that trained an adapter its base",
+      required() & metavar("DIR") & reads_folder());
     v("adapter", o.adapter, "LoRA adapter of PEFT, or OUTPUT/adapter of a run", required() & metavar("DIR") & reads_folder());
     v("output", o.output, "model folder to write: it appears whole or not at all", required() & metavar("DIR") & writes());
     v("dtype", o.dtype, "type of the weights written; none: as the base has them",
@@ -84,10 +88,18 @@ int run_merge_lora(MergeLoraFlags& flags, Config&) {
   ConvertOptions& o = flags.options;
   o.to = ConvertTarget::hf, o.from = WeightLayout::hf;
   o.missing_tokenizer_files = missing_tokenizer_files;
+  const auto [model, adapter] = model_and_adapter_meant_by(o.input, o.adapter);
+  o.input = model, o.adapter = adapter;
+  check_model_folder(o.input, "--model");
   Log log;
+  for (const std::string& made : {model, adapter})
+    if (const std::string older = older_than_its_run(made); !older.empty()) log.warn("{}", older);
+  log.line("merging  {} into {}", o.adapter, o.input);
   const ConvertReport report = show_conversion(o, log);
-  log.line("{}, {} in {}", counted(report.rows.size(), "tensor"), human_bytes(static_cast<double>(report.bytes)), o.output);
-  log.line("next     {} generate --model {} --prompt TEXT --sample", program_word(), shell_word(o.output));
+  log.line("saved    {}, {} in {}", counted(report.rows.size(), "tensor"), human_bytes(static_cast<double>(report.bytes)),
+           o.output);
+  log.line("next     {} generate --model {} {}--prompt TEXT --sample", program_word(), shell_word(o.output),
+           load_chat_template(o.output) ? "--chat " : "");
   return 0;
 }
 
@@ -109,6 +121,7 @@ int run_convert(ConvertFlags& flags, Config&) {
   only(o.dtype.value_or(DType::f32) != DType::f32, !ravine, "--dtype", "checkpoints of training hold f32");
   while (o.input.size() > 1 && o.input.back() == '/') o.input.pop_back();
   o.input = run_meant_by(o.input);
+  if (!o.adapter.empty()) o.adapter = adapter_meant_by(o.adapter, "--adapter");
   o.missing_tokenizer_files = missing_tokenizer_files;
   Log log;
   const ConvertReport report = show_conversion(o, log);

@@ -9,6 +9,7 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "files/compare.h"
+#include "io/checkpoint.h"
 #include "train/run_places.h"
 
 namespace ravine {
@@ -94,13 +95,22 @@ void refuse_no_tensors(const std::string& path) {
                       "name such a file or folder; texts are compared by diff without ravine");
 }
 
+// RUN/model, or RUN/adapter where the run has made one; before its end its newest checkpoint.
+std::string weights_of(const std::string& run) {
+  std::error_code error;
+  for (const char* made : {"model/config.json", "adapter/adapter_config.json"})
+    if (const fs::path file = fs::path(run) / made; fs::exists(file, error)) return shell_word(file.parent_path().string());
+  const auto newest = first_step_to_try(run + "/checkpoints");
+  return shell_word(run + (newest ? "/checkpoints/" + checkpoint_name(*newest) : "/model"));
+}
+
 int run_diff(DiffFlags& flags, Config&) {
   flags.a = run_meant_by(flags.a);
   flags.b = run_meant_by(flags.b);
   if (std::error_code error; fs::exists(flags.a + "/metrics.jsonl", error) && fs::exists(flags.b + "/metrics.jsonl", error))
     throw UserError("two runs", flags.a + ", " + flags.b, "diff compares tensors of files, models and checkpoints",
-                    fmt::format("their weights: `ravine diff {0}/model {1}/model`, their curves: `ravine plot {0} {1}`",
-                                shell_word(flags.a), shell_word(flags.b)));
+                    fmt::format("their weights: `ravine diff {} {}`, their curves: `ravine plot {} {}`", weights_of(flags.a),
+                                weights_of(flags.b), shell_word(flags.a), shell_word(flags.b)));
   for (const std::string& side : {flags.a, flags.b}) refuse_no_tensors(side);
   const StoredTensors a(flags.a), b(flags.b);
   std::set<std::string> names;

@@ -18,6 +18,7 @@
 #include "infer/generation_config.h"
 #include "infer/output.h"
 #include "infer/prompts.h"
+#include "io/adapter_folder.h"
 #include "io/model_folder.h"
 #include "text/chat/chat_prompt.h"
 #include "text/tokenizers/open_tokenizer.h"
@@ -85,11 +86,12 @@ struct GenerateFlags {
 
 using Prompts = std::vector<std::vector<int32_t>>;
 
-// The tokenizer that the options name or that lies with the model; none if there is none.
-std::unique_ptr<Tokenizer> find_tokenizer(const ModelOptions& model) {
-  if (!model.tokenizer.empty()) return open_tokenizer(model.tokenizer);
-  if (!has_tokenizer(model.path)) return nullptr;
-  return open_tokenizer(model.path);
+// Where tokenizer and template lie: those that the options name, else what lies with the adapter, else with the model.
+TalkPlaces find_talk(const GenerateFlags& flags, const ModelOptions& model) {
+  TalkPlaces talk = talk_places(model.path, flags.adapter);
+  if (!model.tokenizer.empty()) talk.tokenizer = model.tokenizer;
+  if (!flags.chat_template.empty()) talk.chat_template = flags.chat_template;
+  return talk;
 }
 
 Prompts encode(const std::vector<std::string>& texts, const Tokenizer* tokenizer, const std::string& folder) {
@@ -154,7 +156,7 @@ std::string given_of(std::initializer_list<std::pair<const char*, bool>> flags) 
 }
 
 // Mistakes that flags alone show.
-void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return) {
+void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return, bool template_asked) {
   if (const std::string of_beams = given_of({{"--length-penalty", !flags.length_penalty.empty()},
                                              {"--early-stopping", flags.early_stopping},
                                              {"--num-return", !flags.num_return.empty()}});
@@ -164,7 +166,7 @@ void check_flags(const GenerateFlags& flags, int64_t beams, int64_t num_return) 
     throw UserError(fmt::format("--num-return {}", num_return), "command line",
                     beams == 1 ? std::string("there is 1 beam") : fmt::format("there are {} beams", beams),
                     "ask for fewer, or use more beams");
-  if (!flags.chat && (!flags.system.empty() || !flags.chat_template.empty()))
+  if (!flags.chat && (!flags.system.empty() || template_asked))
     throw UserError(flags.system.empty() ? "--template without --chat" : "--system without --chat", "command line",
                     "it is of conversations", "add --chat, or leave it out");
   if (flags.chat && !flags.prompt_ids.empty())
@@ -349,18 +351,20 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
   BeamOptions beams;
   if (!flags.beams.empty()) beams.beams = flags.beams[0];
   const int64_t num_return = flags.num_return.empty() ? 1 : flags.num_return[0];
-  check_flags(flags, beams.beams, num_return);
+  const auto asked = config.sources.find("data.chat_template");  // that of a run's file is for its conversations
+  check_flags(flags, beams.beams, num_return, asked != config.sources.end() && asked->second == "command line");
   check_model_folder(config.model.path, "--model");
   Log log;
   log.quiet(world && world->rank() > 0);
-  std::unique_ptr<Tokenizer> tokenizer = find_tokenizer(config.model);
+  const TalkPlaces talk = find_talk(flags, config.model);
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!config.model.tokenizer.empty() || has_tokenizer(talk.tokenizer)) tokenizer = open_tokenizer(talk.tokenizer);
   std::optional<ChatPrompt> chat;
   if (flags.chat) {
     if (!tokenizer)
       throw UserError("no tokenizer", config.model.path, "conversations need the tokenizer of the model",
                       "put it there, or set model.tokenizer");
-    chat.emplace(*tokenizer, flags.chat_template, config.model.tokenizer.empty() ? config.model.path : config.model.tokenizer,
-                 flags.system);
+    chat.emplace(*tokenizer, talk.chat_template, talk.tokenizer, flags.system);
   }
   auto to_ids = [&](const std::vector<std::string>& texts) {
     Prompts prompts = chat ? Prompts() : encode(texts, tokenizer.get(), config.model.path);
@@ -397,7 +401,7 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
   if (session.trainable)
     log.warn(
         "parallel.zero=3 gathers all weights for every token: parallel.tensor or parallel.pipeline divide a model too, and are faster");
-  const GenerationDefaults defaults = read_generation_config(config.model.path, session.model->facts());
+  const GenerationDefaults defaults = read_generation_config(talk.generation, session.model->facts());
   for (const std::string& field : defaults.not_offered)
     log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   if (!flags.sample && flags.beam_rules == BeamRules::transformers &&
@@ -417,7 +421,8 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
 }
 
 int run_generate(GenerateFlags& flags, Config& config) {
-  config.model.path = flags.model = model_meant_by(config.model.path, "--model");
+  const MeantModel meant = model_and_adapter_meant_by(config.model.path, flags.adapter);
+  config.model.path = flags.model = meant.model, flags.adapter = meant.adapter;
   RankJob job(config.parallel, config.train.threads);
   Session session;
   return job.run([&](World* world) {

@@ -198,6 +198,17 @@ Json run_folder(const std::string& path) {
   if (const auto latest = latest_step(path + "/checkpoints")) j["latest"] = checkpoint_name(*latest);
   const bool exported = fs::exists(model + "/config.json");
   j["final_model"] = exported;
+  const std::string adapter = path + "/adapter";
+  const bool adapted = !exported && fs::exists(adapter + "/adapter_config.json");
+  bool lora = adapted;
+  try {
+    const Config config = load_config(path + "/config.yaml");
+    lora = lora || config.lora.asked();
+    if (lora) j["base_model"] = config.model.path;
+    if (lora) j["adapter_rank"] = config.lora.rank;
+  } catch (const UserError&) {  // `train` says what is wrong with it
+  }
+  if (lora) j["final_adapter"] = adapted;
   if (const auto holder = who_runs(path)) {
     j["running"] = *holder;
     use.push_back("ravine stop " + word);
@@ -208,7 +219,12 @@ Json run_folder(const std::string& path) {
   if (exported)
     use.push_back(has_tokenizer(model) ? fmt::format("ravine generate --model {} --prompt TEXT", shell_word(model))
                                        : fmt::format("ravine info {}", shell_word(model)));
-  else if (!checkpoints.empty())
+  else if (adapted)
+    for (const char* command : {"generate --prompt TEXT", "merge-lora --output DIR"})
+      use.push_back(fmt::format("ravine {} --model {} --adapter {}", command,
+                                j.contains("base_model") ? shell_word(j["base_model"].get<std::string>()) : "BASE",
+                                shell_word(adapter)));
+  else if (!checkpoints.empty() && !lora)
     use.push_back(fmt::format("ravine convert --input {} --output DIR --to hf", word));
   if (!use.empty()) j["to_use_it"] = fmt::format("{}", fmt::join(use, "; "));
   return j;
@@ -361,7 +377,7 @@ std::optional<Json> files_side_by_side(const std::string& path) {
     else
       others += name[0] != '.';
   }
-  if (files.size() < 2) return {};
+  if (files.empty()) return {};
   std::ranges::sort(files);
   Json each = Json::object();
   for (const std::string& name : files) {
@@ -445,7 +461,7 @@ Json describe(const std::string& path, bool list, const DataInfoOptions& data) {
 std::string shown(const std::string& key, const Json& value) {
   if (key == "bytes" && value.is_number()) return fmt::format("{} ({})", value.dump(), human_bytes(value.get<double>()));
   if (key == "parameters" && value.is_number()) return fmt::format("{} ({})", value.dump(), human_count(value.get<double>()));
-  if (value.is_string()) return printable(value.get<std::string>());
+  if (value.is_string()) return key == "to_use_it" ? escaped(value.get<std::string>()) : printable(value.get<std::string>());
   return escaped(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 

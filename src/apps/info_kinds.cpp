@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/json_fields.h"
 #include "base/log.h"
@@ -19,6 +20,7 @@
 #include "files/tensor_set.h"
 #include "files/tensorboard_reader.h"
 #include "io/adapter_folder.h"
+#include "io/adapter_weights.h"
 #include "io/checkpoint.h"
 #include "io/open_weights.h"
 #include "model/model.h"
@@ -49,6 +51,13 @@ Json adapter_folder(const std::string& path, const AdapterFolder& adapter) {
                                    {"alpha_pattern", "alpha_pattern"},
                                    {"saved_modules", "modules_to_save"}})
     if (const Json v = value(field); !v.is_null() && v != Json::object()) j[key] = v;
+  if (const auto targets = j.find("targets");
+      targets != j.end() && targets->is_array()) {  // the last parts of names are enough
+    std::set<std::string> ends;
+    for (const Json& t : *targets)
+      if (t.is_string()) ends.insert(t.get<std::string>().substr(t.get<std::string>().rfind('.') + 1));
+    if (ends.size() < targets->size()) j["target_modules"] = targets->size(), j["targets"] = ends;
+  }
   if (adapter.config_file.empty()) j["problem"] = "adapter_config.json is missing";
   if (adapter.weights_file.empty()) {
     j["problem"] = "neither adapter_model.safetensors nor adapter_model.bin is there";
@@ -67,7 +76,16 @@ Json adapter_folder(const std::string& path, const AdapterFolder& adapter) {
   j["parameters"] = elements;
   j["bytes"] = bytes;
   j["elements_by_dtype"] = types;
-  j["to_use_it"] = fmt::format("{} generate --model BASE --adapter {}", program_word(), shell_word(path));
+  try {
+    adapter_settings(path);
+  } catch (const UserError& e) {
+    j["problem"] = e.what();
+    return j;
+  }
+  const Json base = value("base_model_name_or_path");
+  j["to_use_it"] =
+      fmt::format("{} generate --model {} --adapter {}", program_word(),
+                  base.is_string() && base != Json("") ? shell_word(base.get<std::string>()) : "BASE", shell_word(path));
   return j;
 }
 

@@ -190,8 +190,39 @@ const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
   if (flags.words.size() > 2)
     throw UserError(counted(flags.words.size(), "name"), "init", "it takes a kind and a folder",
                     "for example: ravine init pretrain first");
-  throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain, sft or lora",
-                  did_you_mean(name, names, "choose one of them"));
+  std::string lower = name;
+  for (char& c : lower) c = static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  std::string fix = did_you_mean(lower, names, "choose one of them");
+  if (std::find(names.begin(), names.end(), folder) != names.end())
+    fix = fmt::format("the kind stands first: ravine init {} {}", folder, shell_word(name));
+  else if (lower == "dpo" || lower == "preference" || lower == "orpo")
+    fix = "begin by `ravine train train.objective=dpo model.path=DIR data.train=[FILE]`: it takes pairs of answers";
+  else if (lower == "finetune" || lower == "fine-tune" || lower == "instruct" || lower == "chat")
+    fix = "did you mean 'sft'?";
+  else if (lower == "peft" || lower == "qlora" || lower == "adapter")
+    fix = "did you mean 'lora'?";
+  throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain, sft or lora", fix);
+}
+
+// The first conversations, as training reads them: what it would refuse is refused before anything is made.
+void check_answers(const std::string& file, const std::string& where) {
+  constexpr int kLooked = 1000;
+  ChatRecords records(file);
+  std::optional<ChatFormat> form;
+  bool learned = false;
+  int n = 0;
+  for (Record r; n < kLooked && records.next(r); ++n) {
+    const Json record = r.json();
+    if (!form) form = detect_chat_format(record);
+    if (!form) return;  // training says what is wrong
+    const Conversation c = read_conversation(record, *form, r.where(), "--data");
+    learned = learned || std::find(c.learned.begin(), c.learned.end(), true) != c.learned.end();
+  }
+  if (n > 0 && !learned)
+    throw UserError("no answers to learn", where,
+                    fmt::format("none of the first {} has an answer with words", counted(n, "conversation")),
+                    *form == ChatFormat::alpaca ? "fill in 'output' of the records"
+                                                : "the answers are the turns of the assistant (gpt); check who speaks them");
 }
 
 // Refuses data of the other kind, and such as init cannot write a run for.
@@ -217,10 +248,21 @@ void check_data(const std::string& data, const InitKind& made, const InitFlags& 
     std::string text;
     open_documents(files[0], flags.text_key, "--text-key")->next(text);
   }
-  if (!chats && sft)
-    throw UserError("text, not conversations", where,
-                    fmt::format("{} takes instructions: Alpaca, ShareGPT or messages", made.name),
-                    "write " + again("pretrain"));
+  if (!chats && sft) {
+    bool text = kind == SourceKind::text;
+    if (!text) try {
+        std::string first;
+        text = open_documents(files[0], flags.text_key, "--text-key")->next(first);
+      } catch (const UserError&) {  // neither one nor the other
+      }
+    throw UserError(
+        text ? "text, not conversations" : "neither conversations nor text", where,
+        fmt::format("{} takes instructions: Alpaca, ShareGPT or messages", made.name),
+        text
+            ? "write " + again("pretrain")
+            : "write each record as {\"instruction\": \"..\", \"output\": \"..\"}, or as {\"messages\": [{\"role\": \"user\", \"content\": \"..\"}, ..]}");
+  }
+  if (sft) check_answers(files[0], where);
 }
 
 // The words of conversations, for a tokenizer that is to know them.
@@ -378,7 +420,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  train: [{3}]    # more files, or {{path: FILE, weight: 2}}, by comma\n"
       "{4}{8}{9}"
       "train:\n"
-      "  output: {5}     # everything the run writes; model/ in it is the result\n"
+      "  output: {5}     # everything the run writes; {10}/ in it is the result\n"
       "  steps: 200\n"
       "  global_batch: 8         # sequences of a step\n"
       "  micro_batch: 4          # of them at a time: the larger, the faster and the more memory\n"
@@ -402,7 +444,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       flags.text_key == DataOptions{}.text_key
           ? ""
           : fmt::format("  text_key: {}    # key or column that holds the text\n", yaml_quoted(flags.text_key)),
-      kind.lora);
+      kind.lora, adapter ? "adapter" : "model");
   make("run.yaml", yaml);
   set.commit(names, false);
   say_ready();

@@ -4,11 +4,13 @@
 
 #include "base/log.h"
 #include "base/parallel.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "io/model_folder.h"
 #include "parallel/fit.h"
 #include "train/arithmetic.h"
 #include "train/layout.h"
+#include "train/run_places.h"
 
 namespace ravine {
 
@@ -20,6 +22,9 @@ Session open_model_job(World* world, const std::string& folder, const Config& co
     check_same(world->all(), "program", program_version());
     check_same(world->all(), "options", flags + to_yaml(config));
   }
+  for (const std::string& made : {folder, adapter})
+    if (const std::string older = older_than_its_run(made); !older.empty() && (!world || world->rank() == 0))
+      say(escaped("warning: " + older));
   const std::unique_ptr<Model> model = open_model(folder);
   if (several) check_same(world->all(), "model", model->config().dump(1));
   Spread spread;

@@ -14,6 +14,7 @@
 #include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/open.h"
+#include "train/run_places.h"
 #include "train/variants.h"
 
 namespace ravine {
@@ -48,6 +49,7 @@ struct PlanFlags {
 };
 
 int run_plan(PlanFlags& flags, Config& config) {
+  if (!config.lora.path.empty()) config.lora.path = adapter_meant_by(config.lora.path, "lora.path");
   std::string where = config.model.path.empty() ? config.model.config : config.model.path;
   if (!flags.svg.empty() && !flags.svg.ends_with(".svg"))
     throw UserError("picture '" + flags.svg + "'", "--svg", "its name must end in .svg", "choose such a name");

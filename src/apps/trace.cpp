@@ -43,11 +43,12 @@ class TraceFile : public TraceOutput {
 
 int run_trace(TraceFlags& flags, Config& config) {
   refuse_other_output(flags.out, kTraceMark, flags.overwrite);
-  const std::string model = model_meant_by(flags.model, "--model");
+  const MeantModel meant = model_and_adapter_meant_by(flags.model, flags.adapter);
   RankJob job(config.parallel, config.train.threads);
   Session session;
   return job.run([&](World* world) {
-    session = open_model_job(world, model, config, flags.common.backend, OpenFor::gradients, describe(flags), flags.adapter);
+    session =
+        open_model_job(world, meant.model, config, flags.common.backend, OpenFor::gradients, describe(flags), meant.adapter);
     const TraceInput input = read_trace_input(flags.input, session.model->facts());
     if (flags.backward && input.labels.empty())
       throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");

@@ -18,6 +18,7 @@ struct TrainFlags {
 
 int run_train(TrainFlags& flags, Config& config) {
   refuse_config_of_other_run(config);
+  if (!config.lora.path.empty()) config.lora.path = adapter_meant_by(config.lora.path, "lora.path");
   RankJob job(config.parallel, config.train.threads);
   Log log;
   std::unique_ptr<Trainer> trainer;

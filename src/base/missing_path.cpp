@@ -63,7 +63,10 @@ std::string near_name(const fs::path& folder, const std::string& word) {
   for (auto it = fs::directory_iterator(folder, error); !error && it != fs::directory_iterator() && names.size() < kMostNames;
        it.increment(error))
     names.push_back(it->path().filename().string());
-  return nearest(word, names);
+  if (const std::string near = nearest(word, names); !near.empty()) return near;
+  for (const std::string& name : names)  // "book" of "book.txt"
+    if (name.starts_with(word + ".") && name.find('.', word.size() + 1) == std::string::npos) return name;
+  return "";
 }
 
 }  // namespace
@@ -75,6 +78,8 @@ std::string missing_path_advice(const std::string& path, Hub hub) {
   }
   if (const std::string strange = look_alike(path); !strange.empty())
     return fmt::format("{}: write '{}'", strange, with_plain_characters(path));
+  if (path.size() > 2 && path[1] == ':' && path[2] == '\\')
+    return "it is a path of Windows: write it as this system has it, with / between folders (WSL: /mnt/c/..)";
   fs::path whole = path;
   if (!whole.has_filename()) whole = whole.parent_path();  // "books/"
   std::error_code error;

@@ -14,6 +14,7 @@
 #include "base/look_alike.h"
 #include "base/shell_word.h"
 #include "base/text.h"
+#include "config/asked.h"
 #include "config/other_names.h"
 
 namespace ravine {
@@ -64,7 +65,7 @@ class Words {
         option_named([](const Option& o) { return o.name() == "model.config"; }).empty())
       settings_.push_back({"model.config", "", kPlace, true});
     Config config = load_config(file_, settings_);
-    note_repeated();
+    note_repeated(config);
     share(config);
     check_required();
     return config;
@@ -107,7 +108,7 @@ class Words {
     } else if (option.is_list()) {
       list(option, word, equals);
     } else {
-      option.assign_text(value(name, word, equals), kPlace);
+      option.assign_text(value(name, word, equals, option.rule.metavar), kPlace);
     }
     if (given_.contains(found->key) && !option.is_list() && found->rule.same_as.empty() && option.yaml() != before)
       repeated_.push_back(fmt::format("{} is given twice, {} and {}", name, before, option.yaml()));
@@ -122,10 +123,10 @@ class Words {
     settings_.push_back({f.rule.same_as, literal ? f.text() : f.yaml(), kPlace, literal});
   }
 
-  std::string value(const std::string& name, const std::string& word, size_t equals) {
+  std::string value(const std::string& name, const std::string& word, size_t equals, const std::string& metavar = "") {
     if (equals != std::string::npos) return word.substr(equals + 1);
     if (at_ == args_.size() || args_[at_].starts_with("--"))
-      wrong(name + " has no value", "it needs one", fmt::format("write {}=VALUE", name));
+      wrong(name + " has no value", "it needs one", fmt::format("write {}={}", name, metavar.empty() ? "VALUE" : metavar));
     return args_[at_++];
   }
 
@@ -245,7 +246,7 @@ class Words {
   }
 
   // What was given twice, in words: the last counts. Of the ranks of a job the first says it.
-  void note_repeated() const {
+  void note_repeated(const Config& config) const {
     for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
       if (const char* rank = std::getenv(variable); rank && rank != std::string_view("0")) return;
     std::vector<std::string> lines = repeated_;
@@ -258,6 +259,7 @@ class Words {
           break;
         }
     for (const std::string& line : lines) say(escaped(fmt::format("note: {}: the last counts", line)));
+    for (const std::string& line : left_aside(config)) say(escaped("note: " + line));
   }
 
   void place_names() {
@@ -325,6 +327,14 @@ class Words {
           return fmt::format("a text with blanks stands in quotes: {} \"{} {} ..\"", args_[at - 2], before, word);
     if (at > 0 && before.find(',') != std::string::npos && is_setting(before))
       return fmt::format("a list has no blanks, or stands in quotes: '{} {}'", before, word);
+    if (std::error_code found; at > 0 && is_setting(before)) {  // a path with blanks
+      std::string whole = before;
+      for (size_t i = at; i < args_.size() && !is_setting(args_[i]) && !is_flag(args_[i]); ++i) {
+        whole += " " + args_[i];
+        if (fs::exists(whole.substr(whole.find('=') + 1), found))
+          return fmt::format("a path with blanks stands in quotes: {}", shell_word(whole));
+      }
+    }
     std::error_code error;
     const bool one = std::count_if(flags_.begin(), flags_.end(), [](const Option& f) { return f.rule.positional; }) == 1;
     if (one && which > 0 && fs::exists(word, error))

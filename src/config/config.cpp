@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.h"
 #include "base/look_alike.h"
+#include "config/asked.h"
 #include "config/optimizer_types.h"
 #include "config/other_names.h"
-#include "config/schedule_takes.h"
 #include "config/yaml_slips.h"
 
 namespace ravine {
@@ -198,255 +197,6 @@ class Loader {
   std::vector<Section> sections_;
 };
 
-[[noreturn]] void conflict(const Config& config, const std::string& what, const std::string& key, const std::string& rule,
-                           const std::string& fix) {
-  auto found = config.sources.find(key);
-  throw UserError(what, found == config.sources.end() ? "default" : found->second, rule, fix);
-}
-
-// Where the first of these keys was given; the first, if none was.
-std::string given_of(const Config& config, std::initializer_list<const char*> keys) {
-  for (const char* key : keys)
-    if (config.sources.contains(key)) return key;
-  return *keys.begin();
-}
-
-// What a step keeps in memory and the plan walks through.
-void check_sizes(const Config& c) {
-  const int64_t micros = c.train.global_batch / c.train.micro_batch;
-  if (c.train.global_batch % c.train.micro_batch != 0)
-    conflict(c, fmt::format("train.global_batch is {}", c.train.global_batch),
-             given_of(c, {"train.global_batch", "train.micro_batch"}),
-             fmt::format("must be a multiple of train.micro_batch, {}", c.train.micro_batch),
-             fmt::format("use {} or another multiple", (micros + 1) * c.train.micro_batch));
-  if (static_cast<double>(micros) > kMostMicroBatches)
-    conflict(c, fmt::format("train.global_batch is {}, train.micro_batch {}", c.train.global_batch, c.train.micro_batch),
-             given_of(c, {"train.global_batch", "train.micro_batch"}),
-             fmt::format("a step has at most {} micro batches", kMostMicroBatches),
-             "raise train.micro_batch or lower train.global_batch");
-  if (static_cast<double>(c.train.micro_batch) * static_cast<double>(c.data.sequence_length) > kMostTokens)
-    conflict(c, fmt::format("train.micro_batch is {}, data.sequence_length {}", c.train.micro_batch, c.data.sequence_length),
-             given_of(c, {"train.micro_batch", "data.sequence_length"}),
-             fmt::format("a micro batch has at most {} tokens", kMostTokens),
-             fmt::format("train.micro_batch={} is the most for this length",
-                         static_cast<int64_t>(kMostTokens) / c.data.sequence_length));
-  const ParallelOptions& p = c.parallel;
-  if (static_cast<double>(std::max<int64_t>(1, p.data)) * static_cast<double>(p.tensor) * static_cast<double>(p.pipeline) >
-      kMostRanks)
-    conflict(c, fmt::format("parallel.data={} parallel.tensor={} parallel.pipeline={}", p.data, p.tensor, p.pipeline),
-             given_of(c, {"parallel.data", "parallel.tensor", "parallel.pipeline"}),
-             fmt::format("their product is the number of ranks, at most {}", kMostRanks), "lower one of them");
-}
-
-void check_preferences(const Config& c) {
-  Config copy = c, table;
-  const std::vector<Option> given = options_of(copy.dpo, "dpo"), plain = options_of(table.dpo, "dpo");
-  for (size_t i = 0; i < given.size() && c.train.objective != TrainObjective::dpo; ++i)
-    if (given[i].yaml() != plain[i].yaml())
-      conflict(c, fmt::format("{} is {}, train.objective {}", given[i].name(), given[i].yaml(), name(c.train.objective)),
-               given[i].name(), "it says how preferences are learned", "set train.objective=dpo, or remove it");
-  if (c.train.objective != TrainObjective::dpo) return;
-  if (c.dpo.loss != PreferenceLossType::sigmoid && c.dpo.label_smoothing != 0)
-    conflict(c, fmt::format("dpo.label_smoothing is {}, dpo.loss {}", c.dpo.label_smoothing, name(c.dpo.loss)),
-             given_of(c, {"dpo.label_smoothing", "dpo.loss"}), "only sigmoid has label smoothing",
-             "remove dpo.label_smoothing, or set dpo.loss=sigmoid");
-  if (c.data.loss_on != LossOn::answers)
-    conflict(c, fmt::format("data.loss_on is {}, train.objective dpo", name(c.data.loss_on)),
-             given_of(c, {"data.loss_on", "train.objective"}), "of a pair the two answers are compared", "remove data.loss_on");
-  if (c.data.order != SampleOrder::philox)
-    conflict(c, fmt::format("data.order is {}, train.objective dpo", name(c.data.order)),
-             given_of(c, {"data.order", "train.objective"}), "orders of Megatron are of token files, which hold no pairs",
-             "remove data.order");
-  if (c.data.format != RecordFormat::automatic)
-    conflict(c, fmt::format("data.format is {}, train.objective dpo", name(c.data.format)),
-             given_of(c, {"data.format", "train.objective"}), "records of pairs have one form: prompt, chosen, rejected",
-             "remove data.format");
-}
-
-// What optimizer.type takes, and rules between its settings.
-void check_type(const Config& c) {
-  Config copy = c, table;
-  const OptimizerOptions& o = c.optimizer;
-  const OptimizerTraits& type = traits_of(o.type);
-  const std::string_view name_of_type = name(o.type);
-  const std::vector<Option> given = options_of(copy.optimizer, "optimizer"), plain = options_of(table.optimizer, "optimizer");
-  for (size_t i = 0; i < given.size(); ++i) {
-    if (type.is_taken(given[i].key) || !c.sources.contains(given[i].name()) || given[i].yaml() == plain[i].yaml()) continue;
-    std::vector<std::string> others;
-    for (const OptimizerTraits& t : optimizer_traits())
-      if (t.is_taken(given[i].key)) others.emplace_back(name(t.type));
-    conflict(
-        c, fmt::format("{} is {}, optimizer.type {}", given[i].name(), given[i].yaml(), name_of_type), given[i].name(),
-        fmt::format("{} has no such setting, {} ha{}", name_of_type, fmt::join(others, ", "), others.size() == 1 ? "s" : "ve"),
-        fmt::format("remove it, or set optimizer.type={}", others.front()));
-  }
-  if (o.nesterov && type.is_taken("nesterov") && (o.momentum == 0 || o.dampening != 0))
-    conflict(c, "optimizer.nesterov is true", "optimizer.nesterov", "needs a momentum above 0 and a dampening of 0",
-             "set optimizer.momentum=0.9 optimizer.dampening=0, or remove nesterov");
-  if (type.is_taken("eps") && o.eps.size() != type.eps)
-    conflict(c, fmt::format("optimizer.eps has {} number{}", o.eps.size(), o.eps.size() == 1 ? "" : "s"), "optimizer.eps",
-             fmt::format("{} takes {}", name_of_type, type.eps), "write as many");
-  for (double eps : type.is_taken("eps") ? o.eps : std::vector<double>())
-    if (eps < (type.eps == 1 ? 1e-20 : 1e-37))
-      conflict(c, fmt::format("optimizer.eps is '{}'", eps), "optimizer.eps",
-               type.eps == 1
-                   ? "must be at least 1e-20 and at most 1: the square of a gradient below 1e-19 is 0 in f32, and "
-                     "eps alone divides it"
-                   : "each must be at least 1e-37: it divides alone where gradients are 0, and smaller ones are 0 in f32",
-               "give a larger value");
-  if (type.is_taken("relative_step") && o.relative_step && o.lr != table.optimizer.lr)
-    conflict(c, fmt::format("optimizer.lr is {}, optimizer.relative_step true", o.lr),
-             given_of(c, {"optimizer.lr", "optimizer.relative_step"}),
-             "adafactor works out its own rate where relative_step is true, as it is by default",
-             "remove optimizer.lr, or set optimizer.relative_step=false");
-  if (o.warmup_init && !o.relative_step)
-    conflict(c, "optimizer.warmup_init is true, optimizer.relative_step false", "optimizer.warmup_init",
-             "it is how relative_step begins", "set optimizer.relative_step=true, or remove optimizer.warmup_init");
-  if (type.is_taken("max_coeff") && o.max_coeff < o.min_coeff)
-    conflict(c, fmt::format("optimizer.max_coeff is {}, optimizer.min_coeff {}", o.max_coeff, o.min_coeff),
-             given_of(c, {"optimizer.max_coeff", "optimizer.min_coeff"}), "a trust ratio lies between the two",
-             "set optimizer.max_coeff above optimizer.min_coeff");
-  if (type.is_taken("factor_max") && o.factor_max < o.factor_min)
-    conflict(c, fmt::format("optimizer.factor_max is {}, optimizer.factor_min {}", o.factor_max, o.factor_min),
-             given_of(c, {"optimizer.factor_max", "optimizer.factor_min"}), "a factor lies between the two",
-             "set optimizer.factor_max above optimizer.factor_min");
-  const bool one_bit = type.is_taken("freeze_step") || type.is_taken("var_freeze_step");
-  auto refuse_ranks = [&](const char* key, int64_t value, int64_t most, const char* rule) {
-    if (value > most)
-      conflict(c, fmt::format("{} is {}, optimizer.type {}", key, value, name_of_type), given_of(c, {key, "optimizer.type"}),
-               rule, fmt::format("set {}={}, or another optimizer.type", key, most));
-  };
-  if (one_bit)
-    refuse_ranks("parallel.zero", c.parallel.zero, 0,
-                 "data ranks send moments in place of gradients, so each keeps all of them, as in DeepSpeed");
-  if (one_bit)
-    refuse_ranks("parallel.tensor", c.parallel.tensor, 1, "moments are compressed whole, and tensor ranks have parts of them");
-  if (o.type == OptimizerType::onebit_lamb)
-    refuse_ranks("parallel.pipeline", c.parallel.pipeline, 1,
-                 "moments of all layers are brought to one size and sent together");
-  if (o.type == OptimizerType::came && o.beta1 == 0)
-    conflict(c, "optimizer.beta1 is 0", "optimizer.beta1", "came moves weights along the first moment, and needs one",
-             "set optimizer.beta1=0.9");
-}
-
-// What the classes of other programs need, and where they refuse.
-void check_class_schedule(const Config& c) {
-  using enum ScheduleType;
-  const ScheduleOptions& s = c.schedule;
-  const ScheduleClasses& x = s.classes;
-  auto refuse = [&](const std::string& what, const char* key, const std::string& rule, const std::string& fix) {
-    conflict(c, what, given_of(c, {key, "schedule.type"}), rule, fix);
-  };
-  auto need = [&](bool given, const char* key, const char* words) {
-    if (!given)
-      refuse(fmt::format("schedule.type is {}, {} not given", name(s.type), key), key, words, fmt::format("set {}", key));
-  };
-  Config copy = c, table;
-  const std::vector<Option> given = options_of(copy.schedule, "schedule"), plain = options_of(table.schedule, "schedule");
-  for (size_t i = 0; i < given.size(); ++i) {
-    const std::string& key = given[i].key;
-    if (!is_class_argument(key) || takes_argument(s.type, key) || given[i].yaml() == plain[i].yaml()) continue;
-    std::vector<std::string> others;
-    for (const auto& row : names_of(ScheduleType{}))
-      if (takes_argument(row.value, key)) others.emplace_back(row.name);
-    conflict(
-        c, fmt::format("{} is {}, schedule.type {}", given[i].name(), given[i].yaml(), name(s.type)), given[i].name(),
-        fmt::format("{} has no such setting, {} ha{}", name(s.type), fmt::join(others, ", "), others.size() == 1 ? "s" : "ve"),
-        key == "warmup_ratio" ? std::string("write schedule.warmup_steps, a number of steps")
-                              : fmt::format("remove it, or set schedule.type={}", others.front()));
-  }
-  if (s.warmup_type == RateShape::log && s.type != WarmupLR && s.type != WarmupDecayLR && s.type != WarmupCosineLR)
-    refuse("schedule.warmup_type is log", "schedule.warmup_type", "only WarmupLR, WarmupDecayLR and WarmupCosineLR rise so",
-           "choose linear, cosine or 1-sqrt");
-  if ((s.type == WarmupLR || s.type == WarmupDecayLR || s.type == WarmupCosineLR) && s.warmup_type &&
-      *s.warmup_type != RateShape::log && *s.warmup_type != RateShape::linear)
-    refuse(fmt::format("schedule.warmup_type is {}", name(*s.warmup_type)), "schedule.warmup_type",
-           fmt::format("the warm-up of {} is log or linear", name(s.type)), "choose one of these");
-  if (s.type == OneCycle) {
-    need(x.cycle_min_lr.has_value(), "schedule.cycle_min_lr", "the cycle begins and ends at it");
-    need(x.cycle_max_lr.has_value(), "schedule.cycle_max_lr", "the cycle rises to it");
-    if (*x.cycle_min_lr > *x.cycle_max_lr)
-      refuse(fmt::format("schedule.cycle_min_lr is {}, schedule.cycle_max_lr {}", *x.cycle_min_lr, *x.cycle_max_lr),
-             "schedule.cycle_min_lr", "the cycle rises from one to the other", "lower schedule.cycle_min_lr");
-  }
-  if (s.type == CosineAnnealingLR) need(x.t_max > 0, "schedule.t_max", "half a wave is so many steps long");
-  if (s.type == CosineAnnealingWarmRestarts) need(x.t_0 > 0, "schedule.t_0", "the first wave is so many steps long");
-  if (s.type == WarmUpStableDecayLR)
-    need(x.decay_start_ratio || x.decay_start_steps >= 0, "schedule.decay_start_steps", "the decay begins at this step");
-  if (s.type == PolynomialWithWarmUpLR || s.type == WarmUpStableDecayLR) {
-    const double end = x.lr_end.value_or(1e-7);
-    if (end >= c.optimizer.lr)
-      refuse(fmt::format("schedule.lr_end is {}, optimizer.lr {}", end, c.optimizer.lr), "schedule.lr_end",
-             fmt::format("{} falls from optimizer.lr to schedule.lr_end", name(s.type)), "lower schedule.lr_end");
-  }
-  if (s.type == WarmUpStableDecayLR) {
-    const int64_t length = x.total_steps > 0 ? x.total_steps : s.steps > 0 ? s.steps : c.train.steps;
-    const double begin = x.decay_start_ratio ? std::floor(static_cast<double>(length) * *x.decay_start_ratio)
-                                             : static_cast<double>(x.decay_start_steps);
-    const std::string key = x.decay_start_ratio ? "schedule.decay_start_ratio" : "schedule.decay_start_steps";
-    if (begin >= static_cast<double>(length))
-      refuse(fmt::format("by {} the decay begins at step {} of {}", key, begin, length), key.c_str(),
-             "WarmUpStableDecayLR decays between there and its end", "lower it");
-  }
-}
-
-void check_update(const Config& c) {
-  const OptimizerOptions& o = c.optimizer;
-  check_type(c);
-  check_class_schedule(c);
-  // One element for what no group names.
-  std::vector<ParamGroup> groups = o.groups;
-  groups.push_back({});
-  for (size_t i = 0; i < groups.size(); ++i) {
-    const double rate = o.lr * groups[i].lr_mult, decay = rate * o.weight_decay * groups[i].wd_mult;
-    const std::string of = i < o.groups.size() ? fmt::format(" times the factors of optimizer.groups[{}]", i) : "";
-    const char* group = i < o.groups.size() ? "optimizer.groups" : "optimizer.lr";
-    if (rate > kMostRate)
-      conflict(c, fmt::format("optimizer.lr={}{} is {}", o.lr, of, rate), given_of(c, {group, "optimizer.lr"}),
-               fmt::format("a rate is at most {}", kMostRate), "lower one of them");
-    // These add the decay to what they scale to one.
-    const bool scaled = o.type == OptimizerType::adam || o.type == OptimizerType::adagrad || o.type == OptimizerType::lamb ||
-                        o.type == OptimizerType::onebit_lamb;
-    if (decay > 1 && !scaled)
-      conflict(c, fmt::format("optimizer.lr={} times optimizer.weight_decay={}{} is {}", o.lr, o.weight_decay, of, decay),
-               given_of(c, {"optimizer.weight_decay", group, "optimizer.lr"}),
-               "a step takes away this share of each weight, at most 1", "lower one of them");
-  }
-  if (c.schedule.type == ScheduleType::polynomial && c.schedule.end_lr >= o.lr)
-    conflict(c, fmt::format("schedule.end_lr is {}, optimizer.lr {}", c.schedule.end_lr, o.lr),
-             given_of(c, {"schedule.end_lr", "optimizer.lr", "schedule.type"}),
-             "a polynomial schedule falls from optimizer.lr to schedule.end_lr", "lower schedule.end_lr");
-  const ScheduleOptions& s = c.schedule;
-  if (!follows_validation(s)) return;
-  if (c.train.valid_every == 0)
-    conflict(c, fmt::format("schedule.type is {}, train.valid_every 0", name(s.type)),
-             given_of(c, {"schedule.type", "train.valid_every"}), "the rate follows the validation loss",
-             "set train.valid_every, and data.valid or data.valid_fraction");
-  if (s.type == ScheduleType::greedy &&
-      (o.lr < lowest_lr(s) || o.lr > s.highest_lr))  // the code it comes from would leave such a rate alone for ever
-    conflict(c,
-             fmt::format("optimizer.lr is {}, schedule.lowest_lr {}, schedule.highest_lr {}", o.lr, lowest_lr(s), s.highest_lr),
-             given_of(c, {"schedule.lowest_lr", "schedule.highest_lr", "optimizer.lr", "schedule.type"}),
-             "the rate moves between the two", "set schedule.lowest_lr and schedule.highest_lr around optimizer.lr");
-}
-
-// "969,30,1" or "98/1/1": at most three numbers, one of them above 0. Megatron reads numbers out of any text; here nothing else
-// stands between them.
-bool is_split(const std::string& text) {
-  int numbers = 0;
-  bool above = false;
-  for (size_t at = 0; (at = text.find_first_not_of(" ,/", at)) != std::string::npos;) {
-    double x = 0;
-    auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), x, std::chars_format::fixed);
-    if (error != std::errc() || !(x >= 0 && x <= 1e15)) return false;
-    at = static_cast<size_t>(end - text.data());
-    if (at < text.size() && std::string_view(" ,/").find(text[at]) == std::string_view::npos) return false;
-    above |= x > 0;
-    ++numbers;
-  }
-  return numbers <= 3 && above;
-}
-
 }  // namespace
 
 bool follows_validation(const ScheduleOptions& s) {
@@ -478,6 +228,7 @@ Config parse_config(const std::string& yaml, const std::string& name, const std:
   Loader loader(config);
   loader.document(*load_yaml(yaml, name), name);
   for (const Setting& s : settings) loader.setting(s);
+  leave_aside(config);
   apply_type_defaults(config);
   validate(config);
   return config;
@@ -488,33 +239,10 @@ Config load_config(const std::string& file, const std::vector<Setting>& settings
   Loader loader(config);
   if (!file.empty()) loader.document(*read_yaml(file), file);
   for (const Setting& s : settings) loader.setting(s);
+  leave_aside(config);
   apply_type_defaults(config);
   validate(config);
   return config;
-}
-
-void validate(const Config& c) {
-  if (!c.model.path.empty() && !c.model.config.empty())
-    conflict(c, "model.path and model.config are both given", "model.config", "a model comes from one of them", "remove one");
-  if (c.data.valid_fraction > 0 && !c.data.valid.empty())
-    conflict(c, "data.valid and data.valid_fraction are both given", "data.valid_fraction",
-             "validation data come from one of them", "remove one");
-  if (!is_split(c.data.split))
-    conflict(c, fmt::format("data.split is '{}'", short_name(c.data.split)), "data.split",
-             "must be one to three numbers between commas, one of them above 0", "write for example 969,30,1");
-  if (c.parallel.split == StageSplit::cost && !c.parallel.stage_layers.empty())
-    conflict(c, "parallel.split and parallel.stage_layers are both given", "parallel.stage_layers",
-             "layers are shared by one of them", "remove one");
-  for (size_t i = 0; i < c.precision.recipes.size(); ++i)
-    if (!c.precision.recipes[i].compute && !c.precision.recipes[i].round)
-      conflict(c, fmt::format("precision.recipes[{}] changes nothing", i), "precision.recipes",
-               "an exception names the arithmetic or a rounding", "set its compute or round, or remove it");
-  if (c.health.skip_count > 0 && c.health.skip_norm == 0)
-    conflict(c, fmt::format("health.skip_count is {}", c.health.skip_count), "health.skip_count",
-             "it counts the steps that health.skip_norm skips", "set health.skip_norm too, or leave it out");
-  check_sizes(c);
-  check_preferences(c);
-  check_update(c);
 }
 
 std::string to_yaml(const Config& config) {

@@ -13,6 +13,12 @@ bool OptimizerTraits::is_taken(const std::string& key) const {
          std::find(takes.begin(), takes.end(), key) != takes.end();
 }
 
+std::string OptimizerTraits::default_of(const std::string& key, const std::string& otherwise) const {
+  for (const auto& [own, value] : defaults)
+    if (own == key) return value;
+  return otherwise;
+}
+
 // Defaults: torch.optim (adagrad, muon), Transformers (adafactor), DeepSpeed (lamb, lion and those of one bit), MindFormers
 // (came), ModelLink's command line (cadam).
 const std::vector<OptimizerTraits>& optimizer_traits() {

@@ -19,6 +19,7 @@ struct OptimizerTraits {
   size_t eps = 1;  // numbers of optimizer.eps
 
   bool is_taken(const std::string& key) const;
+  std::string default_of(const std::string& key, const std::string& otherwise) const;
 };
 
 const OptimizerTraits& traits_of(OptimizerType type);

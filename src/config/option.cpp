@@ -73,6 +73,14 @@ std::string plain_number(const Option& option, const std::string& given) {
   std::erase(text, ' ');
   const size_t digits = std::min(text.find_first_not_of("0123456789.,"), text.size());
   std::string number = text.substr(0, digits), unit = text.substr(digits);
+  if (number.ends_with(',')) number.pop_back();
+  for (const char* power : {"**", "^"})
+    if (unit.starts_with(power)) {
+      const YamlNode base = resolve_scalar(number), exponent = resolve_scalar(unit.substr(std::string_view(power).size()));
+      if (base.kind != Kind::integer || exponent.kind != Kind::integer) return "";
+      const double x = std::pow(static_cast<double>(base.integer), static_cast<double>(exponent.integer));
+      return std::isfinite(x) ? number_text(x) : "";
+    }
   if (const size_t comma = number.find(','); comma != std::string::npos) {
     const std::vector<std::string> groups = split(number, ',');
     const bool thousands = number[0] != '0' && number.find('.') == std::string::npos && comma > 0 && comma <= 3 &&
@@ -108,6 +116,21 @@ std::string plain_number(const Option& option, const std::string& given) {
   const double x = value.real * std::pow(1000.0, static_cast<double>(power + 1)),
                binary = value.real * std::pow(1024.0, static_cast<double>(power + 1));
   return rest.starts_with('i') ? number_text(binary) : number_text(x) + " or " + number_text(binary);
+}
+
+// "[1, 2, 3]" of "1-3", for a list of whole numbers; "" of anything else.
+std::string range_meant(const Option& option, const std::string& given) {
+  const size_t dash = given.find('-');
+  constexpr std::string_view kDigits = "0123456789";
+  if (!std::holds_alternative<std::vector<int64_t>*>(option.target) || dash == std::string::npos || dash == 0 || dash > 4 ||
+      given.size() == dash + 1 || given.size() > dash + 5 || given.find_first_not_of(kDigits) != dash ||
+      given.find_first_not_of(kDigits, dash + 1) != std::string::npos)
+    return "";
+  const int first = std::stoi(given.substr(0, dash)), last = std::stoi(given.substr(dash + 1));
+  if (last < first || last - first >= 64) return "";
+  std::vector<int> all;
+  for (int i = first; i <= last; ++i) all.push_back(i);
+  return fmt::format("[{}]", fmt::join(all, ", "));
 }
 
 // "0, or at least 1e-12 and at most 10: why".
@@ -316,6 +339,10 @@ class Assignment {
     if (std::string other = other_value_advice(option_.name(), text); !other.empty()) return other;
     for (const std::string& choice : choices)
       if (in_small_letters(choice) == in_small_letters(text)) return fmt::format("did you mean '{}'?", choice);
+    std::vector<std::string> longer;  // what begins so
+    for (const std::string& choice : choices)
+      if (text.size() >= 3 && choice.starts_with(in_small_letters(text))) longer.push_back("'" + choice + "'");
+    if (!longer.empty()) return fmt::format("did you mean {}?", fmt::join(longer, " or "));
     return did_you_mean(text, choices, "write one of them");
   }
 
@@ -328,8 +355,15 @@ class Assignment {
     const Kind plain = resolve_scalar(v.text).kind;
     if (plain == Kind::integer || plain == Kind::real) return "remove the quotes";
     if (!look_alike(v.text).empty()) return look_alike(v.text) + ": write " + with_plain_characters(v.text);
+    if (const std::string other = other_value_advice(option_.name(), v.text); !other.empty()) return other;
+    const bool whole =
+        std::holds_alternative<int64_t*>(option_.target) || std::holds_alternative<std::vector<int64_t>*>(option_.target);
+    if (const std::string list = range_meant(option_, v.text); !list.empty()) return "write " + list;
     const std::string meant = plain_number(option_, v.text);
-    return meant.empty() ? "write a number" : "write " + meant;
+    if (meant.empty() ||
+        (whole && resolve_scalar(meant).kind == Kind::real && meant.find_first_not_of("0123456789.") == meant.npos))
+      return whole ? "write a whole number" : "write a number";
+    return "write " + meant;
   }
   std::string place(const YamlNode& v) const { return v.line > 0 ? fmt::format("{}:{}", source_, v.line) : source_; }
   [[noreturn]] void wrong(const YamlNode& v, const std::string& rule, const std::string& fix) const {

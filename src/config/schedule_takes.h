@@ -1,15 +1,15 @@
-// Which arguments of schedule_classes.h a schedule.type takes. What Ravine's own types and these classes share is not among
-// them: where it has no effect a run says so (train/advice.cpp).
+// Which settings of the section a schedule.type takes.
 #pragma once
 #include <string_view>
-#include <vector>
 
-#include "config/choices.h"
+#include "config/config.h"
 
 namespace ravine {
 
-// Whether `key` is such an argument at all.
-bool is_class_argument(std::string_view key);
-bool takes_argument(ScheduleType type, std::string_view key);
+// type, steps and lr_scale are taken by all.
+bool takes_setting(ScheduleType type, std::string_view key);
+
+// Whether its type takes the setting, or the value is true of every type: no warm-up, no lowest rate.
+bool may_say(const ScheduleOptions& schedule, std::string_view key);
 
 }  // namespace ravine

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "data/indexed/indexed_file.h"
 #include "data/instruct/instruction_files.h"
+#include "files/tokenizer_files.h"
 
 namespace ravine {
 
@@ -44,6 +45,15 @@ bool is_record_file(const fs::path& path) {
   for (const char* description : {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json"})
     if (plain == description) return false;
   return std::any_of(std::begin(kSuffixes), std::end(kSuffixes), [&](const Suffix& s) { return plain.ends_with(s.text); });
+}
+
+// By its name: a file of a tokenizer, or of the model beside it.
+bool is_of_tokenizer(const fs::path& file) {
+  const std::string name = without_compression(file.filename().string());
+  auto is = [&](const char* other) { return name == other; };
+  return std::any_of(kTokenizerFiles.begin(), kTokenizerFiles.end(), is) ||
+         std::any_of(kTemplateFiles.begin(), kTemplateFiles.end(), is) || name == "config.json" ||
+         name == "generation_config.json" || name.ends_with(".index.json") || name.starts_with("adapter_");
 }
 
 // How what lies in such a file becomes data.
@@ -107,6 +117,10 @@ std::vector<std::string> source_files(const std::string& path) {
       throw UserError("no data in folder", path,
                       "it must hold .txt, .jsonl, .json, .csv or .parquet files (also .gz, .zst, .xz)",
                       "name another folder or the files themselves");
+    if (has_tokenizer(path) &&
+        std::all_of(files.begin(), files.end(), [](const std::string& file) { return is_of_tokenizer(file); }))
+      throw UserError("the folder of a tokenizer, not of data", path, "data are texts, records or token files",
+                      "name the folder of the data; a tokenizer is model.tokenizer");
     std::sort(files.begin(), files.end());
     return files;
   }

@@ -5,9 +5,12 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/missing_path.h"
 #include "base/program_name.h"
 #include "base/shell_word.h"
 #include "base/text.h"
+#include "files/tokenizer_files.h"
+#include "text/chat/chat_template.h"
 
 namespace ravine {
 namespace fs = std::filesystem;
@@ -46,6 +49,54 @@ Json adapter_config(const AdapterFolder& adapter) {
     throw UserError("not the config of an adapter", adapter.config_file, "it must be a JSON object",
                     "save the adapter again with PEFT");
   return config;
+}
+
+void check_adapter_folder(const std::string& folder, const std::string& key) {
+  const std::string
+      where = fmt::format("{}={}", key, folder),
+      rule = "it must be the folder of a LoRA adapter as PEFT saves it: adapter_config.json, adapter_model.safetensors";
+  auto refuse = [&](const std::string& what, const std::string& fix) { throw UserError(what, where, rule, fix); };
+  const fs::path path = folder;
+  std::error_code error;
+  auto holds = [&](const fs::path& in) { return fs::is_regular_file(in / "adapter_config.json", error); };
+  if (!fs::exists(path, error)) refuse("no such folder", missing_path_advice(folder, Hub::models));
+  if (!fs::is_directory(path, error))
+    refuse("a file where a folder is needed", holds(path.parent_path())
+                                                  ? fmt::format("name its folder, {}", shell_word(path.parent_path().string()))
+                                                  : "name the folder that PEFT has saved");
+  if (const auto found = find_adapter(folder)) {
+    if (found->config_file.empty())
+      refuse(fmt::format("adapter_config.json is missing beside {}", fs::path(found->weights_file).filename().string()),
+             "copy it there: it says which modules have adapters, and of which rank");
+    if (found->weights_file.empty())
+      refuse("no weights of an adapter beside adapter_config.json",
+             "copy adapter_model.safetensors, or adapter_model.bin, there");
+    return;
+  }
+  if (fs::exists(path / "config.json", error)) refuse("a model, not an adapter", "name it as the model, and an adapter here");
+  std::string inside;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (entry.is_directory(error) && holds(entry.path()) && (inside.empty() || entry.path().string() < inside))
+      inside = entry.path().string();
+  refuse("not the folder of an adapter", inside.empty()
+                                             ? "name the folder that PEFT has saved, or that a run with lora.rank has made"
+                                             : fmt::format("did you mean '{}'?", inside));
+}
+
+TalkPlaces talk_places(const std::string& folder, const std::string& adapter) {
+  TalkPlaces places{folder, "", folder};
+  if (adapter.empty()) return places;
+  std::error_code error;
+  const fs::path beside = adapter;
+  if (has_tokenizer(adapter)) {
+    places.tokenizer = adapter;
+    if (!load_chat_template(adapter) && fs::is_directory(folder, error) && load_chat_template(folder))
+      places.chat_template = folder;
+  } else if (fs::is_regular_file(beside / "chat_template.jinja", error)) {
+    places.chat_template = (beside / "chat_template.jinja").string();
+  }
+  if (fs::is_regular_file(beside / "generation_config.json", error)) places.generation = adapter;
+  return places;
 }
 
 void refuse_adapter(const std::string& folder, const std::string& key) {

@@ -56,16 +56,32 @@ bool says_nothing(const Json& value, const Json& none) {
   throw UserError(what, file, rule, "save the adapter again with PEFT, or merge it into its base there");
 }
 
+// Whether the value is of this type as it stands: a library would make 8 of 8.5.
+bool is_whole(const Json& value, const int64_t&) { return value.is_number_integer(); }
+template <class T>
+bool is_whole(const Json&, const T&) {
+  return true;
+}
+template <class T>
+bool is_whole(const Json& value, const std::vector<T>&) {
+  return std::all_of(value.begin(), value.end(), [](const Json& item) { return is_whole(item, T()); });
+}
+template <class T>
+bool is_whole(const Json& value, const std::map<std::string, T>&) {
+  return std::all_of(value.begin(), value.end(), [](const Json& item) { return is_whole(item, T()); });
+}
+
 template <class T>
 T field(const Json& config, const std::string& file, const char* key, T otherwise) {
   const auto it = config.find(key);
   if (it == config.end() || it->is_null()) return otherwise;
   try {
-    return it->get<T>();
-  } catch (const Json::exception&) {
-    refuse(file, fmt::format("\"{}\" is {}", key, escaped(it->dump(-1, ' ', true, Json::error_handler_t::replace))),
-           "it has another type in what PEFT writes");
+    T value = it->get<T>();
+    if (is_whole(*it, value)) return value;
+  } catch (const Json::exception&) {  // said below
   }
+  refuse(file, fmt::format("\"{}\" is {}", key, escaped(it->dump(-1, ' ', true, Json::error_handler_t::replace))),
+         "it has another type in what PEFT writes");
 }
 
 std::vector<std::string> names(const Json& config, const std::string& file, const char* key) {
@@ -76,19 +92,18 @@ std::vector<std::string> names(const Json& config, const std::string& file, cons
 
 TensorSource source_of(const std::vector<std::unique_ptr<TensorFile>>& files, const std::string& folder,
                        const WeightFiles& table, const Model& model) {
-  return {.files = files,
-          .where = folder,
-          .table = table,
-          .whole = "the adapter of this model",
-          .kind = model.facts().family,
-          .fix = "use the adapter with the base that it was trained on"};
+  return {
+      .files = files,
+      .where = folder,
+      .table = table,
+      .whole = "the adapter of this model",
+      .kind = model.facts().family,
+      .fix = "use the adapter with the base that it was trained on, and with the adapter_config.json that was saved with it"};
 }
 
 std::vector<std::unique_ptr<TensorFile>> open_adapter(const std::string& folder) {
+  check_adapter_folder(folder, "adapter");
   const auto adapter = find_adapter(folder);
-  if (!adapter || adapter->weights_file.empty())
-    throw UserError("no weights of an adapter", folder, "adapter_model.safetensors or adapter_model.bin must be there",
-                    "name the folder that PEFT has saved");
   check_export(folder, false);
   std::vector<std::unique_ptr<TensorFile>> files;
   files.push_back(open_tensor_file(adapter->weights_file));
@@ -159,10 +174,8 @@ std::unique_ptr<Model> with_adapter_of(const std::string& folder, const Model& b
 }
 
 LoraSettings adapter_settings(const std::string& folder) {
+  check_adapter_folder(folder, "adapter");
   const auto adapter = find_adapter(folder);
-  if (!adapter || adapter->config_file.empty())
-    throw UserError("not the folder of an adapter", folder, "adapter_config.json must be there",
-                    "name the folder that PEFT has saved");
   const std::string& file = adapter->config_file;
   const Json config = adapter_config(*adapter);
   if (const auto type = field<std::string>(config, file, "peft_type", ""); type != "LORA")
@@ -170,6 +183,8 @@ LoraSettings adapter_settings(const std::string& folder) {
   for (const Unused& u : unused_fields())
     if (const auto it = config.find(u.key); it != config.end() && !says_nothing(*it, u.none))
       refuse(file, fmt::format("\"{}\" asks for {}", u.key, u.what), "the arithmetic of plain LoRA is applied");
+  if (const auto task = field<std::string>(config, file, "task_type", "CAUSAL_LM"); task != "CAUSAL_LM")
+    refuse(file, fmt::format("task_type '{}'", escaped(task)), "adapters of models that write text (CAUSAL_LM) are applied");
   LoraSettings s;
   s.where = file;
   s.rank = field<int64_t>(config, file, "r", 8);
@@ -206,7 +221,8 @@ void load_adapter(const std::string& folder, const Model& model, WeightSource& s
   load_tensors(source_of(files, folder, table, model), model.params().params().size(), store);
 }
 
-void save_adapter(const SaveAdapter& options, const LoraSettings& lora, const Model& model, WeightSource& store) {
+void save_adapter(const SaveFolder& options, const std::string& base, const LoraSettings& lora, const Model& model,
+                  WeightSource& store) {
   auto or_null = [](const auto& list) { return list.empty() ? Json() : Json(list); };
   // all-linear is written as what it came to, as PEFT does.
   std::set<std::string> modules;
@@ -215,7 +231,7 @@ void save_adapter(const SaveAdapter& options, const LoraSettings& lora, const Mo
   const Json targets = lora.targets_whole ? Json(lora.targets.at(0)) : all ? Json(modules) : Json(lora.targets);
   Json config = {
       {"alpha_pattern", lora.alpha_pattern},
-      {"base_model_name_or_path", options.base},
+      {"base_model_name_or_path", base},
       {"bias", "none"},
       {"fan_in_fan_out",
        !model.files().tensors.empty() && std::any_of(model.files().tensors.begin(), model.files().tensors.end(),
@@ -250,7 +266,8 @@ void save_adapter(const SaveAdapter& options, const LoraSettings& lora, const Mo
   }
   std::vector<const FileTensor*> tensors;
   for (const FileTensor& t : table.tensors) tensors.push_back(&t);
-  write_tensors(folder.folder() + "/adapter_model.safetensors", tensors, options.dtype, store);
+  write_tensors(folder.folder() + "/adapter_model.safetensors", tensors, DType::f32, store);
+  save_talk(options, folder.folder(), model, !options.generation.empty());
   write_mark(folder.folder(), mark_of(folder.folder(), options.run, kModelFolder));
   folder.commit([&](const std::string& replaced) { refuse_foreign_model(replaced, options.run, nullptr); });
 }

@@ -3,9 +3,9 @@
 #pragma once
 #include <string>
 
-#include "files/folder_mark.h"
 #include "files/tensor_file.h"
 #include "io/adapter_folder.h"
+#include "io/huggingface.h"
 #include "model/adapters.h"
 
 namespace ravine {
@@ -28,13 +28,10 @@ WeightFiles adapter_files_in(const TensorFile& file, const Model& model);
 void load_adapter(const std::string& folder, const Model& model, WeightSource& store);
 void check_adapter(const std::string& folder, const Model& model);  // headers only
 
-struct SaveAdapter {
-  std::string dir;  // appears whole or not at all; one that the same run has made is replaced
-  DType dtype = DType::f32;
-  std::string base;  // base_model_name_or_path
-  std::string run;   // who makes it: recorded in its mark
-};
-// Blocks until the folder is on disk; errors as save_model_folder.
-void save_adapter(const SaveAdapter& options, const LoraSettings& lora, const Model& model, WeightSource& store);
+// Writes the adapter in f32, with what it was taught to talk by: tokenizer, chat template and generation_config.json of
+// `options`, as far as there are any (TRL keeps a tokenizer there too). `base`: base_model_name_or_path. Blocks until the
+// folder is on disk; errors as save_model_folder.
+void save_adapter(const SaveFolder& options, const std::string& base, const LoraSettings& lora, const Model& model,
+                  WeightSource& store);
 
 }  // namespace ravine

@@ -53,6 +53,8 @@ void refuse_foreign_model(const std::string& folder, const std::string& run, Fol
 // that cannot be used, leaves the old folder as it was; so does what refuse_foreign_model finds only at the end, and the new
 // folder stays beside it as DIR.new-N, which is told.
 void save_model_folder(const SaveFolder& options, const Model& model, WeightSource& store);
+// Of these only the tokenizer, the template and, with `generation`, generation_config.json.
+void save_talk(const SaveFolder& options, const std::string& into, const Model& model, bool generation);
 
 // Copies the files of a tokenizer into the folder, by the names that Transformers looks for; .xz and the like unpacked.
 // `source` is a folder (one without a tokenizer is fine) or a single file.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/missing_path.h"
+#include "config/other_names.h"
 #include "io/adapter_folder.h"
 #include "io/checkpoint.h"
 #include "io/convert/convert.h"
@@ -133,6 +134,9 @@ void check_checkpoint_folder(const std::string& folder, const std::string& key) 
   if (is_checkpoint(folder)) return;
   const std::string where = fmt::format("{}={}", key, folder),
                     rule = "it must be the folder of a checkpoint, such as RUN/checkpoints/step_000100";
+  if (const std::string meant = other_value_advice(key, folder); !meant.empty() && !fs::exists(path, error))
+    throw UserError(where, "command line or config",
+                    "auto goes on from the newest checkpoint, none begins anew, else it is a folder", meant);
   if (!fs::is_directory(path, error)) throw UserError("no such folder", where, rule, missing_path_advice(folder));
   for (const fs::path& checkpoints : {path / "checkpoints", path})
     if (const auto newest = first_step_to_try(checkpoints.string()))

@@ -180,6 +180,13 @@ void refuse_foreign_model(const std::string& folder, const std::string& run, Fol
                     "move it away, or choose another folder");
 }
 
+void save_talk(const SaveFolder& options, const std::string& into, const Model& model, bool generation) {
+  if (generation)
+    write_file_atomic(into + "/generation_config.json", generation_config(options.generation, model.facts()).dump(2) + "\n");
+  if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, into, options.missing_tokenizer_files);
+  if (!options.chat_template.empty()) write_file_atomic(into + "/chat_template.jinja", options.chat_template);
+}
+
 void save_model_folder(const SaveFolder& options, const Model& model, WeightSource& store) {
   torch_name(options.dtype);
   require(options.generation.is_object(), "save_model_folder: generation is a JSON object, got {}",
@@ -194,10 +201,7 @@ void save_model_folder(const SaveFolder& options, const Model& model, WeightSour
   if (target.has_parent_path()) create_folders(target.parent_path().string());
   AtomicFolder folder(target.string());
   write_file_atomic(folder.folder() + "/config.json", model_config(model, options.dtype).dump(2) + "\n");
-  write_file_atomic(folder.folder() + "/generation_config.json",
-                    generation_config(options.generation, model.facts()).dump(2) + "\n");
-  if (!options.tokenizer.empty()) copy_tokenizer(options.tokenizer, folder.folder(), options.missing_tokenizer_files);
-  if (!options.chat_template.empty()) write_file_atomic(folder.folder() + "/chat_template.jinja", options.chat_template);
+  save_talk(options, folder.folder(), model, true);
   write_weights(folder.folder(), options, model, store);
   write_mark(folder.folder(), mark_of(folder.folder(), options.run, kModelFolder));
   try {

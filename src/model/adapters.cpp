@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include <fmt/ranges.h>
+
 #include "base/text.h"
 #include "model/decoder.h"
 #include "model/vocabulary.h"
@@ -46,8 +48,10 @@ class ByPattern {
     if (patterns.size() > kMostPatterns)
       throw UserError(fmt::format("{} patterns in {}", patterns.size(), key), where, fmt::format("at most {}", kMostPatterns),
                       "name modules by fewer patterns");
-    for (const auto& [pattern, value] : patterns)
+    for (const auto& [pattern, value] : patterns) {
+      const Regex alone(pattern, where);  // says what is wrong with it as it was written
       patterns_.push_back({Regex("^(?:(.*\\.)?(" + pattern + "))$", where), pattern, value});
+    }
   }
   // Of the first pattern that the module matches, else `otherwise`.
   T of(const std::string& module, T otherwise) {
@@ -99,13 +103,39 @@ std::vector<Module> modules_of(const Model& model) {
   return out;
 }
 
-std::string ends_of(const std::vector<Module>& modules, bool targets) {
+// The last parts of the names of modules: of those that take an adapter, or of all.
+std::vector<std::string> ends_of(const std::vector<Module>& modules, bool targets) {
   std::set<std::string> ends;
   for (const Module& m : modules)
     if (targets ? m.takes() : !m.copy) ends.insert(m.file.substr(m.file.rfind('.') + 1));
-  std::string out;
-  for (const std::string& e : ends) out += (out.empty() ? "" : ", ") + e;
-  return out;
+  return {ends.begin(), ends.end()};
+}
+
+// What to write instead of a word that no module's name ends in.
+std::string meant(const std::string& word, const std::vector<std::string>& words, const std::string& otherwise) {
+  if (word.find(',') != std::string::npos) {
+    std::vector<std::string> each;
+    for (std::string one : split(word, ',')) {
+      std::erase(one, ' ');
+      if (!one.empty()) each.push_back(one);
+    }
+    return fmt::format("write a list: [{}]", fmt::join(each, ", "));
+  }
+  const std::string near = nearest(word, words);
+  return near.empty() ? otherwise : fmt::format("did you mean '{}'?", near);
+}
+
+std::string targets_meant(const std::string& word, const std::vector<Module>& modules) {
+  std::vector<std::string> ends = ends_of(modules, true);
+  const std::string otherwise = fmt::format("choose among {}, or all-linear", fmt::join(ends, ", "));
+  if (word == "all" || word == "all_linear" || word == "linear") return "did you mean 'all-linear'?";
+  ends.emplace_back("all-linear");
+  return meant(word, ends, otherwise);
+}
+
+std::string saved_meant(const std::string& word, const std::vector<Module>& modules) {
+  const std::vector<std::string> ends = ends_of(modules, false);
+  return meant(word, ends, fmt::format("choose among {}", fmt::join(ends, ", ")));
 }
 
 // Megatron's word for a module, and ends of the names by which models declare what it is; `proj` joins gate and up.
@@ -141,6 +171,11 @@ std::string end_of(const Module& module, const std::string& declared_end, const 
 
 }  // namespace
 
+std::string LoraSettings::where_of(const std::string& key) const {
+  const auto place = places.find(key);
+  return place == places.end() ? where : place->second;
+}
+
 std::vector<std::string> family_spelling(const Model& base, const std::vector<std::string>& ends) {
   const std::vector<Module> modules = modules_of(base);
   std::vector<std::string> out;
@@ -170,24 +205,24 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
   };
   for (int64_t layer : lora.layers)
     if (layer < 0 || layer >= base.facts().layers)
-      throw UserError(fmt::format("layer {} of {}", layer, base.facts().layers), lora.where, "layers count from 0",
+      throw UserError(fmt::format("layer {} of {}", layer, base.facts().layers), lora.where_of("layers"), "layers count from 0",
                       fmt::format("name layers below {}", base.facts().layers));
   for (const std::string& t : lora.targets)
     if (!lora.targets_whole && t != "all-linear" &&
         std::none_of(modules.begin(), modules.end(), [&](const Module& m) { return is_end(m.file, t); }))
-      throw UserError(fmt::format("no module of the model ends in '{}'", t), lora.where,
+      throw UserError(fmt::format("no module of the model ends in '{}'", t), lora.where_of("targets"),
                       "targets are the last parts of names of linear layers, of the embedding or of the head",
-                      fmt::format("choose among {}, or all-linear", ends_of(modules, true)));
-  ByPattern ranks("rank_pattern", lora.rank_pattern, lora.where);
-  ByPattern alphas("alpha_pattern", lora.alpha_pattern, lora.where);
+                      targets_meant(t, modules));
+  ByPattern ranks("rank_pattern", lora.rank_pattern, lora.where_of("rank_pattern"));
+  ByPattern alphas("alpha_pattern", lora.alpha_pattern, lora.where_of("alpha_pattern"));
   std::map<std::string, AdapterSpec> chosen;  // by declared name
   for (const Module& m : modules) {
     if (!targeted(m)) continue;
     if (!m.takes())
-      throw UserError(
-          fmt::format("a target that is no linear layer: {}", m.file), lora.where,
-          "adapters stand beside the linear layers of attention and MLP, the embedding and the head",
-          fmt::format("choose among {}, or all-linear; lora.save trains other modules whole", ends_of(modules, true)));
+      throw UserError(fmt::format("a target that is no linear layer: {}", m.file), lora.where_of("targets"),
+                      "adapters stand beside the linear layers of attention and MLP, the embedding and the head",
+                      fmt::format("choose among {}, or all-linear; lora.save trains other modules whole",
+                                  fmt::join(ends_of(modules, true), ", ")));
     if (!lora.layers.empty() && std::find(lora.layers.begin(), lora.layers.end(), layer_of(m.declared)) == lora.layers.end())
       continue;
     const int64_t rank = ranks.of(m.file, lora.rank);
@@ -202,14 +237,14 @@ std::map<std::string, AdapterSpec> adapter_specs(const Model& base, const LoraSe
                     "embedding and head have an A and a B each, or are trained whole as one table",
                     "train the adapter again without ensure_weight_tying, or with the embedding in modules_to_save");
   if (lora.from_options)
-    for (const auto& [key, unused] : {std::pair{"lora.rank_pattern", ranks.unused()}, {"lora.alpha_pattern", alphas.unused()}})
+    for (const auto& [key, unused] : {std::pair{"rank_pattern", ranks.unused()}, {"alpha_pattern", alphas.unused()}})
       if (!unused.empty())
-        throw UserError(fmt::format("no module with an adapter matches '{}'", unused), key,
+        throw UserError(fmt::format("no module with an adapter matches '{}'", unused), lora.where_of(key),
                         "a pattern is the end of a module's name, or a regular expression",
                         "remove it, or name a module that lora.targets names");
   if (chosen.empty())
     throw UserError("no module gets an adapter", lora.where, "targets and layers must leave one",
-                    fmt::format("choose among {}, or all-linear", ends_of(modules, true)));
+                    fmt::format("choose among {}, or all-linear", fmt::join(ends_of(modules, true), ", ")));
   return chosen;
 }
 
@@ -252,13 +287,12 @@ std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora
     }
     for (const std::string& copy : model->files().copies)
       if (copy.substr(0, copy.rfind('.')).ends_with(word))
-        throw UserError(fmt::format("'{}' is the embedding once more (tie_word_embeddings)", copy), lora.where,
+        throw UserError(fmt::format("'{}' is the embedding once more (tie_word_embeddings)", copy), lora.where_of("save"),
                         "a module that is trained whole has weights of its own",
                         "leave it out of the modules that are trained whole, or name the embedding, which is both");
     if (!found)
-      throw UserError(fmt::format("no module of the model ends in '{}'", word), lora.where,
-                      "modules that are trained whole are named by their last parts",
-                      fmt::format("choose among {}", ends_of(modules, false)));
+      throw UserError(fmt::format("no module of the model ends in '{}'", word), lora.where_of("save"),
+                      "modules that are trained whole are named by their last parts", saved_meant(word, modules));
   }
   return model;
 }

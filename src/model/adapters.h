@@ -23,7 +23,9 @@ struct LoraSettings {
   std::vector<std::string> save;  // modules trained whole: names that end so
   bool ties_weights = false;      // of a tied base, embedding and head are trained whole as one table (ensure_weight_tying)
   std::string where;              // for messages: the option or the file
-  bool from_options = false;      // not from a file: a pattern that matches nothing is a mistake
+  std::map<std::string, std::string> places;  // of options: where each that was given stands, by key
+  std::string where_of(const std::string& key) const;
+  bool from_options = false;  // not from a file: a pattern that matches nothing is a mistake
 };
 
 // Ends of module names with those that the family's files do not have, but Megatron has, as the files spell them: on Llama

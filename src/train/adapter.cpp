@@ -69,7 +69,13 @@ std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
                  .save = save,
                  .ties_weights = false,
                  .where = "lora.targets",
+                 .places = {},
                  .from_options = true};
+  for (const char* key : {"targets", "rank_pattern", "alpha_pattern", "layers", "save"}) {
+    const std::string option = fmt::format("lora.{}", key);
+    if (const auto source = c.sources.find(option); source != c.sources.end())
+      s.places[key] = fmt::format("{}, {}", option, source->second);
+  }
   s.ties_weights = is_tied(base) && saves_table(base, s);
   if (o.path.empty()) return refuse_merged_tie(c, base, s), s;
   LoraSettings stored = adapter_settings(o.path);

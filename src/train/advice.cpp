@@ -11,6 +11,8 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/shell_word.h"
+#include "config/asked.h"
+#include "config/optimizer_types.h"
 #include "data/indexed/indexed_tokens.h"
 #include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
@@ -340,6 +342,32 @@ std::vector<std::string> idle_options(const Config& c, const Mesh& mesh) {
   if (c.parallel.virtual_stages > 1 && mesh.pipeline == 1)
     lines.push_back(fmt::format("parallel.virtual={} has no effect without pipeline stages (parallel.pipeline)",
                                 c.parallel.virtual_stages));
+  const PrecisionOptions& p = c.precision;
+  const bool f32 = p.compute == DType::f32 || p.compute == DType::f64;
+  if (p.gradients == GradientType::compute && f32)
+    lines.push_back(
+        fmt::format("precision.gradients=compute has no effect with precision.compute={}: gradients are {} as it is",
+                    name(*p.compute), name(*p.compute)));
+  const bool moves = p.loss_scale ? *p.loss_scale == 0 : p.compute == DType::f16;
+  for (const std::string& option : asked_options(c)) {
+    if (!option.starts_with("precision.scale_")) continue;
+    if (!moves && p.compute)
+      lines.push_back(fmt::format("{} has no effect: {}", option,
+                                  p.loss_scale && *p.loss_scale > 0 ? "precision.loss_scale is fixed"
+                                                                    : "only gradients of precision.compute=f16 are scaled"));
+    else if (p.scale_rule == ScaleRule::mindformers && option.find("hysteresis") != std::string::npos)
+      lines.push_back(fmt::format("{} has no effect: precision.scale_rule=mindformers has no hysteresis", option));
+  }
+  const bool one_bit = traits_of(c.optimizer.type).is_taken("freeze_step"),
+             zero_one = traits_of(c.optimizer.type).is_taken("var_freeze_step");
+  if (const int64_t from = zero_one ? c.optimizer.var_freeze_step : c.optimizer.freeze_step; one_bit || zero_one) {
+    if (mesh.data == 1)
+      lines.push_back(fmt::format("optimizer.type={} on one data rank: nothing is sent", name(c.optimizer.type)));
+    else if (from >= c.train.steps)
+      lines.push_back(
+          fmt::format("optimizer.{}freeze_step={} is not below train.steps={}: optimizer.type={} never sends one bit",
+                      zero_one ? "var_" : "", from, c.train.steps, name(c.optimizer.type)));
+  }
   return lines;
 }
 

@@ -104,6 +104,10 @@ SaveFolder save_folder_of(const OpenedRun& run) {
   folder.missing_tokenizer_files = missing_tokenizer_files;
   folder.generation = generation_of(run);
   folder.chat_template = run.data.chat_template;
+  if (run.lora && !c.lora.merge) {  // beside a base that has them, unless they are others
+    folder.tokenizer = c.model.tokenizer;
+    if (!run.data.end_token) folder.generation = Json::object();
+  }
   folder.run = run.folder->run();
   folder.seen = run.folder->model_seen();
   return folder;
@@ -132,9 +136,7 @@ void write_model(const OpenedRun& run, const Progress& progress, const Saves& sa
     try {
       ExactFrozen exact(store, *run.model, run.chosen.types, exact_from);
       WeightSource& source = exact_from.empty() ? store : exact;
-      if (run.lora && !run.config.lora.merge)
-        return save_adapter({.dir = folder.dir, .base = run.config.model.path, .run = folder.run}, *run.lora, *run.model,
-                            store);
+      if (run.lora && !run.config.lora.merge) return save_adapter(folder, run.config.model.path, *run.lora, *run.model, store);
       if (!run.lora) return save_model_folder(folder, *run.model, source);
       MergedWeights merged(source, *run.model, *run.lora);
       save_model_folder(folder, *run.model, merged);
@@ -206,22 +208,19 @@ void export_model(const OpenedRun& run, const Progress& progress, const Saves& s
                folder.dtype == DType::f32 || (run.lora && !run.config.lora.merge)
                    ? ""
                    : fmt::format(" in {}, rounded from f32 (checkpoint.model_dtype)", name(folder.dtype)));
-  const bool chats = first && run.data.end_token && load_chat_template(folder.dir);
+  const std::string talk = first && run.data.end_token &&
+                                   (!folder.chat_template.empty() || load_chat_template(folder.dir) ||
+                                    (!run.config.model.path.empty() && load_chat_template(run.config.model.path)))
+                               ? "--chat "
+                               : "";
   if (run.lora && !run.config.lora.merge) {
-    // The template that the answers were learned with, where the base has none of its own.
-    const std::string& given = run.config.data.chat_template;
-    const bool own = first && run.data.end_token && load_chat_template(run.config.model.path);
-    const std::string talk = !run.data.end_token    ? ""
-                             : own || given.empty() ? "--chat "
-                                                    : fmt::format("--chat --template {} ", shell_word(given));
     run.log.line(
         "next     {0} generate --model {1} --adapter {2} {3}--prompt TEXT; one model of both: {0} merge-lora --model {1} --adapter {2} --output DIR",
         program_word(), shell_word(run.config.model.path), shell_word(folder.dir), talk);
   } else {
-    run.log.line("next     {}", has_tokenizer(folder.dir)
-                                    ? fmt::format("{} generate --model {} {}--prompt TEXT --sample", program_word(),
-                                                  shell_word(folder.dir), chats ? "--chat " : "")
-                                    : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
+    run.log.line("next     {}", has_tokenizer(folder.dir) ? fmt::format("{} generate --model {} {}--prompt TEXT --sample",
+                                                                        program_word(), shell_word(folder.dir), talk)
+                                                          : fmt::format("{} info {}", program_word(), shell_word(folder.dir)));
   }
   const std::string checkpoint = checkpoint_name(progress.done);
   try {  // without it the next start exports again

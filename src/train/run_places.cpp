@@ -1,12 +1,17 @@
 #include "train/run_places.h"
 
 #include <filesystem>
+#include <fstream>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/program_name.h"
 #include "base/shell_word.h"
 #include "config/config.h"
 #include "files/fd.h"
 #include "files/same_path.h"
+#include "io/adapter_folder.h"
+#include "io/checkpoint.h"
 #include "train/run_folder.h"
 
 namespace ravine {
@@ -26,6 +31,20 @@ bool is_copy(const fs::path& prepared, const std::string& said) {
   return is_run((prepared / "run").string()) && !lies_within(said, prepared.string()) &&
          (!fs::exists(said, error) || is_prepared(folder_of(said)));
 }
+
+bool holds_adapter(const fs::path& run) { return holds(run / "adapter", "adapter_config.json"); }
+
+// What the run's config.yaml says; the defaults where it cannot be read.
+Config options_of_run(const fs::path& run) {
+  try {
+    return load_config((run / "config.yaml").string());
+  } catch (const Error&) {  // `train` says what is wrong with it
+    return {};
+  }
+}
+
+// Of the words after `ravine`.
+std::string goes_on(const fs::path& run) { return fmt::format("go on with it by `{}`", command_that_goes_on_in(run.string())); }
 
 }  // namespace
 
@@ -49,11 +68,65 @@ std::string model_meant_by(const std::string& path, const std::string& key) {
   const fs::path run = run_meant_by(path);
   if (!is_run(run.string()) || holds(run, "config.json")) return path;
   if (holds(run / "model", "config.json")) return (run / "model").lexically_normal().string();
+  const std::string where = fmt::format("{}={}", key, path);
+  if (const Config c = options_of_run(run); c.lora.asked() || holds_adapter(run)) {
+    if (!holds_adapter(run))
+      throw UserError("a run without a model", where, "it trains an adapter, which is written when the run has come to its end",
+                      goes_on(run));
+    throw UserError("a run of an adapter, not of a model", where, "its adapter stands beside the model that it was trained on",
+                    fmt::format("make one model of both: `{} merge-lora --model {} --adapter {} --output DIR`", program_word(),
+                                shell_word(c.model.path), shell_word((run / "adapter").lexically_normal().string())));
+  }
   throw UserError(
-      "a run without a model", fmt::format("{}={}", key, path), "it is written when the run has come to its end",
-      fmt::format(
-          "go on with it by `{}`, or make a model of its newest checkpoint by `ravine convert --input {} --output DIR --to hf`",
-          command_that_goes_on_in(run.string()), shell_word(run.string())));
+      "a run without a model", where, "it is written when the run has come to its end",
+      fmt::format("{}, or make a model of its newest checkpoint by `ravine convert --input {} --output DIR --to hf`",
+                  goes_on(run), shell_word(run.string())));
+}
+
+std::string adapter_meant_by(const std::string& path, const std::string& key) {
+  const fs::path run = run_meant_by(path);
+  if (!is_run(run.string())) return check_adapter_folder(path, key), path;
+  if (holds_adapter(run)) return (run / "adapter").lexically_normal().string();
+  const Config c = options_of_run(run);
+  const bool model = holds(run / "model", "config.json");
+  throw UserError(
+      "a run without an adapter", fmt::format("{}={}", key, path),
+      !c.lora.asked()         ? "it trains all weights of its model"
+      : c.lora.merge && model ? "its adapter is merged into its model"
+                              : "it is written when the run has come to its end",
+      model ? fmt::format("name its model, {}", shell_word((run / "model").lexically_normal().string())) : goes_on(run));
+}
+
+MeantModel model_and_adapter_meant_by(const std::string& model, const std::string& adapter) {
+  const fs::path run = run_meant_by(model);
+  const bool of_run = is_run(run.string()) && !holds(run, "config.json");
+  MeantModel meant{model, adapter.empty() ? "" : adapter_meant_by(adapter, "--adapter")};
+  if (of_run && holds_adapter(run) && (!adapter.empty() || !holds(run / "model", "config.json"))) {
+    if (const std::string base = options_of_run(run).model.path; !base.empty()) {
+      meant.model = base;
+      if (adapter.empty()) meant.adapter = (run / "adapter").lexically_normal().string();
+    }
+  }
+  meant.model = model_meant_by(meant.model, "--model");
+  return meant;
+}
+
+std::string older_than_its_run(const std::string& made) {
+  fs::path folder = fs::path(made).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();
+  const fs::path run = folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+  const bool adapter = folder.filename() == "adapter";
+  if ((folder.filename() != "model" && !adapter) || !is_run(run.string())) return "";
+  std::ifstream in(run / "exported");
+  std::string of;
+  in >> of;
+  const auto step = checkpoint_step(of), newest = first_step_to_try((run / "checkpoints").string());
+  if (!step || !newest || *newest <= *step) return "";
+  return fmt::format("{} is of step {}, its run has come to step {}: {} to its end, which writes it anew{}", folder.string(),
+                     *step, *newest, goes_on(run),
+                     adapter ? ""
+                             : fmt::format("; a model of step {}: `ravine convert --input {} --output DIR --to hf`", *newest,
+                                           shell_word(run.string())));
 }
 
 std::string command_that_goes_on_in(const std::string& run) {

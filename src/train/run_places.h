@@ -19,6 +19,21 @@ std::string run_meant_by(const std::string& path);
 // UserError that names `key`, the option or flag that gave the path.
 std::string model_meant_by(const std::string& path, const std::string& key);
 
+// Of --model and --adapter of a command: what they stand for. Beside an adapter a run that trained one, or its prepared folder,
+// stands for its base; alone for both, where the run has made no model.
+struct MeantModel {
+  std::string model, adapter;  // "": none
+};
+MeantModel model_and_adapter_meant_by(const std::string& model, const std::string& adapter);
+
+// Of a run, or a prepared folder, the adapter that the run has made; any other path as it is, if it is an adapter. Else a
+// UserError that names `key`.
+std::string adapter_meant_by(const std::string& path, const std::string& key);
+
+// Where RUN/model or RUN/adapter is of an earlier end than the run's newest checkpoint: a warning with both steps and the
+// commands; else "".
+std::string older_than_its_run(const std::string& made);
+
 // "ravine train --config RUN/config.yaml", with train.output=RUN where the file, of a copied or moved run, names another
 // folder.
 std::string command_that_goes_on_in(const std::string& run);

@@ -26,7 +26,7 @@ std::string text_in(const Json& object, const char* key) {
 }
 
 const char* kNewRun =
-    "or begin a run of its own: another train.output (weights of a checkpoint: ravine convert --to hf, then model.path)";
+    "or begin a run of its own: another train.output (weights of a checkpoint: ravine convert --to hf, then model.path; of an adapter: lora.path)";
 
 }  // namespace
 

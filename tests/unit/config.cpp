@@ -1,4 +1,5 @@
 #include "config/config.h"
+#include "config/asked.h"
 
 #include <gtest/gtest.h>
 
@@ -176,11 +177,37 @@ TEST(Config, OptimizersHaveTheirOwnSettings) {
       "optimizer.lr is 0.001, optimizer.relative_step true (run.yaml:1): adafactor works out its own rate where relative_step is "
       "true, as it is by default; remove optimizer.lr, or set optimizer.relative_step=false");
   EXPECT_EQ(error_of("optimizer: {type: came, eps: 1e-8}"),
-            "optimizer.eps has 1 number (run.yaml:1): came takes 3; write as many");
+            "optimizer.eps has 1 number (run.yaml:1): came takes 3; write optimizer.eps=[1e-30, 1e-3, 1e-16], or leave it out");
   EXPECT_NE(error_of("optimizer: {type: lamb, eps: [1e-8, 1e-3]}").find("lamb takes 1"), std::string::npos);
   EXPECT_NE(error_of("optimizer: {type: came, beta1: 0}").find("needs one; set optimizer.beta1=0.9"), std::string::npos);
   EXPECT_NE(error_of("optimizer: {type: lamb, max_coeff: 0.001}").find("set optimizer.max_coeff above"), std::string::npos);
   EXPECT_NE(error_of("optimizer: {type: adafactor, relative_step: false, warmup_init: true}").find("warmup_init"),
+            std::string::npos);
+}
+
+// Whatever its value, where somebody asked for it: a complete file asks for nothing, and a type behind a file is another's.
+TEST(Config, SettingsOfOtherTypesAreRefused) {
+  EXPECT_EQ(
+      error_of("optimizer: {type: lion, eps: 1e-8}"),
+      "optimizer.eps is 1.0e-08, optimizer.type lion (run.yaml:1): lion has no such setting, adamw, adam, adagrad, adafactor, "
+      "lamb, muon, came, onebit_adam, zeroone_adam, onebit_lamb have; remove it, or set optimizer.type=adamw");
+  EXPECT_EQ(
+      error_of("schedule: {cycle_min_lr: 1e-5}"),
+      "schedule.cycle_min_lr is 1.0e-05, schedule.type cosine (run.yaml:1): cosine has no such setting, OneCycle has; remove "
+      "it, or set schedule.type=OneCycle");
+  EXPECT_NE(error_of("schedule: {type: constant, min_lr_ratio: 0.1}").find("constant has no such setting"), std::string::npos);
+  from("schedule: {type: constant, min_lr_ratio: 0}");
+  from("schedule: {type: OneCycle, cycle_min_lr: 1e-5, cycle_max_lr: 1e-3, warmup_steps: 0}");
+  const std::string muon = to_yaml(from("optimizer: {type: muon, momentum: 0.8}"));
+  EXPECT_EQ(to_yaml(from(muon)), muon) << "a complete file asks for nothing";
+  const Config lion = from(muon, {"optimizer.type=lion"}),
+               other = from("schedule: {warmup_steps: 7, power: 1}", {"schedule.type=WarmupLR"});
+  EXPECT_EQ(lion.optimizer.momentum, OptimizerOptions().momentum);
+  EXPECT_EQ(other.schedule.warmup_steps, ScheduleOptions().warmup_steps);
+  EXPECT_EQ(left_aside(other),
+            (std::vector<std::string>{"schedule.warmup_steps of run.yaml:1 has no effect with schedule.type=WarmupLR"}));
+  EXPECT_NE(error_of("schedule: {warmup_steps: 7}", {"schedule.type=WarmupLR", "schedule.power=2"})
+                .find("WarmupLR has no such setting"),
             std::string::npos);
 }
 

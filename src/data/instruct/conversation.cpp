@@ -219,6 +219,35 @@ void refuse_wrapped(const Json& record, const std::string& where) {
                               lists.size() > 1 ? "each such list" : "that list"));
 }
 
+constexpr const char* kMessages =
+    R"({"messages": [{"role": "user", "content": ".."}, {"role": "assistant", "content": ".."}]})";
+
+// Turns of other forms: texts in turn, questions and answers in one entry, a list as text.
+void refuse_turns(const Json& record, const std::string& where) {
+  for (const char* key : {"messages", "conversations"})
+    if (const auto text = record.find(key); text != record.end() && text->is_string()) {
+      const Json list = Json::parse(text->get<std::string>(), nullptr, false);
+      if (list.is_array() && !list.empty() && list.front().is_object())
+        throw UserError(
+            fmt::format("'{}' is a text that holds a list", key), where, "it must be the list itself",
+            fmt::format("write \"{0}\": [..] without quotes around the list, as json.loads makes it of \"{0}\"", key));
+    }
+  const bool has_text = std::any_of(record.begin(), record.end(),
+                                    [](const Json& v) { return v.is_string() && v.get_ref<const std::string&>().size() > 40; });
+  for (const auto& [key, value] : record.items()) {
+    if (!value.is_array() || value.empty()) continue;
+    if (value.front().is_object() && value.front().contains("input") && value.front().contains("output"))
+      throw UserError(fmt::format("'{}' holds pairs of input and output", key), where,
+                      "each turn of a conversation has its own entry", fmt::format("write each as {}", kMessages));
+    static const std::vector<std::string> kTurns = {"dialog",       "dialogue",      "dialogs",  "dialogues", "turns",
+                                                    "conversation", "conversations", "messages", "chat"};
+    if (!has_text && value.front().is_string() &&
+        std::find(kTurns.begin(), kTurns.end(), in_small_letters(key)) != kTurns.end())
+      throw UserError(fmt::format("the turns under '{}' have no speakers", key), where,
+                      "each turn of a conversation says who speaks", fmt::format("write them as {}", kMessages));
+  }
+}
+
 }  // namespace
 
 void refuse_chat_slip(const Json& record, const std::string& where) {
@@ -240,6 +269,7 @@ void refuse_chat_slip(const Json& record, const std::string& where) {
                     "set train.objective=dpo to learn which answer is preferred; to learn the chosen ones alone, write them as "
                     "conversations ('instruction' and 'output')");
   refuse_wrapped(record, where);
+  refuse_turns(record, where);
   if (record.contains("instruction")) refuse("output", ChatFormat::alpaca, is_text);
   if (record.contains("output")) refuse("instruction", ChatFormat::alpaca, is_text);
   refuse("messages", ChatFormat::messages, is_list);

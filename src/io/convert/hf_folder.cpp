@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "files/safetensors.h"
+#include "io/adapter_folder.h"
 #include "io/convert/stream.h"
 #include "io/huggingface.h"
 #include "io/open_weights.h"
@@ -81,15 +82,18 @@ void write_config(TargetFolder& folder, const Weights& w, const std::vector<Name
 }
 
 void copy_beside(TargetFolder& folder, const Weights& w) {
-  std::error_code error;
-  if (const std::string& tokenizer = w.tokenizer.empty() ? w.folder : w.tokenizer; !tokenizer.empty())
-    copy_tokenizer(tokenizer, folder.folder(), w.missing_tokenizer_files);
-  if (w.folder.empty()) return;
-  if (const std::string file = w.folder + "/generation_config.json"; fs::is_regular_file(file, error)) {
-    const std::string to = folder.path("generation_config.json");
+  const TalkPlaces talk = talk_places(w.tokenizer.empty() ? w.folder : w.tokenizer, w.adapter);
+  if (!talk.tokenizer.empty()) copy_tokenizer(talk.tokenizer, folder.folder(), w.missing_tokenizer_files);
+  auto copy = [&](const fs::path& file) {
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) return;
+    const std::string to = folder.path(file.filename().string());
     fs::copy_file(file, to, fs::copy_options::overwrite_existing, error);
-    if (error) throw_system("copy " + file, to, error.value());
-  }
+    if (error) throw_system("copy " + file.string(), to, error.value());
+  };
+  copy(talk.chat_template);
+  if (const std::string from = w.adapter.empty() || talk.generation != w.adapter ? w.folder : w.adapter; !from.empty())
+    copy(fs::path(from) / "generation_config.json");
 }
 
 void write_hf(TargetFolder& folder, const Weights& w, const std::vector<NamedElements>& tensors,

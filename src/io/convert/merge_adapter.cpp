@@ -111,7 +111,7 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
     ElementsPtr& w = weights.tensors.at(module + ".weight");  // without an A of its own it shares that of the module before it
     w = std::make_shared<LowRankSum>(w, down, found->second, specs.at(module).scale);
   }
-  weights.notes.push_back(fmt::format("merged with {}", adapter));
+  weights.adapter = adapter;
 }
 
 }  // namespace ravine

@@ -28,6 +28,7 @@ struct Weights {
   std::function<std::map<std::string, std::string>(const std::string&)>
       missing_tokenizer_files;  // as in SaveFolder (io/huggingface.h)
   std::string folder;           // Hugging Face folder with tokenizer and generation_config.json; "" if there is none
+  std::string adapter;  // that was merged: what it keeps of tokenizer, template and generation_config.json counts before
   RunPosition position;
   Json data_history;               // of a Ravine run: what it saw of its data (data/history.h); null elsewhere
   std::vector<std::string> notes;  // what the user should know

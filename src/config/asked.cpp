@@ -1,0 +1,78 @@
+#include "config/asked.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "config/optimizer_types.h"
+#include "config/schedule_takes.h"
+
+namespace ravine {
+namespace {
+
+constexpr int kListing = 50;  // options of a file that is a listing: nobody asks for so many, a run's config.yaml has them all
+
+constexpr std::string_view kLeftAside = ", left aside";
+
+// "run.yaml:4".
+bool is_place_in_file(const std::string& source) {
+  const size_t colon = source.rfind(':');
+  return colon != std::string::npos && source.find_first_not_of("0123456789", colon + 1) == std::string::npos;
+}
+
+std::string file_of(const std::string& source) {
+  return is_place_in_file(source) ? source.substr(0, source.rfind(':')) : source;
+}
+
+}  // namespace
+
+void leave_aside(Config& config) {
+  Config table;
+  auto sweep = [&](auto& section, auto& plain, const char* of, auto&& takes) {
+    const auto type = config.sources.find(std::string(of) + ".type");
+    if (type == config.sources.end()) return;
+    const std::vector<Option> options = options_of(section, of), defaults = options_of(plain, of);
+    for (size_t i = 0; i < options.size(); ++i) {
+      const auto source = config.sources.find(options[i].name());
+      if (source == config.sources.end() || !is_place_in_file(source->second) ||
+          file_of(source->second) == file_of(type->second) || takes(options[i].key))
+        continue;
+      if (options[i].yaml() != defaults[i].yaml()) config.sources[options[i].name() + std::string(kLeftAside)] = source->second;
+      options[i].assign(*load_yaml(defaults[i].yaml(), "default", false), "default");
+      config.sources.erase(options[i].name());
+    }
+  };
+  sweep(config.optimizer, table.optimizer, "optimizer",
+        [&](const std::string& key) { return traits_of(config.optimizer.type).is_taken(key); });
+  sweep(config.schedule, table.schedule, "schedule", [&](const std::string& key) { return may_say(config.schedule, key); });
+}
+
+std::vector<std::string> left_aside(const Config& config) {
+  std::vector<std::string> lines;
+  for (const auto& [key, place] : config.sources)
+    if (key.ends_with(kLeftAside)) {
+      const std::string option = key.substr(0, key.size() - kLeftAside.size());
+      const bool schedule = option.starts_with("schedule.");
+      lines.push_back(fmt::format("{} of {} has no effect with {}.type={}", option, place, schedule ? "schedule" : "optimizer",
+                                  schedule ? name(config.schedule.type) : name(config.optimizer.type)));
+    }
+  return lines;
+}
+
+std::set<std::string> asked_options(const Config& config) {
+  std::map<std::string, int> given;  // by file
+  for (const auto& [option, source] : config.sources) ++given[file_of(source)];
+  Config copy = config, table;
+  const std::vector<Section> sections = sections_of(copy), plain = sections_of(table);
+  std::set<std::string> asked;
+  for (size_t s = 0; s < sections.size(); ++s)
+    for (size_t i = 0; i < sections[s].options.size(); ++i) {
+      const Option& option = sections[s].options[i];
+      const auto source = config.sources.find(option.name());
+      if (source == config.sources.end()) continue;
+      if (given[file_of(source->second)] < kListing || option.yaml() != plain[s].options[i].yaml()) asked.insert(option.name());
+    }
+  return asked;
+}
+
+}  // namespace ravine
