@@ -57,13 +57,13 @@ void print_rows(const ConvertReport& report) {
 }
 
 // Converts, with a progress bar and what the user should know.
-ConvertReport show_conversion(const ConvertOptions& o, Log& log) {
+ConvertReport show_conversion(const ConvertOptions& o, Log& log, bool layout = true) {
   ConvertReport report = convert_weights(o, [&](int64_t done, int64_t all) {
     log.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(all, 1)),
                  fmt::format("{} of {}", human_bytes(static_cast<double>(done)), human_bytes(static_cast<double>(all))));
   });
   log.end_progress();
-  if (!o.from) log.line("input: {}", report.source);
+  if (layout) log.line("input: {}", report.source);
   for (const std::string& note : report.notes) log.warn("{}", note);
   return report;
 }
@@ -95,7 +95,7 @@ int run_merge_lora(MergeLoraFlags& flags, Config&) {
   for (const std::string& made : {model, adapter})
     if (const std::string older = older_than_its_run(made); !older.empty()) log.warn("{}", older);
   log.line("merging  {} into {}", o.adapter, o.input);
-  const ConvertReport report = show_conversion(o, log);
+  const ConvertReport report = show_conversion(o, log, false);
   log.line("saved    {}, {} in {}", counted(report.rows.size(), "tensor"), human_bytes(static_cast<double>(report.bytes)),
            o.output);
   log.line("next     {} generate --model {} {}--prompt TEXT --sample", program_word(), shell_word(o.output),

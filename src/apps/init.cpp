@@ -215,7 +215,7 @@ void check_answers(const std::string& file, const std::string& where) {
     const Json record = r.json();
     if (!form) form = detect_chat_format(record);
     if (!form) return;  // training says what is wrong
-    const Conversation c = read_conversation(record, *form, r.where(), "--data");
+    const Conversation c = read_conversation(record, *form, r.where());
     learned = learned || std::find(c.learned.begin(), c.learned.end(), true) != c.learned.end();
   }
   if (n > 0 && !learned)

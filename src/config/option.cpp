@@ -360,9 +360,9 @@ class Assignment {
         std::holds_alternative<int64_t*>(option_.target) || std::holds_alternative<std::vector<int64_t>*>(option_.target);
     if (const std::string list = range_meant(option_, v.text); !list.empty()) return "write " + list;
     const std::string meant = plain_number(option_, v.text);
-    if (meant.empty() ||
-        (whole && resolve_scalar(meant).kind == Kind::real && meant.find_first_not_of("0123456789.") == meant.npos))
-      return whole ? "write a whole number" : "write a number";
+    if (meant.empty()) return "write a number";
+    const YamlNode number = resolve_scalar(meant);
+    if (whole && number.kind == Kind::real && number.real != std::floor(number.real)) return "write a whole number";
     return "write " + meant;
   }
   std::string place(const YamlNode& v) const { return v.line > 0 ? fmt::format("{}:{}", source_, v.line) : source_; }

@@ -189,7 +189,7 @@ OPTIONS = {
     "optimizer.coeff_beta": real(0, 0.999999), "optimizer.factor_max": real(1e-6, 1e6), "optimizer.factor_min": real(1e-6, 1e6), "optimizer.factor_threshold": real(1e-6, 1),
     "schedule.type": Text(choices=("constant", "linear", "cosine", "polynomial", "cosine_with_restarts", "inverse_sqrt", "warmup_stable_decay", "cosine_warmup_with_min_lr", *CLASSES)),  # two more follow a validation: plateau.py
     "schedule.warmup_steps": Number(0, STEPS), "schedule.min_lr_ratio": real(0, 1), "schedule.cycles": real(1e-3, 1e6, zero=True),
-    "schedule.power": real(0.01, 100), "schedule.end_lr": real(0, 10), "schedule.timescale": Number(0, STEPS), "schedule.stable_steps": Number(-1, STEPS),
+    "schedule.power": real(0.01, 100), "schedule.end_lr": real(0, 10, below=True), "schedule.timescale": Number(0, STEPS), "schedule.stable_steps": Number(-1, STEPS),
     "schedule.decay_steps": Number(0, STEPS), "schedule.warmup_type": Text(choices=("auto", "linear", "cosine", "1-sqrt")),
     "schedule.decay_type": Text(choices=("cosine", "linear", "1-sqrt")), "schedule.steps": Number(0, STEPS),
     "schedule.warmup_lr_ratio": real(1e-12, 1, zero=True), "schedule.factor": real(1e-6, 0.999999, zero=True), "schedule.patience": Number(0, STEPS),
@@ -239,8 +239,15 @@ BESIDE |= {f"schedule.{key}": [f"schedule.{setting}" for setting in settings.spl
     "lr_range_test_min_lr lr_range_test_step_size lr_range_test_step_rate lr_range_test_staircase": "type=LRRangeTest",
     "total_steps warmup_ratio warmup_lr_init lr_end num_cycles decay_ratio": "type=CosineWithWarmUpLR", "keep_steps lr_end1 final_steps lr_end2": "type=ConstantWithCoolDownLR",
     "decay_start_steps": "type=WarmUpStableDecayLR decay_start_ratio=0.5", "decay_start_ratio": "type=WarmUpStableDecayLR decay_start_steps=1",
+    "end_lr power": "type=polynomial", "cycles": "type=cosine_with_restarts", "timescale": "type=inverse_sqrt",
+    "stable_steps decay_steps warmup_type decay_type": "type=warmup_stable_decay", "warmup_lr_ratio": "type=cosine_warmup_with_min_lr",
+    "factor patience threshold threshold_mode cooldown lowest_lr": "type=reduce_lr_on_plateau", "raise_cooldown highest_lr smooth_window reset_after": "type=greedy lowest_lr=0",
     "t_max": "type=CosineAnnealingLR", "t_0": "type=CosineAnnealingWarmRestarts", "t_mult": "type=CosineAnnealingWarmRestarts t_0=1", "eta_min": "type=CosineAnnealingLR t_max=5",
 }.items() for key in keys.split()}
+for key, others in BESIDE.items():
+    if "schedule.type=reduce_lr_on_plateau" in others or "schedule.type=greedy" in others:
+        others += ["train.valid_every=1", "optimizer.lr=1e-12"]
+BESIDE["schedule.end_lr"].append("optimizer.lr=10")
 
 # Fields of the elements of a list: the element around VALUE, and its kind.
 SOURCE = {"weight": ("{path: x, weight: VALUE}", real(1e-9, 1e15)), "path": ("{path: VALUE}", NAME),
@@ -481,7 +488,7 @@ ALONE = {"train.loss_average": [], "optimizer.decay": [], "health.skip_norm": []
          **{option: others for option, others in BESIDE.items() if option.startswith("optimizer.") and option not in ("optimizer.clip_threshold", "optimizer.max_coeff", "optimizer.min_coeff", "optimizer.ns_coefficients")}, "schedule.type": [], "schedule.warmup_steps": [],
          "schedule.min_lr_ratio": [], "schedule.steps": [], "schedule.cycles": ["schedule.type=cosine_with_restarts"],
          "schedule.power": ["schedule.type=polynomial"], "schedule.timescale": ["schedule.type=inverse_sqrt"],
-         "schedule.end_lr": [], "schedule.stable_steps": STABLE, "schedule.decay_steps": STABLE, "schedule.warmup_type": STABLE, "schedule.decay_type": STABLE,
+         "schedule.end_lr": ["schedule.type=polynomial"], "schedule.stable_steps": STABLE, "schedule.decay_steps": STABLE, "schedule.warmup_type": STABLE, "schedule.decay_type": STABLE,
          "schedule.warmup_lr_ratio": ["schedule.type=cosine_warmup_with_min_lr"]}
 
 

@@ -106,34 +106,49 @@ TEST(Config, EveryKindOfValue) {
 
 // Each key reaches the member that it names, and no other.
 TEST(Config, KeysAreTheirMembers) {
-  const Config c = parse_config("", "x", {{"optimizer.type", "sgd"},           {"optimizer.momentum", "0.5"},
-                                          {"optimizer.nesterov", "true"},      {"schedule.type", "warmup_stable_decay"},
-                                          {"schedule.warmup_steps", "3"},      {"schedule.steps", "41"},
-                                          {"schedule.timescale", "4"},         {"schedule.stable_steps", "5"},
-                                          {"schedule.decay_steps", "6"},       {"schedule.cycles", "1.5"},
-                                          {"schedule.power", "2.5"},           {"schedule.end_lr", "1e-9"},
-                                          {"schedule.min_lr_ratio", "0.125"},  {"schedule.warmup_type", "cosine"},
-                                          {"schedule.decay_type", "1-sqrt"},   {"schedule.warmup_lr_ratio", "0.5"},
-                                          {"schedule.factor", "0.75"},         {"schedule.patience", "7"},
-                                          {"schedule.threshold", "0.25"},      {"schedule.threshold_mode", "abs"},
-                                          {"schedule.cooldown", "8"},          {"schedule.raise_cooldown", "9"},
-                                          {"schedule.lowest_lr", "0.0625"},    {"schedule.highest_lr", "0.375"},
-                                          {"schedule.smooth_window", "10"},    {"schedule.reset_after", "11"},
-                                          {"train.loss_average", "micro"},     {"data.order", "megatron"},
-                                          {"data.reset_position_ids", "true"}, {"data.eod", "17"},
-                                          {"checkpoint.verify", "false"},      {"checkpoint.other_data", "true"},
-                                          {"health.skip_norm", "9"},           {"health.skip_count", "3"},
-                                          {"health.embedding_norm", "8"},      {"precision.unfused", "[attention]"}});
+  const Config c = parse_config("", "x",
+                                {{"optimizer.type", "sgd"},
+                                 {"optimizer.momentum", "0.5"},
+                                 {"optimizer.nesterov", "true"},
+                                 {"schedule.type", "warmup_stable_decay"},
+                                 {"schedule.warmup_steps", "3"},
+                                 {"schedule.steps", "41"},
+                                 {"schedule.stable_steps", "5"},
+                                 {"schedule.decay_steps", "6"},
+                                 {"schedule.min_lr_ratio", "0.125"},
+                                 {"schedule.warmup_type", "cosine"},
+                                 {"schedule.decay_type", "1-sqrt"},
+                                 {"train.loss_average", "micro"},
+                                 {"data.order", "megatron"},
+                                 {"data.reset_position_ids", "true"},
+                                 {"data.eod", "17"},
+                                 {"checkpoint.verify", "false"},
+                                 {"checkpoint.other_data", "true"},
+                                 {"health.skip_norm", "9"},
+                                 {"health.skip_count", "3"},
+                                 {"health.embedding_norm", "8"},
+                                 {"precision.unfused", "[attention]"}});
   EXPECT_TRUE(c.optimizer.type == OptimizerType::sgd && c.optimizer.momentum == 0.5 && c.optimizer.nesterov &&
               c.optimizer.dampening == 0);
   const ScheduleOptions& s = c.schedule;
-  EXPECT_TRUE(s.type == ScheduleType::warmup_stable_decay && s.warmup_steps == 3 && s.steps == 41 && s.timescale == 4 &&
-              s.stable_steps == 5 && s.decay_steps == 6 && s.cycles == 1.5 && s.power == 2.5);
-  EXPECT_TRUE(s.end_lr == 1e-9 && s.min_lr_ratio == 0.125 && s.warmup_type == RateShape::cosine &&
+  EXPECT_TRUE(s.type == ScheduleType::warmup_stable_decay && s.warmup_steps == 3 && s.steps == 41 && s.stable_steps == 5 &&
+              s.decay_steps == 6 && s.min_lr_ratio == 0.125 && s.warmup_type == RateShape::cosine &&
               s.decay_type == RateShape::one_minus_sqrt);
-  EXPECT_TRUE(s.warmup_lr_ratio == 0.5 && s.factor == 0.75 && s.patience == 7 && s.threshold == 0.25 &&
-              s.threshold_mode == ThresholdMode::absolute && s.cooldown == 8 && s.raise_cooldown == 9);
-  EXPECT_TRUE(s.lowest_lr == 0.0625 && s.highest_lr == 0.375 && s.smooth_window == 10 && s.reset_after == 11);
+  const ScheduleOptions warmed =
+      from("schedule: {type: cosine_warmup_with_min_lr, cycles: 1.5, warmup_lr_ratio: 0.5}").schedule;
+  EXPECT_TRUE(warmed.cycles == 1.5 && warmed.warmup_lr_ratio == 0.5);
+  const ScheduleOptions falling = from("schedule: {type: polynomial, power: 2.5, end_lr: 1e-9}").schedule;
+  EXPECT_TRUE(falling.power == 2.5 && falling.end_lr == 1e-9);
+  EXPECT_EQ(from("schedule: {type: inverse_sqrt, timescale: 4}").schedule.timescale, 4);
+  const ScheduleOptions g =
+      from(
+          "train: {valid_every: 1}\noptimizer: {lr: 0.25}\n"
+          "schedule: {type: greedy, factor: 0.75, patience: 7, threshold: 0.25, threshold_mode: abs, cooldown: 8, raise_cooldown: 9, "
+          "lowest_lr: 0.0625, highest_lr: 0.375, smooth_window: 10, reset_after: 11}")
+          .schedule;
+  EXPECT_TRUE(g.factor == 0.75 && g.patience == 7 && g.threshold == 0.25 && g.threshold_mode == ThresholdMode::absolute &&
+              g.cooldown == 8 && g.raise_cooldown == 9);
+  EXPECT_TRUE(g.lowest_lr == 0.0625 && g.highest_lr == 0.375 && g.smooth_window == 10 && g.reset_after == 11);
   EXPECT_EQ(c.train.loss_average, LossAverage::micro);
   EXPECT_TRUE(c.data.order == SampleOrder::megatron && c.data.reset_position_ids && !c.data.reset_attention_mask &&
               !c.data.eod_mask_loss && !c.data.document_attention && c.data.eod == 17);
