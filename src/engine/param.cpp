@@ -18,6 +18,7 @@ std::vector<Param*> ParamSet::add_joined(Unit& unit, std::vector<Param> params) 
     p.unit = &unit;
     p.join = next_join_;
     p.index = params_.size();
+    if (!p.tied) declared_.emplace(p.name, p.index);
     params_.push_back(std::move(p));
     unit.params.push_back(&params_.back());
     out.push_back(&params_.back());
@@ -27,9 +28,8 @@ std::vector<Param*> ParamSet::add_joined(Unit& unit, std::vector<Param> params) 
 }
 
 Param* ParamSet::find(const std::string& name) {
-  for (Param& p : params_)
-    if (p.name == name && !p.tied) return &p;
-  return nullptr;
+  const auto at = declared_.find(name);
+  return at == declared_.end() ? nullptr : &params_[at->second];
 }
 
 int64_t ParamSet::count() const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/shape.h"
@@ -87,6 +88,7 @@ class ParamSet {
  private:
   std::deque<Unit> units_;
   std::deque<Param> params_;
+  std::unordered_map<std::string, size_t> declared_;  // by name, as they were declared
   int next_join_ = 1;
 };
 

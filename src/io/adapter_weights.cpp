@@ -84,6 +84,13 @@ T field(const Json& config, const std::string& file, const char* key, T otherwis
          "it has another type in what PEFT writes");
 }
 
+// The JSON library would take 8.5, and true, for whole numbers.
+void refuse_other_than_whole(const Json& value, const std::string& file, const std::string& key) {
+  if (!value.is_number_integer())
+    refuse(file, fmt::format("\"{}\" is {}", key, escaped(value.dump(-1, ' ', true, Json::error_handler_t::replace))),
+           "it is a whole number in what PEFT writes");
+}
+
 std::vector<std::string> names(const Json& config, const std::string& file, const char* key) {
   const auto it = config.find(key);
   if (it != config.end() && it->is_string()) return {it->get<std::string>()};
@@ -187,6 +194,9 @@ LoraSettings adapter_settings(const std::string& folder) {
     refuse(file, fmt::format("task_type '{}'", escaped(task)), "adapters of models that write text (CAUSAL_LM) are applied");
   LoraSettings s;
   s.where = file;
+  if (const auto it = config.find("r"); it != config.end() && !it->is_null()) refuse_other_than_whole(*it, file, "r");
+  if (const auto it = config.find("rank_pattern"); it != config.end() && it->is_object())
+    for (const auto& [pattern, rank] : it->items()) refuse_other_than_whole(rank, file, "rank_pattern");
   s.rank = field<int64_t>(config, file, "r", 8);
   s.alpha = field<double>(config, file, "lora_alpha", 8);
   s.dropout = field<double>(config, file, "lora_dropout", 0);

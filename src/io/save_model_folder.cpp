@@ -7,6 +7,7 @@
 
 #include "files/atomic.h"
 #include "files/compressed.h"
+#include "files/copy_file.h"
 #include "files/folder_mark.h"
 #include "files/tokenizer_files.h"
 #include "io/huggingface.h"
@@ -51,16 +52,6 @@ Json generation_config(const Json& given, const ModelFacts& f) {
   return g;
 }
 
-void copy_file(const fs::path& from, const std::string& to) {
-  std::error_code error;
-  fs::copy_file(from, to, fs::copy_options::overwrite_existing, error);
-  if (error) throw_system("copy " + from.string() + " to", to, error.value());
-}
-
-}  // namespace
-
-namespace {
-
 void copy_tokenizer_files(const std::string& source, const std::string& into) {
   std::error_code error;
   if (fs::is_directory(source, error)) {
@@ -69,7 +60,7 @@ void copy_tokenizer_files(const std::string& source, const std::string& into) {
     for (const char* file : files) {
       const std::string from = (fs::path(source) / file).string();
       if (fs::is_regular_file(from, error))
-        copy_file(from, into + "/" + file);
+        copy_plain_file(from, into + "/" + file);
       else if (fs::is_regular_file(from + ".xz", error))
         write_file_atomic(into + "/" + file, read_whole(from + ".xz", kMaxTokenizer));
     }
@@ -77,7 +68,7 @@ void copy_tokenizer_files(const std::string& source, const std::string& into) {
       fs::create_directory(into + "/additional_chat_templates");
       for (const auto& entry : fs::directory_iterator(more, error))
         if (entry.is_regular_file(error))
-          copy_file(entry.path(), into + "/additional_chat_templates/" + entry.path().filename().string());
+          copy_plain_file(entry.path().string(), into + "/additional_chat_templates/" + entry.path().filename().string());
     }
     return;
   }
@@ -88,7 +79,7 @@ void copy_tokenizer_files(const std::string& source, const std::string& into) {
     if (plain.ends_with(packed)) plain.erase(plain.size() - std::string_view(packed).size());
   const std::string name = plain.ends_with(".json") ? "tokenizer.json" : "tokenizer.model";
   if (plain == source)
-    copy_file(source, into + "/" + name);
+    copy_plain_file(source, into + "/" + name);
   else
     write_file_atomic(into + "/" + name, read_whole(source, kMaxTokenizer));
 }

@@ -60,15 +60,18 @@ Shape with_dims(std::initializer_list<int64_t> first, const Shape& rest) {
   return out;
 }
 
-// One unit per parameter, in order.
+// In order, many to a unit: buffers of a unit are pages of their own, whatever their size.
 void declare(ParamSet& set, const ReplayInput& input) {
+  constexpr size_t kOfUnit = 64;
+  Unit* unit = nullptr;
   for (const ReplayParam& p : input.params) {
+    if (set.params().size() % kOfUnit == 0) unit = &set.unit(p.name);
     const bool matrix = p.shape.rank() >= 2;
     Param param{.name = p.name, .shape = p.shape};
     if (p.shape.rank() == 0) param.shape = {1};
     param.decay = matrix;
     param.use = !matrix ? Use::vector : p.name.find("embed") != std::string::npos ? Use::table : Use::matrix;
-    set.add(set.unit(p.name), std::move(param));
+    set.add(*unit, std::move(param));
   }
 }
 
@@ -117,6 +120,8 @@ ReplayInput read_replay_input(const std::string& path, int rank, int ranks) {
                             .shape = t.shape,
                             .values = numbers(file, t, 0, size),
                             .grads = numbers(file, *grad, cut == 2 ? rank * steps * size : 0, steps * size)});
+    for (const double x : input.params.back().values)
+      if (!std::isfinite(x)) wrong(fmt::format("'{}' holds {}", t.name, x), "an update begins with numbers", "mend the file");
   }
   if (input.params.empty()) wrong("no parameters in the file", "it holds p.NAME, g.NAME and lrs", "add them");
   if (const TensorInfo* lrs = file.find("lrs")) {

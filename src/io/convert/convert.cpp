@@ -11,6 +11,7 @@
 #include "io/adapter_folder.h"
 #include "io/adapter_weights.h"
 #include "io/convert/deepspeed.h"
+#include "io/convert/finite.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
 #include "io/convert/merge_adapter.h"
@@ -197,6 +198,12 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     report.notes.push_back("moments are zero and the run begins at step 0 (--optimizer takes those of the input)");
   if (o.dry_run) return report;
 
+  LostNumbers lost;
+  for (NamedElements& t : plan.tensors) t.elements = lost.counted(t.elements, t.dtype);
+  for (MegatronFile& f : plan.megatron)
+    for (auto& t : f.tensors) t.elements = lost.counted(t.elements, dtype);
+  for (MindFormersFile& f : plan.mindformers)
+    for (NamedElements& t : f.tensors) t.elements = lost.counted(t.elements, t.dtype);
   int64_t done = 0;
   const auto advance = [&](int64_t bytes) { progress(done += bytes, report.bytes); };
   fs::path target = fs::path(o.output).lexically_normal();
@@ -215,6 +222,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   else
     write_hf(folder, w, plan.tensors, advance);
   folder.commit();
+  for (const std::string& note : lost.notes()) report.notes.push_back(note);
   return report;
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "files/copy_file.h"
 #include "files/safetensors.h"
 #include "io/adapter_folder.h"
 #include "io/convert/stream.h"
@@ -86,10 +87,7 @@ void copy_beside(TargetFolder& folder, const Weights& w) {
   if (!talk.tokenizer.empty()) copy_tokenizer(talk.tokenizer, folder.folder(), w.missing_tokenizer_files);
   auto copy = [&](const fs::path& file) {
     std::error_code error;
-    if (!fs::is_regular_file(file, error)) return;
-    const std::string to = folder.path(file.filename().string());
-    fs::copy_file(file, to, fs::copy_options::overwrite_existing, error);
-    if (error) throw_system("copy " + file.string(), to, error.value());
+    if (fs::is_regular_file(file, error)) copy_plain_file(file.string(), folder.path(file.filename().string()));
   };
   copy(talk.chat_template);
   if (const std::string from = w.adapter.empty() || talk.generation != w.adapter ? w.folder : w.adapter; !from.empty())

@@ -3,6 +3,7 @@
 #include "files/convert.h"
 #include "files/tensor_set.h"
 #include "io/adapter_weights.h"
+#include "io/convert/finite.h"
 #include "model/vocabulary.h"
 
 namespace ravine {
@@ -62,6 +63,12 @@ class LowRankSum : public Elements {
   std::set<std::string> files_;
 };
 
+ElementsPtr in_range(const ElementsPtr& merged) {
+  return finite(merged,
+                fmt::format("with the adapter it is beyond the range of {}, the type of the base", name(merged->dtype())),
+                "check that the adapter is one of this base, and lora_alpha in its adapter_config.json");
+}
+
 constexpr std::string_view kTable = ".lora_embedding_A.weight";
 
 // Embedding and head of one table that an adapter makes two: from here on the head has weights of its own.
@@ -75,8 +82,8 @@ void untie(Weights& weights) {
 void merge_embedding(Weights& weights, const Weights& parts, const std::string& module,
                      const std::map<std::string, AdapterSpec>& specs) {
   ElementsPtr& table = weights.tensors.at(module + ".weight");
-  table = std::make_shared<LowRankSum>(table, transposed(parts.tensors.at(module + ".lora_embedding_B.weight")),
-                                       parts.tensors.at(module + std::string(kTable)), specs.at(module).scale);
+  table = in_range(std::make_shared<LowRankSum>(table, transposed(parts.tensors.at(module + ".lora_embedding_B.weight")),
+                                                parts.tensors.at(module + std::string(kTable)), specs.at(module).scale));
 }
 
 }  // namespace
@@ -86,7 +93,10 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
   const std::unique_ptr<Model> model = with_adapter_of(adapter, *g.model);
   Weights parts;
   const std::shared_ptr<const TensorFile> file = open_tensor_file(find_adapter(adapter)->weights_file);
-  for (const TensorInfo& t : file->tensors()) parts.add(t.name, stored(file, t));
+  const std::string rule = "weights are finite numbers";
+  for (const TensorInfo& t : file->tensors())
+    parts.add(t.name, finite(stored(file, t), rule, "take a checkpoint of the adapter from before its training failed"));
+  for (auto& [name, e] : weights.tensors) e = finite(e, rule, "use a base whose weights are whole");
   from_files(parts, adapter_files_in(*file, *model), adapter);
   if (const int64_t rows = model->facts().vocabulary; rows != g.vocabulary)
     set_vocabulary(weights.config, g.spec().implied, rows);
@@ -98,7 +108,7 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
     const auto found = parts.tensors.find(p.name);
     if (found == parts.tensors.end()) continue;
     if (!p.adapter) {
-      weights.tensors[p.name] = as_type(found->second, weights.tensors.at(p.name)->dtype());
+      weights.tensors[p.name] = in_range(as_type(found->second, weights.tensors.at(p.name)->dtype()));
       continue;
     }
     if (p.name.ends_with(kTable)) {
@@ -109,7 +119,7 @@ void merge_adapter(Weights& weights, const Geometry& g, const std::string& adapt
     const std::string module = p.name.substr(0, p.name.size() - kUp.size());
     if (const auto own = parts.tensors.find(module + std::string(kDown)); own != parts.tensors.end()) down = own->second;
     ElementsPtr& w = weights.tensors.at(module + ".weight");  // without an A of its own it shares that of the module before it
-    w = std::make_shared<LowRankSum>(w, down, found->second, specs.at(module).scale);
+    w = in_range(std::make_shared<LowRankSum>(w, down, found->second, specs.at(module).scale));
   }
   weights.adapter = adapter;
 }

@@ -34,10 +34,18 @@ AtomicFolder TargetFolder::begin(const std::string& path) {
     throw UserError("cannot write folder", path, "it exists and is not empty", "choose another or remove it");
   std::string found;
   for (const std::string& left : leftovers_of(path)) {
-    auto lock = std::make_unique<FolderLock>(left);  // of one that is being written: an error
-    if (is_in_use(left))
-      throw UserError("output folder is in use", path, "another process is writing to it",
-                      "stop that run or choose another folder");
+    auto in_use = [&] {
+      return UserError("output folder is in use", path, "another process is writing to it",
+                       "stop that run or choose another folder");
+    };
+    std::unique_ptr<FolderLock> lock;
+    try {
+      lock = std::make_unique<FolderLock>(left);  // of one that is being written: an error
+    } catch (const UserError&) {
+      if (fs::exists(left, error)) throw;
+      throw in_use();  // it has got its name, or its writer has failed and removed it
+    }
+    if (is_in_use(left)) throw in_use();
     if (found.empty() && text_of(left + "/" + kPlan) == text_) {
       found = left;
       lock_ = std::move(lock);
