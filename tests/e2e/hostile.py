@@ -49,6 +49,17 @@ def grows(make, arguments, size, **options):
     r.check(large < 8 * small + 0.05, f"{small:.2f} s, for four times the input {large:.2f} s: {' '.join(map(str, arguments))}")
 
 
+def test_a_replay_of_many_small_parameters(folder):
+    """Buffers are shared by many: a parameter of one number has no pages of its own."""
+    def file(n):
+        tensors = {f"{kind}.{i}": ("F32", shape, [0.0]) for i in range(n) for kind, shape in (("p", (1,)), ("g", (1, 1)))}
+        return r.save_tensors(folder / f"{n}.safetensors", tensors)
+    replay = ["replay", "optimizer", "--out", folder / "out.safetensors", "--overwrite", "--threads", 1, "optimizer.type=adamw", "--input"]
+    (few, small), (many, large) = ((os.path.getsize(path), spend(*replay, path, status=(0,))[1]) for path in map(file, (2500, 20000)))
+    if not r.sanitized():
+        r.check(large - small <= 40 * (many - few), f"{(large - small) / (many - few):.1f} bytes per byte, at most 40 are stated")
+
+
 def le(value, width):
     return value.to_bytes(width, "little")
 

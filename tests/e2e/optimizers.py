@@ -276,6 +276,7 @@ def test_mistakes_are_named(folder):
     refused({"p.a": one, "g.a": ("F32", (1, 2), [0, 0]), "lrs": one}, "'lrs' is [2]", "one rate for each of 1 steps")
     refused({"p.a": one, "g.a": ("F32", (1, 2), [0, math.nan])}, "gradients of step 1 are not finite")
     refused({"p.a": ("I64", (2,), [1, 2]), "g.a": ("F32", (1, 2), [0, 0])}, "'p.a' is i64")
+    refused({"p.a": ("F32", (2,), [1, math.nan]), "g.a": ("F32", (1, 2), [0, 0])}, "'p.a' holds nan")
     refused({"x": one}, "'x' in the file")
     text = replay(folder, source, "optimizer.type=adafactor", status=2)
     check("relative_step" in text and "leave out lrs" in text, text)
