@@ -1,6 +1,7 @@
 """What ranks cost: speed of layouts against one rank in alternating runs, bytes that go through MPI counted from outside the program, and memory.
 
 python3 bench/parallel.py PATH_OF_ravine [--only speed|bytes|memory] [--ways 'data 2;tensor 2'] [--steps 6] [--rounds 2] [--layers 4] [--hidden 256]
+                                           [--config FILE] [--length 256]
 
 speed: the median step of each layout, same global batch, threads times ranks = cores; ratios of tokens per second to one rank with all cores.
 bytes: two runs that differ in their number of steps only; the difference per step against the formula, in elements of the model.
@@ -49,6 +50,8 @@ if __name__ == "__main__":
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--layers", type=int, default=4)
     p.add_argument("--hidden", type=int, default=256)
+    p.add_argument("--config", help="of speed: a model instead of --layers and --hidden")
+    p.add_argument("--length", type=int, default=256, help="of speed: tokens of a sequence")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         shape = {"model_type": "llama", "hidden_size": a.hidden, "intermediate_size": a.hidden * 11 // 4, "num_hidden_layers": a.layers, "num_attention_heads": 4,
@@ -61,11 +64,14 @@ if __name__ == "__main__":
             ways = {"one rank, 2 threads": (1, 2, {}), "data 2": (2, 1, {}), "data 2, ZeRO 1": (2, 1, {"parallel.zero": 1}), "data 2, ZeRO 2": (2, 1, {"parallel.zero": 2}),
                     "data 2, ZeRO 3": (2, 1, {"parallel.zero": 3}), "tensor 2": (2, 1, {"parallel.tensor": 2}), "pipeline 2": (2, 1, {"parallel.pipeline": 2})}
             speeds = {name: [] for name in ways}
+            shaped = {"data.train": f"[{batches(os.path.join(folder, 'long.safetensors'), 64, a.length, 4000)}]", "data.sequence_length": a.length}
+            if a.config:
+                shaped["model.config"] = a.config
             for _ in range(a.rounds):
                 for name, (ranks, threads, settings) in ways.items():
                     if a.ways and name not in a.ways.split(";") and name != "one rank, 2 threads":
                         continue
-                    rows, _ = train(a.ravine, folder, ranks, threads, {**base, **settings})
+                    rows, _ = train(a.ravine, folder, ranks, threads, {**base, **shaped, **settings})
                     speeds[name] += [row["tokens_per_second"] for row in rows[2:]]
             one = statistics.median(speeds["one rank, 2 threads"])
             for name, values in speeds.items():
