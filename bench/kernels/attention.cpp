@@ -1,7 +1,8 @@
 // Speed of attention alone, for a script that alternates it with a peer (bench/attention_vs_torch.py). Prints
 //   GFLOP/s forward, backward, both together; fraction of the probes beside each run (probe.h), likewise. Medians.
 // FLOPs are those of the model: 4 D per pair forward, 8 D backward (the second computation of the scores does not count).
-// Usage: bench_kernels_attention TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads]; threads by OMP_NUM_THREADS.
+// With "full": times without a mask by those of the causal one, forward and backward, in turns; medians.
+// Usage: bench_kernels_attention TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads] [full]; threads by OMP_NUM_THREADS.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -10,7 +11,7 @@
 
 #include "bench/kernels/probe.h"
 #include "device/device.h"
-#include "kernels/kernels.h"
+#include "kernels/cpu_id.h"
 
 namespace ravine {
 namespace {
@@ -31,37 +32,71 @@ struct Array {
   }
 };
 
-void run(int64_t tokens, int64_t heads, int64_t size, DType t, int runs, int64_t kv) {
-  const int64_t wide = heads * size, narrow = kv * size, all = wide + 2 * narrow;
-  Array qkv(t, tokens, all, 1), out(t, tokens, wide, 2), dout(t, tokens, wide, 3), dqkv(t, tokens, all, 4);
-  Array lse(DType::f32, heads, tokens, 5);
-  const std::vector<Segment> one{{0, tokens, 0, tokens}};
-  const AttentionShape at{one, heads, kv, size, 1 / std::sqrt(static_cast<double>(size)), true, 0};
-  auto q = [&](const Array& a) { return a.view.columns(0, wide); };
-  auto k = [&](const Array& a) { return a.view.columns(wide, narrow); };
-  auto v = [&](const Array& a) { return a.view.columns(wide + narrow, narrow); };
-  const AttentionForward f{q(qkv), k(qkv), v(qkv), out.view, lse.view, at};
-  const AttentionBackward b{dout.view, q(qkv), k(qkv), v(qkv), out.view, lse.view, q(dqkv), k(dqkv), v(dqkv), at};
-  const Kernels table = cpu_kernels();
-  Storage workspace(DeviceKind::cpu, std::max(table.of<AttentionForward>().workspace(f, thread_count()),
-                                              table.of<AttentionBackward>().workspace(b, thread_count())));
-  workspace.touch();
-  const Speed x = speed_of(f.flops(), runs, [&] { table.of<AttentionForward>().run(f, workspace.data()); });
-  const Speed y = speed_of(b.flops(), runs, [&] { table.of<AttentionBackward>().run(b, workspace.data()); });
-  const Speed z = speed_of(f.flops() + b.flops(), runs, [&] {
-    table.of<AttentionForward>().run(f, workspace.data());
-    table.of<AttentionBackward>().run(b, workspace.data());
-  });
+// One shape, masked as decoders mask (causal) or not at all. lse is of the type that runs keep.
+struct Case {
+  Case(int64_t tokens, int64_t heads, int64_t size, DType t, int64_t kv, bool causal)
+      : wide(heads * size),
+        narrow(kv * size),
+        qkv(t, tokens, wide + 2 * narrow, 1),
+        out(t, tokens, wide, 2),
+        dout(t, tokens, wide, 3),
+        dqkv(t, tokens, wide + 2 * narrow, 4),
+        lse(t == DType::f32 ? DType::f64 : DType::f32, heads, tokens, 5),
+        one{{0, tokens, 0, tokens}},
+        at{one, heads, kv, size, 1 / std::sqrt(static_cast<double>(size)), causal, 0},
+        f{q(qkv), k(qkv), v(qkv), out.view, lse.view, at},
+        b{dout.view, q(qkv), k(qkv), v(qkv), out.view, lse.view, q(dqkv), k(dqkv), v(dqkv), at},
+        workspace(DeviceKind::cpu, std::max(table.of<AttentionForward>().workspace(f, thread_count()),
+                                            table.of<AttentionBackward>().workspace(b, thread_count()))) {
+    workspace.touch();
+  }
+  void forward() { table.of<AttentionForward>().run(f, workspace.data()); }
+  void backward() { table.of<AttentionBackward>().run(b, workspace.data()); }
+
+  TensorView q(const Array& a) const { return a.view.columns(0, wide); }
+  TensorView k(const Array& a) const { return a.view.columns(wide, narrow); }
+  TensorView v(const Array& a) const { return a.view.columns(wide + narrow, narrow); }
+  const Kernels table = cpu_kernels(cpu_arithmetic(cpu_id()).products);
+  int64_t wide, narrow;
+  Array qkv, out, dout, dqkv, lse;
+  std::vector<Segment> one;
+  AttentionShape at;
+  AttentionForward f;
+  AttentionBackward b;
+  Storage workspace;
+};
+
+void speeds(Case&& c, int runs) {
+  const Speed x = speed_of(c.f.flops(), runs, [&] { c.forward(); });
+  const Speed y = speed_of(c.b.flops(), runs, [&] { c.backward(); });
+  const Speed z = speed_of(c.f.flops() + c.b.flops(), runs, [&] { c.forward(), c.backward(); });
   std::printf("%.1f %.1f %.1f %.3f %.3f %.3f\n", x.flops * 1e-9, y.flops * 1e-9, z.flops * 1e-9, x.fraction, y.fraction,
               z.fraction);
+}
+
+// Times of the full mask by those of the causal one, in turns.
+void ratios(Case&& causal, Case&& full, int runs) {
+  std::vector<double> forward, backward;
+  causal.forward(), full.forward(), causal.backward(), full.backward();
+  for (int i = 0; i < runs; ++i) {
+    const double few = seconds_of([&] { causal.forward(); }), many = seconds_of([&] { full.forward(); });
+    const double few_back = seconds_of([&] { causal.backward(); }), many_back = seconds_of([&] { full.backward(); });
+    forward.push_back(many / few), backward.push_back(many_back / few_back);
+  }
+  std::printf("%.2f %.2f\n", median(forward), median(backward));
 }
 
 }  // namespace
 }  // namespace ravine
 
 int main(int argc, char** argv) {
-  if (argc < 4) return std::fputs("usage: TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads]\n", stderr), 2;
-  const bool narrow = argc > 4 && !std::strcmp(argv[4], "bf16");
-  ravine::run(std::atoll(argv[1]), std::atoll(argv[2]), std::atoll(argv[3]), narrow ? ravine::DType::bf16 : ravine::DType::f32,
-              argc > 5 ? std::atoi(argv[5]) : 10, argc > 6 ? std::atoll(argv[6]) : std::atoll(argv[2]));
+  if (argc < 4) return std::fputs("usage: TOKENS HEADS HEAD_SIZE [f32|bf16] [runs] [kv heads] [full]\n", stderr), 2;
+  const int64_t tokens = std::atoll(argv[1]), heads = std::atoll(argv[2]), size = std::atoll(argv[3]);
+  const ravine::DType t = argc > 4 && !std::strcmp(argv[4], "bf16") ? ravine::DType::bf16 : ravine::DType::f32;
+  const int runs = argc > 5 ? std::atoi(argv[5]) : 10;
+  const int64_t kv = argc > 6 ? std::atoll(argv[6]) : heads;
+  if (argc > 7)
+    ravine::ratios({tokens, heads, size, t, kv, true}, {tokens, heads, size, t, kv, false}, runs);
+  else
+    ravine::speeds({tokens, heads, size, t, kv, true}, runs);
 }

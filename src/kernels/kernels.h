@@ -77,7 +77,7 @@ struct Kernels {
 };
 
 // Whether Bf16Products::dot may be asked for. Either way of multiplying takes bf16 and sums in f32; kernels/cpu/bf16_dot.h says
-// where bits differ. Skinny products and those inside attention widen.
+// where bits differ. Products of few rows, in attention too, widen.
 bool cpu_has_bf16_dot();
 const char* cpu_instruction_set();  // "avx512", "avx2" or "scalar"
 

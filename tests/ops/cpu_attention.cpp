@@ -57,7 +57,19 @@ const Masking kMasks[] = {{true, 0},
                           {true, 17, false, 3, 0.3},
                           {true, 0, true, 0, 0.5}};
 
-class CpuAttention : public testing::TestWithParam<DType> {};
+struct Way {
+  DType type;
+  Bf16Products products;
+};
+
+class CpuAttention : public testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    if (GetParam().products == Bf16Products::dot && !cpu_has_bf16_dot()) GTEST_SKIP() << "this machine has no bf16 dot product";
+  }
+  DType type() const { return GetParam().type; }
+  const Kernels kernels = cpu_kernels(cpu_has_bf16_dot() ? GetParam().products : Bf16Products::widen);
+};
 
 void at_dropout(AttentionShape& at, double p, const TensorView& places, const TensorView& sequences) {
   at.dropout = {p, 0x123456789abcdefull, 42, 5, places, sequences};
@@ -103,19 +115,19 @@ void each_case(DType t, F&& f) {
 
 TEST_P(CpuAttention, Forward) {
   SKIP_WITHOUT(AttentionForward);
-  each_case(GetParam(), [&](const Batch& b, const Heads& h, const Masking& m, const std::string& what) {
+  each_case(type(), [&](const Batch& b, const Heads& h, const Masking& m, const std::string& what) {
     Case c;
-    AttentionForward a = inputs(c, GetParam(), b, h, m);
-    a.out = c.output(GetParam(), {b.q_rows, h.heads * h.size}, 3);
+    AttentionForward a = inputs(c, type(), b, h, m);
+    a.out = c.output(type(), {b.q_rows, h.heads * h.size}, 3);
     a.lse = c.output(DType::f32, {h.heads, b.q_rows});
     ForwardErrors errors = forward_errors(a);
-    auto o = run_both(a);
+    auto o = run_both(a, kernels);
     expect_close(
         o["out"], [&](int64_t i) { return errors.out[i]; }, "out, " + what);
     expect_close(
         o["lse"], [&](int64_t i) { return std::isinf(o["lse"].want[i]) ? 0 : errors.lse[i]; }, "lse, " + what);
     a.lse = {};
-    run_kernel(cpu_kernels(), a);
+    run_kernel(kernels, a);
     EXPECT_EQ(values(a.out), o["out"].got) << "without lse, " << what;
     c.expect_intact();
   });
@@ -123,9 +135,9 @@ TEST_P(CpuAttention, Forward) {
 
 TEST_P(CpuAttention, Backward) {
   SKIP_WITHOUT(AttentionBackward);
-  each_case(GetParam(), [&](const Batch& b, const Heads& h, const Masking& m, const std::string& what) {
+  each_case(type(), [&](const Batch& b, const Heads& h, const Masking& m, const std::string& what) {
     Case c;
-    DType t = GetParam();
+    DType t = type();
     AttentionForward f = inputs(c, t, b, h, m);
     f.out = c.output(t, {b.q_rows, h.heads * h.size}, 1), f.lse = c.output(DType::f32, {h.heads, b.q_rows});
     ref_kernels().of<AttentionForward>().run(f, nullptr);
@@ -141,7 +153,7 @@ TEST_P(CpuAttention, Backward) {
       a.dv = c.output(t, {b.k_rows, narrow}, 3);
     }
     BackwardErrors errors = backward_errors(a);
-    auto o = run_both(a);
+    auto o = run_both(a, kernels);
     expect_close(
         o["dq"], [&](int64_t i) { return errors.dq[i]; }, "dq, " + what);
     expect_close(
@@ -156,17 +168,17 @@ TEST_P(CpuAttention, Backward) {
 TEST_P(CpuAttention, SameBitsAnywhere) {
   SKIP_WITHOUT(AttentionForward);
   Case c;
-  DType t = GetParam();
+  DType t = type();
   Batch alone = documents("alone", {61}, 0), packed = documents("packed", {13, 61, 90}, 2);
   Heads h{4, 2, 16};
   AttentionForward a = inputs(c, t, packed, h, {true, 0});
   a.out = c.output(t, {packed.q_rows, 64});
-  run_kernel(cpu_kernels(), a);
+  run_kernel(kernels, a);
   AttentionForward b = a;
   int64_t from = packed.segments[1].q_begin;
   b.q = a.q.row_range(from, 61), b.k = a.k.row_range(from, 61), b.v = a.v.row_range(from, 61);
   b.out = c.output(t, {61, 64}), b.at.segments = alone.segments;
-  run_kernel(cpu_kernels(), b);
+  run_kernel(kernels, b);
   EXPECT_EQ(values(a.out.row_range(from, 61)), values(b.out));
 }
 
@@ -174,12 +186,12 @@ TEST_P(CpuAttention, SameBitsAnywhere) {
 TEST_P(CpuAttention, AlibiFarOut) {
   SKIP_WITHOUT(AttentionForward);
   Case c;
-  DType t = GetParam();
+  DType t = type();
   const Batch far{"far", {{0, 1, 0, 30000}, {1, 6, 0, 30000}}, 7, 30000};
   AttentionForward a = inputs(c, t, far, {2, 2, 8}, {true, 0, true});
   a.out = c.output(t, {7, 16}), a.lse = c.output(DType::f32, {2, 7});
   ForwardErrors errors = forward_errors(a);
-  auto o = run_both(a);
+  auto o = run_both(a, kernels);
   expect_close(
       o["lse"], [&](int64_t i) { return errors.lse[i]; }, "lse far out");
 }
@@ -190,10 +202,10 @@ TEST_P(CpuAttention, DecodeOfVeryManyKeys) {
   const Batch far{"far", {{0, 1, 100, 33000}, {1, 2, 0, 40000}, {3, 1, 5000, 700}}, 4, 40000};
   for (int64_t window : {0, 35000}) {
     Case c;
-    AttentionForward a = inputs(c, GetParam(), far, {2, 1, 8}, {true, window});
-    a.out = c.output(GetParam(), {4, 16}), a.lse = c.output(DType::f32, {2, 4});
+    AttentionForward a = inputs(c, type(), far, {2, 1, 8}, {true, window});
+    a.out = c.output(type(), {4, 16}), a.lse = c.output(DType::f32, {2, 4});
     ForwardErrors errors = forward_errors(a);
-    auto o = run_both(a);
+    auto o = run_both(a, kernels);
     expect_close(
         o["out"], [&](int64_t i) { return errors.out[i]; }, "out of many keys");
     expect_close(
@@ -208,10 +220,10 @@ TEST_P(CpuAttention, ScoresFarApart) {
   for (const Batch& b : kBatches) {
     if (b.q_rows > 200) continue;
     Case c;
-    AttentionForward a = inputs(c, GetParam(), b, {4, 2, 16}, {true, 0}, 20);
-    a.out = c.output(GetParam(), {b.q_rows, 64}), a.lse = c.output(DType::f32, {4, b.q_rows});
+    AttentionForward a = inputs(c, type(), b, {4, 2, 16}, {true, 0}, 20);
+    a.out = c.output(type(), {b.q_rows, 64}), a.lse = c.output(DType::f32, {4, b.q_rows});
     ForwardErrors errors = forward_errors(a);
-    auto o = run_both(a);
+    auto o = run_both(a, kernels);
     expect_close(
         o["out"], [&](int64_t i) { return errors.out[i]; }, fmt::format("out, {}", b.what));
     expect_close(
@@ -256,7 +268,15 @@ TEST(CpuAttentionF32, WideLogSumsLoseNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CpuAttention, testing::ValuesIn(kFloats), [](const auto& t) { return text_of(t.param); });
+std::vector<Way> ways() {
+  std::vector<Way> all;
+  for (DType t : kFloats) all.push_back({t, Bf16Products::widen});
+  all.push_back({DType::bf16, Bf16Products::dot});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Types, CpuAttention, testing::ValuesIn(ways()), [](const auto& w) {
+  return text_of(w.param.type) + (w.param.products == Bf16Products::dot ? "_dot" : "");
+});
 
 }  // namespace
 }  // namespace ravine

@@ -4,9 +4,10 @@
 // queries, into its own copy of dk and dv; copies are added in order.
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "base/parallel.h"
-#include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/attention_pairs.h"
 #include "kernels/cpu/cpu.h"
 
 namespace ravine {
@@ -16,59 +17,93 @@ constexpr int64_t kTasksWanted = 12, kMostParts = 4;
 
 int64_t parts_of(const AttentionBackward& a) { return std::min(kMostParts, ceil_div(kTasksWanted, a.at.kv_heads)); }
 
-// What a thread needs for a task. q, dout, dq, lse, its rest and delta: of all queries of all heads that share keys.
+// What a thread needs for a task. q, dout, dq, lse, its rest and delta: of all queries of all heads that share keys. In pairs:
+// q, dout and keys along their channels, q_panels and dout_panels (of every block of queries) along queries, and probs, for
+// probabilities and then for the gradient of the scores, too.
 struct Work {
-  float *scores, *dp, *keys, *keys_t, *values_t, *wide_out, *q, *dout, *dq, *lse, *lse_rest, *delta;
+  bool pairs;
+  float *scores, *dp, *keys, *keys_t, *values_t, *wide_out, *wide_dout, *q, *dout, *dq, *lse, *lse_rest, *delta;
+  float *q_panels, *dout_panels, *probs;
   TileRun score_product, key_product, query_product;
 };
 
-Work lay_out_thread(Scratch& s, const AttentionBackward& a) {
-  const int64_t size = a.at.head_size, queries = a.at.heads / a.at.kv_heads * a.q.rows();
+Work lay_out_thread(Scratch& s, const AttentionBackward& a, bool pairs) {
+  const int64_t size = a.at.head_size, group = a.at.heads / a.at.kv_heads, queries = group * a.q.rows();
   Work w{};
-  w.scores = s.floats(kKeys * kQueries), w.dp = s.floats(kKeys * kQueries);
-  for (float** p : {&w.keys, &w.keys_t, &w.values_t}) *p = s.floats(kKeys * size);
+  w.pairs = pairs;
+  for (float** p : {&w.scores, &w.dp}) *p = s.floats(kKeys * kQueries + 16);
+  w.keys = s.floats(pairs ? PairPanels::floats(kKeys, size) : kKeys * size);
+  for (float** p : {&w.keys_t, &w.values_t}) *p = s.floats(pairs ? PairPanels::floats(size, kKeys) : kKeys * size);
   w.wide_out = s.floats(kQueries * size);
-  for (float** p : {&w.q, &w.dout, &w.dq}) *p = s.floats(queries * size);
+  for (float** p : {&w.q, &w.dout}) *p = s.floats(queries * (pairs ? pairs_of(size) : size));
+  w.dq = s.floats(queries * result_pitch(size, pairs));
   for (float** p : {&w.lse, &w.lse_rest, &w.delta}) *p = s.floats(queries);
+  if (pairs) {
+    const int64_t blocks = group * ceil_div(a.q.rows(), kQueries);
+    w.wide_dout = s.floats(kQueries * size);
+    for (float** p : {&w.q_panels, &w.dout_panels}) *p = s.floats(blocks * PairPanels::floats(kQueries, size));
+    w.probs = s.floats(sixes_floats(kKeys, kQueries));
+  }
   return w;
 }
 
-int64_t bytes_per_thread(const AttentionBackward& a) {
+int64_t bytes_per_thread(const AttentionBackward& a, bool pairs) {
   Scratch s(nullptr);
-  lay_out_thread(s, a);
+  lay_out_thread(s, a, pairs);
   return s.bytes();
 }
 
-// Where gradients of the keys and values of one head gather: f32 [M, D], by thread (one part) or by part and head.
+// Where gradients of the keys and values of one head gather: f32 [M, result_pitch], by thread (one part) or by part and head.
 struct Sums {
   float *dk, *dv;
 };
 
 struct Memory {
+  bool pairs;
   float* sums;
-  int64_t sum_size, per_thread, bytes;
+  int64_t pitch, sum_size, per_thread, bytes;
   char* threads;
   Sums at(int64_t index) const { return {sums + 2 * index * sum_size, sums + (2 * index + 1) * sum_size}; }
 };
 
-Memory lay_out(const AttentionBackward& a, void* workspace, int threads) {
+Memory lay_out(const AttentionBackward& a, bool pairs, void* workspace, int threads) {
   Scratch s(workspace);
   Memory m;
-  m.sum_size = round_up(a.k.rows() * a.at.head_size, 16);
+  m.pairs = pairs, m.pitch = result_pitch(a.at.head_size, pairs);
+  m.sum_size = round_up(a.k.rows() * m.pitch, 16);
   m.sums = s.floats(2 * m.sum_size * (parts_of(a) == 1 ? threads : parts_of(a) * a.at.kv_heads));
-  m.per_thread = bytes_per_thread(a);
+  m.per_thread = bytes_per_thread(a, pairs);
   m.threads = static_cast<char*>(workspace) + s.bytes();
   m.bytes = s.bytes() + m.per_thread * threads;
   return m;
 }
 
-// A block of queries of one head: `first` is its first row among the queries that w holds, `row` among all.
-void load_block(const AttentionBackward& a, int64_t row, int64_t head, int64_t count, int64_t first, const Work& w) {
-  const int64_t size = a.at.head_size, column = head * size;
-  float *dout = w.dout + first * size, *dq = w.dq + first * size, *delta = w.delta + first;
-  pack_copy(Corner(a.q, row, column), count, size, w.q + first * size, size);
-  pack_copy(Corner(a.dout, row, column), count, size, dout, size);
-  std::fill(dq, dq + count * size, 0.0f);
+// A block of queries of one head: its `index` and its `first` row among those that w holds, and its first `row` of q.
+struct Block {
+  QueryBlock queries;
+  int64_t head, index, first, row;
+  // q_panels or dout_panels of the block.
+  PairPanels panels(float* of_all, int64_t size) const {
+    return {of_all + index * PairPanels::floats(kQueries, size), kQueries};
+  }
+};
+
+void load_block(const AttentionBackward& a, const Block& b, const Work& w) {
+  const int64_t size = a.at.head_size, column = b.head * size, row = b.row, count = b.queries.count, first = b.first;
+  const int64_t pitch = result_pitch(size, w.pairs);
+  float *dout = w.pairs ? w.wide_dout : w.dout + first * size, *dq = w.dq + first * pitch, *delta = w.delta + first;
+  const Corner q_from(a.q, row, column), dout_from(a.dout, row, column);
+  pack_copy(dout_from, count, size, dout, size);
+  if (w.pairs) {
+    const int64_t depth = pairs_of(size);
+    pairs_along_rows(q_from, count, size, w.q + first * depth, depth);
+    pairs_along_rows(dout_from, count, size, w.dout + first * depth, depth);
+    b.panels(w.q_panels, size).load_rows(q_from, count, size);
+    b.panels(w.dout_panels, size).load_rows(dout_from, count, size);
+  } else {
+    pack_copy(q_from, count, size, w.q + first * size, size);
+  }
+  std::fill(dq, dq + count * pitch, 0.0f);
   const Corner out(a.out, row, column);
   if (out.dtype == DType::f32) {
     row_dots(dout, size, out.f32(), out.stride, count, size, delta);
@@ -77,7 +112,7 @@ void load_block(const AttentionBackward& a, int64_t row, int64_t head, int64_t c
     row_dots(dout, size, w.wide_out, size, count, size, delta);
   }
   for (int64_t i = 0; i < count; ++i) {
-    const double sum = load_log_sum(a.lse, head, row + i);
+    const double sum = load_log_sum(a.lse, b.head, row + i);
     const bool some = sum != -std::numeric_limits<double>::infinity();
     w.lse[first + i] = some ? static_cast<float>(sum) : std::numeric_limits<float>::infinity();
     w.lse_rest[first + i] = some ? static_cast<float>(sum - w.lse[first + i]) : 0.0f;
@@ -85,10 +120,19 @@ void load_block(const AttentionBackward& a, int64_t row, int64_t head, int64_t c
   }
 }
 
-// Keys and values [key, key + keys) as all blocks of queries need them. The scale goes with them, into scores and gradients.
+// Keys and values [key, key + keys) as all blocks of queries need them. In f32 the scale goes with them, into scores and
+// gradients.
 void load_keys(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t key, int64_t keys, const Work& w) {
   const int64_t size = a.at.head_size;
   const Corner k(a.k, s.k_begin + key, kv * size), v(a.v, s.k_begin + key, kv * size);
+  if (w.pairs) {
+    PairPanels(w.keys, kKeys).load_rows(k, keys, size);
+    if (keys % 16)
+      for (float* p : {w.keys_t, w.values_t}) std::fill(p, p + PairPanels::floats(size, kKeys), 0.0f);
+    PairPanels(w.keys_t, size).load_transposed(k, size, keys);
+    PairPanels(w.values_t, size).load_transposed(v, size, keys);
+    return;
+  }
   pack_copy(k, keys, size, w.keys, size);
   if (keys % 16)
     for (float* p : {w.keys_t, w.values_t}) std::fill(p, p + kKeys * size, 0.0f);
@@ -96,62 +140,118 @@ void load_keys(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t
   pack_transposed(v, keys, size, w.values_t, kKeys, static_cast<float>(a.at.scale));
 }
 
-// What the keys [key, key + keys), of the tile that w holds from `tile` on, and a block of queries, from `row` of q on, give.
-void tile_gradient(const AttentionBackward& a, const QueryBlock& b, int64_t row, int64_t head, int64_t first, int64_t tile,
-                   int64_t key, int64_t keys, float* dk, float* dv, Work& w) {
-  const int64_t size = a.at.head_size, skipped = key - tile;
-  const float *q = w.q + first * size, *dout = w.dout + first * size, *k = w.keys + skipped * size;
-  float* dq = w.dq + first * size;
-  each_lane_group(a.at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
-    const Tile t{n, round_up(seen, 16), size, size, kKeys, kKeys};
-    w.score_product(t, q + i * size, w.keys_t + skipped, w.scores + i * kKeys);
-    w.score_product(t, dout + i * size, w.values_t + skipped, w.dp + i * kKeys);
+// Scores, and products of dout and the values, [queries][kKeys], of `keys` keys from `skipped` of the tile on.
+void score_tile(const AttentionBackward& a, const Block& b, int64_t skipped, int64_t key, int64_t keys, Work& w) {
+  const int64_t size = a.at.head_size, depth = pairs_of(size);
+  each_lane_group(a.at, b.queries, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+    if (w.pairs) {
+      Strip s{
+          .a = w.q + (b.first + i) * depth, .a_row = depth, .c = w.scores + i * kKeys, .ldc = kKeys, .rows = n, .depth = depth};
+      PairPanels(w.keys_t, size).product(s, 0, skipped, seen);
+      s.a = w.dout + (b.first + i) * depth, s.c = w.dp + i * kKeys;
+      PairPanels(w.values_t, size).product(s, 0, skipped, seen);
+    } else {
+      const Tile t{n, round_up(seen, 16), size, size, kKeys, kKeys};
+      w.score_product(t, w.q + (b.first + i) * size, w.keys_t + skipped, w.scores + i * kKeys);
+      w.score_product(t, w.dout + (b.first + i) * size, w.values_t + skipped, w.dp + i * kKeys);
+    }
   });
-  const float cap = static_cast<float>(a.at.cap);
-  if (cap != 0) cap_rows(cap, b.count, keys, w.scores);
-  if (!a.at.slopes.empty()) add_alibi_rows(static_cast<float>(a.at.slopes[head]), b, key, keys, w.scores);
-  if (!b.sees_all(a.at, key, keys)) mask_rows(a.at, b, key, keys, w.scores);
-  const LogSums sums{w.lse + first, w.lse_rest + first};
-  if (a.at.dropout.p != 0) {
-    const DroppedRows dropped(a.at.dropout, row, b.count, head);
-    softmax_gradient(b.count, keys, w.scores, w.dp, sums, w.delta + first, a.q.dtype, cap, &dropped, key);
-  } else {
-    softmax_gradient(b.count, keys, w.scores, w.dp, sums, w.delta + first, a.q.dtype, cap, nullptr, key);
+  if (w.pairs) {
+    scale_tile(score_factor(a.at), b.queries.count, kKeys, keys, w.scores);
+    scale_tile(static_cast<float>(a.at.scale), b.queries.count, kKeys, keys, w.dp);
   }
-  each_lane_group(a.at, b, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
-    const Tile t{seen, size, n, kKeys, size, size, true, true};
-    w.key_product(t, w.scores + i * kKeys, dout + i * size, dv + skipped * size);
-    w.key_product(t, w.dp + i * kKeys, q + i * size, dk + skipped * size);
-    w.query_product({n, size, seen, kKeys, size, size, false, true}, w.dp + i * kKeys, k, dq + i * size);
+}
+
+// What probabilities and gradients of scores give: dv += p^T dout, dk += ds^T q, dq += ds k. The latter are kept in bf16 then.
+void add_products(const AttentionBackward& a, const Block& b, int64_t skipped, int64_t key, int64_t keys, float* dk, float* dv,
+                  Work& w) {
+  const int64_t size = a.at.head_size, count = b.queries.count;
+  if (!w.pairs)
+    return each_lane_group(a.at, b.queries, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+      const Tile t{seen, size, n, kKeys, size, size, true, true};
+      w.key_product(t, w.scores + i * kKeys, w.dout + (b.first + i) * size, dv + skipped * size);
+      w.key_product(t, w.dp + i * kKeys, w.q + (b.first + i) * size, dk + skipped * size);
+      w.query_product({n, size, seen, kKeys, size, size, false, true}, w.dp + i * kKeys, w.keys + skipped * size,
+                      w.dq + (b.first + i) * size);
+    });
+  const int64_t pitch = result_pitch(size, true), depth = pairs_of(kQueries);
+  for (const auto& [from, panels, to] : {std::tuple{w.scores, w.dout_panels, dv}, std::tuple{w.dp, w.q_panels, dk}}) {
+    pairs_of_wide_rows_in_sixes(from, kKeys, count, keys, w.probs, 6 * depth);
+    const PairPanels right = b.panels(panels, size);
+    float* c = to + skipped * pitch;
+    each_lane_group(a.at, b.queries, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+      const Strip s{.a = w.probs + 6 * (i / 2),
+                    .a_row = depth,
+                    .a_sixes = true,
+                    .c = c,
+                    .ldc = pitch,
+                    .rows = seen,
+                    .depth = pairs_of(n),
+                    .accumulate = true};
+      right.product(s, i, 0, size);
+    });
+  }
+  for (int64_t i = 0; i < count; ++i) narrow_run(w.dp + i * kKeys, round_up(keys, 16));
+  each_lane_group(a.at, b.queries, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+    const Strip s{.a = w.dp + i * kKeys,
+                  .a_row = kKeys,
+                  .c = w.dq + (b.first + i) * pitch,
+                  .ldc = pitch,
+                  .rows = n,
+                  .depth = pairs_of(seen),
+                  .accumulate = true};
+    PairPanels(w.keys, kKeys).product(s, skipped, 0, size);
   });
+}
+
+// What the keys [key, key + keys), of the tile that w holds from `tile` on, and a block of queries give.
+void tile_gradient(const AttentionBackward& a, const Block& b, int64_t tile, int64_t key, int64_t keys, float* dk, float* dv,
+                   Work& w) {
+  const QueryBlock& q = b.queries;
+  score_tile(a, b, key - tile, key, keys, w);
+  const float cap = static_cast<float>(a.at.cap);
+  if (cap != 0) cap_rows(cap, q.count, keys, w.scores);
+  if (!a.at.slopes.empty()) add_alibi_rows(static_cast<float>(a.at.slopes[b.head]), q, key, keys, w.scores);
+  if (!q.sees_all(a.at, key, keys)) mask_rows(a.at, q, key, keys, w.scores);
+  const LogSums sums{w.lse + b.first, w.lse_rest + b.first};
+  if (a.at.dropout.p != 0) {
+    const DroppedRows dropped(a.at.dropout, b.row, q.count, b.head);
+    softmax_gradient(q.count, keys, w.scores, w.dp, sums, w.delta + b.first, a.q.dtype, cap, &dropped, key);
+  } else {
+    softmax_gradient(q.count, keys, w.scores, w.dp, sums, w.delta + b.first, a.q.dtype, cap, nullptr, key);
+  }
+  add_products(a, b, key - tile, key, keys, dk, dv, w);
 }
 
 // Every `parts`-th block of queries of a segment, from `part` on, and all heads that share the keys of head kv.
 void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t part, int64_t parts, const Sums& sums,
                       Work& w) {
   const AttentionShape& at = a.at;
-  const int64_t size = at.head_size, group = at.heads / at.kv_heads, blocks = ceil_div(s.q_count, kQueries);
-  // f(block, its first row in the segment, its first row in w, head)
+  const int64_t size = at.head_size, pitch = result_pitch(size, w.pairs), group = at.heads / at.kv_heads;
+  const int64_t blocks = ceil_div(s.q_count, kQueries);
   auto each_block = [&](auto&& f) {
     for (int64_t h = 0; h < group; ++h)
       for (int64_t i = part; i < blocks; i += parts)
-        f(query_block(s, i), i * kQueries, h * s.q_count + i * kQueries, kv * group + h);
+        f(Block{.queries = query_block(s, i),
+                .head = kv * group + h,
+                .index = h * blocks + i,
+                .first = h * s.q_count + i * kQueries,
+                .row = s.q_begin + i * kQueries});
   };
-  each_block([&](const QueryBlock& b, int64_t row, int64_t first, int64_t head) {
-    load_block(a, s.q_begin + row, head, b.count, first, w);
-  });
+  each_block([&](const Block& b) { load_block(a, b, w); });
   for (int64_t tile = 0; tile < s.k_count; tile += kKeys) {
-    const int64_t keys = std::min(kKeys, s.k_count - tile), at_sum = (s.k_begin + tile) * size;
+    const int64_t keys = std::min(kKeys, s.k_count - tile), at_sum = (s.k_begin + tile) * pitch;
     bool loaded = false;
-    each_block([&](const QueryBlock& b, int64_t row, int64_t first, int64_t head) {
-      const int64_t key = std::max(tile, b.keys_begin(at) / 16 * 16), end = std::min(tile + keys, b.keys_end(at, s));
+    each_block([&](const Block& b) {
+      const int64_t key = std::max(tile, b.queries.keys_begin(at) / 16 * 16);
+      const int64_t end = std::min(tile + keys, b.queries.keys_end(at, s));
       if (key >= end) return;
       if (!loaded) load_keys(a, s, kv, tile, keys, w), loaded = true;
-      tile_gradient(a, b, s.q_begin + row, head, first, tile, key, end - key, sums.dk + at_sum, sums.dv + at_sum, w);
+      tile_gradient(a, b, tile, key, end - key, sums.dk + at_sum, sums.dv + at_sum, w);
     });
   }
-  each_block([&](const QueryBlock& b, int64_t row, int64_t first, int64_t head) {
-    unpack(w.dq + first * size, size, b.count, size, nullptr, false, Corner(a.dq, s.q_begin + row, head * size));
+  each_block([&](const Block& b) {
+    unpack(w.dq + b.first * pitch, pitch, b.queries.count, size, nullptr, false, Corner(a.dq, b.row, b.head * size));
   });
 }
 
@@ -180,16 +280,16 @@ bool keys_overlap(const AttentionShape& at) {
 
 constexpr int64_t kRowsMoved = 64;
 
-void store_sums(const AttentionBackward& a, const Sums& sums, int64_t kv, int64_t from, int64_t rows) {
+void store_sums(const AttentionBackward& a, const Sums& sums, int64_t pitch, int64_t kv, int64_t from, int64_t rows) {
   const int64_t size = a.at.head_size;
-  unpack(sums.dk + from * size, size, rows, size, nullptr, false, Corner(a.dk, from, kv * size));
-  unpack(sums.dv + from * size, size, rows, size, nullptr, false, Corner(a.dv, from, kv * size));
+  unpack(sums.dk + from * pitch, pitch, rows, size, nullptr, false, Corner(a.dk, from, kv * size));
+  unpack(sums.dv + from * pitch, pitch, rows, size, nullptr, false, Corner(a.dv, from, kv * size));
 }
 
 // Each task has the sums of its head to itself.
 void run_whole(const AttentionBackward& a, const Memory& mem) {
   const AttentionShape& at = a.at;
-  const int64_t segments = static_cast<int64_t>(at.segments.size()), size = at.head_size;
+  const int64_t segments = static_cast<int64_t>(at.segments.size()), pitch = mem.pitch;
   const bool together = keys_overlap(at);
   if (!together) {
     std::vector<Segment> keys;
@@ -203,12 +303,12 @@ void run_whole(const AttentionBackward& a, const Memory& mem) {
     const int64_t from = together ? 0 : at.segments[first].k_begin, rows = together ? a.k.rows() : at.segments[first].k_count;
     if (!together && at.segments[first].q_count == 0) return;
     Scratch s(mem.threads + thread * mem.per_thread);
-    Work w = lay_out_thread(s, a);
+    Work w = lay_out_thread(s, a, mem.pairs);
     const Sums sums = mem.at(thread);
-    std::fill(sums.dk + from * size, sums.dk + (from + rows) * size, 0.0f);
-    std::fill(sums.dv + from * size, sums.dv + (from + rows) * size, 0.0f);
+    std::fill(sums.dk + from * pitch, sums.dk + (from + rows) * pitch, 0.0f);
+    std::fill(sums.dv + from * pitch, sums.dv + (from + rows) * pitch, 0.0f);
     for (int64_t i = first; i < last; ++i) segment_gradient(a, at.segments[i], kv, 0, 1, sums, w);
-    store_sums(a, sums, kv, from, rows);
+    store_sums(a, sums, pitch, kv, from, rows);
   });
 }
 
@@ -219,37 +319,47 @@ void run_parts(const AttentionBackward& a, const Memory& mem, int64_t parts) {
   parallel_for_threads(parts * at.kv_heads, [&](int64_t t, int thread) {
     const int64_t part = t / at.kv_heads, kv = t % at.kv_heads;
     Scratch s(mem.threads + thread * mem.per_thread);
-    Work w = lay_out_thread(s, a);
+    Work w = lay_out_thread(s, a, mem.pairs);
     const Sums sums = mem.at(t);
     std::fill(sums.dk, sums.dk + 2 * mem.sum_size, 0.0f);
     for (int64_t i = 0; i < segments; ++i) segment_gradient(a, at.segments[i], kv, part, parts, sums, w);
   });
-  const int64_t runs = ceil_div(rows, kRowsMoved), size = at.head_size;
+  const int64_t runs = ceil_div(rows, kRowsMoved), pitch = mem.pitch;
   parallel_for(runs * at.kv_heads, [&](int64_t i) {
-    const int64_t kv = i / runs, from = i % runs * kRowsMoved, count = std::min(kRowsMoved, rows - from), n = count * size;
+    const int64_t kv = i / runs, from = i % runs * kRowsMoved, count = std::min(kRowsMoved, rows - from), n = count * pitch;
     for (int64_t part = 1; part < parts; ++part) {
       const Sums first = mem.at(kv), other = mem.at(part * at.kv_heads + kv);
       Corner dk, dv;
-      dk.data = first.dk + from * size, dv.data = first.dv + from * size;
-      unpack(other.dk + from * size, n, 1, n, nullptr, true, dk), unpack(other.dv + from * size, n, 1, n, nullptr, true, dv);
+      dk.data = first.dk + from * pitch, dv.data = first.dv + from * pitch;
+      unpack(other.dk + from * pitch, n, 1, n, nullptr, true, dk), unpack(other.dv + from * pitch, n, 1, n, nullptr, true, dv);
     }
-    store_sums(a, mem.at(kv), kv, from, count);
+    store_sums(a, mem.at(kv), pitch, kv, from, count);
   });
 }
 
+bool in_pairs(const AttentionBackward& a, Bf16Products products) {
+  return products == Bf16Products::dot && a.q.dtype == DType::bf16;
+}
+
+template <Bf16Products kProducts>
 void run(const AttentionBackward& a, void* workspace) {
   check(a);
   each_gap(a.at, a.q.rows(), [&](int64_t from, int64_t to) { clear_rows(a.dq, from, to); });
-  const Memory mem = lay_out(a, workspace, thread_count());
+  const Memory mem = lay_out(a, in_pairs(a, kProducts), workspace, thread_count());
   const int64_t parts = parts_of(a);
   parts == 1 ? run_whole(a, mem) : run_parts(a, mem, parts);
 }
 
 }  // namespace
 
-template <>
-Kernel<AttentionBackward> cpu_kernel() {
-  return {run, [](const AttentionBackward& a, int threads) { return lay_out(a, nullptr, threads).bytes; }};
+Kernel<AttentionBackward> cpu_attention_backward(Bf16Products products) {
+  auto entry = []<Bf16Products kProducts>() -> Kernel<AttentionBackward> {
+    return {run<kProducts>,
+            [](const AttentionBackward& a, int threads) { return lay_out(a, in_pairs(a, kProducts), nullptr, threads).bytes; }};
+  };
+  if (products == Bf16Products::widen) return entry.operator()<Bf16Products::widen>();
+  require(has_bf16_dot(), "attention_backward: this machine has no bf16 dot product");
+  return entry.operator()<Bf16Products::dot>();
 }
 
 }  // namespace ravine

@@ -6,7 +6,7 @@
 
 #include "base/parallel.h"
 #include "kernels/cpu/attention_decode.h"
-#include "kernels/cpu/attention_tile.h"
+#include "kernels/cpu/attention_pairs.h"
 #include "kernels/cpu/cpu.h"
 
 namespace ravine {
@@ -17,23 +17,58 @@ constexpr int64_t kHeads = 4;         // heads per task at most, of one group th
 constexpr int64_t kTasksWanted = 24;  // tasks become smaller rather than fewer
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-// What a thread needs for a task.
+// What a thread needs for a task. In pairs: keys and queries along their channels, values and probs (probabilities) along keys.
 struct Work {
-  float *scores, *keys, *values;
+  bool pairs;
+  float *scores, *keys, *values, *probs;
   struct Rows {  // one block of queries of one head
     float *q, *out, *top, *sum, *factor;
   } rows[kBlocks];
   TileRun score_product, out_product;
 };
 
-Work lay_out(Scratch& s, int64_t size) {
+int64_t query_floats(int64_t size, bool pairs) { return pairs ? PairPanels::floats(size, kQueries) : kQueries * size; }
+
+Work lay_out(Scratch& s, int64_t size, bool pairs) {
   Work w{};
-  w.scores = s.floats(kKeys * kQueries);
-  w.keys = s.floats(kKeys * size);
-  w.values = s.floats(kKeys * size);
+  w.pairs = pairs;
+  w.scores = s.floats(kKeys * kQueries + 16);
+  w.keys = s.floats(kKeys * (pairs ? pairs_of(size) : size));
+  w.values = s.floats(pairs ? PairPanels::floats(kKeys, size) : kKeys * size);
+  if (pairs) w.probs = s.floats(sixes_floats(kQueries, kKeys));
   for (auto& r : w.rows)
-    r = {s.floats(kQueries * size), s.floats(kQueries * size), s.floats(kQueries), s.floats(kQueries), s.floats(kQueries)};
+    r = {s.floats(query_floats(size, pairs)), s.floats(kQueries * result_pitch(size, pairs)), s.floats(kQueries),
+         s.floats(kQueries), s.floats(kQueries)};
   return w;
+}
+
+// scores [keys][kQueries] of queries [i, i + n) of a block, and keys [0, seen) from `skipped` of the tile on.
+void score_tile(int64_t size, int64_t skipped, int64_t i, int64_t n, int64_t seen, Work& w, const Work::Rows& r) {
+  if (!w.pairs)
+    return w.score_product({seen, round_up(n, 16), size, size, kQueries, kQueries}, w.keys + skipped * size, r.q + i,
+                           w.scores + i);
+  const int64_t depth = pairs_of(size);
+  const Strip s{
+      .a = w.keys + skipped * depth, .a_row = depth, .c = w.scores + i, .ldc = kQueries, .rows = seen, .depth = depth};
+  PairPanels(r.q, size).product(s, 0, i, n);
+}
+
+// Adds to out what these scores, now probabilities, make of the values.
+void out_tile(int64_t size, int64_t skipped, int64_t i, int64_t n, int64_t seen, Work& w, const Work::Rows& r) {
+  if (!w.pairs)
+    return w.out_product({n, size, seen, kQueries, size, size, true, true}, w.scores + i, w.values + skipped * size,
+                         r.out + i * size);
+  const int64_t depth = pairs_of(kKeys), pitch = result_pitch(size, true);
+  pairs_of_wide_rows_in_sixes(w.scores + i, kQueries, seen, n, w.probs, 6 * depth);
+  const Strip s{.a = w.probs,
+                .a_row = depth,
+                .a_sixes = true,
+                .c = r.out + i * pitch,
+                .ldc = pitch,
+                .rows = n,
+                .depth = pairs_of(seen),
+                .accumulate = true};
+  PairPanels(w.values, kKeys).product(s, skipped, 0, size);
 }
 
 struct Task {
@@ -45,33 +80,32 @@ struct Task {
 void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, int64_t row, int64_t head, Work& w,
                  const Work::Rows& r, int64_t key, int64_t keys) {
   const int64_t size = a.at.head_size, lanes = round_up(b.count, 16);
-  const int64_t begin = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
-  if (begin >= end) return;
-  const float *k = w.keys + (begin - key) * size, *v = w.values + (begin - key) * size;
+  const int64_t first = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
+  if (first >= end) return;
+  const int64_t skipped = w.pairs ? (first - key) / 2 * 2 : first - key, begin = key + skipped;
   keys = end - begin;
-  each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) {
-    w.score_product({seen, round_up(n, 16), size, size, kQueries, kQueries}, k, r.q + i, w.scores + i);
-  });
+  each_lane_group(a.at, b, begin, keys,
+                  [&](int64_t i, int64_t n, int64_t seen) { score_tile(size, skipped, i, n, seen, w, r); });
+  if (w.pairs) scale_tile(score_factor(a.at), keys, kQueries, lanes, w.scores);
   if (a.at.cap != 0) cap_scores(static_cast<float>(a.at.cap), keys, lanes, w.scores);
   if (!a.at.slopes.empty()) add_alibi(static_cast<float>(a.at.slopes[head]), b, begin, keys, lanes, w.scores);
   if (!b.sees_all(a.at, begin, keys)) mask_scores(a.at, b, begin, keys, lanes, w.scores);
-  if (softmax_step(keys, lanes, w.scores, r.top, r.sum, r.factor, a.q.dtype)) scale_rows(r.out, b.count, size, r.factor, false);
+  if (softmax_step(keys, lanes, w.scores, r.top, r.sum, r.factor, a.q.dtype))
+    scale_rows(r.out, b.count, result_pitch(size, w.pairs), r.factor, false);
   if (a.at.dropout.p != 0) drop_scores(DroppedRows(a.at.dropout, row, b.count, head), begin, keys, lanes, w.scores);
-  each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) {
-    w.out_product({n, size, seen, kQueries, size, size, true, true}, w.scores + i, v, r.out + i * size);
-  });
+  each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) { out_tile(size, skipped, i, n, seen, w, r); });
 }
 
-void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t head, const QueryBlock& b,
+void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t head, const QueryBlock& b, bool pairs,
             const Work::Rows& r) {
-  const int64_t size = a.at.head_size, row = s.q_begin + block * kQueries;
+  const int64_t size = a.at.head_size, pitch = result_pitch(size, pairs), row = s.q_begin + block * kQueries;
   for (int64_t i = 0; i < b.count; ++i) {
     if (!a.lse.absent()) store_log_sum(a.lse, head, row + i, r.top[i] + std::log(static_cast<double>(r.sum[i])));
     if (r.sum[i] == 0) r.sum[i] = 1;  // nothing was let through: out is zero
     if (a.at.dropout.p != 0) r.sum[i] = static_cast<float>(r.sum[i] * (1 - a.at.dropout.p));
   }
-  scale_rows(r.out, b.count, size, r.sum, true);
-  unpack(r.out, size, b.count, size, nullptr, false, Corner(a.out, row, head * size));
+  scale_rows(r.out, b.count, pitch, r.sum, true);
+  unpack(r.out, pitch, b.count, size, nullptr, false, Corner(a.out, row, head * size));
 }
 
 void attend(const AttentionForward& a, const Task& t, Work& w) {
@@ -85,9 +119,12 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
     for (int64_t h = 0; h < t.heads; ++h) {
       const Work::Rows& r = w.rows[n * t.heads + h];
       const Corner q(a.q, s.q_begin + (t.first_block + n) * kQueries, (t.head + h) * size);
-      if (b.count % 16) std::fill(r.q, r.q + kQueries * size, 0.0f);
-      pack_transposed(q, b.count, size, r.q, kQueries, score_factor(at));
-      std::fill(r.out, r.out + kQueries * size, 0.0f);
+      if (b.count % 16) std::fill(r.q, r.q + query_floats(size, w.pairs), 0.0f);
+      if (w.pairs)
+        PairPanels(r.q, size).load_transposed(q, size, b.count);
+      else
+        pack_transposed(q, b.count, size, r.q, kQueries, score_factor(at));
+      std::fill(r.out, r.out + kQueries * result_pitch(size, w.pairs), 0.0f);
       std::fill(r.top, r.top + kQueries, kNothing);
       std::fill(r.sum, r.sum + kQueries, 0.0f);
     }
@@ -96,8 +133,13 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
   for (int64_t key = begin; key < end; key += kKeys) {
     const int64_t keys = std::min(kKeys, end - key);
     // Rows of the inputs may lie a page apart: tiles are copied before many products read them.
-    pack_copy(Corner(a.k, s.k_begin + key, column), keys, size, w.keys, size);
-    pack_copy(Corner(a.v, s.k_begin + key, column), keys, size, w.values, size);
+    const Corner k(a.k, s.k_begin + key, column), v(a.v, s.k_begin + key, column);
+    if (w.pairs) {
+      pairs_along_rows(k, keys, size, w.keys, pairs_of(size));
+      PairPanels(w.values, kKeys).load_rows(v, keys, size);
+    } else {
+      pack_copy(k, keys, size, w.keys, size), pack_copy(v, keys, size, w.values, size);
+    }
     if (key + keys < end) {
       const int64_t next = s.k_begin + key + keys, count = std::min(kKeys, end - key - keys);
       prefetch(Corner(a.k, next, column), count, size), prefetch(Corner(a.v, next, column), count, size);
@@ -109,7 +151,7 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
   }
   for (int64_t n = 0; n < t.blocks; ++n)
     for (int64_t h = 0; h < t.heads; ++h)
-      finish(a, s, t.first_block + n, t.head + h, query_block(s, t.first_block + n), w.rows[n * t.heads + h]);
+      finish(a, s, t.first_block + n, t.head + h, query_block(s, t.first_block + n), w.pairs, w.rows[n * t.heads + h]);
 }
 
 void check(const AttentionForward& a) {
@@ -118,12 +160,17 @@ void check(const AttentionForward& a) {
           "attention: out is like q, got {} and {}", a.out.shape.text(), a.q.shape.text());
 }
 
-int64_t bytes_per_thread(const AttentionForward& a) {
+bool in_pairs(const AttentionForward& a, Bf16Products products) {
+  return products == Bf16Products::dot && a.q.dtype == DType::bf16;
+}
+
+int64_t bytes_per_thread(const AttentionForward& a, bool pairs) {
   Scratch s(nullptr);
-  lay_out(s, a.at.head_size);
+  lay_out(s, a.at.head_size, pairs);
   return s.bytes();
 }
 
+template <Bf16Products kProducts>
 void run(const AttentionForward& a, void* workspace) {
   check(a);
   each_gap(a.at, a.q.rows(), [&](int64_t from, int64_t to) {
@@ -132,7 +179,8 @@ void run(const AttentionForward& a, void* workspace) {
       for (int64_t h = 0; h < a.at.heads; ++h)
         for (int64_t i = from; i < to; ++i) store_log_sum(a.lse, h, i, kNothing);
   });
-  const int64_t group = a.at.heads / a.at.kv_heads, each = bytes_per_thread(a);
+  const bool pairs = in_pairs(a, kProducts);
+  const int64_t group = a.at.heads / a.at.kv_heads, each = bytes_per_thread(a, pairs);
   std::vector<const Segment*> few;
   std::vector<Task> tasks;
   for (const Segment& s : a.at.segments) {
@@ -153,7 +201,7 @@ void run(const AttentionForward& a, void* workspace) {
   }
   parallel_for_threads(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     Scratch s(static_cast<char*>(workspace) + thread * each);
-    Work w = lay_out(s, a.at.head_size);
+    Work w = lay_out(s, a.at.head_size, pairs);
     attend(a, tasks[i], w);
   });
   if (!few.empty()) attend_few(a, few, workspace);
@@ -161,11 +209,15 @@ void run(const AttentionForward& a, void* workspace) {
 
 }  // namespace
 
-template <>
-Kernel<AttentionForward> cpu_kernel() {
-  return {run, [](const AttentionForward& a, int threads) {
-            return std::max(bytes_per_thread(a) * threads, attend_few_workspace(a, threads));
-          }};
+Kernel<AttentionForward> cpu_attention(Bf16Products products) {
+  auto entry = []<Bf16Products kProducts>() -> Kernel<AttentionForward> {
+    return {run<kProducts>, [](const AttentionForward& a, int threads) {
+              return std::max(bytes_per_thread(a, in_pairs(a, kProducts)) * threads, attend_few_workspace(a, threads));
+            }};
+  };
+  if (products == Bf16Products::widen) return entry.operator()<Bf16Products::widen>();
+  require(has_bf16_dot(), "attention: this machine has no bf16 dot product");
+  return entry.operator()<Bf16Products::dot>();
 }
 
 }  // namespace ravine

@@ -78,6 +78,13 @@ void do_cap(float cap, int64_t rows, int64_t pitch, int64_t n, float* scores) {
   }
 }
 
+void do_scale_tile(float factor, int64_t rows, int64_t pitch, int64_t n, float* scores) {
+  const Lanes by = all(factor);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t c = 0; c < n; c += kLanes)
+      hn::StoreU(hn::Mul(by, hn::LoadU(f32s, scores + i * pitch + c)), f32s, scores + i * pitch + c);
+}
+
 void do_drop(const DroppedRows& rows, int64_t key, int64_t keys, int64_t lanes, float* probs) {
   const Randoms random(rows.key);
   const Keeping keeping(rows.p);
@@ -262,6 +269,7 @@ HWY_EXPORT(do_mask_rows);
 HWY_EXPORT(do_alibi);
 HWY_EXPORT(do_alibi_rows);
 HWY_EXPORT(do_cap);
+HWY_EXPORT(do_scale_tile);
 HWY_EXPORT(do_drop);
 HWY_EXPORT(do_softmax);
 HWY_EXPORT(do_scale);
@@ -285,6 +293,9 @@ void cap_scores(float cap, int64_t keys, int64_t lanes, float* scores) {
 }
 void cap_rows(float cap, int64_t queries, int64_t keys, float* scores) {
   HWY_DYNAMIC_DISPATCH(do_cap)(cap, queries, kKeys, round_up(keys, 16), scores);
+}
+void scale_tile(float factor, int64_t rows, int64_t pitch, int64_t n, float* scores) {
+  if (factor != 1) HWY_DYNAMIC_DISPATCH(do_scale_tile)(factor, rows, pitch, round_up(n, 16), scores);
 }
 void drop_scores(const DroppedRows& rows, int64_t key, int64_t keys, int64_t lanes, float* probs) {
   HWY_DYNAMIC_DISPATCH(do_drop)(rows, key, keys, lanes, probs);

@@ -87,6 +87,9 @@ void drop_scores(const DroppedRows& rows, int64_t key, int64_t keys, int64_t lan
 // to `type`.
 bool softmax_step(int64_t keys, int64_t lanes, float* scores, float* top, float* sum, float* factor, DType type);
 
+// scores[i][0, n) *= factor, for `rows` rows, `pitch` apart; n is rounded up to a multiple of 16.
+void scale_tile(float factor, int64_t rows, int64_t pitch, int64_t n, float* scores);
+
 // rows[i][0, n) *= factor[i], or /= factor[i].
 void scale_rows(float* rows, int64_t count, int64_t n, const float* factor, bool divide);
 

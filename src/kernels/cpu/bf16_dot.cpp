@@ -98,6 +98,20 @@ void pairs_transposed(const Corner& from, int64_t rows, int64_t cols, float* to,
     }
 }
 
+void pairs_of_wide_rows_in_sixes(const float* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld) {
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  for (int64_t j = 0; j < cols; j += 6) {
+    float* six = to + j / 6 * ld;  // a store is 16 words wide: the next one, or the next six, overwrites what is too much
+    int64_t k = 0;
+    for (; k + 2 <= rows; k += 2, six += 6) {
+      const __m512i even = _mm512_srli_epi32(_mm512_loadu_si512(from + k * stride + j), 16);
+      const __m512i odd = _mm512_and_si512(_mm512_loadu_si512(from + (k + 1) * stride + j), high);
+      _mm512_storeu_si512(six, _mm512_or_si512(even, odd));
+    }
+    if (k < rows) _mm512_storeu_si512(six, _mm512_srli_epi32(_mm512_loadu_si512(from + k * stride + j), 16));
+  }
+}
+
 float bf16_dot_loop(int64_t rounds) {
   __m512 sum[16];
 #pragma GCC unroll 16

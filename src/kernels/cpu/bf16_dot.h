@@ -26,5 +26,8 @@ void pairs_of_rows_in_sixes(const Corner& from, int64_t rows, int64_t cols, floa
 void pairs_along_rows(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
 // pair(j, k / 2) of from [j, k] at to[k / 2 * ld + j].
 void pairs_transposed(const Corner& from, int64_t rows, int64_t cols, float* to, int64_t ld);
+// As pairs_of_rows_in_sixes, from values of bf16 that are held as f32, row k at from + k * stride: ld >= 6 * ceil(rows / 2).
+// Up to 16 floats behind what a row or the last six has are read or written.
+void pairs_of_wide_rows_in_sixes(const float* from, int64_t stride, int64_t rows, int64_t cols, float* to, int64_t ld);
 
 }  // namespace ravine

@@ -8,5 +8,7 @@ template <class Args>
 Kernel<Args> cpu_kernel();
 Kernel<Matmul> cpu_matmul(Bf16Products products);
 Kernel<LossHead> cpu_loss_head(Bf16Products products);
+Kernel<AttentionForward> cpu_attention(Bf16Products products);
+Kernel<AttentionBackward> cpu_attention_backward(Bf16Products products);
 
 }  // namespace ravine

@@ -45,7 +45,8 @@ RAVINE_STRIP_INLINE void strip_block(const Strip& s, int64_t i, int64_t col, Fet
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) sum[r][j] = Op::zero();
+    for (int j = 0; j < kVectors; ++j)
+      sum[r][j] = s.accumulate ? Op::load(s.c + (i + r) * s.ldc + col + j * Op::kLanes) : Op::zero();
   const float *a = s.a + i * s.a_row, *b = s.b + col;
   const int64_t row = s.a_row;
   int64_t k = s.depth;

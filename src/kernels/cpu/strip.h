@@ -1,8 +1,8 @@
 // A strip of a matrix product: rows of a by one packed panel of b. On the calling thread; what matmul is built from.
 //
-// c[i, j] = sum over k < depth of a(i, k) b(k, j) for i < rows, j < cols: one chain per element in the order of k, from zero,
-// so no bit depends on how rows and columns are cut into strips. Columns are computed, and written, up to the next multiple
-// of 16.
+// c[i, j] = sum over k < depth of a(i, k) b(k, j) for i < rows, j < cols: one chain per element in the order of k, from zero
+// or, with accumulate, from what c holds; so no bit depends on how rows and columns are cut into strips. Columns are computed,
+// and written, up to the next multiple of 16.
 //
 // strip_f32 multiplies f32, fused. strip_bf16 (machines with has_bf16_dot) takes pairs of bf16, two neighbours along k in 32
 // bits, the first in the low half, and counts depth and strides in pairs: both products of a pair enter the chain.
@@ -30,7 +30,8 @@ struct Strip {
   float* c = nullptr;
   int64_t ldc = 0;
   int64_t rows = 0, cols = 0, depth = 0;  // cols <= kStripCols
-  Fetch fetch[kFetches];                  // in this order, as far as the strip lasts: a line per two steps of six rows
+  bool accumulate = false;
+  Fetch fetch[kFetches];  // in this order, as far as the strip lasts: a line per two steps of six rows
 };
 
 void strip_f32(const Strip& strip);

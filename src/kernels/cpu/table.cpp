@@ -11,6 +11,10 @@ Kernels cpu_kernels(Bf16Products products) {
       entry = cpu_matmul(products);
     else if constexpr (std::is_same_v<Args, LossHead>)
       entry = cpu_loss_head(products);
+    else if constexpr (std::is_same_v<Args, AttentionForward>)
+      entry = cpu_attention(products);
+    else if constexpr (std::is_same_v<Args, AttentionBackward>)
+      entry = cpu_attention_backward(products);
     else
       entry = cpu_kernel<Args>();
   });
