@@ -298,6 +298,8 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   c.set_phase(Phase::update);
   c.arena().section(p.optimizer.wants_local() ? "update, local gradients" : "update");
   p.store.finish_grads(c);
+  // The sums below wait for all stages anyway; here it counts as theirs (StepTraffic::bubble).
+  if (p.ranks.mesh().pipeline > 1) p.ranks.along(Axis::pipeline).barrier();
   auto mean = [&](Side side) {
     ExactSum all;
     if (by_micro)

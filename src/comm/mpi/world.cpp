@@ -153,7 +153,9 @@ class MpiGroup final : public Group {
   void barrier() const override {
     check_usable();
     const Waiting waiting(waits_, barrier_);
+    const double began = seconds_now();
     check(MPI_Barrier(comm_), "barrier");
+    traffic_.wait_seconds += seconds_now() - began;
   }
   void finish(MPI_Request& request, const WaitPlace& place) const {
     const Waiting waiting(waits_, place);
