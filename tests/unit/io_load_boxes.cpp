@@ -66,7 +66,8 @@ TEST(LoadBoxes, EveryRankHasItsPart) {
           const Ranks ranks = Ranks::fake(mesh, rank);
           const std::vector<int> stages = stages_of_units(*model, split_model(*model, mesh.pipeline, {}), mesh.pipeline);
           InferenceStore running(model->params(), Types::of(DType::bf16), DeviceKind::cpu, ranks, stages);
-          FlatStore training(model->params(), Types::of(DType::f32), DeviceKind::cpu, {stages, 3, 50, false, &ranks});
+          FlatStore training(model->params(), Types::of(DType::f32), DeviceKind::cpu,
+                             {.stages = stages, .zero = 3, .whole_below = 50, .ranks = &ranks});
           for (WeightSource* store : {static_cast<WeightSource*>(&running), static_cast<WeightSource*>(&training)}) {
             load_weights(dir / "m", *model, *store);
             int64_t elements = 0;
