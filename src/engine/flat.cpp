@@ -1,6 +1,7 @@
 #include "engine/flat.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace ravine {
 namespace {
@@ -63,12 +64,6 @@ void add_run(const Param& p, const Shape& shape, const std::vector<int64_t>& ori
 
 }  // namespace
 
-bool read_as_matrix(const ParamSet& set, const Param& p) {
-  if (p.use == Use::matrix) return true;
-  return std::any_of(set.params().begin(), set.params().end(),
-                     [&](const Param& q) { return q.tied == &p && q.use == Use::matrix; });
-}
-
 bool is_primary(const Param& p, int rank, int size) {
   if (size == 1) return true;
   for (const Cut& cut : p.cuts)
@@ -106,6 +101,9 @@ std::vector<int64_t> local_begin(const Param& p, int rank, int size) {
 std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& units, const Sharding& sharding,
                                  const Types& types) {
   const int rank = sharding.at.tensor, size = sharding.mesh.tensor;
+  std::unordered_set<const Param*> tied_to_products;
+  for (const Param& p : params.params())
+    if (p.tied && p.use == Use::matrix) tied_to_products.insert(p.tied);
   std::vector<Bucket> buckets;
   for (Unit* unit : units) {
     std::vector<Axis> groups;
@@ -123,7 +121,7 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
         bool trainable = false, matrix = false;
         for (; end < unit->params.size() && unit->params[end]->join == unit->params[i]->join; ++end) {
           trainable = trainable || unit->params[end]->trainable;
-          matrix = matrix || read_as_matrix(params, *unit->params[end]);
+          matrix = matrix || unit->params[end]->use == Use::matrix || tied_to_products.contains(unit->params[end]);
         }
         bool cut = !unit->params[i]->cuts.empty();
         if (trainable == bucket.trainable && matrix == wants_matrix && cut == bucket.cut &&

@@ -17,9 +17,6 @@ struct Sharding {
   bool first_answers = false;  // the first rank of a group for all of it: others may hold other values
 };
 
-// Whether products read it, itself or tied.
-bool read_as_matrix(const ParamSet& params, const Param& p);
-
 // The shape of what a tensor rank holds of p: cut dims divided, rounded up (a vocabulary that does not divide is padded), or
 // fewer and larger parts where the cut says so.
 Shape local_shape(const Param& p, int tensor_size);

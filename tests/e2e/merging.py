@@ -15,11 +15,11 @@ BASE, ADAPTER = "model.safetensors", "adapter_model.safetensors"
 
 
 def put(path, number):
-    """Replaces the last number of the first matrix of f32 of a file; its name."""
+    """Replaces the first number of the first matrix of f32 of a file (last rows are repeated where a vocabulary is padded); its name."""
     header, body = r.load_raw(path)
     name, tensor = next((n, t) for n, t in sorted(header.items()) if n != "__metadata__" and t["dtype"] == "F32" and len(t["shape"]) == 2)
-    end = tensor["data_offsets"][1]
-    r.save_raw(path, header, body[:end - 4] + struct.pack("<f", number) + body[end:])
+    at = tensor["data_offsets"][0]
+    r.save_raw(path, header, body[:at] + struct.pack("<f", number) + body[at + 4:])
     return name
 
 
@@ -54,7 +54,7 @@ def test_what_is_beyond_a_type_is_said(folder):
     said = ["beyond the range of f16", "1 number of 1 tensor", name]
     for words, expected in ((["merge-lora", "--model", base, "--adapter", adapter, "--dtype", "f16"], said), (["merge-lora", "--model", base, "--adapter", adapter], []),
                             (["convert", "--input", base, "--to", "hf", "--dtype", "f16"], said), (["convert", "--input", base, "--to", "hf", "--dtype", "bf16"], []),
-                            (["convert", "--input", base, "--to", "megatron", "--dtype", "f16"], said), (["convert", "--input", base, "--to", "mindformers", "--dtype", "f16"], said),
+                            (["convert", "--input", base, "--to", "megatron-mcore", "--dtype", "f16"], said), (["convert", "--input", base, "--to", "mindformers", "--dtype", "f16"], said),
                             (["convert", "--input", bad, "--to", "hf"], ["NaN or infinite in the input", "1 number of 1 tensor", none])):
         told = r.run(*words, "--output", folder / "out").stderr
         check(all(w in told for w in expected) and (expected or "range of" not in told), f"{words}: {expected}: {told}")
