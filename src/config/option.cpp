@@ -173,8 +173,10 @@ class Assignment {
   void operator()(std::optional<double>* out, const YamlNode& v) const {
     const std::string& none = option_.rule.none;
     if (v.kind == Kind::text && v.text == none) return out->reset();
-    if (v.kind != Kind::integer && v.kind != Kind::real)
-      wrong(v, fmt::format("must be a number or {}", none), fmt::format("write {} or a number", none));
+    if (v.kind != Kind::integer && v.kind != Kind::real) {
+      const std::string other = v.scalar() ? other_value_advice(option_.name(), v.text) : "";
+      wrong(v, fmt::format("must be a number or {}", none), other.empty() ? fmt::format("write {} or a number", none) : other);
+    }
     double value = 0;
     (*this)(&value, v);
     *out = value;

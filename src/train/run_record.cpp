@@ -93,6 +93,10 @@ RunRecord run_record(const std::string& checkpoint, int64_t step, const Json& sc
       throw UserError(fmt::format("'{}' of the options", shortened(key)), where, "it must be a text", "use another checkpoint");
     out.options[key] = value.get<std::string>();
   }
+  if (has("optimizer") && out.options["optimizer.type"] != field<std::string>(scalars, "optimizer", where))
+    throw UserError(fmt::format("'optimizer' is {}", shortened(text_in(scalars, "optimizer"))), where,
+                    fmt::format("its options say optimizer.type={}", shortened(out.options["optimizer.type"])),
+                    "use another checkpoint");
   return out;
 }
 

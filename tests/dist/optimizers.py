@@ -129,6 +129,36 @@ def test_ranks_go_on_with_their_own(folder):
         check(part(name) == part("rank_00000/" + name), f"{name} is not that of the first rank")
     said = train("stopped", 10, ranks=1)
     check("kept for itself" in said and "errors of what is sent begin at zero" in said, said)
+    # Ranks part between exchanges; clipped to every step, exchanges leave roundings of f32 between them.
+    train("clipped", 9, **{"optimizer.local_step_clipper": 1})
+    far = {}
+    for output in ("alone", "clipped"):
+        ranks = []
+        for rank in range(2):
+            header, body = r.load_raw(folder / f"{output}/checkpoints/step_000009/state-{rank:05}.safetensors")
+            ranks.append(array.array("f", body[slice(*header[f"rank_{rank:05}/weights/lm_head.weight"]["data_offsets"])]))
+        far[output] = max(abs(a - b) for a, b in zip(*ranks)) / max(map(abs, ranks[0]))
+    check(far["alone"] > 1e-3 and far["clipped"] < 9 * 2 ** -24, f"{far}")
+
+
+def test_the_norm_of_ranks_that_see_the_same(folder):
+    """Behind the freeze a rank knows its own gradient only. Where two ranks have the same rows that is the gradient of one."""
+    config = r.save_config(folder / "config.json")
+    data = r.save_ids(folder / "ids.safetensors", 1, 17)
+    header, body = r.load_raw(Path(data))
+    kind, shape = next(iter(header.values()))["dtype"], [20, 17]
+    row = array.array({"I32": "i", "I64": "q"}[kind], body).tolist()
+    same = r.save_tensors(folder / "same.safetensors", {"input_ids": (kind, shape, row * 20)})
+    norms = []
+    for ranks in (1, 2):
+        words = r.command("train", *r.settings({"model.config": config, "data.train": [same], "data.sequence_length": 17, "train.global_batch": ranks, "train.micro_batch": 1, "optimizer.lr": 0.01,
+                                                "schedule.type": "constant", "schedule.warmup_steps": 0, "log.tensorboard": False, "checkpoint.every": 0, "optimizer.type": "onebit_adam",
+                                                "optimizer.freeze_step": 2, "train.steps": 4, "train.output": folder / f"run{ranks}", "parallel.data": ranks}))
+        done = subprocess.run([*(LAUNCH + ["-n", str(ranks)] if ranks > 1 else []), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=r.LIMIT)
+        check(done.returncode == 0, done.stderr)
+        norms.append([m["grad_norm"] for m in r.metrics(folder / f"run{ranks}").values()])
+    # The third step is the first behind the freeze, from the same weights.
+    check(all(abs(a - b) <= 1e-5 * a for a, b in zip(norms[0][:3], norms[1][:3])), f"{norms}")
 
 
 if __name__ == "__main__":

@@ -119,6 +119,12 @@ def test_merged_at_the_end_and_after(folder):
     check(adapter(folder, "further") == adapter(folder, "apart"), "at a rate of 0 it stays")
 
 
+def test_an_alpha_with_a_fraction(folder):
+    train(folder, "run", lora__alpha=2.5, train__steps=1)
+    said = json.loads((folder / "run" / "adapter" / "adapter_config.json").read_text())
+    check(said["lora_alpha"] == 2.5, said)
+
+
 def test_modules_trained_whole(folder):
     train(folder, "run", lora__save=["embed_tokens", "norm"])
     after, was = adapter(folder, "run"), r.load_tensors(base_model(folder))

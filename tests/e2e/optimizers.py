@@ -165,7 +165,7 @@ def product(a, b):
     return [[sum(x * y for x, y in zip(row, column)) for column in zip(*b)] for row in a]
 
 
-def muon(p, g, s, t, lr, shape, wd, name=""):
+def muon(p, g, s, t, lr, shape, wd, name="", factor=lambda rows, columns: 0.2 * math.sqrt(max(rows, columns))):
     if len(shape) < 2 or "embed" in name:
         return adamw(p, g, s, t, lr, shape, wd)
     m = s.setdefault("m", [0.0] * len(g))
@@ -188,7 +188,7 @@ def muon(p, g, s, t, lr, shape, wd, name=""):
             x = list(map(list, zip(*x)))
         for i in range(rows):
             for j in range(columns):
-                p[at(i, j)] -= lr * wd * p[at(i, j)] + lr * 0.2 * math.sqrt(max(rows, columns)) * x[i][j]
+                p[at(i, j)] -= lr * wd * p[at(i, j)] + lr * factor(rows, columns) * x[i][j]
 
 
 # Options, the rule, and what its steps may be off by, relative: products of muon are summed in another order, and its five steps multiply what is off.
@@ -198,34 +198,35 @@ RULES = {
     "lion": ({"betas": [0.9, 0.99], "weight_decay": 0.1}, lion), "lamb": ({"eps": 1e-6, "weight_decay": 0.1}, lamb),
     "adafactor": ({"relative_step": False, "clip_threshold": 0.8, "beta1": 0.6, "weight_decay": 0.1}, adafactor), "came": ({"weight_decay": 0.1}, came),
     "cadam": ({"beta1": 0.965, "weight_decay": 0.1}, cadam), "muon": ({"adjust_lr_fn": "match_rms_adamw", "weight_decay": 0.1}, muon),
+    "muon, original": ({"adjust_lr_fn": "original", "weight_decay": 0.1}, lambda *a: muon(*a, factor=lambda rows, columns: math.sqrt(max(1, rows / columns)))),
 }
 
 
-def expected(rule, p, g, lrs, wd):
+def expected(kind, rule, p, g, lrs, wd):
     """{name: numbers before and after every step, one after the other}."""
     out = {}
     for n, shape in SHAPES.items():
         w, state, out[n] = list(p[n]), {}, list(p[n])
         for t in range(1, STEPS + 1):
-            rule(w, g[n][0][t - 1], state, t, lrs[t - 1], shape, wd, *([n] if rule is muon else []))
+            rule(w, g[n][0][t - 1], state, t, lrs[t - 1], shape, wd, *([n] if kind.startswith("muon") else []))
             out[n] += w
     return out
 
 
 def settings(kind, options):
-    return r.settings({"optimizer.type": kind, "optimizer.decay": "all", **{f"optimizer.{k}": v for k, v in options.items()}})
+    return r.settings({"optimizer.type": kind.split(",")[0], "optimizer.decay": "all", **{f"optimizer.{k}": v for k, v in options.items()}})
 
 
 def test_rules_are_their_formulas(folder):
     source, p, g, lrs = make_input(folder)
     for kind, (options, rule) in RULES.items():
-        want = expected(rule, p, g, lrs, options["weight_decay"])
+        want = expected(kind, rule, p, g, lrs, options["weight_decay"])
         judge, own = (replay(folder, source, *settings(kind, options), *more) for more in (F64, []))
         for n, shape in SHAPES.items():
             top = max(map(abs, want[n]))
             check(judge["p." + n][0] == own["p." + n][0] == [STEPS + 1, *shape], f"{kind}: p.{n} is {judge['p.' + n][0]}")
             off = max(abs(a - b) for a, b in zip(judge["p." + n][1], want[n])) / top
-            check(off < 1e-10 if kind == "muon" else off < 1e-13, f"{kind}: p.{n} is off by {off}")
+            check(off < 1e-10 if kind.startswith("muon") else off < 1e-13, f"{kind}: p.{n} is off by {off}")
             # f32: a few roundings of 2^-24 a step, of p and of the step, which m (a difference) and roots of v make larger.
             off = max(abs(a - b) for a, b in zip(own["p." + n][1], want[n])) / top
             check(off < STEPS * 2 ** -20, f"{kind} in f32: p.{n} is off by {off}")

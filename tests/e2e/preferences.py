@@ -230,6 +230,27 @@ def test_the_reference_is_another_model_or_the_base(folder):
     check("dpo.beta" in said, said)
 
 
+def test_pairs_of_several_files(folder):
+    """Two files that have the pairs of one, in its order: whichever file a pair is of, it is compared with its own reference."""
+    whole = train("sigmoid", folder / "whole")
+    lines = (GOLDEN / RECORD["cases"]["sigmoid"]["options"]["data.train"]).read_text().splitlines(True)
+    names = []
+    for part, some in enumerate((lines[:len(lines) // 2], lines[len(lines) // 2:])):
+        names.append(str(folder / f"part{part}.jsonl"))
+        Path(names[-1]).write_text("".join(some))
+    same_rows(train("sigmoid", folder / "parts", data__train=names), whole, "two files")
+
+
+def test_begun_again_beside_another_reference(folder):
+    """What an earlier start has left in the folder is taken for the same reference only."""
+    train("sigmoid", folder / "first", train__steps=2)
+    other = folder / "first" / "model"
+    want = train("sigmoid", folder / "new", dpo__reference=other, train__steps=2)
+    train("sigmoid", folder / "again", train__steps=2)
+    again = train("sigmoid", folder / "again", dpo__reference=other, train__steps=2, checkpoint__resume="none")
+    same_rows(again[-2:], want, "a file of another reference")
+
+
 def test_new_weights_have_a_reference_too(folder):
     """model.config: drawn from the seed, and drawn again after the file is lost."""
     config = {"model__path": None, "model__config": GOLDEN / "model" / "config.json", "model__tokenizer": GOLDEN / "model", "checkpoint__every": 1}

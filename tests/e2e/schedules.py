@@ -9,7 +9,7 @@ from health import metrics, train
 from optimizers import load
 from ravine_run import check
 
-WARM = {"schedule.type": "WarmupDecayLR", "schedule.warmup_num_steps": 5, "schedule.warmup_min_lr": 1e-4, "schedule.warmup_max_lr": 2e-3, "train.steps": 9}
+WARM = {"schedule.type": "WarmupDecayLR", "schedule.warmup_steps": None, "schedule.warmup_num_steps": 5, "schedule.warmup_min_lr": 1e-4, "schedule.warmup_max_lr": 2e-3, "train.steps": 9}
 
 
 def rates(folder, name):

@@ -40,7 +40,7 @@ def test_train_takes_every_section(folder):
         elif (m := re.match(r"  (\w+): *([^#\n]*)", line)) and section not in first and m[2].strip() not in ("", '""', "''", "[]", "{}"):
             first[section] = f"{section}.{m[1]}={m[2].strip()}"
     check({"model", "train", "health", "probe"} - set(first) <= {"model", "probe"} and len(first) >= 9, f"{first}")
-    said = r.run("train", *first.values(), status=2).stderr
+    said = r.run("train", *first.values(), "train.objective=dpo", status=2).stderr
     check("no model (" in said, said)
     said = r.run("plan", "health.embedding_norm=1", "log.local_norms='*'", status=2).stderr
     check("a plan needs one" in said, said)

@@ -117,6 +117,9 @@ def test_an_answer_ends_with_the_end_of_the_template(folder):
     said = answers(r.run(*more, "--chat").stdout)[0]
     r.check(len(said["ids"]) <= 1 and "<|im_end|>" not in said["text"], said)
     prompt = "<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n"
+    turns = answers(feed("Who?\n\nWhere?\n", *more[:-2], "--chat")[0])
+    told = prompt + turns[0]["text"] + "<|im_end|>\n<|im_start|>user\nWhere?<|im_end|>\n<|im_start|>assistant\n"
+    r.check(turns[1]["prompt_ids"] == ids_of(model, told), f"one end of the first answer: {turns}")
     plain = answers(r.run(*more[:-1], prompt).stdout)[0]
     r.check(plain["prompt_ids"][-len(said["prompt_ids"]):] == said["prompt_ids"] and len(plain["ids"]) == 6, f"without --chat nothing ends there: {plain}")
 

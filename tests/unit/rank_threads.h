@@ -82,7 +82,9 @@ class ThreadGroup final : public Group {
   }
   void barrier() const override {
     std::vector<char> all(static_cast<size_t>(size_));
+    const Traffic before = traffic_;
     all_gather(all.data(), all.data(), 1).wait();
+    traffic_ = before;  // a barrier carries nothing
   }
   void waited(double seconds) const { traffic_.wait_seconds += seconds; }  // as if it had
 

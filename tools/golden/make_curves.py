@@ -78,7 +78,7 @@ CASES = {**{name: (name, FAMILY) for name in MODELS},
     "nesterov": ("llama", {"optimizer.type": "sgd", "optimizer.lr": 0.03, "optimizer.momentum": 0.7, "optimizer.nesterov": True, "optimizer.weight_decay": 0.05,
                            "schedule.type": "inverse_sqrt", "schedule.warmup_steps": 3}),
     # Frozen members of joined products (q/k/v, gate/up), groups of which the first match counts.
-    "groups": ("llama_bias", {**FAMILY, "schedule.type": "cosine_with_restarts", "schedule.cycles": 2.0, "schedule.warmup_steps": 1,
+    "groups": ("llama_bias", {**{k: v for k, v in FAMILY.items() if k != "schedule.min_lr_ratio"}, "schedule.type": "cosine_with_restarts", "schedule.cycles": 2.0, "schedule.warmup_steps": 1,
                               "train.freeze": ["*.0.self_attn.k_proj.*", "*.1.mlp.up_proj.weight", "model.norm.weight"],
                               "optimizer.groups": [{"match": "*.self_attn.*", "lr_mult": 0.5, "wd_mult": 0.0}, {"match": "*.mlp.*", "lr_mult": 2.0, "wd_mult": 0.5},
                                                    {"match": "model.layers.*", "lr_mult": 3.0, "wd_mult": 1.0}, {"match": "lm_head.*", "lr_mult": 0.0, "wd_mult": 1.0}]}),
