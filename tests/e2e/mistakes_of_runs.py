@@ -198,6 +198,7 @@ def test_a_model_of_an_earlier_end_is_told(folder):
     newer = output / "checkpoints" / "step_000004"
     r.run("train", *r.options(folder, folder / "further", train__steps=4, checkpoint__every=2))
     shutil.copytree(folder / "further" / "checkpoints" / "step_000004", newer)
+    shutil.copy(folder / "further" / "checkpoints" / "latest", newer.parent)
     for model in (output, output / "model"):
         said = r.run("generate", "--model", model, *generate[3:]).stderr
         r.check(f"{output / 'model'} is of step 2, its run has come to step 4" in said and "ravine train --config" in said and f"ravine convert --input {output} " in said, said)
