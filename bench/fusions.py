@@ -5,7 +5,9 @@
 Everything is measured from outside: the time of a step is the wall clock of a process of 6 steps less that of one of 2, divided by 4; peak
 memory is ru_maxrss. A round has one such pair without fusion OP and one with all beside it; the ratio is the median over the rounds, with
 the lowest and the highest. What lies within the spread of the same comparison of nothing with nothing ("none") is neutral."""
-import argparse, os, statistics, subprocess, sys, tempfile, time
+import argparse, statistics
+
+from outside import process
 
 OPS = "none", "attention", "add_rms_norm", "loss_head", "qkv", "gate_up", "rope", "swiglu"
 
@@ -20,21 +22,14 @@ p.add_argument("--ops", default=",".join(OPS))
 a = p.parse_args()
 
 
-def process(steps, unfused):
+def run(steps, unfused):
     argv = [a.ravine, "bench", "train", "--model", a.config, "--sequence-length", a.length, "--micro-batch", a.batch, "--steps", steps, "--threads", a.threads,
             "--json", "precision.compute=" + ("bf16" if a.bf16 else "f32"), f"precision.unfused=[{unfused}]"]
-    with tempfile.TemporaryFile() as err:
-        began = time.monotonic()
-        child = subprocess.Popen([str(x) for x in argv], stdout=subprocess.DEVNULL, stderr=err)
-        _, status, usage = os.wait4(child.pid, 0)
-        if status:
-            err.seek(0)
-            sys.exit(err.read().decode())
-        return time.monotonic() - began, usage.ru_maxrss * 1024
+    return process(argv)
 
 
 def step(unfused):
-    short, (long, peak) = process(2, unfused)[0], process(6, unfused)
+    short, (long, peak) = run(2, unfused)[0], run(6, unfused)
     return (long - short) / 4, peak
 
 

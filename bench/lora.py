@@ -5,7 +5,9 @@
 Rank 8 on all linear layers of the blocks, no dropout, base in the type of the arithmetic. Everything is measured from outside: the time of a step is
 the wall clock of a process of 7 steps less that of one of 3, divided by 4; memory is ru_maxrss. Ratios are of the best round of each side.
 Needs torch, transformers, peft and safetensors."""
-import argparse, json, os, subprocess, sys, tempfile, time
+import argparse, json, os, sys, tempfile
+
+from outside import process
 
 p = argparse.ArgumentParser()
 p.add_argument("ravine"), p.add_argument("config")
@@ -52,17 +54,6 @@ def torch_side(steps):
 if a.torch_steps:
     torch_side(a.torch_steps)
     sys.exit()
-
-
-def process(argv):
-    with tempfile.TemporaryFile() as err:
-        began = time.monotonic()
-        child = subprocess.Popen([str(x) for x in argv], stdout=subprocess.DEVNULL, stderr=err)
-        _, status, usage = os.wait4(child.pid, 0)
-        if status:
-            err.seek(0)
-            sys.exit(err.read().decode())
-        return time.monotonic() - began, usage.ru_maxrss / 1024
 
 
 def ours(folder, steps, adapted):
