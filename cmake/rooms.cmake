@@ -26,22 +26,23 @@ function(ravine_include_folder room out)
   set(${out} ${folder} PARENT_SCOPE)
 endfunction()
 
-# ravine_precompile(target): headers from outside that most files read, compiled once. A file still includes all that it uses: the
-# fuzz preset builds without.
+# ravine_precompile(target BY name LIBRARIES ... HEADERS ...): what most files read of headers from outside, compiled once by the target
+# `name` for all that name it. A file still includes all that it uses: the fuzz preset builds without.
 option(RAVINE_PRECOMPILE "compile headers of libraries once for all files" ON)
 set(RAVINE_OUTSIDE_HEADERS <algorithm> <array> <cmath> <cstdint> <cstring> <functional> <map> <memory> <optional> <span> <string> <string_view>
     <utility> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 function(ravine_precompile target)
+  cmake_parse_arguments(P "" "BY" "LIBRARIES;HEADERS" ${ARGN})
   if(NOT RAVINE_PRECOMPILE)
     return()
   endif()
-  if(NOT TARGET ravine_outside)
-    file(WRITE ${CMAKE_BINARY_DIR}/outside.cpp "")
-    add_library(ravine_outside OBJECT ${CMAKE_BINARY_DIR}/outside.cpp)
-    target_link_libraries(ravine_outside PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
-    target_precompile_headers(ravine_outside PRIVATE ${RAVINE_OUTSIDE_HEADERS})
+  if(NOT TARGET ${P_BY})
+    file(WRITE ${CMAKE_BINARY_DIR}/${P_BY}.cpp "")
+    add_library(${P_BY} OBJECT ${CMAKE_BINARY_DIR}/${P_BY}.cpp)
+    target_link_libraries(${P_BY} PRIVATE ${P_LIBRARIES})
+    target_precompile_headers(${P_BY} PRIVATE ${RAVINE_OUTSIDE_HEADERS} ${P_HEADERS})
   endif()
-  target_precompile_headers(${target} REUSE_FROM ravine_outside)
+  target_precompile_headers(${target} REUSE_FROM ${P_BY})
 endfunction()
 
 # Several files of a room are compiled as one, since most of what a compiler does here is instantiate the same templates again: names in
@@ -72,6 +73,6 @@ function(ravine_room name)
     endif()
   endforeach()
   target_link_libraries(ravine_${name} PUBLIC fmt::fmt PRIVATE ${R_LIBRARIES})
-  ravine_precompile(ravine_${name})
+  ravine_precompile(ravine_${name} BY ravine_outside LIBRARIES fmt::fmt nlohmann_json::nlohmann_json)
   ravine_unity(ravine_${name})
 endfunction()

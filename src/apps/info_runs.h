@@ -1,0 +1,18 @@
+// What `ravine info` says about runs and their checkpoints.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace ravine {
+
+Json describe_run(const std::string& path);
+Json describe_checkpoints(const std::string& path);            // the folder of them
+Json describe_checkpoint(const std::string& path, bool list);  // list: every tensor too
+
+// The runs in a folder, and with `deeper` those in its folders.
+std::vector<std::string> runs_in(const std::string& folder, bool deeper);
+Json describe_runs(const std::string& path, const std::vector<std::string>& runs);  // a folder that holds these
+
+}  // namespace ravine
