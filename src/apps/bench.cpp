@@ -9,7 +9,9 @@
 #include "infer/speed.h"
 #include "io/model_folder.h"
 #include "kernels/backend.h"
+#include "model/adapters.h"
 #include "parallel/initialise.h"
+#include "train/adapter.h"
 #include "train/arithmetic.h"
 #include "train/machine.h"
 #include "train/messages.h"
@@ -133,6 +135,8 @@ int run_bench_train(BenchFlags& flags, Config& config) {
   flags.model = model_meant_by(flags.model, "--model");
   if (!flags.model.ends_with(".json")) check_model_folder(flags.model, "--model");
   std::unique_ptr<Model> model = open_model(flags.model);
+  config.model.path = flags.model;  // what an adapter belongs to
+  if (const auto lora = lora_of(config, *model)) model = with_adapters(*model, *lora);
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
   const Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
@@ -278,9 +282,9 @@ Command bench_command() {
                               "", run_messages),
        command<BenchFlags>(
            {.name = "bench train",
-            .summary = "training steps (AdamW, clipping) on random tokens",
+            .summary = "training steps on random tokens, of all weights or of adapters (lora)",
             .example = "ravine bench train --model config.json --sequence-length 1024 --micro-batch 1 --steps 5 --profile",
-            .sections = {"train.recompute", "optimizer", "precision"},
+            .sections = {"train.recompute", "optimizer", "precision", "lora"},
             .alone = true},
            "", run_bench_train),
        command<InferenceFlags>({.name = "bench prefill",

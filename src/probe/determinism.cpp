@@ -26,12 +26,6 @@ namespace {
 
 bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-// What is compared of a run.
-struct Trace {
-  std::vector<double> losses, norms;                    // per step
-  std::vector<std::pair<std::string, uint64_t>> state;  // checksums of weights and moments at the end
-};
-
 // How a case differs from the first one.
 struct Way {
   std::string name;
@@ -76,9 +70,9 @@ class Check {
     }
   }
 
-  Trace run(const Way& way, OpHashes& hashes) const {
+  RunBits run(const Way& way, OpHashes& hashes) const {
     ThreadCount threads(way.threads);
-    Trace trace;
+    RunBits trace;
     std::optional<CheckpointFolder> saved;
     if (way.resume_after > 0) {
       saved.emplace(options_.folder);
@@ -122,7 +116,7 @@ class Check {
   }
 
   // Steps [from, to) in an engine of its own: from a checkpoint if from > 0, into one if `to` is not the end.
-  void part(const Way& way, OpHashes& hashes, Trace& trace, int64_t from, int64_t to, CheckpointFolder* saved) const {
+  void part(const Way& way, OpHashes& hashes, RunBits& trace, int64_t from, int64_t to, CheckpointFolder* saved) const {
     Config config = config_;
     config.train.recompute = way.recompute;
     for (const std::string& op : way.unfused) config.precision.unfused.push_back(op);
@@ -167,7 +161,9 @@ class Check {
   std::vector<std::vector<MicroBatch>> batches_;  // per step
 };
 
-DeterminismCase compare(const std::string& name, const Trace& a, const Trace& b, const OpHashes& hashes) {
+}  // namespace
+
+DeterminismCase compare_runs(const std::string& name, const RunBits& a, const RunBits& b, const OpHashes& hashes) {
   DeterminismCase c;
   c.name = name;
   c.compared = hashes.compared();
@@ -185,8 +181,6 @@ DeterminismCase compare(const std::string& name, const Trace& a, const Trace& b,
   if (c.step == 0 && !c.state) c.step = static_cast<int64_t>(a.losses.size());
   return c;
 }
-
-}  // namespace
 
 std::vector<DeterminismCase> check_determinism(const Config& config, const std::string& backend,
                                                const DeterminismOptions& options,
@@ -213,12 +207,12 @@ std::vector<DeterminismCase> check_determinism(const Config& config, const std::
   if (!options.inject.empty()) add("sum reordered").inject = options.inject;
 
   OpHashes reference;
-  const Trace expected = check.run(first, reference);
+  const RunBits expected = check.run(first, reference);
   std::vector<DeterminismCase> cases;
   for (const Way& way : ways) {
     OpHashes hashes(&reference);
-    Trace trace = check.run(way, hashes);
-    cases.push_back(compare(way.name, expected, trace, hashes));
+    RunBits trace = check.run(way, hashes);
+    cases.push_back(compare_runs(way.name, expected, trace, hashes));
     require(!way.observed || cases.back().compared > 0, "check: no kernel call of '{}' was compared", way.name);
     if (done) done(cases.back());
   }

@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/config.h"
@@ -27,6 +28,15 @@ struct DeterminismCase {
   OpHashes::Difference op;                         // the first call that differs; op.step 0: none was seen
   bool equal() const { return losses && norms && state && step == 0 && op.step == 0; }
 };
+
+// What is compared of a run.
+struct RunBits {
+  std::vector<double> losses, norms;                    // per step
+  std::vector<std::pair<std::string, uint64_t>> state;  // name and checksum of weights and moments at the end
+};
+
+// hashes: of the second run, compared with the first one's. Both have the same steps and tensors.
+DeterminismCase compare_runs(const std::string& name, const RunBits& a, const RunBits& b, const OpHashes& hashes);
 
 // Runs all cases; the first one, which the others are compared with, is `config` as it stands. `done` is called after each
 // case. Without data.train the tokens are random. Trains nothing that is kept. Memory: one run at a time. The thread count is

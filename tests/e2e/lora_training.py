@@ -192,6 +192,21 @@ def test_an_adapter_goes_on_as_its_file_says(folder):
     check("checkpoint of an adapter" in said and "merge-lora" in said, said)
 
 
+def test_bench_trains_adapters(folder):
+    """As many parameters more as A and B have, and the frozen base has no gradient and no moment, which memory shows."""
+    model = base_model(folder)
+
+    def bench(*words):
+        return json.loads(r.run("bench", "train", "--model", model, "--sequence-length", 16, "--steps", 1, "--json", *words).stdout)
+
+    full, adapted = bench(), bench("lora.rank=4", "lora.targets=[q_proj]")
+    config = json.loads((model / "config.json").read_text())
+    heads = config["num_attention_heads"] * config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    check(adapted["parameters"] - full["parameters"] == config["num_hidden_layers"] * 4 * (config["hidden_size"] + heads), f"{adapted} {full}")
+    check(adapted["planned_memory_mb"] < full["planned_memory_mb"], f"{adapted} {full}")
+    check("'query'" in r.run("bench", "train", "--model", model, "lora.rank=4", "lora.targets=[query]", status=2).stderr, "a target that is not there")
+
+
 def test_what_is_refused(folder):
     def refused(*parts, **more):
         said = train(folder, "bad", status=2, **more).stderr

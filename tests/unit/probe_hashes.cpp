@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "probe/determinism.h"
 #include "probe/op_hashes.h"
 #include "probe/reorder.h"
 #include "train/work.h"
@@ -100,6 +101,32 @@ TEST(OpHashes, ChecksumsAreOfElementsRowAfterRow) {
   EXPECT_NE(checksum_of_view(matrix_of(close, 2, 3)), checksum_of_view(matrix_of(last, 2, 3)));
   wide[7] = 100, wide[3] = 100;
   EXPECT_EQ(checksum_of_view(matrix_of(close, 2, 3)), checksum_of_view(matrix_of(wide, 2, 3)));
+}
+
+TEST(CompareRuns, NamesTheFirstStepThatDiffersInWhateverIsCompared) {
+  const RunBits run{.losses = {5, 4, 3}, .norms = {1, 2, 3}, .state = {{"weights/a", 1}, {"weights/b", 2}}};
+  const OpHashes none;
+  EXPECT_TRUE(compare_runs("again", run, run, none).equal());
+  for (size_t step = 0; step < 3; ++step) {
+    RunBits loss = run, norm = run;
+    loss.losses[step] += 1e-12, norm.norms[step] += 1e-12;
+    const DeterminismCase a = compare_runs("loss", run, loss, none), b = compare_runs("norm", run, norm, none);
+    EXPECT_FALSE(a.losses || b.norms || a.equal() || b.equal());
+    EXPECT_TRUE(a.norms && a.state && b.losses && b.state);
+    EXPECT_EQ(a.step, static_cast<int64_t>(step) + 1);
+    EXPECT_EQ(b.step, static_cast<int64_t>(step) + 1);
+  }
+  RunBits both = run, state = run, zero = run, signed_zero = run;
+  both.norms[2] = 7, both.losses[1] = 7;
+  EXPECT_EQ(compare_runs("both", run, both, none).step, 2) << "the first of all";
+  state.state[1].second = 3;
+  const DeterminismCase c = compare_runs("state", run, state, none);
+  EXPECT_FALSE(c.state || c.equal());
+  EXPECT_TRUE(c.losses && c.norms);
+  EXPECT_EQ(c.tensor, "weights/b");
+  EXPECT_EQ(c.step, 3) << "the weights are looked at behind the last step";
+  zero.norms[1] = 0, signed_zero.norms[1] = -0.0;
+  EXPECT_FALSE(compare_runs("sign", zero, signed_zero, none).norms) << "bits are compared, not values";
 }
 
 TEST(ReorderSum, ChangesOneElementOfOneProductOfThePath) {
