@@ -26,6 +26,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "comm/world.h"
+#include "config/named_path.h"
 #include "config/other_names.h"
 #include "files/fd.h"
 #include "files/same_path.h"
@@ -91,7 +92,7 @@ std::vector<std::pair<std::string, std::string>> paths_of(const std::vector<Opti
     const std::string name = f.rule.positional || !f.section.empty() ? f.name() : "--" + f.key;
     if (const auto* text = std::get_if<std::string*>(&f.target)) out.emplace_back(name, **text);
     if (const auto* list = std::get_if<std::vector<std::string>*>(&f.target))
-      for (const std::string& text : **list) out.emplace_back(name, text);
+      for (const std::string& text : **list) out.emplace_back(name, f.rule.named ? named_path(text).path : text);
   }
   std::erase_if(out, [](const auto& p) { return p.second.empty() || p.second == "-"; });
   return out;

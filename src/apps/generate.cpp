@@ -7,23 +7,19 @@
 #include <cstdio>
 #include <optional>
 
+#include "apps/adapters.h"
 #include "apps/commands.h"
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
+#include "apps/voices.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "files/checksum.h"
-#include "files/tokenizer_files.h"
 #include "infer/beams.h"
-#include "infer/generation_config.h"
 #include "infer/output.h"
 #include "infer/prompts.h"
-#include "io/adapter_folder.h"
 #include "io/model_folder.h"
-#include "text/chat/chat_prompt.h"
-#include "text/tokenizers/open_tokenizer.h"
 #include "train/layout.h"
-#include "train/run_places.h"
 #include "train/step.h"
 #include "train/stop.h"
 
@@ -31,12 +27,11 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kMostPrompt = int64_t{1} << 30;  // bytes
-constexpr const char* kToUtf8 =
-    "type it in a terminal of UTF-8, or convert what is piped in: iconv -f GB18030 -t UTF-8 FILE | ravine generate .. (GB18030 is the Chinese one)";
 
 struct GenerateFlags {
   CommonFlags common;
-  std::string model, adapter, prompt, prompts, prompt_ids, chat_template, system;
+  std::string model, use, prompt, prompts, prompt_ids, chat_template, system;
+  std::vector<std::string> adapter;
   BeamRules beam_rules = BeamRules::transformers;
   // Empty: not given.
   std::vector<int64_t> max_new_tokens, top_k, no_repeat_ngram_size, beams, num_return;
@@ -46,10 +41,13 @@ struct GenerateFlags {
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & same_as("model.path") & metavar("DIR") & reads_folder());
-    v("adapter", adapter, "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run",
-      metavar("DIR") & reads_folder());
+    v("adapter", adapter,
+      "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run; several beside one base have names, by which prompts ask for them",
+      named() & metavar("[NAME=]DIR") & reads_folder());
+    v("use", use, "the adapter of prompts that ask for none", filled() & metavar("NAME"));
     v("prompt", prompt, "text to go on from; -: all of stdin; several are --prompts", filled() & at_most_bytes(kMostPrompt));
-    v("prompts", prompts, "many: FILE.txt with one per line, or FILE.jsonl with a text under \"prompt\" or data.text_key",
+    v("prompts", prompts,
+      "many: FILE.txt with one per line, or FILE.jsonl with a text under \"prompt\" or data.text_key, and the name of its adapter under \"adapter\"",
       reads() & metavar("FILE"));
     v("prompt-ids", prompt_ids, "many, as a JSON list of lists of ids", reads() & metavar("FILE.json"));
     v("chat", chat,
@@ -85,27 +83,6 @@ struct GenerateFlags {
 };
 
 using Prompts = std::vector<std::vector<int32_t>>;
-
-// Where tokenizer and template lie: those that the options name, else what lies with the adapter, else with the model.
-TalkPlaces find_talk(const GenerateFlags& flags, const ModelOptions& model) {
-  TalkPlaces talk = talk_places(model.path, flags.adapter);
-  if (!model.tokenizer.empty()) talk.tokenizer = model.tokenizer;
-  if (!flags.chat_template.empty()) talk.chat_template = flags.chat_template;
-  return talk;
-}
-
-Prompts encode(const std::vector<std::string>& texts, const Tokenizer* tokenizer, const std::string& folder) {
-  if (!tokenizer)
-    throw UserError("no tokenizer", folder, "text needs the tokenizer of the model",
-                    "put it there, set model.tokenizer, or give ids with --prompt-ids");
-  Prompts prompts;
-  for (const std::string& t : texts) {
-    if (find_invalid_utf8(t) != std::string::npos)
-      throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", kToUtf8);
-    prompts.push_back(tokenizer->encode(t, true));
-  }
-  return prompts;
-}
 
 GenerateOptions read_options(const GenerateFlags& flags, const ModelFacts& facts, const GenerationDefaults& defaults,
                              const Prompts& prompts) {
@@ -258,45 +235,95 @@ std::pair<size_t, size_t> share_of(size_t count, const Session& s) {
 // What generation needs besides the prompts.
 struct Job {
   const GenerateFlags& flags;
-  Session& session;
-  const Tokenizer* tokenizer;
-  GenerationDefaults defaults;
+  const Session& session;  // of the base
+  const Voices& voices;
   BeamOptions beams;
   int64_t num_return = 1;
   Recipe recipe;
 };
 
+// Prompts, and the voice that answers each.
+struct Asked {
+  Prompts prompts;
+  std::vector<size_t> voices;
+  // Those that this voice answers, of prompts [begin, end).
+  std::vector<size_t> of(size_t voice, size_t begin, size_t end) const {
+    std::vector<size_t> out;
+    for (size_t i = begin; i < end; ++i)
+      if (voices[i] == voice) out.push_back(i);
+    return out;
+  }
+  Prompts take(const std::vector<size_t>& numbers) const {
+    Prompts out;
+    for (const size_t i : numbers) out.push_back(prompts[i]);
+    return out;
+  }
+};
+
+GenerateOptions options_for(const Job& job, const Voice& voice, const Prompts& prompts) {
+  const ModelFacts& facts = voice.session->model->facts();
+  GenerateOptions options = read_options(job.flags, facts, voice.defaults, prompts);
+  if (voice.chat)
+    if (const int32_t end = voice.chat->end_token();
+        end < facts.vocabulary && std::find(options.end_ids.begin(), options.end_ids.end(), end) == options.end_ids.end())
+      options.end_ids.push_back(end);
+  options.recipe = &job.recipe;
+  return options;
+}
+
+// What an answer was not begun for, since somebody has asked to stop: on all ranks that run the model alike.
+bool stopped_anywhere(const Session& session, bool mine) {
+  for (const Axis axis : {Axis::tensor, Axis::pipeline}) mine = any(session.ranks().along(axis), mine);
+  return shares_prompts(session) ? mine : any(session.ranks().along(Axis::data), mine);
+}
+
 // Answers the prompts on stdout, and returns what this rank has found.
-std::vector<Generated> answer(const Job& job, const Prompts& prompts, const std::vector<int32_t>& more_ends,
-                              const std::string& where) {
+std::vector<Generated> answer(const Job& job, const Asked& asked, const std::string& where) {
   const Session& session = job.session;
   const Ranks& ranks = session.ranks();
-  GenerateOptions options = read_options(job.flags, session.model->facts(), job.defaults, prompts);
-  for (int32_t id : more_ends)
-    if (id < session.model->facts().vocabulary &&
-        std::find(options.end_ids.begin(), options.end_ids.end(), id) == options.end_ids.end())
-      options.end_ids.push_back(id);
-  options.recipe = &job.recipe;
-  check_prompts(prompts, session.model->facts(), options, where);
+  const size_t count = asked.prompts.size();
+  std::vector<GenerateOptions> options;  // by voice
+  for (size_t v = 0; v < job.voices.size(); ++v) {
+    const std::vector<size_t> all = asked.of(v, 0, count);
+    const Prompts prompts = asked.take(all);
+    options.push_back(options_for(job, job.voices[v], prompts));
+    options[v].numbers.assign(all.begin(), all.end());
+    check_prompts(prompts, job.voices[v].session->model->facts(), options[v], where);
+  }
 
   StopSignals signals;
-  const auto [begin, end] = share_of(prompts.size(), session);
-  const Prompts mine(prompts.begin() + static_cast<std::ptrdiff_t>(begin), prompts.begin() + static_cast<std::ptrdiff_t>(end));
-  for (size_t i = begin; i < end; ++i) options.numbers.push_back(i);
-  GenerateOutput output(prompts, job.tokenizer, job.flags.json, stdout, !job.flags.num_return.empty());
+  const auto [begin, end] = share_of(count, session);
+  GenerateOutput output(asked.prompts, nullptr, job.flags.json, stdout, !job.flags.num_return.empty());
+  for (size_t i = 0; i < count; ++i)
+    output.answers(i, job.voices[asked.voices[i]].name, job.voices[asked.voices[i]].tokenizer.get());
+  std::vector<Generated> results(end - begin);
   bool stopped = false;
-  GenerateEvents events;
-  events.stop = [&] { return stopped = stopped || StopSignals::requested(); };
-  if (ranks.first()) {  // whose prompts are the first ones
-    events.token = [&](size_t prompt, int32_t id) { return output.token(prompt, id), true; };
-    events.finished = [&](size_t prompt, const Generated& result) { output.finished(prompt, result); };
+  // A voice at a time, in the order in which prompts ask for them.
+  for (size_t first = begin; first < end; ++first) {
+    const size_t v = asked.voices[first];
+    const std::vector<size_t> mine = asked.of(v, begin, end);
+    if (mine.front() != first) continue;
+    if (first > begin && stopped_anywhere(session, stopped)) break;
+    options[v].numbers.assign(mine.begin(), mine.end());
+    GenerateEvents events;
+    events.stop = [&] { return stopped = stopped || StopSignals::requested(); };
+    if (ranks.first()) {  // whose prompts are the first ones
+      events.token = [&](size_t prompt, int32_t id) { return output.token(mine[prompt], id), true; };
+      events.finished = [&](size_t prompt, const Generated& result) { output.finished(mine[prompt], result); };
+    }
+    const Session& speaker = *job.voices[v].session;
+    BeamOptions beams = job.beams;
+    const GenerationDefaults& defaults = job.voices[v].defaults;
+    beams.length_penalty = job.flags.length_penalty.empty() ? defaults.length_penalty : job.flags.length_penalty[0];
+    beams.early_stopping = job.flags.early_stopping ? EarlyStop::yes : defaults.early_stopping;
+    std::vector<Generated> found =
+        job.flags.beams.empty() ? generate(speaker, asked.take(mine), options[v], events, where)
+                                : generate_beams(speaker, asked.take(mine), options[v], beams, job.num_return, events, where);
+    for (size_t i = 0; i < mine.size(); ++i) results[mine[i] - begin] = std::move(found[i]);
   }
-  std::vector<Generated> results = job.flags.beams.empty()
-                                       ? generate(session, mine, options, events, where)
-                                       : generate_beams(session, mine, options, job.beams, job.num_return, events, where);
   if (shares_prompts(session)) {  // what other data ranks have found; all of them ask, those without a prompt too
     std::vector<std::string> all = gather_texts(ranks.along(Axis::data), to_text(results));
-    size_t prompt = mine.size();
+    size_t prompt = end;
     for (size_t d = 1; ranks.first() && d < all.size(); ++d)
       for (const Generated& g : from_text(all[d])) {
         for (int32_t id : g.ids) output.token(prompt, id);
@@ -323,7 +350,7 @@ std::optional<std::string> read_turn() {
   return line;
 }
 
-void converse(const Job& job, ChatPrompt& chat) {
+void converse(const Job& job, size_t voice, ChatPrompt& chat) {
   const bool terminal = ::isatty(STDIN_FILENO) == 1;
   if (terminal) say("each line is a turn; /exit or Ctrl-D ends the conversation");
   while (true) {
@@ -340,70 +367,75 @@ void converse(const Job& job, ChatPrompt& chat) {
     if (find_invalid_utf8(*line) != std::string::npos)
       throw UserError("text is not UTF-8", "stdin", "turns must be UTF-8", kToUtf8);
     const std::vector<int32_t> prompt = chat.ask(*line);
-    const std::vector<Generated> said = answer(job, {prompt}, {chat.end_token()}, "the conversation");
+    const std::vector<Generated> said = answer(job, {{prompt}, {voice}}, "the conversation");
     chat.answered(prompt, said.at(0).ids);
     std::fflush(stdout);
   }
   if (terminal) std::fputc('\n', stderr);
 }
 
-void run_on(World* world, GenerateFlags& flags, const Config& config, Session& session) {
+// The prompts that the flags give, each with its voice. None: a conversation, of the voice that is returned beside them.
+Asked read_asked(World* world, const GenerateFlags& flags, const Config& config, Voices& voices, size_t& of_others) {
+  const bool jsonl = flags.prompts.ends_with(".jsonl");
+  of_others = !flags.use.empty() ? voices.find(flags.use, "--use") : jsonl ? 0 : voices.only();
+  Asked asked;
+  auto add = [&](const std::string& text, size_t voice) {
+    asked.prompts.push_back(voices.encode(voice, text)), asked.voices.push_back(voice);
+  };
+  if (!flags.prompt_ids.empty()) {
+    asked.prompts = read_prompt_ids(flags.prompt_ids);
+    asked.voices.assign(asked.prompts.size(), of_others);
+  } else if (!flags.prompts.empty()) {
+    for (const PromptText& p : read_prompt_texts(flags.prompts, config.data.text_key))
+      add(p.text, p.adapter.empty() ? of_others : voices.find(p.adapter, p.where));
+  } else if (!flags.prompt.empty()) {
+    add(flags.prompt == "-" ? read_stdin(world) : flags.prompt, of_others);
+  }
+  return asked;
+}
+
+void run_on(World* world, GenerateFlags& flags, const Config& config, const std::vector<NamedPath>& adapters,
+            Session& session) {
   BeamOptions beams;
   if (!flags.beams.empty()) beams.beams = flags.beams[0];
   const int64_t num_return = flags.num_return.empty() ? 1 : flags.num_return[0];
-  const auto asked = config.sources.find("data.chat_template");  // that of a run's file is for its conversations
-  check_flags(flags, beams.beams, num_return, asked != config.sources.end() && asked->second == "command line");
+  const auto template_source = config.sources.find("data.chat_template");  // that of a run's file is for its conversations
+  check_flags(flags, beams.beams, num_return,
+              template_source != config.sources.end() && template_source->second == "command line");
   check_model_folder(config.model.path, "--model");
   Log log;
   log.quiet(world && world->rank() > 0);
-  const TalkPlaces talk = find_talk(flags, config.model);
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (!config.model.tokenizer.empty() || has_tokenizer(talk.tokenizer)) tokenizer = open_tokenizer(talk.tokenizer);
-  std::optional<ChatPrompt> chat;
-  if (flags.chat) {
-    if (!tokenizer)
-      throw UserError("no tokenizer", config.model.path, "conversations need the tokenizer of the model",
-                      "put it there, or set model.tokenizer");
-    chat.emplace(*tokenizer, talk.chat_template, talk.tokenizer, flags.system);
-  }
-  auto to_ids = [&](const std::vector<std::string>& texts) {
-    Prompts prompts = chat ? Prompts() : encode(texts, tokenizer.get(), config.model.path);
-    for (size_t i = 0; chat && i < texts.size(); ++i) {
-      if (find_invalid_utf8(texts[i]) != std::string::npos)
-        throw UserError("text is not UTF-8", "--prompt", "prompts must be UTF-8", kToUtf8);
-      chat->begin_again();
-      prompts.push_back(chat->ask(texts[i]));
-    }
-    return prompts;
-  };
-  const bool conversation = chat && flags.prompt.empty() && flags.prompts.empty();
+  Voices voices(config.model, adapters, flags.chat_template, {flags.chat, flags.system});
+  size_t of_others = 0;
+  const Asked asked = read_asked(world, flags, config, voices, of_others);
+  const bool conversation = flags.chat && flags.prompt.empty() && flags.prompts.empty();
   const std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;  // one of them is given
-  Prompts prompts;
-  if (!flags.prompt_ids.empty())
-    prompts = read_prompt_ids(where);
-  else if (!flags.prompts.empty())
-    prompts = to_ids(read_prompt_texts(where, config.data.text_key));
-  else if (!conversation)
-    prompts = to_ids({flags.prompt == "-" ? read_stdin(world) : flags.prompt});
-  if (prompts.empty() && !conversation) throw UserError("no prompts", where, "at least one is needed", "add one");
+  if (asked.prompts.empty() && !conversation) throw UserError("no prompts", where, "at least one is needed", "add one");
   if (conversation && world && world->size() > 1)
     throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from",
                     "give a question with --prompt, or run it without mpirun");
-  session =
-      open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags), flags.adapter);
+  if (conversation) voices.chat(of_others);
+  for (size_t v = 1; v < voices.size(); ++v)
+    if (!conversation && asked.of(v, 0, asked.prompts.size()).empty())
+      log.warn("no prompt asks for the adapter '{}'", voices[v].name);
+  session = open_model_job(world, config.model.path, config, flags.common.backend, OpenFor::running, describe(flags),
+                           voices[0].adapter);
+  voices.open(session);
   const Ranks& ranks = session.ranks();
-  const std::string words = Json(prompts).dump();
-  check_same(
-      ranks.all(), "prompts",
-      fmt::format("{} prompts of checksum {}", prompts.size(), checksum_text(checksum_of(std::as_bytes(std::span(words))))));
+  const std::string words = Json({asked.prompts, asked.voices}).dump();
+  check_same(ranks.all(), "prompts",
+             fmt::format("{} prompts of checksum {}", asked.prompts.size(),
+                         checksum_text(checksum_of(std::as_bytes(std::span(words))))));
   if (ranks.size() > 1) log.line("ranks    {}: {}", ranks.size(), describe_ranks(session));
   if (ranks.size() > 1 && config.parallel.sequence) log.warn("parallel.sequence is about training: it has no effect");
   if (session.trainable)
     log.warn(
         "parallel.zero=3 gathers all weights for every token: parallel.tensor or parallel.pipeline divide a model too, and are faster");
-  const GenerationDefaults defaults = read_generation_config(talk.generation, session.model->facts());
-  for (const std::string& field : defaults.not_offered)
-    log.warn("'{}' of generation_config.json is not offered and has no effect", field);
+  std::vector<std::string> said;
+  for (size_t v = 0; v < voices.size(); ++v)
+    for (const std::string& field : voices[v].defaults.not_offered)
+      if (std::find(said.begin(), said.end(), field) == said.end()) said.push_back(field);
+  for (const std::string& field : said) log.warn("'{}' of generation_config.json is not offered and has no effect", field);
   if (!flags.sample && flags.beam_rules == BeamRules::transformers &&
       (!flags.temperature.empty() || !flags.top_k.empty() || !flags.top_p.empty()) &&
       flags.temperature != std::vector<double>{0})
@@ -411,22 +443,20 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, Session& s
                                                                     {"--top-k", !flags.top_k.empty()},
                                                                     {"--top-p", !flags.top_p.empty()}}));
   beams.rules = flags.beam_rules;
-  beams.length_penalty = flags.length_penalty.empty() ? defaults.length_penalty : flags.length_penalty[0];
-  beams.early_stopping = flags.early_stopping ? EarlyStop::yes : defaults.early_stopping;
-  if (beams.rules == BeamRules::modellink && beams.early_stopping != EarlyStop::no)
+  if (beams.rules == BeamRules::modellink && (flags.early_stopping || voices[0].defaults.early_stopping != EarlyStop::no))
     log.warn("ModelLink's rules know no early stopping: it has no effect");
-  const Job job{flags, session, tokenizer.get(), defaults, beams, num_return, make_recipe(config.precision, session.kernels)};
-  if (conversation) return converse(job, *chat);
-  answer(job, prompts, chat ? std::vector<int32_t>{chat->end_token()} : std::vector<int32_t>{}, where);
+  const Job job{flags, session, voices, beams, num_return, make_recipe(config.precision, session.kernels)};
+  if (conversation) return converse(job, of_others, voices.chat(of_others));
+  answer(job, asked, where);
 }
 
 int run_generate(GenerateFlags& flags, Config& config) {
-  const MeantModel meant = model_and_adapter_meant_by(config.model.path, flags.adapter);
-  config.model.path = flags.model = meant.model, flags.adapter = meant.adapter;
+  const MeantAdapters meant = model_and_adapters_meant_by(config.model.path, flags.adapter);
+  config.model.path = flags.model = meant.model;
   RankJob job(config.parallel, config.train.threads);
   Session session;
   return job.run([&](World* world) {
-    run_on(world, flags, config, session);
+    run_on(world, flags, config, meant.adapters, session);
     session = {};
   });
 }

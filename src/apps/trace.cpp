@@ -1,4 +1,5 @@
 #include "infer/trace.h"
+#include "apps/adapters.h"
 #include "apps/commands.h"
 #include "apps/model_job.h"
 #include "apps/rank_job.h"
@@ -6,7 +7,6 @@
 #include "base/text.h"
 #include "files/output_mark.h"
 #include "files/safetensors.h"
-#include "train/run_places.h"
 #include "train/step.h"
 
 namespace ravine {
@@ -14,13 +14,14 @@ namespace {
 
 struct TraceFlags {
   CommonFlags common;
-  std::string model, adapter, input, out;
+  std::string model, input, out;
+  std::vector<std::string> adapter;
   bool backward = false, overwrite = false;
   template <class V>
   void each(V&& v) {
     v("model", model, "Hugging Face folder", required() & metavar("DIR") & reads_folder());
     v("adapter", adapter, "LoRA adapter of PEFT beside the model's weights, or OUTPUT/adapter of a run",
-      metavar("DIR") & reads_folder());
+      named() & metavar("[NAME=]DIR") & reads_folder());
     v("input", input, "safetensors file with input_ids, optional labels, attention_mask, position_ids",
       required() & metavar("FILE") & reads());
     v("out", out, "safetensors file to write", required() & filled() & metavar("FILE") & writes());
@@ -43,12 +44,12 @@ class TraceFile : public TraceOutput {
 
 int run_trace(TraceFlags& flags, Config& config) {
   refuse_other_output(flags.out, kTraceMark, flags.overwrite);
-  const MeantModel meant = model_and_adapter_meant_by(flags.model, flags.adapter);
+  const MeantAdapters meant = model_and_adapters_meant_by(flags.model, flags.adapter);
+  const std::string adapter = one_adapter(meant, "trace");
   RankJob job(config.parallel, config.train.threads);
   Session session;
   return job.run([&](World* world) {
-    session =
-        open_model_job(world, meant.model, config, flags.common.backend, OpenFor::gradients, describe(flags), meant.adapter);
+    session = open_model_job(world, meant.model, config, flags.common.backend, OpenFor::gradients, describe(flags), adapter);
     const TraceInput input = read_trace_input(flags.input, session.model->facts());
     if (flags.backward && input.labels.empty())
       throw UserError("--backward without labels", flags.input, "gradients need a loss", "add 'labels' [B,T] to the file");

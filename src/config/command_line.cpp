@@ -130,12 +130,12 @@ class Words {
     return args_[at_++];
   }
 
-  // --input A B C, up to the next flag or option; given again, more elements.
+  // --input A B C, up to the next flag or option; given again, more elements. Of a rule `named` one each time.
   void list(const Option& option, const std::string& word, size_t equals) {
     std::vector<std::string>& all = lists_[option.key];
     size_t before = all.size();
-    if (equals != std::string::npos) {
-      all.push_back(word.substr(equals + 1));
+    if (equals != std::string::npos || option.rule.named) {
+      all.push_back(value(option.key, word, equals, option.rule.metavar));
     } else {
       while (at_ < args_.size() && !is_flag(args_[at_]) && !(!spec_.sections.empty() && is_setting(args_[at_])))
         all.push_back(args_[at_++]);

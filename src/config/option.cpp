@@ -336,6 +336,7 @@ Rule operator&(Rule a, const Rule& b) {
   a.lone |= b.lone;
   a.required |= b.required;
   a.positional |= b.positional;
+  a.named |= b.named;
   if (!b.reason.empty()) a.reason = b.reason;
   if (!b.same_as.empty()) a.same_as = b.same_as;
   if (!b.metavar.empty()) a.metavar = b.metavar;

@@ -38,6 +38,7 @@ struct Rule {
   bool lone = false;                  // a list of one number is written without brackets
   bool required = false;              // flags: must be given
   bool positional = false;            // flags: given without its name; a list takes all that is left
+  bool named = false;                 // flags: a list of VALUE or NAME=VALUE, each behind a flag of its own (named_path.h)
   std::string same_as;                // flags: shorthand of this config key
   std::string metavar;                // word for the value in help
   OnResume on_resume = OnResume::undecided;
@@ -75,6 +76,7 @@ inline Rule bare() { return {.bare = true}; }
 inline Rule lone() { return {.lone = true}; }
 inline Rule required() { return {.required = true}; }
 inline Rule positional() { return {.positional = true}; }
+inline Rule named() { return {.named = true}; }
 inline Rule same_as(std::string key) { return {.same_as = std::move(key)}; }
 // The text names a file or folder that is read (reads_folder: and in which nothing may be written), or written. ~, ~/.. and
 // ~user/.. at its beginning become a home folder, as in a shell.

@@ -11,17 +11,18 @@ namespace ravine {
 
 GenerateOutput::GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json,
                                std::FILE* to, bool beams)
-    : prompts_(prompts),
-      tokenizer_(tokenizer),
-      json_(json),
-      beams_(beams),
-      to_(to),
-      terminal_(::isatty(::fileno(to)) == 1),
-      of_(prompts.size()) {}
+    : prompts_(prompts), json_(json), beams_(beams), to_(to), terminal_(::isatty(::fileno(to)) == 1), of_(prompts.size()) {
+  for (One& one : of_) one.tokenizer = tokenizer;
+}
+
+void GenerateOutput::answers(size_t prompt, const std::string& adapter, const Tokenizer* tokenizer) {
+  of_[prompt].adapter = adapter;
+  of_[prompt].tokenizer = tokenizer;
+}
 
 void GenerateOutput::token(size_t prompt, int32_t id) {
   One& one = of_[prompt];
-  if (tokenizer_)
+  if (one.tokenizer)
     decode(one, prompt, id);
   else if (!json_)
     one.text += fmt::format("{} ", id);
@@ -38,6 +39,7 @@ void GenerateOutput::finished(size_t prompt, const Generated& result) {
               {"text", one.text},
               {"finish", name(result.finish)},
               {"logprob", result.logprob}};
+    if (!one.adapter.empty()) line["adapter"] = one.adapter;
     if (beams_) {
       line["beams"] = Json::array();
       for (const Beam& b : result.beams) line["beams"].push_back({{"ids", b.ids}, {"score", b.score}});
@@ -57,12 +59,12 @@ void GenerateOutput::rest() {
 // The text is what follows the prompt's, so the decoder hears the prompt first. Ids that only the model has make no text.
 void GenerateOutput::decode(One& one, size_t prompt, int32_t id) {
   if (!one.decoder) {
-    one.decoder = std::make_unique<StreamDecoder>(*tokenizer_, true);
+    one.decoder = std::make_unique<StreamDecoder>(*one.tokenizer, true);
     for (int32_t before : prompts_[prompt])
-      if (before < tokenizer_->size()) one.decoder->next(before);
+      if (before < one.tokenizer->size()) one.decoder->next(before);
     one.decoder->settle();
   }
-  if (id < tokenizer_->size()) one.text += one.decoder->next(id);
+  if (id < one.tokenizer->size()) one.text += one.decoder->next(id);
 }
 
 void GenerateOutput::write(One& one) {

@@ -19,12 +19,16 @@ class GenerateOutput {
   GenerateOutput(const std::vector<std::vector<int32_t>>& prompts, const Tokenizer* tokenizer, bool json, std::FILE* to,
                  bool beams = false);
 
+  // This prompt is answered by an adapter of this name, which its JSON line says, in the words of this tokenizer (null: none).
+  void answers(size_t prompt, const std::string& adapter, const Tokenizer* tokenizer);
   void token(size_t prompt, int32_t id);
   void finished(size_t prompt, const Generated& result);
   void rest();  // after a stop: results that wait behind prompts that never began
 
  private:
   struct One {
+    const Tokenizer* tokenizer = nullptr;
+    std::string adapter;
     std::unique_ptr<StreamDecoder> decoder;
     std::string text;  // not yet written
     bool begun = false, done = false;
@@ -33,7 +37,6 @@ class GenerateOutput {
   void write(One& one);
 
   const std::vector<std::vector<int32_t>>& prompts_;
-  const Tokenizer* tokenizer_;
   bool json_, beams_, any_ = false;
   std::FILE* to_;
   bool terminal_;

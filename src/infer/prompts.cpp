@@ -38,20 +38,34 @@ std::string text_of(const Json& line, const std::string& text_key, const std::st
                   "correct the line, or set data.text_key");
 }
 
+std::string adapter_of(const Json& line, const std::string& where) {
+  const auto it = line.find("adapter");
+  if (it == line.end() || it->is_null()) return "";
+  if (!it->is_string() || it->get_ref<const std::string&>().empty())
+    throw UserError("\"adapter\" is no name", where, "it is a text, the name that --adapter NAME=DIR gives",
+                    "correct the line, or leave \"adapter\" out for the model alone");
+  return it->get<std::string>();
+}
+
 }  // namespace
 
-std::vector<std::string> read_prompt_texts(const std::string& path, const std::string& text_key) {
+std::vector<PromptText> read_prompt_texts(const std::string& path, const std::string& text_key) {
   bool json = path.ends_with(".jsonl");
   if (!json && !path.ends_with(".txt"))
     throw UserError("file of another kind", path, "prompts come from .txt, one per line, or .jsonl",
                     "name such a file; lists of ids are --prompt-ids FILE.json");
   std::vector<std::string> lines = read_lines(path);
-  if (!json) return lines;
-  std::vector<std::string> texts;
+  std::vector<PromptText> texts;
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (lines[i].find_first_not_of(" \t") == std::string::npos) continue;
     std::string where = fmt::format("{}:{}", path, i + 1);
-    texts.push_back(text_of(parse_json(lines[i], where), text_key, where));
+    if (!json) {
+      texts.push_back({std::move(lines[i]), "", std::move(where)});
+      continue;
+    }
+    if (lines[i].find_first_not_of(" \t") == std::string::npos) continue;
+    const Json line = parse_json(lines[i], where);
+    std::string text = text_of(line, text_key, where), adapter = adapter_of(line, where);
+    texts.push_back({std::move(text), std::move(adapter), std::move(where)});
   }
   return texts;
 }

@@ -6,9 +6,15 @@
 
 namespace ravine {
 
-// FILE.txt: one per line, empty lines too. FILE.jsonl: objects with a text under "prompt", else under `text_key`; blank lines
-// are passed over.
-std::vector<std::string> read_prompt_texts(const std::string& path, const std::string& text_key);
+struct PromptText {
+  std::string text;
+  std::string adapter;  // the name under "adapter"; "": none
+  std::string where;    // FILE:LINE, for messages
+};
+
+// FILE.txt: one per line, empty lines too. FILE.jsonl: objects with a text under "prompt", else under `text_key`, and perhaps
+// the name of an adapter; blank lines are passed over.
+std::vector<PromptText> read_prompt_texts(const std::string& path, const std::string& text_key);
 
 // A JSON list of lists of ids. Whether a model has them is not asked here.
 std::vector<std::vector<int32_t>> read_prompt_ids(const std::string& path);

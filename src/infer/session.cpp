@@ -10,6 +10,8 @@
 #include "io/adapter_weights.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
+#include "model/vocabulary.h"
+#include "parallel/beside_store.h"
 
 namespace ravine {
 
@@ -70,10 +72,13 @@ InferenceStore& hold_for_running(Session& s) {
   });
 }
 
-void settle(Session& s) {
+// kernels: those of `s`, or such that do no work.
+void settle(Session& s, const Kernels& kernels) {
   if (!s.last_stage()) return;  // it is about the head
   HeapArena arena;
-  Ctx c(s.setup(arena));
+  Ctx::Setup setup = s.setup(arena);
+  setup.kernels = &kernels;
+  Ctx c(setup);
   s.model->settle(c);
 }
 
@@ -89,7 +94,7 @@ Session open_session(const std::string& folder, DType compute, const std::string
     InferenceStore& store = hold_for_running(s);
     s.stored_names = load_weights(folder, *s.model, store);
     if (!adapter.empty()) load_adapter(adapter, *s.model, store);
-    settle(s);
+    settle(s, s.kernels);
     return s;
   }
   s.spread.options.sequence = use == OpenFor::gradients && o.sequence;
@@ -105,6 +110,27 @@ Session open_session(const std::string& folder, DType compute, const std::string
   HeapArena arena;
   Ctx c(s.setup(arena));
   s.trainable->refresh_copies(c);
+  return s;
+}
+
+Session open_beside(const Session& base, const std::string& adapter) {
+  require(base.adapter.empty(), "session: an adapter beside an adapter");
+  Session s;
+  s.folder = base.folder, s.adapter = adapter;
+  s.kernels = base.kernels, s.types = base.types;
+  s.spread = base.spread, s.parts = base.parts;
+  s.trainable = base.trainable;
+  s.model = with_adapter_of(adapter, *base.model);
+  BesideStore& store = hold(s, [&](DeviceKind device) {
+    return std::make_unique<BesideStore>(s.model->params(), base.model->params(), *base.store, s.types, device, s.ranks(),
+                                         s.stages());
+  });
+  s.stored_names = load_weights(s.folder, *s.model, store);
+  load_adapter(adapter, *s.model, store);
+  if (s.trainable) return s;
+  // What is the base's head is settled already, and the model hears of it.
+  const Param* head = s.model->params().find(kHead);
+  settle(s, head && store.owns(*head) ? s.kernels : meta_kernels(s.kernels));
   return s;
 }
 
@@ -127,7 +153,7 @@ Session open_random_session(const std::string& config, DType compute, const std:
                    [&](int64_t i) { std::copy_n(run.data(), std::min(kRun, v.count() - i * kRun), v.as<T>() + i * kRun); });
     });
   }
-  settle(s);
+  settle(s, s.kernels);
   return s;
 }
 

@@ -52,6 +52,11 @@ enum class OpenFor : uint8_t { running, gradients };
 Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use = OpenFor::running,
                      Bf16Products products = Bf16Products::widen, const Spread& spread = {}, const std::string& adapter = "");
 
+// `base`, open for running and without an adapter, with that of a PEFT folder beside its weights: the new session holds what
+// the adapter brings and reads everything else where the base has it, which must outlive it and stay where it is. It answers as
+// open_session with that adapter would. All ranks call it.
+Session open_beside(const Session& base, const std::string& adapter);
+
 // As above for speed only: CONFIG.json or a folder that holds one; weights are drawn at random, for running.
 Session open_random_session(const std::string& config, DType compute, const std::string& backend,
                             Bf16Products products = Bf16Products::widen);

@@ -8,7 +8,7 @@ DType held_in(const Types& types, const Param& p) { return p.use == Use::vector 
 }  // namespace
 
 InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks,
-                               const std::vector<int>& stages)
+                               const std::vector<int>& stages, const std::function<bool(const Param&)>& wanted)
     : params_(params),
       types_(types),
       tensor_rank_(ranks.at().tensor),
@@ -22,6 +22,7 @@ InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind 
       if (stage(&unit) != ranks.at().pipeline) continue;
       const Param& held = p->tied ? *p->tied : *p;
       if (p->tied && stage(held.unit) == stage(&unit)) continue;
+      if (wanted && !wanted(held)) continue;
       if (p->join != join || join == 0) bytes = round_up(bytes, kAlignment);
       join = p->join;
       locations_[held.index] = {true, unit.index, bytes, local_shape(held, tensor_size_)};

@@ -1,6 +1,7 @@
 // Weights of a model that only runs forward: every weight once, in the type that kernels read. No gradients, no moments. Of
 // several ranks each holds what its pipeline stage runs, cut over tensor ranks; data ranks hold the same.
 #pragma once
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,9 +15,9 @@ class InferenceStore : public WeightSource {
   // Buffers for the parameters, zero. Matrices and lookup tables are held in types.compute, vectors (norms, biases) in
   // types.master; what is written there is rounded to that. Joined parameters lie side by side. The set is kept by reference.
   // stages: the pipeline stage of each unit, by Unit::index; empty: all are here. A stage that uses a tied parameter of another
-  // holds it too.
+  // holds it too. wanted: parameters that it does not want are not here; null: all are wanted.
   InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks = {},
-                 const std::vector<int>& stages = {});
+                 const std::vector<int>& stages = {}, const std::function<bool(const Param&)>& wanted = {});
 
   void acquire(const Unit&) override {}
   void release(const Unit&) override {}

@@ -14,8 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (data[0] % 3 == 0) {
       read_prompt_ids(scratch.write("ids.json", body));
     } else {
-      for (const std::string& text : read_prompt_texts(scratch.write(data[0] % 3 == 1 ? "in.txt" : "in.jsonl", body), "text"))
-        if (find_invalid_utf8(text) != std::string::npos) std::abort();
+      for (const PromptText& p : read_prompt_texts(scratch.write(data[0] % 3 == 1 ? "in.txt" : "in.jsonl", body), "text"))
+        if (find_invalid_utf8(p.text) != std::string::npos) std::abort();
     }
   } catch (const UserError&) {
   }

@@ -19,14 +19,35 @@ namespace {
 
 using Prompts = std::vector<std::vector<int32_t>>;
 
+std::vector<std::string> texts_in(const std::string& path, const std::string& text_key) {
+  std::vector<std::string> texts;
+  for (const PromptText& p : read_prompt_texts(path, text_key)) texts.push_back(p.text);
+  return texts;
+}
+
 TEST(Prompts, LinesAndObjects) {
   TemporaryFolder f;
   spill(f / "a.txt", "one\r\n\ntwo three");
-  EXPECT_EQ(read_prompt_texts(f / "a.txt", "text"), (std::vector<std::string>{"one", "", "two three"}));
+  EXPECT_EQ(texts_in(f / "a.txt", "text"), (std::vector<std::string>{"one", "", "two three"}));
   spill(f / "b.jsonl", "{\"prompt\": \"p\", \"text\": \"t\"}\n\n{\"body\": \"b\"}\n");
-  EXPECT_EQ(read_prompt_texts(f / "b.jsonl", "body"), (std::vector<std::string>{"p", "b"}));
+  EXPECT_EQ(texts_in(f / "b.jsonl", "body"), (std::vector<std::string>{"p", "b"}));
   spill(f / "c.json", "[[1, 2], [], [3]]");
   EXPECT_EQ(read_prompt_ids(f / "c.json"), (Prompts{{1, 2}, {}, {3}}));
+}
+
+TEST(Prompts, NamesOfAdapters) {
+  TemporaryFolder f;
+  spill(f / "a.jsonl", "{\"text\": \"x\", \"adapter\": \"poet\"}\n\n{\"text\": \"y\", \"adapter\": null}\n{\"text\": \"z\"}\n");
+  const std::vector<PromptText> read = read_prompt_texts(f / "a.jsonl", "text");
+  ASSERT_EQ(read.size(), 3u);
+  EXPECT_EQ(read[0].adapter, "poet");
+  EXPECT_EQ(read[1].adapter + read[2].adapter, "");
+  EXPECT_EQ(read[1].where, f / "a.jsonl" + ":3");
+  for (const char* adapter : {"3", "\"\"", "[\"poet\"]", "true"}) {
+    spill(f / "bad.jsonl", fmt::format("{{\"text\": \"x\"}}\n{{\"text\": \"x\", \"adapter\": {}}}\n", adapter));
+    EXPECT_NE(message_of<UserError>([&] { read_prompt_texts(f / "bad.jsonl", "text"); }).find("bad.jsonl:2"), std::string::npos)
+        << adapter;
+  }
 }
 
 TEST(Prompts, MistakesNameFileAndPlace) {

@@ -115,13 +115,18 @@ TEST(GenerationDefaults, LimitsAreHeld) {
     EXPECT_NO_THROW(defaults(good)) << good;
 }
 
+std::vector<std::string> texts_in(const std::string& path, const std::string& text_key) {
+  std::vector<std::string> texts;
+  for (const PromptText& p : read_prompt_texts(path, text_key)) texts.push_back(p.text);
+  return texts;
+}
+
 TEST(Prompts, TheFieldOfItsOwnNameComesFirst) {
   TemporaryFolder f;
   spill(f / "p.jsonl", "{\"text\": \"t\", \"prompt\": \"p\"}\r\n \t\n{\"text\": \"t\"}\n{\"prompt\": 3, \"text\": \"u\"}\n");
-  EXPECT_EQ(read_prompt_texts(f / "p.jsonl", "text"), (std::vector<std::string>{"p", "t", "u"}));
+  EXPECT_EQ(texts_in(f / "p.jsonl", "text"), (std::vector<std::string>{"p", "t", "u"}));
   spill(f / "p.txt", "a\n\n");
-  EXPECT_EQ(read_prompt_texts(f / "p.txt", "text"), (std::vector<std::string>{"a", ""}))
-      << "the newline at the end begins no line";
+  EXPECT_EQ(texts_in(f / "p.txt", "text"), (std::vector<std::string>{"a", ""})) << "the newline at the end begins no line";
 }
 
 TEST(LengthLimit, IsTheLowerOfBoth) {

@@ -1,0 +1,65 @@
+#include "apps/adapters.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "base/cut_text.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "train/run_places.h"
+
+namespace ravine {
+namespace {
+
+constexpr size_t kMostName = 64;
+
+void check_name(const std::string& name, const std::string& given) {
+  const bool plain = !name.empty() && name.size() <= kMostName && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return c < 0x80 && (std::isalnum(c) || c == '_' || c == '-' || c == '.');
+  });
+  if (!plain)
+    throw UserError(fmt::format("'{}' is no name for an adapter", escaped(cut_text(name, kMostName))),
+                    fmt::format("--adapter {}", escaped(given)),
+                    fmt::format("a name has letters, digits, '_', '-' and '.', at most {}", kMostName),
+                    "write --adapter NAME=DIR; a folder with '=' in its name must be there");
+}
+
+}  // namespace
+
+MeantAdapters model_and_adapters_meant_by(const std::string& model, const std::vector<std::string>& given) {
+  MeantAdapters out;
+  std::set<std::string> names;
+  for (const std::string& text : given) {
+    NamedPath one = named_path(text);
+    if (one.name.empty() && text.starts_with('=')) check_name("", text);
+    if (!one.name.empty()) check_name(one.name, text);
+    if (one.name.empty() && given.size() > 1)
+      throw UserError("several adapters, one without a name", fmt::format("--adapter {}", escaped(text)),
+                      "of several each has a name, by which prompts ask for it",
+                      fmt::format("write --adapter NAME={}", escaped(text)));
+    if (!one.name.empty() && !names.insert(one.name).second)
+      throw UserError(fmt::format("two adapters are called '{}'", one.name), fmt::format("--adapter {}", escaped(text)),
+                      "prompts ask for an adapter by its name", "give one of them another name");
+    if (one.path.empty())
+      throw UserError(fmt::format("the adapter '{}' has no folder", one.name), "--adapter", "it is written NAME=DIR",
+                      fmt::format("write --adapter {}=DIR", one.name));
+    out.adapters.push_back(std::move(one));
+  }
+  const MeantModel meant = model_and_adapter_meant_by(model, out.adapters.empty() ? "" : out.adapters[0].path);
+  out.model = meant.model;
+  if (out.adapters.empty() && !meant.adapter.empty()) out.adapters.push_back({});
+  if (!out.adapters.empty()) out.adapters[0].path = meant.adapter;
+  for (size_t i = 1; i < out.adapters.size(); ++i) out.adapters[i].path = adapter_meant_by(out.adapters[i].path, "--adapter");
+  return out;
+}
+
+std::string one_adapter(const MeantAdapters& meant, const std::string& command) {
+  if (meant.adapters.size() > 1)
+    throw UserError(fmt::format("{} adapters", meant.adapters.size()), "--adapter",
+                    fmt::format("{} runs one model, beside which one of them may stand", command), "name one");
+  return meant.adapters.empty() ? "" : meant.adapters[0].path;
+}
+
+}  // namespace ravine
