@@ -214,11 +214,13 @@ struct DpoOptions {
 struct ParamGroup {
   std::string match;
   double lr_mult = 1, wd_mult = 1;
+  int64_t from_step = 1;
   template <class V>
   void each(V&& v) {
     v("match", match, "glob pattern of parameter names", filled());
     v("lr_mult", lr_mult, "factor on the learning rate", between(1e-6, 1e6) & or_zero());
     v("wd_mult", wd_mult, "factor on the weight decay", between(1e-6, 1e6) & or_zero());
+    v("from_step", from_step, "the update that is their first; before it they are as if frozen", between(1, kMostSteps));
   }
 };
 
@@ -301,7 +303,7 @@ struct OptimizerOptions {
     v("factor_threshold", factor_threshold, "how much of itself that factor may change in a step (onebit_lamb)",
       between(1e-6, 1) & fixed());
     v("groups", groups,
-      "factors for the parameters that match a pattern: {match: GLOB, lr_mult: 1, wd_mult: 1}; the first match counts",
+      "what counts for the parameters that match a pattern, the first that does: {match: GLOB, lr_mult: 1, wd_mult: 1, from_step: 1}, factors on rate and decay, and the update that is their first (docs/howto/finetune.md)",
       fixed());
   }
 };

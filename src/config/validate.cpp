@@ -150,6 +150,12 @@ void check_type(const Config& c, const Asked& asked) {
                  "data ranks send moments in place of gradients, so each keeps all of them, as in DeepSpeed");
   if (one_bit)
     refuse_ranks("parallel.tensor", c.parallel.tensor, 1, "moments are compressed whole, and tensor ranks have parts of them");
+  for (size_t i = 0; one_bit && i < o.groups.size(); ++i)
+    if (o.groups[i].from_step > 1)
+      conflict(c,
+               fmt::format("optimizer.groups[{}].from_step is {}, optimizer.type {}", i, o.groups[i].from_step, name_of_type),
+               given_of(c, {"optimizer.groups", "optimizer.type"}), "its steps of compression are those of all parameters",
+               "remove from_step, or take another optimizer.type");
   if (o.type == OptimizerType::onebit_lamb)
     refuse_ranks("parallel.pipeline", c.parallel.pipeline, 1,
                  "moments of all layers are brought to one size and sent together");

@@ -47,6 +47,7 @@ struct Param {
   bool trainable = true;
   bool adapter = false;  // stands in the files of an adapter, not in those of the model
   double lr_mult = 1, wd_mult = 1;
+  int64_t from_step = 1;  // the update that is its first: before it the gradient counts for nothing
   Axis group = Axis::data;  // the ranks along it hold the same of it: they sum its gradients and divide what is kept of it
   size_t index = 0;         // among all parameters of the model
 };

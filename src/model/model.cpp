@@ -87,6 +87,7 @@ void apply_rules(ParamSet& params, const std::vector<ParamRule>& rules) {
       } else if (grouped.insert(&p).second) {
         p.lr_mult = r.lr_mult;
         p.wd_mult = r.wd_mult;
+        p.from_step = r.from_step;
       }
     }
     if (!any)

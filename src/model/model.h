@@ -91,6 +91,7 @@ std::unique_ptr<Model> make_model(const Json& config, const std::string& where);
 struct ParamRule {
   std::string match;
   double lr_mult = 1, wd_mult = 1;
+  int64_t from_step = 1;
   bool freeze = false;
   std::string option = "pattern",
               given = "";  // for messages: train.freeze, optimizer.groups[1].match; ", run.yaml:7" or nothing

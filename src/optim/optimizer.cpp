@@ -37,13 +37,20 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
   for (const Bucket& b : store.buckets()) {
     require(rule_->local_from() == 0 || (!b.divided() && tensor_size == 1), "optimizer: {} knows neither ZeRO nor tensor ranks",
             name(options.type));
-    std::vector<UpdateSpan> spans;
+    std::vector<Spans> all;
     for (const Bucket::Span& s : b.spans) {
       if (!s.param->trainable) continue;
+      const int64_t from = s.param->from_step;
+      require(from == 1 || rule_->sees() != Whole::model, "optimizer: {} sees the model, and '{}' joins it later",
+              name(options.type), s.param->name);
+      if (from > 1) wakings_.push_back(from);
       int64_t begin = std::max(s.begin, b.owned.begin),
               end = std::min(s.begin + s.shape.count(), b.owned.begin + b.owned.count);
       if (begin >= end) continue;
       const UpdateSpan u = span_of(*s.param, begin - b.owned.begin, end - begin);
+      auto of_step = std::find_if(all.begin(), all.end(), [&](const Spans& x) { return x.from_step == from; });
+      if (of_step == all.end()) of_step = all.insert(all.end(), Spans{from, {}});
+      std::vector<UpdateSpan>& spans = of_step->spans;
       bool joins = !spans.empty() && spans.back().begin + spans.back().count == u.begin && spans.back().lr_mult == u.lr_mult &&
                    spans.back().weight_decay == u.weight_decay;
       if (joins)
@@ -51,7 +58,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
       else
         spans.push_back(u);
     }
-    spans_.push_back(std::move(spans));
+    spans_.push_back(std::move(all));
     items_.push_back(b.trainable && rule_->sees() != Whole::element ? items_in(b, b.owned, rule_->sees(), tensor_size_)
                                                                     : std::vector<SpanItems>());
     for (size_t i = 0; i < declared_.size(); ++i) {
@@ -68,6 +75,19 @@ Optimizer::Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKi
   }
   if (rule_->sees() == Whole::model && !store.buckets().empty())
     own_.emplace_back(device, rule_->own_count(elements, group_size_) * size_of(store.buckets()[0].master_type));
+  std::sort(wakings_.begin(), wakings_.end());
+  wakings_.erase(std::unique(wakings_.begin(), wakings_.end()), wakings_.end());
+}
+
+int64_t Optimizer::woken() const {
+  const auto behind = std::upper_bound(wakings_.begin(), wakings_.end(), steps_ + 1);
+  return behind == wakings_.begin() ? 0 : *std::prev(behind);
+}
+
+bool Optimizer::sleeps(size_t bucket, int64_t step) const {
+  const std::vector<Bucket::Span>& spans = store_.buckets()[bucket].spans;
+  return std::all_of(spans.begin(), spans.end(),
+                     [&](const Bucket::Span& s) { return !s.param->trainable || own_step(*s.param, step) < 1; });
 }
 
 double Optimizer::grad_norm(Ctx& c, const Group& all) const {
@@ -77,6 +97,8 @@ double Optimizer::grad_norm(Ctx& c, const Group& all) const {
     const TensorView g = store_.owned_grad(b);
     if (g.absent()) continue;
     if (wants_local()) bucket.primary = bucket.owned;
+    for (Bucket::Span& s : bucket.spans)  // as what another rank answers for, it is left out
+      s.replica = s.replica || own_step(*s.param, steps_ + 1) < 1;
     for (const Range& r : counted_ranges(bucket)) {
       TensorView run = g;
       if (g.data) run.data = static_cast<std::byte*>(g.data) + (r.begin - bucket.owned.begin) * size_of(g.dtype);
@@ -176,7 +198,7 @@ void Optimizer::update(Ctx& c, const UpdateRates& rates, double norm, const std:
     return;
   }
   for (size_t b = 0; b < store_.buckets().size(); ++b) {
-    if (store_.owned_grad(b).absent()) continue;
+    if (store_.owned_grad(b).absent() || sleeps(b, steps_)) continue;
     const Unit& unit = *store_.buckets()[b].unit;
     if (before_unit) before_unit(unit);
     Ctx::Scope scope(c, unit.name);
@@ -189,16 +211,16 @@ void Optimizer::update(Ctx& c, const UpdateRates& rates, double norm, const std:
 }
 
 void Optimizer::update_elements(Ctx& c, size_t b, double lr, double scale) {
-  UpdateViews views{.param = store_.owned_master(b),
-                    .grad = store_.owned_grad(b),
-                    .copy = store_.owned_copy(b),
-                    .states = {},
-                    .spans = spans_[b]};
+  UpdateViews views{
+      .param = store_.owned_master(b), .grad = store_.owned_grad(b), .copy = store_.owned_copy(b), .states = {}, .spans = {}};
   for (const std::vector<Storage>& state : states_) {
     const DType type = state_type(declared_[views.states.size()], store_.buckets()[b].master_type);
     views.states.push_back(view_of(state[b].data(), type, {state[b].bytes() / size_of(type)}, state[b].device()));
   }
-  rule_->update(c, views, steps_, lr, scale);
+  for (const Spans& s : spans_[b]) {
+    views.spans = s.spans;
+    if (steps_ >= s.from_step) rule_->update(c, views, steps_ - s.from_step + 1, lr, scale);
+  }
 }
 
 TensorView Optimizer::kept(size_t b, size_t s, const SpanItems& items) const {
@@ -293,6 +315,8 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
   }
   const auto me = static_cast<size_t>(divided ? group.rank() : 0);
   for (size_t s = 0; s < bucket.spans.size(); ++s) {
+    const int64_t step = own_step(*bucket.spans[s].param, steps_);
+    if (step < 1) continue;
     std::vector<Range> wanted(ranks);
     const SpanItems* mine = nullptr;
     for (size_t r = 0; r < ranks; ++r)
@@ -358,7 +382,7 @@ void Optimizer::update_items(Ctx& c, size_t b, double lr, double scale) {
       views.spans = {&one, 1};
       views.own = own(b, *mine);
       views.group = &group;
-      rule_->update(c, views, steps_, lr, scale);
+      rule_->update(c, views, step, lr, scale);
       if (mine->cut) {
         cut.take(tensor_rank_, whole_params.view(), params.view());
         for (size_t i = 0; i < declared_.size(); ++i)

@@ -12,9 +12,11 @@ namespace ravine {
 
 class Optimizer {
  public:
-  // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say. `tensor`: how many tensor
-  // ranks cut the parameters, and which of them this is. rule: null is the one that the options name. group_size: ranks of the
-  // groups of the buckets, and group_rank this one, for rules that send something else than gradients.
+  // States start at zero. Decay as optimizer.decay says, lr_mult and wd_mult as the parameters say. Before update
+  // Param::from_step a parameter sleeps: its gradient counts in no norm, neither it nor its states change; the rule then counts
+  // its updates from 1, as torch does for a parameter that an optimizer is given later. `tensor`: how many tensor ranks cut the
+  // parameters, and which of them this is. rule: null is the one that the options name. group_size: ranks of the groups of the
+  // buckets, and group_rank this one, for rules that send something else than gradients.
   Optimizer(const OptimizerOptions& options, GradStore& store, DeviceKind device, int tensor_rank = 0, int tensor_size = 1,
             std::unique_ptr<UpdateRule> rule = nullptr, int group_size = 1, int group_rank = 0);
 
@@ -34,6 +36,10 @@ class Optimizer {
   // The rate that the next update takes of what the schedule says: that, or the rule's own.
   double rate(double scheduled) const { return rule_->own_rate(steps_ + 1).value_or(scheduled); }
   int64_t steps() const { return steps_; }
+  // The updates from which parameters of these buckets that sleep at first are awake, ascending: from each on the update asks
+  // for other memory. `woken`: the last of them that the next update has come to; 0: none.
+  const std::vector<int64_t>& wakings() const { return wakings_; }
+  int64_t woken() const;
   void set_steps(int64_t n) { steps_ = n; }
   int64_t bytes() const;
 
@@ -60,6 +66,9 @@ class Optimizer {
   std::vector<StatePiece> own_states(size_t bucket) const;
 
  private:
+  // The number of the update among those of the parameter; 0 or less: it sleeps.
+  static int64_t own_step(const Param& p, int64_t step) { return step - p.from_step + 1; }
+  bool sleeps(size_t bucket, int64_t step) const;  // all of it
   UpdateSpan span_of(const Param& p, int64_t begin, int64_t count) const;
   void update_elements(Ctx& c, size_t bucket, double lr, double scale);
   void update_items(Ctx& c, size_t bucket, double lr, double scale);
@@ -74,12 +83,17 @@ class Optimizer {
   int tensor_rank_, tensor_size_;
   std::unique_ptr<UpdateRule> rule_;
   std::vector<StateDeclaration> declared_;
-  std::vector<std::vector<UpdateSpan>> spans_;  // per bucket; of a rule of elements
-  std::vector<std::vector<SpanItems>> items_;   // per bucket; of others
-  std::vector<std::vector<Storage>> states_;    // by state of the rule, per bucket
+  struct Spans {
+    int64_t from_step;
+    std::vector<UpdateSpan> spans;
+  };
+  std::vector<std::vector<Spans>> spans_;      // per bucket, by the update that is their first; of a rule of elements
+  std::vector<std::vector<SpanItems>> items_;  // per bucket; of others
+  std::vector<std::vector<Storage>> states_;   // by state of the rule, per bucket
   int group_size_, group_rank_;
   std::vector<Storage> own_;  // per bucket; of a rule that sees the model: one
   int64_t steps_ = 0;
+  std::vector<int64_t> wakings_;
 };
 
 }  // namespace ravine

@@ -68,6 +68,10 @@ class Advice {
     if (!is_class_schedule(c_.schedule.type) && c_.schedule.warmup_steps >= t.steps)
       say("schedule.warmup_steps={} is not below train.steps={}: the rate never reaches optimizer.lr", c_.schedule.warmup_steps,
           t.steps);
+    for (size_t i = 0; i < c_.optimizer.groups.size(); ++i)
+      if (c_.optimizer.groups[i].from_step > t.steps)
+        say("optimizer.groups[{}].from_step={} is beyond train.steps={}: its parameters do not train", i,
+            c_.optimizer.groups[i].from_step, t.steps);
     const ScheduleOptions& s = c_.schedule;
     if (is_class_schedule(s.type)) {
       const double full = s.type == ScheduleType::OneCycle      ? s.classes.cycle_max_lr.value_or(0)

@@ -48,6 +48,7 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
     rules.push_back({.match = g.match,
                      .lr_mult = g.lr_mult,
                      .wd_mult = g.wd_mult,
+                     .from_step = g.from_step,
                      .option = fmt::format("optimizer.groups[{}].match", i),
                      .given = given("optimizer.groups")});
   }
@@ -56,6 +57,13 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
       std::none_of(all.begin(), all.end(), [](const Param& p) { return p.trainable; }))
     throw UserError("nothing is left to train", fmt::format("train.freeze={}", c.train.freeze),
                     "it freezes every parameter of the model", "leave some out of it");
+  int64_t first = 0;
+  for (const Param& p : model->params().params())
+    if (p.trainable && !p.tied) first = first == 0 ? p.from_step : std::min(first, p.from_step);
+  if (first > 1)
+    throw UserError("nothing trains in the first step", fmt::format("optimizer.groups{}", given("optimizer.groups")),
+                    fmt::format("every parameter that is trained has a from_step, the first of them {}", first),
+                    "leave some without from_step");
   return model;
 }
 

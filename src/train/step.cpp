@@ -169,9 +169,14 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
       for (int chunk = 0; chunk < stage.chunks(); ++chunk) stage.forward(c, chunk, false);
       stage.drain();
     }
+    memory_.phases = arena.phases();
+    for (const int64_t from : optimizer.wakings()) {  // other parameters are updated then
+      optimizer.set_steps(from - 1);
+      parts.sent = nullptr;
+      run_with(parts, micros, 0, 0, {}, apply, 1);
+    }
   }
   memory_.arena = arena.pack();
-  memory_.phases = arena.phases();
   memory_.weights = store.weight_bytes();
   memory_.optimizer = optimizer.bytes();
   memory_.base = resident_memory();
@@ -296,7 +301,9 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   for (double& s : grad_scales) s *= loss_scale;
   run_micros(p, micros, grad_scales, step);
   c.set_phase(Phase::update);
-  c.arena().section(p.optimizer.wants_local() ? "update, local gradients" : "update");
+  c.arena().section(p.optimizer.wants_local() ? "update, local gradients"
+                    : p.optimizer.woken() > 0 ? fmt::format("update from {}", p.optimizer.woken())
+                                              : "update");
   p.store.finish_grads(c);
   // The sums below wait for all stages anyway; here it counts as theirs (StepTraffic::bubble).
   if (p.ranks.mesh().pipeline > 1) p.ranks.along(Axis::pipeline).barrier();
