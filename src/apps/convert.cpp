@@ -38,7 +38,8 @@ struct ConvertFlags {
     v("adapter", o.adapter, "adapter of PEFT that is merged into the weights on the way", metavar("DIR") & reads_folder());
     v("dtype", o.dtype, "type of the weights written; none: as stored",
       one_of<DType>({std::nullopt, DType::f32, DType::bf16, DType::f16}));
-    v("model-config", o.model_config, "config.json of the model, where the input has none or another vocabulary",
+    v("model-config", o.model_config,
+      "config.json of the model, where the input has none or another vocabulary; to peft: of the base",
       metavar("FILE") & reads());
     v("resize-vocab", o.resize_vocabulary, "rows of embedding and head; new ones are the mean of the old. 0: as they are",
       between(0, 1 << 30));
@@ -117,6 +118,8 @@ int run_convert(ConvertFlags& flags, Config&) {
   only(o.pipeline > 1 || o.virtual_stages > 1, megatron, "--pipeline and --virtual",
        "only Megatron folders are written for several stages");
   only(o.fused, mindformers, "--fused", "only MindFormers has these names");
+  const bool peft = o.to == ConvertTarget::peft;
+  only(!o.adapter.empty() || o.resize_vocabulary > 0, !peft, "--adapter and --resize-vocab", "an adapter is written as it is");
   only(o.optimizer, ravine, "--optimizer", "only Ravine checkpoints are written with moments");
   only(o.dtype.value_or(DType::f32) != DType::f32, !ravine, "--dtype", "checkpoints of training hold f32");
   while (o.input.size() > 1 && o.input.back() == '/') o.input.pop_back();

@@ -231,8 +231,7 @@ void load_adapter(const std::string& folder, const Model& model, WeightSource& s
   load_tensors(source_of(files, folder, table, model), model.params().params().size(), store);
 }
 
-void save_adapter(const SaveFolder& options, const std::string& base, const LoraSettings& lora, const Model& model,
-                  WeightSource& store) {
+Json adapter_config_of(const LoraSettings& lora, const Model& model, const std::string& base) {
   auto or_null = [](const auto& list) { return list.empty() ? Json() : Json(list); };
   // all-linear is written as what it came to, as PEFT does.
   std::set<std::string> modules;
@@ -260,11 +259,16 @@ void save_adapter(const SaveFolder& options, const std::string& base, const Lora
       {"use_dora", false},
       {"use_rslora", lora.rslora}};
   if (lora.ties_weights) config["ensure_weight_tying"] = true;  // versions of PEFT before 0.18 do not know it
+  return config;
+}
+
+void save_adapter(const SaveFolder& options, const std::string& base, const LoraSettings& lora, const Model& model,
+                  WeightSource& store) {
   const fs::path target = fs::path(options.dir).lexically_normal();
   refuse_foreign_model(target.string(), options.run, nullptr);
   if (target.has_parent_path()) create_folders(target.parent_path().string());
   AtomicFolder folder(target.string());
-  write_file_atomic(folder.folder() + "/adapter_config.json", config.dump(2) + "\n");
+  write_file_atomic(folder.folder() + "/adapter_config.json", adapter_config_of(lora, model, base).dump(2) + "\n");
   WeightFiles table = adapter_files(model);
   if (lora.ties_weights) {  // PEFT looks for the table under both names
     const std::vector<FileTensor> own = table.tensors;

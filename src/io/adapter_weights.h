@@ -28,6 +28,10 @@ WeightFiles adapter_files_in(const TensorFile& file, const Model& model);
 void load_adapter(const std::string& folder, const Model& model, WeightSource& store);
 void check_adapter(const std::string& folder, const Model& model);  // headers only
 
+// What adapter_config.json says of an adapter: `base` as base_model_name_or_path, `lora` as it was asked for. `model` is
+// with_adapters(.., lora).
+Json adapter_config_of(const LoraSettings& lora, const Model& model, const std::string& base);
+
 // Writes the adapter in f32, with what it was taught to talk by: tokenizer, chat template and generation_config.json of
 // `options`, as far as there are any (TRL keeps a tokenizer there too). `base`: base_model_name_or_path. Blocks until the
 // folder is on disk; errors as save_model_folder.

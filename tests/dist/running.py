@@ -17,7 +17,9 @@ from pathlib import Path
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from training import FAMILIES as OTHERS, LAUNCH, LIKE_LLAMA, STEPS, launch, prepare, processes, same, train, with_even_rows
 import ravine_run as r
+from adapters import ASKED, named, save_prompts, train_adapters
 from ravine_run import check
+from talk import chat_model
 
 FAMILIES = {**OTHERS, "qwen2": {**LIKE_LLAMA, "num_key_value_heads": 2}}
 JUDGE = ["--backend", "ref", "precision.compute=f64"]
@@ -207,6 +209,21 @@ def test_generate(folder):
     compare_generations(folder, model, LAYOUTS, WAYS)
     compare_generations(folder, model, [(4, {"tensor": 4}), (2, {"pipeline": 2, "virtual": 2}), (3, {}), (8, {}), (4, {"pipeline": 2}), (2, {"zero": 3}),
                                         (4, {"zero": 3, "tensor": 2})], ["two at a time", "drawn", "beams"])
+
+
+def test_generate_with_several_adapters(folder):
+    """Prompts of several adapters and of the model alone: on every mesh what one rank says, which is what each adapter says alone (tests/e2e/adapters.py)."""
+    model = chat_model(folder)
+    adapters = train_adapters(folder, model)
+    _, asked = save_prompts(folder)
+    for way in ("greedy", "beams"):
+        words = ["generate", "--model", model, *named(adapters), "--prompts", asked, "--max-new-tokens", 7, "--json", *JUDGE, *WAYS[way]]
+        said = {}
+        for ranks, settings in [(1, {}), *LAYOUTS, (2, {}), (3, {}), (4, {"tensor": 2}), (2, {"zero": 3}), (4, {"zero": 3, "tensor": 2})]:
+            done = launch(ranks, [*words, *options(settings)])
+            got = [json.loads(line) for line in done.stdout.splitlines()]
+            said = said or got
+            check(len(got) == len(ASKED) and [x.get("adapter") for x in got] == ASKED and alike(said, got), f"{way}, {ranks} ranks, {settings}:\n{said}\n{got}")
 
 
 def test_generate_with_families(folder):

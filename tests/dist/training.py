@@ -94,6 +94,15 @@ def test_zero_in_bf16_with_recompute_and_dropout(folder):
             precision__compute="bf16", precision__bf16_products="widen", train__recompute="full", train__dropout=0.1, train__attention_dropout=0.2)
 
 
+def test_parameters_that_begin_to_train_later(folder):
+    """A layer, one of joined products and a tied table, by rules that see elements and such that see matrices."""
+    groups = [{"match": "*.layers.3.*", "from_step": 3}, {"match": "*.0.self_attn.k_proj.*", "from_step": 2, "lr_mult": 0.5}, {"match": "model.embed_tokens.*", "from_step": 4}]
+    ways = [("one", 1, {}), ("data 2", 2, {}), ("zero1", 2, {"zero": 1}), ("zero2", 4, {"zero": 2}), ("zero3", 2, {"zero": 3}), ("pipe 2 data 2", 4, {"pipeline": 2, "zero": 1})]
+    for kind in ("adamw", "muon"):
+        (folder / kind).mkdir()
+        layouts(folder / kind, ways, model={"tie_word_embeddings": True}, optimizer__groups=groups, optimizer__type=kind)
+
+
 def test_gradients_of_16_bits(folder):
     """Rounded once per micro batch and per sum of two, whoever adds."""
     layouts(folder, [("one", 1, {}), ("data 2", 2, {}), ("zero1", 2, {"zero": 1}), ("zero2", 4, {"zero": 2}), ("zero3", 2, {"zero": 3}), ("pipe 2 data 2", 4, {"pipeline": 2, "zero": 1})],

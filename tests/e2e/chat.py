@@ -126,6 +126,12 @@ def test_weights_change_on_resume(folder):
     changed = options(folder, "three", train__steps=8, schedule__steps=8, data__train=mix(1, 3), **common)
     done = run("train", *changed)
     check("another batch, other sources or weights from step 5 on, sample 16" in done.stderr, done.stderr)
+    # Stopped once more behind the change: the history has both blends, and the run is the one that was changed and left alone.
+    run("train", *options(folder, "four", train__steps=4, schedule__steps=8, data__train=mix(3, 1), **common))
+    for steps in (6, 8):
+        run("train", *options(folder, "four", train__steps=steps, schedule__steps=8, data__train=mix(1, 3), **common))
+    difference = same_run(folder / "three", folder / "four")
+    check(difference == "", f"stopped behind the change: {difference}")
     taken = []
     for step in range(1, 9):
         for line in run("data", "show", "--json", "--step", step, *seen(changed)).stdout.splitlines():

@@ -166,7 +166,18 @@ def _readme(base, out):
     shutil.copytree(base / "llama", out / "runs" / "demo-book.txt-1" / "run" / "model")  # what scripts/demo leaves
 
 
-EXTRA = {"README.md": _readme, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
+def _adapters(base, out):
+    for name in ("poet", "lawyer"):
+        r.run("train", "model.path=llama-chat", "lora.rank=2", "data.train=[alpaca_en.json]", "data.sequence_length=256", "train.steps=1", "schedule.warmup_steps=0", "train.global_batch=1", "train.threads=1",
+              "log.tensorboard=false", "checkpoint.every=0", f"train.output={out / 'runs' / name}", cwd=base)
+
+
+def _finetune(base, out):
+    shutil.copytree(ROOT / "tests" / "golden" / "megatron_lora" / "joined", out / "modellink-lora")
+    shutil.copytree(ROOT / "tests" / "golden" / "lora" / "llama" / "base", out / "base")
+
+
+EXTRA = {"README.md": _readme, "generate.md": _adapters, "finetune.md": _finetune, "README.zh-CN.md": _readme, "data.md": _data, "convert.md": _convert, "instruction-data.md": _instruction}
 
 
 def script_of(block, assignments):

@@ -1,4 +1,5 @@
-"""train.freeze under bf16: memory, checkpoints without frozen weights, resumes and conversions that read them where the run began, and the exported model that has them bit for bit."""
+"""Parameters that are frozen, or begin to train later. train.freeze under bf16: memory, checkpoints without frozen weights, resumes and conversions that read them where the run began, and the exported model that has them bit for bit."""
+import fnmatch
 import json
 import os
 import resource
@@ -82,6 +83,61 @@ def test_random_frozen_weights_stay_in_checkpoints(folder):
     train(folder, train__steps=6, **more)
     train(folder, name="whole", train__steps=6, **more)
     r.check(r.same_run(folder / "whole", folder / "run") == "", r.same_run(folder / "whole", folder / "run"))
+
+
+LATER = [{"match": "*.layers.1.mlp.*", "from_step": 3}, {"match": "*.k_proj.*", "from_step": 5, "wd_mult": 2}, {"match": "model.embed*", "from_step": 9}]
+
+
+def test_groups_that_begin_later(folder):
+    """Until its step a parameter keeps its bits and its moments are zero; a resume before, at and behind the step goes on as the run that was left alone. Beside frozen ones."""
+    base = r.load_tensors(model_folder(folder))
+    for kind in ("adamw", "muon"):
+        more = {"train__freeze": ["model.layers.0.mlp.*"], "optimizer__groups": LATER, "optimizer__type": kind, "optimizer__weight_decay": 0.5, "checkpoint__every": 1}
+        train(folder, name=f"whole {kind}", train__steps=7, **more)
+        for stops in ((2, 7), (1, 3, 4, 7), (5, 6, 7)):
+            name = f"{kind} {stops}"
+            for steps in stops:
+                train(folder, name=name, train__steps=steps, **more)
+                if steps == stops[-1]:
+                    break
+                model, begun = r.load_tensors(folder / name / "model"), lambda n: all(g["from_step"] <= steps for g in LATER if glob(g["match"], n)) and "layers.0.mlp" not in n
+                for n in base:
+                    r.check((model[n] != base[n]) == begun(n), f"{name}, after step {steps}: {n} {'has stayed' if begun(n) else 'has changed'}")
+                for n, tensor in r.load_tensors(folder / name / "checkpoints" / f"step_{steps:06}").items():
+                    state, _, parameter = n.partition("/")
+                    if state not in ("weights", "") and parameter in base and not begun(parameter):
+                        r.check(not any(tensor[2]), f"{name}, after step {steps}: {n} is not zero")
+            r.check(r.same_run(folder / f"whole {kind}", folder / name) == "", f"{name}: {r.same_run(folder / f'whole {kind}', folder / name)}")
+
+
+def glob(pattern, name):
+    """As the program has it: the first group that matches counts, and these do not overlap."""
+    return fnmatch.fnmatchcase(name, pattern)
+
+
+def test_what_begins_later_counts_in_no_norm(folder):
+    """The norm of the first step is that of a run in which the others are frozen; with all awake it is larger."""
+    model_folder(folder)
+    common = {"train__freeze": [], "train__steps": 1, "checkpoint__every": 0}
+    train(folder, name="later", optimizer__groups=[{"match": "*.layers.1.*", "from_step": 2}], **common)
+    train(folder, name="frozen", **{**common, "train__freeze": ["*.layers.1.*"]})
+    train(folder, name="all", **common)
+    norm = lambda name: r.metrics(folder / name)[1]["grad_norm"]
+    r.check(abs(norm("later") - norm("frozen")) < 1e-6 * norm("frozen") and norm("all") > 1.01 * norm("later"), f"{norm('later')}, {norm('frozen')}, {norm('all')}")
+
+
+def test_mistakes_of_later_groups(folder):
+    model_folder(folder)
+    for more, expected in (({"optimizer__groups": [{"match": "*", "from_step": 2}]}, ["nothing trains in the first step", "from_step, the first of them 2"]),
+                           ({"optimizer__groups": [{"match": "*", "from_step": 0}]}, ["from_step", "at least 1"]),
+                           ({"optimizer__groups": [{"match": "*k_proj*", "from_step": 2}], "optimizer__type": "onebit_adam"}, ["optimizer.groups[0].from_step is 2", "onebit_adam"])):
+        said = train(folder, status=2, **{"train__freeze": [], **more})
+        r.check(all(e in said for e in expected), said)
+    said = train(folder, name="warned", train__freeze=[], train__steps=1, checkpoint__every=0, optimizer__groups=[{"match": "*k_proj*", "from_step": 2}])
+    r.check("optimizer.groups[0].from_step=2 is beyond train.steps=1" in said, said)
+    train(folder, name="fixed", train__freeze=[], train__steps=2, optimizer__groups=[{"match": "*k_proj*", "from_step": 2}])
+    said = train(folder, name="fixed", status=2, train__freeze=[], train__steps=4, optimizer__groups=[{"match": "*k_proj*", "from_step": 3}])
+    r.check("optimizer.groups" in said, said)
 
 
 def peak(words):

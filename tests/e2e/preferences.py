@@ -161,6 +161,20 @@ def test_a_table_of_texts(folder):
     same_rows(train("sigmoid", folder / "table", train__steps=2, data__train=[str(folder / "texts.csv")]), train("sigmoid", folder / "lines", train__steps=2), "a table")
 
 
+def test_tables_of_parquet(folder):
+    """The pairs of the lines, as columns in another order beside one that nobody asks for (tools/golden/make_parquet.py): shown and learned alike."""
+    for case, name in (("sigmoid", "texts"), ("chats", "chats")):
+        lines, table = ({"data__train": [str(GOLDEN / f"{name}.{kind}")]} for kind in ("jsonl", "parquet"))
+        words = ["train", *settings(case, folder / f"{case}-table", train__steps=3, **table)]
+        done = r.subprocess.run(r.command(*words), capture_output=True, text=True)
+        if done.returncode == 2 and "scripts/build --parquet" in done.stderr:
+            raise r.Skipped("built without Apache Arrow (scripts/build --parquet)")
+        check(done.returncode == 0, done.stderr)
+        same_rows(rows(folder / f"{case}-table"), train(case, folder / f"{case}-lines", train__steps=3, **lines), f"{name} in a table")
+        shown = [[{k: v for k, v in json.loads(line).items() if k != "origin"} for line in show(case, folder, "--json", **given).splitlines()] for given in (lines, table)]
+        check(shown[0] == shown[1] and len(shown[0]) > 1, f"{name}: {shown}")
+
+
 def test_bounds_train(folder):
     """What is taken ends with finite numbers."""
     for loss in ("sigmoid", "hinge", "ipo"):

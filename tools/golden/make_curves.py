@@ -85,6 +85,13 @@ CASES = {**{name: (name, FAMILY) for name in MODELS},
     "groups_sgd": ("llama", {"optimizer.type": "sgd", "optimizer.lr": 0.05, "optimizer.momentum": 0.5, "optimizer.weight_decay": 0.2, "schedule.type": "cosine",
                              "schedule.warmup_steps": 0, "train.freeze": ["*.v_proj.weight", "*.gate_proj.weight"],
                              "optimizer.groups": [{"match": "*.q_proj.*", "lr_mult": 2.0, "wd_mult": 2.0}]}),
+    # Parameters that begin to train later: a layer, one of joined products, a table; requires_grad is switched then.
+    "unfreeze": ("llama", {**FAMILY, "schedule.type": "linear", "schedule.warmup_steps": 2,
+                           "optimizer.groups": [{"match": "*.1.*", "from_step": 4}, {"match": "*.0.self_attn.k_proj.*", "lr_mult": 0.5, "wd_mult": 2.0, "from_step": 3},
+                                                {"match": "model.embed_tokens.*", "lr_mult": 2.0, "wd_mult": 1.0, "from_step": 7}]}),
+    "unfreeze_sgd": ("llama", {"optimizer.type": "sgd", "optimizer.lr": 0.05, "optimizer.momentum": 0.8, "optimizer.dampening": 0.3, "optimizer.weight_decay": 0.05,
+                               "schedule.type": "constant", "schedule.warmup_steps": 1,
+                               "optimizer.groups": [{"match": "*.mlp.*", "from_step": 5}, {"match": "model.norm.*", "from_step": 2}]}),
 }
 
 
@@ -170,13 +177,22 @@ class Run:
         want = labels[:, 1:].reshape(-1)
         return torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, V), want, ignore_index=-100, reduction="sum"), int((want != -100).sum())
 
+    def rule(self, name):
+        return next((g for g in self.options.get("optimizer.groups", []) if matches(g["match"], name)), {})
+
+    def wake(self, step):
+        """From its step on a parameter has gradients, and so its own first update."""
+        for n, p in self.model.named_parameters():
+            if self.rule(n).get("from_step", 1) > 1 and not any(matches(f, n) for f in self.options.get("train.freeze", [])):
+                p.requires_grad_(step >= self.rule(n)["from_step"])
+
     def optimizer(self):
         o = self.options
         groups = {}
         for n, p in self.model.named_parameters():
             if not p.requires_grad:
                 continue
-            rule = next((g for g in o.get("optimizer.groups", []) if matches(g["match"], n)), {"lr_mult": 1.0, "wd_mult": 1.0})
+            rule = {"lr_mult": 1.0, "wd_mult": 1.0, **self.rule(n)}
             exempt = n.endswith("bias") or "norm" in n or ".ln_" in n
             key = (rule["lr_mult"], 0.0 if exempt else rule["wd_mult"])
             groups.setdefault(key, []).append(p)
@@ -216,6 +232,7 @@ class Run:
         trained = [p for p in self.model.parameters() if p.requires_grad]
         curve = {"loss": [], "lr": [], "grad_norm": [], "valid_loss": {}}
         for step in range(STEPS):
+            self.wake(step + 1)
             rows = torch.arange(step * GLOBAL, (step + 1) * GLOBAL) % ROWS
             if draw:
                 rows = rows[torch.randperm(GLOBAL, generator=g)]
@@ -309,7 +326,8 @@ def main(out, add):
     data, valid = batches(ROWS, 1), batches(VALID_ROWS, 2)
     save_file(data, os.path.join(out, "train.safetensors"))
     save_file(valid, os.path.join(out, "valid.safetensors"))
-    models = {name: begin(name, out, 50 + i) for i, name in enumerate(MODELS) if not os.path.exists(os.path.join(out, "models", name))}
+    there = lambda name: os.path.join(out, "models", name, "model.safetensors")
+    models = {name: load_file(there(name)) if os.path.exists(there(name)) else begin(name, out, 50 + i) for i, name in enumerate(MODELS)}
     record = {"steps": STEPS, "global_batch": GLOBAL, "micro_batch": MICRO, "columns": COLUMNS, "valid_every": VALID_EVERY, "torch": torch.__version__,
               "transformers": transformers.__version__, "cases": {}}
     if add:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/golden/files/records.parquet and .json: rows of every kind of column that training data has, written by pyarrow, and the
-objects they mean. And chat_*.parquet and .jsonl: conversations in the forms that sets are published in. Needs pyarrow."""
+objects they mean. And chat_*.parquet and .jsonl: conversations in the forms that sets are published in; tests/golden/dpo/*.parquet: the pairs of
+answers that lie there as lines. Needs pyarrow."""
 import datetime
 import json
 from pathlib import Path
@@ -50,3 +51,11 @@ chats("sharegpt", [{"id": i, "conversations": [{"from": a, "value": b} for a, b 
 chats("messages", [{"messages": [{"role": a, "content": b, "name": None, "weight": [None, 0, 1][(i + k) % 3] if a == "assistant" and i % 3 == 2 and k < 3 else None}
                                  for k, (a, b) in enumerate(turns(i, ("user", "assistant")))]} for i in range(20)],
       [("messages", pa.large_list(pa.struct([("role", pa.string()), ("content", pa.string()), ("name", pa.string()), ("weight", pa.int32())])))])
+
+# Pairs of answers: the records of tests/golden/dpo as tables, with a column that nobody asks for.
+message = pa.list_(pa.struct([("content", pa.string()), ("role", pa.dictionary(pa.int8(), pa.string()))]))
+pairs = folder.parent / "dpo"
+for name, kind in (("texts", pa.large_string()), ("chats", message)):
+    rows = [{**json.loads(line), "score": i / 2} for i, line in enumerate((pairs / f"{name}.jsonl").read_text(encoding="utf-8").splitlines())]
+    schema = pa.schema([("score", pa.float64()), ("rejected", kind), ("prompt", kind), ("chosen", kind)])
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), pairs / f"{name}.parquet", row_group_size=4, compression="zstd", store_schema=False)

@@ -14,6 +14,7 @@
 #include "io/convert/finite.h"
 #include "io/convert/hf_folder.h"
 #include "io/convert/megatron.h"
+#include "io/convert/megatron_adapter.h"
 #include "io/convert/merge_adapter.h"
 #include "io/convert/mindformers.h"
 #include "io/convert/ravine_checkpoint.h"
@@ -136,16 +137,21 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   const WeightLayout layout = layout_of(o, &report.source);
   if (!o.dry_run) check_output(o.output);
   const bool to_megatron = is_megatron(o.to), to_mindformers = o.to == ConvertTarget::mindformers,
-             to_ravine = o.to == ConvertTarget::ravine;
+             to_ravine = o.to == ConvertTarget::ravine, to_peft = o.to == ConvertTarget::peft;
   const bool hf_to_hf = layout == WeightLayout::hf && o.to == ConvertTarget::hf;
-  Weights w = read_source(layout, o, o.model_config.empty() ? Json() : read_json(o.model_config), o.model_config,
-                          to_ravine ? StateKind::masters : StateKind::weights);
+  if (to_peft && layout != WeightLayout::megatron)
+    throw UserError("--to peft of another layout", o.input, "adapters are made of ModelLink's checkpoints of LoRA",
+                    "train with lora.rank, whose runs write such a folder, or choose another --to");
+  Weights w = to_peft ? read_megatron_adapter(o.input, o.model_config)
+                      : read_source(layout, o, o.model_config.empty() ? Json() : read_json(o.model_config), o.model_config,
+                                    to_ravine ? StateKind::masters : StateKind::weights);
   w.missing_tokenizer_files = o.missing_tokenizer_files;
   // A family that does not train here can only stay in Hugging Face's spelling.
   const bool known = has_geometry(w.config);
   Geometry g;
   Weights first, second;
-  if (known || o.to != ConvertTarget::hf || !o.adapter.empty() || o.resize_vocabulary > 0 || layout == WeightLayout::ravine) {
+  if (!to_peft &&
+      (known || o.to != ConvertTarget::hf || !o.adapter.empty() || o.resize_vocabulary > 0 || layout == WeightLayout::ravine)) {
     if (w.config.is_null())
       throw UserError("no config", o.input, "the layout of weights needs it", "give --model-config CONFIG.json");
     g = geometry_of(w.config, w.config_where);
@@ -186,6 +192,9 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   } else if (to_ravine) {
     plan.tensors = plan_ravine(w, first, second, g);
     for (const NamedElements& t : plan.tensors) row("checkpoints", t.name, *t.elements, t.dtype);
+  } else if (to_peft) {
+    for (const auto& [n, e] : w.tensors) plan.tensors.push_back({n, e, written(*e, o)});
+    for (const NamedElements& t : plan.tensors) row(kAdapterFile, t.name, *t.elements, t.dtype);
   } else {
     if (known) to_family_files(w, g);
     for (const auto& [n, e] : w.tensors) plan.tensors.push_back({n, e, written(*e, o)});
@@ -193,7 +202,7 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
   }
   report.notes.insert(report.notes.begin(), w.notes.begin(), w.notes.end());
   if (w.config.is_null()) report.notes.push_back("no config.json was found: weights only (--model-config gives one)");
-  if (!known && !hf_to_hf) report.notes.push_back("the family is not known: names and shapes are not checked");
+  if (!known && !hf_to_hf && !to_peft) report.notes.push_back("the family is not known: names and shapes are not checked");
   if (to_ravine && !o.optimizer)
     report.notes.push_back("moments are zero and the run begins at step 0 (--optimizer takes those of the input)");
   if (o.dry_run) return report;
@@ -219,6 +228,8 @@ ConvertReport convert_weights(const ConvertOptions& o, const std::function<void(
     write_mindformers(folder, plan.mindformers, w, advance);
   else if (to_ravine)
     write_ravine(folder, plan.tensors, w, advance);
+  else if (to_peft)
+    write_adapter(folder, w, plan.tensors, advance);
   else
     write_hf(folder, w, plan.tensors, advance);
   folder.commit();

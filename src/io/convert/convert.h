@@ -20,14 +20,15 @@ constexpr auto names_of(WeightLayout) {
 }
 
 // What can be written.
-enum class ConvertTarget : uint8_t { hf, megatron_legacy, megatron_mcore, mindformers, ravine };
+enum class ConvertTarget : uint8_t { hf, megatron_legacy, megatron_mcore, mindformers, ravine, peft };
 constexpr auto names_of(ConvertTarget) {
   using enum ConvertTarget;
   return std::to_array<ValueName<ConvertTarget>>({{hf, "hf"},
                                                   {megatron_legacy, "megatron-legacy"},
                                                   {megatron_mcore, "megatron-mcore"},
                                                   {mindformers, "mindformers"},
-                                                  {ravine, "ravine"}});
+                                                  {ravine, "ravine"},
+                                                  {peft, "peft"}});  // of a checkpoint of LoRA
 }
 inline bool is_megatron(ConvertTarget to) {
   return to == ConvertTarget::megatron_legacy || to == ConvertTarget::megatron_mcore;

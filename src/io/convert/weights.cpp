@@ -112,9 +112,11 @@ void from_files(Weights& w, const WeightFiles& files, const std::string& where) 
   for (auto& [name, e] : out) w.add(name, e);
 }
 
-void to_family_files(Weights& w, const Geometry& g) {
+void to_family_files(Weights& w, const Geometry& g) { to_files(w, g.model->files()); }
+
+void to_files(Weights& w, const WeightFiles& files) {
   std::map<std::string, ElementsPtr> out;
-  for (const FileTensor& t : g.model->files().tensors) {
+  for (const FileTensor& t : files.tensors) {
     std::vector<ElementsPtr> of;
     for (const Param* p : t.params)
       if (auto it = w.tensors.find(p->name); it != w.tensors.end()) of.push_back(it->second);

@@ -66,6 +66,7 @@ void check_weights(Weights& weights, const Geometry& g, bool allow_unknown, bool
 void from_family_files(Weights& weights, const Geometry& g);
 void from_files(Weights& weights, const WeightFiles& files, const std::string& where);  // `where`: what says the shapes
 void to_family_files(Weights& weights, const Geometry& g);
+void to_files(Weights& weights, const WeightFiles& files);
 
 // The vocabulary with `rows` entries: old ones stay as they are; new ones are the mean of the old, in the embedding and in the
 // head alike; of moments they are zero. The config takes the fields that are `implied` by the sizes it had (DecoderSpec).
