@@ -12,7 +12,8 @@ namespace ravine {
 class KvCache {
  public:
   virtual ~KvCache() = default;
-  // Stores the new rows of a layer where the batch's segments say, and gives all keys and values of that layer.
+  // Stores the new rows of a layer where the batch's segments say, and gives all keys and values of that layer. v is absent
+  // where the cache keeps one row of a token (latent attention).
   virtual std::pair<TensorView, TensorView> append(int layer, const TensorView& k, const TensorView& v) = 0;
 };
 

@@ -35,7 +35,7 @@ class BeamRun {
         results_(prompts.size()),
         ctx_(setup()),
         team_(session, ctx_),
-        cache_(team_.layers(), team_.kv_width(), session.types.compute,
+        cache_(team_.layers(), team_.cache_widths(), session.types.compute,
                std::min<int64_t>(o.batch, static_cast<int64_t>(prompts.size())) * beams.beams, session.spread.local) {
     for (int64_t s = cache_.slots(); s-- > 0;) free_.push_back(s);
     for (const auto& p : prompts) longest_ = std::max(longest_, length_limit(p, o));

@@ -8,16 +8,17 @@
 
 namespace ravine {
 
-SlotCache::SlotCache(const std::vector<int64_t>& layers, int64_t width, DType dtype, int64_t slots, int64_t ranks)
-    : width_(width), ranks_(ranks), dtype_(dtype), layers_(layers.size()), lengths_(static_cast<size_t>(slots)) {
-  require(width > 0 && slots > 0, "kv_cache: width and slots must be above 0, got {} and {}", width, slots);
+SlotCache::SlotCache(const std::vector<int64_t>& layers, const CacheWidths& widths, DType dtype, int64_t slots, int64_t ranks)
+    : widths_(widths), ranks_(ranks), dtype_(dtype), layers_(layers.size()), lengths_(static_cast<size_t>(slots)) {
+  require(widths.keys > 0 && widths.values >= 0 && slots > 0, "kv_cache: widths and slots must be above 0, got {}, {} and {}",
+          widths.keys, widths.values, slots);
   for (size_t i = 0; i < layers.size(); ++i) {
     places_.resize(std::max(places_.size(), static_cast<size_t>(layers[i]) + 1), -1);
     places_[static_cast<size_t>(layers[i])] = static_cast<int64_t>(i);
   }
 }
 
-int64_t SlotCache::bytes() const { return 2 * static_cast<int64_t>(layers_.size()) * slots() * capacity_ * row_bytes(); }
+int64_t SlotCache::bytes() const { return static_cast<int64_t>(layers_.size()) * slots() * capacity_ * row_bytes(); }
 
 void SlotCache::begin_step(int64_t tokens, int64_t most) {
   segments_.clear();
@@ -27,7 +28,7 @@ void SlotCache::begin_step(int64_t tokens, int64_t most) {
 
 void SlotCache::grow(int64_t capacity) {
   int64_t layers = static_cast<int64_t>(layers_.size());
-  int64_t needed = mul_checked(mul_checked(2 * layers * slots(), capacity - capacity_), row_bytes()),
+  int64_t needed = mul_checked(mul_checked(layers * slots(), capacity - capacity_), row_bytes()),
           free = available_memory() / ranks_;
   if (needed > free)
     throw UserError(fmt::format("keys and values of {} sequences of {} tokens need {} more", slots(), capacity,
@@ -36,14 +37,14 @@ void SlotCache::grow(int64_t capacity) {
                     fmt::format("this {} has {} free", ranks_ > 1 ? "rank" : "machine", human_bytes(static_cast<double>(free))),
                     "generate fewer tokens, or fewer prompts at a time");
   for (Layer& layer : layers_)
-    for (Storage* old : {&layer.k, &layer.v}) {
-      Storage larger(DeviceKind::cpu, slots() * capacity * row_bytes());
+    each_part(layer, [&](Storage& old, int64_t row) {
+      Storage larger(DeviceKind::cpu, slots() * capacity * row);
       for (int64_t s = 0; s < slots(); ++s)
         if (length(s) > 0)
-          std::memcpy(larger.data() + s * capacity * row_bytes(), old->data() + s * capacity_ * row_bytes(),
-                      static_cast<size_t>(length(s) * row_bytes()));
-      *old = std::move(larger);
-    }
+          std::memcpy(larger.data() + s * capacity * row, old.data() + s * capacity_ * row,
+                      static_cast<size_t>(length(s) * row));
+      old = std::move(larger);
+    });
   capacity_ = capacity;
 }
 
@@ -55,23 +56,24 @@ void SlotCache::extend(int64_t slot, int64_t q_begin, int64_t count) {
 }
 
 void SlotCache::copy(int64_t from, int64_t to) {
-  const int64_t bytes = length(from) * row_bytes(), pitch = capacity_ * row_bytes();
   parallel_for(static_cast<int64_t>(layers_.size()), [&](int64_t i) {
-    Layer& layer = layers_[static_cast<size_t>(i)];
-    for (Storage* s : {&layer.k, &layer.v})
-      std::memcpy(s->data() + to * pitch, s->data() + from * pitch, static_cast<size_t>(bytes));
+    each_part(layers_[static_cast<size_t>(i)], [&](Storage& s, int64_t row) {
+      std::memcpy(s.data() + to * capacity_ * row, s.data() + from * capacity_ * row, static_cast<size_t>(length(from) * row));
+    });
   });
   lengths_[static_cast<size_t>(to)] = length(from);
 }
 
 std::pair<TensorView, TensorView> SlotCache::append(int layer, const TensorView& k, const TensorView& v) {
-  require(k.cols() == width_ && v.cols() == width_ && k.dtype == dtype_ && v.dtype == dtype_,
-          "kv_cache: layer {} has rows of {} {}, got {} {}", layer, width_, name(dtype_), k.cols(), name(k.dtype));
+  const int64_t of_values = v.absent() ? 0 : v.cols();
+  require(k.cols() == widths_.keys && of_values == widths_.values && k.dtype == dtype_ && (v.absent() || v.dtype == dtype_),
+          "kv_cache: layer {} has rows of {} and {} {}, got {} and {} {}", layer, widths_.keys, widths_.values, name(dtype_),
+          k.cols(), of_values, name(k.dtype));
   const int64_t place = layer < static_cast<int>(places_.size()) ? places_[static_cast<size_t>(layer)] : -1;
   require(place >= 0, "kv_cache: layer {} is not kept here", layer);
   Layer& at = layers_[static_cast<size_t>(place)];
-  TensorView keys = view_of(at.k.data(), dtype_, {slots() * capacity_, width_}),
-             values = view_of(at.v.data(), dtype_, {slots() * capacity_, width_});
+  const TensorView keys = view_of(at.k.data(), dtype_, {slots() * capacity_, widths_.keys}),
+                   values = v.absent() ? v : view_of(at.v.data(), dtype_, {slots() * capacity_, widths_.values});
   constexpr int64_t kRows = 64;  // of a task
   struct Piece {
     int64_t from, to, rows;
@@ -85,8 +87,9 @@ std::pair<TensorView, TensorView> SlotCache::append(int layer, const TensorView&
   }
   auto copy = [&](const Piece& p) {
     for (auto& [from, into] : {std::pair{&k, &keys}, std::pair{&v, &values}})
-      for (int64_t r = 0; r < p.rows; ++r)
-        std::memcpy(into->row_range(p.to + r, 1).data, from->row_range(p.from + r, 1).data, static_cast<size_t>(row_bytes()));
+      for (int64_t r = 0; r < p.rows && !from->absent(); ++r)
+        std::memcpy(into->row_range(p.to + r, 1).data, from->row_range(p.from + r, 1).data,
+                    static_cast<size_t>(into->cols() * size_of(dtype_)));
   };
   // A step of decode has a few rows in all: no work for several threads.
   if (rows <= kRows)

@@ -44,7 +44,7 @@ double flops_of(const Model& model, double tokens, double pairs, double rows) {
   const ModelFacts& f = model.facts();
   const double head = static_cast<double>(f.vocabulary) * static_cast<double>(f.hidden);
   return 2 * (static_cast<double>(model.params().matrix_count()) - head) * tokens + 2 * head * rows +
-         4 * static_cast<double>(f.heads * f.head_size) * pairs;
+         2 * static_cast<double>(f.heads * (f.head_size + f.value_size)) * pairs;
 }
 
 int64_t weight_bytes(const Session& s, int64_t tokens) {
@@ -119,7 +119,8 @@ Speed measure_decode(const Session& session, const SpeedOptions& o) {
   const int64_t seen = seen_keys(*session.model, keys);
   s.flops = flops_of(*session.model, batch, batch * static_cast<double>(seen), batch);
   s.weight_bytes = weight_bytes(session, o.batch);
-  s.cache_bytes = 2 * seen * f.kv_heads * f.head_size * size_of(session.types.compute) * o.batch;
+  const CacheWidths row = cache_widths(session.model->decoder()->attention, 1);
+  s.cache_bytes = seen * (row.keys + row.values) * size_of(session.types.compute) * o.batch;
   return s;
 }
 

@@ -72,9 +72,10 @@ bool Team::rotates_anew(int64_t before, int64_t now) const {
   return before > 0 && spec && spec->rope && spec->rope->turns_between(before, now);
 }
 
-int64_t Team::kv_width() const {
-  const ModelFacts& f = session_.model->facts();
-  return local_kv_heads(f.kv_heads, session_.ranks().mesh().tensor) * f.head_size;
+CacheWidths Team::cache_widths() const {
+  const DecoderSpec* spec = session_.model->decoder();
+  require(spec != nullptr, "team: only decoders have a cache");
+  return ravine::cache_widths(spec->attention, session_.ranks().mesh().tensor);
 }
 
 }  // namespace ravine

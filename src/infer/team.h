@@ -2,6 +2,7 @@
 // decides.
 #pragma once
 #include "infer/session.h"
+#include "model/layers/attention.h"
 
 namespace ravine {
 
@@ -24,7 +25,7 @@ class Team {
   // Whether cached keys of a sequence that had `before` tokens (0: none) are void now that it has `now`: all of it is run
   // again.
   bool rotates_anew(int64_t before, int64_t now) const;
-  int64_t kv_width() const;  // of the keys of a token on this rank
+  CacheWidths cache_widths() const;  // of a token in a layer on this rank
 
  private:
   const Session& session_;

@@ -2,6 +2,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "base/log.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "io/huggingface.h"
@@ -35,7 +36,7 @@ std::vector<StoredParam> match(const TensorSource& source) {
     for (const TensorInfo& info : file->tensors()) {
       auto it = by_name.find(std::string(info.name));
       if (it == by_name.end()) {
-        if (all.constant(info.name)) continue;
+        if (all.constant(info.name) || all.is_further(info.name)) continue;
         std::vector<std::string> names;
         for (const FileTensor& t : all.tensors) names.push_back(t.name);
         const std::string near = nearest(info.name, names);
@@ -123,6 +124,11 @@ std::vector<std::string> load_weights(const std::string& folder, const Model& mo
   const auto files = open_weights(folder);
   check_export(folder, false);
   const WeightFiles table = stored_files(model);
+  const bool further = std::any_of(files.begin(), files.end(), [&](const auto& file) {
+    const auto& tensors = file->tensors();
+    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorInfo& t) { return table.is_further(t.name); });
+  });
+  if (further) say(fmt::format("warning: {}: {}", folder, kFurtherLayers));
   const std::vector<std::string> names =
       load_tensors(model_source(files, folder, table, model), model.params().params().size(), store, wanted);
   fill_new_rows(files, table, names, model, store, wanted);

@@ -8,14 +8,18 @@
 
 namespace ravine {
 
-// Rotary position embedding (Su et al. 2021), half-rotation layout, in place on x [N, heads*D] (a column slice is fine):
-//   for j < R/2: (x[j], x[j+R/2]) <- (x[j] cos - x[j+R/2] sin, x[j+R/2] cos + x[j] sin), table row = positions[n].
-// table [P,R] f32 (f64 on ref): R/2 cosines, then R/2 sines; R <= D, dims from R on stay. inverse: rotates back (the gradient).
+// Rotary position embedding (Su et al. 2021) in place on dims [begin, begin + R) of each head of x [N, heads*D] (a column slice
+// is fine); the other dims stay. table [P,R] f32 (f64 on ref): R/2 cosines, then R/2 sines, of row positions[n]:
+//   for j < R/2: (a, b) <- (a cos_j - b sin_j, b cos_j + a sin_j),
+// where a, b are dims j and j + R/2 of those that are rotated, or, interleaved, 2j and 2j + 1. inverse: rotates back (the
+// gradient).
 struct Rope {
   static constexpr const char* name = "rope";
   TensorView x, positions /* i32 [N] */, table;
   int64_t heads = 0;
   bool inverse = false;
+  int64_t begin = 0;
+  bool interleaved = false;
   template <class F>
   void each(F&& f) const {
     f("x", x, Access::update), f("positions", positions, Access::read), f("table", table, Access::read);
@@ -58,14 +62,16 @@ struct AttentionShape {
   // 0, or a soft cap (Gemma 2): scaled scores s become cap * tanh(s / cap), before the mask and the softmax. Not beside ALiBi.
   double cap = 0;
   AttentionDropout dropout;
+  int64_t value_size = 0;  // of a head of v and out, E, where it is not head_size
+  int64_t values() const { return value_size > 0 ? value_size : head_size; }
 };
 
 // out = dropout(softmax(capped(scale * q k^T))) v per segment and head, in O(N) memory, work only where the mask lets something
-// through. q, out [N, H*D]; k, v [M, G*D]; lse [H, N] f32 or f64: log of the sum of exponentials (natural log, of scaled and
-// capped scores, nothing dropped), kept for backward (optional when not training). In f32 it puts an error of 2^-24 |lse| on
-// all probabilities of a row alike, which is more than f32 products leave: runs in f32 keep f64. Rows outside every segment,
-// and rows whose mask lets no key through, get out = 0, lse = -inf. ref and bf16: probabilities are rounded to the type of q
-// before the product with v.
+// through. q [N, H*D]; out [N, H*E]; k [M, G*D]; v [M, G*E] (columns of k's rows are fine); lse [H, N] f32 or f64: log of the
+// sum of exponentials (natural log, of scaled and capped scores, nothing dropped), kept for backward (optional when not
+// training). In f32 it puts an error of 2^-24 |lse| on all probabilities of a row alike, which is more than f32 products leave:
+// runs in f32 keep f64. Rows outside every segment, and rows whose mask lets no key through, get out = 0, lse = -inf. ref and
+// bf16: probabilities are rounded to the type of q before the product with v.
 struct AttentionForward {
   static constexpr const char* name = "attention";
   TensorView q, k, v, out, lse;
@@ -120,7 +126,36 @@ struct SoftmaxBackward {
   double flops() const { return 5.0 * probs.count(); }
 };
 
-// Pairs (query, key) that the mask lets through, summed over segments: the work of attention is 4 D H times this.
+// Heads of keys and values from what latent attention (DeepSeek-V2, 2024) keeps of a token. kv [N, H*(D+E)]: per head D
+// channels of the key, then E of the value; rope [N, R], the rotated channels that the keys of all heads share:
+//   keys[h] = (kv[h][0, D), rope),  values[h] = kv[h][D, D+E).
+// keys [N, H*(D+R)], values [N, H*E]; all of one type.
+struct LatentKeysForward {
+  static constexpr const char* name = "latent_keys";
+  TensorView kv, rope, keys, values;
+  int64_t heads = 0;
+  template <class F>
+  void each(F&& f) const {
+    f("kv", kv, Access::read), f("rope", rope, Access::read), f("keys", keys, Access::write),
+        f("values", values, Access::write);
+  }
+  double flops() const { return 0; }
+};
+
+// Its gradient: dkv takes what dkeys and dvalues have of it, drope the sum over heads, in order, rounded once.
+struct LatentKeysBackward {
+  static constexpr const char* name = "latent_keys_backward";
+  TensorView dkeys, dvalues, dkv, drope;
+  int64_t heads = 0;
+  template <class F>
+  void each(F&& f) const {
+    f("dkeys", dkeys, Access::read), f("dvalues", dvalues, Access::read), f("dkv", dkv, Access::write),
+        f("drope", drope, Access::write);
+  }
+  double flops() const { return static_cast<double>(heads * drope.count()); }
+};
+
+// Pairs (query, key) that the mask lets through, summed over segments: the work of attention is 2 (D + E) H times this.
 double attention_pairs(const AttentionShape& at);
 
 }  // namespace ravine

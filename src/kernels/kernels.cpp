@@ -28,8 +28,8 @@ double attention_pairs(const AttentionShape& at) {
   return pairs;
 }
 
-double AttentionForward::flops() const { return 4.0 * at.head_size * at.heads * attention_pairs(at); }
-double AttentionBackward::flops() const { return 8.0 * at.head_size * at.heads * attention_pairs(at); }
+double AttentionForward::flops() const { return 2.0 * (at.head_size + at.values()) * at.heads * attention_pairs(at); }
+double AttentionBackward::flops() const { return 4.0 * (at.head_size + at.values()) * at.heads * attention_pairs(at); }
 
 Kernels meta_kernels(const Kernels& like) {
   Kernels k = like;

@@ -1,7 +1,7 @@
 // The one door to arithmetic (seam S1): a table of kernels over small argument structs. Backends (ref, cpu, meta) fill it.
 //
 // Letters: N tokens of a micro batch (ragged, all sequences after another), C channels, H heads, G key/value heads, D head
-// size, V vocabulary, I width of the MLP. Activations are [N, C].
+// size (E of values, where it differs), V vocabulary, I width of the MLP. Activations are [N, C].
 //
 // Every argument struct names itself, lists its own tensors with each(f(name, view, access)) and counts its flops(); that makes
 // meta, shadow, dump, statistics, fault injection and profiles generic. An absent tensor (rank 0) is optional where said so.
@@ -45,11 +45,11 @@ struct KernelList {
 using AllKernels =
     KernelList<EmbeddingForward, EmbeddingBackward, RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward,
                HeadNormForward, HeadNormBackward, RowDot, PartNormForward, PartNormBackward, UnitRowsForward, UnitRowsBackward,
-               Matmul, SumRows, Rope, AttentionForward, AttentionBackward, SoftmaxForward, SoftmaxBackward, SoftCapForward,
-               SoftCapBackward, SwigluForward, SwigluBackward, GegluForward, GegluBackward, GeluForward, GeluBackward, Dropout,
-               LossHead, LogSumExp, CrossEntropy, Add, Multiply, Cast, Fill, SumSquares, AdamW, Sgd, Lion, Adagrad, WeightedSum,
-               AdamDirection, FactoredMoments, FactoredScale, RootScale, Cadam, TimesRoot, LargestRatio, PackSigns,
-               UnpackSigns>;
+               Matmul, SumRows, Rope, LatentKeysForward, LatentKeysBackward, AttentionForward, AttentionBackward,
+               SoftmaxForward, SoftmaxBackward, SoftCapForward, SoftCapBackward, SwigluForward, SwigluBackward, GegluForward,
+               GegluBackward, GeluForward, GeluBackward, Dropout, LossHead, LogSumExp, CrossEntropy, Add, Multiply, Cast, Fill,
+               SumSquares, AdamW, Sgd, Lion, Adagrad, WeightedSum, AdamDirection, FactoredMoments, FactoredScale, RootScale,
+               Cadam, TimesRoot, LargestRatio, PackSigns, UnpackSigns>;
 
 struct Kernels {
   const char* backend = "";

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <variant>
 
 #include "engine/ops/add.h"
 #include "engine/ops/add_branch.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/embedding.h"
 #include "model/layers/embedding.h"
+#include "model/layers/latent_attention.h"
 
 namespace ravine {
 namespace {
@@ -18,7 +20,7 @@ struct Layer {
         const RopeTable* table)
       : topology(s.topology),
         before_attention(norm_if(s.topology != Topology::post_norm, set, unit, name + ".input_layernorm", s)),
-        attention(set, unit, name + ".self_attn", static_cast<int>(index), a, table),
+        attention_(make_attention(set, unit, name + ".self_attn", index, a, table)),
         after_attention(norm_if(normed_branches(), set, unit, name + ".post_attention_layernorm", s)),
         before_mlp(norm_if(s.topology != Topology::post_norm, set, unit,
                            name + (normed_branches() ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"), s)),
@@ -78,6 +80,15 @@ struct Layer {
   static std::optional<Norm> norm_if(bool there, ParamSet& set, Unit& unit, const std::string& name, const DecoderSpec& s) {
     return there ? std::optional<Norm>(std::in_place, set, unit, name, s.attention.hidden, s.norm) : std::nullopt;
   }
+  using AnyAttention = std::variant<Attention, LatentAttention>;
+  static AnyAttention make_attention(ParamSet& set, Unit& unit, const std::string& name, int64_t index, const AttentionSpec& a,
+                                     const RopeTable* table) {
+    if (a.latent) return LatentAttention(set, unit, name, static_cast<int>(index), a, *table);
+    return Attention(set, unit, name, static_cast<int>(index), a, table);
+  }
+  Tensor attention(Ctx& c, const Tensor& x) const {
+    return std::visit([&](const auto& a) { return a(c, x); }, attention_);
+  }
   static Tensor normed(Ctx& c, const Norm& norm, Tensor t) { return norm(c, {std::move(t), {}}).out; }
   static Tensor branch(Ctx& c, const char* name, Tensor t) {
     Ctx::Scope scope(c, name);
@@ -87,7 +98,7 @@ struct Layer {
   // In the order in which their parameters are declared.
   Topology topology;
   std::optional<Norm> before_attention;
-  Attention attention;
+  AnyAttention attention_;
   std::optional<Norm> after_attention, before_mlp;
   Mlp mlp;
   std::optional<Norm> after_mlp;
@@ -104,22 +115,25 @@ double rounded(double x, DType type) {
 class Decoder : public Model {
  public:
   Decoder(const Json& config, ModelFacts facts, DecoderSpec spec) : spec_(std::move(spec)) {
-    require(spec_.attention.value_size == 0 || spec_.attention.value_size == spec_.attention.head_size,
-            "decoder: heads of values of {} beside keys of {}: kernels and caches take one size", spec_.attention.value_size,
-            spec_.attention.head_size);
+    require(
+        spec_.attention.latent || spec_.attention.value_size == 0 || spec_.attention.value_size == spec_.attention.head_size,
+        "decoder: heads of values of {} beside keys of {}, without latents", spec_.attention.value_size,
+        spec_.attention.head_size);
+    require(!spec_.attention.latent || (spec_.rope && spec_.rope->dims == spec_.attention.latent->rotated),
+            "decoder: latent attention rotates {} channels", spec_.attention.latent ? spec_.attention.latent->rotated : 0);
     for (const auto& [what, n] : {std::pair{"windows", spec_.windows.size()}, {"MLPs", spec_.mlps.size()}})
       require(n == 0 || static_cast<int64_t>(n) == facts.layers, "decoder: {} {} for {} layers", n, what, facts.layers);
     config_ = config;
     facts_ = std::move(facts);
     const AttentionSpec& a = spec_.attention;
     facts_.hidden = a.hidden, facts_.heads = a.heads, facts_.kv_heads = a.kv_heads, facts_.head_size = a.head_size;
-    facts_.window = a.window;
+    facts_.value_size = a.value_size > 0 ? a.value_size : a.head_size, facts_.window = a.window;
     if (spec_.rope) table_ = std::make_unique<RopeTable>(*spec_.rope);
     params_.adapter_of = spec_.adapter_of;
     add_embedding();
     for (int64_t i = 0; i < facts_.layers; ++i) add_layer(i);
     add_head();
-    files_ = weight_files(params_, spec_.names, a.head_size);
+    files_ = weight_files(params_, spec_.names, facts_.layers, a.head_size);
   }
 
   void prepare(int64_t positions, const Types& types, DeviceKind device) override {

@@ -32,7 +32,7 @@ double Model::training_flops_per_token(int64_t T) const {
   for (const Param& p : params_.params())
     if (p.use == Use::matrix || p.use == Use::unit_matrix)
       products += (p.trainable ? 6.0 : 4.0) * static_cast<double>(p.shape.count());
-  return products + 6.0 * keys * static_cast<double>(facts_.heads * facts_.head_size);
+  return products + 3.0 * keys * static_cast<double>(facts_.heads * (facts_.head_size + facts_.value_size));
 }
 
 std::unique_ptr<Model> open_model(const std::string& path) {

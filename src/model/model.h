@@ -24,7 +24,8 @@ struct Block {
 // Figures that plans, logs and caches need; the same for every family.
 struct ModelFacts {
   std::string family;
-  int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_size = 0, vocabulary = 0, max_positions = 0, window = 0;
+  int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_size = 0, value_size = 0, vocabulary = 0, max_positions = 0,
+          window = 0;  // value_size: of a head of values, which may be another than that of keys
   std::vector<int64_t> eos;
   int64_t bos = -1, pad = -1;
 };
@@ -67,8 +68,9 @@ class Model {
   const ParamSet& params() const { return params_; }
   const std::vector<Block>& blocks() const { return blocks_; }
 
-  // 6 * (parameters in products, 4 * where they are frozen) + attention 6 T C per token and layer (causal half; forward and
-  // twice for backward); under a window of w < T 12 (w - w^2 / 2T) C: the last w keys, fewer at the beginning.
+  // 6 * (parameters in products, 4 * where they are frozen) + attention 3 T H (D + E) per token and layer, D and E the sizes of
+  // a head of keys and of values (causal half; forward and twice for backward); under a window of w < T 6 (w - w^2 / 2T) H (D +
+  // E): the last w keys, fewer at the beginning.
   double training_flops_per_token(int64_t sequence_length) const;
 
  protected:

@@ -24,15 +24,19 @@ auto meaning(const MlpSpec& s) {
 }
 
 auto meaning(const AttentionSpec& s) {  // the window is asked of each layer
-  const auto& [hidden, heads, kv_heads, head_size, window, qkv_bias, out_bias, alibi, norms, eps, scale, cap, value_size, std,
-               out_std] = s;
+  const auto& [hidden, heads, kv_heads, head_size, window, qkv_bias, out_bias, alibi, norms, eps, scale, cap, value_size,
+               latent, std, out_std] = s;
+  const auto& [q_rank, kv_rank, rotated, bias] = latent.value_or(LatentSpec());
   return std::tuple(hidden, heads, kv_heads, head_size, qkv_bias, out_bias, alibi, norms,
-                    norms == AttentionSpec::Norms::none ? 0 : eps, scale, cap, value_size);
+                    norms == AttentionSpec::Norms::none && !latent ? 0 : eps, scale, cap, value_size, q_rank, kv_rank, rotated,
+                    bias);
 }
 
 auto meaning(const RopeSettings& s) {
-  const auto& [type, theta, factor, low, high, fast, slow, attention, near, far, truncate, original, max, share, dims] = s;
-  return std::tuple(type, theta, factor, low, high, fast, slow, attention, near, far, truncate, original, max, dims);
+  const auto& [type, theta, factor, low, high, fast, slow, attention, scores, near, far, truncate, original, max, share, dims,
+               interleaved] = s;  // the factor of scores is in the scale of attention
+  return std::tuple(type, theta, factor, low, high, fast, slow, attention, near, far, truncate, original, max, dims,
+                    interleaved);
 }
 
 bool same_spec(const DecoderSpec& a, const DecoderSpec& b, int64_t layers) {

@@ -1,5 +1,6 @@
 #include "model/weight_files.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -49,8 +50,13 @@ bool WeightFiles::constant(const std::string& name) const {
   return false;
 }
 
-WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, int64_t head_size) {
-  WeightFiles f{names.architecture, names.base, {}, {}, {names.constants.begin(), names.constants.end()}};
+bool WeightFiles::is_further(const std::string& name) const {
+  return std::any_of(further.begin(), further.end(), [&](const std::string& begin) { return name.starts_with(begin); });
+}
+
+WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, int64_t layers, int64_t head_size) {
+  WeightFiles f{names.architecture, names.base, {}, {}, {names.constants.begin(), names.constants.end()}, {}};
+  for (int64_t i = 0; i < names.further_layers; ++i) f.further.push_back(fmt::format("{}{}.", names.layers, layers + i));
   std::map<std::string, size_t> places;
   for (const Param& p : params.params()) {
     if (p.adapter) continue;

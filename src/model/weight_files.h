@@ -20,6 +20,8 @@ struct CheckpointNames {
   enum Joined : uint8_t { stacked, per_head } joined = stacked;
   bool transposed = false;             // matrices of layers are stored [in, out]
   std::vector<const char*> constants;  // ends of names of buffers that some versions store and nobody reads
+  // Layers behind the last one that files may hold: heads that predict further tokens (DeepSeek-V3). Nobody reads them.
+  int64_t further_layers = 0;
   // MindSpore Transformers' spelling: of its Llama class, of its newer ones (as Megatron-core), or none that is known.
   enum class MindFormers : uint8_t { none, llama, core } mindformers = MindFormers::none;
 };
@@ -42,10 +44,15 @@ struct WeightFiles {
   std::vector<FileTensor> tensors;  // in order of the parameters
   std::vector<std::string> copies;  // names of tied parameters: files may hold them, nobody reads them
   std::vector<std::string> constants;
+  std::vector<std::string> further;  // beginnings of names of further layers
   bool constant(const std::string& name) const;
+  bool is_further(const std::string& name) const;
 };
 
 // head_size: rows of a head in a tensor that is joined per head.
-WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, int64_t head_size);
+WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, int64_t layers, int64_t head_size);
+// What to tell of further layers that files hold.
+inline constexpr const char* kFurtherLayers =
+    "left out: heads that predict further tokens (multi-token prediction), which are not offered yet; the model itself is whole";
 
 }  // namespace ravine

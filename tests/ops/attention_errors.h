@@ -59,7 +59,7 @@ struct ForwardErrors {
 inline ForwardErrors forward_errors(const AttentionForward& a, double u = kU32) {
   auto gamma = [u](double roundings) { return gamma_of(roundings, u); };
   const AttentionShape& at = a.at;
-  int64_t n = a.q.rows(), d = at.head_size;
+  int64_t n = a.q.rows(), d = at.values();
   auto q = values(a.q), k = values(a.k), v = values(a.v);
   ForwardErrors errors{std::vector<double>(n * at.heads * d), std::vector<double>(at.heads * n)};
   double u16 = size_of(a.q.dtype) > 2 ? 0 : unit(a.q.dtype), lost = a.q.dtype == DType::f16 ? 2 * smallest(a.q.dtype) : 0;
@@ -96,9 +96,10 @@ struct BackwardErrors {
 inline BackwardErrors backward_errors(const AttentionBackward& a, double u = kU32) {
   auto gamma = [u](double roundings) { return gamma_of(roundings, u); };
   const AttentionShape& at = a.at;
-  int64_t n = a.q.rows(), m = a.k.rows(), d = at.head_size, wide = at.heads * d, narrow = at.kv_heads * d;
+  int64_t n = a.q.rows(), m = a.k.rows(), d = at.head_size, w = at.values(), wide = at.heads * d, narrow = at.kv_heads * d;
   auto q = values(a.q), k = values(a.k), v = values(a.v), out = values(a.out), dout = values(a.dout);
-  BackwardErrors errors{std::vector<double>(n * wide), std::vector<double>(m * narrow), std::vector<double>(m * narrow)};
+  BackwardErrors errors{std::vector<double>(n * wide), std::vector<double>(m * narrow),
+                        std::vector<double>(m * at.kv_heads * w)};
   double u16 = size_of(a.q.dtype) > 2 ? 0 : unit(a.q.dtype), lost = a.q.dtype == DType::f16 ? 2 * smallest(a.q.dtype) : 0;
   for (const Segment& seg : at.segments) {
     double terms = gamma(static_cast<double>(seg.k_count + seg.q_count * (at.heads / at.kv_heads)) + 4);
@@ -107,26 +108,27 @@ inline BackwardErrors backward_errors(const AttentionBackward& a, double u = kU3
         VisibleRow r = visible(q, k, at, seg, i, h);
         int64_t row = seg.q_begin + i, g = h / (at.heads / at.kv_heads);
         double lse = std::fabs(get(a.lse, h, row)), delta = 0;
-        for (int64_t e = 0; e < d; ++e) delta += std::fabs(dout[row * wide + h * d + e] * out[row * wide + h * d + e]);
+        const int64_t from = (row * at.heads + h) * w;  // in out and its gradient
+        for (int64_t e = 0; e < w; ++e) delta += std::fabs(dout[from + e] * out[from + e]);
         for (size_t j = 0; j < r.keys.size(); ++j) {
           int64_t key = r.keys[j];
           double p = std::exp(r.s[j] - get(a.lse, h, row)), dp = 0;
-          for (int64_t e = 0; e < d; ++e)
-            dp += r.kept[j] * std::fabs(dout[row * wide + h * d + e] * v[key * narrow + g * d + e]);
+          const int64_t value = (key * at.kv_heads + g) * w;
+          for (int64_t e = 0; e < w; ++e) dp += r.kept[j] * std::fabs(dout[from + e] * v[value + e]);
           // The slope of a cap, 1 - (s / cap)^2, is at most 1 and off by twice what s / cap is off by.
           double slope_error = at.cap == 0 ? 0 : 2 * gamma(score_roundings(at)) * r.magnitude[j] / at.cap + gamma(6);
           double p_error =
               std::expm1(gamma(score_roundings(at)) * r.magnitude[j] + 4 * u * (std::fabs(r.s[j]) + lse)) + gamma(kFunction);
           constexpr double kFlushed = 0x1p-79;
-          double ds = p * (dp + delta), ds_error = ds * (p_error + slope_error + gamma(d + 6) + 3 * u16 + terms) +
+          double ds = p * (dp + delta), ds_error = ds * (p_error + slope_error + gamma(std::max(d, w) + 6) + 3 * u16 + terms) +
                                                    lost / std::min(1.0, at.scale) + kFlushed * (dp + delta);
           for (int64_t e = 0; e < d; ++e) {
             errors.dq[row * wide + h * d + e] += at.scale * ds_error * std::fabs(k[key * narrow + g * d + e]);
             errors.dk[key * narrow + g * d + e] += at.scale * ds_error * std::fabs(q[row * wide + h * d + e]);
-            errors.dv[key * narrow + g * d + e] +=
-                (r.kept[j] * p * (p_error + gamma(2) + 2 * u16 + terms) + lost + r.kept[j] * kFlushed) *
-                std::fabs(dout[row * wide + h * d + e]);
           }
+          for (int64_t e = 0; e < w; ++e)
+            errors.dv[value + e] += (r.kept[j] * p * (p_error + gamma(2) + 2 * u16 + terms) + lost + r.kept[j] * kFlushed) *
+                                    std::fabs(dout[from + e]);
         }
       }
   }

@@ -6,7 +6,8 @@ namespace ravine {
 namespace {
 
 struct Heads {
-  int64_t heads, kv_heads, size;
+  int64_t heads, kv_heads, size, value_size = 0;
+  int64_t values() const { return value_size > 0 ? value_size : size; }
 };
 struct Batch {
   const char* what;
@@ -40,7 +41,8 @@ const std::vector<Batch> kBatches = {
     {"keys shared by segments", {{0, 20, 0, 40}, {21, 30, 10, 70}}, 52, 81},
     documents("several blocks of queries per task", {520}, 0),
 };
-const Heads kHeads[] = {{2, 2, 8}, {4, 2, 10}, {3, 1, 16}, {4, 2, 64}, {2, 1, 128}, {6, 1, 8}, {12, 12, 8}};
+const Heads kHeads[] = {{2, 2, 8}, {4, 2, 10},  {3, 1, 16},     {4, 2, 64},     {2, 1, 128},
+                        {6, 1, 8}, {12, 12, 8}, {4, 2, 24, 10}, {3, 3, 10, 40}, {20, 1, 21, 16}};
 const Masking kMasks[] = {{true, 0},
                           {false, 0},
                           {true, 17},
@@ -78,16 +80,18 @@ void at_dropout(AttentionShape& at, double p, const TensorView& places, const Te
 // q, k, v as column slices of one product's output where they have the same rows.
 AttentionForward inputs(Case& c, DType t, const Batch& b, const Heads& h, const Masking& mask, double spread = 2) {
   AttentionForward a;
-  int64_t wide = h.heads * h.size, narrow = h.kv_heads * h.size;
+  int64_t wide = h.heads * h.size, narrow = h.kv_heads * h.size, of_values = h.kv_heads * h.values();
   if (b.q_rows == b.k_rows) {
-    TensorView qkv = c.input(1, t, {b.q_rows, wide + 2 * narrow}, 2, spread);
-    a.q = qkv.columns(0, wide), a.k = qkv.columns(wide, narrow), a.v = qkv.columns(wide + narrow, narrow);
+    TensorView qkv = c.input(1, t, {b.q_rows, wide + narrow + of_values}, 2, spread);
+    a.q = qkv.columns(0, wide), a.k = qkv.columns(wide, narrow), a.v = qkv.columns(wide + narrow, of_values);
   } else {
     a.q = c.input(1, t, {b.q_rows, wide}, 3, spread), a.k = c.input(2, t, {b.k_rows, narrow}, 1, spread);
-    a.v = c.input(3, t, {b.k_rows, narrow}, 5, spread);
+    a.v = c.input(3, t, {b.k_rows, of_values}, 5, spread);
+    if (h.value_size > 0 && h.value_size < h.size) a.v = a.k.columns(0, of_values);  // values may be columns of the keys
   }
   a.at = {b.segments,  h.heads,     h.kv_heads, h.size,  1 / std::sqrt(static_cast<double>(h.size)),
           mask.causal, mask.window, {},         mask.cap};
+  a.at.value_size = h.value_size;
   if (mask.dropout != 0) {
     std::vector<int64_t> places, sequences;
     for (int64_t i = 0; i < b.q_rows; ++i) places.push_back(1000 + i % 300), sequences.push_back((int64_t{1} << 33) + i / 300);
@@ -102,14 +106,15 @@ void each_case(DType t, F&& f) {
   for (const Batch& b : kBatches)
     for (const Heads& h : kHeads)
       for (const Masking& m : kMasks) {
-        if (b.q_rows >= 500 && (h.kv_heads != 12 || m.window > 17)) continue;            // only as many heads fill a task
+        if (b.q_rows >= 500 && (h.kv_heads != 12 || m.window > 17)) continue;  // only as many heads fill a task
+        if (m.alibi && h.heads > static_cast<int64_t>(kSlopes.size())) continue;
         if (b.q_rows >= 300 && h.size > 10 && (m.window > 1 || h.size != 64)) continue;  // the long ones with some sizes only
         if (m.cap != 0 || m.dropout != 0) {  // groups of two and of six; the longest with both
           if (b.q_rows < 500 ? h.size != 10 && h.heads != 6 : m.cap == 0 || m.dropout == 0) continue;
         }
         f(b, h, m,
-          fmt::format("{} {}: {} heads, {} kv heads of {}, causal {} window {} alibi {} cap {} dropout {}", name(t), b.what,
-                      h.heads, h.kv_heads, h.size, m.causal, m.window, m.alibi, m.cap, m.dropout));
+          fmt::format("{} {}: {} heads, {} kv heads of {}, {}, causal {} window {} alibi {} cap {} dropout {}", name(t), b.what,
+                      h.heads, h.kv_heads, h.size, h.values(), m.causal, m.window, m.alibi, m.cap, m.dropout));
       }
 }
 
@@ -118,7 +123,7 @@ TEST_P(CpuAttention, Forward) {
   each_case(type(), [&](const Batch& b, const Heads& h, const Masking& m, const std::string& what) {
     Case c;
     AttentionForward a = inputs(c, type(), b, h, m);
-    a.out = c.output(type(), {b.q_rows, h.heads * h.size}, 3);
+    a.out = c.output(type(), {b.q_rows, h.heads * h.values()}, 3);
     a.lse = c.output(DType::f32, {h.heads, b.q_rows});
     ForwardErrors errors = forward_errors(a);
     auto o = run_both(a, kernels);
@@ -139,18 +144,18 @@ TEST_P(CpuAttention, Backward) {
     Case c;
     DType t = type();
     AttentionForward f = inputs(c, t, b, h, m);
-    f.out = c.output(t, {b.q_rows, h.heads * h.size}, 1), f.lse = c.output(DType::f32, {h.heads, b.q_rows});
+    f.out = c.output(t, {b.q_rows, h.heads * h.values()}, 1), f.lse = c.output(DType::f32, {h.heads, b.q_rows});
     ref_kernels().of<AttentionForward>().run(f, nullptr);
     AttentionBackward a;
     a.q = f.q, a.k = f.k, a.v = f.v, a.out = f.out, a.lse = f.lse, a.at = f.at;
-    a.dout = c.input(4, t, {b.q_rows, h.heads * h.size}, 2);
-    int64_t wide = h.heads * h.size, narrow = h.kv_heads * h.size;
+    a.dout = c.input(4, t, {b.q_rows, h.heads * h.values()}, 2);
+    int64_t wide = h.heads * h.size, narrow = h.kv_heads * h.size, of_values = h.kv_heads * h.values();
     if (b.q_rows == b.k_rows) {
-      TensorView all = c.output(t, {b.q_rows, wide + 2 * narrow}, 4);
-      a.dq = all.columns(0, wide), a.dk = all.columns(wide, narrow), a.dv = all.columns(wide + narrow, narrow);
+      TensorView all = c.output(t, {b.q_rows, wide + narrow + of_values}, 4);
+      a.dq = all.columns(0, wide), a.dk = all.columns(wide, narrow), a.dv = all.columns(wide + narrow, of_values);
     } else {
       a.dq = c.output(t, {b.q_rows, wide}, 2), a.dk = c.output(t, {b.k_rows, narrow}, 1),
-      a.dv = c.output(t, {b.k_rows, narrow}, 3);
+      a.dv = c.output(t, {b.k_rows, of_values}, 3);
     }
     BackwardErrors errors = backward_errors(a);
     auto o = run_both(a, kernels);

@@ -237,17 +237,17 @@ TEST(Gradients, MatmulAndBias) {  // out = x W^T + bias
   expect_gradient(loss, k + 2 + m * n, f.bias, db, "dbias");
 }
 
-TEST(Gradients, Rope) {
+void check_rope(int64_t begin, bool interleaved) {
   Case c;
   int64_t n = 4, heads = 2, d = 10, r = 8;
   TensorView x = f64(c, 1, {n, heads * d}), dout = f64(c, 2, {n, heads * d}), y = c.output(DType::f64, {n, heads * d});
   TensorView positions = c.integers(DType::i32, {5, 0, 3, 3}), table = f64(c, 3, {6, r}),
              dx = c.output(DType::f64, {n, heads * d});
   kRef.of<Cast>().run({dout, dx}, nullptr);
-  kRef.of<Rope>().run({dx, positions, table, heads, true}, nullptr);
+  kRef.of<Rope>().run({dx, positions, table, heads, true, begin, interleaved}, nullptr);
   auto loss = [&] {
     kRef.of<Cast>().run({x, y}, nullptr);
-    kRef.of<Rope>().run({y, positions, table, heads, false}, nullptr);
+    kRef.of<Rope>().run({y, positions, table, heads, false, begin, interleaved}, nullptr);
     Value v;
     v.add(y, dout);
     return v;
@@ -255,16 +255,45 @@ TEST(Gradients, Rope) {
   expect_gradient(loss, 3 + n * heads * d, x, dx, "dx");
 }
 
+TEST(Gradients, Rope) {
+  check_rope(0, false);
+  check_rope(2, false);
+  check_rope(0, true);
+  check_rope(1, true);
+}
+
+TEST(Gradients, LatentKeys) {
+  for (int64_t own : {3, 0}) {
+    Case c;
+    const int64_t n = 4, heads = 3, shared = 2, size = 5;
+    TensorView kv = f64(c, 1, {n, heads * (own + size)}), rope = f64(c, 2, {n, shared});
+    TensorView keys = c.output(DType::f64, {n, heads * (own + shared)}), values = c.output(DType::f64, {n, heads * size});
+    TensorView dkeys = f64(c, 3, {n, heads * (own + shared)}), dvalues = f64(c, 4, {n, heads * size});
+    TensorView dkv = c.output(DType::f64, {n, heads * (own + size)}), drope = c.output(DType::f64, {n, shared});
+    kRef.of<LatentKeysBackward>().run({dkeys, dvalues, dkv, drope, heads}, nullptr);
+    auto loss = [&] {
+      kRef.of<LatentKeysForward>().run({kv, rope, keys, values, heads}, nullptr);
+      Value v;
+      v.add(keys, dkeys), v.add(values, dvalues);
+      return v;
+    };
+    const int64_t roundings = n * heads * (own + shared + size);
+    expect_gradient(loss, roundings, kv, dkv, "dkv");
+    expect_gradient(loss, roundings, rope, drope, "drope");
+  }
+}
+
 void check_attention(AttentionShape at, int64_t q_rows, int64_t k_rows, const std::string& what) {
   Case c;
   int64_t wide = at.heads * at.head_size, narrow = at.kv_heads * at.head_size;
+  int64_t out = at.heads * at.values(), of_values = at.kv_heads * at.values();
   AttentionForward f;
-  f.q = f64(c, 1, {q_rows, wide}), f.k = f64(c, 2, {k_rows, narrow}), f.v = f64(c, 3, {k_rows, narrow});
-  f.out = c.output(DType::f64, {q_rows, wide}), f.lse = c.output(DType::f64, {at.heads, q_rows}), f.at = at;
+  f.q = f64(c, 1, {q_rows, wide}), f.k = f64(c, 2, {k_rows, narrow}), f.v = f64(c, 3, {k_rows, of_values});
+  f.out = c.output(DType::f64, {q_rows, out}), f.lse = c.output(DType::f64, {at.heads, q_rows}), f.at = at;
   AttentionBackward b;
-  b.dout = f64(c, 4, {q_rows, wide}), b.q = f.q, b.k = f.k, b.v = f.v, b.out = f.out, b.lse = f.lse, b.at = at;
+  b.dout = f64(c, 4, {q_rows, out}), b.q = f.q, b.k = f.k, b.v = f.v, b.out = f.out, b.lse = f.lse, b.at = at;
   b.dq = c.output(DType::f64, {q_rows, wide}), b.dk = c.output(DType::f64, {k_rows, narrow}),
-  b.dv = c.output(DType::f64, {k_rows, narrow});
+  b.dv = c.output(DType::f64, {k_rows, of_values});
   auto loss = [&] {
     kRef.of<AttentionForward>().run(f, nullptr);
     Value v;
@@ -273,7 +302,7 @@ void check_attention(AttentionShape at, int64_t q_rows, int64_t k_rows, const st
   };
   loss();
   kRef.of<AttentionBackward>().run(b, nullptr);
-  int64_t roundings = 2 * at.head_size + 3 * k_rows + 20 + q_rows * wide;
+  int64_t roundings = at.head_size + at.values() + 3 * k_rows + 20 + q_rows * out;
   expect_gradient(loss, roundings, f.q, b.dq, what + " dq");
   expect_gradient(loss, roundings, f.k, b.dk, what + " dk");
   expect_gradient(loss, roundings, f.v, b.dv, what + " dv");
@@ -288,6 +317,13 @@ TEST(Gradients, Attention) {
   check_attention({packed, 2, 1, 3, 0.6, true, 2}, 10, 10, "packed, window");
   check_attention({cache, 3, 1, 4, 0.5, true, 0}, 5, 12, "cache");
   check_attention({shared, 2, 1, 4, 0.5, false, 3}, 6, 6, "shared keys");
+  for (int64_t values : {2, 5}) {
+    AttentionShape at{packed, 4, 2, 3, 0.6, true, 0};
+    at.value_size = values;
+    check_attention(at, 10, 10, "packed, values of another width");
+    at.segments = cache, at.window = 3;
+    check_attention(at, 5, 12, "cache, values of another width");
+  }
   const double slopes[] = {0.5, 0.0625};
   check_attention({packed, 2, 1, 3, 0.6, true, 0, slopes}, 10, 10, "packed, ALiBi");
   check_attention({cache, 2, 2, 4, 0.5, false, 3, slopes}, 5, 12, "cache, window and ALiBi");

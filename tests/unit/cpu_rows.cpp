@@ -203,22 +203,30 @@ TEST(CpuRows, Embedding) {
 TEST(CpuRows, RopeTurnsAndReturns) {
   each_target([] {
     for (DType t : kTypes)
-      for (int64_t half : {4, 16, 19}) {
+      for (const auto& [half, begin, pairs] : {std::tuple<int64_t, int64_t, bool>{4, 0, false},
+                                               {16, 0, false},
+                                               {19, 0, false},
+                                               {19, 2, false},
+                                               {4, 3, true},
+                                               {16, 0, true},
+                                               {19, 2, true}}) {
         const int64_t n = 9, heads = 3, size = 40, p = 13;
         Buffer x(t, n, heads * size, 1), was = x, table(DType::f32, p, 2 * half, 2, 0, 1), at = vector_of(DType::i32, n);
         for (int64_t i = 0; i < n; ++i) at.set(0, i, static_cast<double>((i * 5) % p));
         for (bool inverse : {false, true}) {
           x = was;
-          run(Rope{x.view(), flat(at), table.view(), heads, inverse});
+          run(Rope{x.view(), flat(at), table.view(), heads, inverse, begin, pairs});
           for (int64_t i = 0; i < n; ++i)
             for (int64_t h = 0; h < heads; ++h)
               for (int64_t j = 0; j < size; ++j) {
                 int64_t row = static_cast<int64_t>(at.get(0, i)), col = h * size + j;
                 double a = was.get(i, col), want = a, big = 0;
-                if (j < 2 * half) {
-                  double c = table.get(row, j % half), s = table.get(row, half + j % half) * (inverse ? -1 : 1);
-                  double b = was.get(i, j < half ? col + half : col - half);
-                  want = j < half ? a * c - b * s : a * c + b * s;
+                if (const int64_t k = j - begin; k >= 0 && k < 2 * half) {
+                  const int64_t angle = pairs ? k / 2 : k % half, apart = pairs ? 1 : half;
+                  const bool first = pairs ? k % 2 == 0 : k < half;
+                  double c = table.get(row, angle), s = table.get(row, half + angle) * (inverse ? -1 : 1);
+                  double b = was.get(i, first ? col + apart : col - apart);
+                  want = first ? a * c - b * s : a * c + b * s;
                   big = std::abs(a * c) + std::abs(b * s);
                 }
                 NEAR_ALL(x, i, col, want, big, 2);
@@ -227,6 +235,34 @@ TEST(CpuRows, RopeTurnsAndReturns) {
         }
         at.set(0, 2, p);
         EXPECT_THROW(run(Rope{x.view(), flat(at), table.view(), heads}), Error);
+      }
+  });
+}
+
+// Copies are copies; the sum over heads is one rounding from exact.
+TEST(CpuRows, LatentKeysAndTheirGradient) {
+  each_target([] {
+    for (DType t : kTypes)
+      for (const auto& [own, shared, size] : {std::tuple<int64_t, int64_t, int64_t>{8, 4, 8}, {5, 18, 7}, {0, 33, 3}}) {
+        const int64_t n = 7, heads = 3;
+        Buffer kv(t, n, heads * (own + size), 1), rope(t, n, shared, 2), keys(t, n, heads * (own + shared)),
+            values(t, n, heads * size);
+        run(LatentKeysForward{kv.view(), rope.view(), keys.view(), values.view(), heads});
+        Buffer dkv(t, n, heads * (own + size)), drope(t, n, shared);
+        run(LatentKeysBackward{keys.view(), values.view(), dkv.view(), drope.view(), heads});
+        for (int64_t i = 0; i < n; ++i) {
+          for (int64_t h = 0; h < heads; ++h) {
+            for (int64_t j = 0; j < own; ++j) ASSERT_EQ(keys.get(i, h * (own + shared) + j), kv.get(i, h * (own + size) + j));
+            for (int64_t j = 0; j < shared; ++j) ASSERT_EQ(keys.get(i, h * (own + shared) + own + j), rope.get(i, j));
+            for (int64_t j = 0; j < size; ++j) ASSERT_EQ(values.get(i, h * size + j), kv.get(i, h * (own + size) + own + j));
+          }
+          for (int64_t j = 0; j < kv.cols; ++j) ASSERT_EQ(dkv.get(i, j), kv.get(i, j)) << "back where they came from";
+          for (int64_t j = 0; j < shared; ++j) {
+            const double want = 3 * rope.get(i, j);
+            NEAR_ALL(drope, i, j, want, std::abs(want), 3);
+          }
+        }
+        for (Buffer* b : {&keys, &values, &dkv, &drope}) ASSERT_TRUE(b->gaps_untouched());
       }
   });
 }

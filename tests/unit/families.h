@@ -43,7 +43,17 @@ inline std::map<std::string, Json> tiny_families() {
   Json neox{{"model_type", "gpt_neox"}, {"hidden_size", 12},        {"intermediate_size", 20},
             {"num_hidden_layers", 2},   {"num_attention_heads", 2}, {"vocab_size", 19},
             {"initializer_range", 0.3}, {"rotary_pct", 0.7},        {"max_position_embeddings", 32}};
+  // All layers dense; yarn with a factor of scores, values of another width than keys.
+  Json latent{
+      {"num_attention_heads", 3}, {"kv_lora_rank", 6}, {"qk_nope_head_dim", 4}, {"qk_rope_head_dim", 6}, {"v_head_dim", 5}};
+  latent["rope_scaling"] = {
+      {"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 5}, {"mscale", 1.0}, {"mscale_all_dim", 0.6}};
+  latent["first_k_dense_replace"] = 2;
+  Json deepseek = with(llama, latent);
+  deepseek.erase("head_dim");
   return {
+      {"deepseek_v2", with(deepseek, {{"model_type", "deepseek_v2"}, {"q_lora_rank", nullptr}, {"mlp_bias", true}})},
+      {"deepseek_v3", with(deepseek, {{"model_type", "deepseek_v3"}, {"q_lora_rank", 7}, {"attention_bias", true}})},
       {"aquila", with(llama, {{"model_type", "aquila"}})},
       {"baichuan-7b", baichuan},
       {"baichuan-13b", alibi},

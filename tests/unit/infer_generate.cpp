@@ -180,7 +180,7 @@ TEST(Generate, NanOfTheModelIsAnError) {
 }
 
 TEST(SlotCache, GrowsAndKeepsWhatIsThere) {
-  SlotCache cache({0, 1}, 3, DType::f32, 2);
+  SlotCache cache({0, 1}, {3, 3}, DType::f32, 2);
   std::vector<float> rows(12);
   auto write = [&](float from) {
     for (float& x : rows) x = from++;
@@ -209,7 +209,7 @@ TEST(SlotCache, GrowsAndKeepsWhatIsThere) {
 }
 
 TEST(SlotCache, SaysHowMuchMemoryIsMissing) {
-  SlotCache cache({0, 99}, 1 << 20, DType::f32, 50000);
+  SlotCache cache({0, 99}, {1 << 20, 1 << 20}, DType::f32, 50000);
   EXPECT_NE(message_of<UserError>([&] { cache.begin_step(1 << 20, 1 << 20); }).find("--batch"), std::string::npos);
 }
 

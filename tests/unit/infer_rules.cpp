@@ -239,7 +239,7 @@ TEST(IndexOfLargest, AnyLengthAndTheFirstOfEquals) {
 // Rows beyond the 64 of one task, in pieces of two slots.
 TEST(SlotCache, TakesManyRowsAndCopiesThem) {
   constexpr int64_t kWide = 3;
-  SlotCache cache({5, 2}, kWide, DType::f32, 3);
+  SlotCache cache({5, 2}, {kWide, kWide}, DType::f32, 3);
   cache.begin_step(150, 400);
   cache.extend(1, 0, 150);
   cache.extend(2, 150, 70);
@@ -441,12 +441,31 @@ TEST(Beams, WhoHearsTokensMayStopHearing) {
   EXPECT_TRUE(generate(s, {{5}}, o)[0].begun);
 }
 
+// Latent attention keeps one row of a token: no values, and no memory for them.
+TEST(SlotCache, RowsWithoutValues) {
+  SlotCache cache({0, 1}, {5, 0}, DType::f32, 2);
+  cache.begin_step(3, 100);
+  cache.extend(1, 0, 2);
+  std::vector<float> rows(10);
+  std::iota(rows.begin(), rows.end(), 1.0f);
+  const TensorView view = view_of(rows.data(), DType::f32, {2, 5});
+  const auto [kept, none] = cache.append(1, view, {});
+  EXPECT_TRUE(none.absent());
+  EXPECT_EQ(kept.row<float>(4)[4], 10) << "slot 1 begins at row 3";
+  EXPECT_EQ(cache.bytes(), 2 * 2 * 3 * 5 * 4);
+  EXPECT_THROW(cache.append(1, view, view), Error);
+  cache.copy(1, 0);
+  cache.begin_step(4, 100);  // grows
+  cache.extend(0, 0, 1);
+  EXPECT_EQ(cache.append(1, view, {}).first.row<float>(1)[0], 6) << "of slot 0, copied from slot 1 before the cache grew";
+}
+
 TEST(SlotCache, ShareOfOneRank) {
   constexpr int64_t rows = 1 << 15;  // 16 MiB, which a millionth of no machine has
-  SlotCache cache({0}, 64, DType::f32, 1, 1'000'000);
+  SlotCache cache({0}, {64, 64}, DType::f32, 1, 1'000'000);
   const std::string said = message_of<UserError>([&] { cache.begin_step(rows, rows); });
   EXPECT_NE(said.find("this rank has"), std::string::npos) << said;
-  SlotCache all({0}, 1 << 20, DType::f32, 50000);
+  SlotCache all({0}, {1 << 20, 1 << 20}, DType::f32, 50000);
   EXPECT_NE(message_of<UserError>([&] { all.begin_step(1 << 20, 1 << 20); }).find("this machine has"), std::string::npos);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 std::map<std::string, Json> configs() {
   std::map<std::string, Json> tiny = tiny_families(), out;
-  for (const char* name : {"gpt2", "bloom", "pythia", "baichuan-7b", "qwen2", "qwen3"}) {
+  for (const char* name : {"gpt2", "bloom", "pythia", "baichuan-7b", "qwen2", "qwen3", "deepseek_v3"}) {
     Json c = tiny.at(name);
     for (const char* key : {"num_attention_heads", "n_head"})
       if (c.contains(key)) c[key] = 4;

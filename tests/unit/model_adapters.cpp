@@ -27,15 +27,18 @@ TinyBatch two_sequences() {
 }
 
 // A module whose name in files several declared ones share has one A.
-const std::vector<std::pair<std::string, std::vector<std::string>>> kCases = {{"llama", {"all-linear"}},
-                                                                              {"llama", {"q_proj", "v_proj", "down_proj"}},
-                                                                              {"bloom", {"query_key_value", "dense"}},
-                                                                              {"gpt2", {"c_attn", "c_proj"}},
-                                                                              {"gemma2", {"all-linear"}},
-                                                                              {"phi3", {"qkv_proj", "gate_up_proj"}},
-                                                                              {"pythia", {"query_key_value"}},
-                                                                              {"qwen2", {"all-linear"}},
-                                                                              {"llama", {"embed_tokens", "lm_head", "q_proj"}}};
+const std::vector<std::pair<std::string, std::vector<std::string>>> kCases = {
+    {"llama", {"all-linear"}},
+    {"llama", {"q_proj", "v_proj", "down_proj"}},
+    {"bloom", {"query_key_value", "dense"}},
+    {"gpt2", {"c_attn", "c_proj"}},
+    {"gemma2", {"all-linear"}},
+    {"deepseek_v2", {"kv_a_proj_with_mqa", "kv_b_proj"}},
+    {"deepseek_v3", {"all-linear"}},
+    {"phi3", {"qkv_proj", "gate_up_proj"}},
+    {"pythia", {"query_key_value"}},
+    {"qwen2", {"all-linear"}},
+    {"llama", {"embed_tokens", "lm_head", "q_proj"}}};
 // Of these embedding and head are one table, which two adapters make two.
 const std::vector<std::pair<std::string, std::vector<std::string>>> kTied = {
     {"gemma2", {"embed_tokens", "lm_head"}}, {"bloom", {"word_embeddings", "dense"}}, {"gpt2", {"wte", "lm_head", "c_attn"}}};

@@ -105,6 +105,13 @@ TEST(ModelConfigs, WhatWouldChangeTheNumbersIsRefused) {
       {"llama", {{"hidden_act", "gelu"}}, "hidden_act"},
       {"llama", {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}, "whole heads"},
       {"aquila", {{"head_dim", 3}}, "head_dim"},
+      {"deepseek_v3", {{"first_k_dense_replace", 1}}, "first_k_dense_replace"},
+      {"deepseek_v3", {{"num_key_value_heads", 1}}, "num_key_value_heads"},
+      {"deepseek_v3", {{"head_dim", 10}}, "head_dim"},
+      {"deepseek_v3", {{"qk_rope_head_dim", 5}}, "qk_rope_head_dim"},
+      {"deepseek_v3", {{"mlp_bias", true}}, "mlp_bias"},
+      {"deepseek_v3", {{"hidden_act", "gelu"}}, "hidden_act"},
+      {"deepseek_v2", {{"rope_interleave", false}}, "rope_interleave"},
   };
   for (auto& [family, more, word] : cases) {
     std::string what = refusal(family, more);

@@ -34,7 +34,8 @@ std::vector<AttentionShape> asked_of_attention(const Json& config) {
 }
 
 TEST(ModelRules, ScaleOfAttention) {
-  const double root = 1 / std::sqrt(4.0);  // heads of 4
+  const double root = 1 / std::sqrt(4.0);                                            // heads of 4
+  const double yarn = std::pow(0.1 * 0.6 * std::log(4.0) + 1, 2) / std::sqrt(10.0);  // of DeepSeek's own code
   struct Case {
     Json config;
     std::vector<double> scales;
@@ -47,6 +48,8 @@ TEST(ModelRules, ScaleOfAttention) {
       {tiny("gpt2", {{"scale_attn_by_inverse_layer_idx", false}, {"scale_attn_weights", false}}), {1, 1}},
       {tiny("gpt2", {{"scale_attn_by_inverse_layer_idx", true}, {"scale_attn_weights", false}}), {1, 0.5}},
       {tiny("gpt2", Json::object(), {"scale_attn_by_inverse_layer_idx"}), {root, root}},
+      {tiny("deepseek_v3"), {yarn, yarn}},
+      {tiny("deepseek_v3", Json::object(), {"rope_scaling"}), {1 / std::sqrt(10.0), 1 / std::sqrt(10.0)}},
   };
   for (const Case& k : cases) {
     const std::vector<AttentionShape> asked = asked_of_attention(k.config);
@@ -122,7 +125,7 @@ TEST(ModelRules, LayersMayDiffer) {
   EXPECT_EQ(model->params().find("model.layers.1.mlp.gate_proj.weight"), nullptr);
   EXPECT_THROW(build([](DecoderSpec& s) { s.mlps = {s.mlp}; }), Error) << "one for two layers";
   EXPECT_THROW(build([](DecoderSpec& s) { s.windows = {1, 2, 3}; }), Error);
-  EXPECT_THROW(build([](DecoderSpec& s) { s.attention.value_size = 8; }), Error) << "no kernel takes it yet";
+  EXPECT_THROW(build([](DecoderSpec& s) { s.attention.value_size = 8; }), Error) << "without latents";
   EXPECT_NO_THROW(build([](DecoderSpec& s) { s.attention.value_size = 4; }));
 }
 

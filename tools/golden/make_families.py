@@ -24,6 +24,9 @@ COMMON = {"initializer_range": 0.02, "vocab_size": V, "use_cache": True}
 LLAMA = {**COMMON, "hidden_size": C, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 3, "num_key_value_heads": 1,
          "head_dim": 4, "hidden_act": "silu", "max_position_embeddings": POSITIONS, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
          "tie_word_embeddings": False}
+LATENT = {**{k: v for k, v in LLAMA.items() if k not in ("head_dim",)}, "num_key_value_heads": 3, "kv_lora_rank": 6, "qk_nope_head_dim": 4, "qk_rope_head_dim": 6,
+          "v_head_dim": 5, "first_k_dense_replace": 2, "pad_token_id": None}
+YARN = {"type": "yarn", "factor": 4, "original_max_position_embeddings": 10, "beta_fast": 32, "beta_slow": 1}
 MODELS = {
     "llama": {"model_type": "llama", **LLAMA, "attention_bias": True, "mlp_bias": True},
     "mistral": {"model_type": "mistral", **LLAMA, "sliding_window": 5},
@@ -49,6 +52,10 @@ MODELS = {
     # Caps low enough to bend what so small a model gives.
     "gemma2": {"model_type": "gemma2", **{k: v for k, v in LLAMA.items() if k != "hidden_act"}, "head_dim": 8, "pad_token_id": None, "hidden_activation": "gelu_pytorch_tanh",
                "query_pre_attn_scalar": 5, "sliding_window": 4, "attn_logit_softcapping": 1.5, "final_logit_softcapping": 2.0, "tie_word_embeddings": True},
+    # All layers dense: latent attention alone. Values are wider than a head's own keys and narrower than the rotated ones with them.
+    "deepseek_v2": {"model_type": "deepseek_v2", **LATENT, "q_lora_rank": None, "rope_scaling": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.7}, "mlp_bias": True},
+    "deepseek_v3": {"model_type": "deepseek_v3", **LATENT, "q_lora_rank": 7, "attention_bias": True, "rope_scaling": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.6}},
+    "deepseek_v3_halves": {"model_type": "deepseek_v3", **LATENT, "q_lora_rank": 7, "rope_interleave": False},
 }
 PROMPTS = [[3, 7, 11], [5, 5, 9, 2, 17, 20], [25]]
 SEARCHES = [dict(num_beams=b, length_penalty=p, early_stopping=e, **more)

@@ -13,13 +13,20 @@ struct Unfused {
   template <class F>
   void each(F&& f) const {
     for (const Segment& s : at.segments)
-      for (int64_t h = 0; h < at.heads; ++h) f(s, h, h * at.head_size, h / (at.heads / at.kv_heads) * at.head_size);
+      for (int64_t h = 0; h < at.heads; ++h) f(s, h, h / (at.heads / at.kv_heads));
   }
-  TensorView queries(const TensorView& t, const Segment& s, int64_t column) const {
-    return t.row_range(s.q_begin, s.q_count).columns(column, at.head_size);
+  // What head `head` has of a segment: of q, of out, of k, of v, or of their gradients.
+  TensorView queries(const TensorView& t, const Segment& s, int64_t head) const {
+    return t.row_range(s.q_begin, s.q_count).columns(head * at.head_size, at.head_size);
   }
-  TensorView keys(const TensorView& t, const Segment& s, int64_t column) const {
-    return t.row_range(s.k_begin, s.k_count).columns(column, at.head_size);
+  TensorView results(const TensorView& t, const Segment& s, int64_t head) const {
+    return t.row_range(s.q_begin, s.q_count).columns(head * at.values(), at.values());
+  }
+  TensorView keys(const TensorView& t, const Segment& s, int64_t head) const {
+    return t.row_range(s.k_begin, s.k_count).columns(head * at.head_size, at.head_size);
+  }
+  TensorView values(const TensorView& t, const Segment& s, int64_t head) const {
+    return t.row_range(s.k_begin, s.k_count).columns(head * at.values(), at.values());
   }
   struct Probabilities {
     Tensor scores, probs, dropped;  // scores: capped, under a cap; dropped: what v is multiplied with
@@ -59,24 +66,24 @@ struct Unfused {
   }
   void forward(const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& out) const {
     c.call(Fill{out, 0});
-    each([&](const Segment& s, int64_t head, int64_t qc, int64_t kc) {
-      Tensor p = probabilities(queries(q, s, qc), keys(k, s, kc), s, head).dropped;
-      c.call(Matmul{.a = p.view(), .b = keys(v, s, kc), .out = queries(out, s, qc)});
+    each([&](const Segment& s, int64_t head, int64_t kv) {
+      Tensor p = probabilities(queries(q, s, head), keys(k, s, kv), s, head).dropped;
+      c.call(Matmul{.a = p.view(), .b = values(v, s, kv), .out = results(out, s, head)});
     });
   }
   void backward(const TensorView& dout, const TensorView& q, const TensorView& k, const TensorView& v, const TensorView& dq,
                 const TensorView& dk, const TensorView& dv) const {
     Tensor wide_k = c.empty({k.rows(), k.cols()}, c.types().stat), wide_v = c.empty({v.rows(), v.cols()}, c.types().stat);
     for (const TensorView& t : {dq, wide_k.view(), wide_v.view()}) c.call(Fill{t, 0});
-    each([&](const Segment& s, int64_t head, int64_t qc, int64_t kc) {
-      auto [scores, p, dropped] = probabilities(queries(q, s, qc), keys(k, s, kc), s, head);
+    each([&](const Segment& s, int64_t head, int64_t kv) {
+      auto [scores, p, dropped] = probabilities(queries(q, s, head), keys(k, s, kv), s, head);
       Tensor dp = c.empty({p.rows(), p.cols()}, c.types().stat), ds = c.empty({p.rows(), p.cols()}, q.dtype);
       c.call(Matmul{.a = dropped.view(),
-                    .b = queries(dout, s, qc),
-                    .out = keys(wide_v.view(), s, kc),
+                    .b = results(dout, s, head),
+                    .out = values(wide_v.view(), s, kv),
                     .trans_a = true,
                     .accumulate = true});
-      c.call(Matmul{.a = queries(dout, s, qc), .b = keys(v, s, kc), .out = dp.view(), .trans_b = true});
+      c.call(Matmul{.a = results(dout, s, head), .b = values(v, s, kv), .out = dp.view(), .trans_b = true});
       if (at.dropout.p != 0) drop(dp.view(), s, head, dp.view());
       if (at.cap != 0) {
         c.call(SoftmaxBackward{.probs = p.view(), .dprobs = dp.view(), .dscores = dp.view()});
@@ -84,9 +91,9 @@ struct Unfused {
       } else {
         c.call(SoftmaxBackward{.probs = p.view(), .dprobs = dp.view(), .dscores = ds.view(), .scale = at.scale});
       }
-      c.call(Matmul{.a = ds.view(), .b = keys(k, s, kc), .out = queries(dq, s, qc)});
+      c.call(Matmul{.a = ds.view(), .b = keys(k, s, kv), .out = queries(dq, s, head)});
       c.call(Matmul{
-          .a = ds.view(), .b = queries(q, s, qc), .out = keys(wide_k.view(), s, kc), .trans_a = true, .accumulate = true});
+          .a = ds.view(), .b = queries(q, s, head), .out = keys(wide_k.view(), s, kv), .trans_a = true, .accumulate = true});
     });
     c.call(Cast{wide_k.view(), dk});
     c.call(Cast{wide_v.view(), dv});
@@ -110,7 +117,7 @@ Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, Atte
                   .sequences = {}};
   fill_in(c, at);
   bool fused = c.has<AttentionForward>() && c.has<AttentionBackward>() && c.fused("attention");
-  Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute), lse;
+  Tensor out = c.empty({q.rows(), at.heads * at.values()}, c.types().compute), lse;
   if (fused) {
     const bool wide = c.types().compute == DType::f32;  // (kernels/attention.h says why)
     if (c.recording()) lse = c.empty({at.heads, q.rows()}, wide ? DType::f64 : c.types().stat);
@@ -147,9 +154,8 @@ Tensor attention(Ctx& c, const Tensor& q, const Tensor& k, const Tensor& v, Atte
   return out;
 }
 
-Tensor attention_cached(Ctx& c, const Tensor& q, const TensorView& k, const TensorView& v, AttentionShape at) {
-  at.segments = c.batch().segments;
-  Tensor out = c.empty({q.rows(), at.heads * at.head_size}, c.types().compute);
+Tensor attention_cached(Ctx& c, const Tensor& q, const TensorView& k, const TensorView& v, const AttentionShape& at) {
+  Tensor out = c.empty({q.rows(), at.heads * at.values()}, c.types().compute);
   if (c.has<AttentionForward>() && c.fused("attention"))
     c.call(AttentionForward{.q = q.view(), .k = k, .v = v, .out = out.view(), .at = at});
   else

@@ -119,7 +119,7 @@ Tensor logits(Ctx& c, const Tensor& x, const LinearParams& head, bool unit, doub
   TensorView w = unit ? unit_weight.view() : c.store().value(weight);
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().stat);
   c.call(Matmul{.a = x.view(), .b = w, .out = y.view(), .trans_b = true});
-  if (!head.adapters.empty()) LoraProducts(head.adapters, {}, false).add_logits(c, x.view(), y.view());
+  if (!head.adapters.empty()) LoraProducts(head.adapters, {}, Split::columns).add_logits(c, x.view(), y.view());
   soft_cap(c, y.view(), cap);
   return y;
 }

@@ -48,8 +48,8 @@ Tensor low_rank_up(Ctx& c, const Tensor& h, Param& b) {
 }
 
 void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters, std::span<Param* const> weights,
-          bool partial) {
-  const LoraProducts l(adapters, weights, partial);
+          Split split) {
+  const LoraProducts l(adapters, weights, split);
   Tensor h = l.down(c, x.view());
   l.add_up(c, h.view(), y.view());
   if (!c.recording()) return;
@@ -65,9 +65,9 @@ void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters
       },
       [l, u, saved_x, saved_h, yr = y.ref()](Ctx& c) {
         Tensor dy = c.grads().get(yr), back = std::exchange(*u, Tensor());
-        l.add_da(c, (l.partial() ? back : LoraProducts::whole(c, back)).view(), saved_x.get(c).view());
+        l.add_da(c, (l.split() == Split::columns ? LoraProducts::whole(c, back) : back).view(), saved_x.get(c).view());
         const Tensor h = saved_h.get(c);
-        l.add_db(c, dy.view(), (l.partial() ? LoraProducts::whole(c, h) : h).view());
+        l.add_db(c, dy.view(), (l.split() == Split::rows ? LoraProducts::whole(c, h) : h).view());
       });
 }
 

@@ -24,10 +24,11 @@ struct LoraAdapters {
 // y += scale * dropout(x) A^T B^T for each adapter, in place; right after linear(c, x, weights, ..) has made y. x is kept for
 // the gradient of A; of dropout, whose mask follows from (seed, path and adapter, step, sequence, position, channel), each
 // adapter has its own. Over tensor ranks: where outputs are cut (B is), x is whole, and each rank has a part of what A learns;
-// where inputs are cut (A is), `partial`, each rank has a part of x A^T: the small [N, r] is summed, or under sequence
-// parallelism the store sums.
-void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters, std::span<Param* const> weights,
-          bool partial);
+// where inputs are cut (A is), each rank has a part of x A^T: the small [N, r] is summed, or under sequence parallelism the
+// store sums. Where nothing is cut, x are the rows of the residual stream that are here, and each rank learns all that they
+// give.
+enum class Split : uint8_t { columns, rows, none };  // a weight [out, in] over tensor ranks: its outputs, its inputs, nothing
+void lora(Ctx& c, const Tensor& x, const Tensor& y, const LoraAdapters& adapters, std::span<Param* const> weights, Split split);
 
 // h B^T in the residual type, what an adapter adds to the output of an embedding: h [N, r] are rows of its A, already scaled; B
 // is [C, r], whole on every tensor rank.

@@ -14,8 +14,7 @@ namespace ravine {
 // The adapters of a layer as one rank has them: rows of the joined A, columns of [N, R] and of y.
 class LoraProducts {
  public:
-  LoraProducts(const LoraAdapters& s, std::span<Param* const> weights, bool partial)
-      : s_(s), weights_(weights), partial_(partial) {
+  LoraProducts(const LoraAdapters& s, std::span<Param* const> weights, Split split) : s_(s), weights_(weights), split_(split) {
     rows_.push_back(0);
     for (const Param* a : s.a) rows_.push_back(rows_.back() + a->shape[0]);
   }
@@ -46,7 +45,11 @@ class LoraProducts {
   }
   void drop(Ctx& c, size_t adapter, const TensorView& from, const TensorView& to) const {
     TensorView positions = c.batch().positions, sequences = c.batch().sequences;
-    positions.shape = sequences.shape = {from.rows()};
+    const int64_t first = split_ == Split::none ? c.stream_begin() : 0;
+    for (TensorView* v : {&positions, &sequences}) {
+      v->shape = {from.rows()};
+      if (v->data) v->data = static_cast<std::byte*>(v->data) + first * size_of(v->dtype);
+    }
     const std::string& name = s_.a[adapter]->name;
     c.call(Dropout{.x = from,
                    .positions = positions,
@@ -55,7 +58,7 @@ class LoraProducts {
                    .p = s_.dropout[adapter],
                    .key = philox_key(c.seed(), name + ".dropout"),
                    .step = c.batch().step,
-                   .first = partial_ ? from.cols() * c.group(Axis::tensor).rank() : 0});
+                   .first = split_ == Split::rows ? from.cols() * c.group(Axis::tensor).rank() : 0});
   }
   void scale(Ctx& c, const TensorView& v) const {
     for (size_t i = 0; i < s_.a.size(); ++i)
@@ -141,13 +144,13 @@ class LoraProducts {
     all_reduce(c, c.group(Axis::tensor), sum.view());
     return sum;
   }
-  bool partial() const { return partial_; }
+  Split split() const { return split_; }
   bool trains() const { return s_.a[0]->trainable || s_.ups[0].b->trainable; }
 
  private:
   const LoraAdapters& s_;
   std::span<Param* const> weights_;
-  bool partial_;
+  Split split_;
   std::vector<int64_t> rows_;  // of the joined A: where each begins, and the end
 };
 

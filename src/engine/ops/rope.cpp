@@ -18,16 +18,19 @@ void each_run(const Batch& b, const RopeTables& t, int64_t rows, F&& f) {
   f(!b.segments.empty() && is_far(b.segments.size() - 1) ? t.far : t.near, begin, rows - begin);
 }
 
-// As separate ops, each rounded to the type of x: cosines and sines of the rows, four products and two sums per head.
+// As separate ops, each rounded to the type of x: cosines and sines of the rows, four products and two sums per head, of
+// interleaved pairs for each of them.
 void rotate_unfused(Ctx& c, const Rope& a) {
   const int64_t rows = a.x.rows(), half = a.table.cols() / 2, size = div_exact(a.x.cols(), a.heads);
-  Tensor angles = c.empty({rows, 2 * half}, a.x.dtype), one = c.empty({rows, half}, a.x.dtype),
-         two = c.empty({rows, half}, a.x.dtype), low = c.empty({rows, half}, a.x.dtype);
+  const int64_t width = a.interleaved ? 1 : half, runs = half / width;
+  Tensor angles = c.empty({rows, 2 * half}, a.x.dtype), one = c.empty({rows, width}, a.x.dtype),
+         two = c.empty({rows, width}, a.x.dtype), low = c.empty({rows, width}, a.x.dtype);
   c.call(EmbeddingForward{.ids = a.positions, .weight = a.table, .out = angles.view()});
-  const TensorView cos = angles.view().columns(0, half), sin = angles.view().columns(half, half);
   const double sign = a.inverse ? -1 : 1;
-  for (int64_t h = 0; h < a.heads; ++h) {
-    const TensorView lo = a.x.columns(h * size, half), hi = a.x.columns(h * size + half, half);
+  for (int64_t i = 0; i < a.heads * runs; ++i) {
+    const int64_t run = i % runs, at = i / runs * size + a.begin + 2 * run;
+    const TensorView cos = angles.view().columns(run, width), sin = angles.view().columns(half + run, width);
+    const TensorView lo = a.x.columns(at, width), hi = a.x.columns(at + width, width);
     c.call(Multiply{.a = lo, .b = cos, .out = one.view()});
     c.call(Multiply{.a = hi, .b = sin, .out = two.view(), .scale = -sign});
     c.call(Add{one.view(), two.view(), low.view()});
@@ -38,13 +41,19 @@ void rotate_unfused(Ctx& c, const Rope& a) {
   }
 }
 
-void rotate(Ctx& c, const TensorView& x, const RopeTables& tables, int64_t heads, bool inverse) {
+void rotate(Ctx& c, const TensorView& x, const RopeTables& tables, int64_t heads, int64_t first, bool inverse) {
   const Batch& b = c.batch();
   each_run(b, tables, x.rows(), [&](const TensorView& table, int64_t begin, int64_t rows) {
     TensorView positions = b.positions;
     positions.shape = {rows};
     if (positions.data) positions.data = static_cast<std::byte*>(positions.data) + begin * size_of(positions.dtype);
-    const Rope a{.x = x.row_range(begin, rows), .positions = positions, .table = table, .heads = heads, .inverse = inverse};
+    const Rope a{.x = x.row_range(begin, rows),
+                 .positions = positions,
+                 .table = table,
+                 .heads = heads,
+                 .inverse = inverse,
+                 .begin = first,
+                 .interleaved = tables.interleaved};
     if (c.fused("rope"))
       c.call(a);
     else
@@ -54,12 +63,12 @@ void rotate(Ctx& c, const TensorView& x, const RopeTables& tables, int64_t heads
 
 }  // namespace
 
-void rope(Ctx& c, const Tensor& x, const RopeTables& tables, int64_t heads) {
+void rope(Ctx& c, const Tensor& x, const RopeTables& tables, int64_t heads, int64_t begin) {
   require(c.batch().max_position <= tables.near.rows(), "rope: position {} is beyond the table of {}",
           c.batch().max_position - 1, tables.near.rows());
-  rotate(c, x.view(), tables, heads, false);
-  c.record("rope", {}, [xr = x.ref(), tables, heads](Ctx& c) {
-    if (c.grads().has(xr)) rotate(c, c.grads().get(xr).view(), tables, heads, true);
+  rotate(c, x.view(), tables, heads, begin, false);
+  c.record("rope", {}, [xr = x.ref(), tables, heads, begin](Ctx& c) {
+    if (c.grads().has(xr)) rotate(c, c.grads().get(xr).view(), tables, heads, begin, true);
   });
 }
 

@@ -234,7 +234,7 @@ Tensor logits_parallel(Ctx& c, const Tensor& part, const LinearParams& head, boo
   Tensor out = c.empty({n, v}, c.types().stat);
   Tensor mine = c.empty({n, here.padded}, c.types().stat, MemoryKind::workspace);
   c.call(Matmul{.a = x.view(), .b = unit ? unit_weight.view() : c.store().value(weight), .out = mine.view(), .trans_b = true});
-  if (!head.adapters.empty()) LoraProducts(head.adapters, {}, false).add_logits(c, x.view(), mine.view());
+  if (!head.adapters.empty()) LoraProducts(head.adapters, {}, Split::columns).add_logits(c, x.view(), mine.view());
   soft_cap(c, mine.view(), cap);
   Tensor all = c.empty({group.size(), n * here.padded}, c.types().stat, MemoryKind::workspace);
   group.all_gather(mine.view().data, all.view().data, mine.view().bytes()).wait();

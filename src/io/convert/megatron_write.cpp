@@ -221,6 +221,7 @@ void refuse_for_megatron(const Geometry& g, const std::string& where) {
     if (is) what += (what.empty() ? "" : ", ") + std::string(name);
   };
   add(s.topology == Topology::post_norm || s.topology == Topology::sandwich, "norms behind attention and MLP");
+  add(s.attention.latent.has_value(), "latent attention here");
   add(s.attention.norms == AttentionSpec::Norms::row, "norms over whole rows of q and k");
   add(s.norm.offset != 0, "norms that scale by 1 + weight");
   add(s.attention.cap != 0, "capped scores");

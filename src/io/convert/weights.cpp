@@ -52,6 +52,9 @@ Shape expected_shape(const std::string& name, const Geometry& g) {
 }
 
 void check_weights(Weights& w, const Geometry& g, bool allow_unknown, bool partial) {
+  const size_t all = w.tensors.size();
+  std::erase_if(w.tensors, [&](const auto& t) { return g.model->files().is_further(t.first); });
+  if (w.tensors.size() < all) w.notes.push_back(kFurtherLayers);
   for (auto it = w.tensors.begin(); it != w.tensors.end();) {
     const auto& [name, tensor] = *it;
     const Param* p = g.find(name);

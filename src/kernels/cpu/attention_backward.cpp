@@ -24,24 +24,27 @@ struct Work {
   bool pairs;
   float *scores, *dp, *keys, *keys_t, *values_t, *wide_out, *wide_dout, *q, *dout, *dq, *lse, *lse_rest, *delta;
   float *q_panels, *dout_panels, *probs;
-  TileRun score_product, key_product, query_product;
+  TileRun score_product, dp_product, value_product, key_product, query_product;
 };
 
+int64_t transposed_floats(int64_t size, bool pairs) { return pairs ? PairPanels::floats(size, kKeys) : kKeys * size; }
+
 Work lay_out_thread(Scratch& s, const AttentionBackward& a, bool pairs) {
-  const int64_t size = a.at.head_size, group = a.at.heads / a.at.kv_heads, queries = group * a.q.rows();
+  const int64_t size = a.at.head_size, values = a.at.values(), group = a.at.heads / a.at.kv_heads, queries = group * a.q.rows();
   Work w{};
   w.pairs = pairs;
   for (float** p : {&w.scores, &w.dp}) *p = s.floats(kKeys * kQueries + 16);
   w.keys = s.floats(pairs ? PairPanels::floats(kKeys, size) : kKeys * size);
-  for (float** p : {&w.keys_t, &w.values_t}) *p = s.floats(pairs ? PairPanels::floats(size, kKeys) : kKeys * size);
-  w.wide_out = s.floats(kQueries * size);
-  for (float** p : {&w.q, &w.dout}) *p = s.floats(queries * (pairs ? pairs_of(size) : size));
+  w.keys_t = s.floats(transposed_floats(size, pairs)), w.values_t = s.floats(transposed_floats(values, pairs));
+  w.wide_out = s.floats(kQueries * values);
+  w.q = s.floats(queries * (pairs ? pairs_of(size) : size)), w.dout = s.floats(queries * (pairs ? pairs_of(values) : values));
   w.dq = s.floats(queries * result_pitch(size, pairs));
   for (float** p : {&w.lse, &w.lse_rest, &w.delta}) *p = s.floats(queries);
   if (pairs) {
     const int64_t blocks = group * ceil_div(a.q.rows(), kQueries);
-    w.wide_dout = s.floats(kQueries * size);
-    for (float** p : {&w.q_panels, &w.dout_panels}) *p = s.floats(blocks * PairPanels::floats(kQueries, size));
+    w.wide_dout = s.floats(kQueries * values);
+    w.q_panels = s.floats(blocks * PairPanels::floats(kQueries, size));
+    w.dout_panels = s.floats(blocks * PairPanels::floats(kQueries, values));
     w.probs = s.floats(sixes_floats(kKeys, kQueries));
   }
   return w;
@@ -53,7 +56,7 @@ int64_t bytes_per_thread(const AttentionBackward& a, bool pairs) {
   return s.bytes();
 }
 
-// Where gradients of the keys and values of one head gather: f32 [M, result_pitch], by thread (one part) or by part and head.
+// Where gradients of the keys and values of one head gather: f32, rows a pitch apart, by thread (one part) or by part and head.
 struct Sums {
   float *dk, *dv;
 };
@@ -61,17 +64,18 @@ struct Sums {
 struct Memory {
   bool pairs;
   float* sums;
-  int64_t pitch, sum_size, per_thread, bytes;
+  int64_t key_pitch, value_pitch, key_floats, sum_floats, per_thread, bytes;  // sum_floats: of both, the keys' first
   char* threads;
-  Sums at(int64_t index) const { return {sums + 2 * index * sum_size, sums + (2 * index + 1) * sum_size}; }
+  Sums at(int64_t index) const { return {sums + index * sum_floats, sums + index * sum_floats + key_floats}; }
 };
 
 Memory lay_out(const AttentionBackward& a, bool pairs, void* workspace, int threads) {
   Scratch s(workspace);
   Memory m;
-  m.pairs = pairs, m.pitch = result_pitch(a.at.head_size, pairs);
-  m.sum_size = round_up(a.k.rows() * m.pitch, 16);
-  m.sums = s.floats(2 * m.sum_size * (parts_of(a) == 1 ? threads : parts_of(a) * a.at.kv_heads));
+  m.pairs = pairs, m.key_pitch = result_pitch(a.at.head_size, pairs), m.value_pitch = result_pitch(a.at.values(), pairs);
+  m.key_floats = round_up(a.k.rows() * m.key_pitch, 16);
+  m.sum_floats = m.key_floats + round_up(a.k.rows() * m.value_pitch, 16);
+  m.sums = s.floats(m.sum_floats * (parts_of(a) == 1 ? threads : parts_of(a) * a.at.kv_heads));
   m.per_thread = bytes_per_thread(a, pairs);
   m.threads = static_cast<char*>(workspace) + s.bytes();
   m.bytes = s.bytes() + m.per_thread * threads;
@@ -89,27 +93,26 @@ struct Block {
 };
 
 void load_block(const AttentionBackward& a, const Block& b, const Work& w) {
-  const int64_t size = a.at.head_size, column = b.head * size, row = b.row, count = b.queries.count, first = b.first;
+  const int64_t size = a.at.head_size, values = a.at.values(), row = b.row, count = b.queries.count, first = b.first;
   const int64_t pitch = result_pitch(size, w.pairs);
-  float *dout = w.pairs ? w.wide_dout : w.dout + first * size, *dq = w.dq + first * pitch, *delta = w.delta + first;
-  const Corner q_from(a.q, row, column), dout_from(a.dout, row, column);
-  pack_copy(dout_from, count, size, dout, size);
+  float *dout = w.pairs ? w.wide_dout : w.dout + first * values, *dq = w.dq + first * pitch, *delta = w.delta + first;
+  const Corner q_from(a.q, row, b.head * size), dout_from(a.dout, row, b.head * values);
+  pack_copy(dout_from, count, values, dout, values);
   if (w.pairs) {
-    const int64_t depth = pairs_of(size);
-    pairs_along_rows(q_from, count, size, w.q + first * depth, depth);
-    pairs_along_rows(dout_from, count, size, w.dout + first * depth, depth);
+    pairs_along_rows(q_from, count, size, w.q + first * pairs_of(size), pairs_of(size));
+    pairs_along_rows(dout_from, count, values, w.dout + first * pairs_of(values), pairs_of(values));
     b.panels(w.q_panels, size).load_rows(q_from, count, size);
-    b.panels(w.dout_panels, size).load_rows(dout_from, count, size);
+    b.panels(w.dout_panels, values).load_rows(dout_from, count, values);
   } else {
     pack_copy(q_from, count, size, w.q + first * size, size);
   }
   std::fill(dq, dq + count * pitch, 0.0f);
-  const Corner out(a.out, row, column);
+  const Corner out(a.out, row, b.head * values);
   if (out.dtype == DType::f32) {
-    row_dots(dout, size, out.f32(), out.stride, count, size, delta);
+    row_dots(dout, values, out.f32(), out.stride, count, values, delta);
   } else {
-    pack_copy(out, count, size, w.wide_out, size);
-    row_dots(dout, size, w.wide_out, size, count, size, delta);
+    pack_copy(out, count, values, w.wide_out, values);
+    row_dots(dout, values, w.wide_out, values, count, values, delta);
   }
   for (int64_t i = 0; i < count; ++i) {
     const double sum = load_log_sum(a.lse, b.head, row + i);
@@ -123,39 +126,38 @@ void load_block(const AttentionBackward& a, const Block& b, const Work& w) {
 // Keys and values [key, key + keys) as all blocks of queries need them. In f32 the scale goes with them, into scores and
 // gradients.
 void load_keys(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t key, int64_t keys, const Work& w) {
-  const int64_t size = a.at.head_size;
-  const Corner k(a.k, s.k_begin + key, kv * size), v(a.v, s.k_begin + key, kv * size);
+  const int64_t size = a.at.head_size, values = a.at.values();
+  const Corner k(a.k, s.k_begin + key, kv * size), v(a.v, s.k_begin + key, kv * values);
+  if (keys % 16) {
+    std::fill(w.keys_t, w.keys_t + transposed_floats(size, w.pairs), 0.0f);
+    std::fill(w.values_t, w.values_t + transposed_floats(values, w.pairs), 0.0f);
+  }
   if (w.pairs) {
     PairPanels(w.keys, kKeys).load_rows(k, keys, size);
-    if (keys % 16)
-      for (float* p : {w.keys_t, w.values_t}) std::fill(p, p + PairPanels::floats(size, kKeys), 0.0f);
     PairPanels(w.keys_t, size).load_transposed(k, size, keys);
-    PairPanels(w.values_t, size).load_transposed(v, size, keys);
+    PairPanels(w.values_t, values).load_transposed(v, values, keys);
     return;
   }
   pack_copy(k, keys, size, w.keys, size);
-  if (keys % 16)
-    for (float* p : {w.keys_t, w.values_t}) std::fill(p, p + kKeys * size, 0.0f);
   pack_transposed(k, keys, size, w.keys_t, kKeys, score_factor(a.at));
-  pack_transposed(v, keys, size, w.values_t, kKeys, static_cast<float>(a.at.scale));
+  pack_transposed(v, keys, values, w.values_t, kKeys, static_cast<float>(a.at.scale));
 }
 
 // Scores, and products of dout and the values, [queries][kKeys], of `keys` keys from `skipped` of the tile on.
 void score_tile(const AttentionBackward& a, const Block& b, int64_t skipped, int64_t key, int64_t keys, Work& w) {
-  const int64_t size = a.at.head_size, depth = pairs_of(size);
-  each_lane_group(a.at, b.queries, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
-    if (w.pairs) {
-      Strip s{
-          .a = w.q + (b.first + i) * depth, .a_row = depth, .c = w.scores + i * kKeys, .ldc = kKeys, .rows = n, .depth = depth};
-      PairPanels(w.keys_t, size).product(s, 0, skipped, seen);
-      s.a = w.dout + (b.first + i) * depth, s.c = w.dp + i * kKeys;
-      PairPanels(w.values_t, size).product(s, 0, skipped, seen);
-    } else {
-      const Tile t{n, round_up(seen, 16), size, size, kKeys, kKeys};
-      w.score_product(t, w.q + (b.first + i) * size, w.keys_t + skipped, w.scores + i * kKeys);
-      w.score_product(t, w.dout + (b.first + i) * size, w.values_t + skipped, w.dp + i * kKeys);
-    }
-  });
+  auto product = [&](const float* left, float* right, int64_t size, float* to, TileRun& tile) {
+    const int64_t depth = pairs_of(size);
+    each_lane_group(a.at, b.queries, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
+      if (!w.pairs)
+        return tile({n, round_up(seen, 16), size, size, kKeys, kKeys}, left + (b.first + i) * size, right + skipped,
+                    to + i * kKeys);
+      const Strip s{
+          .a = left + (b.first + i) * depth, .a_row = depth, .c = to + i * kKeys, .ldc = kKeys, .rows = n, .depth = depth};
+      PairPanels(right, size).product(s, 0, skipped, seen);
+    });
+  };
+  product(w.q, w.keys_t, a.at.head_size, w.scores, w.score_product);
+  product(w.dout, w.values_t, a.at.values(), w.dp, w.dp_product);
   if (w.pairs) {
     scale_tile(score_factor(a.at), b.queries.count, kKeys, keys, w.scores);
     scale_tile(static_cast<float>(a.at.scale), b.queries.count, kKeys, keys, w.dp);
@@ -165,19 +167,22 @@ void score_tile(const AttentionBackward& a, const Block& b, int64_t skipped, int
 // What probabilities and gradients of scores give: dv += p^T dout, dk += ds^T q, dq += ds k. The latter are kept in bf16 then.
 void add_products(const AttentionBackward& a, const Block& b, int64_t skipped, int64_t key, int64_t keys, float* dk, float* dv,
                   Work& w) {
-  const int64_t size = a.at.head_size, count = b.queries.count;
+  const int64_t size = a.at.head_size, values = a.at.values(), count = b.queries.count;
   if (!w.pairs)
     return each_lane_group(a.at, b.queries, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
-      const Tile t{seen, size, n, kKeys, size, size, true, true};
-      w.key_product(t, w.scores + i * kKeys, w.dout + (b.first + i) * size, dv + skipped * size);
-      w.key_product(t, w.dp + i * kKeys, w.q + (b.first + i) * size, dk + skipped * size);
+      w.value_product({seen, values, n, kKeys, values, values, true, true}, w.scores + i * kKeys,
+                      w.dout + (b.first + i) * values, dv + skipped * values);
+      w.key_product({seen, size, n, kKeys, size, size, true, true}, w.dp + i * kKeys, w.q + (b.first + i) * size,
+                    dk + skipped * size);
       w.query_product({n, size, seen, kKeys, size, size, false, true}, w.dp + i * kKeys, w.keys + skipped * size,
                       w.dq + (b.first + i) * size);
     });
-  const int64_t pitch = result_pitch(size, true), depth = pairs_of(kQueries);
-  for (const auto& [from, panels, to] : {std::tuple{w.scores, w.dout_panels, dv}, std::tuple{w.dp, w.q_panels, dk}}) {
+  const int64_t depth = pairs_of(kQueries);
+  for (const auto& [from, panels, to, wide] :
+       {std::tuple{w.scores, w.dout_panels, dv, values}, std::tuple{w.dp, w.q_panels, dk, size}}) {
     pairs_of_wide_rows_in_sixes(from, kKeys, count, keys, w.probs, 6 * depth);
-    const PairPanels right = b.panels(panels, size);
+    const PairPanels right = b.panels(panels, wide);
+    const int64_t cols = wide, pitch = result_pitch(wide, true);
     float* c = to + skipped * pitch;
     each_lane_group(a.at, b.queries, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
       const Strip s{.a = w.probs + 6 * (i / 2),
@@ -188,9 +193,10 @@ void add_products(const AttentionBackward& a, const Block& b, int64_t skipped, i
                     .rows = seen,
                     .depth = pairs_of(n),
                     .accumulate = true};
-      right.product(s, i, 0, size);
+      right.product(s, i, 0, cols);
     });
   }
+  const int64_t pitch = result_pitch(size, true);
   for (int64_t i = 0; i < count; ++i) narrow_run(w.dp + i * kKeys, round_up(keys, 16));
   each_lane_group(a.at, b.queries, key, keys, [&](int64_t i, int64_t n, int64_t seen) {
     const Strip s{.a = w.dp + i * kKeys,
@@ -227,8 +233,8 @@ void tile_gradient(const AttentionBackward& a, const Block& b, int64_t tile, int
 void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, int64_t part, int64_t parts, const Sums& sums,
                       Work& w) {
   const AttentionShape& at = a.at;
-  const int64_t size = at.head_size, pitch = result_pitch(size, w.pairs), group = at.heads / at.kv_heads;
-  const int64_t blocks = ceil_div(s.q_count, kQueries);
+  const int64_t size = at.head_size, pitch = result_pitch(size, w.pairs), value_pitch = result_pitch(at.values(), w.pairs);
+  const int64_t group = at.heads / at.kv_heads, blocks = ceil_div(s.q_count, kQueries);
   auto each_block = [&](auto&& f) {
     for (int64_t h = 0; h < group; ++h)
       for (int64_t i = part; i < blocks; i += parts)
@@ -240,14 +246,14 @@ void segment_gradient(const AttentionBackward& a, const Segment& s, int64_t kv, 
   };
   each_block([&](const Block& b) { load_block(a, b, w); });
   for (int64_t tile = 0; tile < s.k_count; tile += kKeys) {
-    const int64_t keys = std::min(kKeys, s.k_count - tile), at_sum = (s.k_begin + tile) * pitch;
+    const int64_t keys = std::min(kKeys, s.k_count - tile), row = s.k_begin + tile;
     bool loaded = false;
     each_block([&](const Block& b) {
       const int64_t key = std::max(tile, b.queries.keys_begin(at) / 16 * 16);
       const int64_t end = std::min(tile + keys, b.queries.keys_end(at, s));
       if (key >= end) return;
       if (!loaded) load_keys(a, s, kv, tile, keys, w), loaded = true;
-      tile_gradient(a, b, tile, key, end - key, sums.dk + at_sum, sums.dv + at_sum, w);
+      tile_gradient(a, b, tile, key, end - key, sums.dk + row * pitch, sums.dv + row * value_pitch, w);
     });
   }
   each_block([&](const Block& b) {
@@ -263,7 +269,10 @@ void check(const AttentionBackward& a) {
     require(x.rows() == y.rows() && x.cols() == y.cols() && x.dtype == y.dtype, "{}: {} differ, got {} {} and {} {}", op, what,
             name(x.dtype), x.shape.text(), name(y.dtype), y.shape.text());
   };
-  alike(a.dout, a.q, "dout and q"), alike(a.out, a.q, "out and q"), alike(a.dq, a.q, "dq and q");
+  require(a.out.rows() == a.q.rows() && a.out.cols() == a.at.heads * a.at.values() && a.out.dtype == a.q.dtype,
+          "{}: out has rows and type of q and {} columns, got {} {}", op, a.at.heads * a.at.values(), name(a.out.dtype),
+          a.out.shape.text());
+  alike(a.dout, a.out, "dout and out"), alike(a.dq, a.q, "dq and q");
   alike(a.dk, a.k, "dk and k"), alike(a.dv, a.v, "dv and v");
 }
 
@@ -280,16 +289,16 @@ bool keys_overlap(const AttentionShape& at) {
 
 constexpr int64_t kRowsMoved = 64;
 
-void store_sums(const AttentionBackward& a, const Sums& sums, int64_t pitch, int64_t kv, int64_t from, int64_t rows) {
-  const int64_t size = a.at.head_size;
-  unpack(sums.dk + from * pitch, pitch, rows, size, nullptr, false, Corner(a.dk, from, kv * size));
-  unpack(sums.dv + from * pitch, pitch, rows, size, nullptr, false, Corner(a.dv, from, kv * size));
+void store_sums(const AttentionBackward& a, const Memory& m, const Sums& sums, int64_t kv, int64_t from, int64_t rows) {
+  const int64_t size = a.at.head_size, values = a.at.values();
+  unpack(sums.dk + from * m.key_pitch, m.key_pitch, rows, size, nullptr, false, Corner(a.dk, from, kv * size));
+  unpack(sums.dv + from * m.value_pitch, m.value_pitch, rows, values, nullptr, false, Corner(a.dv, from, kv * values));
 }
 
 // Each task has the sums of its head to itself.
 void run_whole(const AttentionBackward& a, const Memory& mem) {
   const AttentionShape& at = a.at;
-  const int64_t segments = static_cast<int64_t>(at.segments.size()), pitch = mem.pitch;
+  const int64_t segments = static_cast<int64_t>(at.segments.size());
   const bool together = keys_overlap(at);
   if (!together) {
     std::vector<Segment> keys;
@@ -305,10 +314,10 @@ void run_whole(const AttentionBackward& a, const Memory& mem) {
     Scratch s(mem.threads + thread * mem.per_thread);
     Work w = lay_out_thread(s, a, mem.pairs);
     const Sums sums = mem.at(thread);
-    std::fill(sums.dk + from * pitch, sums.dk + (from + rows) * pitch, 0.0f);
-    std::fill(sums.dv + from * pitch, sums.dv + (from + rows) * pitch, 0.0f);
+    std::fill(sums.dk + from * mem.key_pitch, sums.dk + (from + rows) * mem.key_pitch, 0.0f);
+    std::fill(sums.dv + from * mem.value_pitch, sums.dv + (from + rows) * mem.value_pitch, 0.0f);
     for (int64_t i = first; i < last; ++i) segment_gradient(a, at.segments[i], kv, 0, 1, sums, w);
-    store_sums(a, sums, pitch, kv, from, rows);
+    store_sums(a, mem, sums, kv, from, rows);
   });
 }
 
@@ -321,19 +330,22 @@ void run_parts(const AttentionBackward& a, const Memory& mem, int64_t parts) {
     Scratch s(mem.threads + thread * mem.per_thread);
     Work w = lay_out_thread(s, a, mem.pairs);
     const Sums sums = mem.at(t);
-    std::fill(sums.dk, sums.dk + 2 * mem.sum_size, 0.0f);
+    std::fill(sums.dk, sums.dk + mem.sum_floats, 0.0f);
     for (int64_t i = 0; i < segments; ++i) segment_gradient(a, at.segments[i], kv, part, parts, sums, w);
   });
-  const int64_t runs = ceil_div(rows, kRowsMoved), pitch = mem.pitch;
+  const int64_t runs = ceil_div(rows, kRowsMoved);
   parallel_for(runs * at.kv_heads, [&](int64_t i) {
-    const int64_t kv = i / runs, from = i % runs * kRowsMoved, count = std::min(kRowsMoved, rows - from), n = count * pitch;
+    const int64_t kv = i / runs, from = i % runs * kRowsMoved, count = std::min(kRowsMoved, rows - from);
+    auto add = [&](const float* other, float* first, int64_t pitch) {
+      Corner to;
+      to.data = first + from * pitch;
+      unpack(other + from * pitch, count * pitch, 1, count * pitch, nullptr, true, to);
+    };
     for (int64_t part = 1; part < parts; ++part) {
       const Sums first = mem.at(kv), other = mem.at(part * at.kv_heads + kv);
-      Corner dk, dv;
-      dk.data = first.dk + from * pitch, dv.data = first.dv + from * pitch;
-      unpack(other.dk + from * pitch, n, 1, n, nullptr, true, dk), unpack(other.dv + from * pitch, n, 1, n, nullptr, true, dv);
+      add(other.dk, first.dk, mem.key_pitch), add(other.dv, first.dv, mem.value_pitch);
     }
-    store_sums(a, mem.at(kv), pitch, kv, from, count);
+    store_sums(a, mem, mem.at(kv), kv, from, count);
   });
 }
 

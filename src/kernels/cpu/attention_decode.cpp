@@ -20,12 +20,12 @@ HWY_INLINE void prefetch_row(const T* row, int64_t stride, int64_t size, int64_t
   for (int64_t i = 0; i < size * static_cast<int64_t>(sizeof(T)); i += 64) __builtin_prefetch(at + i);
 }
 
-// One query against keys [0, n) in rows of k and v: out[size] = sum e^(score - top) v, with top and the sum of the powers.
+// One query against keys [0, n) in rows of k and v: out[values] = sum e^(score - top) v, with top and the sum of the powers.
 // q is scaled; scores has room for n; with a cap (0: none) they become cap * tanh(score). ALiBi adds slope * (distance + j) to
 // the score of key j.
 template <class T>
-void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, float cap,
-               float slope, int64_t distance, float* scores, float* out, float* top_and_sum) {
+void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv, int64_t n, int64_t size, int64_t values,
+               float cap, float slope, int64_t distance, float* scores, float* out, float* top_and_sum) {
   float top = -std::numeric_limits<float>::infinity();
   // Several keys at once, so that their sums over lanes overlap; a score is summed in the same order in any company.
   auto keys = [&](int64_t j, auto count) RAVINE_LANES {
@@ -96,21 +96,21 @@ void one_query(const float* q, const T* k, int64_t ldk, const T* v, int64_t ldv,
     for (int c = 0; c < kCount; ++c) store_lanes(acc[c], out + i + c * kLanes);
     i += kCount * kLanes;
   };
-  while (i + 4 * kLanes <= size) columns(std::integral_constant<int, 4>());
-  while (i + kLanes <= size) columns(std::integral_constant<int, 1>());
-  if (i < size) {
-    const Part part{size - i};
+  while (i + 4 * kLanes <= values) columns(std::integral_constant<int, 4>());
+  while (i + kLanes <= values) columns(std::integral_constant<int, 1>());
+  if (i < values) {
+    const Part part{values - i};
     Lanes acc = zero();
     for (int64_t j = 0; j < n; ++j) acc = hn::MulAdd(all(scores[j]), Row<T>(const_cast<T*>(v) + j * ldv).load(i, part), acc);
     Row<float>(out).store(acc, i, part);
   }
 }
 
-void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, float cap, float slope, int64_t distance,
-            float* scores, float* out, float* top_and_sum) {
+void decode(const float* q, const Corner& k, const Corner& v, int64_t n, int64_t size, int64_t values, float cap, float slope,
+            int64_t distance, float* scores, float* out, float* top_and_sum) {
   auto typed = [&](auto zero) {
     using T = decltype(zero);
-    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, cap, slope,
+    one_query(q, static_cast<const T*>(k.data), k.stride, static_cast<const T*>(v.data), v.stride, n, size, values, cap, slope,
               distance, scores, out, top_and_sum);
   };
   if (k.dtype == DType::f32) return typed(float{});
@@ -130,8 +130,9 @@ HWY_EXPORT(decode);
 
 namespace {
 
-constexpr int64_t kChunk = 512;  // keys per task, more when a segment would need more than kSlots of them
-constexpr int64_t kSlots = 64;   // chunks of any segments in one round
+constexpr int64_t kChunk = 512;     // keys per task, more when a segment would need more than kSlots of them
+constexpr int64_t kSlots = 64;      // chunks of any segments in one round
+constexpr int64_t kTaskHeads = 16;  // of those that share keys, at most, per task
 
 struct Slot {
   const Segment* segment;
@@ -139,7 +140,7 @@ struct Slot {
 };
 
 // A partial result of one query and head: its output, then top and sum.
-int64_t partial_size(const AttentionForward& a) { return a.at.head_size + 2; }
+int64_t partial_size(const AttentionForward& a) { return a.at.values() + 2; }
 
 struct Memory {
   float *partials, *threads;
@@ -151,7 +152,7 @@ Memory lay_out(const AttentionForward& a, void* workspace, int threads) {
   Memory m;
   m.partials = s.floats(kSlots * kDecodeQueries * a.at.heads * partial_size(a));
   const int64_t chunk = round_up(std::max(kChunk, ceil_div(a.k.rows(), kSlots)), 16);
-  m.per_thread = chunk + round_up(a.at.head_size, 16);
+  m.per_thread = chunk + round_up(std::max(a.at.head_size, a.at.values()), 16);
   m.threads = s.floats(threads * m.per_thread);
   m.bytes = s.bytes();
   return m;
@@ -159,7 +160,7 @@ Memory lay_out(const AttentionForward& a, void* workspace, int threads) {
 
 void join(const AttentionForward& a, const Segment& s, int64_t i, int64_t head, const float* partials, int64_t count,
           int64_t pitch, float* out) {
-  const int64_t size = a.at.head_size;
+  const int64_t size = a.at.values();
   float top = -std::numeric_limits<float>::infinity();
   for (int64_t c = 0; c < count; ++c) top = std::max(top, partials[c * pitch + size]);
   std::fill(out, out + size, 0.0f);
@@ -178,29 +179,30 @@ void join(const AttentionForward& a, const Segment& s, int64_t i, int64_t head, 
 
 void run_slots(const AttentionForward& a, const std::vector<Slot>& slots, const Memory& mem) {
   const AttentionShape& at = a.at;
-  const int64_t size = at.head_size, group = at.heads / at.kv_heads, one = partial_size(a),
+  const int64_t size = at.head_size, values = at.values(), group = at.heads / at.kv_heads, one = partial_size(a),
                 pitch = kDecodeQueries * at.heads * one;
-  const int64_t count = static_cast<int64_t>(slots.size());
-  parallel_for_threads(count * at.kv_heads, [&](int64_t t, int thread) {
-    const Slot& slot = slots[t / at.kv_heads];
+  const int64_t count = static_cast<int64_t>(slots.size()), runs = ceil_div(group, kTaskHeads), tasks = at.kv_heads * runs;
+  parallel_for_threads(count * tasks, [&](int64_t t, int thread) {
+    const Slot& slot = slots[t / tasks];
     const Segment& s = *slot.segment;
-    const int64_t kv = t % at.kv_heads;
+    const int64_t kv = t % tasks / runs, first = kv * group + t % runs * kTaskHeads,
+                  last = std::min(first + kTaskHeads, (kv + 1) * group);
     float* q = mem.threads + thread * mem.per_thread;
     float* scores = q + round_up(size, 16);
     for (int64_t i = 0; i < s.q_count; ++i) {
       const QueryBlock b{s.k_count - s.q_count + i, 1};
       const int64_t begin = std::max(slot.begin, b.keys_begin(at)), end = std::min(slot.end, b.keys_end(at, s));
-      for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
-        float* partial = mem.partials + (t / at.kv_heads) * pitch + (i * at.heads + h) * one;
+      for (int64_t h = first; h < last; ++h) {
+        float* partial = mem.partials + t / tasks * pitch + (i * at.heads + h) * one;
         if (begin >= end) {
-          partial[size] = -std::numeric_limits<float>::infinity(), partial[size + 1] = 0;
+          partial[values] = -std::numeric_limits<float>::infinity(), partial[values + 1] = 0;
           continue;
         }
         pack_transposed(Corner(a.q, s.q_begin + i, h * size), 1, size, q, 1, score_factor(at));
         HWY_DYNAMIC_DISPATCH(decode)
-        (q, Corner(a.k, s.k_begin + begin, kv * size), Corner(a.v, s.k_begin + begin, kv * size), end - begin, size,
+        (q, Corner(a.k, s.k_begin + begin, kv * size), Corner(a.v, s.k_begin + begin, kv * values), end - begin, size, values,
          static_cast<float>(at.cap), at.slopes.empty() ? 0.0f : static_cast<float>(at.slopes[h]), begin - b.position, scores,
-         partial, partial + size);
+         partial, partial + values);
       }
     }
   });

@@ -29,15 +29,16 @@ struct Work {
 
 int64_t query_floats(int64_t size, bool pairs) { return pairs ? PairPanels::floats(size, kQueries) : kQueries * size; }
 
-Work lay_out(Scratch& s, int64_t size, bool pairs) {
+Work lay_out(Scratch& s, const AttentionShape& at, bool pairs) {
+  const int64_t size = at.head_size, values = at.values();
   Work w{};
   w.pairs = pairs;
   w.scores = s.floats(kKeys * kQueries + 16);
   w.keys = s.floats(kKeys * (pairs ? pairs_of(size) : size));
-  w.values = s.floats(pairs ? PairPanels::floats(kKeys, size) : kKeys * size);
+  w.values = s.floats(pairs ? PairPanels::floats(kKeys, values) : kKeys * values);
   if (pairs) w.probs = s.floats(sixes_floats(kQueries, kKeys));
   for (auto& r : w.rows)
-    r = {s.floats(query_floats(size, pairs)), s.floats(kQueries * result_pitch(size, pairs)), s.floats(kQueries),
+    r = {s.floats(query_floats(size, pairs)), s.floats(kQueries * result_pitch(values, pairs)), s.floats(kQueries),
          s.floats(kQueries), s.floats(kQueries)};
   return w;
 }
@@ -79,7 +80,7 @@ struct Task {
 // `row`: where the block begins in q.
 void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& b, int64_t row, int64_t head, Work& w,
                  const Work::Rows& r, int64_t key, int64_t keys) {
-  const int64_t size = a.at.head_size, lanes = round_up(b.count, 16);
+  const int64_t size = a.at.head_size, values = a.at.values(), lanes = round_up(b.count, 16);
   const int64_t first = std::max(key, b.keys_begin(a.at)), end = std::min(key + keys, b.keys_end(a.at, s));
   if (first >= end) return;
   const int64_t skipped = w.pairs ? (first - key) / 2 * 2 : first - key, begin = key + skipped;
@@ -91,14 +92,15 @@ void attend_tile(const AttentionForward& a, const Segment& s, const QueryBlock& 
   if (!a.at.slopes.empty()) add_alibi(static_cast<float>(a.at.slopes[head]), b, begin, keys, lanes, w.scores);
   if (!b.sees_all(a.at, begin, keys)) mask_scores(a.at, b, begin, keys, lanes, w.scores);
   if (softmax_step(keys, lanes, w.scores, r.top, r.sum, r.factor, a.q.dtype))
-    scale_rows(r.out, b.count, result_pitch(size, w.pairs), r.factor, false);
+    scale_rows(r.out, b.count, result_pitch(values, w.pairs), r.factor, false);
   if (a.at.dropout.p != 0) drop_scores(DroppedRows(a.at.dropout, row, b.count, head), begin, keys, lanes, w.scores);
-  each_lane_group(a.at, b, begin, keys, [&](int64_t i, int64_t n, int64_t seen) { out_tile(size, skipped, i, n, seen, w, r); });
+  each_lane_group(a.at, b, begin, keys,
+                  [&](int64_t i, int64_t n, int64_t seen) { out_tile(values, skipped, i, n, seen, w, r); });
 }
 
 void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t head, const QueryBlock& b, bool pairs,
             const Work::Rows& r) {
-  const int64_t size = a.at.head_size, pitch = result_pitch(size, pairs), row = s.q_begin + block * kQueries;
+  const int64_t size = a.at.values(), pitch = result_pitch(size, pairs), row = s.q_begin + block * kQueries;
   for (int64_t i = 0; i < b.count; ++i) {
     if (!a.lse.absent()) store_log_sum(a.lse, head, row + i, r.top[i] + std::log(static_cast<double>(r.sum[i])));
     if (r.sum[i] == 0) r.sum[i] = 1;  // nothing was let through: out is zero
@@ -111,7 +113,7 @@ void finish(const AttentionForward& a, const Segment& s, int64_t block, int64_t 
 void attend(const AttentionForward& a, const Task& t, Work& w) {
   const AttentionShape& at = a.at;
   const Segment& s = *t.segment;
-  const int64_t size = at.head_size, group = at.heads / at.kv_heads, column = t.head / group * size;
+  const int64_t size = at.head_size, values = at.values(), kv = t.head / (at.heads / at.kv_heads);
   int64_t begin = s.k_count, end = 0;
   for (int64_t n = 0; n < t.blocks; ++n) {
     const QueryBlock b = query_block(s, t.first_block + n);
@@ -124,7 +126,7 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
         PairPanels(r.q, size).load_transposed(q, size, b.count);
       else
         pack_transposed(q, b.count, size, r.q, kQueries, score_factor(at));
-      std::fill(r.out, r.out + kQueries * result_pitch(size, w.pairs), 0.0f);
+      std::fill(r.out, r.out + kQueries * result_pitch(values, w.pairs), 0.0f);
       std::fill(r.top, r.top + kQueries, kNothing);
       std::fill(r.sum, r.sum + kQueries, 0.0f);
     }
@@ -133,16 +135,16 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
   for (int64_t key = begin; key < end; key += kKeys) {
     const int64_t keys = std::min(kKeys, end - key);
     // Rows of the inputs may lie a page apart: tiles are copied before many products read them.
-    const Corner k(a.k, s.k_begin + key, column), v(a.v, s.k_begin + key, column);
+    const Corner k(a.k, s.k_begin + key, kv * size), v(a.v, s.k_begin + key, kv * values);
     if (w.pairs) {
       pairs_along_rows(k, keys, size, w.keys, pairs_of(size));
-      PairPanels(w.values, kKeys).load_rows(v, keys, size);
+      PairPanels(w.values, kKeys).load_rows(v, keys, values);
     } else {
-      pack_copy(k, keys, size, w.keys, size), pack_copy(v, keys, size, w.values, size);
+      pack_copy(k, keys, size, w.keys, size), pack_copy(v, keys, values, w.values, values);
     }
     if (key + keys < end) {
       const int64_t next = s.k_begin + key + keys, count = std::min(kKeys, end - key - keys);
-      prefetch(Corner(a.k, next, column), count, size), prefetch(Corner(a.v, next, column), count, size);
+      prefetch(Corner(a.k, next, kv * size), count, size), prefetch(Corner(a.v, next, kv * values), count, values);
     }
     for (int64_t n = 0; n < t.blocks; ++n)
       for (int64_t h = 0; h < t.heads; ++h)
@@ -156,8 +158,9 @@ void attend(const AttentionForward& a, const Task& t, Work& w) {
 
 void check(const AttentionForward& a) {
   check_attention("attention", a.at, a.q, a.k, a.v, a.lse);
-  require(a.out.rows() == a.q.rows() && a.out.cols() == a.q.cols() && a.out.dtype == a.q.dtype,
-          "attention: out is like q, got {} and {}", a.out.shape.text(), a.q.shape.text());
+  require(a.out.rows() == a.q.rows() && a.out.cols() == a.at.heads * a.at.values() && a.out.dtype == a.q.dtype,
+          "attention: out has rows and type of q and {} columns, got {} and {}", a.at.heads * a.at.values(), a.out.shape.text(),
+          a.q.shape.text());
 }
 
 bool in_pairs(const AttentionForward& a, Bf16Products products) {
@@ -166,7 +169,7 @@ bool in_pairs(const AttentionForward& a, Bf16Products products) {
 
 int64_t bytes_per_thread(const AttentionForward& a, bool pairs) {
   Scratch s(nullptr);
-  lay_out(s, a.at.head_size, pairs);
+  lay_out(s, a.at, pairs);
   return s.bytes();
 }
 
@@ -201,7 +204,7 @@ void run(const AttentionForward& a, void* workspace) {
   }
   parallel_for_threads(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     Scratch s(static_cast<char*>(workspace) + thread * each);
-    Work w = lay_out(s, a.at.head_size, pairs);
+    Work w = lay_out(s, a.at, pairs);
     attend(a, tasks[i], w);
   });
   if (!few.empty()) attend_few(a, few, workspace);

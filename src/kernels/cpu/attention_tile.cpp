@@ -336,10 +336,10 @@ void check_attention(const char* op, const AttentionShape& at, const TensorView&
                      const TensorView& lse) {
   require(at.head_size > 0 && at.kv_heads > 0 && at.heads > 0 && at.heads % at.kv_heads == 0,
           "{}: heads must be a multiple of kv_heads, got {} and {} of size {}", op, at.heads, at.kv_heads, at.head_size);
-  require(q.cols() == at.heads * at.head_size && k.cols() == at.kv_heads * at.head_size && v.cols() == k.cols() &&
-              k.rows() == v.rows(),
-          "{}: q has heads * size columns, k and v kv_heads * size, got {}, {} and {}", op, q.shape.text(), k.shape.text(),
-          v.shape.text());
+  require(q.cols() == at.heads * at.head_size && k.cols() == at.kv_heads * at.head_size &&
+              v.cols() == at.kv_heads * at.values() && k.rows() == v.rows(),
+          "{}: q has heads * size columns, k kv_heads * size, v kv_heads * {}, got {}, {} and {}", op, at.values(),
+          q.shape.text(), k.shape.text(), v.shape.text());
   require(
       q.dtype == k.dtype && q.dtype == v.dtype && (q.dtype == DType::f32 || q.dtype == DType::bf16 || q.dtype == DType::f16),
       "{}: q, k and v have one type of f32, bf16, f16, got {}, {} and {}", op, name(q.dtype), name(k.dtype), name(v.dtype));

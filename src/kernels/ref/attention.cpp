@@ -25,7 +25,7 @@ void check_shape(const char* op, const AttentionShape& at, const TensorView& q, 
           "{}: heads must be a multiple of kv_heads, got {} and {}", op, at.heads, at.kv_heads);
   check(op, "q", q, q.rows(), at.heads * at.head_size);
   check(op, "k", k, k.rows(), at.kv_heads * at.head_size);
-  check(op, "v", v, k.rows(), at.kv_heads * at.head_size);
+  check(op, "v", v, k.rows(), at.kv_heads * at.values());
   require(at.cap >= 0 && (at.cap == 0 || at.slopes.empty()), "{}: cap must be 0 or above, and not beside slopes, got {}", op,
           at.cap);
   if (at.dropout.p != 0) {
@@ -83,28 +83,28 @@ class Drop {
 // exp(s - lse), out = dropout(p) v.
 void forward(const AttentionForward& a, void*) {
   const AttentionShape& at = a.at;
-  int64_t n = a.q.rows(), d = at.head_size, group = at.heads / std::max<int64_t>(1, at.kv_heads);
+  int64_t n = a.q.rows(), d = at.head_size, e = at.values(), group = at.heads / std::max<int64_t>(1, at.kv_heads);
   check_shape(a.name, at, a.q, a.k, a.v);
-  check(a.name, "out", a.out, n, at.heads * d);
+  check(a.name, "out", a.out, n, at.heads * e);
   check_optional(a.name, "lse", a.lse, at.heads, n);
   std::vector<const Segment*> segment_of = segments_of_rows(a.name, at, n);
   Doubles q(a.q), k(a.k), v(a.v);
   parallel_for(n, [&](int64_t row) {
-    std::vector<double> out(at.heads * d), p;
+    std::vector<double> out(at.heads * e), p;
     for (int64_t h = 0; h < at.heads; ++h) {
       double lse = kNoKeys;
       if (const Segment* s = segment_of[row]) {
         Mask mask{s->q_count, s->k_count, at.causal, at.window};
-        int64_t i = row - s->q_begin, first = mask.first(i), last = std::max(first, mask.last(i)), col = h / group * d;
+        int64_t i = row - s->q_begin, first = mask.first(i), last = std::max(first, mask.last(i)), kv = h / group;
         p.resize(last - first);
         for (int64_t j = first; j < last; ++j)
           p[j - first] =
-              soft_cap(at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + col, d), at.cap) + alibi(at, h, *s, i, j);
+              soft_cap(at.scale * dot(q.row(row) + h * d, k.row(s->k_begin + j) + kv * d, d), at.cap) + alibi(at, h, *s, i, j);
         lse = log_sum_exp(p.data(), last - first);
         const Drop drop(at, row, h);
         for (int64_t j = first; j < last; ++j)
-          add_scaled(&out[h * d], round_factor(a.q.dtype, drop(j) * std::exp(p[j - first] - lse)), v.row(s->k_begin + j) + col,
-                     d);
+          add_scaled(&out[h * e], round_factor(a.q.dtype, drop(j) * std::exp(p[j - first] - lse)),
+                     v.row(s->k_begin + j) + kv * e, e);
       }
       if (!a.lse.absent()) store(&lse, a.lse, h, row, 1);
     }
@@ -124,35 +124,35 @@ bool overlap_in_keys(std::span<const Segment> segments) {
 // slope of the cap;  dq = scale ds k;  dk = scale ds^T q;  dv = (m p)^T dout. (Dao et al. 2022, FlashAttention, algorithm 4.)
 void backward(const AttentionBackward& a, void*) {
   const AttentionShape& at = a.at;
-  int64_t n = a.q.rows(), m = a.k.rows(), d = at.head_size, group = at.heads / std::max<int64_t>(1, at.kv_heads);
-  int64_t wide = at.heads * d, narrow = at.kv_heads * d;
+  int64_t n = a.q.rows(), m = a.k.rows(), d = at.head_size, e = at.values();
+  int64_t group = at.heads / std::max<int64_t>(1, at.kv_heads), wide = at.heads * d, of_keys = at.kv_heads * d,
+          of_values = at.kv_heads * e;
   check_shape(a.name, at, a.q, a.k, a.v);
-  check(a.name, "dout", a.dout, n, wide);
-  check(a.name, "out", a.out, n, wide);
+  check(a.name, "dout", a.dout, n, at.heads * e);
+  check(a.name, "out", a.out, n, at.heads * e);
   check(a.name, "lse", a.lse, at.heads, n);
   check(a.name, "dq", a.dq, n, wide);
-  check(a.name, "dk", a.dk, m, narrow);
-  check(a.name, "dv", a.dv, m, narrow);
+  check(a.name, "dk", a.dk, m, of_keys);
+  check(a.name, "dv", a.dv, m, of_values);
   segments_of_rows(a.name, at, n);
   DType t = a.q.dtype;
   Doubles q(a.q), k(a.k), v(a.v), dout(a.dout), out(a.out), lse(a.lse);
-  std::vector<double> dq(n * wide), dk(m * narrow), dv(m * narrow);
+  std::vector<double> dq(n * wide), dk(m * of_keys), dv(m * of_values);
   auto segment = [&](const Segment& s, int64_t g) {
     Mask mask{s.q_count, s.k_count, at.causal, at.window};
     for (int64_t h = g * group; h < (g + 1) * group; ++h)
       for (int64_t i = 0; i < s.q_count; ++i) {
         int64_t row = s.q_begin + i, col = h * d;
-        double delta = dot(dout.row(row) + col, out.row(row) + col, d);
+        const double *dout_row = dout.row(row) + h * e, delta = dot(dout_row, out.row(row) + h * e, e);
         const Drop drop(at, row, h);
         for (int64_t j = mask.first(i); j < mask.last(i); ++j) {
           int64_t key = s.k_begin + j;
           double y = soft_cap(at.scale * dot(q.row(row) + col, k.row(key) + g * d, d), at.cap), m = drop(j);
           double p = std::exp(y + alibi(at, h, s, i, j) - lse.row(h)[row]);
-          double ds =
-              round_factor(t, p * (m * dot(dout.row(row) + col, v.row(key) + g * d, d) - delta) * soft_cap_slope(y, at.cap));
+          double ds = round_factor(t, p * (m * dot(dout_row, v.row(key) + g * e, e) - delta) * soft_cap_slope(y, at.cap));
           add_scaled(&dq[row * wide + col], at.scale * ds, k.row(key) + g * d, d);
-          add_scaled(&dk[key * narrow + g * d], at.scale * ds, q.row(row) + col, d);
-          add_scaled(&dv[key * narrow + g * d], round_factor(t, m * p), dout.row(row) + col, d);
+          add_scaled(&dk[key * of_keys + g * d], at.scale * ds, q.row(row) + col, d);
+          add_scaled(&dv[key * of_values + g * e], round_factor(t, m * p), dout_row, e);
         }
       }
   };
@@ -164,9 +164,9 @@ void backward(const AttentionBackward& a, void*) {
     parallel_for(at.kv_heads * static_cast<int64_t>(at.segments.size()),
                  [&](int64_t i) { segment(at.segments[i / at.kv_heads], i % at.kv_heads); });
   each_row(n, wide, [&](int64_t i) { store(&dq[i * wide], a.dq, i, 0, wide); });
-  each_row(m, narrow, [&](int64_t i) {
-    store(&dk[i * narrow], a.dk, i, 0, narrow);
-    store(&dv[i * narrow], a.dv, i, 0, narrow);
+  each_row(m, of_keys, [&](int64_t i) {
+    store(&dk[i * of_keys], a.dk, i, 0, of_keys);
+    store(&dv[i * of_values], a.dv, i, 0, of_values);
   });
 }
 

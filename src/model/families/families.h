@@ -26,6 +26,8 @@ std::unique_ptr<Model> make_gpt2(const Json& config, const std::string& where);
 std::unique_ptr<Model> make_gpt_neox(const Json& config, const std::string& where);
 std::unique_ptr<Model> make_phi3(const Json& config, const std::string& where);
 std::unique_ptr<Model> make_gemma2(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_deepseek_v2(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_deepseek_v3(const Json& config, const std::string& where);
 std::unique_ptr<Model> make_olmo2(const Json& config, const std::string& where);
 
 }  // namespace ravine

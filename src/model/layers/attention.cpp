@@ -22,6 +22,12 @@ std::vector<double> alibi_slopes(int64_t heads) {
 
 int64_t local_kv_heads(int64_t kv_heads, int ranks) { return ranks > kv_heads ? 1 : div_exact(kv_heads, ranks); }
 
+CacheWidths cache_widths(const AttentionSpec& s, int ranks) {
+  if (s.latent) return {s.latent->kv_rank + s.latent->rotated, 0};
+  const int64_t width = local_kv_heads(s.kv_heads, ranks) * s.head_size;
+  return {width, width};
+}
+
 Attention::Attention(ParamSet& set, Unit& unit, const std::string& name, int layer, const AttentionSpec& s,
                      const RopeTable* table)
     : spec_(s),
@@ -67,6 +73,7 @@ Tensor Attention::operator()(Ctx& c, const Tensor& x) const {
   if (table_) rope(c, q, table_->tables(), heads), rope(c, k, table_->tables(), kv_heads);
   Tensor mixed;
   if (c.batch().cache) {
+    at.segments = c.batch().segments;
     auto [keys, values] = c.batch().cache->append(layer_, k.view(), v.view());
     mixed = attention_cached(c, q, keys, values, at);
   } else {

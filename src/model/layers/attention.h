@@ -1,9 +1,19 @@
 // Multi-head attention with grouped keys and values; positions by rotation (rope), by ALiBi, or not here.
 #pragma once
+#include <optional>
+
 #include "model/layers/linear.h"
 #include "model/layers/rope.h"
 
 namespace ravine {
+
+// Heads whose keys and values come from one latent per token (latent_attention.h).
+struct LatentSpec {
+  int64_t q_rank = 0;   // of the latent that queries come from; 0: they come from x
+  int64_t kv_rank = 0;  // of the latent of keys and values
+  int64_t rotated = 0;  // channels of a head of q and k that are rotated, its last ones; those of k are one for all heads
+  bool bias = false;    // of the products that give latents
+};
 
 struct AttentionSpec {
   int64_t hidden = 0, heads = 0, kv_heads = 0, head_size = 0;
@@ -15,8 +25,8 @@ struct AttentionSpec {
   double norm_eps = 1e-6;
   double scale = 0;        // of the scores; 0: 1/sqrt(head_size)
   double cap = 0;          // scaled scores s become cap tanh(s / cap) before the mask; 0: as they are
-  int64_t value_size = 0;  // of a head of values, where it is not head_size; 0: it is. Kernels and caches take no other yet:
-                           // make_decoder refuses
+  int64_t value_size = 0;  // of a head of values, where it is not head_size; 0: it is. With latents only: make_decoder refuses
+  std::optional<LatentSpec> latent;  // norm_eps is that of the latents then
   double init_std = 0.02, out_init_std = 0.02;
 };
 
@@ -26,6 +36,13 @@ std::vector<double> alibi_slopes(int64_t heads);
 
 // Key/value heads on each of `ranks` tensor ranks: its share, or the one of its query heads where there are fewer than ranks.
 int64_t local_kv_heads(int64_t kv_heads, int ranks);
+
+// Numbers that a cache keeps of a token in a layer, on each of `ranks` tensor ranks: of its keys and its values, or of its
+// latent with the rotated part of the key, which every rank has whole (values: 0).
+struct CacheWidths {
+  int64_t keys = 0, values = 0;
+};
+CacheWidths cache_widths(const AttentionSpec& s, int ranks);
 
 class Attention {
  public:

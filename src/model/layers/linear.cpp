@@ -9,8 +9,8 @@ Linear::Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, 
     : split_(split) {
   std::vector<Param> weights, biases;
   for (const LinearSpec& s : specs) {
-    Param w{
-        s.name + ".weight", {s.out, in}, {{split == Split::columns ? 0 : 1, Axis::tensor, s.parts}}, {Init::normal, init_std}};
+    Param w{s.name + ".weight", {s.out, in}, {}, {Init::normal, init_std}};
+    if (split != Split::none) w.cuts = {{split == Split::columns ? 0 : 1, Axis::tensor, s.parts}};
     weights.push_back(w);
     Param b{s.name + ".bias", {s.out}, {}, {Init::zeros}, false, Use::vector};
     if (split == Split::columns) b.cuts = {{0, Axis::tensor, s.parts}};
@@ -54,7 +54,7 @@ void Linear::add_adapters(ParamSet& set, Unit& unit, const std::vector<LinearSpe
 Tensor Linear::operator()(Ctx& c, const Tensor& x) const {
   Ctx::Scope scope(c, scope_);
   Tensor y = linear(c, x, params_.weights, params_.biases, split_ == Split::rows);
-  if (!params_.adapters.empty()) lora(c, x, y, params_.adapters, params_.weights, split_ == Split::rows);
+  if (!params_.adapters.empty()) lora(c, x, y, params_.adapters, params_.weights, split_);
   return y;
 }
 

@@ -7,9 +7,6 @@
 
 namespace ravine {
 
-// How a weight [out, in] is cut over the tensor axis: its outputs (followed by a row layer) or its inputs.
-enum class Split : uint8_t { columns, rows };
-
 struct LinearSpec {
   std::string name;  // "model.layers.0.self_attn.q_proj"
   int64_t out = 0;
@@ -20,8 +17,9 @@ class Linear {
  public:
   Linear() = default;
   // Declares <name>.weight (and .bias) for each spec, side by side: one product computes them all. Split by rows, the results
-  // of tensor ranks are summed: the bias, which each of them holds, comes from the first. What set.adapter_of says has an
-  // adapter gets <name>.lora_A.weight [rank, in] and <name>.lora_B.weight [out, rank].
+  // of tensor ranks are summed: the bias, which each of them holds, comes from the first. With Split::none every rank has all
+  // of it, for the rows of the residual stream that are there. What set.adapter_of says has an adapter gets
+  // <name>.lora_A.weight [rank, in] and <name>.lora_B.weight [out, rank].
   Linear(ParamSet& set, Unit& unit, const std::vector<LinearSpec>& specs, int64_t in, bool bias, Split split, double init_std);
   // The one `weight` [out, in], declared as the caller says (tied, use, cuts over outputs), of the module `name`: what the head
   // multiplies by.

@@ -78,6 +78,7 @@ RopeSettings read_rope(ConfigReader& r, int64_t head_size, int64_t max_positions
     double mscale = in.number("mscale", 0, 1e3, 0), all = in.number("mscale_all_dim", 0, 1e3, 0);
     auto m = [&](double x) { return s.factor <= 1 ? 1.0 : 0.1 * x * std::log(s.factor) + 1.0; };
     s.attention_factor = in.number("attention_factor", 0, 1e3, mscale != 0 && all != 0 ? m(mscale) / m(all) : m(1));
+    s.score_factor = m(all);
   }
   in.finish();
   return s;

@@ -15,11 +15,13 @@ struct RopeSettings {
   double low_freq_factor = 1, high_freq_factor = 4;  // llama3
   double beta_fast = 32, beta_slow = 1;              // yarn
   double attention_factor = 1;                       // yarn, longrope: of cosines and sines
+  double score_factor = 1;                           // yarn: m(mscale_all_dim), whose square DeepSeek multiplies scores by
   std::vector<double> short_factor, long_factor;     // longrope: of wavelengths, up to original_positions and beyond
   bool truncate = true;                              // yarn
   double original_positions = 0, max_positions = 0;
-  double share = 1;  // of a head that is rotated, as the file says
-  int64_t dims = 0;  // rotated dims of a head
+  double share = 1;          // of a head that is rotated, as the file says
+  int64_t dims = 0;          // rotated dims of a head
+  bool interleaved = false;  // neighbours are a pair
   // Whether a sequence that grows from `before` to `now` tokens has other angles from its first token on, so that cached keys
   // are void.
   bool turns_between(int64_t before, int64_t now) const {
@@ -38,7 +40,7 @@ std::vector<double> inverse_frequencies(const RopeSettings& s, int64_t length);
 // The [P, dims] table that the rope kernel reads; of longrope two. Grows as longer positions come.
 class RopeTable {
  public:
-  explicit RopeTable(RopeSettings s) : settings_(std::move(s)) {}
+  explicit RopeTable(RopeSettings s) : settings_(std::move(s)) { tables_.interleaved = settings_.interleaved; }
   void prepare(int64_t positions, DType dtype, DeviceKind device);
   const TensorView& view() const { return tables_.near; }
   const RopeTables& tables() const { return tables_; }
