@@ -23,7 +23,7 @@
 #include "io/adapter_weights.h"
 #include "io/checkpoint.h"
 #include "io/open_weights.h"
-#include "model/model.h"
+#include "model/decoder.h"
 #include "probe/run_metrics.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "train/run_places.h"
@@ -282,7 +282,12 @@ void add_tokenizer(Json& j, const std::string& path) {
 
 void add_model_config(Json& j, const Json& config, const std::string& where) {
   try {
-    j["parameters"] = make_model(config, where)->params().count();
+    const auto model = make_model(config, where);
+    j["parameters"] = model->params().count();
+    if (const DecoderSpec* spec = model->decoder()) {
+      const CacheWidths row = cache_widths(spec->attention, 1);
+      j["cache_numbers_per_token"] = model->facts().layers * (row.keys + row.values);
+    }
   } catch (const UserError& e) {
     j["parameters_unknown"] = e.what();
   }

@@ -321,7 +321,7 @@ def test_few_key_value_heads(folder):
                                    (4, {"tensor": 4, "sequence": True})], save_input(folder / "in"))
     compare_generations(folder, model, [(4, {"tensor": 4}), (8, {"tensor": 4, "pipeline": 2})], ["greedy", "drawn", "beams"])
     # Biases of the joined product, and norms of heads.
-    for family in ("qwen2", "qwen3", "olmo2"):
+    for family in ("qwen2", "qwen3", "olmo2", "deepseek_v3"):
         compare_traces(folder, family_model(folder, family), [(4, {"tensor": 4})], save_input(folder / "in"))
 
 

@@ -242,6 +242,7 @@ def test_tensor_ranks(folder):
 
 LIKE_LLAMA = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_act": "silu", "rms_norm_eps": 1e-6,
               "max_position_embeddings": 64, "tie_word_embeddings": False}
+LATENT = {"kv_lora_rank": 10, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4, "v_head_dim": 7, "first_k_dense_replace": 2}
 FAMILIES = {
     "qwen3": {**LIKE_LLAMA, "num_key_value_heads": 2, "head_dim": 8, "rope_theta": 10000.0, "attention_bias": False},
     "internlm": {**LIKE_LLAMA, "bias": True},
@@ -250,6 +251,8 @@ FAMILIES = {
     "gemma2": {**{k: v for k, v in LIKE_LLAMA.items() if k not in ("hidden_act", "tie_word_embeddings")}, "num_key_value_heads": 2, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window": 5,
                "attn_logit_softcapping": 2.0, "final_logit_softcapping": 4.0},
     "olmo2": {**LIKE_LLAMA, "num_key_value_heads": 2},
+    "deepseek_v2": {**LIKE_LLAMA, **LATENT, "q_lora_rank": None},
+    "deepseek_v3": {**LIKE_LLAMA, **LATENT, "q_lora_rank": 12, "attention_bias": True},
     "baichuan": {**LIKE_LLAMA, "z_loss_weight": 0},
     "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0},
     "bloom": {"n_embed": 32, "n_layer": 2, "num_attention_heads": 4, "seq_length": 64, "hidden_dropout": 0.0, "attention_dropout": 0.0},

@@ -10,6 +10,7 @@ LLAMA = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "nu
          "max_position_embeddings": 64, "rms_norm_eps": 1e-5}
 BAICHUAN = {**LLAMA, "model_type": "baichuan"}
 ALIBI = {**{k: v for k, v in BAICHUAN.items() if k != "max_position_embeddings"}, "model_max_length": 64}
+LATENT = {"kv_lora_rank": 14, "qk_nope_head_dim": 8, "qk_rope_head_dim": 6, "v_head_dim": 10, "first_k_dense_replace": 2}
 FAMILIES = {
     "aquila": {**LLAMA, "model_type": "aquila"},
     "baichuan_7b": BAICHUAN,
@@ -19,6 +20,9 @@ FAMILIES = {
     "bloom": {"model_type": "bloom", "n_embed": 24, "n_layer": 2, "num_attention_heads": 3, "vocab_size": 96},
     "gpt2": {"model_type": "gpt2", "n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 64, "vocab_size": 96},
     "internlm": {**LLAMA, "model_type": "internlm"},
+    "deepseek_v2": {**LLAMA, **LATENT, "model_type": "deepseek_v2", "q_lora_rank": None},
+    "deepseek_v3": {**LLAMA, **LATENT, "model_type": "deepseek_v3", "q_lora_rank": 20, "attention_bias": True,
+                    "rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 16, "mscale": 1.0, "mscale_all_dim": 1.0}},
     "mistral": {**LLAMA, "model_type": "mistral", "num_key_value_heads": 1, "sliding_window": 5},
     "gemma2": {**{k: v for k, v in LLAMA.items() if k not in ("hidden_act", "tie_word_embeddings")}, "model_type": "gemma2", "num_key_value_heads": 1, "head_dim": 8, "query_pre_attn_scalar": 6, "sliding_window": 5,
                "attn_logit_softcapping": 2.0, "final_logit_softcapping": 4.0},
@@ -62,6 +66,14 @@ def test_bits_pythia(folder):
 
 def test_bits_gemma2(folder):
     determinism(folder, "gemma2", "f32", "bf16")
+
+
+def test_bits_deepseek_v2(folder):
+    determinism(folder, "deepseek_v2", "f32")
+
+
+def test_bits_deepseek_v3(folder):
+    determinism(folder, "deepseek_v3", "f32", "bf16")
 
 
 def test_bits_olmo2(folder):

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 ravine = pathlib.Path(sys.argv[1]).resolve()
 BASE = {"model_type": "llama", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 3, "num_attention_heads": 8,
         "num_key_value_heads": 4, "vocab_size": 1024, "max_position_embeddings": 128, "rms_norm_eps": 1e-5}
+LATENT = {"num_key_value_heads": 8, "kv_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 40, "first_k_dense_replace": 3}
 CASES = [{"tie_word_embeddings": False}, {"tie_word_embeddings": True, "attention_bias": True},
          {"tie_word_embeddings": False, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}},
          {"model_type": "mistral", "sliding_window": 9},
@@ -23,6 +24,9 @@ CASES = [{"tie_word_embeddings": False}, {"tie_word_embeddings": True, "attentio
          {"model_type": "qwen3", "head_dim": 40, "tie_word_embeddings": True},
          {"model_type": "phi3", "sliding_window": 50, "original_max_position_embeddings": 64, "partial_rotary_factor": 0.75, "pad_token_id": None,
           "rope_scaling": {"type": "longrope", "short_factor": [1 + i / 20 for i in range(12)], "long_factor": [1 + i for i in range(12)]}},
+         {"model_type": "deepseek_v2", **LATENT, "q_lora_rank": None},
+         {"model_type": "deepseek_v3", **LATENT, "q_lora_rank": 96, "attention_bias": True,
+          "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "mscale": 1.0, "mscale_all_dim": 1.0}},
          {"model_type": "olmo2", "rope_theta": 500000.0},
          {"model_type": "gemma2", "head_dim": 64, "query_pre_attn_scalar": 40, "sliding_window": 9, "attn_logit_softcapping": 5.0, "final_logit_softcapping": 3.0, "pad_token_id": None}]
 GPT = {"vocab_size": 1024}

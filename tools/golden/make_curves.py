@@ -59,6 +59,8 @@ MODELS = {
     "phi3": {"model_type": "phi3", **GROUPED, "sliding_window": 5, "pad_token_id": None, "original_max_position_embeddings": 1, "partial_rotary_factor": 0.5,
              "rope_scaling": {"type": "longrope", "factor": 4.0, "attention_factor": 1.1, "short_factor": [1.0], "long_factor": [2.5]}},
     "olmo2": {"model_type": "olmo2", **GROUPED, "pad_token_id": None},
+    "deepseek_v3": {"model_type": "deepseek_v3", **LLAMA, "q_lora_rank": 10, "kv_lora_rank": 8, "qk_nope_head_dim": 5, "qk_rope_head_dim": 4, "v_head_dim": 6,
+                    "first_k_dense_replace": 2, "attention_bias": True, "pad_token_id": None},
     "gemma2": {"model_type": "gemma2", **{k: v for k, v in GROUPED.items() if k != "hidden_act"}, "head_dim": 8, "pad_token_id": None, "hidden_activation": "gelu_pytorch_tanh",
                "query_pre_attn_scalar": 6, "sliding_window": 5, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 4.0, "tie_word_embeddings": True},
 }
