@@ -1,6 +1,6 @@
 #include <algorithm>
-#include "apps/commands.h"
 
+#include "apps/commands.h"
 #include "apps/plan_layouts.h"
 #include "apps/plan_picture.h"
 #include "base/counted.h"
@@ -65,6 +65,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   MachinePeaks peaks = machine_peaks();
   const Arithmetic arithmetic = choose_arithmetic(config.precision, flags.common.backend, cpu_arithmetic(cpu_id()));
   const DType compute = arithmetic.compute;
+  const Types types = Types::of(compute, config.precision.gradients);  // as training has them (train/opened_run.cpp)
   Kernels kernels = backend_kernels(flags.common.backend, arithmetic.products);
   int ranks = narrow_option<int>(
       flags.ranks > 0 ? flags.ranks
@@ -72,16 +73,16 @@ int run_plan(PlanFlags& flags, Config& config) {
       "parallel.data");
   int local = narrow_option<int>(flags.local > 0 ? flags.local : std::clamp(ranks, 1, std::max(1, thread_count())), "--local");
   int64_t have = flags.memory > 0 ? static_cast<int64_t>(flags.memory * (1 << 30)) : memory_for_run() / local;
-  PlanFor plan{*model,
-               config,
-               flags.common.backend,
-               Types::of(compute),
-               kernels,
-               ranks,
-               config.data.sequence_length,
-               have,
-               known_rates(local),
-               flags.json};
+  PlanFor plan{.model = *model,
+               .config = config,
+               .backend = flags.common.backend,
+               .types = types,
+               .kernels = kernels,
+               .ranks = ranks,
+               .columns = config.data.sequence_length,
+               .memory = have,
+               .rates = known_rates(local),
+               .json = flags.json};
   if (flags.layouts) return print_layouts(plan);
   if (flags.decide) return print_decision(plan);
   RunLayout layout = run_layout(config, ranks, *model);
@@ -98,16 +99,20 @@ int run_plan(PlanFlags& flags, Config& config) {
                         .columns = config.data.sequence_length,
                         .micro_batches = layout.micro_batches,
                         .leaves = layout.leaves};
-  Ranks fake = Ranks::fake(layout.mesh, 0);
-  StepEngine engine(*model, config, Types::of(compute), kernels, shape, nullptr, &fake);
+  // The first rank of each pipeline stage; the others of a stage are alike.
+  std::vector<Ranks> of_stage;
+  for (int stage = 0; stage < layout.mesh.pipeline; ++stage)
+    of_stage.push_back(Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0})));
+  StepEngine engine(*model, config, types, kernels, shape, nullptr, &of_stage[0]);
   const RunMemory& m = engine.memory();
+  std::vector<RunMemory> memories{m};
+  std::vector<Communication> sent{engine.communication()};
+  for (size_t stage = 1; stage < of_stage.size(); ++stage) {
+    const StepEngine one(*model, config, types, kernels, shape, nullptr, &of_stage[stage]);
+    memories.push_back(one.memory()), sent.push_back(one.communication());
+  }
   if (!flags.svg.empty()) {
-    std::vector<RunMemory> stages{m};
-    for (int stage = 1; stage < layout.mesh.pipeline; ++stage) {
-      Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
-      stages.push_back(StepEngine(*model, config, Types::of(compute), kernels, shape, nullptr, &at).memory());
-    }
-    std::string picture = plan_picture(estimate, stages);
+    std::string picture = plan_picture(estimate, memories);
     picture.insert(picture.find('>') + 1, kScheduleMark.text);
     write_file_atomic(flags.svg, picture, may_replace_output(kScheduleMark, flags.overwrite));
     say("saved    " + escaped(flags.svg));
@@ -115,7 +120,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   double flops =
       model->training_flops_per_token(shape.columns) * static_cast<double>(config.train.global_batch * shape.columns);
   double peak = compute == DType::bf16 ? peaks.bf16_flops : peaks.f32_flops;
-  std::vector<Variant> others = Variants(config, flags.common.backend, Types::of(compute), engine, true).neighbours();
+  std::vector<Variant> others = Variants(config, flags.common.backend, types, engine, true).neighbours();
   auto kind = [&](MemoryKind k) { return m.arena.peak_kind[static_cast<size_t>(k)]; };
   if (flags.json) {
     Json j{{"parameters", model->params().count()},
@@ -133,19 +138,15 @@ int run_plan(PlanFlags& flags, Config& config) {
            {"step", estimate_json(estimate)},
            {"ranks", Json::array()},
            {"variants", Json::array()}};
-    for (int stage = 0; stage < layout.mesh.pipeline; ++stage) {
-      Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
-      StepEngine one(*model, config, Types::of(compute), kernels, shape, nullptr, &at);
-      const Communication& sent = one.communication();
+    for (size_t stage = 0; stage < memories.size(); ++stage)
       j["ranks"].push_back({{"stage", stage},
-                            {"weights", one.memory().weights},
-                            {"optimizer", one.memory().optimizer},
-                            {"arena", one.memory().arena.total},
-                            {"total", one.memory().total()},
-                            {"sent_data", sent.data},
-                            {"sent_tensor", sent.tensor},
-                            {"sent_pipeline", sent.pipeline}});
-    }
+                            {"weights", memories[stage].weights},
+                            {"optimizer", memories[stage].optimizer},
+                            {"arena", memories[stage].arena.total},
+                            {"total", memories[stage].total()},
+                            {"sent_data", sent[stage].data},
+                            {"sent_tensor", sent[stage].tensor},
+                            {"sent_pipeline", sent[stage].pipeline}});
     for (const Variant& v : others) j["variants"].push_back({{"changes", v.changes}, {"total", v.bytes}, {"time", v.time}});
     fmt::print("{}\n", j.dump(-1, ' ', true, Json::error_handler_t::replace));
     return 0;
@@ -170,16 +171,12 @@ int run_plan(PlanFlags& flags, Config& config) {
       "the tokenizer and the tokens of train; what the process grows by as it runs, 12 to 19 MB where it was measured: code and libraries once they are used, thread stacks,");
   fmt::print("{:<12} {:>12}  {}\n", "", "",
              "ends of huge pages, buffers while files are written; with several ranks what MPI takes for each");
-  for (int stage = 0; ranks > 1 && stage < layout.mesh.pipeline; ++stage) {
-    Ranks at = Ranks::fake(layout.mesh, rank_of(layout.mesh, {stage, 0, 0}));
-    StepEngine one(*model, config, Types::of(compute), kernels, shape, nullptr, &at);
-    const Communication& sent = one.communication();
+  for (size_t stage = 0; ranks > 1 && stage < memories.size(); ++stage)
     fmt::print(
         "{}stage {:<6} {:>12}  each rank of it; sends {:.1f} MB per step over data, {:.1f} over tensor, {:.1f} over pipeline ranks\n",
-        stage == 0 ? "\n" : "", stage, human_bytes(static_cast<double>(one.memory().total())),
-        static_cast<double>(sent.data) * 1e-6, static_cast<double>(sent.tensor) * 1e-6,
-        static_cast<double>(sent.pipeline) * 1e-6);
-  }
+        stage == 0 ? "\n" : "", stage, human_bytes(static_cast<double>(memories[stage].total())),
+        static_cast<double>(sent[stage].data) * 1e-6, static_cast<double>(sent[stage].tensor) * 1e-6,
+        static_cast<double>(sent[stage].pipeline) * 1e-6);
   auto briefly = [](double s) { return s < 1 ? fmt::format("{:.3g} ms", 1000 * s) : human_time(s); };
   fmt::print("\n{} per step: {} at {}the machine's peak of {:.0f} GFLOP/s (sol 1), {} at sol 0.7\n",
              flops < 1e11 ? fmt::format("{:.2g} GFLOP", flops * 1e-9) : fmt::format("{:.2f} TFLOP", flops * 1e-12),

@@ -6,12 +6,11 @@ namespace ravine {
 
 // Once, before anything is opened:
 // - of the descriptors 0, 1 and 2 those that are closed become /dev/null, opened the wrong way round: no file of ours lands
-// there, and using
-//   them stays the error that it was;
+//   there, and using them stays the error that it was;
 // - SIGXFSZ is ignored: a write past `ulimit -f` fails as on a full disk;
 // - a mapped file that is cut short ends the process with a line that names it (files/mapped_file.h);
 // - SIGPIPE ends the process, as it ends other filters, where stdout is what broke, and is ignored where it was stderr or a
-// socket.
+//   socket.
 void prepare_streams();
 
 // From now on a broken stdout ends nothing either: for commands whose work is what they write to disk.

@@ -1,4 +1,6 @@
-// Every option of a run. One line here is the whole declaration of an option (see option.h and docs/howto/add-an-option.md).
+// The options of a run; of those of the section schedule the ones that classes of other programs have are in
+// schedule_classes.h. A field and its line in `each` are the whole declaration of an option (option.h,
+// docs/howto/add-an-option.md).
 #pragma once
 #include <cstdint>
 #include <map>
@@ -386,7 +388,7 @@ struct RecipeOption {
   template <class V>
   void each(V&& v) {
     using enum DType;
-    v("path", path, "glob pattern of the dotted path of a call, like layers.0.attention.*", filled());
+    v("path", path, "glob pattern of the dotted path of a call, like model.layers.0.self_attn.*", filled());
     v("op", op, "glob pattern of the op's name, like rms_norm", filled());
     v("compute", compute, "arithmetic of these calls; empty: as elsewhere", one_of<DType>({std::nullopt, f32, bf16, f16, f64}));
     v("round", round, "results are rounded to this type; empty: no rounding", one_of<DType>({std::nullopt, f32, bf16, f16}));

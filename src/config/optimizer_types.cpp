@@ -25,18 +25,20 @@ const std::vector<OptimizerTraits>& optimizer_traits() {
   using enum OptimizerType;
   static const std::vector<OptimizerTraits> types = {
       {.type = adamw, .takes = {"betas", "eps"}, .defaults = {}},
-      {.type = adam, .takes = {"betas", "eps"}, .defaults = {}},
+      {.type = adam, .takes = {"betas", "eps"}, .defaults = {}, .decay_scaled = true},
       {.type = sgd, .takes = {"momentum", "nesterov", "dampening"}, .defaults = {}},
       {.type = adagrad,
        .takes = {"eps", "lr_decay", "initial_accumulator_value"},
-       .defaults = {{"eps", "1e-10"}, {"weight_decay", "0"}}},
+       .defaults = {{"eps", "1e-10"}, {"weight_decay", "0"}},
+       .decay_scaled = true},
       {.type = adafactor,
        .takes = {"eps", "clip_threshold", "decay_rate", "beta1", "scale_parameter", "relative_step", "warmup_init"},
        .defaults = {{"eps", "[1e-30, 1e-3]"}, {"beta1", "0"}, {"weight_decay", "0"}},
        .eps = 2},
       {.type = lamb,
        .takes = {"betas", "eps", "bias_correction", "max_coeff", "min_coeff"},
-       .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}}},
+       .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}},
+       .decay_scaled = true},
       {.type = lion, .takes = {"betas"}, .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}}},
       {.type = muon,
        .takes = {"momentum", "nesterov", "eps", "ns_coefficients", "ns_steps", "adjust_lr_fn", "betas"},
@@ -56,7 +58,8 @@ const std::vector<OptimizerTraits>& optimizer_traits() {
       {.type = onebit_lamb,
        .takes = {"betas", "eps", "freeze_step", "max_coeff", "min_coeff", "coeff_beta", "factor_max", "factor_min",
                  "factor_threshold"},
-       .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}}},
+       .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}},
+       .decay_scaled = true},
   };
   return types;
 }

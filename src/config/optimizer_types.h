@@ -17,6 +17,8 @@ struct OptimizerTraits {
   // Where its default is not the one of the option table: key, and the value as YAML.
   std::vector<std::pair<std::string, std::string>> defaults;
   size_t eps = 1;  // numbers of optimizer.eps
+  // The decay is added to what is scaled to one, so a step takes away less than lr times decay of a weight.
+  bool decay_scaled = false;
 
   bool is_taken(const std::string& key) const;
   std::string default_of(const std::string& key, const std::string& otherwise) const;

@@ -42,12 +42,9 @@ struct Rule {
   std::string same_as;                // flags: shorthand of this config key
   std::string metavar;                // word for the value in help
   OnResume on_resume = OnResume::undecided;
-  enum class Path : uint8_t {
-    none,
-    reads,
-    reads_folder,
-    writes
-  } path = Path::none;  // the text is a path (or several words of which one is)
+  // The text is a path (or several words of which one is).
+  enum class Path : uint8_t { none, reads, reads_folder, writes };
+  Path path = Path::none;
 };
 
 Rule operator&(Rule a, const Rule& b);
@@ -67,9 +64,8 @@ Rule one_of(std::initializer_list<std::optional<E>> values, std::string none = "
   for (const std::optional<E>& v : values) words.push_back(v ? std::string(name(*v)) : none);
   return {.choices = std::move(words), .none = std::move(none)};
 }
-inline Rule no_value(std::string word) {
-  return {.none = std::move(word)};
-}  // of an optional number, or choice: before all its values
+// Of an optional number, or choice: the word for none, listed before all its values.
+inline Rule no_value(std::string word) { return {.none = std::move(word)}; }
 inline Rule length(int64_t n) { return {.count = n}; }
 inline Rule filled() { return {.filled = true}; }
 inline Rule bare() { return {.bare = true}; }

@@ -256,10 +256,7 @@ void check_update(const Config& c, const Asked& asked) {
     if (rate > kMostRate)
       conflict(c, fmt::format("optimizer.lr={}{} is {}", o.lr, of, rate), given_of(c, {group, "optimizer.lr"}),
                fmt::format("a rate is at most {}", kMostRate), "lower one of them");
-    // These add the decay to what they scale to one.
-    const bool scaled = o.type == OptimizerType::adam || o.type == OptimizerType::adagrad || o.type == OptimizerType::lamb ||
-                        o.type == OptimizerType::onebit_lamb;
-    if (decay > 1 && !scaled)
+    if (decay > 1 && !traits_of(o.type).decay_scaled)
       conflict(c, fmt::format("optimizer.lr={} times optimizer.weight_decay={}{} is {}", o.lr, o.weight_decay, of, decay),
                given_of(c, {"optimizer.weight_decay", group, "optimizer.lr"}),
                "a step takes away this share of each weight, at most 1", "lower one of them");

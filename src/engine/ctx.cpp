@@ -17,10 +17,19 @@ Types Types::of(DType compute, GradientType gradients) {
 
 const RecipeRule* Recipe::find(const std::string& path, const std::string& op, Role role) const {
   auto [it, fresh] = resolved_.try_emplace({path, op, role}, nullptr);
-  if (fresh)
-    for (const RecipeRule& r : rules_)
-      if (glob_match(r.path, path) && glob_match(r.op, op) && r.role.value_or(role) == role) it->second = &r;
+  if (!fresh) return it->second;
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    const RecipeRule& r = rules_[i];
+    if (glob_match(r.path, path) && glob_match(r.op, op) && r.role.value_or(role) == role) it->second = &r, matched_.insert(i);
+  }
   return it->second;
+}
+
+std::vector<size_t> Recipe::unmatched() const {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < rules_.size(); ++i)
+    if (!matched_.contains(i)) out.push_back(i);
+  return out;
 }
 
 Ctx::Ctx(Setup setup) : setup_(std::move(setup)), grads_(*setup_.arena) {}

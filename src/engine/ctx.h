@@ -1,4 +1,5 @@
-// Ctx: everything a layer needs to run, and nothing about ranks, dump, offload or recompute.
+// Ctx: everything a layer needs to run. A layer asks it for the tensor ranks that share its work and for the caches that its
+// batch continues; pipelines, ZeRO, recompute, observers and precision rules are behind it, and no layer asks for them.
 //
 //   call    the one door to arithmetic: workspace, precision rules, observers, then the kernel
 //   save    keep a tensor for backward, as the stash decides
@@ -50,6 +51,7 @@ class Ctx {
     Types types;
     uint64_t seed = 0;
     double dropout = 0, attention_dropout = 0;
+    bool drop = false;                              // adapters drop too, by the probability that each declares
     std::array<const Group*, kAxisCount> groups{};  // by Axis; null: one rank
     bool sequence = false;                          // tensor ranks share the tokens of the residual stream
     std::vector<Observer*> observers;
@@ -107,7 +109,7 @@ class Ctx {
   const Recipe* recipe() const { return setup_.recipe; }
   uint64_t seed() const { return setup_.seed; }
   double dropout() const { return training_ ? setup_.dropout : 0; }
-  bool dropping() const { return training_; }  // what drops by a probability of its own does
+  bool dropping() const { return training_ && setup_.drop; }  // what drops by a probability of its own does
   double attention_dropout() const { return training_ ? setup_.attention_dropout : 0; }
   const std::string& path() const { return path_; }
   Phase phase() const { return phase_; }
@@ -128,6 +130,7 @@ class Ctx {
   std::map<std::string, Tensor>& outputs() { return outputs_; }
   void set_phase(Phase p) { phase_ = p; }
   void add_observer(Observer* o) { setup_.observers.push_back(o); }
+  void remove_observer(Observer* o) { std::erase(setup_.observers, o); }
 
   // Appends to the dotted path for the length of a scope.
   class Scope {
@@ -189,7 +192,9 @@ void Ctx::run(const Args& args) {
   std::array<NamedView, 12> tensors;
   size_t n = 0;
   args.each([&](const char* name, const TensorView& v, Access access) {
-    if (!v.absent()) tensors[n++] = {name, v, access};
+    if (v.absent()) return;
+    require(n < tensors.size(), "{}: more tensors than observers are shown", Args::name);
+    tensors[n++] = {name, v, access};
   });
   CallInfo info = describe(Args::name, {tensors.data(), n}, args.flops());
   info.args_ = &args;

@@ -39,8 +39,7 @@ void declare_types(Bucket& b, bool matrix, const Types& types) {
                                               : ValueStorage::copy;
 }
 
-// Appends the boxes that rows [begin, end) in order of memory of a box of `shape` are made of: a row is `shape` from dim `dim`
-// on.
+// Appends the boxes that elements [begin, end), in the order of memory, of a box of `shape` are made of.
 void add_run(const Param& p, const Shape& shape, const std::vector<int64_t>& origin, int64_t from, int64_t begin, int64_t end,
              std::vector<Piece>& out) {
   // Of the widest dims first: whole slabs of dim d if the run begins at one.

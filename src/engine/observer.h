@@ -1,4 +1,5 @@
-// Sees every kernel call. Dump, statistics, NaN watch, compare, timeline, profile and fault injection are observers.
+// Sees every kernel call. Profile, NaN watch, fault injection, counts of work, checksums of results (probe/) and the hidden
+// states of a trace are observers.
 //
 // An observer that needs memory holds its own, on the heap: the arena of a step is planned, and hands out nothing that was not
 // asked for while the plan was made.

@@ -1,5 +1,5 @@
-// A parameter is declared once: name, global shape, cuts, init, decay, unit. Init, import, sharding, optimizer, checkpoint, log
-// and dump all read that declaration. Names are those of Hugging Face's Llama and never change.
+// A parameter is declared once: name, global shape, cuts, init, decay, unit. Init, import, sharding, optimizer, checkpoint and
+// log all read that declaration. Names are those of Hugging Face's Llama and never change.
 #pragma once
 #include <deque>
 #include <functional>
@@ -27,8 +27,8 @@ struct Init {
   double std = 0.02;  // uniform: the half width, values are of [-std, std)
 };
 
-// In which type kernels read it: matrices in the compute type, vectors (norms, biases), lookup tables, and matrices whose rows
-// are brought to length 1 first, in that of the master.
+// In which type kernels read it while it is trained: matrices in the compute type, vectors (norms, biases), lookup tables, and
+// matrices whose rows are brought to length 1 first, in that of the master. (For running only: parallel/inference_store.h.)
 enum class Use : uint8_t { matrix, vector, table, unit_matrix };
 
 struct Unit;
@@ -42,10 +42,11 @@ struct Param {
   Use use = Use::matrix;
   Unit* unit = nullptr;
   int join = 0;  // params of a unit with one number lie side by side, in order
-  Param* tied =
-      nullptr;  // the value is that one's; the gradient has its own place and is added to that one's at the end of the step
+  // The value is that one's; the gradient has its own place and is added to that one's at the end of the step.
+  Param* tied = nullptr;
   bool trainable = true;
   bool adapter = false;  // stands in the files of an adapter, not in those of the model
+  bool head = false;     // the matrix of the output product, whose rows are the vocabulary
   double lr_mult = 1, wd_mult = 1;
   int64_t from_step = 1;  // the update that is its first: before it the gradient counts for nothing
   Axis group = Axis::data;  // the ranks along it hold the same of it: they sum its gradients and divide what is kept of it

@@ -2,14 +2,15 @@
 // of them (GradStore). Implementations are in parallel/. The words, as papers on ZeRO, FSDP and Megatron have them:
 //
 //   bucket       parameters of a unit that are treated alike, side by side in flat buffers
-//   group        the ranks along one mesh axis that hold a bucket in common: they sum its gradients and divide what is kept of
-//   it shard        one of the equal parts into which a bucket is divided, one for each rank of its group owned        what of
-//   a bucket this rank updates: its shard, or everything where nothing is divided resident     what of a bucket's values stays
-//   on this rank; the rest is gathered while a unit is leased local        what a tensor rank has of a parameter that is cut
-//   over them replica      the same local values on another tensor rank; one of the replicas is the primary one primary what of
-//   a bucket this rank alone answers for, in norms and checkpoints master       values in the type that the optimizer updates;
-//   the copy is of 16 bits, for products accumulator  where gradients of a bucket, or of a tied place of use, add up; a leaf is
-//   the micro batches that do so in place
+//   group        the ranks along one mesh axis that hold a bucket in common: they sum its gradients and divide what is kept of it
+//   shard        one of the equal parts into which a bucket is divided, one for each rank of its group
+//   owned        what of a bucket this rank updates: its shard, or everything where nothing is divided
+//   resident     what of a bucket's values stays on this rank; the rest is gathered while a unit is leased
+//   local        what a tensor rank has of a parameter that is cut over them
+//   replica      the same local values on another tensor rank; one of the replicas is the primary one
+//   primary      what of a bucket this rank alone answers for, in norms and checkpoints
+//   master       values in the type that the optimizer updates; the copy is of 16 bits, for products
+//   accumulator  where gradients of a bucket, or of a tied place of use, add up; a leaf is the micro batches that do so in place
 #pragma once
 #include <span>
 #include <vector>

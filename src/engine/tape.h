@@ -1,5 +1,6 @@
-// The two-level tape: blocks outside (recompute, gather, reduction), ops inside (gradients, dump, compare).
-// Closures capture TensorRef and Saved, never Tensor.
+// The two-level tape: blocks outside (recompute, gather, reduction), ops inside (gradients).
+// Closures capture TensorRef and Saved, never Tensor, so that memory goes as the tape is walked. One exception: a tensor that dx
+// works out and dw reads too goes from the one to the other in a shared_ptr that dw empties (ops/lora.cpp).
 #pragma once
 #include <functional>
 #include <string>

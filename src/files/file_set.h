@@ -6,8 +6,10 @@
 // At no moment do files of both sets lie under their names.
 //
 //   DIR/JOURNAL/.set.json  {"format":"ravine-file-set","version":2,"kind":"token files","overwrite":true,
-//                           "new":[{"name":"a.bin","bytes":8,"changed":<ns since 1970>,"file":<inode>}, ..],   all that is in
-//                           JOURNAL, in the order of their names' coming "old":[..]} what lay under names of the set
+//                           "new":[{"name":"a.bin","bytes":8,"changed":<ns since 1970>,"file":<inode>}, ..],
+//                           "old":[..]}
+//
+// "new" is all that is in JOURNAL, in the order in which the names come; "old" is what lay under names of the set.
 //
 // Untrusted input: a journal is followed only where every name in it is one of its kind's, where what it replaces and what
 // waits in it are the very files that it says (size, time, inode), and where no file has come since under one of its names.

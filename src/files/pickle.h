@@ -25,8 +25,8 @@ class Pickle {
     none,
     boolean,
     integer,
-    big,
-    real,  // big: an integer beyond 64 bits, value not kept
+    big,  // an integer beyond 64 bits, value not kept
+    real,
     text,
     bytes,
     list,

@@ -1,4 +1,4 @@
-// A model folder opened for running: declarations, weights and the kernels that read them. trace, generate and eval begin here.
+// A model folder opened for running: declarations, weights and the kernels that read them. trace and generate begin here.
 // Of several ranks each reads and holds its part.
 #pragma once
 #include <memory>

@@ -1,9 +1,9 @@
 // Verdicts on checkpoints, as MindFormers' use_checkpoint_health_monitor promises them: train.output/health_ckpts.json, beside
-// the folder of checkpoints, is a list of
-// {"is_health": 0, "ckpt_name": "step_000200"}, oldest first, where 0 means healthy. A resume takes the newest healthy one that
-// is there (upstream's documentation; its code takes the newest). Each checkpoint carries its verdict in its manifest, as the
-// scalar "unhealthy"; the file is written from it, and may be edited: what it says of a checkpoint goes before what that one
-// says.
+// the folder of checkpoints, is a list, oldest first, of
+//   {"is_health": 0, "ckpt_name": "step_000200"}
+// where 0 means healthy. A resume takes the newest healthy one that is there (upstream's documentation; its code takes the
+// newest). Each checkpoint carries its verdict in its manifest, as the scalar "unhealthy"; the file is written from it, and may
+// be edited: what it says of a checkpoint goes before what that one says.
 #pragma once
 #include <map>
 #include <string>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kMeanElements = int64_t{1} << 20;  // of the file, at a time
 
-// Of each column, over all rows of the file's tensor. The sum of a column is taken row by row, whatever threads there are.
+// Host work: the mean of each column, over all rows of the file's tensor. The sum of a column is taken row by row, whatever threads there are.
 std::vector<double> mean_row(const TensorFile& file, const TensorInfo& info) {
   const int64_t rows = info.shape[0], cols = info.shape[1], step = std::max<int64_t>(1, kMeanElements / cols);
   std::vector<double> sum(static_cast<size_t>(cols)), values(static_cast<size_t>(std::min(rows, step) * cols));

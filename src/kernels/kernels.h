@@ -4,7 +4,7 @@
 // size (E of values, where it differs), V vocabulary, I width of the MLP. Activations are [N, C].
 //
 // Every argument struct names itself, lists its own tensors with each(f(name, view, access)) and counts its flops(); that makes
-// meta, shadow, dump, statistics, fault injection and profiles generic. An absent tensor (rank 0) is optional where said so.
+// meta, precision rules, fault injection and profiles generic. An absent tensor (rank 0) is optional where said so.
 //
 // Types: ref takes any mix of f64, f32, bf16, f16. cpu takes f32, bf16, f16 where nothing else is said; statistics (rstd, lse),
 // weight gradients and optimizer state are f32 there. Arithmetic is f32 or wider (ref: f64), rounded once on storing.
@@ -37,7 +37,7 @@ struct Kernel {
   int64_t (*workspace)(const Args& args, int threads) = nullptr;
 };
 
-// Every kernel there is. Each backend has `Kernel<Args>` of each (ref_kernel, cpu_kernel): one that is missing does not link.
+// Every kernel there is. Each backend has `Kernel<Args>` of each (ref::kernel_of, cpu_kernel): one that is missing does not link.
 template <class... Args>
 struct KernelList {
   using Table = std::tuple<Kernel<Args>...>;

@@ -66,8 +66,8 @@ struct LogSumExp {
 };
 
 // The two halves of an unfused loss head: losses from logits [N,V], and dlogits (in place allowed).
-//   losses[n] = lse[n] - logits[n, labels[n]];  dlogits = grad_scale * (exp(logits - lse) - onehot);  both 0 where labels[n] <
-//   0.
+//   losses[n] = lse[n] - logits[n, labels[n]];  dlogits = grad_scale * (exp(logits - lse) - onehot);
+//   both 0 where labels[n] < 0.
 // lse is the logsumexp of the row. A part of a vocabulary: where `whole` is not 0, logits has columns [first, first + V) of
 // rows of `whole`; labels count in the whole row, and losses[n] is 0 where another part has the label. Then lse comes from
 // `sums` f64 [R,N], the LogSumExp of each of the R parts. row_weights: as of LossHead.

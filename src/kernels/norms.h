@@ -23,8 +23,8 @@ struct RmsNormForward {
 };
 
 // Given dout and the gradient `dsum` that reaches the normalised sum by other ways (optional):
-//   h = dout * (offset + weight);  dx = dsum + rstd * (h - xhat * mean(h * xhat)),  xhat = x * rstd;  dweight (+)= sum_n dout *
-//   xhat.
+//   h = dout * (offset + weight);  dx = dsum + rstd * (h - xhat * mean(h * xhat)),  xhat = x * rstd;
+//   dweight (+)= sum_n dout * xhat.
 // x is the sum that was normalised. dx may be the memory of dsum. `dbranch` (optional) receives dx again, rounded to its own
 // type. dweight [C] is optional (frozen); with `accumulate` it is added to.
 struct RmsNormBackward {

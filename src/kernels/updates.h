@@ -13,14 +13,13 @@ struct UpdateSpan {
   double lr_mult = 1, weight_decay = 0;
 };
 
-// Scalars of a step live in one f64 tensor so that a captured graph can replay: [lr, 1-b1^t, 1-b2^t, gradient scale
-// (clipping)].
+// Scalars of a step, in one f64 tensor: [lr, 1-b1^t, 1-b2^t, gradient scale (clipping)].
 enum StepScalar { kLr, kBias1, kBias2, kGradScale, kStepScalars };
 
 // AdamW (Loshchilov, Hutter 2019) as torch.optim: g' = g * gradient scale;
 //   p -= lr wd p (decoupled), or g' += wd p (`l2`: Adam);  m = b1 m + (1-b1) g';  v = b2 v + (1-b2) g'^2;
-//   p -= lr (m / bias1) / (sqrt(v / bias2) + eps).   lr = lr scalar * lr_mult. cpu takes 1 - lr wd in f32, as torch does, and
-//   rounds p once.
+//   p -= lr (m / bias1) / (sqrt(v / bias2) + eps).   lr = lr scalar * lr_mult.
+// cpu takes 1 - lr wd in f32, as torch does, and rounds p once.
 // All flat and contiguous, of one length; `copy` (optional) receives p in 16 bits.
 struct AdamW {
   static constexpr const char* name = "adamw";
@@ -36,8 +35,8 @@ struct AdamW {
   double flops() const { return 12.0 * param.count(); }
 };
 
-// torch.optim.SGD: g' = g * gradient scale + wd p;  buffer = momentum * buffer + (1-dampening) g' (the first step: buffer =
-// g');
+// torch.optim.SGD: g' = g * gradient scale + wd p;
+//   buffer = momentum * buffer + (1-dampening) g' (the first step: buffer = g');
 //   p -= lr * (nesterov ? g' + momentum * buffer : buffer). Without momentum, buffer is absent and p -= lr g'.
 struct Sgd {
   static constexpr const char* name = "sgd";

@@ -14,9 +14,8 @@ class ConfigReader {
   ConfigReader(const Json& config, std::string where) : config_(config), where_(std::move(where)) {}
 
   bool has(const std::string& key) const { return config_.contains(key) && !config_.at(key).is_null(); }
-  bool is_null(const std::string& key) const {
-    return config_.contains(key) && config_.at(key).is_null();
-  }  // switched off, where absent means a default
+  // Switched off, where absent means a default.
+  bool is_null(const std::string& key) const { return config_.contains(key) && config_.at(key).is_null(); }
   // Required integer or number in [low, high].
   int64_t integer(const std::string& key, int64_t low, int64_t high);
   int64_t integer(const std::string& key, int64_t low, int64_t high, int64_t fallback);

@@ -56,9 +56,8 @@ class Model {
   virtual void settle(Ctx&) {}
 
   const ModelFacts& facts() const { return facts_; }
-  virtual const DecoderSpec* decoder() const {
-    return nullptr;
-  }                                                    // how it is built; null: not as the decoder of model/decoder.h
+  // How it is built; null: not as the decoder of model/decoder.h.
+  virtual const DecoderSpec* decoder() const { return nullptr; }
   const Json& config() const { return config_; }       // as read, for export
   const WeightFiles& files() const { return files_; }  // how weight files spell and lay out the parameters
   // Nothing where files are read as they are; set by with_vocabulary (model/vocabulary.h).
@@ -68,9 +67,10 @@ class Model {
   const ParamSet& params() const { return params_; }
   const std::vector<Block>& blocks() const { return blocks_; }
 
-  // 6 * (parameters in products, 4 * where they are frozen) + attention 3 T H (D + E) per token and layer, D and E the sizes of
-  // a head of keys and of values (causal half; forward and twice for backward); under a window of w < T 6 (w - w^2 / 2T) H (D +
-  // E): the last w keys, fewer at the beginning.
+  // Per token: 6 times the parameters in products (of those that are frozen 4 times), and of each layer's attention, with H heads
+  // of keys of size D and values of size E
+  //   3 T H (D + E)                       the causal half, forward and twice for backward
+  //   6 (w - w^2 / (2 T)) H (D + E)       under a window of w < T: the last w keys, fewer at the beginning
   double training_flops_per_token(int64_t sequence_length) const;
 
  protected:

@@ -1,7 +1,7 @@
 // Learning rates that follow the validation loss: torch.optim.lr_scheduler.ReduceLROnPlateau (schedule.type:
 // reduce_lr_on_plateau), which lowers the rate when the loss no longer falls, and GreedyLR as Transformers 5 has it (greedy),
 // which also raises it while the loss falls. One validation is what they call an epoch; there is no warm-up. GreedyLR leaves a
-// rate alone for ever that begins outside of its lowest and highest; here that is refused (config/config.cpp).
+// rate alone for ever that begins outside of its lowest and highest; here that is refused (config/validate.cpp).
 #pragma once
 #include <deque>
 #include <limits>

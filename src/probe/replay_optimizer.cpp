@@ -6,6 +6,7 @@
 #include "files/safetensors.h"
 #include "io/slices.h"
 #include "kernels/backend.h"
+#include "model/vocabulary.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "parallel/flat_store.h"
@@ -70,7 +71,9 @@ void declare(ParamSet& set, const ReplayInput& input) {
     Param param{.name = p.name, .shape = p.shape};
     if (p.shape.rank() == 0) param.shape = {1};
     param.decay = matrix;
+    // A record has names only: of tables and heads they are taken for what they say.
     param.use = !matrix ? Use::vector : p.name.find("embed") != std::string::npos ? Use::table : Use::matrix;
+    param.head = p.name == kHead;
     set.add(*unit, std::move(param));
   }
 }

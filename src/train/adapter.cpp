@@ -1,5 +1,6 @@
 #include "train/adapter.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/log.h"
@@ -21,10 +22,32 @@ std::vector<std::string> usual_targets(const Model& base) {
   return {ends.begin(), ends.end()};
 }
 
-std::string text_of(bool x) { return x ? "true" : "false"; }
+// Every option that says what an adapter is, with the field of its settings: f(key, option, setting).
+template <class F>
+void each_setting(LoraOptions& o, LoraSettings& s, F&& f) {
+  f("rank", o.rank, s.rank), f("alpha", o.alpha, s.alpha), f("dropout", o.dropout, s.dropout);
+  f("rslora", o.rslora, s.rslora), f("targets", o.targets, s.targets), f("save", o.save, s.save);
+  f("rank_pattern", o.rank_pattern, s.rank_pattern), f("alpha_pattern", o.alpha_pattern, s.alpha_pattern);
+  f("layers", o.layers, s.layers);
+}
+
+// Where no adapter is asked for, no option of one may be given another value than it has by itself.
+void refuse_unused(const Config& c) {
+  LoraOptions given = c.lora, none;
+  const std::vector<Option> all = options_of(given, "lora"), without = options_of(none, "lora");
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].yaml() == without[i].yaml()) continue;
+    const auto where = c.sources.find(all[i].name());
+    throw UserError(all[i].name() + " without an adapter", where == c.sources.end() ? "lora" : where->second,
+                    "it says how an adapter is made", "set lora.rank, or lora.path to the folder of one, or leave it out");
+  }
+}
+
+// Lists of names and layers in any order are the same.
 template <class T>
-std::string text_of(const T& x) {
-  return Json(x).dump();
+T in_order(T x) {
+  if constexpr (requires { x.push_back(x.front()); }) std::sort(x.begin(), x.end());
+  return x;
 }
 
 // Adapters of embedding and head that are one table would be merged into both.
@@ -40,81 +63,56 @@ void refuse_merged_tie(const Config& c, const Model& base, const LoraSettings& l
 std::optional<LoraSettings> lora_of(const Config& c, const Model& base) {
   const LoraOptions& o = c.lora;
   if (!o.asked()) {
-    const LoraOptions none;
-    auto unused = [&](const char* key, const auto& given, const auto& absent) {
-      if (given == absent) return;
-      const auto where = c.sources.find(fmt::format("lora.{}", key));
-      throw UserError(fmt::format("lora.{} without an adapter", key), where == c.sources.end() ? "lora" : where->second,
-                      "it says how an adapter is made", "set lora.rank, or lora.path to the folder of one, or leave it out");
-    };
-    unused("alpha", o.alpha, none.alpha), unused("dropout", o.dropout, none.dropout),
-        unused("targets", o.targets, none.targets);
-    unused("rslora", o.rslora, none.rslora), unused("rank_pattern", o.rank_pattern, none.rank_pattern);
-    unused("alpha_pattern", o.alpha_pattern, none.alpha_pattern), unused("layers", o.layers, none.layers);
-    unused("save", o.save, none.save), unused("merge", o.merge, none.merge);
+    refuse_unused(c);
     return std::nullopt;
   }
   if (c.model.path.empty())
     throw UserError("an adapter without a base", "lora.rank", "adapters stand beside weights that are there",
                     "set model.path to the folder of the base model");
-  const std::vector<std::string> targets = family_spelling(base, o.targets), save = family_spelling(base, o.save);
-  LoraSettings s{.rank = o.rank,
-                 .alpha = o.alpha,
-                 .dropout = o.dropout,
-                 .rslora = o.rslora,
-                 .targets = targets.empty() ? usual_targets(base) : targets,
-                 .rank_pattern = o.rank_pattern,
-                 .alpha_pattern = o.alpha_pattern,
-                 .layers = o.layers,
-                 .save = save,
-                 .ties_weights = false,
-                 .where = "lora.targets",
-                 .places = {},
-                 .from_options = true};
-  for (const char* key : {"targets", "rank_pattern", "alpha_pattern", "layers", "save"}) {
-    const std::string option = fmt::format("lora.{}", key);
-    if (const auto source = c.sources.find(option); source != c.sources.end())
-      s.places[key] = fmt::format("{}, {}", option, source->second);
-  }
+  LoraOptions asked = o;  // in the family's words
+  asked.targets = family_spelling(base, o.targets), asked.save = family_spelling(base, o.save);
+  LoraSettings s;
+  s.where = "lora.targets", s.from_options = true;
+  each_setting(asked, s, [&](const std::string& key, const auto& option, auto& setting) {
+    setting = option;
+    const std::string name = "lora." + key;
+    if (const auto source = c.sources.find(name); source != c.sources.end())
+      s.places[key] = fmt::format("{}, {}", name, source->second);
+  });
+  if (s.targets.empty()) s.targets = usual_targets(base);
   s.ties_weights = is_tied(base) && saves_table(base, s);
   if (o.path.empty()) return refuse_merged_tie(c, base, s), s;
   LoraSettings stored = adapter_settings(o.path);
-  auto agree = [&](const char* key, const auto& given, const auto& there) {
-    const auto where = c.sources.find(fmt::format("lora.{}", key));
-    if (where != c.sources.end() && given != there)
-      throw UserError(fmt::format("lora.{} is {}", key, text_of(given)), where->second,
-                      fmt::format("{} says {}", stored.where, text_of(there)), "leave it out, or use another adapter");
-  };
   auto modules = [&](const LoraSettings& lora) {
     std::vector<std::string> names;
     for (const auto& [name, spec] : adapter_specs(base, lora)) names.push_back(name);
     return names;
   };
-  auto sorted = [](auto list) {
-    std::sort(list.begin(), list.end());
-    return list;
-  };
-  agree("rank", o.rank, stored.rank), agree("alpha", o.alpha, stored.alpha);
-  agree("rslora", o.rslora, stored.rslora);
-  if (!targets.empty()) {  // other words for the same modules agree
-    LoraSettings asked = stored;
-    asked.targets = targets, asked.targets_whole = false;
-    if (modules(asked) != modules(stored)) agree("targets", sorted(targets), sorted(stored.targets));
-  }
-  agree("layers", sorted(o.layers), sorted(stored.layers));
-  agree("save", sorted(save), sorted(stored.save));
-  agree("rank_pattern", o.rank_pattern, stored.rank_pattern);
-  agree("alpha_pattern", o.alpha_pattern, stored.alpha_pattern);
-  if (c.sources.contains("lora.dropout")) stored.dropout = o.dropout;  // of training alone, it changes no function
+  each_setting(asked, stored, [&]<class T>(const std::string& key, const T& option, T& setting) {
+    const auto where = c.sources.find("lora." + key);
+    if (where == c.sources.end()) return;
+    if (key == "dropout") {  // of training alone, it changes no function
+      setting = option;
+      return;
+    }
+    if (key == "targets") {  // other words for the same modules agree
+      LoraSettings other = stored;
+      other.targets = asked.targets, other.targets_whole = false;
+      if (asked.targets.empty() || modules(other) == modules(stored)) return;
+    }
+    if (const T given = in_order(option), there = in_order(setting); given != there)
+      throw UserError(fmt::format("lora.{} is {}", key, Json(given).dump()), where->second,
+                      fmt::format("{} says {}", stored.where, Json(there).dump()), "leave it out, or use another adapter");
+  });
   refuse_merged_tie(c, base, stored);
   return stored;
 }
 
 void keep_in_config(const LoraSettings& s, Config& c) {
-  LoraOptions& o = c.lora;
-  o.rank = s.rank, o.alpha = s.alpha, o.dropout = s.dropout, o.rslora = s.rslora;
-  if (!s.targets_whole) o.targets = s.targets;
-  o.rank_pattern = s.rank_pattern, o.alpha_pattern = s.alpha_pattern, o.layers = s.layers, o.save = s.save;
+  LoraSettings said = s;
+  each_setting(c.lora, said, [&](const std::string& key, auto& option, const auto& setting) {
+    if (key != "targets" || !s.targets_whole) option = setting;
+  });
 }
 
 std::string adapter_text(const LoraSettings& lora, const Model& model) {

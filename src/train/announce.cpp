@@ -102,6 +102,16 @@ void announce_memory(const OpenedRun& run) {
       static_cast<double>(m.total()) / (1 << 20));
 }
 
+// A rule of precision for calls that no step makes. Of a pipeline each stage has its own calls, so nothing is said there.
+void warn_of_idle_rules(const OpenedRun& run) {
+  if (run.layout.mesh.pipeline > 1) return;
+  const std::vector<RecipeOption>& rules = run.config.precision.recipes;
+  for (size_t i : run.engine->recipe().unmatched())
+    run.log.warn(
+        "precision.recipes[{}] changes nothing: no call of a step has op '{}' at a path '{}'{}; paths are like model.layers.0.self_attn",
+        i, rules.at(i).op, rules[i].path, rules[i].role ? fmt::format(" in the role {}", name(*rules[i].role)) : "");
+}
+
 }  // namespace
 
 double announce(const OpenedRun& run, int64_t done, double peak_flops) {
@@ -112,6 +122,7 @@ double announce(const OpenedRun& run, int64_t done, double peak_flops) {
     for (const std::string& line : likely_mistakes(config, data.tokenizer.get())) log.warn("{}", line);
     for (const std::string& line : idle_options(config, run.layout.mesh)) log.warn("{}", line);
     for (const std::string& line : scarce_data(config, *data.train)) log.warn("{}", line);
+    warn_of_idle_rules(run);
   }
   const ModelFacts& f = run.model->facts();
   log.line("model    {}: {} parameters, {}, hidden {}, {} ({} key/value), vocabulary {}", f.family,

@@ -127,26 +127,27 @@ void add_store(StepEstimate& e, Model& model, const Config& c, const RunLayout& 
   const Sharding sharding{.mesh = m, .at = {}, .divided = c.parallel.zero > 0, .whole_below = c.parallel.zero_threshold};
   for (const Bucket& b : flat_buckets(model.params(), units, sharding, types)) {
     const bool divided = b.divided();
-    const double count = static_cast<double>(b.count), shard = count / r, owned = static_cast<double>(b.owned.count);
+    const double count = static_cast<double>(b.count), shard = count / r, owned = static_cast<double>(b.owned.count),
+                 grad = static_cast<double>(size_of(b.grad_type));
     auto memory = [&](double elements, double bytes) { return kCall + elements * bytes / rates.bytes; };
     double values = (b.has_copy() ? rates.messages.gather(shard * narrow, r) : 0) +
                     (b.reads_master ? rates.messages.gather(shard * wide, r) : 0);
     if (b.trainable && r > 1) {
-      double sum = rates.messages.exchange(shard * wide, r) + memory((r - 1) * shard, 3 * wide) +
-                   (divided ? memory(shard, 2 * wide) : rates.messages.gather(shard * wide, r));
+      double sum = rates.messages.exchange(shard * grad, r) + memory((r - 1) * shard, 3 * grad) +
+                   (divided ? memory(shard, 2 * grad) : rates.messages.gather(shard * grad, r));
       bool early = c.parallel.zero >= 2;
       e.data += sum * (early ? micros : 1);
-      if (early) e.leaves += (micros - 1) * memory(divided ? shard : count, 3 * wide);
+      if (early) e.leaves += (micros - 1) * memory(divided ? shard : count, 3 * grad);
       if (divided && c.parallel.zero < 3) e.data += values;
     }
     if (divided && c.parallel.zero == 3) e.data += 2 * micros * values;
     if (!b.trainable) continue;
-    if (c.parallel.zero < 2 && layout.leaves > 1) e.leaves += static_cast<double>(layout.leaves - 1) * memory(count, 3 * wide);
+    if (c.parallel.zero < 2 && layout.leaves > 1) e.leaves += static_cast<double>(layout.leaves - 1) * memory(count, 3 * grad);
     // Norm: reads the gradient. Update: gradient read; weight and states read and written; a copy written.
     const std::unique_ptr<UpdateRule> rule = make_update_rule(c.optimizer);
     const double states = static_cast<double>(state_bytes(*rule, b, m.tensor));
     e.update +=
-        memory(owned, wide) + kCall + (owned * (wide * (1 + 2) + (b.has_copy() ? narrow : 0)) + 2 * states) / rates.bytes;
+        memory(owned, grad) + kCall + (owned * (grad + 2 * wide + (b.has_copy() ? narrow : 0)) + 2 * states) / rates.bytes;
   }
 }
 

@@ -11,12 +11,11 @@
 namespace ravine {
 
 struct LossScaleSettings {
-  // (deepspeed/runtime/fp16/loss_scaler.py DynamicLossScaler; MindSpore's
-  // DynamicLossScaleUpdateCell):
+  // As deepspeed/runtime/fp16/loss_scaler.py (DynamicLossScaler) or MindSpore's DynamicLossScaleUpdateCell:
   //   deepspeed      0.19: grows after `window` good steps behind an overflow, the one right behind it not counted
   //   deepspeed_013  0.13: that one counts
   //   mindformers    grows `window` steps after an overflow or a growth; no hysteresis; an overflow at the minimum changes
-  //   nothing
+  //                  nothing
   ScaleRule rule = ScaleRule::deepspeed;
   double initial = 65536, factor = 2, least = 1;
   int64_t window = 1000;

@@ -43,20 +43,20 @@ Recipe make_recipe(const PrecisionOptions& options, const Kernels& kernels) {
   Recipe recipe;
   std::vector<std::string> ops;
   kernels.each([&]<class Args>(const Kernel<Args>&) { ops.push_back(Args::name); });
-  auto check = [](const std::string& op, const std::vector<std::string>& known, const char* key) {
-    for (auto& k : known)
-      if (glob_match(op, k)) return;
+  auto refuse = [](const std::string& op, const std::vector<std::string>& known, const char* key, const char* rule) {
     std::string near = nearest(op, known);
-    throw UserError("no op '" + op + "'", key, "it must be the name of an op",
-                    near.empty() ? "see docs/howto/add-an-op.md" : "did you mean '" + near + "'?");
+    throw UserError("no op '" + op + "'", key, rule,
+                    near.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : "did you mean '" + near + "'?");
   };
   for (const RecipeOption& o : options.recipes) {
-    check(o.op, ops, "precision.recipes");
+    if (std::none_of(ops.begin(), ops.end(), [&](const std::string& known) { return glob_match(o.op, known); }))
+      refuse(o.op, ops, "precision.recipes", "it must be the name of an op, or a pattern of such");
     recipe.add({.path = o.path, .op = o.op, .role = o.role, .arithmetic = o.compute, .rounding = o.round});
   }
+  const std::vector<std::string> unfusable(std::begin(kUnfusable), std::end(kUnfusable));
   for (const std::string& op : options.unfused) {
-    check(op, {"attention", "add_rms_norm", "add_layer_norm", "loss_head", "qkv", "gate_up", "rope", "swiglu", "geglu"},
-          "precision.unfused");
+    if (std::find(unfusable.begin(), unfusable.end(), op) == unfusable.end())
+      refuse(op, unfusable, "precision.unfused", "it must be the name of an op with an unfused definition");
     recipe.unfuse(op);
   }
   return recipe;
@@ -72,7 +72,7 @@ Ctx::Setup StepEngine::setup(Arena& arena, FlatStore& store, const Kernels& kern
   s.recipe = &recipe_;
   s.types = types_;
   s.seed = static_cast<uint64_t>(config_.train.seed);
-  s.dropout = config_.train.dropout, s.attention_dropout = config_.train.attention_dropout;
+  s.dropout = config_.train.dropout, s.attention_dropout = config_.train.attention_dropout, s.drop = true;
   s.sequence = config_.parallel.sequence;
   for (Axis axis : kAxes) s.groups[static_cast<size_t>(axis)] = &ranks.along(axis);
   return s;
@@ -156,6 +156,7 @@ StepEngine::StepEngine(Model& model, const Config& config, const Types& types, K
     communication_ = communication_of(fake);
     for (int64_t i = of_leaf; i < leaf; ++i)
       for (int64_t l = 0; l < shape.leaves; ++l) communication_ = communication_ + sent[static_cast<size_t>(l * of_leaf + 1)];
+    if (watch) c.remove_observer(watch);                                 // one step was seen
     if (const int64_t from = optimizer.rule().local_from(); from > 0) {  // gradients then go another way
       optimizer.set_steps(from - 1);
       parts.sent = nullptr;

@@ -74,7 +74,7 @@ Verdict stop_unless_finite(double loss, double grad_norm);
 // Everything that computes. Not movable: parts refer to each other.
 class StepEngine {
  public:
-  // Plans memory on meta; allocates nothing yet. `watch` (optional) sees the kernel calls of the plan. ranks (must outlive
+  // Plans memory on meta; allocates nothing yet. `watch` (optional) sees the kernel calls of its step. ranks (must outlive
   // this): null is one alone; fake ones give the plan of a layout that is not there.
   StepEngine(Model& model, const Config& config, const Types& types, Kernels kernels, const StepShape& shape,
              Observer* watch = nullptr, const Ranks* ranks = nullptr);
@@ -84,6 +84,7 @@ class StepEngine {
   // Of a step, counted on groups that are not there while the step ran on meta.
   const Communication& communication() const { return communication_; }
   const StepShape& shape() const { return shape_; }
+  const Recipe& recipe() const { return recipe_; }  // after planning it knows which of its rules matched a call
   // Allocates weights, moments and the arena.
   void allocate();
 

@@ -6,7 +6,7 @@
 namespace ravine {
 
 // Installs the handlers for the length of a scope. The first signal asks to finish the step and save; a second SIGINT, whatever
-// came between, ends the process at once with status 130.. Both say so at once, if they were given words.
+// came between, ends the process at once with status 130. Both say so at once, if they were given words.
 class StopSignals {
  public:
   StopSignals();

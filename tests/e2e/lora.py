@@ -26,7 +26,8 @@ def trace(folder, case, *more, adapter=True, model=None):
     given = golden(case)
     ids, labels = (flat(given[n]) for n in ("input_ids", "labels"))
     r.save_tensors(folder / "in.safetensors", {"input_ids": ("I64", [2, 7], ids), "labels": ("I64", [2, 7], labels)})
-    r.run("trace", "--model", model or GOLDEN / case / "base", *(["--adapter", GOLDEN / case / "adapter"] if adapter else []), "--input", folder / "in.safetensors", "--out",
+    beside = GOLDEN / case / "adapter" if adapter is True else adapter
+    r.run("trace", "--model", model or GOLDEN / case / "base", *(["--adapter", beside] if beside else []), "--input", folder / "in.safetensors", "--out",
           folder / "out.safetensors", "--overwrite", *more)
     return r.load_tensors(folder, "out.safetensors")
 
@@ -60,6 +61,15 @@ def test_logits_and_gradients_are_those_of_peft(folder):
             continue
         base = trace(folder, case, "--backend", "ref", "precision.compute=f64", adapter=False)
         check(distance(base["logits"], want["logits"]) > 1e-3, f"{case}: the adapter changes something")
+
+
+def test_dropout_of_an_adapter_is_for_training(folder):
+    """A trace drops nothing, with gradients or without: its loss is that of its logits, as PEFT's in eval mode."""
+    for case in ("qwen2", "llama"):
+        adapter, want = broken(folder, {"lora_dropout": 0.5}, case), golden(case)
+        for more in ((), ("--backward",)):
+            got = trace(folder, case, *more, "--backend", "ref", "precision.compute=f64", adapter=adapter)
+            check(abs(flat(got["loss"])[0] - flat(want["loss"])[0]) < 1e-10, f"{case} {more}: loss {flat(got['loss'])} instead of {flat(want['loss'])}")
 
 
 def test_merged_is_what_peft_merges(folder):

@@ -1,4 +1,5 @@
 """Memory: the plan against what the process really took, and runs that do not fit into what they may take."""
+import json
 import os
 import re
 import resource
@@ -72,6 +73,21 @@ def test_gradients_of_16_bits(folder):
         r.check(abs(taken[kind] - planned[kind] - own[kind]) <= 4 * HUGE_PAGE, f"{kind}: took {taken[kind]:.1f} MiB, planned {planned[kind]:.1f}, own {own[kind]:.1f}")
     saved = 2 * matrices / MIB
     r.check(abs(planned["f32"] - planned["compute"] - saved) <= 0.1 * saved, f"the plans differ by {planned['f32'] - planned['compute']:.1f} MiB, not {saved:.1f}")
+
+
+def test_a_plan_has_the_gradients_of_the_run(folder):
+    """`plan` and its own row "as configured" agree, on 16-bit gradients too; these halve what the sums of data ranks send of matrices."""
+    given = options(folder, precision__compute="bf16", train__micro_batch=4, parallel__data=2)
+    plans = {}
+    for kind in ("f32", "compute"):
+        plans[kind] = plan = json.loads(r.run("plan", "--json", *r.settings({**given, "precision.gradients": kind})).stdout)
+        r.check(plan["total"] == plan["variants"][0]["total"], f"{kind}: {plan['total']} and {plan['variants'][0]}")
+        r.check(plan["ranks"][0]["total"] == plan["total"], f"{kind}: {plan['ranks'][0]} and {plan['total']}")
+    matrices = 8 * (4 * 256 * 256 + 3 * 256 * 688) + 512 * 256  # the head; the table's gradient is of the master's type
+    less = plans["f32"]["gradients"] - plans["compute"]["gradients"]
+    r.check(0 < less <= 2 * matrices * 1.01, f"{less} bytes of gradients less")
+    sent = {kind: plan["ranks"][0]["sent_data"] for kind, plan in plans.items()}
+    r.check(sent["compute"] < 0.8 * sent["f32"], f"sent {sent}")
 
 
 def test_refused_with_ways_to_fit(folder):

@@ -92,9 +92,9 @@ TEST_P(CpuLoss, CrossEntropy) {
 void check_loss_head(DType type, const Kernels& kernels) {
   double u16 = type == DType::f32 ? 0 : unit(type), lost = type == DType::f32 ? 0 : 2 * smallest(type);
   for (Size s : kSizes)
-    for (int variant = 0; variant < 8;
-         ++variant) {  // 0 losses only, 1 dx, 2 dx and dweight, 3 dweight accumulated,
-                       // 4 and 5 capped: dx and dweight, dx; 6 and 7: as 2 and 4 with weighted rows
+    // 0 losses only, 1 dx, 2 dx and dweight, 3 dweight accumulated, 4 and 5 capped: dx and dweight, dx; 6 and 7: as 2 and 4 with
+    // weighted rows.
+    for (int variant = 0; variant < 8; ++variant) {
       Case c;
       LossHead a;
       a.cap = variant == 4 || variant == 7 ? 1.5 : variant == 5 ? 20 : 0;

@@ -8,10 +8,9 @@ namespace {
 struct Product {
   int64_t m, n, k;
 };
-const Product kProducts[] = {
-    {1, 1, 1},     {1, 40, 257},   {7, 10, 40},   {33, 257, 10},   {5, 768, 40},    {64, 96, 768},
-    {3, 17, 1030}, {40, 24, 2100}, {1030, 10, 7}, {130, 130, 130}, {200, 300, 1025}};  // tiles, panels, groups of K and a group
-                                                                                       // of one
+// Tiles, panels, groups of K and a group of one.
+const Product kProducts[] = {{1, 1, 1},     {1, 40, 257},   {7, 10, 40},   {33, 257, 10},   {5, 768, 40},    {64, 96, 768},
+                             {3, 17, 1030}, {40, 24, 2100}, {1030, 10, 7}, {130, 130, 130}, {200, 300, 1025}};
 
 // `out_type`: that of the operands, or f32. `gap`: between rows of an a that is not transposed.
 void check_product(DType t, DType out_type, Product p, bool trans_a, bool trans_b, bool accumulate, bool bias, bool tokens,

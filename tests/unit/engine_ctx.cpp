@@ -448,6 +448,32 @@ TEST(Rules, OptionsBecomeRules) {
   EXPECT_THROW(make_recipe(o, ref_kernels()), UserError);
 }
 
+TEST(Rules, OnlyNamesOfUnfusedDefinitionsAreTaken) {
+  PrecisionOptions o;
+  for (const char* op : kUnfusable) {
+    o.unfused = {op};
+    EXPECT_FALSE(make_recipe(o, ref_kernels()).fused(op)) << op;
+  }
+  for (const char* op : {"*", "add_*", "matmul", "Rope", ""}) {
+    o.unfused = {op};
+    EXPECT_THROW(make_recipe(o, ref_kernels()), UserError) << "'" << op << "' would be taken and do nothing";
+  }
+}
+
+TEST(Rules, ThoseThatMatchNoCallAreKnown) {
+  Recipe r;
+  r.add({.path = "model.layers.*", .op = "add", .rounding = DType::bf16});
+  r.add({.path = "layers.0.*", .op = "add", .rounding = DType::bf16});
+  r.add({.path = "model.*", .op = "add", .role = Role::dw, .rounding = DType::bf16});
+  EXPECT_EQ(r.unmatched(), (std::vector<size_t>{0, 1, 2}));
+  added(r, "model.layers.0.mlp");
+  EXPECT_EQ(r.unmatched(), (std::vector<size_t>{0, 1, 2})) << "that call had a copy";
+  EXPECT_NE(r.find("model.layers.0.mlp", "add", Role::forward), nullptr);
+  EXPECT_EQ(r.unmatched(), (std::vector<size_t>{1, 2}));
+  r.find("model.layers.0.mlp", "add", Role::dw);
+  EXPECT_EQ(r.unmatched(), (std::vector<size_t>{1}));
+}
+
 // --- observers
 
 struct Watch : Observer {

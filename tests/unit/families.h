@@ -153,7 +153,7 @@ struct TinyRun {
     Ctx::Setup s;
     s.kernels = &kernels, s.arena = &arena, s.store = &store, s.grads = &store, s.stash = stash.get(), s.recipe = &recipe,
     s.types = types;
-    s.dropout = s.attention_dropout = dropout, s.seed = 3;
+    s.dropout = s.attention_dropout = dropout, s.drop = true, s.seed = 3;
     ctx = std::make_unique<Ctx>(s);
     store.refresh_copies(*ctx);
   }

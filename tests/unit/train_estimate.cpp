@@ -164,6 +164,27 @@ TEST_F(Estimate, NormUpdateAndLeavesReadAndWriteMemory) {
   EXPECT_NEAR(estimate(memory).leaves, 3 * elements * 3 * 4, kSmall) << "three sums of two into one";
 }
 
+// Gradients of matrices in 16 bits: summed, exchanged, normed and read as such; all others are of the master's type.
+TEST_F(Estimate, GradientsCountAsWideAsTheyAre) {
+  Rates memory;
+  memory.flops_f32 = memory.flops_bf16 = kFast;
+  memory.bytes = 1;
+  const Types wide = Types::of(DType::bf16), narrow = Types::of(DType::bf16, GradientType::compute);
+  const double matrices =
+      static_cast<double>(kVocabulary * kHidden) + kLayers * (4.0 * kHidden * kHidden + 3.0 * kHidden * kWidth);
+  EXPECT_NEAR(estimate(memory, wide).update - estimate(memory, narrow).update, matrices * 2 * 2, kSmall) << "norm and update";
+  config.parallel.sum_leaves = 4;
+  EXPECT_NEAR(estimate(memory, wide).leaves - estimate(memory, narrow).leaves, 3 * matrices * 3 * 2, kSmall);
+  config.parallel.sum_leaves = 0, config.parallel.data = 2, config.parallel.zero = 0;
+  memory.messages.ranks = 2;  // half of the sum is added here, the other half there; messages take no time
+  memory.messages.all_to_all = memory.messages.all_gather = memory.messages.send = {{1e15, 0}};
+  EXPECT_NEAR(estimate(memory, wide).data - estimate(memory, narrow).data, matrices / 2 * 3 * 2, kSmall);
+  memory.bytes = kFast;
+  memory.messages.all_to_all = {{1, 0}, {1e15, 1e15 - 1}};  // a second for each byte
+  const double sent = estimate(memory, wide).data - estimate(memory, narrow).data;
+  EXPECT_NEAR(sent, matrices / 2 * 2, 1e-3 * sent + 16 * kBuffers);
+}
+
 // One FLOP a second: products are all that counts.
 TEST_F(Estimate, BlocksCostTheirProducts) {
   Rates slow;

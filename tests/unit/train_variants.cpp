@@ -7,6 +7,7 @@
 
 #include "kernels/backend.h"
 #include "train/variants.h"
+#include "train/work.h"
 
 namespace ravine {
 namespace {
@@ -114,6 +115,18 @@ TEST(Variants, NothingFitsIntoNothing) {
   for (const Variant& v : variants.that_fit(int64_t{1} << 50, 100)) EXPECT_GE(v.bytes, least.bytes) << v.text();
   EXPECT_TRUE(variants.that_fit(least.bytes - 1, 1).empty());
   EXPECT_FALSE(variants.that_fit(least.bytes, 1).empty());
+}
+
+TEST(Variants, AValidationIsNoWorkOfAStep) {
+  Planned p;
+  auto seconds = [&](bool validation) {
+    WorkCount work;
+    StepEngine engine(*p.model, p.config, p.types, backend_kernels("cpu"),
+                      {.rows = 8, .columns = 256, .micro_batches = 2, .validation = validation}, &work);
+    return work.seconds(1e9, 1e9, 2);
+  };
+  EXPECT_GT(seconds(false), 0);
+  EXPECT_EQ(seconds(true), seconds(false));
 }
 
 TEST(Variants, TimeCountsTheForwardPassThatIsRunAgain) {

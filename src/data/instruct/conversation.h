@@ -10,14 +10,11 @@
 namespace ravine {
 
 // alpaca    {"instruction", "input", "output"}, perhaps "system" and "history": [[question, answer], ..]; an input that is not
-// empty
-//           stands behind the instruction on a line of its own
+//           empty stands behind the instruction on a line of its own
 // sharegpt  {"conversations": [{"from", "value"}, ..]}, perhaps "system", "tools"; from: human or user, gpt or assistant,
-// system,
-//           function_call, observation or tool; {"role", "content"} stand for {"from", "value"}
+//           system, function_call, observation or tool; {"role", "content"} stand for {"from", "value"}
 // messages  {"messages": [{"role", "content", ..}, ..]}, perhaps "tools", as OpenAI's API has them; content is text or a list
-// of
-//           {"type": "text", "text"}; an assistant's message of "weight": 0 is not learned; {"from", "value"} stand for
+//           of {"type": "text", "text"}; an assistant's message of "weight": 0 is not learned; {"from", "value"} stand for
 //           {"role", "content"}
 enum class ChatFormat : uint8_t { alpaca, sharegpt, messages };
 constexpr auto names_of(ChatFormat) {

@@ -17,7 +17,7 @@ std::vector<double> numbers(const Elements& e) {
   return out;
 }
 
-// w [out, in] + scale * b [out, r] a [r, in]. a and b are small, and read at once.
+// Host work: w [out, in] + scale * b [out, r] a [r, in], in f64. a and b are small, and read at once.
 class LowRankSum : public Elements {
  public:
   LowRankSum(ElementsPtr w, const ElementsPtr& a, const ElementsPtr& b, double scale)

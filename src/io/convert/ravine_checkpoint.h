@@ -13,8 +13,8 @@ namespace ravine {
 Weights read_ravine_checkpoint(const std::string& path, const Json& config, const std::string& config_where,
                                StateKind kind = StateKind::weights);
 
-// The state of a run that has done position.step steps: f32 weights and Adam's moments, zeros where `first` and `second` lack
-// them.
+// The state of a run that has done position.step steps: f32 weights and Adam's moments, zeros where `first` and `second` have
+// none.
 //   DIR/config.json, tokenizer          model.config=DIR/config.json model.tokenizer=DIR
 //   DIR/checkpoints/step_000003/        train.output=DIR goes on from it, on any number of ranks
 //   DIR/checkpoints/latest

@@ -1,4 +1,4 @@
-// Products of small f32 tiles that lie in cache, single-threaded: what matmul, attention and the loss head are built from.
+// Products of small f32 tiles that lie in cache, single-threaded: what attention and the loss head are built from.
 // Machine code is made for each shape on first use (libxsmm, known only to tile.cpp) for AVX-512 or AVX2, and kept for the
 // process.
 #pragma once

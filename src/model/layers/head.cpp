@@ -7,6 +7,7 @@ namespace ravine {
 static Param declared(const std::string& name, int64_t vocabulary, int64_t hidden, const HeadSpec& spec, double init_std,
                       Param* embedding) {
   Param weight{name + ".weight", {vocabulary, hidden}, {{0, Axis::tensor}}, {Init::normal, init_std}};
+  weight.head = true;
   if (spec.unit_rows) weight.use = Use::unit_matrix;
   if (spec.tied) weight.tied = embedding;
   return weight;

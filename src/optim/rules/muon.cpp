@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kAdamEps = 1e-8;
 
-bool is_hidden_matrix(const Param& p) { return p.shape.rank() >= 2 && p.use != Use::table && p.name != "lm_head.weight"; }
+bool is_hidden_matrix(const Param& p) { return p.shape.rank() >= 2 && p.use != Use::table && !p.head; }
 bool is_no_hidden_matrix(const Param& p) { return !is_hidden_matrix(p); }
 
 TensorView flat(const TensorView& v) { return view_of(v.data, v.dtype, {v.count()}, v.device); }
