@@ -17,7 +17,7 @@
 #include "data/instruct/chat_encoder.h"
 #include "data/instruct/chat_set.h"
 #include "data/instruct/instruction_files.h"
-#include "data/record_reader.h"
+#include "data/records/open_records.h"
 #include "data/source.h"
 #include "files/compressed.h"
 #include "files/safetensors.h"

@@ -12,7 +12,7 @@
 #include "base/program_name.h"
 #include "base/shell_word.h"
 #include "base/text.h"
-#include "config/config.h"
+#include "config/load.h"
 #include "files/compressed.h"
 #include "files/fd.h"
 #include "files/folder_mark.h"

@@ -7,7 +7,7 @@
 #include "apps/info_tensors.h"
 #include "base/json_fields.h"
 #include "base/shell_word.h"
-#include "config/config.h"
+#include "config/load.h"
 #include "files/compressed.h"
 #include "files/folder_lock.h"
 #include "files/tokenizer_files.h"

@@ -15,6 +15,7 @@
 #include "base/shell_word.h"
 #include "base/text.h"
 #include "config/asked.h"
+#include "config/load.h"
 #include "config/other_names.h"
 
 namespace ravine {

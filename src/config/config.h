@@ -611,19 +611,6 @@ struct Section {
 };
 std::vector<Section> sections_of(Config& config);  // valid as long as `config`
 
-// One value given on the command line. `literal`: a text option takes the value as it stands, not as YAML.
-struct Setting {
-  std::string key, value;
-  std::string source = "command line";
-  bool literal = false;
-};
-Setting parse_setting(const std::string& text);  // "section.key=value"
-
-// Default < file (if not "") < settings, the later one wins; then validate(). Every mistake is a UserError that names file and
-// line (or the command line), the rule, and for an unknown name the nearest one.
-Config load_config(const std::string& file, const std::vector<Setting>& settings = {});
-Config parse_config(const std::string& yaml, const std::string& name, const std::vector<Setting>& settings = {});
-
 void validate(const Config& config);        // rules between options
 std::string to_yaml(const Config& config);  // complete; load_config of it gives the same values, bit for bit
 std::string defaults_text();                // all keys with defaults and help, as commented YAML

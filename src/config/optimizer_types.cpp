@@ -19,6 +19,25 @@ std::string OptimizerTraits::default_of(const std::string& key, const std::strin
   return otherwise;
 }
 
+namespace {
+
+// A word of the table that is no option would make one that nobody can give, or a default that nobody gets.
+const std::vector<OptimizerTraits>& checked(const std::vector<OptimizerTraits>& types) {
+  OptimizerOptions options;
+  const std::vector<Option> all = options_of(options, "optimizer");
+  auto check = [&](OptimizerType type, const std::string& key) {
+    require(std::any_of(all.begin(), all.end(), [&](const Option& o) { return o.key == key; }),
+            "optimizer.type={} takes '{}', which is no option", name(type), key);
+  };
+  for (const OptimizerTraits& t : types) {
+    for (const std::string& key : t.takes) check(t.type, key);
+    for (const auto& [key, value] : t.defaults) check(t.type, key);
+  }
+  return types;
+}
+
+}  // namespace
+
 // Defaults: torch.optim (adagrad, muon), Transformers (adafactor), DeepSpeed (lamb, lion and those of one bit), MindFormers
 // (came), ModelLink's command line (cadam).
 const std::vector<OptimizerTraits>& optimizer_traits() {
@@ -61,7 +80,8 @@ const std::vector<OptimizerTraits>& optimizer_traits() {
        .defaults = {{"betas", "[0.9, 0.999]"}, {"weight_decay", "0"}},
        .decay_scaled = true},
   };
-  return types;
+  static const std::vector<OptimizerTraits>& once = checked(types);
+  return once;
 }
 
 const OptimizerTraits& traits_of(OptimizerType type) {

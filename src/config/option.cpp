@@ -400,11 +400,28 @@ std::string Option::yaml() const {
   return rule.lone && numbers && (*numbers)->size() == 1 ? text.substr(1, text.size() - 2) : text;
 }
 
+namespace {
+
+// What an option holds, in words.
+struct KindName {
+  const char* operator()(const bool*) const { return "true or false"; }
+  const char* operator()(const int64_t*) const { return "whole number"; }
+  const char* operator()(const double*) const { return "number"; }
+  const char* operator()(const std::optional<double>*) const { return "number"; }
+  const char* operator()(const std::string*) const { return "text"; }
+  const char* operator()(const std::vector<int64_t>*) const { return "list of whole numbers"; }
+  const char* operator()(const std::vector<double>*) const { return "list of numbers"; }
+  const char* operator()(const std::vector<std::string>*) const { return "list of texts"; }
+  const char* operator()(const std::shared_ptr<Records>&) const { return "list"; }
+  const char* operator()(const std::shared_ptr<AnyChoice>&) const { return "choice"; }
+  const char* operator()(const std::map<std::string, int64_t>*) const { return "map of whole numbers"; }
+  const char* operator()(const std::map<std::string, double>*) const { return "map of numbers"; }
+};
+
+}  // namespace
+
 std::string Option::type() const {
-  static constexpr const char* names[] = {"true or false",   "whole number",  "number", "text",   "list of whole numbers",
-                                          "list of numbers", "list of texts", "list",   "choice", "map of whole numbers",
-                                          "map of numbers",  "number"};
-  std::string text = rule.lone ? "number or list of numbers" : names[target.index()];
+  std::string text = rule.lone ? "number or list of numbers" : std::visit(KindName{}, target);
   if (!rule.choices.empty()) {
     text = words(rule.choices, " | ");
   } else if (!rule.none.empty()) {

@@ -114,8 +114,10 @@ struct Option {
   bool is_bool() const { return std::holds_alternative<bool*>(target); }
   bool is_choice() const { return std::holds_alternative<std::shared_ptr<AnyChoice>>(target); }
   bool is_text() const { return std::holds_alternative<std::string*>(target) || is_choice(); }  // taken literally
-  bool is_map() const { return target.index() == 9 || target.index() == 10; }
-  bool is_list() const { return target.index() >= 4 && target.index() <= 7; }
+  bool is_map() const { return holds_one_of<std::map<std::string, int64_t>*, std::map<std::string, double>*>(); }
+  bool is_list() const {
+    return holds_one_of<std::vector<int64_t>*, std::vector<double>*, std::vector<std::string>*, std::shared_ptr<Records>>();
+  }
   std::string text() const;  // the value of a text or a choice as it stands
 
   // Reads a value; a UserError says option, place, rule and fix. `source` is the file, or what stands for it (command line).
@@ -124,6 +126,12 @@ struct Option {
   void assign_text(const std::string& text, const std::string& source) const;
   std::string yaml() const;  // the value on one line; reads back exactly
   std::string type() const;  // for people: "whole number, at least 1", "adamw | adam | sgd"
+
+ private:
+  template <class... T>
+  bool holds_one_of() const {
+    return (std::holds_alternative<T>(target) || ...);
+  }
 };
 
 template <class S>

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
 
 namespace ravine {
 namespace {
@@ -46,11 +50,24 @@ constexpr SettingsOf kSettings[] = {
     {ScheduleType::CosineAnnealingWarmRestarts, " t_0 t_mult eta_min "},
 };
 
+// A word of the table that is no option would make one that nobody can give.
+bool names_options() {
+  ScheduleOptions options;
+  const std::vector<Option> all = options_of(options, "schedule");
+  for (const SettingsOf& s : kSettings)
+    for (const std::string& word : split(std::string(s.keys), ' '))
+      require(word.empty() || std::any_of(all.begin(), all.end(), [&](const Option& o) { return o.key == word; }),
+              "schedule.type={} takes '{}', which is no option", name(s.type), word);
+  return true;
+}
+
 bool holds(std::string_view keys, std::string_view key) { return keys.find(" " + std::string(key) + " ") != keys.npos; }
 
 }  // namespace
 
 bool takes_setting(ScheduleType type, std::string_view key) {
+  static const bool checked = names_options();
+  static_cast<void>(checked);
   return holds(" type steps lr_scale ", key) ||
          std::any_of(std::begin(kSettings), std::end(kSettings),
                      [&](const SettingsOf& s) { return s.type == type && holds(s.keys, key); });

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "data/instruct/conversation.h"
 #include "data/record_reader.h"
+#include "data/records/open_records.h"
 #include "data/source.h"
 #include "data/text_encoding.h"
 #include "files/compressed.h"
@@ -100,11 +101,6 @@ class RecordDocuments final : public DocumentReader {
 };
 
 }  // namespace
-
-std::string name_field(const std::string& asked_by, const std::string& field) {
-  if (asked_by.empty()) return "rename the key to 'text'";
-  return asked_by.starts_with("--") ? fmt::format("add {} {}", asked_by, field) : fmt::format("set {}={}", asked_by, field);
-}
 
 std::unique_ptr<DocumentReader> open_documents(const std::string& path, const std::string& text_key,
                                                const std::string& asked_by) {

@@ -19,7 +19,7 @@
 #include "base/text.h"
 #include "data/indexed/indexed_writer.h"
 #include "data/preprocess_state.h"
-#include "data/record_reader.h"
+#include "data/records/open_records.h"
 #include "data/text_encoding.h"
 #include "files/folder_lock.h"
 #include "files/folder_mark.h"

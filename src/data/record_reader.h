@@ -1,4 +1,4 @@
-// Files of records: .jsonl, .json, .csv, .parquet and .txt, also with .gz, .zst or .xz behind.
+// What reads the records of a file; of which kinds there are readers says records/open_records.h.
 #pragma once
 #include <memory>
 #include <string>
@@ -23,15 +23,6 @@ class RecordReader {
   virtual bool next(Record& record) = 0;  // false at the end
   virtual double done() const = 0;        // share of the file that was read, 0 to 1
 };
-
-// By the suffix (data/source.h):
-//   .txt      one record per line, without its end; empty lines are passed over. A byte order mark at the start is left out
-//   .jsonl    one object per line; blank lines are passed over
-//   .json     an array of objects, or objects one behind the other
-//   .csv      RFC 4180 with a header: an object of texts per row; rows of another number of fields are a UserError
-//   .parquet  through Apache Arrow: an object per row. A build without it refuses such files and says what to install
-// The body of a record is cut out here, its JSON is checked by whoever reads it. Bytes that are not UTF-8 are left as they are.
-std::unique_ptr<RecordReader> open_records(const std::string& path, const RecordOptions& options);
 
 // "set data.text_key=body" or "add --text-key body".
 std::string name_field(const std::string& asked_by, const std::string& field);

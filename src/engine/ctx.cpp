@@ -174,6 +174,8 @@ void Ctx::run_block_backward(BlockNode node) {
 
 CallInfo Ctx::describe(const char* op, std::span<const NamedView> tensors, double flops) {
   const int64_t micro = phase_ == Phase::update ? 0 : micro_;
+  double bytes = 0;
+  for (const NamedView& t : tensors) bytes += static_cast<double>(t.view.bytes()) * (t.access == Access::update ? 2 : 1);
   return {.step = step_,
           .micro = micro,
           .phase = phase_,
@@ -183,6 +185,7 @@ CallInfo Ctx::describe(const char* op, std::span<const NamedView> tensors, doubl
           .ordinal = calls_[{micro, phase_, path_, op}]++,
           .tensors = tensors,
           .flops = flops,
+          .bytes = bytes,
           .store = setup_.store};
 }
 

@@ -197,6 +197,7 @@ void Ctx::run(const Args& args) {
     tensors[n++] = {name, v, access};
   });
   CallInfo info = describe(Args::name, {tensors.data(), n}, args.flops());
+  if constexpr (requires { args.bytes(); }) info.bytes = args.bytes();
   info.args_ = &args;
   info.rerun_ = [](const void* like, const Kernels& kernels, std::span<const TensorView> on) {
     Args again = with_tensors(*static_cast<const Args*>(like), on);

@@ -33,6 +33,7 @@ struct CallInfo {
   int64_t ordinal = 0;    // calls of this op at this path before this one, in this micro batch and phase
   std::span<const NamedView> tensors;
   double flops = 0;
+  double bytes = 0;  // of memory that are read and written: of a table the rows that are looked up, of all else the whole
 
   // The parameters whose values or gradients the tensors are: several where they lie side by side (q/k/v, gate/up), in their
   // order.

@@ -124,6 +124,11 @@ std::string foreign_in_folder(const std::string& folder, FolderMark& mark, bool 
   return first;
 }
 
+std::string foreign_in_model(const std::string& folder) {
+  auto mark = read_mark(folder);
+  return mark && mark->kind == kModelFolder ? foreign_in_folder(folder, *mark) : "";
+}
+
 std::string missing_in_folder(const std::string& folder, const FolderMark& mark) {
   std::error_code error;
   for (const auto& [path, known] : mark.files)

@@ -43,6 +43,8 @@ FolderMark mark_of(const std::string& folder, const std::string& run,
 // more; "" if there is none. The mark itself is ours. What had to be read is noted in `mark`, and not read again by the next
 // call with it. glance: reads little; a file above 1 MiB that was touched but kept its size passes.
 std::string foreign_in_folder(const std::string& folder, FolderMark& mark, bool glance = false);
+// The same of a folder that is marked as a model; "" of any other.
+std::string foreign_in_model(const std::string& folder);
 // Of the files that the mark names the first that is gone, and the first that has other bytes (every byte is read; not
 // `thorough`: only of those that were touched or copied); "" if there is none.
 std::string missing_in_folder(const std::string& folder, const FolderMark& mark);

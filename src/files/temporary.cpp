@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "files/checksum.h"
-#include "files/folder_mark.h"
 
 namespace fs = std::filesystem;
 
@@ -189,10 +188,7 @@ void remove_leftovers(const std::string& folder, const std::function<bool(const 
     if (!fs::exists(fs::symlink_status(path, error))) continue;  // it has its name again
     std::string theirs;
     try {
-      if (auto mark = read_mark(path.string()); mark && mark->kind == kModelFolder)
-        theirs = foreign_in_folder(path.string(), *mark);
-      else if (foreign && fs::is_directory(path))
-        theirs = foreign(path.string());
+      if (foreign && fs::is_directory(path)) theirs = foreign(path.string());
     } catch (const std::exception& e) {
       theirs = e.what();
     }

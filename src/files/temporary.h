@@ -40,7 +40,7 @@ std::vector<std::string> leftovers_of(const std::string& target);
 // Puts right what killed writers left directly inside `folder`: what was being written is removed, a folder whose replacement
 // did not get its name has it again. By name alone, of targets that are the caller's (`mine`; null: all), and nothing that is
 // in use. Nobody else may begin to write these meanwhile. A folder that was replaced and holds what is not ours stays, and is
-// said: a model is asked by its mark, what has none by `foreign`, which gives the first such name or "".
+// said: that `foreign` tells, by the first such name or "" (of models: foreign_in_model, files/folder_mark.h).
 void remove_leftovers(const std::string& folder, const std::function<bool(const std::string& target)>& mine = {},
                       const std::function<std::string(const std::string& leftover)>& foreign = {});
 

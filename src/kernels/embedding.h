@@ -19,6 +19,7 @@ struct EmbeddingForward {
     f("ids", ids, Access::read), f("weight", weight, Access::read), f("out", out, Access::write);
   }
   double flops() const { return 0; }
+  double bytes() const { return static_cast<double>(ids.bytes() + out.count() * size_of(weight.dtype) + out.bytes()); }
 };
 
 // dweight[ids[n]] += scale * dout[n], tokens in order; without `accumulate`, dweight is cleared first. Rows of dweight equal to

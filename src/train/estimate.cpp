@@ -31,12 +31,7 @@ class BlockWork : public Observer {
 
   void after(const CallInfo& call) override {
     if (call.phase == Phase::update) return;
-    double bytes = 0;
-    for (const NamedView& t : call.tensors) {
-      if (std::string_view(call.op) == "embedding" && std::string_view(t.name) == "weight") continue;  // a few rows of it
-      bytes += static_cast<double>(t.view.bytes()) * (t.access == Access::update ? 2 : 1);
-    }
-    double seconds = kCall + std::max(call.flops / flops_, bytes / bytes_) / share_;
+    double seconds = kCall + std::max(call.flops / flops_, call.bytes / bytes_) / share_;
     size_t block = block_of(call.path);
     if (call.phase == Phase::forward)
       costs.forward[block] += seconds / 2;

@@ -10,10 +10,10 @@
 #include "kernels/backend.h"
 #include "train/adapter.h"
 #include "train/arithmetic.h"
+#include "train/check_reference.h"
 #include "train/estimate.h"
+#include "train/healthy_only.h"
 #include "train/open.h"
-#include "train/reference.h"
-#include "train/resume.h"
 #include "train/run_record.h"
 #include "train/variants.h"
 

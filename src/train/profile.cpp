@@ -22,8 +22,7 @@ void Profile::after(const CallInfo& call) {
   row.calls += 1;
   row.seconds += seconds;
   row.flops += call.flops;
-  for (const NamedView& t : call.tensors)
-    row.bytes += static_cast<double>(t.view.bytes()) * (t.access == Access::update ? 2 : 1);
+  row.bytes += call.bytes;
   if (timeline_) events_.push_back({call.op, std::string(call.path), call_start_ - step_start_, seconds});
 }
 

@@ -11,9 +11,7 @@
 #include "files/checksum.h"
 #include "files/safetensors.h"
 #include "io/huggingface.h"
-#include "io/model_folder.h"
 #include "io/open_weights.h"
-#include "model/same_model.h"
 #include "parallel/initialise.h"
 #include "train/open.h"
 #include "train/stop.h"
@@ -201,19 +199,6 @@ References reference_log_probs(const OpenedRun& run, const Progress& p) {
   run.engine->rest();
   run.log.line("reference done in {:.1f} s", seconds_now() - began);
   return known;
-}
-
-void check_reference(const Config& c, const Model& model) {
-  const std::string& folder = c.dpo.reference;
-  if (folder.empty()) return;
-  check_model_folder(folder, "dpo.reference");
-  const std::unique_ptr<Model> reference = open_model(folder), own = make_model(model.config(), "config.json");
-  if (!same_model(*reference, *own))
-    throw UserError(
-        "the reference is another model", fmt::format("dpo.reference={}", folder),
-        "it runs in the place of the model that is trained, so both have the same shape",
-        "name a folder whose config.json is like the model's, such as the weights before or after another training");
-  check_weights(folder, model);
 }
 
 }  // namespace ravine

@@ -33,7 +33,4 @@ struct References {
 // early, and what is known by then is kept. A reference of then that is not there any more is a UserError. All ranks call it.
 References reference_log_probs(const OpenedRun& run, const Progress& progress);
 
-// A UserError unless dpo.reference (where given) is a folder of the same model as the run's. Reads headers only.
-void check_reference(const Config& config, const Model& model);
-
 }  // namespace ravine

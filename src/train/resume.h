@@ -32,9 +32,6 @@ struct Progress {
 // All that a checkpoint holds. Its tensors are views into the engine's live buffers.
 TrainState checkpoint_state(const OpenedRun& run, const Progress& progress);
 
-// What a resume may take where health.embedding_norm is set; null: any. A UserError if there are checkpoints and none may be.
-TakesCheckpoint healthy_only(const Config& config);
-
 struct ResumePoint {
   std::string folder;  // "runs/book/checkpoints/step_000200"
   std::unique_ptr<CheckpointReader> reader;

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "base/json.h"
+#include "config/load.h"
 #include "data/source.h"
 #include "files/atomic.h"
 #include "files/checksum.h"
@@ -293,7 +294,7 @@ void RunFolder::hold() {
     mark_.kind = kRunFolder;
     write_mark(folder_, mark_);
   }
-  remove_leftovers(folder_, is_name_of_run);
+  remove_leftovers(folder_, is_name_of_run, foreign_in_model);
 }
 
 void RunFolder::check_there() const {

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/program_name.h"
 #include "base/shell_word.h"
-#include "config/config.h"
+#include "config/load.h"
 #include "files/fd.h"
 #include "files/same_path.h"
 #include "io/adapter_folder.h"

@@ -1,4 +1,5 @@
-"""A room that includes a room of its own or a higher level must not compile; and no room of today does. Within the room text no circles."""
+"""A room that includes a room of its own or a higher level must not compile; and no room of today does. Within the room text no circles; within the others
+none but those that are listed."""
 import os, re, subprocess, sys, tempfile
 
 root = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
@@ -6,6 +7,20 @@ build = os.path.dirname(os.path.abspath(sys.argv[1]))
 text = open(os.path.join(root, "cmake", "rooms.cmake")).read()
 rooms = re.search(r"set\(RAVINE_ROOMS ([^)]*)\)", text).group(1).split()
 levels = dict(zip(rooms, map(int, re.search(r"set\(RAVINE_LEVELS ([^)]*)\)", text).group(1).split())))
+
+
+# Files that reach each other, a header and its .cpp counted as one. A line may be taken away here, none may be added.
+CIRCLES = [
+    "config/number_meant config/option",
+    "data/dataset data/megatron/instruction_order data/megatron/megatron_dataset data/mixed_dataset data/source_kinds",
+    "data/handlers/handlers data/record_handler data/text_handler",
+    "data/instruct/chat_records data/instruct/chat_set data/instruct/instruction_files data/records/open_records data/source",
+    "data/preprocess data/preprocess_state",
+    "engine/ops/linear engine/ops/lora engine/ops/lora_products engine/ops/vocabulary_parallel",
+    "files/fd files/mapped_file",
+    "model/decoder model/families/families model/model",
+    "optim/rules/rules optim/update_rule",
+]
 
 
 def compiles(room, include):
@@ -27,27 +42,34 @@ def includes(room):
     return found
 
 
-def in_circles(graph):
-    """What is left when all is taken away that includes nothing that is left."""
-    left = {a: {b for b in to if b != a} for a, to in graph.items()}
-    while True:
-        done = [a for a, to in left.items() if not to & left.keys()]
-        if not done:
-            return sorted(left)
-        for a in done:
-            del left[a]
+def circles(graph):
+    """The sets of two or more that all reach each other, in the order of their names."""
+    def reached(a):
+        seen, todo = set(), [a]
+        while todo:
+            for b in graph.get(todo.pop(), ()):
+                if b in graph and b not in seen:
+                    seen.add(b)
+                    todo.append(b)
+        return seen
+    reach = {a: reached(a) for a in graph}
+    found = {" ".join(sorted({a} | {b for b in reach[a] if a in reach[b]})) for a in graph}
+    return sorted(c for c in found if " " in c)
 
 
 def main():
     files = includes("text")
     assert len(files) > 30, "the room text is looked at"
     assert {b.split("/")[0] for to in files.values() for b in to} == {"base", "files", "text"}, "text knows base and files only"
-    assert not in_circles(files), in_circles(files)
+    assert not circles(files), circles(files)
     folders = {}
     for a, to in files.items():
         folders.setdefault(os.path.dirname(a), set()).update(os.path.dirname(b) for b in to)
-    assert not in_circles(folders), in_circles(folders)
-    assert in_circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["a", "b", "c"], "circles are found"
+    assert not circles(folders), circles(folders)
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "a"}, "d": {"a", "e"}, "e": {"e"}}) == ["a b c"], "circles are found"
+    remain = [c for room in rooms for c in circles(includes(room))]
+    assert set(remain) <= set(CIRCLES), f"files that reach each other: {sorted(set(remain) - set(CIRCLES))}"
+    assert set(CIRCLES) <= set(remain), f"these are gone, so their lines go: {sorted(set(CIRCLES) - set(remain))}"
     assert compiles("engine", "kernels/kernels.h"), "a lower room must be visible"
     assert not compiles("engine", "model/model.h"), "engine must not see model"
     assert not compiles("optim", "parallel/flat_store.h"), "rooms of one level must not see each other"

@@ -1,6 +1,6 @@
 // A .json file: records or a UserError, nothing else; every byte of a record was in the file's order.
 #include "base/error.h"
-#include "data/record_reader.h"
+#include "data/records/open_records.h"
 #include "scratch.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

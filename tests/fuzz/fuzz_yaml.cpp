@@ -1,6 +1,6 @@
 // Any bytes as a config file: a UserError or a config that writes and reads back to the same text.
 #include "base/error.h"
-#include "config/config.h"
+#include "config/load.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ravine;

@@ -1,5 +1,5 @@
-#include "config/config.h"
 #include "config/asked.h"
+#include "config/load.h"
 
 #include <gtest/gtest.h>
 

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "config/load.h"
 #include "data/fixed_batches.h"
 #include "data/packing.h"
 #include "tests/unit/data_help.h"

@@ -1,6 +1,6 @@
 // What the tests of the data room share beside text_help.h: whether parquet is read, and fixed batch files.
 #pragma once
-#include "data/record_reader.h"
+#include "data/records/open_records.h"
 #include "files/safetensors.h"
 #include "tests/unit/text_help.h"
 

@@ -1,6 +1,6 @@
 #include <zlib.h>
 
-#include "data/record_reader.h"
+#include "data/records/open_records.h"
 #include "data/source.h"
 #include "tests/unit/data_help.h"
 

@@ -234,13 +234,13 @@ TEST(Leftovers, WhatIsNotOursInAReplacedFolderStays) {
     const std::string plain = replaced(old), theirs = replaced(old), edited = replaced(old);
     spill(theirs + "/eval_results.json", "dear");
     spill(edited + "/config.json", "[]");
-    remove_leftovers(folder.path());
+    remove_leftovers(folder.path(), {}, foreign_in_model);
     EXPECT_FALSE(fs::exists(plain));
     EXPECT_EQ(slurp(theirs + "/eval_results.json"), "dear");
     EXPECT_EQ(slurp(edited + "/config.json"), "[]");
     fs::remove(theirs + "/eval_results.json");
     spill(edited + "/config.json", "{}");
-    remove_leftovers(folder.path());
+    remove_leftovers(folder.path(), {}, foreign_in_model);
     EXPECT_EQ(folder.count(), 1) << "with it moved away they go";
   }
   // Names that are not the caller's.
@@ -248,7 +248,8 @@ TEST(Leftovers, WhatIsNotOursInAReplacedFolderStays) {
                     file = temporary_path(folder / "model", random_digits());
   fs::create_directory(conversion);
   spill(file, "");
-  remove_leftovers(folder.path(), [](const std::string& target) { return target == "model"; });
+  remove_leftovers(
+      folder.path(), [](const std::string& target) { return target == "model"; }, foreign_in_model);
   EXPECT_TRUE(fs::exists(conversion) && !fs::exists(file));
 }
 

@@ -2,7 +2,7 @@
 // one.
 #include <filesystem>
 
-#include "config/config.h"
+#include "config/load.h"
 #include "model/layers/attention.h"
 #include "tests/unit/families.h"
 

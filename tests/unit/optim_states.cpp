@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "config/load.h"
 #include "io/checkpoint.h"
 #include "io/slices.h"
 #include "kernels/backend.h"

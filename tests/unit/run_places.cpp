@@ -3,7 +3,7 @@
 #include "train/run_places.h"
 
 #include "base/error.h"
-#include "config/config.h"
+#include "config/load.h"
 #include "tests/unit/files_temporary.h"
 
 namespace ravine {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "config/load.h"
 #include "optim/class_schedules.h"
 
 namespace ravine {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "config/load.h"
 #include "kernels/backend.h"
 #include "train/decide.h"
 #include "train/estimate.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "config/load.h"
 #include "kernels/backend.h"
 #include "train/variants.h"
 #include "train/work.h"

@@ -1,5 +1,6 @@
 #include "data/instruct/chat_records.h"
 
+#include "data/records/open_records.h"
 #include "data/source.h"
 
 namespace ravine {

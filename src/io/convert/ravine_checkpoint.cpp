@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "config/config.h"
+#include "config/load.h"
 #include "engine/initial_values.h"
 #include "files/compressed.h"
 #include "files/folder_mark.h"
