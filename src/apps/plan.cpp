@@ -124,6 +124,7 @@ int run_plan(PlanFlags& flags, Config& config) {
   auto kind = [&](MemoryKind k) { return m.arena.peak_kind[static_cast<size_t>(k)]; };
   if (flags.json) {
     Json j{{"parameters", model->params().count()},
+           {"active_parameters", model->params().active_count()},
            {"weights", m.weights},
            {"optimizer", m.optimizer},
            {"gradients", kind(MemoryKind::gradients)},
@@ -157,6 +158,8 @@ int run_plan(PlanFlags& flags, Config& config) {
   fmt::print("{} parameters, micro batch {} x {}, {} per step, {} arithmetic, recompute {}\n\n",
              human_count(static_cast<double>(model->params().count())), shape.rows, counted(shape.columns, "token"),
              counted(shape.micro_batches, "micro batch"), name(compute), name(config.train.recompute));
+  if (const std::string text = experts_text(*model); !text.empty())
+    fmt::print("{}\n{}\n\n", text, expert_rows_text(*model, shape.rows * shape.columns));
   line("weights", m.weights, "masters in f32, and 16-bit copies where products need them; of what is frozen one of the two");
   line("optimizer", m.optimizer, "moments");
   line("arena", m.arena.total, "one block that all of a step's memory takes turns in; at its fullest moment:");

@@ -10,6 +10,7 @@
 #include "config/bounds.h"
 #include "config/choices.h"
 #include "config/model_choices.h"
+#include "config/moe_options.h"
 #include "config/option.h"
 #include "config/schedule_classes.h"
 
@@ -572,6 +573,7 @@ struct ProbeOptions {
 struct Config {
   ModelOptions model;
   LoraOptions lora;
+  MoeOptions moe;
   DataOptions data;
   TrainOptions train;
   DpoOptions dpo;
@@ -591,6 +593,7 @@ struct Config {
   void each_section(V&& v) {
     v("model", model, "what is trained or run");
     v("lora", lora, "adapters that are trained instead of the model");
+    v("moe", moe, "how experts share the work");
     v("data", data, "what it reads");
     v("train", train, "the run");
     v("dpo", dpo, "learning from pairs of answers");

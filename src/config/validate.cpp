@@ -55,6 +55,21 @@ void check_sizes(const Config& c) {
              fmt::format("their product is the number of ranks, at most {}", kMostRanks), "lower one of them");
 }
 
+void check_experts(const Config& c) {
+  const MoeOptions& m = c.moe;
+  if (m.drop == Drop::none && m.capacity_factor > 0)
+    conflict(c, fmt::format("moe.capacity_factor is {}, moe.drop none", m.capacity_factor),
+             given_of(c, {"moe.capacity_factor", "moe.drop"}), "a capacity is kept by leaving choices out",
+             "set moe.drop=position, rank or probs, or remove moe.capacity_factor");
+  if (m.drop != Drop::none && m.capacity_factor == 0)
+    conflict(c, fmt::format("moe.drop is {}, moe.capacity_factor 0", name(m.drop)),
+             given_of(c, {"moe.drop", "moe.capacity_factor"}), "choices are left out beyond a capacity",
+             "set moe.capacity_factor, for example 1.25, or remove moe.drop");
+  if (m.pad_to_capacity && m.drop == Drop::none)
+    conflict(c, "moe.pad_to_capacity is true, moe.drop none", "moe.pad_to_capacity", "there is no capacity to pad to",
+             "set moe.capacity_factor and moe.drop, or remove it");
+}
+
 using Asked = std::set<std::string>;
 
 // Refuses what was asked for of a section and its type does not take. `takes`(type, key); `fix`(key) where another setting does
@@ -302,6 +317,7 @@ void validate(const Config& c) {
   const Asked asked = asked_options(c);
   if (!c.model.path.empty() && !c.model.config.empty())
     conflict(c, "model.path and model.config are both given", "model.config", "a model comes from one of them", "remove one");
+  check_experts(c);
   if (c.data.valid_fraction > 0 && !c.data.valid.empty())
     conflict(c, "data.valid and data.valid_fraction are both given", "data.valid_fraction",
              "validation data come from one of them", "remove one");

@@ -41,6 +41,7 @@ struct Batch {
                                   // prompt read in pieces); or empty
   int64_t max_position = 0;       // largest position + 1
   double grad_scale = 1;          // 1 / valid tokens (or pairs) of the whole step
+  double micro_scale = 1;         // 1 / micro batches of the whole step: what a mean over them gives each
   uint32_t step = 0;
   int64_t micro = 0;  // place in the step, over all data ranks, from 0
   KvCache* cache = nullptr;

@@ -86,6 +86,11 @@ class Ctx {
   void side(Side side, const ExactSum& sum) {
     if (phase_ != Phase::recompute) sides_.add(micro_, side, sum);
   }
+  // The same for what the router of a layer did.
+  void side(int64_t layer, RouterLoad load) {
+    if (phase_ != Phase::recompute) sides_.add_router(micro_, layer, std::move(load));
+  }
+  const RouterLoads& routers() const { return sides_.routers(micro_); }  // of this micro batch, of the layers run so far
   // The exact sum of a vector of f64; on meta none.
   void side(Side side, const TensorView& values);
   // Tensors that leave sideways: logits, the normed last hidden state. Kept until the next begin().

@@ -1,5 +1,7 @@
 #include "engine/param.h"
 
+#include <cmath>
+
 #include "base/error.h"
 
 namespace ravine {
@@ -27,6 +29,12 @@ std::vector<Param*> ParamSet::add_joined(Unit& unit, std::vector<Param> params) 
   return out;
 }
 
+bool is_matrix(const Param& p) { return p.use != Use::vector && p.use != Use::table; }
+
+int64_t active_elements(const Param& p) {
+  return static_cast<int64_t>(std::llround(p.active * static_cast<double>(p.shape.count())));
+}
+
 Param* ParamSet::find(const std::string& name) {
   const auto at = declared_.find(name);
   return at == declared_.end() ? nullptr : &params_[at->second];
@@ -39,10 +47,17 @@ int64_t ParamSet::count() const {
   return n;
 }
 
+int64_t ParamSet::active_count() const {
+  int64_t n = 0;
+  for (const Param& p : params_)
+    if (!p.tied) n += active_elements(p);
+  return n;
+}
+
 int64_t ParamSet::matrix_count() const {
   int64_t n = 0;
   for (const Param& p : params_)
-    if (p.use == Use::matrix || p.use == Use::unit_matrix) n += p.shape.count();
+    if (is_matrix(p)) n += active_elements(p);
   return n;
 }
 

@@ -27,9 +27,10 @@ struct Init {
   double std = 0.02;  // uniform: the half width, values are of [-std, std)
 };
 
-// In which type kernels read it while it is trained: matrices in the compute type, vectors (norms, biases), lookup tables, and
-// matrices whose rows are brought to length 1 first, in that of the master. (For running only: parallel/inference_store.h.)
-enum class Use : uint8_t { matrix, vector, table, unit_matrix };
+// In which type kernels read it while it is trained: matrices in the compute type; vectors (norms, biases), lookup tables, matrices
+// whose rows are brought to length 1 first, and those of routers (wide) in that of the master. (For running only:
+// parallel/inference_store.h.)
+enum class Use : uint8_t { matrix, vector, table, unit_matrix, wide_matrix };
 
 struct Unit;
 
@@ -48,10 +49,14 @@ struct Param {
   bool adapter = false;  // stands in the files of an adapter, not in those of the model
   bool head = false;     // the matrix of the output product, whose rows are the vocabulary
   double lr_mult = 1, wd_mult = 1;
-  int64_t from_step = 1;  // the update that is its first: before it the gradient counts for nothing
+  int64_t from_step = 1;    // the update that is its first: before it the gradient counts for nothing
+  double active = 1;        // the part of it that a token meets (a stack of experts: those it is sent to)
   Axis group = Axis::data;  // the ranks along it hold the same of it: they sum its gradients and divide what is kept of it
   size_t index = 0;         // among all parameters of the model
 };
+
+bool is_matrix(const Param& p);           // takes part in matrix products
+int64_t active_elements(const Param& p);  // that a token meets
 
 // A unit (embedding, layer, head) is what is gathered, released, recomputed and checkpointed together.
 struct Unit {
@@ -85,7 +90,8 @@ class ParamSet {
   std::function<std::optional<AdapterSpec>(const std::string& module)> adapter_of;
 
   int64_t count() const;         // elements of all parameters, tied ones once
-  int64_t matrix_count() const;  // elements that take part in matrix products per token (a tied table counts: it is the head)
+  int64_t matrix_count() const;  // elements that a token meets in matrix products (a tied table counts: it is the head)
+  int64_t active_count() const;  // as count, but of experts those that a token is sent to
 
  private:
   std::deque<Unit> units_;

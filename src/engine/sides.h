@@ -2,8 +2,10 @@
 // matter which stage, rank or micro batch gave what.
 #pragma once
 #include <map>
+#include <utility>
 
 #include "base/exact_sum.h"
+#include "engine/router_load.h"
 
 namespace ravine {
 
@@ -27,10 +29,19 @@ class Sides {
       if (key.second == side) all.add(sum);
     return all;
   }
-  void clear() { sums_.clear(); }
+  // What the router of a layer did with a micro batch.
+  void add_router(int64_t micro, int64_t layer, RouterLoad load) { routers_[micro][layer] = std::move(load); }
+  // Of all layers of a micro batch that were here so far.
+  const RouterLoads& routers(int64_t micro) const {
+    static const RouterLoads none;
+    const auto it = routers_.find(micro);
+    return it == routers_.end() ? none : it->second;
+  }
+  void clear() { sums_.clear(), routers_.clear(); }
 
  private:
   std::map<std::pair<int64_t, Side>, ExactSum> sums_;
+  std::map<int64_t, RouterLoads> routers_;
 };
 
 }  // namespace ravine

@@ -51,7 +51,11 @@ int64_t weight_bytes(const Session& s, int64_t tokens) {
   int64_t bytes = 0;
   for (const Param& p : s.model->params().params()) {
     const TensorView v = s.store->value(p);
-    bytes += p.use == Use::table ? tokens * v.cols() * size_of(v.dtype) : v.bytes();  // a tied head counts under its own name
+    // A tied head counts under its own name; of experts as many as the tokens may be sent to.
+    const double part = std::min(1.0, p.active * static_cast<double>(tokens));
+    bytes += p.use == Use::table ? tokens * v.cols() * size_of(v.dtype)
+             : p.active < 1      ? static_cast<int64_t>(part * static_cast<double>(v.bytes()))
+                                 : v.bytes();
   }
   return bytes;
 }

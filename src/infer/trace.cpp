@@ -6,6 +6,7 @@
 #include "files/safetensors.h"
 #include "io/file_rows.h"
 #include "model/adapters.h"
+#include "model/decoder.h"
 #include "parallel/stash.h"
 #include "parallel/whole_units.h"
 
@@ -78,6 +79,30 @@ class HiddenStates : public Observer {
   size_t next_ = 0;
 };
 
+// Copies which experts each router chose, by number of the layer.
+class RouterChoices : public Observer {
+ public:
+  // Host work: numbers of experts.
+  void after(const CallInfo& info) override {
+    if (info.op != std::string_view(RouterChoice::name)) return;
+    for (const NamedView& t : info.tensors)
+      if (t.name == std::string_view("chosen")) {
+        const auto* bytes = static_cast<const std::byte*>(t.view.data);
+        chosen[layer_number(info.path)] = {"", DType::i32, t.view.shape, {bytes, bytes + t.view.bytes()}};
+      }
+  }
+  std::map<int64_t, NamedTensor> chosen;
+
+ private:
+  // Of model.layers.N.mlp.
+  static int64_t layer_number(std::string_view path) {
+    constexpr std::string_view kLayers = "layers.";
+    const size_t at = path.find(kLayers);
+    require(at != path.npos, "trace: a router at '{}' is in no layer", path);
+    return std::stoll(std::string(path.substr(at + kLayers.size())));
+  }
+};
+
 struct RowRange {
   int64_t begin = 0, count = 0;
 };
@@ -128,7 +153,7 @@ class TraceRun {
     batch_.tokens = mine_.rows * mine_.columns;
     batch_.ids = view(mine_.ids);
     batch_.positions = view(mine_.positions);
-    sequences_.assign(mine_.ids.size(), 0);
+    for (size_t i = 0; i < mine_.ids.size(); ++i) sequences_.push_back(static_cast<int64_t>(i) / mine_.columns);
     batch_.sequences = view_of(sequences_.data(), DType::i64, {batch_.tokens});
     batch_.segments = mine_.segments;
     batch_.max_position = *std::max_element(in.positions.begin(), in.positions.end()) + 1;
@@ -141,6 +166,8 @@ class TraceRun {
     out_.declare("logits", to(), {whole_.rows, whole_.columns, facts_.vocabulary});
     for (int64_t i = 0; i <= facts_.layers; ++i)
       out_.declare(fmt::format("hidden.{}", i), to(), {whole_.rows, whole_.columns, facts_.hidden});
+    for (int64_t i = 0; i < facts_.layers; ++i)
+      if (routes(i)) out_.declare(choices_name(i), DType::i32, {whole_.rows, whole_.columns, choices()});
     if (!whole_.labels.empty()) out_.declare("loss", to(), {});
     for (size_t i = 0; backward && i < learned_.tensors.size(); ++i)
       out_.declare(gradient_name(i), to(), learned_.tensors[i].shape);
@@ -148,10 +175,12 @@ class TraceRun {
 
   void forward() {
     NamedTensor logits;
+    RouterChoices routers;
     {
       Ctx c(setup_);
       store_.attach(c);
       c.add_observer(&hidden_);
+      if (model_.decoder() && model_.decoder()->moe) c.add_observer(&routers);
       for (int chunk = 0; chunk < stage_.chunks(); ++chunk) {
         c.begin(batch_, false);
         const int part = chunk * ranks_.mesh().pipeline + ranks_.at().pipeline;
@@ -166,14 +195,16 @@ class TraceRun {
       }
     }
     const int last = ranks_.mesh().pipeline - 1;
-    gather_rows("logits", logits, facts_.vocabulary, last, false);
+    gather_rows("logits", logits, to(), facts_.vocabulary, last, false);
     for (size_t i = 0; i <= static_cast<size_t>(facts_.layers); ++i) {
       int stage = last;
       for (size_t p = 0; i < static_cast<size_t>(facts_.layers) && p < session_.parts.size(); ++p)
         if (i >= session_.parts[p].begin && i < session_.parts[p].end) stage = static_cast<int>(p) % ranks_.mesh().pipeline;
-      gather_rows(fmt::format("hidden.{}", i), hidden_.states[i], facts_.hidden, stage, true);
+      gather_rows(fmt::format("hidden.{}", i), hidden_.states[i], to(), facts_.hidden, stage, true);
       hidden_.states.erase(i);
     }
+    for (int64_t i = 0; i < facts_.layers; ++i)
+      if (routes(i)) gather_rows(choices_name(i), routers.chosen[i], DType::i32, choices(), last, false);
   }
 
   void loss(bool backward) {
@@ -189,6 +220,7 @@ class TraceRun {
       stage_.backward(c, chunk, std::move(micros[static_cast<size_t>(chunk)]));
     stage_.drain();
     double loss = sum(ranks_.all(), c.sides().total(Side::loss)).value() * batch_.grad_scale;
+    if (model_.decoder() && model_.decoder()->moe) loss += router_loss(model_.decoder()->moe->losses, c.sides().routers(0));
     if (ranks_.first()) out_.write(copy_out("loss", view_of(&loss, DType::f64, {1}), {}, to()));
     if (!backward) return;
     store_.finish_grads(c);
@@ -212,6 +244,9 @@ class TraceRun {
   std::string gradient_name(size_t i) const {
     return "grad." + (session_.adapter.empty() ? session_.stored_names[i] : learned_.tensors[i].name);
   }
+  bool routes(int64_t layer) const { return model_.decoder() && model_.decoder()->is_sparse(layer); }
+  int64_t choices() const { return model_.decoder()->moe->routing.top_k; }
+  static std::string choices_name(int64_t layer) { return fmt::format("router.{}", layer); }
   DType to() const { return session_.types.compute == DType::f64 ? DType::f64 : DType::f32; }
   static TensorView view(const std::vector<int32_t>& v) {
     return view_of(const_cast<int32_t*>(v.data()), DType::i32, {static_cast<int64_t>(v.size())});
@@ -219,11 +254,11 @@ class TraceRun {
 
   // The rows of all data ranks, one after another, on rank 0, from the ranks of `stage`. tokens: under sequence parallelism
   // each tensor rank has a part of them; else the first of these has all.
-  void gather_rows(const std::string& name, NamedTensor& mine, int64_t columns, int stage, bool tokens) {
+  void gather_rows(const std::string& name, NamedTensor& mine, DType type, int64_t columns, int stage, bool tokens) {
     const Mesh& mesh = ranks_.mesh();
     const int parts = tokens && setup_.sequence ? mesh.tensor : 1;
-    const int64_t row = columns * size_of(to());
-    NamedTensor all{name, to(), {whole_.rows, whole_.columns, columns}, {}};
+    const int64_t row = columns * size_of(type);
+    NamedTensor all{name, type, {whole_.rows, whole_.columns, columns}, {}};
     if (ranks_.first()) all.data.resize(static_cast<size_t>(whole_.rows * whole_.columns * row));
     for (int d = 0; d < mesh.data; ++d) {
       const RowRange rows = rows_of(whole_.rows, d, mesh.data);
@@ -355,6 +390,10 @@ void trace(Session& session, const TraceInput& in, bool backward, const Recipe& 
       throw UserError(fmt::format("{} tokens over {} tensor ranks", tokens, mesh.tensor), "parallel.sequence",
                       "with it the tokens of every data rank must be a multiple of the tensor ranks",
                       "set parallel.sequence=false, or change the input");
+  const DecoderSpec* spec = session.model->decoder();
+  if (spec && spec->moe && spec->moe->losses.any() && !in.labels.empty() && mesh.data > 1)
+    throw UserError(fmt::format("the loss of routers over {} data ranks", mesh.data), "parallel.data",
+                    "it is of all tokens of a batch together, and each rank sees its own", "run it on one rank");
   TraceRun run(session, in, recipe, out);
   if (session.ranks().first()) run.declare(backward);
   run.forward();

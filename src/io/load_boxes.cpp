@@ -17,7 +17,7 @@ int64_t file_row(const FileTensor& t) { return t.shape.rank() < 2 ? 1 : t.shape.
 // Whether the rows of the file are all of those of its parameters, each once, and all of them are here.
 bool all_whole(const FileTensor& t, const std::vector<std::vector<ParamBox>>& boxes) {
   int64_t rows = 0;
-  for (const Param* p : t.params) rows += p->shape[0];
+  for (const Param* p : t.params) rows += rows_of(*p);
   if (rows != t.shape[t.transposed ? 1 : 0]) return false;
   return std::all_of(t.params.begin(), t.params.end(), [&](const Param* p) {
     const std::vector<ParamBox>& of = boxes[p->index];
@@ -25,32 +25,47 @@ bool all_whole(const FileTensor& t, const std::vector<std::vector<ParamBox>>& bo
   });
 }
 
+// What of a box lies in one matrix: rows from row `first` of the parameter on, `columns` of them from `column` on; the first is
+// row `at` of the box.
+struct Slab {
+  int64_t first, rows, column, columns, at;
+};
+
+std::vector<Slab> slabs_of(const ParamBox& box) {
+  const Shape& shape = box.view.shape;
+  const std::vector<int64_t>& begin = box.begin;
+  if (shape.rank() < 2) return {{shape.rank() ? begin[0] : 0, shape.rank() ? shape[0] : 1, 0, 1, 0}};
+  if (shape.rank() == 2) return {{begin[0], shape[0], begin[1], shape[1], 0}};
+  std::vector<Slab> out;
+  for (int64_t e = 0; e < shape[0]; ++e)
+    out.push_back({(begin[0] + e) * box.param->shape[1] + begin[1], shape[1], begin[2], shape[2], e * shape[1]});
+  return out;
+}
+
 void plan_box(const BoxRead& common, const ParamBox& box, size_t param, std::vector<BoxRead>& reads) {
   const FileTensor& t = *common.tensor;
-  const Shape& shape = box.view.shape;
-  require(shape.rank() <= 2 && box.view.contiguous(), "load_weights: a box of '{}' has shape {}", box.param->name,
-          shape.text());
-  const bool matrix = shape.rank() == 2;
-  const int64_t first = box.begin[0], inner = matrix ? box.begin[1] : 0, width = matrix ? shape[1] : 1;
-  for (const FileTensor::Run& r : t.runs) {
-    if (r.param != param) continue;
-    const int64_t begin = std::max(first, r.param_row), end = std::min(first + shape[0], r.param_row + r.count);
-    if (begin >= end) continue;
-    BoxRead read = common;
-    read.box = &box;
-    const int64_t at = r.row + begin - r.param_row;  // of the file: row, or column where it is stored transposed
-    const int64_t rows = t.transposed ? width : end - begin, from = t.transposed ? inner : at;
-    read.column = t.transposed ? at : inner;
-    read.columns = t.transposed ? end - begin : width;
-    const int64_t step = std::max<int64_t>(1, kReadElements / std::max<int64_t>(1, read.columns));
-    for (int64_t done = 0; done < rows; done += step) {
-      read.row = from + done;
-      read.rows = std::min(step, rows - done);
-      read.box_row = begin - first + (t.transposed ? 0 : done);
-      read.box_column = t.transposed ? done : 0;
-      reads.push_back(read);
+  require(box.view.shape.rank() <= 3 && box.view.contiguous(), "load_weights: a box of '{}' has shape {}", box.param->name,
+          box.view.shape.text());
+  for (const Slab& slab : slabs_of(box))
+    for (const FileTensor::Run& r : t.runs) {
+      if (r.param != param) continue;
+      const int64_t begin = std::max(slab.first, r.param_row), end = std::min(slab.first + slab.rows, r.param_row + r.count);
+      if (begin >= end) continue;
+      BoxRead read = common;
+      read.box = &box;
+      const int64_t at = r.row + begin - r.param_row;  // of the file: row, or column where it is stored transposed
+      const int64_t rows = t.transposed ? slab.columns : end - begin, from = t.transposed ? slab.column : at;
+      read.column = t.transposed ? at : slab.column;
+      read.columns = t.transposed ? end - begin : slab.columns;
+      const int64_t step = std::max<int64_t>(1, kReadElements / std::max<int64_t>(1, read.columns));
+      for (int64_t done = 0; done < rows; done += step) {
+        read.row = from + done;
+        read.rows = std::min(step, rows - done);
+        read.box_row = slab.at + begin - slab.first + (t.transposed ? 0 : done);
+        read.box_column = t.transposed ? done : 0;
+        reads.push_back(read);
+      }
     }
-  }
 }
 
 // Rows x columns of the file, one row after another.
@@ -90,7 +105,7 @@ void run_box(const BoxRead& r, std::vector<std::byte>& scratch) {
   const DType from = r.info->dtype, to = r.box->view.dtype;
   const int64_t pitch = r.box->view.cols(), size = size_of(to), count = r.rows * r.columns;
   auto* target =
-      r.box->view.as<std::byte>() + (r.box->view.shape.rank() == 2 ? r.box_row * pitch + r.box_column : r.box_row) * size;
+      r.box->view.as<std::byte>() + (r.box->view.shape.rank() >= 2 ? r.box_row * pitch + r.box_column : r.box_row) * size;
   std::vector<std::byte> rows_of_file;
   if (!r.tensor->transposed && from == to) return fetch(r, target, rows_of_file);
   scratch.resize(static_cast<size_t>(count * size_of(from)));

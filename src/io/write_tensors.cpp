@@ -22,7 +22,7 @@ void write_tensor(SafetensorsWriter& writer, const FileTensor& t, DType dtype, W
     require(of.back().shape == p->shape && of.back().contiguous() && of.back().data,
             "write_tensors: the master of '{}' is whole, contiguous and not on meta, got {}", p->name, of.back().shape.text());
   }
-  if (of.size() == 1 && of[0].dtype == dtype && !t.transposed) {
+  if (of.size() == 1 && of[0].dtype == dtype && !t.transposed && !t.of_stack()) {
     writer.write(t.name, {static_cast<const std::byte*>(of[0].data), static_cast<size_t>(t.shape.count() * size_of(dtype))});
     return;
   }

@@ -22,6 +22,7 @@
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/loss.h"
+#include "kernels/moe.h"
 #include "kernels/norms.h"
 #include "kernels/products.h"
 #include "kernels/updates.h"
@@ -45,11 +46,12 @@ struct KernelList {
 using AllKernels =
     KernelList<EmbeddingForward, EmbeddingBackward, RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward,
                HeadNormForward, HeadNormBackward, RowDot, PartNormForward, PartNormBackward, UnitRowsForward, UnitRowsBackward,
-               Matmul, SumRows, Rope, LatentKeysForward, LatentKeysBackward, AttentionForward, AttentionBackward,
-               SoftmaxForward, SoftmaxBackward, SoftCapForward, SoftCapBackward, SwigluForward, SwigluBackward, GegluForward,
-               GegluBackward, GeluForward, GeluBackward, Dropout, LossHead, LogSumExp, CrossEntropy, Add, Multiply, Cast, Fill,
-               SumSquares, AdamW, Sgd, Lion, Adagrad, WeightedSum, AdamDirection, FactoredMoments, FactoredScale, RootScale,
-               Cadam, TimesRoot, LargestRatio, PackSigns, UnpackSigns>;
+               Matmul, SumRows, GroupedMatmul, RouterChoice, RouterSums, RouterBackward, GatherRows, CombineRows, ScaleRows,
+               SigmoidForward, SigmoidBackward, Rope, LatentKeysForward, LatentKeysBackward, AttentionForward,
+               AttentionBackward, SoftmaxForward, SoftmaxBackward, SoftCapForward, SoftCapBackward, SwigluForward,
+               SwigluBackward, GegluForward, GegluBackward, GeluForward, GeluBackward, Dropout, LossHead, LogSumExp,
+               CrossEntropy, Add, Multiply, Cast, Fill, SumSquares, AdamW, Sgd, Lion, Adagrad, WeightedSum, AdamDirection,
+               FactoredMoments, FactoredScale, RootScale, Cadam, TimesRoot, LargestRatio, PackSigns, UnpackSigns>;
 
 struct Kernels {
   const char* backend = "";

@@ -24,7 +24,7 @@ struct Layer {
         after_attention(norm_if(normed_branches(), set, unit, name + ".post_attention_layernorm", s)),
         before_mlp(norm_if(s.topology != Topology::post_norm, set, unit,
                            name + (normed_branches() ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"), s)),
-        mlp(set, unit, name + ".mlp", a.hidden, s.mlp_of(index)),
+        mlp(dense_or_sparse(set, unit, name + ".mlp", index, s)),
         after_mlp(norm_if(normed_branches(), set, unit, name + ".post_feedforward_layernorm", s)) {}
 
   Flow operator()(Ctx& c, Flow in) const {
@@ -47,14 +47,14 @@ struct Layer {
     Flow mid{std::move(x), branch(c, "self_attn", attention(c, h))};
     h = Tensor();
     auto [y, g] = (*before_mlp)(c, std::move(mid));
-    return {std::move(y), branch(c, "mlp", mlp(c, g))};
+    return {std::move(y), branch(c, "mlp", run_mlp(c, g))};
   }
   Flow beside(Ctx& c, Flow in) const {
     auto [x, h] = (*before_attention)(c, std::move(in));
     Tensor waits = branch(c, "self_attn", attention(c, h));
     h = Tensor();
     auto [y, g] = (*before_mlp)(c, {std::move(x), {}});
-    Tensor out = branch(c, "mlp", mlp(c, g));
+    Tensor out = branch(c, "mlp", run_mlp(c, g));
     return {std::move(y), add(c, std::move(out), std::move(waits))};
   }
   Flow post_norm(Ctx& c, Flow in) const {
@@ -62,7 +62,7 @@ struct Layer {
     Tensor a = attention(c, h);
     h = Tensor();
     auto [y, g] = add_branch(c, {std::move(x), branch(c, "self_attn", normed(c, *after_attention, std::move(a)))});
-    Tensor m = mlp(c, g);
+    Tensor m = run_mlp(c, g);
     g = Tensor();
     return {std::move(y), branch(c, "mlp", normed(c, *after_mlp, std::move(m)))};
   }
@@ -71,12 +71,20 @@ struct Layer {
     Tensor a = attention(c, h);
     h = Tensor();
     auto [y, g] = (*before_mlp)(c, {std::move(x), branch(c, "self_attn", normed(c, *after_attention, std::move(a)))});
-    Tensor m = mlp(c, g);
+    Tensor m = run_mlp(c, g);
     g = Tensor();
     return {std::move(y), branch(c, "mlp", normed(c, *after_mlp, std::move(m)))};
   }
 
   bool normed_branches() const { return topology == Topology::post_norm || topology == Topology::sandwich; }
+  using AnyMlp = std::variant<Mlp, Moe>;
+  static AnyMlp dense_or_sparse(ParamSet& set, Unit& unit, const std::string& name, int64_t index, const DecoderSpec& s) {
+    if (s.is_sparse(index)) return Moe(set, unit, name, index, s.attention.hidden, *s.moe);
+    return Mlp(set, unit, name, s.attention.hidden, s.mlp_of(index));
+  }
+  Tensor run_mlp(Ctx& c, const Tensor& x) const {
+    return std::visit([&](const auto& m) { return m(c, x); }, mlp);
+  }
   static std::optional<Norm> norm_if(bool there, ParamSet& set, Unit& unit, const std::string& name, const DecoderSpec& s) {
     return there ? std::optional<Norm>(std::in_place, set, unit, name, s.attention.hidden, s.norm) : std::nullopt;
   }
@@ -100,7 +108,7 @@ struct Layer {
   std::optional<Norm> before_attention;
   AnyAttention attention_;
   std::optional<Norm> after_attention, before_mlp;
-  Mlp mlp;
+  AnyMlp mlp;
   std::optional<Norm> after_mlp;
 };
 
@@ -121,7 +129,8 @@ class Decoder : public Model {
         spec_.attention.head_size);
     require(!spec_.attention.latent || (spec_.rope && spec_.rope->dims == spec_.attention.latent->rotated),
             "decoder: latent attention rotates {} channels", spec_.attention.latent ? spec_.attention.latent->rotated : 0);
-    for (const auto& [what, n] : {std::pair{"windows", spec_.windows.size()}, {"MLPs", spec_.mlps.size()}})
+    for (const auto& [what, n] :
+         {std::pair{"windows", spec_.windows.size()}, {"MLPs", spec_.mlps.size()}, {"choices of MLP", spec_.sparse.size()}})
       require(n == 0 || static_cast<int64_t>(n) == facts.layers, "decoder: {} {} for {} layers", n, what, facts.layers);
     config_ = config;
     facts_ = std::move(facts);

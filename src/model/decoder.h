@@ -11,6 +11,7 @@
 #include "model/layers/attention.h"
 #include "model/layers/head.h"
 #include "model/layers/mlp.h"
+#include "model/layers/moe.h"
 #include "model/layers/norm.h"
 #include "model/model.h"
 
@@ -33,7 +34,9 @@ struct DecoderSpec {
   std::vector<int64_t> windows;  // per layer; empty: attention.window in all
   bool scale_by_layer = false;   // scores of layer i also divided by i + 1 (GPT-2's option)
   MlpSpec mlp;
-  std::vector<MlpSpec> mlps;  // per layer, where they differ; empty: mlp in all
+  std::vector<MlpSpec> mlps;   // per layer, where they differ; empty: mlp in all
+  std::optional<MoeSpec> moe;  // in place of MLPs:
+  std::vector<bool> sparse;    // per layer, whether it is there; empty: in all
   std::optional<RopeSettings> rope;
   HeadSpec head;
   double embedding_scale =
@@ -49,6 +52,7 @@ struct DecoderSpec {
 
   int64_t window(int64_t layer) const { return windows.empty() ? attention.window : windows[static_cast<size_t>(layer)]; }
   bool windowed() const;  // in some layer
+  bool is_sparse(int64_t layer) const { return moe && (sparse.empty() || sparse[static_cast<size_t>(layer)]); }
   const MlpSpec& mlp_of(int64_t layer) const { return mlps.empty() ? mlp : mlps[static_cast<size_t>(layer)]; }
 };
 
@@ -85,5 +89,14 @@ void read_layer_windows(ConfigReader& r, const ModelFacts& f, DecoderSpec& s);
 // layer_types over the windows that are there already: full_attention has none, sliding_attention `window`, which must be there
 // (`needs`: the fields that say it).
 void read_layer_types(ConfigReader& r, int64_t window, const std::string& needs, DecoderSpec& s);
+
+// num_experts (or num_local_experts), num_experts_per_tok, output_router_logits with router_aux_loss_coef, into s.moe, as
+// Mixtral and Qwen have them; what Transformers takes where a file says nothing. What does not fit is refused.
+struct ExpertDefaults {
+  int64_t experts = 8, top_k = 2;
+};
+void read_experts(ConfigReader& r, DecoderSpec& s, const ExpertDefaults& absent);
+// decoder_sparse_step, mlp_only_layers: layer i has experts if it is not among the latter and i + 1 is a multiple of the step.
+void read_sparse_layers(ConfigReader& r, const ModelFacts& f, DecoderSpec& s);
 
 }  // namespace ravine

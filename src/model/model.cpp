@@ -30,8 +30,7 @@ double Model::training_flops_per_token(int64_t T) const {
   }
   double products = 0;  // of a weight: forward, dx, and dw where it is trained
   for (const Param& p : params_.params())
-    if (p.use == Use::matrix || p.use == Use::unit_matrix)
-      products += (p.trainable ? 6.0 : 4.0) * static_cast<double>(p.shape.count());
+    if (is_matrix(p)) products += (p.trainable ? 6.0 : 4.0) * static_cast<double>(active_elements(p));
   return products + 3.0 * keys * static_cast<double>(facts_.heads * (facts_.head_size + facts_.value_size));
 }
 

@@ -67,7 +67,7 @@ class Model {
   const ParamSet& params() const { return params_; }
   const std::vector<Block>& blocks() const { return blocks_; }
 
-  // Per token: 6 times the parameters in products (of those that are frozen 4 times), and of each layer's attention, with H heads
+  // Per token: 6 times the parameters in products that it meets (of those that are frozen 4 times), and of each layer's attention, with H heads
   // of keys of size D and values of size E
   //   3 T H (D + E)                       the causal half, forward and twice for backward
   //   6 (w - w^2 / (2 T)) H (D + E)       under a window of w < T: the last w keys, fewer at the beginning

@@ -117,4 +117,24 @@ void read_layer_types(ConfigReader& r, int64_t window, const std::string& needs,
   }
 }
 
+void read_experts(ConfigReader& r, DecoderSpec& s, const ExpertDefaults& absent) {
+  MoeSpec& m = *s.moe;
+  m.routing.experts = r.any_integer({"num_experts", "num_local_experts"}, 1, 4096, absent.experts);
+  m.routing.top_k = r.integer("num_experts_per_tok", 1, 64, absent.top_k);
+  if (const std::string fault = routing_fault(m.routing); !fault.empty())
+    r.refuse("num_experts_per_tok", fault, "correct the field");
+  m.init_std = s.mlp.init_std, m.out_init_std = s.mlp.out_init_std;
+  // Transformers adds the loss where it gives the logits of routers out.
+  m.losses.balance_coef = r.number("router_aux_loss_coef", 0, 1e6, 0.001);
+  m.losses.balance = r.boolean("output_router_logits", false) ? LoadBalance::aux : LoadBalance::none;
+}
+
+void read_sparse_layers(ConfigReader& r, const ModelFacts& f, DecoderSpec& s) {
+  const int64_t step = r.integer("decoder_sparse_step", 1, 1 << 20, 1);
+  s.sparse.assign(static_cast<size_t>(f.layers), false);
+  for (int64_t i = step - 1; i < f.layers; i += step) s.sparse[static_cast<size_t>(i)] = true;
+  for (int64_t i : r.ids("mlp_only_layers"))
+    if (i >= 0 && i < f.layers) s.sparse[static_cast<size_t>(i)] = false;
+}
+
 }  // namespace ravine

@@ -24,6 +24,20 @@ std::string file_name(const std::string& parameter, const CheckpointNames& names
   return before + module + parameter.substr(dot);
 }
 
+// Each matrix of a stack is a tensor of its own.
+void add_stack(std::vector<FileTensor>& tensors, const Param& p, const CheckpointNames& names) {
+  std::string name = file_name(p.name, names);
+  if (const size_t experts = name.find(".experts."); name.find("{}") == name.npos && experts != name.npos)
+    name.insert(experts + std::string_view(".experts.").size(), "{}.");
+  const size_t number = name.find("{}");
+  require(number != name.npos, "weight_files: the name '{}' has no place for the number of an expert", name);
+  for (int64_t e = 0; e < p.shape[0]; ++e) {
+    FileTensor t{name, {&p}, {p.shape[1], p.shape[2]}, false, {{0, e * p.shape[1], 0, p.shape[1]}}};
+    t.name.replace(number, 2, std::to_string(e));
+    tensors.push_back(std::move(t));
+  }
+}
+
 void lay_out(FileTensor& t, const CheckpointNames& names, int64_t head_size) {
   int64_t rows = 0;
   for (const Param* p : t.params) rows += p->shape[0];
@@ -43,6 +57,8 @@ void lay_out(FileTensor& t, const CheckpointNames& names, int64_t head_size) {
 }
 
 }  // namespace
+
+int64_t rows_of(const Param& p) { return p.shape.rank() < 2 ? p.shape.count() : p.shape.count() / p.shape[-1]; }
 
 bool WeightFiles::constant(const std::string& name) const {
   for (const std::string& end : constants)
@@ -64,12 +80,17 @@ WeightFiles weight_files(const ParamSet& params, const CheckpointNames& names, i
       f.copies.push_back(file_name(p.name, names));
       continue;
     }
+    if (p.shape.rank() == 3) {
+      add_stack(f.tensors, p, names);
+      continue;
+    }
     std::string name = file_name(p.name, names);
     auto [it, fresh] = places.try_emplace(name, f.tensors.size());
     if (fresh) f.tensors.push_back({name, {}, {}, false, {}});
     f.tensors[it->second].params.push_back(&p);
   }
-  for (FileTensor& t : f.tensors) lay_out(t, names, head_size);
+  for (FileTensor& t : f.tensors)
+    if (!t.of_stack()) lay_out(t, names, head_size);
   return f;
 }
 

@@ -14,7 +14,8 @@ struct CheckpointNames {
   const char* base = "model.";           // prefix that files of the bare model lack
   const char* layers = "model.layers.";  // before the number of a layer
   // Declared name -> name in files; of layers, what follows "model.layers.N.". Several that have one name in files are one
-  // tensor there.
+  // tensor there. Of a stack of experts "{}" stands in the name in files for the number of the expert, whose matrix is one
+  // tensor; where nothing is said, it is `mlp.experts.{}.gate_proj`.
   std::vector<std::pair<const char*, const char*>> modules;
   // How q, k and v lie in a tensor that joins them: one under the other, or per head (q, k, v of head 0, then of head 1, ...).
   enum Joined : uint8_t { stacked, per_head } joined = stacked;
@@ -27,6 +28,7 @@ struct CheckpointNames {
 };
 
 // One tensor of the files. Rows are of its outermost dim, or of the innermost where it is stored transposed: an output each.
+// Those of a stack of matrices [E,I,C] are counted through all of them: E I rows.
 struct FileTensor {
   struct Run {  // rows [row, row + count) of the file's are rows [param_row, ..) of params[param]
     size_t param;
@@ -36,8 +38,10 @@ struct FileTensor {
   std::vector<const Param*> params;
   Shape shape;  // in the file
   bool transposed = false;
-  std::vector<Run> runs;  // in order of `row`, without gaps
+  std::vector<Run> runs;                                                                // in order of `row`, without gaps
+  bool of_stack() const { return params.size() == 1 && params[0]->shape.rank() == 3; }  // a matrix of many in one parameter
 };
+int64_t rows_of(const Param& p);  // an output each; 1 of a number
 
 struct WeightFiles {
   std::string architecture, base;

@@ -6,6 +6,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/narrow_option.h"
+#include "model/decoder.h"
 
 namespace ravine {
 namespace {
@@ -30,6 +31,11 @@ std::string tensor_fault(const Model& model, int tensor) {
 std::optional<MeshFault> mesh_fault(const Mesh& m, const ParallelOptions& o, const Model& model, int64_t micro_batches) {
   if (std::string rule = tensor_fault(model, m.tensor); !rule.empty())
     return MeshFault{fmt::format("parallel.tensor={}", m.tensor), "parallel.tensor", rule};
+  if (model.decoder() && model.decoder()->moe && (m.tensor > 1 || m.pipeline > 1))
+    return MeshFault{
+        m.tensor > 1 ? fmt::format("parallel.tensor={}", m.tensor) : fmt::format("parallel.pipeline={}", m.pipeline),
+        m.tensor > 1 ? "parallel.tensor" : "parallel.pipeline",
+        "a model with experts runs on one rank, or on data ranks: experts are not cut over tensor ranks or stages yet"};
   if (m.pipeline > 1 && m.pipeline * o.virtual_stages > layers_of(model))
     return MeshFault{fmt::format("{} stages of {}", m.pipeline, counted(o.virtual_stages, "part")), "parallel.pipeline",
                      fmt::format("every part needs one of the model's {} layers", layers_of(model))};

@@ -4,7 +4,9 @@
 
 namespace ravine {
 namespace {
-DType held_in(const Types& types, const Param& p) { return p.use == Use::vector ? types.master : types.compute; }
+DType held_in(const Types& types, const Param& p) {
+  return p.use == Use::vector || p.use == Use::wide_matrix ? types.master : types.compute;
+}
 }  // namespace
 
 InferenceStore::InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks,

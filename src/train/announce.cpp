@@ -128,6 +128,7 @@ double announce(const OpenedRun& run, int64_t done, double peak_flops) {
   log.line("model    {}: {} parameters, {}, hidden {}, {} ({} key/value), vocabulary {}", f.family,
            human_count(static_cast<double>(run.model->params().count())), counted(f.layers, "layer"), f.hidden,
            counted(f.heads, "head"), f.kv_heads, f.vocabulary);
+  if (const std::string text = experts_text(*run.model); !text.empty()) log.line("         {}", text);
   if (const std::string text = vocabulary_text(*run.model); !text.empty()) log.line("         {}", text);
   if (run.lora) log.line("adapter  {}", adapter_text(*run.lora, *run.model));
   const Kernels& kernels = run.chosen.kernels;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <deque>
@@ -86,6 +87,9 @@ Json as_json(const StepReport& r) {
   j["lr"] = r.lr;
   j["grad_norm"] = r.overflow ? Json() : Json(r.grad_norm);
   for (const auto& [name, value] : r.preferences) j[name] = value;
+  if (r.routers.balance) j["aux_loss"] = *r.routers.balance;
+  if (r.routers.z) j["z_loss"] = *r.routers.z;
+  if (!r.routers.layers.empty()) j["drop_rate"] = r.routers.drop_rate, j["expert_load"] = r.routers.load;
   j["tokens"] = r.tokens;
   j["tokens_per_second"] = shown.tokens_per_second;
   j["sol"] = shown.sol;
@@ -193,6 +197,12 @@ class TensorBoard : public Hook {
     if (!r.overflow) writer_->scalar("train/grad_norm", r.step, r.grad_norm);
     if (r.loss_scale) writer_->scalar("train/loss_scale", r.step, *r.loss_scale);
     for (const auto& [name, value] : r.preferences) writer_->scalar("train/" + name, r.step, value);
+    if (r.routers.balance) writer_->scalar("train/aux_loss", r.step, *r.routers.balance);
+    if (r.routers.z) writer_->scalar("train/z_loss", r.step, *r.routers.z);
+    for (size_t i = 0; i < r.routers.layers.size(); ++i) {
+      writer_->scalar(fmt::format("drop_rate/{}", r.routers.layers[i]), r.step, r.routers.drop_rate[i]);
+      writer_->scalar(fmt::format("expert_load/{}", r.routers.layers[i]), r.step, r.routers.load[i]);
+    }
     writer_->scalar("speed/tokens_per_second", r.step, shown.tokens_per_second);
     writer_->scalar("speed/sol", r.step, shown.sol);
     writer_->scalar("memory/resident_mb", r.step, r.memory_mb);
@@ -215,6 +225,15 @@ std::string waiting(const StepTraffic& t) {
   return t.bubble >= 0 ? out + fmt::format("  bubble {:.0f} %", 100 * t.bubble) : out;
 }
 
+// "  aux 2.0312  dropped 1.2 % in layer 3": the layer that drops most.
+std::string of_experts(const RouterReport& r) {
+  std::string out = r.balance ? fmt::format("  aux {:.4f}", *r.balance) : "";
+  const auto most = std::max_element(r.drop_rate.begin(), r.drop_rate.end());
+  if (most == r.drop_rate.end() || *most == 0) return out;
+  return out +
+         fmt::format("  dropped {:.2f} % in layer {}", 100 * *most, r.layers[static_cast<size_t>(most - r.drop_rate.begin())]);
+}
+
 class Console : public Hook {
  public:
   explicit Console(int64_t every) : every_(every) {}
@@ -234,6 +253,7 @@ class Console : public Hook {
       std::string more;
       for (const auto& [name, value] : r.preferences)
         if (name == "rewards/margins" || name == "rewards/accuracies") more += fmt::format("  {} {:.4f}", name, value);
+      more += of_experts(r.routers);
       if (r.ranks > 1) more += waiting(r.traffic);
       if (r.loss_scale) more += fmt::format("  scale {:g}{}", *r.loss_scale, r.overflow ? "  overflow" : "");
       more += added;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "train/experts.h"
 #include "train/local_norms.h"
 #include "train/run_view.h"
 #include "train/traffic.h"
@@ -45,6 +46,7 @@ struct StepReport {
   std::optional<double> embedding_local_norm;  // sum of squares on the first rank, where health.embedding_norm asks for it
   std::vector<LocalNorm> local_norms;          // of log.local_norms; the first rank has them
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by TRL's names (train/preference.h)
+  RouterReport routers;                                     // of a model with experts
   std::vector<std::pair<std::string, double>> more;
 };
 

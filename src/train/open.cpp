@@ -14,6 +14,7 @@
 #include "parallel/initialise.h"
 #include "text/tokenizers/open_tokenizer.h"
 #include "train/adapter.h"
+#include "train/experts.h"
 #include "train/vocabulary.h"
 
 namespace ravine {
@@ -31,6 +32,7 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
   else
     check_model_folder(c.model.path, "model.path");
   std::unique_ptr<Model> model = c.model.path.empty() ? make_model(new_model_config(c), c.model.config) : open_resized_model(c);
+  model = with_experts(std::move(model), c);
   if (const auto lora = lora_of(c, *model)) {
     model = with_adapters(*model, *lora);
     if (!c.lora.path.empty()) check_adapter(c.lora.path, *model);

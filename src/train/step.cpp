@@ -13,7 +13,7 @@
 
 namespace ravine {
 
-ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step, const SequenceLoss* loss) {
+ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step, const SequenceLoss* loss, double micro_scale) {
   batch_.tokens = m.rows * m.columns;
   require(static_cast<int64_t>(m.ids.size()) == batch_.tokens && m.labels.size() == m.ids.size() &&
               m.positions.size() == m.ids.size(),
@@ -33,7 +33,7 @@ ModelBatch::ModelBatch(const MicroBatch& m, double grad_scale, int64_t step, con
   for (const TokenSpan& s : m.segments)
     batch_.segments.push_back({.q_begin = s.begin, .q_count = s.length, .k_begin = s.begin, .k_count = s.length});
   for (int32_t p : m.positions) batch_.max_position = std::max<int64_t>(batch_.max_position, p + 1);
-  batch_.grad_scale = grad_scale;
+  batch_.grad_scale = grad_scale, batch_.micro_scale = micro_scale;
   batch_.step = static_cast<uint32_t>(step);
   batch_.micro = m.index;
   batch_.sequence_loss = loss;
@@ -219,7 +219,7 @@ StepResult StepEngine::run(const std::vector<MicroBatch>& micros, int64_t step, 
 // Sections are named by what decides which memory a task asks for and what is alive beside it: the place of the micro batch
 // among those under way, and for gradients how many sums of leaves are waiting.
 void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, const std::vector<double>& grad_scales,
-                            int64_t step) {
+                            int64_t step, double micro_scale) {
   Ctx& c = p.c;
   int stages = p.ranks.mesh().pipeline, chunks = p.stage.chunks();
   std::vector<PipelineTask> tasks = pipeline_schedule(stages, chunks, static_cast<int>(micros.size()), p.ranks.at().pipeline);
@@ -237,7 +237,7 @@ void StepEngine::run_micros(Parts& p, const std::vector<MicroBatch>& micros, con
       UnderWay& u = under_way[{t.chunk, t.micro}];
       const MicroBatch& m = micros[static_cast<size_t>(t.micro)];
       u.loss = sequence_loss(m);
-      u.batch = std::make_unique<ModelBatch>(m, grad_scales[static_cast<size_t>(t.micro)], step, u.loss.get());
+      u.batch = std::make_unique<ModelBatch>(m, grad_scales[static_cast<size_t>(t.micro)], step, u.loss.get(), micro_scale);
       c.arena().section(fmt::format("forward {} {}", t.chunk, slot));
       c.begin(u.batch->batch(), true);
       u.micro = p.stage.forward(c, t.chunk, true);
@@ -300,7 +300,7 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   loss_scale_ = loss_scale;
   std::vector<double> grad_scales = scales;
   for (double& s : grad_scales) s *= loss_scale;
-  run_micros(p, micros, grad_scales, step);
+  run_micros(p, micros, grad_scales, step, loss_scale / (static_cast<double>(micros.size()) * data.size()));
   c.set_phase(Phase::update);
   c.arena().section(p.optimizer.wants_local() ? "update, local gradients"
                     : p.optimizer.woken() > 0 ? fmt::format("update from {}", p.optimizer.woken())
@@ -318,6 +318,7 @@ StepResult StepEngine::run_with(Parts p, const std::vector<MicroBatch>& micros, 
   };
   result.loss = mean(Side::loss);
   if (config_.train.objective == TrainObjective::dpo) result.preferences = preference_metrics(mean);
+  result.routers = router_report(c.sides(), micros, model_, p.ranks);
   result.grad_norm = p.optimizer.grad_norm(c, p.ranks.all()) / loss_scale;
   result.verdict = decide(result.loss, result.grad_norm);
   if (result.verdict == Verdict::apply) p.optimizer.update(c, rates, result.grad_norm, before_unit, loss_scale);

@@ -11,6 +11,7 @@
 #include "optim/optimizer.h"
 #include "parallel/flat_store.h"
 #include "parallel/stage.h"
+#include "train/experts.h"
 #include "train/memory_phases.h"
 
 namespace ravine {
@@ -19,7 +20,9 @@ namespace ravine {
 class ModelBatch {
  public:
   // loss (may be null) must stay too.
-  ModelBatch(const MicroBatch& micro, double grad_scale, int64_t step, const SequenceLoss* loss = nullptr);
+  // micro_scale: as in Batch.
+  ModelBatch(const MicroBatch& micro, double grad_scale, int64_t step, const SequenceLoss* loss = nullptr,
+             double micro_scale = 0);
   const Batch& batch() const { return batch_; }
 
  private:
@@ -64,7 +67,8 @@ struct StepResult {
   int64_t tokens = 0, valid = 0;                            // columns fed; labels, or pairs, counted
   Verdict verdict = Verdict::apply;                         // what was decided of it
   std::vector<std::pair<std::string, double>> preferences;  // of train.objective=dpo, by name (train/preference.h)
-};                                                          // of all ranks: every rank gets the same
+  RouterReport routers;
+};  // of all ranks: every rank gets the same
 
 // Between the norm of the gradients and the update stands one decision, taken from sums over all ranks, so all ranks take the
 // same one.
@@ -130,7 +134,8 @@ class StepEngine {
   };
   StepResult run_with(Parts parts, const std::vector<MicroBatch>& micros, int64_t step, const UpdateRates& rates,
                       const std::function<void(const Unit&)>& before_unit, const Decide& decide, double loss_scale);
-  void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, const std::vector<double>& grad_scales, int64_t step);
+  void run_micros(Parts& parts, const std::vector<MicroBatch>& micros, const std::vector<double>& grad_scales, int64_t step,
+                  double micro_scale);
   void run_forward(const MicroBatch& micro, const SequenceLoss* loss);
   std::unique_ptr<SequenceLoss> sequence_loss(const MicroBatch& micro) const;  // null: the sum over labels
   FlatLayout layout(const Ranks& ranks) const;

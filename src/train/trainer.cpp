@@ -155,6 +155,7 @@ void Trainer::step(int64_t step) {
   report.tokens_per_second = static_cast<double>(r.tokens) / report.step_time;
   report.valid = r.valid;
   report.preferences = r.preferences;
+  report.routers = r.routers;
   report.sol = report.tokens_per_second * run_.model->training_flops_per_token(run_.data.train->columns()) / peak_flops_;
   report.memory_mb = static_cast<double>(resident_memory()) / (1 << 20);
   report.wait = waited;

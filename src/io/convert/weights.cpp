@@ -10,7 +10,7 @@ namespace ravine {
 namespace {
 
 // Row of the file r is row `row` of one of the parameters: what each parameter takes, or what the file is made of.
-std::vector<Rows> rows_of(const FileTensor& t, size_t param, const ElementsPtr& file) {
+std::vector<Rows> rows_in(const FileTensor& t, size_t param, const ElementsPtr& file) {
   std::vector<Rows> out;
   for (const FileTensor::Run& r : t.runs)
     if (r.param == param) out.push_back({file, r.row, r.count});
@@ -98,6 +98,7 @@ void from_files(Weights& w, const WeightFiles& files, const std::string& where) 
     return e;  // files of the bare model lack its prefix
   };
   std::vector<std::pair<std::string, ElementsPtr>> out;
+  std::map<const Param*, std::vector<Rows>> stacks;
   for (const FileTensor& t : files.tensors) {
     ElementsPtr e = take(t.name);
     if (!e) continue;
@@ -105,11 +106,23 @@ void from_files(Weights& w, const WeightFiles& files, const std::string& where) 
       throw UserError("misshapen tensor", e->where(),
                       fmt::format("'{}' is {}, {} makes it {}", printable(t.name), e->shape().text(), where, t.shape.text()),
                       "use weights that belong to the config");
+    if (t.of_stack()) {
+      stacks[t.params[0]].push_back(all_rows(e));
+      continue;
+    }
     if (t.transposed) e = transposed(e);
     for (size_t i = 0; i < t.params.size(); ++i)
       out.emplace_back(
           t.params[i]->name,
-          t.params.size() == 1 ? e : stack_rows(rows_of(t, i, e), fmt::format("part {} of {}", i + 1, t.params.size())));
+          t.params.size() == 1 ? e : stack_rows(rows_in(t, i, e), fmt::format("part {} of {}", i + 1, t.params.size())));
+  }
+  for (const auto& [param, rows] : stacks) {
+    if (static_cast<int64_t>(rows.size()) != param->shape[0])
+      throw UserError("missing tensor", where,
+                      fmt::format("'{}' is of {} experts, {} are there", param->name, param->shape[0], rows.size()),
+                      "use a complete checkpoint of this model");
+    out.emplace_back(param->name,
+                     reshaped(stack_rows(rows, fmt::format("{} experts, one after another", rows.size())), param->shape));
   }
   for (const std::string& name : files.copies) take(name);
   for (auto& [name, e] : out) w.add(name, e);
@@ -125,7 +138,11 @@ void to_files(Weights& w, const WeightFiles& files) {
       if (auto it = w.tensors.find(p->name); it != w.tensors.end()) of.push_back(it->second);
     if (of.size() != t.params.size()) continue;
     ElementsPtr e = of[0];
-    if (t.params.size() > 1) {
+    if (t.of_stack()) {
+      const Shape& stack = t.params[0]->shape;
+      const FileTensor::Run& r = t.runs[0];
+      e = stack_rows({{reshaped(e, {stack[0] * stack[1], stack[2]}), r.param_row, r.count}}, "one of many experts");
+    } else if (t.params.size() > 1) {
       std::vector<Rows> rows;
       for (const FileTensor::Run& r : t.runs) rows.push_back({of[r.param], r.param_row, r.count});
       e = stack_rows(rows, fmt::format("{} parts joined", t.params.size()));

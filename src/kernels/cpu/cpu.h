@@ -7,6 +7,7 @@ namespace ravine {
 template <class Args>
 Kernel<Args> cpu_kernel();
 Kernel<Matmul> cpu_matmul(Bf16Products products);
+Kernel<GroupedMatmul> cpu_grouped_matmul(Bf16Products products);
 Kernel<LossHead> cpu_loss_head(Bf16Products products);
 Kernel<AttentionForward> cpu_attention(Bf16Products products);
 Kernel<AttentionBackward> cpu_attention_backward(Bf16Products products);

@@ -9,6 +9,8 @@ Kernels cpu_kernels(Bf16Products products) {
   k.each([&]<class Args>(Kernel<Args>& entry) {
     if constexpr (std::is_same_v<Args, Matmul>)
       entry = cpu_matmul(products);
+    else if constexpr (std::is_same_v<Args, GroupedMatmul>)
+      entry = cpu_grouped_matmul(products);
     else if constexpr (std::is_same_v<Args, LossHead>)
       entry = cpu_loss_head(products);
     else if constexpr (std::is_same_v<Args, AttentionForward>)

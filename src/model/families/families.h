@@ -28,6 +28,9 @@ std::unique_ptr<Model> make_phi3(const Json& config, const std::string& where);
 std::unique_ptr<Model> make_gemma2(const Json& config, const std::string& where);
 std::unique_ptr<Model> make_deepseek_v2(const Json& config, const std::string& where);
 std::unique_ptr<Model> make_deepseek_v3(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_mixtral(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_qwen2_moe(const Json& config, const std::string& where);
+std::unique_ptr<Model> make_qwen3_moe(const Json& config, const std::string& where);
 std::unique_ptr<Model> make_olmo2(const Json& config, const std::string& where);
 
 }  // namespace ravine

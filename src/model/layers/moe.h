@@ -1,8 +1,9 @@
-// A mixture of experts in place of an MLP: a router sends each token to a few of many gated MLPs and adds what they give, by
-// weight; a shared MLP may see every token beside them.
+// A mixture of experts in place of an MLP (Shazeer et al. 2017): a router sends each token to a few of many gated MLPs and adds
+// what they give, by weight; a shared MLP may see every token beside them. On one tensor rank only (parallel/fit.h).
 #pragma once
-#include "kernels/routing.h"
-#include "model/layers/linear.h"
+#include <optional>
+
+#include "engine/ops/router.h"
 #include "model/layers/mlp.h"
 
 namespace ravine {
@@ -13,21 +14,28 @@ struct MoeSpec {
   double init_std = 0.02, out_init_std = 0.02;
   // The shared MLP; width 0: none. A family with n shared experts of width w says n w: they are one MLP.
   MlpSpec shared{};
-  bool shared_gate = false;                        // its result times sigmoid(x g^T), g [1, C]
-  const char* shared_name = "shared_expert";       // "shared_experts" in DeepSeek: <name>.<shared_name>.gate_proj ..
-  LoadBalance balance = LoadBalance::none;         // never `stored`
-  double balance_coef = 0;                         // of the auxiliary loss
-  double z_coef = 0;                               // of mean(logsumexp(z)^2)
-  double bias_rate = 0;                            // balance bias: what a step adds to or takes from the correction of an expert
+  bool shared_gate = false;                   // its result times sigmoid(x g^T), g [1,C]
+  const char* shared_name = "shared_expert";  // "shared_experts" in DeepSeek: <name>.<shared_name>.gate_proj ..
+  RouterLosses losses{};                      // balance is never `stored`
 };
 
 class Moe {
  public:
-  // Declares <name>.gate.weight [E,C], with a correction <name>.gate.e_score_correction_bias [E] (not trained),
+  // Declares <name>.gate.weight [E,C], with a correction <name>.gate.e_score_correction_bias [E] (without a gradient),
   // <name>.experts.gate_proj.weight and up_proj.weight [E,I,C], down_proj.weight [E,C,I], those of the shared MLP, and
-  // <name>.shared_expert_gate.weight [1,C].
+  // <name>.shared_expert_gate.weight [1,C]. layer: its number, under which sums go sideways.
   Moe(ParamSet& set, Unit& unit, const std::string& name, int64_t layer, int64_t hidden, const MoeSpec& spec);
   Tensor operator()(Ctx& c, const Tensor& x) const;  // [N,C] -> [N,C]
+
+ private:
+  MoeSpec spec_;
+  int64_t layer_;
+  const Param *router_ = nullptr, *correction_ = nullptr, *shared_gate_ = nullptr;
+  std::vector<Param*> up_, down_;
+  std::optional<Mlp> shared_;
 };
+
+// What of the routing does not fit: "" or the rule, with the names of config.json's fields as the family has them.
+std::string routing_fault(const Routing& r);
 
 }  // namespace ravine

@@ -1,0 +1,33 @@
+// Which experts serve which tokens (Shazeer et al. 2017), and the losses that keep them busy alike.
+#pragma once
+#include "engine/ctx.h"
+
+namespace ravine {
+
+// Losses of a router beside that of the labels; what a micro batch adds to the loss of the step is their mean over all micro
+// batches of the step. Formulas: router_load.h.
+struct RouterLosses {
+  LoadBalance balance = LoadBalance::none;  // aux: pooled_balance, seq_aux: grouped_balance by sequence
+  double balance_coef = 0, z_coef = 0;
+  bool any() const { return balances() || z_coef != 0; }
+  bool balances() const { return balance_coef != 0 && (balance == LoadBalance::aux || balance == LoadBalance::seq_aux); }
+};
+// Of a micro batch: that of balance before its coefficient, and both with theirs.
+double balance_loss(const RouterLosses& losses, const RouterLoads& loads);
+double router_loss(const RouterLosses& losses, const RouterLoads& loads);
+
+// Rows of experts (kernels/moe.h), R of them: routed_rows(routing, N).
+struct Routes {
+  Tensor slots, tokens, offsets;  // i32 [N,k], [R], [E+1]
+  Tensor weights;                 // [R,1], in the type of statistics
+};
+
+// x W^T in the type of statistics, from masters, whatever the type of compute: logits of a router [N,E], of a gate [N,1].
+Tensor wide_linear(Ctx& c, const Tensor& x, const Param& weight);
+
+// Chooses by logits. Of a batch with labels what the router did goes sideways under `layer` (Ctx::side), and its losses join
+// the gradient of the logits: of pooled ones, when all layers have run. correction: null where the routing has none.
+Routes route(Ctx& c, const Tensor& logits, const Param* correction, const Routing& routing, const RouterLosses& losses,
+             int64_t layer);
+
+}  // namespace ravine

@@ -1,0 +1,141 @@
+// Mixtures of experts: who serves which token, rows in the order of experts, products over the rows of each. Letters, types and
+// determinism: kernels.h; here also E experts, k choices of a token, R rows of experts.
+//
+// Rows of experts: those of expert 0, then of expert 1, ..; expert e has rows [offsets[e], offsets[e+1]), in the order of their
+// tokens. Behind offsets[E], up to R, nobody reads: rows are zero there.
+#pragma once
+#include <cstdint>
+
+#include "kernels/routing.h"
+#include "kernels/view.h"
+
+namespace ravine {
+
+// Chooses experts and gives their tokens rows, as Routing says.
+//   chosen i32 [N,k]: the experts of a token, best first.
+//   slots i32 [N,k]: its row with each of them; -1: dropped, or the token is padding (groups < 0), which nobody serves.
+//   tokens i32 [R]: the token of a row; -1: none.  weights [R]: what that token takes of it; 0 where there is none.
+//   offsets i32 [E+1].  claims i32 [E]: the choices of an expert that are not padding, before any are dropped.
+// logits [N,E]; correction [E] (routing.correction); groups i32 [N]. R >= routed_rows(routing, N).
+struct RouterChoice {
+  static constexpr const char* name = "router_choice";
+  TensorView logits, correction, groups, chosen, slots, tokens, weights, offsets, claims;
+  Routing routing;
+  template <class F>
+  void each(F&& f) const {
+    f("logits", logits, Access::read), f("correction", correction, Access::read), f("groups", groups, Access::read);
+    f("chosen", chosen, Access::write), f("slots", slots, Access::write), f("tokens", tokens, Access::write);
+    f("weights", weights, Access::write), f("offsets", offsets, Access::write), f("claims", claims, Access::write);
+  }
+  double flops() const { return 5.0 * logits.count(); }
+};
+
+// What losses of a router are made of, by group g of tokens (groups i32 [N]; below 0: padding, in none):
+//   scores f64 [G,E]: sum of s, sigmoid scores divided by their sum over experts first.
+//   counts f64 [G,E]: choices of each expert; with a correction those that would be made without it and without groups of
+//   experts (DeepSeek-V3).  z f64 [1]: sum of logsumexp(logits)^2 over all groups.
+struct RouterSums {
+  static constexpr const char* name = "router_sums";
+  TensorView logits, chosen, groups, scores, counts, z;
+  Routing routing;
+  template <class F>
+  void each(F&& f) const {
+    f("logits", logits, Access::read), f("chosen", chosen, Access::read), f("groups", groups, Access::read);
+    f("scores", scores, Access::write), f("counts", counts, Access::write), f("z", z, Access::write);
+  }
+  double flops() const { return 8.0 * logits.count(); }
+};
+
+// dlogits [N,E] of a loss whose derivatives are: dweights [R] by the weights of rows (RouterChoice); slopes f64 [G,E]
+// (optional) by the scores that RouterSums sums; z_slope by logsumexp(logits)^2. Padding and the choice itself have none.
+struct RouterBackward {
+  static constexpr const char* name = "router_backward";
+  TensorView logits, chosen, slots, groups, dweights, slopes, dlogits;
+  double z_slope = 0;
+  Routing routing;
+  template <class F>
+  void each(F&& f) const {
+    f("logits", logits, Access::read), f("chosen", chosen, Access::read), f("slots", slots, Access::read);
+    f("groups", groups, Access::read), f("dweights", dweights, Access::read), f("slopes", slopes, Access::read);
+    f("dlogits", dlogits, Access::write);
+  }
+  double flops() const { return 10.0 * logits.count(); }
+};
+
+// out[r] = x[tokens[r]], or zero where tokens[r] < 0. x [N,C], tokens i32 [R], out [R,C] of the type of x.
+struct GatherRows {
+  static constexpr const char* name = "gather_rows";
+  TensorView x, tokens, out;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("tokens", tokens, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 0; }
+};
+
+// out[n] (+)= sum over j < k, in order, of y[slots[n,j]]; slots below 0 give nothing. y [R,C], slots i32 [N,k], out [N,C].
+// Types may differ.
+struct CombineRows {
+  static constexpr const char* name = "combine_rows";
+  TensorView y, slots, out;
+  bool accumulate = false;
+  template <class F>
+  void each(F&& f) const {
+    f("y", y, Access::read), f("slots", slots, Access::read);
+    f("out", out, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return static_cast<double>(slots.count()) * out.cols(); }
+};
+
+// out[r] = scale[r] x[r]. x, out [R,C]; scale [R]. out may be the memory of x. Types may differ.
+struct ScaleRows {
+  static constexpr const char* name = "scale_rows";
+  TensorView x, scale, out;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("scale", scale, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return static_cast<double>(out.count()); }
+};
+
+// A product for each expert e over its rows of a, types as in Matmul; offsets i32 [E+1].
+//   out[r] (+)= a[r] op(b[e]): a [R,K], b [E,K,N] or with trans_b [E,N,K], out [R,N].
+//   With trans_a the gradient of weights: out[e] (+)= (rows of a)^T (rows of b), a [R,M], b [R,N], out [E,M,N], summed in
+//   chunks of at most 1024 rows, in order; zero for an expert without rows.
+// An expert without rows reads and multiplies nothing.
+struct GroupedMatmul {
+  static constexpr const char* name = "grouped_matmul";
+  TensorView a, b, offsets, out;
+  bool trans_a = false, trans_b = false, accumulate = false;
+  int64_t experts() const { return offsets.count() - 1; }
+  template <class F>
+  void each(F&& f) const {
+    f("a", a, Access::read), f("b", b, Access::read), f("offsets", offsets, Access::read);
+    f("out", out, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 2.0 * static_cast<double>(a.rows()) * a.cols() * out.cols(); }
+};
+
+// out = 1 / (1 + exp(-x)); any shape.
+struct SigmoidForward {
+  static constexpr const char* name = "sigmoid";
+  TensorView x, out;
+  template <class F>
+  void each(F&& f) const {
+    f("x", x, Access::read), f("out", out, Access::write);
+  }
+  double flops() const { return 4.0 * out.count(); }
+};
+
+// dx = dout y (1 - y), y = sigmoid(x). dx may be the memory of dout.
+struct SigmoidBackward {
+  static constexpr const char* name = "sigmoid_backward";
+  TensorView y, dout, dx;
+  template <class F>
+  void each(F&& f) const {
+    f("y", y, Access::read), f("dout", dout, Access::read), f("dx", dx, Access::write);
+  }
+  double flops() const { return 3.0 * dx.count(); }
+};
+
+}  // namespace ravine

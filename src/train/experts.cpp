@@ -1,0 +1,141 @@
+#include "train/experts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "config/asked.h"
+#include "model/decoder.h"
+
+namespace ravine {
+namespace {
+
+const MoeSpec* experts_of(const Model& model) {
+  return model.decoder() && model.decoder()->moe ? &*model.decoder()->moe : nullptr;
+}
+
+std::vector<int64_t> sparse_layers(const Model& model) {
+  std::vector<int64_t> out;
+  for (int64_t i = 0; experts_of(model) && i < model.facts().layers; ++i)
+    if (model.decoder()->is_sparse(i)) out.push_back(i);
+  return out;
+}
+
+std::string given_at(const Config& c, const std::string& option) {
+  const auto given = c.sources.find(option);
+  return given == c.sources.end() ? option : fmt::format("{}, {}", option, given->second);
+}
+
+void refuse_for_dense(const Model& model, const Config& c) {
+  const auto asked = asked_options(c);
+  const auto option = std::find_if(asked.begin(), asked.end(), [](const std::string& o) { return o.starts_with("moe."); });
+  if (option == asked.end()) return;
+  throw UserError(fmt::format("{} of a model without experts", *option), given_at(c, *option),
+                  fmt::format("the {} family has an MLP in every layer", model.facts().family),
+                  "leave it out, or use a model with experts (mixtral, qwen2_moe, qwen3_moe)");
+}
+
+// What the options make of the experts of a family.
+MoeSpec changed(const MoeSpec& stored, const Config& c, const std::string& family) {
+  const MoeOptions& o = c.moe;
+  MoeSpec m = stored;
+  if (o.load_balance != LoadBalance::stored) m.losses.balance = o.load_balance;
+  if (o.aux_loss) m.losses.balance_coef = *o.aux_loss;
+  if (o.z_loss) m.losses.z_coef = *o.z_loss;
+  m.routing.capacity_factor = o.capacity_factor, m.routing.drop = o.drop, m.routing.pad_to_capacity = o.pad_to_capacity;
+  if (o.drop != Drop::none && o.capacity_factor * static_cast<double>(m.routing.experts) < 1)
+    throw UserError(fmt::format("moe.capacity_factor is {}", o.capacity_factor), given_at(c, "moe.capacity_factor"),
+                    fmt::format("of {0} experts each takes at least 1/{0} of its even share", m.routing.experts),
+                    fmt::format("set {} or more; 1 is the even share", 1.0 / static_cast<double>(m.routing.experts)));
+  if (o.shared_gate != SharedGate::stored && m.shared_gate != (o.shared_gate == SharedGate::gated))
+    throw UserError(fmt::format("moe.shared_gate is {}", name(o.shared_gate)), given_at(c, "moe.shared_gate"),
+                    fmt::format("the {} family has {}, and config.json cannot say otherwise", family,
+                                m.shared.width == 0 ? "no shared expert"
+                                : m.shared_gate     ? "a gate of its shared expert"
+                                                    : "no gate of its shared expert"),
+                    "leave moe.shared_gate out");
+  return m;
+}
+
+// Sums over data ranks of as many numbers on each.
+std::vector<int64_t> total(const Group& group, const std::vector<int64_t>& mine) {
+  std::vector<int64_t> all(mine.size() * static_cast<size_t>(group.size())), sum(mine.size());
+  group.all_gather(mine.data(), all.data(), static_cast<int64_t>(mine.size() * sizeof(int64_t))).wait();
+  for (size_t i = 0; i < all.size(); ++i) sum[i % mine.size()] += all[i];
+  return sum;
+}
+
+}  // namespace
+
+std::unique_ptr<Model> with_experts(std::unique_ptr<Model> model, const Config& config) {
+  const MoeSpec* stored = experts_of(*model);
+  if (!stored) {
+    refuse_for_dense(*model, config);
+    return model;
+  }
+  DecoderSpec spec = *model->decoder();
+  spec.moe = changed(*stored, config, model->facts().family);
+  std::unique_ptr<Model> out = make_decoder(model->config(), model->facts(), std::move(spec));
+  out->set_stored_vocabulary(model->stored_vocabulary());
+  return out;
+}
+
+RouterReport router_report(const Sides& sides, const std::vector<MicroBatch>& micros, const Model& model, const Ranks& ranks) {
+  RouterReport r;
+  const MoeSpec* spec = experts_of(model);
+  if (!spec) return r;
+  r.layers = sparse_layers(model);
+  const Group& data = ranks.along(Axis::data);
+  // Of each layer the choices of each expert, and how many were served.
+  const auto experts = static_cast<size_t>(spec->routing.experts), cells = experts + 1;
+  std::vector<int64_t> counts(r.layers.size() * cells);
+  ExactSum balance, z;
+  for (const MicroBatch& m : micros) {
+    const RouterLoads& loads = sides.routers(m.index);
+    if (loads.empty() || loads.begin()->second.claims.empty()) continue;  // on meta nothing is counted
+    balance.add(balance_loss(spec->losses, loads)), z.add(z_loss(loads));
+    for (size_t i = 0; i < r.layers.size(); ++i) {
+      const RouterLoad& load = loads.at(r.layers[i]);
+      for (size_t e = 0; e < experts; ++e) counts[i * cells + e] += load.claims[e];
+      counts[i * cells + experts] += load.taken;
+    }
+  }
+  const double all = static_cast<double>(micros.size()) * data.size();
+  if (const double value = sum(data, balance).value() / all; spec->losses.balances()) r.balance = value;
+  if (const double value = sum(data, z).value() / all; spec->losses.z_coef != 0) r.z = value;
+  counts = total(data, counts);
+  for (size_t i = 0; i < r.layers.size(); ++i) {
+    const auto begin = counts.begin() + static_cast<std::ptrdiff_t>(i * cells),
+               end = begin + static_cast<std::ptrdiff_t>(experts);
+    const auto claims = static_cast<double>(std::accumulate(begin, end, int64_t{0}));
+    r.drop_rate.push_back(claims > 0 ? (claims - static_cast<double>(*end)) / claims : 0);
+    r.load.push_back(claims > 0 ? static_cast<double>(*std::max_element(begin, end)) * static_cast<double>(experts) / claims
+                                : 0);
+  }
+  return r;
+}
+
+std::string experts_text(const Model& model) {
+  const MoeSpec* spec = experts_of(model);
+  if (!spec) return "";
+  return fmt::format("{} in {} of {}, {} per token; {} of {} parameters are active", counted(spec->routing.experts, "expert"),
+                     sparse_layers(model).size(), counted(model.facts().layers, "layer"), spec->routing.top_k,
+                     human_count(static_cast<double>(model.params().active_count())),
+                     human_count(static_cast<double>(model.params().count())));
+}
+
+std::string expert_rows_text(const Model& model, int64_t tokens) {
+  const MoeSpec* spec = experts_of(model);
+  if (!spec) return "";
+  const Routing& r = spec->routing;
+  const std::string rows = counted(routed_rows(r, tokens), "row");
+  if (r.drop == Drop::none)
+    return fmt::format("experts are planned for {}: every choice of every token of a micro batch, whichever experts they go to",
+                       rows);
+  return fmt::format("experts are planned for {}: {} of each, its capacity{}", rows, expert_capacity(r, tokens),
+                     r.pad_to_capacity ? ", to which it is padded" : ", or all choices where these are fewer");
+}
+
+}  // namespace ravine
