@@ -220,8 +220,9 @@ std::vector<Generated> from_text(const std::string& text) {
   return results;
 }
 
+bool divides_weights(const Session& s) { return s.trainable && s.spread.options.zero == 3; }
 // Whether each data rank works on some of the prompts. Where weights are divided over them (ZeRO 3) all work on all.
-bool shares_prompts(const Session& s) { return !s.trainable && s.ranks().mesh().data > 1; }
+bool shares_prompts(const Session& s) { return !divides_weights(s) && s.ranks().mesh().data > 1; }
 
 // Which of `count` prompts this data rank works on: neighbours, the first ones on the first rank; none where there are fewer
 // prompts than ranks.
@@ -428,7 +429,7 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
                          checksum_text(checksum_of(std::as_bytes(std::span(words))))));
   if (ranks.size() > 1) log.line("ranks    {}: {}", ranks.size(), describe_ranks(session));
   if (ranks.size() > 1 && config.parallel.sequence) log.warn("parallel.sequence is about training: it has no effect");
-  if (session.trainable)
+  if (divides_weights(session))
     log.warn(
         "parallel.zero=3 gathers all weights for every token: parallel.tensor or parallel.pipeline divide a model too, and are faster");
   std::vector<std::string> said;
@@ -468,7 +469,7 @@ Command generate_command() {
       {.name = "generate",
        .summary = "go on from prompts: text, or ids",
        .example = "ravine generate --model my-llama --prompt \"Once upon a time\" --sample --temperature 0.8",
-       .sections = {"model.path", "model.tokenizer", "data.text_key", "data.chat_template", "precision.compute",
+       .sections = {"model.path", "model.tokenizer", "lora.base", "data.text_key", "data.chat_template", "precision.compute",
                     "precision.bf16_products", "precision.recipes", "precision.unfused", "parallel.data", "parallel.tensor",
                     "parallel.pipeline", "parallel.zero", "parallel.zero_threshold", "parallel.virtual",
                     "parallel.stage_layers", "parallel.patience", "parallel.interface"}},

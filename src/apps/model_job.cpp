@@ -35,7 +35,7 @@ Session open_model_job(World* world, const std::string& folder, const Config& co
     spread.local = world->local_size();
   }
   const Arithmetic arithmetic = choose_arithmetic(config.precision, backend, common_arithmetic(spread.ranks->all()));
-  return open_session(folder, arithmetic.compute, backend, use, arithmetic.products, spread, adapter);
+  return open_session(folder, arithmetic.compute, backend, use, arithmetic.products, spread, adapter, config.lora.base);
 }
 
 std::string describe_ranks(const Session& s) {

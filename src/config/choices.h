@@ -201,6 +201,13 @@ constexpr auto names_of(GradientType) {
   return std::to_array<ValueName<GradientType>>({{f32, "f32"}, {compute, "compute"}});
 }
 
+// How the frozen weights beside adapters are kept: in 16 bits, or in blocks of 4 bits (kernels/nf4.h).
+enum class BaseStorage : uint8_t { bf16, nf4 };
+constexpr auto names_of(BaseStorage) {
+  using enum BaseStorage;
+  return std::to_array<ValueName<BaseStorage>>({{bf16, "bf16"}, {nf4, "nf4"}});
+}
+
 // How cpu multiplies bf16: widened to f32, or by the dot product instruction (kernels/kernels.h).
 enum class Bf16Products : uint8_t { widen, dot };
 constexpr auto names_of(Bf16Products) {

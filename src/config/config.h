@@ -52,6 +52,7 @@ struct LoraOptions {
   std::vector<std::string> save;
   std::string path;
   bool merge = false;
+  std::optional<BaseStorage> base;
   bool asked() const { return rank > 0 || !path.empty(); }
   template <class V>
   void each(V&& v) {
@@ -72,6 +73,10 @@ struct LoraOptions {
     v("path", path, "folder of a PEFT adapter to go on from; what its adapter_config.json says need not be said again",
       reads_folder() & fixed());
     v("merge", merge, "at the end OUTPUT/model, with adapters merged into it, instead of OUTPUT/adapter", may_change());
+    v("base", base,
+      "how the frozen weights of linear layers are kept, all but the head: bf16, or nf4, blocks of 4 bits as bitsandbytes makes them for QLoRA; embedding and head are then in "
+      "precision.compute alone; empty: as without adapters",
+      no_value("") & fixed());
   }
 };
 

@@ -7,13 +7,14 @@ namespace ravine {
 namespace {
 
 constexpr int64_t kAlignElements = 16;
+constexpr int kWaysToKeep = static_cast<int>(Kept::nf4) + 1;
 
 int parts_of(const Cut& cut, int size) { return cut.most_parts > 0 ? std::min(cut.most_parts, size) : size; }
 
 // Where each shard lies, and what of the bucket is this rank's.
 void divide(Bucket& b, const Sharding& sharding) {
   const int size = sharding.mesh.size(b.group), rank = sharding.at.along(b.group, sharding.mesh);
-  const bool divides = size > 1 && b.count >= sharding.whole_below;
+  const bool packed = b.storage == ValueStorage::packed, divides = size > 1 && b.count >= sharding.whole_below && !packed;
   if (divides) {
     b.shard = round_up(ceil_div(b.count, size), kNormRun);
     b.count = b.shard * size;
@@ -23,10 +24,11 @@ void divide(Bucket& b, const Sharding& sharding) {
   const Range shard{b.shard * rank, b.shard}, all{0, b.count};
   b.owned = divides && sharding.divided ? shard : all;
   b.primary = divides && !sharding.first_answers ? shard : rank == 0 ? all : Range{};
-  if (!b.cut && b.group != Axis::tensor && sharding.at.tensor > 0) b.primary = {};
+  if (packed || (!b.cut && b.group != Axis::tensor && sharding.at.tensor > 0)) b.primary = {};
 }
 
-void declare_types(Bucket& b, bool matrix, const Types& types) {
+// kept: of what is frozen (Param::kept).
+void declare_types(Bucket& b, bool matrix, Kept kept, const Types& types) {
   const bool narrow = matrix && types.compute != types.master;
   b.master_type = types.master;
   b.grad_type = narrow ? types.gradient : types.master;
@@ -37,6 +39,10 @@ void declare_types(Bucket& b, bool matrix, const Types& types) {
   b.storage = !narrow                         ? ValueStorage::master
               : b.trainable || b.reads_master ? ValueStorage::master_and_copy
                                               : ValueStorage::copy;
+  if (kept == Kept::usual || (kept == Kept::compute && types.compute == types.master)) return;
+  b.copy_type = kept == Kept::bf16 ? DType::bf16 : types.compute;
+  b.storage = kept == Kept::nf4 ? ValueStorage::packed : ValueStorage::copy;
+  b.reads_master = false;
 }
 
 // Appends the boxes that elements [begin, end), in the order of memory, of a box of `shape` are made of.
@@ -108,7 +114,10 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
     std::vector<Axis> groups;
     for (const Param* p : unit->params)
       if (std::find(groups.begin(), groups.end(), p->group) == groups.end()) groups.push_back(p->group);
-    for (int key = 0; key < 8 * static_cast<int>(groups.size()); ++key) {
+    const int kinds = 8 * static_cast<int>(groups.size());
+    for (int number = 0; number < kinds * kWaysToKeep; ++number) {
+      const int key = number % kinds;
+      const auto wants_kept = static_cast<Kept>(number / kinds);
       Bucket bucket;
       bucket.unit = unit;
       bucket.group = groups[static_cast<size_t>(key / 8)];
@@ -123,7 +132,8 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
           matrix = matrix || unit->params[end]->use == Use::matrix || tied_to_products.contains(unit->params[end]);
         }
         bool cut = !unit->params[i]->cuts.empty();
-        if (trainable == bucket.trainable && matrix == wants_matrix && cut == bucket.cut &&
+        const Kept kept = trainable ? Kept::usual : unit->params[i]->kept;
+        if (kept == wants_kept && trainable == bucket.trainable && matrix == wants_matrix && cut == bucket.cut &&
             unit->params[i]->group == bucket.group) {
           bucket.count = round_up(bucket.count, kAlignElements);
           for (size_t j = i; j < end; ++j) {
@@ -140,8 +150,8 @@ std::vector<Bucket> flat_buckets(ParamSet& params, const std::vector<Unit*>& uni
         i = end;
       }
       if (bucket.spans.empty()) continue;
+      declare_types(bucket, wants_matrix, wants_kept, types);
       divide(bucket, sharding);
-      declare_types(bucket, wants_matrix, types);
       buckets.push_back(std::move(bucket));
     }
   }

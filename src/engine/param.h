@@ -32,6 +32,11 @@ struct Init {
 // parallel/inference_store.h.)
 enum class Use : uint8_t { matrix, vector, table, unit_matrix, wide_matrix };
 
+// How the values are kept where nothing trains them. usual: as Bucket::storage says; compute: in the compute type alone, tables
+// too; bf16: in it, whatever the compute type; nf4: in blocks of 4 bits (kernels/nf4.h). The last two are of matrices that
+// linear layers alone read.
+enum class Kept : uint8_t { usual, compute, bf16, nf4 };
+
 struct Unit;
 
 struct Param {
@@ -46,6 +51,7 @@ struct Param {
   // The value is that one's; the gradient has its own place and is added to that one's at the end of the step.
   Param* tied = nullptr;
   bool trainable = true;
+  Kept kept = Kept::usual;
   bool adapter = false;  // stands in the files of an adapter, not in those of the model
   bool head = false;     // the matrix of the output product, whose rows are the vocabulary
   double lr_mult = 1, wd_mult = 1;

@@ -33,7 +33,7 @@ enum class ValueStorage : uint8_t {
   master,           // in the master's type alone, which kernels read
   master_and_copy,  // products read a copy of 16 bits
   copy,             // 16 bits alone: nothing updates it, and products alone read it
-  packed,           // blocks of few bits with their scales: no store keeps such yet, all refuse it
+  packed,           // blocks of 4 bits with their scales (kernels/nf4.h): each parameter in bytes of its own, on every rank whole
 };
 
 // One bucket = parameters of a unit that are treated alike: flat buffers that gather, scatter, optimizer and checkpoint handle
@@ -92,7 +92,10 @@ class WeightSource {
   virtual Shape shape(const Param& p) const { return p.shape; }
   // The value as a lookup table or vector reads it: the master; where there is none, what there is.
   virtual TensorView master(const Param& p) const = 0;
-  // Everything that is resident, in the type of the master where there is one: to be filled, from files.
+  // Of a parameter that is kept in blocks of 4 bits, which has neither value nor master: what this rank holds of it, to be
+  // filled by nf4_encode. Absent bytes: it is kept otherwise.
+  virtual Nf4View blocks(const Param&) const { return {}; }
+  // Everything else that is resident, in the type of the master where there is one: to be filled, from files.
   virtual std::vector<ParamBox> boxes() const = 0;
 
   // The parameters whose values, masters or gradients lie in these elements, in order; of memory of others: none.

@@ -10,6 +10,7 @@
 #include "io/adapter_weights.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
+#include "model/adapters.h"
 #include "model/vocabulary.h"
 #include "parallel/beside_store.h"
 
@@ -30,7 +31,7 @@ Ctx::Setup Session::setup(Arena& arena) const {
 namespace {
 
 Session declare(const std::string& path, DType compute, const std::string& backend, Bf16Products products, const Spread& spread,
-                const std::string& adapter = "") {
+                const std::string& adapter = "", std::optional<BaseStorage> base = {}) {
   if (compute == DType::f64 && backend != "ref")
     throw UserError("precision.compute=f64", "precision.compute", "f64 is computed by the ref backend only",
                     "add --backend ref");
@@ -42,6 +43,7 @@ Session declare(const std::string& path, DType compute, const std::string& backe
   if (!adapter.empty()) {
     s.adapter = adapter;
     s.model = with_adapter_of(adapter, *s.model);
+    if (base) keep_base(*s.model, *base);
   }
   s.spread = spread;
   const int stages = s.ranks().mesh().pipeline;
@@ -85,12 +87,15 @@ void settle(Session& s, const Kernels& kernels) {
 }  // namespace
 
 Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use, Bf16Products products,
-                     const Spread& spread, const std::string& adapter) {
+                     const Spread& spread, const std::string& adapter, std::optional<BaseStorage> base) {
   check_model_folder(folder, "--model");
-  Session s = declare(folder, compute, backend, products, spread, adapter);
+  if (base && adapter.empty())
+    throw UserError("lora.base without an adapter", "lora.base", "it says how the base of an adapter is kept",
+                    "add --adapter, or leave it out");
+  Session s = declare(folder, compute, backend, products, spread, adapter, base);
   const ParallelOptions& o = spread.options;
   const bool divided = o.zero == 3 && s.ranks().mesh().data > 1;
-  if (use == OpenFor::running && !divided) {
+  if (use == OpenFor::running && !divided && base != BaseStorage::nf4) {
     InferenceStore& store = hold_for_running(s);
     s.stored_names = load_weights(folder, *s.model, store);
     if (!adapter.empty()) load_adapter(adapter, *s.model, store);

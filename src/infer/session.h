@@ -29,8 +29,8 @@ struct Session {
   std::vector<BlockRange> parts;  // of the pipeline (parallel/stage.h); empty: one, of everything
   std::unique_ptr<WeightSource> store;
   std::vector<std::string> stored_names;  // of model->files().tensors, as the folder spells them; empty for random weights
-  FlatStore* trainable =
-      nullptr;  // the store, where it can hold gradients (OpenFor::gradients), or is divided over data ranks (ZeRO 3)
+  // The store, where it can hold gradients (OpenFor::gradients), is divided over data ranks (ZeRO 3), or keeps blocks of 4 bits.
+  FlatStore* trainable = nullptr;
 
   const Ranks& ranks() const { return *spread.ranks; }
   std::vector<int> stages() const { return stages_of_units(*model, parts, ranks().mesh().pipeline); }  // by Unit::index
@@ -40,17 +40,19 @@ struct Session {
   Ctx::Setup setup(Arena& arena) const;
 };
 
-// running: every weight is held once, in the type that kernels read, rounded from whatever the file has; with ZeRO 3 as for
-// gradients. gradients: as a training run holds them, f32 masters and 16-bit copies, divided over data ranks as
+// running: every weight is held once, in the type that kernels read, rounded from whatever the file has; with ZeRO 3, or a base
+// in blocks of 4 bits, as for gradients. gradients: as a training run holds them, f32 masters and 16-bit copies, divided over data ranks as
 // spread.options.zero says.
 enum class OpenFor : uint8_t { running, gradients };
 
 // Reads FOLDER/config.json and the weights beside it; blocks until they are in memory. f64 is computed by "ref" only.
 // UserErrors name what is wrong with a file, a tensor, or say how much memory the weights would need. All ranks call it; that
 // the model fits their mesh is the caller's to see to (parallel/fit.h). With an adapter of PEFT its matrices stand beside the
-// weights (model/adapters.h), and for gradients the weights are frozen.
+// weights (model/adapters.h), and for gradients the weights are frozen; `base` says how these are kept (lora.base), and is a
+// UserError without an adapter.
 Session open_session(const std::string& folder, DType compute, const std::string& backend, OpenFor use = OpenFor::running,
-                     Bf16Products products = Bf16Products::widen, const Spread& spread = {}, const std::string& adapter = "");
+                     Bf16Products products = Bf16Products::widen, const Spread& spread = {}, const std::string& adapter = "",
+                     std::optional<BaseStorage> base = {});
 
 // `base`, open for running and without an adapter, with that of a PEFT folder beside its weights: the new session holds what
 // the adapter brings and reads everything else where the base has it, which must outlive it and stay where it is. It answers as

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "io/huggingface.h"
+#include "io/load_blocks.h"
 #include "io/load_boxes.h"
 #include "io/load_tensors.h"
 #include "io/new_rows.h"
@@ -129,8 +130,9 @@ std::vector<std::string> load_weights(const std::string& folder, const Model& mo
     return std::any_of(tensors.begin(), tensors.end(), [&](const TensorInfo& t) { return table.is_further(t.name); });
   });
   if (further) say(fmt::format("warning: {}: {}", folder, kFurtherLayers));
-  const std::vector<std::string> names =
-      load_tensors(model_source(files, folder, table, model), model.params().params().size(), store, wanted);
+  const TensorSource source = model_source(files, folder, table, model);
+  const std::vector<std::string> names = load_tensors(source, model.params().params().size(), store, wanted);
+  load_blocks(source, model, store, wanted);
   fill_new_rows(files, table, names, model, store, wanted);
   std::vector<std::string> all;  // a head that the files lack goes by the name that they would give it
   size_t read = 0;

@@ -46,8 +46,8 @@ struct KernelList {
 using AllKernels =
     KernelList<EmbeddingForward, EmbeddingBackward, RmsNormForward, RmsNormBackward, LayerNormForward, LayerNormBackward,
                HeadNormForward, HeadNormBackward, RowDot, PartNormForward, PartNormBackward, UnitRowsForward, UnitRowsBackward,
-               Matmul, SumRows, GroupedMatmul, RouterChoice, RouterSums, RouterBackward, GatherRows, CombineRows, ScaleRows,
-               SigmoidForward, SigmoidBackward, Rope, LatentKeysForward, LatentKeysBackward, AttentionForward,
+               Matmul, Nf4Matmul, SumRows, GroupedMatmul, RouterChoice, RouterSums, RouterBackward, GatherRows, CombineRows,
+               ScaleRows, SigmoidForward, SigmoidBackward, Rope, LatentKeysForward, LatentKeysBackward, AttentionForward,
                AttentionBackward, SoftmaxForward, SoftmaxBackward, SoftCapForward, SoftCapBackward, SwigluForward,
                SwigluBackward, GegluForward, GegluBackward, GeluForward, GeluBackward, Dropout, LossHead, LogSumExp,
                CrossEntropy, Add, Multiply, Cast, Fill, SumSquares, AdamW, Sgd, Lion, Adagrad, WeightedSum, AdamDirection,

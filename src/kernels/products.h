@@ -2,12 +2,13 @@
 #pragma once
 #include <cstdint>
 
-#include "kernels/view.h"
+#include "kernels/nf4.h"
 
 namespace ravine {
 
 // out (+)= op(a) op(b) + bias. op(a) [M,K], op(b) [K,N], out [M,N], bias [N] (optional; any floating type).
-// a and b have one type; out has it too, or f32. f32 accumulation for 16-bit operands. `accumulate` adds to out.
+// a and b have one type, or b is bf16 (frozen weights); out has that of a too, or f32. f32 accumulation for 16-bit operands.
+// `accumulate` adds to out.
 // The reduction runs in chunks of at most 1024 of K, in order, when `tokens_reduced` (weight gradients: K counts tokens).
 struct Matmul {
   static constexpr const char* name = "matmul";
@@ -19,6 +20,25 @@ struct Matmul {
   template <class F>
   void each(F&& f) const {
     f("a", a, Access::read), f("b", b, Access::read), f("bias", bias, Access::read);
+    f("out", out, accumulate ? Access::update : Access::write);
+  }
+  double flops() const { return 2.0 * m() * n() * k(); }
+};
+
+// out (+)= a op(w) + bias with w [R,C] in blocks of NF4: op(w) is w^T with trans_w, else w. Values of w count as rounded to the
+// type of a; each product reads as much of them at a time as a panel holds. Types, sums and accumulate as Matmul has them.
+struct Nf4Matmul {
+  static constexpr const char* name = "nf4_matmul";
+  TensorView a;
+  Nf4View w;
+  TensorView bias, out;
+  bool trans_w = false, accumulate = false;
+  int64_t m() const { return out.rows(); }
+  int64_t n() const { return out.cols(); }
+  int64_t k() const { return a.cols(); }
+  template <class F>
+  void each(F&& f) const {
+    f("a", a, Access::read), f("w", w.bytes, Access::read), f("bias", bias, Access::read);
     f("out", out, accumulate ? Access::update : Access::write);
   }
   double flops() const { return 2.0 * m() * n() * k(); }

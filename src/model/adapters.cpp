@@ -297,6 +297,29 @@ std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora
   return model;
 }
 
+void keep_base(Model& model, BaseStorage base) {
+  std::set<std::string> linear;
+  for (const Module& m : modules_of(model))
+    if (m.linear) linear.insert(m.declared + std::string(kWeight));
+  for (Param& p : model.params().params()) {
+    if (p.trainable || p.tied || p.shape.rank() != 2) continue;
+    if (linear.contains(p.name))
+      p.kept = base == BaseStorage::nf4 ? Kept::nf4 : Kept::bf16;
+    else if (p.use == Use::table || p.use == Use::matrix)
+      p.kept = Kept::compute;
+  }
+}
+
+BlockedBase blocked_base(const Model& model) {
+  BlockedBase all;
+  for (const Param& p : model.params().params())
+    if (p.kept == Kept::nf4) {
+      all.bytes += nf4_box(p.shape, p.shape, {0, 0}).byte_count();
+      all.elements += p.shape.count();
+    }
+  return all;
+}
+
 WeightFiles adapter_files(const Model& model) {
   WeightFiles out;
   out.architecture = model.files().architecture;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/choices.h"
 #include "model/model.h"
 
 namespace ravine {
@@ -47,6 +48,15 @@ bool parts_tables(const Model& base, const LoraSettings& lora);
 // The same model with adapters declared beside its weights, all frozen but adapters and whole modules. A UserError where a
 // target or a whole module matches nothing (with the modules there are), or where what is asked for cannot be.
 std::unique_ptr<Model> with_adapters(const Model& base, const LoraSettings& lora);
+
+// Says of what is frozen beside the adapters how it is kept (Param::kept): matrices of linear layers as `base` says, embedding
+// and head, which keep no blocks as in QLoRA, in the compute type alone.
+void keep_base(Model& model, BaseStorage base);
+// Bytes of the matrices that keep_base has put into blocks, and their elements; of all tensor ranks together.
+struct BlockedBase {
+  int64_t bytes = 0, elements = 0;
+};
+BlockedBase blocked_base(const Model& model);
 
 // How adapter_model.safetensors spells what is trained: lora_A, lora_B, and whole modules. Only for a model with adapters.
 WeightFiles adapter_files(const Model& model);

@@ -42,8 +42,6 @@ FlatTable::FlatTable(ParamSet& set, const Types& types, const FlatLayout& layout
         }
     }
   for (size_t b = 0; b < buckets.size(); ++b) {
-    require(buckets[b].storage != ValueStorage::packed, "store: '{}' is packed, and nothing keeps such values",
-            buckets[b].spans[0].param->name);
     read_by[buckets[b].unit->index].push_back(b);
     if (std::find(groups.begin(), groups.end(), buckets[b].group) == groups.end()) groups.push_back(buckets[b].group);
     for (const Bucket::Span& s : buckets[b].spans) locations_[s.param->index] = {b, s.begin, s.shape, true};

@@ -19,13 +19,40 @@ FlatWeights::FlatWeights(std::shared_ptr<const FlatTable> table, DeviceKind devi
     };
     m.master = Storage(device, bytes(bucket.has_master(), m.master_whole, bucket.master_type));
     m.copy = Storage(device, bytes(bucket.has_copy(), m.copy_whole, bucket.copy_type));
+    if (bucket.storage == ValueStorage::packed) lay_out_blocks(b, device);
   }
 }
+
+void FlatWeights::lay_out_blocks(size_t b, DeviceKind device) {
+  const Bucket& bucket = table_->buckets[b];
+  blocks_.resize(table_->params.params().size());
+  std::vector<int64_t> begins;
+  int64_t bytes = 0;
+  for (const Bucket::Span& s : bucket.spans) {
+    const Nf4View v = nf4_box(s.param->shape, s.shape, s.origin);
+    if (!nf4_fits(v))
+      throw UserError(fmt::format("'{}' over {} tensor ranks", s.param->name, table_->sharding.mesh.tensor), "lora.base=nf4",
+                      fmt::format("each rank would hold {} x {} of {}, which cuts blocks of {}", v.rows, v.cols,
+                                  s.param->shape.text(), kNf4Block),
+                      "use fewer tensor ranks, or lora.base=bf16");
+    begins.push_back(bytes);
+    bytes += v.byte_count();
+    blocks_[s.param->index] = v;
+  }
+  Storage& memory = memory_[b].packed = Storage(device, bytes);
+  for (size_t i = 0; i < begins.size(); ++i) {
+    TensorView& to = blocks_[bucket.spans[i].param->index].bytes;
+    to = slice(memory, DType::u8, begins[i], to.shape);
+  }
+}
+
+Nf4View FlatWeights::blocks(const Param& p) const { return blocks_.empty() ? Nf4View{} : blocks_[p.index]; }
 
 TensorView FlatWeights::view(const Param& p, bool wants_master) const {
   const FlatTable::Location& at = table_->at(p);
   const Bucket& bucket = table_->buckets[at.bucket];
   const Memory& m = memory_[at.bucket];
+  require(bucket.storage != ValueStorage::packed, "store: '{}' is kept in blocks of 4 bits, and read as a plain matrix", p.name);
   const bool copy = bucket.has_copy() && ((!wants_master && p.use == Use::matrix) || !bucket.has_master());
   if (copy ? m.copy_whole : m.master_whole)
     return slice(copy ? m.copy : m.master, copy ? bucket.copy_type : bucket.master_type, at.begin, at.shape);
@@ -110,6 +137,7 @@ TensorView FlatWeights::copy_range(size_t b, Range r) const {
 
 Range FlatWeights::resident(size_t b) const {
   const Bucket& bucket = table_->buckets[b];
+  if (bucket.storage == ValueStorage::packed) return {};
   return (bucket.has_master() ? memory_[b].master_whole : memory_[b].copy_whole) ? Range{0, bucket.count} : bucket.owned;
 }
 
@@ -148,6 +176,9 @@ std::vector<const Param*> FlatWeights::params_in(const TensorView& v) const {
     const int64_t shard = bucket.owned.begin;
     find_params(bucket, m.master.data(), m.master.bytes(), bucket.master_type, m.master_whole ? 0 : shard, v, out);
     find_params(bucket, m.copy.data(), m.copy.bytes(), bucket.copy_type, m.copy_whole ? 0 : shard, v, out);
+    if (m.packed.bytes() > 0 && v.data)
+      for (const Bucket::Span& s : bucket.spans)
+        if (v.data == blocks_[s.param->index].bytes.data) out.push_back(s.param);
     for (const Tensor* t : {&m.gathered_master, &m.gathered_copy})
       if (*t) find_params(bucket, t->view().data, t->view().bytes(), t->dtype(), 0, v, out);
   }
@@ -156,13 +187,13 @@ std::vector<const Param*> FlatWeights::params_in(const TensorView& v) const {
 
 bool FlatWeights::all_resident() const {
   for (size_t b = 0; b < memory_.size(); ++b)
-    if (resident(b).count < table_->buckets[b].count) return false;
+    if (table_->buckets[b].storage != ValueStorage::packed && resident(b).count < table_->buckets[b].count) return false;
   return table_->sharding.mesh.tensor == 1 && table_->sharding.mesh.pipeline == 1;
 }
 
 int64_t FlatWeights::weight_bytes() const {
   int64_t n = 0;
-  for (const Memory& m : memory_) n += m.master.bytes() + m.copy.bytes();
+  for (const Memory& m : memory_) n += m.master.bytes() + m.copy.bytes() + m.packed.bytes();
   return n;
 }
 

@@ -6,6 +6,8 @@
 //   1, 2    all or shard*   all
 //   3       shard           shard
 //   * a shard where kernels read copies only; f32 runs compute with the masters.
+//
+// What is packed in blocks of 4 bits every rank has whole, or its tensor part of it, under any stage.
 #pragma once
 #include <memory>
 #include <vector>
@@ -30,12 +32,13 @@ class FlatWeights : public WeightSource {
   TensorView value(const Param& p) const override { return view(p, false); }
   TensorView master(const Param& p) const override { return view(p, true); }
   Shape shape(const Param& p) const override { return table_->at(p).shape; }
+  Nf4View blocks(const Param& p) const override;
   std::vector<ParamBox> boxes() const override;
   std::vector<const Param*> params_in(const TensorView& view) const override;
 
   const FlatTable& table() const { return *table_; }
-  // What is resident of a bucket, and the view of it: of the master, where there is none of the copy. To fill, from weights or
-  // a checkpoint.
+  // What is resident of a bucket, and the view of it: of the master, where there is none of the copy; of packed ones nothing. To
+  // fill, from weights or a checkpoint.
   Range resident(size_t bucket) const;
   TensorView resident_values(size_t bucket) const;
   // Whether every parameter is resident, whole, in one place: then master(p) may be used without asking other ranks.
@@ -54,7 +57,7 @@ class FlatWeights : public WeightSource {
 
  private:
   struct Memory {
-    Storage master, copy;
+    Storage master, copy, packed;
     bool master_whole = true, copy_whole = true;
     // While acquired or on its way, under stage 3.
     Tensor gathered_master, gathered_copy;
@@ -62,11 +65,13 @@ class FlatWeights : public WeightSource {
     int leases = 0;
   };
   TensorView view(const Param& p, bool wants_master) const;
+  void lay_out_blocks(size_t bucket, DeviceKind device);
   void gather(size_t bucket);
 
   std::shared_ptr<const FlatTable> table_;
   Ctx* ctx_ = nullptr;
-  std::vector<Memory> memory_;  // by bucket
+  std::vector<Memory> memory_;   // by bucket
+  std::vector<Nf4View> blocks_;  // by Param::index; empty: nothing is packed
 };
 
 }  // namespace ravine

@@ -13,7 +13,7 @@ namespace ravine {
 class InferenceStore : public WeightSource {
  public:
   // Buffers for the parameters, zero. Matrices and lookup tables are held in types.compute, vectors (norms, biases) in
-  // types.master; what is written there is rounded to that. Joined parameters lie side by side. The set is kept by reference.
+  // types.master, frozen ones that are kept in bf16 in that; none may be kept in blocks. What is written there is rounded to that. Joined parameters lie side by side. The set is kept by reference.
   // stages: the pipeline stage of each unit, by Unit::index; empty: all are here. A stage that uses a tied parameter of another
   // holds it too. wanted: parameters that it does not want are not here; null: all are wanted.
   InferenceStore(ParamSet& params, const Types& types, DeviceKind device, const Ranks& ranks = {},

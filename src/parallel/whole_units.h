@@ -10,7 +10,7 @@
 namespace ravine {
 
 // On rank 0 acquire brings a unit from the ranks that hold it: master(p) is the whole of p until another is acquired, in the
-// type in which ranks hold it. The others serve() meanwhile, until rank 0 calls end().
+// type in which ranks hold it; what is packed in blocks has none. The others serve() meanwhile, until rank 0 calls end().
 class UnitExport : public WeightSource {
  public:
   enum class Of : uint8_t { masters, gradients };  // gradients: those of the step, finished

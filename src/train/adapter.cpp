@@ -132,4 +132,12 @@ std::string adapter_text(const LoraSettings& lora, const Model& model) {
                      human_bytes(static_cast<double>(bytes)));
 }
 
+std::string base_text(const Model& model) {
+  const BlockedBase base = blocked_base(model);
+  if (base.elements == 0) return "";
+  return fmt::format("base in nf4: {} of its weights in {}, scales counted; bf16 would take {}",
+                     human_count(static_cast<double>(base.elements)), human_bytes(static_cast<double>(base.bytes)),
+                     human_bytes(2 * static_cast<double>(base.elements)));
+}
+
 }  // namespace ravine

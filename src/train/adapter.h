@@ -19,4 +19,7 @@ void keep_in_config(const LoraSettings& settings, Config& config);
 // "adapters rank 8, alpha 16 on q_proj, v_proj: 1.2 M of 134 M parameters are trained, 4.7 MB".
 std::string adapter_text(const LoraSettings& lora, const Model& model);
 
+// What blocks of 4 bits keep of the base, "" where nothing is kept so.
+std::string base_text(const Model& model);
+
 }  // namespace ravine

@@ -131,6 +131,7 @@ double announce(const OpenedRun& run, int64_t done, double peak_flops) {
   if (const std::string text = experts_text(*run.model); !text.empty()) log.line("         {}", text);
   if (const std::string text = vocabulary_text(*run.model); !text.empty()) log.line("         {}", text);
   if (run.lora) log.line("adapter  {}", adapter_text(*run.lora, *run.model));
+  if (const std::string text = base_text(*run.model); !text.empty()) log.line("         {}", text);
   const Kernels& kernels = run.chosen.kernels;
   log.line("compute  {} on {} ({}, {}), peak {:.0f} GFLOP/s (sol 1)", name(run.chosen.types.compute), kernels.backend,
            kernels.instructions, counted(thread_count(), "thread"), peak_flops * 1e-9);

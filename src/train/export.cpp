@@ -25,8 +25,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Weights for export: those of a store, and what is frozen and kept in 16 bits as the model folder has it that the run began
-// from, unit by unit.
+bool in_blocks(const Param& p) { return p.kept == Kept::nf4; }
+
+// Weights for export: those of a store, and what is frozen and kept in 16 bits or blocks of 4 as the model folder has it that the
+// run began from, unit by unit.
 class ExactFrozen : public WeightSource {
  public:
   ExactFrozen(WeightSource& store, const Model& model, const Types& types, const std::string& folder)
@@ -37,7 +39,7 @@ class ExactFrozen : public WeightSource {
     open_ = &unit;
     read_.clear();
     for (const Param* p : unit.params)
-      if (!p->tied && !p->trainable && store_.master(*p).dtype != types_.master)
+      if (!p->tied && !p->trainable && (in_blocks(*p) || store_.master(*p).dtype != types_.master))
         read_.emplace(p, Storage(DeviceKind::cpu, p->shape.count() * size_of(types_.master)));
     if (!read_.empty()) load_weights(folder_, model_, *this);
   }
@@ -66,10 +68,11 @@ class ExactFrozen : public WeightSource {
   std::map<const Param*, Storage> read_;
 };
 
-// Whether some weights are kept in 16 bits alone.
+// Whether some weights are kept in 16 bits alone, or in fewer.
 bool rounds_frozen(const FlatWeights& store) {
-  return std::any_of(store.table().buckets.begin(), store.table().buckets.end(),
-                     [](const Bucket& b) { return b.storage == ValueStorage::copy; });
+  return std::any_of(store.table().buckets.begin(), store.table().buckets.end(), [](const Bucket& b) {
+    return b.storage == ValueStorage::copy || b.storage == ValueStorage::packed;
+  });
 }
 
 // The options that decide what the files of the exported model are like.
@@ -117,11 +120,17 @@ SaveFolder save_folder_of(const OpenedRun& run) {
 // it.
 std::string exact_weights(const OpenedRun& run, const Progress& progress) {
   const std::string& path = run.config.model.path;
+  if (run.lora && !run.config.lora.merge) return "";
   if (!any(run.ranks.all(), rounds_frozen(run.engine->store())) || !run.ranks.first()) return "";
   if (!path.empty()) try {
       if (weights_checksum(path) == progress.began_with) return path;
     } catch (const UserError&) {
     }
+  const auto& params = run.model->params().params();
+  if (std::any_of(params.begin(), params.end(), in_blocks))
+    fail("the model was not saved: {} no longer holds the weights that this run began with, into which its adapter is merged; "
+         "go on with lora.merge=false, and merge by merge-lora",
+         path);
   if (progress.frozen_elsewhere)
     run.log.warn(
         "{} no longer holds the weights that this run began with: frozen ones are exported as training has them, in {}", path,

@@ -37,6 +37,7 @@ std::unique_ptr<Model> open_run_model(const Config& c) {
     model = with_adapters(*model, *lora);
     if (!c.lora.path.empty()) check_adapter(c.lora.path, *model);
     refuse_lost_tables(c, *model);
+    if (c.lora.base) keep_base(*model, *c.lora.base);
   }
   auto given = [&](const std::string& option) {
     const auto place = c.sources.find(option);

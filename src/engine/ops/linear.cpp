@@ -14,18 +14,53 @@ TensorView joined(Ctx& c, TensorView first, std::span<Param* const> params) {
 }
 
 namespace {
-// f(first row, rows) of the products that joined weights are: one; or, with precision.unfused, one for each weight ("qkv" are
-// three, "gate_up" two).
+// f(weight, first row, rows) of the products that joined weights are: one; or, with precision.unfused, one for each weight
+// ("qkv" are three, "gate_up" two), as also where each is kept in blocks of its own.
 template <class F>
 void each_product(Ctx& c, std::span<Param* const> weights, int64_t rows, F&& f) {
-  if (weights.size() == 1 || c.fused(weights.size() == 2 ? "gate_up" : "qkv")) return f(int64_t{0}, rows);
+  const bool blocks = !c.store().blocks(*weights[0]).absent();
+  if (weights.size() == 1 || (!blocks && c.fused(weights.size() == 2 ? "gate_up" : "qkv")))
+    return f(*weights[0], int64_t{0}, rows);
   int64_t begin = 0;
   for (const Param* p : weights) {
     const int64_t count = c.store().shape(*p)[0];
-    f(begin, count);
+    f(*p, begin, count);
     begin += count;
   }
 }
+
+// The weights that products read: side by side, or each in blocks of its own.
+class Factors {
+ public:
+  Factors(Ctx& c, std::span<Param* const> weights) : weights_(weights) {
+    for (const Param* p : weights) rows_ += c.store().shape(*p)[0];
+    if (c.store().blocks(*weights[0]).absent()) plain_ = joined(c, c.store().value(*weights[0]), weights);
+  }
+  int64_t rows() const { return rows_; }
+  int64_t cols(Ctx& c) const { return c.store().shape(*weights_[0])[1]; }
+  // make(first row, rows) is the product but for its b.
+  template <class F>
+  void multiply(Ctx& c, F&& make) const {
+    each_product(c, weights_, rows_, [&](const Param& p, int64_t row, int64_t rows) {
+      Matmul m = make(row, rows);
+      if (!plain_.absent()) {
+        m.b = plain_.row_range(row, rows);
+        return c.call(m);
+      }
+      c.call(Nf4Matmul{.a = m.a,
+                       .w = c.store().blocks(p),
+                       .bias = m.bias,
+                       .out = m.out,
+                       .trans_w = m.trans_b,
+                       .accumulate = m.accumulate});
+    });
+  }
+
+ private:
+  std::span<Param* const> weights_;
+  TensorView plain_;
+  int64_t rows_ = 0;
+};
 }  // namespace
 
 TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate) {
@@ -41,18 +76,17 @@ TensorView joined_grad(Ctx& c, std::span<Param* const> params, bool& accumulate)
 }
 
 Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::span<Param* const> biases, bool partial) {
-  TensorView w = joined(c, c.store().value(*weights[0]), weights);
+  const Factors w(c, weights);
   TensorView b = biases.empty() || (partial && c.group(Axis::tensor).rank() > 0)
                      ? TensorView{}
                      : joined(c, c.store().master(*biases[0]), biases);
-  require(x.cols() == w.cols(), "linear: x has {} columns, weight '{}' has {}", x.cols(), weights[0]->name, w.cols());
+  require(x.cols() == w.cols(c), "linear: x has {} columns, weight '{}' has {}", x.cols(), weights[0]->name, w.cols(c));
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().compute);
-  each_product(c, weights, w.rows(), [&](int64_t row, int64_t rows) {
-    c.call(Matmul{.a = x.view(),
-                  .b = w.row_range(row, rows),
+  w.multiply(c, [&](int64_t row, int64_t rows) {
+    return Matmul{.a = x.view(),
                   .bias = b.absent() ? b : b.columns(row, rows),
                   .out = y.view().columns(row, rows),
-                  .trans_b = true});
+                  .trans_b = true};
   });
   if (!c.recording()) return y;
 
@@ -63,12 +97,8 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
   BackwardFn dx = [weights, xr = x.ref(), yr = y.ref()](Ctx& c) {
     bool accumulate = false;
     Tensor dy = c.grads().get(yr), dx = c.grads().add_to(xr, accumulate);
-    TensorView w = joined(c, c.store().value(*weights[0]), weights);
-    each_product(c, weights, w.rows(), [&](int64_t row, int64_t rows) {
-      c.call(Matmul{.a = dy.view().columns(row, rows),
-                    .b = w.row_range(row, rows),
-                    .out = dx.view(),
-                    .accumulate = accumulate || row > 0});
+    Factors(c, weights).multiply(c, [&](int64_t row, int64_t rows) {
+      return Matmul{.a = dy.view().columns(row, rows), .out = dx.view(), .accumulate = accumulate || row > 0};
     });
   };
   BackwardFn dw = [weights, biases, saved, trains, trains_bias, partial, yr = y.ref()](Ctx& c) {
@@ -77,7 +107,7 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
     if (trains) {
       TensorView g = joined_grad(c, weights, accumulate);
       Tensor x = saved.get(c);
-      each_product(c, weights, g.rows(), [&](int64_t row, int64_t rows) {
+      each_product(c, weights, g.rows(), [&](const Param&, int64_t row, int64_t rows) {
         c.call(Matmul{.a = dy.view().columns(row, rows),
                       .b = x.view(),
                       .out = g.row_range(row, rows),

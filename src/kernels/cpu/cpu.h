@@ -8,6 +8,7 @@ template <class Args>
 Kernel<Args> cpu_kernel();
 Kernel<Matmul> cpu_matmul(Bf16Products products);
 Kernel<GroupedMatmul> cpu_grouped_matmul(Bf16Products products);
+Kernel<Nf4Matmul> cpu_nf4_matmul(Bf16Products products);
 Kernel<LossHead> cpu_loss_head(Bf16Products products);
 Kernel<AttentionForward> cpu_attention(Bf16Products products);
 Kernel<AttentionBackward> cpu_attention_backward(Bf16Products products);

@@ -2,13 +2,14 @@
 // are computed in parallel, each by one thread from start to end. Operands that do not lie as a strip needs them are packed
 // (and widened or paired if 16-bit), piece by piece, by the thread that first needs the piece, so that it is in a cache when it
 // is used; while a strip is computed, what the next ones need is fetched. Blocks, tiles and the order of sums follow from the
-// shape.
+// shape. A right operand in blocks of 4 bits differs in how its panels are packed, and in nothing else.
 #include <algorithm>
 
 #include "base/parallel.h"
 #include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/first_use.h"
+#include "kernels/cpu/nf4.h"
 #include "kernels/cpu/pack.h"
 #include "kernels/cpu/skinny.h"
 #include "kernels/cpu/strip.h"
@@ -30,9 +31,17 @@ struct Plan {
   int64_t steps(int64_t elements) const { return pairs ? ceil_div(elements, 2) : elements; }
 };
 
-Plan plan_of(const Matmul& x, Bf16Products products) {
+// A product, and its right operand where that is in blocks: then x.b has its shape and the type that its values are rounded to,
+// and no data.
+struct Product {
+  Matmul x;
+  const Nf4View* blocks = nullptr;
+};
+
+Plan plan_of(const Product& product, Bf16Products products) {
+  const Matmul& x = product.x;
   Plan p{.m = x.m(), .n = x.n(), .k = x.k()};
-  p.skinny = p.m <= kSkinnyRows && x.trans_b && !x.trans_a && !(x.tokens_reduced && p.k > kGroup);
+  p.skinny = !product.blocks && p.m <= kSkinnyRows && x.trans_b && !x.trans_a && !(x.tokens_reduced && p.k > kGroup);
   p.pairs = products == Bf16Products::dot && x.a.dtype == DType::bf16;
   p.pack_a = x.trans_a || (p.pairs ? p.k % 2 || x.a.stride % 2 : x.a.dtype != DType::f32);
   p.depth = x.out.dtype == DType::f32 ? std::min(p.k, kDeep) : p.k;
@@ -53,12 +62,14 @@ int64_t b_piece(const Plan& p) { return kStripCols * p.steps(std::min(p.k, kGrou
 struct Memory {
   float *bias = nullptr, *wide_a = nullptr, *a = nullptr, *b = nullptr, *threads = nullptr;
   void* states = nullptr;
-  int64_t pieces_a = 0, pieces_b = 0, bytes = 0;
+  int64_t pieces_a = 0, pieces_b = 0, per_thread = 0, bytes = 0;
 };
 
 constexpr int64_t kStrip = kStripRows * kStripCols, kPerThread = kStrip + kStripRows * kWideTile;  // floats
+constexpr int64_t kDecoded = 128;  // of K: what is decoded at a time, beside the columns of a panel; even, for pairs
 
-Memory lay_out(const Matmul& x, const Plan& p, void* workspace, int threads) {
+Memory lay_out(const Product& product, const Plan& p, void* workspace, int threads) {
+  const Matmul& x = product.x;
   Memory m;
   Scratch s(workspace);
   if (!x.bias.absent()) m.bias = s.floats(p.n);
@@ -69,7 +80,8 @@ Memory lay_out(const Matmul& x, const Plan& p, void* workspace, int threads) {
   m.a = s.floats(m.pieces_a * a_piece(p));
   m.b = s.floats(m.pieces_b * b_piece(p));
   m.states = s.floats(ceil_div(FirstUse::bytes(m.pieces_a + m.pieces_b), 4));
-  m.threads = s.floats(threads * kPerThread);
+  m.per_thread = kPerThread + (product.blocks ? kStripCols * kDecoded : 0);
+  m.threads = s.floats(threads * m.per_thread);
   m.bytes = s.bytes();
   return m;
 }
@@ -84,8 +96,8 @@ struct Round {
 // A round at work: tiles of the output, and the pieces of operands that they share.
 class Tiles {
  public:
-  Tiles(const Matmul& x, const Plan& p, const Round& r, const Memory& mem, const FirstUse& a, const FirstUse& b)
-      : x_(x), p_(p), r_(r), mem_(mem), a_(a), b_(b), groups_(ceil_div(r.k1 - r.k0, kGroup)) {}
+  Tiles(const Product& product, const Plan& p, const Round& r, const Memory& mem, const FirstUse& a, const FirstUse& b)
+      : x_(product.x), blocks_(product.blocks), p_(p), r_(r), mem_(mem), a_(a), b_(b), groups_(ceil_div(r.k1 - r.k0, kGroup)) {}
 
   // Rows [m, m + height), columns [n, n + width) of the round. The sum of a group is complete before anything is added to it.
   void compute(int64_t m, int64_t height, int64_t n, int64_t width, float* memory) const {
@@ -103,7 +115,7 @@ class Tiles {
         const int64_t cols = std::min(kStripCols, width - j);
         const bool direct = !add && cols % 16 == 0;
         const Corner to = sums.at(0, j);
-        Strip s = strip(m, height, n + j, cols, g);
+        Strip s = strip(m, height, n + j, cols, g, memory + kPerThread);
         s.c = direct ? const_cast<float*>(to.f32()) : memory, s.ldc = direct ? to.stride : kStripCols;
         Fetch* fetch = s.fetch;
         if (f32) *fetch++ = rows_of(sums.at(0, next), height, std::min(kStripCols, width - next));
@@ -140,18 +152,41 @@ class Tiles {
       return (p_.pairs ? pairs_of_rows_in_sixes : pack_sixes)(from, depth(g), height, a_at(m, g), kStripStep * pitch);
     (p_.pairs ? pairs_along_rows : pack_copy)(from, height, depth(g), a_at(m, g), pitch);
   }
-  void pack_b(int64_t n, int64_t cols, int64_t g) const {
-    const Corner from = b_from(n, g);
-    if (!x_.trans_b) return (p_.pairs ? pairs_of_rows : pack_copy)(from, depth(g), cols, b_at(n, g), kStripCols);
-    if (p_.pairs) return pairs_transposed(from, cols, depth(g), b_at(n, g), kStripCols);
-    pack_transposed(from, cols, depth(g), b_at(n, g), kStripCols);
+  // Columns of a panel, some of K at a time, as they would lie if the operand were plain.
+  void pack_blocks(int64_t n, int64_t cols, int64_t g, float* decoded) const {
+    for (int64_t k = 0; k < depth(g); k += kDecoded) {
+      const int64_t count = std::min(kDecoded, depth(g) - k), at = r_.k0 + g * kGroup + k;
+      const int64_t rows = x_.trans_b ? cols : count, width = x_.trans_b ? count : cols;
+      if (x_.trans_b)
+        decode_nf4(*blocks_, r_.n0 + n, rows, at, width, decoded, width);
+      else
+        decode_nf4(*blocks_, at, rows, r_.n0 + n, width, decoded, width);
+      Corner from;
+      from.data = decoded, from.stride = width;
+      if (p_.pairs) {
+        narrow_run(decoded, rows * width);
+        from.dtype = DType::bf16;
+      } else {
+        round_run(decoded, rows * width, x_.b.dtype);
+      }
+      pack_panel(from, cols, count, b_at(n, g) + p_.steps(k) * kStripCols);
+    }
+  }
+  void pack_panel(const Corner& from, int64_t cols, int64_t count, float* to) const {
+    if (!x_.trans_b) return (p_.pairs ? pairs_of_rows : pack_copy)(from, count, cols, to, kStripCols);
+    if (p_.pairs) return pairs_transposed(from, cols, count, to, kStripCols);
+    pack_transposed(from, cols, count, to, kStripCols);
+  }
+  void pack_b(int64_t n, int64_t cols, int64_t g, float* decoded) const {
+    if (blocks_) return pack_blocks(n, cols, g, decoded);
+    pack_panel(b_from(n, g), cols, depth(g), b_at(n, g));
   }
 
   // The strip of rows from m on, panel from n on, group g, with its operands packed.
-  Strip strip(int64_t m, int64_t height, int64_t n, int64_t cols, int64_t g) const {
+  Strip strip(int64_t m, int64_t height, int64_t n, int64_t cols, int64_t g, float* decoded) const {
     Strip s;
     s.rows = height, s.cols = cols, s.depth = p_.steps(depth(g));
-    b_(b_number(n, g), [&] { pack_b(n, cols, g); });
+    b_(b_number(n, g), [&] { pack_b(n, cols, g, decoded); });
     s.b = b_at(n, g);
     if (p_.pack_a) {
       a_(a_number(m, g), [&] { pack_a(m, height, g); });
@@ -184,11 +219,12 @@ class Tiles {
   // What the next strip will read of b, packed or not.
   void fetch_b(int64_t n, int64_t cols, int64_t g, Fetch* to) const {
     const bool packed = b_.done(b_number(n, g));
-    if (!packed) *to++ = x_.trans_b ? rows_of(b_from(n, g), cols, depth(g)) : rows_of(b_from(n, g), depth(g), cols);
+    if (!packed && !blocks_) *to++ = x_.trans_b ? rows_of(b_from(n, g), cols, depth(g)) : rows_of(b_from(n, g), depth(g), cols);
     *to = part_of(b_at(n, g), p_.steps(depth(g)) * kStripCols, 0, 1);
   }
 
   const Matmul& x_;
+  const Nf4View* blocks_;
   const Plan& p_;
   const Round& r_;
   const Memory& mem_;
@@ -196,7 +232,7 @@ class Tiles {
   int64_t groups_;
 };
 
-void product(const Matmul& x, const Plan& p, const Memory& mem) {
+void multiply(const Product& x, const Plan& p, const Memory& mem) {
   for (int64_t k0 = 0; k0 < p.k; k0 += p.depth) {
     for (int64_t n0 = 0; n0 < p.n; n0 += p.cols) {
       const FirstUse b(mem.states, mem.pieces_b);
@@ -208,7 +244,7 @@ void product(const Matmul& x, const Plan& p, const Memory& mem) {
         parallel_for_threads(tile_rows * tile_cols, [&](int64_t t, int thread) {
           const int64_t m = t % tile_rows * kStripRows, n = t / tile_rows * p.tile_cols;
           tiles.compute(m, std::min(kStripRows, r.rows() - m), n, std::min(p.tile_cols, r.cols() - n),
-                        mem.threads + thread * kPerThread);
+                        mem.threads + thread * mem.per_thread);
         });
       }
     }
@@ -222,19 +258,33 @@ void check(const Matmul& x) {
   const int64_t n = x.trans_b ? x.b.rows() : x.b.cols();
   require(m == x.m() && n == x.n() && k == kb, "matmul: op(a) op(b) must fit out, got [{}, {}] [{}, {}] and [{}, {}]", m, k, kb,
           n, x.m(), x.n());
-  require(cpu_type(x.a.dtype) && x.a.dtype == x.b.dtype && (x.out.dtype == x.a.dtype || x.out.dtype == DType::f32),
-          "matmul: a and b have one type of f32, bf16, f16, and out has it or f32, got {}, {} and {}", name(x.a.dtype),
+  require(cpu_type(x.a.dtype) && (x.b.dtype == x.a.dtype || x.b.dtype == DType::bf16) &&
+              (x.out.dtype == x.a.dtype || x.out.dtype == DType::f32),
+          "matmul: a has a type of f32, bf16, f16, b has it or bf16, and out has it or f32, got {}, {} and {}", name(x.a.dtype),
           name(x.b.dtype), name(x.out.dtype));
   require(x.bias.absent() || (x.bias.count() == n && cpu_type(x.bias.dtype)),
           "matmul: bias has one f32, bf16 or f16 per column of out, got {} {} for {}", x.bias.count(), name(x.bias.dtype), n);
 }
 
-template <Bf16Products kProducts>
-void run(const Matmul& x, void* workspace) {
+Product product_of(const Matmul& x) { return {x}; }
+Product product_of(const Nf4Matmul& x) {
+  const Matmul plain{.a = x.a,
+                     .b = view_of(nullptr, x.a.dtype, {x.w.rows, x.w.cols}),
+                     .bias = x.bias,
+                     .out = x.out,
+                     .trans_b = x.trans_w,
+                     .accumulate = x.accumulate};
+  return {plain, &x.w};
+}
+
+template <Bf16Products kProducts, class Args>
+void run(const Args& args, void* workspace) {
+  const Product product = product_of(args);
+  const Matmul& x = product.x;
   check(x);
-  const Plan p = plan_of(x, kProducts);
+  const Plan p = plan_of(product, kProducts);
   if (p.m == 0 || p.n == 0) return;
-  const Memory mem = lay_out(x, p, workspace, thread_count());
+  const Memory mem = lay_out(product, p, workspace, thread_count());
   if (mem.bias) pack_copy(x.bias, 1, p.n, mem.bias, p.n);
   if (p.k == 0) {
     std::fill(mem.threads, mem.threads + kWideTile, 0.0f);
@@ -244,20 +294,25 @@ void run(const Matmul& x, void* workspace) {
     return;
   }
   if (p.skinny) return skinny_product(x, mem.bias, mem.wide_a);
-  product(x, p, mem);
+  multiply(product, p, mem);
 }
 
-template <Bf16Products kProducts>
-int64_t workspace(const Matmul& x, int threads) {
-  return lay_out(x, plan_of(x, kProducts), nullptr, threads).bytes;
+template <Bf16Products kProducts, class Args>
+int64_t workspace(const Args& args, int threads) {
+  const Product product = product_of(args);
+  return lay_out(product, plan_of(product, kProducts), nullptr, threads).bytes;
+}
+
+template <class Args>
+Kernel<Args> by_products(Bf16Products products) {
+  if (products == Bf16Products::widen) return {run<Bf16Products::widen, Args>, workspace<Bf16Products::widen, Args>};
+  require(has_bf16_dot(), "matmul: this machine has no bf16 dot product");
+  return {run<Bf16Products::dot, Args>, workspace<Bf16Products::dot, Args>};
 }
 
 }  // namespace
 
-Kernel<Matmul> cpu_matmul(Bf16Products products) {
-  if (products == Bf16Products::widen) return {run<Bf16Products::widen>, workspace<Bf16Products::widen>};
-  require(has_bf16_dot(), "matmul: this machine has no bf16 dot product");
-  return {run<Bf16Products::dot>, workspace<Bf16Products::dot>};
-}
+Kernel<Matmul> cpu_matmul(Bf16Products products) { return by_products<Matmul>(products); }
+Kernel<Nf4Matmul> cpu_nf4_matmul(Bf16Products products) { return by_products<Nf4Matmul>(products); }
 
 }  // namespace ravine

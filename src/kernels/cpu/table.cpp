@@ -11,6 +11,8 @@ Kernels cpu_kernels(Bf16Products products) {
       entry = cpu_matmul(products);
     else if constexpr (std::is_same_v<Args, GroupedMatmul>)
       entry = cpu_grouped_matmul(products);
+    else if constexpr (std::is_same_v<Args, Nf4Matmul>)
+      entry = cpu_nf4_matmul(products);
     else if constexpr (std::is_same_v<Args, LossHead>)
       entry = cpu_loss_head(products);
     else if constexpr (std::is_same_v<Args, AttentionForward>)
