@@ -115,7 +115,7 @@ struct Head {
   // A and what it is multiplied by are the same on all tensor ranks, B is cut: each of them has a part of what A learns.
   void run_whole(const TensorView& x, const TensorView& dx, const TensorView& dweight, bool accumulate) {
     if (adapter.empty()) return run_all(x, dx, dweight, accumulate);
-    const LoraProducts products(adapter, {}, false);
+    const LoraProducts products(adapter, {}, Split::columns);
     const Param& b = *adapter.ups.at(0).b;
     const Tensor h = products.down(c, x), dh = dx.absent() ? Tensor() : c.empty({h.rows(), h.cols()}, h.dtype());
     beside = {.h = h.view(), .b = c.store().value(b), .dh = dh.view(), .db = {}};
