@@ -43,6 +43,8 @@ inline std::map<std::string, Json> tiny_families() {
   Json neox{{"model_type", "gpt_neox"}, {"hidden_size", 12},        {"intermediate_size", 20},
             {"num_hidden_layers", 2},   {"num_attention_heads", 2}, {"vocab_size", 19},
             {"initializer_range", 0.3}, {"rotary_pct", 0.7},        {"max_position_embeddings", 32}};
+  const Json experts{{"first_k_dense_replace", 1}, {"n_routed_experts", 6}, {"n_group", 3}, {"topk_group", 2},
+                     {"moe_intermediate_size", 8}, {"n_shared_experts", 2}};
   // All layers dense; yarn with a factor of scores, values of another width than keys.
   Json latent{
       {"num_attention_heads", 3}, {"kv_lora_rank", 6}, {"qk_nope_head_dim", 4}, {"qk_rope_head_dim", 6}, {"v_head_dim", 5}};
@@ -54,6 +56,12 @@ inline std::map<std::string, Json> tiny_families() {
   return {
       {"deepseek_v2", with(deepseek, {{"model_type", "deepseek_v2"}, {"q_lora_rank", nullptr}, {"mlp_bias", true}})},
       {"deepseek_v3", with(deepseek, {{"model_type", "deepseek_v3"}, {"q_lora_rank", 7}, {"attention_bias", true}})},
+      {"deepseek_v2-experts", with(with(deepseek, experts), {{"model_type", "deepseek_v2"},
+                                                             {"q_lora_rank", 7},
+                                                             {"num_experts_per_tok", 2},
+                                                             {"topk_method", "group_limited_greedy"}})},
+      {"deepseek_v3-experts",
+       with(with(deepseek, experts), {{"model_type", "deepseek_v3"}, {"q_lora_rank", nullptr}, {"num_experts_per_tok", 3}})},
       {"aquila", with(llama, {{"model_type", "aquila"}})},
       {"baichuan-7b", baichuan},
       {"baichuan-13b", alibi},

@@ -27,6 +27,7 @@ LLAMA = {**COMMON, "hidden_size": C, "intermediate_size": 20, "num_hidden_layers
 LATENT = {**{k: v for k, v in LLAMA.items() if k not in ("head_dim",)}, "num_key_value_heads": 3, "kv_lora_rank": 6, "qk_nope_head_dim": 4, "qk_rope_head_dim": 6,
           "v_head_dim": 5, "first_k_dense_replace": 2, "pad_token_id": None}
 YARN = {"type": "yarn", "factor": 4, "original_max_position_embeddings": 10, "beta_fast": 32, "beta_slow": 1}
+EXPERTS = {"first_k_dense_replace": 1, "moe_layer_freq": 1, "n_routed_experts": 6, "n_group": 3, "topk_group": 2, "moe_intermediate_size": 8}
 MODELS = {
     "llama": {"model_type": "llama", **LLAMA, "attention_bias": True, "mlp_bias": True},
     "mistral": {"model_type": "mistral", **LLAMA, "sliding_window": 5},
@@ -56,6 +57,10 @@ MODELS = {
     "deepseek_v2": {"model_type": "deepseek_v2", **LATENT, "q_lora_rank": None, "rope_scaling": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.7}, "mlp_bias": True},
     "deepseek_v3": {"model_type": "deepseek_v3", **LATENT, "q_lora_rank": 7, "attention_bias": True, "rope_scaling": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.6}},
     "deepseek_v3_halves": {"model_type": "deepseek_v3", **LATENT, "q_lora_rank": 7, "rope_interleave": False},
+    "deepseek_v2_experts": {"model_type": "deepseek_v2", **LATENT, **EXPERTS, "q_lora_rank": 7, "num_experts_per_tok": 2, "n_shared_experts": 2, "topk_method": "group_limited_greedy",
+                            "scoring_func": "softmax", "norm_topk_prob": False, "routed_scaling_factor": 1.5},
+    "deepseek_v3_experts": {"model_type": "deepseek_v3", **LATENT, **EXPERTS, "q_lora_rank": None, "num_experts_per_tok": 3, "n_shared_experts": 1, "topk_method": "noaux_tc",
+                            "scoring_func": "sigmoid", "norm_topk_prob": True, "routed_scaling_factor": 2.5},
 }
 PROMPTS = [[3, 7, 11], [5, 5, 9, 2, 17, 20], [25]]
 SEARCHES = [dict(num_beams=b, length_penalty=p, early_stopping=e, **more)
@@ -64,10 +69,15 @@ SEARCHES = [dict(num_beams=b, length_penalty=p, early_stopping=e, **more)
 NEW = 14
 
 
+def named(model):
+    """Parameters, and what is kept beside weights without a gradient."""
+    return sorted([*model.named_parameters(), *((n, b) for n, b in model.named_buffers() if n.endswith("e_score_correction_bias"))])
+
+
 def fill(model, seed):
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for n, p in sorted(model.named_parameters()):
+        for n, p in named(model):
             r = torch.randn(p.shape, generator=g)
             norm = "norm" in n or ".ln_" in n
             p.copy_((1 + 0.25 * r) if norm and not n.endswith("bias") else 0.2 * r if norm or n.endswith("bias") else 0.3 * r)
@@ -76,9 +86,9 @@ def fill(model, seed):
 def in_double(config, weights):
     torch.set_default_dtype(torch.float64)
     with AllDouble():
-        model = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation="eager", dtype=torch.float64).double()
+        model = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation="eager", experts_implementation="eager", dtype=torch.float64).double()
         with torch.no_grad():
-            for (n, p), (m, w) in zip(sorted(model.named_parameters()), weights):
+            for (n, p), (m, w) in zip(named(model), weights):
                 assert n == m
                 p.copy_(w.double())
     torch.set_default_dtype(torch.float32)
@@ -130,14 +140,14 @@ def outputs(model, folder, ids, labels, parts):
         for p, q in zip(grads.parameters(), model.parameters()):
             p.copy_(q.grad)
     scratch = os.path.join(folder, "scratch")
-    named = published(grads, scratch)
+    files = published(grads, scratch)
     for f in os.listdir(scratch):
         os.remove(os.path.join(scratch, f))
     os.rmdir(scratch)
     out = {"logits": torch.cat([f[0] for f in found]), "loss": sum(f[2] for f in found)}
     for i in range(len(found[0][1])):
         out[f"hidden.{i}"] = torch.cat([f[1][i] for f in found])
-    return {**out, **{f"grad.{n}": t for n, t in named.items()}}
+    return {**out, **{f"grad.{n}": t for n, t in files.items() if not n.endswith("e_score_correction_bias")}}
 
 
 def record(folder, config, weights, big, ids, labels):
@@ -145,9 +155,9 @@ def record(folder, config, weights, big, ids, labels):
     save_file({"input_ids": ids, "labels": labels, **want}, os.path.join(folder, "io.safetensors"))
     far = dict.fromkeys(want, 0.0)
     for attention, parts in (("eager", 1), ("eager", 2), ("sdpa" if config.model_type not in ("bloom", "gemma2") else "eager", 1)):
-        model = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation=attention, dtype=torch.float32).eval()
+        model = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation=attention, experts_implementation="eager", dtype=torch.float32).eval()
         with torch.no_grad():
-            for n, p in model.named_parameters():
+            for n, p in named(model):
                 p.copy_(dict(weights)[n])
         for n, t in outputs(model, folder, ids, labels, parts).items():
             far[n] = max(far[n], float((t.double() - want[n]).norm()))
@@ -159,8 +169,8 @@ def again(name, out):
     """io.safetensors of a folder that is there, with the same weights, ids and labels."""
     folder = os.path.join(out, name)
     config = AutoConfig.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
-    weights = sorted((n, p.detach().clone()) for n, p in model.named_parameters())
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).eval()
+    weights = [(n, p.detach().clone()) for n, p in named(model)]
     was = load_file(os.path.join(folder, "io.safetensors"))
     record(folder, config, weights, in_double(config, weights), was["input_ids"], was["labels"])
     now = load_file(os.path.join(folder, "io.safetensors"))
@@ -173,9 +183,9 @@ def make(name, raw, out, seed):
     settings = {**raw, "bos_token_id": 1, "eos_token_id": 2}
     json.dump(settings, open(os.path.join(folder, "config.json"), "w"))
     config = AutoConfig.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation="eager", dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation="eager", experts_implementation="eager", dtype=torch.float32).eval()
     fill(model, seed)
-    weights = sorted((n, p.detach().clone()) for n, p in model.named_parameters())
+    weights = [(n, p.detach().clone()) for n, p in named(model)]
     published(model, folder)
     os.rename(os.path.join(folder, "config.json"), os.path.join(folder, "config.v5.json"))
     json.dump(settings, open(os.path.join(folder, "config.json"), "w"), indent=1)

@@ -31,18 +31,32 @@ void read_deepseek(ConfigReader& r, ModelFacts& f, DecoderSpec& s, const Deepsee
   s.norm = {NormSpec::rms, r.number("rms_norm_eps", 0, 1, 1e-6)};
   s.head.tied = r.boolean("tie_word_embeddings", false);
   r.only("hidden_act", "silu", "the MLP of this family is gated by silu");
-  r.ignore({"ep_size", "seq_aux", "aux_loss_alpha", "output_router_logits", "router_aux_loss_coef"});
+  r.ignore({"ep_size", "seq_aux", "output_router_logits", "router_aux_loss_coef"});
   s.names.constants = {"rotary_emb.inv_freq"};
   s.names.further_layers = r.any_integer({"num_nextn_predict_layers", "num_mtp_layers"}, 0, 1000, 0);
 }
 
-void refuse_experts(ConfigReader& r, const ModelFacts& f, int64_t first_dense) {
-  r.ignore({"n_routed_experts", "num_local_experts", "n_shared_experts", "num_experts_per_tok", "n_group", "topk_group",
-            "norm_topk_prob", "routed_scaling_factor", "scoring_func", "topk_method", "moe_intermediate_size",
-            "moe_layer_freq"});
-  if (r.integer("first_k_dense_replace", 0, 100000, first_dense) < f.layers)
-    r.refuse("first_k_dense_replace", "layers from this one on have experts, which are not offered yet",
-             "use a model all of whose layers are dense");
+void read_deepseek_experts(ConfigReader& r, const ModelFacts& f, DecoderSpec& s, const DeepseekDefaults& absent) {
+  MoeSpec m;
+  Routing& g = m.routing;
+  g.experts = r.any_integer({"n_routed_experts", "num_local_experts", "num_experts"}, 1, 4096, absent.experts);
+  g.top_k = r.integer("num_experts_per_tok", 1, 64, absent.top_k);
+  g.groups = r.integer("n_group", 1, 4096, r.is_null("n_group") ? 1 : absent.groups);
+  g.kept_groups = r.integer("topk_group", 1, 4096, r.is_null("topk_group") ? 1 : absent.kept_groups);
+  g.scaling = r.number("routed_scaling_factor", 1e-6, 1e6, absent.scaling);
+  m.width = r.integer("moe_intermediate_size", 1, 1 << 24, absent.width);
+  m.init_std = s.mlp.init_std, m.out_init_std = s.mlp.out_init_std;
+  m.shared = s.mlp;
+  m.shared.width = m.width * r.integer("n_shared_experts", 0, 64, r.is_null("n_shared_experts") ? 0 : absent.shared);
+  m.shared_name = "shared_experts";
+  m.losses.balance_coef = r.number("aux_loss_alpha", 0, 1e6, 0.001);
+  r.only("moe_layer_freq", 1, "every layer behind the dense ones has experts");
+  const int64_t first = r.integer("first_k_dense_replace", 0, 100000, absent.first_dense);
+  if (first >= f.layers) return;
+  if (g.top_k == 0) r.refuse("num_experts_per_tok", "it is required", "use a complete config.json");
+  if (const std::string fault = routing_fault(g); !fault.empty()) r.refuse("num_experts_per_tok", fault, "correct the field");
+  s.moe = m;
+  for (int64_t i = 0; i < f.layers; ++i) s.sparse.push_back(i >= first);
 }
 
 }  // namespace ravine

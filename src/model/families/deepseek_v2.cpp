@@ -9,10 +9,17 @@ std::unique_ptr<Model> make_deepseek_v2(const Json& config, const std::string& w
   ConfigReader r(config, where);
   ModelFacts f;
   DecoderSpec s;
-  read_deepseek(r, f, s, {.positions = 2048});
+  const DeepseekDefaults absent;
+  read_deepseek(r, f, s, absent);
   s.rope->interleaved = true;
   s.mlp.bias = r.boolean("mlp_bias", false);
-  refuse_experts(r, f, 0);
+  read_deepseek_experts(r, f, s, absent);
+  const std::string method = r.text("topk_method", "greedy");
+  if (method != "greedy" && method != "group_limited_greedy")
+    r.refuse("topk_method", "it must be greedy or group_limited_greedy", "use a model with one of these");
+  r.only("scoring_func", "softmax", "experts of this family are scored by softmax");
+  r.only("norm_topk_prob", false, "Transformers does not normalise the weights of this family, DeepSeek's own code does");
+  if (s.moe && method == "greedy") s.moe->routing.groups = s.moe->routing.kept_groups = 1;
   read_common(r, f);
   s.names.architecture = "DeepseekV2ForCausalLM";
   return make_decoder(config, f, std::move(s));
