@@ -10,9 +10,10 @@ from ravine_run import check, run
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "families"
 WRITTEN = {"bloom": "bloom", "gpt2": "gpt2", "pythia": "gpt_neox", "pythia_serial": "gpt_neox_serial", "llama": "llama", "mistral": "mistral",
            "qwen2": "qwen2", "qwen3": "qwen3", "phi3": "phi3", "olmo2": "olmo2", "gemma2": "gemma2", "deepseek_v2": "deepseek_v2",
-           "deepseek_v3": "deepseek_v3"}  # by Transformers
-NO_MINDFORMERS = ("bloom", "gpt2", "pythia", "pythia_serial", "phi3", "olmo2", "gemma2", "deepseek_v2", "deepseek_v3")
-NO_MEGATRON = ("olmo2", "gemma2", "deepseek_v2", "deepseek_v3")
+           "deepseek_v3": "deepseek_v3", "deepseek_v2_experts": "deepseek_v2_experts", "deepseek_v3_experts": "deepseek_v3_experts"}  # by Transformers
+DEEPSEEK = ("deepseek_v2", "deepseek_v3", "deepseek_v2_experts", "deepseek_v3_experts")
+NO_MINDFORMERS = ("bloom", "gpt2", "pythia", "pythia_serial", "phi3", "olmo2", "gemma2", *DEEPSEEK)
+NO_MEGATRON = ("olmo2", "gemma2", *DEEPSEEK)
 
 
 def trained(folder, config):
