@@ -39,17 +39,29 @@ auto meaning(const RopeSettings& s) {
                     interleaved);
 }
 
+// Capacity and losses are the run's.
+auto meaning(const MoeSpec& s) {
+  const auto& [routing, width, std, out_std, shared, gate, name, losses] = s;
+  const auto& [experts, top_k, scores, after, groups, kept, group_score, correction, normalise, eps, scaling, capacity, drop,
+               pad] = routing;
+  return std::tuple(experts, top_k, scores, after, groups, kept, group_score, correction, normalise, eps, scaling, width,
+                    shared.width > 0, shared.width > 0 ? meaning(shared) : meaning(MlpSpec()), gate);
+}
+
 bool same_spec(const DecoderSpec& a, const DecoderSpec& b, int64_t layers) {
   auto meaning_of = [](const DecoderSpec& s) {
-    const auto& [topology, norm, attention, windows, by_layer, mlp, mlps, rope, head, embedding_scale, embedding_norm,
-                 positions, padding_learns, trained_length, implied, names, adapters] = s;  // of adapters the options speak
+    const auto& [topology, norm, attention, windows, by_layer, mlp, mlps, moe, sparse, rope, head, embedding_scale,
+                 embedding_norm, positions, padding_learns, trained_length, implied, names, adapters] =
+        s;  // of adapters the options speak
     return std::tuple(topology, meaning(norm), meaning(attention), by_layer, rope.has_value(),
                       meaning(rope.value_or(RopeSettings())), meaning(head), embedding_scale, embedding_norm, positions,
                       padding_learns);
   };
   if (meaning_of(a) != meaning_of(b)) return false;
   for (int64_t i = 0; i < layers; ++i)
-    if (a.window(i) != b.window(i) || meaning(a.mlp_of(i)) != meaning(b.mlp_of(i))) return false;
+    if (a.window(i) != b.window(i) || a.is_sparse(i) != b.is_sparse(i) ||
+        (a.is_sparse(i) ? meaning(*a.moe) != meaning(*b.moe) : meaning(a.mlp_of(i)) != meaning(b.mlp_of(i))))
+      return false;
   return true;
 }
 
