@@ -14,6 +14,7 @@ from double import AllDouble
 out, only = sys.argv[1], sys.argv[2:]
 COMMON = dict(vocab_size=37, torch_dtype="float32", bos_token_id=1, eos_token_id=2)
 LLAMA = dict(COMMON, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=32)
+LATENT = dict(num_key_value_heads=4, kv_lora_rank=6, qk_nope_head_dim=4, qk_rope_head_dim=6, v_head_dim=5, first_k_dense_replace=2, pad_token_id=None)
 CASES = {
     "qwen2": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True), dict(r=3, lora_alpha=6, target_modules="all-linear")),
     "gpt2": (tf.GPT2Config(**COMMON, n_embd=16, n_layer=2, n_head=4, n_positions=32, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
@@ -24,6 +25,10 @@ CASES = {
                    alpha_pattern={"v_proj": 3}, modules_to_save=["embed_tokens", "lm_head", "norm"])),
     "phi3": (tf.Phi3Config(**LLAMA, num_key_value_heads=2, pad_token_id=0),
              dict(r=2, lora_alpha=2, target_modules=r".*layers\.[01]\.(self_attn\.qkv_proj|mlp\.gate_up_proj)", layers_to_transform=None)),
+    # Every product of latent attention, and with queries straight from the stream.
+    "latent": (tf.DeepseekV3Config(**LLAMA, **LATENT, q_lora_rank=6, attention_bias=True),
+               dict(r=2, lora_alpha=5, target_modules=["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"])),
+    "latent-direct": (tf.DeepseekV2Config(**LLAMA, **LATENT, q_lora_rank=None), dict(r=3, lora_alpha=4, target_modules=["q_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"])),
     # Vocabularies that were resized before: tables as whole modules, and as PEFT stores them unasked.
     "resized": (tf.LlamaConfig(**LLAMA), dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"]), dict(rows=41)),
     "resized-unasked": (tf.Qwen2Config(**LLAMA, num_key_value_heads=2, tie_word_embeddings=True), dict(r=2, lora_alpha=4, target_modules=["q_proj"]), dict(rows=41, save_embedding_layers=True)),
