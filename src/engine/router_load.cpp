@@ -1,5 +1,6 @@
 #include "engine/router_load.h"
 
+#include <cstddef>
 #include <numeric>
 
 namespace ravine {

@@ -1,5 +1,6 @@
 // What the router of one layer did with a micro batch: counts for logs, and the sums that its losses are made of.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <vector>
