@@ -5,7 +5,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/text.h"
+#include "base/log.h"
 #include "config/asked.h"
 #include "model/decoder.h"
 

@@ -11,6 +11,10 @@ SHAPES = {
              {"train.dropout": 0.1, "train.attention_dropout": 0.1}),
     # An output product of 8 rows over 1028 columns, as a router of experts has it.
     "router": ({"hidden_size": 1028, "intermediate_size": 36, "num_hidden_layers": 1, "head_dim": 6, "vocab_size": 8}, 7, 3, 3, {}),
+    # Experts, most of them with few rows and some with none; a shared one with a gate; losses of routers.
+    "experts": ({"model_type": "qwen2_moe", "hidden_size": 20, "intermediate_size": 28, "num_hidden_layers": 2, "num_attention_heads": 2, "head_dim": 10, "num_experts": 11,
+                 "num_experts_per_tok": 3, "moe_intermediate_size": 9, "shared_expert_intermediate_size": 13, "decoder_sparse_step": 1, "output_router_logits": True},
+                17, 3, 6, {"moe.z_loss": 0.01}),
     # 1089 tokens in a micro batch: sums over tokens go in chunks.
     "long": ({"num_hidden_layers": 1}, 33, 33, 66, {}),
     # A window, tied embeddings, layers smaller than a vector.
@@ -43,6 +47,10 @@ def test_wide(folder):
 
 def test_router(folder):
     check_shape(folder, "router")
+
+
+def test_experts(folder):
+    check_shape(folder, "experts")
 
 
 def test_long(folder):

@@ -7,7 +7,7 @@
 
 #include "base/philox.h"
 #include "device/arena.h"
-#include "model/model.h"
+#include "model/decoder.h"
 #include "parallel/flat_store.h"
 #include "parallel/initialise.h"
 #include "parallel/stash.h"
@@ -81,6 +81,24 @@ inline std::map<std::string, Json> tiny_families() {
                               {"attn_logit_softcapping", 1.5},
                               {"final_logit_softcapping", 2.0},
                               {"tie_word_embeddings", true}})},
+      {"mixtral", with(llama, {{"model_type", "mixtral"},
+                               {"intermediate_size", 7},
+                               {"num_key_value_heads", 1},
+                               {"num_local_experts", 4},
+                               {"num_experts_per_tok", 2}})},
+      {"qwen2_moe", with(llama, {{"model_type", "qwen2_moe"},
+                                 {"num_experts", 5},
+                                 {"num_experts_per_tok", 3},
+                                 {"moe_intermediate_size", 6},
+                                 {"shared_expert_intermediate_size", 9},
+                                 {"decoder_sparse_step", 2}})},
+      {"qwen3_moe", with(llama, {{"model_type", "qwen3_moe"},
+                                 {"head_dim", 8},
+                                 {"num_key_value_heads", 1},
+                                 {"num_experts", 6},
+                                 {"num_experts_per_tok", 2},
+                                 {"moe_intermediate_size", 5},
+                                 {"norm_topk_prob", true}})},
       {"olmo2", with(llama, {{"model_type", "olmo2"}, {"num_key_value_heads", 1}})},
       // Of the two sequences of a tiny batch one is longer than the factors for short ones go.
       {"phi3",
@@ -165,7 +183,7 @@ struct TinyRun {
     ctx = std::make_unique<Ctx>(s);
     store.refresh_copies(*ctx);
   }
-  // Sum of losses / 12. Gradients stay open for store.grad until store.end_step().
+  // Sum of losses / 12, with those of routers. Gradients stay open for store.grad until store.end_step().
   double loss(TinyBatch& tokens) {
     Batch b = tokens.batch();
     ctx->begin_step(1);
@@ -173,7 +191,9 @@ struct TinyRun {
     model->forward(*ctx);
     ctx->backward();
     store.finish_grads(*ctx);
-    return ctx->sides().total(Side::loss).value() / 12;
+    const DecoderSpec* spec = model->decoder();
+    const double routers = spec && spec->moe ? router_loss(spec->moe->losses, ctx->sides().routers(b.micro)) : 0;
+    return ctx->sides().total(Side::loss).value() / 12 + routers;
   }
   double only_loss(TinyBatch& tokens) {
     double l = loss(tokens);

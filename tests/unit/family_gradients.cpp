@@ -1,5 +1,6 @@
 // The tape over every family in f64: gradients against central differences; equality of every way to keep activations, of
 // packed and padded batches with sequences by themselves.
+#include <functional>
 #include <set>
 
 #include "tests/unit/families.h"
@@ -50,6 +51,49 @@ TEST_P(Families, GradientsEqualCentralDifferences) {
                         : std::vector<std::string>());
     expect_central_differences(run, batch, run.gradients(batch));
   }
+}
+
+// Every way of routing and every loss of routers, whose gradients join that of the labels. The choices stay as they are: no
+// number that is moved is near one at which they change.
+TEST(Experts, GradientsEqualCentralDifferences) {
+  const auto tiny = tiny_families();
+  auto with = [&](const std::string& family, const std::function<void(MoeSpec&)>& change) {
+    auto model = make_model(tiny.at(family), "test");
+    DecoderSpec spec = *model->decoder();
+    change(*spec.moe);
+    return make_decoder(model->config(), model->facts(), std::move(spec));
+  };
+  const std::vector<std::pair<const char*, std::function<void(MoeSpec&)>>> changes{
+      {"pooled", [](MoeSpec& m) { m.losses = {.balance = LoadBalance::aux, .balance_coef = 0.3, .z_coef = 0.1}; }},
+      {"by sequence", [](MoeSpec& m) { m.losses = {.balance = LoadBalance::seq_aux, .balance_coef = 0.3}; }},
+      {"sigmoid",
+       [](MoeSpec& m) {
+         m.routing.scores = Routing::Scores::sigmoid, m.routing.normalise = true, m.routing.scaling = 2.5;
+         m.losses = {.balance = LoadBalance::seq_aux, .balance_coef = 0.3, .z_coef = 0.1};
+       }},
+      {"softmax after", [](MoeSpec& m) { m.routing.normalise = false, m.routing.softmax_after = true; }},
+      {"dropping", [](MoeSpec& m) {
+         m.routing.capacity_factor = 0.8, m.routing.drop = Drop::probs;
+         m.losses = {.balance = LoadBalance::aux, .balance_coef = 0.3};
+       }}};
+  for (const char* family : {"mixtral", "qwen2_moe"})
+    for (const auto& [what, change] : changes) {
+      SCOPED_TRACE(std::string(family) + ", " + what);
+      TinyBatch batch;
+      batch.add(tiny_tokens(1, 8)), batch.add(tiny_tokens(2, 5), 0, 1);
+      TinyRun run(with(family, change), DType::f64, Recompute::cheap);
+      expect_central_differences(run, batch, run.gradients(batch));
+      // Losses of routers are counted once, however activations are kept.
+      TinyRun none(with(family, change), DType::f64, Recompute::none), full(with(family, change), DType::f64, Recompute::full);
+      double a = 0, b = 0, c = 0;
+      const auto cheap = run.gradients(batch, &a);
+      EXPECT_TRUE(cheap == none.gradients(batch, &b) && cheap == full.gradients(batch, &c));
+      EXPECT_TRUE(a == b && b == c);
+      // Padding to capacity computes zeros.
+      TinyRun padded(with(family, [&](MoeSpec& m) { change(m), m.routing.pad_to_capacity = m.routing.drop != Drop::none; }),
+                     DType::f64, Recompute::cheap);
+      EXPECT_TRUE(cheap == padded.gradients(batch));
+    }
 }
 
 // Two query heads of each key/value head beside each other: which pairs belong together shows only with several of both.

@@ -61,6 +61,13 @@ MODELS = {
                             "scoring_func": "softmax", "norm_topk_prob": False, "routed_scaling_factor": 1.5},
     "deepseek_v3_experts": {"model_type": "deepseek_v3", **LATENT, **EXPERTS, "q_lora_rank": None, "num_experts_per_tok": 3, "n_shared_experts": 1, "topk_method": "noaux_tc",
                             "scoring_func": "sigmoid", "norm_topk_prob": True, "routed_scaling_factor": 2.5},
+    "mixtral": {"model_type": "mixtral", **LLAMA, "intermediate_size": 10, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": None},
+    # Of four layers the second alone has experts: others are no multiples of the step, the fourth is named.
+    "qwen2_moe": {"model_type": "qwen2_moe", **{k: v for k, v in LLAMA.items() if k != "head_dim"}, "num_experts": 6, "num_experts_per_tok": 3,
+                  "moe_intermediate_size": 7, "shared_expert_intermediate_size": 9, "norm_topk_prob": False, "decoder_sparse_step": 2, "num_hidden_layers": 4,
+                  "mlp_only_layers": [3], "use_sliding_window": False},
+    "qwen3_moe": {"model_type": "qwen3_moe", **LLAMA, "head_dim": 8, "attention_bias": False, "num_experts": 7, "num_experts_per_tok": 3,
+                  "moe_intermediate_size": 6, "norm_topk_prob": True},
 }
 PROMPTS = [[3, 7, 11], [5, 5, 9, 2, 17, 20], [25]]
 SEARCHES = [dict(num_beams=b, length_penalty=p, early_stopping=e, **more)

@@ -228,6 +228,7 @@ void refuse_for_megatron(const Geometry& g, const std::string& where) {
   add(s.head.cap != 0, "capped logits");
   add(s.embedding_scale != 1, "a scaled embedding");
   add(!s.mlps.empty(), "MLPs that differ from layer to layer");
+  add(s.moe.has_value(), "experts here");
   if (!what.empty())
     throw UserError(
         "layout cannot hold the model", where,
