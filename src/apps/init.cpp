@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "apps/init_data.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -14,9 +15,7 @@
 #include "base/program_name.h"
 #include "base/shell_word.h"
 #include "base/text.h"
-#include "data/instruct/chat_records.h"
 #include "data/instruct/chat_set.h"
-#include "data/instruct/conversation.h"
 #include "data/source.h"
 #include "data/source_texts.h"
 #include "files/atomic.h"
@@ -45,10 +44,10 @@ struct InitFlags {
   std::string text, model, text_key = DataOptions{}.text_key;
   template <class V>
   void each(V&& v) {
-    v("folder", words, "what to prepare (pretrain, sft or lora; default pretrain), and the folder to make",
+    v("folder", words, "what to prepare (pretrain, sft, lora or dpo; default pretrain), and the folder to make",
       positional() & required() & writes() & metavar("[KIND] DIR"));
     v("data", text,
-      "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft and lora; default: this program's manual",
+      "your own data: text for pretrain, instructions (Alpaca, ShareGPT or messages) for sft and lora, pairs of answers (chosen and rejected) for dpo; default: this program's manual",
       reads() & metavar("FILE"));
     v("text-key", text_key, "key or column of --data that holds the text", filled());
     v("model", model, "Hugging Face folder to go on from; default: a new small Llama", reads_folder() & metavar("DIR"));
@@ -62,8 +61,11 @@ struct InitKind {
   const char* data;  // lines of the data section behind data.train: {0} the chat template, {1} the length
   int64_t length;    // of a sequence, where the model has as many positions
   const char* rate;
-  bool chats;             // its data are conversations
-  const char* lora = "";  // lines of the sections lora
+  InitData takes;
+  bool stored = false;        // it goes on from a model that is there: one is made
+  const char* sections = "";  // lines of sections of its own
+  const char* train = "";     // lines of the section train
+  const char* result = "model";
 };
 
 constexpr const char* kChatData =
@@ -75,46 +77,28 @@ constexpr InitKind kKinds[] = {
     {"pretrain", "Pretraining on text",
      "  sequence_length: {1:<6} # tokens of a sequence; the model's max_position_embeddings is the limit\n"
      "  valid_fraction: 0.05    # part of the text held out, to see how well it goes on with what it has not seen\n",
-     128, "1.0e-3", false},
-    {"sft", "Fine-tuning on instructions", kChatData, 256, "3.0e-4", true},
-    {"lora", "Adapters beside a model, trained on instructions", kChatData, 256, "5.0e-4", true,
+     128, "1.0e-3", InitData::text},
+    {"sft", "Fine-tuning on instructions", kChatData, 256, "3.0e-4", InitData::conversations},
+    {"lora", "Adapters beside a model, trained on instructions", kChatData, 256, "5.0e-4", InitData::conversations, true,
      "lora:\n"
      "  rank: 8                 # width of an adapter\n"
      "  alpha: 16               # what it computes is added alpha/rank times\n"
      "  targets: all-linear     # or names of modules: [q_proj, v_proj]\n"
      "  dropout: 0.05\n"
-     "  merge: false            # true: a whole model with the adapter in it, instead of the adapter alone\n"},
+     "  merge: false            # true: a whole model with the adapter in it, instead of the adapter alone\n"
+     "  # base: nf4             # the frozen weights in 4 bits, as QLoRA keeps them\n",
+     "", "adapter"},
+    {"dpo", "Learning from pairs of answers (direct preference optimisation)",
+     "  sequence_length: {1:<6} # tokens; both answers of a pair lie in it, each with its prompt\n"
+     "  chat_template: {0}   # how a conversation becomes text; empty: the template of the model's tokenizer\n",
+     256, "5.0e-5", InitData::pairs, true,
+     "dpo:\n"
+     "  beta: 0.1               # how strongly the model is held to the reference\n"
+     "  loss: sigmoid           # or hinge, ipo\n"
+     "  # reference: my-llama   # the model to compare with; without it: the model as the run begins\n"
+     "# lora: {rank: 8}         # trains an adapter instead of all weights\n",
+     "  objective: dpo\n"},
 };
-
-// The manual as prose: help pages, then every option with its meaning.
-std::string manual_text(const std::vector<Command>& commands) {
-  std::string text = overview(commands);
-  std::vector<const Command*> all;
-  for (const Command& c : commands) {
-    all.push_back(&c);
-    for (const Command& a : c.actions) all.push_back(&a);
-  }
-  for (const Command* c : all) text += "\n" + help_page(*c);
-  return text + "\n" + options_markdown();
-}
-
-Json manual_instructions(const std::vector<Command>& commands) {
-  Json out = Json::array();
-  auto add = [&](const std::string& question, const std::string& answer) {
-    out.push_back({{"instruction", question}, {"input", ""}, {"output", answer}});
-  };
-  for (const Command& c : commands) {
-    add(fmt::format("What does `ravine {}` do?", c.spec.name), c.spec.summary);
-    add(fmt::format("Show me an example of `ravine {}`.", c.spec.name), c.spec.example);
-  }
-  Config defaults;
-  for (const Section& s : sections_of(defaults))
-    for (const Option& o : s.options) {
-      add(fmt::format("What is {}?", o.name()), o.help);
-      add(fmt::format("Which values does {} take?", o.name()), fmt::format("{}; the default is {}", o.type(), o.yaml()));
-    }
-  return out;
-}
 
 Json small_llama(int64_t vocabulary) {
   return {{"architectures", {"LlamaForCausalLM"}},
@@ -136,8 +120,6 @@ Json small_llama(int64_t vocabulary) {
           {"torch_dtype", "float32"}};
 }
 
-constexpr size_t kMostWords = size_t{64} << 20;  // bytes of conversations that a tokenizer learns from
-
 // Strings of the template chatml that are no text.
 const std::vector<std::string> kChatTokens = {"<|im_start|>", "<|im_end|>"};
 
@@ -145,7 +127,7 @@ const std::vector<std::string> kChatTokens = {"<|im_start|>", "<|im_end|>"};
 constexpr const char* kInitJournal = "init.replacing";
 
 FileSetKind init_set() {
-  return {"run of init", {"run.yaml", "manual.txt", "instructions.json", "model.json"}, {"tokenizer", "base"}};
+  return {"run of init", {"run.yaml", "manual.txt", "instructions.json", "preferences.json", "model.json"}, {"tokenizer", "base"}};
 }
 
 // What a run from this model needs to say.
@@ -195,91 +177,13 @@ const InitKind& kind_of(const InitFlags& flags, std::string& folder) {
   std::string fix = did_you_mean(lower, names, "choose one of them");
   if (std::find(names.begin(), names.end(), folder) != names.end())
     fix = fmt::format("the kind stands first: ravine init {} {}", folder, shell_word(name));
-  else if (lower == "dpo" || lower == "preference" || lower == "orpo")
-    fix = "begin by `ravine train train.objective=dpo model.path=DIR data.train=[FILE]`: it takes pairs of answers";
+  else if (lower == "preference" || lower == "preferences" || lower == "rlhf" || lower == "orpo")
+    fix = "did you mean 'dpo'?";
   else if (lower == "finetune" || lower == "fine-tune" || lower == "instruct" || lower == "chat")
     fix = "did you mean 'sft'?";
   else if (lower == "peft" || lower == "qlora" || lower == "adapter")
     fix = "did you mean 'lora'?";
-  throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain, sft or lora", fix);
-}
-
-// The first conversations, as training reads them: what it would refuse is refused before anything is made.
-void check_answers(const std::string& file, const std::string& where) {
-  constexpr int kLooked = 1000;
-  ChatRecords records(file);
-  std::optional<ChatFormat> form;
-  bool learned = false;
-  int n = 0;
-  for (Record r; n < kLooked && records.next(r); ++n) {
-    const Json record = r.json();
-    if (!form) form = detect_chat_format(record);
-    if (!form) return;  // training says what is wrong
-    const Conversation c = read_conversation(record, *form, r.where());
-    learned = learned || std::find(c.learned.begin(), c.learned.end(), true) != c.learned.end();
-  }
-  if (n > 0 && !learned)
-    throw UserError("no answers to learn", where,
-                    fmt::format("none of the first {} has an answer with words", counted(n, "conversation")),
-                    *form == ChatFormat::alpaca ? "fill in 'output' of the records"
-                                                : "the answers are the turns of the assistant (gpt); check who speaks them");
-}
-
-// Refuses data of the other kind, and such as init cannot write a run for.
-void check_data(const std::string& data, const InitKind& made, const InitFlags& flags) {
-  const bool sft = made.chats;
-  const std::string where = "--data=" + data;
-  const std::vector<std::string> files = source_files(data);
-  const SourceKind kind = source_kind(files.at(0));
-  auto again = [&](const char* other) {
-    return fmt::format("ravine init {} {} --data {}{}", other, shell_word(flags.words.back()), shell_word(data),
-                       flags.model.empty() ? "" : " --model " + shell_word(flags.model));
-  };
-  if (kind == SourceKind::fixed || kind == SourceKind::indexed || kind == SourceKind::instructions)
-    throw UserError("token ids, not text", where, "init makes runs on text or conversations",
-                    fmt::format("train on them as they are: ravine train model.path=DIR data.train={}", shell_word(data)));
-  const bool chats = kind != SourceKind::text && detect_chat_file(files[0], flags.text_key).has_value();
-  if (chats && !sft) throw UserError("conversations, not text", where, "pretrain takes text", "write " + again("sft"));
-  if (!chats && kind != SourceKind::text) {
-    Record first;
-    if (ChatRecords(files[0]).next(first)) refuse_chat_slip(first.json(), first.where());
-  }
-  if (!chats && !sft) {  // a wrong key is said before anything is made
-    std::string text;
-    open_documents(files[0], flags.text_key, "--text-key")->next(text);
-  }
-  if (!chats && sft) {
-    bool text = kind == SourceKind::text;
-    if (!text) try {
-        std::string first;
-        text = open_documents(files[0], flags.text_key, "--text-key")->next(first);
-      } catch (const UserError&) {  // neither one nor the other
-      }
-    throw UserError(
-        text ? "text, not conversations" : "neither conversations nor text", where,
-        fmt::format("{} takes instructions: Alpaca, ShareGPT or messages", made.name),
-        text
-            ? "write " + again("pretrain")
-            : "write each record as {\"instruction\": \"..\", \"output\": \"..\"}, or as {\"messages\": [{\"role\": \"user\", \"content\": \"..\"}, ..]}");
-  }
-  if (sft) check_answers(files[0], where);
-}
-
-// The words of conversations, for a tokenizer that is to know them.
-std::string words_of(const std::string& data) {
-  std::string text;
-  for (const std::string& file : source_files(data)) {
-    ChatRecords records(file);
-    std::optional<ChatFormat> form;
-    for (Record r; records.next(r) && text.size() < kMostWords;) {
-      const Json record = r.json();
-      if (!form) form = detect_chat_format(record);
-      if (!form) break;  // training says what is wrong
-      for (const Json& m : read_conversation(record, *form, r.where()).messages)
-        if (m.contains("content") && m["content"].is_string()) text += m["content"].get<std::string>() + "\n";
-    }
-  }
-  return text;
+  throw UserError(fmt::format("no kind of run '{}'", name), "init", "it must be pretrain, sft, lora or dpo", fix);
 }
 
 // A path that means the same in every folder.
@@ -342,9 +246,9 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       throw UserError(fmt::format("the name '{}'", escaped(path)), flag,
                       "run.yaml names it, and a text has neither control characters nor bytes that are not UTF-8",
                       "give it another name");
-  const bool chats = kind.chats, adapter = *kind.lora != 0;
+  const bool chats = kind.takes != InitData::text;
   std::string data = absolute_path(flags.text);
-  if (!data.empty()) check_data(flags.text, kind, flags);
+  if (!data.empty()) check_init_data(flags.text, {kind.takes, kind.name, folder, flags.text_key, flags.model});
   if (chats && flags.text_key != DataOptions{}.text_key)
     say(fmt::format("note: --text-key={} has no effect: conversations have keys of their own", escaped(flags.text_key)));
   BaseModel base = flags.model.empty() ? BaseModel{} : look_at_model(flags.model, chats);
@@ -368,9 +272,9 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     names.emplace_back(name);
   };
   if (data.empty()) {
-    const char* name = chats ? "instructions.json" : "manual.txt";
+    const char* name = kind.takes == InitData::pairs ? "preferences.json" : chats ? "instructions.json" : "manual.txt";
     data = absolute_path((dir / name).string());
-    make(name, chats ? manual_instructions(commands).dump(1) + "\n" : manual_text(commands));
+    make(name, chats ? manual_records(commands, kind.takes) : manual_text(commands));
   }
   std::string model = fmt::format("model:\n  path: {}    # Hugging Face folder: config, weights, tokenizer\n",
                                   yaml_quoted(absolute_path(flags.model)));
@@ -379,7 +283,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     std::string learned = flags.text.empty() ? (building / "manual.txt").string() : data;
     if (chats) {
       learned = (building / "words.txt").string();
-      write_file_atomic(learned, flags.text.empty() ? manual_text(commands) : words_of(data));
+      write_file_atomic(learned, flags.text.empty() ? manual_text(commands) : init_words(data, kind.takes));
       training.special = kChatTokens;
       training.add_dummy_prefix = false;  // what stands behind a token of the template gets no blank that nobody wrote
     }
@@ -389,7 +293,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
     const TrainedTokenizer tokenizer = train_tokenizer(training, text);
     if (std::error_code error; chats) fs::remove(learned, error);
     const Json shape = small_llama(tokenizer.vocabulary);
-    if (adapter) {
+    if (kind.stored) {
       save_new_model(shape, training.output, (building / "base").string());
       std::error_code error;
       fs::remove_all(training.output, error);
@@ -397,8 +301,9 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       base.chat_template = "\"\"";
       model = fmt::format(
           "model:\n"
-          "  path: {}    # what the adapter stands beside; here random weights, so that this runs: name a folder of use\n",
-          yaml_quoted(absolute_path((dir / "base").string())));
+          "  path: {}    # {}; here random weights, so that this runs: name a folder of use\n",
+          yaml_quoted(absolute_path((dir / "base").string())),
+          kind.takes == InitData::pairs ? "what learns, and what it is compared with" : "what the adapter stands beside");
     } else {
       names.emplace_back("tokenizer");
       make("model.json", shape.dump(1) + "\n");
@@ -420,6 +325,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       "  train: [{3}]    # more files, or {{path: FILE, weight: 2}}, by comma\n"
       "{4}{8}{9}"
       "train:\n"
+      "{11}"
       "  output: {5}     # everything the run writes; {10}/ in it is the result\n"
       "  steps: 200\n"
       "  global_batch: 8         # sequences of a step\n"
@@ -444,7 +350,7 @@ int run_init(InitFlags& flags, const std::vector<Command>& commands) {
       flags.text_key == DataOptions{}.text_key
           ? ""
           : fmt::format("  text_key: {}    # key or column that holds the text\n", yaml_quoted(flags.text_key)),
-      kind.lora, adapter ? "adapter" : "model");
+      kind.sections, kind.result, kind.train);
   make("run.yaml", yaml);
   set.commit(names, false);
   say_ready();
