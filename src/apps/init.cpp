@@ -127,7 +127,8 @@ const std::vector<std::string> kChatTokens = {"<|im_start|>", "<|im_end|>"};
 constexpr const char* kInitJournal = "init.replacing";
 
 FileSetKind init_set() {
-  return {"run of init", {"run.yaml", "manual.txt", "instructions.json", "preferences.json", "model.json"}, {"tokenizer", "base"}};
+  return {
+      "run of init", {"run.yaml", "manual.txt", "instructions.json", "preferences.json", "model.json"}, {"tokenizer", "base"}};
 }
 
 // What a run from this model needs to say.

@@ -76,9 +76,9 @@ Command trace_command() {
       {.name = "trace",
        .summary = "one forward (and backward) pass on given ids; writes activations, logits, loss, gradients",
        .example = "ravine trace --model my-llama --input ids.safetensors --out trace.safetensors --backward",
-       .sections = {"precision", "lora.base", "parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.sequence", "parallel.zero",
-                    "parallel.zero_threshold", "parallel.virtual", "parallel.stage_layers", "parallel.patience",
-                    "parallel.interface"}},
+       .sections = {"precision", "lora.base", "parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.sequence",
+                    "parallel.zero", "parallel.zero_threshold", "parallel.virtual", "parallel.stage_layers",
+                    "parallel.patience", "parallel.interface"}},
       "Precision", run_trace);
 }
 

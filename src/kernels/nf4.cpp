@@ -63,7 +63,8 @@ int64_t whole_block(const Nf4View& v, int64_t block) {
 
 Nf4View nf4_box(const Shape& whole, const Shape& shape, const std::vector<int64_t>& begin) {
   require(whole.rank() == 2 && shape.rank() == 2, "nf4: a matrix has two dims, got {}", whole.text());
-  Nf4View v{.rows = shape[0], .cols = shape[1], .first = begin[0] * whole[1] + begin[1], .width = whole[1], .count = whole.count()};
+  Nf4View v{
+      .rows = shape[0], .cols = shape[1], .first = begin[0] * whole[1] + begin[1], .width = whole[1], .count = whole.count()};
   v.bytes = view_of(nullptr, DType::u8, {v.byte_count()});
   return v;
 }
@@ -75,10 +76,22 @@ bool nf4_fits(const Nf4View& v) {
 }
 
 const std::array<float, 16>& nf4_values() {
-  static const std::array<float, 16> values = {
-      -1.0f,                 -0.6961928009986877f, -0.5250730514526367f, -0.39491748809814453f, -0.28444138169288635f, -0.18477343022823334f,
-      -0.09105003625154495f, 0.0f,                 0.07958029955625534f, 0.16093020141124725f,  0.24611230194568634f,  0.33791524171829224f,
-      0.44070982933044434f,  0.5626170039176941f,  0.7229568362236023f,  1.0f};
+  static const std::array<float, 16> values = {-1.0f,
+                                               -0.6961928009986877f,
+                                               -0.5250730514526367f,
+                                               -0.39491748809814453f,
+                                               -0.28444138169288635f,
+                                               -0.18477343022823334f,
+                                               -0.09105003625154495f,
+                                               0.0f,
+                                               0.07958029955625534f,
+                                               0.16093020141124725f,
+                                               0.24611230194568634f,
+                                               0.33791524171829224f,
+                                               0.44070982933044434f,
+                                               0.5626170039176941f,
+                                               0.7229568362236023f,
+                                               1.0f};
   return values;
 }
 
@@ -88,9 +101,11 @@ const std::array<float, 256>& nf4_scale_values() {
     size_t n = 0;
     for (int e = 0; e < 7; ++e) {
       const int parts = 1 << e;  // of [0.1, 1]: the values are the middles, times 10^(e - 6)
-      const float begin = 0.1f, end = 1, step = (end - begin) / static_cast<float>(parts), power = static_cast<float>(std::pow(10.0, e - 6));
+      const float begin = 0.1f, end = 1, step = (end - begin) / static_cast<float>(parts),
+                  power = static_cast<float>(std::pow(10.0, e - 6));
       auto edge = [&](int k) {  // torch.linspace
-        return k < (parts + 1) / 2 ? std::fma(step, static_cast<float>(k), begin) : std::fma(-step, static_cast<float>(parts - k), end);
+        return k < (parts + 1) / 2 ? std::fma(step, static_cast<float>(k), begin)
+                                   : std::fma(-step, static_cast<float>(parts - k), end);
       };
       for (int k = 0; k < parts; ++k) {
         const float value = power * ((edge(k) + edge(k + 1)) / 2);

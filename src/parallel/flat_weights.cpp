@@ -52,7 +52,8 @@ TensorView FlatWeights::view(const Param& p, bool wants_master) const {
   const FlatTable::Location& at = table_->at(p);
   const Bucket& bucket = table_->buckets[at.bucket];
   const Memory& m = memory_[at.bucket];
-  require(bucket.storage != ValueStorage::packed, "store: '{}' is kept in blocks of 4 bits, and read as a plain matrix", p.name);
+  require(bucket.storage != ValueStorage::packed, "store: '{}' is kept in blocks of 4 bits, and read as a plain matrix",
+          p.name);
   const bool copy = bucket.has_copy() && ((!wants_master && p.use == Use::matrix) || !bucket.has_master());
   if (copy ? m.copy_whole : m.master_whole)
     return slice(copy ? m.copy : m.master, copy ? bucket.copy_type : bucket.master_type, at.begin, at.shape);

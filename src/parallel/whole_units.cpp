@@ -46,8 +46,9 @@ void UnitExport::acquire(const Unit& unit) {
   for (const Bucket& bucket :
        flat_buckets(model_.params(), {const_cast<Unit*>(&unit)}, store_.table().sharding, store_.table().types))
     for (const Bucket::Span& s : bucket.spans)
-      if (bucket.storage != ValueStorage::packed) whole_.emplace(s.param,
-                     Whole{Storage(DeviceKind::cpu, s.param->shape.count() * size_of(type_of(bucket))), type_of(bucket)});
+      if (bucket.storage != ValueStorage::packed)
+        whole_.emplace(s.param,
+                       Whole{Storage(DeviceKind::cpu, s.param->shape.count() * size_of(type_of(bucket))), type_of(bucket)});
   gather_integers(ranks_.all(), static_cast<int64_t>(unit.index));
   bring(unit);
   open_ = &unit;

@@ -70,9 +70,8 @@ class ExactFrozen : public WeightSource {
 
 // Whether some weights are kept in 16 bits alone, or in fewer.
 bool rounds_frozen(const FlatWeights& store) {
-  return std::any_of(store.table().buckets.begin(), store.table().buckets.end(), [](const Bucket& b) {
-    return b.storage == ValueStorage::copy || b.storage == ValueStorage::packed;
-  });
+  return std::any_of(store.table().buckets.begin(), store.table().buckets.end(),
+                     [](const Bucket& b) { return b.storage == ValueStorage::copy || b.storage == ValueStorage::packed; });
 }
 
 // The options that decide what the files of the exported model are like.
@@ -128,9 +127,10 @@ std::string exact_weights(const OpenedRun& run, const Progress& progress) {
     }
   const auto& params = run.model->params().params();
   if (std::any_of(params.begin(), params.end(), in_blocks))
-    fail("the model was not saved: {} no longer holds the weights that this run began with, into which its adapter is merged; "
-         "go on with lora.merge=false, and merge by merge-lora",
-         path);
+    fail(
+        "the model was not saved: {} no longer holds the weights that this run began with, into which its adapter is merged; "
+        "go on with lora.merge=false, and merge by merge-lora",
+        path);
   if (progress.frozen_elsewhere)
     run.log.warn(
         "{} no longer holds the weights that this run began with: frozen ones are exported as training has them, in {}", path,

@@ -47,12 +47,8 @@ class Factors {
         m.b = plain_.row_range(row, rows);
         return c.call(m);
       }
-      c.call(Nf4Matmul{.a = m.a,
-                       .w = c.store().blocks(p),
-                       .bias = m.bias,
-                       .out = m.out,
-                       .trans_w = m.trans_b,
-                       .accumulate = m.accumulate});
+      c.call(Nf4Matmul{
+          .a = m.a, .w = c.store().blocks(p), .bias = m.bias, .out = m.out, .trans_w = m.trans_b, .accumulate = m.accumulate});
     });
   }
 
@@ -83,10 +79,8 @@ Tensor linear(Ctx& c, const Tensor& x, std::span<Param* const> weights, std::spa
   require(x.cols() == w.cols(c), "linear: x has {} columns, weight '{}' has {}", x.cols(), weights[0]->name, w.cols(c));
   Tensor y = c.empty({x.rows(), w.rows()}, c.types().compute);
   w.multiply(c, [&](int64_t row, int64_t rows) {
-    return Matmul{.a = x.view(),
-                  .bias = b.absent() ? b : b.columns(row, rows),
-                  .out = y.view().columns(row, rows),
-                  .trans_b = true};
+    return Matmul{
+        .a = x.view(), .bias = b.absent() ? b : b.columns(row, rows), .out = y.view().columns(row, rows), .trans_b = true};
   });
   if (!c.recording()) return y;
 

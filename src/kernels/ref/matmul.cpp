@@ -43,7 +43,8 @@ void run_nf4(const Nf4Matmul& a, void*) {
   each_row(rows, cols, [&](int64_t i) {
     std::vector<float> row(static_cast<size_t>(cols));
     nf4_decode(a.w, i, 1, 0, cols, row.data(), cols);
-    for (int64_t j = 0; j < cols; ++j) values[static_cast<size_t>(i * cols + j)] = round_factor(a.a.dtype, row[static_cast<size_t>(j)]);
+    for (int64_t j = 0; j < cols; ++j)
+      values[static_cast<size_t>(i * cols + j)] = round_factor(a.a.dtype, row[static_cast<size_t>(j)]);
   });
   Operand right{values.data(), cols, 1};
   product(a, operand(left, false), a.trans_w ? right.transposed() : right);

@@ -65,7 +65,8 @@ Tensor LatentAttention::over_cache(Ctx& c, const Tensor& q, const Tensor& latent
   c.call(Cast{latent.view(), row.view().columns(0, latent_.kv_rank)});
   c.call(Cast{key.view(), row.view().columns(latent_.kv_rank, latent_.rotated)});
   const TensorView rows = c.batch().cache->append(layer_, row.view(), {}).first;
-  return absorbs(at) ? absorbed(c, q, rows, at) : expanded(c, q, rows, at);
+  const bool plain = c.store().blocks(*kv_.params().weights[0]).absent();  // parts of the weight are read as matrices
+  return plain && absorbs(at) ? absorbed(c, q, rows, at) : expanded(c, q, rows, at);
 }
 
 // Products of a head: per pair of query and key, and per new token or per key. An adapter on kv_b_proj is not in its weight.
