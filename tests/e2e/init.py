@@ -65,6 +65,29 @@ def test_lora(folder):
     r.run("generate", "--model", folder / "m" / "run" / "model", "--prompt", "ravine", "--max-new-tokens", 2, cwd=folder)
 
 
+def test_dpo(folder):
+    r.run("init", "dpo", folder / "d")
+    config, base = folder / "d" / "run.yaml", folder / "d" / "base"
+    text = config.read_text()
+    r.check("objective: dpo" in text and "beta: 0.1" in text and (base / "config.json").exists(), text)
+    rows = json.loads((folder / "d" / "preferences.json").read_text())
+    r.check(all(set(row) == {"prompt", "chosen", "rejected"} and row["chosen"] != row["rejected"] for row in rows), rows[:2])
+    r.run("plan", "--config", config)
+    trained(folder, config)
+    (folder / "pairs.jsonl").write_text("".join(json.dumps({"prompt": f"Is {i} even?", "chosen": " Yes.", "rejected": " No."}) + "\n" for i in range(0, 80, 2)))
+    r.run("init", "dpo", folder / "e", "--model", base, "--data", folder / "pairs.jsonl")
+    config = folder / "e" / "run.yaml"
+    r.check(str(base) in config.read_text() and not (folder / "e" / "base").exists(), config.read_text())
+    trained(folder, config)
+    (folder / "alpaca.json").write_text(json.dumps([{"instruction": "Say it.", "input": "", "output": "It."}] * 3))
+    (folder / "book.txt").write_text("Words.\n")
+    (folder / "half.json").write_text(json.dumps([{"prompt": "a", "chosen": "b"}]))
+    for data, words in (("alpaca.json", ["conversations, not pairs", "ravine init sft f --data alpaca.json"]), ("book.txt", ["text, not pairs", "ravine init pretrain f --data book.txt"]),
+                        ("half.json", ["no key 'rejected'"])):
+        said = r.run("init", "dpo", "f", "--data", data, cwd=folder, status=2).stderr
+        r.check(all(w in said for w in words) and not (folder / "f").exists(), said)
+
+
 def test_mistakes(folder):
     (folder / "full").mkdir()
     (folder / "full" / "mine").write_text("x")
