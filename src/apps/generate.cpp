@@ -416,6 +416,10 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
     throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from",
                     "give a question with --prompt, or run it without mpirun");
   if (conversation) voices.chat(of_others);
+  if (config.lora.base && voices.size() > 1)
+    throw UserError("lora.base beside adapters with names", "lora.base",
+                    "what they share is kept in the type that is computed in",
+                    "give one adapter, without a name, or leave out lora.base");
   for (size_t v = 1; v < voices.size(); ++v)
     if (!conversation && asked.of(v, 0, asked.prompts.size()).empty())
       log.warn("no prompt asks for the adapter '{}'", voices[v].name);

@@ -22,6 +22,7 @@ class BesideStore : public WeightSource {
   void release(const Unit& unit) override { base_.release(*units_[unit.index]); }
   TensorView value(const Param& p) const override { return owns(p) ? own_->value(p) : base_.value(of_base(p)); }
   TensorView master(const Param& p) const override { return owns(p) ? own_->master(p) : base_.master(of_base(p)); }
+  Nf4View blocks(const Param& p) const override { return owns(p) ? own_->blocks(p) : base_.blocks(of_base(p)); }
   Shape shape(const Param& p) const override { return owns(p) ? own_->shape(p) : base_.shape(of_base(p)); }
   std::vector<ParamBox> boxes() const override { return own_->boxes(); }  // of its own
   std::vector<const Param*> params_in(const TensorView& view) const override;

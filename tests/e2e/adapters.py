@@ -165,6 +165,7 @@ def test_mistakes(folder):
             (["--adapter", f"po\u00ebt={poet}", "--prompt", "x"], ["is no name for an adapter"]),
             (["--adapter", "poet=", "--prompt", "x"], ["the adapter 'poet' has no folder"]),
             (["--adapter", f"poet={folder / 'nowhere'}", "--prompt", "x"], ["--adapter=", "no such folder"]),
+            (["--adapter", f"poet={poet}", "--prompt", "x", "lora.base=nf4"], ["lora.base beside adapters with names"]),
             (["--adapter", "--prompt", "x"], ["--adapter has no value"])):
         text = said(*words)
         check(all(e in text for e in expected), f"{words}: {text}")
