@@ -247,6 +247,7 @@ struct Job {
 struct Asked {
   Prompts prompts;
   std::vector<size_t> voices;
+  size_t others = 0;  // of prompts that ask for none, and of a conversation
   // Those that this voice answers, of prompts [begin, end).
   std::vector<size_t> of(size_t voice, size_t begin, size_t end) const {
     std::vector<size_t> out;
@@ -368,29 +369,29 @@ void converse(const Job& job, size_t voice, ChatPrompt& chat) {
     if (find_invalid_utf8(*line) != std::string::npos)
       throw UserError("text is not UTF-8", "stdin", "turns must be UTF-8", kToUtf8);
     const std::vector<int32_t> prompt = chat.ask(*line);
-    const std::vector<Generated> said = answer(job, {{prompt}, {voice}}, "the conversation");
+    const std::vector<Generated> said = answer(job, {.prompts = {prompt}, .voices = {voice}}, "the conversation");
     chat.answered(prompt, said.at(0).ids);
     std::fflush(stdout);
   }
   if (terminal) std::fputc('\n', stderr);
 }
 
-// The prompts that the flags give, each with its voice. None: a conversation, of the voice that is returned beside them.
-Asked read_asked(World* world, const GenerateFlags& flags, const Config& config, Voices& voices, size_t& of_others) {
+// The prompts that the flags give, each with its voice; none: a conversation.
+Asked read_asked(World* world, const GenerateFlags& flags, const Config& config, Voices& voices) {
   const bool jsonl = flags.prompts.ends_with(".jsonl");
-  of_others = !flags.use.empty() ? voices.find(flags.use, "--use") : jsonl ? 0 : voices.only();
   Asked asked;
+  asked.others = !flags.use.empty() ? voices.find(flags.use, "--use") : jsonl ? 0 : voices.only();
   auto add = [&](const std::string& text, size_t voice) {
     asked.prompts.push_back(voices.encode(voice, text)), asked.voices.push_back(voice);
   };
   if (!flags.prompt_ids.empty()) {
     asked.prompts = read_prompt_ids(flags.prompt_ids);
-    asked.voices.assign(asked.prompts.size(), of_others);
+    asked.voices.assign(asked.prompts.size(), asked.others);
   } else if (!flags.prompts.empty()) {
     for (const PromptText& p : read_prompt_texts(flags.prompts, config.data.text_key))
-      add(p.text, p.adapter.empty() ? of_others : voices.find(p.adapter, p.where));
+      add(p.text, p.adapter.empty() ? asked.others : voices.find(p.adapter, p.where));
   } else if (!flags.prompt.empty()) {
-    add(flags.prompt == "-" ? read_stdin(world) : flags.prompt, of_others);
+    add(flags.prompt == "-" ? read_stdin(world) : flags.prompt, asked.others);
   }
   return asked;
 }
@@ -407,15 +408,14 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
   Log log;
   log.quiet(world && world->rank() > 0);
   Voices voices(config.model, adapters, flags.chat_template, {flags.chat, flags.system});
-  size_t of_others = 0;
-  const Asked asked = read_asked(world, flags, config, voices, of_others);
+  const Asked asked = read_asked(world, flags, config, voices);
   const bool conversation = flags.chat && flags.prompt.empty() && flags.prompts.empty();
   const std::string where = !flags.prompt.empty() ? "--prompt" : flags.prompts + flags.prompt_ids;  // one of them is given
   if (asked.prompts.empty() && !conversation) throw UserError("no prompts", where, "at least one is needed", "add one");
   if (conversation && world && world->size() > 1)
     throw UserError("a conversation on several ranks", "--chat", "only the first rank has a stdin to read turns from",
                     "give a question with --prompt, or run it without mpirun");
-  if (conversation) voices.chat(of_others);
+  if (conversation) voices.chat(asked.others);
   if (config.lora.base && voices.size() > 1)
     throw UserError("lora.base beside adapters with names", "lora.base",
                     "what they share is kept in the type that is computed in",
@@ -451,7 +451,7 @@ void run_on(World* world, GenerateFlags& flags, const Config& config, const std:
   if (beams.rules == BeamRules::modellink && (flags.early_stopping || voices[0].defaults.early_stopping != EarlyStop::no))
     log.warn("ModelLink's rules know no early stopping: it has no effect");
   const Job job{flags, session, voices, beams, num_return, make_recipe(config.precision, session.kernels)};
-  if (conversation) return converse(job, of_others, voices.chat(of_others));
+  if (conversation) return converse(job, asked.others, voices.chat(asked.others));
   answer(job, asked, where);
 }
 
