@@ -169,7 +169,38 @@ double range_test(const ScheduleClasses& c, double step) {
 
 }  // namespace
 
-bool is_class_schedule(ScheduleType type) { return type >= ScheduleType::LRRangeTest; }
+bool is_class_schedule(ScheduleType type) {
+  using enum ScheduleType;
+  switch (type) {
+    case constant:
+    case linear:
+    case cosine:
+    case polynomial:
+    case cosine_with_restarts:
+    case inverse_sqrt:
+    case warmup_stable_decay:
+    case cosine_warmup_with_min_lr:
+    case reduce_lr_on_plateau:
+    case greedy:
+      return false;
+    case LRRangeTest:
+    case OneCycle:
+    case WarmupLR:
+    case WarmupDecayLR:
+    case WarmupCosineLR:
+    case ConstantWarmUpLR:
+    case ConstantWithCoolDownLR:
+    case LinearWithWarmUpLR:
+    case CosineWithWarmUpLR:
+    case CosineWithRestartsAndWarmUpLR:
+    case PolynomialWithWarmUpLR:
+    case WarmUpStableDecayLR:
+    case CosineAnnealingLR:
+    case CosineAnnealingWarmRestarts:
+      return true;
+  }
+  fail("schedule: no such type");
+}
 
 double class_rate(const ScheduleOptions& s, double base_lr, int64_t steps, int64_t step) {
   using enum ScheduleType;

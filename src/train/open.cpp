@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/text.h"
+#include "files/convert.h"
 #include "io/adapter_weights.h"
 #include "io/huggingface.h"
 #include "io/model_folder.h"
@@ -194,17 +195,7 @@ void read_rounded(const CheckpointReader& reader, const StateTensor& t) {
   const DType stored = reader.dtype(t.name);
   Storage memory(DeviceKind::cpu, t.view.count() * size_of(stored));
   reader.read(t.name, view_of(memory.data(), stored, t.view.shape), t.global, t.begin);
-  visit_float(stored, [&](auto from) {
-    visit_float(t.view.dtype, [&](auto to) {
-      using From = decltype(from);
-      using To = decltype(to);
-      const From* in = reinterpret_cast<const From*>(memory.data());
-      using Wide = std::conditional_t<std::is_same_v<From, double>, double, float>;
-      using Narrow = std::conditional_t<std::is_same_v<To, double>, double, float>;
-      std::transform(in, in + t.view.count(), t.view.as<To>(),
-                     [](From x) { return static_cast<To>(static_cast<Narrow>(static_cast<Wide>(x))); });
-    });
-  });
+  convert(stored, memory.data(), t.view.dtype, t.view.data, t.view.count());
 }
 
 }  // namespace
