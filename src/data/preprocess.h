@@ -2,11 +2,11 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "data/indexed/indexed_file.h"
+#include "data/preprocess_report.h"
 #include "data/record_handler.h"
 
 namespace ravine {
@@ -29,16 +29,6 @@ struct PreprocessOptions {
   std::string settings;      // everything else that changes the ids: going on with other settings is a UserError
   std::function<void(const PreprocessProgress&)> progress;  // called on the calling thread now and then; may be empty
   std::function<bool()> stop;                               // asked likewise: true saves and throws Stopped; may be empty
-};
-
-struct PreprocessReport {
-  int64_t files = 0, records = 0, documents = 0, tokens = 0;
-  int64_t resumed_at = 0;                    // records that an earlier run had done
-  std::map<std::string, int64_t> left_out;   // by reason
-  std::map<std::string, std::string> first;  // where a reason was met first
-  int64_t repaired = 0;                      // records in which bad UTF-8 became U+FFFD
-  std::string first_repaired;
-  std::vector<std::string> prefixes;  // what was written
 };
 
 // Reads every record once, in order, encodes on `workers` threads and writes PREFIX_<list>_document.bin/.idx for each list of

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/indexed/indexed_writer.h"
-#include "data/preprocess.h"
+#include "data/preprocess_report.h"
 
 namespace ravine {
 

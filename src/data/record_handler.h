@@ -1,5 +1,5 @@
 // Turns a record into lists of token ids: what `ravine preprocess` writes, one .bin/.idx for each list. To add a handler, write
-// one file with a class of this kind and add its line to the table in record_handler.cpp.
+// one file with a class of this kind and add its line to the table in handlers/handlers.cpp.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -52,9 +52,5 @@ struct HandlerOptions {
   int64_t sequence_length = 0;               // longer sequences are dropped; 0: none are
   std::string chat_template;                 // name or file; empty: the tokenizer's own
 };
-
-// By name; "" and "text" take the texts under `keys` (a list per key). An unknown name is a UserError that lists the known.
-std::unique_ptr<RecordHandler> make_record_handler(const std::string& name, const HandlerOptions& options);
-std::vector<std::string> record_handler_names();
 
 }  // namespace ravine

@@ -177,8 +177,14 @@ std::optional<ChatSet> load_chats(const std::string& folder, uint64_t key, const
   return or_nothing(path, [&]() -> std::optional<ChatSet> {
     const CacheEntry e(path, key, kChatFormat, {"ids", "ends", "learned", "records", "files"});
     const Json j = parse_json(e.in.metadata().at("counts"), path);
-    ChatCounts c{j.at("records"),       j.at("cut"),    j.at("too_long"), j.at("without_answer"),
-                 j.at("answer_behind"), j.at("tokens"), j.at("learned"),  j.value("first_without_answer", "")};
+    const ChatCounts c{.records = j.at("records"),
+                       .cut = j.at("cut"),
+                       .too_long = j.at("too_long"),
+                       .without_answer = j.at("without_answer"),
+                       .answer_behind = j.at("answer_behind"),
+                       .tokens = j.at("tokens"),
+                       .learned = j.at("learned"),
+                       .first_without_answer = j.value("first_without_answer", "")};
     ChatSet out{ChatStore(tokenizer.size()), ChatStore(tokenizer.size()), c,
                 value_named<ChatFormat>(j.at("format").get_ref<const std::string&>()).value()};
     auto bytes = [&](size_t i) {

@@ -1,4 +1,5 @@
 #include "optim/optimizer.h"
+#include "optim/make_update_rule.h"
 
 #include <algorithm>
 #include <cmath>

@@ -74,7 +74,4 @@ class UpdateRule {
   }
 };
 
-// The rule that optimizer.type names; `options` must outlive it.
-std::unique_ptr<UpdateRule> make_update_rule(const OptimizerOptions& options);
-
 }  // namespace ravine

@@ -10,6 +10,7 @@
 #include "io/checkpoint.h"
 #include "io/huggingface.h"
 #include "model/adapters.h"
+#include "optim/make_update_rule.h"
 #include "optim/optimizer.h"
 #include "train/run_folder.h"
 

@@ -7,6 +7,7 @@
 #include "base/narrow_option.h"
 #include "engine/flat.h"
 #include "engine/observer.h"
+#include "optim/make_update_rule.h"
 #include "optim/state_layout.h"
 #include "parallel/stage.h"
 #include "train/machine.h"

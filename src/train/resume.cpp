@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/version.h"
+#include "optim/make_update_rule.h"
 #include "train/healthy_only.h"
 #include "train/open.h"
 #include "train/run_record.h"

@@ -8,6 +8,7 @@
 
 #include "base/narrow_option.h"
 #include "base/text.h"
+#include "optim/make_update_rule.h"
 #include "parallel/stash.h"
 #include "train/preference.h"
 

@@ -13,13 +13,10 @@ levels = dict(zip(rooms, map(int, re.search(r"set\(RAVINE_LEVELS ([^)]*)\)", tex
 CIRCLES = [
     "config/number_meant config/option",
     "data/dataset data/megatron/instruction_order data/megatron/megatron_dataset data/mixed_dataset data/source_kinds",
-    "data/handlers/handlers data/record_handler data/text_handler",
     "data/instruct/chat_records data/instruct/chat_set data/instruct/instruction_files data/records/open_records data/source",
-    "data/preprocess data/preprocess_state",
     "engine/ops/linear engine/ops/lora engine/ops/lora_products engine/ops/vocabulary_parallel",
     "files/fd files/mapped_file",
     "model/decoder model/families/families model/model",
-    "optim/rules/rules optim/update_rule",
 ]
 
 

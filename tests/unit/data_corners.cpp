@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "data/dataset.h"
+#include "data/handlers/all_handlers.h"
 #include "data/preprocess.h"
-#include "data/record_handler.h"
 #include "data/source.h"
 #include "tests/unit/data_help.h"
 #include "text/tokenizers/open_tokenizer.h"

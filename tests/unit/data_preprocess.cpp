@@ -3,6 +3,7 @@
 #include <chrono>
 #include <set>
 
+#include "data/handlers/all_handlers.h"
 #include "data/indexed/indexed_file.h"
 #include "data/record_reader.h"
 #include "tests/unit/data_help.h"

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "data/handlers/all_handlers.h"
 #include "data/indexed/indexed_writer.h"
 #include "data/preprocess.h"
 #include "files/atomic.h"

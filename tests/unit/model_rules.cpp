@@ -33,6 +33,17 @@ std::vector<AttentionShape> asked_of_attention(const Json& config) {
   return seen;
 }
 
+// Optimizers ask the declaration for the head, not its name (Muon leaves it to AdamW).
+TEST(ModelRules, TheHeadIsDeclaredAsSuch) {
+  for (const auto& [family, config] : tiny_families()) {
+    std::set<std::string> heads;
+    const auto model = make_model(config, "test");
+    for (const Param& p : model->params().params())
+      if (p.head) heads.insert(p.name);
+    EXPECT_EQ(heads, std::set<std::string>{"lm_head.weight"}) << family;
+  }
+}
+
 TEST(ModelRules, ScaleOfAttention) {
   const double root = 1 / std::sqrt(4.0);                                            // heads of 4
   const double yarn = std::pow(0.1 * 0.6 * std::log(4.0) + 1, 2) / std::sqrt(10.0);  // of DeepSeek's own code

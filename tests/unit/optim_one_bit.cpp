@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "kernels/backend.h"
+#include "optim/make_update_rule.h"
 #include "optim/optimizer.h"
 #include "parallel/flat_store.h"
 #include "parallel/stash.h"

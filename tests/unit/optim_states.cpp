@@ -13,6 +13,7 @@
 #include "io/checkpoint.h"
 #include "io/slices.h"
 #include "kernels/backend.h"
+#include "optim/make_update_rule.h"
 #include "parallel/initialise.h"
 #include "parallel/stash.h"
 #include "tests/unit/files_temporary.h"

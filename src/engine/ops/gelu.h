@@ -3,7 +3,8 @@
 
 namespace ravine {
 
-// x Phi(x), or its tanh form, elementwise. [N, I], compute type.
+// x Phi(x), or its tanh form, elementwise (Hendrycks, Gimpel 2016). [N, I], compute type. An Error in backward if x is used
+// elsewhere too.
 Tensor gelu(Ctx& c, const Tensor& x, GeluForm form);
 
 }  // namespace ravine

@@ -10,7 +10,7 @@ namespace ravine {
 // gradient goes through that. This holds a copy of the weight, and one of its gradient, while the head runs.
 // cap: 0, or logits become cap * tanh(logit / cap) (Gemma 2). head: one weight without bias, which outlives the step; an
 // adapter has one A, and one B that is cut as the weight is; logits of 1024 tokens at a time are then in memory. Not with
-// unit_rows.
+// unit_rows. An Error in backward if x is used elsewhere too.
 void loss_head(Ctx& c, const Tensor& x, const LinearParams& head, bool unit_rows = false, double cap = 0);
 
 }  // namespace ravine

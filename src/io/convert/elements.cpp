@@ -183,7 +183,13 @@ ElementsPtr stack_rows(const std::vector<Rows>& rows, const std::string& rule) {
   int64_t to = 0;
   for (const Rows& r : rows) {
     require(width(*r.source) == wide, "stack_rows: {} of widths {} and {}", rule, wide, width(*r.source));
-    copies.push_back({r.source, r.first * wide, r.step * wide, to * wide, wide, r.count, wide});
+    copies.push_back({.source = r.source,
+                      .from = r.first * wide,
+                      .from_step = r.step * wide,
+                      .to = to * wide,
+                      .to_step = wide,
+                      .rows = r.count,
+                      .cols = wide});
     to += r.count;
   }
   Shape shape = rows[0].source->shape();
@@ -195,7 +201,13 @@ ElementsPtr interleave_rows(const std::vector<ElementsPtr>& sources, const std::
   const auto n = static_cast<int64_t>(sources.size());
   std::vector<Copy> copies;
   const int64_t wide = width(*sources[0]), rows = sources[0]->shape()[0];
-  for (int64_t i = 0; i < n; ++i) copies.push_back({sources[static_cast<size_t>(i)], 0, wide, i * wide, n * wide, rows, wide});
+  for (int64_t i = 0; i < n; ++i)
+    copies.push_back({.source = sources[static_cast<size_t>(i)],
+                      .from_step = wide,
+                      .to = i * wide,
+                      .to_step = n * wide,
+                      .rows = rows,
+                      .cols = wide});
   Shape shape = sources[0]->shape();
   shape[0] = n * rows;
   return assembled(shape, std::move(copies), rule);
@@ -208,7 +220,7 @@ ElementsPtr join_cols(const std::vector<ElementsPtr>& parts, const std::string& 
   std::vector<Copy> copies;
   for (const ElementsPtr& p : parts) {
     const int64_t cols = p->shape()[1];
-    copies.push_back({p, 0, cols, at, all, rows, cols});
+    copies.push_back({.source = p, .from_step = cols, .to = at, .to_step = all, .rows = rows, .cols = cols});
     at += cols;
   }
   return assembled({rows, all}, std::move(copies), rule);

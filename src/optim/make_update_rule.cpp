@@ -1,4 +1,4 @@
-#include "optim/update_rule.h"
+#include "optim/make_update_rule.h"
 
 #include "optim/rules/rules.h"
 

@@ -1,4 +1,4 @@
-#include "data/record_handler.h"
+#include "data/handlers/all_handlers.h"
 
 #include "base/error.h"
 #include "base/text.h"
