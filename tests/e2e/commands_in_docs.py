@@ -243,6 +243,29 @@ def run_pages(folder, pages):
     return failed
 
 
+# What c, and what its functions of these names, are: class and header.
+CLASSES = {"": ("Ctx", "engine/ctx.h"), "store": ("WeightSource", "engine/param_store.h"), "grad_store": ("GradStore", "engine/param_store.h"), "grads": ("Grads", "engine/grads.h")}
+
+
+def missing_functions(text):
+    """Calls like c.call(..) and c.grads().take(..) of a page whose function the class does not have."""
+    found = []
+    for accessor, name in re.findall(r"\bc\.(?:(store|grad_store|grads)\(\)\.)?(\w+)\(", text):
+        kind, header = CLASSES[accessor]
+        body = re.search(rf"^class {kind}\b.*?^}};", (ROOT / "src" / header).read_text(), re.M | re.S)[0]
+        if not re.search(rf"\b{name}\(", body):
+            found.append(f"{kind}::{name}")
+    return found
+
+
+def test_functions_that_pages_name_are_there(folder):
+    pages = [p for p in PAGES if p.name == "add-an-op.md"]
+    r.check(len(pages) == 2 and all("c.grad_store()" in p.read_text() for p in pages), "the pages that show an op are read")
+    for page in pages:
+        r.check(not missing_functions(page.read_text()), f"{page}: {missing_functions(page.read_text())}")
+    r.check(missing_functions("c.store().add_to_grad(p, a); c.saves(x)") == ["WeightSource::add_to_grad", "Ctx::saves"], "what is not there is found")
+
+
 def test_every_block_runs(folder):
     if not shutil.which("mpirun"):
         raise r.Skipped("no mpirun, which pages call")
