@@ -368,6 +368,23 @@ TEST(Calls, SayWhatTheyAreFor) {
                                "7 3 backward dx model.layers.0 add #1", "7 0 update forward  fill #0"}));
 }
 
+TEST(Calls, SayWhatTheyReadAndWrite) {
+  struct Bytes : Observer {
+    void after(const CallInfo& call) override { of.push_back(call.bytes); }
+    std::vector<double> of;
+  } bytes;
+  Setting s;
+  const Tensor x = s.tensor({1, 2, 3, 4}, {2, 2}), y = s.tensor({1, 2, 3, 4}, {2, 2}),
+               table = s.tensor(std::vector<double>(100), {50, 2});
+  std::vector<int32_t> ids{3, 47};
+  s.c->add_observer(&bytes);
+  s.c->call(Add{x.view(), x.view(), y.view()});
+  s.c->call(WeightedSum{.y = y.view(), .x = x.view()});
+  s.c->call(EmbeddingForward{.ids = view_of(ids.data(), DType::i32, {2}), .weight = table.view(), .out = y.view()});
+  EXPECT_EQ(bytes.of, (std::vector<double>{3 * 32, 2 * 32 + 32, 2 * 4 + 32 + 32}))
+      << "what is updated counts twice, of a table the rows that are looked up";
+}
+
 TEST(Calls, RunAgainOnOtherTensors) {
   struct Again : Observer {
     void after(const CallInfo& call) override {

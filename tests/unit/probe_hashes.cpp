@@ -162,18 +162,15 @@ TEST(ReorderSum, ChangesOneElementOfOneProductOfThePath) {
 
 TEST(WorkCount, OneMicroBatchALaterOneForEachOtherAndTheUpdate) {
   WorkCount work;
-  std::vector<float> v(25);  // 100 bytes
-  auto call = [&](int64_t micro, Phase phase, double flops, Access access, const char* op = "matmul",
-                  const char* tensor = "out") {
-    make(work, {.micro = micro, .phase = phase, .op = op, .flops = flops}, {{tensor, row_of(v), access}});
+  auto call = [&](int64_t micro, Phase phase, double flops, double bytes) {
+    work.after({.micro = micro, .phase = phase, .op = "matmul", .flops = flops, .bytes = bytes});
   };
-  call(0, Phase::forward, 1000, Access::write);                     // 1000 FLOPs take 10 s, 100 bytes 1 s
-  call(0, Phase::backward, 50, Access::update);                     // read and written: 2 s
-  call(1, Phase::forward, 300, Access::write);                      // 3 s
-  call(2, Phase::forward, 1e9, Access::write);                      // as the second: not counted
-  call(0, Phase::update, 700, Access::update);                      // 7 s
-  call(0, Phase::forward, 0, Access::read, "embedding", "weight");  // a few rows of it
-  call(0, Phase::forward, 0, Access::read, "embedding", "ids");     // 1 s
+  call(0, Phase::forward, 1000, 100);  // 1000 FLOPs take 10 s, 100 bytes 1 s
+  call(0, Phase::backward, 50, 200);   // 2 s
+  call(1, Phase::forward, 300, 100);   // 3 s
+  call(2, Phase::forward, 1e9, 100);   // as the second: not counted
+  call(0, Phase::update, 700, 200);    // 7 s
+  call(0, Phase::forward, 0, 100);     // 1 s
   EXPECT_DOUBLE_EQ(work.seconds(100, 100, 1), 10 + 2 + 1 + 7);
   EXPECT_DOUBLE_EQ(work.seconds(100, 100, 5), 10 + 2 + 1 + 4 * 3 + 7);
 }
