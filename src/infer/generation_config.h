@@ -13,10 +13,11 @@ namespace ravine {
 struct GenerationDefaults {
   Processing processing;  // of the file; top_k is 50 where it says nothing, as in Transformers
   std::optional<int64_t> max_new_tokens, max_length;
-  double length_penalty = 1;                 // of beams
-  EarlyStop early_stopping = EarlyStop::no;  //
-  std::vector<int32_t> end_ids;              // of the file, else of config.json; a list or a single id
-  std::vector<std::string> not_offered;      // fields that are set there, would change what is generated, and are not obeyed
+  // Of beams.
+  double length_penalty = 1;
+  EarlyStop early_stopping = EarlyStop::no;
+  std::vector<int32_t> end_ids;          // of the file, else of config.json; a list or a single id
+  std::vector<std::string> not_offered;  // fields that are set there, would change what is generated, and are not obeyed
 };
 
 // Without the file, what config.json says. do_sample and num_beams are not obeyed: the command line chooses the mode. A field
