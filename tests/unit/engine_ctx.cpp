@@ -7,7 +7,6 @@
 #include "kernels/backend.h"
 #include "parallel/stash.h"
 #include "tests/unit/engine_help.h"
-#include "train/step.h"
 
 namespace ravine {
 namespace {
@@ -437,44 +436,6 @@ TEST(Rules, ArithmeticNarrowerThanTheTensorsRoundsOperandsFirst) {
   r.add({.op = "add", .arithmetic = DType::bf16});
   const double third = static_cast<double>(static_cast<float>(bf16(static_cast<float>(kThird))));
   EXPECT_EQ(added(r, "x", DType::f32), 2 * third);
-}
-
-TEST(Rules, OptionsBecomeRules) {
-  PrecisionOptions o;
-  o.recipes.push_back({"model.layers.*", "rms_norm", DType::f64, DType::bf16});
-  o.recipes.push_back({"lm_head", "loss_head", std::nullopt, DType::f16});
-  o.unfused = {"attention"};
-  Recipe r = make_recipe(o, ref_kernels());
-  const RecipeRule* norm = r.find("model.layers.3", "rms_norm", Role::forward);
-  ASSERT_NE(norm, nullptr);
-  EXPECT_EQ(norm->arithmetic, DType::f64);
-  EXPECT_EQ(norm->rounding, DType::bf16);
-  const RecipeRule* head = r.find("lm_head", "loss_head", Role::forward);
-  ASSERT_NE(head, nullptr);
-  EXPECT_FALSE(head->arithmetic.has_value());
-  EXPECT_EQ(head->rounding, DType::f16);
-  EXPECT_EQ(r.find("model.layers.3", "matmul", Role::forward), nullptr);
-  EXPECT_EQ(r.find("model.layers.3", "rms_norm", Role::dx), norm) << "any role";
-  o.recipes.push_back({.path = "*", .op = "matmul", .round = DType::bf16, .role = Role::dw});
-  r = make_recipe(o, ref_kernels());
-  EXPECT_EQ(r.find("model.layers.3", "matmul", Role::dx), nullptr);
-  ASSERT_NE(r.find("model.layers.3", "matmul", Role::dw), nullptr);
-  EXPECT_FALSE(r.fused("attention"));
-  EXPECT_TRUE(r.fused("loss_head"));
-  o.recipes.push_back({"*", "rms_nrm", std::nullopt, DType::bf16});
-  EXPECT_THROW(make_recipe(o, ref_kernels()), UserError);
-}
-
-TEST(Rules, OnlyNamesOfUnfusedDefinitionsAreTaken) {
-  PrecisionOptions o;
-  for (const char* op : kUnfusable) {
-    o.unfused = {op};
-    EXPECT_FALSE(make_recipe(o, ref_kernels()).fused(op)) << op;
-  }
-  for (const char* op : {"*", "add_*", "matmul", "Rope", ""}) {
-    o.unfused = {op};
-    EXPECT_THROW(make_recipe(o, ref_kernels()), UserError) << "'" << op << "' would be taken and do nothing";
-  }
 }
 
 TEST(Rules, ThoseThatMatchNoCallAreKnown) {
