@@ -10,8 +10,8 @@ import ravine_run as r
 from ravine_run import check
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "lora"
-CASES = ("qwen2", "gpt2", "bloom", "llama", "phi3", "latent", "latent-direct", "layers", "resized", "resized-unasked", "embedding", "embedding-scaled", "head", "head-tied", "saved-tied",
-         "saved-ensured")
+CASES = ("qwen2", "gpt2", "bloom", "llama", "phi3", "latent", "latent-direct", "layers", "resized", "resized-unasked", "embedding", "embedding-scaled", "head",
+         "head-tied", "saved-tied", "saved-ensured")
 # Tied in the base, two tables with the adapter. PEFT merges adapters of the one into the other as well, and says that one should not.
 PARTED = {"embedding-scaled": False, "head-tied": False, "saved-tied": True}  # whether what PEFT merges is right
 TABLES = "model.embed_tokens.weight", "lm_head.weight"
