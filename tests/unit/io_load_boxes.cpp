@@ -24,6 +24,7 @@ std::map<std::string, Json> configs() {
     if (c.contains("num_key_value_heads")) c["num_key_value_heads"] = 2;
     for (const char* key : {"hidden_size", "n_embd", "n_embed"})
       if (c.contains(key)) c[key] = 16;
+    if (c.contains("kv_lora_rank")) c["intermediate_size"] = 64;  // so that every data rank has something of each stage
     out[name] = c;
   }
   return out;
