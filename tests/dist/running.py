@@ -145,7 +145,7 @@ def make_adapter(path, model, family, **config):
 
 def test_trace_with_adapters(folder):
     """What is cut and what is not: A where outputs are cut, B where inputs are, under tensor ranks with and without sequence parallelism; shared keys and values."""
-    for family in ("llama", "bloom", "gpt2", "qwen2"):
+    for family in ("llama", "bloom", "gpt2", "qwen2", "deepseek_v2", "deepseek_v3"):
         model = make_model(folder) if family == "llama" else family_model(folder, family)
         adapter = make_adapter(folder / f"adapter {family}", model, family)
         data = save_input(folder / "in")
