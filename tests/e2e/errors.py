@@ -173,6 +173,28 @@ def test_config(folder):
     r.check(not wrong, "\n" + "\n".join(wrong))
 
 
+def test_experts(folder):
+    """Experts that do not fit, options of experts without any, layouts that are not there."""
+    moe = {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
+    sparse = r.save_config(folder / "moe.json", **moe)
+    r.run("train", *options(folder, model__config=sparse, train__output=folder / "moe", checkpoint__every=0))
+    dense = folder / "dense"
+    r.run("train", *options(folder, train__output=dense, checkpoint__every=0))
+    (dense / "model" / "config.json").write_text((folder / "moe" / "model" / "config.json").read_text())
+    for fields, words in (({"num_experts_per_tok": 5}, ("num_experts_per_tok", "5 experts per token", "4")), ({"num_local_experts": 0}, ("num_local_experts",)),
+                          ({"router_jitter_noise": 0.1}, ("router_jitter_noise",)), ({"num_expert": 4}, ("num_expert", "num_experts"))):
+        refused(folder, words, options(folder, model__config=r.save_config(folder / "bad.json", **{**moe, **fields})))
+    for more, words in (({"moe__capacity_factor": 0.2, "moe__drop": "position"}, ("moe.capacity_factor", "0.25 or more")), ({"moe__capacity_factor": 1.5}, ("moe.drop",)),
+                        ({"moe__drop": "probs"}, ("moe.capacity_factor",)), ({"moe__pad_to_capacity": True}, ("capacity",)), ({"moe__shared_gate": "gated"}, ("no shared expert",)),
+                        ({"lora__rank": 2, "lora__targets": ["w1"]}, ("w1",))):
+        refused(folder, words, options(folder, model__config=sparse, **more))
+    refused(folder, ("moe.aux_loss", "llama"), options(folder, moe__aux_loss=0.1))
+    refused(folder, ("tensor", "model.layers.0"), options(folder, model__config=None, model__path=dense / "model"))
+    for axis in ("tensor", "pipeline"):
+        done = r.run("plan", *options(folder, model__config=sparse, **{f"parallel__{axis}": 2}), status=2)
+        r.check(f"parallel.{axis}" in done.stderr and "experts" in done.stderr, done.stderr)
+
+
 def test_data(folder):
     text = folder / "latin.txt"
     text.write_bytes(b"plain line\nna\xefve text that is Latin-1\n")
