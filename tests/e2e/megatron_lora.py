@@ -96,7 +96,7 @@ def test_mistakes(folder):
     # Of another base, of a whole model, of no base at all.
     config = json.loads((BASE / "config.json").read_text())
     for change, expected in (({"num_hidden_layers": 3}, ("another number of layers", "has 3, the adapters 2")), ({"intermediate_size": 32}, ("misshapen tensor", "other.json makes it")),
-                             ({"hidden_size": 32, "head_dim": 8}, ("misshapen tensor", "lora_")), ({"vocab_size": 64}, ("misshapen tensor", "modules_to_save")),
+                             ({"hidden_size": 32, "head_dim": 8}, ("misshapen tensor", "other.json makes it")), ({"vocab_size": 64}, ("misshapen tensor", "modules_to_save")),
                              ({"tie_word_embeddings": True}, ("embedding and head are one table",))):
         (folder / "other.json").write_text(json.dumps({**config, **change}))
         said = r.run("convert", "--input", folder / "in", "--output", folder / "out", "--to", "peft", "--model-config", folder / "other.json", status=2).stderr
