@@ -92,11 +92,13 @@ def make(case, tp, pp, rank, alpha, targets, saved, seed):
         torch.save({"args": args, "checkpoint_version": 3.0, "iteration": 10, "model": {"language_model": {k: v for k, v in state.items() if v}}}, os.path.join(at, "model_optim_rng.pt"))
     with open(os.path.join(folder, "latest_checkpointed_iteration.txt"), "w") as f:
         f.write("10")
-    model = tf.AutoModelForCausalLM.from_pretrained(base, torch_dtype=torch.float64)
-    model.load_state_dict({n: torch.from_numpy(w) for n, w in merged.items()})
     ids = torch.from_numpy(draw.integers(3, V, (2, 7)))
-    with AllDouble(), torch.no_grad():
-        logits = model.double()(ids).logits
+    torch.set_default_dtype(torch.float64)
+    with AllDouble(), torch.no_grad():  # the tables of RoPE too, which are made with the model
+        model = tf.AutoModelForCausalLM.from_config(config, dtype=torch.float64).double().eval()
+        model.load_state_dict({n: torch.from_numpy(w) for n, w in merged.items()})
+        logits = model(ids).logits
+    torch.set_default_dtype(torch.float32)
     save_file({"input_ids": ids, "logits": logits.contiguous(), **{f"merged.{n}": torch.from_numpy(w) for n, w in merged.items() if not np.array_equal(w, W[n])}},
               os.path.join(folder, "golden.safetensors"))
 
