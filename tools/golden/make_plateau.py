@@ -23,6 +23,10 @@ CASES = [
     ("greedy", {"patience": 0, "factor": 0.5, "min_lr": 0.01, "reset_start": 4}),
     ("greedy", {"patience": 0, "factor": 0.9, "smooth": True, "window_size": 5, "threshold": 0.01, "threshold_mode": "rel"}),
     ("greedy", {"patience": 2, "factor": 0.9, "smooth": True, "window_size": 3, "reset_start": 2, "min_lr": 0.015}),
+    # These lower at the floor, raise, and come to the floor again before a reset: a raise renews the wait for it.
+    ("greedy", {"patience": 0, "factor": 0.5, "min_lr": 0.015, "reset_start": 3}),
+    ("greedy", {"patience": 1, "factor": 0.5, "smooth": True, "window_size": 4, "reset_start": 2, "min_lr": 0.012}),
+    ("greedy", {"patience": 1, "factor": 0.5, "warmup": 2, "reset_start": 2, "min_lr": 0.016}),
 ]
 
 
