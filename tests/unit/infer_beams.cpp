@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
+#include "base/json.h"
 #include "base/philox.h"
 #include "infer/sampler.h"
 #include "parallel/flat_store.h"
@@ -91,6 +93,61 @@ TEST(BeamSearch, ThePromptsLengthDecidesNothing) {
           EXPECT_EQ(outcome({2}), outcome({4, 6, 5, 0, 4, 6, 5, 0, 4, 6, 5, 0, 2}))
               << key << " " << static_cast<int>(stop) << " " << penalty << " " << static_cast<int>(rules);
         }
+}
+
+// tools/golden/make_beams.py: what Transformers finds, and after how many steps it knows, of tables whose logits follow from
+// whole numbers. Only a positive penalty looks ahead with early_stopping="never".
+TEST(BeamSearch, EqualsTransformersWithEveryEarlyStop) {
+  const Json all = read_json(RAVINE_SOURCE_DIR "/tests/golden/beams.json");
+  const int64_t vocabulary = all["vocabulary"];
+  const Tokens prompt = all["prompt"];
+  GenerateOptions o;
+  o.max_new_tokens = all["new_tokens"];
+  o.end_ids = all["end_ids"].get<std::vector<int32_t>>();
+  std::map<std::string, std::map<double, int>> differs;  // from "never", by what is asked for
+  std::map<std::pair<int, double>, Json> never;
+  for (const Json& row : all["rows"])
+    if (row[1] == "never") never[{row[0].get<int>(), row[2].get<double>()}] = {row[3], row[4]};
+  for (const Json& row : all["rows"]) {
+    const uint32_t key = row[0];
+    const BeamOptions b{.beams = all["beams"],
+                        .length_penalty = row[2],
+                        .early_stopping = row[1] == "never" ? EarlyStop::never
+                                          : row[1] == true  ? EarlyStop::yes
+                                                            : EarlyStop::no};
+    BeamSearch s(b, o, prompt, static_cast<int64_t>(prompt.size()) + o.max_new_tokens, 0, vocabulary);
+    int steps = 0;
+    for (; !s.done(); ++steps) {
+      std::vector<std::vector<float>> rows;
+      for (int64_t i = 0; i < (s.first() ? 1 : s.live()); ++i) {
+        const uint32_t number = static_cast<uint32_t>(s.tokens(i).size() - prompt.size()),
+                       last = static_cast<uint32_t>(s.tokens(i).back());
+        std::vector<float>& logits = rows.emplace_back();
+        for (uint32_t id = 0; id < static_cast<uint32_t>(vocabulary); ++id) {
+          uint32_t x = key * 668265263u + number * 374761393u + last * 3266489917u + id * 2246822519u + 1;
+          x = (x ^ x >> 15) * 2246822519u;
+          x = (x ^ x >> 13) * 3266489917u;
+          logits.push_back(static_cast<float>(6.0 * (x >> 8) / (1 << 24)));
+        }
+      }
+      s.advance(rows);
+    }
+    const std::string what = fmt::format("{}, {}, penalty {}", key, row[1].dump(), b.length_penalty);
+    EXPECT_EQ(steps, row[3].get<int>()) << what;
+    const std::vector<Beam> best = s.best(b.beams);
+    const Json& want = row[4];
+    ASSERT_EQ(best.size(), want.size()) << what;
+    for (size_t i = 0; i < best.size(); ++i) {
+      EXPECT_EQ(best[i].ids, want[i][0].get<Tokens>()) << what << ", beam " << i;
+      // Up to 12 f32 sums of log-probabilities of up to 6 each, and a quotient; both sides round.
+      const double score = want[i][1];
+      EXPECT_NEAR(best[i].score, score, 32 * 0x1p-24 * std::max(1.0, std::abs(score))) << what << ", beam " << i;
+    }
+    differs[row[1].dump()][b.length_penalty] += never.at({static_cast<int>(key), b.length_penalty}) != Json{row[3], row[4]};
+  }
+  EXPECT_GT(differs["false"][0.6] + differs["false"][2.0], 0) << "else nothing would tell never from false";
+  for (const double penalty : {-1.0, 0.0}) EXPECT_EQ(differs["false"][penalty], 0) << "no length ahead is worth more";
+  for (const double penalty : {-1.0, 0.6, 2.0}) EXPECT_GT(differs["true"][penalty], 0) << penalty;
 }
 
 TEST(BeamSearch, OneBeamIsGreedy) {
