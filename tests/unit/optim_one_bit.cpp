@@ -128,5 +128,134 @@ TEST(OneBit, IntervalsOfZerooneAdam) {
   }
 }
 
+// 0/1 Adam on all ranks at once, in plain lists, as DeepSpeed's zoadam.py has it; intervals walk from step to step. What was
+// kept of compressed gradients is dropped when the variance is frozen: from then on ways are compressed.
+struct ZeroOneFormula {
+  ZeroOneFormula(const OptimizerOptions& options, size_t ranks, size_t count, size_t padded)
+      : o(options),
+        p(ranks, std::vector<double>(count, 1)),
+        m(ranks, std::vector<double>(count)),
+        way(m),
+        v(count),
+        worker(ranks, std::vector<double>(padded)),
+        server(ranks, std::vector<double>(padded / ranks)) {}
+
+  void step(int64_t n, const std::vector<std::vector<double>>& grads, double lr, double decay) {
+    if (n == 1) return;
+    const size_t ranks = p.size(), count = v.size();
+    const bool frozen = n > o.var_freeze_step + 1;
+    const double b1 = o.betas[0], b2 = o.betas[1];
+    if (frozen && ++frozen_steps == 1)
+      for (auto* errors : {&worker, &server})
+        for (auto& of_rank : *errors) std::fill(of_rank.begin(), of_rank.end(), 0.0);
+    const bool exact = !frozen && n % interval == 0, compressed = !frozen && !exact;
+    const std::vector<double> sent = compressed ? formula(grads, worker, server) : std::vector<double>();
+    for (size_t i = 0; i < count; ++i) {
+      double mean = 0;
+      for (const auto& g : grads) mean += g[i] / static_cast<double>(ranks);
+      if (exact) v[i] = b2 * v[i] + (1 - b2) * mean * mean;
+      for (size_t r = 0; r < ranks; ++r) {
+        const double g = exact ? mean : compressed ? sent[i] : grads[r][i];
+        m[r][i] = b1 * m[r][i] + (1 - b1) * g;
+        const double move = -lr * (m[r][i] / (std::sqrt(v[i]) + o.eps[0]) + decay * p[r][i]);
+        p[r][i] += move;
+        if (frozen) way[r][i] += move;
+      }
+    }
+    if (exact && ++counted == o.var_update_scaler) counted = 0, interval *= 2;
+    if (!frozen) return;
+    rates += lr;
+    if (n % local_interval == 0) exchange();
+    if (frozen_steps % o.local_step_scaler == 0) local_interval = std::min(o.local_step_clipper, 2 * local_interval);
+  }
+
+  void exchange() {
+    for (size_t r = 0; r < p.size(); ++r)
+      for (size_t i = 0; i < v.size(); ++i) p[r][i] -= way[r][i], way[r][i] *= std::sqrt(v[i]) + o.eps[0];
+    const std::vector<double> mean = formula(way, worker, server);
+    for (size_t r = 0; r < p.size(); ++r)
+      for (size_t i = 0; i < v.size(); ++i) {
+        m[r][i] = -mean[i] / rates;
+        p[r][i] += mean[i] / (std::sqrt(v[i]) + o.eps[0]);
+        way[r][i] = 0;
+      }
+    rates = 0;
+  }
+
+  const OptimizerOptions& o;
+  std::vector<std::vector<double>> p, m, way;  // of each rank
+  std::vector<double> v;
+  std::vector<std::vector<double>> worker, server;  // errors
+  int64_t interval = 1, counted = 0, local_interval = 1, frozen_steps = 0;
+  double rates = 0;
+};
+
+TEST(OneBit, ZerooneAdamIsItsFormula) {
+  constexpr int kRanks = 2, kSteps = 14;
+  constexpr int64_t kCount = 17;
+  constexpr double kLr = 0.01, kDecay = 0.1;
+  OptimizerOptions o;
+  o.type = OptimizerType::zeroone_adam;
+  o.var_freeze_step = 4, o.var_update_scaler = 1, o.local_step_scaler = 3, o.local_step_clipper = 4;
+  const auto padded = static_cast<size_t>(padded_count(kCount, kRanks));
+  // Away from zero, so that no quotient magnifies roundings.
+  auto gradient = [](int64_t step, int rank, int64_t i) {
+    const double sure = (i * 7 + step * 5) % 3 == 0 ? -1.5 : 1.5;
+    return sure + 0.3 * std::sin(3.0 * static_cast<double>(i) + 7 * static_cast<double>(step) + 5 * rank);
+  };
+  ZeroOneFormula want(o, kRanks, kCount, padded);
+  std::vector<ZeroOneFormula> at;  // behind each step
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    std::vector<std::vector<double>> grads(kRanks);
+    for (int r = 0; r < kRanks; ++r)
+      for (int64_t i = 0; i < kCount; ++i) grads[static_cast<size_t>(r)].push_back(gradient(step, r, i));
+    want.step(step, grads, kLr, kDecay);
+    at.push_back(want);
+  }
+  on_ranks({.data = kRanks}, [&](const Ranks& place) {
+    const Kernels kernels = ref_kernels();
+    HeapArena arena;
+    Ctx::Setup s;
+    s.kernels = &kernels, s.arena = &arena;
+    Ctx c(s);
+    const auto rule = make_update_rule(o);
+    const auto rank = static_cast<size_t>(place.at().data);
+    std::vector<double> p(kCount, 1), g(kCount), m(kCount), v(kCount), way(kCount), lrs(1),
+        own(static_cast<size_t>(rule->own_count(kCount, kRanks)));
+    const UpdateSpan span{0, kCount, 1, kDecay};
+    auto view = [](std::vector<double>& x) { return view_of(x.data(), DType::f64, {1, static_cast<int64_t>(x.size())}); };
+    const UpdateViews views{.param = view(p),
+                            .grad = view(g),
+                            .states = {view(m), view(v), view(way), view(lrs)},
+                            .spans = {&span, 1},
+                            .own = view_of(own.data(), DType::f64, {static_cast<int64_t>(own.size())}),
+                            .group = &place.along(Axis::data)};
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      for (int64_t i = 0; i < kCount; ++i) {
+        double& x = g[static_cast<size_t>(i)] = gradient(step, place.at().data, i);
+        if (!rule->wants_local(step)) x = (gradient(step, 0, i) + gradient(step, 1, i)) / kRanks;
+      }
+      rule->update(c, views, step, kLr, 1);
+      const ZeroOneFormula& f = at[static_cast<size_t>(step - 1)];
+      // Each step rounds a few tens of numbers of at most 8 or so, in the same order but for sums.
+      const double bound = 64 * 8 * static_cast<double>(step) * epsilon(DType::f64);
+      for (size_t i = 0; i < kCount; ++i) {
+        EXPECT_NEAR(p[i], f.p[rank][i], bound) << "step " << step << ", weight " << i;
+        EXPECT_NEAR(m[i], f.m[rank][i], bound) << "step " << step << ", m " << i;
+        EXPECT_NEAR(v[i], f.v[i], bound) << "step " << step << ", v " << i;
+        EXPECT_NEAR(way[i], f.way[rank][i], bound) << "step " << step << ", way " << i;
+      }
+      for (size_t i = 0; i < padded; ++i) EXPECT_NEAR(own[i], f.worker[rank][i], bound) << "step " << step << ", worker " << i;
+      for (size_t i = 0; i < padded / kRanks; ++i)
+        EXPECT_NEAR(own[padded + i], f.server[rank][i], bound) << "step " << step << ", server " << i;
+    }
+    EXPECT_EQ(arena.live(), 0);
+  });
+  double largest = 0;  // of the errors of gradients, which the first frozen step would take with it
+  for (const auto& errors : at[4].worker)
+    for (double x : errors) largest = std::max(largest, std::abs(x));
+  EXPECT_GT(largest, 0.01) << "there is something to drop";
+}
+
 }  // namespace
 }  // namespace ravine

@@ -277,28 +277,44 @@ INSTANTIATE_TEST_SUITE_P(Types, EveryRule,
                                          "cadam"),
                          [](const auto& info) { return std::string(info.param); });
 
-// What each rank keeps for itself goes on in a run of as many, and is dropped, which is told, in one of others.
+// What each rank keeps for itself goes on in a run of as many, and is dropped, which is told, in one of others; from a
+// checkpoint on either side of the step from which on ranks part, that step among them.
 TEST(ItemStates, RanksGoOnWithTheirOwn) {
   for (const char* type : {"onebit_adam", "zeroone_adam", "onebit_lamb"}) {
     static std::map<std::string, OptimizerOptions> all;
     OptimizerOptions& o = all[type] = parse_config("", "test", {{"optimizer.type", type}}).optimizer;
-    o.freeze_step = o.var_freeze_step = 2, o.local_step_scaler = 1;  // zeroone_adam: ranks part from step 5 on
+    o.freeze_step = o.var_freeze_step = 2, o.local_step_scaler = 1;
     const MakeRule make = [&] { return make_update_rule(o); };
+    const bool parts = o.type == OptimizerType::zeroone_adam;
+    // Of DeepSpeed's ZeroOneAdam the variance moves in step var_freeze_step + 1 for the last time, of the others in
+    // freeze_step.
+    const int alone = parts ? 4 : 3;
+    for (int step = 2; step < 9; ++step) EXPECT_EQ(make()->wants_local(step), step >= alone) << type << " " << step;
+    EXPECT_EQ(make()->local_from(), alone) << type;
     const Numbers left_alone = trained(make, Types::of(DType::f64), {2, 1, 0}, 1, 9, "", "");
     EXPECT_TRUE(left_alone.contains("rank_00001/errors/model.norm.weight") || o.type == OptimizerType::onebit_lamb);
-    EXPECT_EQ(left_alone.contains("rank_00001/weights/lm_head.weight"), o.type == OptimizerType::zeroone_adam);
-    TemporaryFolder dir;
-    trained(make, Types::of(DType::f64), {2, 1, 0}, 1, 6, "", dir / "saved");
-    const std::string saved = dir / "saved" + "/" + checkpoint_name(6);
-    bool whole = false;
-    expect_same(left_alone, trained(make, Types::of(DType::f64), {2, 1, 0}, 7, 9, saved, "", &whole), type);
-    EXPECT_TRUE(whole) << type;
-    for (const int others : {1, 3}) {
-      const Numbers got = trained(make, Types::of(DType::f64), {others, 1, 0}, 7, 6, saved, "", &whole);
-      EXPECT_FALSE(whole) << type << ", " << others << " ranks";
-      for (const auto& [name, numbers] : got)
+    for (const int step : {2, 3, 4, 5, 6}) {
+      const std::string what = fmt::format("{}, step {}", type, step);
+      TemporaryFolder dir;
+      const Numbers then = trained(make, Types::of(DType::f64), {2, 1, 0}, 1, step, "", dir / "saved");
+      for (const char* state : {"weights", "m", "momentum_accumulator"})
+        EXPECT_EQ(then.contains(fmt::format("rank_00001/{}/lm_head.weight", state)), parts && step >= alone) << what << state;
+      bool errors = false;
+      for (const auto& [name, numbers] : then)
         if (name.find("/errors/") != std::string::npos)
-          EXPECT_EQ(std::count(numbers.begin(), numbers.end(), 0.0), static_cast<int64_t>(numbers.size())) << name;
+          errors = errors || std::any_of(numbers.begin(), numbers.end(), [](double x) { return x != 0; });
+      if (!parts) EXPECT_EQ(errors, step >= alone) << what << ": what is summed exactly leaves no errors";
+      const std::string saved = dir / "saved" + "/" + checkpoint_name(step);
+      bool whole = false;
+      expect_same(left_alone, trained(make, Types::of(DType::f64), {2, 1, 0}, step + 1, 9, saved, "", &whole), what);
+      EXPECT_TRUE(whole) << what;
+      for (const int others : {1, 3}) {
+        const Numbers got = trained(make, Types::of(DType::f64), {others, 1, 0}, step + 1, step, saved, "", &whole);
+        EXPECT_FALSE(whole) << what << ", " << others << " ranks";
+        for (const auto& [name, numbers] : got)
+          if (name.find("/errors/") != std::string::npos)
+            EXPECT_EQ(std::count(numbers.begin(), numbers.end(), 0.0), static_cast<int64_t>(numbers.size())) << name;
+      }
     }
   }
 }
