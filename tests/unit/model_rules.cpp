@@ -1,5 +1,5 @@
-// What a config makes of a model beyond its shapes: the scale of attention in each layer, counts of products, rules for
-// parameters, fields that are read together; and what kernels say of their arithmetic.
+// What a config makes of a model beyond its shapes: the scale of attention in each layer, rules for parameters, fields that are
+// read together.
 #include <cmath>
 #include <set>
 
@@ -238,59 +238,6 @@ TEST(ModelRules, ParametersOfPublishedShapes) {
                    {"vocab_size", 129280},
                    {"num_nextn_predict_layers", 1}}),
             671026404352 + 58 * 256);
-}
-
-// 6 FLOPs for each element of a matrix that a token meets, the head once whether tied or not, and attention over half of the
-// sequence.
-TEST(ModelRules, FlopsOfATokenByTheShapes) {
-  const Json shape{{"model_type", "llama"},  {"hidden_size", 24},        {"intermediate_size", 40},
-                   {"num_hidden_layers", 3}, {"num_attention_heads", 4}, {"num_key_value_heads", 2},
-                   {"head_dim", 10},         {"vocab_size", 50},         {"max_position_embeddings", 64}};
-  const double layer = 24.0 * 10 * (4 + 2 * 2) + 40.0 * 24 + 3.0 * 24 * 40, matrices = 3 * layer + 50 * 24;
-  for (bool tied : {false, true}) {
-    Json c = shape;
-    c["tie_word_embeddings"] = tied;
-    std::unique_ptr<Model> model = make_model(c, "test");
-    EXPECT_EQ(model->params().matrix_count(), matrices) << tied;
-    EXPECT_EQ(model->training_flops_per_token(64), 6 * matrices + 6.0 * 3 * 64 * 4 * 10) << tied;
-    EXPECT_EQ(model->params().count(), matrices + 7 * 24 + (tied ? 0 : 50 * 24)) << "norms, and a table of its own";
-  }
-  // Under a window of 16, a query of 64 sees 16 keys but at the beginning: 16 - 16^2 / 128 on average, where it would see half
-  // of 64.
-  Json c = shape;
-  c.update({{"model_type", "qwen2"}, {"use_sliding_window", true}, {"sliding_window", 16}, {"max_window_layers", 1}});
-  c["head_dim"] = 10;
-  EXPECT_EQ(make_model(c, "test")->training_flops_per_token(64), 6 * matrices + 12 * (32.0 + 2 * 14) * 4 * 10);
-  c["sliding_window"] = 64;
-  EXPECT_EQ(make_model(c, "test")->training_flops_per_token(64), 6 * matrices + 6.0 * 3 * 64 * 4 * 10)
-      << "a window as long as the sequence hides nothing";
-  std::unique_ptr<Model> unit = make_model(tiny("baichuan2-7b"), "test");
-  EXPECT_EQ(unit->params().matrix_count(), 2 * (4 * 12 * 12 + 3 * 12 * 20) + 19 * 12) << "a head of unit rows is a product too";
-}
-
-TEST(ModelRules, FlopsOfKernels) {
-  std::vector<float> memory(4096);
-  auto view = [&](Shape s) { return view_of(memory.data(), DType::f32, s); };
-  EXPECT_EQ((Matmul{view({3, 5}), view({5, 7}), {}, view({3, 7})}.flops()), 2 * 3 * 5 * 7);
-  EXPECT_EQ((Matmul{view({5, 3}), view({7, 5}), {}, view({3, 7}), true, true}.flops()), 2 * 3 * 5 * 7);
-  // Pairs of queries and keys that the mask lets through, one by one.
-  const std::vector<Segment> segments = {{0, 6, 0, 6}, {6, 3, 6, 20}, {9, 4, 30, 2}};
-  for (bool causal : {true, false})
-    for (int64_t window : {0, 1, 4, 100}) {
-      double pairs = 0;
-      for (const Segment& s : segments)
-        for (int64_t i = 0; i < s.q_count; ++i)
-          for (int64_t j = 0; j < s.k_count; ++j) {
-            const int64_t p = s.k_count - s.q_count + i;
-            pairs += (!causal || j <= p) && (window == 0 || j > p - window);
-          }
-      AttentionForward f;
-      f.at = {segments, 6, 2, 10, 1, causal, window, {}};
-      EXPECT_EQ(f.flops(), 4 * 10 * 6 * pairs) << causal << window;
-      AttentionBackward b;
-      b.at = f.at;
-      EXPECT_EQ(b.flops(), 8 * 10 * 6 * pairs) << causal << window;
-    }
 }
 
 TEST(ModelRules, GroupsOfParameters) {
