@@ -158,6 +158,26 @@ TEST(HuggingFace, ShardsAndConfigAsTransformersWritesThem) {
   EXPECT_TRUE(leftovers_of(folder / "m").empty() && !folder.has("m/tokenizer.json"));
 }
 
+// Transformers has renamed torch_dtype to dtype: a config keeps the names that it has, both say what the file holds.
+TEST(HuggingFace, TheTypeOfTheFileUnderTheNamesOfTheConfig) {
+  for (const auto& given : std::vector<std::vector<std::string>>{{"dtype"}, {"torch_dtype"}, {"dtype", "torch_dtype"}, {}}) {
+    TemporaryFolder folder;
+    Json c = config();
+    c.erase("torch_dtype");
+    for (const std::string& name : given) c[name] = "float32";
+    World w(c);
+    save_model_folder({folder / "m", DType::bf16}, *w.model, w.store);
+    const Json saved = read_json(folder / "m/config.json");
+    const SafetensorsReader weights(folder / "m/model.safetensors");
+    for (const TensorInfo& t : weights.tensors()) EXPECT_EQ(t.dtype, DType::bf16);
+    for (const std::string name : {"dtype", "torch_dtype"}) {
+      const bool has = std::count(given.begin(), given.end(), name) > 0 || (given.empty() && name == "torch_dtype");
+      EXPECT_EQ(saved.contains(name), has) << name << ": " << fmt::format("{}", fmt::join(given, " "));
+      if (has) EXPECT_EQ(saved[name], "bfloat16") << name << ": " << fmt::format("{}", fmt::join(given, " "));
+    }
+  }
+}
+
 // Somebody puts a file of his own into the model while the next one is written.
 struct MeddledStore : FlatStore {
   using FlatStore::FlatStore;

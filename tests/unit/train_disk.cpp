@@ -1,8 +1,13 @@
-// What a run asks of its disk, counted by hand.
+// What a run asks of its disk, counted by hand, and against what it has written.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "files/disk_space.h"
+#include "tests/unit/train_help.h"
 #include "train/disk_needs.h"
+#include "train/opened_run.h"
+#include "train/run_folder.h"
 
 namespace ravine {
 namespace {
@@ -40,6 +45,64 @@ TEST(DiskNeeds, ByHand) {
   EXPECT_EQ(disk_needs(100, 30, 5, 3, 3).most, 100);   // a resume
   EXPECT_EQ(disk_needs(100, 30, 5, 0, 0).most, 530);   // all are kept
   EXPECT_EQ(disk_needs(100, 30, 0, 3, 0).most, 30);    // no checkpoints
+}
+
+// The bytes of all tensors in the files of a folder, headers left out.
+int64_t tensor_bytes(const std::string& folder) {
+  int64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors") {
+      const SafetensorsReader file(entry.path().string());
+      for (const TensorInfo& t : file.tensors()) bytes += t.end - t.begin;
+    }
+  return bytes;
+}
+
+TEST(SavedBytes, AreThoseOfTheFiles) {
+  TinyRunFolder base;
+  Trainer(base.config, "cpu", base.log).run();
+  struct Case {
+    const char* what;
+    std::vector<Setting> settings;
+    bool new_weights = false;  // else those of `base`, and checkpoints leave out what is frozen
+  };
+  const std::vector<Setting> adapter = {{"lora.rank", "2"}, {"lora.targets", "all-linear"}};
+  auto with = [](std::vector<Setting> all, const std::vector<Setting>& more) {
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const Setting narrow{"checkpoint.model_dtype", "bf16"}, wide{"checkpoint.model_dtype", "f32"};
+  for (const Case& k : std::vector<Case>{
+           {"full, f32", {wide}},
+           {"full, bf16", {narrow}},
+           {"new, bf16", {narrow}, true},
+           {"adapter, f32", with(adapter, {wide})},
+           {"adapter, bf16", with(adapter, {narrow})},
+           {"adapter, merged, f32", with(adapter, {wide, {"lora.merge", "true"}})},
+           {"adapter, merged, bf16", with(adapter, {narrow, {"lora.merge", "true"}})},
+           {"frozen", {narrow, {"train.freeze", "[\"model.layers.0.*\"]"}}},
+           {"new, frozen", {wide, {"train.freeze", "[\"model.layers.0.*\"]"}}, true},
+           {"full, computed in bf16", {wide, {"precision.compute", "bf16"}}},
+           {"one moment", {narrow, {"optimizer.type", "lion"}}},
+           {"moments of rows", {narrow, {"optimizer.type", "adafactor"}}},
+       }) {
+    TinyRunFolder tiny;
+    const Config chosen = parse_config("", "test", k.settings);
+    Config c = tiny.config;
+    c.lora = chosen.lora, c.optimizer = chosen.optimizer, c.train.freeze = chosen.train.freeze;
+    c.precision = chosen.precision, c.checkpoint = chosen.checkpoint;
+    c.checkpoint.every = 2;
+    if (!k.new_weights) c.model.config.clear(), c.model.path = base.folder / "run/model";
+    SavedBytes said;
+    {
+      const OpenedRun run(c, "cpu", tiny.log, nullptr);
+      said = run.bytes;
+    }
+    Trainer(c, "cpu", tiny.log).run();
+    EXPECT_EQ(said.model, tensor_bytes(run_path(c, exported_name(c)))) << k.what;
+    EXPECT_EQ(said.checkpoint, tensor_bytes(run_path(c, "checkpoints/step_000004"))) << k.what;
+    EXPECT_GT(said.model, 0) << k.what;
+  }
 }
 
 TEST(FreeSpace, OfWhereAFolderWillBe) {
