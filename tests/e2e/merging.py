@@ -61,6 +61,69 @@ def test_what_is_beyond_a_type_is_said(folder):
         shutil.rmtree(folder / "out")
 
 
+# Numbers around the least that rounds to infinity, halfway between the largest number of a type and what would come next (IEEE 754, ties to even).
+EDGES = [("f32", "f16", 65504.0, True), ("f32", "f16", 65519.0, True), ("f32", "f16", 65520.0 - 2.0 ** -8, True), ("f32", "f16", 65520.0, False), ("f64", "f16", 65519.9999, True),
+         ("f64", "f16", 65520.0, False), ("bf16", "f16", 65280.0, True), ("bf16", "f16", 65536.0, False),
+         ("f32", "bf16", 2.0 ** 128 - 2.0 ** 119 - 2.0 ** 104, True), ("f32", "bf16", 2.0 ** 128 - 2.0 ** 119, False), ("bf16", "bf16", 2.0 ** 128 - 2.0 ** 120, True), ("bf16", "f32", 2.0 ** 128 - 2.0 ** 120, True),
+         ("f64", "f32", math.nextafter(2.0 ** 128 - 2.0 ** 103, 0.0), True), ("f64", "f32", 2.0 ** 128 - 2.0 ** 103, False)]
+FORMS = {"f16": ("F16", 2), "bf16": ("BF16", 2), "f32": ("F32", 4), "f64": ("F64", 8)}
+
+
+def packed(kind, number):
+    if kind == "bf16":  # the upper half of f32; what is given fits
+        return struct.pack("<f", number)[2:]
+    return struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[kind], number)
+
+
+def unpacked(kind, data):
+    return struct.unpack("<f", bytes(2) + data)[0] if kind == "bf16" else struct.unpack({"f16": "<e", "f32": "<f", "f64": "<d"}[kind], data)[0]
+
+
+def test_a_number_at_the_edge_of_a_type(folder):
+    """What is said follows what is written: finite or infinite."""
+    for i, (source, target, number, finite) in enumerate(EDGES):
+        base = folder / f"base-{i}"
+        shutil.copytree(GOLDEN / "base", base)
+        header, _ = r.load_raw(base / BASE)
+        name, tensors, body = "", {}, b""
+        for key, tensor in sorted(header.items()):
+            if key == "__metadata__":
+                tensors[key] = tensor
+                continue
+            name = name or (key if len(tensor["shape"]) == 2 else "")
+            data = packed(source, 0.5) * math.prod(tensor["shape"])
+            if key == name:
+                data = packed(source, number) + data[FORMS[source][1]:]
+            tensors[key] = {"dtype": FORMS[source][0], "shape": tensor["shape"], "data_offsets": [len(body), len(body) + len(data)]}
+            body += data
+        r.save_raw(base / BASE, tensors, body)
+        out = folder / f"out-{i}"
+        told = r.run("convert", "--input", base, "--to", "hf", "--dtype", target, "--output", out).stderr
+        header, body = r.load_raw(out / BASE)
+        check(header[name]["dtype"] == FORMS[target][0], f"{header[name]}")
+        at = header[name]["data_offsets"][0]
+        written = unpacked(target, body[at:at + FORMS[target][1]])
+        check(math.isfinite(written) == finite, f"{number!r} of {source} as {target}: {written!r}")
+        check(("beyond the range of " + target in told) == (not finite) and ("range of" in told) == (not finite), f"{number!r} of {source} as {target} is {written!r}: {told}")
+
+
+def test_the_type_is_said_under_the_names_of_the_config(folder):
+    """dtype, torch_dtype, both, or neither, which gets torch_dtype: what is written is the type of the file."""
+    for i, given in enumerate((["dtype"], ["torch_dtype"], ["dtype", "torch_dtype"], [])):
+        base, adapter, _ = made(folder, f"names-{i}")
+        config = json.loads((base / "config.json").read_text())
+        for key in ("dtype", "torch_dtype"):
+            config.pop(key, None)
+        (base / "config.json").write_text(json.dumps({**config, **{key: "float32" for key in given}}))
+        for command in (["merge-lora", "--model", base, "--adapter", adapter], ["convert", "--input", base, "--to", "hf"], ["convert", "--input", base, "--adapter", adapter, "--to", "hf"]):
+            out = folder / "names-out"
+            r.run(*command, "--dtype", "bf16", "--output", out)
+            saved = json.loads((out / "config.json").read_text())
+            check({key: saved[key] for key in ("dtype", "torch_dtype") if key in saved} == {key: "bfloat16" for key in given or ["torch_dtype"]}, f"{command[0]}, {given}: {saved}")
+            check({t["dtype"] for k, t in r.load_raw(out / BASE)[0].items() if k != "__metadata__"} == {"BF16"}, f"{command[0]}, {given}")
+            shutil.rmtree(out)
+
+
 def test_a_limit_is_named_where_files_are_copied(folder):
     base, adapter, _ = made(folder, "limit")
     (base / "tokenizer.json").write_text(" " * (1 << 16))

@@ -265,6 +265,29 @@ def test_begun_again_beside_another_reference(folder):
     same_rows(again[-2:], want, "a file of another reference")
 
 
+def test_begun_again_beside_other_pairs(folder):
+    """What is kept is of these pairs in this order, computed so: as many others, or the same in another order, have a reference of their own."""
+    def turned(name, file):
+        (folder / name).write_text("".join(reversed(Path(file).read_text().splitlines(True))))
+        return [str(folder / name)]
+    train_file = GOLDEN / RECORD["cases"]["sigmoid"]["options"]["data.train"]
+    changes = {"valid": {"data__valid": turned("valid.jsonl", GOLDEN / "valid.jsonl")}, "train": {"data__train": turned("train.jsonl", train_file)},
+               "compute": {"precision__compute": "bf16"}, "length": {"data__sequence_length": 20, "data__too_long": "cut"}}
+    same = {"train__steps": 2, "train__valid_every": 1}
+    for what, change in changes.items():
+        want = train("sigmoid", folder / f"{what}-new", **{**same, **change})
+        train("sigmoid", folder / what, **same)
+        first = r.load_tensors(folder / what, "reference.safetensors")
+        again = train("sigmoid", folder / what, checkpoint__resume="none", **{**same, **change})
+        same_rows(again[-2:], want, f"begun again with another {what}")
+        check(first != r.load_tensors(folder / f"{what}-new", "reference.safetensors"), f"{what}: the values do differ")
+    # A resume may change what is validated.
+    train("sigmoid", folder / "resumed", checkpoint__every=1, **same)
+    more = {**same, "train__steps": 3, "checkpoint__every": 1, **changes["valid"]}
+    resumed, want = train("sigmoid", folder / "resumed", **more), train("sigmoid", folder / "whole", **more)
+    same_rows(resumed[-1:], want[-1:], "resumed with other validation pairs")
+
+
 def test_new_weights_have_a_reference_too(folder):
     """model.config: drawn from the seed, and drawn again after the file is lost."""
     config = {"model__path": None, "model__config": GOLDEN / "model" / "config.json", "model__tokenizer": GOLDEN / "model", "checkpoint__every": 1}
