@@ -58,7 +58,7 @@ TEST(ModelFlops, OfFrozenWeights) {
   for (const char* family : {"llama", "internlm"})
     for (const char* frozen : {"", "model.layers.*.mlp.*", "*.o_proj.weight", "lm_head.weight", "model.layers.1.*"}) {
       std::unique_ptr<Model> model = make_model(tiny_families().at(family), "test");
-      if (*frozen) apply_rules(model->params(), {{frozen, 1, 1, true}});
+      if (*frozen) apply_rules(model->params(), {{.match = frozen, .freeze = true}});
       double elements = 0;
       for (const Param& p : model->params().params())
         if (!p.trainable && (p.use == Use::matrix || p.use == Use::unit_matrix))
